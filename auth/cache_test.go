@@ -57,8 +57,8 @@ func TestAbsentKeysAreBounded(t *testing.T) {
 // changing is a source whose set can be replaced.
 type changing struct{ set *keySet }
 
-func (c *changing) current(time.Time) *keySet             { return c.set }
-func (c *changing) lookFor(context.Context, string) error { return nil }
+func (c *changing) current(time.Time) *keySet              { return c.set }
+func (c *changing) fetchFor(context.Context, string) error { return nil }
 
 func TestEntryHolds(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)

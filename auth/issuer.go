@@ -163,7 +163,7 @@ func (i *issuer) find(ctx context.Context, p *parsed, now func() time.Time) (*ke
 	set := i.keys.current(now())
 	keys, known := set.find(p.keyID, p.algorithm)
 	if !known {
-		err := i.keys.lookFor(ctx, p.keyID)
+		err := i.keys.fetchFor(ctx, p.keyID)
 		set = i.keys.current(now())
 		keys, known = set.find(p.keyID, p.algorithm)
 		if !known && (err != nil || set == nil) {

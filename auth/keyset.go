@@ -27,10 +27,10 @@ type source interface {
 	// current returns the keys to use now, nil if there are none, or none that may still
 	// be used. It does not wait.
 	current(now time.Time) *keySet
-	// lookFor looks anew for a key with that id, if there is anywhere to look. It may
+	// fetchFor looks anew for a key with that id, if there is anywhere to look. It may
 	// wait. An error means that it could not look, so that it is not known whether there
 	// is such a key.
-	lookFor(ctx context.Context, keyID string) error
+	fetchFor(ctx context.Context, keyID string) error
 }
 
 // keySet is the keys of an issuer at one time. It is never changed once others can see
@@ -201,8 +201,8 @@ type fixed struct{ set *keySet }
 
 var _ source = fixed{}
 
-func (f fixed) current(time.Time) *keySet             { return f.set }
-func (f fixed) lookFor(context.Context, string) error { return nil }
+func (f fixed) current(time.Time) *keySet              { return f.set }
+func (f fixed) fetchFor(context.Context, string) error { return nil }
 
 // newFixed returns a source of keys. Each of them must serve one of the allowed
 // algorithms, since a key that the operator gives and that is never used is a mistake.
@@ -287,8 +287,8 @@ func (o *owned) current(time.Time) *keySet {
 	return set
 }
 
-// lookFor implements source: there is nowhere else to look.
-func (o *owned) lookFor(context.Context, string) error { return nil }
+// fetchFor implements source: there is nowhere else to look.
+func (o *owned) fetchFor(context.Context, string) error { return nil }
 
 // fingerprint is a digest that no other key or secret has.
 type fingerprint [sha256.Size]byte

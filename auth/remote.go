@@ -120,16 +120,16 @@ func (r *remote) current(now time.Time) *keySet {
 	return set
 }
 
-// lookFor implements source. It asks for a fetch, or joins the one under way, and waits
+// fetchFor implements source. It asks for a fetch, or joins the one under way, and waits
 // for it. It returns at once if the key was looked for a moment ago, if the last fetch is
 // too recent, if the last fetch failed and an older set serves, or if too many wait
 // already.
-func (r *remote) lookFor(ctx context.Context, keyID string) error {
+func (r *remote) fetchFor(ctx context.Context, keyID string) error {
 	flight, err := r.join(keyID)
 	if flight == nil {
 		return err
 	}
-	defer r.leave()
+	defer r.quit()
 	limit := time.NewTimer(waitTimeout)
 	defer limit.Stop()
 	select {
@@ -143,7 +143,7 @@ func (r *remote) lookFor(ctx context.Context, keyID string) error {
 }
 
 // join returns the flight to wait for, and counts the caller among those who wait until
-// it calls leave. If it returns no flight, there is nothing to wait for and nothing to
+// it calls quit. If it returns no flight, there is nothing to wait for and nothing to
 // leave. The error then is that of the last fetch, nil if that succeeded, or says that
 // too many wait.
 func (r *remote) join(keyID string) (<-chan struct{}, error) {
@@ -171,8 +171,8 @@ func (r *remote) join(keyID string) (<-chan struct{}, error) {
 	return r.flight, nil
 }
 
-// leave ends the waiting of one who has joined.
-func (r *remote) leave() {
+// quit ends the waiting of one who has joined.
+func (r *remote) quit() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.waiting--

@@ -8,7 +8,7 @@ import (
 // signIns are part of Metrics: the metrics of people who sign in, and of the tokens that their clients
 // get. Without sign-in in the config all stay zero.
 type signIns struct {
-	ways       *prometheus.CounterVec
+	outcomes   *prometheus.CounterVec
 	refusals   *prometheus.CounterVec
 	registered prometheus.Counter
 	issued     *prometheus.CounterVec
@@ -20,7 +20,7 @@ type signIns struct {
 // newSignIns makes them.
 func newSignIns(f promauto.Factory) *signIns {
 	s := &signIns{
-		ways: f.NewCounterVec(prometheus.CounterOpts{
+		outcomes: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "drawbridge_sign_ins_total",
 			Help: "Ways of people through a provider by outcome: ok, denied, no_access or failed.",
 		}, []string{"provider", "outcome"}),
@@ -58,7 +58,7 @@ func newSignIns(f promauto.Factory) *signIns {
 
 // SignedIn counts a way through a provider. outcome is ok, denied, no_access or failed.
 func (s *signIns) SignedIn(provider, outcome string) {
-	s.ways.WithLabelValues(provider, outcome).Inc()
+	s.outcomes.WithLabelValues(provider, outcome).Inc()
 }
 
 // SignInRefused counts a refused request of a sign-in.

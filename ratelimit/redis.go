@@ -127,7 +127,7 @@ func (r *Redis) Take(ctx context.Context, buckets ...Bucket) error {
 	for ctx.Err() == nil {
 		r.mu.Lock()
 		now := r.now()
-		refused, short := r.lookLocked(wants, now)
+		refused, short := r.peekLocked(wants, now)
 		if refused != nil || !short {
 			if refused == nil {
 				r.takeLocked(wants, now)
@@ -135,7 +135,7 @@ func (r *Redis) Take(ctx context.Context, buckets ...Bucket) error {
 			r.mu.Unlock()
 			return orNil(refused)
 		}
-		if other := underWay(wants); other != nil {
+		if other := pending(wants); other != nil {
 			r.awaitLocked(ctx, other)
 			r.mu.Unlock()
 			continue
@@ -183,9 +183,9 @@ next:
 	return buffer, nil
 }
 
-// lookLocked finds the prefetch of each bucket. It returns the refusal that is known to
+// peekLocked finds the prefetch of each bucket. It returns the refusal that is known to
 // come, of the bucket that takes longest, and tells whether a prefetch has too few tokens.
-func (r *Redis) lookLocked(wants []want, now time.Time) (refused *ExceededError, short bool) {
+func (r *Redis) peekLocked(wants []want, now time.Time) (refused *ExceededError, short bool) {
 	for i := range wants {
 		w := &wants[i]
 		w.prefetch = r.prefetchLocked(w.Bucket, now)
@@ -223,9 +223,9 @@ func (r *Redis) takeLocked(wants []want, now time.Time) {
 	}
 }
 
-// underWay returns a prefetch with too few tokens for which a trip is under way, nil if
+// pending returns a prefetch with too few tokens for which a trip is under way, nil if
 // there is none.
-func underWay(wants []want) *want {
+func pending(wants []want) *want {
 	for i := range wants {
 		if w := &wants[i]; w.short && w.prefetch.trip != nil {
 			return w

@@ -52,8 +52,8 @@ const (
 
 // In returns the tool as it is listed in that way. It is for lists alone: calls go to the
 // tool itself.
-func (t *Tool) In(way Listing) *Tool {
-	if known := t.ways[way].Load(); known != nil {
+func (t *Tool) In(listing Listing) *Tool {
+	if known := t.byListing[listing].Load(); known != nil {
 		return known
 	}
 	meta := t.Definition.Object("_meta")
@@ -65,7 +65,7 @@ func (t *Tool) In(way Listing) *Tool {
 	listed.Kind, listed.Server, listed.Name, listed.Exposed, listed.origin = t.Kind, t.Server, t.Name,
 		t.Exposed, t.origin
 	definition := t.Definition
-	switch way {
+	switch listing {
 	case OwnNamed:
 		listed.Exposed = t.Name
 		meta, _ = mcp.ObjectOf(withoutView(meta))
@@ -84,8 +84,8 @@ func (t *Tool) In(way Listing) *Tool {
 	}
 	listed.Definition, listed.Raw = definition, definition.JSON()
 	listed.inlined = listed.inlineOnce()
-	t.ways[way].CompareAndSwap(nil, listed)
-	return t.ways[way].Load()
+	t.byListing[listing].CompareAndSwap(nil, listed)
+	return t.byListing[listing].Load()
 }
 
 // ListsOwnName tells whether the tool may be listed under the name that its server gives

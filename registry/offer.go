@@ -74,10 +74,10 @@ type Call struct {
 	// with it after that, and releases it. nil: nothing is counted.
 	Memory *share.Reservation
 
-	// Stays is set to true by a source whose result asks for something, when only this
+	// Pinned is set to true by a source whose result asks for something, when only this
 	// process can go on with the requestState in it. The source sets it before its Func
 	// returns, on the goroutine that called the Func. nil: nobody asks.
-	Stays *bool
+	Pinned *bool
 
 	// Waited is where a source adds for how long the call waited before it was sent, on
 	// the goroutine that called the Func. nil: nobody asks.

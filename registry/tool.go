@@ -26,10 +26,10 @@ type Tool struct {
 	// definition.
 	Unenforced []string
 
-	input   *schema.Schema
-	output  *schema.Schema     // nil when the tool declares no outputSchema
-	inlined func() mcp.RawJSON // inline, run at most once: few tenants ask for it
-	ways    [listings]atomic.Pointer[Tool]
+	input     *schema.Schema
+	output    *schema.Schema     // nil when the tool declares no outputSchema
+	inlined   func() mcp.RawJSON // inline, run at most once: few tenants ask for it
+	byListing [listings]atomic.Pointer[Tool]
 }
 
 // ArgumentError says which argument is wrong, how, and what is allowed. Its text is for

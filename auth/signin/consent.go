@@ -187,7 +187,7 @@ func (s *core) consented(ctx context.Context, f *family) (code string, err error
 		return "", err
 	}
 	s.config.Audit(ctx, f.record("ok", "consented"))
-	s.makeRoom(ctx, f)
+	s.endSurplus(ctx, f)
 	return f.ID + "." + secret, nil
 }
 

@@ -197,10 +197,10 @@ func (s *core) endRetrying(ctx context.Context, f *family, reason string) error 
 	return err
 }
 
-// makeRoom ends families of the person of f beyond those that one person may have: those
+// endSurplus ends families of the person of f beyond those that one person may have: those
 // that would end first. Some programs register anew at each connect. It is no fault if it
 // cannot.
-func (s *core) makeRoom(ctx context.Context, f *family) {
+func (s *core) endSurplus(ctx context.Context, f *family) {
 	records, err := s.config.Store.List(ctx, store.Query{Kind: familyKind, Owner: owner(f.Issuer, f.Subject)})
 	if err != nil || len(records) <= maxFamilies {
 		return

@@ -33,10 +33,10 @@ func (e *ended) add(families map[string]time.Time, now time.Time) bool {
 			maps.Copy(next, *before)
 		}
 		maps.DeleteFunc(next, func(_ string, until time.Time) bool { return now.After(until) })
-		kept := len(next)
+		remaining := len(next)
 		maps.Copy(next, families)
 		if e.families.CompareAndSwap(before, &next) {
-			return len(next) > kept
+			return len(next) > remaining
 		}
 	}
 }

@@ -28,7 +28,7 @@ type stage string
 const (
 	stageConsent stage = "consent" // the person is asked
 	stageCode    stage = "code"    // the client is to bring its code
-	stageLive    stage = "live"    // the client has tokens
+	stageActive  stage = "live"    // the client has tokens
 	stageEnded   stage = "ended"   // none of its tokens is worth anything
 )
 

@@ -11,9 +11,9 @@ import (
 // reachEvery is how often providers are asked whether they answer.
 const reachEvery = time.Minute
 
-// lookForProviders asks all providers until ctx ends whether they answer, so that an
+// checkProviders asks all providers until ctx ends whether they answer, so that an
 // operator learns of one that does not before people do.
-func (s *core) lookForProviders(ctx context.Context) {
+func (s *core) checkProviders(ctx context.Context) {
 	ticker := time.NewTicker(reachEvery)
 	defer ticker.Stop()
 	for {

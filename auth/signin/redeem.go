@@ -48,16 +48,16 @@ func (s *core) redeemOnce(ctx context.Context, at address, q *request, id, secre
 	if err != nil {
 		return tokens{}, err
 	}
-	if f.Stage != stageCode && f.Stage != stageLive || !isDigest(f.Secret, secret) {
+	if f.Stage != stageCode && f.Stage != stageActive || !isDigest(f.Secret, secret) {
 		return tokens{}, errGrant
 	}
 	if q.client.is(f) && q.client.isGone(f) {
 		return tokens{}, errClient
 	}
-	if f.Stage == stageLive && hmac.Equal(f.Key, key) {
+	if f.Stage == stageActive && hmac.Equal(f.Key, key) {
 		return s.tokensOf(f, nil)
 	}
-	if f.Stage == stageLive {
+	if f.Stage == stageActive {
 		return tokens{}, s.suspect(ctx, f, "code_replay")
 	}
 	if !q.client.is(f) || q.form.Get("redirect_uri") != f.Ask.Redirect ||
@@ -74,7 +74,7 @@ func (s *core) redeemOnce(ctx context.Context, at address, q *request, id, secre
 	if err := s.index(ctx, f); err != nil {
 		return tokens{}, err
 	}
-	f.Stage = stageLive
+	f.Stage = stageActive
 	f.startTokens(key)
 	if err := s.put(ctx, f, f.expires(now)); err != nil {
 		if errors.Is(err, store.ErrConflict) { // another was first

@@ -78,7 +78,7 @@ func (s *core) refreshOnce(ctx context.Context, at address, q *request, p presen
 		if now.Before(atTime(f.Asking)) {
 			return nil, errOther
 		}
-		if err := s.lookUp(ctx, f); err != nil {
+		if err := s.askProvider(ctx, f); err != nil {
 			return nil, err
 		}
 	}
@@ -107,7 +107,7 @@ func (s *core) leads(f *family) bool {
 // seems stolen.
 func (s *core) mayRefresh(ctx context.Context, at address, q *request, f *family, p presented) error {
 	switch {
-	case f.Stage != stageLive || !f.made(p) || p.generation > f.Generation:
+	case f.Stage != stageActive || !f.made(p) || p.generation > f.Generation:
 		return errGrant
 	case !q.client.is(f):
 		return s.suspect(ctx, f, "other_client")
@@ -127,10 +127,10 @@ func (s *core) mayRefresh(ctx context.Context, at address, q *request, f *family
 	return nil
 }
 
-// lookUp asks the provider who the person is now. First it notes on the family that it
+// askProvider asks the provider who the person is now. First it notes on the family that it
 // asks: the provider may take its refresh token but once, and two who ask at a time would
 // lose it. After success the family is to be written.
-func (s *core) lookUp(ctx context.Context, f *family) error {
+func (s *core) askProvider(ctx context.Context, f *family) error {
 	f.Asking = s.now().Add(askingTime).Unix()
 	if err := s.put(ctx, f, f.expires(s.now())); err != nil {
 		return err

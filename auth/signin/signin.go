@@ -44,7 +44,7 @@ func New(cfg Config) *Server {
 // whether providers answer, until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
 	var looking sync.WaitGroup
-	looking.Go(func() { s.core.lookForProviders(ctx) }) // which may take long
+	looking.Go(func() { s.core.checkProviders(ctx) }) // which may take long
 	defer looking.Wait()
 	poll := time.NewTicker(pollEvery)
 	defer poll.Stop()

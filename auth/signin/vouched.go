@@ -76,7 +76,7 @@ func (s *core) openCarried(sealed string) []byte {
 }
 
 // providerToken returns the access token of the provider of a family. One that is about to
-// end is replaced by the refresh token, which one replica sends at a time, as for lookUp.
+// end is replaced by the refresh token, which one replica sends at a time, as for askProvider.
 // The error is auth.ErrSubjectGone if the person has to sign in again.
 func (s *core) providerToken(ctx context.Context, id string) (string, error) {
 	var f *family
@@ -108,7 +108,7 @@ func (s *core) vouchedOnce(ctx context.Context, id string) (*family, error) {
 	}
 	now := s.now()
 	switch {
-	case f.Stage != stageLive, !s.leads(f):
+	case f.Stage != stageActive, !s.leads(f):
 		return nil, errGrant
 	case f.AccessToken != "" && now.Before(atTime(f.AccessUntil).Add(-tokenMargin)):
 		return f, nil
@@ -117,7 +117,7 @@ func (s *core) vouchedOnce(ctx context.Context, id string) (*family, error) {
 	case now.Before(atTime(f.Asking)):
 		return nil, errOther
 	}
-	if err := s.lookUp(ctx, f); err != nil {
+	if err := s.askProvider(ctx, f); err != nil {
 		return nil, err
 	}
 	f.Asking = 0

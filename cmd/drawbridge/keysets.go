@@ -145,6 +145,6 @@ func (k *keySets) awaitRedis(ctx context.Context) {
 		return
 	}
 	for k.shared.Up() != nil && ctx.Err() == nil {
-		wait(ctx, lookEvery)
+		wait(ctx, pollInterval)
 	}
 }

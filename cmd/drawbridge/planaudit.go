@@ -244,7 +244,7 @@ func (j *callsJudged) judge(ctx context.Context, call *judgedCall) (both [2]verd
 			}
 			allowed[i][truth(let[i])] = true
 		}
-		if alike = alike && let[0] == let[1]; !alike && bothWays(&both, &allowed) {
+		if alike = alike && let[0] == let[1]; !alike && canDiffer(&both, &allowed) {
 			break // more of them decide nothing
 		}
 	}
@@ -266,8 +266,8 @@ func (j *callsJudged) judge(ctx context.Context, call *judgedCall) (both [2]verd
 	return both
 }
 
-// bothWays tells whether each config that asks rules has let some through and refused some.
-func bothWays(both *[2]verdict, allowed *[2][2]bool) bool {
+// canDiffer tells whether each config that asks rules has let some through and refused some.
+func canDiffer(both *[2]verdict, allowed *[2][2]bool) bool {
 	for i := range both {
 		if both[i] == (verdict{}) && (!allowed[i][0] || !allowed[i][1]) {
 			return false

@@ -41,7 +41,7 @@ func refuseConnections(ctx context.Context, l net.Listener) {
 	ctx, cancel := context.WithTimeout(ctx, acceptTime)
 	defer cancel()
 	for isWaitedAt(raw) && ctx.Err() == nil {
-		wait(ctx, lookEvery)
+		wait(ctx, pollInterval)
 	}
 }
 

@@ -73,8 +73,8 @@ func (r *relisting) tellAgain() {
 	}
 }
 
-// doubt notes names that were told by a replica that may not know all others.
-func (r *relisting) doubt(names []string) {
+// markUnsure notes names that were told by a replica that may not know all others.
+func (r *relisting) markUnsure(names []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, name := range names {
@@ -109,7 +109,7 @@ func (r *relisting) run(ctx context.Context) error {
 		}
 		names := r.take()
 		if _, leads := r.others.Leads(); !leads {
-			r.doubt(names)
+			r.markUnsure(names)
 		}
 		err := r.tell(ctx, replica.Word{Kind: kindLists, Data: []byte(strings.Join(names, "\n"))})
 		select {

@@ -15,17 +15,17 @@ import (
 )
 
 const (
-	// look is how often the files of the config are looked at. To be told of changes in
+	// checkEvery is how often the files of the config are looked at. To be told of changes in
 	// their directory would cost more: audit records are written to the same directory by
 	// default, and each would wake the process.
-	look = 250 * time.Millisecond
-	// lookPart is one in how much of the time may go into looking: thousands of files are
+	checkEvery = 250 * time.Millisecond
+	// checkPart is one in how much of the time may go into looking: thousands of files are
 	// looked at more rarely.
-	lookPart = 50
+	checkPart = 50
 )
 
 // pause returns how long to wait after a look that took so long.
-func pause(took time.Duration) time.Duration { return max(look, lookPart*took) }
+func pause(took time.Duration) time.Duration { return max(checkEvery, checkPart*took) }
 
 // reloads reads the config again after each hangup signal and after each change of its
 // files. It returns when ctx ends, which begins the stop, or when work does. What a
@@ -41,7 +41,7 @@ func pause(took time.Duration) time.Duration { return max(look, lookPart*took) }
 //	                              Follow what was read, taken or refused
 func (p *parts) reloads(ctx, work context.Context, hangups <-chan os.Signal, loader *config.Loader) error {
 	watch := config.NewWatch(p.started.Sources)
-	next := time.NewTimer(look)
+	next := time.NewTimer(checkEvery)
 	defer next.Stop()
 	for {
 		select {

@@ -181,7 +181,7 @@ func TestNoSettingOfAServerChangesUnseen(t *testing.T) {
 // a second would be too much for a gateway that has nothing to do.
 func TestThousandsOfFilesAreLookedAtMoreRarely(t *testing.T) {
 	for took, want := range map[time.Duration]time.Duration{
-		0: look, time.Millisecond: look, 20 * time.Millisecond: time.Second,
+		0: checkEvery, time.Millisecond: checkEvery, 20 * time.Millisecond: time.Second,
 		200 * time.Millisecond: 10 * time.Second,
 	} {
 		if got := pause(took); got != want {

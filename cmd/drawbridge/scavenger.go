@@ -71,15 +71,15 @@ func (t *scavenger) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
-			t.look(ctx)
+			t.check(ctx)
 		}
 	}
 }
 
-// look gives memory back if that is worth it now. What is held for clients is no garbage.
+// check gives memory back if that is worth it now. What is held for clients is no garbage.
 // All else above what was in use after the last time may be garbage, and what is free
 // already is too much at any time.
-func (t *scavenger) look(ctx context.Context) {
+func (t *scavenger) check(ctx context.Context) {
 	now := t.use()
 	since := now.allocated - t.allocated
 	t.allocated = now.allocated

@@ -48,7 +48,7 @@ func TestMemoryIsGivenBackOnlyWhenItIsWorthIt(t *testing.T) {
 		{"collected by Go itself, and kept", memoryInUse{resident: 20, free: 9, allocated: 5025}, 0, 4},
 	} {
 		now, held = step.now, step.held
-		scavenger.look(t.Context())
+		scavenger.check(t.Context())
 		if *times != step.times {
 			t.Errorf("%s: given back %d times, want %d", step.name, *times, step.times)
 		}
@@ -59,10 +59,10 @@ func TestALargeHeapIsNotCollectedForLittle(t *testing.T) {
 	t.Parallel()
 	now, held := memoryInUse{resident: 4000}, int64(0)
 	scavenger, times := scavengerOn(&now, &held, 4000)
-	scavenger.look(t.Context())
+	scavenger.check(t.Context())
 	for resident, want := range map[int64]int{4200: 1, 4300: 2} {
 		*times, now.resident = 1, resident
-		scavenger.look(t.Context())
+		scavenger.check(t.Context())
 		if *times != want {
 			t.Errorf("%d MiB besides 4000: given back %d times, want %d", resident-4000, *times-1, want-1)
 		}
@@ -84,12 +84,12 @@ func TestAQuietGatewayKeptTheMemoryOfItsBusyTime(t *testing.T) {
 	if busy < much {
 		t.Fatalf("%d bytes are resident with %d in use", busy, much)
 	}
-	scavenger.look(t.Context()) // it sees that much was allocated
+	scavenger.check(t.Context()) // it sees that much was allocated
 	if got := scavenger.use().resident; got < busy-much/2 || block[much-4096] != 1 {
 		t.Errorf("what is in use was given back: %d bytes are left of %d", got, busy)
 	}
 	for range 3 { // it sees that nothing is allocated any more, and gives back
-		scavenger.look(t.Context())
+		scavenger.check(t.Context())
 	}
 	if got := scavenger.use().resident; got > busy-much/2 {
 		t.Errorf("%d bytes are resident of %d, although nothing is in use", got, busy)

@@ -270,7 +270,7 @@ func (p *parts) letUse(ctx context.Context, patience time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for p.doors.clients.Unused() > 0 && ctx.Err() == nil {
-		wait(ctx, lookEvery)
+		wait(ctx, pollInterval)
 	}
 }
 

@@ -81,7 +81,7 @@ func newSharing(cfg *config.Config, ring *seal.Ring, log *slog.Logger, m *metric
 	others := observe(group, m)
 	quota := share.New(cfg.Redis.Memory / int64(allowed))
 	answers := once.NewRedis(once.RedisConfig{
-		Store: store, Seal: ring, Others: others, Room: quota.Total() / answersPart, Quota: quota,
+		Store: store, Seal: ring, Others: others, Capacity: quota.Total() / answersPart, Quota: quota,
 	})
 	return sharing{
 		store: store, others: others, group: group, once: answers, quota: quota, allowed: allowed,
@@ -155,7 +155,7 @@ func (s *sharing) slots(p *parts, replicas int) allot.Slots {
 	})
 	s.store.OnChange(func(up bool) {
 		if up {
-			s.blocks.Doubt()
+			s.blocks.Recheck()
 		}
 	})
 	p.metrics.ReplicaSlots(func() map[string]metrics.Slots { return slotUse(s.blocks.Use()) })

@@ -54,7 +54,7 @@ func (s *status) await(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, readyAfter)
 	defer cancel()
 	for ctx.Err() == nil && (!s.parts.fleet.tried() || !s.parts.sharing.begun()) {
-		wait(ctx, lookEvery)
+		wait(ctx, pollInterval)
 	}
 }
 

@@ -77,7 +77,7 @@ func newStoring(cfg *config.Config, ring *seal.Ring, log *slog.Logger, m *metric
 	s.kinds.Store(&map[string]int{})
 	ctx, stop := context.WithTimeout(context.Background(), storeWait)
 	defer stop()
-	err = s.look(ctx)
+	err = s.check(ctx)
 	_, isOld := errors.AsType[*store.SchemaError](err)
 	_, lacksKeys := errors.AsType[*store.KeyError](err)
 	if isOld || lacksKeys || err != nil && cfg.Data.Dir != "" {
@@ -100,8 +100,8 @@ func (s *storing) opened() store.Store {
 // up returns why the store cannot be used now.
 func (s *storing) up() error { return *s.problem.Load() }
 
-// look asks whether the store can be used, and says when that changes.
-func (s *storing) look(ctx context.Context) error {
+// check asks whether the store can be used, and says when that changes.
+func (s *storing) check(ctx context.Context) error {
 	err := s.db.Check(ctx)
 	if err == nil && !s.keyed.Load() {
 		if err = store.MissingKeys(ctx, s.db, s.ring); err == nil {
@@ -130,15 +130,15 @@ func (s *storing) run(ctx context.Context) error {
 	if s.db == nil {
 		return nil
 	}
-	look, sweep := time.NewTicker(storeCheck), time.NewTicker(storeSweep)
-	defer look.Stop()
+	checks, sweep := time.NewTicker(storeCheck), time.NewTicker(storeSweep)
+	defer checks.Stop()
 	defer sweep.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return s.db.Close()
-		case <-look.C:
-			s.within(ctx, func(ctx context.Context) { _ = s.look(ctx) }) // it has told of it
+		case <-checks.C:
+			s.within(ctx, func(ctx context.Context) { _ = s.check(ctx) }) // it has told of it
 		case <-sweep.C:
 			s.sweep(ctx)
 		}

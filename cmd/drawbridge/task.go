@@ -45,8 +45,8 @@ func (t *task) stopWithin(d time.Duration) {
 	}
 }
 
-// lookEvery is between two looks whether something that ends soon has ended.
-const lookEvery = 10 * time.Millisecond
+// pollInterval is between two looks whether something that ends soon has ended.
+const pollInterval = 10 * time.Millisecond
 
 // wait returns after d or when ctx ends, whichever is first.
 func wait(ctx context.Context, d time.Duration) {

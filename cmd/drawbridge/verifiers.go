@@ -168,15 +168,15 @@ func keySetClient(issuers ...config.Issuer) *http.Client {
 	t := keySetTransport{public: client.Transport, own: map[string]http.RoundTripper{}}
 	private := dial.Client(dial.Config{PrivateAddresses: true}).Transport
 	for i := range issuers {
-		iss, way := &issuers[i], t.public
+		iss, client := &issuers[i], t.public
 		if iss.PrivateAddresses {
-			way = private
+			client = private
 		}
 		if iss.Discover {
-			way = provider.KeySet{Issuer: iss.Issuer.Issuer, Plain: iss.PrivateAddresses, Inner: way}
+			client = provider.KeySet{Issuer: iss.Issuer.Issuer, Plain: iss.PrivateAddresses, Inner: client}
 		}
-		if iss.JWKSURL != "" && way != t.public {
-			t.own[iss.JWKSURL] = way
+		if iss.JWKSURL != "" && client != t.public {
+			t.own[iss.JWKSURL] = client
 		}
 	}
 	client.Transport = t
@@ -193,8 +193,8 @@ type keySetTransport struct {
 
 // RoundTrip implements http.RoundTripper.
 func (t keySetTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if way := t.own[r.URL.String()]; way != nil {
-		return way.RoundTrip(r)
+	if client := t.own[r.URL.String()]; client != nil {
+		return client.RoundTrip(r)
 	}
 	return t.public.RoundTrip(r)
 }

@@ -79,9 +79,9 @@ func NewBlocks(cfg Config) *Blocks {
 	return &Blocks{config: cfg, blocks: make(map[name]*block)}
 }
 
-// Doubt has Run ask for all blocks again, because Redis may have lost what it granted
+// Recheck has Run ask for all blocks again, because Redis may have lost what it granted
 // last, as in a failover. It returns at once.
-func (b *Blocks) Doubt() {
+func (b *Blocks) Recheck() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, one := range b.blocks {

@@ -64,7 +64,7 @@ func through(t *testing.T, server *redistest.Server, fault func()) {
 		}
 	}
 	for _, h := range holders {
-		h.Doubt()
+		h.Recheck()
 	}
 	until(t, "the limit holds again, and all of it is given out", func() bool {
 		most := round(t, holders)

@@ -182,7 +182,7 @@ func (l *Log) endLocked(b *batch, err error) {
 // system.
 func (l *Log) makeSpace(looking bool) {
 	if looking {
-		l.sink.look()
+		l.sink.checkSpace()
 	}
 	l.mu.Lock()
 	l.space = l.sink.space()
@@ -217,7 +217,7 @@ func (l *Log) watch() {
 		case <-l.stop:
 			return
 		case <-tick.C:
-			problem := l.look(n%retryTicks == 0)
+			problem := l.check(n%retryTicks == 0)
 			if (problem == nil) != (reported == nil) && l.cfg.Changed != nil {
 				l.cfg.Changed(problem)
 			}
@@ -226,10 +226,10 @@ func (l *Log) watch() {
 	}
 }
 
-// look ends the waiting for a writer whose step has taken longer than patience. It
+// check ends the waiting for a writer whose step has taken longer than patience. It
 // returns why records cannot be written, nil if they can. again lets the writer try again
 // what failed.
-func (l *Log) look(again bool) error {
+func (l *Log) check(again bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if again {

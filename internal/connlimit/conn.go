@@ -31,14 +31,14 @@ type conn struct {
 // Read implements net.Conn.
 func (c *conn) Read(p []byte) (n int, err error) {
 	n, err = c.Conn.Read(p)
-	c.framing.look(p[:n])
+	c.framing.scan(p[:n])
 	return n, err
 }
 
 // Close gives the place back and closes the connection.
 func (c *conn) Close() error {
 	c.limiter.mu.Lock()
-	c.leaveLocked()
+	c.removeLocked()
 	c.limiter.mu.Unlock()
 	return c.Conn.Close()
 }
@@ -88,7 +88,7 @@ func (c *conn) changed(state http.ConnState) {
 		if !c.stranger.Load() {
 			c.limiter.mu.Lock()
 			defer c.limiter.mu.Unlock()
-			c.leaveQueuesLocked()
+			c.dequeueLocked()
 		}
 	default:
 	}
@@ -102,7 +102,7 @@ func (c *conn) mark(stranger bool) {
 	}
 	c.limiter.mu.Lock()
 	defer c.limiter.mu.Unlock()
-	c.leaveQueuesLocked()
+	c.dequeueLocked()
 	c.queueLocked()
 }
 
@@ -130,8 +130,8 @@ func (c *conn) last(of *queues, at *list.Element) *list.Element {
 	return at
 }
 
-// leaveQueuesLocked takes the connection out of all queues.
-func (c *conn) leaveQueuesLocked() {
+// dequeueLocked takes the connection out of all queues.
+func (c *conn) dequeueLocked() {
 	if c.inAll != nil {
 		c.limiter.all.remove(c.inAll)
 		c.inAll = nil
@@ -142,12 +142,12 @@ func (c *conn) leaveQueuesLocked() {
 	}
 }
 
-// leaveLocked gives the place back; further calls do nothing.
-func (c *conn) leaveLocked() {
+// removeLocked gives the place back; further calls do nothing.
+func (c *conn) removeLocked() {
 	if c.left {
 		return
 	}
-	c.leaveQueuesLocked()
+	c.dequeueLocked()
 	c.left = true
 	c.limiter.open--
 	if c.source == nil {

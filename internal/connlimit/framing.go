@@ -27,8 +27,8 @@ type framing struct {
 
 const lengthLine = "\ncontent-length:"
 
-// look counts the lines in what was just read.
-func (f *framing) look(data []byte) {
+// scan counts the lines in what was just read.
+func (f *framing) scan(data []byte) {
 	for len(data) > 0 {
 		if f.matched == 0 {
 			i := bytes.IndexByte(data, '\n')

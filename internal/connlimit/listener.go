@@ -94,7 +94,7 @@ func (l *Limiter) admitLocked(c *conn, from netip.Addr) (out *conn, cause Cause,
 		return nil, cause, false
 	}
 	if out != nil {
-		out.leaveLocked()
+		out.removeLocked()
 	}
 	c.from, c.source = from, source
 	if source != nil {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// lookInterval is the time between two looks at the requests that are on their way.
-const lookInterval = 25 * time.Millisecond
+// sweepInterval is the time between two looks at the requests that are on their way.
+const sweepInterval = 25 * time.Millisecond
 
 // canceler sees to it that the end of a request's context closes the request's
 // connection. To tell a context so (context.AfterFunc) costs several allocations, and
@@ -49,10 +49,10 @@ func (l *canceler) add(ctx context.Context, c *conn) {
 	}
 	l.waits = true
 	if l.timer == nil {
-		l.timer = time.AfterFunc(lookInterval, l.look)
+		l.timer = time.AfterFunc(sweepInterval, l.sweep)
 		return
 	}
-	l.timer.Reset(lookInterval)
+	l.timer.Reset(sweepInterval)
 }
 
 // remove ends that. It returns false if the end of the context closes the connection, or
@@ -72,9 +72,9 @@ func (l *canceler) remove(c *conn) (open bool) {
 	return stop == nil || stop()
 }
 
-// look tells the contexts of the requests that were young at the last look too. The timer
+// sweep tells the contexts of the requests that were young at the last look too. The timer
 // calls it.
-func (l *canceler) look() {
+func (l *canceler) sweep() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	young := l.young[:0]
@@ -91,6 +91,6 @@ func (l *canceler) look() {
 	clear(l.young[len(young):])
 	l.young = young
 	if l.waits = len(young) > 0; l.waits {
-		l.timer.Reset(lookInterval)
+		l.timer.Reset(sweepInterval)
 	}
 }

@@ -28,7 +28,7 @@ func TestContextsAreToldOnlyOfSlowRequests(t *testing.T) {
 		if !l.remove(quick) {
 			t.Error("an answered request was cut")
 		}
-		time.Sleep(2 * lookInterval)
+		time.Sleep(2 * sweepInterval)
 		synctest.Wait()
 		if cuts.Load() != 1 || l.remove(gone) {
 			t.Errorf("a context that ended early cut %d connections, want its own", cuts.Load())
@@ -43,7 +43,7 @@ func TestContextsAreToldOnlyOfSlowRequests(t *testing.T) {
 		}
 		left()
 		again, end := begin()
-		time.Sleep(2 * lookInterval)
+		time.Sleep(2 * sweepInterval)
 		if !l.remove(again) {
 			t.Error("a slow request that was answered was cut")
 		}
@@ -70,11 +70,11 @@ func TestCancelerLooksAfterWhoeverIsLeft(t *testing.T) {
 		for _, i := range []int{1, 4} {
 			l.remove(conns[i])
 		}
-		time.Sleep(lookInterval)
+		time.Sleep(sweepInterval)
 		synctest.Wait()
 		l.remove(conns[0])
 		cancel()
-		time.Sleep(2 * lookInterval)
+		time.Sleep(2 * sweepInterval)
 		synctest.Wait()
 		for i, want := range []bool{false, false, true, true, false} {
 			if cut[i].Load() != want {

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// canLook says that ask can look at a socket.
-const canLook = true
+// canPeek says that ask can look at a socket.
+const canPeek = true
 
 // ask is called by RawConn.Read with the socket, and once more whenever it has returned
 // false and there is something to read. The order of what happens is what makes it right:

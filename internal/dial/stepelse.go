@@ -2,9 +2,9 @@
 
 package dial
 
-// canLook says that a socket cannot be looked at here. So no connection is used a second
+// canPeek says that a socket cannot be looked at here. So no connection is used a second
 // time.
-const canLook = false
+const canPeek = false
 
 // ask is never called here.
 func (*conn) ask(uintptr) (done bool) { return true }

@@ -205,7 +205,7 @@ func (t *transport) connect(ctx context.Context, target *url.URL) (*conn, error)
 		}
 	}
 	c.cut = func() { _ = c.bare().Close() } // whoever waits for the connection gets the error
-	if raw, ok := dialed.(syscall.Conn); ok && canLook {
+	if raw, ok := dialed.(syscall.Conn); ok && canPeek {
 		c.raw, _ = raw.SyscallConn()
 		c.step = c.ask
 	}

@@ -55,9 +55,9 @@ var (
 
 // Queue is a number of slots, and who waits for one. It is safe for concurrent use.
 type Queue struct {
-	slots  int
-	places *share.Budget // of those that wait
-	pace   *rate.Limiter // bytes of what is large
+	slots   int
+	waiters *share.Budget // of those that wait
+	pace    *rate.Limiter // bytes of what is large
 
 	mu      sync.Mutex // guards the fields below
 	busy    int        // slots that are held
@@ -70,7 +70,7 @@ func New(slots int) *Queue {
 	if slots <= 0 {
 		slots = max(runtime.GOMAXPROCS(0)-1, 1)
 	}
-	return &Queue{slots: slots, places: share.New(maxWaiting), pace: newPace(slots)}
+	return &Queue{slots: slots, waiters: share.New(maxWaiting), pace: newPace(slots)}
 }
 
 // turn is a piece of work that waits for a slot or holds one.
@@ -84,24 +84,24 @@ type turn struct {
 }
 
 // Enter waits until the user has a slot for work that takes about as long as estimate.
-// leave gives the slot back, and must be called as soon as the work is done; further
+// release gives the slot back, and must be called as soon as the work is done; further
 // calls do nothing. For work that is small, Enter returns at once and takes nothing. The
-// estimate only bridges the time until leave is called, then the time that the work took
+// estimate only bridges the time until release is called, then the time that the work took
 // counts.
 //
 // The error is that of ctx when it ends while there is no slot, ErrUser, ErrTenant or
 // ErrTotal when too much waits already, and ErrTotal when the wait lasted too long. Then
-// leave is nil.
-func (q *Queue) Enter(ctx context.Context, u share.User, estimate time.Duration) (leave func(), err error) {
+// release is nil.
+func (q *Queue) Enter(ctx context.Context, u share.User, estimate time.Duration) (release func(), err error) {
 	if estimate < Small {
 		return nothing, nil
 	}
-	t, err := q.turnFor(u, estimate, q.places)
+	t, err := q.turnFor(u, estimate, q.waiters)
 	if err != nil {
 		return nil, full(err)
 	}
 	if t.waits {
-		defer q.places.Give(u, 1)
+		defer q.waiters.Give(u, 1)
 		limited, cancel := context.WithTimeoutCause(ctx, maxWait, ErrTotal)
 		defer cancel()
 		ctx = limited
@@ -113,7 +113,7 @@ func (q *Queue) Enter(ctx context.Context, u share.User, estimate time.Duration)
 // would be in vain if it were refused now. It takes no slot among those that wait,
 // because that something has a slot of its own elsewhere, and waits as long as ctx
 // lasts. With a nil Queue it never waits.
-func (q *Queue) Finish(ctx context.Context, u share.User, estimate time.Duration) (leave func(), err error) {
+func (q *Queue) Finish(ctx context.Context, u share.User, estimate time.Duration) (release func(), err error) {
 	if q == nil || estimate < Small {
 		return nothing, nil
 	}
@@ -125,16 +125,16 @@ func (q *Queue) Finish(ctx context.Context, u share.User, estimate time.Duration
 }
 
 // await waits until t has a slot. When ctx ends before, t leaves the queue.
-func (q *Queue) await(ctx context.Context, t *turn) (leave func(), err error) {
-	leave = func() { q.leave(t) }
+func (q *Queue) await(ctx context.Context, t *turn) (release func(), err error) {
+	release = func() { q.finish(t) }
 	if !t.waits {
-		return leave, nil // even if ctx has ended: there is nothing to wait for
+		return release, nil // even if ctx has ended: there is nothing to wait for
 	}
 	select {
 	case <-t.ready:
-		return leave, nil
+		return release, nil
 	case <-ctx.Done():
-		leave()
+		release()
 		return nil, context.Cause(ctx)
 	}
 }
@@ -188,8 +188,8 @@ func (q *Queue) serveLocked() {
 	close(t.ready)
 }
 
-// leave ends a turn, whether it has a slot or still waits for one.
-func (q *Queue) leave(t *turn) {
+// finish ends a turn, whether it has a slot or still waits for one.
+func (q *Queue) finish(t *turn) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if t.left {

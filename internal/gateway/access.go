@@ -211,14 +211,14 @@ func (c *comparison) items(ctx context.Context) error {
 	keys = slices.Compact(keys)
 	w := itemWork{c: c, known: make(map[string][]change), groups: make(map[change]int)}
 	for some := range slices.Chunk(keys, judgedAtOnce) {
-		leave, err := c.turn(ctx, len(some))
+		release, err := c.turn(ctx, len(some))
 		if err != nil {
 			return err
 		}
 		for _, key := range some {
 			w.compare(key, was[key], is[key])
 		}
-		leave()
+		release()
 	}
 	return nil
 }
@@ -259,15 +259,15 @@ const perPattern = 50 * time.Nanosecond
 
 // turn waits until it is this comparison's turn to keep a processor busy with that many
 // items.
-func (c *comparison) turn(ctx context.Context, items int) (leave func(), err error) {
+func (c *comparison) turn(ctx context.Context, items int) (release func(), err error) {
 	rules := len(c.before.t.rules) + len(c.after.t.rules)
 	estimate := time.Duration(items*rules) * 2 * perPattern
-	leave, err = c.g.config.Turns.Finish(ctx, share.Server("(comparison)"), estimate)
+	release, err = c.g.config.Turns.Finish(ctx, share.Server("(comparison)"), estimate)
 	if err == nil && ctx.Err() != nil {
-		leave()
+		release()
 		return nil, ctx.Err()
 	}
-	return leave, err
+	return release, err
 }
 
 // offers returns the items of the tenant's servers, and adds their names to keys.
@@ -445,18 +445,18 @@ func (c *comparison) patterns() {
 	was, is := c.openPatterns(&c.before), c.openPatterns(&c.after)
 	verb := map[bool]string{false: "allows", true: "denies"}
 	for _, p := range was.order {
-		if _, there := is.places[p]; !there {
+		if _, there := is.positions[p]; !there {
 			c.add(Difference{
 				Loss: !p.deny, who: p.who,
-				what: fmt.Sprintf(": no rule %s %q now", verb[p.deny], p.pattern), why: was.places[p],
+				what: fmt.Sprintf(": no rule %s %q now", verb[p.deny], p.pattern), why: was.positions[p],
 			})
 		}
 	}
 	for _, p := range is.order {
-		if _, there := was.places[p]; !there {
+		if _, there := was.positions[p]; !there {
 			c.add(Difference{
 				Loss: p.deny, who: p.who,
-				what: fmt.Sprintf(": a rule %s %q now", verb[p.deny], p.pattern), why: is.places[p],
+				what: fmt.Sprintf(": a rule %s %q now", verb[p.deny], p.pattern), why: is.positions[p],
 			})
 		}
 	}
@@ -464,12 +464,12 @@ func (c *comparison) patterns() {
 
 // openPatterns are the patterns of one side, with where they stand.
 type openPatterns struct {
-	order  []openPattern
-	places map[openPattern]string
+	order     []openPattern
+	positions map[openPattern]string
 }
 
 func (c *comparison) openPatterns(s *side) openPatterns {
-	all := openPatterns{places: make(map[openPattern]string)}
+	all := openPatterns{positions: make(map[openPattern]string)}
 	for i := range s.t.config.Rules {
 		r := &s.t.config.Rules[i]
 		for _, deny := range []bool{false, true} {
@@ -484,9 +484,9 @@ func (c *comparison) openPatterns(s *side) openPatterns {
 				}
 				for _, who := range s.t.rules[i].profiles() {
 					p := openPattern{who.String(), deny, text}
-					if _, twice := all.places[p]; !twice {
+					if _, twice := all.positions[p]; !twice {
 						all.order = append(all.order, p)
-						all.places[p] = s.directory.locationOf(s.t, i) + "; what " + server +
+						all.positions[p] = s.directory.locationOf(s.t, i) + "; what " + server +
 							" offers is not known"
 					}
 				}

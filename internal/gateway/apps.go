@@ -35,11 +35,11 @@ func readableViews(view *registry.View, allowed bitset) map[string]bool {
 }
 
 // form returns the tool as it is listed in that way, and remembers that it is one.
-func (m *callerView) form(tool *registry.Tool, way registry.Listing) *registry.Tool {
+func (m *callerView) form(tool *registry.Tool, listing registry.Listing) *registry.Tool {
 	if m.forms == nil {
 		m.forms = make(map[*registry.Item]*registry.Tool)
 	}
-	listed := tool.In(way)
+	listed := tool.In(listing)
 	m.forms[&listed.Item] = listed
 	return listed
 }

@@ -56,7 +56,7 @@ func newBulkhead(slots int) *bulkhead {
 	return &bulkhead{slots: slots, active: make(map[counter]int)}
 }
 
-// enter counts a call at the server. leave is called once with taken, when the call has
+// enter counts a call at the server. release is called once with taken, when the call has
 // ended. If the server holds too many slots already, the error says whose: errServerFull
 // for those of the user or the tenant, errServerCrowded for those of all.
 func (b *bulkhead) enter(c *Caller, server string) (taken [levels]counter, err error) {
@@ -77,8 +77,8 @@ func (b *bulkhead) enter(c *Caller, server string) (taken [levels]counter, err e
 	return taken, nil
 }
 
-// leave ends the count of a call, of which enter returned what it took.
-func (b *bulkhead) leave(taken [levels]counter) {
+// release ends the count of a call, of which enter returned what it took.
+func (b *bulkhead) release(taken [levels]counter) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, at := range taken {

@@ -59,7 +59,7 @@ func (p *callSlot) release() {
 		p.counted()
 	}
 	if p.bulkhead != nil {
-		p.bulkhead.leave(p.counters)
+		p.bulkhead.release(p.counters)
 	}
 	p.calls.Give(p.user, 1)
 }

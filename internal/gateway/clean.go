@@ -73,11 +73,11 @@ func (c *call) send(ctx context.Context, n mcp.Notification) error {
 func (g *Gateway) cleanNote(ctx context.Context, c *call, params mcp.Object) (cleaned mcp.Object, ok bool,
 	err error,
 ) {
-	leave, err := g.turnToClean(ctx, c, params.Size())
+	release, err := g.turnToClean(ctx, c, params.Size())
 	if err != nil {
 		return mcp.Object{}, false, err
 	}
-	defer leave()
+	defer release()
 	cleaned, ok = g.cleanParams(c, params)
 	return cleaned, ok, nil
 }
@@ -128,11 +128,11 @@ func (g *Gateway) cleanError(ctx context.Context, c *call, err error) error {
 	if !errors.As(err, &worded) {
 		return err
 	}
-	leave, ended := g.turnToClean(ctx, c, len(worded.Message)+len(worded.Data))
+	release, ended := g.turnToClean(ctx, c, len(worded.Message)+len(worded.Data))
 	if ended != nil {
 		return ended
 	}
-	defer leave()
+	defer release()
 	cleaned, report := c.caller.Tenant.output.Error(worded)
 	g.count(c, report)
 	return &upstreamError{cleaned}
@@ -192,7 +192,7 @@ func (m *resultBudget) Memory(bytes int64) error {
 
 // Turn implements schema.Budget. It waits however long: the call has been made.
 func (m *resultBudget) Turn(estimate time.Duration) error {
-	return m.slot.take(estimate, func() (leave func(), err error) {
+	return m.slot.take(estimate, func() (release func(), err error) {
 		defer since(time.Now(), &m.call.request.Waited.Queue)
 		return m.gateway.config.Turns.Finish(m.ctx, m.call.user(), estimate)
 	})
@@ -213,8 +213,8 @@ func (g *Gateway) count(c *call, report sanitize.Report) {
 }
 
 // turnToClean waits until so many bytes that a server sent for the call may be cleaned.
-// leave ends the turn. The error is why ctx has ended before.
-func (g *Gateway) turnToClean(ctx context.Context, c *call, bytes int) (leave func(), err error) {
+// release ends the turn. The error is why ctx has ended before.
+func (g *Gateway) turnToClean(ctx context.Context, c *call, bytes int) (release func(), err error) {
 	return g.config.Turns.Finish(ctx, c.user(), time.Duration(bytes)*cleanTime)
 }
 
@@ -222,12 +222,12 @@ func (g *Gateway) turnToClean(ctx context.Context, c *call, bytes int) (leave fu
 // long: the call has been made.
 func (g *Gateway) cleaned(ctx context.Context, c *call, result mcp.Object) (mcp.Object, error) {
 	began := time.Now()
-	leave, err := g.turnToClean(ctx, c, result.Size())
+	release, err := g.turnToClean(ctx, c, result.Size())
 	since(began, &c.request.Waited.Queue)
 	if err != nil {
 		return mcp.Object{}, err
 	}
-	defer leave()
+	defer release()
 	policy := c.caller.Tenant.output
 	policy.Released, policy.Files = c.item.Released(), c.item.IsWhole()
 	clean := policy.Result

@@ -260,7 +260,7 @@ func (c *call) use() *registry.Call {
 		Filter:       mentionFilter{c},
 		Tasks:        c.tasks,
 		Memory:       c.request.Memory,
-		Stays:        &c.stays,
+		Pinned:       &c.pinned,
 		Waited:       &c.request.Waited.Waited,
 	}
 	if c.isNewer() && (c.task != nil || c.tasks != 0) {

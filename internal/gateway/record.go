@@ -64,8 +64,8 @@ func (g *Gateway) digest(ctx context.Context, c *call) string {
 		return ""
 	}
 	if estimate := time.Duration(len(arguments)) * digestTime; estimate >= fairqueue.Small {
-		if leave, err := g.config.Turns.Finish(context.WithoutCancel(ctx), c.user(), estimate); err == nil {
-			defer leave()
+		if release, err := g.config.Turns.Finish(context.WithoutCancel(ctx), c.user(), estimate); err == nil {
+			defer release()
 		}
 	}
 	return g.config.Digests.Digest(c.caller.Tenant.ID, arguments)

@@ -85,7 +85,7 @@ func (g *Gateway) suspend(c *call, result mcp.Object) (mcp.Object, error) {
 	}
 	s.inner, s.hasInner = result.Value("requestState").Text()
 	purpose := purposeState
-	if c.stays && g.self != "" {
+	if c.pinned && g.self != "" {
 		purpose, s.home = purposeHome, g.self
 	}
 	_, _ = rand.Read(s.nonce[:]) // never returns an error

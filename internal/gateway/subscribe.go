@@ -72,9 +72,9 @@ func (g *Gateway) subscribe(ctx context.Context, s *call, updated func(uri strin
 	if err := take(g.subscriptions, user, maxSubscriptions, maxSubscriptions); err != nil {
 		return nil, errors.Join(errSubscriptions, err)
 	}
-	leave := func() { g.subscriptions.Give(user, 1) }
+	release := func() { g.subscriptions.Give(user, 1) }
 	if err := g.config.Memory.Take(user, size); err != nil {
-		leave()
+		release()
 		return nil, fmt.Errorf("hold the subscription: %w", err)
 	}
 	// The subscription lives longer than the request that opens it. Until it is open, it
@@ -83,7 +83,7 @@ func (g *Gateway) subscribe(ctx context.Context, s *call, updated func(uri strin
 	abandon := context.AfterFunc(ctx, end)
 	stop := sync.OnceFunc(func() {
 		end()
-		leave()
+		release()
 		g.config.Memory.Give(user, size)
 	})
 	opened := false

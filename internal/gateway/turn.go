@@ -11,22 +11,22 @@ import (
 
 // slot is one of the slots for work that takes long, which a call takes at most once for
 // one piece of work. The zero slot is not taken yet.
-type slot struct{ leave func() }
+type slot struct{ release func() }
 
 // take waits for a slot by enter if the work that it is asked about takes long.
 // Afterwards the slot is held until give.
-func (s *slot) take(estimate time.Duration, enter func() (leave func(), err error)) (err error) {
-	if s.leave != nil || estimate < fairqueue.Small {
+func (s *slot) take(estimate time.Duration, enter func() (release func(), err error)) (err error) {
+	if s.release != nil || estimate < fairqueue.Small {
 		return nil
 	}
-	s.leave, err = enter()
+	s.release, err = enter()
 	return err
 }
 
 // give gives the slot back if it was taken.
 func (s *slot) give() {
-	if s.leave != nil {
-		s.leave()
+	if s.release != nil {
+		s.release()
 	}
 }
 
@@ -54,7 +54,7 @@ func (m *argumentBudget) Memory(bytes int64) error {
 
 // Turn implements schema.Budget. The wait ends when the call is revoked.
 func (m *argumentBudget) Turn(estimate time.Duration) error {
-	return m.slot.take(estimate, func() (leave func(), err error) {
+	return m.slot.take(estimate, func() (release func(), err error) {
 		ctx, cancel := context.WithCancel(m.ctx)
 		defer cancel()
 		m.call.begun.endBy(endFunc(cancel))

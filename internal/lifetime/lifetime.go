@@ -30,7 +30,7 @@ type Context struct {
 	armed context.Context //nolint:containedctx // does everything from now on; nil: the Context is bare
 	end   context.CancelCauseFunc
 	free  context.CancelFunc // ends the timer of armed; nil: there is none
-	leave func() bool        // armed is told no more of the end of other; nil: there is none
+	stop  func() bool        // armed is told no more of the end of other; nil: there is none
 	over  bool               // Close was called
 }
 
@@ -72,8 +72,8 @@ func (c *Context) closeLocked() {
 	if c.free != nil {
 		c.free()
 	}
-	if c.leave != nil {
-		c.leave()
+	if c.stop != nil {
+		c.stop()
 	}
 }
 
@@ -91,7 +91,7 @@ func (c *Context) armLocked() {
 		if c.other.Err() != nil {
 			end(cause)
 		}
-		c.leave = context.AfterFunc(c.other, func() { end(cause) })
+		c.stop = context.AfterFunc(c.other, func() { end(cause) })
 	}
 	if c.over {
 		c.closeLocked()

@@ -2,13 +2,13 @@ package netfault
 
 import "time"
 
-// Way is one of the two directions of a connection.
-type Way int
+// Direction is one of the two directions of a connection.
+type Direction int
 
 // The directions.
 const (
-	Requests Way = iota // from who connected to the target
-	Answers             // from the target
+	Requests Direction = iota // from who connected to the target
+	Answers                   // from the target
 )
 
 // faults is what is wrong at a time; the zero value is nothing. It is replaced, never
@@ -42,18 +42,20 @@ func (p *Proxy) Rate(bytesPerSecond int) { p.change(func(f *faults) { f.rate = b
 
 // CutAfter closes each connection when so many more bytes have gone that way; with none,
 // at the next byte.
-func (p *Proxy) CutAfter(way Way, n int64) {
-	p.change(func(f *faults) { f.quota[way] = &quota{n} })
+func (p *Proxy) CutAfter(direction Direction, n int64) {
+	p.change(func(f *faults) { f.quota[direction] = &quota{n} })
 }
 
 // Garbage replaces what goes that way by random bytes, the same for the same seed.
-func (p *Proxy) Garbage(way Way, seed uint64) {
-	p.change(func(f *faults) { f.garbage[way] = &noise{seed} })
+func (p *Proxy) Garbage(direction Direction, seed uint64) {
+	p.change(func(f *faults) { f.garbage[direction] = &noise{seed} })
 }
 
 // HalfClose ends that way of each connection, as shutdown(2) does, and leaves the other
 // open.
-func (p *Proxy) HalfClose(way Way) { p.change(func(f *faults) { f.half[way] = true }) }
+func (p *Proxy) HalfClose(direction Direction) {
+	p.change(func(f *faults) { f.half[direction] = true })
+}
 
 // BlackHole lets nothing through in either direction, and no connection end: connections
 // are accepted, and stay silent.

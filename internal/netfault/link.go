@@ -74,15 +74,15 @@ type chunk struct {
 
 // pass copies one way until it ends, which it tells the other side in the same manner: a
 // close becomes a half-close, and anything else a reset.
-func (l *link) pass(ctx context.Context, way Way, from, to *net.TCPConn) {
+func (l *link) pass(ctx context.Context, direction Direction, from, to *net.TCPConn) {
 	chunks := make(chan chunk, queued)
 	var reading sync.WaitGroup
 	reading.Go(func() { read(ctx, from, chunks) })
 	defer reading.Wait()
-	p := &pipe{link: l, way: way, to: to}
+	p := &pipe{link: l, direction: direction, to: to}
 	for {
 		f := l.proxy.now()
-		if f.half[way] {
+		if f.half[direction] {
 			p.close()
 		}
 		select {
@@ -115,11 +115,11 @@ func read(ctx context.Context, from *net.TCPConn, chunks chan<- chunk) {
 
 // hold returns when something that came at a time may go on, with the faults of that
 // moment, or false if the link ends first.
-func (l *link) hold(ctx context.Context, way Way, came time.Time) (*faults, bool) {
+func (l *link) hold(ctx context.Context, direction Direction, came time.Time) (*faults, bool) {
 	for {
 		f := l.proxy.now()
 		due := came
-		if way == Answers {
+		if direction == Answers {
 			due = due.Add(f.delay)
 		}
 		wait := time.Until(due)
@@ -150,10 +150,10 @@ func (f *faults) wait(ctx context.Context, d time.Duration) bool {
 
 // pipe writes one way of a link. It is for one goroutine.
 type pipe struct {
-	link   *link
-	way    Way
-	to     *net.TCPConn
-	closed bool // what still comes is dropped
+	link      *link
+	direction Direction
+	to        *net.TCPConn
+	closed    bool // what still comes is dropped
 
 	quota *quota // that left counts; nil: none
 	left  int64
@@ -172,7 +172,7 @@ func (p *pipe) close() {
 
 // take passes a chunk on. It returns false when the way has ended.
 func (p *pipe) take(ctx context.Context, c chunk) bool {
-	f, ok := p.link.hold(ctx, p.way, c.came)
+	f, ok := p.link.hold(ctx, p.direction, c.came)
 	if !ok {
 		return false
 	}
@@ -218,7 +218,7 @@ func (p *pipe) write(ctx context.Context, f *faults, data []byte) bool {
 			return false
 		}
 		var ok bool
-		if f, ok = p.link.hold(ctx, p.way, time.Time{}); !ok {
+		if f, ok = p.link.hold(ctx, p.direction, time.Time{}); !ok {
 			return false
 		}
 	}
@@ -227,13 +227,13 @@ func (p *pipe) write(ctx context.Context, f *faults, data []byte) bool {
 
 // count begins to count, or to make noise, when the faults say so anew.
 func (p *pipe) count(f *faults) {
-	if q := f.quota[p.way]; q != p.quota {
+	if q := f.quota[p.direction]; q != p.quota {
 		p.quota = q
 		if q != nil {
 			p.left = q.bytes
 		}
 	}
-	if n := f.garbage[p.way]; n != p.noise {
+	if n := f.garbage[p.direction]; n != p.noise {
 		p.noise = n
 		if n != nil {
 			var seed [32]byte

@@ -190,9 +190,9 @@ func TestDelay(t *testing.T) {
 
 func TestRate(t *testing.T) {
 	t.Parallel()
-	for name, way := range ways {
+	for name, direction := range ways {
 		l := start(t)
-		from, to := way.ends(l.pair(t))
+		from, to := direction.ends(l.pair(t))
 		l.Rate(1)
 		text := strings.Repeat("slow", 1000)
 		send(t, from, text)
@@ -215,8 +215,8 @@ func TestRate(t *testing.T) {
 
 // ways are both directions, and which end of a pair sends and which one gets.
 var ways = map[string]struct {
-	way  netfault.Way
-	ends func(client, target *net.TCPConn) (from, to *net.TCPConn)
+	direction netfault.Direction
+	ends      func(client, target *net.TCPConn) (from, to *net.TCPConn)
 }{
 	"requests": {netfault.Requests, func(client, target *net.TCPConn) (from,
 		to *net.TCPConn,
@@ -232,10 +232,10 @@ var ways = map[string]struct {
 
 func TestCutAfter(t *testing.T) {
 	t.Parallel()
-	for name, way := range ways {
+	for name, direction := range ways {
 		l := start(t)
-		from, to := way.ends(l.pair(t))
-		l.CutAfter(way.way, 10)
+		from, to := direction.ends(l.pair(t))
+		l.CutAfter(direction.direction, 10)
 		send(t, to, strings.Repeat("other way ", 5)) // does not count
 		expect(t, from, strings.Repeat("other way ", 5))
 		send(t, from, "1234567")
@@ -264,10 +264,10 @@ func TestReset(t *testing.T) {
 
 func TestHalfClose(t *testing.T) {
 	t.Parallel()
-	for name, way := range ways {
+	for name, direction := range ways {
 		l := start(t)
-		from, to := way.ends(l.pair(t))
-		l.HalfClose(way.way)
+		from, to := direction.ends(l.pair(t))
+		l.HalfClose(direction.direction)
 		ended(t, to, io.EOF)
 		send(t, from, "nobody gets this")
 		send(t, to, "the other way is open")
@@ -339,12 +339,12 @@ func TestRefuse(t *testing.T) {
 
 func TestGarbage(t *testing.T) {
 	t.Parallel()
-	for name, way := range ways {
+	for name, direction := range ways {
 		l := start(t)
 		var got [2][100]byte
 		for i := range got {
-			from, to := way.ends(l.pair(t))
-			l.Garbage(way.way, 7)
+			from, to := direction.ends(l.pair(t))
+			l.Garbage(direction.direction, 7)
 			send(t, from, strings.Repeat("x", len(got[i])))
 			if _, err := io.ReadFull(to, got[i][:]); err != nil {
 				t.Fatal(err)

@@ -61,9 +61,9 @@ type pair struct {
 // innermost pair around it, and one of its ends is near letters written from right to
 // left.
 func (d *directions) isolates(i int) bool {
-	d.look(i)
-	_, stays := slices.BinarySearch(d.staying, i)
-	return stays
+	d.scan(i)
+	_, preserved := slices.BinarySearch(d.staying, i)
+	return preserved
 }
 
 // keepUseful sets staying.
@@ -132,7 +132,7 @@ func (d *directions) marks(i int, before, after []byte) bool {
 	if !turns(last(before)) && !turns(first(after)) && len(before) > 0 && len(after) > 0 {
 		return false
 	}
-	d.look(i)
+	d.scan(i)
 	return d.near(i)
 }
 
@@ -143,9 +143,9 @@ func turns(r rune) bool {
 		unicode.In(r, unicode.P, unicode.S, unicode.Nd, unicode.Mn))
 }
 
-// look sets the fields for the paragraph around i, unless it is the one that was looked
+// scan sets the fields for the paragraph around i, unless it is the one that was looked
 // at last.
-func (d *directions) look(i int) {
+func (d *directions) scan(i int) {
 	if i < d.end {
 		return
 	}

@@ -63,7 +63,7 @@ func run(t *testing.T, glob string, open func(t *testing.T) *World, rewrite bool
 			if err != nil {
 				t.Fatal(err)
 			}
-			want = leaveOut(want, without)
+			want = omit(want, without)
 			var got []byte
 			synctest.Test(t, func(t *testing.T) { got = play(t, txtar.Parse(want), open(t)) })
 			if len(without) > 0 {
@@ -104,8 +104,8 @@ func difference(got, want string) string {
 // numbers are those of captured texts. They differ after a request was left out.
 var numbers = regexp.MustCompile(`\d+\}`)
 
-// leaveOut returns a script without the requests of those names, and what comes for them.
-func leaveOut(script []byte, names []string) []byte {
+// omit returns a script without the requests of those names, and what comes for them.
+func omit(script []byte, names []string) []byte {
 	if len(names) == 0 {
 		return script
 	}

@@ -39,7 +39,7 @@ func (f *file) read() (content []byte, version int, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if now := f.now(); f.looked.IsZero() || now.Sub(f.looked) >= checkEvery || now.Before(f.looked) {
-		f.lookLocked(now)
+		f.checkLocked(now)
 	}
 	return f.resultLocked()
 }
@@ -50,7 +50,7 @@ func (f *file) again(version int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.info = nil // also of a file of the same size and time
-	f.lookLocked(f.now())
+	f.checkLocked(f.now())
 	return f.version != version
 }
 
@@ -61,8 +61,8 @@ func (f *file) resultLocked() ([]byte, int, error) {
 	return f.content, f.version, nil
 }
 
-// lookLocked reads the file if it is not the one that was read last.
-func (f *file) lookLocked(now time.Time) {
+// checkLocked reads the file if it is not the one that was read last.
+func (f *file) checkLocked(now time.Time) {
 	f.looked = now
 	info, err := os.Stat(f.path)
 	if err == nil && f.info != nil && os.SameFile(info, f.info) && info.Size() == f.info.Size() &&

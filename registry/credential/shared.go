@@ -78,7 +78,7 @@ func (c *common) fetch(ctx context.Context, spurned string, ask func(context.Con
 		if err != nil {
 			return ask(ctx)
 		}
-		known, found := c.look(ctx, spurned)
+		known, found := c.read(ctx, spurned)
 		if found && mine {
 			c.release(ctx)
 		}
@@ -119,8 +119,8 @@ func (c *common) release(ctx context.Context) {
 	_, _ = c.Store.Do(ctx, redis.Command{Name: "DEL", Key: c.key + ":asking"})
 }
 
-// look returns what is kept, unless it is about to end or was refused.
-func (c *common) look(ctx context.Context, spurned string) (issued, bool) {
+// read returns what is kept, unless it is about to end or was refused.
+func (c *common) read(ctx context.Context, spurned string) (issued, bool) {
 	reply, err := c.Store.Do(ctx, redis.Command{Name: "GET", Key: c.key, Answer: 2 * maxToken})
 	if err != nil || reply.Nil() {
 		return issued{}, false

@@ -58,11 +58,11 @@ func (c *caller) answer(ctx context.Context, response *http.Response, secrets []
 	case len(data) == 0:
 		return mcp.TextResult("Done: the API answered " + status + "."), nil
 	}
-	leave, err := c.turns.Finish(ctx, claim.User(), time.Duration(len(data))*resultTime)
+	release, err := c.turns.Finish(ctx, claim.User(), time.Duration(len(data))*resultTime)
 	if err != nil {
 		return mcp.Object{}, c.unread(ctx, err)
 	}
-	defer leave()
+	defer release()
 	if err := holds(claim, resultSize(data)); err != nil {
 		return mcp.Object{}, c.unread(ctx, err)
 	}

@@ -114,8 +114,8 @@ func (m *maker) define(t *tool) error {
 }
 
 // schemas returns a converter of schemas with the maker's settings.
-func (m *maker) schemas(way direction) *schemas {
-	s := newSchemas(m.o, way)
+func (m *maker) schemas(dir direction) *schemas {
+	s := newSchemas(m.o, dir)
 	s.texts = m.texts
 	return s
 }

@@ -27,7 +27,7 @@ type schemas struct {
 	from  *document
 	doc   *openapi3.T // the part of from that the operation needs, as the library reads it
 	old   bool        // the document is of 3.0
-	way   direction
+	dir   direction
 	texts int                    // bytes that a description may have; maxDescription: any number
 	defs  map[string]mcp.RawJSON // by name; nil while a definition is being made, so that recursion ends
 
@@ -41,9 +41,9 @@ func (s *schemas) note(format string, args ...any) {
 	}
 }
 
-func newSchemas(o *loaded, way direction) *schemas {
+func newSchemas(o *loaded, dir direction) *schemas {
 	return &schemas{
-		from: o.from, doc: o.doc, old: o.doc.IsOpenAPI30(), way: way,
+		from: o.from, doc: o.doc, old: o.doc.IsOpenAPI30(), dir: dir,
 		defs: map[string]mcp.RawJSON{},
 	}
 }
@@ -222,7 +222,7 @@ func (s *schemas) required(raw mcp.RawJSON, properties mcp.Object) mcp.RawJSON {
 func (s *schemas) hidden(property mcp.RawJSON) bool {
 	o, _ := mcp.ObjectOf(property)
 	keyword := "readOnly"
-	if s.way == answer {
+	if s.dir == answer {
 		keyword = "writeOnly"
 	}
 	if string(o.Value(keyword)) == "true" && (!s.old || !o.Has("$ref")) {
@@ -233,7 +233,7 @@ func (s *schemas) hidden(property mcp.RawJSON) bool {
 	if !local || component == nil || component.Value == nil {
 		return false
 	}
-	return s.way == request && component.Value.ReadOnly || s.way == answer && component.Value.WriteOnly
+	return s.dir == request && component.Value.ReadOnly || s.dir == answer && component.Value.WriteOnly
 }
 
 // component returns the schema of that name in the components, nil when there is none.

@@ -32,7 +32,7 @@ func (m *maker) fitting() (t *tool, err error) {
 	case m.texts < maxDescription:
 		t.input.note("descriptions within its schemas are cut to %d bytes, for it to fit", m.texts)
 	}
-	return t, m.leaveOut(t)
+	return t, m.omit(t)
 }
 
 // oversize says what is too large about the tool, "" when nothing is.
@@ -52,9 +52,9 @@ func (t *tool) oversize() string {
 // definition, and so time.
 const maxLeftOut = 100
 
-// leaveOut takes optional things out of a tool until it fits: first the output schema,
+// omit takes optional things out of a tool until it fits: first the output schema,
 // then the largest inputs, one by one.
-func (m *maker) leaveOut(t *tool) error {
+func (m *maker) omit(t *tool) error {
 	for left := 0; ; left++ {
 		reason := t.oversize()
 		if reason == "" {

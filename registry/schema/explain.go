@@ -41,11 +41,11 @@ func (e *explainer) add(path []string, format string, args ...any) {
 	if len(e.problems) == 0 {
 		e.path = pointer(path, e.foreign)
 	}
-	place := e.root
+	spot := e.root
 	if len(path) > 0 {
-		place = strings.Join(path, "/")
+		spot = strings.Join(path, "/")
 	}
-	problem := clip(place, 150) + ": " + clip(fmt.Sprintf(format, args...), 400)
+	problem := clip(spot, 150) + ": " + clip(fmt.Sprintf(format, args...), 400)
 	if !slices.Contains(e.problems, problem) {
 		e.problems = append(e.problems, problem)
 	}

@@ -183,7 +183,7 @@ func (p *parser) entry(n *node, keyword, name string, value mcp.RawJSON) error {
 		e.keyword = "dependentSchemas"
 	case "patternProperties":
 		if e.pattern == nil {
-			n.leave(e)
+			n.remove(e)
 			return nil
 		}
 	}

@@ -117,7 +117,7 @@ func (n *node) takeOut(keywords ...string) {
 			kept = append(kept, e)
 			continue
 		}
-		n.leave(e)
+		n.remove(e)
 		if g := (gap{e.keyword, hangs}); !slices.Contains(n.gaps, g) {
 			n.gaps = append(n.gaps, g)
 		}
@@ -125,9 +125,9 @@ func (n *node) takeOut(keywords ...string) {
 	n.edges = kept
 }
 
-// leave keeps a subschema that is not enforced. References may lead to it, so it lives on
+// remove keeps a subschema that is not enforced. References may lead to it, so it lives on
 // without a parent.
-func (n *node) leave(e edge) {
+func (n *node) remove(e edge) {
 	e.to.parent = nil
 	n.unenforced = append(n.unenforced, e)
 	n.blind = n.blind || e.keyword != "not" // under not, nothing counts as evaluated

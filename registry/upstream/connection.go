@@ -30,7 +30,7 @@ type connection struct {
 	// lists
 	announces  atomic.Bool
 	changes    chan struct{} // holds a signal: unread has topics to read
-	doubts     chan struct{} // holds a signal: the connection may be lost
+	suspected  chan struct{} // holds a signal: the connection may be lost
 	refusals   chan struct{} // holds a signal: a modern server refused a question of its own tool
 	unanswered atomic.Int32  // requests in a row that had no answer until their time was over
 	// topics to read again, and shifted by announcedBy those that the server announced on
@@ -66,7 +66,7 @@ var _ wire.Events = (*connection)(nil)
 func newConnection(server string, count func(Anomaly, int)) *connection {
 	return &connection{
 		server: fault(server), count: count, said: &wire.LastLines{},
-		changes: make(chan struct{}, 1), doubts: make(chan struct{}, 1), refusals: make(chan struct{}, 1),
+		changes: make(chan struct{}, 1), suspected: make(chan struct{}, 1), refusals: make(chan struct{}, 1),
 	}
 }
 
@@ -110,8 +110,8 @@ func (c *connection) reread(changed topics) {
 	signal(reads.changes)
 }
 
-// Doubt asks for a proof of life. It does not block.
-func (c *connection) Doubt() { signal(c.doubts) }
+// CheckAlive asks for a proof of life. It does not block.
+func (c *connection) CheckAlive() { signal(c.suspected) }
 
 // signal leaves one signal in a channel with room for one, and does not block: a signal
 // that is waiting already stands for this one too.

@@ -81,7 +81,7 @@ func (c *control) call(ctx context.Context, i *item, call *registry.Call) (mcp.O
 	if c.gone.Load() {
 		return mcp.Object{}, c.server.unavailable(false, wire.ErrGone)
 	}
-	text, err := roomToSend(call)
+	text, err := reserveToSend(call)
 	if err != nil {
 		return mcp.Object{}, err
 	}
@@ -103,10 +103,10 @@ func (c *control) call(ctx context.Context, i *item, call *registry.Call) (mcp.O
 	return mcp.Object{}, err
 }
 
-// roomToSend returns a reservation that holds the text in which a call is sent, a second
+// reserveToSend returns a reservation that holds the text in which a call is sent, a second
 // copy of its params. It is nil for what is covered. The error is one of package share;
 // then nothing was sent.
-func roomToSend(call *registry.Call) (*share.Reservation, error) {
+func reserveToSend(call *registry.Call) (*share.Reservation, error) {
 	size := wire.Weight(call.Params)
 	if size <= share.Covered {
 		return nil, nil
@@ -138,7 +138,7 @@ func (c *control) judge(err error) {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), throttled(err),
 		errors.As(err, &full), credential.FaultOf(err) != "":
 	case !errors.As(err, &answered), answered.Code == mcp.CodeUnsupportedVersion:
-		c.Doubt()
+		c.CheckAlive()
 	case answered.Code == mcp.CodeHeaderMismatch:
 		c.changed()
 	}

@@ -47,9 +47,9 @@ type dialer struct {
 	children atomic.Int64 // how many were started and have not ended
 	strays   strays       // remembered here, since a dialer outlives each connection
 
-	mu     sync.Mutex // guards the fields below
-	kind   kind       // the latest that was found
-	worded time.Time  // when the log last said why a child for calls failed
+	mu         sync.Mutex // guards the fields below
+	kind       kind       // the latest that was found
+	lastLogged time.Time  // when the log last said why a child for calls failed
 }
 
 var errStateless = errors.New("server opens no session")
@@ -187,10 +187,10 @@ func (d *dialer) logAttrs(ctx context.Context, c *connection, err error) []any {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if time.Since(d.worded) < logInterval {
+	if time.Since(d.lastLogged) < logInterval {
 		return nil
 	}
-	d.worded = time.Now()
+	d.lastLogged = time.Now()
 	return []any{
 		slog.String("problem", problem(err)),
 		slog.String("stderr", strings.Join(c.said.Shown(), " | ")),

@@ -71,9 +71,9 @@ func (c *connection) waitedInVain() {
 	if c.unanswered.Add(1) < patience {
 		return
 	}
-	c.Doubt()
+	c.CheckAlive()
 	if c.control != nil {
-		c.control.Doubt()
+		c.control.CheckAlive()
 	}
 }
 

@@ -284,7 +284,7 @@ func (m *modern) staySubscribed(ctx context.Context) error {
 			failures = 0
 		}
 		if err != nil {
-			m.conn.Doubt()
+			m.conn.CheckAlive()
 		}
 		least := relisten
 		if !m.link.Streams() {

@@ -107,18 +107,18 @@ func (p *parking) begin(ctx context.Context, who auth.Owner, s *seat, i *item,
 		left := false
 		defer func() {
 			if !left { // run has panicked
-				p.seats.Leave(s, seats.Call)
+				p.seats.Release(s, seats.Call)
 			}
 		}()
 		d.run(ctx, s, i, c)
 		// The caller's next call, which may come at once, finds the seat free.
-		p.seats.Leave(s, seats.Call)
+		p.seats.Release(s, seats.Call)
 		left = true
 		close(d.done)
 	})
 	if !ok {
 		d.session.calls.leave(d.questions)
-		p.seats.Leave(s, seats.Call)
+		p.seats.Release(s, seats.Call)
 		return mcp.Object{}, p.server.unavailable(false, wire.ErrGone)
 	}
 	d.cancel = cancel
@@ -326,8 +326,8 @@ func (d *parkedCall) park(c *registry.Call) (mcp.Object, error) {
 	}
 	d.held = d.held || release != nil
 	d.startExpiry(state)
-	if c.Stays != nil {
-		*c.Stays = true // the state leads to a parked call of this process
+	if c.Pinned != nil {
+		*c.Pinned = true // the state leads to a parked call of this process
 	}
 	return inputRequired(requests, state), nil
 }

@@ -60,28 +60,28 @@ func (o *older) as(ctx context.Context, declared mcp.Object) (pager, func(), err
 	if err != nil {
 		return nil, nil, err
 	}
-	return s.Session.session.page, func() { o.pool.seats.Leave(s, seats.Loan) }, nil
+	return s.Session.session.page, func() { o.pool.seats.Release(s, seats.Loan) }, nil
 }
 
 // watchResource watches on a pooled session of the tenant, because a subscription at the
 // server belongs to a session. It takes that session as a loan, which calls may displace;
 // then it ends, and the watch is tried again.
-func (o *older) watchResource(ctx context.Context, tenantID, uri string, live func(),
+func (o *older) watchResource(ctx context.Context, tenantID, uri string, confirmed func(),
 	updated func(uri string),
 ) error {
 	if o.pool.credential.Personal(tenantID) {
 		return unannounced() // a change that one user may know of is none of another's
 	}
 	if o.pool.shared || o.pool.lends {
-		return o.legacy.watchResource(ctx, tenantID, uri, live, updated)
+		return o.legacy.watchResource(ctx, tenantID, uri, confirmed, updated)
 	}
 	s, _, err := o.pool.take(ctx, seats.Key{Owner: auth.Owner{User: auth.User{TenantID: tenantID}}},
 		seats.Loan)
 	if err != nil {
 		return err
 	}
-	defer o.pool.seats.Leave(s, seats.Loan)
-	return s.Session.session.watchResource(ctx, tenantID, uri, live, updated)
+	defer o.pool.seats.Release(s, seats.Loan)
+	return s.Session.session.watchResource(ctx, tenantID, uri, confirmed, updated)
 }
 
 // busy tells whether a call runs on the control connection, which happens where it is
@@ -247,7 +247,7 @@ func (p *pool) plain(ctx context.Context, i *item, c *registry.Call) (mcp.Object
 	if err != nil {
 		return mcp.Object{}, err
 	}
-	defer p.seats.Leave(s, seats.Call)
+	defer p.seats.Release(s, seats.Call)
 	return p.run(ctx, s, s.Session.session, i, c)
 }
 
@@ -328,7 +328,7 @@ func (p *pool) useTask(ctx context.Context, i *item, c *registry.Call) (mcp.Obje
 		if i.method == mcp.MethodTasksResult && c.Capabilities.Len() > 0 {
 			return p.parking.begin(ctx, p.ownerOf(c), s, &own, c)
 		}
-		defer p.seats.Leave(s, seats.Call)
+		defer p.seats.Release(s, seats.Call)
 	}
 	result, err := session.call(ctx, &own, c)
 	if result.Text("taskId") == id {

@@ -81,9 +81,9 @@ func (s *pooled) follow() {
 	})
 }
 
-// Doubts returns the channel with a signal when a call on the session failed in such a
+// Suspected returns the channel with a signal when a call on the session failed in such a
 // way that the session may be dead.
-func (s *pooled) Doubts() <-chan struct{} { return s.conn.doubts }
+func (s *pooled) Suspected() <-chan struct{} { return s.conn.suspected }
 
 // Alive asks the server for a proof of life.
 func (s *pooled) Alive(ctx context.Context) error {

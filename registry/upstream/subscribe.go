@@ -15,10 +15,10 @@ import (
 
 // Limits of subscriptions to resources.
 const (
-	maxWatches = 1000             // resources of one upstream followed at once, shared out by package share
-	liveLimit  = 10 * time.Second // for the server to confirm a subscription
-	maxURI     = 8 << 10          // bytes of the URI that a notification may name
-	lasted     = 10 * time.Second // a subscription that lasted this long was good: the backoff begins anew
+	maxWatches   = 1000             // resources of one upstream followed at once, shared out by package share
+	confirmLimit = 10 * time.Second // for the server to confirm a subscription
+	maxURI       = 8 << 10          // bytes of the URI that a notification may name
+	lasted       = 10 * time.Second // a subscription that lasted this long was good: the backoff begins anew
 )
 
 var errUnconfirmed = errors.New("no confirmation of the subscription in time")
@@ -90,14 +90,14 @@ func (t *watches) subscribe(ctx context.Context, user share.User, uri string,
 	if err != nil {
 		return err
 	}
-	stop := context.AfterFunc(ctx, func() { t.leave(w, l) })
+	stop := context.AfterFunc(ctx, func() { t.remove(w, l) })
 	select {
 	case err = <-outcome:
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
 	if err != nil && stop() {
-		t.leave(w, l)
+		t.remove(w, l)
 	}
 	return err
 }
@@ -144,10 +144,10 @@ func (t *watches) join(ctx context.Context, key watchKey, l *listener) (w *watch
 	return w, done, nil
 }
 
-// leave removes a listener. The watch ends with its last listener. When its holder has
+// remove removes a listener. The watch ends with its last listener. When its holder has
 // left, one of the others holds its slot from then on, if one has room; else users could
 // fill each other's shares by following the same and staying.
-func (t *watches) leave(w *watch, l *listener) {
+func (t *watches) remove(w *watch, l *listener) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(w.listeners, l)
@@ -238,7 +238,7 @@ func pause(ctx context.Context, d time.Duration, arrival, hurry <-chan struct{})
 func (t *watches) attempt(ctx context.Context, w *watch) error {
 	limited, cancel := context.WithCancel(ctx)
 	defer cancel()
-	timer := time.AfterFunc(liveLimit, cancel)
+	timer := time.AfterFunc(confirmLimit, cancel)
 	defer timer.Stop()
 	err := t.server.unavailable(false, wire.ErrGone)
 	if c := t.control(); c != nil {

@@ -56,7 +56,7 @@ import (
 const (
 	stable   = time.Minute            // a connection that lasted this long was good: the backoff begins anew
 	listGap  = 5 * time.Second        // between two readings, when the server announces changes without end
-	doubtGap = 400 * time.Millisecond // between two proofs of life, when calls fail without end
+	aliveGap = 400 * time.Millisecond // between two proofs of life, when calls fail without end
 )
 
 // Upstream is one supervised server. New makes it, and then either Run or Probe is
@@ -204,7 +204,7 @@ func (u *Upstream) pager(c *control) pager {
 // lost the connection.
 func (u *Upstream) follow(ctx context.Context, l *lists) error {
 	c := l.conn
-	ofLists, ofDoubts := pace.Pacer{Gap: listGap}, pace.Pacer{Gap: doubtGap}
+	ofLists, ofChecks := pace.Pacer{Gap: listGap}, pace.Pacer{Gap: aliveGap}
 	check := time.NewTimer(l.checkAfter())
 	defer check.Stop()
 	for {
@@ -220,9 +220,9 @@ func (u *Upstream) follow(ctx context.Context, l *lists) error {
 				c.reread(changed)
 				rest = max(rest, listGap)
 			}
-		case <-c.doubts:
+		case <-c.suspected:
 			err = u.alive(ctx, c)
-			rest = ofDoubts.Next()
+			rest = ofChecks.Next()
 		case <-c.refusals:
 			u.standing.advise(ctx)
 		case <-check.C:

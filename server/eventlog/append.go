@@ -83,7 +83,7 @@ func (w *writing) try(ctx context.Context) (sequence uint64, again bool, err err
 		l.local.mu.Unlock()
 		return 0, true, nil
 	}
-	if err := l.takeRoomLocked(s, w); err != nil {
+	if err := l.takeServerQuotaLocked(s, w); err != nil {
 		l.giveBackLocked(s, w)
 		l.local.mu.Unlock()
 		return 0, false, err
@@ -102,7 +102,7 @@ func (w *writing) try(ctx context.Context) (sequence uint64, again bool, err err
 	said, readers, err := w.write(ctx, sequence)
 	again, err = w.written(s, sequence, said, err)
 	if err == nil && !again {
-		l.stirOthers(w.streamKey, readers)
+		l.notifyReaders(w.streamKey, readers)
 	}
 	return sequence, again, err
 }
@@ -116,7 +116,7 @@ func (w *writing) turn(ctx context.Context) (chan struct{}, error) {
 	stale := s == nil || s.shared.stale
 	l.local.mu.Unlock()
 	if err == nil && stale {
-		s, err = w.lookUp(ctx, s == nil)
+		s, err = w.find(ctx, s == nil)
 	}
 	if err != nil {
 		return nil, err
@@ -135,9 +135,9 @@ func (s *sharedStream) take(ctx context.Context) error {
 	}
 }
 
-// lookUp learns from the server what the newest event of a stream is. A stream that is
+// find learns from the server what the newest event of a stream is. A stream that is
 // not there begins, if that is asked.
-func (w *writing) lookUp(ctx context.Context, begin bool) (*memoryStream, error) {
+func (w *writing) find(ctx context.Context, begin bool) (*memoryStream, error) {
 	l, base := w.log, w.log.now()
 	var head []byte
 	if begin {
@@ -243,11 +243,11 @@ func (w *writing) written(s *memoryStream, sequence uint64, said string, err err
 	return false, ErrUnknown
 }
 
-// takeRoomLocked takes room in the server for the event, if it is to be written there. A
+// takeServerQuotaLocked takes room in the server for the event, if it is to be written there. A
 // stream that only this replica appends to goes on in memory where there is none. What
 // ends a stream is written in any case: it is small, unless it is an answer on such a
 // stream.
-func (l *Redis) takeRoomLocked(s *memoryStream, w *writing) error {
+func (l *Redis) takeServerQuotaLocked(s *memoryStream, w *writing) error {
 	if s.shared.lost {
 		return nil
 	}
@@ -267,8 +267,8 @@ func (l *Redis) giveBackLocked(s *memoryStream, w *writing) {
 	l.local.giveLocked(s.session.owner, int64(eventCost+len(w.data)))
 }
 
-// stirOthers tells the other replicas that read a stream that there is something new.
-func (l *Redis) stirOthers(p streamKey, readers []redis.Reply) {
+// notifyReaders tells the other replicas that read a stream that there is something new.
+func (l *Redis) notifyReaders(p streamKey, readers []redis.Reply) {
 	for _, r := range readers {
 		id, err := r.Text()
 		if err == nil && replica.ID(id) != l.config.Others.Self() && len(id) == len(l.config.Others.Self()) {

@@ -52,7 +52,7 @@ type MemoryConfig struct {
 // stream that is of; a follower holds an entry in a list.
 type Memory struct {
 	config MemoryConfig
-	room   *share.Budget // the part of config.Memory that streams may take
+	budget *share.Budget // the part of config.Memory that streams may take
 	most   int64         // bytes that one event may have
 	began  time.Time     // when it was made
 	// dropped is called with the mutex held when a stream that others share has lost its
@@ -122,9 +122,9 @@ func NewMemory(cfg MemoryConfig) *Memory {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	room := share.New(cfg.Memory.Total() / streamsPart)
+	budget := share.New(cfg.Memory.Total() / streamsPart)
 	return &Memory{
-		config: cfg, room: room, most: room.Most(), rest: maxRest, began: cfg.Now(),
+		config: cfg, budget: budget, most: budget.Most(), rest: maxRest, began: cfg.Now(),
 		sessions: make(map[string]*memorySession), byAge: list.New(),
 		holders: make(map[share.User]*holder), tenants: make(map[string]int64),
 	}
@@ -166,7 +166,7 @@ func (m *Memory) readyLocked(session Key, stream string, size int) (*memoryStrea
 		return nil, ErrUnknown
 	}
 	m.trimLocked(s, now)
-	return s, m.makeRoomLocked(s, int64(eventCost+size))
+	return s, m.reserveLocked(s, int64(eventCost+size))
 }
 
 // addLocked adds an event for which readyLocked has taken room. It came when the stream
@@ -339,7 +339,7 @@ func (m *Memory) openLocked(session Key, stream string, now time.Time) (*memoryS
 	s := owner.streams.find(stream)
 	if s == nil {
 		s = &memoryStream{session: owner, name: stream}
-		if err := m.makeRoomLocked(s, streamCost); err != nil {
+		if err := m.reserveLocked(s, streamCost); err != nil {
 			return nil, err
 		}
 		s.element = m.byAge.PushBack(s)

@@ -180,7 +180,7 @@ func (l *Redis) Begin(ctx context.Context, session Key, stream string) (lasting 
 	down := err != nil
 	if said == saidTaken { // another replica has appended to it, or reads it already
 		l.config.Quota.Give(session.Owner, streamQuota)
-		_, err = (&writing{log: l, streamKey: p}).lookUp(ctx, false)
+		_, err = (&writing{log: l, streamKey: p}).find(ctx, false)
 		return err == nil, err
 	}
 	l.local.mu.Lock()

@@ -15,25 +15,25 @@ type holder struct {
 	full *list.List
 }
 
-// makeRoomLocked takes room for n bytes for the owner of a stream, which may be one that
+// reserveLocked takes room for n bytes for the owner of a stream, which may be one that
 // is just being made. If there is too little, it drops events; victimLocked says whose.
 // What fills the budget beside the room of streams may be no events, so when that is too
 // full the owner has to do with its own. An error is one of package share; then there was
 // nothing to drop, or the event is too large for any user.
-func (m *Memory) makeRoomLocked(s *memoryStream, n int64) error {
+func (m *Memory) reserveLocked(s *memoryStream, n int64) error {
 	if n > m.most {
 		return share.ErrUser
 	}
 	user := s.session.owner
 	for {
-		err := m.room.Take(user, n)
+		err := m.budget.Take(user, n)
 		victim := m.holders[user]
 		if err != nil {
 			victim = m.victimLocked(user, n, err)
 		} else if err = m.config.Memory.Take(user, n); err == nil {
 			return nil
 		} else {
-			m.room.Give(user, n)
+			m.budget.Give(user, n)
 		}
 		if victim == nil {
 			return err
@@ -43,7 +43,7 @@ func (m *Memory) makeRoomLocked(s *memoryStream, n int64) error {
 }
 
 func (m *Memory) giveLocked(user share.User, n int64) {
-	m.room.Give(user, n)
+	m.budget.Give(user, n)
 	m.config.Memory.Give(user, n)
 }
 

@@ -66,9 +66,9 @@ func (l *Redis) goRound(ctx context.Context, tenant string) {
 func (r *round) add(tenant string, one *appending) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	waiting, underWay := r.waiting[tenant]
+	waiting, pending := r.waiting[tenant]
 	r.waiting[tenant] = append(waiting, one)
-	return !underWay
+	return !pending
 }
 
 // take takes out what goes with the next trip. If that is nothing, no trip is under way

@@ -30,9 +30,9 @@ const bytesEncoded = 2
 
 // Message is the message of a, which is made in its turn if it is large.
 func (s *Service) Message(ctx context.Context, a *Answer, requestID string) []byte {
-	leave, err := s.config.Turns.Finish(ctx, a.Memory.User(), time.Duration(a.Result.Size()/bytesEncoded))
+	release, err := s.config.Turns.Finish(ctx, a.Memory.User(), time.Duration(a.Result.Size()/bytesEncoded))
 	if err == nil { // otherwise the client has left, and nobody waits for what is made
-		defer leave()
+		defer release()
 	}
 	return a.Message(requestID)
 }

@@ -96,7 +96,7 @@ const parseTime = 4 * time.Nanosecond
 // parse checks a body strictly. A large one waits for its turn.
 func (s *Service) parse(x *Exchange, data []byte) (mcp.RawJSON, *Refusal) {
 	began := time.Now()
-	leave, err := s.config.Turns.Enter(x.Context(), share.User(x.Principal.User()),
+	release, err := s.config.Turns.Enter(x.Context(), share.User(x.Principal.User()),
 		time.Duration(len(data))*parseTime)
 	x.Queued = time.Since(began)
 	switch {
@@ -109,7 +109,7 @@ func (s *Service) parse(x *Exchange, data []byte) (mcp.RawJSON, *Refusal) {
 	case err != nil:
 		return nil, errBody // the client is gone
 	}
-	defer leave()
+	defer release()
 	raw, err := mcp.ParseRaw(data)
 	if err != nil {
 		return nil, Refusalf(http.StatusBadRequest, mcp.CodeParse, "Parse error: %v", err)

@@ -131,7 +131,7 @@ func (s *Service) answerBatch(x *exchange.Exchange, l *sessions.Session, request
 			continue
 		}
 		defer s.exchanges.Jobs.Finish(j)
-		defer l.Leave(j)
+		defer l.EndJob(j)
 		inFlight = append(inFlight, j)
 		all.Go(func() {
 			answers[i] = exchange.Answer{ID: m.ID, Err: exchange.ErrPanic.Err}

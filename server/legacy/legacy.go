@@ -195,7 +195,7 @@ func (s *Service) legacyRequest(x *exchange.Exchange, l *sessions.Session, m *mc
 		return
 	}
 	defer s.exchanges.Jobs.Finish(j)
-	defer l.Leave(j)
+	defer l.EndJob(j)
 	p.begin(s, x, l, m.ID)
 	c.responder = p.responder()
 	c.responder.memory = &j.Answer
@@ -401,7 +401,7 @@ func (s *Service) beginFeed(x *exchange.Exchange, r *http.Request, f *feed) (ref
 // giveUpFeed lets go of what a GET has taken that is not answered with a stream.
 func (s *Service) giveUpFeed(f *feed) {
 	if f.slot != nil {
-		f.slot.Leave()
+		f.slot.Release()
 	}
 	if f.session != nil {
 		f.session.StreamOpened(f.stream)

@@ -29,9 +29,9 @@ func (rt *roundTrips) askAll(ctx context.Context, round int,
 	if rt.heard == nil {
 		rt.heard = rt.server.config.Memory.Reserve(share.User(rt.session.User))
 	}
-	leave := rt.server.waiting.enter(rt.caller, rt.responder.body)
-	if leave != nil {
-		defer leave()
+	release := rt.server.waiting.enter(rt.caller, rt.responder.body)
+	if release != nil {
+		defer release()
 	}
 	for key, raw := range requests.Members {
 		request, _ := mcp.ObjectOf(raw)
@@ -39,7 +39,7 @@ func (rt *roundTrips) askAll(ctx context.Context, round int,
 			Key: key, Method: request.Text("method"), ID: forward.NewQuestion(home), Memory: rt.heard,
 			Done: make(chan struct{}),
 		})
-		if leave == nil {
+		if release == nil {
 			continue
 		}
 		if err := rt.askOne(ctx, &questions[len(questions)-1], request.Object("params")); err != nil {

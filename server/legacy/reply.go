@@ -114,7 +114,7 @@ func (p *reply) upgrade() (follow func()) {
 	}
 	defer func() { // also after a panic, after which the answer is still undecided
 		if follow == nil {
-			slot.Leave()
+			slot.Release()
 		}
 	}()
 	stream := p.session.NextStream('p', p.answers)
@@ -129,7 +129,7 @@ func (p *reply) upgrade() (follow func()) {
 	p.abandon = abandon
 	return func() {
 		defer close(p.followed)
-		defer slot.Leave()
+		defer slot.Release()
 		defer abandon()
 		f := &feed{session: p.session, stream: stream, numbered: lasting}
 		if lasting {

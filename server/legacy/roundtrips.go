@@ -195,11 +195,11 @@ func (rt *roundTrips) pause(ctx context.Context, n int) error {
 	if n > maxPauses {
 		return lowering.ErrPauses
 	}
-	leave := rt.server.waiting.enter(rt.caller, rt.responder.body)
-	if leave == nil {
+	release := rt.server.waiting.enter(rt.caller, rt.responder.body)
+	if release == nil {
 		return lowering.ErrPauses
 	}
-	defer leave()
+	defer release()
 	rt.responder.releaseSlot()
 	timer := time.NewTimer(min(firstPause<<(n-1), maxPause))
 	defer timer.Stop()

@@ -40,14 +40,14 @@ func (s *Service) OpenSSE(w http.ResponseWriter, r *http.Request) {
 	}
 	l, id, refused := s.openSession(x.Context(), x, ticket.SSE, ticket.Terms{Revision: mcp.Revision2024})
 	if refused != nil {
-		slot.Leave()
+		slot.Release()
 		x.Refuse("", refused)
 		return
 	}
 	s.config.Metrics.DeprecatedUsed(x.Caller.Tenant.ID, "sse")
 	if _, refused := s.beginStream(x.Context(), l, sseStream); refused != nil {
 		s.sessions.End(x.Context(), l, sessions.EndClosed)
-		slot.Leave()
+		slot.Release()
 		x.Refuse("", refused)
 		return
 	}
@@ -139,7 +139,7 @@ func (s *Service) takeRequest(x *exchange.Exchange, l *sessions.Session, m *mcp.
 	x.Resources = exchange.Resources{}
 	go s.exchanges.Safely(ctx, func() { // Wait waits for it
 		defer s.exchanges.Jobs.Finish(j)
-		defer l.Leave(j)
+		defer l.EndJob(j)
 		defer func() { sender.taken.Release() }()
 		if !s.exchanges.Safely(ctx, func() { s.answerSSE(ctx, x, l, m, j, sender) }) {
 			s.sessions.End(ctx, l, sessions.EndClosed) // its client would wait for the answer for ever

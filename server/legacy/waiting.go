@@ -25,9 +25,9 @@ func newWaiting(memory *share.Budget) *waiting {
 
 // enter takes a slot for a call whose request holds so many bytes. If it holds
 // none, because its slot among the requests in work covers it, enter counts what that
-// covers. leave gives the slot back and is called once; it is nil if there is no slot
+// covers. release gives the slot back and is called once; it is nil if there is no slot
 // or no memory.
-func (a *waiting) enter(c gateway.Caller, size int64) (leave func()) {
+func (a *waiting) enter(c gateway.Caller, size int64) (release func()) {
 	user, memory := share.User(c.Principal.User()), int64(0)
 	if size == 0 {
 		memory = share.Covered

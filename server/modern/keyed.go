@@ -20,7 +20,7 @@ const (
 	minRepeats  = 8
 
 	// after which a call whose client left is cancelled, unless a repeat waits for it
-	unwantedLook = 500 * time.Millisecond
+	unwantedCheck = 500 * time.Millisecond
 )
 
 // keyedRequest answers a call that is to run once, however often it comes:
@@ -194,11 +194,11 @@ func (e *Endpoint) runKeyed(ctx context.Context, x *exchange.Exchange, c *call, 
 // endUnwanted cancels a call whose client has left, as soon as nobody waits for it. It
 // returns when the call is over.
 func (e *Endpoint) endUnwanted(ctx context.Context, j *exchange.Job, claim once.Claim) {
-	look := time.NewTicker(unwantedLook)
-	defer look.Stop()
+	ticker := time.NewTicker(unwantedCheck)
+	defer ticker.Stop()
 	for {
 		select {
-		case <-look.C:
+		case <-ticker.C:
 			wanted := true // until the next look, if a panic keeps it from being known
 			e.config.Exchanges.Safely(ctx, func() { wanted = claim.Wanted() })
 			if !wanted {

@@ -81,7 +81,7 @@ func (p *response) Ring() {
 // nothing was sent, the answer is plain.
 func (p *response) abandonLocked() {
 	if p.slot != nil {
-		p.slot.Leave()
+		p.slot.Release()
 	}
 	if p.x.Status != 0 {
 		p.x.CutShort("")
@@ -120,7 +120,7 @@ func (p *response) finish(ctx context.Context, a *exchange.Answer) {
 	case p.out != nil:
 		_ = p.out.SendMessage(p.endpoint.config.Exchanges.Payload(ctx, a, p.x.ID)) // the client may be gone
 		streams.Finish(p.x)
-		p.slot.Leave()
+		p.slot.Release()
 	case a.Err != nil:
 		p.endpoint.config.Exchanges.DelayLimited(p.x, a.Err)
 		p.x.AnswerError(a.ID, a.Err, cmp.Or(a.Status, exchange.StatusOf(a.Err.Code, mcp.Modern)))
@@ -148,5 +148,5 @@ func (p *response) give(status int, message []byte) {
 	}
 	_ = p.out.SendMessage(exchange.Payload{message}) // the client may be gone
 	streams.Finish(p.x)
-	p.slot.Leave()
+	p.slot.Release()
 }

@@ -95,7 +95,7 @@ func (c *claim) Finish(ctx context.Context, a Answer) {
 		home: c.store.config.Others.Self(), answer: a,
 	}
 	size := int64(claimCost + len(a.Message))
-	if len(a.Message) > MaxAnswer || c.store.room.take(c.request.User, int64(len(a.Message))) != nil {
+	if len(a.Message) > MaxAnswer || c.store.budgets.take(c.request.User, int64(len(a.Message))) != nil {
 		p.state, p.answer, size = unkept, Answer{}, claimCost
 	}
 	text := p.seal(c.store.config.Seal, &c.request)
@@ -105,7 +105,7 @@ func (c *claim) Finish(ctx context.Context, a Answer) {
 
 // Free implements Claim.
 func (c *claim) Free(ctx context.Context) {
-	c.store.room.give(c.request.User, claimCost)
+	c.store.budgets.give(c.request.User, claimCost)
 	c.settle(ctx, c.drop)
 }
 

@@ -15,7 +15,7 @@ const memoryPart = 16
 // Memory is a Store in the memory of this process, for a gateway with one replica. It has
 // no goroutine: each Begin drops what is too old.
 type Memory struct {
-	room room
+	budgets budgets
 
 	mu      sync.Mutex // guards the fields below and everything they lead to
 	entries map[[32]byte]*entry
@@ -41,7 +41,7 @@ var _ Claim = (*entry)(nil)
 // NewMemory returns an empty Memory. memory is the budget of the process, of bytes.
 func NewMemory(memory *share.Budget) *Memory {
 	return &Memory{
-		room:    room{share.New(memory.Total() / memoryPart), memory},
+		budgets: budgets{share.New(memory.Total() / memoryPart), memory},
 		entries: make(map[[32]byte]*entry),
 	}
 }
@@ -79,7 +79,7 @@ func (m *Memory) Begin(ctx context.Context, r Request) (Claim, *Answer, error) {
 }
 
 func (m *Memory) claimLocked(r Request) (*entry, error) {
-	if err := m.room.take(r.User, claimCost); err != nil {
+	if err := m.budgets.take(r.User, claimCost); err != nil {
 		return nil, err
 	}
 	e := &entry{store: m, request: r, size: claimCost, over: make(chan struct{})}
@@ -108,7 +108,7 @@ func (m *Memory) sweepLocked(now time.Time) {
 	for n < len(m.done) && !now.Before(m.done[n].lapse) {
 		e := m.done[n]
 		delete(m.entries, e.request.Name)
-		m.room.give(e.request.User, e.size)
+		m.budgets.give(e.request.User, e.size)
 		m.done[n] = nil
 		n++
 	}
@@ -121,7 +121,7 @@ func (e *entry) Finish(_ context.Context, a Answer) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	size := int64(len(a.Message))
-	if e.unkept = size > MaxAnswer || m.room.take(e.request.User, size) != nil; !e.unkept {
+	if e.unkept = size > MaxAnswer || m.budgets.take(e.request.User, size) != nil; !e.unkept {
 		e.size += size
 		e.answer = &a
 	}
@@ -136,7 +136,7 @@ func (e *entry) Free(context.Context) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.entries, e.request.Name)
-	m.room.give(e.request.User, e.size)
+	m.budgets.give(e.request.User, e.size)
 	close(e.over)
 }
 

@@ -87,13 +87,13 @@ type Claim interface {
 	Wanted() bool
 }
 
-// room bounds what is kept, with the shares of tenants and users. Two budgets count it:
+// budgets bounds what is kept, with the shares of tenants and users. Two budgets count it:
 // the part that may go into answers at all, so that they never crowd out requests, and
 // the whole.
-type room struct{ part, whole *share.Budget } // whole may be nil
+type budgets struct{ part, whole *share.Budget } // whole may be nil
 
 // take takes n bytes of both. The error is ErrFull.
-func (r *room) take(u share.User, n int64) error {
+func (r *budgets) take(u share.User, n int64) error {
 	if r.part.Take(u, n) != nil {
 		return ErrFull
 	}
@@ -104,7 +104,7 @@ func (r *room) take(u share.User, n int64) error {
 	return nil
 }
 
-func (r *room) give(u share.User, n int64) {
+func (r *budgets) give(u share.User, n int64) {
 	r.part.Give(u, n)
 	if r.whole != nil {
 		r.whole.Give(u, n)

@@ -275,7 +275,7 @@ func TestOneUserFillsOnlyItsShare(t *testing.T) {
 		}
 	})
 	t.Run("redis", func(t *testing.T) {
-		check(t, newLab(t).join(t, func(c *once.RedisConfig) { c.Room = 1 << 20 }), 1<<20)
+		check(t, newLab(t).join(t, func(c *once.RedisConfig) { c.Capacity = 1 << 20 }), 1<<20)
 	})
 }
 

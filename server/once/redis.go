@@ -18,9 +18,9 @@ type RedisConfig struct {
 	Store  *redis.Store
 	Seal   *seal.Ring
 	Others replica.Others
-	// Room is how many bytes of answers this replica may have in Redis, shared out among
+	// Capacity is how many bytes of answers this replica may have in Redis, shared out among
 	// tenants and users. Zero: 64 MiB.
-	Room int64
+	Capacity int64
 	// Quota is what this replica may have in Redis altogether, in bytes, of which the
 	// answers take their part. nil: answers alone are bounded.
 	Quota *share.Budget
@@ -39,8 +39,8 @@ type RedisConfig struct {
 // to a node that had not heard of a claim. The home claims what still runs there again as
 // soon as it notices.
 type Redis struct {
-	config RedisConfig
-	room   room
+	config  RedisConfig
+	budgets budgets
 
 	mu     sync.Mutex                   // guards the fields below
 	claims map[[sha256.Size]byte]*claim // that this replica has, by the names of their requests
@@ -57,12 +57,12 @@ type lapse struct {
 }
 
 const (
-	defaultRoom = 64 << 20
-	renewAfter  = Retention / 4
-	settleTick  = time.Second
-	lastTime    = time.Second            // for what is left to be written when Run ends
-	missedFor   = 3 * time.Second        // for which a replica must not be there to count as gone
-	missedLook  = 250 * time.Millisecond // after which it is looked for again
+	defaultCapacity = 64 << 20
+	renewAfter      = Retention / 4
+	settleTick      = time.Second
+	lastTime        = time.Second            // for what is left to be written when Run ends
+	missedFor       = 3 * time.Second        // for which a replica must not be there to count as gone
+	missedRecheck   = 250 * time.Millisecond // after which it is looked for again
 )
 
 // smallRecord is how large a record may be that is read without saying so before: others
@@ -89,14 +89,14 @@ var retentionMillis = strconv.FormatInt(Retention.Milliseconds(), 10)
 
 // NewRedis returns a Redis. Run makes it live.
 func NewRedis(cfg RedisConfig) *Redis {
-	if cfg.Room <= 0 {
-		cfg.Room = defaultRoom
+	if cfg.Capacity <= 0 {
+		cfg.Capacity = defaultCapacity
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
 	s := &Redis{
-		config: cfg, room: room{share.New(cfg.Room), cfg.Quota}, claims: make(map[[sha256.Size]byte]*claim),
+		config: cfg, budgets: budgets{share.New(cfg.Capacity), cfg.Quota}, claims: make(map[[sha256.Size]byte]*claim),
 	}
 	return s
 }
@@ -118,7 +118,7 @@ func (s *Redis) Begin(ctx context.Context, r Request) (Claim, *Answer, error) {
 		if found == nil && err == nil {
 			return c, nil, nil
 		}
-		s.room.give(r.User, claimCost)
+		s.budgets.give(r.User, claimCost)
 		switch {
 		case err != nil:
 			return nil, nil, err
@@ -139,7 +139,7 @@ func (s *Redis) Begin(ctx context.Context, r Request) (Claim, *Answer, error) {
 		case time.Since(missed) > missedFor:
 			return nil, nil, ErrUnknown
 		}
-		if err := pause(ctx, missedLook); err != nil {
+		if err := pause(ctx, missedRecheck); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -158,7 +158,7 @@ func (s *Redis) newClaim(ctx context.Context, r Request) (*claim, error) {
 			s.mu.Unlock()
 			return nil, ErrBody
 		case other == nil:
-			err := s.room.take(r.User, claimCost)
+			err := s.budgets.take(r.User, claimCost)
 			if err == nil {
 				s.claims[r.Name] = c
 			}
@@ -205,7 +205,7 @@ func (s *Redis) sweep(now time.Time) {
 	defer s.mu.Unlock()
 	n := 0
 	for n < len(s.lapses) && !now.Before(s.lapses[n].at) {
-		s.room.give(s.lapses[n].user, s.lapses[n].size)
+		s.budgets.give(s.lapses[n].user, s.lapses[n].size)
 		n++
 	}
 	s.lapses = s.lapses[n:]

@@ -41,8 +41,8 @@ func (l *Session) Answered(j *exchange.Job) {
 	}
 }
 
-// Leave takes a job out.
-func (l *Session) Leave(j *exchange.Job) {
+// EndJob takes a job out.
+func (l *Session) EndJob(j *exchange.Job) {
 	l.Answered(j)
 	l.mu.Lock()
 	l.work.answering--

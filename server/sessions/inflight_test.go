@@ -22,7 +22,7 @@ func TestAllWhoWaitForCalmAreTold(t *testing.T) {
 		for range 2 {
 			both.Go(func() { l.AwaitCalm(t.Context()) })
 		}
-		time.AfterFunc(time.Second, func() { l.Leave(j) })
+		time.AfterFunc(time.Second, func() { l.EndJob(j) })
 		both.Wait()
 		if took := time.Since(began); took != time.Second {
 			t.Errorf("both were told after %v, want a second, when the call ended", took)

@@ -120,7 +120,7 @@ func (ro *Roster) Add(l *Session, b Bounds) (entered *Session, evicted []*Sessio
 	if other := ro.Find(l.Key); other != nil {
 		return other, nil, nil
 	}
-	if evicted, refused = ro.makeRoomLocked(l, b); refused != nil {
+	if evicted, refused = ro.evictForLocked(l, b); refused != nil {
 		return nil, evicted, refused
 	}
 	ro.byKey.Store(l.Key, l)
@@ -136,10 +136,10 @@ func (ro *Roster) Add(l *Session, b Bounds) (entered *Session, evicted []*Sessio
 	return l, evicted, nil
 }
 
-// makeRoomLocked evicts as many sessions as there are too many for one more, and takes
+// evictForLocked evicts as many sessions as there are too many for one more, and takes
 // memory for that. It evicts one, unless a reload has lowered the bound, or the tenant
 // holds more memory than its share is by now.
-func (ro *Roster) makeRoomLocked(l *Session, b Bounds) (evicted []*Session, refused *exchange.Refusal) {
+func (ro *Roster) evictForLocked(l *Session, b Bounds) (evicted []*Session, refused *exchange.Refusal) {
 	if b.User == 0 || b.Tenant == 0 {
 		return nil, exchange.ErrNoSessions
 	}

@@ -218,7 +218,7 @@ func (f *Flow) close(ctx context.Context) (revoked bool) {
 		f.source.Close(ctx, false)
 		return false
 	}
-	defer f.slot.Leave()
+	defer f.slot.Release()
 	revoked = !f.set.config.Exchanges.Accepts(f.slot.Principal)
 	f.source.Close(ctx, revoked)
 	return revoked

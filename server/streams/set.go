@@ -116,7 +116,7 @@ func (fs *Set) add(f *Flow) {
 		go fs.watch(changed) // until there are no flows
 	}
 	if f.index == 0 {
-		fs.look()
+		fs.rescan()
 	}
 }
 
@@ -126,12 +126,12 @@ func (fs *Set) remove(f *Flow) {
 	defer fs.mu.Unlock()
 	f.state = flowEnded
 	if fs.times.remove(f); len(fs.times) == 0 {
-		fs.look()
+		fs.rescan()
 	}
 }
 
-// look makes watch look again.
-func (fs *Set) look() {
+// rescan makes watch look again.
+func (fs *Set) rescan() {
 	select {
 	case fs.kick <- struct{}{}:
 	default:
@@ -321,7 +321,7 @@ func (fs *Set) settle(f *Flow) bool {
 	f.state = flowIdle
 	fs.times.move(f, f.next(now))
 	if f.index == 0 {
-		fs.look()
+		fs.rescan()
 	}
 	return true
 }

@@ -89,7 +89,7 @@ func (fs *Set) TakeSlot(x *exchange.Exchange, kind string) (*Slot, *exchange.Ref
 	}
 	fs.open.add(p)
 	if x.IsOutdated() {
-		p.Leave()
+		p.Release()
 		return nil, x.RefuseOutdated()
 	}
 	return p, nil
@@ -115,8 +115,8 @@ func (p *Slot) revoke() (first bool) {
 	return first
 }
 
-// Leave gives the slot back.
-func (p *Slot) Leave() {
+// Release gives the slot back.
+func (p *Slot) Release() {
 	p.set.open.remove(p)
 	p.set.slots.Give(share.User(p.Principal.User()), 1)
 	p.closed()

@@ -38,8 +38,8 @@ func (s *slice) enter() (err error) {
 	return err
 }
 
-// leave gives the slot back.
-func (s *slice) leave() {
+// finish gives the slot back.
+func (s *slice) finish() {
 	if s.give != nil {
 		s.give()
 		s.give = nil
@@ -51,7 +51,7 @@ func (s *slice) Err() error {
 	if err := s.Context.Err(); err != nil || s.give == nil || time.Since(s.began) < sliceTime {
 		return err
 	}
-	s.leave()
+	s.finish()
 	runtime.Gosched() // what is short has waited for this processor for a slice at most
 	return s.enter()
 }
@@ -62,7 +62,7 @@ func (s *slice) rest(context.Context, int) (retry bool) {
 	if s.rested >= busyTime || s.give == nil {
 		return false
 	}
-	s.leave()
+	s.finish()
 	s.rested += restTime
 	again := time.NewTimer(restTime)
 	defer again.Stop()

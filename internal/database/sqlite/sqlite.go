@@ -63,7 +63,7 @@ func (f *File) Query(ctx context.Context, q *database.Query) (table *database.Ta
 	if err := turn.enter(); err != nil {
 		return nil, err
 	}
-	defer turn.leave()
+	defer turn.finish()
 	c, err := f.connect(turn)
 	if err != nil {
 		return nil, f.explain(ctx, err)

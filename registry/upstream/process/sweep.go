@@ -68,7 +68,7 @@ func (r relative) signal(s unix.Signal) {
 	if err != nil {
 		return // it has ended
 	}
-	if now, ok := look(r.pid); ok && now.start == r.start {
+	if now, ok := inspect(r.pid); ok && now.start == r.start {
 		_ = process.Signal(s) // it may have ended just now
 	}
 	_ = process.Release() // only its number is forgotten
@@ -84,7 +84,7 @@ func descendants(of int) []relative {
 	children := map[int][]relative{}
 	for _, entry := range entries {
 		if pid, err := strconv.Atoi(entry.Name()); err == nil {
-			if r, ok := look(pid); ok {
+			if r, ok := inspect(pid); ok {
 				children[r.parent] = append(children[r.parent], r)
 			}
 		}
@@ -97,10 +97,10 @@ func descendants(of int) []relative {
 	return all
 }
 
-// look reads one process from /proc. ok is false when there is none, or it waits to be
+// inspect reads one process from /proc. ok is false when there is none, or it waits to be
 // reaped.
 // https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html
-func look(pid int) (r relative, ok bool) {
+func inspect(pid int) (r relative, ok bool) {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return r, false

@@ -57,7 +57,7 @@ func TestLentSessionsNeverServeTwoOwnersAtOnce(t *testing.T) {
 				}
 				comes, stays := time.Duration(random.IntN(60_000))*time.Millisecond,
 					time.Duration(random.IntN(4_000))*time.Millisecond
-				gives, dies, doubts := random.IntN(8) == 0, random.IntN(12) == 0, random.IntN(6) == 0
+				gives, dies, suspected := random.IntN(8) == 0, random.IntN(12) == 0, random.IntN(6) == 0
 				callers.Go(func() {
 					time.Sleep(comes)
 					ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
@@ -79,11 +79,11 @@ func TestLentSessionsNeverServeTwoOwnersAtOnce(t *testing.T) {
 					enter(s.Session, k, 1)
 					time.Sleep(stays)
 					enter(s.Session, k, -1)
-					if s.Session != lister && doubts {
+					if s.Session != lister && suspected {
 						s.Session.doubt()
 						s.Session.dying.Store(dies)
 					}
-					r.Leave(s, Call)
+					r.Release(s, Call)
 				})
 			}
 			r.watch(&callers, seed, func() { r.bound.Store(random.IntN(10) == 0) })

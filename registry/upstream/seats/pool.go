@@ -222,9 +222,9 @@ func (r *Pool[S]) Need(s *Seat[S], until time.Time) {
 	}
 }
 
-// Leave ends one use of a seat, the same as it was taken for. If the use was a call, it
+// Release ends one use of a seat, the same as it was taken for. If the use was a call, it
 // must have ended: after its last call a seat may serve somebody else.
-func (r *Pool[S]) Leave(s *Seat[S], u Use) {
+func (r *Pool[S]) Release(s *Seat[S], u Use) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if u == Loan {
@@ -233,7 +233,7 @@ func (r *Pool[S]) Leave(s *Seat[S], u Use) {
 		r.serveLocked()
 		return
 	}
-	r.doubtLocked(s)
+	r.examineSuspectedLocked(s)
 	if s.calls--; s.calls > 0 {
 		return
 	}
@@ -295,7 +295,7 @@ func (r *Pool[S]) wait(ctx context.Context, t *waiter[S], waits *Waits) (*Seat[S
 			}
 			return r.ready(ctx, t.seat, t.use, waits)
 		case <-again.C:
-			r.look(t)
+			r.check(t)
 		case <-ctx.Done():
 			waits.Queue = time.Since(began)
 			if s := r.quit(t); s != nil {
@@ -324,7 +324,7 @@ func (r *Pool[S]) ready(ctx context.Context, s *Seat[S], u Use, waits *Waits) (*
 		waits.Opening = time.Since(began)
 	}
 	if err != nil {
-		r.Leave(s, u)
+		r.Release(s, u)
 		return nil, err
 	}
 	return s, nil
@@ -340,9 +340,9 @@ func late(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// look serves the queue again, because seats may have been idle for long enough by now.
+// check serves the queue again, because seats may have been idle for long enough by now.
 // Only the first in the queue does it, on behalf of all.
-func (r *Pool[S]) look(t *waiter[S]) {
+func (r *Pool[S]) check(t *waiter[S]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.queue) > 0 && r.queue[0] == t {
@@ -534,7 +534,7 @@ func (r *Pool[S]) firstLocked(k Key, meets func(*Seat[S]) bool,
 func (r *Pool[S]) beginLocked(k Key) *Seat[S] {
 	s := &Seat[S]{key: k, opened: make(chan struct{}), idle: time.Now()}
 	s.Session = r.cfg.New(k, func() { r.discard(s) })
-	s.doubts = s.Session.Doubts()
+	s.suspected = s.Session.Suspected()
 	r.all[s] = struct{}{}
 	r.taking[k] = append(r.taking[k], s)
 	r.work.Go(func() { r.open(s) })
@@ -573,14 +573,14 @@ func (r *Pool[S]) opened(s *Seat[S]) {
 	}
 }
 
-// doubtLocked has a seat examined if a call on it failed in such a way that its session
+// examineSuspectedLocked has a seat examined if a call on it failed in such a way that its session
 // may be dead. Other calls on it go on meanwhile.
-func (r *Pool[S]) doubtLocked(s *Seat[S]) {
+func (r *Pool[S]) examineSuspectedLocked(s *Seat[S]) {
 	if s.state != Open || r.ended {
 		return
 	}
 	select {
-	case <-s.doubts:
+	case <-s.suspected:
 		s.state = Examined
 		r.work.Go(func() { r.examine(s) })
 	default:

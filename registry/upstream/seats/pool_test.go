@@ -17,14 +17,14 @@ import (
 
 // session is one that a test opens, doubts and kills.
 type session struct {
-	key    Key
-	lost   func()
-	err    error         // of Open
-	takes  time.Duration // to open
-	doubts chan struct{}
-	dying  atomic.Bool
-	polite atomic.Bool
-	closed atomic.Int32
+	key       Key
+	lost      func()
+	err       error         // of Open
+	takes     time.Duration // to open
+	suspected chan struct{}
+	dying     atomic.Bool
+	polite    atomic.Bool
+	closed    atomic.Int32
 }
 
 func (s *session) Open(ctx context.Context, opened func()) error {
@@ -40,12 +40,12 @@ func (s *session) Open(ctx context.Context, opened func()) error {
 	return nil
 }
 
-func (s *session) Doubts() <-chan struct{} { return s.doubts }
+func (s *session) Suspected() <-chan struct{} { return s.suspected }
 
 // doubt calls for a proof of life.
 func (s *session) doubt() {
 	select {
-	case s.doubts <- struct{}{}:
+	case s.suspected <- struct{}{}:
 	default:
 	}
 }
@@ -90,7 +90,7 @@ func play(t *testing.T, seats int, story func(t *testing.T, r *stage)) {
 				r.mu.Lock()
 				defer r.mu.Unlock()
 				s := &session{
-					key: k, lost: lost, doubts: make(chan struct{}, 1), err: r.next.err,
+					key: k, lost: lost, suspected: make(chan struct{}, 1), err: r.next.err,
 					takes: r.next.takes,
 				}
 				r.made = append(r.made, s)
@@ -212,7 +212,7 @@ func TestIdleSeatMakesRoomForWhoCameFirst(t *testing.T) {
 		if _, err, done := b(); !done || !errors.Is(err, context.Canceled) {
 			t.Errorf("who gave up: got %v, want their own cancellation", err)
 		}
-		r.Leave(a, Call)
+		r.Release(a, Call)
 		first, err, done := c()
 		if !done || err != nil {
 			t.Fatalf("who came first has no seat: %v", err)
@@ -221,7 +221,7 @@ func TestIdleSeatMakesRoomForWhoCameFirst(t *testing.T) {
 		if _, _, done := d(); done {
 			t.Error("who came second has a seat as well")
 		}
-		r.Leave(first, Call)
+		r.Release(first, Call)
 		if _, err, done := d(); !done || err != nil {
 			t.Errorf("who came second has no seat then: %v", err)
 		}
@@ -238,7 +238,7 @@ func TestWaitsAreTold(t *testing.T) {
 		if want := (Waits{Opening: 2 * time.Second}); err != nil || waits != want {
 			t.Errorf("the first: got %v and %+v, want %+v", err, waits, want)
 		}
-		time.AfterFunc(3*time.Second, func() { r.Leave(seat, Call) })
+		time.AfterFunc(3*time.Second, func() { r.Release(seat, Call) })
 		seat, waits, err = r.Take(t.Context(), user("b", "u"), Call)
 		if err != nil || waits.Queue < 3*time.Second || waits.Opening != 2*time.Second {
 			t.Errorf("the second: got %v and %+v, want 3 s in the queue and 2 s more", err, waits)
@@ -249,13 +249,13 @@ func TestWaitsAreTold(t *testing.T) {
 		if !errors.Is(err, ErrBusy) || waits != (Waits{Queue: 5 * time.Second}) {
 			t.Errorf("in vain: got %v and %+v, want 5 s in the queue", err, waits)
 		}
-		r.Leave(seat, Call)
+		r.Release(seat, Call)
 		seat = r.take(user("b", "u"))
 		if _, waits, err = r.Take(t.Context(), user("b", "u"), Call); err != nil || waits != (Waits{}) {
 			t.Errorf("with a free seat: got %v and %+v, want no wait", err, waits)
 		}
-		r.Leave(seat, Call)
-		r.Leave(seat, Call)
+		r.Release(seat, Call)
+		r.Release(seat, Call)
 	})
 }
 
@@ -341,9 +341,9 @@ func TestBusySeatRetiresForWhoHasNone(t *testing.T) {
 		if r.Rejoin(busy) {
 			t.Error("a retiring seat takes another call")
 		}
-		r.Leave(busy, Call)
+		r.Release(busy, Call)
 		r.expect("with one call left", busy, Retiring)
-		r.Leave(busy, Call)
+		r.Release(busy, Call)
 		if _, err, done := waits(); !done || err != nil {
 			t.Errorf("who waited has no seat: %v", err)
 		}
@@ -363,7 +363,7 @@ func TestWhoHasSeatsLeavesFreshOnesAlone(t *testing.T) {
 		r.take(alone)
 		other := r.take(tenant("b"))
 		waits := r.later(t.Context(), alone)
-		r.Leave(other, Call)
+		r.Release(other, Call)
 		r.expect("used just now", other, Open)
 		time.Sleep(2 * idleGrace)
 		r.expect("idle for a while", other, Gone)
@@ -381,9 +381,9 @@ func TestSeatsThatAreOfUseMakeRoomLast(t *testing.T) {
 		loaned := r.must(r.Take(t.Context(), tenant("loaned"), Loan))
 		needed, plain := r.take(tenant("needed")), r.take(tenant("plain"))
 		r.Need(needed, time.Now().Add(time.Hour))
-		r.Leave(needed, Call)
+		r.Release(needed, Call)
 		time.Sleep(time.Minute)
-		r.Leave(plain, Call)
+		r.Release(plain, Call)
 		for i, want := range []*Seat[*session]{plain, needed, loaned} {
 			r.take(tenant(fmt.Sprint("new", i)))
 			r.expect(fmt.Sprintf("number %d", i), want, Gone)
@@ -400,8 +400,8 @@ func TestUnusedSeatIsClosedInTheEnd(t *testing.T) {
 		loaned := r.must(r.Take(t.Context(), tenant("d"), Loan))
 		r.Need(needed, time.Now().Add(30*time.Minute))
 		r.Need(needed, time.Now()) // an earlier time changes nothing
-		r.Leave(needed, Call)
-		r.Leave(unused, Call)
+		r.Release(needed, Call)
+		r.Release(unused, Call)
 		sweep := func(d time.Duration) {
 			for range d / (30 * time.Second) {
 				time.Sleep(30 * time.Second)
@@ -417,7 +417,7 @@ func TestUnusedSeatIsClosedInTheEnd(t *testing.T) {
 		r.expect("needed no more", needed, Gone)
 		r.expect("used", used, Open)
 		r.expect("loaned", loaned, Open)
-		r.Leave(loaned, Loan)
+		r.Release(loaned, Loan)
 		sweep(2 * idleLimit)
 		r.expect("loaned no more", loaned, Gone)
 	})
@@ -434,7 +434,7 @@ func TestDeadSeatIsClosedAfterItsLastCall(t *testing.T) {
 			}
 		}
 		s.Session.doubt()
-		r.Leave(s, Call)
+		r.Release(s, Call)
 		r.expect("in doubt", s, Examined)
 		if !r.Rejoin(s) {
 			t.Error("a seat that is examined takes no call")
@@ -443,18 +443,18 @@ func TestDeadSeatIsClosedAfterItsLastCall(t *testing.T) {
 		r.expect("alive", s, Open)
 		s.Session.dying.Store(true)
 		s.Session.doubt()
-		r.Leave(s, Call)
+		r.Release(s, Call)
 		time.Sleep(2 * time.Second)
 		r.expect("no sign of life", s, Dead)
 		if r.Rejoin(s) || r.take(tenant("a")) == s {
 			t.Error("a dead seat takes another call")
 		}
-		r.Leave(s, Call)
+		r.Release(s, Call)
 		r.expect("with one call left", s, Dead)
-		r.Leave(s, Call)
+		r.Release(s, Call)
 		r.expect("when its last call has ended", s, Gone)
 		idle := r.take(tenant("b"))
-		r.Leave(idle, Call)
+		r.Release(idle, Call)
 		idle.Session.lost()
 		r.expect("one that says itself that it is dead", idle, Gone)
 	})
@@ -526,13 +526,13 @@ func TestLentSessionGoesFromOwnerToOwner(t *testing.T) {
 		if other.Session == lister {
 			t.Error("calls of two owners run on one session")
 		}
-		r.Leave(other, Call)
-		r.Leave(first, Call)
-		r.Leave(first, Call)
+		r.Release(other, Call)
+		r.Release(first, Call)
+		r.Release(first, Call)
 		if again := r.take(b); again != first || r.LentOut() != true {
 			t.Error("the session that is lent did not go to the other owner, although no call was open")
 		}
-		r.Leave(first, Call)
+		r.Release(first, Call)
 		r.bound.Store(true)
 		kept := a
 		kept.Dedicated = true
@@ -541,7 +541,7 @@ func TestLentSessionGoesFromOwnerToOwner(t *testing.T) {
 				t.Errorf(
 					"%+v got a session that its server may still use for another, or that must be its own", k)
 			} else {
-				r.Leave(s, Call)
+				r.Release(s, Call)
 				time.Sleep(2 * idleGrace)
 			}
 		}
@@ -574,7 +574,7 @@ func TestOneUsersClientsHadHalfOfThePlaces(t *testing.T) {
 		}
 		for _, s := range taken {
 			if s != nil {
-				r.Leave(s, Call)
+				r.Release(s, Call)
 			}
 		}
 	})
@@ -590,7 +590,7 @@ func TestWorkEndsBeforeSeatsAreClosed(t *testing.T) {
 			<-ctx.Done()
 			time.Sleep(time.Second)
 			early.Store(s.Session.closed.Load() > 0)
-			r.Leave(s, Call)
+			r.Release(s, Call)
 		})
 		r.Close(t.Context(), false)
 		if early.Load() || s.Session.closed.Load() != 1 || s.Session.polite.Load() {
@@ -620,7 +620,7 @@ func TestAnyOrderOfEventsKeepsTheCount(t *testing.T) {
 				k.Alone = random.IntN(4) == 0
 				u, comes, stays := Use(random.IntN(5)/4), time.Duration(random.IntN(60_000))*time.Millisecond,
 					time.Duration(random.IntN(8_000))*time.Millisecond
-				gives, doubts, dies, fails := random.IntN(8) == 0, random.IntN(6) == 0, random.IntN(12) == 0,
+				gives, suspected, dies, fails := random.IntN(8) == 0, random.IntN(6) == 0, random.IntN(12) == 0,
 					random.IntN(20) == 0
 				callers.Go(func() {
 					time.Sleep(comes)
@@ -644,11 +644,11 @@ func TestAnyOrderOfEventsKeepsTheCount(t *testing.T) {
 						return
 					}
 					time.Sleep(stays)
-					if doubts {
+					if suspected {
 						s.Session.doubt()
 					}
 					s.Session.dying.Store(dies)
-					r.Leave(s, u)
+					r.Release(s, u)
 				})
 			}
 			r.watch(&callers, seed, func() {})

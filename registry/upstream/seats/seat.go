@@ -11,10 +11,10 @@ type Session interface {
 	// Open opens the session. It calls opened as soon as there is a session, and returns
 	// when the session can be used. After an error there is nothing to close.
 	Open(ctx context.Context, opened func()) error
-	// Doubts returns a channel on which a value waits when the session should prove that
+	// Suspected returns a channel on which a value waits when the session should prove that
 	// it lives. The pool takes the value when a call ends. It is called with the pool's
 	// lock held, once, before Open, and must not block.
-	Doubts() <-chan struct{}
+	Suspected() <-chan struct{}
 	// Alive asks the session for a proof of life; nil means that it lives.
 	Alive(ctx context.Context) error
 	// Close ends the session and waits for all that belongs to it. polite: the server is
@@ -57,10 +57,10 @@ func (s State) taking() bool { return s <= Examined }
 // Seat is one slot in a Pool and the session in it, which never changes. Whoever got it
 // from Take may use Session until Leave.
 type Seat[S Session] struct {
-	Session S
-	doubts  <-chan struct{}
-	opened  chan struct{} // closed when the session can be used, or after err was set
-	err     error         // why there is no session
+	Session   S
+	suspected <-chan struct{}
+	opened    chan struct{} // closed when the session can be used, or after err was set
+	err       error         // why there is no session
 
 	// Guarded by the pool's mutex.
 	key          Key // changes in a pool that lends; otherwise never

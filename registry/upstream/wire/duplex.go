@@ -184,11 +184,11 @@ func (d *duplex) take(ctx context.Context, text []byte) {
 func (d *duplex) messages(ctx context.Context, text []byte, into []*mcp.Message) (messages []*mcp.Message,
 	readable bool,
 ) {
-	leave, err := d.read.turn(ctx, d.memory.Server, len(text))
+	release, err := d.read.turn(ctx, d.memory.Server, len(text))
 	if err != nil {
 		return nil, false
 	}
-	defer leave()
+	defer release()
 	if messages, err = d.read.messages(text, into); err != nil {
 		d.up.Count(Garbage, 1)
 		d.badAnswer(text, err)

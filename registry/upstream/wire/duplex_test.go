@@ -21,7 +21,7 @@ func (n *notebook) Following(open, again bool) {
 	n.lines = append(n.lines, map[bool]string{true: "following", false: "deaf"}[open && !again])
 }
 
-func (n *notebook) Doubt()             { n.lines = append(n.lines, "doubt") }
+func (n *notebook) CheckAlive()        { n.lines = append(n.lines, "doubt") }
 func (n *notebook) Count(Anomaly, int) {}
 
 // TestNotesComeBeforeTheQuestionAfterThem takes a note and a question in while whoever

@@ -339,7 +339,7 @@ func (l *HTTP) refusal(out *Request, resp *response) *mcp.Error {
 		return nil
 	}
 	if out.Header == nil && resp.StatusCode == http.StatusBadRequest {
-		l.up.Doubt() // some servers say so when they do not know the session
+		l.up.CheckAlive() // some servers say so when they do not know the session
 	}
 	return &mcp.Error{Code: int(code), Message: detail.Text("message"), Data: detail.Value("data")}
 }
@@ -438,7 +438,7 @@ func (l *HTTP) Follow(ctx context.Context) error {
 		case at.fresh, time.Since(began) > lasted:
 			failures = 0
 		}
-		l.up.Doubt()
+		l.up.CheckAlive()
 		if !pace.Wait(ctx, max(at.retry, pace.Backoff(failures))) {
 			return ctx.Err()
 		}

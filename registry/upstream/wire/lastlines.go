@@ -56,14 +56,14 @@ func (w *LastLines) begin(hide *strings.Replacer) {
 func (w *LastLines) add(line []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	place := &w.lines[w.next%maxLastLines]
+	slot := &w.lines[w.next%maxLastLines]
 	// Only the beginning is looked at: to look at all that a child floods this with would
 	// keep a processor busy, and the last lines of a child that ends then would not be
 	// read in time.
-	if w.next >= maxLastLines && namesError.Match((*place)[:min(len(*place), maxCauseName)]) {
-		w.cause, *place, w.since = *place, w.cause, w.next
+	if w.next >= maxLastLines && namesError.Match((*slot)[:min(len(*slot), maxCauseName)]) {
+		w.cause, *slot, w.since = *slot, w.cause, w.next
 	}
-	*place = append((*place)[:0], line[:min(len(line), maxStoredLine)]...)
+	*slot = append((*slot)[:0], line[:min(len(line), maxStoredLine)]...)
 	w.next++
 }
 

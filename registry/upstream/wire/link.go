@@ -5,7 +5,7 @@
 // message asks for, who calls, or what a catalogue is; of the eras it knows only that in
 // the legacy one a handshake opens a session.
 //
-//	         Exchange, Send, Tell, Begin, Follow, Close         questions, notifications, doubts
+//	         Exchange, Send, Tell, Begin, Follow, Close         questions, notifications, suspicions
 //	                          │                                              ▲
 //	Link                      ▼                                            Events
 //	HTTP         each request has a stream of its own: response, stream
@@ -75,9 +75,9 @@ type Events interface {
 	// Following tells whether what the server sends on its own arrives from now on.
 	// again: it arrived before, and something may have been missed in between.
 	Following(open, again bool)
-	// Doubt tells that the connection may be lost, so that a proof of life should be
+	// CheckAlive tells that the connection may be lost, so that a proof of life should be
 	// asked for.
-	Doubt()
+	CheckAlive()
 	// Count counts n things that no server should send.
 	Count(kind Anomaly, n int)
 }

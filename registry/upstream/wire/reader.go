@@ -54,7 +54,7 @@ func (r reader) message(data []byte) (*mcp.Message, error) {
 
 // turn waits until a text of that many bytes, which the user holds, may be read. leave
 // ends the turn. The error is why ctx has ended before.
-func (r reader) turn(ctx context.Context, holder share.User, bytes int) (leave func(), err error) {
+func (r reader) turn(ctx context.Context, holder share.User, bytes int) (release func(), err error) {
 	return r.turns.Finish(ctx, holder, time.Duration(bytes)*parseTime)
 }
 
@@ -62,11 +62,11 @@ func (r reader) turn(ctx context.Context, holder share.User, bytes int) (leave f
 func (r reader) inTurn(ctx context.Context, holder share.User, data []byte,
 	into []*mcp.Message,
 ) ([]*mcp.Message, error) {
-	leave, err := r.turn(ctx, holder, len(data))
+	release, err := r.turn(ctx, holder, len(data))
 	if err != nil {
 		return nil, err
 	}
-	defer leave()
+	defer release()
 	return r.messages(data, into)
 }
 

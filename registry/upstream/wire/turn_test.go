@@ -69,7 +69,7 @@ func TestLargeAnswersAreReadInTurn(t *testing.T) {
 		for size, waits := range map[int]bool{100: false, 1 << 20: true} {
 			synctest.Test(t, func(t *testing.T) {
 				turns := fairqueue.New(1)
-				leave, err := turns.Enter(t.Context(), share.User{TenantID: "loud"}, time.Second)
+				release, err := turns.Enter(t.Context(), share.User{TenantID: "loud"}, time.Second)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -87,7 +87,7 @@ func TestLargeAnswersAreReadInTurn(t *testing.T) {
 				if answered == waits {
 					t.Errorf("%s of %d bytes, while the slot is held: answered is %t", name, size, answered)
 				}
-				leave()
+				release()
 				synctest.Wait()
 				if !answered || turns.Busy() != 0 {
 					t.Errorf("%s of %d bytes, afterwards: answered is %t, and %d slots are held", name, size,
@@ -105,11 +105,11 @@ func TestCallsEndWhileTheirAnswerWaitsForItsTurn(t *testing.T) {
 	for _, name := range []string{"JSON", "event stream", "pipe"} {
 		synctest.Test(t, func(t *testing.T) {
 			turns := fairqueue.New(1)
-			leave, err := turns.Enter(t.Context(), share.User{TenantID: "loud"}, time.Second)
+			release, err := turns.Enter(t.Context(), share.User{TenantID: "loud"}, time.Second)
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer leave()
+			defer release()
 			ctx, cancel := context.WithCancel(t.Context())
 			var got error
 			go func() {

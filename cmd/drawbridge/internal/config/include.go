@@ -98,7 +98,7 @@ func (r *reader) include(root *node, own os.FileInfo, file string, at *node, kno
 		return false
 	}
 	if r.apart {
-		r.leaveUnread(included, data)
+		r.markUnread(included, data)
 	}
 	names := slices.Sorted(maps.Keys(includable()))
 	return r.entries(included, "an included file", func(m member) {

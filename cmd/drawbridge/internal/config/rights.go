@@ -23,7 +23,7 @@ func (r *reader) user(n *node) (u process.User) {
 	}
 	uid, gid, both := strings.Cut(text, ":")
 	if !both {
-		found, err := lookUp(text)
+		found, err := lookupUser(text)
 		if err != nil {
 			r.fault(n, "%q is no user of this machine; name one, or give numbers as uid:gid", n.raw)
 			return u
@@ -39,8 +39,8 @@ func (r *reader) user(n *node) (u process.User) {
 	return u
 }
 
-// lookUp returns a user of this machine by name or number.
-func lookUp(text string) (*user.User, error) {
+// lookupUser returns a user of this machine by name or number.
+func lookupUser(text string) (*user.User, error) {
 	if _, err := strconv.Atoi(text); err == nil {
 		return user.LookupId(text)
 	}

@@ -46,8 +46,8 @@ func (w *Watch) Follow(read Sources) {
 	w.read, w.seen, w.matched = read, nil, nil
 }
 
-// look returns what the file system says about each file now.
-func (w *Watch) look() []os.FileInfo {
+// stat returns what the file system says about each file now.
+func (w *Watch) stat() []os.FileInfo {
 	seen := make([]os.FileInfo, len(w.read.files))
 	for i, file := range w.read.files {
 		seen[i], _ = os.Stat(file) // one that is not there differs from one that is
@@ -59,7 +59,7 @@ func (w *Watch) look() []os.FileInfo {
 // none since. One change made by an editor or of a mounted volume is several changes of
 // files, and a config that is read between them would mix old and new.
 func (w *Watch) Settled() bool {
-	seen, matched := w.look(), w.match()
+	seen, matched := w.stat(), w.match()
 	before := w.moved
 	w.moved = !slices.EqualFunc(seen, w.seen, sameFile) || !slices.Equal(matched, w.matched)
 	w.seen, w.matched = seen, matched

@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	minSecret   = 32 // bytes: as long as the hash of HS256, RFC 7518 section 3.2
-	minRest     = 16 // bytes that are left without well-known words and runs
-	minDistinct = 8  // different bytes among those
+	minSecret    = 32 // bytes: as long as the hash of HS256, RFC 7518 section 3.2
+	minRemainder = 16 // bytes that are left without well-known words and runs
+	minDistinct  = 8  // different bytes among those
 )
 
 // ParseSecret reads a shared secret from a file. One line break at the end is not part of
@@ -39,7 +39,7 @@ func checkSecret(secret []byte) error {
 		return fmt.Errorf("a shared secret that repeats after %d bytes; what repeats counts once", p)
 	}
 	rest := withoutRuns(withoutWords(string(secret)))
-	if len(rest) < minRest || distinct(rest) < minDistinct {
+	if len(rest) < minRemainder || distinct(rest) < minDistinct {
 		return errors.New("a shared secret made of well-known words, runs or few characters")
 	}
 	return nil

@@ -103,9 +103,9 @@ type Log struct {
 	batches sync.Pool // of *batch, those that are not in use
 
 	// Only the writer uses these three, so they need no mutex.
-	rest   backlog // what could not be written and is tried again
-	failed error   // of the last write; nil: it succeeded
-	adrift bool    // the file is not at its name, no other can be opened there, and Moved was told so
+	backlog backlog // what could not be written and is tried again
+	failed  error   // of the last write; nil: it succeeded
+	adrift  bool    // the file is not at its name, no other can be opened there, and Moved was told so
 
 	mu       sync.Mutex    // guards the fields below
 	batch    *batch        // the one that gathers; never nil

@@ -73,7 +73,7 @@ func (l *Log) step() (last bool) {
 	if do.low || do.again {
 		l.makeSpace(do.again)
 	}
-	todo := l.rest.with(do.batch)
+	todo := l.backlog.with(do.batch)
 	// nothing to write, or it is not yet time to try it again
 	if todo.count == 0 || do.batch == nil && !do.again {
 		l.end(nil, backlog{}, nil, l.failed)
@@ -123,7 +123,7 @@ func (l *Log) begin() duties {
 	do := duties{next: l.next, again: l.again || l.next != nil || l.isClosed, last: l.isClosed}
 	do.low = l.short == nil && (l.wanted || l.freeLocked() < lowSpace)
 	l.since, l.next, l.again = now, nil, false
-	if l.batch.count > 0 && (l.rest.count == 0 || do.again) {
+	if l.batch.count > 0 && (l.backlog.count == 0 || do.again) {
 		do.batch = l.batch
 		l.inWork, l.batch = l.batch, l.newBatch(l.sink.takeSpare())
 	}
@@ -143,10 +143,10 @@ func (l *Log) end(b *batch, todo backlog, left []byte, err error) {
 	case todo.count == 0:
 	case err == nil:
 		l.lines -= todo.count
-		l.rest = backlog{}
+		l.backlog = backlog{}
 		l.sink.keepSpare(todo.lines)
 	default:
-		l.rest = backlog{append([]byte(nil), left...), todo.count}
+		l.backlog = backlog{append([]byte(nil), left...), todo.count}
 	}
 	l.endLocked(b, err)
 	if b != nil {

@@ -33,15 +33,15 @@ const (
 	// to the server
 	sealed
 
-	completed // the result of a call that is done, whichever the method
-	skillGot  // of skills/get
-	directory // of resources/directory/read
-	asking    // a result that asks for input
-	taskMade  // a result that wraps a task
-	taskState // a task, or what is told of one
-	failed    // the error of a task
-	failure   // the data of an error
-	told      // the params of a notification
+	completed    // the result of a call that is done, whichever the method
+	skillGot     // of skills/get
+	directory    // of resources/directory/read
+	asking       // a result that asks for input
+	taskMade     // a result that wraps a task
+	taskState    // a task, or what is told of one
+	failed       // the error of a task
+	failure      // the data of an error
+	notification // the params of a notification
 
 	content       // one of contentBlocks, or an array of them
 	sampled       // one of sampledBlocks, or an array of them

@@ -50,7 +50,7 @@ var protocol = [positions]form{
 	}},
 	failed:  {members: map[string]position{"message": free, "data": failure}},
 	failure: {members: map[string]position{"elicitations": question}},
-	told: {members: map[string]position{
+	notification: {members: map[string]position{
 		"message": free, "progressToken": exact, // of progress
 		"logger": free, "level": exact, "data": free, // of a log message
 		"uri":   address, // of a resource that changed

@@ -28,8 +28,8 @@ var entries = map[string]struct {
 	"InputRequiredResult": {"", asking}, "CreateTaskResult": {"", taskMade},
 	"GetTaskResult": {"", taskState}, "CancelTaskResult": {"", taskState},
 	"GetTaskPayloadResult": {"", completed}, // it has the form of the result of its tool
-	"ProgressNotification": {"params", told}, "LoggingMessageNotification": {"params", told},
-	"ResourceUpdatedNotification": {"params", told}, "TaskStatusNotification": {"params", taskState},
+	"ProgressNotification": {"params", notification}, "LoggingMessageNotification": {"params", notification},
+	"ResourceUpdatedNotification": {"params", notification}, "TaskStatusNotification": {"params", taskState},
 	"CreateMessageRequest": {"", request}, "ElicitRequest": {"", request}, "ListRootsRequest": {
 		"",
 		request,

@@ -145,7 +145,7 @@ func (p Policy) result(result mcp.Object, at position) (mcp.Object, Report, erro
 func (p Policy) Notification(params mcp.Object) (mcp.Object, Report, error) {
 	w := borrow(p)
 	defer giveBack(w)
-	cleaned := w.object(params, told)
+	cleaned := w.object(params, notification)
 	if err := w.refusal(); err != nil {
 		return mcp.Object{}, w.report(), err
 	}

@@ -137,7 +137,7 @@ func play(t *testing.T, script *txtar.Archive, w *World) []byte {
 		case "wait":
 			w.pass(t, rest)
 		case "leave":
-			w.leave(t, rest)
+			w.disconnect(t, rest)
 		case "do":
 			action := w.Actions[rest]
 			if action == nil {

@@ -181,8 +181,8 @@ func (x *exchange) add(text string) {
 	x.text.WriteString(text)
 }
 
-// leave breaks the connection of a request.
-func (w *World) leave(t *testing.T, name string) {
+// disconnect breaks the connection of a request.
+func (w *World) disconnect(t *testing.T, name string) {
 	t.Helper()
 	for _, x := range w.exchanges {
 		if x.name == name {

@@ -98,9 +98,9 @@ func (s *calls) enter(q *questions) {
 	s.open = append(s.open, q)
 }
 
-// leave makes a call one that cannot be asked any more. It returns how many other calls
+// remove makes a call one that cannot be asked any more. It returns how many other calls
 // are open.
-func (s *calls) leave(q *questions) (others int) {
+func (s *calls) remove(q *questions) (others int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open = slices.DeleteFunc(s.open, func(other *questions) bool { return other == q })

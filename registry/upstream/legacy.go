@@ -443,7 +443,7 @@ func (l *legacy) notified(m *mcp.Message) {
 // because older has chosen the session by it. Several may watch the same resource; the
 // server is asked once.
 // https://modelcontextprotocol.io/specification/2025-11-25/server/resources#subscriptions
-func (l *legacy) watchResource(ctx context.Context, _, uri string, confirmed func(),
+func (l *legacy) watchResource(ctx context.Context, _, uri string, onConfirmed func(),
 	updated func(uri string),
 ) error {
 	w := &watcher{uri, updated}
@@ -451,7 +451,7 @@ func (l *legacy) watchResource(ctx context.Context, _, uri string, confirmed fun
 		return err
 	}
 	defer l.unsubscribe(ctx, w)
-	confirmed()
+	onConfirmed()
 	select {
 	case <-ctx.Done():
 		return ctx.Err()

@@ -371,7 +371,7 @@ func (m *modern) subscription(filter mcp.Object) *wire.Request {
 // belongs to nobody else. Where the server is told who calls there is none: it is for a
 // tenant, and a change that one user may know of is none of another's. For when live and
 // updated are called, see peer.
-func (m *modern) watchResource(ctx context.Context, tenantID, uri string, live func(),
+func (m *modern) watchResource(ctx context.Context, tenantID, uri string, onConfirmed func(),
 	updated func(uri string),
 ) error {
 	if m.credential.Personal(tenantID) {
@@ -390,7 +390,7 @@ func (m *modern) watchResource(ctx context.Context, tenantID, uri string, live f
 		case mcp.NotifyAcknowledged:
 			if listed(message.Params.Object("notifications"), uri) {
 				confirmed = true
-				live()
+				onConfirmed()
 				return
 			}
 			refused = true

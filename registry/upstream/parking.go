@@ -117,7 +117,7 @@ func (p *parking) begin(ctx context.Context, who auth.Owner, s *seat, i *item,
 		close(d.done)
 	})
 	if !ok {
-		d.session.calls.leave(d.questions)
+		d.session.calls.remove(d.questions)
 		p.seats.Release(s, seats.Call)
 		return mcp.Object{}, p.server.unavailable(false, wire.ErrGone)
 	}
@@ -229,7 +229,7 @@ func (d *parkedCall) run(ctx context.Context, s *seat, i *item, c *registry.Call
 	case ctx.Err() != nil: // the call's own context, not a caller's: cancelled, or the pool is closing
 		d.err = d.parking.server.unavailable(true, wire.ErrGone)
 	}
-	others := d.session.calls.leave(d.questions)
+	others := d.session.calls.remove(d.questions)
 	left, release := d.finish(others > 0)
 	d.pass(ctx, left)
 	if release != nil {

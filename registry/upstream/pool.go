@@ -66,14 +66,14 @@ func (o *older) as(ctx context.Context, declared mcp.Object) (pager, func(), err
 // watchResource watches on a pooled session of the tenant, because a subscription at the
 // server belongs to a session. It takes that session as a loan, which calls may displace;
 // then it ends, and the watch is tried again.
-func (o *older) watchResource(ctx context.Context, tenantID, uri string, confirmed func(),
+func (o *older) watchResource(ctx context.Context, tenantID, uri string, onConfirmed func(),
 	updated func(uri string),
 ) error {
 	if o.pool.credential.Personal(tenantID) {
 		return unannounced() // a change that one user may know of is none of another's
 	}
 	if o.pool.shared || o.pool.lends {
-		return o.legacy.watchResource(ctx, tenantID, uri, confirmed, updated)
+		return o.legacy.watchResource(ctx, tenantID, uri, onConfirmed, updated)
 	}
 	s, _, err := o.pool.take(ctx, seats.Key{Owner: auth.Owner{User: auth.User{TenantID: tenantID}}},
 		seats.Loan)
@@ -81,7 +81,7 @@ func (o *older) watchResource(ctx context.Context, tenantID, uri string, confirm
 		return err
 	}
 	defer o.pool.seats.Release(s, seats.Loan)
-	return s.Session.session.watchResource(ctx, tenantID, uri, confirmed, updated)
+	return s.Session.session.watchResource(ctx, tenantID, uri, onConfirmed, updated)
 }
 
 // busy tells whether a call runs on the control connection, which happens where it is

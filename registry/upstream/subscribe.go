@@ -60,9 +60,9 @@ type watch struct {
 	listeners map[*listener]struct{}
 	// listeners that wait for the outcome of the present attempt; each has room for one
 	// value
-	waiting   []chan<- error
-	live      bool // the server has confirmed the present subscription
-	confirmed bool // the server has confirmed a subscription at least once
+	waiting      []chan<- error
+	acknowledged bool // the server has confirmed the present subscription
+	confirmed    bool // the server has confirmed a subscription at least once
 }
 
 // listener is one client's wish to hear of changes.
@@ -135,7 +135,7 @@ func (t *watches) join(ctx context.Context, key watchKey, l *listener) (w *watch
 	}
 	w.listeners[l] = struct{}{}
 	done := make(chan error, 1)
-	if w.live {
+	if w.acknowledged {
 		done <- nil
 	} else {
 		w.waiting = append(w.waiting, done)
@@ -264,7 +264,7 @@ func (t *watches) attempt(ctx context.Context, w *watch) error {
 func (t *watches) confirm(w *watch) {
 	t.mu.Lock()
 	again := w.confirmed
-	w.live, w.confirmed = true, true
+	w.acknowledged, w.confirmed = true, true
 	w.resolveLocked(nil)
 	t.mu.Unlock()
 	if again {
@@ -276,7 +276,7 @@ func (t *watches) confirm(w *watch) {
 func (t *watches) lost(ctx context.Context, w *watch, err error) (again bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	w.live = false
+	w.acknowledged = false
 	w.resolveLocked(err)
 	w.ending = !w.confirmed || ctx.Err() != nil
 	return !w.ending

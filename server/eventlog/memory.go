@@ -25,8 +25,8 @@ const streamsPart = 2
 // ended. One that has ended takes about 400 bytes, which nobody's share counts: whose it
 // was may have no session any more.
 const (
-	maxRest  = 24 * time.Hour // since the session was last used
-	maxEnded = 10_000         // sessions that have ended
+	maxRemembered = 24 * time.Hour // since the session was last used
+	maxEnded      = 10_000         // sessions that have ended
 )
 
 // MemoryConfig bounds a Memory. A zero field means its default.
@@ -58,9 +58,9 @@ type Memory struct {
 	// dropped is called with the mutex held when a stream that others share has lost its
 	// oldest event, or with nil when it is about to lose all it has. nil: nobody is told.
 	dropped func(s *memoryStream, oldest *memoryEvent)
-	// rest is for how long a session is remembered that has no streams, since it was last
-	// used: maxRest, or less where another place remembers it.
-	rest time.Duration
+	// remembered is for how long a session is remembered that has no streams, since it was last
+	// used: maxRemembered, or less where another place remembers it.
+	remembered time.Duration
 
 	mu       sync.Mutex // guards the fields below and everything they lead to
 	sessions map[string]*memorySession
@@ -124,7 +124,7 @@ func NewMemory(cfg MemoryConfig) *Memory {
 	}
 	budget := share.New(cfg.Memory.Total() / streamsPart)
 	return &Memory{
-		config: cfg, budget: budget, most: budget.Most(), rest: maxRest, began: cfg.Now(),
+		config: cfg, budget: budget, most: budget.Most(), remembered: maxRemembered, began: cfg.Now(),
 		sessions: make(map[string]*memorySession), byAge: list.New(),
 		holders: make(map[share.User]*holder), tenants: make(map[string]int64),
 	}
@@ -390,16 +390,16 @@ func (m *Memory) sweepLocked(now time.Time) {
 		e = e.Next()
 		m.forgetLocked(s)
 	}
-	for len(m.ended) > 0 && now.Sub(m.began)-m.sessions[m.ended[0]].touched > m.rest {
+	for len(m.ended) > 0 && now.Sub(m.began)-m.sessions[m.ended[0]].touched > m.remembered {
 		delete(m.sessions, m.ended[0])
 		m.ended = m.ended[1:]
 	}
 	for name, s := range m.sessions {
-		rest := m.rest
+		remembered := m.remembered
 		if s.wake != nil { // what no other place has
-			rest = maxRest
+			remembered = maxRemembered
 		}
-		if s.streams.none() && len(s.follow) == 0 && !s.ended && now.Sub(m.began)-s.touched > rest {
+		if s.streams.none() && len(s.follow) == 0 && !s.ended && now.Sub(m.began)-s.touched > remembered {
 			delete(m.sessions, name)
 		}
 	}

@@ -60,10 +60,10 @@ type RedisConfig struct {
 // Values are sealed for their place, so that whoever can write to the server can make the
 // gateway forget, but not believe. What was not written by a replica counts as not there.
 type Redis struct {
-	config RedisConfig
-	local  *Memory
-	chores *chores
-	round  *round
+	config  RedisConfig
+	local   *Memory
+	chores  *chores
+	batches *batches
 }
 
 var _ Log = (*Redis)(nil)
@@ -80,9 +80,9 @@ func NewRedis(cfg RedisConfig) *Redis {
 	if cfg.Quota == nil {
 		cfg.Quota = share.New(defaultQuota)
 	}
-	l := &Redis{config: cfg, local: NewMemory(cfg.MemoryConfig), round: newRound()}
+	l := &Redis{config: cfg, local: NewMemory(cfg.MemoryConfig), batches: newBatches()}
 	l.config.MemoryConfig = l.local.config
-	l.local.rest = l.config.Age
+	l.local.remembered = l.config.Age
 	l.chores = newChores(l.config.Now)
 	l.local.dropped = l.dropped
 	cfg.Others.Handle(kindAppended, l.heard)

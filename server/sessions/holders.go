@@ -190,7 +190,7 @@ func (l *Session) AddListener(stream string, to *Listener) {
 func (l *Session) DropListener(stream string, at replica.ID) {
 	l.mu.Lock()
 	l.dropListenersLocked(func(h *Holder) bool { return h.Stream == stream && h.Listener.At == at })
-	back := l.restLocked()
+	back := l.markUsedLocked()
 	l.mu.Unlock()
 	l.WakeStreams()
 	if back {
@@ -286,7 +286,7 @@ func (l *Session) Hold(ctx context.Context, stream string, f *streams.Flow) (min
 func (l *Session) Release(mine *Holder) {
 	l.mu.Lock()
 	l.streams.holders = slices.DeleteFunc(l.streams.holders, func(h *Holder) bool { return h == mine })
-	back := l.restLocked()
+	back := l.markUsedLocked()
 	if mine.gone != nil {
 		close(mine.gone)
 	}
@@ -326,7 +326,7 @@ func (l *Session) DropGone(isThere func(replica.ID) bool) {
 		}
 		return dead[h.Listener.At]
 	})
-	back := l.restLocked()
+	back := l.markUsedLocked()
 	l.mu.Unlock()
 	for _, h := range gone {
 		if time.Since(h.Listener.notified) > provenTime {

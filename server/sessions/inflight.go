@@ -46,7 +46,7 @@ func (l *Session) EndJob(j *exchange.Job) {
 	l.Answered(j)
 	l.mu.Lock()
 	l.work.answering--
-	back := l.restLocked()
+	back := l.markUsedLocked()
 	calm := l.work.awaited && l.work.inFlight() == 0
 	l.work.awaited = l.work.awaited && !calm
 	var then []func()

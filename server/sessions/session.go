@@ -152,19 +152,19 @@ func (l *Session) IdleSince() time.Time {
 	return l.life.idleSince()
 }
 
-// restLocked notes that the session was in use until now. If it is true, the caller must
+// markUsedLocked notes that the session was in use until now. If it is true, the caller must
 // tell the roster that the session is idle again, after unlocking the mutex.
-func (l *Session) restLocked() bool {
+func (l *Session) markUsedLocked() bool {
 	l.life.used = time.Now()
 	back := l.life.unqueued && !l.isBusyLocked()
 	l.life.unqueued = l.life.unqueued && !back
 	return back
 }
 
-// Rested is restLocked for who does not hold the mutex, and tells the roster.
-func (l *Session) Rested() {
+// MarkUsed is markUsedLocked for who does not hold the mutex, and tells the roster.
+func (l *Session) MarkUsed() {
 	l.mu.Lock()
-	back := l.restLocked()
+	back := l.markUsedLocked()
 	l.mu.Unlock()
 	if back {
 		l.roster.requeue(l)

@@ -19,7 +19,7 @@ func (l *Session) Reauthorize(c gateway.Caller) (given []Revoked) {
 		given = append(given, Revoked{l, uri})
 	}
 	if len(lost) > 0 {
-		l.Rested()
+		l.MarkUsed()
 	}
 	return given
 }
@@ -172,7 +172,7 @@ func (l *Session) DropWatch(uri string) {
 	l.mu.Unlock()
 	if w != nil {
 		w.stop()
-		l.Rested()
+		l.MarkUsed()
 	}
 }
 

@@ -243,7 +243,7 @@ func (f *Flow) turn() {
 func (f *Flow) catchUp(err error) {
 	f.wire.waits = true
 	for {
-		if late := f.wire.sendRest(); late != nil {
+		if late := f.wire.sendUnsent(); late != nil {
 			err = late
 		}
 		if err != nil && !errors.Is(err, errFull) {

@@ -48,12 +48,12 @@ const closeTime = 500 * time.Millisecond
 // wire is a connection that was taken over from net/http, and writes an event stream in
 // the chunks of HTTP/1.1. One goroutine at a time writes.
 type wire struct {
-	conn  net.Conn
-	raw   syscall.RawConn // nil: the connection cannot be written to without waiting
-	turns *fairqueue.Queue
-	waits bool   // the goroutine that writes is the flow's own, so it may wait for the client
-	rest  []byte // what the client has yet to take of chunks that were begun; empty while waits is true
-	read  [readSize]byte
+	conn   net.Conn
+	raw    syscall.RawConn // nil: the connection cannot be written to without waiting
+	turns  *fairqueue.Queue
+	waits  bool   // the goroutine that writes is the flow's own, so it may wait for the client
+	unsent []byte // what the client has yet to take of chunks that were begun; empty while waits is true
+	read   [readSize]byte
 }
 
 // readSize is how much of what a client sends after its request is read at once, in
@@ -140,7 +140,7 @@ func (w *wire) CanTake(size int) error {
 }
 
 // lags tells whether the client has yet to take something.
-func (w *wire) lags() bool { return len(w.rest) > 0 }
+func (w *wire) lags() bool { return len(w.unsent) > 0 }
 
 // WriteAll implements outlet. Each chunk that may be waited for has a deadline, and goes
 // at the pace of what is large.
@@ -164,7 +164,7 @@ func (w *wire) Flush() error { return nil }
 // written.
 var scratch = sync.Pool{New: func() any { return new([]byte) }}
 
-// writeChunk writes one chunk, or keeps for sendRest what the client does not take of it
+// writeChunk writes one chunk, or keeps for sendUnsent what the client does not take of it
 // at once.
 func (w *wire) writeChunk(data []byte) error {
 	buffer := scratch.Get().(*[]byte)
@@ -177,12 +177,12 @@ func (w *wire) writeChunk(data []byte) error {
 		return w.writeInTime(framed)
 	}
 	if w.lags() { // the chunk before is not whole yet: an event may take several
-		w.rest = append(w.rest, framed...)
+		w.unsent = append(w.unsent, framed...)
 		return nil
 	}
 	n, err := w.attempt(framed)
 	if err == nil && n < len(framed) {
-		w.rest = bytes.Clone(framed[n:])
+		w.unsent = bytes.Clone(framed[n:])
 	}
 	return err
 }
@@ -222,11 +222,11 @@ var attempts = sync.Pool{New: func() any {
 	return a
 }}
 
-// sendRest writes what write left over.
-func (w *wire) sendRest() error {
-	rest := w.rest
-	w.rest = nil
-	return w.writeInTime(rest)
+// sendUnsent writes what write left over.
+func (w *wire) sendUnsent() error {
+	unsent := w.unsent
+	w.unsent = nil
+	return w.writeInTime(unsent)
 }
 
 // writeInTime writes bytes and waits for the client, as long as any answer does for one

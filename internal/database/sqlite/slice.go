@@ -63,8 +63,8 @@ func (s *slice) rest(context.Context, int) (retry bool) {
 		return false
 	}
 	s.finish()
-	s.rested += restTime
-	again := time.NewTimer(restTime)
+	s.rested += retryPause
+	again := time.NewTimer(retryPause)
 	defer again.Stop()
 	select {
 	case <-again.C:

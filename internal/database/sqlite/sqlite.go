@@ -381,6 +381,6 @@ func shut(c *sqlite3.Conn) (err error) {
 	return c.Close()
 }
 
-// restTime is how long a query waits before it tries again to read what another program
+// retryPause is how long a query waits before it tries again to read what another program
 // writes.
-const restTime = 5 * time.Millisecond
+const retryPause = 5 * time.Millisecond

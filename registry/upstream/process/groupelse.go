@@ -15,15 +15,15 @@ func bind(*syscall.SysProcAttr) {}
 
 var errLinux = errors.New("keepers need Linux")
 
-// line is the line to a keeper, which only Linux has.
-type line struct{}
+// socket leads to a keeper, which only Linux has.
+type socket struct{}
 
 func startWithKeeper(context.Context, Program, *exec.Cmd) (*Tree, error) { return nil, errLinux }
 
-func (*line) last() (string, bool)  { return "", false }
-func (*line) terminate(*os.Process) {}
-func (*line) letGo(p *os.Process)   { _ = p.Kill() } // it has ended
-func (*line) close()                {}
+func (*socket) last() (string, bool)  { return "", false }
+func (*socket) terminate(*os.Process) {}
+func (*socket) letGo(p *os.Process)   { _ = p.Kill() } // it has ended
+func (*socket) close()                {}
 
 // Keep ends the process: there are no keepers here.
 func Keep([]string) { os.Exit(1) }

@@ -25,7 +25,7 @@ const (
 	roleProgram = "program" // to become the program, with its rights
 )
 
-// What a keeper says; line.go has the meaning.
+// What a keeper says; socket.go has the meaning.
 const (
 	statusFailed  = "failed"
 	statusStarted = "started"
@@ -33,7 +33,7 @@ const (
 )
 
 const (
-	lineFD = 3 // of the line in the keeper, and of the pipe in what becomes the program
+	socketFD = 3 // of the socket in the keeper, and of the pipe in what becomes the program
 	// for ending all descendants; what hangs in the kernel cannot be ended at all
 	sweepLimit = 10 * time.Second
 	textMax    = 4 << 10 // bytes of a text that is reported
@@ -42,8 +42,8 @@ const (
 // keeper is the life of one keeper.
 type keeper struct {
 	order
-	line     *os.File
-	reported sync.Once     // for the last word, which main and sweep may want to say
+	socket   *os.File
+	reported sync.Once     // the end, which main and sweep may both want to report
 	doomed   chan struct{} // closed when everything is to end
 	doom     func()        // closes it
 }
@@ -66,21 +66,21 @@ func Keep(args []string) {
 		fmt.Fprintln(os.Stderr, "drawbridge starts this command itself, and nobody else can:", err)
 		os.Exit(2)
 	}
-	syscall.CloseOnExec(lineFD)
-	upward := os.NewFile(lineFD, "line")
+	syscall.CloseOnExec(socketFD)
+	upward := os.NewFile(socketFD, "socket")
 	if args[0] == roleProgram {
 		report(upward, statusFailed, o.become())
 	}
-	k := &keeper{order: o, line: upward, doomed: make(chan struct{})}
+	k := &keeper{order: o, socket: upward, doomed: make(chan struct{})}
 	k.doom = sync.OnceFunc(func() { close(k.doomed) })
 	k.run(os.Args[:len(os.Args)-len(args)])
 }
 
 func parseOrder(args []string) (o order, err error) {
 	var stat unix.Stat_t
-	if err := unix.Fstat(lineFD, &stat); err != nil || stat.Mode&unix.S_IFMT != unix.S_IFSOCK &&
+	if err := unix.Fstat(socketFD, &stat); err != nil || stat.Mode&unix.S_IFMT != unix.S_IFSOCK &&
 		stat.Mode&unix.S_IFMT != unix.S_IFIFO {
-		return o, errors.New("it has no line")
+		return o, errors.New("it has no socket")
 	}
 	if len(args) < 4 || args[0] != roleKeeper && args[0] != roleProgram {
 		return o, errors.New("its arguments are wrong")
@@ -97,18 +97,18 @@ func (k *keeper) run(again []string) {
 	signal.Notify(asked, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
 	err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 	if err != nil {
-		report(k.line, statusFailed, fmt.Errorf("become a subreaper: %w", err))
+		report(k.socket, statusFailed, fmt.Errorf("become a subreaper: %w", err))
 	}
 	program, err := k.start(again)
 	if err != nil {
-		report(k.line, statusFailed, err)
+		report(k.socket, statusFailed, err)
 	}
-	leave()
-	if _, err := fmt.Fprintln(k.line, statusStarted, program); err != nil {
+	closeStandardFiles()
+	if _, err := fmt.Fprintln(k.socket, statusStarted, program); err != nil {
 		k.doom() // the owner is gone already
 	}
 	go func() {
-		_, _ = io.Copy(io.Discard, k.line) // ends with the owner, who says nothing
+		_, _ = io.Copy(io.Discard, k.socket) // ends with the owner, who says nothing
 		k.doom()
 	}()
 	go k.passOn(asked, program)
@@ -158,9 +158,9 @@ func (k *keeper) startWithRights(again []string, files []*os.File) (pid int, err
 	return 0, cmp.Or(err, errors.New(text))
 }
 
-// leave lets go of the program's input and outputs: as long as the keeper held them,
+// closeStandardFiles closes the input and outputs of the program: as long as the keeper held them,
 // nobody would see them closed.
-func leave() {
+func closeStandardFiles() {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	for fd := range 3 {
 		if err != nil || unix.Dup3(int(null.Fd()), fd, 0) != nil {
@@ -212,10 +212,10 @@ func ending(status unix.WaitStatus) string {
 
 // finish says the last word and ends the process.
 func (k *keeper) finish(how string) {
-	k.reported.Do(func() { report(k.line, statusEnded, errors.New(how)) })
+	k.reported.Do(func() { report(k.socket, statusEnded, errors.New(how)) })
 }
 
-// report says the last word, as one line, and ends the process at once: nothing in it
+// report says how it ended, as one line, and ends the process at once: nothing in it
 // waits to be written.
 func report(to *os.File, status string, err error) {
 	text := strings.ReplaceAll(err.Error(), "\n", "; ")

@@ -70,7 +70,7 @@ func Check(command, dir string) error {
 type Tree struct {
 	cmd    *exec.Cmd     // the program, or its keeper
 	leader int           // the process group of the program
-	line   *line         // to the keeper; nil without one
+	socket *socket       // to the keeper; nil without one
 	ended  chan struct{} // closed when cmd is reaped
 }
 
@@ -105,9 +105,9 @@ func Start(ctx context.Context, p Program) (*Tree, error) {
 func (t *Tree) Wait() error {
 	err := t.cmd.Wait()
 	defer close(t.ended)
-	if t.line != nil {
-		defer t.line.close()
-		said, known := t.line.last()
+	if t.socket != nil {
+		defer t.socket.close()
+		said, known := t.socket.last()
 		if known {
 			return errors.New(said)
 		}
@@ -134,8 +134,8 @@ func (t *Tree) Terminate() {
 		return
 	default:
 	}
-	if t.line != nil {
-		t.line.terminate(t.cmd.Process)
+	if t.socket != nil {
+		t.socket.terminate(t.cmd.Process)
 		return
 	}
 	terminateGroup(t.leader)
@@ -143,8 +143,8 @@ func (t *Tree) Terminate() {
 
 // Kill ends everything at once. It does not wait for that; Wait does.
 func (t *Tree) Kill() {
-	if t.line != nil {
-		t.line.letGo(t.cmd.Process)
+	if t.socket != nil {
+		t.socket.letGo(t.cmd.Process)
 		return
 	}
 	killGroup(t.leader)

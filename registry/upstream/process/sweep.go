@@ -27,12 +27,12 @@ type relative struct {
 // is left and ends the process, or sweepLimit is over.
 func (k *keeper) sweep() {
 	<-k.doomed
-	rounds := time.NewTicker(sweepEvery)
+	ticker := time.NewTicker(sweepEvery)
 	limit := time.NewTimer(sweepLimit)
 	for {
 		killAll(os.Getpid())
 		select {
-		case <-rounds.C:
+		case <-ticker.C:
 		case <-limit.C:
 			k.finish(fmt.Sprintf("what it started could not be ended within %v", sweepLimit))
 		}

@@ -288,7 +288,7 @@ func (d *Directory) Follow(l *sessions.Session, at replica.ID, epoch uint64) {
 		d.config.LetGo(l, elsewhere, epochBefore)
 	}
 	d.hints.set(l.Key, at)
-	l.Rested()
+	l.MarkUsed()
 }
 
 // findHere returns the session of a ticket that lives on this instance alone.

@@ -14,16 +14,16 @@ import (
 //
 //	Notify, Notify, Notify ──▶ waiting, by tenant ──▶ one script for all of them
 
-// maxRound is how many notices go in one trip: the server does nothing else meanwhile.
-const maxRound = 64
+// maxBatch is how many notices go in one trip: the server does nothing else meanwhile.
+const maxBatch = 64
 
-// round has the notices that wait for their trip. It is safe for concurrent use.
-type round struct {
+// batches has the notices that wait for their trip. It is safe for concurrent use.
+type batches struct {
 	mu      sync.Mutex              // guards the fields below
 	waiting map[string][]*appending // by tenant; an entry tells that a trip is under way
 }
 
-func newRound() *round { return &round{waiting: make(map[string][]*appending)} }
+func newBatches() *batches { return &batches{waiting: make(map[string][]*appending)} }
 
 // appending is one event on its way to the server.
 type appending struct {
@@ -41,16 +41,16 @@ type appending struct {
 func (l *Redis) notify(ctx context.Context, one *appending) {
 	tenant := one.session.Owner.TenantID
 	one.done = make(chan struct{})
-	if l.round.add(tenant, one) {
-		go l.goRound(ctx, tenant) // ends when nobody waits for it
+	if l.batches.add(tenant, one) {
+		go l.runBatches(ctx, tenant) // ends when nobody waits for it
 	}
 	<-one.done
 }
 
-// goRound makes trips for a tenant until no notice waits any more.
-func (l *Redis) goRound(ctx context.Context, tenant string) {
+// runBatches makes trips for a tenant until no notice waits any more.
+func (l *Redis) runBatches(ctx context.Context, tenant string) {
 	for {
-		batch := l.round.take(tenant)
+		batch := l.batches.take(tenant)
 		if len(batch) == 0 {
 			return
 		}
@@ -63,7 +63,7 @@ func (l *Redis) goRound(ctx context.Context, tenant string) {
 
 // add has a notice wait. It is true if no trip is under way, so that one is to
 // be made.
-func (r *round) add(tenant string, one *appending) bool {
+func (r *batches) add(tenant string, one *appending) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	waiting, pending := r.waiting[tenant]
@@ -73,7 +73,7 @@ func (r *round) add(tenant string, one *appending) bool {
 
 // take takes out what goes with the next trip. If that is nothing, no trip is under way
 // any more.
-func (r *round) take(tenant string) []*appending {
+func (r *batches) take(tenant string) []*appending {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	waiting := r.waiting[tenant]
@@ -81,7 +81,7 @@ func (r *round) take(tenant string) []*appending {
 		delete(r.waiting, tenant)
 		return nil
 	}
-	n := min(len(waiting), maxRound)
+	n := min(len(waiting), maxBatch)
 	r.waiting[tenant] = waiting[n:]
 	return waiting[:n]
 }

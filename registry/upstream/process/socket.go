@@ -27,14 +27,14 @@ const (
 	letGoWait = sweepLimit + 5*time.Second
 )
 
-// line is the owner's end of the line to a keeper. The owner says nothing on it: that it
+// socket is the owner's end of a pair of sockets to a keeper. The owner says nothing on it: that it
 // is closed is the message, and the kernel closes it when the owner is killed. The keeper
-// says a few words, one to a text line:
+// sends a few status messages, one a line:
 //
 //	failed TEXT   the program could not be started; the keeper ends
 //	started PID   the program runs
 //	ended TEXT    the program has ended, and nothing of it is left; the keeper ends
-type line struct {
+type socket struct {
 	file *os.File
 	in   *bufio.Reader
 }
@@ -44,9 +44,9 @@ type line struct {
 func startWithKeeper(ctx context.Context, p Program, cmd *exec.Cmd) (*Tree, error) {
 	ours, theirs, err := sockets()
 	if err != nil {
-		return nil, fmt.Errorf("open a line to the keeper: %w", err)
+		return nil, fmt.Errorf("open a socket to the keeper: %w", err)
 	}
-	l := &line{file: ours, in: bufio.NewReader(ours)}
+	l := &socket{file: ours, in: bufio.NewReader(ours)}
 	keeper := &exec.Cmd{
 		Path: self, Args: slices.Concat(p.Keeper, []string{roleKeeper, p.Rights.text(), cmd.Path}, cmd.Args),
 		Dir: p.Dir, Env: p.Env, Stdin: p.Stdin, Stdout: p.Stdout, Stderr: p.Stderr,
@@ -61,7 +61,7 @@ func startWithKeeper(ctx context.Context, p Program, cmd *exec.Cmd) (*Tree, erro
 		l.close()
 		return nil, fmt.Errorf("start keeper: %w", err)
 	}
-	t := &Tree{cmd: keeper, line: l, ended: make(chan struct{})}
+	t := &Tree{cmd: keeper, socket: l, ended: make(chan struct{})}
 	// fails only when it is closed
 	stop := context.AfterFunc(ctx, func() { _ = ours.SetReadDeadline(time.Unix(1, 0)) })
 	t.leader, err = l.first()
@@ -75,18 +75,18 @@ func startWithKeeper(ctx context.Context, p Program, cmd *exec.Cmd) (*Tree, erro
 	return t, nil
 }
 
-// sockets returns both ends of a line. Nobody inherits them who is not given one.
+// sockets returns both ends of a pair. Nobody inherits them who is not given one.
 func sockets() (ours, theirs *os.File, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, nil, err
 	}
-	return os.NewFile(uintptr(pair[0]), "line"), os.NewFile(uintptr(pair[1]), "line"), nil
+	return os.NewFile(uintptr(pair[0]), "socket"), os.NewFile(uintptr(pair[1]), "socket"), nil
 }
 
 // first returns the process id of the program that the keeper has started, or why it
 // could not.
-func (l *line) first() (pid int, err error) {
+func (l *socket) first() (pid int, err error) {
 	status, text, err := l.read()
 	switch {
 	case err != nil:
@@ -99,21 +99,21 @@ func (l *line) first() (pid int, err error) {
 
 // last returns how the program ended. It is called when the keeper has ended. known is
 // false when the keeper did not come to say it, because it was killed itself.
-func (l *line) last() (how string, known bool) {
+func (l *socket) last() (how string, known bool) {
 	// fails only when it was closed, and so does the next line
 	_ = l.file.SetReadDeadline(time.Now().Add(lastWait))
 	status, text, err := l.read()
 	return text, err == nil && status == statusEnded
 }
 
-func (l *line) read() (status, text string, err error) {
+func (l *socket) read() (status, text string, err error) {
 	said, err := l.in.ReadString('\n')
 	status, text, _ = strings.Cut(strings.TrimSpace(said), " ")
 	return status, text, err
 }
 
 // terminate has the keeper ask the program to end.
-func (*line) terminate(keeper *os.Process) {
+func (*socket) terminate(keeper *os.Process) {
 	_ = keeper.Signal(unix.SIGTERM) // fails only when the keeper has just ended
 	_ = keeper.Signal(unix.SIGCONT) // in case that the program has stopped it
 }
@@ -121,7 +121,7 @@ func (*line) terminate(keeper *os.Process) {
 // letGo makes the keeper end everything. What the keeper says of that is still read. A
 // keeper that the program has stopped goes on for it; killed at last, it would leave
 // whoever called setsid.
-func (l *line) letGo(keeper *os.Process) {
+func (l *socket) letGo(keeper *os.Process) {
 	if raw, err := l.file.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_WR) }) // it may have ended
 	}
@@ -129,4 +129,4 @@ func (l *line) letGo(keeper *os.Process) {
 	time.AfterFunc(letGoWait, func() { _ = keeper.Kill() }) // does nothing when it has ended
 }
 
-func (l *line) close() { _ = l.file.Close() } // nothing waits to be written
+func (l *socket) close() { _ = l.file.Close() } // nothing waits to be written

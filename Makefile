@@ -8,8 +8,10 @@ FUZZTIME ?= 1m
 BUILD    := CGO_ENABLED=0 go build -trimpath
 PLATFORMS = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 LINTER   := v2.15.0
-LINT     := .bin/golangci-lint-$(LINTER)-$(shell go env GOVERSION)
-VULN     := go run golang.org/x/vuln/cmd/govulncheck@v1.8.0
+SCANNER  := v1.8.0
+TOOLS    := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/drawbridge
+LINT     := $(TOOLS)/golangci-lint-$(LINTER)-$(shell go env GOVERSION)
+VULN     := $(TOOLS)/govulncheck-$(SCANNER)-$(shell go env GOVERSION)
 LAB       = go run -C internal/lab .
 
 .PHONY: help setup run build platforms image test race plain needs nightly allocations check docs bench bench-fair bench-peers bench-replicas bench-scale siege chaos rolling soak scoreboard compat fleet chart kubernetes openapi count linter lint fmt formatted tidy vuln fuzz
@@ -154,16 +156,18 @@ openapi: ## a folder of OpenAPI documents, DIR: which operations become tools, w
 
 lint: $(LINT) ## what the linter finds
 	$(LINT) run --allow-parallel-runners
-	cd internal/lab && $(CURDIR)/$(LINT) run --allow-parallel-runners
+	cd internal/lab && $(LINT) run --allow-parallel-runners
 
 linter: $(LINT) ## build the linter, and say which it is
 	@$(LINT) version
 
-# Built once for each version of it and of Go: one that an older Go has built refuses the code of a newer.
-$(LINT):
-	@rm -rf .bin/golangci-lint-* && mkdir -p .bin/linter
-	GOBIN=$(CURDIR)/.bin/linter go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINTER)
-	@mv .bin/linter/golangci-lint $@ && rmdir .bin/linter
+# Built once for each version of them and of Go, for all clones of a user: a linter that an older Go has built refuses the code of a
+# newer, and its build takes two minutes.
+$(LINT): package = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINTER)
+$(VULN): package = golang.org/x/vuln/cmd/govulncheck@$(SCANNER)
+$(LINT) $(VULN):
+	@mkdir -p $(TOOLS)
+	new=$$(mktemp -d $@.XXXX) && GOBIN=$$new go install $(package) && mv $$new/* $@ && rmdir $$new
 
 formatted: $(LINT) ## what fmt would change
 	$(LINT) fmt --diff
@@ -173,7 +177,7 @@ tidy: ## whether go.mod and go.sum say what is used, here and in the labs
 	go -C internal/lab mod tidy -diff
 	go -C internal/interop/zitadel mod tidy -diff
 
-vuln: ## known vulnerabilities, where their database is at hand
+vuln: $(VULN) ## known vulnerabilities, where their database is at hand
 	@.ci/vuln $(VULN)
 
 fuzz: ## every fuzz target for FUZZTIME, to look for faults: the tests run the seeds

@@ -2,6 +2,8 @@ module github.com/drawbridge-mcp/drawbridge
 
 go 1.26.5
 
+ignore node_modules // of npm: it comes and goes beside what looks at the tree
+
 require (
 	code.dny.dev/ssrf v0.3.0
 	github.com/anishathalye/porcupine v1.3.1

@@ -68,6 +68,9 @@ func TestAppsInABrowser(t *testing.T) {
 // real browser: a person opens the app there and presses its button. It works as without a
 // gateway, and looks the same.
 func TestAppsInTheInspector(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a host and its browser take long, and TestAppsInABrowser has another: make nightly")
+	}
 	t.Parallel()
 	binary, modules := node(t)
 	browser := chromium(t)

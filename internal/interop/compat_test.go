@@ -23,20 +23,11 @@ func keepCompat(t testing.TB, part, text string) {
 	t.Helper()
 	compatMu.Lock()
 	defer compatMu.Unlock()
-	page, err := os.ReadFile(compatPage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	begin, end := fmt.Sprintf("<!-- begin %s -->\n", part), fmt.Sprintf("<!-- end %s -->\n", part)
-	head, rest, found := strings.Cut(string(page), begin)
-	old, foot, ended := strings.Cut(rest, end)
-	if !found || !ended {
-		t.Fatalf("%s lacks %q and %q", compatPage, begin, end)
-	}
+	head, old, foot := compatPart(t, part)
 	switch {
 	case old == text:
 	case *updateCompat:
-		if err := os.WriteFile(compatPage, []byte(head+begin+text+end+foot), 0o644); err != nil {
+		if err := os.WriteFile(compatPage, []byte(head+text+foot), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	default:
@@ -44,4 +35,20 @@ func keepCompat(t testing.TB, part, text string) {
 			part,
 			cmp.Diff(strings.Split(old, "\n"), strings.Split(text, "\n")))
 	}
+}
+
+// compatPart returns a part of the page, and what is before and after it.
+func compatPart(t testing.TB, part string) (head, text, foot string) {
+	t.Helper()
+	page, err := os.ReadFile(compatPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin, end := fmt.Sprintf("<!-- begin %s -->\n", part), fmt.Sprintf("<!-- end %s -->\n", part)
+	head, rest, found := strings.Cut(string(page), begin)
+	text, foot, ended := strings.Cut(rest, end)
+	if !found || !ended {
+		t.Fatalf("%s lacks %q and %q", compatPage, begin, end)
+	}
+	return head + begin, text, end + foot
 }

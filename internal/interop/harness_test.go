@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -55,7 +56,8 @@ func TestMain(m *testing.M) {
 }
 
 // built returns the path of a program, built from its package when it is not there yet.
-func built(t testing.TB, name, pkg string) string {
+// Arguments for go build come before the package.
+func built(t testing.TB, name, pkg string, arguments ...string) string {
 	t.Helper()
 	programs.mu.Lock()
 	defer programs.mu.Unlock()
@@ -63,8 +65,8 @@ func built(t testing.TB, name, pkg string) string {
 	if _, err := os.Stat(path); err == nil {
 		return path
 	}
-	out, err := exec.CommandContext(context.Background(), "go", "build", "-ldflags=-w", "-o", path,
-		pkg).CombinedOutput()
+	command := slices.Concat([]string{"build"}, arguments, []string{"-ldflags=-w", "-o", path, pkg})
+	out, err := exec.CommandContext(context.Background(), "go", command...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("go build %s: %v\n%s", pkg, err, out)
 	}

@@ -11,7 +11,6 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -337,10 +336,7 @@ func TestSignInAtZitadel(t *testing.T) {
 // zitadel starts the example provider of zitadel's library, and returns its issuer.
 func zitadel(t *testing.T) (issuer string) {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "zitadel")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-C", "zitadel", "-ldflags=-w", "-o", program, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	program := built(t, "zitadel", ".", "-C", "zitadel")
 	port := freePort(t)
 	address := "127.0.0.1:" + strconv.Itoa(port)
 	start(t, exec.CommandContext(t.Context(), program, strconv.Itoa(port), signInCallback))

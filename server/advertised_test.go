@@ -224,7 +224,7 @@ func TestChallengeNamesScopes(t *testing.T) {
 func TestScopeThatNoSignInBringsIsNotAskedFor(t *testing.T) {
 	for _, brings := range []bool{true, false} {
 		w := newWorld(t, func(w *world) {
-			w.settings.Brings = func(p *auth.Principal, scope string) bool {
+			w.settings.CouldGrant = func(p *auth.Principal, scope string) bool {
 				return brings && p.Issuer != "" && scope == "tools.read"
 			}
 		})

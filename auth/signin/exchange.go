@@ -110,7 +110,7 @@ func (s *core) answerError(x *exchange, endpoint string, err error) {
 			"tokens cannot be given out now",
 			slog.Any("error", err),
 		)
-		f = errAway
+		f = errUnavailable
 	}
 	s.refuse(x, endpoint, f)
 }

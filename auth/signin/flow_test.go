@@ -108,7 +108,7 @@ func scopeOf(claims map[string]any) string {
 func TestMetadataIsWhereClientsLook(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.store.setAway(errAway)
+	w.store.setAway(errUnavailable)
 	b := w.browser(t)
 	for path, issuer := range map[string]string{
 		"/.well-known/oauth-authorization-server":          base,

@@ -9,7 +9,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 )
 
-// once returns a function that is errAway for the first record of a kind whose value has
+// once returns a function that is errUnavailable for the first record of a kind whose value has
 // a text in it.
 func once(kind, text string) func(store.Record) error {
 	failed := false
@@ -18,7 +18,7 @@ func once(kind, text string) func(store.Record) error {
 			return nil
 		}
 		failed = true
-		return errAway
+		return errUnavailable
 	}
 }
 

@@ -50,7 +50,7 @@ type memory struct {
 
 var _ store.Store = (*memory)(nil)
 
-var errAway = errors.New("the store is away")
+var errUnavailable = errors.New("the store is away")
 
 func (m *memory) setAway(err error) {
 	m.mu.Lock()
@@ -231,7 +231,7 @@ func (p *idp) Refresh(_ context.Context, token string) (signin.Identity, error) 
 	id := p.identityLocked(person)
 	if p.mute > 0 {
 		p.mute--
-		return signin.Identity{RefreshToken: id.RefreshToken}, errAway
+		return signin.Identity{RefreshToken: id.RefreshToken}, errUnavailable
 	}
 	return id, nil
 }

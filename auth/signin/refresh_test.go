@@ -196,7 +196,7 @@ func TestRefreshIsHeldWhileSomethingIsAway(t *testing.T) {
 			w := newWorld(t)
 			c := w.signIn(t, base, "ann", nil)
 			time.Sleep(time.Hour)
-			away(w, errAway)
+			away(w, errUnavailable)
 			began := time.Now()
 			status, got := c.refresh(w.server, c.refreshWith)
 			if status != http.StatusServiceUnavailable || got["error"] != "temporarily_unavailable" {
@@ -222,7 +222,7 @@ func TestWordOfTheProviderSurvivesTheStore(t *testing.T) {
 		time.Sleep(time.Hour)
 		w.idp.set(func() { w.idp.hold = make(chan struct{}) })
 		time.AfterFunc(time.Second, func() {
-			w.store.setAway(errAway)
+			w.store.setAway(errUnavailable)
 			close(w.idp.hold)
 		})
 		time.AfterFunc(3*time.Second, func() { w.store.setAway(nil) })
@@ -243,11 +243,11 @@ func TestDeadReplicaHoldsUpNobodyForLong(t *testing.T) {
 		puts := 0
 		w.store.onPut = func(store.Record) error {
 			if puts++; puts > 1 {
-				return errAway
+				return errUnavailable
 			}
 			return nil
 		}
-		w.idp.set(func() { w.idp.away = errAway })
+		w.idp.set(func() { w.idp.away = errUnavailable })
 		if status, _ := c.refresh(w.server, c.refreshWith); status != http.StatusServiceUnavailable {
 			t.Errorf("status %d", status)
 		}

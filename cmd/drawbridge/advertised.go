@@ -35,7 +35,7 @@ func advertised(cfg *config.Config, s *server.Settings) {
 	s.Known = func(tenant string) bool { return known[tenant] }
 	s.Scopes = scopesToAskFor(cfg)
 	asks := asksForScopes(cfg)
-	s.Brings = func(p *auth.Principal, scope string) bool {
+	s.CouldGrant = func(p *auth.Principal, scope string) bool {
 		return asks[p.Issuer] || slices.Contains(p.Spare, scope)
 	}
 }

@@ -110,11 +110,11 @@ func TestScopesToAskFor(t *testing.T) {
 			}
 		}
 		p := auth.Principal{Issuer: "https://roles.example/"}
-		if s.Brings(&p, "c") {
+		if s.CouldGrant(&p, "c") {
 			t.Errorf("%s: roles are taken for scopes that can be asked for", what)
 		}
 		p.Spare = []string{"c"}
-		if !s.Brings(&p, "c") || s.Brings(&p, "d") {
+		if !s.CouldGrant(&p, "c") || s.CouldGrant(&p, "d") {
 			t.Errorf("%s: another sign-in here brings what the person has to spare, and nothing else", what)
 		}
 	}

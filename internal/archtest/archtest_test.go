@@ -41,8 +41,8 @@ func violations(s *source) []string {
 	if slices.Contains(Yard(), s.directory) {
 		return nil
 	}
-	floor := floorOf(s.directory)
-	if floor < 0 {
+	layer := layerOf(s.directory)
+	if layer < 0 {
 		return []string{s.report(s.file.Name, "package %s is not in the plan", s.directory)}
 	}
 	if s.isTest() {
@@ -50,7 +50,7 @@ func violations(s *source) []string {
 	}
 	var found []string
 	for _, spec := range s.file.Imports {
-		if problem := importProblem(s.directory, floor, importPath(spec)); problem != "" {
+		if problem := importProblem(s.directory, layer, importPath(spec)); problem != "" {
 			found = append(found, s.report(spec, "%s", problem))
 		}
 	}
@@ -72,9 +72,9 @@ func asking(s *source) (found []string) {
 	return found
 }
 
-// floorOf returns the index in floors, -1 for a package that is not in the plan.
-func floorOf(directory string) int {
-	return slices.IndexFunc(floors(), func(floor []string) bool { return slices.Contains(floor, directory) })
+// layerOf returns the index in layers, -1 for a package that is not in the plan.
+func layerOf(directory string) int {
+	return slices.IndexFunc(layers(), func(layer []string) bool { return slices.Contains(layer, directory) })
 }
 
 func importPath(spec *ast.ImportSpec) string {
@@ -85,17 +85,17 @@ func importPath(spec *ast.ImportSpec) string {
 	return name
 }
 
-func importProblem(directory string, floor int, imported string) string {
+func importProblem(directory string, layer int, imported string) string {
 	if own, ok := strings.CutPrefix(imported, module+"/"); ok {
-		switch below := floorOf(own); {
+		switch below := layerOf(own); {
 		case slices.Contains(Yard(), own):
 			return fmt.Sprintf("%s is no part of the product", own)
 		case below < 0:
 			return fmt.Sprintf("%s is not in the plan", own)
-		case below == floor:
-			return fmt.Sprintf("%s is on the same floor", own)
-		case below < floor:
-			return fmt.Sprintf("%s is on a higher floor", own)
+		case below == layer:
+			return fmt.Sprintf("%s is on the same layer", own)
+		case below < layer:
+			return fmt.Sprintf("%s is on a higher layer", own)
 		}
 		return ""
 	}
@@ -212,15 +212,15 @@ func TestCodeFollowsThePlan(t *testing.T) {
 // labProblem returns what is wrong with a lab that imports a package.
 func labProblem(directory, imported string) string {
 	own, isLab := strings.CutPrefix(imported, module+"/internal/lab/")
-	floorOf := func(name string) int {
-		return slices.IndexFunc(labFloors(),
-			func(floor []string) bool { return slices.Contains(floor, name) })
+	layerOf := func(name string) int {
+		return slices.IndexFunc(labLayers(),
+			func(layer []string) bool { return slices.Contains(layer, name) })
 	}
-	switch floor, below := floorOf(directory), floorOf(own); {
-	case floor < 0:
+	switch layer, below := layerOf(directory), layerOf(own); {
+	case layer < 0:
 		return fmt.Sprintf("lab %s is not in the plan", directory)
-	case isLab && below <= floor:
-		return fmt.Sprintf("lab %s is not on a lower floor than %s", own, directory)
+	case isLab && below <= layer:
+		return fmt.Sprintf("lab %s is not on a lower layer than %s", own, directory)
 	}
 	return ""
 }
@@ -249,7 +249,7 @@ func TestLabsFollowThePlan(t *testing.T) {
 		}
 		return nil
 	})
-	if planned := len(slices.Concat(labFloors()...)); err != nil || len(seen) != planned {
+	if planned := len(slices.Concat(labLayers()...)); err != nil || len(seen) != planned {
 		t.Errorf("%d packages of labs, and %d in the plan, error %v", len(seen), planned, err)
 	}
 }
@@ -308,10 +308,10 @@ func TestViolationsAreFound(t *testing.T) {
 	}{
 		{"down", "server/x.go", `import _ "` + module + `/internal/gateway"`, ""},
 		{"far down", "cmd/drawbridge/x.go", `import _ "` + module + `/internal/seal"`, ""},
-		{"up", "internal/mcp/x.go", `import _ "` + module + `/registry"`, "higher floor"},
-		{"sideways", "auth/x.go", `import _ "` + module + `/ratelimit"`, "same floor"},
-		{"to a subpackage on the same floor", "internal/gateway/x.go", `import _ "` + module +
-			`/registry/upstream"`, "same floor"},
+		{"up", "internal/mcp/x.go", `import _ "` + module + `/registry"`, "higher layer"},
+		{"sideways", "auth/x.go", `import _ "` + module + `/ratelimit"`, "same layer"},
+		{"to a subpackage on the same layer", "internal/gateway/x.go", `import _ "` + module +
+			`/registry/upstream"`, "same layer"},
 		{"an unknown package", "internal/util/x.go", ``, "not in the plan"},
 		{"an unknown package of tests", "internal/util/x_test.go", ``, "not in the plan"},
 		{"the root", "x.go", ``, "not in the plan"},
@@ -394,28 +394,28 @@ func TestViolationsAreFound(t *testing.T) {
 	}
 }
 
-// TestPlanIsSound shows that no package stands on two floors and that doors open into
+// TestPlanIsSound shows that no package stands on two layers and that doors open into
 // rooms that exist.
 func TestPlanIsSound(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
-	for _, floor := range floors() {
-		for _, name := range floor {
+	for _, layer := range layers() {
+		for _, name := range layer {
 			if seen[name] {
-				t.Errorf("%s stands on two floors", name)
+				t.Errorf("%s stands on two layers", name)
 			}
 			seen[name] = true
 		}
 	}
 	for _, name := range Yard() {
 		if seen[name] {
-			t.Errorf("%s stands on a floor and in the yard", name)
+			t.Errorf("%s stands on a layer and in the yard", name)
 		}
 	}
 	for _, d := range doors() {
 		for _, name := range d.open {
 			if name != "*" && !seen[name] {
-				t.Errorf("the door to %s opens into %s, which is on no floor", d.library, name)
+				t.Errorf("the door to %s opens into %s, which is on no layer", d.library, name)
 			}
 		}
 	}

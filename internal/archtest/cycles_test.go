@@ -22,7 +22,7 @@ const maxCycle = 8
 func TestFilesOfAPackageHaveAnOrder(t *testing.T) {
 	t.Parallel()
 	root := repository(t)
-	for _, directory := range slices.Concat(floors()...) {
+	for _, directory := range slices.Concat(layers()...) {
 		files, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(directory), "*.go"))
 		if err != nil {
 			t.Fatal(err)

@@ -16,7 +16,7 @@ func TestTheRaceDetectorSeesWhatRunsAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	root := repository(t)
 	listed := listedIn(t, "RACE")
-	for _, directory := range slices.Concat(floors()...) {
+	for _, directory := range slices.Concat(layers()...) {
 		files, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(directory), "*.go"))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s has %d files, error %v", directory, len(files), err)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestPictureIsThePlan compares the floors of docs/architecture.md with the plan. A line
+// TestPictureIsThePlan compares the layers of docs/architecture.md with the plan. A line
 // of the picture is a package and what it does, or several packages.
 func TestPictureIsThePlan(t *testing.T) {
 	t.Parallel()
@@ -15,7 +15,7 @@ func TestPictureIsThePlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, _ := strings.Cut(string(page), "\n## Floors\n")
+	_, section, _ := strings.Cut(string(page), "\n## Layers\n")
 	_, picture, _ := strings.Cut(section, "\n```\n")
 	picture, _, _ = strings.Cut(picture, "\n```\n")
 	drawn := [][]string{nil}
@@ -27,15 +27,15 @@ func TestPictureIsThePlan(t *testing.T) {
 			*last = append(*last, packagesIn(line)...)
 		}
 	}
-	plan := floors()
+	plan := layers()
 	if len(drawn) != len(plan) {
-		t.Fatalf("the picture has %d floors, the plan %d", len(drawn), len(plan))
+		t.Fatalf("the picture has %d layers, the plan %d", len(drawn), len(plan))
 	}
-	for i, floor := range plan {
-		slices.Sort(floor)
+	for i, layer := range plan {
+		slices.Sort(layer)
 		slices.Sort(drawn[i])
-		if !slices.Equal(floor, drawn[i]) {
-			t.Errorf("floor %d: the picture has %v, the plan %v", i+1, drawn[i], floor)
+		if !slices.Equal(layer, drawn[i]) {
+			t.Errorf("layer %d: the picture has %v, the plan %v", i+1, drawn[i], layer)
 		}
 	}
 }
@@ -44,7 +44,7 @@ func TestPictureIsThePlan(t *testing.T) {
 // is none ends them, since a sentence begins there.
 func packagesIn(line string) (packages []string) {
 	for word := range strings.FieldsSeq(line) {
-		if floorOf(word) < 0 {
+		if layerOf(word) < 0 {
 			break
 		}
 		packages = append(packages, word)

@@ -2,9 +2,9 @@ package archtest
 
 const module = "github.com/drawbridge-mcp/drawbridge"
 
-// floors lists the packages, the highest floor first. A package imports only from floors
+// layers lists the packages, the highest layer first. A package imports only from layers
 // below its own: never sideways, never up. Test files may import what they like.
-func floors() [][]string {
+func layers() [][]string {
 	return [][]string{
 		{"cmd/drawbridge"}, // parts wired, lifecycle, the operator's commands
 		{
@@ -85,9 +85,9 @@ func floors() [][]string {
 	}
 }
 
-// labFloors lists the packages of the labs, by the same rule. They are a module of their
+// labLayers lists the packages of the labs, by the same rule. They are a module of their
 // own, and may import all else.
-func labFloors() [][]string {
+func labLayers() [][]string {
 	return [][]string{
 		// a measure each, behind its targets of the Makefile
 		{"bench", "chaos", "fair", "scoreboard", "siege", "survey"},

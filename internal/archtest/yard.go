@@ -1,4 +1,4 @@
-// Package archtest holds the plan of the house: which package stands on which floor, and
+// Package archtest holds the plan of the house: which package stands on which layer, and
 // which packages may open the door to which library. Its test parses the imports itself
 // and fails when the code differs, so whoever adds a package or a library enters it here
 // first.

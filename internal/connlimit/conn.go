@@ -21,8 +21,8 @@ type conn struct {
 	source  *address   // nil: the address is trusted
 	framing framing    // of its requests
 
-	stranger atomic.Bool
-	busy     atomic.Bool // a request is in work
+	unauthenticated atomic.Bool
+	busy            atomic.Bool // a request is in work
 
 	left            bool          // it has no place any more
 	inAll, inSource *list.Element // where it waits to be closed; nil: it must not be
@@ -77,7 +77,7 @@ func (c *conn) changed(state http.ConnState) {
 	case http.StateIdle:
 		c.busy.Store(false)
 		// a stranger keeps its turn, or it could stay for ever by using the connection
-		if !c.stranger.Load() {
+		if !c.unauthenticated.Load() {
 			c.limiter.mu.Lock()
 			defer c.limiter.mu.Unlock()
 			c.queueLocked()
@@ -85,7 +85,7 @@ func (c *conn) changed(state http.ConnState) {
 	case http.StateHijacked:
 		// it stays counted and busy until whoever has it closes it, so it need not wait
 		// in a queue
-		if !c.stranger.Load() {
+		if !c.unauthenticated.Load() {
 			c.limiter.mu.Lock()
 			defer c.limiter.mu.Unlock()
 			c.dequeueLocked()
@@ -95,9 +95,9 @@ func (c *conn) changed(state http.ConnState) {
 }
 
 // mark says whether the request in work is of a stranger.
-func (c *conn) mark(stranger bool) {
-	stranger = stranger && !c.trusted
-	if c.stranger.Swap(stranger) == stranger {
+func (c *conn) mark(unauthenticated bool) {
+	unauthenticated = unauthenticated && !c.trusted
+	if c.unauthenticated.Swap(unauthenticated) == unauthenticated {
 		return
 	}
 	c.limiter.mu.Lock()
@@ -120,8 +120,8 @@ func (c *conn) queueLocked() {
 // last puts the connection, which is at that element or nowhere, at the end of a queue.
 func (c *conn) last(of *queues, at *list.Element) *list.Element {
 	queue := &of.idle
-	if c.stranger.Load() {
-		queue = &of.strangers
+	if c.unauthenticated.Load() {
+		queue = &of.unauthenticated
 	}
 	if at == nil {
 		return queue.PushBack(c)

@@ -28,7 +28,7 @@ func TestOneWhoHadJustBecomeKnownWasClosed(t *testing.T) {
 	admit := func() *conn { return admitPipe(t, l) }
 	first := admit()
 	first.busy.Store(true)
-	first.stranger.Store(false) // as mark does before it has the mutex
+	first.unauthenticated.Store(false) // as mark does before it has the mutex
 	if newcomer := admit(); newcomer != nil || first.left {
 		t.Errorf("the newcomer has a place: %t, the connection in use has lost its own: %t, want neither",
 			newcomer != nil, first.left)
@@ -40,7 +40,7 @@ func TestOneWhoHadJustBecomeKnownWasClosed(t *testing.T) {
 func TestUnusedConnectionsAreThoseWithoutARequest(t *testing.T) {
 	t.Parallel()
 	l := New(Config{Total: 3})
-	known, stranger, taken := admitPipe(t, l), admitPipe(t, l), admitPipe(t, l)
+	known, unauthenticated, taken := admitPipe(t, l), admitPipe(t, l), admitPipe(t, l)
 	want := func(what string, n int) {
 		t.Helper()
 		if got := l.Unused(); got != n {
@@ -48,7 +48,7 @@ func TestUnusedConnectionsAreThoseWithoutARequest(t *testing.T) {
 		}
 	}
 	want("new", 3)
-	for _, c := range []*conn{known, stranger, taken} {
+	for _, c := range []*conn{known, unauthenticated, taken} {
 		c.changed(http.StateActive)
 	}
 	known.mark(false)
@@ -56,9 +56,9 @@ func TestUnusedConnectionsAreThoseWithoutARequest(t *testing.T) {
 	taken.changed(http.StateHijacked)
 	want("in work", 0)
 	known.changed(http.StateIdle)
-	stranger.changed(http.StateIdle)
+	unauthenticated.changed(http.StateIdle)
 	want("idle", 2)
-	_ = stranger.Close() // a pipe does not fail
+	_ = unauthenticated.Close() // a pipe does not fail
 	want("closed", 1)
 	known.changed(http.StateActive)
 	want("in work again", 0)
@@ -75,11 +75,11 @@ func TestTakenOverConnectionStaysCounted(t *testing.T) {
 	taken.changed(http.StateActive)
 	taken.mark(false)
 	taken.changed(http.StateHijacked)
-	stranger := admit()
-	if newcomer := admit(); newcomer == nil || taken.left || !stranger.left {
+	unauthenticated := admit()
+	if newcomer := admit(); newcomer == nil || taken.left || !unauthenticated.left {
 		t.Errorf(
 			"the newcomer has a place: %t, the connection taken over has lost its own: %t, the stranger: %t; want only the stranger to lose it",
-			newcomer != nil, taken.left, stranger.left)
+			newcomer != nil, taken.left, unauthenticated.left)
 	}
 	_ = taken.Close() // a pipe does not fail
 	_ = taken.Close()

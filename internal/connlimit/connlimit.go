@@ -84,15 +84,15 @@ type address struct {
 
 // queues are connections that may be closed, each in the order in which that would be
 // done.
-type queues struct{ strangers, idle list.List }
+type queues struct{ unauthenticated, idle list.List }
 
 // first returns the connection to close first, nil if there is none. Those in use by
 // somebody known lose their turn; they get another when they are idle.
 func (q *queues) first() *conn {
-	for _, l := range []*list.List{&q.strangers, &q.idle} {
+	for _, l := range []*list.List{&q.unauthenticated, &q.idle} {
 		for front := l.Front(); front != nil; front = l.Front() {
 			c := front.Value.(*conn)
-			if c.stranger.Load() || !c.busy.Load() {
+			if c.unauthenticated.Load() || !c.busy.Load() {
 				return c
 			}
 			if q == &c.limiter.all {
@@ -117,9 +117,9 @@ const compared = 16
 func (l *Limiter) crowdedLocked() *conn {
 	var most *conn
 	looked := make([]*conn, 0, compared)
-	for e := l.all.strangers.Front(); e != nil && len(looked) < compared; e = e.Next() {
+	for e := l.all.unauthenticated.Front(); e != nil && len(looked) < compared; e = e.Next() {
 		c := e.Value.(*conn)
-		if !c.stranger.Load() {
+		if !c.unauthenticated.Load() {
 			continue // it has just become known, and is about to leave the queue
 		}
 		looked = append(looked, c)
@@ -129,7 +129,7 @@ func (l *Limiter) crowdedLocked() *conn {
 	}
 	for _, c := range looked {
 		if c.source.open < most.source.open {
-			l.all.strangers.MoveToBack(c.inAll)
+			l.all.unauthenticated.MoveToBack(c.inAll)
 		}
 	}
 	return most
@@ -137,7 +137,7 @@ func (l *Limiter) crowdedLocked() *conn {
 
 // remove takes out what is in one of the queues.
 func (q *queues) remove(e *list.Element) {
-	q.strangers.Remove(e) // does nothing for an element of another list
+	q.unauthenticated.Remove(e) // does nothing for an element of another list
 	q.idle.Remove(e)
 }
 
@@ -161,7 +161,7 @@ func (l *Limiter) Open() int {
 func (l *Limiter) Unused() (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, queue := range []*list.List{&l.all.strangers, &l.all.idle} {
+	for _, queue := range []*list.List{&l.all.unauthenticated, &l.all.idle} {
 		for e := queue.Front(); e != nil; e = e.Next() {
 			if !e.Value.(*conn).busy.Load() {
 				n++
@@ -197,8 +197,8 @@ func Known(ctx context.Context) { mark(ctx, false) }
 // known. Without an attached limiter it does nothing.
 func Unknown(ctx context.Context) { mark(ctx, true) }
 
-func mark(ctx context.Context, stranger bool) {
+func mark(ctx context.Context, unauthenticated bool) {
 	if c, ok := ctx.Value(connKey{}).(*conn); ok {
-		c.mark(stranger)
+		c.mark(unauthenticated)
 	}
 }

@@ -279,10 +279,10 @@ func TestALoadBalancerIsNoAddressOfAClient(t *testing.T) {
 			// of a stranger, but the next may be anybody's
 			all[fmt.Sprint(i)] = w.connect(balancer.String()).use("/unknown")
 		}
-		stranger := w.connect("10.0.0.2")
+		unauthenticated := w.connect("10.0.0.2")
 		w.connect(balancer.String()).use("/wait")
 		check(t, all)
-		if stranger.open() {
+		if unauthenticated.open() {
 			t.Error("the stranger stayed")
 		}
 	})

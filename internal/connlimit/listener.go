@@ -102,7 +102,7 @@ func (l *Limiter) admitLocked(c *conn, from netip.Addr) (out *conn, cause Cause,
 		source.open++
 	}
 	l.open++
-	c.stranger.Store(!c.trusted)
+	c.unauthenticated.Store(!c.trusted)
 	c.queueLocked()
 	return out, cause, true
 }

@@ -202,9 +202,9 @@ func (q *Queue) finish(t *turn) {
 		t.user.queue = slices.DeleteFunc(t.user.queue, func(other *turn) bool { return other == t })
 	} else {
 		q.busy--
-		beyond := time.Since(t.began) - t.estimate
-		t.tenant.finish(beyond)
-		t.user.finish(beyond)
+		excess := time.Since(t.began) - t.estimate
+		t.tenant.finish(excess)
+		t.user.finish(excess)
 	}
 	if q.tenants.isWaiting() && q.busy < q.slots {
 		q.serveLocked()

@@ -20,9 +20,9 @@ type flow struct {
 
 // finish notes that a turn of the flow has ended that took so much longer than was
 // estimated.
-func (f *flow) finish(beyond time.Duration) {
+func (f *flow) finish(excess time.Duration) {
 	f.serving--
-	f.served += beyond
+	f.served += excess
 }
 
 // group are flows that take turns. The zero group has none.

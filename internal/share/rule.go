@@ -4,10 +4,10 @@ import "math"
 
 // How a budget is divided; the package comment says why.
 const (
-	reservePart  = 4  // the reserve is the total divided by this
-	tenantsPart  = 32 // the guarantee of a tenant is the reserve divided by this
-	usersPart    = 4  // the guarantee of a user is that of a tenant divided by this
-	strangerPart = 16 // what all strangers may hold is the total divided by this
+	reservePart         = 4  // the reserve is the total divided by this
+	tenantsPart         = 32 // the guarantee of a tenant is the reserve divided by this
+	usersPart           = 4  // the guarantee of a user is that of a tenant divided by this
+	unauthenticatedPart = 16 // what all strangers may hold is the total divided by this
 
 	// A tenant may borrow thresholdFactor times what the common part has left, and a user
 	// once what its tenant could still borrow.
@@ -43,14 +43,14 @@ type account struct {
 
 // state is all that the decision about one user depends on.
 type state struct {
-	all, tenant account
-	user        int64 // that the user holds
-	stranger    bool
+	all, tenant     account
+	user            int64 // that the user holds
+	unauthenticated bool
 }
 
 // smallOf returns how much of what the user holds is guaranteed to it.
 func (r *rule) smallOf(s *state) int64 {
-	if s.stranger {
+	if s.unauthenticated {
 		return 0
 	}
 	return min(s.user, r.user)
@@ -95,8 +95,8 @@ func (r *rule) add(s state, n int64) (next state, ok bool) {
 	// To hold at most twice what is left is to hold at most two thirds of that and one's
 	// own together.
 	ceiling := (left + borrowed) * thresholdFactor / (thresholdFactor + 1)
-	if s.stranger {
-		ceiling = min(ceiling, r.total/strangerPart)
+	if s.unauthenticated {
+		ceiling = min(ceiling, r.total/unauthenticatedPart)
 	}
 	return next, next.user-r.smallOf(&next) <= ceiling-borrowed
 }
@@ -113,7 +113,7 @@ func (r *rule) blame(s state, n int64) error {
 	if _, ok := r.add(s, n); ok {
 		return ErrTenant
 	}
-	if _, ok := r.add(state{stranger: s.stranger}, n); !ok {
+	if _, ok := r.add(state{unauthenticated: s.unauthenticated}, n); !ok {
 		return ErrNever
 	}
 	return ErrTotal

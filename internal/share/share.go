@@ -105,7 +105,7 @@ func (b *Budget) TakeWithin(u User, n int64, own Bounds) error { return b.take(u
 func (b *Budget) take(u User, n int64, own Bounds, part int64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s := state{all: b.all, tenant: b.tenants[u.TenantID], user: b.users[u], stranger: u.TenantID == ""}
+	s := state{all: b.all, tenant: b.tenants[u.TenantID], user: b.users[u], unauthenticated: u.TenantID == ""}
 	if err := own.check(s, n); err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func (b *Budget) take(u User, n int64, own Bounds, part int64) error {
 func (b *Budget) Give(u User, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s := state{all: b.all, tenant: b.tenants[u.TenantID], user: b.users[u], stranger: u.TenantID == ""}
+	s := state{all: b.all, tenant: b.tenants[u.TenantID], user: b.users[u], unauthenticated: u.TenantID == ""}
 	if n < 0 || n > s.user {
 		panic("share: more was given back than was held")
 	}

@@ -60,8 +60,8 @@ func newEndpoint(spec *Client, l *life) *endpoint {
 	}
 }
 
-// errAway says that the endpoint did not answer lately.
-var errAway = errors.New("the endpoint that gives tokens did not answer lately; it is asked again soon")
+// errNoAnswer says that the endpoint did not answer lately.
+var errNoAnswer = errors.New("the endpoint that gives tokens did not answer lately; it is asked again soon")
 
 // ask asks for a token. secrets are texts in the form that no log may have. Errors are
 // *Error. An endpoint that does not answer is asked again at once, twice; after that has
@@ -93,7 +93,7 @@ func (e *endpoint) begin(ctx context.Context) error {
 	}
 	e.mu.Unlock()
 	if closed {
-		return &Error{FaultAway, errAway}
+		return &Error{FaultAway, errNoAnswer}
 	}
 	select {
 	case e.slots <- struct{}{}:

@@ -31,8 +31,8 @@ type Shared struct {
 
 const (
 	sharedPatience = 5 * time.Second        // until the answer of another replica is not waited for any more
-	firstGlance    = 20 * time.Millisecond  // after which that is looked for again; doubled each time
-	lastGlance     = 400 * time.Millisecond // and at most
+	firstPoll      = 20 * time.Millisecond  // after which that is looked for again; doubled each time
+	lastPoll       = 400 * time.Millisecond // and at most
 	sharedCost     = 256                    // bytes of a key in Redis beside its value
 	sharedHeader   = 16                     // bytes before a token: its end, and its life
 )
@@ -73,7 +73,7 @@ func (c *common) fetch(ctx context.Context, spurned string, ask func(context.Con
 	}
 	patience := time.NewTimer(sharedPatience)
 	defer patience.Stop()
-	for pause := firstGlance; ; pause = min(2*pause, lastGlance) {
+	for pause := firstPoll; ; pause = min(2*pause, lastPoll) {
 		mine, err := c.claim(ctx)
 		if err != nil {
 			return ask(ctx)
@@ -93,14 +93,14 @@ func (c *common) fetch(ctx context.Context, spurned string, ask func(context.Con
 			}
 			return got, err
 		}
-		glance := time.NewTimer(pause)
+		poll := time.NewTimer(pause)
 		select {
-		case <-glance.C:
+		case <-poll.C:
 		case <-patience.C:
-			glance.Stop()
+			poll.Stop()
 			return ask(ctx)
 		case <-ctx.Done():
-			glance.Stop()
+			poll.Stop()
 			return issued{}, failed(FaultAway, "another replica asks for the token, and has none yet")
 		}
 	}

@@ -43,9 +43,9 @@ type Event struct {
 	// without a message. It is shared: do not modify it.
 	Data []byte
 	Last bool // nothing follows on this stream
-	// Fleeting tells that only this replica has the event. The client must not be given
+	// LocalOnly tells that only this replica has the event. The client must not be given
 	// its ID, because it could not go on after it elsewhere.
-	Fleeting bool
+	LocalOnly bool
 }
 
 // Follower is told when a session may have more to read, whichever stream it is on.

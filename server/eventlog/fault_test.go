@@ -20,7 +20,7 @@ func fleeting(t *testing.T, l eventlog.Log, stream string) (is []bool) {
 		t.Fatal(err)
 	}
 	for _, e := range events {
-		is = append(is, e.Fleeting)
+		is = append(is, e.LocalOnly)
 	}
 	return is
 }

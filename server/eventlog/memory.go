@@ -412,7 +412,7 @@ func (s *memoryStream) after(sequence uint64) []Event {
 		if e.sequence > sequence {
 			events = append(events, Event{
 				ID: eventID(s.name, e.sequence), Data: e.data, Last: s.last &&
-					e.next == nil, Fleeting: s.shared.isFleeting(e.sequence),
+					e.next == nil, LocalOnly: s.shared.isLocalOnly(e.sequence),
 			})
 		}
 	}

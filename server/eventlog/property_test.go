@@ -103,7 +103,7 @@ func (s *story) read(t *rapid.T) {
 	}
 	var got, want []string
 	for _, e := range events {
-		got = append(got, fmt.Sprintf("%s %s %t %t", e.ID, e.Data, e.Last, e.Fleeting))
+		got = append(got, fmt.Sprintf("%s %s %t %t", e.ID, e.Data, e.Last, e.LocalOnly))
 	}
 	for i := n; i < len(known.ids); i++ {
 		want = append(want, fmt.Sprintf("%s %s %t false", known.ids[i], known.data[i], known.last &&

@@ -59,7 +59,7 @@ func TestOneTenantDoesNotFillTheServer(t *testing.T) {
 		if err != nil || len(events) != 1 || !bytes.Equal(events[0].Data, large) {
 			t.Fatalf("answer %d: %d events, %v; want the one that was appended", i, len(events), err)
 		}
-		if events[0].Fleeting {
+		if events[0].LocalOnly {
 			fleeting++
 		}
 	}
@@ -77,7 +77,7 @@ func TestOneTenantDoesNotFillTheServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	events, _, err := b.Next(t.Context(), quiet, "p1", "")
-	if err != nil || len(events) != 1 || events[0].Fleeting {
+	if err != nil || len(events) != 1 || events[0].LocalOnly {
 		t.Errorf("another tenant's events at another replica: %v, %v; want one", events, err)
 	}
 }

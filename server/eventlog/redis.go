@@ -48,7 +48,7 @@ type RedisConfig struct {
 // more to be appended to, because others may append to it at the same time.
 //
 // When the server does not answer, the streams of Begin go on in memory, and what is
-// appended to them from then on is Fleeting, until the stream ends. It is taken out of
+// appended to them from then on is LocalOnly, until the stream ends. It is taken out of
 // the server as soon as that answers, so that nobody waits there for what will not come.
 //
 // Nothing waits until replicas of the server have an event (WAIT): on a connection that

@@ -41,9 +41,9 @@ func newSharedStream(base uint64) *sharedStream {
 	return &sharedStream{turn: make(chan struct{}, 1), base: base, top: base}
 }
 
-// isFleeting tells whether the event with that sequence is in memory only. s may be nil:
+// isLocalOnly tells whether the event with that sequence is in memory only. s may be nil:
 // then nobody shares the stream.
-func (s *sharedStream) isFleeting(sequence uint64) bool {
+func (s *sharedStream) isLocalOnly(sequence uint64) bool {
 	return s != nil && s.lost && sequence > s.top
 }
 

@@ -139,7 +139,7 @@ func (x *Exchange) announceScope(e *mcp.Error) {
 		return
 	}
 	for one := range strings.FieldsSeq(scope) {
-		if x.Settings.Brings != nil && !x.Settings.Brings(&x.Principal, one) {
+		if x.Settings.CouldGrant != nil && !x.Settings.CouldGrant(&x.Principal, one) {
 			return // a client that asked for it would sign in again and again
 		}
 	}

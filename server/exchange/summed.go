@@ -164,8 +164,8 @@ type sum struct {
 // the waits differ, and how many clients of one kind wait at once.
 const (
 	refusalDelay  = 100 * time.Millisecond
-	refusalSpread = 50 * time.Millisecond
-	spreadSteps   = 50
+	refusalJitter = 50 * time.Millisecond
+	jitterSteps   = 50
 	maxDelayed    = 1024
 )
 
@@ -202,7 +202,7 @@ func (l *delayer) wait(ctx context.Context, answer http.Header, written bool) {
 			return
 		}
 	}
-	more := refusalSpread / spreadSteps * time.Duration(l.steps.Add(1)%spreadSteps)
+	more := refusalJitter / jitterSteps * time.Duration(l.steps.Add(1)%jitterSteps)
 	select {
 	case <-time.After(refusalDelay + more):
 	case <-ctx.Done():

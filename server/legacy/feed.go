@@ -174,7 +174,7 @@ func (f *feed) send(events []eventlog.Event, out *streams.Stream) error {
 		}
 		if len(e.Data) > 0 {
 			if err := out.Send(sse.Event{
-				Type: f.event, ID: e.ID, HasID: f.numbered && !e.Fleeting,
+				Type: f.event, ID: e.ID, HasID: f.numbered && !e.LocalOnly,
 				Data: e.Data,
 			}); err != nil {
 				return err

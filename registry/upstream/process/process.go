@@ -6,14 +6,14 @@
 // started anew, and it has no other task than to outlive both of them for a moment:
 //
 //	owner (the gateway)
-//	  |  line: a pair of sockets; its end tells the keeper that the owner is gone or lets go
+//	  |  socket: one of a pair; its end tells the keeper that the owner is gone or lets go
 //	  v
 //	keeper ------ is told SIGTERM, passes it on to the program's group
 //	  |  subreaper: a descendant whose parent ends becomes a child of the keeper, whatever its group or session is
 //	  v
 //	program --- what it starts --- what that starts
 //
-// The keeper kills every descendant when the program has ended or the line has, and ends
+// The keeper kills every descendant when the program or the socket has ended, and ends
 // when none is left. Neither a process group nor a signal on the death of the parent
 // would do: setsid leaves the one, and the other is not inherited. A control group needs
 // rights that a gateway should not have, and nobody would empty it once the gateway was

@@ -110,7 +110,8 @@ func (s *calls) remove(q *questions) (others int) {
 // note gives a notification that belongs to no request to the one open call. When several
 // calls are open, nobody gets it, since it could reach the wrong caller.
 func (s *calls) note(m *mcp.Message) {
-	if open := s.all(); len(open) == 1 {
+	open := slices.DeleteFunc(s.all(), func(q *questions) bool { return q.notes == nil })
+	if len(open) == 1 {
 		open[0].note(m)
 	}
 }
@@ -135,6 +136,17 @@ func (s *calls) stray(m *mcp.Message) []byte {
 		return rejection(m.ID, errNoCall)
 	}
 	return giveTo(open, m)
+}
+
+// ofTask returns those of the open calls that are about the task which a question names,
+// or about none if it names none; all if there are none of these.
+func ofTask(open []*questions, m *mcp.Message) []*questions {
+	task := m.Params.Object("_meta").Object(mcp.MetaRelatedTask).Text("taskId")
+	those := slices.DeleteFunc(slices.Clone(open), func(q *questions) bool { return q.task != task })
+	if len(those) == 0 {
+		return open
+	}
+	return those
 }
 
 // pass deals with the questions that a call of the owner leaves open when it ends, and
@@ -186,6 +198,7 @@ func giveTo(open []*questions, m *mcp.Message) []byte {
 	if slices.ContainsFunc(open, func(q *questions) bool { return q.knows(m.ID) }) {
 		return nil
 	}
+	open = ofTask(open, m)
 	slices.SortStableFunc(open,
 		func(a, b *questions) int { return cmp.Compare(a.unanswered(), b.unanswered()) })
 	var refused *mcp.Error

@@ -209,13 +209,30 @@ func (t *turn) serveTask() {
 	case session != t.name:
 		t.send(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"no such task"}}`, t.m.ID)
 	case t.m.Method != "tasks/result":
-		t.send(`{"jsonrpc":"2.0","id":%s,"result":{"taskId":%q,"status":"working","ttl":null}}`, t.m.ID, id)
+		status := "working"
+		if t.m.Method == "tasks/cancel" && token == "obeys" {
+			status = "cancelled"
+		}
+		t.send(`{"jsonrpc":"2.0","id":%s,"result":{"taskId":%q,"status":%q,"ttl":null}}`, t.m.ID, id, status)
 	default:
-		text := t.ask(t.send, "elicitation/create", strings.Replace(elicit(token), "{",
-			`{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"`+id+`"}},`, 1))()
+		t.send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"asking"}}`)
+		text := t.ask(t.send, "elicitation/create", relatedTo(id, elicit(token)))()
+		if token == "twice" {
+			text += t.ask(t.send, "elicitation/create", relatedTo(id, elicit("again")))()
+		}
+		select {
+		case <-t.gone:
+			return
+		default:
+		}
 		t.send(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":%s}]}}`, t.m.ID,
 			quote(text))
 	}
+}
+
+// relatedTo returns the params of a question with the task that it is about.
+func relatedTo(task, params string) string {
+	return strings.Replace(params, "{", `{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"`+task+`"}},`, 1)
 }
 
 func chatReply(m *mcp.Message) (string, bool) {

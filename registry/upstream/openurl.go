@@ -61,7 +61,7 @@ func opened(i *item, c *registry.Call, err error) (mcp.Object, error) {
 		params, _ := mcp.ObjectOf(one)
 		params = asked(params.With("mode", mcp.String("url")))
 		asks = asks && mcp.CanBeAsked(c.Capabilities, mcp.MethodElicit, params)
-		requests = requests.With(questionKey(n+1), inputRequest(mcp.MethodElicit, params))
+		requests = requests.With(questionKey(questionPrefix, n+1), inputRequest(mcp.MethodElicit, params))
 		text += "\n" + params.Text("message") + "\n" + params.Text("url")
 	}
 	if asks {

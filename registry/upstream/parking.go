@@ -63,6 +63,8 @@ type parking struct {
 	ended bool
 	// the parked calls, by the requestState that their callers have; nil after shut
 	waiting map[string]*parkedCall
+	// those that read tasks/result for clients who cannot, by the ids of the tasks
+	ofTasks map[string]*parkedCall
 }
 
 // parkedCall is one call whose caller can be asked, from its first round to its end. Its
@@ -72,7 +74,8 @@ type parkedCall struct {
 	*questions
 	parking *parking
 	session *pooled
-	cancel  func()             // ends the exchange with the server; set by begin
+	cancel  func()             // ends the exchange with the server; set by start
+	until   time.Time          // when the exchange ends at the latest
 	memory  *share.Reservation // holds what has come of its answer, until a round returns that
 	// bytes of the request that began the call, which its exchange keeps as it came and
 	// as it is sent
@@ -97,11 +100,30 @@ var errNotParked = mcp.Errorf(mcp.CodeInvalidParams,
 func (p *parking) begin(ctx context.Context, who auth.Owner, s *seat, i *item,
 	c *registry.Call,
 ) (mcp.Object, error) {
+	d := p.newCall(who, s, i, c)
+	if err := d.start(s, i, c, func() {}); err != nil {
+		return mcp.Object{}, err
+	}
+	return d.round(ctx, c)
+}
+
+// newCall returns a call that start will run on the session in the seat.
+func (p *parking) newCall(who auth.Owner, s *seat, i *item, c *registry.Call) *parkedCall {
 	d := &parkedCall{
 		questions: newQuestions(who, c, &p.strict, p.count), parking: p, session: s.Session,
-		memory: c.Memory.Another(),
+		memory: c.Memory.Another(), until: time.Now().Add(lifeLimit),
 		params: 2 * wire.Weight(c.Params), done: make(chan struct{}),
 	}
+	if i.method == mcp.MethodTasksResult {
+		d.task = i.name
+	}
+	return d
+}
+
+// start runs the exchange of a call in a goroutine of its own, which leaves the seat and
+// calls ended when the exchange has ended. After an error the seat is left, too.
+func (d *parkedCall) start(s *seat, i *item, c *registry.Call, ended func()) error {
+	p := d.parking
 	d.session.calls.enter(d.questions)
 	cancel, ok := p.seats.Go(func(ctx context.Context) {
 		left := false
@@ -114,15 +136,16 @@ func (p *parking) begin(ctx context.Context, who auth.Owner, s *seat, i *item,
 		// The caller's next call, which may come at once, finds the seat free.
 		p.seats.Release(s, seats.Call)
 		left = true
+		ended()
 		close(d.done)
 	})
 	if !ok {
 		d.session.calls.remove(d.questions)
 		p.seats.Release(s, seats.Call)
-		return mcp.Object{}, p.server.unavailable(false, wire.ErrGone)
+		return p.server.unavailable(false, wire.ErrGone)
 	}
 	d.cancel = cancel
-	return d.round(ctx, c)
+	return nil
 }
 
 // resume runs the next round of a parked call: c is its repeat, state its requestState. A
@@ -208,7 +231,7 @@ func (p *parking) shut() (finish func()) {
 // run runs the exchange with the server to its end, and leaves no question without an
 // answer. It is the call's own goroutine; see parking for why it ends in this order.
 func (d *parkedCall) run(ctx context.Context, s *seat, i *item, c *registry.Call) {
-	ctx, stop := context.WithTimeout(ctx, lifeLimit)
+	ctx, stop := context.WithDeadline(ctx, d.until)
 	defer stop()
 	own := *c
 	own.Memory = d.memory // it outlives the round in which the call began

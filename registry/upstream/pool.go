@@ -149,7 +149,7 @@ func newPool(ctx context.Context, c *connection, streams bool, cfg *Config, dial
 	p.tasks.seats = p.seats
 	p.parking = &parking{
 		server: c.server, seats: p.seats, tasks: p.tasks, count: c.count,
-		places: share.New(parkedMax), waiting: map[string]*parkedCall{},
+		places: share.New(parkedMax), waiting: map[string]*parkedCall{}, ofTasks: map[string]*parkedCall{},
 	}
 	p.seats.Go(p.sweep)
 	return p
@@ -208,7 +208,8 @@ func (p *pool) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object,
 		}
 		state = ""
 	}
-	// nothing would tie a task's questions to it, so nobody is asked
+	// nothing would tie a task's questions to it, unless each had a session of its own for as
+	// long as it runs, so nobody is asked
 	if c.Tasks == mcp.TasksAsked && !p.streams {
 		mute := *c
 		mute.Capabilities, mute.LogLevel, c = mcp.Object{}, 0, &mute
@@ -316,13 +317,13 @@ func (p *pool) converse(ctx context.Context, i *item, c *registry.Call) (mcp.Obj
 // useTask passes a request about a task on to the session that made the task: the server
 // may know it in that session alone. The ids of the task are translated on the way.
 func (p *pool) useTask(ctx context.Context, i *item, c *registry.Call) (mcp.Object, error) {
-	s, id, ok := p.tasks.rejoin(c.Task)
+	one, ok := p.tasks.rejoin(c.Task)
 	if !ok {
 		return mcp.Object{}, errTaskLost
 	}
 	own := *i
-	own.name, own.quoted = id, mcp.String(id)
-	session := p.control
+	own.name, own.quoted = one.own, mcp.String(one.own)
+	session, s := p.control, one.seat
 	if s != nil {
 		session = s.Session.session
 		if i.method == mcp.MethodTasksResult && c.Capabilities.Len() > 0 {
@@ -330,9 +331,13 @@ func (p *pool) useTask(ctx context.Context, i *item, c *registry.Call) (mcp.Obje
 		}
 		defer p.seats.Release(s, seats.Call)
 	}
+	if i.method == mcp.MethodTasksUpdate {
+		return p.parking.update(ctx, p.ownerOf(c), one, &own, c)
+	}
 	result, err := session.call(ctx, &own, c)
-	if result.Text("taskId") == id {
+	if result.Text("taskId") == one.own {
 		result = result.With("taskId", mcp.String(c.Task))
+		p.parking.endIfOver(c.Task, result.Text("status"))
 	}
 	return result, err
 }

@@ -30,8 +30,10 @@ type question struct {
 	stray   bool        // it came on no call's stream, so another call of the owner may take it over
 }
 
+const questionPrefix = "q"
+
 // questionKey returns the key of the nth question of a call, counted from one.
-func questionKey(n int) string { return "q" + string(mcp.NumberID(int64(n))) }
+func questionKey(prefix string, n int) string { return prefix + string(mcp.NumberID(int64(n))) }
 
 // inputRequest returns a question in the form that callers get. It has the member params
 // even when that is empty, because the Go SDK cannot do without.
@@ -73,11 +75,15 @@ func (q question) message() *mcp.Message {
 // take them out. It is safe for concurrent use, and none of its methods blocks, because
 // the reader of a connection calls them.
 type questions struct {
-	owner  auth.Owner
-	asked  chan struct{} // holds a signal: there is a question to ask
-	notes  *wire.Notes   // notifications for the present round, or for the next one while the call is parked
+	owner auth.Owner
+	asked chan struct{} // holds a signal: there is a question to ask
+	// notifications for the present round, or for the next one while the call is parked; nil:
+	// the caller has no place for them
+	notes  *wire.Notes
 	count  func(Anomaly, int)
 	strict *atomic.Bool // set when the server asks something that the caller cannot be asked
+	task   string       // that the call is about, as the server knows it; "": none
+	prefix string       // of the keys of the questions
 	// holds the open questions, and what the exchange keeps once the call was parked
 	kept *share.Reservation
 
@@ -99,8 +105,8 @@ func newQuestions(who auth.Owner, c *registry.Call, strict *atomic.Bool,
 ) *questions {
 	q := &questions{
 		owner: who, strict: strict, asked: make(chan struct{}, 1), notes: wire.NewNotes(c.Memory.Another()),
-		count: count,
-		kept:  c.Memory.Another(), seen: map[mcp.ID]bool{},
+		count: count, prefix: questionPrefix,
+		kept: c.Memory.Another(), seen: map[mcp.ID]bool{},
 	}
 	q.attach(c)
 	return q
@@ -149,6 +155,9 @@ func (q *questions) closeLocked(over func(question) bool) {
 // note gives a notification to the present round, or keeps it for the next one. What
 // finds no room is dropped and counted.
 func (q *questions) note(m *mcp.Message) {
+	if q.notes == nil {
+		return
+	}
 	if !q.keeps(m) || !q.notes.Keep(m) {
 		q.count(Flooded, 1)
 	}
@@ -190,7 +199,8 @@ func (q *questions) ask(m *mcp.Message, stray bool) *mcp.Error {
 	}
 	q.seen[m.ID] = true
 	q.open = append(q.open, question{
-		id: m.ID, key: questionKey(len(q.seen)), request: inputRequest(m.Method, params), stray: stray,
+		id: m.ID, key: questionKey(q.prefix, len(q.seen)), request: inputRequest(m.Method, params),
+		stray: stray,
 	})
 	signal(q.asked)
 	return nil
@@ -230,13 +240,36 @@ func (q *questions) detach(release func()) (requests mcp.Object, ok bool) {
 	if release != nil {
 		q.release = release
 	}
+	q.attached = false
+	return q.requestsLocked(), true
+}
+
+// requestsLocked returns the open questions by their keys, up to roundMax.
+func (q *questions) requestsLocked() mcp.Object {
 	asked := q.open[:min(len(q.open), roundMax)]
 	members := make([]mcp.Member, len(asked))
 	for i, one := range asked {
 		members[i] = mcp.Member{Name: one.key, Value: one.request}
 	}
-	q.attached = false
-	return mcp.NewObject(members...), true
+	return mcp.NewObject(members...)
+}
+
+// requests returns the open questions while a round goes on.
+func (q *questions) requests() mcp.Object {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.requestsLocked()
+}
+
+// holds makes the call keep its place in the tenant's concurrency, which release gives
+// back. It returns false if the call has ended.
+func (q *questions) holds(release func()) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.ended {
+		q.release = release
+	}
+	return !q.ended
 }
 
 // check tells what is wrong with the form of the answers. An answer to no open question

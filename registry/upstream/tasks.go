@@ -153,18 +153,17 @@ func (t *tasks) removeLocked(id string) {
 	}
 }
 
-// rejoin adds a call to the seat of a task, for a request about the task, and returns the
-// seat and the task's id at the server; whoever calls it leaves the seat afterwards. The
-// seat is nil when the control connection made the task. ok is false when the task is
-// lost.
-func (t *tasks) rejoin(id string) (s *seat, own string, ok bool) {
+// rejoin adds a call to the seat of a task, for a request about the task, and returns a
+// copy of the task; whoever calls it leaves the seat afterwards. The seat is nil when the
+// control connection made the task. ok is false when the task is lost.
+func (t *tasks) rejoin(id string) (copied task, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	one := t.byID[id]
 	if one == nil || one.own == "" || t.ended || one.seat != nil && !t.seats.Rejoin(one.seat) {
-		return nil, "", false
+		return task{}, false
 	}
-	return one.seat, one.own, true
+	return *one, true
 }
 
 // expire forgets the tasks whose time is over. Those whose call is still open are kept.

@@ -27,16 +27,17 @@
 //	how it is spoken to       probe: which era; dial: the way to it
 //	one call                  control: from the catalogue to the peer
 //	the peers                 both, modern, pool (for a legacy server)
-//	  behind the pool         openurl, parking: calls that ask; tasks; pooled: a session in its seat
+//	  behind the pool         openurl, taskquestions, parking: calls that ask; tasks; pooled: a session in its seat
 //	  a session               legacy; calls, questions: who may be asked what; watchers
 //	what all of them use      peer, connection, health, topics, compose, header, item, result, config, errors
 //	what operators are told   status
 //	the packages below        seats: who gets a session; wire: transports; pace: when to try again
 //
 // Each type that goroutines share has a lock of its own. Of the locks of this package and
-// of seats, two are held at once in two cases only: that of tasks is taken before that of
-// the pool of seats, and the pool, while it holds its own, asks strays and calls, which
-// take theirs and call nothing. Keep it so: another order could deadlock.
+// of seats, two are held at once in two cases only: that of tasks, or that of parking, is
+// taken before that of the pool of seats, and the pool and parking, while they hold their
+// own, ask strays, calls and questions, which take theirs and call nothing. Keep it so:
+// another order could deadlock.
 package upstream
 
 import (

@@ -119,6 +119,11 @@ func (x *extended) asked(_ context.Context, c *registry.Call) (mcp.Object, error
 	switch {
 	case c.Method == mcp.MethodTasksResult:
 		return textResult("done"), nil
+	case c.Method == mcp.MethodTasksUpdate && c.Params.Has("inputResponses"):
+		x.become("working")
+		return mcp.Object{}, nil
+	case c.Method == mcp.MethodTasksUpdate:
+		return object(`{"inputRequests":{"q":{"method":"roots/list","params":{}}}}`), nil
 	case c.Method == mcp.MethodTasksCancel:
 		x.become("cancelled")
 	case c.Method == mcp.MethodToolsCall && c.Tasks == mcp.TasksAsked:

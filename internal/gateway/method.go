@@ -263,8 +263,8 @@ func (c *call) use() *registry.Call {
 		Pinned:       &c.pinned,
 		Waited:       &c.request.Waited.Waited,
 	}
-	if c.isNewer() && (c.task != nil || c.tasks != 0) {
-		use.Capabilities = mcp.Object{}
+	if c.isNewer() && c.task != nil {
+		use.Capabilities = mcp.Object{} // or asked has them
 	}
 	if c.task != nil {
 		use.Tasks, use.Task = c.tool.Tasks, c.task.own

@@ -13,13 +13,14 @@ import (
 //
 //	client of 2026-07-28      server of 2025-11-25
 //	tools/call           ──▶  tools/call with task, if the tool requires one or the call loses nothing by it
-//	tasks/get            ──▶  tasks/get, and tasks/result when the task is at its end
-//	tasks/update              answered here: the task asks nothing
+//	tasks/get            ──▶  tasks/get, and tasks/result when the task is at its end;
+//	                          what it asks, which the source reads on the stream of a tasks/result
+//	tasks/update         ──▶  the answers, which the source sends to the server
 //	tasks/cancel         ──▶  tasks/cancel
 //
-// The task runs in a session whose client can be asked nothing: a question would come on
-// the stream of a request that nobody has open, and the client sees the task by single
-// looks.
+// So of its source a task of 2025-11-25 has tasks/update, too: without answers it returns
+// what the task asks now. What cannot be asked, because the client cannot be or because
+// nothing ties it to the task, is not: the task seems to work.
 // https://modelcontextprotocol.io/extensions/tasks
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks
 
@@ -30,8 +31,8 @@ func (c *call) isNewer() bool {
 }
 
 // runAsNewer decides whether the server is asked to make the call a task. Where the tool
-// leaves that open, the call stays what it is if its client can be asked something, or
-// wants to hear of it meanwhile: a task has neither.
+// leaves that open, the call stays what it is if its client wants to hear of it meanwhile,
+// which a task has no place for, or can be asked something, which over stdio a task cannot.
 func (c *call) runAsNewer() {
 	hears := c.request.LogLevel > 0 || c.params.Object("_meta").Has(mcp.MetaProgressToken)
 	if taskSupport(c.tool) == "required" || c.request.Capabilities.Len() == 0 && !hears {
@@ -39,8 +40,8 @@ func (c *call) runAsNewer() {
 	}
 }
 
-// newer returns a task of 2025-11-25 as one of 2026-07-28. What it waits for it cannot ask
-// there, so that it seems to work.
+// newer returns a task of 2025-11-25 as one of 2026-07-28. What it waits for does not stand
+// in it, so that it seems to work.
 func newer(state mcp.Object) mcp.Object {
 	if state.Text("status") == "input_required" {
 		state = state.With("status", mcp.String("working"))
@@ -60,7 +61,8 @@ func newer(state mcp.Object) mcp.Object {
 func useNewer(ctx context.Context, c *call) (mcp.Object, error) {
 	switch c.method.Name {
 	case mcp.MethodTasksUpdate:
-		return mcp.Object{}, nil
+		return c.aboutTask(ctx, mcp.MethodTasksUpdate,
+			mcp.Member{Name: "inputResponses", Value: c.params.Value("inputResponses")})
 	case mcp.MethodTasksCancel:
 		_, err := c.aboutTask(ctx, mcp.MethodTasksCancel)
 		if answered := answerOf(err); answered == nil || answered.Code != mcp.CodeInvalidParams {
@@ -73,6 +75,13 @@ func useNewer(ctx context.Context, c *call) (mcp.Object, error) {
 		return mcp.Object{}, err
 	}
 	state, err := c.aboutTask(ctx, mcp.MethodTasksGet)
+	if err == nil && state.Text("status") == "input_required" && c.request.Capabilities.Len() > 0 {
+		questions, err := c.asked(ctx)
+		if questions == nil {
+			return newer(state), err
+		}
+		return newer(state).With("status", state.Value("status")).With("inputRequests", questions), err
+	}
 	if err != nil || !isOver(state) || state.Text("status") == "cancelled" {
 		return newer(state), err
 	}
@@ -89,6 +98,15 @@ func useNewer(ctx context.Context, c *call) (mcp.Object, error) {
 		result = result.Without("_meta")
 	}
 	return newer(state).With("status", mcp.String("completed")).With("result", result.JSON()), nil
+}
+
+// asked returns what the task of the call asks now, nil for nothing.
+func (c *call) asked(ctx context.Context) (questions mcp.RawJSON, err error) {
+	use := c.use()
+	use.Method, use.Params = mcp.MethodTasksUpdate, c.params.Without("inputResponses", "requestState")
+	use.Capabilities, use.Hold = c.request.Capabilities, c.hold
+	asks, err := c.tool.Call(ctx, use)
+	return asks.Value("inputRequests"), err
 }
 
 // answerOf returns the error with which a server answered, nil if it did not.

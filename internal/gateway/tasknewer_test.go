@@ -22,8 +22,8 @@ func olderTask(t *testing.T, b *bench, l *library) string {
 		t.Fatalf("made %s, %v; want %s", got, failure, want)
 	}
 	if use := l.uses[0]; use.Tasks != mcp.TasksAsked || string(use.Params.Value("task")) != "{}" ||
-		use.Capabilities.Len() > 0 || use.Told != nil {
-		t.Errorf("the source got %+v, want that a task is asked for, and nobody can be asked", use)
+		use.Capabilities.Len() == 0 || use.Told != nil {
+		t.Errorf("the source got %+v, want that a task is asked for, and that its client can be asked", use)
 	}
 	return id
 }
@@ -46,7 +46,11 @@ func TestTaskOfAnOlderServer(t *testing.T) {
 		want, asked           string
 	}{
 		"it works": {mcp.MethodTasksGet, working, "", nil, `"status":"working","ttlMs":null,"resultType"`, "tasks/get"},
-		"it waits": {mcp.MethodTasksGet, waiting, "", nil, `"status":"working","statusMessage":"wait","ttlMs":null,"resultType"`, "tasks/get"},
+		"it asks": {
+			mcp.MethodTasksGet, waiting, "", nil,
+			`"status":"input_required","statusMessage":"wait","ttlMs":null,"inputRequests":{"k":{"method":"elicitation/create","params":{"message":"who?","requestedSchema":{}}}},"resultType"`,
+			"tasks/get tasks/update",
+		},
 		"it is done": {
 			mcp.MethodTasksGet, completed, done, nil,
 			`"status":"completed","ttlMs":1,"result":{"content":[{"type":"text","text":"ab"}],"resultType":"complete"},"resultType"`,
@@ -63,7 +67,7 @@ func TestTaskOfAnOlderServer(t *testing.T) {
 			"tasks/get tasks/result",
 		},
 		"it was cancelled": {mcp.MethodTasksGet, cancelled, "", nil, `"status":"cancelled","ttlMs":null,"resultType"`, "tasks/get"},
-		"answers":          {mcp.MethodTasksUpdate, working, "", nil, `{"resultType":"complete"`, ""},
+		"answers":          {mcp.MethodTasksUpdate, working, "", nil, `{"resultType":"complete"`, "tasks/update"},
 		"a cancellation":   {mcp.MethodTasksCancel, working, "", nil, `{"resultType":"complete"`, "tasks/cancel"},
 		"one too late":     {mcp.MethodTasksCancel, completed, "", over, `{"resultType":"complete"`, "tasks/cancel tasks/get"},
 		"one in vain":      {mcp.MethodTasksCancel, working, "", over, `-32602`, "tasks/cancel tasks/get"},
@@ -73,10 +77,17 @@ func TestTaskOfAnOlderServer(t *testing.T) {
 		id := olderTask(t, b, l)
 		l.uses = nil
 		l.reply = func(_ context.Context, c *registry.Call) (mcp.Object, error) {
-			if use := c; use.Task != "own-1" || use.Tasks != mcp.TasksAsked || use.Capabilities.Len() > 0 {
+			answers := string(c.Params.Value("inputResponses"))
+			asks := c.Method == mcp.MethodTasksUpdate && answers == ""
+			if use := c; use.Task != "own-1" || use.Tasks != mcp.TasksAsked ||
+				(use.Capabilities.Len() > 0) != asks || (use.Hold != nil) != asks {
 				t.Errorf("%s: the source got %+v", name, use)
 			}
 			switch {
+			case asks:
+				return object(`{"inputRequests":{"k":{"method":"elicitation/create","params":{"message":"w\u202Eho?","requestedSchema":{}}}}}`), nil
+			case c.Method == mcp.MethodTasksUpdate && answers != `{"q":{}}`:
+				t.Errorf("%s: the source got the answers %s", name, answers)
 			case c.Method == mcp.MethodTasksGet:
 				return object(test.state), nil
 			case test.failed != nil:
@@ -106,6 +117,40 @@ func TestTaskOfAnOlderServer(t *testing.T) {
 		}
 		if records := strings.Count(b.records(t), `"method":"`+test.method+`"`); records != 1 {
 			t.Errorf("%s: %d records, want one for the whole request", name, records)
+		}
+	}
+}
+
+// TestWhatAnOlderServerAsksOfATask is told to a client that can be asked it, and to no other.
+func TestWhatAnOlderServerAsksOfATask(t *testing.T) {
+	const asks = `{"inputRequests":{"k":{"method":"roots/list","params":{}}}}`
+	lost := &registry.UnavailableError{Server: "lib"}
+	for name, test := range map[string]struct {
+		can, asks string
+		failed    error
+		want      string
+	}{
+		"it can be asked":           {`{"roots":{}}`, asks, nil, `"inputRequests":{"k":`},
+		"it can be asked nothing":   {`{}`, asks, nil, `"status":"working"`},
+		"it can be asked other":     {`{"sampling":{}}`, asks, nil, "DB-CAPABILITY"},
+		"nothing is asked":          {`{"roots":{}}`, `{}`, nil, `"status":"working"`},
+		"what the protocol has not": {`{"roots":{}}`, `{"inputRequests":{"k":{"method":"x"}}}`, nil, "DB-UPSTREAM-PROTOCOL"},
+		"the server is away":        {`{"roots":{}}`, `{}`, lost, "DB-UPSTREAM-DOWN"},
+	} {
+		b, l := newTasks(t, mcp.TasksAsked)
+		id := olderTask(t, b, l)
+		l.reply = func(_ context.Context, c *registry.Call) (mcp.Object, error) {
+			if c.Method == mcp.MethodTasksUpdate {
+				return object(test.asks), test.failed
+			}
+			// what stands in the state itself is none of a server's of 2025-11-25
+			return object(`{"taskId":"own-1","status":"input_required","inputRequests":{"own":{}}}`), nil
+		}
+		r := about(mcp.TasksGiven, mcp.MethodTasksGet, id, "")
+		r.Capabilities = object(test.can)
+		result, failure := b.handle(t, r)
+		if got := string(result.JSON()) + stable(failure); !strings.Contains(got, test.want) || strings.Contains(got, `"own"`) {
+			t.Errorf("%s: got %s, %v; want %s", name, got, failure, test.want)
 		}
 	}
 }

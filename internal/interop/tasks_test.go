@@ -75,13 +75,13 @@ func TestTasksOfANewerServer(t *testing.T) {
 }
 
 // TestTasksOfAnOlderServer runs the tool of the first test, which works as a task only, with
-// the package of tasks of 2026-07-28. The task asks nobody anything.
+// the package of tasks of 2026-07-28. Over HTTP the task asks its user something.
 func TestTasksOfAnOlderServer(t *testing.T) {
 	t.Parallel()
 	binary, _ := node(t)
 	g := serve(t, tenant(fmt.Sprintf("  every: %s\n  web: {url: %q, private_addresses: true}\n",
 		stdio(t, "server-everything", "stdio"), everythingOverHTTP(t))))
-	for _, server := range []string{"web", "every"} {
+	for server, asks := range map[string]string{"web": "elicitation by task-update", "every": ""} {
 		t.Run(server, func(t *testing.T) {
 			t.Parallel()
 			tool := server + "__simulate-research-query"
@@ -90,8 +90,12 @@ func TestTasksOfAnOlderServer(t *testing.T) {
 			if got := told["listed"].Names; !slices.Contains(got, tool) {
 				t.Errorf("listed %q, want %s", got, tool)
 			}
-			if got := told["result"]; got.IsError || !strings.Contains(got.Text, "Research Report: python") {
+			if got := told["result"]; got.IsError || !strings.Contains(got.Text, "Research Report: python") ||
+				strings.Contains(got.Text, "(snake)") != (asks != "") {
 				t.Errorf("the result is %q", got.Text)
+			}
+			if got := strings.Join(told["asked"].Names, ", "); got != asks {
+				t.Errorf("it asked %q, want %q", got, asks)
 			}
 			for step, want := range map[string]string{"kind": "task", "after": "completed", "cancelled": "cancelled"} {
 				if got := told[step].Text; got != want {

@@ -30,14 +30,20 @@ async function rawDispatch(request, options = {}) {
   const answer = JSON.parse(text.startsWith('{') ? text : text.split('\n').findLast((line) => line.startsWith('data: {')).slice(6));
   return answer.error ? { kind: 'error', error: answer.error } : { kind: 'result', result: answer.result };
 }
+const asked = [];
 const session = createTaskSessionFromClient(client, {
   endpointId: 'interop', rawDispatch, v2RequestFraming: { protocolVersion, clientInfo, clientCapabilities },
+  onInputRequest: (request, context) => {
+    asked.push(`${request.kind} by ${context.delivery}`);
+    return { action: 'accept', content: { interpretation: 'snake' } };
+  },
 });
 
 const execution = await session.callTool(name, { topic: 'python', ambiguous: true });
 const { outcome, lastTask } = await execution.settle();
 const result = resultFromTaskOutcome(outcome);
 tell('result', { text: result.content[0].text, isError: result.isError ?? false });
+tell('asked', { names: asked });
 tell('kind', { text: execution.kind });
 tell('after', { text: lastTask?.status });
 

@@ -14,11 +14,14 @@ import (
 
 // worker is a server of either era whose tool becomes a task, which has the marker of its
 // call. All its tasks are known to whoever asks, so that only the gateway keeps them apart.
+// A task of the tool asks, which only one of 2025-11-25 has, asks something with the marker.
 type worker struct {
 	modern bool
 
-	mu    sync.Mutex // guards the field below
+	mu    sync.Mutex // guards the fields below
 	tasks []string   // markers; the id of a task is its number
+	// of the tasks that ask something, by their numbers; what was answered waits in them
+	asking map[int]chan string
 }
 
 func (k *worker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -26,6 +29,14 @@ func (k *worker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var m message
 	if json.Unmarshal(body, &m) != nil || m.ID == nil {
 		w.WriteHeader(map[bool]int{true: http.StatusAccepted, false: http.StatusMethodNotAllowed}[r.Method == http.MethodPost])
+		return
+	}
+	if m.Method == "" {
+		k.answered(m)
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	if m.Method == "tasks/result" && k.asks(w, r, m) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -36,8 +47,49 @@ func (k *worker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fail(w, m.ID, -32601)
 }
 
+// answered takes what was answered to a question.
+func (k *worker) answered(m message) {
+	number := 0
+	_, _ = fmt.Sscanf(string(m.ID), `"asks-%d"`, &number)
+	k.mu.Lock()
+	answers := k.asking[number]
+	k.mu.Unlock()
+	if answers != nil {
+		answers <- string(m.Result)
+	}
+}
+
+// asks asks what the task asks on the stream of a tasks/result, and answers with what was
+// answered. It is false if the task asks nothing.
+func (k *worker) asks(w http.ResponseWriter, r *http.Request, m message) bool {
+	number := 0
+	if _, err := fmt.Sscanf(string(m.Params), `{"taskId":"own-%d"`, &number); err != nil {
+		return false
+	}
+	k.mu.Lock()
+	marker, answers := k.tasks[min(number, len(k.tasks)-1)], k.asking[number]
+	k.mu.Unlock()
+	if answers == nil {
+		return false
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	fmt.Fprintf(w, "data: "+`{"jsonrpc":"2.0","id":"asks-%d","method":"elicitation/create","params":{"message":%q,"requestedSchema":{"type":"object","properties":{}},"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"own-%d"}}}}`+"\n\n", number, marker, number)
+	w.(http.Flusher).Flush()
+	select {
+	case answer := <-answers:
+		fmt.Fprintf(w, "data: "+`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":%q}]}}`+"\n\n", m.ID, answer)
+		k.mu.Lock()
+		k.tasks[number] = "answered: " + answer
+		delete(k.asking, number)
+		k.mu.Unlock()
+	case <-r.Context().Done():
+	}
+	return true
+}
+
 func (k *worker) result(m message) string {
 	var p struct {
+		Name      string
 		TaskID    string
 		Task      json.RawMessage
 		Arguments struct{ Marker string }
@@ -55,8 +107,12 @@ func (k *worker) result(m message) string {
 	case m.Method == "server/discover" && k.modern:
 		return `"supportedVersions":["2026-07-28"],"capabilities":{"tools":{},` + tasksExtension[1:] + `,"ttlMs":0,"cacheScope":"private"`
 	case m.Method == "tools/list":
-		return `"tools":[{"name":"work","inputSchema":{"type":"object"},"execution":{"taskSupport":"optional"}}],"ttlMs":0,"cacheScope":"private"`
+		return `"tools":[{"name":"work","inputSchema":{"type":"object"},"execution":{"taskSupport":"optional"}},` +
+			`{"name":"asks","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}}],"ttlMs":0,"cacheScope":"private"`
 	case m.Method == "tools/call":
+		if p.Name == "asks" {
+			k.asking[len(k.tasks)] = make(chan string, 9)
+		}
 		k.tasks = append(k.tasks, p.Arguments.Marker)
 		state := fmt.Sprintf(`"taskId":"own-%d","status":"working","statusMessage":%q`, len(k.tasks)-1, p.Arguments.Marker)
 		if k.modern {
@@ -64,7 +120,14 @@ func (k *worker) result(m message) string {
 		}
 		return `"task":{` + state + `,"ttl":null}`
 	case m.Method == "tasks/get", m.Method == "tasks/cancel" && !k.modern:
-		return fmt.Sprintf(`"taskId":%q,"status":"working","statusMessage":%q,"ttlMs":null,"ttl":null`, p.TaskID, k.tasks[number])
+		status := "working"
+		switch {
+		case k.asking[number] != nil:
+			status = "input_required"
+		case strings.HasPrefix(k.tasks[number], "answered"):
+			status = "completed"
+		}
+		return fmt.Sprintf(`"taskId":%q,"status":%q,"statusMessage":%q,"ttlMs":null,"ttl":null`, p.TaskID, status, k.tasks[number])
 	case m.Method == "tasks/result":
 		return fmt.Sprintf(`"content":[{"type":"text","text":%q}]`, k.tasks[number])
 	case m.Method == "tasks/cancel", m.Method == "tasks/update":
@@ -96,6 +159,9 @@ type holder struct {
 	tasks []string // ids; the first is of a server of its own era
 }
 
+// askable is knowsTasks of a client that can be asked something.
+var askable = strings.Replace(knowsTasks, `{"extensions"`, `{"elicitation":{"form":{}},"extensions"`, 1)
+
 const knowsTasks = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}`
 
 // about asks something about a task, as a client that knows tasks.
@@ -122,7 +188,7 @@ func TestT16NothingOfExtensionsCrosses(t *testing.T) {
 			t.Parallel()
 			servers := ""
 			for name, handler := range map[string]http.Handler{
-				"old": &worker{}, "new": modernWorker{&worker{modern: true}},
+				"old": &worker{asking: make(map[int]chan string)}, "new": modernWorker{&worker{modern: true}},
 				"acmes": newSkilled(t, "acmes", false), "globexs": newSkilled(t, "globexs", true),
 			} {
 				web := httptest.NewServer(handler)
@@ -142,6 +208,9 @@ func TestT16NothingOfExtensionsCrosses(t *testing.T) {
 						owner := who{tenant: tenant, subject: subject}
 						h := &holder{speaker: g.speak(t, g.mint(owner), revision), owner: owner}
 						h.make(t, "old__work", "new__work")
+						if revision == modernRevision {
+							h.make(t, "old__asks")
+						}
 						h.seesOwnSkills(t)
 						all = append(all, h)
 					}
@@ -149,6 +218,9 @@ func TestT16NothingOfExtensionsCrosses(t *testing.T) {
 			}
 			for _, h := range all {
 				h.tries(t, all)
+			}
+			for _, h := range all {
+				h.answers(t, all)
 			}
 			g.unhurt(t)
 		})
@@ -163,6 +235,9 @@ func (h *holder) make(t *testing.T, names ...string) {
 	more := `,"task":{}`
 	if h.revision == modernRevision {
 		more = "," + knowsTasks
+		if names[0] == "old__asks" {
+			more = "," + askable
+		}
 		slices.Reverse(names)
 	}
 	for _, name := range names {
@@ -175,6 +250,54 @@ func (h *holder) make(t *testing.T, names ...string) {
 			t.Fatalf("%s made %s with %s, %v", h.marker(), m.Result, name, m.Error)
 		}
 		h.tasks = append(h.tasks, made.TaskID+made.Task.TaskID)
+	}
+}
+
+// answers has a client of 2026-07-28 answer what its task asks, after all others have tried
+// to. Nobody else's answer is in what the server has.
+func (h *holder) answers(t *testing.T, all []*holder) {
+	t.Helper()
+	if h.revision != modernRevision {
+		return
+	}
+	id := h.tasks[len(h.tasks)-1]
+	var state struct {
+		Status        string
+		InputRequests map[string]json.RawMessage
+		Result        json.RawMessage
+	}
+	get := func() {
+		m := h.ask(t, "1", "tasks/get", id, fmt.Sprintf(`"taskId":%q,%s`, id, askable))
+		if err := json.Unmarshal(m.Result, &state); err != nil {
+			t.Fatalf("%s: %v, %v", h.marker(), m.Error, err)
+		}
+	}
+	if get(); len(state.InputRequests) != 1 {
+		t.Fatalf("%s is asked %v, want one question", h.marker(), state.InputRequests)
+	}
+	for key, question := range state.InputRequests {
+		if !strings.Contains(string(question), h.marker()) {
+			t.Errorf("%s is asked %s", h.marker(), question)
+		}
+		answer := func(by *holder) message {
+			return by.ask(t, "1", "tasks/update", id, fmt.Sprintf(
+				`"taskId":%q,"inputResponses":{%q:{"action":"accept","content":{"by":%q}}},%s`, id, key, by.marker(), askable))
+		}
+		for _, other := range all {
+			if other == h || other.revision != modernRevision {
+				continue
+			}
+			if m := answer(other); m.Error == nil || m.Error.Code != -32602 {
+				t.Errorf("%s answers what %s is asked: %s", other.marker(), h.marker(), m.Result)
+			}
+		}
+		if m := answer(h); m.Error != nil {
+			t.Errorf("%s answers: %v", h.marker(), m.Error)
+		}
+	}
+	eventually(t, "the task is at its end", func() bool { get(); return state.Status == "completed" })
+	if got := string(state.Result); strings.Count(got, "by") != 1 || !strings.Contains(got, h.marker()) {
+		t.Errorf("the answer to what %s was asked: %s", h.marker(), got)
 	}
 }
 

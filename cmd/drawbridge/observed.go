@@ -11,7 +11,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 )
 
-// observed counts the word that goes to other replicas and comes from them. It changes
+// observed counts the messages that go to other replicas and come from them. It changes
 // nothing of it.
 type observed struct {
 	replica.Others
@@ -19,7 +19,7 @@ type observed struct {
 	metrics *metrics.Metrics
 }
 
-// observe returns others whose word is counted. It is called before they run.
+// observe returns others whose messages are counted. It is called before they run.
 func observe(others replica.Others, m *metrics.Metrics) *observed {
 	var joined atomic.Bool
 	others.OnReturn(func() {

@@ -12,7 +12,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 )
 
-// kindLists is word that lists of servers may have changed. It holds their names, one a
+// kindLists says that lists of servers may have changed. It holds their names, one a
 // line.
 const kindLists = "lists 1"
 
@@ -24,7 +24,7 @@ const relistGap = time.Second
 // the session of the call that made it that a list has changed, and only one replica has
 // that session:
 //
-//	upstream ── Overheard ──▶ add ──▶ run ── word ──▶ heard, at all others ──▶ reread
+//	upstream ── Overheard ──▶ add ──▶ run ── message ──▶ heard, at all others ──▶ reread
 //
 // It is safe for concurrent use.
 type relisting struct {
@@ -82,7 +82,7 @@ func (r *relisting) markUnsure(names []string) {
 	}
 }
 
-// tell gives word to all others at once: all that serve are known here, unless this
+// tell sends a message to all others at once: all that serve are known here, unless this
 // replica may lead nothing. The error is that of one which did not take it; who is gone
 // need not.
 func (r *relisting) tell(ctx context.Context, w replica.Word) error {
@@ -137,7 +137,7 @@ func (r *relisting) take() (names []string) {
 	return names
 }
 
-// heard takes word of another replica.
+// heard takes a message of another replica.
 func (r *relisting) heard(_ context.Context, _ replica.ID, w replica.Word) ([]byte, error) {
 	for name := range strings.SplitSeq(string(w.Data), "\n") {
 		r.reread(name)

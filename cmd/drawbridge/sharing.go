@@ -99,7 +99,7 @@ func redisConfig(r config.Redis) (redis.Config, error) {
 	}, err
 }
 
-// begun tells whether Redis is used and others send word, or there is none.
+// begun tells whether Redis is used and others send messages, or there is none.
 func (s *sharing) begun() bool { return s.store == nil || s.store.Up() == nil && s.group.Joined() }
 
 // judge adds to what /readyz shows how Redis is. A gateway that has never reached it, or

@@ -254,8 +254,8 @@ func compilePatterns(texts []string) (patterns, error) {
 }
 
 // PatternKind returns the kind of the items that a pattern of a rule names, and the
-// pattern of their names. A word and a colon before it say which kind; without them it is
-// tools. What stands before a colon within a tool's name is no word: it has the end of a
+// pattern of their names. A kind and a colon before it say which kind; without them it is
+// tools. What stands before a colon within a tool's name is no kind: it has the end of a
 // prefix, or a star. The kind is "" for a text that is no pattern.
 func PatternKind(text string) (kind registry.Kind, pattern string) {
 	prefix, rest, found := strings.Cut(text, ":")

@@ -26,7 +26,7 @@ type chores struct {
 	mu      sync.Mutex              // guards the fields below
 	trims   map[streamKey]string    // id of the entry before which all are to be dropped
 	forgets map[streamKey]time.Time // streams that are to be forgotten, and since when
-	notices map[notice]bool         // word that is to be sent
+	notices map[notice]bool         // messages that are to be sent
 }
 
 // notice is that a replica is to look at a stream.
@@ -133,7 +133,7 @@ func (l *Redis) care(ctx context.Context) {
 	}
 }
 
-// notifyAll sends word to all who wait for some.
+// notifyAll sends messages to all who wait for some.
 func (l *Redis) notifyAll(ctx context.Context) {
 	l.chores.mu.Lock()
 	notices := l.chores.notices
@@ -167,7 +167,7 @@ func (l *Redis) heard(_ context.Context, _ replica.ID, w replica.Word) ([]byte, 
 	return nil, nil
 }
 
-// returned wakes all readers, because word may have been lost, and has Run look what the
+// returned wakes all readers, because messages may have been lost, and has Run look what the
 // server has lost.
 func (l *Redis) returned() {
 	m := l.local

@@ -59,7 +59,7 @@ type Memory struct {
 	// oldest event, or with nil when it is about to lose all it has. nil: nobody is told.
 	dropped func(s *memoryStream, oldest *memoryEvent)
 	// remembered is for how long a session is remembered that has no streams, since it was last
-	// used: maxRemembered, or less where another place remembers it.
+	// used: maxRemembered, or less where Redis remembers it.
 	remembered time.Duration
 
 	mu       sync.Mutex // guards the fields below and everything they lead to
@@ -396,7 +396,7 @@ func (m *Memory) sweepLocked(now time.Time) {
 	}
 	for name, s := range m.sessions {
 		remembered := m.remembered
-		if s.wake != nil { // what no other place has
+		if s.wake != nil { // what nothing else has
 			remembered = maxRemembered
 		}
 		if s.streams.none() && len(s.follow) == 0 && !s.ended && now.Sub(m.began)-s.touched > remembered {

@@ -35,7 +35,7 @@ import (
 // Notices for one replica wait in one queue, and go in one message: the newest state of
 // each session when its turn comes.
 
-// Kinds of word that the front doors of replicas send each other. Each names the form of
+// Kinds of messages that the front doors of replicas send each other. Each names the form of
 // its text, too: any other form is another kind, and comes in two rollouts, as that of a
 // ticket does (see ticketVersion).
 const (
@@ -149,7 +149,7 @@ func (s *Service) noticesFor(l *sessions.Session, at replica.ID) (all []sessions
 	return all
 }
 
-// heardListener takes notices for streams here, and word that a stream is not where it
+// heardListener takes notices for streams here, and that a stream is not where it
 // was. It answers with a byte for each.
 func (s *Service) heardListener(ctx context.Context, from replica.ID, w replica.Word) ([]byte, error) {
 	parts, ok := unpacked(w.Data, 4)
@@ -171,7 +171,7 @@ func (s *Service) heardListener(ctx context.Context, from replica.ID, w replica.
 	return answer, nil
 }
 
-// errMessageForm says that word has another form than its kind has.
+// errMessageForm says that a message has another form than its kind has.
 var errMessageForm = errors.New("that word has another form")
 
 // heardNotice takes one notice.
@@ -433,7 +433,7 @@ func (s *Service) tellFormer(ctx context.Context, x *exchange.Exchange, l *sessi
 // receiver began when it led the session.
 const noteFormer = "former"
 
-// packed joins the parts of a word. The lengths stand before the parts, so that none
+// packed joins the parts of a message. The lengths stand before the parts, so that none
 // passes for another.
 func packed(parts ...[]byte) []byte {
 	size := 0
@@ -448,8 +448,8 @@ func packed(parts ...[]byte) []byte {
 	return message
 }
 
-// unpacked takes a word apart that packed has joined. It is false for a text that has
-// fewer parts. What has more is word of a later version, which adds only what may be
+// unpacked takes a message apart that packed has joined. It is false for a text that has
+// fewer parts. What has more is of a later version, which adds only what may be
 // overlooked. The parts are not copied.
 func unpacked(message []byte, parts int) ([][]byte, bool) {
 	found := make([][]byte, 0, parts)

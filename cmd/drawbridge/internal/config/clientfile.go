@@ -243,8 +243,8 @@ func (f *clientFile) checkKind(r *reader, s *Server, n *node) {
 	}
 }
 
-// transport reads the word with which the file names the transport of a server. Only sse
-// is taken from it. The other words mean different things to different clients, so for
+// transport reads the text with which the file names the transport of a server. Only sse
+// is taken from it. Other texts mean different things to different clients, so for
 // them the gateway finds out itself what the server speaks.
 func (f *clientFile) transport(s *Server, at *node, kind string) {
 	name := strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(at.text))

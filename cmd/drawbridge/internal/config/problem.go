@@ -53,11 +53,11 @@ func sorted(problems []Problem) []Problem {
 	return slices.Compact(problems)
 }
 
-// nearest returns the one of known that looks most like word, "" when none looks like a
+// nearest returns the one of known that looks most like name, "" when none looks like a
 // slip of it.
 func nearest(name string, known []string) string { return registry.Nearest(name, known) }
 
-// orList writes words as a choice: a, b or c.
+// orList writes names as a choice: a, b or c.
 func orList(names []string) string {
 	if len(names) < 2 {
 		return strings.Join(names, "")

@@ -137,7 +137,7 @@ func parseSize(s string) (int64, error) {
 	return v * unit, err
 }
 
-// choice returns the text of a scalar that must be one of the words, "" after a problem.
+// choice returns the text of a scalar that must be one of those allowed, "" after a problem.
 func (r *reader) choice(n *node, allowed ...string) string {
 	text := r.text(n)
 	if text == "" || slices.Contains(allowed, text) {
@@ -147,12 +147,12 @@ func (r *reader) choice(n *node, allowed ...string) string {
 	return ""
 }
 
-// among reads a text that must be one of the words.
+// among reads a text that must be one of those allowed.
 func (r *reader) among(allowed ...string) func(*node) string {
 	return func(n *node) string { return r.choice(n, allowed...) }
 }
 
-// is reads one of the words, and tells whether it is that one.
+// is reads one of those allowed, and tells whether it is that one.
 func (r *reader) is(value string, allowed ...string) func(*node) bool {
 	return func(n *node) bool { return r.choice(n, allowed...) == value }
 }

@@ -18,8 +18,8 @@ type Claim struct {
 // person signs in again.
 var ErrSubjectGone = errors.New("the caller has no token that could be shown for it")
 
-// carriedToken is the token of a principal, or how to get it. It is behind a pointer so that
-// whatever prints a principal prints an address.
+// carriedToken is the token of a principal, or how to get it. It is behind a pointer so
+// that whatever prints a principal prints an address.
 type carriedToken struct {
 	text   string // "": of gives it
 	digest digest // of text, or of family

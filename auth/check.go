@@ -98,8 +98,9 @@ func (i *issuer) isTenant(p *Principal) bool {
 	return false
 }
 
-// carried returns what goes on of the claims of a token. Of one that this gateway has given to
-// a person these are the claims that are sealed in it: its own are the gateway's words.
+// carried returns what goes on of the claims of a token. Of one that this gateway has
+// given to a person these are the claims that are sealed in it: its own are the gateway's
+// words.
 func (i *issuer) carried(c *claims) []Claim {
 	if _, signedIn := text(c.member(FamilyClaim)); i.openSealed == nil || !signedIn {
 		return carriedClaims(c.all, i.keepClaims)
@@ -121,8 +122,8 @@ func Keep(claims []byte, names []string) []Claim {
 	return carriedClaims(all, names)
 }
 
-// carriedClaims returns the claims with those names. One that is longer than MaxCarried is left
-// out, as if the token did not have it.
+// carriedClaims returns the claims with those names. One that is longer than MaxCarried
+// is left out, as if the token did not have it.
 func carriedClaims(all []strictjson.Member, names []string) (carried []Claim) {
 	for _, m := range all {
 		if len(m.Value) <= MaxCarried && slices.Contains(names, m.Name) {

@@ -73,8 +73,9 @@ type Issuer struct {
 	// claims with these names, at the top of the token, and the token itself.
 	KeepClaims []string
 	KeepToken  bool
-	// OpenSealed gives the claims, as a JSON object, that a token of this gateway has sealed in
-	// its claim SealedClaim, and of which KeepClaims chooses. Nil: its tokens have none.
+	// OpenSealed gives the claims, as a JSON object, that a token of this gateway has
+	// sealed in its claim SealedClaim, and of which KeepClaims chooses. Nil: its tokens
+	// have none.
 	OpenSealed func(sealed string) []byte
 	// TokenOf gives, in place of a token of this gateway, the one of whoever vouches for the
 	// person of the family that its claim FamilyClaim names. The error is ErrSubjectGone if

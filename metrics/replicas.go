@@ -24,8 +24,8 @@ type replicas struct {
 
 var _ prometheus.Collector = (*replicas)(nil)
 
-// newReplicas makes them. Messages have few kinds, which are named in the code of those who
-// send them.
+// newReplicas makes them. Messages have few kinds, which are named in the code of those
+// who send them.
 func newReplicas(f promauto.Factory) *replicas {
 	r := &replicas{
 		losses: f.NewCounter(prometheus.CounterOpts{
@@ -92,8 +92,8 @@ func (r *replicas) RedisLost() { r.losses.Inc() }
 // go of.
 func (r *replicas) SessionAdopted() { r.adopted.Inc() }
 
-// MessageSent counts a message to another replica. The outcome is one of those that the help text
-// of the metric lists.
+// MessageSent counts a message to another replica. The outcome is one of those that the
+// help text of the metric lists.
 func (r *replicas) MessageSent(kind, outcome string) {
 	r.sent.WithLabelValues(kind, outcome).Inc()
 }

@@ -36,8 +36,8 @@ type Tool struct {
 // the model that wrote the arguments, and repeats none of their values.
 type ArgumentError struct {
 	Text string
-	// Path is where the first of them stands, as schema.MismatchError has it; "" where that is
-	// not known, or no name of the schema.
+	// Path is where the first of them stands, as schema.MismatchError has it; "" where
+	// that is not known, or no name of the schema.
 	Path string
 }
 

@@ -62,8 +62,8 @@ func ending() []string {
 	}
 }
 
-// withoutSecrets returns the error of a request to a token endpoint without anything that was sent.
-// secrets are the texts that a careless provider could repeat.
+// withoutSecrets returns the error of a request to a token endpoint without anything that
+// was sent. secrets are the texts that a careless provider could repeat.
 func withoutSecrets(doing string, err error, secrets ...string) error {
 	answer, ok := errors.AsType[*oauth2.RetrieveError](err)
 	if !ok {

@@ -7,8 +7,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// refreshState is what a provider must remember of a person until the next look. It travels as
-// the refresh token of a signin.Identity, whose holder keeps it sealed.
+// refreshState is what a provider must remember of a person until the next look. It
+// travels as the refresh token of a signin.Identity, whose holder keeps it sealed.
 type refreshState struct {
 	// Token is the refresh token of the provider or, of GitHub without one, its access
 	// token.

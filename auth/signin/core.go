@@ -83,8 +83,8 @@ const (
 	maxForm      = 32 << 10            // bytes of a form or registration
 )
 
-// retry calls do until it does not fail any more in a way that may pass, or until the hold
-// of the config is over. Of the errors that pass it returns the last one.
+// retry calls do until it does not fail any more in a way that may pass, or until the
+// hold of the config is over. Of the errors that pass it returns the last one.
 func (s *core) retry(ctx context.Context, do func() error) error {
 	end := s.now().Add(s.config.Hold)
 	for wait := retryFirst; ; wait = min(2*wait, retryMost) {

@@ -197,9 +197,9 @@ func (s *core) endRetrying(ctx context.Context, f *family, reason string) error 
 	return err
 }
 
-// endSurplus ends families of the person of f beyond those that one person may have: those
-// that would end first. Some programs register anew at each connect. It is no fault if it
-// cannot.
+// endSurplus ends families of the person of f beyond those that one person may have:
+// those that would end first. Some programs register anew at each connect. It is no fault
+// if it cannot.
 func (s *core) endSurplus(ctx context.Context, f *family) {
 	records, err := s.config.Store.List(ctx, store.Query{Kind: familyKind, Owner: owner(f.Issuer, f.Subject)})
 	if err != nil || len(records) <= maxFamilies {

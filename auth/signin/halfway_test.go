@@ -9,8 +9,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 )
 
-// once returns a function that is errUnavailable for the first record of a kind whose value has
-// a text in it.
+// once returns a function that is errUnavailable for the first record of a kind whose
+// value has a text in it.
 func once(kind, text string) func(store.Record) error {
 	failed := false
 	return func(r store.Record) error {

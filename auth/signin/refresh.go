@@ -127,9 +127,9 @@ func (s *core) mayRefresh(ctx context.Context, at address, q *request, f *family
 	return nil
 }
 
-// askProvider asks the provider who the person is now. First it notes on the family that it
-// asks: the provider may take its refresh token but once, and two who ask at a time would
-// lose it. After success the family is to be written.
+// askProvider asks the provider who the person is now. First it notes on the family that
+// it asks: the provider may take its refresh token but once, and two who ask at a time
+// would lose it. After success the family is to be written.
 func (s *core) askProvider(ctx context.Context, f *family) error {
 	f.Asking = s.now().Add(askingTime).Unix()
 	if err := s.put(ctx, f, f.expires(s.now())); err != nil {

@@ -30,8 +30,8 @@ func (s *core) keepToken(f *family, id *Identity) {
 	f.AccessToken, f.AccessUntil = id.AccessToken, until.Unix()
 }
 
-// maxCarried bounds the claims of a person in an access token, which must fit a header. Those
-// that find no room are left out, as if the provider had not told them.
+// maxCarried bounds the claims of a person in an access token, which must fit a header.
+// Those that find no room are left out, as if the provider had not told them.
 const maxCarried = 2 << 10 // bytes
 
 // keepClaims keeps what servers are to be told of a person, and returns the names of claims
@@ -57,7 +57,8 @@ func (s *core) keepClaims(f *family, id *Identity) (tooLong []string) {
 // carriedPurpose separates the claims in access tokens from all else that is sealed.
 const carriedPurpose = "signin kept claims"
 
-// sealCarried returns what an access token has of a person's claims for this gateway alone.
+// sealCarried returns what an access token has of a person's claims for this gateway
+// alone.
 func (s *core) sealCarried(f *family) (string, error) {
 	text, err := strictjson.Marshal(f.Carried)
 	if err != nil {
@@ -66,7 +67,8 @@ func (s *core) sealCarried(f *family) (string, error) {
 	return s.config.Ring.SealLong(carriedPurpose, text)
 }
 
-// openCarried returns what sealCarried was given. It is for tokens whose signature was verified.
+// openCarried returns what sealCarried was given. It is for tokens whose signature was
+// verified.
 func (s *core) openCarried(sealed string) []byte {
 	text, err := s.config.Ring.OpenLong(carriedPurpose, sealed)
 	if err != nil {
@@ -76,8 +78,8 @@ func (s *core) openCarried(sealed string) []byte {
 }
 
 // providerToken returns the access token of the provider of a family. One that is about to
-// end is replaced by the refresh token, which one replica sends at a time, as for askProvider.
-// The error is auth.ErrSubjectGone if the person has to sign in again.
+// end is replaced by the refresh token, which one replica sends at a time, as for
+// askProvider. The error is auth.ErrSubjectGone if the person has to sign in again.
 func (s *core) providerToken(ctx context.Context, id string) (string, error) {
 	var f *family
 	tries := 0

@@ -131,8 +131,8 @@ func (w *walk) entryLocation(i int) string {
 	return location(w.cfg.Position(config.EntryName(i)))
 }
 
-// loginLocation says where the login stands at which people of an issuer sign in. Machines
-// sign in at the gateway itself.
+// loginLocation says where the login stands at which people of an issuer sign in.
+// Machines sign in at the gateway itself.
 func (w *walk) loginLocation(issuer string) string {
 	for i := range w.cfg.Logins {
 		if l := &w.cfg.Logins[i]; l.Issuer.Issuer == issuer {

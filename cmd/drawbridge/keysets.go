@@ -18,9 +18,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 )
 
-// keySetStorage is where the last key sets of issuers are kept: in a directory or, without
-// one, in Redis. Sets are sealed, so that whoever can write there can make the gateway
-// forget keys, but not believe any.
+// keySetStorage is where the last key sets of issuers are kept: in a directory or,
+// without one, in Redis. Sets are sealed, so that whoever can write there can make the
+// gateway forget keys, but not believe any.
 type keySetStorage struct {
 	ring      *seal.Ring
 	directory string       // "": none

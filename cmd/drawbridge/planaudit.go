@@ -266,7 +266,8 @@ func (j *callsJudged) judge(ctx context.Context, call *judgedCall) (both [2]verd
 	return both
 }
 
-// canDiffer tells whether each config that asks rules has let some through and refused some.
+// canDiffer tells whether each config that asks rules has let some through and refused
+// some.
 func canDiffer(both *[2]verdict, allowed *[2][2]bool) bool {
 	for i := range both {
 		if both[i] == (verdict{}) && (!allowed[i][0] || !allowed[i][1]) {

@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// checkEvery is how often the files of the config are looked at. To be told of changes in
-	// their directory would cost more: audit records are written to the same directory by
-	// default, and each would wake the process.
+	// checkEvery is how often the files of the config are looked at. To be told of
+	// changes in their directory would cost more: audit records are written to the same
+	// directory by default, and each would wake the process.
 	checkEvery = 250 * time.Millisecond
-	// checkPart is one in how much of the time may go into looking: thousands of files are
-	// looked at more rarely.
+	// checkPart is one in how much of the time may go into looking: thousands of files
+	// are looked at more rarely.
 	checkPart = 50
 )
 

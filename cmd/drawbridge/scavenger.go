@@ -76,9 +76,9 @@ func (t *scavenger) Run(ctx context.Context) error {
 	}
 }
 
-// check gives memory back if that is worth it now. What is held for clients is no garbage.
-// All else above what was in use after the last time may be garbage, and what is free
-// already is too much at any time.
+// check gives memory back if that is worth it now. What is held for clients is no
+// garbage. All else above what was in use after the last time may be garbage, and what is
+// free already is too much at any time.
 func (t *scavenger) check(ctx context.Context) {
 	now := t.use()
 	since := now.allocated - t.allocated

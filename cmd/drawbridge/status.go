@@ -58,9 +58,9 @@ func (s *status) await(ctx context.Context) {
 	}
 }
 
-// delayedUntil has requests wait until a channel is closed. Those for the keys of identities
-// do not wait: a server that is told who calls asks for them before it answers the gateway,
-// and the gateway would wait for the server.
+// delayedUntil has requests wait until a channel is closed. Those for the keys of
+// identities do not wait: a server that is told who calls asks for them before it answers
+// the gateway, and the gateway would wait for the server.
 func delayedUntil(awaited <-chan struct{}, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != server.KeysPath {

@@ -123,8 +123,8 @@ func settingsOfAll(issuers []config.Issuer) []config.Issuer {
 	return plain
 }
 
-// unchangedSets names the issuers whose key set is fetched from the same place as before. With
-// other private_addresses it is not the same place: what an address in the internal
+// unchangedSets names the issuers whose key set is fetched from the same place as before.
+// With other private_addresses it is not the same place: what an address in the internal
 // network has said must not count once that is forbidden.
 func unchangedSets(before, after []config.Issuer) []string {
 	var names []string

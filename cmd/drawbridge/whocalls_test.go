@@ -28,7 +28,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
 )
 
-// logged is the config of a gateway with servers that are told who calls, each in its way.
+// logged is the config of a gateway with servers that are told who calls, each in its
+// way.
 const told = `listen: %s
 operator: %s
 log: {level: debug}

@@ -126,8 +126,8 @@ func (s *sink) space() int64 {
 	return s.reserved
 }
 
-// checkSpace finds out where the file ends if others have written to it or cut it. Then what
-// was reserved may be theirs or gone, so nothing counts as reserved any more.
+// checkSpace finds out where the file ends if others have written to it or cut it. Then
+// what was reserved may be theirs or gone, so nothing counts as reserved any more.
 func (s *sink) checkSpace() {
 	if s.endless {
 		return

@@ -11,8 +11,8 @@ import (
 // answers, fit in.
 const firstRead = 4 << 10
 
-// maxRetainedOut is how much memory for requests a connection keeps, in bytes. Nobody counts it,
-// and a call may wait long, and a connection be idle long after it.
+// maxRetainedOut is how much memory for requests a connection keeps, in bytes. Nobody
+// counts it, and a call may wait long, and a connection be idle long after it.
 const maxRetainedOut = 16 << 10
 
 // errStale is the error for an idle connection that cannot be used again: the server has

@@ -72,8 +72,8 @@ func (l *canceler) remove(c *conn) (open bool) {
 	return stop == nil || stop()
 }
 
-// sweep tells the contexts of the requests that were young at the last look too. The timer
-// calls it.
+// sweep tells the contexts of the requests that were young at the last look too. The
+// timer calls it.
 func (l *canceler) sweep() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

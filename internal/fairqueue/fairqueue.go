@@ -86,8 +86,8 @@ type turn struct {
 // Enter waits until the user has a slot for work that takes about as long as estimate.
 // release gives the slot back, and must be called as soon as the work is done; further
 // calls do nothing. For work that is small, Enter returns at once and takes nothing. The
-// estimate only bridges the time until release is called, then the time that the work took
-// counts.
+// estimate only bridges the time until release is called, then the time that the work
+// took counts.
 //
 // The error is that of ctx when it ends while there is no slot, ErrUser, ErrTenant or
 // ErrTotal when too much waits already, and ErrTotal when the wait lasted too long. Then

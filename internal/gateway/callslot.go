@@ -7,9 +7,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
-// callSlot is one of the slots for calls at once. The call holds it, and so may work of the
-// source that goes on after the call has returned, such as a call of a legacy server that
-// waits for answers. The slot is given back when the last of them lets go.
+// callSlot is one of the slots for calls at once. The call holds it, and so may work of
+// the source that goes on after the call has returned, such as a call of a legacy server
+// that waits for answers. The slot is given back when the last of them lets go.
 //
 // What the slot is made of stands in fields of its own and not in functions that give it
 // back, because every call has one and each such function would be an allocation.

@@ -36,9 +36,9 @@ type limitError struct {
 
 func (e limitError) Unwrap() error { return e.error }
 
-// clientError returns what the client is told of what was exceeded: whose limit it is, its
-// setting, and when to come back. What one user may take of the tenant's is a limit of
-// the user.
+// clientError returns what the client is told of what was exceeded: whose limit it is,
+// its setting, and when to come back. What one user may take of the tenant's is a limit
+// of the user.
 func (e limitError) clientError(exceeded *ratelimit.ExceededError) *mcp.Error {
 	r := e.rates[min(exceeded.Bucket, len(e.rates)-1)]
 	setting := "limits." + r.setting

@@ -144,8 +144,8 @@ func conformRead(_ context.Context, _ *Gateway, c *call, result mcp.Object) (mcp
 	return cacheable(c, result), nil
 }
 
-// cacheable adds the hints of caching to a result of one server: fresh for as long as that
-// says, but only for this caller.
+// cacheable adds the hints of caching to a result of one server: fresh for as long as
+// that says, but only for this caller.
 func cacheable(c *call, result mcp.Object) mcp.Object {
 	fresh, ok := result.Value("ttlMs").Int()
 	result = hinted(result)

@@ -152,8 +152,8 @@ func (g *Gateway) unrecordable(ctx context.Context, c *call) *mcp.Error {
 	return failure.rpcErr
 }
 
-// recorded puts r on record, and tells whether that succeeded in time. If it did not, the log
-// says which record may be missing.
+// recorded puts r on record, and tells whether that succeeded in time. If it did not, the
+// log says which record may be missing.
 func (g *Gateway) recorded(ctx context.Context, r *audit.Record) bool {
 	err := g.config.Audit.Keep(r)
 	if err != nil {

@@ -53,9 +53,9 @@ func (g *Gateway) stillAllows(c *call) bool {
 	return err == nil && now.mayUse(c.item)
 }
 
-// hold keeps the slot of the call and lets Reauthorize end what the source keeps open, until
-// release is called. If the call was ended while its source began to wait, Reauthorize may have
-// looked too early, so that this is looked at here.
+// hold keeps the slot of the call and lets Reauthorize end what the source keeps open,
+// until release is called. If the call was ended while its source began to wait,
+// Reauthorize may have looked too early, so that this is looked at here.
 func (g *Gateway) hold(ctx context.Context, c *call, end func()) (release func()) {
 	leave, ok := c.slot.hold()
 	if !ok {

@@ -25,8 +25,8 @@ func (w *walker) block(at position) {
 	w.members(kind)
 }
 
-// blockPosition returns the place of the content block that is next, which stands at content
-// or sampled. c is a copy of the cursor.
+// blockPosition returns the place of the content block that is next, which stands at
+// content or sampled. c is a copy of the cursor.
 func blockPosition(at position, c strictjson.Cursor) position {
 	types := contentBlocks
 	if at == sampled {

@@ -1,7 +1,7 @@
 package sanitize
 
-// position is where a value stands in a message of the protocol. It decides what becomes of
-// the strings in the value, and at which places its members stand.
+// position is where a value stands in a message of the protocol. It decides what becomes
+// of the strings in the value, and at which places its members stand.
 //
 // The first places are for strings. Objects and arrays at them belong to nobody's form:
 // everything in them is treated like a string there. The other places are types of the

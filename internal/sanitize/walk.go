@@ -213,8 +213,8 @@ func (w *walker) flag(i, end int, s sight, count *int) {
 
 // flagText adds one to count when a rule fires in text, and tells whether text hides
 // something. A trial repair finds that out; its own counts do not count, but a secret
-// that it finds still sets foundSecret, so that Block refuses secrets in places that are not
-// rewritten.
+// that it finds still sets foundSecret, so that Block refuses secrets in places that are
+// not rewritten.
 func (w *walker) flagText(text []byte, count *int) (hides bool) {
 	before := w.counts
 	_, fires := w.repair(text)

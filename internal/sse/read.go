@@ -13,8 +13,8 @@ import (
 // ErrTooLong is the error for an event or a line that is longer than the reader's limit.
 var ErrTooLong = errors.New("event too long")
 
-// MaxRetained is the size of the largest data of an event whose memory the reader uses again, in
-// bytes.
+// MaxRetained is the size of the largest data of an event whose memory the reader uses
+// again, in bytes.
 const MaxRetained = 64 << 10
 
 // shown is how much is shown of the beginning and of the end of what was lost, in bytes.

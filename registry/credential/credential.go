@@ -240,8 +240,8 @@ func newLife(cfg *Config) *life {
 	return &life{cfg: &own, ctx: ctx, end: end, logged: map[Fault]time.Time{}}
 }
 
-// logInterval is the least time between two log lines of one fault, or an endpoint that is
-// away would fill the log.
+// logInterval is the least time between two log lines of one fault, or an endpoint that
+// is away would fill the log.
 const logInterval = time.Minute
 
 // tell counts a fault and says it in the log.

@@ -229,7 +229,8 @@ func (e *endpoint) refusal(response *http.Response, said answer, secrets []strin
 		said.text(secrets))
 }
 
-// text returns what an endpoint said of its refusal, cleaned and without what it was sent.
+// text returns what an endpoint said of its refusal, cleaned and without what it was
+// sent.
 func (a answer) text(secrets []string) string {
 	text := plainText(a.code, 64)
 	if text == "" {

@@ -125,8 +125,8 @@ func (n *node) takeOut(keywords ...string) {
 	n.edges = kept
 }
 
-// remove keeps a subschema that is not enforced. References may lead to it, so it lives on
-// without a parent.
+// remove keeps a subschema that is not enforced. References may lead to it, so it lives
+// on without a parent.
 func (n *node) remove(e edge) {
 	e.to.parent = nil
 	n.unenforced = append(n.unenforced, e)

@@ -103,9 +103,9 @@ func (c *control) call(ctx context.Context, i *item, call *registry.Call) (mcp.O
 	return mcp.Object{}, err
 }
 
-// reserveToSend returns a reservation that holds the text in which a call is sent, a second
-// copy of its params. It is nil for what is covered. The error is one of package share;
-// then nothing was sent.
+// reserveToSend returns a reservation that holds the text in which a call is sent, a
+// second copy of its params. It is nil for what is covered. The error is one of package
+// share; then nothing was sent.
 func reserveToSend(call *registry.Call) (*share.Reservation, error) {
 	size := wire.Weight(call.Params)
 	if size <= share.Covered {

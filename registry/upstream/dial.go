@@ -178,9 +178,9 @@ func (d *dialer) logged(ctx context.Context, c *connection, l *legacy, err error
 	return l, nil
 }
 
-// logAttrs returns what the log says of a child for calls that failed, and nil when it says
-// nothing. Every call may start a child, so it says something at most once in logInterval;
-// otherwise a broken server would flood the log.
+// logAttrs returns what the log says of a child for calls that failed, and nil when it
+// says nothing. Every call may start a child, so it says something at most once in
+// logInterval; otherwise a broken server would flood the log.
 func (d *dialer) logAttrs(ctx context.Context, c *connection, err error) []any {
 	if d.cfg.URL != "" || ctx.Err() != nil {
 		return nil

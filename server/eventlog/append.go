@@ -243,10 +243,10 @@ func (w *writing) written(s *memoryStream, sequence uint64, said string, err err
 	return false, ErrUnknown
 }
 
-// takeServerQuotaLocked takes room in the server for the event, if it is to be written there. A
-// stream that only this replica appends to goes on in memory where there is none. What
-// ends a stream is written in any case: it is small, unless it is an answer on such a
-// stream.
+// takeServerQuotaLocked takes room in the server for the event, if it is to be written
+// there. A stream that only this replica appends to goes on in memory where there is
+// none. What ends a stream is written in any case: it is small, unless it is an answer on
+// such a stream.
 func (l *Redis) takeServerQuotaLocked(s *memoryStream, w *writing) error {
 	if s.shared.lost {
 		return nil

@@ -167,8 +167,8 @@ func (l *Redis) heard(_ context.Context, _ replica.ID, w replica.Word) ([]byte, 
 	return nil, nil
 }
 
-// returned wakes all readers, because messages may have been lost, and has Run look what the
-// server has lost.
+// returned wakes all readers, because messages may have been lost, and has Run look what
+// the server has lost.
 func (l *Redis) returned() {
 	m := l.local
 	m.mu.Lock()

@@ -58,8 +58,8 @@ type Memory struct {
 	// dropped is called with the mutex held when a stream that others share has lost its
 	// oldest event, or with nil when it is about to lose all it has. nil: nobody is told.
 	dropped func(s *memoryStream, oldest *memoryEvent)
-	// remembered is for how long a session is remembered that has no streams, since it was last
-	// used: maxRemembered, or less where Redis remembers it.
+	// remembered is for how long a session is remembered that has no streams, since it
+	// was last used: maxRemembered, or less where Redis remembers it.
 	remembered time.Duration
 
 	mu       sync.Mutex // guards the fields below and everything they lead to

@@ -34,7 +34,8 @@ type Settings struct {
 	// Scopes returns the scopes that clients of a tenant are told to ask for; "" is /mcp,
 	// and an unknown tenant has the same as that. Nil, and no scopes: nothing is told.
 	Scopes func(tenant string) []string
-	// CouldGrant tells whether another sign-in could give a caller the scope. Nil: it could.
+	// CouldGrant tells whether another sign-in could give a caller the scope. Nil: it
+	// could.
 	CouldGrant func(p *auth.Principal, scope string) bool
 	// Known tells whether there is a tenant of that name; nil: none is known.
 	Known func(tenant string) bool

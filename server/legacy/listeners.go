@@ -35,9 +35,9 @@ import (
 // Notices for one replica wait in one queue, and go in one message: the newest state of
 // each session when its turn comes.
 
-// Kinds of messages that the front doors of replicas send each other. Each names the form of
-// its text, too: any other form is another kind, and comes in two rollouts, as that of a
-// ticket does (see ticketVersion).
+// Kinds of messages that the front doors of replicas send each other. Each names the form
+// of its text, too: any other form is another kind, and comes in two rollouts, as that of
+// a ticket does (see ticketVersion).
 const (
 	// notices for streams at the receiver; without one, the stream is no more with the
 	// sender or receiver

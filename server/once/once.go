@@ -26,8 +26,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
-// Retention is how long an answer is kept for repeats, and for how long at least no second
-// request runs under its key.
+// Retention is how long an answer is kept for repeats, and for how long at least no
+// second request runs under its key.
 const Retention = 10 * time.Minute
 
 // MaxAnswer is the size of the largest answer that is kept, in bytes.
@@ -87,9 +87,9 @@ type Claim interface {
 	Wanted() bool
 }
 
-// budgets bounds what is kept, with the shares of tenants and users. Two budgets count it:
-// the part that may go into answers at all, so that they never crowd out requests, and
-// the whole.
+// budgets bounds what is kept, with the shares of tenants and users. Two budgets count
+// it: the part that may go into answers at all, so that they never crowd out requests,
+// and the whole.
 type budgets struct{ part, whole *share.Budget } // whole may be nil
 
 // take takes n bytes of both. The error is ErrFull.

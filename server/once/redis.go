@@ -18,8 +18,8 @@ type RedisConfig struct {
 	Store  *redis.Store
 	Seal   *seal.Ring
 	Others replica.Others
-	// Capacity is how many bytes of answers this replica may have in Redis, shared out among
-	// tenants and users. Zero: 64 MiB.
+	// Capacity is how many bytes of answers this replica may have in Redis, shared out
+	// among tenants and users. Zero: 64 MiB.
 	Capacity int64
 	// Quota is what this replica may have in Redis altogether, in bytes, of which the
 	// answers take their part. nil: answers alone are bounded.

@@ -216,8 +216,8 @@ func (l *Session) StreamsAt() map[string]replica.ID {
 	return at
 }
 
-// StrandedAt returns the replica that leads the session. stranded tells whether streams for
-// notices are here.
+// StrandedAt returns the replica that leads the session. stranded tells whether streams
+// for notices are here.
 func (l *Session) StrandedAt() (at replica.ID, stranded bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -296,7 +296,8 @@ func (l *Session) Release(mine *Holder) {
 	}
 }
 
-// HolderOf returns the other replica that holds a stream, "" if that is this one or nobody.
+// HolderOf returns the other replica that holds a stream, "" if that is this one or
+// nobody.
 func (l *Session) HolderOf(stream string) replica.ID {
 	l.mu.Lock()
 	defer l.mu.Unlock()

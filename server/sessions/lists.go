@@ -10,8 +10,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/notices"
 )
 
-// MaxUpdates is how many updates are put into the log before they are sent, because the log
-// keeps only so many events.
+// MaxUpdates is how many updates are put into the log before they are sent, because the
+// log keeps only so many events.
 const MaxUpdates = 32
 
 // Assign returns the methods of the notices of changed lists that the client has yet to

@@ -114,10 +114,10 @@ type Question struct {
 	Answer      []byte             // guarded by the mutex of the session until Done is closed
 }
 
-// pendingNotices is what the client of a session has yet to be told: changed lists, changed
-// resources. A notice is put into the log of one stream, which carries it to the client.
-// If no connection sends that stream any more before the notice went out, another stream
-// takes over.
+// pendingNotices is what the client of a session has yet to be told: changed lists,
+// changed resources. A notice is put into the log of one stream, which carries it to the
+// client. If no connection sends that stream any more before the notice went out, another
+// stream takes over.
 type pendingNotices struct {
 	lists [3]struct {
 		notified string // digest of what the client was last told of; "": not known here
@@ -126,8 +126,8 @@ type pendingNotices struct {
 	}
 	stored  string           // what the entry has of the lists
 	updates *notices.Pending // changed resources; nil: none has changed yet
-	// pacedUntil is up to when the client has used up its pace of changed resources; paced
-	// tells that its streams are woken when it may be told of others.
+	// pacedUntil is up to when the client has used up its pace of changed resources;
+	// paced tells that its streams are woken when it may be told of others.
 	pacedUntil time.Time
 	paced      bool
 	tasks      map[string][]byte        // notices of tasks that no stream has yet, by id

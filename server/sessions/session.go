@@ -152,8 +152,8 @@ func (l *Session) IdleSince() time.Time {
 	return l.life.idleSince()
 }
 
-// markUsedLocked notes that the session was in use until now. If it is true, the caller must
-// tell the roster that the session is idle again, after unlocking the mutex.
+// markUsedLocked notes that the session was in use until now. If it is true, the caller
+// must tell the roster that the session is idle again, after unlocking the mutex.
 func (l *Session) markUsedLocked() bool {
 	l.life.used = time.Now()
 	back := l.life.unqueued && !l.isBusyLocked()

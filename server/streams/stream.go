@@ -20,8 +20,8 @@ const (
 	Retry = time.Second
 	// RetryJitter is by how much that differs at a stop.
 	RetryJitter = 2 * time.Second
-	// retainedBuffer is the largest buffer that an open stream keeps between two events, in
-	// bytes.
+	// retainedBuffer is the largest buffer that an open stream keeps between two events,
+	// in bytes.
 	retainedBuffer = 4 << 10
 )
 

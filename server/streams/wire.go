@@ -160,12 +160,12 @@ func (w *wire) WriteAll(data []byte) error {
 // Flush implements outlet: nothing is kept back.
 func (w *wire) Flush() error { return nil }
 
-// scratch keeps buffers of retainedBuffer bytes at most, for events and chunks that are being
-// written.
+// scratch keeps buffers of retainedBuffer bytes at most, for events and chunks that are
+// being written.
 var scratch = sync.Pool{New: func() any { return new([]byte) }}
 
-// writeChunk writes one chunk, or keeps for sendUnsent what the client does not take of it
-// at once.
+// writeChunk writes one chunk, or keeps for sendUnsent what the client does not take of
+// it at once.
 func (w *wire) writeChunk(data []byte) error {
 	buffer := scratch.Get().(*[]byte)
 	defer scratch.Put(buffer)

@@ -106,8 +106,8 @@ func DigestOf(id string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// Stored returns the client as it is kept: without an id that it made by registering. Such
-// an id has the whole registration in it, and the digest is enough.
+// Stored returns the client as it is kept: without an id that it made by registering.
+// Such an id has the whole registration in it, and the digest is enough.
 func (c *Client) Stored() Client {
 	stored := *c
 	if c.Kind == Registered {

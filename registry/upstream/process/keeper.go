@@ -55,8 +55,8 @@ type order struct {
 	args   []string // the program's name first
 }
 
-// Keep makes the process a keeper as args say, which startWithKeeper put on its command line,
-// and does not return. The function main calls it before anything else.
+// Keep makes the process a keeper as args say, which startWithKeeper put on its command
+// line, and does not return. The function main calls it before anything else.
 func Keep(args []string) {
 	// The kernel ends the program when the thread that started it ends. So this
 	// goroutine, which lives as long as the process, keeps its thread.
@@ -158,8 +158,8 @@ func (k *keeper) startWithRights(again []string, files []*os.File) (pid int, err
 	return 0, cmp.Or(err, errors.New(text))
 }
 
-// closeStandardFiles closes the input and outputs of the program: as long as the keeper held them,
-// nobody would see them closed.
+// closeStandardFiles closes the input and outputs of the program: as long as the keeper
+// held them, nobody would see them closed.
 func closeStandardFiles() {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	for fd := range 3 {

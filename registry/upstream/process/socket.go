@@ -27,9 +27,9 @@ const (
 	letGoWait = sweepLimit + 5*time.Second
 )
 
-// socket is the owner's end of a pair of sockets to a keeper. The owner says nothing on it: that it
-// is closed is the message, and the kernel closes it when the owner is killed. The keeper
-// sends a few status messages, one a line:
+// socket is the owner's end of a pair of sockets to a keeper. The owner says nothing on
+// it: that it is closed is the message, and the kernel closes it when the owner is
+// killed. The keeper sends a few status messages, one a line:
 //
 //	failed TEXT   the program could not be started; the keeper ends
 //	started PID   the program runs
@@ -39,8 +39,8 @@ type socket struct {
 	in   *bufio.Reader
 }
 
-// startWithKeeper starts a keeper and has it start the program, whose path and arguments are
-// those of cmd.
+// startWithKeeper starts a keeper and has it start the program, whose path and arguments
+// are those of cmd.
 func startWithKeeper(ctx context.Context, p Program, cmd *exec.Cmd) (*Tree, error) {
 	ours, theirs, err := sockets()
 	if err != nil {

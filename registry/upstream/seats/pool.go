@@ -573,8 +573,8 @@ func (r *Pool[S]) opened(s *Seat[S]) {
 	}
 }
 
-// examineSuspectedLocked has a seat examined if a call on it failed in such a way that its session
-// may be dead. Other calls on it go on meanwhile.
+// examineSuspectedLocked has a seat examined if a call on it failed in such a way that
+// its session may be dead. Other calls on it go on meanwhile.
 func (r *Pool[S]) examineSuspectedLocked(s *Seat[S]) {
 	if s.state != Open || r.ended {
 		return

@@ -11,9 +11,9 @@ type Session interface {
 	// Open opens the session. It calls opened as soon as there is a session, and returns
 	// when the session can be used. After an error there is nothing to close.
 	Open(ctx context.Context, opened func()) error
-	// Suspected returns a channel on which a value waits when the session should prove that
-	// it lives. The pool takes the value when a call ends. It is called with the pool's
-	// lock held, once, before Open, and must not block.
+	// Suspected returns a channel on which a value waits when the session should prove
+	// that it lives. The pool takes the value when a call ends. It is called with the
+	// pool's lock held, once, before Open, and must not block.
 	Suspected() <-chan struct{}
 	// Alive asks the session for a proof of life; nil means that it lives.
 	Alive(ctx context.Context) error

@@ -331,8 +331,8 @@ func (p *pending) resolve(id mcp.ID, a answer) bool {
 	return ok
 }
 
-// reserveFor returns the answer that a message brings, in a text of that many bytes, which the
-// caller holds from now on: or an error, if the caller has no room for it.
+// reserveFor returns the answer that a message brings, in a text of that many bytes,
+// which the caller holds from now on: or an error, if the caller has no room for it.
 func (p *pending) reserveFor(m *mcp.Message, size int) answer {
 	if size <= share.Covered {
 		return answer{message: m}

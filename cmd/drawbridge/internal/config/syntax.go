@@ -267,10 +267,10 @@ func syntaxMessage(t *token.Token, text string) string {
 // place where it stands.
 const misplaced = "this does not fit the lines above: look at its indentation, and whether a colon is missing"
 
-// plainMessage returns our words for a message of the library. It searches the text of the
-// message, which is all that the library gives away about the cause. When a new version
-// of the library words a message differently, the result is the general message at the
-// end, and no problem is lost.
+// plainMessage returns our words for a message of the library. It searches the text of
+// the message, which is all that the library gives away about the cause. When a new
+// version of the library words a message differently, the result is the general message
+// at the end, and no problem is lost.
 func plainMessage(text string) string {
 	for _, known := range []struct{ theirs, ours string }{
 		{"could not find end character of", "this quote is not closed"},

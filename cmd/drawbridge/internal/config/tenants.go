@@ -264,8 +264,8 @@ func (r *reader) output(p *sanitize.Policy) func(*node) {
 	})
 }
 
-// mode reads one of those allowed. One that is none of them yields the zero mode, but then
-// there is a problem and the policy is never used.
+// mode reads one of those allowed. One that is none of them yields the zero mode, but
+// then there is a problem and the policy is never used.
 func (r *reader) mode(allowed ...string) func(*node) sanitize.Mode {
 	return func(n *node) sanitize.Mode {
 		return map[string]sanitize.Mode{

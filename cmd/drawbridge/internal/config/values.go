@@ -137,7 +137,8 @@ func parseSize(s string) (int64, error) {
 	return v * unit, err
 }
 
-// choice returns the text of a scalar that must be one of those allowed, "" after a problem.
+// choice returns the text of a scalar that must be one of those allowed, "" after a
+// problem.
 func (r *reader) choice(n *node, allowed ...string) string {
 	text := r.text(n)
 	if text == "" || slices.Contains(allowed, text) {

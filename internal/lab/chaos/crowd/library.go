@@ -14,15 +14,15 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// Libraries returns the kinds of clients that others wrote: the SDKs that programs use. They
-// call tools that answer at once or soon, and open another session after each error, as such
-// programs do. Those of npm need node and the packages of the interop tests.
+// Libraries returns the kinds of clients that others wrote: the SDKs that programs use.
+// They call tools that answer at once or soon, and open another session after each error,
+// as such programs do. Those of npm need node and the packages of the interop tests.
 func Libraries() []string { return []string{"go-sdk", "mcp-go", "npm 1", "npm 2"} }
 
 // library is a client of an SDK with its session. Its methods are for one goroutine.
 type library interface {
-	// call calls a tool. answer is what came over HTTP, nil if nothing came; it is what an
-	// error is judged by, since some SDKs keep half of it.
+	// call calls a tool. answer is what came over HTTP, nil if nothing came; it is what
+	// an error is judged by, since some SDKs keep half of it.
 	call(ctx context.Context, tool, arguments string) (result mcp.Object, answer *reply, err error)
 	close()
 }
@@ -125,8 +125,8 @@ func (c *catcher) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// reply returns the answer to the latest call with what was read of it, or is still to come
-// of a refusal, and forgets it.
+// reply returns the answer to the latest call with what was read of it, or is still to
+// come of a refusal, and forgets it.
 func (c *catcher) reply() *reply {
 	answer := c.answer
 	c.answer = nil

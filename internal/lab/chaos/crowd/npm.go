@@ -18,11 +18,12 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// npmScript has the clients of both SDKs of npm, below the root of the repository: node finds
-// packages beside the program.
+// npmScript has the clients of both SDKs of npm, below the root of the repository: node
+// finds packages beside the program.
 const npmScript = "internal/interop/clients/crowd.mjs"
 
-// node is one process that has all clients of npm of a crowd. It is safe for concurrent use.
+// node is one process that has all clients of npm of a crowd. It is safe for concurrent
+// use.
 type node struct {
 	input io.WriteCloser
 

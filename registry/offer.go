@@ -62,7 +62,11 @@ type Call struct {
 	// means that none may. When Tasks is TasksAsked, the call is to become a task, and the
 	// params have a member task that says so.
 	Tasks mcp.Tasks
-	Task  string // for a tasks/* method the task id that the source gave out; otherwise ""
+	// Task is for a tasks/* method the task id that the source gave out, otherwise "". Of a
+	// task of TasksAsked a source takes tasks/update, too, which its servers do not have:
+	// with inputResponses it has them sent, without them it returns as inputRequests what
+	// the task asks now.
+	Task string
 	// Told is called with what the server says later, by itself, of the task that the
 	// call became: with its state, under the id that the source gave out. It may be called
 	// by any goroutine, and does not block. nil: nobody wants to know.

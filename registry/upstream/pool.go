@@ -208,8 +208,8 @@ func (p *pool) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object,
 		}
 		state = ""
 	}
-	// nothing would tie a task's questions to it, unless each had a session of its own for as
-	// long as it runs, so nobody is asked
+	// nothing would tie a task's questions to it, and each user would need a child of its own
+	// for as long as a task runs, so nobody is asked
 	if c.Tasks == mcp.TasksAsked && !p.streams {
 		mute := *c
 		mute.Capabilities, mute.LogLevel, c = mcp.Object{}, 0, &mute

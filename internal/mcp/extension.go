@@ -69,7 +69,7 @@ const (
 var extensions = []Extension{
 	{
 		ID: ExtensionSkills, Methods: []string{MethodSkillsList, MethodSkillsGet, MethodDirectoryRead},
-		Meta: []string{ExtensionSkills + "/"}, Schemes: []string{SchemeSkill}, Settings: RawJSON("{}"),
+		Meta: []string{"io.modelcontextprotocol.skills/"}, Schemes: []string{SchemeSkill}, Settings: RawJSON("{}"),
 		Flags: []string{"directoryRead"}, Pattern: "skill", ListsAlike: true,
 		Files: true, Item: "frontmatter",
 		Older: "the files as resources",

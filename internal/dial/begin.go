@@ -24,6 +24,7 @@ type Lines func(b []byte) []byte
 
 // message is a request as it is written.
 type message struct {
+	raw    []byte // all but the body, which is no HTTP; nil: the fields below say it
 	head   []byte // as of appendHead
 	more   Lines  // further lines of the header; nil: there are none
 	method string
@@ -49,6 +50,7 @@ func (m *message) appendTo(b []byte) []byte {
 // closure that knew it would be allocated for each request.
 type turn struct {
 	out     []byte // the request; nil: it was written
+	body    []byte // of one that is no HTTP, which is written after that
 	wrote   func() // as of message
 	idle    bool   // the connection was used before, so nothing may have come meanwhile
 	written int    // bytes of the request
@@ -61,11 +63,15 @@ type turn struct {
 // means that nothing was sent, and that the request may be sent over another. sent tells,
 // also beside another error, whether the server may have received the request.
 func (c *conn) begin(m *message, idle bool) (sent bool, err error) {
-	c.out = m.appendTo(c.out[:0])
+	if m.raw == nil {
+		c.out = m.appendTo(c.out[:0])
+		c.turn = turn{out: c.out, wrote: m.wrote, idle: idle}
+	} else {
+		c.turn = turn{out: m.raw, body: m.body, idle: idle}
+	}
 	if c.memory == nil {
 		c.memory = make([]byte, firstRead)
 	}
-	c.turn = turn{out: c.out, wrote: m.wrote, idle: idle}
 	if c.raw == nil {
 		c.writeAndRead()
 	} else if err := c.raw.Read(c.step); err != nil {
@@ -80,7 +86,8 @@ func (c *conn) begin(m *message, idle bool) (sent bool, err error) {
 	if t.err != nil && t.unsent != nil {
 		t.err = t.unsent
 	}
-	return t.written > 0, t.err
+	// nobody heeds a part of what is no HTTP
+	return t.written > 0 && (m.raw == nil || t.unsent == nil), t.err
 }
 
 // writeAndRead is begin for a connection at whose socket nobody can look. It is never
@@ -106,7 +113,10 @@ func (c *conn) read() {
 func (c *conn) write() {
 	t := &c.turn
 	t.written, t.unsent = c.Write(t.out)
-	t.out = nil
+	if t.unsent == nil && len(t.body) > 0 {
+		_, t.unsent = c.Write(t.body)
+	}
+	t.out, t.body = nil, nil
 	if cap(c.out) > maxRetainedOut {
 		c.out = nil
 	}

@@ -11,7 +11,7 @@
 // such connection, begin.go and step.go send a request over it, pool.go keeps those that
 // are idle, keepalive.go says for how long, and canceler.go ends requests whose contexts
 // end. post.go sends what was prepared, answer.go reads the usual answer to that, and
-// secure.go does the same over TLS.
+// secure.go does the same over TLS. peers.go sends what is no HTTP.
 //
 // It is the only package that imports code.dny.dev/ssrf, and the only one that makes HTTP
 // transports.
@@ -25,7 +25,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"slices"
 	"syscall"
 	"time"
@@ -208,32 +207,4 @@ func Connect(ctx context.Context, address string, secure *tls.Config) (net.Conn,
 		return nil, errors.Join(err, plain.Close())
 	}
 	return c, nil
-}
-
-// Through returns a transport of plain HTTP/1.1 over TLS, for processes of this gateway
-// that talk to each other. The host of a URL, which has no port, need not be an address:
-// find tells the address of that host, and how to talk TLS with it. A connection is there
-// within 2 s, with TLS, or not at all.
-func Through(find func(host string) (address string, secure *tls.Config, err error)) http.RoundTripper {
-	t := newTransport(newDialer(true, nil))
-	t.find = find
-	t.rest = &http.Transport{
-		DialTLSContext: func(ctx context.Context, _, address string) (net.Conn, error) {
-			host, _, err := net.SplitHostPort(address)
-			if err != nil {
-				return nil, err
-			}
-			c, err := t.connect(ctx, &url.URL{Scheme: "https", Host: host})
-			if err != nil {
-				return nil, err
-			}
-			return c.Conn, nil
-		},
-		DisableCompression:     true,
-		MaxIdleConns:           0, // as many as there are replicas, times the next
-		MaxIdleConnsPerHost:    maxIdle,
-		IdleConnTimeout:        idleTimeout,
-		MaxResponseHeaderBytes: maxHeader,
-	}
-	return t
 }

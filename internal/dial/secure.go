@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 )
 
-// Own connections over TLS carry what goes to other processes of this gateway (Through).
+// Own connections over TLS carry what goes to other processes of this gateway (Peers).
 // Else they carry what was prepared (Post), and only to servers with which net/http has
 // agreed on HTTP/1.1: it costs about a third less then. Nothing is lost by that. With a
 // server of HTTP/2 net/http goes on to share one connection among many requests, which
@@ -36,13 +36,16 @@ func (t *transport) learn(host string, response *http.Response) {
 }
 
 // secure does the handshake on a new connection. cfg is that of net/http, so the server
-// is verified in the same way, or what Through was told for the host. name is that of the
+// is verified in the same way, or what NewPeers was told for the host. name is that of the
 // server if cfg has none.
 func (c *conn) secure(ctx context.Context, dialed net.Conn, cfg *tls.Config, name string) error {
 	limited, cancel := context.WithTimeoutCause(ctx, handshakeTimeout, errHandshake)
 	defer cancel()
 	cfg = cfg.Clone()
-	cfg.ServerName, cfg.NextProtos = cmp.Or(cfg.ServerName, name), []string{"http/1.1"}
+	cfg.ServerName = cmp.Or(cfg.ServerName, name)
+	if c.owner.find == nil { // net/http has added HTTP/2 to its own
+		cfg.NextProtos = []string{"http/1.1"}
+	}
 	c.under = &records{Conn: dialed}
 	secured := tls.Client(c.under, cfg)
 	c.Conn = secured

@@ -43,8 +43,7 @@ type transport struct {
 	idle     pool            // of own connections without TLS
 	secured  pool            // of those with TLS
 	canceler canceler        // over the contexts of requests on own connections
-	// as of Through, whose plain requests all go over own connections; nil: a host is an
-	// address
+	// as of NewPeers; nil: a host is an address
 	find func(host string) (address string, secure *tls.Config, err error)
 
 	versions sync.Map // of servers over TLS, by host, each an *atomic.Bool; see version
@@ -63,10 +62,7 @@ func newTransport(d *dialer) *transport {
 
 // RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if !plain(r) || r.URL.Scheme != "http" && t.find == nil {
-		if t.find != nil {
-			r = once(r)
-		}
+	if !plain(r) || r.URL.Scheme != "http" {
 		response, err := t.rest.RoundTrip(r)
 		if err == nil {
 			t.learn(r.URL.Host, response)
@@ -78,15 +74,6 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	response, err := t.roundTrip(r)
 	return response, endedOr(r.Context(), err)
-}
-
-// once returns a request that net/http does not send again when its connection breaks.
-// With an Idempotency-Key it would, and what another process of this gateway is asked to
-// do for a client may heed no such header.
-func once(r *http.Request) *http.Request {
-	r = r.WithContext(r.Context())
-	r.GetBody = nil
-	return r
 }
 
 // CloseIdleConnections closes the connections that no request uses now. http.Client looks

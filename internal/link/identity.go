@@ -60,10 +60,15 @@ func (i *Identity) config(accepted func(Digest) bool) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{i.certificate},
 		ServerName: "replica", ClientAuth: tls.RequireAnyClientCert, SessionTicketsDisabled: true,
-		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection checks the one certificate that is accepted
+		NextProtos:                  []string{protocol},
+		DynamicRecordSizingDisabled: true, // or a request would go in several writes
+		InsecureSkipVerify:          true, //nolint:gosec // VerifyConnection checks the one certificate that is accepted
 		VerifyConnection: func(state tls.ConnectionState) error {
-			if !accepted(digestOf(state)) {
+			switch {
+			case !accepted(digestOf(state)):
 				return errStranger
+			case state.NegotiatedProtocol != protocol:
+				return errForm
 			}
 			return nil
 		},

@@ -1,10 +1,14 @@
 // Package link answers: how does one replica reach another? It carries messages of
-// replicas, and requests of clients that one replica forwards to another, over HTTP on a
-// listener that serves nobody else. It knows who the others are only through a Directory,
+// replicas, and requests of clients that one replica forwards to another, over connections
+// that carry nothing else. It knows who the others are only through a Directory,
 // and deliberately not what a message says or what a request asks for.
 //
-//	Send ─────▶ POST /message, the kind in a header ──▶ the handler of that kind ──▶ what that says
+//	Send ─────▶ the message ────────────────────────▶ the handler of that kind ──▶ what that says
 //	Forward ──▶ the request of a client, as it came ──▶ the handler of clients ────▶ its answer, as it comes
+//
+// A connection carries one exchange at a time (frame.go). HTTP would do, and did: net/http
+// waits in a second goroutine for a client that leaves, and writes and reads headers by
+// rules that only strangers need, which was a third of what a forwarded request costs.
 //
 // Both ends are authenticated, and nothing is readable on the way: each replica makes a
 // certificate at its start, the Directory has its digest, and no certificate with another
@@ -22,6 +26,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -42,10 +47,9 @@ var (
 
 // Bounds of the link.
 const (
-	connectTime = 2 * time.Second // for a connection to another replica, with TLS
+	restTime    = 2 * time.Second // for what is left of a request whose answer is made
 	maxMessage  = 24 << 20        // bytes of a message
 	maxMessages = 4096            // that are handled at once; those beyond are refused
-	maxHeader   = 64 << 10        // bytes: that of a client, and what is added
 
 	lookEvery = 10 * time.Millisecond // whether all is answered
 )
@@ -91,7 +95,7 @@ type Config struct {
 // Link is one replica's end of all connections to others. It is safe for concurrent use.
 type Link struct {
 	config    Config
-	transport http.RoundTripper
+	peers     *dial.Peers
 	handlers  map[string]Handler
 	clients   http.Handler // serves what others forward; nil: nothing
 	handling  atomic.Int64 // messages
@@ -102,7 +106,7 @@ type Link struct {
 // New returns a Link that sends. Serve makes it receive.
 func New(cfg Config) *Link {
 	l := &Link{config: cfg, handlers: make(map[string]Handler)}
-	l.transport = dial.Through(l.find)
+	l.peers = dial.NewPeers(l.find)
 	return l
 }
 
@@ -142,32 +146,29 @@ func (l *Link) Leave(ctx context.Context) {
 	}
 }
 
-// Serve answers other replicas on a listener until ctx ends. What is being handled then
+// Serve answers other replicas on a listener until ctx ends. What is being answered then
 // has grace to end.
 func (l *Link) Serve(ctx context.Context, listener net.Listener, grace time.Duration) error {
-	server := &http.Server{
-		Handler:           http.HandlerFunc(l.serve),
-		ReadHeaderTimeout: connectTime,
-		IdleTimeout:       3 * time.Minute, // longer than who connects keeps an idle connection
-		MaxHeaderBytes:    maxHeader,
-		ErrorLog:          slog.NewLogLogger(l.config.Logger.Handler(), slog.LevelDebug),
-		BaseContext:       func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
-
-		DisableGeneralOptionsHandler: true,
-	}
-	ended := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(ended)
-		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
-		defer cancel()
-		if server.Shutdown(late) != nil {
-			_ = server.Close() // whatever is left had its time
+	open, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer context.AfterFunc(ctx, func() { _ = listener.Close() })()
+	var serving sync.WaitGroup
+	defer serving.Wait()
+	defer end()
+	for {
+		conn, err := listener.Accept()
+		var passing interface{ Temporary() bool }
+		switch {
+		case err == nil:
+			serving.Go(func() { l.converse(open, conn) })
+		case ctx.Err() != nil:
+			late, stop := context.WithTimeout(open, grace)
+			defer stop()
+			l.Leave(late)
+			return nil
+		case errors.As(err, &passing) && passing.Temporary(): // such as too many open files
+			<-time.After(lookEvery)
+		default:
+			return errors.Join(err, listener.Close())
 		}
-	})
-	err := server.Serve(tls.NewListener(listener, l.config.Identity.config(anybody)))
-	if stop() {
-		return err // the listener failed
 	}
-	<-ended
-	return nil
 }

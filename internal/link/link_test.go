@@ -1,18 +1,22 @@
 package link_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/link"
+	"github.com/drawbridge-mcp/drawbridge/internal/netfault"
 )
 
 // directory knows replicas by what a test has entered.
@@ -48,8 +52,24 @@ func (d *directory) enter(p link.Peer) {
 // end is one replica of a test.
 type end struct {
 	*link.Link
-	peer link.Peer
-	gone context.CancelFunc
+	peer   link.Peer
+	gone   context.CancelFunc
+	opened *atomic.Int32 // connections to it
+}
+
+// counted counts the connections that come.
+type counted struct {
+	net.Listener
+
+	opened *atomic.Int32
+}
+
+func (c counted) Accept() (net.Conn, error) {
+	conn, err := c.Listener.Accept()
+	if err == nil {
+		c.opened.Add(1)
+	}
+	return conn, err
 }
 
 // open makes a replica that serves until the test ends, and enters it.
@@ -63,7 +83,7 @@ func open(t *testing.T, d *directory, id string, clients http.Handler) *end {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &end{Link: link.New(link.Config{
+	e := &end{opened: new(atomic.Int32), Link: link.New(link.Config{
 		Self: id, Identity: identity, Directory: d,
 		Logger: slog.New(slog.DiscardHandler),
 	})}
@@ -79,11 +99,12 @@ func open(t *testing.T, d *directory, id string, clients http.Handler) *end {
 		}
 		return []byte("hello yourself"), nil
 	})
+	e.Handle("panic 1", func(context.Context, string, link.Message) ([]byte, error) { panic("at the disco") })
 	e.ServeClients(clients)
 	ctx, stop := context.WithCancel(context.Background())
 	var over sync.WaitGroup
 	over.Go(func() {
-		if err := e.Serve(ctx, l, time.Second); err != nil {
+		if err := e.Serve(ctx, counted{l, e.opened}, time.Second); err != nil {
 			t.Error(err)
 		}
 	})
@@ -107,6 +128,8 @@ func TestMessagesAreAnsweredWhenTheyWereHandled(t *testing.T) {
 		{"handled", "b", "hello 1", "hello", nil},
 		{"not taken", "b", "hello 1", "something else", link.ErrRefused},
 		{"of a kind that is not known", "b", "hello 2", "hello", link.ErrRefused},
+		{"at whose handling something panics", "b", "panic 1", "hello", link.ErrLost},
+		{"after that", "b", "hello 1", "hello", nil},
 		{"to a replica that is not there", "c", "hello 1", "hello", link.ErrGone},
 	} {
 		said, err := a.Send(t.Context(), test.to, link.Message{
@@ -134,7 +157,7 @@ func TestRequestsArriveAsTheyCame(t *testing.T) {
 			string(body) != "body" {
 			t.Errorf("got %s %s %q", r.Method, r.URL, body)
 		}
-		if got := r.Header.Get("Authorization"); got != "Bearer t" || len(r.Header) != 2 { // and the length
+		if got := r.Header.Get("Authorization"); got != "Bearer t" || len(r.Header) != 1 || r.ContentLength != 4 {
 			t.Errorf("got headers %v", r.Header)
 		}
 		w.Header().Set("X-Test", "yes")
@@ -147,8 +170,7 @@ func TestRequestsArriveAsTheyCame(t *testing.T) {
 	answer, err := a.Forward(t.Context(), "b", link.Request{
 		Method: "POST", Target: "/mcp?x=y", Body: []byte("body"), Remote: "192.0.2.1", ID: "r1",
 		Header: http.Header{
-			"Authorization": {"Bearer t"}, "Connection": {"close"},
-			"Drawbridge-Remote": {"192.0.2.7"},
+			"Authorization": {"Bearer t"}, "Connection": {"close"}, "Content-Length": {"5"},
 		},
 	})
 	if err != nil {
@@ -275,5 +297,127 @@ func TestNobodyElseIsTalkedTo(t *testing.T) {
 	}
 	if said, _ := io.ReadAll(plain); strings.Contains(string(said), "HTTP/1.1 2") {
 		t.Errorf("without TLS: got %q", said)
+	}
+}
+
+// reach forwards a request, again where it took too long to connect on a busy machine.
+func (e *end) reach(t *testing.T, r link.Request) (answer *http.Response, err error) {
+	t.Helper()
+	for ok := true; ok; ok = errors.Is(err, link.ErrGone) && t.Context().Err() == nil {
+		answer, err = e.Forward(t.Context(), "b", r)
+	}
+	return answer, err
+}
+
+// TestConnectionsAreKept forwards requests of which not all is read, at either end, and
+// some whose handlers wait for clients to leave. All go over one connection, but for those
+// after an answer that broke off.
+func TestConnectionsAreKept(t *testing.T) {
+	t.Parallel()
+	large := bytes.Repeat([]byte("large "), 1<<18)
+	_, a, b := pair(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/refused": // and its body is not read
+			http.Error(w, "elsewhere", http.StatusMisdirectedRequest)
+		case "/taken":
+			w.WriteHeader(http.StatusAccepted)
+		case "/waits":
+			late, stop := context.WithTimeout(r.Context(), time.Millisecond)
+			defer stop()
+			<-late.Done()
+			if r.Context().Err() != nil {
+				t.Error("the client has not left")
+			}
+			fallthrough
+		case "/echo":
+			_, _ = io.Copy(w, r.Body)
+		case "/breaks":
+			_, _ = w.Write(large)
+			panic(http.ErrAbortHandler)
+		}
+	}))
+	for i, test := range []struct {
+		path   string
+		body   []byte
+		reads  bool
+		status int
+		opens  bool // another connection
+	}{
+		{"/echo", []byte("body"), true, http.StatusOK, true},
+		{"/refused", []byte("body"), false, http.StatusMisdirectedRequest, false},
+		{"/refused", large, false, http.StatusMisdirectedRequest, false},
+		{"/taken", []byte("body"), false, http.StatusAccepted, false},
+		{"/waits", nil, true, http.StatusOK, false},
+		{"/waits", []byte("body"), true, http.StatusOK, false},
+		{"/waits", large, true, http.StatusOK, false},
+		{"/echo", large, true, http.StatusOK, false},
+		{"/breaks", large, true, http.StatusOK, false},
+		{"/echo", large, true, http.StatusOK, true},
+	} {
+		before := b.opened.Load()
+		answer, err := a.reach(t, link.Request{Method: http.MethodPost, Target: test.path, Body: test.body})
+		if err != nil || answer.StatusCode != test.status {
+			t.Fatalf("%d, %s: got %v and %v, want %d", i, test.path, answer, err, test.status)
+		}
+		if test.reads {
+			body, err := io.ReadAll(answer.Body)
+			breaks := test.path == "/breaks"
+			if !breaks && !bytes.Equal(body, test.body) || breaks != errors.Is(err, link.ErrLost) {
+				t.Errorf("%d, %s: got %d bytes and %v", i, test.path, len(body), err)
+			}
+		}
+		_ = answer.Body.Close()
+		if opened := b.opened.Load() - before; opened > 0 != test.opens {
+			t.Errorf("%d, %s: opened %d connections, want any: %v", i, test.path, opened, test.opens)
+		}
+	}
+}
+
+// TestSlowBodiesEndInTime has the rest of a request not come in the time that its handler
+// allows. The other side has the answer to that, or knows that nothing was done.
+func TestSlowBodiesEndInTime(t *testing.T) {
+	t.Parallel()
+	began, failed := make(chan struct{}), make(chan error, 1)
+	d, a, b := pair(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength == 0 {
+			return
+		}
+		close(began)
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+		_, err := io.Copy(io.Discard, r.Body)
+		failed <- err
+		w.WriteHeader(http.StatusRequestTimeout)
+	}))
+	slow, err := netfault.Start(b.peer.Address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(slow.Close)
+	moved := b.peer
+	moved.Address = slow.Address
+	d.enter(moved)
+	if answer, err := a.reach(t, link.Request{Method: http.MethodPost, Target: "/mcp"}); err != nil {
+		t.Fatal(err)
+	} else if err := answer.Body.Close(); err != nil {
+		t.Fatal(err)
+	}
+	sent := make(chan error, 1)
+	go func() {
+		answer, err := a.Forward(t.Context(), "b", link.Request{
+			Method: http.MethodPost, Target: "/mcp",
+			Body: make([]byte, 64<<20),
+		})
+		if err == nil && answer.StatusCode == http.StatusRequestTimeout {
+			err = errors.Join(link.ErrGone, answer.Body.Close())
+		}
+		sent <- err
+	}()
+	<-began
+	slow.Rate(1 << 10)
+	if err := <-failed; !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the handler got %v, want that it was too late", err)
+	}
+	if err := <-sent; !errors.Is(err, link.ErrGone) {
+		t.Errorf("got %v, want that nothing was done", err)
 	}
 }

@@ -1,40 +1,22 @@
 package link
 
 import (
-	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptrace"
-	"slices"
-	"sync/atomic"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 	"github.com/drawbridge-mcp/drawbridge/internal/lifetime"
-)
-
-// Headers that replicas add. A listener for clients never sees them, and who sends them
-// there is not believed.
-const (
-	headerKind   = "Drawbridge-Kind"
-	headerTenant = "Drawbridge-Tenant"
-	headerRemote = "Drawbridge-Remote"
-	headerID     = "Drawbridge-Request"
-	headerNote   = "Drawbridge-Note"
-
-	// of an answer: that replica does not reach what the Directory knows from
-	headerAway = "Drawbridge-Away"
-	// of an answer: who has asked is not known, or that replica leaves, and nothing was done
-	headerStranger = "Drawbridge-Stranger"
 )
 
 // Send gives a message to another replica, and returns what that says when it has handled
 // it.
 func (l *Link) Send(ctx context.Context, to string, m Message) ([]byte, error) {
-	header := http.Header{headerKind: {m.Kind}, headerTenant: {m.Tenant}}
-	answer, err := l.exchange(ctx, to, http.MethodPost, messagePath, header, m.Data)
+	answer, err := l.exchange(ctx, to, appendHead(nil, nil, "", m.Kind, m.Tenant, "", ""), m.Data)
 	if err != nil {
 		return nil, err
 	}
@@ -48,11 +30,11 @@ func (l *Link) Send(ctx context.Context, to string, m Message) ([]byte, error) {
 // Ping returns an error if another replica does not answer. away tells that it does not
 // reach what the Directory knows from.
 func (l *Link) Ping(ctx context.Context, to string) (away bool, err error) {
-	answer, err := l.exchange(ctx, to, http.MethodGet, "/", make(http.Header), nil)
+	answer, err := l.exchange(ctx, to, appendHead(nil, nil, "", "", "", "", ""), nil)
 	if err != nil {
 		return false, err
 	}
-	return answer.Header.Get(headerAway) != "", answer.Body.Close() // any answer will do
+	return answer.StatusCode == statusAway, answer.Body.Close()
 }
 
 // Request is a request of a client that is forwarded.
@@ -65,92 +47,110 @@ type Request struct {
 }
 
 // Forward sends a request of a client to another replica, and returns its answer, whose
-// body comes as that replica sends it. The caller closes the body. When ctx ends, the
-// other replica sees that its client has left. The error is ErrGone or ErrLost, and so is
-// that of reading the body.
+// body comes as that replica sends it. The caller closes the body, and does not read it
+// then. When ctx ends, the other replica sees that its client has left. The error is
+// ErrGone or ErrLost, and so is that of reading the body.
 func (l *Link) Forward(ctx context.Context, to string, f Request) (*http.Response, error) {
-	header := make(http.Header, len(f.Header)+added)
-	for name, values := range f.Header {
-		if !slices.Contains(hopByHop, name) {
-			header[name] = values
-		}
-	}
-	if _, named := header["User-Agent"]; !named {
-		header["User-Agent"] = nil // or net/http would name itself
-	}
-	header[headerRemote], header[headerID] = []string{f.Remote}, []string{f.ID}
-	if f.Note != "" {
-		header[headerNote] = []string{f.Note}
-	}
-	return l.exchange(ctx, to, f.Method, clientsPath+f.Target, header, f.Body)
+	return l.exchange(ctx, to, appendHead(make([]byte, 0, usualHead), f.Header, f.Method, f.Target, f.Remote,
+		f.ID, f.Note), f.Body)
 }
 
-// added is how many headers the link adds to those of a client at most.
-const added = 4
+// usualHead is how many bytes the head of a request has, or fewer.
+const usualHead = 2 << 10
 
-// hopByHop are the headers that are about one connection, or that the link sets itself.
-// https://www.rfc-editor.org/rfc/rfc9110#section-7.6.1
-var hopByHop = []string{
-	"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
-	"Content-Length", "Expect",
-	headerKind, headerTenant, headerRemote, headerID, headerNote,
-}
+// maxWith is how long a body is that is sent with its head, in bytes, and not after it.
+const maxWith = 16 << 10
 
 // exchange sends a request to a replica, and returns its answer. It ends when that
 // replica is gone.
-func (l *Link) exchange(ctx context.Context, to, method, target string, header http.Header,
-	body []byte,
-) (*http.Response, error) {
+func (l *Link) exchange(ctx context.Context, to string, request, body []byte) (*http.Response, error) {
 	peer, ok := l.config.Directory.Peer(to)
 	if !ok {
 		return nil, ErrGone
 	}
-	t := new(transit)
-	t.life.Begin(ctx, time.Time{})
-	t.life.DependOn(peer.Life, ErrLost)
-	t.trace.WroteHeaders = func() { t.sent.Store(true) }
-	r, err := http.NewRequestWithContext(httptrace.WithClientTrace(&t.life, &t.trace), method,
-		"https://"+to+target, bytes.NewReader(body))
-	if err != nil {
-		return nil, fmt.Errorf("make a request: %w", err)
+	request = binary.BigEndian.AppendUint32(request, uint32(len(body))) //nolint:gosec // of memory
+	if len(body) <= maxWith {
+		request, body = append(request, body...), nil
 	}
-	r.Header = header
-	answer, err := l.transport.RoundTrip(r)
-	if err != nil {
-		t.life.Close()
-		if t.sent.Load() {
+	a := &answer{}
+	a.life.Begin(ctx, time.Time{})
+	a.life.DependOn(peer.Life, ErrLost)
+	var sent bool
+	var err error
+	if a.exchange, sent, err = l.peers.Send(&a.life, to, request, body); err != nil {
+		a.life.Close()
+		if sent {
 			return nil, errors.Join(ErrLost, err)
 		}
 		return nil, errors.Join(ErrGone, err)
 	}
-	t.ReadCloser = answer.Body
-	if answer.Header.Get(headerStranger) != "" {
-		return nil, errors.Join(ErrGone, errStranger, t.Close())
+	status, header, err := readStatus(a.exchange.In)
+	if err != nil {
+		return nil, errors.Join(ErrLost, a.ended(err), a.Close())
 	}
-	answer.Body = t
-	return answer, nil
+	if status == statusNone {
+		return nil, errors.Join(ErrGone, errStranger, a.Close())
+	}
+	return &http.Response{StatusCode: status, Header: header, Body: a}, nil
 }
 
-// transit is a request on its way to another replica, and then the body of the answer.
-type transit struct {
-	io.ReadCloser
-
-	life  lifetime.Context
-	trace httptrace.ClientTrace
-	sent  atomic.Bool // that replica may have got the request
+// answer is the body of an answer.
+type answer struct {
+	life     lifetime.Context // of the exchange
+	exchange dial.Exchange
+	left     int  // bytes of the piece that is being read
+	over     bool // the connection was given back
 }
 
 // Read implements io.Reader.
-func (t *transit) Read(p []byte) (int, error) {
-	n, err := t.ReadCloser.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
-		err = errors.Join(ErrLost, err)
+func (a *answer) Read(p []byte) (int, error) {
+	if a.left == 0 && !a.over {
+		var err error
+		if a.left, err = readLength(a.exchange.In); err != nil {
+			return 0, a.ended(err)
+		}
+		if a.left == 0 {
+			a.release(true)
+		}
 	}
-	return n, err
+	if a.over {
+		return 0, io.EOF
+	}
+	n, err := a.exchange.In.Read(p[:min(len(p), a.left)])
+	a.left -= n
+	return n, a.ended(err)
 }
 
-// Close implements io.Closer.
-func (t *transit) Close() error {
-	t.life.Close()
-	return t.ReadCloser.Close()
+// ended returns the error for one of reading.
+func (a *answer) ended(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case a.life.Err() != nil:
+		err = a.life.Err() // which cut the connection
+	case errors.Is(err, io.EOF):
+		err = io.ErrUnexpectedEOF
+	}
+	return errors.Join(ErrLost, err)
+}
+
+// Close implements io.Closer. What is left of a short answer has come already: the
+// connection is good for the next request then.
+func (a *answer) Close() error {
+	var unread [512]byte
+	var err error
+	for in := a.exchange.In; err == nil && (in.Buffered() >= lengthSize || a.left > 0 && in.Buffered() > 0); {
+		_, err = a.Read(unread[:])
+	}
+	a.release(false)
+	a.life.Close()
+	return nil
+}
+
+// release gives the connection back, once.
+func (a *answer) release(whole bool) {
+	if !a.over {
+		a.over = true
+		a.exchange.Release(whole)
+	}
 }

@@ -1,17 +1,23 @@
 package link
 
 import (
+	"bufio"
 	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
-	"strings"
-)
+	"net/url"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"sync"
+	"time"
 
-// Paths of the listener.
-const (
-	messagePath = "/message"
-	clientsPath = "/clients" // and then the path that the client has asked for
+	"github.com/drawbridge-mcp/drawbridge/internal/lifetime"
 )
 
 // Origin says where a forwarded request comes from.
@@ -25,69 +31,339 @@ type originKey struct{}
 
 // OriginOf returns where a request comes from. It is false for one that was not
 // forwarded.
-func OriginOf(ctx context.Context) (Origin, bool) {
-	o, ok := ctx.Value(originKey{}).(Origin)
-	return o, ok
+func OriginOf(ctx context.Context) (o Origin, forwarded bool) {
+	if of, ok := ctx.Value(originKey{}).(*Origin); ok {
+		return *of, true
+	}
+	return Origin{}, false
 }
 
 // WithOrigin returns a context for a request that was forwarded.
 func WithOrigin(ctx context.Context, o Origin) context.Context {
-	return context.WithValue(ctx, originKey{}, o)
+	return context.WithValue(ctx, originKey{}, &o)
 }
 
-// serve answers one request of another replica.
-func (l *Link) serve(w http.ResponseWriter, r *http.Request) {
-	l.answering.Add(1) // first, or Leave could miss it
-	defer l.answering.Add(-1)
-	from, ok := l.config.Directory.Named(r.Context(), digestOf(*r.TLS))
-	if !ok || l.leaving.Load() {
-		w.Header().Set(headerStranger, "yes")
-		w.WriteHeader(http.StatusForbidden)
+const (
+	strangerTime = 10 * time.Second // for which a connection is kept that is not known to be a replica's
+	writeTime    = 10 * time.Second // for the other side to take a piece, if a handler sets no other
+	writeSize    = 16 << 10         // bytes of an answer that are gathered before they are written
+)
+
+// line is a connection that another process has opened. One goroutine serves it.
+type line struct {
+	link    *Link
+	conn    *tls.Conn
+	in      *bufio.Reader
+	digest  Digest    // of who is at the other end
+	known   bool      // that was a replica once
+	out     []byte    // of the answer, what was not written yet
+	readBy  time.Time // deadlines that the connection was given; zero: none
+	writeBy time.Time
+}
+
+// converse serves a connection until it ends, or ctx does.
+func (l *Link) converse(ctx context.Context, raw net.Conn) {
+	defer context.AfterFunc(ctx, func() { _ = raw.Close() })()
+	defer raw.Close()                                 //nolint:errcheck // all was said, or nothing can be
+	_ = raw.SetDeadline(time.Now().Add(strangerTime)) // if that fails, so does what follows
+	conn := tls.Server(raw, l.config.Identity.config(anybody))
+	if err := conn.HandshakeContext(ctx); err != nil {
+		l.config.Logger.DebugContext(ctx, "another replica did not connect", slog.Any("error", err))
 		return
 	}
-	path, forwarded := strings.CutPrefix(r.URL.Path, clientsPath)
-	switch {
-	case forwarded && l.clients != nil:
-		o := Origin{from, r.Header.Get(headerRemote), r.Header.Get(headerID), r.Header.Get(headerNote)}
-		for _, name := range []string{headerRemote, headerID, headerNote} {
-			delete(r.Header, name)
-		}
-		r = r.WithContext(WithOrigin(r.Context(), o))
-		r.URL.Path, r.URL.RawPath = path, strings.TrimPrefix(r.URL.RawPath, clientsPath)
-		r.RequestURI = strings.TrimPrefix(r.RequestURI, clientsPath)
-		l.clients.ServeHTTP(w, r)
-	case r.URL.Path == messagePath && r.Method == http.MethodPost:
-		status, answer := l.take(r, from)
-		w.WriteHeader(status)
-		_, _ = w.Write(answer) //nolint:gosec // for another replica; or whoever asked is gone
-	default:
-		if l.config.Away != nil && l.config.Away() {
-			w.Header().Set(headerAway, "yes")
-		}
-		w.WriteHeader(http.StatusNotFound)
+	c := &line{link: l, conn: conn, in: bufio.NewReader(conn), digest: digestOf(conn.ConnectionState())}
+	for c.serve(ctx) {
+		continue // with the next request
 	}
 }
 
-// take has a message handled, and returns the status that says what became of it, and the
-// answer.
-func (l *Link) take(r *http.Request, from string) (status int, answer []byte) {
-	defer l.handling.Add(-1)
-	if l.handling.Add(1) > maxMessages {
-		return http.StatusServiceUnavailable, nil
+// serve answers one request. It is false if it was the last one.
+func (c *line) serve(ctx context.Context) (more bool) {
+	e := &exchange{line: c}
+	var method, target string
+	header, err := readHead(c.in, &method, &target, &e.origin.Remote, &e.origin.ID, &e.origin.Note)
+	if err == nil {
+		e.body.left, err = readLength(c.in)
 	}
-	m := Message{Kind: r.Header.Get(headerKind), Tenant: r.Header.Get(headerTenant)}
+	if err != nil {
+		return false // the other side has left, which it may do at any time
+	}
+	l := c.link
+	l.answering.Add(1) // before it is asked whether this replica leaves, or Leave could miss it
+	defer l.answering.Add(-1)
+	e.body.of, e.life.of, e.life.whole = e, e, e.body.left == 0
+	e.life.Begin(ctx, time.Time{})
+	defer e.life.end()
+	defer func() { // the answer must not end as if it were whole
+		problem := recover()
+		more = more && problem == nil
+		if problem != nil && problem != http.ErrAbortHandler { //nolint:errorlint // net/http compares it like this
+			l.config.Logger.ErrorContext(ctx, "panic", slog.Any("problem", problem), slog.String("stack",
+				string(debug.Stack())))
+		}
+	}()
+	var known bool
+	if e.origin.From, known = l.config.Directory.Named(ctx, c.digest); known && !c.known {
+		c.known = true
+		_ = c.conn.SetDeadline(time.Time{}) // if that fails, so does what follows
+	}
+	switch {
+	case !known || l.leaving.Load():
+		e.WriteHeader(statusNone)
+	case method != "" && l.clients != nil:
+		e.answer(method, target, header)
+	case target != "":
+		e.take(Message{Kind: target, Tenant: e.origin.Remote})
+	case l.config.Away != nil && l.config.Away():
+		e.WriteHeader(statusAway)
+	default:
+		e.WriteHeader(http.StatusOK)
+	}
+	return e.finish() == nil && known
+}
+
+// exchange is a request that is being answered, and the http.ResponseWriter of one that
+// was forwarded. It belongs to the goroutine of its connection.
+type exchange struct {
+	line    *line
+	origin  Origin
+	life    scope
+	body    body
+	header  http.Header
+	begun   bool      // the head of the answer was made
+	writeBy time.Time // until when the next write may last; zero: for writeTime
+	failed  error     // why nothing more can be written; nil: it can
+}
+
+// answer has a request of a client answered.
+func (e *exchange) answer(method, target string, header http.Header) {
+	u, err := url.ParseRequestURI(target)
+	if err != nil {
+		e.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	r := &http.Request{
+		Method: method, URL: u, RequestURI: target, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: header, Body: http.NoBody, ContentLength: int64(e.body.left),
+	}
+	if e.body.left > 0 {
+		r.Body = &e.body
+	}
+	e.line.link.clients.ServeHTTP(e, r.WithContext(&e.life))
+}
+
+// take has a message handled, and says what became of it.
+func (e *exchange) take(m Message) {
+	l := e.line.link
 	h := l.handlers[m.Kind]
-	if h == nil {
-		return http.StatusNotImplemented, nil
+	defer l.handling.Add(-1)
+	if l.handling.Add(1) > maxMessages || h == nil || e.body.left > maxMessage {
+		e.WriteHeader(http.StatusServiceUnavailable)
+		return
 	}
-	var err error
-	if m.Data, err = io.ReadAll(http.MaxBytesReader(nil, r.Body, maxMessage)); err != nil {
-		return http.StatusBadRequest, nil
+	m.Data = make([]byte, e.body.left)
+	_, err := io.ReadFull(&e.body, m.Data)
+	var answer []byte
+	if err == nil {
+		answer, err = h(&e.life, e.origin.From, m)
 	}
-	if answer, err = h(r.Context(), from, m); err != nil {
-		l.config.Logger.DebugContext(r.Context(), "a message of another replica was not taken",
+	if err != nil {
+		l.config.Logger.DebugContext(&e.life, "a message of another replica was not taken",
 			slog.String("kind", m.Kind), slog.Any("error", err))
-		return http.StatusServiceUnavailable, nil
+		e.WriteHeader(http.StatusServiceUnavailable)
+		return
 	}
-	return http.StatusOK, answer
+	_, _ = e.Write(answer) // or whoever asked is gone
+}
+
+// Header implements http.ResponseWriter.
+func (e *exchange) Header() http.Header {
+	if e.header == nil {
+		e.header = make(http.Header)
+	}
+	return e.header
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (e *exchange) WriteHeader(status int) {
+	if !e.begun {
+		e.begun = true
+		e.line.out = appendHead(e.line.out[:0], e.header, strconv.Itoa(status))
+	}
+}
+
+// Write implements http.ResponseWriter.
+func (e *exchange) Write(data []byte) (int, error) {
+	e.WriteHeader(http.StatusOK)
+	if len(data) == 0 || e.failed != nil {
+		return 0, e.failed // an empty piece would end the answer
+	}
+	c := e.line
+	c.out = binary.BigEndian.AppendUint32(c.out, uint32(len(data))) //nolint:gosec // bounded by memory
+	if len(c.out)+len(data) > writeSize {
+		e.write(c.out)
+		e.write(data)
+		c.out = c.out[:0]
+	} else {
+		c.out = append(c.out, data...)
+	}
+	return len(data), e.failed
+}
+
+// write writes data, unless that failed before.
+func (e *exchange) write(data []byte) {
+	if len(data) == 0 || e.failed != nil {
+		return
+	}
+	by := e.writeBy
+	if by.IsZero() {
+		by = time.Now().Add(writeTime)
+	}
+	if c := e.line; by.Sub(c.writeBy).Abs() > time.Second { // to set one costs more than to append to c.out
+		c.writeBy = by
+		_ = c.conn.SetWriteDeadline(by) // if that fails, so does the write
+	}
+	_, e.failed = e.line.conn.Write(data)
+}
+
+// FlushError writes what was gathered. An http.ResponseController calls it.
+func (e *exchange) FlushError() error {
+	e.WriteHeader(http.StatusOK)
+	e.write(e.line.out)
+	e.line.out = e.line.out[:0]
+	return e.failed
+}
+
+// SetReadDeadline says until when the rest of the body must have come. An
+// http.ResponseController calls it, like SetWriteDeadline.
+func (e *exchange) SetReadDeadline(by time.Time) error {
+	e.body.by = by
+	return nil
+}
+
+// SetWriteDeadline says until when a write may last, to a second.
+func (e *exchange) SetWriteDeadline(by time.Time) error {
+	e.writeBy = by
+	return nil
+}
+
+// finish ends the answer, and takes what nobody has read of the request: the other side
+// reads when it has written all of that.
+func (e *exchange) finish() error {
+	e.life.end() // before the other side may send the next request
+	e.WriteHeader(http.StatusOK)
+	e.line.out = binary.BigEndian.AppendUint32(e.line.out, 0)
+	if err := e.FlushError(); err != nil || e.body.left == 0 {
+		return err
+	}
+	e.body.by = time.Now().Add(restTime)
+	_, err := io.Copy(io.Discard, &e.body)
+	return err
+}
+
+// body is that of a request.
+type body struct {
+	of   *exchange
+	left int       // bytes that were not read
+	by   time.Time // when they must have come; zero: at some time
+}
+
+// Read implements io.Reader.
+func (b *body) Read(p []byte) (int, error) {
+	if b.left == 0 {
+		return 0, io.EOF
+	}
+	c := b.of.line
+	if c.in.Buffered() == 0 && !c.readBy.Equal(b.by) {
+		c.readBy = b.by
+		_ = c.conn.SetReadDeadline(b.by) // if that fails, so does the read
+	}
+	n, err := c.in.Read(p[:min(len(p), b.left)])
+	if b.left -= n; b.left == 0 {
+		if !c.readBy.IsZero() {
+			c.readBy = time.Time{}
+			_ = c.conn.SetReadDeadline(time.Time{}) // likewise
+		}
+		b.of.life.came()
+	}
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+// Close implements io.Closer. The rest is read by finish.
+func (*body) Close() error { return nil }
+
+// scope is the context of a request. It ends when the other side leaves, which somebody
+// looks for only if somebody waits for that, and when the request has come whole:
+//
+//	Done ──▶ wanted ─┬─▶ watched: a goroutine reads, where nothing comes before the answer
+//	came ──▶ whole  ─┘      │ end: the goroutine is called back, so that the next request is read
+//	                        ▼
+//	                       over
+type scope struct {
+	lifetime.Context
+
+	of *exchange
+
+	mu            sync.Mutex    // guards the fields below
+	whole, wanted bool          // see above
+	over          bool          // the answer is made
+	watched       chan struct{} // closed when that goroutine ends; nil: there is none
+}
+
+// Value implements context.Context.
+func (s *scope) Value(key any) any {
+	if key == (originKey{}) {
+		return &s.of.origin
+	}
+	return s.Context.Value(key)
+}
+
+// Done implements context.Context.
+func (s *scope) Done() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wanted = true
+	s.watchLocked()
+	return s.Context.Done()
+}
+
+// came notes that the request has come whole.
+func (s *scope) came() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.whole = true
+	s.watchLocked()
+}
+
+func (s *scope) watchLocked() {
+	if !s.whole || !s.wanted || s.over || s.watched != nil {
+		return
+	}
+	watched := make(chan struct{})
+	s.watched = watched
+	go func() { // end waits for it
+		defer close(watched)
+		if _, err := s.of.line.in.Peek(1); !errors.Is(err, os.ErrDeadlineExceeded) {
+			s.End(nil)
+		}
+	}()
+}
+
+// end ends the context. Nobody reads any more then.
+func (s *scope) end() {
+	s.mu.Lock()
+	s.over = true
+	watched := s.watched
+	s.watched = nil
+	s.mu.Unlock()
+	if watched != nil {
+		conn := s.of.line.conn
+		_ = conn.SetReadDeadline(time.Unix(1, 0)) // if that fails, the read has ended
+		<-watched
+		_ = conn.SetReadDeadline(time.Time{}) // likewise
+	}
+	s.Close()
 }

@@ -1,0 +1,156 @@
+package link
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"strconv"
+)
+
+// What goes over a connection, one exchange after the other:
+//
+//	request: head, body          answer: head, pieces of the body as they come, an empty piece
+//
+// Each of these is a frame: its length in four bytes, most significant first, and then that
+// many bytes. A head is texts, which are frames themselves: some that have their place, and
+// then the names and values of headers.
+
+const (
+	lengthSize = 4        // bytes
+	maxHead    = 80 << 10 // bytes: that of a client, and what is added
+)
+
+// protocol names this form of what is said, and is agreed on by both ends while they connect.
+const protocol = "drawbridge-link/2"
+
+// errForm says that the other side has sent something else than a frame of the kind that
+// is due.
+var errForm = errors.New("the other replica speaks in another form")
+
+// appendText appends a text of a head.
+func appendText(b []byte, text string) []byte {
+	return append(binary.BigEndian.AppendUint32(b, uint32(len(text))), text...) //nolint:gosec // far shorter
+}
+
+// hopByHop tells whether a header is about one connection, or says what frames say.
+// https://www.rfc-editor.org/rfc/rfc9110#section-7.6.1
+func hopByHop(name string) bool {
+	switch name {
+	case "Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+		"Content-Length", "Expect":
+		return true
+	}
+	return false
+}
+
+// appendHead appends a head.
+func appendHead(b []byte, header http.Header, placed ...string) []byte {
+	at := len(b)
+	b = append(b, make([]byte, lengthSize)...)
+	for _, text := range placed {
+		b = appendText(b, text)
+	}
+	for name, values := range header {
+		if hopByHop(name) {
+			continue
+		}
+		for _, value := range values {
+			b = appendText(appendText(b, name), value)
+		}
+	}
+	binary.BigEndian.PutUint32(b[at:], uint32(len(b)-at-lengthSize)) //nolint:gosec // far shorter
+	return b
+}
+
+// readLength reads the length of a frame.
+func readLength(in *bufio.Reader) (int, error) {
+	b, err := in.Peek(lengthSize)
+	if err != nil {
+		return 0, err
+	}
+	length := binary.BigEndian.Uint32(b)
+	if length > math.MaxInt32 {
+		return 0, errForm
+	}
+	_, err = in.Discard(lengthSize)
+	return int(length), err
+}
+
+// readHead reads a head. All texts are parts of one piece of memory.
+func readHead(in *bufio.Reader, placed ...*string) (http.Header, error) {
+	length, err := readLength(in)
+	if err != nil {
+		return nil, err
+	}
+	if length > maxHead {
+		return nil, fmt.Errorf("%w: a head of %d bytes", errForm, length)
+	}
+	data := make([]byte, length)
+	if n, err := io.ReadFull(in, data); n < length {
+		return nil, fmt.Errorf("%w: a head ended after %d bytes of %d: %w", errForm, n, length, err)
+	}
+	var ok bool
+	rest := string(data)
+	for _, into := range placed {
+		if *into, rest, ok = cutText(rest); !ok {
+			return nil, errForm
+		}
+	}
+	header, values := make(http.Header), make([]string, 0, usualHeaders)
+	for rest != "" {
+		var name, value string
+		if name, rest, ok = cutText(rest); ok {
+			value, rest, ok = cutText(rest)
+		}
+		if !ok {
+			return nil, errForm
+		}
+		if before := header[name]; before != nil {
+			header[name] = append(before, value)
+			continue
+		}
+		values = append(values, value)
+		header[name] = values[len(values)-1 : len(values) : len(values)]
+	}
+	return header, nil
+}
+
+// usualHeaders is how many headers a request has, or fewer.
+const usualHeaders = 16
+
+// cutText takes one text off a head.
+func cutText(s string) (text, rest string, ok bool) {
+	if len(s) < lengthSize {
+		return "", "", false
+	}
+	length := int(s[0])<<24 | int(s[1])<<16 | int(s[2])<<8 | int(s[3])
+	if s = s[lengthSize:]; length > len(s) {
+		return "", "", false
+	}
+	return s[:length], s[length:], true
+}
+
+// Statuses of answers beside those of HTTP.
+const (
+	// statusNone says that who asks is not known, or that the replica leaves: nothing was
+	// done.
+	statusNone = 0
+	// statusAway answers a ping: the replica does not reach what the Directory knows from.
+	statusAway = 1
+)
+
+// readStatus reads the head of an answer.
+func readStatus(in *bufio.Reader) (status int, header http.Header, err error) {
+	var text string
+	if header, err = readHead(in, &text); err != nil {
+		return 0, nil, err
+	}
+	if status, err = strconv.Atoi(text); err != nil {
+		return 0, nil, errForm
+	}
+	return status, header, nil
+}

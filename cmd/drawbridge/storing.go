@@ -100,7 +100,7 @@ func (s *storing) opened() store.Store {
 // up returns why the store cannot be used now.
 func (s *storing) up() error { return *s.problem.Load() }
 
-// check asks whether the store can be used, and says when that changes.
+// check asks whether the store can be used, says when that changes, and counts the records.
 func (s *storing) check(ctx context.Context) error {
 	err := s.db.Check(ctx)
 	if err == nil && !s.keyed.Load() {
@@ -108,13 +108,7 @@ func (s *storing) check(ctx context.Context) error {
 			s.keyed.Store(true)
 		}
 	}
-	before := s.problem.Swap(&err)
-	switch was := before != nil && *before != nil; {
-	case err != nil && !was:
-		s.log.ErrorContext(ctx, "the store cannot be used", slog.Any("error", err))
-	case err == nil && was:
-		s.log.InfoContext(ctx, "the store is used again")
-	}
+	s.publish(ctx, err)
 	if err != nil {
 		return err
 	}
@@ -123,6 +117,17 @@ func (s *storing) check(ctx context.Context) error {
 		s.kinds.Store(&kinds)
 	}
 	return err
+}
+
+// publish keeps why the store cannot be used, nil if it can, and says when that changes.
+func (s *storing) publish(ctx context.Context, problem error) {
+	before := s.problem.Swap(&problem)
+	switch was := before != nil && *before != nil; {
+	case problem != nil && !was:
+		s.log.ErrorContext(ctx, "the store cannot be used", slog.Any("error", problem))
+	case problem == nil && was:
+		s.log.InfoContext(ctx, "the store is used again")
+	}
 }
 
 // run keeps house until ctx ends, and closes the store.

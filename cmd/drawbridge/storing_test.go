@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"testing"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/store"
+	"github.com/drawbridge-mcp/drawbridge/internal/store/sqlite"
+)
+
+// uncounted is a store that can be used, whose records cannot be counted.
+type uncounted struct{ store.Database }
+
+func (uncounted) Kinds(context.Context) (map[string]int, error) {
+	return nil, errors.New("cannot be counted")
+}
+
+// TestALookSaysOfTheStoreOnlyWhetherItCanBeUsed has others ask while a look goes on: what
+// they are told is of the store, and is not what the look meets afterwards.
+func TestALookSaysOfTheStoreOnlyWhetherItCanBeUsed(t *testing.T) {
+	t.Parallel()
+	ring := ringOf(t, 1)
+	log := slog.New(slog.DiscardHandler)
+	db, err := sqlite.Open(filepath.Join(t.TempDir(), storeFile), store.Config{Ring: ring, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	s := &storing{db: uncounted{db}, ring: ring, log: log}
+	look := func() {
+		if err := s.check(t.Context()); err == nil {
+			t.Error("a look that could not count says nothing of it")
+		}
+	}
+	look()
+	over, asked := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(asked)
+		for {
+			select {
+			case <-over:
+				return
+			default:
+			}
+			if err := s.up(); err != nil {
+				t.Errorf("the store is called away, for it could not be counted: %v", err)
+				return
+			}
+		}
+	}()
+	for range 10 {
+		look()
+	}
+	close(over)
+	<-asked
+}

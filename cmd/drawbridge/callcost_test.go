@@ -21,6 +21,10 @@ var costCalls = flag.Int("cost.calls", 2000, "calls for each kind of login")
 // of the gateway's own sign-in and an access key, against one process. A call makes as many
 // allocations whoever signed the caller in; the log of the test has the processor time.
 func TestSignedInCallsCostWhatOthersDo(t *testing.T) {
+	calls := *costCalls
+	if testing.Short() {
+		calls /= 4
+	}
 	d := newDirectory(t)
 	r := startReplica(t, func(listen, operator string) string {
 		return fmt.Sprintf(`listen: %s
@@ -79,10 +83,10 @@ servers:
 	} {
 		call(login.token, 50) // what is made once is made
 		made, took := counted(allocations), counted(processor)
-		call(login.token, *costCalls)
-		each := (counted(allocations) - made) / float64(*costCalls)
+		call(login.token, calls)
+		each := (counted(allocations) - made) / float64(calls)
 		t.Logf("%s: %.1f allocations and %v of a processor for each call", login.name, each,
-			time.Duration((counted(processor)-took)/float64(*costCalls)*float64(time.Second)).Round(time.Microsecond))
+			time.Duration((counted(processor)-took)/float64(calls)*float64(time.Second)).Round(time.Microsecond))
 		if first == 0 {
 			first = each
 		}

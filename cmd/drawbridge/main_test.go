@@ -195,7 +195,7 @@ const patience = 2 * time.Minute
 
 // fetch returns the status and the body of a URL, 0 when nobody answers.
 func fetch(url string) (int, string) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {

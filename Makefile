@@ -156,7 +156,7 @@ openapi: ## a folder of OpenAPI documents, DIR: which operations become tools, w
 
 lint: $(LINT) ## what the linter finds
 	$(LINT) run --allow-parallel-runners
-	cd internal/lab && $(LINT) run --allow-parallel-runners
+	cd internal/lab && GOWORK=$(CURDIR)/internal/lab/lint.work $(LINT) run --allow-parallel-runners
 
 linter: $(LINT) ## build the linter, and say which it is
 	@$(LINT) version

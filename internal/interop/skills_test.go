@@ -141,8 +141,8 @@ func (s *skilled) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{%s}}`, m.ID, strings.TrimPrefix(result, ","))
 }
 
-// serveSkills starts a gateway before a server with skills of each era.
-func serveSkills(t *testing.T) (*gateway, map[string]*skilled) {
+// serveSkills starts a gateway, or a fleet, before a server with skills of each era.
+func serveSkills(t *testing.T, settle func(testing.TB) *gateway) (*gateway, map[string]*skilled) {
 	t.Helper()
 	all := map[string]*skilled{"new": newSkilled(t, "new", true), "old": newSkilled(t, "old", false)}
 	servers := ""
@@ -151,35 +151,47 @@ func serveSkills(t *testing.T) (*gateway, map[string]*skilled) {
 		t.Cleanup(web.Close)
 		servers += fmt.Sprintf("  %s: %s\n", name, private(web.URL))
 	}
-	g := serve(t, fmt.Sprintf(`tenants:
+	g := serveAt(t, settle(t), fmt.Sprintf(`tenants:
   acme: {servers: [new, old], rules: [{allow: ["*", "resource:*", "skill:*"]}], limits: %s}
 servers:
 %s`, generous, servers))
 	return g, all
 }
 
-// TestConformanceOfSkills lets the official suite look at the skills of two servers at once.
+// TestConformanceOfSkills lets the official suite look at the skills of two servers at once,
+// before one gateway and before a fleet.
 func TestConformanceOfSkills(t *testing.T) {
 	t.Parallel()
-	g, _ := serveSkills(t)
-	proxy := tokenProxy(t, g)
-	for scenario, least := range map[string]int{
-		"sep-2640-skills-enumeration": 30, "sep-2640-skills-manifest": 4, "sep-2640-skills-directory": 6,
-	} {
-		out := t.TempDir()
-		if err := suite(t, patient, "server", "--url", proxy+"/mcp", "--scenario", scenario, "-o", out); err != nil {
-			t.Error(err)
-		}
-		for name, checks := range readChecks(t, out, "server-") {
-			passed, failed := count(checks)
-			t.Logf("%s: %d checks passed, %d failed", name, passed, len(failed))
-			if passed < least || len(failed) > 0 {
-				t.Errorf("%s: %d checks passed, want %d; failed: %v", name, passed, least, failed)
-			}
-			for _, c := range checks {
-				if c.Status != "SUCCESS" {
-					t.Logf("%s %s: %s", c.Status, c.ID, c.ErrorMessage)
+	for _, form := range forms {
+		t.Run(form.name, func(t *testing.T) {
+			t.Parallel()
+			g, _ := serveSkills(t, form.settle)
+			proxy := tokenProxy(t, g)
+			for scenario, least := range map[string]int{
+				"sep-2640-skills-enumeration": 30, "sep-2640-skills-manifest": 4, "sep-2640-skills-directory": 6,
+			} {
+				out := t.TempDir()
+				if err := suite(t, patient, "server", "--url", proxy+"/mcp", "--scenario", scenario, "-o", out); err != nil {
+					t.Error(err)
 				}
+				judgeSkills(t, out, least)
+			}
+		})
+	}
+}
+
+// judgeSkills counts the checks that passed.
+func judgeSkills(t *testing.T, out string, least int) {
+	t.Helper()
+	for name, checks := range readChecks(t, out, "server-") {
+		passed, failed := count(checks)
+		t.Logf("%s: %d checks passed, %d failed", name, passed, len(failed))
+		if passed < least || len(failed) > 0 {
+			t.Errorf("%s: %d checks passed, want %d; failed: %v", name, passed, least, failed)
+		}
+		for _, c := range checks {
+			if c.Status != "SUCCESS" {
+				t.Logf("%s %s: %s", c.Status, c.ID, c.ErrorMessage)
 			}
 		}
 	}
@@ -190,7 +202,7 @@ func TestConformanceOfSkills(t *testing.T) {
 func TestClientsVerifySkills(t *testing.T) {
 	t.Parallel()
 	binary, _ := node(t)
-	g, all := serveSkills(t)
+	g, all := serveSkills(t, settle)
 	all["old"].served["skill://old/old-notes/references/guide.md"] = "\ufeffA guide\r\nof nOtes"
 	token := g.token(t)
 	for _, revision := range []string{"legacy", modernRevision} {

@@ -75,33 +75,42 @@ func TestTasksOfANewerServer(t *testing.T) {
 }
 
 // TestTasksOfAnOlderServer runs the tool of the first test, which works as a task only, with
-// the package of tasks of 2026-07-28. Over HTTP the task asks its user something.
+// the package of tasks of 2026-07-28, before one gateway and before a fleet. Over HTTP the
+// task asks its user something.
 func TestTasksOfAnOlderServer(t *testing.T) {
 	t.Parallel()
-	binary, _ := node(t)
-	g := serve(t, tenant(fmt.Sprintf("  every: %s\n  web: {url: %q, private_addresses: true}\n",
-		stdio(t, "server-everything", "stdio"), everythingOverHTTP(t))))
-	for server, asks := range map[string]string{"web": "elicitation by task-update", "every": ""} {
-		t.Run(server, func(t *testing.T) {
+	web := everythingOverHTTP(t)
+	for _, form := range forms {
+		t.Run(form.name, func(t *testing.T) {
 			t.Parallel()
-			tool := server + "__simulate-research-query"
-			told := follow(t, exec.CommandContext(t.Context(), binary, "clients/tasks-v2.mjs",
-				"http://"+g.addr+"/mcp", g.token(t), tool), func() {})
-			if got := told["listed"].Names; !slices.Contains(got, tool) {
-				t.Errorf("listed %q, want %s", got, tool)
-			}
-			if got := told["result"]; got.IsError || !strings.Contains(got.Text, "Research Report: python") ||
-				strings.Contains(got.Text, "(snake)") != (asks != "") {
-				t.Errorf("the result is %q", got.Text)
-			}
-			if got := strings.Join(told["asked"].Names, ", "); got != asks {
-				t.Errorf("it asked %q, want %q", got, asks)
-			}
-			for step, want := range map[string]string{"kind": "task", "after": "completed", "cancelled": "cancelled"} {
-				if got := told[step].Text; got != want {
-					t.Errorf("%s: %q, want %q", step, got, want)
-				}
-			}
+			g := serveAt(t, form.settle(t), tenant(fmt.Sprintf(
+				"  every: %s\n  web: {url: %q, private_addresses: true}\n", stdio(t, "server-everything", "stdio"), web)))
+			research(t, g, "web", "elicitation by task-update")
+			research(t, g, "every", "")
 		})
+	}
+}
+
+// research runs the tool of a server as a task that asks this, and one that is cancelled.
+func research(t *testing.T, g *gateway, server, asks string) {
+	t.Helper()
+	binary, _ := node(t)
+	tool := server + "__simulate-research-query"
+	told := follow(t, exec.CommandContext(t.Context(), binary, "clients/tasks-v2.mjs",
+		"http://"+g.addr+"/mcp", g.token(t), tool), func() {})
+	if got := told["listed"].Names; !slices.Contains(got, tool) {
+		t.Errorf("listed %q, want %s", got, tool)
+	}
+	if got := told["result"]; got.IsError || !strings.Contains(got.Text, "Research Report: python") ||
+		strings.Contains(got.Text, "(snake)") != (asks != "") {
+		t.Errorf("%s: the result is %q", server, got.Text)
+	}
+	if got := strings.Join(told["asked"].Names, ", "); got != asks {
+		t.Errorf("%s asked %q, want %q", server, got, asks)
+	}
+	for step, want := range map[string]string{"kind": "task", "after": "completed", "cancelled": "cancelled"} {
+		if got := told[step].Text; got != want {
+			t.Errorf("%s: %s: %q, want %q", server, step, got, want)
+		}
 	}
 }

@@ -3,8 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
-	"io"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -140,95 +141,82 @@ func idleKinds() []idleKind {
 
 // idle measures crowds of the given sizes, each kind of stream at a gateway of its own
 // that nothing else has used.
-func (l *lab) idle(ctx context.Context, sizes []int, progress io.Writer) ([]idleResult, error) {
-	var all []idleResult
+func (l *lab) idle(ctx context.Context, sizes []int) (all []idleResult) {
 	for _, k := range idleKinds() {
-		c := &crowd{lab: l, open: k.open}
-		results, err := c.measure(ctx, k.name, k.era, sizes, progress)
-		if err != nil {
-			return nil, fmt.Errorf("idle streams, %s: %w", k.name, err)
-		}
-		all = append(all, results...)
+		l.Try(func() error {
+			c := &crowd{lab: l, open: k.open}
+			defer c.close()
+			results, err := c.measure(ctx, k.name, k.era, sizes)
+			all = append(all, results...)
+			return err
+		})
 	}
-	return all, nil
+	return all
 }
 
-func (c *crowd) measure(ctx context.Context, name string, era mcp.Era, sizes []int,
-	progress io.Writer,
-) ([]idleResult, error) {
-	addrs, err := world.Addresses(2)
-	if err != nil {
-		return nil, err
-	}
-	config := func(hidden bool) error {
+func (c *crowd) measure(ctx context.Context, name string, era mcp.Era, sizes []int) (results []idleResult, err error) {
+	l, addrs := c.lab, c.lab.Addresses(2)
+	config := func(hidden bool) {
 		rule := map[bool]string{true: `, {deny: ["*__tool_0000"]}`}[hidden]
-		text := fmt.Sprintf(idleConfig, addrs[0], addrs[1], c.lab.upstream, rule)
-		return c.lab.Write(map[string]string{"idle.yaml": text})
+		l.Write(map[string]string{"idle.yaml": fmt.Sprintf(idleConfig, addrs[0], addrs[1], l.upstream, rule)})
 	}
-	if err := config(false); err != nil {
-		return nil, err
-	}
-	c.gateway, err = c.lab.serveConfig(ctx, addrs[0], c.lab.Program, "idle.yaml")
-	if err != nil {
-		return nil, err
-	}
+	config(false)
+	c.gateway = l.serveConfig(ctx, addrs[0], l.Program, "idle.yaml")
 	defer c.gateway.Kill()
-	defer c.close()
-	if c.posts, err = c.begin(ctx, era); err != nil {
-		return nil, err
+	token := l.token
+	l.token = sign(addrs[0])
+	l.serves(ctx, l.target(wayDrawbridge, c.gateway, "echo__echo", mcp.Modern))
+	c.posts = l.target(wayDrawbridge, c.gateway, "echo__echo", era)
+	l.token = token
+	if l.Err != nil {
+		return nil, l.Err
 	}
 	before, err := c.settle(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var results []idleResult
 	for i, size := range sizes {
+		if err != nil {
+			return nil, err
+		}
 		r := idleResult{kind: name, streams: size}
-		if err := c.grow(ctx, size); err != nil {
+		if r.kib, err = c.grow(ctx, size, before); err != nil {
 			return nil, err
 		}
-		if r.kib, err = c.weigh(ctx, before); err != nil {
+		config(i%2 == 0)
+		if err = errors.Join(l.Err, c.change(ctx, &r)); err != nil {
 			return nil, err
 		}
-		if err := c.change(ctx, &r, func() error { return config(i%2 == 0) }); err != nil {
-			return nil, err
-		}
-		if r.after, err = c.share(ctx, before); err != nil {
-			return nil, err
-		}
-		_, _ = fmt.Fprintf(progress,
-			"%s: %d streams, %.1f KiB each, %.1f after a change that %d were told of, the last after %v\n",
+		r.after, err = c.share(ctx, before)
+		l.Say("%s: %d streams, %.1f KiB each, %.1f after a change that %d were told of, the last after %v\n",
 			name, size, r.kib, r.after, r.told, r.last)
 		results = append(results, r)
 	}
-	return results, nil
+	return results, err
 }
 
-// begin waits until the gateway has the server's tools.
-func (c *crowd) begin(ctx context.Context, era mcp.Era) (*target, error) {
-	t := &target{
-		name: wayDrawbridge, addr: c.gateway.addr, pids: c.gateway.pids, tool: "echo__echo",
-		token: sign(c.gateway.addr), revision: mcp.LatestModern,
-	}
-	if err := t.serves(ctx); err != nil {
-		return nil, err
-	}
-	if era == mcp.Legacy {
-		t.handshake, t.revision = true, mcp.LatestLegacy
-	}
-	return t, nil
-}
-
-// grow opens streams until there are so many.
-func (c *crowd) grow(ctx context.Context, size int) error {
+// grow opens streams until there are so many, and returns what each takes after all had a
+// heartbeat. It fails if one has ended.
+func (c *crowd) grow(ctx context.Context, size int, before int64) (float64, error) {
 	for len(c.all) < size {
 		opened, err := c.open(ctx, c)
 		if err != nil {
-			return fmt.Errorf("open stream %d: %w", len(c.all)+1, err)
+			return 0, fmt.Errorf("%s: open stream %d: %w", c.posts.revision, len(c.all)+1, err)
 		}
 		c.add(opened.conn)
 	}
-	return nil
+	for _, s := range c.all {
+		s.beats.Store(0)
+	}
+	err := world.Within(ctx, time.Minute, "every stream has a heartbeat", func() bool {
+		return !slices.ContainsFunc(c.all, func(s *idleStream) bool {
+			return s.beats.Load() == 0 && !s.ended.Load()
+		})
+	})
+	if i := c.ended(); i >= 0 {
+		err = errors.Join(err, fmt.Errorf("stream %d ended", i+1))
+	}
+	if err != nil {
+		return 0, err
+	}
+	return c.share(ctx, before)
 }
 
 // read notes what comes on a stream until it ends.
@@ -255,29 +243,6 @@ func (s *idleStream) read() {
 	}
 }
 
-// weigh is share after every stream had a heartbeat. It fails if one has ended.
-func (c *crowd) weigh(ctx context.Context, before int64) (float64, error) {
-	beats := make([]int64, len(c.all))
-	for i, s := range c.all {
-		beats[i] = s.beats.Load()
-	}
-	err := world.Within(ctx, time.Minute, "every stream has a heartbeat", func() bool {
-		for i, s := range c.all {
-			if s.beats.Load() == beats[i] && !s.ended.Load() {
-				return false
-			}
-		}
-		return true
-	})
-	if err != nil {
-		return 0, err
-	}
-	if i := c.ended(); i >= 0 {
-		return 0, fmt.Errorf("stream %d ended", i+1)
-	}
-	return c.share(ctx, before)
-}
-
 // share returns what each stream takes of the gateway's memory, in KiB, once it has
 // settled.
 func (c *crowd) share(ctx context.Context, before int64) (float64, error) {
@@ -291,33 +256,19 @@ const settling = 7 * time.Second
 
 // settle returns the gateway's resident memory once it does not shrink any more, or after
 // a minute.
-func (c *crowd) settle(ctx context.Context) (int64, error) {
-	least, err := world.Resident(c.gateway.pids...)
-	if err != nil {
-		return 0, err
-	}
-	since := time.Now()
+func (c *crowd) settle(ctx context.Context) (now int64, err error) {
+	least, since := int64(math.MaxInt64), time.Now()
 	_ = world.Within(ctx, time.Minute, "the memory settles", func() bool { // else it is what it is
-		now, failed := world.Resident(c.gateway.pids...)
-		if err = failed; err != nil {
-			return true
-		}
-		if now < least-least/100 {
+		if now, err = world.Resident(c.gateway.pids...); now < least-least/100 {
 			least, since = now, time.Now()
 		}
-		return time.Since(since) > settling
+		return err != nil || time.Since(since) > settling
 	})
-	if err != nil {
-		return 0, err
-	}
-	return world.Resident(c.gateway.pids...)
+	return now, err
 }
 
 // change changes the list of tools by a reload and notes when the streams were told.
-func (c *crowd) change(ctx context.Context, r *idleResult, write func() error) error {
-	if err := write(); err != nil {
-		return err
-	}
+func (c *crowd) change(ctx context.Context, r *idleResult) error {
 	c.forget()
 	signalled := time.Now()
 	if err := c.gateway.Signal(syscall.SIGHUP); err != nil {

@@ -18,7 +18,7 @@ import (
 type kind struct {
 	name    string
 	target  *target
-	callers int
+	callers int    // at once
 	plain   string // the name of the plain case; "" for that itself and for what does not pass the gateway
 	// why a byte costs more than twice the plain case's, as a profile shows it; "" where
 	// none was needed
@@ -86,35 +86,22 @@ const besideProxy = ", through ReverseProxy"
 // kindRounds is what one kind showed, round after round.
 type kindRounds struct {
 	kind
-	rate   []float64 // calls per second
-	cpu    []float64 // µs a call
-	kib    []float64 // KiB a call, both ways, with heads
-	perKiB []float64 // µs
+	*rounds
 }
 
 // measureKinds loads all kinds in turn, round after round.
-func (p plan) measureKinds(ctx context.Context, all []kind, progress io.Writer) ([]*kindRounds, error) {
-	results := make([]*kindRounds, len(all))
-	for i, k := range all {
-		results[i] = &kindRounds{kind: k}
+func (l *lab) measureKinds(ctx context.Context, p plan) (results []*kindRounds) {
+	var targets []*target
+	for _, k := range l.kinds() {
+		k.target.name, k.target.callers = k.name, k.callers
+		targets = append(targets, k.target)
+		results = append(results, &kindRounds{kind: k})
 	}
-	for round := range p.rounds {
-		for _, r := range turned(results, round) {
-			s, err := r.target.load(ctx, r.callers, p.took)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", r.name, err)
-			}
-			calls, kib := float64(s.calls), float64(s.bytes)/1024
-			r.rate = append(r.rate, s.perSecond())
-			r.cpu = append(r.cpu, micros(s.cpu)/calls)
-			r.kib = append(r.kib, kib/calls)
-			r.perKiB = append(r.perKiB, micros(s.cpu)/kib)
-			_, _ = fmt.Fprintf(progress,
-				"round %d: %s, %d callers: %.0f calls/s, %.0f µs of CPU a call, %.1f KiB\n",
-				round+1, r.name, r.callers, s.perSecond(), micros(s.cpu)/calls, kib/calls)
-		}
+	found := l.measure(ctx, p, 0, targets...)
+	for _, r := range results {
+		r.rounds = found.ways[r.name]
 	}
-	return results, nil
+	return results
 }
 
 // events reads a stream to its end, answers questions, and fails when the result is not

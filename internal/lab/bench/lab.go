@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
@@ -28,6 +28,7 @@ const (
 // lab is all parts, running.
 type lab struct {
 	*world.Lab
+	page.Report
 
 	started   int    // processes, each with a log of its own
 	upstream  string // addresses
@@ -75,41 +76,24 @@ audit: {file: audit.jsonl, sync: interval}
 log: {level: info, format: json}
 `
 
-// newLab builds the gateway and starts all parts. Everything it makes lies in a temporary
-// folder.
-func newLab(ctx context.Context) (*lab, error) {
-	l, err := emptyLab("bench")
-	if err != nil {
-		return nil, err
-	}
-	return world.Begun(l, l.Close, l.begin(ctx))
-}
-
 // emptyLab returns a lab in which nothing runs.
-func emptyLab(name string) (*lab, error) {
+func emptyLab(name string, r page.Report) (*lab, error) {
 	l, err := world.NewLab(name)
-	return &lab{Lab: l, parts: make(map[string]part), secure: make(map[string]part)}, err
+	return &lab{Lab: l, Report: r, parts: make(map[string]part), secure: make(map[string]part)}, err
 }
 
-func (l *lab) begin(ctx context.Context) error {
-	if err := l.build(ctx); err != nil {
-		return err
-	}
-	addrs, err := world.Addresses(9)
-	if err != nil {
-		return err
-	}
+// begin builds the gateway and starts all parts. Everything that it makes lies in a
+// temporary folder.
+func (l *lab) begin(ctx context.Context) {
+	l.build(ctx)
+	addrs := l.Addresses(9)
 	l.upstream, l.proxy, l.gateway = addrs[0], addrs[1], addrs[2]
 	secure := addrs[3]
 	l.authority = filepath.Join(l.Dir, "authority.pem")
-	if err := writeCertificates(l.authority, l.certificate(), l.key()); err != nil {
-		return fmt.Errorf("make certificates: %w", err)
-	}
+	l.Try(func() error { return writeCertificates(l.authority, l.certificate(), l.key()) })
 	trust := "SSL_CERT_FILE=" + l.authority
-	if err := l.Write(map[string]string{"drawbridge.yaml": fmt.Sprintf(gatewayConfig, l.gateway, addrs[4],
-		l.upstream, secure, l.Self)}); err != nil {
-		return err
-	}
+	l.Write(map[string]string{"drawbridge.yaml": fmt.Sprintf(gatewayConfig, l.gateway, addrs[4], l.upstream, secure,
+		l.Self)})
 	l.token = sign(l.gateway)
 	for _, p := range []struct {
 		into      map[string]part
@@ -137,20 +121,19 @@ func (l *lab) begin(ctx context.Context) error {
 		},
 		{l.parts, wayDrawbridge, l.gateway, []string{trust}, []string{l.Program, "serve", "-config", "drawbridge.yaml"}},
 	} {
-		if p.into[p.way], err = l.startWith(ctx, p.env, p.addr, p.args...); err != nil {
-			return err
-		}
+		p.into[p.way] = l.startWith(ctx, p.env, p.addr, p.args...)
 	}
 	l.secure[wayDrawbridge] = l.parts[wayDrawbridge]
-	if err := l.startNginx(ctx, addrs[8]); err != nil {
-		return err
+	l.startNginx(ctx, addrs[8])
+	for _, tool := range []string{"echo__echo", "tls__echo", "kinds__echo", "stdio__echo"} {
+		l.serves(ctx, l.target(wayDrawbridge, l.parts[wayDrawbridge], tool, mcp.Modern))
 	}
-	return l.ready(ctx)
 }
 
 // build builds the gateway and writes the secret that tokens are signed with.
-func (l *lab) build(ctx context.Context) error {
-	return errors.Join(l.Build(ctx), l.Write(map[string]string{"secret": hmacSecret}))
+func (l *lab) build(ctx context.Context) {
+	l.Build(ctx)
+	l.Write(map[string]string{"secret": hmacSecret})
 }
 
 func (l *lab) certificate() string { return filepath.Join(l.Dir, "upstream.pem") }
@@ -167,63 +150,51 @@ func sign(public string) string {
 const startTime = 2 * time.Minute
 
 // start runs one part and waits until it listens.
-func (l *lab) start(ctx context.Context, addr string, command ...string) (part, error) {
+func (l *lab) start(ctx context.Context, addr string, command ...string) part {
 	return l.startWith(ctx, nil, addr, command...)
 }
 
 // serveConfig starts a gateway, and waits until it listens. The name of its config is
 // whole, or one in the folder of the lab.
-func (l *lab) serveConfig(ctx context.Context, addr, program, config string) (part, error) {
+func (l *lab) serveConfig(ctx context.Context, addr, program, config string) part {
 	return l.start(ctx, addr, program, "serve", "-config", config)
 }
 
 // startWith is start with variables added to the environment. Those that change Go's
 // collector or scheduler are taken out of it, so that each part has what it would have in
 // production.
-func (l *lab) startWith(ctx context.Context, env []string, addr string, command ...string) (part, error) {
+func (l *lab) startWith(ctx context.Context, env []string, addr string, command ...string) (p part) {
 	own := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
 		return slices.Contains([]string{"GOGC", "GOMEMLIMIT", "GOMAXPROCS", "GODEBUG"}, name)
 	})
 	l.started++
-	p, err := l.Start(world.Order{
-		Dir: l.Dir, Log: fmt.Sprintf("log%d", l.started), Command: command, Env: append(own, env...),
-		Bare: true,
+	p.addr = addr
+	l.Try(func() (err error) {
+		p.Process, err = l.Start(world.Order{
+			Dir: l.Dir, Log: fmt.Sprintf("log%d", l.started), Command: command, Env: append(own, env...), Bare: true,
+		})
+		return err
 	})
-	if err != nil {
-		return part{}, err
-	}
-	if err := p.Listens(ctx, addr, startTime); err != nil {
-		return part{}, err
-	}
-	pids, err := world.Tree(p.PID())
-	return part{p, addr, pids}, err
+	l.Try(func() error { return p.Listens(ctx, addr, startTime) })
+	l.Try(func() (err error) {
+		p.pids, err = world.Tree(p.PID())
+		return err
+	})
+	return p
 }
 
-// ready waits until the gateway has every server's tools.
-func (l *lab) ready(ctx context.Context) error {
-	for _, tool := range []string{"echo__echo", "tls__echo", "kinds__echo", "stdio__echo"} {
-		if err := l.target(wayDrawbridge, l.parts[wayDrawbridge], tool, mcp.Modern).serves(ctx); err != nil {
-			return err
+// serves waits until the tool of a target is served: until one call is answered as it
+// should be.
+func (l *lab) serves(ctx context.Context, t *target) {
+	l.Until(ctx, 20*time.Second, "the gateway serves "+t.tool, func() bool {
+		c, err := t.connect(ctx)
+		if err != nil {
+			return false
 		}
-	}
-	return nil
-}
-
-// serves waits until the tool is served.
-func (t *target) serves(ctx context.Context) error {
-	return world.Within(ctx, 20*time.Second, "the gateway serves "+t.tool,
-		func() bool { return t.answers(ctx) })
-}
-
-// answers tells whether one call is answered as it should be.
-func (t *target) answers(ctx context.Context) bool {
-	c, err := t.connect(ctx)
-	if err != nil {
-		return false
-	}
-	defer c.close()
-	return c.call() == nil
+		defer c.close()
+		return c.call() == nil
+	})
 }
 
 // target returns how to call a tool, by the name that the upstream gives it, or the

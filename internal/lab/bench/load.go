@@ -27,6 +27,7 @@ type target struct {
 	token     string // "" sends none
 	revision  string
 	pids      []int // of the processes whose CPU counts; nil for none
+	callers   int   // at once; 0: as many as are asked for
 	// where connections go to in turn; nil: to addr, which is what requests name always
 	doors []string
 
@@ -73,22 +74,22 @@ func (t *target) load(ctx context.Context, connections int, took time.Duration) 
 		c.opened = c.conn.Traffic()
 		callers[i] = c
 	}
-	before, err := world.Busy(t.pids...)
-	if err != nil {
-		return nil, err
-	}
-	total, err := together(connections, func(n int, end time.Time) ([]time.Duration,
-		error,
-	) {
-		return callers[n].callUntil(end)
-	}, took)
+	var total *sample
+	cpu, err := busyDuring(t.pids, func() (err error) {
+		total, err = together(connections, func(n int, end time.Time) ([]time.Duration, error) {
+			return callers[n].callUntil(end)
+		}, took)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", t.name, err)
 	}
 	for _, c := range callers {
 		total.bytes += c.conn.Traffic() - c.opened
 	}
-	return total, total.count(t.pids, before)
+	total.counted, total.cpu = len(t.pids) > 0, cpu
+	total.resident, err = world.Resident(t.pids...)
+	return total, err
 }
 
 // together has so many callers work at once until an end, and gathers how long each call
@@ -106,17 +107,6 @@ func together(callers int, work func(n int, end time.Time) ([]time.Duration, err
 	total := &sample{took: time.Since(started), latency: slices.Concat(latencies...)}
 	total.calls = len(total.latency)
 	return total, errors.Join(failed...)
-}
-
-// count notes what the processes have cost since before, and what they hold.
-func (s *sample) count(pids []int, before time.Duration) error {
-	after, err := world.Busy(pids...)
-	if err != nil {
-		return err
-	}
-	s.counted, s.cpu = len(pids) > 0, after-before
-	s.resident, err = world.Resident(pids...)
-	return err
 }
 
 // caller is one connection with a session of its own.

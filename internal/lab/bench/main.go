@@ -6,32 +6,14 @@
 //
 //	go run -C internal/lab ./bench -out docs/evidence/benchmarks.md
 //
-// Its command scale shows how the gateway's work grows with what it holds:
-//
-//	go run -C internal/lab ./bench scale
-//
-// Its command peers installs other gateways and measures them beside this one:
-//
-//	go run -C internal/lab ./bench peers
-//
-// Its command replicas shows what several replicas that share Redis cost:
-//
-//	go run -C internal/lab ./bench replicas
-//
-// Its command record shows what the fields of records that explain a decision cost a call:
-//
-//	go run -C internal/lab ./bench record
-//
-// Its command signin shows what a call costs by how its caller is let in:
-//
-//	go run -C internal/lab ./bench signin
-//
-// Its command credentials shows what it costs a call to tell a server who makes it:
-//
-//	go run -C internal/lab ./bench credentials
+// Its other parts go behind its name, such as ./bench scale: scale shows how the gateway's
+// work grows with what it holds; peers installs other gateways and measures them beside
+// this one; replicas shows what several replicas that share Redis cost; record shows what
+// the fields of records that explain a decision cost a call; signin what it costs by how
+// its caller is let in; and credentials what it costs to tell a server who makes it.
 //
 // Read calls.go for what is measured, measure.go for how rounds are compared, lab.go for
-// the parts, and page.go for the report, of which each command writes a section.
+// the processes, and report.go for the report, of which each part writes a section.
 package main
 
 import (
@@ -39,6 +21,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/upstream"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
@@ -48,36 +31,46 @@ func main() {
 		1, nil)
 }
 
+// roles are what processes of this program do that the others measure.
+func roles() map[string]func(ctx context.Context, args []string, out io.Writer) error {
+	quick := upstream.NewQuick
+	return map[string]func(ctx context.Context, args []string, out io.Writer) error{
+		"upstream": func(ctx context.Context, args []string, _ io.Writer) error {
+			return quick(false).Serve(ctx, args[0], args[1:]...)
+		},
+		"stdio": func(_ context.Context, _ []string, out io.Writer) error {
+			return quick(false).ServeStdio(os.Stdin, out)
+		},
+		"peers-upstream": func(ctx context.Context, args []string, _ io.Writer) error {
+			return quick(true).Serve(ctx, args[0])
+		},
+		"peers-stdio": func(_ context.Context, _ []string, out io.Writer) error {
+			return quick(true).ServeStdio(os.Stdin, out)
+		},
+		"proxy": func(ctx context.Context, args []string, _ io.Writer) error {
+			return serveProxy(ctx, args[0], args[1])
+		},
+		"tokens": func(ctx context.Context, args []string, _ io.Writer) error {
+			return serveTokens(ctx, args[0])
+		},
+	}
+}
+
 // run is the whole program. The processes that it starts are this program again, with the
-// name of their part as first argument.
+// name of their role as first argument.
 func run(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) > 0 {
-		switch args[0] {
-		case "upstream":
-			return upstream.NewQuick(false).Serve(ctx, args[1], args[2:]...)
-		case "proxy":
-			return serveProxy(ctx, args[1], args[2])
-		case "stdio":
-			return upstream.NewQuick(false).ServeStdio(os.Stdin, out)
-		case "peers":
-			return runPeers(ctx, args[1:], out)
-		case "peers-upstream":
-			return upstream.NewQuick(true).Serve(ctx, args[1])
-		case "peers-stdio":
-			return upstream.NewQuick(true).ServeStdio(os.Stdin, out)
-		case "scale":
-			return runScale(ctx, args[1:], out)
-		case "record":
-			return runRecord(ctx, args[1:], out)
-		case "signin":
-			return runSignIn(ctx, args[1:], out)
-		case "credentials":
-			return runCredentials(ctx, args[1:], out)
-		case "tokens":
-			return serveTokens(ctx, args[1])
-		case "replicas":
-			return runReplicas(ctx, args[1:], out)
+		if role := roles()[args[0]]; role != nil {
+			return role(ctx, args[1:], out)
 		}
 	}
-	return runCalls(ctx, args, out)
+	return page.Run(ctx, "bench", map[string]page.Part{
+		"":            {Section: "bench", Begin: newCalls},
+		"scale":       {Section: "bench-scale", Begin: newScale},
+		"peers":       {Section: "bench-peers", Begin: newPeers},
+		"replicas":    {Section: "bench-replicas", Begin: newReplicas},
+		"record":      {Section: "bench-record", Begin: recordFields().measured},
+		"signin":      {Section: "bench-signin", Begin: signIns().measured},
+		"credentials": {Section: "bench-credentials", Begin: credentials().measured},
+	}, args, out)
 }

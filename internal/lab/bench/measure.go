@@ -1,11 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"fmt"
-	"io"
+	"errors"
+	"flag"
 	"slices"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
 // rounds is what one way showed, round after round.
@@ -14,14 +17,18 @@ type rounds struct {
 	latency  []float64 // the median of the round, in µs
 	cpu      []float64 // µs of its processes' CPU a call; empty where they cannot be counted
 	resident []float64 // MiB of its processes after the round
+	kib      []float64 // KiB a call, both ways, with heads
+	perKiB   []float64 // µs of CPU a KiB
 }
 
 func (r *rounds) add(s *sample) {
 	r.rate = append(r.rate, s.perSecond())
 	r.latency = append(r.latency, micros(s.median()))
 	if s.counted {
+		kib := float64(s.bytes) / 1024
 		r.cpu = append(r.cpu, micros(s.cpu)/float64(s.calls))
 		r.resident = append(r.resident, float64(s.resident)/(1<<20))
+		r.kib, r.perKiB = append(r.kib, kib/float64(s.calls)), append(r.perKiB, micros(s.cpu)/kib)
 	}
 }
 
@@ -44,16 +51,10 @@ func spreadOf(values []float64) spread {
 		return spread{}
 	}
 	sorted := slices.Sorted(slices.Values(values))
-	return spread{median: medianOf(sorted), least: sorted[0], most: sorted[len(sorted)-1]}
-}
-
-// medianOf returns the middle of sorted values, or of the two in the middle their mean.
-func medianOf(sorted []float64) float64 {
 	half := len(sorted) / 2
-	if len(sorted)%2 == 1 {
-		return sorted[half]
-	}
-	return (sorted[half-1] + sorted[half]) / 2
+	// the middle one, or of the two in the middle their mean
+	median := (sorted[half] + sorted[(len(sorted)-1)/2]) / 2
+	return spread{median: median, least: sorted[0], most: sorted[len(sorted)-1]}
 }
 
 // ratioOf divides what two ways showed in each round, so that what disturbed both of them
@@ -79,30 +80,42 @@ type plan struct {
 	rounds int
 }
 
+// planOf adds the flags of a plan. What is measured in each round is said by what.
+func planOf(flags *flag.FlagSet, took time.Duration, rounds int, what string) *plan {
+	p := &plan{}
+	flags.DurationVar(&p.took, "time", took, "how long is measured in each round: "+what)
+	flags.IntVar(&p.rounds, "rounds", rounds, "rounds; the median counts")
+	return p
+}
+
 // measure loads all ways in turn, round after round, in one direction and then in the
 // other. So whatever disturbs the machine disturbs all of them, ways that stand beside
-// each other run right after one another, and neither of them is always the first.
-func (p plan) measure(ctx context.Context, targets []*target, connections int,
-	progress io.Writer,
-) (result, error) {
+// each other run right after one another, and neither of them is always the first. A
+// target with callers of its own has these instead of the connections.
+func (l *lab) measure(ctx context.Context, p plan, connections int, targets ...*target) result {
 	r := result{revision: targets[0].revision, connections: connections, ways: make(map[string]*rounds)}
 	for _, t := range targets {
 		r.ways[t.name] = &rounds{}
 	}
+	if p.took <= 0 || p.rounds <= 0 {
+		l.Try(func() error { return errors.New("-time and -rounds must be more than 0") })
+	}
 	for round := range p.rounds {
 		for _, t := range turned(targets, round) {
-			s, err := t.load(ctx, connections, p.took)
-			if err != nil {
-				return r, err
-			}
-			r.ways[t.name].add(s)
-			_, _ = fmt.Fprintf(progress,
-				"%s, %d connections, round %d: %-23s %8.0f calls/s, median %v, %.0f µs of CPU a call\n",
-				r.revision, connections, round+1, t.name, s.perSecond(), s.median(),
-				micros(s.cpu)/float64(s.calls))
+			l.Try(func() error {
+				s, err := t.load(ctx, cmp.Or(t.callers, connections), p.took)
+				if err != nil {
+					return err
+				}
+				r.ways[t.name].add(s)
+				l.Say("%s, %d connections, round %d: %-23s %8.0f calls/s, median %v, %.0f µs of CPU a call\n",
+					t.revision, cmp.Or(t.callers, connections), round+1, t.name, s.perSecond(), s.median(),
+					micros(s.cpu)/float64(s.calls))
+				return nil
+			})
 		}
 	}
-	return r, nil
+	return r
 }
 
 // turned returns the same in the other direction in every second round.
@@ -112,4 +125,14 @@ func turned[T any](all []T, round int) []T {
 		slices.Reverse(all)
 	}
 	return all
+}
+
+// busyDuring returns how long processes are on processors while something is done.
+func busyDuring(pids []int, do func() error) (time.Duration, error) {
+	before, err := world.Busy(pids...)
+	if err == nil {
+		err = do()
+	}
+	after, wrong := world.Busy(pids...)
+	return after - before, errors.Join(err, wrong)
 }

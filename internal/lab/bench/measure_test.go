@@ -102,8 +102,8 @@ func TestNginxCountsWithAllWorkers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if err := l.startNginx(t.Context(), addrs[0]); err != nil {
-		t.Fatal(err)
+	if l.startNginx(t.Context(), addrs[0]); l.Err != nil {
+		t.Fatal(l.Err)
 	}
 	p, found := l.parts[wayNginx]
 	if _, err := exec.LookPath("nginx"); err != nil {

@@ -44,36 +44,30 @@ http {
 
 // startNginx starts nginx before the upstream. Where it is not installed there is no such
 // way.
-func (l *lab) startNginx(ctx context.Context, addr string) error {
-	if _, err := exec.LookPath("nginx"); err != nil {
-		return nil //nolint:nilerr // not installed: the report says so
+func (l *lab) startNginx(ctx context.Context, addr string) {
+	if _, err := exec.LookPath("nginx"); err == nil { // else the report says so
+		l.parts[wayNginx] = l.runNginx(ctx, l.Dir, addr,
+			fmt.Sprintf(plainNginx, l.Dir, addr, l.upstream, runtime.NumCPU()), runtime.NumCPU())
 	}
-	p, err := l.runNginx(ctx, l.Dir, addr, fmt.Sprintf(plainNginx, l.Dir, addr, l.upstream, runtime.NumCPU()),
-		runtime.NumCPU())
-	l.parts[wayNginx] = p
-	return err
 }
 
 // runNginx starts nginx in a folder, with a config that gives it so many workers. It
 // listens before they run, and all of them count. If not all begin, its work is done
 // where it cannot be counted.
-func (l *lab) runNginx(ctx context.Context, dir, addr, text string, workers int) (part, error) {
+func (l *lab) runNginx(ctx context.Context, dir, addr, text string, workers int) part {
 	config := filepath.Join(dir, "nginx.conf")
-	if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(config, []byte(text), 0o600)); err != nil {
-		return part{}, err
-	}
-	p, err := l.start(ctx, addr, "nginx", "-p", dir, "-c", config)
-	if err != nil {
-		return part{}, err
-	}
-	all := func() bool {
-		p.pids, err = world.Tree(p.PID())
-		return err == nil && len(p.pids) == 1+workers
-	}
-	if world.Within(ctx, 10*time.Second, "nginx has workers", all) != nil {
+	l.Try(func() error {
+		return errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(config, []byte(text), 0o600))
+	})
+	p := l.start(ctx, addr, "nginx", "-p", dir, "-c", config)
+	if l.Err == nil && world.Within(ctx, 10*time.Second, "nginx has workers", func() (all bool) {
+		tree, err := world.Tree(p.PID())
+		p.pids = tree
+		return err == nil && len(tree) == 1+workers
+	}) != nil {
 		p.pids = nil
 	}
-	return p, nil
+	return p
 }
 
 // nginxVersion says what nginx calls itself, or that there is none.

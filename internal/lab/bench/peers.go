@@ -1,95 +1,90 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
-// peersRun is what the command peers was asked for.
+// peersRun is what the part peers was asked for.
 type peersRun struct {
-	report  string
-	plan    plan
+	plan    *plan
 	streams int
-	only    []string // names; empty means all
+	only    string // names with commas between; "": all
 	cache   string
-	args    []string // of the command, for the report
 }
 
 // mostStreams is how many can be asked for.
 const mostStreams = 10_000
 
-// runPeers is the command peers: it installs other gateways and measures them beside
+// newPeers is the part peers: it installs other gateways and measures them beside
 // drawbridge.
-func runPeers(ctx context.Context, args []string, out io.Writer) error {
-	begun := time.Now()
-	r, err := parsePeers(args)
-	if err != nil {
-		return err
+func newPeers(flags *flag.FlagSet) page.Measure {
+	p := peersRun{plan: planOf(flags, 1500*time.Millisecond, 3, "each kind of work")}
+	flags.IntVar(&p.streams, "streams", 1000, "sessions and event streams to open for the measure of memory")
+	flags.StringVar(&p.cache, "cache", "", "folder for what is installed; one in the user's cache when empty")
+	flags.StringVar(&p.only, "only", "", "names of the peers to measure beside drawbridge, with commas between: "+
+		strings.Join(peerNames(), ", ")+"; all when empty")
+	return func(ctx context.Context, r page.Report) (string, error) {
+		if err := p.check(); err != nil {
+			return "", err
+		}
+		lab, err := newPeersLab(ctx, r)
+		if err != nil {
+			return "", err
+		}
+		defer lab.Close()
+		all := p.install(ctx, r)
+		lab.measure(ctx, all, p)
+		if err := ctx.Err(); err != nil {
+			return "", err
+		}
+		return p.section(r, all)
 	}
-	wanted := uint64(2*r.streams + 500) //nolint:gosec // mostStreams bounds it; each stream is a connection of a client and one of the server behind
-	if most, err := world.AllowDescriptors(wanted); err != nil || most < wanted {
-		return errors.Join(
-			fmt.Errorf(
-				"%d open files are allowed, of %d that are needed: raise ulimit -n, or ask for fewer -streams", most, wanted), err)
-	}
-	lab, err := newPeersLab(ctx, out)
-	if err != nil {
-		return err
-	}
-	defer lab.Close()
-	all := r.install(ctx, out)
-	lab.measure(ctx, all, r)
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	return r.write(ctx, out, all, begun)
 }
 
-func parsePeers(args []string) (*peersRun, error) {
-	r := &peersRun{args: args}
-	flags := flag.NewFlagSet("bench peers", flag.ContinueOnError)
-	flags.StringVar(&r.report, "out", "", "page whose section is written; the standard output when empty")
-	flags.DurationVar(&r.plan.took, "time", 1500*time.Millisecond,
-		"how long each kind of work takes in each round")
-	flags.IntVar(&r.plan.rounds, "rounds", 3, "rounds; the median counts")
-	flags.IntVar(&r.streams, "streams", 1000, "sessions and event streams to open for the measure of memory")
-	flags.StringVar(&r.cache, "cache", "", "folder for what is installed; one in the user's cache when empty")
-	only := flags.String("only", "", "names of the peers to measure beside drawbridge, with commas between: "+
-		strings.Join(peerNames(), ", ")+"; all when empty")
-	if err := flags.Parse(args); err != nil {
-		return nil, err
+// check returns what is wrong with what was asked for, and asks for as many open files as
+// that needs: each stream is a connection of a client and one of the server behind.
+func (p *peersRun) check() error {
+	if p.plan.took <= 0 || p.plan.rounds < 1 || p.streams < 10 || p.streams > mostStreams {
+		return errors.New("peers takes a time and rounds above 0, and 10 to 10000 streams")
 	}
-	if flags.NArg() > 0 || r.plan.took <= 0 || r.plan.rounds < 1 || r.streams < 10 ||
-		r.streams > mostStreams {
-		return nil, errors.New("peers takes no arguments, a time and rounds above 0, and 10 to 10000 streams")
-	}
-	for _, name := range strings.FieldsFunc(*only, func(letter rune) bool { return letter == ',' }) {
-		if !slices.ContainsFunc(peers(), func(p peer) bool { return p.name == name }) {
-			return nil, fmt.Errorf("-only names %q, which is no peer; there are: %s", name,
-				strings.Join(peerNames(), ", "))
+	for _, name := range p.names() {
+		if !slices.Contains(peerNames(), name) {
+			return fmt.Errorf("-only names %q, which is no peer; there are: %s", name, strings.Join(peerNames(), ", "))
 		}
-		r.only = append(r.only, name)
 	}
-	if r.cache == "" {
+	if p.cache == "" {
 		folder, err := os.UserCacheDir()
 		if err != nil {
-			return nil, fmt.Errorf("%w: give a folder with -cache", err)
+			return fmt.Errorf("%w: give a folder with -cache", err)
 		}
-		r.cache = filepath.Join(folder, "drawbridge-peers")
+		p.cache = filepath.Join(folder, "drawbridge-peers")
 	}
-	cache, err := filepath.Abs(r.cache)
-	r.cache = cache
-	return r, err
+	cache, err := filepath.Abs(p.cache)
+	p.cache = cache
+	wanted := uint64(2*p.streams + 500)
+	most, wrong := world.AllowDescriptors(wanted)
+	if most < wanted {
+		wrong = errors.Join(wrong, fmt.Errorf(
+			"%d open files are allowed, of %d that are needed: raise ulimit -n, or ask for fewer -streams", most, wanted))
+	}
+	return errors.Join(err, wrong)
+}
+
+// names are those of -only.
+func (p *peersRun) names() []string {
+	return strings.FieldsFunc(p.only, func(letter rune) bool { return letter == ',' })
 }
 
 func peerNames() []string {
@@ -101,34 +96,29 @@ func peerNames() []string {
 }
 
 // install installs every peer that was asked for. One that cannot be installed says why.
-func (r *peersRun) install(ctx context.Context, out io.Writer) []*contender {
-	s := &shelf{dir: r.cache, progress: out}
+func (p *peersRun) install(ctx context.Context, r page.Report) []*contender {
+	s := &shelf{dir: p.cache, progress: r.Log}
 	all := []*contender{newContender(peer{
 		name: peerDirect, passes: true,
 		settings: "the server alone, without anything before it",
 	})}
-	for _, p := range peers() {
-		if len(r.only) > 0 && p.name != peerDrawbridge && !slices.Contains(r.only, p.name) {
+	for _, one := range peers() {
+		if p.only != "" && one.name != peerDrawbridge && !slices.Contains(p.names(), one.name) {
 			continue
 		}
-		c := newContender(p)
+		c := newContender(one)
 		all = append(all, c)
-		if p.refused != "" {
-			c.failed = p.refused
+		if c.failed = one.refused; c.failed != "" {
 			continue
 		}
-		_, _ = fmt.Fprintf(out, "%s %s from %s\n", p.name, p.parcel.version, p.parcel.registry)
+		r.Say("%s %s from %s\n", one.name, one.parcel.version, one.parcel.registry)
 		var err error
-		c.installed, err = s.get(ctx, p.parcel)
-		switch {
-		case err != nil:
+		if c.installed, err = s.get(ctx, one.parcel); err != nil {
 			c.failed = "could not be installed: " + short(err.Error())
-		case p.start == nil:
+		} else if one.start == nil {
 			c.failed = "can be installed now, but this program has not learned to start it"
-		default:
-			continue
 		}
-		_, _ = fmt.Fprintf(out, "  %s\n", c.failed)
+		r.Say("  %s\n", cmp.Or(c.failed, "is there"))
 	}
 	return all
 }
@@ -137,8 +127,8 @@ func newContender(p peer) *contender { return &contender{peer: p, work: make(map
 
 // measure measures memory of one contender after the other, each alone, and then calls
 // and lists of all in turn.
-func (l *peersLab) measure(ctx context.Context, all []*contender, r *peersRun) {
-	l.say("sessions, streams and changes of the list")
+func (l *peersLab) measure(ctx context.Context, all []*contender, p peersRun) {
+	l.tell("sessions, streams and changes of the list")
 	for _, c := range all {
 		if c.failed != "" || ctx.Err() != nil {
 			continue
@@ -147,13 +137,13 @@ func (l *peersLab) measure(ctx context.Context, all []*contender, r *peersRun) {
 		switch {
 		case err != nil:
 			c.failed = "did not start: " + short(err.Error())
-			l.say("  %-16s %s", c.name, c.failed)
+			l.tell("  %-16s %s", c.name, c.failed)
 		case c.pid() != 0:
-			l.hold(ctx, c, r.streams)
+			l.hold(ctx, c, p.streams)
 		}
 		end()
 	}
-	l.say("calls and lists, in turn")
+	l.tell("calls and lists, in turn")
 	var running []*contender
 	for _, c := range all {
 		if c.failed != "" || ctx.Err() != nil {
@@ -167,5 +157,5 @@ func (l *peersLab) measure(ctx context.Context, all []*contender, r *peersRun) {
 		}
 		running = append(running, c)
 	}
-	l.loadAll(ctx, running, r.plan)
+	l.loadAll(ctx, running, *p.plan)
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
@@ -73,16 +74,13 @@ func TestPeerThatFailsStopsNothing(t *testing.T) {
 	absent.failed = "could not be installed: 404 Not Found"
 	contenders := []*contender{direct, broken, works, absent}
 
-	lab, err := newPeersLab(t.Context(), io.Discard)
+	lab, err := newPeersLab(t.Context(), page.Report{Log: io.Discard})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer lab.Close()
-	r := &peersRun{
-		report: filepath.Join(t.TempDir(), "benchmarks.md"),
-		plan:   plan{took: 20 * time.Millisecond, rounds: 2}, streams: 20,
-	}
-	lab.measure(t.Context(), contenders, r)
+	p := peersRun{plan: &plan{took: 20 * time.Millisecond, rounds: 2}, streams: 20}
+	lab.measure(t.Context(), contenders, p)
 	if !strings.Contains(broken.failed, "no licence for today") {
 		t.Errorf("the broken one failed for %q", broken.failed)
 	}
@@ -101,16 +99,16 @@ func TestPeerThatFailsStopsNothing(t *testing.T) {
 		m.streams != 20 || m.reached != 20 {
 		t.Errorf("sessions and streams: %s", m)
 	}
-	if err := r.write(t.Context(), io.Discard, contenders, time.Now()); err != nil {
+	text, err := p.section(page.Report{Path: filepath.Join(t.TempDir(), "benchmarks.md")}, contenders)
+	if err != nil {
 		t.Fatal(err)
 	}
-	page := read(t, r.report)
 	for _, part := range []string{
 		"## Beside other gateways", "charts/peers-calls.svg",
 		"charts/peers-memory.svg", "| 20 of 20 |", "no licence for today", "404 Not Found",
 	} {
-		if !strings.Contains(page, part) {
-			t.Errorf("the page has no %q:\n%s", part, page)
+		if !strings.Contains(text, part) {
+			t.Errorf("the section has no %q:\n%s", part, text)
 		}
 	}
 }
@@ -207,13 +205,14 @@ func TestInstallSaysWhyNot(t *testing.T) {
 }
 
 func TestPeersRefusesNamesItDoesNotKnow(t *testing.T) {
-	if _, err := parsePeers([]string{"-only", "drawbridge,ngnix"}); err == nil ||
-		!strings.Contains(err.Error(), `"ngnix"`) || !strings.Contains(err.Error(), "nginx") {
+	p := peersRun{plan: &plan{time.Second, 1}, streams: 10, cache: t.TempDir(), only: "drawbridge,ngnix"}
+	if err := p.check(); err == nil || !strings.Contains(err.Error(), `"ngnix"`) ||
+		!strings.Contains(err.Error(), "nginx") {
 		t.Errorf("got %v", err)
 	}
-	r, err := parsePeers([]string{"-only", "nginx,mcp-proxy (npm)", "-cache", t.TempDir()})
-	if err != nil || !slices.Equal(r.only, []string{"nginx", "mcp-proxy (npm)"}) {
-		t.Errorf("got %+v, %v", r, err)
+	p.only = "nginx,mcp-proxy (npm)"
+	if err := p.check(); err != nil || !slices.Equal(p.names(), []string{"nginx", "mcp-proxy (npm)"}) {
+		t.Errorf("got %q, %v", p.names(), err)
 	}
 }
 

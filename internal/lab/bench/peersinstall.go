@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -29,17 +28,15 @@ const (
 // version at a time.
 type parcel struct {
 	registry string
-	name     string   // of the npm package, the Go module or the Debian package
-	version  string   // "" from Debian and from here
-	program  string   // the command of an npm package, the Go package, or the program of a Debian package
-	needs    []string // other Debian packages that have its libraries
+	name     string // of the npm package, the Go module or the Debian package
+	version  string // "" from Debian and from here
+	program  string // the command of an npm package, the Go package, or the program of a Debian package
 }
 
 // installed is a program that is there.
 type installed struct {
 	binary  string
 	version string
-	env     []string // what it needs in its environment
 }
 
 // installTime is how long the installation of one peer may take.
@@ -56,114 +53,60 @@ type shelf struct {
 func (s *shelf) get(ctx context.Context, o parcel) (installed, error) {
 	ctx, cancel := context.WithTimeout(ctx, installTime)
 	defer cancel()
-	switch o.registry {
-	case fromNPM:
-		return s.fromNPM(ctx, o)
-	case fromGo:
-		return s.fromGo(ctx, o)
-	case fromDebian:
-		return s.fromDebian(ctx, o)
-	case fromHere:
-		return s.fromHere(ctx, o)
+	how, known := map[string]func(context.Context, parcel) (installed, error){
+		fromNPM: s.fromNPM, fromGo: s.fromGo, fromDebian: s.fromDebian, fromHere: s.fromHere,
+	}[o.registry]
+	if !known {
+		return installed{}, fmt.Errorf("unknown registry %q", o.registry)
 	}
-	return installed{}, fmt.Errorf("unknown registry %q", o.registry)
+	return how(ctx, o)
+}
+
+// once returns what a program is called in a folder of the shelf, and makes it there unless
+// it is there.
+func (s *shelf) once(o parcel, kind, file string, do func(dir, binary string) error) (installed, error) {
+	dir, err := s.folder(kind, o.name+"@"+o.version)
+	binary := filepath.Join(dir, file)
+	if err == nil {
+		if _, missing := os.Stat(binary); missing != nil {
+			err = do(dir, binary)
+		}
+	}
+	return installed{binary: binary, version: o.version}, err
 }
 
 // fromNPM installs a package without running its scripts.
 func (s *shelf) fromNPM(ctx context.Context, o parcel) (installed, error) {
-	dir, err := s.folder("npm", o.name+"@"+o.version)
-	if err != nil {
-		return installed{}, err
-	}
-	binary := filepath.Join(dir, "node_modules", ".bin", o.program)
-	if _, err := os.Stat(binary); err != nil {
-		err := s.run(ctx, dir, nil, "npm", "install", "--prefix", dir, "--ignore-scripts", "--no-audit",
+	return s.once(o, "npm", filepath.Join("node_modules", ".bin", o.program), func(dir, _ string) error {
+		return s.run(ctx, dir, nil, "npm", "install", "--prefix", dir, "--ignore-scripts", "--no-audit",
 			"--no-fund", "--no-update-notifier", o.name+"@"+o.version)
-		if err != nil {
-			return installed{}, err
-		}
-	}
-	return installed{binary: binary, version: o.version}, nil
+	})
 }
 
 // fromGo builds a package of a module that a module made for the purpose requires, so
 // that replacements in its own go.mod do not hinder.
 func (s *shelf) fromGo(ctx context.Context, o parcel) (installed, error) {
-	dir, err := s.folder("go", o.name+"@"+o.version)
-	if err != nil {
-		return installed{}, err
-	}
-	binary := filepath.Join(dir, "program")
-	if _, err := os.Stat(binary); err != nil {
+	return s.once(o, "go", "program", func(dir, binary string) error {
 		module := fmt.Sprintf("module peer\n\ngo 1.26\n\nrequire %s %s\n", o.name, o.version)
-		if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte(module), 0o600); err != nil {
-			return installed{}, err
-		}
-		if err := s.run(ctx, dir, []string{"GOFLAGS=-mod=mod", "GOWORK=off"}, "go", "build", "-o", binary,
-			o.program); err != nil {
-			return installed{}, err
-		}
-	}
-	return installed{binary: binary, version: o.version}, nil
+		return errors.Join(world.WriteFiles(dir, map[string]string{"go.mod": module}),
+			s.run(ctx, dir, []string{"GOFLAGS=-mod=mod", "GOWORK=off"}, "go", "build", "-o", binary, o.program))
+	})
 }
 
-// fromDebian takes the program that the system has. Where there is none it unpacks
-// Debian's packages into the shelf, which leaves the system as it is.
+// fromDebian takes the program that the system has.
 func (s *shelf) fromDebian(ctx context.Context, o parcel) (installed, error) {
-	for _, binary := range []string{o.program, "/usr/sbin/" + o.program} {
-		if path, err := exec.LookPath(binary); err == nil {
-			return s.withVersion(ctx, installed{binary: path})
-		}
-	}
-	dir, err := s.folder("debian", o.name)
+	binary, err := world.LookUp(o.program)
 	if err != nil {
-		return installed{}, err
+		return installed{}, fmt.Errorf("it is not installed (apt-get install %s): %w", o.name, err)
 	}
-	i := installed{binary: filepath.Join(dir, "usr", "sbin", o.program)}
-	if _, err := os.Stat(i.binary); err != nil {
-		if err := s.unpack(ctx, dir, o); err != nil {
-			return installed{}, fmt.Errorf("it is not installed (apt-get install %s): %w", o.name, err)
-		}
-	}
-	libraries, err := filepath.Glob(filepath.Join(dir, "usr", "lib", "*-linux-gnu*"))
+	out, err := exec.CommandContext(ctx, binary, "-v").CombinedOutput() //nolint:gosec // a program of the table of peers
 	if err != nil {
-		return installed{}, err
+		return installed{}, fmt.Errorf("%s -v: %w: %s", binary, err, short(string(out)))
 	}
-	i.env = []string{"LD_LIBRARY_PATH=" + strings.Join(libraries, ":")}
-	return s.withVersion(ctx, i)
-}
-
-// unpack downloads packages and lays out what is in them.
-func (s *shelf) unpack(ctx context.Context, dir string, o parcel) error {
-	if err := s.run(ctx, dir, nil, "apt-get", slices.Concat([]string{"download", o.name},
-		o.needs)...); err != nil {
-		return err
-	}
-	packages, err := filepath.Glob(filepath.Join(dir, "*.deb"))
-	if err != nil {
-		return err
-	}
-	for _, file := range packages {
-		if err := s.run(ctx, dir, nil, "dpkg", "-x", file, dir); err != nil {
-			return err
-		}
-	}
-	return nil
+	return installed{binary, string(versionNumber.Find(out))}, nil
 }
 
 var versionNumber = regexp.MustCompile(`\d+\.\d+\.\d+\S*`)
-
-// withVersion asks a program for its version.
-func (s *shelf) withVersion(ctx context.Context, i installed) (installed, error) {
-	cmd := exec.CommandContext(ctx, i.binary, "-v") //nolint:gosec // a program of the table of peers
-	cmd.Env = append(os.Environ(), i.env...)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return installed{}, fmt.Errorf("%s -v: %w: %s", i.binary, err, short(string(out)))
-	}
-	i.version = string(versionNumber.Find(out))
-	return i, nil
-}
 
 // fromHere builds drawbridge, or names this program itself.
 func (s *shelf) fromHere(ctx context.Context, o parcel) (installed, error) {

@@ -5,10 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/upstream"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -49,26 +49,22 @@ type peersLab struct {
 
 	server part
 	begun  time.Time
-	out    io.Writer
 }
 
-func newPeersLab(ctx context.Context, out io.Writer) (*peersLab, error) {
-	empty, err := emptyLab("peers")
+func newPeersLab(ctx context.Context, r page.Report) (*peersLab, error) {
+	empty, err := emptyLab("peers", r)
 	if err != nil {
 		return nil, err
 	}
-	l := &peersLab{lab: empty, begun: time.Now(), out: out}
-	addr, err := world.Addresses(1)
-	if err == nil {
-		l.upstream = addr[0]
-		l.server, err = l.lab.start(ctx, l.upstream, l.Self, "peers-upstream", l.upstream)
-	}
-	return world.Begun(l, l.Close, err)
+	l := &peersLab{lab: empty, begun: time.Now()}
+	l.upstream = l.Addresses(1)[0]
+	l.server = l.lab.start(ctx, l.upstream, l.Self, "peers-upstream", l.upstream)
+	return world.Begun(l, l.Close, l.Err)
 }
 
-// say writes a line of progress, after the seconds since the start.
-func (l *peersLab) say(format string, args ...any) {
-	_, _ = fmt.Fprintf(l.out, "%4.0fs "+format+"\n", append([]any{time.Since(l.begun).Seconds()}, args...)...)
+// tell writes a line of progress, after the seconds since the start.
+func (l *peersLab) tell(format string, args ...any) {
+	l.Say("%4.0fs "+format+"\n", append([]any{time.Since(l.begun).Seconds()}, args...)...)
 }
 
 // start runs a contender until end is called, and finds out which tool to call and which
@@ -120,7 +116,7 @@ func (l *peersLab) launch(ctx context.Context, c *contender) error {
 	if c.name == peerDrawbridge {
 		c.target.token = sign(c.target.addr)
 	}
-	c.process, err = l.startPeer(ctx, dir, c.target.addr, how.argv, append(how.env, c.env...)...)
+	c.process, err = l.startPeer(ctx, dir, c.target.addr, how.argv, how.env...)
 	return err
 }
 

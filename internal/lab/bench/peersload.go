@@ -75,11 +75,11 @@ func (l *peersLab) loadOnce(ctx context.Context, c *contender, kind cell, took t
 	got, err := c.load(ctx, kind, took)
 	if err != nil {
 		s.failed = err
-		l.say("  round %d, %-36s %-16s %s", round+1, kind, c.name, short(err.Error()))
+		l.tell("  round %d, %-36s %-16s %s", round+1, kind, c.name, short(err.Error()))
 		return
 	}
 	s.add(got)
-	l.say("  round %d, %-36s %-16s %8.0f/s, median %v, %.0f µs of CPU each",
+	l.tell("  round %d, %-36s %-16s %8.0f/s, median %v, %.0f µs of CPU each",
 		round+1, kind, c.name, got.perSecond(), got.median(), micros(got.cpu)/float64(got.calls))
 }
 

@@ -66,7 +66,7 @@ func (l *peersLab) hold(ctx context.Context, c *contender, most int) {
 	if len(watch.callers) > 0 && ctx.Err() == nil {
 		l.change(ctx, c, watch)
 	}
-	l.say("  %-16s %s", c.name, &c.memory)
+	l.tell("  %-16s %s", c.name, &c.memory)
 }
 
 // String says it in one line of progress.

@@ -1,9 +1,8 @@
 package main
 
 import (
-	"context"
+	"cmp"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strings"
@@ -14,29 +13,23 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// write writes the section of the page and its charts, or the section to out where there
-// is no page.
-func (r *peersRun) write(ctx context.Context, out io.Writer, all []*contender, begun time.Time) error {
+// section writes the section of the page, and its charts if there is a page.
+func (p *peersRun) section(r page.Report, all []*contender) (text string, err error) {
 	charts := ""
-	if r.report != "" {
-		var err error
-		if charts, err = r.charts(all); err != nil {
-			return err
-		}
+	if r.Path != "" {
+		charts, err = p.charts(r.Path, all)
 	}
 	parts := []string{
-		"## Beside other gateways\n\n" + page.Origin(ctx, begun,
-			append([]string{"bench", "peers"}, r.args...)...), r.introduction(), charts,
+		"## Beside other gateways", p.introduction(), charts,
 		callsTable(all), listsTable(all), memoryTable(all), settingsTable(all), absentTable(all),
 	}
 	for i := range parts {
 		parts[i] = strings.TrimSpace(parts[i])
 	}
-	text := strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), "\n\n")
-	return page.WriteSection(out, r.report, "bench-peers", text)
+	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), "\n\n"), err
 }
 
-func (r *peersRun) introduction() string {
+func (p *peersRun) introduction() string {
 	return fmt.Sprintf(`One run measures several programs, each with the same client before it and the same server behind it. The client
 speaks HTTP by hand, and opens sessions as clients do. It reads answers of a known length, in chunks and as event
 streams with the same code, and checks every answer. The server is a quick one of this repository, with %d tools
@@ -53,7 +46,7 @@ Read the figures fairly, because these programs do **different work**:
 - drawbridge has everything on.
 - Programs that know the list of tools answer for the server, which can be quicker than asking it.
 - Some can do more than is measured here, such as keeping servers in containers. None was tuned by its makers.
-- The versions are those that the public registries gave. They may be older than the newest.`, upstream.Announced, r.plan.rounds, r.plan.took)
+- The versions are those that the public registries gave. They may be older than the newest.`, upstream.Announced, p.plan.rounds, p.plan.took)
 }
 
 // callsTable says what calls cost.
@@ -163,7 +156,7 @@ func troubles(all []*contender) string {
 
 // charts draws calls at 16 connections and memory of a stream, and returns what shows
 // them.
-func (r *peersRun) charts(all []*contender) (string, error) {
+func (p *peersRun) charts(path string, all []*contender) (string, error) {
 	calls := page.Bars{
 		Title: "Calls through other programs and drawbridge",
 		Unit:  "calls per second at 16 connections, higher is better", Series: []string{
@@ -192,7 +185,7 @@ func (r *peersRun) charts(all []*contender) (string, error) {
 	}
 	var shown []string
 	for name, chart := range map[string]*page.Bars{"peers-calls": &calls, "peers-memory": &memory} {
-		shows, err := page.Chart(r.report, name, chart, chart.Title+": "+chart.Unit)
+		shows, err := page.Chart(path, name, chart, chart.Title+": "+chart.Unit)
 		if err != nil {
 			return "", err
 		}
@@ -232,12 +225,7 @@ func (c *contender) title() string {
 
 // release is the version that was measured, or that could not be had.
 func (c *contender) release() string {
-	for _, version := range []string{c.version, c.parcel.version} {
-		if version != "" {
-			return version
-		}
-	}
-	return "–"
+	return cmp.Or(c.version, c.parcel.version, "–")
 }
 
 // each returns what all counts of connections showed in one era.
@@ -257,29 +245,31 @@ func row(all []string) string {
 	return strings.Join(all, " / ")
 }
 
-func (s *series) perSecond() string {
-	if s == nil || len(s.rate) == 0 {
+// shown writes the median of what rounds showed, and a dash of none.
+func shown(s *series, of func(*series) []float64, write func(float64) string) string {
+	if s == nil || len(of(s)) == 0 {
 		return "–"
 	}
-	return page.Number(math.Round(spreadOf(s.rate).median))
+	return write(spreadOf(of(s)).median)
 }
 
-func (s *series) median() string {
-	if s == nil || len(s.latency) == 0 {
-		return "–"
-	}
-	median := spreadOf(s.latency).median
-	if median < 1000 {
-		return fmt.Sprintf("%.0f µs", median)
-	}
-	return fmt.Sprintf("%.1f ms", median/1000)
+func whole(v float64) string { return page.Number(math.Round(v)) }
+
+func (s *series) perSecond() string {
+	return shown(s, func(s *series) []float64 { return s.rate }, whole)
 }
 
 func (s *series) processor() string {
-	if s == nil || len(s.cpu) == 0 {
-		return "–"
-	}
-	return page.Number(math.Round(spreadOf(s.cpu).median))
+	return shown(s, func(s *series) []float64 { return s.cpu }, whole)
+}
+
+func (s *series) median() string {
+	return shown(s, func(s *series) []float64 { return s.latency }, func(median float64) string {
+		if median < 1000 {
+			return fmt.Sprintf("%.0f µs", median)
+		}
+		return fmt.Sprintf("%.1f ms", median/1000)
+	})
 }
 
 // beside compares two contenders round by round, for they took their turns one after the

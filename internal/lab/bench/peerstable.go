@@ -77,7 +77,7 @@ func peers() []peer {
 		{
 			name:     "HAProxy",
 			passes:   true,
-			parcel:   parcel{registry: fromDebian, name: "haproxy", program: "haproxy", needs: []string{"liblua5.3-0", "libopentracing-c-wrapper0", "libopentracing1"}},
+			parcel:   parcel{registry: fromDebian, name: "haproxy", program: "haproxy"},
 			start:    startHAProxy,
 			settings: "a thread for each processor, `http-reuse always`, `option http-no-delay`, without which it holds each event back for 200 ms, no log",
 			lacks:    "passes bytes on: knows nothing of MCP, no token, no log",

@@ -21,7 +21,7 @@ func TestMiddleOfValues(t *testing.T) {
 	for i := range 100 {
 		values = append(values, float64((i*37)%100))
 	}
-	if least, most := middle(values); least != 40 || most != 59 {
-		t.Errorf("got %v to %v of 0 to 99, want 40 to 59", least, most)
+	if got, want := middle(values), (spread{49.5, 40, 59}); got != want {
+		t.Errorf("got %v of 0 to 99, want %v", got, want)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 
@@ -14,41 +13,31 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// runReplicas is the command replicas: it shows what several replicas that share Redis
-// cost, beside as many gateways that share nothing. It fails if that is more than it may
-// be.
-func runReplicas(ctx context.Context, args []string, out io.Writer) error {
-	flags := flag.NewFlagSet("bench replicas", flag.ContinueOnError)
-	path := flags.String("out", "", "the page whose section to write; the standard output when empty")
-	took := flags.Duration("time", 1500*time.Millisecond,
-		"how long each number of replicas is loaded in each round")
-	number := flags.Int("rounds", 5, "rounds; the median counts")
+// newReplicas is the part replicas: it shows what several replicas that share Redis cost,
+// beside as many gateways that share nothing. It fails if that is more than it may be.
+func newReplicas(flags *flag.FlagSet) page.Measure {
+	p := planOf(flags, 1500*time.Millisecond, 5, "each number of replicas")
 	times := flags.Int("times", 300,
 		"how often each kind of request is made while round trips to Redis are counted")
 	watched := flags.Duration("idle", 40*time.Second, "how long idle streams are watched")
-	if err := flags.Parse(args); err != nil {
-		return err
+	return func(ctx context.Context, r page.Report) (string, error) {
+		if p.took <= 0 || p.rounds < 1 || *times < 10 || *watched < time.Second {
+			return "", errors.New("replicas takes a time and rounds above 0, 10 times, and a second of idle streams")
+		}
+		empty, err := emptyLab("replicas", r)
+		if err != nil {
+			return "", err
+		}
+		l := &replicasLab{lab: empty}
+		defer l.Close()
+		l.beginFleets(ctx)
+		found := &sharing{plan: *p, times: *times, watched: *watched}
+		l.Try(func() error { return found.measure(ctx, l) })
+		if l.Err != nil {
+			return "", l.Err
+		}
+		return found.section(nginxVersion(ctx)), found.missed()
 	}
-	if flags.NArg() > 0 || *took <= 0 || *number < 1 || *times < 10 || *watched < time.Second {
-		return errors.New(
-			"replicas takes no arguments, a time and rounds above 0, 10 times, and a second of idle streams")
-	}
-	begun := time.Now()
-	from := page.Origin(ctx, begun, append([]string{"bench", "replicas"}, args...)...)
-	lab, err := newReplicasLab(ctx)
-	if err != nil {
-		return err
-	}
-	defer lab.Close()
-	found := &sharing{plan: plan{took: *took, rounds: *number}, times: *times, watched: *watched}
-	if err := found.measure(ctx, lab, out); err != nil {
-		return err
-	}
-	from += fmt.Sprintf(" It took %v.", time.Since(begun).Round(time.Second))
-	if err := page.WriteSection(out, *path, "bench-replicas", found.section(from, nginxVersion(ctx))); err != nil {
-		return err
-	}
-	return found.missed()
 }
 
 // sharing is what the command measures, and how.
@@ -80,42 +69,36 @@ type fleetLoad struct {
 // call waits for another.
 const fleetCallers = 16
 
-func (s *sharing) measure(ctx context.Context, l *replicasLab, progress io.Writer) error {
+func (s *sharing) measure(ctx context.Context, l *replicasLab) error {
 	for _, era := range []mcp.Era{mcp.Legacy, mcp.Modern} {
 		var loads []*fleetLoad
-		for _, f := range l.fleets() {
+		for _, f := range l.fleets {
 			loads = append(loads, &fleetLoad{fleet: f, revision: f.target(l, "echo__echo", era).revision})
 		}
 		for round := range s.plan.rounds {
 			for _, load := range turned(loads, round) {
-				if err := s.load(ctx, l, load, era, progress); err != nil {
+				if err := s.load(ctx, l, load, era); err != nil {
 					return fmt.Errorf("%s: %w", load.fleet.name, err)
 				}
 			}
 		}
 		s.loads = append(s.loads, loads...)
 	}
-	if err := s.countTrips(ctx, l, progress); err != nil {
-		return err
-	}
-	return s.watchStreams(ctx, l, progress)
+	return errors.Join(s.countTrips(ctx, l), s.watchStreams(ctx, l))
 }
 
 // load loads one fleet for a round, with many callers and then with one.
-func (s *sharing) load(ctx context.Context, l *replicasLab, load *fleetLoad, era mcp.Era,
-	progress io.Writer,
-) error {
-	f := load.fleet
-	t := f.target(l, "echo__echo", era)
-	before, err := f.costs()
-	if err != nil {
+func (s *sharing) load(ctx context.Context, l *replicasLab, load *fleetLoad, era mcp.Era) error {
+	f, t := load.fleet, load.fleet.target(l, "echo__echo", era)
+	var many *sample
+	var nginx time.Duration
+	redis, err := busyDuring(f.redis.pids, func() (err error) {
+		nginx, err = busyDuring(f.nginx.pids, func() (err error) {
+			many, err = t.load(ctx, fleetCallers, s.plan.took)
+			return err
+		})
 		return err
-	}
-	many, err := t.load(ctx, fleetCallers, s.plan.took)
-	if err != nil {
-		return err
-	}
-	after, err := f.costs()
+	})
 	if err != nil {
 		return err
 	}
@@ -125,14 +108,14 @@ func (s *sharing) load(ctx context.Context, l *replicasLab, load *fleetLoad, era
 	}
 	calls := float64(many.calls)
 	load.cpu = append(load.cpu, micros(many.cpu)/calls)
-	load.redis = append(load.redis, micros(after.redis-before.redis)/calls)
-	load.nginx = append(load.nginx, micros(after.nginx-before.nginx)/calls)
+	load.redis = append(load.redis, micros(redis)/calls)
+	load.nginx = append(load.nginx, micros(nginx)/calls)
 	load.rate = append(load.rate, many.perSecond())
 	if f.shares && f.size > 1 && era == mcp.Legacy {
 		load.forwarded = append(load.forwarded, micros(forwardedOf(one.latency, f.size)))
 	}
 	load.latency = append(load.latency, micros(one.median()))
-	_, _ = fmt.Fprintf(progress, "%s, %s: %.0f µs of CPU a call, %.0f calls/s, median of one at a time %v\n",
+	l.Say("%s, %s: %.0f µs of CPU a call, %.0f calls/s, median of one at a time %v\n",
 		t.revision, f.name, micros(many.cpu)/calls, many.perSecond(), one.median())
 	return nil
 }

@@ -103,9 +103,9 @@ func TestReplicasReportSaysWhatWasMeasured(t *testing.T) {
 	s.trips = []tripFigure{{what: "a call", one: 1.02, three: 2, kept: 512, commands: "`evalsha` 1", most: 1}}
 	s.trips = append(s.trips, tripFigure{what: "a list", most: 1})
 	s.stream = []tripFigure{{what: "a stream", three: 0.5, kept: 1024}}
-	text := s.section("ORIGIN", "nginx/1")
+	text := s.section("nginx/1")
 	for _, want := range []string{
-		"ORIGIN", "nginx/1", "2 rounds of 1s", "makes 130 a minute",
+		"nginx/1", "2 rounds of 1s", "makes 130 a minute",
 		"| 2025-11-25 | 3 that share nothing | 100 | 1 | – | 20 | 400 | – | – |",
 		"| 2025-11-25 | 1 | 125 | 1.25 | 8 (7–9) | 20 | 426 (425–426) | 25.5 (25–26) | – |",
 		"| 2025-11-25 | 3 | 150 | 1.50 | 8 (7–9) | 20 | 451 (450–452) | 51 (50–52) | 300 |",

@@ -18,13 +18,13 @@ import (
 
 // replicasLab has several fleets before one upstream, all running.
 type replicasLab struct {
-	*scaleLab
+	*lab
 
-	apart, one, two, three, far *fleet
+	fleets []*fleet // in the order of the report: three that share nothing, replicas, and those with a far Redis
 }
 
-// fleets returns all fleets, in the order of the report.
-func (l *replicasLab) fleets() []*fleet { return []*fleet{l.apart, l.one, l.two, l.three, l.far} }
+// fleet numbers those that share a Redis that is near.
+func (l *replicasLab) fleet(replicas int) *fleet { return l.fleets[replicas] }
 
 // fleet is gateways behind nginx. Either they are replicas that share a Redis of their
 // own, and nginx gives each request to the next of them in turn. Or they share nothing,
@@ -109,82 +109,49 @@ const fleetDoor = `  upstream door%[3]d { %[2]s keepalive 128; keepalive_request
   }
 `
 
-func newReplicasLab(ctx context.Context) (*replicasLab, error) {
-	scale, err := newScaleLab(ctx)
-	if err != nil {
-		return nil, err
-	}
-	l := &replicasLab{scaleLab: scale}
-	return world.Begun(l, l.Close, l.beginFleets(ctx))
-}
-
 // farAway is by how much later a Redis that is far away answers.
 const farAway = 20 * time.Millisecond
 
 // beginFleets starts three gateways that share nothing, and fleets of one, two and three
 // replicas, the last also with a Redis that is far away.
-func (l *replicasLab) beginFleets(ctx context.Context) (err error) {
+func (l *replicasLab) beginFleets(ctx context.Context) {
+	l.beginScale(ctx)
 	key := make([]byte, 32)
 	_, _ = rand.Read(key) // it never fails
-	if err := l.Write(map[string]string{
-		"session.keys": base64.StdEncoding.EncodeToString(key) + "\n",
-	}); err != nil {
-		return err
-	}
-	for _, p := range []struct {
-		into **fleet
-		plan fleetPlan
-	}{
-		{&l.apart, fleetPlan{name: "3 that share nothing", size: 3}},
-		{&l.one, fleetPlan{name: "1", size: 1, shares: true}},
-		{&l.two, fleetPlan{name: "2", size: 2, shares: true}},
-		{&l.three, fleetPlan{name: "3", size: 3, shares: true}},
-		{&l.far, fleetPlan{name: fmt.Sprintf("3, Redis %v away", farAway), size: 3, shares: true, away: farAway}},
+	l.Write(map[string]string{"session.keys": base64.StdEncoding.EncodeToString(key) + "\n"})
+	for _, plan := range []fleetPlan{
+		{name: "3 that share nothing", size: 3},
+		{name: "1", size: 1, shares: true},
+		{name: "2", size: 2, shares: true},
+		{name: "3", size: 3, shares: true},
+		{name: fmt.Sprintf("3, Redis %v away", farAway), size: 3, shares: true, away: farAway},
 	} {
-		*p.into = &fleet{fleetPlan: p.plan}
-		if err := l.startFleet(ctx, *p.into); err != nil {
-			return fmt.Errorf("%s: %w", p.plan.name, err)
-		}
+		f := &fleet{fleetPlan: plan}
+		l.fleets = append(l.fleets, f)
+		l.startFleet(ctx, f)
 	}
-	return nil
 }
 
-func (l *replicasLab) startFleet(ctx context.Context, f *fleet) error {
-	addrs, err := world.Addresses(1 + 3*f.size)
-	if err != nil {
-		return err
-	}
+func (l *replicasLab) startFleet(ctx context.Context, f *fleet) {
+	addrs := l.Addresses(1 + 3*f.size)
 	store, doors, places := addrs[0], addrs[1:1+f.size], addrs[1+f.size:]
 	f.token = sign(doors[0])
 	shared := ""
 	if f.shares {
-		if shared, err = l.startStore(ctx, f, store); err != nil {
-			return err
-		}
+		shared = l.startStore(ctx, f, store)
 	}
 	folder := filepath.Join(l.Dir, "fleet-"+strings.ReplaceAll(doors[0], ":", "-"))
 	servers := make([]string, f.size)
 	for n := range f.size {
-		listen, operator := places[2*n], places[2*n+1]
-		dir := fmt.Sprintf("%s-%d", folder, n)
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			return err
-		}
-		if err := world.WriteFiles(dir, map[string]string{
-			"drawbridge.yaml": fmt.Sprintf(fleetConfig, listen, operator, doors[0], l.upstream, shared),
-		}); err != nil {
-			return err
-		}
-		one, err := l.serveConfig(ctx, listen, l.Program, dir+"/drawbridge.yaml")
-		if err != nil {
-			return err
-		}
-		f.replicas = append(f.replicas, one)
+		listen, operator, dir := places[2*n], places[2*n+1], fmt.Sprintf("%s-%d", folder, n)
+		l.Try(func() error {
+			return errors.Join(os.Mkdir(dir, 0o700), world.WriteFiles(dir, map[string]string{
+				"drawbridge.yaml": fmt.Sprintf(fleetConfig, listen, operator, doors[0], l.upstream, shared),
+			}))
+		})
+		f.replicas = append(f.replicas, l.serveConfig(ctx, listen, l.Program, dir+"/drawbridge.yaml"))
 		servers[n] = fmt.Sprintf("server %s max_fails=0;", listen)
-		if err := world.Within(ctx, startTime, "the replica is ready",
-			func() bool { return l.isReady(ctx, operator) }); err != nil {
-			return err
-		}
+		l.isReady(ctx, operator)
 	}
 	text := fmt.Sprintf(fleetDoor, doors[0], strings.Join(servers, " "), 0)
 	if !f.shares {
@@ -193,45 +160,42 @@ func (l *replicasLab) startFleet(ctx context.Context, f *fleet) error {
 			text += fmt.Sprintf(fleetDoor, door, servers[n], n)
 		}
 	}
-	f.nginx, err = l.runNginx(ctx, folder, doors[0], fmt.Sprintf(fleetNginx, folder, text), 1)
-	if err == nil && f.nginx.pids == nil {
-		err = errors.New("nginx has no worker")
+	f.nginx = l.runNginx(ctx, folder, doors[0], fmt.Sprintf(fleetNginx, folder, text), 1)
+	if f.nginx.pids == nil {
+		l.Try(func() error { return errors.New("nginx has no worker") })
 	}
-	return err
 }
 
 // startStore starts the Redis of a fleet, and returns what replicas are told of it.
-func (l *replicasLab) startStore(ctx context.Context, f *fleet, addr string) (config string, err error) {
+func (l *replicasLab) startStore(ctx context.Context, f *fleet, addr string) (config string) {
 	_, port, _ := strings.Cut(addr, ":")
-	if f.redis, err = l.start(ctx, addr, "redis-server", "--bind", "127.0.0.1", "--port", port, "--save",
-		"", "--appendonly", "no", "--dir", l.Dir); err != nil {
-		return "", err
-	}
-	if f.counter, err = newCounter(ctx, addr); err != nil {
-		return "", err
-	}
+	f.redis = l.start(ctx, addr, "redis-server", "--bind", "127.0.0.1", "--port", port, "--save", "",
+		"--appendonly", "no", "--dir", l.Dir)
+	l.Try(func() (err error) {
+		f.counter, err = newCounter(ctx, addr)
+		return err
+	})
 	if f.away > 0 {
-		if f.far, err = netfault.Start(addr); err != nil {
-			return "", err
-		}
-		f.far.Delay(f.away)
-		addr = f.far.Address
+		l.Try(func() (err error) {
+			if f.far, err = netfault.Start(addr); err == nil {
+				f.far.Delay(f.away)
+				addr = f.far.Address
+			}
+			return err
+		})
 	}
-	return fmt.Sprintf(fleetShares, addr, f.size), nil
+	return fmt.Sprintf(fleetShares, addr, f.size)
 }
 
 // Close ends all fleets and what is behind them.
 func (l *replicasLab) Close() {
-	for _, f := range l.fleets() {
-		if f == nil {
-			continue // it was not begun
-		}
+	for _, f := range l.fleets {
 		f.counter.close()
 		if f.far != nil {
 			f.far.Close()
 		}
 	}
-	l.scaleLab.Close()
+	l.lab.Close()
 }
 
 // target returns how to call a tool of a fleet. The processor time of all replicas
@@ -243,15 +207,4 @@ func (f *fleet) target(l *replicasLab, tool string, era mcp.Era) *target {
 		t.pids = append(t.pids, one.pids...)
 	}
 	return t
-}
-
-// costs is the processor time of what is beside the replicas, so far.
-type costs struct{ redis, nginx time.Duration }
-
-func (f *fleet) costs() (c costs, err error) {
-	if c.redis, err = world.Busy(f.redis.pids...); err != nil {
-		return c, err
-	}
-	c.nginx, err = world.Busy(f.nginx.pids...)
-	return c, err
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -57,6 +58,16 @@ func (c *counter) tally() (tally, error) {
 	return readTally(string(body))
 }
 
+// during returns what the server does while something is done.
+func (c *counter) during(do func() error) (tally, error) {
+	before, err := c.tally()
+	if err == nil {
+		err = do()
+	}
+	after, wrong := c.tally()
+	return after.since(before), errors.Join(err, wrong)
+}
+
 func (c *counter) close() {
 	if c != nil {
 		_ = c.conn.Close() // nothing is asked any more
@@ -66,28 +77,26 @@ func (c *counter) close() {
 // readTally finds the figures in what INFO says.
 func readTally(text string) (tally, error) {
 	t := tally{reads: -1, commands: make(map[string]int64)}
+	var wrong error
+	number := func(text string) int64 {
+		n, err := strconv.ParseInt(text, 10, 64)
+		wrong = errors.Join(wrong, err)
+		return n
+	}
 	for line := range strings.Lines(text) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		command, found := strings.CutPrefix(name, "cmdstat_")
-		switch {
-		case name == "total_reads_processed", name == "used_memory":
-			n, err := strconv.ParseInt(value, 10, 64)
-			if err != nil {
-				return t, err
-			}
-			if name == "used_memory" {
-				t.memory = n
-			} else {
-				t.reads = n
-			}
+		switch command, found := strings.CutPrefix(name, "cmdstat_"); {
+		case name == "total_reads_processed":
+			t.reads = number(value)
+		case name == "used_memory":
+			t.memory = number(value)
 		case found:
 			calls, _, _ := strings.Cut(strings.TrimPrefix(value, "calls="), ",")
-			n, err := strconv.ParseInt(calls, 10, 64)
-			if err != nil {
-				return t, err
-			}
-			t.commands[command] = n
+			t.commands[command] = number(calls)
 		}
+	}
+	if wrong != nil {
+		return t, wrong
 	}
 	if t.reads < 0 {
 		return t, fmt.Errorf("redis does not tell its reads; version 7 does: %.200q", text)

@@ -10,11 +10,9 @@ import (
 )
 
 // section writes all that was measured.
-func (s *sharing) section(from, nginx string) string {
+func (s *sharing) section(nginx string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `## Several replicas
-
-%s
 
 Replicas of one gateway share a Redis server and stand behind %s. It gives each request to the next replica in
 turn, whatever session the request belongs to, so of three calls in a session two are forwarded. Beside them stand
@@ -26,7 +24,7 @@ call costs, because each further machine adds calls at that cost. No caller is n
 
 | revision | replicas | CPU a call, µs | ÷ three that share nothing | Redis a call, µs | nginx a call, µs | one at a time, median µs | added, µs | added if forwarded, µs |
 |---|---|---|---|---|---|---|---|---|
-`, from, nginx, s.plan.rounds, s.plan.took, fleetCallers)
+`, nginx, s.plan.rounds, s.plan.took, fleetCallers)
 	for _, l := range s.loads {
 		apart := s.apart(l.revision)
 		redis, added, forwarded := "–", "–", "–"

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"time"
 
@@ -28,56 +27,42 @@ type tripFigure struct {
 type deed struct {
 	what  string
 	most  float64 // round trips that it may take with three replicas; 0: any
-	begin func(ctx context.Context, l *replicasLab, f *fleet) (again func(ctx context.Context) error,
-		end func(), err error)
+	begin func(ctx context.Context, t *target) (again func(ctx context.Context) error, end func(), err error)
+	tool  string
+	era   mcp.Era
 }
 
 func deeds() []deed {
+	const echo = "echo__echo"
 	return []deed{
-		{"call, 2026-07-28", 0.1, calling("echo__echo", mcp.Modern)},
-		{"call, 2025-11-25, answered as JSON", 0.5, calling("echo__echo", mcp.Legacy)},
-		{"call, 2025-11-25, answered as a stream of four events", 0, calling("kinds__stream", mcp.Legacy)},
-		{"call, 2025-11-25, in which its client is asked", 0, calling("kinds__ask", mcp.Legacy)},
-		{"`tools/list`, 2026-07-28", 0.1, sending(mcp.MethodToolsList)},
-		{"`tools/list`, 2025-11-25", 0.5, listing2025},
-		{"a session opened", 0, sending(mcp.MethodInitialize)},
-		{"a session opened and ended", 4, openingAndEnding},
+		{"call, 2026-07-28", 0.1, calling, echo, mcp.Modern},
+		{"call, 2025-11-25, answered as JSON", 0.5, calling, echo, mcp.Legacy},
+		{"call, 2025-11-25, answered as a stream of four events", 0, calling, "kinds__stream", mcp.Legacy},
+		{"call, 2025-11-25, in which its client is asked", 0, calling, "kinds__ask", mcp.Legacy},
+		{"`tools/list`, 2026-07-28", 0.1, sending(mcp.MethodToolsList, false), echo, mcp.Modern},
+		{"`tools/list`, 2025-11-25", 0.5, listing, echo, mcp.Legacy},
+		{"a session opened", 0, sending(mcp.MethodInitialize, false), echo, mcp.Legacy},
+		{"a session opened and ended", 4, sending(mcp.MethodInitialize, true), echo, mcp.Legacy},
 	}
 }
 
-// calling returns what calls a tool on one connection.
-func calling(tool string, era mcp.Era) func(context.Context, *replicasLab,
-	*fleet) (func(context.Context) error, func(), error) {
-	return func(ctx context.Context, l *replicasLab, f *fleet) (func(context.Context) error, func(), error) {
-		t := f.target(l, tool, era)
-		switch tool {
-		case "kinds__stream":
-			t.meta = `"progressToken":"p"`
-		case "kinds__ask":
-			t.capabilities = client.Able
-		}
-		c, err := t.connect(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		return func(context.Context) error { return c.call() }, c.close, nil
+// calling calls the tool of a target on one connection.
+func calling(ctx context.Context, t *target) (again func(context.Context) error, end func(), err error) {
+	switch t.tool {
+	case "kinds__stream":
+		t.meta = `"progressToken":"p"`
+	case "kinds__ask":
+		t.capabilities = client.Able
 	}
+	c, err := t.connect(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	return func(context.Context) error { return c.call() }, c.close, nil
 }
 
-// sending makes requests without a session, or such as open one each.
-func sending(method string) func(context.Context, *replicasLab, *fleet) (func(context.Context) error, func(),
-	error) {
-	return func(_ context.Context, _ *replicasLab, f *fleet) (func(context.Context) error, func(), error) {
-		ask := asks(f.nginx.addr, "/mcp", method, "", f.token)
-		return func(ctx context.Context) error {
-			_, err := ask.send(ctx, 0, 0)
-			return err
-		}, ask.lines[0].Close, nil
-	}
-}
-
-func listing2025(ctx context.Context, l *replicasLab, f *fleet) (func(context.Context) error, func(), error) {
-	t := f.target(l, "echo__echo", mcp.Legacy)
+// listing asks for the list of tools in one session.
+func listing(ctx context.Context, t *target) (again func(context.Context) error, end func(), err error) {
 	c, err := t.connect(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -88,38 +73,38 @@ func listing2025(ctx context.Context, l *replicasLab, f *fleet) (func(context.Co
 	}, c.close, nil
 }
 
-func openingAndEnding(_ context.Context, _ *replicasLab, f *fleet) (func(context.Context) error, func(),
-	error,
-) {
-	open := asks(f.nginx.addr, "/mcp", mcp.MethodInitialize, "", f.token)
-	return func(ctx context.Context) error {
-		session, err := open.send(ctx, 0, 0)
-		if err != nil {
+// sending makes requests without a session, or such as open one each, which may end it.
+func sending(method string, ends bool) func(context.Context, *target) (func(context.Context) error, func(), error) {
+	return func(_ context.Context, t *target) (func(context.Context) error, func(), error) {
+		ask := asks(t.addr, "/mcp", method, "", t.token)
+		return func(ctx context.Context) error {
+			session, err := ask.send(ctx, 0, 0)
+			if err == nil && ends {
+				err = endSessions(ctx, t.addr, t.token, session)
+			}
 			return err
-		}
-		return endSessions(ctx, f.nginx.addr, f.token, session)
-	}, open.lines[0].Close, nil
+		}, ask.lines[0].Close, nil
+	}
 }
 
 // countTrips counts the round trips of each kind of request, with one replica and with
 // three.
-func (s *sharing) countTrips(ctx context.Context, l *replicasLab, progress io.Writer) error {
-	one, three := l.one, l.three
+func (s *sharing) countTrips(ctx context.Context, l *replicasLab) error {
 	for _, d := range deeds() {
-		figure := tripFigure{what: d.what, most: d.most}
-		few, err := s.tripsOf(ctx, l, one, d)
+		few, err := s.tripsOf(ctx, l, l.fleet(1), d)
 		if err != nil {
 			return fmt.Errorf("%s: %w", d.what, err)
 		}
-		many, err := s.tripsOf(ctx, l, three, d)
+		many, err := s.tripsOf(ctx, l, l.fleet(3), d)
 		if err != nil {
 			return fmt.Errorf("%s, three replicas: %w", d.what, err)
 		}
-		figure.one, figure.three = few.each, many.each
-		figure.commands, figure.kept = many.done.common(s.times), float64(many.done.memory)/float64(s.times)
+		figure := tripFigure{
+			what: d.what, most: d.most, one: few.each, three: many.each, commands: many.done.common(s.times),
+			kept: float64(many.done.memory) / float64(s.times),
+		}
 		s.trips = append(s.trips, figure)
-		_, _ = fmt.Fprintf(progress,
-			"%s: %.2f round trips with one replica, %.2f with three (%s), %.0f bytes kept\n", d.what,
+		l.Say("%s: %.2f round trips with one replica, %.2f with three (%s), %.0f bytes kept\n", d.what,
 			figure.one, figure.three, figure.commands, figure.kept)
 	}
 	return nil
@@ -138,52 +123,41 @@ const warming = 12
 // tripsOf makes one kind of request, and takes off what the fleet does in the same time
 // by itself.
 func (s *sharing) tripsOf(ctx context.Context, l *replicasLab, f *fleet, d deed) (counted, error) {
-	again, end, err := d.begin(ctx, l, f)
+	again, end, err := d.begin(ctx, f.target(l, d.tool, d.era))
 	if err != nil {
 		return counted{}, err
 	}
 	defer end()
-	for range warming {
-		if err := again(ctx); err != nil {
-			return counted{}, err
+	repeat := func(times int) error {
+		for range times {
+			if err := again(ctx); err != nil {
+				return err
+			}
 		}
+		return nil
+	}
+	if err := repeat(warming); err != nil {
+		return counted{}, err
 	}
 	quiet, err := rateOf(ctx, f, 2*time.Second)
 	if err != nil {
 		return counted{}, err
 	}
-	before, err := f.counter.tally()
-	if err != nil {
-		return counted{}, err
-	}
 	began := time.Now()
-	for range s.times {
-		if err := again(ctx); err != nil {
-			return counted{}, err
-		}
-	}
+	done, err := f.counter.during(func() error { return repeat(s.times) })
 	took := time.Since(began)
-	after, err := f.counter.tally()
-	if err != nil {
-		return counted{}, err
-	}
-	done := after.since(before)
-	return counted{max(0, float64(done.reads)-quiet*took.Seconds()) / float64(s.times), done}, nil
+	return counted{max(0, float64(done.reads)-quiet*took.Seconds()) / float64(s.times), done}, err
 }
 
 // rateOf returns how many round trips a second a fleet makes when nobody asks it
 // anything.
 func rateOf(ctx context.Context, f *fleet, watched time.Duration) (float64, error) {
-	before, err := f.counter.tally()
-	if err != nil {
-		return 0, err
-	}
 	began := time.Now()
-	if !world.Pause(ctx, watched) {
-		return 0, ctx.Err()
-	}
-	after, err := f.counter.tally()
-	return float64(after.since(before).reads) / time.Since(began).Seconds(), err
+	done, err := f.counter.during(func() error {
+		world.Pause(ctx, watched)
+		return ctx.Err()
+	})
+	return float64(done.reads) / time.Since(began).Seconds(), err
 }
 
 // idleStreams is how many streams of a kind are open while they are watched.
@@ -191,8 +165,8 @@ const idleStreams = 200
 
 // watchStreams counts the round trips of three replicas by themselves, and of streams on
 // which nothing happens.
-func (s *sharing) watchStreams(ctx context.Context, l *replicasLab, progress io.Writer) error {
-	three := l.three
+func (s *sharing) watchStreams(ctx context.Context, l *replicasLab) error {
+	three := l.fleet(3)
 	quiet, err := rateOf(ctx, three, s.watched)
 	if err != nil {
 		return err
@@ -205,9 +179,8 @@ func (s *sharing) watchStreams(ctx context.Context, l *replicasLab, progress io.
 		}
 		each := 60 * max(0, rate-quiet) / idleStreams
 		s.stream = append(s.stream, tripFigure{what: k.name, three: each, kept: kept})
-		_, _ = fmt.Fprintf(progress,
-			"idle stream, %s: %.2f round trips a minute, %.0f bytes; a replica by itself %.0f\n", k.name,
-			each, kept, s.alone)
+		l.Say("idle stream, %s: %.2f round trips a minute, %.0f bytes; a replica by itself %.0f\n", k.name, each,
+			kept, s.alone)
 	}
 	return nil
 }
@@ -217,25 +190,20 @@ func (s *sharing) watchStreams(ctx context.Context, l *replicasLab, progress io.
 func withStreams(ctx context.Context, l *replicasLab, f *fleet, k idleKind,
 	watched time.Duration,
 ) (rate, kept float64, err error) {
-	before, err := f.counter.tally()
-	if err != nil {
-		return 0, 0, err
-	}
 	c := &crowd{lab: l.lab, gateway: f.nginx, posts: f.target(l, "echo__echo", k.era)}
 	defer c.close()
-	for range idleStreams {
-		opened, err := k.open(ctx, c)
-		if err != nil {
-			return 0, 0, err
+	done, err := f.counter.during(func() (err error) {
+		for range idleStreams {
+			opened, err := k.open(ctx, c)
+			if err != nil {
+				return err
+			}
+			c.add(opened.conn)
 		}
-		c.add(opened.conn)
-	}
-	if rate, err = rateOf(ctx, f, watched); err != nil {
-		return 0, 0, err
-	}
-	after, err := f.counter.tally()
-	if c.ended() >= 0 {
-		err = errors.Join(err, errors.New("a stream ended"))
-	}
-	return rate, float64(after.since(before).memory) / idleStreams, err
+		if rate, err = rateOf(ctx, f, watched); err == nil && c.ended() >= 0 {
+			err = errors.New("a stream ended")
+		}
+		return err
+	})
+	return rate, float64(done.memory) / idleStreams, err
 }

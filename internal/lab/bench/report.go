@@ -48,11 +48,9 @@ func (m *findings) charts(path string) (calls, memory string, err error) {
 }
 
 // describe writes the section.
-func (m *findings) describe(p plan, origin, nginx, calls, memory string) string {
+func (m *findings) describe(p plan, nginx, calls, memory string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `## One call
-
-%s
 
 %s
 
@@ -73,7 +71,7 @@ both orders in turn. A figure is the median of the rounds' ratios. The brackets 
 
 | revision | connections | calls/s ÷ ReverseProxy | ÷ ReverseProxy, GOGC=400 | ÷ nginx | ÷ direct | CPU a call ÷ ReverseProxy |
 |---|---|---|---|---|---|---|
-`, origin, calls, nginx, page.Plural(p.rounds, "round"), p.took)
+`, calls, nginx, page.Plural(p.rounds, "round"), p.took)
 	for _, r := range m.calls {
 		own := r.ways[wayDrawbridge]
 		fmt.Fprintf(&b, "| %s | %d | **%s** | %s | %s | %s | %s |\n", r.revision, r.connections,

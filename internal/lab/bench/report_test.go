@@ -27,8 +27,10 @@ func sampleFindings() *findings {
 	}
 	kind := func(k kind, perKiB float64) *kindRounds {
 		return &kindRounds{
-			kind: k, rate: []float64{10}, cpu: []float64{perKiB}, kib: []float64{1},
-			perKiB: []float64{perKiB},
+			kind: k,
+			rounds: &rounds{
+				rate: []float64{10}, cpu: []float64{perKiB}, kib: []float64{1}, perKiB: []float64{perKiB},
+			},
 		}
 	}
 	m.kinds = []*kindRounds{
@@ -53,10 +55,9 @@ func kindNamed(name, plain, reason string) kind {
 }
 
 func TestReportSaysWhatWasMeasured(t *testing.T) {
-	text := sampleFindings().describe(plan{took: time.Second, rounds: 2}, "ORIGIN", "no nginx here", "CALLS",
-		"STREAMS")
+	text := sampleFindings().describe(plan{took: time.Second, rounds: 2}, "no nginx here", "CALLS", "STREAMS")
 	for _, want := range []string{
-		"ORIGIN", "CALLS", "STREAMS", "no nginx here", "2 rounds of 1s",
+		"CALLS", "STREAMS", "no nginx here", "2 rounds of 1s",
 		"| 2026-07-28 | 1 | **1.50** | 0.75 | not measured | 3 | 1 |",      // ratios
 		"| 2026-07-28 | 16 | direct | 1,000 | 150 | – | – |",               // a way whose CPU does not count
 		"| 2026-07-28 | 16 | drawbridge | 3,000 | 150 | 55 (50–60) | 25 |", // and one whose does

@@ -72,7 +72,7 @@ func TestLoadIsKeptOnlyIfAllOfItIs(t *testing.T) {
 		f := good
 		change(&f)
 		g := growth{loads: []loadFigure{f}}
-		if got, want := strings.Contains(g.section("", 1, 1, ""), "| yes |"), name == ""; got != want {
+		if got, want := strings.Contains(g.section(1, 1, ""), "| yes |"), name == ""; got != want {
 			t.Errorf("%q: kept %t, want %t", name, got, want)
 		}
 	}

@@ -5,20 +5,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"sync"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
-	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
 // subject is a process that is asked the same again and again.
 type subject struct {
 	what string // for the line of progress
-	pid  int    // whose processor time counts
+	pids []int  // whose processor time counts
 	ask  *asker
 	done func(ctx context.Context, sessions []string) error // after a round, not measured; may be nil
 }
@@ -35,50 +33,49 @@ type asker struct {
 // compare measures subjects in turn, round after round, so that what disturbs the machine
 // disturbs all of them. It returns what a request cost each subject in each round, in
 // microseconds of processor time. A first round warms up.
-func (l *scaleLab) compare(ctx context.Context, rounds, requests int, subjects []subject,
-	progress io.Writer,
-) ([][]float64, error) {
+func (l *lab) compare(ctx context.Context, rounds, requests int, subjects []subject) [][]float64 {
 	costs := make([][]float64, len(subjects))
 	for round := range rounds + 1 {
 		for i := range subjects {
 			at := (i + round) % len(subjects) // none is always the first
-			cost, err := l.cost(ctx, &subjects[at], requests)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", subjects[at].what, err)
-			}
-			if round > 0 {
-				costs[at] = append(costs[at], micros(cost))
-			}
+			s := &subjects[at]
+			l.Try(func() error {
+				var sessions []string
+				cost, err := busyDuring(s.pids, func() (err error) {
+					sessions, err = s.ask.sendAll(ctx, requests)
+					return err
+				})
+				if err == nil && s.done != nil {
+					err = s.done(ctx, sessions)
+				}
+				if err != nil {
+					return fmt.Errorf("%s: %w", s.what, err)
+				}
+				if round > 0 {
+					costs[at] = append(costs[at], micros(cost/time.Duration(requests)))
+				}
+				return nil
+			})
 		}
 	}
 	for i, s := range subjects {
-		_, _ = fmt.Fprintf(progress, "%-44s %s µs\n", s.what, medianAndEnds(costs[i]))
+		l.Say("%-44s %s µs\n", s.what, medianAndEnds(costs[i]))
 	}
-	return costs, nil
+	return costs
+}
+
+// sendAll makes requests for which nothing is measured.
+func (l *lab) sendAll(ctx context.Context, ask *asker, requests int) {
+	l.Try(func() error {
+		_, err := ask.sendAll(ctx, requests)
+		return err
+	})
 }
 
 // medianAndEnds writes the median of values, and the lowest and highest behind it.
 func medianAndEnds(values []float64) string {
 	s := spreadOf(values)
 	return fmt.Sprintf("%.0f (%.0f–%.0f)", s.median, s.least, s.most)
-}
-
-// cost returns how much processor time a request costs, four of which are under way at
-// once.
-func (l *scaleLab) cost(ctx context.Context, s *subject, requests int) (time.Duration, error) {
-	before, err := world.Busy(s.pid)
-	if err != nil {
-		return 0, err
-	}
-	sessions, err := s.ask.sendAll(ctx, requests)
-	if err != nil {
-		return 0, err
-	}
-	after, err := world.Busy(s.pid)
-	if err == nil && s.done != nil {
-		err = s.done(ctx, sessions)
-	}
-	return (after - before) / time.Duration(requests), err
 }
 
 // sendAll makes requests and returns the sessions that they opened.

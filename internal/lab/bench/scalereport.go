@@ -36,11 +36,9 @@ func (f *scaleFigure) grown(i int) float64 { return ratioOf(f.costs[i], f.costs[
 
 // section writes all that was measured. Picture is the Markdown that shows the chart, ""
 // for none.
-func (g *growth) section(from string, rounds, requests int, picture string) string {
+func (g *growth) section(rounds, requests int, picture string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `## How it grows
-
-%s
 
 Each figure is the processor time of the gateway's process for one request, in µs. It is the median of %d rounds
 of %d requests (a fifth for lists), with the lowest and highest round. The gateways of one kind, one for each size,
@@ -50,7 +48,7 @@ collects the garbage of a large heap more rarely.
 
 | request | size | µs | ÷ smallest size | ReverseProxy, µs | goal | kept |
 |---|---|---|---|---|---|---|
-`, from, rounds, requests)
+`, rounds, requests)
 	for i := range g.figures {
 		f := &g.figures[i]
 		for j, size := range f.sizes {

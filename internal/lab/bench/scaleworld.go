@@ -31,16 +31,11 @@ func (w contents) write(dir, gateway, operator, upstream string) error {
 	if err := os.MkdirAll(filepath.Join(dir, "tenants"), 0o700); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, "secret"), []byte(hmacSecret), 0o600); err != nil {
-		return err
-	}
+	files := map[string]string{"secret": hmacSecret, "drawbridge.yaml": w.config(gateway, operator, upstream)}
 	for n := 0; n < w.tenants; n += w.together() {
-		if err := os.WriteFile(w.fileOf(dir, n), []byte(w.part(n)), 0o600); err != nil {
-			return err
-		}
+		files[w.fileOf("", n)] = w.part(n)
 	}
-	return os.WriteFile(filepath.Join(dir, "drawbridge.yaml"), []byte(w.config(gateway, operator, upstream)),
-		0o600)
+	return world.WriteFiles(dir, files)
 }
 
 // fileOf returns the file in which a tenant stands.
@@ -64,14 +59,6 @@ func (w contents) part(first int) string {
 		b.WriteString(w.tenant(n))
 	}
 	return b.String()
-}
-
-// rewrite writes the first tenant as it is now into a file that commit puts in the place
-// of its file, in one step.
-func (w contents) rewrite(dir string) (commit func() error, err error) {
-	file := w.fileOf(dir, 0)
-	return func() error { return os.Rename(file+".next", file) },
-		os.WriteFile(file+".next", []byte(w.part(0)), 0o600)
 }
 
 // config returns the text of the config file.

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -16,8 +15,6 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
-	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
-	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
@@ -44,113 +41,45 @@ audit: {file: audit.jsonl, sync: interval}
 log: {level: info, format: json}
 `
 
-// The ways to be let in, the first of which the others are compared with.
-const (
-	byIssuer = "a token of an issuer"
-	byOwn    = "a token of the gateway's own"
-	byKey    = "an access key"
-)
-
-// runSignIn is the command signin. It measures calls of one gateway whose callers are let
-// in in three ways.
-func runSignIn(ctx context.Context, args []string, out io.Writer) error {
-	flags := flag.NewFlagSet("bench signin", flag.ContinueOnError)
-	report := flags.String("out", "", "page to write the section to; the standard output when empty")
-	took := flags.Duration("time", 500*time.Millisecond, "how long each way runs in each round")
-	number := flags.Int("rounds", 60, "rounds for each revision; a token of the gateway's own is good for 15 minutes")
-	if err := flags.Parse(args); err != nil {
-		return err
+// signIns is the part signin. It measures calls of one gateway whose callers are let in in
+// three ways. A token of the gateway's own is good for 15 minutes.
+func signIns() comparison {
+	const byIssuer, byOwn, byKey = "a token of an issuer", "a token of the gateway's own", "an access key"
+	return comparison{
+		rounds: 60, callers: 1, pairs: [][2]string{{byOwn, byIssuer}, {byKey, byIssuer}},
+		title: "What a call costs by how its caller is let in",
+		text:  "One gateway lets callers in by three credentials. Both tokens are signed with EdDSA.",
+		begin: func(ctx context.Context, l *lab) func(mcp.Era) []*target {
+			addrs, tokens := l.Addresses(3), make([]string, 3)
+			l.gateway, l.upstream = addrs[0], addrs[2]
+			token, key, err := issuerToken(l.gateway)
+			tokens[0] = token
+			l.Try(func() error { return err })
+			l.Write(map[string]string{
+				"signin.yaml": fmt.Sprintf(signInConfig, addrs[0], addrs[1], addrs[2]),
+				"issuer.pem":  string(key),
+			})
+			l.start(ctx, l.upstream, l.Self, "upstream", l.upstream)
+			gateway := l.serveConfig(ctx, l.gateway, l.Program, "signin.yaml")
+			l.Try(func() (err error) {
+				tokens[1], err = ownToken(ctx, l.gateway)
+				return err
+			})
+			l.Try(func() error {
+				made := exec.CommandContext(ctx, l.Program, "keys", "create", "-tenant", "bench", "-subject", "ci", "-scopes", "tools.call", //nolint:gosec // ours
+					"-config", "signin.yaml")
+				made.Dir = l.Dir
+				printed, err := made.Output()
+				tokens[2] = strings.TrimSpace(string(printed))
+				return err
+			})
+			return l.targetsOf(ctx, []string{byIssuer, byOwn, byKey}, func(i int, era mcp.Era) *target {
+				t := l.target(wayDrawbridge, gateway, "echo__echo", era)
+				t.token = tokens[i]
+				return t
+			})
+		},
 	}
-	from := page.Origin(ctx, time.Now(), append([]string{"bench", "signin"}, args...)...)
-	l, err := emptyLab("signin")
-	if err != nil {
-		return err
-	}
-	defer l.Close()
-	tokens, err := l.beginSignIn(ctx)
-	if err != nil {
-		return err
-	}
-	var text strings.Builder
-	for _, era := range []mcp.Era{mcp.Legacy, mcp.Modern} {
-		var targets []*target
-		for _, way := range []string{byIssuer, byOwn, byKey} {
-			t := l.target(wayDrawbridge, l.parts[wayDrawbridge], "echo__echo", era)
-			t.name, t.token = way, tokens[way]
-			targets = append(targets, t)
-		}
-		r, err := plan{*took, *number}.measure(ctx, targets, 1, io.Discard)
-		if err != nil {
-			return err
-		}
-		for _, t := range targets {
-			cpu, by := r.ways[t.name].cpu, r.ways[byIssuer].cpu
-			least, most := middle(ratiosOf(cpu, by))
-			fmt.Fprintf(&text, "| %s | %s | %v | %.3f | %.3f to %.3f |\n", r.revision, t.name, spreadOf(cpu),
-				ratioOf(cpu, by).median, least, most)
-		}
-	}
-	return page.WriteSection(out, *report, "bench-signin", fmt.Sprintf(signInSection, from, *number, *took, text.String()))
-}
-
-const signInSection = `## What a call costs by how its caller is let in
-
-%s
-
-One connection calls a tool through one gateway, with each of three credentials in turn, %d times for %v. Both tokens are
-signed with EdDSA. The ratio is that of the processor time to the first of the same round; the last column has its median
-with a confidence of 95 %%.
-
-| revision | let in by | µs of CPU a call | ratio | between |
-|---|---|---|---|---|
-%s`
-
-// beginSignIn builds and starts the gateway, and returns what lets callers in, by way.
-func (l *lab) beginSignIn(ctx context.Context) (map[string]string, error) {
-	if err := l.build(ctx); err != nil {
-		return nil, err
-	}
-	addrs, err := world.Addresses(3)
-	if err != nil {
-		return nil, err
-	}
-	l.gateway, l.upstream = addrs[0], addrs[2]
-	tokens := map[string]string{}
-	token, key, err := issuerToken(l.gateway)
-	if tokens[byIssuer] = token; err != nil {
-		return nil, err
-	}
-	if err := l.Write(map[string]string{
-		"signin.yaml": fmt.Sprintf(signInConfig, addrs[0], addrs[1], addrs[2]),
-		"issuer.pem":  string(key),
-	}); err != nil {
-		return nil, err
-	}
-	if _, err := l.start(ctx, l.upstream, l.Self, "upstream", l.upstream); err != nil {
-		return nil, err
-	}
-	if l.parts[wayDrawbridge], err = l.serveConfig(ctx, l.gateway, l.Program, "signin.yaml"); err != nil {
-		return nil, err
-	}
-	if tokens[byOwn], err = ownToken(ctx, l.gateway); err != nil {
-		return nil, err
-	}
-	made := exec.CommandContext(ctx, l.Program, "keys", "create", "-tenant", "bench", "-subject", "ci", "-scopes", "tools.call", //nolint:gosec // ours
-		"-config", "signin.yaml")
-	made.Dir = l.Dir
-	printed, err := made.Output()
-	if err != nil {
-		return nil, fmt.Errorf("make an access key: %w", err)
-	}
-	tokens[byKey] = strings.TrimSpace(string(printed))
-	for way, token := range tokens {
-		t := l.target(wayDrawbridge, l.parts[wayDrawbridge], "echo__echo", mcp.Modern)
-		t.token = token
-		if err := world.Within(ctx, 20*time.Second, way+" lets in", func() bool { return t.answers(ctx) }); err != nil {
-			return nil, err
-		}
-	}
-	return tokens, nil
 }
 
 // issuerToken returns a token for the gateway of an issuer that has a new key, and the

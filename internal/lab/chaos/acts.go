@@ -1,10 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
-	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,7 +21,29 @@ type act struct {
 	// are wanted with restarts
 	share  int
 	deadly bool // replicas are killed
-	pass   func(ctx context.Context, s *stage) error
+	pass   pass
+}
+
+// pass is a part of an act.
+type pass func(ctx context.Context, s *stage) error
+
+// inOrder does one part after the other, as long as it can.
+func inOrder(parts ...pass) pass {
+	return func(ctx context.Context, s *stage) error {
+		for _, do := range parts {
+			if err := do(ctx, s); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func work(ctx context.Context, s *stage) error { return s.work(ctx) }
+
+// further starts replicas until that many run.
+func further(all int) pass {
+	return func(ctx context.Context, s *stage) error { return s.further(ctx, all) }
 }
 
 // acts returns all ways, some only if there is another program of the gateway. With
@@ -30,7 +53,7 @@ func acts(withPrevious bool) []*act {
 	all := []*act{
 		{
 			name: "none", done: "nothing, for comparison", share: 5,
-			pass: func(ctx context.Context, s *stage) error { return s.work(ctx) },
+			pass: work,
 		},
 		{
 			name: "one after the other",
@@ -39,11 +62,12 @@ func acts(withPrevious bool) []*act {
 		},
 		{
 			name: "the new one first",
-			done: "a fourth one is started, and each of the others is restarted while three run; then it goes", share: 18, pass: newFirst,
+			done: "a fourth one is started, and each of the others is restarted while three run; then it goes", share: 18,
+			pass: inOrder(further(replicas+1), oneByOne, newestLeaves),
 		},
 		{
 			name: "more and fewer", done: "3, 5, 1 and 3 replicas, of which four leave at once", share: 12,
-			pass: scaled,
+			pass: inOrder(further(world.Room), work, manyLeave, work, further(replicas)),
 		},
 		{name: "other configs", done: "each replica in turn gets another config by a reload or by a restart, and later the old one", share: 12, pass: reconfigured},
 		{name: "other keys", done: "the three steps of a rotation of `sessions.keys_file`, and a restart after each; other clients come before the last step", share: 8, pass: rekeyed},
@@ -66,34 +90,15 @@ func oneByOne(ctx context.Context, s *stage) error {
 	return inTurn(s.fleet(), func(r *world.Replica) error { return s.restart(ctx, r) })
 }
 
-func newFirst(ctx context.Context, s *stage) error {
-	if err := s.further(ctx, replicas+1); err != nil {
-		return err
-	}
-	if err := oneByOne(ctx, s); err != nil {
-		return err
-	}
-	return s.leave(ctx, s.Replicas[replicas])
-}
+func newestLeaves(ctx context.Context, s *stage) error { return s.leave(ctx, s.Replicas[replicas]) }
 
-func scaled(ctx context.Context, s *stage) error {
-	if err := s.further(ctx, world.Room); err != nil {
-		return err
-	}
-	if err := s.work(ctx); err != nil {
-		return err
-	}
+// manyLeave stops all replicas but one at once.
+func manyLeave(ctx context.Context, s *stage) error {
 	limited, stop := context.WithTimeout(ctx, stopTime)
 	defer stop()
 	leaving := s.Replicas[1:]
 	s.restarts += len(leaving)
-	if err := each(leaving, func(r *world.Replica) error { return s.stopClean(limited, r) }); err != nil {
-		return err
-	}
-	if err := s.work(ctx); err != nil {
-		return err
-	}
-	return s.further(ctx, replicas)
+	return each(leaving, func(r *world.Replica) error { return s.stopClean(limited, r) })
 }
 
 // reconfigured gives each replica another config while the others have another one still:
@@ -176,22 +181,22 @@ func (s *scene) rekeyAll(ctx context.Context, some []*world.Replica, keys string
 
 // rekey writes the keys of a replica, and waits until it has taken them if it runs.
 func (s *scene) rekey(ctx context.Context, r *world.Replica, keys string) error {
-	path := keysOf(r)
-	if !r.Runs() {
-		return os.WriteFile(path, []byte(keys), 0o600) //nolint:gosec // our own folder
-	}
 	const reloads = "drawbridge_config_reloads_total"
-	before, err := r.Metric(ctx, reloads)
-	if err != nil {
+	before, running := 0.0, r.Runs()
+	if running {
+		var err error
+		if before, err = r.Metric(ctx, reloads); err != nil {
+			return err
+		}
+	}
+	err := os.WriteFile(keysOf(r), []byte(keys), 0o600) //nolint:gosec // our own folder
+	if err != nil || !running {
 		return err
 	}
-	if err := os.WriteFile(path, []byte(keys), 0o600); err != nil { //nolint:gosec // as above
-		return err
-	}
-	if err := until(ctx, counts(r, before+1, reloads)); err != nil {
-		return fmt.Errorf("keys: %w", err)
-	}
-	return until(ctx, s.measures(r, 1, "drawbridge_config_last_reload_successful"))
+	return until(ctx, func(ctx context.Context) error {
+		return cmp.Or(measures(before+1, math.Inf(1), reloads)(ctx, s, r),
+			measures(1, 1, "drawbridge_config_last_reload_successful")(ctx, s, r))
+	})
 }
 
 // replaced replaces each replica by the other program, and then each by this one.

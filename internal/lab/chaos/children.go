@@ -14,24 +14,40 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/upstream"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/netfault"
 )
 
 // childPart is the argument with which this program is a server that speaks over stdio
 // and behaves badly.
 const childPart = "child"
 
-// childFaults returns what a program that the gateway starts may do. It serves a tenant
-// of its own beside the crowd.
+// The nursery is a tenant of its own with one server, for faults of servers that the crowd
+// does not use.
+const (
+	nursery       = "nursery"
+	nurseryServer = "odd"
+	nurseryIssuer = "https://nursery.test/"
+	nurseryTool   = nurseryServer + "__touch"
+)
+
+// childFaults returns what a program that the gateway starts may do, and a server that is
+// known by a name alone.
 func childFaults() []*fault {
+	const last, births = "no room in this world", 12
 	child := func(name, done, mode, holds string) *fault {
+		answered := judgedCall("its calls are answered", reply.ok)
 		return &fault{
 			name: "a program " + name, done: done, ground: plain, holds: holds,
-			make: func(ctx context.Context, s *scene) (effect, error) { return s.raise(ctx, mode) },
+			make: raised(mode, ""), seen: all(times(5, soon(answered)), of(victim, servesAll)),
+			heal: clean, after: gone,
 		}
 	}
+	refused := judgedCall("its calls are refused as not made",
+		func(said reply) bool { return said.code == "DB-UPSTREAM-DOWN" })
 	return []*fault{
 		child("fills standard error", "1 MiB on standard error with each call", "stderr",
 			"its calls are answered, and it ends when the config drops it"),
@@ -40,105 +56,97 @@ func childFaults() []*fault {
 			"its calls are answered, and all of them end when the config drops it"),
 		child("ends in the middle of calls", "it exits instead of every second answer", "exits",
 			"it is started again, and nothing is left when the config drops it"),
-		stillborn(),
+		{
+			name: "a program ends as soon as it starts", done: "exit code 1 before it reads anything, each time",
+			ground: plain,
+			holds:  "its calls are refused as not made (`DB-UPSTREAM-DOWN`), `/readyz` quotes its last words, it is started again and again with longer and longer pauses, and nothing is left when the config drops it, not even a zombie",
+			make:   raised("stillborn", last),
+			seen: all(func(_ context.Context, s *scene) error { return paced(s.mark, births) },
+				of(victim, warns(last), servesAll), refused),
+			heal: clean, after: gone,
+		},
 		child("writes garbage", "lines that are no JSON around each answer", "garbage",
 			"its calls are answered, and it ends when the config drops it"),
-		nameLost(),
-	}
-}
-
-// raise gives the victim a program that behaves badly, calls it for as long as the round
-// lasts, and drops it.
-func (s *scene) raise(ctx context.Context, mode string) (effect, error) {
-	program, err := os.Executable()
-	if err != nil {
-		return effect{}, err
-	}
-	mark := fmt.Sprintf("chaos-%d-%d", os.Getpid(), s.draw.Uint64())
-	token, err := s.withNursery(ctx, fmt.Sprintf("{command: %q, args: [%s, %s, %s]}", program, childPart,
-		mode, mark), s.victim)
-	if err != nil {
-		return effect{}, err
-	}
-	answered := 0
-	return effect{
-		seen: all(func(ctx context.Context) error {
-			if err := s.servesOdd(s.victim, token, "touch")(ctx); err != nil {
-				return err
-			}
-			answered++
-			return is("five calls are answered", answered >= 5, answered, nil)
-		}, s.servesAll(s.victim)),
-		heal:  s.clean,
-		after: s.gone(mark),
-	}, nil
-}
-
-// gone returns what is wrong when there is a process with a mark, or the victim has any
-// child, be it a zombie, which has no arguments any more.
-func (s *scene) gone(mark string) func(context.Context) error {
-	return func(context.Context) error {
-		left, err := marked(mark)
-		children, wrong := childrenOf(s.victim.PID())
-		left = append(left, children...)
-		return is("no process of the program is left, not even a zombie", len(left) == 0, left,
-			errors.Join(err, wrong))
-	}
-}
-
-// stillborn gives the victim a program that ends before it has said anything.
-func stillborn() *fault {
-	const last, births = "no room in this world", 12
-	return &fault{
-		name: "a program ends as soon as it starts", done: "exit code 1 before it reads anything, each time",
-		ground: plain,
-		holds:  "its calls are refused as not made (`DB-UPSTREAM-DOWN`), `/readyz` quotes its last words, it is started again and again with longer and longer pauses, and nothing is left when the config drops it, not even a zombie",
-		make: func(ctx context.Context, s *scene) (effect, error) {
-			program, err := os.Executable()
-			if err != nil {
-				return effect{}, err
-			}
-			register := filepath.Join(s.dir, fmt.Sprintf("births-%d", s.draw.Uint64()))
-			token, err := s.withNursery(ctx, fmt.Sprintf("{command: %q, args: [%s, stillborn, %q, %q]}",
-				program, childPart, register, last), s.victim)
-			if err != nil {
-				return effect{}, err
-			}
-			refused := func(ctx context.Context) error {
-				said, err := s.call(ctx, at(s.victim), token, nurseryServer+"__touch", nursery)
-				return is("calls of it are refused as not made", said.code == "DB-UPSTREAM-DOWN", said, err)
-			}
-			says := s.judged(s.victim, "the program is down, and its last words", func(v view) bool {
-				return strings.Contains(strings.Join(v.Warnings, " "), last)
-			})
-			return effect{
-				seen: all(paced(register, births), says, s.servesAll(s.victim), refused),
-				heal: s.clean, after: s.gone(register),
-			}, nil
+		{
+			name:   "the name of a server does not resolve",
+			done:   "it stands in a hosts file of the replica, which loses it while its connections end",
+			ground: direct, root: true,
+			holds:  "its calls are refused as not made, all else goes on, and it is served again without a restart",
+			before: namedByFile, make: nameLost, seen: all(refused, of(victim, servesAll)),
 		},
 	}
+}
+
+// judgedCall asks whether what the victim answers a call of the nursery is so.
+func judgedCall(what string, so func(reply) bool) step {
+	return func(ctx context.Context, s *scene) error {
+		said, err := s.call(ctx, at(s.victim), s.nursery, nurseryTool, nursery)
+		return is(what, so(said), said, err)
+	}
+}
+
+// raised gives the victim a program that behaves badly, until the round is over. Its mark
+// is a file that it may write.
+func raised(mode, last string) step {
+	return func(ctx context.Context, s *scene) error {
+		program, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		s.mark = filepath.Join(s.dir, fmt.Sprintf("child-%d", s.draw.Uint64()))
+		return s.withNursery(ctx, fmt.Sprintf("{command: %q, args: [%s, %s, %q, %q]}", program, childPart, mode,
+			s.mark, last))
+	}
+}
+
+// withNursery gives the victim the nursery and its server until the round is over. server
+// is the text of the server in the config.
+func (s *scene) withNursery(ctx context.Context, server string) error {
+	secret := fmt.Sprintf("%016x%016x%016x", s.draw.Uint64(), s.draw.Uint64(), s.draw.Uint64())
+	file := filepath.Join(s.dir, "nursery.secret")
+	if err := os.WriteFile(file, []byte(secret), 0o600); err != nil {
+		return err
+	}
+	s.nursery = world.Token(secret, nurseryIssuer, s.URL+"/mcp", prober, nil)
+	return s.rewrite(ctx, s.victim, func(config string) string {
+		for section, text := range map[string]string{
+			"issuers": fmt.Sprintf("- {issuer: %q, hmac_secret_file: %q, algorithms: [HS256], tenant: %s}",
+				nurseryIssuer, file, nursery),
+			"tenants": fmt.Sprintf("%s: {servers: [%s], rules: [{allow: [\"*\"]}]}", nursery, nurseryServer),
+			"servers": nurseryServer + ": " + server,
+		} {
+			config = below(section, text)(config)
+		}
+		return config
+	}, s.later)
+}
+
+// gone returns what is wrong when there is a process with the mark, or the victim has any
+// child, be it a zombie, which has no arguments any more.
+func gone(_ context.Context, s *scene) error {
+	left, err := marked(s.mark)
+	children, wrong := childrenOf(s.victim.PID())
+	left = append(left, children...)
+	return is("no process of the program is left, not even a zombie", len(left) == 0, left,
+		errors.Join(err, wrong))
 }
 
 // paced returns what is wrong when a program was not started so often, or without pauses
 // that grow. An attempt starts it twice at most, to speak with it in each of the two
 // eras. The pause before the next attempt is 50 ms at least, and doubles.
-func paced(register string, births int) func(context.Context) error {
-	return func(context.Context) error {
-		text, err := os.ReadFile(register) //nolint:gosec // of our own world
-		var at []int64
-		for line := range strings.Lines(string(text)) {
-			when, _ := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
-			at = append(at, when)
-		}
-		if err := is(fmt.Sprintf("it is started %d times", births), len(at) >= births, len(at),
-			err); err != nil {
-			return err
-		}
-		pauses := births/2 - 1
-		least := 50 * time.Millisecond * time.Duration(1<<pauses-1)
-		took := time.Duration(at[births-1] - at[0])
-		return is(fmt.Sprintf("%d starts take %v at least", births, least), took >= least, took, nil)
+func paced(register string, births int) error {
+	text, err := os.ReadFile(register) //nolint:gosec // of our own world
+	var at []int64
+	for line := range strings.Lines(string(text)) {
+		when, _ := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
+		at = append(at, when)
 	}
+	if err := is(fmt.Sprintf("it is started %d times", births), len(at) >= births, len(at), err); err != nil {
+		return err
+	}
+	least := 50 * time.Millisecond * time.Duration(1<<(births/2-1)-1)
+	took := time.Duration(at[births-1] - at[0])
+	return is(fmt.Sprintf("%d starts take %v at least", births, least), took >= least, took, nil)
 }
 
 // childrenOf returns what the system says of the processes below one, zombies too.
@@ -160,10 +168,7 @@ func childrenOf(pid int) (children []string, err error) {
 func marked(mark string) (lines []string, err error) {
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, file := range files {
-		text, err := os.ReadFile(file) //nolint:gosec // of the kernel
-		if err != nil {
-			continue // it has ended
-		}
+		text, _ := os.ReadFile(file) //nolint:gosec // of the kernel; without it the process has ended
 		if line := strings.ReplaceAll(string(text), "\x00", " "); strings.Contains(line, mark) {
 			lines = append(lines, line)
 		}
@@ -171,13 +176,13 @@ func marked(mark string) (lines []string, err error) {
 	return lines, err
 }
 
-// beChild is the server. args are its mode and its mark.
+// beChild is the server. args are its mode, its mark and its last words.
 func beChild(args []string, in io.Reader, out io.Writer) error {
 	mode, mark := args[0], args[1]
 	switch mode {
 	case "forks":
 		signal.Ignore(syscall.SIGTERM)
-	case "stillborn": // its mark is a file, where it enters when it was started
+	case "stillborn":
 		return dieAtOnce(mark, args[2])
 	}
 	calls := 0
@@ -221,9 +226,7 @@ func dieAtOnce(register, last string) error {
 func misbehave(mode, mark string, calls int, out io.Writer) error {
 	switch mode {
 	case "stderr":
-		for range 1 << 10 {
-			say(os.Stderr, "%s\n", strings.Repeat("x", 1023))
-		}
+		say(os.Stderr, "%s", strings.Repeat(strings.Repeat("x", 1023)+"\n", 1<<10))
 	case "forks":
 		// Not with a context: that it outlives this process is what is tried.
 		return exec.Command("/bin/sh", "-c", `trap "" TERM; sleep 86400; :`, mark).Start() //nolint:noctx,gosec // as above
@@ -235,4 +238,46 @@ func misbehave(mode, mark string, calls int, out io.Writer) error {
 		say(out, "no JSON at all\n{\"jsonrpc\":\n[]\n\n")
 	}
 	return nil
+}
+
+const (
+	hostName = "odd.chaos.test"
+	hosts    = "127.0.0.1 localhost " + hostName + "\n"
+)
+
+// hostsAre writes the hosts file of the victim.
+func (s *scene) hostsAre(text string) error {
+	return os.WriteFile(s.hostsFile(), []byte(text), 0o600)
+}
+
+func (s *scene) hostsFile() string { return filepath.Join(s.dir, "hosts") }
+
+// namedByFile starts the victim with a hosts file of its own.
+func namedByFile(ctx context.Context, s *scene) error {
+	return errors.Join(s.hostsAre(hosts), s.wrapped(ctx, "unshare", "--mount", "/bin/sh", "-c",
+		`mount --bind "$0" /etc/hosts && exec "$@"`, s.hostsFile()))
+}
+
+// nameLost gives the victim a server by its name, which resolves no more until the fault
+// heals. Connections that are open would go on, so they are cut whenever something is
+// asked.
+func nameLost(ctx context.Context, s *scene) error {
+	proxy, err := netfault.Start(s.servers[crowd.Modern].Address)
+	if err != nil {
+		return err
+	}
+	s.later(does(proxy.Close))
+	_, port, _ := strings.Cut(proxy.Address, ":")
+	err = s.withNursery(ctx,
+		fmt.Sprintf("{url: \"http://%s:%s/mcp\", private_addresses: true}", hostName, port))
+	if err != nil {
+		return err
+	}
+	served := soon(judgedCall("its calls are answered", reply.ok))
+	s.heals(func(ctx context.Context, s *scene) error {
+		proxy.Heal()
+		return errors.Join(s.hostsAre(hosts), served(ctx, s))
+	})
+	s.seeing(does(proxy.Cut))
+	return errors.Join(served(ctx, s), s.hostsAre("127.0.0.1 localhost\n"))
 }

@@ -64,7 +64,7 @@ func TestStartsWithoutPausesAreSeen(t *testing.T) {
 			if err := os.WriteFile(register, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if err := paced(register, 8)(t.Context()); (err == nil) != test.good {
+			if err := paced(register, 8); (err == nil) != test.good {
 				t.Errorf("got %v, want it good: %v", err, test.good)
 			}
 		})

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -21,70 +22,68 @@ import (
 // clientFaults returns what clients and those between them and the replicas may do. The
 // bad clients come beside the crowd.
 func clientFaults() []*fault {
+	const serve = "all replicas serve everybody else"
+	lists := func(s *scene) string { return s.wire(mcp.MethodToolsList, "", "") }
 	return []*fault{
 		{
-			name:   "clients read slowly",
-			done:   "40 connections ask for 500 lists each without waiting, and read one byte a second",
-			ground: plain,
-			holds:  "all replicas serve everybody else",
-			make: func(ctx context.Context, s *scene) (effect, error) {
-				crawl, err := s.besiege(ctx, s.victim.Address, 40, strings.Repeat(s.listRequest(), 500), 1)
-				return effect{seen: s.goOn(), heal: crawl}, err
-			},
+			name: "clients read slowly",
+			done: "40 connections ask for 500 lists each without waiting, and read one byte a second", ground: plain,
+			holds: serve, seen: goOn,
+			make: besieged(40, 1, func(s *scene) string { return strings.Repeat(lists(s), 500) }),
 		},
 		{
 			name: "clients stop in the middle of a request",
 			done: "40 connections send half a header, 40 half a body, and no more", ground: plain,
-			holds: "all replicas serve everybody else",
-			make: func(ctx context.Context, s *scene) (effect, error) {
-				request := s.listRequest()
-				header, err := s.besiege(ctx, s.victim.Address, 40, request[:len(request)/3], 0)
-				if err != nil {
-					return effect{}, err
-				}
-				body, err := s.besiege(ctx, s.victim.Address, 40, request[:len(request)-20], 0)
-				return effect{seen: s.goOn(), heal: all(header, body)}, err
-			},
+			holds: serve, seen: goOn,
+			make: all(besieged(40, 0, func(s *scene) string { return lists(s)[:len(lists(s))/3] }),
+				besieged(40, 0, func(s *scene) string { return lists(s)[:len(lists(s))-20] })),
 		},
 		{
-			name:   "clients vanish without a word",
-			done:   "40 clients with open streams of events, from and to whom nothing comes any more",
-			ground: plain,
-			holds:  "all replicas serve everybody else",
-			make: func(ctx context.Context, s *scene) (effect, error) {
-				proxy, err := netfault.Start(s.victim.Address)
-				if err != nil {
-					return effect{}, err
-				}
-				s.later(does(proxy.Close))
-				gone, err := s.besiege(ctx, proxy.Address, 40, s.listenRequest(), 1<<10)
-				world.Pause(ctx, 10*pace)
-				proxy.BlackHole()
-				return effect{seen: s.goOn(), heal: gone}, err
+			name: "clients vanish without a word",
+			done: "40 clients with open streams of events, from and to whom nothing comes any more", ground: plain,
+			holds: serve, make: vanishing, seen: goOn,
+		},
+		{
+			name: "a request comes twice at once",
+			done: "100 calls under an Idempotency-Key, each sent to two replicas at the same time", ground: plain,
+			holds: "both answers are of the same execution", make: times(100, sentTwice),
+		},
+		{
+			// it sends a POST again when its replica goes away, which ours do not
+			name:   "the load balancer sends calls again",
+			done:   "nginx with `non_idempotent`, HAProxy with `retry-on empty-response`; a replica is killed",
+			ground: direct, unrecorded: true,
+			holds:  "calls under an Idempotency-Key are executed once; others may be executed twice, or be refused as a copy (`DB-REQUEST`) while the first sending runs, which is why no load balancer may do that",
+			before: careless, make: times(3, of(victim, kill, start)), seen: goOn,
+			// A copy is refused with DB-REQUEST, since its id is in flight. Any other refusal
+			// of what was executed counts.
+			spares: func(v *ledger.Verdict) int {
+				return v.Twice - v.TwiceKeyed + min(v.Denied, v.Ends["DB-REQUEST"])
 			},
 		},
-		sentTwice(),
-		resent(),
 	}
 }
 
-// besiege opens connections that all send a text and then read so many bytes a second, 0:
-// none. It returns what ends them.
-func (s *scene) besiege(ctx context.Context, address string, connections int, text string,
-	rate int,
-) (end func(context.Context) error, err error) {
+// besieged opens connections to the victim that all send a text and then read so many
+// bytes a second, 0: none, until the fault heals.
+func besieged(connections, rate int, text func(s *scene) string) step {
+	return func(ctx context.Context, s *scene) error {
+		return s.besiege(ctx, s.victim.Address, connections, rate, text(s))
+	}
+}
+
+func (s *scene) besiege(ctx context.Context, address string, connections, rate int, text string) error {
 	ctx, stop := context.WithCancel(ctx)
 	var reading sync.WaitGroup
-	end = func(context.Context) error {
+	s.heals(func(context.Context, *scene) error {
 		stop()
 		reading.Wait()
 		return nil
-	}
+	})
 	for range connections {
 		c, err := (&net.Dialer{Timeout: patience}).DialContext(ctx, "tcp", address)
 		if err != nil {
-			_ = end(ctx) // it returns nil
-			return end, err
+			return err
 		}
 		if narrow, ok := c.(*net.TCPConn); ok {
 			_ = narrow.SetReadBuffer(4096) // a larger one hides for longer that nobody reads
@@ -102,22 +101,7 @@ func (s *scene) besiege(ctx context.Context, address string, connections int, te
 			}
 		})
 	}
-	return end, nil
-}
-
-// listRequest is a request for a list, as it goes over the wire.
-func (s *scene) listRequest() string { return s.wire(mcp.MethodToolsList, "", "") }
-
-// listenRequest is a request for a stream of events.
-func (s *scene) listenRequest() string {
-	return s.wire(mcp.MethodListen, "", `"notifications":{"toolsListChanged":true}`)
-}
-
-// callRequest is a call of the plain tool of the server that is spared.
-func (s *scene) callRequest() string {
-	tool := s.spared + "__touch"
-	return s.wire(mcp.MethodToolsCall, tool,
-		fmt.Sprintf(`"name":%q,"arguments":{"nonce":"probe","tenant":%q}`, tool, crowd.TenantB))
+	return nil
 }
 
 // wire is a request as it goes over the wire.
@@ -129,37 +113,36 @@ func (s *scene) wire(method, tool, params string) string {
 	}.Bytes())
 }
 
-// sentTwice sends calls under one key to two replicas at once.
-func sentTwice() *fault {
-	return &fault{
-		name: "a request comes twice at once",
-		done: "100 calls under an Idempotency-Key, each sent to two replicas at the same time", ground: plain,
-		holds: "both answers are of the same execution",
-		make: func(ctx context.Context, s *scene) (effect, error) {
-			for i := range 100 {
-				key := fmt.Sprintf("twice-%d-%d", s.draw.Uint64(), i)
-				var said [2]reply
-				var wrong [2]error
-				var asking sync.WaitGroup
-				for n, r := range s.others {
-					asking.Go(
-						func() { said[n], wrong[n] = s.touch(ctx, at(r), s.server, "Idempotency-Key", key) })
-				}
-				asking.Wait()
-				for n := range said {
-					if err := is("a call under a key is answered", said[n].ok(), said[n],
-						wrong[n]); err != nil {
-						return effect{}, err
-					}
-				}
-				if serialOf(said[0]) != serialOf(said[1]) {
-					return effect{}, fmt.Errorf("a call under one key was executed twice: %v and %v", said[0],
-						said[1])
-				}
-			}
-			return effect{}, nil
-		},
+// callRequest is a call of the plain tool of the server that is spared.
+func (s *scene) callRequest() string {
+	tool := s.spared + "__touch"
+	return s.wire(mcp.MethodToolsCall, tool,
+		fmt.Sprintf(`"name":%q,"arguments":{"nonce":"probe","tenant":%q}`, tool, crowd.TenantB))
+}
+
+// vanishing has clients with open streams vanish.
+func vanishing(ctx context.Context, s *scene) error {
+	proxy, err := netfault.Start(s.victim.Address)
+	if err != nil {
+		return err
 	}
+	s.later(does(proxy.Close))
+	err = s.besiege(ctx, proxy.Address, 40, 1<<10,
+		s.wire(mcp.MethodListen, "", `"notifications":{"toolsListChanged":true}`))
+	world.Pause(ctx, 10*pace)
+	proxy.BlackHole()
+	return err
+}
+
+// sentTwice sends a call under one key to two replicas at once.
+func sentTwice(ctx context.Context, s *scene) error {
+	key := fmt.Sprintf("twice-%d", s.draw.Uint64())
+	var said [2]reply
+	err := amongMany(2, func(n int) (err error) {
+		said[n], err = s.touch(ctx, at(s.others[n]), s.server, "Idempotency-Key", key)
+		return is("a call under a key is answered", said[n].ok(), said[n], err)
+	})
+	return cmp.Or(err, is("both are of one execution", serialOf(said[0]) == serialOf(said[1]), said, nil))
 }
 
 // serialOf returns what an answer says of its execution.
@@ -169,42 +152,17 @@ func serialOf(r reply) string {
 	return serial
 }
 
-// resent puts a load balancer before the replicas that sends a POST again when its
-// replica goes away, which ours do not.
-func resent() *fault {
-	return &fault{
-		name:   "the load balancer sends calls again",
-		done:   "nginx with `non_idempotent`, HAProxy with `retry-on empty-response`; a replica is killed",
-		ground: direct,
-		holds:  "calls under an Idempotency-Key are executed once; others may be executed twice, or be refused as a copy (`DB-REQUEST`) while the first sending runs, which is why no load balancer may do that", unrecorded: true,
-		before: func(ctx context.Context, s *scene) error {
-			address, err := freeport.Address()
-			if err != nil {
-				return err
-			}
-			careless, err := s.Careless(ctx, address)
-			if err != nil {
-				return err
-			}
-			s.later(does(careless.Kill))
-			s.url = "http://" + address
-			return nil
-		},
-		make: func(ctx context.Context, s *scene) (effect, error) {
-			for range 3 {
-				s.victim.Kill()
-				if err := s.victim.Start(ctx); err != nil {
-					return effect{}, err
-				}
-			}
-			return effect{seen: s.goOn()}, nil
-		},
-		// A copy is refused with DB-REQUEST, since its id is in flight. Any other refusal
-		// of what was executed counts.
-		spares: func(
-			v *ledger.Verdict,
-		) int {
-			return v.Twice - v.TwiceKeyed + min(v.Denied, v.Ends["DB-REQUEST"])
-		},
+// careless puts a load balancer before the replicas that sends requests again.
+func careless(ctx context.Context, s *scene) error {
+	address, err := freeport.Address()
+	if err != nil {
+		return err
 	}
+	balancer, err := s.Careless(ctx, address)
+	if err != nil {
+		return err
+	}
+	s.later(does(balancer.Kill))
+	s.url = "http://" + address
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -16,33 +17,29 @@ import (
 )
 
 // clockFaults returns the faults that need a gateway which was changed for them: its wall
-// clock can be set, and handlers can be made to panic.
+// clock can be set, and handlers can be made to panic. The clock of Redis can be set, too.
 func clockFaults() []*fault {
+	const day = 24 * time.Hour
 	return []*fault{
 		jump("one hour ahead", time.Hour, true),
 		jump("one hour back", -time.Hour, false),
-		jump("ten days ahead", 10*24*time.Hour, false),
-		jump("ten days back", -10*24*time.Hour, false),
+		jump("ten days ahead", 10*day, false),
+		jump("ten days back", -10*day, false),
 		redisJump("two hours ahead", 2*time.Hour),
 		redisJump("two hours back", -2*time.Hour),
 		{
 			name: "a handler panics", done: "twenty requests whose handlers panic", ground: direct,
-			variant: true,
-			holds:   "each gets 500, they are counted, and the process goes on", before: changed,
-			make: func(ctx context.Context, s *scene) (effect, error) {
-				const times = 20
-				for range times {
-					said, err := s.touch(ctx, at(s.victim), s.server, panicHeader, "1")
-					if err := is("a request whose handler panics gets 500",
-						said.status == http.StatusInternalServerError, said, err); err != nil {
-						return effect{}, err
-					}
-				}
-				return effect{seen: all(counts(s.victim, times, "drawbridge_panics_total"), s.goOn(),
-					runs(s.victim, true))}, nil
-			},
+			variant: true, before: changed,
+			holds: "each gets 500, they are counted, and the process goes on", make: times(20, panicking),
+			seen: all(of(victim, measures(20, math.Inf(1), "drawbridge_panics_total")), goOn, of(victim, runs(true))),
 		},
 	}
+}
+
+// panicking makes a request whose handler panics.
+func panicking(ctx context.Context, s *scene) error {
+	said, err := s.touch(ctx, at(s.victim), s.server, panicHeader, "1")
+	return is("a request whose handler panics gets 500", said.status == http.StatusInternalServerError, said, err)
 }
 
 // redisClock makes gettimeofday(2), which Redis asks, tell a wall clock that somebody has
@@ -68,104 +65,85 @@ int gettimeofday(struct timeval *restrict t, void *restrict zone) {
 
 // redisJump lets the clock of Redis jump, and jump back.
 func redisJump(name string, ahead time.Duration) *fault {
+	jumped := func(ctx context.Context, s *scene) error {
+		text, err := s.store.Exec(ctx, "TIME")
+		seconds, _, _ := strings.Cut(text, "\n")
+		told, _ := strconv.ParseInt(seconds, 10, 64)
+		off := time.Until(time.Unix(told, 0)) - ahead
+		return is("the clock of Redis has jumped", off.Abs() < time.Minute, text, err)
+	}
+	back := all(saysRedis("up"), goOn, known)
 	return &fault{
 		name: "the clock of Redis jumps " + name, ground: plain, weak: true, spares: keyedTwice,
-		done:  "the wall clock that its process asks is set, and set back",
-		holds: "replicas stay ready, use Redis, and serve 2026-07-28; sessions go on" + forgets,
-		before: func(ctx context.Context, s *scene) error {
-			if err := s.setClock(0); err != nil {
-				return err
-			}
-			source, library := filepath.Join(s.dir, "clock.c"), filepath.Join(s.dir, "clock.so")
-			if err := os.WriteFile(source, []byte(redisClock), 0o600); err != nil {
-				return err
-			}
-			if _, err := run1(ctx, "cc", "-shared", "-fPIC", "-o", library, source); err != nil {
-				return err
-			}
-			store := s.Redis.Nodes[0]
-			begun := func(ctx context.Context, env ...string) error {
-				store.Kill()
-				store.Env = env
-				return store.Begin(ctx)
-			}
-			s.later(func(ctx context.Context) error { return begun(ctx) })
-			return begun(ctx, "LD_PRELOAD="+library, clockVariable+"="+s.clockFile())
-		},
-		make: func(ctx context.Context, s *scene) (effect, error) {
-			session, err := s.open(ctx, at(s.victim))
-			if err != nil {
-				return effect{}, err
-			}
-			jumped := func(context.Context) error {
-				text, err := s.Redis.Nodes[0].Exec(ctx, "TIME")
-				seconds, _, _ := strings.Cut(text, "\n")
-				told, _ := strconv.ParseInt(seconds, 10, 64)
-				off := time.Until(time.Unix(told, 0)) - ahead
-				return is("the clock of Redis has jumped", off.Abs() < time.Minute, text, err)
-			}
-			return effect{
-				seen:  all(jumped, s.sayRedis("up"), s.goOn(), s.knows(session)),
-				heal:  func(context.Context) error { return s.setClock(0) },
-				after: all(s.sayRedis("up"), s.goOn(), s.knows(session)),
-			}, errors.Join(err, s.setClock(ahead))
-		},
+		done:   "the wall clock that its process asks is set, and set back",
+		holds:  "replicas stay ready, use Redis, and serve 2026-07-28; sessions go on" + forgets,
+		before: redisWithClock, make: all(of(victim, opens), clock(ahead)), seen: all(jumped, back),
+		heal: clock(0), after: back,
 	}
 }
 
-// changed runs the victim with the gateway whose clock can be set.
-func changed(ctx context.Context, s *scene) error {
-	if err := s.setClock(0); err != nil {
+// redisWithClock starts Redis with a clock that can be set, until the round is over.
+func redisWithClock(ctx context.Context, s *scene) error {
+	source, library := filepath.Join(s.dir, "clock.c"), filepath.Join(s.dir, "clock.so")
+	if err := errors.Join(clock(0)(ctx, s), os.WriteFile(source, []byte(redisClock), 0o600)); err != nil {
 		return err
 	}
-	as := func(ctx context.Context, program string, env ...string) error {
-		return s.restarted(ctx, s.victim, func() error {
-			s.victim.Env = env
-			s.victim.Program(program)
-			return nil
-		})
+	if _, err := run1(ctx, "cc", "-shared", "-fPIC", "-o", library, source); err != nil {
+		return err
 	}
-	s.later(func(ctx context.Context) error { return as(ctx, s.program) })
-	return as(ctx, s.variant, clockVariable+"="+s.clockFile())
+	begun := func(env ...string) step {
+		return func(ctx context.Context, s *scene) error {
+			s.store.Kill()
+			s.store.Env = env
+			return s.store.Begin(ctx)
+		}
+	}
+	s.later(begun())
+	return begun("LD_PRELOAD="+library, clockVariable+"="+s.clockFile())(ctx, s)
+}
+
+// changed runs the victim with the gateway whose clock can be set, until the round is over.
+func changed(ctx context.Context, s *scene) error {
+	as := func(program string, env ...string) step {
+		return func(ctx context.Context, s *scene) error {
+			return s.restarted(ctx, s.victim, func() error {
+				s.victim.Env = env
+				s.victim.Program(program)
+				return nil
+			})
+		}
+	}
+	s.later(as(s.program))
+	return all(clock(0), as(s.variant, clockVariable+"="+s.clockFile()))(ctx, s)
 }
 
 func (s *scene) clockFile() string { return filepath.Join(s.dir, "clock") }
 
-// setClock sets how far the wall clock of the victim is ahead. The gateway takes it soon.
-func (s *scene) setClock(ahead time.Duration) error {
-	file := s.clockFile()
-	if err := os.WriteFile(file+".new", []byte(fmt.Sprintf("%.0f\n", ahead.Seconds())), 0o600); err != nil {
-		return err
+// clock sets how far the wall clock is ahead. Whoever reads the file takes it soon.
+func clock(ahead time.Duration) step {
+	return func(_ context.Context, s *scene) error {
+		file := s.clockFile()
+		return errors.Join(os.WriteFile(file+".new", []byte(fmt.Sprintf("%.0f\n", ahead.Seconds())), 0o600),
+			os.Rename(file+".new", file))
 	}
-	return os.Rename(file+".new", file)
 }
 
 // jump lets the clock of one replica jump, and jump back. valid tells whether tokens are
 // still good by that clock.
 func jump(name string, ahead time.Duration, valid bool) *fault {
-	what := "tokens are refused there meanwhile, since by that clock they are not valid"
-	if valid {
-		what = "tokens go on being good"
+	what, while := "tokens go on being good", of(victim, servesAll, usesUp)
+	if !valid {
+		what = "tokens are refused there meanwhile, since by that clock they are not valid"
+		while = of(victim, func(ctx context.Context, s *scene, r *world.Replica) error {
+			return s.refuses(ctx, r, crowd.Modern, "DB-AUTH-EXPIRED", "DB-AUTH-EARLY", "DB-AUTH-LIFETIME")
+		})
 	}
 	return &fault{
-		name: "the clock of a replica jumps " +
-			name, done: "the wall clock of one process is set, and set back", ground: direct, variant: true,
-		holds: what + "; the others serve; all goes on without a restart, and a limit of calls a second that was used up is free again afterwards", before: changed,
-		make: func(ctx context.Context, s *scene) (effect, error) {
-			if err := until(ctx, s.usesUp(s.victim)); err != nil {
-				return effect{}, err
-			}
-			while := all(s.servesAll(s.victim), s.usesUp(s.victim))
-			if !valid {
-				while = s.refuses(s.victim, crowd.Modern, "DB-AUTH-EXPIRED", "DB-AUTH-EARLY",
-					"DB-AUTH-LIFETIME")
-			}
-			return effect{
-				seen:  all(while, s.othersServe()),
-				heal:  func(context.Context) error { return s.setClock(0) },
-				after: all(s.servesAll(s.victim), s.servesTight(s.victim)),
-			}, s.setClock(ahead)
-		},
+		name: "the clock of a replica jumps " + name, done: "the wall clock of one process is set, and set back",
+		ground: direct, variant: true, before: changed,
+		holds: what + "; the others serve; all goes on without a restart, and a limit of calls a second that was used up is free again afterwards",
+		make:  all(soon(of(victim, usesUp)), clock(ahead)), seen: all(while, othersServe), heal: clock(0),
+		after: of(victim, servesAll, servesTight),
 	}
 }
 
@@ -176,24 +154,19 @@ func (s *scene) tight(ctx context.Context, r *world.Replica) (reply, error) {
 
 // usesUp returns what is wrong when a replica refuses no call of a tenant with a limit,
 // however many it makes.
-func (s *scene) usesUp(r *world.Replica) func(context.Context) error {
-	return func(ctx context.Context) (err error) {
-		var said reply
-		for range 10 {
-			if said, err = s.tight(ctx, r); err != nil || strings.HasPrefix(said.code, "DB-LIMIT-") {
-				break
-			}
+func usesUp(ctx context.Context, s *scene, r *world.Replica) (err error) {
+	var said reply
+	for range 10 {
+		if said, err = s.tight(ctx, r); err != nil || strings.HasPrefix(said.code, "DB-LIMIT-") {
+			break
 		}
-		return is(r.Name+" refuses calls beyond the limit", strings.HasPrefix(said.code, "DB-LIMIT-"), said,
-			err)
 	}
+	return is(r.Name+" refuses calls beyond the limit", strings.HasPrefix(said.code, "DB-LIMIT-"), said, err)
 }
 
 // servesTight returns what is wrong when a replica serves no call of the tenant with a
 // limit.
-func (s *scene) servesTight(r *world.Replica) func(context.Context) error {
-	return func(ctx context.Context) error {
-		said, err := s.tight(ctx, r)
-		return is(r.Name+" serves "+world.Tight, said.ok(), said, err)
-	}
+func servesTight(ctx context.Context, s *scene, r *world.Replica) error {
+	said, err := s.tight(ctx, r)
+	return is(r.Name+" serves "+world.Tight, said.ok(), said, err)
 }

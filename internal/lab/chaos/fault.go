@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -9,13 +8,18 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
 )
 
+// step is a part of a fault: it does something in a scene, or returns what is not as it
+// must be there.
+type step func(ctx context.Context, s *scene) error
+
 // fault is one kind of fault. A round of it goes
 //
 //	before ─▶ crowd begins ─▶ make ─▶ seen ─▶ heal ─▶ ready, unaided ─▶ after ─▶ crowd ends ─▶ verdict
 //	                                  (asked until all is as it must be)
 //
-// make returns the rest as an effect, which keeps what it needs of the round. Whatever is
-// to be undone when the crowd has ended is given to scene.later.
+// All steps but make may be nil. What make alone can know it adds to seen, heal and after
+// with the methods seeing, heals and following of the scene. Whatever is to be undone when
+// the crowd has ended is given to scene.later.
 type fault struct {
 	name    string // what happens, such as "a replica is killed"
 	done    string // how it is done, for the report
@@ -33,18 +37,16 @@ type fault struct {
 	// unrecorded says that a replica is killed, or its record disturbed, so calls may be
 	// executed, broken, and not on record.
 	unrecorded bool
-	before     func(ctx context.Context, s *scene) error
-	make       func(ctx context.Context, s *scene) (effect, error)
+
+	before step // prepares the scene, before there is a crowd
+	make   step
+	seen   step // returns what is not as it must be while the fault lasts
+	heal   step // ends the fault
+	after  step // returns what is not as it must be when everything is ready again
+
 	// spares returns how much of what the verdict found must be expected with this fault;
 	// holds says so, too. Nil: nothing.
 	spares func(v *ledger.Verdict) int
-}
-
-// effect is what a fault does once it is made. Any of its functions may be nil.
-type effect struct {
-	seen  func(ctx context.Context) error // returns what is not as it must be while the fault lasts
-	heal  func(ctx context.Context) error // ends the fault
-	after func(ctx context.Context) error // returns what is not as it must be when everything is ready again
 }
 
 // ground is the kind of world that a fault needs.
@@ -60,29 +62,17 @@ type ground struct {
 
 // The grounds.
 var (
-	plain  = ground{redis: "one"}                   //nolint:gochecknoglobals // a constant
-	direct = ground{redis: "one", direct: true}     //nolint:gochecknoglobals // as above
-	spaces = ground{redis: "one", namespaces: true} //nolint:gochecknoglobals // as above
-	linked = ground{redis: "one", links: true}      //nolint:gochecknoglobals // as above
+	plain     = ground{redis: "one"}                   //nolint:gochecknoglobals // a constant
+	direct    = ground{redis: "one", direct: true}     //nolint:gochecknoglobals // as above
+	spaces    = ground{redis: "one", namespaces: true} //nolint:gochecknoglobals // as above
+	linked    = ground{redis: "one", links: true}      //nolint:gochecknoglobals // as above
+	watched   = ground{redis: "watched"}               //nolint:gochecknoglobals // as above
+	clustered = ground{redis: "cluster"}               //nolint:gochecknoglobals // as above
 )
-
-func (g ground) compare(other ground) int {
-	return cmp.Or(cmp.Compare(g.redis, other.redis), compareBool(g.direct, other.direct),
-		compareBool(g.namespaces, other.namespaces), compareBool(g.links, other.links))
-}
-
-func compareBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
-		return 1
-	}
-	return -1
-}
 
 // catalogue returns all faults.
 func catalogue() []*fault {
 	return slices.Concat(networkFaults(), serverFaults(), redisFaults(), replicaFaults(), linkFaults(),
-		partitionFaults(), rolloutFaults(), resourceFaults(), configFaults(), issuerFaults(), clientFaults(), childFaults(), clockFaults())
+		partitionFaults(), rolloutFaults(), resourceFaults(), configFaults(), issuerFaults(), clientFaults(),
+		childFaults(), clockFaults())
 }

@@ -12,11 +12,13 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
@@ -32,7 +34,7 @@ type faultFlags struct {
 
 // newFaults is the part faults: it makes every fault of the catalogue, several times
 // each, while a crowd of clients works.
-func newFaults(flags *flag.FlagSet) proof {
+func newFaults(flags *flag.FlagSet) page.Measure {
 	var f faultFlags
 	flags.StringVar(&f.only, "only", "", "make only the faults whose names match this regular expression")
 	flags.IntVar(&f.rounds, "rounds", 3, "how often each fault is made")
@@ -40,7 +42,7 @@ func newFaults(flags *flag.FlagSet) proof {
 	flags.Uint64Var(&f.seed, "seed", uint64(time.Now().Unix()), "of all that is drawn: the replica that a fault meets, bytes of garbage") //nolint:gosec // not before 1970
 	flags.IntVar(&f.size, "size", 1, "how many clients of each kind there are")
 	flags.BoolVar(&f.keep, "keep", false, "keep the folders of worlds in which a promise was broken")
-	return f.prove
+	return func(ctx context.Context, r page.Report) (string, error) { return f.prove(ctx, r.Log) }
 }
 
 // prove makes the faults and returns the section about them.
@@ -49,21 +51,20 @@ func (f *faultFlags) prove(ctx context.Context, log io.Writer) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	balancers := balancersOf(f.balancer)
-	dir, err := os.MkdirTemp("", "drawbridge-chaos-")
-	if err != nil {
-		return "", err
-	}
-	defer func() {
-		if !f.keep {
-			_ = os.RemoveAll(dir) // what is left is in the folder for temporary files
-		}
-	}()
-	began := time.Now()
+	return inFolder(ctx, "chaos", log, f.keep, func(dir, program string) (string, error) {
+		return f.make(ctx, log, dir, program, faults, unable)
+	})
+}
+
+// make makes the faults in a folder.
+func (f *faultFlags) make(ctx context.Context, log io.Writer, dir, program string, faults, unable []*fault,
+) (section string, err error) {
+	balancers, began, variant := balancersOf(f.balancer), time.Now(), ""
 	say(log, "%d faults, %d rounds each, seed %d, in %s\n", len(faults), f.rounds, f.seed, dir)
-	program, variant, err := programs(ctx, dir, faults)
-	if err != nil {
-		return "", err
+	if slices.ContainsFunc(faults, func(f *fault) bool { return f.variant }) {
+		if variant, err = buildVariant(ctx, dir); err != nil {
+			return "", err
+		}
 	}
 	// The two load balancers have worlds of their own, so their rounds can be made at the
 	// same time: nothing is measured.
@@ -92,15 +93,6 @@ func balancersOf(name string) []string {
 	return map[string][]string{
 		"both": {"nginx", "haproxy"}, "nginx": {"nginx"}, "haproxy": {"haproxy"},
 	}[name]
-}
-
-// programs builds the gateway, and the other one if a fault needs it.
-func programs(ctx context.Context, dir string, faults []*fault) (program, variant string, err error) {
-	if program, err = build(ctx, dir); err == nil &&
-		slices.ContainsFunc(faults, func(f *fault) bool { return f.variant }) {
-		variant, err = buildVariant(ctx, dir)
-	}
-	return program, variant, err
 }
 
 // chosen returns the faults that are to be made, and those that this machine or user
@@ -150,7 +142,8 @@ func (f *faultFlags) plan(faults []*fault, balancers []string, balancer string) 
 		}
 	}
 	slices.SortStableFunc(jobs, func(a, b job) int {
-		return cmp.Or(a.fault.ground.compare(b.fault.ground), a.round-b.round, a.at-b.at)
+		return cmp.Or(strings.Compare(fmt.Sprint(a.fault.ground), fmt.Sprint(b.fault.ground)), a.round-b.round,
+			a.at-b.at)
 	})
 	return jobs
 }

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
@@ -22,79 +23,80 @@ import (
 // issuerFaults returns what may happen to an issuer whose keys are fetched. The crowd has
 // tokens of such an issuer.
 func issuerFaults() []*fault {
-	return []*fault{
+	fetch := of(fleet, rewrites(func(config string) string { return config + "\n# once more\n" })) // a reload fetches keys
+	fails := all(of(fleet, warns(issuerName)), goOn)
+	faults := []*fault{
 		{
-			name:   "the keys of an issuer rotate",
-			done:   "its key set gets a new key before the old one; new tokens are signed with the new key",
-			ground: plain,
-			holds:  "tokens of the new key are taken at every replica without a reload, and those of the old one go on", before: withIssuer,
-			make: func(_ context.Context, s *scene) (effect, error) {
+			name:  "the keys of an issuer rotate",
+			done:  "its key set gets a new key before the old one; new tokens are signed with the new key",
+			holds: "tokens of the new key are taken at every replica without a reload, and those of the old one go on",
+			make: func(_ context.Context, s *scene) error {
 				s.issuer.rotate()
-				return effect{seen: s.goOn()}, nil
+				return nil
 			},
+			seen: goOn,
 		},
 		{
-			name: "the key server of an issuer is gone",
-			done: "it does not listen any more, and replicas are told to fetch", ground: plain,
-			holds: "tokens go on, and `/readyz` warns", before: withIssuer,
-			make: func(ctx context.Context, s *scene) (effect, error) {
-				s.issuer.close()
-				err := s.fetchKeys(ctx)
-				return effect{
-					seen: all(s.keysFail(), s.goOn()),
-					heal: func(context.Context) error { return s.issuer.listen() },
-				}, err
-			},
+			name:  "the key server of an issuer is gone",
+			done:  "it does not listen any more, and replicas are told to fetch",
+			holds: "tokens go on, and `/readyz` warns",
+			make:  all(keysAway, fetch), seen: fails, heal: keysBack,
 		},
 		{
-			name: "the key server of an issuer answers garbage",
-			done: "status 200 and a page, and replicas are told to fetch", ground: plain,
-			holds: "tokens go on, and `/readyz` warns", before: withIssuer,
-			make: func(ctx context.Context, s *scene) (effect, error) {
-				s.issuer.spoil(true)
-				err := s.fetchKeys(ctx)
-				return effect{
-					seen: all(s.keysFail(), s.goOn()),
-					heal: does(func() { s.issuer.spoil(false) }),
-				}, err
-			},
+			name:  "the key server of an issuer answers garbage",
+			done:  "status 200 and a page, and replicas are told to fetch",
+			holds: "tokens go on, and `/readyz` warns",
+			make:  all(keysSpoiled(true), fetch), seen: fails, heal: keysSpoiled(false),
 		},
 	}
+	for _, f := range faults {
+		f.ground, f.before = plain, withIssuer
+	}
+	return faults
 }
 
 // withIssuer gives all replicas another issuer, whose tokens the crowd gets.
 func withIssuer(ctx context.Context, s *scene) error {
-	i, err := newIssuer(s.URL + "/mcp")
+	address, err := freeport.Address()
 	if err != nil {
 		return err
 	}
-	s.later(does(i.close))
+	i := &issuer{address: address, audience: s.URL + "/mcp"}
+	i.rotate()
 	s.issuer, s.token = i, i.token
+	s.later(keysAway)
 	text := fmt.Sprintf(
-		"\nissuers:\n  - {issuer: %q, jwks_url: \"http://%s/keys\", private_addresses: true, algorithms: [EdDSA], tenants: {claim: tenant}, tenants_allowed: [%s]}\n",
+		"- {issuer: %q, jwks_url: \"http://%s/keys\", private_addresses: true, algorithms: [EdDSA], tenants: {claim: tenant}, tenants_allowed: [%s]}",
 		issuerName, i.address, strings.Join(world.Tenants(), ", "))
-	return s.rewriteAll(ctx,
-		func(config string) string { return strings.Replace(config, "\nissuers:\n", text, 1) })
+	return all(keysBack, of(fleet, rewrites(below("issuers", text))))(ctx, s)
 }
 
-// rewriteAll changes the configs of all replicas until the round is over.
-func (s *scene) rewriteAll(ctx context.Context, change func(config string) string) error {
-	return inTurn(s.fleet(), func(r *world.Replica) error { return s.rewrite(ctx, r, change) })
+// keysAway ends the issuer's key server.
+func keysAway(_ context.Context, s *scene) error {
+	if s.issuer.server != nil {
+		_ = s.issuer.server.Close() // nobody waits for an answer
+	}
+	return nil
 }
 
-// fetchKeys makes all replicas fetch the keys of issuers, by a reload.
-func (s *scene) fetchKeys(ctx context.Context) error {
-	return s.rewriteAll(ctx, func(config string) string { return config + "\n# once more\n" })
+// keysBack has the issuer's key server listen, at the same address.
+func keysBack(ctx context.Context, s *scene) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.issuer.address)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: http.HandlerFunc(s.issuer.serve), ReadHeaderTimeout: time.Minute}
+	s.issuer.server = server
+	go func() { _ = server.Serve(listener) }() // until keysAway
+	return nil
 }
 
-// keysFail returns what is wrong when a replica does not warn that keys cannot be
-// fetched.
-func (s *scene) keysFail() func(context.Context) error {
-	return ofEach(s.fleet(), func(r *world.Replica) func(context.Context) error {
-		return s.judged(r, "keys cannot be fetched", func(v view) bool {
-			return strings.Contains(strings.Join(v.Warnings, " "), issuerName)
-		})
-	})
+// keysSpoiled has the key server answer garbage, or keys again.
+func keysSpoiled(garbage bool) step {
+	return func(_ context.Context, s *scene) error {
+		s.issuer.garbage.Store(garbage)
+		return nil
+	}
 }
 
 const issuerName = "https://rotating.test/"
@@ -103,20 +105,11 @@ const issuerName = "https://rotating.test/"
 type issuer struct {
 	address, audience string
 
-	mu      sync.Mutex           // guards the fields below
-	keys    []ed25519.PrivateKey // the newest last; the id of a key is its place
-	garbage bool
-	server  *http.Server // nil: it does not listen
-}
+	server  *http.Server // nil: it never listened
+	garbage atomic.Bool
 
-func newIssuer(audience string) (*issuer, error) {
-	address, err := freeport.Address()
-	if err != nil {
-		return nil, err
-	}
-	i := &issuer{address: address, audience: audience}
-	i.rotate()
-	return i, i.listen()
+	mu   sync.Mutex           // guards the field below
+	keys []ed25519.PrivateKey // the newest last; the id of a key is its place
 }
 
 // rotate signs with a new key from now on.
@@ -127,42 +120,13 @@ func (i *issuer) rotate() {
 	i.keys = append(i.keys, key)
 }
 
-func (i *issuer) spoil(garbage bool) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.garbage = garbage
-}
-
-func (i *issuer) listen() error {
-	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", i.address)
-	if err != nil {
-		return err
-	}
-	server := &http.Server{Handler: http.HandlerFunc(i.serve), ReadHeaderTimeout: time.Minute}
-	i.mu.Lock()
-	i.server = server
-	i.mu.Unlock()
-	go func() { _ = server.Serve(listener) }() // until close
-	return nil
-}
-
-func (i *issuer) close() {
-	i.mu.Lock()
-	server := i.server
-	i.server = nil
-	i.mu.Unlock()
-	if server != nil {
-		_ = server.Close() // nobody waits for an answer
-	}
-}
-
 func (i *issuer) serve(w http.ResponseWriter, _ *http.Request) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.garbage {
+	if i.garbage.Load() {
 		_, _ = w.Write([]byte("<html>this is no key set</html>")) // who reads sees it
 		return
 	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
 	set := []map[string]any{}
 	for id, key := range i.keys {
 		public, _ := key.Public().(ed25519.PublicKey)

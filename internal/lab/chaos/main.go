@@ -14,14 +14,9 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"maps"
 	"os"
-	"slices"
-	"strings"
-	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
@@ -42,44 +37,32 @@ func main() {
 // say writes how it goes. Whoever reads it may have gone, which ends no proof.
 func say(log io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(log, format, args...) }
 
-// proof is one part of the program. It says on log how it goes, and returns its section
-// of the page. An error that is world.ErrBroken comes with a section, any other without.
-type proof func(ctx context.Context, log io.Writer) (section string, err error)
-
-// proofs returns what adds the flags of a part and makes its proof, by the name of the
-// part, which is that of its section.
-func proofs() map[string]func(*flag.FlagSet) proof {
-	return map[string]func(*flag.FlagSet) proof{
-		"faults":  newFaults,
-		"rolling": newRolling,
-		"soak":    newSoak,
-	}
+// run is the whole program but for the child.
+func run(ctx context.Context, args []string, log io.Writer) error {
+	faults := page.Part{Section: "faults", Begin: newFaults}
+	return page.Run(ctx, "chaos", map[string]page.Part{
+		"": faults, "faults": faults, "rolling": {Section: "rolling", Begin: newRolling},
+		"soak": {Section: "soak", Begin: newSoak},
+	}, args, log)
 }
 
-// run is the whole program.
-func run(ctx context.Context, args []string, log io.Writer) error {
-	part, all := "faults", append([]string{"chaos"}, args...)
-	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
-		part, args = args[0], args[1:]
+// inFolder builds the gateway in a temporary folder and measures there. It removes the
+// folder, unless it is to be kept or something went wrong before anything could be told.
+func inFolder(ctx context.Context, name string, log io.Writer, keep bool,
+	measure func(dir, program string) (section string, err error),
+) (section string, err error) {
+	dir, err := os.MkdirTemp("", "drawbridge-"+name+"-")
+	if err != nil {
+		return "", err
 	}
-	begin := proofs()[part]
-	if begin == nil {
-		return fmt.Errorf("there is no part %q: the parts are %s", part,
-			strings.Join(slices.Sorted(maps.Keys(proofs())), ", "))
+	program, err := build(ctx, dir)
+	if err == nil {
+		section, err = measure(dir, program)
 	}
-	flags := flag.NewFlagSet("chaos "+part, flag.ContinueOnError)
-	path := flags.String("out", "", "page whose section "+part+" is written; the standard output when empty")
-	prove := begin(flags)
-	if err := flags.Parse(args); err != nil {
-		return err
+	if keep || err != nil && !errors.Is(err, world.ErrBroken) {
+		say(log, "kept: %s\n", dir)
+	} else {
+		_ = os.RemoveAll(dir) // what is left is in the folder for temporary files
 	}
-	if flags.NArg() > 0 {
-		return fmt.Errorf("%q is no flag of the part %s", flags.Arg(0), part)
-	}
-	made := page.Origin(ctx, time.Now(), all...)
-	section, err := prove(ctx, log)
-	if err != nil && !errors.Is(err, world.ErrBroken) {
-		return err
-	}
-	return errors.Join(err, page.WriteSection(log, *path, part, made+"\n\n"+section))
+	return section, err
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
@@ -54,100 +53,59 @@ func troubles() []trouble {
 	}
 }
 
-// harmless is the trouble with Redis that a gateway may live with: answers may still come
-// in time.
-func harmless(name string) bool { return name == "a thin line" }
+// link is the proxy on a way from or to a replica.
+type link func(s *scene, r *world.Replica) *netfault.Proxy
+
+func fromBalancer(_ *scene, r *world.Replica) *netfault.Proxy { return r.Balancer }
+func toRedis(_ *scene, r *world.Replica) *netfault.Proxy      { return r.Redis }
+func toServer(s *scene, r *world.Replica) *netfault.Proxy     { return r.Upstream[s.server] }
+func toPeers(_ *scene, r *world.Replica) *netfault.Proxy      { return r.Link }
+
+// suffers makes a trouble on the link.
+func (l link) suffers(from func(p *netfault.Proxy, s *scene)) about {
+	return func(_ context.Context, s *scene, r *world.Replica) error {
+		from(l(s, r), s)
+		return nil
+	}
+}
+
+// heals ends the trouble.
+func (l link) heals(_ context.Context, s *scene, r *world.Replica) error {
+	l(s, r).Heal()
+	return nil
+}
 
 // networkFaults returns the troubles of the three links of one replica, and of the link
 // to Redis of all at once.
 func networkFaults() (faults []*fault) {
 	for _, t := range troubles() {
-		notices := ", notices that Redis is not well,"
-		if harmless(t.name) {
-			notices = ", whether it notices or not,"
+		notices, missed := ", notices that Redis is not well,", of(victim, missesRedis)
+		if t.name == "a thin line" { // answers may still come in time
+			notices, missed = ", whether it notices or not,", nil
+		}
+		on := func(l link, name, holds string, weak bool, seen step) *fault {
+			return &fault{
+				name: name + ": " + t.name, done: t.done, ground: plain, weak: weak, holds: holds,
+				make: of(victim, l.suffers(t.make)), seen: seen, heal: of(victim, l.heals),
+			}
 		}
 		faults = append(faults,
-			&fault{
-				name: "load balancer to replica: " + t.name, done: t.done, ground: plain,
-				holds: "the other replicas serve meanwhile, and the replica itself is ready",
-				make: func(_ context.Context, s *scene) (effect, error) {
-					return s.trouble(t, s.victim.Balancer, all(s.othersServe(), s.isReady(s.victim)))
-				},
-			},
-			&fault{
-				name: "replica to Redis: " + t.name, done: t.done, ground: plain, weak: true,
-				holds: "the replica stays ready" + notices + " and serves calls of 2026-07-28 meanwhile",
-				make: func(_ context.Context, s *scene) (effect, error) {
-					notices := s.missesRedis(s.victim)
-					if harmless(t.name) {
-						notices = nil
-					}
-					return s.trouble(t, s.victim.Redis,
-						all(notices, s.isReady(s.victim), s.servesAll(s.victim), s.othersServe()))
-				},
-			},
-			&fault{
-				name: "replica to server: " + t.name, done: t.done, ground: plain,
-				holds: "the replica serves the other server meanwhile, and the other replicas serve both",
-				make: func(_ context.Context, s *scene) (effect, error) {
-					return s.trouble(t, s.victim.Upstream[s.server],
-						all(s.serves(s.victim, s.spared), s.isReady(s.victim), s.othersServe()))
-				},
-			},
-		)
+			on(fromBalancer, "load balancer to replica",
+				"the other replicas serve meanwhile, and the replica itself is ready", false,
+				all(othersServe, of(victim, isReady))),
+			on(toRedis, "replica to Redis",
+				"the replica stays ready"+notices+" and serves calls of 2026-07-28 meanwhile", true,
+				all(missed, of(victim, isReady, servesAll), othersServe)),
+			on(toServer, "replica to server",
+				"the replica serves the other server meanwhile, and the other replicas serve both", false,
+				all(of(victim, serves(spared), isReady), othersServe)))
 	}
+	late := func(p *netfault.Proxy, _ *scene) { p.Delay(3 * time.Second) }
 	return append(faults, &fault{
 		name: "all replicas to Redis: late answers", done: "answers of Redis come 3 s late at all replicas",
 		ground: plain, weak: true,
 		holds: "all replicas stay ready, notice that Redis is slow, and serve calls of 2026-07-28 meanwhile",
-		make: func(_ context.Context, s *scene) (effect, error) {
-			for _, r := range s.fleet() {
-				r.Redis.Delay(3 * time.Second)
-			}
-			return effect{
-				seen: ofEach(s.fleet(), func(r *world.Replica) func(context.Context) error {
-					return all(s.missesRedis(r), s.isReady(r), s.servesAll(r))
-				}),
-				heal: does(func() {
-					for _, r := range s.fleet() {
-						r.Redis.Heal()
-					}
-				}),
-			}, nil
-		},
+		make:  of(fleet, link(toRedis).suffers(late)), seen: of(fleet, missesRedis, isReady, servesAll),
+		heal: of(fleet, link(toRedis).heals),
 	})
-}
-
-var errNoProxy = errors.New("there is no proxy on this link")
-
-// trouble makes a trouble at a proxy.
-func (s *scene) trouble(t trouble, p *netfault.Proxy, seen func(context.Context) error) (effect, error) {
-	if p == nil {
-		return effect{}, errNoProxy
-	}
-	t.make(p, s)
-	return effect{seen: seen, heal: does(func() {
-		p.Heal()
-	})}, nil
-}
-
-// servesAll returns what is wrong when a replica does not serve both servers.
-func (s *scene) servesAll(r *world.Replica) func(context.Context) error {
-	return all(s.serves(r, s.server), s.serves(r, s.spared))
-}
-
-// othersServe returns what is wrong when a replica other than the victim does not serve
-// both servers.
-func (s *scene) othersServe() func(context.Context) error {
-	return ofEach(s.others, s.servesAll)
-}
-
-// isReady returns what is wrong when /readyz of a replica is not 200.
-func (s *scene) isReady(r *world.Replica) func(context.Context) error {
-	return s.judged(r, "it is ready", func(v view) bool { return v.Ready && v.status == 200 })
-}
-
-// missesRedis returns what is wrong when a replica does not say that Redis is not well.
-func (s *scene) missesRedis(r *world.Replica) func(context.Context) error {
-	return s.judged(r, "Redis is not well", func(v view) bool { return v.Redis != "up" && v.Redis != "" })
 }

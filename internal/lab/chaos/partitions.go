@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
@@ -12,73 +13,56 @@ import (
 // dropped, so that nobody is told anything, and connections that are open seem to live
 // on.
 func partitionFaults() []*fault {
-	const balancer, redis = "balancer", "redis"
-	return []*fault{
-		partition("Redis", "the replica is ready, notices, and serves 2026-07-28 meanwhile", []string{redis},
-			func(s *scene) func(context.Context) error {
-				return all(s.missesRedis(s.victim), s.isReady(s.victim), s.servesAll(s.victim))
-			}),
-		partition("a server", "the replica serves the other server meanwhile", []string{crowd.Modern},
-			func(s *scene) func(context.Context) error { return s.serves(s.victim, crowd.Legacy) }),
-		partition("the load balancer", "the other replicas serve meanwhile", []string{balancer},
-			func(*scene) func(context.Context) error { return nil }),
-		partition("everything", "the other replicas serve meanwhile",
-			[]string{redis, crowd.Modern, crowd.Legacy, balancer},
-			func(*scene) func(context.Context) error { return nil }),
-		{
-			name: "all replicas are cut off from Redis",
-			done: "packets between each of them and Redis are dropped", ground: spaces, root: true,
-			weak:  true,
-			holds: "all are ready, notice, and serve 2026-07-28 meanwhile; all goes on without a restart",
-			make: func(_ context.Context, s *scene) (effect, error) {
-				return effect{
-					seen: all(s.goOn(), ofEach(s.fleet(), s.missesRedis)),
-					heal: func(context.Context) error { return s.Rejoin() },
-				}, inTurn(s.fleet(), func(r *world.Replica) error { return s.Partition(r.Name, redis) })
+	const balancer, redis, unaided = "balancer", "redis", "; all goes on without a restart"
+	cutOff := func(name, holds string, seen step, parts ...string) *fault {
+		return &fault{
+			name: "a replica is cut off from " + name, done: "packets between them are dropped",
+			weak: slices.Contains(parts, redis), holds: holds + unaided,
+			make: of(victim, loses(world.AllLost, parts...)), seen: all(seen, othersServe),
+		}
+	}
+	apart := func(name, done string, which world.Loss) *fault {
+		return &fault{
+			name: "a replica " + name, done: done + ", while Redis is well",
+			holds: "all are ready, and serve 2026-07-28 meanwhile" + unaided,
+			make: func(ctx context.Context, s *scene) error {
+				return of(victim, loses(which, s.others[0].Name, s.others[1].Name))(ctx, s)
 			},
+			seen: all(of(victim, isReady, servesAll), othersServe),
+		}
+	}
+	faults := []*fault{
+		cutOff("Redis", "the replica is ready, notices, and serves 2026-07-28 meanwhile",
+			of(victim, missesRedis, isReady, servesAll), redis),
+		cutOff("a server", "the replica serves the other server meanwhile", of(victim, serves(old)), crowd.Modern),
+		cutOff("the load balancer", "the other replicas serve meanwhile", nil, balancer),
+		cutOff("everything", "the other replicas serve meanwhile", nil, redis, crowd.Modern, crowd.Legacy, balancer),
+		{
+			name: "all replicas are cut off from Redis", done: "packets between each of them and Redis are dropped",
+			weak: true, holds: "all are ready, notice, and serve 2026-07-28 meanwhile" + unaided,
+			make: of(fleet, loses(world.AllLost, redis)), seen: all(goOn, of(fleet, missesRedis)),
 		},
-		broken("is cut off from the other replicas", "packets between it and each of them are dropped",
+		apart("is cut off from the other replicas", "packets between it and each of them are dropped",
 			world.AllLost),
-		broken("is not heard by the other replicas", "packets from it to each of them are dropped",
+		apart("is not heard by the other replicas", "packets from it to each of them are dropped",
 			world.SentLost),
-		broken("loses packets from and to the other replicas", "three of ten packets between them are dropped",
+		apart("loses packets from and to the other replicas", "three of ten packets between them are dropped",
 			world.SomeLost),
 	}
-}
-
-// broken hinders the links of one replica to the others.
-func broken(name, done string, which world.Loss) *fault {
-	return &fault{
-		name: "a replica " + name, done: done + ", while Redis is well", ground: spaces, root: true,
-		holds: "all are ready, and serve 2026-07-28 meanwhile; all goes on without a restart",
-		make: func(_ context.Context, s *scene) (effect, error) {
-			err := inTurn(s.others, func(r *world.Replica) error {
-				return s.Drop(s.victim.Name, r.Name, which)
-			})
-			return effect{
-				seen: all(s.isReady(s.victim), s.servesAll(s.victim), s.othersServe()),
-				heal: func(context.Context) error { return s.Rejoin() },
-			}, err
-		},
+	for _, f := range faults {
+		f.ground, f.root = spaces, true
+		f.heal = func(_ context.Context, s *scene) error { return s.Rejoin() }
 	}
+	return faults
 }
 
-// partition cuts one replica off from some parts.
-func partition(name, holds string, parts []string, seen func(s *scene) func(context.Context) error) *fault {
-	return &fault{
-		name: "a replica is cut off from " + name, done: "packets between them are dropped", ground: spaces,
-		root: true, weak: slices.Contains(parts, "redis"),
-		holds: holds + "; all goes on without a restart",
-		make: func(_ context.Context, s *scene) (effect, error) {
-			for _, part := range parts {
-				if err := s.Partition(s.victim.Name, part); err != nil {
-					return effect{}, err
-				}
-			}
-			return effect{
-				seen: all(seen(s), s.othersServe()),
-				heal: func(context.Context) error { return s.Rejoin() },
-			}, nil
-		},
+// loses has packets between a replica and some parts lost.
+func loses(which world.Loss, parts ...string) about {
+	return func(_ context.Context, s *scene, r *world.Replica) error {
+		var wrong []error
+		for _, part := range parts {
+			wrong = append(wrong, s.Drop(r.Name, part, which))
+		}
+		return errors.Join(wrong...)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
@@ -134,26 +135,12 @@ func (s *scene) do(request *http.Request) (reply, error) {
 	return r, nil
 }
 
-// serves returns what is wrong when a replica does not answer a call of a server.
-func (s *scene) serves(r *world.Replica, server string) func(ctx context.Context) error {
-	return func(ctx context.Context) error {
-		said, err := s.touch(ctx, at(r), server)
-		return is(r.Name+" serves "+server, said.ok(), said, err)
-	}
-}
-
 // refuses returns what is wrong when a replica does not refuse a call of a server with
 // one of the codes.
-func (s *scene) refuses(r *world.Replica, server string, codes ...string) func(ctx context.Context) error {
-	return func(ctx context.Context) error {
-		said, err := s.touch(ctx, at(r), server)
-		for _, code := range codes {
-			if err == nil && said.code == code {
-				return nil
-			}
-		}
-		return is(fmt.Sprintf("%s refuses %s with one of %v", r.Name, server, codes), false, said, err)
-	}
+func (s *scene) refuses(ctx context.Context, r *world.Replica, server string, codes ...string) error {
+	said, err := s.touch(ctx, at(r), server)
+	return is(fmt.Sprintf("%s refuses %s with one of %v", r.Name, server, codes),
+		slices.Contains(codes, said.code), said, err)
 }
 
 // is returns nil if something is so, or an error that says what came instead.
@@ -190,20 +177,4 @@ func (s *scene) readyz(ctx context.Context, r *world.Replica) (view, error) {
 	}
 	v := view{status: said.status}
 	return v, json.Unmarshal([]byte(said.body), &v) //nolint:forbidigo // as above
-}
-
-// judged returns what is wrong when what /readyz of a replica says is not so.
-func (s *scene) judged(r *world.Replica, what string, so func(v view) bool) func(ctx context.Context) error {
-	return func(ctx context.Context) error {
-		v, err := s.readyz(ctx, r)
-		return is(r.Name+" says that "+what, err == nil && so(v), v, err)
-	}
-}
-
-// counts returns what is wrong when a metric of a replica does not have at least a value.
-func counts(r *world.Replica, least float64, name string) func(ctx context.Context) error {
-	return func(ctx context.Context) error {
-		value, err := r.Metric(ctx, name)
-		return is(fmt.Sprintf("%s of %s is at least %v", name, r.Name, least), value >= least, value, err)
-	}
 }

@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,83 +15,89 @@ import (
 // watches them.
 func watchedFaults() []*fault {
 	return []*fault{
-		behind(),
+		{
+			name: "a failover loses the newest epochs", ground: watched, weak: true, spares: keyedTwice,
+			patience: 2 * silence,
+			done: "a replica that leads 40 sessions is frozen, the copy of Redis gets nothing any more, the others take the sessions over, " +
+				"the master is killed, and the replica goes on once the copy is the master",
+			holds: "each session goes on at every replica" + forgets,
+			make:  all(opensMany(40), meetsMaster, fallsBehind), seen: all(goOn, saysRedis("up")),
+			after: manyKnown,
+		},
 		failover("the master of Redis is killed",
 			"the sentinel makes the other server master; the one that was killed comes back as its replica",
-			func(s *world.Store, _ context.Context) error { s.Kill(); return nil }, (*world.Store).Begin),
+			killRedis, beginRedis),
 		failover("the master of Redis freezes",
-			"SIGSTOP until the sentinel has made the other server master, then SIGCONT",
-			func(s *world.Store, _ context.Context) error { return s.Freeze() }, func(s *world.Store,
-				_ context.Context,
-			) error {
-				return s.Thaw()
-			}),
+			"SIGSTOP until the sentinel has made the other server master, then SIGCONT", freezeRedis, thawRedis),
 		{
 			name: "the sentinel is killed", done: "it is killed, and started again", ground: watched,
 			holds: "replicas stay ready and go on with the master that they know; Redis is up",
-			make: func(_ context.Context, s *scene) (effect, error) {
-				s.Redis.Sentinel.Kill()
-				return effect{seen: all(s.sayRedis("up"), s.goOn()), heal: s.Redis.Sentinel.Begin}, nil
-			},
+			make:  all(meetsSentinel, killRedis), seen: all(saysRedis("up"), goOn), heal: beginRedis,
 		},
 	}
 }
 
-// behind is a failover to a copy that has not heard of the last sessions that were taken
-// over, and so has their former epochs.
-func behind() *fault {
+// failover is a fault of the master that ends when the other server is the master.
+func failover(name, done string, begin, end step) *fault {
 	return &fault{
-		name: "a failover loses the newest epochs", ground: watched, weak: true, spares: keyedTwice, patience: 2 * silence,
-		done: "a replica that leads 40 sessions is frozen, the copy of Redis gets nothing any more, the others take the sessions over, " +
-			"the master is killed, and the replica goes on once the copy is the master",
-		holds: "each session goes on at every replica" + forgets,
-		make: func(ctx context.Context, s *scene) (effect, error) {
-			open := make([]string, 40)
-			if err := amongMany(len(open), func(i int) (err error) {
-				open[i], err = s.open(ctx, at(s.victim))
-				return err
-			}); err != nil {
-				return effect{}, err
-			}
-			old, err := s.Redis.Master(ctx)
-			if err != nil {
-				return effect{}, err
-			}
-			following := s.Redis.Nodes[0]
-			if following == old {
-				following = s.Redis.Nodes[1]
-			}
-			if err := s.victim.Freeze(); err != nil {
-				return effect{}, err
-			}
-			s.later(func(context.Context) error { return s.victim.Thaw() })
-			world.Pause(ctx, 4*time.Second) // the lease of the replica lasts
-			if err := follows(ctx, following, "nobody", old); err != nil {
-				return effect{}, err
-			}
-			taken := amongMany(len(open), func(i int) error {
-				said, err := s.within(ctx, at(s.others[i%2]), open[i], s.spared)
-				return is("a call in a session is answered", said.ok(), said, err)
-			})
-			lacks := isBehind(ctx, following, old)
-			old.Kill()
-			changed := until(ctx, func(ctx context.Context) error {
-				now, err := s.Redis.Master(ctx)
-				return is("the copy is the master", now == following, now, err)
-			})
-			var known []func(context.Context) error
-			for _, session := range open {
-				known = append(known, s.knows(session))
-			}
-			return effect{
-				seen: all(s.goOn(), s.sayRedis("up")),
-				heal: func(ctx context.Context) error {
-					return errors.Join(follows(ctx, following, ""), old.Begin(ctx))
-				},
-				after: all(known...),
-			}, errors.Join(taken, lacks, changed, s.victim.Thaw())
-		},
+		name: name, done: done, ground: watched, spares: keyedTwice,
+		holds: "replicas use the new master without a restart, stay ready and serve 2026-07-28 meanwhile" + forgets,
+		make:  all(meetsMaster, begin), seen: all(goOn, failedOver, saysRedis("up")), heal: end,
 	}
+}
+
+func meetsMaster(ctx context.Context, s *scene) (err error) {
+	s.store, err = s.Redis.Master(ctx)
+	return err
+}
+
+func meetsSentinel(_ context.Context, s *scene) error {
+	s.store = s.Redis.Sentinel
+	return nil
+}
+
+// failedOver returns what is wrong when the server that the fault meets is still the master.
+func failedOver(ctx context.Context, s *scene) error {
+	now, err := s.Redis.Master(ctx)
+	return is("another server is the master", now != s.store, "the same", err)
+}
+
+// fallsBehind is a failover to a copy that has not heard of the last sessions that were
+// taken over, and so has their former epochs.
+func fallsBehind(ctx context.Context, s *scene) error {
+	following := s.Redis.Nodes[0]
+	if following == s.store {
+		following = s.Redis.Nodes[1]
+	}
+	if err := s.victim.Freeze(); err != nil {
+		return err
+	}
+	s.later(func(context.Context, *scene) error { return s.victim.Thaw() })
+	world.Pause(ctx, 4*time.Second) // the lease of the replica lasts
+	if err := follows(ctx, following, "nobody", s.store); err != nil {
+		return err
+	}
+	s.heals(func(ctx context.Context, s *scene) error {
+		return errors.Join(follows(ctx, following, ""), s.store.Begin(ctx))
+	})
+	taken := amongMany(len(s.sessions), func(i int) error {
+		return s.goesOn(ctx, s.others[i%2], s.sessions[i], s.spared)
+	})
+	lacks := isBehind(ctx, following, s.store)
+	s.store.Kill()
+	return errors.Join(taken, lacks, soon(failedOver)(ctx, s), s.victim.Thaw())
+}
+
+// manyKnown returns what is wrong when one of the sessions does not go on somewhere.
+func manyKnown(ctx context.Context, s *scene) error {
+	return inTurn(s.fleet(), func(r *world.Replica) error {
+		for _, session := range s.sessions {
+			if err := s.goesOn(ctx, r, session, s.spared); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // isBehind returns what is wrong when a copy of Redis has the newest epoch of all sessions
@@ -118,32 +124,6 @@ func follows(ctx context.Context, following *world.Store, user string, masters .
 	return err
 }
 
-// failover is a fault of the master that ends when the other server is the master.
-func failover(name, done string, begin, end func(*world.Store, context.Context) error) *fault {
-	return &fault{
-		name: name, done: done, ground: watched,
-		holds: "replicas use the new master without a restart, stay ready and serve 2026-07-28 meanwhile" +
-			forgets, spares: keyedTwice,
-		make: func(ctx context.Context, s *scene) (effect, error) {
-			old, err := s.Redis.Master(ctx)
-			if err != nil {
-				return effect{}, err
-			}
-			changed := func(ctx context.Context) error {
-				now, err := s.Redis.Master(ctx)
-				if err == nil && now == old {
-					return errors.New("the master is still the same")
-				}
-				return err
-			}
-			return effect{
-				seen: all(s.goOn(), changed, s.sayRedis("up")),
-				heal: func(ctx context.Context) error { return end(old, ctx) },
-			}, begin(old, ctx)
-		},
-	}
-}
-
 // clusterFaults returns what may happen to a cluster.
 func clusterFaults() []*fault {
 	return []*fault{
@@ -151,88 +131,61 @@ func clusterFaults() []*fault {
 			name: "slots of the cluster move",
 			done: "all slots of tenants move to another node, one by one, with their keys", ground: clustered,
 			holds: "replicas stay ready, Redis stays up",
-			make: func(ctx context.Context, s *scene) (effect, error) {
-				err := s.moveSlots(ctx)
-				return effect{seen: all(s.sayRedis("up"), s.goOn())}, err
-			},
+			make:  all(movesSlot(crowd.TenantA), movesSlot(crowd.TenantB)), // the other tenants have no keys
+			seen:  all(saysRedis("up"), goOn),
 		},
 		{
 			name: "a node of the cluster freezes", done: "SIGSTOP, SIGCONT", ground: clustered,
 			holds: "replicas stay ready and serve 2026-07-28",
-			make: func(_ context.Context, s *scene) (effect, error) {
-				node := s.Redis.Nodes[s.draw.IntN(len(s.Redis.Nodes))]
-				return effect{seen: s.goOn(), heal: func(context.Context) error { return node.Thaw() }},
-					node.Freeze()
-			},
+			make:  all(meetsNode, freezeRedis), seen: goOn, heal: thawRedis,
 		},
 	}
 }
 
-// moveSlots moves the slot of each tenant to the next node that is not its own.
-func (s *scene) moveSlots(ctx context.Context) error {
-	ids := make([]string, len(s.Redis.Nodes))
-	for i, n := range s.Redis.Nodes {
-		id, err := n.Exec(ctx, "CLUSTER", "MYID")
-		if err != nil {
-			return err
-		}
-		ids[i] = id
-	}
-	for _, tenant := range []string{crowd.TenantA, crowd.TenantB} { // the others have no keys
-		slot, err := s.Redis.Nodes[0].Exec(ctx, "CLUSTER", "KEYSLOT", "{"+tenant+"}")
-		if err != nil {
-			return err
-		}
-		if err := s.moveSlot(ctx, strings.TrimPrefix(slot, "(integer) "), ids); err != nil {
-			return fmt.Errorf("slot %s: %w", slot, err)
-		}
-	}
+func meetsNode(_ context.Context, s *scene) error {
+	s.store = s.Redis.Nodes[s.draw.IntN(len(s.Redis.Nodes))]
 	return nil
 }
 
-// moveSlot moves one slot with its keys, as redis-cli does it.
+// movesSlot moves the slot of a tenant with its keys to the next node, as redis-cli does it.
 // https://redis.io/docs/latest/commands/cluster-setslot/
-func (s *scene) moveSlot(ctx context.Context, slot string, ids []string) error {
-	nodes, owner := s.Redis.Nodes, -1
-	for i, n := range nodes {
-		shards, err := n.Exec(ctx, "CLUSTER", "COUNTKEYSINSLOT", slot)
+func movesSlot(tenant string) step {
+	return func(ctx context.Context, s *scene) (err error) {
+		exec := func(n *world.Store, command ...string) (said string) {
+			if err == nil {
+				said, err = n.Exec(ctx, command...)
+			}
+			return strings.TrimPrefix(said, "(integer) ")
+		}
+		nodes := slices.Clone(s.Redis.Nodes)
+		slot := exec(nodes[0], "CLUSTER", "KEYSLOT", "{"+tenant+"}")
+		owner := slices.IndexFunc(nodes, func(n *world.Store) bool {
+			return exec(n, "CLUSTER", "COUNTKEYSINSLOT", slot) != "0"
+		})
+		if err == nil && owner < 0 {
+			err = errors.New("no node has keys of the slot of " + tenant)
+		}
 		if err != nil {
 			return err
 		}
-		if strings.TrimPrefix(shards, "(integer) ") != "0" {
-			owner = i
-		}
-	}
-	if owner < 0 {
-		return errors.New("no node has keys of it")
-	}
-	target := (owner + 1) % len(nodes)
-	if _, err := nodes[target].Exec(ctx, "CLUSTER", "SETSLOT", slot, "IMPORTING", ids[owner]); err != nil {
-		return err
-	}
-	if _, err := nodes[owner].Exec(ctx, "CLUSTER", "SETSLOT", slot, "MIGRATING", ids[target]); err != nil {
-		return err
-	}
-	host, port, _ := strings.Cut(nodes[target].Address, ":")
-	for {
-		keys, err := nodes[owner].Exec(ctx, "CLUSTER", "GETKEYSINSLOT", slot, "100")
-		if err != nil {
-			return err
-		}
-		if keys == "" || keys == "(empty array)" {
-			break
-		}
-		for key := range strings.Lines(keys) {
-			if _, err := nodes[owner].Exec(ctx, "MIGRATE", host, port, strings.TrimSpace(key), "0",
-				"5000"); err != nil {
-				return err
+		nodes = append(nodes[owner:], nodes[:owner]...)
+		from, to := nodes[0], nodes[1]
+		id := exec(to, "CLUSTER", "MYID")
+		exec(to, "CLUSTER", "SETSLOT", slot, "IMPORTING", exec(from, "CLUSTER", "MYID"))
+		exec(from, "CLUSTER", "SETSLOT", slot, "MIGRATING", id)
+		host, port, _ := strings.Cut(to.Address, ":")
+		for {
+			keys := exec(from, "CLUSTER", "GETKEYSINSLOT", slot, "100")
+			if keys == "" || keys == "(empty array)" {
+				break
+			}
+			for key := range strings.Lines(keys) {
+				exec(from, "MIGRATE", host, port, strings.TrimSpace(key), "0", "5000")
 			}
 		}
-	}
-	for _, n := range []*world.Store{nodes[target], nodes[owner], nodes[(owner+2)%len(nodes)]} {
-		if _, err := n.Exec(ctx, "CLUSTER", "SETSLOT", slot, "NODE", ids[target]); err != nil {
-			return err
+		for _, n := range []*world.Store{to, from, nodes[2]} {
+			exec(n, "CLUSTER", "SETSLOT", slot, "NODE", id)
 		}
+		return err
 	}
-	return nil
 }

@@ -4,119 +4,171 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"math"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
 // resourceFaults returns what happens when the machine has too little of something.
 func resourceFaults() []*fault {
+	const few, many, limit, bodies = 160, 400, 160 << 20, 120
+	const fill = "a file system of 6 MiB for the record of calls, which another file fills, while 16 clients make thousands of calls"
+	refusesRecord := of(victim, recordsFull, refuses("DB-AUDIT-FULL"))
 	return []*fault{
-		descriptorsOut(), diskFull(), recordDropped(), recordBounded(), recordReadOnly(),
-		recordBlocked(), memoryTight(),
-	}
-}
-
-// restarted stops a replica, lets change what the next process has, and starts it.
-func (s *scene) restarted(ctx context.Context, r *world.Replica, change func() error) error {
-	if err := s.stopClean(ctx, r); err != nil {
-		return err
-	}
-	if err := change(); err != nil {
-		return err
-	}
-	ctx, stop := context.WithTimeout(ctx, patience)
-	defer stop()
-	return r.Start(ctx)
-}
-
-// wrapped starts the victim through a program until the round is over, and calls then
-// what is given, if anything is.
-func (s *scene) wrapped(ctx context.Context, then func(context.Context) error, wrapper ...string) error {
-	through := func(ctx context.Context, wrapper []string) error {
-		return s.restarted(ctx, s.victim, func() error { s.victim.Wrapper = wrapper; return nil })
-	}
-	if then != nil {
-		s.later(then)
-	}
-	s.later(func(ctx context.Context) error { return through(ctx, nil) })
-	return through(ctx, wrapper)
-}
-
-// descriptorsOut leaves a replica few descriptors and takes those for clients.
-func descriptorsOut() *fault {
-	const few, many = 160, 400
-	return &fault{
-		name:   "descriptors run out",
-		done:   fmt.Sprintf("`prlimit --nofile=%d`, and %d connections that send nothing", few, many),
-		ground: direct,
-		holds:  "the operator's page, Redis and servers keep theirs, the others serve, and the replica serves when the connections are gone",
-		before: func(ctx context.Context, s *scene) error {
-			return s.wrapped(ctx, nil, "prlimit", fmt.Sprintf("--nofile=%d", few))
+		{
+			name:   "descriptors run out",
+			done:   fmt.Sprintf("`prlimit --nofile=%d`, and %d connections that send nothing", few, many),
+			ground: direct,
+			holds:  "the operator's page, Redis and servers keep theirs, the others serve, and the replica serves when the connections are gone",
+			before: throughProgram("prlimit", fmt.Sprintf("--nofile=%d", few)), make: connects(many),
+			seen: all(of(victim, judged("it is ready and uses Redis",
+				func(v view) bool { return v.Ready && v.Redis == "up" })), othersServe),
 		},
-		make: func(ctx context.Context, s *scene) (effect, error) {
-			idle := connect(ctx, s.victim.Address, many)
-			up := s.judged(s.victim, "it is ready and uses Redis",
-				func(v view) bool { return v.Ready && v.Redis == "up" })
-			return effect{seen: all(up, s.othersServe()), heal: func(context.Context) error {
-				for _, c := range idle {
-					_ = c.Close() // whichever side was first
-				}
+		{
+			name: "the disk of the record is full", done: fill, ground: direct, root: true,
+			holds:      "calls are refused as not made (`DB-AUDIT-FULL`), the replica is not ready and says why, and goes on without a restart when there is room",
+			unrecorded: true,
+			before:     onSmallDisk, make: fillsDisk, seen: all(refusesRecord, othersServe),
+		},
+		{
+			name: "the disk of a record with `when_full: drop` is full", done: fill, ground: direct, root: true,
+			holds:  "calls go on, the replica is ready and warns, a metric counts records that memory does not hold, and records are written again when there is room; those that were counted are not on record",
+			before: dropping, make: fillsDisk,
+			// Which calls the lost records were of, nobody knows: that is what the setting
+			// means.
+			spares: func(v *ledger.Verdict) int { return v.Unaudited },
+			seen: all(of(victim, warns("audit records cannot be written; calls go on"),
+				measures(1, math.Inf(1), "drawbridge_audit_records_dropped_total")), goOn),
+			after: of(victim, measures(1, 1, "drawbridge_audit_writable")),
+		},
+		{
+			// as a quota does
+			name: "the record may not grow",
+			done: "RLIMIT_FSIZE of the process is set to less than the record has, and lifted", ground: direct,
+			root:  true,
+			holds: "calls are refused as not made (`DB-AUDIT-FULL`), the replica is not ready and says why, and goes on without a restart", unrecorded: true,
+			make: of(victim, filesUpTo("1")), seen: all(refusesRecord, othersServe),
+			heal: of(victim, filesUpTo("unlimited")),
+		},
+		{
+			name:   "a replica starts with a read-only disk for its record",
+			done:   "it is stopped, the file system of its record remounted read-only, and it is started",
+			ground: direct, root: true, unrecorded: true,
+			holds:  "it refuses to start, since it could record nothing, and the others serve",
+			before: onSmallDisk,
+			make:   all(of(victim, stopped), remounted(syscall.MS_RDONLY), of(victim, launch)),
+			seen:   all(of(victim, runs(false)), othersServe),
+			heal:   all(remounted(0), of(victim, kill, start)),
+		},
+		{
+			name: "the record of calls goes to a blocked pipe",
+			done: "the record is a FIFO, whose reader stops reading and goes on later", ground: direct,
+			holds:  "calls are refused as not made or wait, the others serve, and the replica goes on without a restart when the reader does",
+			before: toPipe, unrecorded: true,
+			make: func(_ context.Context, s *scene) error {
+				<-s.pipe.gate
 				return nil
-			}}, nil
+			},
+			seen: all(of(victim, recordsFull), othersServe),
+			heal: func(_ context.Context, s *scene) error {
+				s.pipe.gate <- struct{}{}
+				return nil
+			},
+		},
+		{
+			name: "memory runs short",
+			done: fmt.Sprintf("a control group of %d MiB, and %d bodies of 3 MiB at once, again and again",
+				limit>>20, bodies), ground: direct, root: true,
+			holds: "what does not fit is refused, and the kernel does not end the process",
+			before: func(ctx context.Context, s *scene) error {
+				cage, err := world.NewCage(limit)
+				if err != nil {
+					return err
+				}
+				s.later(func(ctx context.Context, _ *scene) error { return cage.Close(ctx) })
+				return s.wrapped(ctx, cage.Command()...)
+			},
+			make: floods(bodies), seen: all(of(victim, runs(true)), othersServe),
+			heal: of(victim, runs(true)), after: of(victim, runs(true)),
 		},
 	}
 }
 
-// connect opens connections, fewer if there is no room for more.
-func connect(ctx context.Context, address string, many int) (open []net.Conn) {
-	for range many {
-		c, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", address)
-		if err != nil {
-			return open // even its queue is full
+// recordsFull asks whether a replica is not ready since records cannot be written.
+func recordsFull(ctx context.Context, s *scene, r *world.Replica) error {
+	return judged("records cannot be written", func(v view) bool { return !v.Ready && len(v.Problems) > 0 })(ctx, s, r)
+}
+
+// throughProgram is wrapped as a step.
+func throughProgram(wrapper ...string) step {
+	return func(ctx context.Context, s *scene) error { return s.wrapped(ctx, wrapper...) }
+}
+
+// wrapped starts the victim through a program until the round is over.
+func (s *scene) wrapped(ctx context.Context, wrapper ...string) error {
+	through := func(wrapper ...string) step {
+		return func(ctx context.Context, s *scene) error {
+			return s.restarted(ctx, s.victim, func() error {
+				s.victim.Wrapper = wrapper
+				return nil
+			})
 		}
-		open = append(open, c)
 	}
-	return open
+	s.later(through())
+	return through(wrapper...)(ctx, s)
 }
 
-// diskFull gives the record of a replica a disk of its own, which something else fills.
-func diskFull() *fault {
-	return &fault{
-		name: "the disk of the record is full",
-		done: "a file system of 6 MiB for the record of calls, which another file fills, while 16 clients make thousands of calls", ground: direct, root: true,
-		holds: "calls are refused as not made (`DB-AUDIT-FULL`), the replica is not ready and says why, and goes on without a restart when there is room", unrecorded: true,
-		before: onSmallDisk,
-		make: func(ctx context.Context, s *scene) (effect, error) {
-			filler := filepath.Join(s.smallDisk(), "filler")
-			if err := fill(filler); err != nil {
-				return effect{}, err
+// connects opens connections to the victim until the fault heals, fewer if there is no
+// room for more.
+func connects(many int) step {
+	return func(ctx context.Context, s *scene) error {
+		for opened, room := 0, true; room && opened < many; opened++ {
+			c, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", s.victim.Address)
+			if room = err == nil; room { // else even its queue is full
+				s.heals(does(func() { _ = c.Close() })) // whichever side was first
 			}
-			// The gateway has set room aside, which is used up first.
-			end, err := s.besiege(ctx, s.victim.Address, 16, strings.Repeat(s.callRequest(), 2000), 1<<20)
-			full := s.judged(s.victim, "records cannot be written",
-				func(v view) bool { return !v.Ready && len(v.Problems) > 0 })
-			return effect{
-				seen: all(full, s.refuses(s.victim, s.server, "DB-AUDIT-FULL"), s.othersServe()),
-				heal: func(ctx context.Context) error { return errors.Join(end(ctx), os.Remove(filler)) },
-			}, err
-		},
+		}
+		return nil
 	}
 }
 
-// nextRecord is a new file for the record of the victim, on the disk of its other files.
-func (s *scene) nextRecord() string {
-	return filepath.Join(s.victim.Dir, fmt.Sprintf("audit-%d.jsonl", time.Now().UnixNano()))
+// nextRecord is a new file for the record of the victim.
+func nextRecord(dir, kind string) string {
+	return filepath.Join(dir, fmt.Sprintf("audit-%d.%s", time.Now().UnixNano(), kind))
+}
+
+// recordsTo starts the victim with its record in a file, the last of those that are given,
+// until the round is over. Then it is a new one on the disk of its other files, and what
+// is given to afterwards is done.
+func (s *scene) recordsTo(ctx context.Context, afterwards func() error, files ...string) error {
+	to := func(files ...string) error {
+		return s.restarted(ctx, s.victim, func() (err error) {
+			for _, file := range files {
+				err = errors.Join(err, s.victim.AuditTo(file))
+			}
+			return err
+		})
+	}
+	s.later(func(context.Context, *scene) error {
+		return errors.Join(to(nextRecord(s.victim.Dir, "jsonl")), afterwards())
+	})
+	return to(files...)
 }
 
 func (s *scene) smallDisk() string { return filepath.Join(s.dir, "small-disk") }
@@ -124,18 +176,24 @@ func (s *scene) smallDisk() string { return filepath.Join(s.dir, "small-disk") }
 // onSmallDisk starts the victim with its record on a file system of 6 MiB.
 func onSmallDisk(ctx context.Context, s *scene) error {
 	disk := s.smallDisk()
-	if err := os.MkdirAll(disk, 0o700); err != nil {
+	if err := errors.Join(os.MkdirAll(disk, 0o700), syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=6m")); err != nil {
 		return err
 	}
-	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=6m"); err != nil {
-		return err
+	return s.recordsTo(ctx, func() error { return keepRecords(disk) }, nextRecord(disk, "jsonl"))
+}
+
+// dropping starts the victim with its record on a small disk, and so that it drops what
+// it cannot write.
+func dropping(ctx context.Context, s *scene) error {
+	change := func(old, now string) step {
+		return func(ctx context.Context, s *scene) error {
+			return s.restarted(ctx, s.victim, func() error {
+				return s.victim.Rewrite(ctx, instead(old+"}\nlog: ", now+"}\nlog: "))
+			})
+		}
 	}
-	record := filepath.Join(disk, fmt.Sprintf("audit-%d.jsonl", time.Now().UnixNano()))
-	s.later(func(ctx context.Context) error {
-		err := s.restarted(ctx, s.victim, func() error { return s.victim.AuditTo(s.nextRecord()) })
-		return errors.Join(err, keepRecords(disk))
-	})
-	return s.restarted(ctx, s.victim, func() error { return s.victim.AuditTo(record) })
+	s.later(change(", when_full: drop", ""))
+	return all(onSmallDisk, change("", ", when_full: drop"))(ctx, s)
 }
 
 // keepRecords unmounts a file system, and puts its records where they were, on the disk
@@ -158,129 +216,58 @@ func keepRecords(disk string) error {
 	return err
 }
 
-// fill writes a file until there is no room.
-func fill(path string) error {
-	f, err := os.Create(path) //nolint:gosec // of our own world
+// fillsDisk fills the small disk until the fault heals, and has clients make calls: the
+// gateway has set room aside, which is used up first.
+func fillsDisk(ctx context.Context, s *scene) error {
+	filler, err := os.Create(filepath.Join(s.smallDisk(), "filler"))
 	if err != nil {
 		return err
 	}
-	block := make([]byte, 4096)
+	s.heals(func(context.Context, *scene) error { return os.Remove(filler.Name()) })
 	for err == nil {
-		_, err = f.Write(block)
+		_, err = filler.Write(make([]byte, 4096))
 	}
-	_ = f.Close() // it is full of nothing
-	if errors.Is(err, syscall.ENOSPC) {
-		return nil
+	_ = filler.Close() // it is full of nothing
+	if !errors.Is(err, syscall.ENOSPC) {
+		return err
 	}
-	return err
+	return s.besiege(ctx, s.victim.Address, 16, 1<<20, strings.Repeat(s.callRequest(), 2000))
 }
 
-// recordBounded forbids the record of a replica to grow, as a quota does.
-func recordBounded() *fault {
-	return &fault{
-		name: "the record may not grow",
-		done: "RLIMIT_FSIZE of the process is set to less than the record has, and lifted", ground: direct,
-		root:  true,
-		holds: "calls are refused as not made (`DB-AUDIT-FULL`), the replica is not ready and says why, and goes on without a restart", unrecorded: true,
-		make: func(ctx context.Context, s *scene) (effect, error) {
-			pid := fmt.Sprint(s.victim.PID())
-			bound := func(ctx context.Context, size string) error {
-				_, err := run1(ctx, "prlimit", "--pid", pid, "--fsize="+size+":unlimited")
-				return err
-			}
-			full := s.judged(s.victim, "records cannot be written",
-				func(v view) bool { return !v.Ready && len(v.Problems) > 0 })
-			return effect{
-				seen: all(full, s.refuses(s.victim, s.server, "DB-AUDIT-FULL"), s.othersServe()),
-				heal: func(ctx context.Context) error { return bound(ctx, "unlimited") },
-			}, bound(ctx, "1")
-		},
+// filesUpTo forbids the files of a replica to grow beyond a size.
+func filesUpTo(size string) about {
+	return func(ctx context.Context, _ *scene, r *world.Replica) error {
+		_, err := run1(ctx, "prlimit", "--pid", fmt.Sprint(r.PID()), "--fsize="+size+":unlimited")
+		return err
 	}
 }
 
-// recordReadOnly starts a replica whose record lies on a file system that is read-only.
-func recordReadOnly() *fault {
-	return &fault{
-		name:   "a replica starts with a read-only disk for its record",
-		done:   "it is stopped, the file system of its record remounted read-only, and it is started",
-		ground: direct, root: true,
-		holds: "it refuses to start, since it could record nothing, and the others serve", unrecorded: true,
-		before: onSmallDisk,
-		make: func(ctx context.Context, s *scene) (effect, error) {
-			if err := s.stopClean(ctx, s.victim); err != nil {
-				return effect{}, err
-			}
-			disk := s.smallDisk()
-			if err := syscall.Mount("", disk, "", syscall.MS_REMOUNT|syscall.MS_BIND|syscall.MS_RDONLY,
-				""); err != nil {
-				return effect{}, err
-			}
-			// that it does not start is seen
-			err := s.victim.Launch(ctx)
-			return effect{
-				seen: all(runs(s.victim, false), s.othersServe()),
-				heal: func(ctx context.Context) error {
-					if err := syscall.Mount("", disk, "", syscall.MS_REMOUNT|syscall.MS_BIND,
-						""); err != nil {
-						return err
-					}
-					s.victim.Kill()
-					return s.victim.Start(ctx)
-				},
-			}, err
-		},
+// remounted mounts the small disk once more, with further flags.
+func remounted(flags uintptr) step {
+	return func(_ context.Context, s *scene) error {
+		return syscall.Mount("", s.smallDisk(), "", syscall.MS_REMOUNT|syscall.MS_BIND|flags, "")
 	}
 }
 
-// recordBlocked gives the record of a replica to a pipe whose reader stops reading.
-func recordBlocked() *fault {
-	return &fault{
-		name: "the record of calls goes to a blocked pipe",
-		done: "the record is a FIFO, whose reader stops reading and goes on later", ground: direct,
-		holds: "calls are refused as not made or wait, the others serve, and the replica goes on without a restart when the reader does", unrecorded: true,
-		before: func(ctx context.Context, s *scene) error {
-			pipe := filepath.Join(s.dir, fmt.Sprintf("audit-%d.pipe", time.Now().UnixNano()))
-			if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-				return err
-			}
-			reader, err := newPipeReader(pipe)
-			if err != nil {
-				return err
-			}
-			s.pipe = reader
-			s.later(func(ctx context.Context) error {
-				err := s.restarted(ctx, s.victim, func() error { return s.victim.AuditTo(s.nextRecord()) })
-				return errors.Join(err, reader.close())
-			})
-			return s.restarted(ctx, s.victim, func() error {
-				if err := s.victim.AuditTo(reader.kept); err != nil { // so that these records are found, too
-					return err
-				}
-				return s.victim.AuditTo(pipe)
-			})
-		},
-		make: func(_ context.Context, s *scene) (effect, error) {
-			s.pipe.stop(true)
-			full := s.judged(s.victim, "records cannot be written",
-				func(v view) bool { return !v.Ready && len(v.Problems) > 0 })
-			return effect{seen: all(full, s.othersServe()), heal: does(func() {
-				s.pipe.stop(false)
-			})}, nil
-		},
+// toPipe has the record of the victim go to a pipe. What comes out of it is kept in a file
+// that is among its records, too.
+func toPipe(ctx context.Context, s *scene) (err error) {
+	pipe := nextRecord(s.dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		return err
 	}
+	if s.pipe, err = newPipeReader(pipe); err != nil {
+		return err
+	}
+	return s.recordsTo(ctx, s.pipe.close, s.pipe.file.Name(), pipe)
 }
 
-// pipeReader copies what comes out of a pipe to a file, unless it is stopped.
+// pipeReader copies what comes out of a pipe to a file, as long as there is something in
+// its gate.
 type pipeReader struct {
-	kept string // the file
-
+	gate       chan struct{}
 	pipe, file *os.File
-	copying    sync.WaitGroup
-	wrong      error // of the copying
-
-	mu      sync.Mutex // guards the fields below
-	changed *sync.Cond // with mu
-	stopped bool
+	copying    errgroup.Group
 }
 
 func newPipeReader(path string) (*pipeReader, error) {
@@ -288,100 +275,66 @@ func newPipeReader(path string) (*pipeReader, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &pipeReader{kept: path + ".jsonl", pipe: pipe}
-	r.changed = sync.NewCond(&r.mu)
-	if r.file, err = os.Create(r.kept); err != nil {
+	r := &pipeReader{gate: make(chan struct{}, 1), pipe: pipe}
+	r.gate <- struct{}{}
+	if r.file, err = os.Create(path + ".jsonl"); err != nil { //nolint:gosec // as above
 		return nil, errors.Join(err, pipe.Close())
 	}
-	r.copying.Go(r.copy)
+	r.copying.Go(func() error {
+		_, err := io.Copy(struct{ io.Writer }{r.file}, r)
+		return err
+	})
 	return r, nil
 }
 
-func (r *pipeReader) copy() {
-	buffer := make([]byte, 4096)
-	for {
-		r.mu.Lock()
-		for r.stopped {
-			r.changed.Wait()
-		}
-		r.mu.Unlock()
-		n, err := r.pipe.Read(buffer)
-		if n > 0 {
-			_, wrong := r.file.Write(buffer[:n])
-			r.wrong = errors.Join(r.wrong, wrong)
-		}
-		if err != nil {
-			return // it was closed
-		}
+// Read reads what is in the pipe, which ends when its deadline has passed.
+func (r *pipeReader) Read(p []byte) (int, error) {
+	gate := <-r.gate
+	r.gate <- gate
+	n, err := r.pipe.Read(p)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = io.EOF
 	}
-}
-
-// stop stops the reading, or lets it go on. At most one piece is read after it was
-// stopped.
-func (r *pipeReader) stop(stopped bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.stopped = stopped
-	r.changed.Broadcast()
+	return n, err
 }
 
 // close reads what is left and ends the reading. Nobody writes any more.
 func (r *pipeReader) close() error {
-	r.stop(false)
 	wrong := r.pipe.SetReadDeadline(time.Now().Add(time.Second)) // what was written is read long before
-	r.copying.Wait()
-	return errors.Join(wrong, r.wrong, r.pipe.Close(), r.file.Close())
+	return errors.Join(wrong, r.copying.Wait(), r.pipe.Close(), r.file.Close())
 }
 
-// memoryTight bounds the memory of a replica, and lets clients send more than that at
-// once.
-func memoryTight() *fault {
-	const limit, bodies = 160 << 20, 120
-	return &fault{
-		name: "memory runs short",
-		done: fmt.Sprintf("a control group of %d MiB, and %d bodies of 3 MiB at once, again and again",
-			limit>>20, bodies), ground: direct, root: true,
-		holds: "what does not fit is refused, and the kernel does not end the process",
-		before: func(ctx context.Context, s *scene) error {
-			cage, err := world.NewCage(limit)
-			if err != nil {
-				return err
-			}
-			return s.wrapped(ctx, cage.Close, cage.Command()...)
-		},
-		make: func(ctx context.Context, s *scene) (effect, error) {
-			ctx, stop := context.WithCancel(ctx)
-			var sending sync.WaitGroup
-			var mu sync.Mutex
-			codes := map[int]int{}
-			body, token := largeCall(3<<20), s.token(crowd.TenantA, prober)
-			for range bodies {
-				sending.Go(func() {
-					for ctx.Err() == nil {
-						said, err := s.post(ctx, at(s.victim), token, body, "MCP-Protocol-Version",
-							mcp.LatestModern, "Mcp-Method", "tools/call", "Mcp-Name", crowd.Modern+"__touch")
-						if err != nil {
-							continue
-						}
-						mu.Lock()
-						codes[said.status]++
-						mu.Unlock()
+// floods has clients send large bodies to the victim until the fault heals, of which some
+// must be refused.
+func floods(bodies int) step {
+	return func(ctx context.Context, s *scene) error {
+		ctx, stop := context.WithCancel(ctx)
+		var sending sync.WaitGroup
+		var refused, others atomic.Int64
+		body := largeCall(3 << 20)
+		for range bodies {
+			sending.Go(func() {
+				for ctx.Err() == nil {
+					said, err := s.post(ctx, at(s.victim), s.token(crowd.TenantA, prober), body, "MCP-Protocol-Version",
+						mcp.LatestModern, "Mcp-Method", "tools/call", "Mcp-Name", crowd.Modern+"__touch")
+					switch {
+					case err != nil:
+					case said.status == http.StatusServiceUnavailable || said.status == http.StatusTooManyRequests:
+						refused.Add(1)
+					default:
+						others.Add(1)
 					}
-				})
-			}
-			refused := func(context.Context) error {
-				mu.Lock()
-				defer mu.Unlock()
-				return is("large bodies are refused with 503 or 429", codes[http.StatusServiceUnavailable]+
-					codes[http.StatusTooManyRequests] > 0, codes, nil)
-			}
-			lives := runs(s.victim, true)
-			return effect{seen: all(refused, lives, s.othersServe()), heal: func(context.Context) error {
-				stop()
-				sending.Wait()
-				return lives(ctx)
-			}, after: lives}, nil
-		},
+				}
+			})
+		}
+		s.heals(does(func() {
+			stop()
+			sending.Wait()
+		}))
+		s.seeing(func(context.Context, *scene) error {
+			return is("large bodies are refused with 503 or 429", refused.Load() > 0, others.Load(), nil)
+		})
+		return nil
 	}
 }
 

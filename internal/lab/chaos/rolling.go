@@ -6,11 +6,11 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"regexp"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
@@ -25,7 +25,7 @@ type rollingFlags struct {
 
 // newRolling is the part rolling: it restarts replicas in all ways that a rollout has,
 // while a crowd of clients works.
-func newRolling(flags *flag.FlagSet) proof {
+func newRolling(flags *flag.FlagSet) page.Measure {
 	var f rollingFlags
 	flags.IntVar(&f.requests, "requests", 100_000,
 		"how many requests go through at least while replicas are restarted, behind each load balancer")
@@ -35,7 +35,7 @@ func newRolling(flags *flag.FlagSet) proof {
 	flags.StringVar(&f.only, "only", "", "play only the acts whose names match this regular expression")
 	flags.IntVar(&f.size, "size", 1,
 		"how many clients of each kind and tenant there are; eight times as many make plain calls")
-	return f.prove
+	return func(ctx context.Context, r page.Report) (string, error) { return f.prove(ctx, r.Log) }
 }
 
 // prove restarts replicas and returns the section about it.
@@ -45,39 +45,22 @@ func (f *rollingFlags) prove(ctx context.Context, log io.Writer) (section string
 		return "", fmt.Errorf("%d requests of %d clients of each kind behind %q show nothing", f.requests,
 			f.size, f.balancer)
 	}
-	dir, err := os.MkdirTemp("", "drawbridge-rolling-")
-	if err != nil {
-		return "", err
-	}
-	defer func() { leave(dir, log, err) }()
-	program, err := build(ctx, dir)
-	if err != nil {
-		return "", err
-	}
-	began := time.Now()
-	var scores []*score
-	for _, balancer := range balancers {
-		some, err := f.behind(ctx, log, filepath.Join(dir, balancer), program, balancer)
-		if err != nil {
-			return "", fmt.Errorf("behind %s: %w", balancer, err)
+	return inFolder(ctx, "rolling", log, false, func(dir, program string) (string, error) {
+		began := time.Now()
+		var scores []*score
+		for _, balancer := range balancers {
+			some, err := f.behind(ctx, log, filepath.Join(dir, balancer), program, balancer)
+			if err != nil {
+				return "", fmt.Errorf("behind %s: %w", balancer, err)
+			}
+			scores = append(scores, some...)
 		}
-		scores = append(scores, some...)
-	}
-	wanted := f.requests
-	if f.only != "" {
-		wanted = 0 // some acts alone need not have them all
-	}
-	return describeRolling(scores, f.previous != "", time.Since(began)), verdictOfRolling(scores, wanted)
-}
-
-// leave removes the folder of a proof, unless something went wrong before it could tell
-// anything.
-func leave(dir string, log io.Writer, err error) {
-	if err != nil && !errors.Is(err, world.ErrBroken) {
-		_, _ = fmt.Fprintln(log, "kept:", dir) // the log is no part of the proof
-		return
-	}
-	_ = os.RemoveAll(dir) // what is left is in the folder for temporary files
+		wanted := f.requests
+		if f.only != "" {
+			wanted = 0 // some acts alone need not have them all
+		}
+		return describeRolling(scores, f.previous != "", time.Since(began)), verdictOfRolling(scores, wanted)
+	})
 }
 
 // behind plays all acts in one world. An error means that one could not be played.

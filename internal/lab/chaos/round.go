@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -57,7 +58,7 @@ func (s *scene) play(ctx context.Context, j job, size int) *outcome {
 	o := &outcome{job: j}
 	book := ledger.New()
 	o.missed = s.playWith(ctx, j.fault, book, size, o)
-	if err := s.clean(ctx); err != nil && o.missed == nil {
+	if err := clean(ctx, s); err != nil && o.missed == nil {
 		o.missed = fmt.Errorf("clean up: %w", err)
 	}
 	records, err := s.Audit()
@@ -80,12 +81,8 @@ func (s *scene) play(ctx context.Context, j job, size int) *outcome {
 
 // playWith plays what a crowd sees. The crowd has ended when it returns.
 func (s *scene) playWith(ctx context.Context, f *fault, book *ledger.Ledger, size int, o *outcome) error {
-	if f.before != nil {
-		if err := f.before(ctx, s); err != nil {
-			return fmt.Errorf("before the fault: %w", err)
-		}
-	}
-	if err := s.ready(ctx); err != nil {
+	s.store = s.Redis.Nodes[0]
+	if err := all(f.before, ready)(ctx, s); err != nil {
 		return fmt.Errorf("before the fault: %w", err)
 	}
 	patience := cmp.Or(f.patience, silence)
@@ -106,45 +103,34 @@ func (s *scene) playWith(ctx context.Context, f *fault, book *ledger.Ledger, siz
 
 // suffer makes the fault under the crowd, and heals it.
 func (s *scene) suffer(ctx context.Context, f *fault) error {
-	if err := s.busy(ctx, warm); err != nil {
+	if err := busy(warm)(ctx, s); err != nil {
 		return fmt.Errorf("before the fault: %w", err)
 	}
 	made := time.Now()
-	effect, err := f.make(ctx, s)
-	if err != nil {
-		return fmt.Errorf("make the fault: %w", err)
+	if err := f.make(ctx, s); err != nil {
+		return errors.Join(fmt.Errorf("make the fault: %w", err), s.undone(ctx, &s.healing))
 	}
-	var missed error
-	if effect.seen != nil {
-		if err := until(ctx, effect.seen); err != nil {
-			missed = fmt.Errorf("during the fault: %w", err)
-		}
-	}
+	missed := soon(all(append(s.during, f.seen)...))(ctx, s)
 	world.Pause(ctx, time.Until(made.Add(lasts)))
-	if effect.heal != nil {
-		if err := effect.heal(ctx); err != nil {
-			return fmt.Errorf("heal the fault: %w", err)
-		}
+	if err := errors.Join(s.undone(ctx, &s.healing), all(f.heal)(ctx, s)); err != nil {
+		return fmt.Errorf("heal the fault: %w", err)
 	}
 	if missed != nil {
-		return missed
+		return fmt.Errorf("during the fault: %w", missed)
 	}
-	if err := s.ready(ctx); err != nil {
-		return fmt.Errorf("after the fault: %w", err)
-	}
-	if effect.after != nil {
-		if err := until(ctx, effect.after); err != nil {
-			return fmt.Errorf("after the fault: %w", err)
-		}
-	}
-	before := s.crowd.Answers()
-	if err := s.busy(ctx, warm); err != nil {
-		return fmt.Errorf("after the fault: %w", err)
-	}
-	if err := until(ctx, func(context.Context) error { return back(before, s.crowd.Answers()) }); err != nil {
+	if err := all(ready, soon(all(f.after)), answered)(ctx, s); err != nil {
 		return fmt.Errorf("after the fault: %w", err)
 	}
 	return nil
+}
+
+// answered waits until the crowd has asked some more calls, and each kind of clients had
+// an answer.
+func answered(ctx context.Context, s *scene) error {
+	before := s.crowd.Answers()
+	return all(busy(warm), soon(func(_ context.Context, s *scene) error {
+		return back(before, s.crowd.Answers())
+	}))(ctx, s)
 }
 
 // back returns which kinds of clients had no answer to a call since before, nil if each
@@ -163,32 +149,14 @@ func back(before, now map[string]int64) error {
 	return nil
 }
 
-// busy waits until the crowd has asked some more calls.
-func (s *scene) busy(ctx context.Context, calls int) error {
-	before := s.crowd.Deeds().Calls
-	return until(ctx, func(context.Context) error {
-		if asked := s.crowd.Deeds().Calls - before; asked < int64(calls) {
-			return fmt.Errorf("the crowd asked %d calls only", asked)
-		}
-		return nil
-	})
-}
-
 // ready waits until everything is ready, without helping, and both servers answer through
-// each replica.
-func (s *scene) ready(ctx context.Context) error {
+// each replica that runs: a fault may begin with one that has stopped.
+func ready(ctx context.Context, s *scene) error {
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
 	if err := s.Ready(ctx); err != nil {
 		return err
 	}
-	for _, r := range s.Replicas[:replicas] {
-		if !r.Runs() {
-			continue // a fault may begin with one that has stopped
-		}
-		if err := until(ctx, all(s.serves(r, crowd.Modern), s.serves(r, crowd.Legacy))); err != nil {
-			return err
-		}
-	}
-	return nil
+	running := slices.DeleteFunc(slices.Clone(s.fleet()), func(r *world.Replica) bool { return !r.Runs() })
+	return soon(of(func(*scene) []*world.Replica { return running }, servesAll))(ctx, s)
 }

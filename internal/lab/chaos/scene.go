@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -41,7 +40,16 @@ type scene struct {
 	pipe   *pipeReader      // of the fault with a blocked pipe
 	issuer *issuer          // of the faults of issuers
 	token  func(tenant, user string) string
-	undo   []func(ctx context.Context) error
+	// what make knows of the fault: the server of Redis that it meets, and what it opened
+	store    *world.Store
+	session  string
+	sessions []string
+	sent     *sending
+	mark     string // of the processes of a program that behaves badly: a path
+	nursery  string // a token of the nursery
+	during   []step // what is asked beside fault.seen
+	healing  []step // what is done before fault.heal, the last one first
+	undo     []step // what is done when the crowd has ended, the last one first
 }
 
 const replicas = 3
@@ -107,19 +115,28 @@ func (s *scene) begin(seed uint64) {
 	if s.draw.IntN(2) == 1 {
 		s.server, s.spared = crowd.Legacy, crowd.Modern
 	}
-	s.url, s.token, s.undo = s.URL, s.Token, nil
+	s.url, s.token, s.during, s.healing, s.undo = s.URL, s.Token, nil, nil, nil
 }
 
 // later has something undone when the crowd of this round has ended, the last one first.
-func (s *scene) later(undo func(ctx context.Context) error) { s.undo = append(s.undo, undo) }
+func (s *scene) later(undo step) { s.undo = append(s.undo, undo) }
+
+// heals has something done when the fault is healed, the last one first.
+func (s *scene) heals(do step) { s.healing = append(s.healing, do) }
+
+// seeing has something asked while the fault lasts.
+func (s *scene) seeing(wrong step) { s.during = append(s.during, wrong) }
 
 // clean undoes what was given to later.
-func (s *scene) clean(ctx context.Context) error {
+func clean(ctx context.Context, s *scene) error { return s.undone(ctx, &s.undo) }
+
+// undone does steps, the last one first, and forgets them.
+func (s *scene) undone(ctx context.Context, steps *[]step) error {
 	var wrong []error
-	for len(s.undo) > 0 {
-		last := s.undo[len(s.undo)-1]
-		s.undo = s.undo[:len(s.undo)-1]
-		wrong = append(wrong, last(ctx))
+	for len(*steps) > 0 {
+		last := (*steps)[len(*steps)-1]
+		*steps = (*steps)[:len(*steps)-1]
+		wrong = append(wrong, last(ctx, s))
 	}
 	return errors.Join(wrong...)
 }
@@ -148,8 +165,8 @@ func until(ctx context.Context, wrong func(ctx context.Context) error) error {
 }
 
 // does returns what does something that cannot fail.
-func does(do func()) func(context.Context) error {
-	return func(context.Context) error {
+func does(do func()) step {
+	return func(context.Context, *scene) error {
 		do()
 		return nil
 	}
@@ -157,43 +174,3 @@ func does(do func()) func(context.Context) error {
 
 // fleet returns the replicas of the start.
 func (s *scene) fleet() []*world.Replica { return s.Replicas[:replicas] }
-
-// inTurn does something to one replica after the other, as long as it can.
-func inTurn(all []*world.Replica, do func(r *world.Replica) error) error {
-	for _, r := range all {
-		if err := do(r); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// ofEach asks the same questions about several replicas.
-func ofEach(some []*world.Replica, of func(r *world.Replica) func(context.Context) error,
-) func(context.Context) error {
-	return func(ctx context.Context) error {
-		return inTurn(some, func(r *world.Replica) error { return of(r)(ctx) })
-	}
-}
-
-// runs returns what is wrong when a replica has ended, or has not.
-func runs(r *world.Replica, so bool) func(context.Context) error {
-	return func(context.Context) error {
-		return is(fmt.Sprintf("%s runs: %t", r.Name, so), r.Runs() == so, !so, nil)
-	}
-}
-
-// all joins questions into one.
-func all(questions ...func(ctx context.Context) error) func(ctx context.Context) error {
-	return func(ctx context.Context) error {
-		for _, wrong := range questions {
-			if wrong == nil {
-				continue
-			}
-			if err := wrong(ctx); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-}

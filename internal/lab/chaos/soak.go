@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
@@ -27,14 +27,14 @@ type soakFlags struct {
 
 // newSoak is the part soak: it uses a fleet for long, while configs change and replicas
 // are replaced, and looks whether what they hold is then what they held at the beginning.
-func newSoak(flags *flag.FlagSet) proof {
+func newSoak(flags *flag.FlagSet) page.Measure {
 	var f soakFlags
 	flags.DurationVar(&f.time, "time", 30*time.Minute,
 		"how long all of it takes, of which some minutes are for measuring")
 	flags.IntVar(&f.lives, "lives", 30_000,
 		"how many sessions must have been opened, used and ended at least")
 	flags.StringVar(&f.balancer, "balancer", "nginx", "nginx or haproxy")
-	return f.prove
+	return func(ctx context.Context, r page.Report) (string, error) { return f.prove(ctx, r.Log) }
 }
 
 const (
@@ -56,31 +56,24 @@ func (f *soakFlags) prove(ctx context.Context, log io.Writer) (section string, e
 	if least := 2*warmTime + 4*closing; f.time < least {
 		return "", fmt.Errorf("-time: %v shows nothing, %v at least", f.time, least)
 	}
-	dir, err := os.MkdirTemp("", "drawbridge-soak-")
-	if err != nil {
-		return "", err
-	}
-	defer func() { leave(dir, log, err) }()
-	program, err := build(ctx, dir)
-	if err != nil {
-		return "", err
-	}
-	g := steady()
-	g.eventAge = soakAge
-	scene, err := newScene(ctx, filepath.Join(dir, f.balancer), program, f.balancer, g)
-	if err != nil {
-		return "", err
-	}
-	defer scene.close()
-	s := &soak{
-		stage: stage{scene: scene, inFlight: map[ledger.Nonce]bool{}, soon: map[ledger.Nonce]bool{}},
-		lives: f.lives, log: log, began: time.Now(), ends: map[string]int{},
-	}
-	s.begin(1) // nothing is drawn
-	if err := s.live(ctx, f.time); err != nil {
-		return "", err
-	}
-	return s.describe(), s.verdict()
+	return inFolder(ctx, "soak", log, false, func(dir, program string) (string, error) {
+		g := steady()
+		g.eventAge = soakAge
+		scene, err := newScene(ctx, filepath.Join(dir, f.balancer), program, f.balancer, g)
+		if err != nil {
+			return "", err
+		}
+		defer scene.close()
+		s := &soak{
+			stage: stage{scene: scene, inFlight: map[ledger.Nonce]bool{}, soon: map[ledger.Nonce]bool{}},
+			lives: f.lives, log: log, began: time.Now(), ends: map[string]int{},
+		}
+		s.begin(1) // nothing is drawn
+		if err := s.live(ctx, f.time); err != nil {
+			return "", err
+		}
+		return s.describe(), s.verdict()
+	})
 }
 
 // soak is one long run. The last of the replicas lives from the beginning to the end, the
@@ -120,13 +113,14 @@ func (s *soak) live(ctx context.Context, all time.Duration) error {
 		_, _ = fmt.Fprintln(s.log, m) // the log is no part of the proof
 		return nil
 	}
-	if err := half("begin", time.Now().Add(warmTime)); err != nil {
-		return err
+	err := half("begin", time.Now().Add(warmTime))
+	if err == nil {
+		err = half("middle", time.Now().Add((time.Until(end)-closing)/2))
 	}
-	if err := half("middle", time.Now().Add((time.Until(end)-closing)/2)); err != nil {
-		return err
+	if err == nil {
+		err = half("end", end)
 	}
-	if err := half("end", end); err != nil {
+	if err != nil {
 		return err
 	}
 	return s.empty(ctx)

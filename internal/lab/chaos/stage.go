@@ -124,19 +124,7 @@ func (s *stage) relieve(ctx context.Context) error {
 // deeds is what all clients did so far.
 func (s *stage) deeds() (all crowd.Deeds) {
 	for _, c := range slices.Concat(s.past, s.crowds) {
-		d := c.Deeds()
-		all.Calls += d.Calls
-		all.Requests += d.Requests
-		all.Resumed += d.Resumed
-		all.Sessions += d.Sessions
-		all.Lives += d.Lives
-		all.Goodbyes += d.Goodbyes
-		all.Aborted += d.Aborted
-		all.Crossed += d.Crossed
-		all.Changes += d.Changes
-		all.Reconnects += d.Reconnects
-		all.LongestCall, all.LongestGap = max(all.LongestCall, d.LongestCall), max(all.LongestGap,
-			d.LongestGap)
+		all.Add(c.Deeds())
 	}
 	return all
 }

@@ -18,7 +18,7 @@ func attacks() []raid.Attack {
 		Name: "no attack",
 		Does: "nothing; how far the ratio is from 1 is the noise of the measure",
 	}
-	return append([]raid.Attack{none, raid.Refusals()}, raid.Attacks()...)
+	return append([]raid.Attack{none, raid.Refusals}, raid.Attacks()...)
 }
 
 // mission is what an attacking process is to do.

@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
+	"runtime"
 	"strings"
 	"time"
 
@@ -77,45 +77,32 @@ func newLab(ctx context.Context) (*lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &lab{Lab: begun, cores: coresOfThisMachine(), from: loudAddress}
-	return world.Begun(l, l.Close, l.begin(ctx))
-}
-
-func (l *lab) begin(ctx context.Context) error {
-	if err := l.Build(ctx); err != nil {
-		return err
+	l := &lab{Lab: begun, cores: coresOfThisMachine(), tokens: map[string][]string{}}
+	if runtime.GOOS == "linux" { // only Linux has all of 127.0.0.0/8
+		l.from = loudAddress
 	}
-	if !bindable(ctx, l.from) {
-		l.from = "" // only Linux has all of 127.0.0.0/8
-	}
-	if err := l.configure(); err != nil {
-		return err
-	}
+	l.Build(ctx)
+	l.configure()
 	for _, addr := range []string{l.calm, l.storm, l.dummy} {
-		server, err := l.startPart(l.cores.served, "part-server", addr)
-		if err != nil {
-			return err
-		}
-		if err := server.Listens(ctx, addr, time.Minute); err != nil {
-			return err
-		}
+		l.Try(func() error {
+			server, err := l.startPart(l.cores.served, "part-server", addr)
+			if err != nil {
+				return err
+			}
+			return server.Listens(ctx, addr, time.Minute)
+		})
 	}
-	return nil
+	return world.Begun(l, l.Close, l.Err)
 }
 
 // configure takes addresses, makes a token for each user of each tenant and writes the
 // gateway's config.
-func (l *lab) configure() error {
-	addresses, err := world.Addresses(5)
-	if err != nil {
-		return err
-	}
+func (l *lab) configure() {
+	addresses := l.Addresses(5)
 	l.calm, l.storm, l.dummy, l.gateway = addresses[0], addresses[1], addresses[2], addresses[3]
 	const secret = "fair-5d0b97e1c3f84a62-hmac-secret" //nolint:gosec // G101: of gateways that live for minutes
-	l.tokens = map[string][]string{}
 	for tenant, users := range map[string]int{
-		"quiet": usersOfQuiet, "loud": usersOfLoud,
-		"raised": usersOfLoud, "ruled": usersOfLoud,
+		"quiet": usersOfQuiet, "loud": usersOfLoud, "raised": usersOfLoud, "ruled": usersOfLoud,
 	} {
 		l.tokens[tenant] = raid.Tokens(secret, "https://fair.test/", l.gateway, tenant, users)
 	}
@@ -123,7 +110,7 @@ func (l *lab) configure() error {
 	for i := range 1000 {
 		fmt.Fprintf(&rules, "      - {scopes: [scope%d], allow: [\"storm__*\"]}\n", i)
 	}
-	return l.Write(map[string]string{
+	l.Write(map[string]string{
 		"drawbridge.yaml": fmt.Sprintf(gatewayConfig, l.gateway, addresses[4], l.calm, l.storm, &rules),
 		"secret":          secret,
 		"library.db":      "", // a database without tables
@@ -141,12 +128,4 @@ func (l *lab) serve(ctx context.Context) (*world.Process, error) {
 		serves = fmt.Errorf("%w\n%s", serves, gateway.Words())
 	}
 	return world.Begun(gateway, gateway.Kill, serves)
-}
-
-func bindable(ctx context.Context, addr string) bool {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(addr, "0"))
-	if err == nil {
-		_ = listener.Close() // it was a question
-	}
-	return err == nil
 }

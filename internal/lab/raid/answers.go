@@ -15,33 +15,29 @@ import (
 )
 
 // bigAnswers calls a tool that answers nearly as much as a server may.
-func bigAnswers() Attack {
-	return Attack{
-		Name: "big answers", Does: "16 connections call a tool that answers 15 MB",
-		Raiders: 16, Few: 2,
-		Begin: func(r *Raider) func(context.Context) error { return r.repeat(r.call("big", `{}`)) },
-		Bites: func(
-			seen Tally,
-		) bool {
-			return seen.Answered > 0 && seen.Received > upstream.StreamedAnswer/2
-		},
-	}
+var bigAnswers = Attack{
+	Name: "big answers", Does: "16 connections call a tool that answers 15 MB",
+	Raiders: 16, Few: 2,
+	Begin: func(r *Raider) func(context.Context) error { return r.repeat(r.call("big", `{}`)) },
+	Bites: func(
+		seen Tally,
+	) bool {
+		return seen.Answered > 0 && seen.Received > upstream.StreamedAnswer/2
+	},
 }
 
 // streamedAnswers calls a tool whose answers of 1 MB come as event streams that can be
 // resumed, so they are kept.
-func streamedAnswers() Attack {
-	return Attack{
-		Name:    "streamed answers",
-		Does:    "16 connections in sessions call a tool that streams 1 MB, which is kept for resuming",
-		Raiders: 16,
-		Begin: func(r *Raider) func(context.Context) error {
-			return r.sessioned(mcp.LatestLegacy, "{}", func(session string) []byte {
-				return r.inSession("some", session).Bytes()
-			}, r.exchange)
-		},
-		Bites: func(seen Tally) bool { return seen.Received > upstream.StreamedAnswer/2 },
-	}
+var streamedAnswers = Attack{
+	Name:    "streamed answers",
+	Does:    "16 connections in sessions call a tool that streams 1 MB, which is kept for resuming",
+	Raiders: 16,
+	Begin: func(r *Raider) func(context.Context) error {
+		return r.sessioned(mcp.LatestLegacy, "{}", func(session string) []byte {
+			return r.inSession("some", session).Bytes()
+		}, r.exchange)
+	},
+	Bites: func(seen Tally) bool { return seen.Received > upstream.StreamedAnswer/2 },
 }
 
 // inSession returns a call in a session whose answer is to be a stream.
@@ -64,30 +60,26 @@ const (
 )
 
 // slowReaders asks for large answers and reads them slowly.
-func slowReaders() Attack {
-	return Attack{
-		Name: "slow readers of answers", Does: "64 connections ask for 15 MB and read 5 KB a second",
-		Raiders: sippers, Few: 8,
-		Begin: func(r *Raider) func(context.Context) error {
-			return r.sip(r.call("big", `{}`).Bytes())
-		},
-		Bites: anyAnswer,
-	}
+var slowReaders = Attack{
+	Name: "slow readers of answers", Does: "64 connections ask for 15 MB and read 5 KB a second",
+	Raiders: sippers, Few: 8,
+	Begin: func(r *Raider) func(context.Context) error {
+		return r.sip(r.call("big", `{}`).Bytes())
+	},
+	Bites: anyAnswer,
 }
 
 // slowStreams asks for progress and hardly reads it.
-func slowStreams() Attack {
-	return Attack{
-		Name:    "slow readers of streams",
-		Does:    "64 connections ask for 20,000 notifications of progress and read 5 KB a second",
-		Raiders: sippers, Few: 8,
-		Begin: func(r *Raider) func(context.Context) error {
-			q := r.call("flood", `{}`)
-			q.Accept = "text/event-stream, application/json"
-			return r.sip(q.Bytes())
-		},
-		Bites: anyAnswer,
-	}
+var slowStreams = Attack{
+	Name:    "slow readers of streams",
+	Does:    "64 connections ask for 20,000 notifications of progress and read 5 KB a second",
+	Raiders: sippers, Few: 8,
+	Begin: func(r *Raider) func(context.Context) error {
+		q := r.call("flood", `{}`)
+		q.Accept = "text/event-stream, application/json"
+		return r.sip(q.Bytes())
+	},
+	Bites: anyAnswer,
 }
 
 // sip returns a step that sends a request on a new connection with a small window, and
@@ -135,16 +127,14 @@ func (r *Raider) sipOn(ctx context.Context, w *client.Conn) error {
 }
 
 // progressFloods calls a tool that tells of progress as fast as it can.
-func progressFloods() Attack {
-	return Attack{
-		Name:    "progress floods",
-		Does:    "8 connections call a tool that sends 20,000 notifications of progress at once",
-		Raiders: 8, Few: 2,
-		Begin: func(r *Raider) func(context.Context) error {
-			q := r.call("flood", `{}`)
-			q.Accept = "text/event-stream, application/json"
-			return r.repeat(q)
-		},
-		Bites: anyAnswer,
-	}
+var progressFloods = Attack{
+	Name:    "progress floods",
+	Does:    "8 connections call a tool that sends 20,000 notifications of progress at once",
+	Raiders: 8, Few: 2,
+	Begin: func(r *Raider) func(context.Context) error {
+		q := r.call("flood", `{}`)
+		q.Accept = "text/event-stream, application/json"
+		return r.repeat(q)
+	},
+	Bites: anyAnswer,
 }

@@ -39,21 +39,21 @@ type Attack struct {
 // Attacks lists the attacks that are worth a measure of their own.
 func Attacks() []Attack {
 	return []Attack{
-		beyondLimits(), lists(),
-		bigBodies(), slowChunks(), slowAnnounced(), manyMembers(), dearPatterns(),
-		bigAnswers(), streamedAnswers(), slowReaders(), slowStreams(), progressFloods(),
-		sessions(), streams(),
-		refusedLogins(), strangers(), signIns(),
-		queries(),
+		beyondLimits, lists,
+		bigBodies, slowChunks, slowAnnounced, manyMembers, dearPatterns,
+		bigAnswers, streamedAnswers, slowReaders, slowStreams, progressFloods,
+		sessions, streams,
+		refusedLogins, strangers, signIns,
+		queries,
 	}
 }
 
 // Variants lists further attacks, each akin to one of the others.
 func Variants() []Attack {
 	return []Attack{
-		batches(), reconnects(), pipelined(), deepValues(), garbage(), abortedAnswers(), resumedAnswers(),
-		parkedCalls(), parkedStreams(),
-		idleConnections(), slowHeaders(), logFloods(),
+		batches, reconnects, pipelined, deepValues, garbage, abortedAnswers, resumedAnswers,
+		parkedCalls, parkedStreams,
+		idleConnections, slowHeaders, logFloods,
 	}
 }
 

@@ -11,15 +11,13 @@ import (
 )
 
 // bigBodies sends bodies nearly as large as they may be.
-func bigBodies() Attack {
-	return Attack{
-		Name: "big bodies", Does: "16 connections call with an argument of 3.9 MB",
-		Raiders: 16, Few: 4, Raised: true,
-		Begin: func(r *Raider) func(context.Context) error {
-			return r.repeat(r.call("echo", `{"message":"`+strings.Repeat("x", 3_900_000)+`"}`))
-		},
-		Bites: anyAnswer,
-	}
+var bigBodies = Attack{
+	Name: "big bodies", Does: "16 connections call with an argument of 3.9 MB",
+	Raiders: 16, Few: 4, Raised: true,
+	Begin: func(r *Raider) func(context.Context) error {
+		return r.repeat(r.call("echo", `{"message":"`+strings.Repeat("x", 3_900_000)+`"}`))
+	},
+	Bites: anyAnswer,
 }
 
 const (
@@ -28,21 +26,17 @@ const (
 )
 
 // slowChunks sends bodies of unknown length in small pieces, slowly.
-func slowChunks() Attack {
-	return Attack{
-		Name:    "slow bodies, chunked",
-		Does:    "128 connections send a chunked body a byte at a time, three a second",
-		Raiders: dripAtOne, Begin: drip(-1, "1\r\nx\r\n"), Bites: manyHeld,
-	}
+var slowChunks = Attack{
+	Name:    "slow bodies, chunked",
+	Does:    "128 connections send a chunked body a byte at a time, three a second",
+	Raiders: dripAtOne, Begin: drip(-1, "1\r\nx\r\n"), Bites: manyHeld,
 }
 
 // slowAnnounced announces large bodies and sends them slowly.
-func slowAnnounced() Attack {
-	return Attack{
-		Name:    "slow bodies, announced",
-		Does:    "128 connections announce a body of 4 MiB and send three bytes a second",
-		Raiders: dripAtOne, Begin: drip(4<<20, "x"), Bites: manyHeld,
-	}
+var slowAnnounced = Attack{
+	Name:    "slow bodies, announced",
+	Does:    "128 connections announce a body of 4 MiB and send three bytes a second",
+	Raiders: dripAtOne, Begin: drip(4<<20, "x"), Bites: manyHeld,
 }
 
 // manyHeld tells whether most of those who drip did so at the same time.
@@ -98,17 +92,15 @@ func dripOn(ctx context.Context, w *client.Conn, piece string) error {
 // manyMembers sends arguments that cost far more memory decoded than they are long: in
 // turn an object of as many members as fit into 3 MB, an array of 20,000 small objects,
 // and an object with 19,000 members, which is allowed.
-func manyMembers() Attack {
-	return Attack{
-		Name: "many members", Does: "16 connections call with 3 MB of 180,000 members, of small objects, or of 19,000 members",
-		Raiders: 16, Few: 4,
-		Begin: func(r *Raider) func(context.Context) error {
-			return r.inTurn(r.call("take", members(180_000)),
-				r.call("take", "{\"a\":["+strings.Repeat(`{"b":1},`, 300_000)+"0]}"),
-				r.call("take", members(19_000)))
-		},
-		Bites: func(seen Tally) bool { return seen.Answered+seen.Refused >= 3 },
-	}
+var manyMembers = Attack{
+	Name: "many members", Does: "16 connections call with 3 MB of 180,000 members, of small objects, or of 19,000 members",
+	Raiders: 16, Few: 4,
+	Begin: func(r *Raider) func(context.Context) error {
+		return r.inTurn(r.call("take", members(180_000)),
+			r.call("take", "{\"a\":["+strings.Repeat(`{"b":1},`, 300_000)+"0]}"),
+			r.call("take", members(19_000)))
+	},
+	Bites: func(seen Tally) bool { return seen.Answered+seen.Refused >= 3 },
 }
 
 // members returns an object with so many members of different names.
@@ -132,13 +124,11 @@ func name(i int) string {
 
 // dearPatterns makes the gateway check a long text against the dearest pattern that a
 // schema may have.
-func dearPatterns() Attack {
-	return Attack{
-		Name: "dear patterns", Does: "24 connections call with 12 KB of text for a pattern of nearly 4,000 instructions",
-		Raiders: 24, Few: 4,
-		Begin: func(r *Raider) func(context.Context) error {
-			return r.repeat(r.call("match", `{"text":"`+strings.Repeat("a", 12_000)+`b"}`))
-		},
-		Bites: func(seen Tally) bool { return seen.Answered+seen.Refused > 0 },
-	}
+var dearPatterns = Attack{
+	Name: "dear patterns", Does: "24 connections call with 12 KB of text for a pattern of nearly 4,000 instructions",
+	Raiders: 24, Few: 4,
+	Begin: func(r *Raider) func(context.Context) error {
+		return r.repeat(r.call("match", `{"text":"`+strings.Repeat("a", 12_000)+`b"}`))
+	},
+	Bites: anyReply,
 }

@@ -6,19 +6,18 @@ import (
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
 // deepValues sends arguments of arrays within arrays: in turn as deep as a body is long,
 // and 900 deep.
-func deepValues() Attack {
-	return Attack{
-		Name: "deep values", Does: "16 connections call with arrays within arrays, a million deep and 900 deep",
-		Raiders: 16,
-		Begin: func(r *Raider) func(context.Context) error {
-			return r.inTurn(r.call("take", nested(1_000_000)), r.call("take", nested(900)))
-		},
-		Bites: anyReply,
-	}
+var deepValues = Attack{
+	Name: "deep values", Does: "16 connections call with arrays within arrays, a million deep and 900 deep",
+	Raiders: 16,
+	Begin: func(r *Raider) func(context.Context) error {
+		return r.inTurn(r.call("take", nested(1_000_000)), r.call("take", nested(900)))
+	},
+	Bites: anyReply,
 }
 
 func nested(depth int) string {
@@ -41,101 +40,92 @@ func (r *Raider) inTurn(requests ...client.Request) func(context.Context) error 
 }
 
 // garbage sends what is no message, and what is no HTTP.
-func garbage() Attack {
-	return Attack{
-		Name: "garbage", Does: "16 connections send what is no JSON, no message, no text, and no HTTP",
-		Raiders: 16,
-		Begin: func(r *Raider) func(context.Context) error {
-			var requests []client.Request
-			for _, body := range []string{
-				strings.Repeat("\xff\x00", 100_000), strings.Repeat(`{"a":`, 50_000), `{"jsonrpc":"2.0"`,
-				`"` + strings.Repeat(`\u0000`, 100_000) + `"`,
-				`{"jsonrpc":"2.0","id":` + strings.Repeat("9", 100_000) + `,"method":"ping"}`, "[" +
-					strings.Repeat("null,", 100_000) + "null]",
-			} {
-				q := r.call("take", "{}")
-				q.Body = body
-				requests = append(requests, q)
+var garbage = Attack{
+	Name: "garbage", Does: "16 connections send what is no JSON, no message, no text, and no HTTP",
+	Raiders: 16,
+	Begin: func(r *Raider) func(context.Context) error {
+		var requests []client.Request
+		for _, body := range []string{
+			strings.Repeat("\xff\x00", 100_000), strings.Repeat(`{"a":`, 50_000), `{"jsonrpc":"2.0"`,
+			`"` + strings.Repeat(`\u0000`, 100_000) + `"`,
+			`{"jsonrpc":"2.0","id":` + strings.Repeat("9", 100_000) + `,"method":"ping"}`, "[" +
+				strings.Repeat("null,", 100_000) + "null]",
+		} {
+			q := r.call("take", "{}")
+			q.Body = body
+			requests = append(requests, q)
+		}
+		send, step := r.inTurn(requests...), 0
+		return func(ctx context.Context) error {
+			if step++; step%7 > 0 {
+				return send(ctx)
 			}
-			send, step := r.inTurn(requests...), 0
-			return func(ctx context.Context) error {
-				if step++; step%7 > 0 {
-					return send(ctx)
-				}
-				r.line.Close()
-				_, err := r.exchange(ctx, []byte(strings.Repeat("\x16\x03\x01", 4000)+"\r\n\r\n"))
-				return err
-			}
-		},
-		Bites: anyReply,
-	}
+			r.line.Close()
+			_, err := r.exchange(ctx, []byte(strings.Repeat("\x16\x03\x01", 4000)+"\r\n\r\n"))
+			return err
+		}
+	},
+	Bites: anyReply,
 }
 
 const pipelinedAtOnce = 64 // requests
 
 // pipelined sends many requests before it reads the first answer.
-func pipelined() Attack {
-	return Attack{
-		Name: "pipelined requests", Does: "16 connections send 64 calls at once, then read the answers",
-		Raiders: 16,
-		Begin: func(r *Raider) func(context.Context) error {
-			text := r.call("echo", `{"message":"hello"}`).Bytes()
-			return func(ctx context.Context) error {
-				return r.alone(ctx, func(w *client.Conn) error {
-					r.attempts.Add(pipelinedAtOnce - 1)
-					if _, err := w.Write([]byte(strings.Repeat(string(text), pipelinedAtOnce))); err != nil {
+var pipelined = Attack{
+	Name: "pipelined requests", Does: "16 connections send 64 calls at once, then read the answers",
+	Raiders: 16,
+	Begin: func(r *Raider) func(context.Context) error {
+		text := r.call("echo", `{"message":"hello"}`).Bytes()
+		return func(ctx context.Context) error {
+			return r.alone(ctx, func(w *client.Conn) error {
+				r.attempts.Add(pipelinedAtOnce - 1)
+				if _, err := w.Write([]byte(strings.Repeat(string(text), pipelinedAtOnce))); err != nil {
+					return err
+				}
+				for range pipelinedAtOnce {
+					answer, err := w.Answer(kept)
+					if err != nil {
 						return err
 					}
-					for range pipelinedAtOnce {
-						answer, err := w.Answer(kept)
-						if err != nil {
-							return err
-						}
-						r.count(answer)
-					}
-					return nil
-				})
-			}
-		},
-		Bites: anyReply,
-	}
+					r.count(answer)
+				}
+				return nil
+			})
+		}
+	},
+	Bites: anyReply,
 }
 
 // batches sends many calls in one message, as one revision allows.
-func batches() Attack {
-	const revision = "2025-03-26"
-	return Attack{
-		Name: "batches", Does: "8 connections in sessions send batches of 32 calls",
-		Raised: true, Raiders: 8,
-		Begin: func(r *Raider) func(context.Context) error {
-			return r.sessioned(revision, "{}", func(session string) []byte {
-				q := r.inSession("echo", session)
-				q.Revision = revision
-				calls := make([]string, 32)
-				for i := range calls {
-					calls[i] = strings.Replace(q.Body, `"id":1`, fmt.Sprintf(`"id":%d`, i), 1)
-				}
-				q.Body = "[" + strings.Join(calls, ",") + "]"
-				return q.Bytes()
-			}, r.exchange)
-		},
-		Bites: anyReply,
-	}
+var batches = Attack{
+	Name: "batches", Does: "8 connections in sessions send batches of 32 calls",
+	Raised: true, Raiders: 8,
+	Begin: func(r *Raider) func(context.Context) error {
+		return r.sessioned(mcp.Revision2503, "{}", func(session string) []byte {
+			q := r.inSession("echo", session)
+			q.Revision = mcp.Revision2503
+			calls := make([]string, 32)
+			for i := range calls {
+				calls[i] = strings.Replace(q.Body, `"id":1`, fmt.Sprintf(`"id":%d`, i), 1)
+			}
+			q.Body = "[" + strings.Join(calls, ",") + "]"
+			return q.Bytes()
+		}, r.exchange)
+	},
+	Bites: anyReply,
 }
 
 // reconnects opens a connection for each call.
-func reconnects() Attack {
-	return Attack{
-		Name: "reconnects", Does: "32 raiders open a connection for each call and reset it",
-		Raiders: 32,
-		Begin: func(r *Raider) func(context.Context) error {
-			text := r.call("echo", `{"message":"hello"}`).Bytes()
-			return func(ctx context.Context) error {
-				defer r.line.Close()
-				_, err := r.exchange(ctx, text)
-				return err
-			}
-		},
-		Bites: anyReply,
-	}
+var reconnects = Attack{
+	Name: "reconnects", Does: "32 raiders open a connection for each call and reset it",
+	Raiders: 32,
+	Begin: func(r *Raider) func(context.Context) error {
+		text := r.call("echo", `{"message":"hello"}`).Bytes()
+		return func(ctx context.Context) error {
+			defer r.line.Close()
+			_, err := r.exchange(ctx, text)
+			return err
+		}
+	},
+	Bites: anyReply,
 }

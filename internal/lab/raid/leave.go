@@ -14,70 +14,66 @@ import (
 )
 
 // abortedAnswers asks for large answers and leaves in the middle of them.
-func abortedAnswers() Attack {
-	return Attack{
-		Name: "aborted answers", Does: "16 raiders ask for 15 MB, read 64 KB of it and reset the connection",
-		Raiders: 16,
-		Begin: func(r *Raider) func(context.Context) error {
-			text := r.call("big", `{}`).Bytes()
-			return func(ctx context.Context) error {
-				return r.alone(ctx, func(w *client.Conn) error {
-					answer, err := w.Begin(text)
-					if err != nil {
-						return err
-					}
-					r.count(answer)
-					w.Allow(client.Patience)
-					_, err = io.CopyN(io.Discard, w.In, 64<<10)
-					if errors.Is(err, io.EOF) {
-						return nil // it was refused
-					}
+var abortedAnswers = Attack{
+	Name: "aborted answers", Does: "16 raiders ask for 15 MB, read 64 KB of it and reset the connection",
+	Raiders: 16,
+	Begin: func(r *Raider) func(context.Context) error {
+		text := r.call("big", `{}`).Bytes()
+		return func(ctx context.Context) error {
+			return r.alone(ctx, func(w *client.Conn) error {
+				answer, err := w.Begin(text)
+				if err != nil {
 					return err
-				})
-			}
-		},
-		Bites: anyReply,
-	}
+				}
+				r.count(answer)
+				w.Allow(client.Patience)
+				_, err = io.CopyN(io.Discard, w.In, 64<<10)
+				if errors.Is(err, io.EOF) {
+					return nil // it was refused
+				}
+				return err
+			})
+		}
+	},
+	Bites: anyReply,
 }
 
 // resumedAnswers leaves streamed answers at their first event and resumes them again and
 // again.
-func resumedAnswers() Attack {
-	return Attack{
-		Name:    "resumed answers",
-		Does:    "16 raiders in sessions leave streams of 1 MB at the first event, and resume each 8 times",
-		Raiders: 16,
-		Begin: func(r *Raider) func(context.Context) error {
-			var session, event string
-			resumed := 0
-			return func(ctx context.Context) (err error) {
-				if session == "" {
-					session, err = r.openSession(ctx, mcp.LatestLegacy, "{}")
-					return err
-				}
-				q := r.inSession("some", session)
-				if event != "" {
-					q = client.Request{
-						Addr: q.Addr, Method: http.MethodGet, Token: q.Token,
-						Revision: mcp.LatestLegacy, Session: session, LastEvent: event,
-						Accept: "text/event-stream",
-					}
-				}
-				answer, last, err := r.firstEvent(ctx, q)
-				if err != nil {
-					return err
-				}
-				if resumed++; event == "" || resumed == 8 || refused(answer) {
-					event, resumed = last, 0
-				}
-				if answer.Status == http.StatusNotFound {
-					session = "" // the session or its event has ended
-				}
-				return nil
+var resumedAnswers = Attack{
+	Name:    "resumed answers",
+	Does:    "16 raiders in sessions leave streams of 1 MB at the first event, and resume each 8 times",
+	Raiders: 16,
+	Begin: func(r *Raider) func(context.Context) error {
+		var session, event string
+		resumed := 0
+		return func(ctx context.Context) (err error) {
+			if session == "" {
+				session, err = r.openSession(ctx, mcp.LatestLegacy, "{}")
+				return err
 			}
-		},
-		Bites: anyReply,
-	}
+			q := r.inSession("some", session)
+			if event != "" {
+				q = client.Request{
+					Addr: q.Addr, Method: http.MethodGet, Token: q.Token,
+					Revision: mcp.LatestLegacy, Session: session, LastEvent: event,
+					Accept: "text/event-stream",
+				}
+			}
+			answer, last, err := r.firstEvent(ctx, q)
+			if err != nil {
+				return err
+			}
+			if resumed++; event == "" || resumed == 8 || refused(answer) {
+				event, resumed = last, 0
+			}
+			if answer.Status == http.StatusNotFound {
+				session = "" // the session or its event has ended
+			}
+			return nil
+		}
+	},
+	Bites: anyReply,
 }
 
 // firstEvent sends a request on a connection of its own, reads the answer until an event

@@ -9,54 +9,48 @@ import (
 )
 
 // beyondLimits calls on, whatever the limits say.
-func beyondLimits() Attack {
-	return Attack{
-		Name:    "calls beyond limits",
-		Does:    "64 connections call a small tool as fast as they can and ignore 429",
-		Raiders: 64,
-		Begin: func(r *Raider) func(context.Context) error {
-			return r.repeat(r.call("echo", `{"message":"hello"}`))
-		},
-		Bites: func(seen Tally) bool { return seen.Answered > 0 && seen.Refused > 0 },
-	}
+var beyondLimits = Attack{
+	Name:    "calls beyond limits",
+	Does:    "64 connections call a small tool as fast as they can and ignore 429",
+	Raiders: 64,
+	Begin: func(r *Raider) func(context.Context) error {
+		return r.repeat(r.call("echo", `{"message":"hello"}`))
+	},
+	Bites: func(seen Tally) bool { return seen.Answered > 0 && seen.Refused > 0 },
 }
 
 // Refusals calls a tool that is there and that a thousand rules keep from the caller: each
 // of them is looked at for the record, which says why. Such a refusal comes with 200, and
 // counts as one. It is none of Attacks, since it needs a tenant of its own.
-func Refusals() Attack {
-	return Attack{
-		Name:    "refusals",
-		Does:    "64 connections call a tool as fast as they can that each of 1,000 rules allows to who has a scope that they lack",
-		Raised:  true,
-		Ruled:   true,
-		Raiders: 64,
-		Begin: func(r *Raider) func(context.Context) error {
-			text := r.call("echo", `{"message":"hello"}`).Bytes()
-			return func(ctx context.Context) error {
-				answer, err := r.exchange(ctx, text)
-				if err == nil && bytes.Contains(answer.Body, []byte("DB-TOOL")) {
-					r.answered.Add(-1)
-					r.refused.Add(1)
-				}
-				return err
+var Refusals = Attack{
+	Name:    "refusals",
+	Does:    "64 connections call a tool as fast as they can that each of 1,000 rules allows to who has a scope that they lack",
+	Raised:  true,
+	Ruled:   true,
+	Raiders: 64,
+	Begin: func(r *Raider) func(context.Context) error {
+		text := r.call("echo", `{"message":"hello"}`).Bytes()
+		return func(ctx context.Context) error {
+			answer, err := r.exchange(ctx, text)
+			if err == nil && bytes.Contains(answer.Body, []byte("DB-TOOL")) {
+				r.answered.Add(-1)
+				r.refused.Add(1)
 			}
-		},
-		Bites: func(seen Tally) bool { return seen.Refused > 0 },
-	}
+			return err
+		}
+	},
+	Bites: func(seen Tally) bool { return seen.Refused > 0 },
 }
 
 // lists asks for the list of all tools again and again.
-func lists() Attack {
-	return Attack{
-		Name: "lists", Does: "16 connections ask for a list of 500 tools as fast as they can",
-		Raised: true, Raiders: 16,
-		Begin: func(r *Raider) func(context.Context) error {
-			return r.repeat(client.Request{
-				Addr: r.mission.Addr, Token: r.token(), Revision: mcp.LatestModern, RPC: "tools/list",
-				Body: client.Message("1", "tools/list", "", mcp.LatestModern),
-			})
-		},
-		Bites: func(seen Tally) bool { return seen.Answered > 0 && seen.Received > 50<<10 },
-	}
+var lists = Attack{
+	Name: "lists", Does: "16 connections ask for a list of 500 tools as fast as they can",
+	Raised: true, Raiders: 16,
+	Begin: func(r *Raider) func(context.Context) error {
+		return r.repeat(client.Request{
+			Addr: r.mission.Addr, Token: r.token(), Revision: mcp.LatestModern, RPC: "tools/list",
+			Body: client.Message("1", "tools/list", "", mcp.LatestModern),
+		})
+	},
+	Bites: func(seen Tally) bool { return seen.Answered > 0 && seen.Received > 50<<10 },
 }

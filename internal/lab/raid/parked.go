@@ -10,52 +10,48 @@ import (
 )
 
 // parkedCalls calls a tool that asks its caller something, and never answers.
-func parkedCalls() Attack {
-	return Attack{
-		Name: "parked calls", Does: "16 connections call a tool that asks its caller, with arguments of 1 MB, and never answer",
-		Raiders: 16,
-		Begin: func(r *Raider) func(context.Context) error {
-			q := r.call("ask", `{"message":"`+strings.Repeat("x", 1<<20)+`"}`)
-			q.Body = strings.Replace(q.Body, `clientCapabilities":{}`, `clientCapabilities":`+client.Able, 1)
-			return r.repeat(q)
-		},
-		Bites: anyReply,
-	}
+var parkedCalls = Attack{
+	Name: "parked calls", Does: "16 connections call a tool that asks its caller, with arguments of 1 MB, and never answer",
+	Raiders: 16,
+	Begin: func(r *Raider) func(context.Context) error {
+		q := r.call("ask", `{"message":"`+strings.Repeat("x", 1<<20)+`"}`)
+		q.Body = strings.Replace(q.Body, `clientCapabilities":{}`, `clientCapabilities":`+client.Able, 1)
+		return r.repeat(q)
+	},
+	Bites: anyReply,
 }
 
 // parkedStreams does the same in sessions, where the question comes on the stream of the
 // call.
-func parkedStreams() Attack {
-	return Attack{
-		Name:    "calls that wait for an answer",
-		Does:    "8 raiders in sessions do the same with 256 KB, and hold 16 streams each on which the question came",
-		Raiders: 8,
-		Begin: func(r *Raider) func(context.Context) error {
-			calls := 0
-			var call []byte
-			var answer *client.Answer
-			hold := r.hoard(16, func(w *client.Conn) (err error) {
-				calls = (calls + 1) % 9000 // four digits, as many as a client may have open
-				answer, err = w.Begin([]byte(strings.Replace(string(call), `"id":1`,
-					fmt.Sprintf(`"id":%d`, 1000+calls), 1)))
-				if err == nil {
-					r.count(answer)
-				}
-				return err
-			})
-			return r.sessioned(mcp.LatestLegacy, client.Able, func(session string) []byte {
-				q := r.inSession("ask", session)
-				q.Body = strings.Replace(q.Body, `"arguments":{}`, `"arguments":{"message":"`+
-					strings.Repeat("x", 256<<10)+`"}`, 1)
-				// the id has as many digits in each call
-				q.Announce = len(q.Body) + len("1000") - len("1")
-				return q.Bytes()
-			}, func(ctx context.Context, request []byte) (*client.Answer, error) {
-				call = request
-				err := hold(ctx)
-				return answer, err
-			})
-		},
-		Bites: anyReply,
-	}
+var parkedStreams = Attack{
+	Name:    "calls that wait for an answer",
+	Does:    "8 raiders in sessions do the same with 256 KB, and hold 16 streams each on which the question came",
+	Raiders: 8,
+	Begin: func(r *Raider) func(context.Context) error {
+		calls := 0
+		var call []byte
+		var answer *client.Answer
+		hold := r.hoard(16, func(w *client.Conn) (err error) {
+			calls = (calls + 1) % 9000 // four digits, as many as a client may have open
+			answer, err = w.Begin([]byte(strings.Replace(string(call), `"id":1`,
+				fmt.Sprintf(`"id":%d`, 1000+calls), 1)))
+			if err == nil {
+				r.count(answer)
+			}
+			return err
+		})
+		return r.sessioned(mcp.LatestLegacy, client.Able, func(session string) []byte {
+			q := r.inSession("ask", session)
+			q.Body = strings.Replace(q.Body, `"arguments":{}`, `"arguments":{"message":"`+
+				strings.Repeat("x", 256<<10)+`"}`, 1)
+			// the id has as many digits in each call
+			q.Announce = len(q.Body) + len("1000") - len("1")
+			return q.Bytes()
+		}, func(ctx context.Context, request []byte) (*client.Answer, error) {
+			call = request
+			err := hold(ctx)
+			return answer, err
+		})
+	},
+	Bites: anyReply,
 }

@@ -28,51 +28,47 @@ func (r *Raider) openSession(ctx context.Context, revision, capabilities string)
 }
 
 // sessions opens sessions and never ends them.
-func sessions() Attack {
-	return Attack{
-		Name: "sessions", Does: "32 connections open sessions as fast as they can and never end them",
-		Raiders: 32,
-		Begin: func(r *Raider) func(
-			context.Context) error {
-			return r.repeat(r.initialize(mcp.LatestLegacy, "{}"))
-		},
-		Bites: anyAnswer,
-	}
+var sessions = Attack{
+	Name: "sessions", Does: "32 connections open sessions as fast as they can and never end them",
+	Raiders: 32,
+	Begin: func(r *Raider) func(
+		context.Context) error {
+		return r.repeat(r.initialize(mcp.LatestLegacy, "{}"))
+	},
+	Bites: anyAnswer,
 }
 
 const streamsEach = 32 // that one raider holds
 
 // streams opens event streams of sessions, holds many and replaces the oldest by new
 // ones.
-func streams() Attack {
-	return Attack{
-		Name: "streams", Does: "16 raiders open event streams of new sessions, each holds up to 32 and replaces the oldest",
-		Raiders: 16,
-		Begin: func(r *Raider) func(context.Context) error {
-			session := "" // that has no stream yet
-			hold := r.hoard(streamsEach, func(w *client.Conn) error {
-				answer, err := w.Begin(client.Request{
-					Addr: r.mission.Addr, Method: http.MethodGet, Token: r.token(), Revision: mcp.LatestLegacy,
-					Session: session, Accept: "text/event-stream",
-				}.Bytes())
-				if err != nil {
-					return err
-				}
-				r.count(answer)
-				if refused(answer) {
-					return errNotHeld
-				}
-				session = ""
-				return nil
-			})
-			return func(ctx context.Context) (err error) {
-				if session == "" {
-					session, err = r.openSession(ctx, mcp.LatestLegacy, "{}")
-					return err
-				}
-				return hold(ctx)
+var streams = Attack{
+	Name: "streams", Does: "16 raiders open event streams of new sessions, each holds up to 32 and replaces the oldest",
+	Raiders: 16,
+	Begin: func(r *Raider) func(context.Context) error {
+		session := "" // that has no stream yet
+		hold := r.hoard(streamsEach, func(w *client.Conn) error {
+			answer, err := w.Begin(client.Request{
+				Addr: r.mission.Addr, Method: http.MethodGet, Token: r.token(), Revision: mcp.LatestLegacy,
+				Session: session, Accept: "text/event-stream",
+			}.Bytes())
+			if err != nil {
+				return err
 			}
-		},
-		Bites: func(seen Tally) bool { return seen.Held >= 16 },
-	}
+			r.count(answer)
+			if refused(answer) {
+				return errNotHeld
+			}
+			session = ""
+			return nil
+		})
+		return func(ctx context.Context) (err error) {
+			if session == "" {
+				session, err = r.openSession(ctx, mcp.LatestLegacy, "{}")
+				return err
+			}
+			return hold(ctx)
+		}
+	},
+	Bites: func(seen Tally) bool { return seen.Held >= 16 },
 }

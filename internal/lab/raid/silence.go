@@ -10,36 +10,32 @@ import (
 )
 
 // idleConnections opens connections and sends nothing.
-func idleConnections() Attack {
-	return Attack{
-		Name: "idle connections", Stranger: true,
-		Does:    "8 raiders open connections, send nothing, hold up to 500 (4,000 in all) and replace the oldest",
-		Raiders: 8,
-		Begin: func(r *Raider) func(context.Context) error {
-			return r.hoard(500, func(*client.Conn) error { return nil })
-		},
-		Bites: func(seen Tally) bool { return seen.Held >= connectionsEach },
-	}
+var idleConnections = Attack{
+	Name: "idle connections", Stranger: true,
+	Does:    "8 raiders open connections, send nothing, hold up to 500 (4,000 in all) and replace the oldest",
+	Raiders: 8,
+	Begin: func(r *Raider) func(context.Context) error {
+		return r.hoard(500, func(*client.Conn) error { return nil })
+	},
+	Bites: func(seen Tally) bool { return seen.Held >= connectionsEach },
 }
 
 // slowHeaders begins requests, each with as much of a header as may be, and never ends
 // them.
-func slowHeaders() Attack {
-	return Attack{
-		Name: "slow headers", Stranger: true,
-		Does:    "8 raiders send 15 KB of a header that has no end, hold up to 128 connections each (1,024 in all)",
-		Raiders: 8,
-		Begin: func(r *Raider) func(context.Context) error {
-			head := client.Request{
-				Addr: r.mission.Addr, Method: http.MethodGet,
-				Revision: mcp.LatestModern,
-			}.Bytes()
-			head = append(head[:len(head)-len("\r\n")], "X-Long: "+strings.Repeat("x", 15_000)...)
-			return r.hoard(128, func(w *client.Conn) error {
-				_, err := w.Write(head)
-				return err
-			})
-		},
-		Bites: func(seen Tally) bool { return seen.Held >= connectionsEach },
-	}
+var slowHeaders = Attack{
+	Name: "slow headers", Stranger: true,
+	Does:    "8 raiders send 15 KB of a header that has no end, hold up to 128 connections each (1,024 in all)",
+	Raiders: 8,
+	Begin: func(r *Raider) func(context.Context) error {
+		head := client.Request{
+			Addr: r.mission.Addr, Method: http.MethodGet,
+			Revision: mcp.LatestModern,
+		}.Bytes()
+		head = append(head[:len(head)-len("\r\n")], "X-Long: "+strings.Repeat("x", 15_000)...)
+		return r.hoard(128, func(w *client.Conn) error {
+			_, err := w.Write(head)
+			return err
+		})
+	},
+	Bites: func(seen Tally) bool { return seen.Held >= connectionsEach },
 }

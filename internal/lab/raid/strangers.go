@@ -13,83 +13,77 @@ import (
 )
 
 // refusedLogins tries tokens with wrong signatures, each another one.
-func refusedLogins() Attack {
-	return Attack{
-		Name: "refused logins", Stranger: true,
-		Does:    "64 connections try tokens with a wrong signature, each another one",
-		Raiders: 64,
-		Begin: func(r *Raider) func(context.Context) error {
-			q := r.call("echo", `{"message":"hello"}`)
-			signed := q.Token[:strings.LastIndex(q.Token, ".")+1]
-			tried := 0
-			return func(ctx context.Context) error {
-				tried++
-				q.Token = signed + fmt.Sprintf("%08d%08d", r.number, tried) + strings.Repeat("A", 27)
-				_, err := r.exchange(ctx, q.Bytes())
-				return err
-			}
-		},
-		Bites: func(seen Tally) bool { return seen.Refused > 0 && seen.Answered == 0 },
-	}
+var refusedLogins = Attack{
+	Name: "refused logins", Stranger: true,
+	Does:    "64 connections try tokens with a wrong signature, each another one",
+	Raiders: 64,
+	Begin: func(r *Raider) func(context.Context) error {
+		q := r.call("echo", `{"message":"hello"}`)
+		signed := q.Token[:strings.LastIndex(q.Token, ".")+1]
+		tried := 0
+		return func(ctx context.Context) error {
+			tried++
+			q.Token = signed + fmt.Sprintf("%08d%08d", r.number, tried) + strings.Repeat("A", 27)
+			_, err := r.exchange(ctx, q.Bytes())
+			return err
+		}
+	},
+	Bites: func(seen Tally) bool { return seen.Refused > 0 && seen.Answered == 0 },
 }
 
 const connectionsEach = 64 // that one raider holds
 
 // strangers opens connections without a token, and keeps them after the refusal.
-func strangers() Attack {
-	return Attack{
-		Name: "connections without a token", Stranger: true,
-		Does:    "128 raiders open connections, get one 401 on each, hold up to 64 (8,192 in all) and replace the oldest",
-		Raiders: 128,
-		Begin: func(r *Raider) func(context.Context) error {
-			ask := client.Request{
-				Addr: r.mission.Addr, Method: http.MethodGet,
-				Revision: mcp.LatestModern,
-			}.Bytes()
-			return r.hoard(connectionsEach, func(w *client.Conn) error {
-				answer, err := w.Exchange(ask, kept)
-				if err == nil {
-					r.count(answer)
-				}
-				return err
-			})
-		},
-		Bites: func(seen Tally) bool { return seen.Held >= 128 && seen.Answered == 0 },
-	}
+var strangers = Attack{
+	Name: "connections without a token", Stranger: true,
+	Does:    "128 raiders open connections, get one 401 on each, hold up to 64 (8,192 in all) and replace the oldest",
+	Raiders: 128,
+	Begin: func(r *Raider) func(context.Context) error {
+		ask := client.Request{
+			Addr: r.mission.Addr, Method: http.MethodGet,
+			Revision: mcp.LatestModern,
+		}.Bytes()
+		return r.hoard(connectionsEach, func(w *client.Conn) error {
+			answer, err := w.Exchange(ask, kept)
+			if err == nil {
+				r.count(answer)
+			}
+			return err
+		})
+	},
+	Bites: func(seen Tally) bool { return seen.Held >= 128 && seen.Answered == 0 },
 }
 
 // logFloods sends what may each be a line of the log.
-func logFloods() Attack {
-	return Attack{
-		Name: "floods of the log", Stranger: true,
-		Does: "4 raiders without a token ask for long paths that are not there, for the metadata, as a foreign page, " +
-			"and for the endpoint, and connect anew after every eighth request, some hundred a second in all",
-		Raiders: 4,
-		Begin: func(r *Raider) func(context.Context) error {
-			path := "/" + strings.Repeat("%01", 128)
-			var all [][]byte
-			for _, line := range []string{
-				path, "/.well-known/oauth-protected-resource/mcp",
-				"/mcp\nOrigin: https://foreign.test", "/mcp",
-			} {
-				target, header, more := strings.Cut(line, "\n")
-				if more {
-					header += "\r\n"
-				}
-				all = append(all, fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: %s\r\n%s\r\n", target,
-					r.mission.Addr, header))
+var logFloods = Attack{
+	Name: "floods of the log", Stranger: true,
+	Does: "4 raiders without a token ask for long paths that are not there, for the metadata, as a foreign page, " +
+		"and for the endpoint, and connect anew after every eighth request, some hundred a second in all",
+	Raiders: 4,
+	Begin: func(r *Raider) func(context.Context) error {
+		path := "/" + strings.Repeat("%01", 128)
+		var all [][]byte
+		for _, line := range []string{
+			path, "/.well-known/oauth-protected-resource/mcp",
+			"/mcp\nOrigin: https://foreign.test", "/mcp",
+		} {
+			target, header, more := strings.Cut(line, "\n")
+			if more {
+				header += "\r\n"
 			}
-			sent := 0
-			return func(ctx context.Context) error {
-				if sent++; sent%8 == 0 {
-					r.line.Close()
-				}
-				_, err := r.exchange(ctx, all[sent%len(all)])
-				// as many lines fill a disk, and leave the processors to others
-				world.Pause(ctx, 5*time.Millisecond)
-				return err
+			all = append(all, fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: %s\r\n%s\r\n", target,
+				r.mission.Addr, header))
+		}
+		sent := 0
+		return func(ctx context.Context) error {
+			if sent++; sent%8 == 0 {
+				r.line.Close()
 			}
-		},
-		Bites: anyReply,
-	}
+			_, err := r.exchange(ctx, all[sent%len(all)])
+			// as many lines fill a disk, and leave the processors to others
+			world.Pause(ctx, 5*time.Millisecond)
+			return err
+		}
+	},
+	Bites: anyReply,
 }

@@ -301,24 +301,28 @@ func holdsForeign(text string, p person) bool {
 // cannot use it shows nothing.
 func (c *crossing) control(owner *speaker, all []loot) {
 	for _, one := range all {
-		var err error
+		var method, params string
 		switch one.kind {
 		case "session":
-			_, err = owner.result(mcp.MethodToolsList, "")
-		case "cursor of " + mcp.MethodToolsList:
-			_, err = owner.result(mcp.MethodToolsList, `"cursor":`+write(one.id))
-		case "cursor of " + mcp.MethodResourcesList:
-			_, err = owner.result(mcp.MethodResourcesList, `"cursor":`+write(one.id))
+			method = mcp.MethodToolsList
+		case "cursor of " + mcp.MethodToolsList, "cursor of " + mcp.MethodResourcesList:
+			method, params = strings.TrimPrefix(one.kind, "cursor of "), `"cursor":`+write(one.id)
 		case "task":
-			_, err = owner.result(mcp.MethodTasksGet, `"taskId":`+write(one.id))
+			method, params = mcp.MethodTasksGet, `"taskId":`+write(one.id)
 		case "requestState":
-			_, err = owner.result(mcp.MethodToolsCall,
-				`"name":"box__ask","inputResponses":{"q":{"action":"decline"}},"requestState":`+write(one.id))
+			method, params = mcp.MethodToolsCall, declined(one.id)
+		default:
+			continue
 		}
-		if err != nil {
+		if _, err := owner.result(method, params); err != nil {
 			c.mu.Lock()
 			c.vain = append(c.vain, err.Error())
 			c.mu.Unlock()
 		}
 	}
+}
+
+// declined is a call whose question is declined, with a state.
+func declined(state string) string {
+	return `"name":"box__ask","inputResponses":{"q":{"action":"decline"}},"requestState":` + write(state)
 }

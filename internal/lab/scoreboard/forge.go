@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -46,12 +47,15 @@ func (w *world) tryForgeries(t *tally) {
 }
 
 // forgeries are all that are tried under one algorithm.
-func (s signer) forgeries() (all []forgery) {
-	for _, some := range [][]forgery{
-		s.renamed(), s.confused(), s.headers(), s.payloads(), s.spellings(),
-		s.signatures(), s.numbers(),
-	} {
-		all = append(all, some...)
+func (s signer) forgeries() []forgery {
+	return slices.Concat(s.renamed(), s.confused(), s.headers(), s.payloads(), s.spellings(), s.signatures(),
+		s.numbers())
+}
+
+// each is a forgery for each of some texts, which stand behind what it is.
+func each(what string, texts []string, token func(text string) string) (all []forgery) {
+	for _, text := range texts {
+		all = append(all, forgery{what + text, token(text)})
 	}
 	return all
 }
@@ -114,17 +118,11 @@ func (s signer) renamed() (all []forgery) {
 				forgery{"really signed with " + other.algorithm, own.token(s.header(), s.claims())})
 		}
 	}
-	for _, name := range names {
-		header := string(made(json.Marshal(map[string]string{"alg": name, "kid": keyID})))
-		all = append(all, forgery{fmt.Sprintf("alg said to be %q", name), s.token(header, s.claims())})
-	}
-	for _, value := range []string{"null", "7", "true", "[]", `["` + s.algorithm + `"]`, "{}"} {
-		all = append(all, forgery{
-			"alg " + value,
-			s.token(strings.Replace(s.header(), `"`+s.algorithm+`"`, value, 1), s.claims()),
-		})
-	}
-	return append(all, forgery{"no alg", s.token(`{"kid":"k"}`, s.claims())})
+	return slices.Concat(all, each("alg said to be ", names, func(name string) string {
+		return s.token(string(made(json.Marshal(map[string]string{"alg": name, "kid": keyID}))), s.claims())
+	}), each("alg ", []string{"null", "7", "true", "[]", `["` + s.algorithm + `"]`, "{}"}, func(value string) string {
+		return s.token(strings.Replace(s.header(), `"`+s.algorithm+`"`, value, 1), s.claims())
+	}), []forgery{{"no alg", s.token(`{"kid":"k"}`, s.claims())}})
 }
 
 // confused are tokens that are signed with what everybody may know: the public key taken
@@ -164,27 +162,22 @@ func (s signer) confused() (all []forgery) {
 
 // headers are tokens that are signed well or by a stranger, under a header that asks for
 // too much.
-func (s signer) headers() (all []forgery) {
+func (s signer) headers() []forgery {
 	stranger := s
 	for _, one := range strangers() {
 		if one.algorithm == s.algorithm {
 			stranger = one
 		}
 	}
-	all = append(all, forgery{"signed by a stranger", stranger.token(s.header(), s.claims())})
 	jwk := `{"kty":"oct","kid":"k","k":"` + encode(secrets[""]) + `"}`
-	for _, members := range []string{
+	return slices.Concat([]forgery{
+		{"signed by a stranger", stranger.token(s.header(), s.claims())},
+	}, each("signed by a stranger with ", []string{
 		`"jwk":` + jwk, `"jku":"https://evil.test/keys"`, `"jku":"file:///dev/null"`,
 		`"x5u":"https://evil.test/c"`, `"x5c":["` + digest("x") + `"]`, `"x5t":"` + digest("x") + `"`,
 		`"x5t#S256":"` + digest("x") + `"`, `"keys":[` + jwk + `]`, `"jwks":{"keys":[` + jwk +
 			`]}`, `"iss":"` + s.issuer() + `"`, `"nonce":"x"`, `"apu":"x"`,
-	} {
-		all = append(all, forgery{
-			"signed by a stranger with " + members,
-			stranger.token(s.with(members), s.claims()),
-		})
-	}
-	for _, members := range []string{
+	}, func(members string) string { return stranger.token(s.with(members), s.claims()) }), each("header with ", []string{
 		`"crit":["exp"]`, `"crit":["alg"]`, `"crit":[]`, `"crit":null`, `"crit":"b64"`, `"crit":[1]`,
 		`"crit":["b64"],"b64":true`, `"crit":["b64"],"b64":false`, `"crit":["x"],"x":1`,
 		`"b64":false`, `"b64":true`, `"b64":null`, `"b64":"false"`, `"zip":"DEF"`, `"enc":"A256GCM"`,
@@ -194,31 +187,21 @@ func (s signer) headers() (all []forgery) {
 		`"x":1,"X":2`, `"x":"` + strings.Repeat("x", 9<<10) + `"`,
 		`"x":` + strings.Repeat("[", 200) + strings.Repeat("]", 200), `"x":1e999999`, `"x":"\ud800"`,
 		"\"x\":\"\xff\"", "\"x\":\"\n\"", `"x":01`, `"x":NaN`, `"x":1,`,
-	} {
-		all = append(all, forgery{"header with " + members, s.token(s.with(members), s.claims())})
-	}
-	for _, typ := range []string{
+	}, func(members string) string { return s.token(s.with(members), s.claims()) }), each("typ ", []string{
 		`"dpop+jwt"`, `"logout+jwt"`, `"secevent+jwt"`, `"JWE"`, `"at+jwt2"`,
 		`"token-introspection+jwt"`, `""`, `7`, `null`, `[]`, `{}`, `["at+jwt"]`,
-	} {
-		all = append(all, forgery{"typ " + typ, s.token(strings.Replace(s.header(), `"at+jwt"`, typ, 1),
-			s.claims())})
-	}
-	for _, kid := range []string{
+	}, func(typ string) string {
+		return s.token(strings.Replace(s.header(), `"at+jwt"`, typ, 1), s.claims())
+	}), each("kid ", []string{
 		`"x"`, `""`, `"K"`, `"k "`, `"k\u0000"`, `"../k"`, `"/dev/null"`,
 		`"' OR '1'='1"`, `"k;id"`, `7`, `null`, `["k"]`, `{}`, `"` + strings.Repeat("k", 300) + `"`,
-	} {
-		all = append(all, forgery{"kid " + kid, s.token(strings.Replace(s.header(), `"k"`, kid, 1),
-			s.claims())})
-	}
-	for _, header := range []string{
+	}, func(kid string) string {
+		return s.token(strings.Replace(s.header(), `"k"`, kid, 1), s.claims())
+	}), each("header ", []string{
 		"", "{", "{}", "[]", "null", `"x"`, "7", s.header() + "{}",
 		s.header() + " x", "\ufeff" + s.header(), "[" + s.header() + "]", s.header()[1:],
 		strings.ReplaceAll(s.header(), `"`, "'"), "/**/" + s.header(), "\x00" + s.header(),
-	} {
-		all = append(all, forgery{"header " + header, s.token(header, s.claims())})
-	}
-	return all
+	}, func(header string) string { return s.token(header, s.claims()) }))
 }
 
 // payloads are tokens that are signed well and say what they must not.

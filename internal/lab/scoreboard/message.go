@@ -110,7 +110,7 @@ func (w *writer) mutated() input {
 	text, broken := "", false
 	for range 1 + w.IntN(3) {
 		m := all[w.IntN(len(all))]
-		if broken || m.tree != nil && !m.tree(w.Rand, tree) {
+		if broken || m.text == nil && !m.change(w.Rand, tree) {
 			continue
 		}
 		if names = append(names, m.name); m.text != nil {
@@ -185,9 +185,7 @@ func (w *writer) batch() input {
 		in.must = behave
 	}
 	in.request = w.post("[" + strings.Join(texts, ",") + "]")
-	if w.revision == mcp.Revision2607 {
-		in.headers = repeated(mcp.MethodToolsCall, "box__echo")
-	}
+	in.headers = w.headersOfACall(in.headers)
 	if in.must == behave && w.IntN(3) == 0 {
 		in.must, in.body = refuse, in.body[:len(in.body)-1-w.IntN(2)]+
 			pick(w.Rand, []string{"", ",", ",[]]", "}", ",null]", ",1]"})

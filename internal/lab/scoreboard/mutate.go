@@ -13,8 +13,19 @@ import (
 // for a message.
 type mutation struct {
 	name string
-	tree func(r *rand.Rand, m *members) bool // false: nothing to change here
+	// one of these; tree and at return false where there is nothing to change
+	tree func(r *rand.Rand, m *members) bool
+	at   func(r *rand.Rand, at place) bool // changes something anywhere in the tree
 	text func(r *rand.Rand, text string) string
+}
+
+// change changes the tree of a message.
+func (m *mutation) change(r *rand.Rand, tree *members) bool {
+	if m.tree != nil {
+		return m.tree(r, tree)
+	}
+	all := places(tree)
+	return len(all) > 0 && m.at(r, all[r.IntN(len(all))])
 }
 
 // odd are values in the place of others.
@@ -31,12 +42,24 @@ func odd(r *rand.Rand) any {
 
 func mutations() []mutation {
 	return []mutation{
-		{name: "another type", tree: retype},
-		{name: "a member missing", tree: drop},
-		{name: "a member more", tree: add},
-		{name: "a huge text", tree: huge},
-		{name: "deep", tree: deepen},
-		{name: "another name", tree: rename},
+		{name: "another type", at: func(r *rand.Rand, at place) bool { return at.set(odd(r)) }},
+		{name: "a member missing", at: func(_ *rand.Rand, at place) bool {
+			return at.in != nil && at.in.cut(at.at)
+		}},
+		{name: "a member more", at: func(r *rand.Rand, at place) bool {
+			return at.in != nil && at.in.set(pick(r, []string{
+				"x", "", "a b", "__proto__", "constructor", "toString", "$ref", "_meta", "cursor", "requestState",
+				"inputResponses", "task", "result", "error", "id", "\u202e", "x\x00",
+			}), odd(r))
+		}},
+		{name: "a huge text", at: func(r *rand.Rand, at place) bool {
+			return at.set(strings.Repeat(pick(r, []string{"x", "\U0001F600", "\u202e", `\`, "../", "%00"}), 1+r.IntN(4000)))
+		}},
+		{name: "deep", at: func(r *rand.Rand, at place) bool {
+			n := 1 + r.IntN(60)
+			return at.set(literal(strings.Repeat("[", n) + strings.Repeat("]", n)))
+		}},
+		{name: "another name", at: rename},
 		{name: "an odd id", tree: reidentify},
 		{name: "the same name twice", text: double},
 		{name: "cut off", text: func(r *rand.Rand, text string) string { return text[:r.IntN(len(text))] }},
@@ -57,66 +80,8 @@ func mutations() []mutation {
 	}
 }
 
-// anywhere picks a place in a message, if it has any.
-func anywhere(r *rand.Rand, m *members) (place, bool) {
-	all := places(m)
-	if len(all) == 0 {
-		return place{}, false
-	}
-	return all[r.IntN(len(all))], true
-}
-
-func retype(r *rand.Rand, m *members) bool {
-	at, ok := anywhere(r, m)
-	if ok {
-		at.set(odd(r))
-	}
-	return ok
-}
-
-func drop(r *rand.Rand, m *members) bool {
-	at, ok := anywhere(r, m)
-	if !ok || at.in == nil {
-		return false
-	}
-	*at.in = append((*at.in)[:at.at:at.at], (*at.in)[at.at+1:]...)
-	return true
-}
-
-func add(r *rand.Rand, m *members) bool {
-	at, ok := anywhere(r, m)
-	if !ok || at.in == nil {
-		return false
-	}
-	name := pick(r, []string{
-		"x", "", "a b", "__proto__", "constructor", "toString", "$ref", "_meta",
-		"cursor", "requestState", "inputResponses", "task", "result", "error", "id", "\u202e", "x\x00",
-	})
-	at.in.set(name, odd(r))
-	return true
-}
-
-func huge(r *rand.Rand, m *members) bool {
-	at, ok := anywhere(r, m)
-	if ok {
-		at.set(strings.Repeat(pick(r, []string{"x", "\U0001F600", "\u202e", `\`, "../", "%00"}),
-			1+r.IntN(4000)))
-	}
-	return ok
-}
-
-func deepen(r *rand.Rand, m *members) bool {
-	at, ok := anywhere(r, m)
-	if ok {
-		n := 1 + r.IntN(60)
-		at.set(literal(strings.Repeat("[", n) + strings.Repeat("]", n)))
-	}
-	return ok
-}
-
-func rename(r *rand.Rand, m *members) bool {
-	at, ok := anywhere(r, m)
-	if !ok || at.in == nil {
+func rename(r *rand.Rand, at place) bool {
+	if at.in == nil {
 		return false
 	}
 	one := &(*at.in)[at.at]
@@ -125,16 +90,12 @@ func rename(r *rand.Rand, m *members) bool {
 }
 
 func reidentify(r *rand.Rand, m *members) bool {
-	if m.value("id") == nil {
-		return false
-	}
-	m.set("id", pick(r, []any{
+	return m.value("id") != nil && m.set("id", pick(r, []any{
 		nil, true, literal("1.5"), literal("9007199254740992"), literal("-9007199254740992"), literal("1e3"),
 		[]any{},
 		&members{}, strings.Repeat("i", 129), literal("1e400"),
 		literal("7"), "", "ü", literal("0"), literal("-1"), literal("9007199254740991"), " ", "\u202e",
 	}))
-	return true
 }
 
 // double gives a message a member that it has already.

@@ -39,25 +39,31 @@ func (w *writer) odd() input {
 	in := w.call("odd texts", behave)
 	text := pick(w.Rand, w.texts.bodies)
 	quoted := write(text)
-	switch w.IntN(5) {
-	case 0:
-		in.request, in.id, in.what = w.post(text), "", "as the body"
-		if w.revision == mcp.Revision2607 {
-			in.headers = repeated(mcp.MethodToolsCall, "box__echo")
-		}
-	case 1:
-		in.request, in.what = w.ask(in.id, mcp.MethodToolsCall, `"name":"box__echo","arguments":{"text":`+
-			quoted+`}`), "as an argument"
-	case 2:
-		in.request, in.what, in.must = w.ask(in.id, mcp.MethodToolsCall, `"name":`+quoted+`,"arguments":{}`),
-			"as the name of a tool", refuse
-	case 3:
-		in.request, in.what = w.ask(in.id, mcp.MethodResourcesRead, `"uri":`+quoted), "as a URI"
-	case 4:
-		in.request, in.what = w.ask(in.id, mcp.MethodToolsCall, `"name":"box__echo","arguments":{`+quoted+
-			`:"x","text":"x"}`), "as a member"
+	odd := []struct{ what, method, params string }{
+		{"as the body", "", ""},
+		{"as an argument", mcp.MethodToolsCall, `"name":"box__echo","arguments":{"text":` + quoted + `}`},
+		{"as the name of a tool", mcp.MethodToolsCall, `"name":` + quoted + `,"arguments":{}`},
+		{"as a URI", mcp.MethodResourcesRead, `"uri":` + quoted},
+		{"as a member", mcp.MethodToolsCall, `"name":"box__echo","arguments":{` + quoted + `:"x","text":"x"}`},
+	}[w.IntN(5)]
+	if in.what = odd.what; odd.method != "" {
+		in.request = w.ask(in.id, odd.method, odd.params)
+	} else {
+		in.request, in.id = w.post(text), ""
+		in.headers = w.headersOfACall(in.headers)
+	}
+	if strings.Contains(odd.what, "name") {
+		in.must = refuse
 	}
 	return in
+}
+
+// headersOfACall are the headers of a modern call of the plain tool, and others as they are.
+func (w *writer) headersOfACall(others []string) []string {
+	if w.revision == mcp.Revision2607 {
+		return repeated(mcp.MethodToolsCall, "box__echo")
+	}
+	return others
 }
 
 // denied asks for what a rule denies, in another spelling. None may be served, whatever

@@ -209,38 +209,20 @@ func named(s *speaker) []contrast {
 
 // owned are contrasts of ids that another person was given.
 func owned(s *speaker, ids []loot) (all []contrast) {
+	ask := func(method, format string) func(string) request {
+		return func(id string) request { return s.ask(`"r"`, method, fmt.Sprintf(format, write(id))) }
+	}
 	places := map[string]func(id string) request{
-		"session": func(id string) request {
-			return request{
-				method: http.MethodPost, path: "/mcp", token: s.token,
-				body: `{"jsonrpc":"2.0","id":"r","method":"ping"}`, headers: []string{
-					mcp.HeaderSessionID,
-					id,
-				},
-			}
-		},
+		"session": func(id string) request { return sessionWays()[0].use(s, "r", id) },
 		"session of a stream": func(id string) request {
 			m := s.post(`{"jsonrpc":"2.0","id":"r","method":"tools/list"}`)
 			m.path = "/messages?sessionId=" + url.QueryEscape(id)
 			return m
 		},
-		"cursor of " + mcp.MethodToolsList: func(
-			id string,
-		) request {
-			return s.ask(`"r"`, mcp.MethodToolsList, `"cursor":`+write(id))
-		},
-		"task": func(
-			id string,
-		) request {
-			return s.ask(`"r"`, mcp.MethodTasksGet, `"taskId":`+write(id))
-		},
-		"requestState": func(id string) request {
-			return s.ask(`"r"`, mcp.MethodToolsCall,
-				`"name":"box__ask","inputResponses":{"q":{"action":"decline"}},"requestState":`+write(id))
-		},
-		"question": func(
-			id string,
-		) request {
+		"cursor of " + mcp.MethodToolsList: ask(mcp.MethodToolsList, `"cursor":%s`),
+		"task":                             ask(mcp.MethodTasksGet, `"taskId":%s`),
+		"requestState":                     func(id string) request { return s.ask(`"r"`, mcp.MethodToolsCall, declined(id)) },
+		"question": func(id string) request {
 			return s.post(`{"jsonrpc":"2.0","id":` + write(id) + `,"result":{}}`)
 		},
 	}

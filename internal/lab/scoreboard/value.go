@@ -41,14 +41,21 @@ func (o *members) object(name string) *members {
 	return inner
 }
 
-func (o *members) set(name string, value any) {
-	for i := range *o {
-		if (*o)[i].name == name {
-			(*o)[i].value = value
-			return
-		}
+// set returns true, for those who tell that they have changed something.
+func (o *members) set(name string, value any) bool {
+	i := slices.IndexFunc(*o, func(m member) bool { return m.name == name })
+	if i < 0 {
+		*o = append(*o, member{name, value})
+	} else {
+		(*o)[i].value = value
 	}
-	*o = append(*o, member{name, value})
+	return true
+}
+
+// cut takes a member out.
+func (o *members) cut(at int) bool {
+	*o = slices.Delete(*o, at, at+1)
+	return true
 }
 
 func (o *members) remove(names ...string) {
@@ -99,12 +106,13 @@ type place struct {
 	list  []any
 }
 
-func (p place) set(value any) {
+func (p place) set(value any) bool {
 	if p.in != nil {
 		(*p.in)[p.at].value = value
-		return
+	} else {
+		p.list[p.at] = value
 	}
-	p.list[p.at] = value
+	return true
 }
 
 // places lists every value in an object, from outside in.

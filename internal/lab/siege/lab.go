@@ -76,48 +76,41 @@ func newLab(ctx context.Context, lapse time.Duration, diskSize int64) (*lab, err
 	if diskSize > 0 {
 		l.disk, err = mountDisk(ctx, filepath.Join(l.Dir, "disk"), diskSize)
 	}
-	if err == nil {
-		err = l.begin(ctx, lapse)
-	}
-	return world.Begun(l, l.close, err)
+	l.Err = errors.Join(l.Err, err)
+	l.begin(ctx, lapse)
+	return world.Begun(l, l.close, l.Err)
 }
 
-func (l *lab) begin(ctx context.Context, lapse time.Duration) error {
-	if err := l.Build(ctx); err != nil {
-		return err
-	}
-	addresses, err := world.Addresses(2)
-	if err != nil {
-		return err
-	}
+func (l *lab) begin(ctx context.Context, lapse time.Duration) {
+	l.Build(ctx)
+	addresses := l.Addresses(2)
 	l.addr = addresses[0]
 	l.storm = httptest.NewServer(upstream.NewCareless())
-	if l.quiet, err = l.Start(world.Order{
-		Dir: l.Dir, Command: []string{l.Self, quietPart},
-		Talks: true,
-	}); err != nil {
-		return err
-	}
-	calm, err := l.quiet.Out.ReadString('\n') // the address of its server
-	if err != nil {
-		return fmt.Errorf("the quiet tenant: %w: %s", err, l.quiet.Words())
-	}
+	calm := "" // the address of its server
+	l.Try(func() (err error) {
+		l.quiet, err = l.Start(world.Order{Dir: l.Dir, Command: []string{l.Self, quietPart}, Talks: true})
+		if err != nil {
+			return err
+		}
+		if calm, err = l.quiet.Out.ReadString('\n'); err != nil {
+			return fmt.Errorf("the quiet tenant: %w: %s", err, l.quiet.Words())
+		}
+		return nil
+	})
 	const secret = "siege-7c61f0a2d94be853-hmac-secret" //nolint:gosec // G101: of a gateway that lives for minutes
 	for _, tenant := range []string{"quiet", "red", "blue"} {
 		l.tokens[tenant] = raid.Tokens(secret, "https://siege.test/", l.addr, tenant, usersOfTenant)
 	}
 	l.text = fmt.Sprintf(gatewayConfig, l.addr, addresses[1], strings.TrimSpace(calm),
 		l.storm.Listener.Addr(), lapse, 1, l.disk.auditFile())
-	return errors.Join(l.configure(1), l.Write(map[string]string{
-		"secret":     secret,
-		"library.db": "", // a database without tables
-	}))
+	l.Write(map[string]string{"secret": secret, "library.db": ""}) // a database without tables
+	l.Try(func() error { return l.configure(1) })
 }
 
 // configure writes the gateway's config, with something that differs from turn to turn.
 func (l *lab) configure(turn int) error {
 	text := strings.Replace(l.text, "burst: 1}", "burst: "+strconv.Itoa(100+turn%2)+"}", 1)
-	return errors.Join(l.Write(map[string]string{"next.yaml": text}),
+	return errors.Join(world.WriteFiles(l.Dir, map[string]string{"next.yaml": text}),
 		os.Rename(filepath.Join(l.Dir, "next.yaml"), filepath.Join(l.Dir, "drawbridge.yaml")))
 }
 

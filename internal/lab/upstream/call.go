@@ -8,6 +8,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 )
 
 // call is one tools/call in work.
@@ -96,11 +97,11 @@ func (c *call) serve(ctx context.Context) {
 func (c *call) work(ctx context.Context) (extra string, ok bool) {
 	switch c.tool {
 	case "slow":
-		return "", pause(ctx, time.Duration(c.number("ms", 100))*time.Millisecond)
+		return "", pace.Wait(ctx, time.Duration(c.number("ms", 100))*time.Millisecond)
 	case "progress":
 		return "", c.progress(ctx)
 	case "stay":
-		return "", pause(ctx, stayLimit)
+		return "", pace.Wait(ctx, stayLimit)
 	case "big":
 		const words = "as large as it was asked to be "
 		return strings.Repeat(words, 1+int(c.number("size", 64<<10))/len(words)), true
@@ -118,7 +119,7 @@ func (c *call) progress(ctx context.Context) bool {
 	n, gap := c.number("n", 4), time.Duration(c.number("ms", 20))*time.Millisecond
 	token := c.params.Object("_meta").Value(mcp.MetaProgressToken)
 	for i := range n {
-		if !pause(ctx, gap) {
+		if !pace.Wait(ctx, gap) {
 			return false
 		}
 		if token != nil {
@@ -127,7 +128,7 @@ func (c *call) progress(ctx context.Context) bool {
 				mcp.NotifyProgress, token, i+1, n, c.nonce()))
 		}
 	}
-	return pause(ctx, gap)
+	return pace.Wait(ctx, gap)
 }
 
 // result returns a result that says which execution it is of.
@@ -154,16 +155,4 @@ func (c *call) question() []byte {
 		`{"resultType":"input_required","inputRequests":{"sure":{"method":"elicitation/create","params":`+
 			c.elicitation()+
 			`}},"requestState":"`+c.nonce().String()+`"}`)
-}
-
-// pause waits, and returns false if ctx ends before.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 )
 
 // session is one session of the legacy side.
@@ -172,7 +173,7 @@ func (s *session) stream(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
-	for out.comment(); pause(ctx, heartbeat); {
+	for out.comment(); pace.Wait(ctx, heartbeat); {
 		out.comment()
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 )
 
 const (
@@ -92,7 +93,7 @@ func (s *side) subscription(r *http.Request, m *mcp.Message, out *output) {
 	out.event(mcp.AppendRequest(nil, "", mcp.NotifyAcknowledged, mcp.NewObject(
 		mcp.Member{Name: "notifications", Value: filter.JSON()}, mcp.Member{Name: "_meta", Value: id})))
 	order.Unlock()
-	for pause(r.Context(), heartbeat) {
+	for pace.Wait(r.Context(), heartbeat) {
 		out.comment()
 	}
 }

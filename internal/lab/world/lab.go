@@ -6,17 +6,20 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
 // Lab is a temporary folder with the gateway and with processes, which all end with it.
+// Once something has failed, what it is asked does nothing: Err says what.
 type Lab struct {
 	*Keeper
 
 	Dir     string
 	Program string // the gateway, once Build has built it
 	Self    string // this program
+	Err     error  // what has failed first
 }
 
 // NewLab returns a lab in which nothing runs yet.
@@ -26,8 +29,34 @@ func NewLab(name string) (*Lab, error) {
 		return nil, err
 	}
 	self, err := os.Executable()
-	l := &Lab{Keeper: NewKeeper(), Dir: dir, Self: self, Program: filepath.Join(dir, "drawbridge")}
-	return Begun(l, l.Close, err)
+	return &Lab{Keeper: NewKeeper(), Dir: dir, Self: self, Program: filepath.Join(dir, "drawbridge"), Err: err}, nil
+}
+
+// Try does something unless something has failed, and keeps its error.
+func (l *Lab) Try(do func() error) {
+	if l.Err == nil {
+		l.Err = do()
+	}
+}
+
+// Build builds the gateway.
+func (l *Lab) Build(ctx context.Context) { l.Try(func() error { return Build(ctx, l.Program) }) }
+
+// Write writes files of the lab, by their names.
+func (l *Lab) Write(files map[string]string) {
+	l.Try(func() error { return WriteFiles(l.Dir, files) })
+}
+
+// Addresses returns addresses of this machine at which nobody listens.
+func (l *Lab) Addresses(n int) []string {
+	addresses, err := Addresses(n)
+	l.Try(func() error { return err })
+	return addresses
+}
+
+// Until waits until something is done.
+func (l *Lab) Until(ctx context.Context, limit time.Duration, what string, done func() bool) {
+	l.Try(func() error { return Within(ctx, limit, what, done) })
 }
 
 // Begun returns what has begun. With an error it closes that, of which something may run.
@@ -37,12 +66,6 @@ func Begun[T any](begun T, closes func(), err error) (T, error) {
 	}
 	return begun, err
 }
-
-// Build builds the gateway.
-func (l *Lab) Build(ctx context.Context) error { return Build(ctx, l.Program) }
-
-// Write writes files of the lab, by their names.
-func (l *Lab) Write(files map[string]string) error { return WriteFiles(l.Dir, files) }
 
 // Close ends all processes and removes the folder.
 func (l *Lab) Close() {

@@ -125,27 +125,18 @@ type Usage struct {
 }
 
 // Usage returns what the process holds now.
-func (r *Replica) Usage(ctx context.Context) (u Usage, err error) {
+func (r *Replica) Usage(ctx context.Context) (Usage, error) {
 	text, err := r.metrics(ctx)
 	if err != nil {
-		return u, err
+		return Usage{}, err
 	}
 	goroutines, err := sum(text, "go_goroutines")
-	if err != nil {
-		return u, err
-	}
-	heap, err := sum(text, "go_memstats_heap_alloc_bytes")
-	if err != nil {
-		return u, err
-	}
-	u.Goroutines, u.Heap = int(goroutines), int64(heap)
-	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", r.PID()))
-	if err != nil {
-		return u, err
-	}
-	u.Descriptors = len(files)
-	u.Resident, err = Field(r.PID(), "status", "RssAnon")
-	return u, err
+	heap, wrong := sum(text, "go_memstats_heap_alloc_bytes")
+	files, unread := os.ReadDir(fmt.Sprintf("/proc/%d/fd", r.PID()))
+	resident, unknown := Field(r.PID(), "status", "RssAnon")
+	return Usage{
+		Descriptors: len(files), Goroutines: int(goroutines), Resident: resident, Heap: int64(heap),
+	}, errors.Join(err, wrong, unread, unknown)
 }
 
 // PID returns the id of the process that was started last.
@@ -172,13 +163,13 @@ func (r *Replica) Rewrite(ctx context.Context, change func(config string) string
 		return r.write(after)
 	}
 	count, err := r.Metric(ctx, reloads)
+	if err == nil {
+		err = r.write(after)
+	}
+	if err == nil {
+		err = Until(ctx, func() error { return r.reloaded(ctx, count) })
+	}
 	if err != nil {
-		return err
-	}
-	if err := r.write(after); err != nil {
-		return err
-	}
-	if err := Until(ctx, func() error { return r.reloaded(ctx, count) }); err != nil {
 		return err
 	}
 	return r.refused(ctx)

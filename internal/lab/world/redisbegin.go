@@ -37,15 +37,15 @@ func startRedis(ctx context.Context, kind, dir string, k *Keeper, n *network) (*
 	case "cluster":
 		err = r.spread()
 	}
-	if err != nil {
-		return nil, err
-	}
 	for _, s := range r.all() {
-		if err := s.Begin(ctx); err != nil {
-			return nil, err
+		if err == nil {
+			err = s.Begin(ctx)
 		}
 	}
-	if err := r.join(ctx); err != nil {
+	if err == nil {
+		err = r.join(ctx)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return r, Until(ctx, func() error { return r.wrong(ctx) })

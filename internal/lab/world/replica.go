@@ -48,58 +48,45 @@ func replicaName(i int) string { return fmt.Sprintf("replica-%d", i) }
 
 // newReplica prepares a replica that does not run: its proxies, the one of the balancer
 // refusing, and its files.
-func (w *World) newReplica(i int) (_ *Replica, err error) {
+func (w *World) newReplica(i int) (*Replica, error) {
 	r := &Replica{
-		Name: replicaName(i), world: w, program: w.config.Program,
-		Upstream: map[string]*netfault.Proxy{},
+		Name: replicaName(i), world: w, program: w.config.Program, Upstream: map[string]*netfault.Proxy{},
 	}
-	defer func() {
-		if err != nil {
-			r.closeProxies()
-		}
-	}()
 	r.Dir = filepath.Join(w.config.Dir, r.Name)
-	for _, address := range []*string{&r.Address, &r.Operator} {
-		if *address, err = w.network.address(r.Name); err != nil {
-			return nil, err
+	r.audits = []string{filepath.Join(r.Dir, "audit.jsonl")}
+	var err error
+	take := func(part string) (address string) {
+		if err == nil {
+			address, err = w.network.address(part)
 		}
+		return address
 	}
-	if !w.config.Direct {
-		if r.Balancer, err = netfault.Start(r.Address); err != nil {
-			return nil, err
+	before := func(target string) (proxy *netfault.Proxy) {
+		if address := take(""); err == nil {
+			proxy, err = netfault.StartAt(address, target)
 		}
-		r.Balancer.Refuse()
+		return proxy
 	}
-	if r.Redis, err = w.proxy(w.Redis.door().Address); err != nil {
-		return nil, err
+	r.Address, r.Operator, r.Redis = take(r.Name), take(r.Name), before(w.Redis.door().Address)
+	if !w.config.Direct && err == nil {
+		if r.Balancer, err = netfault.Start(r.Address); err == nil {
+			r.Balancer.Refuse()
+		}
 	}
 	for name, target := range w.config.Upstreams {
 		address, _, _ := strings.Cut(target, "/")
-		if r.Upstream[name], err = w.proxy(address); err != nil {
-			return nil, err
-		}
+		r.Upstream[name] = before(address)
 	}
 	if w.config.Links {
-		if r.LinkAddress, err = w.network.address(r.Name); err != nil {
-			return nil, err
-		}
-		if r.Link, err = w.proxy(r.LinkAddress); err != nil {
-			return nil, err
-		}
+		r.LinkAddress = take(r.Name)
+		r.Link = before(r.LinkAddress)
 	}
-	r.audits = []string{filepath.Join(r.Dir, "audit.jsonl")}
-	key := base64.StdEncoding.EncodeToString([]byte(secret)[:32]) + "\n"
-	return r, errors.Join(os.Mkdir(r.Dir, 0o700), os.WriteFile(filepath.Join(r.Dir, "keys"), []byte(key),
-		0o600), r.write(w.text(r, r.audits[0])))
-}
-
-// proxy starts a proxy for replicas before a target.
-func (w *World) proxy(target string) (*netfault.Proxy, error) {
-	address, err := w.network.address("")
-	if err != nil {
-		return nil, err
+	if err == nil {
+		key := base64.StdEncoding.EncodeToString([]byte(secret)[:32]) + "\n"
+		err = errors.Join(os.Mkdir(r.Dir, 0o700), os.WriteFile(filepath.Join(r.Dir, "keys"), []byte(key), 0o600),
+			r.write(w.text(r, r.audits[0])))
 	}
-	return netfault.StartAt(address, target)
+	return Begun(r, r.closeProxies, err)
 }
 
 func (r *Replica) closeProxies() {

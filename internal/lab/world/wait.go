@@ -2,27 +2,22 @@ package world
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 )
 
-// pace is how often a condition is looked at.
-const pace = 20 * time.Millisecond
+// look is how often a condition is looked at.
+const look = 20 * time.Millisecond
 
 // Pause waits for a while, or until ctx ends, and tells whether ctx goes on.
 func Pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
-	}
+	return pace.Wait(ctx, d)
 }
 
 // Within waits until something is done. An error says what was not within the limit.
@@ -30,7 +25,7 @@ func Within(ctx context.Context, limit time.Duration, what string, done func() b
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for !done() {
-		if !Pause(ctx, pace) {
+		if !Pause(ctx, look) {
 			return fmt.Errorf("waited in vain: %s", what)
 		}
 	}
@@ -48,22 +43,21 @@ func Until(ctx context.Context, wrong func() error) error {
 		if ctx.Err() == nil || last == nil {
 			last = now // what goes wrong since ctx has ended says little
 		}
-		if !Pause(ctx, pace) {
+		if !Pause(ctx, look) {
 			return fmt.Errorf("waited in vain: %w: %w", ctx.Err(), last)
 		}
 	}
 }
 
 // Addresses returns addresses of this machine at which nobody listens.
-func Addresses(n int) ([]string, error) {
-	addresses := make([]string, n)
+func Addresses(n int) (addresses []string, err error) {
+	addresses = make([]string, n)
 	for i := range addresses {
-		var err error
-		if addresses[i], err = freeport.Address(); err != nil {
-			return nil, err
-		}
+		var wrong error
+		addresses[i], wrong = freeport.Address()
+		err = errors.Join(err, wrong)
 	}
-	return addresses, nil
+	return addresses, err
 }
 
 // tail returns the last bytes of a file, whole lines if there are several.

@@ -196,6 +196,34 @@ type Deeds struct {
 	LongestGap  time.Duration // from the end of a stream of a session until the client had it again
 }
 
+// Add adds what another crowd did.
+func (d *Deeds) Add(other Deeds) {
+	for _, n := range []struct {
+		to   *int64
+		more int64
+	}{
+		{&d.Calls, other.Calls},
+		{&d.Resumed, other.Resumed},
+		{&d.Questions, other.Questions},
+		{&d.Cancelled, other.Cancelled},
+		{&d.Repeated, other.Repeated},
+		{&d.Changes, other.Changes},
+		{&d.Sessions, other.Sessions},
+		{&d.Listened, other.Listened},
+		{&d.Postponed, other.Postponed},
+		{&d.Reconnects, other.Reconnects},
+		{&d.Doubled, other.Doubled},
+		{&d.Requests, other.Requests},
+		{&d.Lives, other.Lives},
+		{&d.Goodbyes, other.Goodbyes},
+		{&d.Crossed, other.Crossed},
+		{&d.Aborted, other.Aborted},
+	} {
+		*n.to += n.more
+	}
+	d.LongestCall, d.LongestGap = max(d.LongestCall, other.LongestCall), max(d.LongestGap, other.LongestGap)
+}
+
 // Deeds returns what the crowd has done so far.
 func (c *Crowd) Deeds() Deeds {
 	d, t := &c.deeds, &c.tally

@@ -56,12 +56,17 @@ func (p *person) modernRound(d *deed, answers string) *round {
 
 // attempt sends one request of a call and enters how it ends. A question ends it too:
 // that is the result it returns. broken tells whether the connection broke.
-func (p *person) attempt(ctx context.Context,
-	r *round,
+func (p *person) attempt(ctx context.Context, r *round) (question mcp.Object, broken bool, later time.Duration) {
+	return p.attemptUntil(ctx, r, func(err error) { p.broke(ctx, r.nonce, err) })
+}
+
+// attemptUntil is attempt where the client may end the connection itself, so that broke
+// enters why that has ended.
+func (p *person) attemptUntil(ctx context.Context, r *round, broke func(error),
 ) (question mcp.Object, broken bool, later time.Duration) {
 	response, err := p.send(ctx, "/mcp", r.body, r.header)
 	if err != nil {
-		p.broke(ctx, r.nonce, err)
+		broke(err)
 		return question, true, 0
 	}
 	if response.status != http.StatusOK {
@@ -71,12 +76,8 @@ func (p *person) attempt(ctx context.Context,
 	if !response.streams() {
 		p.ledger.Plain(r.nonce)
 	}
-	for e, err := range events(response) {
-		if err != nil {
-			p.broke(ctx, r.nonce, err)
-			return question, true, 0
-		}
-		if e.message == nil {
+	for e, wrong := range events(response) {
+		if err = wrong; err != nil || e.message == nil {
 			continue
 		}
 		if e.message.Result.Text("resultType") == "input_required" {
@@ -86,7 +87,7 @@ func (p *person) attempt(ctx context.Context,
 			return question, false, later
 		}
 	}
-	p.broke(ctx, r.nonce, nil)
+	broke(err)
 	return question, true, 0
 }
 
@@ -131,33 +132,19 @@ func (p *person) leave() time.Duration {
 	defer cancel()
 	d := p.intend(p.server(), "stay", "", ledger.Question{})
 	left, leave := context.WithCancel(ctx)
+	defer leave()
 	timer := time.AfterFunc(100*time.Millisecond+time.Duration(p.dice.IntN(200))*time.Millisecond, func() {
 		p.ledger.Cancelled(d.nonce)
 		p.crowd.deeds.cancelled.Add(1)
 		leave()
 	})
-	defer leave()
-	r := p.modernRound(d, "")
-	response, err := p.send(left, "/mcp", r.body, r.header)
-	if err == nil && response.status != http.StatusOK {
-		timer.Stop()
-		return p.refused(d.nonce, p.heard(response))
-	}
-	if err == nil {
-		for e, wrong := range events(response) {
-			if err = wrong; err != nil || e.message == nil {
-				continue
-			}
-			if over, later := p.told(d, e.message); over {
-				timer.Stop()
-				return later
-			}
+	defer timer.Stop()
+	_, _, later := p.attemptUntil(left, p.modernRound(d, ""), func(err error) {
+		if timer.Stop() {
+			p.broke(ctx, d.nonce, err) // before the client left
 		}
-	}
-	if timer.Stop() {
-		p.broke(ctx, d.nonce, err) // before the client left
-	}
-	return 0
+	})
+	return later
 }
 
 // modernProgress makes calls that tell of their progress.
@@ -204,22 +191,10 @@ func (p *person) hasty(ctx context.Context, r *round) (broken bool, later time.D
 	}
 	short, cancel := context.WithTimeout(ctx, time.Duration(20+p.dice.IntN(100))*time.Millisecond)
 	defer cancel()
-	response, err := p.send(short, "/mcp", r.body, r.header)
-	if err == nil && response.status != http.StatusOK {
-		w := p.heard(response)
-		return w.broken, p.refused(r.nonce, w)
-	}
-	if err == nil {
-		for e, wrong := range events(response) {
-			if wrong == nil && e.message != nil {
-				if over, later := p.told(r.deed, e.message); over {
-					return false, later
-				}
-			}
-		}
-	}
-	p.ledger.Left(r.nonce, "left by its client, to repeat it")
-	return true, 0
+	_, broken, later = p.attemptUntil(short, r, func(error) {
+		p.ledger.Left(r.nonce, "left by its client, to repeat it")
+	})
+	return broken, later
 }
 
 // parkedCalls makes calls that ask their client something, and repeats them with the

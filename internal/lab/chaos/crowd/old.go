@@ -138,17 +138,14 @@ func (s *oldSession) handshake(initialize []byte, id mcp.ID) bool {
 	if !s.posts(ctx, initialize, nil) {
 		return false
 	}
-	select {
-	case <-w.over:
-	case <-s.ended:
-		select {
-		case <-w.over: // the answer was the last word
-		default:
-			s.trouble("a session that ended before initialize was answered")
-		}
-		return false
-	case <-ctx.Done():
+	alive, over := s.await(ctx, w)
+	switch {
+	case !over && alive:
 		s.trouble("initialize was not answered")
+	case !over:
+		s.trouble("a session that ended before initialize was answered")
+	}
+	if !over || !alive {
 		return false
 	}
 	if w.wrong {
@@ -173,15 +170,7 @@ const crossTime = 5 * time.Second
 
 // endsSoon tells whether the gateway ends the stream at about this time.
 func (s *oldSession) endsSoon(ctx context.Context) bool {
-	timer := time.NewTimer(crossTime)
-	defer timer.Stop()
-	select {
-	case <-s.ended:
-		return true
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	return false
+	return world.Within(ctx, crossTime, "the stream ends", s.over) == nil
 }
 
 // close ends the session and waits for its stream.
@@ -319,18 +308,31 @@ func (s *oldSession) call(d *deed) (alive bool, later time.Duration) {
 	if !s.posts(ctx, d.body(id), d) {
 		return false, 100 * time.Millisecond
 	}
+	alive, over := s.await(ctx, w)
+	switch {
+	case over:
+	case alive:
+		s.broke(ctx, d.nonce, nil)
+	default:
+		s.lost(ctx, d)
+	}
+	return alive && over, 0
+}
+
+// await waits for the answer to a request, or for the end of the stream or of the client's
+// patience. The answer may be the last word on the stream.
+func (s *oldSession) await(ctx context.Context, w *waiting) (alive, over bool) {
 	select {
 	case <-w.over:
-		return true, 0
-	case <-s.ended:
-		select {
-		case <-w.over: // the answer was the last word
-		default:
-			s.lost(ctx, d)
-		}
-		return false, 0
+		return true, true
 	case <-ctx.Done():
-		s.broke(ctx, d.nonce, nil)
-		return false, 0
+		return true, false
+	case <-s.ended:
+	}
+	select {
+	case <-w.over:
+		return false, true
+	default:
+		return false, false
 	}
 }

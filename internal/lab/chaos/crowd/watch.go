@@ -147,24 +147,21 @@ func (p *person) change(w *watch, by caller) (open bool, later time.Duration) {
 	ctx, cancel := p.patient()
 	defer cancel()
 	server := p.server()
-	if w.lists && p.dice.IntN(8) == 0 {
-		d := p.intend(server, "change", "", ledger.Question{})
-		if later := by.call(ctx, d); d.version < 0 {
-			return true, later
+	o := &owed{method: mcp.NotifyToolsChanged}
+	what := ""
+	if !w.lists || p.dice.IntN(8) != 0 {
+		at := slices.IndexFunc(w.uris, func(uri string) bool { return strings.HasPrefix(uri, exposed(server)) })
+		if at < 0 {
+			return true, maxWait // the server could not be subscribed to
 		}
-		w.owed = &owed{d, mcp.NotifyToolsChanged, "", 0}
-		return p.await(w, by), 0
+		o.method, o.uri = mcp.NotifyResourceUpdated, w.uris[at]
+		what = `,"uri":"` + strings.TrimPrefix(o.uri, exposed(server)) + `"`
 	}
-	at := slices.IndexFunc(w.uris, func(uri string) bool { return strings.HasPrefix(uri, exposed(server)) })
-	if at < 0 {
-		return true, maxWait // the server could not be subscribed to
-	}
-	d := p.intend(server, "change", `,"uri":"`+strings.TrimPrefix(w.uris[at], exposed(server))+`"`,
-		ledger.Question{})
-	if later := by.call(ctx, d); d.version < 0 {
+	o.deed = p.intend(server, "change", what, ledger.Question{})
+	if later := by.call(ctx, o.deed); o.version < 0 {
 		return true, later
 	}
-	w.owed = &owed{d, mcp.NotifyResourceUpdated, w.uris[at], 0}
+	w.owed = o
 	return p.await(w, by), 0
 }
 

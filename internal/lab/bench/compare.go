@@ -1,0 +1,278 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/upstream"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+)
+
+// comparison is what ways to call one tool through gateways of ours cost beside each other,
+// in processor time: its commands differ in the gateways and in what is compared.
+type comparison struct {
+	rounds  int
+	callers int // at once
+	// pairs are the names of ways, of which the first is divided by the other
+	pairs [][2]string
+	title string // of the section
+	text  string // what stands above the table; how often and for how long stands below
+	// begin starts what is measured, and returns how to call it in an era
+	begin func(ctx context.Context, l *lab) func(era mcp.Era) []*target
+	// judge returns what is wrong with what a call costs in one revision; nil: nothing is
+	judge func(of map[[2]string]spread) error
+}
+
+func (c comparison) measured(flags *flag.FlagSet) page.Measure {
+	p := planOf(flags, 500*time.Millisecond, c.rounds, "each way, in each revision")
+	return func(ctx context.Context, r page.Report) (string, error) {
+		l, err := emptyLab("compare", r)
+		if err != nil {
+			return "", err
+		}
+		defer l.Close()
+		l.build(ctx)
+		targets := c.begin(ctx, l)
+		var rows strings.Builder
+		var wrong error
+		for _, era := range []mcp.Era{mcp.Legacy, mcp.Modern} {
+			found := l.measure(ctx, *p, c.callers, targets(era)...)
+			if l.Err != nil {
+				return "", l.Err
+			}
+			likely := map[[2]string]spread{}
+			for _, pair := range c.pairs {
+				of, by := found.ways[pair[0]].cpu, found.ways[pair[1]].cpu
+				s := middle(ratiosOf(of, by))
+				likely[pair] = s
+				fmt.Fprintf(&rows, "| %s | %s | %s | %v | %v | %.4f | %.4f to %.4f |\n", found.revision, pair[0],
+					pair[1], spreadOf(of), spreadOf(by), s.median, s.least, s.most)
+			}
+			if c.judge != nil {
+				wrong = errors.Join(wrong, c.judge(likely))
+			}
+		}
+		return fmt.Sprintf(comparisonSection, c.title, c.text, page.Plural(c.callers, "connection"), p.rounds, p.took,
+			rows.String()), wrong
+	}
+}
+
+const comparisonSection = `## %s
+
+%s %s at a time call the tool through each in turn, %d times for %v. The ratio is that of the processor
+time of a round; the last column has its median with a confidence of 95 %%.
+
+| revision | way | beside | µs of CPU a call | beside, µs | ratio | between |
+|---|---|---|---|---|---|---|
+%s`
+
+// middle returns the median of values, and between which of them it lies with a confidence
+// of 95 %.
+func middle(values []float64) spread {
+	sorted := slices.Sorted(slices.Values(values))
+	n := float64(len(sorted))
+	rank := max(0, int(n/2-0.98*math.Sqrt(n))) // of the binomial distribution, as the normal one has it
+	return spread{spreadOf(values).median, sorted[rank], sorted[len(sorted)-1-rank]}
+}
+
+// The fields of a record that say who decided, from where and with what: as the gateway
+// names them, and as they are written.
+var (
+	setFields = []string{
+		"Name", "TokenID", "Claims", "Upstream", "Wait", "WaitedFor", "Scopes", "Ruled", "Remote", "Session", "Client",
+		"Version", "Config",
+	}
+	writtenFields = []string{
+		"rule", "name", "token_id", "claims", "client", "client_version", "remote", "session", "named_arguments",
+		"wait_seconds", "waited_for", "upstream_seconds", "config",
+	}
+)
+
+// recordConfig is that of all gateways, which differ in their addresses and files alone.
+const recordConfig = configHead + `    servers: [echo]
+    rules: [{allow: ["*"], scopes: [tools.call]}, {deny: ["*__delete_*"]}]
+    limits: {requests: {rate: 1e9, burst: 1000000000}, calls: {rate: 1e9, burst: 1000000000}, user_calls: {rate: 1e9, burst: 1000000000}, tools: {"echo__*": {rate: 1e9, burst: 1000000000}}, concurrency: 1000}
+servers:
+  echo: {url: "http://%[3]s/mcp", private_addresses: true}
+audit: {file: %[4]s, sync: interval}
+log: {level: info, format: json}
+`
+
+// recordFields is the part record. It measures this gateway beside one that is built from
+// the same code without the fields, so that nothing else differs, and beside itself: two
+// processes of one program differ, too, by where their memory and connections lie.
+func recordFields() comparison {
+	const with, without, again = "with the fields", "without", "with the fields once more"
+	const mostMore = 1.01 // times the cost without, beyond what two equal gateways differ by
+	dear, equal := [2]string{with, without}, [2]string{with, again}
+	return comparison{
+		rounds: 80, callers: 1, pairs: [][2]string{dear, equal}, title: "What the record's fields cost",
+		text: `Two gateways are built from the same code. One puts into each record who decided, from where and with what, the other
+leaves these fields out. The first runs once more beside itself: what these two differ by is no difference.`,
+		begin: func(ctx context.Context, l *lab) func(mcp.Era) []*target {
+			program := filepath.Join(l.Dir, "without")
+			l.Try(func() error { return l.buildWithoutFields(ctx, program) })
+			l.upstream = l.Addresses(1)[0]
+			l.start(ctx, l.upstream, l.Self, "upstream", l.upstream)
+			ways, programs := []string{with, without, again}, []string{l.Program, program, l.Program}
+			parts, tokens := make([]part, len(ways)), make([]string, len(ways))
+			for i := range ways {
+				at, config := l.Addresses(2), fmt.Sprintf("record%d.yaml", i)
+				l.Write(map[string]string{
+					config: fmt.Sprintf(recordConfig, at[0], at[1], l.upstream, fmt.Sprintf("audit%d.jsonl", i)),
+				})
+				parts[i] = l.serveConfig(ctx, at[0], programs[i], config)
+				tokens[i] = world.Token(hmacSecret, "https://bench.test/", "http://"+at[0]+"/mcp", "load",
+					map[string]any{"scope": "tools.call", "jti": "1"})
+			}
+			return l.targetsOf(ctx, ways, func(i int, era mcp.Era) *target {
+				t := l.target(wayDrawbridge, parts[i], "echo__echo", era)
+				t.token = tokens[i]
+				return t
+			})
+		},
+		judge: func(of map[[2]string]spread) error {
+			if of[dear].least > mostMore*max(of[equal].most, 1/of[equal].least) {
+				return fmt.Errorf("a call costs more than %.2f times as much with the fields", mostMore)
+			}
+			return nil
+		},
+	}
+}
+
+// targetsOf returns how to call ways in an era, once all of them let their callers in.
+func (l *lab) targetsOf(ctx context.Context, ways []string, of func(i int, era mcp.Era) *target,
+) func(mcp.Era) []*target {
+	in := func(era mcp.Era) (all []*target) {
+		for i, way := range ways {
+			t := of(i, era)
+			t.name = way
+			all = append(all, t)
+		}
+		return all
+	}
+	for _, t := range in(mcp.Modern) {
+		l.serves(ctx, t)
+	}
+	return in
+}
+
+// buildWithoutFields builds a gateway whose records lack the fields. It fails if it does
+// not find one of them.
+func (l *lab) buildWithoutFields(ctx context.Context, program string) error {
+	root, err := world.Root()
+	if err != nil {
+		return err
+	}
+	without := func(file string, fields []string, edit func(text, field string) string) world.Edit {
+		return world.Edit{File: filepath.Join(root, file), Change: func(text string) (string, error) {
+			for _, field := range fields {
+				shorter := edit(text, field)
+				if shorter == text {
+					return "", fmt.Errorf("%s is not set as it was: bench record has to learn how it is now", field)
+				}
+				text = shorter
+			}
+			return text, nil
+		}}
+	}
+	return world.BuildWith(ctx, program, l.Dir,
+		without("internal/gateway/record.go", setFields, func(text, field string) string {
+			return cut(text, `([\t ])`+field+`: [^,\n]+,`, "$1")
+		}),
+		without("internal/audit/record.go", writtenFields, func(text, field string) string {
+			member := "\\(dst, `,\"" + field + "\":[^\n]*\n"
+			return cut(cut(text, `\tdst = append\w+`+member, ""), `return append\w+`+member, "return dst\n")
+		}))
+}
+
+// cut replaces what fits an expression.
+func cut(text, expression, by string) string {
+	return regexp.MustCompile(expression).ReplaceAllString(text, by)
+}
+
+// credentialKinds are the kinds of auth that are measured, by the names of the servers that
+// have them. The first has none.
+var credentialKinds = []struct{ name, auth string }{
+	{"none", ""},
+	{"header", "auth: {header: {name: X-Api-Key, file: secret}}"},
+	{"identity", "auth: {identity: {audience: bench}}"},
+	{"exchange", `auth: {token_exchange: {token_url: "http://%s/token", client_id: bench, client_secret_file: secret, audience: bench}}`},
+}
+
+const credentialsConfig = configHead + `    servers: [none, header, identity, exchange]
+    rules: [{allow: ["*"]}]
+    limits: {requests: {rate: 1e9, burst: 1000000000}, calls: {rate: 1e9, burst: 1000000000}, user_calls: {rate: 1e9, burst: 1000000000}, concurrency: 1000}
+audit: {file: audit.jsonl, sync: interval}
+servers:
+`
+
+// credentials is the part credentials. It measures calls through one gateway to one server,
+// which the config names once for each kind of auth, so that nothing else differs. With one
+// connection alone the gateway sleeps and wakes for each message, and that differs by more
+// than what is measured.
+func credentials() comparison {
+	const most = 1.05 // times the cost without
+	var ways []string
+	var pairs [][2]string
+	for _, kind := range credentialKinds {
+		ways = append(ways, kind.name)
+	}
+	for _, way := range ways[1:] {
+		pairs = append(pairs, [2]string{way, ways[0]})
+	}
+	return comparison{
+		rounds: 80, callers: 8, pairs: pairs, title: "What it costs to tell a server who calls",
+		text: "One gateway has one server four times: without auth, and with each kind of it that a call can find ready.",
+		begin: func(ctx context.Context, l *lab) func(mcp.Era) []*target {
+			addrs := l.Addresses(4)
+			l.start(ctx, addrs[2], l.Self, "upstream", addrs[2])
+			l.start(ctx, addrs[3], l.Self, "tokens", addrs[3])
+			var text strings.Builder
+			fmt.Fprintf(&text, credentialsConfig, addrs[0], addrs[1])
+			for _, kind := range credentialKinds {
+				fmt.Fprintf(&text, "  %s: {url: \"http://%s/mcp\", private_addresses: true, %s}\n", kind.name, addrs[2],
+					strings.Replace(kind.auth, "%s", addrs[3], 1))
+			}
+			l.Write(map[string]string{"credentials.yaml": strings.ReplaceAll(text.String(), ", }", "}")})
+			l.token = sign(addrs[0])
+			gateway := l.serveConfig(ctx, addrs[0], l.Program, "credentials.yaml")
+			return l.targetsOf(ctx, ways, func(i int, era mcp.Era) *target {
+				return l.target(wayDrawbridge, gateway, ways[i]+"__echo", era)
+			})
+		},
+		judge: func(of map[[2]string]spread) (wrong error) {
+			for pair, s := range of {
+				if s.least > most {
+					wrong = errors.Join(wrong, fmt.Errorf(
+						"a call with %s costs more than %.2f times as much as one without", pair[0], most))
+				}
+			}
+			return wrong
+		},
+	}
+}
+
+// serveTokens is an endpoint that gives everybody the same token, of the length that such
+// tokens have.
+func serveTokens(ctx context.Context, addr string) error {
+	answer := fmt.Sprintf(`{"access_token":%q,"token_type":"Bearer","expires_in":3600,`+
+		`"issued_token_type":"urn:ietf:params:oauth:token-type:access_token"}`, strings.Repeat(rand.Text(), 40))
+	return upstream.Listen(ctx, addr, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, answer) // whoever asked may be gone
+	}))
+}

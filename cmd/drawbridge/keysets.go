@@ -16,6 +16,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 )
 
 // keySetStorage is where the last key sets of issuers are kept: in a directory or,
@@ -145,6 +146,6 @@ func (k *keySets) awaitRedis(ctx context.Context) {
 		return
 	}
 	for k.shared.Up() != nil && ctx.Err() == nil {
-		wait(ctx, pollInterval)
+		pace.Wait(ctx, pollInterval)
 	}
 }

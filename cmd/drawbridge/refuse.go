@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 )
 
 const (
@@ -36,12 +38,12 @@ func refuseConnections(ctx context.Context, l net.Listener) {
 		return
 	}
 	if passOver(raw) == nil { // otherwise connections that are being opened just now may be lost
-		wait(ctx, handshakeTime)
+		pace.Wait(ctx, handshakeTime)
 	}
 	ctx, cancel := context.WithTimeout(ctx, acceptTime)
 	defer cancel()
 	for isWaitedAt(raw) && ctx.Err() == nil {
-		wait(ctx, pollInterval)
+		pace.Wait(ctx, pollInterval)
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/connlimit"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 	"github.com/drawbridge-mcp/drawbridge/server/admin"
 )
 
@@ -244,7 +245,7 @@ func (p *parts) drain(ctx context.Context, delay time.Duration, refuse func()) {
 	p.log.InfoContext(ctx, "draining", slog.Duration("delay", delay))
 	p.status.drain.Store(true)
 	p.server.PartFromClients()
-	wait(ctx, delay)
+	pace.Wait(ctx, delay)
 	refuse()
 	p.server.EndStreams()
 	calls, cancel := context.WithTimeout(ctx, callPatience)
@@ -270,7 +271,7 @@ func (p *parts) letUse(ctx context.Context, patience time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for p.doors.clients.Unused() > 0 && ctx.Err() == nil {
-		wait(ctx, pollInterval)
+		pace.Wait(ctx, pollInterval)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 	"github.com/drawbridge-mcp/drawbridge/server"
 	"github.com/drawbridge-mcp/drawbridge/server/admin"
 )
@@ -54,7 +55,7 @@ func (s *status) await(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, readyAfter)
 	defer cancel()
 	for ctx.Err() == nil && (!s.parts.fleet.tried() || !s.parts.sharing.begun()) {
-		wait(ctx, pollInterval)
+		pace.Wait(ctx, pollInterval)
 	}
 }
 

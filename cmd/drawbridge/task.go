@@ -47,13 +47,3 @@ func (t *task) stopWithin(d time.Duration) {
 
 // pollInterval is between two looks whether something that ends soon has ended.
 const pollInterval = 10 * time.Millisecond
-
-// wait returns after d or when ctx ends, whichever is first.
-func wait(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}

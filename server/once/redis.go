@@ -11,6 +11,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 )
 
 // RedisConfig is what a Redis needs. Every field is required but Room, Quota and Now.
@@ -139,8 +140,8 @@ func (s *Redis) Begin(ctx context.Context, r Request) (Claim, *Answer, error) {
 		case time.Since(missed) > missedFor:
 			return nil, nil, ErrUnknown
 		}
-		if err := pause(ctx, missedRecheck); err != nil {
-			return nil, nil, err
+		if !pace.Wait(ctx, missedRecheck) {
+			return nil, nil, context.Cause(ctx)
 		}
 	}
 }
@@ -174,18 +175,6 @@ func (s *Redis) newClaim(ctx context.Context, r Request) (*claim, error) {
 		if err != nil {
 			return nil, err
 		}
-	}
-}
-
-// pause returns after d, or earlier with the error of ctx.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/lifetime/lifetimetest"
 )
 
 type transport func(*http.Request) (*http.Response, error)
@@ -100,15 +101,7 @@ func runningWith(t *testing.T, cfg auth.Config) *auth.Verifier {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- v.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("run: %v", err)
-		}
-	})
+	lifetimetest.Run(t, v.Run)
 	return v
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lifetime/lifetimetest"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 )
@@ -29,15 +30,7 @@ func (w *world) leasing(t *testing.T, name string, replicas int) (*ratelimit.Red
 	t.Helper()
 	l := w.named(name, replicas)
 	trips := ratelimit.Counted(l)
-	ctx, stop := context.WithCancel(t.Context())
-	over := make(chan error, 1)
-	go func() { over <- l.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-over; err != nil {
-			t.Error(err)
-		}
-	})
+	lifetimetest.Run(t, l.Run)
 	return l, trips
 }
 

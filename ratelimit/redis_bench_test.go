@@ -1,10 +1,10 @@
 package ratelimit_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lifetime/lifetimetest"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
@@ -39,15 +39,7 @@ func BenchmarkTake(b *testing.B) {
 func prefetched(b *testing.B, store *redis.Store) *ratelimit.Redis {
 	b.Helper()
 	l := ratelimit.NewRedis(ratelimit.RedisConfig{Store: store, Replica: "me", Replicas: 3})
-	ctx, stop := context.WithCancel(b.Context())
-	over := make(chan error, 1)
-	go func() { over <- l.Run(ctx) }()
-	b.Cleanup(func() {
-		stop()
-		if err := <-over; err != nil {
-			b.Error(err)
-		}
-	})
+	lifetimetest.Run(b, l.Run)
 	return l
 }
 

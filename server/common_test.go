@@ -5,11 +5,11 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lifetime/lifetimetest"
 	"github.com/drawbridge-mcp/drawbridge/internal/link"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
@@ -140,11 +140,7 @@ func (c *common) join(t *testing.T, change ...func(*world)) *world {
 		w.config.Others = &sharedWord{Member: c.hub.Join(), trips: &c.trips}
 	})...)
 	w.asking()
-	ctx, stop := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	served := w.Server
-	running.Go(func() { _ = served.Run(ctx) })
-	t.Cleanup(func() { stop(); running.Wait() })
+	lifetimetest.Run(t, w.Server.Run)
 	w.word().Return() // as every replica does when it first reads its word
 	c.worlds = append(c.worlds, w)
 	return w

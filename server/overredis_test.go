@@ -5,9 +5,9 @@ import (
 	"errors"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lifetime/lifetimetest"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
@@ -40,13 +40,7 @@ func overRedis(t *testing.T, server *redistest.Server, change ...func(*world)) (
 		redistest.Run(t, store)
 		c.worlds, c.lists, c.files, mails = append(c.worlds, w), append(c.lists, lists), append(c.files,
 			files), append(mails, mail)
-		ctx, stop := context.WithCancel(context.Background())
-		var all sync.WaitGroup
-		all.Go(func() { _ = mail.Run(ctx) })
-		all.Go(func() { _ = log.Run(ctx) })
-		served := w.Server
-		all.Go(func() { _ = served.Run(ctx) })
-		t.Cleanup(func() { stop(); all.Wait() })
+		lifetimetest.Run(t, mail.Run, log.Run, w.Server.Run)
 		bases = append(bases, w.serve(t))
 	}
 	redistest.Wait(t, func() error {

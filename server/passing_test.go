@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/lifetime/lifetimetest"
 	"github.com/drawbridge-mcp/drawbridge/internal/link"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
@@ -41,12 +42,8 @@ func fleet(t *testing.T, hub *replicatest.Hub, size int, change ...func(*world))
 // runAll runs what the worlds do beside requests, until the test ends.
 func runAll(t *testing.T, worlds []*world) {
 	t.Helper()
-	ctx, stop := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	t.Cleanup(func() { stop(); running.Wait() })
 	for _, w := range worlds {
-		served := w.Server
-		running.Go(func() { _ = served.Run(ctx) })
+		lifetimetest.Run(t, w.Server.Run)
 	}
 }
 

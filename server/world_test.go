@@ -15,6 +15,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/internal/lifetime/lifetimetest"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
@@ -203,12 +204,7 @@ func newWorld(t testing.TB, change ...func(*world)) *world {
 
 // run runs what runs as long as the world.
 func (w *world) run(t testing.TB) {
-	ctx, stop := context.WithCancel(context.Background())
-	var all sync.WaitGroup
-	all.Go(func() { _ = w.gateway.Run(ctx) })
-	served := w.Server
-	all.Go(func() { _ = served.Run(ctx) })
-	t.Cleanup(func() { stop(); all.Wait() })
+	lifetimetest.Run(t, w.gateway.Run, w.Server.Run)
 }
 
 // offer puts the tools into the catalogue, and besides them empty ones with the given

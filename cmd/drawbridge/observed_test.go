@@ -7,12 +7,12 @@ import (
 	"log/slog"
 	"math"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
+	"github.com/drawbridge-mcp/drawbridge/internal/lifetime/lifetimetest"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
@@ -41,11 +41,7 @@ func TestMetricsTellWhatReplicasDo(t *testing.T) {
 		) {
 			return nil, nil
 		})
-		ctx, stop := context.WithCancel(context.Background())
-		var over sync.WaitGroup
-		over.Go(func() { _ = s.store.Run(ctx) })
-		over.Go(func() { _ = s.group.Run(ctx) })
-		t.Cleanup(func() { stop(); over.Wait() })
+		lifetimetest.Run(t, s.store.Run, s.group.Run)
 		shared[i] = s
 	}
 	a, b := shared[0], shared[1]

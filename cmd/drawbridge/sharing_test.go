@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,12 +8,12 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
+	"github.com/drawbridge-mcp/drawbridge/internal/lifetime/lifetimetest"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
@@ -37,11 +36,7 @@ func TestGatewayIsReadyOnceRedisWasReached(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	var over sync.WaitGroup
-	over.Go(func() { _ = s.store.Run(ctx) })
-	over.Go(func() { _ = s.group.Run(ctx) })
-	t.Cleanup(func() { stop(); over.Wait() })
+	lifetimetest.Run(t, s.store.Run, s.group.Run)
 	shows := func(state, problem, warning string) {
 		t.Helper()
 		redistest.Wait(t, func() error {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/allot"
+	"github.com/drawbridge-mcp/drawbridge/internal/lifetime/lifetimetest"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 )
@@ -70,14 +71,8 @@ func join(t *testing.T, store *redis.Store, self string, replicas, limit int) *h
 		},
 		Used: func(allot.Kind, string) int { return int(h.taken.Load()) },
 	})
-	ctx, die := context.WithCancel(context.Background())
-	var over sync.WaitGroup
-	over.Go(func() {
-		if err := h.Run(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	h.die = func() { die(); over.Wait(); here.set(self, false) }
+	stop := lifetimetest.Run(t, h.Run)
+	h.die = func() { stop(); here.set(self, false) }
 	t.Cleanup(h.die)
 	return h
 }

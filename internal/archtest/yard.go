@@ -23,6 +23,7 @@ func Yard() []string {
 		"internal/interop",
 		"internal/interop/zitadel",
 		"internal/sources",
+		"internal/lifetime/lifetimetest",
 		"internal/netfault",
 		"deploy",
 		"deploy/kubernetes/test",

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lifetime/lifetimetest"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 )
@@ -51,17 +52,17 @@ func TestEveryStartWasLoggedAsAFault(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartOne(t)
 	well, late := new(lines), new(lines)
-	begin(t, redis.New(redis.Config{
+	lifetimetest.Run(t, redis.New(redis.Config{
 		Addresses: []string{server.Address}, Patience: redistest.Patience,
 		Logger: slog.New(well),
-	}))
+	}).Run)
 	well.wait(t, "INFO redis is used")
 	server.Stop()
 	well.wait(t, "INFO redis is used", "WARN redis is not used now")
-	begin(t, redis.New(redis.Config{
+	lifetimetest.Run(t, redis.New(redis.Config{
 		Addresses: []string{server.Address}, Patience: redistest.Patience,
 		Logger: slog.New(late),
-	}))
+	}).Run)
 	late.wait(t, "INFO redis was not reached yet")
 	late.wait(t, "INFO redis was not reached yet",
 		"ERROR redis is still not used: docs/replicas.md says what each state means")

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lifetime/lifetimetest"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 )
@@ -87,7 +88,7 @@ func TestClusterNamedAsOneServer(t *testing.T) {
 	nodes := redistest.StartCluster(t).Nodes
 	for _, n := range nodes {
 		store := redis.New(redis.Config{Addresses: []string{n.Address}, Patience: redistest.Patience})
-		begin(t, store)
+		lifetimetest.Run(t, store.Run)
 		redistest.Wait(t, func() error {
 			for i := range 20 { // one of them is another node's
 				if _, err := store.Do(t.Context(),
@@ -180,7 +181,7 @@ func TestTLS(t *testing.T) {
 		"unknown authority":    stranger,
 	} {
 		store := redis.New(redis.Config{Addresses: []string{address}, TLS: cfg, Patience: redistest.Patience})
-		begin(t, store)
+		lifetimetest.Run(t, store.Run)
 		redistest.Wait(t, func() error {
 			if err := store.Up(); err == nil || !strings.Contains(err.Error(), want) {
 				return fmt.Errorf("got %w, want %s", err, want)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lifetime/lifetimetest"
 	"github.com/drawbridge-mcp/drawbridge/internal/netfault"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
@@ -53,19 +54,6 @@ func set() redis.Command {
 	return redis.Command{Name: "SET", Key: redis.CommonKey("x"), Args: []string{"1", "PX", "60000"}}
 }
 
-// begin runs a Store that need not be up.
-func begin(t *testing.T, store *redis.Store) {
-	t.Helper()
-	ctx, stop := context.WithCancel(context.Background())
-	var over sync.WaitGroup
-	over.Go(func() {
-		if err := store.Run(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Cleanup(func() { stop(); over.Wait() })
-}
-
 // waitState returns when the store is in a state.
 func waitState(t *testing.T, store *redis.Store, want redis.State) {
 	t.Helper()
@@ -85,7 +73,7 @@ func TestServerThatIsDownAtStartIsTriedAgain(t *testing.T) {
 	store := redis.New(cfg)
 	var changes []bool // read after the store is up
 	store.OnChange(func(up bool) { changes = append(changes, up) })
-	begin(t, store)
+	lifetimetest.Run(t, store.Run)
 	redistest.Wait(t, func() error {
 		if err := store.Up(); !strings.Contains(err.Error(), "connection refused") {
 			return err
@@ -280,7 +268,7 @@ func TestManyCallersAtOnceWhenServerIsWellAgain(t *testing.T) {
 			downs.Add(1)
 		}
 	})
-	begin(t, store)
+	lifetimetest.Run(t, store.Run)
 	redistest.WaitUp(t, store)
 	server.Stop()
 	redistest.WaitDown(t, store)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lifetime/lifetimetest"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
@@ -50,15 +51,7 @@ func join(t *testing.T, server *redistest.Server, ring *seal.Ring, heard func(re
 	for _, f := range append(returned, func() { known <- struct{}{} }) {
 		g.OnReturn(f)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var over sync.WaitGroup
-	over.Go(func() {
-		if err := g.Run(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	stop = func() { cancel(); over.Wait() }
-	t.Cleanup(stop)
+	stop = lifetimetest.Run(t, g.Run)
 	<-known
 	go func() {
 		for {

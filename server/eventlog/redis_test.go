@@ -1,13 +1,12 @@
 package eventlog_test
 
 import (
-	"context"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lifetime/lifetimetest"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
@@ -55,21 +54,8 @@ func (h *house) joinBy(t *testing.T, store *redis.Store, change ...func(*eventlo
 		f(&cfg)
 	}
 	r.Redis = eventlog.NewRedis(cfg)
-	run(t, r.Run)
+	lifetimetest.Run(t, r.Run)
 	return r
-}
-
-// run runs something until the test ends.
-func run(t *testing.T, f func(context.Context) error) {
-	t.Helper()
-	ctx, stop := context.WithCancel(context.Background())
-	var over sync.WaitGroup
-	over.Go(func() {
-		if err := f(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Cleanup(func() { stop(); over.Wait() })
 }
 
 // tester is what testing and rapid have in common.

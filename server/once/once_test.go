@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lifetime/lifetimetest"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
@@ -56,10 +57,7 @@ func (l *lab) join(t *testing.T, change ...func(*once.RedisConfig)) *member {
 		f(&cfg)
 	}
 	m.Redis = once.NewRedis(cfg)
-	ctx, stop := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { _ = m.Run(ctx) })
-	t.Cleanup(func() { stop(); running.Wait() })
+	lifetimetest.Run(t, m.Run)
 	return m
 }
 

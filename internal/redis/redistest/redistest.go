@@ -3,7 +3,6 @@ package redistest
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -19,6 +18,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
+	"github.com/drawbridge-mcp/drawbridge/internal/lifetime/lifetimetest"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 )
 
@@ -291,15 +291,7 @@ func (s *Server) Admin(t testing.TB) *redis.Store {
 // Run runs a Store until the test ends, and returns when it is up.
 func Run(t testing.TB, store *redis.Store) *redis.Store {
 	t.Helper()
-	ctx, stop := context.WithCancel(context.Background())
-	over := make(chan error, 1)
-	go func() { over <- store.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-over; err != nil {
-			t.Error(err)
-		}
-	})
+	lifetimetest.Run(t, store.Run)
 	WaitUp(t, store)
 	return store
 }

@@ -65,14 +65,14 @@ type KeySet struct {
 func (r *remote) state(now time.Time) KeySet {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	fares := KeySet{Issuer: r.issuer, Failing: r.failing}
+	status := KeySet{Issuer: r.issuer, Failing: r.failing}
 	if !r.failing.IsZero() {
-		fares.Problem = r.failure
+		status.Problem = r.failure
 	}
 	if set := r.current(now); set != nil {
-		fares.Fetched, fares.Until, fares.Refused = set.fetched, set.until, set.refused
+		status.Fetched, status.Until, status.Refused = set.fetched, set.until, set.refused
 	}
-	return fares
+	return status
 }
 
 // adopt takes over the set that another source has fetched from the same address, and

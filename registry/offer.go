@@ -67,10 +67,10 @@ type Call struct {
 	// with inputResponses it has them sent, without them it returns as inputRequests what
 	// the task asks now.
 	Task string
-	// Told is called with what the server says later, by itself, of the task that the
-	// call became: with its state, under the id that the source gave out. It may be called
-	// by any goroutine, and does not block. nil: nobody wants to know.
-	Told func(state mcp.Object)
+	// OnTaskStatus is called with what the server says later, by itself, of the task that
+	// the call became: with its state, under the id that the source gave out. It may be
+	// called by any goroutine, and does not block. nil: nobody wants to know.
+	OnTaskStatus func(state mcp.Object)
 
 	// Memory holds the answer for the caller, from its first byte beyond what is covered
 	// until the client has it. A source that reads an answer from elsewhere has it hold

@@ -21,7 +21,7 @@ type deafOthers struct {
 	waiting atomic.Int64               // who tells
 }
 
-func (d *deafOthers) Send(ctx context.Context, to replica.ID, w replica.Word) ([]byte, error) {
+func (d *deafOthers) Send(ctx context.Context, to replica.ID, w replica.Message) ([]byte, error) {
 	if one := d.deafTo.Load(); !d.deaf.Load() && (one == nil || *one != to) {
 		return d.Member.Send(ctx, to, w)
 	}

@@ -100,7 +100,7 @@ type sharedWord struct {
 	delay time.Duration // set while nothing is forwarded
 }
 
-func (o *sharedWord) Send(ctx context.Context, to replica.ID, w replica.Word) ([]byte, error) {
+func (o *sharedWord) Send(ctx context.Context, to replica.ID, w replica.Message) ([]byte, error) {
 	o.trips.Add(1)
 	if o.cut.Load() {
 		return nil, errStoreDown

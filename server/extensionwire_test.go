@@ -127,9 +127,9 @@ func (x *extended) asked(_ context.Context, c *registry.Call) (mcp.Object, error
 	case c.Method == mcp.MethodTasksCancel:
 		x.become("cancelled")
 	case c.Method == mcp.MethodToolsCall && c.Tasks == mcp.TasksAsked:
-		if c.Told != nil {
+		if c.OnTaskStatus != nil {
 			x.mu.Lock()
-			x.tells = append(x.tells, c.Told)
+			x.tells = append(x.tells, c.OnTaskStatus)
 			x.mu.Unlock()
 		}
 		return object(`{"resultType":"task","task":{"taskId":"own","status":"working","ttl":60000}}`), nil

@@ -93,7 +93,7 @@ func (o *brittleOthers) IsThere(id replica.ID) bool {
 	return o.Others.IsThere(id)
 }
 
-func (o *brittleOthers) Send(ctx context.Context, to replica.ID, w replica.Word) ([]byte, error) {
+func (o *brittleOthers) Send(ctx context.Context, to replica.ID, w replica.Message) ([]byte, error) {
 	o.send.bite()
 	return o.Others.Send(ctx, to, w)
 }

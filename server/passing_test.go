@@ -230,13 +230,13 @@ func TestHomeJudgesForItself(t *testing.T) {
 // faultyOthers are others whose word is lost, or that cannot be reached.
 type faultyOthers struct {
 	replica.Others
-	fault func(w replica.Word) error // nil: there is none
+	fault func(w replica.Message) error // nil: there is none
 }
 
 // errLost is the fault of word that was taken, and never arrives.
 var errLost = errors.New("lost")
 
-func (f *faultyOthers) Send(ctx context.Context, to replica.ID, w replica.Word) ([]byte, error) {
+func (f *faultyOthers) Send(ctx context.Context, to replica.ID, w replica.Message) ([]byte, error) {
 	if err := f.fault(w); err != nil {
 		if errors.Is(err, errLost) {
 			return nil, nil
@@ -247,7 +247,7 @@ func (f *faultyOthers) Send(ctx context.Context, to replica.ID, w replica.Word) 
 }
 
 func (f *faultyOthers) Forward(ctx context.Context, to replica.ID, r link.Request) (*http.Response, error) {
-	if err := f.fault(replica.Word{Kind: "forward"}); err != nil {
+	if err := f.fault(replica.Message{Kind: "forward"}); err != nil {
 		if errors.Is(err, errLost) {
 			return nil, link.ErrLost
 		}
@@ -272,7 +272,7 @@ func TestNoMessageIsLostInSilence(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var faulty atomic.Bool
-				fault := func(w replica.Word) error {
+				fault := func(w replica.Message) error {
 					if faulty.Load() && w.Kind == "forward" {
 						return test.fault
 					}

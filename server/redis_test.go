@@ -25,7 +25,7 @@ type countedMail struct {
 	trips *atomic.Int64
 }
 
-func (m *countedMail) Send(ctx context.Context, to replica.ID, w replica.Word) ([]byte, error) {
+func (m *countedMail) Send(ctx context.Context, to replica.ID, w replica.Message) ([]byte, error) {
 	m.trips.Add(1)
 	return m.Group.Send(ctx, to, w)
 }

@@ -309,8 +309,8 @@ type pausingRecords struct {
 	goOn  chan struct{}
 }
 
-func (r *pausingRecords) Look(ctx context.Context, k primary.Key) (primary.Entry, error) {
-	found, err := r.Store.Look(ctx, k)
+func (r *pausingRecords) Read(ctx context.Context, k primary.Key) (primary.Entry, error) {
+	found, err := r.Store.Read(ctx, k)
 	if r.pause.Load() {
 		<-r.goOn
 	}

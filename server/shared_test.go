@@ -585,7 +585,7 @@ func TestJunkIsNoWord(t *testing.T) {
 		}
 		key := ticket[9 : 9+16]
 		junk := c.hub.Join()
-		for _, one := range []replica.Word{
+		for _, one := range []replica.Message{
 			{Kind: "taken 2", Tenant: "acme", Data: key}, // a version that is not known
 			{Kind: "taken 1", Tenant: "acme", Data: key}, // another form
 			{Kind: "taken 1", Tenant: "acme"},

@@ -161,7 +161,7 @@ func TestUpdateWaitsForAStreamAtAnyReplica(t *testing.T) {
 func TestUpdatesFindTheirWayAfterAFault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var faulty atomic.Bool
-		c := newCrew(t, losing(func(w replica.Word) bool { return faulty.Load() && w.Kind == "listener 1" }))
+		c := newCrew(t, losing(func(w replica.Message) bool { return faulty.Load() && w.Kind == "listener 1" }))
 		stream := c.get(t, 1, "")
 		c.subscribe(t, 2, "subscribe")
 		faulty.Store(true)
@@ -222,9 +222,9 @@ func TestSlowLinkIsNotTheClients(t *testing.T) {
 }
 
 // losing has replicas lose some word that they give.
-func losing(lost func(replica.Word) bool) func(*world) {
+func losing(lost func(replica.Message) bool) func(*world) {
 	return func(w *world) {
-		w.config.Others = &faultyOthers{w.config.Others, func(w replica.Word) error {
+		w.config.Others = &faultyOthers{w.config.Others, func(w replica.Message) error {
 			if lost(w) {
 				return errBroken
 			}
@@ -239,7 +239,7 @@ func TestEachChangeInAFaultWasTriedAgainByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var faulty atomic.Bool
 		var tried atomic.Int64
-		c := newCrew(t, losing(func(w replica.Word) bool {
+		c := newCrew(t, losing(func(w replica.Message) bool {
 			lost := faulty.Load() && w.Kind == "listener 1"
 			if lost {
 				tried.Add(1)
@@ -495,7 +495,7 @@ func TestStreamsOfASupersededPrimaryEnd(t *testing.T) {
 			Tenant: "acme",
 			Name:   nameOf(t, c.worlds[0].config.Seal, c.id),
 		}
-		had, err := records.Look(t.Context(), key)
+		had, err := records.Read(t.Context(), key)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -544,7 +544,7 @@ func TestStreamThatCameToThePrimaryStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		late, come := make(chan struct{}), atomic.Bool{}
 		c := newCrew(t, func(w *world) {
-			w.config.Others = &faultyOthers{w.config.Others, func(w replica.Word) error {
+			w.config.Others = &faultyOthers{w.config.Others, func(w replica.Message) error {
 				if w.Kind == "listener 1" && come.CompareAndSwap(true, false) {
 					<-late
 				}

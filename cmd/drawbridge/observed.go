@@ -31,7 +31,7 @@ func observe(others replica.Others, m *metrics.Metrics) *observed {
 }
 
 // Send implements replica.Others.
-func (o *observed) Send(ctx context.Context, to replica.ID, w replica.Word) ([]byte, error) {
+func (o *observed) Send(ctx context.Context, to replica.ID, w replica.Message) ([]byte, error) {
 	answer, err := o.Others.Send(ctx, to, w)
 	o.metrics.MessageSent(w.Kind, sendOutcome(err))
 	return answer, err
@@ -46,7 +46,7 @@ func (o *observed) Forward(ctx context.Context, to replica.ID, r link.Request) (
 
 // Handle implements replica.Others.
 func (o *observed) Handle(kind string, h replica.Handler) {
-	o.Others.Handle(kind, func(ctx context.Context, from replica.ID, w replica.Word) ([]byte, error) {
+	o.Others.Handle(kind, func(ctx context.Context, from replica.ID, w replica.Message) ([]byte, error) {
 		o.metrics.MessageReceived(kind)
 		return h(ctx, from, w)
 	})

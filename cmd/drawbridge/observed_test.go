@@ -36,7 +36,7 @@ func TestMetricsTellWhatReplicasDo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.others.Handle("news 1", func(context.Context, replica.ID, replica.Word) ([]byte,
+		s.others.Handle("news 1", func(context.Context, replica.ID, replica.Message) ([]byte,
 			error,
 		) {
 			return nil, nil
@@ -49,10 +49,10 @@ func TestMetricsTellWhatReplicasDo(t *testing.T) {
 		if !a.others.IsThere(b.others.Self()) {
 			return replica.ErrGone
 		}
-		_, err := a.others.Send(t.Context(), b.others.Self(), replica.Word{Kind: "news 1"})
+		_, err := a.others.Send(t.Context(), b.others.Self(), replica.Message{Kind: "news 1"})
 		return err
 	})
-	if _, err := a.others.Send(t.Context(), replica.NewID(), replica.Word{Kind: "news 1"}); !errors.Is(err,
+	if _, err := a.others.Send(t.Context(), replica.NewID(), replica.Message{Kind: "news 1"}); !errors.Is(err,
 		replica.ErrGone) {
 		t.Fatalf("got %v for a replica that is not there", err)
 	}

@@ -85,7 +85,7 @@ func (r *relisting) markUnsure(names []string) {
 // tell sends a message to all others at once: all that serve are known here, unless this
 // replica may lead nothing. The error is that of one which did not take it; who is gone
 // need not.
-func (r *relisting) tell(ctx context.Context, w replica.Word) error {
+func (r *relisting) tell(ctx context.Context, w replica.Message) error {
 	var sends errgroup.Group
 	for _, to := range r.others.All() {
 		sends.Go(func() error {
@@ -111,7 +111,7 @@ func (r *relisting) run(ctx context.Context) error {
 		if _, leads := r.others.Leads(); !leads {
 			r.markUnsure(names)
 		}
-		err := r.tell(ctx, replica.Word{Kind: kindLists, Data: []byte(strings.Join(names, "\n"))})
+		err := r.tell(ctx, replica.Message{Kind: kindLists, Data: []byte(strings.Join(names, "\n"))})
 		select {
 		case <-time.After(relistGap):
 		case <-ctx.Done():
@@ -138,7 +138,7 @@ func (r *relisting) take() (names []string) {
 }
 
 // heard takes a message of another replica.
-func (r *relisting) heard(_ context.Context, _ replica.ID, w replica.Word) ([]byte, error) {
+func (r *relisting) heard(_ context.Context, _ replica.ID, w replica.Message) ([]byte, error) {
 	for name := range strings.SplitSeq(string(w.Data), "\n") {
 		r.reread(name)
 	}

@@ -54,7 +54,7 @@ func violations(s *source) []string {
 			found = append(found, s.report(spec, "%s", problem))
 		}
 	}
-	return slices.Concat(found, dialing(s), asking(s))
+	return slices.Concat(found, dialing(s), asking(s), naming(s))
 }
 
 // asking returns where the file asks for the token of a caller, which goes to one place
@@ -321,6 +321,9 @@ func TestViolationsAreFound(t *testing.T) {
 		},
 		{"in a test", "internal/mcp/x_test.go", `import _ "` + module +
 			`/registry"; import _ "github.com/kaptinlin/jsonschema"; import "net"; var _ = net.Dial`, ""},
+		{"a private word", "server/x.go", `type call struct { lastTold int }`, "lastTold has the private word told"},
+		{"a private word of a local", "server/x.go", `func f() { for _, rooms := range "" { _ = rooms } }`, "rooms"},
+		{"a word of the field", "server/x.go", `func f() { bedroom, newsletter := 0, 0; _, _ = bedroom, newsletter }`, ""},
 		{"through a door", "registry/schema/x.go", `import _ "github.com/kaptinlin/jsonschema"`, ""},
 		{"beside a door", "registry/x.go", `import _ "github.com/kaptinlin/jsonschema"`, "no door here"},
 		{

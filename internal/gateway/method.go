@@ -117,7 +117,7 @@ func checkCompletion(c *call, _ schema.Budget) error {
 func conformTool(ctx context.Context, g *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
 	result, err := g.outputChecked(ctx, c, result)
 	if err == nil && c.tasks != 0 && c.isOlder() {
-		return g.heldAsTask(c, result)
+		return g.resultAsTask(c, result)
 	}
 	return result, err
 }
@@ -225,7 +225,7 @@ func useTool(ctx context.Context, c *call) (mcp.Object, error) { return c.tool.C
 func useTask(ctx context.Context, c *call) (mcp.Object, error) {
 	switch {
 	case c.task.own == "":
-		return useHeld(c)
+		return useStored(c)
 	case c.isOlder():
 		return useOlder(ctx, c)
 	case c.isNewer():
@@ -269,8 +269,8 @@ func (c *call) use() *registry.Call {
 	if c.task != nil {
 		use.Tasks, use.Task = c.tool.Tasks, c.task.own
 	} else if c.tasks == mcp.TasksAsked && c.request.Tasks == mcp.TasksAsked {
-		news := &taskNews{gateway: c.gateway, principal: c.caller.Principal, send: c.request.TaskNews}
-		c.taskID, use.Told = &news.id, news.told
+		updates := &taskUpdates{gateway: c.gateway, principal: c.caller.Principal, send: c.request.OnTaskStatus}
+		c.taskID, use.OnTaskStatus = &updates.id, updates.update
 	}
 	if c.method.Asks && !c.slotRetained {
 		use.Hold = c.hold

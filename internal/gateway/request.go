@@ -39,10 +39,10 @@ type Request struct {
 	// Notify sends a notification to the client before the result. It is never nil, and
 	// is not called after Handle has returned.
 	Notify func(context.Context, mcp.Notification) error
-	// TaskNews sends a notification of a task that this call became, or waits for, whose id
-	// is given, at any time until the task ends. It must not block. nil: the client has no stream for
-	// that.
-	TaskNews func(id string, n mcp.Notification)
+	// OnTaskStatus sends a notification of a task that this call became, or waits for,
+	// whose id is given, at any time until the task ends. It must not block. nil: the
+	// client has no stream for that.
+	OnTaskStatus func(id string, n mcp.Notification)
 	// Ended is how the request ended, in the words of the records. The desk sets it.
 	Ended Ended
 	// Memory holds the answer for as long as it is in memory. When Handle returns a large

@@ -57,16 +57,16 @@ func (g *Gateway) stillAllows(c *call) bool {
 // until release is called. If the call was ended while its source began to wait,
 // Reauthorize may have looked too early, so that this is looked at here.
 func (g *Gateway) hold(ctx context.Context, c *call, end func()) (release func()) {
-	leave, ok := c.slot.hold()
+	slotRelease, ok := c.slot.hold()
 	if !ok {
-		return leave
+		return slotRelease
 	}
 	entry := &begun{principal: &c.caller.Principal, item: c.item, parked: true, end: endFunc(end)}
 	g.ongoing.add(entry)
 	if c.isRevoked(ctx) {
 		end()
 	}
-	return sync.OnceFunc(func() { g.ongoing.remove(entry); leave() })
+	return sync.OnceFunc(func() { g.ongoing.remove(entry); slotRelease() })
 }
 
 // Ongoing returns how many calls are under way or wait here for answers. None of these

@@ -162,11 +162,11 @@ func conformTask(ctx context.Context, g *Gateway, c *call, result mcp.Object) (m
 	if result.Text("taskId") != c.task.own || !isStatus(result) {
 		return mcp.Object{}, c.broken("the state of another task, or of none")
 	}
-	told := result.Without("inputRequests", "result", "error", "requestState").With("taskId",
+	notice := result.Without("inputRequests", "result", "error", "requestState").With("taskId",
 		c.params.Value("taskId"))
 	if c.task.form == mcp.TasksAsked {
-		g.tasks.note(c.task.owner, c.params.Text("taskId"), told)
-		return told, nil
+		g.tasks.note(c.task.owner, c.params.Text("taskId"), notice)
+		return notice, nil
 	}
 	switch result.Text("status") {
 	case "input_required":
@@ -177,7 +177,7 @@ func conformTask(ctx context.Context, g *Gateway, c *call, result mcp.Object) (m
 		if err := c.askable(questions); err != nil {
 			return mcp.Object{}, err
 		}
-		return told.With("inputRequests", questions), nil
+		return notice.With("inputRequests", questions), nil
 	case "completed":
 		done, ok := mcp.ObjectOf(result.Value("result"))
 		if !ok {
@@ -185,7 +185,7 @@ func conformTask(ctx context.Context, g *Gateway, c *call, result mcp.Object) (m
 		}
 		checked, err := g.outputChecked(ctx, c, done)
 		// a result has its type wherever it stands, and clients check that
-		return told.With("result", checked.With("resultType", mcp.String("complete")).JSON()), err
+		return notice.With("result", checked.With("resultType", mcp.String("complete")).JSON()), err
 	case "failed":
 		failed, ok := mcp.ObjectOf(result.Value("error"))
 		code, isCode := failed.Value("code").Int()
@@ -196,9 +196,9 @@ func conformTask(ctx context.Context, g *Gateway, c *call, result mcp.Object) (m
 			Code: int(code), Message: failed.Text("message"),
 			Data: failed.Value("data"),
 		})
-		return told.With("error", said.Object().JSON()), nil
+		return notice.With("error", said.Object().JSON()), nil
 	}
-	return told, nil
+	return notice, nil
 }
 
 // rescueTask turns the error of a server that does not know the task any more into the

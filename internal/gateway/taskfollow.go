@@ -45,24 +45,24 @@ func pollOf(state mcp.Object) time.Duration {
 // again. r is the request that follows the task: of it counts what is said of the client.
 // The error is an *mcp.Error.
 func (g *Gateway) FollowTask(ctx context.Context, c Caller, r *Request, id string,
-	told func(state mcp.Object) bool,
+	onStatus func(state mcp.Object) bool,
 ) (Subscription, error) {
 	user, size := share.User(c.Principal.User()), int64(subscriptionCost+subscriptionURIs*len(id))
 	if err := take(g.subscriptions, user, maxSubscriptions, maxSubscriptions); err != nil {
 		return Subscription{}, explain(errors.Join(errSubscriptions, err)).rpcErr
 	}
-	leave := func() { g.subscriptions.Give(user, 1) }
+	release := func() { g.subscriptions.Give(user, 1) }
 	if err := g.config.Memory.Take(user, size); err != nil {
-		leave()
+		release()
 		return Subscription{}, explain(fmt.Errorf("hold the subscription: %w", err)).rpcErr
 	}
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	stop := sync.OnceFunc(func() {
 		end()
-		leave()
+		release()
 		g.config.Memory.Give(user, size)
 	})
-	f := &follower{gateway: g, caller: c, id: id, told: told, request: Request{
+	f := &follower{gateway: g, caller: c, id: id, onStatus: onStatus, request: Request{
 		ID: r.ID, Method: mcp.MethodTasksGet, Capabilities: r.Capabilities, Extensions: r.Extensions,
 		Client: r.Client, From: r.From, Tasks: r.Tasks,
 		Params: mcp.NewObject(mcp.Member{Name: "taskId", Value: mcp.String(id)}),
@@ -84,11 +84,11 @@ func (g *Gateway) FollowTask(ctx context.Context, c Caller, r *Request, id strin
 
 // follower looks at one task. It belongs to one goroutine.
 type follower struct {
-	gateway *Gateway
-	caller  Caller
-	request Request
-	id      string
-	told    func(state mcp.Object) bool
+	gateway  *Gateway
+	caller   Caller
+	request  Request
+	id       string
+	onStatus func(state mcp.Object) bool
 
 	last [sha256.Size]byte // digest of the state that was told
 	wait time.Duration     // until the next look
@@ -122,14 +122,14 @@ func (f *follower) poll(ctx context.Context) error {
 	defer func() { request.Memory.Release() }()
 	state, err := g.call(ctx, g.newCall(f.caller, &request, g.methods[mcp.MethodTasksGet]))
 	if err != nil {
-		told, ok := errors.AsType[*mcp.Error](err)
-		f.over = ok && told.StableCode() == "DB-TASK"
+		rpcErr, ok := errors.AsType[*mcp.Error](err)
+		f.over = ok && rpcErr.StableCode() == "DB-TASK"
 		return err
 	}
 	f.wait = pollOf(state)
 	state = state.Without("_meta", "resultType")
 	digest := sha256.Sum256(state.JSON())
-	if digest == f.last || f.told(state) {
+	if digest == f.last || f.onStatus(state) {
 		f.last, f.over = digest, isOver(state)
 	}
 	return nil

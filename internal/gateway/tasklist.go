@@ -17,7 +17,7 @@ import (
 //
 //	tools/call ──▶ makeTask ──▶ taskList: what was last heard of the task
 //	tasks/get, tasks/cancel ──▶ conformTask ──▶ note ──┘      ▲   │
-//	the server, by itself ──▶ taskNews ──▶ client             │   └──▶ tasks/list
+//	the server, by itself ──▶ taskUpdates ──▶ client             │   └──▶ tasks/list
 //	                             └────────────── note ────────┘
 //
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks
@@ -31,7 +31,7 @@ const (
 	maxFailed  = 6 // looks that failed, after which the next waits for listedGap
 	// bytes of results that are held for one owner: they take of the memory that its calls
 	// need, too, and nobody can take that back before their time is over
-	maxHeld = 16 << 20
+	maxResults = 16 << 20
 )
 
 // taskList is the tasks of 2025-11-25 that live here, by owner and id. It is safe for
@@ -67,8 +67,8 @@ func (t *listedTask) isDue() bool {
 }
 
 // add lists a task that a call became, with its result if that is held here. It is false
-// if its owner has no memory for that, or results of more than maxHeld bytes. The task of a
-// server can be used all the same.
+// if its owner has no memory for that, or results of more than maxResults bytes. The task
+// of a server can be used all the same.
 func (t *taskList) add(user share.User, owner [sha256.Size]byte, id string, state mcp.Object,
 	result mcp.RawJSON,
 ) bool {
@@ -83,7 +83,7 @@ func (t *taskList) add(user share.User, owner [sha256.Size]byte, id string, stat
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.sweepLocked(now)
-	if result != nil && t.heldLocked(owner)+len(result) > maxHeld ||
+	if result != nil && t.resultsLocked(owner)+len(result) > maxResults ||
 		t.memory.Take(one.user, one.size) != nil {
 		return false
 	}
@@ -105,8 +105,8 @@ func (t *taskList) add(user share.User, owner [sha256.Size]byte, id string, stat
 	return true
 }
 
-// heldLocked returns how many bytes the results of an owner take that are held here.
-func (t *taskList) heldLocked(owner [sha256.Size]byte) (bytes int) {
+// resultsLocked returns how many bytes the results of an owner take that are held here.
+func (t *taskList) resultsLocked(owner [sha256.Size]byte) (bytes int) {
 	for _, one := range t.byID[owner] {
 		bytes += len(one.result)
 	}

@@ -156,13 +156,13 @@ func TestWhatServersSayOfTasksIsJudged(t *testing.T) {
 	var told []string
 	l.says(askedTask)
 	r := knowing(mcp.TasksAsked, mcp.MethodToolsCall, `{"name":"lib__ask","arguments":{"n":1},"task":{}}`)
-	r.TaskNews = func(id string, n mcp.Notification) {
+	r.OnTaskStatus = func(id string, n mcp.Notification) {
 		told = append(told, strings.ReplaceAll(n.Method+string(n.Params.JSON()), id, "ID"))
 	}
 	if _, failure := b.handle(t, r); failure != nil {
 		t.Fatal(failure)
 	}
-	say := l.uses[0].Told
+	say := l.uses[0].OnTaskStatus
 	say(object(`{"taskId":"own-1","status":"working","statusMessage":"a\u202Eb","ttl":1,"pollInterval":5,"result":{},"x":"own-1"}`))
 	say(object(`{"taskId":"own-1","status":"done"}`))
 	want := []string{mcp.NotifyTasksStatus +

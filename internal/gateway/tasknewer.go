@@ -31,8 +31,9 @@ func (c *call) isNewer() bool {
 }
 
 // runAsNewer decides whether the server is asked to make the call a task. Where the tool
-// leaves that open, the call stays what it is if its client wants to hear of it meanwhile,
-// which a task has no place for, or can be asked something, which over stdio a task cannot.
+// leaves that open, the call stays what it is if its client wants to hear of it
+// meanwhile, which a task has no place for, or can be asked something, which over stdio a
+// task cannot.
 func (c *call) runAsNewer() {
 	hears := c.request.LogLevel > 0 || c.params.Object("_meta").Has(mcp.MetaProgressToken)
 	if taskSupport(c.tool) == "required" || c.request.Capabilities.Len() == 0 && !hears {
@@ -40,8 +41,8 @@ func (c *call) runAsNewer() {
 	}
 }
 
-// newer returns a task of 2025-11-25 as one of 2026-07-28. What it waits for does not stand
-// in it, so that it seems to work.
+// newer returns a task of 2025-11-25 as one of 2026-07-28. What it waits for does not
+// stand in it, so that it seems to work.
 func newer(state mcp.Object) mcp.Object {
 	if state.Text("status") == "input_required" {
 		state = state.With("status", mcp.String("working"))

@@ -22,7 +22,7 @@ func olderTask(t *testing.T, b *bench, l *library) string {
 		t.Fatalf("made %s, %v; want %s", got, failure, want)
 	}
 	if use := l.uses[0]; use.Tasks != mcp.TasksAsked || string(use.Params.Value("task")) != "{}" ||
-		use.Capabilities.Len() == 0 || use.Told != nil {
+		use.Capabilities.Len() == 0 || use.OnTaskStatus != nil {
 		t.Errorf("the source got %+v, want that a task is asked for, and that its client can be asked", use)
 	}
 	return id
@@ -121,7 +121,8 @@ func TestTaskOfAnOlderServer(t *testing.T) {
 	}
 }
 
-// TestWhatAnOlderServerAsksOfATask is told to a client that can be asked it, and to no other.
+// TestWhatAnOlderServerAsksOfATask is told to a client that can be asked it, and to no
+// other.
 func TestWhatAnOlderServerAsksOfATask(t *testing.T) {
 	const asks = `{"inputRequests":{"k":{"method":"roots/list","params":{}}}}`
 	lost := &registry.UnavailableError{Server: "lib"}

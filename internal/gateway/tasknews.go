@@ -20,9 +20,9 @@ import (
 const (
 	// For one list the servers are asked for the states of so many tasks that are not at
 	// their end, of which nothing was heard for longest, so many at a time, for so long.
-	maxLooks  = 32
-	looksOnce = 4
-	looksTime = 5 * time.Second
+	maxPolls    = 32
+	pollsAtOnce = 4
+	pollTimeout = 5 * time.Second
 )
 
 // listTasks returns the tasks of the caller that live here and whose tools it may use,
@@ -59,21 +59,21 @@ func (g *Gateway) pollTasks(ctx context.Context, c Caller, r *Request, owner [sh
 	ids := slices.SortedFunc(maps.Keys(all), func(a, b string) int {
 		return all[a].looked.Compare(all[b].looked)
 	})
-	ctx, cancel := context.WithTimeout(ctx, looksTime)
+	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
-	var looks errgroup.Group
-	looks.SetLimit(looksOnce)
-	for _, id := range ids[:min(len(ids), maxLooks)] {
-		looks.Go(func() error {
-			look := &Request{
+	var polls errgroup.Group
+	polls.SetLimit(pollsAtOnce)
+	for _, id := range ids[:min(len(ids), maxPolls)] {
+		polls.Go(func() error {
+			request := &Request{
 				ID: r.ID, Method: mcp.MethodTasksGet, InSession: r.InSession, Client: r.Client, From: r.From,
 				Tasks: r.Tasks, Extensions: r.Extensions,
 				Params: mcp.NewObject(mcp.Member{Name: "taskId", Value: mcp.String(id)}),
 				Notify: func(context.Context, mcp.Notification) error { return nil },
 			}
-			_, err := g.call(ctx, g.newCall(c, look, g.methods[mcp.MethodTasksGet]))
-			switch told, ok := errors.AsType[*mcp.Error](err); {
-			case ok && told.StableCode() == "DB-TASK":
+			_, err := g.call(ctx, g.newCall(c, request, g.methods[mcp.MethodTasksGet]))
+			switch rpcErr, ok := errors.AsType[*mcp.Error](err); {
+			case ok && rpcErr.StableCode() == "DB-TASK":
 				g.tasks.drop(owner, id)
 			case err != nil:
 				g.tasks.missed(owner, id)
@@ -81,7 +81,7 @@ func (g *Gateway) pollTasks(ctx context.Context, c Caller, r *Request, owner [sh
 			return nil // what is known of it stays
 		})
 	}
-	_ = looks.Wait() // none fails
+	_ = polls.Wait() // none fails
 }
 
 // FollowsTask tells whether the caller has the task with that id, and may use its tool
@@ -96,19 +96,19 @@ func (g *Gateway) FollowsTask(c Caller, id string) bool {
 	return found != nil && found.Server == t.server
 }
 
-// taskNews passes on what the server of a task says of it by itself. It outlives the call
-// that became the task, and keeps nothing of it.
-type taskNews struct {
+// taskUpdates passes on what the server of a task says of it by itself. It outlives the
+// call that became the task, and keeps nothing of it.
+type taskUpdates struct {
 	gateway   *Gateway
 	principal auth.Principal
-	send      func(id string, n mcp.Notification) // as Request.TaskNews
+	send      func(id string, n mcp.Notification) // as Request.OnTaskStatus
 	// under which the client knows the task; nil: it does not yet, and would not know of
 	// what is said
 	id atomic.Pointer[string]
 }
 
-// told takes the state of the task. Whether its owner may know it is judged anew.
-func (n *taskNews) told(state mcp.Object) {
+// update takes the state of the task. Whether its owner may know it is judged anew.
+func (n *taskUpdates) update(state mcp.Object) {
 	g, id := n.gateway, n.id.Load()
 	if id == nil || !isStatus(state) {
 		return

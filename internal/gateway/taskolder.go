@@ -24,8 +24,8 @@ import (
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks
 // https://modelcontextprotocol.io/extensions/tasks
 
-// heldLife is how long a result is held at most. A client may ask for less.
-const heldLife = 10 * time.Minute
+// resultLife is how long a result is held at most. A client may ask for less.
+const resultLife = 10 * time.Minute
 
 // isOlder tells whether the client knows tasks in the form of 2025-11-25 alone, and the
 // server of the tool in that of 2026-07-28.
@@ -51,10 +51,11 @@ func older(state mcp.Object) mcp.Object {
 	return taskOnly(state)
 }
 
-// heldAsTask answers a call that was to become a task and has a result, with a task that
-// has this result. Where there is no room to hold it, the client gets the result itself.
-func (g *Gateway) heldAsTask(c *call, result mcp.Object) (mcp.Object, error) {
-	life, status := heldLife, "completed"
+// resultAsTask answers a call that was to become a task and has a result, with a task
+// that has this result. Where there is no room to hold it, the client gets the result
+// itself.
+func (g *Gateway) resultAsTask(c *call, result mcp.Object) (mcp.Object, error) {
+	life, status := resultLife, "completed"
 	if asked, ok := c.params.Object("task").Value("ttl").Int(); ok {
 		life = time.Duration(min(max(asked, 0), life.Milliseconds())) * time.Millisecond
 	}
@@ -86,8 +87,8 @@ func (g *Gateway) heldAsTask(c *call, result mcp.Object) (mcp.Object, error) {
 	), nil
 }
 
-// useHeld answers a request about a task whose result is held here.
-func useHeld(c *call) (mcp.Object, error) {
+// useStored answers a request about a task whose result is held here.
+func useStored(c *call) (mcp.Object, error) {
 	one, there := c.gateway.tasks.find(c.task.owner, c.params.Text("taskId"))
 	switch {
 	case !there:
@@ -160,9 +161,9 @@ func (c *call) awaited(ctx context.Context) (mcp.Object, error) {
 			return mcp.Object{}, err
 		}
 	}
-	news, last := &taskNews{gateway: c.gateway, principal: c.caller.Principal, send: c.request.TaskNews}, ""
+	updates, last := &taskUpdates{gateway: c.gateway, principal: c.caller.Principal, send: c.request.OnTaskStatus}, ""
 	id := c.params.Text("taskId")
-	news.id.Store(&id)
+	updates.id.Store(&id)
 	for {
 		state, err := c.stateOfTask(ctx)
 		if err != nil {
@@ -170,7 +171,7 @@ func (c *call) awaited(ctx context.Context) (mcp.Object, error) {
 		}
 		now := older(state)
 		if text := string(now.JSON()); text != last {
-			news.told(now)
+			updates.update(now)
 			last = text
 		}
 		if isOver(state) {

@@ -109,7 +109,7 @@ func TestNewerTaskIsAwaited(t *testing.T) {
 		b, l := newTasks(t, mcp.TasksGiven)
 		b.tasks.memory = share.New(1 << 20)
 		id, began := newerTask(t, b, l), time.Now()
-		var news, answers []string
+		var updates, answers []string
 		state := func(more string) string { return `{"taskId":"own-1","pollIntervalMs":2000,"status":` + more + `}` }
 		l.reply = func(_ context.Context, c *registry.Call) (mcp.Object, error) {
 			passed := time.Since(began)
@@ -125,11 +125,11 @@ func TestNewerTaskIsAwaited(t *testing.T) {
 			return object(state(`"completed","result":{"content":[]}`)), nil
 		}
 		r := about(mcp.TasksAsked, mcp.MethodTasksResult, id, "")
-		r.TaskNews = func(of string, n mcp.Notification) {
+		r.OnTaskStatus = func(of string, n mcp.Notification) {
 			if of != id || n.Params.Text("taskId") != id {
 				t.Errorf("told of %s in %s", of, n.Params.JSON())
 			}
-			news = append(news, n.Params.Text("status"))
+			updates = append(updates, n.Params.Text("status"))
 		}
 		asks := b.asked(t, r)
 		if got := string(asks.Value("inputRequests")); !strings.Contains(got, `"message":"who?"`) ||
@@ -143,8 +143,8 @@ func TestNewerTaskIsAwaited(t *testing.T) {
 		if want := []string{`{"q":{"action":"accept"}}`}; !slices.Equal(answers, want) {
 			t.Errorf("the server was answered %q, want %q", answers, want)
 		}
-		if want := []string{"working", "input_required", "input_required", "completed"}; !slices.Equal(news, want) {
-			t.Errorf("told %q, want %q", news, want)
+		if want := []string{"working", "input_required", "input_required", "completed"}; !slices.Equal(updates, want) {
+			t.Errorf("told %q, want %q", updates, want)
 		}
 		if passed := time.Since(began); passed != 10*time.Second {
 			t.Errorf("it took %v, want the first look after nine seconds", passed)
@@ -229,7 +229,7 @@ func TestResultInPlaceOfATask(t *testing.T) {
 			if got := tasksListed(t, b, "alice"); !slices.Contains(got, id+" "+test.status) || len(l.uses) != 1 {
 				t.Errorf("listed %q after %d uses of the tool", got, len(l.uses))
 			}
-			time.Sleep(heldLife)
+			time.Sleep(resultLife)
 			if _, failure := b.handle(t, about(mcp.TasksAsked, mcp.MethodTasksResult, id,
 				"")); stable(failure) != "DB-TASK" {
 				t.Errorf("when its time is over: %v, want no such task", failure)
@@ -264,7 +264,7 @@ func TestHeldResultsOfAClientHaveABound(t *testing.T) {
 			if held != 15 {
 				t.Errorf("%d results of a little more than 1 MiB are held, want those that take 16 MiB at most", held)
 			}
-			time.Sleep(heldLife)
+			time.Sleep(resultLife)
 			synctest.Wait()
 		}
 	})

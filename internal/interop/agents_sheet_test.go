@@ -49,8 +49,8 @@ func (s *agentSheet) note(feature string, works bool, format string, arguments .
 }
 
 // keep compares the sheet with its part of docs/evidence/compatibility.md, or writes it
-// there. A test that failed has nothing to compare, nor has one that was run in part only;
-// but what -short leaves out is as the page has it.
+// there. A test that failed has nothing to compare, nor has one that was run in part
+// only; but what -short leaves out is as the page has it.
 func (s *agentSheet) keep(t testing.TB, part, title string) {
 	t.Helper()
 	if t.Failed() {

@@ -14,7 +14,8 @@ import (
 
 // worker is a server of either era whose tool becomes a task, which has the marker of its
 // call. All its tasks are known to whoever asks, so that only the gateway keeps them apart.
-// A task of the tool asks, which only one of 2025-11-25 has, asks something with the marker.
+// A task of the tool asks, which only one of 2025-11-25 has, asks something with the
+// marker.
 type worker struct {
 	modern bool
 
@@ -253,8 +254,8 @@ func (h *holder) make(t *testing.T, names ...string) {
 	}
 }
 
-// answers has a client of 2026-07-28 answer what its task asks, after all others have tried
-// to. Nobody else's answer is in what the server has.
+// answers has a client of 2026-07-28 answer what its task asks, after all others have
+// tried to. Nobody else's answer is in what the server has.
 func (h *holder) answers(t *testing.T, all []*holder) {
 	t.Helper()
 	if h.revision != modernRevision {

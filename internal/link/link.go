@@ -51,7 +51,7 @@ const (
 	maxMessage  = 24 << 20        // bytes of a message
 	maxMessages = 4096            // that are handled at once; those beyond are refused
 
-	lookEvery = 10 * time.Millisecond // whether all is answered
+	pollInterval = 10 * time.Millisecond // whether all is answered
 )
 
 // Peer is another replica.
@@ -140,7 +140,7 @@ func (l *Link) Leave(ctx context.Context) {
 	l.leaving.Store(true)
 	for l.answering.Load() > 0 && ctx.Err() == nil {
 		select {
-		case <-time.After(lookEvery):
+		case <-time.After(pollInterval):
 		case <-ctx.Done():
 		}
 	}
@@ -166,7 +166,7 @@ func (l *Link) Serve(ctx context.Context, listener net.Listener, grace time.Dura
 			l.Leave(late)
 			return nil
 		case errors.As(err, &passing) && passing.Temporary(): // such as too many open files
-			<-time.After(lookEvery)
+			<-time.After(pollInterval)
 		default:
 			return errors.Join(err, listener.Close())
 		}

@@ -30,8 +30,8 @@ func (s *Store) newTurn(call func(context.Context, rueidis.Client) error, wait t
 	return t
 }
 
-// leave keeps a turn that is over for the next call.
-func (s *Store) leave(t *turn) {
+// reuse keeps a turn that is over for the next call.
+func (s *Store) reuse(t *turn) {
 	t.call = nil
 	s.turns.Put(t)
 }
@@ -73,12 +73,12 @@ func (s *Store) askOver(ctx context.Context, l *link, kind string, wait time.Dur
 	select {
 	case err = <-t.came:
 		over = true
-		s.leave(t)
+		s.reuse(t)
 	case <-t.timer.C:
 		select {
 		case err = <-t.came: // both came while this process did not run
 			over = true
-			s.leave(t)
+			s.reuse(t)
 		default:
 			err = errLate
 		}

@@ -216,7 +216,7 @@ func outcomeOf(err error) Outcome {
 		return OutcomeDone
 	}
 	switch state, _ := stateOf(err); {
-	case word(err) != "":
+	case errorCode(err) != "":
 		return OutcomeRefused
 	case state == StateSlow:
 		return OutcomeLate
@@ -238,7 +238,7 @@ func (s *Store) failed(ctx context.Context, err error) error {
 	known := errors.Is(err, context.Canceled) && s.Up() != nil
 	switch state, all := stateOf(err); {
 	case known || !all:
-	case state == StateSlow && word(err) == "":
+	case state == StateSlow && errorCode(err) == "":
 		s.wakeRun()
 	default:
 		s.fail(down)
@@ -282,7 +282,7 @@ func (p *Script) run(ctx context.Context, s *Store, answer int, keys, args []str
 		func(ctx context.Context, client rueidis.Client, apart bool) rueidis.RedisResult {
 			for {
 				result := p.exec(ctx, client, apart, keys, args)
-				if err := result.Error(); err == nil || word(err) != "TRYAGAIN" {
+				if err := result.Error(); err == nil || errorCode(err) != "TRYAGAIN" {
 					return result
 				}
 				select {

@@ -64,9 +64,9 @@ var cures = map[string]string{
 	"OOM":       "raise maxmemory; the policy must stay noeviction",
 }
 
-// word returns the first word of an error that the server has answered with; "": it
+// errorCode returns the first word of an error that the server has answered with; "": it
 // answered with none.
-func word(err error) string {
+func errorCode(err error) string {
 	var said *rueidis.RedisError
 	if !errors.As(err, &said) {
 		return ""
@@ -78,7 +78,7 @@ func word(err error) string {
 // stateOf returns what an error means for all calls. ok is false if it is about one call
 // only.
 func stateOf(err error) (state State, ok bool) {
-	said := word(err)
+	said := errorCode(err)
 	switch state, known := fatal[said]; {
 	case errors.Is(err, errNotYet):
 		return StateStarting, true
@@ -97,7 +97,7 @@ func stateOf(err error) (state State, ok bool) {
 
 // explain wraps an error in ErrDown, and says what helps where that is known.
 func explain(err error) error {
-	if cure := cures[word(err)]; cure != "" {
+	if cure := cures[errorCode(err)]; cure != "" {
 		return fmt.Errorf("%w: %w: %s", ErrDown, err, cure)
 	}
 	return fmt.Errorf("%w: %w", ErrDown, err)

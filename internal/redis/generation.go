@@ -71,9 +71,9 @@ if found ~= ARGV[1] and #found == 32 and not string.find(found, '[^0-9a-f]') the
 redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
 return ARGV[2]`)
 
-// look writes the pulse, which shows that writes work, and finds out whether the server
+// check writes the pulse, which shows that writes work, and finds out whether the server
 // still has what it was given.
-func (s *Store) look(ctx context.Context) error {
+func (s *Store) check(ctx context.Context) error {
 	pulse := time.Since(s.memory.began)
 	commands := []Command{{Name: "GETEX", Key: generationKey, Args: []string{"PX", millis(generationTTL)}}}
 	for _, key := range s.memory.pulseKeys {
@@ -85,7 +85,7 @@ func (s *Store) look(ctx context.Context) error {
 		return err
 	}
 	for _, a := range answers {
-		if _, all := stateOf(a.err); a.err != nil && (all || word(a.err) != "WRONGTYPE") {
+		if _, all := stateOf(a.err); a.err != nil && (all || errorCode(a.err) != "WRONGTYPE") {
 			return a.err
 		}
 	}

@@ -77,23 +77,23 @@ func (s *Store) askSized(ctx context.Context, key string, size int,
 			})
 	}
 	needs := max(time.Duration(size)*time.Second/largePace, fairqueue.Small)
-	leave, err := s.turn(ctx, user, needs)
+	release, err := s.turn(ctx, user, needs)
 	if err != nil {
 		return false, err
 	}
 	if err := s.Up(); err != nil {
-		leave()
+		release()
 		return false, err
 	}
 	over, err = s.askOver(ctx, l, kindOf(key), s.config.Patience+needs,
 		func(ctx context.Context, client rueidis.Client) error {
-			defer leave()
+			defer release()
 			return call(ctx, client, true)
 		})
 	if err == nil || ctx.Err() != nil {
 		return over, err
 	}
-	if state, _ := stateOf(err); state == StateSlow && word(err) == "" {
+	if state, _ := stateOf(err); state == StateSlow && errorCode(err) == "" {
 		return over, errLarge
 	}
 	return over, err
@@ -101,13 +101,13 @@ func (s *Store) askSized(ctx context.Context, key string, size int,
 
 // turn waits until a tenant may make a large call. A slot is held while the server
 // answers: nobody who holds one waits for another.
-func (s *Store) turn(ctx context.Context, user share.User, needs time.Duration) (leave func(), err error) {
+func (s *Store) turn(ctx context.Context, user share.User, needs time.Duration) (release func(), err error) {
 	waiting, stop := context.WithTimeout(ctx, s.config.Patience+largeQueue)
 	defer stop()
-	leave, err = s.traffic.turns.Enter(waiting, user, needs)
+	release, err = s.traffic.turns.Enter(waiting, user, needs)
 	switch {
 	case err == nil:
-		return leave, nil
+		return release, nil
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	}

@@ -40,7 +40,7 @@ func (s *Store) MemoryUse(ctx context.Context) (use MemoryUse, err error) {
 			return nil
 		})
 	switch {
-	case word(err) == "NOPERM":
+	case errorCode(err) == "NOPERM":
 		return MemoryUse{}, fmt.Errorf("%w: %w", ErrDenied, err)
 	case !over || err != nil:
 		return MemoryUse{}, s.failed(ctx, err)

@@ -1,7 +1,7 @@
 // Package redis answers: what do the replicas of this gateway share? It is the one door
 // to the server, Redis or Valkey, that keeps what any replica must be able to read:
-// counts of limits, events of streams, and word from one replica to another. It knows how
-// to reach that server, how long an answer may take, and when to stop asking; it
+// counts of limits, events of streams, and messages from one replica to another. It knows
+// how to reach that server, how long an answer may take, and when to stop asking; it
 // deliberately does not know what is kept there or what it is good for.
 //
 //	a package that shares something ──▶ Store.Do, Store.DoAll, Script.Run ──▶ breaker ──▶ client ──▶ server
@@ -100,12 +100,12 @@ type Store struct {
 	onGeneration []func()
 
 	// Of the goroutine of Run.
-	memory  memory
-	unwell  bool // the last probe failed
-	told    bool // what onChange was told last
-	said    State
-	since   time.Time // when the log said that the server is not used; zero: it is, or that was not said
-	alarmed bool      // the log has said that this lasts
+	memory    memory
+	unwell    bool // the last probe failed
+	announced bool // what onChange was told last
+	said      State
+	since     time.Time // when the log said that the server is not used; zero: it is, or that was not said
+	alarmed   bool      // the log has said that this lasts
 }
 
 // New returns a Store that is not connected: Run connects it. Until then every call fails
@@ -213,7 +213,7 @@ func (s *Store) probe(ctx context.Context) (err error) {
 		s.link.Store(made)
 	}
 	began := time.Now()
-	if err := s.look(ctx); err != nil {
+	if err := s.check(ctx); err != nil {
 		return explain(err)
 	}
 	if s.Up() != nil && time.Since(began) > s.config.Patience/2 {
@@ -233,7 +233,7 @@ func (s *Store) judge(ctx context.Context, err error) {
 		}
 		s.trip(err)
 	}
-	if s.Up() != nil && (err != nil || s.told) { // one that is well at the first look is no news
+	if s.Up() != nil && (err != nil || s.announced) { // one that is well at the first check is not announced
 		s.tell(ctx)
 	}
 	if err == nil && s.Up() != nil && s.breaker.prove() {
@@ -264,8 +264,8 @@ func (s *Store) tell(ctx context.Context) {
 		s.config.Logger.WarnContext(ctx, "redis is not used now", slog.String("state", string(state)),
 			slog.Any("error", err))
 	}
-	if up := state == StateUp; up != s.told {
-		s.told = up
+	if up := state == StateUp; up != s.announced {
+		s.announced = up
 		for _, f := range s.onChange {
 			f(up)
 		}

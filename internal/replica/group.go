@@ -21,7 +21,7 @@ const (
 	life     = 5 * time.Second // after the last beat
 	patience = 2 * time.Second // of Send
 	most     = 1000            // replicas that are known at most
-	grace    = time.Second     // for word that is being handled when this replica ends
+	grace    = time.Second     // for messages that are being handled when this replica ends
 	probing  = 2 * time.Second // how often it is tried to reach each other replica
 
 	isolatedTime = 10 * time.Minute // for which a replica that reaches no other is not ready, at most
@@ -97,7 +97,7 @@ func (g *Group) Self() ID { return g.id }
 func (g *Group) Handle(kind string, h Handler) {
 	g.link.Handle(kind, func(ctx context.Context, from string, m link.Message) ([]byte, error) {
 		// what it begins goes on
-		return h(context.WithoutCancel(ctx), ID(from), Word{Kind: m.Kind, Tenant: m.Tenant, Data: m.Data})
+		return h(context.WithoutCancel(ctx), ID(from), Message{Kind: m.Kind, Tenant: m.Tenant, Data: m.Data})
 	})
 }
 
@@ -132,7 +132,7 @@ func (g *Group) Joined() bool {
 	return true
 }
 
-// Run lives, and hands word to its handlers, until ctx ends. Then it says so, if the
+// Run lives, and hands messages to its handlers, until ctx ends. Then it says so, if the
 // server can be reached: the store must serve until Run has returned.
 func (g *Group) Run(ctx context.Context) error {
 	var serving sync.WaitGroup
@@ -250,14 +250,14 @@ func (g *Group) listen(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listen for other replicas: %w", err)
 	}
-	told := host
-	if told == "" || net.ParseIP(told).IsUnspecified() {
-		if told, err = g.config.Store.LocalHost(); err != nil {
+	advertised := host
+	if advertised == "" || net.ParseIP(advertised).IsUnspecified() {
+		if advertised, err = g.config.Store.LocalHost(); err != nil {
 			return err
 		}
 	}
 	if host == "" {
-		host = told
+		host = advertised
 	}
 	var one net.ListenConfig
 	listener, err := one.Listen(ctx, "tcp", net.JoinHostPort(host, port))
@@ -265,7 +265,7 @@ func (g *Group) listen(ctx context.Context) error {
 		return fmt.Errorf("listen for other replicas: %w", err)
 	}
 	_, port, _ = net.SplitHostPort(listener.Addr().String()) // a listener has a port
-	address := net.JoinHostPort(told, port)
+	address := net.JoinHostPort(advertised, port)
 	if named := g.config.Address; named != "" {
 		address = named
 		if _, _, err := net.SplitHostPort(named); err != nil {
@@ -278,7 +278,7 @@ func (g *Group) listen(ctx context.Context) error {
 }
 
 // Send implements Others.
-func (g *Group) Send(ctx context.Context, to ID, w Word) ([]byte, error) {
+func (g *Group) Send(ctx context.Context, to ID, w Message) ([]byte, error) {
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
 	answer, err := g.link.Send(ctx, string(to), link.Message{Kind: w.Kind, Tenant: w.Tenant, Data: w.Data})

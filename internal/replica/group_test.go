@@ -38,12 +38,12 @@ func newGroup(t *testing.T, server *redistest.Server, ring *seal.Ring, log *log,
 
 // join runs a group until the test ends, or stop is called, and returns when others know
 // it. heard gets what comes, and returned is called by OnReturn.
-func join(t *testing.T, server *redistest.Server, ring *seal.Ring, heard func(replica.ID, replica.Word),
+func join(t *testing.T, server *redistest.Server, ring *seal.Ring, heard func(replica.ID, replica.Message),
 	returned ...func(),
 ) (g *replica.Group, stop func()) {
 	t.Helper()
 	g = newGroup(t, server, ring, nil, 0)
-	g.Handle("news 1", func(_ context.Context, from replica.ID, w replica.Word) ([]byte, error) {
+	g.Handle("news 1", func(_ context.Context, from replica.ID, w replica.Message) ([]byte, error) {
 		heard(from, w)
 		return nil, nil
 	})
@@ -65,7 +65,7 @@ func join(t *testing.T, server *redistest.Server, ring *seal.Ring, heard func(re
 	return g, stop
 }
 
-func ignore(replica.ID, replica.Word) {}
+func ignore(replica.ID, replica.Message) {}
 
 // knows waits until one replica knows the other.
 func knows(t *testing.T, g *replica.Group, other replica.ID) {
@@ -84,8 +84,8 @@ func TestWordComesInOrder(t *testing.T) {
 	const words = 1000
 	var got []string
 	var sender replica.ID
-	a, _ := join(t, server, ring, func(replica.ID, replica.Word) { t.Error("word came to who sent it") })
-	b, _ := join(t, server, ring, func(from replica.ID, w replica.Word) {
+	a, _ := join(t, server, ring, func(replica.ID, replica.Message) { t.Error("word came to who sent it") })
+	b, _ := join(t, server, ring, func(from replica.ID, w replica.Message) {
 		if from != sender || w.Tenant != "acme" {
 			t.Errorf("got word from %s for %s", from, w.Tenant)
 		}
@@ -94,7 +94,7 @@ func TestWordComesInOrder(t *testing.T) {
 	sender = a.Self()
 	knows(t, a, b.Self())
 	for i := range words {
-		if _, err := a.Send(t.Context(), b.Self(), replica.Word{
+		if _, err := a.Send(t.Context(), b.Self(), replica.Message{
 			Kind: "news 1", Tenant: "acme",
 			Data: []byte(strconv.Itoa(i)),
 		}); err != nil {
@@ -104,7 +104,7 @@ func TestWordComesInOrder(t *testing.T) {
 			t.Fatalf("word %d: got %v", i, got)
 		}
 	}
-	if _, err := a.Send(t.Context(), replica.NewID(), replica.Word{Kind: "news 1"}); !errors.Is(err,
+	if _, err := a.Send(t.Context(), replica.NewID(), replica.Message{Kind: "news 1"}); !errors.Is(err,
 		replica.ErrGone) {
 		t.Errorf("to nobody: got %v", err)
 	}
@@ -116,10 +116,10 @@ func TestWordComesWithoutRedis(t *testing.T) {
 	server, ring := redistest.Start(t), seal.RandomRing()
 	var heard atomic.Int64
 	a, _ := join(t, server, ring, ignore)
-	b, _ := join(t, server, ring, func(replica.ID, replica.Word) { heard.Add(1) })
+	b, _ := join(t, server, ring, func(replica.ID, replica.Message) { heard.Add(1) })
 	knows(t, a, b.Self())
 	server.Stop()
-	if _, err := a.Send(t.Context(), b.Self(), replica.Word{Kind: "news 1"}); err != nil ||
+	if _, err := a.Send(t.Context(), b.Self(), replica.Message{Kind: "news 1"}); err != nil ||
 		heard.Load() != 1 {
 		t.Errorf("got %v, heard %d times", err, heard.Load())
 	}
@@ -164,7 +164,7 @@ func TestReplicaThatHasEndedIsNotThere(t *testing.T) {
 		}
 		return nil
 	})
-	if _, err := a.Send(t.Context(), b.Self(), replica.Word{Kind: "news 1"}); !errors.Is(err,
+	if _, err := a.Send(t.Context(), b.Self(), replica.Message{Kind: "news 1"}); !errors.Is(err,
 		replica.ErrGone) {
 		t.Errorf("to it: got %v, want that it is gone", err)
 	}
@@ -208,7 +208,7 @@ func TestPlacesThatWereLostAreMadeAgain(t *testing.T) {
 		knows(t, a, b.Self())
 		redistest.Wait(
 			t, func() error {
-				_, err := a.Send(t.Context(), b.Self(), replica.Word{Kind: "news 1"})
+				_, err := a.Send(t.Context(), b.Self(), replica.Message{Kind: "news 1"})
 				return err
 			})
 	}
@@ -303,7 +303,7 @@ func TestWordOfAKindThatIsNotKnown(t *testing.T) {
 	a, _ := join(t, server, ring, ignore)
 	b, _ := join(t, server, ring, ignore)
 	knows(t, a, b.Self())
-	if _, err := a.Send(t.Context(), b.Self(), replica.Word{Kind: "news 2", Tenant: "acme"}); err == nil {
+	if _, err := a.Send(t.Context(), b.Self(), replica.Message{Kind: "news 2", Tenant: "acme"}); err == nil {
 		t.Error("word that nobody understands counts as heeded")
 	}
 }

@@ -10,8 +10,8 @@ import (
 const leaseTime = life - 500*time.Millisecond
 
 // lease says until when a replica may lead, by its own clock. A beat extends it, and so
-// does word of all others that they do not use Redis either, because then nobody can take
-// anything over:
+// does a message of all others that they do not use Redis either, because then nobody can
+// take anything over:
 //
 //	beat ──▶ leads for leaseTime ──▶ no beat, and nobody said so ──▶ leads no more ──beat──▶ leads anew: since is later
 //

@@ -98,7 +98,7 @@ func (g *Group) Named(ctx context.Context, digest link.Digest) (id string, ok bo
 				return string(id), true
 			}
 		}
-		if again || g.look(ctx) != nil {
+		if again || g.check(ctx) != nil {
 			return "", false
 		}
 	}
@@ -109,7 +109,7 @@ func (g *Group) beat(ctx context.Context) {
 	ticker := time.NewTicker(beat)
 	defer ticker.Stop()
 	for {
-		_ = g.look(ctx) // the next one comes
+		_ = g.check(ctx) // the next one comes
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
@@ -126,7 +126,7 @@ func (g *Group) beat(ctx context.Context) {
 // hash. A beat that lies in the future was written by somebody else, or before the clock
 // was set. Beside the ids the set has ARGV[4], the Formats of each version that lives,
 // and for as long as a beat counts who has left: a beat whose sender no longer waits for
-// the answer may come later than the word that it has left, and would have others take
+// the answer may come later than the message that it has left, and would have others take
 // for alive who has ended.
 var beating = redis.NewScript(`
 if redis.call('TYPE', KEYS[1]).ok ~= 'zset' then redis.call('DEL', KEYS[1]) end
@@ -153,11 +153,11 @@ redis.call('PEXPIRE', KEYS[2], ARGV[2])
 return {string.format('%.0f', now), known, redis.call('ZRANGE', KEYS[1], 0, ARGV[3], 'WITHSCORES'),
   redis.call('HGETALL', KEYS[2])}`)
 
-// look says that this replica lives, or has left, and learns who else lives. After an
+// check says that this replica lives, or has left, and learns who else lives. After an
 // error nobody is forgotten, because nothing is known. If the others did not know that
 // this one lives, because it stood still for too long or somebody removed it, they have
 // told it nothing meanwhile, and no call fails for that: so OnReturn is told.
-func (g *Group) look(ctx context.Context) error {
+func (g *Group) check(ctx context.Context) error {
 	g.looking.Lock() // so that what is noted is not older than what was
 	defer g.looking.Unlock()
 	asked, address, before := time.Now(), g.address.Load(), g.clock.Load()
@@ -249,7 +249,7 @@ func (g *Group) peer(id ID, sealed string) (p link.Peer, ok bool) {
 // something, says that this replica has left, too.
 func (g *Group) leave(ctx context.Context) {
 	g.left.Store(true)
-	if err := g.look(ctx); err != nil {
+	if err := g.check(ctx); err != nil {
 		g.config.Logger.DebugContext(ctx, "other replicas do not know yet that this one has ended",
 			slog.Any("error", err))
 	}

@@ -34,7 +34,7 @@ func TestBeatWhoseAnswerIsLostCounts(t *testing.T) {
 	}
 	look := func() {
 		t.Helper()
-		if err := g.look(t.Context()); err != nil {
+		if err := g.check(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}

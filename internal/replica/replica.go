@@ -2,15 +2,15 @@
 // reached? A client may send any request to any replica, but some things are where they
 // began: a call that runs, an event stream that is open, a question that waits for its
 // answer. Word brings to that replica what came to another. This package knows who is
-// there, and hands word to package link, which carries it; it deliberately does not know
-// what the word says.
+// there, and hands messages to package link, which carries it; it deliberately does not
+// know what the messages say.
 //
 //	one replica ── Send(to) ──▶ the handler of that kind at that replica
 //
 // Who lives stands in Redis (living.go). Word does not go through Redis, so it also comes
-// while that is away. An error of Send says that the word was not handled, as far as is
-// known. Word carries no right: who receives a request of a client judges it by its own
-// config.
+// while that is away. An error of Send says that the message was not handled, as far as
+// is known. Word carries no right: who receives a request of a client judges it by its
+// own config.
 //
 // Alone is the gateway with one replica. Group is one of several.
 package replica
@@ -39,34 +39,34 @@ func NewID() ID {
 
 // Formats counts the changes of what replicas share, or clients carry from one to
 // another, which a version before them cannot read: the layout of a ticket, a purpose of
-// what is sealed, a kind of word. Who makes such a change adds one. While replicas with a
-// higher number are there, the others take what they cannot read for the work of those,
-// and ask their clients to try again, see Others.IsNewerThere.
+// what is sealed, a kind of message. Who makes such a change adds one. While replicas
+// with a higher number are there, the others take what they cannot read for the work of
+// those, and ask their clients to try again, see Others.IsNewerThere.
 const Formats = 1
 
-// Word is what one replica says to another.
-type Word struct {
+// Message is what one replica says to another.
+type Message struct {
 	Kind   string // which handler it is for; names a form of Data, too: another form is another kind
-	Tenant string // whose it is; word of a tenant never counts as that of another
+	Tenant string // whose it is; a message of a tenant never counts as that of another
 	Data   []byte // shared: do not modify
 }
 
 // ErrGone says that there is no such replica, or no longer.
 var ErrGone = errors.New("that replica is not there")
 
-// Handler takes word of one kind, and returns what it says to that. It may be called for
-// several at once; whoever has sent the word waits until it returns. An error says that
-// the word was not taken.
-type Handler func(ctx context.Context, from ID, w Word) (answer []byte, err error)
+// Handler takes messages of one kind, and returns what it says to that. It may be called
+// for several at once; whoever has sent the message waits until it returns. An error says
+// that the message was not taken.
+type Handler func(ctx context.Context, from ID, w Message) (answer []byte, err error)
 
 // Others are the other replicas. Implementations are safe for concurrent use.
 type Others interface {
 	// Self is the id of this process.
 	Self() ID
-	// Send gives word to one replica, and returns what that says when it has handled it.
-	// ErrGone says that it is not there, or was not reached; any other error that it is
-	// not known whether it has it, or that it did not take it.
-	Send(ctx context.Context, to ID, w Word) (answer []byte, err error)
+	// Send sends a message to one replica, and returns what that says when it has handled
+	// it. ErrGone says that it is not there, or was not reached; any other error that it
+	// is not known whether it has it, or that it did not take it.
+	Send(ctx context.Context, to ID, w Message) (answer []byte, err error)
 	// Forward sends a request of a client to another replica, and returns its answer,
 	// whose body comes as that replica sends it, and is to be closed. ErrGone says that
 	// nothing was sent; any other error, also of reading the body, that the request may
@@ -92,7 +92,7 @@ type Others interface {
 	// when that is so without a gap: until then it may lead what it led before. It waits
 	// for nothing.
 	Leads() (since time.Time, leads bool)
-	// Handle sets who takes word of a kind. It is called before Run.
+	// Handle sets who takes messages of a kind. It is called before Run.
 	Handle(kind string, h Handler)
 	// OnReturn calls f whenever others may have taken this replica for gone, and have
 	// told it nothing meanwhile, and once when it is first known to them. f must return
@@ -115,7 +115,7 @@ func NewAlone() *Alone { return &Alone{NewID()} }
 func (a *Alone) Self() ID { return a.id }
 
 // Send implements Others: nobody is there.
-func (a *Alone) Send(context.Context, ID, Word) ([]byte, error) { return nil, ErrGone }
+func (a *Alone) Send(context.Context, ID, Message) ([]byte, error) { return nil, ErrGone }
 
 // Forward implements Others: nobody is there.
 func (a *Alone) Forward(context.Context, ID, link.Request) (*http.Response, error) {
@@ -143,10 +143,10 @@ func (a *Alone) Drain() {}
 // Leads implements Others.
 func (a *Alone) Leads() (since time.Time, leads bool) { return time.Time{}, true }
 
-// Handle implements Others: no word ever comes.
+// Handle implements Others: no message ever comes.
 func (a *Alone) Handle(string, Handler) {}
 
-// OnReturn implements Others: no word is ever lost.
+// OnReturn implements Others: no message is ever lost.
 func (a *Alone) OnReturn(func()) {}
 
 // OnChange implements Others: nobody comes or ends.

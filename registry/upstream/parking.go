@@ -57,7 +57,7 @@ type parking struct {
 	// a server asked a caller something that this caller cannot be asked; see
 	// pool.lentKey
 	strict atomic.Bool
-	places *share.Budget // of the calls in waiting
+	slots  *share.Budget // of the calls in waiting
 
 	mu    sync.Mutex // guards the fields below
 	ended bool
@@ -79,11 +79,11 @@ type parkedCall struct {
 	memory  *share.Reservation // holds what has come of its answer, until a round returns that
 	// bytes of the request that began the call, which its exchange keeps as it came and
 	// as it is sent
-	params int
-	held   bool          // the call's place in the tenant's concurrency is kept; only a round touches this
-	done   chan struct{} // closed when the exchange has ended, after result and err were set
-	result mcp.Object
-	err    error
+	params       int
+	slotRetained bool          // the call's place in the tenant's concurrency is kept; only a round touches this
+	done         chan struct{} // closed when the exchange has ended, after result and err were set
+	result       mcp.Object
+	err          error
 
 	timing sync.Mutex  // guards the field below
 	expiry *time.Timer // ends a call that is parked for too long; nil: it was never parked
@@ -183,7 +183,7 @@ func (p *parking) resume(ctx context.Context, who auth.Owner, c *registry.Call,
 func (p *parking) park(state string, d *parkedCall) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.ended || p.places.Take(d.user(), 1) != nil {
+	if p.ended || p.slots.Take(d.user(), 1) != nil {
 		return false
 	}
 	p.waiting[state] = d
@@ -208,7 +208,7 @@ func (p *parking) claim(state string, d *parkedCall) bool {
 		return false
 	}
 	delete(p.waiting, state)
-	p.places.Give(d.user(), 1)
+	p.slots.Give(d.user(), 1)
 	return true
 }
 
@@ -336,7 +336,7 @@ func (d *parkedCall) park(c *registry.Call) (mcp.Object, error) {
 		return mcp.Object{}, d.parking.server.unavailable(true, errCrowded)
 	}
 	var release func()
-	if !d.held && c.Hold != nil {
+	if !d.slotRetained && c.Hold != nil {
 		release = c.Hold(d.cancel)
 	}
 	requests, ok := d.detach(release)
@@ -347,7 +347,7 @@ func (d *parkedCall) park(c *registry.Call) (mcp.Object, error) {
 		}
 		return mcp.Object{}, nil
 	}
-	d.held = d.held || release != nil
+	d.slotRetained = d.slotRetained || release != nil
 	d.startExpiry(state)
 	if c.Pinned != nil {
 		*c.Pinned = true // the state leads to a parked call of this process
@@ -387,7 +387,7 @@ func (d *parkedCall) user() share.User { return share.User(d.owner.User) }
 func (d *parkedCall) release() {
 	d.memory.Release()
 	d.notes.Close()
-	d.kept.Release()
+	d.reserved.Release()
 }
 
 // stopExpiry stops the timer of a call whose repeat has come.

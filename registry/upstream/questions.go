@@ -14,10 +14,10 @@ import (
 
 // Limits of what the caller of one call is asked.
 const (
-	questionsMax = 64       // of one call
-	roundMax     = 32       // of one round
-	askedMax     = 4 << 20  // bytes of the open questions of one call
-	toldMax      = 64 << 10 // bytes of notifications that wait while a call is parked
+	questionsMax    = 64       // of one call
+	roundMax        = 32       // of one round
+	askedMax        = 4 << 20  // bytes of the open questions of one call
+	waitingNotesMax = 64 << 10 // bytes of notifications that wait while a call is parked
 )
 
 // question is a request of the server that waits for an answer.
@@ -77,21 +77,21 @@ func (q question) message() *mcp.Message {
 type questions struct {
 	owner auth.Owner
 	asked chan struct{} // holds a signal: there is a question to ask
-	// notifications for the present round, or for the next one while the call is parked; nil:
-	// the caller has no place for them
+	// notifications for the present round, or for the next one while the call is parked;
+	// nil: the caller has no place for them
 	notes  *wire.Notes
 	count  func(Anomaly, int)
 	strict *atomic.Bool // set when the server asks something that the caller cannot be asked
 	task   string       // that the call is about, as the server knows it; "": none
 	prefix string       // of the keys of the questions
 	// holds the open questions, and what the exchange keeps once the call was parked
-	kept *share.Reservation
+	reserved *share.Reservation
 
 	mu           sync.Mutex // guards the fields below
 	capabilities mcp.Object // what the caller of the present or latest round can be asked
 	attached     bool       // a round is going on; otherwise the call is parked
 	cost         int        // bytes that kept holds besides the open questions
-	told         int        // bytes of the notifications that came while the call was parked
+	waitingNotes int        // bytes of the notifications that came while the call was parked
 	ended        bool
 	seen         map[mcp.ID]bool // all questions so far, answered ones too
 	open         []question      // the questions without an answer, the oldest first
@@ -106,7 +106,7 @@ func newQuestions(who auth.Owner, c *registry.Call, strict *atomic.Bool,
 	q := &questions{
 		owner: who, strict: strict, asked: make(chan struct{}, 1), notes: wire.NewNotes(c.Memory.Another()),
 		count: count, prefix: questionPrefix,
-		kept: c.Memory.Another(), seen: map[mcp.ID]bool{},
+		reserved: c.Memory.Another(), seen: map[mcp.ID]bool{},
 	}
 	q.attach(c)
 	return q
@@ -116,7 +116,7 @@ func newQuestions(who auth.Owner, c *registry.Call, strict *atomic.Bool,
 func (q *questions) attach(c *registry.Call) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.attached, q.told, q.capabilities = true, 0, c.Capabilities
+	q.attached, q.waitingNotes, q.capabilities = true, 0, c.Capabilities
 	if len(q.open) > 0 { // questions that are left from the round before
 		signal(q.asked)
 	}
@@ -130,7 +130,7 @@ func (q *questions) keep(cost int) error {
 	if q.ended {
 		return share.ErrOver
 	}
-	if err := q.kept.Resize(int64(cost + q.weightLocked())); err != nil {
+	if err := q.reserved.Resize(int64(cost + q.weightLocked())); err != nil {
 		return err
 	}
 	q.cost = cost
@@ -149,7 +149,7 @@ func (q *questions) weightLocked() (n int) {
 // held.
 func (q *questions) closeLocked(over func(question) bool) {
 	q.open = slices.DeleteFunc(q.open, over)
-	q.kept.Shrink(int64(q.cost + q.weightLocked()))
+	q.reserved.Shrink(int64(q.cost + q.weightLocked()))
 }
 
 // note gives a notification to the present round, or keeps it for the next one. What
@@ -171,8 +171,8 @@ func (q *questions) keeps(m *mcp.Message) bool {
 	if q.attached {
 		return true
 	}
-	q.told += wire.Weight(m.Params)
-	return q.told <= toldMax
+	q.waitingNotes += wire.Weight(m.Params)
+	return q.waitingNotes <= waitingNotesMax
 }
 
 // ask takes a question of the server; stray tells that it came on no call's stream. It
@@ -194,7 +194,7 @@ func (q *questions) ask(m *mcp.Message, stray bool) *mcp.Error {
 		return mcp.Errorf(mcp.CodeInternal, "Too many questions in one call")
 	}
 	size := wire.Weight(params) + q.weightLocked()
-	if size > askedMax || q.kept.Resize(int64(q.cost+size)) != nil {
+	if size > askedMax || q.reserved.Resize(int64(q.cost+size)) != nil {
 		return mcp.Errorf(mcp.CodeInternal, "The open questions of this call are too large")
 	}
 	q.seen[m.ID] = true
@@ -330,6 +330,6 @@ func (q *questions) drop() []question {
 	defer q.mu.Unlock()
 	open := q.open
 	q.open = nil
-	q.kept.Release()
+	q.reserved.Release()
 	return open
 }

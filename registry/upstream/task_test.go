@@ -315,7 +315,7 @@ func TestWhatServersSayOfTasksIsTold(t *testing.T) {
 			for _, token := range []string{"ann", "bob"} {
 				c := person{tenant: token, name: token}.call(t, token, "", "", nil)
 				c.Params, c.Tasks = c.Params.With("task", mcp.RawJSON(`{"ttl":60000}`)), mcp.TasksAsked
-				c.Told = func(state mcp.Object) {
+				c.OnTaskStatus = func(state mcp.Object) {
 					told[token] = append(told[token], state.Text("taskId")+" "+state.Text("status"))
 				}
 				result, err := r.tool("job").Call(t.Context(), c)

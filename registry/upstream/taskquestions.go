@@ -17,16 +17,18 @@ const askWait = time.Second
 
 // A server of 2025-11-25 asks during a task on the stream of a tasks/result. A client of
 // 2026-07-28 has no such request: it reads what is asked in the state of the task, and
-// answers by tasks/update. So tasks/result is read for it, by a parked call without rounds:
+// answers by tasks/update. So tasks/result is read for it, by a parked call without
+// rounds:
 //
 //	tasks/update without answers ──▶ begins it unless it goes on ──▶ the questions that are open
 //	tasks/update with answers    ──▶ they go to the server
 //	tasks/get, tasks/cancel      ──▶ the task is at its end ──▶ it is cancelled, if it still goes on
 //
-// It begins when the task first waits for input, goes on while the task works again, since
-// a question that comes meanwhile would be lost, and ends with the task or the time of the
-// task. It counts as one call that is parked. Its result is dropped: who wants it reads
-// tasks/result once more.
+// It begins when the task first waits for input, goes on while the task works again,
+// since a question that comes meanwhile would be lost, and ends with the task or the time
+// of the task. It counts as one call that is parked. Its result is dropped: who wants it
+// reads tasks/result once more.
+//
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks#input-required-status
 
 // update sends the answers in a tasks/update to the server, or returns the questions that
@@ -114,14 +116,14 @@ func (p *parking) beginReader(who auth.Owner, one task, i *item,
 	switch {
 	case p.ended, !p.seats.Rejoin(one.seat):
 		err = p.server.unavailable(false, wire.ErrGone)
-	case p.places.Take(d.user(), 1) != nil:
+	case p.slots.Take(d.user(), 1) != nil:
 		p.seats.Release(one.seat, seats.Call)
 		err = p.server.unavailable(false, errCrowded)
 	default:
 		p.ofTasks[c.Task] = d
 		if err = d.start(one.seat, &own, read, func() { p.endReader(c.Task, d) }); err != nil {
 			delete(p.ofTasks, c.Task)
-			p.places.Give(d.user(), 1)
+			p.slots.Give(d.user(), 1)
 		}
 	}
 	if err != nil {
@@ -135,12 +137,12 @@ func (p *parking) endReader(id string, d *parkedCall) {
 	p.mu.Lock()
 	delete(p.ofTasks, id)
 	p.mu.Unlock()
-	p.places.Give(d.user(), 1)
+	p.slots.Give(d.user(), 1)
 	d.release()
 }
 
-// endIfOver ends the call that reads the result of a task, because a request told that the
-// task is at its end.
+// endIfOver ends the call that reads the result of a task, because a request told that
+// the task is at its end.
 func (p *parking) endIfOver(id, status string) {
 	if status == "working" || status == "input_required" {
 		return

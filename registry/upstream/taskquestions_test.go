@@ -42,7 +42,8 @@ func (r *rig) begun(p person, token, ttl string) string {
 	return id
 }
 
-// TestTaskAsksAClientWithoutItsResult follows two tasks whose client knows no tasks/result.
+// TestTaskAsksAClientWithoutItsResult follows two tasks whose client knows no
+// tasks/result.
 func TestTaskAsksAClientWithoutItsResult(t *testing.T) {
 	t.Parallel()
 	s, dropped := &chat{}, 0
@@ -94,8 +95,8 @@ func TestTaskAsksAClientWithoutItsResult(t *testing.T) {
 	})
 }
 
-// TestTaskThatAsksNothingIsWaitedForBriefly asks what a task asks of whom it cannot ask, and
-// of whom it does not.
+// TestTaskThatAsksNothingIsWaitedForBriefly asks what a task asks of whom it cannot ask,
+// and of whom it does not.
 func TestTaskThatAsksNothingIsWaitedForBriefly(t *testing.T) {
 	t.Parallel()
 	s := &chat{}
@@ -115,9 +116,9 @@ func TestTaskThatAsksNothingIsWaitedForBriefly(t *testing.T) {
 	})
 }
 
-// TestTheEndOfATaskEndsItsQuestions ends tasks with an open question in each way that there
-// is. The server gets an answer to its question, the place is given back, and no goroutine
-// is left, or the bubble would not end.
+// TestTheEndOfATaskEndsItsQuestions ends tasks with an open question in each way that
+// there is. The server gets an answer to its question, the place is given back, and no
+// goroutine is left, or the bubble would not end.
 func TestTheEndOfATaskEndsItsQuestions(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -198,8 +199,8 @@ func TestTasksThatAskHaveALimit(t *testing.T) {
 	})
 }
 
-// TestQuestionsThatNameATask come on the stream of the session, as does one that names none,
-// while a call and a task of one client are open.
+// TestQuestionsThatNameATask come on the stream of the session, as does one that names
+// none, while a call and a task of one client are open.
 func TestQuestionsThatNameATask(t *testing.T) {
 	t.Parallel()
 	s := &chat{streams: true}

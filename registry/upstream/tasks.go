@@ -20,7 +20,7 @@ const (
 	taskLife = time.Hour
 	// how soon a server's word of a task counts after the one before, if the status is the
 	// same
-	taskNewsGap = 200 * time.Millisecond
+	taskStatusGap = 200 * time.Millisecond
 )
 
 // task is one task of 2025-11-25. A server may know a task only in the session that made
@@ -32,9 +32,9 @@ type task struct {
 	user  share.User
 	until time.Time
 
-	tell   func(state mcp.Object) // as registry.Call.Told
-	told   time.Time              // when the server last said something of it by itself
-	status string                 // that it said then
+	tell     func(state mcp.Object) // as registry.Call.OnTaskStatus
+	notified time.Time              // when the server last said something of it by itself
+	status   string                 // that it said then
 }
 
 // tasks are the tasks of all sessions of one pool, by ids of the gateway's own, which
@@ -43,7 +43,7 @@ type task struct {
 type tasks struct {
 	server fault
 	seats  *seats.Pool[*pooled]
-	places *share.Budget // of the tasks in byID
+	slots  *share.Budget // of the tasks in byID
 
 	mu    sync.Mutex // guards the fields below and those of each task
 	ended bool
@@ -60,7 +60,7 @@ var errTaskLost = mcp.Errorf(mcp.CodeInvalidParams,
 func (t *tasks) tracked(s *seat, c *registry.Call, run func() (mcp.Object, error)) (mcp.Object, error) {
 	id, one := rand.Text(), &task{
 		seat: s, user: share.User(c.Principal.User()),
-		until: time.Now().Add(taskLife), tell: c.Told,
+		until: time.Now().Add(taskLife), tell: c.OnTaskStatus,
 	}
 	if !t.add(id, one) {
 		return mcp.Object{}, t.server.unavailable(false, errTasks)
@@ -96,9 +96,9 @@ func (t *tasks) heard(s *pooled, state mcp.Object) {
 	}
 	now := time.Now()
 	t.mu.Lock()
-	again := status == one.status && now.Before(one.told.Add(taskNewsGap))
+	again := status == one.status && now.Before(one.notified.Add(taskStatusGap))
 	if !again {
-		one.told, one.status = now, status
+		one.notified, one.status = now, status
 	}
 	t.mu.Unlock()
 	if !again {
@@ -121,7 +121,7 @@ func (t *tasks) find(s *pooled, own string) (id string, one *task) {
 }
 
 func newTasks(server fault) *tasks {
-	return &tasks{server: server, places: share.New(tasksMax), byID: map[string]*task{}}
+	return &tasks{server: server, slots: share.New(tasksMax), byID: map[string]*task{}}
 }
 
 // add takes a place for a task, and returns false when the user, its tenant or the pool
@@ -129,7 +129,7 @@ func newTasks(server fault) *tasks {
 func (t *tasks) add(id string, one *task) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.ended || t.places.TakeWithin(one.user, 1,
+	if t.ended || t.slots.TakeWithin(one.user, 1,
 		share.Bounds{Tenant: tasksMax, User: userTasksMax}) != nil {
 		return false
 	}
@@ -149,7 +149,7 @@ func (t *tasks) forgetLocked(over func(id string, one *task) bool) {
 func (t *tasks) removeLocked(id string) {
 	if one := t.byID[id]; one != nil {
 		delete(t.byID, id)
-		t.places.Give(one.user, 1)
+		t.slots.Give(one.user, 1)
 	}
 }
 

@@ -142,7 +142,7 @@ func (l *Redis) notifyAll(ctx context.Context) {
 	for s := range notices {
 		data := []byte(s.session.Name + "\x00" + s.stream)
 		// who gets none looks again by itself
-		_, _ = l.config.Others.Send(ctx, s.to, replica.Word{
+		_, _ = l.config.Others.Send(ctx, s.to, replica.Message{
 			Kind: kindAppended, Tenant: s.session.Owner.TenantID,
 			Data: data,
 		})
@@ -151,7 +151,7 @@ func (l *Redis) notifyAll(ctx context.Context) {
 
 // heard wakes the readers of a session, because another replica has appended to one of
 // its streams.
-func (l *Redis) heard(_ context.Context, _ replica.ID, w replica.Word) ([]byte, error) {
+func (l *Redis) heard(_ context.Context, _ replica.ID, w replica.Message) ([]byte, error) {
 	name, stream, _ := bytes.Cut(w.Data, []byte{0})
 	m := l.local
 	m.mu.Lock()

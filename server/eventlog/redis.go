@@ -40,7 +40,7 @@ type RedisConfig struct {
 //	      ▼
 //	 Redis stream ──▶ Read, Next, Find of all other streams: one round trip
 //	      │
-//	      └─ who else reads it ──▶ message "stir 1" to those replicas
+//	      └─ who else reads it ──▶ message "appended 1" to those replicas
 //
 // An event is in the server before Append returns, so before any client has it. Round
 // trips: one for Begin and Append, one for all that Notify at the same time; none for
@@ -69,7 +69,7 @@ type Redis struct {
 var _ Log = (*Redis)(nil)
 
 // kindAppended says that a stream has something new.
-const kindAppended = "stir 1"
+const kindAppended = "appended 1"
 
 // NewRedis returns a Redis. It sets handlers of cfg.Others, so it is called before that
 // runs.

@@ -225,12 +225,12 @@ func RequestOf(x *exchange.Exchange, r *http.Request, body []byte) link.Request 
 // refuseForward answers a request that got no answer from another replica. A status that
 // says that all is well is for answers to requests alone.
 func refuseForward(ctx context.Context, x *exchange.Exchange, m *mcp.Message) {
-	told := lostForward(ctx)
-	status := exchange.StatusOf(told.Code, x.Era)
+	rpcErr := lostForward(ctx)
+	status := exchange.StatusOf(rpcErr.Code, x.Era)
 	if !m.IsRequest() || x.Request.URL.Path == exchange.MessagesPath {
 		status = http.StatusInternalServerError
 	}
-	x.Refuse(m.ID, &exchange.Refusal{Status: status, Err: told})
+	x.Refuse(m.ID, &exchange.Refusal{Status: status, Err: rpcErr})
 }
 
 // lostForward returns what is told of a request that was forwarded, and of which no more
@@ -378,19 +378,19 @@ func (f *Forwarder) JoinTasks(ctx context.Context, m *mcp.Message, result mcp.Ob
 	return result.With(mcp.ResultTasks, mcp.Array(all)), nil
 }
 
-// heldBody is a body that is held while it comes.
-type heldBody struct {
+// countedBody is a body that is held while it comes.
+type countedBody struct {
 	io.Reader
 
-	held *share.Reservation
-	came int64
+	memory *share.Reservation
+	came   int64
 }
 
-func (b *heldBody) Read(p []byte) (int, error) {
+func (b *countedBody) Read(p []byte) (int, error) {
 	n, err := b.Reader.Read(p)
 	if b.came += int64(n); b.came > share.Covered {
 		// a buffer that grows has the bytes twice for a moment
-		if full := b.held.Resize(2 * b.came); full != nil {
+		if full := b.memory.Resize(2 * b.came); full != nil {
 			return 0, fmt.Errorf("hold a list of tasks: %w", full)
 		}
 	}
@@ -414,10 +414,10 @@ func (f *Forwarder) tasksElsewhere(ctx context.Context, user share.User, r link.
 	var asked errgroup.Group
 	asked.SetLimit(askingOthers)
 	for i, other := range others {
-		held := reserved.Another()
-		defer held.Release()
+		memory := reserved.Another()
+		defer memory.Release()
 		asked.Go(func() (err error) {
-			lists[i], err = f.tasksAt(ctx, other, r, held)
+			lists[i], err = f.tasksAt(ctx, other, r, memory)
 			return err
 		})
 	}
@@ -427,7 +427,7 @@ func (f *Forwarder) tasksElsewhere(ctx context.Context, user share.User, r link.
 // tasksAt returns the tasks of the client of a request that live at another replica, which
 // held holds.
 func (f *Forwarder) tasksAt(ctx context.Context, at replica.ID, r link.Request,
-	held *share.Reservation,
+	memory *share.Reservation,
 ) ([]mcp.RawJSON, error) {
 	answer, err := f.others.Forward(ctx, at, r)
 	if err != nil {
@@ -440,7 +440,7 @@ func (f *Forwarder) tasksAt(ctx context.Context, at replica.ID, r link.Request,
 	if answer.StatusCode == ErrElsewhere.Status {
 		return nil, nil // it ends, and its tasks with it
 	}
-	body, err := io.ReadAll(io.LimitReader(&heldBody{Reader: answer.Body, held: held}, maxTaskList+1))
+	body, err := io.ReadAll(io.LimitReader(&countedBody{Reader: answer.Body, memory: memory}, maxTaskList+1))
 	if err != nil {
 		return nil, fmt.Errorf("read the tasks of a replica: %w", err)
 	}

@@ -73,7 +73,7 @@ func (s *Service) tellListeners(ctx context.Context, at replica.ID, some []*sess
 	var taken []byte
 	err := errMessageForm
 	s.exchanges.Safely(ctx, func() { // or what was assigned would be told by nobody
-		taken, err = s.config.Others.Send(brief, at, replica.Word{Kind: kindListener, Data: packed(parts...)})
+		taken, err = s.config.Others.Send(brief, at, replica.Message{Kind: kindListener, Data: packed(parts...)})
 	})
 	for i, one := range all {
 		l := one.Session
@@ -151,7 +151,7 @@ func (s *Service) noticesFor(l *sessions.Session, at replica.ID) (all []sessions
 
 // heardListener takes notices for streams here, and that a stream is not where it
 // was. It answers with a byte for each.
-func (s *Service) heardListener(ctx context.Context, from replica.ID, w replica.Word) ([]byte, error) {
+func (s *Service) heardListener(ctx context.Context, from replica.ID, w replica.Message) ([]byte, error) {
 	parts, ok := unpacked(w.Data, 4)
 	if !ok || len(parts)%4 != 0 || len(parts) > 4*maxNotices*(sessions.MaxUpdates+3) {
 		return nil, errMessageForm
@@ -220,7 +220,7 @@ func (s *Service) letGo(ctx context.Context, l *sessions.Session, stream string,
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), sessions.NoticeTime)
 	defer stop()
 	data := packed(l.Key[:], []byte(stream), binary.BigEndian.AppendUint64(nil, epoch), nil)
-	if _, err := s.config.Others.Send(ctx, at, replica.Word{Kind: kindListener, Data: data}); err != nil {
+	if _, err := s.config.Others.Send(ctx, at, replica.Message{Kind: kindListener, Data: data}); err != nil {
 		s.exchanges.Log.DebugContext(ctx, "another replica was not told that a stream is elsewhere", "error",
 			err)
 	}
@@ -351,7 +351,7 @@ func (s *Service) tellTaken(ctx context.Context, l *sessions.Session, former rep
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), sessions.NoticeTime)
 	defer stop()
 	data := packed(l.Key[:], binary.BigEndian.AppendUint64(nil, epoch))
-	answer, err := s.config.Others.Send(ctx, former, replica.Word{
+	answer, err := s.config.Others.Send(ctx, former, replica.Message{
 		Kind: kindTaken, Tenant: l.User.TenantID,
 		Data: data,
 	})
@@ -369,7 +369,7 @@ func (s *Service) tellTaken(ctx context.Context, l *sessions.Session, former rep
 }
 
 // heardTaken notes that another replica leads a session.
-func (s *Service) heardTaken(_ context.Context, from replica.ID, w replica.Word) ([]byte, error) {
+func (s *Service) heardTaken(_ context.Context, from replica.ID, w replica.Message) ([]byte, error) {
 	parts, ok := unpacked(w.Data, 2)
 	if !ok || len(parts[0]) != ticket.KeySize || len(parts[1]) != 8 {
 		return nil, errMessageForm

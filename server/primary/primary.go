@@ -54,9 +54,9 @@ type Store interface {
 	// Keep writes the facts of an entry, and leaves all others as they are; the text ""
 	// forgets a fact. The error is ErrNone if there is no entry, or ErrFenced.
 	Keep(ctx context.Context, k Key, r Entry) error
-	// Look returns the entry. The error is ErrNone if there is none, but not while the
+	// Read returns the entry. The error is ErrNone if there is none, but not while the
 	// store may have lost it: then whoever leads the session writes it again.
-	Look(ctx context.Context, k Key) (Entry, error)
+	Read(ctx context.Context, k Key) (Entry, error)
 	// Take makes another replica the primary, with a higher epoch, if the entry has
 	// still the primary and the epoch of from. It returns the entry as it is then. The
 	// error is ErrFenced if another replica was faster, or ErrNone.

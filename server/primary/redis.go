@@ -141,8 +141,8 @@ func (s *Redis) said(reply redis.Reply, err error) error {
 	return nil
 }
 
-// Look implements Store.
-func (s *Redis) Look(ctx context.Context, k Key) (Entry, error) {
+// Read implements Store.
+func (s *Redis) Read(ctx context.Context, k Key) (Entry, error) {
 	reply, err := s.config.Store.Do(ctx, redis.Command{Name: "HGETALL", Key: KeyOf(k)})
 	if err != nil {
 		return Entry{}, err

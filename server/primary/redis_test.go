@@ -61,7 +61,7 @@ func TestStores(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, ctx := open(t), t.Context()
-			if _, err := s.Look(ctx, key); !errors.Is(err, primary.ErrNone) {
+			if _, err := s.Read(ctx, key); !errors.Is(err, primary.ErrNone) {
 				t.Errorf("before it opens: got %v, want ErrNone", err)
 			}
 			if err := s.Keep(ctx, key, primary.Entry{Primary: a, Epoch: 1}); !errors.Is(err,
@@ -81,7 +81,7 @@ func TestStores(t *testing.T) {
 			}); err != nil {
 				t.Fatal(err)
 			}
-			found, err := s.Look(ctx, key)
+			found, err := s.Read(ctx, key)
 			if err != nil || found.Primary != a || found.Epoch != 1 || len(found.Facts) != 1 ||
 				found.Facts["level"] != "error" {
 				t.Fatalf("got %+v, %v", found, err)
@@ -116,7 +116,7 @@ func TestStores(t *testing.T) {
 			if err := errors.Join(s.End(ctx, key, taken.Epoch), s.End(ctx, key, taken.Epoch)); err != nil {
 				t.Errorf("ended twice: got %v", err)
 			}
-			if _, err := s.Look(ctx, key); !errors.Is(err, primary.ErrNone) {
+			if _, err := s.Read(ctx, key); !errors.Is(err, primary.ErrNone) {
 				t.Errorf("after its end: got %v, want ErrNone", err)
 			}
 		})
@@ -130,7 +130,7 @@ func TestOneOfManyTakesASession(t *testing.T) {
 	if err := s.Open(t.Context(), key, primary.Entry{Primary: a, Epoch: 1}); err != nil {
 		t.Fatal(err)
 	}
-	from, err := s.Look(t.Context(), key)
+	from, err := s.Read(t.Context(), key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,12 +175,12 @@ func TestForgedRecordsAreNotBelieved(t *testing.T) {
 		}
 		s.does(t, "HSET", primary.KeyOf(key), forge...)
 		before := s.refused.Load()
-		if r, err := s.Look(t.Context(), key); !errors.Is(err, primary.ErrNone) ||
+		if r, err := s.Read(t.Context(), key); !errors.Is(err, primary.ErrNone) ||
 			s.refused.Load() == before {
 			t.Errorf("%v: got %+v, %v, want ErrNone, and that it is counted", forge, r, err)
 		}
 		s.member.Outdate(true)
-		if _, err := s.Look(t.Context(), key); err == nil || errors.Is(err, primary.ErrNone) {
+		if _, err := s.Read(t.Context(), key); err == nil || errors.Is(err, primary.ErrNone) {
 			t.Errorf("%v, while a later version runs: got %v, want an error that says nothing of an end",
 				forge, err)
 		}
@@ -207,17 +207,17 @@ func TestALossEndsNoSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.server.Exec(t, "FLUSHALL")
-	if _, err := s.Look(t.Context(), key); err == nil || errors.Is(err, primary.ErrNone) {
+	if _, err := s.Read(t.Context(), key); err == nil || errors.Is(err, primary.ErrNone) {
 		t.Errorf("at once: got %v, want an error that says nothing of an end", err)
 	}
 	if err := s.Open(t.Context(), key, primary.Entry{Primary: a, Epoch: 1}); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := s.Look(t.Context(), key); err != nil || r.Primary != a {
+	if r, err := s.Read(t.Context(), key); err != nil || r.Primary != a {
 		t.Errorf("written again: got %+v, %v", r, err)
 	}
 	redistest.Wait(t, func() error { // the loss is known, and over
-		if _, err := s.Look(t.Context(), primary.Key{Tenant: "acme", Name: "never"}); !errors.Is(err,
+		if _, err := s.Read(t.Context(), primary.Key{Tenant: "acme", Name: "never"}); !errors.Is(err,
 			primary.ErrNone) {
 			return errors.New("it is not settled yet")
 		}

@@ -1,5 +1,5 @@
-// Package replicatest carries word between replicas that are in one process, for tests of
-// those who speak it.
+// Package replicatest carries messages between replicas that are in one process, for
+// tests of those who speak it.
 package replicatest
 
 import (
@@ -106,7 +106,7 @@ func (m *Member) OnReturn(f func()) { m.returns = append(m.returns, f) }
 // OnChange implements replica.Others.
 func (m *Member) OnChange(f func()) { m.changes = append(m.changes, f) }
 
-// Return does what follows a time in which word may have been lost.
+// Return does what follows a time in which messages may have been lost.
 func (m *Member) Return() {
 	for _, f := range m.returns {
 		f()
@@ -177,7 +177,7 @@ func (m *Member) Outdate(newer bool) {
 }
 
 // Send implements replica.Others.
-func (m *Member) Send(ctx context.Context, to replica.ID, w replica.Word) ([]byte, error) {
+func (m *Member) Send(ctx context.Context, to replica.ID, w replica.Message) ([]byte, error) {
 	m.hub.mu.Lock()
 	receiver := m.hub.members[to]
 	m.hub.mu.Unlock()
@@ -277,8 +277,8 @@ func (b *body) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// take has word handled, and returns what the handler says, or when ctx ends.
-func (m *Member) take(ctx context.Context, from replica.ID, w replica.Word) ([]byte, error) {
+// take has a message handled, and returns what the handler says, or when ctx ends.
+func (m *Member) take(ctx context.Context, from replica.ID, w replica.Message) ([]byte, error) {
 	handled := make(chan struct{})
 	var answer []byte
 	err := errUnknown
@@ -296,7 +296,7 @@ func (m *Member) take(ctx context.Context, from replica.ID, w replica.Word) ([]b
 	}
 }
 
-// errUnknown says that a replica does not know a kind of word.
+// errUnknown says that a replica does not know a kind of message.
 var errUnknown = errors.New("that kind of word is not known")
 
 // changed calls what OnChange has set, at all members.

@@ -211,7 +211,7 @@ func (d *duplex) badAnswer(text []byte, err error) {
 func (d *duplex) dispatch(ctx context.Context, m *mcp.Message, size int) {
 	switch {
 	case m.IsResponse():
-		if !d.waiting.resolve(m.ID, d.waiting.reserveFor(m, size)) {
+		if !d.waiting.resolve(m.ID, d.waiting.reservedAnswer(m, size)) {
 			d.up.Count(Foreign, 1)
 		}
 	case m.IsRequest():
@@ -331,9 +331,9 @@ func (p *pending) resolve(id mcp.ID, a answer) bool {
 	return ok
 }
 
-// reserveFor returns the answer that a message brings, in a text of that many bytes,
+// reservedAnswer returns the answer that a message brings, in a text of that many bytes,
 // which the caller holds from now on: or an error, if the caller has no room for it.
-func (p *pending) reserveFor(m *mcp.Message, size int) answer {
+func (p *pending) reservedAnswer(m *mcp.Message, size int) answer {
 	if size <= share.Covered {
 		return answer{message: m}
 	}

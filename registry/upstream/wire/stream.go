@@ -30,7 +30,7 @@ func (r reader) stream(
 	take func(*mcp.Message) (enough bool),
 ) error {
 	idle := padding{read: r, hurry: ctx.Done()}
-	for event, err := range sse.ReadWithin(body, maxMessage, growing(reserved), idle.add) {
+	for event, err := range sse.ReadWithin(body, maxMessage, reserving(reserved), idle.add) {
 		if errors.Is(err, sse.ErrTooLong) {
 			r.count(Oversized, 1)
 			return protocol("%w", ErrTooLarge)
@@ -74,8 +74,8 @@ func owned(data []byte) []byte {
 	return append([]byte(nil), data...)
 }
 
-// growing returns how a reader of events asks for memory. Little is covered.
-func growing(reserved *share.Reservation) func(int) error {
+// reserving returns how a reader of events asks for memory. Little is covered.
+func reserving(reserved *share.Reservation) func(int) error {
 	counted := false
 	return func(bytes int) error {
 		if counted = counted || bytes > share.Covered; !counted {

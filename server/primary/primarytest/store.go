@@ -150,8 +150,8 @@ func (s *Store) write(k primary.Key, r primary.Entry, begins bool) error {
 	return nil
 }
 
-// Look implements primary.Store.
-func (s *Store) Look(_ context.Context, k primary.Key) (primary.Entry, error) {
+// Read implements primary.Store.
+func (s *Store) Read(_ context.Context, k primary.Key) (primary.Entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.beginLocked(); err != nil {

@@ -93,8 +93,8 @@ func New(cfg Config) *Directory {
 	return d
 }
 
-// liveOf returns the session that a ticket describes.
-func (d *Directory) liveOf(t *ticket.Ticket, p auth.Principal, shared bool) *sessions.Session {
+// sessionOf returns the session that a ticket describes.
+func (d *Directory) sessionOf(t *ticket.Ticket, p auth.Principal, shared bool) *sessions.Session {
 	return sessions.New(d.Roster, t, p, d.opener, d.config.SessionMaxAge, shared)
 }
 

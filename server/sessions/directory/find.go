@@ -29,7 +29,7 @@ func (d *Directory) Open(ctx context.Context, purpose string, c gateway.Caller,
 	if err != nil {
 		return nil, "", nil, err
 	}
-	l = d.liveOf(&t, c.Principal, d.Shared && purpose == ticket.Session)
+	l = d.sessionOf(&t, c.Principal, d.Shared && purpose == ticket.Session)
 	l.BeginLeading(primary.Epoch())
 	l, refused = d.add(ctx, l, c)
 	return l, id, refused, nil
@@ -65,9 +65,9 @@ func (d *Directory) Visit(ctx context.Context, t *ticket.Ticket, c gateway.Calle
 			return l, refused
 		}
 	}
-	l := d.liveOf(t, c.Principal, true)
+	l := d.sessionOf(t, c.Principal, true)
 	l.Begin()
-	switch _, err := d.config.Records.Look(ctx, l.EntryKey()); {
+	switch _, err := d.config.Records.Read(ctx, l.EntryKey()); {
 	case errors.Is(err, primary.ErrNone):
 		return nil, sessions.Miss(ctx, d.ended.Why(t.Key))
 	case err != nil:

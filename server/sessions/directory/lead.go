@@ -54,7 +54,7 @@ func (d *Directory) Whose(ctx context.Context, t *ticket.Ticket, c gateway.Calle
 			return nil, to, nil
 		}
 	}
-	return d.look(ctx, t, c, denied)
+	return d.lookup(ctx, t, c, denied)
 }
 
 // takenHere returns the session of a ticket if this replica has something of it, and the
@@ -65,7 +65,7 @@ func (d *Directory) takenHere(ctx context.Context, t *ticket.Ticket, c gateway.C
 	if d.Roster.Find(t.Key) == nil {
 		return nil, forward.ErrElsewhere
 	}
-	record, err := d.config.Records.Look(ctx, keyOf(t, c))
+	record, err := d.config.Records.Read(ctx, keyOf(t, c))
 	if err != nil || record.Primary != d.config.Others.Self() {
 		return nil, forward.ErrElsewhere
 	}
@@ -98,14 +98,14 @@ func (d *Directory) guess(t *ticket.Ticket) replica.ID {
 // the same time.
 const maxTakes = 3
 
-// look looks the session up in the entries, and takes it over if its primary is gone or
+// lookup looks the session up in the entries, and takes it over if its primary is gone or
 // drains.
-func (d *Directory) look(ctx context.Context, t *ticket.Ticket, c gateway.Caller,
+func (d *Directory) lookup(ctx context.Context, t *ticket.Ticket, c gateway.Caller,
 	denied replica.ID,
 ) (*sessions.Session, replica.ID, *exchange.Refusal) {
 	self := d.config.Others.Self()
 	for range maxTakes {
-		record, err := d.config.Records.Look(ctx, keyOf(t, c))
+		record, err := d.config.Records.Read(ctx, keyOf(t, c))
 		if err != nil {
 			return nil, d.unlooked(t, denied, err), d.refusalOf(ctx, t, denied, err)
 		}
@@ -167,7 +167,7 @@ func (d *Directory) TakeOver(ctx context.Context, l *sessions.Session, c gateway
 	t := &ticket.Ticket{
 		Opener: d.opener, Key: l.Key, Opened: l.Expiry.Add(-d.config.SessionMaxAge), Revision: l.Speaks(),
 	}
-	_, to, refused := d.look(ctx, t, c, "")
+	_, to, refused := d.lookup(ctx, t, c, "")
 	return to, refused
 }
 
@@ -223,7 +223,7 @@ func (d *Directory) begin(ctx context.Context, t *ticket.Ticket, c gateway.Calle
 func (d *Directory) Enter(ctx context.Context, t *ticket.Ticket, c gateway.Caller) (*sessions.Session,
 	*exchange.Refusal,
 ) {
-	l := d.liveOf(t, c.Principal, true)
+	l := d.sessionOf(t, c.Principal, true)
 	l.SetHeard()
 	if !time.Now().Before(l.Expiry) {
 		return nil, sessions.Miss(ctx, sessions.EndExpired)
@@ -263,7 +263,7 @@ func (d *Directory) useLed(ctx context.Context, l *sessions.Session, c gateway.C
 // taken it for gone.
 func (d *Directory) confirm(ctx context.Context, l *sessions.Session) *exchange.Refusal {
 	now := time.Now()
-	record, err := d.config.Records.Look(ctx, l.EntryKey())
+	record, err := d.config.Records.Read(ctx, l.EntryKey())
 	switch {
 	case errors.Is(err, primary.ErrNone):
 		d.Drop(l, sessions.EndClosed)

@@ -84,7 +84,6 @@ type Handler func(ctx context.Context, from string, m Message) (answer []byte, e
 
 // Config is what a Link needs. Every field but Away is required.
 type Config struct {
-	Self      string // the id of this replica
 	Identity  *Identity
 	Directory Directory
 	// tells that this replica does not reach what the Directory knows from; nil: it does

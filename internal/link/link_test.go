@@ -84,8 +84,7 @@ func open(t *testing.T, d *directory, id string, clients http.Handler) *end {
 		t.Fatal(err)
 	}
 	e := &end{opened: new(atomic.Int32), Link: link.New(link.Config{
-		Self: id, Identity: identity, Directory: d,
-		Logger: slog.New(slog.DiscardHandler),
+		Identity: identity, Directory: d, Logger: slog.New(slog.DiscardHandler),
 	})}
 	life, gone := context.WithCancel(t.Context())
 	e.gone, e.peer = gone, link.Peer{

@@ -84,7 +84,7 @@ func NewGroup(cfg GroupConfig) (*Group, error) {
 	g := &Group{config: cfg, id: NewID(), identity: identity, known: make(chan struct{}, 1)}
 	g.members.Store(&map[ID]*member{})
 	g.link = link.New(link.Config{
-		Self: string(g.id), Identity: identity, Directory: g, Away: g.isAway,
+		Identity: identity, Directory: g, Away: g.isAway,
 		Logger: cfg.Logger,
 	})
 	return g, nil

@@ -29,7 +29,7 @@ type Principal struct {
 	Expiry time.Time
 
 	accessKey string        // the id of the access key that spoke, not the key; "": a token did
-	proof     *proof        // by what the token was accepted, for Verifier.Recheck; nil: no Verifier made this
+	proof     *proof        // by what the token was accepted, for Verifier.Recheck; nil: of no Verifier
 	token     *carriedToken // see SubjectToken; nil: it was not kept
 }
 

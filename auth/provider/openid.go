@@ -27,7 +27,7 @@ type OIDC struct {
 
 	flights  singleflight.Group         // fetches of the document; there is one at a time
 	found    atomic.Pointer[discovered] // nil: never fetched
-	pause    atomic.Int64               // nanoseconds since 1970 until which the document is not fetched again
+	pause    atomic.Int64               // nanoseconds since 1970; the document is not fetched before
 	reported sync.Map                   // what was told to the logger already, by text
 }
 

@@ -60,7 +60,7 @@ func startNode(ctx context.Context, url string) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	command := exec.CommandContext(ctx, "node", filepath.Join(root, npmScript), url+"/mcp")
+	command := exec.CommandContext(ctx, "node", filepath.Join(root, npmScript), url+"/mcp") //nolint:gosec // G204: our own
 	command.Stderr = os.Stderr
 	input, err := command.StdinPipe()
 	if err != nil {
@@ -87,7 +87,7 @@ func (n *node) read(command *exec.Cmd, output io.Reader) {
 			break
 		}
 		var a npmAnswer
-		if json.Unmarshal(line, &a) == nil {
+		if json.Unmarshal(line, &a) == nil { //nolint:forbidigo // of our own script
 			n.mu.Lock()
 			if answer := n.wait[a.ID]; answer != nil {
 				answer <- a // it has room

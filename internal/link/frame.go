@@ -8,7 +8,6 @@ import (
 	"io"
 	"math"
 	"net/http"
-	"strconv"
 )
 
 // What goes over a connection, one exchange after the other:
@@ -36,17 +35,6 @@ func appendText(b []byte, text string) []byte {
 	return append(binary.BigEndian.AppendUint32(b, uint32(len(text))), text...) //nolint:gosec // far shorter
 }
 
-// hopByHop tells whether a header is about one connection, or says what frames say.
-// https://www.rfc-editor.org/rfc/rfc9110#section-7.6.1
-func hopByHop(name string) bool {
-	switch name {
-	case "Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
-		"Content-Length", "Expect":
-		return true
-	}
-	return false
-}
-
 // appendHead appends a head.
 func appendHead(b []byte, header http.Header, placed ...string) []byte {
 	at := len(b)
@@ -55,9 +43,6 @@ func appendHead(b []byte, header http.Header, placed ...string) []byte {
 		b = appendText(b, text)
 	}
 	for name, values := range header {
-		if hopByHop(name) {
-			continue
-		}
 		for _, value := range values {
 			b = appendText(appendText(b, name), value)
 		}
@@ -100,7 +85,7 @@ func readHead(in *bufio.Reader, placed ...*string) (http.Header, error) {
 			return nil, errForm
 		}
 	}
-	header, values := make(http.Header), make([]string, 0, usualHeaders)
+	header := make(http.Header)
 	for rest != "" {
 		var name, value string
 		if name, rest, ok = cutText(rest); ok {
@@ -109,18 +94,10 @@ func readHead(in *bufio.Reader, placed ...*string) (http.Header, error) {
 		if !ok {
 			return nil, errForm
 		}
-		if before := header[name]; before != nil {
-			header[name] = append(before, value)
-			continue
-		}
-		values = append(values, value)
-		header[name] = values[len(values)-1 : len(values) : len(values)]
+		header[name] = append(header[name], value)
 	}
 	return header, nil
 }
-
-// usualHeaders is how many headers a request has, or fewer.
-const usualHeaders = 16
 
 // cutText takes one text off a head.
 func cutText(s string) (text, rest string, ok bool) {
@@ -132,25 +109,4 @@ func cutText(s string) (text, rest string, ok bool) {
 		return "", "", false
 	}
 	return s[:length], s[length:], true
-}
-
-// Statuses of answers beside those of HTTP.
-const (
-	// statusNone says that who asks is not known, or that the replica leaves: nothing was
-	// done.
-	statusNone = 0
-	// statusAway answers a ping: the replica does not reach what the Directory knows from.
-	statusAway = 1
-)
-
-// readStatus reads the head of an answer.
-func readStatus(in *bufio.Reader) (status int, header http.Header, err error) {
-	var text string
-	if header, err = readHead(in, &text); err != nil {
-		return 0, nil, err
-	}
-	if status, err = strconv.Atoi(text); err != nil {
-		return 0, nil, errForm
-	}
-	return status, header, nil
 }

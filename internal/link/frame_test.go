@@ -16,7 +16,7 @@ import (
 func TestHeadsComeBack(t *testing.T) {
 	t.Parallel()
 	many := make(http.Header)
-	for i := range 3 * usualHeaders {
+	for i := range 50 {
 		many[strings.Repeat("x", i+1)] = []string{"1", "", "3"}
 	}
 	for _, header := range []http.Header{{}, {"Accept": {"a", "b"}, "X": {"\x00\r\n: ü"}}, many} {
@@ -33,10 +33,6 @@ func TestHeadsComeBack(t *testing.T) {
 			}
 		}
 	}
-	kept := appendHead(nil, http.Header{"Connection": {"close"}, "Content-Length": {"1"}})
-	if read, err := readHead(bufio.NewReader(bytes.NewReader(kept))); err != nil || len(read) != 0 {
-		t.Errorf("headers of a connection: got %v and %v, want none", read, err)
-	}
 }
 
 // FuzzHead reads any bytes as a head. What it takes for one means the same when it is
@@ -50,11 +46,6 @@ func FuzzHead(f *testing.F) {
 		header, err := readHead(bufio.NewReader(bytes.NewReader(data)), &first)
 		if err != nil {
 			return
-		}
-		for name := range header {
-			if hopByHop(name) {
-				delete(header, name)
-			}
 		}
 		read, err := readHead(bufio.NewReader(bytes.NewReader(appendHead(nil, header, first))), &again)
 		if err != nil || first != again || !reflect.DeepEqual(header, read) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
@@ -46,6 +47,15 @@ type Request struct {
 	Note           string // what the replica says to the other about the request; "": nothing
 }
 
+// Statuses of answers beside those of HTTP.
+const (
+	// statusNone says that who asks is not known, or that the replica leaves: nothing was
+	// done.
+	statusNone = 0
+	// statusAway answers a ping: the replica does not reach what the Directory knows from.
+	statusAway = 1
+)
+
 // Forward sends a request of a client to another replica, and returns its answer, whose
 // body comes as that replica sends it. The caller closes the body, and does not read it
 // then. When ctx ends, the other replica sees that its client has left. The error is
@@ -84,11 +94,13 @@ func (l *Link) exchange(ctx context.Context, to string, request, body []byte) (*
 		}
 		return nil, errors.Join(ErrGone, err)
 	}
-	status, header, err := readStatus(a.exchange.In)
-	if err != nil {
-		return nil, errors.Join(ErrLost, a.ended(err), a.Close())
-	}
-	if status == statusNone {
+	var text string
+	header, err := readHead(a.exchange.In, &text)
+	status, odd := strconv.Atoi(text)
+	switch {
+	case err != nil || odd != nil:
+		return nil, errors.Join(ErrLost, a.ended(err), odd, a.Close())
+	case status == statusNone:
 		return nil, errors.Join(ErrGone, errStranger, a.Close())
 	}
 	return &http.Response{StatusCode: status, Header: header, Body: a}, nil

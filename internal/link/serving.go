@@ -45,7 +45,7 @@ func WithOrigin(ctx context.Context, o Origin) context.Context {
 
 const (
 	strangerTime = 10 * time.Second // for which a connection is kept that is not known to be a replica's
-	writeTime    = 10 * time.Second // for the other side to take a piece, if a handler sets no other
+	writeTime    = 10 * time.Second // for the other side to take what is written at once, to a second
 	writeSize    = 16 << 10         // bytes of an answer that are gathered before they are written
 )
 
@@ -125,14 +125,13 @@ func (c *line) serve(ctx context.Context) (more bool) {
 // exchange is a request that is being answered, and the http.ResponseWriter of one that
 // was forwarded. It belongs to the goroutine of its connection.
 type exchange struct {
-	line    *line
-	origin  Origin
-	life    scope
-	body    body
-	header  http.Header
-	begun   bool      // the head of the answer was made
-	writeBy time.Time // until when the next write may last; zero: for writeTime
-	failed  error     // why nothing more can be written; nil: it can
+	line   *line
+	origin Origin
+	life   scope
+	body   body
+	header http.Header
+	begun  bool  // the head of the answer was made
+	failed error // why nothing more can be written; nil: it can
 }
 
 // answer has a request of a client answered.
@@ -215,11 +214,8 @@ func (e *exchange) write(data []byte) {
 	if len(data) == 0 || e.failed != nil {
 		return
 	}
-	by := e.writeBy
-	if by.IsZero() {
-		by = time.Now().Add(writeTime)
-	}
-	if c := e.line; by.Sub(c.writeBy).Abs() > time.Second { // to set one costs more than to append to c.out
+	by := time.Now().Add(writeTime)
+	if c := e.line; by.Sub(c.writeBy) > time.Second { // a deadline for each write costs much of a small one
 		c.writeBy = by
 		_ = c.conn.SetWriteDeadline(by) // if that fails, so does the write
 	}
@@ -235,17 +231,15 @@ func (e *exchange) FlushError() error {
 }
 
 // SetReadDeadline says until when the rest of the body must have come. An
-// http.ResponseController calls it, like SetWriteDeadline.
+// http.ResponseController calls it.
 func (e *exchange) SetReadDeadline(by time.Time) error {
 	e.body.by = by
 	return nil
 }
 
-// SetWriteDeadline says until when a write may last, to a second.
-func (e *exchange) SetWriteDeadline(by time.Time) error {
-	e.writeBy = by
-	return nil
-}
+// SetWriteDeadline does nothing: each write has writeTime. An http.ResponseController
+// calls it.
+func (*exchange) SetWriteDeadline(time.Time) error { return nil }
 
 // finish ends the answer, and takes what nobody has read of the request: the other side
 // reads when it has written all of that.

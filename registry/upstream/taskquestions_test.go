@@ -215,8 +215,9 @@ func TestQuestionsThatNameATask(t *testing.T) {
 			t.Fatalf("the call asks %s, %v", asked.JSON(), err)
 		}
 		own := s.sights("tasks/result")[0].m.Params.Text("taskId")
-		s.push(`{"jsonrpc":"2.0","id":"s1","method":"elicitation/create","params":` + relatedTo(own, elicit("of the task")) + `}`)
+		// the task was there first, and would take the first of two
 		s.push(`{"jsonrpc":"2.0","id":"s2","method":"elicitation/create","params":` + elicit("of the call") + `}`)
+		s.push(`{"jsonrpc":"2.0","id":"s1","method":"elicitation/create","params":` + relatedTo(own, elicit("of the task")) + `}`)
 		s.push(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"aside"}}`)
 		synctest.Wait()
 		if got := string(r.asksOf(alice, id).Without(keys(first)...).JSON()); !strings.Contains(got, "of the task") ||

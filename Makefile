@@ -158,7 +158,7 @@ lint: $(LINT) ## what the linter finds
 	$(LINT) run --allow-parallel-runners
 	cd internal/lab && GOWORK=$(CURDIR)/internal/lab/lint.work $(LINT) run --allow-parallel-runners
 
-linter: $(LINT) ## build the linter, and say which it is
+linter: $(LINT) ## build the linter once for all clones of a user, and say which it is
 	@$(LINT) version
 
 # Built once for each version of them and of Go, for all clones of a user: a linter that an older Go has built refuses the code of a

@@ -95,9 +95,8 @@ func (g *Group) Self() ID { return g.id }
 
 // Handle implements Others.
 func (g *Group) Handle(kind string, h Handler) {
-	g.link.Handle(kind, func(ctx context.Context, from string, m link.Message) ([]byte, error) {
-		// what it begins goes on
-		return h(context.WithoutCancel(ctx), ID(from), Message{Kind: m.Kind, Tenant: m.Tenant, Data: m.Data})
+	g.link.Handle(kind, func(ctx context.Context, from string, m Message) ([]byte, error) {
+		return h(context.WithoutCancel(ctx), ID(from), m) // what it begins goes on
 	})
 }
 
@@ -281,18 +280,10 @@ func (g *Group) listen(ctx context.Context) error {
 func (g *Group) Send(ctx context.Context, to ID, w Message) ([]byte, error) {
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
-	answer, err := g.link.Send(ctx, string(to), link.Message{Kind: w.Kind, Tenant: w.Tenant, Data: w.Data})
-	if errors.Is(err, link.ErrGone) {
-		return nil, errors.Join(ErrGone, err)
-	}
-	return answer, err
+	return g.link.Send(ctx, string(to), w)
 }
 
 // Forward implements Others.
 func (g *Group) Forward(ctx context.Context, to ID, r link.Request) (*http.Response, error) {
-	answer, err := g.link.Forward(ctx, string(to), r)
-	if errors.Is(err, link.ErrGone) {
-		return nil, errors.Join(ErrGone, err)
-	}
-	return answer, err
+	return g.link.Forward(ctx, string(to), r)
 }

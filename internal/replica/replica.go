@@ -19,7 +19,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
 	"net/http"
 	"time"
 
@@ -44,15 +43,12 @@ func NewID() ID {
 // those, and ask their clients to try again, see Others.IsNewerThere.
 const Formats = 1
 
-// Message is what one replica says to another.
-type Message struct {
-	Kind   string // which handler it is for; names a form of Data, too: another form is another kind
-	Tenant string // whose it is; a message of a tenant never counts as that of another
-	Data   []byte // shared: do not modify
-}
+// Message is what one replica says to another. Its kind names a form of its data, too:
+// another form is another kind. A message of a tenant never counts as that of another.
+type Message = link.Message
 
 // ErrGone says that there is no such replica, or no longer.
-var ErrGone = errors.New("that replica is not there")
+var ErrGone = link.ErrGone
 
 // Handler takes messages of one kind, and returns what it says to that. It may be called
 // for several at once; whoever has sent the message waits until it returns. An error says

@@ -18,6 +18,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
@@ -51,6 +52,9 @@ func run(ctx context.Context, args []string, log io.Writer) error {
 func inFolder(ctx context.Context, name string, log io.Writer, keep bool,
 	measure func(dir, program string) (section string, err error),
 ) (section string, err error) {
+	if err := crowd.FindNPM(); err != nil {
+		return "", err
+	}
 	dir, err := os.MkdirTemp("", "drawbridge-"+name+"-")
 	if err != nil {
 		return "", err

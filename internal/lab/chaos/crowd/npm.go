@@ -22,6 +22,20 @@ import (
 // finds packages beside the program.
 const npmScript = "internal/interop/clients/crowd.mjs"
 
+// FindNPM returns an error that says how to get what the clients of npm need, unless all of
+// it is here.
+func FindNPM() error {
+	root, err := world.Root()
+	if err != nil {
+		return err
+	}
+	_, err = os.Stat(filepath.Join(root, filepath.Dir(npmScript), "../node_modules/@modelcontextprotocol/client"))
+	if _, missing := exec.LookPath("node"); err != nil || missing != nil {
+		return errors.New("node or the npm packages of internal/interop are missing: make setup fetches them")
+	}
+	return nil
+}
+
 // node is one process that has all clients of npm of a crowd. It is safe for concurrent
 // use.
 type node struct {

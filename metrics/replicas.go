@@ -40,7 +40,8 @@ func newReplicas(f promauto.Factory) *replicas {
 		}),
 		sent: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "drawbridge_replica_messages_sent_total",
-			Help: "Messages to other replicas by kind and outcome: sent, gone (it cannot be reached) or failed.",
+			Help: "Messages to other replicas by kind and outcome: sent, gone (it cannot be reached) " +
+				"or failed.",
 		}, []string{"kind", "outcome"}),
 		received: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "drawbridge_replica_messages_received_total",

@@ -53,7 +53,8 @@ func (a *ahead) Describe(out chan<- *prometheus.Desc) {
 func (a *ahead) Collect(out chan<- prometheus.Metric) {
 	if bytes := a.slots.Load(); bytes != nil {
 		for kind, use := range (*bytes)() {
-			out <- prometheus.MustNewConstMetric(a.slotsDesc, prometheus.GaugeValue, float64(use.Granted), kind,
+			out <- prometheus.MustNewConstMetric(a.slotsDesc, prometheus.GaugeValue, float64(use.Granted),
+				kind,
 				"granted")
 			out <- prometheus.MustNewConstMetric(a.slotsDesc, prometheus.GaugeValue, float64(use.Used), kind,
 				"used")

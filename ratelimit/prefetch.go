@@ -85,7 +85,8 @@ func (l *prefetch) owes(sharer string, now time.Time) float64 {
 // too few tokens for anybody. Before the first trip nobody knows.
 func (l *prefetch) refuse(w *want, now time.Time) *ExceededError {
 	e := &l.empty
-	if w.tokens >= e.tokens && now.Before(e.until) && now.Sub(e.noted) < emptyMost && l.available(now) < w.tokens {
+	if w.tokens >= e.tokens && now.Before(e.until) && now.Sub(e.noted) < emptyMost &&
+		l.available(now) < w.tokens {
 		return l.refusal(w, e.until.Sub(now), false, now)
 	}
 	return l.refusal(w, 0, true, now)

@@ -140,7 +140,7 @@ func (c *common) join(t *testing.T, change ...func(*world)) *world {
 		w.config.Others = &sharedWord{Member: c.hub.Join(), trips: &c.trips}
 	})...)
 	w.asking()
-	lifetimetest.Run(t, w.Server.Run)
+	lifetimetest.Run(t, w.Run)
 	w.word().Return() // as every replica does when it first reads its word
 	c.worlds = append(c.worlds, w)
 	return w

@@ -84,7 +84,8 @@ func (s *Server) register(w http.ResponseWriter, r *http.Request) {
 	code, says := "access_denied",
 		"Clients are not registered here: get a token from the operator and send it as Authorization: Bearer"
 	if refused := s.login(x, r); refused != nil {
-		if refusal := exchange.RefusedLogin(refused); refusal != exchange.ErrNoToken && refusal != exchange.ErrScheme {
+		if refusal := exchange.RefusedLogin(refused); refusal != exchange.ErrNoToken &&
+			refusal != exchange.ErrScheme {
 			s.recordLogin(x, refused)
 			code, says = "invalid_token", refusal.Err.Message
 		}

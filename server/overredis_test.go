@@ -40,7 +40,7 @@ func overRedis(t *testing.T, server *redistest.Server, change ...func(*world)) (
 		redistest.Run(t, store)
 		c.worlds, c.lists, c.files, mails = append(c.worlds, w), append(c.lists, lists), append(c.files,
 			files), append(mails, mail)
-		lifetimetest.Run(t, mail.Run, log.Run, w.Server.Run)
+		lifetimetest.Run(t, mail.Run, log.Run, w.Run)
 		bases = append(bases, w.serve(t))
 	}
 	redistest.Wait(t, func() error {

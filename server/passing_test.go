@@ -43,7 +43,7 @@ func fleet(t *testing.T, hub *replicatest.Hub, size int, change ...func(*world))
 func runAll(t *testing.T, worlds []*world) {
 	t.Helper()
 	for _, w := range worlds {
-		lifetimetest.Run(t, w.Server.Run)
+		lifetimetest.Run(t, w.Run)
 	}
 }
 

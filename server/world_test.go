@@ -204,7 +204,7 @@ func newWorld(t testing.TB, change ...func(*world)) *world {
 
 // run runs what runs as long as the world.
 func (w *world) run(t testing.TB) {
-	lifetimetest.Run(t, w.gateway.Run, w.Server.Run)
+	lifetimetest.Run(t, w.gateway.Run, w.Run)
 }
 
 // offer puts the tools into the catalogue, and besides them empty ones with the given

@@ -25,7 +25,10 @@ func (f *fault) label() string {
 // Faults that several endpoints have.
 var (
 	// The one answer after which clients keep their tokens and try again.
-	errUnavailable = &fault{"temporarily_unavailable", "try again in a moment", "", http.StatusServiceUnavailable}
+	errUnavailable = &fault{
+		"temporarily_unavailable", "try again in a moment", "",
+		http.StatusServiceUnavailable,
+	}
 
 	errClient = &fault{
 		"invalid_client", "the client is not known here, or did not prove who it is: register again", "",

@@ -113,7 +113,9 @@ func (q *Queue) Enter(ctx context.Context, u share.User, estimate time.Duration)
 // would be in vain if it were refused now. It takes no slot among those that wait,
 // because that something has a slot of its own elsewhere, and waits as long as ctx
 // lasts. With a nil Queue it never waits.
-func (q *Queue) Finish(ctx context.Context, u share.User, estimate time.Duration) (release func(), err error) {
+func (q *Queue) Finish(ctx context.Context, u share.User, estimate time.Duration) (release func(),
+	err error,
+) {
 	if q == nil || estimate < Small {
 		return nothing, nil
 	}

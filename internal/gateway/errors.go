@@ -491,13 +491,19 @@ func unknownItem(err *unknownError) failure {
 			string(err.kind))
 		data, _ := mcp.ObjectOf(needed.Data)
 		needed.Data = data.With("scope", mcp.String(strings.Join(err.scopes, " "))).JSON()
-		return failure{kind: outcomeForbidden, reason: err.reason, refusal: true, rpcErr: needed, unknown: err}
+		return failure{
+			kind: outcomeForbidden, reason: err.reason, refusal: true, rpcErr: needed,
+			unknown: err,
+		}
 	}
 	kind := "unknown"
 	if err.there {
 		kind = outcomeForbidden
 	}
-	return failure{kind: kind, reason: err.reason, refusal: !err.answered, rpcErr: notFound(err), unknown: err}
+	return failure{
+		kind: kind, reason: err.reason, refusal: !err.answered, rpcErr: notFound(err),
+		unknown: err,
+	}
 }
 
 // notFound returns what the client is told when an item does not exist, or not for it.

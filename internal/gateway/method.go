@@ -269,7 +269,10 @@ func (c *call) use() *registry.Call {
 	if c.task != nil {
 		use.Tasks, use.Task = c.tool.Tasks, c.task.own
 	} else if c.tasks == mcp.TasksAsked && c.request.Tasks == mcp.TasksAsked {
-		updates := &taskUpdates{gateway: c.gateway, principal: c.caller.Principal, send: c.request.OnTaskStatus}
+		updates := &taskUpdates{
+			gateway: c.gateway, principal: c.caller.Principal,
+			send: c.request.OnTaskStatus,
+		}
 		c.taskID, use.OnTaskStatus = &updates.id, updates.update
 	}
 	if c.method.Asks && !c.slotRetained {

@@ -318,7 +318,8 @@ type Unmatched struct {
 
 // String tells operators which pattern matches nothing, and what to do about it.
 func (u Unmatched) String() string {
-	text := fmt.Sprintf("tenant %s: %s %q, which matches nothing that its servers offer", u.Tenant, u.describe(),
+	text := fmt.Sprintf("tenant %s: %s %q, which matches nothing that its servers offer", u.Tenant,
+		u.describe(),
 		u.Pattern)
 	if u.Nearest != "" {
 		text += fmt.Sprintf(" (did you mean %s?)", u.Nearest)

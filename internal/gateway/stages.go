@@ -76,7 +76,8 @@ func (g *Gateway) audited(next Handler) Handler {
 		case failure.rpcErr == nil:
 			return g.ended(c, result), nil
 		case failure.asTool && c.method.Result == mcp.ResultContent:
-			return g.ended(c, mcp.ToolError(failure.rpcErr.Message+" ("+failure.rpcErr.StableCode()+").")), nil
+			return g.ended(c, mcp.ToolError(failure.rpcErr.Message+" ("+failure.rpcErr.StableCode()+").")),
+				nil
 		}
 		return mcp.Object{}, failure.rpcErr
 	}

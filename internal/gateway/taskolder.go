@@ -161,7 +161,10 @@ func (c *call) awaited(ctx context.Context) (mcp.Object, error) {
 			return mcp.Object{}, err
 		}
 	}
-	updates, last := &taskUpdates{gateway: c.gateway, principal: c.caller.Principal, send: c.request.OnTaskStatus}, ""
+	updates, last := &taskUpdates{
+		gateway: c.gateway, principal: c.caller.Principal,
+		send: c.request.OnTaskStatus,
+	}, ""
 	id := c.params.Text("taskId")
 	updates.id.Store(&id)
 	for {

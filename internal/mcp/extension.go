@@ -69,8 +69,9 @@ const (
 var extensions = []Extension{
 	{
 		ID: ExtensionSkills, Methods: []string{MethodSkillsList, MethodSkillsGet, MethodDirectoryRead},
-		Meta: []string{"io.modelcontextprotocol.skills/"}, Schemes: []string{SchemeSkill}, Settings: RawJSON("{}"),
-		Flags: []string{"directoryRead"}, Pattern: "skill", ListsAlike: true,
+		Meta: []string{"io.modelcontextprotocol.skills/"}, Schemes: []string{SchemeSkill},
+		Settings: RawJSON("{}"),
+		Flags:    []string{"directoryRead"}, Pattern: "skill", ListsAlike: true,
 		Files: true, Item: "frontmatter",
 		Older: "the files as resources",
 	},

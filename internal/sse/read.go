@@ -21,7 +21,7 @@ const MaxRetained = 64 << 10
 const shown = 256
 
 const (
-	firstBuffer    = 4 << 10     // bytes of memory that a stream begins with; thousands may be open and silent
+	firstBuffer    = 4 << 10     // bytes that a stream begins with; thousands may be open and silent
 	retainedBuffer = MaxRetained // bytes of memory that a stream may keep after a long event
 	emptyReads     = 100         // reads in a row that may bring neither bytes nor an error
 )

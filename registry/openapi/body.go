@@ -151,7 +151,8 @@ func newField(name string, e *openapi3.Encoding, schema *openapi3.SchemaRef) (fi
 // each element of a list as a field of its own, and an object as JSON.
 func plainField(name string) *argument {
 	return &argument{
-		name: "body." + name, parameter: name, location: openapi3.ParameterInQuery, style: "form", explode: true,
+		name: "body." + name, parameter: name, location: openapi3.ParameterInQuery, style: "form",
+		explode: true,
 		objects: true, elements: true,
 	}
 }

@@ -66,7 +66,8 @@ func nameArguments(arguments []*argument, hasBody bool) error {
 		openapi3.ParameterInPath, openapi3.ParameterInQuery,
 		openapi3.ParameterInHeader,
 	} {
-		within := slices.DeleteFunc(slices.Clone(sorted), func(a *argument) bool { return a.location != location })
+		within := slices.DeleteFunc(slices.Clone(sorted),
+			func(a *argument) bool { return a.location != location })
 		nameWithin(within)
 		for _, a := range within {
 			if taken[strings.ToLower(a.name)] || a.name == "" {

@@ -159,7 +159,8 @@ func gapsOf(root *node, nodes []*node) []string {
 			case len(described) == maxGaps:
 				more++
 			default:
-				described = append(described, fmt.Sprintf("at %q: %s", "#"+clip(n.pointer+"/"+g.at, 200), g.why))
+				described = append(described, fmt.Sprintf("at %q: %s", "#"+clip(n.pointer+"/"+g.at, 200),
+					g.why))
 			}
 		}
 	}

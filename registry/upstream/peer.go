@@ -48,7 +48,8 @@ type peer interface {
 	// watchResource tells a tenant of changes of one resource until ctx ends or the
 	// connection is lost. live is called once, as soon as no later change can go unseen.
 	// Neither live nor updated may block.
-	watchResource(ctx context.Context, tenantID, uri string, onConfirmed func(), updated func(uri string)) error
+	watchResource(ctx context.Context, tenantID, uri string, onConfirmed func(),
+		updated func(uri string)) error
 	// alive asks the server for a proof of life. nil means that it lives.
 	alive(ctx context.Context) error
 	// busy tells whether a call runs on the connection that reads the lists. Then a list

@@ -38,7 +38,8 @@ type notice struct {
 func newChores(now func() time.Time) *chores {
 	return &chores{
 		now: now, wake: make(chan struct{}, 1), returned: make(chan struct{}, 1),
-		trims: make(map[streamKey]string), forgets: make(map[streamKey]time.Time), notices: make(map[notice]bool),
+		trims: make(map[streamKey]string), forgets: make(map[streamKey]time.Time),
+		notices: make(map[notice]bool),
 	}
 }
 

@@ -73,7 +73,10 @@ func (s *Service) tellListeners(ctx context.Context, at replica.ID, some []*sess
 	var taken []byte
 	err := errMessageForm
 	s.exchanges.Safely(ctx, func() { // or what was assigned would be told by nobody
-		taken, err = s.config.Others.Send(brief, at, replica.Message{Kind: kindListener, Data: packed(parts...)})
+		taken, err = s.config.Others.Send(brief, at, replica.Message{
+			Kind: kindListener,
+			Data: packed(parts...),
+		})
 	})
 	for i, one := range all {
 		l := one.Session

@@ -97,7 +97,8 @@ func NewRedis(cfg RedisConfig) *Redis {
 		cfg.Now = time.Now
 	}
 	s := &Redis{
-		config: cfg, budgets: budgets{share.New(cfg.Capacity), cfg.Quota}, claims: make(map[[sha256.Size]byte]*claim),
+		config: cfg, budgets: budgets{share.New(cfg.Capacity), cfg.Quota},
+		claims: make(map[[sha256.Size]byte]*claim),
 	}
 	return s
 }

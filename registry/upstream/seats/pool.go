@@ -421,7 +421,8 @@ func (r *Pool[S]) findLocked(k Key) *Seat[S] {
 func (r *Pool[S]) borrowLocked(k Key) *Seat[S] {
 	var free *Seat[S]
 	for other, seats := range r.taking { // few keys: such a pool has one user
-		if other != k && (other.Dedicated || k.Dedicated || other.Traits != k.Traits || other.Alone != k.Alone) {
+		if other != k && (other.Dedicated || k.Dedicated || other.Traits != k.Traits ||
+			other.Alone != k.Alone) {
 			continue
 		}
 		for _, s := range seats {

@@ -7,7 +7,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// refreshState is what a provider must remember of a person until the next look. It
+// refreshState is what a provider must remember of a person until it is asked again. It
 // travels as the refresh token of a signin.Identity, whose holder keeps it sealed.
 type refreshState struct {
 	// Token is the refresh token of the provider or, of GitHub without one, its access
@@ -44,8 +44,8 @@ func (k *refreshState) next(token string) signin.Identity {
 	return signin.Identity{RefreshToken: text}
 }
 
-// remembered returns what the text of a kept says. It is worth nothing if it was made for
-// another provider or client than cfg has.
+// remembered returns what the text of a refreshState says. It is worth nothing if it was
+// made for another provider or client than cfg has.
 func remembered(text string, cfg *Config) (refreshState, error) {
 	var k refreshState
 	if err := strictjson.Unmarshal([]byte(text), &k); err != nil {

@@ -75,7 +75,7 @@ func planMemory(setting, container, runtime int64) memoryPlan {
 	return plan
 }
 
-// budgetFor returns the budget of a plan, without what the places among the calls cover:
+// budgetFor returns the budget of a plan, without what the slots among the calls cover:
 // each request may hold so much without an allocation, at most half of the budget in all.
 func budgetFor(l config.Limits, plan memoryPlan) *share.Budget {
 	covered := int64(cmp.Or(l.MaxCalls, server.DefaultMaxCalls)) * share.Covered

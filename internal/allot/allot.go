@@ -43,13 +43,13 @@ type Slots interface {
 	More(ctx context.Context, kind Kind, tenant string, limit int) bool
 }
 
-// Whole is Places where there is one replica.
+// Whole is Slots where there is one replica.
 type Whole struct{}
 
 var _ Slots = Whole{}
 
-// Here implements Places: all of them.
+// Here implements Slots: all of them.
 func (Whole) Here(_ Kind, _ string, limit int) int { return limit }
 
-// More implements Places: there are no more.
+// More implements Slots: there are no more.
 func (Whole) More(context.Context, Kind, string, int) bool { return false }

@@ -41,7 +41,7 @@ type Config struct {
 	Used func(kind Kind, tenant string) int
 }
 
-// Blocks is Places of which several replicas hold blocks, in Redis.
+// Blocks is Slots of which several replicas hold blocks, in Redis.
 type Blocks struct {
 	config Config
 
@@ -96,7 +96,7 @@ func (one *block) loseLocked() {
 	}
 }
 
-// Here implements Places.
+// Here implements Slots.
 func (b *Blocks) Here(kind Kind, tenant string, limit int) int {
 	now := time.Now()
 	b.mu.Lock()
@@ -131,7 +131,7 @@ func (b *Blocks) hereLocked(one *block) int {
 	return min(slots, one.limit)
 }
 
-// More implements Places. All who want more slots of a tenant at the same time wait for
+// More implements Slots. All who want more slots of a tenant at the same time wait for
 // the same answer.
 func (b *Blocks) More(ctx context.Context, kind Kind, tenant string, limit int) bool {
 	now := time.Now()

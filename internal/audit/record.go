@@ -240,7 +240,7 @@ func appendTexts(dst []byte, name string, texts []string) []byte {
 }
 
 // appendMembers appends a member whose value is an object of texts, unless there are
-// none. room is that of all values.
+// none. space is that of all values.
 func appendMembers(dst []byte, name string, members Members, space int) []byte {
 	if len(members) == 0 {
 		return dst

@@ -11,8 +11,8 @@ import (
 )
 
 // conn is one connection that has a place. Limiter, trusted, from and source never change
-// once it has it; what follows them is guarded by the limiter's mutex, but for stranger
-// and busy, which the HTTP server changes at every request.
+// once it has it; what follows them is guarded by the limiter's mutex, but for
+// unauthenticated and busy, which the HTTP server changes at every request.
 type conn struct {
 	net.Conn
 	limiter *Limiter

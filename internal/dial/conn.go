@@ -36,7 +36,7 @@ type conn struct {
 	out    []byte             // memory for requests
 	memory []byte             // for the first bytes of a response; nil: none has come yet
 	first  []byte             // what was read of the response and not used yet, in memory
-	// reads through Read of this conn, and so no more than room; nil: not needed yet
+	// reads through Read of this conn, and so no more than left; nil: not needed yet
 	in      *bufio.Reader
 	left    int64         // bytes that may still be read, so that a response's header ends
 	cut     func()        // closes the connection, which ends every wait for it
@@ -45,7 +45,7 @@ type conn struct {
 	until   time.Time     // when it has been idle for that long
 }
 
-// Read implements io.Reader, for in. It fails once room is used up.
+// Read implements io.Reader, for in. It fails once left is used up.
 func (c *conn) Read(p []byte) (int, error) {
 	if c.left <= 0 {
 		return 0, errHeaderSize
@@ -128,7 +128,7 @@ func appendHead(b []byte, r *http.Request) []byte {
 }
 
 // receive reads the header of the response. It skips informational responses (1xx), which
-// may come before it in any number; room bounds them all together.
+// may come before it in any number; left bounds them all together.
 func (c *conn) receive(r *http.Request) (*http.Response, error) {
 	c.left = maxHeader
 	if c.in == nil {

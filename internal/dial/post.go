@@ -41,12 +41,12 @@ func NewPost(client http.RoundTripper, target *url.URL, header http.Header) *Pos
 }
 
 // Send sends the request with a body, and waits for the response. more are further lines
-// of the header, which the header that was prepared does not have; nil: there are none. It
-// may be called twice. If the response is a usual answer, with the status 200 and JSON of a
-// known length up to 1 MiB, answer is its body. Otherwise answer is nil and other is the
-// response, whose body the caller closes. sent tells, beside an error, whether the server
-// may have received the request. An error of room is returned as it is; if ctx has ended,
-// other errors are those of ctx.
+// of the header, which the header that was prepared does not have; nil: there are none.
+// It may be called twice. If the response is a usual answer, with the status 200 and JSON
+// of a known length up to 1 MiB, answer is its body. Otherwise answer is nil and other is
+// the response, whose body the caller closes. sent tells, beside an error, whether the
+// server may have received the request. An error of memory is returned as it is; if ctx
+// has ended, other errors are those of ctx.
 //
 // A body of more than 64 KiB is not sent like this, nor is a request over TLS before
 // net/http has found out that the server speaks HTTP/1.1, and no more than that: answer,

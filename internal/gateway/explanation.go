@@ -69,7 +69,7 @@ var errReached = errors.New("the item would be used")
 
 // Explain says what would become of a request of the principal, without using the item.
 // It runs the stages of every call that config, caller, item and arguments decide in. It
-// takes tokens and places as a call would, so it is for a gateway that serves nobody. An
+// takes tokens and slots as a call would, so it is for a gateway that serves nobody. An
 // error says that the tenant is not served, or admits nothing.
 func (g *Gateway) Explain(ctx context.Context, p auth.Principal, r *Request) Explanation {
 	caller, err := g.Admit(ctx, p, 1)

@@ -39,11 +39,11 @@ func pollOf(state mcp.Object) time.Duration {
 	return max(time.Duration(min(max(interval, 0), maxPoll.Milliseconds()))*time.Millisecond, minPoll)
 }
 
-// FollowTask calls told with the state of a task of 2026-07-28, now and whenever it is
-// another, until it is at its end or the subscription is stopped. told is called by a
-// goroutine of the gateway; it is false if the state cannot be taken yet, and is tried
-// again. r is the request that follows the task: of it counts what is said of the client.
-// The error is an *mcp.Error.
+// FollowTask calls onStatus with the state of a task of 2026-07-28, now and whenever it
+// is another, until it is at its end or the subscription is stopped. onStatus is called
+// by a goroutine of the gateway; it is false if the state cannot be taken yet, and is
+// tried again. r is the request that follows the task: of it counts what is said of the
+// client. The error is an *mcp.Error.
 func (g *Gateway) FollowTask(ctx context.Context, c Caller, r *Request, id string,
 	onStatus func(state mcp.Object) bool,
 ) (Subscription, error) {

@@ -7,7 +7,7 @@ type Direction int
 
 // The directions.
 const (
-	Requests Direction = iota // from who connected to the target
+	Requests Direction = iota // from whoever connected to the target
 	Answers                   // from the target
 )
 

@@ -72,8 +72,8 @@ type chunk struct {
 	err  error
 }
 
-// pass copies one way until it ends, which it tells the other side in the same manner: a
-// close becomes a half-close, and anything else a reset.
+// pass copies one direction until it ends, which it tells the other side in the same
+// manner: a close becomes a half-close, and anything else a reset.
 func (l *link) pass(ctx context.Context, direction Direction, from, to *net.TCPConn) {
 	chunks := make(chan chunk, queued)
 	var reading sync.WaitGroup
@@ -148,7 +148,7 @@ func (f *faults) wait(ctx context.Context, d time.Duration) bool {
 	return ctx.Err() == nil
 }
 
-// pipe writes one way of a link. It is for one goroutine.
+// pipe writes one direction of a link. It is for one goroutine.
 type pipe struct {
 	link      *link
 	direction Direction
@@ -170,7 +170,7 @@ func (p *pipe) close() {
 	}
 }
 
-// take passes a chunk on. It returns false when the way has ended.
+// take passes a chunk on. It returns false when the direction has ended.
 func (p *pipe) take(ctx context.Context, c chunk) bool {
 	f, ok := p.link.hold(ctx, p.direction, c.came)
 	if !ok {

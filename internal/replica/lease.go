@@ -10,7 +10,7 @@ import (
 const leaseTime = life - 500*time.Millisecond
 
 // lease says until when a replica may lead, by its own clock. A beat extends it, and so
-// does a message of all others that they do not use Redis either, because then nobody can
+// do messages of all others that they do not use Redis either, because then nobody can
 // take anything over:
 //
 //	beat ──▶ leads for leaseTime ──▶ no beat, and nobody said so ──▶ leads no more ──beat──▶ leads anew: since is later

@@ -1,16 +1,16 @@
 // Package replica answers: which other processes serve the same tenants, and how are they
 // reached? A client may send any request to any replica, but some things are where they
 // began: a call that runs, an event stream that is open, a question that waits for its
-// answer. Word brings to that replica what came to another. This package knows who is
-// there, and hands messages to package link, which carries it; it deliberately does not
-// know what the messages say.
+// answer. A message brings to that replica what came to another. This package knows who
+// is there, and hands messages to package link, which carries it; it deliberately does
+// not know what the messages say.
 //
 //	one replica ── Send(to) ──▶ the handler of that kind at that replica
 //
-// Who lives stands in Redis (living.go). Word does not go through Redis, so it also comes
-// while that is away. An error of Send says that the message was not handled, as far as
-// is known. Word carries no right: who receives a request of a client judges it by its
-// own config.
+// Who lives stands in Redis (living.go). Messages do not go through Redis, so they also
+// come while that is away. An error of Send says that the message was not handled, as far
+// as is known. A message carries no right: who receives a request of a client judges it
+// by its own config.
 //
 // Alone is the gateway with one replica. Group is one of several.
 package replica

@@ -19,7 +19,7 @@ type Finding struct {
 	First rune
 }
 
-// maxPath bounds the Place of a Finding, in bytes.
+// maxPath bounds the Path of a Finding, in bytes.
 const maxPath = 160
 
 // Concealed returns the first of the strings of a definition that hold hidden text

@@ -32,7 +32,7 @@ func (e *HiddenError) Error() string {
 // itself.
 const nameOfMember = "the name of a member"
 
-// accuse notes that a string at place offends. Of several the first by name is told, so
+// accuse notes that the string at path offends. Of several the first by name is told, so
 // that it is always the same one.
 func (w *walker) accuse(path string) {
 	if w.offends == "" || path < w.offends {

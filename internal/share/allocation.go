@@ -2,8 +2,8 @@ package share
 
 // Sizes of allocations of memory, in bytes.
 const (
-	// Covered is what a request may hold without an allocation, because its place among the
-	// calls covers it: with a bound on the calls, there is a bound on the sum.
+	// Covered is what a request may hold without an allocation, because its slot among
+	// the calls covers it: with a bound on the calls, there is a bound on the sum.
 	Covered = 16 << 10
 	// Step is the unit of allocations beyond Covered.
 	Step = 64 << 10

@@ -1,5 +1,5 @@
 // Package share answers: may this user hold so much more of something that all share? A
-// Budget is a fixed amount of one resource, such as bytes of memory, places among the
+// Budget is a fixed amount of one resource, such as bytes of memory, slots among the
 // calls, streams, sessions or child processes. It is shared out fairly on three levels:
 // all together, the tenant, and the user within the tenant. The package does not know
 // what the resource is. How often something may happen is not its question either; that

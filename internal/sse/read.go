@@ -46,12 +46,12 @@ func Read(r io.Reader, limit int) iter.Seq2[Event, error] {
 }
 
 // ReadWithin is Read for a stream whose memory is counted: before the reader takes more
-// of it, it tells room how many bytes it holds then, and so it does after it has let go
-// of some. If room returns an error, the event that is being read is lost: the rest of it
-// is skipped, and it is yielded with that error in Lost. Smaller ones are never refused.
-// It tells padding of each line how many bytes it has that are no data: all of a comment,
-// and none of a line of data. There may be any number of lines without an event, and
-// whoever bounds how fast a stream is read learns of them only so.
+// of it, it tells reserve how many bytes it holds then, and so it does after it has let
+// go of some. If reserve returns an error, the event that is being read is lost: the rest
+// of it is skipped, and it is yielded with that error in Lost. Smaller ones are never
+// refused. It tells padding of each line how many bytes it has that are no data: all of a
+// comment, and none of a line of data. There may be any number of lines without an event,
+// and whoever bounds how fast a stream is read learns of them only so.
 func ReadWithin(r io.Reader, limit int, reserve func(bytes int) error,
 	padding func(bytes int),
 ) iter.Seq2[Event, error] {
@@ -95,7 +95,7 @@ type scanner struct {
 	padding func(bytes int)
 
 	reserve func(bytes int) error
-	lost    error // of room, for the event that is being read; nil: there is room
+	lost    error // of reserve, for the event that is being read; nil: there is room
 	cutOff  bool  // the beginning of the line that is being read was dropped
 	head    []byte
 	tail    []byte // with head, what is shown of an event that is lost

@@ -22,8 +22,8 @@ type Event struct {
 	HasID bool
 	// Data is the text of the data fields, joined by LF if there are several. Nil means
 	// that there is none, which differs from an empty one. The data of an event that was
-	// read is valid until the next one is read, or for ever if it has more than Kept
-	// bytes.
+	// read is valid until the next one is read, or for ever if it has more than
+	// MaxRetained bytes.
 	Data []byte
 	// how long a client should wait before it reconnects, in whole milliseconds; zero:
 	// not said

@@ -154,8 +154,8 @@ func ceil(r *big.Rat) *big.Rat {
 	return down.Neg(down)
 }
 
-// rounded rounds r to that many decimals; a half is rounded away from zero. places may be
-// negative.
+// rounded rounds r to that many decimals; a half is rounded away from zero. decimals may
+// be negative.
 func rounded(r *big.Rat, decimals int64) *big.Rat {
 	scale := new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(max(decimals, -decimals)), nil))
 	if decimals < 0 {

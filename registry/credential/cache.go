@@ -25,7 +25,7 @@ type Cache[T any] struct {
 	mu     sync.Mutex // guards the fields below
 	all    map[CacheKey]*list.Element
 	latest map[auth.Owner]*list.Element // of each owner, the one that was asked for last
-	order  *list.List                   // of *kept[T], the one asked for last in front
+	order  *list.List                   // of *cacheEntry[T], the one asked for last in front
 }
 
 type cacheEntry[T any] struct {

@@ -73,8 +73,8 @@ func (e *extract) meet(d *document, ref reference) *part {
 	return p
 }
 
-// sectionAt returns the section of the components that a reference at this place must
-// lead to, "" when the place alone does not tell.
+// sectionAt returns the section of the components that a reference at this pointer must
+// lead to, "" when the pointer alone does not tell.
 func sectionAt(pointer string) string {
 	tokens := strings.Split(pointer, "/")
 	last, before := tokens[len(tokens)-1], tokens[len(tokens)-2]

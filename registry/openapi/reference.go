@@ -161,9 +161,9 @@ func (d *document) raw(pointer string, tokens []string) ([]byte, error) {
 	return d.local("", pointer, raw), nil
 }
 
-// referencesIn appends to found every $ref in raw, which stands at place. Some may stand
-// in examples and mean nothing; so a reference that leads nowhere is only reported when
-// the library then fails.
+// referencesIn appends to found every $ref in raw, which stands at pointer. Some may
+// stand in examples and mean nothing; so a reference that leads nowhere is only reported
+// when the library then fails.
 func referencesIn(found []reference, pointer string, raw []byte) []reference {
 	if !bytes.Contains(raw, []byte(`$ref`)) {
 		return found

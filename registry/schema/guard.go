@@ -69,8 +69,8 @@ func guard(raw mcp.RawJSON) (p *parser, root *node, c *cost, err error) {
 	return p, root, c, nil
 }
 
-// read reads the subschema at place. parent is the node one of whose keywords it belongs
-// to.
+// read reads the subschema at pointer. parent is the node one of whose keywords it
+// belongs to.
 func (p *parser) read(parent *node, pointer string, raw mcp.RawJSON) (*node, error) {
 	n := &node{pointer: pointer, parent: parent}
 	if len(p.nodes) >= maxSubschemas {

@@ -88,7 +88,7 @@ func (in *inliner) shapeOf(keyword string, value mcp.RawJSON) shape {
 	return noSchema
 }
 
-// find notes the subschema at place and all below it, with their anchors.
+// find notes the subschema at pointer and all below it, with their anchors.
 func (in *inliner) find(pointer string, raw mcp.RawJSON) {
 	in.byPointer[pointer] = raw
 	object, _ := mcp.ObjectOf(raw)
@@ -137,9 +137,9 @@ func (in *inliner) eachBelow(pointer, keyword string, value mcp.RawJSON,
 	return value
 }
 
-// schema returns the subschema at place without references. cut tells whether a reference
-// that leads in a circle was cut somewhere below, so that the result accepts more than
-// before.
+// schema returns the subschema at pointer without references. cut tells whether a
+// reference that leads in a circle was cut somewhere below, so that the result accepts
+// more than before.
 func (in *inliner) schema(pointer string, raw mcp.RawJSON, depth int) (inlined mcp.RawJSON, cut bool) {
 	object, ok := mcp.ObjectOf(raw)
 	if in.remaining -= len("true,"); !ok {

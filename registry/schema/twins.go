@@ -86,8 +86,8 @@ func isExotic(quoted []byte) bool {
 
 // undeclaredTwins finds the first twins that the schema does not declare. at are the
 // nodes that value meets; it walks down the value and the nodes together, because a name
-// that is declared in one place may be none in another. place is the path to the first of
-// the twins, nil when there are none.
+// that is declared in one place may be none in another. path leads to value,
+// found to the first of the twins; it is nil when there are none.
 func undeclaredTwins(value any, at []*node, path []string) (found []string, first, second string) {
 	switch v := value.(type) {
 	case []any:

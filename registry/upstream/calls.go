@@ -91,7 +91,7 @@ func (s *calls) all() []*questions {
 }
 
 // enter makes a call one that can be asked. It is called before the request is sent;
-// leave ends it.
+// remove ends it.
 func (s *calls) enter(q *questions) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -438,10 +438,10 @@ func (l *legacy) notified(m *mcp.Message) {
 	}
 }
 
-// watchResource subscribes to changes of a resource, calls live once when the server has
-// agreed, and tells of changes until ctx or the session ends. It ignores the tenant,
-// because older has chosen the session by it. Several may watch the same resource; the
-// server is asked once.
+// watchResource subscribes to changes of a resource, calls onConfirmed once when the
+// server has agreed, and tells of changes until ctx or the session ends. It ignores the
+// tenant, because older has chosen the session by it. Several may watch the same
+// resource; the server is asked once.
 // https://modelcontextprotocol.io/specification/2025-11-25/server/resources#subscriptions
 func (l *legacy) watchResource(ctx context.Context, _, uri string, onConfirmed func(),
 	updated func(uri string),

@@ -80,7 +80,7 @@ type parkedCall struct {
 	// bytes of the request that began the call, which its exchange keeps as it came and
 	// as it is sent
 	params       int
-	slotRetained bool          // the call's place in the tenant's concurrency is kept; for rounds alone
+	slotRetained bool          // the call's slot in the tenant's concurrency is kept; for rounds alone
 	done         chan struct{} // closed when the exchange has ended, after result and err were set
 	result       mcp.Object
 	err          error

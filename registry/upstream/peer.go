@@ -46,8 +46,8 @@ type peer interface {
 	// ends, when the connection is lost, or with nil when this server announces nothing.
 	watch(ctx context.Context) error
 	// watchResource tells a tenant of changes of one resource until ctx ends or the
-	// connection is lost. live is called once, as soon as no later change can go unseen.
-	// Neither live nor updated may block.
+	// connection is lost. onConfirmed is called once, as soon as no later change can go
+	// unseen. Neither onConfirmed nor updated may block.
 	watchResource(ctx context.Context, tenantID, uri string, onConfirmed func(),
 		updated func(uri string)) error
 	// alive asks the server for a proof of life. nil means that it lives.

@@ -90,12 +90,12 @@ type questions struct {
 	mu           sync.Mutex // guards the fields below
 	capabilities mcp.Object // what the caller of the present or latest round can be asked
 	attached     bool       // a round is going on; otherwise the call is parked
-	cost         int        // bytes that kept holds besides the open questions
+	cost         int        // bytes that reserved has besides the open questions
 	waitingNotes int        // bytes of the notifications that came while the call was parked
 	ended        bool
 	seen         map[mcp.ID]bool // all questions so far, answered ones too
 	open         []question      // the questions without an answer, the oldest first
-	release      func()          // gives the call's place in the tenant's concurrency back; nil: none is kept
+	release      func()          // gives the call's slot back, see registry.Call.Hold; nil: none is retained
 }
 
 // newQuestions returns the questions of a call whose first round begins. strict is set,
@@ -228,8 +228,8 @@ func (q *questions) unanswered() int {
 }
 
 // detach ends a round and returns the open questions, up to roundMax; the others come in
-// the next round. release gives the call's place in the tenant's concurrency back when
-// the call ends; nil: no place is kept, or one is kept already. When there is nothing to
+// the next round. release gives the call's slot in the tenant's concurrency back when
+// the call ends; nil: no slot is retained, or one is already. When there is nothing to
 // ask any more, ok is false: the round goes on, and release is not taken over.
 func (q *questions) detach(release func()) (requests mcp.Object, ok bool) {
 	q.mu.Lock()
@@ -261,7 +261,7 @@ func (q *questions) requests() mcp.Object {
 	return q.requestsLocked()
 }
 
-// holds makes the call keep its place in the tenant's concurrency, which release gives
+// holds makes the call keep its slot in the tenant's concurrency, which release gives
 // back. It returns false if the call has ended.
 func (q *questions) holds(release func()) bool {
 	q.mu.Lock()

@@ -54,7 +54,7 @@ var errTaskLost = mcp.Errorf(mcp.CodeInvalidParams,
 	"Invalid params: the task is lost, because the session with its server has ended or its time is over")
 
 // tracked runs a call that may become a task. s is the seat of its session, nil for the
-// control connection's. A place is taken before the call runs, because a task that the
+// control connection's. A slot is taken before the call runs, because a task that the
 // server made could not be refused any more. If a task was made, its id in the result is
 // replaced by one that leads back to its session.
 func (t *tasks) tracked(s *seat, c *registry.Call, run func() (mcp.Object, error)) (mcp.Object, error) {
@@ -124,7 +124,7 @@ func newTasks(server fault) *tasks {
 	return &tasks{server: server, slots: share.New(tasksMax), byID: map[string]*task{}}
 }
 
-// add takes a place for a task, and returns false when the user, its tenant or the pool
+// add takes a slot for a task, and returns false when the user, its tenant or the pool
 // has none left.
 func (t *tasks) add(id string, one *task) bool {
 	t.mu.Lock()

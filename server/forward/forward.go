@@ -42,7 +42,7 @@ import (
 // A request that was forwarded is not forwarded again: a replica that does not lead its
 // session says so, and the first looks the session up. The first replica takes what every
 // request costs, and puts on record only what never reached the second. Requests that
-// were forwarded have places of their own at both, or replicas that are full would wait
+// were forwarded have slots of their own at both, or replicas that are full would wait
 // for each other.
 
 // Forwarder has other replicas answer requests. It is safe for concurrent use.
@@ -424,8 +424,8 @@ func (f *Forwarder) tasksElsewhere(ctx context.Context, user share.User, r link.
 	return lists, asked.Wait()
 }
 
-// tasksAt returns the tasks of the client of a request that live at another replica, which
-// held holds.
+// tasksAt returns the tasks of the client of a request that live at another replica,
+// whose bytes memory holds.
 func (f *Forwarder) tasksAt(ctx context.Context, at replica.ID, r link.Request,
 	memory *share.Reservation,
 ) ([]mcp.RawJSON, error) {

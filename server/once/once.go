@@ -1,13 +1,13 @@
 // Package once answers: was this request made before, and what was its answer? A client,
 // or a load balancer in front of it, that does not know whether a request arrived sends
 // it again under the same key. The first runs; the others wait for its answer, or get it
-// from here for Kept after that. This package keeps claims and answers, and knows neither
-// what a request does nor who may see its answer: whoever gives a stored answer away
-// judges first whether the caller may still have it.
+// from here for Retention after that. This package keeps claims and answers, and knows
+// neither what a request does nor who may see its answer: whoever gives a stored answer
+// away judges first whether the caller may still have it.
 //
 //	           Finish
-//	claimed ───────────▶ answered: repeats get the answer ────── Kept ──▶ gone
-//	   │  │    or its replica dies: nobody knows whether it ran ─ Kept ──▶ gone
+//	claimed ───────────▶ answered: repeats get the answer ── Retention ──▶ gone
+//	   │  │    or its replica dies: nobody knows whether it ran ─ Retention ──▶ gone
 //	   │  Free: it was refused before anything happened
 //	   ▼
 //	 gone: the next one is the first

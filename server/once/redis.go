@@ -14,7 +14,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 )
 
-// RedisConfig is what a Redis needs. Every field is required but Room, Quota and Now.
+// RedisConfig is what a Redis needs. Every field is required but Capacity, Quota and Now.
 type RedisConfig struct {
 	Store  *redis.Store
 	Seal   *seal.Ring
@@ -182,7 +182,7 @@ func (s *Redis) newClaim(ctx context.Context, r Request) (*claim, error) {
 // keyOf returns the key of a request in Redis.
 func keyOf(r *Request) string { return redis.Key(r.User.TenantID, "once", r.name()) }
 
-// lapse notes that a part of the room is free again after Kept.
+// lapse notes that a part of the room is free again after Retention.
 func (s *Redis) lapse(u share.User, size int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

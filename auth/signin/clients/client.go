@@ -31,7 +31,7 @@ const (
 // Client is a program that asks for tokens.
 type Client struct {
 	Kind      Kind     `json:"kind"`
-	ID        string   `json:"id,omitempty"`       // what it sends as client_id; see Kept
+	ID        string   `json:"id,omitempty"`       // what it sends as client_id; see Stored
 	Digest    string   `json:"digest"`             // of the id
 	Name      string   `json:"name,omitempty"`     // by its own word; "": it has none
 	Host      string   `json:"host,omitempty"`     // of its document; "": it has none

@@ -171,7 +171,7 @@ type Waits struct {
 }
 
 // Take returns a seat for the key with its session open. When there is no room it waits
-// in the queue, as long as ctx lets it. Leave gives the seat back; after an error there
+// in the queue, as long as ctx lets it. Release gives the seat back; after an error there
 // is nothing to give back. waits are how long that took, also after an error.
 func (r *Pool[S]) Take(ctx context.Context, k Key, u Use) (taken *Seat[S], waits Waits, err error) {
 	taken, err = r.take(ctx, k, u, &waits)
@@ -199,7 +199,7 @@ func (r *Pool[S]) take(ctx context.Context, k Key, u Use, waits *Waits) (*Seat[S
 }
 
 // Rejoin adds a call to a seat that was taken before, without any wait, and even if the
-// key says Alone. It returns false when the seat takes no more calls. Leave ends that
+// key says Alone. It returns false when the seat takes no more calls. Release ends that
 // call, too.
 func (r *Pool[S]) Rejoin(s *Seat[S]) bool {
 	r.mu.Lock()

@@ -55,7 +55,7 @@ func (s State) String() string {
 func (s State) taking() bool { return s <= Examined }
 
 // Seat is one slot in a Pool and the session in it, which never changes. Whoever got it
-// from Take may use Session until Leave.
+// from Take may use Session until Release.
 type Seat[S Session] struct {
 	Session   S
 	suspected <-chan struct{}

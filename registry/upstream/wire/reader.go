@@ -52,7 +52,7 @@ func (r reader) message(data []byte) (*mcp.Message, error) {
 	return m, err
 }
 
-// turn waits until a text of that many bytes, which the user holds, may be read. leave
+// turn waits until a text of that many bytes, which the user holds, may be read. release
 // ends the turn. The error is why ctx has ended before.
 func (r reader) turn(ctx context.Context, holder share.User, bytes int) (release func(), err error) {
 	return r.turns.Finish(ctx, holder, time.Duration(bytes)*parseTime)

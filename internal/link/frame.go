@@ -19,8 +19,10 @@ import (
 // then the names and values of headers.
 
 const (
-	lengthSize = 4        // bytes
-	maxHead    = 80 << 10 // bytes: that of a client, and what is added
+	lengthSize = 4 // bytes
+	// bytes of a head: 36 KiB of a client, each header of which takes four at least there and
+	// up to nine here, and what is added
+	maxHead = 96 << 10
 )
 
 // protocol names this form of what is said, and is agreed on by both ends while they connect.

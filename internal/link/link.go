@@ -128,7 +128,7 @@ func (l *Link) find(id string) (address string, secure *tls.Config, err error) {
 }
 
 // anybody accepts each certificate. Who has none of a replica is answered so by serve,
-// before anything is read: were the connection refused, a replica that is not known yet
+// which heeds nothing of the request: were the connection refused, a replica that is not known yet
 // could not tell that from one that was lost in the middle.
 func anybody(Digest) bool { return true }
 

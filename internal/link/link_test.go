@@ -372,6 +372,82 @@ func TestConnectionsAreKept(t *testing.T) {
 	}
 }
 
+// TestAnswersAreClosedBesideOthers closes an answer that was read, while the next request
+// has its connection. The race detector sees whether they share anything.
+func TestAnswersAreClosedBesideOthers(t *testing.T) {
+	t.Parallel()
+	_, a, _ := pair(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(w, r.Body)
+	}))
+	ask := func() io.Closer {
+		answer, err := a.reach(t, link.Request{Method: http.MethodPost, Target: "/mcp", Body: []byte("body")})
+		if err != nil {
+			t.Error(err)
+			return io.NopCloser(nil)
+		}
+		if body, err := io.ReadAll(answer.Body); err != nil || string(body) != "body" {
+			t.Errorf("got %q, %v", body, err)
+		}
+		return answer.Body
+	}
+	first := ask()
+	var next sync.WaitGroup
+	next.Go(func() { _ = ask().Close() })
+	_ = first.Close()
+	next.Wait()
+}
+
+// TestCloseWaitsForNobody closes an answer of which a piece was announced, in the same
+// record as the head, but is slow to come.
+func TestCloseWaitsForNobody(t *testing.T) {
+	t.Parallel()
+	d, a, b := pair(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/large" {
+			_, _ = w.Write(make([]byte, 17<<10))
+		}
+	}))
+	slow, err := netfault.Start(b.peer.Address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(slow.Close)
+	moved := b.peer
+	moved.Address = slow.Address
+	d.enter(moved)
+	first, err := a.reach(t, link.Request{Method: http.MethodGet, Target: "/mcp"}) // or to connect would be slow, too
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = first.Body.Close()
+	slow.Rate(2 << 10) // so the piece, of which no record is whole before, takes eight seconds
+	answer, err := a.Forward(t.Context(), "b", link.Request{Method: http.MethodGet, Target: "/large"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	_ = answer.Body.Close()
+	if took := time.Since(began); took > 4*time.Second {
+		t.Errorf("to close took %v", took)
+	}
+}
+
+// TestHeadsOfClientsFit forwards the largest head that the listener of clients lets
+// through, in the form that grows most: lines of four bytes.
+func TestHeadsOfClientsFit(t *testing.T) {
+	t.Parallel()
+	_, a, _ := pair(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if got := len(r.Header["A"]); got != 36<<10/len("a:\r\n") {
+			t.Errorf("got %d headers", got)
+		}
+	}))
+	many := make([]string, 36<<10/len("a:\r\n"))
+	answer, err := a.reach(t, link.Request{Method: http.MethodPost, Target: "/mcp", Header: http.Header{"A": many}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+}
+
 // TestSlowBodiesEndInTime has the rest of a request not come in the time that its handler
 // allows. The other side has the answer to that, or knows that nothing was done.
 func TestSlowBodiesEndInTime(t *testing.T) {

@@ -117,12 +117,8 @@ type answer struct {
 // Read implements io.Reader.
 func (a *answer) Read(p []byte) (int, error) {
 	if a.left == 0 && !a.over {
-		var err error
-		if a.left, err = readLength(a.exchange.In); err != nil {
+		if err := a.next(); err != nil {
 			return 0, a.ended(err)
-		}
-		if a.left == 0 {
-			a.release(true)
 		}
 	}
 	if a.over {
@@ -131,6 +127,14 @@ func (a *answer) Read(p []byte) (int, error) {
 	n, err := a.exchange.In.Read(p[:min(len(p), a.left)])
 	a.left -= n
 	return n, a.ended(err)
+}
+
+// next begins the next piece. An empty one is the end.
+func (a *answer) next() (err error) {
+	if a.left, err = readLength(a.exchange.In); err == nil && a.left == 0 {
+		a.release(true)
+	}
+	return err
 }
 
 // ended returns the error for one of reading.
@@ -147,12 +151,16 @@ func (a *answer) ended(err error) error {
 }
 
 // Close implements io.Closer. What is left of a short answer has come already: the
-// connection is good for the next request then.
+// connection is good for the next request then. For what has not come it does not wait,
+// and a connection that was given back it leaves alone: the next request may have it.
 func (a *answer) Close() error {
-	var unread [512]byte
 	var err error
-	for in := a.exchange.In; err == nil && (in.Buffered() >= lengthSize || a.left > 0 && in.Buffered() > 0); {
-		_, err = a.Read(unread[:])
+	for in := a.exchange.In; err == nil && !a.over; {
+		n, _ := in.Discard(min(a.left, in.Buffered())) // which cannot fail
+		if a.left -= n; a.left > 0 || in.Buffered() < lengthSize {
+			break
+		}
+		err = a.next()
 	}
 	a.release(false)
 	a.life.Close()

@@ -410,6 +410,9 @@ func (s *chat) push(message string) {
 }
 
 func (s *chat) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
 	var raw []byte
 	if r.Body != nil {
 		raw, _ = io.ReadAll(r.Body)

@@ -1,6 +1,8 @@
 package upstream_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,6 +11,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
@@ -91,6 +94,29 @@ func TestTaskAsksAClientWithoutItsResult(t *testing.T) {
 		}
 		if got := len(s.sights("tasks/result")); got != 3 || dropped > 0 {
 			t.Errorf("results were read %d times, and %d things dropped, want 3 and none", got, dropped)
+		}
+	})
+}
+
+// TestTaskWhoseAnswerWasNotSentIsAskedAnew has a client leave while its answer is sent. The
+// server still waits for that, and nobody has the question any more.
+func TestTaskWhoseAnswerWasNotSentIsAskedAnew(t *testing.T) {
+	t.Parallel()
+	s := &chat{}
+	inBubble(t, s, nil, func(t *testing.T, r *rig) {
+		id := r.begun(alice, "x", "600000")
+		asks := r.asksOf(alice, id)
+		left, leave := context.WithCancel(t.Context())
+		leave()
+		c := alice.call(t, "", accept(asks, "late"), "", nil)
+		c.Method, c.Tasks, c.Task = mcp.MethodTasksUpdate, mcp.TasksAsked, id
+		_, err := r.tool("job").Call(left, c)
+		if _, fault := errors.AsType[*registry.UnavailableError](err); fault || !errors.Is(err, context.Canceled) {
+			t.Errorf("the client left: got %T %v, want that of its context", err, err)
+		}
+		synctest.Wait()
+		if got := r.asksOf(alice, id); got.Len() != 1 || keys(got)[0] == keys(asks)[0] {
+			t.Errorf("afterwards it asks %s, want what is new", got.JSON())
 		}
 	})
 }

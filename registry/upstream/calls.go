@@ -36,7 +36,8 @@ import (
 // in the same client, with the same capabilities, and the server matches the answer with
 // its question by id. The worst case is that the question shows beside the wrong call.
 // When a call ends, it passes its stray questions on to another call of its caller,
-// because the call that waits for the answer may still run.
+// because the call that waits for the answer may still run. What names the task that the
+// call is about ends with the call.
 
 const (
 	strayMemory  = time.Hour       // how long after a stray question a server's askable calls run alone
@@ -138,10 +139,15 @@ func (s *calls) stray(m *mcp.Message) []byte {
 	return giveTo(open, m)
 }
 
+// taskOf returns which task a question names, "" if none.
+func taskOf(m *mcp.Message) string {
+	return m.Params.Object("_meta").Object(mcp.MetaRelatedTask).Text("taskId")
+}
+
 // ofTask returns those of the open calls that are about the task which a question names,
 // or about none if it names none; all if there are none of these.
 func ofTask(open []*questions, m *mcp.Message) []*questions {
-	task := m.Params.Object("_meta").Object(mcp.MetaRelatedTask).Text("taskId")
+	task := taskOf(m)
 	those := slices.DeleteFunc(slices.Clone(open), func(q *questions) bool { return q.task != task })
 	if len(those) == 0 {
 		return open
@@ -203,7 +209,7 @@ func giveTo(open []*questions, m *mcp.Message) []byte {
 		func(a, b *questions) int { return cmp.Compare(a.unanswered(), b.unanswered()) })
 	var refused *mcp.Error
 	for _, q := range open {
-		err := q.ask(m, true)
+		err := q.ask(m, q.task == "" || q.task != taskOf(m))
 		if err == nil {
 			return nil
 		}

@@ -27,7 +27,9 @@ type question struct {
 	// call
 	key     string
 	request mcp.RawJSON // in the form that the caller gets
-	stray   bool        // it came on no call's stream, so another call of the owner may take it over
+	// it came on no call's stream and names no task of its call, so that another call of
+	// the owner may take it over
+	stray bool
 }
 
 const questionPrefix = "q"

@@ -231,7 +231,7 @@ func TestQuestionsThatNameATask(t *testing.T) {
 	t.Parallel()
 	s := &chat{streams: true}
 	inBubble(t, s, nil, func(t *testing.T, r *rig) {
-		id := r.begun(alice, "own", "600000")
+		id := r.begun(alice, "obeys", "600000")
 		first := r.asksOf(alice, id)
 		heard := &notes{}
 		p := alice
@@ -250,6 +250,10 @@ func TestQuestionsThatNameATask(t *testing.T) {
 			strings.Contains(got, "of the call") {
 			t.Errorf("the task asks %s", got)
 		}
+		if _, err := r.ofJob(alice, "tasks/cancel", id, "", ""); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait() // what the task asked is over, and nothing for the call
 		rest, _, _, err := r.round(t.Context(), "late", p.call(t, "", "{}", state, heard))
 		if got := string(rest.JSON()); err != nil || !strings.Contains(got, "of the call") || strings.Contains(got, "of the task") {
 			t.Errorf("the call asks %s, %v", got, err)

@@ -31,8 +31,8 @@ import (
 // the line of the log and the metric of the request (LogEntry), the slot of the stream
 // (flow.close), and what a stop waits for (Set.EndTaken). The client was told with
 // "Connection: close" that nothing follows the stream, so the connection never goes back
-// to net/http. HTTP/2 has no connection of its own for a request, so there the goroutine
-// of the request stays.
+// to net/http. HTTP/2 has no connection of its own for a request, and what another replica
+// forwards comes over one that is kept, so there the goroutine of the request stays.
 
 // maxAfterwards is how many bytes a client may send after its request. They are no
 // request any more, because the answer said that the connection closes, so they are read
@@ -108,7 +108,7 @@ func (f *Flow) holdTaken(conn net.Conn, x *exchange.Exchange, r *http.Request) {
 }
 
 // takeable tells whether the connection of a request can be taken over: not with HTTP/2,
-// nor with a recorder of a test.
+// nor the link of replicas, nor a recorder of a test.
 func takeable(x *exchange.Exchange, r *http.Request) bool {
 	_, ok := x.ResponseWriter.(http.Hijacker)
 	return ok && r.ProtoMajor == 1

@@ -158,7 +158,7 @@ func (l *Link) Serve(ctx context.Context, listener net.Listener, grace time.Dura
 		var passing interface{ Temporary() bool }
 		switch {
 		case err == nil:
-			serving.Go(func() { l.converse(open, conn) })
+			serving.Go(func() { l.serveConnection(open, conn) })
 		case ctx.Err() != nil:
 			late, stop := context.WithTimeout(open, grace)
 			defer stop()

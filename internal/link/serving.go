@@ -49,8 +49,8 @@ const (
 	writeSize    = 16 << 10         // bytes of an answer that are gathered before they are written
 )
 
-// line is a connection that another process has opened. One goroutine serves it.
-type line struct {
+// connection is one that another process has opened. One goroutine serves it.
+type connection struct {
 	link    *Link
 	conn    *tls.Conn
 	in      *bufio.Reader
@@ -61,8 +61,8 @@ type line struct {
 	writeBy time.Time
 }
 
-// converse serves a connection until it ends, or ctx does.
-func (l *Link) converse(ctx context.Context, raw net.Conn) {
+// serveConnection serves a connection until it ends, or ctx does.
+func (l *Link) serveConnection(ctx context.Context, raw net.Conn) {
 	defer context.AfterFunc(ctx, func() { _ = raw.Close() })()
 	defer raw.Close()                                 //nolint:errcheck // all was said, or nothing can be
 	_ = raw.SetDeadline(time.Now().Add(strangerTime)) // if that fails, so does what follows
@@ -71,15 +71,15 @@ func (l *Link) converse(ctx context.Context, raw net.Conn) {
 		l.config.Logger.DebugContext(ctx, "another replica did not connect", slog.Any("error", err))
 		return
 	}
-	c := &line{link: l, conn: conn, in: bufio.NewReader(conn), digest: digestOf(conn.ConnectionState())}
+	c := &connection{link: l, conn: conn, in: bufio.NewReader(conn), digest: digestOf(conn.ConnectionState())}
 	for c.serve(ctx) {
 		continue // with the next request
 	}
 }
 
 // serve answers one request. It is false if it was the last one.
-func (c *line) serve(ctx context.Context) (more bool) {
-	e := &exchange{line: c}
+func (c *connection) serve(ctx context.Context) (more bool) {
+	e := &exchange{connection: c}
 	var method, target string
 	header, err := readHead(c.in, &method, &target, &e.origin.Remote, &e.origin.ID, &e.origin.Note)
 	if err == nil {
@@ -125,13 +125,13 @@ func (c *line) serve(ctx context.Context) (more bool) {
 // exchange is a request that is being answered, and the http.ResponseWriter of one that
 // was forwarded. It belongs to the goroutine of its connection.
 type exchange struct {
-	line   *line
-	origin Origin
-	life   scope
-	body   body
-	header http.Header
-	begun  bool  // the head of the answer was made
-	failed error // why nothing more can be written; nil: it can
+	connection *connection
+	origin     Origin
+	life       scope
+	body       body
+	header     http.Header
+	begun      bool  // the head of the answer was made
+	failed     error // why nothing more can be written; nil: it can
 }
 
 // answer has a request of a client answered.
@@ -148,12 +148,12 @@ func (e *exchange) answer(method, target string, header http.Header) {
 	if e.body.left > 0 {
 		r.Body = &e.body
 	}
-	e.line.link.clients.ServeHTTP(e, r.WithContext(&e.life))
+	e.connection.link.clients.ServeHTTP(e, r.WithContext(&e.life))
 }
 
 // take has a message handled, and says what became of it.
 func (e *exchange) take(m Message) {
-	l := e.line.link
+	l := e.connection.link
 	h := l.handlers[m.Kind]
 	defer l.handling.Add(-1)
 	if l.handling.Add(1) > maxMessages || h == nil || e.body.left > maxMessage {
@@ -187,7 +187,7 @@ func (e *exchange) Header() http.Header {
 func (e *exchange) WriteHeader(status int) {
 	if !e.begun {
 		e.begun = true
-		e.line.out = appendHead(e.line.out[:0], e.header, strconv.Itoa(status))
+		e.connection.out = appendHead(e.connection.out[:0], e.header, strconv.Itoa(status))
 	}
 }
 
@@ -197,7 +197,7 @@ func (e *exchange) Write(data []byte) (int, error) {
 	if len(data) == 0 || e.failed != nil {
 		return 0, e.failed // an empty piece would end the answer
 	}
-	c := e.line
+	c := e.connection
 	c.out = binary.BigEndian.AppendUint32(c.out, uint32(len(data))) //nolint:gosec // bounded by memory
 	if len(c.out)+len(data) > writeSize {
 		e.write(c.out)
@@ -215,18 +215,18 @@ func (e *exchange) write(data []byte) {
 		return
 	}
 	by := time.Now().Add(writeTime)
-	if c := e.line; by.Sub(c.writeBy) > time.Second { // a deadline for each write costs much of a small one
+	if c := e.connection; by.Sub(c.writeBy) > time.Second { // to set one for each write costs much
 		c.writeBy = by
 		_ = c.conn.SetWriteDeadline(by) // if that fails, so does the write
 	}
-	_, e.failed = e.line.conn.Write(data)
+	_, e.failed = e.connection.conn.Write(data)
 }
 
 // FlushError writes what was gathered. An http.ResponseController calls it.
 func (e *exchange) FlushError() error {
 	e.WriteHeader(http.StatusOK)
-	e.write(e.line.out)
-	e.line.out = e.line.out[:0]
+	e.write(e.connection.out)
+	e.connection.out = e.connection.out[:0]
 	return e.failed
 }
 
@@ -246,7 +246,7 @@ func (*exchange) SetWriteDeadline(time.Time) error { return nil }
 func (e *exchange) finish() error {
 	e.life.end() // before the other side may send the next request
 	e.WriteHeader(http.StatusOK)
-	e.line.out = binary.BigEndian.AppendUint32(e.line.out, 0)
+	e.connection.out = binary.BigEndian.AppendUint32(e.connection.out, 0)
 	if err := e.FlushError(); err != nil || e.body.left == 0 {
 		return err
 	}
@@ -267,7 +267,7 @@ func (b *body) Read(p []byte) (int, error) {
 	if b.left == 0 {
 		return 0, io.EOF
 	}
-	c := b.of.line
+	c := b.of.connection
 	if c.in.Buffered() == 0 && !c.readBy.Equal(b.by) {
 		c.readBy = b.by
 		_ = c.conn.SetReadDeadline(b.by) // if that fails, so does the read
@@ -340,7 +340,7 @@ func (s *scope) watchLocked() {
 	s.watched = watched
 	go func() { // end waits for it
 		defer close(watched)
-		if _, err := s.of.line.in.Peek(1); !errors.Is(err, os.ErrDeadlineExceeded) {
+		if _, err := s.of.connection.in.Peek(1); !errors.Is(err, os.ErrDeadlineExceeded) {
 			s.End(nil)
 		}
 	}()
@@ -354,7 +354,7 @@ func (s *scope) end() {
 	s.watched = nil
 	s.mu.Unlock()
 	if watched != nil {
-		conn := s.of.line.conn
+		conn := s.of.connection.conn
 		_ = conn.SetReadDeadline(time.Unix(1, 0)) // if that fails, the read has ended
 		<-watched
 		_ = conn.SetReadDeadline(time.Time{}) // likewise

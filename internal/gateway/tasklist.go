@@ -204,5 +204,5 @@ func isOver(state mcp.Object) bool {
 
 // isStatus tells whether a task has a status that there is.
 func isStatus(state mcp.Object) bool {
-	return isOver(state) || slices.Contains([]string{"working", "input_required"}, state.Text("status"))
+	return isOver(state) || mcp.TaskGoesOn(state.Text("status"))
 }

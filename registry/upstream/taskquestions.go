@@ -144,7 +144,7 @@ func (p *parking) endReader(id string, d *parkedCall) {
 // endIfOver ends the call that reads the result of a task, because a request told that
 // the task is at its end.
 func (p *parking) endIfOver(id, status string) {
-	if status == "working" || status == "input_required" {
+	if mcp.TaskGoesOn(status) {
 		return
 	}
 	p.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
@@ -84,24 +85,32 @@ func (p *person) judge(ctx context.Context, d *deed, answer *reply, err error) t
 	return 0
 }
 
-// catcher is the HTTP client of a library. It keeps the answer to its latest call.
+// catcher is the HTTP client of a library. It keeps the answer to its latest call, which
+// the library may still read in a goroutine of its own.
 type catcher struct {
-	token  string
-	answer *caught // nil: there is none yet
+	token string
+
+	mu     sync.Mutex // guards the fields below
+	answer *caught    // nil: there is none yet
+	read   []byte     // of it, by the library
 }
 
-// caught is an answer, as far as the library has read it.
+// caught is an answer that tells its catcher what the library reads of it.
 type caught struct {
 	io.ReadCloser
 
+	by     *catcher
 	status int
 	header http.Header
-	read   bytes.Buffer
 }
 
 func (c *caught) Read(b []byte) (int, error) {
 	n, err := c.ReadCloser.Read(b)
-	c.read.Write(b[:n])
+	c.by.mu.Lock()
+	defer c.by.mu.Unlock()
+	if c.by.answer == c {
+		c.by.read = append(c.by.read, b[:n]...)
+	}
 	return n, err
 }
 
@@ -123,7 +132,10 @@ func (c *catcher) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil || !call {
 		return response, err
 	}
-	c.answer = &caught{ReadCloser: response.Body, status: response.StatusCode, header: response.Header}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.answer = &caught{ReadCloser: response.Body, by: c, status: response.StatusCode, header: response.Header}
+	c.read = nil
 	response.Body = c.answer
 	return response, nil
 }
@@ -131,15 +143,19 @@ func (c *catcher) RoundTrip(r *http.Request) (*http.Response, error) {
 // reply returns the answer to the latest call with what was read of it, or is still to
 // come of a refusal, and forgets it.
 func (c *catcher) reply() *reply {
+	c.mu.Lock()
 	answer := c.answer
-	c.answer = nil
+	c.mu.Unlock()
 	if answer == nil {
 		return nil
 	}
 	if answer.status != http.StatusOK {
 		_, _ = io.Copy(io.Discard, io.LimitReader(answer, maxEvent)) // what there is must do
 	}
-	return &reply{answer.status, answer.header, io.NopCloser(&answer.read)}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.answer = nil
+	return &reply{answer.status, answer.header, io.NopCloser(bytes.NewReader(c.read))}
 }
 
 // resultOf reads what a library made of a result.

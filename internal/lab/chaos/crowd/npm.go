@@ -145,6 +145,9 @@ func (n *node) ask(ctx context.Context, ask npmAsk) (npmAnswer, error) {
 		}
 		return a, nil
 	case <-ctx.Done():
+		n.mu.Lock()
+		delete(n.wait, ask.ID)
+		n.mu.Unlock()
 		return npmAnswer{}, ctx.Err()
 	}
 }

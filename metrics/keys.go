@@ -1,7 +1,6 @@
 package metrics
 
 import (
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,53 +14,33 @@ type IssuerKeys struct {
 	Failing time.Time
 }
 
-// keys collects how it fares to fetch the keys of issuers. Like loads it keeps no numbers
-// of its own.
+// keys are the metrics of how it fares to fetch the keys of issuers.
 type keys struct {
-	usable, failing *prometheus.Desc
-	read            atomic.Pointer[func() map[string]IssuerKeys] // by issuer; nil: nobody has set it yet
+	issuers *asked[func() map[string]IssuerKeys] // by issuer
 }
 
-var _ prometheus.Collector = (*keys)(nil)
-
-func newKeys() *keys {
-	return &keys{
-		usable: prometheus.NewDesc("drawbridge_issuer_keys_usable",
-			"Whether there are keys for the tokens of an issuer whose keys are fetched. Without any, its "+
-				"tokens are refused.",
-			[]string{"issuer"}, nil),
-		failing: prometheus.NewDesc("drawbridge_issuer_keys_failing_seconds",
-			"For how long the keys of an issuer could not be fetched; 0 while they can. Keys that it has "+
-				"removed count meanwhile, up to keys_stale.",
-			[]string{"issuer"}, nil),
-	}
-}
-
-// Describe implements prometheus.Collector.
-func (k *keys) Describe(out chan<- *prometheus.Desc) {
-	out <- k.usable
-	out <- k.failing
-}
-
-// Collect implements prometheus.Collector. Prometheus may call it from several goroutines
-// at once.
-func (k *keys) Collect(out chan<- prometheus.Metric) {
-	read := k.read.Load()
-	if read == nil {
-		return
-	}
-	for issuer, state := range (*read)() {
-		failing := time.Duration(0)
-		if !state.Failing.IsZero() {
-			failing = time.Since(state.Failing)
+func newKeys(r prometheus.Registerer) *keys {
+	usable := prometheus.NewDesc("drawbridge_issuer_keys_usable",
+		"Whether there are keys for the tokens of an issuer whose keys are fetched. Without any, its "+
+			"tokens are refused.",
+		[]string{"issuer"}, nil)
+	failing := prometheus.NewDesc("drawbridge_issuer_keys_failing_seconds",
+		"For how long the keys of an issuer could not be fetched; 0 while they can. Keys that it has "+
+			"removed count meanwhile, up to keys_stale.",
+		[]string{"issuer"}, nil)
+	return &keys{ask(r, func(read func() map[string]IssuerKeys, set gaugeSetter) {
+		for issuer, state := range read() {
+			seconds := 0.0
+			if !state.Failing.IsZero() {
+				seconds = time.Since(state.Failing).Truncate(time.Second).Seconds()
+			}
+			set(usable, oneIf(state.Usable), issuer)
+			set(failing, seconds, issuer)
 		}
-		out <- prometheus.MustNewConstMetric(k.usable, prometheus.GaugeValue, oneIf(state.Usable), issuer)
-		out <- prometheus.MustNewConstMetric(k.failing, prometheus.GaugeValue,
-			failing.Truncate(time.Second).Seconds(), issuer)
-	}
+	}, usable, failing)}
 }
 
 // IssuerKeys sets the function that returns how it fares to fetch the keys of each issuer
 // of the config that has an address for them, by its name. It is called whenever metrics
 // are read. Until it is set, there are no such series.
-func (k *keys) IssuerKeys(read func() map[string]IssuerKeys) { k.read.Store(&read) }
+func (k *keys) IssuerKeys(read func() map[string]IssuerKeys) { k.issuers.of(read) }

@@ -1,8 +1,6 @@
 package metrics
 
 import (
-	"sync/atomic"
-
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -12,53 +10,28 @@ type UpstreamLoad struct {
 	Sessions  int // with a server of the legacy era, including the one that only fetches its lists
 }
 
-// loads collects what upstreams cost. It keeps no numbers of its own but asks for them
-// whenever metrics are read. So a server that left the config has no series from then on,
-// and nobody has to delete them.
+// loads are the metrics of what upstreams cost.
 type loads struct {
-	processes, sessions *prometheus.Desc
-	// by server; nil: nobody has set it yet
-	read atomic.Pointer[func() map[string]UpstreamLoad]
+	upstreams *asked[func() map[string]UpstreamLoad]
 }
 
-var _ prometheus.Collector = (*loads)(nil)
-
-func newLoads() *loads {
-	return &loads{
-		processes: prometheus.NewDesc("drawbridge_upstream_processes",
-			"Processes that were started for an upstream and have not ended, without those that they start "+
-				"themselves.",
-			[]string{"server"}, nil),
-		sessions: prometheus.NewDesc("drawbridge_upstream_sessions",
-			"Sessions with an upstream of an older revision, the one that only lists included.",
-			[]string{"server"}, nil),
-	}
-}
-
-// Describe implements prometheus.Collector.
-func (l *loads) Describe(out chan<- *prometheus.Desc) {
-	out <- l.processes
-	out <- l.sessions
-}
-
-// Collect implements prometheus.Collector. Prometheus may call it from several goroutines
-// at once.
-func (l *loads) Collect(out chan<- prometheus.Metric) {
-	read := l.read.Load()
-	if read == nil {
-		return
-	}
-	for server, load := range (*read)() {
-		out <- prometheus.MustNewConstMetric(l.processes, prometheus.GaugeValue, float64(load.Processes),
-			server)
-		out <- prometheus.MustNewConstMetric(l.sessions, prometheus.GaugeValue, float64(load.Sessions),
-			server)
-	}
+func newLoads(r prometheus.Registerer) *loads {
+	processes := prometheus.NewDesc("drawbridge_upstream_processes",
+		"Processes that were started for an upstream and have not ended, without those that they start "+
+			"themselves.",
+		[]string{"server"}, nil)
+	sessions := prometheus.NewDesc("drawbridge_upstream_sessions",
+		"Sessions with an upstream of an older revision, the one that only lists included.",
+		[]string{"server"}, nil)
+	return &loads{ask(r, func(read func() map[string]UpstreamLoad, set gaugeSetter) {
+		for server, load := range read() {
+			set(processes, float64(load.Processes), server)
+			set(sessions, float64(load.Sessions), server)
+		}
+	}, processes, sessions)}
 }
 
 // UpstreamLoads sets the function that returns the load of each upstream of the config,
 // by its name. It is called whenever metrics are read. Until it is set, these metrics
 // have no series.
-func (l *loads) UpstreamLoads(read func() map[string]UpstreamLoad) {
-	l.read.Store(&read)
-}
+func (l *loads) UpstreamLoads(read func() map[string]UpstreamLoad) { l.upstreams.of(read) }

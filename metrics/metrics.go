@@ -9,8 +9,8 @@
 // the process ends. If clients could choose one, they could make as many as they like.
 //
 // Each file has the metrics of one subject, and the methods that record them. Some are
-// not recorded but asked for when somebody reads them: their method sets the function
-// that is asked. failures.go keeps the one count that is no series, failed logins by
+// not recorded but asked for when somebody reads them (asked.go): their method sets the
+// function that is asked. failures.go keeps the one count that is no series, failed logins by
 // address, and resolved.go makes it cheap to record what happens at each call.
 package metrics
 
@@ -53,15 +53,13 @@ func New(registerer prometheus.Registerer) *Metrics {
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	f := promauto.With(registerer)
 	traffic := newTraffic(f)
-	m := &Metrics{
-		traffic: traffic, connections: newConnections(f), upstreams: newUpstreams(f, traffic),
-		loads: newLoads(),
-		keys:  newKeys(), memory: newMemory(), work: newWork(), shared: newShared(f),
-		replicas: newReplicas(f),
-		ahead:    newAhead(), signIns: newSignIns(f), process: newProcess(f), Store: newStore(f),
+	return &Metrics{
+		traffic: traffic, connections: newConnections(registerer, f), upstreams: newUpstreams(f, traffic),
+		loads: newLoads(registerer), keys: newKeys(registerer), memory: newMemory(registerer),
+		work: newWork(registerer), shared: newShared(registerer, f), replicas: newReplicas(registerer, f),
+		ahead: newAhead(registerer), signIns: newSignIns(f), process: newProcess(registerer, f),
+		Store: newStore(registerer, f),
 	}
-	registerer.MustRegister(m.replicas, m.ahead, m.loads, m.keys, m.memory, m.work, m.shared, m.Store)
-	return m
 }
 
 // Handler serves the metrics of gatherer in the text format of Prometheus. If one

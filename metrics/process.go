@@ -18,55 +18,62 @@ type process struct {
 	valuesRefused  prometheus.Counter
 	auditDropped   prometheus.Counter
 	localLimits    prometheus.Counter
-	auditWritable  atomic.Pointer[func() bool]   // nil: nobody has set it yet
+	auditWritable  *asked[func() bool]
 	logLost        atomic.Pointer[func() uint64] // nil: nobody has set it yet
 	panics         prometheus.Counter
 	buildInfo      *prometheus.GaugeVec
 }
 
-func newProcess(f promauto.Factory) *process {
-	p := &process{}
-	p.reloads = f.NewCounterVec(prometheus.CounterOpts{
-		Name: "drawbridge_config_reloads_total", Help: "Attempts to load the config.",
-	}, []string{"result"})
-	p.reloadOK = f.NewGauge(prometheus.GaugeOpts{
-		Name: "drawbridge_config_last_reload_successful",
-		Help: "Whether the last attempt to load the config succeeded.",
-	})
-	p.reloadTime = f.NewGauge(prometheus.GaugeOpts{
-		Name: "drawbridge_config_last_reload_success_timestamp_seconds",
-		Help: "When the config in use was loaded.",
-	})
-	p.configWarnings = f.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "drawbridge_config_warnings",
-		Help: "Warnings of the config in use, and of what its rules match now, that it does not acknowledge.",
-	}, []string{"code"})
-	p.sealKeys = f.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "drawbridge_seal_keys",
-		Help: "Keys of sessions.keys_file that are in force, by their ids: the one that seals, and those " +
-			"that only open what they sealed before.",
-	}, []string{"key", "use"})
-	p.localLimits = f.NewCounter(prometheus.CounterOpts{
-		Name: "drawbridge_replica_local_limits_total",
-		Help: "Times that this replica decided on a rate by its part of the limit, because Redis did not.",
-	})
-	p.auditDropped = f.NewCounter(prometheus.CounterOpts{
-		Name: "drawbridge_audit_records_dropped_total",
-		Help: "Audit records that are lost, those of calls refused for want of room included.",
-	})
-	p.valuesRefused = f.NewCounter(prometheus.CounterOpts{
-		Name: "drawbridge_replica_values_refused_total",
-		Help: "Values of sessions in Redis that no replica wrote there, or that are sealed under a key " +
-			"that this one lacks. They are not used.",
-	})
-	f.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "drawbridge_audit_writable",
-		Help: "Whether audit records can be written. While they cannot, calls are refused; with " +
-			"when_full=drop they go on, and records that memory does not hold are lost.",
-	}, func() float64 {
-		check := p.auditWritable.Load()
-		return oneIf(check == nil || (*check)())
-	})
+func newProcess(r prometheus.Registerer, f promauto.Factory) *process {
+	writable := prometheus.NewDesc("drawbridge_audit_writable",
+		"Whether audit records can be written. While they cannot, calls are refused; with "+
+			"when_full=drop they go on, and records that memory does not hold are lost.", nil, nil)
+	p := &process{
+		reloads: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "drawbridge_config_reloads_total", Help: "Attempts to load the config.",
+		}, []string{"result"}),
+		reloadOK: f.NewGauge(prometheus.GaugeOpts{
+			Name: "drawbridge_config_last_reload_successful",
+			Help: "Whether the last attempt to load the config succeeded.",
+		}),
+		reloadTime: f.NewGauge(prometheus.GaugeOpts{
+			Name: "drawbridge_config_last_reload_success_timestamp_seconds",
+			Help: "When the config in use was loaded.",
+		}),
+		configWarnings: f.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "drawbridge_config_warnings",
+			Help: "Warnings of the config in use, and of what its rules match now, that it does not " +
+				"acknowledge.",
+		}, []string{"code"}),
+		sealKeys: f.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "drawbridge_seal_keys",
+			Help: "Keys of sessions.keys_file that are in force, by their ids: the one that seals, and " +
+				"those that only open what they sealed before.",
+		}, []string{"key", "use"}),
+		localLimits: f.NewCounter(prometheus.CounterOpts{
+			Name: "drawbridge_replica_local_limits_total",
+			Help: "Times that this replica decided on a rate by its part of the limit, because Redis did " +
+				"not.",
+		}),
+		auditDropped: f.NewCounter(prometheus.CounterOpts{
+			Name: "drawbridge_audit_records_dropped_total",
+			Help: "Audit records that are lost, those of calls refused for want of room included.",
+		}),
+		valuesRefused: f.NewCounter(prometheus.CounterOpts{
+			Name: "drawbridge_replica_values_refused_total",
+			Help: "Values of sessions in Redis that no replica wrote there, or that are sealed under a key " +
+				"that this one lacks. They are not used.",
+		}),
+		panics: f.NewCounter(prometheus.CounterOpts{
+			Name: "drawbridge_panics_total", Help: "Panics that were recovered from.",
+		}),
+		buildInfo: f.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "drawbridge_build_info", Help: "The build that runs.",
+		}, []string{"version", "revision", "goversion"}),
+		auditWritable: ask(r, func(check func() bool, set gaugeSetter) { set(writable, oneIf(check())) },
+			writable),
+	}
+	p.auditWritable.of(func() bool { return true })
 	f.NewCounterFunc(prometheus.CounterOpts{
 		Name: "drawbridge_log_lines_dropped_total",
 		Help: "Log lines that nobody took from standard error in time.",
@@ -76,12 +83,6 @@ func newProcess(f promauto.Factory) *process {
 		}
 		return 0
 	})
-	p.panics = f.NewCounter(prometheus.CounterOpts{
-		Name: "drawbridge_panics_total", Help: "Panics that were recovered from.",
-	})
-	p.buildInfo = f.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "drawbridge_build_info", Help: "The build that runs.",
-	}, []string{"version", "revision", "goversion"})
 	return p
 }
 
@@ -135,7 +136,7 @@ func (p *process) AuditDropped(n int) { p.auditDropped.Add(float64(n)) }
 
 // AuditWritable sets the function that tells whether audit records can be written. It is
 // called whenever metrics are read. Until it is set, the gauge says that they can.
-func (p *process) AuditWritable(check func() bool) { p.auditWritable.Store(&check) }
+func (p *process) AuditWritable(check func() bool) { p.auditWritable.of(check) }
 
 // LogLost sets the function that tells how many log lines could not be written since the
 // start; the number never falls. It is called whenever metrics are read. Until it is set,

@@ -1,42 +1,45 @@
 package metrics
 
 import (
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// shared collects in which state the server is that replicas share: one series a state,
-// of which one is 1. And it collects how many replicas there are.
+// shared are the metrics of the server that replicas share, and of how many replicas there
+// are. The state is one series a state, of which one is 1.
 type shared struct {
-	state, replicas *prometheus.Desc
-	read            atomic.Pointer[func() map[string]bool] // nil: there are no other replicas
-	count           atomic.Pointer[func() Running]         // nil: likewise
-	calls           *prometheus.CounterVec
-	seconds         *prometheus.HistogramVec
-	openings        *prometheus.CounterVec
+	state    *asked[func() map[string]bool]
+	replicas *asked[func() Running]
+	calls    *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+	openings *prometheus.CounterVec
 }
-
-var _ prometheus.Collector = (*shared)(nil)
 
 // newShared makes the metrics of the server that replicas share. The histogram has few
 // buckets: what takes longer than redis.patience, 500 ms by default, is given up.
-func newShared(f promauto.Factory) *shared {
-	state := prometheus.Opts{
-		Name: "drawbridge_redis_state",
-		Help: "Whether Redis is in that state. There are no series where the config names no Redis.",
-	}
-	replicas := prometheus.Opts{
-		Name: "drawbridge_replicas",
-		Help: "How many replicas are running, as far as this one knows, how many others it reaches, and " +
-			"how many are allowed by the setting replicas. There are no series where the config names no " +
+func newShared(r prometheus.Registerer, f promauto.Factory) *shared {
+	state := prometheus.NewDesc("drawbridge_redis_state",
+		"Whether Redis is in that state. There are no series where the config names no Redis.",
+		[]string{"state"}, nil)
+	replicas := prometheus.NewDesc("drawbridge_replicas",
+		"How many replicas are running, as far as this one knows, how many others it reaches, and "+
+			"how many are allowed by the setting replicas. There are no series where the config names no "+
 			"Redis.",
-	}
+		[]string{"kind"}, nil)
 	return &shared{
-		state:    prometheus.NewDesc(state.Name, state.Help, []string{"state"}, nil),
-		replicas: prometheus.NewDesc(replicas.Name, replicas.Help, []string{"kind"}, nil),
+		state: ask(r, func(read func() map[string]bool, set gaugeSetter) {
+			for name, is := range read() {
+				set(state, oneIf(is), name)
+			}
+		}, state),
+		replicas: ask(r, func(count func() Running, set gaugeSetter) {
+			now := count()
+			set(replicas, float64(now.Running), "running")
+			set(replicas, float64(now.Reached), "reached")
+			set(replicas, float64(now.Allowed), "allowed")
+		}, replicas),
 		calls: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "drawbridge_redis_calls_total",
 			Help: "Round trips to Redis by what they are for and outcome; those that were skipped were not " +
@@ -55,35 +58,10 @@ func newShared(f promauto.Factory) *shared {
 	}
 }
 
-// Describe implements prometheus.Collector.
-func (s *shared) Describe(out chan<- *prometheus.Desc) {
-	out <- s.state
-	out <- s.replicas
-}
-
-// Collect implements prometheus.Collector. Prometheus may call it from several goroutines
-// at once.
-func (s *shared) Collect(out chan<- prometheus.Metric) {
-	if read := s.read.Load(); read != nil {
-		for state, is := range (*read)() {
-			out <- prometheus.MustNewConstMetric(s.state, prometheus.GaugeValue, oneIf(is), state)
-		}
-	}
-	if count := s.count.Load(); count != nil {
-		now := (*count)()
-		out <- prometheus.MustNewConstMetric(s.replicas, prometheus.GaugeValue, float64(now.Running),
-			"running")
-		out <- prometheus.MustNewConstMetric(s.replicas, prometheus.GaugeValue, float64(now.Reached),
-			"reached")
-		out <- prometheus.MustNewConstMetric(s.replicas, prometheus.GaugeValue, float64(now.Allowed),
-			"allowed")
-	}
-}
-
 // RedisState sets the function that returns all states that Redis may be in, and which it
 // is in. It is called whenever metrics are read. Until it is set, there are no such
 // series.
-func (s *shared) RedisState(read func() map[string]bool) { s.read.Store(&read) }
+func (s *shared) RedisState(read func() map[string]bool) { s.state.of(read) }
 
 // Running is how many replicas there are.
 type Running struct {
@@ -94,7 +72,7 @@ type Running struct {
 
 // Replicas sets the function that returns how many replicas there are. It is called
 // whenever metrics are read. Until it is set, there are no such series.
-func (s *shared) Replicas(count func() Running) { s.count.Store(&count) }
+func (s *shared) Replicas(count func() Running) { s.replicas.of(count) }
 
 // RedisCall counts a round trip to Redis, or one that was not made. Kind says what it was
 // for, and is one of few that are named in code. Took is negative for one whose time says

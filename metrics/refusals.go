@@ -2,27 +2,7 @@ package metrics
 
 import (
 	"net/netip"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 )
-
-// refused makes the metrics of what was not let in.
-func (t *traffic) refused(f promauto.Factory) {
-	t.refusals = f.NewCounterVec(prometheus.CounterOpts{
-		Name: "drawbridge_refusals_total",
-		Help: "Refused requests and calls, and calls that were lost with a replica or by its stop; the " +
-			"tenant is empty when it is not known.",
-	}, []string{"kind", "tenant", "reason"})
-	t.loginFailures = f.NewCounterVec(prometheus.CounterOpts{
-		Name: "drawbridge_login_failures_total", Help: "Refused tokens.",
-	}, []string{"reason"})
-	f.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "drawbridge_login_failures_noisy_addresses",
-		Help: "Client addresses with 10 or more refused tokens within the last 5 to 10 minutes; the log " +
-			"and the audit records name them.",
-	}, func() float64 { return float64(t.failures.noisy()) })
-}
 
 // Refused counts a refusal. kind says what went wrong (unauthenticated, forbidden,
 // limited, unknown, invalid_arguments, …) and reason is a code, or one word for the

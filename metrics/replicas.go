@@ -1,7 +1,6 @@
 package metrics
 
 import (
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -11,22 +10,25 @@ import (
 // replicas are the metrics of what several replicas have to do with each other. Without
 // Redis in the config all counts stay zero.
 type replicas struct {
-	losses    prometheus.Counter
-	adopted   prometheus.Counter
-	sent      *prometheus.CounterVec
-	received  *prometheus.CounterVec
-	missed    prometheus.Counter
-	config    *prometheus.GaugeVec
-	draining  atomic.Pointer[func() bool] // nil: nobody has set it yet
-	clockDesc *prometheus.Desc
-	clock     atomic.Pointer[func() (time.Duration, bool)] // nil: there are no other replicas
+	losses   prometheus.Counter
+	adopted  prometheus.Counter
+	sent     *prometheus.CounterVec
+	received *prometheus.CounterVec
+	missed   prometheus.Counter
+	config   *prometheus.GaugeVec
+	draining *asked[func() bool]
+	clock    *asked[func() (ahead time.Duration, known bool)]
 }
-
-var _ prometheus.Collector = (*replicas)(nil)
 
 // newReplicas makes them. Messages have few kinds, which are named in the code of those
 // who send them.
-func newReplicas(f promauto.Factory) *replicas {
+func newReplicas(registerer prometheus.Registerer, f promauto.Factory) *replicas {
+	draining := prometheus.NewDesc("drawbridge_draining",
+		"Whether the gateway is stopping, and lets calls end.", nil, nil)
+	clock := prometheus.NewDesc("drawbridge_redis_clock_offset_seconds",
+		"How far the clock of this replica is ahead of that of Redis; below zero: behind. There are "+
+			"no series where the config names no Redis.",
+		nil, nil)
 	r := &replicas{
 		losses: f.NewCounter(prometheus.CounterOpts{
 			Name: "drawbridge_redis_losses_total",
@@ -55,35 +57,16 @@ func newReplicas(f promauto.Factory) *replicas {
 		config: f.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "drawbridge_config_info", Help: "The digest of all files of the config in use.",
 		}, []string{"digest"}),
+		draining: ask(registerer, func(is func() bool, set gaugeSetter) { set(draining, oneIf(is())) },
+			draining),
+		clock: ask(registerer, func(read func() (time.Duration, bool), set gaugeSetter) {
+			if offset, known := read(); known {
+				set(clock, offset.Seconds())
+			}
+		}, clock),
 	}
-	f.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "drawbridge_draining", Help: "Whether the gateway is stopping, and lets calls end.",
-	}, func() float64 {
-		draining := r.draining.Load()
-		return oneIf(draining != nil && (*draining)())
-	})
-	clock := prometheus.Opts{
-		Name: "drawbridge_redis_clock_offset_seconds",
-		Help: "How far the clock of this replica is ahead of that of Redis; below zero: behind. There are " +
-			"no series where the config names no Redis.",
-	}
-	r.clockDesc = prometheus.NewDesc(clock.Name, clock.Help, nil, nil)
+	r.draining.of(func() bool { return false })
 	return r
-}
-
-// Describe implements prometheus.Collector, for the one metric that may have no series.
-func (r *replicas) Describe(out chan<- *prometheus.Desc) { out <- r.clockDesc }
-
-// Collect implements prometheus.Collector. Prometheus may call it from several goroutines
-// at once.
-func (r *replicas) Collect(out chan<- prometheus.Metric) {
-	read := r.clock.Load()
-	if read == nil {
-		return
-	}
-	if offset, known := (*read)(); known {
-		out <- prometheus.MustNewConstMetric(r.clockDesc, prometheus.GaugeValue, offset.Seconds())
-	}
 }
 
 // RedisLost counts that Redis had lost what replicas share.
@@ -116,11 +99,11 @@ func (r *replicas) ConfigInForce(digest string) {
 
 // Draining sets the function that tells whether the gateway is stopping. It is called
 // whenever metrics are read. Until it is set, the gauge says that it is not.
-func (r *replicas) Draining(check func() bool) { r.draining.Store(&check) }
+func (r *replicas) Draining(check func() bool) { r.draining.of(check) }
 
 // RedisClock sets the function that tells how far the clock here is ahead of that of
 // Redis, if that is known. It is called whenever metrics are read. Until it is set, there
 // are no such series.
 func (r *replicas) RedisClock(read func() (ahead time.Duration, known bool)) {
-	r.clock.Store(&read)
+	r.clock.of(read)
 }

@@ -89,10 +89,6 @@ func (s *signIns) Families(byTenant map[string]int) {
 func (s *signIns) Providers(up map[string]bool) {
 	s.providers.Reset()
 	for name, is := range up {
-		value := 0.0
-		if is {
-			value = 1
-		}
-		s.providers.WithLabelValues(name).Set(value)
+		s.providers.WithLabelValues(name).Set(oneIf(is))
 	}
 }

@@ -1,8 +1,6 @@
 package metrics
 
 import (
-	"sync/atomic"
-
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -11,66 +9,42 @@ import (
 // granted: a limit was lowered, or Redis is gone and the rest is given back as calls end.
 type Slots struct{ Granted, Used int }
 
-// ahead collects what this replica holds of what tenants have at all replicas together:
-// slots, and tokens that it took ahead of requests. They are sums over tenants, because
-// a replica may have thousands of them, and who holds what is only asked about one at a
-// time. Like loads it asks whenever metrics are read, so that taking a slot costs
-// nothing more.
+// ahead are the metrics of what this replica holds of what tenants have at all replicas
+// together: slots, and tokens that it took ahead of requests. They are sums over tenants,
+// because a replica may have thousands of them, and who holds what is only asked about one
+// at a time. Taking a slot costs nothing more for them.
 type ahead struct {
-	slotsDesc, tokens *prometheus.Desc
-	slots             atomic.Pointer[func() map[string]Slots] // by kind; nil: there are no other replicas
-	prefetched        atomic.Pointer[func() int]              // nil: likewise
+	slots  *asked[func() map[string]Slots] // by kind
+	tokens *asked[func() int]
 }
 
-var _ prometheus.Collector = (*ahead)(nil)
-
-func newAhead() *ahead {
-	slots := prometheus.Opts{
-		Name: "drawbridge_replica_slots",
-		Help: "Slots for calls and for streams at once that this replica may give out now (granted), and " +
-			"those that are taken here (used), of all tenants together. There are no series where the " +
+func newAhead(r prometheus.Registerer) *ahead {
+	slots := prometheus.NewDesc("drawbridge_replica_slots",
+		"Slots for calls and for streams at once that this replica may give out now (granted), and "+
+			"those that are taken here (used), of all tenants together. There are no series where the "+
 			"config names no Redis.",
-	}
-	tokens := prometheus.Opts{
-		Name: "drawbridge_replica_prefetched_tokens",
-		Help: "Tokens of rates that this replica has taken ahead and not used yet, of all tenants " +
+		[]string{"kind", "state"}, nil)
+	tokens := prometheus.NewDesc("drawbridge_replica_prefetched_tokens",
+		"Tokens of rates that this replica has taken ahead and not used yet, of all tenants "+
 			"together. There are no series where the config names no Redis.",
-	}
+		nil, nil)
 	return &ahead{
-		slotsDesc: prometheus.NewDesc(slots.Name, slots.Help, []string{"kind", "state"}, nil),
-		tokens:    prometheus.NewDesc(tokens.Name, tokens.Help, nil, nil),
-	}
-}
-
-// Describe implements prometheus.Collector.
-func (a *ahead) Describe(out chan<- *prometheus.Desc) {
-	out <- a.slotsDesc
-	out <- a.tokens
-}
-
-// Collect implements prometheus.Collector. Prometheus may call it from several goroutines
-// at once.
-func (a *ahead) Collect(out chan<- prometheus.Metric) {
-	if bytes := a.slots.Load(); bytes != nil {
-		for kind, use := range (*bytes)() {
-			out <- prometheus.MustNewConstMetric(a.slotsDesc, prometheus.GaugeValue, float64(use.Granted),
-				kind,
-				"granted")
-			out <- prometheus.MustNewConstMetric(a.slotsDesc, prometheus.GaugeValue, float64(use.Used), kind,
-				"used")
-		}
-	}
-	if prefetched := a.prefetched.Load(); prefetched != nil {
-		out <- prometheus.MustNewConstMetric(a.tokens, prometheus.GaugeValue, float64((*prefetched)()))
+		slots: ask(r, func(read func() map[string]Slots, set gaugeSetter) {
+			for kind, use := range read() {
+				set(slots, float64(use.Granted), kind, "granted")
+				set(slots, float64(use.Used), kind, "used")
+			}
+		}, slots),
+		tokens: ask(r, func(read func() int, set gaugeSetter) { set(tokens, float64(read())) }, tokens),
 	}
 }
 
 // ReplicaSlots sets the function that returns, for each kind of slots that replicas
 // share, what this one holds of them. It is called whenever metrics are read. Until it is
 // set, there are no such series.
-func (a *ahead) ReplicaSlots(read func() map[string]Slots) { a.slots.Store(&read) }
+func (a *ahead) ReplicaSlots(read func() map[string]Slots) { a.slots.of(read) }
 
 // PrefetchedTokens sets the function that returns how many tokens of requests this replica
 // has taken ahead and not used yet. It is called whenever metrics are read. Until it is
 // set, there is no such series.
-func (a *ahead) PrefetchedTokens(count func() int) { a.prefetched.Store(&count) }
+func (a *ahead) PrefetchedTokens(count func() int) { a.tokens.of(count) }

@@ -1,7 +1,6 @@
 package metrics
 
 import (
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -10,28 +9,25 @@ import (
 
 // Store has the metrics of the store of what outlives a restart.
 type Store struct {
-	up, records *prometheus.Desc
-	read        atomic.Pointer[func() (bool, map[string]int)] // nil: there is none
-
+	state   *asked[func() (up bool, records map[string]int)]
 	calls   *prometheus.CounterVec
 	seconds *prometheus.HistogramVec
 }
 
-var _ prometheus.Collector = (*Store)(nil)
-
 // newStore makes the metrics. What takes longer than the last bucket is given up.
-func newStore(f promauto.Factory) *Store {
-	up := prometheus.Opts{
-		Name: "drawbridge_store_up",
-		Help: "Whether the store of data can be used. There are no series where the config has no data.",
-	}
-	records := prometheus.Opts{
-		Name: "drawbridge_store_records",
-		Help: "Records in the store by kind, as counted at the last look.",
-	}
+func newStore(r prometheus.Registerer, f promauto.Factory) *Store {
+	up := prometheus.NewDesc("drawbridge_store_up",
+		"Whether the store of data can be used. There are no series where the config has no data.", nil, nil)
+	records := prometheus.NewDesc("drawbridge_store_records",
+		"Records in the store by kind, as counted at the last look.", []string{"kind"}, nil)
 	return &Store{
-		up:      prometheus.NewDesc(up.Name, up.Help, nil, nil),
-		records: prometheus.NewDesc(records.Name, records.Help, []string{"kind"}, nil),
+		state: ask(r, func(read func() (bool, map[string]int), set gaugeSetter) {
+			isUp, byKind := read()
+			set(up, oneIf(isUp))
+			for kind, n := range byKind {
+				set(records, float64(n), kind)
+			}
+		}, up, records),
 		calls: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "drawbridge_store_calls_total",
 			Help: "Calls to the store by what they do (get, put, delete, list) and outcome (ok, not_found, " +
@@ -45,34 +41,10 @@ func newStore(f promauto.Factory) *Store {
 	}
 }
 
-// Describe implements prometheus.Collector.
-func (s *Store) Describe(out chan<- *prometheus.Desc) {
-	out <- s.up
-	out <- s.records
-}
-
-// Collect implements prometheus.Collector. Prometheus may call it from several goroutines
-// at once.
-func (s *Store) Collect(out chan<- prometheus.Metric) {
-	read := s.read.Load()
-	if read == nil {
-		return
-	}
-	up, records := (*read)()
-	value := 0.0
-	if up {
-		value = 1
-	}
-	out <- prometheus.MustNewConstMetric(s.up, prometheus.GaugeValue, value)
-	for kind, n := range records {
-		out <- prometheus.MustNewConstMetric(s.records, prometheus.GaugeValue, float64(n), kind)
-	}
-}
-
 // Show sets the function that tells whether the store can be used, and how many records
 // it has of each kind. It is called whenever metrics are read. Until it is set, there are
 // no such series.
-func (s *Store) Show(read func() (up bool, records map[string]int)) { s.read.Store(&read) }
+func (s *Store) Show(read func() (up bool, records map[string]int)) { s.state.of(read) }
 
 // Call counts a call to the store. Both names are among few that are named in code.
 func (s *Store) Call(call, outcome string, took time.Duration) {

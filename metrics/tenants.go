@@ -20,19 +20,24 @@ func (t *traffic) ServeTenants(ids []string) {
 	}
 }
 
+// seriesOfLabels is a metric with a series for each combination of labels.
+type seriesOfLabels interface {
+	DeletePartialMatch(gone prometheus.Labels) (deleted int)
+}
+
 // tidy drops the series of a tenant that is not there, and otherwise returns true.
 // Whoever has added to one of them calls it afterwards: so it makes no difference whether
-// ServeTenants comes before or between. The empty tenant stands for strangers and stays.
+// ServeTenants comes before or between. The empty tenant stands for those who are not
+// authenticated, and stays.
 func (t *traffic) tidy(tenant string) (there bool) {
 	tenants := t.tenants.Load()
 	if tenants == nil || tenant == "" || (*tenants)[tenant] {
 		return true
 	}
 	gone := prometheus.Labels{"tenant": tenant}
-	for _, vec := range []*prometheus.CounterVec{t.calls, t.refusals, t.repairs, t.deprecated, t.evictions} {
-		vec.DeletePartialMatch(gone)
-	}
-	for _, vec := range []*prometheus.GaugeVec{t.callsInFlight, t.streams, t.sessions} {
+	for _, vec := range []seriesOfLabels{
+		t.calls, t.refusals, t.repairs, t.deprecated, t.evictions, t.callsInFlight, t.streams, t.sessions,
+	} {
 		vec.DeletePartialMatch(gone)
 	}
 	t.ofCalls.forget()

@@ -35,45 +35,59 @@ type traffic struct {
 }
 
 func newTraffic(f promauto.Factory) *traffic {
-	t := &traffic{failures: newFailures()}
-	t.refused(f)
-	t.requests = f.NewCounterVec(prometheus.CounterOpts{
-		Name: "drawbridge_http_requests_total", Help: "HTTP requests at the client listener.",
-	}, []string{"route", "method", "status", "era"})
-	t.requestSeconds = f.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "drawbridge_http_request_duration_seconds",
-		Help: "Time from an HTTP request's header to the end of its answer.", Buckets: buckets(),
-	}, []string{"route", "era"})
-	t.calls = f.NewCounterVec(prometheus.CounterOpts{
-		Name: "drawbridge_calls_total",
-		Help: "Calls by outcome; the item is empty when the catalogue does not know it.",
-	}, []string{"tenant", "server", "item", "outcome"})
-	t.callSeconds = f.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "drawbridge_call_duration_seconds", Help: "Time that calls took.", Buckets: buckets(),
-	}, []string{"server", "item"})
-	t.callsInFlight = f.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "drawbridge_calls_in_flight", Help: "Calls that have not ended.",
-	}, []string{"tenant"})
-	t.deprecated = f.NewCounterVec(prometheus.CounterOpts{
-		Name: "drawbridge_deprecated_uses_total",
-		Help: "Uses of what the protocol will remove: sessions over HTTP+SSE (sse), questions for roots " +
-			"and for sampling, and calls that want log lines (logging).",
-	}, []string{"tenant", "part"})
-	t.repairs = f.NewCounterVec(prometheus.CounterOpts{
-		Name: "drawbridge_output_repairs_total",
-		Help: "What was cleaned in outputs, and resources that were left out of them (left_out).",
-	}, []string{"tenant", "server", "kind"})
-	t.streams = f.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "drawbridge_streams_open", Help: "Event streams that are open.",
-	}, []string{"tenant", "kind"})
-	t.sessions = f.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "drawbridge_sessions_open", Help: "Sessions of clients that have not ended.",
-	}, []string{"tenant"})
-	t.evictions = f.NewCounterVec(prometheus.CounterOpts{
-		Name: "drawbridge_sessions_evicted_total",
-		Help: "Idle sessions that ended so that another could be opened, and the limit that they were too " +
-			"many for.",
-	}, []string{"tenant", "limit"})
+	t := &traffic{
+		failures: newFailures(),
+		requests: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "drawbridge_http_requests_total", Help: "HTTP requests at the client listener.",
+		}, []string{"route", "method", "status", "era"}),
+		requestSeconds: f.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "drawbridge_http_request_duration_seconds",
+			Help: "Time from an HTTP request's header to the end of its answer.", Buckets: buckets(),
+		}, []string{"route", "era"}),
+		calls: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "drawbridge_calls_total",
+			Help: "Calls by outcome; the item is empty when the catalogue does not know it.",
+		}, []string{"tenant", "server", "item", "outcome"}),
+		callSeconds: f.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "drawbridge_call_duration_seconds", Help: "Time that calls took.", Buckets: buckets(),
+		}, []string{"server", "item"}),
+		callsInFlight: f.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "drawbridge_calls_in_flight", Help: "Calls that have not ended.",
+		}, []string{"tenant"}),
+		deprecated: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "drawbridge_deprecated_uses_total",
+			Help: "Uses of what the protocol will remove: sessions over HTTP+SSE (sse), questions for " +
+				"roots and for sampling, and calls that want log lines (logging).",
+		}, []string{"tenant", "part"}),
+		repairs: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "drawbridge_output_repairs_total",
+			Help: "What was cleaned in outputs, and resources that were left out of them (left_out).",
+		}, []string{"tenant", "server", "kind"}),
+		streams: f.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "drawbridge_streams_open", Help: "Event streams that are open.",
+		}, []string{"tenant", "kind"}),
+		sessions: f.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "drawbridge_sessions_open", Help: "Sessions of clients that have not ended.",
+		}, []string{"tenant"}),
+		evictions: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "drawbridge_sessions_evicted_total",
+			Help: "Idle sessions that ended so that another could be opened, and the limit that they were " +
+				"too many for.",
+		}, []string{"tenant", "limit"}),
+		refusals: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "drawbridge_refusals_total",
+			Help: "Refused requests and calls, and calls that were lost with a replica or by its stop; the " +
+				"tenant is empty when it is not known.",
+		}, []string{"kind", "tenant", "reason"}),
+		loginFailures: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "drawbridge_login_failures_total", Help: "Refused tokens.",
+		}, []string{"reason"}),
+	}
+	f.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "drawbridge_login_failures_noisy_addresses",
+		Help: "Client addresses with 10 or more refused tokens within the last 5 to 10 minutes; the log " +
+			"and the audit records name them.",
+	}, func() float64 { return float64(t.failures.noisy()) })
 	return t
 }
 

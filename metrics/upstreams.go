@@ -20,39 +20,40 @@ type upstreams struct {
 }
 
 func newUpstreams(f promauto.Factory, t *traffic) *upstreams {
-	u := &upstreams{traffic: t}
-	u.upstreamUp = f.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "drawbridge_upstream_up", Help: "Whether an upstream answers.",
-	}, []string{"server"})
-	u.upstreamTools = f.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "drawbridge_upstream_tools", Help: "Tools that an upstream offers.",
-	}, []string{"server"})
-	u.upstreamRefused = f.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "drawbridge_upstream_items_refused",
-		Help: "Tools, prompts, resources and templates of an upstream that were left out, and whole lists " +
-			"that could not be read.",
-	}, []string{"server", "reason"})
-	u.quarantined = f.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "drawbridge_upstream_items_quarantined",
-		Help: "Tools, prompts, resources and templates of an upstream that were left out because text is " +
-			"hidden in their definitions.",
-	}, []string{"server"})
-	u.upstreamCalls = f.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "drawbridge_upstream_calls_in_flight",
-		Help: "Calls at an upstream that have not ended, those that wait for a human included.",
-	}, []string{"server"})
-	u.restarts = f.NewCounterVec(prometheus.CounterOpts{
-		Name: "drawbridge_upstream_restarts_total", Help: "Times an upstream was connected to again.",
-	}, []string{"server"})
-	u.credentials = f.NewCounterVec(prometheus.CounterOpts{
-		Name: "drawbridge_credentials_total",
-		Help: "Credentials for a server: made, or why there is none.",
-	}, []string{"server", "result"})
-	u.anomalies = f.NewCounterVec(prometheus.CounterOpts{
-		Name: "drawbridge_upstream_anomalies_total",
-		Help: "What was mended or dropped of what an upstream sent.",
-	}, []string{"server", "kind"})
-	return u
+	return &upstreams{
+		traffic: t,
+		upstreamUp: f.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "drawbridge_upstream_up", Help: "Whether an upstream answers.",
+		}, []string{"server"}),
+		upstreamTools: f.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "drawbridge_upstream_tools", Help: "Tools that an upstream offers.",
+		}, []string{"server"}),
+		upstreamRefused: f.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "drawbridge_upstream_items_refused",
+			Help: "Tools, prompts, resources and templates of an upstream that were left out, and whole " +
+				"lists that could not be read.",
+		}, []string{"server", "reason"}),
+		quarantined: f.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "drawbridge_upstream_items_quarantined",
+			Help: "Tools, prompts, resources and templates of an upstream that were left out because text " +
+				"is hidden in their definitions.",
+		}, []string{"server"}),
+		upstreamCalls: f.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "drawbridge_upstream_calls_in_flight",
+			Help: "Calls at an upstream that have not ended, those that wait for a human included.",
+		}, []string{"server"}),
+		restarts: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "drawbridge_upstream_restarts_total", Help: "Times an upstream was connected to again.",
+		}, []string{"server"}),
+		credentials: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "drawbridge_credentials_total",
+			Help: "Credentials for a server: made, or why there is none.",
+		}, []string{"server", "result"}),
+		anomalies: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "drawbridge_upstream_anomalies_total",
+			Help: "What was mended or dropped of what an upstream sent.",
+		}, []string{"server", "kind"}),
+	}
 }
 
 // ServerCall adds a call to the gauge of calls at a server. done takes it off again and
@@ -112,17 +113,12 @@ func (u *upstreams) ItemsRefused(server, reason string, n int) {
 // it was removed would raise an alert for ever.
 func (u *upstreams) UpstreamRemoved(server string) {
 	label := prometheus.Labels{"server": server}
-	u.upstreamUp.DeletePartialMatch(label)
-	u.upstreamTools.DeletePartialMatch(label)
-	u.upstreamRefused.DeletePartialMatch(label)
-	u.quarantined.DeletePartialMatch(label)
-	u.upstreamCalls.DeletePartialMatch(label)
-	u.restarts.DeletePartialMatch(label)
-	u.anomalies.DeletePartialMatch(label)
-	u.credentials.DeletePartialMatch(label)
-	u.traffic.calls.DeletePartialMatch(label)
-	u.traffic.callSeconds.DeletePartialMatch(label)
-	u.traffic.repairs.DeletePartialMatch(label)
+	for _, vec := range []seriesOfLabels{
+		u.upstreamUp, u.upstreamTools, u.upstreamRefused, u.quarantined, u.upstreamCalls, u.restarts,
+		u.anomalies, u.credentials, u.traffic.calls, u.traffic.callSeconds, u.traffic.repairs,
+	} {
+		vec.DeletePartialMatch(label)
+	}
 	u.traffic.ofCalls.forget()
 	u.ofServers.forget()
 }

@@ -270,25 +270,15 @@ func (c *comparison) turn(ctx context.Context, items int) (release func(), err e
 	return release, err
 }
 
-// offers returns the items of the tenant's servers, and adds their names to keys.
+// offers returns the items of the tenant's servers but skills, and adds their names to keys.
 func (s *side) offers(keys []itemKey) (map[itemKey]*registry.Item, []itemKey) {
 	all := make(map[itemKey]*registry.Item, itemsOf(s.view))
-	add := func(item *registry.Item) {
-		key := itemKey{item.Kind, item.Exposed}
-		all[key] = item
-		keys = append(keys, key)
-	}
-	for _, tool := range s.view.Tools {
-		add(&tool.Item)
-	}
-	for _, prompt := range s.view.Prompts {
-		add(&prompt.Item)
-	}
-	for _, resource := range s.view.Resources {
-		add(&resource.Item)
-	}
-	for _, template := range s.view.Templates {
-		add(&template.Item)
+	for _, item := range itemsIn(s.view) {
+		if item.Kind != registry.KindSkill {
+			key := itemKey{item.Kind, item.Exposed}
+			all[key] = item
+			keys = append(keys, key)
+		}
 	}
 	return all, keys
 }

@@ -98,21 +98,11 @@ func newCallerView(view *registry.View, allowed bitset, compared bool) *callerVi
 		all, shown = append(all, &form.Item), append(shown, tool)
 		made.tasked = made.tasked || needsTask(tool)
 	}
-	for _, prompt := range view.Prompts {
-		_, listed := next()
-		made.lists[listedPrompts].add(view, listed, &prompt.Item)
-	}
-	for _, resource := range view.Resources {
-		_, listed := next()
-		made.lists[listedResources].add(view, listed, &resource.Item)
-	}
-	for _, template := range view.Templates {
-		_, listed := next()
-		made.lists[listedTemplates].add(view, listed, &template.Item)
-	}
-	for _, skill := range view.Skills {
-		_, listed := next()
-		made.lists[listedSkills].add(view, listed, &skill.Item)
+	for _, item := range itemsIn(view)[len(view.Tools):] {
+		if _, listed := next(); listed && view.Lists(item.Server) {
+			list := &made.lists[listsOfKinds[item.Kind]]
+			list.items = append(list.items, item)
+		}
 	}
 	slices.SortFunc(made.tools,
 		func(a, b *registry.Tool) int { return strings.Compare(a.Exposed, b.Exposed) })
@@ -153,13 +143,6 @@ const contentDigits = 16
 
 // unannounced is for digests that leave out what servers announce.
 func unannounced(string, registry.Kind) uint64 { return 0 }
-
-// add adds the item if it is listed and its server has not been down for long.
-func (l *list) add(view *registry.View, listed bool, item *registry.Item) {
-	if listed && view.Lists(item.Server) {
-		l.items = append(l.items, item)
-	}
-}
 
 // listFor returns the list that a request is for. Clients that know tasks see the tools
 // that run only so.
@@ -274,6 +257,12 @@ var listings = [listKinds]struct{ method, purpose string }{
 	listedSkills:     {mcp.MethodSkillsList, "cursor of skills"},
 }
 
+// listsOfKinds has the list of each kind of items but tools, of which there are several.
+var listsOfKinds = map[registry.Kind]listKind{
+	registry.KindPrompt: listedPrompts, registry.KindResource: listedResources,
+	registry.KindTemplate: listedTemplates, registry.KindSkill: listedSkills,
+}
+
 // listOf returns the first list that a method asks for.
 func listOf(method string) listKind {
 	for kind := range listKinds {
@@ -304,6 +293,28 @@ func needsTask(tool *registry.Tool) bool {
 // isStranded tells whether nobody can call the tool, because it runs only as a task and
 // its server offers no tasks.
 func isStranded(tool *registry.Tool) bool { return needsTask(tool) && tool.Tasks != mcp.TasksAsked }
+
+// itemsIn returns the items of a view, kind after kind: tools, prompts, resources, templates
+// and skills.
+func itemsIn(view *registry.View) []*registry.Item {
+	all := make([]*registry.Item, 0, itemsOf(view))
+	for _, tool := range view.Tools {
+		all = append(all, &tool.Item)
+	}
+	for _, prompt := range view.Prompts {
+		all = append(all, &prompt.Item)
+	}
+	for _, resource := range view.Resources {
+		all = append(all, &resource.Item)
+	}
+	for _, template := range view.Templates {
+		all = append(all, &template.Item)
+	}
+	for _, skill := range view.Skills {
+		all = append(all, &skill.Item)
+	}
+	return all
+}
 
 // itemsOf returns how many items a view has.
 func itemsOf(view *registry.View) int {

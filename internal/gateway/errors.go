@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -195,17 +196,15 @@ func explain(err error) failure {
 		return unheld(full)
 	}
 	if full, ok := errors.AsType[*registry.SubscribedError](err); ok {
-		rpcErr := unfollowed(full)
-		return failure{kind: outcomeLimited, reason: rpcErr.StableCode(), refusal: true, rpcErr: rpcErr}
+		return limitReached(unfollowed(full))
 	}
-	if rpcErr := tooMuch(err); rpcErr != nil {
-		return failure{kind: outcomeLimited, reason: rpcErr.StableCode(), refusal: true, rpcErr: rpcErr}
+	if f, found := tooMuch(err); found {
+		return f
 	}
 	isLimit := errors.As(err, &limit)
 	switch {
 	case errors.As(err, &exceeded):
-		rpcErr := limit.clientError(exceeded)
-		return failure{kind: outcomeLimited, reason: rpcErr.StableCode(), refusal: true, rpcErr: rpcErr}
+		return limitReached(limit.clientError(exceeded))
 	case isLimit && explainEnd(err).inside: // not that the call was ended meanwhile
 		return failure{
 			kind: outcomeLimited, reason: "DB-LIMITER", refusal: true, inside: true,
@@ -253,62 +252,31 @@ func explain(err error) failure {
 	return explainEnd(err)
 }
 
+// fixed is an error that is told in the same words each time.
+type fixed struct {
+	err     error
+	failure failure
+}
+
+// findFixed returns what becomes of the first of the errors in a table that err is.
+func findFixed(table []fixed, err error) (f failure, found bool) {
+	i := slices.IndexFunc(table, func(one fixed) bool { return errors.Is(err, one.err) })
+	if i < 0 {
+		return failure{}, false
+	}
+	return table[i].failure, true
+}
+
+// limitReached is what becomes of a call that a limit refuses.
+func limitReached(rpcErr *mcp.Error) failure {
+	return failure{kind: outcomeLimited, reason: rpcErr.StableCode(), refusal: true, rpcErr: rpcErr}
+}
+
 // explainEnd explains what the desk could not do, why a call was ended from outside, and
 // whatever else is not in the table of explain.
 func explainEnd(err error) failure {
-	switch {
-	case errors.Is(err, errUnrecordable):
-		return failure{
-			kind: "unrecordable", reason: "DB-AUDIT-FULL", refusal: true,
-			rpcErr: mcp.Stable(mcp.CodeUnavailable, "DB-AUDIT-FULL",
-				"The call cannot be recorded now, so it was not made: try again later").After(auditRetry),
-		}
-	case errors.Is(err, errUnrecorded):
-		// Clients repeat calls that end with a status 5xx or with Retry-After. This one
-		// may have taken effect, so it has neither.
-		return failure{kind: "unrecorded", inside: true, rpcErr: mcp.Stable(mcp.CodeInternal, "DB-AUDIT",
-			"The call could not be recorded, so its outcome is withheld; it may have taken effect")}
-	case errors.Is(err, errNotAnnounced):
-		return failure{
-			kind: "unavailable", reason: reasonNotAnnounced,
-			rpcErr: mcp.Stable(mcp.CodeInvalidParams, "DB-SUBSCRIBE",
-				"The server of this resource does not announce its changes"),
-		}
-	case errors.Is(err, ErrRevoked):
-		return failure{
-			kind: "cancelled", reason: reasonRevoked, refusal: true,
-			rpcErr: mcp.Stable(mcp.CodeInternal, "DB-CANCELLED", "The call was cancelled"),
-		}
-	case errors.Is(err, ErrStopped): // no status and no time to come back, since it may have taken effect
-		return failure{
-			kind: "cancelled", reason: reasonStopped,
-			rpcErr: mcp.Stable(mcp.CodeInternal, "DB-STOPPED",
-				"The gateway stopped before the call had ended; the call may have taken effect"),
-		}
-	case errors.Is(err, context.Canceled):
-		return failure{
-			kind:   "cancelled",
-			rpcErr: mcp.Stable(mcp.CodeInternal, "DB-CANCELLED", "The call was cancelled"),
-		}
-	case errors.Is(err, errHomeUnreached):
-		return failure{
-			kind: "unavailable", reason: reasonReplicas,
-			rpcErr: mcp.Stable(mcp.CodeUnavailable, "DB-REPLICAS",
-				"The replica that keeps this call cannot be reached now; nothing happened to the call. Try "+
-					"again in 1 s").After(time.Second),
-		}
-	case errors.Is(err, errHomeLost):
-		return failure{
-			kind: "unavailable", reason: reasonReplicaLost,
-			rpcErr: mcp.Stable(mcp.CodeInternal, "DB-REPLICA-LOST",
-				"The replica that kept this call is gone, and the call with it; it may have taken effect. "+
-					"A repeat with this requestState cannot succeed"),
-		}
-	case errors.Is(err, context.DeadlineExceeded):
-		return failure{
-			kind:   "timeout",
-			rpcErr: mcp.Stable(mcp.CodeInternal, "DB-TIMEOUT", "The call did not end in time"),
-		}
+	if f, found := findFixed(ends, err); found {
+		return f
 	}
 	return failure{
 		kind: "internal", inside: true,
@@ -316,47 +284,102 @@ func explainEnd(err error) failure {
 	}
 }
 
-// tooMuch is the part of explain for what is bounded at the same time, not by time. It is
-// nil if err is nothing of that.
-func tooMuch(err error) *mcp.Error {
+// ends is the table of explainEnd.
+var ends = []fixed{
+	{errUnrecordable, failure{
+		kind: "unrecordable", reason: "DB-AUDIT-FULL", refusal: true,
+		rpcErr: mcp.Stable(mcp.CodeUnavailable, "DB-AUDIT-FULL",
+			"The call cannot be recorded now, so it was not made: try again later").After(auditRetry),
+	}},
+	// Clients repeat calls that end with a status 5xx or with Retry-After. This one may
+	// have taken effect, so it has neither.
+	{errUnrecorded, failure{
+		kind: "unrecorded", inside: true,
+		rpcErr: mcp.Stable(mcp.CodeInternal, "DB-AUDIT",
+			"The call could not be recorded, so its outcome is withheld; it may have taken effect"),
+	}},
+	{errNotAnnounced, failure{
+		kind: "unavailable", reason: reasonNotAnnounced,
+		rpcErr: mcp.Stable(mcp.CodeInvalidParams, "DB-SUBSCRIBE",
+			"The server of this resource does not announce its changes"),
+	}},
+	{ErrRevoked, failure{
+		kind: "cancelled", reason: reasonRevoked, refusal: true,
+		rpcErr: mcp.Stable(mcp.CodeInternal, "DB-CANCELLED", "The call was cancelled"),
+	}},
+	// It has no status and no time to come back, since it may have taken effect.
+	{ErrStopped, failure{
+		kind: "cancelled", reason: reasonStopped,
+		rpcErr: mcp.Stable(mcp.CodeInternal, "DB-STOPPED",
+			"The gateway stopped before the call had ended; the call may have taken effect"),
+	}},
+	{context.Canceled, failure{
+		kind:   "cancelled",
+		rpcErr: mcp.Stable(mcp.CodeInternal, "DB-CANCELLED", "The call was cancelled"),
+	}},
+	{errHomeUnreached, failure{
+		kind: "unavailable", reason: reasonReplicas,
+		rpcErr: mcp.Stable(mcp.CodeUnavailable, "DB-REPLICAS",
+			"The replica that keeps this call cannot be reached now; nothing happened to the call. Try "+
+				"again in 1 s").After(time.Second),
+	}},
+	{errHomeLost, failure{
+		kind: "unavailable", reason: reasonReplicaLost,
+		rpcErr: mcp.Stable(mcp.CodeInternal, "DB-REPLICA-LOST",
+			"The replica that kept this call is gone, and the call with it; it may have taken effect. "+
+				"A repeat with this requestState cannot succeed"),
+	}},
+	{context.DeadlineExceeded, failure{
+		kind:   "timeout",
+		rpcErr: mcp.Stable(mcp.CodeInternal, "DB-TIMEOUT", "The call did not end in time"),
+	}},
+}
+
+// tooMuch is the part of explain for what is bounded at the same time, not by time. found
+// is false if err is nothing of that.
+func tooMuch(err error) (f failure, found bool) {
 	switch {
 	case errors.Is(err, errBusy):
-		return noSlot(err, "DB-LIMIT-CONCURRENCY", "calls", "limits.concurrency", time.Second)
-	case errors.Is(err, errServerFull):
-		return serverFull(mcp.CodeLimited, "DB-LIMIT-SERVER")
-	case errors.Is(err, errServerCrowded):
-		return serverFull(mcp.CodeUnavailable, "DB-OVERLOAD-SERVER")
+		return limitReached(noSlot(err, "DB-LIMIT-CONCURRENCY", "calls", "limits.concurrency",
+			time.Second)), true
 	case errors.Is(err, errSubscriptions):
-		return noSlot(err, "DB-LIMIT-SUBSCRIPTIONS", "subscriptions", "a fixed bound", streamsRetry)
-	case errors.Is(err, fairqueue.ErrUser):
-		return mcp.Stable(mcp.CodeLimited, "DB-LIMIT-WORK",
-			"Too many of your large requests wait: try again when some have ended, or send "+
-				"less").After(time.Second)
-	case errors.Is(err, fairqueue.ErrTenant):
-		return mcp.Stable(mcp.CodeLimited, "DB-LIMIT-WORK",
-			"Too many large requests of this tenant wait: try again when some have ended, or send "+
-				"less").After(time.Second)
-	case errors.Is(err, fairqueue.ErrTotal):
-		return mcp.Stable(mcp.CodeUnavailable, "DB-OVERLOAD-WORK",
-			"The gateway has too much work to check arguments of this size: try again "+
-				"later").After(time.Second)
-	case errors.Is(err, share.ErrNever):
-		return mcp.Stable(mcp.CodeLimited, "DB-LIMIT-MEMORY",
-			"This takes more memory than one user may ever hold here (limits.memory): send less, or ask "+
-				"for less at once")
-	case errors.Is(err, share.ErrUser):
-		return mcp.Stable(mcp.CodeLimited, "DB-LIMIT-MEMORY",
-			"Your requests hold your whole share of the memory: try again when some have ended, or send "+
-				"less").After(time.Second)
-	case errors.Is(err, share.ErrTenant):
-		return mcp.Stable(mcp.CodeLimited, "DB-LIMIT-MEMORY",
-			"The requests of this tenant hold its whole share of the memory: try again when some have "+
-				"ended, or send less").After(time.Second)
-	case errors.Is(err, share.ErrTotal):
-		return mcp.Stable(mcp.CodeUnavailable, "DB-OVERLOAD-MEMORY",
-			"Too little memory is left to check arguments of this size: try again later").After(time.Second)
+		return limitReached(noSlot(err, "DB-LIMIT-SUBSCRIPTIONS", "subscriptions", "a fixed bound",
+			streamsRetry)), true
 	}
-	return nil
+	return findFixed(bounds, err)
+}
+
+// serversFull is what the client is told when too many calls wait for a server. The text is
+// for a model: calls to other servers go on.
+const serversFull = "Too many calls wait for this server. Nothing was sent to it. Try again later, or " +
+	"go on without it."
+
+// bounds is the table of tooMuch.
+var bounds = []fixed{
+	{errServerFull, limitReached(mcp.Stable(mcp.CodeLimited, "DB-LIMIT-SERVER",
+		serversFull).After(time.Second))},
+	{errServerCrowded, limitReached(mcp.Stable(mcp.CodeUnavailable, "DB-OVERLOAD-SERVER",
+		serversFull).After(time.Second))},
+	{fairqueue.ErrUser, limitReached(mcp.Stable(mcp.CodeLimited, "DB-LIMIT-WORK",
+		"Too many of your large requests wait: try again when some have ended, or send "+
+			"less").After(time.Second))},
+	{fairqueue.ErrTenant, limitReached(mcp.Stable(mcp.CodeLimited, "DB-LIMIT-WORK",
+		"Too many large requests of this tenant wait: try again when some have ended, or send "+
+			"less").After(time.Second))},
+	{fairqueue.ErrTotal, limitReached(mcp.Stable(mcp.CodeUnavailable, "DB-OVERLOAD-WORK",
+		"The gateway has too much work to check arguments of this size: try again "+
+			"later").After(time.Second))},
+	{share.ErrNever, limitReached(mcp.Stable(mcp.CodeLimited, "DB-LIMIT-MEMORY",
+		"This takes more memory than one user may ever hold here (limits.memory): send less, or ask "+
+			"for less at once"))},
+	{share.ErrUser, limitReached(mcp.Stable(mcp.CodeLimited, "DB-LIMIT-MEMORY",
+		"Your requests hold your whole share of the memory: try again when some have ended, or send "+
+			"less").After(time.Second))},
+	{share.ErrTenant, limitReached(mcp.Stable(mcp.CodeLimited, "DB-LIMIT-MEMORY",
+		"The requests of this tenant hold its whole share of the memory: try again when some have "+
+			"ended, or send less").After(time.Second))},
+	{share.ErrTotal, limitReached(mcp.Stable(mcp.CodeUnavailable, "DB-OVERLOAD-MEMORY",
+		"Too little memory is left to check arguments of this size: try again later").After(time.Second))},
 }
 
 // withheld says why an answer could not be cleaned. hidden is nil unless it hides text.
@@ -416,13 +439,6 @@ func unfollowed(err *registry.SubscribedError) *mcp.Error {
 	return mcp.Stable(mcp.CodeLimited, "DB-LIMIT-SUBSCRIPTIONS",
 		whose+", by a fixed bound: end some subscriptions, or try again in "+
 			inSeconds(streamsRetry)).After(streamsRetry)
-}
-
-// serverFull returns what the client is told when too many calls wait for a server. The
-// text is for a model: calls to other servers go on.
-func serverFull(code int, stable string) *mcp.Error {
-	return mcp.Stable(code, stable, "Too many calls wait for this server. Nothing was sent to it. Try "+
-		"again later, or go on without it.").After(time.Second)
 }
 
 func notAvailable(err *registry.UnavailableError) failure {

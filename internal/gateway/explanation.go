@@ -130,7 +130,7 @@ func reached(context.Context, *call) (mcp.Object, error) { return mcp.Object{}, 
 // admission returns what becomes of a request that Admit refuses, in the words of the
 // door's record.
 func admission(rpcErr *mcp.Error) failure {
-	f := failure{kind: outcomeLimited, reason: rpcErr.StableCode(), refusal: true, rpcErr: rpcErr}
+	f := limitReached(rpcErr)
 	if rpcErr.Code == mcp.CodeForbidden {
 		f.kind = outcomeForbidden
 	}
@@ -346,25 +346,13 @@ func (g *Gateway) Names(p auth.Principal, kind registry.Kind) []string {
 	if err != nil {
 		return nil
 	}
+	if kind == registry.KindTemplate {
+		kind = registry.KindResource
+	}
 	var names []string
-	view := g.tenantViewOf(&c).view
-	add := func(item *registry.Item) { names = append(names, item.Exposed) }
-	switch kind {
-	case registry.KindTool:
-		for _, tool := range view.Tools {
-			add(&tool.Item)
-		}
-	case registry.KindPrompt:
-		for _, prompt := range view.Prompts {
-			add(&prompt.Item)
-		}
-	case registry.KindResource, registry.KindTemplate:
-		for _, resource := range view.Resources {
-			add(&resource.Item)
-		}
-	case registry.KindSkill:
-		for _, skill := range view.Skills {
-			add(&skill.Item)
+	for _, item := range itemsIn(g.tenantViewOf(&c).view) {
+		if item.Kind == kind {
+			names = append(names, item.Exposed)
 		}
 	}
 	return names

@@ -67,25 +67,12 @@ func (g *Gateway) Subscribe(ctx context.Context, c Caller, id, uri string,
 
 // subscribe opens the subscription of a call, within the call.
 func (g *Gateway) subscribe(ctx context.Context, s *call, updated func(uri string)) (func(), error) {
-	user, size := share.User(s.caller.Principal.User()),
-		int64(subscriptionCost+subscriptionURIs*len(s.params.Text("uri")))
-	if err := take(g.subscriptions, user, maxSubscriptions, maxSubscriptions); err != nil {
-		return nil, errors.Join(errSubscriptions, err)
+	user := share.User(s.caller.Principal.User())
+	life, stop, err := g.holdSubscription(ctx, user, s.params.Text("uri"))
+	if err != nil {
+		return nil, err
 	}
-	release := func() { g.subscriptions.Give(user, 1) }
-	if err := g.config.Memory.Take(user, size); err != nil {
-		release()
-		return nil, fmt.Errorf("hold the subscription: %w", err)
-	}
-	// The subscription lives longer than the request that opens it. Until it is open, it
-	// ends together with the request.
-	life, end := context.WithCancel(context.WithoutCancel(ctx))
-	abandon := context.AfterFunc(ctx, end)
-	stop := sync.OnceFunc(func() {
-		end()
-		release()
-		g.config.Memory.Give(user, size)
-	})
+	abandon := context.AfterFunc(ctx, stop) // until it is open, it ends with the request
 	opened := false
 	defer func() {
 		if !opened {
@@ -103,6 +90,26 @@ func (g *Gateway) subscribe(ctx context.Context, s *call, updated func(uri strin
 	}
 	opened = true
 	return stop, nil
+}
+
+// holdSubscription takes a slot and memory for a subscription to what has that name, until
+// stop is called. The subscription lives longer than the request that opens it, in life.
+func (g *Gateway) holdSubscription(ctx context.Context, user share.User, name string,
+) (life context.Context, stop func(), err error) {
+	size := int64(subscriptionCost + subscriptionURIs*len(name))
+	if err := take(g.subscriptions, user, maxSubscriptions, maxSubscriptions); err != nil {
+		return nil, nil, errors.Join(errSubscriptions, err)
+	}
+	if err := g.config.Memory.Take(user, size); err != nil {
+		g.subscriptions.Give(user, 1)
+		return nil, nil, fmt.Errorf("hold the subscription: %w", err)
+	}
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	return life, sync.OnceFunc(func() {
+		end()
+		g.subscriptions.Give(user, 1)
+		g.config.Memory.Give(user, size)
+	}), nil
 }
 
 // updatedPart returns which resource the client of a subscription is told has changed:

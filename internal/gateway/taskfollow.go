@@ -4,8 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"fmt"
-	"sync"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -47,21 +45,10 @@ func pollOf(state mcp.Object) time.Duration {
 func (g *Gateway) FollowTask(ctx context.Context, c Caller, r *Request, id string,
 	onStatus func(state mcp.Object) bool,
 ) (Subscription, error) {
-	user, size := share.User(c.Principal.User()), int64(subscriptionCost+subscriptionURIs*len(id))
-	if err := take(g.subscriptions, user, maxSubscriptions, maxSubscriptions); err != nil {
-		return Subscription{}, explain(errors.Join(errSubscriptions, err)).rpcErr
+	life, stop, err := g.holdSubscription(ctx, share.User(c.Principal.User()), id)
+	if err != nil {
+		return Subscription{}, explain(err).rpcErr
 	}
-	release := func() { g.subscriptions.Give(user, 1) }
-	if err := g.config.Memory.Take(user, size); err != nil {
-		release()
-		return Subscription{}, explain(fmt.Errorf("hold the subscription: %w", err)).rpcErr
-	}
-	life, end := context.WithCancel(context.WithoutCancel(ctx))
-	stop := sync.OnceFunc(func() {
-		end()
-		release()
-		g.config.Memory.Give(user, size)
-	})
 	f := &follower{gateway: g, caller: c, id: id, onStatus: onStatus, request: Request{
 		ID: r.ID, Method: mcp.MethodTasksGet, Capabilities: r.Capabilities, Extensions: r.Extensions,
 		Client: r.Client, From: r.From, Tasks: r.Tasks,

@@ -417,20 +417,8 @@ func (t *Tenant) allowed(view *registry.View, rules ruleSet) bitset {
 		}
 		n++
 	}
-	for _, tool := range view.Tools {
-		add(&tool.Item)
-	}
-	for _, prompt := range view.Prompts {
-		add(&prompt.Item)
-	}
-	for _, resource := range view.Resources {
-		add(&resource.Item)
-	}
-	for _, template := range view.Templates {
-		add(&template.Item)
-	}
-	for _, skill := range view.Skills {
-		add(&skill.Item)
+	for _, item := range itemsIn(view) {
+		add(item)
 	}
 	for _, uri := range view.Views() {
 		if shown, err := view.Resource(uri); err == nil {

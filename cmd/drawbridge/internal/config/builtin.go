@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
-	"github.com/drawbridge-mcp/drawbridge/internal/pgdial"
 	"github.com/drawbridge-mcp/drawbridge/registry/builtin"
 )
 
@@ -109,15 +108,7 @@ func (r *reader) databaseFields(d *builtin.Database) fields {
 				r.fault(n, "%s is not a file", n.raw)
 			}
 		},
-		"postgres_file": func(n *node) {
-			d.PostgresFile = r.path(n)
-			if r.read(n) == nil {
-				return
-			}
-			if err := pgdial.CheckFile(d.PostgresFile); err != nil {
-				r.fault(n, "%s", err)
-			}
-		},
+		"postgres_file": into(&d.PostgresFile, r.postgresFile),
 	}
 }
 

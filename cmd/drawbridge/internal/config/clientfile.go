@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -313,26 +312,7 @@ func (f *clientFile) pairs(r *reader, n *node, into map[string]string,
 // drawbridge config, which Claude Code writes in the same way, and those that VS Code and
 // Cursor have beyond them. A variable without a value is an error: the server would
 // otherwise start with a literal ${…} in place of its token.
-func (f *clientFile) expand(text string) (string, error) {
-	var b strings.Builder
-	for {
-		before, rest, found := strings.Cut(text, "${")
-		b.WriteString(before)
-		if !found {
-			return b.String(), nil
-		}
-		inner, after, closed := strings.Cut(rest, "}")
-		if !closed {
-			return "", errors.New("${ without }")
-		}
-		value, err := f.variable(inner)
-		if err != nil {
-			return "", err
-		}
-		b.WriteString(value)
-		text = after
-	}
-}
+func (f *clientFile) expand(text string) (string, error) { return replaceVariables(text, f.variable) }
 
 // variable returns the value of ${inner}.
 // https://code.visualstudio.com/docs/reference/variables-reference

@@ -7,29 +7,35 @@ import "github.com/drawbridge-mcp/drawbridge/internal/pgdial"
 func (r *reader) data(cfg *Config, n *node) {
 	to := &cfg.Data
 	r.object(n, "data", fields{
-		"dir": into(&to.Dir, r.path),
-		"postgres_file": func(n *node) {
-			to.PostgresFile = r.path(n)
-			if r.read(n) == nil {
-				return
-			}
-			if err := pgdial.CheckFile(to.PostgresFile); err != nil {
-				r.fault(n, "%s", err)
-			}
-		},
+		"dir":           into(&to.Dir, r.path),
+		"postgres_file": into(&to.PostgresFile, r.postgresFile),
 	})
 	r.oneOf(n, "data", "dir", "postgres_file")
 	r.later = append(r.later, func() {
-		switch at := n.member("dir"); {
-		case at != nil && (len(cfg.Redis.Addresses) > 0 || cfg.Replicas > 1):
-			r.fault(at, "several replicas share what they keep; write postgres_file, with the address of a "+
-				"PostgreSQL server in the file, in the place of dir")
-		case to.PostgresFile != "" && cfg.Sessions.KeysFile == "":
-			r.fault(n,
-				"what is kept at a server is sealed with the keys of sessions.keys_file, which is not "+
-					"there; make it with: openssl rand -base64 32 > session.keys")
-		}
+		dir := n.member("dir")
+		r.faultFirst(
+			wrong{
+				dir != nil && (len(cfg.Redis.Addresses) > 0 || cfg.Replicas > 1), dir,
+				"several replicas share what they keep; write postgres_file, with the address of a " +
+					"PostgreSQL server in the file, in the place of dir",
+			},
+			wrong{
+				to.PostgresFile != "" && cfg.Sessions.KeysFile == "", n,
+				"what is kept at a server is sealed with the keys of sessions.keys_file, which is not " +
+					"there; make it with: openssl rand -base64 32 > session.keys",
+			})
 	})
+}
+
+// postgresFile returns the path of a file with the address of a PostgreSQL server.
+func (r *reader) postgresFile(n *node) string {
+	path := r.path(n)
+	if r.read(n) != nil {
+		if err := pgdial.CheckFile(path); err != nil {
+			r.fault(n, "%s", err)
+		}
+	}
+	return path
 }
 
 // accessKeys reads whether access keys are taken. They need a place where they are kept.

@@ -22,32 +22,44 @@ func ProcessEnvironment() Environment { return os.LookupEnv }
 // happens to hold ${ stays what it is. It also returns whether at least one default was
 // taken. The error names the variable and never its value.
 func expand(text string, env Environment) (out string, defaulted bool, err error) {
+	out, err = replaceVariables(text, func(inner string) (string, error) {
+		name, fallback, hasFallback := strings.Cut(inner, ":-")
+		if !variableName(name) {
+			return "", errors.New("${…} wants the name of an environment variable: letters, digits and _, " +
+				"then perhaps :- and a default")
+		}
+		value, set := env(name)
+		switch {
+		case set && (value != "" || !hasFallback):
+			return value, nil
+		case hasFallback:
+			defaulted = true
+			return fallback, nil
+		}
+		return "", fmt.Errorf("the environment variable %s is not set", name)
+	})
+	return out, defaulted && err == nil, err
+}
+
+// replaceVariables replaces each ${…} in a text by what value returns for what stands in
+// it, which is not looked through again.
+func replaceVariables(text string, value func(inner string) (string, error)) (string, error) {
 	var b strings.Builder
 	for {
 		before, rest, found := strings.Cut(text, "${")
 		b.WriteString(before)
 		if !found {
-			return b.String(), defaulted, nil
+			return b.String(), nil
 		}
 		inner, after, closed := strings.Cut(rest, "}")
 		if !closed {
-			return "", false, errors.New("${ without }")
+			return "", errors.New("${ without }")
 		}
-		name, fallback, hasFallback := strings.Cut(inner, ":-")
-		if !variableName(name) {
-			return "", false, errors.New("${…} wants the name of an environment variable: letters, digits " +
-				"and _, then perhaps :- and a default")
+		replaced, err := value(inner)
+		if err != nil {
+			return "", err
 		}
-		value, set := env(name)
-		switch {
-		case set && (value != "" || !hasFallback):
-			b.WriteString(value)
-		case hasFallback:
-			b.WriteString(fallback)
-			defaulted = true
-		default:
-			return "", false, fmt.Errorf("the environment variable %s is not set", name)
-		}
+		b.WriteString(replaced)
 		text = after
 	}
 }

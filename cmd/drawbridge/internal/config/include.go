@@ -102,19 +102,25 @@ func (r *reader) include(root *node, own os.FileInfo, file string, at *node, kno
 	}
 	names := slices.Sorted(maps.Keys(includable()))
 	return r.entries(included, "an included file", func(m member) {
-		switch want := includable()[m.name]; {
-		case m.name == "include":
-			r.fault(m.key, "an included file cannot include others; name them in the config")
-		case want == 0 && known[m.name] != nil:
-			r.fault(m.key, "%s stands in the config itself; an included file holds %s", m.name, orList(names))
-		case want == 0:
+		want := includable()[m.name]
+		switch {
+		case want == 0 && m.name != "include" && known[m.name] == nil:
 			r.faultHint(m.key, nearest(m.name, names), "unknown key %q; an included file holds %s", m.name,
 				orList(names))
-		case want == mapping && m.value.kind != mapping:
-			r.fault(m.value, "%s must be a mapping (key: value)", m.name)
-		case want == list && m.value.kind != list:
-			r.fault(m.value, "%s must be a list, as in [a, b]", m.name)
-		default:
+		case !r.faultFirst(
+			wrong{
+				m.name == "include", m.key,
+				"an included file cannot include others; name them in the config",
+			},
+			wrong{
+				want == 0, m.key,
+				m.name + " stands in the config itself; an included file holds " + orList(names),
+			},
+			wrong{
+				want == mapping && m.value.kind != mapping, m.value,
+				m.name + " must be a mapping (key: value)",
+			},
+			wrong{want == list && m.value.kind != list, m.value, m.name + " must be a list, as in [a, b]"}):
 			root.join(m)
 		}
 	})

@@ -30,9 +30,7 @@ func algorithms() []string {
 // issuers reads the list of issuers. An issuer is added to cfg by finishIssuer, after all
 // keys have been read, because its audiences may depend on public_url.
 func (r *reader) issuers(cfg *Config, n *node) {
-	if n.kind == list && len(n.items) == 0 {
-		r.fault(n, "without an issuer nobody can log in")
-	}
+	r.faultEmpty(n, "without an issuer nobody can log in")
 	r.sequence(n, "issuers", func(item *node) {
 		if github := item.member("github"); github != nil {
 			r.object(item, "an entry with github", fields{"github": func(n *node) { r.github(cfg, n) }})
@@ -73,8 +71,8 @@ func (r *reader) issuer(n *node) (iss Issuer, login *Login, at issuerPositions) 
 		"keys_refresh":      into(&iss.KeysRefresh, r.duration),
 		"keys_stale":        into(&iss.KeysStale, r.duration),
 		"jwks_file":         into(&iss.JWKS, r.read),
-		"public_key_file":   into(&iss.Keys, r.keys),
-		"hmac_secret_file":  into(&iss.Keys, r.secret),
+		"public_key_file":   into(&iss.Keys, fromFile(r, auth.ParseKeys)),
+		"hmac_secret_file":  into(&iss.Keys, fromFile(r, parseSecret)),
 		"sign_in":           r.signInOf(login),
 	})
 	if !r.object(n, "an issuer", known) || !r.need(n, "the issuer", "issuer", "algorithms") {
@@ -141,21 +139,26 @@ func (r *reader) checkTenantSource(n *node) {
 	switch r.oneOf(n, "the issuer", "tenant", "tenants") {
 	case "tenants":
 		listed := allowed != nil && (allowed.kind != list || len(allowed.items) > 0)
-		mapped := from.member("map")
-		switch {
-		case from.kind != mapping:
-		case from.member("claim") == nil:
-			r.fault(from, "tenants lacks \"claim\": which claim names the tenants")
-		case listed && mapped != nil:
-			r.fault(allowed, "tenants_allowed goes with a claim that names tenants themselves; "+
-				"map says already which tenants there are")
-		case mapped != nil && mapped.kind == mapping && len(mapped.members) == 0:
-			r.fault(mapped, "an empty map leads to no tenant")
-		case !listed && mapped == nil:
-			r.fault(from.member("claim"),
-				"the claim needs tenants_allowed, which tenants this issuer may name, "+
-					"or a map from what it says to tenants")
+		claim, mapped := from.member("claim"), from.member("map")
+		if from.kind != mapping {
+			return
 		}
+		r.faultFirst(
+			wrong{claim == nil, from, `tenants lacks "claim": which claim names the tenants`},
+			wrong{
+				listed && mapped != nil, allowed,
+				"tenants_allowed goes with a claim that names tenants themselves; map says already which " +
+					"tenants there are",
+			},
+			wrong{
+				mapped != nil && mapped.kind == mapping && len(mapped.members) == 0, mapped,
+				"an empty map leads to no tenant",
+			},
+			wrong{
+				!listed && mapped == nil, claim,
+				"the claim needs tenants_allowed, which tenants this issuer may name, or a map from what " +
+					"it says to tenants",
+			})
 	case "tenant":
 		if allowed != nil {
 			r.fault(allowed, "tenants_allowed goes with tenants; this issuer has a fixed tenant")
@@ -166,27 +169,14 @@ func (r *reader) checkTenantSource(n *node) {
 // algorithms returns the algorithms that a config lists for an issuer. Unknown ones and
 // an empty list are problems.
 func (r *reader) algorithms(n *node) []string {
-	var out []string
-	r.eachText(n, "algorithms", func(at *node, name string) {
-		if !slices.Contains(algorithms(), name) {
-			r.faultHint(at, nearest(at.raw, algorithms()), "%q is not one of %s", at.raw,
-				strings.Join(algorithms(), ", "))
-			return
-		}
-		out = append(out, name)
-	})
-	if n.kind == list && len(n.items) == 0 {
-		r.fault(n, "without an algorithm no token can be verified")
-	}
-	return out
+	r.faultEmpty(n, "without an algorithm no token can be verified")
+	return r.textsAmong("algorithms", algorithms()...)(n)
 }
 
 // audiences returns the audiences that a config lists for an issuer; an empty list is a
 // problem, and is not taken for a missing one.
 func (r *reader) audiences(n *node) []string {
-	if n.kind == list && len(n.items) == 0 {
-		r.fault(n, "an empty list of audiences; leave it out for <public_url>/mcp")
-	}
+	r.faultEmpty(n, "an empty list of audiences; leave it out for <public_url>/mcp")
 	return r.textsOf("audiences")(n)
 }
 
@@ -199,17 +189,20 @@ func (r *reader) checkSource(iss *Issuer, source string, value, algs *node) {
 		return
 	}
 	u, err := url.Parse(iss.JWKSURL)
-	switch {
-	case err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") || u.Fragment != "":
-		r.fault(value, "jwks_url is not an https address")
-	case !validPort(u.Port()):
-		r.fault(value, "jwks_url: %s", errPort)
-	case u.User != nil:
-		r.fault(value, "jwks_url must not hold a user name or password")
-	case u.Scheme == "http" && !iss.PrivateAddresses:
-		r.fault(value,
-			"jwks_url must be https; plain http is only for an issuer with private_addresses: true")
-	default:
+	if err != nil {
+		u = &url.URL{}
+	}
+	if !r.faultFirst(
+		wrong{
+			u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") || u.Fragment != "", value,
+			"jwks_url is not an https address",
+		},
+		wrong{!validPort(u.Port()), value, "jwks_url: " + errPort.Error()},
+		wrong{u.User != nil, value, "jwks_url must not hold a user name or password"},
+		wrong{
+			u.Scheme == "http" && !iss.PrivateAddresses, value,
+			"jwks_url must be https; plain http is only for an issuer with private_addresses: true",
+		}) {
 		r.checkReachable(value, iss.PrivateAddresses)
 	}
 }
@@ -250,31 +243,10 @@ func (r *reader) checkKeyTimes(iss *Issuer, source string, n *node) {
 	}
 }
 
-// keys returns the keys in the file that n names, nil when it cannot be read.
-func (r *reader) keys(n *node) []auth.Key {
-	data := r.read(n)
-	if data == nil {
-		return nil
-	}
-	keys, err := auth.ParseKeys(data)
-	if err != nil {
-		r.fault(n, "%s: %s", n.raw, err)
-	}
-	return keys
-}
-
-// secret returns the shared secret in the file that n names, as the only key; nil when
-// the file cannot be read.
-func (r *reader) secret(n *node) []auth.Key {
-	data := r.read(n)
-	if data == nil {
-		return nil
-	}
+// parseSecret returns a shared secret as the only key.
+func parseSecret(data []byte) ([]auth.Key, error) {
 	key, err := auth.ParseSecret(data)
-	if err != nil {
-		r.fault(n, "%s: %s", n.raw, err)
-	}
-	return []auth.Key{key}
+	return []auth.Key{key}, err
 }
 
 // finishIssuer does what needs the rest of the config: it checks that the issuer's

@@ -16,14 +16,15 @@ func (r *reader) pairs(
 	return func(n *node) map[string]string {
 		out := map[string]string{}
 		r.entries(n, what, func(m member) {
-			switch reason := check(m.name, m.value.text); {
-			case m.value.kind != scalar:
-				r.fault(m.value, "a text is wanted here")
-			case m.value.broken != "":
-			case reason != "":
-				r.fault(m.key, "%s", reason)
-			case m.value.defaulted && secretName(m.name):
-				r.fault(m.value, "a secret has no default: the variable is not set")
+			reason := check(m.name, m.value.text)
+			if m.value.broken == "" {
+				r.faultFirst(
+					wrong{m.value.kind != scalar, m.value, "a text is wanted here"},
+					wrong{reason != "", m.key, reason},
+					wrong{
+						m.value.defaulted && secretName(m.name), m.value,
+						"a secret has no default: the variable is not set",
+					})
 			}
 			out[m.name] = m.value.text
 		})

@@ -68,6 +68,34 @@ func (r *reader) faultHint(at *node, hint, format string, args ...any) {
 	r.problems = append(r.problems, Problem{at.file, at.line, at.col, fmt.Sprintf(format, args...), hint})
 }
 
+// wrong is a problem that there may be, so that the rules of a value can stand in a list.
+type wrong struct {
+	is   bool
+	at   *node // not nil if the problem is there
+	text string
+}
+
+// faultFirst records the first of the problems that is there, and tells whether one is.
+func (r *reader) faultFirst(all ...wrong) bool {
+	i := slices.IndexFunc(all, func(w wrong) bool { return w.is })
+	if i >= 0 {
+		r.fault(all[i].at, "%s", all[i].text)
+	}
+	return i >= 0
+}
+
+// faultEach records all of the problems that are there.
+func (r *reader) faultEach(all ...wrong) {
+	for _, one := range all {
+		r.faultFirst(one)
+	}
+}
+
+// faultEmpty records that a list is empty, in those words.
+func (r *reader) faultEmpty(n *node, text string) {
+	r.faultFirst(wrong{n.kind == list && len(n.items) == 0, n, text})
+}
+
 // full tells whether there are as many problems as are ever shown. Checks that compare a
 // name with all others ask it first: in a large file full of slips they would take long,
 // for problems that nobody sees.

@@ -75,14 +75,7 @@ func (r Redis) TLS() (*tls.Config, error) {
 func (r *reader) redis(cfg *Config, n *node) {
 	to := &cfg.Redis
 	cfg.positions["redis"] = Problem{File: n.file, Line: n.line, Column: n.col}
-	secret := func(n *node) string {
-		if data := r.read(n); data != nil {
-			if _, err := checkPassword(data); err != nil {
-				r.fault(n, "%s: %s", n.raw, err)
-			}
-		}
-		return r.path(n)
-	}
+	secret := func(n *node) string { fromFile(r, checkPassword)(n); return r.path(n) }
 	file := func(n *node) string { r.read(n); return r.path(n) }
 	r.object(n, "redis", fields{
 		"url":                    func(n *node) { r.redisURL(to, n) },
@@ -134,22 +127,22 @@ func (r *reader) redisMemory(n *node) int64 {
 
 // checkRedis reports keys that do not go together. It is called if each of them is right.
 func (r *reader) checkRedis(to *Redis, n *node) {
+	var all []wrong
 	for _, pair := range [][2]string{
 		{"user", "password_file"},
 		{"sentinel_user", "sentinel_password_file"},
 		{"certificate_file", "certificate_key_file"},
 		{"certificate_key_file", "certificate_file"},
 	} {
-		if at := n.member(pair[0]); at != nil && n.member(pair[1]) == nil {
-			r.fault(at, "%s needs %s", pair[0], pair[1])
-			return
-		}
+		at := n.member(pair[0])
+		all = append(all, wrong{at != nil && n.member(pair[1]) == nil, at, pair[0] + " needs " + pair[1]})
 	}
 	for _, name := range []string{"ca_file", "certificate_file"} {
-		if at := n.member(name); at != nil && !to.Secure {
-			r.fault(at, "%s goes with TLS: write rediss:// in url", name)
-			return
-		}
+		at := n.member(name)
+		all = append(all, wrong{at != nil && !to.Secure, at, name + " goes with TLS: write rediss:// in url"})
+	}
+	if r.faultFirst(all...) {
+		return
 	}
 	if at := n.member("sentinel_password_file"); at != nil && to.Master == "" {
 		r.fault(at, "sentinel_password_file goes with redis+sentinel:// in url")

@@ -156,17 +156,24 @@ func (r *reader) identity(n *node) *credential.Identity {
 		}
 	}
 	plain := n.member("plain_headers")
-	switch {
-	case plain == nil && n.member("audience") == nil:
-		r.fault(n, "identity lacks \"audience\": for whom the token is")
-	case plain == nil && n.member("trusted_network") != nil:
-		r.fault(n.member("trusted_network"), "trusted_network goes with plain_headers")
-	case plain != nil && !trusted:
-		r.fault(plain, "plain headers are signed by nobody: say trusted_network: true if nobody but this "+
-			"gateway reaches the server")
-	case id.Audience == "" && n.member("header") != nil:
-		r.fault(n.member("header"), "header goes with audience")
-	}
+	r.faultFirst(
+		wrong{
+			plain == nil && n.member("audience") == nil, n,
+			`identity lacks "audience": for whom the token is`,
+		},
+		wrong{
+			plain == nil && n.member("trusted_network") != nil, n.member("trusted_network"),
+			"trusted_network goes with plain_headers",
+		},
+		wrong{
+			plain != nil && !trusted, plain,
+			"plain headers are signed by nobody: say trusted_network: true if nobody but this gateway " +
+				"reaches the server",
+		},
+		wrong{
+			id.Audience == "" && n.member("header") != nil, n.member("header"),
+			"header goes with audience",
+		})
 	r.checkPlain(id, plain)
 	if at := n.member("audience"); at != nil {
 		r.identities = append(r.identities, at)
@@ -228,33 +235,40 @@ func (r *reader) tokenExchange(n *node, reached func() Server) *credential.Excha
 	if n.kind != mapping {
 		return x
 	}
-	if n.member("audience") == nil && n.member("resource") == nil && n.member("scopes") == nil {
-		r.fault(n, "token_exchange needs one of audience, resource and scopes: what the token is for")
-	}
-	if x.Entra && x.Audience == "" && x.Resource == "" {
-		r.fault(n,
-			"token_exchange with style: entra lacks \"audience\": the application id URI of the server")
-	}
-	if at := n.member("actor"); at != nil && x.Entra {
-		r.fault(at, "actor does not go with style: entra, where the client is the actor")
-	}
+	actor := n.member("actor")
+	r.faultEach(
+		wrong{
+			n.member("audience") == nil && n.member("resource") == nil && n.member("scopes") == nil, n,
+			"token_exchange needs one of audience, resource and scopes: what the token is for",
+		},
+		wrong{
+			x.Entra && x.Audience == "" && x.Resource == "", n,
+			`token_exchange with style: entra lacks "audience": the application id URI of the server`,
+		},
+		wrong{
+			actor != nil && x.Entra, actor,
+			"actor does not go with style: entra, where the client is the actor",
+		})
 	return x
 }
 
 // checkAuth reports an auth that does not go with the server. at is the block.
 func (r *reader) checkAuth(s *Server, spec credential.Spec, at *node) {
-	switch {
-	case s.URL == "" && s.API.BaseURL == "":
+	if s.URL == "" && s.API.BaseURL == "" {
 		r.fault(at, "auth goes with url or openapi; a program gets its secrets by env")
 		return
-	case spec.Personal() && s.Shared:
-		r.fault(at,
-			"this auth tells the server who calls, and shared: true has one session for all; leave "+
-				"one of them out")
 	}
-	if lists := at.member("lists"); lists != nil && s.Auth.OwnLists && (s.URL == "" || !spec.Personal()) {
-		r.fault(lists, "lists: user goes with url, and with identity or token_exchange")
-	}
+	lists := at.member("lists")
+	r.faultEach(
+		wrong{
+			spec.Personal() && s.Shared, at,
+			"this auth tells the server who calls, and shared: true has one session for all; leave one of " +
+				"them out",
+		},
+		wrong{
+			lists != nil && s.Auth.OwnLists && (s.URL == "" || !spec.Personal()), lists,
+			"lists: user goes with url, and with identity or token_exchange",
+		})
 	for _, name := range spec.Names() {
 		for header := range s.Headers {
 			if folded(header) == folded(name) {

@@ -1,8 +1,10 @@
 package config
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,6 +46,26 @@ func validServerName(text string) string {
 	return strings.TrimRight(name[:min(16, len(name))], "-")
 }
 
+// keysOfKinds says which keys belong to servers of some kinds alone. why is why another kind
+// has no use for them; "": it follows from the kind.
+var keysOfKinds = []struct {
+	names, kinds []string
+	why          string
+}{
+	{
+		names: []string{"args", "cwd", "env", "max_children", "start_timeout", "user", "limits"},
+		kinds: []string{"command"},
+	},
+	{names: []string{"headers"}, kinds: []string{"url", "openapi"}},
+	{names: []string{"base_url", "include", "output_schemas"}, kinds: []string{"openapi"}},
+	{names: []string{"private_addresses"}, kinds: []string{"url", "openapi", "builtin"}},
+	{[]string{"shared"}, []string{"url", "command"}, "; this server keeps nothing of a caller"},
+	{[]string{"idempotent"}, []string{"url", "command"}, "; calls of this server are not lost"},
+	{[]string{"grace"}, []string{"url", "command"}, "; this server is part of the gateway"},
+	{[]string{"revision"}, []string{"url", "command"}, "; this server is no MCP server"},
+	{[]string{"released"}, []string{"url", "command", "openapi"}, "; built-in tools hide nothing"},
+}
+
 // server reads one server. First comes which kind of server it is; then every key that
 // belongs to another kind is a problem, because it would have no effect; then the checks
 // of the kind.
@@ -55,41 +77,20 @@ func (r *reader) server(s *Server, n *node) {
 	if kind == "" {
 		return
 	}
-	belongs := map[string][]string{
-		"command": {"args", "cwd", "env", "max_children", "start_timeout", "user", "limits"},
-		"url":     {"headers"},
-		"openapi": {"base_url", "include", "output_schemas"},
-	}
-	for owner, names := range belongs {
-		for _, name := range names {
-			if value := n.member(name); value != nil && owner != kind &&
-				(name != "headers" || kind != "openapi") {
-				r.fault(value, "%s goes with %s, and this server has %s", name, owner, kind)
-			}
+	for _, keys := range keysOfKinds {
+		why := cmp.Or(keys.why, ", and this server has "+kind)
+		for _, name := range keys.names {
+			value := n.member(name)
+			r.faultEach(wrong{
+				value != nil && !slices.Contains(keys.kinds, kind), value,
+				name + " goes with " + orList(keys.kinds) + why,
+			})
 		}
 	}
-	if value := n.member("private_addresses"); value != nil && kind == "command" {
-		r.fault(value, "private_addresses goes with url, openapi or builtin, and this server has command")
-	}
-	if kind != "url" && kind != "command" {
-		for name, why := range map[string]string{
-			"shared":     "this server keeps nothing of a caller",
-			"idempotent": "calls of this server are not lost",
-			"grace":      "this server is part of the gateway",
-			"revision":   "this server is no MCP server",
-		} {
-			if value := n.member(name); value != nil {
-				r.fault(value, "%s goes with url or command; %s", name, why)
-			}
-		}
-	}
-	if value := n.member("released"); value != nil && kind == "builtin" {
-		r.fault(value, "released goes with url, command or openapi; built-in tools hide nothing")
-	}
-	if s.MaxChildren == 1 && !s.Shared {
-		r.fault(n.member("max_children"),
-			"one child is for lists only and leaves none for calls; say 2 or more, or shared: true")
-	}
+	r.faultEach(wrong{
+		s.MaxChildren == 1 && !s.Shared, n.member("max_children"),
+		"one child is for lists only and leaves none for calls; say 2 or more, or shared: true",
+	})
 	for _, name := range []string{"url", "base_url"} {
 		if value := n.member(name); value != nil {
 			r.checkReachable(value, s.PrivateAddresses)

@@ -43,7 +43,7 @@ func (r *reader) signIn(login *Login) fields {
 			}
 		},
 		"client_id":          into(&login.ClientID, r.text),
-		"client_secret_file": into(&login.Secret, r.clientSecret),
+		"client_secret_file": into(&login.Secret, fromFile(r, parseClientSecret)),
 	}
 }
 
@@ -51,7 +51,7 @@ func (r *reader) signIn(login *Login) fields {
 func (r *reader) signInOf(login *Login) func(*node) {
 	return func(n *node) {
 		known := r.signIn(login)
-		known["client_key_file"] = into(&login.Key, r.clientKey)
+		known["client_key_file"] = into(&login.Key, fromFile(r, parseClientKey))
 		known["scopes"] = into(&login.Scopes, r.textsOf("scopes"))
 		if r.object(n, "sign_in", known) && r.need(n, "sign_in", "client_id") {
 			r.oneOf(n, "sign_in", "client_secret_file", "client_key_file")
@@ -94,19 +94,26 @@ func (r *reader) finishSignIn(login *Login, at, issuer *node) {
 // checkIssuerAddress reports an issuer at which no document can be found.
 func (r *reader) checkIssuerAddress(n *node, address string, private bool) {
 	u, err := url.Parse(address)
-	switch {
-	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil ||
-		u.RawQuery != "" || u.Fragment != "":
-		r.fault(n, "sign_in needs an issuer that is an https address: its document is found there")
-	case u.Scheme == "http" && !private:
-		r.fault(n, "an issuer where people sign in is an https address; plain http is only for one with "+
-			"private_addresses: true")
-	case strings.Contains(address, "microsoftonline.com/common/"),
-		strings.Contains(address, "microsoftonline.com/organizations/"):
-		r.fault(n,
-			"this address is for all organisations, and its tokens have other issuers; name the id of "+
-				"yours: https://login.microsoftonline.com/ID/v2.0")
-	default:
+	if err != nil {
+		u = &url.URL{}
+	}
+	everybody := func(path string) bool { return strings.Contains(address, "microsoftonline.com/"+path+"/") }
+	if !r.faultFirst(
+		wrong{
+			u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || u.RawQuery != "" ||
+				u.Fragment != "", n,
+			"sign_in needs an issuer that is an https address: its document is found there",
+		},
+		wrong{
+			u.Scheme == "http" && !private, n,
+			"an issuer where people sign in is an https address; plain http is only for one with " +
+				"private_addresses: true",
+		},
+		wrong{
+			everybody("common") || everybody("organizations"), n,
+			"this address is for all organisations, and its tokens have other issuers; name the id of " +
+				"yours: https://login.microsoftonline.com/ID/v2.0",
+		}) {
 		r.checkReachable(n, private)
 	}
 }
@@ -180,39 +187,28 @@ func (r *reader) checkMeaning(login *Login, at *node) {
 	}
 }
 
-// clientSecret returns the secret in the file that n names, without a line break at its
-// end.
-func (r *reader) clientSecret(n *node) string {
-	data := r.read(n)
-	if data == nil {
-		return ""
-	}
+// parseClientSecret returns the secret in a file, without a line break at its end.
+func parseClientSecret(data []byte) (string, error) {
 	secret := strings.TrimRight(string(data), "\r\n")
 	switch {
 	case len(secret) < minClientSecret || len(secret) > maxClientSecret:
-		r.fault(n, "%s: a client secret has %d to %d characters", n.raw, minClientSecret, maxClientSecret)
+		return secret, fmt.Errorf("a client secret has %d to %d characters", minClientSecret, maxClientSecret)
 	case strings.ContainsFunc(secret, func(c rune) bool { return c <= ' ' || c > '~' }):
-		r.fault(n, "%s: a client secret is one line of visible characters", n.raw)
+		return secret, errors.New("a client secret is one line of visible characters")
 	}
-	return secret
+	return secret, nil
 }
 
-// clientKey returns the private key in the file that n names, nil after a problem.
-func (r *reader) clientKey(n *node) *auth.Key {
-	data := r.read(n)
-	if data == nil {
-		return nil
-	}
+// parseClientKey returns the private key in a file.
+func parseClientKey(data []byte) (*auth.Key, error) {
 	keys, err := auth.ParseKeys(data)
-	switch {
-	case err != nil:
-		r.fault(n, "%s: %s", n.raw, err)
-	case len(keys) != 1 || keys[0].Private == nil:
-		r.fault(n, "%s: one private key is wanted here", n.raw)
-	default:
-		return &keys[0]
+	if err == nil && (len(keys) != 1 || keys[0].Private == nil) {
+		err = errors.New("one private key is wanted here")
 	}
-	return nil
+	if err != nil {
+		return nil, err
+	}
+	return &keys[0], nil
 }
 
 // clients reads the clients that need not register themselves.
@@ -221,13 +217,14 @@ func (r *reader) clients(cfg *Config, n *node) {
 		r.fault(n, "more than %d clients; let them register themselves", maxClients)
 		return
 	}
+	grants := r.textsAmong("grants", codeGrant, refreshGrant, machineGrant)
 	r.sequence(n, "clients", func(item *node) {
 		var c Client
 		known := fields{
 			"client_id":          into(&c.ID, r.text),
-			"client_secret_file": into(&c.Secret, r.clientSecret),
+			"client_secret_file": into(&c.Secret, fromFile(r, parseClientSecret)),
 			"redirect_uris":      into(&c.Redirects, r.checkedTexts("redirect_uris", checkRedirect)),
-			"grants":             into(&c.Grants, r.grants),
+			"grants":             into(&c.Grants, grants),
 			"tenant":             into(&c.Tenant, r.text),
 			"scopes":             into(&c.Scopes, r.checkedTexts("scopes", checkScope)),
 		}
@@ -254,41 +251,35 @@ const (
 	machineGrant = "client_credentials"
 )
 
-// grants reads what a client may get tokens for.
-func (r *reader) grants(n *node) (out []string) {
-	types := []string{codeGrant, refreshGrant, machineGrant}
-	r.eachText(n, "grants", func(at *node, grant string) {
-		if !slices.Contains(types, grant) {
-			r.faultHint(at, nearest(at.raw, types), "%q is not one of %s", at.raw, strings.Join(types, ", "))
-			return
-		}
-		out = append(out, grant)
-	})
-	return out
-}
-
 // checkClient reports what of a client does not go together.
 func (r *reader) checkClient(c *Client, n *node) {
 	machine := slices.Contains(c.Grants, machineGrant)
 	people := n.member("grants") == nil || slices.Contains(c.Grants, codeGrant)
-	switch {
-	case machine && n.member("client_secret_file") == nil:
-		r.fault(n, "a client with client_credentials needs client_secret_file: it signs in by that alone")
-	case machine && n.member("tenant") == nil:
-		r.fault(n, "a client with client_credentials needs a tenant, which its tokens are for")
-	case !machine && n.member("tenant") != nil:
-		r.fault(n.member("tenant"), "tenant is for client_credentials; here the tenant is that of whoever "+
-			"signs in")
-	case !machine && n.member("scopes") != nil:
-		r.fault(n.member("scopes"), "scopes are for client_credentials; here they are those of whoever "+
-			"signs in")
-	case people && len(c.Redirects) == 0 && !broken(n.member("redirect_uris")):
-		r.fault(n, "a client of people needs redirect_uris, to which the browser goes back")
-	case slices.Contains(c.Grants, refreshGrant) && !people:
-		r.fault(n.member("grants"), "refresh_token goes with authorization_code: tokens of "+
-			"client_credentials are "+
-			"asked for anew")
-	}
+	r.faultFirst(
+		wrong{
+			machine && n.member("client_secret_file") == nil, n,
+			"a client with client_credentials needs client_secret_file: it signs in by that alone",
+		},
+		wrong{
+			machine && n.member("tenant") == nil, n,
+			"a client with client_credentials needs a tenant, which its tokens are for",
+		},
+		wrong{
+			!machine && n.member("tenant") != nil, n.member("tenant"),
+			"tenant is for client_credentials; here the tenant is that of whoever signs in",
+		},
+		wrong{
+			!machine && n.member("scopes") != nil, n.member("scopes"),
+			"scopes are for client_credentials; here they are those of whoever signs in",
+		},
+		wrong{
+			people && len(c.Redirects) == 0 && !broken(n.member("redirect_uris")), n,
+			"a client of people needs redirect_uris, to which the browser goes back",
+		},
+		wrong{
+			slices.Contains(c.Grants, refreshGrant) && !people, n.member("grants"),
+			"refresh_token goes with authorization_code: tokens of client_credentials are asked for anew",
+		})
 }
 
 // broken tells whether a list has items, which then were at fault.
@@ -367,20 +358,23 @@ func (r *reader) checkSigningIn(cfg *Config) {
 	if !cfg.SignsIn() {
 		return
 	}
-	if r.root.member("data") == nil {
-		r.fault(r.root, "sign_in and clients need data, which has the clients and who is signed in; "+
-			"write data: {dir: /var/lib/drawbridge}")
-	}
-	switch u, err := url.Parse(cfg.PublicAddress()); {
-	case r.root.member("public_url") == nil:
-		r.fault(r.root, "sign_in and clients need public_url: it is the name of the gateway in tokens, and "+
-			"the "+
-			"beginning of the callback's address")
-	case err == nil && u.Scheme == "http" && !isLoopbackHost(u.Hostname()):
-		r.fault(r.at("public_url"), "clients sign in over https; let a load balancer speak it and set "+
-			"public_url to "+
-			"what clients type")
-	}
+	u, err := url.Parse(cfg.PublicAddress())
+	r.faultEach(wrong{
+		r.root.member("data") == nil, r.root,
+		"sign_in and clients need data, which has the clients and who is signed in; write data: {dir: " +
+			"/var/lib/drawbridge}",
+	})
+	r.faultFirst(
+		wrong{
+			r.root.member("public_url") == nil, r.root,
+			"sign_in and clients need public_url: it is the name of the gateway in tokens, and the " +
+				"beginning of the callback's address",
+		},
+		wrong{
+			err == nil && u.Scheme == "http" && !isLoopbackHost(u.Hostname()), r.at("public_url"),
+			"clients sign in over https; let a load balancer speak it and set public_url to what clients " +
+				"type",
+		})
 }
 
 // spentTokens returns for how long a spent refresh token is answered. Below a minute

@@ -134,12 +134,12 @@ func (r *reader) rule(t *gateway.TenantConfig, n *node) gateway.Rule {
 
 		"acknowledge": r.acknowledge,
 	})
-	if ok && n.member("allow") == nil && n.member("deny") == nil {
-		r.fault(n, "a rule needs allow or deny")
-	}
-	if rule.Announce && len(rule.Scopes) == 0 {
-		r.fault(n.member("announce"), "announce tells which scope is lacking; this rule names no scopes")
-	}
+	r.faultEach(
+		wrong{ok && n.member("allow") == nil && n.member("deny") == nil, n, "a rule needs allow or deny"},
+		wrong{
+			rule.Announce && len(rule.Scopes) == 0, n.member("announce"),
+			"announce tells which scope is lacking; this rule names no scopes",
+		})
 	return rule
 }
 
@@ -148,9 +148,7 @@ func (r *reader) rule(t *gateway.TenantConfig, n *node) gateway.Rule {
 // would open the rule to all.
 func (r *reader) nonEmpty(what string) func(*node) []string {
 	return func(n *node) []string {
-		if n.kind == list && len(n.items) == 0 {
-			r.fault(n, "an empty list of %s; leave it out if the rule is for everyone of the tenant", what)
-		}
+		r.faultEmpty(n, "an empty list of "+what+"; leave it out if the rule is for everyone of the tenant")
 		return r.textsOf(what)(n)
 	}
 }
@@ -177,9 +175,7 @@ func (r *reader) subjects(n *node) []string {
 // anything is checked later, when all servers are known.
 func (r *reader) patterns(t *gateway.TenantConfig, what string) func(*node) []string {
 	return func(n *node) (out []string) {
-		if n.kind == list && len(n.items) == 0 {
-			r.fault(n, "an empty list of patterns")
-		}
+		r.faultEmpty(n, "an empty list of patterns")
 		r.eachText(n, what, func(at *node, pattern string) {
 			out = append(out, pattern)
 			word, after, _ := strings.Cut(pattern, ":")

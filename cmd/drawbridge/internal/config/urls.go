@@ -66,14 +66,15 @@ func (r *reader) checkServerURL(n *node) {
 		return
 	}
 	u, err := url.Parse(n.text)
-	switch {
-	case err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https"):
-		r.fault(n, "this is not an http or https address")
-	case u.User != nil:
-		r.fault(n, "credentials do not belong into an address; put them into headers")
-	case u.Fragment != "":
-		r.fault(n, "an address with a #fragment")
-	case !validPort(u.Port()):
-		r.fault(n, "%s", errPort)
+	if err != nil {
+		u = &url.URL{}
 	}
+	r.faultFirst(
+		wrong{
+			u.Host == "" || (u.Scheme != "http" && u.Scheme != "https"), n,
+			"this is not an http or https address",
+		},
+		wrong{u.User != nil, n, "credentials do not belong into an address; put them into headers"},
+		wrong{u.Fragment != "", n, "an address with a #fragment"},
+		wrong{!validPort(u.Port()), n, errPort.Error()})
 }

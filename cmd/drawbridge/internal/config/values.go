@@ -196,6 +196,18 @@ func (r *reader) checkedTexts(what string, check func(string) error) func(*node)
 	}
 }
 
+// textsAmong reads a list of texts, each of which is one of those allowed.
+func (r *reader) textsAmong(what string, allowed ...string) func(*node) []string {
+	return func(n *node) (out []string) {
+		r.eachText(n, what, func(at *node, _ string) {
+			if text := r.choice(at, allowed...); text != "" {
+				out = append(out, text)
+			}
+		})
+		return out
+	}
+}
+
 // path returns the name of a file. A relative name begins at the directory of the file in
 // which it stands, so that an included file can be moved together with the keys beside
 // it. "" after a problem.
@@ -220,6 +232,22 @@ func (r *reader) read(n *node) []byte {
 		return nil
 	}
 	return data
+}
+
+// fromFile reads a file that the config names, of whose content parse makes the value; zero
+// if there is no such file.
+func fromFile[T any](r *reader, parse func(data []byte) (T, error)) func(*node) T {
+	return func(n *node) (out T) {
+		data := r.read(n)
+		if data == nil {
+			return out
+		}
+		out, err := parse(data)
+		if err != nil {
+			r.fault(n, "%s: %s", n.raw, err)
+		}
+		return out
+	}
 }
 
 // source reads a file and adds it to the sources, even if it cannot be read: when it

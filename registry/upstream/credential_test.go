@@ -188,6 +188,10 @@ func TestServerSeesEachCallUnderItsOwnUser(t *testing.T) {
 			k := &knowing{next: test.handler}
 			cfg := k.listen(t, credential.NewSigner(time.Now), test.path)
 			cfg.Type = test.kind
+			// which has no limit for connecting: 120 at once wait for a busy processor
+			transport := &http.Transport{MaxIdleConnsPerHost: 120}
+			t.Cleanup(transport.CloseIdleConnections)
+			cfg.Client = &http.Client{Transport: transport}
 			r := start(t, cfg)
 			r.untilTool("who")
 			var all sync.WaitGroup

@@ -1,13 +1,15 @@
 package upstream
 
 import (
+	"context"
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -28,36 +30,66 @@ func TestOpenOpensTheKindThatWasFound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := &minimal{answers: make(chan string, 1)}
-			server := httptest.NewServer(s)
-			t.Cleanup(server.Close)
-			u := New(Config{
-				Name: "up", URL: server.URL, Client: server.Client(),
-				Logger: slog.New(slog.DiscardHandler),
-			}, registry.New())
-			u.dialer.remember(test.kind)
-			c := newConnection("up", func(Anomaly, int) {})
-			roots := mcp.NewObject(mcp.Member{Name: "roots", Value: mcp.RawJSON("{}")})
-			l, err := u.dialer.open(t.Context(), c, roots, &calls{strays: &strays{}})
-			if test.want == "" {
-				if unavailable, ok := errors.AsType[*registry.UnavailableError](err); !ok ||
-					unavailable.Sent || len(s.asked) > 0 {
-					t.Errorf("got error %v after %v, want unavailable without a question", err, s.asked)
+			synctest.Test(t, func(t *testing.T) {
+				s := &minimal{answers: make(chan string, 1)}
+				u := New(Config{
+					Name: "up", URL: "http://up.test", Client: inMemory(t, s),
+					Logger: slog.New(slog.DiscardHandler),
+				}, registry.New())
+				u.dialer.remember(test.kind)
+				c := newConnection("up", func(Anomaly, int) {})
+				roots := mcp.NewObject(mcp.Member{Name: "roots", Value: mcp.RawJSON("{}")})
+				l, err := u.dialer.open(t.Context(), c, roots, &calls{strays: &strays{}})
+				if test.want == "" {
+					if unavailable, ok := errors.AsType[*registry.UnavailableError](err); !ok ||
+						unavailable.Sent || len(s.asked) > 0 {
+						t.Errorf("got error %v after %v, want unavailable without a question", err, s.asked)
+					}
+					return
 				}
-				return
-			}
-			if err != nil {
-				t.Fatal(errors.Unwrap(err))
-			}
-			l.close(t.Context(), true)
-			if got := strings.Join(s.asked, ", "); got != test.want || s.declared != `{"roots":{}}` ||
-				c.version != mcp.Revision2024 {
-				t.Errorf("asked %s with capabilities %s, agreed on %s; want %s", got, s.declared, c.version,
-					test.want)
-			}
+				if err != nil {
+					t.Fatal(errors.Unwrap(err))
+				}
+				l.close(t.Context(), true)
+				if got := strings.Join(s.asked, ", "); got != test.want || s.declared != `{"roots":{}}` ||
+					c.version != mcp.Revision2024 {
+					t.Errorf("asked %s with capabilities %s, agreed on %s; want %s", got, s.declared, c.version,
+						test.want)
+				}
+			})
 		})
 	}
 }
+
+// inMemory returns a client whose connections a handler serves without a network. So time
+// stands still in a bubble while they are at work.
+func inMemory(t *testing.T, handler http.Handler) *http.Client {
+	transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+		theirs, ours := net.Pipe()
+		server := &http.Server{Handler: handler}
+		go func() { _ = server.Serve(&oneConnection{conn: theirs}) }() // which says that there is no second one
+		return ours, nil
+	}}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
+
+// oneConnection listens for nothing and has one connection.
+type oneConnection struct {
+	conn  net.Conn
+	taken bool
+}
+
+func (l *oneConnection) Accept() (net.Conn, error) {
+	if l.taken {
+		return nil, net.ErrClosed
+	}
+	l.taken = true
+	return l.conn, nil
+}
+
+func (l *oneConnection) Close() error   { return nil }
+func (l *oneConnection) Addr() net.Addr { return l.conn.LocalAddr() }
 
 // minimal answers initialize, on the stream where there is one. One request is served at
 // a time.

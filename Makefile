@@ -14,7 +14,7 @@ LINT     := $(TOOLS)/golangci-lint-$(LINTER)-$(shell go env GOVERSION)
 VULN     := $(TOOLS)/govulncheck-$(SCANNER)-$(shell go env GOVERSION)
 LAB       = go run -C internal/lab .
 
-.PHONY: help setup run build platforms image test race plain needs nightly allocations check docs bench bench-fair bench-peers bench-replicas bench-scale siege chaos rolling soak scoreboard compat fleet chart kubernetes openapi count linter lint fmt formatted tidy vuln fuzz
+.PHONY: help setup run build platforms image test race plain needs nightly night-race night-plain night-labs night-matrix night-fuzz allocations check docs bench bench-fair bench-peers bench-replicas bench-scale siege chaos rolling soak scoreboard compat fleet chart kubernetes openapi count linter lint fmt formatted tidy vuln fuzz
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,14 +77,30 @@ needs: ## say what the tests need beside Go and is not here
 	@.ci/setup missing
 
 # Nothing here comes from Go's cache, since the order of the tests is another one each time, and nothing that is missing is passed
-# over. It takes hours, and passes before a release.
-nightly: vuln allocations kubernetes ## every test in any order, with labs, two versions and the whole matrix; fleets; fuzzing
+# over. It takes hours, and passes before a release. A part that fails does not keep the others from running, and each is a target.
+NIGHT = vuln allocations kubernetes night-race night-plain night-labs night-matrix fleet night-fuzz
+
+nightly: ## every test in any order, with labs, two versions and the whole matrix; fleets; fuzzing; says which parts failed
 	@CI=true .ci/setup missing
-	CI=true $(TEST) -race -shuffle=on $(RACE)
-	CI=true $(TEST) -shuffle=on $(OTHER)
-	cd internal/lab && CI=true $(TEST) -shuffle=on ./...
-	CI=true $(TEST) -shuffle=on ./internal/interop -matrix=all
-	@CI=true $(MAKE) --no-print-directory fleet
+	@failed=; for part in $(NIGHT); do \
+		begun=$$(date +%s); ended=passed; echo "== $$part"; \
+		CI=true $(MAKE) --no-print-directory $$part || { ended=failed; failed="$$failed $$part"; }; \
+		echo "== $$part: $$ended after $$(($$(date +%s) - begun)) s"; \
+	done; [ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
+
+night-race: ## of nightly: all tests of the packages under the race detector
+	$(TEST) -race -shuffle=on $(RACE)
+
+night-plain: ## of nightly: all tests of the others
+	$(TEST) -shuffle=on $(OTHER)
+
+night-labs: ## of nightly: the tests of the labs
+	cd internal/lab && $(TEST) -shuffle=on ./...
+
+night-matrix: ## of nightly: real clients, servers and agents, each with each
+	$(TEST) -shuffle=on ./internal/interop -matrix=all
+
+night-fuzz: ## of nightly: every fuzz target for ten seconds
 	.ci/fuzz 10s
 
 # The race detector makes allocations of its own, so race does not count them.

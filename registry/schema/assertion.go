@@ -65,7 +65,7 @@ func (n *node) readType(value mcp.RawJSON) error {
 	}
 	for _, element := range list {
 		text, _ := element.Text()
-		kind, ok := kindOf(text)
+		kind, ok := kindsByName[text]
 		if !ok {
 			return n.refuse(
 				"type must be one or several of null, boolean, object, array, string, number, integer")

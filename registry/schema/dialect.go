@@ -18,6 +18,15 @@ const (
 	draft2020
 )
 
+// dialects are those that $schema may name, without the scheme of their URIs.
+var dialects = map[string]dialect{
+	"json-schema.org/draft/2020-12/schema": draft2020,
+	"json-schema.org/draft/2019-09/schema": draft2019,
+	"json-schema.org/draft-07/schema":      draft7,
+	"json-schema.org/draft-06/schema":      draft6,
+	"json-schema.org/draft-04/schema":      draft4,
+}
+
 var errDialect = errors.New(
 	"the dialect in $schema is none of 2020-12, 2019-09, draft-07, draft-06 and draft-04")
 
@@ -29,42 +38,95 @@ func dialectOf(raw mcp.RawJSON) (dialect, error) {
 	}
 	text, _ := raw.Text()
 	text = strings.TrimSuffix(text, "#")
-	switch strings.TrimPrefix(strings.TrimPrefix(text, "https://"), "http://") {
-	case "json-schema.org/draft/2020-12/schema":
-		return draft2020, nil
-	case "json-schema.org/draft/2019-09/schema":
-		return draft2019, nil
-	case "json-schema.org/draft-07/schema":
-		return draft7, nil
-	case "json-schema.org/draft-06/schema":
-		return draft6, nil
-	case "json-schema.org/draft-04/schema":
-		return draft4, nil
+	d, known := dialects[strings.TrimPrefix(strings.TrimPrefix(text, "https://"), "http://")]
+	if !known {
+		return 0, errDialect
 	}
-	return 0, errDialect
+	return d, nil
 }
 
-// knows tells whether the dialect has a keyword at all, of those that not all dialects
-// have. Others are skipped in it.
-func (d dialect) knows(keyword string) bool {
-	switch keyword {
-	case "prefixItems", "$dynamicAnchor", "$dynamicRef":
-		return d == draft2020
-	case "minContains", "maxContains", "dependentRequired", "dependentSchemas", "$anchor",
-		"unevaluatedItems", "unevaluatedProperties":
-		return d >= draft2019
-	case "if", "then", "else":
-		return d >= draft7
-	case "const", "contains", "propertyNames":
-		return d >= draft6
-	case "additionalItems":
-		return d < draft2020
-	case "dependencies":
-		return d <= draft7
-	case "$recursiveAnchor":
-		return d == draft2019
+// keyword is what a keyword is, apart from what it asserts.
+type keyword struct {
+	since dialect // the first that has it
+	until dialect // the last that has it; zero: it is still there
+	shape shape
+	// the name of the keywords that depend on each other and on this one; "": it means the
+	// same whatever stands beside it
+	group      string
+	annotation bool // it only describes
+}
+
+// shape says how the value of a keyword holds subschemas.
+type shape int
+
+const (
+	noSchema shape = iota
+	oneSchema
+	manySchemas  // a list
+	namedSchemas // an object
+)
+
+// keywords are those of which there is something to say. All others are in every dialect,
+// and hold no subschemas.
+var keywords = map[string]keyword{
+	"$defs":             {shape: namedSchemas},
+	"definitions":       {shape: namedSchemas},
+	"properties":        {shape: namedSchemas, group: "members"},
+	"patternProperties": {shape: namedSchemas, group: "members"},
+	"dependentSchemas":  {shape: namedSchemas, since: draft2019},
+	"dependencies":      {shape: namedSchemas, until: draft7},
+
+	"allOf":       {shape: manySchemas},
+	"anyOf":       {shape: manySchemas},
+	"oneOf":       {shape: manySchemas},
+	"prefixItems": {shape: manySchemas, since: draft2020, group: "items"},
+
+	"items":                 {shape: oneSchema, group: "items"}, // or many, see shapeOf
+	"additionalItems":       {shape: oneSchema, until: draft2019, group: "items"},
+	"contains":              {shape: oneSchema, since: draft6, group: "items"},
+	"propertyNames":         {shape: oneSchema, since: draft6},
+	"additionalProperties":  {shape: oneSchema, group: "members"},
+	"unevaluatedItems":      {shape: oneSchema, since: draft2019, group: "unevaluated"},
+	"unevaluatedProperties": {shape: oneSchema, since: draft2019, group: "unevaluated"},
+	"not":                   {shape: oneSchema},
+	"if":                    {shape: oneSchema, since: draft7, group: "if"},
+	"then":                  {shape: oneSchema, since: draft7, group: "if"},
+	"else":                  {shape: oneSchema, since: draft7, group: "if"},
+
+	"const":             {since: draft6},
+	"minContains":       {since: draft2019, group: "items"},
+	"maxContains":       {since: draft2019, group: "items"},
+	"dependentRequired": {since: draft2019},
+	"$anchor":           {since: draft2019},
+	"$dynamicAnchor":    {since: draft2020},
+	"$dynamicRef":       {since: draft2020},
+	"$recursiveAnchor":  {since: draft2019, until: draft2019},
+
+	"title":       {annotation: true},
+	"description": {annotation: true},
+	"$comment":    {annotation: true},
+	"default":     {annotation: true},
+	"examples":    {annotation: true},
+	"deprecated":  {annotation: true},
+	"readOnly":    {annotation: true},
+	"writeOnly":   {annotation: true},
+}
+
+// knows tells whether the dialect has a keyword at all. Others are skipped in it.
+func (d dialect) knows(name string) bool {
+	k := keywords[name]
+	return d >= k.since && (k.until == 0 || d <= k.until)
+}
+
+// shapeOf returns how the value of a keyword holds subschemas in the dialect.
+func (d dialect) shapeOf(name string, value mcp.RawJSON) shape {
+	switch {
+	case !d.knows(name):
+		return noSchema
+	case name == "items" && d.tuples() && value.IsArray():
+		return manySchemas
 	}
-	return true
+	return keywords[name].shape
 }
 
 // loneReferences tells whether everything beside $ref counts for nothing.

@@ -84,15 +84,13 @@ func (p *parser) read(parent *node, pointer string, raw mcp.RawJSON) (*node, err
 	case string(raw) == "false":
 		n.never = true
 		return n, nil
-	case !raw.IsObject():
+	}
+	object, ok := mcp.ObjectOf(raw)
+	if !ok {
 		return nil, n.refuse("a schema is an object, true or false")
 	}
-	members, err := strictjson.Members(nil, raw)
-	if err != nil {
-		return nil, n.refuse("not an object")
-	}
-	for _, m := range members {
-		if err := p.keyword(n, m.Name, m.Value); err != nil {
+	for name, value := range object.Members {
+		if err := p.keyword(n, name, value); err != nil {
 			return nil, err
 		}
 	}

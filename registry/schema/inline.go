@@ -48,46 +48,6 @@ type inliner struct {
 	remaining int // bytes that may still be written, by a rough count; below zero: give up
 }
 
-// shape says how the value of a keyword holds subschemas.
-type shape int
-
-const (
-	noSchema shape = iota
-	oneSchema
-	manySchemas  // a list
-	namedSchemas // an object
-)
-
-// shapeOf returns the shape of a keyword's value. It must agree with parser.keyword,
-// which reads the same keywords.
-func (in *inliner) shapeOf(keyword string, value mcp.RawJSON) shape {
-	if !in.dialect.knows(keyword) {
-		return noSchema
-	}
-	switch keyword {
-	case "$defs", "definitions", "properties", "patternProperties":
-		return namedSchemas
-	case "allOf", "anyOf", "oneOf":
-		return manySchemas
-	case "not", "if", "then", "else", "contains", "propertyNames", "additionalProperties":
-		return oneSchema
-	case "items":
-		if in.dialect.tuples() && value.IsArray() {
-			return manySchemas
-		}
-		return oneSchema
-	}
-	switch keyword {
-	case "dependentSchemas", "dependencies":
-		return namedSchemas
-	case "prefixItems":
-		return manySchemas
-	case "unevaluatedItems", "unevaluatedProperties", "additionalItems":
-		return oneSchema
-	}
-	return noSchema
-}
-
 // find notes the subschema at pointer and all below it, with their anchors.
 func (in *inliner) find(pointer string, raw mcp.RawJSON) {
 	in.byPointer[pointer] = raw
@@ -112,7 +72,7 @@ func (in *inliner) eachBelow(pointer, keyword string, value mcp.RawJSON,
 	do func(pointer string, raw mcp.RawJSON) mcp.RawJSON,
 ) mcp.RawJSON {
 	pointer += "/" + keyword
-	switch in.shapeOf(keyword, value) {
+	switch in.dialect.shapeOf(keyword, value) {
 	case oneSchema:
 		return do(pointer, value)
 	case manySchemas:
@@ -182,7 +142,7 @@ func (in *inliner) members(pointer string, object mcp.Object, depth int) (own mc
 			}
 		}
 		in.remaining -= len(keyword) + len(`"":,`)
-		if in.shapeOf(keyword, value) == noSchema {
+		if in.dialect.shapeOf(keyword, value) == noSchema {
 			in.remaining -= len(value)
 		}
 		value = in.eachBelow(pointer, keyword, value, func(below string, raw mcp.RawJSON) mcp.RawJSON {
@@ -266,35 +226,19 @@ func (in *inliner) refer(own mcp.Object, reference string, depth int) (merged mc
 func mergeable(a, b mcp.Object) bool {
 	groups := map[string]bool{}
 	for name := range a.Members {
-		groups[groupOf(name)] = true
+		groups[keywords[name].group] = true
 	}
 	delete(groups, "")
 	for name, value := range b.Members {
-		if group := groupOf(name); group != "" && (groups[group] || groups["unevaluated"] ||
+		if group := keywords[name].group; group != "" && (groups[group] || groups["unevaluated"] ||
 			group == "unevaluated" && a.Len() > annotationsOf(a).Len()) {
 			return false
 		}
-		if other := a.Value(name); other != nil && string(other) != string(value) && !isAnnotation(name) {
+		if other := a.Value(name); other != nil && string(other) != string(value) && !keywords[name].annotation {
 			return false
 		}
 	}
 	return true
-}
-
-// groupOf returns a name for the set of keywords that depend on each other to which this
-// one belongs, "" for a keyword that means the same whatever stands beside it.
-func groupOf(keyword string) string {
-	switch keyword {
-	case "properties", "patternProperties", "additionalProperties":
-		return "members"
-	case "items", "prefixItems", "additionalItems", "contains", "minContains", "maxContains":
-		return "items"
-	case "if", "then", "else":
-		return "if"
-	case "unevaluatedItems", "unevaluatedProperties":
-		return "unevaluated"
-	}
-	return ""
 }
 
 // resolve returns the place of a reference that the guard has passed.
@@ -324,17 +268,9 @@ func besideReference(schema mcp.Object, isRoot bool) mcp.Object {
 func annotationsOf(schema mcp.Object) mcp.Object {
 	members := make([]mcp.Member, 0, schema.Len())
 	for name, value := range schema.Members {
-		if isAnnotation(name) {
+		if keywords[name].annotation {
 			members = append(members, mcp.Member{Name: name, Value: value})
 		}
 	}
 	return mcp.NewObject(members...)
-}
-
-func isAnnotation(keyword string) bool {
-	switch keyword {
-	case "title", "description", "$comment", "default", "examples", "deprecated", "readOnly", "writeOnly":
-		return true
-	}
-	return false
 }

@@ -16,23 +16,19 @@ func (p *parser) keyword(n *node, name string, value mcp.RawJSON) error {
 	if !p.dialect.knows(name) {
 		return nil
 	}
+	switch p.dialect.shapeOf(name, value) {
+	case oneSchema:
+		_, err := p.below(n, name, name, value)
+		return err
+	case manySchemas:
+		return p.list(n, name, value)
+	case namedSchemas:
+		return p.named(n, name, value)
+	case noSchema:
+	}
 	switch name {
 	case "$schema", "$id", "$ref", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef":
 		return p.core(n, name, value)
-	}
-	switch name {
-	case "$defs", "definitions", "properties", "patternProperties", "dependentSchemas", "dependencies":
-		return p.named(n, name, value)
-	case "allOf", "anyOf", "oneOf", "prefixItems":
-		return p.list(n, name, name, value)
-	case "items":
-		if p.dialect.tuples() && value.IsArray() {
-			return p.list(n, "items", "prefixItems", value)
-		}
-		return p.single(n, name, value)
-	case "not", "if", "then", "else", "contains", "propertyNames",
-		"additionalProperties", "additionalItems", "unevaluatedProperties", "unevaluatedItems":
-		return p.single(n, name, value)
 	case "x-mcp-header":
 		n.header = value
 		return nil
@@ -80,11 +76,10 @@ func (p *parser) core(n *node, name string, value mcp.RawJSON) error {
 // aside reads a reference that may stand beside $ref: it gets a node of its own, as in
 // allOf.
 func (p *parser) aside(n *node, keyword string, ref reference) error {
-	to, err := p.read(n, n.pointer+"/"+keyword, mcp.RawJSON("true"))
+	to, err := p.below(n, keyword, "allOf", mcp.RawJSON("true"))
 	if err != nil {
 		return err
 	}
-	n.edges = append(n.edges, edge{keyword: "allOf", to: to})
 	ref.from, p.dynamic = to, true
 	p.refs = append(p.refs, ref)
 	return nil
@@ -104,44 +99,42 @@ func (p *parser) name(n *node, keyword, text string) error {
 	return nil
 }
 
-// single reads a keyword whose value is one subschema.
-func (p *parser) single(n *node, keyword string, value mcp.RawJSON) error {
-	to, err := p.read(n, n.pointer+"/"+keyword, value)
-	if err != nil {
-		return err
+// below reads a subschema at a place under n, where a keyword leads, under its name of
+// 2020-12.
+func (p *parser) below(n *node, at, keyword string, raw mcp.RawJSON) (*node, error) {
+	to, err := p.read(n, n.pointer+"/"+at, raw)
+	if err == nil {
+		n.edges = append(n.edges, edge{keyword: keyword, to: to})
 	}
-	n.edges = append(n.edges, edge{keyword: keyword, to: to})
-	return nil
+	return to, err
 }
 
-// list reads a keyword whose value is a list of subschemas. as is the keyword of 2020-12
-// that means the same.
-func (p *parser) list(n *node, keyword, as string, value mcp.RawJSON) error {
+// list reads a keyword whose value is a list of subschemas.
+func (p *parser) list(n *node, keyword string, value mcp.RawJSON) error {
 	elements, ok := value.Elements()
 	if !ok || len(elements) == 0 {
 		return n.refuse("%s must be a list of at least one schema", keyword)
 	}
+	today := keyword
+	if keyword == "items" {
+		today = "prefixItems"
+	}
 	for i, element := range elements {
-		to, err := p.read(n, n.pointer+"/"+keyword+"/"+strconv.Itoa(i), element)
-		if err != nil {
+		if _, err := p.below(n, keyword+"/"+strconv.Itoa(i), today, element); err != nil {
 			return err
 		}
-		n.edges = append(n.edges, edge{keyword: as, to: to})
 	}
 	return nil
 }
 
 // named reads a keyword whose value is an object of subschemas.
 func (p *parser) named(n *node, keyword string, value mcp.RawJSON) error {
-	if !value.IsObject() {
+	object, ok := mcp.ObjectOf(value)
+	if !ok {
 		return n.refuse("%s must be an object of schemas", keyword)
 	}
-	members, err := strictjson.Members(nil, value)
-	if err != nil {
-		return n.refuse("%s must be an object of schemas", keyword)
-	}
-	for _, m := range members {
-		if err := p.entry(n, keyword, m.Name, m.Value); err != nil {
+	for name, raw := range object.Members {
+		if err := p.entry(n, keyword, name, raw); err != nil {
 			return err
 		}
 	}
@@ -151,10 +144,8 @@ func (p *parser) named(n *node, keyword string, value mcp.RawJSON) error {
 // entry reads one member of such an object. Definitions get no edge: only references lead
 // to them, so a definition that nobody refers to costs nothing.
 func (p *parser) entry(n *node, keyword, name string, value mcp.RawJSON) error {
-	if keyword == "dependencies" {
-		if value.IsArray() {
-			return p.dependency(n, name, value)
-		}
+	if keyword == "dependencies" && value.IsArray() {
+		return p.dependency(n, name, value)
 	}
 	e := edge{keyword: keyword, name: name}
 	if keyword == "patternProperties" {

@@ -116,26 +116,11 @@ const (
 	kindNumber // includes the integers
 )
 
-// kindOf returns the set of types that a word of the keyword type stands for. A number
-// may be an integer.
-func kindOf(name string) (kinds, bool) {
-	switch name {
-	case "null":
-		return kindNull, true
-	case "boolean":
-		return kindBoolean, true
-	case "object":
-		return kindObject, true
-	case "array":
-		return kindArray, true
-	case "string":
-		return kindString, true
-	case "integer":
-		return kindInteger, true
-	case "number":
-		return kindNumber | kindInteger, true
-	}
-	return 0, false
+// kindsByName are the sets of types that the words of the keyword type stand for. A
+// number may be an integer.
+var kindsByName = map[string]kinds{
+	"null": kindNull, "boolean": kindBoolean, "object": kindObject, "array": kindArray, "string": kindString,
+	"integer": kindInteger, "number": kindNumber | kindInteger,
 }
 
 // refusalError says where in a schema the guard found what it refuses, and why. Its text

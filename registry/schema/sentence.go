@@ -23,57 +23,38 @@ func (e *explainer) keyword(f *fault, n *node, keyword string, value any, path [
 		e.dependent(n, value, path)
 	case "anyOf", "oneOf":
 		e.alternatives(f, n, keyword, value, path)
-	case "not":
-		e.add(path, "has a form that is excluded")
-	case "schema":
-		e.add(path, "must be left out")
 	case "unevaluatedItems":
 		if to := n.child(keyword); to != nil && to.never {
 			e.add(path, "has too many items")
 		}
 	case "pattern":
 		e.add(path, "must match the pattern %s", clip(n.source, 200))
-	case "uniqueItems":
-		e.add(path, "must not hold the same item twice")
 	default:
-		if sentence := limitSentence(keyword); sentence != "" {
+		if sentence := sentences[keyword]; sentence != "" {
 			e.add(path, "%s", strings.ReplaceAll(sentence, "%s", clip(string(n.rule(keyword)), 80)))
 		}
 	}
 }
 
-// limitSentence returns the sentence for a keyword with a limit, "" for any other
-// keyword. %s stands for the limit.
-func limitSentence(keyword string) string {
-	switch keyword {
-	case "minimum":
-		return "must be at least %s"
-	case "maximum":
-		return "must be at most %s"
-	case "exclusiveMinimum":
-		return "must be above %s"
-	case "exclusiveMaximum":
-		return "must be below %s"
-	case "multipleOf":
-		return "must be a multiple of %s"
-	case "minLength":
-		return "must have at least %s characters"
-	case "maxLength":
-		return "must have at most %s characters"
-	case "minItems":
-		return "must have at least %s items"
-	case "maxItems":
-		return "must have at most %s items"
-	case "minProperties":
-		return "must have at least %s members"
-	case "maxProperties":
-		return "must have at most %s members"
-	case "minContains":
-		return "has too few items of the form it must contain"
-	case "maxContains":
-		return "must have at most %s items of the form it contains"
-	}
-	return ""
+// sentences are for keywords that need nothing but their value to be explained, for which
+// %s stands.
+var sentences = map[string]string{
+	"not":              "has a form that is excluded",
+	"schema":           "must be left out",
+	"uniqueItems":      "must not hold the same item twice",
+	"minimum":          "must be at least %s",
+	"maximum":          "must be at most %s",
+	"exclusiveMinimum": "must be above %s",
+	"exclusiveMaximum": "must be below %s",
+	"multipleOf":       "must be a multiple of %s",
+	"minLength":        "must have at least %s characters",
+	"maxLength":        "must have at most %s characters",
+	"minItems":         "must have at least %s items",
+	"maxItems":         "must have at most %s items",
+	"minProperties":    "must have at least %s members",
+	"maxProperties":    "must have at most %s members",
+	"minContains":      "has too few items of the form it must contain",
+	"maxContains":      "must have at most %s items of the form it contains",
 }
 
 // enum lists the values that are allowed.

@@ -2,7 +2,6 @@ package schema
 
 import (
 	"errors"
-	"slices"
 	"strconv"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -33,16 +32,8 @@ func weigh(size int) int {
 // markPatterns notes which nodes lead to a pattern, and by which of their subschemas, so
 // that nobody looks for patterns in the rest of a value.
 func markPatterns(nodes []*node) {
-	for changed := true; changed; {
-		changed = false
-		for _, n := range slices.Backward(nodes) { // what a node leads to mostly comes after it
-			if n.patterns {
-				continue
-			}
-			n.patterns = n.program > 0 ||
-				slices.ContainsFunc(n.edges, func(e edge) bool { return e.to.patterns })
-			changed = changed || n.patterns
-		}
+	for n := range leading(nodes, func(n *node) bool { return n.program > 0 }, anywhere) {
+		n.patterns = true
 	}
 	for _, n := range nodes {
 		for i := range n.edges {

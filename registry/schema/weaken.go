@@ -42,7 +42,7 @@ func weaken(root *node, nodes []*node) []string {
 		return nil
 	}
 	// A node is weak when it may accept more than the original.
-	weak := leading(nodes, func(n *node) bool { return len(n.gaps) > 0 }, func(edge) bool { return true })
+	weak := leading(nodes, func(n *node) bool { return len(n.gaps) > 0 }, anywhere)
 	for n := range weak {
 		n.loosen(weak)
 	}
@@ -56,6 +56,9 @@ func weaken(root *node, nodes []*node) []string {
 	}
 	return gapsOf(root, nodes)
 }
+
+// anywhere follows every edge, for leading.
+func anywhere(edge) bool { return true }
 
 // leading returns the nodes that are starts, and those from which a path of such edges
 // leads to one.

@@ -61,9 +61,12 @@ func (t *Tool) In(listing Listing) *Tool {
 		return meta.With(mcp.MetaApp, meta.Object(mcp.MetaApp).With("visibility",
 			mcp.Array([]mcp.RawJSON{mcp.String(to)})).JSON()).JSON()
 	}
-	listed := &Tool{input: t.input, output: t.output}
-	listed.Kind, listed.Server, listed.Name, listed.Exposed, listed.origin = t.Kind, t.Server, t.Name,
-		t.Exposed, t.origin
+	listed := &Tool{
+		Item: Item{
+			Kind: t.Kind, Server: t.Server, Name: t.Name, Exposed: t.Exposed, origin: t.origin,
+		},
+		input: t.input, output: t.output,
+	}
 	definition := t.Definition
 	switch listing {
 	case OwnNamed:

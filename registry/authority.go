@@ -130,10 +130,7 @@ func cutAuthority(rest string) (authority, path string, hierarchical bool) {
 // false for a port that is not a number from 1 to 65535 in its shortest form.
 func cutPort(authority string) (host, port string, ok bool) {
 	end := strings.LastIndexByte(authority, ':')
-	if end < strings.LastIndexByte(authority, ']') {
-		end = -1
-	}
-	if end < 0 {
+	if end <= strings.LastIndexByte(authority, ']') { // both are -1, or the colon is of an address
 		return authority, "", true
 	}
 	host, port = authority[:end], authority[end+1:]

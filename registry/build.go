@@ -101,11 +101,10 @@ func (b *builder) stockOf(lists Variant, known stock) stock {
 	if b.source.Use == nil {
 		return made
 	}
-	made.prompts = shelve(b, KindPrompt, textsOf(lists.Prompts, "name"), known.prompts, b.prompt)
-	made.resources = shelve(b, KindResource, textsOf(lists.Resources, "uri"), known.resources, b.resource)
-	made.templates = shelve(b, KindTemplate, textsOf(lists.Templates, "uriTemplate"), known.templates,
-		b.template)
-	made.skills = shelve(b, KindSkill, textsOf(lists.Skills, "uri"), known.skills, b.skill)
+	made.prompts = defined(b, KindPrompt, "name", lists.Prompts, known.prompts)
+	made.resources = defined(b, KindResource, "uri", lists.Resources, known.resources)
+	made.templates = defined(b, KindTemplate, "uriTemplate", lists.Templates, known.templates)
+	made.skills = defined(b, KindSkill, "uri", lists.Skills, known.skills)
 	made.withheld = slices.Sorted(slices.Values(lists.Withheld))
 	return made
 }
@@ -255,42 +254,25 @@ func (b *builder) tool(i int, known *Tool) (*Tool, error) {
 	return newTool(b.origin, offer)
 }
 
-// prompt, resource and template return the known item when building it again would make
-// the same one, otherwise a new one.
-func (b *builder) prompt(i int, known *Prompt) (*Prompt, error) {
-	definition := b.lists.Prompts[i]
-	if known != nil && b.unchanged(&known.Item, definition) {
-		return known, nil
-	}
-	p := &Prompt{}
-	return p, p.define(b.origin, b.timeout(), definition)
+// definable is a kind of item that is made of a definition alone.
+type definable[T any] interface {
+	*T
+	entry
+	define(o *origin, timeout time.Duration, definition mcp.Object) error
 }
 
-func (b *builder) resource(i int, known *Resource) (*Resource, error) {
-	definition := b.lists.Resources[i]
-	if known != nil && b.unchanged(&known.Item, definition) {
-		return known, nil
-	}
-	r := &Resource{}
-	return r, r.define(b.origin, b.timeout(), definition)
-}
-
-func (b *builder) template(i int, known *Template) (*Template, error) {
-	definition := b.lists.Templates[i]
-	if known != nil && b.unchanged(&known.Item, definition) {
-		return known, nil
-	}
-	t := &Template{}
-	return t, t.define(b.origin, b.timeout(), definition)
-}
-
-func (b *builder) skill(i int, known *Skill) (*Skill, error) {
-	definition := b.lists.Skills[i]
-	if known != nil && b.unchanged(&known.Item, definition) {
-		return known, nil
-	}
-	s := &Skill{}
-	return s, s.define(b.origin, b.timeout(), definition)
+// defined returns the items of a kind: the known one where building it again would make
+// the same one, otherwise a new one. member of the definitions names them.
+func defined[T any, P definable[T]](b *builder, kind Kind, member string, definitions []mcp.Object,
+	before []P,
+) []P {
+	return shelve(b, kind, textsOf(definitions, member), before, func(i int, known P) (P, error) {
+		if known != nil && b.unchanged(known.item(), definitions[i]) {
+			return known, nil
+		}
+		made := P(new(T))
+		return made, made.define(b.origin, b.timeout(), definitions[i])
+	})
 }
 
 // unchanged tells whether building the definition again would make the same item.

@@ -100,10 +100,7 @@ func (v *View) unlisted(server, own, exposed string) (*Resource, error) {
 		!IsPlain(own) {
 		return nil, ErrNotFound
 	}
-	r := &Resource{}
-	r.Kind, r.Server, r.Name, r.Exposed, r.Timeout, r.origin = KindResource, server, own, exposed,
-		cmp.Or(s.timeout, defaultTimeout), s.origin
-	return r, nil
+	return &Resource{Item: s.guess(KindResource, own, exposed)}, nil
 }
 
 // Unreached returns a guess at the tool, prompt or template of that exposed name: an item
@@ -117,7 +114,7 @@ func (v *View) Unreached(kind Kind, exposed string) *Item {
 	if kind == KindTemplate {
 		server, own, ok := fromForm(exposed)
 		if s := v.shelves[server]; ok && s.isUnreached() && s.origin.prefix != "" && own != "" {
-			return s.guess(kind, own, exposed)
+			return new(s.guess(kind, own, exposed))
 		}
 		return nil
 	}
@@ -130,7 +127,7 @@ func (v *View) Unreached(kind Kind, exposed string) *Item {
 			continue
 		}
 		if own, ok := strings.CutPrefix(exposed, s.origin.prefix+separator); ok && own != "" {
-			return s.guess(kind, own, exposed)
+			return new(s.guess(kind, own, exposed))
 		}
 	}
 	return nil
@@ -184,15 +181,12 @@ func (v *View) unlistedSkill(server, own string) (*Skill, error) {
 	if !s.extensions.Has(mcp.ExtensionSkills) || !IsPlain(own) {
 		return nil, ErrNotFound
 	}
-	skill := &Skill{}
-	skill.Kind, skill.Server, skill.Name, skill.Exposed = KindSkill, server, own, s.origin.exposed(own)
-	skill.Timeout, skill.origin = cmp.Or(s.timeout, defaultTimeout), s.origin
-	return skill, nil
+	return &Skill{Item: s.guess(KindSkill, own, s.origin.exposed(own))}, nil
 }
 
 // guess makes an item without a definition, for a name that may be one of the server's.
-func (s *shelf) guess(kind Kind, own, exposed string) *Item {
-	return &Item{
+func (s *shelf) guess(kind Kind, own, exposed string) Item {
+	return Item{
 		Kind: kind, Server: s.origin.server, Name: own, Exposed: exposed,
 		Timeout: cmp.Or(s.timeout, defaultTimeout), origin: s.origin,
 	}

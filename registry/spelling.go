@@ -33,13 +33,9 @@ func UsualSpelling(text string) string {
 		return text
 	}
 	scheme = strings.ToLower(scheme)
-	rest, hasAuthority := strings.CutPrefix(rest, "/")
-	if !hasAuthority {
-		return scheme + ":///" + rest
-	}
-	authority, path := rest, ""
-	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
-		authority, path = rest[:end], rest[end:]
+	authority, path, hierarchical := cutAuthority("/" + rest)
+	if !hierarchical {
+		return scheme + "://" + path
 	}
 	if !strings.HasPrefix(path, "/") && !strings.HasSuffix(authority, "*") {
 		path = "/" + path
@@ -51,10 +47,7 @@ func UsualSpelling(text string) string {
 // usualAuthority returns the usual spelling of the host and port in a URI with that
 // scheme, in small letters both.
 func usualAuthority(scheme, authority string) string {
-	host, port := authority[strings.LastIndexByte(authority, '@')+1:], ""
-	if end := strings.LastIndexByte(host, ':'); end > strings.LastIndexByte(host, ']') {
-		host, port = host[:end], host[end+1:]
-	}
+	host, port, _ := cutPort(authority[strings.LastIndexByte(authority, '@')+1:])
 	host = usualHost(host)
 	if number, err := strconv.ParseUint(port, 10, 16); err == nil {
 		port = strconv.FormatUint(number, 10)

@@ -82,25 +82,23 @@ func (p *uriPattern) isAbsolute() bool {
 // that the expression matches, and names of variables, of which only the form is checked.
 // https://www.rfc-editor.org/rfc/rfc6570#section-2.2
 func readExpression(expression string) (part patternPart, ok bool) {
-	part.without = "/?#"
-	if expression == "" {
-		return part, false
-	}
-	switch c := expression[0]; c {
-	case '+':
-		part.without = ""
-	case '#':
-		part.first, part.without = c, ""
-	case '.':
-		part.first = c
-	case '/', ';':
-		part.first, part.without = c, "?#"
-	case '?', '&':
-		part.first, part.without = c, "#"
-	default:
-		return part, areVariables(expression)
+	operator := expression[:min(len(expression), 1)]
+	part, ok = operators[operator]
+	if !ok {
+		return patternPart{without: "/?#"}, areVariables(expression)
 	}
 	return part, areVariables(expression[1:])
+}
+
+// operators are the parts of a pattern that expressions with an operator make.
+var operators = map[string]patternPart{
+	"+": {},
+	"#": {first: '#'},
+	".": {first: '.', without: "/?#"},
+	"/": {first: '/', without: "?#"},
+	";": {first: ';', without: "?#"},
+	"?": {first: '?', without: "#"},
+	"&": {first: '&', without: "#"},
 }
 
 // areVariables tells whether list is a list of variables, each with a modifier or

@@ -264,12 +264,14 @@ func reasonOf(err error) string {
 // atomic pointer that must not be copied.
 func (t *Tool) with(offer *Offer) *Tool {
 	if t.Timeout != offer.Timeout || t.Tasks != offer.Tasks {
-		other := &Tool{app: t.app, Headers: t.Headers, Tasks: offer.Tasks, Unenforced: t.Unenforced}
-		other.input, other.output, other.inlined = t.input, t.output, t.inlined
-		other.Kind, other.Server, other.Name, other.Exposed = t.Kind, t.Server, t.Name, t.Exposed
-		other.Definition, other.Raw, other.Timeout = t.Definition, t.Raw, offer.Timeout
-		other.origin, other.offered = t.origin, t.offered
-		t = other
+		t = &Tool{
+			Item: Item{
+				Kind: t.Kind, Server: t.Server, Name: t.Name, Exposed: t.Exposed, Definition: t.Definition,
+				Raw: t.Raw, Timeout: offer.Timeout, origin: t.origin, offered: t.offered,
+			},
+			app: t.app, Headers: t.Headers, Tasks: offer.Tasks, Unenforced: t.Unenforced,
+			input: t.input, output: t.output, inlined: t.inlined,
+		}
 	}
 	t.callBy(offer.Call)
 	return t

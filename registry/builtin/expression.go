@@ -17,7 +17,7 @@ const (
 	maxLiteralExponent = 4
 )
 
-// functionNames lists for messages the functions that arity knows.
+// functionNames lists for messages the functions that there are.
 const functionNames = "abs, ceil, floor, max, min, round, sqrt"
 
 // expressionError says what is wrong with an expression, and where. Its text is for the

@@ -14,18 +14,18 @@ func (p *parser) function() (value, error) {
 		p.at++
 	}
 	name := strings.ToLower(p.text[start:p.at])
-	low, high := arity(name)
-	if high == 0 {
+	f, known := functions[name]
+	if !known {
 		return value{}, p.errorAt(start, "an unknown name (the functions are "+functionNames+")")
 	}
 	args, err := p.list()
 	if err != nil {
 		return value{}, err
 	}
-	if len(args) < low || len(args) > high {
+	if len(args) < f.least || len(args) > f.most {
 		return value{}, p.errorAt(start, fmt.Sprintf("%s with %d arguments", name, len(args)))
 	}
-	result, err := apply(name, args)
+	result, err := f.apply(args)
 	if err == nil {
 		result, err = result.bounded()
 	}
@@ -55,40 +55,30 @@ func (p *parser) list() ([]value, error) {
 	}
 }
 
-// arity returns the least and the greatest number of arguments that a function takes; 0,
-// 0 when there is no such function. A new function goes here, into apply and into
-// functionNames.
-func arity(name string) (low, high int) {
-	switch name {
-	case "abs", "ceil", "floor", "sqrt":
-		return 1, 1
-	case "round":
-		return 1, 2
-	case "min", "max":
-		return 1, maxExpression
-	}
-	return 0, 0
+// called is a function: the least and the greatest number of its arguments, and what it
+// makes of them.
+type called struct {
+	least, most int
+	apply       func(args []value) (value, error)
 }
 
-// apply returns the value of a function. name is known to arity, and the number of args
-// is one that arity allows.
-func apply(name string, args []value) (value, error) {
-	v := args[0]
-	switch name {
-	case "abs":
-		v.rat = new(big.Rat).Abs(v.rat)
-	case "floor":
-		v.rat = floor(v.rat)
-	case "ceil":
-		v.rat = ceil(v.rat)
-	case "sqrt":
-		return root(v)
-	case "round":
-		return roundTo(args)
-	default:
-		return extreme(name, args), nil
+// functions are all that there are. The name of a new one goes into functionNames, too.
+var functions = map[string]called{
+	"abs":   {1, 1, exactly((*big.Rat).Abs)},
+	"floor": {1, 1, exactly(func(_, x *big.Rat) *big.Rat { return floor(x) })},
+	"ceil":  {1, 1, exactly(func(_, x *big.Rat) *big.Rat { return ceil(x) })},
+	"sqrt":  {1, 1, func(args []value) (value, error) { return root(args[0]) }},
+	"round": {1, 2, roundTo},
+	"min":   {1, maxExpression, func(args []value) (value, error) { return extreme(args, -1), nil }},
+	"max":   {1, maxExpression, func(args []value) (value, error) { return extreme(args, +1), nil }},
+}
+
+// exactly returns the function of one argument that a method of a rational computes. The
+// result is approximate if the argument is.
+func exactly(method func(result, x *big.Rat) *big.Rat) func(args []value) (value, error) {
+	return func(args []value) (value, error) {
+		return value{method(new(big.Rat), args[0].rat), args[0].approximate}, nil
 	}
-	return v, nil
 }
 
 // roundTo is round(x) and round(x, decimals); negative decimals round to tens, hundreds
@@ -107,15 +97,15 @@ func roundTo(args []value) (value, error) {
 	return v, nil
 }
 
-// extreme is min and max. The result is approximate when any of args is, even when it is
+// extreme is min, with an order of -1, and max, with 1. The result is approximate when any of args is, even when it is
 // an exact one itself: with the true value of the approximate one, another could be the
 // least.
-func extreme(name string, args []value) value {
+func extreme(args []value, order int) value {
 	best := args[0]
 	approximate := best.approximate
 	for _, v := range args[1:] {
 		approximate = approximate || v.approximate
-		if order := v.rat.Cmp(best.rat); name == "min" && order < 0 || name == "max" && order > 0 {
+		if v.rat.Cmp(best.rat) == order {
 			best = v
 		}
 	}

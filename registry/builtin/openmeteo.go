@@ -127,7 +127,7 @@ func (m *openMeteo) weather(ctx context.Context, name string, imperial bool) (*g
 	}
 	return &getWeatherResult{
 		Place: where.String(), Latitude: *where.Latitude, Longitude: *where.Longitude,
-		Time: f.time(), Conditions: conditions(f.Current.Code),
+		Time: f.time(), Conditions: f.conditions(),
 		Temperature: *f.Current.Temperature, FeelsLike: f.Current.FeelsLike, Humidity: f.Current.Humidity,
 		Precipitation: f.Current.Precipitation, WindSpeed: f.Current.WindSpeed, Units: units,
 	}, nil
@@ -231,41 +231,29 @@ func (f *forecast) time() string {
 		zone).Format(time.RFC3339)
 }
 
-// conditions returns the words for a WMO weather code as Open-Meteo uses them, "" for
-// others. https://open-meteo.com/en/docs
-func conditions(code *float64) string {
-	if code == nil {
+// conditions returns the words for the weather code, "" for one that is absent or unknown.
+func (f *forecast) conditions() string {
+	if f.Current.Code == nil {
 		return ""
 	}
-	switch *code {
-	case 0:
-		return "clear sky"
-	case 1:
-		return "mainly clear"
-	case 2:
-		return "partly cloudy"
-	case 3:
-		return "overcast"
-	case 45, 48:
-		return "fog"
-	case 51, 53, 55:
-		return "drizzle"
-	case 56, 57:
-		return "freezing drizzle"
-	case 61, 63, 65:
-		return "rain"
-	case 66, 67:
-		return "freezing rain"
-	case 71, 73, 75, 77:
-		return "snow"
-	case 80, 81, 82:
-		return "rain showers"
-	case 85, 86:
-		return "snow showers"
-	case 95:
-		return "thunderstorm"
-	case 96, 99:
-		return "thunderstorm with hail"
-	}
-	return ""
+	return weatherCodes[*f.Current.Code]
+}
+
+// weatherCodes are the words for WMO weather codes as Open-Meteo uses them.
+// https://open-meteo.com/en/docs
+var weatherCodes = map[float64]string{
+	0:  "clear sky",
+	1:  "mainly clear",
+	2:  "partly cloudy",
+	3:  "overcast",
+	45: "fog", 48: "fog",
+	51: "drizzle", 53: "drizzle", 55: "drizzle",
+	56: "freezing drizzle", 57: "freezing drizzle",
+	61: "rain", 63: "rain", 65: "rain",
+	66: "freezing rain", 67: "freezing rain",
+	71: "snow", 73: "snow", 75: "snow", 77: "snow",
+	80: "rain showers", 81: "rain showers", 82: "rain showers",
+	85: "snow showers", 86: "snow showers",
+	95: "thunderstorm",
+	96: "thunderstorm with hail", 99: "thunderstorm with hail",
 }

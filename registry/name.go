@@ -84,7 +84,7 @@ func exposedTool(prefix, name string) (string, error) {
 		if prefix != "" {
 			limit = maxExposed
 		}
-		return marked(plain, limit, full), nil
+		return Marked(plain, limit, full), nil
 	}
 	return full, nil
 }
@@ -102,7 +102,7 @@ func nameCharacter(r rune) rune {
 func exposedPrompt(prefix, name string) (string, error) {
 	full, err := wholeName(prefix, name)
 	if err == nil && isCut(prefix, name) {
-		return marked(full, maxExposed, full), nil
+		return Marked(full, maxExposed, full), nil
 	}
 	return full, err
 }
@@ -118,11 +118,11 @@ func wholeName(prefix, name string) (string, error) {
 	return Beginning(prefix) + name, nil
 }
 
-// marked returns name, cut where it is too long, with "-" and six hexadecimal digits of a
+// Marked returns name, cut where it is too long, with "-" and six hexadecimal digits of a
 // hash of the whole name at its end. A counter would be shorter, but a name made with it
 // would depend on which other tools there are; this one is the same after every restart
 // and on every replica.
-func marked(name string, limit int, whole string) string {
+func Marked(name string, limit int, whole string) string {
 	sum := sha256.Sum256([]byte(whole))
 	tail := "-" + hex.EncodeToString(sum[:3])
 	end := min(len(name), limit-len(tail))

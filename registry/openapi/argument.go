@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -38,7 +39,7 @@ func newArgument(p *openapi3.Parameter, own []string, s *schemas) (*argument, er
 	switch p.In {
 	case openapi3.ParameterInPath, openapi3.ParameterInQuery:
 	case openapi3.ParameterInHeader:
-		if ignoredHeader(p.Name) || sets(own, p.Name) {
+		if slices.Contains(ignoredHeaders, strings.ToLower(p.Name)) || sets(own, p.Name) {
 			return nil, nil
 		}
 		if !mayBeArgument(p.Name) {
@@ -49,7 +50,7 @@ func newArgument(p *openapi3.Parameter, own []string, s *schemas) (*argument, er
 	default:
 		return nil, a.leftOut(s, "it is in no place that is known")
 	}
-	if problem := a.readStyle(p); problem != "" {
+	if problem := a.readStyle(p.Style, p.Explode, p.Schema, "parameters"); problem != "" {
 		return nil, a.leftOut(s, problem)
 	}
 	ref := p.Schema
@@ -77,35 +78,31 @@ func (a *argument) leftOut(s *schemas, reason string) error {
 	return fmt.Errorf("%s parameter %q is required, but %s", a.location, a.parameter, reason)
 }
 
-// readStyle sets style and explode, as the parameter has them or as its place gives them
-// by default. problem says why the style cannot be served, "" when it can.
+// readStyle sets style and explode, as the document has them or as the place of the
+// argument gives them by default; "" and nil: the document does not say. what is what the
+// value is written as. problem says why the style cannot be served, "" when it can.
 // https://spec.openapis.org/oas/v3.1.1.html#style-values
-func (a *argument) readStyle(p *openapi3.Parameter) (problem string) {
+func (a *argument) readStyle(style string, explode *bool, schema *openapi3.SchemaRef,
+	what string,
+) (problem string) {
 	styles := map[string][]string{
 		openapi3.ParameterInPath:   {"simple", "label", "matrix"},
-		openapi3.ParameterInQuery:  queryStyles(),
+		openapi3.ParameterInQuery:  {"form", "spaceDelimited", "pipeDelimited", "deepObject"},
 		openapi3.ParameterInHeader: {"simple"},
 	}[a.location]
-	a.style = p.Style
-	if a.style == "" {
-		a.style = styles[0]
-	}
-	if !slices.Contains(styles, a.style) {
-		return fmt.Sprintf("it has the style %q, which is not served", a.style)
-	}
+	a.style = cmp.Or(style, styles[0])
 	a.explode = a.style == "form"
-	if p.Explode != nil {
-		a.explode = *p.Explode
+	if explode != nil {
+		a.explode = *explode
 	}
-	if a.explode && a.location == openapi3.ParameterInQuery && a.style != "deepObject" && isObject(p.Schema) {
-		return "it is an object whose properties would become parameters of their own"
+	switch {
+	case !slices.Contains(styles, a.style):
+		return fmt.Sprintf("it has the style %q, which is not served", a.style)
+	case a.explode && a.location == openapi3.ParameterInQuery && a.style != "deepObject" && isObject(schema):
+		return "it is an object whose properties would become " + what + " of their own"
 	}
 	return ""
 }
-
-// queryStyles returns the styles of parameters in the query and of fields of a form, the
-// default first.
-func queryStyles() []string { return []string{"form", "spaceDelimited", "pipeDelimited", "deepObject"} }
 
 // isObject tells whether a schema says that its values are objects.
 func isObject(ref *openapi3.SchemaRef) bool {
@@ -113,16 +110,10 @@ func isObject(ref *openapi3.SchemaRef) bool {
 		len(ref.Value.Properties) > 0)
 }
 
-// ignoredHeader tells whether the specification says that a header parameter of that name
+// ignoredHeaders are those of which the specification says that a parameter of that name
 // has no effect.
 // https://spec.openapis.org/oas/v3.1.1.html#parameter-object
-func ignoredHeader(name string) bool {
-	switch strings.ToLower(name) {
-	case "accept", "content-type", "authorization":
-		return true
-	}
-	return false
-}
+var ignoredHeaders = []string{"accept", "content-type", "authorization"}
 
 // folded returns the form in which the name of a header is compared: without case, and
 // with _ as -, because some servers take the two for the same.
@@ -138,23 +129,20 @@ func sets(own []string, name string) bool {
 // frames the message: proxies and APIs trust those.
 func mayBeArgument(name string) bool {
 	folded := folded(name)
-	if folded == "" || strings.Trim(folded, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
-		return false
-	}
-	for _, beginning := range []string{
-		"accept", "content-", "proxy-", "sec-", "x-forwarded", "x-original",
-		"x-rewrite", "x-http-method", "x-method", "mcp-", "access-control-",
-	} {
-		if strings.HasPrefix(folded, beginning) {
-			return false
-		}
-	}
-	switch folded {
-	case "authorization", "cookie", "cookie2", "set-cookie", "host", "connection", "keep-alive", "te",
-		"trailer", "transfer-encoding",
-		"upgrade", "expect", "forwarded", "via", "origin", "referer", "user-agent", "x-real-ip", "range",
-		"date", "http2-settings":
-		return false
-	}
-	return true
+	begins := func(beginning string) bool { return strings.HasPrefix(folded, beginning) }
+	return folded != "" && strings.Trim(folded, "abcdefghijklmnopqrstuvwxyz0123456789-") == "" &&
+		!slices.ContainsFunc(trustedBeginnings, begins) && !slices.Contains(trustedHeaders, folded)
 }
+
+// The headers that no model may set, folded, and those by how their names begin.
+var (
+	trustedBeginnings = []string{
+		"accept", "content-", "proxy-", "sec-", "x-forwarded", "x-original", "x-rewrite", "x-http-method",
+		"x-method", "mcp-", "access-control-",
+	}
+	trustedHeaders = []string{
+		"authorization", "cookie", "cookie2", "set-cookie", "host", "connection", "keep-alive", "te", "trailer",
+		"transfer-encoding", "upgrade", "expect", "forwarded", "via", "origin", "referer", "user-agent",
+		"x-real-ip", "range", "date", "http2-settings",
+	}
+)

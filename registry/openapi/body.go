@@ -112,21 +112,8 @@ func newField(name string, e *openapi3.Encoding, schema *openapi3.SchemaRef) (fi
 ) {
 	field = plainField(name)
 	if e.Style != "" || e.Explode != nil || e.AllowReserved {
-		if e.Style != "" {
-			field.style = e.Style
-		}
-		field.explode = field.style == "form"
-		if e.Explode != nil {
-			field.explode = *e.Explode
-		}
 		field.objects, field.reserved = false, e.AllowReserved
-		switch {
-		case !slices.Contains(queryStyles(), field.style):
-			return nil, fmt.Sprintf("it has the style %q, which is not served", field.style)
-		case isObject(schema) && field.explode && field.style != "deepObject":
-			return nil, "it is an object whose properties would become fields of their own"
-		}
-		return field, ""
+		return field, field.readStyle(e.Style, e.Explode, schema, "fields")
 	}
 	var kinds []string
 	for kind := range strings.SplitSeq(e.ContentType, ",") {

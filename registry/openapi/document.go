@@ -131,18 +131,13 @@ func oneLine(err error) string { return cut(strings.Join(strings.Fields(err.Erro
 // depth returns how many arrays and objects are nested in valid JSON. It does not
 // recurse, since what it looks at may be nested deeper than a stack should grow.
 func depth(data []byte) (deepest int) {
-	open, quoted := 0, false
-	for i := 0; i < len(data); i++ {
-		switch c := data[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{' || c == '[':
+	open := 0
+	for _, token := range strictjson.Tokens(data) {
+		switch token[0] {
+		case '{', '[':
 			open++
 			deepest = max(deepest, open)
-		case c == '}' || c == ']':
+		case '}', ']':
 			open--
 		}
 	}
@@ -183,11 +178,7 @@ func (m members) byName() map[string][]byte {
 
 // text returns the text of a member, "" when there is none or it is no string.
 func (m members) text(name string) string {
-	value := m.value(name)
-	if len(value) == 0 || value[0] != '"' {
-		return ""
-	}
-	text, err := strictjson.Unquote(value)
+	text, err := strictjson.Unquote(m.value(name))
 	if err != nil {
 		return ""
 	}

@@ -1,13 +1,13 @@
 package openapi
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/getkin/kin-openapi/openapi3"
+
+	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
 // maxName bounds the name of a tool, without its prefix, and the name of an argument, in
@@ -135,12 +135,9 @@ func fit(text string) string {
 }
 
 // hashed returns name, cut when it is too long, with "-" and six hexadecimal digits of a
-// hash of full at its end. Package registry does the same with names that a prefix makes
-// too long.
+// hash of full at its end.
 func hashed(name, full string) string {
-	sum := sha256.Sum256([]byte(full))
-	tail := "-" + hex.EncodeToString(sum[:3])
-	return name[:min(len(name), maxName-len(tail))] + tail
+	return registry.Marked(name, maxName, full)
 }
 
 func isAlphanumeric(c rune) bool {

@@ -24,7 +24,7 @@ type made struct {
 // a tool.
 func newOffer(cfg *Config, doc *document, t *target, from *operation) (_ made, err error) {
 	defer contain(&err)
-	hints, ok := annotations(from.method)
+	hints, ok := annotations[from.method]
 	if !ok && from.fault == nil {
 		return made{}, fmt.Errorf("the method %s is not served", from.method)
 	}
@@ -120,26 +120,23 @@ func (m *maker) schemas(dir direction) *schemas {
 	return s
 }
 
-// annotations returns the annotations of a tool as far as HTTP defines the method. HTTP
-// does not say whether a POST destroys something, so destructiveHint is absent there. ok
-// is false for the methods that make no tool.
+// annotations are those of tools by method, as far as HTTP defines it. HTTP does not say
+// whether a POST destroys something, so destructiveHint is absent there. Other methods
+// make no tool.
 // https://www.rfc-editor.org/rfc/rfc9110#section-9.2
-func annotations(method string) (mcp.RawJSON, bool) {
-	switch method {
-	case http.MethodGet:
-		return mcp.RawJSON(
-			`{"readOnlyHint":true,"destructiveHint":false,"idempotentHint":true,"openWorldHint":true}`), true
-	case http.MethodPut, http.MethodDelete:
-		return mcp.RawJSON(
-			`{"readOnlyHint":false,"destructiveHint":true,"idempotentHint":true,"openWorldHint":true}`), true
-	case http.MethodPatch:
-		return mcp.RawJSON(
-			`{"readOnlyHint":false,"destructiveHint":true,"idempotentHint":false,"openWorldHint":true}`), true
-	case http.MethodPost:
-		return mcp.RawJSON(`{"readOnlyHint":false,"idempotentHint":false,"openWorldHint":true}`), true
-	}
-	return nil, false
+var annotations = map[string]mcp.RawJSON{
+	http.MethodGet:    mcp.RawJSON(`{"readOnlyHint":true,"destructiveHint":false,` + idempotent),
+	http.MethodPut:    mcp.RawJSON(`{"readOnlyHint":false,"destructiveHint":true,` + idempotent),
+	http.MethodDelete: mcp.RawJSON(`{"readOnlyHint":false,"destructiveHint":true,` + idempotent),
+	http.MethodPatch:  mcp.RawJSON(`{"readOnlyHint":false,"destructiveHint":true,` + additive),
+	http.MethodPost:   mcp.RawJSON(`{"readOnlyHint":false,` + additive),
 }
+
+// The end of annotations: twice the same call does what one does, or it does not.
+const (
+	idempotent = `"idempotentHint":true,"openWorldHint":true}`
+	additive   = `"idempotentHint":false,"openWorldHint":true}`
+)
 
 // description returns the description of the tool: summary and description of the
 // operation, or method and path when it has neither.

@@ -188,7 +188,7 @@ func (c *caller) path(arguments mcp.Object) (string, error) {
 			out.WriteString(text)
 		}
 		// Pieces that are harmless alone may lead elsewhere together, as . and . do.
-		if len(s) > 1 && !harmless(unescape(out.String()[start:])) {
+		if len(s) > 1 && !harmless(registry.Decode(out.String()[start:])) {
 			return "", usagef("The arguments make a part of the address that leads elsewhere.")
 		}
 	}

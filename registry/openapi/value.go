@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
 // This file writes JSON values of arguments into paths, queries, forms and headers.
@@ -33,10 +34,7 @@ type value struct {
 
 // read takes the value of the argument apart. The error is a *usageError.
 func (a *argument) read(raw mcp.RawJSON) (value, error) {
-	if a.asJSON {
-		return value{text: string(raw), plain: true}, nil
-	}
-	if a.objects && raw.IsObject() {
+	if a.asJSON || a.objects && raw.IsObject() {
 		return value{text: string(raw), plain: true}, nil
 	}
 	return valueOf(a.name, raw, a.elements)
@@ -103,9 +101,12 @@ func (v value) texts() []string {
 	return all
 }
 
-// joined writes a list or pairs, each text escaped. between stands between elements or
+// joined writes a value, each text in it escaped. between stands between elements or
 // pairs, and equals between a key and its value.
 func (v value) joined(escaped func(string) string, between, equals string) string {
+	if v.plain {
+		return escaped(v.text)
+	}
 	var pieces []string
 	for _, text := range v.list {
 		pieces = append(pieces, escaped(text))
@@ -134,36 +135,22 @@ func (a *argument) pathText(v value) (string, error) {
 			return "", usagef("arguments.%s must not have slashes: it is one part of the address", a.name)
 		}
 	}
-	equals := ","
-	if a.explode {
-		equals = "="
-	}
 	name := escape(a.parameter)
-	switch a.style {
-	case "label":
-		if v.plain {
-			return "." + escape(v.text), nil
-		}
-		between := ","
-		if a.explode {
-			between = "."
-		}
-		return "." + v.joined(escape, between, equals), nil
-	case "matrix":
-		switch {
-		case v.plain:
-			return ";" + name + "=" + escape(v.text), nil
-		case a.explode && v.pairs != nil:
-			return ";" + v.joined(escape, ";", "="), nil
-		case a.explode:
-			return ";" + name + "=" + v.joined(escape, ";"+name+"=", ""), nil
-		}
+	switch {
+	case a.style == "label" && a.explode:
+		return "." + v.joined(escape, ".", "="), nil
+	case a.style == "label":
+		return "." + v.joined(escape, ",", ","), nil
+	case a.style == "matrix" && a.explode && v.pairs != nil:
+		return ";" + v.joined(escape, ";", "="), nil
+	case a.style == "matrix" && a.explode:
+		return ";" + name + "=" + v.joined(escape, ";"+name+"=", ""), nil
+	case a.style == "matrix":
 		return ";" + name + "=" + v.joined(escape, ",", ","), nil
+	case a.explode:
+		return v.joined(escape, ",", "="), nil
 	}
-	if v.plain {
-		return escape(v.text), nil
-	}
-	return v.joined(escape, ",", equals), nil
+	return v.joined(escape, ",", ","), nil
 }
 
 // queryTexts returns the name=value pieces that a value becomes in the query or in a
@@ -230,14 +217,11 @@ func (a *argument) deepTexts(pieces []string, name string, raw mcp.RawJSON) ([]s
 // visible ASCII and spaces, above all line breaks, which would end the header. The error
 // is a *usageError.
 func (a *argument) headerText(v value) (string, error) {
-	as := func(text string) string { return text }
-	text, equals := v.text, ","
+	equals := ","
 	if a.explode {
 		equals = "="
 	}
-	if !v.plain {
-		text = v.joined(as, ",", equals)
-	}
+	text := v.joined(strings.Clone, ",", equals)
 	for i := range len(text) {
 		if text[i] < ' ' || text[i] > '~' {
 			return "", usagef(
@@ -301,7 +285,7 @@ func harmless(text string) bool {
 			func(c rune) bool { return c < ' ' || c == 0x7F || c == utf8.RuneError }) {
 			return false
 		}
-		decoded := unescape(text)
+		decoded := registry.Decode(text)
 		if decoded == text {
 			return true
 		}
@@ -319,29 +303,10 @@ func hasSlash(text string) bool {
 		if strings.ContainsAny(text, `/\`) {
 			return true
 		}
-		decoded := unescape(text)
+		decoded := registry.Decode(text)
 		if decoded == text {
 			return false
 		}
 		text = decoded
 	}
-}
-
-// unescape decodes every %XX once, and leaves a % that begins no such code.
-func unescape(text string) string {
-	if !strings.Contains(text, "%") {
-		return text
-	}
-	var out strings.Builder
-	for i := 0; i < len(text); i++ {
-		if text[i] == '%' && i+2 < len(text) {
-			if decoded, err := url.PathUnescape(text[i : i+3]); err == nil {
-				out.WriteString(decoded)
-				i += 2
-				continue
-			}
-		}
-		out.WriteByte(text[i])
-	}
-	return out.String()
 }

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
@@ -218,35 +219,37 @@ func TestNamedArgumentsAreOnRecord(t *testing.T) {
 
 // TestRecordsSayForWhatACallWaited shows that the record has the sum of what door, desk
 // and source waited for, and the word for the longest; and that a call which waited for
-// nothing worth a word has neither.
+// nothing worth a word has neither. In a bubble no call waits for a processor.
 func TestRecordsSayForWhatACallWaited(t *testing.T) {
-	b := newBench(t)
-	for _, test := range []struct {
-		waited Waited
-		want   string
-	}{
-		{Waited{}, ""},
-		{Waited{Queue: time.Microsecond}, ""},
-		{Waited{Queue: 2 * time.Second, Limit: time.Second}, "queue"},
-		{Waited{Queue: time.Second, Limit: 2 * time.Second}, "limit"},
-		{Waited{Waited: registry.Waited{Slot: 3 * time.Second, Process: time.Second}}, "slot"},
-		{Waited{Queue: time.Second, Waited: registry.Waited{Process: 2 * time.Second}}, "process"},
-	} {
-		r := request("box__plain", `{}`)
-		r.Waited = test.waited
-		if _, err := b.Handle(t.Context(), b.caller(t, alice), r); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		for _, test := range []struct {
+			waited Waited
+			want   string
+		}{
+			{Waited{}, ""},
+			{Waited{Queue: time.Microsecond}, ""},
+			{Waited{Queue: 2 * time.Second, Limit: time.Second}, "queue"},
+			{Waited{Queue: time.Second, Limit: 2 * time.Second}, "limit"},
+			{Waited{Waited: registry.Waited{Slot: 3 * time.Second, Process: time.Second}}, "slot"},
+			{Waited{Queue: time.Second, Waited: registry.Waited{Process: 2 * time.Second}}, "process"},
+		} {
+			r := request("box__plain", `{}`)
+			r.Waited = test.waited
+			if _, err := b.Handle(t.Context(), b.caller(t, alice), r); err != nil {
+				t.Fatal(err)
+			}
+			lines := strings.Split(strings.TrimSpace(b.records(t)), "\n")
+			line := lines[len(lines)-1]
+			_, after, told := strings.Cut(line, `"wait_seconds":`)
+			if told != (test.want != "") || told && !strings.Contains(after, `,"waited_for":"`+test.want+`"`) {
+				t.Errorf("%+v: got %s, want %q", test.waited, line, test.want)
+			}
+			if r.Waited != (Waited{}) {
+				t.Errorf("%+v is left for the next round", r.Waited)
+			}
 		}
-		lines := strings.Split(strings.TrimSpace(b.records(t)), "\n")
-		line := lines[len(lines)-1]
-		_, after, told := strings.Cut(line, `"wait_seconds":`)
-		if told != (test.want != "") || told && !strings.Contains(after, `,"waited_for":"`+test.want+`"`) {
-			t.Errorf("%+v: got %s, want %q", test.waited, line, test.want)
-		}
-		if r.Waited != (Waited{}) {
-			t.Errorf("%+v is left for the next round", r.Waited)
-		}
-	}
+	})
 }
 
 // TestRecordsOfLimitedCallsHaveTheServer shows that the record of a call which a limit

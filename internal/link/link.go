@@ -48,7 +48,7 @@ var (
 // Bounds of the link.
 const (
 	restTime    = 2 * time.Second // for what is left of a request whose answer is made
-	maxMessage  = 24 << 20        // bytes of a message
+	maxMessage  = 24 << 20        // bytes of a message, and of what is said to it
 	maxMessages = 4096            // that are handled at once; those beyond are refused
 
 	pollInterval = 10 * time.Millisecond // whether all is answered

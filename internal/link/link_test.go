@@ -98,6 +98,9 @@ func open(t *testing.T, d *directory, id string, clients http.Handler) *end {
 		}
 		return []byte("hello yourself"), nil
 	})
+	e.Handle("long 1", func(context.Context, string, link.Message) ([]byte, error) {
+		return make([]byte, 24<<20+1), nil
+	})
 	e.Handle("panic 1", func(context.Context, string, link.Message) ([]byte, error) { panic("at the disco") })
 	e.ServeClients(clients)
 	ctx, stop := context.WithCancel(context.Background())
@@ -127,6 +130,7 @@ func TestMessagesAreAnsweredWhenTheyWereHandled(t *testing.T) {
 		{"handled", "b", "hello 1", "hello", nil},
 		{"not taken", "b", "hello 1", "something else", link.ErrRefused},
 		{"of a kind that is not known", "b", "hello 2", "hello", link.ErrRefused},
+		{"that is answered at too great length", "b", "long 1", "", link.ErrLost},
 		{"at whose handling something panics", "b", "panic 1", "hello", link.ErrLost},
 		{"after that", "b", "hello 1", "hello", nil},
 		{"to a replica that is not there", "c", "hello 1", "hello", link.ErrGone},

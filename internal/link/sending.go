@@ -25,7 +25,11 @@ func (l *Link) Send(ctx context.Context, to string, m Message) ([]byte, error) {
 	if answer.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("%w: it said %d to %q", ErrRefused, answer.StatusCode, m.Kind)
 	}
-	return io.ReadAll(io.LimitReader(answer.Body, maxMessage))
+	said, err := io.ReadAll(io.LimitReader(answer.Body, maxMessage+1))
+	if err == nil && len(said) > maxMessage {
+		return nil, fmt.Errorf("%w: to %q it said more than %d bytes", ErrLost, m.Kind, maxMessage)
+	}
+	return said, err
 }
 
 // Ping returns an error if another replica does not answer. away tells that it does not

@@ -98,6 +98,17 @@ type sharedWord struct {
 	trips *atomic.Int64
 	cut   atomic.Bool
 	delay time.Duration // set while nothing is forwarded
+	// called once when it was said who leads, before that is heeded; set while nobody asks
+	said func()
+}
+
+func (o *sharedWord) Leads() (since time.Time, leads bool) {
+	since, leads = o.Member.Leads()
+	if said := o.said; said != nil {
+		o.said = nil
+		said()
+	}
+	return since, leads
 }
 
 func (o *sharedWord) Send(ctx context.Context, to replica.ID, w replica.Message) ([]byte, error) {

@@ -60,6 +60,76 @@ func TestBothPrimariesOfADrainHearTheClient(t *testing.T) {
 	}
 }
 
+// TestNoCallBeginsWhereAnotherReplicaLeadsByThen has a replica take a session over in the
+// moment in which the one that led it has found that it does. The call is run by the new
+// primary, which a client that cancels it reaches.
+func TestNoCallBeginsWhereAnotherReplicaLeadsByThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := together(t, 2)
+		a, b := c.worlds[0], c.worlds[1]
+		id := a.openAsking(t, mcp.Revision2511)
+		wait(t) // what begins with the replicas is over
+		a.word().Drain()
+		a.word().said = func() {
+			wantStatus(t, "taken over", b.do(t, inSession("POST", id, pingBody).id("7")), http.StatusOK)
+		}
+		over := a.follow(t, legacyCall(id, "slow"))
+		synctest.Wait()
+		if began, _ := a.counts(); began != 0 {
+			t.Error("the call began where the session was")
+		}
+		wantStatus(t, "cancel", b.do(t, cancelOf(id)), http.StatusAccepted)
+		<-over
+		if began, cancelled := b.counts(); began != 1 || cancelled != 1 {
+			t.Errorf("at the new primary: got %d calls begun, %d cancelled; want 1, 1", began, cancelled)
+		}
+	})
+}
+
+// TestWhoWaitsForAFormerPrimaryTakesNoSlot lets requests of one tenant wait for a replica
+// that led a session before and is not reached, as many as are answered at once.
+func TestWhoWaitsForAFormerPrimaryTakesNoSlot(t *testing.T) {
+	const most = 4
+	for name, waits := range map[string]func(id string) message{
+		"setLevel": func(id string) message { return inSession("POST", id, setLevel("error")) },
+		"cancel":   cancelOf,
+		"DELETE":   func(id string) message { return inSession("DELETE", id, "") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := together(t, 2, func(w *world) { w.config.MaxCalls = most })
+				a, b := c.worlds[0], c.worlds[1]
+				var ids []string
+				for range most {
+					id := a.openAsking(t, mcp.Revision2511)
+					a.follow(t, legacyCall(id, "slow"))
+					ids = append(ids, id)
+				}
+				synctest.Wait()
+				a.word().Drain()
+				for _, id := range ids {
+					wantStatus(t, "taken over", b.do(t, inSession("POST", id, pingBody).id("7")), http.StatusOK)
+				}
+				b.word().cut.Store(true)
+				var over []<-chan string
+				for _, id := range ids {
+					over = append(over, b.follow(t, waits(id)))
+				}
+				synctest.Wait()
+				other := b.do(t, initialize(mcp.Revision2511).as("alice-globex"))
+				if other.Code != http.StatusOK {
+					t.Errorf("another tenant: got %d %s, want 200", other.Code, other.Body)
+				}
+				for _, one := range over {
+					<-one
+				}
+				a.letGo()
+				c.hub.Leave(a.word().Member)
+			})
+		})
+	}
+}
+
 // TestAPrimaryThatEndsRunsNoCallsOfOthers forwards a call to a replica that has waited
 // for all its calls, and of which the others do not know yet that it ends. The call runs
 // where it came.

@@ -227,9 +227,9 @@ func (h *Resources) ReleaseSlot() {
 	}
 }
 
-// TakeSlot takes a slot again that was given back while others were asked.
+// TakeSlot takes a slot again that was given back while others were asked; nil: none.
 func (h *Resources) TakeSlot(working *atomic.Int64) {
-	if h.Slot == nil {
+	if h.Slot == nil && working != nil {
 		h.Slot = working
 		working.Add(1)
 	}

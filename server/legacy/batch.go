@@ -124,7 +124,7 @@ func (s *Service) answerBatch(x *exchange.Exchange, l *sessions.Session, request
 	var inFlight []*exchange.Job
 	for i, m := range requests {
 		j := &exchange.Job{}
-		ctx, refused := s.beginLegacy(ctx, x, l, j, m.ID)
+		ctx, refused := s.beginLegacy(ctx, x, l, j, m.ID, false)
 		if refused != nil {
 			x.RecordRefusal(refused)
 			answers[i] = exchange.Answer{ID: m.ID, Err: refused.Err}

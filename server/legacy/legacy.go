@@ -96,12 +96,13 @@ func (s *Service) Answer(x *exchange.Exchange, r *http.Request, m *mcp.Message, 
 	}
 	t, refused := s.sessions.Of(x)
 	var l *sessions.Session
+	visits := s.isHome(m)
 	switch {
 	case refused != nil:
 	case x.LinkNote == noteFormer:
 		s.asFormer(x, t, m)
 		return
-	case s.isHome(m):
+	case visits:
 		l, refused = s.sessions.Visit(x.Context(), t, x.Caller)
 	default:
 		if l = s.route(x, t, m.ID,
@@ -117,8 +118,8 @@ func (s *Service) Answer(x *exchange.Exchange, r *http.Request, m *mcp.Message, 
 		x.Refuse(m.ID, refused)
 	case !m.IsRequest():
 		x.Acknowledge(s.notified(x.Context(), l, m))
-	default:
-		s.legacyRequest(x, l, m)
+	case s.legacyRequest(x, l, m, visits):
+		s.Answer(x, r, m, body) // another replica has just taken the session over
 	}
 }
 
@@ -166,8 +167,10 @@ func (s *Service) notified(ctx context.Context, l *sessions.Session, m *mcp.Mess
 		if id == "" || len(id) > mcp.MaxID {
 			return nil // no request has it
 		}
-		if !l.Cancel(id) && l.RunsFormerly(id) {
-			s.tellFormer(ctx, exchange.FromContext(ctx), l, mcp.AppendRequest(nil, "", m.Method, m.Params))
+		if x := exchange.FromContext(ctx); !l.Cancel(id) && l.RunsFormerly(id) && x != nil {
+			slot := x.Resources.Slot
+			s.tellFormer(ctx, x, l, mcp.AppendRequest(nil, "", m.Method, m.Params), x.Resources.ReleaseSlot)
+			x.Resources.TakeSlot(slot) // what comes behind it in a batch is in work again
 		}
 	}
 	return nil
@@ -181,18 +184,24 @@ type legacyCall struct {
 }
 
 // legacyRequest answers one request. The call goes on if the connection breaks, because
-// the client can resume.
-func (s *Service) legacyRequest(x *exchange.Exchange, l *sessions.Session, m *mcp.Message) {
+// the client can resume. It has done nothing, and moved is true, if another replica has
+// taken the session over since it was found; visits as in Enter.
+func (s *Service) legacyRequest(x *exchange.Exchange, l *sessions.Session, m *mcp.Message,
+	visits bool,
+) (moved bool) {
 	if m.Method == mcp.MethodPing {
 		x.WriteJSON(http.StatusOK, mcp.AppendResult(nil, m.ID, mcp.Object{}))
-		return
+		return false
 	}
 	c := &legacyCall{}
 	j, p := &c.job, &c.reply
-	ctx, refused := s.beginLegacy(x.Outliving(), x, l, j, m.ID)
-	if refused != nil {
+	ctx, refused := s.beginLegacy(x.Outliving(), x, l, j, m.ID, visits)
+	switch {
+	case refused == exchange.ErrReplicas:
+		return true
+	case refused != nil:
 		x.Refuse(m.ID, refused)
-		return
+		return false
 	}
 	defer s.exchanges.Jobs.Finish(j)
 	defer l.EndJob(j)
@@ -205,7 +214,7 @@ func (s *Service) legacyRequest(x *exchange.Exchange, l *sessions.Session, m *mc
 	if a.Silent {
 		p.finish(ctx, 0, nil, noMessage)
 		x.Conclude(a.Outcome())
-		return
+		return false
 	}
 	status := http.StatusOK
 	if a.Err != nil {
@@ -220,23 +229,24 @@ func (s *Service) legacyRequest(x *exchange.Exchange, l *sessions.Session, m *mc
 	if p.decide() == "" && a.Err != nil {
 		s.exchanges.DelayLimited(x, a.Err)
 		x.AnswerError(a.ID, a.Err, status)
-		return
+		return false
 	}
 	p.finish(ctx, status, s.exchanges.Payload(ctx, &a, x.ID), func() []byte { return a.Unkept(x.ID) })
 	x.Conclude(a.Outcome())
+	return false
 }
 
 // beginLegacy makes j, which is new, a job of a session. The context that it returns ends
 // when the client cancels the request, its caller is not accepted any more, the session
 // ends, or the process stops.
 func (s *Service) beginLegacy(ctx context.Context, x *exchange.Exchange, l *sessions.Session, j *exchange.Job,
-	id mcp.ID,
+	id mcp.ID, visits bool,
 ) (context.Context, *exchange.Refusal) {
 	ctx, refused := s.exchanges.BeginJob(ctx, x, j, id)
 	if refused != nil {
 		return ctx, refused
 	}
-	if refused := l.Enter(j); refused != nil {
+	if refused := l.Enter(j, visits); refused != nil {
 		s.exchanges.Jobs.Finish(j)
 		return ctx, refused
 	}
@@ -257,7 +267,8 @@ func (s *Service) legacyAnswer(ctx context.Context, c gateway.Caller, id string,
 	switch m.Method {
 	case mcp.MethodSetLevel:
 		if a.Err = s.setLevel(ctx, l, m.Params); a.Err == nil {
-			s.tellFormer(ctx, exchange.FromContext(ctx), l, mcp.AppendRequest(nil, m.ID, m.Method, m.Params))
+			s.tellFormer(ctx, exchange.FromContext(ctx), l, mcp.AppendRequest(nil, m.ID, m.Method, m.Params),
+				responder.releaseSlot)
 		}
 	case mcp.MethodSubscribe:
 		if a.Err = s.subscribe(ctx, c, id, l, m.Params); a.Err != nil {
@@ -460,7 +471,7 @@ func (s *Service) endByClient(x *exchange.Exchange, l *sessions.Session) (refuse
 	if refused = s.sessions.Delete(ctx, l); refused != nil {
 		return refused
 	}
-	if !s.tellFormer(ctx, x, l, nil) {
+	if !s.tellFormer(ctx, x, l, nil, x.Resources.ReleaseSlot) {
 		refused = exchange.ErrReplicas
 	}
 	s.sessions.Shut(l, sessions.EndClosed)

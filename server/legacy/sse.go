@@ -131,7 +131,7 @@ func sessionOfQuery(r *http.Request) (string, *exchange.Refusal) {
 // takeRequest has a goroutine answer a request on the stream of the session.
 func (s *Service) takeRequest(x *exchange.Exchange, l *sessions.Session, m *mcp.Message) *exchange.Refusal {
 	j := &exchange.Job{}
-	ctx, refused := s.beginLegacy(x.Outliving(), x, l, j, m.ID)
+	ctx, refused := s.beginLegacy(x.Outliving(), x, l, j, m.ID, false)
 	if refused != nil {
 		return refused
 	}

@@ -9,11 +9,16 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
 
-// Enter adds a job. Two jobs of a session at the same time must not have the same id.
-func (l *Session) Enter(j *exchange.Job) *exchange.Refusal {
+// Enter adds a job. Two jobs of a session at the same time must not have the same id. A
+// job that does not visit is for who leads the session, and refused as ErrReplicas if
+// another replica has taken that over since the session was found: who leads it has asked
+// which jobs there are, and would not know of this one.
+func (l *Session) Enter(j *exchange.Job, visits bool) *exchange.Refusal {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
+	case !l.lead.leads && !visits && l.Shared:
+		return exchange.ErrReplicas
 	case l.life.isOver():
 		return exchange.ErrSession
 	case l.work.closed:

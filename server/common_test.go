@@ -75,15 +75,6 @@ func (l *sharedLog) Append(ctx context.Context, in eventlog.Key, stream string, 
 	return l.Log.Append(ctx, in, stream, data, last)
 }
 
-func (l *sharedLog) Read(ctx context.Context, in eventlog.Key, stream, after string) ([]eventlog.Event,
-	<-chan struct{}, error,
-) {
-	if err := l.trip(); err != nil {
-		return nil, nil, err
-	}
-	return l.Log.Read(ctx, in, stream, after)
-}
-
 func (l *sharedLog) Find(ctx context.Context, in eventlog.Key, event string) (string, error) {
 	if err := l.trip(); err != nil {
 		return "", err

@@ -46,11 +46,11 @@ func (l *brittleLog) Begin(ctx context.Context, key eventlog.Key, stream string)
 	return l.Log.Begin(ctx, key, stream)
 }
 
-func (l *brittleLog) Next(ctx context.Context, key eventlog.Key, stream, after string) ([]eventlog.Event, bool,
+func (l *brittleLog) Read(ctx context.Context, key eventlog.Key, stream, after string) ([]eventlog.Event, bool,
 	error,
 ) {
 	l.next.bite()
-	return l.Log.Next(ctx, key, stream, after)
+	return l.Log.Read(ctx, key, stream, after)
 }
 
 func (l *brittleLog) Append(ctx context.Context, key eventlog.Key, stream string, data []byte,

@@ -623,13 +623,13 @@ func (b *brokenLog) Notify(ctx context.Context, key eventlog.Key, stream string,
 	return b.Log.Notify(ctx, key, stream, epoch, data)
 }
 
-func (b *brokenLog) Next(ctx context.Context, key eventlog.Key, stream, after string) ([]eventlog.Event, bool,
+func (b *brokenLog) Read(ctx context.Context, key eventlog.Key, stream, after string) ([]eventlog.Event, bool,
 	error,
 ) {
 	if b.broken.Load() {
 		return nil, false, errBroken
 	}
-	return b.Log.Next(ctx, key, stream, after)
+	return b.Log.Read(ctx, key, stream, after)
 }
 
 func (b *brokenLog) Find(ctx context.Context, key eventlog.Key, event string) (string, error) {

@@ -54,7 +54,7 @@ func TestNoticesGoTogether(t *testing.T) {
 		t.Errorf("%d notices took %d trips, want a fifth at most", sessions*changes, runs)
 	}
 	for i := range sessions {
-		events, _, err := a.Next(t.Context(), of(fmt.Sprint("s", i)), "g1", "")
+		events, _, err := a.Read(t.Context(), of(fmt.Sprint("s", i)), "g1", "")
 		if err != nil || len(events) != changes {
 			t.Fatalf("session %d has %d notices, %v; want %d", i, len(events), err, changes)
 		}

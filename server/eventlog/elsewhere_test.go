@@ -142,12 +142,12 @@ func TestRoundTrips(t *testing.T) {
 			last, err = a.Append(ctx, key, "p1", []byte("x"), false)
 			return err
 		}},
-		{"next", 0, func() error { _, _, err := a.Next(ctx, key, "p1", ""); return err }},
+		{"read from the beginning", 0, func() error { _, _, err := a.Read(ctx, key, "p1", ""); return err }},
 		{"read", 0, func() error { _, _, err := a.Read(ctx, key, "p1", last); return err }},
 		{"find", 0, func() error { _, err := a.Find(ctx, key, last); return err }},
 		{"follow elsewhere", 0, func() error { return b.Follow(ctx, key, &f) }},
 		{"find elsewhere", 1, func() error { _, err := b.Find(ctx, key, last); return err }},
-		{"next elsewhere", 1, func() error { _, _, err := b.Next(ctx, key, "p1", last); return err }},
+		{"read elsewhere", 1, func() error { _, _, err := b.Read(ctx, key, "p1", last); return err }},
 		{"a notice", 1, func() error { _, err := a.Notify(ctx, key, "p1", 7, []byte("x")); return err }},
 		{
 			"append to what nobody began", 2,
@@ -164,7 +164,7 @@ func TestRoundTrips(t *testing.T) {
 			only := eventlog.Key{Name: "only", Owner: key.Owner, Here: true}
 			_, err1 := a.Begin(ctx, only, "s")
 			_, err2 := a.Append(ctx, only, "s", []byte("x"), false)
-			_, _, err3 := a.Next(ctx, only, "s", "")
+			_, _, err3 := a.Read(ctx, only, "s", "")
 			a.End(only)
 			return errors.Join(err1, err2, err3)
 		}},

@@ -9,7 +9,7 @@
 // not know each other:
 //
 //	a call, a question, news ── Append ──▶ stream ── Read ──▶ whoever holds the connection
-//	                                         ▲                (waits until "more" is closed, then reads again)
+//	                                         ▲                (is told as a Follower, and reads again)
 //	a client that comes back ──── Find ──────┘
 //
 // Nothing is opened: a session or a stream begins when it is first named. It ends by its
@@ -80,7 +80,7 @@ type Log interface {
 	// tells whether the stream can be read elsewhere; if not, the client must be given no
 	// id of it. The error is ErrUnknown if the session has ended.
 	Begin(ctx context.Context, session Key, stream string) (lasting bool, err error)
-	// Append adds an event to a stream and wakes its readers. The error is ErrUnknown if
+	// Append adds an event to a stream and wakes its followers. The error is ErrUnknown if
 	// the session or the stream has ended. So if two append what each takes for the last
 	// event, exactly one of them succeeds: that decides, for example, whether a client
 	// gets the answer to its call or hears that the replica of the call is gone. data is
@@ -91,24 +91,20 @@ type Log interface {
 	// is higher than this. Zero: nobody else does.
 	Notify(ctx context.Context, session Key, stream string, epoch uint64, data []byte) (id string, err error)
 	// Read returns the events that are there now and follow the one with the id after; ""
-	// means from the beginning. more is closed when there may be others, which is when to
-	// read again; it is nil if the stream ends with these. The error is ErrUnknown if the
-	// session has ended, or if an event that follows after is gone, even when nothing of
-	// the stream is left: to go on then would leave a gap that the client does not see. A
-	// stream that is read at least once within the age of events is kept.
-	Read(ctx context.Context, session Key, stream, after string) (events []Event, more <-chan struct{},
-		err error)
-	// Next is Read for who follows the session, and so needs nothing to wait for: more
-	// tells whether others may follow.
-	Next(ctx context.Context, session Key, stream, after string) (events []Event, more bool, err error)
+	// means from the beginning. more tells whether others may follow: who has followed the
+	// session before reads again when it is told. The error is ErrUnknown if the session has
+	// ended, or if an event that follows after is gone, even when nothing of the stream is
+	// left: to go on then would leave a gap that the client does not see. A stream that is
+	// read at least once within the age of events is kept.
+	Read(ctx context.Context, session Key, stream, after string) (events []Event, more bool, err error)
 	// Drop lets go of the events of a stream up to the one with that id, because nobody
 	// asks for them again. To read from before that is then ErrUnknown. What is not there
 	// needs no dropping.
 	Drop(ctx context.Context, session Key, stream, through string)
 	// Follow has the follower woken at each event of the session and at its end, until
-	// Unfollow. So a stream that waits costs no goroutine, as a reader of more does, and
-	// reads with Next. The error is ErrUnknown if the session has ended. What came before
-	// Follow returns wakes nobody: who follows reads afterwards.
+	// Unfollow. So a stream that waits costs no goroutine. The error is ErrUnknown if the
+	// session has ended. What came before Follow returns wakes nobody: who follows reads
+	// afterwards.
 	Follow(ctx context.Context, session Key, f Follower) error
 	// Unfollow ends what Follow began. The follower may be woken once more by what
 	// happens at the same time.
@@ -117,7 +113,7 @@ type Log interface {
 	// after it. The id may come from anyone. The error is ErrUnknown, also if an event
 	// that follows it is gone. Find keeps no stream.
 	Find(ctx context.Context, session Key, event string) (stream string, err error)
-	// End forgets a session here and wakes its readers, who then get ErrUnknown. What is
+	// End forgets a session here and wakes its followers, who then get ErrUnknown. What is
 	// appended later does not open it again, as long as it is remembered: if very many
 	// end, the oldest are forgotten.
 	End(session Key)

@@ -20,7 +20,7 @@ func suite(t *testing.T, open func(*testing.T) eventlog.Log) {
 	for name, test := range map[string]func(*testing.T, eventlog.Log){
 		"events in order":         eventsInOrder,
 		"streams apart":           streamsApart,
-		"readers wake":            readersWake,
+		"readers wake":            followersWake,
 		"followers are woken":     followersHear,
 		"followers read":          followersRead,
 		"dropped":                 droppedIsGone,
@@ -64,7 +64,7 @@ func read(t *testing.T, l eventlog.Log, in, stream, after string) (string, bool)
 	for _, e := range events {
 		data = append(data, string(e.Data))
 	}
-	return strings.Join(data, " "), more != nil
+	return strings.Join(data, " "), more
 }
 
 func want(t *testing.T, l eventlog.Log, in, stream, after, data string, more bool) {
@@ -90,21 +90,21 @@ func eventsInOrder(t *testing.T, l eventlog.Log) {
 	want(t, l, "s", "p1", c, "", false)
 }
 
-// followersRead shows that Next reads what Read does.
+// followersRead shows which event is the last, and what more says.
 func followersRead(t *testing.T, l eventlog.Log) {
 	a := add(t, l, "s", "p1", "a", false)
 	add(t, l, "s", "p1", "b", false)
-	events, more, err := l.Next(t.Context(), of("s"), "p1", a)
+	events, more, err := l.Read(t.Context(), of("s"), "p1", a)
 	if err != nil || !more || len(events) != 1 || string(events[0].Data) != "b" || events[0].Last {
 		t.Errorf("after the first: got %v, more %t, %v; want b, and that more may follow", events, more, err)
 	}
 	add(t, l, "s", "p1", "c", true)
-	events, more, err = l.Next(t.Context(), of("s"), "p1", "")
+	events, more, err = l.Read(t.Context(), of("s"), "p1", "")
 	if err != nil || more || len(events) != 3 || events[1].Last || !events[2].Last {
 		t.Errorf("at the end: got %v, more %t, %v; want three events, of which the third is the last", events,
 			more, err)
 	}
-	if _, more, err = l.Next(t.Context(), of("s"), "p1", "p1-99"); more ||
+	if _, more, err = l.Read(t.Context(), of("s"), "p1", "p1-99"); more ||
 		!errors.Is(err, eventlog.ErrUnknown) {
 		t.Errorf("after what is not there: got more %t, %v; want ErrUnknown", more, err)
 	}
@@ -144,14 +144,23 @@ func streamsApart(t *testing.T, l eventlog.Log) {
 	}
 }
 
-func readersWake(t *testing.T, l eventlog.Log) {
-	_, more, err := l.Read(t.Context(), of("s"), "p1", "")
-	if err != nil {
+// woken is a follower that holds a value when it was told.
+type woken chan struct{}
+
+func (w woken) Appended() {
+	select {
+	case w <- struct{}{}:
+	default: // it holds one
+	}
+}
+
+func followersWake(t *testing.T, l eventlog.Log) {
+	more := make(woken, 1)
+	if err := l.Follow(t.Context(), of("s"), more); err != nil {
 		t.Fatal(err)
 	}
 	add(t, l, "s", "p1", "a", false)
 	<-more
-	_, more, _ = l.Read(t.Context(), of("s"), "p1", "")
 	select {
 	case <-more:
 		t.Error("woken without an event")
@@ -288,9 +297,12 @@ func manyWriters(t *testing.T, l eventlog.Log) {
 			}
 		})
 	}
-	seen, after := make(map[string]bool), ""
+	seen, after, more := make(map[string]bool), "", make(woken, 1)
+	if err := l.Follow(t.Context(), of("s"), more); err != nil {
+		t.Fatal(err)
+	}
 	for len(seen) < writers*each {
-		events, more, err := l.Read(t.Context(), of("s"), "p1", after)
+		events, _, err := l.Read(t.Context(), of("s"), "p1", after)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -40,7 +40,7 @@ func (r *route) write(ctx context.Context, t *testing.T, l eventlog.Log) {
 func (r *route) follow(ctx context.Context, t *testing.T, l eventlog.Log) {
 	after := eventlog.FirstID(r.name)
 	for ctx.Err() == nil {
-		events, _, err := l.Next(context.Background(), of("s"), r.name, after)
+		events, _, err := l.Read(context.Background(), of("s"), r.name, after)
 		switch {
 		case errors.Is(err, eventlog.ErrUnknown):
 			r.lost.Store(true)

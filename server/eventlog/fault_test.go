@@ -15,7 +15,7 @@ import (
 // fleeting returns of each event of a stream of session s whether it is only here.
 func fleeting(t *testing.T, l eventlog.Log, stream string) (is []bool) {
 	t.Helper()
-	events, _, err := l.Next(t.Context(), of("s"), stream, "")
+	events, _, err := l.Read(t.Context(), of("s"), stream, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func goesOn(t *testing.T, a, b *resident, id string) {
 		t.Errorf("fleeting in a stream that began without redis: got %v, want it", is)
 	}
 	_, err1 := a.Append(t.Context(), of("s"), "q1", nil, true)
-	_, _, err2 := b.Next(t.Context(), of("s"), "p1", id)
+	_, _, err2 := b.Read(t.Context(), of("s"), "p1", id)
 	for i, err := range []error{err1, err2} {
 		if !errors.Is(err, redis.ErrDown) || errors.Is(err, eventlog.ErrUnknown) {
 			t.Errorf("step %d: got %v, want ErrDown", i+1, err)

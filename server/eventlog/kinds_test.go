@@ -24,7 +24,7 @@ func TestKeysOfAnotherTypeGaveSomething(t *testing.T) {
 		} {
 			h.server.Exec(t, "FLUSHALL")
 			h.server.Exec(t, spoil...)
-			events, _, err := b.Next(t.Context(), of("s"), "p1", eventlog.FirstID("p1"))
+			events, _, err := b.Read(t.Context(), of("s"), "p1", eventlog.FirstID("p1"))
 			if len(events) > 0 || err == nil {
 				t.Errorf("%v: got events %v, %v", spoil, events, err)
 			}

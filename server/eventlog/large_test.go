@@ -42,7 +42,7 @@ func TestLargeEventsAreReadElsewhere(t *testing.T) {
 		key := of(fmt.Sprint("session", i))
 		all.Go(func() {
 			for after, want := range map[string]int{"": 3, eventlog.FirstID("p1"): 3, first[key.Name]: 2} {
-				events, more, err := b.Next(t.Context(), key, "p1", after)
+				events, more, err := b.Read(t.Context(), key, "p1", after)
 				if err != nil || len(events) != want || more || !bytes.Equal(events[len(events)-1].Data, large) {
 					t.Errorf("after %q: %d events, %v, %v; want %d and no more", after, len(events), more, err, want)
 				}

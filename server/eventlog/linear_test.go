@@ -96,7 +96,7 @@ func (d deed) do(t *testing.T, l eventlog.Log) outcome {
 		_, err = l.Append(t.Context(), of(d.session), "q1", []byte(d.text), d.what == "last")
 	case "read":
 		var events []eventlog.Event
-		events, _, err = l.Next(t.Context(), of(d.session), "q1", "")
+		events, _, err = l.Read(t.Context(), of(d.session), "q1", "")
 		for _, e := range events {
 			o.text += string(e.Data) + " "
 		}

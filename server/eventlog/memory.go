@@ -47,9 +47,8 @@ type MemoryConfig struct {
 // Memory is a Log in the memory of this process, for a gateway with one replica. It is
 // safe for concurrent use.
 //
-// It has no goroutine: each Append, Find and End sweeps away what is too old. A reader
-// that waits holds only a channel, which the session closes at its next event, whichever
-// stream that is of; a follower holds an entry in a list.
+// It has no goroutine: each Append, Find and End sweeps away what is too old. A follower
+// holds an entry in a list.
 type Memory struct {
 	config MemoryConfig
 	budget *share.Budget // the part of config.Memory that streams may take
@@ -85,8 +84,7 @@ type memorySession struct {
 	// anew under its name.
 	sequence uint64
 	streams  streams
-	wake     chan struct{} // closed at the next event or the end; nil: nobody waits
-	follow   []Follower    // told of each event and at the end
+	follow   []Follower // told of each event and at the end
 	ended    bool
 	touched  time.Duration // when it was last used, since the Memory was made
 }
@@ -179,20 +177,7 @@ func (m *Memory) addLocked(s *memoryStream, sequence uint64, data []byte, last b
 }
 
 // Read implements Log.
-func (m *Memory) Read(_ context.Context, session Key, stream, after string) ([]Event, <-chan struct{},
-	error,
-) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s, events, err := m.readLocked(session, stream, after)
-	if err != nil || s.last {
-		return events, nil, err
-	}
-	return events, s.session.waiter(), nil
-}
-
-// Next implements Log.
-func (m *Memory) Next(_ context.Context, session Key, stream, after string) (events []Event, more bool,
+func (m *Memory) Read(_ context.Context, session Key, stream, after string) (events []Event, more bool,
 	err error,
 ) {
 	m.mu.Lock()
@@ -395,11 +380,7 @@ func (m *Memory) sweepLocked(now time.Time) {
 		m.ended = m.ended[1:]
 	}
 	for name, s := range m.sessions {
-		remembered := m.remembered
-		if s.wake != nil { // what nothing else has
-			remembered = maxRemembered
-		}
-		if s.streams.none() && len(s.follow) == 0 && !s.ended && now.Sub(m.began)-s.touched > remembered {
+		if s.streams.none() && len(s.follow) == 0 && !s.ended && now.Sub(m.began)-s.touched > m.remembered {
 			delete(m.sessions, name)
 		}
 	}
@@ -436,22 +417,9 @@ func (s *memoryStream) has(sequence uint64) bool {
 	return false
 }
 
-// waiter returns a channel that is closed at the next event of the session, or at its
-// end.
-func (s *memorySession) waiter() <-chan struct{} {
-	if s.wake == nil {
-		s.wake = make(chan struct{})
-	}
-	return s.wake
-}
-
-// rouse wakes all who wait for the session, and tells all who follow it. Those whose
-// stream has nothing new read in vain and wait again.
+// rouse tells all who follow the session. Those whose stream has nothing new read in
+// vain.
 func (s *memorySession) rouse() {
-	if s.wake != nil {
-		close(s.wake)
-		s.wake = nil
-	}
 	for _, f := range s.follow {
 		f.Appended()
 	}

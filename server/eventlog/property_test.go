@@ -91,7 +91,7 @@ func (s *story) read(t *rapid.T) {
 		after = known.ids[n-1]
 	}
 	refused := s.ended[in] || n < known.dropped
-	events, more, err := s.replicas[at].Next(context.Background(), s.key(in), stream, after)
+	events, more, err := s.replicas[at].Read(context.Background(), s.key(in), stream, after)
 	if refused != errors.Is(err, eventlog.ErrUnknown) || !refused && err != nil {
 		t.Fatalf("read %s of %s after %s: got %v, want refused %t", stream, in, after, err, refused)
 	}

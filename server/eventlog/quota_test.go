@@ -55,7 +55,7 @@ func TestOneTenantDoesNotFillTheServer(t *testing.T) {
 		if _, err := a.Append(t.Context(), key, "p1", large, false); err != nil {
 			t.Fatalf("answer %d: %v", i, err)
 		}
-		events, _, err := a.Next(t.Context(), key, "p1", "")
+		events, _, err := a.Read(t.Context(), key, "p1", "")
 		if err != nil || len(events) != 1 || !bytes.Equal(events[0].Data, large) {
 			t.Fatalf("answer %d: %d events, %v; want the one that was appended", i, len(events), err)
 		}
@@ -76,7 +76,7 @@ func TestOneTenantDoesNotFillTheServer(t *testing.T) {
 	if _, err := a.Append(t.Context(), quiet, "p1", []byte(`{}`), true); err != nil {
 		t.Fatal(err)
 	}
-	events, _, err := b.Next(t.Context(), quiet, "p1", "")
+	events, _, err := b.Read(t.Context(), quiet, "p1", "")
 	if err != nil || len(events) != 1 || events[0].LocalOnly {
 		t.Errorf("another tenant's events at another replica: %v, %v; want one", events, err)
 	}

@@ -8,30 +8,11 @@ import (
 )
 
 // Read implements Log.
-func (l *Redis) Read(ctx context.Context, session Key, stream, after string) ([]Event, <-chan struct{},
-	error,
-) {
-	l.local.mu.Lock()
-	s := l.local.sessionLocked(session)
-	if s.ended {
-		l.local.mu.Unlock()
-		return nil, nil, ErrUnknown
-	}
-	more := s.waiter() // from before it is read, so that nothing that comes meanwhile is missed
-	l.local.mu.Unlock()
-	events, open, err := l.Next(ctx, session, stream, after)
-	if !open {
-		more = nil
-	}
-	return events, more, err
-}
-
-// Next implements Log.
-func (l *Redis) Next(ctx context.Context, session Key, stream, after string) (events []Event, more bool,
+func (l *Redis) Read(ctx context.Context, session Key, stream, after string) (events []Event, more bool,
 	err error,
 ) {
 	if session.Here {
-		return l.local.Next(ctx, session, stream, after)
+		return l.local.Read(ctx, session, stream, after)
 	}
 	sequence := uint64(0)
 	if after != "" {

@@ -34,11 +34,11 @@ type RedisConfig struct {
 // use; Run must run.
 //
 //	                     ┌───────────── this replica ─────────────┐
-//	Begin, Append ──────▶│ Memory: what it appended itself        │──▶ Read, Next, Find of a stream that Begin began:
+//	Begin, Append ──────▶│ Memory: what it appended itself        │──▶ Read, Find of a stream that Begin began:
 //	      │              └────────────────────────────────────────┘    no round trip
 //	      │ one round trip
 //	      ▼
-//	 Redis stream ──▶ Read, Next, Find of all other streams: one round trip
+//	 Redis stream ──▶ Read, Find of all other streams: one round trip
 //	      │
 //	      └─ who else reads it ──▶ message "appended 1" to those replicas
 //

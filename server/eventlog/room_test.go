@@ -106,16 +106,14 @@ func TestEventsOfTheQuietStay(t *testing.T) {
 func TestAStreamThatLostItsEventsBeganAnew(t *testing.T) {
 	l := eventlog.NewMemory(eventlog.MemoryConfig{Memory: share.New(8 << 20)})
 	in := sessionOf("acme", "alice", 0)
-	_, more, err := l.Read(t.Context(), in, "p1", "")
-	if err != nil {
+	if _, _, err := l.Read(t.Context(), in, "p1", ""); err != nil {
 		t.Fatal(err)
 	}
-	if _, err = l.Append(t.Context(), in, "p1", []byte("answer"), false); err != nil {
+	if _, err := l.Append(t.Context(), in, "p1", []byte("answer"), false); err != nil {
 		t.Fatal(err)
 	}
-	<-more
 	for n := range 100 { // the user needs the room for other answers before it reads this one
-		if _, err = l.Append(t.Context(), sessionOf("acme", "alice", n+1), "p1", make([]byte, 100_000),
+		if _, err := l.Append(t.Context(), sessionOf("acme", "alice", n+1), "p1", make([]byte, 100_000),
 			true); err != nil {
 			t.Fatal(err)
 		}
@@ -144,8 +142,11 @@ func TestReadersLearnThatEventsAreGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, more, err := l.Read(t.Context(), in, "p1", id)
-	if err != nil {
+	more := make(woken, 1)
+	if err := l.Follow(t.Context(), in, more); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := l.Read(t.Context(), in, "p1", id); err != nil {
 		t.Fatal(err)
 	}
 	for n := range 100 {

@@ -81,7 +81,7 @@ func (f *feed) Open(ctx context.Context, x *exchange.Exchange, r *http.Request) 
 		return nil, err
 	}
 	if err = log.Follow(ctx, in, f.flow); err == nil {
-		_, _, err = log.Next(ctx, in, f.stream, f.after)
+		_, _, err = log.Read(ctx, in, f.stream, f.after)
 	}
 	if err != nil {
 		x.Refuse("", ofLog(err, exchange.ErrEvent))
@@ -117,7 +117,7 @@ func (f *feed) Step(ctx context.Context, out *streams.Stream) error {
 	}
 	f.parts = f.isDue()
 	f.server.streams.Reading(f.flow)
-	events, more, err := f.server.config.Log.Next(ctx, f.session.InLog(), f.stream, f.after)
+	events, more, err := f.server.config.Log.Read(ctx, f.session.InLog(), f.stream, f.after)
 	if ofLog(err, exchange.ErrSession) == exchange.ErrReplicas {
 		if f.parts || over {
 			return streams.ErrEnded // what there is comes elsewhere, or not any more

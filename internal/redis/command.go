@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"time"
 
@@ -135,23 +136,25 @@ func (s *Store) one(ctx context.Context, key string, size int,
 	return a.Reply, nil
 }
 
-// DoAll runs several commands, if any, in one round trip, or in a cluster one to each
-// node. They are not done together: others may come between. An error says that at least
-// one of them failed.
+// batch is how many commands go in one round trip: the server does nothing else meanwhile.
+const batch = 256
+
+// DoAll runs several commands, if any, a batch in one round trip, or in a cluster one to
+// each node. They are not done together: others may come between. An error says that at
+// least one of them failed, and that those of later batches were not made.
 func (s *Store) DoAll(ctx context.Context, commands ...Command) ([]Reply, error) {
-	if len(commands) == 0 {
-		return nil, nil
-	}
-	if err := s.admit(kindOf(commands[0].Key)); err != nil {
-		return nil, err
-	}
-	answers, err := s.each(ctx, commands)
-	if err != nil {
-		return nil, s.failed(ctx, err)
-	}
-	replies := make([]Reply, len(answers))
-	for i, a := range answers {
-		replies[i] = a.Reply
+	replies := make([]Reply, 0, len(commands))
+	for some := range slices.Chunk(commands, batch) {
+		if err := s.admit(kindOf(some[0].Key)); err != nil {
+			return nil, err
+		}
+		answers, err := s.each(ctx, some)
+		if err != nil {
+			return nil, s.failed(ctx, err)
+		}
+		for _, a := range answers {
+			replies = append(replies, a.Reply)
+		}
 	}
 	return replies, nil
 }

@@ -10,11 +10,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 )
 
-// Of what is done off the path.
-const (
-	choreBatch = 256             // commands in one round trip
-	choreRetry = 2 * time.Second // until what failed is tried again
-)
+// choreRetry is how long it takes until what failed off the path is tried again.
+const choreRetry = 2 * time.Second
 
 // chores are what is yet to be done for streams off the path. They are bounded by the
 // streams that there are: of each, only the newest state counts.
@@ -199,7 +196,7 @@ func (l *Redis) trimAll(ctx context.Context) {
 		commands = append(commands, redis.Command{Name: "UNLINK", Key: keys[1]},
 			redis.Command{Name: "UNLINK", Key: keys[2]})
 	}
-	if l.doAll(ctx, commands) == nil {
+	if _, err := l.config.Store.DoAll(ctx, commands...); err == nil {
 		return
 	}
 	l.chores.mu.Lock()
@@ -214,16 +211,4 @@ func (l *Redis) trimAll(ctx context.Context) {
 			l.chores.forgets[p] = since
 		}
 	}
-}
-
-// doAll runs commands, a batch at a time, and returns the first error.
-func (l *Redis) doAll(ctx context.Context, commands []redis.Command) error {
-	for len(commands) > 0 {
-		n := min(choreBatch, len(commands))
-		if _, err := l.config.Store.DoAll(ctx, commands[:n]...); err != nil {
-			return err
-		}
-		commands = commands[n:]
-	}
-	return nil
 }

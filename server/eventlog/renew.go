@@ -2,14 +2,20 @@ package eventlog
 
 import (
 	"context"
+	"slices"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 )
 
-// ownStreams returns the streams that only this replica appends to and that are in the
-// server. used tells of each whether it was used here within half the age of events.
-func (l *Redis) ownStreams() (streams []streamKey, used []bool) {
+// ownStream is a stream that only this replica appends to and that is in the server.
+type ownStream struct {
+	streamKey
+	used bool // here, within half the age of events
+}
+
+// ownStreams returns all of them.
+func (l *Redis) ownStreams() (streams []ownStream) {
 	m := l.local
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -17,45 +23,42 @@ func (l *Redis) ownStreams() (streams []streamKey, used []bool) {
 	for e := m.byAge.Front(); e != nil; e = e.Next() {
 		s := e.Value.(*memoryStream)
 		if s.shared != nil && s.shared.own && !s.shared.lost {
-			streams = append(streams, streamKey{Key{Name: s.session.name, Owner: s.session.owner}, s.name})
-			used = append(used, now-s.touched < l.config.Age/2)
+			streams = append(streams, ownStream{
+				streamKey{Key{Name: s.session.name, Owner: s.session.owner}, s.name},
+				now-s.touched < l.config.Age/2,
+			})
 		}
 	}
-	return streams, used
+	return streams
 }
+
+// renewBatch is how many streams are renewed in one round trip.
+const renewBatch = 80
 
 // renewAll keeps in the server the streams that are used here, and here those that are
 // read at other replicas.
 func (l *Redis) renewAll(ctx context.Context) {
-	streams, used := l.ownStreams()
-	for len(streams) > 0 {
-		n := min(choreBatch/3, len(streams))
+	life := []string{l.life()}
+	for some := range slices.Chunk(l.ownStreams(), renewBatch) {
 		var commands []redis.Command
-		for i, p := range streams[:n] {
+		for _, p := range some {
 			keys := p.keys()
-			if used[i] {
-				commands = append(commands, redis.Command{
-					Name: "PEXPIRE", Key: keys[1],
-					Args: []string{l.life()},
-				})
-			} else {
-				commands = append(commands, redis.Command{Name: "PTTL", Key: keys[1]})
+			keep := redis.Command{Name: "PTTL", Key: keys[1]}
+			if p.used {
+				keep = redis.Command{Name: "PEXPIRE", Key: keys[1], Args: life}
 			}
-			commands = append(commands, redis.Command{
-				Name: "PEXPIRE", Key: keys[2],
-				Args: []string{l.life()},
-			}, redis.Command{Name: "SMEMBERS", Key: keys[2]})
+			commands = append(commands, keep, redis.Command{Name: "PEXPIRE", Key: keys[2], Args: life},
+				redis.Command{Name: "SMEMBERS", Key: keys[2]})
 		}
 		replies, err := l.config.Store.DoAll(ctx, commands...)
 		if err != nil {
 			return // the next time is soon enough
 		}
-		for i, p := range streams[:n] {
-			if !used[i] && l.isReadElsewhere(replies[3*i+2]) {
-				l.touch(p)
+		for i, p := range some {
+			if !p.used && l.isReadElsewhere(replies[3*i+2]) {
+				l.touch(p.streamKey)
 			}
 		}
-		streams, used = streams[n:], used[n:]
 	}
 }
 
@@ -88,9 +91,8 @@ func (l *Redis) touch(p streamKey) {
 // It is false if the server did not answer for all of them.
 func (l *Redis) repairAll(ctx context.Context) bool {
 	all := true
-	streams, _ := l.ownStreams()
-	for _, p := range streams {
-		all = l.repair(ctx, p) == nil && all
+	for _, p := range l.ownStreams() {
+		all = l.repair(ctx, p.streamKey) == nil && all
 	}
 	return all
 }

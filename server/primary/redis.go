@@ -13,12 +13,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 )
 
-const (
-	// settleTime is for how long after a loss an entry that is not there may be written
-	// again by its primary.
-	settleTime = 5 * time.Second
-	renewBatch = 256 // entries in one round trip
-)
+// settleTime is for how long after a loss an entry that is not there may be written again
+// by its primary.
+const settleTime = 5 * time.Second
 
 // RedisConfig is what a Redis needs. Every field is required but Refused.
 type RedisConfig struct {
@@ -264,27 +261,17 @@ func (s *Redis) End(ctx context.Context, k Key, epoch uint64) error {
 
 // Renew implements Store.
 func (s *Redis) Renew(ctx context.Context, keys []Key) (missing []Key, _ error) {
-	for len(keys) > 0 {
-		n := min(renewBatch, len(keys))
-		commands := make([]redis.Command, 0, n)
-		for _, k := range keys[:n] {
-			commands = append(commands, redis.Command{
-				Name: "PEXPIRE", Key: KeyOf(k),
-				Args: []string{s.life()},
-			})
-		}
-		replies, err := s.config.Store.DoAll(ctx, commands...)
-		if err != nil {
-			return missing, err
-		}
-		for i, k := range keys[:n] {
-			if found, err := replies[i].Int(); err == nil && found == 0 {
-				missing = append(missing, k)
-			}
-		}
-		keys = keys[n:]
+	commands := make([]redis.Command, 0, len(keys))
+	for _, k := range keys {
+		commands = append(commands, redis.Command{Name: "PEXPIRE", Key: KeyOf(k), Args: []string{s.life()}})
 	}
-	return missing, nil
+	replies, err := s.config.Store.DoAll(ctx, commands...)
+	for i, reply := range replies {
+		if found, err := reply.Int(); err == nil && found == 0 {
+			missing = append(missing, keys[i])
+		}
+	}
+	return missing, err
 }
 
 // OnLoss implements Store.

@@ -49,7 +49,7 @@ image: ## the container image drawbridge, with its version, commit and date
 # before, with the same code, files and variables, it does not run again. Most tests wait for a server or a failover most of the
 # time, so twice as many run as there are processors. The linter vets. What only a debugger reads is not linked, which takes a quarter
 # of a link's time.
-RACE = ./registry/upstream ./cmd/drawbridge ./server ./ratelimit ./auth ./auth/accesskey ./auth/provider ./auth/signin ./internal/gateway ./internal/allot ./internal/audit \
+RACE = ./registry/upstream ./cmd/drawbridge ./server ./ratelimit ./auth ./auth/accesskey ./auth/provider ./auth/signin ./internal/gateway ./internal/allot ./internal/audit ./internal/batch \
 	./internal/connlimit ./internal/database/postgres ./internal/database/sqlite ./internal/dial ./internal/fairqueue \
 	./internal/lifetime ./internal/link ./internal/redis ./internal/replica ./internal/seal ./internal/share ./internal/sse ./internal/store/postgres ./internal/store/sqlite \
 	./metrics ./registry ./registry/builtin ./registry/credential ./registry/openapi ./registry/schema \

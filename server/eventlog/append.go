@@ -199,7 +199,7 @@ func (w *writing) write(ctx context.Context, sequence uint64) (said string, read
 	if w.epoch == 0 {
 		w.log.appendAll(ctx, []*appending{one})
 	} else {
-		w.log.notify(ctx, one)
+		w.log.notify(one)
 	}
 	return one.said, one.readers, one.err
 }
@@ -272,7 +272,7 @@ func (l *Redis) notifyReaders(p streamKey, readers []redis.Reply) {
 	for _, r := range readers {
 		id, err := r.Text()
 		if err == nil && replica.ID(id) != l.config.Others.Self() && len(id) == len(l.config.Others.Self()) {
-			l.chores.notify(p, replica.ID(id))
+			l.waking.Add(replica.ID(id), p)
 		}
 	}
 }

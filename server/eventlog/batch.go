@@ -3,7 +3,6 @@ package eventlog
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 )
@@ -16,14 +15,6 @@ import (
 
 // maxBatch is how many notices go in one trip: the server does nothing else meanwhile.
 const maxBatch = 64
-
-// batches has the notices that wait for their trip. It is safe for concurrent use.
-type batches struct {
-	mu      sync.Mutex              // guards the fields below
-	waiting map[string][]*appending // by tenant; an entry tells that a trip is under way
-}
-
-func newBatches() *batches { return &batches{waiting: make(map[string][]*appending)} }
 
 // appending is one event on its way to the server.
 type appending struct {
@@ -38,52 +29,18 @@ type appending struct {
 }
 
 // notify writes a notice to the server, together with others of its tenant.
-func (l *Redis) notify(ctx context.Context, one *appending) {
-	tenant := one.session.Owner.TenantID
+func (l *Redis) notify(one *appending) {
 	one.done = make(chan struct{})
-	if l.batches.add(tenant, one) {
-		go l.runBatches(ctx, tenant) // ends when nobody waits for it
-	}
+	l.noticing.Add(one.session.Owner.TenantID, one)
 	<-one.done
 }
 
-// runBatches makes trips for a tenant until no notice waits any more.
-func (l *Redis) runBatches(ctx context.Context, tenant string) {
-	for {
-		batch := l.batches.take(tenant)
-		if len(batch) == 0 {
-			return
-		}
-		l.appendAll(ctx, batch)
-		for _, a := range batch {
-			close(a.done)
-		}
+// appendNotices makes one trip for notices of a tenant.
+func (l *Redis) appendNotices(ctx context.Context, _ string, some []*appending) {
+	l.appendAll(ctx, some)
+	for _, one := range some {
+		close(one.done)
 	}
-}
-
-// add has a notice wait. It is true if no trip is under way, so that one is to
-// be made.
-func (r *batches) add(tenant string, one *appending) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	waiting, pending := r.waiting[tenant]
-	r.waiting[tenant] = append(waiting, one)
-	return !pending
-}
-
-// take takes out what goes with the next trip. If that is nothing, no trip is under way
-// any more.
-func (r *batches) take(tenant string) []*appending {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	waiting := r.waiting[tenant]
-	if len(waiting) == 0 {
-		delete(r.waiting, tenant)
-		return nil
-	}
-	n := min(len(waiting), maxBatch)
-	r.waiting[tenant] = waiting[n:]
-	return waiting[:n]
 }
 
 // appendAll writes events of one tenant to the server in one trip.

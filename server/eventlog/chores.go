@@ -23,20 +23,12 @@ type chores struct {
 	mu      sync.Mutex              // guards the fields below
 	trims   map[streamKey]string    // id of the entry before which all are to be dropped
 	forgets map[streamKey]time.Time // streams that are to be forgotten, and since when
-	notices map[notice]bool         // messages that are to be sent
-}
-
-// notice is that a replica is to look at a stream.
-type notice struct {
-	streamKey
-	to replica.ID
 }
 
 func newChores(now func() time.Time) *chores {
 	return &chores{
 		now: now, wake: make(chan struct{}, 1), returned: make(chan struct{}, 1),
 		trims: make(map[streamKey]string), forgets: make(map[streamKey]time.Time),
-		notices: make(map[notice]bool),
 	}
 }
 
@@ -81,16 +73,8 @@ func (c *chores) forget(p streamKey) {
 	c.prompt()
 }
 
-// notify has a replica look at a stream.
-func (c *chores) notify(p streamKey, to replica.ID) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.notices[notice{p, to}] = true
-	c.prompt()
-}
-
-// Run does what is off the path, until ctx ends: it wakes readers at other replicas,
-// drops in the server what was dropped here, and keeps there what is used here.
+// Run does what is off the path, until ctx ends: it drops in the server what was dropped
+// here, and keeps there what is used here.
 func (l *Redis) Run(ctx context.Context) error {
 	var caring sync.WaitGroup
 	caring.Go(func() { l.care(ctx) })
@@ -100,7 +84,6 @@ func (l *Redis) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-l.chores.wake:
-			l.notifyAll(ctx)
 			l.trimAll(ctx)
 		case <-retry.C:
 			l.trimAll(ctx)
@@ -131,18 +114,13 @@ func (l *Redis) care(ctx context.Context) {
 	}
 }
 
-// notifyAll sends messages to all who wait for some.
-func (l *Redis) notifyAll(ctx context.Context) {
-	l.chores.mu.Lock()
-	notices := l.chores.notices
-	l.chores.notices = make(map[notice]bool)
-	l.chores.mu.Unlock()
-	for s := range notices {
-		data := []byte(s.session.Name + "\x00" + s.stream)
+// wake has a replica look at streams.
+func (l *Redis) wake(ctx context.Context, at replica.ID, some []streamKey) {
+	for _, p := range some {
+		data := []byte(p.session.Name + "\x00" + p.stream)
 		// who gets none looks again by itself
-		_, _ = l.config.Others.Send(ctx, s.to, replica.Message{
-			Kind: kindAppended, Tenant: s.session.Owner.TenantID,
-			Data: data,
+		_, _ = l.config.Others.Send(ctx, at, replica.Message{
+			Kind: kindAppended, Tenant: p.session.Owner.TenantID, Data: data,
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strconv"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/batch"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
@@ -60,10 +61,11 @@ type RedisConfig struct {
 // Values are sealed for their place, so that whoever can write to the server can make the
 // gateway forget, but not believe. What was not written by a replica counts as not there.
 type Redis struct {
-	config  RedisConfig
-	local   *Memory
-	chores  *chores
-	batches *batches
+	config   RedisConfig
+	local    *Memory
+	chores   *chores
+	noticing batch.Queue[string, *appending]    // notices, by tenant
+	waking   batch.Queue[replica.ID, streamKey] // what replicas that read have yet to be told of
 }
 
 var _ Log = (*Redis)(nil)
@@ -80,7 +82,10 @@ func NewRedis(cfg RedisConfig) *Redis {
 	if cfg.Quota == nil {
 		cfg.Quota = share.New(defaultQuota)
 	}
-	l := &Redis{config: cfg, local: NewMemory(cfg.MemoryConfig), batches: newBatches()}
+	l := &Redis{config: cfg, local: NewMemory(cfg.MemoryConfig)}
+	aside := func(run func(context.Context)) { go run(context.Background()) } // it ends when nothing waits
+	l.noticing.Do, l.noticing.Most, l.noticing.Go = l.appendNotices, maxBatch, aside
+	l.waking.Do, l.waking.Most, l.waking.Go = l.wake, maxBatch, aside
 	l.config.MemoryConfig = l.local.config
 	l.local.remembered = l.config.Age
 	l.chores = newChores(l.config.Now)

@@ -15,50 +15,37 @@ import (
 type background struct {
 	exchange.Guard
 
+	life    context.Context //nolint:containedctx // of all functions
+	stop    context.CancelFunc
+	mu      sync.Mutex // held while one begins
 	running sync.WaitGroup
-	mu      sync.Mutex // guards the fields below
-	over    bool
-	newest  uint64
-	stops   map[uint64]context.CancelFunc // of those that run
+}
+
+func newBackground(g exchange.Guard) *background {
+	life, stop := context.WithCancel(context.Background()) // end calls stop
+	return &background{Guard: g, life: life, stop: stop}
 }
 
 // begin runs f with a context that has the values of ctx, and that ends when end is called
 // instead of with ctx. After end it does nothing: nobody is served any more.
 func (b *background) begin(ctx context.Context, f func(ctx context.Context)) {
-	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.over {
-		stop()
+	if b.life.Err() != nil {
 		return
 	}
-	if b.stops == nil {
-		b.stops = make(map[uint64]context.CancelFunc)
-	}
-	b.newest++
-	number := b.newest
-	b.stops[number] = stop
 	b.running.Go(func() {
-		defer b.done(number)
+		ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+		defer stop()
+		defer context.AfterFunc(b.life, stop)()
 		b.Safely(ctx, func() { f(ctx) })
 	})
-}
-
-// done forgets a function that has returned.
-func (b *background) done(number uint64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.stops[number]()
-	delete(b.stops, number)
 }
 
 // end ends all functions and waits for them. No other begins after that.
 func (b *background) end() {
 	b.mu.Lock()
-	b.over = true
-	for _, stop := range b.stops {
-		stop()
-	}
+	b.stop()
 	b.mu.Unlock()
 	b.running.Wait()
 }

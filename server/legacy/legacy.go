@@ -10,7 +10,7 @@
 //	  what needs no answer  answered: answers to questions; level
 //	how it is answered      reply: JSON or a stream; feed: a stream of the log
 //	one request             roundtrips, question: what its client is asked; waiting
-//	with other replicas     route: who leads; listeners, outbox: streams that are elsewhere
+//	with other replicas     route: who leads; listeners: streams that are elsewhere
 //	what is followed        subscriptions: also after another replica has taken over
 //	the handshake           handshake
 //	what all share          service; background: what runs beside requests
@@ -39,16 +39,13 @@ func New(cfg Config) *Service {
 	s := &Service{
 		config: cfg, exchanges: cfg.Exchanges, desk: cfg.Exchanges.Desk, streams: cfg.Streams,
 		forwarder: cfg.Forwarder, waiting: newWaiting(cfg.Memory), changed: make(chan struct{}, 1),
-		background: background{Guard: cfg.Exchanges.Guard},
+		background: newBackground(cfg.Exchanges.Guard),
 	}
-	s.outbox = outbox{
-		background: &s.background, tell: s.tellListeners,
-		waiting: make(map[replica.ID]map[*sessions.Session]bool), running: make(map[replica.ID]bool),
-	}
+	s.outbox.Do, s.outbox.Most, s.outbox.Go = s.tellListeners, maxNotices, s.inBackground
 	s.sessions = directory.New(directory.Config{
 		Seal: cfg.Seal, Log: cfg.Log, Records: cfg.Records, Others: cfg.Others, Memory: cfg.Memory,
 		Guard: cfg.Exchanges.Guard, SessionIdle: cfg.SessionIdle, SessionMaxAge: cfg.SessionMaxAge,
-		OnNotices: s.outbox.add, TellTaken: s.tellTaken, OnTaken: s.taken, LetGo: s.letGoAll,
+		OnNotices: s.tellLater, TellTaken: s.tellTaken, OnTaken: s.taken, LetGo: s.letGoAll,
 	})
 	cfg.Others.OnReturn(func() { s.forwarder.NoteReturn(); s.sessions.RewriteAll() })
 	cfg.Others.OnChange(s.noteChange)

@@ -47,14 +47,33 @@ const (
 	kindTaken = "taken 1"
 )
 
-// noticesAtOnce is how many notices of one message are taken at once.
-const noticesAtOnce = 16
+const (
+	maxNotices    = 256 // sessions of which notices go in one message
+	noticesAtOnce = 16  // notices of one message that are taken at once
+)
 
 // headerEpoch says in the answer to a GET that was forwarded which epoch the session has.
 const headerEpoch = "Drawbridge-Epoch"
 
-// tellListeners tells a replica what the streams there are to be told of some sessions.
+// tellLater has the replicas that hold streams for notices of a session told what is new.
+func (s *Service) tellLater(l *sessions.Session) {
+	for _, at := range l.ListensAt() {
+		s.outbox.Add(at, l)
+	}
+}
+
+// inBackground runs what tells one replica.
+func (s *Service) inBackground(run func(context.Context)) {
+	s.background.begin(context.Background(), run)
+}
+
+// tellListeners tells a replica what the streams there are to be told of some sessions. A
+// panic ends only that.
 func (s *Service) tellListeners(ctx context.Context, at replica.ID, some []*sessions.Session) {
+	s.exchanges.Safely(ctx, func() { s.tellSessions(ctx, at, some) })
+}
+
+func (s *Service) tellSessions(ctx context.Context, at replica.ID, some []*sessions.Session) {
 	var all []sessions.Notice
 	for _, l := range some {
 		all = append(all, s.noticesFor(l, at)...)
@@ -128,7 +147,7 @@ func (s *Service) noticesFor(l *sessions.Session, at replica.ID) (all []sessions
 	}
 	uris, more := l.AssignUpdates(h.Stream)
 	if more {
-		s.outbox.add(l)
+		s.tellLater(l)
 	}
 	if caller, ok = s.exchanges.Resolve(h.Listener.Principal); !ok { // as in feed.tellUpdates
 		return all
@@ -260,7 +279,7 @@ func (s *Service) listenElsewhere(x *exchange.Exchange, r *http.Request, stream 
 	}
 	x.Header().Set(headerEpoch, strconv.FormatUint(l.Epoch(), 10))
 	x.WriteStatus(http.StatusOK)
-	s.outbox.add(l)
+	s.tellLater(l)
 }
 
 // takeStream takes a stream of a session that this replica leads from whoever sends it,

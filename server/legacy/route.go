@@ -89,10 +89,10 @@ func (s *Service) tellChanges(ctx context.Context) {
 		select {
 		case <-changed:
 			changed = s.desk.Changed()
-			s.sessions.Roster.Each(s.outbox.add)
+			s.sessions.Roster.Each(s.tellLater)
 		case <-heartbeat.C:
 			s.resubscribeAll()
-			s.sessions.Roster.Each(s.outbox.add) // what could not be told before
+			s.sessions.Roster.Each(s.tellLater) // what could not be told before
 		case <-ctx.Done():
 			return
 		}

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/batch"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
@@ -12,6 +13,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/forward"
 	"github.com/drawbridge-mcp/drawbridge/server/primary"
+	"github.com/drawbridge-mcp/drawbridge/server/sessions"
 	"github.com/drawbridge-mcp/drawbridge/server/sessions/directory"
 	"github.com/drawbridge-mcp/drawbridge/server/streams"
 )
@@ -28,8 +30,8 @@ type Service struct {
 	sessions   *directory.Directory
 	waiting    *waiting
 	alarms     streams.Alarms
-	outbox     outbox
-	background background
+	outbox     batch.Queue[replica.ID, *sessions.Session] // what others are to be told of sessions that this one leads
+	background *background
 
 	changed chan struct{} // holds a value when replicas have come or ended
 }

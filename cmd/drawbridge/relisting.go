@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 )
 
 // kindLists says that lists of servers may have changed. It holds their names, one a
@@ -33,7 +34,6 @@ type relisting struct {
 
 	mu      sync.Mutex      // guards the fields below
 	waiting map[string]bool // names of servers of which the others are yet to be told
-	unsure  map[string]bool // those that were told by a replica that may not know all others
 	wake    chan struct{}   // holds a value if some wait
 }
 
@@ -41,13 +41,10 @@ type relisting struct {
 // rereadAll must return at once.
 func newRelisting(others replica.Others, reread func(server string), rereadAll func()) *relisting {
 	r := &relisting{
-		others: others, reread: reread, waiting: make(map[string]bool), unsure: make(map[string]bool),
-		wake: make(chan struct{}, 1),
+		others: others, reread: reread, waiting: make(map[string]bool), wake: make(chan struct{}, 1),
 	}
 	others.Handle(kindLists, r.heard)
-	// others have told nothing to who was gone for them, and who has come meanwhile was told
-	// nothing by it
-	others.OnReturn(func() { rereadAll(); r.tellAgain() })
+	others.OnReturn(rereadAll) // others have told nothing to who was gone for them
 	return r
 }
 
@@ -59,26 +56,6 @@ func (r *relisting) add(server string) {
 	select {
 	case r.wake <- struct{}{}:
 	default: // it holds one
-	}
-}
-
-// tellAgain has the others read once more what they may not have been told.
-func (r *relisting) tellAgain() {
-	r.mu.Lock()
-	names := r.unsure
-	r.unsure = make(map[string]bool)
-	r.mu.Unlock()
-	for name := range names {
-		r.add(name)
-	}
-}
-
-// markUnsure notes names that were told by a replica that may not know all others.
-func (r *relisting) markUnsure(names []string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, name := range names {
-		r.unsure[name] = true
 	}
 }
 
@@ -99,7 +76,9 @@ func (r *relisting) tell(ctx context.Context, w replica.Message) error {
 	return sends.Wait()
 }
 
-// run tells the others, until ctx ends. What one of them did not take is told again.
+// run tells the others, until ctx ends. What one of them did not take is told again, and
+// so is what was told while this replica may not know all others: who has come meanwhile
+// was told nothing.
 func (r *relisting) run(ctx context.Context) error {
 	for {
 		select {
@@ -108,16 +87,12 @@ func (r *relisting) run(ctx context.Context) error {
 			return nil
 		}
 		names := r.take()
-		if _, leads := r.others.Leads(); !leads {
-			r.markUnsure(names)
-		}
+		_, leads := r.others.Leads()
 		err := r.tell(ctx, replica.Message{Kind: kindLists, Data: []byte(strings.Join(names, "\n"))})
-		select {
-		case <-time.After(relistGap):
-		case <-ctx.Done():
+		if !pace.Wait(ctx, relistGap) {
 			return nil
 		}
-		if err != nil {
+		if err != nil || !leads {
 			for _, name := range names {
 				r.add(name)
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/server/eventlog"
 	"github.com/drawbridge-mcp/drawbridge/server/primary"
@@ -38,7 +39,7 @@ func (m *countedMail) Forward(ctx context.Context, to replica.ID, r link.Request
 // newGroup returns a group that listens at any free port.
 func newGroup(t *testing.T, cfg replica.GroupConfig) *replica.Group {
 	t.Helper()
-	cfg.Listen = ":0"
+	cfg.Listen, cfg.Count = ":0", replicatest.Uncounted{}
 	g, err := replica.NewGroup(cfg)
 	if err != nil {
 		t.Fatal(err)

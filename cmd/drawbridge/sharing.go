@@ -68,7 +68,7 @@ func newSharing(cfg *config.Config, ring *seal.Ring, log *slog.Logger, m *metric
 	})
 	allowed := max(cfg.Replicas, 1)
 	group, err := replica.NewGroup(replica.GroupConfig{
-		Store: store, Seal: ring, Logger: log, Most: allowed, Listen: cfg.Link.Listen,
+		Store: store, Seal: ring, Logger: log, Count: m, Most: allowed, Listen: cfg.Link.Listen,
 		Address: cfg.Link.Address,
 	})
 	if err != nil {
@@ -78,13 +78,12 @@ func newSharing(cfg *config.Config, ring *seal.Ring, log *slog.Logger, m *metric
 		return metrics.Running{Running: group.Count(), Reached: group.Reached(), Allowed: allowed}
 	})
 	m.RedisClock(group.Ahead)
-	others := observe(group, m)
 	quota := share.New(cfg.Redis.Memory / int64(allowed))
 	answers := once.NewRedis(once.RedisConfig{
-		Store: store, Seal: ring, Others: others, Capacity: quota.Total() / answersPart, Quota: quota,
+		Store: store, Seal: ring, Others: group, Capacity: quota.Total() / answersPart, Quota: quota,
 	})
 	return sharing{
-		store: store, others: others, group: group, once: answers, quota: quota, allowed: allowed,
+		store: store, others: group, group: group, once: answers, quota: quota, allowed: allowed,
 	}, nil
 }
 
@@ -150,7 +149,7 @@ func (s *sharing) slots(p *parts, replicas int) allot.Slots {
 	}
 	s.blocks = allot.NewBlocks(allot.Config{
 		Store: s.store, Self: string(s.others.Self()), Replicas: replicas,
-		Present: s.group.Present, Living: s.group.Living,
+		Present: s.group.Present, Living: s.group.All,
 		Used: func(kind allot.Kind, tenant string) int { return p.gateway.Taken(kind, tenant) },
 	})
 	s.store.OnChange(func(up bool) {

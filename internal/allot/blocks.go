@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 )
 
 const (
@@ -36,7 +37,7 @@ type Config struct {
 	Present func() time.Time
 	// Living returns the replicas that live, as is known here: it may be a few seconds
 	// late.
-	Living func() []string
+	Living func() []replica.ID
 	// Used returns how many slots of a kind are taken here for the tenant.
 	Used func(kind Kind, tenant string) int
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/lifetime/lifetimetest"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 )
 
 const tenant = "acme"
@@ -34,12 +35,12 @@ type holder struct {
 // census knows the replicas of a test that live.
 type census struct {
 	mu     sync.Mutex // guards living
-	living map[string]bool
+	living map[replica.ID]bool
 }
 
 var censuses sync.Map // testing.TB → *census
 
-func (c *census) set(self string, lives bool) {
+func (c *census) set(self replica.ID, lives bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.living, self)
@@ -48,7 +49,7 @@ func (c *census) set(self string, lives bool) {
 	}
 }
 
-func (c *census) all() []string {
+func (c *census) all() []replica.ID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Collect(maps.Keys(c.living))
@@ -57,9 +58,9 @@ func (c *census) all() []string {
 // join adds a replica of at most replicas, which lives until it dies or the test ends.
 func join(t *testing.T, store *redis.Store, self string, replicas, limit int) *holder {
 	t.Helper()
-	found, _ := censuses.LoadOrStore(t, &census{living: make(map[string]bool)})
+	found, _ := censuses.LoadOrStore(t, &census{living: make(map[replica.ID]bool)})
 	here := found.(*census) //nolint:forcetypeassert // nothing else is stored
-	here.set(self, true)
+	here.set(replica.ID(self), true)
 	h, began := &holder{limit: limit}, time.Now()
 	h.Blocks = allot.NewBlocks(allot.Config{
 		Store: store, Self: self, Replicas: replicas, Living: here.all,
@@ -72,7 +73,7 @@ func join(t *testing.T, store *redis.Store, self string, replicas, limit int) *h
 		Used: func(allot.Kind, string) int { return int(h.taken.Load()) },
 	})
 	stop := lifetimetest.Run(t, h.Run)
-	h.die = func() { stop(); here.set(self, false) }
+	h.die = func() { stop(); here.set(replica.ID(self), false) }
 	t.Cleanup(h.die)
 	return h
 }

@@ -57,11 +57,15 @@ return granted`)
 // another form.
 func (b *Blocks) grant(ctx context.Context, n name, d demand) (slots int, err error) {
 	key := redis.Key(n.tenant, "blocks", string(n.kind))
-	reply, err := granting.Run(ctx, b.config.Store, []string{key}, append([]string{
+	args := []string{
 		b.config.Self, strconv.Itoa(d.limit), strconv.Itoa(d.taken), strconv.Itoa(d.needed),
 		strconv.Itoa(d.wanted),
 		strconv.FormatInt(young.Milliseconds(), 10), strconv.FormatInt(keyLife.Milliseconds(), 10),
-	}, b.config.Living()...))
+	}
+	for _, id := range b.config.Living() {
+		args = append(args, string(id))
+	}
+	reply, err := granting.Run(ctx, b.config.Store, []string{key}, args)
 	if err != nil {
 		return 0, err
 	}

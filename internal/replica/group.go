@@ -32,6 +32,7 @@ type GroupConfig struct {
 	Store  *redis.Store
 	Seal   *seal.Ring
 	Logger *slog.Logger
+	Count  Counter
 	Most   int // replicas that the config allows; zero: nobody is told if there are more
 	// Listen is where others reach this replica: host and port. Without a host it is the
 	// address of the connection to Redis, which is in a network that all replicas are in.
@@ -41,6 +42,17 @@ type GroupConfig struct {
 	// that is another one for them; "": it is not. Without a port it is that of the
 	// listener.
 	Address string
+}
+
+// Counter counts what goes to other replicas and comes from them. Its methods return at
+// once.
+type Counter interface {
+	// MessageSent counts a message of a kind, or a request that was forwarded: whether it
+	// was "sent", the other replica was "gone", or it "failed".
+	MessageSent(kind, outcome string)
+	MessageReceived(kind string)
+	// MessagesMissed counts that others may have taken this replica for gone.
+	MessagesMissed()
 }
 
 // Group is Others over Redis, which says who lives, and a link, which carries what they
@@ -96,6 +108,7 @@ func (g *Group) Self() ID { return g.id }
 // Handle implements Others.
 func (g *Group) Handle(kind string, h Handler) {
 	g.link.Handle(kind, func(ctx context.Context, from string, m Message) ([]byte, error) {
+		g.config.Count.MessageReceived(kind)
 		return h(context.WithoutCancel(ctx), ID(from), m) // what it begins goes on
 	})
 }
@@ -280,10 +293,26 @@ func (g *Group) listen(ctx context.Context) error {
 func (g *Group) Send(ctx context.Context, to ID, w Message) ([]byte, error) {
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
-	return g.link.Send(ctx, string(to), w)
+	answer, err := g.link.Send(ctx, string(to), w)
+	g.sent(w.Kind, err)
+	return answer, err
 }
 
 // Forward implements Others.
 func (g *Group) Forward(ctx context.Context, to ID, r link.Request) (*http.Response, error) {
-	return g.link.Forward(ctx, string(to), r)
+	answer, err := g.link.Forward(ctx, string(to), r)
+	g.sent("forward", err)
+	return answer, err
+}
+
+// sent counts what was sent.
+func (g *Group) sent(kind string, err error) {
+	outcome := "sent"
+	switch {
+	case errors.Is(err, ErrGone):
+		outcome = "gone"
+	case err != nil:
+		outcome = "failed"
+	}
+	g.config.Count.MessageSent(kind, outcome)
 }

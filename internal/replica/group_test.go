@@ -16,6 +16,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/lifetime/lifetimetest"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 )
 
@@ -27,7 +28,7 @@ func newGroup(t *testing.T, server *redistest.Server, ring *seal.Ring, log *log,
 		logger = slog.New(slog.NewTextHandler(log, nil))
 	}
 	g, err := replica.NewGroup(replica.GroupConfig{
-		Store: server.Store(t), Seal: ring, Logger: logger,
+		Store: server.Store(t), Seal: ring, Logger: logger, Count: replicatest.Uncounted{},
 		Most: most, Listen: ":0",
 	})
 	if err != nil {
@@ -226,7 +227,7 @@ func TestPresenceBeginsAnewAfterAGap(t *testing.T) {
 	a, _ := join(t, server, ring, ignore)
 	b, _ := join(t, server, ring, ignore)
 	knows(t, a, b.Self())
-	if got := a.Living(); len(got) != 1 || got[0] != string(b.Self()) {
+	if got := a.All(); len(got) != 1 || got[0] != b.Self() {
 		t.Errorf("got %v, want %s", got, b.Self())
 	}
 	first := a.Present()

@@ -70,16 +70,6 @@ func (g *Group) Present() time.Time {
 // All implements Others.
 func (g *Group) All() []ID { return slices.Collect(maps.Keys(*g.members.Load())) }
 
-// Living returns the ids of the other replicas that live.
-func (g *Group) Living() []string {
-	members := *g.members.Load()
-	ids := make([]string, 0, len(members))
-	for id := range members {
-		ids = append(ids, string(id))
-	}
-	return ids
-}
-
 // Peer implements link.Directory.
 func (g *Group) Peer(id string) (link.Peer, bool) {
 	m := (*g.members.Load())[ID(id)]
@@ -193,6 +183,7 @@ func (g *Group) returned(ctx context.Context) {
 	if !g.joined.CompareAndSwap(nil, &now) {
 		g.config.Logger.WarnContext(ctx,
 			"other replicas took this one for gone; it looks again at what it holds")
+		g.config.Count.MessagesMissed()
 	}
 	select {
 	case g.known <- struct{}{}:

@@ -9,6 +9,15 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 )
 
+// counter counts messages that were missed.
+type counter struct{ missed atomic.Int64 }
+
+func (*counter) MessageSent(_, _ string) {}
+
+func (*counter) MessageReceived(string) {}
+
+func (c *counter) MessagesMissed() { c.missed.Add(1) }
+
 // TestBeatWhoseAnswerIsLostCounts has the server take a beat whose answer does not come,
 // so the next one finds this replica known: the first of all, and the first after a time
 // in which the others have taken it for gone.
@@ -21,6 +30,8 @@ func TestBeatWhoseAnswerIsLostCounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var count counter
+	g.config.Count = &count
 	var returned atomic.Int64
 	g.OnReturn(func() { returned.Add(1) })
 	address := "127.0.0.1:1"
@@ -54,5 +65,8 @@ func TestBeatWhoseAnswerIsLostCounts(t *testing.T) {
 	look()
 	if returned.Load() != 2 {
 		t.Error("a replica whose first beat after a gap was not answered has not returned")
+	}
+	if missed := count.missed.Load(); missed != 1 {
+		t.Errorf("messages were missed %d times, want once: at first there were none", missed)
 	}
 }

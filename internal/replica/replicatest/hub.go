@@ -94,6 +94,20 @@ func (h *Hub) Cut(m *Member) (mend func()) {
 	}
 }
 
+// Uncounted counts nothing.
+type Uncounted struct{}
+
+var _ replica.Counter = Uncounted{}
+
+// MessageSent implements replica.Counter.
+func (Uncounted) MessageSent(_, _ string) {}
+
+// MessageReceived implements replica.Counter.
+func (Uncounted) MessageReceived(string) {}
+
+// MessagesMissed implements replica.Counter.
+func (Uncounted) MessagesMissed() {}
+
 // Self implements replica.Others.
 func (m *Member) Self() replica.ID { return m.id }
 

@@ -15,7 +15,7 @@ import (
 )
 
 // runKeys is the command keys.
-func runKeys(ctx context.Context, args []string, s streams) int {
+func runKeys(ctx context.Context, args []string, s streams) error {
 	flags := newFlags("keys", "(create -tenant T -subject S [-scopes S,S] [-ttl 90d] | list [-tenant T] | "+
 		"revoke ID) [-config F]",
 		"Looks after access keys, which machines send in the place of tokens; access_keys: on in the "+
@@ -30,45 +30,32 @@ func runKeys(ctx context.Context, args []string, s streams) int {
 		"public_url#subject")
 	scopes := flags.String("scopes", "", "the scopes of the key, a `list` with commas; none without")
 	ttl := flags.String("ttl", "90d", "how long the key lives, as `90d` or 12h; a year at most")
-	words, code, done := parseWords(flags, args, s)
-	if done {
-		return code
+	words, err := parseWords(flags, args, s)
+	if err != nil {
+		return err
 	}
 	verb := strings.Join(words[:min(1, len(words))], "")
 	wants := map[string]int{"create": 1, "list": 1, "revoke": 2}[verb]
 	life, err := lifeOf(*ttl)
 	switch {
 	case wants == 0 || len(words) != wants:
-		s.complain("drawbridge keys: write create, list or revoke ID; see drawbridge keys -h\n")
-		return exitRefused
+		return refused("write create, list or revoke ID; see drawbridge keys -h")
 	case verb == "create" && (*tenant == "" || *subject == ""):
-		s.complain("drawbridge keys: create needs -tenant and -subject\n")
-		return exitRefused
+		return refused("create needs -tenant and -subject")
 	case err != nil:
-		s.complain("drawbridge keys: -ttl: %v\n", err)
-		return exitRefused
+		return refused("-ttl: %v", err)
 	}
-	k, err := openKeeping(*file, s)
-	if err != nil {
-		s.complain("drawbridge keys: %v\n", err)
-		return exitRefused
-	}
-	book := accesskey.Book{Store: k.db}
-	switch verb {
-	case "create":
-		key := accesskey.Key{Tenant: *tenant, Subject: *subject}
-		key.Scopes = strings.FieldsFunc(*scopes, func(r rune) bool { return r == ',' || r == ' ' })
-		err = k.createKey(ctx, book, key, life, s)
-	case "list":
-		err = listKeys(ctx, book, *tenant, s)
-	default:
-		err = revokeKey(ctx, book, words[1], s)
-	}
-	if err = errors.Join(err, k.db.Close()); err != nil {
-		s.complain("drawbridge keys: %v\n", err)
-		return exitFailure
-	}
-	return exitOK
+	return withKeeping(*file, s, func(k *keeping) error {
+		book := accesskey.Book{Store: k.db}
+		switch verb {
+		case "create":
+			key := accesskey.Key{Tenant: *tenant, Subject: *subject, Scopes: scopesOf(*scopes)}
+			return k.createKey(ctx, book, key, life, s)
+		case "list":
+			return listKeys(ctx, book, *tenant, s)
+		}
+		return revokeKey(ctx, book, words[1], s)
+	})
 }
 
 // lifeOf reads how long a key lives, in days or as Go writes durations.
@@ -88,11 +75,7 @@ func lifeOf(text string) (time.Duration, error) {
 func (k *keeping) createKey(ctx context.Context, book accesskey.Book, key accesskey.Key, life time.Duration,
 	s streams,
 ) error {
-	var tenants []string
-	for i := range k.cfg.Tenants {
-		tenants = append(tenants, k.cfg.Tenants[i].ID)
-	}
-	if !slices.Contains(tenants, key.Tenant) {
+	if !slices.Contains(k.cfg.TenantIDs(), key.Tenant) {
 		return fmt.Errorf("there is no tenant %q", key.Tenant)
 	}
 	if slices.ContainsFunc(k.cfg.Clients,

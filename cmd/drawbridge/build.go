@@ -139,7 +139,7 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 	if err := p.gateway.SetPolicy(cfg.Digest, cfg.Tenants); err != nil {
 		return nil, err
 	}
-	p.metrics.ServeTenants(tenantIDs(cfg))
+	p.metrics.ServeTenants(cfg.TenantIDs())
 	serving := p.serverConfig(cfg)
 	p.signIns.mount(&serving)
 	p.server = server.New(serving)
@@ -161,7 +161,7 @@ func (p *parts) buildLogins(cfg *config.Config) error {
 	if p.signIns, err = newSignIns(cfg, p.settings.Load(), needs); err != nil {
 		return err
 	}
-	issuers := p.signIns.issuers(cfg, p.signIns.settings.Load(), tenantIDs(cfg))
+	issuers := p.signIns.issuers(cfg, p.signIns.settings.Load(), cfg.TenantIDs())
 	if p.issuers, err = newVerifiers(issuers, storage, p.log, p.loginsChanged); err != nil {
 		return err
 	}
@@ -349,13 +349,4 @@ func allowedHosts(cfg *config.Config, public, address string) []string {
 	hosts = append(hosts, cfg.AllowedHosts...)
 	slices.Sort(hosts)
 	return slices.Compact(hosts)
-}
-
-// tenantIDs returns the ids of the config's tenants.
-func tenantIDs(cfg *config.Config) []string {
-	ids := make([]string, len(cfg.Tenants))
-	for i := range cfg.Tenants {
-		ids[i] = cfg.Tenants[i].ID
-	}
-	return ids
 }

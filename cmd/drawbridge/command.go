@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
@@ -51,42 +52,83 @@ func newFlags(name, synopsis, about string, s streams) *flag.FlagSet {
 	return f
 }
 
-// parseFlags reads the command line of a command that takes flags only. If done is true,
-// the command has nothing left to do and ends with code.
-func parseFlags(f *flag.FlagSet, args []string, s streams) (code int, done bool) {
-	words, code, done := parseWords(f, args, s)
-	if !done && len(words) > 0 {
-		s.complain("drawbridge %s: what is %q? This command takes flags only; see drawbridge %s -h\n",
-			f.Name(), words[0], f.Name())
-		return exitRefused, true
+// parseFlags reads the command line of a command that takes flags only. Its error ends the
+// command.
+func parseFlags(f *flag.FlagSet, args []string, s streams) error {
+	words, err := parseWords(f, args, s)
+	if err == nil && len(words) > 0 {
+		return refused("what is %q? This command takes flags only; see drawbridge %s -h", words[0], f.Name())
 	}
-	return code, done
+	return err
 }
 
 // parseWords reads the command line of a command that also takes words, such as files,
-// which stand before, between or behind its flags; behind -- all are words. If done is
-// true, the command has nothing left to do and ends with code.
-func parseWords(f *flag.FlagSet, args []string, s streams) (words []string, code int, done bool) {
+// which stand before, between or behind its flags; behind -- all are words. Its error ends
+// the command.
+func parseWords(f *flag.FlagSet, args []string, s streams) (words []string, err error) {
 	if len(args) == 1 && (args[0] == "-h" || args[0] == "-help" || args[0] == "--help") {
 		f.SetOutput(s.out) // help that was asked for is output and no complaint, so that it can be piped
 	}
 	for {
 		switch err := f.Parse(args); {
 		case errors.Is(err, flag.ErrHelp):
-			return nil, exitOK, true
+			return nil, &exitError{code: exitOK}
 		case err != nil:
-			return nil, exitRefused, true
+			return nil, &exitError{code: exitRefused}
 		}
 		rest := f.Args()
 		read := len(args) - len(rest)
 		switch {
 		case read > 0 && args[read-1] == "--": // no flags follow
-			return append(words, rest...), exitOK, false
+			return append(words, rest...), nil
 		case len(rest) == 0:
-			return words, exitOK, false
+			return words, nil
 		}
 		words, args = append(words, rest[0]), rest[1:]
 	}
+}
+
+// exitError is the error of a command that ends with another exit code than exitFailure, or
+// says nothing, or does not say its name. Any other error is a failure, and is printed
+// behind the name of the command.
+type exitError struct {
+	code int
+	err  error // nil: all has been said
+	bare bool  // the error is printed as it is
+}
+
+// Error implements error.
+func (e *exitError) Error() string { return fmt.Sprint(e.err) }
+
+// errUnsaid ends a command that has said itself why it fails.
+var errUnsaid = &exitError{code: exitFailure}
+
+// refused returns the error for a command line, or a file, that is refused.
+func refused(format string, args ...any) error {
+	return &exitError{code: exitRefused, err: fmt.Errorf(format, args...)}
+}
+
+// refusedConfig returns the error for a config that cannot be loaded, whose problems are
+// lines for an editor.
+func refusedConfig(err error) error { return &exitError{exitRefused, err, true} }
+
+// end says how a command has ended, and returns its exit code.
+func end(name string, err error, s streams) int {
+	if err == nil {
+		return exitOK
+	}
+	how, known := errors.AsType[*exitError](err)
+	if !known {
+		how = &exitError{code: exitFailure, err: err}
+	}
+	switch {
+	case how.err == nil:
+	case how.bare:
+		s.complain("%v\n", how.err)
+	default:
+		s.complain("drawbridge %s: %v\n", name, how.err)
+	}
+	return how.code
 }
 
 // hint returns words about which of the known names was probably meant, "" when none is
@@ -96,4 +138,9 @@ func hint(name string, known []string) string {
 		return fmt.Sprintf(" (did you mean %s?)", near)
 	}
 	return ""
+}
+
+// scopesOf returns the scopes in a list with commas.
+func scopesOf(list string) []string {
+	return strings.FieldsFunc(list, func(c rune) bool { return c == ',' || c == ' ' })
 }

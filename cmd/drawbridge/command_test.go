@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -34,26 +35,27 @@ func TestWordsStandBetweenFlags(t *testing.T) {
 		var errs bytes.Buffer
 		flags := newFlags("keys", "", "", streams{&errs, &errs})
 		config, on := flags.String("config", "", ""), flags.Bool("on", false, "")
-		words, code, done := parseWords(flags, args, streams{&errs, &errs})
-		if done || code != exitOK || !slices.Equal(words, []string{"revoke", "ID"}) || *config != "F" || !*on {
-			t.Errorf("%q: got the words %q, -config %q, -on %t, code %d", args, words, *config, *on, code)
+		words, err := parseWords(flags, args, streams{&errs, &errs})
+		if err != nil || !slices.Equal(words, []string{"revoke", "ID"}) || *config != "F" || !*on {
+			t.Errorf("%q: got the words %q, -config %q, -on %t, error %v", args, words, *config, *on, err)
 		}
 	}
 	for _, args := range [][]string{{"--", "-a", "-b"}, {"-on", "--", "-a", "-b"}} {
 		var errs bytes.Buffer
 		flags := newFlags("plan", "", "", streams{&errs, &errs})
 		flags.Bool("on", false, "")
-		words, code, done := parseWords(flags, args, streams{&errs, &errs})
-		if done || code != exitOK || !slices.Equal(words, []string{"-a", "-b"}) {
-			t.Errorf("%q: got the words %q, code %d, and %q", args, words, code, errs.String())
+		words, err := parseWords(flags, args, streams{&errs, &errs})
+		if err != nil || !slices.Equal(words, []string{"-a", "-b"}) {
+			t.Errorf("%q: got the words %q, error %v, and %q", args, words, err, errs.String())
 		}
 	}
 	for _, args := range [][]string{{"revoke", "-of", "ID"}, {"ID", "-config"}} {
 		var errs bytes.Buffer
 		flags := newFlags("keys", "", "", streams{&errs, &errs})
 		flags.String("config", "", "")
-		if _, code, done := parseWords(flags, args, streams{&errs, &errs}); !done || code != exitRefused || errs.Len() == 0 {
-			t.Errorf("%q: got code %d, and %q", args, code, errs.String())
+		_, err := parseWords(flags, args, streams{&errs, &errs})
+		if how, ok := errors.AsType[*exitError](err); !ok || how.code != exitRefused || errs.Len() == 0 {
+			t.Errorf("%q: got error %v, and %q", args, err, errs.String())
 		}
 	}
 }

@@ -55,6 +55,16 @@ func openKeeping(file string, s streams) (*keeping, error) {
 	return &keeping{cfg: cfg, ring: ring, db: db}, nil
 }
 
+// withKeeping calls do with the store that a config names, which it closes. A config that
+// has none is refused.
+func withKeeping(file string, s streams, do func(*keeping) error) error {
+	k, err := openKeeping(file, s)
+	if err != nil {
+		return refused("%w", err)
+	}
+	return errors.Join(do(k), k.db.Close())
+}
+
 // keysLocation says where the keys are without which nothing that is kept can be read.
 func (k *keeping) keysLocation() string {
 	if k.cfg.Sessions.KeysFile != "" {
@@ -64,7 +74,7 @@ func (k *keeping) keysLocation() string {
 }
 
 // runData is the command data.
-func runData(ctx context.Context, args []string, s streams) int {
+func runData(ctx context.Context, args []string, s streams) error {
 	flags := newFlags("data", "(check [-remove] | backup FILE | restore FILE) [-config F]",
 		"Looks after what the gateway keeps for good, also while it runs.\n"+
 			"check reads all records and says how many cannot be read; -remove removes those. "+
@@ -76,30 +86,21 @@ func runData(ctx context.Context, args []string, s streams) int {
 	file := flags.String("config", defaultConfigFile, "the config `file`")
 	remove := flags.Bool("remove", false, "with check, remove records that cannot be read though their key "+
 		"is there: they are damaged")
-	words, code, done := parseWords(flags, args, s)
-	if done {
-		return code
+	words, err := parseWords(flags, args, s)
+	if err != nil {
+		return err
 	}
 	verb := strings.Join(words[:min(1, len(words))], "")
 	do, wants := map[string]func(*keeping, context.Context, string, streams) error{
 		"check": (*keeping).check, "backup": (*keeping).backup, "restore": (*keeping).restore,
 	}[verb], map[string]int{"check": 1, "backup": 2, "restore": 2}[verb]
 	if do == nil || len(words) != wants || *remove && verb != "check" {
-		s.complain("drawbridge data: write check, backup FILE or restore FILE; see drawbridge data -h\n")
-		return exitRefused
+		return refused("write check, backup FILE or restore FILE; see drawbridge data -h")
 	}
-	k, err := openKeeping(*file, s)
-	if err != nil {
-		s.complain("drawbridge data: %v\n", err)
-		return exitRefused
-	}
-	k.remove = *remove
-	err = do(k, ctx, words[len(words)-1], s)
-	if err = errors.Join(err, k.db.Close()); err != nil {
-		s.complain("drawbridge data: %v\n", err)
-		return exitFailure
-	}
-	return exitOK
+	return withKeeping(*file, s, func(k *keeping) error {
+		k.remove = *remove
+		return do(k, ctx, words[len(words)-1], s)
+	})
 }
 
 // check reads all records.
@@ -234,7 +235,7 @@ func copyFile(to, from string) error {
 }
 
 // runSignOut is the command sign-out.
-func runSignOut(ctx context.Context, args []string, s streams) int {
+func runSignOut(ctx context.Context, args []string, s streams) error {
 	flags := newFlags("sign-out", "ISSUER#SUBJECT [-config F]",
 		"Ends all that a person has who signed in with a browser, named as rules name people. Gateways "+
 			"that run know it "+
@@ -243,28 +244,22 @@ func runSignOut(ctx context.Context, args []string, s streams) int {
 			"closed. The person can sign in again, unless the provider refuses.\n"+
 			"Exit 0 when it is done, 1 when not, 2 when the config or the command line is refused.", s)
 	file := flags.String("config", defaultConfigFile, "the config `file`")
-	words, code, done := parseWords(flags, args, s)
-	if done {
-		return code
+	words, err := parseWords(flags, args, s)
+	if err != nil {
+		return err
 	}
 	issuer, subject, ok := strings.Cut(strings.Join(words[:min(1, len(words))], ""), "#")
 	if len(words) != 1 || !ok || issuer == "" || subject == "" {
-		s.complain("drawbridge sign-out: name the person as rules do, as ISSUER#SUBJECT; see drawbridge " +
-			"sign-out -h\n")
-		return exitRefused
+		return refused("name the person as rules do, as ISSUER#SUBJECT; see drawbridge " +
+			"sign-out -h")
 	}
-	k, err := openKeeping(*file, s)
-	if err != nil {
-		s.complain("drawbridge sign-out: %v\n", err)
-		return exitRefused
-	}
-	ended, err := k.signOut(ctx, issuer, subject, s)
-	if err = errors.Join(err, k.db.Close()); err != nil {
-		s.complain("drawbridge sign-out: %v\n", err)
-		return exitFailure
-	}
-	s.say("%s ended\n", count(ended, "sign-in"))
-	return exitOK
+	return withKeeping(*file, s, func(k *keeping) error {
+		ended, err := k.signOut(ctx, issuer, subject, s)
+		if err == nil {
+			s.say("%s ended\n", count(ended, "sign-in"))
+		}
+		return err
+	})
 }
 
 // signOut ends what a person has. The gateways learn of it from the store.

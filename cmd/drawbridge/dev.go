@@ -38,7 +38,7 @@ type trial struct {
 
 // runDev is the command dev. Everybody who can connect and has the token may use
 // everything, so dev listens on loopback only and refuses any other address.
-func runDev(ctx context.Context, args []string, s streams) int {
+func runDev(ctx context.Context, args []string, s streams) error {
 	flags := newFlags("dev", "[-listen 127.0.0.1:8080] [-servers FILE] [-login]",
 		"Runs on loopback without any file: one tenant dev that may use everything, the built-in tools, a "+
 			"generated key.\nPrints a ready token and what to paste into clients. Only this machine can "+
@@ -50,33 +50,28 @@ func runDev(ctx context.Context, args []string, s streams) int {
 		"also run the servers of a client's JSON `file` (mcpServers, or servers of VS Code)")
 	login := flags.Bool("login", false,
 		"people sign in with a browser, at a toy login that checks nobody, and no token is printed")
-	if code, done := parseFlags(flags, args, s); done {
-		return code
+	if err := parseFlags(flags, args, s); err != nil {
+		return err
 	}
 	for _, address := range []string{cfg.Listen, cfg.Operator} {
 		if !config.IsLoopback(address) {
-			s.complain(
-				"drawbridge dev: %s is not a loopback address; dev has a token for everything and is for "+
-					"this machine only. For others there is drawbridge serve.\n", address)
-			return exitRefused
+			return refused("%s is not a loopback address; dev has a token for everything and is for "+
+				"this machine only. For others there is drawbridge serve.", address)
 		}
 	}
 	found, err := devServers(*file, config.ProcessEnvironment())
 	if err != nil {
-		s.complain("drawbridge dev: %v\n", err)
-		return exitRefused
+		return refused("%w", err)
 	}
 	cfg.Servers = found.Servers
 	l, err := bind(ctx, cfg)
 	if err != nil {
-		s.complain("drawbridge dev: %v\n", devBindError(err, os.Args[0]))
-		return exitFailure
+		return devBindError(err, os.Args[0])
 	}
 	defer l.close()
 	dir, err := os.MkdirTemp("", "drawbridge-dev-*")
 	if err != nil {
-		s.complain("drawbridge dev: %v\n", err)
-		return exitFailure
+		return err
 	}
 	// nothing of a trial is to stay; a file that does is in the directory for temporary
 	// files
@@ -92,8 +87,7 @@ func runDev(ctx context.Context, args []string, s streams) int {
 		err = t.makeToken(time.Now())
 	}
 	if err != nil {
-		s.complain("drawbridge dev: %v\n", err)
-		return exitFailure
+		return err
 	}
 	return serve(ctx, cfg, l, options{
 		up: func() { s.say("%s", t.text(l)) },

@@ -35,7 +35,7 @@ type asked struct {
 }
 
 // runExplain is the command explain.
-func runExplain(ctx context.Context, args []string, s streams) int {
+func runExplain(ctx context.Context, args []string, s streams) error {
 	flags := newFlags("explain",
 		"[-config F] -tenant T [-issuer I] -subject S [-scopes a,b] | -token-file F  "+
 			"-tool X | -prompt X | -resource X  [-args JSON]\n"+
@@ -64,32 +64,29 @@ func runExplain(ctx context.Context, args []string, s streams) int {
 	flags.Func("audit", "an audit `file` that may have it, in place of the config's"+auditAgain,
 		each(&q.audits))
 	flags.BoolVar(&q.online, "online", false, "connect to the servers, to know what they offer")
-	if code, done := parseFlags(flags, args, s); done {
-		return code
+	if err := parseFlags(flags, args, s); err != nil {
+		return err
 	}
 	if problem := q.problem(); problem != "" {
-		s.complain("drawbridge explain: %s\n", problem)
-		return exitRefused
+		return refused("%s", problem)
 	}
 	if q.request != "" {
 		return explainRequest(q, s)
 	}
 	cfg, err := config.Load(q.file, config.ProcessEnvironment())
 	if err != nil {
-		s.complain("%v\n", err)
-		return exitRefused
+		return refusedConfig(err)
 	}
 	w := &walk{cfg: cfg, asked: q}
 	allowed, err := w.run(ctx)
 	if err != nil {
-		s.complain("drawbridge explain: %v\n", err)
-		return exitRefused
+		return refused("%w", err)
 	}
 	s.say("%s", w.out.String())
 	if !allowed {
-		return exitFailure
+		return errUnsaid
 	}
-	return exitOK
+	return nil
 }
 
 // problem says what is wrong with the question, "" if nothing is.
@@ -196,11 +193,7 @@ func (w *walk) principal(ctx context.Context) (p auth.Principal, refused *auth.E
 	if w.tokenFile != "" {
 		return w.ofToken(ctx)
 	}
-	var tenants []string
-	for i := range w.cfg.Tenants {
-		tenants = append(tenants, w.cfg.Tenants[i].ID)
-	}
-	if !slices.Contains(tenants, w.tenant) {
+	if tenants := w.cfg.TenantIDs(); !slices.Contains(tenants, w.tenant) {
 		return p, nil, fmt.Errorf("there is no tenant %q%s", w.tenant, hint(w.tenant, tenants))
 	}
 	var names []string
@@ -212,7 +205,7 @@ func (w *walk) principal(ctx context.Context) (p auth.Principal, refused *auth.E
 			continue
 		}
 		p = auth.Principal{Issuer: pair[0], Subject: w.subject, TenantID: w.tenant}
-		p.Scopes = strings.FieldsFunc(w.scopes, func(c rune) bool { return c == ',' || c == ' ' })
+		p.Scopes = scopesOf(w.scopes)
 		at, by := w.loginLocation(p.Issuer), "its sign-in or access key"
 		serving := func(iss config.Issuer) bool {
 			return iss.Issuer.Issuer == p.Issuer && serves(&iss, w.tenant)

@@ -16,10 +16,10 @@ import (
 
 // explainRequest says what happened to one request, from its lines in the audit file. A
 // call of several rounds has one for each round, and all are shown. The config is needed
-// for the place of the file, and for the key with which arguments are compared; without it
-// the limit of a tool is not named. Where another config decided than the one at hand, what
-// that one says is left out.
-func explainRequest(q asked, s streams) int {
+// for the place of the file, and for the key with which arguments are compared; without
+// it the limit of a tool is not named. Where another config decided than the one at hand,
+// what that one says is left out.
+func explainRequest(q asked, s streams) error {
 	files := q.audits
 	var keys *audit.Keys
 	cfg, err := config.Load(q.file, config.ProcessEnvironment())
@@ -31,8 +31,7 @@ func explainRequest(q asked, s streams) int {
 		}
 	}
 	if needed && err != nil {
-		s.complain("%v\n", err)
-		return exitRefused
+		return refusedConfig(err)
 	}
 	found := 0
 	_, err = readAudits("explain", files, s, func(e *entry) {
@@ -49,14 +48,13 @@ func explainRequest(q asked, s streams) int {
 	})
 	switch {
 	case err != nil:
-		s.complain("drawbridge explain: %v\n", err)
-		return exitRefused
+		return refused("%w", err)
 	case found == 0:
-		s.complain("drawbridge explain: no line of %s has the request %s; "+
-			"was the file rotated, or is it of another replica?\n", strings.Join(files, " and "), q.request)
-		return exitFailure
+		return fmt.Errorf("no line of %s has the request %s; was the file rotated, or is it of another "+
+			"replica?",
+			strings.Join(files, " and "), q.request)
 	}
-	return exitOK
+	return nil
 }
 
 // argumentsCompared says whether the arguments of a line are those that somebody shows.
@@ -75,8 +73,8 @@ func argumentsCompared(e *entry, keys *audit.Keys, arguments string) string {
 	return "of these very arguments"
 }
 
-// happened says in words what a line of the audit says. The config may be nil; file is its
-// name.
+// happened says in words what a line of the audit says. The config may be nil; file is
+// its name.
 func happened(e *entry, cfg *config.Config, file string) string {
 	var out strings.Builder
 	line := func(about, format string, args ...any) {
@@ -155,8 +153,9 @@ func happened(e *entry, cfg *config.Config, file string) string {
 	return strings.Map(visible, out.String())
 }
 
-// changeSince says what to change so that a request is let through, "" if nothing is known.
-// If it is stale, the lines of the record's config are not those of the config now.
+// changeSince says what to change so that a request is let through, "" if nothing is
+// known. If it is stale, the lines of the record's config are not those of the config
+// now.
 func changeSince(e *entry, code, file string, stale bool) string {
 	ask := askAgain(e, file)
 	switch {
@@ -251,8 +250,8 @@ func visible(c rune) rune {
 	return unicode.ReplacementChar
 }
 
-// meaningsOf returns what the reference says of how a request ended: of its outcome, of the
-// reason and of the code.
+// meaningsOf returns what the reference says of how a request ended: of its outcome, of
+// the reason and of the code.
 func meaningsOf(e *entry, code string) []string {
 	var all []string
 	for _, words := range []string{e.Outcome, e.Outcome + ", " + e.Reason, code} {

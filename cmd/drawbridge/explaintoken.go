@@ -247,7 +247,7 @@ func (g *givenOut) signIns(ctx context.Context, cfg *config.Config, ring *seal.R
 	if err != nil {
 		return err
 	}
-	g.issuers = s.server.Issuers(*s.settings.Load(), tenantIDs(cfg))
+	g.issuers = s.server.Issuers(*s.settings.Load(), cfg.TenantIDs())
 	g.ended = cfg.Data.Dir != "" || g.db != nil
 	if g.db == nil {
 		return nil

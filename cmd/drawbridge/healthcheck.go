@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
@@ -20,13 +21,13 @@ const healthTimeout = 3 * time.Second
 
 // runHealthcheck is the command healthcheck. It is a client of the operator's listener
 // and reads no config.
-func runHealthcheck(ctx context.Context, args []string, s streams) int {
+func runHealthcheck(ctx context.Context, args []string, s streams) error {
 	flags := newFlags("healthcheck", "[-addr host:port]",
 		"Asks /readyz of the operator's listener. Exit 0 when the gateway serves, 1 when it does not, with "+
 			"the reason.", s)
 	address := flags.String("addr", config.Default().Operator, "`address` of the operator's listener")
-	if code, done := parseFlags(flags, args, s); done {
-		return code
+	if err := parseFlags(flags, args, s); err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
@@ -46,18 +47,20 @@ func reachable(address string) string {
 	return address
 }
 
-// checkHealth asks the gateway whether it is ready, prints the answer and returns the
-// exit code.
-func checkHealth(ctx context.Context, address string, s streams) int {
+// unhealthy returns the error for a gateway that does not serve.
+func unhealthy(format string, args ...any) error {
+	return &exitError{exitFailure, fmt.Errorf("not healthy: "+format, args...), true}
+}
+
+// checkHealth asks the gateway whether it is ready, and prints the answer.
+func checkHealth(ctx context.Context, address string, s streams) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", http.NoBody)
 	if err != nil {
-		s.complain("not healthy: %q is not host:port\n", address)
-		return exitFailure
+		return unhealthy("%q is not host:port", address)
 	}
 	response, err := dial.Client(dial.Config{PrivateAddresses: true}).Do(request)
 	if err != nil {
-		s.complain("not healthy: nobody answers at %s: %v\n", address, err)
-		return exitFailure
+		return unhealthy("nobody answers at %s: %w", address, err)
 	}
 	defer closeQuietly(response.Body)
 	var view admin.View
@@ -68,22 +71,20 @@ func checkHealth(ctx context.Context, address string, s streams) int {
 }
 
 // reportHealth prints what /readyz answered. Warnings do not make a gateway unhealthy.
-func reportHealth(status int, view admin.View, s streams) int {
+func reportHealth(status int, view admin.View, s streams) error {
 	for _, w := range view.Warnings {
 		s.say("warning: %s\n", w)
 	}
 	switch {
 	case status == http.StatusOK:
 		s.say("ready\n")
-		return exitOK
+		return nil
 	case view.Draining:
-		s.complain("not healthy: the gateway is stopping\n")
+		return unhealthy("the gateway is stopping")
 	case len(view.Problems) > 0:
-		s.complain("not healthy: %s\n", strings.Join(view.Problems, "; "))
+		return unhealthy("%s", strings.Join(view.Problems, "; "))
 	case status == http.StatusServiceUnavailable:
-		s.complain("not healthy: the gateway is starting; not every server has been tried yet\n")
-	default:
-		s.complain("not healthy: /readyz answered %d\n", status)
+		return unhealthy("the gateway is starting; not every server has been tried yet")
 	}
-	return exitFailure
+	return unhealthy("/readyz answered %d", status)
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // runHelp is the command help. Without a topic it prints the commands.
-func runHelp(_ context.Context, args []string, s streams) int {
+func runHelp(_ context.Context, args []string, s streams) error {
 	flags := newFlags("help", "[topic]",
 		"Prints a page of the documentation, what it says of a command, or what a code or an outcome "+
 			"means.\n"+
@@ -17,24 +17,23 @@ func runHelp(_ context.Context, args []string, s streams) int {
 	switch {
 	case len(args) == 0:
 		usage(s.say)
-		return exitOK
+		return nil
 	case strings.HasPrefix(args[0], "-"):
-		code, _ := parseFlags(flags, args, s)
-		return code
+		return parseFlags(flags, args, s)
 	}
 	return helpOn(strings.Join(args, " "), s)
 }
 
 // helpOn prints what the documentation says of a topic: a page, a command, or a code or
 // outcome of the records.
-func helpOn(topic string, s streams) int {
+func helpOn(topic string, s streams) error {
 	if text := page(topic); text != "" && slices.Contains(topics(), topic) {
 		s.say("%s", text)
-		return exitOK
+		return nil
 	}
 	if text := section(page("commands"), topic); text != "" {
 		s.say("%s\n", strings.TrimRight(text, "\n"))
-		return exitOK
+		return nil
 	}
 	found := false
 	for _, words := range slices.Concat([]string{topic}, withReason(topic)) {
@@ -51,13 +50,12 @@ func helpOn(topic string, s streams) int {
 		found = true
 	}
 	if found {
-		return exitOK
+		return nil
 	}
-	s.complain("drawbridge help: there is nothing about %q%s\n\nTopics: %s, "+
+	return refused("there is nothing about %q%s\n\nTopics: %s, "+
 		"each command, each code and outcome of the records, as drawbridge help DB-TOOL, "+
-		"and what people see, as drawbridge help 403\n",
+		"and what people see, as drawbridge help 403",
 		topic, nearTopics(topic), strings.Join(topics(), ", "))
-	return exitRefused
 }
 
 // nearTopics names what help knows that looks like a topic, "" for nothing.

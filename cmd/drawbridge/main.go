@@ -34,11 +34,11 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// command is one subcommand. Its function gets the arguments after the name, and returns
-// the exit code of the process.
+// command is one subcommand. Its function gets the arguments after the name; its error says
+// how the process ends, see exitError.
 type command struct {
 	name, does string
-	run        func(ctx context.Context, args []string, s streams) int
+	run        func(ctx context.Context, args []string, s streams) error
 }
 
 func commands() []command {
@@ -72,12 +72,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		usage(s.say)
 		return exitOK
 	case "-version", "--version":
-		return runVersion(ctx, nil, s)
+		args = []string{"version"}
 	}
 	names := make([]string, 0, len(commands()))
 	for _, c := range commands() {
 		if c.name == args[0] {
-			return c.run(ctx, args[1:], s)
+			return end(c.name, c.run(ctx, args[1:], s), s)
 		}
 		names = append(names, c.name)
 	}

@@ -25,7 +25,7 @@ type planned struct {
 }
 
 // runPlan is the command plan.
-func runPlan(ctx context.Context, args []string, s streams) int {
+func runPlan(ctx context.Context, args []string, s streams) error {
 	flags := newFlags("plan", "OLD NEW [-audit F]… [-online]",
 		"Says what changes for callers when the config NEW takes the place of OLD: who gains and loses "+
 			"which tools, "+
@@ -38,21 +38,18 @@ func runPlan(ctx context.Context, args []string, s streams) int {
 	var audits []string
 	flags.Func("audit", "an audit `file` whose calls are judged"+auditAgain, each(&audits))
 	online := flags.Bool("online", false, "connect to the servers, to know what they offer")
-	files, code, done := parseWords(flags, args, s)
-	if done {
-		return code
+	files, err := parseWords(flags, args, s)
+	if err != nil {
+		return err
 	}
 	if len(files) != 2 {
-		s.complain(
-			"drawbridge plan: two configs are needed, the old and the new one, and %d are named: "+
-				"drawbridge plan OLD NEW\n", len(files))
-		return exitRefused
+		return refused("two configs are needed, the old and the new one, and %d are named: "+
+			"drawbridge plan OLD NEW", len(files))
 	}
 	p := &plan{s: s}
 	for i, side := range []*planned{&p.before, &p.after} {
 		if err := side.load(ctx, files[i], *online); err != nil {
-			s.complain("%v\n", err)
-			return exitRefused
+			return refusedConfig(err)
 		}
 		defer side.offers.close()
 		for _, c := range side.offers.failed() {
@@ -60,13 +57,12 @@ func runPlan(ctx context.Context, args []string, s streams) int {
 		}
 	}
 	if err := p.run(ctx, audits); err != nil {
-		s.complain("drawbridge plan: %v\n", err)
-		return exitRefused
+		return refused("%w", err)
 	}
 	if p.losses > 0 {
-		return exitFailure
+		return errUnsaid
 	}
-	return exitOK
+	return nil
 }
 
 // load reads a config and learns what its servers offer.

@@ -119,7 +119,7 @@ func (p *parts) replace(work context.Context, cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	issuers := p.signIns.issuers(cfg, signIns, tenantIDs(cfg))
+	issuers := p.signIns.issuers(cfg, signIns, cfg.TenantIDs())
 	verifier, err := p.issuers.verifier(issuers)
 	if err != nil {
 		return err
@@ -135,7 +135,7 @@ func (p *parts) replace(work context.Context, cfg *config.Config) error {
 		return err
 	}
 	p.adoptKeys(keys, cfg.Sessions.Keys)
-	p.metrics.ServeTenants(tenantIDs(cfg))
+	p.metrics.ServeTenants(cfg.TenantIDs())
 	p.signIns.replace(cfg, signIns)
 	p.issuers.replace(work, issuers, verifier)
 	p.server.Reauthorize() // what was begun under the config before, by issuers, tenants and rules together

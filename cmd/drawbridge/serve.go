@@ -42,7 +42,7 @@ const (
 
 // runServe is the command serve. It refuses a bad config, or addresses that are taken,
 // before any part of the gateway starts.
-func runServe(ctx context.Context, args []string, s streams) int {
+func runServe(ctx context.Context, args []string, s streams) error {
 	flags := newFlags("serve", "[-config drawbridge.yaml]",
 		"Runs the gateway until SIGTERM or SIGINT, draining. SIGHUP and a changed file reload the "+
 			"config.\nExit 0 after a clean stop, 2 for a config that is refused, 1 otherwise.", s)
@@ -50,14 +50,13 @@ func runServe(ctx context.Context, args []string, s streams) int {
 	delay := flags.Duration("drain-delay", drainDelay,
 		"how long to be not ready before connections are refused, and then how long idle ones may still be "+
 			"used; more than the check interval of the load balancer")
-	if code, done := parseFlags(flags, args, s); done {
-		return code
+	if err := parseFlags(flags, args, s); err != nil {
+		return err
 	}
 	loader := config.NewLoader(*file, config.ProcessEnvironment())
 	cfg, _, err := loader.Load()
 	if err != nil {
-		s.complain("%v\n", serveConfigError(err, *file))
-		return exitRefused
+		return refusedConfig(serveConfigError(err, *file))
 	}
 	// SIGHUP is taken from here on, before anybody can see the process: until somebody
 	// takes it, the signal ends the process.
@@ -66,8 +65,7 @@ func runServe(ctx context.Context, args []string, s streams) int {
 	defer signal.Stop(hangups)
 	l, err := bind(ctx, cfg)
 	if err != nil {
-		s.complain("drawbridge serve: %v\n", serveBindError(err, cfg))
-		return exitFailure
+		return serveBindError(err, cfg)
 	}
 	defer l.close()
 	return serve(ctx, cfg, l, options{delay: *delay, hangups: hangups, loader: loader}, s)
@@ -97,10 +95,10 @@ type options struct {
 	serverLevel slog.Leveler
 }
 
-// serve builds the gateway and runs it until ctx ends or a part of it fails. It returns
-// the exit code. The log is written by a goroutine of its own, which starts before and
+// serve builds the gateway and runs it until ctx ends or a part of it fails, which the log
+// says. The log is written by a goroutine of its own, which starts before and
 // ends after all else, so that it has the last lines too.
-func serve(ctx context.Context, cfg *config.Config, l listeners, o options, s streams) int {
+func serve(ctx context.Context, cfg *config.Config, l listeners, o options, s streams) error {
 	// A reader of standard output or error may go away. Without this, the next write
 	// would end the process; with it, only that write fails.
 	brokenPipes := make(chan os.Signal, 1)
@@ -120,7 +118,7 @@ func serve(ctx context.Context, cfg *config.Config, l listeners, o options, s st
 	p, err := build(cfg, plan, log, level, l)
 	if err != nil {
 		log.ErrorContext(ctx, "cannot start", slog.Any("error", err))
-		return exitFailure
+		return errUnsaid
 	}
 	if o.serverLevel != nil {
 		p.fleet.log = newLogger(buffer, o.serverLevel, cfg.LogFormat)
@@ -132,10 +130,10 @@ func serve(ctx context.Context, cfg *config.Config, l listeners, o options, s st
 	freeMemory() // what reading a large config took, before clients and servers take theirs
 	if err := p.run(ctx, l, o); err != nil {
 		log.ErrorContext(ctx, "stopped by a fault", slog.Any("error", err))
-		return exitFailure
+		return errUnsaid
 	}
 	log.InfoContext(ctx, "stopped")
-	return exitOK
+	return nil
 }
 
 // run starts the parts, and stops them in order when ctx ends or a part fails:

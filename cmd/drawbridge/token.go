@@ -27,7 +27,7 @@ type tokenRequest struct {
 
 // runToken is the command token. The token alone goes to standard output, so that a
 // script can take it; all that is said about it goes to standard error.
-func runToken(ctx context.Context, args []string, s streams) int {
+func runToken(ctx context.Context, args []string, s streams) error {
 	flags := newFlags("token", "-config F -tenant T -subject S [-scopes a,b] [-ttl 1h] | -explain F",
 		"Signs a token, for trials, with an issuer of the config whose private or shared key is in the "+
 			"config. "+
@@ -44,8 +44,8 @@ func runToken(ctx context.Context, args []string, s streams) int {
 	explain := flags.String("explain", "",
 		"a `file` with a token to be explained, and nothing signed; - is standard input")
 	online := flags.Bool("online", false, "with -explain: fetch the keys of issuers, to check the signature")
-	if code, done := parseFlags(flags, args, s); done {
-		return code
+	if err := parseFlags(flags, args, s); err != nil {
+		return err
 	}
 	if *explain != "" {
 		return explainToken(ctx, asked{
@@ -54,59 +54,46 @@ func runToken(ctx context.Context, args []string, s streams) int {
 		}, s)
 	}
 	if request.tenant == "" || request.subject == "" {
-		s.complain("drawbridge token: -tenant and -subject are needed\n")
-		return exitRefused
+		return refused("-tenant and -subject are needed")
 	}
 	if request.ttl <= 0 || request.ttl > auth.MaxLifetime {
-		s.complain("drawbridge token: -ttl must be over zero and at most 24h\n")
-		return exitRefused
+		return refused("-ttl must be over zero and at most 24h")
 	}
-	request.scopes = strings.FieldsFunc(*scopes, func(c rune) bool { return c == ',' || c == ' ' })
+	request.scopes = scopesOf(*scopes)
 	cfg, err := config.LoadSigners(*file, config.ProcessEnvironment())
 	if err != nil {
-		s.complain("%v\n", err)
-		return exitRefused
+		return refusedConfig(err)
 	}
 	token, iss, err := signToken(cfg, request, time.Now())
 	if err != nil {
-		s.complain("drawbridge token: %v\n", err)
-		return exitFailure
+		return err
 	}
 	s.complain("A token for trials, signed as %s for tenant %s, good for %s. Whoever holds it is %s.\n",
 		iss.Issuer.Issuer, request.tenant, request.ttl, request.subject)
 	s.say("%s\n", token)
-	return exitOK
+	return nil
 }
 
 // explainToken says whom a token speaks for, or why it is refused.
-func explainToken(ctx context.Context, q asked, s streams) int {
+func explainToken(ctx context.Context, q asked, s streams) error {
 	cfg, err := config.Load(q.file, config.ProcessEnvironment())
 	if err != nil {
-		s.complain("%v\n", err)
-		return exitRefused
+		return refusedConfig(err)
 	}
 	w := &walk{cfg: cfg, asked: q}
-	_, refused, err := w.principal(ctx)
+	_, why, err := w.principal(ctx)
 	s.say("%s", w.out.String())
-	if err != nil {
-		s.complain("drawbridge token: %v\n", err)
-		return exitFailure
+	if err == nil && why != nil {
+		return errUnsaid
 	}
-	if refused != nil {
-		return exitFailure
-	}
-	return exitOK
+	return err
 }
 
 // signToken signs a token with the first issuer of the config that serves the tenant and
 // whose private or shared key the config has. It returns that issuer too. Real issuers
 // keep their private keys to themselves, so it works with keys for trials only.
 func signToken(cfg *config.Config, request tokenRequest, now time.Time) (string, config.Issuer, error) {
-	var tenants []string
-	for _, t := range cfg.Tenants {
-		tenants = append(tenants, t.ID)
-	}
-	if !slices.Contains(tenants, request.tenant) {
+	if tenants := cfg.TenantIDs(); !slices.Contains(tenants, request.tenant) {
 		return "", config.Issuer{}, fmt.Errorf("there is no tenant %q%s", request.tenant,
 			hint(request.tenant, tenants))
 	}

@@ -53,7 +53,7 @@ func (w *wanted) fits(e *entry) bool {
 }
 
 // runUsage is the command usage.
-func runUsage(_ context.Context, args []string, s streams) int {
+func runUsage(_ context.Context, args []string, s streams) error {
 	flags := newFlags("usage",
 		"[-config F] [-audit F]… [-since 7d] [-until D] [-tenant T] [-user U] [-tool X] "+
 			"[-by tenant,user,tool,client] [-json | -csv]",
@@ -79,17 +79,15 @@ func runUsage(_ context.Context, args []string, s streams) int {
 	asCSV := flags.Bool("csv", false, "print CSV")
 	var audits []string
 	flags.Func("audit", "an audit `file` in place of the config's"+auditAgain, each(&audits))
-	if code, done := parseFlags(flags, args, s); done {
-		return code
+	if err := parseFlags(flags, args, s); err != nil {
+		return err
 	}
 	r.by = strings.Split(*by, ",")
 	switch problem := cmp.Or(r.span(*since, *until, time.Now().UTC()), r.problem()); {
 	case problem != "":
-		s.complain("drawbridge usage: %s\n", problem)
-		return exitRefused
+		return refused("%s", problem)
 	case *asJSON && *asCSV:
-		s.complain("drawbridge usage: -json and -csv exclude each other\n")
-		return exitRefused
+		return refused("-json and -csv exclude each other")
 	}
 	if len(audits) == 0 {
 		cfg, err := config.Load(*file, config.ProcessEnvironment())
@@ -97,18 +95,16 @@ func runUsage(_ context.Context, args []string, s streams) int {
 			audits, err = auditOf(cfg, "usage")
 		}
 		if err != nil {
-			s.complain("%v\n", err)
-			return exitRefused
+			return refusedConfig(err)
 		}
 	}
 	var err error
 	if r.unread, err = readAudits("usage", audits, s, r.add); err != nil {
-		s.complain("drawbridge usage: %v\n", err)
-		return exitRefused
+		return refused("%w", err)
 	}
 	r.print(s, *asJSON, *asCSV)
 	r.warn(s)
-	return exitOK
+	return nil
 }
 
 // span reads from when to when lines count. It returns what is wrong, "" if nothing is.

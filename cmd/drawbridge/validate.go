@@ -100,7 +100,7 @@ func (c check) String() string {
 
 // runValidate is the command validate. A file that cannot be read has an exit code of its
 // own, because then nothing is known about the config.
-func runValidate(ctx context.Context, args []string, s streams) int {
+func runValidate(ctx context.Context, args []string, s streams) error {
 	flags := newFlags("validate", "[-config F] [-json] [-online] [-strict]",
 		"Loads and checks everything that needs no network, and starts nothing. All problems come at once, "+
 			"as file:line:col: problem.\n"+
@@ -112,19 +112,18 @@ func runValidate(ctx context.Context, args []string, s streams) int {
 	online := flags.Bool("online", false, "also connect to the servers, databases and Redis, "+
 		"fetch the issuers' key sets, and try whether people can sign in")
 	strict := flags.Bool("strict", false, "exit 1 also when there are only warnings")
-	if code, done := parseFlags(flags, args, s); done {
-		return code
+	if err := parseFlags(flags, args, s); err != nil {
+		return err
 	}
 	cfg, err := config.Load(*file, config.ProcessEnvironment())
 	found := findings{File: *file, Problems: []config.Problem{}, strict: *strict}
-	refused, isRefused := errors.AsType[config.RefusedError](err)
+	problems, isRefused := errors.AsType[config.RefusedError](err)
 	if err != nil && !isRefused {
-		s.complain("drawbridge validate: %v\n", err)
-		return exitRefused
+		return refused("%w", err)
 	}
 	described := ""
 	if isRefused {
-		found.Problems = refused
+		found.Problems = problems
 	} else {
 		warnOfMemory(cfg, planHere(cfg.Limits))
 		found.judge(ctx, cfg, *online)
@@ -136,9 +135,9 @@ func runValidate(ctx context.Context, args []string, s streams) int {
 	}
 	s.say("%s", show(described))
 	if !found.OK {
-		return exitFailure
+		return errUnsaid
 	}
-	return exitOK
+	return nil
 }
 
 // text returns the findings as lines; summary says what a good config holds.

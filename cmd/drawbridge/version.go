@@ -61,16 +61,16 @@ func (b origin) orDefaults() origin {
 }
 
 // runVersion is the command version.
-func runVersion(_ context.Context, args []string, s streams) int {
+func runVersion(_ context.Context, args []string, s streams) error {
 	flags := newFlags("version", "",
 		"Prints the version, the commit it was built from and its date, the version of Go and the protocol "+
 			"revisions served.", s)
-	if code, done := parseFlags(flags, args, s); done {
-		return code
+	if err := parseFlags(flags, args, s); err != nil {
+		return err
 	}
 	b := thisBuild()
 	s.say("drawbridge %s\ncommit     %s\ndate       %s\ngo         %s %s/%s\nrevisions  %s\n", b.version,
 		b.commit, b.date,
 		runtime.Version(), runtime.GOOS, runtime.GOARCH, strings.Join(mcp.Revisions(), " "))
-	return exitOK
+	return nil
 }

@@ -299,9 +299,10 @@ func TestServersAreToldWhoCalls(t *testing.T) {
 		}
 	}
 	var said, wrong bytes.Buffer
-	code := runExplain(t.Context(), []string{
-		"-config", r.path("drawbridge.yaml"), "-tenant", "acme", "-subject", "user-1", "-tool", "crm__who", "-online",
-	}, streams{out: &said, err: &wrong})
+	code := run(t.Context(), []string{
+		"explain", "-config", r.path("drawbridge.yaml"), "-tenant", "acme", "-subject", "user-1", "-tool", "crm__who",
+		"-online",
+	}, &said, &wrong)
 	if code != exitOK || !strings.Contains(said.String(), "the server decides what this person is listed (lists: user)") {
 		t.Errorf("explain: got %d %s%s, want that the server decides", code, &said, &wrong)
 	}

@@ -231,14 +231,19 @@ func (c *Config) Position(name string) Problem { return c.positions[name] }
 // EntryName is the name for Position of one of Issuers, of which several may have one name.
 func EntryName(i int) string { return fmt.Sprintf("entry %d", i) }
 
+// TenantIDs returns the ids of the tenants, in the order of the files.
+func (c *Config) TenantIDs() []string {
+	ids := make([]string, len(c.Tenants))
+	for i := range c.Tenants {
+		ids[i] = c.Tenants[i].ID
+	}
+	return ids
+}
+
 // Speakers returns pairs of an issuer and a tenant that its tokens, or its people, may be
 // for. The gateway itself is one, for access keys and for clients with tokens of their own.
 func (c *Config) Speakers() [][2]string {
-	tenants := make([]string, len(c.Tenants))
-	for i := range c.Tenants {
-		tenants[i] = c.Tenants[i].ID
-	}
-	return c.speakers(tenants)
+	return c.speakers(c.TenantIDs())
 }
 
 func (c *Config) speakers(tenants []string) (all [][2]string) {

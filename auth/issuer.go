@@ -96,7 +96,7 @@ func checkNames(cfg *Issuer) error {
 		faults = append(faults, errors.New("no algorithm is allowed"))
 	}
 	for _, name := range cfg.Algorithms {
-		if method(name) == nil {
+		if methods[name] == nil {
 			faults = append(faults, fmt.Errorf("algorithm %q is not known", name))
 		}
 	}

@@ -122,7 +122,7 @@ func isAccessToken(typ []byte) bool {
 
 // signed returns the one of keys that made the signature, or an error if none did.
 func (p *parsed) signed(keys []verifying) (verifying, error) {
-	m := method(p.algorithm)
+	m := methods[p.algorithm]
 	if m == nil || len(p.signature) == 0 {
 		return verifying{}, &Error{Reason: "signature"}
 	}
@@ -134,44 +134,20 @@ func (p *parsed) signed(keys []verifying) (verifying, error) {
 	return verifying{}, &Error{Reason: "signature"}
 }
 
-// sign returns the signature of input. The algorithm must be one that method knows and
+// sign returns the signature of input. The algorithm must be one of methods and
 // fit the key.
 func sign(algorithm, input string, key crypto.PrivateKey) ([]byte, error) {
-	return method(algorithm).Sign(input, key)
+	return methods[algorithm].Sign(input, key)
 }
 
-// method returns the library's implementation of an algorithm, nil if the algorithm is
-// not known here. There is no "none".
-func method(algorithm string) jwt.SigningMethod {
-	switch algorithm {
-	case "HS256":
-		return jwt.SigningMethodHS256
-	case "HS384":
-		return jwt.SigningMethodHS384
-	case "HS512":
-		return jwt.SigningMethodHS512
-	case "RS256":
-		return jwt.SigningMethodRS256
-	case "RS384":
-		return jwt.SigningMethodRS384
-	case "RS512":
-		return jwt.SigningMethodRS512
-	case "PS256":
-		return strictPSS(jwt.SigningMethodPS256)
-	case "PS384":
-		return strictPSS(jwt.SigningMethodPS384)
-	case "PS512":
-		return strictPSS(jwt.SigningMethodPS512)
-	case "ES256":
-		return jwt.SigningMethodES256
-	case "ES384":
-		return jwt.SigningMethodES384
-	case "ES512":
-		return jwt.SigningMethodES512
-	case "EdDSA":
-		return jwt.SigningMethodEdDSA
-	}
-	return nil
+// methods are the library's implementations of the algorithms that are known here. There is
+// no "none".
+var methods = map[string]jwt.SigningMethod{
+	"HS256": jwt.SigningMethodHS256, "HS384": jwt.SigningMethodHS384, "HS512": jwt.SigningMethodHS512,
+	"RS256": jwt.SigningMethodRS256, "RS384": jwt.SigningMethodRS384, "RS512": jwt.SigningMethodRS512,
+	"PS256": strictPSS(jwt.SigningMethodPS256), "PS384": strictPSS(jwt.SigningMethodPS384),
+	"PS512": strictPSS(jwt.SigningMethodPS512), "ES256": jwt.SigningMethodES256,
+	"ES384": jwt.SigningMethodES384, "ES512": jwt.SigningMethodES512, "EdDSA": jwt.SigningMethodEdDSA,
 }
 
 // strictPSS returns m with the one salt length that RFC 7518 section 3.5 allows, also

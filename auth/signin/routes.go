@@ -22,23 +22,14 @@ const (
 	tenantPath   = "/t/"
 )
 
-// endpointOf returns what a path leads to, behind the address that it belongs to.
-func endpointOf(path string) (e endpoint, ok bool) {
-	switch path {
-	case metadataPath, openIDPath:
-		return endpoint{(*core).metadata, "GET, HEAD", true}, true
-	case "/jwks":
-		return endpoint{(*core).jwks, "GET, HEAD", true}, true
-	case "/register":
-		return endpoint{(*core).register, "POST", true}, true
-	case "/token":
-		return endpoint{(*core).token, "POST", true}, true
-	case "/revoke":
-		return endpoint{(*core).revoke, "POST", true}, true
-	case "/authorize":
-		return endpoint{(*core).authorize, "GET, HEAD", false}, true
-	}
-	return endpoint{}, false
+// endpoints are what paths lead to, behind the address that they belong to.
+var endpoints = map[string]endpoint{
+	metadataPath: {(*core).metadata, "GET, HEAD", true}, openIDPath: {(*core).metadata, "GET, HEAD", true},
+	"/jwks":      {(*core).jwks, "GET, HEAD", true},
+	"/register":  {(*core).register, "POST", true},
+	"/token":     {(*core).token, "POST", true},
+	"/revoke":    {(*core).revoke, "POST", true},
+	"/authorize": {(*core).authorize, "GET, HEAD", false},
 }
 
 // rootEndpointOf returns what a path leads to that only the address of all tenants has. A
@@ -63,16 +54,16 @@ func rootEndpointOf(path string) (e endpoint, name string, ok bool) {
 func (s *Server) find(path string) (e endpoint, tenant, name string, ok bool) {
 	for _, document := range []string{metadataPath, openIDPath} {
 		if tenant, is := strings.CutPrefix(path, document+tenantPath); is {
-			e, _ = endpointOf(document)
+			e = endpoints[document]
 			return e, tenant, "", s.core.config.IsTenant(tenant)
 		}
 	}
 	if rest, is := strings.CutPrefix(path, tenantPath); is {
 		tenant, rest, _ := strings.Cut(rest, "/")
-		e, ok = endpointOf("/" + rest)
+		e, ok = endpoints["/"+rest]
 		return e, tenant, "", ok && s.core.config.IsTenant(tenant)
 	}
-	if e, ok = endpointOf(path); ok {
+	if e, ok = endpoints[path]; ok {
 		return e, "", "", true
 	}
 	e, name, ok = rootEndpointOf(path)

@@ -96,34 +96,25 @@ func (m *rendered) text(t *Tenant, r *Request,
 
 // shape returns an item in a form; nil is the form of the catalogue.
 func (m *rendered) shape(f *Form, kind registry.Kind, item mcp.RawJSON) mcp.RawJSON {
-	if f == nil || len(item) == 0 || !f.Differs(memberOf(kind), item) {
+	if f == nil || len(item) == 0 || !f.Differs(membersOfKinds[kind], item) {
 		return item
 	}
 	key := shapeKey{&item[0], len(item), f.Revision}
 	if known, ok := m.shapes.find(key); ok {
 		return known
 	}
-	shaped := f.Of(memberOf(kind), item)
+	shaped := f.Of(membersOfKinds[kind], item)
 	if string(shaped) == string(item) {
 		return m.shapes.keep(key, item, 0)
 	}
 	return m.shapes.keep(key, shaped, len(shaped))
 }
 
-// memberOf returns what the list of items of that kind is called in a result.
-func memberOf(kind registry.Kind) string {
-	switch kind {
-	case registry.KindTool:
-		return mcp.ResultTools
-	case registry.KindPrompt:
-		return mcp.ResultPrompts
-	case registry.KindResource:
-		return mcp.ResultResources
-	case registry.KindSkill:
-		return mcp.ResultSkills
-	case registry.KindTemplate:
-	}
-	return mcp.ResultTemplates
+// membersOfKinds are what the list of items of each kind is called in a result.
+var membersOfKinds = map[registry.Kind]string{
+	registry.KindTool: mcp.ResultTools, registry.KindPrompt: mcp.ResultPrompts,
+	registry.KindResource: mcp.ResultResources, registry.KindTemplate: mcp.ResultTemplates,
+	registry.KindSkill: mcp.ResultSkills,
 }
 
 // shown returns the definition of an item in the form in which the lists of the tenant

@@ -72,17 +72,13 @@ func policyNameOf(item *registry.Item) policyName {
 }
 
 // pattern returns the pattern for a rule that names the item alone.
-func (n *policyName) pattern() string {
-	switch n.kind {
-	case registry.KindPrompt:
-		return "prompt:" + n.name
-	case registry.KindResource, registry.KindTemplate:
-		return "resource:" + n.name
-	case registry.KindSkill:
-		return "skill:" + n.name
-	default:
-		return n.name
-	}
+func (n *policyName) pattern() string { return patternPrefixes[n.kind] + n.name }
+
+// patternPrefixes are what patterns of items of each kind begin with; those of tools are
+// bare.
+var patternPrefixes = map[registry.Kind]string{
+	registry.KindPrompt: "prompt:", registry.KindResource: "resource:", registry.KindTemplate: "resource:",
+	registry.KindSkill: "skill:",
 }
 
 // fits tells whether the pattern, which must be one for items of this kind, names the

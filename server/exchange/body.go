@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"mime"
@@ -99,15 +100,8 @@ func (s *Service) parse(x *Exchange, data []byte) (mcp.RawJSON, *Refusal) {
 	release, err := s.config.Turns.Enter(x.Context(), share.User(x.Principal.User()),
 		time.Duration(len(data))*parseTime)
 	x.Queued = time.Since(began)
-	switch {
-	case errors.Is(err, fairqueue.ErrUser):
-		return nil, errUserWork
-	case errors.Is(err, fairqueue.ErrTenant):
-		return nil, errTenantWork
-	case errors.Is(err, fairqueue.ErrTotal):
-		return nil, errOverloadWork
-	case err != nil:
-		return nil, errBody // the client is gone
+	if err != nil {
+		return nil, cmp.Or(workRefusals.Of(err), errBody) // errBody: the client is gone
 	}
 	defer release()
 	raw, err := mcp.ParseRaw(data)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
@@ -195,17 +196,37 @@ func tooLargeForMemory(most int64) *Refusal {
 
 // RefusalOfMemory returns the refusal for an error of package share about memory, nil
 // for any other.
-func RefusalOfMemory(err error) *Refusal {
-	switch {
-	case errors.Is(err, share.ErrUser):
-		return errUserMemory
-	case errors.Is(err, share.ErrTenant):
-		return errTenantMemory
-	case errors.Is(err, share.ErrTotal):
-		return errOverloadMemory
+func RefusalOfMemory(err error) *Refusal { return memoryRefusals.Of(err) }
+
+// Refusals are the refusals for some errors, in the order in which these are looked for.
+type Refusals []struct {
+	Err     error
+	Refusal *Refusal
+}
+
+// Of returns the refusal for an error, nil if there is none.
+func (all Refusals) Of(err error) *Refusal {
+	for _, one := range all {
+		if errors.Is(err, one.Err) {
+			return one.Refusal
+		}
 	}
 	return nil
 }
+
+var (
+	memoryRefusals = Refusals{
+		{share.ErrUser, errUserMemory},
+		{share.ErrTenant, errTenantMemory},
+		{share.ErrTotal, errOverloadMemory},
+	}
+	// workRefusals are for who gets no turn to keep a processor busy.
+	workRefusals = Refusals{
+		{fairqueue.ErrUser, errUserWork},
+		{fairqueue.ErrTenant, errTenantWork},
+		{fairqueue.ErrTotal, errOverloadWork},
+	}
+)
 
 // Unrecordable is the stable code with which the desk refuses a call because it could not
 // be recorded. Nothing of the call has happened, so a client may repeat it. If an earlier
@@ -237,19 +258,19 @@ func ErrorOf(err error) *mcp.Error {
 	return ErrPanic.Err
 }
 
+// outcomesByStatus has the outcomes of refusals that are not invalid requests.
+var outcomesByStatus = map[int]string{
+	http.StatusForbidden: "forbidden", http.StatusNotFound: "unknown",
+	http.StatusTooManyRequests: "limited", http.StatusServiceUnavailable: "limited",
+	http.StatusInternalServerError: "internal",
+	http.StatusOK:                  "internal", // an error of the desk that StatusOf does not list
+}
+
 // recordedAs returns the outcome of a refusal for the audit, in the same words that calls
 // have.
 func recordedAs(status int) string {
-	switch status {
-	case http.StatusForbidden:
-		return "forbidden"
-	case http.StatusNotFound:
-		return "unknown"
-	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		return "limited"
-	case http.StatusInternalServerError,
-		http.StatusOK: // 200: an error of the desk that StatusOf does not list
-		return "internal"
+	if outcome, known := outcomesByStatus[status]; known {
+		return outcome
 	}
 	return "invalid_request"
 }
@@ -283,31 +304,33 @@ var (
 		"The token is genuine, but is not for a tenant here or lacks a claim: ask the operator")
 )
 
+// The refusals of tokens by the reason. Those of verifiedRefusals are only for tokens whose
+// signature was verified.
+var (
+	loginRefusals = map[string]*Refusal{
+		"missing": ErrNoToken, "scheme": ErrScheme,
+		// It reveals that the issuer is known, but else a client would discard a good token.
+		"unavailable": ErrKeysUnavailable,
+	}
+	verifiedRefusals = map[string]*Refusal{
+		"expired": errExpired, "early": errEarly, "audience": errAudience, "lifetime": errLifetime,
+	}
+)
+
 // RefusedLogin is the one table from the reason why a token was refused to what its
 // bearer is told. As long as its signature has not been verified, every fault gets the
-// same answer; otherwise a stranger could try out issuers, keys and forgeries. After
+// same answer; otherwise whoever has none could try out issuers, keys and forgeries. After
 // that, the issuer itself gave out the token, and its bearer may know what to do.
 func RefusedLogin(why *auth.Error) *Refusal {
+	refusal, early := loginRefusals[why.Reason]
 	switch {
-	case why.Reason == "missing":
-		return ErrNoToken
-	case why.Reason == "scheme":
-		return ErrScheme
-	// reveals that the issuer is known, but else a client would discard a good token
-	case why.Reason == "unavailable":
-		return ErrKeysUnavailable
+	case early:
+		return refusal
 	case why.Issuer == "":
 		return errToken
 	}
-	switch why.Reason {
-	case "expired":
-		return errExpired
-	case "early":
-		return errEarly
-	case "audience":
-		return errAudience
-	case "lifetime":
-		return errLifetime
+	if refusal, late := verifiedRefusals[why.Reason]; late {
+		return refusal
 	}
 	return errClaims
 }

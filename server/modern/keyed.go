@@ -1,6 +1,7 @@
 package modern
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -112,23 +113,19 @@ func (e *Endpoint) refuseKeyed(ctx context.Context, x *exchange.Exchange, c *cal
 	c.response.finish(ctx, &a)
 }
 
-// refusalOfKeyed returns what is told of an error of once.Store.
+// keyedRefusals are what is told of errors of once.Store.
+var keyedRefusals = exchange.Refusals{
+	{once.ErrBody, exchange.ErrKeyBody},
+	{once.ErrUnkept, exchange.ErrKeyAnswer},
+	{once.ErrUnknown, exchange.ErrKeyOutcome},
+	{once.ErrFull, exchange.ErrKeys},
+	{gateway.ErrStopped, exchange.ErrDraining},
+}
+
+// refusalOfKeyed returns what is told of an error of once.Store. The client asked for once,
+// and without what the replicas share nobody can promise that.
 func refusalOfKeyed(err error) *exchange.Refusal {
-	switch {
-	case errors.Is(err, once.ErrBody):
-		return exchange.ErrKeyBody
-	case errors.Is(err, once.ErrUnkept):
-		return exchange.ErrKeyAnswer
-	case errors.Is(err, once.ErrUnknown):
-		return exchange.ErrKeyOutcome
-	case errors.Is(err, once.ErrFull):
-		return exchange.ErrKeys
-	case errors.Is(err, gateway.ErrStopped):
-		return exchange.ErrDraining
-	}
-	// the client asked for once, and without what the replicas share nobody can promise
-	// that
-	return exchange.ErrReplicas
+	return cmp.Or(keyedRefusals.Of(err), exchange.ErrReplicas)
 }
 
 // repeatKeyed gives the answer that was kept, if the caller may still use the tool by the

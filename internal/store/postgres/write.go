@@ -14,20 +14,14 @@ import (
 
 const mostInserts = 200 // rows in one batch of Replace
 
-// statement is one of a batch.
-type statement struct {
-	text   string
-	values []any
-}
-
 // batch runs statements in one transaction and one round trip, and returns how many rows
 // each of them has changed or returned. After an error nothing is changed; then there are
 // the numbers of those before the one that failed.
-func batch(ctx context.Context, c *pgconn.PgConn, statements ...statement) (rows []int64, err error) {
+func batch(ctx context.Context, c *pgconn.PgConn, statements ...store.Statement) (rows []int64, err error) {
 	b := &pgconn.Batch{}
 	for _, s := range statements {
-		texts, bound := arguments(s.values)
-		b.ExecParams(s.text, texts, nil, bound, nil)
+		texts, bound := arguments(s.Values)
+		b.ExecParams(s.Text, texts, nil, bound, nil)
 	}
 	results := c.ExecBatch(ctx, b)
 	for results.NextResult() {
@@ -41,7 +35,7 @@ func batch(ctx context.Context, c *pgconn.PgConn, statements ...statement) (rows
 }
 
 // change runs a batch with a connection of the store.
-func (s *Store) change(ctx context.Context, statements ...statement) (rows []int64, err error) {
+func (s *Store) change(ctx context.Context, statements ...store.Statement) (rows []int64, err error) {
 	err = s.conns.with(ctx, func(ctx context.Context, c *pgconn.PgConn) error {
 		rows, err = batch(ctx, c, statements...)
 		return err
@@ -70,27 +64,23 @@ func (s *Store) Put(ctx context.Context, r store.Record) (version int64, err err
 }
 
 // insertion is the statement that inserts a row, unless there is one.
-func insertion(r store.Row) statement {
-	return statement{
-		"INSERT INTO records(" + columns + ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING",
-		[]any{r.Kind, r.ID, r.Tenant, r.Owner, r.Expires, r.Version, r.Key, r.Value},
-	}
+func insertion(r store.Row) store.Statement {
+	return store.NewStatement("INSERT INTO records("+store.Columns+") "+
+		"VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING",
+		r.Kind, r.ID, r.Tenant, r.Owner, r.Expires, r.Version, r.Key, r.Value)
 }
 
 // bounded is the statement that fails if the tenant of a row has too many.
-func (s *Store) bounded(r store.Row) statement {
-	return statement{
-		"SELECT bounded($1, $2, $3, $4)",
-		[]any{r.Kind, r.Tenant, s.cfg.Bound(r.Kind), s.cfg.Time()},
-	}
+func (s *Store) bounded(r store.Row) store.Statement {
+	return store.NewStatement("SELECT bounded($1, $2, $3, $4)",
+		r.Kind, r.Tenant, s.cfg.Bound(r.Kind), s.cfg.Time())
 }
 
 // insert writes a row that is new.
 func (s *Store) insert(ctx context.Context, row store.Row) error {
-	rows, err := s.change(ctx, statement{
-		"DELETE FROM records WHERE kind = $1 AND id = $2 AND expires <= $3",
-		[]any{row.Kind, row.ID, s.cfg.Time()},
-	}, insertion(row), s.bounded(row))
+	expired := store.NewStatement("DELETE FROM records WHERE kind = $1 AND id = $2 AND expires <= $3",
+		row.Kind, row.ID, s.cfg.Time())
+	rows, err := s.change(ctx, expired, insertion(row), s.bounded(row))
 	if len(rows) > 1 && rows[1] == 0 {
 		return store.ErrConflict
 	}
@@ -106,11 +96,11 @@ func (s *Store) update(ctx context.Context, row store.Row, read int64) error {
 		row.Tenant, row.Owner, row.Expires, row.Version, row.Key, row.Value, row.Kind, row.ID, read,
 		s.cfg.Time(),
 	}
-	rows, err := s.change(ctx, statement{text + "tenant = $1", values})
+	rows, err := s.change(ctx, store.NewStatement(text+"tenant = $1", values...))
 	if err != nil || rows[0] > 0 {
 		return err
 	}
-	rows, err = s.change(ctx, statement{text + "tenant <> $1", values}, s.bounded(row))
+	rows, err = s.change(ctx, store.NewStatement(text+"tenant <> $1", values...), s.bounded(row))
 	if len(rows) > 0 && rows[0] == 0 {
 		return store.ErrConflict
 	}
@@ -119,10 +109,9 @@ func (s *Store) update(ctx context.Context, row store.Row, read int64) error {
 
 // Delete removes a record.
 func (s *Store) Delete(ctx context.Context, kind, id string) error {
-	if _, err := s.change(ctx, statement{
-		"DELETE FROM records WHERE kind = $1 AND id = $2",
-		[]any{kind, id},
-	}); err != nil {
+	_, err := s.change(ctx,
+		store.NewStatement("DELETE FROM records WHERE kind = $1 AND id = $2", kind, id))
+	if err != nil {
 		return fmt.Errorf("remove a record: %w", err)
 	}
 	return nil
@@ -130,8 +119,8 @@ func (s *Store) Delete(ctx context.Context, kind, id string) error {
 
 // Check writes and reads.
 func (s *Store) Check(ctx context.Context) error {
-	_, err := s.change(ctx, statement{text: "UPDATE schema SET version = version"},
-		statement{text: "SELECT 1 FROM records LIMIT 1"})
+	_, err := s.change(ctx, store.NewStatement("UPDATE schema SET version = version"),
+		store.NewStatement("SELECT 1 FROM records LIMIT 1"))
 	return err
 }
 
@@ -139,8 +128,8 @@ func (s *Store) Check(ctx context.Context) error {
 // Replicas pass over what another one has in work.
 func (s *Store) Sweep(ctx context.Context, p store.Pass) (store.Pass, error) {
 	removed, err := s.change(ctx,
-		statement{`DELETE FROM records WHERE (kind, id) IN (SELECT kind, id FROM records
-		WHERE expires <= $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`, []any{s.cfg.Time(), store.MostSwept}})
+		store.NewStatement(`DELETE FROM records WHERE (kind, id) IN (SELECT kind, id FROM records
+		WHERE expires <= $1 LIMIT $2 FOR UPDATE SKIP LOCKED)`, s.cfg.Time(), store.MostSwept))
 	if err != nil {
 		return p, fmt.Errorf("remove what has expired: %w", err)
 	}
@@ -158,8 +147,9 @@ func (s *Store) Sweep(ctx context.Context, p store.Pass) (store.Pass, error) {
 // kind and id, which have no NUL in them.
 func (s *Store) ofKey(ctx context.Context, key, after string) ([]store.Row, string, error) {
 	kind, id, _ := strings.Cut(after, "\x00")
-	rows, err := s.selected(ctx, "SELECT "+columns+" FROM records WHERE key = $1 AND (kind, id) > ($2, $3) "+
-		"ORDER BY kind, id LIMIT $4", key, kind, id, store.MostSwept)
+	rows, err := s.selected(ctx, store.NewStatement("SELECT "+store.Columns+" FROM records "+
+		"WHERE key = $1 AND (kind, id) > ($2, $3) ORDER BY kind, id LIMIT $4",
+		key, kind, id, store.MostSwept))
 	if len(rows) > 0 {
 		last := rows[len(rows)-1]
 		after = last.Kind + "\x00" + last.ID
@@ -172,12 +162,11 @@ func (s *Store) sealAgain(ctx context.Context, rows []store.Row) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	changes := make([]statement, len(rows))
+	changes := make([]store.Statement, len(rows))
 	for i, row := range rows {
-		changes[i] = statement{
-			"UPDATE records SET key = $1, value = $2 WHERE kind = $3 AND id = $4 AND version = $5",
-			[]any{row.Key, row.Value, row.Kind, row.ID, row.Version},
-		}
+		changes[i] = store.NewStatement("UPDATE records SET key = $1, value = $2 "+
+			"WHERE kind = $3 AND id = $4 AND version = $5",
+			row.Key, row.Value, row.Kind, row.ID, row.Version)
 	}
 	_, err := s.change(ctx, changes...)
 	return err
@@ -192,7 +181,7 @@ func (s *Store) Replace(ctx context.Context, rows iter.Seq2[store.Row, error]) (
 			"records"); err != nil {
 			return err
 		}
-		var next []statement
+		var next []store.Statement
 		for row, err := range rows {
 			if err != nil {
 				return fmt.Errorf("read the rows that are to be written: %w", err)

@@ -116,9 +116,6 @@ func bind(s *sqlite3.Stmt, at int, argument any) error {
 	}
 }
 
-// columns are those of a row, in the order in which rowAt reads them.
-const columns = "kind, id, tenant, owner, expires, version, key, value"
-
 // rowAt returns the row that a statement is at.
 func rowAt(s *sqlite3.Stmt) store.Row {
 	return store.Row{

@@ -41,8 +41,8 @@ func TestListsReadNoMoreThanTheyReturn(t *testing.T) {
 		{Kind: "k", Owner: "o"}:              byOwner,
 		{Kind: "k", Owner: "o", Tenant: "t"}: byOwner,
 	} {
-		text, arguments := listing(q, 1)
-		check(fmt.Sprintf("%+v", q), index, text, arguments...)
+		of := store.Listing(q, 1)
+		check(fmt.Sprintf("%+v", q), index, of.Text, of.Values...)
 	}
 	check("rows of a key", "INDEX records_key (key=? AND rowid>?)", rowsOfKey, "k", 1, 2)
 }

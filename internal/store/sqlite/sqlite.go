@@ -30,6 +30,8 @@ var errClosed = errors.New("the store is closed")
 
 // Store is a file of SQLite.
 type Store struct {
+	store.Reading
+
 	cfg store.Config
 
 	path    string
@@ -65,6 +67,7 @@ func Open(path string, cfg store.Config) (*Store, error) {
 		cfg: cfg, path: path, writes: make(chan *write, mostWrites), readers: make(chan *conn, readers),
 		closed: make(chan struct{}), over: make(chan struct{}),
 	}
+	s.Reading = store.Reading{Config: &s.cfg, Select: s.selected, Numbers: s.numbers}
 	for range readers {
 		s.readers <- nil
 	}
@@ -159,75 +162,22 @@ func guarded(c *conn, do func(c *conn) error) (err error) {
 	return do(c)
 }
 
-// Get returns a record.
-func (s *Store) Get(ctx context.Context, kind, id string) (store.Record, error) {
-	var row store.Row
-	err := s.read(ctx, func(c *conn) error {
-		return c.run(func(at *sqlite3.Stmt) { row = rowAt(at) },
-			"SELECT "+columns+" FROM records WHERE kind = ? AND id = ? AND expires > ?", kind, id,
-			s.cfg.Time())
+// selected returns rows that a statement selects, all of them.
+func (s *Store) selected(ctx context.Context, of store.Statement) (rows []store.Row, err error) {
+	err = s.read(ctx, func(c *conn) error {
+		return c.run(func(at *sqlite3.Stmt) { rows = append(rows, rowAt(at)) }, of.Text, of.Values...)
 	})
-	if err != nil {
-		return store.Record{}, fmt.Errorf("read a record: %w", err)
-	}
-	if row.Version == 0 {
-		return store.Record{}, store.ErrNotFound
-	}
-	return s.cfg.Open(row)
-}
-
-// List returns records.
-func (s *Store) List(ctx context.Context, q store.Query) ([]store.Record, error) {
-	return s.cfg.Listed(ctx, q, func(q store.Query) (rows []store.Row, err error) {
-		text, arguments := listing(q, s.cfg.Time())
-		err = s.read(ctx, func(c *conn) error {
-			return c.run(func(at *sqlite3.Stmt) { rows = append(rows, rowAt(at)) }, text, arguments...)
-		})
-		return rows, err
-	})
-}
-
-// listing returns the statement of a list. The index of owners has the rows that have one,
-// and SQLite uses it only where the statement says that it wants no others.
-// https://www.sqlite.org/partialindex.html#queries_using_partial_indexes
-func listing(q store.Query, now int64) (text string, arguments []any) {
-	text, arguments = "SELECT "+columns+" FROM records WHERE kind = ? AND id > ? AND expires > ?",
-		[]any{q.Kind, q.After, now}
-	if q.Tenant != "" {
-		text, arguments = text+" AND tenant = ?", append(arguments, q.Tenant)
-	}
-	if q.Owner != "" {
-		text, arguments = text+" AND owner = ? AND owner <> ''", append(arguments, q.Owner)
-	}
-	return text + " ORDER BY id LIMIT ?", append(arguments, q.Most())
-}
-
-// Count returns how many records of a kind there are.
-func (s *Store) Count(ctx context.Context, kind string) (map[string]int, error) {
-	return s.numbers(ctx, "SELECT tenant, records FROM counts WHERE kind = ?", kind)
-}
-
-// Kinds returns how many rows there are of each kind.
-func (s *Store) Kinds(ctx context.Context) (map[string]int, error) {
-	return s.numbers(ctx, "SELECT kind, sum(records) FROM counts GROUP BY kind")
-}
-
-// Keys returns how many rows each key seals.
-func (s *Store) Keys(ctx context.Context) (map[string]int, error) {
-	return s.numbers(ctx, "SELECT key, count(*) FROM records GROUP BY key")
+	return rows, err
 }
 
 // numbers returns a result of names and numbers.
-func (s *Store) numbers(ctx context.Context, text string, arguments ...any) (map[string]int, error) {
-	numbers := map[string]int{}
-	err := s.read(ctx, func(c *conn) error {
+func (s *Store) numbers(ctx context.Context, of store.Statement) (numbers map[string]int, err error) {
+	numbers = map[string]int{}
+	err = s.read(ctx, func(c *conn) error {
 		return c.run(func(at *sqlite3.Stmt) { numbers[at.ColumnText(0)] = at.ColumnInt(1) },
-			text, arguments...)
+			of.Text, of.Values...)
 	})
-	if err != nil {
-		return nil, fmt.Errorf("count records: %w", err)
-	}
-	return numbers, nil
+	return numbers, err
 }
 
 // Intact reads the whole file, and returns an error that says how it is damaged.
@@ -247,23 +197,19 @@ func (s *Store) Intact(ctx context.Context) error {
 
 // Rows returns all rows as they are at one moment.
 func (s *Store) Rows(ctx context.Context) iter.Seq2[store.Row, error] {
-	return func(yield func(store.Row, error) bool) {
-		stopped := false
-		err := s.read(ctx, func(c *conn) (err error) {
-			statement, _, err := c.Prepare("SELECT " + columns + " FROM records ORDER BY kind, id")
+	return store.Sequence(func(each func(store.Row) bool) error {
+		return s.read(ctx, func(c *conn) (err error) {
+			statement, _, err := c.Prepare("SELECT " + store.Columns + " FROM records ORDER BY kind, id")
 			if err != nil {
 				return err
 			}
 			defer func() { err = errors.Join(err, statement.Close()) }()
 			for statement.Step() {
-				if stopped = !yield(rowAt(statement), nil); stopped {
+				if !each(rowAt(statement)) {
 					return nil
 				}
 			}
 			return statement.Err()
 		})
-		if err != nil && !stopped {
-			yield(store.Row{}, fmt.Errorf("read all records: %w", err))
-		}
-	}
+	})
 }

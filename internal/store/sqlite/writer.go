@@ -203,7 +203,7 @@ func (s *Store) insert(c *conn, row store.Row) error {
 }
 
 func insertRow(c *conn, r store.Row) error {
-	return c.run(nil, "INSERT INTO records("+columns+
+	return c.run(nil, "INSERT INTO records("+store.Columns+
 		") VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
 		r.Kind, r.ID, r.Tenant, r.Owner, r.Expires, r.Version, r.Key, r.Value)
 }
@@ -269,8 +269,8 @@ func (s *Store) expire(c *conn) (int, error) {
 }
 
 // rowsOfKey returns rows of a key in the order in which they stand in its index.
-const rowsOfKey = "SELECT " + columns + ", rowid FROM records WHERE key = ? AND rowid > ? ORDER BY rowid " +
-	"LIMIT ?"
+const rowsOfKey = "SELECT " + store.Columns + ", rowid FROM records " +
+	"WHERE key = ? AND rowid > ? ORDER BY rowid LIMIT ?"
 
 // ofKey returns rows that a key seals, after a place, and the place of the last one.
 func (c *conn) ofKey(key, after string) (rows []store.Row, last string, err error) {

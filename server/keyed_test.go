@@ -277,8 +277,8 @@ func TestALargeAnswerIsNotMadeAgain(t *testing.T) {
 	wantRefusal(t, "the repeat", w.do(t, m), http.StatusConflict, "DB-IDEMPOTENCY-ANSWER")
 }
 
-// TestRepeatsLeavePlacesForOthers lets one user wait many times.
-func TestRepeatsLeavePlacesForOthers(t *testing.T) {
+// TestRepeatsLeaveSlotsForOthers lets one user wait many times.
+func TestRepeatsLeaveSlotsForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, func(w *world) { w.config.MaxCalls = 32 })
 		m := keyedCall("slow", "k")

@@ -202,9 +202,9 @@ func TestSessionInUseIsNotEvicted(t *testing.T) {
 	}, bounded(10, 3))
 }
 
-// TestSessionOverSSEGivesItsPlaceBack ends the stream of a session over HTTP+SSE, and
+// TestSessionOverSSEGivesItsSlotBack ends the stream of a session over HTTP+SSE, and
 // with it the session.
-func TestSessionOverSSEGivesItsPlaceBack(t *testing.T) {
+func TestSessionOverSSEGivesItsSlotBack(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		ids, sse := w.inUse(t)
 		sse.Close()

@@ -309,9 +309,9 @@ func TestOneTenantTookAllStreams(t *testing.T) {
 	}
 }
 
-// TestNoPlaceForAnswerStream shows that a call is answered plainly when there is no place
+// TestNoSlotForAnswerStream shows that a call is answered plainly when there is no slot
 // for a stream.
-func TestNoPlaceForAnswerStream(t *testing.T) {
+func TestNoSlotForAnswerStream(t *testing.T) {
 	w := newWorld(t, func(w *world) {
 		zero := 0
 		many := ratelimit.Limit{Rate: 1e6, Burst: 1e6}
@@ -341,8 +341,8 @@ func eventually(t testing.TB, happened func() bool) {
 	}
 }
 
-// TestIdleStreamsTakeNoPlaceOfCalls shows that an open stream is no request in work.
-func TestIdleStreamsTakeNoPlaceOfCalls(t *testing.T) {
+// TestIdleStreamsTakeNoSlotOfCalls shows that an open stream is no request in work.
+func TestIdleStreamsTakeNoSlotOfCalls(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		id := w.open(t, "alice", mcp.Revision2511)
 		for range 3 {

@@ -359,9 +359,9 @@ func TestQuestionsAreBounded(t *testing.T) {
 	})
 }
 
-// TestQuestionHasNoPlace shows that a client for whom there is no stream is taken to
+// TestQuestionHasNoSlot shows that a client for whom there is no stream is taken to
 // cancel.
-func TestQuestionHasNoPlace(t *testing.T) {
+func TestQuestionHasNoSlot(t *testing.T) {
 	w := newWorld(t, func(w *world) {
 		zero := 0
 		w.tenants[0].Limits.Streams = &zero
@@ -481,9 +481,9 @@ func TestSmallCallsThatWaitCountedNowhere(t *testing.T) {
 	}, func(w *world) { w.config.Memory = share.New(64 << 20) })
 }
 
-// TestPausesAreNoPlacesInWork lets calls of one tenant wait until their server is ready,
+// TestPausesTakeNoSlots lets calls of one tenant wait until their server is ready,
 // as many as are answered at once.
-func TestPausesAreNoPlacesInWork(t *testing.T) {
+func TestPausesTakeNoSlots(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.asking()
 		id := w.openAsking(t, mcp.Revision2511)

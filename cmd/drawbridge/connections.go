@@ -78,12 +78,13 @@ func (d doors) tell(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// overload returns what /readyz says while every connection is taken, "" otherwise. Those
-// of strangers and idle ones give way then, so it is no reason to send clients elsewhere.
+// overload returns what /readyz says while every connection is taken, "" otherwise.
+// Unauthenticated and idle ones give way then, so it is no reason to send clients
+// elsewhere.
 func (d doors) overload() string {
 	if d.clients.Open() < d.total {
 		return ""
 	}
-	return fmt.Sprintf("connections: all %d are open; strangers and idle clients lose theirs to newcomers",
+	return fmt.Sprintf("connections: all %d are open; unauthenticated and idle ones give way to newcomers",
 		d.total)
 }

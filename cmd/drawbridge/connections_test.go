@@ -48,10 +48,10 @@ func TestConnectionBounds(t *testing.T) {
 	}
 }
 
-// TestStrangersLockNobodyOut opens ten times as many connections as there may be, none of
+// TestUnauthenticatedConnectionsLockNobodyOut opens ten times as many connections as there may be, none of
 // which says who it is. A client with a token keeps the connection that it had, and
 // another finds a place.
-func TestStrangersLockNobodyOut(t *testing.T) {
+func TestUnauthenticatedConnectionsLockNobodyOut(t *testing.T) {
 	t.Parallel()
 	const most = 40
 	dir := t.TempDir()

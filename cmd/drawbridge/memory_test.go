@@ -51,7 +51,7 @@ func TestPlanOfMemory(t *testing.T) {
 	}
 }
 
-func TestPlacesAreTakenFromTheBudget(t *testing.T) {
+func TestSlotsAreTakenFromTheBudget(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		limits       config.Limits

@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// conn is one connection that has a place. Limiter, trusted, from and source never change
+// conn is one connection that has a slot. Limiter, trusted, from and source never change
 // once it has it; what follows them is guarded by the limiter's mutex, but for
 // unauthenticated and busy, which the HTTP server changes at every request.
 type conn struct {
@@ -24,7 +24,7 @@ type conn struct {
 	unauthenticated atomic.Bool
 	busy            atomic.Bool // a request is in work
 
-	left            bool          // it has no place any more
+	left            bool          // it has no slot any more
 	inAll, inSource *list.Element // where it waits to be closed; nil: it must not be
 }
 
@@ -35,7 +35,7 @@ func (c *conn) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// Close gives the place back and closes the connection.
+// Close gives the slot back and closes the connection.
 func (c *conn) Close() error {
 	c.limiter.mu.Lock()
 	c.removeLocked()
@@ -76,7 +76,7 @@ func (c *conn) changed(state http.ConnState) {
 		c.busy.Store(true)
 	case http.StateIdle:
 		c.busy.Store(false)
-		// a stranger keeps its turn, or it could stay for ever by using the connection
+		// An unauthenticated one keeps its turn, or it could stay for ever by being used.
 		if !c.unauthenticated.Load() {
 			c.limiter.mu.Lock()
 			defer c.limiter.mu.Unlock()
@@ -94,7 +94,7 @@ func (c *conn) changed(state http.ConnState) {
 	}
 }
 
-// mark says whether the request in work is of a stranger.
+// mark says whether the request in work is unauthenticated.
 func (c *conn) mark(unauthenticated bool) {
 	unauthenticated = unauthenticated && !c.trusted
 	if c.unauthenticated.Swap(unauthenticated) == unauthenticated {
@@ -142,7 +142,7 @@ func (c *conn) dequeueLocked() {
 	}
 }
 
-// removeLocked gives the place back; further calls do nothing.
+// removeLocked gives the slot back; further calls do nothing.
 func (c *conn) removeLocked() {
 	if c.left {
 		return

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// admitPipe lets another connection in, nil if there is no place for it.
+// admitPipe lets another connection in, nil if there is no slot for it.
 func admitPipe(t *testing.T, l *Limiter) *conn {
 	t.Helper()
 	here, there := net.Pipe()
@@ -20,8 +20,8 @@ func admitPipe(t *testing.T, l *Limiter) *conn {
 }
 
 // TestOneWhoHadJustBecomeKnownWasClosed: a connection is known, and a request of somebody
-// known in work on it, before it has left the queue of strangers. A newcomer that comes
-// right then must not take its place.
+// known in work on it, before it has left the queue of unauthenticated ones. A newcomer
+// that comes right then must not take its slot.
 func TestOneWhoHadJustBecomeKnownWasClosed(t *testing.T) {
 	t.Parallel()
 	l := New(Config{Total: 1, Address: 2})
@@ -30,13 +30,13 @@ func TestOneWhoHadJustBecomeKnownWasClosed(t *testing.T) {
 	first.busy.Store(true)
 	first.unauthenticated.Store(false) // as mark does before it has the mutex
 	if newcomer := admit(); newcomer != nil || first.left {
-		t.Errorf("the newcomer has a place: %t, the connection in use has lost its own: %t, want neither",
+		t.Errorf("the newcomer has a slot: %t, the connection in use has lost its own: %t, want neither",
 			newcomer != nil, first.left)
 	}
 }
 
 // TestUnusedConnectionsAreThoseWithoutARequest follows connections of somebody known and
-// of a stranger.
+// unauthenticated ones.
 func TestUnusedConnectionsAreThoseWithoutARequest(t *testing.T) {
 	t.Parallel()
 	l := New(Config{Total: 3})
@@ -66,7 +66,7 @@ func TestUnusedConnectionsAreThoseWithoutARequest(t *testing.T) {
 
 // TestTakenOverConnectionStaysCounted: when a connection was taken over from the HTTP
 // server, it is counted and gives way to nobody, until whoever has it closes it. That
-// gives back one place.
+// gives back one slot.
 func TestTakenOverConnectionStaysCounted(t *testing.T) {
 	t.Parallel()
 	l := New(Config{Total: 2, Address: 2})
@@ -78,7 +78,8 @@ func TestTakenOverConnectionStaysCounted(t *testing.T) {
 	unauthenticated := admit()
 	if newcomer := admit(); newcomer == nil || taken.left || !unauthenticated.left {
 		t.Errorf(
-			"the newcomer has a place: %t, the connection taken over has lost its own: %t, the stranger: %t; want only the stranger to lose it",
+			"the newcomer has a slot: %t, the connection taken over has lost its own: %t, the unauthenticated one: "+
+				"%t; want only the last to lose it",
 			newcomer != nil, taken.left, unauthenticated.left)
 	}
 	_ = taken.Close() // a pipe does not fail

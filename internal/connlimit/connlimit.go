@@ -4,16 +4,16 @@
 // who used it was known, because it is told so; it does not know what a token is, and of
 // a request no more than whether its end is certain (framing.go).
 //
-// Every connection costs a descriptor and some memory, and a stranger without a token can
+// Every connection costs a descriptor and some memory, and a client without a token can
 // open as many as the kernel lets it. To refuse all newcomers at the bound would let that
-// stranger lock everybody out. So a newcomer takes the place of another, of the first
-// that there is:
+// client lock everybody out. So a newcomer takes the slot of another, of the first that
+// there is:
 //
-//  1. the oldest connection of a stranger: one that has not had a request of somebody known, or whose last one was
-//     refused;
+//  1. the oldest unauthenticated connection: one that has not had a request of somebody
+//     known, or whose last one was refused;
 //  2. the connection that has been idle for longest.
 //
-// Everybody is a stranger until its first request has been read, and a flood of
+// A connection is unauthenticated until its first request has been read, and a flood of
 // connections that were accepted together could push out those beside it before that. So
 // in all, not the oldest goes but, of some of the oldest, the one whose address has the
 // most connections; those of addresses with fewer lose their turn.
@@ -25,10 +25,10 @@
 // A connection that is taken over from the HTTP server (http.Hijacker) counts as one in
 // work until it is closed.
 //
-//	Limiter.Listener: accept ──▶ stranger ──Known──▶ busy ◀──next request── idle
-//	                                ▲                 │ └────answered────────▶ │
-//	                                └──Unknown────────┘                        │
-//	                                └──────────── Unknown ─────────────────────┘
+//	Limiter.Listener: accept ──▶ unauthenticated ──Known──▶ busy ◀──next request── idle
+//	                                    ▲                    │ └────answered────────▶ │
+//	                                    └──Unknown───────────┘                        │
+//	                                    └──────────────── Unknown ────────────────────┘
 package connlimit
 
 import (
@@ -50,7 +50,7 @@ type Config struct {
 	// nobody's in particular: they count as known from the beginning. It is called for
 	// every connection that is accepted; nil: there is no such address.
 	Trusted func(netip.Addr) bool
-	// Refused is called when a newcomer finds no place, Closed when another gave way to
+	// Refused is called when a newcomer finds no slot, Closed when another gave way to
 	// one. Either may be nil. They are called by the goroutine that accepts, so they must
 	// be quick.
 	Refused func(Cause)
@@ -106,12 +106,13 @@ func (q *queues) first() *conn {
 	return nil
 }
 
-// compared is how many strangers are looked at to find the one that goes.
+// compared is how many unauthenticated connections are looked at to find the one that
+// goes.
 const compared = 16
 
-// crowdedLocked returns, of the strangers that have waited for longest, the first of
-// those whose address has the most connections, nil if there is no stranger. Those of
-// addresses with fewer become the last in the queue, so that the next newcomer meets
+// crowdedLocked returns, of the unauthenticated connections that have waited for longest,
+// the first of those whose address has the most connections, nil if there is none. Those
+// of addresses with fewer become the last in the queue, so that the next newcomer meets
 // others: were they to stay in front, as many of them would hide the address with the
 // most.
 func (l *Limiter) crowdedLocked() *conn {
@@ -180,9 +181,7 @@ func (l *Limiter) Attach(s *http.Server) {
 		}
 	}
 	s.Handler = framed(s.Handler)
-	s.ConnContext = func(ctx context.Context,
-		c net.Conn,
-	) context.Context {
+	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
 		return context.WithValue(ctx, connKey{}, c)
 	}
 }

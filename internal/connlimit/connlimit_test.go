@@ -162,7 +162,7 @@ func check(t *testing.T, clients map[string]*client, gone ...string) {
 	}
 }
 
-func TestANewcomerTakesThePlaceOfALesserLoss(t *testing.T) {
+func TestANewcomerTakesTheSlotOfALesserLoss(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, connlimit.Config{Total: 5})
@@ -178,11 +178,11 @@ func TestANewcomerTakesThePlaceOfALesserLoss(t *testing.T) {
 			newcomer := w.connect("10.0.1.1").use("/wait")
 			check(t, all, order[:i+1]...)
 			if !newcomer.open() {
-				t.Fatalf("newcomer %d found no place", i)
+				t.Fatalf("newcomer %d found no slot", i)
 			}
 		}
 		if late := w.connect("10.0.1.2"); late.open() {
-			t.Error("a newcomer found a place although all others are in work")
+			t.Error("a newcomer found a slot although all others are in work")
 		}
 		if !all["busy"].open() || w.limiter.Open() != 5 || w.closed[connlimit.Total] != 4 ||
 			w.refused[connlimit.Total] != 1 {
@@ -191,10 +191,10 @@ func TestANewcomerTakesThePlaceOfALesserLoss(t *testing.T) {
 	})
 }
 
-// TestAStrangerCannotStayByUsingItsConnection: refused requests one after the other keep
-// nobody from being the first to go, and neither does a request whose header does not
-// end.
-func TestAStrangerCannotStayByUsingItsConnection(t *testing.T) {
+// TestUnauthenticatedConnectionsCannotStayByBeingUsed: refused requests one after the
+// other keep nobody from being the first to go, and neither does a request whose header
+// does not end.
+func TestUnauthenticatedConnectionsCannotStayByBeingUsed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, connlimit.Config{Total: 3})
@@ -276,20 +276,20 @@ func TestALoadBalancerIsNoAddressOfAClient(t *testing.T) {
 		})
 		all := map[string]*client{}
 		for i := range 3 {
-			// of a stranger, but the next may be anybody's
+			// unauthenticated, but the next may be anybody's
 			all[fmt.Sprint(i)] = w.connect(balancer.String()).use("/unknown")
 		}
 		unauthenticated := w.connect("10.0.0.2")
 		w.connect(balancer.String()).use("/wait")
 		check(t, all)
 		if unauthenticated.open() {
-			t.Error("the stranger stayed")
+			t.Error("the unauthenticated connection stayed")
 		}
 	})
 }
 
-// TestPlacesAreNeverLost does at random what connections do, and counts.
-func TestPlacesAreNeverLost(t *testing.T) {
+// TestSlotsAreNeverLost does at random what connections do, and counts.
+func TestSlotsAreNeverLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const total, perAddress = 12, 5
@@ -335,9 +335,9 @@ func TestMarksWithoutALimiterAreNothing(t *testing.T) {
 	connlimit.Unknown(context.Background())
 }
 
-// TestANewcomerWithoutAPlaceReadsWhy reads what a newcomer is told. It was a status
+// TestANewcomerWithoutASlotReadsWhy reads what a newcomer is told. It was a status
 // without a body, and so without a code.
-func TestANewcomerWithoutAPlaceReadsWhy(t *testing.T) {
+func TestANewcomerWithoutASlotReadsWhy(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, connlimit.Config{Total: 1})

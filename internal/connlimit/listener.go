@@ -14,7 +14,7 @@ type listener struct {
 	limiter *Limiter
 }
 
-// Accept returns the next connection that finds a place.
+// Accept returns the next connection that finds a slot.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		accepted, err := l.Listener.Accept()
@@ -29,7 +29,7 @@ func (l *listener) Accept() (net.Conn, error) {
 }
 
 // busyCode is the stable code, and busyBody the body, of what a newcomer reads that finds
-// no place. It has the form of the gateway's other errors.
+// no slot. It has the form of the gateway's other errors.
 const (
 	busyCode = "DB-OVERLOAD-CONNECTIONS"
 	busyBody = `{"jsonrpc":"2.0","error":{"code":503,"message":"All connections are taken: try again later","data":{"code":"` + busyCode + `","retryAfterMs":1000}}}`
@@ -40,7 +40,7 @@ var busyAnswer = []byte(
 		"application/json\r\nContent-Length: " +
 		strconv.Itoa(len(busyBody)) + "\r\n\r\n" + busyBody)
 
-// turnAway tells a newcomer that there is no place. The answer is sent before the request
+// turnAway tells a newcomer that there is no slot. The answer is sent before the request
 // is read, so the kernel may reset the connection before the client sees the answer; it
 // is short enough never to block.
 func turnAway(c net.Conn) {
@@ -72,7 +72,7 @@ func tell(to func(Cause), cause Cause) {
 	}
 }
 
-// admitLocked counts c. If there was no room, out is the connection that lost its place
+// admitLocked counts c. If there was no room, out is the connection that lost its slot
 // to c, which has to be closed, and cause says why. ok is false if no connection can give
 // way.
 func (l *Limiter) admitLocked(c *conn, from netip.Addr) (out *conn, cause Cause, ok bool) {

@@ -9,7 +9,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
-// doling gives out a few places, and more when it is asked.
+// doling gives out a few slots, and more when it is asked.
 type doling struct{ here, steps int }
 
 func (d *doling) Here(_ allot.Kind, _ string, limit int) int { return min(d.here, limit) }
@@ -23,7 +23,7 @@ func (d *doling) More(context.Context, allot.Kind, string, int) bool {
 	return true
 }
 
-// dripping gives out one place more each time that it is asked.
+// dripping gives out one slot more each time that it is asked.
 type dripping struct{ here int }
 
 func (d *dripping) Here(_ allot.Kind, _ string, limit int) int { return min(d.here, limit) }
@@ -33,8 +33,8 @@ func (d *dripping) More(context.Context, allot.Kind, string, int) bool {
 	return true
 }
 
-// TestUserWasRefusedWhenOneStepWasTooSmall: a replica asked for more places once, and a
-// burst of one user's calls was refused although nearly all places of the tenant were
+// TestUserWasRefusedWhenOneStepWasTooSmall: a replica asked for more slots once, and a
+// burst of one user's calls was refused although nearly all slots of the tenant were
 // free.
 func TestUserWasRefusedWhenOneStepWasTooSmall(t *testing.T) {
 	b := newBench(t, TenantConfig{ID: "acme", Servers: []string{"box"}})
@@ -46,13 +46,13 @@ func TestUserWasRefusedWhenOneStepWasTooSmall(t *testing.T) {
 	}
 	if err := b.takeSlot(t.Context(), allot.Calls, share.User(alice.User()), 100); !errors.Is(err,
 		errUserSlots) {
-		t.Errorf("one over half of the places: %v", err)
+		t.Errorf("one over half of the slots: %v", err)
 	}
 }
 
-// TestPlacesAreTakenOfWhatIsHere shows that a caller is refused only when this replica
-// cannot have more places, and that one user then has half of what is here.
-func TestPlacesAreTakenOfWhatIsHere(t *testing.T) {
+// TestSlotsAreTakenOfWhatIsHere shows that a caller is refused only when this replica
+// cannot have more slots, and that one user then has half of what is here.
+func TestSlotsAreTakenOfWhatIsHere(t *testing.T) {
 	d := &doling{here: 2, steps: 2}
 	b := newBench(t, TenantConfig{ID: "acme", Servers: []string{"box"}})
 	b.config.Allot = d
@@ -64,7 +64,7 @@ func TestPlacesAreTakenOfWhatIsHere(t *testing.T) {
 		}
 	}
 	if taken != 4 || !errors.Is(err, errUserSlots) || d.steps != 0 {
-		t.Errorf("got %d places of 8, %d steps left, %v", taken, d.steps, err)
+		t.Errorf("got %d slots of 8, %d steps left, %v", taken, d.steps, err)
 	}
 	if got := b.Taken(allot.Streams, "acme"); got != taken {
 		t.Errorf("%d are said to be taken", got)

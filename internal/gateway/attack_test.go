@@ -58,10 +58,10 @@ func TestDeniedURIIsDeniedInEverySpelling(t *testing.T) {
 	}
 }
 
-// A source keeps a call open, with its place, until its questions are answered. When they
+// A source keeps a call open, with its slot, until its questions are answered. When they
 // do not reach the client, nobody will answer: the source is told so at once, or every
-// such call would take a place for minutes.
-func TestQuestionsThatAreWithheldKeepNoPlace(t *testing.T) {
+// such call would take a slot for minutes.
+func TestQuestionsThatAreWithheldKeepNoSlot(t *testing.T) {
 	var many []string
 	for n := range maxQuestions + 1 {
 		many = append(many, fmt.Sprintf(`"q%d":{"method":"roots/list"}`, n))
@@ -92,7 +92,7 @@ func TestQuestionsThatAreWithheldKeepNoPlace(t *testing.T) {
 		for range 3 {
 			if _, failure := b.handle(t, ask(mcp.MethodToolsCall, subjects[0].params)); failure == nil ||
 				stable(failure) == "DB-LIMIT-CONCURRENCY" {
-				t.Errorf("%s: got %v, want the questions withheld and the place free", name, failure)
+				t.Errorf("%s: got %v, want the questions withheld and the slot free", name, failure)
 			}
 		}
 	}
@@ -100,7 +100,7 @@ func TestQuestionsThatAreWithheldKeepNoPlace(t *testing.T) {
 
 // The repeat of a call whose time is over does not reach its source, which is told to end
 // it.
-func TestCallWhoseTimeIsOverKeepsNoPlace(t *testing.T) {
+func TestCallWhoseTimeIsOverKeepsNoSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, l := newLibrary(t)
 		ended := false

@@ -23,9 +23,9 @@ type wards struct {
 	calls sync.WaitGroup
 }
 
-// ward runs a story with servers in a bubble. Its gateway has that many places for calls
+// ward runs a story with servers in a bubble. Its gateway has that many slots for calls
 // of all tenants.
-func ward(t *testing.T, places int, tenants []TenantConfig, story func(t *testing.T, w *wards)) {
+func ward(t *testing.T, slots int, tenants []TenantConfig, story func(t *testing.T, w *wards)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		for i := range tenants {
@@ -34,7 +34,7 @@ func ward(t *testing.T, places int, tenants []TenantConfig, story func(t *testin
 			tenants[i].Limits.Concurrency = concurrency
 		}
 		w := &wards{bench: newBench(t, tenants...), heal: make(chan struct{}), codes: map[string]int{}}
-		w.bulkhead = newBulkhead(places)
+		w.bulkhead = newBulkhead(slots)
 		for _, name := range []string{"well", "ill1", "ill2", "ill3"} {
 			w.replace(t, w.server(name))
 		}
@@ -110,7 +110,7 @@ func (w *wards) taken(tenant, server string) int {
 	return w.bulkhead.active[counter{tenant, server}]
 }
 
-// refusedBy checks that calls were refused for this reason. A few may have found no place
+// refusedBy checks that calls were refused for this reason. A few may have found no slot
 // at all, because those that are just being refused had it.
 func (w *wards) refusedBy(t *testing.T, code string) {
 	t.Helper()
@@ -126,7 +126,7 @@ func (w *wards) refusedBy(t *testing.T, code string) {
 	}
 }
 
-func TestAServerThatHungTookAllPlacesOfItsTenant(t *testing.T) {
+func TestAServerThatHungTookAllSlotsOfItsTenant(t *testing.T) {
 	tenants := []TenantConfig{{ID: "acme", Servers: []string{"well", "ill1", "ill2", "ill3"}}}
 	ward(t, 1024, tenants, func(t *testing.T, w *wards) {
 		for _, step := range []struct {
@@ -134,7 +134,7 @@ func TestAServerThatHungTookAllPlacesOfItsTenant(t *testing.T) {
 			want   int
 		}{{"ill1", 42}, {"ill2", 14}, {"ill3", 5}} {
 			if got := w.crowd(t, step.server, "acme", 32, 8); got != step.want {
-				t.Errorf("%s has %d places, want %d", step.server, got, step.want)
+				t.Errorf("%s has %d slots, want %d", step.server, got, step.want)
 			}
 			w.refusedBy(t, "DB-LIMIT-SERVER")
 			for u := range 40 {
@@ -151,11 +151,11 @@ func TestAServerThatHungTookAllPlacesOfItsTenant(t *testing.T) {
 	})
 }
 
-func TestAServerThatHungTookAllPlacesOfAUser(t *testing.T) {
+func TestAServerThatHungTookAllSlotsOfAUser(t *testing.T) {
 	tenants := []TenantConfig{{ID: "acme", Servers: []string{"well", "ill1"}}}
 	ward(t, 1024, tenants, func(t *testing.T, w *wards) {
 		if got := w.crowd(t, "ill1", "acme", 1, 64); got != 21 {
-			t.Errorf("the server has %d places of one user, want 21 of 32", got)
+			t.Errorf("the server has %d slots of one user, want 21 of 32", got)
 		}
 		w.refusedBy(t, "DB-LIMIT-SERVER")
 		if got := w.use(t, user("acme", 0), "well"); got != "" {
@@ -164,7 +164,7 @@ func TestAServerThatHungTookAllPlacesOfAUser(t *testing.T) {
 	})
 }
 
-func TestAServerThatHungTookThePlacesOfAllTenants(t *testing.T) {
+func TestAServerThatHungTookTheSlotsOfAllTenants(t *testing.T) {
 	var tenants []TenantConfig
 	for i := range 8 {
 		tenants = append(tenants, TenantConfig{ID: fmt.Sprintf("t%d", i), Servers: []string{"ill1"}})
@@ -176,7 +176,7 @@ func TestAServerThatHungTookThePlacesOfAllTenants(t *testing.T) {
 			total += w.crowd(t, "ill1", fmt.Sprintf("t%d", i), 2, 16)
 		}
 		if total != 42 {
-			t.Errorf("the server has %d places of all tenants, want 42 of 64", total)
+			t.Errorf("the server has %d slots of all tenants, want 42 of 64", total)
 		}
 		w.refusedBy(t, "DB-OVERLOAD-SERVER")
 		if got := w.use(t, user("quiet", 0), "well"); got != "" {
@@ -188,28 +188,28 @@ func TestAServerThatHungTookThePlacesOfAllTenants(t *testing.T) {
 func TestTheOnlyServerOfATenantMayHaveAllItsPlaces(t *testing.T) {
 	ward(t, 1024, []TenantConfig{{ID: "acme", Servers: []string{"ill1"}}}, func(t *testing.T, w *wards) {
 		if got := w.crowd(t, "ill1", "acme", 4, 20); got != 64 {
-			t.Errorf("the server has %d places, want all 64", got)
+			t.Errorf("the server has %d slots, want all 64", got)
 		}
 		w.refusedBy(t, "DB-LIMIT-CONCURRENCY")
 	})
 }
 
-// TestAFirstCallFindsItsPlace tries all small numbers of places, which halves and thirds
+// TestAFirstCallFindsItsSlot tries all small numbers of slots, which halves and thirds
 // might round to none.
-func TestAFirstCallFindsItsPlace(t *testing.T) {
-	for places := 1; places <= 8; places++ {
+func TestAFirstCallFindsItsSlot(t *testing.T) {
+	for slots := 1; slots <= 8; slots++ {
 		tenants := []TenantConfig{{
 			ID: "acme", Servers: []string{"well", "ill1"},
-			Limits: Limits{Concurrency: &places},
+			Limits: Limits{Concurrency: &slots},
 		}}
-		ward(t, places, tenants, func(t *testing.T, w *wards) {
+		ward(t, slots, tenants, func(t *testing.T, w *wards) {
 			if got := w.use(t, user("acme", 0), "well"); got != "" {
-				t.Errorf("%d places: a call while there is no other: %s", places, got)
+				t.Errorf("%d slots: a call while there is no other: %s", slots, got)
 			}
 			w.crowd(t, "ill1", "acme", 4, 4)
 			got := w.use(t, user("acme", 9), "well")
-			if want := map[bool]string{true: "DB-LIMIT-CONCURRENCY"}[places == 1]; got != want {
-				t.Errorf("%d places: a call while a server hangs: %q, want %q", places, got, want)
+			if want := map[bool]string{true: "DB-LIMIT-CONCURRENCY"}[slots == 1]; got != want {
+				t.Errorf("%d slots: a call while a server hangs: %q, want %q", slots, got, want)
 			}
 		})
 	}

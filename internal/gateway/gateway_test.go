@@ -622,7 +622,7 @@ func TestSizeIsCharged(t *testing.T) {
 	}
 }
 
-func TestOneUserLeavesHalfOfTheTenantsPlacesToOthers(t *testing.T) {
+func TestOneUserLeavesHalfOfTheTenantsSlotsToOthers(t *testing.T) {
 	four := 4
 	b := newBench(t, TenantConfig{ID: "acme", Limits: Limits{Streams: &four}})
 	bob := alice

@@ -141,8 +141,8 @@ var (
 		"x-method", "mcp-", "access-control-",
 	}
 	trustedHeaders = []string{
-		"authorization", "cookie", "cookie2", "set-cookie", "host", "connection", "keep-alive", "te", "trailer",
-		"transfer-encoding", "upgrade", "expect", "forwarded", "via", "origin", "referer", "user-agent",
-		"x-real-ip", "range", "date", "http2-settings",
+		"authorization", "cookie", "cookie2", "set-cookie", "host", "connection", "keep-alive", "te",
+		"trailer", "transfer-encoding", "upgrade", "expect", "forwarded", "via", "origin", "referer",
+		"user-agent", "x-real-ip", "range", "date", "http2-settings",
 	}
 )

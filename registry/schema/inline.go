@@ -234,7 +234,8 @@ func mergeable(a, b mcp.Object) bool {
 			group == "unevaluated" && a.Len() > annotationsOf(a).Len()) {
 			return false
 		}
-		if other := a.Value(name); other != nil && string(other) != string(value) && !keywords[name].annotation {
+		if other := a.Value(name); other != nil && string(other) != string(value) &&
+			!keywords[name].annotation {
 			return false
 		}
 	}

@@ -192,6 +192,46 @@ func TestARolloverLostRequests(t *testing.T) {
 	}
 }
 
+// TestForwardedStreamsOutliveAStop makes a call at another process than the one that leads
+// its session, and stops one of the two while the call waits for a person. The client gets
+// the rest on the stream that it has, and its session goes on at the other process.
+func TestForwardedStreamsOutliveAStop(t *testing.T) {
+	t.Parallel()
+	for name, of := range map[string]func(*processes) (stops, stays *recorder){
+		"where the call runs":   func(p *processes) (stops, stays *recorder) { return p.a, p.b },
+		"where its client came": func(p *processes) (stops, stays *recorder) { return p.b, p.a },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := startProcesses(t)
+			stops, stays := of(p)
+			session := p.a.askable(t)
+			lines := p.b.reads(t.Context(), t, http.MethodPost,
+				`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"asker__twice","arguments":{}}}`,
+				mcp.HeaderSessionID, session)
+			question := lineWith(t, lines, `"elicitation/create"`)
+			if err := stops.process.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "it accepts no connection", func() bool {
+				return !listens(t.Context(), stops.address())
+			})
+			stays.answer(t, session, question, "uno")
+			stays.answer(t, session, lineWith(t, lines, `"elicitation/create"`), "due")
+			if got := lineWith(t, lines, `"id":7`); !strings.Contains(got, "call 1: uno due") {
+				t.Errorf("the stream ends with %s, want the result", got)
+			}
+			<-stops.ended
+			eventually(t, "the session goes on", func() bool {
+				return stays.ping(session).status == http.StatusOK
+			})
+			if calls := p.calls.Load(); calls != 1 {
+				t.Errorf("the server was called %d times, want once", calls)
+			}
+		})
+	}
+}
+
 // TestAStopCutOffWhoWasAsked ends a process in which a call is parked, and one of a
 // session waits for a person, whose client has its stream at the other process. Both are
 // answered there while the first one stops, which waits for that.

@@ -131,33 +131,15 @@ func (s *shard) claimPart(want *Bucket, now time.Time, size int) *part {
 	return p
 }
 
-// forgetPart makes room as forget does: of a random sample, it drops the parts that owe
-// nothing any more or, if there is none, the one that owes the smallest part of its
-// bucket.
+// forgetPart makes room: the smaller the part of its bucket is that a sharer owes, the less
+// is lost with it.
 func (s *shard) forgetPart(now time.Time) bool {
-	victim, least, looked, dropped := partKey{}, math.Inf(1), 0, false
-	for key, p := range s.parts {
-		if p.claimed {
-			continue
+	return forgetOne(s.parts, sampleSize, func(key partKey, p *part) (worth float64, may bool) {
+		b := s.buckets[key.bucket]
+		if b == nil { // it is full
+			return 0, !p.claimed
 		}
-		owed := 0.0 // as a part of the bucket; a bucket that is forgotten is full
-		if b := s.buckets[key.bucket]; b != nil {
-			burst := float64(b.limit.Burst)
-			owed = p.owes(b.limit, burst-b.limiter.TokensAt(now), now) / burst
-		}
-		if owed < slack {
-			delete(s.parts, key)
-			dropped = true
-		} else if owed < least {
-			victim, least = key, owed
-		}
-		if looked++; looked == sampleSize {
-			break
-		}
-	}
-	if !dropped && !math.IsInf(least, 1) {
-		delete(s.parts, victim)
-		return true
-	}
-	return dropped
+		burst := float64(b.limit.Burst)
+		return p.owes(b.limit, burst-b.limiter.TokensAt(now), now)/burst - slack, !p.claimed
+	})
 }

@@ -1,9 +1,6 @@
 package ratelimit
 
-import (
-	"math"
-	"time"
-)
+import "time"
 
 // How prefetches live, grow and shrink.
 const (
@@ -143,24 +140,14 @@ func (l *prefetch) owe(w *want, now time.Time) {
 	p.owed, p.at = p.owes(l.bucket.Limit, l.lacks(now), now)+float64(w.tokens), now
 }
 
-// tidy forgets sharers: of a sample those that owe nothing any more and, if there are
-// still too many, the one that owes least.
+// tidy forgets sharers: of a sample those that owe nothing any more and, if there are too
+// many and all owe something, the one that owes least.
 func (l *prefetch) tidy(now time.Time) {
-	lacks, looked, victim, least := l.lacks(now), 0, "", math.Inf(1)
-	for sharer, p := range l.parts { // Go goes through maps in random order
-		owed := p.owes(l.bucket.Limit, lacks, now)
-		if owed < slack {
-			delete(l.parts, sharer)
-		} else if owed < least {
-			victim, least = sharer, owed
-		}
-		if looked++; looked == sampleSize {
-			break
-		}
-	}
-	if len(l.parts) >= partsMost {
-		delete(l.parts, victim)
-	}
+	lacks, crowded := l.lacks(now), len(l.parts) >= partsMost
+	forgetOne(l.parts, sampleSize, func(_ string, p *part) (worth float64, may bool) {
+		owed := p.owes(l.bucket.Limit, lacks, now) - slack
+		return owed, crowded || owed < 0
+	})
 }
 
 // most returns how many tokens the prefetch may have.

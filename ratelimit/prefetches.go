@@ -32,20 +32,13 @@ func (r *Redis) prefetchLocked(b *Bucket, now time.Time) *prefetch {
 }
 
 func (r *Redis) forgetLocked(now time.Time) {
-	victim, oldest, looked := "", now, 0
-	for key, l := range r.prefetches { // Go goes through maps in random order
+	crowded := len(r.prefetches) >= prefetchesMost
+	forgetOne(r.prefetches, sampleSize/8, func(_ string, l *prefetch) (worth float64, may bool) {
 		if l.isIdle(now) {
-			delete(r.prefetches, key)
-		} else if l.trip == nil && !l.queued && !l.used.After(oldest) {
-			victim, oldest = key, l.used
+			return 0, true
 		}
-		if looked++; looked == sampleSize/8 {
-			break
-		}
-	}
-	if len(r.prefetches) >= prefetchesMost {
-		delete(r.prefetches, victim)
-	}
+		return 1 / (1 + now.Sub(l.used).Seconds()), crowded && l.trip == nil && !l.queued
+	})
 }
 
 // queueLocked has Run fill the prefetches of one call that are low, of which there are so

@@ -78,23 +78,24 @@ type Limiter interface {
 // tokens returns how many tokens b takes.
 func (b *Bucket) tokens() int { return max(b.N, 1) }
 
-// possible tells whether a bucket of this limit, when it is full, has as many tokens as b
-// takes.
-func (b *Bucket) possible() bool {
-	return b.Limit.Rate > 0 && b.tokens() <= b.Limit.Burst
-}
-
-// sharable tells whether its Sharer may ever take as many tokens as b does.
-func (b *Bucket) sharable() bool {
-	return b.Sharer == "" || b.Limit.shares(float64(b.tokens()), 0, 0, b.Limit.quiet(1))
+// never returns the refusal of what no bucket of this limit ever has, or no sharer may ever
+// take, of the Bucket at that index; nil for none.
+func (l Limit) never(tokens int, sharer string, index int) *ExceededError {
+	switch {
+	case !(l.Rate > 0) || tokens > l.Burst:
+		return &ExceededError{Bucket: index}
+	case sharer != "" && !l.shares(float64(tokens), 0, 0, l.quiet(1)):
+		return &ExceededError{Bucket: index, Share: true}
+	}
+	return nil
 }
 
 // impossible returns the refusal of the first bucket that never has as many tokens as the
 // call takes, nil for none.
 func impossible(buckets []Bucket) *ExceededError {
 	for i := range buckets {
-		if possible := buckets[i].possible(); !possible || !buckets[i].sharable() {
-			return &ExceededError{Bucket: i, Share: possible}
+		if never := buckets[i].Limit.never(buckets[i].tokens(), buckets[i].Sharer, i); never != nil {
+			return never
 		}
 	}
 	return nil

@@ -116,9 +116,6 @@ func (w *want) ask(now time.Time) ask {
 // waits for. It returns the error of ctx if that ends meanwhile; all others are
 // *ExceededError.
 func (r *Redis) Take(ctx context.Context, buckets ...Bucket) error {
-	if never := impossible(buckets); never != nil {
-		return never
-	}
 	var buffer [8]want
 	wants, never := merge(buckets, buffer[:0])
 	if never != nil {
@@ -173,11 +170,8 @@ next:
 		buffer = append(buffer, want{Bucket: b, index: i, tokens: b.tokens()})
 	}
 	for _, w := range buffer {
-		switch {
-		case w.tokens > w.Limit.Burst:
-			return nil, &ExceededError{Bucket: w.index}
-		case w.Sharer != "" && !w.Limit.shares(float64(w.tokens), 0, 0, w.Limit.quiet(1)):
-			return nil, &ExceededError{Bucket: w.index, Share: true}
+		if never := w.Limit.never(w.tokens, w.Sharer, w.index); never != nil {
+			return nil, never
 		}
 	}
 	return buffer, nil

@@ -145,13 +145,13 @@ func (l *Link) Leave(ctx context.Context) {
 	}
 }
 
-// Serve answers other replicas on a listener until ctx ends. What is being answered then
-// has grace to end.
-func (l *Link) Serve(ctx context.Context, listener net.Listener, grace time.Duration) error {
-	open, end := context.WithCancel(context.WithoutCancel(ctx))
+// Serve answers other replicas on a listener until ctx ends, and cuts off what is being
+// answered then: Leave waits for that before.
+func (l *Link) Serve(ctx context.Context, listener net.Listener) error {
 	defer context.AfterFunc(ctx, func() { _ = listener.Close() })()
 	var serving sync.WaitGroup
 	defer serving.Wait()
+	open, end := context.WithCancel(ctx)
 	defer end()
 	for {
 		conn, err := listener.Accept()
@@ -160,9 +160,6 @@ func (l *Link) Serve(ctx context.Context, listener net.Listener, grace time.Dura
 		case err == nil:
 			serving.Go(func() { l.serveConnection(open, conn) })
 		case ctx.Err() != nil:
-			late, stop := context.WithTimeout(open, grace)
-			defer stop()
-			l.Leave(late)
 			return nil
 		case errors.As(err, &passing) && passing.Temporary(): // such as too many open files
 			<-time.After(pollInterval)

@@ -106,7 +106,7 @@ func open(t *testing.T, d *directory, id string, clients http.Handler) *end {
 	ctx, stop := context.WithCancel(context.Background())
 	var over sync.WaitGroup
 	over.Go(func() {
-		if err := e.Serve(ctx, counted{l, e.opened}, time.Second); err != nil {
+		if err := e.Serve(ctx, counted{l, e.opened}); err != nil {
 			t.Error(err)
 		}
 	})

@@ -286,7 +286,7 @@ func (g *Group) listen(ctx context.Context) error {
 	}
 	g.address.Store(&address)
 	g.config.Logger.InfoContext(ctx, "listening for other replicas", slog.String("listen", address))
-	return g.link.Serve(ctx, listener, grace)
+	return g.link.Serve(ctx, listener)
 }
 
 // Send implements Others.

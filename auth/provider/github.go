@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 
 	"golang.org/x/oauth2"
 
@@ -30,11 +29,10 @@ const (
 // GitHub is github.com, which has no ID tokens: who somebody is, is asked of its API with
 // the access token that the code brought. It is safe for concurrent use.
 type GitHub struct {
-	cfg      Config
-	client   *http.Client
-	web      string // where the OAuth endpoints are
-	api      string
-	reported sync.Map // what was told to the logger already
+	base
+
+	web string // where the OAuth endpoints are
+	api string
 }
 
 var (
@@ -51,16 +49,10 @@ func NewGitHub(cfg Config) (*GitHub, error) {
 	if cfg.ClientKey != nil {
 		return nil, errors.New("GitHub takes no client key, only a client secret")
 	}
-	p := &GitHub{cfg: cfg, client: cfg.Client, web: GitHubIssuer, api: githubAPI}
-	p.client.Transport = &transport{inner: cfg.Client.Transport, now: cfg.Now}
+	p := &GitHub{base: base{cfg: cfg}, web: GitHubIssuer, api: githubAPI}
+	p.cfg.Client.Transport = &transport{inner: cfg.Client.Transport, now: cfg.Now}
 	return p, nil
 }
-
-// Name implements signin.Provider.
-func (p *GitHub) Name() string { return p.cfg.Name }
-
-// Issuer implements signin.Provider.
-func (p *GitHub) Issuer() string { return p.cfg.Issuer }
 
 // AuthURL implements signin.Provider. GitHub has no nonce: what binds the code to the
 // browser is PKCE.
@@ -111,7 +103,7 @@ func (p *GitHub) Reach(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	response, err := p.client.Do(request)
+	response, err := p.cfg.Client.Do(request)
 	if err != nil {
 		return bare("reach GitHub", err)
 	}
@@ -178,19 +170,11 @@ func (p *GitHub) identity(ctx context.Context, token *oauth2.Token, was string) 
 	if err != nil {
 		return signin.Identity{}, err
 	}
-	keep := refreshState{
-		Token: token.RefreshToken, Client: p.cfg.ClientID, Issuer: GitHubIssuer, Subject: said.Subject,
-	}
+	keep := refreshState{Token: token.RefreshToken, Subject: said.Subject}
 	if keep.Token == "" {
 		keep.Token, keep.Access = token.AccessToken, true
 	}
-	text, err := keep.text()
-	if err != nil {
-		return signin.Identity{}, err
-	}
-	return signin.Identity{
-		Claims: data, RefreshToken: text, AccessToken: token.AccessToken, Expiry: token.Expiry,
-	}, nil
+	return p.signedIn(token, data, keep)
 }
 
 // orgs adds the organisations of somebody, page by page. More than are read are an error:
@@ -254,7 +238,7 @@ func (p *GitHub) get(ctx context.Context, address string, token *oauth2.Token) (
 	if token != nil {
 		request.Header.Set("Authorization", "Bearer "+token.AccessToken)
 	}
-	response, err := p.client.Do(request)
+	response, err := p.cfg.Client.Do(request)
 	if err != nil {
 		return answered{}, bare("ask GitHub", err)
 	}
@@ -265,25 +249,8 @@ func (p *GitHub) get(ctx context.Context, address string, token *oauth2.Token) (
 
 // oauth returns the client as the library wants it.
 func (p *GitHub) oauth(callback string) *oauth2.Config {
-	return &oauth2.Config{
-		ClientID: p.cfg.ClientID, ClientSecret: p.cfg.ClientSecret, RedirectURL: callback,
-		Scopes: p.cfg.Scopes,
-		Endpoint: oauth2.Endpoint{
-			AuthURL: p.web + "/authorize", TokenURL: p.web + "/access_token",
-			AuthStyle: oauth2.AuthStyleInParams,
-		},
-	}
-}
-
-// with returns a context by which the library finds the client.
-func (p *GitHub) with(ctx context.Context) context.Context {
-	return context.WithValue(ctx, oauth2.HTTPClient, p.client)
-}
-
-// tellOnce logs what GitHub leaves out, once in the life of the process.
-func (p *GitHub) tellOnce(ctx context.Context, what string) {
-	if _, before := p.reported.LoadOrStore(what, true); !before {
-		p.cfg.Logger.WarnContext(ctx, "provider leaves something out", "issuer", p.cfg.Issuer, "warning",
-			what)
-	}
+	return p.oauthAt(callback, oauth2.Endpoint{
+		AuthURL: p.web + "/authorize", TokenURL: p.web + "/access_token",
+		AuthStyle: oauth2.AuthStyleInParams,
+	})
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,14 +20,13 @@ import (
 // OIDC is a provider of OpenID Connect. It asks for its document at the first need, so
 // that a gateway starts while the provider is away. It is safe for concurrent use.
 type OIDC struct {
-	cfg       Config
-	client    *http.Client
+	base
+
 	transport *transport
 
-	flights  singleflight.Group         // fetches of the document; there is one at a time
-	found    atomic.Pointer[discovered] // nil: never fetched
-	pause    atomic.Int64               // nanoseconds since 1970; the document is not fetched before
-	reported sync.Map                   // what was told to the logger already, by text
+	flights singleflight.Group         // fetches of the document; there is one at a time
+	found   atomic.Pointer[discovered] // nil: never fetched
+	pause   atomic.Int64               // nanoseconds since 1970; the document is not fetched before
 }
 
 var (
@@ -42,7 +40,7 @@ func New(cfg Config) (*OIDC, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	p := &OIDC{cfg: cfg, client: cfg.Client}
+	p := &OIDC{base: base{cfg: cfg}}
 	p.transport = &transport{inner: cfg.Client.Transport, now: cfg.Now, gap: keysGap}
 	if cfg.ClientKey != nil {
 		algorithm, err := assertionAlgorithm(cfg.ClientKey)
@@ -53,15 +51,9 @@ func New(cfg Config) (*OIDC, error) {
 			return p.assertion(algorithm, endpoint)
 		}
 	}
-	p.client.Transport = p.transport
+	p.cfg.Client.Transport = p.transport
 	return p, nil
 }
-
-// Name implements signin.Provider.
-func (p *OIDC) Name() string { return p.cfg.Name }
-
-// Issuer implements signin.Provider.
-func (p *OIDC) Issuer() string { return p.cfg.Issuer }
 
 // AuthURL implements signin.Provider. PKCE is asked for also where the document does not
 // list it: who does not know it ignores it.
@@ -77,7 +69,7 @@ func (p *OIDC) AuthURL(ctx context.Context, a signin.Attempt) (string, error) {
 		// alone.
 		options = append(options, oauth2.AccessTypeOffline, oauth2.SetAuthURLParam("prompt", "consent"))
 	}
-	return p.oauth(d, a.Callback).AuthCodeURL(a.State, options...), nil
+	return p.oauthAt(a.Callback, d.endpoint).AuthCodeURL(a.State, options...), nil
 }
 
 // Reach implements signin.Reacher: it fetches the document. That serves only if there is
@@ -103,7 +95,8 @@ func (p *OIDC) Exchange(ctx context.Context, a signin.Attempt, code, iss string)
 	if iss != "" && iss != p.cfg.Issuer {
 		return signin.Identity{}, errors.New("the answer is of another provider")
 	}
-	token, err := p.oauth(d, a.Callback).Exchange(p.with(ctx), code, oauth2.VerifierOption(a.Verifier))
+	token, err := p.oauthAt(a.Callback, d.endpoint).Exchange(p.with(ctx), code,
+		oauth2.VerifierOption(a.Verifier))
 	if err != nil {
 		return signin.Identity{}, withoutSecrets("redeem the code", err, code, a.Verifier, p.cfg.ClientSecret)
 	}
@@ -134,7 +127,8 @@ func (p *OIDC) Refresh(ctx context.Context, refreshToken string) (signin.Identit
 	if err != nil {
 		return signin.Identity{}, err
 	}
-	token, err := p.oauth(d, "").TokenSource(p.with(ctx), &oauth2.Token{RefreshToken: was.Token}).Token()
+	token, err := p.oauthAt("", d.endpoint).TokenSource(p.with(ctx),
+		&oauth2.Token{RefreshToken: was.Token}).Token()
 	if err != nil {
 		return signin.Identity{}, refreshFailed(err, was.Token, p.cfg.ClientSecret)
 	}
@@ -193,18 +187,13 @@ func (p *OIDC) identity(ctx context.Context, d *discovered, token *oauth2.Token,
 	if err != nil {
 		return signin.Identity{}, err
 	}
-	keep := refreshState{
-		Token: token.RefreshToken, Client: p.cfg.ClientID, Issuer: p.cfg.Issuer, Subject: who.subject,
-		Claims: string(signed),
+	id, err := p.signedIn(token, claims, refreshState{
+		Token: token.RefreshToken, Subject: who.subject, Claims: string(signed),
+	})
+	if err == nil {
+		id.SessionID = who.session
 	}
-	text, err := keep.text()
-	if err != nil {
-		return signin.Identity{}, err
-	}
-	return signin.Identity{
-		Claims: claims, RefreshToken: text, AccessToken: token.AccessToken, Expiry: token.Expiry,
-		SessionID: who.session,
-	}, nil
+	return id, err
 }
 
 // userinfo returns what the userinfo endpoint adds, nothing if there is none or it does
@@ -246,25 +235,6 @@ type rawJSON []byte
 func (r *rawJSON) UnmarshalJSON(data []byte) error {
 	*r = append((*r)[:0], data...)
 	return nil
-}
-
-// oauth returns the client as the library wants it.
-func (p *OIDC) oauth(d *discovered, callback string) *oauth2.Config {
-	return &oauth2.Config{
-		ClientID: p.cfg.ClientID, ClientSecret: p.cfg.ClientSecret, Endpoint: d.endpoint,
-		RedirectURL: callback, Scopes: p.cfg.Scopes,
-	}
-}
-
-// with returns a context by which both libraries find the client.
-func (p *OIDC) with(ctx context.Context) context.Context { return oidc.ClientContext(ctx, p.client) }
-
-// tellOnce logs what a provider leaves out, once in the life of the process.
-func (p *OIDC) tellOnce(ctx context.Context, what string) {
-	if _, before := p.reported.LoadOrStore(what, true); !before {
-		p.cfg.Logger.WarnContext(ctx, "provider leaves something out", "issuer", p.cfg.Issuer, "warning",
-			what)
-	}
 }
 
 // assertionAlgorithm returns what the key of a client signs with.

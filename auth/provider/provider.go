@@ -8,6 +8,7 @@
 //	discovery     what its document says, and how long that is believed
 //	idtoken       what it signed: ID tokens and logout tokens
 //	github        the same way through GitHub
+//	base          what both have: the client there, and what becomes of an answer
 //	refreshstate  what must be remembered between two refreshes of one person
 //	transport     every request: bounds, retries, proof of who we are
 //	failure       what is told of a refusal

@@ -37,7 +37,7 @@ func (p *OIDC) Try(ctx context.Context, callback string, claims []string) (notes
 	if err != nil {
 		return nil, err
 	}
-	response, err := p.client.Do(request)
+	response, err := p.cfg.Client.Do(request)
 	if err != nil {
 		return nil, bare("get the keys", err)
 	}

@@ -194,7 +194,7 @@ func (s *Service) heardListener(ctx context.Context, from replica.ID, w replica.
 }
 
 // errMessageForm says that a message has another form than its kind has.
-var errMessageForm = errors.New("that word has another form")
+var errMessageForm = errors.New("that message has another form")
 
 // heardNotice takes one notice.
 func (s *Service) heardNotice(ctx context.Context, from replica.ID, parts [][]byte) byte {
@@ -416,8 +416,8 @@ func (s *Service) taken(l *sessions.Session) {
 	l.WakeStreams()
 }
 
-// resubscribeLater makes subscriptions again beside the request for which the session was
-// taken over.
+// resubscribeLater makes subscriptions of a session again, beside whatever finds that they
+// are lost.
 func (s *Service) resubscribeLater(l *sessions.Session) {
 	if caller, ok := s.exchanges.Resolve(l.LastPrincipal()); ok {
 		// one for each session

@@ -30,7 +30,7 @@ type Service struct {
 	sessions   *directory.Directory
 	waiting    *waiting
 	alarms     streams.Alarms
-	outbox     batch.Queue[replica.ID, *sessions.Session] // what others are to be told of sessions that this one leads
+	outbox     batch.Queue[replica.ID, *sessions.Session] // what others are to be told of sessions led here
 	background *background
 
 	changed chan struct{} // holds a value when replicas have come or ended

@@ -117,13 +117,8 @@ func (s *Service) resubscribe(ctx context.Context, l *sessions.Session, c gatewa
 // resubscribeAll tries again to make what could not be made.
 func (s *Service) resubscribeAll() {
 	s.sessions.Roster.Each(func(l *sessions.Session) {
-		if !l.IsLost() || s.streams.IsDraining() {
-			return
-		}
-		if caller, ok := s.exchanges.Resolve(l.LastPrincipal()); ok {
-			// one for each session
-			s.background.begin(context.Background(),
-				func(ctx context.Context) { s.resubscribe(ctx, l, caller) })
+		if l.IsLost() && !s.streams.IsDraining() {
+			s.resubscribeLater(l)
 		}
 	})
 }

@@ -135,8 +135,7 @@ func (l *Session) LoseStream(ctx context.Context, stream string) {
 	}
 	gone := h.goneLocked()
 	l.mu.Unlock()
-	h.Lost.Store(true)
-	h.flow.Wake()
+	h.lose()
 	await(ctx, gone)
 }
 
@@ -188,14 +187,10 @@ func (l *Session) AddListener(stream string, to *Listener) {
 
 // DropListener notes that a stream is not held at a replica any more.
 func (l *Session) DropListener(stream string, at replica.ID) {
-	l.mu.Lock()
-	l.dropListenersLocked(func(h *Holder) bool { return h.Stream == stream && h.Listener.At == at })
-	back := l.markUsedLocked()
-	l.mu.Unlock()
+	l.changeUse(func() {
+		l.dropListenersLocked(func(h *Holder) bool { return h.Stream == stream && h.Listener.At == at })
+	})
 	l.WakeStreams()
-	if back {
-		l.roster.requeue(l)
-	}
 }
 
 func (l *Session) dropListenersLocked(which func(*Holder) bool) {
@@ -239,9 +234,14 @@ func (l *Session) EndStreams() {
 	}
 	l.mu.Unlock()
 	for _, h := range lost {
-		h.Lost.Store(true)
-		h.flow.Wake()
+		h.lose()
 	}
+}
+
+// lose has the connection here that sends the stream end: another one takes it.
+func (h *Holder) lose() {
+	h.Lost.Store(true)
+	h.flow.Wake()
 }
 
 // holderLocked returns who holds a stream of the log, nil if nobody does.
@@ -272,8 +272,7 @@ func (l *Session) Hold(ctx context.Context, stream string, f *streams.Flow) (min
 	if before == nil || before.flow == nil {
 		return mine, nil
 	}
-	before.Lost.Store(true)
-	before.flow.Wake()
+	before.lose()
 	select {
 	case <-gone:
 		return mine, nil
@@ -284,16 +283,12 @@ func (l *Session) Hold(ctx context.Context, stream string, f *streams.Flow) (min
 
 // Release gives the stream back, unless another connection has taken it.
 func (l *Session) Release(mine *Holder) {
-	l.mu.Lock()
-	l.streams.holders = slices.DeleteFunc(l.streams.holders, func(h *Holder) bool { return h == mine })
-	back := l.markUsedLocked()
-	if mine.gone != nil {
-		close(mine.gone)
-	}
-	l.mu.Unlock()
-	if back {
-		l.roster.requeue(l)
-	}
+	l.changeUse(func() {
+		l.streams.holders = slices.DeleteFunc(l.streams.holders, func(h *Holder) bool { return h == mine })
+		if mine.gone != nil {
+			close(mine.gone)
+		}
+	})
 }
 
 // HolderOf returns the other replica that holds a stream, "" if that is this one or
@@ -319,16 +314,15 @@ func (l *Session) DropGone(isThere func(replica.ID) bool) {
 	if len(dead) == 0 {
 		return
 	}
-	l.mu.Lock()
 	var gone []*Holder
-	l.dropListenersLocked(func(h *Holder) bool {
-		if dead[h.Listener.At] {
-			gone = append(gone, h)
-		}
-		return dead[h.Listener.At]
+	l.changeUse(func() {
+		l.dropListenersLocked(func(h *Holder) bool {
+			if dead[h.Listener.At] {
+				gone = append(gone, h)
+			}
+			return dead[h.Listener.At]
+		})
 	})
-	back := l.markUsedLocked()
-	l.mu.Unlock()
 	for _, h := range gone {
 		if time.Since(h.Listener.notified) > provenTime {
 			continue
@@ -341,7 +335,4 @@ func (l *Session) DropGone(isThere func(replica.ID) bool) {
 		}
 	}
 	l.WakeStreams()
-	if back {
-		l.roster.requeue(l)
-	}
 }

@@ -49,24 +49,19 @@ func (l *Session) Answered(j *exchange.Job) {
 // EndJob takes a job out.
 func (l *Session) EndJob(j *exchange.Job) {
 	l.Answered(j)
-	l.mu.Lock()
-	l.work.answering--
-	back := l.markUsedLocked()
-	calm := l.work.awaited && l.work.inFlight() == 0
-	l.work.awaited = l.work.awaited && !calm
+	var calm bool
 	var then []func()
-	if l.work.inFlight() == 0 {
-		then, l.work.calm = l.work.calm, nil
-	}
-	l.mu.Unlock()
+	l.changeUse(func() {
+		if l.work.answering--; l.work.inFlight() == 0 {
+			calm, l.work.awaited = l.work.awaited, false
+			then, l.work.calm = l.work.calm, nil
+		}
+	})
 	if calm {
 		l.WakeStreams()
 	}
 	for _, one := range then {
 		one()
-	}
-	if back {
-		l.roster.requeue(l)
 	}
 }
 

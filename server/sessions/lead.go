@@ -161,8 +161,7 @@ func (l *Session) BecomeFollower(at replica.ID, epoch uint64) (before uint64, le
 		w.stop()
 	}
 	for _, h := range lost {
-		h.Lost.Store(true)
-		h.flow.Wake()
+		h.lose()
 	}
 	return was.epoch, was.leads, elsewhere
 }

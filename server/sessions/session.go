@@ -152,19 +152,18 @@ func (l *Session) IdleSince() time.Time {
 	return l.life.idleSince()
 }
 
-// markUsedLocked notes that the session was in use until now. If it is true, the caller
-// must tell the roster that the session is idle again, after unlocking the mutex.
-func (l *Session) markUsedLocked() bool {
+// MarkUsed notes that the session was in use until now.
+func (l *Session) MarkUsed() { l.changeUse(func() {}) }
+
+// changeUse calls change, which changes what the session has in use, with the mutex locked,
+// and notes that the session was in use until now. It tells the roster if the session is
+// idle again.
+func (l *Session) changeUse(change func()) {
+	l.mu.Lock()
+	change()
 	l.life.used = time.Now()
 	back := l.life.unqueued && !l.isBusyLocked()
 	l.life.unqueued = l.life.unqueued && !back
-	return back
-}
-
-// MarkUsed is markUsedLocked for who does not hold the mutex, and tells the roster.
-func (l *Session) MarkUsed() {
-	l.mu.Lock()
-	back := l.markUsedLocked()
 	l.mu.Unlock()
 	if back {
 		l.roster.requeue(l)

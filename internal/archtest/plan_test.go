@@ -104,6 +104,7 @@ func labLayers() [][]string {
 			"ledger", // what was asked, done and recorded, compared
 			"page",   // Markdown, numbers and charts
 		},
+		{"must"}, // what a lab cannot go on without
 	}
 }
 

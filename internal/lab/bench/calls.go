@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -27,30 +28,16 @@ func newCalls(flags *flag.FlagSet) page.Measure {
 	streams := flags.Int("streams", 10_000,
 		"idle event streams to open for the measure of memory; 0 for none")
 	return func(ctx context.Context, r page.Report) (string, error) {
-		m, err := p.everything(ctx, *streams, r)
-		if err != nil {
-			return "", err
-		}
-		calls, memory := "", ""
-		if r.Path != "" {
-			calls, memory, err = m.charts(r.Path)
-		}
-		return m.describe(*p, nginxVersion(ctx), calls, memory), err
+		m := p.everything(ctx, *streams, r)
+		calls, memory := m.charts(r)
+		return m.describe(*p, nginxVersion(ctx), calls, memory), nil
 	}
 }
 
 // everything measures all of it, in one lab.
-func (p plan) everything(ctx context.Context, streams int, r page.Report) (*findings, error) {
-	m := &findings{}
-	sizes, note, err := crowdSizes(streams)
-	if err != nil {
-		return nil, err
-	}
-	m.note = note
-	l, err := emptyLab("bench", r)
-	if err != nil {
-		return nil, err
-	}
+func (p plan) everything(ctx context.Context, streams int, r page.Report) *findings {
+	sizes, note := crowdSizes(streams)
+	m, l := &findings{note: note}, emptyLab("bench", r)
 	defer l.Close()
 	l.begin(ctx)
 	for _, era := range []mcp.Era{mcp.Legacy, mcp.Modern} {
@@ -61,24 +48,21 @@ func (p plan) everything(ctx context.Context, streams int, r page.Report) (*find
 	m.secure = l.measure(ctx, p, 16, l.secureTargets(mcp.Modern)...)
 	m.kinds = l.measureKinds(ctx, plan{p.took / 2, p.rounds})
 	m.idle = l.idle(ctx, sizes)
-	return m, l.Err
+	return m
 }
 
 // crowdSizes returns how many idle streams are measured: a thousand, and all. Where the
 // system does not allow so many open files, there are fewer, and the note says so.
-func crowdSizes(streams int) (sizes []int, note string, err error) {
+func crowdSizes(streams int) (sizes []int, note string) {
 	if streams <= 0 {
-		return nil, "", nil
+		return nil, ""
 	}
-	allowed, err := world.AllowDescriptors(uint64(streams)*2 + 4096)
-	if err != nil {
-		return nil, "", fmt.Errorf("ask for open files: %w", err)
-	}
+	allowed := must.Have(world.AllowDescriptors(uint64(streams)*2 + 4096))
 	if most := int(min(allowed, 1<<30)) / 2; most < streams {
 		note = fmt.Sprintf("The system allows %d open files, so there are %d streams instead of %d.", allowed,
 			most, streams)
 		streams = most
 	}
 	sizes = []int{min(1000, streams), streams}
-	return slices.Compact(sizes), note, nil
+	return slices.Compact(sizes), note
 }

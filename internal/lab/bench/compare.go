@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/upstream"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
@@ -39,10 +40,7 @@ type comparison struct {
 func (c comparison) measured(flags *flag.FlagSet) page.Measure {
 	p := planOf(flags, 500*time.Millisecond, c.rounds, "each way, in each revision")
 	return func(ctx context.Context, r page.Report) (string, error) {
-		l, err := emptyLab("compare", r)
-		if err != nil {
-			return "", err
-		}
+		l := emptyLab("compare", r)
 		defer l.Close()
 		l.build(ctx)
 		targets := c.begin(ctx, l)
@@ -50,9 +48,6 @@ func (c comparison) measured(flags *flag.FlagSet) page.Measure {
 		var wrong error
 		for _, era := range []mcp.Era{mcp.Legacy, mcp.Modern} {
 			found := l.measure(ctx, *p, c.callers, targets(era)...)
-			if l.Err != nil {
-				return "", l.Err
-			}
 			likely := map[[2]string]spread{}
 			for _, pair := range c.pairs {
 				of, by := found.ways[pair[0]].cpu, found.ways[pair[1]].cpu
@@ -124,13 +119,13 @@ func recordFields() comparison {
 leaves these fields out. The first runs once more beside itself: what these two differ by is no difference.`,
 		begin: func(ctx context.Context, l *lab) func(mcp.Era) []*target {
 			program := filepath.Join(l.Dir, "without")
-			l.Try(func() error { return l.buildWithoutFields(ctx, program) })
-			l.upstream = l.Addresses(1)[0]
+			l.buildWithoutFields(ctx, program)
+			l.upstream = world.Addresses(1)[0]
 			l.start(ctx, l.upstream, l.Self, "upstream", l.upstream)
 			ways, programs := []string{with, without, again}, []string{l.Program, program, l.Program}
 			parts, tokens := make([]part, len(ways)), make([]string, len(ways))
 			for i := range ways {
-				at, config := l.Addresses(2), fmt.Sprintf("record%d.yaml", i)
+				at, config := world.Addresses(2), fmt.Sprintf("record%d.yaml", i)
 				l.Write(map[string]string{
 					config: fmt.Sprintf(recordConfig, at[0], at[1], l.upstream, fmt.Sprintf("audit%d.jsonl", i)),
 				})
@@ -172,11 +167,8 @@ func (l *lab) targetsOf(ctx context.Context, ways []string, of func(i int, era m
 
 // buildWithoutFields builds a gateway whose records lack the fields. It fails if it does
 // not find one of them.
-func (l *lab) buildWithoutFields(ctx context.Context, program string) error {
-	root, err := world.Root()
-	if err != nil {
-		return err
-	}
+func (l *lab) buildWithoutFields(ctx context.Context, program string) {
+	root := must.Have(world.Root())
 	without := func(file string, fields []string, edit func(text, field string) string) world.Edit {
 		return world.Edit{File: filepath.Join(root, file), Change: func(text string) (string, error) {
 			for _, field := range fields {
@@ -189,14 +181,14 @@ func (l *lab) buildWithoutFields(ctx context.Context, program string) error {
 			return text, nil
 		}}
 	}
-	return world.BuildWith(ctx, program, l.Dir,
+	must.OK(world.BuildWith(ctx, program, l.Dir,
 		without("internal/gateway/record.go", setFields, func(text, field string) string {
 			return cut(text, `([\t ])`+field+`: [^,\n]+,`, "$1")
 		}),
 		without("internal/audit/record.go", writtenFields, func(text, field string) string {
 			member := "\\(dst, `,\"" + field + "\":[^\n]*\n"
 			return cut(cut(text, `\tdst = append\w+`+member, ""), `return append\w+`+member, "return dst\n")
-		}))
+		})))
 }
 
 // cut replaces what fits an expression.
@@ -238,7 +230,7 @@ func credentials() comparison {
 		rounds: 80, callers: 8, pairs: pairs, title: "What it costs to tell a server who calls",
 		text: "One gateway has one server four times: without auth, and with each kind of it that a call can find ready.",
 		begin: func(ctx context.Context, l *lab) func(mcp.Era) []*target {
-			addrs := l.Addresses(4)
+			addrs := world.Addresses(4)
 			l.start(ctx, addrs[2], l.Self, "upstream", addrs[2])
 			l.start(ctx, addrs[3], l.Self, "tokens", addrs[3])
 			var text strings.Builder

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
@@ -33,8 +34,8 @@ limits: {max_streams: 100000, max_connections: 100000, address_connections: 1000
 type crowd struct {
 	lab     *lab
 	gateway part
-	open    func(ctx context.Context, c *crowd) (*caller, error) // opens one stream
-	posts   *target                                              // how requests are made
+	open    func(ctx context.Context, c *crowd) *caller // opens one stream
+	posts   *target                                     // how requests are made
 	// for those beside the streams; nil before the first
 	posting *client.Conn
 
@@ -127,7 +128,7 @@ type idleResult struct {
 type idleKind struct {
 	name string
 	era  mcp.Era
-	open func(context.Context, *crowd) (*caller, error)
+	open func(context.Context, *crowd) *caller
 }
 
 // idleKinds returns those of the modern era, of sessions, and of HTTP+SSE.
@@ -143,19 +144,15 @@ func idleKinds() []idleKind {
 // that nothing else has used.
 func (l *lab) idle(ctx context.Context, sizes []int) (all []idleResult) {
 	for _, k := range idleKinds() {
-		l.Try(func() error {
-			c := &crowd{lab: l, open: k.open}
-			defer c.close()
-			results, err := c.measure(ctx, k.name, k.era, sizes)
-			all = append(all, results...)
-			return err
-		})
+		c := &crowd{lab: l, open: k.open}
+		all = append(all, c.measure(ctx, k.name, k.era, sizes)...)
 	}
 	return all
 }
 
-func (c *crowd) measure(ctx context.Context, name string, era mcp.Era, sizes []int) (results []idleResult, err error) {
-	l, addrs := c.lab, c.lab.Addresses(2)
+func (c *crowd) measure(ctx context.Context, name string, era mcp.Era, sizes []int) (results []idleResult) {
+	defer c.close()
+	l, addrs := c.lab, world.Addresses(2)
 	config := func(hidden bool) {
 		rule := map[bool]string{true: `, {deny: ["*__tool_0000"]}`}[hidden]
 		l.Write(map[string]string{"idle.yaml": fmt.Sprintf(idleConfig, addrs[0], addrs[1], l.upstream, rule)})
@@ -168,39 +165,25 @@ func (c *crowd) measure(ctx context.Context, name string, era mcp.Era, sizes []i
 	l.serves(ctx, l.target(wayDrawbridge, c.gateway, "echo__echo", mcp.Modern))
 	c.posts = l.target(wayDrawbridge, c.gateway, "echo__echo", era)
 	l.token = token
-	if l.Err != nil {
-		return nil, l.Err
-	}
-	before, err := c.settle(ctx)
+	before := c.settle(ctx)
 	for i, size := range sizes {
-		if err != nil {
-			return nil, err
-		}
 		r := idleResult{kind: name, streams: size}
-		if r.kib, err = c.grow(ctx, size, before); err != nil {
-			return nil, err
-		}
+		r.kib = c.grow(ctx, size, before)
 		config(i%2 == 0)
-		if err = errors.Join(l.Err, c.change(ctx, &r)); err != nil {
-			return nil, err
-		}
-		r.after, err = c.share(ctx, before)
+		c.change(ctx, &r)
+		r.after = c.share(ctx, before)
 		l.Say("%s: %d streams, %.1f KiB each, %.1f after a change that %d were told of, the last after %v\n",
 			name, size, r.kib, r.after, r.told, r.last)
 		results = append(results, r)
 	}
-	return results, err
+	return results
 }
 
 // grow opens streams until there are so many, and returns what each takes after all had a
 // heartbeat. It fails if one has ended.
-func (c *crowd) grow(ctx context.Context, size int, before int64) (float64, error) {
+func (c *crowd) grow(ctx context.Context, size int, before int64) float64 {
 	for len(c.all) < size {
-		opened, err := c.open(ctx, c)
-		if err != nil {
-			return 0, fmt.Errorf("%s: open stream %d: %w", c.posts.revision, len(c.all)+1, err)
-		}
-		c.add(opened.conn)
+		c.add(c.open(ctx, c).conn)
 	}
 	for _, s := range c.all {
 		s.beats.Store(0)
@@ -213,9 +196,7 @@ func (c *crowd) grow(ctx context.Context, size int, before int64) (float64, erro
 	if i := c.ended(); i >= 0 {
 		err = errors.Join(err, fmt.Errorf("stream %d ended", i+1))
 	}
-	if err != nil {
-		return 0, err
-	}
+	must.OK(err)
 	return c.share(ctx, before)
 }
 
@@ -245,9 +226,8 @@ func (s *idleStream) read() {
 
 // share returns what each stream takes of the gateway's memory, in KiB, once it has
 // settled.
-func (c *crowd) share(ctx context.Context, before int64) (float64, error) {
-	after, err := c.settle(ctx)
-	return float64(after-before) / 1024 / float64(len(c.all)), err
+func (c *crowd) share(ctx context.Context, before int64) float64 {
+	return float64(c.settle(ctx)-before) / 1024 / float64(len(c.all))
 }
 
 // settling is how long the gateway's memory must not have shrunk to count as settled: by
@@ -256,29 +236,26 @@ const settling = 7 * time.Second
 
 // settle returns the gateway's resident memory once it does not shrink any more, or after
 // a minute.
-func (c *crowd) settle(ctx context.Context) (now int64, err error) {
+func (c *crowd) settle(ctx context.Context) (now int64) {
 	least, since := int64(math.MaxInt64), time.Now()
 	_ = world.Within(ctx, time.Minute, "the memory settles", func() bool { // else it is what it is
-		if now, err = world.Resident(c.gateway.pids...); now < least-least/100 {
+		if now = world.Resident(c.gateway.pids...); now < least-least/100 {
 			least, since = now, time.Now()
 		}
-		return err != nil || time.Since(since) > settling
+		return time.Since(since) > settling
 	})
-	return now, err
+	return now
 }
 
 // change changes the list of tools by a reload and notes when the streams were told.
-func (c *crowd) change(ctx context.Context, r *idleResult) error {
+func (c *crowd) change(ctx context.Context, r *idleResult) {
 	c.forget()
 	signalled := time.Now()
-	if err := c.gateway.Signal(syscall.SIGHUP); err != nil {
-		return err
-	}
+	must.OK(c.gateway.Signal(syscall.SIGHUP))
 	after := c.toldSince(ctx, signalled, 30*time.Second)
 	if r.told = len(after); r.told > 0 {
 		r.first, r.median, r.last = after[0], after[len(after)/2], after[len(after)-1]
 	}
-	return nil
 }
 
 // close ends all streams.

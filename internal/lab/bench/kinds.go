@@ -10,6 +10,7 @@ import (
 	"net/http"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -106,9 +107,9 @@ func (l *lab) measureKinds(ctx context.Context, p plan) (results []*kindRounds) 
 
 // events reads a stream to its end, answers questions, and fails when the result is not
 // on it.
-func (c *caller) events(stream io.Reader) error {
+func (c *caller) events(stream io.Reader) {
 	lines := bufio.NewScanner(stream)
-	answered := false
+	finished := false
 	for lines.Scan() {
 		data, found := bytes.CutPrefix(lines.Bytes(), []byte("data: "))
 		if !found || len(data) == 0 {
@@ -116,36 +117,26 @@ func (c *caller) events(stream io.Reader) error {
 		}
 		m, err := mcp.Decode(data)
 		if err != nil {
-			return fmt.Errorf("a wrong event: %.300s", data)
+			panic(fmt.Errorf("a wrong event: %.300s", data))
 		}
 		switch {
 		case m.IsRequest():
-			if err := c.agree(m.ID); err != nil {
-				return err
-			}
+			c.agree(m.ID)
 		case m.IsResponse():
-			answered = c.target.isAnswer(data)
+			finished = c.target.isAnswer(data)
 		}
 	}
-	if !answered {
-		return errors.Join(lines.Err(), errors.New("a stream without the result"))
+	if must.OK(lines.Err()); !finished {
+		panic(errors.New("a stream without the result"))
 	}
-	return lines.Err()
 }
 
 // agree answers a question on a second connection, as clients do while the first waits
 // for the result.
-func (c *caller) agree(id mcp.ID) error {
+func (c *caller) agree(id mcp.ID) {
 	if c.aside == nil {
-		var err error
-		if c.aside, err = client.Dial(context.Background(), c.target.addr, ""); err != nil {
-			return err
-		}
+		c.aside = must.Have(client.Dial(context.Background(), c.target.addr, ""))
 	}
 	body := `{"jsonrpc":"2.0","id":` + string(id) + `,"result":{"action":"accept","content":{"word":"yes"}}}`
-	a, err := c.aside.Exchange(c.post(body, ""), 1<<10)
-	if err == nil && a.Status != http.StatusAccepted {
-		err = fmt.Errorf("an answer to a question: status %d", a.Status)
-	}
-	return err
+	answered(http.StatusAccepted)(c.aside.Exchange(c.post(body, ""), 1<<10))
 }

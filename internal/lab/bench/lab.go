@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -77,20 +78,21 @@ log: {level: info, format: json}
 `
 
 // emptyLab returns a lab in which nothing runs.
-func emptyLab(name string, r page.Report) (*lab, error) {
-	l, err := world.NewLab(name)
-	return &lab{Lab: l, Report: r, parts: make(map[string]part), secure: make(map[string]part)}, err
+func emptyLab(name string, r page.Report) *lab {
+	return &lab{
+		Lab: world.NewLab(name), Report: r, parts: make(map[string]part), secure: make(map[string]part),
+	}
 }
 
 // begin builds the gateway and starts all parts. Everything that it makes lies in a
 // temporary folder.
 func (l *lab) begin(ctx context.Context) {
 	l.build(ctx)
-	addrs := l.Addresses(9)
+	addrs := world.Addresses(9)
 	l.upstream, l.proxy, l.gateway = addrs[0], addrs[1], addrs[2]
 	secure := addrs[3]
 	l.authority = filepath.Join(l.Dir, "authority.pem")
-	l.Try(func() error { return writeCertificates(l.authority, l.certificate(), l.key()) })
+	writeCertificates(l.authority, l.certificate(), l.key())
 	trust := "SSL_CERT_FILE=" + l.authority
 	l.Write(map[string]string{"drawbridge.yaml": fmt.Sprintf(gatewayConfig, l.gateway, addrs[4], l.upstream, secure,
 		l.Self)})
@@ -170,31 +172,24 @@ func (l *lab) startWith(ctx context.Context, env []string, addr string, command 
 	})
 	l.started++
 	p.addr = addr
-	l.Try(func() (err error) {
-		p.Process, err = l.Start(world.Order{
-			Dir: l.Dir, Log: fmt.Sprintf("log%d", l.started), Command: command, Env: append(own, env...), Bare: true,
-		})
-		return err
+	p.Process = l.Start(world.Order{
+		Dir: l.Dir, Log: fmt.Sprintf("log%d", l.started), Command: command, Env: append(own, env...), Bare: true,
 	})
-	l.Try(func() error { return p.Listens(ctx, addr, startTime) })
-	l.Try(func() (err error) {
-		p.pids, err = world.Tree(p.PID())
-		return err
-	})
+	must.OK(p.Listens(ctx, addr, startTime))
+	p.pids = world.Tree(p.PID())
 	return p
 }
 
 // serves waits until the tool of a target is served: until one call is answered as it
 // should be.
 func (l *lab) serves(ctx context.Context, t *target) {
-	l.Until(ctx, 20*time.Second, "the gateway serves "+t.tool, func() bool {
-		c, err := t.connect(ctx)
-		if err != nil {
-			return false
-		}
-		defer c.close()
-		return c.call() == nil
-	})
+	must.OK(world.Within(ctx, 20*time.Second, "the gateway serves "+t.tool, func() bool {
+		return must.Try(func() {
+			c := t.connect(ctx)
+			defer c.close()
+			c.call()
+		}) == nil
+	}))
 }
 
 // target returns how to call a tool, by the name that the upstream gives it, or the

@@ -4,14 +4,15 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/upstream"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -63,50 +64,41 @@ func (s *sample) median() time.Duration {
 // load calls the tool over so many connections for so long. Every answer is checked; one
 // wrong answer fails the run. What it costs to open connections and sessions does not
 // count.
-func (t *target) load(ctx context.Context, connections int, took time.Duration) (*sample, error) {
+func (t *target) load(ctx context.Context, connections int, took time.Duration) *sample {
 	callers := make([]*caller, connections)
 	for i := range callers {
-		c, err := t.at(i).connect(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", t.name, err)
-		}
+		c := t.at(i).connect(ctx)
 		defer c.close()
 		c.opened = c.conn.Traffic()
 		callers[i] = c
 	}
 	var total *sample
-	cpu, err := busyDuring(t.pids, func() (err error) {
-		total, err = together(connections, func(n int, end time.Time) ([]time.Duration, error) {
+	cpu := busyDuring(t.pids, func() {
+		total = together(connections, func(n int, end time.Time) []time.Duration {
 			return callers[n].callUntil(end)
 		}, took)
-		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", t.name, err)
-	}
 	for _, c := range callers {
 		total.bytes += c.conn.Traffic() - c.opened
 	}
 	total.counted, total.cpu = len(t.pids) > 0, cpu
-	total.resident, err = world.Resident(t.pids...)
-	return total, err
+	total.resident = world.Resident(t.pids...)
+	return total
 }
 
 // together has so many callers work at once until an end, and gathers how long each call
 // took.
-func together(callers int, work func(n int, end time.Time) ([]time.Duration, error),
-	took time.Duration,
-) (*sample, error) {
-	latencies, failed := make([][]time.Duration, callers), make([]error, callers)
-	var wg sync.WaitGroup
+func together(callers int, work func(n int, end time.Time) []time.Duration, took time.Duration) *sample {
+	latencies := make([][]time.Duration, callers)
+	var all errgroup.Group
 	started := time.Now()
 	for n := range callers {
-		wg.Go(func() { latencies[n], failed[n] = work(n, started.Add(took)) })
+		all.Go(func() error { return must.Try(func() { latencies[n] = work(n, started.Add(took)) }) })
 	}
-	wg.Wait()
+	must.OK(all.Wait())
 	total := &sample{took: time.Since(started), latency: slices.Concat(latencies...)}
 	total.calls = len(total.latency)
-	return total, errors.Join(failed...)
+	return total
 }
 
 // caller is one connection with a session of its own.
@@ -131,46 +123,32 @@ func (t *target) at(caller int) *target {
 }
 
 // dial returns a connection without a session.
-func (t *target) dial(ctx context.Context) (*caller, error) {
+func (t *target) dial(ctx context.Context) *caller {
 	addr := t.addr
 	if t.doors != nil {
 		addr = t.doors[0]
 	}
-	conn, err := client.Dial(ctx, addr, "")
-	if err != nil {
-		return nil, err
-	}
-	return &caller{target: t, conn: conn}, nil
+	return &caller{target: t, conn: must.Have(client.Dial(ctx, addr, ""))}
 }
 
 // open returns a connection with a session of the legacy era.
-func (t *target) open(ctx context.Context) (*caller, error) {
-	c, err := t.dial(ctx)
-	if err != nil {
-		return nil, err
-	}
-	a, err := c.say(client.Initialize(t.revision, cmp.Or(t.capabilities, client.Unable)), http.StatusOK)
-	if err != nil {
-		c.close()
-		return nil, err
-	}
-	c.session = a.Session
-	return c, nil
+func (t *target) open(ctx context.Context) *caller {
+	c := t.dial(ctx)
+	defer must.Else(c.close)
+	c.session = c.say(client.Initialize(t.revision, cmp.Or(t.capabilities, client.Unable)), http.StatusOK).Session
+	return c
 }
 
-func (t *target) connect(ctx context.Context) (c *caller, err error) {
+func (t *target) connect(ctx context.Context) *caller {
+	begin := t.dial
 	if t.handshake {
-		c, err = t.open(ctx)
-	} else {
-		c, err = t.dial(ctx)
+		begin = t.open
 	}
-	if err != nil {
-		return nil, err
-	}
+	c := begin(ctx)
 	c.request = c.post(t.callBody(), mcp.MethodToolsCall)
 	at := bytes.Index(c.request, []byte(idMember+firstID)) + len(idMember)
 	c.id = c.request[at : at+len(firstID)]
-	return c, nil
+	return c
 }
 
 // The ids of calls are higher than firstID, and have as many digits.
@@ -181,14 +159,14 @@ const (
 
 // ask sends the call under an id that no call of the session had: none may be used again.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic#requests
-func (c *caller) ask() (*client.Answer, error) {
+func (c *caller) ask() *client.Answer {
 	for i := len(c.id) - 1; i >= 0; i-- {
 		if c.id[i]++; c.id[i] <= '9' {
 			break
 		}
 		c.id[i] = '0'
 	}
-	return c.conn.Begin(c.request)
+	return must.Have(c.conn.Begin(c.request))
 }
 
 func (c *caller) close() {
@@ -218,26 +196,30 @@ func (c *caller) post(body, method string) []byte {
 }
 
 // say sends a message and reads the whole answer, which must have that status.
-func (c *caller) say(body string, status int) (*client.Answer, error) {
-	a, err := c.conn.Exchange(c.post(body, ""), 1<<10)
-	if err == nil && a.Status != status {
-		err = fmt.Errorf("status %d instead of %d: %.300s", a.Status, status, a.Body)
+func (c *caller) say(body string, status int) *client.Answer {
+	return answered(status)(c.conn.Exchange(c.post(body, ""), 1<<10))
+}
+
+// answered takes an answer that must have that status.
+func answered(status int) func(*client.Answer, error) *client.Answer {
+	return func(a *client.Answer, err error) *client.Answer {
+		if must.OK(err); a.Status != status {
+			panic(fmt.Errorf("status %d instead of %d: %.300s", a.Status, status, a.Body))
+		}
+		return a
 	}
-	return a, err
 }
 
 // callUntil calls again and again until that time, once at least, and returns how long
 // each call took.
-func (c *caller) callUntil(end time.Time) ([]time.Duration, error) {
+func (c *caller) callUntil(end time.Time) []time.Duration {
 	latency := make([]time.Duration, 0, 1<<16)
 	for started := time.Now(); ; {
-		if err := c.call(); err != nil {
-			return latency, err
-		}
+		c.call()
 		now := time.Now()
 		latency = append(latency, now.Sub(started))
 		if now.After(end) {
-			return latency, nil
+			return latency
 		}
 		started = now
 	}
@@ -248,21 +230,19 @@ const mostAnswer = 4 << 20
 
 // call calls the tool and takes an answer of any form: in one piece or as an event
 // stream, on which the server may ask something first.
-func (c *caller) call() error {
-	a, err := c.ask()
-	if err != nil {
-		return err
-	}
+func (c *caller) call() {
+	a := c.ask()
 	if a.Events {
-		return errors.Join(c.events(a.Stream), c.conn.Finish(a, 0))
+		c.events(a.Stream)
+		must.OK(c.conn.Finish(a, 0))
+		return
 	}
 	if a.Stream != nil {
-		err = c.conn.Finish(a, mostAnswer)
+		must.OK(c.conn.Finish(a, mostAnswer))
 	}
-	if err == nil && (a.Status != http.StatusOK || !c.target.isAnswer(a.Body)) {
-		err = fmt.Errorf("a wrong answer, status %d: %.300s", a.Status, a.Body)
+	if a.Status != http.StatusOK || !c.target.isAnswer(a.Body) {
+		panic(fmt.Errorf("a wrong answer, status %d: %.300s", a.Status, a.Body))
 	}
-	return err
 }
 
 // isAnswer tells whether a response is what the tool should have said.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/upstream"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -63,13 +64,10 @@ func TestEveryKindIsAnswered(t *testing.T) {
 		"64 KiB of text": {tool: "text_65536", revision: mcp.LatestModern, arguments: "{}"},
 	} {
 		target.addr = addr
-		c, err := target.connect(t.Context())
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
+		c := target.connect(t.Context())
 		defer c.close()
 		for range 2 {
-			if err := c.call(); err != nil {
+			if err := must.Try(c.call); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -92,18 +90,13 @@ func TestCallsOfASessionHaveIDsOfTheirOwn(t *testing.T) {
 		asJSON(w, []byte(upstream.Message))
 	}))
 	defer server.Close()
-	c, err := (&target{
+	c := (&target{
 		addr: strings.TrimPrefix(server.URL, "http://"), tool: "echo",
 		revision: mcp.LatestModern,
 	}).connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
 	defer c.close()
 	for range 12 {
-		if err := c.call(); err != nil {
-			t.Fatal(err)
-		}
+		c.call()
 	}
 	for i, id := range ids {
 		if want := int64(100_000_001 + i); id != want {
@@ -114,10 +107,7 @@ func TestCallsOfASessionHaveIDsOfTheirOwn(t *testing.T) {
 
 func TestLoadCountsCallsAndBytes(t *testing.T) {
 	target := &target{name: "direct", addr: upstreamOf(t), tool: "echo", revision: mcp.LatestModern}
-	s, err := target.load(t.Context(), 3, time.Millisecond)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := target.load(t.Context(), 3, time.Millisecond)
 	if s.calls < 3 || len(s.latency) != s.calls || s.bytes < int64(s.calls*len(upstream.Message)) ||
 		s.counted {
 		t.Errorf("%d calls with %d latencies, %d bytes, counted %v", s.calls, len(s.latency), s.bytes,
@@ -151,7 +141,7 @@ func TestWrongAnswersFailTheRun(t *testing.T) {
 			name: name, addr: strings.TrimPrefix(server.URL, "http://"), tool: "echo",
 			revision: mcp.LatestModern,
 		}
-		if _, err := target.load(t.Context(), 1, time.Second); err == nil {
+		if must.Try(func() { target.load(t.Context(), 1, time.Second) }) == nil {
 			t.Errorf("%s counts as an answer", name)
 		}
 		server.Close()
@@ -187,9 +177,7 @@ func TestStdioUpstreamAnswersEachLine(t *testing.T) {
 func TestUpstreamWithTLSIsTrustedByItsAuthorityAlone(t *testing.T) {
 	l := &lab{Lab: &world.Lab{Dir: t.TempDir()}}
 	authority := l.Dir + "/authority.pem"
-	if err := writeCertificates(authority, l.certificate(), l.key()); err != nil {
-		t.Fatal(err)
-	}
+	writeCertificates(authority, l.certificate(), l.key())
 	addr := upstreamOf(t, l.certificate(), l.key())
 	trusted := x509.NewCertPool()
 	if !trusted.AppendCertsFromPEM([]byte(read(t, authority))) {

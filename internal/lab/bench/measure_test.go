@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
@@ -57,20 +58,13 @@ func TestRoundsTurnTheirOrder(t *testing.T) {
 }
 
 func TestProcessorTimeOfAProcessGrows(t *testing.T) {
-	own, err := world.Tree(os.Getpid())
-	if err != nil || own[0] != os.Getpid() {
-		t.Fatalf("processes of %d: %v, %v", os.Getpid(), own, err)
+	own := world.Tree(os.Getpid())
+	if own[0] != os.Getpid() {
+		t.Fatalf("processes of %d: %v", os.Getpid(), own)
 	}
-	before, err := world.Busy(own[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := world.Busy(own[0])
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
-		after, err := world.Busy(own[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if after > before {
+		if world.Busy(own[0]) > before {
 			return
 		}
 	}
@@ -78,14 +72,14 @@ func TestProcessorTimeOfAProcessGrows(t *testing.T) {
 }
 
 func TestResidentMemoryIsOfAllProcesses(t *testing.T) {
-	one, err := world.Resident(os.Getpid())
-	if err != nil || one < 1<<20 {
-		t.Fatalf("this process has %d bytes, %v", one, err)
+	one := world.Resident(os.Getpid())
+	if one < 1<<20 {
+		t.Fatalf("this process has %d bytes", one)
 	}
-	if two, err := world.Resident(os.Getpid(), os.Getppid()); err != nil || two <= one/2 {
-		t.Errorf("with its parent it has %d bytes, %v", two, err)
+	if two := world.Resident(os.Getpid(), os.Getppid()); two <= one/2 {
+		t.Errorf("with its parent it has %d bytes", two)
 	}
-	if _, err := world.Resident(-1); err == nil {
+	if must.Try(func() { world.Resident(-1) }) == nil {
 		t.Error("a process that is not there has memory")
 	}
 }
@@ -97,14 +91,8 @@ func TestNginxCountsWithAllWorkers(t *testing.T) {
 		Lab:   &world.Lab{Dir: t.TempDir(), Keeper: world.NewKeeper()},
 		parts: make(map[string]part), upstream: "127.0.0.1:1",
 	}
-	addrs, err := world.Addresses(1)
-	if err != nil {
-		t.Fatal(err)
-	}
 	defer l.Close()
-	if l.startNginx(t.Context(), addrs[0]); l.Err != nil {
-		t.Fatal(l.Err)
-	}
+	l.startNginx(t.Context(), world.Addresses(1)[0])
 	p, found := l.parts[wayNginx]
 	if _, err := exec.LookPath("nginx"); err != nil {
 		if found || !strings.Contains(nginxVersion(t.Context()), "not installed") {

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
@@ -56,14 +57,11 @@ func (l *lab) startNginx(ctx context.Context, addr string) {
 // where it cannot be counted.
 func (l *lab) runNginx(ctx context.Context, dir, addr, text string, workers int) part {
 	config := filepath.Join(dir, "nginx.conf")
-	l.Try(func() error {
-		return errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(config, []byte(text), 0o600))
-	})
+	must.OK(errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(config, []byte(text), 0o600)))
 	p := l.start(ctx, addr, "nginx", "-p", dir, "-c", config)
-	if l.Err == nil && world.Within(ctx, 10*time.Second, "nginx has workers", func() (all bool) {
-		tree, err := world.Tree(p.PID())
-		p.pids = tree
-		return err == nil && len(tree) == 1+workers
+	if world.Within(ctx, 10*time.Second, "nginx has workers", func() (all bool) {
+		p.pids = world.Tree(p.PID())
+		return len(p.pids) == 1+workers
 	}) != nil {
 		p.pids = nil
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
@@ -36,38 +37,31 @@ func newPeers(flags *flag.FlagSet) page.Measure {
 	flags.StringVar(&p.only, "only", "", "names of the peers to measure beside drawbridge, with commas between: "+
 		strings.Join(peerNames(), ", ")+"; all when empty")
 	return func(ctx context.Context, r page.Report) (string, error) {
-		if err := p.check(); err != nil {
-			return "", err
-		}
-		lab, err := newPeersLab(ctx, r)
-		if err != nil {
-			return "", err
-		}
+		p.check()
+		lab := newPeersLab(ctx, r)
 		defer lab.Close()
 		all := p.install(ctx, r)
 		lab.measure(ctx, all, p)
-		if err := ctx.Err(); err != nil {
-			return "", err
-		}
-		return p.section(r, all)
+		must.OK(ctx.Err())
+		return p.section(r, all), nil
 	}
 }
 
 // check returns what is wrong with what was asked for, and asks for as many open files as
 // that needs: each stream is a connection of a client and one of the server behind.
-func (p *peersRun) check() error {
+func (p *peersRun) check() {
 	if p.plan.took <= 0 || p.plan.rounds < 1 || p.streams < 10 || p.streams > mostStreams {
-		return errors.New("peers takes a time and rounds above 0, and 10 to 10000 streams")
+		panic(errors.New("peers takes a time and rounds above 0, and 10 to 10000 streams"))
 	}
 	for _, name := range p.names() {
 		if !slices.Contains(peerNames(), name) {
-			return fmt.Errorf("-only names %q, which is no peer; there are: %s", name, strings.Join(peerNames(), ", "))
+			panic(fmt.Errorf("-only names %q, which is no peer; there are: %s", name, strings.Join(peerNames(), ", ")))
 		}
 	}
 	if p.cache == "" {
 		folder, err := os.UserCacheDir()
 		if err != nil {
-			return fmt.Errorf("%w: give a folder with -cache", err)
+			panic(fmt.Errorf("%w: give a folder with -cache", err))
 		}
 		p.cache = filepath.Join(folder, "drawbridge-peers")
 	}
@@ -79,7 +73,7 @@ func (p *peersRun) check() error {
 		wrong = errors.Join(wrong, fmt.Errorf(
 			"%d open files are allowed, of %d that are needed: raise ulimit -n, or ask for fewer -streams", most, wanted))
 	}
-	return errors.Join(err, wrong)
+	must.OK(errors.Join(err, wrong))
 }
 
 // names are those of -only.
@@ -112,8 +106,7 @@ func (p *peersRun) install(ctx context.Context, r page.Report) []*contender {
 			continue
 		}
 		r.Say("%s %s from %s\n", one.name, one.parcel.version, one.parcel.registry)
-		var err error
-		if c.installed, err = s.get(ctx, one.parcel); err != nil {
+		if err := must.Try(func() { c.installed = s.get(ctx, one.parcel) }); err != nil {
 			c.failed = "could not be installed: " + short(err.Error())
 		} else if one.start == nil {
 			c.failed = "can be installed now, but this program has not learned to start it"
@@ -133,15 +126,13 @@ func (l *peersLab) measure(ctx context.Context, all []*contender, p peersRun) {
 		if c.failed != "" || ctx.Err() != nil {
 			continue
 		}
-		end, err := l.start(ctx, c)
-		switch {
-		case err != nil:
+		if err := must.Try(func() { l.start(ctx, c) }); err != nil {
 			c.failed = "did not start: " + short(err.Error())
 			l.tell("  %-16s %s", c.name, c.failed)
-		case c.pid() != 0:
+		} else if c.pid() != 0 {
 			l.hold(ctx, c, p.streams)
 		}
-		end()
+		c.end()
 	}
 	l.tell("calls and lists, in turn")
 	var running []*contender
@@ -149,9 +140,8 @@ func (l *peersLab) measure(ctx context.Context, all []*contender, p peersRun) {
 		if c.failed != "" || ctx.Err() != nil {
 			continue
 		}
-		end, err := l.start(ctx, c)
-		defer end()
-		if err != nil {
+		defer c.end()
+		if err := must.Try(func() { l.start(ctx, c) }); err != nil {
 			c.failed = "did not start again: " + short(err.Error())
 			continue
 		}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -62,10 +63,7 @@ func TestPeersAreDescribedAndPinned(t *testing.T) {
 func TestPeerThatFailsStopsNothing(t *testing.T) {
 	all := peers()
 	works := newContender(all[slices.IndexFunc(all, func(p peer) bool { return p.name == "ReverseProxy" })])
-	var err error
-	if works.installed, err = (&shelf{}).get(t.Context(), works.parcel); err != nil {
-		t.Fatal(err)
-	}
+	works.installed = (&shelf{}).get(t.Context(), works.parcel)
 	direct := newContender(peer{name: peerDirect, passes: true})
 	broken := newContender(peer{name: "broken", start: func(place) launch {
 		return launch{argv: []string{"/bin/sh", "-c", "echo no licence for today; exit 3"}, path: "/mcp"}
@@ -74,10 +72,7 @@ func TestPeerThatFailsStopsNothing(t *testing.T) {
 	absent.failed = "could not be installed: 404 Not Found"
 	contenders := []*contender{direct, broken, works, absent}
 
-	lab, err := newPeersLab(t.Context(), page.Report{Log: io.Discard})
-	if err != nil {
-		t.Fatal(err)
-	}
+	lab := newPeersLab(t.Context(), page.Report{Log: io.Discard})
 	defer lab.Close()
 	p := peersRun{plan: &plan{took: 20 * time.Millisecond, rounds: 2}, streams: 20}
 	lab.measure(t.Context(), contenders, p)
@@ -99,10 +94,7 @@ func TestPeerThatFailsStopsNothing(t *testing.T) {
 		m.streams != 20 || m.reached != 20 {
 		t.Errorf("sessions and streams: %s", m)
 	}
-	text, err := p.section(page.Report{Path: filepath.Join(t.TempDir(), "benchmarks.md")}, contenders)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := p.section(page.Report{Path: filepath.Join(t.TempDir(), "benchmarks.md")}, contenders)
 	for _, part := range []string{
 		"## Beside other gateways", "charts/peers-calls.svg",
 		"charts/peers-memory.svg", "| 20 of 20 |", "no licence for today", "404 Not Found",
@@ -122,15 +114,12 @@ func TestStopEndsWhatThePeerStarted(t *testing.T) {
 	script := "trap '' TERM; sleep 1000 & setsid sleep 1000 & while :; do wait; done"
 	l := &lab{Lab: &world.Lab{Keeper: world.NewKeeper()}}
 	defer l.Keeper.Close()
-	p, err := l.startPeer(t.Context(), t.TempDir(), listener.Addr().String(),
+	p := l.startPeer(t.Context(), t.TempDir(), listener.Addr().String(),
 		[]string{"/bin/sh", "-c", script})
-	if err != nil {
-		t.Fatal(err)
-	}
 	var tree []int
 	err = world.Within(t.Context(), time.Minute, "the children run", func() bool {
-		tree, err = world.Tree(p.PID())
-		return err == nil && len(tree) == 3
+		tree = world.Tree(p.PID())
+		return len(tree) == 3
 	})
 	p.KillTree()
 	if err != nil {
@@ -157,13 +146,10 @@ func TestTreeCountsChildrenButNotTheServer(t *testing.T) {
 	if !runs(os.Getpid(), self) {
 		t.Errorf("this process does not run %s", self)
 	}
-	memory, err := treeMemory(os.Getpid())
-	if err != nil || memory < 1<<20 {
-		t.Errorf("this process has %d bytes, %v", memory, err)
+	if memory := treeMemory(os.Getpid()); memory < 1<<20 {
+		t.Errorf("this process has %d bytes", memory)
 	}
-	if _, err := treeCPU(os.Getpid()); err != nil {
-		t.Error(err)
-	}
+	treeCPU(os.Getpid())
 	if size, err := own(os.Getpid()); err != nil || size <= 0 {
 		t.Errorf("of its own it has %d bytes, %v", size, err)
 	}
@@ -178,9 +164,10 @@ func TestInstallSaysWhyNot(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(tools, "npm"), []byte("#!/bin/sh\n"+script), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		return s.get(t.Context(), parcel{
-			registry: fromNPM, name: "@some/gateway", version: "1.2.3",
-			program: "gateway",
+		return must.Got(func() installed {
+			return s.get(t.Context(), parcel{
+				registry: fromNPM, name: "@some/gateway", version: "1.2.3", program: "gateway",
+			})
 		})
 	}
 	if _, err := ask(
@@ -195,9 +182,10 @@ func TestInstallSaysWhyNot(t *testing.T) {
 	if again, err := ask("exit 1"); err != nil || again.binary != i.binary {
 		t.Errorf("what is installed was installed again: %+v, %v", again, err)
 	}
-	if _, err := s.get(t.Context(), parcel{
-		registry: fromDebian, name: "no-such-package-of-debian",
-		program: "no-such-program",
+	if err := must.Try(func() {
+		s.get(t.Context(), parcel{
+			registry: fromDebian, name: "no-such-package-of-debian", program: "no-such-program",
+		})
 	}); err == nil || !strings.Contains(err.Error(),
 		"apt-get install no-such-package-of-debian") {
 		t.Errorf("got %v", err)
@@ -206,12 +194,12 @@ func TestInstallSaysWhyNot(t *testing.T) {
 
 func TestPeersRefusesNamesItDoesNotKnow(t *testing.T) {
 	p := peersRun{plan: &plan{time.Second, 1}, streams: 10, cache: t.TempDir(), only: "drawbridge,ngnix"}
-	if err := p.check(); err == nil || !strings.Contains(err.Error(), `"ngnix"`) ||
+	if err := must.Try(func() { p.check() }); err == nil || !strings.Contains(err.Error(), `"ngnix"`) ||
 		!strings.Contains(err.Error(), "nginx") {
 		t.Errorf("got %v", err)
 	}
 	p.only = "nginx,mcp-proxy (npm)"
-	if err := p.check(); err != nil || !slices.Equal(p.names(), []string{"nginx", "mcp-proxy (npm)"}) {
+	if err := must.Try(func() { p.check() }); err != nil || !slices.Equal(p.names(), []string{"nginx", "mcp-proxy (npm)"}) {
 		t.Errorf("got %q, %v", p.names(), err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/upstream"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
@@ -36,37 +37,28 @@ type peerCaller struct {
 
 // connectPeer opens a connection and, in the legacy era, a session as clients do: the
 // revision that the server answers with is the one that is spoken from then on.
-func connectPeer(ctx context.Context, t gateTarget) (*peerCaller, error) {
+func connectPeer(ctx context.Context, t gateTarget) *peerCaller {
 	// its calls are still to be answered when ctx ends
 	line := client.Line{Dial: func(ctx context.Context) (*client.Conn, error) {
 		return client.Dial(context.WithoutCancel(ctx), t.addr, "")
 	}}
 	c := &peerCaller{gateTarget: t, revision: revisionOf(t.era), line: line}
-	if err := c.line.Open(ctx); err != nil || t.era == mcp.Modern {
-		return c, err
+	must.OK(c.line.Open(ctx))
+	if t.era != mcp.Modern {
+		c.openSession(ctx)
 	}
-	if err := c.openSession(ctx); err != nil {
-		c.line.Close()
-		return nil, fmt.Errorf("open a session: %w", err)
-	}
-	return c, nil
+	return c
 }
 
-func (c *peerCaller) openSession(ctx context.Context) error {
-	answer, err := c.ask(ctx, c.request(mcp.MethodInitialize, client.Initialize(c.revision, client.Unable)))
-	if err != nil {
-		return err
-	}
+func (c *peerCaller) openSession(ctx context.Context) {
+	defer must.Else(c.line.Close)
+	answer := c.ask(ctx, c.request(mcp.MethodInitialize, client.Initialize(c.revision, client.Unable)))
 	m, err := mcp.Decode(answer)
-	if err != nil {
-		return fmt.Errorf("%w: %.200s", err, answer)
-	}
-	if mcp.EraOf(m.Result.Text("protocolVersion")) != mcp.Legacy {
-		return fmt.Errorf("answered %.200s", answer)
+	if err != nil || mcp.EraOf(m.Result.Text("protocolVersion")) != mcp.Legacy {
+		panic(fmt.Errorf("open a session: answered %.200s", answer))
 	}
 	c.revision = m.Result.Text("protocolVersion")
-	_, err = c.exchange(ctx, c.request("", client.Initialized))
-	return err
+	c.exchange(ctx, c.request("", client.Initialized))
 }
 
 // request returns the bytes of one HTTP request. An empty body opens the event stream of
@@ -105,63 +97,51 @@ func (c *peerCaller) call(connection int) (request, want []byte) {
 func (c *peerCaller) list() []byte { return c.message(mcp.MethodToolsList, "") }
 
 // learn finds out what the peer calls the tool echo, which most put a prefix before.
-func (c *peerCaller) learn(ctx context.Context) error {
-	answer, err := c.ask(ctx, c.list())
-	if err != nil {
-		return fmt.Errorf("list tools: %w", err)
-	}
-	if err := checkList(answer); err != nil {
-		return err
-	}
+func (c *peerCaller) learn(ctx context.Context) {
+	answer := c.ask(ctx, c.list())
+	checkList(answer)
 	for _, part := range strings.Split(string(answer), `"name":"`)[1:] {
 		if name, _, _ := strings.Cut(part, `"`); strings.HasSuffix(name, "echo") {
 			c.name = name
-			return nil
+			return
 		}
 	}
-	return errors.New("lists no tool echo")
+	panic(errors.New("lists no tool echo"))
 }
 
 // ask sends a request and returns the JSON-RPC response to it. The response is valid
 // until the next request.
-func (c *peerCaller) ask(ctx context.Context, request []byte) ([]byte, error) {
-	a, err := c.exchange(ctx, request)
-	if err != nil {
-		return nil, err
-	}
+func (c *peerCaller) ask(ctx context.Context, request []byte) []byte {
+	a := c.exchange(ctx, request)
 	if a.Status != http.StatusOK {
-		return nil, fmt.Errorf("status %d: %.200s", a.Status, a.Body)
+		panic(fmt.Errorf("status %d: %.200s", a.Status, a.Body))
 	}
 	if !a.Events {
-		return a.Body, nil
+		return a.Body
 	}
 	if answer := client.LastEvent(a.Body); answer != nil {
-		return answer, nil
+		return answer
 	}
-	return nil, fmt.Errorf("an event stream without a response: %.200q", a.Body)
+	panic(fmt.Errorf("an event stream without a response: %.200q", a.Body))
 }
 
 // exchange sends a request and reads all that comes back.
-func (c *peerCaller) exchange(ctx context.Context, request []byte) (*client.Answer, error) {
-	a, err := c.line.Exchange(ctx, request, mostAnswer)
-	if err == nil {
-		c.session = cmp.Or(a.Session, c.session)
-	}
-	return a, err
+func (c *peerCaller) exchange(ctx context.Context, request []byte) *client.Answer {
+	a := must.Have(c.line.Exchange(ctx, request, mostAnswer))
+	c.session = cmp.Or(a.Session, c.session)
+	return a
 }
 
-// checkCall returns what is wrong with the answer to a call.
-func checkCall(answer, want []byte) error {
+// checkCall says what is wrong with the answer to a call.
+func checkCall(answer, want []byte) {
 	if !bytes.Contains(answer, want) || !bytes.Contains(answer, []byte(`"result"`)) {
-		return fmt.Errorf("a wrong answer: %.200s", answer)
+		panic(fmt.Errorf("a wrong answer: %.200s", answer))
 	}
-	return nil
 }
 
-// checkList returns what is wrong with a list of tools.
-func checkList(answer []byte) error {
+// checkList says what is wrong with a list of tools.
+func checkList(answer []byte) {
 	if count := bytes.Count(answer, []byte(`"inputSchema"`)); count < upstream.Announced {
-		return fmt.Errorf("lists %d tools of %d: %.200s", count, upstream.Announced, answer)
+		panic(fmt.Errorf("lists %d tools of %d: %.200s", count, upstream.Announced, answer))
 	}
-	return nil
 }

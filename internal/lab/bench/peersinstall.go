@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
@@ -50,98 +51,89 @@ type shelf struct {
 
 // get installs a program. It changes nothing outside of the shelf but the caches of the
 // tools that it uses.
-func (s *shelf) get(ctx context.Context, o parcel) (installed, error) {
+func (s *shelf) get(ctx context.Context, o parcel) installed {
 	ctx, cancel := context.WithTimeout(ctx, installTime)
 	defer cancel()
-	how, known := map[string]func(context.Context, parcel) (installed, error){
+	return map[string]func(context.Context, parcel) installed{
 		fromNPM: s.fromNPM, fromGo: s.fromGo, fromDebian: s.fromDebian, fromHere: s.fromHere,
-	}[o.registry]
-	if !known {
-		return installed{}, fmt.Errorf("unknown registry %q", o.registry)
-	}
-	return how(ctx, o)
+	}[o.registry](ctx, o)
 }
 
 // once returns what a program is called in a folder of the shelf, and makes it there unless
 // it is there.
-func (s *shelf) once(o parcel, kind, file string, do func(dir, binary string) error) (installed, error) {
-	dir, err := s.folder(kind, o.name+"@"+o.version)
+func (s *shelf) once(o parcel, kind, file string, do func(dir, binary string)) installed {
+	dir := s.folder(kind, o.name+"@"+o.version)
 	binary := filepath.Join(dir, file)
-	if err == nil {
-		if _, missing := os.Stat(binary); missing != nil {
-			err = do(dir, binary)
-		}
+	if _, missing := os.Stat(binary); missing != nil {
+		do(dir, binary)
 	}
-	return installed{binary: binary, version: o.version}, err
+	return installed{binary: binary, version: o.version}
 }
 
 // fromNPM installs a package without running its scripts.
-func (s *shelf) fromNPM(ctx context.Context, o parcel) (installed, error) {
-	return s.once(o, "npm", filepath.Join("node_modules", ".bin", o.program), func(dir, _ string) error {
-		return s.run(ctx, dir, nil, "npm", "install", "--prefix", dir, "--ignore-scripts", "--no-audit",
+func (s *shelf) fromNPM(ctx context.Context, o parcel) installed {
+	return s.once(o, "npm", filepath.Join("node_modules", ".bin", o.program), func(dir, _ string) {
+		s.run(ctx, dir, nil, "npm", "install", "--prefix", dir, "--ignore-scripts", "--no-audit",
 			"--no-fund", "--no-update-notifier", o.name+"@"+o.version)
 	})
 }
 
 // fromGo builds a package of a module that a module made for the purpose requires, so
 // that replacements in its own go.mod do not hinder.
-func (s *shelf) fromGo(ctx context.Context, o parcel) (installed, error) {
-	return s.once(o, "go", "program", func(dir, binary string) error {
+func (s *shelf) fromGo(ctx context.Context, o parcel) installed {
+	return s.once(o, "go", "program", func(dir, binary string) {
 		module := fmt.Sprintf("module peer\n\ngo 1.26\n\nrequire %s %s\n", o.name, o.version)
-		return errors.Join(world.WriteFiles(dir, map[string]string{"go.mod": module}),
-			s.run(ctx, dir, []string{"GOFLAGS=-mod=mod", "GOWORK=off"}, "go", "build", "-o", binary, o.program))
+		must.OK(world.WriteFiles(dir, map[string]string{"go.mod": module}))
+		s.run(ctx, dir, []string{"GOFLAGS=-mod=mod", "GOWORK=off"}, "go", "build", "-o", binary, o.program)
 	})
 }
 
 // fromDebian takes the program that the system has.
-func (s *shelf) fromDebian(ctx context.Context, o parcel) (installed, error) {
+func (s *shelf) fromDebian(ctx context.Context, o parcel) installed {
 	binary, err := world.LookUp(o.program)
 	if err != nil {
-		return installed{}, fmt.Errorf("it is not installed (apt-get install %s): %w", o.name, err)
+		panic(fmt.Errorf("it is not installed (apt-get install %s): %w", o.name, err))
 	}
 	out, err := exec.CommandContext(ctx, binary, "-v").CombinedOutput() //nolint:gosec // a program of the table of peers
 	if err != nil {
-		return installed{}, fmt.Errorf("%s -v: %w: %s", binary, err, short(string(out)))
+		panic(fmt.Errorf("%s -v: %w: %s", binary, err, short(string(out))))
 	}
-	return installed{binary, string(versionNumber.Find(out))}, nil
+	return installed{binary, string(versionNumber.Find(out))}
 }
 
 var versionNumber = regexp.MustCompile(`\d+\.\d+\.\d+\S*`)
 
 // fromHere builds drawbridge, or names this program itself.
-func (s *shelf) fromHere(ctx context.Context, o parcel) (installed, error) {
+func (s *shelf) fromHere(ctx context.Context, o parcel) installed {
 	if o.program == "" {
-		self, err := os.Executable()
-		return installed{binary: self}, err
+		return installed{binary: must.Have(os.Executable())}
 	}
-	dir, err := s.folder("here", o.name)
-	if err != nil {
-		return installed{}, err
-	}
-	binary := filepath.Join(dir, o.name)
-	return installed{binary: binary, version: page.Commit(ctx)}, world.Build(ctx, binary)
+	binary := filepath.Join(s.folder("here", o.name), o.name)
+	must.OK(world.Build(ctx, binary))
+	return installed{binary: binary, version: page.Commit(ctx)}
 }
 
 // folder makes a folder on the shelf. A name may have slashes.
-func (s *shelf) folder(kind, name string) (string, error) {
+func (s *shelf) folder(kind, name string) string {
 	dir := filepath.Join(s.dir, kind, strings.ReplaceAll(name, "/", "-"))
-	return dir, os.MkdirAll(dir, 0o750)
+	must.OK(os.MkdirAll(dir, 0o750))
+	return dir
 }
 
 // run runs a tool in a folder of the shelf. An error says why it failed in the tool's own
 // words.
-func (s *shelf) run(ctx context.Context, dir string, env []string, program string, args ...string) error {
+func (s *shelf) run(ctx context.Context, dir string, env []string, program string, args ...string) {
 	_, _ = fmt.Fprintf(s.progress, "  %s %s\n", program, strings.Join(args, " "))
 	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // what the table of peers asks for
 	cmd.Dir, cmd.Env, cmd.WaitDelay = dir, append(os.Environ(), env...), 5*time.Second
 	out, err := cmd.CombinedOutput()
 	switch {
 	case err == nil:
-		return nil
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return fmt.Errorf("%s %s took more than %v", program, args[0], installTime)
+		panic(fmt.Errorf("%s %s took more than %v", program, args[0], installTime))
+	default:
+		panic(fmt.Errorf("%s %s: %s", program, args[0], reason(string(out), err)))
 	}
-	return fmt.Errorf("%s %s: %s", program, args[0], reason(string(out), err))
 }
 
 // telling finds the line that says why a tool failed.

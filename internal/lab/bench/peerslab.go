@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/upstream"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
@@ -51,15 +51,12 @@ type peersLab struct {
 	begun  time.Time
 }
 
-func newPeersLab(ctx context.Context, r page.Report) (*peersLab, error) {
-	empty, err := emptyLab("peers", r)
-	if err != nil {
-		return nil, err
-	}
-	l := &peersLab{lab: empty, begun: time.Now()}
-	l.upstream = l.Addresses(1)[0]
+func newPeersLab(ctx context.Context, r page.Report) *peersLab {
+	l := &peersLab{lab: emptyLab("peers", r), begun: time.Now()}
+	defer must.Else(l.Close)
+	l.upstream = world.Addresses(1)[0]
 	l.server = l.lab.start(ctx, l.upstream, l.Self, "peers-upstream", l.upstream)
-	return world.Begun(l, l.Close, l.Err)
+	return l
 }
 
 // tell writes a line of progress, after the seconds since the start.
@@ -67,113 +64,88 @@ func (l *peersLab) tell(format string, args ...any) {
 	l.Say("%4.0fs "+format+"\n", append([]any{time.Since(l.begun).Seconds()}, args...)...)
 }
 
-// start runs a contender until end is called, and finds out which tool to call and which
+// start runs a contender until it is ended, and finds out which tool to call and which
 // eras it serves.
-func (l *peersLab) start(ctx context.Context, c *contender) (end func(), err error) {
-	end = func() {
-		for _, callers := range c.callers {
-			for _, caller := range callers {
-				caller.line.Close()
-			}
-		}
-		if c.process != nil {
-			c.process.KillTree()
-		}
-		c.process = nil
-	}
+func (l *peersLab) start(ctx context.Context, c *contender) {
 	c.callers = make(map[mcp.Era][]*peerCaller)
 	if c.name == peerDirect {
 		c.target = gateTarget{addr: l.upstream, path: "/mcp"}
-	} else if err := l.launch(ctx, c); err != nil {
-		return end, err
+	} else {
+		l.launch(ctx, c)
 	}
 	var failed error
-	if world.Within(ctx, peerStart, c.name+" serves the tool",
-		func() bool { failed = c.greet(ctx); return failed == nil }) != nil {
-		return end, failed
+	if world.Within(ctx, peerStart, c.name+" serves the tool", func() bool {
+		failed = must.Try(func() { c.greet(ctx) })
+		return failed == nil
+	}) != nil {
+		panic(failed)
 	}
-	return end, nil
+}
+
+// end ends what start has started.
+func (c *contender) end() {
+	for _, callers := range c.callers {
+		for _, caller := range callers {
+			caller.line.Close()
+		}
+	}
+	if c.process != nil {
+		c.process.KillTree()
+	}
+	c.process = nil
 }
 
 // launch starts the contender's process in a folder of its own.
-func (l *peersLab) launch(ctx context.Context, c *contender) error {
-	dir, err := os.MkdirTemp(l.Dir, "peer-")
-	if err != nil {
-		return err
-	}
-	addrs, err := world.Addresses(2)
-	if err != nil {
-		return err
-	}
+func (l *peersLab) launch(ctx context.Context, c *contender) {
+	dir, addrs := must.Have(os.MkdirTemp(l.Dir, "peer-")), world.Addresses(2)
 	how := c.start(place{
 		binary: c.binary, self: l.Self, dir: dir, addr: addrs[0], operator: addrs[1],
 		upstream: l.upstream,
 	})
-	if err := world.WriteFiles(dir, how.files); err != nil {
-		return err
-	}
+	must.OK(world.WriteFiles(dir, how.files))
 	c.target = gateTarget{addr: addrs[0], path: how.path}
 	if c.name == peerDrawbridge {
 		c.target.token = sign(c.target.addr)
 	}
-	c.process, err = l.startPeer(ctx, dir, c.target.addr, how.argv, how.env...)
-	return err
+	c.process = l.startPeer(ctx, dir, c.target.addr, how.argv, how.env...)
 }
 
 // greet opens a session, lists the tools and calls one. Whoever does not serve the modern
 // era may do without.
-func (c *contender) greet(ctx context.Context) error {
-	if err := c.tryOut(ctx, mcp.Legacy); err != nil {
-		return err
-	}
-	c.modern = (c.passes || c.discovers(ctx) == nil) && c.tryOut(ctx, mcp.Modern) == nil
-	return nil
+func (c *contender) greet(ctx context.Context) {
+	c.tryOut(ctx, mcp.Legacy)
+	c.modern = must.Try(func() {
+		if !c.passes {
+			c.discovers(ctx)
+		}
+		c.tryOut(ctx, mcp.Modern)
+	}) == nil
 }
 
-// discovers tells whether the contender itself knows the modern era. Some answer its
+// discovers panics unless the contender itself knows the modern era. Some answer its
 // calls as if they were older ones.
-func (c *contender) discovers(ctx context.Context) error {
-	caller, err := connectPeer(ctx, c.gate(mcp.Modern))
-	if err != nil {
-		return err
-	}
+func (c *contender) discovers(ctx context.Context) {
+	caller := connectPeer(ctx, c.gate(mcp.Modern))
 	defer caller.line.Close()
-	answer, err := caller.ask(ctx, caller.message(mcp.MethodDiscover, ""))
-	if err != nil {
-		return err
+	m := must.Have(mcp.Decode(caller.ask(ctx, caller.message(mcp.MethodDiscover, ""))))
+	if !bytes.Contains(m.Result.Value("supportedVersions"), []byte(mcp.LatestModern)) {
+		panic(errors.New("another revision"))
 	}
-	m, err := mcp.Decode(answer)
-	if err == nil && !bytes.Contains(m.Result.Value("supportedVersions"), []byte(mcp.LatestModern)) {
-		err = errors.New("another revision")
-	}
-	return err
 }
 
-func (c *contender) tryOut(ctx context.Context, era mcp.Era) error {
-	caller, err := connectPeer(ctx, c.gate(era))
-	if err != nil {
-		return err
-	}
+func (c *contender) tryOut(ctx context.Context, era mcp.Era) {
+	caller := connectPeer(ctx, c.gate(era))
 	defer caller.line.Close()
-	if err := caller.learn(ctx); err != nil {
-		return err
-	}
+	caller.learn(ctx)
 	c.tool = caller.name
 	request, want := caller.call(0)
-	answer, err := caller.ask(ctx, request)
-	if err != nil {
-		return fmt.Errorf("call: %w", err)
-	}
-	return checkCall(answer, want)
+	checkCall(caller.ask(ctx, request), want)
 }
 
 // announce changes the list of every server behind the contender.
-func (l *peersLab) announce(c *contender) error {
-	if err := l.server.Signal(upstream.ChangeSignal); err != nil {
-		return err
+func (l *peersLab) announce(c *contender) {
+	must.OK(l.server.Signal(upstream.ChangeSignal))
+	if c.pid() != 0 {
+		announceIn(c.pid())
 	}
-	if c.pid() == 0 {
-		return nil
-	}
-	return announceIn(c.pid())
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -72,7 +73,7 @@ func (l *peersLab) loadOnce(ctx context.Context, c *contender, kind cell, took t
 	if kind.era == mcp.Modern && !c.modern || s.failed != nil {
 		return
 	}
-	got, err := c.load(ctx, kind, took)
+	got, err := must.Got(func() *sample { return c.load(ctx, kind, took) })
 	if err != nil {
 		s.failed = err
 		l.tell("  round %d, %-36s %-16s %s", round+1, kind, c.name, short(err.Error()))
@@ -85,61 +86,45 @@ func (l *peersLab) loadOnce(ctx context.Context, c *contender, kind cell, took t
 
 // load gives a contender one kind of work for so long. Every answer is checked; one wrong
 // answer ends it.
-func (c *contender) load(ctx context.Context, kind cell, took time.Duration) (*sample, error) {
-	callers, err := c.ready(ctx, kind)
-	if err != nil {
-		return nil, err
-	}
+func (c *contender) load(ctx context.Context, kind cell, took time.Duration) *sample {
+	callers := c.ready(ctx, kind)
 	defer func() {
 		for _, caller := range callers {
 			caller.line.Close()
 		}
 	}()
-	before, err := c.cpu()
-	if err != nil {
-		return nil, err
-	}
-	total, err := together(len(callers), func(n int, end time.Time) ([]time.Duration, error) {
+	before := c.cpu()
+	total := together(len(callers), func(n int, end time.Time) []time.Duration {
 		return callers[n].workUntil(ctx, end, kind, n)
 	}, took)
-	if err != nil {
-		return nil, err
-	}
-	after, err := c.cpu()
-	total.counted, total.cpu = c.pid() != 0, after-before
-	return total, err
+	total.counted, total.cpu = c.pid() != 0, c.cpu()-before
+	return total
 }
 
 // ready returns as many callers as the work asks for, with open connections. Their
 // sessions are those of earlier work.
-func (c *contender) ready(ctx context.Context, kind cell) ([]*peerCaller, error) {
+func (c *contender) ready(ctx context.Context, kind cell) []*peerCaller {
 	for begun := time.Now(); len(c.callers[kind.era]) < kind.connections; {
 		if time.Since(begun) > openingTime {
-			return nil, fmt.Errorf("%d of %d sessions in %v", len(c.callers[kind.era]), kind.connections,
-				openingTime)
+			panic(fmt.Errorf("%d of %d sessions in %v", len(c.callers[kind.era]), kind.connections, openingTime))
 		}
-		caller, err := connectPeer(ctx, c.gate(kind.era))
-		if err != nil {
-			return nil, err
-		}
+		caller := connectPeer(ctx, c.gate(kind.era))
 		caller.name = c.tool
 		caller.line.Close()
 		c.callers[kind.era] = append(c.callers[kind.era], caller)
 	}
 	callers := c.callers[kind.era][:kind.connections]
 	for _, caller := range callers {
-		if err := caller.line.Open(ctx); err != nil {
-			return nil, err
-		}
+		must.OK(caller.line.Open(ctx))
 	}
-	return callers, nil
+	return callers
 }
 
 // cpu returns what the contender's processes have used. That of the server itself is
 // nobody's.
-func (c *contender) cpu() (time.Duration, error) {
+func (c *contender) cpu() time.Duration {
 	if c.pid() == 0 {
-		return 0, nil
+		return 0
 	}
 	return treeCPU(c.pid())
 }
@@ -148,9 +133,9 @@ func (c *contender) cpu() (time.Duration, error) {
 // took.
 func (c *peerCaller) workUntil(ctx context.Context, end time.Time, kind cell,
 	connection int,
-) ([]time.Duration, error) {
+) []time.Duration {
 	request, want := c.call(connection)
-	check := func(answer []byte) error { return checkCall(answer, want) }
+	check := func(answer []byte) { checkCall(answer, want) }
 	if kind.lists {
 		request, check = c.list(), checkList
 	}
@@ -158,15 +143,9 @@ func (c *peerCaller) workUntil(ctx context.Context, end time.Time, kind cell,
 	for {
 		started := time.Now()
 		if started.After(end) && len(latency) > 0 {
-			return latency, nil
+			return latency
 		}
-		answer, err := c.ask(ctx, request)
-		if err == nil {
-			err = check(answer)
-		}
-		if err != nil {
-			return latency, err
-		}
+		check(c.ask(ctx, request))
 		latency = append(latency, time.Since(started))
 	}
 }

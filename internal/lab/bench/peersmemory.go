@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
@@ -49,18 +50,12 @@ func (l *peersLab) hold(ctx context.Context, c *contender, most int) {
 	}
 	watch := &watch{}
 	defer watch.close()
-	err := func() (err error) {
-		if c.memory.start, err = treeMemory(c.pid()); err != nil {
-			return err
-		}
+	if err := must.Try(func() {
+		c.memory.start = treeMemory(c.pid())
 		for _, size := range []int{most / 10, most} {
-			if err := c.step(ctx, watch, size); err != nil {
-				return err
-			}
+			c.step(ctx, watch, size)
 		}
-		return nil
-	}()
-	if err != nil {
+	}); err != nil {
 		c.memory.failed = short(err.Error())
 	}
 	if len(watch.callers) > 0 && ctx.Err() == nil {
@@ -86,18 +81,13 @@ func (m *memoryFigures) String() string {
 }
 
 // step opens sessions until there are as many, and then a stream for each of the new
-// ones. Where not all could be opened it measures those that could, and returns an error
-// beside.
-func (c *contender) step(ctx context.Context, w *watch, size int) error {
+// ones. Where not all could be opened it measures those that could, and fails then.
+func (c *contender) step(ctx context.Context, w *watch, size int) {
 	callers := make([]*peerCaller, size-len(w.callers))
-	missing := inParallel(ctx, len(callers), func(ctx context.Context, n int) error {
-		caller, err := connectPeer(ctx, c.target)
-		if err != nil {
-			return err
-		}
+	missing := inParallel(ctx, len(callers), func(ctx context.Context, n int) {
+		caller := connectPeer(ctx, c.target)
 		caller.line.Close()
 		callers[n] = caller
-		return nil
 	})
 	callers = slices.DeleteFunc(callers, func(caller *peerCaller) bool { return caller == nil })
 	w.callers = append(w.callers, callers...)
@@ -106,25 +96,20 @@ func (c *contender) step(ctx context.Context, w *watch, size int) error {
 		missing = fmt.Errorf("%d of %d sessions: %w", s.sessions, size, missing)
 	}
 	world.Pause(ctx, settleTime)
-	var err error
-	if s.without, err = treeMemory(c.pid()); err != nil {
-		return err
-	}
+	s.without = treeMemory(c.pid())
 	if err := inParallel(ctx, len(callers),
-		func(ctx context.Context, n int) error { return w.open(ctx, callers[n]) }); err != nil {
-		return fmt.Errorf("%d of %d streams: %w", w.count(), s.sessions, err)
+		func(ctx context.Context, n int) { w.open(ctx, callers[n]) }); err != nil {
+		panic(fmt.Errorf("%d of %d streams: %w", w.count(), s.sessions, err))
 	}
 	world.Pause(ctx, settleTime)
-	if s.withStreams, err = treeMemory(c.pid()); err != nil {
-		return err
-	}
+	s.withStreams = treeMemory(c.pid())
 	c.memory.steps = append(c.memory.steps, s)
-	return missing
+	must.OK(missing)
 }
 
 // inParallel does something so many times, a few of them at once, until one fails or
 // openingTime is over. It returns the first error.
-func inParallel(ctx context.Context, count int, do func(ctx context.Context, n int) error) error {
+func inParallel(ctx context.Context, count int, do func(ctx context.Context, n int)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, openingTime, fmt.Errorf("not more in %v", openingTime))
 	defer cancel()
 	all, ctx := errgroup.WithContext(ctx)
@@ -134,7 +119,7 @@ func inParallel(ctx context.Context, count int, do func(ctx context.Context, n i
 				if ctx.Err() != nil {
 					return context.Cause(ctx)
 				}
-				if err := do(ctx, n); err != nil {
+				if err := must.Try(func() { do(ctx, n) }); err != nil {
 					return err
 				}
 			}
@@ -149,7 +134,7 @@ func (l *peersLab) change(ctx context.Context, c *contender, w *watch) {
 	c.memory.streams = w.count()
 	w.forget()
 	begun := time.Now()
-	if err := l.announce(c); err != nil {
+	if err := must.Try(func() { l.announce(c) }); err != nil {
 		c.memory.failed = short(err.Error())
 		return
 	}
@@ -167,19 +152,12 @@ type watch struct {
 
 // open opens an event stream in the session of a caller. It may be called from many
 // goroutines.
-func (w *watch) open(ctx context.Context, c *peerCaller) error {
-	if err := c.line.Open(ctx); err != nil {
-		return err
-	}
-	a, err := c.line.Conn.Begin(c.request("", ""))
-	if err != nil {
-		return err
-	}
-	if a.Status != http.StatusOK || !a.Events {
-		return fmt.Errorf("status %d and no event stream", a.Status)
+func (w *watch) open(ctx context.Context, c *peerCaller) {
+	must.OK(c.line.Open(ctx))
+	if a := must.Have(c.line.Conn.Begin(c.request("", ""))); a.Status != http.StatusOK || !a.Events {
+		panic(fmt.Errorf("status %d and no event stream", a.Status))
 	}
 	w.add(c.line.Conn)
-	return nil
 }
 
 // close ends all streams and waits for their readers.

@@ -14,19 +14,15 @@ import (
 )
 
 // section writes the section of the page, and its charts if there is a page.
-func (p *peersRun) section(r page.Report, all []*contender) (text string, err error) {
-	charts := ""
-	if r.Path != "" {
-		charts, err = p.charts(r.Path, all)
-	}
+func (p *peersRun) section(r page.Report, all []*contender) string {
 	parts := []string{
-		"## Beside other gateways", p.introduction(), charts,
+		"## Beside other gateways", p.introduction(), charts(r, all),
 		callsTable(all), listsTable(all), memoryTable(all), settingsTable(all), absentTable(all),
 	}
 	for i := range parts {
 		parts[i] = strings.TrimSpace(parts[i])
 	}
-	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), "\n\n"), err
+	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), "\n\n")
 }
 
 func (p *peersRun) introduction() string {
@@ -156,7 +152,7 @@ func troubles(all []*contender) string {
 
 // charts draws calls at 16 connections and memory of a stream, and returns what shows
 // them.
-func (p *peersRun) charts(path string, all []*contender) (string, error) {
+func charts(r page.Report, all []*contender) string {
 	calls := page.Bars{
 		Title: "Calls through other programs and drawbridge",
 		Unit:  "calls per second at 16 connections, higher is better", Series: []string{
@@ -183,16 +179,8 @@ func (p *peersRun) charts(path string, all []*contender) (string, error) {
 				page.Group{Label: c.name, Bars: []page.Bar{{Value: max(c.memory.stream(steps-1), 0)}}})
 		}
 	}
-	var shown []string
-	for name, chart := range map[string]*page.Bars{"peers-calls": &calls, "peers-memory": &memory} {
-		shows, err := page.Chart(path, name, chart, chart.Title+": "+chart.Unit)
-		if err != nil {
-			return "", err
-		}
-		shown = append(shown, shows)
-	}
-	slices.Sort(shown)
-	return strings.Join(shown, "\n\n"), nil
+	return r.Chart("peers-calls", &calls, calls.Title+": "+calls.Unit) + "\n\n" +
+		r.Chart("peers-memory", &memory, memory.Title+": "+memory.Unit)
 }
 
 // present returns those that were measured.

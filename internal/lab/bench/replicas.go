@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"slices"
 	"time"
 
@@ -24,18 +23,11 @@ func newReplicas(flags *flag.FlagSet) page.Measure {
 		if p.took <= 0 || p.rounds < 1 || *times < 10 || *watched < time.Second {
 			return "", errors.New("replicas takes a time and rounds above 0, 10 times, and a second of idle streams")
 		}
-		empty, err := emptyLab("replicas", r)
-		if err != nil {
-			return "", err
-		}
-		l := &replicasLab{lab: empty}
+		l := &replicasLab{lab: emptyLab("replicas", r)}
 		defer l.Close()
 		l.beginFleets(ctx)
 		found := &sharing{plan: *p, times: *times, watched: *watched}
-		l.Try(func() error { return found.measure(ctx, l) })
-		if l.Err != nil {
-			return "", l.Err
-		}
+		found.measure(ctx, l)
 		return found.section(nginxVersion(ctx)), found.missed()
 	}
 }
@@ -69,7 +61,7 @@ type fleetLoad struct {
 // call waits for another.
 const fleetCallers = 16
 
-func (s *sharing) measure(ctx context.Context, l *replicasLab) error {
+func (s *sharing) measure(ctx context.Context, l *replicasLab) {
 	for _, era := range []mcp.Era{mcp.Legacy, mcp.Modern} {
 		var loads []*fleetLoad
 		for _, f := range l.fleets {
@@ -77,35 +69,24 @@ func (s *sharing) measure(ctx context.Context, l *replicasLab) error {
 		}
 		for round := range s.plan.rounds {
 			for _, load := range turned(loads, round) {
-				if err := s.load(ctx, l, load, era); err != nil {
-					return fmt.Errorf("%s: %w", load.fleet.name, err)
-				}
+				s.load(ctx, l, load, era)
 			}
 		}
 		s.loads = append(s.loads, loads...)
 	}
-	return errors.Join(s.countTrips(ctx, l), s.watchStreams(ctx, l))
+	s.countTrips(ctx, l)
+	s.watchStreams(ctx, l)
 }
 
 // load loads one fleet for a round, with many callers and then with one.
-func (s *sharing) load(ctx context.Context, l *replicasLab, load *fleetLoad, era mcp.Era) error {
+func (s *sharing) load(ctx context.Context, l *replicasLab, load *fleetLoad, era mcp.Era) {
 	f, t := load.fleet, load.fleet.target(l, "echo__echo", era)
 	var many *sample
 	var nginx time.Duration
-	redis, err := busyDuring(f.redis.pids, func() (err error) {
-		nginx, err = busyDuring(f.nginx.pids, func() (err error) {
-			many, err = t.load(ctx, fleetCallers, s.plan.took)
-			return err
-		})
-		return err
+	redis := busyDuring(f.redis.pids, func() {
+		nginx = busyDuring(f.nginx.pids, func() { many = t.load(ctx, fleetCallers, s.plan.took) })
 	})
-	if err != nil {
-		return err
-	}
-	one, err := t.load(ctx, 1, s.plan.took/2)
-	if err != nil {
-		return err
-	}
+	one := t.load(ctx, 1, s.plan.took/2)
 	calls := float64(many.calls)
 	load.cpu = append(load.cpu, micros(many.cpu)/calls)
 	load.redis = append(load.redis, micros(redis)/calls)
@@ -117,7 +98,6 @@ func (s *sharing) load(ctx context.Context, l *replicasLab, load *fleetLoad, era
 	load.latency = append(load.latency, micros(one.median()))
 	l.Say("%s, %s: %.0f µs of CPU a call, %.0f calls/s, median of one at a time %v\n",
 		t.revision, f.name, micros(many.cpu)/calls, many.perSecond(), one.median())
-	return nil
 }
 
 // forwardedOf returns the median of those of one caller's calls that were forwarded. Each

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 )
@@ -30,17 +31,11 @@ func TestTallyCountsRoundTrips(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c, err := newCounter(t.Context(), server.Address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := newCounter(t.Context(), server.Address)
 	defer c.close()
 	count := func() tally {
 		t.Helper()
-		one, err := c.tally()
-		if err != nil {
-			t.Fatal(err)
-		}
+		one := c.tally()
 		return one
 	}
 	before := count()
@@ -76,7 +71,7 @@ func TestTallyNeedsACountOfReads(t *testing.T) {
 		"", "# Stats\r\ntotal_commands_processed:3\r\n",
 		"total_reads_processed:many\r\n", "total_reads_processed:1\r\ncmdstat_get:calls=x,usec=1\r\n",
 	} {
-		if got, err := readTally(text); err == nil {
+		if got, err := must.Got(func() tally { return readTally(text) }); err == nil {
 			t.Errorf("%q gives %v, want an error", text, got)
 		}
 	}

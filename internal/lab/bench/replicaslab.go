@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/netfault"
@@ -133,7 +134,7 @@ func (l *replicasLab) beginFleets(ctx context.Context) {
 }
 
 func (l *replicasLab) startFleet(ctx context.Context, f *fleet) {
-	addrs := l.Addresses(1 + 3*f.size)
+	addrs := world.Addresses(1 + 3*f.size)
 	store, doors, places := addrs[0], addrs[1:1+f.size], addrs[1+f.size:]
 	f.token = sign(doors[0])
 	shared := ""
@@ -144,11 +145,9 @@ func (l *replicasLab) startFleet(ctx context.Context, f *fleet) {
 	servers := make([]string, f.size)
 	for n := range f.size {
 		listen, operator, dir := places[2*n], places[2*n+1], fmt.Sprintf("%s-%d", folder, n)
-		l.Try(func() error {
-			return errors.Join(os.Mkdir(dir, 0o700), world.WriteFiles(dir, map[string]string{
-				"drawbridge.yaml": fmt.Sprintf(fleetConfig, listen, operator, doors[0], l.upstream, shared),
-			}))
-		})
+		must.OK(errors.Join(os.Mkdir(dir, 0o700), world.WriteFiles(dir, map[string]string{
+			"drawbridge.yaml": fmt.Sprintf(fleetConfig, listen, operator, doors[0], l.upstream, shared),
+		})))
 		f.replicas = append(f.replicas, l.serveConfig(ctx, listen, l.Program, dir+"/drawbridge.yaml"))
 		servers[n] = fmt.Sprintf("server %s max_fails=0;", listen)
 		l.isReady(ctx, operator)
@@ -162,7 +161,7 @@ func (l *replicasLab) startFleet(ctx context.Context, f *fleet) {
 	}
 	f.nginx = l.runNginx(ctx, folder, doors[0], fmt.Sprintf(fleetNginx, folder, text), 1)
 	if f.nginx.pids == nil {
-		l.Try(func() error { return errors.New("nginx has no worker") })
+		panic(errors.New("nginx has no worker"))
 	}
 }
 
@@ -171,18 +170,11 @@ func (l *replicasLab) startStore(ctx context.Context, f *fleet, addr string) (co
 	_, port, _ := strings.Cut(addr, ":")
 	f.redis = l.start(ctx, addr, "redis-server", "--bind", "127.0.0.1", "--port", port, "--save", "",
 		"--appendonly", "no", "--dir", l.Dir)
-	l.Try(func() (err error) {
-		f.counter, err = newCounter(ctx, addr)
-		return err
-	})
+	f.counter = newCounter(ctx, addr)
 	if f.away > 0 {
-		l.Try(func() (err error) {
-			if f.far, err = netfault.Start(addr); err == nil {
-				f.far.Delay(f.away)
-				addr = f.far.Address
-			}
-			return err
-		})
+		f.far = must.Have(netfault.Start(addr))
+		f.far.Delay(f.away)
+		addr = f.far.Address
 	}
 	return fmt.Sprintf(fleetShares, addr, f.size)
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -11,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 )
 
@@ -29,43 +29,26 @@ type counter struct {
 	in   *bufio.Reader
 }
 
-func newCounter(ctx context.Context, addr string) (*counter, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return nil, err
-	}
-	return &counter{conn: conn, in: bufio.NewReader(conn)}, nil
+func newCounter(ctx context.Context, addr string) *counter {
+	conn := must.Have((&net.Dialer{}).DialContext(ctx, "tcp", addr))
+	return &counter{conn: conn, in: bufio.NewReader(conn)}
 }
 
 // tally asks what the server has done. The question itself is one read.
 // https://redis.io/docs/latest/commands/info/
-func (c *counter) tally() (tally, error) {
-	if _, err := io.WriteString(c.conn, "INFO stats commandstats memory\r\n"); err != nil {
-		return tally{}, err
-	}
-	head, err := c.in.ReadString('\n')
-	if err != nil {
-		return tally{}, err
-	}
-	size, err := strconv.Atoi(strings.Trim(head, "$\r\n"))
-	if err != nil {
-		return tally{}, fmt.Errorf("redis said %q", head)
-	}
-	body := make([]byte, size+len("\r\n"))
-	if _, err := io.ReadFull(c.in, body); err != nil {
-		return tally{}, err
-	}
+func (c *counter) tally() tally {
+	must.Have(io.WriteString(c.conn, "INFO stats commandstats memory\r\n"))
+	head := must.Have(c.in.ReadString('\n'))
+	body := make([]byte, must.Have(strconv.Atoi(strings.Trim(head, "$\r\n")))+len("\r\n"))
+	must.Have(io.ReadFull(c.in, body))
 	return readTally(string(body))
 }
 
 // during returns what the server does while something is done.
-func (c *counter) during(do func() error) (tally, error) {
-	before, err := c.tally()
-	if err == nil {
-		err = do()
-	}
-	after, wrong := c.tally()
-	return after.since(before), errors.Join(err, wrong)
+func (c *counter) during(do func()) tally {
+	before := c.tally()
+	do()
+	return c.tally().since(before)
 }
 
 func (c *counter) close() {
@@ -75,14 +58,9 @@ func (c *counter) close() {
 }
 
 // readTally finds the figures in what INFO says.
-func readTally(text string) (tally, error) {
+func readTally(text string) tally {
 	t := tally{reads: -1, commands: make(map[string]int64)}
-	var wrong error
-	number := func(text string) int64 {
-		n, err := strconv.ParseInt(text, 10, 64)
-		wrong = errors.Join(wrong, err)
-		return n
-	}
+	number := func(text string) int64 { return must.Have(strconv.ParseInt(text, 10, 64)) }
 	for line := range strings.Lines(text) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 		switch command, found := strings.CutPrefix(name, "cmdstat_"); {
@@ -95,13 +73,10 @@ func readTally(text string) (tally, error) {
 			t.commands[command] = number(calls)
 		}
 	}
-	if wrong != nil {
-		return t, wrong
-	}
 	if t.reads < 0 {
-		return t, fmt.Errorf("redis does not tell its reads; version 7 does: %.200q", text)
+		panic(fmt.Errorf("redis does not tell its reads; version 7 does: %.200q", text))
 	}
-	return t, nil
+	return t
 }
 
 // since returns what was done after an earlier tally, without the asking.

@@ -3,11 +3,11 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
@@ -27,7 +27,7 @@ type tripFigure struct {
 type deed struct {
 	what  string
 	most  float64 // round trips that it may take with three replicas; 0: any
-	begin func(ctx context.Context, t *target) (again func(ctx context.Context) error, end func(), err error)
+	begin func(ctx context.Context, t *target) (again func(ctx context.Context), end func())
 	tool  string
 	era   mcp.Era
 }
@@ -47,58 +47,41 @@ func deeds() []deed {
 }
 
 // calling calls the tool of a target on one connection.
-func calling(ctx context.Context, t *target) (again func(context.Context) error, end func(), err error) {
+func calling(ctx context.Context, t *target) (again func(context.Context), end func()) {
 	switch t.tool {
 	case "kinds__stream":
 		t.meta = `"progressToken":"p"`
 	case "kinds__ask":
 		t.capabilities = client.Able
 	}
-	c, err := t.connect(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	return func(context.Context) error { return c.call() }, c.close, nil
+	c := t.connect(ctx)
+	return func(context.Context) { c.call() }, c.close
 }
 
 // listing asks for the list of tools in one session.
-func listing(ctx context.Context, t *target) (again func(context.Context) error, end func(), err error) {
-	c, err := t.connect(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	return func(context.Context) error {
-		_, err := c.say(client.Listing, http.StatusOK)
-		return err
-	}, c.close, nil
+func listing(ctx context.Context, t *target) (again func(context.Context), end func()) {
+	c := t.connect(ctx)
+	return func(context.Context) { c.say(client.Listing, http.StatusOK) }, c.close
 }
 
 // sending makes requests without a session, or such as open one each, which may end it.
-func sending(method string, ends bool) func(context.Context, *target) (func(context.Context) error, func(), error) {
-	return func(_ context.Context, t *target) (func(context.Context) error, func(), error) {
+func sending(method string, ends bool) func(context.Context, *target) (func(context.Context), func()) {
+	return func(_ context.Context, t *target) (func(context.Context), func()) {
 		ask := asks(t.addr, "/mcp", method, "", t.token)
-		return func(ctx context.Context) error {
-			session, err := ask.send(ctx, 0, 0)
-			if err == nil && ends {
-				err = endSessions(ctx, t.addr, t.token, session)
+		return func(ctx context.Context) {
+			session := ask.send(ctx, 0, 0)
+			if ends {
+				endSessions(ctx, t.addr, t.token, session)
 			}
-			return err
-		}, ask.lines[0].Close, nil
+		}, ask.lines[0].Close
 	}
 }
 
 // countTrips counts the round trips of each kind of request, with one replica and with
 // three.
-func (s *sharing) countTrips(ctx context.Context, l *replicasLab) error {
+func (s *sharing) countTrips(ctx context.Context, l *replicasLab) {
 	for _, d := range deeds() {
-		few, err := s.tripsOf(ctx, l, l.fleet(1), d)
-		if err != nil {
-			return fmt.Errorf("%s: %w", d.what, err)
-		}
-		many, err := s.tripsOf(ctx, l, l.fleet(3), d)
-		if err != nil {
-			return fmt.Errorf("%s, three replicas: %w", d.what, err)
-		}
+		few, many := s.tripsOf(ctx, l, l.fleet(1), d), s.tripsOf(ctx, l, l.fleet(3), d)
 		figure := tripFigure{
 			what: d.what, most: d.most, one: few.each, three: many.each, commands: many.done.common(s.times),
 			kept: float64(many.done.memory) / float64(s.times),
@@ -107,7 +90,6 @@ func (s *sharing) countTrips(ctx context.Context, l *replicasLab) error {
 		l.Say("%s: %.2f round trips with one replica, %.2f with three (%s), %.0f bytes kept\n", d.what,
 			figure.one, figure.three, figure.commands, figure.kept)
 	}
-	return nil
 }
 
 // counted is what was counted of one kind.
@@ -122,42 +104,29 @@ const warming = 12
 
 // tripsOf makes one kind of request, and takes off what the fleet does in the same time
 // by itself.
-func (s *sharing) tripsOf(ctx context.Context, l *replicasLab, f *fleet, d deed) (counted, error) {
-	again, end, err := d.begin(ctx, f.target(l, d.tool, d.era))
-	if err != nil {
-		return counted{}, err
-	}
+func (s *sharing) tripsOf(ctx context.Context, l *replicasLab, f *fleet, d deed) counted {
+	again, end := d.begin(ctx, f.target(l, d.tool, d.era))
 	defer end()
-	repeat := func(times int) error {
+	repeat := func(times int) {
 		for range times {
-			if err := again(ctx); err != nil {
-				return err
-			}
+			again(ctx)
 		}
-		return nil
 	}
-	if err := repeat(warming); err != nil {
-		return counted{}, err
-	}
-	quiet, err := rateOf(ctx, f, 2*time.Second)
-	if err != nil {
-		return counted{}, err
-	}
+	repeat(warming)
+	quiet := rateOf(ctx, f, 2*time.Second)
 	began := time.Now()
-	done, err := f.counter.during(func() error { return repeat(s.times) })
+	done := f.counter.during(func() { repeat(s.times) })
 	took := time.Since(began)
-	return counted{max(0, float64(done.reads)-quiet*took.Seconds()) / float64(s.times), done}, err
+	return counted{max(0, float64(done.reads)-quiet*took.Seconds()) / float64(s.times), done}
 }
 
 // rateOf returns how many round trips a second a fleet makes when nobody asks it
 // anything.
-func rateOf(ctx context.Context, f *fleet, watched time.Duration) (float64, error) {
+func rateOf(ctx context.Context, f *fleet, watched time.Duration) float64 {
 	began := time.Now()
-	done, err := f.counter.during(func() error {
-		world.Pause(ctx, watched)
-		return ctx.Err()
-	})
-	return float64(done.reads) / time.Since(began).Seconds(), err
+	done := f.counter.during(func() { world.Pause(ctx, watched) })
+	must.OK(ctx.Err())
+	return float64(done.reads) / time.Since(began).Seconds()
 }
 
 // idleStreams is how many streams of a kind are open while they are watched.
@@ -165,45 +134,33 @@ const idleStreams = 200
 
 // watchStreams counts the round trips of three replicas by themselves, and of streams on
 // which nothing happens.
-func (s *sharing) watchStreams(ctx context.Context, l *replicasLab) error {
+func (s *sharing) watchStreams(ctx context.Context, l *replicasLab) {
 	three := l.fleet(3)
-	quiet, err := rateOf(ctx, three, s.watched)
-	if err != nil {
-		return err
-	}
+	quiet := rateOf(ctx, three, s.watched)
 	s.alone = 60 * quiet / float64(len(three.replicas))
 	for _, k := range idleKinds() {
-		rate, kept, err := withStreams(ctx, l, three, k, s.watched)
-		if err != nil {
-			return fmt.Errorf("idle streams, %s: %w", k.name, err)
-		}
+		rate, kept := withStreams(ctx, l, three, k, s.watched)
 		each := 60 * max(0, rate-quiet) / idleStreams
 		s.stream = append(s.stream, tripFigure{what: k.name, three: each, kept: kept})
 		l.Say("idle stream, %s: %.2f round trips a minute, %.0f bytes; a replica by itself %.0f\n", k.name, each,
 			kept, s.alone)
 	}
-	return nil
 }
 
 // withStreams returns how many round trips a second a fleet makes with idle streams, and
 // how many bytes Redis has for each, its session included.
 func withStreams(ctx context.Context, l *replicasLab, f *fleet, k idleKind,
 	watched time.Duration,
-) (rate, kept float64, err error) {
+) (rate, kept float64) {
 	c := &crowd{lab: l.lab, gateway: f.nginx, posts: f.target(l, "echo__echo", k.era)}
 	defer c.close()
-	done, err := f.counter.during(func() (err error) {
+	done := f.counter.during(func() {
 		for range idleStreams {
-			opened, err := k.open(ctx, c)
-			if err != nil {
-				return err
-			}
-			c.add(opened.conn)
+			c.add(k.open(ctx, c).conn)
 		}
-		if rate, err = rateOf(ctx, f, watched); err == nil && c.ended() >= 0 {
-			err = errors.New("a stream ended")
+		if rate = rateOf(ctx, f, watched); c.ended() >= 0 {
+			panic(errors.New("a stream ended"))
 		}
-		return err
 	})
-	return rate, float64(done.memory) / idleStreams, err
+	return rate, float64(done.memory) / idleStreams
 }

@@ -12,39 +12,39 @@ import (
 
 // charts draws the pictures of the section into the folder beside the page and returns
 // what shows them there. Without idle streams there is no picture of them.
-func (m *findings) charts(path string) (calls, memory string, err error) {
+func (m *findings) charts(r page.Report) (calls, memory string) {
 	const callsSay = "Calls per second through drawbridge, in times of what a tuned ReverseProxy does"
 	bars := &page.Bars{
 		Title: callsSay, Unit: "calls per second ÷ ReverseProxy's: median of the rounds, and their spread",
 		Mark:   1,
 		Series: []string{"beside a tuned ReverseProxy", "beside one with GOGC=400"},
 	}
-	for _, r := range m.calls {
-		g := page.Group{Label: fmt.Sprintf("%s, %s", r.revision, page.Plural(r.connections, "connection"))}
+	for _, c := range m.calls {
+		g := page.Group{Label: fmt.Sprintf("%s, %s", c.revision, page.Plural(c.connections, "connection"))}
 		for _, way := range []string{wayProxy, wayThrifty} {
-			s := ratioOf(r.ways[wayDrawbridge].rate, r.ways[way].rate)
+			s := ratioOf(c.ways[wayDrawbridge].rate, c.ways[way].rate)
 			g.Bars = append(g.Bars, s.bar())
 		}
 		bars.Groups = append(bars.Groups, g)
 	}
-	if calls, err = page.Chart(path, "calls", bars, callsSay); err != nil || len(m.idle) == 0 {
-		return calls, "", err
+	calls = r.Chart("calls", bars, callsSay)
+	if len(m.idle) == 0 {
+		return calls, ""
 	}
 	const memorySays = "Memory that an idle event stream takes of the gateway"
 	bars = &page.Bars{Title: memorySays, Unit: "KiB of resident memory a stream"}
 	for _, kind := range idleKinds() {
 		g := page.Group{Label: kind.name}
 		bars.Series = bars.Series[:0]
-		for _, r := range m.idle {
-			if r.kind == kind.name {
-				bars.Series = append(bars.Series, page.Number(float64(r.streams))+" streams")
-				g.Bars = append(g.Bars, page.Bar{Value: max(0, r.kib)})
+		for _, idle := range m.idle {
+			if idle.kind == kind.name {
+				bars.Series = append(bars.Series, page.Number(float64(idle.streams))+" streams")
+				g.Bars = append(g.Bars, page.Bar{Value: max(0, idle.kib)})
 			}
 		}
 		bars.Groups = append(bars.Groups, g)
 	}
-	memory, err = page.Chart(path, "streams", bars, memorySays)
-	return calls, memory, err
+	return calls, r.Chart("streams", bars, memorySays)
 }
 
 // describe writes the section.

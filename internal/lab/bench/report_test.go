@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 )
 
 // sampleFindings is what two rounds could have shown.
@@ -82,14 +84,11 @@ func TestReportSaysWhatWasMeasured(t *testing.T) {
 }
 
 func TestReportHasCharts(t *testing.T) {
-	page := filepath.Join(t.TempDir(), "benchmarks.md")
-	calls, memory, err := sampleFindings().charts(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := filepath.Join(t.TempDir(), "benchmarks.md")
+	calls, memory := sampleFindings().charts(page.Report{Path: file})
 	for shows, bars := range map[string]int{calls: 4, memory: 3} {
 		_, path, _ := strings.Cut(strings.TrimSuffix(shows, ")"), "](")
-		if got := strings.Count(read(t, filepath.Join(filepath.Dir(page), path)),
+		if got := strings.Count(read(t, filepath.Join(filepath.Dir(file), path)),
 			`class="bar `); got != bars {
 			t.Errorf("%s has %d bars, want %d", shows, got, bars)
 		}

@@ -16,22 +16,12 @@ func newScale(flags *flag.FlagSet) page.Measure {
 	rounds := flags.Int("rounds", 15, "rounds that are measured at each size; the median counts")
 	requests := flags.Int("requests", 500, "requests of each size in a round")
 	return func(ctx context.Context, r page.Report) (string, error) {
-		l, err := emptyLab("scale", r)
-		if err != nil {
-			return "", err
-		}
+		l := emptyLab("scale", r)
 		defer l.Close()
 		l.beginScale(ctx)
 		found := l.growth(ctx, *rounds, *requests)
-		if l.Err != nil {
-			return "", l.Err
-		}
-		shown := ""
-		if r.Path != "" {
-			shown, err = page.Chart(r.Path, "bench-scale", found.chart(),
-				"How the cost of a request changes with what the gateway holds")
-		}
-		return found.section(*rounds, *requests, shown), err
+		return found.section(*rounds, *requests, r.Chart("bench-scale", found.chart(),
+			"How the cost of a request changes with what the gateway holds")), nil
 	}
 }
 
@@ -139,28 +129,19 @@ func (l *lab) sessions(ctx context.Context, rounds, requests int) (f scaleFigure
 	for i, g := range gateways {
 		open := asks(g.addr, "/mcp", mcp.MethodInitialize, "", g.tokens...)
 		// what the first requests take is not the sessions'
-		l.sendAll(ctx, open, requests)
-		before := l.resident(g)
-		l.sendAll(ctx, open, f.sizes[i])
-		held = (l.resident(g) - before) / int64(max(1, f.sizes[i]))
+		open.sendAll(ctx, requests)
+		before := world.Resident(g.pids...)
+		open.sendAll(ctx, f.sizes[i])
+		held = (world.Resident(g.pids...) - before) / int64(max(1, f.sizes[i]))
 		subjects = append(subjects, subject{
 			what: fmt.Sprintf("initialize with %d sessions", f.sizes[i]), pids: g.pids, ask: open,
-			done: func(ctx context.Context, sessions []string) error {
-				return endSessions(ctx, g.addr, g.tokens[0], sessions...)
+			done: func(ctx context.Context, sessions []string) {
+				endSessions(ctx, g.addr, g.tokens[0], sessions...)
 			},
 		})
 	}
 	f.costs = l.compare(ctx, rounds, requests, subjects)
 	return f, held
-}
-
-// resident returns the resident memory of a gateway, in bytes.
-func (l *lab) resident(g *gatewayProcess) (held int64) {
-	l.Try(func() (err error) {
-		held, err = world.Resident(g.pids...)
-		return err
-	})
-	return held
 }
 
 // loadFigure is what it takes to start with very many tenants and to reload one of them.
@@ -177,26 +158,17 @@ type loadFigure struct {
 func (l *lab) startAndReload(ctx context.Context, w contents) loadFigure {
 	g := l.serveAll(ctx, w)[0]
 	defer end(g)
-	f := loadFigure{files: w.files, start: g.took, started: l.resident(g)}
-	l.Try(func() (err error) {
-		f.cpu, err = world.Busy(g.pids...)
-		return err
-	})
+	f := loadFigure{files: w.files, start: g.took, started: world.Resident(g.pids...)}
+	f.cpu = world.Busy(g.pids...)
 	const reloads = 5
 	for range reloads {
-		l.Try(func() error {
-			var took time.Duration
-			busy, err := busyDuring(g.pids, func() (err error) {
-				took, err = g.reload(ctx)
-				return err
-			})
-			f.reloads = append(f.reloads, float64(took)/float64(time.Millisecond))
-			f.busy = append(f.busy, float64(busy)/float64(time.Millisecond))
-			return err
-		})
+		var took time.Duration
+		busy := busyDuring(g.pids, func() { took = g.reload(ctx) })
+		f.reloads = append(f.reloads, float64(took)/float64(time.Millisecond))
+		f.busy = append(f.busy, float64(busy)/float64(time.Millisecond))
 		// It gives memory back after it has said that it is done.
 		_ = world.Within(ctx, 2*time.Second, "", func() bool {
-			f.reloaded = l.resident(g)
+			f.reloaded = world.Resident(g.pids...)
 			return f.reloaded <= f.started
 		})
 	}

@@ -3,13 +3,14 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -18,7 +19,7 @@ type subject struct {
 	what string // for the line of progress
 	pids []int  // whose processor time counts
 	ask  *asker
-	done func(ctx context.Context, sessions []string) error // after a round, not measured; may be nil
+	done func(ctx context.Context, sessions []string) // after a round, not measured; may be nil
 }
 
 // clients is how many requests an asker has under way at a time, each on a connection.
@@ -39,37 +40,20 @@ func (l *lab) compare(ctx context.Context, rounds, requests int, subjects []subj
 		for i := range subjects {
 			at := (i + round) % len(subjects) // none is always the first
 			s := &subjects[at]
-			l.Try(func() error {
-				var sessions []string
-				cost, err := busyDuring(s.pids, func() (err error) {
-					sessions, err = s.ask.sendAll(ctx, requests)
-					return err
-				})
-				if err == nil && s.done != nil {
-					err = s.done(ctx, sessions)
-				}
-				if err != nil {
-					return fmt.Errorf("%s: %w", s.what, err)
-				}
-				if round > 0 {
-					costs[at] = append(costs[at], micros(cost/time.Duration(requests)))
-				}
-				return nil
-			})
+			var sessions []string
+			cost := busyDuring(s.pids, func() { sessions = s.ask.sendAll(ctx, requests) })
+			if s.done != nil {
+				s.done(ctx, sessions)
+			}
+			if round > 0 {
+				costs[at] = append(costs[at], micros(cost/time.Duration(requests)))
+			}
 		}
 	}
 	for i, s := range subjects {
 		l.Say("%-44s %s µs\n", s.what, medianAndEnds(costs[i]))
 	}
 	return costs
-}
-
-// sendAll makes requests for which nothing is measured.
-func (l *lab) sendAll(ctx context.Context, ask *asker, requests int) {
-	l.Try(func() error {
-		_, err := ask.sendAll(ctx, requests)
-		return err
-	})
 }
 
 // medianAndEnds writes the median of values, and the lowest and highest behind it.
@@ -79,34 +63,33 @@ func medianAndEnds(values []float64) string {
 }
 
 // sendAll makes requests and returns the sessions that they opened.
-func (a *asker) sendAll(ctx context.Context, requests int) ([]string, error) {
-	var all sync.WaitGroup
-	failures, sessions := make([]error, clients), make([]string, requests)
+func (a *asker) sendAll(ctx context.Context, requests int) []string {
+	var all errgroup.Group
+	sessions := make([]string, requests)
 	for c := range clients {
-		all.Go(func() {
-			for n := c; n < requests && failures[c] == nil; n += clients {
-				sessions[n], failures[c] = a.send(ctx, c, n)
-			}
+		all.Go(func() error {
+			return must.Try(func() {
+				for n := c; n < requests; n += clients {
+					sessions[n] = a.send(ctx, c, n)
+				}
+			})
 		})
 	}
-	all.Wait()
-	return sessions, errors.Join(failures...)
+	must.OK(all.Wait())
+	return sessions
 }
 
 // send makes one request and returns the session that it opened, if it did.
-func (a *asker) send(ctx context.Context, c, n int) (session string, err error) {
+func (a *asker) send(ctx context.Context, c, n int) (session string) {
 	r, line := a.of(n), &a.lines[c]
 	if line.Dial == nil {
 		*line = client.LineTo(r.Addr)
 	}
-	answer, err := line.Exchange(ctx, r.Bytes(), 1<<10)
-	if err != nil {
-		return "", err
-	}
+	answer := must.Have(line.Exchange(ctx, r.Bytes(), 1<<10))
 	if answer.Status/100 != 2 || r.Body != "" && !bytes.Contains(answer.Body, []byte(`"result"`)) {
-		return "", fmt.Errorf("%s%s: status %d: %.200s", r.Addr, r.Path, answer.Status, answer.Body)
+		panic(fmt.Errorf("%s%s: status %d: %.200s", r.Addr, r.Path, answer.Status, answer.Body))
 	}
-	return answer.Session, nil
+	return answer.Session
 }
 
 // asks returns an asker of a method, with each of the tokens in turn, if there are any.
@@ -131,13 +114,12 @@ func asks(addr, path, method, tool string, tokens ...string) *asker {
 }
 
 // endSessions ends sessions.
-func endSessions(ctx context.Context, addr, token string, sessions ...string) error {
+func endSessions(ctx context.Context, addr, token string, sessions ...string) {
 	ends := &asker{of: func(n int) client.Request {
 		return client.Request{Addr: addr, Method: http.MethodDelete, Session: sessions[n], Token: token}
 	}}
-	_, err := ends.sendAll(ctx, len(sessions))
+	ends.sendAll(ctx, len(sessions))
 	for i := range ends.lines {
 		ends.lines[i].Close()
 	}
-	return err
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
@@ -20,7 +20,7 @@ import (
 // later, also several at a time.
 func (l *lab) beginScale(ctx context.Context) {
 	l.build(ctx)
-	addrs := l.Addresses(2)
+	addrs := world.Addresses(2)
 	l.upstream, l.proxy = addrs[0], addrs[1]
 	l.start(ctx, l.upstream, l.Self, "upstream", l.upstream)
 	l.parts[wayProxy] = l.start(ctx, l.proxy, l.Self, "proxy", l.proxy, "http://"+l.upstream)
@@ -40,11 +40,11 @@ type gatewayProcess struct {
 // there.
 func (l *lab) serveAll(ctx context.Context, all ...contents) (gateways []*gatewayProcess) {
 	for _, w := range all {
-		addrs := l.Addresses(2)
+		addrs := world.Addresses(2)
 		g := &gatewayProcess{
 			contents: w, dir: filepath.Join(l.Dir, fmt.Sprintf("gateway-%d", l.started)), tokens: w.tokens(addrs[0]),
 		}
-		l.Try(func() error { return w.write(g.dir, addrs[0], addrs[1], l.upstream) })
+		w.write(g.dir, addrs[0], addrs[1], l.upstream)
 		began := time.Now()
 		g.part = l.serveConfig(ctx, addrs[0], l.Program, g.dir+"/drawbridge.yaml")
 		l.isReady(ctx, addrs[1])
@@ -63,25 +63,22 @@ func end(gateways ...*gatewayProcess) {
 
 // isReady waits until the gateway of an operator's address has reached every server.
 func (l *lab) isReady(ctx context.Context, operator string) {
-	l.Until(ctx, startTime, "all servers are there", func() bool {
+	must.OK(world.Within(ctx, startTime, "all servers are there", func() bool {
 		a, err := client.Once(ctx, client.Request{Addr: operator, Method: http.MethodGet, Path: "/readyz"}, 0)
 		return err == nil && a.Status == http.StatusOK
-	})
+	}))
 }
 
 // reload changes the first tenant, asks for a reload, and returns how long it took until
 // the change was in force.
-func (g *gatewayProcess) reload(ctx context.Context) (took time.Duration, err error) {
+func (g *gatewayProcess) reload(ctx context.Context) (took time.Duration) {
 	g.contents.version++
 	file := g.contents.fileOf(g.dir, 0)
-	if err := os.WriteFile(file+".next", []byte(g.contents.part(0)), 0o600); err != nil {
-		return 0, err
-	}
+	must.OK(os.WriteFile(file+".next", []byte(g.contents.part(0)), 0o600))
 	before, began := len(g.reloads()), time.Now()
-	if err := errors.Join(os.Rename(file+".next", file), g.Signal(syscall.SIGHUP)); err != nil {
-		return 0, err
-	}
-	return took, world.Within(ctx, time.Minute, "the change is in force", func() bool {
+	must.OK(os.Rename(file+".next", file))
+	must.OK(g.Signal(syscall.SIGHUP))
+	must.OK(world.Within(ctx, time.Minute, "the change is in force", func() bool {
 		// the gateway may also have seen by itself that the file changed
 		for _, line := range g.reloads()[before:] {
 			if line.Changes == "tenant "+tenantName(0)+" changed (rules)" {
@@ -90,7 +87,8 @@ func (g *gatewayProcess) reload(ctx context.Context) (took time.Duration, err er
 			}
 		}
 		return false
-	})
+	}))
+	return took
 }
 
 // reloadLine is what the gateway logs of a reload.

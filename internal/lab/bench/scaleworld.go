@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
@@ -27,15 +28,13 @@ const (
 func tenantName(n int) string { return fmt.Sprintf("tenant-%d", n) }
 
 // write writes the config of a contents into a folder.
-func (w contents) write(dir, gateway, operator, upstream string) error {
-	if err := os.MkdirAll(filepath.Join(dir, "tenants"), 0o700); err != nil {
-		return err
-	}
+func (w contents) write(dir, gateway, operator, upstream string) {
+	must.OK(os.MkdirAll(filepath.Join(dir, "tenants"), 0o700))
 	files := map[string]string{"secret": hmacSecret, "drawbridge.yaml": w.config(gateway, operator, upstream)}
 	for n := 0; n < w.tenants; n += w.together() {
 		files[w.fileOf("", n)] = w.part(n)
 	}
-	return world.WriteFiles(dir, files)
+	must.OK(world.WriteFiles(dir, files))
 }
 
 // fileOf returns the file in which a tenant stands.

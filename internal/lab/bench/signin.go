@@ -14,6 +14,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
+
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
@@ -50,29 +53,19 @@ func signIns() comparison {
 		title: "What a call costs by how its caller is let in",
 		text:  "One gateway lets callers in by three credentials. Both tokens are signed with EdDSA.",
 		begin: func(ctx context.Context, l *lab) func(mcp.Era) []*target {
-			addrs, tokens := l.Addresses(3), make([]string, 3)
+			addrs := world.Addresses(3)
 			l.gateway, l.upstream = addrs[0], addrs[2]
-			token, key, err := issuerToken(l.gateway)
-			tokens[0] = token
-			l.Try(func() error { return err })
+			token, key := issuerToken(l.gateway)
 			l.Write(map[string]string{
 				"signin.yaml": fmt.Sprintf(signInConfig, addrs[0], addrs[1], addrs[2]),
 				"issuer.pem":  string(key),
 			})
 			l.start(ctx, l.upstream, l.Self, "upstream", l.upstream)
 			gateway := l.serveConfig(ctx, l.gateway, l.Program, "signin.yaml")
-			l.Try(func() (err error) {
-				tokens[1], err = ownToken(ctx, l.gateway)
-				return err
-			})
-			l.Try(func() error {
-				made := exec.CommandContext(ctx, l.Program, "keys", "create", "-tenant", "bench", "-subject", "ci", "-scopes", "tools.call", //nolint:gosec // ours
-					"-config", "signin.yaml")
-				made.Dir = l.Dir
-				printed, err := made.Output()
-				tokens[2] = strings.TrimSpace(string(printed))
-				return err
-			})
+			made := exec.CommandContext(ctx, l.Program, "keys", "create", "-tenant", "bench", "-subject", "ci", //nolint:gosec // ours
+				"-scopes", "tools.call", "-config", "signin.yaml")
+			made.Dir = l.Dir
+			tokens := []string{token, ownToken(ctx, l.gateway), strings.TrimSpace(string(must.Have(made.Output())))}
 			return l.targetsOf(ctx, []string{byIssuer, byOwn, byKey}, func(i int, era mcp.Era) *target {
 				t := l.target(wayDrawbridge, gateway, "echo__echo", era)
 				t.token = tokens[i]
@@ -84,44 +77,32 @@ func signIns() comparison {
 
 // issuerToken returns a token for the gateway of an issuer that has a new key, and the
 // public half of that in PEM.
-func issuerToken(gateway string) (token string, public []byte, err error) {
+func issuerToken(gateway string) (token string, public []byte) {
 	_, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		return "", nil, err
-	}
-	der, err := x509.MarshalPKIXPublicKey(private.Public())
-	if err != nil {
-		return "", nil, err
-	}
-	token, err = auth.Sign(auth.Key{Public: private.Public(), Private: private}, "EdDSA", auth.Claims{
+	must.OK(err)
+	der := must.Have(x509.MarshalPKIXPublicKey(private.Public()))
+	token = must.Have(auth.Sign(auth.Key{Public: private.Public(), Private: private}, "EdDSA", auth.Claims{
 		Issuer: "https://bench.test/", Subject: "load", Audience: "http://" + gateway + "/mcp", IssuedAt: time.Now(),
 		Expiry: time.Now().Add(time.Hour), Extra: map[string]any{"scope": "tools.call"},
-	})
-	return token, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), err
+	}))
+	return token, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
 }
 
 // ownToken asks the gateway for a token of its own.
-func ownToken(ctx context.Context, gateway string) (string, error) {
+func ownToken(ctx context.Context, gateway string) string {
 	form := url.Values{"grant_type": {"client_credentials"}, "client_id": {"robot"}, "client_secret": {hmacSecret}}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+gateway+"/token", strings.NewReader(form.Encode()))
-	if err != nil {
-		return "", err
-	}
+	request := must.Have(http.NewRequestWithContext(ctx, http.MethodPost, "http://"+gateway+"/token",
+		strings.NewReader(form.Encode())))
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	answer, err := new(http.Client).Do(request)
-	if err != nil {
-		return "", err
-	}
+	must.OK(err)
 	defer func() { _ = answer.Body.Close() }() // it was read
-	text, err := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
-	if err != nil {
-		return "", err
-	}
+	text := must.Have(io.ReadAll(io.LimitReader(answer.Body, 1<<20)))
 	var made struct {
 		Access string `json:"access_token"`
 	}
 	if err := strictjson.Unmarshal(text, &made); err != nil || made.Access == "" {
-		return "", fmt.Errorf("the gateway gives no token: %s: %s (%w)", answer.Status, text, err)
+		panic(fmt.Errorf("the gateway gives no token: %s: %s (%w)", answer.Status, text, err))
 	}
-	return made.Access, nil
+	return made.Access
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -10,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
@@ -25,25 +25,26 @@ type act struct {
 }
 
 // pass is a part of an act.
-type pass func(ctx context.Context, s *stage) error
+type pass func(ctx context.Context, s *stage)
 
 // inOrder does one part after the other, as long as it can.
 func inOrder(parts ...pass) pass {
-	return func(ctx context.Context, s *stage) error {
+	return func(ctx context.Context, s *stage) {
 		for _, do := range parts {
-			if err := do(ctx, s); err != nil {
-				return err
-			}
+			do(ctx, s)
 		}
-		return nil
 	}
 }
 
-func work(ctx context.Context, s *stage) error { return s.work(ctx) }
+func work(ctx context.Context, s *stage) {
+	s.work(ctx)
+}
 
 // further starts replicas until that many run.
 func further(all int) pass {
-	return func(ctx context.Context, s *stage) error { return s.further(ctx, all) }
+	return func(ctx context.Context, s *stage) {
+		s.further(ctx, all)
+	}
 }
 
 // acts returns all ways, some only if there is another program of the gateway. With
@@ -86,82 +87,70 @@ func acts(withPrevious bool) []*act {
 	})
 }
 
-func oneByOne(ctx context.Context, s *stage) error {
-	return inTurn(s.fleet(), func(r *world.Replica) error { return s.restart(ctx, r) })
+func oneByOne(ctx context.Context, s *stage) {
+	inTurn(s.fleet(), func(r *world.Replica) {
+		s.restart(ctx, r)
+	})
 }
 
-func newestLeaves(ctx context.Context, s *stage) error { return s.leave(ctx, s.Replicas[replicas]) }
+func newestLeaves(ctx context.Context, s *stage) {
+	s.leave(ctx, s.Replicas[replicas])
+}
 
 // manyLeave stops all replicas but one at once.
-func manyLeave(ctx context.Context, s *stage) error {
+func manyLeave(ctx context.Context, s *stage) {
 	limited, stop := context.WithTimeout(ctx, stopTime)
 	defer stop()
 	leaving := s.Replicas[1:]
 	s.restarts += len(leaving)
-	return each(leaving, func(r *world.Replica) error { return s.stopClean(limited, r) })
+	each(leaving, func(r *world.Replica) {
+		s.stopClean(limited, r)
+	})
 }
 
 // reconfigured gives each replica another config while the others have another one still:
 // the first by a reload, the second by a restart, and so on; and then the old one, the
 // last first.
-func reconfigured(ctx context.Context, s *stage) error {
+func reconfigured(ctx context.Context, s *stage) {
 	const added = "\nservers:\n  added: {builtin: [calculate]}\n"
 	more := func(config string) string { return strings.Replace(config, "\nservers:\n", added, 1) }
 	less := func(config string) string { return strings.Replace(config, added, "\nservers:\n", 1) }
 	for i, r := range s.Replicas[:replicas] {
-		if err := s.reconfigure(ctx, r, more, i%2 == 0); err != nil {
-			return err
-		}
+		s.reconfigure(ctx, r, more, i%2 == 0)
 	}
 	for i := replicas - 1; i >= 0; i-- {
-		if err := s.reconfigure(ctx, s.Replicas[i], less, i%2 == 1); err != nil {
-			return err
-		}
+		s.reconfigure(ctx, s.Replicas[i], less, i%2 == 1)
 	}
-	return nil
 }
 
 // reconfigure changes the config of a replica, while it runs or between its stop and its
 // start.
 func (s *stage) reconfigure(ctx context.Context, r *world.Replica, change func(config string) string,
 	running bool,
-) error {
+) {
 	limited, stop := context.WithTimeout(ctx, stopTime)
 	defer stop()
 	if running {
-		return r.Rewrite(limited, change)
+		r.Rewrite(limited, change)
+		return
 	}
-	if err := s.leave(ctx, r); err != nil {
-		return err
-	}
-	if err := r.Rewrite(limited, change); err != nil {
-		return err
-	}
-	return s.join(ctx, r)
+	s.leave(ctx, r)
+	r.Rewrite(limited, change)
+	s.join(ctx, r)
 }
 
 // rekeyed rotates the keys that seal, as docs/keys.md says: clients that have ids of the
 // old key are gone before it ends.
-func rekeyed(ctx context.Context, s *stage) error {
-	text, err := os.ReadFile(keysOf(s.Replicas[0]))
-	if err != nil {
-		return err
-	}
+func rekeyed(ctx context.Context, s *stage) {
+	text := must.Have(os.ReadFile(keysOf(s.Replicas[0])))
 	old, fresh := string(text), newKey()
 	for i, keys := range []string{old + fresh, fresh + old, fresh} {
 		if keys == fresh {
-			if err := s.relieve(ctx); err != nil {
-				return err
-			}
+			s.relieve(ctx)
 		}
-		if err := s.rekeyAll(ctx, s.Replicas, keys); err != nil {
-			return err
-		}
-		if err := s.restart(ctx, s.Replicas[i]); err != nil {
-			return err
-		}
+		s.rekeyAll(ctx, s.Replicas, keys)
+		s.restart(ctx, s.Replicas[i])
 	}
-	return nil
 }
 
 // keysOf is the file of a replica's keys.
@@ -175,52 +164,44 @@ func newKey() string {
 }
 
 // rekeyAll is rekey for one replica after the other.
-func (s *scene) rekeyAll(ctx context.Context, some []*world.Replica, keys string) error {
-	return inTurn(some, func(r *world.Replica) error { return s.rekey(ctx, r, keys) })
+func (s *scene) rekeyAll(ctx context.Context, some []*world.Replica, keys string) {
+	inTurn(some, func(r *world.Replica) {
+		s.rekey(ctx, r, keys)
+	})
 }
 
 // rekey writes the keys of a replica, and waits until it has taken them if it runs.
-func (s *scene) rekey(ctx context.Context, r *world.Replica, keys string) error {
+func (s *scene) rekey(ctx context.Context, r *world.Replica, keys string) {
 	const reloads = "drawbridge_config_reloads_total"
 	before, running := 0.0, r.Runs()
 	if running {
-		var err error
-		if before, err = r.Metric(ctx, reloads); err != nil {
-			return err
-		}
+		before = must.Have(r.Metric(ctx, reloads))
 	}
-	err := os.WriteFile(keysOf(r), []byte(keys), 0o600) //nolint:gosec // our own folder
-	if err != nil || !running {
-		return err
+	must.OK(os.WriteFile(keysOf(r), []byte(keys), 0o600)) //nolint:gosec // our own folder
+	if !running {
+		return
 	}
-	return until(ctx, func(ctx context.Context) error {
-		return cmp.Or(measures(before+1, math.Inf(1), reloads)(ctx, s, r),
-			measures(1, 1, "drawbridge_config_last_reload_successful")(ctx, s, r))
+	until(ctx, func(ctx context.Context) {
+		measures(before+1, math.Inf(1), reloads)(ctx, s, r)
+		measures(1, 1, "drawbridge_config_last_reload_successful")(ctx, s, r)
 	})
 }
 
 // replaced replaces each replica by the other program, and then each by this one.
-func replaced(ctx context.Context, s *stage) error {
+func replaced(ctx context.Context, s *stage) {
 	for _, program := range []string{s.previous, s.current} {
 		for _, r := range s.fleet() {
 			r.Program(program)
 		}
-		if err := oneByOne(ctx, s); err != nil {
-			return err
-		}
+		oneByOne(ctx, s)
 	}
-	return nil
 }
 
-func struck(ctx context.Context, s *stage) error {
-	return inTurn(s.fleet(), func(r *world.Replica) error {
-		if err := s.work(ctx); err != nil {
-			return err
-		}
+func struck(ctx context.Context, s *stage) {
+	inTurn(s.fleet(), func(r *world.Replica) {
+		s.work(ctx)
 		s.strike(ctx, r)
-		if err := s.work(ctx); err != nil {
-			return err
-		}
-		return s.join(ctx, r)
+		s.work(ctx)
+		s.join(ctx, r)
 	})
 }

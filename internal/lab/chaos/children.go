@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/upstream"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -61,7 +61,9 @@ func childFaults() []*fault {
 			ground: plain,
 			holds:  "its calls are refused as not made (`DB-UPSTREAM-DOWN`), `/readyz` quotes its last words, it is started again and again with longer and longer pauses, and nothing is left when the config drops it, not even a zombie",
 			make:   raised("stillborn", last),
-			seen: all(func(_ context.Context, s *scene) error { return paced(s.mark, births) },
+			seen: all(func(_ context.Context, s *scene) {
+				paced(s.mark, births)
+			},
 				of(victim, warns(last), servesAll), refused),
 			heal: clean, after: gone,
 		},
@@ -79,36 +81,31 @@ func childFaults() []*fault {
 
 // judgedCall asks whether what the victim answers a call of the nursery is so.
 func judgedCall(what string, so func(reply) bool) step {
-	return func(ctx context.Context, s *scene) error {
-		said, err := s.call(ctx, at(s.victim), s.nursery, nurseryTool, nursery)
-		return is(what, so(said), said, err)
+	return func(ctx context.Context, s *scene) {
+		said := s.call(ctx, at(s.victim), s.nursery, nurseryTool, nursery)
+		is(what, so(said), said)
 	}
 }
 
 // raised gives the victim a program that behaves badly, until the round is over. Its mark
 // is a file that it may write.
 func raised(mode, last string) step {
-	return func(ctx context.Context, s *scene) error {
-		program, err := os.Executable()
-		if err != nil {
-			return err
-		}
+	return func(ctx context.Context, s *scene) {
+		program := must.Have(os.Executable())
 		s.mark = filepath.Join(s.dir, fmt.Sprintf("child-%d", s.draw.Uint64()))
-		return s.withNursery(ctx, fmt.Sprintf("{command: %q, args: [%s, %s, %q, %q]}", program, childPart, mode,
+		s.withNursery(ctx, fmt.Sprintf("{command: %q, args: [%s, %s, %q, %q]}", program, childPart, mode,
 			s.mark, last))
 	}
 }
 
 // withNursery gives the victim the nursery and its server until the round is over. server
 // is the text of the server in the config.
-func (s *scene) withNursery(ctx context.Context, server string) error {
+func (s *scene) withNursery(ctx context.Context, server string) {
 	secret := fmt.Sprintf("%016x%016x%016x", s.draw.Uint64(), s.draw.Uint64(), s.draw.Uint64())
 	file := filepath.Join(s.dir, "nursery.secret")
-	if err := os.WriteFile(file, []byte(secret), 0o600); err != nil {
-		return err
-	}
+	must.OK(os.WriteFile(file, []byte(secret), 0o600))
 	s.nursery = world.Token(secret, nurseryIssuer, s.URL+"/mcp", prober, nil)
-	return s.rewrite(ctx, s.victim, func(config string) string {
+	s.rewrite(ctx, s.victim, func(config string) string {
 		for section, text := range map[string]string{
 			"issuers": fmt.Sprintf("- {issuer: %q, hmac_secret_file: %q, algorithms: [HS256], tenant: %s}",
 				nurseryIssuer, file, nursery),
@@ -123,57 +120,48 @@ func (s *scene) withNursery(ctx context.Context, server string) error {
 
 // gone returns what is wrong when there is a process with the mark, or the victim has any
 // child, be it a zombie, which has no arguments any more.
-func gone(_ context.Context, s *scene) error {
-	left, err := marked(s.mark)
-	children, wrong := childrenOf(s.victim.PID())
-	left = append(left, children...)
-	return is("no process of the program is left, not even a zombie", len(left) == 0, left,
-		errors.Join(err, wrong))
+func gone(_ context.Context, s *scene) {
+	left := append(marked(s.mark), childrenOf(s.victim.PID())...)
+	is("no process of the program is left, not even a zombie", len(left) == 0, left)
 }
 
 // paced returns what is wrong when a program was not started so often, or without pauses
 // that grow. An attempt starts it twice at most, to speak with it in each of the two
 // eras. The pause before the next attempt is 50 ms at least, and doubles.
-func paced(register string, births int) error {
-	text, err := os.ReadFile(register) //nolint:gosec // of our own world
+func paced(register string, births int) {
+	text := must.Have(os.ReadFile(register)) //nolint:gosec // of our own world
 	var at []int64
 	for line := range strings.Lines(string(text)) {
 		when, _ := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
 		at = append(at, when)
 	}
-	if err := is(fmt.Sprintf("it is started %d times", births), len(at) >= births, len(at), err); err != nil {
-		return err
-	}
+	is(fmt.Sprintf("it is started %d times", births), len(at) >= births, len(at))
 	least := 50 * time.Millisecond * time.Duration(1<<(births/2-1)-1)
 	took := time.Duration(at[births-1] - at[0])
-	return is(fmt.Sprintf("%d starts take %v at least", births, least), took >= least, took, nil)
+	is(fmt.Sprintf("%d starts take %v at least", births, least), took >= least, took)
 }
 
 // childrenOf returns what the system says of the processes below one, zombies too.
-func childrenOf(pid int) (children []string, err error) {
-	tree, err := world.Tree(pid)
-	if err != nil {
-		return nil, err
-	}
-	for _, child := range tree[1:] {
+func childrenOf(pid int) (children []string) {
+	for _, child := range world.Tree(pid)[1:] {
 		if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", child)); err == nil { // else it has ended
 			children = append(children, strings.TrimSpace(string(text)))
 		}
 	}
-	return children, nil
+	return children
 }
 
 // marked returns the command lines of all processes that have a mark among their
 // arguments.
-func marked(mark string) (lines []string, err error) {
-	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+func marked(mark string) (lines []string) {
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline") // the pattern is good
 	for _, file := range files {
 		text, _ := os.ReadFile(file) //nolint:gosec // of the kernel; without it the process has ended
 		if line := strings.ReplaceAll(string(text), "\x00", " "); strings.Contains(line, mark) {
 			lines = append(lines, line)
 		}
 	}
-	return lines, err
+	return lines
 }
 
 // beChild is the server. args are its mode, its mark and its last words.
@@ -183,7 +171,7 @@ func beChild(args []string, in io.Reader, out io.Writer) error {
 	case "forks":
 		signal.Ignore(syscall.SIGTERM)
 	case "stillborn":
-		return dieAtOnce(mark, args[2])
+		return must.Try(func() { dieAtOnce(mark, args[2]) })
 	}
 	calls := 0
 	return upstream.EachRequest(in, func(m *mcp.Message) error {
@@ -211,15 +199,11 @@ func beChild(args []string, in io.Reader, out io.Writer) error {
 }
 
 // dieAtOnce enters the time in a file and ends with last words.
-func dieAtOnce(register, last string) error {
-	file, err := os.OpenFile(register, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600) //nolint:gosec // of our own world
-	if err != nil {
-		return err
-	}
+func dieAtOnce(register, last string) {
+	file := must.Have(os.OpenFile(register, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)) //nolint:gosec // of our own world
 	say(file, "%d\n", time.Now().UnixNano())
 	say(os.Stderr, "%s\n", last)
 	os.Exit(1)
-	return nil
 }
 
 // misbehave does what the mode says before the answer of a call.
@@ -246,38 +230,35 @@ const (
 )
 
 // hostsAre writes the hosts file of the victim.
-func (s *scene) hostsAre(text string) error {
-	return os.WriteFile(s.hostsFile(), []byte(text), 0o600)
+func (s *scene) hostsAre(text string) {
+	must.OK(os.WriteFile(s.hostsFile(), []byte(text), 0o600))
 }
 
 func (s *scene) hostsFile() string { return filepath.Join(s.dir, "hosts") }
 
 // namedByFile starts the victim with a hosts file of its own.
-func namedByFile(ctx context.Context, s *scene) error {
-	return errors.Join(s.hostsAre(hosts), s.wrapped(ctx, "unshare", "--mount", "/bin/sh", "-c",
-		`mount --bind "$0" /etc/hosts && exec "$@"`, s.hostsFile()))
+func namedByFile(ctx context.Context, s *scene) {
+	s.hostsAre(hosts)
+	s.wrapped(ctx, "unshare", "--mount", "/bin/sh", "-c", `mount --bind "$0" /etc/hosts && exec "$@"`,
+		s.hostsFile())
 }
 
 // nameLost gives the victim a server by its name, which resolves no more until the fault
 // heals. Connections that are open would go on, so they are cut whenever something is
 // asked.
-func nameLost(ctx context.Context, s *scene) error {
-	proxy, err := netfault.Start(s.servers[crowd.Modern].Address)
-	if err != nil {
-		return err
-	}
+func nameLost(ctx context.Context, s *scene) {
+	proxy := must.Have(netfault.Start(s.servers[crowd.Modern].Address))
 	s.later(does(proxy.Close))
 	_, port, _ := strings.Cut(proxy.Address, ":")
-	err = s.withNursery(ctx,
+	s.withNursery(ctx,
 		fmt.Sprintf("{url: \"http://%s:%s/mcp\", private_addresses: true}", hostName, port))
-	if err != nil {
-		return err
-	}
 	served := soon(judgedCall("its calls are answered", reply.ok))
-	s.heals(func(ctx context.Context, s *scene) error {
+	s.heals(func(ctx context.Context, s *scene) {
 		proxy.Heal()
-		return errors.Join(s.hostsAre(hosts), served(ctx, s))
+		s.hostsAre(hosts)
+		served(ctx, s)
 	})
 	s.seeing(does(proxy.Cut))
-	return errors.Join(served(ctx, s), s.hostsAre("127.0.0.1 localhost\n"))
+	served(ctx, s)
+	s.hostsAre("127.0.0.1 localhost\n")
 }

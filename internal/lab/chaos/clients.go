@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/netfault"
@@ -67,24 +67,20 @@ func clientFaults() []*fault {
 // besieged opens connections to the victim that all send a text and then read so many
 // bytes a second, 0: none, until the fault heals.
 func besieged(connections, rate int, text func(s *scene) string) step {
-	return func(ctx context.Context, s *scene) error {
-		return s.besiege(ctx, s.victim.Address, connections, rate, text(s))
+	return func(ctx context.Context, s *scene) {
+		s.besiege(ctx, s.victim.Address, connections, rate, text(s))
 	}
 }
 
-func (s *scene) besiege(ctx context.Context, address string, connections, rate int, text string) error {
+func (s *scene) besiege(ctx context.Context, address string, connections, rate int, text string) {
 	ctx, stop := context.WithCancel(ctx)
 	var reading sync.WaitGroup
-	s.heals(func(context.Context, *scene) error {
+	s.heals(func(context.Context, *scene) {
 		stop()
 		reading.Wait()
-		return nil
 	})
 	for range connections {
-		c, err := (&net.Dialer{Timeout: patience}).DialContext(ctx, "tcp", address)
-		if err != nil {
-			return err
-		}
+		c := must.Have((&net.Dialer{Timeout: patience}).DialContext(ctx, "tcp", address))
 		if narrow, ok := c.(*net.TCPConn); ok {
 			_ = narrow.SetReadBuffer(4096) // a larger one hides for longer that nobody reads
 		}
@@ -101,7 +97,6 @@ func (s *scene) besiege(ctx context.Context, address string, connections, rate i
 			}
 		})
 	}
-	return nil
 }
 
 // wire is a request as it goes over the wire.
@@ -121,28 +116,28 @@ func (s *scene) callRequest() string {
 }
 
 // vanishing has clients with open streams vanish.
-func vanishing(ctx context.Context, s *scene) error {
-	proxy, err := netfault.Start(s.victim.Address)
-	if err != nil {
-		return err
-	}
+func vanishing(ctx context.Context, s *scene) {
+	proxy := must.Have(netfault.Start(s.victim.Address))
 	s.later(does(proxy.Close))
-	err = s.besiege(ctx, proxy.Address, 40, 1<<10,
-		s.wire(mcp.MethodListen, "", `"notifications":{"toolsListChanged":true}`))
+	err := must.Try(func() {
+		s.besiege(ctx, proxy.Address, 40, 1<<10,
+			s.wire(mcp.MethodListen, "", `"notifications":{"toolsListChanged":true}`))
+	})
 	world.Pause(ctx, 10*pace)
 	proxy.BlackHole()
-	return err
+	must.OK(err)
 }
 
 // sentTwice sends a call under one key to two replicas at once.
-func sentTwice(ctx context.Context, s *scene) error {
+func sentTwice(ctx context.Context, s *scene) {
 	key := fmt.Sprintf("twice-%d", s.draw.Uint64())
 	var said [2]reply
-	err := amongMany(2, func(n int) (err error) {
-		said[n], err = s.touch(ctx, at(s.others[n]), s.server, "Idempotency-Key", key)
-		return is("a call under a key is answered", said[n].ok(), said[n], err)
+	amongMany(2, func(n int) {
+		one := s.touch(ctx, at(s.others[n]), s.server, "Idempotency-Key", key)
+		said[n] = one
+		is("a call under a key is answered", one.ok(), one)
 	})
-	return cmp.Or(err, is("both are of one execution", serialOf(said[0]) == serialOf(said[1]), said, nil))
+	is("both are of one execution", serialOf(said[0]) == serialOf(said[1]), said)
 }
 
 // serialOf returns what an answer says of its execution.
@@ -153,16 +148,9 @@ func serialOf(r reply) string {
 }
 
 // careless puts a load balancer before the replicas that sends requests again.
-func careless(ctx context.Context, s *scene) error {
-	address, err := freeport.Address()
-	if err != nil {
-		return err
-	}
-	balancer, err := s.Careless(ctx, address)
-	if err != nil {
-		return err
-	}
+func careless(ctx context.Context, s *scene) {
+	address := must.Have(freeport.Address())
+	balancer := s.Careless(ctx, address)
 	s.later(does(balancer.Kill))
 	s.url = "http://" + address
-	return nil
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"net/http"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
@@ -37,9 +37,9 @@ func clockFaults() []*fault {
 }
 
 // panicking makes a request whose handler panics.
-func panicking(ctx context.Context, s *scene) error {
-	said, err := s.touch(ctx, at(s.victim), s.server, panicHeader, "1")
-	return is("a request whose handler panics gets 500", said.status == http.StatusInternalServerError, said, err)
+func panicking(ctx context.Context, s *scene) {
+	said := s.touch(ctx, at(s.victim), s.server, panicHeader, "1")
+	is("a request whose handler panics gets 500", said.status == http.StatusInternalServerError, said)
 }
 
 // redisClock makes gettimeofday(2), which Redis asks, tell a wall clock that somebody has
@@ -65,12 +65,12 @@ int gettimeofday(struct timeval *restrict t, void *restrict zone) {
 
 // redisJump lets the clock of Redis jump, and jump back.
 func redisJump(name string, ahead time.Duration) *fault {
-	jumped := func(ctx context.Context, s *scene) error {
-		text, err := s.store.Exec(ctx, "TIME")
+	jumped := func(ctx context.Context, s *scene) {
+		text := must.Have(s.store.Exec(ctx, "TIME"))
 		seconds, _, _ := strings.Cut(text, "\n")
 		told, _ := strconv.ParseInt(seconds, 10, 64)
 		off := time.Until(time.Unix(told, 0)) - ahead
-		return is("the clock of Redis has jumped", off.Abs() < time.Minute, text, err)
+		is("the clock of Redis has jumped", off.Abs() < time.Minute, text)
 	}
 	back := all(saysRedis("up"), goOn, known)
 	return &fault{
@@ -83,48 +83,44 @@ func redisJump(name string, ahead time.Duration) *fault {
 }
 
 // redisWithClock starts Redis with a clock that can be set, until the round is over.
-func redisWithClock(ctx context.Context, s *scene) error {
+func redisWithClock(ctx context.Context, s *scene) {
 	source, library := filepath.Join(s.dir, "clock.c"), filepath.Join(s.dir, "clock.so")
-	if err := errors.Join(clock(0)(ctx, s), os.WriteFile(source, []byte(redisClock), 0o600)); err != nil {
-		return err
-	}
-	if _, err := run1(ctx, "cc", "-shared", "-fPIC", "-o", library, source); err != nil {
-		return err
-	}
+	clock(0)(ctx, s)
+	must.OK(os.WriteFile(source, []byte(redisClock), 0o600))
+	run1(ctx, "cc", "-shared", "-fPIC", "-o", library, source)
 	begun := func(env ...string) step {
-		return func(ctx context.Context, s *scene) error {
+		return func(ctx context.Context, s *scene) {
 			s.store.Kill()
 			s.store.Env = env
-			return s.store.Begin(ctx)
+			s.store.Begin(ctx)
 		}
 	}
 	s.later(begun())
-	return begun("LD_PRELOAD="+library, clockVariable+"="+s.clockFile())(ctx, s)
+	begun("LD_PRELOAD="+library, clockVariable+"="+s.clockFile())(ctx, s)
 }
 
 // changed runs the victim with the gateway whose clock can be set, until the round is over.
-func changed(ctx context.Context, s *scene) error {
+func changed(ctx context.Context, s *scene) {
 	as := func(program string, env ...string) step {
-		return func(ctx context.Context, s *scene) error {
-			return s.restarted(ctx, s.victim, func() error {
+		return func(ctx context.Context, s *scene) {
+			s.restarted(ctx, s.victim, func() {
 				s.victim.Env = env
 				s.victim.Program(program)
-				return nil
 			})
 		}
 	}
 	s.later(as(s.program))
-	return all(clock(0), as(s.variant, clockVariable+"="+s.clockFile()))(ctx, s)
+	all(clock(0), as(s.variant, clockVariable+"="+s.clockFile()))(ctx, s)
 }
 
 func (s *scene) clockFile() string { return filepath.Join(s.dir, "clock") }
 
 // clock sets how far the wall clock is ahead. Whoever reads the file takes it soon.
 func clock(ahead time.Duration) step {
-	return func(_ context.Context, s *scene) error {
+	return func(_ context.Context, s *scene) {
 		file := s.clockFile()
-		return errors.Join(os.WriteFile(file+".new", []byte(fmt.Sprintf("%.0f\n", ahead.Seconds())), 0o600),
-			os.Rename(file+".new", file))
+		must.OK(os.WriteFile(file+".new", fmt.Appendf(nil, "%.0f\n", ahead.Seconds()), 0o600))
+		must.OK(os.Rename(file+".new", file))
 	}
 }
 
@@ -134,8 +130,8 @@ func jump(name string, ahead time.Duration, valid bool) *fault {
 	what, while := "tokens go on being good", of(victim, servesAll, usesUp)
 	if !valid {
 		what = "tokens are refused there meanwhile, since by that clock they are not valid"
-		while = of(victim, func(ctx context.Context, s *scene, r *world.Replica) error {
-			return s.refuses(ctx, r, crowd.Modern, "DB-AUTH-EXPIRED", "DB-AUTH-EARLY", "DB-AUTH-LIFETIME")
+		while = of(victim, func(ctx context.Context, s *scene, r *world.Replica) {
+			s.refuses(ctx, r, crowd.Modern, "DB-AUTH-EXPIRED", "DB-AUTH-EARLY", "DB-AUTH-LIFETIME")
 		})
 	}
 	return &fault{
@@ -148,25 +144,26 @@ func jump(name string, ahead time.Duration, valid bool) *fault {
 }
 
 // tight calls as a user of the tenant that has a call a second, and three at once.
-func (s *scene) tight(ctx context.Context, r *world.Replica) (reply, error) {
+func (s *scene) tight(ctx context.Context, r *world.Replica) reply {
 	return s.call(ctx, at(r), s.token(world.Tight, prober), s.server+"__touch", world.Tight)
 }
 
 // usesUp returns what is wrong when a replica refuses no call of a tenant with a limit,
 // however many it makes.
-func usesUp(ctx context.Context, s *scene, r *world.Replica) (err error) {
-	var said reply
+func usesUp(ctx context.Context, s *scene, r *world.Replica) {
+	var last reply
 	for range 10 {
-		if said, err = s.tight(ctx, r); err != nil || strings.HasPrefix(said.code, "DB-LIMIT-") {
+		said := s.tight(ctx, r)
+		if last = said; strings.HasPrefix(said.code, "DB-LIMIT-") {
 			break
 		}
 	}
-	return is(r.Name+" refuses calls beyond the limit", strings.HasPrefix(said.code, "DB-LIMIT-"), said, err)
+	is(r.Name+" refuses calls beyond the limit", strings.HasPrefix(last.code, "DB-LIMIT-"), last)
 }
 
 // servesTight returns what is wrong when a replica serves no call of the tenant with a
 // limit.
-func servesTight(ctx context.Context, s *scene, r *world.Replica) error {
-	said, err := s.tight(ctx, r)
-	return is(r.Name+" serves "+world.Tight, said.ok(), said, err)
+func servesTight(ctx context.Context, s *scene, r *world.Replica) {
+	said := s.tight(ctx, r)
+	is(r.Name+" serves "+world.Tight, said.ok(), said)
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
@@ -59,9 +60,9 @@ func badConfig(name, done, why string, change func(text string) string) *fault {
 		name: name, done: done, ground: plain,
 		holds: "it is refused, a metric says so and `/readyz` why (`" + why +
 			"`), the one before stays in force, and a gateway that is started with it ends with exit code 2",
-		make: func(ctx context.Context, s *scene) error {
-			err := s.rewrite(ctx, s.victim, change, s.heals)
-			return is("the config is refused", errors.Is(err, world.ErrRefused), err, nil)
+		make: func(ctx context.Context, s *scene) {
+			err := must.Try(func() { s.rewrite(ctx, s.victim, change, s.heals) })
+			is("the config is refused", errors.Is(err, world.ErrRefused), err)
 		},
 		seen:  of(victim, measures(0, 0, success), warns("config is refused", why), startsNot, servesAll),
 		after: of(victim, measures(1, 1, success)),
@@ -70,22 +71,21 @@ func badConfig(name, done, why string, change func(text string) string) *fault {
 
 // startsNot returns what is wrong when a gateway can be started with the config of a
 // replica, or does not say that it was refused.
-func startsNot(ctx context.Context, s *scene, r *world.Replica) error {
+func startsNot(ctx context.Context, s *scene, r *world.Replica) {
 	command := exec.CommandContext(ctx, s.program, "serve", "-config", filepath.Join(r.Dir, "drawbridge.yaml")) //nolint:gosec // our own program
 	said, err := command.CombinedOutput()
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-		err = nil
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		must.OK(err)
+		return
 	}
-	return is("a gateway that is started with it ends with exit code 2",
-		command.ProcessState.ExitCode() == 2, fmt.Sprintf("%v %.300s", command.ProcessState, said), err)
+	is("a gateway that is started with it ends with exit code 2",
+		command.ProcessState.ExitCode() == 2, fmt.Sprintf("%v %.300s", command.ProcessState, said))
 }
 
 // rotatesKeys takes the keys that seal through the first steps of a rotation.
-func rotatesKeys(ctx context.Context, s *scene) error {
-	text, err := os.ReadFile(keysOf(s.victim))
-	if err != nil {
-		return err
-	}
+func rotatesKeys(ctx context.Context, s *scene) {
+	text := must.Have(os.ReadFile(keysOf(s.victim)))
 	old, fresh := string(text), newKey()
-	return errors.Join(s.rekeyAll(ctx, s.fleet(), old+fresh), s.rekeyAll(ctx, s.fleet(), fresh+old))
+	s.rekeyAll(ctx, s.fleet(), old+fresh)
+	s.rekeyAll(ctx, s.fleet(), fresh+old)
 }

@@ -10,7 +10,7 @@ import (
 
 // step is a part of a fault: it does something in a scene, or returns what is not as it
 // must be there.
-type step func(ctx context.Context, s *scene) error
+type step func(ctx context.Context, s *scene)
 
 // fault is one kind of fault. A round of it goes
 //

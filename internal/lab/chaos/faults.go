@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
@@ -47,10 +48,7 @@ func newFaults(flags *flag.FlagSet) page.Measure {
 
 // prove makes the faults and returns the section about them.
 func (f *faultFlags) prove(ctx context.Context, log io.Writer) (string, error) {
-	faults, unable, err := f.chosen()
-	if err != nil {
-		return "", err
-	}
+	faults, unable := f.chosen()
 	return inFolder(ctx, "chaos", log, f.keep, func(dir, program string) (string, error) {
 		return f.make(ctx, log, dir, program, faults, unable)
 	})
@@ -58,13 +56,11 @@ func (f *faultFlags) prove(ctx context.Context, log io.Writer) (string, error) {
 
 // make makes the faults in a folder.
 func (f *faultFlags) make(ctx context.Context, log io.Writer, dir, program string, faults, unable []*fault,
-) (section string, err error) {
+) (string, error) {
 	balancers, began, variant := balancersOf(f.balancer), time.Now(), ""
 	say(log, "%d faults, %d rounds each, seed %d, in %s\n", len(faults), f.rounds, f.seed, dir)
 	if slices.ContainsFunc(faults, func(f *fault) bool { return f.variant }) {
-		if variant, err = buildVariant(ctx, dir); err != nil {
-			return "", err
-		}
+		variant = buildVariant(ctx, dir)
 	}
 	// The two load balancers have worlds of their own, so their rounds can be made at the
 	// same time: nothing is measured.
@@ -76,11 +72,9 @@ func (f *faultFlags) make(ctx context.Context, log io.Writer, dir, program strin
 			keep: f.keep, log: log, began: began,
 		}
 		runners[i] = r
-		group.Go(func() error { return r.run(ctx, f.plan(faults, balancers, balancer)) })
+		group.Go(func() error { return must.Try(func() { r.run(ctx, f.plan(faults, balancers, balancer)) }) })
 	}
-	if err := group.Wait(); err != nil {
-		return "", err
-	}
+	must.OK(group.Wait())
 	var outcomes []*outcome
 	for _, r := range runners {
 		outcomes = append(outcomes, r.outcomes...)
@@ -97,14 +91,14 @@ func balancersOf(name string) []string {
 
 // chosen returns the faults that are to be made, and those that this machine or user
 // cannot make.
-func (f *faultFlags) chosen() (faults, unable []*fault, err error) {
+func (f *faultFlags) chosen() (faults, unable []*fault) {
 	pattern, err := regexp.Compile(f.only)
 	if err != nil {
-		return nil, nil, fmt.Errorf("-only: %w", err)
+		panic(fmt.Errorf("-only: %w", err))
 	}
 	if f.rounds < 1 || f.size < 1 || balancersOf(f.balancer) == nil {
-		return nil, nil, fmt.Errorf("%d rounds with %d clients of each kind behind %q show nothing", f.rounds,
-			f.size, f.balancer)
+		panic(fmt.Errorf("%d rounds with %d clients of each kind behind %q show nothing", f.rounds,
+			f.size, f.balancer))
 	}
 	for _, one := range catalogue() {
 		switch {
@@ -116,9 +110,9 @@ func (f *faultFlags) chosen() (faults, unable []*fault, err error) {
 		}
 	}
 	if len(faults) == 0 {
-		return nil, nil, fmt.Errorf("-only: no fault that can be made here matches %q", f.only)
+		panic(fmt.Errorf("-only: no fault that can be made here matches %q", f.only))
 	}
-	return faults, unable, nil
+	return faults, unable
 }
 
 // job is one round that is to be made.
@@ -170,38 +164,31 @@ type runner struct {
 }
 
 // run makes rounds.
-func (r *runner) run(ctx context.Context, jobs []job) error {
+func (r *runner) run(ctx context.Context, jobs []job) {
 	defer r.end(false)
-	if err := os.Mkdir(r.dir, 0o700); err != nil {
-		return err
-	}
+	must.OK(os.Mkdir(r.dir, 0o700))
 	for _, j := range jobs {
-		if err := r.round(ctx, j); err != nil {
-			return err
-		}
+		r.round(ctx, j)
 	}
-	return nil
 }
 
 // round makes one round and keeps its outcome. An error means that no world could be
 // started, or that ctx ended.
-func (r *runner) round(ctx context.Context, j job) error {
+func (r *runner) round(ctx context.Context, j job) {
 	if r.scene != nil && (r.scene.ground != j.fault.ground || r.scene.balancer != j.balancer) {
 		r.end(false)
 	}
 	if r.scene == nil {
 		dir := filepath.Join(r.dir, fmt.Sprint("world-", r.worlds))
 		r.worlds++
-		scene, err := newScene(ctx, dir, r.program, j.balancer, j.fault.ground)
-		if err != nil {
-			return fmt.Errorf("start a world behind %s for %q: %w", j.balancer, j.fault.name, err)
-		}
+		scene := newScene(ctx, dir, r.program, j.balancer, j.fault.ground)
 		scene.variant = r.variant
 		r.scene = scene
 	}
 	o := r.scene.play(ctx, j, r.size)
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		must.OK(context.Cause(ctx))
+		return
 	}
 	o.lost += j.fault.unexcused(&o.verdict)
 	r.outcomes = append(r.outcomes, o)
@@ -212,7 +199,6 @@ func (r *runner) round(ctx context.Context, j job) error {
 		}
 		r.end(r.keep)
 	}
-	return nil
 }
 
 // lost returns how much was lost that the fault does not excuse. An excuse is only for

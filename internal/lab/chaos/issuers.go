@@ -17,6 +17,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
@@ -30,9 +31,8 @@ func issuerFaults() []*fault {
 			name:  "the keys of an issuer rotate",
 			done:  "its key set gets a new key before the old one; new tokens are signed with the new key",
 			holds: "tokens of the new key are taken at every replica without a reload, and those of the old one go on",
-			make: func(_ context.Context, s *scene) error {
+			make: func(_ context.Context, s *scene) {
 				s.issuer.rotate()
-				return nil
 			},
 			seen: goOn,
 		},
@@ -56,11 +56,8 @@ func issuerFaults() []*fault {
 }
 
 // withIssuer gives all replicas another issuer, whose tokens the crowd gets.
-func withIssuer(ctx context.Context, s *scene) error {
-	address, err := freeport.Address()
-	if err != nil {
-		return err
-	}
+func withIssuer(ctx context.Context, s *scene) {
+	address := must.Have(freeport.Address())
 	i := &issuer{address: address, audience: s.URL + "/mcp"}
 	i.rotate()
 	s.issuer, s.token = i, i.token
@@ -68,34 +65,28 @@ func withIssuer(ctx context.Context, s *scene) error {
 	text := fmt.Sprintf(
 		"- {issuer: %q, jwks_url: \"http://%s/keys\", private_addresses: true, algorithms: [EdDSA], tenants: {claim: tenant}, tenants_allowed: [%s]}",
 		issuerName, i.address, strings.Join(world.Tenants(), ", "))
-	return all(keysBack, of(fleet, rewrites(below("issuers", text))))(ctx, s)
+	all(keysBack, of(fleet, rewrites(below("issuers", text))))(ctx, s)
 }
 
 // keysAway ends the issuer's key server.
-func keysAway(_ context.Context, s *scene) error {
+func keysAway(_ context.Context, s *scene) {
 	if s.issuer.server != nil {
 		_ = s.issuer.server.Close() // nobody waits for an answer
 	}
-	return nil
 }
 
 // keysBack has the issuer's key server listen, at the same address.
-func keysBack(ctx context.Context, s *scene) error {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.issuer.address)
-	if err != nil {
-		return err
-	}
+func keysBack(ctx context.Context, s *scene) {
+	listener := must.Have((&net.ListenConfig{}).Listen(ctx, "tcp", s.issuer.address))
 	server := &http.Server{Handler: http.HandlerFunc(s.issuer.serve), ReadHeaderTimeout: time.Minute}
 	s.issuer.server = server
 	go func() { _ = server.Serve(listener) }() // until keysAway
-	return nil
 }
 
 // keysSpoiled has the key server answer garbage, or keys again.
 func keysSpoiled(garbage bool) step {
-	return func(_ context.Context, s *scene) error {
+	return func(_ context.Context, s *scene) {
 		s.issuer.garbage.Store(garbage)
-		return nil
 	}
 }
 

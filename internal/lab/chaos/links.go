@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -14,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/netfault"
 )
@@ -79,12 +79,14 @@ func hindered(name, done string, trouble func(p *netfault.Proxy, s *scene)) *fau
 		holds: "all are ready, and serve 2026-07-28 meanwhile; the large request is answered or refused in the end",
 		make:  all(of(victim, opens), of(fleet, link(toPeers).suffers(trouble)), sendsMuch, pause(20*time.Second)),
 		seen:  goOn, heal: of(fleet, link(toPeers).heals),
-		after: func(ctx context.Context, s *scene) error {
+		after: func(ctx context.Context, s *scene) {
 			select {
 			case <-s.sent.done:
-				return is("the large request is answered or refused", s.sent.err == nil, nil, s.sent.err)
+				is("the large request is answered or refused", s.sent.err == nil, s.sent.err)
+				return
 			case <-ctx.Done():
-				return ctx.Err()
+				must.OK(ctx.Err())
+				return
 			}
 		},
 	}
@@ -97,15 +99,14 @@ type sending struct {
 }
 
 // sendsMuch sends a large request.
-func sendsMuch(ctx context.Context, s *scene) error {
+func sendsMuch(ctx context.Context, s *scene) {
 	sent := &sending{done: make(chan struct{})}
 	s.sent = sent
 	large := fmt.Sprintf(`,"more":%q`, strings.Repeat("x", 4<<20-1<<10))
 	go func() { // fault.after waits for it
 		defer close(sent.done)
-		_, sent.err = s.runs(ctx, at(s.others[0]), s.session, s.server+"__touch", large)
+		sent.err = must.Try(func() { s.runs(ctx, at(s.others[0]), s.session, s.server+"__touch", large) })
 	}()
-	return nil
 }
 
 // usurper is a web server at an address that others believe to be a replica's. It speaks
@@ -115,11 +116,8 @@ type usurper struct {
 	requests atomic.Int64
 }
 
-func usurp(ctx context.Context, address string) (*usurper, error) {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-	if err != nil {
-		return nil, err
-	}
+func usurp(ctx context.Context, address string) *usurper {
+	listener := must.Have((&net.ListenConfig{}).Listen(ctx, "tcp", address))
 	u := &usurper{}
 	u.server = httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		u.requests.Add(1)
@@ -127,7 +125,7 @@ func usurp(ctx context.Context, address string) (*usurper, error) {
 	_ = u.server.Listener.Close() // the other one takes its place
 	u.server.Listener = listener
 	u.server.StartTLS()
-	return u, nil
+	return u
 }
 
 // end ends it, and returns how many requests it got.
@@ -138,76 +136,75 @@ func (u *usurper) end() int64 {
 }
 
 // usurped has a web server listen in the place of the victim until the fault heals.
-func usurped(ctx context.Context, s *scene) error {
-	u, err := usurp(ctx, s.victim.LinkAddress)
-	if err != nil {
-		return err
-	}
-	s.heals(func(context.Context, *scene) error {
+func usurped(ctx context.Context, s *scene) {
+	u := usurp(ctx, s.victim.LinkAddress)
+	s.heals(func(context.Context, *scene) {
 		n := u.end()
-		return is("the web server gets no request", n == 0, n, nil)
+		is("the web server gets no request", n == 0, n)
 	})
-	return nil
 }
 
 // leftAlone makes calls in the session at the others, and leaves before they are answered.
-func leftAlone(ctx context.Context, s *scene) error {
-	return amongMany(60, func(i int) error {
+func leftAlone(ctx context.Context, s *scene) {
+	amongMany(60, func(i int) {
 		brief, leave := context.WithTimeout(ctx, 100*time.Millisecond)
 		defer leave()
-		_, _ = s.runs(brief, at(s.others[i%2]), s.session, s.server+"__slow", `,"ms":2000`) // it has left
-		return nil
+		_ = must.Try(func() { // it has left
+			s.runs(brief, at(s.others[i%2]), s.session, s.server+"__slow", `,"ms":2000`)
+		})
 	})
 }
 
 // takenOver makes a call in each of the sessions at replicas, at all of them at once. One
 // that was on its way to who was just killed is made once more.
 func takenOver(by some) step {
-	return func(ctx context.Context, s *scene) error {
+	return func(ctx context.Context, s *scene) {
 		replicas := by(s)
-		return amongMany(len(replicas)*len(s.sessions), func(i int) error {
+		amongMany(len(replicas)*len(s.sessions), func(i int) {
 			r, session := replicas[i%len(replicas)], s.sessions[i/len(replicas)]
-			said, err := s.within(ctx, at(r), session, s.server)
+			said := s.within(ctx, at(r), session, s.server)
 			if said.code == "DB-REPLICA-LOST" {
-				said, err = s.within(ctx, at(r), session, s.server)
+				s.goesOn(ctx, r, session, s.server)
+				return
 			}
-			return is("a call in a session is answered at "+r.Name, said.ok(), said, err)
+			is("a call in a session is answered at "+r.Name, said.ok(), said)
 		})
 	}
 }
 
 // handedOver makes a long call in the session, and meanwhile has its primary end twice.
-func handedOver(ctx context.Context, s *scene) error {
+func handedOver(ctx context.Context, s *scene) {
 	var under errgroup.Group
 	under.Go(func() error {
-		said, err := s.runs(ctx, at(s.victim), s.session, s.server+"__slow", `,"ms":9000`)
-		return is("the long call is answered", said.ok(), said, err)
+		return must.Try(func() {
+			said := s.runs(ctx, at(s.victim), s.session, s.server+"__slow", `,"ms":9000`)
+			is("the long call is answered", said.ok(), said)
+		})
 	})
-	var wrong error
+	defer func() { _ = under.Wait() }() // what failed before is said
 	for i, r := range two(s) {
 		world.Pause(ctx, time.Second) // until the call runs, or the last one took the session over
-		under.Go(func() error { return s.stopClean(ctx, r) })
+		under.Go(func() error { return must.Try(func() { s.stopClean(ctx, r) }) })
 		world.Pause(ctx, 2*time.Second)
-		wrong = errors.Join(wrong, until(ctx, func(ctx context.Context) error {
-			return s.goesOn(ctx, s.others[i], s.session, s.server)
-		}))
+		until(ctx, func(ctx context.Context) {
+			s.goesOn(ctx, s.others[i], s.session, s.server)
+		})
 	}
-	return errors.Join(wrong, under.Wait())
+	must.OK(under.Wait())
 }
 
 // otherKeys gives the victim another key until the fault heals.
-func otherKeys(ctx context.Context, s *scene) error {
-	old, err := os.ReadFile(keysOf(s.victim))
-	if err != nil {
-		return err
-	}
-	s.heals(func(ctx context.Context, s *scene) error { return s.rekey(ctx, s.victim, string(old)) })
-	return s.rekey(ctx, s.victim, newKey())
+func otherKeys(ctx context.Context, s *scene) {
+	old := must.Have(os.ReadFile(keysOf(s.victim)))
+	s.heals(func(ctx context.Context, s *scene) {
+		s.rekey(ctx, s.victim, string(old))
+	})
+	s.rekey(ctx, s.victim, newKey())
 }
 
 // otherRules allows the tools of the spared server alone at the victim until the fault heals.
-func otherRules(ctx context.Context, s *scene) error {
-	return s.rewrite(ctx, s.victim, func(text string) string {
+func otherRules(ctx context.Context, s *scene) {
+	s.rewrite(ctx, s.victim, func(text string) string {
 		return strings.ReplaceAll(text, `allow: ["*"`, `allow: ["`+s.spared+`__*"`)
 	}, s.heals)
 }

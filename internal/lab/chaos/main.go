@@ -13,12 +13,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
@@ -52,21 +52,14 @@ func run(ctx context.Context, args []string, log io.Writer) error {
 func inFolder(ctx context.Context, name string, log io.Writer, keep bool,
 	measure func(dir, program string) (section string, err error),
 ) (section string, err error) {
-	if err := crowd.FindNPM(); err != nil {
-		return "", err
-	}
-	dir, err := os.MkdirTemp("", "drawbridge-"+name+"-")
-	if err != nil {
-		return "", err
-	}
-	program, err := build(ctx, dir)
-	if err == nil {
-		section, err = measure(dir, program)
-	}
-	if keep || err != nil && !errors.Is(err, world.ErrBroken) {
+	must.OK(crowd.FindNPM())
+	dir := must.Have(os.MkdirTemp("", "drawbridge-"+name+"-"))
+	failed := must.Try(func() { section, err = measure(dir, build(ctx, dir)) })
+	if keep || failed != nil {
 		say(log, "kept: %s\n", dir)
 	} else {
 		_ = os.RemoveAll(dir) // what is left is in the folder for temporary files
 	}
+	must.OK(failed)
 	return section, err
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
@@ -87,87 +88,64 @@ func removal() []string {
 
 // measure waits until nothing is left of what clients did, and looks at what all parts
 // hold. Nobody may be at work.
-func (s *soak) measure(ctx context.Context, name string) (*moment, error) {
+func (s *soak) measure(ctx context.Context, name string) *moment {
 	quiet := time.Now()
-	if err := s.well(ctx); err != nil {
-		return nil, err
-	}
+	s.well(ctx)
 	world.Pause(ctx, time.Until(quiet.Add(closing)))
 	m := &moment{name: name, at: time.Since(s.began), lives: s.deeds().Lives, usage: map[string]world.Usage{}}
 	for _, r := range s.Replicas {
-		usage, err := s.usage(ctx, r)
-		if err != nil {
-			return nil, err
-		}
+		usage := s.usage(ctx, r)
 		m.usage[r.Name] = usage
 	}
-	var err error
-	m.redis, err = s.store(ctx)
-	return m, err
+	m.redis = s.store(ctx)
+	return m
 }
 
 // usage looks at what a replica holds. Its heap is the least of some looks, since each
 // finds what was made since the last collection, too.
-func (s *soak) usage(ctx context.Context, r *world.Replica) (least world.Usage, err error) {
+func (s *soak) usage(ctx context.Context, r *world.Replica) (least world.Usage) {
 	const looks = 3
 	for i := range looks {
-		if err := s.collect(ctx, r); err != nil {
-			return least, err
-		}
-		u, err := r.Usage(ctx)
-		if err != nil {
-			return least, err
-		}
+		s.collect(ctx, r)
+		u := r.Usage(ctx)
 		if i > 0 {
 			u.Heap = min(u.Heap, least.Heap)
 		}
 		least = u
 	}
-	return least, nil
+	return least
 }
 
 // collect has a replica collect its garbage twice, after which what its pools kept is
 // gone, too. The metrics tell when it has, and asking for them makes the garbage that it
 // takes.
-func (s *soak) collect(ctx context.Context, r *world.Replica) error {
+func (s *soak) collect(ctx context.Context, r *world.Replica) {
 	const collections = "go_gc_duration_seconds_count"
-	before, err := r.Metric(ctx, collections)
-	if err != nil {
-		return err
-	}
+	before := must.Have(r.Metric(ctx, collections))
 	ctx, stop := context.WithTimeout(ctx, stopTime)
 	defer stop()
 	for now := before; now < before+2; {
-		if now, err = r.Metric(ctx, collections); err != nil {
-			return fmt.Errorf("%s has not collected its garbage: %w", r.Name, err)
-		}
+		now = must.Have(r.Metric(ctx, collections))
 	}
-	return nil
 }
 
 // store looks at what Redis holds.
-func (s *soak) store(ctx context.Context) (holding, error) {
+func (s *soak) store(ctx context.Context) holding {
 	h := holding{kinds: map[string]kind{}}
-	text, err := s.Redis.Nodes[0].Exec(ctx, "EVAL", countScript, "0")
-	if err != nil {
-		return h, err
-	}
+	text := must.Have(s.Redis.Nodes[0].Exec(ctx, "EVAL", countScript, "0"))
 	for line := range strings.Lines(text) {
 		var name string
 		var k kind
 		if n, err := fmt.Sscan(line, &name, &k.keys, &k.bytes); n != 3 {
-			return h, fmt.Errorf("redis says %q: %w", line, err)
+			panic(fmt.Errorf("redis says %q: %w", line, err))
 		}
 		h.kinds[name] = k
 	}
-	info, err := s.Redis.Nodes[0].Exec(ctx, "INFO", "memory")
-	if err != nil {
-		return h, err
-	}
+	info := must.Have(s.Redis.Nodes[0].Exec(ctx, "INFO", "memory"))
 	_, rest, _ := strings.Cut(info, "used_memory:")
 	digits, _, _ := strings.Cut(rest, "\n")
-	h.used, err = strconv.ParseInt(strings.TrimSpace(digits), 10, 64)
-	return h, err
+	h.used = must.Have(strconv.ParseInt(strings.TrimSpace(digits), 10, 64))
+	return h
 }
 
 // String is the moment in a line.

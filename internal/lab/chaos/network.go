@@ -63,16 +63,14 @@ func toPeers(_ *scene, r *world.Replica) *netfault.Proxy      { return r.Link }
 
 // suffers makes a trouble on the link.
 func (l link) suffers(from func(p *netfault.Proxy, s *scene)) about {
-	return func(_ context.Context, s *scene, r *world.Replica) error {
+	return func(_ context.Context, s *scene, r *world.Replica) {
 		from(l(s, r), s)
-		return nil
 	}
 }
 
 // heals ends the trouble.
-func (l link) heals(_ context.Context, s *scene, r *world.Replica) error {
+func (l link) heals(_ context.Context, s *scene, r *world.Replica) {
 	l(s, r).Heal()
-	return nil
 }
 
 // networkFaults returns the troubles of the three links of one replica, and of the link

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
@@ -25,8 +24,8 @@ func partitionFaults() []*fault {
 		return &fault{
 			name: "a replica " + name, done: done + ", while Redis is well",
 			holds: "all are ready, and serve 2026-07-28 meanwhile" + unaided,
-			make: func(ctx context.Context, s *scene) error {
-				return of(victim, loses(which, s.others[0].Name, s.others[1].Name))(ctx, s)
+			make: func(ctx context.Context, s *scene) {
+				of(victim, loses(which, s.others[0].Name, s.others[1].Name))(ctx, s)
 			},
 			seen: all(of(victim, isReady, servesAll), othersServe),
 		}
@@ -51,18 +50,18 @@ func partitionFaults() []*fault {
 	}
 	for _, f := range faults {
 		f.ground, f.root = spaces, true
-		f.heal = func(_ context.Context, s *scene) error { return s.Rejoin() }
+		f.heal = func(_ context.Context, s *scene) {
+			s.Rejoin()
+		}
 	}
 	return faults
 }
 
 // loses has packets between a replica and some parts lost.
 func loses(which world.Loss, parts ...string) about {
-	return func(_ context.Context, s *scene, r *world.Replica) error {
-		var wrong []error
+	return func(_ context.Context, s *scene, r *world.Replica) {
 		for _, part := range parts {
-			wrong = append(wrong, s.Drop(r.Name, part, which))
+			s.Drop(r.Name, part, which)
 		}
-		return errors.Join(wrong...)
 	}
 }

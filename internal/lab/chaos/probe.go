@@ -12,6 +12,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
@@ -47,12 +48,12 @@ func at(r *world.Replica) string { return "http://" + r.Address }
 
 // touch calls the plain tool of a server in revision 2026-07-28, as a user of the first
 // tenant. header are further ones: name, value, name, value.
-func (s *scene) touch(ctx context.Context, base, server string, header ...string) (reply, error) {
+func (s *scene) touch(ctx context.Context, base, server string, header ...string) reply {
 	return s.call(ctx, base, s.token(crowd.TenantA, prober), server+"__touch", crowd.TenantA, header...)
 }
 
 // call calls a tool in revision 2026-07-28.
-func (s *scene) call(ctx context.Context, base, token, tool, tenant string, header ...string) (reply, error) {
+func (s *scene) call(ctx context.Context, base, token, tool, tenant string, header ...string) reply {
 	body := client.Message("1", mcp.MethodToolsCall,
 		fmt.Sprintf(`"name":%q,"arguments":{"nonce":"probe","tenant":%q}`, tool, tenant), mcp.LatestModern)
 	return s.post(ctx, base, token, body,
@@ -65,27 +66,24 @@ func (s *scene) call(ctx context.Context, base, token, tool, tenant string, head
 const legacyRevision = "2025-11-25"
 
 // open opens a session of 2025-11-25.
-func (s *scene) open(ctx context.Context, base string) (session string, err error) {
+func (s *scene) open(ctx context.Context, base string) (session string) {
 	token := s.token(crowd.TenantA, prober)
-	said, err := s.post(ctx, base, token, client.Initialize(legacyRevision, client.Unable))
-	if err != nil {
-		return "", err
-	}
+	said := s.post(ctx, base, token, client.Initialize(legacyRevision, client.Unable))
 	if said.session == "" {
-		return "", fmt.Errorf("no session was opened: %v", said)
+		panic(fmt.Errorf("no session was opened: %v", said))
 	}
-	_, err = s.post(ctx, base, token, client.Initialized, "Mcp-Session-Id", said.session,
+	s.post(ctx, base, token, client.Initialized, "Mcp-Session-Id", said.session,
 		"MCP-Protocol-Version", legacyRevision)
-	return said.session, err
+	return said.session
 }
 
 // within calls the plain tool of a server in a session.
-func (s *scene) within(ctx context.Context, base, session, server string) (reply, error) {
+func (s *scene) within(ctx context.Context, base, session, server string) reply {
 	return s.runs(ctx, base, session, server+"__touch", "")
 }
 
 // runs calls a tool in a session. more are further arguments.
-func (s *scene) runs(ctx context.Context, base, session, tool, more string) (reply, error) {
+func (s *scene) runs(ctx context.Context, base, session, tool, more string) reply {
 	body := fmt.Sprintf(
 		`{"jsonrpc":"2.0","id":%q,"method":"tools/call","params":{"name":%q,"arguments":{"nonce":"probe","tenant":%q%s}}}`,
 		rand.Text(), tool, crowd.TenantA, more) // no two requests of a session have one id
@@ -93,11 +91,8 @@ func (s *scene) runs(ctx context.Context, base, session, tool, more string) (rep
 		"MCP-Protocol-Version", legacyRevision)
 }
 
-func (s *scene) post(ctx context.Context, base, token, body string, header ...string) (reply, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/mcp", strings.NewReader(body))
-	if err != nil {
-		return reply{}, err
-	}
+func (s *scene) post(ctx context.Context, base, token, body string, header ...string) reply {
+	request := must.Have(http.NewRequestWithContext(ctx, http.MethodPost, base+"/mcp", strings.NewReader(body)))
 	request.Header.Set("Authorization", "Bearer "+token)
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "application/json, text/event-stream")
@@ -107,16 +102,11 @@ func (s *scene) post(ctx context.Context, base, token, body string, header ...st
 	return s.do(request)
 }
 
-func (s *scene) do(request *http.Request) (reply, error) {
+func (s *scene) do(request *http.Request) reply {
 	response, err := s.client.Do(request) //nolint:gosec // of our own gateways
-	if err != nil {
-		return reply{}, err
-	}
+	must.OK(err)
 	defer func() { _ = response.Body.Close() }() // it was read
-	text, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
-	if err != nil {
-		return reply{}, err
-	}
+	text := must.Have(io.ReadAll(io.LimitReader(response.Body, 1<<20)))
 	r := reply{
 		status: response.StatusCode, body: string(text),
 		session: response.Header.Get("Mcp-Session-Id"), header: response.Header,
@@ -132,26 +122,22 @@ func (s *scene) do(request *http.Request) (reply, error) {
 	if json.Unmarshal([]byte(plain), &message) == nil { //nolint:forbidigo // an answer of the gateway, in a tool for trials
 		r.code = message.Error.Data.Code
 	}
-	return r, nil
+	return r
 }
 
 // refuses returns what is wrong when a replica does not refuse a call of a server with
 // one of the codes.
-func (s *scene) refuses(ctx context.Context, r *world.Replica, server string, codes ...string) error {
-	said, err := s.touch(ctx, at(r), server)
-	return is(fmt.Sprintf("%s refuses %s with one of %v", r.Name, server, codes),
-		slices.Contains(codes, said.code), said, err)
+func (s *scene) refuses(ctx context.Context, r *world.Replica, server string, codes ...string) {
+	said := s.touch(ctx, at(r), server)
+	is(fmt.Sprintf("%s refuses %s with one of %v", r.Name, server, codes),
+		slices.Contains(codes, said.code), said)
 }
 
 // is returns nil if something is so, or an error that says what came instead.
-func is(what string, so bool, said any, err error) error {
-	switch {
-	case err != nil:
-		return fmt.Errorf("want that %s: %w", what, err)
-	case !so:
-		return fmt.Errorf("want that %s: got %v", what, said)
+func is(what string, so bool, said any) {
+	if !so {
+		panic(fmt.Errorf("want that %s: got %v", what, said))
 	}
-	return nil
 }
 
 // view is what /readyz says.
@@ -165,16 +151,11 @@ type view struct {
 }
 
 // readyz asks a replica how it is.
-func (s *scene) readyz(ctx context.Context, r *world.Replica) (view, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.Operator+"/readyz",
-		http.NoBody)
-	if err != nil {
-		return view{}, err
-	}
-	said, err := s.do(request)
-	if err != nil {
-		return view{}, err
-	}
+func (s *scene) readyz(ctx context.Context, r *world.Replica) view {
+	request := must.Have(http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.Operator+"/readyz",
+		http.NoBody))
+	said := s.do(request)
 	v := view{status: said.status}
-	return v, json.Unmarshal([]byte(said.body), &v) //nolint:forbidigo // as above
+	must.OK(json.Unmarshal([]byte(said.body), &v)) //nolint:forbidigo // as above
+	return v
 }

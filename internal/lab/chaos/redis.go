@@ -6,22 +6,31 @@ import (
 	"slices"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 )
 
 // Steps for the server of Redis that the fault meets.
-func killRedis(_ context.Context, s *scene) error {
+func killRedis(_ context.Context, s *scene) {
 	s.store.Kill()
-	return nil
 }
-func beginRedis(ctx context.Context, s *scene) error { return s.store.Begin(ctx) }
-func freezeRedis(_ context.Context, s *scene) error  { return s.store.Freeze() }
-func thawRedis(_ context.Context, s *scene) error    { return s.store.Thaw() }
+
+func beginRedis(ctx context.Context, s *scene) {
+	s.store.Begin(ctx)
+}
+
+func freezeRedis(_ context.Context, s *scene) {
+	must.OK(s.store.Freeze())
+}
+
+func thawRedis(_ context.Context, s *scene) {
+	must.OK(s.store.Thaw())
+}
 
 // redis runs a command.
 func redis(command ...string) step {
-	return func(ctx context.Context, s *scene) error {
+	return func(ctx context.Context, s *scene) {
 		_, err := s.store.Exec(ctx, command...)
-		return err
+		must.OK(err)
 	}
 }
 
@@ -69,10 +78,10 @@ func redisFaults() []*fault {
 
 // forwarded returns what is wrong when a replica that has not seen the session does not
 // have its primary answer.
-func forwarded(ctx context.Context, s *scene) error {
-	said, err := s.within(ctx, at(s.others[0]), s.session, s.spared)
-	return is(s.others[0].Name+" has the primary answer to a session that it has not seen",
-		said.status == http.StatusOK, said, err)
+func forwarded(ctx context.Context, s *scene) {
+	said := s.within(ctx, at(s.others[0]), s.session, s.spared)
+	is(s.others[0].Name+" has the primary answer to a session that it has not seen",
+		said.status == http.StatusOK, said)
 }
 
 // keyedTwice spares calls under an Idempotency-Key that were executed twice, because

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
@@ -46,82 +47,75 @@ func failover(name, done string, begin, end step) *fault {
 	}
 }
 
-func meetsMaster(ctx context.Context, s *scene) (err error) {
-	s.store, err = s.Redis.Master(ctx)
-	return err
+func meetsMaster(ctx context.Context, s *scene) {
+	s.store = must.Have(s.Redis.Master(ctx))
 }
 
-func meetsSentinel(_ context.Context, s *scene) error {
+func meetsSentinel(_ context.Context, s *scene) {
 	s.store = s.Redis.Sentinel
-	return nil
 }
 
 // failedOver returns what is wrong when the server that the fault meets is still the master.
-func failedOver(ctx context.Context, s *scene) error {
-	now, err := s.Redis.Master(ctx)
-	return is("another server is the master", now != s.store, "the same", err)
+func failedOver(ctx context.Context, s *scene) {
+	now := must.Have(s.Redis.Master(ctx))
+	is("another server is the master", now != s.store, "the same")
 }
 
 // fallsBehind is a failover to a copy that has not heard of the last sessions that were
 // taken over, and so has their former epochs.
-func fallsBehind(ctx context.Context, s *scene) error {
+func fallsBehind(ctx context.Context, s *scene) {
 	following := s.Redis.Nodes[0]
 	if following == s.store {
 		following = s.Redis.Nodes[1]
 	}
-	if err := s.victim.Freeze(); err != nil {
-		return err
-	}
-	s.later(func(context.Context, *scene) error { return s.victim.Thaw() })
+	must.OK(s.victim.Freeze())
+	s.later(func(context.Context, *scene) {
+		must.OK(s.victim.Thaw())
+	})
 	world.Pause(ctx, 4*time.Second) // the lease of the replica lasts
-	if err := follows(ctx, following, "nobody", s.store); err != nil {
-		return err
-	}
-	s.heals(func(ctx context.Context, s *scene) error {
-		return errors.Join(follows(ctx, following, ""), s.store.Begin(ctx))
+	follows(ctx, following, "nobody", s.store)
+	s.heals(func(ctx context.Context, s *scene) {
+		follows(ctx, following, "")
+		s.store.Begin(ctx)
 	})
-	taken := amongMany(len(s.sessions), func(i int) error {
-		return s.goesOn(ctx, s.others[i%2], s.sessions[i], s.spared)
+	amongMany(len(s.sessions), func(i int) {
+		s.goesOn(ctx, s.others[i%2], s.sessions[i], s.spared)
 	})
-	lacks := isBehind(ctx, following, s.store)
+	isBehind(ctx, following, s.store)
 	s.store.Kill()
-	return errors.Join(taken, lacks, soon(failedOver)(ctx, s), s.victim.Thaw())
+	soon(failedOver)(ctx, s)
+	must.OK(s.victim.Thaw())
 }
 
 // manyKnown returns what is wrong when one of the sessions does not go on somewhere.
-func manyKnown(ctx context.Context, s *scene) error {
-	return inTurn(s.fleet(), func(r *world.Replica) error {
+func manyKnown(ctx context.Context, s *scene) {
+	inTurn(s.fleet(), func(r *world.Replica) {
 		for _, session := range s.sessions {
-			if err := s.goesOn(ctx, r, session, s.spared); err != nil {
-				return err
-			}
+			s.goesOn(ctx, r, session, s.spared)
 		}
-		return nil
 	})
 }
 
 // isBehind returns what is wrong when a copy of Redis has the newest epoch of all sessions
 // at its master.
-func isBehind(ctx context.Context, following, master *world.Store) error {
+func isBehind(ctx context.Context, following, master *world.Store) {
 	const newest = `local newest = 0
 for _, k in ipairs(redis.call('KEYS', 'db2:*:session:*')) do
   newest = math.max(newest, tonumber(redis.call('HGET', k, 'epoch')) or 0)
 end
 return string.format('%.0f', newest)`
-	there, err := following.Exec(ctx, "EVAL", newest, "0")
-	here, wrong := master.Exec(ctx, "EVAL", newest, "0")
-	return is("the copy lacks the newest epoch", there != here, here, errors.Join(err, wrong))
+	there := must.Have(following.Exec(ctx, "EVAL", newest, "0"))
+	here := must.Have(master.Exec(ctx, "EVAL", newest, "0"))
+	is("the copy lacks the newest epoch", there != here, here)
 }
 
 // follows sets as whom a copy of Redis asks its master, which knows no user but "", and has
 // masters end the connections of copies.
-func follows(ctx context.Context, following *world.Store, user string, masters ...*world.Store) error {
-	_, err := following.Exec(ctx, "CONFIG", "SET", "masteruser", user, "masterauth", user)
+func follows(ctx context.Context, following *world.Store, user string, masters ...*world.Store) {
+	must.Have(following.Exec(ctx, "CONFIG", "SET", "masteruser", user, "masterauth", user))
 	for _, master := range masters {
-		_, wrong := master.Exec(ctx, "CLIENT", "KILL", "TYPE", "replica")
-		err = errors.Join(err, wrong)
+		must.Have(master.Exec(ctx, "CLIENT", "KILL", "TYPE", "replica"))
 	}
-	return err
 }
 
 // clusterFaults returns what may happen to a cluster.
@@ -142,31 +136,24 @@ func clusterFaults() []*fault {
 	}
 }
 
-func meetsNode(_ context.Context, s *scene) error {
+func meetsNode(_ context.Context, s *scene) {
 	s.store = s.Redis.Nodes[s.draw.IntN(len(s.Redis.Nodes))]
-	return nil
 }
 
 // movesSlot moves the slot of a tenant with its keys to the next node, as redis-cli does it.
 // https://redis.io/docs/latest/commands/cluster-setslot/
 func movesSlot(tenant string) step {
-	return func(ctx context.Context, s *scene) (err error) {
-		exec := func(n *world.Store, command ...string) (said string) {
-			if err == nil {
-				said, err = n.Exec(ctx, command...)
-			}
-			return strings.TrimPrefix(said, "(integer) ")
+	return func(ctx context.Context, s *scene) {
+		exec := func(n *world.Store, command ...string) string {
+			return strings.TrimPrefix(must.Have(n.Exec(ctx, command...)), "(integer) ")
 		}
 		nodes := slices.Clone(s.Redis.Nodes)
 		slot := exec(nodes[0], "CLUSTER", "KEYSLOT", "{"+tenant+"}")
 		owner := slices.IndexFunc(nodes, func(n *world.Store) bool {
 			return exec(n, "CLUSTER", "COUNTKEYSINSLOT", slot) != "0"
 		})
-		if err == nil && owner < 0 {
-			err = errors.New("no node has keys of the slot of " + tenant)
-		}
-		if err != nil {
-			return err
+		if owner < 0 {
+			panic(errors.New("no node has keys of the slot of " + tenant))
 		}
 		nodes = append(nodes[owner:], nodes[:owner]...)
 		from, to := nodes[0], nodes[1]
@@ -186,6 +173,5 @@ func movesSlot(tenant string) step {
 		for _, n := range []*world.Store{to, from, nodes[2]} {
 			exec(n, "CLUSTER", "SETSLOT", slot, "NODE", id)
 		}
-		return err
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 )
 
 // replicaFaults returns what may happen to replicas. The load balancer reaches them
@@ -85,7 +86,7 @@ func frozen(name string, lasts time.Duration) *fault {
 	}
 }
 
-func killedWhileItStops(ctx context.Context, s *scene) error {
+func killedWhileItStops(ctx context.Context, s *scene) {
 	gone := make(chan struct{})
 	dying, kill := context.WithCancel(ctx)
 	defer kill()
@@ -93,8 +94,8 @@ func killedWhileItStops(ctx context.Context, s *scene) error {
 		defer close(gone)
 		_, _ = s.victim.Stop(dying) // it is killed, as was asked
 	}()
-	err := soon(of(victim, judged("it is draining", func(v view) bool { return v.Draining })))(ctx, s)
+	err := must.Try(func() { soon(of(victim, judged("it is draining", func(v view) bool { return v.Draining })))(ctx, s) })
 	kill()
 	<-gone
-	return err
+	must.OK(err)
 }

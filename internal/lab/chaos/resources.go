@@ -21,6 +21,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
@@ -81,14 +82,12 @@ func resourceFaults() []*fault {
 			done: "the record is a FIFO, whose reader stops reading and goes on later", ground: direct,
 			holds:  "calls are refused as not made or wait, the others serve, and the replica goes on without a restart when the reader does",
 			before: toPipe, unrecorded: true,
-			make: func(_ context.Context, s *scene) error {
+			make: func(_ context.Context, s *scene) {
 				<-s.pipe.gate
-				return nil
 			},
 			seen: all(of(victim, recordsFull), othersServe),
-			heal: func(_ context.Context, s *scene) error {
+			heal: func(_ context.Context, s *scene) {
 				s.pipe.gate <- struct{}{}
-				return nil
 			},
 		},
 		{
@@ -96,13 +95,12 @@ func resourceFaults() []*fault {
 			done: fmt.Sprintf("a control group of %d MiB, and %d bodies of 3 MiB at once, again and again",
 				limit>>20, bodies), ground: direct, root: true,
 			holds: "what does not fit is refused, and the kernel does not end the process",
-			before: func(ctx context.Context, s *scene) error {
-				cage, err := world.NewCage(limit)
-				if err != nil {
-					return err
-				}
-				s.later(func(ctx context.Context, _ *scene) error { return cage.Close(ctx) })
-				return s.wrapped(ctx, cage.Command()...)
+			before: func(ctx context.Context, s *scene) {
+				cage := must.Have(world.NewCage(limit))
+				s.later(func(ctx context.Context, _ *scene) {
+					must.OK(cage.Close(ctx))
+				})
+				s.wrapped(ctx, cage.Command()...)
 			},
 			make: floods(bodies), seen: all(of(victim, runs(true)), othersServe),
 			heal: of(victim, runs(true)), after: of(victim, runs(true)),
@@ -111,40 +109,38 @@ func resourceFaults() []*fault {
 }
 
 // recordsFull asks whether a replica is not ready since records cannot be written.
-func recordsFull(ctx context.Context, s *scene, r *world.Replica) error {
-	return judged("records cannot be written", func(v view) bool { return !v.Ready && len(v.Problems) > 0 })(ctx, s, r)
+func recordsFull(ctx context.Context, s *scene, r *world.Replica) {
+	judged("records cannot be written", func(v view) bool { return !v.Ready && len(v.Problems) > 0 })(ctx, s, r)
 }
 
 // throughProgram is wrapped as a step.
 func throughProgram(wrapper ...string) step {
-	return func(ctx context.Context, s *scene) error { return s.wrapped(ctx, wrapper...) }
+	return func(ctx context.Context, s *scene) {
+		s.wrapped(ctx, wrapper...)
+	}
 }
 
 // wrapped starts the victim through a program until the round is over.
-func (s *scene) wrapped(ctx context.Context, wrapper ...string) error {
+func (s *scene) wrapped(ctx context.Context, wrapper ...string) {
 	through := func(wrapper ...string) step {
-		return func(ctx context.Context, s *scene) error {
-			return s.restarted(ctx, s.victim, func() error {
-				s.victim.Wrapper = wrapper
-				return nil
-			})
+		return func(ctx context.Context, s *scene) {
+			s.restarted(ctx, s.victim, func() { s.victim.Wrapper = wrapper })
 		}
 	}
 	s.later(through())
-	return through(wrapper...)(ctx, s)
+	through(wrapper...)(ctx, s)
 }
 
 // connects opens connections to the victim until the fault heals, fewer if there is no
 // room for more.
 func connects(many int) step {
-	return func(ctx context.Context, s *scene) error {
+	return func(ctx context.Context, s *scene) {
 		for opened, room := 0, true; room && opened < many; opened++ {
 			c, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", s.victim.Address)
 			if room = err == nil; room { // else even its queue is full
 				s.heals(does(func() { _ = c.Close() })) // whichever side was first
 			}
 		}
-		return nil
 	}
 }
 
@@ -156,110 +152,100 @@ func nextRecord(dir, kind string) string {
 // recordsTo starts the victim with its record in a file, the last of those that are given,
 // until the round is over. Then it is a new one on the disk of its other files, and what
 // is given to afterwards is done.
-func (s *scene) recordsTo(ctx context.Context, afterwards func() error, files ...string) error {
-	to := func(files ...string) error {
-		return s.restarted(ctx, s.victim, func() (err error) {
-			for _, file := range files {
-				err = errors.Join(err, s.victim.AuditTo(file))
-			}
-			return err
-		})
+func (s *scene) recordsTo(ctx context.Context, afterwards func(), files ...string) {
+	to := func(files ...string) step {
+		return func(ctx context.Context, s *scene) {
+			s.restarted(ctx, s.victim, func() {
+				for _, file := range files {
+					s.victim.AuditTo(file)
+				}
+			})
+		}
 	}
-	s.later(func(context.Context, *scene) error {
-		return errors.Join(to(nextRecord(s.victim.Dir, "jsonl")), afterwards())
-	})
-	return to(files...)
+	s.later(does(afterwards))
+	s.later(to(nextRecord(s.victim.Dir, "jsonl")))
+	to(files...)(ctx, s)
 }
 
 func (s *scene) smallDisk() string { return filepath.Join(s.dir, "small-disk") }
 
 // onSmallDisk starts the victim with its record on a file system of 6 MiB.
-func onSmallDisk(ctx context.Context, s *scene) error {
+func onSmallDisk(ctx context.Context, s *scene) {
 	disk := s.smallDisk()
-	if err := errors.Join(os.MkdirAll(disk, 0o700), syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=6m")); err != nil {
-		return err
-	}
-	return s.recordsTo(ctx, func() error { return keepRecords(disk) }, nextRecord(disk, "jsonl"))
+	must.OK(os.MkdirAll(disk, 0o700))
+	must.OK(syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=6m"))
+	s.recordsTo(ctx, func() { keepRecords(disk) }, nextRecord(disk, "jsonl"))
 }
 
 // dropping starts the victim with its record on a small disk, and so that it drops what
 // it cannot write.
-func dropping(ctx context.Context, s *scene) error {
+func dropping(ctx context.Context, s *scene) {
 	change := func(old, now string) step {
-		return func(ctx context.Context, s *scene) error {
-			return s.restarted(ctx, s.victim, func() error {
-				return s.victim.Rewrite(ctx, instead(old+"}\nlog: ", now+"}\nlog: "))
+		return func(ctx context.Context, s *scene) {
+			s.restarted(ctx, s.victim, func() {
+				s.victim.Rewrite(ctx, instead(old+"}\nlog: ", now+"}\nlog: "))
 			})
 		}
 	}
 	s.later(change(", when_full: drop", ""))
-	return all(onSmallDisk, change("", ", when_full: drop"))(ctx, s)
+	all(onSmallDisk, change("", ", when_full: drop"))(ctx, s)
 }
 
 // keepRecords unmounts a file system, and puts its records where they were, on the disk
 // below.
-func keepRecords(disk string) error {
+func keepRecords(disk string) {
 	records := map[string][]byte{}
-	err := filepath.WalkDir(disk, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || !strings.Contains(entry.Name(), ".jsonl") {
-			return err
+	must.OK(filepath.WalkDir(disk, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && strings.Contains(entry.Name(), ".jsonl") {
+			records[path], err = os.ReadFile(path) //nolint:gosec // of our own world
 		}
-		records[path], err = os.ReadFile(path) //nolint:gosec // of our own world
 		return err
-	})
-	if err = errors.Join(err, syscall.Unmount(disk, 0)); err != nil {
-		return err
-	}
+	}))
+	must.OK(syscall.Unmount(disk, 0))
 	for path, text := range records {
-		err = errors.Join(err, os.WriteFile(path, text, 0o600))
+		must.OK(os.WriteFile(path, text, 0o600))
 	}
-	return err
 }
 
 // fillsDisk fills the small disk until the fault heals, and has clients make calls: the
 // gateway has set room aside, which is used up first.
-func fillsDisk(ctx context.Context, s *scene) error {
-	filler, err := os.Create(filepath.Join(s.smallDisk(), "filler"))
-	if err != nil {
-		return err
-	}
-	s.heals(func(context.Context, *scene) error { return os.Remove(filler.Name()) })
+func fillsDisk(ctx context.Context, s *scene) {
+	filler := must.Have(os.Create(filepath.Join(s.smallDisk(), "filler")))
+	s.heals(func(context.Context, *scene) {
+		must.OK(os.Remove(filler.Name()))
+	})
+	var err error
 	for err == nil {
 		_, err = filler.Write(make([]byte, 4096))
 	}
 	_ = filler.Close() // it is full of nothing
 	if !errors.Is(err, syscall.ENOSPC) {
-		return err
+		panic(err)
 	}
-	return s.besiege(ctx, s.victim.Address, 16, 1<<20, strings.Repeat(s.callRequest(), 2000))
+	s.besiege(ctx, s.victim.Address, 16, 1<<20, strings.Repeat(s.callRequest(), 2000))
 }
 
 // filesUpTo forbids the files of a replica to grow beyond a size.
 func filesUpTo(size string) about {
-	return func(ctx context.Context, _ *scene, r *world.Replica) error {
-		_, err := run1(ctx, "prlimit", "--pid", fmt.Sprint(r.PID()), "--fsize="+size+":unlimited")
-		return err
+	return func(ctx context.Context, _ *scene, r *world.Replica) {
+		run1(ctx, "prlimit", "--pid", fmt.Sprint(r.PID()), "--fsize="+size+":unlimited")
 	}
 }
 
 // remounted mounts the small disk once more, with further flags.
 func remounted(flags uintptr) step {
-	return func(_ context.Context, s *scene) error {
-		return syscall.Mount("", s.smallDisk(), "", syscall.MS_REMOUNT|syscall.MS_BIND|flags, "")
+	return func(_ context.Context, s *scene) {
+		must.OK(syscall.Mount("", s.smallDisk(), "", syscall.MS_REMOUNT|syscall.MS_BIND|flags, ""))
 	}
 }
 
 // toPipe has the record of the victim go to a pipe. What comes out of it is kept in a file
 // that is among its records, too.
-func toPipe(ctx context.Context, s *scene) (err error) {
+func toPipe(ctx context.Context, s *scene) {
 	pipe := nextRecord(s.dir, "pipe")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		return err
-	}
-	if s.pipe, err = newPipeReader(pipe); err != nil {
-		return err
-	}
-	return s.recordsTo(ctx, s.pipe.close, s.pipe.file.Name(), pipe)
+	must.OK(syscall.Mkfifo(pipe, 0o600))
+	s.pipe = newPipeReader(pipe)
+	s.recordsTo(ctx, s.pipe.close, s.pipe.file.Name(), pipe)
 }
 
 // pipeReader copies what comes out of a pipe to a file, as long as there is something in
@@ -270,21 +256,17 @@ type pipeReader struct {
 	copying    errgroup.Group
 }
 
-func newPipeReader(path string) (*pipeReader, error) {
-	pipe, err := os.OpenFile(path, os.O_RDWR, 0) //nolint:gosec // of our own world; it is also a writer, so that the reader does not end with a gateway
-	if err != nil {
-		return nil, err
-	}
-	r := &pipeReader{gate: make(chan struct{}, 1), pipe: pipe}
+func newPipeReader(path string) *pipeReader {
+	r := &pipeReader{gate: make(chan struct{}, 1)}
 	r.gate <- struct{}{}
-	if r.file, err = os.Create(path + ".jsonl"); err != nil { //nolint:gosec // as above
-		return nil, errors.Join(err, pipe.Close())
-	}
+	// it is also a writer, so that the reader does not end with a gateway
+	r.pipe = must.Have(os.OpenFile(path, os.O_RDWR, 0)) //nolint:gosec // of our own world
+	r.file = must.Have(os.Create(path + ".jsonl"))      //nolint:gosec // as above
 	r.copying.Go(func() error {
 		_, err := io.Copy(struct{ io.Writer }{r.file}, r)
 		return err
 	})
-	return r, nil
+	return r
 }
 
 // Read reads what is in the pipe, which ends when its deadline has passed.
@@ -299,15 +281,15 @@ func (r *pipeReader) Read(p []byte) (int, error) {
 }
 
 // close reads what is left and ends the reading. Nobody writes any more.
-func (r *pipeReader) close() error {
+func (r *pipeReader) close() {
 	wrong := r.pipe.SetReadDeadline(time.Now().Add(time.Second)) // what was written is read long before
-	return errors.Join(wrong, r.copying.Wait(), r.pipe.Close(), r.file.Close())
+	must.OK(errors.Join(wrong, r.copying.Wait(), r.pipe.Close(), r.file.Close()))
 }
 
 // floods has clients send large bodies to the victim until the fault heals, of which some
 // must be refused.
 func floods(bodies int) step {
-	return func(ctx context.Context, s *scene) error {
+	return func(ctx context.Context, s *scene) {
 		ctx, stop := context.WithCancel(ctx)
 		var sending sync.WaitGroup
 		var refused, others atomic.Int64
@@ -315,8 +297,10 @@ func floods(bodies int) step {
 		for range bodies {
 			sending.Go(func() {
 				for ctx.Err() == nil {
-					said, err := s.post(ctx, at(s.victim), s.token(crowd.TenantA, prober), body, "MCP-Protocol-Version",
-						mcp.LatestModern, "Mcp-Method", "tools/call", "Mcp-Name", crowd.Modern+"__touch")
+					said, err := must.Got(func() reply {
+						return s.post(ctx, at(s.victim), s.token(crowd.TenantA, prober), body, "MCP-Protocol-Version",
+							mcp.LatestModern, "Mcp-Method", "tools/call", "Mcp-Name", crowd.Modern+"__touch")
+					})
 					switch {
 					case err != nil:
 					case said.status == http.StatusServiceUnavailable || said.status == http.StatusTooManyRequests:
@@ -331,10 +315,9 @@ func floods(bodies int) step {
 			stop()
 			sending.Wait()
 		}))
-		s.seeing(func(context.Context, *scene) error {
-			return is("large bodies are refused with 503 or 429", refused.Load() > 0, others.Load(), nil)
+		s.seeing(func(context.Context, *scene) {
+			is("large bodies are refused with 503 or 429", refused.Load() > 0, others.Load())
 		})
-		return nil
 	}
 }
 

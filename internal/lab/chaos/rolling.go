@@ -39,21 +39,17 @@ func newRolling(flags *flag.FlagSet) page.Measure {
 }
 
 // prove restarts replicas and returns the section about it.
-func (f *rollingFlags) prove(ctx context.Context, log io.Writer) (section string, err error) {
+func (f *rollingFlags) prove(ctx context.Context, log io.Writer) (string, error) {
 	balancers := balancersOf(f.balancer)
 	if f.requests < 1 || f.size < 1 || balancers == nil {
-		return "", fmt.Errorf("%d requests of %d clients of each kind behind %q show nothing", f.requests,
-			f.size, f.balancer)
+		panic(fmt.Errorf("%d requests of %d clients of each kind behind %q show nothing", f.requests,
+			f.size, f.balancer))
 	}
 	return inFolder(ctx, "rolling", log, false, func(dir, program string) (string, error) {
 		began := time.Now()
 		var scores []*score
 		for _, balancer := range balancers {
-			some, err := f.behind(ctx, log, filepath.Join(dir, balancer), program, balancer)
-			if err != nil {
-				return "", fmt.Errorf("behind %s: %w", balancer, err)
-			}
-			scores = append(scores, some...)
+			scores = append(scores, f.behind(ctx, log, filepath.Join(dir, balancer), program, balancer)...)
 		}
 		wanted := f.requests
 		if f.only != "" {
@@ -63,18 +59,13 @@ func (f *rollingFlags) prove(ctx context.Context, log io.Writer) (section string
 	})
 }
 
-// behind plays all acts in one world. An error means that one could not be played.
-func (f *rollingFlags) behind(ctx context.Context, log io.Writer, dir, program, balancer string) ([]*score,
-	error,
-) {
+// behind plays all acts in one world.
+func (f *rollingFlags) behind(ctx context.Context, log io.Writer, dir, program, balancer string) []*score {
 	pattern, err := regexp.Compile(f.only)
 	if err != nil {
-		return nil, fmt.Errorf("-only: %w", err)
+		panic(fmt.Errorf("-only: %w", err))
 	}
-	scene, err := newScene(ctx, dir, program, balancer, steady())
-	if err != nil {
-		return nil, err
-	}
+	scene := newScene(ctx, dir, program, balancer, steady())
 	defer scene.close()
 	var scores []*score
 	for _, a := range acts(f.previous != "") {
@@ -82,15 +73,12 @@ func (f *rollingFlags) behind(ctx context.Context, log io.Writer, dir, program, 
 			continue
 		}
 		s := &stage{scene: scene, current: program, previous: f.previous, size: f.size}
-		one, err := s.play(ctx, a, f.requests*a.share/100)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", a.name, err)
-		}
+		one := s.play(ctx, a, f.requests*a.share/100)
 		// the log is no part of the proof
 		_, _ = fmt.Fprintf(log, "%s, %v\n", time.Now().UTC().Format(time.TimeOnly), one)
 		scores = append(scores, one)
 	}
-	return scores, nil
+	return scores
 }
 
 // steady is a ground on which nothing happens but what is done to replicas, however busy

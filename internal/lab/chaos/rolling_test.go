@@ -19,20 +19,11 @@ import (
 func TestNothingIsLostInARollingRestart(t *testing.T) {
 	needs(t, "nginx", "redis-server")
 	dir := t.TempDir()
-	program, err := build(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	scene, err := newScene(t.Context(), filepath.Join(dir, "world"), program, "nginx", steady())
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := build(t.Context(), dir)
+	scene := newScene(t.Context(), filepath.Join(dir, "world"), program, "nginx", steady())
 	defer scene.close()
 	s := &stage{scene: scene, size: 1}
-	got, err := s.play(t.Context(), &act{name: "one after the other", pass: oneByOne}, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := s.play(t.Context(), &act{name: "one after the other", pass: oneByOne}, 0)
 	t.Log(got)
 	if err := got.wrong(); err != nil {
 		t.Error(err)

@@ -32,7 +32,9 @@ func rolloutFaults() []*fault {
 		{
 			name: "the load balancer reloads", done: "HAProxy reads its config again, each second", behind: "haproxy",
 			holds: "replicas become ready, and serve 2026-07-28",
-			make:  meanwhile(time.Second, func(_ context.Context, s *scene) error { return s.ReloadHAProxy() }), seen: goOn,
+			make: meanwhile(time.Second, func(_ context.Context, s *scene) {
+				s.ReloadHAProxy()
+			}), seen: goOn,
 		},
 		{
 			name: "a server restarts", done: "it crashes and comes back after half a second, again and again",

@@ -12,6 +12,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
@@ -58,10 +59,10 @@ func (s *scene) play(ctx context.Context, j job, size int) *outcome {
 	o := &outcome{job: j}
 	book := ledger.New()
 	o.missed = s.playWith(ctx, j.fault, book, size, o)
-	if err := clean(ctx, s); err != nil && o.missed == nil {
+	if err := must.Try(func() { clean(ctx, s) }); err != nil && o.missed == nil {
 		o.missed = fmt.Errorf("clean up: %w", err)
 	}
-	records, err := s.Audit()
+	records, err := must.Got(s.Audit)
 	if err != nil && o.missed == nil {
 		o.missed = fmt.Errorf("read the records: %w", err)
 	}
@@ -82,7 +83,7 @@ func (s *scene) play(ctx context.Context, j job, size int) *outcome {
 // playWith plays what a crowd sees. The crowd has ended when it returns.
 func (s *scene) playWith(ctx context.Context, f *fault, book *ledger.Ledger, size int, o *outcome) error {
 	s.store = s.Redis.Nodes[0]
-	if err := all(f.before, ready)(ctx, s); err != nil {
+	if err := must.Try(func() { all(f.before, ready)(ctx, s) }); err != nil {
 		return fmt.Errorf("before the fault: %w", err)
 	}
 	patience := cmp.Or(f.patience, silence)
@@ -103,22 +104,22 @@ func (s *scene) playWith(ctx context.Context, f *fault, book *ledger.Ledger, siz
 
 // suffer makes the fault under the crowd, and heals it.
 func (s *scene) suffer(ctx context.Context, f *fault) error {
-	if err := busy(warm)(ctx, s); err != nil {
+	if err := must.Try(func() { busy(warm)(ctx, s) }); err != nil {
 		return fmt.Errorf("before the fault: %w", err)
 	}
 	made := time.Now()
-	if err := f.make(ctx, s); err != nil {
+	if err := must.Try(func() { f.make(ctx, s) }); err != nil {
 		return errors.Join(fmt.Errorf("make the fault: %w", err), s.undone(ctx, &s.healing))
 	}
-	missed := soon(all(append(s.during, f.seen)...))(ctx, s)
+	missed := must.Try(func() { soon(all(append(s.during, f.seen)...))(ctx, s) })
 	world.Pause(ctx, time.Until(made.Add(lasts)))
-	if err := errors.Join(s.undone(ctx, &s.healing), all(f.heal)(ctx, s)); err != nil {
+	if err := errors.Join(s.undone(ctx, &s.healing), must.Try(func() { all(f.heal)(ctx, s) })); err != nil {
 		return fmt.Errorf("heal the fault: %w", err)
 	}
 	if missed != nil {
 		return fmt.Errorf("during the fault: %w", missed)
 	}
-	if err := all(ready, soon(all(f.after)), answered)(ctx, s); err != nil {
+	if err := must.Try(func() { all(ready, soon(all(f.after)), answered)(ctx, s) }); err != nil {
 		return fmt.Errorf("after the fault: %w", err)
 	}
 	return nil
@@ -126,17 +127,17 @@ func (s *scene) suffer(ctx context.Context, f *fault) error {
 
 // answered waits until the crowd has asked some more calls, and each kind of clients had
 // an answer.
-func answered(ctx context.Context, s *scene) error {
+func answered(ctx context.Context, s *scene) {
 	before := s.crowd.Answers()
-	return all(busy(warm), soon(func(_ context.Context, s *scene) error {
-		return back(before, s.crowd.Answers())
+	all(busy(warm), soon(func(_ context.Context, s *scene) {
+		back(before, s.crowd.Answers())
 	}))(ctx, s)
 }
 
 // back returns which kinds of clients had no answer to a call since before, nil if each
 // had one. A handshake or a session that stays broken for one kind shows nowhere else:
 // the others ask enough.
-func back(before, now map[string]int64) error {
+func back(before, now map[string]int64) {
 	var away []string
 	for _, kind := range slices.Sorted(maps.Keys(before)) {
 		if now[kind] == before[kind] {
@@ -144,19 +145,16 @@ func back(before, now map[string]int64) error {
 		}
 	}
 	if away != nil {
-		return fmt.Errorf("no call was answered of the clients %s", strings.Join(away, ", "))
+		panic(fmt.Errorf("no call was answered of the clients %s", strings.Join(away, ", ")))
 	}
-	return nil
 }
 
 // ready waits until everything is ready, without helping, and both servers answer through
 // each replica that runs: a fault may begin with one that has stopped.
-func ready(ctx context.Context, s *scene) error {
+func ready(ctx context.Context, s *scene) {
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
-	if err := s.Ready(ctx); err != nil {
-		return err
-	}
+	s.Ready(ctx)
 	running := slices.DeleteFunc(slices.Clone(s.fleet()), func(r *world.Replica) bool { return !r.Runs() })
-	return soon(of(func(*scene) []*world.Replica { return running }, servesAll))(ctx, s)
+	soon(of(func(*scene) []*world.Replica { return running }, servesAll))(ctx, s)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/upstream"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
@@ -55,40 +56,27 @@ type scene struct {
 const replicas = 3
 
 // newScene starts a world.
-func newScene(ctx context.Context, dir, program, balancer string, g ground) (_ *scene, err error) {
+func newScene(ctx context.Context, dir, program, balancer string, g ground) *scene {
 	s := &scene{
 		ground: g, balancer: balancer, dir: dir, program: program,
 		servers: map[string]*upstream.Server{}, client: newClient(),
 	}
-	defer func() {
-		if err != nil {
-			s.close()
-		}
-	}()
+	defer must.Else(s.close)
 	paths := map[string]string{crowd.Modern: "/mcp", crowd.Legacy: "/legacy"}
 	for name, path := range paths {
-		address, err := freeport.Address()
-		if err != nil {
-			return nil, err
-		}
-		if s.servers[name], err = upstream.Start(address); err != nil {
-			return nil, err
-		}
+		address := must.Have(freeport.Address())
+		s.servers[name] = must.Have(upstream.Start(address))
 		paths[name] = address + path
 	}
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return nil, err
-	}
+	must.OK(os.Mkdir(dir, 0o700))
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
-	s.World, err = world.Start(ctx, world.Config{
+	s.World = world.Start(ctx, world.Config{
 		Dir: dir, Program: program, Balancer: balancer, Replicas: replicas, Redis: g.redis, Upstreams: paths,
 		Direct: g.direct, Links: g.links, Namespaces: g.namespaces, EventAge: g.eventAge, Patience: g.patience,
 	})
-	if err != nil {
-		return nil, err
-	}
-	return s, s.Ready(ctx)
+	s.Ready(ctx)
+	return s
 }
 
 func (s *scene) close() {
@@ -128,7 +116,7 @@ func (s *scene) heals(do step) { s.healing = append(s.healing, do) }
 func (s *scene) seeing(wrong step) { s.during = append(s.during, wrong) }
 
 // clean undoes what was given to later.
-func clean(ctx context.Context, s *scene) error { return s.undone(ctx, &s.undo) }
+func clean(ctx context.Context, s *scene) { must.OK(s.undone(ctx, &s.undo)) }
 
 // undone does steps, the last one first, and forgets them.
 func (s *scene) undone(ctx context.Context, steps *[]step) error {
@@ -136,7 +124,7 @@ func (s *scene) undone(ctx context.Context, steps *[]step) error {
 	for len(*steps) > 0 {
 		last := (*steps)[len(*steps)-1]
 		*steps = (*steps)[:len(*steps)-1]
-		wrong = append(wrong, last(ctx, s))
+		wrong = append(wrong, must.Try(func() { last(ctx, s) }))
 	}
 	return errors.Join(wrong...)
 }
@@ -158,17 +146,16 @@ const (
 
 // until asks until the answer is nil, and returns the last one when ctx or the time is
 // over.
-func until(ctx context.Context, wrong func(ctx context.Context) error) error {
+func until(ctx context.Context, wrong func(ctx context.Context)) {
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
-	return world.Until(ctx, func() error { return wrong(ctx) })
+	must.OK(world.Until(ctx, func() error { return must.Try(func() { wrong(ctx) }) }))
 }
 
 // does returns what does something that cannot fail.
 func does(do func()) step {
-	return func(context.Context, *scene) error {
+	return func(context.Context, *scene) {
 		do()
-		return nil
 	}
 }
 

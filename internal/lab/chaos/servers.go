@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/upstream"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
@@ -88,32 +89,34 @@ func serverFaults() []*fault {
 
 // behave makes the server do something from now on.
 func behave(b upstream.Behaviour) step {
-	return func(_ context.Context, s *scene) error {
+	return func(_ context.Context, s *scene) {
 		s.servers[s.server].Behave(b)
-		return nil
 	}
 }
 
-func crash(_ context.Context, s *scene) error {
+func crash(_ context.Context, s *scene) {
 	s.servers[s.server].Crash()
-	return nil
 }
 
-func revive(_ context.Context, s *scene) error { return s.servers[s.server].Revive() }
+func revive(_ context.Context, s *scene) {
+	must.OK(s.servers[s.server].Revive())
+}
 
 // leavesOut asks whether a replica says why it cannot read the list of the server.
 func leavesOut(why string) about {
-	return func(ctx context.Context, s *scene, r *world.Replica) error { return warns(s.server, why)(ctx, s, r) }
+	return func(ctx context.Context, s *scene, r *world.Replica) {
+		warns(s.server, why)(ctx, s, r)
+	}
 }
 
 // forgetPeak has the kernel forget the largest size that a replica had.
 // https://man7.org/linux/man-pages/man5/proc_pid_clear_refs.5.html
-func forgetPeak(_ context.Context, _ *scene, r *world.Replica) error {
-	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", r.PID()), []byte("5"), 0)
+func forgetPeak(_ context.Context, _ *scene, r *world.Replica) {
+	must.OK(os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", r.PID()), []byte("5"), 0))
 }
 
 // small asks whether a replica had no 256 MiB in memory at any time since forgetPeak.
-func small(_ context.Context, _ *scene, r *world.Replica) error {
-	peak, err := world.Field(r.PID(), "status", "VmHWM")
-	return is(r.Name+" never had 256 MiB in memory", peak > 0 && peak < 256<<20, page.MiB(peak), err)
+func small(_ context.Context, _ *scene, r *world.Replica) {
+	peak := must.Have(world.Field(r.PID(), "status", "VmHWM"))
+	is(r.Name+" never had 256 MiB in memory", peak > 0 && peak < 256<<20, page.MiB(peak))
 }

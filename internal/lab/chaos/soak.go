@@ -14,6 +14,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
@@ -52,26 +53,21 @@ const (
 )
 
 // prove uses the fleet and returns the section about it.
-func (f *soakFlags) prove(ctx context.Context, log io.Writer) (section string, err error) {
+func (f *soakFlags) prove(ctx context.Context, log io.Writer) (string, error) {
 	if least := 2*warmTime + 4*closing; f.time < least {
-		return "", fmt.Errorf("-time: %v shows nothing, %v at least", f.time, least)
+		panic(fmt.Errorf("-time: %v shows nothing, %v at least", f.time, least))
 	}
 	return inFolder(ctx, "soak", log, false, func(dir, program string) (string, error) {
 		g := steady()
 		g.eventAge = soakAge
-		scene, err := newScene(ctx, filepath.Join(dir, f.balancer), program, f.balancer, g)
-		if err != nil {
-			return "", err
-		}
+		scene := newScene(ctx, filepath.Join(dir, f.balancer), program, f.balancer, g)
 		defer scene.close()
 		s := &soak{
 			stage: stage{scene: scene, inFlight: map[ledger.Nonce]bool{}, soon: map[ledger.Nonce]bool{}},
 			lives: f.lives, log: log, began: time.Now(), ends: map[string]int{},
 		}
 		s.begin(1) // nothing is drawn
-		if err := s.live(ctx, f.time); err != nil {
-			return "", err
-		}
+		s.live(ctx, f.time)
 		return s.describe(), s.verdict()
 	})
 }
@@ -99,36 +95,23 @@ type soak struct {
 }
 
 // live uses the fleet in two halves, and measures before, between and after.
-func (s *soak) live(ctx context.Context, all time.Duration) error {
+func (s *soak) live(ctx context.Context, all time.Duration) {
 	end := s.began.Add(all - closing - patience/2) // the last measurement takes so long
-	half := func(name string, until time.Time) error {
-		if err := s.half(ctx, until); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		m, err := s.measure(ctx, name)
-		if err != nil {
-			return fmt.Errorf("measure: %s: %w", name, err)
-		}
+	half := func(name string, until time.Time) {
+		s.half(ctx, until)
+		m := s.measure(ctx, name)
 		s.moments = append(s.moments, m)
-		_, _ = fmt.Fprintln(s.log, m) // the log is no part of the proof
-		return nil
+		say(s.log, "%s\n", m)
 	}
-	err := half("begin", time.Now().Add(warmTime))
-	if err == nil {
-		err = half("middle", time.Now().Add((time.Until(end)-closing)/2))
-	}
-	if err == nil {
-		err = half("end", end)
-	}
-	if err != nil {
-		return err
-	}
-	return s.empty(ctx)
+	half("begin", time.Now().Add(warmTime))
+	half("middle", time.Now().Add((time.Until(end)-closing)/2))
+	half("end", end)
+	s.empty(ctx)
 }
 
 // half has clients work until a time, while configs change and replicas are replaced, and
 // judges that.
-func (s *soak) half(ctx context.Context, until time.Time) error {
+func (s *soak) half(ctx context.Context, until time.Time) {
 	s.book = ledger.New()
 	c := crowd.Config{URL: s.URL, Token: s.Token, Ledger: s.book, Pause: soakPause}
 	brief := c
@@ -137,29 +120,19 @@ func (s *soak) half(ctx context.Context, until time.Time) error {
 	reload, renewal := time.Now().Add(reloadEvery), time.Now().Add(renewEvery)
 	for time.Now().Before(until) && ctx.Err() == nil {
 		world.Pause(ctx, time.Second)
-		var err error
 		switch now := time.Now(); {
 		case s.moments == nil: // the pools are being filled
 		case now.After(renewal):
 			renewal = now.Add(renewEvery)
-			err = s.renew(ctx)
+			s.renew(ctx)
 		case now.After(reload):
 			reload = now.Add(reloadEvery)
-			err = s.reload(ctx)
-		}
-		if err != nil {
-			return err
+			s.reload(ctx)
 		}
 	}
-	if err := s.dismiss(ctx); err != nil {
-		return err
-	}
-	v, err := s.judge(ctx)
-	if err != nil {
-		return err
-	}
+	s.dismiss(ctx)
+	v := s.judge(ctx)
 	s.add(&v, s.book.Failures())
-	return nil
 }
 
 // add adds what became of a half.
@@ -178,26 +151,27 @@ func (s *soak) add(v *ledger.Verdict, failures []ledger.Failure) {
 
 // renew replaces one of the replicas that do not live long, by SIGTERM and by SIGKILL in
 // turn.
-func (s *soak) renew(ctx context.Context) error {
+func (s *soak) renew(ctx context.Context) {
 	r := s.Replicas[s.restarts/2%(replicas-1)]
 	// as above
 	_, _ = fmt.Fprintf(s.log, "%v: replacement %d, %s, %d lives\n", time.Since(s.began).Round(time.Second),
 		s.restarts+1, r.Name, s.deeds().Lives)
 	if s.restarts%2 == 0 {
-		return s.restart(ctx, r)
+		s.restart(ctx, r)
+		return
 	}
 	s.strike(ctx, r)
-	return s.join(ctx, r)
+	s.join(ctx, r)
 }
 
 // reload changes the config of a replica, each in turn, and changes it back the next
 // time.
-func (s *soak) reload(ctx context.Context) error {
+func (s *soak) reload(ctx context.Context) {
 	const added = "\nservers:\n  added: {builtin: [calculate]}\n"
 	limited, stop := context.WithTimeout(ctx, stopTime)
 	defer stop()
 	s.reloads++
-	return s.Replicas[s.reloads%replicas].Rewrite(limited, func(config string) string {
+	s.Replicas[s.reloads%replicas].Rewrite(limited, func(config string) string {
 		if strings.Contains(config, added) {
 			return strings.Replace(config, added, "\nservers:\n", 1)
 		}
@@ -207,25 +181,18 @@ func (s *soak) reload(ctx context.Context) error {
 
 // empty takes out of Redis what must stay there for longer than a run, as time would, and
 // looks at it once more.
-func (s *soak) empty(ctx context.Context) error {
+func (s *soak) empty(ctx context.Context) {
 	last := s.moments[len(s.moments)-1]
-	overdue, err := s.Redis.Nodes[0].Exec(ctx, removal()...)
-	if err != nil {
-		return err
-	}
+	overdue := must.Have(s.Redis.Nodes[0].Exec(ctx, removal()...))
 	s.overdue = slices.DeleteFunc(strings.Split(overdue, "\n"), func(line string) bool { return line == "" })
 	world.Pause(ctx, 5*time.Second) // Redis makes its tables smaller by and by
-	left, err := s.store(ctx)
-	if err != nil {
-		return err
-	}
+	left := s.store(ctx)
 	after := &moment{
 		name: "end, without what stays", at: time.Since(s.began), usage: maps.Clone(last.usage),
 		redis: left,
 	}
 	s.moments = append(s.moments, after)
 	_, _ = fmt.Fprintln(s.log, after) // as above
-	return nil
 }
 
 // longLived returns the replica that was never replaced.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
@@ -37,31 +38,25 @@ const (
 
 // play plays an act again and again until a number of requests went through, and judges
 // it.
-func (s *stage) play(ctx context.Context, a *act, requests int) (*score, error) {
+func (s *stage) play(ctx context.Context, a *act, requests int) *score {
 	began := time.Now()
 	s.begin(1) // nothing is drawn
 	s.book, s.inFlight, s.soon = ledger.New(), map[ledger.Nonce]bool{}, map[ledger.Nonce]bool{}
-	if err := s.well(ctx); err != nil {
-		return nil, err
-	}
+	s.well(ctx)
 	s.employ(ctx)
-	passes, err := 0, error(nil)
-	for ; err == nil && (passes == 0 || s.deeds().Requests < int64(requests)); passes++ {
-		err = a.pass(ctx, s)
+	defer must.Else(func() { s.dismiss(ctx) })
+	passes := 0
+	for ; passes == 0 || s.deeds().Requests < int64(requests); passes++ {
+		a.pass(ctx, s)
 	}
-	if err := errors.Join(err, s.dismiss(ctx)); err != nil {
-		return nil, err
-	}
-	verdict, err := s.judge(ctx)
-	if err != nil {
-		return nil, err
-	}
+	s.dismiss(ctx)
+	verdict := s.judge(ctx)
 	return &score{
 		act: a, balancer: s.balancer, passes: passes, restarts: s.restarts, deeds: s.deeds(),
 		troubles: s.troubles(),
 		verdict:  verdict, failures: s.book.Failures(), inFlight: s.inFlight, soon: s.soon,
 		took: time.Since(began),
-	}, nil
+	}
 }
 
 // settleTime is how long a call may go on that its client has left: calls have 10 s. It
@@ -70,15 +65,13 @@ const settleTime = 15 * time.Second
 
 // judge joins what clients, servers and records say of this book. As long as calls are
 // not on record that must be, it does that again, until these have had time to end.
-func (s *stage) judge(ctx context.Context) (ledger.Verdict, error) {
+func (s *stage) judge(ctx context.Context) ledger.Verdict {
 	for end := time.Now().Add(settleTime); ; world.Pause(ctx, settleTime/5) {
-		records, err := s.Audit()
-		if err := errors.Join(err, ctx.Err()); err != nil {
-			return ledger.Verdict{}, err
-		}
+		records := s.Audit()
+		must.OK(ctx.Err())
 		v := s.book.Judge(s.executions(), records)
 		if unrecorded(&v, s.inFlight, s.soon) == 0 || time.Now().After(end) {
-			return v, nil
+			return v
 		}
 	}
 }
@@ -97,7 +90,7 @@ func (s *stage) employ(ctx context.Context) {
 }
 
 // dismiss ends all clients when each of their calls has its end.
-func (s *stage) dismiss(ctx context.Context) error {
+func (s *stage) dismiss(ctx context.Context) {
 	ctx, stop := context.WithTimeout(ctx, stopTime)
 	defer stop()
 	ends := make(chan error)
@@ -109,16 +102,13 @@ func (s *stage) dismiss(ctx context.Context) error {
 		wrong = append(wrong, <-ends)
 	}
 	s.past, s.crowds = slices.Concat(s.past, s.crowds), nil
-	return errors.Join(wrong...)
+	must.OK(errors.Join(wrong...))
 }
 
 // relieve replaces all clients by others, which know nothing of sessions from before.
-func (s *stage) relieve(ctx context.Context) error {
-	if err := s.dismiss(ctx); err != nil {
-		return err
-	}
+func (s *stage) relieve(ctx context.Context) {
+	s.dismiss(ctx)
 	s.employ(ctx)
-	return nil
 }
 
 // deeds is what all clients did so far.
@@ -141,7 +131,7 @@ func (s *stage) troubles() map[string]int {
 }
 
 // work waits until the clients have sent some more requests.
-func (s *stage) work(ctx context.Context) error {
+func (s *stage) work(ctx context.Context) {
 	const some = 100
 	goal := s.deeds().Requests + some
 	for last, at := int64(0), time.Now(); s.deeds().Requests < goal; {
@@ -149,65 +139,56 @@ func (s *stage) work(ctx context.Context) error {
 			last, at = now, time.Now()
 		}
 		if ctx.Err() != nil || time.Since(at) > stopTime {
-			return errors.Join(ctx.Err(), fmt.Errorf("the clients have sent nothing since %v", at))
+			must.OK(errors.Join(ctx.Err(), fmt.Errorf("the clients have sent nothing since %v", at)))
+			return
 		}
 		world.Pause(ctx, pace)
 	}
-	return nil
 }
 
 // well waits until all is ready, and the load balancer sends requests to all replicas
 // that run.
-func (s *stage) well(ctx context.Context) error {
+func (s *stage) well(ctx context.Context) {
 	ctx, stop := context.WithTimeout(ctx, stopTime)
 	defer stop()
-	return s.Ready(ctx)
+	s.Ready(ctx)
 }
 
 // leave stops a replica, which must end with exit code 0.
-func (s *stage) leave(ctx context.Context, r *world.Replica) error {
+func (s *stage) leave(ctx context.Context, r *world.Replica) {
 	s.restarts++
 	ctx, stop := context.WithTimeout(ctx, stopTime)
 	defer stop()
-	return s.stopClean(ctx, r)
+	s.stopClean(ctx, r)
 }
 
 // join starts a replica, and returns when it is ready and the load balancer knows.
-func (s *stage) join(ctx context.Context, r *world.Replica) error {
+func (s *stage) join(ctx context.Context, r *world.Replica) {
 	limited, stop := context.WithTimeout(ctx, stopTime)
 	defer stop()
-	if err := r.Start(limited); err != nil {
-		return err
-	}
-	return s.well(ctx)
+	r.Start(limited)
+	s.well(ctx)
 }
 
 // restart stops a replica and starts it again.
-func (s *stage) restart(ctx context.Context, r *world.Replica) error {
-	if err := s.leave(ctx, r); err != nil {
-		return err
-	}
-	return s.join(ctx, r)
+func (s *stage) restart(ctx context.Context, r *world.Replica) {
+	s.leave(ctx, r)
+	s.join(ctx, r)
 }
 
 // further starts replicas beyond those of the start, until that many run.
-func (s *stage) further(ctx context.Context, all int) error {
+func (s *stage) further(ctx context.Context, all int) {
 	for len(s.Replicas) < all {
 		limited, stop := context.WithTimeout(ctx, stopTime)
-		_, err := s.Add(limited)
+		s.Add(limited)
 		stop()
-		if err != nil {
-			return err
-		}
 	}
 	for _, r := range s.Replicas[:all] {
 		if !r.Runs() {
-			if err := s.join(ctx, r); err != nil {
-				return err
-			}
+			s.join(ctx, r)
 		}
 	}
-	return s.well(ctx)
+	s.well(ctx)
 }
 
 // noticeTime is how long a load balancer may take, on a machine that is busy, to notice

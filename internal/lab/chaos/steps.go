@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,21 +10,19 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
 // all joins steps into one, which ends at the first error. Some may be nil.
 func all(steps ...step) step {
-	return func(ctx context.Context, s *scene) error {
+	return func(ctx context.Context, s *scene) {
 		for _, do := range steps {
 			if do == nil {
 				continue
 			}
-			if err := do(ctx, s); err != nil {
-				return err
-			}
+			do(ctx, s)
 		}
-		return nil
 	}
 }
 
@@ -34,52 +31,53 @@ func times(n int, steps ...step) step { return all(slices.Repeat(steps, n)...) }
 
 // pause does nothing for a while.
 func pause(d time.Duration) step {
-	return func(ctx context.Context, _ *scene) error {
+	return func(ctx context.Context, _ *scene) {
 		world.Pause(ctx, d)
-		return ctx.Err()
+		must.OK(ctx.Err())
 	}
 }
 
 // soon asks until the answer is nil, as long as anything may take.
 func soon(wrong step) step {
-	return func(ctx context.Context, s *scene) error {
-		return until(ctx, func(ctx context.Context) error { return wrong(ctx, s) })
+	return func(ctx context.Context, s *scene) {
+		until(ctx, func(ctx context.Context) {
+			wrong(ctx, s)
+		})
 	}
 }
 
 // busy waits until the crowd has asked some more calls.
 func busy(calls int) step {
-	return func(ctx context.Context, s *scene) error {
+	return func(ctx context.Context, s *scene) {
 		before := s.crowd.Deeds().Calls
-		return until(ctx, func(context.Context) error {
+		until(ctx, func(context.Context) {
 			asked := s.crowd.Deeds().Calls - before
-			return is(fmt.Sprintf("the crowd asks %d calls", calls), asked >= int64(calls), asked, nil)
+			is(fmt.Sprintf("the crowd asks %d calls", calls), asked >= int64(calls), asked)
 		})
 	}
 }
 
 // meanwhile does something again and again until the fault heals, which fails if that did.
 func meanwhile(every time.Duration, do step) step {
-	return func(ctx context.Context, s *scene) error {
+	return func(ctx context.Context, s *scene) {
 		pausing, stop := context.WithCancel(ctx)
 		wrong := make(chan error, 1)
 		go func() { // heal waits for it
-			var err error
-			for err == nil && world.Pause(pausing, every) {
-				err = do(ctx, s)
-			}
-			wrong <- err
+			wrong <- must.Try(func() {
+				for world.Pause(pausing, every) {
+					do(ctx, s)
+				}
+			})
 		}()
-		s.heals(func(context.Context, *scene) error {
+		s.heals(func(context.Context, *scene) {
 			stop()
-			return <-wrong
+			must.OK(<-wrong)
 		})
-		return nil
 	}
 }
 
 // about is a step that concerns one replica.
-type about func(ctx context.Context, s *scene, r *world.Replica) error
+type about func(ctx context.Context, s *scene, r *world.Replica)
 
 // some are the replicas that a step is about.
 type some func(s *scene) []*world.Replica
@@ -98,109 +96,112 @@ func last(s *scene) []*world.Replica { return s.others[1:] }
 
 // of does all about one replica after the other.
 func of(replicas some, each ...about) step {
-	return func(ctx context.Context, s *scene) error {
-		return inTurn(replicas(s), func(r *world.Replica) error {
+	return func(ctx context.Context, s *scene) {
+		inTurn(replicas(s), func(r *world.Replica) {
 			for _, do := range each {
-				if err := do(ctx, s, r); err != nil {
-					return err
-				}
+				do(ctx, s, r)
 			}
-			return nil
 		})
 	}
 }
 
 // atOnce does something about several replicas at once.
 func atOnce(replicas some, do about) step {
-	return func(ctx context.Context, s *scene) error {
-		return each(replicas(s), func(r *world.Replica) error { return do(ctx, s, r) })
+	return func(ctx context.Context, s *scene) {
+		each(replicas(s), func(r *world.Replica) {
+			do(ctx, s, r)
+		})
 	}
 }
 
 // inTurn does something to one replica after the other, as long as it can.
-func inTurn(all []*world.Replica, do func(r *world.Replica) error) error {
+func inTurn(all []*world.Replica, do func(r *world.Replica)) {
 	for _, r := range all {
-		if err := do(r); err != nil {
-			return err
-		}
+		do(r)
 	}
-	return nil
 }
 
 // each does something with several replicas at once.
-func each(replicas []*world.Replica, do func(r *world.Replica) error) error {
-	return amongMany(len(replicas), func(i int) error { return do(replicas[i]) })
+func each(replicas []*world.Replica, do func(r *world.Replica)) {
+	amongMany(len(replicas), func(i int) {
+		do(replicas[i])
+	})
 }
 
 // amongMany does something so many times, as many at once as clients may.
-func amongMany(times int, do func(i int) error) error {
+func amongMany(times int, do func(i int)) {
 	var all errgroup.Group
 	all.SetLimit(64)
 	for i := range times {
-		all.Go(func() error { return do(i) })
+		all.Go(func() error { return must.Try(func() { do(i) }) })
 	}
-	return all.Wait()
+	must.OK(all.Wait())
 }
 
-func kill(_ context.Context, _ *scene, r *world.Replica) error {
+func kill(_ context.Context, _ *scene, r *world.Replica) {
 	r.Kill()
-	return nil
 }
 
-func freeze(_ context.Context, _ *scene, r *world.Replica) error { return r.Freeze() }
+func freeze(_ context.Context, _ *scene, r *world.Replica) {
+	must.OK(r.Freeze())
+}
 
-func thaw(_ context.Context, _ *scene, r *world.Replica) error { return r.Thaw() }
+func thaw(_ context.Context, _ *scene, r *world.Replica) {
+	must.OK(r.Thaw())
+}
 
-func start(ctx context.Context, _ *scene, r *world.Replica) error { return r.Start(ctx) }
+func start(ctx context.Context, _ *scene, r *world.Replica) {
+	r.Start(ctx)
+}
 
-func launch(ctx context.Context, _ *scene, r *world.Replica) error { return r.Launch(ctx) }
+func launch(ctx context.Context, _ *scene, r *world.Replica) {
+	r.Launch(ctx)
+}
 
 // stopped stops a replica, which must end as it should.
-func stopped(ctx context.Context, s *scene, r *world.Replica) error { return s.stopClean(ctx, r) }
+func stopped(ctx context.Context, s *scene, r *world.Replica) {
+	s.stopClean(ctx, r)
+}
 
 // renewed stops a replica and starts it again.
-func renewed(ctx context.Context, s *scene, r *world.Replica) error { return s.restarted(ctx, r, nil) }
+func renewed(ctx context.Context, s *scene, r *world.Replica) {
+	s.restarted(ctx, r, nil)
+}
 
 // restarted stops a replica, lets change what the next process has, and starts it.
-func (s *scene) restarted(ctx context.Context, r *world.Replica, change func() error) error {
-	err := s.stopClean(ctx, r)
-	if err == nil && change != nil {
-		err = change()
-	}
-	if err != nil {
-		return err
+func (s *scene) restarted(ctx context.Context, r *world.Replica, change func()) {
+	s.stopClean(ctx, r)
+	if change != nil {
+		change()
 	}
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
-	return r.Start(ctx)
+	r.Start(ctx)
 }
 
 // stopClean stops a replica and returns what is wrong when it does not end as it should.
-func (s *scene) stopClean(ctx context.Context, r *world.Replica) error {
+func (s *scene) stopClean(ctx context.Context, r *world.Replica) {
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
 	code, err := r.Stop(ctx)
 	if err != nil || code != 0 {
 		log := strings.Split(strings.TrimSpace(r.Log()), "\n")
-		return fmt.Errorf("%s ended with %d, %w; its log ends with %q", r.Name, code, err,
-			log[max(0, len(log)-3):])
+		panic(fmt.Errorf("%s ended with %d, %w; its log ends with %q", r.Name, code, err,
+			log[max(0, len(log)-3):]))
 	}
-	return nil
 }
 
 // opens opens a session at a replica, which knows and others ask about.
-func opens(ctx context.Context, s *scene, r *world.Replica) (err error) {
-	s.session, err = s.open(ctx, at(r))
-	return err
+func opens(ctx context.Context, s *scene, r *world.Replica) {
+	s.session = s.open(ctx, at(r))
 }
 
 // opensMany opens sessions at the victim.
 func opensMany(n int) step {
-	return func(ctx context.Context, s *scene) error {
+	return func(ctx context.Context, s *scene) {
 		s.sessions = make([]string, n)
-		return amongMany(n, func(i int) (err error) {
-			s.sessions[i], err = s.open(ctx, at(s.victim))
-			return err
+		amongMany(n, func(i int) {
+			s.sessions[i] = s.open(ctx, at(s.victim))
 		})
 	}
 }
@@ -212,30 +213,31 @@ func old(*scene) string      { return crowd.Legacy }
 
 // serves asks whether a replica answers a call of a server.
 func serves(server func(*scene) string) about {
-	return func(ctx context.Context, s *scene, r *world.Replica) error {
-		said, err := s.touch(ctx, at(r), server(s))
-		return is(r.Name+" serves "+server(s), said.ok(), said, err)
+	return func(ctx context.Context, s *scene, r *world.Replica) {
+		said := s.touch(ctx, at(r), server(s))
+		is(r.Name+" serves "+server(s), said.ok(), said)
 	}
 }
 
 // servesAll asks whether a replica serves both servers.
-func servesAll(ctx context.Context, s *scene, r *world.Replica) error {
-	return errors.Join(serves(met)(ctx, s, r), serves(spared)(ctx, s, r))
+func servesAll(ctx context.Context, s *scene, r *world.Replica) {
+	serves(met)(ctx, s, r)
+	serves(spared)(ctx, s, r)
 }
 
 // refuses asks whether a replica refuses a call of the server that the fault meets with
 // one of the codes.
 func refuses(codes ...string) about {
-	return func(ctx context.Context, s *scene, r *world.Replica) error {
-		return s.refuses(ctx, r, s.server, codes...)
+	return func(ctx context.Context, s *scene, r *world.Replica) {
+		s.refuses(ctx, r, s.server, codes...)
 	}
 }
 
 // judged asks whether what /readyz of a replica says is so.
 func judged(what string, so func(v view) bool) about {
-	return func(ctx context.Context, s *scene, r *world.Replica) error {
-		v, err := s.readyz(ctx, r)
-		return is(r.Name+" says that "+what, err == nil && so(v), v, err)
+	return func(ctx context.Context, s *scene, r *world.Replica) {
+		v := s.readyz(ctx, r)
+		is(r.Name+" says that "+what, so(v), v)
 	}
 }
 
@@ -249,13 +251,13 @@ func warns(words ...string) about {
 }
 
 // isReady asks whether /readyz of a replica is 200.
-func isReady(ctx context.Context, s *scene, r *world.Replica) error {
-	return judged("it is ready", func(v view) bool { return v.Ready && v.status == 200 })(ctx, s, r)
+func isReady(ctx context.Context, s *scene, r *world.Replica) {
+	judged("it is ready", func(v view) bool { return v.Ready && v.status == 200 })(ctx, s, r)
 }
 
 // missesRedis asks whether a replica says that Redis is not well.
-func missesRedis(ctx context.Context, s *scene, r *world.Replica) error {
-	return judged("Redis is not well", func(v view) bool { return v.Redis != "up" && v.Redis != "" })(ctx, s, r)
+func missesRedis(ctx context.Context, s *scene, r *world.Replica) {
+	judged("Redis is not well", func(v view) bool { return v.Redis != "up" && v.Redis != "" })(ctx, s, r)
 }
 
 // saysRedis asks whether all replicas say that Redis is in one of the states.
@@ -266,29 +268,29 @@ func saysRedis(states ...string) step {
 
 // runs asks whether a replica runs, or has ended.
 func runs(so bool) about {
-	return func(_ context.Context, _ *scene, r *world.Replica) error {
-		return is(fmt.Sprintf("%s runs: %t", r.Name, so), r.Runs() == so, !so, nil)
+	return func(_ context.Context, _ *scene, r *world.Replica) {
+		is(fmt.Sprintf("%s runs: %t", r.Name, so), r.Runs() == so, !so)
 	}
 }
 
 // measures asks whether a metric of a replica lies between two values.
 func measures(least, most float64, name string) about {
-	return func(ctx context.Context, _ *scene, r *world.Replica) error {
-		value, err := r.Metric(ctx, name)
-		return is(fmt.Sprintf("%s of %s is %v to %v", name, r.Name, least, most),
-			value >= least && value <= most, value, err)
+	return func(ctx context.Context, _ *scene, r *world.Replica) {
+		value := must.Have(r.Metric(ctx, name))
+		is(fmt.Sprintf("%s of %s is %v to %v", name, r.Name, least, most),
+			value >= least && value <= most, value)
 	}
 }
 
 // knows asks whether the session goes on at a replica.
-func knows(ctx context.Context, s *scene, r *world.Replica) error {
-	return s.goesOn(ctx, r, s.session, s.spared)
+func knows(ctx context.Context, s *scene, r *world.Replica) {
+	s.goesOn(ctx, r, s.session, s.spared)
 }
 
 // goesOn returns what is wrong when a call in a session is not answered at a replica.
-func (s *scene) goesOn(ctx context.Context, r *world.Replica, session, server string) error {
-	said, err := s.within(ctx, at(r), session, server)
-	return is("the session goes on at "+r.Name, said.ok(), said, err)
+func (s *scene) goesOn(ctx context.Context, r *world.Replica, session, server string) {
+	said := s.within(ctx, at(r), session, server)
+	is("the session goes on at "+r.Name, said.ok(), said)
 }
 
 // Questions about several replicas: whether all are ready and serve both servers, or the
@@ -303,29 +305,29 @@ var (
 
 // untroubled returns an error if a request of the crowd met something that no client
 // meets while all replicas go on.
-func untroubled(_ context.Context, s *scene) error {
+func untroubled(_ context.Context, s *scene) {
 	troubles := s.crowd.Troubles()
-	return is("no request of the crowd met any trouble", len(troubles) == 0, troubles, nil)
+	is("no request of the crowd met any trouble", len(troubles) == 0, troubles)
 }
 
 // rewrites changes the config of a replica until the round is over.
 func rewrites(change func(config string) string) about {
-	return func(ctx context.Context, s *scene, r *world.Replica) error {
-		return s.rewrite(ctx, r, change, s.later)
+	return func(ctx context.Context, s *scene, r *world.Replica) {
+		s.rewrite(ctx, r, change, s.later)
 	}
 }
 
 // rewrite changes the config of a replica, and has it changed back by what is given to undo.
 func (s *scene) rewrite(ctx context.Context, r *world.Replica, change func(config string) string,
 	undo func(step),
-) error {
+) {
 	before := ""
-	undo(func(ctx context.Context, _ *scene) error {
+	undo(func(ctx context.Context, _ *scene) {
 		ctx, stop := context.WithTimeout(ctx, patience)
 		defer stop()
-		return r.Rewrite(ctx, func(string) string { return before })
+		r.Rewrite(ctx, func(string) string { return before })
 	})
-	return r.Rewrite(ctx, func(config string) string {
+	r.Rewrite(ctx, func(config string) string {
 		before = config
 		return change(config)
 	})

@@ -8,22 +8,24 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
 // build compiles the gateway as it is, and returns the program.
-func build(ctx context.Context, dir string) (program string, err error) {
+func build(ctx context.Context, dir string) (program string) {
 	program = filepath.Join(dir, "drawbridge")
-	return program, world.Build(ctx, program)
+	must.OK(world.Build(ctx, program))
+	return program
 }
 
 // run1 returns what a command prints, without the space around it.
-func run1(ctx context.Context, name string, args ...string) (string, error) {
+func run1(ctx context.Context, name string, args ...string) string {
 	output, err := exec.CommandContext(ctx, name, args...).CombinedOutput() //nolint:gosec // what is run stands in this program
 	if err != nil {
-		return "", fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, output)
+		panic(fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, output))
 	}
-	return strings.TrimSpace(string(output)), nil
+	return strings.TrimSpace(string(output))
 }
 
 // patch is a change of one source file: text is put behind anchor, which must stand there
@@ -89,15 +91,9 @@ func panics() patch {
 // made to panic, which no gateway that is shipped can. The sources stay as they are: the
 // compiler is told to read other files in the place of a few. Since one of these is part
 // of the standard library, all is compiled anew the first time.
-func buildVariant(ctx context.Context, dir string) (program string, err error) {
-	root, err := world.Root()
-	if err != nil {
-		return "", err
-	}
-	library, err := run1(ctx, "go", "env", "GOROOT")
-	if err != nil {
-		return "", err
-	}
+func buildVariant(ctx context.Context, dir string) (program string) {
+	root := must.Have(world.Root())
+	library := run1(ctx, "go", "env", "GOROOT")
 	edits := []world.Edit{{
 		File:   filepath.Join(root, "cmd", "drawbridge", "zz_clock.go"),
 		Change: func(string) (string, error) { return clockReader, nil },
@@ -110,7 +106,8 @@ func buildVariant(ctx context.Context, dir string) (program string, err error) {
 		edits = append(edits, world.Edit{File: file, Change: p.apply})
 	}
 	program = filepath.Join(dir, "drawbridge-variant")
-	return program, world.BuildWith(ctx, program, dir, edits...)
+	must.OK(world.BuildWith(ctx, program, dir, edits...))
+	return program
 }
 
 // apply returns a source with the patch.

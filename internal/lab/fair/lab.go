@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/raid"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
@@ -72,33 +73,25 @@ type lab struct {
 
 // newLab builds the gateway and starts the servers. Everything it makes lies in a
 // temporary folder.
-func newLab(ctx context.Context) (*lab, error) {
-	begun, err := world.NewLab("fair")
-	if err != nil {
-		return nil, err
-	}
-	l := &lab{Lab: begun, cores: coresOfThisMachine(), tokens: map[string][]string{}}
+func newLab(ctx context.Context) *lab {
+	l := &lab{Lab: world.NewLab("fair"), cores: coresOfThisMachine(), tokens: map[string][]string{}}
+	defer must.Else(l.Close)
 	if runtime.GOOS == "linux" { // only Linux has all of 127.0.0.0/8
 		l.from = loudAddress
 	}
 	l.Build(ctx)
 	l.configure()
 	for _, addr := range []string{l.calm, l.storm, l.dummy} {
-		l.Try(func() error {
-			server, err := l.startPart(l.cores.served, "part-server", addr)
-			if err != nil {
-				return err
-			}
-			return server.Listens(ctx, addr, time.Minute)
-		})
+		server := l.startPart(l.cores.served, "part-server", addr)
+		must.OK(server.Listens(ctx, addr, time.Minute))
 	}
-	return world.Begun(l, l.Close, l.Err)
+	return l
 }
 
 // configure takes addresses, makes a token for each user of each tenant and writes the
 // gateway's config.
 func (l *lab) configure() {
-	addresses := l.Addresses(5)
+	addresses := world.Addresses(5)
 	l.calm, l.storm, l.dummy, l.gateway = addresses[0], addresses[1], addresses[2], addresses[3]
 	const secret = "fair-5d0b97e1c3f84a62-hmac-secret" //nolint:gosec // G101: of gateways that live for minutes
 	for tenant, users := range map[string]int{
@@ -118,14 +111,12 @@ func (l *lab) configure() {
 }
 
 // serve starts a gateway and waits until it answers calls of all tenants.
-func (l *lab) serve(ctx context.Context) (*world.Process, error) {
-	gateway, err := l.start(l.cores.served, false, l.Program, "serve", "-config", "drawbridge.yaml")
-	if err != nil {
-		return nil, err
+func (l *lab) serve(ctx context.Context) *world.Process {
+	gateway := l.start(l.cores.served, false, l.Program, "serve", "-config", "drawbridge.yaml")
+	defer must.Else(gateway.Kill)
+	if err := raid.Serves(ctx, l.gateway, l.tokens,
+		map[string]string{"quiet": "calm", "raised": "storm"}); err != nil {
+		panic(fmt.Errorf("%w\n%s", err, gateway.Words()))
 	}
-	serves := raid.Serves(ctx, l.gateway, l.tokens, map[string]string{"quiet": "calm", "raised": "storm"})
-	if serves != nil {
-		serves = fmt.Errorf("%w\n%s", serves, gateway.Words())
-	}
-	return world.Begun(gateway, gateway.Kill, serves)
+	return gateway
 }

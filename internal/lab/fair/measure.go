@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/raid"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
@@ -47,18 +48,12 @@ type result struct {
 // says that an attack does harm, or that the measure itself failed; in the first case
 // there is a report.
 func runFull(ctx context.Context, chosen []raid.Attack, p plan, progress io.Writer) (string, error) {
-	l, err := newLab(ctx)
-	if err != nil {
-		return "", err
-	}
+	l := newLab(ctx)
 	defer l.Close()
 	made := page.Origin(ctx, time.Now(), append([]string{"fair"}, p.args...)...)
 	var results []result
 	for _, a := range chosen {
-		r, err := l.compare(ctx, a, p.samples)
-		if err != nil {
-			return "", fmt.Errorf("%s: %w", a.Name, err)
-		}
+		r := l.compare(ctx, a, p.samples)
 		results = append(results, *r)
 		_, _ = fmt.Fprint(progress, r.row()) // a terminal
 		if fault := errors.Join(r.baseline.fault, r.beside.fault); fault != nil {
@@ -81,7 +76,7 @@ func runFull(ctx context.Context, chosen []raid.Attack, p plan, progress io.Writ
 
 // compare measures one attack and its baseline in turn. Each time there is a new gateway,
 // which has nothing left of the time before.
-func (l *lab) compare(ctx context.Context, a raid.Attack, samples int) (*result, error) {
+func (l *lab) compare(ctx context.Context, a raid.Attack, samples int) *result {
 	r := &result{attack: a}
 	for round := range rounds {
 		order := []*side{&r.baseline, &r.beside}
@@ -93,14 +88,11 @@ func (l *lab) compare(ctx context.Context, a raid.Attack, samples int) (*result,
 			if s == &r.baseline {
 				target = l.dummy
 			}
-			seen, err := l.beside(ctx, a, target, samples/rounds)
-			if err != nil {
-				return nil, err
-			}
+			seen := l.beside(ctx, a, target, samples/rounds)
 			s.add(seen)
 		}
 	}
-	return r, nil
+	return r
 }
 
 func (s *side) add(more *side) {
@@ -111,18 +103,16 @@ func (s *side) add(more *side) {
 }
 
 // beside lets the quiet tenant call a new gateway while an attack is on a target.
-func (l *lab) beside(ctx context.Context, a raid.Attack, target string, samples int) (*side, error) {
-	gateway, err := l.serve(ctx)
-	if err != nil {
-		return nil, err
-	}
+func (l *lab) beside(ctx context.Context, a raid.Attack, target string, samples int) *side {
+	gateway := l.serve(ctx)
 	defer gateway.Kill()
-	s, err := l.meet(ctx, l.mission(a, target), l.errand(samples, grace), settle)
+	s, err := must.Got(func() *side { return l.meet(ctx, l.mission(a, target), l.errand(samples, grace), settle) })
 	if err != nil {
 		s = &side{fault: err}
 	}
 	s.died = !gateway.Runs()
-	return s, ctx.Err()
+	must.OK(ctx.Err())
+	return s
 }
 
 // mission returns what attackers need for an attack on a target.
@@ -151,39 +141,29 @@ func (l *lab) errand(calls, grace int) errand {
 
 // meet starts an attack, waits until it bites, lets the quiet tenant call the gateway
 // that runs, and ends the attack.
-func (l *lab) meet(ctx context.Context, m mission, do errand, settle time.Duration) (*side, error) {
-	attacker, err := l.say(l.cores.loud, "part-attack", m)
-	if err != nil {
-		return nil, err
-	}
+func (l *lab) meet(ctx context.Context, m mission, do errand, settle time.Duration) *side {
+	attacker := l.say(l.cores.loud, "part-attack", m)
 	defer attacker.Finish(partTime)
 	// it ends without having been ready
 	impatient := time.AfterFunc(biteTime, func() { _ = attacker.In.Close() })
 	line, err := attacker.Out.ReadString('\n')
 	impatient.Stop()
 	if err != nil || line != ready {
-		return nil, fmt.Errorf("the attack did not begin: %s", attacker.Words())
+		panic(fmt.Errorf("the attack did not begin: %s", attacker.Words()))
 	}
 	world.Pause(ctx, settle)
-	quiet, err := l.say(l.cores.quiet, "part-quiet", do)
-	if err != nil {
-		return nil, err
-	}
+	quiet := l.say(l.cores.quiet, "part-quiet", do)
 	defer quiet.Finish(partTime)
 	s := &side{rounds: make([]notes, 1)}
-	if err := quiet.Reads(&s.rounds[0]); err != nil {
-		return nil, err
-	}
+	quiet.Reads(&s.rounds[0])
 	_ = attacker.In.Close() // now it tells
-	return s, attacker.Reads(&s.tally)
+	attacker.Reads(&s.tally)
+	return s
 }
 
 // say starts a part with an argument in JSON.
-func (l *lab) say(on, name string, argument any) (*world.Process, error) {
-	text, err := strictjson.Marshal(argument)
-	if err != nil {
-		return nil, err
-	}
+func (l *lab) say(on, name string, argument any) *world.Process {
+	text := must.Have(strictjson.Marshal(argument))
 	return l.startPart(on, name, string(text))
 }
 

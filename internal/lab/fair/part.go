@@ -67,7 +67,7 @@ func (c cores) describe() string {
 }
 
 // start runs a program on the processors of a list.
-func (l *lab) start(on string, talks bool, command ...string) (*world.Process, error) {
+func (l *lab) start(on string, talks bool, command ...string) *world.Process {
 	if on != "" {
 		command = append([]string{"taskset", "-c", on}, command...)
 	}
@@ -80,7 +80,7 @@ func (l *lab) start(on string, talks bool, command ...string) (*world.Process, e
 
 // startPart runs this program as one of its parts, which ends when its standard input
 // does.
-func (l *lab) startPart(on, name, argument string) (*world.Process, error) {
+func (l *lab) startPart(on, name, argument string) *world.Process {
 	return l.start(on, true, l.Self, name, argument)
 }
 

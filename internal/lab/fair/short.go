@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/raid"
 )
 
@@ -18,23 +19,17 @@ const (
 // runShort lets every attack bite for a moment, all on one gateway, and asks only what
 // does not depend on the speed of the machine: was every call of the quiet tenant
 // answered, and did every attack take place?
-func runShort(ctx context.Context, chosen []raid.Attack, progress io.Writer) error {
-	l, err := newLab(ctx)
-	if err != nil {
-		return err
-	}
+func runShort(ctx context.Context, chosen []raid.Attack, progress io.Writer) {
+	l := newLab(ctx)
 	defer l.Close()
-	gateway, err := l.serve(ctx)
-	if err != nil {
-		return err
-	}
+	gateway := l.serve(ctx)
 	defer gateway.Kill()
 	var wrong []error
 	for _, a := range chosen {
 		begun := time.Now()
 		m := l.mission(a, l.gateway)
 		m.Few = true
-		s, err := l.meet(ctx, m, l.errand(shortSamples, shortGrace), 0)
+		s, err := must.Got(func() *side { return l.meet(ctx, m, l.errand(shortSamples, shortGrace), 0) })
 		if err != nil {
 			wrong = append(wrong, fmt.Errorf("%s: %w", a.Name, err))
 			continue
@@ -51,5 +46,5 @@ func runShort(ctx context.Context, chosen []raid.Attack, progress io.Writer) err
 	if !gateway.Runs() {
 		wrong = append(wrong, fmt.Errorf("the gateway ended:\n%s", gateway.Words()))
 	}
-	return errors.Join(wrong...)
+	must.OK(errors.Join(wrong...))
 }

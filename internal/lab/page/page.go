@@ -19,6 +19,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 )
 
 // Write writes a whole page to a path, or to out where that is "".
@@ -110,18 +112,15 @@ func fieldOf(path, pattern string) string {
 }
 
 // Chart draws a chart into the folder charts beside the page, and returns the Markdown
-// that shows it there.
-func Chart(path, name string, chart *Bars, says string) (string, error) {
-	picture, err := chart.svg()
-	if err != nil {
-		return "", fmt.Errorf("chart %s: %w", name, err)
+// that shows it there: "" where there is no page.
+func (r Report) Chart(name string, chart *Bars, says string) string {
+	if r.Path == "" {
+		return ""
 	}
-	folder := filepath.Join(filepath.Dir(path), "charts")
-	if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // pictures for everybody to see
-		return "", err
-	}
-	return fmt.Sprintf("![%s](charts/%s.svg)", says, name), Write(nil, filepath.Join(folder, name+".svg"),
-		picture)
+	folder := filepath.Join(filepath.Dir(r.Path), "charts")
+	must.OK(os.MkdirAll(folder, 0o755)) //nolint:gosec // pictures for everybody to see
+	must.OK(Write(nil, filepath.Join(folder, name+".svg"), must.Have(chart.svg())))
+	return fmt.Sprintf("![%s](charts/%s.svg)", says, name)
 }
 
 // Number writes a value with three digits that count, and with commas from a thousand on.

@@ -74,9 +74,9 @@ func TestAChartStandsBesideThePage(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "benchmarks.md")
 	bars := &page.Bars{Title: "Calls", Groups: []page.Group{{Label: "all", Bars: []page.Bar{{Value: 1}}}}}
-	shows, err := page.Chart(path, "calls", bars, "calls per second")
-	if err != nil || shows != "![calls per second](charts/calls.svg)" {
-		t.Errorf("got %q, %v", shows, err)
+	if shows := (page.Report{Path: path}).Chart("calls", bars, "calls per second"); shows !=
+		"![calls per second](charts/calls.svg)" {
+		t.Errorf("got %q", shows)
 	}
 	if got := read(t, filepath.Join(filepath.Dir(path), "charts", "calls.svg")); !strings.HasPrefix(got,
 		"<svg ") {

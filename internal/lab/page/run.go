@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 )
 
 // Measure measures something and returns the text of its section. With an error beside a
@@ -58,7 +60,11 @@ func Run(ctx context.Context, lab string, parts map[string]Part, args []string, 
 		return fmt.Errorf("%q is no flag of %s", flags.Arg(0), flags.Name())
 	}
 	origin := Origin(ctx, begun, whole...)
-	text, err := measure(ctx, r)
+	var text string
+	var err error
+	if failed := must.Try(func() { text, err = measure(ctx, r) }); failed != nil {
+		return failed
+	}
 	if text == "" {
 		return err
 	}

@@ -32,7 +32,7 @@ func TestAPartWritesItsSection(t *testing.T) {
 		wrong     bool
 	}{
 		{"-times 2 -out " + path, "<!-- section-: written by the command of that name -->\n\n## Measured\n\nMade 2", false},
-		{"-out " + path, "It took 0s.\n\nagain\n\n<!-- section-: end", false},
+		{"-out " + path, "s.\n\nagain\n\n<!-- section-: end", false},
 		{"broken -out " + path, "again\n\n<!-- section-broken: end", true},
 		{"none -out " + path, "section-broken", true},
 		{"-out " + path + " more", "", true},

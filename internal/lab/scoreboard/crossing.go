@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -131,58 +132,46 @@ func revisionOf(way string) (revision string, sse bool) {
 // new ids, until it was tried at least n times. What comes back must be what comes back
 // for an id that nobody was given, byte for byte but for the id itself and that of the
 // request.
-func (w *world) cross(n int, revisions []string, say teller) (*crossing, error) {
+func (w *world) cross(n int, revisions []string, say teller) *crossing {
 	c := &crossing{tally: newTally(say), kinds: make(map[string]bool)}
 	for c.all() < n {
 		for _, revision := range revisions {
-			if err := w.round(c, revision); err != nil {
-				return nil, err
-			}
+			w.round(c, revision)
 		}
 	}
-	return c, nil
+	return c
 }
 
-func (w *world) round(c *crossing, revision string) error {
+func (w *world) round(c *crossing, revision string) {
 	owners, thieves := make([]*speaker, shards), make([]*speaker, shards)
 	for i, p := range people() {
-		var err error
-		if owners[i], err = w.speak(p, revision); err != nil {
-			return err
-		}
+		owners[i] = w.speak(p, revision)
 		defer owners[i].close()
-		if thieves[i], err = w.speak(p, revision); err != nil {
-			return err
-		}
+		thieves[i] = w.speak(p, revision)
 		defer thieves[i].close()
 	}
 	var all sync.WaitGroup
 	faults := make([]error, shards)
 	for i, owner := range owners {
-		all.Go(func() { faults[i] = c.rob(owner, thieves, ways(revisionOf(revision))) })
+		all.Go(func() { faults[i] = must.Try(func() { c.rob(owner, thieves, ways(revisionOf(revision))) }) })
 		if revision == overSSE { // each thief has one stream for all answers
 			all.Wait()
 		}
 	}
 	all.Wait()
-	if err := errors.Join(faults...); err != nil {
-		return err
-	}
+	must.OK(errors.Join(faults...))
 	for _, thief := range thieves {
 		if thief.stream != nil && holdsForeign(thief.stream.out.text(), thief.person) {
 			c.add(revision, wronglyServed,
 				func() string { return "the stream of " + thief.person.String() + " has what is another's" })
 		}
 	}
-	return nil
 }
 
 // rob lets all others use what one owner has, and then the owner.
-func (c *crossing) rob(owner *speaker, thieves []*speaker, ways []way) error {
+func (c *crossing) rob(owner *speaker, thieves []*speaker, ways []way) {
 	all, open, err := owner.gather()
-	if err != nil {
-		return err
-	}
+	must.OK(err)
 	all = append(all, loot{"tool of a tenant", "of" + owner.person.tenant + "__own", "ofnobody__own"})
 	for _, thief := range thieves {
 		if thief.person == owner.person {
@@ -203,7 +192,6 @@ func (c *crossing) rob(owner *speaker, thieves []*speaker, ways []way) error {
 		}
 	}
 	c.control(owner, all)
-	return nil
 }
 
 // steal tries one id in one way.

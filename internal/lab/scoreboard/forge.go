@@ -24,9 +24,9 @@ const forgedTokens = "tokens forged, for each algorithm" //nolint:gosec // G101:
 // of each.
 func (w *world) tryForgeries(t *tally) {
 	one := &speaker{w: w, person: people()[0], revision: mcp.Revision2607}
-	try := func(class string, m must, f forgery) {
+	try := func(class string, m wanted, f forgery) {
 		in := input{
-			request: one.ask(`"f"`, mcp.MethodToolsList, ""), class: class, what: f.what, must: m,
+			request: one.ask(`"f"`, mcp.MethodToolsList, ""), class: class, what: f.what, want: m,
 			id: `"f"`,
 		}
 		in.token = f.token

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -106,7 +107,7 @@ func nonempty(all []loot) error {
 }
 
 // ids returns what a speaker was given, for forgeries.
-func (s *speaker) ids() ([]string, error) {
+func (s *speaker) ids() []string {
 	all, open, err := s.gather()
 	if open != nil {
 		open.end()
@@ -117,7 +118,8 @@ func (s *speaker) ids() ([]string, error) {
 			ids = append(ids, one.id)
 		}
 	}
-	return ids, err
+	must.OK(err)
+	return ids
 }
 
 // lookalike returns an id of the same form that nobody was given.

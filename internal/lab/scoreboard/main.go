@@ -25,6 +25,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	lab "github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
@@ -47,7 +48,7 @@ type settings struct {
 	only, page        string
 }
 
-func read(args []string) (settings, error) {
+func read(args []string) settings {
 	var s settings
 	flags := flag.NewFlagSet("scoreboard", flag.ContinueOnError)
 	flags.IntVar(&s.inputs, "inputs", 1_000_000, "bad inputs to try")
@@ -61,19 +62,13 @@ func read(args []string) (settings, error) {
 	flags.StringVar(&s.only, "only", "", "run only the tests whose figure has this in it")
 	flags.StringVar(&s.page, "out", "",
 		"page to write the report into, between its marks; the standard output alone when empty")
-	return s, flags.Parse(args)
+	must.OK(flags.Parse(args))
+	return s
 }
 
 // run is the whole program.
 func run(ctx context.Context, args []string, out io.Writer) error {
-	s, err := read(args)
-	if err != nil {
-		return err
-	}
-	root, err := lab.Root()
-	if err != nil {
-		return err
-	}
+	s, root := read(args), must.Have(lab.Root())
 	b, started := &board{seed: s.seed, commit: page.Commit(ctx)}, time.Now()
 	say := func(format string, values ...any) {
 		// What cannot be written here cannot be written at the end either, and is said
@@ -82,28 +77,19 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			values...)...)
 	}
 	if s.only != "" {
-		return b.again(ctx, root, s, say)
+		b.again(ctx, root, s, say)
+		return nil
 	}
-	if err := b.attack(s, say); err != nil {
-		return err
-	}
+	b.attack(s, say)
 	if s.tests {
-		if err := b.ask(ctx, root, groups(), say); err != nil {
-			return err
-		}
+		b.ask(ctx, root, groups(), say)
 	}
-	if err := b.count(ctx, root, s.fuzz, say); err != nil {
-		return err
-	}
+	b.count(ctx, root, s.fuzz, say)
 	b.took = time.Since(started)
 	report := b.text(page.Command(append([]string{"scoreboard"}, args...)...))
-	if _, err := io.WriteString(out, report); err != nil {
-		return err
-	}
+	must.Have(io.WriteString(out, report))
 	if s.page != "" {
-		if err := page.WriteSection(nil, s.page, "scoreboard", report); err != nil {
-			return err
-		}
+		must.OK(page.WriteSection(nil, s.page, "scoreboard", report))
 	}
 	return b.verdict()
 }
@@ -117,93 +103,65 @@ func (b *board) verdict() error {
 }
 
 // again runs some of the tests and puts their rows in the place of those on the page.
-func (b *board) again(ctx context.Context, root string, s settings, say teller) error {
+func (b *board) again(ctx context.Context, root string, s settings, say teller) {
 	all := groups()
 	chosen := slices.DeleteFunc(slices.Clone(all), func(g group) bool { return !strings.Contains(g.figure, s.only) })
-	if err := b.ask(ctx, root, chosen, say); err != nil {
-		return err
-	}
+	b.ask(ctx, root, chosen, say)
 	for i := range b.rows {
 		b.rows[i].how += ", " + time.Now().UTC().Format(time.DateOnly) + ", commit " + b.commit
 		say("%s", b.rows[i].line())
 	}
 	if s.page != "" {
-		if err := b.replace(s.page, all); err != nil {
-			return err
-		}
+		b.replace(s.page, all)
 	}
-	return b.verdict()
+	must.OK(b.verdict())
 }
 
 // attack tries what this program tries itself, and says what went wrong.
-func (b *board) attack(s settings, say teller) error {
-	w, err := newWorld()
-	if err != nil {
-		return err
-	}
+func (b *board) attack(s settings, say teller) {
+	w := newWorld()
 	defer w.close()
 	say("bad inputs")
 	// Of a hundred inputs some are good: with a tenth more, the bad ones are enough.
-	if b.inputs, err = w.tryInputs(s.inputs+s.inputs/10, s.seed, say); err != nil {
-		return err
-	}
+	b.inputs = w.tryInputs(s.inputs+s.inputs/10, s.seed, say)
 	say("forged tokens")
 	w.tryForgeries(b.inputs)
 	b.addInputs(s.inputs)
 	say("ids of others")
-	if b.crossed, err = w.cross(s.crossings, everywhere(), say); err != nil {
-		return err
-	}
+	b.crossed = w.cross(s.crossings, everywhere(), say)
 	b.addCrossing(s.crossings)
 	for _, example := range append(b.inputs.examples, b.crossed.examples...) {
 		say("%s", example)
 	}
 	if s.pairs > 0 {
-		if b.timed, err = w.tell(s.pairs, s.seed, say); err != nil {
-			return err
-		}
+		b.timed = w.tell(s.pairs, s.seed, say)
 		b.addTimes(s.pairs)
 	}
-	return nil
 }
 
 // ask runs tests.
-func (b *board) ask(ctx context.Context, root string, chosen []group, say teller) error {
+func (b *board) ask(ctx context.Context, root string, chosen []group, say teller) {
 	for _, g := range chosen {
 		say("%s", g.command())
-		r, err := g.measure(ctx, root)
-		if err != nil {
-			return err
-		}
+		r := g.measure(ctx, root)
 		b.addGroup(g, r)
 	}
-	return nil
 }
 
 // count adds the fuzz targets and the advisories.
-func (b *board) count(ctx context.Context, root string, each time.Duration, say teller) error {
-	all, err := targets(root)
-	if err != nil {
-		return err
-	}
+func (b *board) count(ctx context.Context, root string, each time.Duration, say teller) {
+	all := targets(root)
 	b.add(len(all) >= 15, "fuzz targets", "≥ 15", fmt.Sprint(len(all)), "`make fuzz`")
 	if each > 0 {
 		b.fuzzed = fuzz(ctx, root, all, each, say)
 		b.addFuzz(each)
 	}
-	tested, without, err := advisories(root)
-	if err != nil {
-		return err
-	}
-	gone, err := missing(root, tested)
-	if err != nil {
-		return err
-	}
+	tested, without := advisories(root)
+	gone := missing(root, tested)
 	b.add(len(tested) > 0 && len(gone) == 0,
 		"advisories about gateways, servers and libraries like these that have a test", "all that apply",
 		fmt.Sprintf("%d; for %d others the page says why there is none", len(tested), len(without)),
 		"[`docs/evidence/advisories.md`](docs/evidence/advisories.md)")
-	return nil
 }
 
 // commit names what was measured.

@@ -32,11 +32,11 @@ func (w *writer) message(class string) (in input, tree *members, k *kind) {
 	id := w.nextID()
 	tree = w.speech.make(w.Rand, k, id)
 	w.ground(k, tree)
-	in = input{class: class, what: k.name, must: behave}
+	in = input{class: class, what: k.name, want: behave}
 	if k.request {
 		in.id = write(id)
 		if !mcp.MethodOf(k.method).OfTasks() && k.method != mcp.MethodListen && k.method != "tasks/list" {
-			in.must = serve
+			in.want = serve
 		}
 	}
 	return in, tree, k
@@ -104,7 +104,7 @@ func (w *writer) good() input {
 // mutated is a message that was changed one to three times.
 func (w *writer) mutated() input {
 	in, tree, k := w.message("messages mutated")
-	in.must = behave
+	in.want = behave
 	all := mutations()
 	var names []string
 	text, broken := "", false
@@ -119,7 +119,7 @@ func (w *writer) mutated() input {
 	}
 	in.what += ": " + strings.Join(names, ", ")
 	if broken {
-		in.must, in.id = refuse, ""
+		in.want, in.id = refuse, ""
 	} else {
 		text = write(tree)
 		w.expect(&in, tree)
@@ -147,13 +147,13 @@ func (w *writer) expect(in *input, tree *members) {
 	}
 	if !valid && id == nil || tree.value("jsonrpc") != "2.0" ||
 		!w.speech.allows(method, write(forgive(tree))) {
-		in.must = refuse
+		in.want = refuse
 	}
 }
 
 // mismatch makes the headers of a modern request say another thing than its body.
 func (w *writer) mismatch(in *input) {
-	in.must = refuse
+	in.want = refuse
 	in.what += ", headers differ"
 	i := 2 * w.IntN(len(in.headers)/2)
 	switch w.IntN(3) {
@@ -172,7 +172,7 @@ func (w *writer) mismatch(in *input) {
 
 // batch is an array of messages, which only 2025-03-26 has.
 func (w *writer) batch() input {
-	in := input{class: "batches", what: "batch", must: refuse}
+	in := input{class: "batches", what: "batch", want: refuse}
 	texts := make([]string, 0, 4)
 	for range w.IntN(5) {
 		_, tree, k := w.message("")
@@ -182,23 +182,23 @@ func (w *writer) batch() input {
 		texts = append(texts, write(tree))
 	}
 	if w.revision == mcp.Revision2503 && len(texts) > 0 && in.what == "batch" {
-		in.must = behave
+		in.want = behave
 	}
 	in.request = w.post("[" + strings.Join(texts, ",") + "]")
 	in.headers = w.headersOfACall(in.headers)
-	if in.must == behave && w.IntN(3) == 0 {
-		in.must, in.body = refuse, in.body[:len(in.body)-1-w.IntN(2)]+
+	if in.want == behave && w.IntN(3) == 0 {
+		in.want, in.body = refuse, in.body[:len(in.body)-1-w.IntN(2)]+
 			pick(w.Rand, []string{"", ",", ",[]]", "}", ",null]", ",1]"})
 	}
 	return in
 }
 
 // call is a good tools/call, for faults around it.
-func (w *writer) call(class string, m must) input {
+func (w *writer) call(class string, m wanted) input {
 	id := write(w.nextID())
 	return input{
 		request: w.ask(id, mcp.MethodToolsCall, `"name":"box__echo","arguments":{"text":"x"}`),
-		class:   class, must: m, id: id,
+		class:   class, want: m, id: id,
 	}
 }
 
@@ -264,7 +264,7 @@ func (w *writer) around() input {
 				"/healthz",
 			})
 			if in.path == "/t/"+w.person.tenant+"/mcp" {
-				in.must = behave
+				in.want = behave
 			}
 		}},
 		{"method", func() {
@@ -274,7 +274,7 @@ func (w *writer) around() input {
 			})
 		}},
 		{"headers that claim", func() {
-			in.must = behave
+			in.want = behave
 			in.headers = append(in.headers,
 				pick(w.Rand, []string{
 					"X-Tenant", "X-Tenant-Id", "X-Forwarded-User", "X-Forwarded-Host",
@@ -289,7 +289,7 @@ func (w *writer) around() input {
 					"2025-06-18,2025-11-25", "\xff",
 				}))
 			if w.stream != nil { // HTTP+SSE is older than the header
-				in.must = behave
+				in.want = behave
 			}
 		}},
 	}

@@ -53,7 +53,7 @@ func (w *writer) odd() input {
 		in.headers = w.headersOfACall(in.headers)
 	}
 	if strings.Contains(odd.what, "name") {
-		in.must = refuse
+		in.want = refuse
 	}
 	return in
 }
@@ -188,7 +188,7 @@ func printable(text string) bool {
 // finds the denied one.
 func (w *writer) smuggled() input {
 	inside := ""
-	in := input{class: "smuggling bodies", what: "body", must: behave}
+	in := input{class: "smuggling bodies", what: "body", want: behave}
 	if w.revision == mcp.Revision2607 {
 		inside = modernMeta("{}")
 		name := pick(w.Rand, []string{"box__echo", "box__evil"})

@@ -9,12 +9,12 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// must says what has to become of an input.
-type must int
+// wanted says what has to become of an input.
+type wanted int
 
 const (
-	behave must = iota // whatever becomes of it: no crash, no fault of ours, and an answer that is JSON-RPC
-	refuse             // no result, because of how it was made
+	behave wanted = iota // whatever becomes of it: no crash, no fault of ours, and an answer that is JSON-RPC
+	refuse               // no result, because of how it was made
 	// a result: it is as it should be, so that the judge can be trusted when it sees
 	// refusals
 	serve
@@ -27,7 +27,7 @@ type input struct {
 
 	class string // what it is a case of
 	what  string // how it was made
-	must  must
+	want  wanted
 	id    string // JSON text of its id; "" if it has none or nobody can tell
 }
 
@@ -67,11 +67,11 @@ func judge(in *input, a *answer) verdict {
 		served = served || isServed(m)
 	}
 	switch {
-	case in.must == deny && (a.status != http.StatusUnauthorized || served):
+	case in.want == deny && (a.status != http.StatusUnauthorized || served):
 		return wronglyServed
-	case in.must == refuse && served:
+	case in.want == refuse && served:
 		return wronglyServed
-	case in.must == serve && !served && a.status != http.StatusAccepted && a.status != http.StatusNoContent:
+	case in.want == serve && !served && a.status != http.StatusAccepted && a.status != http.StatusNoContent:
 		return wronglyRefused
 	}
 	return fine

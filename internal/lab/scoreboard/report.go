@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 )
 
@@ -54,11 +55,8 @@ func (r *row) line() string {
 
 // replace puts the rows into the table of a page: in the place of the row of that figure
 // or, if there is none, behind that of the group before.
-func (b *board) replace(path string, all []group) error {
-	text, err := os.ReadFile(path) //nolint:gosec // G304: whoever runs the lab names it
-	if err != nil {
-		return err
-	}
+func (b *board) replace(path string, all []group) {
+	text := must.Have(os.ReadFile(path)) //nolint:gosec // G304: whoever runs the lab names it
 	lines := strings.Split(string(text), "\n")
 	at := func(figure string) int {
 		return slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(line, "| "+figure+" |") })
@@ -73,11 +71,11 @@ func (b *board) replace(path string, all []group) error {
 			before--
 		}
 		if before < 0 {
-			return fmt.Errorf("%s: no row stands before %q", path, r.figure)
+			panic(fmt.Errorf("%s: no row stands before %q", path, r.figure))
 		}
 		lines = slices.Insert(lines, at(all[before].figure)+1, r.line())
 	}
-	return page.Write(nil, path, strings.Join(lines, "\n"))
+	must.OK(page.Write(nil, path, strings.Join(lines, "\n")))
 }
 
 const here = "this program"

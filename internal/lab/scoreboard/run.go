@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
@@ -101,27 +102,22 @@ var kinds = []struct {
 }
 
 // tryInputs sends n inputs.
-func (w *world) tryInputs(n int, seed uint64, say teller) (*tally, error) {
+func (w *world) tryInputs(n int, seed uint64, say teller) *tally {
 	t, texts := newTally(say), newTexts()
 	speeches := make(map[string]*speech)
 	for _, revision := range mcp.Revisions() {
-		s, err := newSpeech(revision, texts.strings)
-		if err != nil {
-			return nil, fmt.Errorf("schema of %s: %w", revision, err)
-		}
+		s := newSpeech(revision, texts.strings)
 		speeches[revision] = s
 	}
 	var all sync.WaitGroup
 	faults := make([]error, shards)
 	for i := range shards {
 		all.Go(func() {
-			faults[i] = w.shard(t, people()[i], rand.New(rand.NewPCG(seed, uint64(i))), texts, speeches, n/shards) //nolint:gosec // G404: to be repeated, not to be secret
+			faults[i] = must.Try(func() { w.shard(t, people()[i], rand.New(rand.NewPCG(seed, uint64(i))), texts, speeches, n/shards) }) //nolint:gosec // G404: to be repeated, not to be secret
 		})
 	}
 	all.Wait()
-	if err := errors.Join(faults...); err != nil {
-		return nil, err
-	}
+	must.OK(errors.Join(faults...))
 	for range w.denied.Load() {
 		t.add("uses of what is denied", wronglyServed,
 			func() string { return "a tool, prompt or resource that a rule denies was used" })
@@ -129,24 +125,19 @@ func (w *world) tryInputs(n int, seed uint64, say teller) (*tally, error) {
 	for range int(w.panics()) {
 		t.add("panics", crashed, func() string { return "the gateway recovered from a panic" })
 	}
-	return t, nil
+	return t
 }
 
 // shard sends the inputs of one person.
 func (w *world) shard(t *tally, p person, r *rand.Rand, texts *texts, speeches map[string]*speech,
 	n int,
-) error {
+) {
 	var writers []*writer
 	for _, revision := range everywhere() {
-		s, err := w.speak(p, revision)
-		if err != nil {
-			return err
-		}
+		s := w.speak(p, revision)
 		defer s.close()
 		one := &writer{Rand: r, speaker: s, speech: speeches[s.revision], texts: texts}
-		if one.forged, err = s.ids(); err != nil {
-			return err
-		}
+		one.forged = s.ids()
 		writers = append(writers, one)
 	}
 	for range n {
@@ -166,7 +157,6 @@ func (w *world) shard(t *tally, p person, r *rand.Rand, texts *texts, speeches m
 			})
 		}
 	}
-	return nil
 }
 
 // next makes the next input.

@@ -9,16 +9,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	lab "github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
 func open(t *testing.T) *world {
 	t.Helper()
-	w, err := newWorld()
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := newWorld()
 	t.Cleanup(w.close)
 	return w
 }
@@ -26,10 +24,7 @@ func open(t *testing.T) *world {
 // TestNoInputHurts is the short form of what the program does with a million inputs.
 func TestNoInputHurts(t *testing.T) {
 	const tried = 10_000
-	got, err := open(t).tryInputs(tried, 7, quietly)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := open(t).tryInputs(tried, 7, quietly)
 	if n := got.all(); n < tried-shards || len(got.classes()) < 9 {
 		t.Errorf("%d inputs of %v, want %d of all classes", n, got.classes(), tried)
 	}
@@ -41,10 +36,7 @@ func TestNoInputHurts(t *testing.T) {
 // TestNobodyUsesWhatIsAnothers is the short form of what the program does a hundred
 // thousand times.
 func TestNobodyUsesWhatIsAnothers(t *testing.T) {
-	got, err := open(t).cross(1, []string{mcp.Revision2511, mcp.Revision2607}, quietly)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := open(t).cross(1, []string{mcp.Revision2511, mcp.Revision2607}, quietly)
 	if n := got.all(); n < 10_000 || len(got.kinds) < 8 {
 		t.Errorf("%d attempts with %v, want 10,000 with all kinds", n, got.kinds)
 	}
@@ -59,7 +51,7 @@ func TestJudgeSeesWhatIsWrong(t *testing.T) {
 		`{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no"}}`
 	for _, test := range []struct {
 		name   string
-		must   must
+		input  wanted
 		status int
 		body   string
 		want   verdict
@@ -87,7 +79,7 @@ func TestJudgeSeesWhatIsWrong(t *testing.T) {
 		{"two members of one name", behave, 200, `{"jsonrpc":"2.0","id":1,"id":1,"result":{}}`, malformed},
 	} {
 		header := http.Header{"Content-Type": {"application/json"}}
-		if got := judge(&input{must: test.must, id: "1"}, &answer{
+		if got := judge(&input{want: test.input, id: "1"}, &answer{
 			status: test.status, header: header,
 			body: test.body,
 		}); got != test.want {
@@ -97,7 +89,7 @@ func TestJudgeSeesWhatIsWrong(t *testing.T) {
 		if test.body == "" {
 			continue
 		}
-		if got := judge(&input{must: test.must, id: "1"}, &answer{
+		if got := judge(&input{want: test.input, id: "1"}, &answer{
 			status: test.status, header: header,
 			body: "id: p1-1\ndata: " + test.body + "\n\n",
 		}); got != test.want {
@@ -150,10 +142,7 @@ func TestEachAdvisoryHasATest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tested, without, err := advisories(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tested, without := advisories(root)
 	if len(tested) < 50 || len(without) == 0 {
 		t.Errorf("%d advisories with a test and %d without, want more", len(tested), len(without))
 	}
@@ -162,7 +151,7 @@ func TestEachAdvisoryHasATest(t *testing.T) {
 			t.Errorf("%s names no test, and not why: %s", one.id, one.tests)
 		}
 	}
-	gone, err := missing(root, append(tested, advisory{"x", "`TestOfNobody`"}))
+	gone, err := must.Got(func() []string { return missing(root, append(tested, advisory{"x", "`TestOfNobody`"})) })
 	if err != nil || len(gone) != 1 || gone[0] != "TestOfNobody" {
 		t.Errorf("got %v, %v, want that one test alone is missing", gone, err)
 	}
@@ -234,15 +223,13 @@ func TestRowsAreReplacedOnAPage(t *testing.T) {
 	b := &board{}
 	b.add(true, "second", "0", "2", "y")
 	b.add(true, "third", "0", "3", "y")
-	if err := b.replace(path, all); err != nil {
-		t.Fatal(err)
-	}
+	b.replace(path, all)
 	const want = "text\n| figure | target |\n|---|---|\n| first | 0 | 1 | yes | x |\n| second | 0 | 2 | yes | y |\n| third | 0 | 3 | yes | y |\nmore\n"
 	if got, err := os.ReadFile(path); err != nil || string(got) != want {
 		t.Errorf("got %s and error %v, want %s", got, err, want)
 	}
 	b.add(true, "unknown", "0", "3", "y")
-	if err := b.replace(path, all); err == nil {
+	if err := must.Try(func() { b.replace(path, all) }); err == nil {
 		t.Error("a row that has no place is put somewhere")
 	}
 }

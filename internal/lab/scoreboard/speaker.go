@@ -36,16 +36,16 @@ func modernMeta(capabilities string) string {
 }
 
 // speak opens what the revision needs.
-func (w *world) speak(p person, way string) (*speaker, error) {
+func (w *world) speak(p person, way string) *speaker {
 	revision, sse := revisionOf(way)
 	s := &speaker{w: w, person: p, token: p.token(), revision: revision}
 	if revision == mcp.Revision2607 {
-		return s, nil
+		return s
 	}
 	if sse {
 		s.stream = w.open(s.token)
 		if s.stream.path = strings.TrimPrefix(s.stream.next(), "data: "); s.stream.path == "" {
-			return nil, fmt.Errorf("no stream for %v: %s", p, s.stream.out.text())
+			panic(fmt.Errorf("no stream for %v: %s", p, s.stream.out.text()))
 		}
 	}
 	hello := s.post(`{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{"protocolVersion":"` +
@@ -53,14 +53,14 @@ func (w *world) speak(p person, way string) (*speaker, error) {
 		`","capabilities":` + capable + `,"clientInfo":{"name":"scoreboard","version":"1"}}}`)
 	a := w.send(&hello)
 	if s.session = a.header.Get(mcp.HeaderSessionID); s.session == "" && !sse {
-		return nil, fmt.Errorf("no session for %v: %d %s", p, a.status, a.body)
+		panic(fmt.Errorf("no session for %v: %d %s", p, a.status, a.body))
 	}
 	if sse {
 		s.stream.next()
 	}
 	ready := s.post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	w.send(&ready)
-	return s, nil
+	return s
 }
 
 // open opens a stream of HTTP+SSE.

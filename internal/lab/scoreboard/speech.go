@@ -15,6 +15,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/corpus"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -47,12 +48,10 @@ type kind struct {
 }
 
 // newSpeech reads the schema of a revision.
-func newSpeech(revision string, texts []string) (*speech, error) {
+func newSpeech(revision string, texts []string) *speech {
 	data := corpus.Schema(reader{}, revision)
 	var whole map[string]any
-	if err := json.Unmarshal(data, &whole); err != nil { //nolint:forbidigo // a file of this repository
-		return nil, err
-	}
+	must.OK(json.Unmarshal(data, &whole)) //nolint:forbidigo // a file of this repository
 	s := &speech{revision: revision, strings: texts}
 	place := "$defs"
 	if whole[place] == nil {
@@ -60,28 +59,18 @@ func newSpeech(revision string, texts []string) (*speech, error) {
 	}
 	s.named, _ = whole[place].(map[string]any)
 	compiler := jsonschema.NewCompiler()
-	schema, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
-	if err != nil {
-		return nil, err
-	}
+	schema := must.Have(jsonschema.UnmarshalJSON(bytes.NewReader(data)))
 	tool, err := jsonschema.UnmarshalJSON(strings.NewReader(echoSchema))
-	if err = errors.Join(err, compiler.AddResource("mcp.json", schema),
-		compiler.AddResource("echo.json", tool)); err != nil {
-		return nil, err
-	}
-	if s.echo, err = compiler.Compile("echo.json"); err != nil {
-		return nil, err
-	}
+	must.OK(errors.Join(err, compiler.AddResource("mcp.json", schema),
+		compiler.AddResource("echo.json", tool)))
+	s.echo = must.Have(compiler.Compile("echo.json"))
 	for _, union := range []string{"ClientRequest", "ClientNotification", "ClientResult"} {
 		for _, name := range s.alternatives(union) {
-			compiled, err := compiler.Compile("mcp.json#/" + place + "/" + name)
-			if err != nil {
-				return nil, err
-			}
+			compiled := must.Have(compiler.Compile("mcp.json#/" + place + "/" + name))
 			s.kinds = append(s.kinds, kind{name, s.methodOf(name), union == "ClientRequest", compiled})
 		}
 	}
-	return s, nil
+	return s
 }
 
 // alternatives returns the types of a union, or the name of what is none.

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 )
 
@@ -151,21 +152,22 @@ type ran struct {
 type event struct{ Action, Test, Key, Value, Output string }
 
 // measure runs the tests of the group.
-func (g group) measure(ctx context.Context, root string) (ran, error) {
+func (g group) measure(ctx context.Context, root string) ran {
 	args := append([]string{"test", "-json", "-count=1", "-timeout=30m", "-run", g.run}, g.packages...)
 	command := exec.CommandContext(ctx, "go", args...) //nolint:gosec // G204: the groups of this program
 	command.Dir = root
 	out, err := command.Output()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
-		return ran{}, err
+		must.OK(err)
+		return ran{}
 	}
 	result := g.read(out)
 	if err != nil && result.failed == 0 { // it was not built, or ended by itself
 		result.failed++
 		result.faults += string(exit.Stderr)
 	}
-	return result, nil
+	return result
 }
 
 // read counts what go test -json says.
@@ -203,18 +205,18 @@ type target struct{ folder, name string }
 var fuzzes = regexp.MustCompile(`(?m)^func (Fuzz\w+)\(`)
 
 // targets lists the fuzz targets of the repository.
-func targets(root string) (all []target, err error) {
-	err = eachTestFile(root, func(file string, text []byte) {
+func targets(root string) (all []target) {
+	eachTestFile(root, func(file string, text []byte) {
 		for _, found := range fuzzes.FindAllSubmatch(text, -1) {
 			folder, _ := filepath.Rel(root, filepath.Dir(file)) // a file within root
 			all = append(all, target{"./" + filepath.ToSlash(folder), string(found[1])})
 		}
 	})
-	return all, err
+	return all
 }
 
-func eachTestFile(root string, do func(file string, text []byte)) error {
-	return filepath.WalkDir(root, func(file string, entry os.DirEntry, err error) error {
+func eachTestFile(root string, do func(file string, text []byte)) {
+	must.OK(filepath.WalkDir(root, func(file string, entry os.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -230,7 +232,7 @@ func eachTestFile(root string, do func(file string, text []byte)) error {
 			do(file, text)
 		}
 		return err
-	})
+	}))
 }
 
 // fuzzed is what came of a target.
@@ -288,11 +290,8 @@ var testName = regexp.MustCompile("`((?:Test|Fuzz)\\w+)`")
 
 // advisories reads the table: those with a test, and those whose row says why there is
 // none.
-func advisories(root string) (tested, without []advisory, err error) {
-	page, err := os.ReadFile(filepath.Join(root, "docs", "evidence", "advisories.md")) //nolint:gosec // G304: a page of this repository
-	if err != nil {
-		return nil, nil, err
-	}
+func advisories(root string) (tested, without []advisory) {
+	page := must.Have(os.ReadFile(filepath.Join(root, "docs", "evidence", "advisories.md"))) //nolint:gosec // G304: a page of this repository
 	for line := range strings.Lines(string(page)) {
 		cells := strings.Split(line, "|")
 		if len(cells) != 6 || strings.HasPrefix(strings.TrimSpace(cells[1]), "-") ||
@@ -308,13 +307,13 @@ func advisories(root string) (tested, without []advisory, err error) {
 			}
 		}
 	}
-	return tested, without, nil
+	return tested, without
 }
 
 // missing lists the tests that the advisories name and that do not exist.
-func missing(root string, all []advisory) (names []string, err error) {
+func missing(root string, all []advisory) (names []string) {
 	there := make(map[string]bool)
-	err = eachTestFile(root, func(_ string, text []byte) {
+	eachTestFile(root, func(_ string, text []byte) {
 		for _, found := range regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`).FindAllSubmatch(text, -1) {
 			there[string(found[1])] = true
 		}
@@ -326,5 +325,5 @@ func missing(root string, all []advisory) (names []string, err error) {
 			}
 		}
 	}
-	return names, err
+	return names
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -51,21 +52,16 @@ func (t timed) isTold() bool {
 }
 
 // tell measures each contrast with n pairs of requests.
-func (w *world) tell(n int, seed uint64, say teller) (all []timed, err error) {
-	both, end, err := w.contrasts()
-	if err != nil {
-		return nil, err
-	}
+func (w *world) tell(n int, seed uint64, say teller) (all []timed) {
+	both, end := w.contrasts()
 	defer end()
 	r := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // G404: to be repeated, not to be secret
 	for _, c := range both {
-		if err := w.alike(&c); err != nil {
-			return nil, err
-		}
+		w.alike(&c)
 		all = append(all, w.time(&c, n, r))
 		say("time of answers: %s: %.3f", c.what, all[len(all)-1].auc)
 	}
-	return all, nil
+	return all
 }
 
 // time sends n pairs, each in an order of its own, so that whatever else the machine does
@@ -98,17 +94,16 @@ func (w *world) clock(m *request) time.Duration {
 
 // alike tells whether both answers are refusals in the same words. If they are not, their
 // times mean nothing.
-func (w *world) alike(c *contrast) error {
+func (w *world) alike(c *contrast) {
 	unknown, forbidden := w.send(&c.unknown), w.send(&c.forbidden)
 	if unknown.status != forbidden.status || len(unknown.body) != len(forbidden.body) {
-		return fmt.Errorf("%s: unknown is answered with %d %s, forbidden with %d %s", c.what, unknown.status,
-			unknown.body, forbidden.status, forbidden.body)
+		panic(fmt.Errorf("%s: unknown is answered with %d %s, forbidden with %d %s", c.what, unknown.status,
+			unknown.body, forbidden.status, forbidden.body))
 	}
 	messages, _ := spoken(&forbidden)
 	if slices.ContainsFunc(messages, isServed) {
-		return fmt.Errorf("%s: not refused: %d %s", c.what, forbidden.status, forbidden.body)
+		panic(fmt.Errorf("%s: not refused: %d %s", c.what, forbidden.status, forbidden.body))
 	}
-	return nil
 }
 
 // greater returns how likely one of a is greater than one of b: the statistic of Mann and
@@ -143,7 +138,7 @@ func greater(a, b []time.Duration) float64 {
 
 // contrasts are what a person may ask for that is not there, beside what is there and is
 // not that person's. end gives up what was opened for them.
-func (w *world) contrasts() (all []contrast, end func(), err error) {
+func (w *world) contrasts() (all []contrast, end func()) {
 	thief, owner := people()[0], people()[6]
 	var open []func()
 	end = func() {
@@ -154,9 +149,7 @@ func (w *world) contrasts() (all []contrast, end func(), err error) {
 	for _, revision := range []string{mcp.Revision2511, mcp.Revision2607, overSSE} {
 		var speakers [2]*speaker
 		for i, p := range []person{thief, owner} {
-			if speakers[i], err = w.speak(p, revision); err != nil {
-				return nil, end, err
-			}
+			speakers[i] = w.speak(p, revision)
 			open = append(open, speakers[i].close)
 		}
 		if revision != overSSE {
@@ -167,12 +160,13 @@ func (w *world) contrasts() (all []contrast, end func(), err error) {
 			open = append(open, func() { parked.end() })
 		}
 		if err != nil {
-			return nil, end, err
+			must.OK(err)
+			return nil, end
 		}
 		all = append(all, owned(speakers[0], ids)...)
 	}
 	slices.Reverse(open) // calls end before their sessions do
-	return all, end, nil
+	return all, end
 }
 
 // named are contrasts of names: those that a rule denies, or that another tenant has.

@@ -85,13 +85,13 @@ func (c *capture) Flush() {
 
 // SetReadDeadline implements what http.ResponseController asks for: nothing here can be
 // slow.
-func (*capture) SetReadDeadline(time.Time) error { return nil }
+func (*capture) SetReadDeadline(time.Time) {}
 
 // SetWriteDeadline implements what http.ResponseController asks for.
-func (*capture) SetWriteDeadline(time.Time) error { return nil }
+func (*capture) SetWriteDeadline(time.Time) {}
 
 // EnableFullDuplex implements what http.ResponseController asks for.
-func (*capture) EnableFullDuplex() error { return nil }
+func (*capture) EnableFullDuplex() {}
 
 // event takes the first event out of what was written, if a whole one is there.
 func (c *capture) event() (text string, whole bool) {

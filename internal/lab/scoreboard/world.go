@@ -18,6 +18,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
@@ -95,26 +96,21 @@ type world struct {
 }
 
 // newWorld opens a world. close ends it.
-func newWorld() (*world, error) {
+func newWorld() *world {
 	w := &world{metrics: prometheus.NewRegistry()}
-	verifier, err := newVerifier()
-	if err != nil {
-		return nil, err
-	}
+	verifier := newVerifier()
 	recorder, ring, quiet := metrics.New(w.metrics), seal.RandomRing(), slog.New(slog.DiscardHandler)
 	catalogue := registry.New()
 	for _, source := range w.sources() {
 		for _, refusal := range catalogue.Replace(source) {
-			return nil, fmt.Errorf("%s: %w", refusal.Item, refusal.Err)
+			panic(fmt.Errorf("%s: %w", refusal.Item, refusal.Err))
 		}
 	}
 	desk := gateway.New(gateway.Config{
 		Registry: catalogue, Limiter: ratelimit.NewMemory(0), Metrics: recorder, Seal: ring, Logger: quiet,
 		PageSize: 2, Version: "scoreboard",
 	})
-	if err := desk.SetTenants(tenants()); err != nil {
-		return nil, err
-	}
+	must.OK(desk.SetTenants(tenants()))
 	settings := server.Settings{
 		PublicURL:            "https://mcp.test",
 		AuthorizationServers: []server.AuthorizationServer{{Issuer: "https://one.test/"}},
@@ -138,18 +134,15 @@ func newWorld() (*world, error) {
 		cancel()
 		all.Wait()
 	}
-	return w, nil
+	return w
 }
 
 func (w *world) close() { w.stop() }
 
-func newVerifier() (*auth.Verifier, error) {
+func newVerifier() *auth.Verifier {
 	var issuers []auth.Issuer
 	for _, name := range []string{"https://one.test/", "https://two.test/"} {
-		key, err := auth.ParseSecret([]byte(secrets[name]))
-		if err != nil {
-			return nil, err
-		}
+		key := must.Have(auth.ParseSecret([]byte(secrets[name])))
 		issuers = append(issuers, auth.Issuer{
 			Issuer: name, Algorithms: []string{"HS256"}, Audiences: []string{audience}, Keys: []auth.Key{key},
 			TenantClaim: "org", TenantsAllowed: []string{"acme", "globex"},
@@ -162,7 +155,7 @@ func newVerifier() (*auth.Verifier, error) {
 			TenantClaim: "org", TenantsAllowed: []string{"acme", "globex"},
 		})
 	}
-	return auth.New(auth.Config{Issuers: issuers})
+	return must.Have(auth.New(auth.Config{Issuers: issuers}))
 }
 
 func tenants() []gateway.TenantConfig {

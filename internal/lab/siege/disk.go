@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
@@ -22,21 +23,17 @@ type disk struct {
 }
 
 // mountDisk makes a disk of that many bytes. It takes root.
-func mountDisk(ctx context.Context, dir string, size int64) (*disk, error) {
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return nil, err
-	}
+func mountDisk(ctx context.Context, dir string, size int64) *disk {
+	must.OK(os.Mkdir(dir, 0o700))
 	options := fmt.Sprintf("size=%d,mode=0700", size)
 	out, err := exec.CommandContext(ctx, "mount", "-t", "tmpfs", "-o", options, "tmpfs", dir).CombinedOutput() //nolint:gosec // our own folder
 	if err != nil {
-		return nil, fmt.Errorf("%w: mount a disk: %w: %s", world.ErrNoCage, err, out)
+		panic(fmt.Errorf("%w: mount a disk: %w: %s", world.ErrNoCage, err, out))
 	}
 	d := &disk{dir: dir, size: size}
-	if d.log, err = os.Create(filepath.Join(dir, "log.jsonl")); err != nil { //nolint:gosec // our own folder
-		d.unmount()
-		return nil, err
-	}
-	return d, nil
+	defer must.Else(d.unmount)
+	d.log = must.Have(os.Create(filepath.Join(dir, "log.jsonl"))) //nolint:gosec // our own folder
+	return d
 }
 
 // measure asks for how much of the disk the log and the audit take.

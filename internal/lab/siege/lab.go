@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/raid"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/upstream"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
@@ -67,36 +68,26 @@ type lab struct {
 // newLab builds the gateway and starts its servers. Sessions and what is kept for
 // resuming last for lapse. Log and audit share a disk of so many bytes, unless it is
 // zero. Everything that it makes lies in a temporary folder.
-func newLab(ctx context.Context, lapse time.Duration, diskSize int64) (*lab, error) {
-	begun, err := world.NewLab("siege")
-	if err != nil {
-		return nil, err
-	}
-	l := &lab{Lab: begun, tokens: map[string][]string{}}
+func newLab(ctx context.Context, lapse time.Duration, diskSize int64) *lab {
+	l := &lab{Lab: world.NewLab("siege"), tokens: map[string][]string{}}
+	defer must.Else(l.close)
 	if diskSize > 0 {
-		l.disk, err = mountDisk(ctx, filepath.Join(l.Dir, "disk"), diskSize)
+		l.disk = mountDisk(ctx, filepath.Join(l.Dir, "disk"), diskSize)
 	}
-	l.Err = errors.Join(l.Err, err)
 	l.begin(ctx, lapse)
-	return world.Begun(l, l.close, l.Err)
+	return l
 }
 
 func (l *lab) begin(ctx context.Context, lapse time.Duration) {
 	l.Build(ctx)
-	addresses := l.Addresses(2)
+	addresses := world.Addresses(2)
 	l.addr = addresses[0]
 	l.storm = httptest.NewServer(upstream.NewCareless())
-	calm := "" // the address of its server
-	l.Try(func() (err error) {
-		l.quiet, err = l.Start(world.Order{Dir: l.Dir, Command: []string{l.Self, quietPart}, Talks: true})
-		if err != nil {
-			return err
-		}
-		if calm, err = l.quiet.Out.ReadString('\n'); err != nil {
-			return fmt.Errorf("the quiet tenant: %w: %s", err, l.quiet.Words())
-		}
-		return nil
-	})
+	l.quiet = l.Start(world.Order{Dir: l.Dir, Command: []string{l.Self, quietPart}, Talks: true})
+	calm, err := l.quiet.Out.ReadString('\n') // the address of its server
+	if err != nil {
+		panic(fmt.Errorf("the quiet tenant: %w: %s", err, l.quiet.Words()))
+	}
 	const secret = "siege-7c61f0a2d94be853-hmac-secret" //nolint:gosec // G101: of a gateway that lives for minutes
 	for _, tenant := range []string{"quiet", "red", "blue"} {
 		l.tokens[tenant] = raid.Tokens(secret, "https://siege.test/", l.addr, tenant, usersOfTenant)
@@ -104,14 +95,14 @@ func (l *lab) begin(ctx context.Context, lapse time.Duration) {
 	l.text = fmt.Sprintf(gatewayConfig, l.addr, addresses[1], strings.TrimSpace(calm),
 		l.storm.Listener.Addr(), lapse, 1, l.disk.auditFile())
 	l.Write(map[string]string{"secret": secret, "library.db": ""}) // a database without tables
-	l.Try(func() error { return l.configure(1) })
+	l.configure(1)
 }
 
 // configure writes the gateway's config, with something that differs from turn to turn.
-func (l *lab) configure(turn int) error {
+func (l *lab) configure(turn int) {
 	text := strings.Replace(l.text, "burst: 1}", "burst: "+strconv.Itoa(100+turn%2)+"}", 1)
-	return errors.Join(world.WriteFiles(l.Dir, map[string]string{"next.yaml": text}),
-		os.Rename(filepath.Join(l.Dir, "next.yaml"), filepath.Join(l.Dir, "drawbridge.yaml")))
+	must.OK(errors.Join(world.WriteFiles(l.Dir, map[string]string{"next.yaml": text}),
+		os.Rename(filepath.Join(l.Dir, "next.yaml"), filepath.Join(l.Dir, "drawbridge.yaml"))))
 }
 
 // call returns a call of a small tool by a user of the tenant.
@@ -137,23 +128,17 @@ type process struct {
 }
 
 // serve starts a gateway in a cage and waits until it answers calls of all tenants.
-func (l *lab) serve(ctx context.Context, c *world.Cage) (*process, error) {
+func (l *lab) serve(ctx context.Context, c *world.Cage) *process {
 	p := &process{words: &lastWords{}}
 	command := c.Command(l.Program, "serve", "-config", "drawbridge.yaml")
-	var err error
-	if p.Process, err = l.Start(world.Order{
-		Dir: l.Dir, Command: command,
-		Output: l.disk.words(p.words),
-	}); err != nil {
-		return nil, err
-	}
-	serves := raid.Serves(ctx, l.addr, l.tokens, map[string]string{
+	p.Process = l.Start(world.Order{Dir: l.Dir, Command: command, Output: l.disk.words(p.words)})
+	defer must.Else(p.Kill)
+	if err := raid.Serves(ctx, l.addr, l.tokens, map[string]string{
 		"quiet": "calm", "red": "storm", "blue": "storm",
-	})
-	if serves != nil {
-		serves = fmt.Errorf("%w\n%s", serves, p.words)
+	}); err != nil {
+		panic(fmt.Errorf("%w\n%s", err, p.words))
 	}
-	return world.Begun(p, p.Kill, serves)
+	return p
 }
 
 // resident returns the resident memory in bytes, without the pages of the program's own

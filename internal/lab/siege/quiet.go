@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/raid"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/upstream"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
@@ -81,29 +82,25 @@ const quietPart = "part-quiet"
 // in that of the attackers, both would wait for a processor behind hundreds of
 // goroutines, and that would be taken for the gateway's doing. It says the address of the
 // server, reads orders, makes calls until in ends, and says what it saw.
-func beQuiet(ctx context.Context, in io.Reader, out io.Writer) error {
+func beQuiet(ctx context.Context, in io.Reader, out io.Writer) {
 	server := httptest.NewServer(upstream.NewCareless())
 	defer server.Close()
 	defer server.CloseClientConnections()
-	if _, err := fmt.Fprintln(out, server.Listener.Addr()); err != nil {
-		return err
-	}
+	must.Have(fmt.Fprintln(out, server.Listener.Addr()))
 	told := bufio.NewReader(in)
 	line, err := told.ReadBytes('\n')
 	if err != nil {
-		return nil // nobody wants to know anything
+		return // nobody wants to know anything
 	}
 	var o orders
-	if err := strictjson.Unmarshal(line, &o); err != nil {
-		return err
-	}
+	must.OK(strictjson.Unmarshal(line, &o))
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	go func() { // it ends with the process at the latest
 		_, _ = io.Copy(io.Discard, told) // whatever ends it
 		stop()
 	}()
-	return json.NewEncoder(out).Encode(callUntil(ctx, o))
+	must.OK(json.NewEncoder(out).Encode(callUntil(ctx, o)))
 }
 
 // quiet is the quiet tenant. Its users have a few connections that stay open between

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/raid"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
@@ -159,36 +160,22 @@ type plan struct {
 
 // run besieges one gateway. The error says that nothing was measured; whether promises
 // were kept is for the outcome to say.
-func (p *plan) run(ctx context.Context, progress io.Writer) (o *outcome, err error) {
-	c, err := world.NewCage(p.limit)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, c.Close(context.WithoutCancel(ctx))) }()
-	l, err := newLab(ctx, min(lapseMost, p.lasts/4), p.disk)
-	if err != nil {
-		return nil, err
-	}
+func (p *plan) run(ctx context.Context, progress io.Writer) *outcome {
+	c := must.Have(world.NewCage(p.limit))
+	defer func() { must.OK(c.Close(context.WithoutCancel(ctx))) }()
+	l := newLab(ctx, min(lapseMost, p.lasts/4), p.disk)
 	defer l.close()
-	gateway, err := l.serve(ctx, c)
-	if err != nil {
-		return nil, err
-	}
+	gateway := l.serve(ctx, c)
 	defer gateway.Kill()
 
 	random := rand.New(rand.NewPCG(p.seed, uint64(p.limit))) //nolint:gosec // no secret
-	o = &outcome{limit: p.limit, planned: p.attacks, from: p.addresses}
-	if o.quiet, err = p.beside(ctx, l, random, func(ctx context.Context) {
+	o := &outcome{limit: p.limit, planned: p.attacks, from: p.addresses, quiet: &notes{}}
+	p.beside(ctx, l, random, o.quiet, func(ctx context.Context) {
 		o.start, _ = gateway.resident()
 		p.attack(ctx, l, gateway, random, o)
 		o.rested = p.afterwards(ctx, gateway, o)
-	}); err != nil {
-		return nil, err
-	}
-	o.alive = gateway.Runs()
-	if o.kills, err = c.Kills(); err != nil {
-		return nil, err
-	}
+	})
+	o.alive, o.kills = gateway.Runs(), c.Kills()
 	o.charged, o.sockets = c.Charged()
 	if o.disk = l.disk; o.disk != nil {
 		o.disk.measure()
@@ -197,28 +184,23 @@ func (p *plan) run(ctx context.Context, progress io.Writer) (o *outcome, err err
 		o.words = gateway.words.String()
 	}
 	_, _ = fmt.Fprintf(progress, "%s\n", o) // a terminal
-	return o, nil
+	return o
 }
 
 // beside does something while the quiet tenant makes its calls, with a few of them
 // before.
-func (p *plan) beside(ctx context.Context, l *lab, random *rand.Rand,
+func (p *plan) beside(ctx context.Context, l *lab, random *rand.Rand, seen *notes,
 	do func(context.Context),
-) (*notes, error) {
+) {
 	o := orders{Addr: l.addr, Seed: random.Uint64()}
 	for user := range usersOfTenant {
 		o.Calls = append(o.Calls, string(l.call("quiet", "calm", user)))
 	}
-	if err := json.NewEncoder(l.quiet.In).Encode(o); err != nil {
-		return nil, err
-	}
+	must.OK(json.NewEncoder(l.quiet.In).Encode(o))
 	world.Pause(ctx, warmth)
 	do(ctx)
-	if err := l.quiet.In.Close(); err != nil { // it makes no more calls, and tells
-		return nil, err
-	}
-	seen := &notes{}
-	return seen, l.quiet.Reads(seen)
+	must.OK(l.quiet.In.Close()) // it makes no more calls, and tells
+	l.quiet.Reads(seen)
 }
 
 // attack lets all attackers loose at once, and has the config loaded again and again
@@ -241,7 +223,7 @@ func (p *plan) attack(ctx context.Context, l *lab, gateway *process, random *ran
 		o.most = max(o.most, most)
 		if time.Now().After(due) {
 			due = due.Add(reloadEvery)
-			if err := errors.Join(l.configure(o.reloads), gateway.Signal(syscall.SIGHUP)); err == nil {
+			if err := errors.Join(must.Try(func() { l.configure(o.reloads) }), gateway.Signal(syscall.SIGHUP)); err == nil {
 				o.reloads++
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/raid"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
@@ -20,7 +21,7 @@ import (
 // again.
 func TestMain(m *testing.M) {
 	if slices.Equal(os.Args[1:], []string{quietPart}) {
-		if err := beQuiet(context.Background(), os.Stdin, os.Stdout); err != nil {
+		if err := must.Try(func() { beQuiet(context.Background(), os.Stdin, os.Stdout) }); err != nil {
 			os.Stderr.WriteString(err.Error())
 			os.Exit(1)
 		}

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 )
 
 // balancer is nginx or HAProxy before all replicas that may ever be. Both give each
@@ -109,11 +110,9 @@ backend drawbridge
 %[2]s`
 
 // startBalancer starts the load balancer at an address, with a folder of its own.
-func (w *World) startBalancer(name, address string) (*balancer, error) {
+func (w *World) startBalancer(name, address string) *balancer {
 	b := &balancer{dir: filepath.Join(w.config.Dir, name)}
-	if err := os.MkdirAll(b.dir, 0o700); err != nil {
-		return nil, err
-	}
+	must.OK(os.MkdirAll(b.dir, 0o700))
 	var servers strings.Builder // which has no errors
 	for _, r := range w.slots {
 		to := r.Address
@@ -127,10 +126,7 @@ func (w *World) startBalancer(name, address string) (*balancer, error) {
 		}
 		_, _ = fmt.Fprintf(&servers, "    server %s max_fails=0;\n", to)
 	}
-	path, err := LookUp(w.config.Balancer)
-	if err != nil {
-		return nil, err
-	}
+	path := must.Have(LookUp(w.config.Balancer))
 	again := map[string]string{}
 	if name == partCareless {
 		again = map[string]string{"nginx": " non_idempotent", "haproxy": " empty-response"}
@@ -140,32 +136,28 @@ func (w *World) startBalancer(name, address string) (*balancer, error) {
 		again["nginx"])
 	command := []string{path, "-e", filepath.Join(b.dir, "errors"), "-p", b.dir, "-c", file}
 	if w.config.Balancer == "haproxy" {
-		if b.stats, err = freeport.Address(); err != nil {
-			return nil, err
-		}
+		b.stats = must.Have(freeport.Address())
 		text = fmt.Sprintf(haproxyConfig, address, servers.String(), b.stats, w.network.balancer, host,
 			again["haproxy"])
 		command = []string{path, "-W", "-db", "-f", file}
 	}
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		return nil, err
-	}
-	b.child, err = w.keeper.Start(Order{Dir: b.dir, Command: command})
-	return b, err
+	must.OK(os.WriteFile(file, []byte(text), 0o600))
+	b.child = w.keeper.Start(Order{Dir: b.dir, Command: command})
+	return b
 }
 
 // ReloadHAProxy has HAProxy read its config again: another process takes its place, and the
 // old one ends with its last connection. nginx is one process here, which cannot.
-func (w *World) ReloadHAProxy() error { return w.balancer.child.Signal(syscall.SIGUSR2) }
+func (w *World) ReloadHAProxy() {
+	must.OK(w.balancer.child.Signal(syscall.SIGUSR2))
+}
 
 // Careless starts another load balancer of the same kind before the replicas. It sends
 // again what a replica has not answered, as no load balancer may.
-func (w *World) Careless(ctx context.Context, address string) (*Process, error) {
-	b, err := w.startBalancer(partCareless, address)
-	if err != nil {
-		return nil, err
-	}
-	return Begun(b.child, b.child.Kill, b.child.Listens(ctx, address, commandTime))
+func (w *World) Careless(ctx context.Context, address string) *Process {
+	b := w.startBalancer(partCareless, address)
+	must.OK(b.child.Listens(ctx, address, commandTime))
+	return b.child
 }
 
 // LookUp finds a program, also where only root's path leads.
@@ -225,8 +217,8 @@ func opinion(table, server string) string {
 // Ready waits until Redis is up, all replicas that run are ready and use Redis and all
 // upstreams, and the balancer sends requests to them. When ctx ends before that, the
 // error says what is not ready and why.
-func (w *World) Ready(ctx context.Context) error {
-	return Until(ctx, func() error {
+func (w *World) Ready(ctx context.Context) {
+	must.OK(Until(ctx, func() error {
 		if err := w.Redis.wrong(ctx); err != nil {
 			return err
 		}
@@ -242,5 +234,5 @@ func (w *World) Ready(ctx context.Context) error {
 			}
 		}
 		return w.balancer.wrong(ctx, w)
-	})
+	}))
 }

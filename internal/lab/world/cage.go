@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 )
 
 // ErrNoCage means that this process may not bound the memory of another one.
@@ -128,21 +130,18 @@ func (c *Cage) Command(command ...string) []string {
 }
 
 // Kills returns how many processes of the cage the kernel has ended for want of memory.
-func (c *Cage) Kills() (int, error) {
+func (c *Cage) Kills() int {
 	file := "memory.oom_control"
 	if c.second {
 		file = "memory.events"
 	}
-	text, err := os.ReadFile(filepath.Join(c.dir, file))
-	if err != nil {
-		return 0, err
-	}
+	text := must.Have(os.ReadFile(filepath.Join(c.dir, file)))
 	for line := range strings.Lines(string(text)) {
 		if count, found := strings.CutPrefix(line, "oom_kill "); found {
-			return strconv.Atoi(strings.TrimSpace(count))
+			return must.Have(strconv.Atoi(strings.TrimSpace(count)))
 		}
 	}
-	return 0, fmt.Errorf("%s has no oom_kill", file)
+	panic(fmt.Errorf("%s has no oom_kill", file))
 }
 
 // Close removes the cage. Its processes have ended; the kernel may need a moment to see

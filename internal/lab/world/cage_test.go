@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 )
 
 // layout makes files below a temporary directory, each with its text, and returns the
@@ -117,7 +119,7 @@ func TestFilesOfACage(t *testing.T) {
 				t.Errorf("%s: %s holds %q (error %v), want %s", name, file, text, err, test.want[file])
 			}
 		}
-		if n, err := c.Kills(); n != test.kills || err != nil {
+		if n, err := must.Got(func() int { return c.Kills() }); n != test.kills || err != nil {
 			t.Errorf("%s: got %d ended (error %v), want %d", name, n, err, test.kills)
 		}
 		if most, sockets := c.Charged(); most != test.most || sockets != test.sockets {

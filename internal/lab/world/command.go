@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 )
 
 // ErrBroken means that a measure took place and a promise of the gateway did not hold.
@@ -23,7 +25,7 @@ func Main(name string, run func(ctx context.Context, args []string) error, other
 	if root, err := Root(); err == nil { // else a lab has started it in a folder of its own
 		_ = os.Chdir(root) // it is above
 	}
-	err := run(ctx, os.Args[1:])
+	err := must.Try(func() { must.OK(run(ctx, os.Args[1:])) })
 	stop()
 	if err == nil || errors.Is(err, flag.ErrHelp) {
 		return

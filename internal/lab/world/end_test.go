@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
@@ -26,14 +27,11 @@ const asOther = "WORLD_OTHER"
 func beOther(dir string) error {
 	ctx, stop := context.WithTimeout(context.Background(), patience)
 	defer stop()
-	w, err := world.Start(ctx, world.Config{
+	w := world.Start(ctx, world.Config{
 		Upstreams: map[string]string{"echo": echo().Listener.Addr().String() + "/mcp"}, Dir: dir,
 		Program: os.Getenv("WORLD_PROGRAM"), Balancer: "nginx", Replicas: 2, Redis: "one",
 		Namespaces: os.Geteuid() == 0,
 	})
-	if err != nil {
-		return err
-	}
 	for _, pid := range descendants(os.Getpid()) {
 		fmt.Println(pid)
 	}
@@ -133,7 +131,7 @@ func TestNothingIsLeftAfterClose(t *testing.T) {
 	}
 	w.Close()
 	gone(t, pids)
-	if err := w.Replicas[1].Start(within(t)); err == nil {
+	if err := must.Try(func() { w.Replicas[1].Start(within(t)) }); err == nil {
 		t.Error("a replica began in a world that has ended")
 	}
 	addresses := []string{
@@ -173,7 +171,7 @@ func TestAWorldThatCannotStart(t *testing.T) {
 		c := good
 		c.Dir, c.Program = t.TempDir(), program
 		spoil(&c)
-		if w, err := world.Start(within(t), c); err == nil || !strings.Contains(err.Error(), want) {
+		if w, err := must.Got(func() *world.World { return world.Start(within(t), c) }); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v and %v, want %s", w, err, want)
 		}
 	}

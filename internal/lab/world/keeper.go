@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
@@ -82,14 +83,11 @@ type Process struct {
 }
 
 // Start starts a child.
-func (k *Keeper) Start(o Order) (*Process, error) {
+func (k *Keeper) Start(o Order) *Process {
 	path := filepath.Join(o.Dir, cmp.Or(o.Log, logFile))
-	log, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) //nolint:gosec // G304: our own
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = log.Close() }()                      // the child has its own
-	command := exec.Command(o.Command[0], o.Command[1:]...) //nolint:gosec,noctx // our own programs, which outlive the call; kill ends them
+	log := must.Have(os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)) //nolint:gosec // G304: our own
+	defer func() { _ = log.Close() }()                                              // the child has its own
+	command := exec.Command(o.Command[0], o.Command[1:]...)                         //nolint:gosec,noctx // our own programs, which outlive the call; kill ends them
 	c := &Process{command: command, Log: path, ended: make(chan struct{})}
 	command.Dir, command.Stdout, command.Stderr, command.Env = o.Dir, log, log, o.Env
 	if o.Output != nil {
@@ -103,24 +101,20 @@ func (k *Keeper) Start(o Order) (*Process, error) {
 		// A pipe of our own: that of exec is closed as soon as the process has ended,
 		// though nobody has read it.
 		reader, writer, err := os.Pipe()
-		if err != nil {
-			return nil, err
-		}
+		must.OK(err)
 		defer func() { _ = writer.Close() }() // as above
 		command.Stdout, c.Out = writer, bufio.NewReader(reader)
-		if c.In, err = command.StdinPipe(); err != nil {
-			return nil, err
-		}
+		c.In = must.Have(command.StdinPipe())
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.closed {
-		return nil, errors.New("the world has ended")
+		panic(errors.New("the world has ended"))
 	}
 	started := make(chan error)
 	k.orders <- func() { started <- command.Start() }
 	if err := <-started; err != nil {
-		return nil, fmt.Errorf("start %s: %w", o.Command[0], err)
+		panic(fmt.Errorf("start %s: %w", o.Command[0], err))
 	}
 	k.children = append(k.children, c)
 	go func() { // kill waits for it
@@ -132,7 +126,7 @@ func (k *Keeper) Start(o Order) (*Process, error) {
 		k.forget(c)
 		close(c.ended)
 	}()
-	return c, nil
+	return c
 }
 
 func (k *Keeper) forget(c *Process) {
@@ -151,12 +145,12 @@ func (c *Process) PID() int { return c.command.Process.Pid }
 func (c *Process) Words() string { return tail(c.Log, 2<<10) }
 
 // Reads reads the next line that the process says, as JSON.
-func (c *Process) Reads(v any) error {
+func (c *Process) Reads(v any) {
 	line, err := c.Out.ReadBytes('\n')
 	if err != nil {
-		return fmt.Errorf("%w: %s", err, c.Words())
+		panic(fmt.Errorf("%w: %s", err, c.Words()))
 	}
-	return strictjson.Unmarshal(line, v)
+	must.OK(strictjson.Unmarshal(line, v))
 }
 
 // Listens waits until something takes connections at an address. The error has the end of
@@ -234,8 +228,7 @@ func (c *Process) Finish(limit time.Duration) {
 // KillTree is Kill for all that has come of the process, also what left its group.
 func (c *Process) KillTree() {
 	births := make(map[int]string)
-	tree, _ := Tree(c.PID()) // its group is ended anyway
-	for _, pid := range tree[1:] {
+	for _, pid := range Tree(c.PID())[1:] {
 		births[pid] = Birth(pid)
 	}
 	c.Kill()

@@ -6,66 +6,31 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
 // Lab is a temporary folder with the gateway and with processes, which all end with it.
-// Once something has failed, what it is asked does nothing: Err says what.
 type Lab struct {
 	*Keeper
 
 	Dir     string
 	Program string // the gateway, once Build has built it
 	Self    string // this program
-	Err     error  // what has failed first
 }
 
 // NewLab returns a lab in which nothing runs yet.
-func NewLab(name string) (*Lab, error) {
-	dir, err := os.MkdirTemp("", "drawbridge-"+name+"-")
-	if err != nil {
-		return nil, err
-	}
-	self, err := os.Executable()
-	return &Lab{Keeper: NewKeeper(), Dir: dir, Self: self, Program: filepath.Join(dir, "drawbridge"), Err: err}, nil
-}
-
-// Try does something unless something has failed, and keeps its error.
-func (l *Lab) Try(do func() error) {
-	if l.Err == nil {
-		l.Err = do()
-	}
+func NewLab(name string) *Lab {
+	self, dir := must.Have(os.Executable()), must.Have(os.MkdirTemp("", "drawbridge-"+name+"-"))
+	return &Lab{Keeper: NewKeeper(), Dir: dir, Self: self, Program: filepath.Join(dir, "drawbridge")}
 }
 
 // Build builds the gateway.
-func (l *Lab) Build(ctx context.Context) { l.Try(func() error { return Build(ctx, l.Program) }) }
+func (l *Lab) Build(ctx context.Context) { must.OK(Build(ctx, l.Program)) }
 
 // Write writes files of the lab, by their names.
-func (l *Lab) Write(files map[string]string) {
-	l.Try(func() error { return WriteFiles(l.Dir, files) })
-}
-
-// Addresses returns addresses of this machine at which nobody listens.
-func (l *Lab) Addresses(n int) []string {
-	addresses, err := Addresses(n)
-	l.Try(func() error { return err })
-	return addresses
-}
-
-// Until waits until something is done.
-func (l *Lab) Until(ctx context.Context, limit time.Duration, what string, done func() bool) {
-	l.Try(func() error { return Within(ctx, limit, what, done) })
-}
-
-// Begun returns what has begun. With an error it closes that, of which something may run.
-func Begun[T any](begun T, closes func(), err error) (T, error) {
-	if err != nil {
-		closes()
-	}
-	return begun, err
-}
+func (l *Lab) Write(files map[string]string) { must.OK(WriteFiles(l.Dir, files)) }
 
 // Close ends all processes and removes the folder.
 func (l *Lab) Close() {

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 )
 
 const loopback = "127.0.0.1"
@@ -45,9 +46,10 @@ func (n *network) host(part string) string {
 }
 
 // address returns an address for a part that nobody listens at.
-func (n *network) address(part string) (string, error) {
+func (n *network) address(part string) string {
 	port, err := freeport.Take()
-	return net.JoinHostPort(n.host(part), strconv.Itoa(port)), err
+	must.OK(err)
+	return net.JoinHostPort(n.host(part), strconv.Itoa(port))
 }
 
 // command returns how to start a program as a part. The program gets the process id of

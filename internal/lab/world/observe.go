@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 )
 
 const (
@@ -125,18 +127,16 @@ type Usage struct {
 }
 
 // Usage returns what the process holds now.
-func (r *Replica) Usage(ctx context.Context) (Usage, error) {
-	text, err := r.metrics(ctx)
-	if err != nil {
-		return Usage{}, err
-	}
+func (r *Replica) Usage(ctx context.Context) Usage {
+	text := must.Have(r.metrics(ctx))
 	goroutines, err := sum(text, "go_goroutines")
 	heap, wrong := sum(text, "go_memstats_heap_alloc_bytes")
 	files, unread := os.ReadDir(fmt.Sprintf("/proc/%d/fd", r.PID()))
 	resident, unknown := Field(r.PID(), "status", "RssAnon")
+	must.OK(errors.Join(err, wrong, unread, unknown))
 	return Usage{
 		Descriptors: len(files), Goroutines: int(goroutines), Resident: resident, Heap: int64(heap),
-	}, errors.Join(err, wrong, unread, unknown)
+	}
 }
 
 // PID returns the id of the process that was started last.
@@ -150,29 +150,20 @@ const reloads = "drawbridge_config_reloads_total"
 
 // Rewrite changes the text of the config and waits until a running gateway has taken or
 // refused it. A refusal is the error ErrRefused. A text that stays the same is no change.
-func (r *Replica) Rewrite(ctx context.Context, change func(config string) string) error {
-	before, err := os.ReadFile(r.file())
-	if err != nil {
-		return err
-	}
+func (r *Replica) Rewrite(ctx context.Context, change func(config string) string) {
+	before := must.Have(os.ReadFile(r.file()))
 	after := change(string(before))
 	if after == string(before) {
-		return nil
+		return
 	}
 	if !r.child.Runs() {
-		return r.write(after)
+		must.OK(r.write(after))
+		return
 	}
-	count, err := r.Metric(ctx, reloads)
-	if err == nil {
-		err = r.write(after)
-	}
-	if err == nil {
-		err = Until(ctx, func() error { return r.reloaded(ctx, count) })
-	}
-	if err != nil {
-		return err
-	}
-	return r.refused(ctx)
+	count := must.Have(r.Metric(ctx, reloads))
+	must.OK(r.write(after))
+	must.OK(Until(ctx, func() error { return r.reloaded(ctx, count) }))
+	must.OK(r.refused(ctx))
 }
 
 // reloaded tells unless the config was loaded more often than that.

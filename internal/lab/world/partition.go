@@ -6,6 +6,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/netfault"
 )
 
@@ -19,7 +20,9 @@ const (
 // "redis" ("redis-0" … and "sentinel" where there are several), "balancer", or the name
 // of an upstream. One of them must be a replica or a server of Redis. It needs
 // Namespaces.
-func (w *World) Partition(a, b string) error { return w.Drop(a, b, AllLost) }
+func (w *World) Partition(a, b string) {
+	w.Drop(a, b, AllLost)
+}
 
 // Loss says which packets between two parts are dropped.
 type Loss int
@@ -32,16 +35,16 @@ const (
 )
 
 // Drop drops packets between two parts as Partition does, but perhaps not all.
-func (w *World) Drop(a, b string, which Loss) error {
+func (w *World) Drop(a, b string, which Loss) {
 	if w.replica(a) == nil && w.replica(b) != nil || w.network.spaces[a] == nil {
 		a, b = b, a
 	}
 	if w.network.spaces[a] == nil {
-		return fmt.Errorf("neither %s nor %s is in a namespace", a, b)
+		panic(fmt.Errorf("neither %s nor %s is in a namespace", a, b))
 	}
 	rules := w.between(a, b)
 	if rules == nil {
-		return fmt.Errorf("%s has nothing to do with %s", a, b)
+		panic(fmt.Errorf("%s has nothing to do with %s", a, b))
 	}
 	ctx, stop := context.WithTimeout(context.Background(), commandTime)
 	defer stop()
@@ -53,11 +56,8 @@ func (w *World) Drop(a, b string, which Loss) error {
 			rule = append(rule, "-m", "statistic", "--mode", "random", "--probability", "0.3")
 		}
 		command := append([]string{"iptables", "-w", "-A"}, append(rule, "-j", "DROP")...)
-		if err := pipe(ctx, "", w.network.command(a, command...)...); err != nil {
-			return err
-		}
+		must.OK(pipe(ctx, "", w.network.command(a, command...)...))
 	}
-	return nil
 }
 
 // between returns what the part a, which is in a space and is a replica if one of them
@@ -102,15 +102,12 @@ func (w *World) through(proxy *netfault.Proxy) [][]string {
 }
 
 // Rejoin ends all partitions.
-func (w *World) Rejoin() error {
+func (w *World) Rejoin() {
 	ctx, stop := context.WithTimeout(context.Background(), commandTime)
 	defer stop()
 	for part := range w.network.spaces {
-		if err := pipe(ctx, "", w.network.command(part, "iptables", "-w", "-F")...); err != nil {
-			return err
-		}
+		must.OK(pipe(ctx, "", w.network.command(part, "iptables", "-w", "-F")...))
 	}
-	return nil
 }
 
 // replica returns the replica of that name, or nil.

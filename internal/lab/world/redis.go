@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 )
 
 // masterName is what the sentinel calls its master.
@@ -42,26 +44,25 @@ type Store struct {
 
 // storeNames are the servers of each kind of Redis, the one first that replicas are told
 // of.
-func storeNames(kind string) ([]string, error) {
+func storeNames(kind string) []string {
 	switch kind {
 	case "one":
-		return []string{"redis"}, nil
+		return []string{"redis"}
 	case "watched":
-		return []string{"sentinel", "redis-0", "redis-1"}, nil
+		return []string{"sentinel", "redis-0", "redis-1"}
 	case "cluster":
-		return []string{"redis-0", "redis-1", "redis-2"}, nil
+		return []string{"redis-0", "redis-1", "redis-2"}
 	}
-	return nil, fmt.Errorf("redis is %q, want one, watched or cluster", kind)
+	panic(fmt.Errorf("redis is %q, want one, watched or cluster", kind))
 }
 
 // newStore returns a server that does not run yet.
-func newStore(name, dir string, k *Keeper, n *network) (*Store, error) {
+func newStore(name, dir string, k *Keeper, n *network) *Store {
 	s := &Store{Name: name, keeper: k, network: n, dir: filepath.Join(dir, name)}
-	var err error
-	if s.Address, err = n.address(name); err != nil {
-		return nil, err
-	}
-	return s, os.Mkdir(s.dir, 0o700)
+	address := n.address(name)
+	s.Address = address
+	must.OK(os.Mkdir(s.dir, 0o700))
+	return s
 }
 
 // server is what every redis-server is started with.
@@ -77,24 +78,22 @@ func (s *Store) server(more ...string) []string {
 // Begin starts the server again after Kill, at the same address and without data, and
 // waits until it answers. Where another one has become the master, it becomes a replica
 // of that.
-func (s *Store) Begin(ctx context.Context) error {
+func (s *Store) Begin(ctx context.Context) {
 	if s.child.Runs() {
-		return fmt.Errorf("%s runs already", s.Name)
+		panic(fmt.Errorf("%s runs already", s.Name))
 	}
-	var err error
-	if s.child, err = s.keeper.Start(Order{
+	child := s.keeper.Start(Order{
 		Dir:     s.dir,
 		Command: s.network.command(s.Name, s.args(ctx)...),
 		Env:     s.Env,
-	}); err != nil {
-		return err
-	}
-	return Until(ctx, func() error {
+	})
+	s.child = child
+	must.OK(Until(ctx, func() error {
 		if !s.child.Runs() {
 			return fmt.Errorf("%s has ended: %s", s.Name, tail(filepath.Join(s.dir, logFile), 1<<10))
 		}
 		return s.answers(ctx)
-	})
+	}))
 }
 
 // answers returns nil if the server answers soon.
@@ -153,16 +152,14 @@ func (r *Redis) Kill() {
 }
 
 // Begin starts all nodes that do not run.
-func (r *Redis) Begin(ctx context.Context) error {
+func (r *Redis) Begin(ctx context.Context) {
 	for _, s := range r.Nodes {
 		if s.child.Runs() {
 			continue
 		}
-		if err := s.Begin(ctx); err != nil {
-			return err
-		}
+		s.Begin(ctx)
 	}
-	return r.join(ctx)
+	r.join(ctx)
 }
 
 // Freeze stops the processor time of all nodes.

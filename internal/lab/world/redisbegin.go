@@ -10,20 +10,16 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 )
 
 // startRedis starts the servers of one kind of Redis, and returns when they are joined.
-func startRedis(ctx context.Context, kind, dir string, k *Keeper, n *network) (*Redis, error) {
-	names, err := storeNames(kind)
-	if err != nil {
-		return nil, err
-	}
+func startRedis(ctx context.Context, kind, dir string, k *Keeper, n *network) *Redis {
+	names := storeNames(kind)
 	r := &Redis{kind: kind}
 	for _, name := range names {
-		s, err := newStore(name, dir, k, n)
-		if err != nil {
-			return nil, err
-		}
+		s := newStore(name, dir, k, n)
 		s.args = func(context.Context) []string { return s.server() }
 		if name == "sentinel" {
 			r.Sentinel = s
@@ -33,27 +29,21 @@ func startRedis(ctx context.Context, kind, dir string, k *Keeper, n *network) (*
 	}
 	switch kind {
 	case "watched":
-		err = r.watch()
+		r.watch()
 	case "cluster":
-		err = r.spread()
+		r.spread()
 	}
-	for _, s := range r.all() {
-		if err == nil {
-			err = s.Begin(ctx)
-		}
+	r.Begin(ctx)
+	if r.Sentinel != nil {
+		r.Sentinel.Begin(ctx)
 	}
-	if err == nil {
-		err = r.join(ctx)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return r, Until(ctx, func() error { return r.wrong(ctx) })
+	must.OK(Until(ctx, func() error { return r.wrong(ctx) }))
+	return r
 }
 
 // watch makes each node a copy of the master when it begins, and writes the config of the
 // sentinel, which keeps there what it learns.
-func (r *Redis) watch() error {
+func (r *Redis) watch() {
 	for _, s := range r.Nodes {
 		s.args = func(ctx context.Context) []string {
 			args := s.server("--repl-diskless-sync-delay", "0")
@@ -72,7 +62,7 @@ func (r *Redis) watch() error {
 			"sentinel down-after-milliseconds %[1]s 1000\nsentinel failover-timeout %[1]s 5000\n", masterName,
 		host, port, own, ownPort, r.Sentinel.dir)
 	r.Sentinel.args = func(context.Context) []string { return []string{"redis-server", config, "--sentinel"} }
-	return os.WriteFile(config, []byte(text), 0o600)
+	must.OK(os.WriteFile(config, []byte(text), 0o600))
 }
 
 // leader returns the address of the master: of a node that is, which the sentinel may not
@@ -91,46 +81,38 @@ func (r *Redis) leader(ctx context.Context) string {
 }
 
 // spread makes each node one of a cluster.
-func (r *Redis) spread() error {
+func (r *Redis) spread() {
 	for _, s := range r.Nodes {
-		bus, err := s.network.address(s.Name)
-		if err != nil {
-			return err
-		}
+		bus := s.network.address(s.Name)
 		_, s.bus = split(bus)
 		s.args = func(context.Context) []string {
 			return s.server("--cluster-enabled", "yes", "--cluster-port", s.bus, "--cluster-node-timeout",
 				"2000")
 		}
 	}
-	return nil
 }
 
 // join gives the nodes of a new cluster their slots and shows them to each other. A node
 // that has begun again knows both from its file. Other kinds of Redis need nothing.
-func (r *Redis) join(ctx context.Context) error {
+func (r *Redis) join(ctx context.Context) {
 	if r.kind != "cluster" {
-		return nil
+		return
 	}
 	const slots = 16384
 	for i, s := range r.Nodes {
 		if info, err := s.Exec(ctx, "CLUSTER", "INFO"); err != nil ||
 			strings.Contains(info, "cluster_known_nodes:3") {
-			return err
+			must.OK(err)
+			return
 		}
 		first, last := i*slots/len(r.Nodes), (i+1)*slots/len(r.Nodes)-1
-		if _, err := s.Exec(ctx, "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(first),
-			strconv.Itoa(last)); err != nil {
-			return err
-		}
+		must.Have(s.Exec(ctx, "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(first),
+			strconv.Itoa(last)))
 	}
 	for _, s := range r.Nodes[1:] {
 		host, port := split(s.Address)
-		if _, err := r.Nodes[0].Exec(ctx, "CLUSTER", "MEET", host, port, s.bus); err != nil {
-			return err
-		}
+		must.Have(r.Nodes[0].Exec(ctx, "CLUSTER", "MEET", host, port, s.bus))
 	}
-	return nil
 }
 
 // wrong returns what is not as it should be with the servers that run.

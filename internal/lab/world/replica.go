@@ -3,7 +3,6 @@ package world
 import (
 	"context"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -13,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/netfault"
 )
 
@@ -48,30 +48,19 @@ func replicaName(i int) string { return fmt.Sprintf("replica-%d", i) }
 
 // newReplica prepares a replica that does not run: its proxies, the one of the balancer
 // refusing, and its files.
-func (w *World) newReplica(i int) (*Replica, error) {
+func (w *World) newReplica(i int) *Replica {
 	r := &Replica{
 		Name: replicaName(i), world: w, program: w.config.Program, Upstream: map[string]*netfault.Proxy{},
 	}
 	r.Dir = filepath.Join(w.config.Dir, r.Name)
 	r.audits = []string{filepath.Join(r.Dir, "audit.jsonl")}
-	var err error
-	take := func(part string) (address string) {
-		if err == nil {
-			address, err = w.network.address(part)
-		}
-		return address
-	}
-	before := func(target string) (proxy *netfault.Proxy) {
-		if address := take(""); err == nil {
-			proxy, err = netfault.StartAt(address, target)
-		}
-		return proxy
-	}
+	defer must.Else(r.closeProxies)
+	take := func(part string) string { return w.network.address(part) }
+	before := func(target string) *netfault.Proxy { return must.Have(netfault.StartAt(take(""), target)) }
 	r.Address, r.Operator, r.Redis = take(r.Name), take(r.Name), before(w.Redis.door().Address)
-	if !w.config.Direct && err == nil {
-		if r.Balancer, err = netfault.Start(r.Address); err == nil {
-			r.Balancer.Refuse()
-		}
+	if !w.config.Direct {
+		r.Balancer = must.Have(netfault.Start(r.Address))
+		r.Balancer.Refuse()
 	}
 	for name, target := range w.config.Upstreams {
 		address, _, _ := strings.Cut(target, "/")
@@ -81,12 +70,10 @@ func (w *World) newReplica(i int) (*Replica, error) {
 		r.LinkAddress = take(r.Name)
 		r.Link = before(r.LinkAddress)
 	}
-	if err == nil {
-		key := base64.StdEncoding.EncodeToString([]byte(secret)[:32]) + "\n"
-		err = errors.Join(os.Mkdir(r.Dir, 0o700), os.WriteFile(filepath.Join(r.Dir, "keys"), []byte(key), 0o600),
-			r.write(w.text(r, r.audits[0])))
-	}
-	return Begun(r, r.closeProxies, err)
+	key := base64.StdEncoding.EncodeToString([]byte(secret)[:32]) + "\n"
+	must.OK(os.Mkdir(r.Dir, 0o700))
+	must.OK(WriteFiles(r.Dir, map[string]string{"keys": key, "drawbridge.yaml": w.text(r, r.audits[0])}))
+	return r
 }
 
 func (r *Replica) closeProxies() {
@@ -111,20 +98,16 @@ func (r *Replica) write(text string) error {
 
 // Start starts the process, and returns when it answers /readyz with 200, or with an
 // error that has the end of its log.
-func (r *Replica) Start(ctx context.Context) error {
-	if err := r.Launch(ctx); err != nil {
-		return err
-	}
-	return r.ready(ctx)
+func (r *Replica) Start(ctx context.Context) {
+	r.Launch(ctx)
+	r.ready(ctx)
 }
 
 // Launch is Start without the wait, for a gateway that cannot get ready.
-func (r *Replica) Launch(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
+func (r *Replica) Launch(ctx context.Context) {
+	must.OK(ctx.Err())
 	if r.child.Runs() {
-		return fmt.Errorf("%s runs already", r.Name)
+		panic(fmt.Errorf("%s runs already", r.Name))
 	}
 	command := slices.Concat(r.Wrapper, []string{
 		r.program, "serve", "-config", r.file(), "-drain-delay",
@@ -134,15 +117,13 @@ func (r *Replica) Launch(ctx context.Context) error {
 	if r.Balancer != nil {
 		o.ended = r.Balancer.Refuse // as the kernel would, if there were no proxy
 	}
-	var err error
-	if r.child, err = r.world.keeper.Start(o); err == nil && r.Balancer != nil {
+	if r.child = r.world.keeper.Start(o); r.Balancer != nil {
 		r.Balancer.Accept()
 	}
-	return err
 }
 
 // ready waits until /readyz is 200, as long as the process runs.
-func (r *Replica) ready(ctx context.Context) error {
+func (r *Replica) ready(ctx context.Context) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	child := r.child
@@ -155,12 +136,12 @@ func (r *Replica) ready(ctx context.Context) error {
 	}()
 	err := Until(ctx, func() error { return r.wrong(ctx) })
 	if err == nil {
-		return nil
+		return
 	}
 	if !child.Runs() {
 		err = fmt.Errorf("%s has ended with exit code %d", r.Name, child.command.ProcessState.ExitCode())
 	}
-	return fmt.Errorf("%w\n%s", err, tail(filepath.Join(r.Dir, logFile), 4<<10))
+	panic(fmt.Errorf("%w\n%s", err, tail(filepath.Join(r.Dir, logFile), 4<<10)))
 }
 
 // Stop asks the process to end with SIGTERM, waits for that, and returns the exit code.
@@ -199,14 +180,11 @@ var auditLine = regexp.MustCompile(`(?m)^audit: \{file: [^,}\s]+`)
 
 // AuditTo names another audit file, from the next Start on. World.Audit reads those
 // before too.
-func (r *Replica) AuditTo(path string) error {
-	text, err := os.ReadFile(r.file())
-	if err != nil {
-		return err
-	}
+func (r *Replica) AuditTo(path string) {
+	text := must.Have(os.ReadFile(r.file()))
 	if !auditLine.Match(text) {
-		return fmt.Errorf("%s has no line of the audit file", r.file())
+		panic(fmt.Errorf("%s has no line of the audit file", r.file()))
 	}
 	r.audits = append(slices.DeleteFunc(r.audits, func(old string) bool { return old == path }), path)
-	return r.write(auditLine.ReplaceAllLiteralString(string(text), "audit: {file: "+path))
+	must.OK(r.write(auditLine.ReplaceAllLiteralString(string(text), "audit: {file: "+path)))
 }

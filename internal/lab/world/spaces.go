@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 )
 
 // ErrNoNamespaces means that this machine, or this user, cannot have network namespaces.
@@ -24,21 +26,20 @@ const (
 
 // inSpaces makes a bridge and a space for each part. The spaces end with their holders;
 // the bridge would outlive a crash, so those whose makers are gone are removed first.
-func inSpaces(ctx context.Context, k *Keeper, dir string, parts []string) (_ *network, err error) {
-	if err := canHaveSpaces(); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNoNamespaces, err)
+func inSpaces(ctx context.Context, k *Keeper, dir string, parts []string) (n *network) {
+	n = &network{spaces: map[string]*space{}}
+	if err := must.Try(func() { n.begin(ctx, k, dir, parts) }); err != nil {
+		n.close(ctx)
+		panic(fmt.Errorf("%w: %w", ErrNoNamespaces, err))
 	}
+	return n
+}
+
+// begin makes the bridge and the spaces.
+func (n *network) begin(ctx context.Context, k *Keeper, dir string, parts []string) {
+	canHaveSpaces()
 	removeLeftovers(ctx)
-	n := &network{spaces: map[string]*space{}}
-	number, err := n.addBridge(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNoNamespaces, err)
-	}
-	defer func() {
-		if err != nil {
-			n.close(ctx)
-		}
-	}()
+	number := n.addBridge(ctx)
 	host := func(last int) string { return fmt.Sprintf("10.213.%d.%d", number, last) }
 	n.outside, n.balancer, n.trusted = host(1), host(2), host(0)+"/30"
 	var script strings.Builder // which has no errors
@@ -46,53 +47,44 @@ func inSpaces(ctx context.Context, k *Keeper, dir string, parts []string) (_ *ne
 		"address add %[2]s/24 dev %[1]s\naddress add %[3]s/24 dev %[1]s\nlink set %[1]s up\n", n.bridge,
 		n.outside, n.balancer)
 	for i, part := range parts {
-		holder, err := k.Start(Order{Dir: dir, Command: []string{"sleep", "infinity"}, space: true})
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrNoNamespaces, err)
-		}
+		holder := k.Start(Order{Dir: dir, Command: []string{"sleep", "infinity"}, space: true})
 		n.spaces[part] = &space{host: host(firstHost + i), holder: holder}
 		_, _ = fmt.Fprintf(&script,
 			"link add %[1]s-%[2]d type veth peer name eth0 netns %[3]d\nlink set %[1]s-%[2]d master %[1]s up\n", n.bridge, i, holder.command.Process.Pid)
 	}
-	if err := pipe(ctx, script.String(), "ip", "-batch", "-"); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNoNamespaces, err)
-	}
+	must.OK(pipe(ctx, script.String(), "ip", "-batch", "-"))
 	for part, s := range n.spaces {
 		script := fmt.Sprintf("address add %s/24 dev eth0\nlink set eth0 up\nlink set lo up\n", s.host)
-		if err := pipe(ctx, script, n.command(part, "ip", "-batch", "-")...); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrNoNamespaces, err)
-		}
+		must.OK(pipe(ctx, script, n.command(part, "ip", "-batch", "-")...))
 	}
-	return n, nil
 }
 
 // canHaveSpaces says what is missing for spaces.
-func canHaveSpaces() error {
+func canHaveSpaces() {
 	if os.Geteuid() != 0 {
-		return errors.New("only root may make them")
+		panic(errors.New("only root may make them"))
 	}
 	for _, name := range []string{"ip", "nsenter", "iptables", "sleep"} {
-		if _, err := exec.LookPath(name); err != nil {
-			return err
-		}
+		must.Have(exec.LookPath(name))
 	}
-	return nil
 }
 
 // addBridge makes a bridge that has no name of another, and with it takes its number. The
 // alias says who made it.
-func (n *network) addBridge(ctx context.Context) (number int, err error) {
+func (n *network) addBridge(ctx context.Context) (number int) {
+	var err error
 	for number = range mostSpace {
 		name := bridges + strconv.Itoa(number)
 		if err = pipe(ctx, "", "ip", "link", "add", "name", name, "type", "bridge"); err == nil {
 			n.bridge = name
-			return number, pipe(ctx, "", "ip", "link", "set", name, "alias", strconv.Itoa(os.Getpid()))
+			must.OK(pipe(ctx, "", "ip", "link", "set", name, "alias", strconv.Itoa(os.Getpid())))
+			return number
 		}
 		if _, taken := os.Stat("/sys/class/net/" + name); taken != nil {
-			return 0, err
+			break
 		}
 	}
-	return 0, err
+	panic(err)
 }
 
 // removeLeftovers removes bridges of processes that are gone. One without an alias is

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 )
 
 // Field returns the bytes that the kernel's file of a process has under names such as
@@ -38,38 +40,31 @@ func Field(pid int, file string, names ...string) (total int64, err error) {
 }
 
 // Resident returns the resident memory of processes together, in bytes.
-func Resident(pids ...int) (total int64, err error) {
+func Resident(pids ...int) (total int64) {
 	for _, pid := range pids {
-		held, err := Field(pid, "status", "VmRSS")
-		if err != nil {
-			return 0, err
-		}
-		total += held
+		total += must.Have(Field(pid, "status", "VmRSS"))
 	}
-	return total, nil
+	return total
 }
 
 // Busy returns how long processes have run on processors together, by the clock that the
 // system has for each process.
 // https://man7.org/linux/man-pages/man3/clock_getcpuclockid.3.html
-func Busy(pids ...int) (total time.Duration, err error) {
+func Busy(pids ...int) (total time.Duration) {
 	const scheduled = 2 // the clock of all that the scheduler gave the process, in nanoseconds
 	for _, pid := range pids {
 		var took unix.Timespec
 		if err := unix.ClockGettime(int32(^pid)<<3|scheduled, &took); err != nil { //nolint:gosec // a pid has 22 bits at most
-			return 0, fmt.Errorf("processor time of process %d: %w", pid, err)
+			panic(fmt.Errorf("processor time of process %d: %w", pid, err))
 		}
 		total += time.Duration(took.Nano())
 	}
-	return total, nil
+	return total
 }
 
 // Tree returns a process and all that come from it. One that is gone has none.
-func Tree(root int) ([]int, error) {
-	folders, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil {
-		return nil, err
-	}
+func Tree(root int) []int {
+	folders, _ := filepath.Glob("/proc/[0-9]*") // the pattern is good
 	children := make(map[int][]int)
 	for _, folder := range folders {
 		pid, err := strconv.Atoi(filepath.Base(folder))
@@ -85,7 +80,7 @@ func Tree(root int) ([]int, error) {
 	for i := 0; i < len(tree); i++ {
 		tree = append(tree, children[tree[i]]...)
 	}
-	return tree, nil
+	return tree
 }
 
 // Birth returns when a process started, "" if there is none: a number may have another

@@ -2,13 +2,13 @@ package world
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 )
 
@@ -50,14 +50,12 @@ func Until(ctx context.Context, wrong func() error) error {
 }
 
 // Addresses returns addresses of this machine at which nobody listens.
-func Addresses(n int) (addresses []string, err error) {
-	addresses = make([]string, n)
+func Addresses(n int) []string {
+	addresses := make([]string, n)
 	for i := range addresses {
-		var wrong error
-		addresses[i], wrong = freeport.Address()
-		err = errors.Join(err, wrong)
+		addresses[i] = must.Have(freeport.Address())
 	}
-	return addresses, err
+	return addresses
 }
 
 // tail returns the last bytes of a file, whole lines if there are several.

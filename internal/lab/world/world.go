@@ -23,6 +23,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 )
 
 // Config says how a world is.
@@ -75,86 +76,55 @@ type World struct {
 
 // Start starts a world. All is ready when it returns, or it returns why not and nothing
 // is left. It lasts until Close, also when ctx ends.
-func Start(ctx context.Context, c Config) (_ *World, err error) {
+func Start(ctx context.Context, c Config) *World {
 	c.DrainDelay, c.Patience = cmp.Or(c.DrainDelay, 500*time.Millisecond), cmp.Or(c.Patience, time.Second)
 	c.EventAge = cmp.Or(c.EventAge, 5*time.Minute)
 	switch {
 	case c.Replicas < 1 || c.Replicas > Room:
-		return nil, fmt.Errorf("%d replicas, want 1 to %d", c.Replicas, Room)
+		panic(fmt.Errorf("%d replicas, want 1 to %d", c.Replicas, Room))
 	case c.Balancer != "nginx" && c.Balancer != "haproxy":
-		return nil, fmt.Errorf("the balancer is %q, want nginx or haproxy", c.Balancer)
+		panic(fmt.Errorf("the balancer is %q, want nginx or haproxy", c.Balancer))
 	case len(c.Upstreams) == 0:
-		return nil, errors.New("there is no upstream, and a gateway needs one")
+		panic(errors.New("there is no upstream, and a gateway needs one"))
 	}
-	for _, path := range []*string{&c.Dir, &c.Program} {
-		if *path, err = filepath.Abs(*path); err != nil {
-			return nil, err
-		}
-	}
+	c.Dir, c.Program = must.Have(filepath.Abs(c.Dir)), must.Have(filepath.Abs(c.Program))
 	w := &World{config: c, keeper: NewKeeper(), client: &http.Client{
 		Timeout:   operatorTime,
 		Transport: &http.Transport{DisableKeepAlives: true},
 	}}
-	defer func() {
-		if err != nil {
-			w.Close()
-		}
-	}()
-	if err = w.begin(ctx); err != nil {
-		return nil, err
-	}
-	return w, nil
+	defer must.Else(w.Close)
+	w.begin(ctx)
+	return w
 }
 
 // begin starts all parts, each after those that it needs.
-func (w *World) begin(ctx context.Context) (err error) {
-	if w.network, err = w.newNetwork(ctx); err != nil {
-		return err
-	}
-	if w.Redis, err = startRedis(ctx, w.config.Redis, w.config.Dir, w.keeper, w.network); err != nil {
-		return err
-	}
-	address, err := freeport.Address()
-	if err != nil {
-		return err
-	}
+func (w *World) begin(ctx context.Context) {
+	w.network = w.newNetwork(ctx)
+	w.Redis = startRedis(ctx, w.config.Redis, w.config.Dir, w.keeper, w.network)
+	address := must.Have(freeport.Address())
 	w.URL = "http://" + address
-	if err := os.WriteFile(filepath.Join(w.config.Dir, secretFile), []byte(secret), 0o600); err != nil {
-		return err
-	}
+	must.OK(os.WriteFile(filepath.Join(w.config.Dir, secretFile), []byte(secret), 0o600))
 	for i := range Room {
-		r, err := w.newReplica(i)
-		if err != nil {
-			return err
-		}
+		r := w.newReplica(i)
 		w.slots = append(w.slots, r)
 	}
 	for range w.config.Replicas {
-		if _, err := w.launchNext(ctx); err != nil {
-			return err
-		}
+		w.launchNext(ctx)
 	}
 	for _, r := range w.Replicas { // all begin at once, and one that ends says why
-		if err := r.ready(ctx); err != nil {
-			return err
-		}
+		r.ready(ctx)
 	}
-	if w.balancer, err = w.startBalancer(partBalancer, address); err != nil {
-		return err
-	}
-	return w.Ready(ctx)
+	w.balancer = w.startBalancer(partBalancer, address)
+	w.Ready(ctx)
 }
 
 // newNetwork puts all on loopback, or each server of Redis and each replica that may ever
 // be into a space.
-func (w *World) newNetwork(ctx context.Context) (*network, error) {
+func (w *World) newNetwork(ctx context.Context) *network {
 	if !w.config.Namespaces {
-		return onLoopback(), nil
+		return onLoopback()
 	}
-	parts, err := storeNames(w.config.Redis)
-	if err != nil {
-		return nil, err
-	}
+	parts := storeNames(w.config.Redis)
 	for i := range Room {
 		parts = append(parts, replicaName(i))
 	}
@@ -163,31 +133,27 @@ func (w *World) newNetwork(ctx context.Context) (*network, error) {
 
 // Add starts another replica and returns when it is ready. The balancer uses it from then
 // on. Stop is its opposite.
-func (w *World) Add(ctx context.Context) (*Replica, error) {
-	r, err := w.launchNext(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return r, r.ready(ctx)
+func (w *World) Add(ctx context.Context) *Replica {
+	r := w.launchNext(ctx)
+	r.ready(ctx)
+	return r
 }
 
 // launchNext starts the first replica that was never started.
-func (w *World) launchNext(ctx context.Context) (*Replica, error) {
+func (w *World) launchNext(ctx context.Context) *Replica {
 	if len(w.Replicas) == len(w.slots) {
-		return nil, fmt.Errorf(
+		panic(fmt.Errorf(
 			"there are %d replicas already, and the balancer knows no others: start one that has stopped",
-			Room)
+			Room))
 	}
 	r := w.slots[len(w.Replicas)]
-	if err := r.Launch(ctx); err != nil {
-		return nil, err
-	}
+	r.Launch(ctx)
 	w.Replicas = w.slots[:len(w.Replicas)+1]
-	return r, nil
+	return r
 }
 
 // Start starts a process beside the world, which ends with it.
-func (w *World) Start(o Order) (*Process, error) { return w.keeper.Start(o) }
+func (w *World) Start(o Order) *Process { return w.keeper.Start(o) }
 
 // Close ends all and returns when nothing is left. It may be called again.
 func (w *World) Close() { w.closing.Do(w.close) }
@@ -233,28 +199,21 @@ func Token(secret, issuer, audience, user string, claims map[string]any) string 
 
 // Audit returns the records of all replicas, also of those that are gone. Audit files
 // that are no files, such as pipes, are left out.
-func (w *World) Audit() (all []ledger.Record, err error) {
+func (w *World) Audit() (all []ledger.Record) {
 	for _, r := range w.Replicas {
 		for _, path := range r.audits {
-			records, err := readAudit(path)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", path, err)
-			}
-			all = append(all, records...)
+			all = append(all, readAudit(path)...)
 		}
 	}
-	return all, nil
+	return all
 }
 
-func readAudit(path string) ([]ledger.Record, error) {
+func readAudit(path string) []ledger.Record {
 	if about, err := os.Stat(path); errors.Is(err, os.ErrNotExist) || err == nil &&
 		!about.Mode().IsRegular() {
-		return nil, nil
+		return nil
 	}
-	file, err := os.Open(path) //nolint:gosec // a file of ours
-	if err != nil {
-		return nil, err
-	}
+	file := must.Have(os.Open(path))    //nolint:gosec // a file of ours
 	defer func() { _ = file.Close() }() // it was only read
-	return ledger.ReadRecords(file)
+	return must.Have(ledger.ReadRecords(file))
 }

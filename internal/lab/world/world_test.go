@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
@@ -97,7 +98,7 @@ func tryStart(t *testing.T, c world.Config) (*world.World, error) {
 	t.Cleanup(server.Close)
 	c.Dir, c.Program, c.Upstreams = t.TempDir(), program,
 		map[string]string{"echo": server.Listener.Addr().String() + "/mcp"}
-	w, err := world.Start(within(t), c)
+	w, err := must.Got(func() *world.World { return world.Start(within(t), c) })
 	if err == nil {
 		t.Cleanup(w.Close)
 	}
@@ -161,7 +162,7 @@ func unready(t *testing.T, w *world.World, want string) {
 	t.Helper()
 	for all := within(t); ; {
 		ctx, stop := context.WithTimeout(all, 300*time.Millisecond)
-		err := w.Ready(ctx)
+		err := must.Try(func() { w.Ready(ctx) })
 		stop()
 		if err != nil && strings.Contains(err.Error(), want) {
 			return
@@ -184,7 +185,7 @@ func TestAWorldOfEachBalancer(t *testing.T) {
 					works(t, w.URL, w.Token(tenant, "bob"))
 				}
 			}
-			records, err := w.Audit()
+			records, err := must.Got(w.Audit)
 			if err != nil || len(records) != 12 {
 				t.Errorf("got %d records and %v, want one of each of 12 calls", len(records), err)
 			}
@@ -205,12 +206,8 @@ func TestReplicasComeAndGo(t *testing.T) {
 		works(t, w.URL, token) // the other one serves
 	}
 	r.Wrapper, r.Env = []string{"prlimit", "--nofile=321"}, []string{"GOMEMLIMIT=123MiB"}
-	if err := r.AuditTo(filepath.Join(r.Dir, "second.jsonl")); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
+	r.AuditTo(filepath.Join(r.Dir, "second.jsonl"))
+	r.Start(ctx)
 	works(t, "http://"+r.Address, token)
 	limits, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", r.PID()))
 	if err != nil || !strings.Contains(string(limits), "321") {
@@ -219,19 +216,17 @@ func TestReplicasComeAndGo(t *testing.T) {
 	if bound, err := r.Metric(ctx, "go_gc_gomemlimit_bytes"); err != nil || bound != 123<<20 {
 		t.Errorf("got a memory limit of %v and %v, want 123 MiB", bound, err)
 	}
-	if usage, err := r.Usage(ctx); err != nil || usage.Descriptors == 0 || usage.Goroutines == 0 ||
+	if usage, err := must.Got(func() world.Usage { return r.Usage(ctx) }); err != nil || usage.Descriptors == 0 || usage.Goroutines == 0 ||
 		usage.Resident < 1<<20 || usage.Heap < 1<<20 {
 		t.Errorf("got %+v and %v, want something of each", usage, err)
 	}
 	w.Replicas[1].Kill()
-	if added, err := w.Add(ctx); err != nil || added.Name != "replica-2" {
-		t.Fatalf("add: got %v, %v", added, err)
+	if added := w.Add(ctx); added.Name != "replica-2" {
+		t.Fatalf("add: got %v", added)
 	}
-	if err := w.Ready(ctx); err != nil {
-		t.Fatal(err)
-	}
+	w.Ready(ctx)
 	works(t, w.URL, token)
-	if records, err := w.Audit(); err != nil || len(records) != 6 {
+	if records, err := must.Got(w.Audit); err != nil || len(records) != 6 {
 		t.Errorf("got %d records and %v, want those of all six calls", len(records), err)
 	}
 }
@@ -240,18 +235,22 @@ func TestRewriteWaitsUntilTheConfigIsTakenOrRefused(t *testing.T) {
 	t.Parallel()
 	w := start(t, world.Config{Balancer: "nginx", Replicas: 1, Redis: "one"})
 	ctx, r := within(t), w.Replicas[0]
-	err := r.Rewrite(
-		ctx, func(
-			config string,
-		) string {
-			return strings.ReplaceAll(config, "concurrency: 1,", "concurrency: none,")
-		})
+	err := must.Try(func() {
+		r.Rewrite(
+			ctx, func(
+				config string,
+			) string {
+				return strings.ReplaceAll(config, "concurrency: 1,", "concurrency: none,")
+			})
+	})
 	if !errors.Is(err, world.ErrRefused) || !strings.Contains(err.Error(), "none") {
 		t.Errorf("got %v, want that the config was refused, and why", err)
 	}
-	err = r.Rewrite(ctx, func(config string) string {
-		config = strings.ReplaceAll(config, "concurrency: none,", "concurrency: 1,")
-		return strings.ReplaceAll(config, `{allow: ["*"`, `{allow: ["echo__nothing"`)
+	err = must.Try(func() {
+		r.Rewrite(ctx, func(config string) string {
+			config = strings.ReplaceAll(config, "concurrency: none,", "concurrency: 1,")
+			return strings.ReplaceAll(config, `{allow: ["*"`, `{allow: ["echo__nothing"`)
+		})
 	})
 	if err != nil {
 		t.Error(err)
@@ -273,7 +272,7 @@ func TestReadyNamesThePartThatIsNot(t *testing.T) {
 	for want, fault := range map[string]struct{ begin, end func() error }{
 		"redis does not run": {
 			none(w.Redis.Kill),
-			func() error { return w.Redis.Begin(within(t)) },
+			func() error { return must.Try(func() { w.Redis.Begin(within(t)) }) },
 		},
 		"redis: ":                      {w.Redis.Freeze, w.Redis.Thaw},
 		"replica-1 does not use Redis": {none(r.Redis.Cut), none(r.Redis.Heal)},
@@ -286,9 +285,7 @@ func TestReadyNamesThePartThatIsNot(t *testing.T) {
 		if err := fault.end(); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.Ready(within(t)); err != nil {
-			t.Fatalf("after %q: %v", want, err)
-		}
+		w.Ready(within(t))
 	}
 	works(t, w.URL, w.Token("blue", "alice"))
 }
@@ -317,12 +314,8 @@ func TestEachKindOfRedis(t *testing.T) {
 					}
 				}
 			}
-			if err := before.Begin(ctx); err != nil {
-				t.Fatal(err)
-			}
-			if err := w.Ready(ctx); err != nil {
-				t.Fatal(err)
-			}
+			before.Begin(ctx)
+			w.Ready(ctx)
 			works(t, w.URL, w.Token("red", "alice"))
 		})
 	}

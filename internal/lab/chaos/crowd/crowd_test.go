@@ -38,13 +38,10 @@ func begin(t *testing.T) (*world.World, *upstream.Server) {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Close)
-	w, err := world.Start(ctx, world.Config{
+	w := world.Start(ctx, world.Config{
 		Dir: t.TempDir(), Program: program, Balancer: "nginx", Replicas: 2, Redis: "one",
 		Upstreams: map[string]string{crowd.Modern: address + "/mcp", crowd.Legacy: address + "/legacy"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(w.Close)
 	return w, server
 }
@@ -59,11 +56,7 @@ func end(t *testing.T, c *crowd.Crowd, book *ledger.Ledger, w *world.World,
 	if err := c.Stop(ctx); err != nil {
 		t.Error(err)
 	}
-	records, err := w.Audit()
-	if err != nil {
-		t.Fatal(err)
-	}
-	v := book.Judge(server.Executions(), records)
+	v := book.Judge(server.Executions(), w.Audit())
 	t.Logf("%+v\n%+v", c.Deeds(), v)
 	return v
 }
@@ -146,12 +139,8 @@ func TestAKilledReplicaIsSeen(t *testing.T) {
 		calls = c.Deeds().Calls
 		eventually(t, "the crowd works without that replica",
 			func() bool { return c.Deeds().Calls > calls+200 })
-		if err := r.Start(ctx); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Ready(ctx); err != nil {
-			t.Fatal(err)
-		}
+		r.Start(ctx)
+		w.Ready(ctx)
 	}
 	v := end(t, c, book, w, server)
 	if v.Lost() != 0 {

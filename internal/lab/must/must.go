@@ -1,0 +1,48 @@
+// Package must keeps straight lines of a lab straight: what a lab cannot go on without
+// panics with its error, and who can go on without it gets the error back. It is for the
+// goroutine that calls it: one that a lab starts has to Try what may panic.
+package must
+
+import "runtime"
+
+// OK panics with an error, if there is one.
+func OK(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// Have returns the value, and panics with the error if there is one.
+func Have[T any](v T, err error) T {
+	OK(err)
+	return v
+}
+
+// Try does something, and returns the error with which it panicked, if it did. Any other
+// panic, such as that of a nil pointer, goes on.
+func Try(do func()) (err error) {
+	defer func() {
+		wrong := recover()
+		failed, is := wrong.(error)
+		if _, mistake := wrong.(runtime.Error); wrong != nil && (!is || mistake) {
+			panic(wrong)
+		}
+		err = failed
+	}()
+	do()
+	return nil
+}
+
+// Got is Try for what returns a value.
+func Got[T any](do func() T) (v T, err error) {
+	err = Try(func() { v = do() })
+	return v, err
+}
+
+// Else does something if what comes after it panics, as in defer must.Else(w.Close).
+func Else(undo func()) {
+	if wrong := recover(); wrong != nil {
+		undo()
+		panic(wrong)
+	}
+}

@@ -33,6 +33,7 @@ type connection struct {
 	suspected  chan struct{} // holds a signal: the connection may be lost
 	refusals   chan struct{} // holds a signal: a modern server refused a question of its own tool
 	unanswered atomic.Int32  // requests in a row that had no answer until their time was over
+	calls      atomic.Int32  // in flight where all of them share one stream; see busy
 	// topics to read again, and shifted by announcedBy those that the server announced on
 	// this connection
 	unread atomic.Uint32

@@ -41,13 +41,15 @@ import (
 // A slow tool of a server that does one thing at a time delays the proof of life too.
 // That is why one request without an answer asks for none: patience of them, and
 // aliveLimit, pass without any answer before a server is given up that is busy but well.
+// A list that a child leaves without an answer beside a call counts for nothing, since the
+// call counts for itself; the list is asked for again later, as one that cannot be read.
 
 // patience is how many requests in a row may stay without an answer on one connection.
 const patience = 3
 
 // conclude draws conclusions from how a request of the connection ended: an answer shows
 // that the server lives, and too many requests without one ask for a proof of life.
-func (c *connection) conclude(ctx context.Context, err error) {
+func (c *connection) conclude(ctx context.Context, method string, err error) {
 	if err == nil {
 		c.unanswered.Store(0)
 		return
@@ -59,10 +61,15 @@ func (c *connection) conclude(ctx context.Context, err error) {
 	switch {
 	case errors.As(err, &answered), errors.As(err, &full):
 		c.unanswered.Store(0)
+	case c.busy() && mcp.MethodOf(method).Lists:
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		c.waitedInVain()
 	}
 }
+
+// busy tells whether a call runs on the connection, of a server that says everything in
+// one stream. Such a server may do one thing at a time.
+func (c *connection) busy() bool { return c.calls.Load() > 0 }
 
 // waitedInVain notes that a request had no answer until its time was over. Where the
 // connection is a pooled session, the server as a whole is asked too, since a new session

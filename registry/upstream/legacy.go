@@ -136,6 +136,10 @@ func (l *legacy) run(ctx context.Context, i *item, c *registry.Call, asks *quest
 	if err := l.speak(ctx, c.LogLevel); err != nil {
 		return mcp.Object{}, err
 	}
+	if !l.link.Streams() && !mcp.MethodOf(i.method).Lists {
+		l.conn.calls.Add(1)
+		defer l.conn.calls.Add(-1)
+	}
 	out := l.conn.ids.call(i, c, "")
 	out.Logs = c.LogLevel > 0 && l.alone
 	if asks != nil {
@@ -215,7 +219,7 @@ func (l *legacy) endSetting() { l.setting <- struct{}{} }
 // leaves, the server is told that the request is cancelled.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management
 func (l *legacy) exchange(ctx context.Context, out *wire.Request) (result mcp.Object, err error) {
-	defer func() { l.conn.conclude(ctx, err) }()
+	defer func() { l.conn.conclude(ctx, out.Method, err) }()
 	result, err = l.exchangeOnce(ctx, out)
 	if err == nil {
 		return result, nil
@@ -375,10 +379,6 @@ func (l *legacy) awaitStream(ctx context.Context) (inTime bool) {
 	}
 	return true
 }
-
-// busy is false: a bare session has no pool, and a call on it is seen by the pool that
-// lends it (older.busy).
-func (l *legacy) busy() bool { return false }
 
 // sessions is one: this session.
 func (l *legacy) sessions() int { return 1 }

@@ -52,7 +52,9 @@ type reading struct {
 	fresh time.Duration
 	ttl   time.Duration // the least that a page says
 	none  bool
-	err   error
+	// a call ran on the same connection, so that the server may have been busy with it
+	beside bool
+	err    error
 }
 
 // errOverflow is the error for a list of which only the beginning is used.

@@ -151,7 +151,7 @@ func (l *lists) read(ctx context.Context, asked topics, publish func()) error {
 func (l *lists) readOwn(ctx context.Context, asked topics, publish func()) error {
 	limited, cancel := context.WithTimeout(ctx, listLimit)
 	defer cancel()
-	wanted := l.wanted(asked)
+	wanted, beside := l.wanted(asked), l.conn.busy()
 	readings := make(chan reading, len(wanted))
 	for _, one := range wanted {
 		go func() { // never blocks: the channel has room
@@ -163,6 +163,7 @@ func (l *lists) readOwn(ctx context.Context, asked topics, publish func()) error
 				readings <- r
 			}()
 			r = one.fetch(limited, l.conn.server, l.ask)
+			r.beside = beside || l.conn.busy()
 		}()
 	}
 	patience := time.NewTimer(toolsFirst)
@@ -209,12 +210,15 @@ func (l *lists) wanted(asked topics) []*listing {
 }
 
 // take keeps the outcome of one reading. It returns an error only for the tools, or when
-// ctx has ended. A list that is too long is kept as far as it fits.
+// ctx has ended. Where tools that were read before have no answer beside a call, there is
+// no error: the server may be busy with the call, which would end with the connection. A
+// list that is too long is kept as far as it fits.
 func (l *lists) take(ctx context.Context, r reading) error {
 	one, overflow := r.of, errors.Is(r.err, errOverflow)
+	excused := r.beside && !one.read.IsZero() && errors.Is(r.err, context.DeadlineExceeded)
 	err := l.conn.server.forCaller(ctx, r.err)
 	switch {
-	case err != nil && (one == l.tools || ctx.Err() != nil):
+	case err != nil && (one == l.tools && !excused || ctx.Err() != nil):
 		return err
 	case err != nil && (!overflow || len(r.raw) == 0):
 		if one.fail(l.cfg.Name, err) {

@@ -209,6 +209,10 @@ func (m *modern) run(ctx context.Context, i *item, c *registry.Call) (mcp.Object
 	if len(c.Refusals) > 0 {
 		return refusal(i.method, c.Refusals)
 	}
+	if !m.link.Streams() && !mcp.MethodOf(i.method).Lists {
+		m.conn.calls.Add(1)
+		defer m.conn.calls.Add(-1)
+	}
 	out := m.conn.ids.call(i, c, m.ownFor(c))
 	out.Header, out.Post = i.header, i.post
 	if len(c.Headers) > 0 {
@@ -231,7 +235,7 @@ func (m *modern) run(ctx context.Context, i *item, c *registry.Call) (mcp.Object
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancellation
 func (m *modern) exchange(ctx context.Context, out *wire.Request) (mcp.Object, error) {
 	result, err := m.exchangeOnce(ctx, out)
-	m.conn.conclude(ctx, err)
+	m.conn.conclude(ctx, out.Method, err)
 	if err != nil && ctx.Err() != nil && !m.link.Streams() {
 		m.link.Tell(ctx, cancelled(out.ID, m.meta))
 	}
@@ -422,9 +426,6 @@ func listed(acknowledged mcp.Object, uri string) bool {
 		return text == uri
 	})
 }
-
-// busy is false: a modern server is expected to answer beside its calls.
-func (m *modern) busy() bool { return false }
 
 // sessions is zero: every request stands alone.
 func (m *modern) sessions() int { return 0 }

@@ -52,10 +52,6 @@ type peer interface {
 		updated func(uri string)) error
 	// alive asks the server for a proof of life. nil means that it lives.
 	alive(ctx context.Context) error
-	// busy tells whether a call runs on the connection that reads the lists. Then a list
-	// that can wait is not asked for: a server that does one thing at a time would not
-	// answer in time, and would be taken as lost in the middle of the call.
-	busy() bool
 	// sessions returns how many sessions of the legacy era there are, for Load.
 	sessions() int
 	// close ends the connection and waits for all that belongs to it. polite: the server

@@ -84,10 +84,6 @@ func (o *older) watchResource(ctx context.Context, tenantID, uri string, onConfi
 	return s.Session.session.watchResource(ctx, tenantID, uri, onConfirmed, updated)
 }
 
-// busy tells whether a call runs on the control connection, which happens where it is
-// lent.
-func (o *older) busy() bool { return o.pool.seats.LentOut() }
-
 // sessions returns the number of pooled sessions and the control connection.
 func (o *older) sessions() int { return 1 + o.pool.seats.Size() }
 

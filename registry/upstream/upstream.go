@@ -240,9 +240,9 @@ func (u *Upstream) follow(ctx context.Context, l *lists) error {
 }
 
 // check proves that the server lives: by reading the lists that are due, or by a small
-// request when none is due or a call keeps the connection busy.
+// request when none is due.
 func (u *Upstream) check(ctx context.Context, l *lists) error {
-	if due := l.due(); due != 0 && !l.conn.peer.busy() {
+	if due := l.due(); due != 0 {
 		return u.list(ctx, l, due, 0)
 	}
 	return u.alive(ctx, l.conn)

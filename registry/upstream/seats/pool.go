@@ -157,13 +157,6 @@ func (r *Pool[S]) Lend(session S, k Key) {
 	r.taking[k] = append(r.taking[k], r.lent)
 }
 
-// LentOut tells whether a call runs on the session that Lend added.
-func (r *Pool[S]) LentOut() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.lent != nil && r.lent.calls > 0
-}
-
 // Waits are for how long a use waited for its seat.
 type Waits struct {
 	Queue   time.Duration // for room

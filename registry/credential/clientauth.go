@@ -59,20 +59,16 @@ func (p *prover) prove(header http.Header, form url.Values, audience string,
 		return nil, failed(FaultMissing, "file of the client: %w", err)
 	}
 	secret := string(content)
+	if p.spec.KeyFile != "" {
+		if secret, err = p.assertion(content, audience); err != nil {
+			return nil, failed(FaultMissing, "key of the client: %w", err)
+		}
+	}
 	switch {
-	case p.spec.AssertionFile != "":
+	case p.spec.AssertionFile != "", p.spec.KeyFile != "":
 		form.Set("client_id", p.spec.ID)
 		form.Set("client_assertion_type", assertionType)
 		form.Set("client_assertion", secret)
-	case p.spec.KeyFile != "":
-		assertion, err := p.assertion(content, audience)
-		if err != nil {
-			return nil, failed(FaultMissing, "key of the client: %w", err)
-		}
-		form.Set("client_id", p.spec.ID)
-		form.Set("client_assertion_type", assertionType)
-		form.Set("client_assertion", assertion)
-		secret = assertion
 	case methods != nil && !slices.Contains(methods, "client_secret_basic") &&
 		slices.Contains(methods, "client_secret_post"):
 		form.Set("client_id", p.spec.ID)

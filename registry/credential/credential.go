@@ -120,7 +120,7 @@ func New(cfg Config) *Source {
 	return s
 }
 
-// newKind returns the kind that a spec names, nil for none.
+// newKind returns the kind that a spec names.
 func newKind(spec Spec, l *life) kind {
 	switch {
 	case spec.Header != nil:
@@ -136,55 +136,45 @@ func newKind(spec Spec, l *life) kind {
 	case spec.Exchange != nil:
 		return newExchanges(spec.Exchange, l)
 	}
-	return nil
+	return nothing{}
 }
+
+// nothing is the kind of a source that gives no headers.
+type nothing struct{}
+
+var _ kind = nothing{}
+
+func (nothing) headers(context.Context, *auth.Principal) (*Headers, error) { return nil, nil }
+func (nothing) cached(context.Context, auth.Owner) (*Headers, error)       { return nil, nil }
+func (nothing) cacheKey(p *auth.Principal) CacheKey                        { return CacheKey{owner: p.Owner()} }
 
 // For returns what a request on behalf of p carries, nil: nothing. A nil p is the gateway
 // itself. Errors are *Error, or that of ctx.
 func (s *Source) For(ctx context.Context, p *auth.Principal) (*Headers, error) {
-	if s == nil {
+	switch {
+	case s == nil:
 		return nil, nil
+	case p == nil:
+		return s.common.headers(ctx, nil)
 	}
-	of := s.common
-	if p != nil {
-		of = s.of(p.TenantID)
-	}
-	if of == nil {
-		return nil, nil
-	}
-	return of.headers(ctx, p)
+	return s.of(p.TenantID).headers(ctx, p)
 }
 
 // Cached returns what a request carries that keeps a session of an owner alive. It asks
 // nobody for anything that needs the owner's token: what For gave last must still be good.
 // Where nothing depends on the caller, an owner of whom only the tenant is known will do.
 func (s *Source) Cached(ctx context.Context, owner auth.Owner) (*Headers, error) {
-	if s == nil {
-		return nil, nil
-	}
-	of := s.of(owner.TenantID)
-	if of == nil {
-		return nil, nil
-	}
-	return of.cached(ctx, owner)
+	return s.of(owner.TenantID).cached(ctx, owner)
 }
 
 // CacheKey returns where things are kept that were had with the credential of p: no other
 // user, and no other credential of that user, finds them there.
 func (s *Source) CacheKey(p *auth.Principal) CacheKey {
-	if s != nil {
-		if of := s.of(p.TenantID); of != nil {
-			return of.cacheKey(p)
-		}
-	}
-	return CacheKey{owner: p.Owner()}
+	return s.of(p.TenantID).cacheKey(p)
 }
 
 // Personal tells whether what requests of the tenant carry depends on who calls.
 func (s *Source) Personal(tenant string) bool {
-	if s == nil {
-		return false
-	}
 	switch s.of(tenant).(type) {
 	case *identities, *exchanges:
 		return true
@@ -205,8 +195,11 @@ func (s *Source) Names() []string {
 	return names
 }
 
-// of returns the kind of a tenant.
+// of returns the kind of a tenant. A nil s gives nothing.
 func (s *Source) of(tenant string) kind {
+	if s == nil {
+		return nothing{}
+	}
 	if own, has := s.tenants[tenant]; has {
 		return own
 	}

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 )
@@ -272,35 +273,24 @@ func plainText(text string, limit int) string {
 // readAnswer reads the members of an answer that matter. A number that is written as a
 // text is taken, as some endpoints write expires_in.
 func readAnswer(body []byte) (a answer, ok bool) {
-	if strictjson.Check(body) != nil {
-		return answer{}, false
-	}
-	members, err := strictjson.Members(nil, body)
+	object, err := mcp.ParseObject(body)
 	if err != nil {
 		return answer{}, false
 	}
-	a.life = usualLife
-	for _, m := range members {
-		text := string(m.Value)
-		if text[0] == '"' {
-			text, _ = strictjson.Unquote(m.Value)
+	said := func(name string) string {
+		value := object.Value(name)
+		if text, ok := value.Text(); ok {
+			return text
 		}
-		switch m.Name {
-		case "access_token":
-			a.token = text
-		case "token_type":
-			a.tokenType = text
-		case "issued_token_type":
-			a.kind = text
-		case "error":
-			a.code = text
-		case "error_description":
-			a.description = text
-		case "expires_in":
-			if seconds, err := strconv.ParseFloat(text, 64); err == nil && seconds > 0 {
-				a.life = time.Duration(min(seconds, longestLife.Seconds())) * time.Second
-			}
-		}
+		return string(value)
+	}
+	a = answer{
+		token: said("access_token"), tokenType: said("token_type"), kind: said("issued_token_type"),
+		life: usualLife, code: said("error"), description: said("error_description"),
+	}
+	seconds, err := strconv.ParseFloat(said("expires_in"), 64)
+	if err == nil && seconds > 0 {
+		a.life = time.Duration(min(seconds, longestLife.Seconds())) * time.Second
 	}
 	return a, true
 }

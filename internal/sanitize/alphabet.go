@@ -39,6 +39,7 @@ var (
 	capitals     = letters(upper, digits)
 	hexadecimal  = letters(digits, "abcdefABCDEF")
 	base32       = letters(upper, "234567")
+	base64Digits = letters(upper, lower, digits, "+/")
 	base64Plain  = letters(upper, lower, digits, "+/=")
 	wordDash     = letters(upper, lower, digits, "_-")
 	wordDashDot  = letters(upper, lower, digits, "_-.")

@@ -1,6 +1,11 @@
 package sanitize
 
-import "unicode/utf8"
+import (
+	"bytes"
+	"unicode/utf8"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
+)
 
 // cleaner cleans one decoded text after the other. The passes run in this order: control
 // characters and escape sequences, hidden code points, secrets. Each sees what the
@@ -24,12 +29,20 @@ type cleaner struct {
 // false, text needs no change, and out is only a buffer to use again.
 type pass func(dst, text []byte) (out []byte, changed bool)
 
+// unquoted returns the text of a valid JSON string: a part of raw if that has no escape,
+// otherwise the text appended to dst.
+func unquoted(dst, raw []byte) []byte {
+	if inside := raw[1 : len(raw)-1]; bytes.IndexByte(inside, '\\') < 0 {
+		return inside
+	}
+	return strictjson.AppendUnquote(dst, raw)
+}
+
 // decode returns the text of a JSON string, given with its quotation marks. The text may
 // share memory with raw, and is valid until the next call of decode or repair.
 func (c *cleaner) decode(raw []byte) []byte {
-	inside := raw[1 : len(raw)-1]
-	text := unescape(c.current[:0], inside)
-	if len(text) > 0 && &text[0] != &inside[0] {
+	text := unquoted(c.current[:0], raw)
+	if len(text) > 0 && &text[0] != &raw[1] {
 		c.current = text
 	}
 	return text

@@ -100,5 +100,5 @@ func textOf(raw mcp.RawJSON) []byte {
 	if len(raw) == 0 || raw[0] != '"' {
 		return nil
 	}
-	return unescape(nil, raw[1:len(raw)-1])
+	return unquoted(nil, raw)
 }

@@ -1,6 +1,7 @@
 package sanitize
 
 import (
+	"slices"
 	"unicode"
 	"unicode/utf8"
 )
@@ -18,7 +19,7 @@ func joins(before, after []byte, r rune) bool {
 	}
 	// At the end of a word too, a joiner or non-joiner changes the letters before it when
 	// it stands behind a virama, and a joiner when it stands behind an Arabic letter.
-	return shaping(right) || isVirama(left) || r == joiner && unicode.Is(unicode.Arabic, left)
+	return shaping(right) || slices.Contains(viramas, left) || r == joiner && unicode.Is(unicode.Arabic, left)
 }
 
 // shaping tells whether r belongs to a script in which letters change their form next to
@@ -37,14 +38,9 @@ func shaping(r rune) bool {
 		r >= 0x064B && r <= 0x0655 || r == 0x0670) // Arabic vowel marks, which several scripts inherit
 }
 
-// isVirama tells whether r is a virama, the sign that takes the vowel from the letter
-// before it.
-func isVirama(r rune) bool {
-	switch r {
-	case 0x094D, 0x09CD, 0x0A4D, 0x0ACD, 0x0B4D, 0x0BCD, 0x0C4D, 0x0CCD, 0x0D4D, 0x0DCA, 0x1039, 0x17D2:
-		return true
-	}
-	return false
+// viramas are the signs that take the vowel from the letter before them.
+var viramas = []rune{
+	0x094D, 0x09CD, 0x0A4D, 0x0ACD, 0x0B4D, 0x0BCD, 0x0C4D, 0x0CCD, 0x0D4D, 0x0DCA, 0x1039, 0x17D2,
 }
 
 // breaksLine tells whether a zero-width space between these two code points marks where

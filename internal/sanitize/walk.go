@@ -237,9 +237,7 @@ func (w *walker) base64() {
 	} else {
 		w.text(free)
 	}
-	if w.cursor.At()-i-2 > w.maxBinary {
-		w.tooLarge = true
-	}
+	w.tooLarge = w.tooLarge || w.cursor.At()-i-2 > w.maxBinary
 }
 
 // minURLSafe is how many characters Base64 in the alphabet for URLs has at least: that
@@ -253,7 +251,7 @@ const minURLSafe = 1 << 10
 // https://www.rfc-editor.org/rfc/rfc4648#section-4, which the protocol asks for, or a
 // long one with the alphabet for URLs, which servers were seen to send.
 func isBase64(text []byte) bool {
-	alphabet := base64Plain
+	alphabet := base64Digits
 	switch size := len(text); {
 	case size > minURLSafe && (bytes.IndexByte(text, '-') >= 0 || bytes.IndexByte(text, '_') >= 0):
 		alphabet = wordDash
@@ -261,10 +259,5 @@ func isBase64(text []byte) bool {
 		return false
 	}
 	text = bytes.TrimSuffix(bytes.TrimSuffix(text, []byte("=")), []byte("="))
-	for _, c := range text {
-		if !alphabet[c] || c == '=' {
-			return false
-		}
-	}
-	return true
+	return alphabet.span(text, len(text)) == len(text)
 }

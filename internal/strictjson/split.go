@@ -106,6 +106,13 @@ func Unquote(data []byte) (string, error) {
 	return string(text), err
 }
 
+// AppendUnquote appends the text of the JSON string in data to dst. data must have passed
+// Check.
+func AppendUnquote(dst, data []byte) []byte {
+	dst, _ = jsontext.AppendUnquote(dst, data) // the errors are of what Check refuses
+	return dst
+}
+
 // AppendQuote appends text to dst as a JSON string. Only the characters are escaped that
 // must be, and broken UTF-8 becomes U+FFFD, so the result always passes Check.
 func AppendQuote(dst []byte, text string) []byte {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
@@ -153,20 +152,8 @@ func (b *builder) refuse(kind Kind, name string, err error) {
 		reason = refused.reason
 	}
 	b.refusals = append(b.refusals, Refusal{
-		Server: b.source.Name, Kind: kind, Item: clip(name, maxToolName), Reason: reason, Err: err,
+		Server: b.source.Name, Kind: kind, Item: mcp.Clip(name, maxToolName), Reason: reason, Err: err,
 	})
-}
-
-// clip cuts text to at most size bytes, at the boundary of a character, and marks the
-// cut.
-func clip(text string, size int) string {
-	if len(text) <= size {
-		return text
-	}
-	for size > 0 && !utf8.RuneStart(text[size]) {
-		size--
-	}
-	return text[:size] + "…"
 }
 
 // entry is a *Tool, *Prompt, *Resource, *Template or *Skill.

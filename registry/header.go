@@ -3,6 +3,7 @@ package registry
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/registry/schema"
@@ -48,7 +49,7 @@ func headerParam(mark schema.HeaderMark, seen map[string]bool) (HeaderParam, err
 		return HeaderParam{}, errHeaderName
 	}
 	folded := strings.ToLower(name)
-	if isReservedHeader(folded) {
+	if slices.Contains(reservedHeaders, folded) {
 		return HeaderParam{}, fmt.Errorf("x-mcp-header must not be %s", folded)
 	}
 	if seen[folded] {
@@ -73,15 +74,9 @@ func isToken(name string) bool {
 	return len(name) >= 1 && len(name) <= maxHeaderName
 }
 
-// isReservedHeader tells whether folded is a header that proxies act upon or remove.
-// Behind Mcp-Param- these names are harmless, but a careless proxy that strips that
-// prefix would let a tool's argument set Authorization or Host.
-func isReservedHeader(folded string) bool {
-	switch folded {
-	case "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te",
-		"trailer",
-		"transfer-encoding", "upgrade", "host", "content-length", "authorization", "cookie", "set-cookie":
-		return true
-	}
-	return false
+// reservedHeaders are those that parameters must not be sent in, in lower case.
+var reservedHeaders = []string{
+	"connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te",
+	"trailer", "transfer-encoding", "upgrade", "host", "content-length", "authorization", "cookie",
+	"set-cookie",
 }

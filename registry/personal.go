@@ -12,14 +12,11 @@ func (r *Registry) NewLists(s Source) (*Lists, []Refusal) {
 		own.presence = present.origin.presence // it goes down, and comes back, with the server
 	}
 	made, refused := build(s, shelf{origin: own})
-	l := &Lists{shelf: made, number: lists.Add(1)}
-	for _, t := range made.tools {
-		l.bytes += int64(len(t.Raw))
-	}
-	for _, i := range made.others() {
-		l.bytes += int64(len(i.Raw))
-	}
-	return l, refused
+	return &Lists{
+		shelf: made, number: lists.Add(1),
+		bytes: bytesOf(made.tools) + bytesOf(made.prompts) + bytesOf(made.resources) +
+			bytesOf(made.templates) + bytesOf(made.skills),
+	}, refused
 }
 
 // Number returns a number that no other lists have.
@@ -28,22 +25,12 @@ func (l *Lists) Number() uint64 { return l.number }
 // Bytes returns how many bytes the definitions have.
 func (l *Lists) Bytes() int64 { return l.bytes }
 
-// others returns the items that are not tools.
-func (s *shelf) others() []*Item {
-	var all []*Item
-	for _, p := range s.prompts {
-		all = append(all, &p.Item)
+// bytesOf returns how many bytes the definitions of items have.
+func bytesOf[T entry](items []T) (bytes int64) {
+	for _, t := range items {
+		bytes += int64(len(t.item().Raw))
 	}
-	for _, r := range s.resources {
-		all = append(all, &r.Item)
-	}
-	for _, t := range s.templates {
-		all = append(all, &t.Item)
-	}
-	for _, skill := range s.skills {
-		all = append(all, &skill.Item)
-	}
-	return all
+	return bytes
 }
 
 // ViewOf is View for a user to whom the servers offer these lists, by their names. It is

@@ -125,7 +125,7 @@ func refused(status string, response *http.Response, secrets []string) mcp.Objec
 	if kind, _ := kindOf(response.Header); kind == kindOther {
 		return mcp.ToolError(said + ".")
 	}
-	excerpt := strings.TrimSpace(cut(strings.ToValidUTF8(string(redact(data, secrets)), "\uFFFD"),
+	excerpt := strings.TrimSpace(mcp.Clip(strings.ToValidUTF8(string(redact(data, secrets)), "\uFFFD"),
 		maxExcerpt))
 	if excerpt == "" {
 		return mcp.ToolError(said + ".")
@@ -155,7 +155,7 @@ func kindOf(header http.Header) (kind, string) {
 		strings.HasSuffix(mediaType, "+xml"):
 		return kindText, mediaType
 	}
-	return kindOther, cut(mediaType, 100)
+	return kindOther, mcp.Clip(mediaType, 100)
 }
 
 // minSecret is the size of the shortest credential that is looked for in answers, in

@@ -127,7 +127,7 @@ func newField(name string, e *openapi3.Encoding, schema *openapi3.SchemaRef) (fi
 	case len(kinds) > 0 && (isObject(schema) || schema != nil && schema.Value != nil &&
 		isObject(schema.Value.Items)):
 		return nil, fmt.Sprintf("it is or has an object that would have to be written as %q",
-			cut(e.ContentType, maxReason))
+			mcp.Clip(e.ContentType, maxReason))
 	case len(kinds) > 0:
 		field.objects, field.elements = false, false
 	}

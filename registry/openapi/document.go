@@ -12,6 +12,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/oasdiff/yaml"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
@@ -126,7 +127,9 @@ func asJSON(data []byte) ([]byte, error) {
 
 // oneLine returns the text of an error of a library without line breaks, cut to
 // maxReason.
-func oneLine(err error) string { return cut(strings.Join(strings.Fields(err.Error()), " "), maxReason) }
+func oneLine(err error) string {
+	return mcp.Clip(strings.Join(strings.Fields(err.Error()), " "), maxReason)
+}
 
 // depth returns how many arrays and objects are nested in valid JSON. It does not
 // recurse, since what it looks at may be nested deeper than a stack should grow.
@@ -185,15 +188,12 @@ func (m members) text(name string) string {
 	return text
 }
 
-// methods returns the methods that the library knows, in the order in which the
+// methods are those that the library knows, in the order in which the
 // operations of a path are offered. Which of them can become tools is decided by
 // annotations.
-func methods() []string {
-	return []string{
-		http.MethodConnect, http.MethodDelete, http.MethodGet, http.MethodHead, http.MethodOptions,
-		http.MethodPatch,
-		http.MethodPost, http.MethodPut, http.MethodTrace,
-	}
+var methods = []string{
+	http.MethodConnect, http.MethodDelete, http.MethodGet, http.MethodHead, http.MethodOptions,
+	http.MethodPatch, http.MethodPost, http.MethodPut, http.MethodTrace,
 }
 
 // operations returns every operation of the document, ordered by path and method, with
@@ -212,7 +212,7 @@ func (d *document) operations() []*operation {
 				fault: fmt.Errorf("its path: %w", err),
 			})
 		}
-		for _, method := range methods() {
+		for _, method := range methods {
 			raw := membersOf(item.value(strings.ToLower(method)))
 			if raw == nil {
 				continue
@@ -253,9 +253,9 @@ func (d *document) followed(item members) (members, error) {
 // or "METHOD /path".
 func (o *operation) label() string {
 	if o.id != "" {
-		return cut(o.id, 2*maxName)
+		return mcp.Clip(o.id, 2*maxName)
 	}
-	return cut(o.method+" "+o.path, 2*maxName)
+	return mcp.Clip(o.method+" "+o.path, 2*maxName)
 }
 
 // load lets the library read one operation. answers tells whether its answers are read

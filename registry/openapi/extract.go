@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/getkin/kin-openapi/openapi3"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
 // extract is what one operation needs of its document: the material for the small
@@ -110,14 +112,14 @@ func (e *extract) pointer() string {
 func (e *extract) unreadable(version string) error {
 	for _, p := range e.parts {
 		if _, err := e.read(version, nil, []*part{p}); err != nil {
-			return fmt.Errorf("at #%s: %s", cut(pointerTo(p.tokens), maxReason), oneLine(err))
+			return fmt.Errorf("at #%s: %s", mcp.Clip(pointerTo(p.tokens), maxReason), oneLine(err))
 		}
 	}
 	_, err := e.read(version, e.members, nil)
 	if err == nil {
 		return errors.New("the document cannot be read there") // every piece can be read by itself
 	}
-	return fmt.Errorf("at #%s: %s", cut(e.pointer(), maxReason), oneLine(err))
+	return fmt.Errorf("at #%s: %s", mcp.Clip(e.pointer(), maxReason), oneLine(err))
 }
 
 // read lets the library read a document that has only some parts and, unless operation is

@@ -2,6 +2,7 @@ package openapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -150,7 +151,7 @@ func (o *loaded) description() string {
 	case summary != "" && !strings.HasPrefix(text, summary):
 		text = summary + "\n\n" + text
 	}
-	return cut(text, maxDescription)
+	return mcp.Clip(text, maxDescription)
 }
 
 // readParameters makes an argument of each parameter that a caller is to set.
@@ -243,7 +244,7 @@ func (o *loaded) outputSchema(s *schemas) (mcp.RawJSON, error) {
 // Mistakes of the model become results with isError; other errors are those of run.
 func (c *caller) call(ctx context.Context, call *registry.Call) (mcp.Object, error) {
 	result, err := c.run(ctx, call)
-	if usage, ok := asUsage(err); ok {
+	if usage, ok := errors.AsType[*usageError](err); ok {
 		return mcp.ToolError(usage.text), nil
 	}
 	return result, err

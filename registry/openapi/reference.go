@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
@@ -34,7 +35,7 @@ type referenceError struct {
 }
 
 func (e *referenceError) Error() string {
-	return fmt.Sprintf("at #%s: $ref %q %s", cut(e.pointer, maxReason), cut(e.target, maxReason), e.problem)
+	return fmt.Sprintf("at #%s: $ref %q %s", mcp.Clip(e.pointer, maxReason), mcp.Clip(e.target, maxReason), e.problem)
 }
 
 // pointer returns the tokens of the JSON pointer in a reference within the document, as
@@ -93,7 +94,7 @@ var errNowhere = errors.New("leads nowhere")
 func (d *document) find(ref string) ([]byte, error) {
 	tokens, p, err := d.resolve(ref)
 	if err != nil {
-		return nil, fmt.Errorf("$ref %q %w", cut(d.written(ref), maxReason), err)
+		return nil, fmt.Errorf("$ref %q %w", mcp.Clip(d.written(ref), maxReason), err)
 	}
 	return follow(p.raw, tokens[len(p.tokens):]), nil
 }

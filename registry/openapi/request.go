@@ -339,5 +339,3 @@ func (c *caller) unavailable(ctx context.Context, sent bool, err error) error {
 		Server: c.server, Sent: sent, Credential: credential.FaultOf(err), Err: err,
 	}
 }
-
-func asUsage(err error) (*usageError, bool) { return errors.AsType[*usageError](err) }

@@ -131,7 +131,7 @@ func (s *schemas) text(name string, value mcp.RawJSON) mcp.RawJSON {
 	case !ok || s.texts == 0 || name == "examples" || name == "$comment":
 		return nil
 	}
-	return mcp.String(cut(text, s.texts))
+	return mcp.String(mcp.Clip(text, s.texts))
 }
 
 // keyword converts the value of one keyword of the schema from. nil leaves the keyword
@@ -276,7 +276,7 @@ func (s *schemas) referElsewhere(ref string) (string, error) {
 		}
 		raw, err := mcp.ParseRaw(slices.Clone(target))
 		if err != nil {
-			return "", fmt.Errorf("$ref %q: %w", cut(ref, maxReason), err)
+			return "", fmt.Errorf("$ref %q: %w", mcp.Clip(ref, maxReason), err)
 		}
 		definition, err := s.convert(raw)
 		if err != nil {

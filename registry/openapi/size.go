@@ -142,8 +142,7 @@ func (t *tool) optionalProperties() []input {
 func requires(schema mcp.Object, name string) bool {
 	required, _ := schema.Value("required").Elements()
 	return slices.ContainsFunc(required, func(element mcp.RawJSON) bool {
-		text, _ := element.Text()
-		return text == name
+		return element.Says(name)
 	})
 }
 

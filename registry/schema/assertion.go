@@ -35,7 +35,10 @@ func (p *parser) assertion(n *node, name string, value mcp.RawJSON) error {
 		if text := string(value); p.dialect == draft4 && (text == "true" || text == "false") {
 			break // see exclusive
 		}
-		err = n.readBound(name, value)
+		if _, ok := number(value); !ok {
+			return n.refuse("%s must be a number", name)
+		}
+		n.bounds.limit(name, value)
 	case "multipleOf":
 		if divisor, ok := number(value); !ok || divisor.Sign() <= 0 {
 			err = n.refuse("multipleOf must be a number above 0")
@@ -167,15 +170,6 @@ func (n *node) exclusive(bound, flag string) {
 			n.bounds.limit(r.Name, r.Value)
 		}
 	}
-}
-
-// readBound reads a keyword that limits numbers.
-func (n *node) readBound(name string, value mcp.RawJSON) error {
-	if _, ok := number(value); !ok {
-		return n.refuse("%s must be a number", name)
-	}
-	n.bounds.limit(name, value)
-	return nil
 }
 
 // number returns the exact value of a JSON number; ok is false when value is something

@@ -64,6 +64,14 @@ type closure struct {
 	chain int           // nodes on the longest way
 }
 
+// sum adds up a number of each node, as often as ways lead there.
+func (c closure) sum(of func(*node) int) (sum int) {
+	for member, count := range c.count {
+		sum += count * of(member)
+	}
+	return sum
+}
+
 // measure returns the cost of a schema. It refuses schemas in which a cycle of references
 // never reaches another part of the value, in which too many subschemas meet one value,
 // or whose checks grow exponentially with the depth of the value.
@@ -271,21 +279,13 @@ func (g *graph) sum(root *node, nodes []*node, overlapping int) *cost {
 // grow with the longest way in place, because the library searches its stack of schemas
 // at every step.
 func (g *graph) work(n *node) int {
-	work := 0
 	c := g.closures[n]
-	for member, count := range c.count {
-		work += count * member.work()
-	}
-	return work * (32 + c.chain) / 32
+	return c.sum((*node).work) * (32 + c.chain) / 32
 }
 
 // program returns how many instructions of patterns run for one value that n checks.
 func (g *graph) program(n *node) int {
-	program := 0
-	for member, count := range g.closures[n].count {
-		program += count * member.program
-	}
-	return program
+	return g.closures[n].sum(func(member *node) int { return member.program })
 }
 
 // work returns the units of work that one node makes for one value. The library takes a

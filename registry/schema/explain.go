@@ -45,7 +45,7 @@ func (e *explainer) add(path []string, format string, args ...any) {
 	if len(path) > 0 {
 		spot = strings.Join(path, "/")
 	}
-	problem := clip(spot, 150) + ": " + clip(fmt.Sprintf(format, args...), 400)
+	problem := mcp.Clip(spot, 150) + ": " + mcp.Clip(fmt.Sprintf(format, args...), 400)
 	if !slices.Contains(e.problems, problem) {
 		e.problems = append(e.problems, problem)
 	}
@@ -319,13 +319,13 @@ func (k kinds) String() string {
 func named(name string) string {
 	for _, r := range name {
 		if r <= ' ' || r > '~' || r == '/' || r == '"' {
-			return strconv.QuoteToASCII(clip(name, 60))
+			return strconv.QuoteToASCII(mcp.Clip(name, 60))
 		}
 	}
 	if name == "" {
 		return `""`
 	}
-	return clip(name, 60)
+	return mcp.Clip(name, 60)
 }
 
 // list joins the first maxListed texts with commas and counts the others.

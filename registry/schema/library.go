@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"github.com/kaptinlin/jsonschema"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
 // library is one schema as the library compiled it. It is safe for concurrent use.
@@ -57,7 +59,7 @@ func (l *library) compile() (compiled *jsonschema.Schema, err error) {
 	compiler.SetAssertFormat(false)
 	compiled, err = compiler.Compile(l.copy)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s", errCompile, clip(err.Error(), 200))
+		return nil, fmt.Errorf("%w: %s", errCompile, mcp.Clip(err.Error(), 200))
 	}
 	if len(compiled.UnresolvedReferenceURIs()) > 0 {
 		return nil, errCompile

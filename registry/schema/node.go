@@ -127,21 +127,9 @@ var kindsByName = map[string]kinds{
 // is for operators.
 type refusalError struct{ pointer, reason string }
 
-func (e *refusalError) Error() string { return "at #" + clip(e.pointer, 200) + ": " + e.reason }
+func (e *refusalError) Error() string { return "at #" + mcp.Clip(e.pointer, 200) + ": " + e.reason }
 
 // refuse returns the error that refuses the schema because of n.
 func (n *node) refuse(format string, args ...any) error {
 	return &refusalError{pointer: n.pointer, reason: fmt.Sprintf(format, args...)}
-}
-
-// clip cuts text to at most size bytes, at the boundary of a character, and marks the
-// cut.
-func clip(text string, size int) string {
-	if len(text) <= size {
-		return text
-	}
-	for size > 0 && text[size]&0xC0 == 0x80 {
-		size--
-	}
-	return text[:size] + "…"
 }

@@ -16,7 +16,7 @@ func (e *explainer) keyword(f *fault, n *node, keyword string, value any, path [
 	case "enum":
 		e.enum(n, path)
 	case "const":
-		e.add(path, "must be %s", clip(string(n.rule(keyword)), 200))
+		e.add(path, "must be %s", mcp.Clip(string(n.rule(keyword)), 200))
 	case "required":
 		e.required(n, value, path)
 	case "dependentRequired":
@@ -28,10 +28,10 @@ func (e *explainer) keyword(f *fault, n *node, keyword string, value any, path [
 			e.add(path, "has too many items")
 		}
 	case "pattern":
-		e.add(path, "must match the pattern %s", clip(n.source, 200))
+		e.add(path, "must match the pattern %s", mcp.Clip(n.source, 200))
 	default:
 		if sentence := sentences[keyword]; sentence != "" {
-			e.add(path, "%s", strings.ReplaceAll(sentence, "%s", clip(string(n.rule(keyword)), 80)))
+			e.add(path, "%s", strings.ReplaceAll(sentence, "%s", mcp.Clip(string(n.rule(keyword)), 80)))
 		}
 	}
 }
@@ -62,7 +62,7 @@ func (e *explainer) enum(n *node, path []string) {
 	elements, _ := n.rule("enum").Elements()
 	texts := make([]string, len(elements))
 	for i, element := range elements {
-		texts[i] = clip(string(element), 60)
+		texts[i] = mcp.Clip(string(element), 60)
 	}
 	e.add(path, "must be one of %s", list(texts))
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
@@ -162,7 +163,7 @@ func gapsOf(root *node, nodes []*node) []string {
 			case len(described) == maxGaps:
 				more++
 			default:
-				described = append(described, fmt.Sprintf("at %q: %s", "#"+clip(n.pointer+"/"+g.at, 200),
+				described = append(described, fmt.Sprintf("at %q: %s", "#"+mcp.Clip(n.pointer+"/"+g.at, 200),
 					g.why))
 			}
 		}

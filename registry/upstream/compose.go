@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"sync/atomic"
 
@@ -152,12 +153,9 @@ func notifier(c *registry.Call, meta mcp.Object) func(context.Context, *mcp.Mess
 
 // clientInfo returns how the gateway introduces itself to servers.
 func clientInfo(version string) mcp.RawJSON {
-	if version == "" {
-		version = "0"
-	}
 	return mcp.NewObject(
 		mcp.Member{Name: "name", Value: mcp.String("drawbridge")},
-		mcp.Member{Name: "version", Value: mcp.String(version)},
+		mcp.Member{Name: "version", Value: mcp.String(cmp.Or(version, "0"))},
 	).JSON()
 }
 

@@ -158,18 +158,17 @@ func (c *connection) Following(open, again bool) {
 
 // Notification takes a notification that does not say which request it belongs to.
 func (c *connection) Notification(m *mcp.Message) {
-	switch m.Method {
-	case mcp.NotifyToolsChanged:
-		c.announced(registry.KindTool)
-	case mcp.NotifyPromptsChanged:
-		c.announced(registry.KindPrompt)
-	case mcp.NotifyResourcesChanged:
-		c.announced(registry.KindResource)
-	default:
-		if session := c.hears.Load(); session != nil {
-			(*session).notified(m)
-		}
+	if kind, changed := changedKinds[m.Method]; changed {
+		c.announced(kind)
+	} else if session := c.hears.Load(); session != nil {
+		(*session).notified(m)
 	}
+}
+
+// changedKinds are the kinds of whose lists a notification tells that they changed.
+var changedKinds = map[string]registry.Kind{
+	mcp.NotifyToolsChanged: registry.KindTool, mcp.NotifyPromptsChanged: registry.KindPrompt,
+	mcp.NotifyResourcesChanged: registry.KindResource,
 }
 
 // tasks returns how calls of this server's tools may become tasks: TasksGiven where the
@@ -237,14 +236,10 @@ func (c *connection) extensions(carried *mcp.ExtensionTable) mcp.Extensions {
 // topics returns the topics of which the server has lists.
 func (c *connection) topics() topics {
 	var t topics
-	if c.has("tools") {
-		t |= topicTools
-	}
-	if c.has("prompts") {
-		t |= topicPrompts
-	}
-	if c.has("resources") {
-		t |= topicResources
+	for kind := range everyTopic.kinds {
+		if c.has(capability(kind)) {
+			t |= topicOf(kind)
+		}
 	}
 	return t
 }

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,13 +49,9 @@ func (c *control) offer(cfg *Config, definition mcp.Object) registry.Offer {
 	t.idempotent = isIdempotent(cfg.Idempotent, name)
 	asTask := *t
 	asTask.asTask, asTask.idempotent = true, false // a second call would leave the first one's task behind
-	timeout := cfg.Timeout
-	if own := cfg.ToolTimeouts[name]; own > 0 {
-		timeout = own
-	}
 	return registry.Offer{
 		Definition: definition,
-		Timeout:    timeout,
+		Timeout:    cmp.Or(cfg.ToolTimeouts[name], cfg.Timeout),
 		Tasks:      tasks,
 		Call: func(ctx context.Context, call *registry.Call) (mcp.Object, error) {
 			switch {

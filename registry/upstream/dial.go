@@ -88,19 +88,12 @@ func (d *dialer) openSide(ctx context.Context, c *connection, capabilities mcp.O
 	open *calls,
 ) (l *legacy, err error) {
 	defer func() { l, err = d.logged(ctx, c, l, err) }()
-	limited, cancel := context.WithTimeout(ctx, d.cfg.openLimit())
-	defer cancel()
-	link, err := d.dial(limited, c, kindLegacy)
-	if err != nil {
+	if l, err = d.openAs(ctx, c, kindLegacy, capabilities, open); err != nil {
 		return nil, err
 	}
-	l, err = openLegacy(limited, c, link, d.cfg, capabilities, open)
-	if web, ok := link.(*wire.HTTP); ok && err == nil && web.SessionID() == "" {
-		err = errStateless
-	}
-	if err != nil {
-		link.Close(ctx, false)
-		return nil, err
+	if web, ok := l.link.(*wire.HTTP); ok && web.SessionID() == "" {
+		web.Close(ctx, false)
+		return nil, errStateless
 	}
 	l.both = true
 	return l, nil

@@ -69,13 +69,11 @@ func (f fault) forCaller(ctx context.Context, err error) error {
 		return ctx.Err()
 	}
 	var (
-		answered    *mcp.Error
 		unavailable *registry.UnavailableError
 		broken      *registry.ProtocolError
 		full        *registry.MemoryError
 	)
-	if errors.As(err, &full) || errors.As(err, &unavailable) || errors.As(err, &broken) ||
-		errors.As(err, &answered) {
+	if isAnswer(err) || errors.As(err, &full) || errors.As(err, &unavailable) || errors.As(err, &broken) {
 		return err
 	}
 	return f.unavailable(true, err)
@@ -96,6 +94,13 @@ func (f fault) unread(err error) error {
 	}
 	refused.Sent, refused.Err = false, errors.New("read the lists of the user: "+problem(err))
 	return &refused
+}
+
+// isAnswer tells whether an error is what the server itself answered, which is then no
+// outage.
+func isAnswer(err error) bool {
+	_, ok := errors.AsType[*mcp.Error](err)
+	return ok
 }
 
 // wantsSignIn tells whether the server answered that it wants a sign-in.

@@ -54,12 +54,9 @@ func (c *connection) conclude(ctx context.Context, method string, err error) {
 		c.unanswered.Store(0)
 		return
 	}
-	var (
-		answered *mcp.Error
-		full     *registry.MemoryError
-	)
+	var full *registry.MemoryError
 	switch {
-	case errors.As(err, &answered), errors.As(err, &full):
+	case isAnswer(err), errors.As(err, &full):
 		c.unanswered.Store(0)
 	case c.busy() && mcp.MethodOf(method).Lists:
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):

@@ -106,17 +106,8 @@ func (l *legacy) request(method string, params mcp.Object) *wire.Request {
 func (l *legacy) prepare(*item) {}
 
 func (l *legacy) page(ctx context.Context, method string, cursor mcp.RawJSON) (mcp.Object, error) {
-	params := mcp.Object{}
-	if cursor != nil {
-		params = params.With("cursor", cursor)
-	}
-	result, err := l.exchange(ctx, l.request(method, params))
-	// Before 2026-07-28 all clients took an empty cursor as the end, and some servers
-	// send one to say so.
-	if next := result.Value("nextCursor"); next.IsNull() || string(next) == `""` {
-		result = result.Without("nextCursor")
-	}
-	return result, err
+	result, err := l.exchange(ctx, l.request(method, pageParams(cursor)))
+	return withoutEmptyCursor(result), err
 }
 
 // as fails: a session declares one thing, and a bare one has none beside it.
@@ -177,8 +168,7 @@ func (l *legacy) speak(ctx context.Context, level mcp.Level) error {
 		return nil
 	}
 	_, err := l.exchange(ctx, l.setLevel(level))
-	var answered *mcp.Error
-	if err != nil && !errors.As(err, &answered) {
+	if err != nil && !isAnswer(err) {
 		return err
 	}
 	l.mu.Lock()
@@ -241,10 +231,7 @@ func (l *legacy) exchange(ctx context.Context, out *wire.Request) (result mcp.Ob
 // exchangeOnce sends a request in the present session and waits for its answer.
 func (l *legacy) exchangeOnce(ctx context.Context, out *wire.Request) (mcp.Object, error) {
 	result, err := l.link.Exchange(ctx, out)
-	if err != nil {
-		return result, l.conn.server.from(err)
-	}
-	return result, nil
+	return result, l.conn.server.from(err)
 }
 
 // reopen opens a new session in place of the one that the server forgot. It opens nothing
@@ -288,8 +275,7 @@ func (l *legacy) restore(ctx context.Context) error {
 	}
 	for _, out := range requests {
 		_, err := l.exchangeOnce(ctx, out)
-		var answered *mcp.Error
-		if err != nil && !errors.As(err, &answered) {
+		if err != nil && !isAnswer(err) {
 			return err
 		}
 	}

@@ -290,17 +290,13 @@ func (l *lists) status(left []registry.Refusal) Status {
 		Tools:    len(l.offers), Prompts: len(l.prompts.items), Resources: len(l.resources.items),
 		Templates: len(l.templates.items),
 	}
+	counts := map[registry.Kind]*int{
+		registry.KindTool: &s.Tools, registry.KindPrompt: &s.Prompts, registry.KindResource: &s.Resources,
+		registry.KindTemplate: &s.Templates,
+	}
 	for _, r := range left {
-		switch r.Kind {
-		case registry.KindTool:
-			s.Tools--
-		case registry.KindPrompt:
-			s.Prompts--
-		case registry.KindResource:
-			s.Resources--
-		case registry.KindTemplate:
-			s.Templates--
-		case registry.KindSkill:
+		if count := counts[r.Kind]; count != nil {
+			*count--
 		}
 	}
 	s.Refused = slices.Clone(left)

@@ -124,10 +124,7 @@ func (m *modern) discover(ctx context.Context) (ok bool, err error) {
 
 // speaks tells whether the modern revision is among the versions.
 func speaks(versions []mcp.RawJSON) bool {
-	return slices.ContainsFunc(versions, func(v mcp.RawJSON) bool {
-		text, _ := v.Text()
-		return text == mcp.LatestModern
-	})
+	return slices.ContainsFunc(versions, func(v mcp.RawJSON) bool { return v.Says(mcp.LatestModern) })
 }
 
 // prepare makes the headers of calls about the item.
@@ -163,11 +160,7 @@ func (m *modern) as(_ context.Context, declared mcp.Object) (pager, func(), erro
 func (m *modern) pageWith(ctx context.Context, meta mcp.Object, method string,
 	cursor mcp.RawJSON,
 ) (mcp.Object, error) {
-	params := mcp.Object{}
-	if cursor != nil {
-		params = params.With("cursor", cursor)
-	}
-	result, err := m.exchange(ctx, m.requestWith(meta, method, params))
+	result, err := m.exchange(ctx, m.requestWith(meta, method, pageParams(cursor)))
 	if result.Value("nextCursor").IsNull() {
 		result = result.Without("nextCursor")
 	}
@@ -245,10 +238,7 @@ func (m *modern) exchange(ctx context.Context, out *wire.Request) (mcp.Object, e
 // exchangeOnce sends a request and waits for its answer.
 func (m *modern) exchangeOnce(ctx context.Context, out *wire.Request) (mcp.Object, error) {
 	result, err := m.link.Exchange(ctx, out)
-	if err != nil {
-		return result, m.conn.server.from(err)
-	}
-	return result, nil
+	return result, m.conn.server.from(err)
 }
 
 // alive asks the server again what it is. A server that has stopped speaking this
@@ -278,11 +268,10 @@ func (m *modern) staySubscribed(ctx context.Context) error {
 	for failures := 0; ; failures++ {
 		acknowledged, err := m.subscribe(ctx)
 		m.conn.announces.Store(false)
-		var answered *mcp.Error
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case errors.As(err, &answered) && !acknowledged:
+		case isAnswer(err) && !acknowledged:
 			return nil // this server has no subscriptions; its lists are read from time to time
 		case acknowledged:
 			failures = 0
@@ -338,22 +327,9 @@ func (m *modern) filter() mcp.Object {
 	var filter mcp.Object
 	had := m.conn.topics()
 	for kind := range had.kinds {
-		filter = filter.With(changedMember(kind), mcp.Bool(true))
+		filter = filter.With(capability(kind)+"ListChanged", mcp.Bool(true))
 	}
 	return filter
-}
-
-// changedMember returns the member of a subscription's filter that asks for changes of
-// the lists of a kind.
-func changedMember(kind registry.Kind) string {
-	switch kind {
-	case registry.KindTool:
-		return "toolsListChanged"
-	case registry.KindPrompt:
-		return "promptsListChanged"
-	default:
-		return "resourcesListChanged"
-	}
 }
 
 // honoured tells whether the server has agreed to announce all that the filter asked for.
@@ -421,10 +397,7 @@ func (m *modern) watchResource(ctx context.Context, tenantID, uri string, onConf
 // resource.
 func listed(acknowledged mcp.Object, uri string) bool {
 	uris, _ := acknowledged.Value("resourceSubscriptions").Elements()
-	return slices.ContainsFunc(uris, func(one mcp.RawJSON) bool {
-		text, _ := one.Text()
-		return text == uri
-	})
+	return slices.ContainsFunc(uris, func(one mcp.RawJSON) bool { return one.Says(uri) })
 }
 
 // sessions is zero: every request stands alone.

@@ -170,9 +170,7 @@ func (p *parking) resume(ctx context.Context, who auth.Owner, c *registry.Call,
 	}
 	d.attach(c)
 	if err = d.answer(ctx, answers, c.Refusals); err != nil && ctx.Err() == nil {
-		d.cancel()
-		<-d.done
-		d.release()
+		d.abort()
 		return mcp.Object{}, p.server.forCaller(ctx, err)
 	}
 	return d.round(ctx, c)
@@ -241,8 +239,7 @@ func (d *parkedCall) run(ctx context.Context, s *seat, i *item, c *registry.Call
 	} else {
 		d.result, d.err = exchange()
 	}
-	var answered *mcp.Error
-	if d.err != nil && !errors.As(d.err, &answered) {
+	if d.err != nil && !isAnswer(d.err) {
 		d.session.calls.abandon(d.owner)
 	}
 	switch {
@@ -264,18 +261,10 @@ func (d *parkedCall) run(ctx context.Context, s *seat, i *item, c *registry.Call
 // server, or the result of the call. Meanwhile it passes notifications on. A caller who
 // leaves during the round ends the exchange.
 func (d *parkedCall) round(ctx context.Context, c *registry.Call) (mcp.Object, error) {
-	relay := notifier(c, c.Params.Object("_meta"))
-	pass := func() {
-		for {
-			select {
-			case m := <-d.notes.Waiting():
-				d.notes.Took(m)
-				if relay != nil {
-					relay(ctx, m)
-				}
-			default:
-				return
-			}
+	notify := notifier(c, c.Params.Object("_meta"))
+	relay := func(m *mcp.Message) {
+		if notify != nil {
+			notify(ctx, m)
 		}
 	}
 	gather := time.NewTimer(gatherWindow)
@@ -285,20 +274,18 @@ func (d *parkedCall) round(ctx context.Context, c *registry.Call) (mcp.Object, e
 		select {
 		case m := <-d.notes.Waiting():
 			d.notes.Took(m)
-			if relay != nil {
-				relay(ctx, m)
-			}
+			relay(m)
 		case <-d.asked:
 			if d.unanswered() > 0 {
 				gather.Reset(gatherWindow)
 			}
 		case <-gather.C:
-			pass()
+			d.notes.Each(relay)
 			if result, err := d.park(c); err != nil || result.Len() > 0 {
 				return result, err
 			}
 		case <-d.done:
-			pass()
+			d.notes.Each(relay)
 			d.giveBack(ctx) // questions of an earlier round that its caller did not answer
 			d.notes.Close()
 			c.Memory.Adopt(d.memory)
@@ -307,9 +294,7 @@ func (d *parkedCall) round(ctx context.Context, c *registry.Call) (mcp.Object, e
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				d.session.conn.waitedInVain() // the exchange does not see it: it is cancelled
 			}
-			d.cancel()
-			<-d.done
-			d.release()
+			d.abort()
 			d.giveBack(ctx)
 			return mcp.Object{}, ctx.Err()
 		}
@@ -323,16 +308,12 @@ func (d *parkedCall) park(c *registry.Call) (mcp.Object, error) {
 	case errors.Is(err, share.ErrOver): // the exchange has ended just now
 		return mcp.Object{}, nil
 	case err != nil:
-		d.cancel()
-		<-d.done
-		d.release()
+		d.abort()
 		return mcp.Object{}, &registry.MemoryError{Server: string(d.parking.server), Err: err}
 	}
 	state := rand.Text()
 	if !d.parking.park(state, d) {
-		d.cancel()
-		<-d.done
-		d.release()
+		d.abort()
 		return mcp.Object{}, d.parking.server.unavailable(true, errCrowded)
 	}
 	var release func()
@@ -371,9 +352,7 @@ func (d *parkedCall) startExpiry(state string) {
 	defer d.timing.Unlock()
 	d.expiry = time.AfterFunc(parkLimit, func() {
 		if d.parking.claim(state, d) {
-			d.cancel()
-			<-d.done // first the server learns that the call is over
-			d.release()
+			d.abort()
 			d.giveBack(context.Background()) // there is no caller whose context could be used
 		}
 	})
@@ -388,6 +367,14 @@ func (d *parkedCall) release() {
 	d.memory.Release()
 	d.notes.Close()
 	d.reserved.Release()
+}
+
+// abort ends the exchange with the server, which learns that the call is over, and gives
+// back what the call has.
+func (d *parkedCall) abort() {
+	d.cancel()
+	<-d.done
+	d.release()
 }
 
 // stopExpiry stops the timer of a call whose repeat has come.

@@ -26,6 +26,23 @@ var errAlone = errors.New("there is no session beside")
 // pager asks for one page of a list, as peer.page does.
 type pager func(ctx context.Context, method string, cursor mcp.RawJSON) (mcp.Object, error)
 
+// pageParams returns the params of a request for the page at a cursor; nil: the first.
+func pageParams(cursor mcp.RawJSON) mcp.Object {
+	if cursor == nil {
+		return mcp.Object{}
+	}
+	return mcp.NewObject(mcp.Member{Name: "cursor", Value: cursor})
+}
+
+// withoutEmptyCursor returns a page without a cursor that leads nowhere. Before 2026-07-28
+// all clients took an empty cursor as the end, and some servers send one to say so.
+func withoutEmptyCursor(page mcp.Object) mcp.Object {
+	if next := page.Value("nextCursor"); next.IsNull() || next.Says("") {
+		return page.Without("nextCursor")
+	}
+	return page
+}
+
 // peer is one server as the rest of this package sees it: everything in the form of
 // 2026-07-28, whatever the server's own era and transport. Its methods are safe for
 // concurrent use.

@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"log/slog"
 	"runtime"
 	"sync"
@@ -206,7 +205,7 @@ func (p *personal) read(own *ownLists, who *auth.Principal) {
 	if err == nil {
 		own.lists, own.failures, own.due = lists, 0, time.Now().Add(fresh)
 	} else {
-		if credential.FaultOf(err) != "" || refusedUser(err) {
+		if credential.FaultOf(err) != "" || isAnswer(err) {
 			own.lists = nil
 		}
 		own.due = time.Now().Add(pace.Backoff(own.failures + 4))
@@ -225,9 +224,6 @@ func (p *personal) read(own *ownLists, who *auth.Principal) {
 			slog.String("tenant", who.TenantID), slog.String("problem", problem(err)))
 	}
 }
-
-// refusedUser tells whether the server itself answered, which is then no outage.
-func refusedUser(err error) bool { _, ok := errors.AsType[*mcp.Error](err); return ok }
 
 // ask reads all lists as the user. A panic costs this reading alone: nobody else recovers
 // from one on this goroutine.
@@ -263,18 +259,11 @@ func (p *personal) ask(who *auth.Principal) (lists *registry.Lists, fresh time.D
 func (p *personal) page(ctx context.Context, who *auth.Principal, method string,
 	cursor mcp.RawJSON,
 ) (mcp.Object, error) {
-	params := mcp.Object{}
-	if cursor != nil {
-		params = params.With("cursor", cursor)
-	}
 	result, err := p.conn.peer.call(ctx, p.conn.newItem(method, "", nil), &registry.Call{
-		Method: method, Principal: *who, Params: params,
+		Method: method, Principal: *who, Params: pageParams(cursor),
 		Notify: func(context.Context, mcp.Notification) error { return nil },
 	})
-	if next := result.Value("nextCursor"); next.IsNull() || next.Says("") {
-		result = result.Without("nextCursor")
-	}
-	return result, err
+	return withoutEmptyCursor(result), err
 }
 
 // made returns what is made of lists, which others may have that are alike. The budget

@@ -1,6 +1,8 @@
 package upstream
 
 import (
+	"cmp"
+
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
@@ -22,15 +24,11 @@ const (
 
 // topicOf returns the topic of a kind of items. Templates and skills share that of
 // resources, as they do in the protocol's announcements.
-func topicOf(kind registry.Kind) topics {
-	switch kind {
-	case registry.KindTool:
-		return topicTools
-	case registry.KindPrompt:
-		return topicPrompts
-	default:
-		return topicResources
-	}
+func topicOf(kind registry.Kind) topics { return cmp.Or(ownTopics[kind], topicResources) }
+
+// ownTopics are those of the kinds that share none.
+var ownTopics = map[registry.Kind]topics{
+	registry.KindTool: topicTools, registry.KindPrompt: topicPrompts,
 }
 
 // kinds yields one kind for each topic of the set: for resources and templates,
@@ -42,3 +40,6 @@ func (t topics) kinds(yield func(registry.Kind) bool) {
 		}
 	}
 }
+
+// capability returns the capability of servers that have items of one of those kinds.
+func capability(kind registry.Kind) string { return string(kind) + "s" }

@@ -92,25 +92,14 @@ func (d *duplex) await(ctx context.Context, out *Request, w *waiter,
 // finish delivers the notifications that came before the answer, so that their order is
 // kept, and returns the answer.
 func (d *duplex) finish(ctx context.Context, out *Request, w *waiter, a answer) (mcp.Object, error) {
-	for {
-		select {
-		case m := <-w.notes.Waiting():
-			w.notes.Took(m)
-			out.deliver(ctx, m)
-			continue
-		default:
+	w.notes.Each(func(m *mcp.Message) { out.deliver(ctx, m) })
+	if a.err != nil {
+		if _, full := errors.AsType[*MemoryError](a.err); full {
+			return mcp.Object{}, a.err
 		}
-		if a.err != nil {
-			if _, full := errors.AsType[*MemoryError](a.err); full {
-				return mcp.Object{}, a.err
-			}
-			return mcp.Object{}, protocol("read answer: %w", a.err)
-		}
-		if a.message.Err != nil {
-			return mcp.Object{}, a.message.Err
-		}
-		return a.message.Result, nil
+		return mcp.Object{}, protocol("read answer: %w", a.err)
 	}
+	return result(a.message)
 }
 
 // Begin is called after a legacy handshake. Such a server announces changes of its lists

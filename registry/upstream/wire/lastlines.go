@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"unicode/utf8"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
@@ -104,14 +103,7 @@ func readable(line []byte, hide *strings.Replacer, limit int) string {
 	cleaned, _ := sanitize.Policy{}.Error(&mcp.Error{Message: text})
 	text = hide.Replace(cleaned.Message) // secrets that hidden characters had split
 	text = strings.TrimSpace(strings.ReplaceAll(text, "\r", " "))
-	if len(text) <= limit {
-		return text
-	}
-	end := limit
-	for !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + "…"
+	return mcp.Clip(text, limit)
 }
 
 // hider returns what replaces the values that a child was given in confidence by the

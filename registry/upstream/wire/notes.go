@@ -53,6 +53,19 @@ func (n *Notes) tookLocked(m *mcp.Message) {
 	n.reserved.Shrink(int64(n.size))
 }
 
+// Each takes all notifications that wait now, and calls take for each of them.
+func (n *Notes) Each(take func(*mcp.Message)) {
+	for {
+		select {
+		case m := <-n.Waiting():
+			n.Took(m)
+			take(m)
+		default:
+			return
+		}
+	}
+}
+
 // Close gives back the memory of what waits. The taker takes nothing afterwards, and
 // nothing more is kept if it is counted.
 func (n *Notes) Close() {

@@ -78,19 +78,13 @@ func mediaType(header http.Header) media {
 		return typeUnknown
 	}
 	name := header.Get("Content-Type")
-	switch name {
-	case "application/json", "text/event-stream": // the usual spelling needs no parsing
-	default:
+	if mediaTypes[name] == typeUnknown { // the usual spelling needs no parsing
 		name, _, _ = mime.ParseMediaType(name)
 	}
-	switch name {
-	case "application/json":
-		return typeJSON
-	case "text/event-stream":
-		return typeStream
-	}
-	return typeUnknown
+	return mediaTypes[name]
 }
+
+var mediaTypes = map[string]media{"application/json": typeJSON, "text/event-stream": typeStream}
 
 // read reads the body to its end, so that its connection can be used again, and closes
 // it. reserved holds what has come, or the error is a *MemoryError. A body of more than limit

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -54,18 +55,7 @@ func (w *walker) encoded(i, end int, isPage bool) {
 
 // decodeBase64 decodes text in either alphabet, with or without padding, as programs do.
 func decodeBase64(text []byte) (decoded []byte, ok bool) {
-	plain := bytes.Map(func(c rune) rune {
-		switch c {
-		case '-':
-			return '+'
-		case '_':
-			return '/'
-		case '=':
-			return -1
-		}
-		return c
-	}, text)
-	decoded, err := base64.RawStdEncoding.AppendDecode(nil, plain)
+	decoded, err := base64.RawStdEncoding.DecodeString(standardLetters.Replace(string(text)))
 	return decoded, err == nil
 }
 
@@ -87,3 +77,6 @@ func (w *walker) judgeFile(i int, text []byte, isOpaque bool) {
 		w.offence, w.digest = i, digest
 	}
 }
+
+// standardLetters writes Base64 of either alphabet in the standard one, without padding.
+var standardLetters = strings.NewReplacer("-", "+", "_", "/", "=", "")

@@ -131,7 +131,7 @@ func TestNullAtHeaderIsNoArgument(t *testing.T) {
 		`{"must":"a","verbose":null,"plain":7}`: false,
 		`{"must":"a","deep":null}`:              false,
 	} {
-		if err := tool.Validate([]byte(arguments)); (err == nil) != want {
+		if err := tool.ValidateWithin([]byte(arguments), nil); (err == nil) != want {
 			t.Errorf("%s: got %v, want valid: %t", arguments, err, want)
 		}
 	}

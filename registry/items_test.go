@@ -393,7 +393,7 @@ func TestPromptArguments(t *testing.T) {
 			arguments = mcp.RawJSON(test.arguments)
 		}
 		got := ""
-		if err := prompt.Validate(arguments); err != nil {
+		if err := prompt.ValidateWithin(arguments, nil); err != nil {
 			got = err.Error()
 		}
 		if got != test.want {
@@ -401,7 +401,7 @@ func TestPromptArguments(t *testing.T) {
 		}
 	}
 	plain, _ := r.Catalogue().View([]string{"s"}).Prompt("plain")
-	if err := plain.Validate(nil); err != nil {
+	if err := plain.ValidateWithin(nil, nil); err != nil {
 		t.Error(err)
 	}
 }

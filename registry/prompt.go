@@ -15,15 +15,10 @@ type Prompt struct {
 	arguments *schema.Schema
 }
 
-// Validate checks the arguments of prompts/get (nil means {}): they must be an object of
-// strings that has those which the prompt requires. Errors are *ArgumentError. arguments
-// must have passed strictjson.Check.
-func (p *Prompt) Validate(arguments mcp.RawJSON) error {
-	return p.ValidateWithin(arguments, nil)
-}
-
-// ValidateWithin is Validate that asks for the means that it needs. Errors are
-// *ArgumentError or *schema.BudgetError.
+// ValidateWithin checks the arguments of prompts/get (nil means {}): they must be an
+// object of strings that has those which the prompt requires. Errors are *ArgumentError
+// or *schema.BudgetError, as in Tool.ValidateWithin. arguments must have passed
+// strictjson.Check.
 func (p *Prompt) ValidateWithin(arguments mcp.RawJSON, budget schema.Budget) error {
 	if arguments == nil {
 		arguments = mcp.RawJSON("{}")

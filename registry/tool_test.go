@@ -58,7 +58,7 @@ func TestArgumentsAreChecked(t *testing.T) {
 			arguments = mcp.RawJSON(test.arguments)
 		}
 		got := ""
-		if err := tool.Validate(arguments); err != nil {
+		if err := tool.ValidateWithin(arguments, nil); err != nil {
 			got = err.Error()
 			if _, ok := errors.AsType[*registry.ArgumentError](err); !ok {
 				t.Errorf("%s: got a %T, want an *ArgumentError", test.arguments, err)
@@ -115,11 +115,11 @@ func TestToolsStayWithoutWhatCannotBeEnforced(t *testing.T) {
 			if !slices.Equal(tool.Unenforced, test.want) {
 				t.Errorf("got %q, want %q", tool.Unenforced, test.want)
 			}
-			if tool.Validate(mcp.RawJSON(`{"to":"..a"}`)) != nil ||
-				tool.Validate(mcp.RawJSON(`{"to":1}`)) == nil {
+			if tool.ValidateWithin(mcp.RawJSON(`{"to":"..a"}`), nil) != nil ||
+				tool.ValidateWithin(mcp.RawJSON(`{"to":1}`), nil) == nil {
 				t.Error("more than the pattern is not enforced, or it is")
 			}
-			if tool.ValidateOutput(mcp.RawJSON(`{"to":1}`)) == nil == test.shown {
+			if tool.ValidateOutputWithin(mcp.RawJSON(`{"to":1}`), nil) == nil == test.shown {
 				t.Errorf("the output is checked: %v", !test.shown)
 			}
 		})
@@ -128,15 +128,15 @@ func TestToolsStayWithoutWhatCannotBeEnforced(t *testing.T) {
 
 func TestNilArgumentsAreAnEmptyObject(t *testing.T) {
 	tool, _ := offer(t, `{"type":"object"}`, "")
-	if err := tool.Validate(nil); err != nil {
+	if err := tool.ValidateWithin(nil, nil); err != nil {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestOutputIsChecked(t *testing.T) {
 	plain, _ := offer(t, `{"type":"object"}`, "")
-	if plain.HasOutput() || plain.ValidateOutput(mcp.RawJSON(`1`)) != nil ||
-		plain.ValidateOutput(nil) != nil {
+	if plain.HasOutput() || plain.ValidateOutputWithin(mcp.RawJSON(`1`), nil) != nil ||
+		plain.ValidateOutputWithin(nil, nil) != nil {
 		t.Error("a tool without outputSchema takes any output")
 	}
 	tool, _ := offer(t, `{"type":"object"}`, `{"items":{"type":"integer"},"not":{"type":"string"}}`)
@@ -152,7 +152,7 @@ func TestOutputIsChecked(t *testing.T) {
 			structured = mcp.RawJSON(test.structured)
 		}
 		got := ""
-		if err := tool.ValidateOutput(structured); err != nil {
+		if err := tool.ValidateOutputWithin(structured, nil); err != nil {
 			got = err.Error()
 		}
 		if !tool.HasOutput() || got != test.want {
@@ -244,7 +244,7 @@ func FuzzToolSchemas(f *testing.F) {
 			return
 		}
 		if tool, _ := offer(t, string(raw), string(raw)); tool != nil {
-			for _, err := range []error{tool.Validate(value), tool.ValidateOutput(value)} {
+			for _, err := range []error{tool.ValidateWithin(value, nil), tool.ValidateOutputWithin(value, nil)} {
 				if err != nil && len(err.Error()) > 1024 {
 					t.Errorf("a text of %d bytes", len(err.Error()))
 				}

@@ -146,7 +146,8 @@ var _ kind = nothing{}
 
 func (nothing) headers(context.Context, *auth.Principal) (*Headers, error) { return nil, nil }
 func (nothing) cached(context.Context, auth.Owner) (*Headers, error)       { return nil, nil }
-func (nothing) cacheKey(p *auth.Principal) CacheKey                        { return CacheKey{owner: p.Owner()} }
+
+func (nothing) cacheKey(p *auth.Principal) CacheKey { return CacheKey{owner: p.Owner()} }
 
 // For returns what a request on behalf of p carries, nil: nothing. A nil p is the gateway
 // itself. Errors are *Error, or that of ctx.

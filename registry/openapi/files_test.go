@@ -61,7 +61,7 @@ func TestOperationsInFilesBecomeTools(t *testing.T) {
 			t.Errorf("%s is left out", test.tool)
 			continue
 		}
-		if err := tools[test.tool].Validate(mcp.RawJSON(test.arguments)); (err == nil) != test.valid {
+		if err := tools[test.tool].ValidateWithin(mcp.RawJSON(test.arguments), nil); (err == nil) != test.valid {
 			t.Errorf("%s %s: got error %v, want none: %v", test.tool, test.arguments, err, test.valid)
 		}
 	}

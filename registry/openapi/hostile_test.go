@@ -434,7 +434,7 @@ func TestSchemasOf31(t *testing.T) {
 		`{"body":{"leaf":1,"first":2}}`: false,
 		`{"body":null,"other":1}`:       false,
 	} {
-		if err := tools["op"].Validate(mcp.RawJSON(arguments)); (err == nil) != valid {
+		if err := tools["op"].ValidateWithin(mcp.RawJSON(arguments), nil); (err == nil) != valid {
 			t.Errorf("%s: got error %v, want none: %v", arguments, err, valid)
 		}
 	}
@@ -453,13 +453,13 @@ func TestSchemasOf30(t *testing.T) {
 		create(`{"title":"x","kind":"other"}`):                        false,
 		create(`{"title":"x","author":1}`):                            false,
 	} {
-		if err := tools["issues_create"].Validate(mcp.RawJSON(arguments)); (err == nil) != valid {
+		if err := tools["issues_create"].ValidateWithin(mcp.RawJSON(arguments), nil); (err == nil) != valid {
 			t.Errorf("%s: got error %v, want none: %v", arguments, err, valid)
 		}
 	}
 	for perPage, valid := range map[string]bool{"1": true, "0": false, "100": true, "101": false} {
-		err := tools["issues_list-for-repo"].Validate(mcp.RawJSON(`{"owner":"a","repo":"b","per_page":` +
-			perPage + `}`))
+		err := tools["issues_list-for-repo"].ValidateWithin(mcp.RawJSON(`{"owner":"a","repo":"b","per_page":`+
+			perPage+`}`), nil)
 		if (err == nil) != valid {
 			t.Errorf("per_page %s: got error %v, want none: %v", perPage, err, valid)
 		}

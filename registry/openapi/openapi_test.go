@@ -102,7 +102,7 @@ func use(ctx context.Context, tool *registry.Tool, arguments string) (mcp.Object
 	if err != nil {
 		return mcp.Object{}, err
 	}
-	if err := tool.Validate(raw); err != nil {
+	if err := tool.ValidateWithin(raw, nil); err != nil {
 		return mcp.Object{}, err
 	}
 	return tool.Call(ctx, &registry.Call{
@@ -249,7 +249,7 @@ func TestOutputSchemas(t *testing.T) {
 		`{"number":1,"title":"x","body":null,"author":null,"parent":{"number":2,"title":"y"}}`: true,
 		`{"title":"x"}`: false, `{"number":1,"title":""}`: false,
 	} {
-		if err := get.ValidateOutput(mcp.RawJSON(text)); (err == nil) != valid {
+		if err := get.ValidateOutputWithin(mcp.RawJSON(text), nil); (err == nil) != valid {
 			t.Errorf("%s: got error %v, want none: %v", text, err, valid)
 		}
 	}

@@ -35,7 +35,8 @@ type referenceError struct {
 }
 
 func (e *referenceError) Error() string {
-	return fmt.Sprintf("at #%s: $ref %q %s", mcp.Clip(e.pointer, maxReason), mcp.Clip(e.target, maxReason), e.problem)
+	return fmt.Sprintf("at #%s: $ref %q %s", mcp.Clip(e.pointer, maxReason), mcp.Clip(e.target, maxReason),
+		e.problem)
 }
 
 // pointer returns the tokens of the JSON pointer in a reference within the document, as

@@ -68,7 +68,7 @@ func TestReferencesIntoOtherPlaces(t *testing.T) {
 		`{"body":{"note":"12345","parent":{"note":"x"}}}`: true, `{"body":{"note":"123456"}}`: false,
 		`{"body":{"parent":{"parent":{"note":1}}}}`: false,
 	} {
-		if err := tools["bundled"].Validate(mcp.RawJSON(arguments)); (err == nil) != valid {
+		if err := tools["bundled"].ValidateWithin(mcp.RawJSON(arguments), nil); (err == nil) != valid {
 			t.Errorf("%s: got error %v, want none: %v", arguments, err, valid)
 		}
 	}

@@ -34,7 +34,7 @@ func TestAPatternThatCannotBeReadIsNotEnforced(t *testing.T) {
 		`{"name":"a","body":{"kind":7}}`:           false,
 		`{"name":"a","body":{"labels":{"x":"y"}}}`: true, `{"name":"a","body":{"labels":{"n-x":"y"}}}`: false,
 	} {
-		if err := tools["save"].Validate(mcp.RawJSON(arguments)); (err == nil) != valid {
+		if err := tools["save"].ValidateWithin(mcp.RawJSON(arguments), nil); (err == nil) != valid {
 			t.Errorf("%s: got error %v, want none: %v", arguments, err, valid)
 		}
 	}
@@ -74,8 +74,8 @@ func TestReferencesThatNeedADynamicScopeCostNoTool(t *testing.T) {
 		{"page", `{"books":["x"],"cars":[1]}`, true},
 		{"page", `{"books":"x"}`, false},
 	} {
-		if err := tools[test.tool].Validate(mcp.RawJSON(`{"body":` + test.body +
-			`}`)); (err == nil) != test.valid {
+		if err := tools[test.tool].ValidateWithin(mcp.RawJSON(`{"body":`+test.body+
+			`}`), nil); (err == nil) != test.valid {
 			t.Errorf("%s %s: got error %v, want none: %v", test.tool, test.body, err, test.valid)
 		}
 		if len(tools[test.tool].Unenforced) == 0 {

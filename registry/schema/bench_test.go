@@ -37,7 +37,7 @@ func BenchmarkCheck(b *testing.B) {
 			b.ReportAllocs()
 			data := mcp.RawJSON(test.data)
 			for b.Loop() {
-				_ = s.CheckUnambiguous(data, "arguments")
+				_ = s.CheckUnambiguousWithin(data, "arguments", nil)
 			}
 		})
 	}

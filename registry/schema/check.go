@@ -11,15 +11,11 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// Check returns nil when value is valid, else an error whose text says, for whoever made
-// the value, what is wrong with it: place and rule, never a value, in at most 1 KiB. name
-// is what the text calls the value as a whole. value must have passed strictjson.Check. A
-// value that costs too much to check is refused as well.
-func (s *Schema) Check(value mcp.RawJSON, name string) error {
-	return s.CheckWithin(value, name, nil)
-}
-
-// CheckWithin is Check that asks for the means that it needs.
+// CheckWithin returns nil when value is valid, else an error whose text says, for whoever
+// made the value, what is wrong with it: place and rule, never a value, in at most 1 KiB.
+// name is what the text calls the value as a whole. value must have passed
+// strictjson.Check. A value that costs too much to check is refused as well. The check
+// asks b for the means that it needs; nil: it has them.
 func (s *Schema) CheckWithin(value mcp.RawJSON, name string, b Budget) error {
 	if err := s.tooMuch(value, name, b); err != nil {
 		return err
@@ -27,15 +23,10 @@ func (s *Schema) CheckWithin(value mcp.RawJSON, name string, b Budget) error {
 	return s.verdict(value, name, b)
 }
 
-// CheckUnambiguous is Check that also refuses an object with two names that a lenient
-// parser may take for one, such as "id" and "ID", unless the schema declares both.
+// CheckUnambiguousWithin is CheckWithin that also refuses an object with two names that a
+// lenient parser may take for one, such as "id" and "ID", unless the schema declares both.
 // Whoever reads the value after this gateway might otherwise see another member than the
 // one that was checked.
-func (s *Schema) CheckUnambiguous(value mcp.RawJSON, name string) error {
-	return s.CheckUnambiguousWithin(value, name, nil)
-}
-
-// CheckUnambiguousWithin is CheckUnambiguous that asks for the means that it needs.
 func (s *Schema) CheckUnambiguousWithin(value mcp.RawJSON, name string, b Budget) error {
 	if err := s.tooMuch(value, name, b); err != nil {
 		return err

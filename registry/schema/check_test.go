@@ -22,7 +22,7 @@ func compile(t testing.TB, text string) *schema.Schema {
 // complaint returns what is said of arguments, "" when they are valid.
 func complaint(t *testing.T, text, arguments string) string {
 	t.Helper()
-	if err := compile(t, text).CheckUnambiguous(mcp.RawJSON(arguments), "arguments"); err != nil {
+	if err := compile(t, text).CheckUnambiguousWithin(mcp.RawJSON(arguments), "arguments", nil); err != nil {
 		return err.Error()
 	}
 	return ""
@@ -207,7 +207,7 @@ func TestNamesThatFoldAlikeAreRefused(t *testing.T) {
 			if test.refused && !strings.Contains(got, "differ only in form") {
 				t.Errorf("got %q", got)
 			}
-			if err := compile(t, declared).Check(mcp.RawJSON(test.arguments), "value"); err != nil {
+			if err := compile(t, declared).CheckWithin(mcp.RawJSON(test.arguments), "value", nil); err != nil {
 				t.Errorf("got %v where names may be alike", err)
 			}
 		})
@@ -225,10 +225,10 @@ func TestT36OneSchemaIsUsedAtOnce(t *testing.T) {
 		for range 8 {
 			group.Go(func() {
 				for range 100 {
-					if err := s.Check(mcp.RawJSON(`{"a":"yes"}`), "value"); err != nil {
+					if err := s.CheckWithin(mcp.RawJSON(`{"a":"yes"}`), "value", nil); err != nil {
 						t.Errorf("%s: %v", text, err)
 					}
-					if s.Check(mcp.RawJSON(`{"a":"NO!!"}`), "value") == nil {
+					if s.CheckWithin(mcp.RawJSON(`{"a":"NO!!"}`), "value", nil) == nil {
 						t.Errorf("%s: accepted", text)
 					}
 				}

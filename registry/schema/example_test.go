@@ -16,9 +16,9 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(s.Check(mcp.RawJSON(`{"city":"Lisbon"}`), "arguments"))
-	fmt.Println(s.Check(mcp.RawJSON(`{"units":"kelvin"}`), "arguments"))
-	fmt.Println(s.Check(mcp.RawJSON(`[]`), "arguments"))
+	fmt.Println(s.CheckWithin(mcp.RawJSON(`{"city":"Lisbon"}`), "arguments", nil))
+	fmt.Println(s.CheckWithin(mcp.RawJSON(`{"units":"kelvin"}`), "arguments", nil))
+	fmt.Println(s.CheckWithin(mcp.RawJSON(`[]`), "arguments", nil))
 	// Output:
 	// <nil>
 	// city: is required; units: must be one of "metric", "imperial"

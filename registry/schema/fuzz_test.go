@@ -27,11 +27,11 @@ func FuzzCheck(f *testing.F) {
 		if err != nil {
 			return
 		}
-		verdict := s.Check(value, "value")
+		verdict := s.CheckWithin(value, "value", nil)
 		if verdict != nil && len(verdict.Error()) > 1024 {
 			t.Errorf("a text of %d bytes", len(verdict.Error()))
 		}
-		if err := s.CheckUnambiguous(value, "value"); err == nil && verdict != nil {
+		if err := s.CheckUnambiguousWithin(value, "value", nil); err == nil && verdict != nil {
 			t.Errorf("schema %s\nvalue %s\nwith names that are not alike, it became valid", raw, value)
 		}
 		s.HeaderMarks()

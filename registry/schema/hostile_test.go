@@ -308,7 +308,7 @@ func TestT36HostileSchemas(t *testing.T) {
 				}
 				return
 			}
-			err = s.Check(mcp.RawJSON(test.data), "value")
+			err = s.CheckWithin(mcp.RawJSON(test.data), "value", nil)
 			checkRefusal(t, err, test.valid, test.says)
 			if err != nil && len(err.Error()) > 1024 {
 				t.Errorf("a text of %d bytes", len(err.Error()))
@@ -327,7 +327,7 @@ func TestT36SameIDDoesNotPoison(t *testing.T) {
 			`{"$id":"https://example.com/s","type":"object","properties":{"a":{"type":"`+kind+`"}}}`)
 	}
 	for kind, data := range map[string]string{"string": `{"a":"x"}`, "integer": `{"a":1}`} {
-		if err := schemas[kind].Check(mcp.RawJSON(data), "value"); err != nil {
+		if err := schemas[kind].CheckWithin(mcp.RawJSON(data), "value", nil); err != nil {
 			t.Errorf("%s: %v", kind, err)
 		}
 	}
@@ -374,7 +374,7 @@ func TestT22PatternCost(t *testing.T) {
 				t.Fatalf("got %v, want accepted %v", err, test.accepted)
 			}
 			if err == nil {
-				checkRefusal(t, s.Check(mcp.RawJSON(test.data), "value"), test.valid, test.says)
+				checkRefusal(t, s.CheckWithin(mcp.RawJSON(test.data), "value", nil), test.valid, test.says)
 			}
 		})
 	}

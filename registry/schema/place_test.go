@@ -33,7 +33,7 @@ func TestPlaceHasNamesOfTheSchemaAlone(t *testing.T) {
 		{"as a whole", smallSchema, `[]`, ""},
 		{"a name that needs quotes", nested, `{"a/b":7}`, `/"a~1b"`},
 	} {
-		err := compile(t, test.schema).CheckUnambiguous(mcp.RawJSON(test.value), "arguments")
+		err := compile(t, test.schema).CheckUnambiguousWithin(mcp.RawJSON(test.value), "arguments", nil)
 		mismatch, is := errors.AsType[*schema.MismatchError](err)
 		if !is || mismatch.Path != test.want {
 			t.Errorf("%s: got %+v, want the place %q", test.name, err, test.want)

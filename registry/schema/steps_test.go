@@ -84,8 +84,8 @@ func TestPatternsSeeLittleWhereverTheyStand(t *testing.T) {
 			t.Parallel()
 			defer checkNoHang(t, time.Now())
 			s := compile(t, test.schema)
-			checkRefusal(t, s.Check(mcp.RawJSON(test.value), "value"), false, tooLong)
-			checkRefusal(t, s.Check(mcp.RawJSON(test.short), "value"), true, "")
+			checkRefusal(t, s.CheckWithin(mcp.RawJSON(test.value), "value", nil), false, tooLong)
+			checkRefusal(t, s.CheckWithin(mcp.RawJSON(test.short), "value", nil), true, "")
 		})
 	}
 }
@@ -95,8 +95,8 @@ func TestPatternsSeeLittleWhereverTheyStand(t *testing.T) {
 func TestRefusedPatternNamesItsPlace(t *testing.T) {
 	t.Parallel()
 	s := compile(t, `{"properties":{"rows":{"items":{"properties":{"text":{"pattern":"^[a-z]{500}$"}}}}}}`)
-	err := s.Check(mcp.RawJSON(`{"rows":[{"text":"x"},{"text":"`+strings.Repeat("a", 100_000)+`"}]}`),
-		"arguments")
+	err := s.CheckWithin(mcp.RawJSON(`{"rows":[{"text":"x"},{"text":"`+strings.Repeat("a", 100_000)+`"}]}`),
+		"arguments", nil)
 	const want = "rows/1/text: too long to check against the patterns of this schema, which could see 19841 bytes of it at most"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
@@ -122,7 +122,7 @@ func TestLongTextsWithoutDearPatternsPass(t *testing.T) {
 		},
 		"a thousand UUIDs": {`{"items":{"pattern":"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"}}`, `[` + repeated(uuid, 1000) + `]`},
 	} {
-		if err := compile(t, test.schema).Check(mcp.RawJSON(test.value), "value"); err != nil {
+		if err := compile(t, test.schema).CheckWithin(mcp.RawJSON(test.value), "value", nil); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -143,7 +143,7 @@ func TestStepsOfOneCheckAreBounded(t *testing.T) {
 		}
 		texts, length := 1+random.IntN(8), 1<<random.IntN(17)
 		value := "[" + repeated(`"`+strings.Repeat("A", length)+`"`, texts) + "]"
-		err = compile(t, `{"items":{"pattern":"`+pattern+`"}}`).Check(mcp.RawJSON(value), "value")
+		err = compile(t, `{"items":{"pattern":"`+pattern+`"}}`).CheckWithin(mcp.RawJSON(value), "value", nil)
 		steps := size * texts * length
 		switch tooMany := err != nil && strings.Contains(err.Error(), tooLong); {
 		case tooMany:

@@ -206,12 +206,12 @@ func TestWhatCannotBeCheckedRefusesNothing(t *testing.T) {
 				t.Errorf("not enforced: got %q, want %q", s.Unenforced(), test.gaps)
 			}
 			for _, value := range test.takes {
-				if err := s.Check(mcp.RawJSON(value), "value"); err != nil {
+				if err := s.CheckWithin(mcp.RawJSON(value), "value", nil); err != nil {
 					t.Errorf("%s: %v", value, err)
 				}
 			}
 			for _, value := range test.refuses {
-				if s.Check(mcp.RawJSON(value), "value") == nil {
+				if s.CheckWithin(mcp.RawJSON(value), "value", nil) == nil {
 					t.Errorf("%s is accepted", value)
 				}
 			}
@@ -231,12 +231,12 @@ func TestMembersOfWhatIsNotEnforcedAreDeclared(t *testing.T) {
 		if strings.Contains(text, "Properties") {
 			value = `{"any":` + value + `}`
 		}
-		if err := s.CheckUnambiguous(mcp.RawJSON(value), "arguments"); err != nil {
+		if err := s.CheckUnambiguousWithin(mcp.RawJSON(value), "arguments", nil); err != nil {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
 	s := compile(t, `{"if":{"pattern":"(?=x)"},"then":{"properties":{"id":{}}}}`)
-	if s.CheckUnambiguous(mcp.RawJSON(`{"id":1,"ID":2}`), "arguments") == nil {
+	if s.CheckUnambiguousWithin(mcp.RawJSON(`{"id":1,"ID":2}`), "arguments", nil) == nil {
 		t.Error("twins of which one is declared are accepted")
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
-	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 )
 
 // replicaFaults returns what may happen to replicas. The load balancer reaches them
@@ -89,13 +88,13 @@ func frozen(name string, lasts time.Duration) *fault {
 func killedWhileItStops(ctx context.Context, s *scene) {
 	gone := make(chan struct{})
 	dying, kill := context.WithCancel(ctx)
-	defer kill()
 	go func() {
 		defer close(gone)
 		_, _ = s.victim.Stop(dying) // it is killed, as was asked
 	}()
-	err := must.Try(func() { soon(of(victim, judged("it is draining", func(v view) bool { return v.Draining })))(ctx, s) })
-	kill()
-	<-gone
-	must.OK(err)
+	defer func() {
+		kill()
+		<-gone
+	}()
+	soon(of(victim, judged("it is draining", func(v view) bool { return v.Draining })))(ctx, s)
 }

@@ -106,7 +106,9 @@ func (s *side) add(more *side) {
 func (l *lab) beside(ctx context.Context, a raid.Attack, target string, samples int) *side {
 	gateway := l.serve(ctx)
 	defer gateway.Kill()
-	s, err := must.Got(func() *side { return l.meet(ctx, l.mission(a, target), l.errand(samples, grace), settle) })
+	s, err := must.Got(func() *side {
+		return l.meet(ctx, l.mission(a, target), l.errand(samples, grace), settle)
+	})
 	if err != nil {
 		s = &side{fault: err}
 	}

@@ -113,7 +113,8 @@ func (w *world) tryInputs(n int, seed uint64, say teller) *tally {
 	faults := make([]error, shards)
 	for i := range shards {
 		all.Go(func() {
-			faults[i] = must.Try(func() { w.shard(t, people()[i], rand.New(rand.NewPCG(seed, uint64(i))), texts, speeches, n/shards) }) //nolint:gosec // G404: to be repeated, not to be secret
+			random := rand.New(rand.NewPCG(seed, uint64(i))) //nolint:gosec // G404: to be repeated, not to be secret
+			faults[i] = must.Try(func() { w.shard(t, people()[i], random, texts, speeches, n/shards) })
 		})
 	}
 	all.Wait()

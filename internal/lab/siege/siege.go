@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -223,7 +222,7 @@ func (p *plan) attack(ctx context.Context, l *lab, gateway *process, random *ran
 		o.most = max(o.most, most)
 		if time.Now().After(due) {
 			due = due.Add(reloadEvery)
-			if err := errors.Join(must.Try(func() { l.configure(o.reloads) }), gateway.Signal(syscall.SIGHUP)); err == nil {
+			if must.Try(func() { l.configure(o.reloads) }) == nil && gateway.Signal(syscall.SIGHUP) == nil {
 				o.reloads++
 			}
 		}

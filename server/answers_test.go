@@ -3,7 +3,6 @@ package server_test
 import (
 	"context"
 	"fmt"
-	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -185,33 +184,4 @@ func TestAnswerWithoutRoomIsNoAdviceToRepeat(t *testing.T) {
 			}
 		}
 	}, memory(4<<20), bulk(900_000))
-}
-
-// TestCountsOfAnswersFitTheHeap compares what is counted of answers that wait for slow
-// clients with the memory that they take.
-func TestCountsOfAnswersFitTheHeap(t *testing.T) {
-	for _, form := range []string{"modern", "modern, streamed", "legacy"} {
-		for _, size := range []int{40_000, 1_000_000} {
-			bubble(t, func(t *testing.T, w *world) {
-				clients := newDeafClients(w)
-				call := bulkCalls(t, w)[form]
-				calls := 16_000_000 / size
-				before := heap()
-				for range calls {
-					clients.call(t, call("alice"))
-				}
-				synctest.Wait()
-				if got := clients.waits("alice"); got != calls {
-					t.Fatalf("%s: %d of %d answers wait", form, got, calls)
-				}
-				held, live := float64(w.config.Memory.InUse()), float64(heap()-before)
-				if ratio := live / held; math.IsNaN(ratio) || ratio > 1.5 || ratio < 1/1.5 {
-					t.Errorf("%s, %d bytes: counted %.1f MB, in memory %.1f MB", form, size, held/1e6,
-						live/1e6)
-				}
-				close(clients.awake)
-				synctest.Wait()
-			}, memory(256<<20), busy, bulk(size))
-		}
-	}
 }

@@ -2,10 +2,8 @@ package server_test
 
 import (
 	"io"
-	"math"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -195,52 +193,4 @@ func TestDecodedArgumentsStayWithinTheirShare(t *testing.T) {
 			t.Errorf("%d MiB: a small call after it: got %d %s", test.memory>>20, got.Code, got.Body)
 		}
 	}
-}
-
-// TestCountsOfBodiesFitTheHeap compares what is counted of bodies with the memory that they
-// take, in every way in which a body comes.
-func TestCountsOfBodiesFitTheHeap(t *testing.T) {
-	for _, test := range []struct {
-		name string
-		size int
-		sent func(*http.Request) *http.Request
-	}{
-		{"of a declared length", 1_000_000, func(r *http.Request) *http.Request { return r }},
-		{"of unknown length", 700_000, func(r *http.Request) *http.Request {
-			r.ContentLength = -1
-			return r
-		}},
-		{"small", 40_000, func(r *http.Request) *http.Request { return r }},
-	} {
-		bubble(t, func(t *testing.T, w *world) {
-			h := w.Handler()
-			calls := 16_000_000 / test.size
-			body := large("slow", "alice", test.size).body
-			before := heap()
-			for range calls {
-				m := modernCall("slow")
-				m.body = body // of which all share the text that the client sends
-				go record(h, test.sent(m.request(t.Context(), "")))
-			}
-			synctest.Wait()
-			held, live := float64(w.config.Memory.InUse()), float64(heap()-before)
-			if started, _ := w.counts(); started != calls {
-				t.Fatalf("%s: %d of %d calls are under way", test.name, started, calls)
-			}
-			if ratio := live / held; math.IsNaN(ratio) || ratio > 1.5 || ratio < 1/1.5 {
-				t.Errorf("bodies %s: counted %.1f MB, in memory %.1f MB", test.name, held/1e6, live/1e6)
-			}
-			w.letGo()
-			synctest.Wait()
-		}, memory(256<<20), busy)
-	}
-}
-
-// heap returns the bytes of all objects that are in use.
-func heap() uint64 {
-	runtime.GC()
-	runtime.GC() // the first one may leave what pools held
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
 }

@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -212,56 +210,6 @@ func (l *holdersLab) subscribe(t *testing.T, id, uri string) {
 	if !strings.Contains(got.Body.String(), `"result":{}`) {
 		t.Fatalf("subscribe: got %d %s", got.Code, got.Body)
 	}
-}
-
-// TestTheSumOfWhatIsHeldFitsTheHeap lets everything hold memory that can, each kind alone
-// and then all at once, and compares what they say they hold with the memory that they
-// take. Decoded arguments have a test of their own in package schema, because they are
-// there only while they are checked.
-func TestTheSumOfWhatIsHeldFitsTheHeap(t *testing.T) {
-	names := slices.Sorted(func(yield func(string) bool) {
-		for name := range (&holdersLab{}).kinds() {
-			if !yield(name) {
-				return
-			}
-		}
-	})
-	for _, name := range names {
-		t.Run(name, func(t *testing.T) { compareWithHeap(t, 1<<20, name) })
-	}
-	t.Run("all", func(t *testing.T) { compareWithHeap(t, 40<<20, names...) })
-}
-
-func compareWithHeap(t *testing.T, least float64, names ...string) {
-	l := &holdersLab{text: strings.Repeat("y", mega)}
-	bubble(t, func(t *testing.T, w *world) {
-		l.world, l.h, l.awake = w, w.Handler(), make(chan struct{})
-		l.leaving = make(chan struct{})
-		stop := l.connect()
-		wait(t)
-		var begin []func()
-		for _, name := range names {
-			begin = append(begin, l.kinds()[name](t))
-		}
-		l.do(t, modernCall("echo")) // what is made for the first call stays
-		held, live := w.config.Memory.InUse(), heap()
-		for _, do := range begin {
-			do()
-		}
-		synctest.Wait()
-		heldMore, liveMore := float64(w.config.Memory.InUse()-held), float64(heap()-live)
-		t.Logf("held %.2f MB, in memory %.2f MB", heldMore/1e6, liveMore/1e6)
-		if ratio := liveMore / heldMore; heldMore < least || math.IsNaN(ratio) || ratio > 1.5 ||
-			ratio < 1/1.5 {
-			t.Errorf(
-				"%s: held %.2f MB, in memory %.2f MB; want some MB, and 1.5 times as much or as little at most",
-				strings.Join(names, ", "), heldMore/1e6, liveMore/1e6)
-		}
-		close(l.awake)
-		close(l.leaving)
-		stop()
-		synctest.Wait()
-	}, memory(512<<20), busy, l.far)
 }
 
 // connect runs the connection to the far server until stop is called.

@@ -48,7 +48,7 @@ type settings struct {
 	only, page        string
 }
 
-func read(args []string) settings {
+func read(args []string) (settings, error) {
 	var s settings
 	flags := flag.NewFlagSet("scoreboard", flag.ContinueOnError)
 	flags.IntVar(&s.inputs, "inputs", 1_000_000, "bad inputs to try")
@@ -62,13 +62,16 @@ func read(args []string) settings {
 	flags.StringVar(&s.only, "only", "", "run only the tests whose figure has this in it")
 	flags.StringVar(&s.page, "out", "",
 		"page to write the report into, between its marks; the standard output alone when empty")
-	must.OK(flags.Parse(args))
-	return s
+	return s, flags.Parse(args)
 }
 
 // run is the whole program.
 func run(ctx context.Context, args []string, out io.Writer) error {
-	s, root := read(args), must.Have(lab.Root())
+	s, err := read(args)
+	if err != nil {
+		return err
+	}
+	root := must.Have(lab.Root())
 	b, started := &board{seed: s.seed, commit: page.Commit(ctx)}, time.Now()
 	say := func(format string, values ...any) {
 		// What cannot be written here cannot be written at the end either, and is said

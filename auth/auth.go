@@ -9,19 +9,19 @@
 //	form only    keys: source   signature        claims             proof       does what was found still hold?
 //
 // To read the package, begin at the top of this table. A file uses only what stands below
-// it, except those of one line, which may use each other:
+// it or on its line:
 //
+//	beside the Verifier   sign: makes tokens; reader: says what claims mean that somebody else has verified
 //	one token             auth: the Verifier, the order of its checks, and Recheck at a later time
 //	what is configured    issuer: judges claims by it; check; namedclaim: claims that no token has
-//	keys that are fetched remote; keytimes: how long they serve; savedset: what outlives the process
+//	keys at an address    remote; keytimes: how long they serve; savedset: what outlives the process
 //	a token taken apart   verifier: the only file that imports the JWT library
-//	keys                  keyset, jwks; keys and secret: files of them; roca: weak ones
-//	what is remembered    cache: tokens that were verified
-//	who a caller is       principal; carried: what else of a token goes with it
+//	who a caller is       principal; carried: what else of a token goes with it; cache: of verified tokens
+//	sets of keys          keyset, jwks
 //	what claims mean      mapping, claimpath, claims
-//	what is handed in     config, errors
-//
-// sign makes tokens, and uses keys.
+//	what is handed in     config
+//	keys                  keys, secret: files of them; roca: weak ones
+//	what all of them use  errors
 package auth
 
 import (

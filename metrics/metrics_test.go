@@ -62,7 +62,7 @@ func record(m *metrics.Metrics) {
 	m.SessionOpened("acme")
 	m.SessionEvicted("acme", "user_sessions")
 	m.UpstreamUp("files", true, 12)
-	m.UpstreamRestarted("files")
+	m.UpstreamReconnected("files")
 	m.ItemsRefused("files", "schema", 2)
 	m.Connections(40, func() int { return 7 })
 	m.ConnectionRefused("total")
@@ -99,7 +99,7 @@ func record(m *metrics.Metrics) {
 	m.SessionAdopted()
 	m.MessageSent("news 1", "sent")
 	m.MessageReceived("end 1")
-	m.MessagesMissed()
+	m.TakenForGone()
 	m.ConfigInForce("aaaaaaaa")
 	m.ConfigInForce("c0ffee00")
 	m.Draining(func() bool { return true })
@@ -148,7 +148,7 @@ func TestEveryMetric(t *testing.T) {
 		`drawbridge_upstream_tools{server="files"} 12`,
 		`drawbridge_upstream_items_refused{reason="schema",server="files"} 2`,
 		`drawbridge_upstream_items_quarantined{server="files"} 1`,
-		`drawbridge_upstream_restarts_total{server="files"} 1`,
+		`drawbridge_upstream_reconnects_total{server="files"} 1`,
 		`drawbridge_upstream_processes{server="files"} 3`,
 		`drawbridge_upstream_sessions{server="files"} 2`,
 		`drawbridge_connections_open 7`,
@@ -181,7 +181,7 @@ func TestEveryMetric(t *testing.T) {
 		`drawbridge_sessions_adopted_total 1`,
 		`drawbridge_replica_messages_sent_total{kind="news 1",outcome="sent"} 1`,
 		`drawbridge_replica_messages_received_total{kind="end 1"} 1`,
-		`drawbridge_replica_messages_missed_total 1`,
+		`drawbridge_replica_taken_for_gone_total 1`,
 		`drawbridge_config_info{digest="c0ffee00"} 1`,
 		`drawbridge_draining 1`,
 		`drawbridge_redis_breaker_openings_total{state="slow"} 1`,

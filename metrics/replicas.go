@@ -10,14 +10,14 @@ import (
 // replicas are the metrics of what several replicas have to do with each other. Without
 // Redis in the config all counts stay zero.
 type replicas struct {
-	losses   prometheus.Counter
-	adopted  prometheus.Counter
-	sent     *prometheus.CounterVec
-	received *prometheus.CounterVec
-	missed   prometheus.Counter
-	config   *prometheus.GaugeVec
-	draining *asked[func() bool]
-	clock    *asked[func() (ahead time.Duration, known bool)]
+	losses       prometheus.Counter
+	adopted      prometheus.Counter
+	sent         *prometheus.CounterVec
+	received     *prometheus.CounterVec
+	takenForGone prometheus.Counter
+	config       *prometheus.GaugeVec
+	draining     *asked[func() bool]
+	clock        *asked[func() (ahead time.Duration, known bool)]
 }
 
 // newReplicas makes them. Messages have few kinds, which are named in the code of those
@@ -49,8 +49,8 @@ func newReplicas(registerer prometheus.Registerer, f promauto.Factory) *replicas
 			Name: "drawbridge_replica_messages_received_total",
 			Help: "Messages of other replicas that were handled, by kind.",
 		}, []string{"kind"}),
-		missed: f.NewCounter(prometheus.CounterOpts{
-			Name: "drawbridge_replica_messages_missed_total",
+		takenForGone: f.NewCounter(prometheus.CounterOpts{
+			Name: "drawbridge_replica_taken_for_gone_total",
 			Help: "Times that others may have taken this replica for gone, so that it looked again at all " +
 				"that it holds.",
 		}),
@@ -85,8 +85,8 @@ func (r *replicas) MessageSent(kind, outcome string) {
 // MessageReceived counts a message of another replica.
 func (r *replicas) MessageReceived(kind string) { r.received.WithLabelValues(kind).Inc() }
 
-// MessagesMissed counts that messages of other replicas may have been lost.
-func (r *replicas) MessagesMissed() { r.missed.Inc() }
+// TakenForGone counts that others may have taken this replica for gone.
+func (r *replicas) TakenForGone() { r.takenForGone.Inc() }
 
 // ConfigInForce records the digest of the config in use. The one before is forgotten. A
 // config without files has none, "".

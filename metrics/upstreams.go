@@ -13,7 +13,7 @@ type upstreams struct {
 	upstreamRefused *prometheus.GaugeVec
 	quarantined     *prometheus.GaugeVec
 	upstreamCalls   *prometheus.GaugeVec
-	restarts        *prometheus.CounterVec
+	reconnects      *prometheus.CounterVec
 	anomalies       *prometheus.CounterVec
 	credentials     *prometheus.CounterVec
 	ofServers       resolved[string, inFlight]
@@ -42,8 +42,8 @@ func newUpstreams(f promauto.Factory, t *traffic) *upstreams {
 			Name: "drawbridge_upstream_calls_in_flight",
 			Help: "Calls at an upstream that have not ended, those that wait for a human included.",
 		}, []string{"server"}),
-		restarts: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "drawbridge_upstream_restarts_total", Help: "Times an upstream was connected to again.",
+		reconnects: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "drawbridge_upstream_reconnects_total", Help: "Times an upstream was connected to again.",
 		}, []string{"server"}),
 		credentials: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "drawbridge_credentials_total",
@@ -75,8 +75,8 @@ func (u *upstreams) UpstreamUp(server string, up bool, tools int) {
 	u.upstreamTools.WithLabelValues(server).Set(float64(tools))
 }
 
-// UpstreamRestarted counts that an upstream was connected to again.
-func (u *upstreams) UpstreamRestarted(server string) { u.restarts.WithLabelValues(server).Inc() }
+// UpstreamReconnected counts that an upstream was connected to again.
+func (u *upstreams) UpstreamReconnected(server string) { u.reconnects.WithLabelValues(server).Inc() }
 
 // UpstreamMisbehaved counts n faults of one kind in what an upstream sent, which were
 // mended or dropped.
@@ -114,7 +114,7 @@ func (u *upstreams) ItemsRefused(server, reason string, n int) {
 func (u *upstreams) UpstreamRemoved(server string) {
 	label := prometheus.Labels{"server": server}
 	for _, vec := range []seriesOfLabels{
-		u.upstreamUp, u.upstreamTools, u.upstreamRefused, u.quarantined, u.upstreamCalls, u.restarts,
+		u.upstreamUp, u.upstreamTools, u.upstreamRefused, u.quarantined, u.upstreamCalls, u.reconnects,
 		u.anomalies, u.credentials, u.traffic.calls, u.traffic.callSeconds, u.traffic.repairs,
 	} {
 		vec.DeletePartialMatch(label)

@@ -22,18 +22,18 @@
 // go where the source now wants it to go, or fail because the server is down.
 //
 // To read the package, begin at the top of this table. A file uses only what stands below
-// it, except those of one line, which may use each other:
+// it or on its line:
 //
 //	what sources change    registry: the catalogue of now; outage: servers that are down;
 //	                       personal: what is offered to one user alone
-//	from offers to items   build
-//	what readers get       lookup: items by name; view: what one list of servers offers; catalogue
+//	what readers get       lookup: items by name; view: what one list of servers offers; catalogue;
+//	                       build: from offers to items
 //	the kinds              tool, app, header; prompt; resource; skill
 //	what they share        item; skillrules: what no skill may be
 //	  URIs in results      expose
 //	  one server           origin
 //	what is refused        quarantine: hidden text; refuse
-//	what a source hands in offer
+//	what sources hand in   offer; errors: of their servers
 //	names and URIs         name, uri, authority, spelling, template, match: patterns of names
 //
 // The states of one source, as Replace, Lose, Unlist and Remove change them:

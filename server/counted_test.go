@@ -37,7 +37,7 @@ func TestRequestsThatWereTurnedAwayWereNotCounted(t *testing.T) {
 		w.wantRefused(t, "acme", "DB-STOPPED", 1)
 		w.do(t, modernCall("echo"))
 		w.wantRefused(t, "", "DB-DRAINING", 1)
-	}, func(w *world) { w.config.MaxCalls = 1 })
+	}, func(w *world) { w.config.MaxRequests = 1 })
 }
 
 // TestEndsThatAreNotRecordedAreCounted ends a session at its primary and elsewhere while

@@ -82,7 +82,7 @@ func TestFloodsOfRefusalsAreSlow(t *testing.T) {
 		}
 	}, func(w *world) {
 		many := ratelimit.Limit{Rate: 1e6, Burst: 1e6}
-		w.config.MaxCalls, w.tenants[2].Limits.Calls, w.tenants[2].Limits.UserCalls = 600, &many, &many
+		w.config.MaxRequests, w.tenants[2].Limits.Calls, w.tenants[2].Limits.UserCalls = 600, &many, &many
 	})
 }
 
@@ -150,7 +150,7 @@ func TestStrangersBeyondThoseThatWaitLoseTheirConnection(t *testing.T) {
 			t.Errorf("then %d close it and %d leave it open, want %d and 1024", closing.Load(), open.Load(),
 				1100-1024)
 		}
-	}, func(w *world) { w.config.MaxCalls = 2000 })
+	}, func(w *world) { w.config.MaxRequests = 2000 })
 }
 
 // TestAFloodOfRefusalsIsNoBurst has 64 clients that ask again as soon as they are refused.

@@ -280,7 +280,7 @@ func TestALargeAnswerIsNotMadeAgain(t *testing.T) {
 // TestRepeatsLeaveSlotsForOthers lets one user wait many times.
 func TestRepeatsLeaveSlotsForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, func(w *world) { w.config.MaxCalls = 32 })
+		w := newWorld(t, func(w *world) { w.config.MaxRequests = 32 })
 		m := keyedCall("slow", "k")
 		first := w.begins(t.Context(), m)
 		synctest.Wait()

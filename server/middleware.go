@@ -70,7 +70,7 @@ func (s *Server) bounded(x *exchange.Exchange, r *http.Request) bool {
 		x.Resources.Slot = &s.visiting
 	}
 	switch {
-	case x.Resources.Slot.Add(1) > int64(s.config.MaxCalls):
+	case x.Resources.Slot.Add(1) > int64(s.config.MaxRequests):
 		x.TurnAway(exchange.ErrOverload)
 	case x.Forwarded && s.parted.Load():
 		x.TurnAway(forward.ErrElsewhere)

@@ -97,7 +97,7 @@ func TestWhoWaitsForAFormerPrimaryTakesNoSlot(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := together(t, 2, func(w *world) { w.config.MaxCalls = most })
+				c := together(t, 2, func(w *world) { w.config.MaxRequests = most })
 				a, b := c.worlds[0], c.worlds[1]
 				var ids []string
 				for range most {

@@ -3,15 +3,17 @@
 // packages below turn what the client speaks into requests in the stateless form for the
 // desk, and answers back. It knows nothing of rules or upstreams.
 //
-// To read it, begin at the top of this table:
+// To read it, begin at the top of this table. A file uses only what stands below it or on
+// its line, and the Server, which stands in server:
 //
 //	routes, life and drain   server
-//	the stages               middleware, origin: which pages of a browser may call
-//	one message              endpoint: which era it belongs to; judge: who may go on, when rights have changed
-//	what everybody may read  metadata, card
+//	what everybody may read  metadata
+//	the stages               middleware; origin: which pages of a browser may call
+//	one message              endpoint: which era it belongs to; reauthorize: who may go on, when rights have changed
+//	what needs no token      card; signin: an authorization server at addresses of this one
 //	the packages below       legacy, modern: an era each
 //	                         directory: which sessions there are; sessions: the state of one; ticket: what its id says
-//	                         session: the log of events that a client has yet to get
+//	                         eventlog: the events that a client has yet to get
 //	                         forward: requests that another replica answers; primary: which replica leads a session
 //	                         streams: connections that stay open; notices: what clients are told without asking
 //	                         once: requests that come twice; lowering: what older revisions do not know
@@ -47,8 +49,8 @@ import (
 
 // Defaults of Config, on which the need for memory depends.
 const (
-	DefaultMaxBody  = 4 << 20 // bytes
-	DefaultMaxCalls = 1024
+	DefaultMaxBody     = 4 << 20 // bytes
+	DefaultMaxRequests = 1024
 )
 
 type (
@@ -99,7 +101,7 @@ type Config struct {
 	LegacySSE                  bool          // serve 2024-11-05 on /sse and /messages
 	SessionIdle, SessionMaxAge time.Duration // zero: 30 m, 24 h
 	MaxBody                    int64         // bytes; zero: DefaultMaxBody
-	MaxCalls                   int           // requests in work at once; zero: DefaultMaxCalls
+	MaxRequests                int           // requests in work at once; zero: DefaultMaxRequests
 	// event streams at once, of which one tenant alone gets half; zero: 20,000
 	MaxStreams  int
 	ReadTimeout time.Duration // of a request body; zero: 10 s
@@ -134,7 +136,7 @@ func newServer(cfg Config, d exchange.Desk) *Server {
 	cfg.SessionIdle = orDefault(cfg.SessionIdle, 30*time.Minute)
 	cfg.SessionMaxAge = orDefault(cfg.SessionMaxAge, 24*time.Hour)
 	cfg.MaxBody = orDefault(cfg.MaxBody, DefaultMaxBody)
-	cfg.MaxCalls = orDefault(cfg.MaxCalls, DefaultMaxCalls)
+	cfg.MaxRequests = orDefault(cfg.MaxRequests, DefaultMaxRequests)
 	cfg.MaxStreams = orDefault(cfg.MaxStreams, 20_000)
 	cfg.ReadTimeout = orDefault(cfg.ReadTimeout, 10*time.Second)
 	cfg.Heartbeat = orDefault(cfg.Heartbeat, 20*time.Second)
@@ -162,12 +164,12 @@ func newServer(cfg Config, d exchange.Desk) *Server {
 		}),
 		config:    cfg,
 		desk:      d,
-		forwarder: forward.New(in, cfg.Others, int64(cfg.MaxCalls)),
+		forwarder: forward.New(in, cfg.Others, int64(cfg.MaxRequests)),
 		again:     make(chan struct{}, 1),
 	}
 	s.modern = modern.New(modern.Config{
 		Exchanges: in, Streams: s.streams, Forwarder: s.forwarder, Working: &s.working, Once: cfg.Once,
-		Memory: cfg.Memory, MaxCalls: cfg.MaxCalls, Heartbeat: cfg.Heartbeat, Name: cfg.Card.Name,
+		Memory: cfg.Memory, MaxRequests: cfg.MaxRequests, Heartbeat: cfg.Heartbeat, Name: cfg.Card.Name,
 		Version: cfg.Version,
 	})
 	s.legacy = legacy.New(legacy.Config{

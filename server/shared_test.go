@@ -438,6 +438,30 @@ func TestEndIsNeverALie(t *testing.T) {
 	})
 }
 
+// TestSessionGoesOnWhenTheAnswerToItsEndIsLost deletes a session of which the store removes
+// the entry, though the primary never hears so. What was refused has not happened: the
+// primary writes the entry again, and DELETE ends the session when it comes again.
+func TestSessionGoesOnWhenTheAnswerToItsEndIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := together(t, 2)
+		id := c.worlds[0].open(t, "alice", mcp.Revision2511)
+		c.setDown(true)
+		wantReplicas(t, "DELETE", c.worlds[0].do(t, inSession("DELETE", id, "")))
+		c.records.Lose()
+		c.records.Settle()
+		c.setDown(false)
+		wait(t)
+		if _, found := c.records.Of(c.name(t, id)); !found {
+			t.Error("the primary has not written the entry again")
+		}
+		for _, w := range c.worlds {
+			wantStatus(t, "it goes on", w.do(t, inSession("POST", id, pingBody)), http.StatusOK)
+		}
+		wantStatus(t, "DELETE again", c.worlds[1].do(t, inSession("DELETE", id, "")), http.StatusNoContent)
+		wantStatus(t, "it has ended", c.worlds[0].do(t, inSession("POST", id, pingBody)), http.StatusNotFound)
+	})
+}
+
 // TestSessionsWhileTheStoreIsDown uses sessions at their primary and elsewhere, and opens
 // new ones. What could not be recorded is recorded when the store is back.
 func TestSessionsWhileTheStoreIsDown(t *testing.T) {

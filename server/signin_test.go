@@ -215,7 +215,7 @@ func TestRegistrationsBeyondThoseThatWaitLoseTheirConnection(t *testing.T) {
 			t.Errorf("at once %d answers close the connection and %d leave it open, want 76 and none",
 				closing.Load(), open.Load())
 		}
-	}, func(w *world) { w.config.SignIn, w.config.MaxCalls = givesTokens{}, 2000 })
+	}, func(w *world) { w.config.SignIn, w.config.MaxRequests = givesTokens{}, 2000 })
 }
 
 // slowToEnd is an authorization server whose answers have begun and do not end before it
@@ -236,7 +236,7 @@ func (s slowToEnd) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 func TestRegistrationsThatComeTogetherDoNotPassTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := slowToEnd{ends: make(chan struct{})}
-		w := newWorld(t, func(w *world) { w.config.SignIn, w.config.MaxCalls = slow, 2000 })
+		w := newWorld(t, func(w *world) { w.config.SignIn, w.config.MaxRequests = slow, 2000 })
 		h := w.Handler()
 		var answered atomic.Int64
 		for range 1200 {

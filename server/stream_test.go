@@ -354,7 +354,7 @@ func TestIdleStreamsTakeNoSlotOfCalls(t *testing.T) {
 		if got := w.do(t, modernCall("echo")); got.Code != http.StatusOK {
 			t.Errorf("got %d %s, want 200", got.Code, got.Body)
 		}
-	}, func(w *world) { w.config.MaxCalls = 1 })
+	}, func(w *world) { w.config.MaxRequests = 1 })
 }
 
 func TestOverload(t *testing.T) {
@@ -367,7 +367,7 @@ func TestOverload(t *testing.T) {
 			t.Errorf("got %d %s, want 503 DB-OVERLOAD", got.Code, got.Body)
 		}
 		w.letGo()
-	}, func(w *world) { w.config.MaxCalls = 1 })
+	}, func(w *world) { w.config.MaxRequests = 1 })
 }
 
 // TestWait shows the end of a process: what is in work ends or is cancelled, and nothing

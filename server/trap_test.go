@@ -415,7 +415,7 @@ func TestCallsThatWaitAreBounded(t *testing.T) {
 		}
 	}, func(w *world) {
 		many := 1000
-		w.config.MaxCalls, w.tenants[0].Limits.Streams = 8, &many
+		w.config.MaxRequests, w.tenants[0].Limits.Streams = 8, &many
 	})
 }
 
@@ -498,7 +498,7 @@ func TestPausesTakeNoSlots(t *testing.T) {
 			t.Errorf("another tenant: got %d %s, want 200", other.Code, other.Body)
 		}
 		w.do(t, inSession("DELETE", id, ""))
-	}, func(w *world) { w.config.MaxCalls = 8 })
+	}, func(w *world) { w.config.MaxRequests = 8 })
 }
 
 // TestPanicInSubscribe shows that a desk that panics ends one request.

@@ -132,7 +132,7 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 		Memory:   p.memory,
 		Turns:    p.turns,
 		PageSize: cfg.PageSize,
-		Slots:    cfg.Limits.MaxCalls,
+		Slots:    cfg.Limits.MaxRequests,
 		Name:     cfg.Card.Name,
 		Version:  thisBuild().version,
 	})
@@ -246,7 +246,7 @@ func (p *parts) serverConfig(cfg *config.Config) server.Config {
 		SessionIdle:   cfg.Sessions.Idle,
 		SessionMaxAge: cfg.Sessions.MaxAge,
 		MaxBody:       cfg.Limits.MaxBody,
-		MaxCalls:      cfg.Limits.MaxCalls,
+		MaxRequests:   cfg.Limits.MaxRequests,
 		MaxStreams:    cfg.Limits.MaxStreams,
 	}
 }

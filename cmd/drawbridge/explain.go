@@ -182,7 +182,7 @@ const outcomeLet = "ok"
 func deskOf(cfg *config.Config, catalogue *registry.Registry) (*gateway.Gateway, error) {
 	g := gateway.New(gateway.Config{
 		Registry: catalogue, Limiter: ratelimit.NewMemory(0), Metrics: metrics.New(prometheus.NewRegistry()),
-		Logger: slog.New(slog.DiscardHandler), Slots: cfg.Limits.MaxCalls,
+		Logger: slog.New(slog.DiscardHandler), Slots: cfg.Limits.MaxRequests,
 	})
 	return g, g.SetPolicy(cfg.Digest, cfg.Tenants)
 }

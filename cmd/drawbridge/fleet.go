@@ -358,7 +358,7 @@ func (f *fleet) note(ctx context.Context, now upstream.Status) {
 	before, known, out := f.keep(now)
 	f.metrics.UpstreamUp(now.Server, now.Up, now.Tools)
 	if known && now.Restarts > before.Restarts {
-		f.metrics.UpstreamRestarted(now.Server)
+		f.metrics.UpstreamReconnected(now.Server)
 	}
 	f.countRefusals(before, now)
 	switch {

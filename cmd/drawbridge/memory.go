@@ -78,7 +78,7 @@ func planMemory(setting, container, runtime int64) memoryPlan {
 // budgetFor returns the budget of a plan, without what the slots among the calls cover:
 // each request may hold so much without an allocation, at most half of the budget in all.
 func budgetFor(l config.Limits, plan memoryPlan) *share.Budget {
-	covered := int64(cmp.Or(l.MaxCalls, server.DefaultMaxCalls)) * share.Covered
+	covered := int64(cmp.Or(l.MaxRequests, server.DefaultMaxRequests)) * share.Covered
 	return share.New(plan.budget - min(covered, plan.budget/2))
 }
 

@@ -58,8 +58,8 @@ func TestSlotsAreTakenFromTheBudget(t *testing.T) {
 		budget, want int64 // in MiB
 	}{
 		{config.Limits{}, 600, 584},
-		{config.Limits{MaxCalls: 64}, 600, 599},
-		{config.Limits{MaxCalls: 1 << 20}, 600, 300},
+		{config.Limits{MaxRequests: 64}, 600, 599},
+		{config.Limits{MaxRequests: 1 << 20}, 600, 300},
 	} {
 		if got := budgetFor(test.limits,
 			memoryPlan{budget: test.budget << 20}).Total() >> 20; got != test.want {

@@ -79,7 +79,7 @@ func TestMetricsTellWhatReplicasDo(t *testing.T) {
 	wait(registries[0], "drawbridge_redis_losses_total", "", func(n float64) bool { return n == 0 })
 	server.Exec(t, "FLUSHALL")
 	wait(registries[0], "drawbridge_redis_losses_total", "", once)
-	wait(registries[0], "drawbridge_replica_messages_missed_total", "", func(n float64) bool { return n >= 1 })
+	wait(registries[0], "drawbridge_replica_taken_for_gone_total", "", func(n float64) bool { return n >= 1 })
 }
 
 // series returns the value of a counter or gauge whose labels, in the order of their

@@ -27,7 +27,7 @@ func TestWhatNeedsARestartIsNamed(t *testing.T) {
 operator: 127.0.0.1:9091
 revisions: {legacy_sse: false}
 audit: {sync: always}
-limits: {max_calls: 500}
+limits: {max_requests: 500}
 lists: {page_size: 7}
 sessions: {idle: 1m}
 log: {format: text, level: debug}
@@ -136,7 +136,7 @@ func TestAReloadSaysWhatChanged(t *testing.T) {
 		{"a comment", "# more\n" + minimal, "nothing changed"},
 		{"a server that is new", minimal + "  box: {builtin: [calculate]}\n", "server box added"},
 		{"too many to name", minimal + many, "server box19 added; and 10 more"},
-		{"a restart", "limits: {max_calls: 500}\n" + minimal, "limits changed (needs a restart)"},
+		{"a restart", "limits: {max_requests: 500}\n" + minimal, "limits changed (needs a restart)"},
 		{"a setting", "allowed_hosts: [a.example]\n" + minimal, "allowed_hosts changed"},
 	} {
 		if got := changes(parse(t, minimal), parse(t, minimal), parse(t, test.after)); !strings.HasSuffix(got,

@@ -23,20 +23,7 @@ func TestFilesOfAPackageHaveAnOrder(t *testing.T) {
 	t.Parallel()
 	root := repository(t)
 	for _, directory := range slices.Concat(layers()...) {
-		files, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(directory), "*.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		sources := make(map[string]any)
-		for _, file := range files {
-			matches, err := build.Default.MatchFile(filepath.Dir(file), filepath.Base(file))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if matches && !strings.HasSuffix(file, "_test.go") {
-				sources[file] = nil
-			}
-		}
+		sources := sourcesOf(t, root, directory)
 		if cycle := largestCycle(t, sources); len(cycle) > maxCycle {
 			t.Errorf("%s: %d files use each other in a circle, at most %d may: %s",
 				directory, len(cycle), maxCycle, strings.Join(cycle, " "))
@@ -44,9 +31,47 @@ func TestFilesOfAPackageHaveAnOrder(t *testing.T) {
 	}
 }
 
+// sourcesOf returns the files of a package on this system, without its tests, each with
+// nil for its text.
+func sourcesOf(t *testing.T, root, directory string) map[string]any {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(directory), "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sources := make(map[string]any)
+	for _, file := range files {
+		matches, err := build.Default.MatchFile(filepath.Dir(file), filepath.Base(file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if matches && !strings.HasSuffix(file, "_test.go") {
+			sources[file] = nil
+		}
+	}
+	return sources
+}
+
 // largestCycle returns the names of the files of a package that are in its largest
 // circle. sources has their texts by name, nil for a file that is there.
 func largestCycle(t *testing.T, sources map[string]any) []string {
+	t.Helper()
+	uses := usesAmong(t, sources)
+	var largest []string
+	for name := range uses {
+		if cycle := cycleOf(uses, name); len(cycle) > len(largest) {
+			largest = cycle
+		}
+	}
+	for i, name := range largest {
+		largest[i] = filepath.Base(name)
+	}
+	slices.Sort(largest)
+	return largest
+}
+
+// usesAmong returns which files use what others of them define.
+func usesAmong(t *testing.T, sources map[string]any) map[string][]string {
 	t.Helper()
 	positions := token.NewFileSet()
 	var files []*ast.File
@@ -74,17 +99,7 @@ func largestCycle(t *testing.T, sources map[string]any) []string {
 			uses[from] = append(uses[from], to)
 		}
 	}
-	var largest []string
-	for name := range uses {
-		if cycle := cycleOf(uses, name); len(cycle) > len(largest) {
-			largest = cycle
-		}
-	}
-	for i, name := range largest {
-		largest[i] = filepath.Base(name)
-	}
-	slices.Sort(largest)
-	return largest
+	return uses
 }
 
 // cycleOf returns the files that a file leads to and that lead back to it, itself among

@@ -62,11 +62,11 @@ func layers() [][]string {
 			"auth", "ratelimit", "metrics", "internal/audit", "internal/sse",
 			"internal/database", // what a query may ask, and what comes of it
 			"server/eventlog",   // what was sent on streams of sessions, for whoever connects again
-			"internal/allot",    // how many of a tenant's places this replica may give out
+			"internal/allot",    // how many of a tenant's slots this replica may give out
 			"server/admin",      // the operator's page
 		},
 		{
-			"internal/replica",        // which other processes serve the same tenants, and how word reaches them
+			"internal/replica",        // which other processes serve the same tenants, and how messages reach them
 			"internal/store/sqlite",   // what outlives a restart, in a file
 			"internal/store/postgres", // the same at a server, for several replicas
 		},

@@ -170,10 +170,10 @@ func (f *failure) counted() (reason string, counts bool) {
 	return f.reason, f.refusal
 }
 
-// explain is the one table from errors to what is recorded and what the client is told.
+// failureOf is the one table from errors to what is recorded and what the client is told.
 // An error that is not in it is an internal error to the client, and its text goes into
 // the log only.
-func explain(err error) failure {
+func failureOf(err error) failure {
 	if err == nil {
 		return failure{}
 	}

@@ -116,7 +116,7 @@ func (g *Gateway) explained(
 		if c.outcome == outcomeInvalid {
 			e.Text = textOf(result)
 		}
-		failure = explain(err)
+		failure = failureOf(err)
 	}
 	e.Outcome, e.Reason, e.Err = c.kind(failure), failure.reason, failure.rpcErr
 	if u := failure.unknown; u != nil {
@@ -135,16 +135,6 @@ func admission(rpcErr *mcp.Error) failure {
 		f.kind = outcomeForbidden
 	}
 	return f
-}
-
-func kindOf(method string) registry.Kind {
-	switch method {
-	case mcp.MethodPromptsGet:
-		return registry.KindPrompt
-	case mcp.MethodResourcesRead:
-		return registry.KindResource
-	}
-	return registry.KindTool
 }
 
 // textOf returns the text of a result of our own.

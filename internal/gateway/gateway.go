@@ -3,22 +3,24 @@
 // results are in the stateless form of the protocol.
 //
 // To read the package, begin at the top of this table. A file uses only what stands below
-// it; gateway, call and turn name each other, and so do apps and callerview:
+// it or on its line, and the Gateway, which stands in gateway:
 //
-//	what operators ask       explanation: what would become of a request
-//	what the doors call      desk: New, Handle, Run; repeat, subscribe
+//	what operators ask       explanation: what would become of a request; access: who may use what
+//	what the doors call      desk: New, Handle, Run; repeat, subscribe; taskfollow: tasks on a stream
 //	the path of a call       stages: their order, and those without a file
-//	  one stage each         revocable, resumed, limited; record: audited, clean: sanitized
-//	  what each method does  method: the table; find: which item is meant; task, sealed
+//	  one stage each         revocable, resumed, limited; record: audited
+//	  what each method does  method: the table; find: which item is meant; sealed; clean: sanitized
+//	                         task; tasknewer, taskolder: of the other era; tasklisted: lists of tasks
 //	lists                    list: a page; introduction: what the gateway is
-//	what operators are told  warning, unmatched
-//	who may see what         view: what a caller sees now; admission: whose tenant it is
-//	a call and the desk      call: what the stages have found; gateway; turn; question
-//	  parts of a call        relay, slot, bulkhead, ongoing, state, mention
-//	what is remembered       page, memo, callerviews, used
-//	policy                   tenant, rule; callerview: what follows from rules;
+//	what operators are told  warning
+//	who may see what         view: what a caller sees now; admission: whose tenant it is;
+//	                         unmatched: what no rule names
+//	a call and the desk      call: what the stages have found; gateway; turn; question; mention
+//	  parts of a call        relay, callslot, bulkhead, ongoing, state
+//	what is remembered       page, memo, callerviews, used, usedredis, tasklist
+//	policy                   tenant, rule, profile, personal; callerview: what follows from rules;
 //	                         apps: what of it hosts of apps see
-//	what all of them use     request, errors, vocabulary, limit
+//	what all of them use     request, waited, errors, uncredited, vocabulary, limit
 package gateway
 
 import (

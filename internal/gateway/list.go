@@ -44,13 +44,13 @@ func (g *Gateway) page(c Caller, r *Request,
 	end := min(start+g.config.PageSize, len(items))
 	text, err := g.rendered.text(c.Tenant, r, visible, kind, start, end)
 	if err != nil {
-		return mcp.Object{}, explain(err).rpcErr
+		return mcp.Object{}, failureOf(err).rpcErr
 	}
 	var next mcp.RawJSON
 	if end < len(items) {
 		cursor, err := g.sealCursor(c, kind, items, end-1)
 		if err != nil {
-			return mcp.Object{}, explain(err).rpcErr
+			return mcp.Object{}, failureOf(err).rpcErr
 		}
 		next = mcp.String(cursor)
 	}

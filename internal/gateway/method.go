@@ -280,3 +280,14 @@ func (c *call) use() *registry.Call {
 	}
 	return use
 }
+
+// kindOf returns of which kind the items are that a method uses.
+func kindOf(method string) registry.Kind {
+	switch method {
+	case mcp.MethodPromptsGet:
+		return registry.KindPrompt
+	case mcp.MethodResourcesRead:
+		return registry.KindResource
+	}
+	return registry.KindTool
+}

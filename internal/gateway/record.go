@@ -146,7 +146,7 @@ func (g *Gateway) logInside(ctx context.Context, r *audit.Record, failure failur
 // unrecordable refuses a call of which nothing has happened yet, because the audit has no
 // room for its record.
 func (g *Gateway) unrecordable(ctx context.Context, c *call) *mcp.Error {
-	failure := explain(errUnrecordable)
+	failure := failureOf(errUnrecordable)
 	g.config.Metrics.Refused(failure.kind, c.caller.Tenant.ID, failure.reason)
 	g.config.Logger.DebugContext(ctx, "call refused: it could not be recorded", "request_id", c.request.ID)
 	return failure.rpcErr

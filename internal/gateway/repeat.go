@@ -28,11 +28,11 @@ func (g *Gateway) Repeat(ctx context.Context, caller Caller, r *Request) error {
 		err = nil
 	}
 	c.outcome = outcomeRepeated
-	failure := explain(err)
+	failure := failureOf(err)
 	record := c.record(failure, started)
 	record.Arguments = g.digest(ctx, c)
 	if !g.recorded(ctx, &record) {
-		return explain(errUnrecorded).rpcErr
+		return failureOf(errUnrecorded).rpcErr
 	}
 	if failure.rpcErr == nil {
 		return nil

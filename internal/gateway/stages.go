@@ -58,7 +58,7 @@ func (g *Gateway) audited(next Handler) Handler {
 		}
 		started := time.Now()
 		result, err := g.guarded(ctx, c, next)
-		failure := explain(err)
+		failure := failureOf(err)
 		record := c.record(failure, started)
 		c.request.Waited = Waited{} // or the next round of the request would have it once more
 		record.Arguments, record.Named = g.digest(ctx, c), g.named(c)
@@ -70,7 +70,7 @@ func (g *Gateway) audited(next Handler) Handler {
 			g.abandon(ctx, c)
 		}
 		if !recorded {
-			return mcp.Object{}, explain(errUnrecorded).rpcErr
+			return mcp.Object{}, failureOf(errUnrecorded).rpcErr
 		}
 		switch {
 		case failure.rpcErr == nil:
@@ -91,7 +91,7 @@ func (g *Gateway) measured(next Handler) Handler {
 		done := g.config.Metrics.CallStarted(tenant)
 		defer done()
 		result, err := g.guarded(ctx, c, next) // or a call that panics would not be counted
-		failure := explain(err)
+		failure := failureOf(err)
 		outcome := c.kind(failure)
 		server, item := c.labels()
 		g.config.Metrics.Call(tenant, server, item, outcome, time.Since(started))

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -256,4 +257,21 @@ func (c *call) related(questions mcp.RawJSON) mcp.RawJSON {
 		all = all.With(key, question.With("params", params.JSON()).JSON())
 	}
 	return all.JSON()
+}
+
+// The pace at which a task is looked at.
+const (
+	defaultPoll = 5 * time.Second // where its server names none
+	minPoll     = time.Second
+	maxPoll     = time.Minute
+)
+
+// pollOf returns how long to wait until a task of 2026-07-28 is looked at again.
+func pollOf(state mcp.Object) time.Duration {
+	interval, ok := state.Value("pollIntervalMs").Int()
+	if !ok {
+		return defaultPoll
+	}
+	// bounded before it is multiplied, or the product could be too large
+	return max(time.Duration(min(max(interval, 0), maxPoll.Milliseconds()))*time.Millisecond, minPoll)
 }

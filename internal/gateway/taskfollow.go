@@ -20,23 +20,6 @@ import (
 // So any replica can do it, also for servers that tell nothing by themselves, and each
 // state is judged, cleaned and put on record as one that the client asked for.
 
-// The pace at which a task is looked at.
-const (
-	defaultPoll = 5 * time.Second // where its server names none
-	minPoll     = time.Second
-	maxPoll     = time.Minute
-)
-
-// pollOf returns how long to wait until a task of 2026-07-28 is looked at again.
-func pollOf(state mcp.Object) time.Duration {
-	interval, ok := state.Value("pollIntervalMs").Int()
-	if !ok {
-		return defaultPoll
-	}
-	// bounded before it is multiplied, or the product could be too large
-	return max(time.Duration(min(max(interval, 0), maxPoll.Milliseconds()))*time.Millisecond, minPoll)
-}
-
 // FollowTask calls onStatus with the state of a task of 2026-07-28, now and whenever it
 // is another, until it is at its end or the subscription is stopped. onStatus is called
 // by a goroutine of the gateway; it is false if the state cannot be taken yet, and is
@@ -47,7 +30,7 @@ func (g *Gateway) FollowTask(ctx context.Context, c Caller, r *Request, id strin
 ) (Subscription, error) {
 	life, stop, err := g.holdSubscription(ctx, share.User(c.Principal.User()), id)
 	if err != nil {
-		return Subscription{}, explain(err).rpcErr
+		return Subscription{}, failureOf(err).rpcErr
 	}
 	f := &follower{gateway: g, caller: c, id: id, onStatus: onStatus, request: Request{
 		ID: r.ID, Method: mcp.MethodTasksGet, Capabilities: r.Capabilities, Extensions: r.Extensions,

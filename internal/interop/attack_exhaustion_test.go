@@ -192,7 +192,7 @@ func TestT23BodyTricks(t *testing.T) {
 func TestT38SlowClientsHoldUpNobody(t *testing.T) {
 	t.Parallel()
 	g := besiege(t, twoTenants(`{allow: ["*"]}`, "  own: {builtin: [calculate]}\n")+
-		"limits: {max_calls: 400}\n")
+		"limits: {max_requests: 400}\n")
 	token := g.mint(who{tenant: "acme", subject: "alice"})
 	var slow []net.Conn
 	for i := range 300 {

@@ -170,7 +170,7 @@ func TestCrashLoopOfAChildHurtsNobodyElse(t *testing.T) {
 	if zombies := zombiesOf(t, g.cmd.Process.Pid); zombies > 1 {
 		t.Errorf("%d zombies", zombies)
 	}
-	for line := range strings.Lines(metric(t, g, "drawbridge_upstream_restarts_total")) {
+	for line := range strings.Lines(metric(t, g, "drawbridge_upstream_reconnects_total")) {
 		if fields := strings.Fields(line); len(fields[1]) > 2 { // 100 and more
 			t.Errorf("started too often in a few seconds: %s", line)
 		}

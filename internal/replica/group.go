@@ -51,8 +51,8 @@ type Counter interface {
 	// was "sent", the other replica was "gone", or it "failed".
 	MessageSent(kind, outcome string)
 	MessageReceived(kind string)
-	// MessagesMissed counts that others may have taken this replica for gone.
-	MessagesMissed()
+	// TakenForGone counts that others may have taken this replica for gone.
+	TakenForGone()
 }
 
 // Group is Others over Redis, which says who lives, and a link, which carries what they

@@ -183,7 +183,7 @@ func (g *Group) returned(ctx context.Context) {
 	if !g.joined.CompareAndSwap(nil, &now) {
 		g.config.Logger.WarnContext(ctx,
 			"other replicas took this one for gone; it looks again at what it holds")
-		g.config.Count.MessagesMissed()
+		g.config.Count.TakenForGone()
 	}
 	select {
 	case g.known <- struct{}{}:

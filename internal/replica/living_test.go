@@ -16,7 +16,7 @@ func (*counter) MessageSent(_, _ string) {}
 
 func (*counter) MessageReceived(string) {}
 
-func (c *counter) MessagesMissed() { c.missed.Add(1) }
+func (c *counter) TakenForGone() { c.missed.Add(1) }
 
 // TestBeatWhoseAnswerIsLostCounts has the server take a beat whose answer does not come,
 // so the next one finds this replica known: the first of all, and the first after a time

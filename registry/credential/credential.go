@@ -176,11 +176,13 @@ func (s *Source) CacheKey(p *auth.Principal) CacheKey {
 
 // Personal tells whether what requests of the tenant carry depends on who calls.
 func (s *Source) Personal(tenant string) bool {
-	switch s.of(tenant).(type) {
-	case *identities, *exchanges:
-		return true
+	if s == nil {
+		return false
 	}
-	return false
+	if own, has := s.life.cfg.Tenants[tenant]; has {
+		return own.Personal()
+	}
+	return s.life.cfg.Spec.Personal()
 }
 
 // Names returns the names of all headers that requests carry, whoever calls. Nobody else

@@ -155,8 +155,8 @@ var (
 			"emergency")
 	ErrSubscriptions = Refusalf(http.StatusBadRequest, mcp.CodeInvalidParams,
 		"Invalid params: there are too many subscriptions, %d at most", MaxSubscriptions)
-	ErrGone    = mcp.Stable(mcp.CodeInternal, "DB-CANCELLED", "The call was cancelled")
-	ErrStopped = mcp.Stable(mcp.CodeInternal, "DB-STOPPED",
+	ErrCancelledCall = mcp.Stable(mcp.CodeInternal, "DB-CANCELLED", "The call was cancelled")
+	ErrStopped       = mcp.Stable(mcp.CodeInternal, "DB-STOPPED",
 		"The gateway stopped before the call had ended; the call may have taken effect")
 	ErrHomeGone = mcp.Stable(mcp.CodeInternal, "DB-REPLICA-GONE",
 		"The replica that ran the call is gone; the call may have taken effect")

@@ -3,16 +3,16 @@
 // how an error reads outside, and neither eras nor sessions nor which path leads where.
 //
 // To read the package, begin at the top of this table. A file uses only what stands below
-// it, except exchange, service and log, which use each other:
+// it or on its line:
 //
 //	a request's end         line: its line in the log, also for a stream that outlives it
-//	                        unauthenticated: refusals of callers that nobody knows, summed up
 //	a request's beginning   body: read and parsed            rights: what its caller may do by now, and its job
-//	how it is answered      refuse: with an error            write: with JSON            answer: from the desk
-//	the exchange            exchange, service: what all have in common; log: records that name it
+//	the exchange            exchange, service: what all have in common; log: records that name it; traceparent;
+//	                        answer: from the desk; write: with JSON; refuse: with an error;
+//	                        whereto: which issuers and scopes clients are told of;
+//	                        unauthenticated: refusals of callers that nobody knows, summed up
 //	what these consist of   jobs; key: Idempotency-Key; summed: sums and delays; extensions; desk: what the door uses of it
-//	what all of them use    errors: what is told with which status; whereto: which issuers and scopes clients are
-//	                        told of; settings; text; guard: panics; requestid
+//	what all of them use    errors: what is told with which status; settings; text; guard: panics; requestid
 package exchange
 
 import (

@@ -238,7 +238,7 @@ func refuseForward(ctx context.Context, x *exchange.Exchange, m *mcp.Message) {
 func lostForward(ctx context.Context) *mcp.Error {
 	switch {
 	case exchange.IsRevoked(ctx):
-		return exchange.ErrGone
+		return exchange.ErrCancelledCall
 	case errors.Is(context.Cause(ctx), gateway.ErrStopped):
 		return exchange.ErrStopped
 	}

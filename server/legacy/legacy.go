@@ -4,16 +4,16 @@
 // The state of sessions stands in server/sessions; server/sessions/directory finds them.
 //
 // To read the package, begin at the top of this table. A file uses only what stands below
-// it, except roundtrips and question, which use each other:
+// it or on its line:
 //
 //	how messages come       legacy: POST, GET and DELETE of a session; sse: HTTP+SSE; batch
 //	  what needs no answer  answered: answers to questions; level
 //	how it is answered      reply: JSON or a stream; feed: a stream of the log
-//	one request             roundtrips, question: what its client is asked; waiting
-//	with other replicas     route: who leads; listeners: streams that are elsewhere
-//	what is followed        subscriptions: also after another replica has taken over
+//	one request             roundtrips, question: what its client is asked
+//	with other replicas     route: who leads; listeners: streams that are elsewhere;
+//	                        subscriptions: what is followed, also after another replica has taken over
 //	the handshake           handshake
-//	what all share          service; background: what runs beside requests
+//	what all share          service; background: what runs beside requests; waiting: for answers
 package legacy
 
 import (
@@ -284,7 +284,7 @@ func (s *Service) legacyAnswer(ctx context.Context, c gateway.Caller, id string,
 		return exchange.Answer{ID: m.ID, Silent: true}
 	}
 	if exchange.IsRevoked(ctx) {
-		return exchange.Answer{ID: m.ID, Err: exchange.ErrGone}
+		return exchange.Answer{ID: m.ID, Err: exchange.ErrCancelledCall}
 	}
 	return a
 }

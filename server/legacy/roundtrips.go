@@ -163,8 +163,8 @@ func (rt *roundTrips) run(ctx context.Context) (mcp.Object, *mcp.Error) {
 		}
 		caller, ok := rt.server.exchanges.Resolve(rt.caller.Principal)
 		if !ok {
-			_, _ = rt.giveUp(ctx, exchange.ErrGone) // the client is told only that the call ended
-			return mcp.Object{}, exchange.ErrGone
+			_, _ = rt.giveUp(ctx, exchange.ErrCancelledCall) // the client is told only that the call ended
+			return mcp.Object{}, exchange.ErrCancelledCall
 		}
 		rt.caller = caller
 	}
@@ -184,7 +184,7 @@ func (rt *roundTrips) giveUp(ctx context.Context, err error) (mcp.Object, *mcp.E
 	case errors.Is(context.Cause(ctx), gateway.ErrStopped):
 		return mcp.Object{}, exchange.ErrStopped
 	case ctx.Err() != nil:
-		return mcp.Object{}, exchange.ErrGone
+		return mcp.Object{}, exchange.ErrCancelledCall
 	}
 	return lowering.Unanswerable(rt.request.Method, err)
 }

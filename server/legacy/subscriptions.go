@@ -38,7 +38,7 @@ func (s *Service) subscribe(ctx context.Context, c gateway.Caller, id string, l 
 		case <-w.Opened:
 			return w.Err
 		case <-ctx.Done():
-			return exchange.ErrGone
+			return exchange.ErrCancelledCall
 		}
 	}
 	_, w.Err = s.exchanges.Guarded(ctx, func() (result mcp.Object, err error) {

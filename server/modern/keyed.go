@@ -107,7 +107,7 @@ func (e *Endpoint) refuseKeyed(ctx context.Context, x *exchange.Exchange, c *cal
 	x.RecordRefusal(refused)
 	a := exchange.Answer{ID: c.job.ID, Err: refused.Err, Status: refused.Status}
 	if exchange.IsRevoked(ctx) {
-		a = exchange.Answer{ID: c.job.ID, Err: exchange.ErrGone}
+		a = exchange.Answer{ID: c.job.ID, Err: exchange.ErrCancelledCall}
 	}
 	x.Outcome = a.Outcome()
 	c.response.finish(ctx, &a)
@@ -148,7 +148,7 @@ func (e *Endpoint) repeatKeyed(ctx context.Context, x *exchange.Exchange, c *cal
 		c.response.give(stored.Status, stored.Message)
 		return
 	}
-	a := exchange.Answer{ID: m.ID, Err: exchange.ErrGone}
+	a := exchange.Answer{ID: m.ID, Err: exchange.ErrCancelledCall}
 	if err != nil {
 		a.Err = exchange.ErrorOf(err)
 	}

@@ -6,7 +6,8 @@
 // it, and the Endpoint, which stands in modern:
 //
 //	one message             modern: what it is, and one request of the desk
-//	  what is special       keyed: a call that is to run once; listen: a subscription, which is a stream
+//	  what is special       keyed: a call that is to run once; listen: a subscription, which is a stream;
+//	                        followedtasks: what it says of tasks
 //	how it is judged        headers: they must say what the body says
 //	how it is answered      response: JSON, or an event stream
 package modern
@@ -29,14 +30,14 @@ import (
 
 // Config is what an endpoint needs. Every field is required.
 type Config struct {
-	Exchanges *exchange.Service
-	Streams   *streams.Set
-	Forwarder *forward.Forwarder
-	Working   *atomic.Int64 // counts the requests in work
-	Once      once.Store    // answers of calls with a key
-	Memory    *share.Budget // of bytes, for what is held for clients
-	MaxCalls  int           // requests in work at once
-	Heartbeat time.Duration // silence before an answer becomes a stream
+	Exchanges   *exchange.Service
+	Streams     *streams.Set
+	Forwarder   *forward.Forwarder
+	Working     *atomic.Int64 // counts the requests in work
+	Once        once.Store    // answers of calls with a key
+	Memory      *share.Budget // of bytes, for what is held for clients
+	MaxRequests int           // requests in work at once
+	Heartbeat   time.Duration // silence before an answer becomes a stream
 
 	Name, Version string // of the gateway; Name may be ""
 }
@@ -50,7 +51,7 @@ type Endpoint struct {
 
 // New returns an endpoint.
 func New(cfg Config) *Endpoint {
-	return &Endpoint{config: cfg, repeats: share.New(int64(max(cfg.MaxCalls/repeatsPart, minRepeats)))}
+	return &Endpoint{config: cfg, repeats: share.New(int64(max(cfg.MaxRequests/repeatsPart, minRepeats)))}
 }
 
 // Answer answers one message that carries its own metadata. Nothing that came before
@@ -108,7 +109,7 @@ func (e *Endpoint) run(ctx context.Context, x *exchange.Exchange, m *mcp.Message
 	c.request = e.requestOf(x, m, c)
 	result, err := e.config.Exchanges.Handle(ctx, x.Caller, &c.request)
 	if exchange.IsRevoked(ctx) {
-		return exchange.Answer{ID: m.ID, Err: exchange.ErrGone}
+		return exchange.Answer{ID: m.ID, Err: exchange.ErrCancelledCall}
 	}
 	return exchange.Answer{
 		ID: m.ID, Result: result, Shared: exchange.SharedBy(m.Method), Err: err, Memory: &c.job.Answer,

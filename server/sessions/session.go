@@ -5,14 +5,14 @@
 // were sent on its streams are in server/eventlog.
 //
 // To read the package, begin at the top of this table. A file uses only what stands below
-// it, except those of one line, which use each other:
+// it or on its line:
 //
 //	who leads it            lead
 //	what is to be told      subscriptions
-//	                        holders: who has its streams; lists: what its client was told
 //	what is asked           questions
-//	one session             session, inflight: its jobs; streamname; roster: all sessions, and eviction
-//	what it consists of     parts; ended: how sessions have ended
+//	one session             session, inflight: its jobs; streamname; roster: all sessions, and eviction;
+//	                        holders: who has its streams; lists: what its client was told; parts: the rest
+//	how sessions end        ended
 package sessions
 
 import (

@@ -101,7 +101,7 @@ func (fs *Set) NewFlow(from Source, slot *Slot) *Flow {
 	return f
 }
 
-// Appended implements session.Follower.
+// Appended implements eventlog.Follower.
 func (f *Flow) Appended() { f.set.noteAppended(f) }
 
 // Wake has the flow look for something to send, or for a reason to end.

@@ -4,10 +4,10 @@
 // sessions.
 //
 // To read the package, begin at the top of this table. A file uses only what stands below
-// it, except those of the first line, which use each other:
+// it or on its line:
 //
-//	how a stream is held    set: all that are open; slot: how many; flow: one of them; schedule: when; wire: its connection
-//	how it is written       stream: events; writenow: without waiting
+//	how a stream is held    set: all that are open; slot: how many; flow: one of them; schedule: when; wire: its connection;
+//	                        stream: its events; writenow: without waiting
 //	before it is a stream   alarm: an answer that takes long becomes one
 package streams
 

@@ -184,7 +184,7 @@ func TestLongTextsKeepTheirWords(t *testing.T) {
 			"X-Long": long, "X-No": "no", "X-Number": "0123",
 			"X-Quotes": `'"#: ` + "`",
 		},
-		"config.limits": map[string]any{"max_body": 16777216, "max_calls": 100000},
+		"config.limits": map[string]any{"max_body": 16777216, "max_requests": 100000},
 	}))
 	if out, err := mounted(t, all, secret(t)).validate(t); err != nil || !strings.Contains(out, "ok (") {
 		t.Errorf("%v: %s\n%s", err, out, the[*core.ConfigMap](t, all).Data["drawbridge.yaml"])

@@ -293,7 +293,7 @@ func TestWhatOnlyARestartChangesReplacesThePods(t *testing.T) {
 			},
 		}},
 		"card":   map[string]any{"name": "com.example/tools", "description": "Tools"},
-		"limits": map[string]any{"max_calls": 7}, "link": map[string]any{"listen": ":9099"},
+		"limits": map[string]any{"max_requests": 7}, "link": map[string]any{"listen": ":9099"},
 		"lists.page_size": 7, "redis": map[string]any{"url": "redis://other.example.com"}, "replicas": 13,
 		"sessions": map[string]any{
 			"keys_file": "/run/secrets/drawbridge/session.keys",
@@ -367,7 +367,7 @@ func TestOldPodsFindTheirConfigInAnUpgrade(t *testing.T) {
 		same    bool
 	}{
 		"the image":              {map[string]any{"image.tag": "v2"}, false},
-		"what needs a restart":   {map[string]any{"config.limits": map[string]any{"max_calls": 7}}, false},
+		"what needs a restart":   {map[string]any{"config.limits": map[string]any{"max_requests": 7}}, false},
 		"what is reloaded":       {map[string]any{"config.log.level": "debug"}, true},
 		"the number of replicas": {map[string]any{"autoscaling.minReplicas": 3}, true},
 	} {

@@ -105,8 +105,8 @@ func (Uncounted) MessageSent(_, _ string) {}
 // MessageReceived implements replica.Counter.
 func (Uncounted) MessageReceived(string) {}
 
-// MessagesMissed implements replica.Counter.
-func (Uncounted) MessagesMissed() {}
+// TakenForGone implements replica.Counter.
+func (Uncounted) TakenForGone() {}
 
 // Self implements replica.Others.
 func (m *Member) Self() replica.ID { return m.id }

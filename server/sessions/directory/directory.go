@@ -3,13 +3,13 @@
 // requests of one in server/legacy: this package knows no request, and no stream.
 //
 // To read the package, begin at the top of this table. A file uses only what stands below
-// it:
+// it or on its line:
 //
-//	find       a session is opened, or found by its id
-//	entries    what Redis keeps of sessions is written, renewed and removed
-//	lead       who leads a session: this replica, another, or nobody any more
-//	end        sessions end, each by itself or because rights have changed
-//	directory  what the id of a session says; hints: where sessions were found
+//	a session begins     find: it is opened, or found by its id
+//	what Redis has       entries: what is kept of sessions is written, renewed and removed
+//	who leads a session  lead: this replica, another, or nobody any more
+//	a session ends       end: by itself, by its client, or because rights have changed
+//	what all share       directory: what the id of a session says; hints: where sessions were found
 package directory
 
 import (

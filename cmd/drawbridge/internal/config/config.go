@@ -36,18 +36,18 @@
 // operator sees all problems at once and not one after each attempt.
 //
 // To read the package, begin at the top of this table. A file uses only what stands below
-// it:
+// it or on its line:
 //
-//	who calls        load; signers: for tokens alone; watch: has a file changed?
-//	the whole file   format: the keys at the top; warnings
-//	parts of it      tenants, issuers, redis, link, network, data
-//	  servers        servers, then urls, rights, patterns, openapi, pairs, builtin
-//	the tree         include, part, yaml, syntax
-//	files of clients clientfile, jsonc
-//	one value        acknowledge, values: how each kind is read; reader: what is wrong
-//	what there is    memory, config, files, node, codes, problem, environment
-//
-// Needless, of what is acknowledged in vain, stands in acknowledged.
+//	who calls         load; signers: for tokens alone; watch: has a file changed?
+//	files of clients  clientfile, jsonc
+//	the whole file    format: the keys at the top; warnings; records: the keys of audit
+//	parts of it       tenants, issuers, redis, link, signin
+//	  servers         servers, builtin; serverauth: what they are told of who calls
+//	    parts of one  urls, rights, patterns, openapi, pairs, network, data
+//	the tree          include, part, yaml, syntax
+//	one value         acknowledge, values: how each kind is read; reader: what is wrong
+//	what there is     memory, config, files, node, codes, problem, environment;
+//	                  acknowledged: what is acknowledged in vain
 package config
 
 import (
@@ -184,7 +184,7 @@ type Sessions struct {
 // stands for the default of package server.
 type Limits struct {
 	MaxBody            int64 // max_body: bytes of one request
-	MaxCalls           int   // max_calls: requests in work at once
+	MaxRequests        int   // max_requests: requests in work at once
 	MaxStreams         int   // max_streams: event streams open at once
 	MaxConnections     int   // max_connections: of clients, open at once
 	AddressConnections int   // address_connections: of one address, unless trusted_proxies has it

@@ -148,7 +148,7 @@ func TestT19SecretsAreNotInProblems(t *testing.T) {
 		`redis: {url: "redis://:hunter2@127.0.0.1"}` + "\n" + minimal,
 		`listen: "${SECRET}"` + "\n" + `public_url: "${SECRET}"` + "\n" + `allowed_hosts: ["${SECRET} "]` +
 			"\n" + minimal,
-		`trusted_proxies: ["${SECRET}"]` + "\n" + `limits: {max_body: "${SECRET}", max_calls: "${SECRET}"}` +
+		`trusted_proxies: ["${SECRET}"]` + "\n" + `limits: {max_body: "${SECRET}", max_requests: "${SECRET}"}` +
 			"\n" + `log: {level: "${SECRET}"}` + "\n" + minimal,
 		strings.Replace(minimal, "[HS256]", `["${SECRET}"]`, 1),
 		strings.Replace(minimal, "tenant: acme", `tenant: "${SECRET}"`, 1),

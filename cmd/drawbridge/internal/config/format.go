@@ -126,7 +126,7 @@ func (r *reader) topFields(cfg *Config) fields {
 		"card": func(n *node) { r.card(cfg, n) },
 		"limits": r.section("limits", fields{
 			"max_body":            into(&l.MaxBody, r.size),
-			"max_calls":           into(&l.MaxCalls, r.between(1, 1_000_000)),
+			"max_requests":        into(&l.MaxRequests, r.between(1, 1_000_000)),
 			"max_streams":         into(&l.MaxStreams, r.between(1, 1_000_000)),
 			"max_connections":     into(&l.MaxConnections, r.between(1, 10_000_000)),
 			"address_connections": into(&l.AddressConnections, r.between(1, 10_000_000)),

@@ -43,7 +43,7 @@ func (g *Gateway) listTasks(ctx context.Context, c Caller, r *Request) (mcp.Obje
 	}
 	if size > share.Covered {
 		if err := r.Memory.Resize(2 * int64(size)); err != nil {
-			return mcp.Object{}, explain(err).rpcErr
+			return mcp.Object{}, failureOf(err).rpcErr
 		}
 	}
 	return mcp.NewObject(mcp.Member{Name: mcp.ResultTasks, Value: mcp.Array(states)}), nil

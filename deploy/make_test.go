@@ -2,6 +2,7 @@ package deploy_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -65,4 +66,92 @@ func TestVulnerabilitiesOfEveryModuleAreLookedFor(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestARunNeverTestsTheFilesOfAnotherClone kills the shell of a run whose make goes on. The
+// path that clones have in turn still leads to this clone, so another run must not take it.
+func TestARunNeverTestsTheFilesOfAnotherClone(t *testing.T) {
+	tool(t, "flock", "util-linux")
+	first, second := clone(t), clone(t)
+	cache := filepath.Join(t.TempDir(), "a cache")
+	held := filepath.Join(first, "held")
+	if out, code := run(t.Context(), t, first, tool(t, "mkfifo", "coreutils"), held); code != 0 {
+		t.Fatal(out)
+	}
+	pipe, err := os.OpenFile(held, os.O_RDWR, 0) // both ends, so that opening it does not wait
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pipe.Close()
+	ci := ciOf(t, first, cache)
+	began, err := ci.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ci.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for said, piece := "", make([]byte, 512); !strings.Contains(said, "make linter in "); {
+		n, err := began.Read(piece)
+		if said += string(piece[:n]); err != nil {
+			t.Fatalf("the run said %q, then %v", said, err)
+		}
+	}
+	if err := ci.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = ci.Wait() // it was killed
+	out, err := ciOf(t, second, cache).CombinedOutput()
+	if _, released := pipe.WriteString("on\n"); released != nil {
+		t.Fatal(released)
+	}
+	if err != nil || !strings.Contains(string(out), "make test in "+second+"\n") {
+		t.Errorf("got error %v, and a run beside a make that has the path said\n%s", err, out)
+	}
+}
+
+// TestARunNeedsNoPathThatAllClonesHave has no folder where that path could be.
+func TestARunNeedsNoPathThatAllClonesHave(t *testing.T) {
+	cache := filepath.Join(t.TempDir(), "file")
+	write(t, cache, "")
+	dir := clone(t)
+	out, err := ciOf(t, dir, cache).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "make test in "+dir+"\n") {
+		t.Errorf("got error %v, and the run said\n%s", err, out)
+	}
+}
+
+// clone returns a folder with what CI runs, whose steps only say where they are. Make waits
+// for a line from the pipe held, if there is one.
+func clone(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir = filepath.Join(dir, "a clone")
+	const script = "#!/bin/sh\n" + `echo "make $1 in $PWD"; [ ! -p held ] || read -r line <held` + "\n"
+	for name, text := range map[string]string{
+		".ci/run": read(t, "../.ci/run"), ".ci/setup": "#!/bin/sh\n", ".ci/times": "#!/bin/sh\n",
+		"bin/make": script, "bin/go": "#!/bin/sh\n",
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// ciOf returns a run of CI in a clone, with a folder for what it keeps.
+func ciOf(t *testing.T, clone, cache string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), tool(t, "bash", "bash"), ".ci/run")
+	cmd.Dir = clone
+	cmd.Env = append(os.Environ(), "XDG_CACHE_HOME="+cache,
+		"PATH="+filepath.Join(clone, "bin")+string(os.PathListSeparator)+os.Getenv("PATH"))
+	return cmd
 }

@@ -141,16 +141,17 @@ const batch = 256
 
 // DoAll runs several commands, if any, a batch in one round trip, or in a cluster one to
 // each node. They are not done together: others may come between. An error says that at
-// least one of them failed, and that those of later batches were not made.
+// least one of them failed, and that those of later batches were not made. The replies to
+// the batches before it are returned with it.
 func (s *Store) DoAll(ctx context.Context, commands ...Command) ([]Reply, error) {
 	replies := make([]Reply, 0, len(commands))
 	for some := range slices.Chunk(commands, batch) {
 		if err := s.admit(kindOf(some[0].Key)); err != nil {
-			return nil, err
+			return replies, err
 		}
 		answers, err := s.each(ctx, some)
 		if err != nil {
-			return nil, s.failed(ctx, err)
+			return replies, s.failed(ctx, err)
 		}
 		for _, a := range answers {
 			replies = append(replies, a.Reply)

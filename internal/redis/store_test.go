@@ -253,6 +253,37 @@ func TestJunkFailsOneCallOnly(t *testing.T) {
 	}
 }
 
+// TestRepliesBeforeAFaultAreKept has a command fail after a whole batch of others, whose
+// replies say for example which entries are not there.
+func TestRepliesBeforeAFaultAreKept(t *testing.T) {
+	t.Parallel()
+	cfg, c := counted(redis.Config{
+		Addresses: []string{redistest.StartOne(t).Address},
+		Patience:  redistest.Patience,
+	})
+	store := redistest.Run(t, redis.New(cfg))
+	push := redis.Command{Name: "LPUSH", Key: redis.CommonKey("junk"), Args: []string{"x"}}
+	if _, err := store.Do(t.Context(), push); err != nil {
+		t.Fatal(err)
+	}
+	var commands []redis.Command
+	for range 300 {
+		commands = append(commands, redis.Command{Name: "EXISTS", Key: redis.CommonKey("absent")})
+	}
+	replies, err := store.DoAll(t.Context(), append(commands, redis.Command{Name: "GET", Key: push.Key})...)
+	if !errors.Is(err, redis.ErrDown) || len(replies) == 0 || len(replies) >= len(commands) {
+		t.Fatalf("got %d replies, %v; want those of the batches before the fault", len(replies), err)
+	}
+	for i, reply := range replies {
+		if n, err := reply.Int(); err != nil || n != 0 {
+			t.Errorf("reply %d: got %d, %v; want 0", i, n, err)
+		}
+	}
+	if done, refused := c.of(redis.OutcomeDone), c.of(redis.OutcomeRefused); done < 2 || refused != 1 {
+		t.Errorf("got %d calls answered, %d refused; want one of each batch", done, refused)
+	}
+}
+
 // TestManyCallersAtOnceWhenServerIsWellAgain shows that nobody but the probe asks a
 // server that was gone.
 func TestManyCallersAtOnceWhenServerIsWellAgain(t *testing.T) {

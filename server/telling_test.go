@@ -264,6 +264,66 @@ func TestEachChangeInAFaultWasTriedAgainByItself(t *testing.T) {
 	})
 }
 
+// awayLog cannot be reached for notices. It counts how often it is tried.
+type awayLog struct {
+	eventlog.Log
+	away  atomic.Bool
+	tried atomic.Int64
+}
+
+func (l *awayLog) Notify(ctx context.Context, key eventlog.Key, stream string, epoch uint64,
+	data []byte,
+) (string, error) {
+	if l.away.Load() && l.tried.Add(1) < mostTried {
+		return "", errBroken
+	}
+	return l.Log.Notify(ctx, key, stream, epoch, data)
+}
+
+// mostTried is after how many attempts a fault is over all the same: time stands still for
+// as long as something is tried again without a pause.
+const mostTried = 10_000
+
+// TestManyChangesAreNotTriedWithoutAPause lets more parts of a resource change than are put
+// on a stream at once while they cannot be told: to the replica of the stream, or to the
+// log. They were tried again without any pause, for as long as the fault lasted.
+func TestManyChangesAreNotTriedWithoutAPause(t *testing.T) {
+	for name, at := range map[string]int{"the replica of the stream": 1, "the log": 0} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const parts = 2 * sessions.MaxUpdates
+				log := &awayLog{}
+				c := newCrew(t, losing(func(w replica.Message) bool {
+					return log.away.Load() && w.Kind == "listener 1" && log.tried.Add(1) < mostTried
+				}), func(w *world) {
+					if log.Log == nil {
+						log.Log = w.config.Log
+					}
+					w.config.Log = log
+				})
+				c.subscribe(t, 0, "subscribe")
+				stream := c.get(t, at, "")
+				log.away.Store(true)
+				for i := range parts {
+					c.files[0].change("file:///a", fmt.Sprintf("file:///a#%d", i))
+				}
+				wait(t)
+				if got := log.tried.Swap(0); got >= mostTried {
+					t.Fatal("it was tried without a pause")
+				}
+				<-time.After(time.Minute)
+				if got := log.tried.Load(); got < 1 || got > 12*sessions.MaxUpdates {
+					t.Errorf("it was tried %d times in a minute, want a message of notices for each heartbeat", got)
+				}
+				log.away.Store(false)
+				<-time.After(time.Minute)
+				wait(t)
+				expectNotices(t, "after the fault", stream, mcp.NotifyResourceUpdated, parts)
+			})
+		})
+	}
+}
+
 // TestUpdateIsNotLostWithTheReplicaThatTells lets the replica die where the stream was.
 func TestUpdateIsNotLostWithTheReplicaThatTells(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

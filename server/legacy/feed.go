@@ -33,6 +33,7 @@ type feed struct {
 	server *Service // set by serveFeed, like the fields below
 	flow   *streams.Flow
 	mine   *sessions.Holder
+	unkept bool // the log did not take a notice
 }
 
 var _ streams.Source = (*feed)(nil)
@@ -255,20 +256,20 @@ func (f *feed) tellUpdates(ctx context.Context) (open bool) {
 	if len(uris) == 0 {
 		return true
 	}
-	if more {
-		f.flow.Wake()
-	}
 	caller, ok := s.exchanges.Resolve(f.slot.Principal)
 	if !ok {
 		return false
 	}
-	open = true
+	open, f.unkept = true, false
 	for _, uri := range uris {
 		params := mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)})
 		if s.desk.Reads(caller, uri) {
 			open = f.put(ctx, mcp.AppendRequest(nil, "", mcp.NotifyResourceUpdated, params),
 				mcp.NotifyResourceUpdated, uri) && open
 		}
+	}
+	if more && !f.unkept { // what is not kept would be tried again without a pause
+		f.flow.Wake()
 	}
 	return open
 }
@@ -298,6 +299,7 @@ func (f *feed) put(ctx context.Context, notice []byte, method, uri string) bool 
 		return err == nil
 	}
 	f.session.Unassign(f.stream, method, uri)
+	f.unkept = true
 	return true
 }
 

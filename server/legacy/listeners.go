@@ -75,8 +75,17 @@ func (s *Service) tellListeners(ctx context.Context, at replica.ID, some []*sess
 
 func (s *Service) tellSessions(ctx context.Context, at replica.ID, some []*sessions.Session) {
 	var all []sessions.Notice
+	rest := make(map[*sessions.Session]bool) // those that have more than goes in one message
+	defer func() {
+		for l := range rest {
+			s.tellLater(l)
+		}
+	}()
 	for _, l := range some {
-		all = append(all, s.noticesFor(l, at)...)
+		of, more := s.noticesFor(l, at)
+		if all = append(all, of...); more {
+			rest[l] = true
+		}
 	}
 	if len(all) == 0 {
 		return
@@ -110,6 +119,7 @@ func (s *Service) tellSessions(ctx context.Context, at replica.ID, some []*sessi
 			l.DropListener(one.Holder.Stream, at)
 		}
 		l.Unassign(one.Holder.Stream, one.Method, one.URI)
+		delete(rest, l) // it would be tried again without a pause; a heartbeat tells all
 	}
 	for _, l := range some {
 		l.Settle(at)
@@ -126,11 +136,11 @@ const (
 )
 
 // noticesFor returns what the first stream of a session at a replica is to be told. What is
-// assigned to it is told by no other.
-func (s *Service) noticesFor(l *sessions.Session, at replica.ID) (all []sessions.Notice) {
+// assigned to it is told by no other. more tells whether there are others.
+func (s *Service) noticesFor(l *sessions.Session, at replica.ID) (all []sessions.Notice, more bool) {
 	h := l.ListenerAt(at)
 	if _, leads := s.config.Others.Leads(); h == nil || !leads || !l.IsReady() {
-		return nil
+		return nil, false
 	}
 	caller, ok := s.exchanges.Resolve(h.Listener.Principal)
 	if !ok {
@@ -138,7 +148,7 @@ func (s *Service) noticesFor(l *sessions.Session, at replica.ID) (all []sessions
 		// one for each stream
 		s.background.begin(context.Background(),
 			func(ctx context.Context) { s.letGo(ctx, l, h.Stream, at, l.Epoch()) })
-		return nil
+		return nil, false
 	}
 	for _, method := range l.Assign(s.desk.Lists(caller), h.Stream) {
 		all = append(all, sessions.Notice{
@@ -146,11 +156,8 @@ func (s *Service) noticesFor(l *sessions.Session, at replica.ID) (all []sessions
 		})
 	}
 	uris, more := l.AssignUpdates(h.Stream)
-	if more {
-		s.tellLater(l)
-	}
 	if caller, ok = s.exchanges.Resolve(h.Listener.Principal); !ok { // as in feed.tellUpdates
-		return all
+		return all, false
 	}
 	for _, uri := range uris {
 		if s.desk.Reads(caller, uri) {
@@ -168,7 +175,7 @@ func (s *Service) noticesFor(l *sessions.Session, at replica.ID) (all []sessions
 			})
 		}
 	}
-	return all
+	return all, more
 }
 
 // heardListener takes notices for streams here, and that a stream is not where it

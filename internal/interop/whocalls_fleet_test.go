@@ -207,6 +207,9 @@ func (f *knownFleet) person(ctx context.Context, t *testing.T, w who, revision s
 	}
 	for i := range calls {
 		if i == calls*3/4 {
+			for !f.issuer.turned.Load() && ctx.Err() == nil {
+				time.Sleep(5 * time.Millisecond)
+			}
 			s.token = token() // signed with the issuer's new key
 		}
 		server := []string{"crm", "erp", "hr"}[i%3]

@@ -113,7 +113,7 @@ func (o *sharedWord) Send(ctx context.Context, to replica.ID, w replica.Message)
 func (o *sharedWord) Forward(ctx context.Context, to replica.ID, r link.Request) (*http.Response, error) {
 	o.trips.Add(1)
 	if o.cut.Load() {
-		return nil, replica.ErrGone
+		return nil, replica.ErrUnreached
 	}
 	<-time.After(o.delay)
 	return o.Member.Forward(ctx, to, r)
@@ -138,7 +138,7 @@ func together(t *testing.T, worlds int, change ...func(*world)) *common {
 func (c *common) join(t *testing.T, change ...func(*world)) *world {
 	t.Helper()
 	w := newWorld(t, append(slices.Clone(change), func(w *world) {
-		w.config.Seal, w.config.Log, w.config.Records = c.ring, c.log, &c.records
+		w.config.Seal, w.config.Log, w.config.Entries = c.ring, c.log, &c.records
 		w.config.Others = &sharedWord{Member: c.hub.Join(), trips: &c.trips}
 	})...)
 	w.asking()

@@ -262,8 +262,8 @@ func TestPanicStoppedTheTendingOfSharedSessions(t *testing.T) {
 		var log journal
 		records := &brittleRecords{}
 		worlds := fleet(t, &replicatest.Hub{}, 1, noting(&log), func(w *world) {
-			records.Store = w.config.Records
-			w.config.Records = records
+			records.Store = w.config.Entries
+			w.config.Entries = records
 		})
 		runAll(t, worlds)
 		wait(t)

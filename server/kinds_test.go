@@ -32,7 +32,7 @@ func TestKeptKindsOfWordAreTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := noted{(&replicatest.Hub{}).Join(), make(map[string]bool)}
-	newWorld(t, func(w *world) { w.config.Records, w.config.Others = &primarytest.Store{}, n })
+	newWorld(t, func(w *world) { w.config.Entries, w.config.Others = &primarytest.Store{}, n })
 	for lines := bufio.NewScanner(bytes.NewReader(kept)); lines.Scan(); delete(n.kinds, lines.Text()) {
 		if !n.kinds[lines.Text()] {
 			t.Errorf("word of the kind %q is not taken any more", lines.Text())
@@ -50,7 +50,7 @@ func TestKeptKindsOfWordAreTaken(t *testing.T) {
 func TestAnIDOfALaterVersionWasThrownAway(t *testing.T) {
 	t.Parallel()
 	member := (&replicatest.Hub{}).Join()
-	w := newWorld(t, func(w *world) { w.config.Records, w.config.Others = &primarytest.Store{}, member })
+	w := newWorld(t, func(w *world) { w.config.Entries, w.config.Others = &primarytest.Store{}, member })
 	good := w.open(t, "alice", mcp.Revision2511)
 	later := good[:len(good)-4] + "AAAA" // what this version cannot open
 	member.Outdate(true)

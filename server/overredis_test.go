@@ -34,7 +34,7 @@ func overRedis(t *testing.T, server *redistest.Server, change ...func(*world)) (
 				Logger: w.config.Logger,
 			})
 			w.config.Seal, w.config.Log, w.config.Others = ring, log, mail
-			w.config.Records = recordsOf(store, ring, mail)
+			w.config.Entries = recordsOf(store, ring, mail)
 		}}, change...)...)
 		lists, files := w.asking()
 		redistest.Run(t, store)

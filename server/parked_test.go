@@ -468,7 +468,7 @@ func TestTaskOfASessionAtAnotherReplica(t *testing.T) {
 		eventlog.NewMemory(eventlog.MemoryConfig{}), &primarytest.Store{}
 	open := func() *world {
 		return newTasksWorld(t, func(w *world) {
-			w.config.Seal, w.config.Log, w.config.Records, w.config.Others = ring, log, records, hub.Join()
+			w.config.Seal, w.config.Log, w.config.Entries, w.config.Others = ring, log, records, hub.Join()
 		})
 	}
 	a, b := open(), open()

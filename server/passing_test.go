@@ -33,7 +33,7 @@ func fleet(t *testing.T, hub *replicatest.Hub, size int, change ...func(*world))
 	}, &primarytest.Store{}
 	for range size {
 		all = append(all, newWorld(t, append([]func(*world){func(w *world) {
-			w.config.Seal, w.config.Log, w.config.Records, w.config.Others = ring, log, records, hub.Join()
+			w.config.Seal, w.config.Log, w.config.Entries, w.config.Others = ring, log, records, hub.Join()
 		}}, change...)...))
 	}
 	return all
@@ -251,7 +251,7 @@ func (f *faultyOthers) Forward(ctx context.Context, to replica.ID, r link.Reques
 		if errors.Is(err, errLost) {
 			return nil, link.ErrLost
 		}
-		return nil, errors.Join(replica.ErrGone, err)
+		return nil, errors.Join(replica.ErrUnreached, err)
 	}
 	return f.Others.Forward(ctx, to, r)
 }

@@ -74,7 +74,7 @@ func onRedis(t *testing.T, worlds int, change ...func(*world)) (served *redistes
 		mails[i] = mail
 		log := eventlog.NewRedis(eventlog.RedisConfig{Store: store, Seal: ring, Others: mail, Logger: logger})
 		w := newWorld(t, append([]func(*world){func(w *world) {
-			w.store, w.config.Seal, w.config.Records = store, ring, recordsOf(store, ring, mail)
+			w.store, w.config.Seal, w.config.Entries = store, ring, recordsOf(store, ring, mail)
 			w.config.Log, w.config.Others = ownLog{&sharedLog{Log: log, trips: trips}}, &countedMail{
 				mail,
 				trips,

@@ -30,7 +30,7 @@ func unlike(t *testing.T, narrower func(b *world)) (a, b *world) {
 	records, hub := &primarytest.Store{}, &replicatest.Hub{}
 	open := func(change func(*world)) *world {
 		w := newWorld(t, func(w *world) {
-			w.config.Seal, w.config.Log, w.config.Records, w.config.Once = ring, log, records, answers
+			w.config.Seal, w.config.Log, w.config.Entries, w.config.Once = ring, log, records, answers
 			w.config.Others = hub.Join()
 			w.tenants[0].Servers = []string{"box", "forms"}
 			change(w)

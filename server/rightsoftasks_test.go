@@ -25,7 +25,7 @@ func tasksApart(t *testing.T) (a, b *world) {
 	records := &primarytest.Store{}
 	open := func() *world {
 		return newTasksWorld(t, func(w *world) {
-			w.config.Seal, w.config.Log, w.config.Records, w.config.Others, w.config.Once = ring, log,
+			w.config.Seal, w.config.Log, w.config.Entries, w.config.Others, w.config.Once = ring, log,
 				records, hub.Join(), answers
 		})
 	}

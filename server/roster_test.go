@@ -345,7 +345,7 @@ func TestEvictedSessionTakesNoCall(t *testing.T) {
 			t.Errorf("the call: got %d, want 404", code)
 		}
 	}, bounded(1, 1), func(w *world) {
-		w.config.Records, w.config.Others = records, new(replicatest.Hub).Join()
+		w.config.Entries, w.config.Others = records, new(replicatest.Hub).Join()
 	})
 }
 

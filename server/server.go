@@ -73,12 +73,12 @@ type Config struct {
 	Recheck func(auth.Principal) error
 	Seal    *seal.Ring // of session ids
 	Log     eventlog.Log
-	// Records say which replica leads each legacy session of Streamable HTTP. They tell
+	// Entries say which replica leads each legacy session of Streamable HTTP. They tell
 	// that other replicas use the same Log and have the same keys in Seal, and are among
 	// Others. A client may then send its requests, cancellations and answers to any
 	// replica, which forwards them. The bounds on sessions count for each replica. nil:
 	// there are no others.
-	Records primary.Store
+	Entries primary.Store
 	Others  replica.Others // the other replicas; nil: there are none
 	Once    once.Store     // answers of calls with a key; nil: its own, in memory
 	Logger  *slog.Logger
@@ -174,7 +174,7 @@ func newServer(cfg Config, d exchange.Desk) *Server {
 	})
 	s.legacy = legacy.New(legacy.Config{
 		Exchanges: in, Streams: s.streams, Forwarder: s.forwarder, Working: &s.working, Seal: cfg.Seal,
-		Log: cfg.Log, Records: cfg.Records, Others: cfg.Others, Metrics: cfg.Metrics, Memory: cfg.Memory,
+		Log: cfg.Log, Entries: cfg.Entries, Others: cfg.Others, Metrics: cfg.Metrics, Memory: cfg.Memory,
 		Heartbeat: cfg.Heartbeat, SessionIdle: cfg.SessionIdle, SessionMaxAge: cfg.SessionMaxAge,
 		Name: cfg.Card.Name, Version: cfg.Version,
 	})

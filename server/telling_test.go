@@ -551,7 +551,7 @@ func TestStreamsOfASupersededPrimaryEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrew(t)
 		streams := []*listener{c.get(t, 0, ""), c.get(t, 2, "")}
-		records, key := c.worlds[0].config.Records.(*primarytest.Store), primary.Key{
+		records, key := c.worlds[0].config.Entries.(*primarytest.Store), primary.Key{
 			Tenant: "acme",
 			Name:   nameOf(t, c.worlds[0].config.Seal, c.id),
 		}

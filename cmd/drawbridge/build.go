@@ -231,7 +231,7 @@ func (p *parts) serverConfig(cfg *config.Config) server.Config {
 		Seal:          p.ring,
 		Log:           p.newSessionLog(cfg.Sessions),
 		Others:        p.sharing.others,
-		Records:       p.newRecords(cfg.Sessions),
+		Entries:       p.newEntries(cfg.Sessions),
 		Once:          p.sharing.answers(),
 		Logger:        p.log,
 		Metrics:       p.metrics,
@@ -268,9 +268,9 @@ func (p *parts) logins() (verify func(context.Context, string) (auth.Principal, 
 	return both.verify, both.recheck
 }
 
-// newRecords returns where it stands which replica leads each session; nil: there are no
+// newEntries returns where it stands which replica leads each session; nil: there are no
 // others.
-func (p *parts) newRecords(s config.Sessions) primary.Store {
+func (p *parts) newEntries(s config.Sessions) primary.Store {
 	if p.sharing.store == nil {
 		return nil
 	}

@@ -47,13 +47,13 @@ func TestMetricsTellWhatReplicasDo(t *testing.T) {
 	a, b := shared[0], shared[1]
 	redistest.Wait(t, func() error {
 		if !a.others.IsThere(b.others.Self()) {
-			return replica.ErrGone
+			return replica.ErrUnreached
 		}
 		_, err := a.others.Send(t.Context(), b.others.Self(), replica.Message{Kind: "news 1"})
 		return err
 	})
 	if _, err := a.others.Send(t.Context(), replica.NewID(), replica.Message{Kind: "news 1"}); !errors.Is(err,
-		replica.ErrGone) {
+		replica.ErrUnreached) {
 		t.Fatalf("got %v for a replica that is not there", err)
 	}
 	wait := func(registry *prometheus.Registry, name, labels string, is func(float64) bool) {

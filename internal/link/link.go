@@ -15,7 +15,7 @@
 // digest is talked to. So an address that belongs to another process by now gets nothing.
 // Whatever waits for another replica ends when the Directory says that it is gone.
 //
-// An error tells whether anything can have happened there: ErrGone means that nothing was
+// An error tells whether anything can have happened there: ErrUnreached means that nothing was
 // sent, ErrLost that it may have had its effect.
 package link
 
@@ -35,9 +35,9 @@ import (
 
 // What Send and Forward return besides the errors of a handler.
 var (
-	// ErrGone says that the other replica is not there, or cannot be reached: nothing was
+	// ErrUnreached says that the other replica is not there, or cannot be reached: nothing was
 	// sent.
-	ErrGone = errors.New("that replica is not there")
+	ErrUnreached = errors.New("that replica is not there")
 	// ErrLost says that the other replica may have got what was sent, and has not
 	// answered.
 	ErrLost = errors.New("that replica has not answered")
@@ -121,7 +121,7 @@ func (l *Link) ServeClients(h http.Handler) { l.clients = h }
 func (l *Link) find(id string) (address string, secure *tls.Config, err error) {
 	peer, ok := l.config.Directory.Peer(id)
 	if !ok {
-		return "", nil, ErrGone
+		return "", nil, ErrUnreached
 	}
 	is := func(digest Digest) bool { return digest == peer.Digest }
 	return peer.Address, l.config.Identity.config(is), nil
@@ -132,7 +132,7 @@ func (l *Link) find(id string) (address string, secure *tls.Config, err error) {
 // could not tell that from one that was lost in the middle.
 func anybody(Digest) bool { return true }
 
-// Leave begins the end of Serve. Whatever is asked from now on is answered with ErrGone: on
+// Leave begins the end of Serve. Whatever is asked from now on is answered with ErrUnreached: on
 // a connection that was closed, who asks could not tell whether anything has happened. Leave
 // returns when all that was asked before is answered, or ctx has ended.
 func (l *Link) Leave(ctx context.Context) {

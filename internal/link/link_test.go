@@ -133,7 +133,7 @@ func TestMessagesAreAnsweredWhenTheyWereHandled(t *testing.T) {
 		{"that is answered at too great length", "b", "long 1", "", link.ErrLost},
 		{"at whose handling something panics", "b", "panic 1", "hello", link.ErrLost},
 		{"after that", "b", "hello 1", "hello", nil},
-		{"to a replica that is not there", "c", "hello 1", "hello", link.ErrGone},
+		{"to a replica that is not there", "c", "hello 1", "hello", link.ErrUnreached},
 	} {
 		said, err := a.Send(t.Context(), test.to, link.Message{
 			Kind: test.kind, Tenant: "acme",
@@ -257,10 +257,10 @@ func TestNothingIsBegunWhereAReplicaLeaves(t *testing.T) {
 	late, stop := context.WithCancel(t.Context())
 	stop()
 	b.Leave(late)
-	if _, err := a.Send(t.Context(), "b", hello); !errors.Is(err, link.ErrGone) {
+	if _, err := a.Send(t.Context(), "b", hello); !errors.Is(err, link.ErrUnreached) {
 		t.Errorf("a message after that: got %v, want that nothing was done", err)
 	}
-	if _, err := forward(); !errors.Is(err, link.ErrGone) {
+	if _, err := forward(); !errors.Is(err, link.ErrUnreached) {
 		t.Errorf("a request after that: got %v, want that nothing was done", err)
 	}
 	close(goOn)
@@ -287,7 +287,7 @@ func TestNobodyElseIsTalkedTo(t *testing.T) {
 	moved := b.peer
 	moved.Address = mallory.peer.Address
 	d.enter(moved)
-	if _, err := a.Send(t.Context(), "b", hello); !errors.Is(err, link.ErrGone) {
+	if _, err := a.Send(t.Context(), "b", hello); !errors.Is(err, link.ErrUnreached) {
 		t.Errorf("another process has the address: got %v, want that nothing was sent", err)
 	}
 	plain, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", b.peer.Address)
@@ -306,7 +306,7 @@ func TestNobodyElseIsTalkedTo(t *testing.T) {
 // reach forwards a request, again where it took too long to connect on a busy machine.
 func (e *end) reach(t *testing.T, r link.Request) (answer *http.Response, err error) {
 	t.Helper()
-	for ok := true; ok; ok = errors.Is(err, link.ErrGone) && t.Context().Err() == nil {
+	for ok := true; ok; ok = errors.Is(err, link.ErrUnreached) && t.Context().Err() == nil {
 		answer, err = e.Forward(t.Context(), "b", r)
 	}
 	return answer, err
@@ -487,7 +487,7 @@ func TestSlowBodiesEndInTime(t *testing.T) {
 			Body: make([]byte, 64<<20),
 		})
 		if err == nil && answer.StatusCode == http.StatusRequestTimeout {
-			err = errors.Join(link.ErrGone, answer.Body.Close())
+			err = errors.Join(link.ErrUnreached, answer.Body.Close())
 		}
 		sent <- err
 	}()
@@ -496,7 +496,7 @@ func TestSlowBodiesEndInTime(t *testing.T) {
 	if err := <-failed; !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("the handler got %v, want that it was too late", err)
 	}
-	if err := <-sent; !errors.Is(err, link.ErrGone) {
+	if err := <-sent; !errors.Is(err, link.ErrUnreached) {
 		t.Errorf("got %v, want that nothing was done", err)
 	}
 }

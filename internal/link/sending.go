@@ -63,7 +63,7 @@ const (
 // Forward sends a request of a client to another replica, and returns its answer, whose
 // body comes as that replica sends it. The caller closes the body, and does not read it
 // then. When ctx ends, the other replica sees that its client has left. The error is
-// ErrGone or ErrLost, and so is that of reading the body.
+// ErrUnreached or ErrLost, and so is that of reading the body.
 func (l *Link) Forward(ctx context.Context, to string, f Request) (*http.Response, error) {
 	return l.exchange(ctx, to, appendHead(make([]byte, 0, usualHead), f.Header, f.Method, f.Target, f.Remote,
 		f.ID, f.Note), f.Body)
@@ -80,7 +80,7 @@ const maxWith = 16 << 10
 func (l *Link) exchange(ctx context.Context, to string, request, body []byte) (*http.Response, error) {
 	peer, ok := l.config.Directory.Peer(to)
 	if !ok {
-		return nil, ErrGone
+		return nil, ErrUnreached
 	}
 	request = binary.BigEndian.AppendUint32(request, uint32(len(body))) //nolint:gosec // of memory
 	if len(body) <= maxWith {
@@ -96,7 +96,7 @@ func (l *Link) exchange(ctx context.Context, to string, request, body []byte) (*
 		if sent {
 			return nil, errors.Join(ErrLost, err)
 		}
-		return nil, errors.Join(ErrGone, err)
+		return nil, errors.Join(ErrUnreached, err)
 	}
 	var text string
 	header, err := readHead(a.exchange.In, &text)
@@ -105,7 +105,7 @@ func (l *Link) exchange(ctx context.Context, to string, request, body []byte) (*
 	case err != nil || odd != nil:
 		return nil, errors.Join(ErrLost, a.ended(err), odd, a.Close())
 	case status == statusNone:
-		return nil, errors.Join(ErrGone, errStranger, a.Close())
+		return nil, errors.Join(ErrUnreached, errStranger, a.Close())
 	}
 	return &http.Response{StatusCode: status, Header: header, Body: a}, nil
 }

@@ -309,7 +309,7 @@ func (g *Group) Forward(ctx context.Context, to ID, r link.Request) (*http.Respo
 func (g *Group) sent(kind string, err error) {
 	outcome := "sent"
 	switch {
-	case errors.Is(err, ErrGone):
+	case errors.Is(err, ErrUnreached):
 		outcome = "gone"
 	case err != nil:
 		outcome = "failed"

@@ -106,7 +106,7 @@ func TestWordComesInOrder(t *testing.T) {
 		}
 	}
 	if _, err := a.Send(t.Context(), replica.NewID(), replica.Message{Kind: "news 1"}); !errors.Is(err,
-		replica.ErrGone) {
+		replica.ErrUnreached) {
 		t.Errorf("to nobody: got %v", err)
 	}
 }
@@ -166,7 +166,7 @@ func TestReplicaThatHasEndedIsNotThere(t *testing.T) {
 		return nil
 	})
 	if _, err := a.Send(t.Context(), b.Self(), replica.Message{Kind: "news 1"}); !errors.Is(err,
-		replica.ErrGone) {
+		replica.ErrUnreached) {
 		t.Errorf("to it: got %v, want that it is gone", err)
 	}
 	if left := server.Exec(t, "HLEN", "db2:{all}:links"); left != "1" {

@@ -47,8 +47,8 @@ const Formats = 1
 // another form is another kind. A message of a tenant never counts as that of another.
 type Message = link.Message
 
-// ErrGone says that there is no such replica, or no longer.
-var ErrGone = link.ErrGone
+// ErrUnreached says that there is no such replica, or no longer.
+var ErrUnreached = link.ErrUnreached
 
 // Handler takes messages of one kind, and returns what it says to that. It may be called
 // for several at once; whoever has sent the message waits until it returns. An error says
@@ -60,11 +60,11 @@ type Others interface {
 	// Self is the id of this process.
 	Self() ID
 	// Send sends a message to one replica, and returns what that says when it has handled
-	// it. ErrGone says that it is not there, or was not reached; any other error that it
+	// it. ErrUnreached says that it is not there, or was not reached; any other error that it
 	// is not known whether it has it, or that it did not take it.
 	Send(ctx context.Context, to ID, w Message) (answer []byte, err error)
 	// Forward sends a request of a client to another replica, and returns its answer,
-	// whose body comes as that replica sends it, and is to be closed. ErrGone says that
+	// whose body comes as that replica sends it, and is to be closed. ErrUnreached says that
 	// nothing was sent; any other error, also of reading the body, that the request may
 	// have had its effect there.
 	Forward(ctx context.Context, to ID, r link.Request) (*http.Response, error)
@@ -111,11 +111,11 @@ func NewAlone() *Alone { return &Alone{NewID()} }
 func (a *Alone) Self() ID { return a.id }
 
 // Send implements Others: nobody is there.
-func (a *Alone) Send(context.Context, ID, Message) ([]byte, error) { return nil, ErrGone }
+func (a *Alone) Send(context.Context, ID, Message) ([]byte, error) { return nil, ErrUnreached }
 
 // Forward implements Others: nobody is there.
 func (a *Alone) Forward(context.Context, ID, link.Request) (*http.Response, error) {
-	return nil, ErrGone
+	return nil, ErrUnreached
 }
 
 // ServeClients implements Others: no request ever comes.

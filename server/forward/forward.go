@@ -143,11 +143,11 @@ type Outcome int
 
 // What became of a request.
 const (
-	Done   Outcome = iota // it was answered
-	Gone                  // the other replica was not reached, or not in time: nothing was done
-	Denied                // the other replica does not lead the session, or ends: nothing was done
-	Taken                 // the other replica leads the session, and the rest is done here
-	Lost                  // its answer to what may be sent again did not come
+	Done      Outcome = iota // it was answered
+	Unreached                // the other replica was not reached, or not in time: nothing was done
+	Denied                   // the other replica does not lead the session, or ends: nothing was done
+	Taken                    // the other replica leads the session, and the rest is done here
+	Lost                     // its answer to what may be sent again did not come
 )
 
 // Forward has another replica answer a request. The body has been read, and m is what it
@@ -171,8 +171,8 @@ func (f *Forwarder) Forward(x *exchange.Exchange, r *http.Request, to replica.ID
 	x.Resources.ReleaseSlot()
 	answer, err := f.others.Forward(ctx, to, RequestOf(x, r, body))
 	switch {
-	case errors.Is(err, replica.ErrGone):
-		return Gone
+	case errors.Is(err, replica.ErrUnreached):
+		return Unreached
 	case err != nil && (m.IsResponse() || x.Key != nil):
 		return Lost // the first one counts
 	case err != nil:
@@ -184,7 +184,7 @@ func (f *Forwarder) Forward(x *exchange.Exchange, r *http.Request, to replica.ID
 	case ErrElsewhere.Status:
 		return Denied
 	case http.StatusRequestTimeout: // for its body alone, which is whole here: the link is too slow
-		return Gone
+		return Unreached
 	}
 	x.Outcome = "forwarded"
 	f.PassOn(ctx, x, answer, m.ID, to)

@@ -43,7 +43,7 @@ func New(cfg Config) *Service {
 	}
 	s.outbox.Do, s.outbox.Most, s.outbox.Go = s.tellListeners, maxNotices, s.inBackground
 	s.sessions = directory.New(directory.Config{
-		Seal: cfg.Seal, Log: cfg.Log, Records: cfg.Records, Others: cfg.Others, Memory: cfg.Memory,
+		Seal: cfg.Seal, Log: cfg.Log, Entries: cfg.Entries, Others: cfg.Others, Memory: cfg.Memory,
 		Guard: cfg.Exchanges.Guard, SessionIdle: cfg.SessionIdle, SessionMaxAge: cfg.SessionMaxAge,
 		OnNotices: s.tellLater, TellTaken: s.tellTaken, OnTaken: s.taken, LetGo: s.letGoAll,
 	})

@@ -309,8 +309,8 @@ func (s *Service) announce(x *exchange.Exchange, r *http.Request, l *sessions.Se
 	request.Note = stream
 	answer, err := s.config.Others.Forward(x.Context(), to, request)
 	switch {
-	case errors.Is(err, replica.ErrGone):
-		return forward.Gone
+	case errors.Is(err, replica.ErrUnreached):
+		return forward.Unreached
 	case err != nil:
 		x.Refuse("", exchange.ErrReplicas)
 		return forward.Done

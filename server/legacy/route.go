@@ -50,7 +50,7 @@ func (s *Service) route(x *exchange.Exchange, t *ticket.Ticket, id mcp.ID,
 				return nil
 			}
 			denied = to
-		case forward.Gone, forward.Lost:
+		case forward.Unreached, forward.Lost:
 			denied = ""
 			if !s.forwarder.AwaitChange(x.Context(), until) {
 				x.Refuse(id, exchange.ErrReplicas)

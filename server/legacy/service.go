@@ -45,7 +45,7 @@ type Config struct {
 	Working   *atomic.Int64 // counts the requests in work
 	Seal      *seal.Ring    // of session ids
 	Log       eventlog.Log
-	Records   primary.Store // say which replica leads each session; nil: there are no others
+	Entries   primary.Store // say which replica leads each session; nil: there are no others
 	Others    replica.Others
 	Metrics   *metrics.Metrics
 	Memory    *share.Budget // of bytes, for what is held for clients

@@ -196,7 +196,7 @@ func (m *Member) Send(ctx context.Context, to replica.ID, w replica.Message) ([]
 	receiver := m.hub.members[to]
 	m.hub.mu.Unlock()
 	if receiver == nil {
-		return nil, replica.ErrGone
+		return nil, replica.ErrUnreached
 	}
 	return receiver.take(ctx, m.id, w)
 }
@@ -210,7 +210,7 @@ func (m *Member) Forward(ctx context.Context, to replica.ID, f link.Request) (*h
 	receiver := m.hub.members[to]
 	if receiver == nil || receiver.clients == nil || receiver.cut {
 		m.hub.mu.Unlock()
-		return nil, replica.ErrGone
+		return nil, replica.ErrUnreached
 	}
 	life := receiver.life
 	m.hub.mu.Unlock()

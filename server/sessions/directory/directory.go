@@ -39,7 +39,7 @@ import (
 type Config struct {
 	Seal    *seal.Ring // of session ids
 	Log     eventlog.Log
-	Records primary.Store // say which replica leads each session; nil: there are no others
+	Entries primary.Store // say which replica leads each session; nil: there are no others
 	Others  replica.Others
 	Memory  *share.Budget // of bytes, for what clients have yet to be told
 	Guard   exchange.Guard
@@ -82,13 +82,13 @@ type Directory struct {
 // New returns a directory without sessions.
 func New(cfg Config) *Directory {
 	d := &Directory{
-		Roster: sessions.NewRoster(cfg.Guard, cfg.Memory, cfg.OnNotices), Shared: cfg.Records != nil,
+		Roster: sessions.NewRoster(cfg.Guard, cfg.Memory, cfg.OnNotices), Shared: cfg.Entries != nil,
 		config: cfg, ended: sessions.NewEnded(),
 		rewriting: make(chan struct{}, 1), unended: make(map[primary.Key]uint64),
 	}
 	_, _ = hex.Decode(d.opener[:], []byte(cfg.Others.Self())) // as replica.NewID makes it
 	if d.Shared {
-		cfg.Records.OnLoss(d.RewriteAll)
+		cfg.Entries.OnLoss(d.RewriteAll)
 	}
 	return d
 }

@@ -119,7 +119,7 @@ func (d *Directory) forget(ctx context.Context, l *sessions.Session) {
 	if !l.Shared || !l.IsLeading() {
 		return
 	}
-	if d.config.Records.End(context.WithoutCancel(ctx), l.EntryKey(), l.Epoch()) == nil {
+	if d.config.Entries.End(context.WithoutCancel(ctx), l.EntryKey(), l.Epoch()) == nil {
 		return
 	}
 	d.mu.Lock()

@@ -18,7 +18,7 @@ func (d *Directory) Register(ctx context.Context, l *sessions.Session) {
 	if !l.Shared {
 		return
 	}
-	err := d.config.Records.Open(context.WithoutCancel(ctx), l.EntryKey(), primary.Entry{
+	err := d.config.Entries.Open(context.WithoutCancel(ctx), l.EntryKey(), primary.Entry{
 		Primary: d.config.Others.Self(),
 		Epoch:   l.Epoch(), Facts: l.Facts(),
 	})
@@ -37,7 +37,7 @@ func (d *Directory) Keep(ctx context.Context, l *sessions.Session, name, text st
 	r := primary.Entry{
 		Primary: d.config.Others.Self(), Epoch: l.Epoch(), Facts: map[string]string{name: text},
 	}
-	switch err := d.config.Records.Keep(context.WithoutCancel(ctx), l.EntryKey(), r); {
+	switch err := d.config.Entries.Keep(context.WithoutCancel(ctx), l.EntryKey(), r); {
 	case errors.Is(err, primary.ErrFenced):
 		d.Superseded(l)
 	case err != nil:
@@ -56,7 +56,7 @@ func (d *Directory) Delete(ctx context.Context, l *sessions.Session) *exchange.R
 	if !l.Shared {
 		return nil
 	}
-	switch err := d.config.Records.End(ctx, l.EntryKey(), l.Epoch()); {
+	switch err := d.config.Entries.End(ctx, l.EntryKey(), l.Epoch()); {
 	case errors.Is(err, primary.ErrFenced):
 		d.Superseded(l)
 		return forward.ErrElsewhere
@@ -112,7 +112,7 @@ func (d *Directory) write(ctx context.Context, which func(*sessions.Session) boo
 				return
 			}
 			l.SetUnwritten(false)
-			err := d.config.Records.Open(ctx, l.EntryKey(), primary.Entry{
+			err := d.config.Entries.Open(ctx, l.EntryKey(), primary.Entry{
 				Primary: d.config.Others.Self(), Epoch: l.Epoch(),
 				Facts: l.Facts(),
 			})
@@ -137,7 +137,7 @@ func (d *Directory) renew(ctx context.Context, since time.Time) {
 			keys, used[l.EntryKey()] = append(keys, l.EntryKey()), l
 		}
 	})
-	missing, err := d.config.Records.Renew(ctx, keys)
+	missing, err := d.config.Entries.Renew(ctx, keys)
 	if err != nil {
 		// the next time is soon enough
 		d.config.Guard.Log.DebugContext(ctx, "sessions are not renewed", slog.Any("error", err))
@@ -154,7 +154,7 @@ func (d *Directory) removeEnded(ctx context.Context) {
 	d.unended = make(map[primary.Key]uint64)
 	d.mu.Unlock()
 	for k, epoch := range left {
-		if err := d.config.Records.End(ctx, k, epoch); err != nil && !errors.Is(err, primary.ErrFenced) {
+		if err := d.config.Entries.End(ctx, k, epoch); err != nil && !errors.Is(err, primary.ErrFenced) {
 			d.mu.Lock()
 			d.unended[k] = epoch
 			d.mu.Unlock()

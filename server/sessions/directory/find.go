@@ -67,7 +67,7 @@ func (d *Directory) Visit(ctx context.Context, t *ticket.Ticket, c gateway.Calle
 	}
 	l := d.sessionOf(t, c.Principal, true)
 	l.Begin()
-	switch _, err := d.config.Records.Read(ctx, l.EntryKey()); {
+	switch _, err := d.config.Entries.Read(ctx, l.EntryKey()); {
 	case errors.Is(err, primary.ErrNone):
 		return nil, sessions.Miss(ctx, d.ended.Why(t.Key))
 	case err != nil:

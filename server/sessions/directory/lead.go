@@ -65,7 +65,7 @@ func (d *Directory) takenHere(ctx context.Context, t *ticket.Ticket, c gateway.C
 	if d.Roster.Find(t.Key) == nil {
 		return nil, forward.ErrElsewhere
 	}
-	record, err := d.config.Records.Read(ctx, keyOf(t, c))
+	record, err := d.config.Entries.Read(ctx, keyOf(t, c))
 	if err != nil || record.Primary != d.config.Others.Self() {
 		return nil, forward.ErrElsewhere
 	}
@@ -105,7 +105,7 @@ func (d *Directory) lookup(ctx context.Context, t *ticket.Ticket, c gateway.Call
 ) (*sessions.Session, replica.ID, *exchange.Refusal) {
 	self := d.config.Others.Self()
 	for range maxTakes {
-		record, err := d.config.Records.Read(ctx, keyOf(t, c))
+		record, err := d.config.Entries.Read(ctx, keyOf(t, c))
 		if err != nil {
 			return nil, d.unlooked(t, denied, err), d.refusalOf(ctx, t, denied, err)
 		}
@@ -141,7 +141,7 @@ func (d *Directory) take(ctx context.Context, t *ticket.Ticket, c gateway.Caller
 		if l != nil && from.Primary == self && l.IsLeading() && l.Epoch() == from.Epoch {
 			return taken{l, d.useLed(ctx, l, c)}, nil
 		}
-		record, err := d.config.Records.Take(ctx, keyOf(t, c), from, self)
+		record, err := d.config.Entries.Take(ctx, keyOf(t, c), from, self)
 		if err != nil {
 			return nil, err
 		}
@@ -263,7 +263,7 @@ func (d *Directory) useLed(ctx context.Context, l *sessions.Session, c gateway.C
 // taken it for gone.
 func (d *Directory) confirm(ctx context.Context, l *sessions.Session) *exchange.Refusal {
 	now := time.Now()
-	record, err := d.config.Records.Read(ctx, l.EntryKey())
+	record, err := d.config.Entries.Read(ctx, l.EntryKey())
 	switch {
 	case errors.Is(err, primary.ErrNone):
 		d.Drop(l, sessions.EndClosed)

@@ -142,7 +142,8 @@ func TestListsThatChangeWhileAReplicaIsGoneChangeThere(t *testing.T) {
 		_, _, newRead := join()
 		hub.Rejoin(member)
 		member.Return()
-		<-time.After(2 * time.Second)
+		time.Sleep(2 * time.Second)
+		synctest.Wait() // what is told in this second has been heard
 		for name, test := range map[string]struct {
 			got  *[]string
 			want string

@@ -28,6 +28,7 @@ type fake struct {
 	out    io.Writer
 	host   bool // of kind apps: its client declares that it shows apps
 	held   map[string]chan struct{}
+	over   bool // its connection has ended, and nothing is held any more
 	cancel int
 	asked  map[string]chan string
 }
@@ -136,6 +137,18 @@ func newFake(kind string, out io.Writer) *fake {
 	}
 }
 
+// end does what follows when the connection has ended, of which no cancellation comes any
+// more.
+func (f *fake) end() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.out, f.over = io.Discard, true
+	for id, held := range f.held {
+		close(held)
+		delete(f.held, id)
+	}
+}
+
 func (f *fake) locked(do func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -179,7 +192,13 @@ func (f *fake) handle(m wire, line []byte) {
 	case "tools/call":
 		held := make(chan struct{})
 		if m.Params.Name == "slow" { // here, since the cancellation may be read before the goroutine runs
-			f.locked(func() { f.held[string(m.ID)] = held })
+			f.locked(func() {
+				if f.over {
+					close(held)
+					return
+				}
+				f.held[string(m.ID)] = held
+			})
 		}
 		go f.call(m, line, held)
 	case "ping":

@@ -104,7 +104,7 @@ func (s *streamed) stream(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	delete(s.sessions, id)
 	s.mu.Unlock()
-	f.locked(func() { f.out = io.Discard }) // the response is over
+	f.end()
 }
 
 func (s *streamed) address(id string) string {

@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"slices"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -29,7 +28,9 @@ func contentsPosition(c strictjson.Cursor, wholly bool) position {
 // and what compares it would refuse it. A file with a rule that fires in it is refused,
 // unless it is released.
 func (w *walker) whole(i, end int, s sight) {
-	w.tooLarge = w.tooLarge || end-i-2 > w.maxBinary
+	if end-i-2 > w.maxBinary {
+		w.tooLarge = true
+	}
 	if s.marks&w.watch != 0 {
 		w.judgeFile(i, w.decode(w.data[i:end]), false)
 	}
@@ -38,7 +39,9 @@ func (w *walker) whole(i, end int, s sight) {
 // encoded is whole for a file in Base64. A page that a host shows must be text; any other
 // file may be a picture, whose bytes mean nothing to a reader.
 func (w *walker) encoded(i, end int, isPage bool) {
-	w.tooLarge = w.tooLarge || end-i-2 > w.maxBinary
+	if end-i-2 > w.maxBinary {
+		w.tooLarge = true
+	}
 	if w.watch == 0 {
 		return
 	}
@@ -55,7 +58,18 @@ func (w *walker) encoded(i, end int, isPage bool) {
 
 // decodeBase64 decodes text in either alphabet, with or without padding, as programs do.
 func decodeBase64(text []byte) (decoded []byte, ok bool) {
-	decoded, err := base64.RawStdEncoding.DecodeString(standardLetters.Replace(string(text)))
+	plain := bytes.Map(func(c rune) rune {
+		switch c {
+		case '-':
+			return '+'
+		case '_':
+			return '/'
+		case '=':
+			return -1
+		}
+		return c
+	}, text)
+	decoded, err := base64.RawStdEncoding.AppendDecode(nil, plain)
 	return decoded, err == nil
 }
 
@@ -77,6 +91,3 @@ func (w *walker) judgeFile(i int, text []byte, isOpaque bool) {
 		w.offence, w.digest = i, digest
 	}
 }
-
-// standardLetters writes Base64 of either alphabet in the standard one, without padding.
-var standardLetters = strings.NewReplacer("-", "+", "_", "/", "=", "")

@@ -118,14 +118,14 @@ func (s *scene) withNursery(ctx context.Context, server string) {
 	}, s.later)
 }
 
-// gone returns what is wrong when there is a process with the mark, or the victim has any
+// gone fails if there is a process with the mark, or the victim has any
 // child, be it a zombie, which has no arguments any more.
 func gone(_ context.Context, s *scene) {
 	left := append(marked(s.mark), childrenOf(s.victim.PID())...)
 	is("no process of the program is left, not even a zombie", len(left) == 0, left)
 }
 
-// paced returns what is wrong when a program was not started so often, or without pauses
+// paced fails if a program was not started so often, or without pauses
 // that grow. An attempt starts it twice at most, to speak with it in each of the two
 // eras. The pause before the next attempt is 50 ms at least, and doubles.
 func paced(register string, births int) {

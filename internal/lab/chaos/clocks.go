@@ -148,7 +148,7 @@ func (s *scene) tight(ctx context.Context, r *world.Replica) reply {
 	return s.call(ctx, at(r), s.token(world.Tight, prober), s.server+"__touch", world.Tight)
 }
 
-// usesUp returns what is wrong when a replica refuses no call of a tenant with a limit,
+// usesUp fails if a replica refuses no call of a tenant with a limit,
 // however many it makes.
 func usesUp(ctx context.Context, s *scene, r *world.Replica) {
 	var last reply
@@ -161,7 +161,7 @@ func usesUp(ctx context.Context, s *scene, r *world.Replica) {
 	is(r.Name+" refuses calls beyond the limit", strings.HasPrefix(last.code, "DB-LIMIT-"), last)
 }
 
-// servesTight returns what is wrong when a replica serves no call of the tenant with a
+// servesTight fails if a replica serves no call of the tenant with a
 // limit.
 func servesTight(ctx context.Context, s *scene, r *world.Replica) {
 	said := s.tight(ctx, r)

@@ -69,7 +69,7 @@ func badConfig(name, done, why string, change func(text string) string) *fault {
 	}
 }
 
-// startsNot returns what is wrong when a gateway can be started with the config of a
+// startsNot fails if a gateway can be started with the config of a
 // replica, or does not say that it was refused.
 func startsNot(ctx context.Context, s *scene, r *world.Replica) {
 	command := exec.CommandContext(ctx, s.program, "serve", "-config", filepath.Join(r.Dir, "drawbridge.yaml")) //nolint:gosec // our own program

@@ -125,7 +125,7 @@ func (s *scene) do(request *http.Request) reply {
 	return r
 }
 
-// refuses returns what is wrong when a replica does not refuse a call of a server with
+// refuses fails if a replica does not refuse a call of a server with
 // one of the codes.
 func (s *scene) refuses(ctx context.Context, r *world.Replica, server string, codes ...string) {
 	said := s.touch(ctx, at(r), server)
@@ -133,7 +133,7 @@ func (s *scene) refuses(ctx context.Context, r *world.Replica, server string, co
 		slices.Contains(codes, said.code), said)
 }
 
-// is returns nil if something is so, or an error that says what came instead.
+// is fails unless something is so, and says what came instead.
 func is(what string, so bool, said any) {
 	if !so {
 		panic(fmt.Errorf("want that %s: got %v", what, said))

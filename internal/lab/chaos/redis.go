@@ -76,7 +76,7 @@ func redisFaults() []*fault {
 	return faults
 }
 
-// forwarded returns what is wrong when a replica that has not seen the session does not
+// forwarded fails if a replica that has not seen the session does not
 // have its primary answer.
 func forwarded(ctx context.Context, s *scene) {
 	said := s.within(ctx, at(s.others[0]), s.session, s.spared)

@@ -55,7 +55,7 @@ func meetsSentinel(_ context.Context, s *scene) {
 	s.store = s.Redis.Sentinel
 }
 
-// failedOver returns what is wrong when the server that the fault meets is still the master.
+// failedOver fails if the server that the fault meets is still the master.
 func failedOver(ctx context.Context, s *scene) {
 	now := must.Have(s.Redis.Master(ctx))
 	is("another server is the master", now != s.store, "the same")
@@ -87,7 +87,7 @@ func fallsBehind(ctx context.Context, s *scene) {
 	must.OK(s.victim.Thaw())
 }
 
-// manyKnown returns what is wrong when one of the sessions does not go on somewhere.
+// manyKnown fails if one of the sessions does not go on somewhere.
 func manyKnown(ctx context.Context, s *scene) {
 	inTurn(s.fleet(), func(r *world.Replica) {
 		for _, session := range s.sessions {
@@ -96,7 +96,7 @@ func manyKnown(ctx context.Context, s *scene) {
 	})
 }
 
-// isBehind returns what is wrong when a copy of Redis has the newest epoch of all sessions
+// isBehind fails if a copy of Redis has the newest epoch of all sessions
 // at its master.
 func isBehind(ctx context.Context, following, master *world.Store) {
 	const newest = `local newest = 0

@@ -192,7 +192,7 @@ func (s *soak) empty(ctx context.Context) {
 		redis: left,
 	}
 	s.moments = append(s.moments, after)
-	_, _ = fmt.Fprintln(s.log, after) // as above
+	say(s.log, "%s\n", after)
 }
 
 // longLived returns the replica that was never replaced.

@@ -139,8 +139,7 @@ func (s *stage) work(ctx context.Context) {
 			last, at = now, time.Now()
 		}
 		if ctx.Err() != nil || time.Since(at) > stopTime {
-			must.OK(errors.Join(ctx.Err(), fmt.Errorf("the clients have sent nothing since %v", at)))
-			return
+			panic(errors.Join(ctx.Err(), fmt.Errorf("the clients have sent nothing since %v", at)))
 		}
 		world.Pause(ctx, pace)
 	}

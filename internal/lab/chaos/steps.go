@@ -179,7 +179,7 @@ func (s *scene) restarted(ctx context.Context, r *world.Replica, change func()) 
 	r.Start(ctx)
 }
 
-// stopClean stops a replica and returns what is wrong when it does not end as it should.
+// stopClean stops a replica, and fails if it does not end as it should.
 func (s *scene) stopClean(ctx context.Context, r *world.Replica) {
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
@@ -287,7 +287,7 @@ func knows(ctx context.Context, s *scene, r *world.Replica) {
 	s.goesOn(ctx, r, s.session, s.spared)
 }
 
-// goesOn returns what is wrong when a call in a session is not answered at a replica.
+// goesOn fails if a call in a session is not answered at a replica.
 func (s *scene) goesOn(ctx context.Context, r *world.Replica, session, server string) {
 	said := s.within(ctx, at(r), session, server)
 	is("the session goes on at "+r.Name, said.ok(), said)

@@ -47,9 +47,7 @@ func (n *network) host(part string) string {
 
 // address returns an address for a part that nobody listens at.
 func (n *network) address(part string) string {
-	port, err := freeport.Take()
-	must.OK(err)
-	return net.JoinHostPort(n.host(part), strconv.Itoa(port))
+	return net.JoinHostPort(n.host(part), strconv.Itoa(must.Have(freeport.Take())))
 }
 
 // command returns how to start a program as a part. The program gets the process id of

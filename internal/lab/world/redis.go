@@ -59,8 +59,7 @@ func storeNames(kind string) []string {
 // newStore returns a server that does not run yet.
 func newStore(name, dir string, k *Keeper, n *network) *Store {
 	s := &Store{Name: name, keeper: k, network: n, dir: filepath.Join(dir, name)}
-	address := n.address(name)
-	s.Address = address
+	s.Address = n.address(name)
 	must.OK(os.Mkdir(s.dir, 0o700))
 	return s
 }
@@ -82,12 +81,11 @@ func (s *Store) Begin(ctx context.Context) {
 	if s.child.Runs() {
 		panic(fmt.Errorf("%s runs already", s.Name))
 	}
-	child := s.keeper.Start(Order{
+	s.child = s.keeper.Start(Order{
 		Dir:     s.dir,
 		Command: s.network.command(s.Name, s.args(ctx)...),
 		Env:     s.Env,
 	})
-	s.child = child
 	must.OK(Until(ctx, func() error {
 		if !s.child.Runs() {
 			return fmt.Errorf("%s has ended: %s", s.Name, tail(filepath.Join(s.dir, logFile), 1<<10))

@@ -74,7 +74,9 @@ func isToken(name string) bool {
 	return len(name) >= 1 && len(name) <= maxHeaderName
 }
 
-// reservedHeaders are those that parameters must not be sent in, in lower case.
+// reservedHeaders are those that proxies act upon or remove, in lower case. Behind
+// Mcp-Param- these names are harmless, but a careless proxy that strips that prefix would
+// let a tool's argument set Authorization or Host.
 var reservedHeaders = []string{
 	"connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te",
 	"trailer", "transfer-encoding", "upgrade", "host", "content-length", "authorization", "cookie",

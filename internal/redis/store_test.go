@@ -226,21 +226,29 @@ func TestServerThatCannotWriteIsNotAsked(t *testing.T) {
 	}
 }
 
-// TestJunkFailsOneCallOnly puts a value of another type under a key that the gateway
-// uses.
-func TestJunkFailsOneCallOnly(t *testing.T) {
-	t.Parallel()
+// withJunk returns a store with a value of another type than GET wants, under the key
+// that it returns, and what is counted of the store.
+func withJunk(t *testing.T) (store *redis.Store, c *counts, junk string) {
+	t.Helper()
 	cfg, c := counted(redis.Config{
 		Addresses: []string{redistest.StartOne(t).Address},
 		Patience:  redistest.Patience,
 	})
-	store := redistest.Run(t, redis.New(cfg))
-	push := redis.Command{Name: "LPUSH", Key: redis.CommonKey("junk"), Args: []string{"x"}}
-	if _, err := store.Do(t.Context(), push); err != nil {
+	store = redistest.Run(t, redis.New(cfg))
+	junk = redis.CommonKey("junk")
+	if _, err := store.Do(t.Context(), redis.Command{Name: "LPUSH", Key: junk, Args: []string{"x"}}); err != nil {
 		t.Fatal(err)
 	}
+	return store, c, junk
+}
+
+// TestJunkFailsOneCallOnly puts a value of another type under a key that the gateway
+// uses.
+func TestJunkFailsOneCallOnly(t *testing.T) {
+	t.Parallel()
+	store, c, junk := withJunk(t)
 	for range 10 {
-		if _, err := store.Do(t.Context(), redis.Command{Name: "GET", Key: push.Key}); !errors.Is(err,
+		if _, err := store.Do(t.Context(), redis.Command{Name: "GET", Key: junk}); !errors.Is(err,
 			redis.ErrDown) {
 			t.Errorf("got %v", err)
 		}
@@ -257,20 +265,12 @@ func TestJunkFailsOneCallOnly(t *testing.T) {
 // replies say for example which entries are not there.
 func TestRepliesBeforeAFaultAreKept(t *testing.T) {
 	t.Parallel()
-	cfg, c := counted(redis.Config{
-		Addresses: []string{redistest.StartOne(t).Address},
-		Patience:  redistest.Patience,
-	})
-	store := redistest.Run(t, redis.New(cfg))
-	push := redis.Command{Name: "LPUSH", Key: redis.CommonKey("junk"), Args: []string{"x"}}
-	if _, err := store.Do(t.Context(), push); err != nil {
-		t.Fatal(err)
-	}
+	store, c, junk := withJunk(t)
 	var commands []redis.Command
 	for range 300 {
 		commands = append(commands, redis.Command{Name: "EXISTS", Key: redis.CommonKey("absent")})
 	}
-	replies, err := store.DoAll(t.Context(), append(commands, redis.Command{Name: "GET", Key: push.Key})...)
+	replies, err := store.DoAll(t.Context(), append(commands, redis.Command{Name: "GET", Key: junk})...)
 	if !errors.Is(err, redis.ErrDown) || len(replies) == 0 || len(replies) >= len(commands) {
 		t.Fatalf("got %d replies, %v; want those of the batches before the fault", len(replies), err)
 	}

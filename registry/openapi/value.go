@@ -221,7 +221,7 @@ func (a *argument) headerText(v value) (string, error) {
 	if a.explode {
 		equals = "="
 	}
-	text := v.joined(strings.Clone, ",", equals)
+	text := v.joined(func(text string) string { return text }, ",", equals)
 	for i := range len(text) {
 		if text[i] < ' ' || text[i] > '~' {
 			return "", usagef(

@@ -41,8 +41,9 @@ import (
 // A slow tool of a server that does one thing at a time delays the proof of life too.
 // That is why one request without an answer asks for none: patience of them, and
 // aliveLimit, pass without any answer before a server is given up that is busy but well.
-// A list that a child leaves without an answer beside a call counts for nothing, since the
-// call counts for itself; the list is asked for again later, as one that cannot be read.
+// A list that a child leaves without an answer beside a call counts for nothing, since
+// the call counts for itself; the list is asked for again later, as one that cannot be
+// read.
 
 // patience is how many requests in a row may stay without an answer on one connection.
 const patience = 3
@@ -62,6 +63,16 @@ func (c *connection) conclude(ctx context.Context, method string, err error) {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		c.waitedInVain()
 	}
+}
+
+// countCall counts a request of that method if it is a call that shares one stream with
+// all else, and returns by how much calls is to be lowered at its end.
+func (c *connection) countCall(l wire.Link, method string) (counted int32) {
+	if l.Streams() || mcp.MethodOf(method).Lists {
+		return 0
+	}
+	c.calls.Add(1)
+	return 1
 }
 
 // busy tells whether a call runs on the connection, of a server that says everything in

@@ -127,10 +127,7 @@ func (l *legacy) run(ctx context.Context, i *item, c *registry.Call, asks *quest
 	if err := l.speak(ctx, c.LogLevel); err != nil {
 		return mcp.Object{}, err
 	}
-	if !l.link.Streams() && !mcp.MethodOf(i.method).Lists {
-		l.conn.calls.Add(1)
-		defer l.conn.calls.Add(-1)
-	}
+	defer l.conn.calls.Add(-l.conn.countCall(l.link, i.method))
 	out := l.conn.ids.call(i, c, "")
 	out.Logs = c.LogLevel > 0 && l.alone
 	if asks != nil {

@@ -202,10 +202,7 @@ func (m *modern) run(ctx context.Context, i *item, c *registry.Call) (mcp.Object
 	if len(c.Refusals) > 0 {
 		return refusal(i.method, c.Refusals)
 	}
-	if !m.link.Streams() && !mcp.MethodOf(i.method).Lists {
-		m.conn.calls.Add(1)
-		defer m.conn.calls.Add(-1)
-	}
+	defer m.conn.calls.Add(-m.conn.countCall(m.link, i.method))
 	out := m.conn.ids.call(i, c, m.ownFor(c))
 	out.Header, out.Post = i.header, i.post
 	if len(c.Headers) > 0 {

@@ -34,8 +34,9 @@ func pageParams(cursor mcp.RawJSON) mcp.Object {
 	return mcp.NewObject(mcp.Member{Name: "cursor", Value: cursor})
 }
 
-// withoutEmptyCursor returns a page without a cursor that leads nowhere. Before 2026-07-28
-// all clients took an empty cursor as the end, and some servers send one to say so.
+// withoutEmptyCursor returns a page without a cursor that leads nowhere. Before
+// 2026-07-28 all clients took an empty cursor as the end, and some servers send one to
+// say so.
 func withoutEmptyCursor(page mcp.Object) mcp.Object {
 	if next := page.Value("nextCursor"); next.IsNull() || next.Says("") {
 		return page.Without("nextCursor")

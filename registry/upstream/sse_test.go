@@ -497,8 +497,8 @@ func TestTrap22_EventsInEveryFormAreRead(t *testing.T) {
 }
 
 // TestOversizedEventOverSSE ends the stream, because nothing behind such an event can be
-// told apart, and the next serves. Nothing of it is counted any more. In a bubble no check
-// waits beside the call, so the event is taken for the answer to it.
+// told apart, and the next serves. Nothing of it is counted any more. In a bubble no
+// check waits beside the call, so the event is taken for the answer to it.
 func TestOversizedEventOverSSE(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -80,22 +80,22 @@ type Log interface {
 	// tells whether the stream can be read elsewhere; if not, the client must be given no
 	// id of it. The error is ErrUnknown if the session has ended.
 	Begin(ctx context.Context, session Key, stream string) (lasting bool, err error)
-	// Append adds an event to a stream and wakes its followers. The error is ErrUnknown if
-	// the session or the stream has ended. So if two append what each takes for the last
-	// event, exactly one of them succeeds: that decides, for example, whether a client
-	// gets the answer to its call or hears that the replica of the call is gone. data is
-	// kept, and must not be modified.
+	// Append adds an event to a stream and wakes its followers. The error is ErrUnknown
+	// if the session or the stream has ended. So if two append what each takes for the
+	// last event, exactly one of them succeeds: that decides, for example, whether a
+	// client gets the answer to its call or hears that the replica of the call is gone.
+	// data is kept, and must not be modified.
 	Append(ctx context.Context, session Key, stream string, data []byte, last bool) (id string, err error)
 	// Notify is Append for a notice, which only the replica that leads the session
 	// writes: the error is ErrFenced if another one leads it by now, with an epoch that
 	// is higher than this. Zero: nobody else does.
 	Notify(ctx context.Context, session Key, stream string, epoch uint64, data []byte) (id string, err error)
 	// Read returns the events that are there now and follow the one with the id after; ""
-	// means from the beginning. more tells whether others may follow: who has followed the
-	// session before reads again when it is told. The error is ErrUnknown if the session has
-	// ended, or if an event that follows after is gone, even when nothing of the stream is
-	// left: to go on then would leave a gap that the client does not see. A stream that is
-	// read at least once within the age of events is kept.
+	// means from the beginning. more tells whether others may follow: who has followed
+	// the session before reads again when it is told. The error is ErrUnknown if the
+	// session has ended, or if an event that follows after is gone, even when nothing of
+	// the stream is left: to go on then would leave a gap that the client does not see. A
+	// stream that is read at least once within the age of events is kept.
 	Read(ctx context.Context, session Key, stream, after string) (events []Event, more bool, err error)
 	// Drop lets go of the events of a stream up to the one with that id, because nobody
 	// asks for them again. To read from before that is then ErrUnknown. What is not there
@@ -113,8 +113,8 @@ type Log interface {
 	// after it. The id may come from anyone. The error is ErrUnknown, also if an event
 	// that follows it is gone. Find keeps no stream.
 	Find(ctx context.Context, session Key, event string) (stream string, err error)
-	// End forgets a session here and wakes its followers, who then get ErrUnknown. What is
-	// appended later does not open it again, as long as it is remembered: if very many
+	// End forgets a session here and wakes its followers, who then get ErrUnknown. What
+	// is appended later does not open it again, as long as it is remembered: if very many
 	// end, the oldest are forgotten.
 	End(session Key)
 }

@@ -2,7 +2,6 @@ package eventlog
 
 import (
 	"context"
-	"slices"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
@@ -32,32 +31,24 @@ func (l *Redis) ownStreams() (streams []ownStream) {
 	return streams
 }
 
-// renewBatch is how many streams are renewed in one round trip.
-const renewBatch = 80
-
 // renewAll keeps in the server the streams that are used here, and here those that are
 // read at other replicas.
 func (l *Redis) renewAll(ctx context.Context) {
-	life := []string{l.life()}
-	for some := range slices.Chunk(l.ownStreams(), renewBatch) {
-		var commands []redis.Command
-		for _, p := range some {
-			keys := p.keys()
-			keep := redis.Command{Name: "PTTL", Key: keys[1]}
-			if p.used {
-				keep = redis.Command{Name: "PEXPIRE", Key: keys[1], Args: life}
-			}
-			commands = append(commands, keep, redis.Command{Name: "PEXPIRE", Key: keys[2], Args: life},
-				redis.Command{Name: "SMEMBERS", Key: keys[2]})
+	life, streams := []string{l.life()}, l.ownStreams()
+	commands := make([]redis.Command, 0, 3*len(streams))
+	for _, p := range streams {
+		keys := p.keys()
+		keep := redis.Command{Name: "PTTL", Key: keys[1]}
+		if p.used {
+			keep = redis.Command{Name: "PEXPIRE", Key: keys[1], Args: life}
 		}
-		replies, err := l.config.Store.DoAll(ctx, commands...)
-		if err != nil {
-			return // the next time is soon enough
-		}
-		for i, p := range some {
-			if !p.used && l.isReadElsewhere(replies[3*i+2]) {
-				l.touch(p.streamKey)
-			}
+		commands = append(commands, keep, redis.Command{Name: "PEXPIRE", Key: keys[2], Args: life},
+			redis.Command{Name: "SMEMBERS", Key: keys[2]})
+	}
+	replies, _ := l.config.Store.DoAll(ctx, commands...) // the next time is soon enough for the rest
+	for i := range len(replies) / 3 {
+		if p := streams[i]; !p.used && l.isReadElsewhere(replies[3*i+2]) {
+			l.touch(p.streamKey)
 		}
 	}
 }

@@ -304,12 +304,13 @@ var (
 		"The token is genuine, but is not for a tenant here or lacks a claim: ask the operator")
 )
 
-// The refusals of tokens by the reason. Those of verifiedRefusals are only for tokens whose
-// signature was verified.
+// The refusals of tokens by the reason. Those of verifiedRefusals are only for tokens
+// whose signature was verified.
 var (
 	loginRefusals = map[string]*Refusal{
 		"missing": ErrNoToken, "scheme": ErrScheme,
-		// It reveals that the issuer is known, but else a client would discard a good token.
+		// It reveals that the issuer is known, but else a client would discard a good
+		// token.
 		"unavailable": ErrKeysUnavailable,
 	}
 	verifiedRefusals = map[string]*Refusal{
@@ -319,17 +320,16 @@ var (
 
 // RefusedLogin is the one table from the reason why a token was refused to what its
 // bearer is told. As long as its signature has not been verified, every fault gets the
-// same answer; otherwise whoever has none could try out issuers, keys and forgeries. After
-// that, the issuer itself gave out the token, and its bearer may know what to do.
+// same answer; otherwise whoever has none could try out issuers, keys and forgeries.
+// After that, the issuer itself gave out the token, and its bearer may know what to do.
 func RefusedLogin(why *auth.Error) *Refusal {
-	refusal, early := loginRefusals[why.Reason]
-	switch {
-	case early:
+	if refusal, listed := loginRefusals[why.Reason]; listed {
 		return refusal
-	case why.Issuer == "":
+	}
+	if why.Issuer == "" {
 		return errToken
 	}
-	if refusal, late := verifiedRefusals[why.Reason]; late {
+	if refusal, listed := verifiedRefusals[why.Reason]; listed {
 		return refusal
 	}
 	return errClaims

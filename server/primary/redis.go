@@ -261,9 +261,9 @@ func (s *Redis) End(ctx context.Context, k Key, epoch uint64) error {
 
 // Renew implements Store.
 func (s *Redis) Renew(ctx context.Context, keys []Key) (missing []Key, _ error) {
-	commands := make([]redis.Command, 0, len(keys))
+	commands, life := make([]redis.Command, 0, len(keys)), []string{s.life()}
 	for _, k := range keys {
-		commands = append(commands, redis.Command{Name: "PEXPIRE", Key: KeyOf(k), Args: []string{s.life()}})
+		commands = append(commands, redis.Command{Name: "PEXPIRE", Key: KeyOf(k), Args: life})
 	}
 	replies, err := s.config.Store.DoAll(ctx, commands...)
 	for i, reply := range replies {

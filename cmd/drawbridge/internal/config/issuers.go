@@ -188,10 +188,7 @@ func (r *reader) checkSource(iss *Issuer, source string, value, algs *node) {
 	if source != "jwks_url" || iss.JWKSURL == "" {
 		return
 	}
-	u, err := url.Parse(iss.JWKSURL)
-	if err != nil {
-		u = &url.URL{}
-	}
+	u := parsedURL(iss.JWKSURL)
 	if !r.faultFirst(
 		wrong{
 			u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") || u.Fragment != "", value,

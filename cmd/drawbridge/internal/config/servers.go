@@ -46,8 +46,8 @@ func validServerName(text string) string {
 	return strings.TrimRight(name[:min(16, len(name))], "-")
 }
 
-// keysOfKinds says which keys belong to servers of some kinds alone. why is why another kind
-// has no use for them; "": it follows from the kind.
+// keysOfKinds says which keys belong to servers of some kinds alone. why is why another
+// kind has no use for them; "": it follows from the kind.
 var keysOfKinds = []struct {
 	names, kinds []string
 	why          string
@@ -78,19 +78,17 @@ func (r *reader) server(s *Server, n *node) {
 		return
 	}
 	for _, keys := range keysOfKinds {
-		why := cmp.Or(keys.why, ", and this server has "+kind)
 		for _, name := range keys.names {
-			value := n.member(name)
-			r.faultEach(wrong{
-				value != nil && !slices.Contains(keys.kinds, kind), value,
-				name + " goes with " + orList(keys.kinds) + why,
-			})
+			if value := n.member(name); value != nil && !slices.Contains(keys.kinds, kind) {
+				r.fault(value, "%s goes with %s%s", name, orList(keys.kinds),
+					cmp.Or(keys.why, ", and this server has "+kind))
+			}
 		}
 	}
-	r.faultEach(wrong{
-		s.MaxChildren == 1 && !s.Shared, n.member("max_children"),
-		"one child is for lists only and leaves none for calls; say 2 or more, or shared: true",
-	})
+	if s.MaxChildren == 1 && !s.Shared {
+		r.fault(n.member("max_children"),
+			"one child is for lists only and leaves none for calls; say 2 or more, or shared: true")
+	}
 	for _, name := range []string{"url", "base_url"} {
 		if value := n.member(name); value != nil {
 			r.checkReachable(value, s.PrivateAddresses)

@@ -93,10 +93,7 @@ func (r *reader) finishSignIn(login *Login, at, issuer *node) {
 
 // checkIssuerAddress reports an issuer at which no document can be found.
 func (r *reader) checkIssuerAddress(n *node, address string, private bool) {
-	u, err := url.Parse(address)
-	if err != nil {
-		u = &url.URL{}
-	}
+	u := parsedURL(address)
 	everybody := func(path string) bool { return strings.Contains(address, "microsoftonline.com/"+path+"/") }
 	if !r.faultFirst(
 		wrong{
@@ -359,11 +356,10 @@ func (r *reader) checkSigningIn(cfg *Config) {
 		return
 	}
 	u, err := url.Parse(cfg.PublicAddress())
-	r.faultEach(wrong{
-		r.root.member("data") == nil, r.root,
-		"sign_in and clients need data, which has the clients and who is signed in; write data: {dir: " +
-			"/var/lib/drawbridge}",
-	})
+	if r.root.member("data") == nil {
+		r.fault(r.root, "sign_in and clients need data, which has the clients and who is signed in; "+
+			"write data: {dir: /var/lib/drawbridge}")
+	}
 	r.faultFirst(
 		wrong{
 			r.root.member("public_url") == nil, r.root,

@@ -59,16 +59,22 @@ func (r *reader) serverURL(n *node) string {
 	return text
 }
 
+// parsedURL returns the parts of an address; all are empty if it is none.
+func parsedURL(address string) *url.URL {
+	u, err := url.Parse(address)
+	if err != nil {
+		return &url.URL{}
+	}
+	return u
+}
+
 // checkServerURL reports a text that is no address of a server. Its messages never quote
 // the address, because the query of a URL may hold a secret.
 func (r *reader) checkServerURL(n *node) {
 	if n.kind != scalar || n.text == "" {
 		return
 	}
-	u, err := url.Parse(n.text)
-	if err != nil {
-		u = &url.URL{}
-	}
+	u := parsedURL(n.text)
 	r.faultFirst(
 		wrong{
 			u.Host == "" || (u.Scheme != "http" && u.Scheme != "https"), n,

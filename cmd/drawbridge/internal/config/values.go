@@ -234,8 +234,8 @@ func (r *reader) read(n *node) []byte {
 	return data
 }
 
-// fromFile reads a file that the config names, of whose content parse makes the value; zero
-// if there is no such file.
+// fromFile reads a file that the config names, of whose content parse makes the value;
+// zero if there is no such file.
 func fromFile[T any](r *reader, parse func(data []byte) (T, error)) func(*node) T {
 	return func(n *node) (out T) {
 		data := r.read(n)

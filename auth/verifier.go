@@ -140,8 +140,8 @@ func sign(algorithm, input string, key crypto.PrivateKey) ([]byte, error) {
 	return methods[algorithm].Sign(input, key)
 }
 
-// methods are the library's implementations of the algorithms that are known here. There is
-// no "none".
+// methods are the library's implementations of the algorithms that are known here. There
+// is no "none".
 var methods = map[string]jwt.SigningMethod{
 	"HS256": jwt.SigningMethodHS256, "HS384": jwt.SigningMethodHS384, "HS512": jwt.SigningMethodHS512,
 	"RS256": jwt.SigningMethodRS256, "RS384": jwt.SigningMethodRS384, "RS512": jwt.SigningMethodRS512,

@@ -68,8 +68,9 @@ func TestVulnerabilitiesOfEveryModuleAreLookedFor(t *testing.T) {
 	}
 }
 
-// TestARunNeverTestsTheFilesOfAnotherClone kills the shell of a run whose make goes on. The
-// path that clones have in turn still leads to this clone, so another run must not take it.
+// TestARunNeverTestsTheFilesOfAnotherClone kills the shell of a run whose make goes on.
+// The path that clones have in turn still leads to this clone, so another run must not
+// take it.
 func TestARunNeverTestsTheFilesOfAnotherClone(t *testing.T) {
 	tool(t, "flock", "util-linux")
 	first, second := clone(t), clone(t)
@@ -121,8 +122,8 @@ func TestARunNeedsNoPathThatAllClonesHave(t *testing.T) {
 	}
 }
 
-// clone returns a folder with what CI runs, whose steps only say where they are. Make waits
-// for a line from the pipe held, if there is one.
+// clone returns a folder with what CI runs, whose steps only say where they are. Make
+// waits for a line from the pipe held, if there is one.
 func clone(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())

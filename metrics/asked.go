@@ -6,10 +6,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// asked are gauges that keep no numbers: a function is asked for them whenever metrics are
-// read. So what is gone, such as a server that left the config, has no series from then on,
-// and nobody has to delete them. F is the type of the function. Until it is set, there are
-// no series.
+// asked are gauges that keep no numbers: a function is asked for them whenever metrics
+// are read. So what is gone, such as a server that left the config, has no series from
+// then on, and nobody has to delete them. F is the type of the function. Until it is set,
+// there are no series.
 type asked[F any] struct {
 	gauges []*prometheus.Desc
 	read   atomic.Pointer[F] // nil: nobody has set it yet

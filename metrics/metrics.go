@@ -10,8 +10,8 @@
 //
 // Each file has the metrics of one subject, and the methods that record them. Some are
 // not recorded but asked for when somebody reads them (asked.go): their method sets the
-// function that is asked. failures.go keeps the one count that is no series, failed logins by
-// address, and resolved.go makes it cheap to record what happens at each call.
+// function that is asked. failures.go keeps the one count that is no series, failed
+// logins by address, and resolved.go makes it cheap to record what happens at each call.
 package metrics
 
 import (

@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// shared are the metrics of the server that replicas share, and of how many replicas there
-// are. The state is one series a state, of which one is 1.
+// shared are the metrics of the server that replicas share, and of how many replicas
+// there are. The state is one series a state, of which one is 1.
 type shared struct {
 	state    *asked[func() map[string]bool]
 	replicas *asked[func() Running]

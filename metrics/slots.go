@@ -11,8 +11,8 @@ type Slots struct{ Granted, Used int }
 
 // ahead are the metrics of what this replica holds of what tenants have at all replicas
 // together: slots, and tokens that it took ahead of requests. They are sums over tenants,
-// because a replica may have thousands of them, and who holds what is only asked about one
-// at a time. Taking a slot costs nothing more for them.
+// because a replica may have thousands of them, and who holds what is only asked about
+// one at a time. Taking a slot costs nothing more for them.
 type ahead struct {
 	slots  *asked[func() map[string]Slots] // by kind
 	tokens *asked[func() int]

@@ -263,9 +263,10 @@ func (s *shard) forget(now time.Time) bool {
 	})
 }
 
-// forgetOne makes room in a map by looking at a random sample of it. It drops what is worth
-// nothing or, if there is none, what is worth least. A sample keeps it fast however large
-// the map is. It is false if it could drop nothing: worth says of all that it may not.
+// forgetOne makes room in a map by looking at a random sample of it. It drops what is
+// worth nothing or, if there is none, what is worth least. A sample keeps it fast however
+// large the map is. It is false if it could drop nothing: worth says of all that it may
+// not.
 func forgetOne[K comparable, V any](from map[K]V, sample int,
 	worth func(K, V) (worth float64, may bool),
 ) bool {

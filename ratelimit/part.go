@@ -131,8 +131,8 @@ func (s *shard) claimPart(want *Bucket, now time.Time, size int) *part {
 	return p
 }
 
-// forgetPart makes room: the smaller the part of its bucket is that a sharer owes, the less
-// is lost with it.
+// forgetPart makes room: the smaller the part of its bucket is that a sharer owes, the
+// less is lost with it.
 func (s *shard) forgetPart(now time.Time) bool {
 	return forgetOne(s.parts, sampleSize, func(key partKey, p *part) (worth float64, may bool) {
 		b := s.buckets[key.bucket]

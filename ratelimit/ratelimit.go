@@ -78,8 +78,8 @@ type Limiter interface {
 // tokens returns how many tokens b takes.
 func (b *Bucket) tokens() int { return max(b.N, 1) }
 
-// never returns the refusal of what no bucket of this limit ever has, or no sharer may ever
-// take, of the Bucket at that index; nil for none.
+// never returns the refusal of what no bucket of this limit ever has, or no sharer may
+// ever take, of the Bucket at that index; nil for none.
 func (l Limit) never(tokens int, sharer string, index int) *ExceededError {
 	switch {
 	case !(l.Rate > 0) || tokens > l.Burst:

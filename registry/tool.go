@@ -44,10 +44,10 @@ type ArgumentError struct {
 func (e *ArgumentError) Error() string { return e.Text }
 
 // ValidateWithin checks arguments (nil means {}) against the input schema. Errors are
-// *ArgumentError or, where the budget refuses the means, *schema.BudgetError; a nil budget
-// refuses none. arguments must have passed strictjson.Check. For an argument that a header
-// would repeat, null means that it is absent, whatever the schema says about null: a
-// header cannot carry null.
+// *ArgumentError or, where the budget refuses the means, *schema.BudgetError; a nil
+// budget refuses none. arguments must have passed strictjson.Check. For an argument that
+// a header would repeat, null means that it is absent, whatever the schema says about
+// null: a header cannot carry null.
 func (t *Tool) ValidateWithin(arguments mcp.RawJSON, budget schema.Budget) error {
 	if arguments == nil {
 		arguments = mcp.RawJSON("{}")
@@ -141,10 +141,10 @@ func (t *Tool) inline() mcp.RawJSON {
 func (t *Tool) HasOutput() bool { return t.output != nil }
 
 // ValidateOutputWithin checks structured content against the output schema, and returns
-// nil when the tool declares none. structured must have passed strictjson.Check. nil means
-// that the result has no structured content, which no output schema allows. The text of
-// the error names the place and the rule, but no value. It may be a *schema.BudgetError,
-// as in ValidateWithin.
+// nil when the tool declares none. structured must have passed strictjson.Check. nil
+// means that the result has no structured content, which no output schema allows. The
+// text of the error names the place and the rule, but no value. It may be a
+// *schema.BudgetError, as in ValidateWithin.
 func (t *Tool) ValidateOutputWithin(structured mcp.RawJSON, budget schema.Budget) error {
 	if t.output == nil {
 		return nil

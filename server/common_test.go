@@ -89,7 +89,8 @@ type sharedWord struct {
 	trips *atomic.Int64
 	cut   atomic.Bool
 	delay time.Duration // set while nothing is forwarded
-	// called once when it was said who leads, before that is heeded; set while nobody asks
+	// called once when it was said who leads, before that is heeded; set while nobody
+	// asks
 	said func()
 }
 

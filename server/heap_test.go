@@ -65,8 +65,8 @@ func compareWithHeap(t *testing.T, least float64, names ...string) {
 	}, memory(512<<20), busy, l.far)
 }
 
-// TestCountsOfBodiesFitTheHeap compares what is counted of bodies with the memory that they
-// take, in every way in which a body comes.
+// TestCountsOfBodiesFitTheHeap compares what is counted of bodies with the memory that
+// they take, in every way in which a body comes.
 func TestCountsOfBodiesFitTheHeap(t *testing.T) {
 	for _, test := range []struct {
 		name string

@@ -438,9 +438,10 @@ func TestEndIsNeverALie(t *testing.T) {
 	})
 }
 
-// TestSessionGoesOnWhenTheAnswerToItsEndIsLost deletes a session of which the store removes
-// the entry, though the primary never hears so. What was refused has not happened: the
-// primary writes the entry again, and DELETE ends the session when it comes again.
+// TestSessionGoesOnWhenTheAnswerToItsEndIsLost deletes a session of which the store
+// removes the entry, though the primary never hears so. What was refused has not
+// happened: the primary writes the entry again, and DELETE ends the session when it comes
+// again.
 func TestSessionGoesOnWhenTheAnswerToItsEndIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := together(t, 2)

@@ -280,13 +280,13 @@ func (l *awayLog) Notify(ctx context.Context, key eventlog.Key, stream string, e
 	return l.Log.Notify(ctx, key, stream, epoch, data)
 }
 
-// mostTried is after how many attempts a fault is over all the same: time stands still for
-// as long as something is tried again without a pause.
+// mostTried is after how many attempts a fault is over all the same: time stands still
+// for as long as something is tried again without a pause.
 const mostTried = 10_000
 
-// TestManyChangesAreNotTriedWithoutAPause lets more parts of a resource change than are put
-// on a stream at once while they cannot be told: to the replica of the stream, or to the
-// log. They were tried again without any pause, for as long as the fault lasted.
+// TestManyChangesAreNotTriedWithoutAPause lets more parts of a resource change than are
+// put on a stream at once while they cannot be told: to the replica of the stream, or to
+// the log. They were tried again without any pause, for as long as the fault lasted.
 func TestManyChangesAreNotTriedWithoutAPause(t *testing.T) {
 	for name, at := range map[string]int{"the replica of the stream": 1, "the log": 0} {
 		t.Run(name, func(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth/signin"
 )
 
-// base is what all providers have: the client of the gateway there, and what becomes of an
-// answer.
+// base is what all providers have: the client of the gateway there, and what becomes of
+// an answer.
 type base struct {
 	cfg      Config
 	reported sync.Map // what was told to the logger already, by text

@@ -52,8 +52,8 @@ func newFlags(name, synopsis, about string, s streams) *flag.FlagSet {
 	return f
 }
 
-// parseFlags reads the command line of a command that takes flags only. Its error ends the
-// command.
+// parseFlags reads the command line of a command that takes flags only. Its error ends
+// the command.
 func parseFlags(f *flag.FlagSet, args []string, s streams) error {
 	words, err := parseWords(f, args, s)
 	if err == nil && len(words) > 0 {
@@ -63,8 +63,8 @@ func parseFlags(f *flag.FlagSet, args []string, s streams) error {
 }
 
 // parseWords reads the command line of a command that also takes words, such as files,
-// which stand before, between or behind its flags; behind -- all are words. Its error ends
-// the command.
+// which stand before, between or behind its flags; behind -- all are words. Its error
+// ends the command.
 func parseWords(f *flag.FlagSet, args []string, s streams) (words []string, err error) {
 	if len(args) == 1 && (args[0] == "-h" || args[0] == "-help" || args[0] == "--help") {
 		f.SetOutput(s.out) // help that was asked for is output and no complaint, so that it can be piped
@@ -88,8 +88,8 @@ func parseWords(f *flag.FlagSet, args []string, s streams) (words []string, err 
 	}
 }
 
-// exitError is the error of a command that ends with another exit code than exitFailure, or
-// says nothing, or does not say its name. Any other error is a failure, and is printed
+// exitError is the error of a command that ends with another exit code than exitFailure,
+// or says nothing, or does not say its name. Any other error is a failure, and is printed
 // behind the name of the command.
 type exitError struct {
 	code int

@@ -48,9 +48,9 @@ func TestConnectionBounds(t *testing.T) {
 	}
 }
 
-// TestUnauthenticatedConnectionsLockNobodyOut opens ten times as many connections as there may be, none of
-// which says who it is. A client with a token keeps the connection that it had, and
-// another finds a place.
+// TestUnauthenticatedConnectionsLockNobodyOut opens ten times as many connections as
+// there may be, none of which says who it is. A client with a token keeps the connection
+// that it had, and another finds a place.
 func TestUnauthenticatedConnectionsLockNobodyOut(t *testing.T) {
 	t.Parallel()
 	const most = 40

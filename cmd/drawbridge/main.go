@@ -34,8 +34,8 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// command is one subcommand. Its function gets the arguments after the name; its error says
-// how the process ends, see exitError.
+// command is one subcommand. Its function gets the arguments after the name; its error
+// says how the process ends, see exitError.
 type command struct {
 	name, does string
 	run        func(ctx context.Context, args []string, s streams) error

@@ -192,9 +192,10 @@ func TestARolloverLostRequests(t *testing.T) {
 	}
 }
 
-// TestForwardedStreamsOutliveAStop makes a call at another process than the one that leads
-// its session, and stops one of the two while the call waits for a person. The client gets
-// the rest on the stream that it has, and its session goes on at the other process.
+// TestForwardedStreamsOutliveAStop makes a call at another process than the one that
+// leads its session, and stops one of the two while the call waits for a person. The
+// client gets the rest on the stream that it has, and its session goes on at the other
+// process.
 func TestForwardedStreamsOutliveAStop(t *testing.T) {
 	t.Parallel()
 	for name, of := range map[string]func(*processes) (stops, stays *recorder){

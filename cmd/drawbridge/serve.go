@@ -95,9 +95,9 @@ type options struct {
 	serverLevel slog.Leveler
 }
 
-// serve builds the gateway and runs it until ctx ends or a part of it fails, which the log
-// says. The log is written by a goroutine of its own, which starts before and
-// ends after all else, so that it has the last lines too.
+// serve builds the gateway and runs it until ctx ends or a part of it fails, which the
+// log says. The log is written by a goroutine of its own, which starts before and ends
+// after all else, so that it has the last lines too.
 func serve(ctx context.Context, cfg *config.Config, l listeners, o options, s streams) error {
 	// A reader of standard output or error may go away. Without this, the next write
 	// would end the process; with it, only that write fails.

@@ -14,12 +14,12 @@ import (
 // Queue hands values on in batches. Its fields are set before it is used, all of them. It
 // is safe for concurrent use.
 type Queue[K, V comparable] struct {
-	// Do takes the next values for a key, in the order in which they came, each once. It is
-	// called for several keys at once. A panic in it is the caller's to catch.
+	// Do takes the next values for a key, in the order in which they came, each once. It
+	// is called for several keys at once. A panic in it is the caller's to catch.
 	Do   func(ctx context.Context, key K, values []V)
 	Most int // values of one batch
-	// Go runs a function on a goroutine of its own, of which there is one for each key that
-	// has values. It need not run it when the process ends.
+	// Go runs a function on a goroutine of its own, of which there is one for each key
+	// that has values. It need not run it when the process ends.
 	Go func(run func(ctx context.Context))
 
 	mu   sync.Mutex      // guards the field below

@@ -270,7 +270,8 @@ func (c *comparison) turn(ctx context.Context, items int) (release func(), err e
 	return release, err
 }
 
-// offers returns the items of the tenant's servers but skills, and adds their names to keys.
+// offers returns the items of the tenant's servers but skills, and adds their names to
+// keys.
 func (s *side) offers(keys []itemKey) (map[itemKey]*registry.Item, []itemKey) {
 	all := make(map[itemKey]*registry.Item, itemsOf(s.view))
 	for _, item := range itemsIn(s.view) {

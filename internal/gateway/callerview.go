@@ -294,8 +294,8 @@ func needsTask(tool *registry.Tool) bool {
 // its server offers no tasks.
 func isStranded(tool *registry.Tool) bool { return needsTask(tool) && tool.Tasks != mcp.TasksAsked }
 
-// itemsIn returns the items of a view, kind after kind: tools, prompts, resources, templates
-// and skills.
+// itemsIn returns the items of a view, kind after kind: tools, prompts, resources,
+// templates and skills.
 func itemsIn(view *registry.View) []*registry.Item {
 	all := make([]*registry.Item, 0, itemsOf(view))
 	for _, tool := range view.Tools {

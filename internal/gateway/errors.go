@@ -16,7 +16,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// Outcomes of calls that end in a result. Those of errors are in explain.
+// Outcomes of calls that end in a result. Those of errors are in failureOf.
 const (
 	outcomeToolError = "tool_error"
 	outcomeInvalid   = "invalid_arguments"
@@ -273,7 +273,7 @@ func limitReached(rpcErr *mcp.Error) failure {
 }
 
 // explainEnd explains what the desk could not do, why a call was ended from outside, and
-// whatever else is not in the table of explain.
+// whatever else is not in the table of failureOf.
 func explainEnd(err error) failure {
 	if f, found := findFixed(ends, err); found {
 		return f
@@ -335,8 +335,8 @@ var ends = []fixed{
 	}},
 }
 
-// tooMuch is the part of explain for what is bounded at the same time, not by time. found
-// is false if err is nothing of that.
+// tooMuch is the part of failureOf for what is bounded at the same time, not by time.
+// found is false if err is nothing of that.
 func tooMuch(err error) (f failure, found bool) {
 	switch {
 	case errors.Is(err, errBusy):
@@ -349,8 +349,8 @@ func tooMuch(err error) (f failure, found bool) {
 	return findFixed(bounds, err)
 }
 
-// serversFull is what the client is told when too many calls wait for a server. The text is
-// for a model: calls to other servers go on.
+// serversFull is what the client is told when too many calls wait for a server. The text
+// is for a model: calls to other servers go on.
 const serversFull = "Too many calls wait for this server. Nothing was sent to it. Try again later, or " +
 	"go on without it."
 

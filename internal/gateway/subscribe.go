@@ -92,8 +92,9 @@ func (g *Gateway) subscribe(ctx context.Context, s *call, updated func(uri strin
 	return stop, nil
 }
 
-// holdSubscription takes a slot and memory for a subscription to what has that name, until
-// stop is called. The subscription lives longer than the request that opens it, in life.
+// holdSubscription takes a slot and memory for a subscription to what has that name,
+// until stop is called. The subscription lives longer than the request that opens it, in
+// life.
 func (g *Gateway) holdSubscription(ctx context.Context, user share.User, name string,
 ) (life context.Context, stop func(), err error) {
 	size := int64(subscriptionCost + subscriptionURIs*len(name))

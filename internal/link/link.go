@@ -15,8 +15,8 @@
 // digest is talked to. So an address that belongs to another process by now gets nothing.
 // Whatever waits for another replica ends when the Directory says that it is gone.
 //
-// An error tells whether anything can have happened there: ErrUnreached means that nothing was
-// sent, ErrLost that it may have had its effect.
+// An error tells whether anything can have happened there: ErrUnreached means that
+// nothing was sent, ErrLost that it may have had its effect.
 package link
 
 import (
@@ -35,8 +35,8 @@ import (
 
 // What Send and Forward return besides the errors of a handler.
 var (
-	// ErrUnreached says that the other replica is not there, or cannot be reached: nothing was
-	// sent.
+	// ErrUnreached says that the other replica is not there, or cannot be reached:
+	// nothing was sent.
 	ErrUnreached = errors.New("that replica is not there")
 	// ErrLost says that the other replica may have got what was sent, and has not
 	// answered.
@@ -132,9 +132,10 @@ func (l *Link) find(id string) (address string, secure *tls.Config, err error) {
 // could not tell that from one that was lost in the middle.
 func anybody(Digest) bool { return true }
 
-// Leave begins the end of Serve. Whatever is asked from now on is answered with ErrUnreached: on
-// a connection that was closed, who asks could not tell whether anything has happened. Leave
-// returns when all that was asked before is answered, or ctx has ended.
+// Leave begins the end of Serve. Whatever is asked from now on is answered with
+// ErrUnreached: on a connection that was closed, who asks could not tell whether anything
+// has happened. Leave returns when all that was asked before is answered, or ctx has
+// ended.
 func (l *Link) Leave(ctx context.Context) {
 	l.leaving.Store(true)
 	for l.answering.Load() > 0 && ctx.Err() == nil {

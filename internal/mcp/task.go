@@ -45,6 +45,6 @@ func DeclaresTasks(capabilities Object) bool {
 	return capabilities.Value("extensions").Member(ExtensionTasks).IsObject()
 }
 
-// TaskGoesOn tells whether a task with this status is not at its end: it works, or waits for
-// input.
+// TaskGoesOn tells whether a task with this status is not at its end: it works, or waits
+// for input.
 func TaskGoesOn(status string) bool { return status == "working" || status == "input_required" }

@@ -136,7 +136,8 @@ func (s *Store) one(ctx context.Context, key string, size int,
 	return a.Reply, nil
 }
 
-// batch is how many commands go in one round trip: the server does nothing else meanwhile.
+// batch is how many commands go in one round trip: the server does nothing else
+// meanwhile.
 const batch = 256
 
 // DoAll runs several commands, if any, a batch in one round trip, or in a cluster one to

@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// Statement is a statement with the values of its parameters, which it names $1, $2 and so
-// on, for the first time in this order. Values are texts, numbers and bytes.
+// Statement is a statement with the values of its parameters, which it names $1, $2 and
+// so on, for the first time in this order. Values are texts, numbers and bytes.
 type Statement struct {
 	Text   string
 	Values []any
@@ -52,8 +52,8 @@ func (r *Reading) List(ctx context.Context, q Query) ([]Record, error) {
 	})
 }
 
-// Listing returns the statement of a list. The index of owners has the rows that have one,
-// and SQLite uses it only where the statement says that it wants no others.
+// Listing returns the statement of a list. The index of owners has the rows that have
+// one, and SQLite uses it only where the statement says that it wants no others.
 // https://www.sqlite.org/partialindex.html#queries_using_partial_indexes
 func Listing(q Query, now int64) Statement {
 	text, values := "SELECT "+Columns+" FROM records WHERE kind = $1 AND id > $2 AND expires > $3",
@@ -95,8 +95,8 @@ func (r *Reading) numbers(ctx context.Context, text string, values ...any) (map[
 	return numbers, nil
 }
 
-// Sequence returns the rows that all calls each for, until that returns false. An error of
-// all ends them.
+// Sequence returns the rows that all calls each for, until that returns false. An error
+// of all ends them.
 func Sequence(all func(each func(Row) bool) error) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
 		stopped := false

@@ -97,9 +97,9 @@ func roundTo(args []value) (value, error) {
 	return v, nil
 }
 
-// extreme is min, with an order of -1, and max, with 1. The result is approximate when any of args is, even when it is
-// an exact one itself: with the true value of the approximate one, another could be the
-// least.
+// extreme is min, with an order of -1, and max, with 1. The result is approximate when
+// any of args is, even when it is an exact one itself: with the true value of the
+// approximate one, another could be the least.
 func extreme(args []value, order int) value {
 	best := args[0]
 	approximate := best.approximate

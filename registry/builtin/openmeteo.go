@@ -231,7 +231,8 @@ func (f *forecast) time() string {
 		zone).Format(time.RFC3339)
 }
 
-// conditions returns the words for the weather code, "" for one that is absent or unknown.
+// conditions returns the words for the weather code, "" for one that is absent or
+// unknown.
 func (f *forecast) conditions() string {
 	if f.Current.Code == nil {
 		return ""

@@ -24,9 +24,9 @@ func (s *Schema) CheckWithin(value mcp.RawJSON, name string, b Budget) error {
 }
 
 // CheckUnambiguousWithin is CheckWithin that also refuses an object with two names that a
-// lenient parser may take for one, such as "id" and "ID", unless the schema declares both.
-// Whoever reads the value after this gateway might otherwise see another member than the
-// one that was checked.
+// lenient parser may take for one, such as "id" and "ID", unless the schema declares
+// both. Whoever reads the value after this gateway might otherwise see another member
+// than the one that was checked.
 func (s *Schema) CheckUnambiguousWithin(value mcp.RawJSON, name string, b Budget) error {
 	if err := s.tooMuch(value, name, b); err != nil {
 		return err

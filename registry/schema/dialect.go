@@ -50,8 +50,8 @@ type keyword struct {
 	since dialect // the first that has it
 	until dialect // the last that has it; zero: it is still there
 	shape shape
-	// the name of the keywords that depend on each other and on this one; "": it means the
-	// same whatever stands beside it
+	// the name of the keywords that depend on each other and on this one; "": it means
+	// the same whatever stands beside it
 	group      string
 	annotation bool // it only describes
 }

@@ -423,8 +423,8 @@ func (s *Service) taken(l *sessions.Session) {
 	l.WakeStreams()
 }
 
-// resubscribeLater makes subscriptions of a session again, beside whatever finds that they
-// are lost.
+// resubscribeLater makes subscriptions of a session again, beside whatever finds that
+// they are lost.
 func (s *Service) resubscribeLater(l *sessions.Session) {
 	if caller, ok := s.exchanges.Resolve(l.LastPrincipal()); ok {
 		// one for each session

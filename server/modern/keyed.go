@@ -122,8 +122,8 @@ var keyedRefusals = exchange.Refusals{
 	{gateway.ErrStopped, exchange.ErrDraining},
 }
 
-// refusalOfKeyed returns what is told of an error of once.Store. The client asked for once,
-// and without what the replicas share nobody can promise that.
+// refusalOfKeyed returns what is told of an error of once.Store. The client asked for
+// once, and without what the replicas share nobody can promise that.
 func refusalOfKeyed(err error) *exchange.Refusal {
 	return cmp.Or(keyedRefusals.Of(err), exchange.ErrReplicas)
 }

@@ -155,9 +155,9 @@ func (l *Session) IdleSince() time.Time {
 // MarkUsed notes that the session was in use until now.
 func (l *Session) MarkUsed() { l.changeUse(func() {}) }
 
-// changeUse calls change, which changes what the session has in use, with the mutex locked,
-// and notes that the session was in use until now. It tells the roster if the session is
-// idle again.
+// changeUse calls change, which changes what the session has in use, with the mutex
+// locked, and notes that the session was in use until now. It tells the roster if the
+// session is idle again.
 func (l *Session) changeUse(change func()) {
 	l.mu.Lock()
 	change()

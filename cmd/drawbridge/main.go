@@ -8,8 +8,9 @@
 // given). What a reload changes is in reload.go, with changes.go and accesslog.go for
 // what the log says of it. The servers are in fleet.go and load.go, the issuers'
 // verifiers in verifiers.go, both on task.go. What operators see is in status.go, log.go
-// and describe.go. Each other command has a file of its name: dev, validate, data, token,
-// healthcheck, version.
+// and describe.go. Each other command has a file of its name: dev, validate, explain,
+// plan, usage, data (with sign-out), token, healthcheck, version, help; but keys is in
+// accesskeys.go.
 package main
 
 import (

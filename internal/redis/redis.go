@@ -1,8 +1,9 @@
 // Package redis answers: what do the replicas of this gateway share? It is the one door
 // to the server, Redis or Valkey, that keeps what any replica must be able to read:
-// counts of limits, events of streams, and messages from one replica to another. It knows
+// which replicas live, who leads a session, events of streams, counts of limits. It knows
 // how to reach that server, how long an answer may take, and when to stop asking; it
-// deliberately does not know what is kept there or what it is good for.
+// deliberately does not know what is kept there or what it is good for. What replicas
+// tell each other does not go through it (package link).
 //
 //	a package that shares something ──▶ Store.Do, Store.DoAll, Script.Run ──▶ breaker ──▶ client ──▶ server
 //	                                                                             ▲

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/upstream"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -18,12 +19,8 @@ import (
 var bigAnswers = Attack{
 	Name: "big answers", Does: "16 connections call a tool that answers 15 MB",
 	Raiders: 16, Few: 2,
-	Begin: func(r *Raider) func(context.Context) error { return r.repeat(r.call("big", `{}`)) },
-	Bites: func(
-		seen Tally,
-	) bool {
-		return seen.Answered > 0 && seen.Received > upstream.StreamedAnswer/2
-	},
+	Begin: func(r *Raider) func(context.Context) { return r.repeat(r.call("big", `{}`)) },
+	Bites: func(seen Tally) bool { return seen.Answered > 0 && seen.Received > upstream.StreamedAnswer/2 },
 }
 
 // streamedAnswers calls a tool whose answers of 1 MB come as event streams that can be
@@ -32,7 +29,7 @@ var streamedAnswers = Attack{
 	Name:    "streamed answers",
 	Does:    "16 connections in sessions call a tool that streams 1 MB, which is kept for resuming",
 	Raiders: 16,
-	Begin: func(r *Raider) func(context.Context) error {
+	Begin: func(r *Raider) func(context.Context) {
 		return r.sessioned(mcp.LatestLegacy, "{}", func(session string) []byte {
 			return r.inSession("some", session).Bytes()
 		}, r.exchange)
@@ -63,7 +60,7 @@ const (
 var slowReaders = Attack{
 	Name: "slow readers of answers", Does: "64 connections ask for 15 MB and read 5 KB a second",
 	Raiders: sippers, Few: 8,
-	Begin: func(r *Raider) func(context.Context) error {
+	Begin: func(r *Raider) func(context.Context) {
 		return r.sip(r.call("big", `{}`).Bytes())
 	},
 	Bites: anyAnswer,
@@ -74,7 +71,7 @@ var slowStreams = Attack{
 	Name:    "slow readers of streams",
 	Does:    "64 connections ask for 20,000 notifications of progress and read 5 KB a second",
 	Raiders: sippers, Few: 8,
-	Begin: func(r *Raider) func(context.Context) error {
+	Begin: func(r *Raider) func(context.Context) {
 		q := r.call("flood", `{}`)
 		q.Accept = "text/event-stream, application/json"
 		return r.sip(q.Bytes())
@@ -84,46 +81,37 @@ var slowStreams = Attack{
 
 // sip returns a step that sends a request on a new connection with a small window, and
 // reads the answer in sips.
-func (r *Raider) sip(request []byte) func(context.Context) error {
-	return func(ctx context.Context) error {
-		return r.alone(ctx, func(w *client.Conn) error {
-			if tcp, ok := w.Conn.(*net.TCPConn); ok {
-				_ = tcp.SetReadBuffer(4 << 10) // with a larger one the attack is weaker
-			}
-			r.hold()
-			defer r.release()
-			if _, err := w.Write(request); err != nil {
-				return err
-			}
-			return r.sipOn(ctx, w)
-		})
+func (r *Raider) sip(request []byte) func(context.Context) {
+	return func(ctx context.Context) {
+		w := r.open(ctx)
+		defer w.Close()
+		if tcp, ok := w.Conn.(*net.TCPConn); ok {
+			_ = tcp.SetReadBuffer(4 << 10) // with a larger one the attack is weaker
+		}
+		defer r.hold()()
+		must.Have(w.Write(request))
+		r.sipOn(ctx, w)
 	}
 }
 
 // sipOn reads slowly for a while, or until the other side has enough of it.
-func (r *Raider) sipOn(ctx context.Context, w *client.Conn) error {
+func (r *Raider) sipOn(ctx context.Context, w *client.Conn) {
 	w.Allow(client.Patience)
 	first := make([]byte, sip)
-	n, err := w.Read(first)
-	if err != nil {
-		return err
-	}
+	n := must.Have(w.Read(first))
 	if !strings.HasPrefix(string(first[:n]), "HTTP/1.1 200") {
 		r.refused.Add(1)
-		return nil
+		return
 	}
 	r.answered.Add(1)
 	for end := time.Now().Add(sipping); time.Now().Before(end) && world.Pause(ctx, sipEvery); {
 		n, err := w.Read(first)
 		r.received.Add(int64(n))
 		if errors.Is(err, io.EOF) {
-			return nil
+			return
 		}
-		if err != nil {
-			return err
-		}
+		must.OK(err)
 	}
-	return nil
 }
 
 // progressFloods calls a tool that tells of progress as fast as it can.
@@ -131,7 +119,7 @@ var progressFloods = Attack{
 	Name:    "progress floods",
 	Does:    "8 connections call a tool that sends 20,000 notifications of progress at once",
 	Raiders: 8, Few: 2,
-	Begin: func(r *Raider) func(context.Context) error {
+	Begin: func(r *Raider) func(context.Context) {
 		q := r.call("flood", `{}`)
 		q.Accept = "text/event-stream, application/json"
 		return r.repeat(q)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
@@ -27,10 +28,10 @@ type Attack struct {
 	Ruled    bool   // it needs Raised, and a thousand rules that would allow the tool to others
 	Raiders  int    // how many do it at once, each on connections of its own
 	Few      int    // how many are enough where each is dear; zero: as many
-	// Begin returns what one raider does again and again. An error of that is a
-	// connection that broke, or something else that was not answered. What the raider
-	// holds it gives back when its context ends.
-	Begin func(r *Raider) func(ctx context.Context) error
+	// Begin returns what one raider does again and again. It panics with an error, as
+	// package must does, where a connection broke, or something else was not answered.
+	// What the raider holds it gives back when its context ends.
+	Begin func(r *Raider) func(ctx context.Context)
 	// Bites tells whether what was seen at the gateway shows that the attack takes place
 	// as it is meant.
 	Bites func(seen Tally) bool
@@ -99,15 +100,13 @@ type Raider struct {
 
 // rage does step again and again until ctx ends. A raider who finds no connection waits a
 // moment, or it would only heat the machine.
-func (r *Raider) rage(ctx context.Context, step func(context.Context) error) {
+func (r *Raider) rage(ctx context.Context, step func(context.Context)) {
 	for ctx.Err() == nil {
-		err := step(ctx)
-		if err == nil || ctx.Err() != nil {
-			continue
+		if err := must.Try(func() { step(ctx) }); err != nil && ctx.Err() == nil {
+			r.broke(err)
+			r.line.Close()
+			world.Pause(ctx, 5*time.Millisecond)
 		}
-		r.broke(err)
-		r.line.Close()
-		world.Pause(ctx, 5*time.Millisecond)
 	}
 }
 
@@ -140,27 +139,17 @@ func (r *Raider) dial(ctx context.Context) (*client.Conn, error) {
 }
 
 // exchange sends a request on the raider's connection, reads the answer and counts it.
-func (r *Raider) exchange(ctx context.Context, request []byte) (*client.Answer, error) {
-	if err := r.line.Open(ctx); err != nil {
-		return nil, err
-	}
+func (r *Raider) exchange(ctx context.Context, request []byte) *client.Answer {
+	must.OK(r.line.Open(ctx))
 	r.attempts.Add(1)
-	answer, err := r.line.Exchange(ctx, request, kept)
-	if err == nil {
-		r.count(answer)
-	}
-	return answer, err
+	return r.counted(r.line.Exchange(ctx, request, kept))
 }
 
-// alone does something on a connection of its own, which counts as an attempt.
-func (r *Raider) alone(ctx context.Context, do func(w *client.Conn) error) error {
-	w, err := r.dial(ctx)
-	if err != nil {
-		return err
-	}
-	defer w.Close()
+// open opens a connection beside the raider's, which counts as an attempt.
+func (r *Raider) open(ctx context.Context) *client.Conn {
+	w := must.Have(r.dial(ctx))
 	r.attempts.Add(1)
-	return do(w)
+	return w
 }
 
 // call returns the request of a tools/call of 2026-07-28. Arguments are JSON.
@@ -178,69 +167,61 @@ func (r *Raider) callOf(server, tool, arguments string) client.Request {
 	}
 }
 
-// repeat returns a step that sends the same request each time.
-func (r *Raider) repeat(q client.Request) func(context.Context) error {
-	text := q.Bytes()
-	return func(ctx context.Context) error {
-		_, err := r.exchange(ctx, text)
-		return err
+// repeat returns a step that sends one request after the other, again and again. Raiders
+// begin at different ones.
+func (r *Raider) repeat(requests ...client.Request) func(context.Context) {
+	texts := make([][]byte, len(requests))
+	for i, q := range requests {
+		texts[i] = q.Bytes()
+	}
+	turn := r.number
+	return func(ctx context.Context) {
+		turn++
+		r.exchange(ctx, texts[turn%len(texts)])
 	}
 }
 
 // hoard returns a step that opens connections, does something on each, and holds the last
-// most of them until ctx ends.
-func (r *Raider) hoard(most int, use func(w *client.Conn) error) func(context.Context) error {
-	var open []*client.Conn
-	return func(ctx context.Context) error {
-		w, err := r.dial(ctx)
-		if err != nil {
-			return err
-		}
-		r.attempts.Add(1)
-		if err := use(w); err != nil {
+// most of them until ctx ends. One on which use returns false is of no use, and closed.
+func (r *Raider) hoard(most int, use func(w *client.Conn) bool) func(context.Context) {
+	var releases []func()
+	return func(ctx context.Context) {
+		w := r.open(ctx)
+		defer must.Else(w.Close)
+		if !use(w) {
 			w.Close()
-			if errors.Is(err, errNotHeld) {
-				return nil
-			}
-			return err
+			return
 		}
-		r.hold()
-		if open = append(open, w); len(open) > most {
-			open[0].Close()
-			open = open[1:]
-			r.release()
+		release := r.hold()
+		releases = append(releases, func() {
+			w.Close()
+			release()
+		})
+		if len(releases) > most {
+			releases[0]()
+			releases = releases[1:]
 		}
-		return nil
 	}
 }
-
-// anyAnswer tells whether something was answered as it was asked.
-// errNotHeld is what hoard is told of a connection that is of no use, since the request on
-// it was refused.
-var errNotHeld = errors.New("refused")
 
 // sessioned makes requests in a session, which begin makes when it has the id of a new
 // one. It opens another one when that has ended.
 func (r *Raider) sessioned(revision, capabilities string, begin func(session string) []byte,
-	step func(ctx context.Context, request []byte) (*client.Answer, error),
-) func(context.Context) error {
+	step func(ctx context.Context, request []byte) *client.Answer,
+) func(context.Context) {
 	var request []byte
-	return func(ctx context.Context) error {
-		if request == nil {
-			session, err := r.openSession(ctx, revision, capabilities)
-			if err != nil || session == "" {
-				return err
+	return func(ctx context.Context) {
+		if request != nil {
+			if step(ctx, request).Status == http.StatusNotFound {
+				request = nil // the session has ended
 			}
+		} else if session := r.openSession(ctx, revision, capabilities); session != "" {
 			request = begin(session)
 		}
-		answer, err := step(ctx, request)
-		if err == nil && answer != nil && answer.Status == http.StatusNotFound {
-			request = nil // the session has ended
-		}
-		return err
 	}
 }
 
+// anyAnswer tells whether something was answered as it was asked.
 func anyAnswer(seen Tally) bool { return seen.Answered > 0 }
 
 // anyReply tells whether something was answered or refused.

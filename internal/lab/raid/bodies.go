@@ -3,18 +3,19 @@ package raid
 import (
 	"context"
 	"errors"
-	"net"
+	"os"
 	"strings"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 )
 
 // bigBodies sends bodies nearly as large as they may be.
 var bigBodies = Attack{
 	Name: "big bodies", Does: "16 connections call with an argument of 3.9 MB",
 	Raiders: 16, Few: 4, Raised: true,
-	Begin: func(r *Raider) func(context.Context) error {
+	Begin: func(r *Raider) func(context.Context) {
 		return r.repeat(r.call("echo", `{"message":"`+strings.Repeat("x", 3_900_000)+`"}`))
 	},
 	Bites: anyAnswer,
@@ -44,49 +45,35 @@ func manyHeld(seen Tally) bool { return seen.Held >= dripAtOne/2 }
 
 // drip sends a header and the beginning of a body, then a piece at a time until it is
 // answered or cut off.
-func drip(announce int, piece string) func(r *Raider) func(context.Context) error {
-	return func(r *Raider) func(context.Context) error {
+func drip(announce int, piece string) func(r *Raider) func(context.Context) {
+	return func(r *Raider) func(context.Context) {
 		q := r.call("echo", "")
 		q.Announce = announce
 		q.Body = strings.TrimSuffix(q.Body, "}}") + `{"message":"`
 		begin := q.Bytes()
-		return func(ctx context.Context) error {
-			return r.alone(ctx, func(w *client.Conn) error {
-				r.hold()
-				defer r.release()
-				if _, err := w.Write(begin); err != nil {
-					return err
-				}
-				if err := dripOn(ctx, w, piece); err != nil {
-					return err
-				}
-				answer, err := w.Answer(kept)
-				if err == nil {
-					r.count(answer)
-				}
-				return err
-			})
+		return func(ctx context.Context) {
+			w := r.open(ctx)
+			defer w.Close()
+			defer r.hold()()
+			must.Have(w.Write(begin))
+			for !answers(w) { // the end of ctx closes it
+				must.Have(w.Write([]byte(piece)))
+			}
+			w.Allow(client.Patience)
+			r.counted(w.Answer(kept))
 		}
 	}
 }
 
-// dripOn sends a piece at a time until an answer comes.
-func dripOn(ctx context.Context, w *client.Conn, piece string) error {
-	for ctx.Err() == nil {
-		_ = w.SetReadDeadline(time.Now().Add(dripEvery)) // a connection that is closed fails below
-		_, err := w.In.Peek(1)
-		var timeout net.Error
-		if err == nil {
-			return w.SetReadDeadline(time.Now().Add(client.Patience))
-		}
-		if !errors.As(err, &timeout) || !timeout.Timeout() {
-			return err
-		}
-		if _, err := w.Write([]byte(piece)); err != nil {
-			return err
-		}
+// answers tells whether an answer has begun before the next piece is due.
+func answers(w *client.Conn) bool {
+	_ = w.SetReadDeadline(time.Now().Add(dripEvery)) // a connection that is closed fails below
+	_, err := w.In.Peek(1)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return false
 	}
-	return ctx.Err()
+	must.OK(err)
+	return true
 }
 
 // manyMembers sends arguments that cost far more memory decoded than they are long: in
@@ -95,8 +82,8 @@ func dripOn(ctx context.Context, w *client.Conn, piece string) error {
 var manyMembers = Attack{
 	Name: "many members", Does: "16 connections call with 3 MB of 180,000 members, of small objects, or of 19,000 members",
 	Raiders: 16, Few: 4,
-	Begin: func(r *Raider) func(context.Context) error {
-		return r.inTurn(r.call("take", members(180_000)),
+	Begin: func(r *Raider) func(context.Context) {
+		return r.repeat(r.call("take", members(180_000)),
 			r.call("take", "{\"a\":["+strings.Repeat(`{"b":1},`, 300_000)+"0]}"),
 			r.call("take", members(19_000)))
 	},
@@ -127,7 +114,7 @@ func name(i int) string {
 var dearPatterns = Attack{
 	Name: "dear patterns", Does: "24 connections call with 12 KB of text for a pattern of nearly 4,000 instructions",
 	Raiders: 24, Few: 4,
-	Begin: func(r *Raider) func(context.Context) error {
+	Begin: func(r *Raider) func(context.Context) {
 		return r.repeat(r.call("match", `{"text":"`+strings.Repeat("a", 12_000)+`b"}`))
 	},
 	Bites: anyReply,

@@ -1,11 +1,13 @@
 package raid
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -14,8 +16,8 @@ import (
 var deepValues = Attack{
 	Name: "deep values", Does: "16 connections call with arrays within arrays, a million deep and 900 deep",
 	Raiders: 16,
-	Begin: func(r *Raider) func(context.Context) error {
-		return r.inTurn(r.call("take", nested(1_000_000)), r.call("take", nested(900)))
+	Begin: func(r *Raider) func(context.Context) {
+		return r.repeat(r.call("take", nested(1_000_000)), r.call("take", nested(900)))
 	},
 	Bites: anyReply,
 }
@@ -24,26 +26,11 @@ func nested(depth int) string {
 	return `{"a":` + strings.Repeat("[", depth) + strings.Repeat("]", depth) + "}"
 }
 
-// inTurn returns a step that sends one request after the other, again and again. Raiders
-// begin at different ones.
-func (r *Raider) inTurn(requests ...client.Request) func(context.Context) error {
-	texts := make([][]byte, len(requests))
-	for i, q := range requests {
-		texts[i] = q.Bytes()
-	}
-	turn := r.number
-	return func(ctx context.Context) error {
-		turn++
-		_, err := r.exchange(ctx, texts[turn%len(texts)])
-		return err
-	}
-}
-
 // garbage sends what is no message, and what is no HTTP.
 var garbage = Attack{
 	Name: "garbage", Does: "16 connections send what is no JSON, no message, no text, and no HTTP",
 	Raiders: 16,
-	Begin: func(r *Raider) func(context.Context) error {
+	Begin: func(r *Raider) func(context.Context) {
 		var requests []client.Request
 		for _, body := range []string{
 			strings.Repeat("\xff\x00", 100_000), strings.Repeat(`{"a":`, 50_000), `{"jsonrpc":"2.0"`,
@@ -55,14 +42,14 @@ var garbage = Attack{
 			q.Body = body
 			requests = append(requests, q)
 		}
-		send, step := r.inTurn(requests...), 0
-		return func(ctx context.Context) error {
+		send, step := r.repeat(requests...), 0
+		return func(ctx context.Context) {
 			if step++; step%7 > 0 {
-				return send(ctx)
+				send(ctx)
+				return
 			}
 			r.line.Close()
-			_, err := r.exchange(ctx, []byte(strings.Repeat("\x16\x03\x01", 4000)+"\r\n\r\n"))
-			return err
+			r.exchange(ctx, []byte(strings.Repeat("\x16\x03\x01", 4000)+"\r\n\r\n"))
 		}
 	},
 	Bites: anyReply,
@@ -74,23 +61,16 @@ const pipelinedAtOnce = 64 // requests
 var pipelined = Attack{
 	Name: "pipelined requests", Does: "16 connections send 64 calls at once, then read the answers",
 	Raiders: 16,
-	Begin: func(r *Raider) func(context.Context) error {
+	Begin: func(r *Raider) func(context.Context) {
 		text := r.call("echo", `{"message":"hello"}`).Bytes()
-		return func(ctx context.Context) error {
-			return r.alone(ctx, func(w *client.Conn) error {
-				r.attempts.Add(pipelinedAtOnce - 1)
-				if _, err := w.Write([]byte(strings.Repeat(string(text), pipelinedAtOnce))); err != nil {
-					return err
-				}
-				for range pipelinedAtOnce {
-					answer, err := w.Answer(kept)
-					if err != nil {
-						return err
-					}
-					r.count(answer)
-				}
-				return nil
-			})
+		return func(ctx context.Context) {
+			w := r.open(ctx)
+			defer w.Close()
+			r.attempts.Add(pipelinedAtOnce - 1)
+			must.Have(w.Write(bytes.Repeat(text, pipelinedAtOnce)))
+			for range pipelinedAtOnce {
+				r.counted(w.Answer(kept))
+			}
 		}
 	},
 	Bites: anyReply,
@@ -100,7 +80,7 @@ var pipelined = Attack{
 var batches = Attack{
 	Name: "batches", Does: "8 connections in sessions send batches of 32 calls",
 	Raised: true, Raiders: 8,
-	Begin: func(r *Raider) func(context.Context) error {
+	Begin: func(r *Raider) func(context.Context) {
 		return r.sessioned(mcp.Revision2503, "{}", func(session string) []byte {
 			q := r.inSession("echo", session)
 			q.Revision = mcp.Revision2503
@@ -119,12 +99,11 @@ var batches = Attack{
 var reconnects = Attack{
 	Name: "reconnects", Does: "32 raiders open a connection for each call and reset it",
 	Raiders: 32,
-	Begin: func(r *Raider) func(context.Context) error {
-		text := r.call("echo", `{"message":"hello"}`).Bytes()
-		return func(ctx context.Context) error {
+	Begin: func(r *Raider) func(context.Context) {
+		call := r.repeat(r.call("echo", `{"message":"hello"}`))
+		return func(ctx context.Context) {
 			defer r.line.Close()
-			_, err := r.exchange(ctx, text)
-			return err
+			call(ctx)
 		}
 	},
 	Bites: anyReply,

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -17,22 +18,16 @@ import (
 var abortedAnswers = Attack{
 	Name: "aborted answers", Does: "16 raiders ask for 15 MB, read 64 KB of it and reset the connection",
 	Raiders: 16,
-	Begin: func(r *Raider) func(context.Context) error {
+	Begin: func(r *Raider) func(context.Context) {
 		text := r.call("big", `{}`).Bytes()
-		return func(ctx context.Context) error {
-			return r.alone(ctx, func(w *client.Conn) error {
-				answer, err := w.Begin(text)
-				if err != nil {
-					return err
-				}
-				r.count(answer)
-				w.Allow(client.Patience)
-				_, err = io.CopyN(io.Discard, w.In, 64<<10)
-				if errors.Is(err, io.EOF) {
-					return nil // it was refused
-				}
-				return err
-			})
+		return func(ctx context.Context) {
+			w := r.open(ctx)
+			defer w.Close()
+			r.counted(w.Begin(text))
+			w.Allow(client.Patience)
+			if _, err := io.CopyN(io.Discard, w.In, 64<<10); !errors.Is(err, io.EOF) { // it was not refused
+				must.OK(err)
+			}
 		}
 	},
 	Bites: anyReply,
@@ -44,13 +39,13 @@ var resumedAnswers = Attack{
 	Name:    "resumed answers",
 	Does:    "16 raiders in sessions leave streams of 1 MB at the first event, and resume each 8 times",
 	Raiders: 16,
-	Begin: func(r *Raider) func(context.Context) error {
+	Begin: func(r *Raider) func(context.Context) {
 		var session, event string
 		resumed := 0
-		return func(ctx context.Context) (err error) {
+		return func(ctx context.Context) {
 			if session == "" {
-				session, err = r.openSession(ctx, mcp.LatestLegacy, "{}")
-				return err
+				session = r.openSession(ctx, mcp.LatestLegacy, "{}")
+				return
 			}
 			q := r.inSession("some", session)
 			if event != "" {
@@ -60,17 +55,13 @@ var resumedAnswers = Attack{
 					Accept: "text/event-stream",
 				}
 			}
-			answer, last, err := r.firstEvent(ctx, q)
-			if err != nil {
-				return err
-			}
+			answer, last := r.firstEvent(ctx, q)
 			if resumed++; event == "" || resumed == 8 || refused(answer) {
 				event, resumed = last, 0
 			}
 			if answer.Status == http.StatusNotFound {
 				session = "" // the session or its event has ended
 			}
-			return nil
 		}
 	},
 	Bites: anyReply,
@@ -78,28 +69,19 @@ var resumedAnswers = Attack{
 
 // firstEvent sends a request on a connection of its own, reads the answer until an event
 // with an id comes, and leaves. The id is empty if none came.
-func (r *Raider) firstEvent(ctx context.Context, q client.Request) (answer *client.Answer, id string,
-	err error,
-) {
-	err = r.alone(ctx, func(w *client.Conn) error {
-		if answer, err = w.Begin(q.Bytes()); err != nil {
-			return err
+func (r *Raider) firstEvent(ctx context.Context, q client.Request) (answer *client.Answer, id string) {
+	w := r.open(ctx)
+	defer w.Close()
+	answer = r.counted(w.Begin(q.Bytes()))
+	_ = w.SetReadDeadline(time.Now().Add(time.Second)) // a connection that is closed fails below
+	for id == "" && !refused(answer) {
+		line, err := w.In.ReadSlice('\n')
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			break // a stream without more to say is left like any other
 		}
-		r.count(answer)
-		if refused(answer) {
-			return nil
+		if found, ok := strings.CutPrefix(string(line), "id:"); ok {
+			id = strings.TrimSpace(found)
 		}
-		_ = w.SetReadDeadline(time.Now().Add(time.Second)) // a connection that is closed fails below
-		for id == "" {
-			line, err := w.In.ReadSlice('\n')
-			if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
-				return nil // a stream without more to say is left like any other
-			}
-			if found, ok := strings.CutPrefix(string(line), "id:"); ok {
-				id = strings.TrimSpace(found)
-			}
-		}
-		return nil
-	})
-	return answer, id, err
+	}
+	return answer, id
 }

@@ -13,7 +13,7 @@ var beyondLimits = Attack{
 	Name:    "calls beyond limits",
 	Does:    "64 connections call a small tool as fast as they can and ignore 429",
 	Raiders: 64,
-	Begin: func(r *Raider) func(context.Context) error {
+	Begin: func(r *Raider) func(context.Context) {
 		return r.repeat(r.call("echo", `{"message":"hello"}`))
 	},
 	Bites: func(seen Tally) bool { return seen.Answered > 0 && seen.Refused > 0 },
@@ -28,15 +28,13 @@ var Refusals = Attack{
 	Raised:  true,
 	Ruled:   true,
 	Raiders: 64,
-	Begin: func(r *Raider) func(context.Context) error {
+	Begin: func(r *Raider) func(context.Context) {
 		text := r.call("echo", `{"message":"hello"}`).Bytes()
-		return func(ctx context.Context) error {
-			answer, err := r.exchange(ctx, text)
-			if err == nil && bytes.Contains(answer.Body, []byte("DB-TOOL")) {
+		return func(ctx context.Context) {
+			if bytes.Contains(r.exchange(ctx, text).Body, []byte("DB-TOOL")) {
 				r.answered.Add(-1)
 				r.refused.Add(1)
 			}
-			return err
 		}
 	},
 	Bites: func(seen Tally) bool { return seen.Refused > 0 },
@@ -46,7 +44,7 @@ var Refusals = Attack{
 var lists = Attack{
 	Name: "lists", Does: "16 connections ask for a list of 500 tools as fast as they can",
 	Raised: true, Raiders: 16,
-	Begin: func(r *Raider) func(context.Context) error {
+	Begin: func(r *Raider) func(context.Context) {
 		return r.repeat(client.Request{
 			Addr: r.mission.Addr, Token: r.token(), Revision: mcp.LatestModern, RPC: "tools/list",
 			Body: client.Message("1", "tools/list", "", mcp.LatestModern),

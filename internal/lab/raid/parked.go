@@ -13,7 +13,7 @@ import (
 var parkedCalls = Attack{
 	Name: "parked calls", Does: "16 connections call a tool that asks its caller, with arguments of 1 MB, and never answer",
 	Raiders: 16,
-	Begin: func(r *Raider) func(context.Context) error {
+	Begin: func(r *Raider) func(context.Context) {
 		q := r.call("ask", `{"message":"`+strings.Repeat("x", 1<<20)+`"}`)
 		q.Body = strings.Replace(q.Body, `clientCapabilities":{}`, `clientCapabilities":`+client.Able, 1)
 		return r.repeat(q)
@@ -27,18 +27,15 @@ var parkedStreams = Attack{
 	Name:    "calls that wait for an answer",
 	Does:    "8 raiders in sessions do the same with 256 KB, and hold 16 streams each on which the question came",
 	Raiders: 8,
-	Begin: func(r *Raider) func(context.Context) error {
+	Begin: func(r *Raider) func(context.Context) {
 		calls := 0
 		var call []byte
 		var answer *client.Answer
-		hold := r.hoard(16, func(w *client.Conn) (err error) {
+		hold := r.hoard(16, func(w *client.Conn) bool {
 			calls = (calls + 1) % 9000 // four digits, as many as a client may have open
-			answer, err = w.Begin([]byte(strings.Replace(string(call), `"id":1`,
-				fmt.Sprintf(`"id":%d`, 1000+calls), 1)))
-			if err == nil {
-				r.count(answer)
-			}
-			return err
+			answer = r.counted(w.Begin([]byte(strings.Replace(string(call), `"id":1`,
+				fmt.Sprintf(`"id":%d`, 1000+calls), 1))))
+			return true
 		})
 		return r.sessioned(mcp.LatestLegacy, client.Able, func(session string) []byte {
 			q := r.inSession("ask", session)
@@ -47,10 +44,10 @@ var parkedStreams = Attack{
 			// the id has as many digits in each call
 			q.Announce = len(q.Body) + len("1000") - len("1")
 			return q.Bytes()
-		}, func(ctx context.Context, request []byte) (*client.Answer, error) {
+		}, func(ctx context.Context, request []byte) *client.Answer {
 			call = request
-			err := hold(ctx)
-			return answer, err
+			hold(ctx)
+			return answer
 		})
 	},
 	Bites: anyReply,

@@ -19,20 +19,19 @@ func (r *Raider) initialize(revision, capabilities string) client.Request {
 
 // openSession opens a session of a client of a revision with these capabilities, on the
 // raider's connection, and returns its id, "" if it was refused.
-func (r *Raider) openSession(ctx context.Context, revision, capabilities string) (string, error) {
-	answer, err := r.exchange(ctx, r.initialize(revision, capabilities).Bytes())
-	if err != nil || refused(answer) {
-		return "", err
+func (r *Raider) openSession(ctx context.Context, revision, capabilities string) string {
+	answer := r.exchange(ctx, r.initialize(revision, capabilities).Bytes())
+	if refused(answer) {
+		return ""
 	}
-	return answer.Session, nil
+	return answer.Session
 }
 
 // sessions opens sessions and never ends them.
 var sessions = Attack{
 	Name: "sessions", Does: "32 connections open sessions as fast as they can and never end them",
 	Raiders: 32,
-	Begin: func(r *Raider) func(
-		context.Context) error {
+	Begin: func(r *Raider) func(context.Context) {
 		return r.repeat(r.initialize(mcp.LatestLegacy, "{}"))
 	},
 	Bites: anyAnswer,
@@ -45,29 +44,24 @@ const streamsEach = 32 // that one raider holds
 var streams = Attack{
 	Name: "streams", Does: "16 raiders open event streams of new sessions, each holds up to 32 and replaces the oldest",
 	Raiders: 16,
-	Begin: func(r *Raider) func(context.Context) error {
+	Begin: func(r *Raider) func(context.Context) {
 		session := "" // that has no stream yet
-		hold := r.hoard(streamsEach, func(w *client.Conn) error {
-			answer, err := w.Begin(client.Request{
+		hold := r.hoard(streamsEach, func(w *client.Conn) bool {
+			if refused(r.counted(w.Begin(client.Request{
 				Addr: r.mission.Addr, Method: http.MethodGet, Token: r.token(), Revision: mcp.LatestLegacy,
 				Session: session, Accept: "text/event-stream",
-			}.Bytes())
-			if err != nil {
-				return err
-			}
-			r.count(answer)
-			if refused(answer) {
-				return errNotHeld
+			}.Bytes()))) {
+				return false
 			}
 			session = ""
-			return nil
+			return true
 		})
-		return func(ctx context.Context) (err error) {
+		return func(ctx context.Context) {
 			if session == "" {
-				session, err = r.openSession(ctx, mcp.LatestLegacy, "{}")
-				return err
+				session = r.openSession(ctx, mcp.LatestLegacy, "{}")
+				return
 			}
-			return hold(ctx)
+			hold(ctx)
 		}
 	},
 	Bites: func(seen Tally) bool { return seen.Held >= 16 },

@@ -18,7 +18,7 @@ var signIns = Attack{
 	Name: "registrations and guessed tokens", Stranger: true,
 	Does:    "64 connections register clients, begin sign-ins, and bring codes, refresh tokens and consents that nobody was given",
 	Raiders: 64, Few: 8,
-	Begin: func(r *Raider) func(context.Context) error {
+	Begin: func(r *Raider) func(context.Context) {
 		form := func(path, cookie, body string) []byte {
 			return fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/x-www-form-urlencoded\r\n%s"+
 				"Content-Length: %d\r\n\r\n%s", path, r.mission.Addr, cookie, len(body), body)
@@ -28,7 +28,7 @@ var signIns = Attack{
 		register := fmt.Appendf(nil, "POST /register HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\n"+
 			"Content-Length: %d\r\n\r\n%s", r.mission.Addr, len(body), body)
 		turn, client := 0, "nobody"
-		return func(ctx context.Context) error {
+		return func(ctx context.Context) {
 			family := rand.Text() // as long as the id of a family
 			code := family + "." + rand.Text()
 			refresh := "dbr_" + base64.RawURLEncoding.EncodeToString(append([]byte(family), make([]byte, 4+20)...))
@@ -42,14 +42,11 @@ var signIns = Attack{
 				form("/revoke", "", "token="+refresh+"&client_id="+client),
 				form("/consent", "Cookie: __Host-drawbridge-"+family+"=x\r\n", "id="+family+"&proof=x&decision=allow"),
 			}
-			answer, err := r.exchange(ctx, requests[turn%len(requests)])
-			if err == nil && answer.Status == http.StatusCreated {
-				if found := clientID.FindSubmatch(answer.Body); found != nil {
-					client = string(found[1])
-				}
+			defer func() { turn++ }()
+			answer := r.exchange(ctx, requests[turn%len(requests)])
+			if found := clientID.FindSubmatch(answer.Body); answer.Status == http.StatusCreated && found != nil {
+				client = string(found[1])
 			}
-			turn++
-			return err
 		}
 	},
 	Bites: func(seen Tally) bool { return seen.Instead["201"] > 0 && seen.Instead["303"] > 0 },

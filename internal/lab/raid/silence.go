@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -14,8 +15,8 @@ var idleConnections = Attack{
 	Name: "idle connections", Stranger: true,
 	Does:    "8 raiders open connections, send nothing, hold up to 500 (4,000 in all) and replace the oldest",
 	Raiders: 8,
-	Begin: func(r *Raider) func(context.Context) error {
-		return r.hoard(500, func(*client.Conn) error { return nil })
+	Begin: func(r *Raider) func(context.Context) {
+		return r.hoard(500, func(*client.Conn) bool { return true })
 	},
 	Bites: func(seen Tally) bool { return seen.Held >= connectionsEach },
 }
@@ -26,15 +27,15 @@ var slowHeaders = Attack{
 	Name: "slow headers", Stranger: true,
 	Does:    "8 raiders send 15 KB of a header that has no end, hold up to 128 connections each (1,024 in all)",
 	Raiders: 8,
-	Begin: func(r *Raider) func(context.Context) error {
+	Begin: func(r *Raider) func(context.Context) {
 		head := client.Request{
 			Addr: r.mission.Addr, Method: http.MethodGet,
 			Revision: mcp.LatestModern,
 		}.Bytes()
 		head = append(head[:len(head)-len("\r\n")], "X-Long: "+strings.Repeat("x", 15_000)...)
-		return r.hoard(128, func(w *client.Conn) error {
-			_, err := w.Write(head)
-			return err
+		return r.hoard(128, func(w *client.Conn) bool {
+			must.Have(w.Write(head))
+			return true
 		})
 	},
 	Bites: func(seen Tally) bool { return seen.Held >= connectionsEach },

@@ -17,15 +17,14 @@ var refusedLogins = Attack{
 	Name: "refused logins", Stranger: true,
 	Does:    "64 connections try tokens with a wrong signature, each another one",
 	Raiders: 64,
-	Begin: func(r *Raider) func(context.Context) error {
+	Begin: func(r *Raider) func(context.Context) {
 		q := r.call("echo", `{"message":"hello"}`)
 		signed := q.Token[:strings.LastIndex(q.Token, ".")+1]
 		tried := 0
-		return func(ctx context.Context) error {
+		return func(ctx context.Context) {
 			tried++
 			q.Token = signed + fmt.Sprintf("%08d%08d", r.number, tried) + strings.Repeat("A", 27)
-			_, err := r.exchange(ctx, q.Bytes())
-			return err
+			r.exchange(ctx, q.Bytes())
 		}
 	},
 	Bites: func(seen Tally) bool { return seen.Refused > 0 && seen.Answered == 0 },
@@ -38,17 +37,14 @@ var strangers = Attack{
 	Name: "connections without a token", Stranger: true,
 	Does:    "128 raiders open connections, get one 401 on each, hold up to 64 (8,192 in all) and replace the oldest",
 	Raiders: 128,
-	Begin: func(r *Raider) func(context.Context) error {
+	Begin: func(r *Raider) func(context.Context) {
 		ask := client.Request{
 			Addr: r.mission.Addr, Method: http.MethodGet,
 			Revision: mcp.LatestModern,
 		}.Bytes()
-		return r.hoard(connectionsEach, func(w *client.Conn) error {
-			answer, err := w.Exchange(ask, kept)
-			if err == nil {
-				r.count(answer)
-			}
-			return err
+		return r.hoard(connectionsEach, func(w *client.Conn) bool {
+			r.counted(w.Exchange(ask, kept))
+			return true
 		})
 	},
 	Bites: func(seen Tally) bool { return seen.Held >= 128 && seen.Answered == 0 },
@@ -60,7 +56,7 @@ var logFloods = Attack{
 	Does: "4 raiders without a token ask for long paths that are not there, for the metadata, as a foreign page, " +
 		"and for the endpoint, and connect anew after every eighth request, some hundred a second in all",
 	Raiders: 4,
-	Begin: func(r *Raider) func(context.Context) error {
+	Begin: func(r *Raider) func(context.Context) {
 		path := "/" + strings.Repeat("%01", 128)
 		var all [][]byte
 		for _, line := range []string{
@@ -75,14 +71,13 @@ var logFloods = Attack{
 				r.mission.Addr, header))
 		}
 		sent := 0
-		return func(ctx context.Context) error {
+		return func(ctx context.Context) {
 			if sent++; sent%8 == 0 {
 				r.line.Close()
 			}
-			_, err := r.exchange(ctx, all[sent%len(all)])
 			// as many lines fill a disk, and leave the processors to others
-			world.Pause(ctx, 5*time.Millisecond)
-			return err
+			defer world.Pause(ctx, 5*time.Millisecond)
+			r.exchange(ctx, all[sent%len(all)])
 		}
 	},
 	Bites: anyReply,

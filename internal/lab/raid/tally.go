@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 )
 
 // Tally is what the raiders of an attack saw.
@@ -71,12 +72,13 @@ func (c *Counters) Tally() Tally {
 
 var code = regexp.MustCompile(`DB-[A-Z-]+`)
 
-// count counts an answer.
-func (c *Counters) count(answer *client.Answer) {
+// counted counts an answer, and panics with the error that came instead.
+func (c *Counters) counted(answer *client.Answer, err error) *client.Answer {
+	must.OK(err)
 	c.received.Add(answer.Size)
-	if answer.Status == http.StatusOK {
+	if !refused(answer) {
 		c.answered.Add(1)
-		return
+		return answer
 	}
 	c.refused.Add(1)
 	what := fmt.Sprint(answer.Status)
@@ -84,6 +86,7 @@ func (c *Counters) count(answer *client.Answer) {
 		what += " " + string(found)
 	}
 	c.seen(what)
+	return answer
 }
 
 // seen counts what came instead of an answer.
@@ -96,12 +99,11 @@ func (c *Counters) seen(what string) {
 	c.instead[what]++
 }
 
-// hold counts a connection that is held open, until release.
-func (c *Counters) hold() {
+// hold counts a connection that is held open, until release is called.
+func (c *Counters) hold() (release func()) {
 	now := c.holds.Add(1)
 	for most := c.held.Load(); now > most && !c.held.CompareAndSwap(most, now); {
 		most = c.held.Load()
 	}
+	return func() { c.holds.Add(-1) }
 }
-
-func (c *Counters) release() { c.holds.Add(-1) }

@@ -1,107 +1,130 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// way is a place where an id can be used.
+// way is a place where an id can be used: a request in which QUOTED stands for the id as
+// JSON, ESCAPED for it as a part of a URL, PLAIN for it as it is, RID for the id of the
+// request, and OWN for the speaker's session.
 type way struct {
 	name string
-	use  func(s *speaker, rid, id string) request // rid is the id of the request
+	rpc  string // the method of the message, whose params the body is; "": the body is all of it
+	body string
+	// where the message goes, if not to where the speaker's go: the method of HTTP with a
+	// path, and the headers that are sent then
+	http, path string
+	headers    []string
+}
+
+// use makes a request of a speaker, with that id, that uses another id.
+func (y way) use(s *speaker, rid, id string) request {
+	fill := strings.NewReplacer("RID", rid, "QUOTED", write(id), "ESCAPED", url.QueryEscape(id), "OWN",
+		s.session, "PLAIN", id).Replace
+	if y.rpc != "" {
+		return s.ask(write(rid), y.rpc, fill(y.body))
+	}
+	m := s.post(fill(y.body))
+	switch {
+	case y.http != "":
+		m.method, m.path, m.headers = y.http, fill(y.path), nil
+		for _, text := range y.headers {
+			m.headers = append(m.headers, fill(text))
+		}
+	case s.revision == mcp.Revision2607:
+		m.headers = append(m.headers, mcp.HeaderProtocolVersion, mcp.Revision2607)
+	}
+	return m
+}
+
+// The ways to use an id: those of all revisions, of one era, and of the sessions of
+// Streamable HTTP.
+var (
+	commonWays = []way{
+		{name: "cursor of tools", rpc: mcp.MethodToolsList, body: `"cursor":QUOTED`},
+		{name: "cursor of resources", rpc: mcp.MethodResourcesList, body: `"cursor":QUOTED`},
+		{name: "cursor of prompts", rpc: mcp.MethodPromptsList, body: `"cursor":QUOTED`},
+		{name: "task", rpc: mcp.MethodTasksGet, body: `"taskId":QUOTED`},
+		{name: "task to cancel", rpc: mcp.MethodTasksCancel, body: `"taskId":QUOTED`},
+		{name: "URI", rpc: mcp.MethodResourcesRead, body: `"uri":QUOTED`},
+		{name: "tool", rpc: mcp.MethodToolsCall, body: `"name":QUOTED`},
+		{
+			name: "cancelled request",
+			body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":QUOTED}}`,
+		},
+		{
+			name: "session of a stream", http: http.MethodPost, path: "/messages?sessionId=ESCAPED",
+			body: `{"jsonrpc":"2.0","id":"RID","method":"tools/list"}`,
+		},
+	}
+	modernWays = []way{
+		{
+			name: "requestState", rpc: mcp.MethodToolsCall,
+			body: `"name":"box__ask","inputResponses":{"q":{"action":"accept","content":{"name":"thief"}}},"requestState":QUOTED`,
+		},
+		{name: "task to update", rpc: mcp.MethodTasksUpdate, body: `"inputResponses":{},"taskId":QUOTED`},
+	}
+	legacyWays = []way{
+		{name: "result of a task", rpc: mcp.MethodTasksResult, body: `"taskId":QUOTED`},
+		{name: "subscription", rpc: mcp.MethodSubscribe, body: `"uri":QUOTED`},
+		{name: "subscription to end", rpc: mcp.MethodUnsubscribe, body: `"uri":QUOTED`},
+		{
+			name: "answer",
+			body: `{"jsonrpc":"2.0","id":QUOTED,"result":{"role":"assistant","model":"m","content":{"type":"text","text":"thief"}}}`,
+		},
+		{name: "refusal", body: `{"jsonrpc":"2.0","id":QUOTED,"error":{"code":-1,"message":"thief"}}`},
+		{
+			name: "progress",
+			body: `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":QUOTED}}`,
+		},
+	}
+	sessionWays = []way{
+		inSession("session: ping", http.MethodPost, `{"jsonrpc":"2.0","id":"RID","method":"ping"}`),
+		inSession("session: call", http.MethodPost,
+			`{"jsonrpc":"2.0","id":"RID","method":"tools/call","params":{"name":"box__progress"}}`),
+		inSession("session: batch", http.MethodPost, `[{"jsonrpc":"2.0","id":"RID","method":"ping"}]`),
+		inSession("session: cancel", http.MethodPost,
+			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"r"}}`),
+		inSession("session: stream", http.MethodGet, ""),
+		inSession("session: stream from the start", http.MethodGet, "", mcp.HeaderLastEventID, "p1-0"),
+		inSession("session: end", http.MethodDelete, ""),
+		{
+			name: "event", http: http.MethodGet, path: "/mcp",
+			headers: []string{mcp.HeaderSessionID, "OWN", mcp.HeaderLastEventID, "PLAIN"},
+		},
+	}
+)
+
+// inSession is a way to use the id of a session.
+func inSession(name, method, body string, more ...string) way {
+	return way{
+		name: name, http: method, path: "/mcp", body: body,
+		headers: append([]string{mcp.HeaderSessionID, "PLAIN"}, more...),
+	}
 }
 
 // ways are all places where ids stand, in whatever revision the speaker talks. Each id is
 // used in each of them: one that is taken for an id of another kind would be as bad.
 func ways(revision string, sse bool) []way {
-	in := func(name, method, format string) way {
-		return way{name, func(s *speaker, rid, id string) request {
-			return s.ask(write(rid), method, fmt.Sprintf(format, write(id)))
-		}}
+	switch {
+	case revision == mcp.Revision2607:
+		return slices.Concat(commonWays, modernWays)
+	case sse:
+		return slices.Concat(commonWays, legacyWays)
 	}
-	plain := func(name, format string) way {
-		return way{name, func(s *speaker, _, id string) request {
-			m := s.post(fmt.Sprintf(format, write(id)))
-			if s.revision == mcp.Revision2607 {
-				m.headers = append(m.headers, mcp.HeaderProtocolVersion, mcp.Revision2607)
-			}
-			return m
-		}}
-	}
-	all := []way{
-		in("cursor of tools", mcp.MethodToolsList, `"cursor":%s`),
-		in("cursor of resources", mcp.MethodResourcesList, `"cursor":%s`),
-		in("cursor of prompts", mcp.MethodPromptsList, `"cursor":%s`),
-		in("task", mcp.MethodTasksGet, `"taskId":%s`),
-		in("task to cancel", mcp.MethodTasksCancel, `"taskId":%s`),
-		in("URI", mcp.MethodResourcesRead, `"uri":%s`),
-		in("tool", mcp.MethodToolsCall, `"name":%s`),
-		plain("cancelled request",
-			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s}}`),
-		{"session of a stream", func(s *speaker, rid, id string) request {
-			m := s.post(`{"jsonrpc":"2.0","id":"` + rid + `","method":"tools/list"}`)
-			m.path, m.headers = "/messages?sessionId="+url.QueryEscape(id), nil
-			return m
-		}},
-	}
-	if revision == mcp.Revision2607 {
-		return append(all,
-			in("requestState", mcp.MethodToolsCall,
-				`"name":"box__ask","inputResponses":{"q":{"action":"accept","content":{"name":"thief"}}},"requestState":%s`),
-			in("task to update", mcp.MethodTasksUpdate, `"inputResponses":{},"taskId":%s`))
-	}
-	all = append(all,
-		in("result of a task", mcp.MethodTasksResult, `"taskId":%s`),
-		in("subscription", mcp.MethodSubscribe, `"uri":%s`),
-		in("subscription to end", mcp.MethodUnsubscribe, `"uri":%s`),
-		plain(
-			"answer", `{"jsonrpc":"2.0","id":%s,"result":{"role":"assistant","model":"m","content":{"type":"text","text":"thief"}}}`),
-		plain("refusal", `{"jsonrpc":"2.0","id":%s,"error":{"code":-1,"message":"thief"}}`),
-		plain(
-			"progress", `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":%s}}`))
-	if sse {
-		return all
-	}
-	return append(all, sessionWays()...)
-}
-
-// sessionWays are the ways to use the id of a session.
-func sessionWays() []way {
-	session := func(name, method, body string, more ...string) way {
-		return way{name, func(s *speaker, rid, id string) request {
-			m := request{method: method, path: "/mcp", token: s.token, body: strings.ReplaceAll(body, "RID",
-				rid)}
-			m.headers = append([]string{mcp.HeaderSessionID, id}, more...)
-			return m
-		}}
-	}
-	return []way{
-		session("session: ping", http.MethodPost, `{"jsonrpc":"2.0","id":"RID","method":"ping"}`),
-		session("session: call", http.MethodPost,
-			`{"jsonrpc":"2.0","id":"RID","method":"tools/call","params":{"name":"box__progress"}}`),
-		session("session: batch", http.MethodPost, `[{"jsonrpc":"2.0","id":"RID","method":"ping"}]`),
-		session("session: cancel", http.MethodPost,
-			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"r"}}`),
-		session("session: stream", http.MethodGet, ""),
-		session("session: stream from the start", http.MethodGet, "", mcp.HeaderLastEventID, "p1-0"),
-		session("session: end", http.MethodDelete, ""),
-		{"event", func(s *speaker, _, id string) request {
-			return request{
-				method: http.MethodGet, path: "/mcp", token: s.token,
-				headers: []string{mcp.HeaderSessionID, s.session, mcp.HeaderLastEventID, id},
-			}
-		}},
-	}
+	return slices.Concat(commonWays, legacyWays, sessionWays)
 }
 
 // crossing counts attempts to use what is another's.
@@ -134,7 +157,7 @@ func revisionOf(way string) (revision string, sse bool) {
 // request.
 func (w *world) cross(n int, revisions []string, say teller) *crossing {
 	c := &crossing{tally: newTally(say), kinds: make(map[string]bool)}
-	for c.all() < n {
+	for c.all < n {
 		for _, revision := range revisions {
 			w.round(c, revision)
 		}
@@ -150,16 +173,16 @@ func (w *world) round(c *crossing, revision string) {
 		thieves[i] = w.speak(p, revision)
 		defer thieves[i].close()
 	}
-	var all sync.WaitGroup
-	faults := make([]error, shards)
-	for i, owner := range owners {
-		all.Go(func() { faults[i] = must.Try(func() { c.rob(owner, thieves, ways(revisionOf(revision))) }) })
-		if revision == overSSE { // each thief has one stream for all answers
-			all.Wait()
-		}
+	var all errgroup.Group
+	if revision == overSSE {
+		all.SetLimit(1) // each thief has one stream for all answers
 	}
-	all.Wait()
-	must.OK(errors.Join(faults...))
+	for _, owner := range owners {
+		all.Go(func() error {
+			return must.Try(func() { c.rob(owner, thieves, ways(revisionOf(revision))) })
+		})
+	}
+	must.OK(all.Wait())
 	for _, thief := range thieves {
 		if thief.stream != nil && holdsForeign(thief.stream.out.text(), thief.person) {
 			c.add(revision, wronglyServed,
@@ -170,8 +193,7 @@ func (w *world) round(c *crossing, revision string) {
 
 // rob lets all others use what one owner has, and then the owner.
 func (c *crossing) rob(owner *speaker, thieves []*speaker, ways []way) {
-	all, open, err := owner.gather()
-	must.OK(err)
+	all, open := owner.gather()
 	all = append(all, loot{"tool of a tenant", "of" + owner.person.tenant + "__own", "ofnobody__own"})
 	for _, thief := range thieves {
 		if thief.person == owner.person {
@@ -205,15 +227,8 @@ func (c *crossing) steal(owner, thief *speaker, one loot, way way, known map[str
 		_, want = c.try(thief, way, one.unknown)
 		known[one.kind] = want
 	}
-	v := fine
-	switch {
-	case got.hung:
-		v = lost
-	case got.panics != nil:
-		v = crashed
-	case got.status >= http.StatusInternalServerError:
-		v = ownFault
-	case text != want || holdsForeign(got.body, thief.person):
+	v := harm(&got)
+	if v == fine && (text != want || holdsForeign(got.body, thief.person)) {
 		v = wronglyServed
 	}
 	c.add(thief.revision, v, func() string {
@@ -289,20 +304,15 @@ func holdsForeign(text string, p person) bool {
 // cannot use it shows nothing.
 func (c *crossing) control(owner *speaker, all []loot) {
 	for _, one := range all {
-		var method, params string
-		switch one.kind {
-		case "session":
-			method = mcp.MethodToolsList
-		case "cursor of " + mcp.MethodToolsList, "cursor of " + mcp.MethodResourcesList:
-			method, params = strings.TrimPrefix(one.kind, "cursor of "), `"cursor":`+write(one.id)
-		case "task":
-			method, params = mcp.MethodTasksGet, `"taskId":`+write(one.id)
-		case "requestState":
-			method, params = mcp.MethodToolsCall, declined(one.id)
-		default:
-			continue
-		}
-		if _, err := owner.result(method, params); err != nil {
+		quoted := write(one.id)
+		use, has := map[string][2]string{
+			"session":                              {mcp.MethodToolsList, ""},
+			"cursor of " + mcp.MethodToolsList:     {mcp.MethodToolsList, `"cursor":` + quoted},
+			"cursor of " + mcp.MethodResourcesList: {mcp.MethodResourcesList, `"cursor":` + quoted},
+			"task":                                 {mcp.MethodTasksGet, `"taskId":` + quoted},
+			"requestState":                         {mcp.MethodToolsCall, declined(quoted)},
+		}[one.kind]
+		if err := must.Try(func() { owner.result(use[0], use[1]) }); has && err != nil {
 			c.mu.Lock()
 			c.vain = append(c.vain, err.Error())
 			c.mu.Unlock()
@@ -310,7 +320,7 @@ func (c *crossing) control(owner *speaker, all []loot) {
 	}
 }
 
-// declined is a call whose question is declined, with a state.
+// declined is a call whose question is declined, with a state in JSON.
 func declined(state string) string {
-	return `"name":"box__ask","inputResponses":{"q":{"action":"decline"}},"requestState":` + write(state)
+	return `"name":"box__ask","inputResponses":{"q":{"action":"decline"}},"requestState":` + state
 }

@@ -1,13 +1,10 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"net/http"
 	"regexp"
 	"strings"
 
-	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -19,11 +16,11 @@ type loot struct {
 
 // parked is a call that waits for the answer to a question.
 type parked struct {
+	*stream
+
 	owner    *speaker
 	question string
 	request  string // id of the call
-	out      *capture
-	done     chan struct{}
 }
 
 var (
@@ -32,23 +29,27 @@ var (
 )
 
 // result asks and returns the result.
-func (s *speaker) result(method, params string) (mcp.Object, error) {
+func (s *speaker) result(method, params string) mcp.Object {
 	in := input{request: s.ask(`"r"`, method, params), id: `"r"`}
 	a := s.do(&in)
 	messages, _ := spoken(&a)
 	for _, m := range messages {
 		if m.Has("result") {
-			return m.Object("result"), nil
+			return m.Object("result")
 		}
 	}
-	return mcp.Object{}, fmt.Errorf("%v in %s: %s %s: %d %s", s.person, s.revision, method, params, a.status,
-		a.body)
+	panic(fmt.Errorf("%v in %s: %s %s: %d %s", s.person, s.revision, method, params, a.status, a.body))
 }
 
 // gather collects every kind of id that the revision has. The call that it leaves parked,
 // if the revision has any, is for free to end.
-func (s *speaker) gather() (all []loot, open *parked, err error) {
-	add := func(kind, id string) { all = append(all, loot{kind, id, lookalike(id)}) }
+func (s *speaker) gather() (all []loot, open *parked) {
+	add := func(kind, id string) {
+		if id == "" {
+			panic(fmt.Errorf("there is no %s to steal of %v in %s", kind, s.person, s.revision))
+		}
+		all = append(all, loot{kind, id, lookalike(id)})
+	}
 	if s.session != "" {
 		add("session", s.session)
 	}
@@ -57,68 +58,46 @@ func (s *speaker) gather() (all []loot, open *parked, err error) {
 		add("session of a stream", id)
 	}
 	for _, method := range []string{mcp.MethodToolsList, mcp.MethodResourcesList} {
-		page, err := s.result(method, "")
-		if err != nil {
-			return nil, nil, err
-		}
-		add("cursor of "+method, page.Text("nextCursor"))
+		add("cursor of "+method, s.result(method, "").Text("nextCursor"))
 	}
 	if tool := map[string]string{
 		mcp.Revision2511: `"name":"box__asked","task":{"ttl":60000}`,
 		mcp.Revision2607: `"name":"box__given"`,
 	}[s.revision]; tool != "" {
-		made, err := s.result(mcp.MethodToolsCall, tool)
-		if err != nil {
-			return nil, nil, err
-		}
+		made := s.result(mcp.MethodToolsCall, tool)
 		add("task", made.Object("task").Text("taskId")+made.Text("taskId"))
 	}
 	if s.revision == mcp.Revision2607 {
-		made, err := s.result(mcp.MethodToolsCall, `"name":"box__ask"`)
-		if err != nil {
-			return nil, nil, err
-		}
-		add("requestState", made.Text("requestState"))
-		return all, nil, nonempty(all)
-	}
-	if s.stream == nil {
-		if open, err = s.park(); err != nil {
-			return nil, nil, err
-		}
+		add("requestState", s.result(mcp.MethodToolsCall, `"name":"box__ask"`).Text("requestState"))
+	} else if s.stream == nil {
+		open = s.park()
 		add("question", open.question)
 		add("request in work", open.request)
 		event := s.ask(`"e"`, mcp.MethodToolsCall, `"name":"box__progress","_meta":{"progressToken":"t"}`)
-		found := eventID.FindAllStringSubmatch(s.w.send(&event).body, -1)
-		if found == nil {
-			return nil, open, fmt.Errorf("no event for %v in %s", s.person, s.revision)
-		}
-		add("event", found[len(found)-1][1])
+		add("event", lastEvent(s.w.send(&event).body))
 	}
-	return all, open, nonempty(all)
+	return all, open
 }
 
-func nonempty(all []loot) error {
-	for _, one := range all {
-		if one.id == "" {
-			return fmt.Errorf("there is no %s to steal", one.kind)
-		}
+// lastEvent returns the id of the last event of a stream.
+func lastEvent(body string) (id string) {
+	for _, found := range eventID.FindAllStringSubmatch(body, -1) {
+		id = found[1]
 	}
-	return nil
+	return id
 }
 
 // ids returns what a speaker was given, for forgeries.
-func (s *speaker) ids() []string {
-	all, open, err := s.gather()
+func (s *speaker) ids() (ids []string) {
+	all, open := s.gather()
 	if open != nil {
 		open.end()
 	}
-	var ids []string
 	for _, one := range all {
 		if len(one.id) > 20 {
 			ids = append(ids, one.id)
 		}
 	}
-	must.OK(err)
 	return ids
 }
 
@@ -143,29 +122,17 @@ func lookalike(id string) string {
 }
 
 // park makes a call that waits for its caller's answer.
-func (s *speaker) park() (*parked, error) {
-	p := &parked{
-		owner: s, request: "parked-" + strings.TrimPrefix(s.person.marker(), "marker-"),
-		done: make(chan struct{}),
-	}
-	p.out = &capture{header: make(http.Header), told: make(chan struct{}, 1)}
-	m := s.ask(write(p.request), mcp.MethodToolsCall, `"name":"box__ask"`)
-	r := m.of(context.Background())
-	go func() { // ends with the answer, which end waits for
-		defer close(p.done)
-		s.w.ServeHTTP(p.out, r)
-	}()
-	events := &stream{out: p.out, done: p.done}
-	for {
-		data := events.next()
+func (s *speaker) park() *parked {
+	id := "parked-" + strings.TrimPrefix(s.person.marker(), "marker-")
+	m := s.ask(write(id), mcp.MethodToolsCall, `"name":"box__ask"`)
+	p := &parked{owner: s, request: id, stream: s.w.open(&m)}
+	for data := p.next(); data != ""; data = p.next() {
 		if found := questionID.FindStringSubmatch(data); found != nil {
 			p.question = found[1]
-			return p, nil
-		}
-		if data == "" {
-			return nil, fmt.Errorf("no question for %v in %s: %s", s.person, s.revision, p.out.text())
+			break
 		}
 	}
+	return p
 }
 
 // end answers the question, and returns what the call came to.

@@ -45,8 +45,8 @@ const (
 	lost           verdict = "no answer"
 )
 
-// judge says what is wrong with the answer to an input.
-func judge(in *input, a *answer) verdict {
+// harm says what no answer may be, whatever was asked.
+func harm(a *answer) verdict {
 	switch {
 	case a.panics != nil:
 		return crashed
@@ -54,6 +54,14 @@ func judge(in *input, a *answer) verdict {
 		return lost
 	case a.status >= http.StatusInternalServerError:
 		return ownFault
+	}
+	return fine
+}
+
+// judge says what is wrong with the answer to an input.
+func judge(in *input, a *answer) verdict {
+	if v := harm(a); v != fine {
+		return v
 	}
 	messages, ok := spoken(a)
 	if !ok {

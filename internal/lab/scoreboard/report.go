@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"runtime"
 	"slices"
@@ -83,7 +84,7 @@ const here = "this program"
 // addInputs adds what became of the inputs.
 func (b *board) addInputs(least int) {
 	t := b.inputs
-	n, good := t.all(), t.tried["messages as they should be"]
+	n, good := t.all, t.tried["messages as they should be"]
 	b.add(n-good >= least, "bad inputs tried", "≥ "+page.Grouped(least), page.Grouped(n-good), here)
 	for _, one := range []struct {
 		figure string
@@ -109,10 +110,10 @@ func (b *board) addInputs(least int) {
 func (b *board) addCrossing(least int) {
 	c := b.crossed
 	b.add(
-		c.all() >= least, fmt.Sprintf(
+		c.all >= least, fmt.Sprintf(
 			"uses of another's id (8 principals, %d kinds of ids, each in every place)", len(c.kinds)),
-		"≥ "+page.Grouped(least), page.Grouped(c.all()), here)
-	b.add(c.bad() == 0, "answers that differ from those for an unknown id", "0", page.Grouped(c.bad()), here)
+		"≥ "+page.Grouped(least), page.Grouped(c.all), here)
+	b.add(c.bad == 0, "answers that differ from those for an unknown id", "0", page.Grouped(c.bad), here)
 	b.add(len(c.vain) == 0, "stolen ids that were of no use to their owner either", "0",
 		page.Grouped(len(c.vain)), here)
 }
@@ -177,7 +178,7 @@ func (b *board) text(command string) string {
 		s.WriteString(r.line() + "\n")
 	}
 	s.WriteString("\nThe inputs by what they are:\n\n| class | tried |\n|---|---|\n")
-	for _, class := range b.inputs.classes() {
+	for _, class := range slices.Sorted(maps.Keys(b.inputs.tried)) {
 		fmt.Fprintf(&s, "| %s | %s |\n", class, page.Grouped(b.inputs.tried[class]))
 	}
 	b.writeTimes(&s)

@@ -1,18 +1,16 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
-	"slices"
 	"sync"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/metrics/metricstest"
 )
 
 // shards are how many rows of inputs there are. Each has its own person, sessions and
@@ -25,7 +23,7 @@ type tally struct {
 	tried    map[string]int
 	wrong    map[verdict]int
 	examples []string // of what went wrong, the first ones
-	count    int      // how many were tried
+	all, bad int      // how many were tried, and how many went wrong in any way
 	say      teller
 }
 
@@ -49,39 +47,17 @@ func (t *tally) add(class string, v verdict, example func() string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.tried[class]++
-	if t.count++; t.count%step == 0 {
-		t.say("%s tried, %d of them wrong", page.Grouped(t.count), t.badLocked())
+	if t.all++; t.all%step == 0 {
+		t.say("%s tried, %d of them wrong", page.Grouped(t.all), t.bad)
 	}
 	if v == fine {
 		return
 	}
+	t.bad++
 	t.wrong[v]++
 	if len(t.examples) < mostExamples {
 		t.examples = append(t.examples, string(v)+": "+class+": "+example())
 	}
-}
-
-func (t *tally) all() (n int) {
-	for _, of := range t.tried {
-		n += of
-	}
-	return n
-}
-
-func (t *tally) classes() []string { return slices.Sorted(maps.Keys(t.tried)) }
-
-// bad tells how many answers were wrong in any way.
-func (t *tally) bad() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.badLocked()
-}
-
-func (t *tally) badLocked() (n int) {
-	for _, of := range t.wrong {
-		n += of
-	}
-	return n
 }
 
 // kinds of inputs, each with its share of a hundred.
@@ -106,19 +82,16 @@ func (w *world) tryInputs(n int, seed uint64, say teller) *tally {
 	t, texts := newTally(say), newTexts()
 	speeches := make(map[string]*speech)
 	for _, revision := range mcp.Revisions() {
-		s := newSpeech(revision, texts.strings)
-		speeches[revision] = s
+		speeches[revision] = newSpeech(revision, texts.strings)
 	}
-	var all sync.WaitGroup
-	faults := make([]error, shards)
+	var all errgroup.Group
 	for i := range shards {
-		all.Go(func() {
-			random := rand.New(rand.NewPCG(seed, uint64(i))) //nolint:gosec // G404: to be repeated, not to be secret
-			faults[i] = must.Try(func() { w.shard(t, people()[i], random, texts, speeches, n/shards) })
+		random := rand.New(rand.NewPCG(seed, uint64(i))) //nolint:gosec // G404: to be repeated, not to be secret
+		all.Go(func() error {
+			return must.Try(func() { w.shard(t, people()[i], random, texts, speeches, n/shards) })
 		})
 	}
-	all.Wait()
-	must.OK(errors.Join(faults...))
+	must.OK(all.Wait())
 	for range w.denied.Load() {
 		t.add("uses of what is denied", wronglyServed,
 			func() string { return "a tool, prompt or resource that a rule denies was used" })
@@ -137,9 +110,8 @@ func (w *world) shard(t *tally, p person, r *rand.Rand, texts *texts, speeches m
 	for _, revision := range everywhere() {
 		s := w.speak(p, revision)
 		defer s.close()
-		one := &writer{Rand: r, speaker: s, speech: speeches[s.revision], texts: texts}
-		one.forged = s.ids()
-		writers = append(writers, one)
+		writers = append(writers,
+			&writer{Rand: r, speaker: s, speech: speeches[s.revision], texts: texts, forged: s.ids()})
 	}
 	for range n {
 		one := writers[r.IntN(len(writers))]
@@ -150,12 +122,8 @@ func (w *world) shard(t *tally, p person, r *rand.Rand, texts *texts, speeches m
 			return fmt.Sprintf("%s %s: %s %.20s %.600s: %d %.200s", one.revision, in.what, in.method, in.path,
 				in.body, a.status, a.body)
 		})
-		// a session that was opened on the way
-		if in.method == "POST" && a.header.Get(mcp.HeaderSessionID) != "" {
-			w.send(&request{
-				method: "DELETE", path: "/mcp", token: one.token,
-				headers: []string{mcp.HeaderSessionID, a.header.Get(mcp.HeaderSessionID)},
-			})
+		if session := a.header.Get(mcp.HeaderSessionID); in.method == "POST" && session != "" { // opened on the way
+			w.end(one.token, session)
 		}
 	}
 }
@@ -172,21 +140,6 @@ func (w *writer) next() input {
 }
 
 // panics are how many the gateway recovered from.
-func (w *world) panics() float64 { return w.counted("drawbridge_panics_total") }
-
-// counted returns the sum of a counter.
-func (w *world) counted(name string) (sum float64) {
-	families, err := prometheus.Gatherer(w.metrics).Gather()
-	if err != nil {
-		panic(err) // metrics of this process
-	}
-	for _, family := range families {
-		if family.GetName() != name {
-			continue
-		}
-		for _, one := range family.GetMetric() {
-			sum += one.GetCounter().GetValue()
-		}
-	}
-	return sum
+func (w *world) panics() float64 {
+	return metricstest.Sum(reader{}, w.metrics, "drawbridge_panics_total")
 }

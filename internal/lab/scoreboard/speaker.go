@@ -20,9 +20,9 @@ type speaker struct {
 	stream   *stream // over HTTP+SSE; nil: the speaker uses Streamable HTTP
 }
 
-// stream is the one of a session over HTTP+SSE.
+// stream is an answer that is read while it comes, as that of a session over HTTP+SSE.
 type stream struct {
-	path  string // where messages go
+	path  string // where messages go, over HTTP+SSE
 	out   *capture
 	leave func()
 	done  <-chan struct{} // closed at its end
@@ -43,7 +43,7 @@ func (w *world) speak(p person, way string) *speaker {
 		return s
 	}
 	if sse {
-		s.stream = w.open(s.token)
+		s.stream = w.open(&request{method: http.MethodGet, path: "/sse", token: s.token})
 		if s.stream.path = strings.TrimPrefix(s.stream.next(), "data: "); s.stream.path == "" {
 			panic(fmt.Errorf("no stream for %v: %s", p, s.stream.out.text()))
 		}
@@ -63,16 +63,13 @@ func (w *world) speak(p person, way string) *speaker {
 	return s
 }
 
-// open opens a stream of HTTP+SSE.
-func (w *world) open(token string) *stream {
+// open begins a request whose answer may come piece by piece.
+func (w *world) open(m *request) *stream {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	st := &stream{
-		out: &capture{header: make(http.Header), told: make(chan struct{}, 1)}, leave: cancel,
-		done: done,
-	}
-	r := (&request{method: http.MethodGet, path: "/sse", token: token}).of(ctx)
-	go func() { // ends when leave is called, or the world is closed
+	st := &stream{out: &capture{header: make(http.Header), told: make(chan struct{}, 1)}, leave: cancel, done: done}
+	r := m.of(ctx)
+	go func() { // ends when leave is called, the answer ends, or the world is closed
 		defer close(done)
 		w.ServeHTTP(st.out, r)
 	}()
@@ -162,12 +159,15 @@ func (s *speaker) do(in *input) answer {
 func (s *speaker) close() {
 	if s.stream != nil {
 		s.stream.leave()
-		return
+	} else if s.session != "" {
+		s.w.end(s.token, s.session)
 	}
-	if s.session != "" {
-		s.w.send(&request{
-			method: http.MethodDelete, path: "/mcp", token: s.token,
-			headers: []string{mcp.HeaderSessionID, s.session},
-		})
-	}
+}
+
+// end ends a session of Streamable HTTP.
+func (w *world) end(token, session string) {
+	w.send(&request{
+		method: http.MethodDelete, path: "/mcp", token: token,
+		headers: []string{mcp.HeaderSessionID, session},
+	})
 }

@@ -1,18 +1,15 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"net/http"
-	"net/url"
 	"runtime"
 	"slices"
 	"time"
 
-	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -106,67 +103,41 @@ func (w *world) alike(c *contrast) {
 	}
 }
 
-// greater returns how likely one of a is greater than one of b: the statistic of Mann and
-// Whitney, divided by how many pairs there are. Equal ones count half.
+// greater returns how likely one of a is greater than one of b, which it sorts: the
+// statistic of Mann and Whitney, divided by how many pairs there are. Equal ones count
+// half.
 func greater(a, b []time.Duration) float64 {
-	type sample struct {
-		took time.Duration
-		ofA  bool
-	}
-	all := make([]sample, 0, len(a)+len(b))
+	slices.Sort(b)
+	twice := 0 // how many of b are smaller, and how many are not greater
 	for _, took := range a {
-		all = append(all, sample{took, true})
+		smaller, _ := slices.BinarySearch(b, took)
+		smallerOrEqual, _ := slices.BinarySearch(b, took+1)
+		twice += smaller + smallerOrEqual
 	}
-	for _, took := range b {
-		all = append(all, sample{took, false})
-	}
-	slices.SortFunc(all, func(x, y sample) int { return cmp.Compare(x.took, y.took) })
-	ranks := 0.0 // sum of those of a
-	for begin := 0; begin < len(all); {
-		end, ofA := begin, 0
-		for ; end < len(all) && all[end].took == all[begin].took; end++ {
-			if all[end].ofA {
-				ofA++
-			}
-		}
-		ranks += float64(ofA) * float64(begin+end+1) / 2
-		begin = end
-	}
-	n, m := float64(len(a)), float64(len(b))
-	return (ranks - n*(n+1)/2) / (n * m)
+	return float64(twice) / 2 / float64(len(a)*len(b))
 }
 
 // contrasts are what a person may ask for that is not there, beside what is there and is
 // not that person's. end gives up what was opened for them.
 func (w *world) contrasts() (all []contrast, end func()) {
-	thief, owner := people()[0], people()[6]
 	var open []func()
-	end = func() {
-		for _, one := range open {
-			one()
-		}
-	}
 	for _, revision := range []string{mcp.Revision2511, mcp.Revision2607, overSSE} {
-		var speakers [2]*speaker
-		for i, p := range []person{thief, owner} {
-			speakers[i] = w.speak(p, revision)
-			open = append(open, speakers[i].close)
-		}
+		thief, owner := w.speak(people()[0], revision), w.speak(people()[6], revision)
+		open = append(open, thief.close, owner.close)
 		if revision != overSSE {
-			all = append(all, named(speakers[0])...)
+			all = append(all, named(thief)...)
 		}
-		ids, parked, err := speakers[1].gather()
+		ids, parked := owner.gather()
 		if parked != nil {
 			open = append(open, func() { parked.end() })
 		}
-		if err != nil {
-			must.OK(err)
-			return nil, end
-		}
-		all = append(all, owned(speakers[0], ids)...)
+		all = append(all, owned(thief, ids)...)
 	}
-	slices.Reverse(open) // calls end before their sessions do
-	return all, end
+	return all, func() {
+		for _, one := range slices.Backward(open) { // calls end before their sessions do
+			one()
+		}
+	}
 }
 
 // named are contrasts of names: those that a rule denies, or that another tenant has.
@@ -201,32 +172,23 @@ func named(s *speaker) []contrast {
 	}
 }
 
-// owned are contrasts of ids that another person was given.
+// owned are contrasts of ids that another person was given, each used in one way.
 func owned(s *speaker, ids []loot) (all []contrast) {
-	ask := func(method, format string) func(string) request {
-		return func(id string) request { return s.ask(`"r"`, method, fmt.Sprintf(format, write(id))) }
-	}
-	places := map[string]func(id string) request{
-		"session": func(id string) request { return sessionWays()[0].use(s, "r", id) },
-		"session of a stream": func(id string) request {
-			m := s.post(`{"jsonrpc":"2.0","id":"r","method":"tools/list"}`)
-			m.path = "/messages?sessionId=" + url.QueryEscape(id)
-			return m
-		},
-		"cursor of " + mcp.MethodToolsList: ask(mcp.MethodToolsList, `"cursor":%s`),
-		"task":                             ask(mcp.MethodTasksGet, `"taskId":%s`),
-		"requestState":                     func(id string) request { return s.ask(`"r"`, mcp.MethodToolsCall, declined(id)) },
-		"question": func(id string) request {
-			return s.post(`{"jsonrpc":"2.0","id":` + write(id) + `,"result":{}}`)
-		},
+	places := map[string]way{
+		"session":                          sessionWays[0],
+		"session of a stream":              {http: http.MethodPost, path: "/messages?sessionId=ESCAPED", body: `{"jsonrpc":"2.0","id":"r","method":"tools/list"}`},
+		"cursor of " + mcp.MethodToolsList: {rpc: mcp.MethodToolsList, body: `"cursor":QUOTED`},
+		"task":                             {rpc: mcp.MethodTasksGet, body: `"taskId":QUOTED`},
+		"requestState":                     {rpc: mcp.MethodToolsCall, body: declined("QUOTED")},
+		"question":                         {body: `{"jsonrpc":"2.0","id":QUOTED,"result":{}}`},
 	}
 	for _, one := range ids {
-		place, has := places[one.kind]
-		// all answers to these come on the one stream
-		if !has || s.stream != nil && one.kind != "session of a stream" {
-			continue
+		// all answers to the others come on the one stream
+		if place, has := places[one.kind]; has && (s.stream == nil || one.kind == "session of a stream") {
+			all = append(all, contrast{
+				one.kind + ", " + s.revision, place.use(s, "r", forged(one.id)), place.use(s, "r", one.id),
+			})
 		}
-		all = append(all, contrast{one.kind + ", " + s.revision, place(forged(one.id)), place(one.id)})
 	}
 	return all
 }

@@ -1,6 +1,7 @@
 package corpus
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -28,20 +29,13 @@ type Saying struct {
 // the type. Each is as short as the schema allows.
 func Sayings(t testing.TB, revision, definition string) []Saying {
 	t.Helper()
-	var whole map[string]any
-	if err := json.Unmarshal(Schema(t, revision), &whole); err != nil { //nolint:forbidigo // a file of the tests
-		t.Fatal(err)
-	}
-	named, ok := whole["$defs"].(map[string]any)
-	if !ok {
-		named, _ = whole["definitions"].(map[string]any)
-	}
-	if named[definition] == nil {
+	types := TypesOf(t, revision)
+	if types[definition] == nil {
 		return nil
 	}
-	s := &speaker{t: t, named: named}
+	s := &speaker{t: t, types: types}
 	var all []Saying
-	for _, v := range s.variants(definition, named[definition]) {
+	for _, v := range s.variants(definition, types[definition]) {
 		all = append(all, Saying{v.path, s.written(v.value)})
 	}
 	return all
@@ -50,7 +44,7 @@ func Sayings(t testing.TB, revision, definition string) []Saying {
 // speaker makes values of the types of one revision.
 type speaker struct {
 	t     testing.TB
-	named map[string]any
+	types Types
 	open  []string // the types whose values are being made, the outermost first
 	turn  int      // how many open places there were
 }
@@ -69,58 +63,63 @@ func (s *speaker) written(value any) string {
 	return string(text)
 }
 
-// variants returns the values of a type for every place of a string in it.
-func (s *speaker) variants(path string, schema any) (all []variant) {
-	o, _ := schema.(map[string]any)
-	if name, refers := reference(o); refers {
-		if slices.Contains(s.open, name) { // it holds values of its own kind
-			return nil
-		}
-		s.open = append(s.open, name)
-		defer func() { s.open = s.open[:len(s.open)-1] }()
-		return s.variants(path, s.named[name])
+// enter begins the values of the type that one refers to, until leave is called. It
+// returns nil if that is within a value of its own kind.
+func (s *speaker) enter(t *Type) (inner *Type, leave func()) {
+	if slices.Contains(s.open, t.Refers()) {
+		return nil, func() {}
 	}
-	if o = s.merged(o); o["anyOf"] != nil {
-		for _, one := range o["anyOf"].([]any) {
+	s.open = append(s.open, t.Refers())
+	return s.types[t.Refers()], func() { s.open = s.open[:len(s.open)-1] }
+}
+
+// variants returns the values of a type for every place of a string in it.
+func (s *speaker) variants(path string, t *Type) (all []variant) {
+	if t.Ref != "" {
+		inner, leave := s.enter(t)
+		defer leave()
+		if inner != nil {
+			all = s.variants(path, inner)
+		}
+		return all
+	}
+	t = s.types.Of(t)
+	open := t.Properties == nil && t.AdditionalProperties == nil
+	switch {
+	case t.AnyOf != nil:
+		for _, one := range t.AnyOf {
 			all = append(all, s.variants(path+s.kind(one), one)...)
 		}
-		return all
-	}
-	switch {
-	case len(o) == 0 || o["type"] == "object" && o["properties"] == nil && o["additionalProperties"] == nil:
-		return s.anything(path, len(o) > 0)
-	case o["properties"] != nil || o["additionalProperties"] != nil:
-		return s.members(path, o)
-	case o["items"] != nil:
-		for _, v := range s.variants(path+"[]", o["items"]) {
+	case t.Kind == nil || t.Kind == "object" && open:
+		return s.anything(path, t.Kind != nil)
+	case !open:
+		return s.members(path, t)
+	case t.Items != nil:
+		for _, v := range s.variants(path+"[]", t.Items) {
 			all = append(all, variant{v.path, []any{v.value}})
 		}
-		return all
-	}
-	if text, is := s.minimal(o).(string); is {
-		all = append(all, variant{path, dirty(text)})
+	default:
+		if text, is := s.minimal(t).(string); is {
+			all = append(all, variant{path, dirty(text)})
+		}
 	}
 	return all
 }
 
 // members returns the variants of an object, one member after the other.
-func (s *speaker) members(path string, o map[string]any) (all []variant) {
-	least, _ := s.minimal(o).(map[string]any)
+func (s *speaker) members(path string, t *Type) (all []variant) {
+	least, _ := s.minimal(t).(map[string]any)
 	with := func(name string, value any) any {
 		whole := maps.Clone(least)
 		whole[name] = value
 		return whole
 	}
-	properties, _ := o["properties"].(map[string]any)
-	for _, name := range slices.Sorted(maps.Keys(properties)) {
-		for _, v := range s.variants(path+"."+name, properties[name]) {
+	for _, name := range slices.Sorted(maps.Keys(t.Properties)) {
+		for _, v := range s.variants(path+"."+name, t.Properties[name]) {
 			all = append(all, variant{v.path, with(name, v.value)})
 		}
 	}
-	more := o["additionalProperties"]
-	if more == nil || more == true {
-		more = map[string]any{}
-	}
+	more := cmp.Or(t.AdditionalProperties, &Type{})
 	for _, v := range s.variants(path+".*", more) {
 		all = append(all, variant{v.path, with("unheard", v.value)})
 	}
@@ -158,99 +157,54 @@ func dirty(text string) string {
 }
 
 // minimal returns a value that has no more than it must, but one element in each array.
-func (s *speaker) minimal(schema any) any {
-	o, _ := schema.(map[string]any)
-	if name, refers := reference(o); refers {
-		if slices.Contains(s.open, name) { // a value within a value of its own kind
+func (s *speaker) minimal(t *Type) any {
+	if t.Ref != "" {
+		inner, leave := s.enter(t)
+		defer leave()
+		if inner == nil {
 			return "s"
 		}
-		s.open = append(s.open, name)
-		defer func() { s.open = s.open[:len(s.open)-1] }()
-		return s.minimal(s.named[name])
+		return s.minimal(inner)
 	}
-	o = s.merged(o)
-	if some, is := o["anyOf"].([]any); is {
-		return s.minimal(some[0])
+	t = s.types.Of(t)
+	switch {
+	case t.AnyOf != nil:
+		return s.minimal(t.AnyOf[0])
+	case t.Const != nil:
+		return t.Const
+	case t.Enum != nil:
+		return t.Enum[0]
 	}
-	if fixed, is := o["const"]; is {
-		return fixed
-	}
-	if values, is := o["enum"].([]any); is {
-		return values[0]
-	}
-	kind := o["type"]
+	kind := t.Kind
 	if several, is := kind.([]any); is {
 		kind = several[0]
 	}
 	switch kind {
 	case "array":
-		return []any{s.minimal(o["items"])}
+		return []any{s.minimal(t.Items)}
 	case "boolean":
 		return true
 	case "integer", "number":
 		return 1
 	case "object":
-		return s.required(o)
-	}
-	switch format, _ := o["format"].(string); format {
-	case "byte":
-		return "leftright+/8="
-	case "uri", "uri-template":
-		return "https://x.test/s"
-	}
-	return "s"
-}
-
-func (s *speaker) required(o map[string]any) any {
-	least := make(map[string]any)
-	properties, _ := o["properties"].(map[string]any)
-	names, _ := o["required"].([]any)
-	for _, name := range names {
-		least[name.(string)] = s.minimal(properties[name.(string)])
-	}
-	return least
-}
-
-// merged returns a schema without allOf.
-func (s *speaker) merged(o map[string]any) map[string]any {
-	parts, is := o["allOf"].([]any)
-	if !is {
-		return o
-	}
-	properties, names := make(map[string]any), []any{}
-	for _, part := range parts {
-		inner, _ := part.(map[string]any)
-		if name, refers := reference(inner); refers {
-			inner, _ = s.named[name].(map[string]any)
+		least := make(map[string]any)
+		for _, name := range t.Required {
+			least[name] = s.minimal(t.Properties[name])
 		}
-		inner = s.merged(inner)
-		some, _ := inner["properties"].(map[string]any)
-		maps.Copy(properties, some)
-		more, _ := inner["required"].([]any)
-		names = append(names, more...)
+		return least
 	}
-	return map[string]any{"type": "object", "properties": properties, "required": names}
+	return cmp.Or(map[string]string{
+		"byte": "leftright+/8=", "uri": "https://x.test/s", "uri-template": "https://x.test/s",
+	}[t.Format], "s")
 }
 
 // kind returns how a path tells apart the alternatives of a value: by their fixed type or
 // method.
-func (s *speaker) kind(schema any) string {
-	o, _ := schema.(map[string]any)
-	if name, refers := reference(o); refers {
-		o, _ = s.named[name].(map[string]any)
-	}
-	properties, _ := o["properties"].(map[string]any)
+func (s *speaker) kind(t *Type) string {
 	for _, name := range []string{"type", "method", "mode"} {
-		inner, _ := properties[name].(map[string]any)
-		if inner["const"] != nil {
-			return fmt.Sprintf("<%v>", inner["const"])
+		if inner := s.types.Of(t).Properties[name]; inner != nil && inner.Const != nil {
+			return fmt.Sprintf("<%v>", inner.Const)
 		}
 	}
 	return ""
-}
-
-// reference returns the name of the type that a schema refers to.
-func reference(o map[string]any) (name string, refers bool) {
-	path, refers := o["$ref"].(string)
-	return path[strings.LastIndexByte(path, '/')+1:], refers
 }

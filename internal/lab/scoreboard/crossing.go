@@ -64,10 +64,7 @@ var (
 			name: "cancelled request",
 			body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":QUOTED}}`,
 		},
-		{
-			name: "session of a stream", http: http.MethodPost, path: "/messages?sessionId=ESCAPED",
-			body: `{"jsonrpc":"2.0","id":"RID","method":"tools/list"}`,
-		},
+		inStream,
 	}
 	modernWays = []way{
 		{
@@ -106,6 +103,12 @@ var (
 		},
 	}
 )
+
+// inStream is the way to use the id of a session over HTTP+SSE.
+var inStream = way{
+	name: "session of a stream", http: http.MethodPost, path: "/messages?sessionId=ESCAPED",
+	body: `{"jsonrpc":"2.0","id":"RID","method":"tools/list"}`,
+}
 
 // inSession is a way to use the id of a session.
 func inSession(name, method, body string, more ...string) way {

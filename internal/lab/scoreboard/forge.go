@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -46,10 +47,11 @@ func (w *world) tryForgeries(t *tally) {
 	all.Wait()
 }
 
-// forgeries are all that are tried under one algorithm.
+// forgeries are all that are tried under one algorithm, in order of what they are.
 func (s signer) forgeries() []forgery {
-	return slices.Concat(s.renamed(), s.confused(), s.headers(), s.payloads(), s.spellings(), s.signatures(),
-		s.numbers())
+	all := slices.Concat(s.renamed(), s.confused(), s.headers(), s.payloads(), s.spellings(), s.signatures())
+	slices.SortStableFunc(all, func(a, b forgery) int { return strings.Compare(a.what, b.what) })
+	return all
 }
 
 // each is a forgery for each of some texts, which stand behind what it is.
@@ -69,14 +71,16 @@ func (s signer) with(members string) string {
 	return s.header()[:len(s.header())-1] + "," + members + "}"
 }
 
-// claims are those of the first person, whom this issuer knows.
-func (s signer) claims() string { return s.claimsWith("iss", s.issuer()) }
+// claims are those of the person.
+func (s signer) claims() string { return s.claimsWith("iss", s.person.issuer) }
 
-// claimsWith are claims of which one is another.
+// claimsWith are claims of which one is another; nil leaves it out.
 func (s signer) claimsWith(name string, value any) string {
-	claims := people()[0].claims()
-	claims["iss"] = s.issuer()
-	return string(made(json.Marshal(changed(claims, name, value))))
+	claims := s.person.claims()
+	if claims[name] = value; value == nil {
+		delete(claims, name)
+	}
+	return string(must.Have(json.Marshal(claims)))
 }
 
 // token is signed as it should be, whatever it says.
@@ -91,7 +95,7 @@ func (s signer) renamed() (all []forgery) {
 		"none", "None", "NONE", "nOnE", " none", "none ", "", "\u0000",
 		"no\u200bne",
 	} {
-		header := string(made(json.Marshal(map[string]string{"alg": name, "kid": keyID})))
+		header := string(must.Have(json.Marshal(map[string]string{"alg": name, "kid": keyID})))
 		input := encode(header) + "." + encode(s.claims())
 		all = append(all, forgery{fmt.Sprintf("alg %q, no signature", name), input + "."},
 			forgery{fmt.Sprintf("alg %q, signed", name), s.token(header, s.claims())},
@@ -113,13 +117,13 @@ func (s signer) renamed() (all []forgery) {
 			other.token(header, s.claims()),
 		})
 		if fmt.Sprintf("%T", other.private) == fmt.Sprintf("%T", s.private) { // the same key, if it can
-			own := signer{other.algorithm, other.hash, s.private}
+			own := signer{other.algorithm, other.hash, s.private, s.person}
 			all = append(all, forgery{"signed with " + other.algorithm, own.token(header, s.claims())},
 				forgery{"really signed with " + other.algorithm, own.token(s.header(), s.claims())})
 		}
 	}
 	return slices.Concat(all, each("alg said to be ", names, func(name string) string {
-		return s.token(string(made(json.Marshal(map[string]string{"alg": name, "kid": keyID}))), s.claims())
+		return s.token(string(must.Have(json.Marshal(map[string]string{"alg": name, "kid": keyID}))), s.claims())
 	}), each("alg ", []string{"null", "7", "true", "[]", `["` + s.algorithm + `"]`, "{}"}, func(value string) string {
 		return s.token(strings.Replace(s.header(), `"`+s.algorithm+`"`, value, 1), s.claims())
 	}), []forgery{{"no alg", s.token(`{"kid":"k"}`, s.claims())}})
@@ -130,16 +134,16 @@ func (s signer) renamed() (all []forgery) {
 func (s signer) confused() (all []forgery) {
 	known := map[string][]byte{
 		"nothing": nil, "a NUL": {0}, "a word": []byte("secret"),
-		"its name": []byte(keyID), "the issuer": []byte(s.issuer()),
+		"its name": []byte(keyID), "the issuer": []byte(s.person.issuer),
 	}
 	if _, shared := s.private.([]byte); !shared {
-		der := made(x509.MarshalPKIXPublicKey(s.public()))
+		der := must.Have(x509.MarshalPKIXPublicKey(s.public()))
 		block := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
 		known["DER"], known["PEM"], known["PEM without its last line break"] = der, block,
 			block[:len(block)-1]
 		known["PEM with other line breaks"] = []byte(strings.ReplaceAll(string(block), "\n", "\r\n"))
 		known["base64 of DER"] = []byte(strings.Join(strings.Split(string(block), "\n")[1:], ""))
-		known["JSON"] = made(json.Marshal(s.public()))
+		known["JSON"] = must.Have(json.Marshal(s.public()))
 		if public, is := s.public().(*rsa.PublicKey); is {
 			known["modulus"], known["DER of PKCS#1"] = public.N.Bytes(), x509.MarshalPKCS1PublicKey(public)
 		}
@@ -149,7 +153,7 @@ func (s signer) confused() (all []forgery) {
 			"HS256": crypto.SHA256, "HS384": crypto.SHA384,
 			"HS512": crypto.SHA512,
 		} {
-			mac := signer{name, hash, secret}
+			mac := signer{name, hash, secret, s.person}
 			all = append(all, forgery{
 				name + " by " + form,
 				mac.token(strings.Replace(s.header(), s.algorithm, name, 1), s.claims()),
@@ -176,7 +180,7 @@ func (s signer) headers() []forgery {
 		`"jwk":` + jwk, `"jku":"https://evil.test/keys"`, `"jku":"file:///dev/null"`,
 		`"x5u":"https://evil.test/c"`, `"x5c":["` + digest("x") + `"]`, `"x5t":"` + digest("x") + `"`,
 		`"x5t#S256":"` + digest("x") + `"`, `"keys":[` + jwk + `]`, `"jwks":{"keys":[` + jwk +
-			`]}`, `"iss":"` + s.issuer() + `"`, `"nonce":"x"`, `"apu":"x"`,
+			`]}`, `"iss":"` + s.person.issuer + `"`, `"nonce":"x"`, `"apu":"x"`,
 	}, func(members string) string { return stranger.token(s.with(members), s.claims()) }), each("header with ", []string{
 		`"crit":["exp"]`, `"crit":["alg"]`, `"crit":[]`, `"crit":null`, `"crit":"b64"`, `"crit":[1]`,
 		`"crit":["b64"],"b64":true`, `"crit":["b64"],"b64":false`, `"crit":["x"],"x":1`,
@@ -209,28 +213,33 @@ func (s signer) payloads() (all []forgery) {
 	good := s.claims()
 	for _, payload := range []string{
 		"", "{", "{}", "[]", "null", `"x"`, "7", good + "{}", "[" + good + "]", "\ufeff" + good, good[1:],
-		strings.Replace(good, "{", `{"sub":"root",`, 1), strings.Replace(good, "{", `{"Sub":"root",`, 1),
+		strings.Replace(good, "{", `{"sub":"root",`, 1), strings.Replace(good, "{", `{"org":"acme",`, 1),
+		strings.Replace(good, "{", `{"Sub":"root",`, 1),
 		strings.Replace(good, "{", `{"s\u0075b":"root",`, 1), strings.Replace(good, "{",
-			`{"iss":"https://one.test/",`, 1), strings.Replace(good, "alice", "al\xffice", 1),
-		strings.Replace(good, "alice", `\ud800`, 1),
+			`{"iss":"https://one.test/",`, 1), strings.Replace(good, s.person.user, s.person.user+"\xff", 1),
+		strings.Replace(good, s.person.user, `\ud800`, 1),
 		strings.Replace(good, "{", `{"x":"`+strings.Repeat("x", 9<<10)+`",`, 1), strings.Replace(good, "{",
 			`{"x":`+strings.Repeat("[", 200)+strings.Repeat("]", 200)+`,`, 1), s.token(s.header(), good),
 	} {
 		all = append(all, forgery{"claims " + payload, s.token(s.header(), payload)},
 			forgery{"nested claims " + payload, s.token(s.with(`"cty":"JWT"`), payload)})
 	}
-	for _, other := range signers() {
-		if other.algorithm != s.algorithm {
-			all = append(all, forgery{"claims of " + other.issuer(), s.token(s.header(), other.claims())})
+	for _, other := range append(signers(), people()[0].signer(), people()[4].signer()) {
+		if other.person.issuer != s.person.issuer {
+			all = append(all,
+				forgery{"claims of " + other.person.issuer, s.token(s.header(), other.claims())},
+				forgery{"signed by " + other.person.issuer, other.token(s.header(), s.claims())})
 		}
 	}
-	now := people()[0].claims()["iat"].(int64)
+	now := s.person.claims()["iat"].(int64)
 	for _, one := range []struct {
 		name  string
 		value any
 	}{
 		{"exp", now - 90},
-		{"exp", now + 5*24*3600},
+		{"exp", now - 24*3600},
+		{"exp", now + 3*24*3600},
+		{"exp", "never"},
 		{"exp", fmt.Sprint(now + 600)},
 		{"exp", nil},
 		{"exp", -1},
@@ -239,18 +248,27 @@ func (s signer) payloads() (all []forgery) {
 		{"nbf", "0"},
 		{"iat", now + 3600},
 		{"iss", nil},
-		{"iss", "https://one.test/"},
-		{"iss", []string{s.issuer()}},
-		{"iss", s.issuer() + " "},
+		{"iss", "https://three.test/"},
+		{"iss", strings.TrimSuffix(s.person.issuer, "/")},
+		{"iss", []string{s.person.issuer}},
+		{"iss", s.person.issuer + " "},
 		{"aud", nil},
 		{"aud", ""},
 		{"aud", []string{}},
 		{"aud", []any{audience, 1}},
 		{"aud", audience + "/x"},
+		{"aud", audience + "/"},
+		{"aud", "https://elsewhere.test/mcp"},
 		{"sub", nil},
 		{"sub", ""},
 		{"sub", 1},
+		{"sub", strings.Repeat("s", 300)},
 		{"org", "initech"},
+		{"org", ""},
+		{"org", "ACME"},
+		{"org", []string{}},
+		{"org", []string{"initech"}},
+		{"org", []any{"acme", 7}},
 		{"org", nil},
 		{"org", 7},
 	} {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -9,77 +11,73 @@ import (
 // leniency is a place in which a message may differ from the schema and is served
 // nonetheless, because nothing depends on what stands there, or what stands there is read
 // as if it were absent.
-type leniency struct{ path, why string }
+type leniency struct {
+	path, why string
+	method    string // of the messages that it is about; "": of all
+	instead   any    // what forgive puts there; nil: it leaves the place empty
+	typed     bool   // only what is of the same type as that is forgiven
+}
 
 // leniencies are all of them. What differs in any other place must be refused.
 func leniencies() []leniency {
 	return []leniency{
-		{".params.clientInfo", "a client says who it is for records alone"},
-		{".params.capabilities", "what is no capability is none: the client is not asked for it"},
-		{".params._meta." + mcp.MetaClientInfo, "a client says who it is for records alone"},
 		{
-			".params._meta." + mcp.MetaClientCapabilities,
-			"what is no capability is none: the client is not asked for it",
+			path: ".params.clientInfo", why: "a client says who it is for records alone",
+			method: mcp.MethodInitialize, instead: &members{{"name", "x"}, {"version", "x"}},
 		},
-		{".params._meta.progressToken", "progress is told with the token as it was sent"},
-		{".params.uri", "resources/unsubscribe with any string that names no subscription: there is nothing to end"},
-		{".params.inputResponses", "answers without a state belong to no question, and are not looked at"},
+		{
+			path: ".params.capabilities", why: "what is no capability is none: the client is not asked for it",
+			method: mcp.MethodInitialize, instead: &members{},
+		},
+		{path: ".params._meta." + mcp.MetaClientInfo, why: "a client says who it is for records alone"},
+		{
+			path:    ".params._meta." + mcp.MetaClientCapabilities,
+			why:     "what is no capability is none: the client is not asked for it",
+			instead: &members{}, typed: true,
+		},
+		{path: ".params._meta.progressToken", why: "progress is told with the token as it was sent"},
+		{
+			path:   ".params.uri",
+			why:    "resources/unsubscribe with any string that names no subscription: there is nothing to end",
+			method: mcp.MethodUnsubscribe, instead: "file:///x", typed: true,
+		},
+		{path: ".params.inputResponses", why: "answers without a state belong to no question, and are not looked at"},
 	}
 }
 
 // forgive returns a copy of a message in which what stands in lenient places is as the
 // schema wants it.
 func forgive(tree *members) *members {
-	fixed := copied(tree).(*members)
+	fixed := tree.copied()
 	params, is := fixed.value("params").(*members)
 	if !is {
 		return fixed
 	}
-	meta, has := params.value("_meta").(*members)
+	params = params.copied()
+	fixed.set("params", params)
+	meta, is := params.value("_meta").(*members)
+	if is {
+		meta = meta.copied()
+		params.set("_meta", meta)
+	}
 	for _, one := range leniencies() {
-		name := one.path[strings.LastIndexByte(one.path, '.')+1:]
-		switch in := strings.HasPrefix(one.path, ".params._meta."); {
-		case in && has:
-			name = strings.TrimPrefix(one.path, ".params._meta.")
-			if name == mcp.MetaClientCapabilities {
-				// something must be there, and be an object
-				if _, object := meta.value(name).(*members); object {
-					meta.set(name, &members{})
-				}
-				continue
-			}
-			meta.remove(name)
-		case !in && name == "inputResponses":
-			params.remove(name)
-		case name == "uri":
-			if _, text := params.value(name).(string); text &&
-				fixed.value("method") == mcp.MethodUnsubscribe {
-				params.set(name, "file:///x")
-			}
-		case !in && fixed.value("method") == mcp.MethodInitialize:
-			params.set(name, &members{{"name", "x"}, {"version", "x"}})
-			if name == "capabilities" {
-				params.set(name, &members{})
-			}
+		in, name := params, strings.TrimPrefix(one.path, ".params.")
+		if inMeta, has := strings.CutPrefix(name, "_meta."); has {
+			in, name = meta, inMeta
+		}
+		switch {
+		case in == nil || one.method != "" && fixed.value("method") != one.method:
+		case one.instead == nil:
+			in.remove(name)
+		case !one.typed || fmt.Sprintf("%T", in.value(name)) == fmt.Sprintf("%T", one.instead):
+			in.set(name, one.instead)
 		}
 	}
 	return fixed
 }
 
-func copied(value any) any {
-	switch v := value.(type) {
-	case *members:
-		all := make(members, len(*v))
-		for i, m := range *v {
-			all[i] = member{m.name, copied(m.value)}
-		}
-		return &all
-	case []any:
-		all := make([]any, len(v))
-		for i := range v {
-			all[i] = copied(v[i])
-		}
-		return all
-	}
-	return value
+// copied returns a copy of an object that shares the values of its members.
+func (o *members) copied() *members {
+	own := slices.Clone(*o)
+	return &own
 }

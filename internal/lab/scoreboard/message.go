@@ -3,6 +3,7 @@ package main
 import (
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,7 +17,8 @@ type writer struct {
 
 	speech *speech
 	texts  *texts
-	forged []string // ids that were made for somebody, as they are
+	forged []string  // ids that were made for somebody, as they are
+	fakes  []forgery // of the token
 	count  int
 }
 
@@ -140,7 +142,7 @@ func (w *writer) expect(in *input, tree *members) {
 	case string:
 		valid = len(v) <= 60
 	case literal:
-		valid = v == "7" || v == "0" || v == "-1" || v == "9007199254740991"
+		valid = slices.Contains([]string{"7", "0", "-1", "9007199254740991"}, string(v))
 	}
 	if valid && method != "" && tree.value("jsonrpc") == "2.0" {
 		in.id = write(id)
@@ -205,7 +207,11 @@ func (w *writer) call(class string, m wanted) input {
 // token is a good message with a bad token.
 func (w *writer) badToken() input {
 	in := w.call("tokens", deny)
-	in.token, in.what = badToken(w.Rand, w.person)
+	in.token, in.what = spoilt(w.Rand, w.token)
+	if w.IntN(8) > 2 {
+		fake := pick(w.Rand, w.fakes)
+		in.token, in.what = fake.token, fake.what
+	}
 	switch w.IntN(12) {
 	case 0:
 		in.token, in.what = "", "no token"
@@ -229,75 +235,56 @@ func (w *writer) badToken() input {
 // around is a good message with a fault in what is around it.
 func (w *writer) around() input {
 	in := w.call("paths and headers", refuse)
-	faults := []struct {
-		what string
-		make func()
-	}{
-		{"host", func() {
-			in.host = pick(w.Rand, []string{
-				"evil.test", "mcp.test.evil.test", "mcp.test@evil.test",
-				"[mcp.test", "mcp.test:1:1", "localhost",
-			})
-		}},
-		{"origin", func() {
-			in.headers = append(in.headers, "Origin",
-				pick(w.Rand, []string{
-					"https://evil.test", "null", "https://app.test.evil.test",
-					"http://app.test",
-				}))
-		}},
-		{"content type", func() {
-			in.without = "Content-Type"
-			if w.IntN(2) == 0 {
-				in.without = ""
-				in.headers = append(in.headers, "Content-Type", "text/plain")
-			}
-		}},
-		{"content encoding", func() {
-			in.headers = append(in.headers, "Content-Encoding", pick(w.Rand, []string{"gzip", "br", "x"}))
-		}},
-		{"path", func() {
-			in.path = pick(w.Rand, []string{
-				"/mcp/", "//mcp", "/MCP", "/mcp%2f", "/%6dcp", "/./mcp",
-				"/x/../mcp", "/t/globex/mcp", "/t/acme/mcp", "/t//mcp", "/t/%61cme/mcp", "/t/initech/mcp",
-				"/mcp;x", "/", "/metrics", "/debug/pprof/", "/messages", "/messages?sessionId=", "/sse",
-				"/healthz",
-			})
-			if in.path == "/t/"+w.person.tenant+"/mcp" {
-				in.want = behave
-			}
-		}},
-		{"method", func() {
-			in.method = pick(w.Rand, []string{
-				"PUT", "PATCH", "OPTIONS", "HEAD", "TRACE", "CONNECT",
-				"PROPFIND", "post", "X",
-			})
-		}},
-		{"headers that claim", func() {
-			in.want = behave
-			in.headers = append(in.headers,
-				pick(w.Rand, []string{
-					"X-Tenant", "X-Tenant-Id", "X-Forwarded-User", "X-Forwarded-Host",
-					"X-Original-Url", "X-Forwarded-For", "Mcp-Init-Host", "Connection",
-				}), pick(w.Rand,
-					[]string{"globex", "127.0.0.1", "/metrics", "Authorization", "evil.test"}))
-		}},
-		{"revision", func() {
-			in.headers = append(in.headers, mcp.HeaderProtocolVersion,
-				pick(w.Rand, []string{
-					"", "1999-01-01", "2026-07-29", "9999-99-99", "x",
-					"2025-06-18,2025-11-25", "\xff",
-				}))
-			if w.stream != nil { // HTTP+SSE is older than the header
-				in.want = behave
-			}
-		}},
-	}
-	fault := faults[w.IntN(len(faults))]
-	fault.make()
+	fault := pick(w.Rand, faultsAround)
 	in.what = fault.what
+	value := pick(w.Rand, fault.values)
+	if part := map[string]*string{
+		"host": &in.host, "path": &in.path, "method": &in.method, "no content type": &in.without,
+	}[fault.what]; part != nil {
+		*part = value
+	} else {
+		in.headers = append(in.headers, pick(w.Rand, fault.headers), value)
+	}
+	if fault.harmless || value == "/t/"+w.person.tenant+"/mcp" ||
+		fault.what == "revision" && w.stream != nil { // HTTP+SSE is older than that header
+		in.want = behave
+	}
 	if in.method != http.MethodPost {
 		in.id = ""
 	}
 	return in
+}
+
+// faultsAround are what can be wrong around a message: one of the values stands in the
+// part of the request that what names, or in one of the headers.
+var faultsAround = []struct {
+	what            string
+	headers, values []string
+	harmless        bool // it may be served
+}{
+	{what: "host", values: []string{
+		"evil.test", "mcp.test.evil.test", "mcp.test@evil.test", "[mcp.test", "mcp.test:1:1", "localhost",
+	}},
+	{what: "path", values: []string{
+		"/mcp/", "//mcp", "/MCP", "/mcp%2f", "/%6dcp", "/./mcp",
+		"/x/../mcp", "/t/globex/mcp", "/t/acme/mcp", "/t//mcp", "/t/%61cme/mcp", "/t/initech/mcp",
+		"/mcp;x", "/", "/metrics", "/debug/pprof/", "/messages", "/messages?sessionId=", "/sse",
+		"/healthz",
+	}},
+	{what: "method", values: []string{
+		"PUT", "PATCH", "OPTIONS", "HEAD", "TRACE", "CONNECT", "PROPFIND", "post", "X",
+	}},
+	{what: "no content type", values: []string{"Content-Type"}},
+	{what: "content types", headers: []string{"Content-Type"}, values: []string{"text/plain"}},
+	{what: "content encoding", headers: []string{"Content-Encoding"}, values: []string{"gzip", "br", "x"}},
+	{what: "origin", headers: []string{"Origin"}, values: []string{
+		"https://evil.test", "null", "https://app.test.evil.test", "http://app.test",
+	}},
+	{what: "headers that claim", harmless: true, headers: []string{
+		"X-Tenant", "X-Tenant-Id", "X-Forwarded-User", "X-Forwarded-Host",
+		"X-Original-Url", "X-Forwarded-For", "Mcp-Init-Host", "Connection",
+	}, values: []string{"globex", "127.0.0.1", "/metrics", "Authorization", "evil.test"}},
+	{what: "revision", headers: []string{mcp.HeaderProtocolVersion}, values: []string{
+		"", "1999-01-01", "2026-07-29", "9999-99-99", "x", "2025-06-18,2025-11-25", "\xff",
+	}},
 }

@@ -107,11 +107,13 @@ func (w *world) shard(t *tally, p person, r *rand.Rand, texts *texts, speeches m
 	n int,
 ) {
 	var writers []*writer
+	fakes := p.signer().forgeries()
 	for _, revision := range everywhere() {
 		s := w.speak(p, revision)
 		defer s.close()
-		writers = append(writers,
-			&writer{Rand: r, speaker: s, speech: speeches[s.revision], texts: texts, forged: s.ids()})
+		writers = append(writers, &writer{
+			Rand: r, speaker: s, speech: speeches[s.revision], texts: texts, forged: s.ids(), fakes: fakes,
+		})
 	}
 	for range n {
 		one := writers[r.IntN(len(writers))]
@@ -122,8 +124,8 @@ func (w *world) shard(t *tally, p person, r *rand.Rand, texts *texts, speeches m
 			return fmt.Sprintf("%s %s: %s %.20s %.600s: %d %.200s", one.revision, in.what, in.method, in.path,
 				in.body, a.status, a.body)
 		})
-		if session := a.header.Get(mcp.HeaderSessionID); in.method == "POST" && session != "" { // opened on the way
-			w.end(one.token, session)
+		if session := a.header.Get(mcp.HeaderSessionID); in.method == "POST" && session != "" {
+			w.end(one.token, session) // it was opened on the way
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"sync"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 )
 
 // signer signs tokens with one algorithm. It is its own code, so that what is forged does
@@ -23,15 +24,17 @@ type signer struct {
 	algorithm string
 	hash      crypto.Hash // 0 for EdDSA, which hashes by itself
 	private   any         // []byte, *rsa.PrivateKey, *ecdsa.PrivateKey or ed25519.PrivateKey
+	person    person      // whose tokens it signs; its issuer has this key, and no other
 }
 
-// issuer is who signs with this algorithm, and with no other.
-func (s signer) issuer() string { return "https://" + strings.ToLower(s.algorithm) + ".test/" }
-
-// keyID is the kid of the one key that an issuer of signers has.
+// keyID is the kid of the one key that an issuer has.
 const keyID = "k"
 
-// signers are one for each algorithm that a token may have.
+// signer is that of the person's own tokens.
+func (p person) signer() signer { return signer{"HS256", crypto.SHA256, []byte(secrets[p.issuer]), p} }
+
+// signers are one for each algorithm that a token may have, each of an issuer that signs
+// with it and with no other.
 var signers = sync.OnceValue(
 	func() []signer { return newSigners(secrets["https://one.test/"] + secrets["https://two.test/"]) })
 
@@ -39,9 +42,9 @@ var signers = sync.OnceValue(
 var strangers = sync.OnceValue(func() []signer { return newSigners(secrets[""] + secrets[""][:31] + "x") })
 
 func newSigners(secret string) []signer {
-	private := made(rsa.GenerateKey(rand.Reader, 2048))
+	private := must.Have(rsa.GenerateKey(rand.Reader, 2048))
 	_, ed, err := ed25519.GenerateKey(rand.Reader)
-	all := []signer{{"EdDSA", 0, made(ed, err)}}
+	all := []signer{{algorithm: "EdDSA", private: must.Have(ed, err)}}
 	for _, of := range []struct {
 		bits  string
 		hash  crypto.Hash
@@ -51,19 +54,19 @@ func newSigners(secret string) []signer {
 		elliptic.P521(),
 	}} {
 		all = append(all,
-			signer{"HS" + of.bits, of.hash, []byte(secret)}, signer{"RS" + of.bits, of.hash, private},
-			signer{"PS" + of.bits, of.hash, private},
-			signer{"ES" + of.bits, of.hash, made(ecdsa.GenerateKey(of.curve, rand.Reader))})
+			signer{algorithm: "HS" + of.bits, hash: of.hash, private: []byte(secret)},
+			signer{algorithm: "RS" + of.bits, hash: of.hash, private: private},
+			signer{algorithm: "PS" + of.bits, hash: of.hash, private: private},
+			signer{
+				algorithm: "ES" + of.bits, hash: of.hash,
+				private: must.Have(ecdsa.GenerateKey(of.curve, rand.Reader)),
+			})
+	}
+	for i := range all {
+		all[i].person = people()[0]
+		all[i].person.issuer = "https://" + strings.ToLower(all[i].algorithm) + ".test/"
 	}
 	return all
-}
-
-// made returns a value that is made without fail.
-func made[T any](value T, err error) T {
-	if err != nil {
-		panic(err) // keys and signatures of this program
-	}
-	return value
 }
 
 // public is the key that an issuer has.
@@ -90,13 +93,13 @@ func (s signer) sign(input string) []byte {
 		return macOf(s.hash, private, input)
 	case *rsa.PrivateKey:
 		if s.algorithm[0] == 'P' {
-			return made(rsa.SignPSS(rand.Reader, private, s.hash, s.sum(input),
+			return must.Have(rsa.SignPSS(rand.Reader, private, s.hash, s.sum(input),
 				&rsa.PSSOptions{SaltLength: rsa.PSSSaltLengthEqualsHash}))
 		}
-		return made(rsa.SignPKCS1v15(rand.Reader, private, s.hash, s.sum(input)))
+		return must.Have(rsa.SignPKCS1v15(rand.Reader, private, s.hash, s.sum(input)))
 	case *ecdsa.PrivateKey:
 		r, t, err := ecdsa.Sign(rand.Reader, private, s.sum(input))
-		return append(fill(made(r, err), s.half()), fill(t, s.half())...)
+		return append(fill(must.Have(r, err), s.half()), fill(t, s.half())...)
 	case ed25519.PrivateKey:
 		return ed25519.Sign(private, []byte(input))
 	}

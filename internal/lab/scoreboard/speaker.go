@@ -67,7 +67,9 @@ func (w *world) speak(p person, way string) *speaker {
 func (w *world) open(m *request) *stream {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	st := &stream{out: &capture{header: make(http.Header), told: make(chan struct{}, 1)}, leave: cancel, done: done}
+	st := &stream{
+		out: &capture{header: make(http.Header), told: make(chan struct{}, 1)}, leave: cancel, done: done,
+	}
 	r := m.of(ctx)
 	go func() { // ends when leave is called, the answer ends, or the world is closed
 		defer close(done)

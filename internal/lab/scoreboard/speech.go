@@ -2,7 +2,7 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -33,11 +33,10 @@ func (reader) Fatalf(format string, args ...any) {
 // speech makes messages of one revision as its schema defines them, and tells which are
 // as it defines them.
 type speech struct {
-	revision string
-	named    map[string]any
-	kinds    []kind // of messages that clients send
-	strings  []string
-	echo     *jsonschema.Schema
+	types   corpus.Types
+	kinds   []kind // of messages that clients send
+	strings []string
+	echo    *jsonschema.Schema
 }
 
 // kind is one kind of message.
@@ -50,14 +49,11 @@ type kind struct {
 // newSpeech reads the schema of a revision.
 func newSpeech(revision string, texts []string) *speech {
 	data := corpus.Schema(reader{}, revision)
-	var whole map[string]any
-	must.OK(json.Unmarshal(data, &whole)) //nolint:forbidigo // a file of this repository
-	s := &speech{revision: revision, strings: texts}
+	s := &speech{types: corpus.TypesOf(reader{}, revision), strings: texts}
 	place := "$defs"
-	if whole[place] == nil {
+	if bytes.Contains(data, []byte(`"definitions"`)) {
 		place = "definitions"
 	}
-	s.named, _ = whole[place].(map[string]any)
 	compiler := jsonschema.NewCompiler()
 	schema := must.Have(jsonschema.UnmarshalJSON(bytes.NewReader(data)))
 	tool, err := jsonschema.UnmarshalJSON(strings.NewReader(echoSchema))
@@ -65,46 +61,26 @@ func newSpeech(revision string, texts []string) *speech {
 		compiler.AddResource("echo.json", tool)))
 	s.echo = must.Have(compiler.Compile("echo.json"))
 	for _, union := range []string{"ClientRequest", "ClientNotification", "ClientResult"} {
-		for _, name := range s.alternatives(union) {
-			compiled := must.Have(compiler.Compile("mcp.json#/" + place + "/" + name))
-			s.kinds = append(s.kinds, kind{name, s.methodOf(name), union == "ClientRequest", compiled})
+		some := s.types[union].AnyOf
+		if len(some) == 0 {
+			some = []*corpus.Type{{Ref: union}}
+		}
+		for _, one := range some {
+			k := kind{name: one.Refers(), request: union == "ClientRequest"}
+			if method := s.types.Of(one).Properties["method"]; method != nil {
+				k.method, _ = method.Const.(string)
+			}
+			k.valid = must.Have(compiler.Compile("mcp.json#/" + place + "/" + k.name))
+			s.kinds = append(s.kinds, k)
 		}
 	}
 	return s
 }
 
-// alternatives returns the types of a union, or the name of what is none.
-func (s *speech) alternatives(name string) []string {
-	o, _ := s.named[name].(map[string]any)
-	some, _ := o["anyOf"].([]any)
-	if len(some) == 0 {
-		return []string{name}
-	}
-	var names []string
-	for _, one := range some {
-		inner, _ := one.(map[string]any)
-		names = append(names, refersTo(inner))
-	}
-	return names
-}
-
-func refersTo(o map[string]any) string {
-	path, _ := o["$ref"].(string)
-	return path[strings.LastIndexByte(path, '/')+1:]
-}
-
-func (s *speech) methodOf(name string) string {
-	o, _ := s.named[name].(map[string]any)
-	properties, _ := o["properties"].(map[string]any)
-	method, _ := properties["method"].(map[string]any)
-	fixed, _ := method["const"].(string)
-	return fixed
-}
-
 // make returns a message of that kind as the schema allows it. id is its id, if it has
 // one.
 func (s *speech) make(r *rand.Rand, k *kind, id string) *members {
-	made, _ := s.value(r, s.named[k.name], 0).(*members)
+	made, _ := s.value(r, s.types[k.name], 0).(*members)
 	if k.method == "" { // the schema has the result alone
 		return &members{{"jsonrpc", "2.0"}, {"id", id}, {"result", made}}
 	}
@@ -116,60 +92,36 @@ func (s *speech) make(r *rand.Rand, k *kind, id string) *members {
 	return made
 }
 
-// value returns a value that a schema allows. Optional members come and go, less the
-// deeper they are.
-func (s *speech) value(r *rand.Rand, schema any, depth int) any {
-	o, _ := schema.(map[string]any)
-	if name := refersTo(o); name != "" {
-		return s.value(r, s.named[name], depth)
+// value returns a value of a type. Optional members come and go, less the deeper they are.
+func (s *speech) value(r *rand.Rand, t *corpus.Type, depth int) any {
+	t = s.types.Of(t)
+	switch {
+	case t.Const != nil:
+		return t.Const
+	case t.AnyOf != nil:
+		return s.value(r, pick(r, t.AnyOf), depth)
+	case t.Enum != nil:
+		return pick(r, t.Enum)
 	}
-	if fixed, is := o["const"].(string); is {
-		return fixed
+	kind := t.Kind
+	if several, is := kind.([]any); is {
+		kind = pick(r, several)
 	}
-	for _, keyword := range []string{"anyOf", "enum"} {
-		some, _ := o[keyword].([]any)
-		if len(some) == 0 {
-			continue
-		}
-		if one := some[r.IntN(len(some))]; keyword == "anyOf" {
-			return s.value(r, one, depth)
-		} else if text, is := one.(string); is {
-			return text
-		}
-	}
-	if parts, is := o["allOf"].([]any); is {
-		whole := &members{}
-		for _, part := range parts {
-			if some, is := s.value(r, part, depth).(*members); is {
-				for _, m := range *some {
-					whole.set(m.name, m.value)
-				}
-			}
-		}
-		return whole
-	}
-	return s.plain(r, o, depth)
-}
-
-// plain returns a value of a schema that names a type, or any.
-func (s *speech) plain(r *rand.Rand, o map[string]any, depth int) any {
-	name, _ := o["type"].(string)
-	if several, is := o["type"].([]any); is {
-		name, _ = several[r.IntN(len(several))].(string)
-	}
-	switch name {
+	switch kind {
 	case "object":
-		return s.members(r, o, depth)
+		return s.members(r, t, depth)
 	case "array":
 		list := make([]any, 0, 2)
 		for range r.IntN(3) {
 			if depth < 6 {
-				list = append(list, s.value(r, o["items"], depth+1))
+				list = append(list, s.value(r, t.Items, depth+1))
 			}
 		}
 		return list
 	case "string":
-		return s.text(r, o)
+		return cmp.Or(map[string]string{
+			"byte": "QUFB", "uri": "file:///open/a", "uri-template": "file:///open/a",
+		}[t.Format], pick(r, s.strings))
 	case "integer":
 		return literal(strconv.Itoa(r.IntN(1000)))
 	case "number":
@@ -182,26 +134,14 @@ func (s *speech) plain(r *rand.Rand, o map[string]any, depth int) any {
 	return pick(r, []any{nil, true, "x", literal("7"), []any{}, &members{}})
 }
 
-func (s *speech) text(r *rand.Rand, o map[string]any) any {
-	switch o["format"] {
-	case "uri", "uri-template":
-		return "file:///open/a"
-	case "byte":
-		return "QUFB"
-	}
-	return pick(r, s.strings)
-}
-
-func (s *speech) members(r *rand.Rand, o map[string]any, depth int) *members {
+func (s *speech) members(r *rand.Rand, t *corpus.Type, depth int) *members {
 	made := &members{}
-	properties, _ := o["properties"].(map[string]any)
-	required, _ := o["required"].([]any)
-	for _, name := range slices.Sorted(maps.Keys(properties)) {
-		if slices.Contains(required, any(name)) || depth < 6 && r.IntN(3+depth) == 0 {
-			made.set(name, s.value(r, properties[name], depth+1))
+	for _, name := range slices.Sorted(maps.Keys(t.Properties)) {
+		if slices.Contains(t.Required, name) || depth < 6 && r.IntN(3+depth) == 0 {
+			made.set(name, s.value(r, t.Properties[name], depth+1))
 		}
 	}
-	if more, is := o["additionalProperties"].(map[string]any); is && depth < 6 && r.IntN(3) == 0 {
+	if more := t.AdditionalProperties; more != nil && depth < 6 && r.IntN(3) == 0 {
 		made.set("example.test/"+strconv.Itoa(r.IntN(9)), s.value(r, more, depth+1))
 	}
 	return made

@@ -176,7 +176,7 @@ func named(s *speaker) []contrast {
 func owned(s *speaker, ids []loot) (all []contrast) {
 	places := map[string]way{
 		"session":                          sessionWays[0],
-		"session of a stream":              {http: http.MethodPost, path: "/messages?sessionId=ESCAPED", body: `{"jsonrpc":"2.0","id":"r","method":"tools/list"}`},
+		"session of a stream":              inStream,
 		"cursor of " + mcp.MethodToolsList: {rpc: mcp.MethodToolsList, body: `"cursor":QUOTED`},
 		"task":                             {rpc: mcp.MethodTasksGet, body: `"taskId":QUOTED`},
 		"requestState":                     {rpc: mcp.MethodToolsCall, body: declined("QUOTED")},

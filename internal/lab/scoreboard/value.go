@@ -3,7 +3,7 @@ package main
 import (
 	"encoding/json"
 	"slices"
-	"strconv"
+	"strings"
 )
 
 // Values of JSON are nil, bool, string, literal, []any and *members here. Members have an
@@ -11,7 +11,7 @@ import (
 // write.
 
 // literal is JSON text that is written as it stands.
-type literal string
+type literal = json.RawMessage
 
 // member is one of an object.
 type member struct {
@@ -63,38 +63,18 @@ func (o *members) remove(names ...string) {
 }
 
 // write returns the JSON text of a value.
-func write(value any) string { return string(appendValue(nil, value)) }
+func write(value any) string {
+	text, _ := json.Marshal(value) // what is one of the above always encodes
+	return string(text)
+}
 
-func appendValue(dst []byte, value any) []byte {
-	switch v := value.(type) {
-	case literal:
-		return append(dst, v...)
-	case bool:
-		return strconv.AppendBool(dst, v)
-	case string:
-		text, _ := json.Marshal(v) // strings always encode
-		return append(dst, text...)
-	case []any:
-		dst = append(dst, '[')
-		for i, element := range v {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = appendValue(dst, element)
-		}
-		return append(dst, ']')
-	case *members:
-		dst = append(dst, '{')
-		for i, m := range *v {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = append(appendValue(dst, m.name), ':')
-			dst = appendValue(dst, m.value)
-		}
-		return append(dst, '}')
+// MarshalJSON implements json.Marshaler.
+func (o *members) MarshalJSON() ([]byte, error) {
+	texts := make([]string, len(*o))
+	for i, m := range *o {
+		texts[i] = write(m.name) + ":" + write(m.value)
 	}
-	return append(dst, "null"...)
+	return json.Marshal(literal("{" + strings.Join(texts, ",") + "}"))
 }
 
 // place is where a value stands in a message.

@@ -81,7 +81,10 @@ func (p person) claims() map[string]any {
 }
 
 // token returns the person's bearer token.
-func (p person) token() string { return mint(p.claims(), secrets[p.issuer]) }
+func (p person) token() string {
+	s := p.signer()
+	return s.token(s.header(), s.claims())
+}
 
 // world is the gateway of the product in this process, with its door and all of its
 // chain, real tokens of two issuers, two tenants, and a server that both of them have.
@@ -141,16 +144,9 @@ func (w *world) close() { w.stop() }
 
 func newVerifier() *auth.Verifier {
 	var issuers []auth.Issuer
-	for _, name := range []string{"https://one.test/", "https://two.test/"} {
-		key := must.Have(auth.ParseSecret([]byte(secrets[name])))
+	for _, s := range append(signers(), people()[0].signer(), people()[4].signer()) {
 		issuers = append(issuers, auth.Issuer{
-			Issuer: name, Algorithms: []string{"HS256"}, Audiences: []string{audience}, Keys: []auth.Key{key},
-			TenantClaim: "org", TenantsAllowed: []string{"acme", "globex"},
-		})
-	}
-	for _, s := range signers() {
-		issuers = append(issuers, auth.Issuer{
-			Issuer: s.issuer(), Algorithms: []string{s.algorithm}, Audiences: []string{audience},
+			Issuer: s.person.issuer, Algorithms: []string{s.algorithm}, Audiences: []string{audience},
 			Keys:        []auth.Key{s.key()},
 			TenantClaim: "org", TenantsAllowed: []string{"acme", "globex"},
 		})

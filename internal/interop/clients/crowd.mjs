@@ -1,6 +1,6 @@
-// Clients of both generations for the crowd of the labs: node crowd.mjs URL. Each line of the input is one thing to do:
-// {id, do: open|call|close, client, kind: "npm 1"|"npm 2", token, tool, arguments}. Each line of the output is what came of it:
-// {id, result} or {id, error, status, header, body}, where the last three are the answer to the call as it came over HTTP.
+// Clients of both generations for the crowd of the labs: node crowd.mjs URL. It speaks JSON-RPC 1.0, a message a line. The
+// methods are open, call and close, whose one parameter is {client, kind: "npm 1"|"npm 2", token, tool, arguments}. The result is
+// {result} or {error, status, header, body}, where the last three are the answer to the call as it came over HTTP.
 import { createInterface } from 'node:readline';
 import { Client as Client1 } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport as Transport1 } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
@@ -52,32 +52,32 @@ async function close(one) {
   await one?.client.close().catch(() => {});
 }
 
-async function act(line) {
-  const one = clients.get(line.client);
-  switch (line.do) {
+async function act(method, what) {
+  const one = clients.get(what.client);
+  switch (method) {
     case 'open':
-      clients.set(line.client, await open(line));
+      clients.set(what.client, await open(what));
       return {};
     case 'close':
-      clients.delete(line.client);
+      clients.delete(what.client);
       await close(one);
       return {};
   }
   delete one.status;
-  return one.client.callTool({ name: line.tool, arguments: line.arguments });
+  return one.client.callTool({ name: what.tool, arguments: what.arguments });
 }
 
-const say = (answer) => process.stdout.write(`${JSON.stringify(answer)}\n`);
 process.on('unhandledRejection', () => {}); // of a stream that nobody waits for
 for await (const text of createInterface({ input: process.stdin })) {
-  const line = JSON.parse(text);
-  const one = line.do === 'call' ? clients.get(line.client) : undefined;
-  act(line).then(
-    (result) => say({ id: line.id, result }),
+  const { id, method, params } = JSON.parse(text);
+  const one = method === 'call' ? clients.get(params[0].client) : undefined;
+  const say = (result) => process.stdout.write(`${JSON.stringify({ id, result, error: null })}\n`);
+  act(method, params[0]).then(
+    (result) => say({ result }),
     async (reason) => {
       const error = String(reason?.message ?? reason) || 'error';
       if (one?.status && one.status !== 200) await one.read;
-      say({ id: line.id, error, status: one?.status, header: one?.header, body: one?.body });
+      say({ error, status: one?.status, header: one?.header, body: one?.body });
     },
   );
 }

@@ -14,6 +14,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/rpc"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -61,8 +62,8 @@ type Crowd struct {
 	http   *http.Client
 	life   context.Context //nolint:containedctx // of all its clients, who live as long as the crowd
 	end    context.CancelFunc
-	stop   chan struct{} // closed when nothing new is to be asked
-	once   sync.Once
+	asking context.Context //nolint:containedctx // it ends when nothing new is to be asked
+	stop   context.CancelFunc
 	work   sync.WaitGroup
 	tally  tally
 
@@ -71,7 +72,7 @@ type Crowd struct {
 		reconnects, doubled atomic.Int64
 	}
 	nodeOnce sync.Once
-	node     *node // has the clients of npm; nil: there are none
+	node     *rpc.Client // has the clients of npm; nil: there are none
 	nodeErr  error
 
 	answers map[string]*atomic.Int64 // of calls, by the kind of client; the map does not change
@@ -81,21 +82,27 @@ type Crowd struct {
 // kinds are the kinds of clients by their names.
 func kinds() map[string]func(*person) {
 	return map[string]func(*person){
-		"2026 calls":    (*person).modernCalls,
-		"2026 keyed":    (*person).keyedCalls,
-		"2026 progress": (*person).modernProgress,
-		"2026 parked":   (*person).parkedCalls,
+		"2026 calls": calling((*person).once, "stay", "big", "slow", "slow", "slow", "touch", "touch", "touch", "touch",
+			"touch"),
+		"2026 keyed":    calling((*person).keyed, "keyed"),
+		"2026 progress": calling((*person).once, "progress"),
+		"2026 parked":   calling((*person).parked, "ask"),
 		"2026 listen":   (*person).listen,
 		"2025 calls":    (*person).sessions,
 		"2025 listen":   (*person).follow,
 		"2024":          (*person).old,
-		Plain:           (*person).plainCalls,
+		Plain:           calling((*person).once, "touch"),
 		Brief:           (*person).briefSessions,
 		"go-sdk":        func(p *person) { p.through(openGoSDK) },
 		"mcp-go":        func(p *person) { p.through(openMCPGo) },
 		"npm 1":         func(p *person) { p.through(openNPM) },
 		"npm 2":         func(p *person) { p.through(openNPM) },
 	}
+}
+
+// calling makes calls of tools that are drawn, in the same way again and again.
+func calling(call func(*person, *deed), tools ...string) func(*person) {
+	return func(p *person) { p.eachRound(func() { call(p, p.draw(tools...)) }) }
 }
 
 // Kinds of clients for load, which are not among Kinds: one that does nothing but call
@@ -127,7 +134,8 @@ func Start(ctx context.Context, c Config) *Crowd {
 		c.Kinds = Kinds()
 	}
 	life, end := context.WithCancel(ctx)
-	crowd := &Crowd{config: c, life: life, end: end, stop: make(chan struct{}), http: &http.Client{
+	asking, stop := context.WithCancel(life)
+	crowd := &Crowd{config: c, life: life, end: end, asking: asking, stop: stop, http: &http.Client{
 		Transport: &http.Transport{
 			MaxIdleConnsPerHost: 1000, IdleConnTimeout: 30 * time.Second,
 			DisableCompression: true,
@@ -152,22 +160,19 @@ func Start(ctx context.Context, c Config) *Crowd {
 // Stop asks nothing new, waits until all that was asked has its end, and ends streams and
 // sessions. It returns an error if ctx ends before that; then the rest ends abruptly.
 func (c *Crowd) Stop(ctx context.Context) error {
-	c.once.Do(func() { close(c.stop) })
-	done := make(chan struct{})
-	go func() {
-		c.work.Wait()
-		close(done)
-	}()
-	var err error
-	select {
-	case <-done:
-	case <-ctx.Done():
-		err = fmt.Errorf("clients of the crowd are still waiting, %v: %w", counted(c.at), context.Cause(ctx))
-	}
+	c.stop()
+	late := make(chan error, 1)
+	inTime := context.AfterFunc(ctx, func() {
+		late <- fmt.Errorf("clients of the crowd are still waiting, %v: %w", counted(c.at), context.Cause(ctx))
+		c.end()
+	})
+	c.work.Wait()
 	c.end()
-	<-done
 	c.http.CloseIdleConnections()
-	return err
+	if !inTime() {
+		return <-late
+	}
+	return nil
 }
 
 // Deeds is what a crowd did, as a proof that it did something.
@@ -253,13 +258,4 @@ func counted(counters map[string]*atomic.Int64) map[string]int64 {
 }
 
 // stopping tells whether nothing new is to be asked.
-func (c *Crowd) stopping() bool {
-	select {
-	case <-c.stop:
-		return true
-	case <-c.life.Done():
-		return true
-	default:
-		return false
-	}
-}
+func (c *Crowd) stopping() bool { return c.asking.Err() != nil }

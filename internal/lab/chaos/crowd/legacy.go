@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
@@ -20,17 +19,16 @@ const callsOpen = 40
 // and resumes it.
 func (p *person) sessions() {
 	var s *session
-	p.eachRound(func() (later time.Duration) {
+	p.eachRound(func() {
 		if s == nil || s.gone {
-			s, later = p.open()
-			return later
+			s = p.open()
+			return
 		}
-		later = s.operate()
+		s.operate()
 		if p.rounds%callsOpen == callsOpen-1 {
 			s.close()
 			s = nil
 		}
-		return later
 	})
 	if s != nil {
 		s.close()
@@ -38,91 +36,77 @@ func (p *person) sessions() {
 }
 
 // operate makes one call.
-func (s *session) operate() time.Duration {
+func (s *session) operate() {
 	ctx, cancel := s.patient()
 	defer cancel()
-	switch s.dice.IntN(8) {
-	case 0:
-		return s.cancelled(ctx)
-	case 1, 2:
-		return s.call(ctx, s.progressing())
-	case 3:
-		if s.revision >= mcp.Revision2506 {
-			return s.call(ctx, s.intend(s.server(), "ask", "", ledger.Question{Events: 1}))
-		}
-	case 4:
-		return s.call(ctx, s.intend(s.server(), "slow", fmt.Sprintf(`,"ms":%d`, 800+s.dice.IntN(800)),
-			ledger.Question{}))
-	case 5:
-		return s.call(ctx, s.intend(s.server(), "big", fmt.Sprintf(`,"size":%d`, 1000+s.dice.IntN(60_000)),
-			ledger.Question{}))
+	tools := []string{"stay", "progress", "progress", "slower", "big", "touch", "touch", "touch"}
+	if s.revision >= mcp.Revision2506 {
+		tools[len(tools)-1] = "ask"
 	}
-	return s.call(ctx, s.intend(s.server(), "touch", "", ledger.Question{}))
-}
-
-// post sends a call.
-func (s *session) post(ctx context.Context, id mcp.ID, d *deed) (*reply, error) {
-	return s.send(ctx, "/mcp", d.body(id), s.header())
+	if d := s.draw(tools...); d.stays() {
+		s.cancel(ctx, d)
+	} else {
+		s.call(ctx, d)
+	}
 }
 
 // stream is the stream of a call, over all connections that it takes to read it.
 type stream struct {
 	*deed
 
-	last   string        // id of the last event; "" while it cannot be resumed
-	retry  time.Duration // that the server wants between two connections
-	cut    int           // after how many more events the client breaks the connection itself; 0: it does not
-	broken bool          // it was
+	session *session      // nil: in none
+	last    string        // id of the last event; "" while it cannot be resumed
+	retry   time.Duration // that the server wants between two connections
+	cut     int           // after how many more events the client breaks the connection itself; 0: it does not
+	broken  bool          // it was, and nothing has come since
+	ended   time.Time     // when its last connection did
 }
 
-// errCut is why a connection ended that the client broke itself.
-var errCut = errors.New("the client broke the connection")
+// Why a connection is no more: the client broke it itself; or there is none yet, since the
+// client is to come later.
+var (
+	errCut   = errors.New("the client broke the connection")
+	errLater = errors.New("the client is to come later")
+)
 
 // call makes a call and reads its answer. A stream that breaks is resumed where it has
 // event ids.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery
-func (s *session) call(ctx context.Context, d *deed) (later time.Duration) {
-	response, err := s.post(ctx, s.nextID(), d)
-	if err != nil {
-		s.broke(ctx, d.nonce, err)
-		return 0
-	}
-	if response.status != http.StatusOK {
-		return s.refused(d.nonce, s.refusal(response))
-	}
-	if !response.streams() {
-		s.ledger.Plain(d.nonce)
-	}
-	t := &stream{deed: d, retry: time.Second}
+func (s *session) call(ctx context.Context, d *deed) {
+	t := &stream{deed: d, session: s, retry: time.Second}
 	if s.dice.IntN(4) == 0 {
 		t.cut = 1 + s.dice.IntN(4)
 	}
-	for {
-		over, later, err := s.follows(ctx, t, response)
-		if over {
-			return later
-		}
+	over, err := t.read(s.post(ctx, d.older(s.nextID())))
+	for !over {
 		if err == nil {
 			s.crowd.tally.goodbyes.Add(1)
 		}
-		if t.last == "" || s.gone {
-			s.broke(ctx, d.nonce, err)
-			return 0
+		if t.last == "" || s.gone || !world.Pause(ctx, t.retry) {
+			d.broke(ctx, err)
+			return
 		}
-		if response = s.resume(ctx, t); response == nil {
-			return 0
-		}
+		t.broken = true
+		over, err = t.read(s.within(ctx, http.MethodGet, nil, t.last))
 	}
 }
 
-// follows reads one connection of a stream to its end. over tells whether the call has
-// its end.
-func (s *session) follows(ctx context.Context, t *stream, response *reply) (over bool, later time.Duration,
-	err error,
-) {
-	for e, err := range events(response) {
+// read reads one connection to its end. over tells whether the call has its end.
+func (t *stream) read(r *reply, err error) (over bool, wrong error) {
+	if err != nil || r.status != http.StatusOK {
+		t.retry = max(t.retry, soon)
+		return t.refuses(r, err)
+	}
+	if t.broken {
+		longest(&t.by.crowd.tally.longestGap, time.Since(t.ended))
+	}
+	if !r.streams() {
+		t.by.ledger.Plain(t.nonce)
+	}
+	defer func() { t.ended = time.Now() }()
+	for e, err := range events(r) {
 		if err != nil {
-			return false, 0, err
+			return false, err
 		}
 		if e.HasID {
 			t.last = e.ID
@@ -130,92 +114,56 @@ func (s *session) follows(ctx context.Context, t *stream, response *reply) (over
 		if e.Retry > 0 {
 			t.retry = e.Retry
 		}
-		if m := e.message; m != nil {
-			if t.broken {
-				t.broken = false
-				s.crowd.deeds.resumed.Add(1)
-			}
-			if m.Method == mcp.MethodElicit {
-				text := m.Params.Text("message")
-				s.ledger.Event(t.nonce, ofQuestion(text), 1)
-				s.answer(ctx, m.ID)
-			} else if over, later = s.told(t.deed, m); over {
-				return true, later, nil
-			}
+		if e.message != nil && t.hears(e.message) {
+			return true, nil
 		}
 		if t.cut > 0 && e.HasID {
 			if t.cut--; t.cut == 0 {
-				return false, 0, errCut
+				return false, errCut
 			}
 		}
 	}
-	return false, 0, nil
+	return false, nil
 }
 
-// answer answers a question that came on a stream.
-func (s *session) answer(ctx context.Context, question mcp.ID) {
-	if s.tell(ctx, fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":%s}`, question, yes)) {
-		s.crowd.deeds.questions.Add(1)
+// refuses takes in that there is no stream. A refusal to resume one speaks of the stream,
+// not of the call, which may have been made.
+func (t *stream) refuses(r *reply, err error) (over bool, wrong error) {
+	if err != nil {
+		return false, err
 	}
-}
-
-// resume opens the stream of a call again, as often as it takes. It returns nil when that
-// has no end, which it enters.
-func (s *session) resume(ctx context.Context, t *stream) *reply {
-	began := time.Now()
-	for wait := t.retry; world.Pause(ctx, wait); wait = max(t.retry, 100*time.Millisecond) {
-		t.broken = true
-		header := s.header()
-		header[mcp.HeaderLastEventID] = t.last
-		response, err := s.get(ctx, http.MethodGet, "/mcp", header)
-		switch {
-		case err != nil:
-			continue
-		case response.status == http.StatusOK:
-			longest(&s.crowd.tally.longestGap, time.Since(began))
-			return response
-		}
-		w := s.refusal(response)
-		if w.later == 0 && !w.broken {
-			w.made = true // it speaks of the stream, not of the call
-			s.refused(t.nonce, w)
-			return nil
-		}
+	w := t.by.heard(r)
+	if t.broken && (w.later > 0 || w.broken) {
+		return false, errLater
 	}
-	s.broke(ctx, t.nonce, nil)
-	return nil
+	w.made = w.made || t.broken
+	t.refused(w)
+	return true, nil
 }
 
-// cancelled makes a call that takes long, and cancels it.
-func (s *session) cancelled(ctx context.Context) time.Duration {
-	d, id := s.intend(s.server(), "stay", "", ledger.Question{}), s.nextID()
-	told := make(chan struct{})
-	timer := time.AfterFunc(100*time.Millisecond+time.Duration(s.dice.IntN(200))*time.Millisecond, func() {
-		defer close(told)
-		s.ledger.Cancelled(d.nonce)
-		s.crowd.deeds.cancelled.Add(1)
-		s.tell(ctx, fmt.Appendf(nil,
+// hears takes a message, and answers a question.
+func (t *stream) hears(m *mcp.Message) (over bool) {
+	if t.broken {
+		t.broken = false
+		t.by.crowd.deeds.resumed.Add(1)
+	}
+	if m.Method != mcp.MethodElicit || t.session == nil {
+		return t.told(m)
+	}
+	t.by.ledger.Event(t.nonce, ofQuestion(m.Params.Text("message")), 1)
+	if t.session.tell(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, yes)) {
+		t.by.crowd.deeds.questions.Add(1)
+	}
+	return false
+}
+
+// cancel makes a call that takes long, and cancels it.
+func (s *session) cancel(ctx context.Context, d *deed) {
+	id := s.nextID()
+	d.cancelled(ctx, func() (bool, error) {
+		return (&stream{deed: d, session: s}).read(s.post(ctx, d.older(id)))
+	}, func() {
+		s.tell(fmt.Appendf(nil,
 			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s,"reason":"enough"}}`, id))
 	})
-	response, err := s.post(ctx, id, d)
-	var over bool
-	var later time.Duration
-	switch {
-	case err != nil:
-	case response.status != http.StatusOK:
-		over, later = true, s.refused(d.nonce, s.heard(response))
-	default:
-		over, later, err = s.follows(ctx, &stream{deed: d}, response)
-	}
-	if timer.Stop() {
-		if !over {
-			s.broke(ctx, d.nonce, err) // before the client cancelled it
-		}
-		return later
-	}
-	if !over && ctx.Err() != nil {
-		s.broke(ctx, d.nonce, err) // a cancelled call whose stream nobody ends
-	}
-	<-told
-	return later
 }

@@ -5,13 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"sync"
-	"time"
 
-	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -31,58 +28,38 @@ type library interface {
 // through makes calls through clients that open returns.
 func (p *person) through(open func(ctx context.Context, p *person) (library, error)) {
 	var l library
-	p.eachRound(func() time.Duration {
+	p.eachRound(func() {
 		ctx, cancel := p.patient()
 		defer cancel()
 		if l == nil {
 			var err error
 			if l, err = open(ctx, p); err != nil {
 				p.crowd.tally.trouble(p.kind + ": no session")
-				return 100 * time.Millisecond
+				p.comeLater(soon)
+				return
 			}
 			p.crowd.deeds.sessions.Add(1)
 		}
-		tool, more := "touch", ""
-		if p.rounds%3 == 0 {
-			tool, more = "slow", fmt.Sprintf(`,"ms":%d`, p.dice.IntN(1500))
-		}
-		d := p.intend(p.server(), tool, more, ledger.Question{})
+		d := p.draw("touch", "touch", "touch", "touch", "slow", "slower")
 		result, answer, err := l.call(ctx, d.tool, d.arguments)
 		if err == nil {
-			p.answered(d, result)
-			return 0
+			d.answered(result)
+			return
 		}
 		l.close()
 		l = nil
 		p.crowd.deeds.reconnects.Add(1)
-		return p.judge(ctx, d, answer, err)
+		over := false
+		if answer != nil { // then it counts what that says
+			over, _ = (&stream{deed: d}).read(answer, nil)
+		}
+		if !over {
+			d.broke(ctx, err)
+		}
 	})
 	if l != nil {
 		l.close()
 	}
-}
-
-// judge enters how a call ended that the library calls an error.
-func (p *person) judge(ctx context.Context, d *deed, answer *reply, err error) time.Duration {
-	switch {
-	case answer == nil:
-	case answer.status != http.StatusOK:
-		return p.refused(d.nonce, p.heard(answer))
-	default:
-		for e, wrong := range events(answer) {
-			if wrong != nil {
-				break // what the library said of it counts
-			}
-			if e.message == nil {
-				continue
-			}
-			if over, later := p.told(d, e.message); over {
-				return later
-			}
-		}
-	}
-	p.broke(ctx, d.nonce, err)
-	return 0
 }
 
 // catcher is the HTTP client of a library. It keeps the answer to its latest call, which
@@ -155,18 +132,15 @@ func (c *catcher) reply() *reply {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.answer = nil
-	return &reply{answer.status, answer.header, io.NopCloser(bytes.NewReader(c.read))}
+	return &reply{status: answer.status, header: answer.header, body: io.NopCloser(bytes.NewReader(c.read))}
 }
 
 // resultOf reads what a library made of a result.
-func resultOf(result any) (mcp.Object, error) {
+func resultOf(result any) (o mcp.Object, err error) {
 	text, err := json.Marshal(result)
-	if err != nil {
-		return mcp.Object{}, err
-	}
 	o, ok := mcp.ObjectOf(text)
-	if !ok {
-		return mcp.Object{}, errors.New("the result is no object")
+	if err == nil && !ok {
+		err = errors.New("the result is no object")
 	}
-	return o, nil
+	return o, err
 }

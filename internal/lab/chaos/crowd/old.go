@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
@@ -21,7 +20,8 @@ type oldSession struct {
 	endpoint string // path to send messages to
 	cancel   context.CancelFunc
 	left     atomic.Bool   // the client ended the stream itself
-	crossed  bool          // the gateway ended the stream while a call was being sent, which it has refused
+	spent    bool          // another one is to be opened
+	crossed  *deed         // the call that was being sent while the gateway ended the stream, which it has refused
 	ended    chan struct{} // closed when the stream has ended
 
 	mu   sync.Mutex // guards the field below
@@ -32,8 +32,7 @@ type oldSession struct {
 type waiting struct {
 	*deed // nil: it is no call
 
-	over  chan struct{} // closed with the answer
-	wrong bool          // it is an error; read it when over is closed
+	answer chan *mcp.Message // the answer; it has room for one
 }
 
 // old opens sessions over HTTP+SSE and makes calls in them. Now and then it leaves in the
@@ -44,25 +43,24 @@ func (p *person) old() {
 	// whose message crossed the end of its session, so that it is sent again in the next
 	// one
 	var crossed *deed
-	p.eachRound(func() time.Duration {
-		if s != nil && s.over() {
+	opened := func() bool {
+		if s != nil && (s.spent || s.over()) {
 			s.close()
 			s = nil
 		}
 		if s == nil {
-			if s = p.openOld(); s == nil {
-				return 100 * time.Millisecond
-			}
+			s = p.openOld()
+		}
+		return s != nil
+	}
+	p.eachRound(func() {
+		if !opened() {
+			p.comeLater(soon)
+			return
 		}
 		d := crossed
-		switch kind := p.dice.IntN(4); {
-		case d != nil:
-		case kind == 0:
-			d = p.progressing()
-		case kind == 1:
-			d = p.intend(p.server(), "slow", fmt.Sprintf(`,"ms":%d`, p.dice.IntN(300)), ledger.Question{})
-		default:
-			d = p.intend(p.server(), "touch", "", ledger.Question{})
+		if d == nil {
+			d = p.draw("progress", "slow", "touch", "touch")
 		}
 		if p.dice.IntN(callsOpen) == 0 {
 			leaver := s
@@ -71,23 +69,13 @@ func (p *person) old() {
 				leaver.cancel()
 			})
 		}
-		alive, later := s.call(d)
-		if crossed = nil; s.crossed {
-			crossed = d
-		}
-		if !alive {
-			s.close()
-			s = nil
-		}
-		return later
+		s.call(d)
+		crossed = s.crossed
 	})
-	if s == nil && crossed != nil {
-		s = p.openOld()
+	if crossed != nil && opened() {
+		s.call(crossed)
 	}
 	if s != nil {
-		if crossed != nil {
-			s.call(crossed)
-		}
 		s.close()
 	}
 }
@@ -95,34 +83,25 @@ func (p *person) old() {
 // openOld opens a session, nil if there is none now.
 func (p *person) openOld() *oldSession {
 	ctx, begun, cancel := p.lasting()
-	response, err := p.get(ctx, http.MethodGet, "/sse", nil)
-	if err != nil {
+	response := p.opened(p.request(ctx, http.MethodGet, "/sse", nil, nil))
+	if response == nil {
 		cancel()
-		return nil
-	}
-	if response.status != http.StatusOK {
-		later := p.heard(response).later
-		cancel()
-		world.Pause(p.crowd.life, later)
 		return nil
 	}
 	begun()
 	s := &oldSession{person: p, cancel: cancel, ended: make(chan struct{}), open: map[mcp.ID]*waiting{}}
 	endpoint := make(chan string, 1)
 	go s.listens(response, endpoint) // close waits
-	timer := time.NewTimer(p.crowd.config.Patience)
-	defer timer.Stop()
+	patient, stop := p.patient()
+	defer stop()
 	select {
 	case s.endpoint = <-endpoint:
 	case <-s.ended:
 		p.trouble("a session that ended before it began")
-	case <-timer.C:
+	case <-patient.Done():
 		p.ledger.Untold(p.kind + " of " + p.tenant + ": no endpoint")
 	}
-	const params = `"params":{"protocolVersion":"2024-11-05","capabilities":{},"clientInfo":{"name":"crowd","version":"1"}}`
-	id := p.nextID()
-	if s.endpoint == "" || !s.handshake(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":"initialize",%s}`,
-		id, params), id) {
+	if s.endpoint == "" || !s.handshake() {
 		s.close()
 		return nil
 	}
@@ -131,27 +110,26 @@ func (p *person) openOld() *oldSession {
 }
 
 // handshake initializes the session. It counts why it could not.
-func (s *oldSession) handshake(initialize []byte, id mcp.ID) bool {
+func (s *oldSession) handshake() bool {
+	const params = `"params":{"protocolVersion":"2024-11-05","capabilities":{},"clientInfo":{"name":"crowd","version":"1"}}`
 	ctx, cancel := s.patient()
 	defer cancel()
+	id := s.nextID()
 	w := s.expect(id, nil)
-	if !s.posts(ctx, initialize, nil) {
+	if !s.posts(ctx, fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":"initialize",%s}`, id, params), nil) {
 		return false
 	}
-	alive, over := s.await(ctx, w)
-	switch {
-	case !over && alive:
-		s.trouble("initialize was not answered")
-	case !over:
+	switch answer := s.await(ctx, w); {
+	case answer == nil && s.over():
 		s.trouble("a session that ended before initialize was answered")
+	case answer == nil:
+		s.trouble("initialize was not answered")
+	case answer.Err != nil:
+		s.failed(answer.Err)
+	default:
+		return s.posts(ctx, []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`), nil)
 	}
-	if !over || !alive {
-		return false
-	}
-	if w.wrong {
-		return false
-	}
-	return s.posts(ctx, []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`), nil)
+	return false
 }
 
 // over tells whether the stream has ended, and the session with it.
@@ -181,7 +159,7 @@ func (s *oldSession) close() {
 
 // expect enters a request that is about to be sent.
 func (s *oldSession) expect(id mcp.ID, d *deed) *waiting {
-	w := &waiting{deed: d, over: make(chan struct{})}
+	w := &waiting{deed: d, answer: make(chan *mcp.Message, 1)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open[id] = w
@@ -224,69 +202,51 @@ func (s *oldSession) hears(m *mcp.Message) {
 		}
 	}
 	s.mu.Unlock()
-	switch {
-	case w == nil || m.Method != "" && w.deed == nil:
-	case w.deed == nil:
-		s.initialized(w, m)
-	default:
-		if over, _ := s.told(w.deed, m); over {
-			select {
-			case <-w.over: // the second answer, which the ledger has counted
-			default:
-				close(w.over)
-			}
+	if w == nil || w.deed == nil && m.Method != "" || w.deed != nil && !w.told(m) {
+		return
+	}
+	select {
+	case w.answer <- m:
+	default: // a second answer, which the ledger has counted if it is of a call
+		if w.deed == nil {
+			s.trouble("initialize was answered twice")
 		}
 	}
 }
 
-// initialized takes the answer to initialize.
-func (s *oldSession) initialized(w *waiting, m *mcp.Message) {
-	select {
-	case <-w.over:
-		s.trouble("initialize was answered twice")
-		return
-	default:
-	}
-	if m.Err != nil {
-		w.wrong = true
-		s.failed(m.Err)
-	}
-	close(w.over)
-}
-
-// posts sends a message. It returns true if it was accepted; otherwise it enters why the
+// posts sends a message and tells whether it was accepted. Otherwise it enters why the
 // call was not, if there is one.
 func (s *oldSession) posts(ctx context.Context, body []byte, d *deed) bool {
 	response, err := s.send(ctx, s.endpoint, body, nil)
-	if err != nil {
-		if d != nil {
-			s.broke(ctx, d.nonce, err)
-		}
-		return false
+	if err == nil && response.status == http.StatusAccepted {
+		_ = response.body.Close() // it is empty
+		return true
 	}
-	if response.status != http.StatusAccepted {
-		w := s.refusalOf(response)
-		switch {
-		case s.left.Load() && d != nil:
-			s.lost(ctx, d) // so there is no such session any more
-		case s.endsSoon(ctx) && !w.broken && !w.made:
-			s.crowd.tally.crossed.Add(1)
-			// which is refused unless it is answered in the next session; a handshake is
-			// made anew there anyway
-			if d != nil {
-				s.crossed = true
-				s.refused(d.nonce, w)
-			}
-		default:
-			s.crowd.tally.trouble(s.kind + ": " + w.code)
-			if d != nil {
-				s.refused(d.nonce, w)
-			}
-		}
-		return false
+	s.spent = true
+	if err == nil {
+		s.refuses(ctx, s.refusalOf(response), d)
+	} else if d != nil {
+		d.broke(ctx, err)
 	}
-	_ = response.body.Close() // it is empty
-	return true
+	return false
+}
+
+// refuses enters a refusal of a message. What crossed the end of its session is refused
+// unless it is answered in the next one; a handshake is made anew there anyway.
+func (s *oldSession) refuses(ctx context.Context, w word, d *deed) {
+	if s.left.Load() && d != nil {
+		s.lost(ctx, d) // so there is no such session any more
+		return
+	}
+	if s.endsSoon(ctx) && !w.broken && !w.made {
+		s.crowd.tally.crossed.Add(1)
+		s.crossed = d
+	} else {
+		s.crowd.tally.trouble(s.kind + ": " + w.code)
+	}
+	if d != nil {
+		d.enter(w)
+	}
 }
 
 // lost enters that the stream of a call ended before its answer.
@@ -295,44 +255,39 @@ func (s *oldSession) lost(ctx context.Context, d *deed) {
 		s.ledger.Left(d.nonce, "session left by its client")
 		return
 	}
-	s.broke(ctx, d.nonce, nil)
+	d.broke(ctx, nil)
 }
 
-// call makes a call and waits for its answer on the stream. alive is false when another
-// session is to be opened.
-func (s *oldSession) call(d *deed) (alive bool, later time.Duration) {
+// call makes a call and waits for its answer on the stream.
+func (s *oldSession) call(d *deed) {
 	ctx, cancel := s.patient()
 	defer cancel()
 	id := s.nextID()
 	w := s.expect(id, d)
-	if !s.posts(ctx, d.body(id), d) {
-		return false, 100 * time.Millisecond
+	if !s.posts(ctx, d.older(id), d) {
+		s.comeLater(soon)
+		return
 	}
-	alive, over := s.await(ctx, w)
-	switch {
-	case over:
-	case alive:
-		s.broke(ctx, d.nonce, nil)
-	default:
+	if s.await(ctx, w) == nil {
+		s.spent = true
 		s.lost(ctx, d)
 	}
-	return alive && over, 0
 }
 
 // await waits for the answer to a request, or for the end of the stream or of the client's
-// patience. The answer may be the last word on the stream.
-func (s *oldSession) await(ctx context.Context, w *waiting) (alive, over bool) {
+// patience, and returns nil without one. The answer may be the last word on the stream.
+func (s *oldSession) await(ctx context.Context, w *waiting) *mcp.Message {
 	select {
-	case <-w.over:
-		return true, true
+	case answer := <-w.answer:
+		return answer
 	case <-ctx.Done():
-		return true, false
+		return nil
 	case <-s.ended:
 	}
 	select {
-	case <-w.over:
-		return false, true
+	case answer := <-w.answer:
+		return answer
 	default:
-		return false, false
+		return nil
 	}
 }

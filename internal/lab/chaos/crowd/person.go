@@ -11,16 +11,19 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
 )
 
 // person is one client: a user of a tenant with one program. Its methods are for one
-// goroutine, except send, get and what enters in the ledger.
+// goroutine, except requests and what enters in the ledger.
 type person struct {
 	crowd        *Crowd
 	ledger       *ledger.Ledger
@@ -30,6 +33,8 @@ type person struct {
 	dice         *rand.Rand
 	ids          int // of requests so far
 	rounds       int // operations so far
+
+	later atomic.Int64 // nanoseconds that it was told to wait before its next operation
 }
 
 func newPerson(c *Crowd, kind, tenant, user string, number int) *person {
@@ -41,21 +46,25 @@ func newPerson(c *Crowd, kind, tenant, user string, number int) *person {
 }
 
 // eachRound does something again and again until the crowd stops. It pauses between,
-// longer after a round that says so.
-func (p *person) eachRound(round func() (later time.Duration)) {
+// longer after a round in which the client was told to come later.
+func (p *person) eachRound(round func()) {
 	for ; !p.crowd.stopping(); p.rounds++ {
-		later := round()
+		round()
 		average := int64(p.crowd.config.Pause)
-		wait := max(later, time.Duration(average/2+p.dice.Int64N(average+1)))
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-p.crowd.stop:
-		case <-p.crowd.life.Done():
-		}
-		timer.Stop()
+		p.rest(p.crowd.asking, time.Duration(average/2+p.dice.Int64N(average+1)))
 	}
 }
+
+// rest waits for a while, or as long as the client was told.
+func (p *person) rest(ctx context.Context, least time.Duration) {
+	world.Pause(ctx, max(least, time.Duration(p.later.Swap(0))))
+}
+
+// comeLater has the client wait so long before its next operation.
+func (p *person) comeLater(d time.Duration) { longest(&p.later, d) }
+
+// soon is how long a client waits before it tries again what it could not.
+const soon = 100 * time.Millisecond
 
 // errSilence is why a request ended that its client waited for in vain.
 var errSilence = errors.New("no answer within the patience of the client")
@@ -96,11 +105,20 @@ func (p *person) server() string {
 
 // deed is a call that the client is about to make.
 type deed struct {
+	by        *person
 	nonce     ledger.Nonce
 	tool      string // as it is exposed
 	arguments string
 	progress  bool // it is to tell of its progress
 	version   int  // that a change made, from its answer on; -1: none
+
+	// of the last request of 2026-07-28, which is repeated byte for byte
+	body   []byte
+	header map[string]string
+	// what the last request was answered with, if that was no result: a refusal, or what
+	// the client is asked
+	said     word
+	question mcp.Object
 }
 
 // intend enters a call in the ledger. arguments are further ones, such as `,"ms":5`.
@@ -108,22 +126,40 @@ func (p *person) intend(server, tool, arguments string, q ledger.Question) *deed
 	q.Tenant, q.Kind = p.tenant, p.kind+" "+tool
 	n := p.ledger.Ask(q)
 	d := &deed{
-		nonce: n, tool: server + "__" + tool, progress: tool == "progress", version: -1,
+		by: p, nonce: n, tool: server + "__" + tool, progress: tool == "progress", version: -1,
 		arguments: fmt.Sprintf(`{"nonce":"%s","tenant":"%s"%s}`, n, p.tenant, arguments),
 	}
 	p.crowd.deeds.calls.Add(1)
 	return d
 }
 
-// progressing intends a call that tells of its progress.
-func (p *person) progressing() *deed {
-	n := 2 + p.dice.IntN(10)
-	return p.intend(p.server(), "progress", fmt.Sprintf(`,"n":%d,"ms":%d`, n, 5+p.dice.IntN(40)),
-		ledger.Question{Events: n})
+// draw intends a call of one of some tools. Slower is slow at such length that its answer
+// comes as a stream, and keyed is slow under an Idempotency-Key.
+func (p *person) draw(tools ...string) *deed {
+	tool, q, arguments := tools[p.dice.IntN(len(tools))], ledger.Question{}, ""
+	switch tool {
+	case "slow":
+		arguments = fmt.Sprintf(`,"ms":%d`, p.dice.IntN(300))
+	case "slower":
+		tool, arguments = "slow", fmt.Sprintf(`,"ms":%d`, 800+p.dice.IntN(800))
+	case "keyed":
+		tool, arguments, q.Keyed = "slow", fmt.Sprintf(`,"ms":%d`, p.dice.IntN(300)), true
+	case "big":
+		arguments = fmt.Sprintf(`,"size":%d`, 1000+p.dice.IntN(60_000))
+	case "progress":
+		q.Events = 2 + p.dice.IntN(10)
+		arguments = fmt.Sprintf(`,"n":%d,"ms":%d`, q.Events, 5+p.dice.IntN(40))
+	case "ask":
+		q.Events = 1
+	}
+	return p.intend(p.server(), tool, arguments, q)
 }
 
-// body returns the call as clients of the older era make it.
-func (d *deed) body(id mcp.ID) []byte {
+// stays tells whether the call takes so long that its client cancels it.
+func (d *deed) stays() bool { return strings.HasSuffix(d.tool, "__stay") }
+
+// older returns the call as clients of the older era make it.
+func (d *deed) older(id mcp.ID) []byte {
 	meta := ""
 	if d.progress {
 		meta = `,"_meta":{"progressToken":"` + d.nonce.String() + `"}`
@@ -133,47 +169,23 @@ func (d *deed) body(id mcp.ID) []byte {
 		d.arguments, meta)
 }
 
-// send sends a POST with a message. The HTTP client never sends it again by itself, since
-// the body cannot be read twice.
-func (p *person) send(ctx context.Context, path string, body []byte,
-	header map[string]string,
+// send sends a POST with a message.
+func (p *person) send(ctx context.Context, path string, body []byte, header map[string]string) (*reply, error) {
+	return p.request(ctx, http.MethodPost, path, body, header)
+}
+
+// request makes a request. Without a body it is for a stream, or for no answer but a
+// status. The HTTP client never sends a body again by itself, since it cannot be read
+// twice.
+func (p *person) request(ctx context.Context, method, path string, body []byte, header map[string]string,
 ) (*reply, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, p.crowd.config.URL+path,
-		io.NopCloser(bytes.NewReader(body)))
-	if err != nil {
-		return nil, err
-	}
-	r.ContentLength = int64(len(body))
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Accept", "application/json, text/event-stream")
-	return p.do(r, header)
-}
-
-// get opens an event stream, or does whatever other method there is without a body.
-func (p *person) get(ctx context.Context, method, path string, header map[string]string) (*reply, error) {
-	r, err := http.NewRequestWithContext(ctx, method, p.crowd.config.URL+path, http.NoBody)
-	if err != nil {
-		return nil, err
-	}
+	r := must.Have(http.NewRequestWithContext(ctx, method, p.crowd.config.URL+path, http.NoBody))
 	r.Header.Set("Accept", "text/event-stream")
-	return p.do(r, header)
-}
-
-// reply is the answer to an HTTP request. Whoever gets one closes its body: heard and
-// events do.
-type reply struct {
-	status int
-	header http.Header
-	body   io.ReadCloser
-}
-
-// streams tells whether it is an event stream.
-func (r *reply) streams() bool {
-	media, _, _ := strings.Cut(r.header.Get("Content-Type"), ";")
-	return media == "text/event-stream"
-}
-
-func (p *person) do(r *http.Request, header map[string]string) (*reply, error) {
+	if body != nil {
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Accept", "application/json, text/event-stream")
+	}
 	for name, value := range header {
 		r.Header.Set(name, value)
 	}
@@ -184,7 +196,37 @@ func (p *person) do(r *http.Request, header map[string]string) (*reply, error) {
 		p.crowd.tally.failed(r, err)
 		return nil, err
 	}
-	return &reply{response.StatusCode, response.Header, p.crowd.tally.watch(r.Context(), response)}, nil
+	return &reply{
+		status: response.StatusCode, header: response.Header, body: p.crowd.tally.watch(r.Context(), response),
+	}, nil
+}
+
+// reply is the answer to an HTTP request. Whoever gets one closes its body: heard and
+// events do.
+type reply struct {
+	status  int
+	header  http.Header
+	body    io.ReadCloser
+	session *session // in which it was asked; nil: in none
+}
+
+// streams tells whether it is an event stream.
+func (r *reply) streams() bool {
+	media, _, _ := strings.Cut(r.header.Get("Content-Type"), ";")
+	return media == "text/event-stream"
+}
+
+// opened returns an answer with status 200. Of any other it returns nil, and the client
+// comes later.
+func (p *person) opened(r *reply, err error) *reply {
+	if err == nil && r.status == http.StatusOK {
+		return r
+	}
+	if err == nil {
+		p.heard(r)
+	}
+	p.comeLater(soon)
+	return nil
 }
 
 // maxEvent bounds an event and a JSON answer, in bytes.
@@ -248,14 +290,33 @@ func fault(err error) string {
 // broke enters that the connection of a call broke, or that it was silent until the end
 // of ctx, which is that of the client's patience. When the crowd ended abruptly, the call
 // stays open.
-func (p *person) broke(ctx context.Context, n ledger.Nonce, err error) {
-	switch {
+func (d *deed) broke(ctx context.Context, err error) {
+	switch p := d.by; {
 	case p.crowd.life.Err() != nil:
 	case ctx.Err() != nil:
-		p.ledger.Silent(n, "no end in "+p.crowd.config.Patience.String())
+		p.ledger.Silent(d.nonce, "no end in "+p.crowd.config.Patience.String())
 	case err == nil:
-		p.ledger.Broken(n, "stream ended without the answer")
+		p.ledger.Broken(d.nonce, "stream ended without the answer")
 	default:
-		p.ledger.Broken(n, fault(err))
+		p.ledger.Broken(d.nonce, fault(err))
+	}
+}
+
+// cancelled makes a call that takes long, and cancels it after a moment.
+func (d *deed) cancelled(ctx context.Context, call func() (over bool, err error), cancel func()) {
+	told := make(chan struct{})
+	timer := time.AfterFunc(soon+time.Duration(d.by.dice.IntN(200))*time.Millisecond, func() {
+		defer close(told)
+		d.by.ledger.Cancelled(d.nonce)
+		d.by.crowd.deeds.cancelled.Add(1)
+		cancel()
+	})
+	over, err := call()
+	early := timer.Stop() // before the client cancelled it
+	if !early {
+		<-told
+	}
+	if !over && (early || ctx.Err() != nil) { // or a cancelled call whose stream nobody ends
+		d.broke(ctx, err)
 	}
 }

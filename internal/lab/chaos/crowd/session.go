@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"time"
 
-	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
@@ -21,105 +19,94 @@ type session struct {
 	gone     bool // it was told that there is no such session
 }
 
-// open opens a session, or returns nil and how long to wait before the next attempt.
-func (p *person) open() (s *session, later time.Duration) {
+// open opens a session. It returns nil if there is none now.
+func (p *person) open() *session {
 	ctx, cancel := p.patient()
 	defer cancel()
 	revisions := []string{mcp.Revision2511, mcp.Revision2506, mcp.Revision2503}
-	s = &session{person: p, revision: revisions[(p.rounds+p.number)%len(revisions)]}
-	body := fmt.Appendf(nil,
+	s := &session{person: p, revision: revisions[(p.rounds+p.number)%len(revisions)]}
+	response, err := p.send(ctx, "/mcp", fmt.Appendf(nil,
 		`{"jsonrpc":"2.0","id":%s,"method":"initialize","params":{"protocolVersion":%q,"capabilities":{"elicitation":{}},`+
-			`"clientInfo":{"name":"crowd","version":"1"}}}`, p.nextID(), s.revision)
-	response, err := p.send(ctx, "/mcp", body, nil)
-	if err != nil {
-		return nil, 100 * time.Millisecond
+			`"clientInfo":{"name":"crowd","version":"1"}}}`, p.nextID(), s.revision), nil)
+	result, ok := p.result(response, err)
+	if !ok {
+		return nil
 	}
 	s.id = response.header.Get(mcp.HeaderSessionID)
-	if response.status != http.StatusOK {
-		return nil, max(p.heard(response).later, 100*time.Millisecond)
-	}
-	result, ok := p.result(response)
-	if !ok {
-		return nil, 100 * time.Millisecond
-	}
 	if s.id == "" || result.Text("protocolVersion") != s.revision {
 		p.trouble("a session without an id, or of another revision")
-		return nil, 100 * time.Millisecond
+		p.comeLater(soon)
+		return nil
 	}
-	if !s.tell(ctx, []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)) {
-		return nil, 0
+	if !s.tell([]byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)) {
+		return nil
 	}
 	p.crowd.deeds.sessions.Add(1)
-	return s, 0
+	return s
 }
 
 // briefSessions opens sessions for one plain call each.
 func (p *person) briefSessions() {
-	p.eachRound(func() time.Duration {
-		s, later := p.open()
+	p.eachRound(func() {
+		s := p.open()
 		if s == nil {
-			return later
+			return
 		}
 		ctx, cancel := s.patient()
 		defer cancel()
-		later = s.call(ctx, s.intend(s.server(), "touch", "", ledger.Question{}))
+		s.call(ctx, s.draw("touch"))
 		if s.close() {
 			p.crowd.deeds.lives.Add(1)
 		}
-		return later
 	})
 }
 
-// header returns the headers of a request of the session.
-func (s *session) header() map[string]string {
+// within makes a request in the session. last is the event after which a stream is to go
+// on, "" for none.
+func (s *session) within(ctx context.Context, method string, body []byte, last string) (*reply, error) {
 	header := map[string]string{mcp.HeaderSessionID: s.id}
 	if s.revision >= mcp.Revision2506 {
 		header[mcp.HeaderProtocolVersion] = s.revision
 	}
-	return header
+	if last != "" {
+		header[mcp.HeaderLastEventID] = last
+	}
+	r, err := s.request(ctx, method, "/mcp", body, header)
+	if err == nil {
+		r.session = s
+	}
+	return r, err
+}
+
+func (s *session) post(ctx context.Context, body []byte) (*reply, error) {
+	return s.within(ctx, http.MethodPost, body, "")
 }
 
 // tell sends a notification, or an answer to a question, until it is taken. Both do no
 // harm when they come twice, so they are sent again when a connection broke. It returns
 // false when the session is gone or patience is over.
-func (s *session) tell(ctx context.Context, body []byte) bool {
-	return s.insist(ctx, func() (*reply, error) { return s.send(ctx, "/mcp", body, s.header()) },
-		http.StatusAccepted)
-}
-
-// refusal reads a refusal of a request of the session. 404 says that there is no such
-// session, unless it speaks of an event.
-func (s *session) refusal(response *reply) word {
-	w := s.heard(response)
-	if w.status == http.StatusNotFound && w.code != "DB-EVENT" && !s.gone {
-		s.gone = true
-		s.crowd.deeds.reconnects.Add(1)
-	}
-	return w
-}
+func (s *session) tell(body []byte) bool { return s.insist(http.MethodPost, body, http.StatusAccepted) }
 
 // close ends the session with DELETE, which is repeated while the gateway asks to come
 // later. It returns whether the gateway has ended it.
 func (s *session) close() (ended bool) {
-	ctx, cancel := s.patient()
-	defer cancel()
-	return !s.gone && s.insist(ctx,
-		func() (*reply, error) { return s.get(ctx, http.MethodDelete, "/mcp", s.header()) },
-		http.StatusOK, http.StatusAccepted, http.StatusNoContent)
+	return !s.gone && s.insist(http.MethodDelete, nil, http.StatusOK, http.StatusAccepted, http.StatusNoContent)
 }
 
 // insist makes a request, which has no answer but a status, until it is taken. It gives up
 // when somebody who knows has refused it for good.
-func (s *session) insist(ctx context.Context, do func() (*reply, error), good ...int) (taken bool) {
+func (s *session) insist(method string, body []byte, good ...int) (taken bool) {
+	ctx, cancel := s.patient()
+	defer cancel()
 	for {
-		wait := 100 * time.Millisecond
-		response, err := do()
+		wait := soon
+		response, err := s.within(ctx, method, body, "")
 		if err == nil {
 			if slices.Contains(good, response.status) {
 				_ = response.body.Close() // it is empty
 				return true
 			}
-			w := s.refusal(response)
+			w := s.heard(response)
 			if s.gone || w.later == 0 && !w.broken {
 				return false
 			}
@@ -133,14 +120,7 @@ func (s *session) insist(ctx context.Context, do func() (*reply, error), good ..
 
 // list asks for the list of tools.
 func (s *session) list(ctx context.Context) (tools mcp.Object, ok bool) {
-	body := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":"tools/list"}`, s.nextID())
-	response, err := s.send(ctx, "/mcp", body, s.header())
-	if err != nil {
-		return tools, false
-	}
-	if response.status != http.StatusOK {
-		s.refusal(response)
-		return tools, false
-	}
-	return s.result(response)
+	return s.result(s.post(ctx, fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":"tools/list"}`, s.nextID())))
 }
+
+func (s *session) ended() bool { return s.gone }

@@ -125,24 +125,17 @@ func (p *person) identify(w *watch, e event) {
 }
 
 // caller is how a client makes a call and lists tools, in its revision.
-type caller struct {
-	call func(ctx context.Context, d *deed) time.Duration
-	list func(ctx context.Context) (tools mcp.Object, ok bool)
-	gone func() bool // the session has ended, so that nothing more is told and listed in it
+type caller interface {
+	call(ctx context.Context, d *deed)
+	list(ctx context.Context) (tools mcp.Object, ok bool)
+	ended() bool // the session has, so that nothing more is told and listed in it
 }
 
 // change changes something and waits until the stream tells of that. It returns false
 // when the stream ended before; then the change is owed still.
-func (p *person) change(w *watch, by caller) (open bool, later time.Duration) {
-	for drained := false; !drained; {
-		select {
-		case _, open := <-w.heard:
-			if !open {
-				return false, 0
-			}
-		default:
-			drained = true
-		}
+func (p *person) change(w *watch, by caller) (open bool) {
+	for range len(w.heard) { // what came before is not of this change
+		<-w.heard
 	}
 	ctx, cancel := p.patient()
 	defer cancel()
@@ -152,17 +145,18 @@ func (p *person) change(w *watch, by caller) (open bool, later time.Duration) {
 	if !w.lists || p.dice.IntN(8) != 0 {
 		at := slices.IndexFunc(w.uris, func(uri string) bool { return strings.HasPrefix(uri, exposed(server)) })
 		if at < 0 {
-			return true, maxWait // the server could not be subscribed to
+			p.comeLater(maxWait) // the server could not be subscribed to
+			return true
 		}
 		o.method, o.uri = mcp.NotifyResourceUpdated, w.uris[at]
 		what = `,"uri":"` + strings.TrimPrefix(o.uri, exposed(server)) + `"`
 	}
 	o.deed = p.intend(server, "change", what, ledger.Question{})
-	if later := by.call(ctx, o.deed); o.version < 0 {
-		return true, later
+	if by.call(ctx, o.deed); o.version < 0 {
+		return true
 	}
 	w.owed = o
-	return p.await(w, by), 0
+	return p.await(w, by)
 }
 
 // await waits until a stream has told of the change that is owed. It returns false when
@@ -182,7 +176,7 @@ func (p *person) await(w *watch, by caller) (open bool) {
 				continue
 			}
 			if o.uri == "" && !p.lists(limited, o.deed, by) {
-				if by.gone() {
+				if by.ended() {
 					return false
 				}
 				continue // which will find the end of its patience
@@ -219,7 +213,7 @@ func (p *person) lists(ctx context.Context, d *deed, by caller) bool {
 				}
 			}
 		}
-		if by.gone() || !world.Pause(ctx, 100*time.Millisecond) {
+		if by.ended() || !world.Pause(ctx, 100*time.Millisecond) {
 			return false
 		}
 	}

@@ -1,6 +1,7 @@
 package crowd
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"strconv"
@@ -25,12 +26,21 @@ type word struct {
 const maxWait = 2 * time.Second
 
 // heard reads a refusal with an HTTP status other than 200 and 202, closes it, and counts
-// it as trouble.
+// it as trouble. In a session, 404 says that there is no such session, unless it speaks of
+// an event.
 func (p *person) heard(r *reply) word {
 	w := p.refusalOf(r)
 	p.crowd.tally.trouble(p.kind + ": " + w.code)
+	if s := r.session; s != nil && w.status == http.StatusNotFound && w.code != lostEvent && !s.gone {
+		s.gone = true
+		s.crowd.deeds.reconnects.Add(1)
+	}
+	p.comeLater(w.later)
 	return w
 }
+
+// lostEvent is the code of a stream that cannot be resumed.
+const lostEvent = "DB-EVENT"
 
 func (p *person) refusalOf(r *reply) word {
 	defer func() { _ = r.body.Close() }()                 // it is of no more use
@@ -74,79 +84,82 @@ func wordOf(e *mcp.Error, w word) word {
 	case "DB-UPSTREAM-LOST", "DB-REPLICA-LOST", "DB-REPLICA-GONE", "DB-TIMEOUT", "DB-CANCELLED", "DB-STOPPED",
 		"DB-AUDIT", "DB-IDEMPOTENCY-OUTCOME",
 		"DB-STATE", "DB-INPUT", "DB-UPSTREAM-PROTOCOL", "DB-UPSTREAM-ERROR", "DB-IDEMPOTENCY-ANSWER",
-		"DB-EVENT":
+		lostEvent:
 		w.made = true
 	}
 	w.made = w.made || strings.HasPrefix(w.code, "DB-OUTPUT-")
 	return w
 }
 
-// refused enters a refusal of a call, and returns how long to wait before the next one.
-func (p *person) refused(n ledger.Nonce, w word) time.Duration {
+// refused enters a refusal of a call, and keeps it.
+func (d *deed) refused(w word) {
+	d.said = w
+	d.enter(w)
+}
+
+func (d *deed) enter(w word) {
+	d.by.comeLater(w.later)
 	if w.broken {
-		p.ledger.Broken(n, w.code)
+		d.by.ledger.Broken(d.nonce, w.code)
 	} else {
-		p.ledger.Refused(n, w.code, w.made)
+		d.by.ledger.Refused(d.nonce, w.code, w.made)
 	}
-	return w.later
 }
 
 // told enters what a message on the stream of a call says of it: an event, the answer or
-// an error. over tells whether that was the last word on the call.
-func (p *person) told(d *deed, m *mcp.Message) (over bool, later time.Duration) {
-	switch {
+// an error. over tells whether that was the last word on the request.
+func (d *deed) told(m *mcp.Message) (over bool) {
+	switch p := d.by; {
 	case m.Method == mcp.NotifyProgress:
 		number, _ := m.Params.Value("progress").Int()
 		p.ledger.Event(d.nonce, ledger.ParseNonce(m.Params.Text("message")), int(number))
-		return false, 0
+		return false
 	case m.Method != "":
-		return false, 0 // nothing that this client counts
+		return false // nothing that this client counts
 	case m.Err != nil:
 		w := wordOf(m.Err, word{})
 		// whose calls end when their client cancels them, be it with an error
-		if !strings.HasSuffix(d.tool, "__stay") {
+		if !d.stays() {
 			p.crowd.tally.trouble(p.kind + ": " + w.code)
 		}
-		return true, p.refused(d.nonce, w)
+		d.refused(w)
+	case m.Result.Text("resultType") == "input_required":
+		d.question = m.Result
+	default:
+		d.answered(m.Result)
 	}
-	p.answered(d, m.Result)
-	return true, 0
+	return true
 }
 
 // answered enters a result.
-func (p *person) answered(d *deed, result mcp.Object) {
+func (d *deed) answered(result mcp.Object) {
 	text := textAt(result, 0)
 	if string(result.Value("isError")) == "true" {
-		p.ledger.Refused(d.nonce, "tool error: "+text[:min(len(text), 40)], true)
+		d.by.ledger.Refused(d.nonce, "tool error: "+text[:min(len(text), 40)], true)
 		return
 	}
 	d.version = version(textAt(result, 1))
-	p.crowd.answers[p.kind].Add(1)
-	p.ledger.Answered(d.nonce, answerOf(text))
+	d.by.crowd.answers[d.by.kind].Add(1)
+	d.by.ledger.Answered(d.nonce, answerOf(text))
 }
 
 // ofQuestion returns the call that a question of the tool ask belongs to, by its own
 // words.
 func ofQuestion(text string) ledger.Nonce {
-	fields := strings.Fields(text)
-	if len(fields) < 2 {
-		return 0
-	}
-	return ledger.ParseNonce(fields[1])
+	var nonce string
+	_, _ = fmt.Sscanf(text, "Shall %s", &nonce) // or it names none
+	return ledger.ParseNonce(nonce)
 }
 
 // answerOf reads what a tool of upstream.Server answers. A text of any other form is an
 // answer that says nothing.
 func answerOf(text string) (a ledger.Answer) {
-	fields := strings.Fields(text)
-	if len(fields) != 6 || fields[0] != "serial" || fields[2] != "nonce" || fields[4] != "tenant" {
-		return a
+	var nonce string
+	if n, _ := fmt.Sscanf(text, "serial %d nonce %s tenant %s", &a.Serial, &nonce, &a.Tenant); n < 3 {
+		return ledger.Answer{}
 	}
-	serial, err := strconv.ParseUint(fields[1], 10, 64)
-	if err != nil {
-		return a
-	}
-	return ledger.Answer{Nonce: ledger.ParseNonce(fields[3]), Serial: serial, Tenant: fields[5]}
+	a.Nonce = ledger.ParseNonce(nonce)
+	return a
 }
 
 // textAt returns the text of a block of a result, "" if there is none.
@@ -161,16 +174,9 @@ func textAt(result mcp.Object, i int) string {
 
 // version reads 5 out of a text with "version 5", and -1 out of one without.
 func version(text string) int {
-	_, after, found := strings.Cut(text, "version ")
-	if !found {
-		return -1
-	}
-	end := 0
-	for end < len(after) && after[end] >= '0' && after[end] <= '9' {
-		end++
-	}
-	n, err := strconv.Atoi(after[:end])
-	if err != nil {
+	_, after, _ := strings.Cut(text, "version ")
+	n := 0
+	if _, err := fmt.Sscanf(after, "%d", &n); err != nil {
 		return -1
 	}
 	return n

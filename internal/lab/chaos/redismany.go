@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
-	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
@@ -48,7 +47,7 @@ func failover(name, done string, begin, end step) *fault {
 }
 
 func meetsMaster(ctx context.Context, s *scene) {
-	s.store = must.Have(s.Redis.Master(ctx))
+	s.store = s.Redis.Master(ctx)
 }
 
 func meetsSentinel(_ context.Context, s *scene) {
@@ -57,7 +56,7 @@ func meetsSentinel(_ context.Context, s *scene) {
 
 // failedOver fails if the server that the fault meets is still the master.
 func failedOver(ctx context.Context, s *scene) {
-	now := must.Have(s.Redis.Master(ctx))
+	now := s.Redis.Master(ctx)
 	is("another server is the master", now != s.store, "the same")
 }
 
@@ -68,9 +67,9 @@ func fallsBehind(ctx context.Context, s *scene) {
 	if following == s.store {
 		following = s.Redis.Nodes[1]
 	}
-	must.OK(s.victim.Freeze())
+	s.victim.Freeze()
 	s.later(func(context.Context, *scene) {
-		must.OK(s.victim.Thaw())
+		s.victim.Thaw()
 	})
 	world.Pause(ctx, 4*time.Second) // the lease of the replica lasts
 	follows(ctx, following, "nobody", s.store)
@@ -84,7 +83,7 @@ func fallsBehind(ctx context.Context, s *scene) {
 	isBehind(ctx, following, s.store)
 	s.store.Kill()
 	soon(failedOver)(ctx, s)
-	must.OK(s.victim.Thaw())
+	s.victim.Thaw()
 }
 
 // manyKnown fails if one of the sessions does not go on somewhere.
@@ -104,17 +103,17 @@ for _, k in ipairs(redis.call('KEYS', 'db2:*:session:*')) do
   newest = math.max(newest, tonumber(redis.call('HGET', k, 'epoch')) or 0)
 end
 return string.format('%.0f', newest)`
-	there := must.Have(following.Exec(ctx, "EVAL", newest, "0"))
-	here := must.Have(master.Exec(ctx, "EVAL", newest, "0"))
+	there := following.Exec(ctx, "EVAL", newest, "0")
+	here := master.Exec(ctx, "EVAL", newest, "0")
 	is("the copy lacks the newest epoch", there != here, here)
 }
 
 // follows sets as whom a copy of Redis asks its master, which knows no user but "", and has
 // masters end the connections of copies.
 func follows(ctx context.Context, following *world.Store, user string, masters ...*world.Store) {
-	must.Have(following.Exec(ctx, "CONFIG", "SET", "masteruser", user, "masterauth", user))
+	following.Exec(ctx, "CONFIG", "SET", "masteruser", user, "masterauth", user)
 	for _, master := range masters {
-		must.Have(master.Exec(ctx, "CLIENT", "KILL", "TYPE", "replica"))
+		master.Exec(ctx, "CLIENT", "KILL", "TYPE", "replica")
 	}
 }
 
@@ -145,7 +144,7 @@ func meetsNode(_ context.Context, s *scene) {
 func movesSlot(tenant string) step {
 	return func(ctx context.Context, s *scene) {
 		exec := func(n *world.Store, command ...string) string {
-			return strings.TrimPrefix(must.Have(n.Exec(ctx, command...)), "(integer) ")
+			return strings.TrimPrefix(n.Exec(ctx, command...), "(integer) ")
 		}
 		nodes := slices.Clone(s.Redis.Nodes)
 		slot := exec(nodes[0], "CLUSTER", "KEYSLOT", "{"+tenant+"}")

@@ -149,7 +149,7 @@ const (
 func until(ctx context.Context, wrong func(ctx context.Context)) {
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
-	must.OK(world.Until(ctx, func() error { return must.Try(func() { wrong(ctx) }) }))
+	world.Until(ctx, func() { wrong(ctx) })
 }
 
 // does returns what does something that cannot fail.

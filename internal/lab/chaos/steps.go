@@ -143,11 +143,11 @@ func kill(_ context.Context, _ *scene, r *world.Replica) {
 }
 
 func freeze(_ context.Context, _ *scene, r *world.Replica) {
-	must.OK(r.Freeze())
+	r.Freeze()
 }
 
 func thaw(_ context.Context, _ *scene, r *world.Replica) {
-	must.OK(r.Thaw())
+	r.Thaw()
 }
 
 func start(ctx context.Context, _ *scene, r *world.Replica) {
@@ -276,7 +276,7 @@ func runs(so bool) about {
 // measures asks whether a metric of a replica lies between two values.
 func measures(least, most float64, name string) about {
 	return func(ctx context.Context, _ *scene, r *world.Replica) {
-		value := must.Have(r.Metric(ctx, name))
+		value := r.Metric(ctx, name)
 		is(fmt.Sprintf("%s of %s is %v to %v", name, r.Name, least, most),
 			value >= least && value <= most, value)
 	}

@@ -163,43 +163,35 @@ func (w *World) Careless(ctx context.Context, address string) *Process {
 // LookUp finds a program, also where only root's path leads.
 func LookUp(name string) (string, error) {
 	path, err := exec.LookPath(name)
-	if err != nil {
-		path, err = exec.LookPath("/usr/sbin/" + name)
+	if err == nil {
+		return path, nil
 	}
-	if err != nil {
-		return "", fmt.Errorf("%s is not installed; .ci/setup installs it: %w", name, err)
+	if path, err = exec.LookPath("/usr/sbin/" + name); err != nil {
+		err = fmt.Errorf("%s is not installed; .ci/setup installs it: %w", name, err)
 	}
-	return path, nil
+	return path, err
 }
 
-// wrong says why the balancer does not send requests to all replicas that run, or still
-// sends some to others. HAProxy takes all for well at its start.
-func (b *balancer) wrong(ctx context.Context, w *World) error {
+// isReady panics unless the balancer sends requests to all replicas that run, and to no
+// others. HAProxy takes all for well at its start.
+func (b *balancer) isReady(ctx context.Context, w *World) {
 	if !b.child.Runs() {
-		return fmt.Errorf("%s: %w: %s", w.config.Balancer, errNotRunning,
-			tail(filepath.Join(b.dir, logFile), 1<<10))
+		panic(fmt.Errorf("%s: %w: %s", w.config.Balancer, errNotRunning,
+			tail(filepath.Join(b.dir, logFile), 1<<10)))
 	}
-	status, _, err := w.ask(ctx, w.URL+"/.well-known/oauth-protected-resource")
-	if err != nil || status != http.StatusOK {
-		return fmt.Errorf("%s answers %d, %w", w.config.Balancer, status, err)
+	if status, _ := w.ask(ctx, w.URL+"/.well-known/oauth-protected-resource"); status != http.StatusOK {
+		panic(fmt.Errorf("%s answers %d", w.config.Balancer, status))
 	}
 	if b.stats == "" {
-		return nil
+		return
 	}
-	_, body, err := w.ask(ctx, "http://"+b.stats+"/;csv")
-	if err != nil {
-		return err
-	}
+	_, table := w.ask(ctx, "http://"+b.stats+"/;csv")
 	for _, r := range w.slots {
-		said := opinion(string(body), r.Name)
-		if r.Runs() && said != "UP" {
-			return fmt.Errorf("haproxy does not believe that %s is well", r.Name)
-		}
-		if !r.Runs() && strings.HasPrefix(said, "UP") {
-			return fmt.Errorf("haproxy believes that %s is well, which does not run", r.Name)
+		said := opinion(string(table), r.Name)
+		if r.Runs() && said != "UP" || !r.Runs() && strings.HasPrefix(said, "UP") {
+			panic(fmt.Errorf("haproxy says %q of %s, which runs: %t", said, r.Name, r.Runs()))
 		}
 	}
-	return nil
 }
 
 // opinion returns what HAProxy says of a server in its table of all, "UP" or "UP 1/2" for
@@ -218,21 +210,14 @@ func opinion(table, server string) string {
 // upstreams, and the balancer sends requests to them. When ctx ends before that, the
 // error says what is not ready and why.
 func (w *World) Ready(ctx context.Context) {
-	must.OK(Until(ctx, func() error {
-		if err := w.Redis.wrong(ctx); err != nil {
-			return err
-		}
+	Until(ctx, func() {
+		w.Redis.isReady(ctx)
 		for _, r := range w.Replicas {
-			if !r.Runs() {
-				continue
-			}
-			if err := r.wrong(ctx); err != nil {
-				return err
-			}
-			if err := r.wrongBeyond(ctx); err != nil {
-				return err
+			if r.Runs() {
+				r.isReady(ctx)
+				r.reaches(ctx)
 			}
 		}
-		return w.balancer.wrong(ctx, w)
-	}))
+		w.balancer.isReady(ctx, w)
+	})
 }

@@ -1,7 +1,6 @@
 package world
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -24,53 +23,37 @@ const (
 )
 
 // ask returns the status and the body of one of the operator's pages.
-func (w *World) ask(ctx context.Context, url string) (status int, body []byte, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-	if err != nil {
-		return 0, nil, err
-	}
-	response, err := w.client.Do(request)
-	if err != nil {
-		return 0, nil, err
-	}
+func (w *World) ask(ctx context.Context, url string) (status int, body []byte) {
+	response, err := w.client.Do(must.Have(http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)))
+	must.OK(err)
 	defer func() { _ = response.Body.Close() }() // it was only read
-	body, err = io.ReadAll(io.LimitReader(response.Body, mostAnswer))
-	return response.StatusCode, body, err
+	return response.StatusCode, must.Have(io.ReadAll(io.LimitReader(response.Body, mostAnswer)))
 }
 
 // Metric returns the sum of all series of a metric whose labels contain those given, such
 // as Metric(ctx, "drawbridge_redis_state", `state="up"`). A metric without such series is
 // 0.
-func (r *Replica) Metric(ctx context.Context, name string, labels ...string) (float64, error) {
-	body, err := r.metrics(ctx)
-	if err != nil {
-		return 0, err
-	}
-	return sum(body, name, labels...)
+func (r *Replica) Metric(ctx context.Context, name string, labels ...string) float64 {
+	return sum(r.metrics(ctx), name, labels...)
 }
 
-func (r *Replica) metrics(ctx context.Context) ([]byte, error) {
-	status, body, err := r.world.ask(ctx, "http://"+r.Operator+"/metrics")
-	if err == nil && status != http.StatusOK {
-		err = fmt.Errorf("%s: /metrics is %d", r.Name, status)
+func (r *Replica) metrics(ctx context.Context) []byte {
+	status, body := r.world.ask(ctx, "http://"+r.Operator+"/metrics")
+	if status != http.StatusOK {
+		panic(fmt.Errorf("%s: /metrics is %d", r.Name, status))
 	}
-	return body, err
+	return body
 }
 
 // sum adds up series in the text of /metrics.
-func sum(text []byte, name string, labels ...string) (total float64, err error) {
-	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
-		rest, found := strings.CutPrefix(lines.Text(), name)
-		if !found || rest == "" || rest[0] != '{' && rest[0] != ' ' || !all(rest, labels) {
-			continue
+func sum(text []byte, name string, labels ...string) (total float64) {
+	for line := range strings.Lines(string(text)) {
+		rest, found := strings.CutPrefix(strings.TrimSpace(line), name)
+		if found && rest != "" && (rest[0] == '{' || rest[0] == ' ') && all(rest, labels) {
+			total += must.Have(strconv.ParseFloat(rest[strings.LastIndexByte(rest, ' ')+1:], 64))
 		}
-		value, err := strconv.ParseFloat(rest[strings.LastIndexByte(rest, ' ')+1:], 64)
-		if err != nil {
-			return 0, fmt.Errorf("%s: %w", lines.Text(), err)
-		}
-		total += value
 	}
-	return total, nil
+	return total
 }
 
 func all(text string, parts []string) bool {
@@ -82,36 +65,31 @@ func all(text string, parts []string) bool {
 	return true
 }
 
-// wrong says why the replica is not ready by its own word.
-func (r *Replica) wrong(ctx context.Context) error {
+// isReady panics unless the replica is ready by its own word.
+func (r *Replica) isReady(ctx context.Context) {
 	if !r.child.Runs() {
-		return fmt.Errorf("%s: %w", r.Name, errNotRunning)
+		panic(fmt.Errorf("%s: %w", r.Name, errNotRunning))
 	}
-	status, body, err := r.world.ask(ctx, "http://"+r.Operator+"/readyz")
-	if err == nil && status != http.StatusOK {
-		err = fmt.Errorf("/readyz is %d: %s", status, bytes.TrimSpace(body))
+	if err := must.Try(func() {
+		if status, body := r.world.ask(ctx, "http://"+r.Operator+"/readyz"); status != http.StatusOK {
+			panic(fmt.Errorf("/readyz is %d: %s", status, bytes.TrimSpace(body)))
+		}
+	}); err != nil {
+		panic(fmt.Errorf("%s: %w", r.Name, err))
 	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", r.Name, err)
-	}
-	return nil
 }
 
-// wrongBeyond says what the replica cannot reach.
-func (r *Replica) wrongBeyond(ctx context.Context) error {
-	text, err := r.metrics(ctx)
-	if err != nil {
-		return err
-	}
-	if up, err := sum(text, "drawbridge_redis_state", `state="up"`); err != nil || up != 1 {
-		return errors.Join(err, fmt.Errorf("%s does not use Redis", r.Name))
+// reaches panics unless the replica reaches all that it needs.
+func (r *Replica) reaches(ctx context.Context) {
+	text := r.metrics(ctx)
+	if sum(text, "drawbridge_redis_state", `state="up"`) != 1 {
+		panic(fmt.Errorf("%s does not use Redis", r.Name))
 	}
 	for name := range r.Upstream {
-		if up, err := sum(text, "drawbridge_upstream_up", strconv.Quote(name)); err != nil || up != 1 {
-			return errors.Join(err, fmt.Errorf("%s has no connection to %s", r.Name, name))
+		if sum(text, "drawbridge_upstream_up", strconv.Quote(name)) != 1 {
+			panic(fmt.Errorf("%s has no connection to %s", r.Name, name))
 		}
 	}
-	return nil
 }
 
 // Log returns the end of what the gateway has written to standard error, of all its
@@ -128,14 +106,12 @@ type Usage struct {
 
 // Usage returns what the process holds now.
 func (r *Replica) Usage(ctx context.Context) Usage {
-	text := must.Have(r.metrics(ctx))
-	goroutines, err := sum(text, "go_goroutines")
-	heap, wrong := sum(text, "go_memstats_heap_alloc_bytes")
-	files, unread := os.ReadDir(fmt.Sprintf("/proc/%d/fd", r.PID()))
-	resident, unknown := Field(r.PID(), "status", "RssAnon")
-	must.OK(errors.Join(err, wrong, unread, unknown))
+	text := r.metrics(ctx)
 	return Usage{
-		Descriptors: len(files), Goroutines: int(goroutines), Resident: resident, Heap: int64(heap),
+		Descriptors: len(must.Have(os.ReadDir(fmt.Sprintf("/proc/%d/fd", r.PID())))),
+		Goroutines:  int(sum(text, "go_goroutines")),
+		Resident:    must.Have(Field(r.PID(), "status", "RssAnon")),
+		Heap:        int64(sum(text, "go_memstats_heap_alloc_bytes")),
 	}
 }
 
@@ -157,30 +133,18 @@ func (r *Replica) Rewrite(ctx context.Context, change func(config string) string
 		return
 	}
 	if !r.child.Runs() {
-		must.OK(r.write(after))
+		r.write(after)
 		return
 	}
-	count := must.Have(r.Metric(ctx, reloads))
-	must.OK(r.write(after))
-	must.OK(Until(ctx, func() error { return r.reloaded(ctx, count) }))
-	must.OK(r.refused(ctx))
-}
-
-// reloaded tells unless the config was loaded more often than that.
-func (r *Replica) reloaded(ctx context.Context, count float64) error {
-	now, err := r.Metric(ctx, reloads)
-	if err == nil && now <= count {
-		err = fmt.Errorf("%s has not looked at its config yet", r.Name)
+	count := r.Metric(ctx, reloads)
+	r.write(after)
+	Until(ctx, func() {
+		if r.Metric(ctx, reloads) <= count {
+			panic(fmt.Errorf("%s has not looked at its config yet", r.Name))
+		}
+	})
+	if r.Metric(ctx, "drawbridge_config_last_reload_successful") != 1 {
+		_, why := r.world.ask(ctx, "http://"+r.Operator+"/readyz")
+		panic(fmt.Errorf("%s: %w: %s", r.Name, ErrRefused, why))
 	}
-	return err
-}
-
-// refused returns why the config was refused, if it was.
-func (r *Replica) refused(ctx context.Context) error {
-	taken, err := r.Metric(ctx, "drawbridge_config_last_reload_successful")
-	if err != nil || taken == 1 {
-		return err
-	}
-	_, body, err := r.world.ask(ctx, "http://"+r.Operator+"/readyz")
-	return errors.Join(err, fmt.Errorf("%s: %w: %s", r.Name, ErrRefused, body))
 }

@@ -86,20 +86,19 @@ func (s *Store) Begin(ctx context.Context) {
 		Command: s.network.command(s.Name, s.args(ctx)...),
 		Env:     s.Env,
 	})
-	must.OK(Until(ctx, func() error {
+	Until(ctx, func() {
 		if !s.child.Runs() {
-			return fmt.Errorf("%s has ended: %s", s.Name, tail(filepath.Join(s.dir, logFile), 1<<10))
+			panic(fmt.Errorf("%s has ended: %s", s.Name, tail(filepath.Join(s.dir, logFile), 1<<10)))
 		}
-		return s.answers(ctx)
-	}))
+		s.answers(ctx)
+	})
 }
 
-// answers returns nil if the server answers soon.
-func (s *Store) answers(ctx context.Context) error {
+// answers panics unless the server answers soon.
+func (s *Store) answers(ctx context.Context) {
 	ctx, stop := context.WithTimeout(ctx, operatorTime)
 	defer stop()
-	_, err := s.Exec(ctx, "PING")
-	return err
+	s.Exec(ctx, "PING")
 }
 
 // Kill ends the server at once. What it kept is lost.
@@ -107,39 +106,39 @@ func (s *Store) Kill() { s.child.Kill() }
 
 // Freeze stops the processor time of the server: connections stay open and nothing is
 // answered.
-func (s *Store) Freeze() error { return s.child.Signal(syscall.SIGSTOP) }
+func (s *Store) Freeze() { must.OK(s.child.Signal(syscall.SIGSTOP)) }
 
 // Thaw ends Freeze.
-func (s *Store) Thaw() error { return s.child.Signal(syscall.SIGCONT) }
+func (s *Store) Thaw() { must.OK(s.child.Signal(syscall.SIGCONT)) }
 
 // Exec runs a command at the server past all proxies, with all rights, and returns the
 // answer as redis-cli writes it.
-func (s *Store) Exec(ctx context.Context, command ...string) (string, error) {
+func (s *Store) Exec(ctx context.Context, command ...string) string {
 	host, port := split(s.Address)
 	args := append([]string{"-e", "-h", host, "-p", port}, command...)
 	output, err := exec.CommandContext(ctx, "redis-cli", args...).CombinedOutput() //nolint:gosec // a fault says which
 	if err != nil {
-		return "", fmt.Errorf("%s: %v: %w: %s", s.Name, command, err, output)
+		panic(fmt.Errorf("%s: %v: %w: %s", s.Name, command, err, output))
 	}
-	return strings.TrimSpace(string(output)), nil
+	return strings.TrimSpace(string(output))
+}
+
+// leads tells whether the server is a master now. One that is frozen does not say so.
+func (s *Store) leads(ctx context.Context) bool {
+	ctx, stop := context.WithTimeout(ctx, operatorTime)
+	defer stop()
+	role, err := must.Got(func() string { return s.Exec(ctx, "ROLE") })
+	return err == nil && strings.HasPrefix(role, "master")
 }
 
 // Master returns the node that is the master now, the first if there are several.
-func (r *Redis) Master(ctx context.Context) (*Store, error) {
-	var wrong []error
+func (r *Redis) Master(ctx context.Context) *Store {
 	for _, s := range r.Nodes {
-		if !s.child.Runs() {
-			continue
+		if s.child.Runs() && s.leads(ctx) {
+			return s
 		}
-		ctx, stop := context.WithTimeout(ctx, operatorTime) // it may be frozen
-		role, err := s.Exec(ctx, "ROLE")
-		stop()
-		if err == nil && strings.HasPrefix(role, "master") {
-			return s, nil
-		}
-		wrong = append(wrong, err)
 	}
-	return nil, errors.Join(append(wrong, errors.New("no server of Redis is the master"))...)
+	panic(errors.New("no server of Redis is the master"))
 }
 
 // Kill ends all nodes at once. What they kept is lost.
@@ -152,50 +151,11 @@ func (r *Redis) Kill() {
 // Begin starts all nodes that do not run.
 func (r *Redis) Begin(ctx context.Context) {
 	for _, s := range r.Nodes {
-		if s.child.Runs() {
-			continue
+		if !s.child.Runs() {
+			s.Begin(ctx)
 		}
-		s.Begin(ctx)
 	}
 	r.join(ctx)
-}
-
-// Freeze stops the processor time of all nodes.
-func (r *Redis) Freeze() error { return r.each((*Store).Freeze) }
-
-// Thaw ends Freeze.
-func (r *Redis) Thaw() error { return r.each((*Store).Thaw) }
-
-func (r *Redis) each(do func(*Store) error) error {
-	var wrong []error
-	for _, s := range r.Nodes {
-		wrong = append(wrong, do(s))
-	}
-	return errors.Join(wrong...)
-}
-
-// Exec runs a command at each node that runs and is a master, and returns the answers, a
-// line or more of each.
-func (r *Redis) Exec(ctx context.Context, command ...string) (string, error) {
-	var answers []string
-	for _, s := range r.Nodes {
-		if !s.child.Runs() {
-			continue
-		}
-		role, err := s.Exec(ctx, "ROLE")
-		if err != nil {
-			return "", err
-		}
-		if !strings.HasPrefix(role, "master") {
-			continue
-		}
-		answer, err := s.Exec(ctx, command...)
-		if err != nil {
-			return "", err
-		}
-		answers = append(answers, answer)
-	}
-	return strings.Join(answers, "\n"), nil
 }
 
 // door is the server that replicas are told of.

@@ -2,12 +2,10 @@ package world
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -37,7 +35,7 @@ func startRedis(ctx context.Context, kind, dir string, k *Keeper, n *network) *R
 	if r.Sentinel != nil {
 		r.Sentinel.Begin(ctx)
 	}
-	must.OK(Until(ctx, func() error { return r.wrong(ctx) }))
+	Until(ctx, func() { r.isReady(ctx) })
 	return r
 }
 
@@ -68,12 +66,14 @@ func (r *Redis) watch() {
 // leader returns the address of the master: of a node that is, which the sentinel may not
 // have noticed yet, of whom the sentinel has in mind, or at the start of the first.
 func (r *Redis) leader(ctx context.Context) string {
-	if master, err := r.Master(ctx); err == nil {
+	if master, err := must.Got(func() *Store { return r.Master(ctx) }); err == nil {
 		return master.Address
 	}
 	ctx, stop := context.WithTimeout(ctx, operatorTime)
 	defer stop()
-	found, err := r.Sentinel.Exec(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", masterName)
+	found, err := must.Got(func() string {
+		return r.Sentinel.Exec(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", masterName)
+	})
 	if host, port, whole := strings.Cut(found, "\n"); err == nil && whole {
 		return net.JoinHostPort(host, port)
 	}
@@ -100,70 +100,50 @@ func (r *Redis) join(ctx context.Context) {
 	}
 	const slots = 16384
 	for i, s := range r.Nodes {
-		if info, err := s.Exec(ctx, "CLUSTER", "INFO"); err != nil ||
-			strings.Contains(info, "cluster_known_nodes:3") {
-			must.OK(err)
+		if strings.Contains(s.Exec(ctx, "CLUSTER", "INFO"), "cluster_known_nodes:3") {
 			return
 		}
 		first, last := i*slots/len(r.Nodes), (i+1)*slots/len(r.Nodes)-1
-		must.Have(s.Exec(ctx, "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(first),
-			strconv.Itoa(last)))
+		s.Exec(ctx, "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(first), strconv.Itoa(last))
 	}
 	for _, s := range r.Nodes[1:] {
 		host, port := split(s.Address)
-		must.Have(r.Nodes[0].Exec(ctx, "CLUSTER", "MEET", host, port, s.bus))
+		r.Nodes[0].Exec(ctx, "CLUSTER", "MEET", host, port, s.bus)
 	}
 }
 
-// wrong returns what is not as it should be with the servers that run.
-func (r *Redis) wrong(ctx context.Context) error {
+// isReady panics unless all servers run and are joined as they should be.
+func (r *Redis) isReady(ctx context.Context) {
 	for _, s := range r.all() {
 		if !s.child.Runs() {
-			return fmt.Errorf("%s does not run", s.Name)
+			panic(fmt.Errorf("%s does not run", s.Name))
 		}
-		if err := s.answers(ctx); err != nil {
-			return err
-		}
+		s.answers(ctx)
 	}
 	switch r.kind {
 	case "watched":
-		return r.wrongCopy(ctx)
-	case "cluster":
+		master := r.Master(ctx)
 		for _, s := range r.Nodes {
-			info, err := s.Exec(ctx, "CLUSTER", "INFO")
-			if err != nil || !strings.Contains(info, "cluster_state:ok") ||
-				!strings.Contains(info, "cluster_known_nodes:3") {
-				return errors.Join(err, fmt.Errorf("%s: the cluster is not whole: %s", s.Name, info))
+			if s != master {
+				s.says(ctx, []string{"INFO", "replication"}, "master_link_status:up")
 			}
 		}
+		_, port := split(master.Address)
+		r.Sentinel.says(ctx, []string{"SENTINEL", "MASTER", masterName}, "\n"+port+"\n", "\nmaster\n")
+		r.Sentinel.says(ctx, []string{"SENTINEL", "REPLICAS", masterName}, "\nslave\n")
+	case "cluster":
+		for _, s := range r.Nodes {
+			s.says(ctx, []string{"CLUSTER", "INFO"}, "cluster_state:ok", "cluster_known_nodes:3")
+		}
 	}
-	return nil
 }
 
-// wrongCopy tells unless there is one master with a copy, and the sentinel knows both.
-func (r *Redis) wrongCopy(ctx context.Context) error {
-	master, err := r.Master(ctx)
-	if err != nil {
-		return err
-	}
-	for _, s := range r.Nodes {
-		if s == master {
-			continue
-		}
-		if info, err := s.Exec(ctx, "INFO", "replication"); err != nil ||
-			!strings.Contains(info, "master_link_status:up") {
-			return errors.Join(err, fmt.Errorf("%s has no copy of %s", s.Name, master.Name))
+// says panics unless the answer to a command has some words.
+func (s *Store) says(ctx context.Context, command []string, words ...string) {
+	answer := strings.ReplaceAll("\n"+s.Exec(ctx, command...)+"\n", "\r", "")
+	for _, word := range words {
+		if !strings.Contains(answer, word) {
+			panic(fmt.Errorf("%s: %q is not in what it says to %v: %s", s.Name, word, command, answer))
 		}
 	}
-	found, err := r.Sentinel.Exec(ctx, "SENTINEL", "MASTER", masterName)
-	_, port := split(master.Address)
-	if err != nil || !slices.Contains(strings.Fields(found), port) || !slices.Contains(strings.Fields(found),
-		"master") {
-		return errors.Join(err, fmt.Errorf("the sentinel does not see that %s is the master", master.Name))
-	}
-	copies, err := r.Sentinel.Exec(ctx, "SENTINEL", "REPLICAS", masterName)
-	if err != nil || !slices.Contains(strings.Fields(copies), "slave") {
-		return errors.Join(err, errors.New("the sentinel knows no copy that is well"))
-	}
-	return nil
 }

@@ -88,12 +88,10 @@ func (r *Replica) closeProxies() {
 func (r *Replica) file() string { return filepath.Join(r.Dir, "drawbridge.yaml") }
 
 // write puts a text in the place of the config at once.
-func (r *Replica) write(text string) error {
+func (r *Replica) write(text string) {
 	next := filepath.Join(r.Dir, "next")
-	if err := os.WriteFile(next, []byte(text), 0o600); err != nil { //nolint:gosec // our own folder
-		return err
-	}
-	return os.Rename(next, r.file())
+	must.OK(os.WriteFile(next, []byte(text), 0o600)) //nolint:gosec // our own folder
+	must.OK(os.Rename(next, r.file()))
 }
 
 // Start starts the process, and returns when it answers /readyz with 200, or with an
@@ -134,7 +132,7 @@ func (r *Replica) ready(ctx context.Context) {
 		case <-ctx.Done():
 		}
 	}()
-	err := Until(ctx, func() error { return r.wrong(ctx) })
+	err := must.Try(func() { Until(ctx, func() { r.isReady(ctx) }) })
 	if err == nil {
 		return
 	}
@@ -167,10 +165,10 @@ func (r *Replica) Runs() bool { return r.child.Runs() }
 
 // Freeze stops the processor time of the process: connections stay open and nothing is
 // answered.
-func (r *Replica) Freeze() error { return r.child.Signal(syscall.SIGSTOP) }
+func (r *Replica) Freeze() { must.OK(r.child.Signal(syscall.SIGSTOP)) }
 
 // Thaw ends Freeze.
-func (r *Replica) Thaw() error { return r.child.Signal(syscall.SIGCONT) }
+func (r *Replica) Thaw() { must.OK(r.child.Signal(syscall.SIGCONT)) }
 
 // Program names the program of the next Start.
 func (r *Replica) Program(path string) { r.program = path }
@@ -186,5 +184,5 @@ func (r *Replica) AuditTo(path string) {
 		panic(fmt.Errorf("%s has no line of the audit file", r.file()))
 	}
 	r.audits = append(slices.DeleteFunc(r.audits, func(old string) bool { return old == path }), path)
-	must.OK(r.write(auditLine.ReplaceAllLiteralString(string(text), "audit: {file: "+path)))
+	r.write(auditLine.ReplaceAllLiteralString(string(text), "audit: {file: "+path))
 }

@@ -28,7 +28,7 @@ func TestPartitions(t *testing.T) {
 		works(t, "http://"+r.Address, token)
 	}
 	apart(r.Name, "redis", "replica-1 does not use Redis")
-	apart("balancer", r.Name, "haproxy does not believe that replica-1 is well")
+	apart("balancer", r.Name, `haproxy says "DOWN" of replica-1`)
 	if err := must.Try(func() { w.Partition("echo", "balancer") }); err == nil {
 		t.Error("got no error where no part is in a namespace")
 	}

@@ -32,19 +32,20 @@ func Within(ctx context.Context, limit time.Duration, what string, done func() b
 	return nil
 }
 
-// Until waits until nothing is wrong. When ctx ends before that, the error says what is.
-func Until(ctx context.Context, wrong func() error) error {
-	last := error(nil)
+// Until waits until nothing is wrong, which wrong panics with. When ctx ends before that,
+// the error has what is.
+func Until(ctx context.Context, wrong func()) {
+	var last error
 	for {
-		now := wrong()
+		now := must.Try(wrong)
 		if now == nil {
-			return nil
+			return
 		}
 		if ctx.Err() == nil || last == nil {
 			last = now // what goes wrong since ctx has ended says little
 		}
 		if !Pause(ctx, look) {
-			return fmt.Errorf("waited in vain: %w: %w", ctx.Err(), last)
+			panic(fmt.Errorf("waited in vain: %w: %w", ctx.Err(), last))
 		}
 	}
 }
@@ -65,10 +66,7 @@ func tail(path string, most int64) string {
 		return ""
 	}
 	defer func() { _ = file.Close() }() // it was only read
-	about, err := file.Stat()
-	if err != nil {
-		return ""
-	}
+	about := must.Have(file.Stat())
 	start := max(0, about.Size()-most)
 	text := make([]byte, about.Size()-start)
 	n, _ := file.ReadAt(text, start) // it may have grown

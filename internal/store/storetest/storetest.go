@@ -65,9 +65,7 @@ func record(kind, id, tenant string) store.Record {
 func put(t *testing.T, s store.Store, r store.Record) store.Record {
 	t.Helper()
 	version, err := s.Put(t.Context(), r)
-	if err != nil {
-		t.Fatalf("put %s %s: %v", r.Kind, r.ID, err)
-	}
+	wantError(t, "put "+r.Kind+" "+r.ID, err, nil)
 	if version <= 0 || version == r.Version {
 		t.Fatalf("put %s %s: got version %d after %d", r.Kind, r.ID, version, r.Version)
 	}
@@ -79,9 +77,7 @@ func put(t *testing.T, s store.Store, r store.Record) store.Record {
 func get(t *testing.T, s store.Store, want store.Record) {
 	t.Helper()
 	got, err := s.Get(t.Context(), want.Kind, want.ID)
-	if err != nil {
-		t.Fatalf("get %s %s: %v", want.Kind, want.ID, err)
-	}
+	wantError(t, "get "+want.Kind+" "+want.ID, err, nil)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Fatalf("get %s %s: (-want +got)\n%s", want.Kind, want.ID, diff)
 	}
@@ -95,38 +91,64 @@ func wantError(t *testing.T, what string, got, want error) {
 	}
 }
 
+// wantNoPut fails the test unless the record is refused with the error.
+func wantNoPut(t *testing.T, s store.Store, what string, r store.Record, want error) {
+	t.Helper()
+	_, err := s.Put(t.Context(), r)
+	wantError(t, what, err, want)
+}
+
+// wantNone fails the test if there is a record.
+func wantNone(t *testing.T, s store.Store, kind, id string) {
+	t.Helper()
+	_, err := s.Get(t.Context(), kind, id)
+	wantError(t, "get "+kind+" "+id, err, store.ErrNotFound)
+}
+
+// sweep sweeps to the end, which comes within so many times, and returns the last pass.
+func sweep(t *testing.T, s store.Database, most int) (last store.Pass) {
+	t.Helper()
+	for sweeps := 0; last.More || sweeps == 0; sweeps++ {
+		if sweeps == most {
+			t.Fatal("the sweeps have no end")
+		}
+		var err error
+		last, err = s.Sweep(t.Context(), last)
+		wantError(t, "sweep", err, nil)
+	}
+	return last
+}
+
+// replace replaces all rows by those, and returns how many there are then.
+func replace(t *testing.T, s store.Database, all []store.Row) int {
+	t.Helper()
+	replaced, err := s.Replace(t.Context(), sequence(all, nil))
+	wantError(t, "replace", err, nil)
+	return replaced
+}
+
 func changed(t *testing.T, open Open) {
 	s := open(t, Config())
-	if err := s.Check(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	_, err := s.Get(t.Context(), "family", "1")
-	wantError(t, "get what is not there", err, store.ErrNotFound)
+	wantError(t, "check", s.Check(t.Context()), nil)
+	wantNone(t, s, "family", "1")
 	r := put(t, s, record("family", "1", "a"))
 	get(t, s, r)
 	other := put(t, s, record("client", "1", "a")) // another kind, the same id
 
-	_, err = s.Put(t.Context(), record("family", "1", "a"))
-	wantError(t, "put what is there as new", err, store.ErrConflict)
+	wantNoPut(t, s, "put what is there as new", record("family", "1", "a"), store.ErrConflict)
 	second := r
 	second.Value, second.Owner, second.Expires = []byte{0, 1, 255}, "bob", r.Expires.Add(time.Minute)
 	second = put(t, s, second)
 	get(t, s, second)
-	_, err = s.Put(t.Context(), r)
-	wantError(t, "put a version that is no longer there", err, store.ErrConflict)
+	wantNoPut(t, s, "put a version that is no longer there", r, store.ErrConflict)
 
 	for range 2 {
-		if err := s.Delete(t.Context(), "family", "1"); err != nil {
-			t.Fatal(err)
-		}
+		wantError(t, "delete", s.Delete(t.Context(), "family", "1"), nil)
 	}
-	_, err = s.Get(t.Context(), "family", "1")
-	wantError(t, "get what was removed", err, store.ErrNotFound)
-	_, err = s.Put(t.Context(), second)
-	wantError(t, "change what was removed", err, store.ErrConflict)
+	wantNone(t, s, "family", "1")
+	wantNoPut(t, s, "change what was removed", second, store.ErrConflict)
 	again := put(t, s, record("family", "1", "a"))
-	_, err = s.Put(t.Context(), second)
-	wantError(t, "change what was removed and made again", err, store.ErrConflict)
+	wantNoPut(t, s, "change what was removed and made again", second, store.ErrConflict)
 	get(t, s, again)
 	get(t, s, other)
 
@@ -183,9 +205,7 @@ func listed(t *testing.T, open Open) {
 		{store.Query{Kind: "none"}, nil},
 	} {
 		records, err := s.List(t.Context(), test.q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		wantError(t, "list", err, nil)
 		var got []string
 		for _, r := range records {
 			got = append(got, r.ID)
@@ -205,9 +225,7 @@ func listed(t *testing.T, open Open) {
 func wantCount(t *testing.T, s store.Store, kind string, want map[string]int) {
 	t.Helper()
 	got, err := s.Count(t.Context(), kind)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wantError(t, "count "+kind, err, nil)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Fatalf("count %s: (-want +got)\n%s", kind, diff)
 	}
@@ -221,21 +239,17 @@ func expired(t *testing.T, open Open) {
 	pass(time.Hour - time.Minute)
 	get(t, s, first)
 	pass(2 * time.Minute)
-	_, err := s.Get(t.Context(), "family", "1")
-	wantError(t, "get what has expired", err, store.ErrNotFound)
+	wantNone(t, s, "family", "1")
 	if records, err := s.List(t.Context(), store.Query{Kind: "family"}); err != nil || len(records) > 0 {
 		t.Fatalf("list: got %d records and error %v, want none", len(records), err)
 	}
 	first.Expires = first.Expires.Add(time.Hour)
-	_, err = s.Put(t.Context(), first)
-	wantError(t, "change what has expired", err, store.ErrConflict)
+	wantNoPut(t, s, "change what has expired", first, store.ErrConflict)
 	again := record("family", "1", "b")
 	again.Expires = first.Expires
 	get(t, s, put(t, s, again))
 	wantCount(t, s, "family", map[string]int{"a": 1, "b": 1})
-	if pass, err := s.Sweep(t.Context(), store.Pass{}); err != nil || pass.More {
-		t.Fatalf("sweep: got %+v and error %v", pass, err)
-	}
+	sweep(t, s, 1)
 	wantCount(t, s, "family", map[string]int{"b": 1})
 }
 
@@ -247,16 +261,7 @@ func sweptToTheEnd(t *testing.T, open Open) {
 		put(t, s, record("family", fmt.Sprintf("%05d", i), "a"))
 	}
 	pass(2 * time.Hour)
-	var swept store.Pass
-	for sweeps := 0; swept.More || sweeps == 0; sweeps++ {
-		if sweeps > 3 {
-			t.Fatal("the sweeps have no end")
-		}
-		var err error
-		if swept, err = s.Sweep(t.Context(), swept); err != nil {
-			t.Fatal(err)
-		}
-	}
+	sweep(t, s, 4)
 	if kinds, err := s.Kinds(t.Context()); err != nil || len(kinds) > 0 {
 		t.Errorf("got rows %v and error %v, want none", kinds, err)
 	}
@@ -278,15 +283,11 @@ func bounded(t *testing.T, open Open) {
 	for i := range 3 {
 		put(t, s, record("family", fmt.Sprint(i), "a"))
 	}
-	_, err := s.Put(t.Context(), record("family", "3", "a"))
-	wantError(t, "put one too many", err, store.ErrFull)
-	_, err = s.Get(t.Context(), "family", "3")
-	wantError(t, "get what was one too many", err, store.ErrNotFound)
+	wantNoPut(t, s, "put one too many", record("family", "3", "a"), store.ErrFull)
+	wantNone(t, s, "family", "3")
 	put(t, s, record("family", "4", "b"))
 	put(t, s, record("client", "3", "a"))
-	if err := s.Delete(t.Context(), "family", "0"); err != nil {
-		t.Fatal(err)
-	}
+	wantError(t, "delete", s.Delete(t.Context(), "family", "0"), nil)
 	last := put(t, s, record("family", "3", "a"))
 	put(t, s, last) // a change needs no room
 	wantCount(t, s, "family", map[string]int{"a": 3, "b": 1})
@@ -305,8 +306,7 @@ func moved(t *testing.T, open Open) {
 	r := put(t, s, record("family", "1", ""))
 	put(t, s, record("family", "2", "full"))
 	r.Tenant = "full"
-	_, err := s.Put(t.Context(), r)
-	wantError(t, "move to a tenant that is full", err, store.ErrFull)
+	wantNoPut(t, s, "move to a tenant that is full", r, store.ErrFull)
 	r.Tenant = "a"
 	get(t, s, put(t, s, r))
 	wantCount(t, s, "family", map[string]int{"a": 1, "full": 1})
@@ -370,9 +370,7 @@ func boundedAtOnce(t *testing.T, open Open) {
 func rows(t *testing.T, s store.Database) (all []store.Row) {
 	t.Helper()
 	for row, err := range s.Rows(t.Context()) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		wantError(t, "read a row", err, nil)
 		all = append(all, row)
 	}
 	return all
@@ -412,9 +410,7 @@ func sealed(t *testing.T, open Open) {
 		good := slices.Clone(all)
 		good[0].Value = bytes.Clone(all[0].Value)
 		spoil(&all[0])
-		if _, err := s.Replace(t.Context(), sequence(all, nil)); err != nil {
-			t.Fatal(err)
-		}
+		replace(t, s, all)
 		if _, err := s.Get(t.Context(), all[0].Kind, all[0].ID); err == nil ||
 			errors.Is(err, store.ErrNotFound) {
 			t.Errorf("%s: got error %v, want one that says that the record cannot be read", name, err)
@@ -423,9 +419,7 @@ func sealed(t *testing.T, open Open) {
 		if err != nil || len(records) != 1 || records[0].ID != "2" {
 			t.Errorf("%s: list: got %d records and error %v, want the other one", name, len(records), err)
 		}
-		if _, err := s.Replace(t.Context(), sequence(good, nil)); err != nil {
-			t.Fatal(err)
-		}
+		replace(t, s, good)
 	}
 }
 
@@ -437,9 +431,7 @@ func ring(t *testing.T, fills ...byte) *seal.Ring {
 		keys[i] = bytes.Repeat([]byte{fill}, seal.KeySize)
 	}
 	r, err := seal.NewRing(keys...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wantError(t, "make a ring", err, nil)
 	return r
 }
 
@@ -453,37 +445,22 @@ func unread(t *testing.T, open Open) {
 	var all []store.Row
 	for i := range bad + good {
 		row, err := cfg.Seal(record("family", fmt.Sprintf("%05d", i), "a"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		wantError(t, "seal", err, nil)
 		if i < bad {
 			row.Value[len(row.Value)-1] ^= 1
 		}
 		all = append(all, row)
 	}
-	if _, err := s.Replace(t.Context(), sequence(all, nil)); err != nil {
-		t.Fatal(err)
-	}
-	records, err := s.List(t.Context(), store.Query{Kind: "family", Limit: 700})
-	if err != nil || len(records) != good {
-		t.Fatalf("list: got %d records and error %v, want %d", len(records), err, good)
-	}
-	if records, err = s.List(t.Context(), store.Query{Kind: "family", Limit: 2}); err != nil ||
-		len(records) != 2 {
-		t.Fatalf("list: got %d records and error %v, want 2", len(records), err)
+	replace(t, s, all)
+	for limit, want := range map[int]int{700: good, 2: 2} {
+		records, err := s.List(t.Context(), store.Query{Kind: "family", Limit: limit})
+		if err != nil || len(records) != want {
+			t.Fatalf("list: got %d records and error %v, want %d", len(records), err, want)
+		}
 	}
 	cfg.Ring.Adopt(ring(t, 3, 2, 1))
-	var pass store.Pass
-	for sweeps := 0; pass.More || sweeps == 0; sweeps++ {
-		if pass, err = s.Sweep(t.Context(), pass); err != nil {
-			t.Fatal(err)
-		}
-		if sweeps > 2*(bad+good)/store.MostSwept {
-			t.Fatal("the sweeps have no end")
-		}
-	}
-	if pass.Unread != bad {
-		t.Errorf("got %d rows that cannot be read, want %d", pass.Unread, bad)
+	if got := sweep(t, s, 2*(bad+good)/store.MostSwept+1).Unread; got != bad {
+		t.Errorf("got %d rows that cannot be read, want %d", got, bad)
 	}
 	ids := cfg.Ring.IDs()
 	keys, err := s.Keys(t.Context())
@@ -501,15 +478,9 @@ func keysEnded(t *testing.T, open Open) {
 		t.Error("a key that seals rows may end")
 	}
 	cfg.Ring.Adopt(ring(t, 2, 1))
-	if err := store.MissingKeys(t.Context(), s, cfg.Ring); err != nil {
-		t.Error(err)
-	}
-	if _, err := s.Sweep(t.Context(), store.Pass{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := store.MissingKeys(t.Context(), s, ring(t, 2)); err != nil {
-		t.Errorf("after a sweep: %v", err)
-	}
+	wantError(t, "end no key", store.MissingKeys(t.Context(), s, cfg.Ring), nil)
+	sweep(t, s, 1)
+	wantError(t, "end a key after a sweep", store.MissingKeys(t.Context(), s, ring(t, 2)), nil)
 	cfg.Ring.Adopt(ring(t, 2))
 	get(t, s, r)
 	put(t, s, r) // whoever read it before may still change it
@@ -532,9 +503,8 @@ func replaced(t *testing.T, open Open) {
 
 	both := rows(t, s)
 	pass(time.Hour) // of the two, the first has expired
-	replaced, err := s.Replace(t.Context(), sequence(both, nil))
-	if err != nil || replaced != 1 {
-		t.Fatalf("got %d rows and error %v, want 1", replaced, err)
+	if replaced := replace(t, s, both); replaced != 1 {
+		t.Fatalf("got %d rows, want 1", replaced)
 	}
 	get(t, s, late)
 	wantCount(t, s, "family", map[string]int{"b": 1})

@@ -1,6 +1,7 @@
 package corpus
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"unicode"
@@ -62,47 +63,29 @@ func Smuggled(inside string) []string {
 	call := func(members string) string { return `{"jsonrpc":"2.0","id":SERIAL,` + members + `}` }
 	good := params(`"name":"up__ok","arguments":` + mark)
 	bad := params(`"name":"up__evil","arguments":` + mark)
-	var bodies []string
-	add := func(body string) { bodies = append(bodies, body) }
-	add(call(`"method":"tools/call","params":` + good)) // plain: this one runs
-	for _, text := range twisted("params", good, bad) {
-		add(call(`"method":"tools/call",` + text))
-	}
-	for _, text := range twisted("method", `"ping"`, `"tools/call"`) {
-		add(call(text + `,"params":` + bad))
-	}
-	for _, text := range twisted("method", `"tools/call"`, `"tools/list"`) {
-		add(call(text + `,"params":` + bad))
-	}
-	for _, text := range twisted("id", `8`, `9`) {
-		add(`{"jsonrpc":"2.0","method":"tools/call",` + text + `,"params":` + bad + `}`)
-	}
-	for _, text := range twisted("jsonrpc", `"2.0"`, `"1.0"`) {
-		add(`{"id":7,"method":"tools/call",` + text + `,"params":` + bad + `}`)
-	}
-	for _, text := range twisted("name", `"up__ok"`, `"up__evil"`) {
-		add(call(`"method":"tools/call","params":` + params(text+`,"arguments":`+mark)))
-	}
-	for _, text := range twisted("arguments", mark, `{"serial":-SERIAL}`) {
-		add(call(`"method":"tools/call","params":` + params(text+`,"name":"up__ok"`)))
-	}
-	for _, text := range twisted("path", `"a"`, `"b"`) {
-		add(call(`"method":"tools/call","params":` + params(`"name":"up__ok","arguments":{"serial":SERIAL,`+
-			text+`}`)))
-		add(call(`"method":"tools/call","params":` +
-			params(`"name":"up__ok","arguments":{"serial":SERIAL,"deep":[{`+text+`}]}`)))
-	}
-	meta := strings.TrimSuffix(inside, "}")
-	if meta == "" {
-		meta = `"_meta":{"x":1`
-	}
-	for _, key := range []string{
-		"progressToken", "io.modelcontextprotocol/protocolVersion",
-		"io.modelcontextprotocol/clientCapabilities",
+	named := `"method":"tools/call","params":`
+	meta := cmp.Or(strings.TrimSuffix(inside, "}"), `"_meta":{"x":1`)
+	bodies := []string{call(named + good)} // plain: this one runs
+	for _, place := range []struct{ key, good, bad, body string }{
+		{"params", good, bad, call(`"method":"tools/call",HERE`)},
+		{"method", `"ping"`, `"tools/call"`, call(`HERE,"params":` + bad)},
+		{"method", `"tools/call"`, `"tools/list"`, call(`HERE,"params":` + bad)},
+		{"id", `8`, `9`, `{"jsonrpc":"2.0","method":"tools/call",HERE,"params":` + bad + `}`},
+		{"jsonrpc", `"2.0"`, `"1.0"`, `{"id":7,"method":"tools/call",HERE,"params":` + bad + `}`},
+		{"name", `"up__ok"`, `"up__evil"`, call(named + params(`HERE,"arguments":`+mark))},
+		{"arguments", mark, `{"serial":-SERIAL}`, call(named + params(`HERE,"name":"up__ok"`))},
+		{"path", `"a"`, `"b"`, call(named + params(`"name":"up__ok","arguments":{"serial":SERIAL,HERE}`))},
+		{
+			"path", `"a"`, `"b"`,
+			call(named + params(`"name":"up__ok","arguments":{"serial":SERIAL,"deep":[{HERE}]}`)),
+		},
+		{"progressToken", `"2026-07-28"`, `"2025-03-26"`, ""},
+		{"io.modelcontextprotocol/protocolVersion", `"2026-07-28"`, `"2025-03-26"`, ""},
+		{"io.modelcontextprotocol/clientCapabilities", `"2026-07-28"`, `"2025-03-26"`, ""},
 	} {
-		for _, text := range twisted(key, `"2026-07-28"`, `"2025-03-26"`) {
-			add(call(`"method":"tools/call","params":{` + meta + `,` + text +
-				`},"name":"up__evil","arguments":` + mark + `}`))
+		body := cmp.Or(place.body, call(named+`{`+meta+`,HERE},"name":"up__evil","arguments":`+mark+`}`))
+		for _, text := range twisted(place.key, place.good, place.bad) {
+			bodies = append(bodies, strings.Replace(body, "HERE", text, 1))
 		}
 	}
 	for _, name := range []string{
@@ -110,16 +93,12 @@ func Smuggled(inside string) []string {
 		`"up__evil\u200b"`, `"ｕｐ__evil"`, `["up__ok","up__evil"]`, `{"name":"up__evil"}`, `"up__\ud800evil"`,
 		"\"up__evil\xff\"", `null`, `7`,
 	} {
-		add(call(`"method":"tools/call","params":` + params(`"name":`+name+`,"arguments":`+mark)))
+		bodies = append(bodies, call(named+params(`"name":`+name+`,"arguments":`+mark)))
 	}
-	whole := call(`"method":"tools/call","params":` + bad)
-	fine := call(`"method":"tools/call","params":` + good)
-	for _, body := range []string{
-		fine + whole, fine + "\n" + whole, fine + "\x00" + whole, "\ufeff" + whole,
-		"[" + fine + "," + whole + "]", "[" + whole + "]", fine + "]", "/**/" + whole, fine + ",", "[" +
-			fine + "]" + whole, `"` + fine + `"`, strings.Replace(fine, `"2.0"`, `"2.0",`+"\x01", 1),
-	} {
-		add(body)
-	}
-	return bodies
+	whole, fine := call(named+bad), call(named+good)
+	return append(bodies,
+		fine+whole, fine+"\n"+whole, fine+"\x00"+whole, "\ufeff"+whole,
+		"["+fine+","+whole+"]", "["+whole+"]", fine+"]", "/**/"+whole, fine+",", "["+
+			fine+"]"+whole, `"`+fine+`"`, strings.Replace(fine, `"2.0"`, `"2.0",`+"\x01", 1),
+	)
 }

@@ -27,7 +27,10 @@ type way struct {
 	// path, and the headers that are sent then
 	http, path string
 	headers    []string
+	harmless   bool // an id that nobody was given may have a result there, as of nothing to do
 }
+
+func (y way) isHarmless() bool { return y.harmless }
 
 // use makes a request of a speaker, with that id, that uses another id.
 func (y way) use(s *speaker, rid, id string) request {
@@ -75,8 +78,8 @@ var (
 	}
 	legacyWays = []way{
 		{name: "result of a task", rpc: mcp.MethodTasksResult, body: `"taskId":QUOTED`},
-		{name: "subscription", rpc: mcp.MethodSubscribe, body: `"uri":QUOTED`},
-		{name: "subscription to end", rpc: mcp.MethodUnsubscribe, body: `"uri":QUOTED`},
+		{name: "subscription", rpc: mcp.MethodSubscribe, body: `"uri":QUOTED`, harmless: true},
+		{name: "subscription to end", rpc: mcp.MethodUnsubscribe, body: `"uri":QUOTED`, harmless: true},
 		{
 			name: "answer",
 			body: `{"jsonrpc":"2.0","id":QUOTED,"result":{"role":"assistant","model":"m","content":{"type":"text","text":"thief"}}}`,

@@ -24,25 +24,18 @@ import (
 func (s signer) spellings() (all []forgery) {
 	good := strings.Split(s.token(s.header(), s.claims()), ".")
 	for i, name := range []string{"header", "claims", "signature"} {
-		for how, respell := range map[string]func(text string) string{
-			"padded":          func(t string) string { return t + "=" },
-			"padded twice":    func(t string) string { return t + "==" },
-			"a letter more":   func(t string) string { return t + "A" },
-			"a letter less":   func(t string) string { return t[:len(t)-1] },
-			"line break":      func(t string) string { return t[:4] + "\n" + t[4:] },
-			"carriage return": func(t string) string { return t + "\r" },
-			"blank within":    func(t string) string { return t[:4] + " " + t[4:] },
-			"tab":             func(t string) string { return t[:4] + "\t" + t[4:] },
-			"NUL":             func(t string) string { return t[:4] + "\x00" + t[4:] },
-			"plus":            func(t string) string { return t[:4] + "+" + t[5:] },
-			"slash":           func(t string) string { return t[:4] + "/" + t[5:] },
-			"percent":         func(t string) string { return fmt.Sprintf("%%%02x", t[0]) + t[1:] },
-			"another letter":  func(t string) string { return t[:4] + "é" + t[4:] },
-			"twice":           func(t string) string { return t + t },
-			"nothing":         func(string) string { return "" },
+		t := good[i]
+		for how, text := range map[string]string{
+			"padded": t + "=", "padded twice": t + "==", "a letter more": t + "A",
+			"a letter less": t[:len(t)-1],
+			"line break":    t[:4] + "\n" + t[4:], "carriage return": t + "\r",
+			"blank within": t[:4] + " " + t[4:],
+			"tab":          t[:4] + "\t" + t[4:], "NUL": t[:4] + "\x00" + t[4:], "plus": t[:4] + "+" + t[5:],
+			"slash": t[:4] + "/" + t[5:], "percent": fmt.Sprintf("%%%02x", t[0]) + t[1:],
+			"another letter": t[:4] + "é" + t[4:], "twice": t + t, "nothing": "",
 		} {
 			parts := slices.Clone(good)
-			parts[i] = respell(parts[i])
+			parts[i] = text
 			all = append(all, forgery{name + ": " + how, strings.Join(parts, ".")})
 			if i < 2 {
 				input := parts[0] + "." + parts[1]

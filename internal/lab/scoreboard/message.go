@@ -19,6 +19,7 @@ type writer struct {
 	texts  *texts
 	forged []string  // ids that were made for somebody, as they are
 	fakes  []forgery // of the token
+	places []way     // where ids stand that nobody was given, and which give no result then
 	count  int
 }
 
@@ -57,25 +58,21 @@ func (w *writer) ground(k *kind, tree *members) {
 		return
 	}
 	params := tree.object("params")
-	params.remove("cursor", "task", "inputResponses", "requestState", "context")
-	switch k.method {
-	case mcp.MethodToolsCall:
-		params.set("name", "box__echo")
-		arguments := &members{{"text", "hello"}}
-		if w.IntN(2) == 0 {
-			arguments.set("n", literal(strconv.Itoa(w.IntN(1000))))
-			arguments.set("list", []any{"a", "b"})
-		}
-		params.set("arguments", arguments)
-	case mcp.MethodPromptsGet:
-		params.set("name", "box__greet")
-		params.remove("arguments")
-	case mcp.MethodResourcesRead, mcp.MethodSubscribe, mcp.MethodUnsubscribe:
-		params.set("uri", exposed+"file:///open/a")
-	case mcp.MethodComplete:
-		params.set("ref", &members{{"type", "ref/prompt"}, {"name", "box__greet"}})
-	case mcp.MethodInitialize:
-		params.set("protocolVersion", w.revision)
+	params.remove("cursor", "task", "inputResponses", "requestState", "context", "arguments")
+	name, uri := member{"name", "box__greet"}, member{"uri", exposed + "file:///open/a"}
+	for _, m := range map[string]members{
+		mcp.MethodToolsCall: {{"name", "box__echo"}, {"arguments", pick(w.Rand, []any{
+			&members{{"text", "hello"}},
+			&members{
+				{"text", "hello"}, {"n", literal(strconv.Itoa(w.IntN(1000)))}, {"list", []any{"a", "b"}},
+			},
+		})}},
+		mcp.MethodPromptsGet:    {name},
+		mcp.MethodResourcesRead: {uri}, mcp.MethodSubscribe: {uri}, mcp.MethodUnsubscribe: {uri},
+		mcp.MethodComplete:   {{"ref", &members{{"type", "ref/prompt"}, name}}},
+		mcp.MethodInitialize: {{"protocolVersion", w.revision}},
+	}[k.method] {
+		params.set(m.name, m.value)
 	}
 }
 

@@ -83,42 +83,28 @@ func (w *writer) denied() input {
 // respelt returns a name in a way that somebody may read as that name, or as it is.
 func respelt(r *rand.Rand, name string) string {
 	at := r.IntN(len(name))
-	switch r.IntN(7) {
-	case 0:
-		return strings.ToUpper(name)
-	case 1:
-		return name[:at] + pick(r, []string{
+	before, c, after := name[:at], name[at], name[at+1:]
+	return pick(r, []string{
+		name, strings.ToUpper(name), before + string(rune(c)+0xFEE0) + after,
+		before + fmt.Sprintf("%%%02x", c) + after,
+		before + pick(r, []string{
 			"\u200b", "\u00ad", "\x00", " ", "\u202e", "%", "/", "__",
 			"\ufeff",
-		}) + name[at:]
-	case 2:
-		return name + pick(r, []string{" ", "\x00", "\n", "\u200d", ".", "/", "#", "?", "x"})
-	case 3:
-		return name[:at] + string(rune(name[at])+0xFEE0) + name[at+1:]
-	case 4:
-		return name[:at] + fmt.Sprintf("%%%02x", name[at]) + name[at+1:]
-	case 5:
-		return pick(r, []string{" ", "./", "box__", "box/", "\t", "ofacme__", "ofglobex__"}) + name
-	}
-	return name
+		}) + name[at:],
+		name + pick(r, []string{" ", "\x00", "\n", "\u200d", ".", "/", "#", "?", "x"}),
+		pick(r, []string{" ", "./", "box__", "box/", "\t", "ofacme__", "ofglobex__"}) + name,
+	})
 }
 
 // uriOfSecret returns file:///secret/x in one of the many ways that a server may read as
 // that.
 func uriOfSecret(r *rand.Rand) string {
-	segment := func(text string) string {
-		var b strings.Builder
-		for i := range len(text) {
-			switch r.IntN(6) {
-			case 0:
-				fmt.Fprintf(&b, "%%%02x", text[i])
-			case 1:
-				fmt.Fprintf(&b, "%%%02X", text[i])
-			default:
-				b.WriteByte(text[i])
-			}
-		}
-		return b.String()
+	secret := ""
+	for _, c := range "secret" {
+		plain := string(c)
+		secret += pick(r, []string{
+			fmt.Sprintf("%%%02x", c), fmt.Sprintf("%%%02X", c), plain, plain, plain, plain,
+		})
 	}
 	before := pick(r, []string{
 		"", "", "./", "open/../", "a/b/../../", "%2e/", "x/%2e%2e/", "/", "%2f",
@@ -133,50 +119,30 @@ func uriOfSecret(r *rand.Rand) string {
 	if authority == "" && strings.HasPrefix(before, "/") {
 		before = ""
 	}
-	return scheme + ":" + authority + "/" + before + segment("secret") + tail
+	return scheme + ":" + authority + "/" + before + secret + tail
 }
 
-// forgedID uses an id that was made for this speaker or another one, with one thing
-// changed in it, in some place where an id stands.
+// forgedID uses an id that was made for this speaker, with one thing changed in it, in some
+// place where an id stands.
 func (w *writer) forgedID() input {
 	in := w.call("ids, cursors and states forged", refuse)
-	good := pick(w.Rand, w.forged)
+	good, other := pick(w.Rand, w.forged), pick(w.Rand, w.forged)
 	at := w.IntN(len(good))
-	id := good[:at] + string(otherThan(w.Rand, good[at])) + good[at+1:]
-	switch w.IntN(6) {
-	case 0:
-		id = good[:max(1, at)] // an empty cursor is none, which asks for the first page
-	case 1:
-		id = good + pick(w.Rand, []string{"A", "=", " ", "\x00", good})
-	case 2:
-		other := pick(w.Rand, w.forged)
-		id = good[:at] + other[min(at, len(other)):] + "A"
+	changed := good[:at] + string(otherThan(w.Rand, good[at])) + good[at+1:]
+	id := pick(w.Rand, []string{
+		changed, changed, changed, good[:at] + other[min(at, len(other)):] + "A",
+		good + pick(w.Rand, []string{"A", "=", " ", "\x00", good}),
+		good[:max(1, at)], // an empty cursor is none, which asks for the first page
+	})
+	place := pick(w.Rand, w.places)
+	if !printable(id) || id == w.session {
+		place = commonWays[0] // that has no header
 	}
-	quoted := write(id)
-	places := []struct{ what, method, params string }{
-		{"cursor", mcp.MethodToolsList, `"cursor":` + quoted},
-		{"cursor", mcp.MethodResourcesList, `"cursor":` + quoted},
-		{"task", mcp.MethodTasksGet, `"taskId":` + quoted},
-		{"task", mcp.MethodTasksCancel, `"taskId":` + quoted},
+	rid := w.nextID()
+	in.what, in.request, in.id = place.name, place.use(w.speaker, rid, id), ""
+	if strings.Contains(in.body, rid) {
+		in.id = write(rid)
 	}
-	if w.revision == mcp.Revision2607 {
-		places = append(places, struct{ what, method, params string }{
-			"requestState", mcp.MethodToolsCall,
-			`"name":"box__ask","arguments":{},"inputResponses":{"q":{"action":"decline"}},"requestState":` +
-				quoted,
-		})
-	}
-	if w.session != "" && w.IntN(3) == 0 && printable(id) && id != w.session {
-		in.what, in.headers = "session", []string{mcp.HeaderSessionID, id}
-		return in
-	}
-	if w.stream != nil && w.IntN(3) == 0 && printable(id) {
-		in.what, in.path = "session of a stream", "/messages?sessionId="+
-			strings.ReplaceAll(strings.ReplaceAll(id, " ", "%20"), "=", "%3D")
-		return in
-	}
-	one := places[w.IntN(len(places))]
-	in.request, in.what = w.ask(in.id, one.method, one.params), one.what
 	return in
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -113,6 +114,7 @@ func (w *world) shard(t *tally, p person, r *rand.Rand, texts *texts, speeches m
 		defer s.close()
 		writers = append(writers, &writer{
 			Rand: r, speaker: s, speech: speeches[s.revision], texts: texts, forged: s.ids(), fakes: fakes,
+			places: slices.DeleteFunc(ways(revisionOf(revision)), way.isHarmless),
 		})
 	}
 	for range n {

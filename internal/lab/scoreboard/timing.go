@@ -64,17 +64,16 @@ func (w *world) tell(n int, seed uint64, say teller) (all []timed) {
 // time sends n pairs, each in an order of its own, so that whatever else the machine does
 // falls on both kinds alike.
 func (w *world) time(c *contrast, n int, r *rand.Rand) timed {
-	unknown, forbidden := make([]time.Duration, n), make([]time.Duration, n)
+	took := [2][]time.Duration{make([]time.Duration, n), make([]time.Duration, n)}
+	asked := [2]request{c.unknown, c.forbidden}
 	runtime.GC() // what came before is not part of this
 	for i := range n {
-		if r.IntN(2) == 0 {
-			unknown[i] = w.clock(&c.unknown)
-			forbidden[i] = w.clock(&c.forbidden)
-			continue
+		first := r.IntN(2)
+		for _, which := range []int{first, 1 - first} {
+			took[which][i] = w.clock(&asked[which])
 		}
-		forbidden[i] = w.clock(&c.forbidden)
-		unknown[i] = w.clock(&c.unknown)
 	}
+	unknown, forbidden := took[0], took[1]
 	auc := greater(forbidden, unknown)
 	slices.Sort(unknown)
 	slices.Sort(forbidden)

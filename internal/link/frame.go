@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"strings"
 )
 
 // What goes over a connection, one exchange after the other:
@@ -67,38 +68,66 @@ func readLength(in *bufio.Reader) (int, error) {
 	return int(length), err
 }
 
-// readHead reads a head. All texts are parts of one piece of memory.
+// readHead reads a head. All texts are parts of one piece of memory, and all lists of
+// values of another.
 func readHead(in *bufio.Reader, placed ...*string) (http.Header, error) {
-	length, err := readLength(in)
+	rest, err := readTexts(in)
 	if err != nil {
 		return nil, err
 	}
-	if length > maxHead {
-		return nil, fmt.Errorf("%w: a head of %d bytes", errForm, length)
+	n, ok := countTexts(rest)
+	if n -= len(placed); !ok || n < 0 || n%2 != 0 {
+		return nil, errForm
 	}
-	data := make([]byte, length)
-	if n, err := io.ReadFull(in, data); n < length {
-		return nil, fmt.Errorf("%w: a head ended after %d bytes of %d: %w", errForm, n, length, err)
-	}
-	var ok bool
-	rest := string(data)
 	for _, into := range placed {
-		if *into, rest, ok = cutText(rest); !ok {
-			return nil, errForm
-		}
+		*into, rest, _ = cutText(rest)
 	}
-	header := make(http.Header)
-	for rest != "" {
-		var name, value string
-		if name, rest, ok = cutText(rest); ok {
-			value, rest, ok = cutText(rest)
+	header, values := make(http.Header, n/2), make([]string, n/2)
+	name, first := "", 0 // of the values of that name, which stand together
+	for i := range values {
+		before := name
+		if name, rest, _ = cutText(rest); name != before {
+			first = i
 		}
-		if !ok {
-			return nil, errForm
-		}
-		header[name] = append(header[name], value)
+		values[i], rest, _ = cutText(rest)
+		header[name] = values[first : i+1 : i+1]
 	}
 	return header, nil
+}
+
+// readTexts reads the texts of a head, one behind the other.
+func readTexts(in *bufio.Reader) (string, error) {
+	length, err := readLength(in)
+	if err != nil {
+		return "", err
+	}
+	if length > maxHead {
+		return "", fmt.Errorf("%w: a head of %d bytes", errForm, length)
+	}
+	var texts strings.Builder
+	texts.Grow(length)
+	for texts.Len() < length {
+		if _, err = in.Peek(1); errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return "", fmt.Errorf("%w: a head ended after %d bytes of %d: %w", errForm, texts.Len(), length,
+				err)
+		}
+		came, _ := in.Peek(min(in.Buffered(), length-texts.Len())) // which has come
+		texts.Write(came)
+		_, _ = in.Discard(len(came)) // likewise
+	}
+	return texts.String(), nil
+}
+
+// countTexts returns how many texts stand one behind the other. It is false if something
+// else does.
+func countTexts(s string) (n int, ok bool) {
+	for ok = true; ok && s != ""; n++ {
+		_, s, ok = cutText(s)
+	}
+	return n, ok
 }
 
 // cutText takes one text off a head.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
@@ -17,7 +18,7 @@ import (
 // Send gives a message to another replica, and returns what that says when it has handled
 // it.
 func (l *Link) Send(ctx context.Context, to string, m Message) ([]byte, error) {
-	answer, err := l.exchange(ctx, to, appendHead(nil, nil, "", m.Kind, m.Tenant, "", ""), m.Data)
+	answer, err := l.Forward(ctx, to, Request{Target: m.Kind, Remote: m.Tenant, Body: m.Data})
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +36,7 @@ func (l *Link) Send(ctx context.Context, to string, m Message) ([]byte, error) {
 // Ping returns an error if another replica does not answer. away tells that it does not
 // reach what the Directory knows from.
 func (l *Link) Ping(ctx context.Context, to string) (away bool, err error) {
-	answer, err := l.exchange(ctx, to, appendHead(nil, nil, "", "", "", "", ""), nil)
+	answer, err := l.Forward(ctx, to, Request{})
 	if err != nil {
 		return false, err
 	}
@@ -62,36 +63,21 @@ const (
 
 // Forward sends a request of a client to another replica, and returns its answer, whose
 // body comes as that replica sends it. The caller closes the body, and does not read it
-// then. When ctx ends, the other replica sees that its client has left. The error is
-// ErrUnreached or ErrLost, and so is that of reading the body.
+// then. When ctx ends, or that replica is gone, the exchange does. The other replica sees
+// then that its client has left. The error is ErrUnreached or ErrLost, and so is that of
+// reading the body.
+//
+// A request without a method is none of a client: its target is the kind of a message, and
+// Remote the tenant; without that it is a ping.
 func (l *Link) Forward(ctx context.Context, to string, f Request) (*http.Response, error) {
-	return l.exchange(ctx, to, appendHead(make([]byte, 0, usualHead), f.Header, f.Method, f.Target, f.Remote,
-		f.ID, f.Note), f.Body)
-}
-
-// usualHead is how many bytes the head of a request has, or fewer.
-const usualHead = 2 << 10
-
-// maxWith is how long a body is that is sent with its head, in bytes, and not after it.
-const maxWith = 16 << 10
-
-// exchange sends a request to a replica, and returns its answer. It ends when that
-// replica is gone.
-func (l *Link) exchange(ctx context.Context, to string, request, body []byte) (*http.Response, error) {
 	peer, ok := l.config.Directory.Peer(to)
 	if !ok {
 		return nil, ErrUnreached
 	}
-	request = binary.BigEndian.AppendUint32(request, uint32(len(body))) //nolint:gosec // of memory
-	if len(body) <= maxWith {
-		request, body = append(request, body...), nil
-	}
 	a := &answer{}
 	a.life.Begin(ctx, time.Time{})
 	a.life.DependOn(peer.Life, ErrLost)
-	var sent bool
-	var err error
-	if a.exchange, sent, err = l.peers.Send(&a.life, to, request, body); err != nil {
+	if sent, err := a.send(l.peers, to, &f); err != nil {
 		a.life.Close()
 		if sent {
 			return nil, errors.Join(ErrLost, err)
@@ -108,6 +94,30 @@ func (l *Link) exchange(ctx context.Context, to string, request, body []byte) (*
 		return nil, errors.Join(ErrUnreached, errStranger, a.Close())
 	}
 	return &http.Response{StatusCode: status, Header: header, Body: a}, nil
+}
+
+const (
+	maxWith = 16 << 10 // bytes of a body that is sent with its head, and not after it
+	maxKept = 32 << 10 // bytes of memory for requests that is used again
+)
+
+// requests has memory for requests while they are sent.
+var requests = sync.Pool{New: func() any { return new([]byte) }}
+
+// send sends the request. sent tells, beside an error, whether the other replica may have
+// got it.
+func (a *answer) send(peers *dial.Peers, to string, f *Request) (sent bool, err error) {
+	memory := requests.Get().(*[]byte)
+	request, body := appendHead((*memory)[:0], f.Header, f.Method, f.Target, f.Remote, f.ID, f.Note), f.Body
+	request = binary.BigEndian.AppendUint32(request, uint32(len(body))) //nolint:gosec // of memory
+	if len(body) <= maxWith {
+		request, body = append(request, body...), nil
+	}
+	a.exchange, sent, err = peers.Send(&a.life, to, request, body)
+	if *memory = request; cap(request) <= maxKept {
+		requests.Put(memory)
+	}
+	return sent, err
 }
 
 // answer is the body of an answer.
@@ -129,7 +139,12 @@ func (a *answer) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	n, err := a.exchange.In.Read(p[:min(len(p), a.left)])
-	a.left -= n
+	if a.left -= n; a.left == 0 && err == nil && a.exchange.In.Buffered() >= lengthSize {
+		err = a.next() // the end of a short answer has come with it
+	}
+	if a.over {
+		return n, io.EOF
+	}
 	return n, a.ended(err)
 }
 

@@ -18,6 +18,9 @@ type replicas struct {
 	config       *prometheus.GaugeVec
 	draining     *asked[func() bool]
 	clock        *asked[func() (ahead time.Duration, known bool)]
+
+	// of sent, by kind and outcome: each forwarded request counts as a message
+	ofMessages resolved[[2]string, prometheus.Counter]
 }
 
 // newReplicas makes them. Messages have few kinds, which are named in the code of those
@@ -79,7 +82,13 @@ func (r *replicas) SessionAdopted() { r.adopted.Inc() }
 // MessageSent counts a message to another replica. The outcome is one of those that the
 // help text of the metric lists.
 func (r *replicas) MessageSent(kind, outcome string) {
-	r.sent.WithLabelValues(kind, outcome).Inc()
+	labels := [2]string{kind, outcome}
+	count, age, ok := r.ofMessages.find(labels)
+	if !ok {
+		count = r.sent.WithLabelValues(kind, outcome)
+		r.ofMessages.keep(labels, count, age)
+	}
+	count.Inc()
 }
 
 // MessageReceived counts a message of another replica.

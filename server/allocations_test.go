@@ -81,14 +81,14 @@ func perCall(runs int, f func()) float64 {
 // limits, audit, the log of requests, and a server at an address of its own.
 type house struct{ address, token string }
 
-func newHouse(t *testing.T, server string) house {
+func newHouse(t testing.TB, server string, change ...func(*world)) house {
 	t.Helper()
 	verifier, token := issuer(t)
 	record, err := audit.Open(audit.Config{File: filepath.Join(t.TempDir(), "audit.jsonl")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t, func(w *world) {
+	w := newWorld(t, append([]func(*world){func(w *world) {
 		w.config.Verify, w.config.Recheck = verifier.Verify, verifier.Recheck
 		w.config.Logger = slog.New(slog.NewJSONHandler(&sink{}, nil))
 		w.audit = record
@@ -96,7 +96,7 @@ func newHouse(t *testing.T, server string) house {
 			ID: "acme", Servers: []string{"bare"}, Rules: []gateway.Rule{{Allow: []string{"echo"}}},
 			Limits: w.tenants[0].Limits,
 		}}
-	})
+	}}, change...)...)
 	t.Cleanup(func() { _ = record.Close() })
 	connected := make(chan struct{}, 1)
 	link := upstream.New(upstream.Config{
@@ -121,7 +121,7 @@ func newHouse(t *testing.T, server string) house {
 }
 
 // listen serves the clients of the world as the program does, and returns the address.
-func (w *world) listen(t *testing.T) string {
+func (w *world) listen(t testing.TB) string {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -140,7 +140,7 @@ func (w *world) listen(t *testing.T) string {
 }
 
 // issuer returns a verifier, and a token that it takes for alice's.
-func issuer(t *testing.T) (*auth.Verifier, string) {
+func issuer(t testing.TB) (*auth.Verifier, string) {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(nil)
 	if err != nil {
@@ -172,7 +172,7 @@ type bareClient struct {
 	answer [8 << 10]byte
 }
 
-func dialHouse(t *testing.T, h house) *bareClient {
+func dialHouse(t testing.TB, h house) *bareClient {
 	t.Helper()
 	c, err := new(net.Dialer).DialContext(t.Context(), "tcp", h.address)
 	if err != nil {
@@ -183,7 +183,7 @@ func dialHouse(t *testing.T, h house) *bareClient {
 }
 
 // exchange sends a request and returns the answer, which is valid until the next.
-func (c *bareClient) exchange(t *testing.T, request []byte) []byte {
+func (c *bareClient) exchange(t testing.TB, request []byte) []byte {
 	if _, err := c.Write(request); err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +199,7 @@ func (c *bareClient) exchange(t *testing.T, request []byte) []byte {
 }
 
 // calls returns a call of the tool, in a new session if it is a legacy one.
-func (c *bareClient) calls(t *testing.T, modern bool) []byte {
+func (c *bareClient) calls(t testing.TB, modern bool) []byte {
 	t.Helper()
 	const arguments = `"name":"echo","arguments":{"message":"hello"}`
 	if modern {
@@ -257,7 +257,7 @@ func declaredLength(head []byte) (length int) {
 
 // bareServer is an MCP server of one era over Streamable HTTP, with the tool echo. It
 // returns its address.
-func bareServer(t *testing.T, modern bool) string {
+func bareServer(t testing.TB, modern bool) string {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

@@ -37,7 +37,7 @@ func (m *countedMail) Forward(ctx context.Context, to replica.ID, r link.Request
 }
 
 // newGroup returns a group that listens at any free port.
-func newGroup(t *testing.T, cfg replica.GroupConfig) *replica.Group {
+func newGroup(t testing.TB, cfg replica.GroupConfig) *replica.Group {
 	t.Helper()
 	cfg.Listen, cfg.Count = ":0", replicatest.Uncounted{}
 	g, err := replica.NewGroup(cfg)

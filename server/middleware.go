@@ -93,7 +93,9 @@ func (s *Server) bounded(x *exchange.Exchange, r *http.Request) bool {
 // authenticated finds out whose token the request carries, before any of its body is
 // read. https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 func (s *Server) authenticated(x *exchange.Exchange, r *http.Request) bool {
-	x.Tenant = chi.URLParam(r, "tenant")
+	if strings.HasPrefix(r.URL.Path, exchange.TenantPath) { // to ask the router costs much
+		x.Tenant = chi.URLParam(r, "tenant")
+	}
 	refused := s.login(x, r)
 	if refused == nil {
 		connlimit.Known(r.Context())

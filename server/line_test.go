@@ -5,11 +5,14 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
 
@@ -80,4 +83,34 @@ func TestRequestsAreNotLoggedBelowTheirLevel(t *testing.T) {
 	if taken > 0 || out.Len() > 0 {
 		t.Errorf("%d lines taken: %s", taken, &out)
 	}
+}
+
+// TestAForwardedRequestHasOneLine makes calls at a replica that does not lead their
+// session. The replica that answers has the line. Where its answer breaks off, the one
+// that the client has asked has a line, too.
+func TestAForwardedRequestHasOneLine(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var journals []*journal
+		c := together(t, 2, func(w *world) {
+			journals = append(journals, &journal{})
+			noting(journals[len(journals)-1])(w)
+		})
+		expect := func(what string, got *httptest.ResponseRecorder, at int, texts ...string) {
+			t.Helper()
+			texts = append(texts, `"msg":"request"`, `"request_id":"`+got.Header().Get("X-Request-Id")+`"`)
+			for i, j := range journals {
+				if want := i == at; (len(j.lines(texts...)) == 1) != want {
+					t.Errorf("%s: replica %d has the line: %v, want %v; its log: %s", what, i, !want, want, &j.text)
+				}
+			}
+		}
+		session := c.worlds[0].openAsking(t, mcp.Revision2511)
+		expect("a call", c.worlds[1].do(t, legacyCall(session, "echo").id("2")), 0)
+		began := c.worlds[1].begins(t.Context(), legacyCall(session, "slow_progress").id("3"))
+		wait(t)
+		c.hub.Leave(c.worlds[0].word().Member)
+		expect("a call whose replica is gone", <-began, 1, `"code":"DB-REPLICA-LOST"`)
+		c.worlds[0].letGo()
+	})
 }

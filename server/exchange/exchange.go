@@ -171,14 +171,15 @@ func (s *Service) Begin(w http.ResponseWriter, r *http.Request) *Exchange {
 		Control:        *http.NewResponseController(w),
 		service:        s,
 		Request:        r,
-		ID:             s.IDs.Next(),
 		Started:        time.Now(),
 		Settings:       s.config.Settings(),
 		judged:         s.Reauthorized.Load(), // before the token is checked: see IsOutdated
 		Outcome:        OutcomeOK,
 	}
 	x.scope, x.lasting = scope{r.Context(), x}, scope{context.Background(), x}
-	x.readOrigin(r)
+	if x.readOrigin(r); x.ID == "" {
+		x.ID = s.IDs.Next()
+	}
 	x.named[0] = x.ID
 	x.Header()[RequestIDHeader] = x.named[:]
 	return x
@@ -204,6 +205,9 @@ func (x *Exchange) Conclude(outcome string) {
 		x.Outcome = outcome
 	}
 }
+
+// ConcludeError notes for the log that the answer ended with an error.
+func (x *Exchange) ConcludeError(e *mcp.Error) { x.Conclude(outcomeFor(e)) }
 
 // Resources is what a request in work takes of what all requests share.
 type Resources struct {
@@ -298,6 +302,8 @@ func (x *Exchange) Declares(ctx context.Context, declared mcp.RawJSON) mcp.Exten
 const (
 	OutcomeOK      = "ok"      // nothing else is to be said
 	OutcomeRevoked = "revoked" // the caller is not accepted any more
+	// another replica has answered it, whose log has its line
+	OutcomeForwarded = "forwarded"
 )
 
 // appendIdentity appends which request a line is about, as far as is known.

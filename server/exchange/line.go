@@ -71,8 +71,8 @@ func (x *Exchange) auditOutcome() string {
 	return cmp.Or(gateway.OutcomeOf(x.Outcome), recordedAs(x.Status))
 }
 
-// Logged writes one line for each request, or sums up those of a caller that is refused
-// again and again, and counts the request. When the request is over it gives back what
+// Logged writes one line for each request that is answered here, or sums up those of a
+// caller that is refused again and again, and counts the request. When the request is over it gives back what
 // that held.
 func (s *Service) Logged(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -91,7 +91,7 @@ func (s *Service) logRequest(x *Exchange, r *http.Request) {
 		s.Metrics.Request(s.config.RouteOf(r), r.Method, x.Status, eraName(x.Era), now.Sub(x.Started))
 	}
 	own, often := s.hasOwnLine(x)
-	if own {
+	if own && x.Outcome != OutcomeForwarded {
 		s.logLine(x.Context(), now, x, r.Method, r.URL.Path)
 	}
 	if often {

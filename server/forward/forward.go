@@ -186,8 +186,8 @@ func (f *Forwarder) Forward(x *exchange.Exchange, r *http.Request, to replica.ID
 	case http.StatusRequestTimeout: // for its body alone, which is whole here: the link is too slow
 		return Unreached
 	}
-	x.Outcome = "forwarded"
 	f.PassOn(ctx, x, answer, m.ID, to)
+	x.Conclude(exchange.OutcomeForwarded)
 	return Done
 }
 
@@ -269,7 +269,6 @@ func (f *Forwarder) PassOn(ctx context.Context, x *exchange.Exchange, answer *ht
 			x.Header()[name] = values
 		}
 	}
-	x.AllowWrite()
 	x.WriteHeader(answer.StatusCode)
 	streams := strings.HasPrefix(answer.Header.Get("Content-Type"), exchange.StreamType)
 	memory := buffers.Get().(*[bufferSize]byte)
@@ -277,8 +276,8 @@ func (f *Forwarder) PassOn(ctx context.Context, x *exchange.Exchange, answer *ht
 	buffer, whole := memory[:], true
 	for {
 		n, err := answer.Body.Read(buffer)
+		x.AllowWrite() // of the head, too, where nothing is behind it
 		if n > 0 {
-			x.AllowWrite()
 			if _, failed := x.Write(buffer[:n]); failed != nil {
 				return // the client is gone, and the other replica sees that
 			}
@@ -293,11 +292,13 @@ func (f *Forwarder) PassOn(ctx context.Context, x *exchange.Exchange, answer *ht
 		case err != nil && x.Context().Err() != nil:
 			return // the client is gone
 		case err != nil && streams && whole && id != "" && !f.resumes(x, from):
-			x.AllowWrite()
-			lost := mcp.AppendError(nil, id, lostForward(ctx).OfRequest(x.ID))
-			_, _ = x.Write(sse.Append(nil, sse.Event{Data: lost})) // or the client is gone
+			lost := lostForward(ctx)
+			x.ConcludeError(lost)
+			data := mcp.AppendError(nil, id, lost.OfRequest(x.ID))
+			_, _ = x.Write(sse.Append(nil, sse.Event{Data: data})) // or the client is gone
 			return
 		case err != nil:
+			x.ConcludeError(lostForward(ctx))
 			panic(http.ErrAbortHandler)
 		}
 	}

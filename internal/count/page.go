@@ -34,46 +34,38 @@ func (t tree) sum(of kind) (all figures) {
 
 // writeTotals writes a table of each kind.
 func writeTotals(out io.Writer, t tree) error {
-	var page strings.Builder
-	for _, k := range kinds {
-		fmt.Fprintf(&page, "| %s | %s |\n", k, strings.Join(columns[:], " | "))
-		fmt.Fprintf(&page, "|---|%s\n", strings.Repeat("---:|", len(columns)))
-		row := func(name string, f figures) {
-			fmt.Fprintf(&page, "| %s |", name)
-			for _, n := range f {
-				fmt.Fprintf(&page, " %s |", grouped(n))
-			}
-			page.WriteByte('\n')
-		}
-		for _, p := range parts(k, t) {
-			row(p.directory, t[p])
-		}
-		row("**all**", t.sum(k))
-		page.WriteByte('\n')
-	}
-	_, err := io.WriteString(out, page.String())
-	return err
+	return writeTables(out, strings.Join(columns[:], " | "), len(columns), nil, t,
+		func(_, now int) string { return " " + grouped(now) + " |" })
 }
 
 // writeChanges writes a table of each kind, with each figure before, after, and how they
 // differ.
 func writeChanges(out io.Writer, before, after tree) error {
+	const three = " before | after | ±"
+	return writeTables(out, strings.Join(columns[:], three+" | ")+three, 3*len(columns), before, after,
+		func(old, now int) string {
+			return fmt.Sprintf(" %s | %s | %s |", grouped(old), grouped(now), signed(now-old))
+		})
+}
+
+// writeTables writes a table of each kind with that many columns, whose cells are made of
+// a figure before and after. Parts that did not change are left out, unless there is no
+// before.
+func writeTables(out io.Writer, heading string, width int, before, after tree,
+	cells func(old, now int) string,
+) error {
 	var page strings.Builder
 	for _, k := range kinds {
-		fmt.Fprintf(&page, "| %s |", k)
-		for _, column := range columns {
-			fmt.Fprintf(&page, " %s before | after | ± |", column)
-		}
-		fmt.Fprintf(&page, "\n|---|%s\n", strings.Repeat("---:|", 3*len(columns)))
+		fmt.Fprintf(&page, "| %s | %s |\n|---|%s\n", k, heading, strings.Repeat("---:|", width))
 		row := func(name string, old, now figures) {
 			fmt.Fprintf(&page, "| %s |", name)
-			for i := range old {
-				fmt.Fprintf(&page, " %s | %s | %s |", grouped(old[i]), grouped(now[i]), signed(now[i]-old[i]))
+			for i := range now {
+				page.WriteString(cells(old[i], now[i]))
 			}
 			page.WriteByte('\n')
 		}
 		for _, p := range parts(k, before, after) {
-			if before[p] != after[p] {
+			if before == nil || before[p] != after[p] {
 				row(p.directory, before[p], after[p])
 			}
 		}

@@ -17,6 +17,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/sources"
 )
 
 //go:embed testdata
@@ -40,14 +42,11 @@ func folder(t testing.TB) string {
 	if name := os.Getenv("DRAWBRIDGE_SHARED"); name != "" { //nolint:forbidigo // tests have no config
 		return name
 	}
-	directory, err := os.Getwd()
-	for err == nil && directory != filepath.Dir(directory) {
-		if _, missing := os.Stat(filepath.Join(directory, "go.mod")); missing == nil {
-			break
-		}
-		directory = filepath.Dir(directory)
+	root, err := sources.Root()
+	if err != nil {
+		t.Fatal(err)
 	}
-	return filepath.Join(filepath.Dir(directory), "shared")
+	return filepath.Join(filepath.Dir(root), "shared")
 }
 
 // Files returns the public files that match a pattern in the folder of public corpora,

@@ -7,6 +7,7 @@ package sources
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -14,6 +15,23 @@ import (
 	"path/filepath"
 	"strings"
 )
+
+// Root returns the folder of the gateway's module, in which the working directory lies,
+// maybe in another module there.
+func Root() (string, error) {
+	folder, err := os.Getwd()
+	for err == nil {
+		text, _ := os.ReadFile(filepath.Join(folder, "go.mod")) //nolint:gosec // G304: there may be none
+		if strings.HasPrefix(string(text), "module github.com/drawbridge-mcp/drawbridge\n") {
+			return folder, nil
+		}
+		if folder == filepath.Dir(folder) {
+			err = errors.New("run it within the repository: no go.mod above is the gateway's")
+		}
+		folder = filepath.Dir(folder)
+	}
+	return "", err
+}
 
 // Open opens the folders of a package and of those of this module that it is compiled
 // from, and what says which versions of libraries there are. So Go notices each file that

@@ -78,7 +78,7 @@ func (s *Server) start(bin string) error {
 		"-c", "unix_socket_directories=", "-c", "fsync=off", "-c", "password_encryption=md5", "-c",
 		"shared_buffers=16MB", "-c", "max_connections=40", "-c", "logging_collector=off"))
 	s.program.Dir = s.dir
-	if err := start(s.program); err != nil {
+	if err := redistest.StartBound(s.program); err != nil {
 		return err
 	}
 	for began := time.Now(); ; {

@@ -3,18 +3,20 @@
 package redistest
 
 import (
+	"cmp"
 	"os/exec"
 	"runtime"
 	"sync"
 	"syscall"
 )
 
-// startBound starts a program that the system kills when this process ends, however it
+// StartBound starts a program that the system kills when this process ends, however it
 // ends: a test program that runs into its time, or is killed, does not end its servers.
 // The system goes by the thread that started the program. So one goroutine starts them
 // all, on a thread that is its own and lasts as long as the process.
-func startBound(program *exec.Cmd) error {
-	program.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+func StartBound(program *exec.Cmd) error {
+	program.SysProcAttr = cmp.Or(program.SysProcAttr, &syscall.SysProcAttr{})
+	program.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	started := make(chan error)
 	starts() <- func() { started <- program.Start() }
 	return <-started

@@ -4,5 +4,5 @@ package redistest
 
 import "os/exec"
 
-// startBound starts a program, which may outlive this process if that is killed.
-func startBound(program *exec.Cmd) error { return program.Start() }
+// StartBound starts a program, which may outlive this process if that is killed.
+func StartBound(program *exec.Cmd) error { return program.Start() }

@@ -78,9 +78,7 @@ func watch(t testing.TB, dir string, args []string) *Watched {
 		fmt.Sprintf(
 			"\nsentinel monitor %[1]s %[2]s %[3]s 1\nsentinel down-after-milliseconds %[1]s 1000\nsentinel "+
 				"failover-timeout %[1]s 5000\n", MasterName, host, port)
-	if err := os.WriteFile(w.Sentinel.config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.WriteFile(w.Sentinel.config, []byte(text), 0o600))
 	w.Sentinel.Begin(t)
 	Wait(t, func() error {
 		if found := w.Sentinel.Exec(t, "SENTINEL", "REPLICAS", MasterName); !strings.Contains(found, "ip") {
@@ -169,9 +167,7 @@ func (s *Server) Move(t testing.TB, key string) {
 	t.Helper()
 	slot := s.Exec(t, "CLUSTER", "KEYSLOT", key)
 	n, err := strconv.Atoi(slot)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	owner := min(n/5461, 2) // as StartCluster has divided them
 	from, to := s.Nodes[owner], s.Nodes[(owner+1)%3]
 	host, port := split(t, to.Address)

@@ -11,9 +11,7 @@ import (
 func NewProxy(t testing.TB, server string) *netfault.Proxy {
 	t.Helper()
 	p, err := netfault.Start(server)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	t.Cleanup(p.Close)
 	return p
 }

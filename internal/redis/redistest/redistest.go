@@ -20,6 +20,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
 	"github.com/drawbridge-mcp/drawbridge/internal/lifetime/lifetimetest"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
+	"github.com/drawbridge-mcp/drawbridge/internal/sources"
 )
 
 // Patience is that of a Store in tests, where other programs keep the processors busy.
@@ -85,18 +86,10 @@ func StartOpen(t testing.TB, args ...string) *Server {
 // without a password.
 func Rule(t testing.TB) []string {
 	t.Helper()
-	folder, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	page, err := os.ReadFile(filepath.Join(folder, "docs", "replicas.md")) //nolint:gosec // a page of this repository
-	for err != nil {
-		if folder == filepath.Dir(folder) {
-			t.Fatal(err)
-		}
-		folder = filepath.Dir(folder)
-		page, err = os.ReadFile(filepath.Join(folder, "docs", "replicas.md")) //nolint:gosec // as above
-	}
+	root, err := sources.Root()
+	ok(t, err)
+	page, err := os.ReadFile(filepath.Join(root, "docs", "replicas.md")) //nolint:gosec // a page of this repository
+	ok(t, err)
 	found := regexp.MustCompile(`(?m)^user drawbridge on >PASSWORD (.*)$`).FindSubmatch(page)
 	if found == nil {
 		t.Fatal("docs/replicas.md has no rule")
@@ -118,13 +111,19 @@ func newServer(t testing.TB, args ...string) *Server {
 	return s
 }
 
+// ok fails the test if there is an error.
+func ok(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // FreeAddress returns an address of this machine at which nobody listens.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
 	address, err := freeport.Address()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	return address
 }
 
@@ -132,9 +131,7 @@ func FreeAddress(t testing.TB) string {
 func split(t testing.TB, address string) (host, port string) {
 	t.Helper()
 	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	return host, port
 }
 
@@ -180,21 +177,15 @@ func (s *Server) Begin(t testing.TB) {
 		args = append([]string{s.config}, s.args...)
 	}
 	s.program = exec.Command("redis-server", args...) //nolint:gosec,noctx // a test says which arguments; Stop ends it
-	if err := startBound(s.program); err != nil {
-		t.Fatal(err)
-	}
-	for began := time.Now(); ; {
+	ok(t, StartBound(s.program))
+	Wait(t, func() error {
 		c, err := (&net.Dialer{Timeout: time.Second}).DialContext(t.Context(), "tcp", s.Address)
-		if err == nil {
-			_ = c.Close()
-			return
+		if err != nil {
+			log, _ := os.ReadFile(filepath.Join(s.Dir, "log")) // there may be none yet
+			return fmt.Errorf("redis-server does not listen: %w\n%s", err, log)
 		}
-		if time.Since(began) > time.Minute {
-			log, _ := os.ReadFile(filepath.Join(s.Dir, "log"))
-			t.Fatalf("redis-server does not listen: %v\n%s", err, log)
-		}
-		<-time.After(10 * time.Millisecond)
-	}
+		return c.Close()
+	})
 }
 
 // Stop kills the server. What it kept is lost.
@@ -224,35 +215,22 @@ func (s *Server) signal(t testing.TB, number syscall.Signal) {
 	if s.Nodes != nil {
 		return
 	}
-	if err := s.program.Process.Signal(number); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, s.program.Process.Signal(number))
 }
 
 // Exec runs a command at the server past all faults of a Proxy, and returns the answer as
 // redis-cli writes it. A command about a server and not about a key is run at each node
-// of a cluster; the keys of all are one answer.
+// of a cluster, and the answers of all are one.
 func (s *Server) Exec(t testing.TB, command ...string) (answer string) {
 	t.Helper()
-	switch command[0] {
-	case "CLIENT", "CONFIG", "FLUSHALL", "SCRIPT":
-		for _, n := range s.Nodes {
-			answer = n.Exec(t, command...)
-		}
-		if s.Nodes != nil {
-			return answer
-		}
-	case "KEYS":
-		for _, n := range s.Nodes {
-			answer = strings.TrimSpace(answer + "\n" + n.Exec(t, command...))
-		}
-		if s.Nodes != nil {
-			return answer
-		}
+	ofServers := []string{"CLIENT", "CONFIG", "FLUSHALL", "KEYS", "SCRIPT"}
+	if s.Nodes == nil || !slices.Contains(ofServers, command[0]) {
+		answer, err := s.ask(t, command...)
+		ok(t, err)
+		return answer
 	}
-	answer, err := s.ask(t, command...)
-	if err != nil {
-		t.Fatal(err)
+	for _, n := range s.Nodes {
+		answer = strings.TrimSpace(answer + "\n" + n.Exec(t, command...))
 	}
 	return answer
 }

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/link"
@@ -38,8 +39,9 @@ type Member struct {
 	drains  bool // guarded by the mutex of the hub
 	cut     bool // likewise; see Cut
 
+	newer atomic.Bool // see Outdate
+
 	mu     sync.Mutex // guards the fields below
-	newer  bool       // see Outdate
 	lapsed bool       // see SetLeads
 	since  time.Time  // likewise
 }
@@ -177,18 +179,10 @@ func (m *Member) SetLeads(leads bool) {
 }
 
 // IsNewerThere implements replica.Others.
-func (m *Member) IsNewerThere() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.newer
-}
+func (m *Member) IsNewerThere() bool { return m.newer.Load() }
 
 // Outdate says whether a replica of a later version is there.
-func (m *Member) Outdate(newer bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.newer = newer
-}
+func (m *Member) Outdate(newer bool) { m.newer.Store(newer) }
 
 // Send implements replica.Others.
 func (m *Member) Send(ctx context.Context, to replica.ID, w replica.Message) ([]byte, error) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"maps"
 	"sync"
+	"sync/atomic"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/server/primary"
@@ -20,20 +21,17 @@ var ErrDown = errors.New("the store is down")
 type Store struct {
 	mu      sync.Mutex // guards the fields below
 	records map[primary.Key]primary.Entry
-	down    bool
 	trip    func() // called for each round trip; nil: nothing is
-	settles bool   // what is not there may be written again
 	losses  []func()
+
+	down    atomic.Bool
+	settles atomic.Bool // what is not there may be written again
 }
 
 var _ primary.Store = (*Store)(nil)
 
 // SetDown lets the store fail, or work again.
-func (s *Store) SetDown(down bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.down = down
-}
+func (s *Store) SetDown(down bool) { s.down.Store(down) }
 
 // OnTrip sets what is called for each round trip.
 func (s *Store) OnTrip(f func()) {
@@ -45,7 +43,8 @@ func (s *Store) OnTrip(f func()) {
 // Lose forgets all entries. Until Settle, no entry counts as ended.
 func (s *Store) Lose() {
 	s.mu.Lock()
-	s.records, s.settles = nil, true
+	s.records = nil
+	s.settles.Store(true)
 	s.mu.Unlock()
 	s.SuspectLoss()
 }
@@ -75,11 +74,7 @@ func (s *Store) OnLoss(f func()) {
 }
 
 // Settle ends the time in which what was lost may be written again.
-func (s *Store) Settle() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.settles = false
-}
+func (s *Store) Settle() { s.settles.Store(false) }
 
 // Of returns the entry of the session of that name, whichever tenant it is of.
 func (s *Store) Of(name string) (primary.Entry, bool) {
@@ -105,7 +100,7 @@ func (s *Store) beginLocked() error {
 	if s.trip != nil {
 		s.trip()
 	}
-	if s.down {
+	if s.down.Load() {
 		return ErrDown
 	}
 	if s.records == nil {
@@ -159,7 +154,7 @@ func (s *Store) Read(_ context.Context, k primary.Key) (primary.Entry, error) {
 	}
 	r, found := s.records[k]
 	switch {
-	case !found && s.settles:
+	case !found && s.settles.Load():
 		return r, ErrDown
 	case !found:
 		return r, primary.ErrNone

@@ -23,7 +23,9 @@ import (
 type target struct {
 	name      string
 	addr      string
-	handshake bool // open a session first, as clients of the legacy era do
+	path      string // "" is /mcp
+	handshake bool   // open a session first, as clients of the legacy era do
+	greets    bool   // say in it that it is open, as clients do
 	tool      string
 	token     string // "" sends none
 	revision  string
@@ -73,11 +75,7 @@ func (t *target) load(ctx context.Context, connections int, took time.Duration) 
 		callers[i] = c
 	}
 	var total *sample
-	cpu := busyDuring(t.pids, func() {
-		total = together(connections, func(n int, end time.Time) []time.Duration {
-			return callers[n].callUntil(end)
-		}, took)
-	})
+	cpu := busyDuring(t.pids, func() { total = together(callers, took) })
 	for _, c := range callers {
 		total.bytes += c.conn.Traffic() - c.opened
 	}
@@ -86,14 +84,14 @@ func (t *target) load(ctx context.Context, connections int, took time.Duration) 
 	return total
 }
 
-// together has so many callers work at once until an end, and gathers how long each call
+// together has callers call at once until a time is over, and gathers how long each call
 // took.
-func together(callers int, work func(n int, end time.Time) []time.Duration, took time.Duration) *sample {
-	latencies := make([][]time.Duration, callers)
+func together(callers []*caller, took time.Duration) *sample {
+	latencies := make([][]time.Duration, len(callers))
 	var all errgroup.Group
 	started := time.Now()
-	for n := range callers {
-		all.Go(func() error { return must.Try(func() { latencies[n] = work(n, started.Add(took)) }) })
+	for n, c := range callers {
+		all.Go(func() error { return must.Try(func() { latencies[n] = c.callUntil(started.Add(took)) }) })
 	}
 	must.OK(all.Wait())
 	total := &sample{took: time.Since(started), latency: slices.Concat(latencies...)}
@@ -101,15 +99,20 @@ func together(callers int, work func(n int, end time.Time) []time.Duration, took
 	return total
 }
 
-// caller is one connection with a session of its own.
+// caller is one connection with a session of its own. It reads answers of every form that
+// servers choose: of a known length, in chunks, until the connection ends, as JSON or as
+// an event stream.
 type caller struct {
-	target  *target
-	conn    *client.Conn
-	session string // "" in the modern era
-	request []byte
-	id      []byte       // its digits in request
-	opened  int64        // bytes that were sent and received before the first call
-	aside   *client.Conn // a second connection of the session, for answers to questions; nil before the first
+	target   *target
+	dial     func() *client.Conn
+	conn     *client.Conn // nil while it is closed
+	revision string       // that is spoken; "" until the handshake
+	session  string       // "" in the modern era
+	request  []byte
+	id       []byte            // its digits in request
+	right    func([]byte) bool // whether an answer to it is right
+	opened   int64             // bytes that were sent and received before the first call
+	aside    *client.Conn      // a second connection of the session, for answers to questions; nil before the first
 }
 
 // at returns the target by the door of a caller.
@@ -122,20 +125,45 @@ func (t *target) at(caller int) *target {
 	return &own
 }
 
-// dial returns a connection without a session.
+// dial returns a connection without a session. It is closed when ctx ends.
 func (t *target) dial(ctx context.Context) *caller {
-	addr := t.addr
-	if t.doors != nil {
-		addr = t.doors[0]
-	}
-	return &caller{target: t, conn: must.Have(client.Dial(ctx, addr, ""))}
+	addr := append(slices.Clone(t.doors), t.addr)[0]
+	c := &caller{target: t, revision: t.revision}
+	c.dial = func() *client.Conn { return must.Have(client.Dial(ctx, addr, "")) }
+	c.open()
+	return c
 }
 
-// open returns a connection with a session of the legacy era.
+// open opens the connection if it is closed, and shut closes it if it is open.
+func (c *caller) open() {
+	if c.conn == nil {
+		c.conn = c.dial()
+	}
+}
+
+func (c *caller) shut() {
+	if c.conn != nil {
+		c.conn.Close()
+		c.conn = nil
+	}
+}
+
+// open returns a connection with a session of the legacy era. The revision that the server
+// answers with is the one that is spoken from then on.
 func (t *target) open(ctx context.Context) *caller {
 	c := t.dial(ctx)
 	defer must.Else(c.close)
-	c.session = c.say(client.Initialize(t.revision, cmp.Or(t.capabilities, client.Unable)), http.StatusOK).Session
+	c.revision = ""
+	a := c.say(client.Initialize(t.revision, cmp.Or(t.capabilities, client.Unable)), "")
+	if m, err := mcp.Decode(response(a)); err == nil {
+		c.revision = m.Result.Text("protocolVersion")
+	}
+	if c.session = a.Session; mcp.EraOf(c.revision) != mcp.Legacy {
+		panic(fmt.Errorf("open a session: answered %d, %.200s", a.Status, a.Body))
+	}
+	if t.greets {
+		c.say(client.Initialized, "")
+	}
 	return c
 }
 
@@ -145,10 +173,16 @@ func (t *target) connect(ctx context.Context) *caller {
 		begin = t.open
 	}
 	c := begin(ctx)
-	c.request = c.post(t.callBody(), mcp.MethodToolsCall)
+	c.asks(t.callBody(), mcp.MethodToolsCall, t.isAnswer)
+	return c
+}
+
+// asks has the caller ask something from now on, under the id firstID, and tells which
+// answers are right.
+func (c *caller) asks(body, method string, right func(answer []byte) bool) {
+	c.request, c.right = c.post(body, method), right
 	at := bytes.Index(c.request, []byte(idMember+firstID)) + len(idMember)
 	c.id = c.request[at : at+len(firstID)]
-	return c
 }
 
 // The ids of calls are higher than firstID, and have as many digits.
@@ -166,14 +200,17 @@ func (c *caller) ask() *client.Answer {
 		}
 		c.id[i] = '0'
 	}
-	return must.Have(c.conn.Begin(c.request))
+	c.open()
+	c.conn.Allow(client.Patience)
+	must.Have(c.conn.Write(c.request))
+	return must.Have(c.conn.Head())
 }
 
 func (c *caller) close() {
 	if c.aside != nil {
 		c.aside.Close()
 	}
-	c.conn.Close()
+	c.shut()
 }
 
 func (t *target) callBody() string {
@@ -190,24 +227,35 @@ func (t *target) callBody() string {
 func (c *caller) post(body, method string) []byte {
 	t := c.target
 	return client.Request{
-		Addr: t.addr, Token: t.token, Revision: t.revision, Session: c.session, RPC: method, Tool: t.tool,
-		Body: body,
+		Addr: t.addr, Path: t.path, Token: t.token, Revision: c.revision, Session: c.session, RPC: method,
+		Tool: t.tool, Body: body,
 	}.Bytes()
 }
 
-// say sends a message and reads the whole answer, which must have that status.
-func (c *caller) say(body string, status int) *client.Answer {
-	return answered(status)(c.conn.Exchange(c.post(body, ""), 1<<10))
+// say sends a message and reads the whole answer, which must be a good one.
+func (c *caller) say(body, method string) *client.Answer {
+	c.open()
+	a := answered(c.conn.Exchange(c.post(body, method), mostAnswer))
+	if a.Closing {
+		c.shut()
+	}
+	return a
 }
 
-// answered takes an answer that must have that status.
-func answered(status int) func(*client.Answer, error) *client.Answer {
-	return func(a *client.Answer, err error) *client.Answer {
-		if must.OK(err); a.Status != status {
-			panic(fmt.Errorf("status %d instead of %d: %.300s", a.Status, status, a.Body))
-		}
-		return a
+// response returns the response in an answer that was read: the last event of a stream.
+func response(a *client.Answer) []byte {
+	if a.Events {
+		return client.LastEvent(a.Body)
 	}
+	return a.Body
+}
+
+// answered takes an answer that must be a good one.
+func answered(a *client.Answer, err error) *client.Answer {
+	if must.OK(err); a.Status/100 != 2 {
+		panic(fmt.Errorf("status %d: %.300s", a.Status, a.Body))
+	}
+	return a
 }
 
 // callUntil calls again and again until that time, once at least, and returns how long
@@ -228,27 +276,27 @@ func (c *caller) callUntil(end time.Time) []time.Duration {
 // mostAnswer is how long an answer may be, in bytes.
 const mostAnswer = 4 << 20
 
-// call calls the tool and takes an answer of any form: in one piece or as an event
-// stream, on which the server may ask something first.
+// call asks, and takes an answer of any form: in one piece or as an event stream, on which
+// the server may ask something first.
 func (c *caller) call() {
 	a := c.ask()
-	if a.Events {
-		c.events(a.Stream)
+	var right bool
+	if a.Events && a.Status == http.StatusOK {
+		right = c.events(a.Stream)
 		must.OK(c.conn.Finish(a, 0))
-		return
-	}
-	if a.Stream != nil {
+	} else {
 		must.OK(c.conn.Finish(a, mostAnswer))
+		right = a.Status == http.StatusOK && c.right(a.Body)
 	}
-	if a.Status != http.StatusOK || !c.target.isAnswer(a.Body) {
+	if !right {
 		panic(fmt.Errorf("a wrong answer, status %d: %.300s", a.Status, a.Body))
+	}
+	if a.Closing {
+		c.shut()
 	}
 }
 
 // isAnswer tells whether a response is what the tool should have said.
 func (t *target) isAnswer(body []byte) bool {
-	if t.want == "" {
-		return bytes.Contains(body, []byte(upstream.Message))
-	}
-	return bytes.Contains(body, []byte(t.want))
+	return bytes.Contains(body, []byte(cmp.Or(t.want, upstream.Message))) && bytes.Contains(body, []byte(`"result"`))
 }

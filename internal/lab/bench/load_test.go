@@ -87,7 +87,7 @@ func TestCallsOfASessionHaveIDsOfTheirOwn(t *testing.T) {
 			t.Error(err)
 		}
 		ids = append(ids, request.ID)
-		asJSON(w, []byte(upstream.Message))
+		asJSON(w, []byte(`{"result":"`+upstream.Message+`"}`))
 	}))
 	defer server.Close()
 	c := (&target{

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -24,10 +25,10 @@ func openListen(ctx context.Context, c *crowd) *caller {
 func openGet(ctx context.Context, c *crowd) *caller {
 	opened := c.posts.open(ctx)
 	defer must.Else(opened.close)
-	opened.say(client.Initialized, http.StatusAccepted)
-	opened.say(client.Listing, http.StatusOK)
+	opened.say(client.Initialized, "")
+	opened.say(client.Listing, "")
 	return opened.begins(client.Request{
-		Method: http.MethodGet, Revision: c.posts.revision,
+		Method: http.MethodGet, Revision: opened.revision,
 		Session: opened.session,
 	})
 }
@@ -46,7 +47,7 @@ func openSSE(ctx context.Context, c *crowd) *caller {
 		client.Initialize(mcp.Revision2024, client.Unable), client.Initialized,
 		client.Listing,
 	} {
-		answered(http.StatusAccepted)(c.posting.Exchange(client.Request{
+		answered(c.posting.Exchange(client.Request{
 			Addr: c.posts.addr, Path: path, Token: c.posts.token,
 			Body: body,
 		}.Bytes(), 1<<10))
@@ -61,7 +62,7 @@ func openSSE(ctx context.Context, c *crowd) *caller {
 // must be an event stream.
 func (c *caller) begins(r client.Request) *caller {
 	defer must.Else(c.close)
-	r.Addr, r.Token = c.target.addr, c.target.token
+	r.Addr, r.Path, r.Token = c.target.addr, cmp.Or(r.Path, c.target.path), c.target.token
 	if a := must.Have(c.conn.Begin(r.Bytes())); a.Status != http.StatusOK || !a.Events {
 		panic(fmt.Errorf("open a stream: status %d", a.Status))
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -13,47 +12,46 @@ import (
 )
 
 func TestWrongAnswersAreErrors(t *testing.T) {
-	want := []byte("the words")
+	words := &target{want: "the words"}
 	for _, answer := range []string{
 		`{"result":{"content":"other words"}}`,
 		`{"error":{"message":"the words"}}`,
 	} {
-		if must.Try(func() { checkCall([]byte(answer), want) }) == nil {
+		if words.isAnswer([]byte(answer)) {
 			t.Errorf("%s passed", answer)
 		}
 	}
 	few := []byte(strings.Repeat(`"inputSchema"`, upstream.Announced-1))
-	if must.Try(func() { checkList(few) }) == nil {
+	if isList(few) {
 		t.Error("a list that lacks a tool passed")
 	}
 }
 
 // serveUpstreamOfPeers runs the server that stands behind peers until the test is over.
-func serveUpstreamOfPeers(t *testing.T) (*upstream.Quick, gateTarget) {
+func serveUpstreamOfPeers(t *testing.T) (*upstream.Quick, *contender) {
 	t.Helper()
 	u := upstream.NewQuick(true)
 	s := httptest.NewServer(u)
 	t.Cleanup(s.Close)
-	return u, gateTarget{addr: strings.TrimPrefix(s.URL, "http://"), path: "/mcp"}
+	return u, &contender{target: target{addr: strings.TrimPrefix(s.URL, "http://"), path: "/mcp", greets: true}}
 }
 
 func TestCallerSpeaksBothEras(t *testing.T) {
-	_, target := serveUpstreamOfPeers(t)
+	_, peer := serveUpstreamOfPeers(t)
 	for _, era := range []mcp.Era{mcp.Legacy, mcp.Modern} {
-		target.era = era
-		c := connectPeer(t.Context(), target)
-		defer c.line.Close()
-		if c.learn(t.Context()); c.name != "echo" {
-			t.Fatalf("%v: the tool is %q", era, c.name)
+		c := peer.gate(era).saying(7).connect(t.Context())
+		defer c.close()
+		if peer.tool = c.learn(); peer.tool != "echo" {
+			t.Fatalf("%v: the tool is %q", era, peer.tool)
 		}
 		if (c.session != "") != (era == mcp.Legacy) {
 			t.Errorf("%v: session %q", era, c.session)
 		}
-		request, want := c.call(7)
-		c.line.Close() // the next request opens a connection
-		checkCall(c.ask(t.Context(), request), want)
-		if !bytes.Contains(want, []byte("connection 7")) {
-			t.Errorf("%v: %s", era, want)
+		c = peer.gate(era).saying(7).connect(t.Context())
+		defer c.close()
+		c.shut() // the next request opens a connection
+		if err := must.Try(c.call); err != nil || !strings.Contains(string(c.request), "connection 7") {
+			t.Errorf("%v: %v of %s", era, err, c.request)
 		}
 	}
 }
@@ -61,16 +59,15 @@ func TestCallerSpeaksBothEras(t *testing.T) {
 // TestStreamsHearOfChanges counts those that hear of a change after it, not of one
 // before.
 func TestStreamsHearOfChanges(t *testing.T) {
-	u, target := serveUpstreamOfPeers(t)
-	target.era = mcp.Legacy
+	u, peer := serveUpstreamOfPeers(t)
 	w := &watch{}
 	defer w.close()
 	const streams = 5
 	for range streams {
-		c := connectPeer(t.Context(), target)
-		c.line.Close()
+		c := peer.gate(mcp.Legacy).connect(t.Context())
+		c.shut()
 		w.callers = append(w.callers, c)
-		w.open(t.Context(), c)
+		w.open(c)
 	}
 	for _, length := range []string{"longer", "shorter"} {
 		before := u.Tools().Size()

@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/upstream"
@@ -18,12 +19,12 @@ import (
 type contender struct {
 	peer
 	installed
-	target  gateTarget // in the legacy era
-	tool    string     // what it calls the tool echo
+	target  target // in the legacy era
+	tool    string // what it calls the tool echo
 	process *world.Process
-	callers map[mcp.Era][]*peerCaller // those of calls, as long as it runs
-	failed  string                    // why it is not measured; "" if it is
-	modern  bool                      // it serves clients of that era, too
+	callers map[mcp.Era][]*caller // those of calls, as long as it runs
+	failed  string                // why it is not measured; "" if it is
+	modern  bool                  // it serves clients of that era, too
 	memory  memoryFigures
 	work    map[cell]*series
 }
@@ -37,10 +38,11 @@ func (c *contender) pid() int {
 	return c.process.PID()
 }
 
-func (c *contender) gate(era mcp.Era) gateTarget {
+// gate is how clients of an era call the tool.
+func (c *contender) gate(era mcp.Era) *target {
 	t := c.target
-	t.era = era
-	return t
+	t.tool, t.revision, t.handshake = c.tool, revisionOf(era), era == mcp.Legacy
+	return &t
 }
 
 // peersLab has the server that stands behind all contenders, and starts them.
@@ -67,9 +69,9 @@ func (l *peersLab) tell(format string, args ...any) {
 // start runs a contender until it is ended, and finds out which tool to call and which
 // eras it serves.
 func (l *peersLab) start(ctx context.Context, c *contender) {
-	c.callers = make(map[mcp.Era][]*peerCaller)
+	c.callers = make(map[mcp.Era][]*caller)
 	if c.name == peerDirect {
-		c.target = gateTarget{addr: l.upstream, path: "/mcp"}
+		c.target = target{addr: l.upstream, path: "/mcp", greets: true}
 	} else {
 		l.launch(ctx, c)
 	}
@@ -86,7 +88,7 @@ func (l *peersLab) start(ctx context.Context, c *contender) {
 func (c *contender) end() {
 	for _, callers := range c.callers {
 		for _, caller := range callers {
-			caller.line.Close()
+			caller.close()
 		}
 	}
 	if c.process != nil {
@@ -103,7 +105,7 @@ func (l *peersLab) launch(ctx context.Context, c *contender) {
 		upstream: l.upstream,
 	})
 	must.OK(world.WriteFiles(dir, how.files))
-	c.target = gateTarget{addr: addrs[0], path: how.path}
+	c.target = target{addr: addrs[0], path: how.path, greets: true}
 	if c.name == peerDrawbridge {
 		c.target.token = sign(c.target.addr)
 	}
@@ -125,21 +127,22 @@ func (c *contender) greet(ctx context.Context) {
 // discovers panics unless the contender itself knows the modern era. Some answer its
 // calls as if they were older ones.
 func (c *contender) discovers(ctx context.Context) {
-	caller := connectPeer(ctx, c.gate(mcp.Modern))
-	defer caller.line.Close()
-	m := must.Have(mcp.Decode(caller.ask(ctx, caller.message(mcp.MethodDiscover, ""))))
+	caller := c.gate(mcp.Modern).saying(0).connect(ctx)
+	defer caller.close()
+	said := caller.say(client.Message(firstID, mcp.MethodDiscover, "", caller.revision), mcp.MethodDiscover)
+	m := must.Have(mcp.Decode(response(said)))
 	if !bytes.Contains(m.Result.Value("supportedVersions"), []byte(mcp.LatestModern)) {
 		panic(errors.New("another revision"))
 	}
 }
 
 func (c *contender) tryOut(ctx context.Context, era mcp.Era) {
-	caller := connectPeer(ctx, c.gate(era))
-	defer caller.line.Close()
-	caller.learn(ctx)
-	c.tool = caller.name
-	request, want := caller.call(0)
-	checkCall(caller.ask(ctx, request), want)
+	caller := c.gate(era).saying(0).connect(ctx)
+	defer caller.close()
+	c.tool = caller.learn()
+	caller.target.tool = c.tool
+	caller.asks(caller.target.callBody(), mcp.MethodToolsCall, caller.target.isAnswer)
+	caller.call()
 }
 
 // announce changes the list of every server behind the contender.

@@ -90,34 +90,37 @@ func (c *contender) load(ctx context.Context, kind cell, took time.Duration) *sa
 	callers := c.ready(ctx, kind)
 	defer func() {
 		for _, caller := range callers {
-			caller.line.Close()
+			caller.shut()
 		}
 	}()
 	before := c.cpu()
-	total := together(len(callers), func(n int, end time.Time) []time.Duration {
-		return callers[n].workUntil(ctx, end, kind, n)
-	}, took)
+	total := together(callers, took)
 	total.counted, total.cpu = c.pid() != 0, c.cpu()-before
 	return total
 }
 
 // ready returns as many callers as the work asks for, with open connections. Their
 // sessions are those of earlier work.
-func (c *contender) ready(ctx context.Context, kind cell) []*peerCaller {
-	for begun := time.Now(); len(c.callers[kind.era]) < kind.connections; {
+func (c *contender) ready(ctx context.Context, kind cell) []*caller {
+	all := c.callers[kind.era]
+	for begun := time.Now(); len(all) < kind.connections; {
 		if time.Since(begun) > openingTime {
-			panic(fmt.Errorf("%d of %d sessions in %v", len(c.callers[kind.era]), kind.connections, openingTime))
+			panic(fmt.Errorf("%d of %d sessions in %v", len(all), kind.connections, openingTime))
 		}
-		caller := connectPeer(ctx, c.gate(kind.era))
-		caller.name = c.tool
-		caller.line.Close()
-		c.callers[kind.era] = append(c.callers[kind.era], caller)
+		one := c.gate(kind.era).saying(len(all)).connect(context.WithoutCancel(ctx)) // its calls are still to be answered when ctx ends
+		one.shut()
+		all = append(all, one)
 	}
-	callers := c.callers[kind.era][:kind.connections]
-	for _, caller := range callers {
-		must.OK(caller.line.Open(ctx))
+	c.callers[kind.era] = all
+	for _, caller := range all[:kind.connections] {
+		caller.open()
+		if kind.lists {
+			caller.asks(caller.list(), mcp.MethodToolsList, isList)
+		} else {
+			caller.asks(caller.target.callBody(), mcp.MethodToolsCall, caller.target.isAnswer)
+		}
 	}
-	return callers
+	return all[:kind.connections]
 }
 
 // cpu returns what the contender's processes have used. That of the server itself is
@@ -127,25 +130,4 @@ func (c *contender) cpu() time.Duration {
 		return 0
 	}
 	return treeCPU(c.pid())
-}
-
-// workUntil sends one request after the other, at least one, and returns how long each
-// took.
-func (c *peerCaller) workUntil(ctx context.Context, end time.Time, kind cell,
-	connection int,
-) []time.Duration {
-	request, want := c.call(connection)
-	check := func(answer []byte) { checkCall(answer, want) }
-	if kind.lists {
-		request, check = c.list(), checkList
-	}
-	latency := make([]time.Duration, 0, 1<<14)
-	for {
-		started := time.Now()
-		if started.After(end) && len(latency) > 0 {
-			return latency
-		}
-		check(c.ask(ctx, request))
-		latency = append(latency, time.Since(started))
-	}
 }

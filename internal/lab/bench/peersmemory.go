@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
 // memoryFigures is what sessions and event streams cost one contender, and who got a
@@ -83,13 +83,13 @@ func (m *memoryFigures) String() string {
 // step opens sessions until there are as many, and then a stream for each of the new
 // ones. Where not all could be opened it measures those that could, and fails then.
 func (c *contender) step(ctx context.Context, w *watch, size int) {
-	callers := make([]*peerCaller, size-len(w.callers))
+	callers := make([]*caller, size-len(w.callers))
 	missing := inParallel(ctx, len(callers), func(ctx context.Context, n int) {
-		caller := connectPeer(ctx, c.target)
-		caller.line.Close()
-		callers[n] = caller
+		// its stream lives on
+		callers[n] = c.gate(mcp.Legacy).saying(n).connect(context.WithoutCancel(ctx))
+		callers[n].shut()
 	})
-	callers = slices.DeleteFunc(callers, func(caller *peerCaller) bool { return caller == nil })
+	callers = slices.DeleteFunc(callers, func(one *caller) bool { return one == nil })
 	w.callers = append(w.callers, callers...)
 	s := memoryStep{sessions: len(w.callers)}
 	if missing != nil {
@@ -98,7 +98,7 @@ func (c *contender) step(ctx context.Context, w *watch, size int) {
 	world.Pause(ctx, settleTime)
 	s.without = treeMemory(c.pid())
 	if err := inParallel(ctx, len(callers),
-		func(ctx context.Context, n int) { w.open(ctx, callers[n]) }); err != nil {
+		func(_ context.Context, n int) { w.open(callers[n]) }); err != nil {
 		panic(fmt.Errorf("%d of %d streams: %w", w.count(), s.sessions, err))
 	}
 	world.Pause(ctx, settleTime)
@@ -146,24 +146,21 @@ func (l *peersLab) change(ctx context.Context, c *contender, w *watch) {
 
 // watch is many sessions, and event streams that are read until they end.
 type watch struct {
-	callers []*peerCaller
+	callers []*caller
 	streams
 }
 
 // open opens an event stream in the session of a caller. It may be called from many
 // goroutines.
-func (w *watch) open(ctx context.Context, c *peerCaller) {
-	must.OK(c.line.Open(ctx))
-	if a := must.Have(c.line.Conn.Begin(c.request("", ""))); a.Status != http.StatusOK || !a.Events {
-		panic(fmt.Errorf("status %d and no event stream", a.Status))
-	}
-	w.add(c.line.Conn)
+func (w *watch) open(c *caller) {
+	c.stream()
+	w.add(c.conn)
 }
 
 // close ends all streams and waits for their readers.
 func (w *watch) close() {
 	for _, c := range w.callers {
-		c.line.Close()
+		c.close()
 	}
 	w.streams.close()
 }

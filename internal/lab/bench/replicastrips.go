@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"net/http"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
@@ -61,7 +60,7 @@ func calling(ctx context.Context, t *target) (again func(context.Context), end f
 // listing asks for the list of tools in one session.
 func listing(ctx context.Context, t *target) (again func(context.Context), end func()) {
 	c := t.connect(ctx)
-	return func(context.Context) { c.say(client.Listing, http.StatusOK) }, c.close
+	return func(context.Context) { c.say(client.Listing, "") }, c.close
 }
 
 // sending makes requests without a session, or such as open one each, which may end it.

@@ -10,14 +10,15 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
-	"github.com/drawbridge-mcp/drawbridge/internal/lab/upstream"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
-	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/netfault"
 )
 
@@ -165,7 +166,7 @@ func marked(mark string) (lines []string) {
 }
 
 // beChild is the server. args are its mode, its mark and its last words.
-func beChild(args []string, in io.Reader, out io.Writer) error {
+func beChild(args []string, in io.ReadCloser, out io.WriteCloser) error {
 	mode, mark := args[0], args[1]
 	switch mode {
 	case "forks":
@@ -173,29 +174,16 @@ func beChild(args []string, in io.Reader, out io.Writer) error {
 	case "stillborn":
 		return must.Try(func() { dieAtOnce(mark, args[2]) })
 	}
-	calls := 0
-	return upstream.EachRequest(in, func(m *mcp.Message) error {
-		result := mcp.Object{}
-		switch m.Method {
-		case mcp.MethodInitialize:
-			result, _ = mcp.ObjectOf(mcp.RawJSON(`{"protocolVersion":"` + legacyRevision +
-				`","capabilities":{"tools":{}},"serverInfo":{"name":"odd","version":"1"}}`)) // our own texts are objects
-		case mcp.MethodDiscover:
-			say(out, "%s\n", mcp.AppendError(nil, m.ID, mcp.Errorf(mcp.CodeMethodNotFound, "Method not found")))
-			return nil
-		case mcp.MethodToolsList:
-			result, _ = mcp.ObjectOf(mcp.RawJSON( // as above
-				`{"tools":[{"name":"touch","description":"says which call it is","inputSchema":{"type":"object"}}]}`))
-		case mcp.MethodToolsCall:
-			calls++
-			if err := misbehave(mode, mark, calls, out); err != nil {
-				return err
-			}
-			result = mcp.TextResult(fmt.Sprintf("serial %d", calls))
-		}
-		say(out, "%s\n", mcp.AppendResult(nil, m.ID, result))
-		return nil
+	var calls atomic.Int64
+	server := sdk.NewServer(&sdk.Implementation{Name: "odd", Version: "1"}, nil)
+	server.AddTool(&sdk.Tool{
+		Name: "touch", Description: "says which call it is", InputSchema: map[string]any{"type": "object"},
+	}, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		n := calls.Add(1)
+		said := []sdk.Content{&sdk.TextContent{Text: fmt.Sprintf("serial %d", n)}}
+		return &sdk.CallToolResult{Content: said}, misbehave(mode, mark, n, out)
 	})
+	return server.Run(context.Background(), &sdk.IOTransport{Reader: in, Writer: out})
 }
 
 // dieAtOnce enters the time in a file and ends with last words.
@@ -207,7 +195,7 @@ func dieAtOnce(register, last string) {
 }
 
 // misbehave does what the mode says before the answer of a call.
-func misbehave(mode, mark string, calls int, out io.Writer) error {
+func misbehave(mode, mark string, calls int64, out io.Writer) error {
 	switch mode {
 	case "stderr":
 		say(os.Stderr, "%s", strings.Repeat(strings.Repeat("x", 1023)+"\n", 1<<10))

@@ -61,8 +61,15 @@ func (s *Server) Behave(b Behaviour) {
 	}
 }
 
-func (b Behaviour) ofLists() bool {
-	return b == Oversized || b == Endless || b == Bomb || b == Crowded || b == Pages
+// ofLists tells whether a behaviour is seen in lists.
+func (b Behaviour) ofLists() bool { return lists()[b] != nil || b == Endless || b == Pages }
+
+// lists returns how lists are written as behaviours have it, where that is not page after
+// page.
+func lists() map[Behaviour]func(*output, mcp.RawJSON) {
+	return map[Behaviour]func(*output, mcp.RawJSON){
+		Oversized: (*output).oversized, Bomb: (*output).bomb, Crowded: (*output).crowd,
+	}
 }
 
 func (s *Server) behaves() Behaviour {
@@ -71,49 +78,43 @@ func (s *Server) behaves() Behaviour {
 	return s.behaviour
 }
 
-// misanswer gives the answer of a call as a behaviour other than Well has it. answer is
-// the good one.
-func (s *Server) misanswer(ctx context.Context, b Behaviour, c *call, answer []byte) {
-	switch b {
-	case Hang:
-		<-ctx.Done()
-	case Drip:
-		c.out.drip(ctx, answer)
-	case Garbage:
-		c.out.garbage()
-	case Oversized:
-		c.out.oversized(c.id)
-	case WrongID:
-		c.out.end(withID(c.id, `987654321`, answer))
-	case OthersID:
-		c.out.end(withID(c.id, c.otherID(), answer))
-	case TwoAnswers:
-		c.out.event(answer)
-		c.out.end(answer)
-	case Flood:
-		for i := range flood {
-			c.out.event(fmt.Appendf(nil,
-				`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"flood %d"}}`, i))
-			c.out.event(fmt.Appendf(nil,
-				`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"nobody's","progress":%d}}`, i))
-		}
-		c.out.end(answer)
-	case HalfClose:
-		// the other side may be gone
-		c.out.cut(ctx, answer, func(conn *net.TCPConn) { _ = conn.CloseWrite() })
-	case Reset:
-		c.out.cut(ctx, answer, func(conn *net.TCPConn) {
-			_ = conn.SetLinger(0) // the same
-			_ = conn.Close()
-		})
-	case HTML:
-		c.out.page()
-	case Version:
-		c.out.end([]byte(strings.Replace(string(answer), `"jsonrpc":"2.0"`, `"jsonrpc":"1.0"`, 1)))
-	case Bomb:
-		c.out.bomb(c.id)
-	case Well, Endless, Crowded, Pages:
-		c.out.end(answer)
+// answers returns how calls are answered as behaviours have it. answer is the good one,
+// which is given where nothing stands here.
+func answers() map[Behaviour]func(ctx context.Context, c *call, answer []byte) {
+	return map[Behaviour]func(ctx context.Context, c *call, answer []byte){
+		Hang:      func(ctx context.Context, _ *call, _ []byte) { <-ctx.Done() },
+		Drip:      func(ctx context.Context, c *call, answer []byte) { c.out.drip(ctx, answer) },
+		Garbage:   func(_ context.Context, c *call, _ []byte) { c.out.garbage() },
+		Oversized: func(_ context.Context, c *call, _ []byte) { c.out.oversized(c.id) },
+		Bomb:      func(_ context.Context, c *call, _ []byte) { c.out.bomb(c.id) },
+		HTML:      func(_ context.Context, c *call, _ []byte) { c.out.page() },
+		WrongID:   func(_ context.Context, c *call, answer []byte) { c.out.end(withID(c.id, `987654321`, answer)) },
+		OthersID:  func(_ context.Context, c *call, answer []byte) { c.out.end(withID(c.id, c.otherID(), answer)) },
+		TwoAnswers: func(_ context.Context, c *call, answer []byte) {
+			c.out.event(answer)
+			c.out.end(answer)
+		},
+		Flood: func(_ context.Context, c *call, answer []byte) {
+			for i := range flood {
+				c.out.event(fmt.Appendf(nil,
+					`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"flood %d"}}`, i))
+				c.out.event(fmt.Appendf(nil,
+					`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"nobody's","progress":%d}}`, i))
+			}
+			c.out.end(answer)
+		},
+		HalfClose: func(ctx context.Context, c *call, answer []byte) {
+			c.out.cut(ctx, answer, func(conn *net.TCPConn) { _ = conn.CloseWrite() }) // the other side may be gone
+		},
+		Reset: func(ctx context.Context, c *call, answer []byte) {
+			c.out.cut(ctx, answer, func(conn *net.TCPConn) {
+				_ = conn.SetLinger(0) // the same
+				_ = conn.Close()
+			})
+		},
+		Version: func(_ context.Context, c *call, answer []byte) {
+			c.out.end([]byte(strings.Replace(string(answer), `"jsonrpc":"2.0"`, `"jsonrpc":"1.0"`, 1)))
+		},
 	}
 }
 

@@ -85,8 +85,8 @@ func (c *call) serve(ctx context.Context) {
 		return // a cancelled call gets no answer
 	}
 	answer := resultOf(mcp.ID(c.id), c.result(serial, extra))
-	if b := c.side.server.behaves(); b != Well {
-		c.side.server.misanswer(ctx, b, c, answer)
+	if misanswer := answers()[c.side.server.behaves()]; misanswer != nil {
+		misanswer(ctx, c, answer)
 		return
 	}
 	c.out.end(answer)

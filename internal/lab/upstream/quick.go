@@ -285,21 +285,13 @@ func (q *Quick) ServeStdio(in io.Reader, out io.Writer) error {
 		close(changes)
 		announcing.Wait()
 	}()
-	return EachRequest(in, func(m *mcp.Message) error { return write(q.answer(m, "")) })
-}
-
-// EachRequest reads what a client of a stdio server sends, and does something for each
-// request.
-func EachRequest(in io.Reader, do func(m *mcp.Message) error) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
-		m, err := mcp.Decode(lines.Bytes())
-		if err != nil || !m.IsRequest() {
-			continue
-		}
-		if err := do(m); err != nil {
-			return errors.Join(err, lines.Err())
+		if m, err := mcp.Decode(lines.Bytes()); err == nil && m.IsRequest() {
+			if err := write(q.answer(m, "")); err != nil {
+				return errors.Join(err, lines.Err())
+			}
 		}
 	}
 	return lines.Err()

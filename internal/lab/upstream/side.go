@@ -182,11 +182,7 @@ func (s *side) answer(o *output, m *mcp.Message) (ok bool) {
 		result = `{}`
 	case mcp.MethodToolsList:
 		b := s.server.behaves()
-		if write := map[Behaviour]func(*output,
-			mcp.RawJSON){
-			Oversized: (*output).oversized, Bomb: (*output).bomb,
-			Crowded: (*output).crowd,
-		}[b]; write != nil {
+		if write := lists()[b]; write != nil {
 			write(o, mcp.RawJSON(m.ID))
 			return true
 		}

@@ -83,7 +83,7 @@ func (s *shelf) fromNPM(ctx context.Context, o parcel) installed {
 func (s *shelf) fromGo(ctx context.Context, o parcel) installed {
 	return s.once(o, "go", "program", func(dir, binary string) {
 		module := fmt.Sprintf("module peer\n\ngo 1.26\n\nrequire %s %s\n", o.name, o.version)
-		must.OK(world.WriteFiles(dir, map[string]string{"go.mod": module}))
+		world.WriteFiles(dir, map[string]string{"go.mod": module})
 		s.run(ctx, dir, []string{"GOFLAGS=-mod=mod", "GOWORK=off"}, "go", "build", "-o", binary, o.program)
 	})
 }
@@ -109,7 +109,7 @@ func (s *shelf) fromHere(ctx context.Context, o parcel) installed {
 		return installed{binary: must.Have(os.Executable())}
 	}
 	binary := filepath.Join(s.folder("here", o.name), o.name)
-	must.OK(world.Build(ctx, binary))
+	world.Build(ctx, binary)
 	return installed{binary: binary, version: page.Commit(ctx)}
 }
 

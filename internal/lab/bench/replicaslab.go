@@ -145,9 +145,10 @@ func (l *replicasLab) startFleet(ctx context.Context, f *fleet) {
 	servers := make([]string, f.size)
 	for n := range f.size {
 		listen, operator, dir := places[2*n], places[2*n+1], fmt.Sprintf("%s-%d", folder, n)
-		must.OK(errors.Join(os.Mkdir(dir, 0o700), world.WriteFiles(dir, map[string]string{
+		must.OK(os.Mkdir(dir, 0o700))
+		world.WriteFiles(dir, map[string]string{
 			"drawbridge.yaml": fmt.Sprintf(fleetConfig, listen, operator, doors[0], l.upstream, shared),
-		})))
+		})
 		f.replicas = append(f.replicas, l.serveConfig(ctx, listen, l.Program, dir+"/drawbridge.yaml"))
 		servers[n] = fmt.Sprintf("server %s max_fails=0;", listen)
 		l.isReady(ctx, operator)

@@ -34,7 +34,7 @@ func (w contents) write(dir, gateway, operator, upstream string) {
 	for n := 0; n < w.tenants; n += w.together() {
 		files[w.fileOf("", n)] = w.part(n)
 	}
-	must.OK(world.WriteFiles(dir, files))
+	world.WriteFiles(dir, files)
 }
 
 // fileOf returns the file in which a tenant stands.

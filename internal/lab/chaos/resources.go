@@ -96,7 +96,7 @@ func resourceFaults() []*fault {
 				limit>>20, bodies), ground: direct, root: true,
 			holds: "what does not fit is refused, and the kernel does not end the process",
 			before: func(ctx context.Context, s *scene) {
-				cage := must.Have(world.NewCage(limit))
+				cage := world.NewCage(limit)
 				s.later(func(ctx context.Context, _ *scene) {
 					must.OK(cage.Close(ctx))
 				})

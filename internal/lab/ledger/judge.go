@@ -66,7 +66,7 @@ func (j *judge) takeExecutions(executions []Execution) {
 		d.executions = increased(d.executions)
 		d.cancelled = d.cancelled || x.Cancelled
 		d.serialKnown = d.serialKnown || x.Serial == e.serial
-		d.strangeExecution = d.strangeExecution || x.Tenant != j.ledger.words[e.tenant]
+		d.strangeExecution = d.strangeExecution || x.Tenant != e.tenant.Value()
 	}
 }
 
@@ -79,7 +79,7 @@ func (j *judge) takeRecords(records []Record) {
 		d := &j.done[at]
 		d.recorded, d.outcome = true, r.Outcome
 		d.recordedOK = d.recordedOK || r.Outcome == "ok"
-		d.strangeRecord = d.strangeRecord || r.Tenant != j.ledger.words[j.ledger.entries[at].tenant]
+		d.strangeRecord = d.strangeRecord || r.Tenant != j.ledger.entries[at].tenant.Value()
 	}
 }
 
@@ -99,7 +99,7 @@ func (j *judge) count(e *entry) {
 	case open, silent: // a loss, which call finds
 	}
 	if e.end != open {
-		v.Ends[j.ledger.words[e.word]]++
+		v.Ends[e.word.Value()]++
 	}
 }
 
@@ -167,14 +167,14 @@ func (j *judge) nonce(i int) Nonce { return j.ledger.base + Nonce(i) + 1 } //nol
 
 // describe says all that is known of a call, for whoever looks for the cause.
 func (j *judge) describe(i int) string {
-	e, d, words := &j.ledger.entries[i], &j.done[i], j.ledger.words
+	e, d := &j.ledger.entries[i], &j.done[i]
 	how := []string{"open", "answered", "refused", "broken", "silent"}[e.end]
 	if e.end != answered && e.end != open {
-		how += " (" + words[e.word] + ")"
+		how += " (" + e.word.Value() + ")"
 	}
 	return fmt.Sprintf(
 		"call %s of %s, %s: %s, answer %x, %d executions (first %x), %d of %d events, on record as %q",
-		j.nonce(i), words[e.tenant], words[e.kind], how, e.serial, d.executions, d.serial,
+		j.nonce(i), e.tenant.Value(), e.kind.Value(), how, e.serial, d.executions, d.serial,
 		bits.OnesCount64(e.seen), e.events, d.outcome)
 }
 

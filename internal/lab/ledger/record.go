@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
+	"unique"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
@@ -34,15 +34,7 @@ type line struct {
 // started again. Any other line that is no record is an error.
 func ReadRecords(r io.Reader) ([]Record, error) {
 	var records []Record
-	words := map[string]string{} // so that equal texts are kept once
-	word := func(text string) string {
-		if known, ok := words[text]; ok {
-			return known
-		}
-		text = strings.Clone(text)
-		words[text] = text
-		return text
-	}
+	word := func(text string) string { return unique.Make(text).Value() } // so that equal texts are kept once
 	in := bufio.NewReaderSize(r, 64<<10)
 	for number := 1; ; number++ {
 		text, err := in.ReadBytes('\n')

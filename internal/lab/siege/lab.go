@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http/httptest"
 	"os"
@@ -101,8 +100,8 @@ func (l *lab) begin(ctx context.Context, lapse time.Duration) {
 // configure writes the gateway's config, with something that differs from turn to turn.
 func (l *lab) configure(turn int) {
 	text := strings.Replace(l.text, "burst: 1}", "burst: "+strconv.Itoa(100+turn%2)+"}", 1)
-	must.OK(errors.Join(world.WriteFiles(l.Dir, map[string]string{"next.yaml": text}),
-		os.Rename(filepath.Join(l.Dir, "next.yaml"), filepath.Join(l.Dir, "drawbridge.yaml"))))
+	l.Write(map[string]string{"next.yaml": text})
+	must.OK(os.Rename(filepath.Join(l.Dir, "next.yaml"), filepath.Join(l.Dir, "drawbridge.yaml")))
 }
 
 // call returns a call of a small tool by a user of the tenant.

@@ -160,7 +160,7 @@ type plan struct {
 // run besieges one gateway. The error says that nothing was measured; whether promises
 // were kept is for the outcome to say.
 func (p *plan) run(ctx context.Context, progress io.Writer) *outcome {
-	c := must.Have(world.NewCage(p.limit))
+	c := world.NewCage(p.limit)
 	defer func() { must.OK(c.Close(context.WithoutCancel(ctx))) }()
 	l := newLab(ctx, min(lapseMost, p.lasts/4), p.disk)
 	defer l.close()

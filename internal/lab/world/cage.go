@@ -30,37 +30,31 @@ type Cage struct {
 
 // NewCage makes a control group with a limit in bytes and without swap. Without the right
 // to do so the error is ErrNoCage.
-func NewCage(limit int64) (*Cage, error) {
-	parent, second, err := parentGroup("/")
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNoCage, err)
+func NewCage(limit int64) *Cage {
+	c := &Cage{}
+	if err := must.Try(func() {
+		var parent string
+		parent, c.second = parentGroup("/")
+		c.dir = must.Have(os.MkdirTemp(parent, "drawbridge-lab-"))
+		defer must.Else(func() { _ = os.Remove(c.dir) }) // it is empty
+		c.bound(limit)
+	}); err != nil {
+		panic(fmt.Errorf("%w: %w", ErrNoCage, err))
 	}
-	dir, err := os.MkdirTemp(parent, "drawbridge-lab-")
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNoCage, err)
-	}
-	c := &Cage{dir: dir, second: second}
-	if err := c.bound(limit); err != nil {
-		_ = os.Remove(c.dir) // it is empty
-		return nil, fmt.Errorf("%w: %w", ErrNoCage, err)
-	}
-	return c, nil
+	return c
 }
 
 // parentGroup returns the directory of the control group below which a cage can be made.
 // root is where the file system is.
-func parentGroup(root string) (dir string, second bool, err error) {
-	text, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup")) //nolint:gosec // a file of the kernel
-	if err != nil {
-		return "", false, err
-	}
-	groups := filepath.Join(root, "sys/fs/cgroup") // where systems have them
+func parentGroup(root string) (dir string, second bool) {
+	text := must.Have(os.ReadFile(filepath.Join(root, "proc/self/cgroup"))) //nolint:gosec // a file of the kernel
+	groups := filepath.Join(root, "sys/fs/cgroup")                          // where systems have them
 	for line := range strings.Lines(string(text)) {
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		switch {
 		case len(fields) < 3:
 		case slices.Contains(strings.Split(fields[1], ","), "memory"):
-			return filepath.Join(groups, "memory", fields[2]), false, nil
+			return filepath.Join(groups, "memory", fields[2]), false
 		case fields[0] == "0":
 			dir = filepath.Join(groups, fields[2])
 		}
@@ -68,15 +62,15 @@ func parentGroup(root string) (dir string, second bool, err error) {
 	for ; strings.HasPrefix(dir, groups); dir = filepath.Dir(dir) {
 		handsOn, err := os.ReadFile(filepath.Join(dir, "cgroup.subtree_control")) //nolint:gosec // a file of the kernel
 		if err == nil && slices.Contains(strings.Fields(string(handsOn)), "memory") {
-			return dir, true, nil
+			return dir, true
 		}
 	}
-	return "", false, errors.New("no control group above this process hands memory on")
+	panic(errors.New("no control group above this process hands memory on"))
 }
 
 // bound sets the limit. With version 1 the kernel counts what sockets hold apart from all
 // else, and only if that has a limit of its own; with version 2 it is part of the whole.
-func (c *Cage) bound(limit int64) error {
+func (c *Cage) bound(limit int64) {
 	bytes := strconv.FormatInt(limit, 10)
 	file, others := "memory.max", map[string]string{"memory.swap.max": "0"}
 	if !c.second {
@@ -85,16 +79,12 @@ func (c *Cage) bound(limit int64) error {
 			"memory.kmem.tcp.limit_in_bytes": bytes,
 		}
 	}
-	if err := c.write(file, bytes); err != nil {
-		return err
-	}
+	must.OK(c.write(file, bytes))
 	for file, text := range others {
-		// kernels without swap have no such file
-		if err := c.write(file, text); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
+		if err := c.write(file, text); !errors.Is(err, os.ErrNotExist) { // as with kernels without swap
+			must.OK(err)
 		}
 	}
-	return nil
 }
 
 // Charged returns the most that the kernel ever charged to the cage, in bytes: memory of

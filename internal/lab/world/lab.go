@@ -1,6 +1,7 @@
 package world
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,10 +28,10 @@ func NewLab(name string) *Lab {
 }
 
 // Build builds the gateway.
-func (l *Lab) Build(ctx context.Context) { must.OK(Build(ctx, l.Program)) }
+func (l *Lab) Build(ctx context.Context) { Build(ctx, l.Program) }
 
 // Write writes files of the lab, by their names.
-func (l *Lab) Write(files map[string]string) { must.OK(WriteFiles(l.Dir, files)) }
+func (l *Lab) Write(files map[string]string) { WriteFiles(l.Dir, files) }
 
 // Close ends all processes and removes the folder.
 func (l *Lab) Close() {
@@ -39,12 +40,10 @@ func (l *Lab) Close() {
 }
 
 // WriteFiles writes files of a folder, by their names. Nobody else may read them.
-func WriteFiles(dir string, files map[string]string) error {
-	var wrong []error
+func WriteFiles(dir string, files map[string]string) {
 	for name, text := range files {
-		wrong = append(wrong, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+		must.OK(os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
-	return errors.Join(wrong...)
 }
 
 // Edit is a change of a source file of the gateway or of Go itself.
@@ -55,33 +54,24 @@ type Edit struct {
 
 // BuildWith builds a gateway whose sources differ by some edits, the files of which it
 // leaves in a folder.
-func BuildWith(ctx context.Context, program, dir string, edits ...Edit) error {
-	replaced := map[string]string{}
+func BuildWith(ctx context.Context, program, dir string, edits ...Edit) {
+	replaced, files := map[string]string{}, map[string]string{}
 	for _, e := range edits {
-		from := e.File
-		if replaced[e.File] != "" {
-			from = replaced[e.File]
-		}
+		from := cmp.Or(replaced[e.File], e.File)
 		old, err := os.ReadFile(from) //nolint:gosec // sources
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
+		if !errors.Is(err, os.ErrNotExist) {
+			must.OK(err)
 		}
 		text, err := e.Change(string(old))
 		if err != nil {
-			return fmt.Errorf("%s: %w", e.File, err)
+			panic(fmt.Errorf("%s: %w", e.File, err))
 		}
-		replaced[e.File] = filepath.Join(dir, fmt.Sprintf("%d-%s", len(replaced), filepath.Base(e.File)))
-		if err := os.WriteFile(replaced[e.File], []byte(text), 0o600); err != nil {
-			return err
-		}
+		name := fmt.Sprintf("%d-%s", len(files), filepath.Base(e.File))
+		replaced[e.File], files[name] = filepath.Join(dir, name), text
+		WriteFiles(dir, files)
 	}
-	overlay, err := strictjson.Marshal(map[string]any{"Replace": replaced})
-	if err != nil {
-		return err
-	}
-	file := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(file, overlay, 0o600); err != nil {
-		return err
-	}
-	return Build(ctx, program, "-overlay", file)
+	WriteFiles(dir, map[string]string{
+		"overlay.json": string(must.Have(strictjson.Marshal(map[string]any{"Replace": replaced}))),
+	})
+	Build(ctx, program, "-overlay", filepath.Join(dir, "overlay.json"))
 }

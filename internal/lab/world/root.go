@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os/exec"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/sources"
 )
 
@@ -13,16 +14,11 @@ import (
 func Root() (string, error) { return sources.Root() }
 
 // Build compiles the gateway into a file. Flags are those of go build.
-func Build(ctx context.Context, program string, flags ...string) error {
-	root, err := Root()
-	if err != nil {
-		return err
-	}
+func Build(ctx context.Context, program string, flags ...string) {
 	args := append([]string{"build", "-o", program}, flags...)
 	command := exec.CommandContext(ctx, "go", append(args, "./cmd/drawbridge")...) //nolint:gosec // G204: our own
-	command.Dir = root
+	command.Dir = must.Have(Root())
 	if output, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the gateway: %w\n%s", err, output)
+		panic(fmt.Errorf("build the gateway: %w\n%s", err, output))
 	}
-	return nil
 }

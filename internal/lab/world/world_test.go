@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	}
 	program = filepath.Join(dir, "drawbridge")
 	code := 1
-	if err := world.Build(context.Background(), program); err == nil {
+	if err := must.Try(func() { world.Build(context.Background(), program) }); err == nil {
 		code = m.Run()
 	} else {
 		_, _ = fmt.Fprintln(os.Stderr, err)

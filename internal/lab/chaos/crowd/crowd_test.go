@@ -11,6 +11,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/upstream"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
@@ -24,7 +25,7 @@ func begin(t *testing.T) (*world.World, *upstream.Server) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "drawbridge")
 	// Without a bound of its own: while others compile, too, it takes minutes.
-	if err := world.Build(t.Context(), program); err != nil {
+	if err := must.Try(func() { world.Build(t.Context(), program) }); err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithTimeout(t.Context(), patience)

@@ -71,7 +71,7 @@ func (e *explainer) text() string {
 	}
 	text := ""
 	for i, problem := range e.problems {
-		if len(text)+len(problem) > maxText-30 && i > 0 {
+		if len(text)+len(problem) > maxText-30 {
 			e.left += len(e.problems) - i
 			break
 		}

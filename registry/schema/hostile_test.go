@@ -234,6 +234,11 @@ func hostileSchemas(remote string) []hostile {
 			valid: true,
 		},
 		{name: "maxLength beyond any integer", schema: `{"maxLength":1e300}`},
+		{
+			name: "maxLength 2^53", schema: `{"maxLength":9007199254740992}`, data: `"x"`, accepted: true,
+			valid: true,
+		},
+		{name: "maxLength 2^53+1", schema: `{"maxLength":9007199254740993}`},
 		{name: "minLength -1", schema: `{"minLength":-1}`},
 		{name: "minItems 0.5", schema: `{"minItems":0.5}`},
 		{name: "maxLength 2.0", schema: `{"maxLength":2.0}`, data: `"xx"`, accepted: true, valid: true},

@@ -25,6 +25,7 @@ func TestFormsAreWrittenAsTheirEncodingSays(t *testing.T) {
 		`{"sizes":[1,2]}`:              "sizes=1%7C2",
 		`{"range":{"from":1,"to":2}}`:  "range=from,1,to,2",
 		`{"lists":[1,2]}`:              "lists=%5B1%2C2%5D",
+		`{"links":[1,2]}`:              "links=%5B1%2C2%5D",
 		`{"link":"http://x/?a=b&c#d"}`: "link=http://x/?a%3Db%26c%23d",
 		`{"metadata":{"a[b":"c"}}`:     "",
 	} {

@@ -66,7 +66,7 @@ func TestReferencesIntoOtherPlaces(t *testing.T) {
 	tools, _ := load(t, newAPI(t).config(document(t, "references.yaml"), "bundled"))
 	for arguments, valid := range map[string]bool{
 		`{"body":{"note":"12345","parent":{"note":"x"}}}`: true, `{"body":{"note":"123456"}}`: false,
-		`{"body":{"parent":{"parent":{"note":1}}}}`: false,
+		`{"body":{"parent":{"parent":{"note":1}}}}`: false, `{"body":{"page":"x"}}`: false,
 	} {
 		if err := tools["bundled"].ValidateWithin(mcp.RawJSON(arguments), nil); (err == nil) != valid {
 			t.Errorf("%s: got error %v, want none: %v", arguments, err, valid)

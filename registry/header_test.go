@@ -1,6 +1,7 @@
 package registry_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -47,6 +48,12 @@ func TestT34Headers(t *testing.T) {
 		},
 		{"two", `{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"A"},"b":{"type":"string","x-mcp-header":"B"}}}`, []registry.HeaderParam{{Header: "A", Path: []string{"a"}, Type: "string"}, {Header: "B", Path: []string{"b"}, Type: "string"}}},
 
+		{
+			"64 bytes", on(`{"type":"string","x-mcp-header":"` + strings.Repeat("a", 64) + `"}`),
+			[]registry.HeaderParam{{Header: strings.Repeat("a", 64), Path: []string{"a"}, Type: "string"}},
+		},
+
+		{name: "65 bytes", schema: on(`{"type":"string","x-mcp-header":"` + strings.Repeat("a", 65) + `"}`)},
 		{name: "empty", schema: on(`{"type":"string","x-mcp-header":""}`)},
 		{name: "no string", schema: on(`{"type":"string","x-mcp-header":7}`)},
 		{name: "null", schema: on(`{"type":"string","x-mcp-header":null}`)},

@@ -148,7 +148,7 @@ func TestURIsWithASecondReadingAreUnknown(t *testing.T) {
 		"docs://x?u=http://127.1/x", "memo://intra://x", "memo://intra:///x", "docs://http:7/x",
 		"docs://HTTP:7/x", "docs://http:x://y", "git+http://127.1/x",
 		"url:http://api.test/x", "docs:http:api.test/x", "docs:http:/u@API.test/x", "docs:HTTP://api.test/x",
-		"urn:docs:http:api.test", "docs:file:secret", "jar:file:/secret!/x",
+		"docs:url:http://api.test/x", "urn:docs:http:api.test", "docs:file:secret", "jar:file:/secret!/x",
 		"file:///%zz/%252e%252e/b", "../secret", "/secret", "file", ":a", "1a:b", "fi le:a", "file:///" +
 			strings.Repeat("a", 2041),
 	} {

@@ -16,20 +16,26 @@ func defined(definition string) registry.Offer {
 }
 
 // varied is a source that lists a tool with a view to hosts of apps, and to all others
-// one of the same name in another form, and one more.
+// one of the same name in another form, and one more. A prompt and a resource have a
+// title for hosts of apps alone.
 func varied(name string) registry.Source {
 	apart := mcp.ExtensionsNamed(mcp.ExtensionApps)
 	same := defined(`{"name":"same","inputSchema":{"type":"object"}}`)
 	return registry.Source{
-		Name: name, Prefix: name, Apart: apart, Base: apart,
+		Name: name, Prefix: name, Apart: apart, Base: apart, Use: answer(name),
 		Tools: []registry.Offer{
 			same, defined(`{"name":"draw","inputSchema":{"type":"object"},"_meta":{"ui":{"resourceUri":"ui://v"}}}`),
 		},
-		Variants: []registry.Variant{{Tools: []registry.Offer{
-			same, defined(`{"name":"draw","inputSchema":{"type":"object"}}`),
-			defined(`{"name":"describe","inputSchema":{"type":"object"}}`),
-			defined(`{"name":"broken","inputSchema":[]}`),
-		}}},
+		Prompts:   []mcp.Object{described("name", "ask").With("title", mcp.String("With a view"))},
+		Resources: []mcp.Object{described("uri", "file:///a").With("title", mcp.String("With a view"))},
+		Variants: []registry.Variant{{
+			Tools: []registry.Offer{
+				same, defined(`{"name":"draw","inputSchema":{"type":"object"}}`),
+				defined(`{"name":"describe","inputSchema":{"type":"object"}}`),
+				defined(`{"name":"broken","inputSchema":[]}`),
+			},
+			Prompts: []mcp.Object{described("name", "ask")}, Resources: []mcp.Object{described("uri", "file:///a")},
+		}},
 	}
 }
 
@@ -64,6 +70,14 @@ func TestListsDependOnWhatClientsDeclare(t *testing.T) {
 		}
 		if draw, err := test.view.Lookup("mod__draw"); err != nil || draw.View != test.app {
 			t.Errorf("%s: the view of draw is %q (%v), want %q", test.name, draw.View, err, test.app)
+		}
+		ask, err := test.view.Prompt("mod__ask")
+		if err != nil || ask.Definition.Has("title") != (test.app != "") {
+			t.Errorf("%s: got the prompt %v, %v, want the one beside the view %q", test.name, ask, err, test.app)
+		}
+		file, err := test.view.Resource("mcp.mod+file:///a")
+		if err != nil || file.Definition.Has("title") != (test.app != "") {
+			t.Errorf("%s: got the resource %v, %v, want the one beside the view %q", test.name, file, err, test.app)
 		}
 	}
 	if view.For(apps) != view.For(mcp.ExtensionsNamed(mcp.ExtensionApps)) || len(view.Variants()) != 2 {

@@ -684,7 +684,8 @@ func TestClientsWithDocuments(t *testing.T) {
 }
 
 // TestDocumentsShowTheirHostAndServeRefreshes shows what a person reads of a client with a
-// document, and that its refreshes go on when the document is away.
+// document, that its refreshes go on when the document is away, and that a refused one
+// does not call the client unknown.
 func TestDocumentsShowTheirHostAndServeRefreshes(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		away := false
@@ -714,6 +715,9 @@ func TestDocumentsShowTheirHostAndServeRefreshes(t *testing.T) {
 		away = true
 		time.Sleep(25 * time.Hour)
 		c.mustRefresh(w.server, c.refreshWith)
+		if status, got := c.refresh(w.server, "none"); got["error"] != "invalid_grant" {
+			t.Errorf("a token that is none: got %d, %v, want invalid_grant", status, got)
+		}
 	})
 }
 

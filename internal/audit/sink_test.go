@@ -247,6 +247,26 @@ func TestLinesOfOthersAreNotTakenBack(t *testing.T) {
 	})
 }
 
+// TestWholeLinesStayWithoutABreak shows that no empty line stands behind lines that were
+// written whole before a write failed, and that they are not written again.
+func TestWholeLinesStayWithoutABreak(t *testing.T) {
+	d := newDisk()
+	s := newSink(d, false, false)
+	d.text = append(d.text, "other\n"...)
+	d.set(&d.space, len("one\n"))
+	left, err := s.write([]byte("one\ntwo\n"), false)
+	if !errors.Is(err, errDisk) {
+		t.Fatalf("got error %v, want %v", err, errDisk)
+	}
+	d.set(&d.space, -1)
+	if left, err = s.write(left, false); len(left) > 0 || err != nil {
+		t.Fatalf("got %q left, error %v, want neither", left, err)
+	}
+	if got := string(d.text); got != "other\none\ntwo\n" {
+		t.Errorf("got %q, want each line once and no other", got)
+	}
+}
+
 // TestRecordAfterTornLine shows that the first record after a crash in the middle of a
 // line does not go on in it.
 func TestRecordAfterTornLine(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 
 // Behaviour is how a server answers calls of tools, and lists where it says so. A call is
 // executed first, and counts.
-type Behaviour int
+type Behaviour int64
 
 // How a server may behave.
 const (
@@ -51,10 +51,7 @@ const (
 // heals it. It announces that the list of tools has changed where a behaviour is seen in
 // lists, so that they are read.
 func (s *Server) Behave(b Behaviour) {
-	s.mu.Lock()
-	before := s.behaviour
-	s.behaviour = b
-	s.mu.Unlock()
+	before := Behaviour(s.behaviour.Swap(int64(b)))
 	if b.ofLists() || before.ofLists() {
 		s.modern.changeList()
 		s.legacy.changeList()
@@ -72,11 +69,7 @@ func lists() map[Behaviour]func(*output, mcp.RawJSON) {
 	}
 }
 
-func (s *Server) behaves() Behaviour {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.behaviour
-}
+func (s *Server) behaves() Behaviour { return Behaviour(s.behaviour.Load()) }
 
 // answers returns how calls are answered as behaviours have it. answer is the good one,
 // which is given where nothing stands here.

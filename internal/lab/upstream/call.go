@@ -42,14 +42,14 @@ func (c *call) number(name string, otherwise int64) int64 {
 
 // otherID returns the id of another call in work on this side, or one that nobody used.
 func (c *call) otherID() string {
-	c.side.mu.Lock()
-	defer c.side.mu.Unlock()
-	for other := range c.side.calls {
-		if string(other.id) != string(c.id) {
-			return string(other.id)
+	id := `987654321`
+	c.side.calls.Range(func(one, _ any) bool {
+		if other, is := one.(*call); is && string(other.id) != string(c.id) {
+			id = string(other.id)
 		}
-	}
-	return `987654321`
+		return true
+	})
+	return id
 }
 
 // stayLimit is how long stay stays when nobody cancels it.
@@ -58,14 +58,8 @@ const stayLimit = 2 * time.Minute
 // serve does the call and answers it. ctx ends when it is cancelled, or the server
 // crashes.
 func (c *call) serve(ctx context.Context) {
-	c.side.mu.Lock()
-	c.side.calls[c] = struct{}{}
-	c.side.mu.Unlock()
-	defer func() {
-		c.side.mu.Lock()
-		defer c.side.mu.Unlock()
-		delete(c.side.calls, c)
-	}()
+	c.side.calls.Store(c, true)
+	defer c.side.calls.Delete(c)
 	if c.tool == "ask" {
 		switch {
 		case c.ask == nil && !c.params.Has("inputResponses"):

@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -22,19 +21,22 @@ const kindTools = `{"tools":[
 {"name":"text_65536","inputSchema":{"type":"object"}},
 {"name":"text_1048576","inputSchema":{"type":"object"}}]}`
 
+// asking are the params of the question that ask asks.
+const asking = `{"message":"Shall it be said again?","requestedSchema":{"type":"object","properties":{"word":{"type":"string"}},"required":["word"]}}`
+
 const progressSteps = 3 // notices of progress before the result of stream
 
 // questions are those that calls of ask wait with. The zero value has none. It may be
 // used from several goroutines.
 type questions struct {
 	last    atomic.Int64
-	waiting sync.Map // a chan mcp.Object for the answer, by the id of the question
+	waiting sync.Map // a chan bool for whether the client agrees, by the id of the question
 }
 
 // answer gives a client's answer to the call that waits for it.
 func (q *questions) answer(m *mcp.Message) {
 	if waiting, found := q.waiting.LoadAndDelete(m.ID); found {
-		waiting.(chan mcp.Object) <- m.Result
+		waiting.(chan bool) <- m.Err == nil && m.Result.Text("action") == "accept"
 	}
 }
 
@@ -46,42 +48,36 @@ func (q *questions) serveKind(w http.ResponseWriter, r *http.Request, m *mcp.Mes
 		respond(w, mcp.AppendResult(nil, m.ID, mcp.TextResult(text(n))))
 		return
 	}
-	w.Header().Set("Content-Type", "text/event-stream")
-	out := http.NewResponseController(w)
-	say := func(message []byte) {
-		_, _ = fmt.Fprintf(w, "data: %s\n\n", message) // the client is gone
-		_ = out.Flush()                                // as above
-	}
+	out := &output{w: w}
 	switch name {
 	case "stream":
 		token := m.Params.Object("_meta").Value("progressToken")
 		for step := range progressSteps {
-			say(mcp.AppendRequest(nil, "", mcp.NotifyProgress, mcp.NewObject(
+			out.event(mcp.AppendRequest(nil, "", mcp.NotifyProgress, mcp.NewObject(
 				mcp.Member{Name: "progressToken", Value: token}, mcp.Member{
 					Name:  "progress",
 					Value: mcp.Int(int64(step + 1)),
 				})))
 		}
-		say(echo(m))
+		out.event(echo(m))
 	case "ask":
-		if q.ask(r.Context(), say) {
-			say(echo(m))
+		if q.ask(r.Context(), out.event, asking) {
+			out.event(echo(m))
 		}
 	}
 }
 
 // ask asks the client something and waits for the answer. It tells whether the client
 // agreed.
-func (q *questions) ask(ctx context.Context, say func([]byte)) bool {
+func (q *questions) ask(ctx context.Context, say func([]byte), params string) bool {
 	id := mcp.ID(`"q` + strconv.FormatInt(q.last.Add(1), 10) + `"`)
-	answer := make(chan mcp.Object, 1)
+	answer := make(chan bool, 1)
 	q.waiting.Store(id, answer)
 	defer q.waiting.Delete(id)
-	say(mcp.AppendRequest(nil, id, mcp.MethodElicit, object(
-		`{"message":"Shall it be said again?","requestedSchema":{"type":"object","properties":{"word":{"type":"string"}},"required":["word"]}}`)))
+	say(mcp.AppendRequest(nil, id, mcp.MethodElicit, object(params)))
 	select {
-	case result := <-answer:
-		return result.Text("action") == "accept"
+	case agreed := <-answer:
+		return agreed
 	case <-ctx.Done():
 		return false
 	}

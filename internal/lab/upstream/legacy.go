@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"crypto/rand"
-	"fmt"
 	"net/http"
 	"sync"
 
@@ -17,11 +16,9 @@ type session struct {
 	ctx  context.Context //nolint:containedctx // a session ends with it: by DELETE or a crash, not with a request
 	end  context.CancelFunc
 
-	mu        sync.Mutex // guards the fields below
-	asked     int        // questions so far
-	questions map[string]chan bool
-	calls     map[string]context.CancelFunc // by the id of the request
-	uris      map[string]bool               // that it has subscribed to
+	questions questions
+	calls     sync.Map // the context.CancelFunc of each call by the id of its request
+	uris      sync.Map // true for each that it has subscribed to
 }
 
 // serveLegacy serves revision 2025-11-25. A connection that closes cancels nothing: what
@@ -29,9 +26,8 @@ type session struct {
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http
 func (s *Server) serveLegacy(ctx context.Context, w http.ResponseWriter, r *http.Request) {
 	side, id := s.legacy, r.Header.Get(mcp.HeaderSessionID)
-	side.mu.Lock()
-	known := side.sessions[id]
-	side.mu.Unlock()
+	found, _ := side.sessions.Load(id)
+	known, _ := found.(*session)
 	if id != "" && known == nil {
 		http.Error(w, "there is no such session", http.StatusNotFound)
 		return
@@ -41,9 +37,7 @@ func (s *Server) serveLegacy(ctx context.Context, w http.ResponseWriter, r *http
 		known.stream(w, r)
 		return
 	case known != nil && r.Method == http.MethodDelete:
-		side.mu.Lock()
-		delete(side.sessions, id)
-		side.mu.Unlock()
+		side.sessions.Delete(id)
 		known.end()
 		return
 	}
@@ -72,13 +66,7 @@ func (s *Server) serveLegacy(ctx context.Context, w http.ResponseWriter, r *http
 func (s *side) initialize(ctx context.Context, w http.ResponseWriter, m *mcp.Message, out *output) {
 	ctx, cancel := context.WithCancel(ctx)
 	id := rand.Text()
-	one := &session{
-		side: s, ctx: ctx, end: cancel,
-		questions: map[string]chan bool{}, calls: map[string]context.CancelFunc{}, uris: map[string]bool{},
-	}
-	s.mu.Lock()
-	s.sessions[id] = one
-	s.mu.Unlock()
+	s.sessions.Store(id, &session{side: s, ctx: ctx, end: cancel})
 	w.Header().Set(mcp.HeaderSessionID, id)
 	out.end(
 		resultOf(
@@ -88,16 +76,13 @@ func (s *side) initialize(ctx context.Context, w http.ResponseWriter, m *mcp.Mes
 
 // hear takes a notification or an answer of the client.
 func (s *session) hear(m *mcp.Message) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if m.Method == mcp.NotifyCancelled {
-		if cancel := s.calls[string(m.Params.Value("requestId"))]; cancel != nil {
-			cancel()
-		}
+	if m.IsResponse() {
+		s.questions.answer(m)
 	}
-	if waiting := s.questions[string(m.ID)]; m.IsResponse() && waiting != nil {
-		delete(s.questions, string(m.ID))
-		waiting <- m.Err == nil && m.Result.Text("action") == "accept" // it has room
+	if m.Method == mcp.NotifyCancelled {
+		if cancel, found := s.calls.Load(string(m.Params.Value("requestId"))); found {
+			cancel.(context.CancelFunc)() //nolint:forcetypeassert // no others are stored
+		}
 	}
 }
 
@@ -105,46 +90,25 @@ func (s *session) hear(m *mcp.Message) {
 func (s *session) call(m *mcp.Message, out *output) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
-	s.mu.Lock()
-	s.calls[string(m.ID)] = cancel
-	s.mu.Unlock()
-	defer func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.calls, string(m.ID))
-	}()
+	s.calls.Store(string(m.ID), cancel)
+	defer s.calls.Delete(string(m.ID))
 	c := newCall(s.side, m, out)
-	c.ask = func(ctx context.Context, params string) bool { return s.ask(ctx, out, params) }
-	c.serve(ctx)
-}
-
-// ask asks the client on the stream of a call and waits for the answer.
-func (s *session) ask(ctx context.Context, out *output, params string) bool {
-	waiting := make(chan bool, 1)
-	s.mu.Lock()
-	s.asked++
-	id := fmt.Sprintf(`"q%d"`, s.asked)
-	s.questions[id] = waiting
-	s.mu.Unlock()
-	out.event([]byte(`{"jsonrpc":"2.0","id":` + id + `,"method":"elicitation/create","params":` + params +
-		`}`))
-	limited, cancel := context.WithTimeout(ctx, stayLimit)
-	defer cancel()
-	select {
-	case sure := <-waiting:
-		return sure
-	case <-limited.Done():
-		return false
+	c.ask = func(ctx context.Context, params string) bool {
+		limited, cancel := context.WithTimeout(ctx, stayLimit)
+		defer cancel()
+		return s.questions.ask(limited, out.event, params)
 	}
+	c.serve(ctx)
 }
 
 // answer answers what is no call.
 func (s *session) answer(m *mcp.Message, out *output) {
 	switch m.Method {
-	case mcp.MethodSubscribe, mcp.MethodUnsubscribe:
-		s.mu.Lock()
-		s.uris[m.Params.Text("uri")] = m.Method == mcp.MethodSubscribe
-		s.mu.Unlock()
+	case mcp.MethodSubscribe:
+		s.uris.Store(m.Params.Text("uri"), true)
+		out.end(resultOf(m.ID, `{}`))
+	case mcp.MethodUnsubscribe:
+		s.uris.Delete(m.Params.Text("uri"))
 		out.end(resultOf(m.ID, `{}`))
 	default:
 		if !s.side.answer(out, m) {
@@ -158,15 +122,10 @@ func (s *session) stream(w http.ResponseWriter, r *http.Request) {
 	out := &output{w: w}
 	defer out.close()
 	leave := s.side.listen(&listener{
-		tell: func(method string,
-			params mcp.Object,
-		) {
-			out.event(mcp.AppendRequest(nil, "", method, params))
-		},
+		tell: func(method string, params mcp.Object) { out.event(mcp.AppendRequest(nil, "", method, params)) },
 		wants: func(uri string) bool {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			return uri == "" || s.uris[uri]
+			_, subscribed := s.uris.Load(uri)
+			return uri == "" || subscribed
 		},
 	})
 	defer leave()

@@ -58,7 +58,7 @@ func (o *output) write(text []byte) bool {
 	if o.gone {
 		return false
 	}
-	if _, err := o.w.Write(text); err != nil {
+	if _, err := o.w.Write(text); err != nil { //nolint:gosec // G705: JSON for clients of ours
 		o.gone = true
 		return false
 	}

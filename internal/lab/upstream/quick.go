@@ -41,9 +41,8 @@ type Quick struct {
 	asked       questions
 	short, long mcp.Object // the list of tools of one that announces, and the same with one tool more
 
-	mu      sync.Mutex // guards the fields below
-	longer  bool       // the long one is shown
-	streams map[chan struct{}]bool
+	changes atomic.Int64 // the long one is shown after an odd number of them
+	streams sync.Map     // of each chan struct{} that gets something at each change, true
 }
 
 // Announced is how many tools a Quick lists that announces, echo among them.
@@ -51,10 +50,7 @@ const Announced = 100
 
 // NewQuick returns a server.
 func NewQuick(announces bool) *Quick {
-	return &Quick{
-		announces: announces, short: manyTools(Announced), long: manyTools(Announced + 1),
-		streams: make(map[chan struct{}]bool),
-	}
+	return &Quick{announces: announces, short: manyTools(Announced), long: manyTools(Announced + 1)}
 }
 
 const announcement = `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`
@@ -105,22 +101,19 @@ func (q *Quick) changeOnSignal() (stop func()) {
 
 // Change makes the list one tool longer, or shorter again, and tells every stream.
 func (q *Quick) Change() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.longer = !q.longer
-	for stream := range q.streams {
+	q.changes.Add(1)
+	q.streams.Range(func(stream, _ any) bool {
 		select {
-		case stream <- struct{}{}:
+		case stream.(chan struct{}) <- struct{}{}: //nolint:forcetypeassert // no others are stored
 		default: // one announcement waits already
 		}
-	}
+		return true
+	})
 }
 
 // Tools returns the list of one that announces, as it is now.
 func (q *Quick) Tools() mcp.Object {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.longer {
+	if q.changes.Load()%2 == 1 {
 		return q.long
 	}
 	return q.short
@@ -234,15 +227,12 @@ func respond(w http.ResponseWriter, body []byte) {
 func (q *Quick) stream(w http.ResponseWriter, r *http.Request) {
 	changes, leave := q.follow()
 	defer leave()
-	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-cache")
-	out := http.NewResponseController(w)
-	w.WriteHeader(http.StatusOK)
-	for err := out.Flush(); err == nil; err = out.Flush() {
+	out := &output{w: w}
+	for out.begin("text/event-stream"); out.write(nil); {
 		select {
 		case <-changes:
-			// Flush returns what went wrong
-			_, _ = io.WriteString(w, "event: message\ndata: "+announcement+"\n\n")
+			out.event([]byte(announcement))
 		case <-r.Context().Done():
 			return
 		}
@@ -252,14 +242,8 @@ func (q *Quick) stream(w http.ResponseWriter, r *http.Request) {
 // follow returns a channel that gets something at each change, until leave is called.
 func (q *Quick) follow() (changes chan struct{}, leave func()) {
 	changes = make(chan struct{}, 1)
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.streams[changes] = true
-	return changes, func() {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		delete(q.streams, changes)
-	}
+	q.streams.Store(changes, true)
+	return changes, func() { q.streams.Delete(changes) }
 }
 
 // ServeStdio serves over standard input and output, one message a line, until the input
@@ -274,17 +258,21 @@ func (q *Quick) ServeStdio(in io.Reader, out io.Writer) error {
 		return err
 	}
 	changes, leave := q.follow()
+	defer leave()
 	var announcing sync.WaitGroup
+	defer announcing.Wait()
+	over := make(chan struct{})
+	defer close(over)
 	announcing.Go(func() {
-		for range changes {
-			_ = write([]byte(announcement)) // the reader below sees the end
+		for {
+			select {
+			case <-changes:
+				_ = write([]byte(announcement)) // the reader below sees the end
+			case <-over:
+				return
+			}
 		}
 	})
-	defer func() {
-		leave()
-		close(changes)
-		announcing.Wait()
-	}()
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
@@ -18,12 +19,11 @@ type side struct {
 	// servers have the same
 	era string
 
-	mu        sync.Mutex // guards the fields below
-	version   int        // of the list of tools
-	things    map[string]int
-	listeners map[*listener]struct{}
-	sessions  map[string]*session // of the legacy side
-	calls     map[*call]struct{}  // in work
+	version   atomic.Int64 // of the list of tools
+	things    sync.Map     // the version of a resource, an *atomic.Int64, by its URI
+	listeners sync.Map     // of each *listener, true
+	sessions  sync.Map     // of the legacy side: each *session by its id
+	calls     sync.Map     // of each *call in work, true
 }
 
 // listener is one stream that is told of changes. tell does not block for long: its
@@ -33,66 +33,46 @@ type listener struct {
 	wants func(uri string) bool // whether it has subscribed to that resource; "" is the list of tools
 }
 
-func newSide(server *Server, era string) *side {
-	s := &side{server: server, era: era}
-	s.forget()
-	return s
-}
-
 // forget is what a crash does. Versions go on, as those of a program that keeps them on
 // disk.
 func (s *side) forget() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.listeners, s.sessions, s.calls = map[*listener]struct{}{}, map[string]*session{}, map[*call]struct{}{}
-	if s.things == nil {
-		s.things = map[string]int{}
-	}
+	s.listeners.Clear()
+	s.sessions.Clear()
+	s.calls.Clear()
 }
 
 // listen enters a listener until leave is called.
 func (s *side) listen(l *listener) (leave func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.listeners[l] = struct{}{}
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.listeners, l)
-	}
+	s.listeners.Store(l, true)
+	return func() { s.listeners.Delete(l) }
 }
 
 // tell tells all listeners that want to know.
 func (s *side) tell(method, uri string, params mcp.Object) {
-	s.mu.Lock()
-	var interested []*listener
-	for l := range s.listeners {
-		if l.wants(uri) {
-			interested = append(interested, l)
+	s.listeners.Range(func(l, _ any) bool {
+		if l, is := l.(*listener); is && l.wants(uri) {
+			l.tell(method, params)
 		}
-	}
-	s.mu.Unlock()
-	for _, l := range interested {
-		l.tell(method, params)
-	}
+		return true
+	})
 }
 
 // changeList makes another version of the list of tools, and returns its number.
-func (s *side) changeList() int {
-	s.mu.Lock()
-	s.version++
-	version := s.version
-	s.mu.Unlock()
+func (s *side) changeList() int64 {
+	version := s.version.Add(1)
 	s.tell(mcp.NotifyToolsChanged, "", mcp.Object{})
 	return version
 }
 
+// thing returns the version of a resource.
+func (s *side) thing(uri string) *atomic.Int64 {
+	version, _ := s.things.LoadOrStore(uri, &atomic.Int64{})
+	return version.(*atomic.Int64) //nolint:forcetypeassert // no others are stored
+}
+
 // changeThing makes another version of a resource, and returns its number.
-func (s *side) changeThing(uri string) int {
-	s.mu.Lock()
-	s.things[uri]++
-	version := s.things[uri]
-	s.mu.Unlock()
+func (s *side) changeThing(uri string) int64 {
+	version := s.thing(uri).Add(1)
 	s.tell(mcp.NotifyResourceUpdated, uri, mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)}))
 	return version
 }
@@ -115,9 +95,7 @@ const hints = `"resultType":"complete","ttlMs":600000,"cacheScope":"public"`
 // tools returns the result of tools/list: its first page unless cursor says another one.
 // The description of touch says which version the list has.
 func (s *side) tools(b Behaviour, cursor string) string {
-	s.mu.Lock()
-	version := s.version
-	s.mu.Unlock()
+	version := s.version.Load()
 	var text strings.Builder
 	text.WriteString(`{"tools":[`)
 	for i, tool := range toolProperties {
@@ -196,11 +174,8 @@ func (s *side) answer(o *output, m *mcp.Message) (ok bool) {
 			hints + `}`
 	case mcp.MethodResourcesRead:
 		uri := m.Params.Text("uri")
-		s.mu.Lock()
-		version := s.things[uri]
-		s.mu.Unlock()
-		result = fmt.Sprintf(`{"contents":[{"uri":%s,"text":"version %d"}],%s}`, mcp.String(uri), version,
-			strings.Replace(hints, "600000", "0", 1))
+		result = fmt.Sprintf(`{"contents":[{"uri":%s,"text":"version %d"}],%s}`, mcp.String(uri),
+			s.thing(uri).Load(), strings.Replace(hints, "600000", "0", 1))
 	default:
 		return false
 	}

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
@@ -25,10 +26,11 @@ type Server struct {
 
 	modern, legacy *side
 
+	behaviour atomic.Int64 // a Behaviour
+
 	mu         sync.Mutex // guards the fields below
 	run        *run       // nil after Crash
-	behaviour  Behaviour
-	serial     uint64 // of the last execution
+	serial     uint64     // of the last execution
 	executions []ledger.Execution
 }
 
@@ -44,7 +46,7 @@ func Start(address string) (*Server, error) {
 	var random [4]byte
 	_, _ = rand.Read(random[:]) // it never fails
 	s := &Server{Address: address, serial: uint64(binary.BigEndian.Uint32(random[:])) << 20}
-	s.modern, s.legacy = newSide(s, "modern"), newSide(s, "legacy")
+	s.modern, s.legacy = &side{server: s, era: "modern"}, &side{server: s, era: "legacy"}
 	return s, s.Revive()
 }
 

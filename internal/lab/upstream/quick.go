@@ -42,7 +42,7 @@ type Quick struct {
 	short, long mcp.Object // the list of tools of one that announces, and the same with one tool more
 
 	changes atomic.Int64 // the long one is shown after an odd number of them
-	streams sync.Map     // of each chan struct{} that gets something at each change, true
+	streams sync.Map     // of each *func() that is called at each change, true
 }
 
 // Announced is how many tools a Quick lists that announces, echo among them.
@@ -102,11 +102,8 @@ func (q *Quick) changeOnSignal() (stop func()) {
 // Change makes the list one tool longer, or shorter again, and tells every stream.
 func (q *Quick) Change() {
 	q.changes.Add(1)
-	q.streams.Range(func(stream, _ any) bool {
-		select {
-		case stream.(chan struct{}) <- struct{}{}: //nolint:forcetypeassert // no others are stored
-		default: // one announcement waits already
-		}
+	q.streams.Range(func(tell, _ any) bool {
+		(*tell.(*func()))() //nolint:forcetypeassert // no others are stored
 		return true
 	})
 }
@@ -225,8 +222,13 @@ func respond(w http.ResponseWriter, body []byte) {
 
 // stream keeps an event stream open until the client is gone.
 func (q *Quick) stream(w http.ResponseWriter, r *http.Request) {
-	changes, leave := q.follow()
-	defer leave()
+	changes := make(chan struct{}, 1)
+	defer q.follow(func() {
+		select {
+		case changes <- struct{}{}:
+		default: // one announcement waits already
+		}
+	})()
 	w.Header().Set("Cache-Control", "no-cache")
 	out := &output{w: w}
 	for out.begin("text/event-stream"); out.write(nil); {
@@ -239,11 +241,10 @@ func (q *Quick) stream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// follow returns a channel that gets something at each change, until leave is called.
-func (q *Quick) follow() (changes chan struct{}, leave func()) {
-	changes = make(chan struct{}, 1)
-	q.streams.Store(changes, true)
-	return changes, func() { q.streams.Delete(changes) }
+// follow has tell called at each change, until leave is called.
+func (q *Quick) follow(tell func()) (leave func()) {
+	q.streams.Store(&tell, true)
+	return func() { q.streams.Delete(&tell) }
 }
 
 // ServeStdio serves over standard input and output, one message a line, until the input
@@ -257,22 +258,7 @@ func (q *Quick) ServeStdio(in io.Reader, out io.Writer) error {
 		_, err := out.Write(append(message, '\n'))
 		return err
 	}
-	changes, leave := q.follow()
-	defer leave()
-	var announcing sync.WaitGroup
-	defer announcing.Wait()
-	over := make(chan struct{})
-	defer close(over)
-	announcing.Go(func() {
-		for {
-			select {
-			case <-changes:
-				_ = write([]byte(announcement)) // the reader below sees the end
-			case <-over:
-				return
-			}
-		}
-	})
+	defer q.follow(func() { _ = write([]byte(announcement)) })() // the reader below sees the end
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {

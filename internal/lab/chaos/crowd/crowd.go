@@ -101,8 +101,14 @@ func kinds() map[string]func(*person) {
 }
 
 // calling makes calls of tools that are drawn, in the same way again and again.
-func calling(call func(*person, *deed), tools ...string) func(*person) {
-	return func(p *person) { p.eachRound(func() { call(p, p.draw(tools...)) }) }
+func calling(call func(*person, context.Context, *deed), tools ...string) func(*person) {
+	return func(p *person) {
+		p.eachRound(func() {
+			ctx, cancel := p.patient()
+			defer cancel()
+			call(p, ctx, p.draw(tools...))
+		})
+	}
 }
 
 // Kinds of clients for load, which are not among Kinds: one that does nothing but call

@@ -74,9 +74,7 @@ func (p *person) call(ctx context.Context, d *deed) {
 // once makes one call that is sent once. One that stays is cancelled by closing its
 // connection, as 2026-07-28 wants it.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancellation
-func (p *person) once(d *deed) {
-	ctx, cancel := p.patient()
-	defer cancel()
+func (p *person) once(ctx context.Context, d *deed) {
 	if d.stays() {
 		left, leave := context.WithCancel(ctx)
 		defer leave()
@@ -93,9 +91,7 @@ func (p *person) once(d *deed) {
 
 // keyed makes a call with an Idempotency-Key, and repeats it byte for byte when the
 // connection broke. It breaks some connections itself.
-func (p *person) keyed(d *deed) {
-	ctx, cancel := p.patient()
-	defer cancel()
+func (p *person) keyed(ctx context.Context, d *deed) {
 	d.prepare("")
 	d.header["Idempotency-Key"] = `"` + d.nonce.String() + `"`
 	p.hasty(ctx, d)
@@ -125,9 +121,7 @@ func (p *person) hasty(ctx context.Context, d *deed) {
 // parked makes a call that asks its client something, and repeats it with the answer, at
 // whatever replica. Where it is told that nothing happened, it does so later again.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
-func (p *person) parked(d *deed) {
-	ctx, cancel := p.patient()
-	defer cancel()
+func (p *person) parked(ctx context.Context, d *deed) {
 	p.call(ctx, d)
 	if d.question.Len() == 0 {
 		return

@@ -99,12 +99,10 @@ func newestLeaves(ctx context.Context, s *stage) {
 
 // manyLeave stops all replicas but one at once.
 func manyLeave(ctx context.Context, s *stage) {
-	limited, stop := context.WithTimeout(ctx, stopTime)
-	defer stop()
 	leaving := s.Replicas[1:]
 	s.restarts += len(leaving)
-	each(leaving, func(r *world.Replica) {
-		s.stopClean(limited, r)
+	within(ctx, stopTime, func(ctx context.Context) {
+		each(leaving, func(r *world.Replica) { s.stopClean(ctx, r) })
 	})
 }
 
@@ -112,15 +110,19 @@ func manyLeave(ctx context.Context, s *stage) {
 // the first by a reload, the second by a restart, and so on; and then the old one, the
 // last first.
 func reconfigured(ctx context.Context, s *stage) {
+	for i := range 2 * replicas {
+		at := min(i, 2*replicas-1-i)
+		s.reconfigure(ctx, s.Replicas[at], otherwise, at%2 == i/replicas)
+	}
+}
+
+// otherwise gives a config a further server, or takes it away.
+func otherwise(config string) string {
 	const added = "\nservers:\n  added: {builtin: [calculate]}\n"
-	more := func(config string) string { return strings.Replace(config, "\nservers:\n", added, 1) }
-	less := func(config string) string { return strings.Replace(config, added, "\nservers:\n", 1) }
-	for i, r := range s.Replicas[:replicas] {
-		s.reconfigure(ctx, r, more, i%2 == 0)
+	if strings.Contains(config, added) {
+		return strings.Replace(config, added, "\nservers:\n", 1)
 	}
-	for i := replicas - 1; i >= 0; i-- {
-		s.reconfigure(ctx, s.Replicas[i], less, i%2 == 1)
-	}
+	return strings.Replace(config, "\nservers:\n", added, 1)
 }
 
 // reconfigure changes the config of a replica, while it runs or between its stop and its
@@ -128,15 +130,13 @@ func reconfigured(ctx context.Context, s *stage) {
 func (s *stage) reconfigure(ctx context.Context, r *world.Replica, change func(config string) string,
 	running bool,
 ) {
-	limited, stop := context.WithTimeout(ctx, stopTime)
-	defer stop()
-	if running {
-		r.Rewrite(limited, change)
-		return
+	if !running {
+		s.leave(ctx, r)
 	}
-	s.leave(ctx, r)
-	r.Rewrite(limited, change)
-	s.join(ctx, r)
+	within(ctx, stopTime, func(ctx context.Context) { r.Rewrite(ctx, change) })
+	if !running {
+		s.join(ctx, r)
+	}
 }
 
 // rekeyed rotates the keys that seal, as docs/keys.md says: clients that have ids of the

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math"
 	"net"
@@ -16,8 +15,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
@@ -82,13 +79,8 @@ func resourceFaults() []*fault {
 			done: "the record is a FIFO, whose reader stops reading and goes on later", ground: direct,
 			holds:  "calls are refused as not made or wait, the others serve, and the replica goes on without a restart when the reader does",
 			before: toPipe, unrecorded: true,
-			make: func(_ context.Context, s *scene) {
-				<-s.pipe.gate
-			},
-			seen: all(of(victim, recordsFull), othersServe),
-			heal: func(_ context.Context, s *scene) {
-				s.pipe.gate <- struct{}{}
-			},
+			make: readerGets(syscall.SIGSTOP),
+			seen: all(of(victim, recordsFull), othersServe), heal: readerGets(syscall.SIGCONT),
 		},
 		{
 			name: "memory runs short",
@@ -244,46 +236,19 @@ func remounted(flags uintptr) step {
 func toPipe(ctx context.Context, s *scene) {
 	pipe := nextRecord(s.dir, "pipe")
 	must.OK(syscall.Mkfifo(pipe, 0o600))
-	s.pipe = newPipeReader(pipe)
-	s.recordsTo(ctx, s.pipe.close, s.pipe.file.Name(), pipe)
-}
-
-// pipeReader copies what comes out of a pipe to a file, as long as there is something in
-// its gate.
-type pipeReader struct {
-	gate       chan struct{}
-	pipe, file *os.File
-	copying    errgroup.Group
-}
-
-func newPipeReader(path string) *pipeReader {
-	r := &pipeReader{gate: make(chan struct{}, 1)}
-	r.gate <- struct{}{}
+	file := must.Have(os.Create(pipe + ".jsonl")) //nolint:gosec // of our own world
 	// it is also a writer, so that the reader does not end with a gateway
-	r.pipe = must.Have(os.OpenFile(path, os.O_RDWR, 0)) //nolint:gosec // of our own world
-	r.file = must.Have(os.Create(path + ".jsonl"))      //nolint:gosec // as above
-	r.copying.Go(func() error {
-		_, err := io.Copy(struct{ io.Writer }{r.file}, r)
-		return err
-	})
-	return r
+	s.reader = s.Start(world.Order{Dir: s.dir, Command: []string{"/bin/sh", "-c", `exec cat <>"$0"`, pipe}, Output: file})
+	s.recordsTo(ctx, func() {
+		world.Pause(context.WithoutCancel(ctx), time.Second) // nobody writes any more, and what was written is read long before
+		s.reader.Kill()
+		must.OK(file.Close())
+	}, file.Name(), pipe)
 }
 
-// Read reads what is in the pipe, which ends when its deadline has passed.
-func (r *pipeReader) Read(p []byte) (int, error) {
-	gate := <-r.gate
-	r.gate <- gate
-	n, err := r.pipe.Read(p)
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = io.EOF
-	}
-	return n, err
-}
-
-// close reads what is left and ends the reading. Nobody writes any more.
-func (r *pipeReader) close() {
-	wrong := r.pipe.SetReadDeadline(time.Now().Add(time.Second)) // what was written is read long before
-	must.OK(errors.Join(wrong, r.copying.Wait(), r.pipe.Close(), r.file.Close()))
+// readerGets sends a signal to who reads the pipe.
+func readerGets(number syscall.Signal) step {
+	return func(_ context.Context, s *scene) { must.OK(s.reader.Signal(number)) }
 }
 
 // floods has clients send large bodies to the victim until the fault heals, of which some

@@ -38,7 +38,7 @@ type scene struct {
 	server string           // the name of the server that the fault meets, if it meets one
 	spared string           // the name of the other
 	url    string           // where the crowd asks; the load balancer unless a fault puts something before it
-	pipe   *pipeReader      // of the fault with a blocked pipe
+	reader *world.Process   // of the fault with a blocked pipe
 	issuer *issuer          // of the faults of issuers
 	token  func(tenant, user string) string
 	// what make knows of the fault: the server of Redis that it meets, and what it opened
@@ -147,9 +147,7 @@ const (
 // until asks until the answer is nil, and returns the last one when ctx or the time is
 // over.
 func until(ctx context.Context, wrong func(ctx context.Context)) {
-	ctx, stop := context.WithTimeout(ctx, patience)
-	defer stop()
-	world.Until(ctx, func() { wrong(ctx) })
+	within(ctx, patience, func(ctx context.Context) { world.Until(ctx, func() { wrong(ctx) }) })
 }
 
 // does returns what does something that cannot fail.

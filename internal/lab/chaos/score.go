@@ -69,34 +69,22 @@ func unrecorded(v *ledger.Verdict, inFlight, soon map[ledger.Nonce]bool) (n int)
 
 // wrong returns the promises that were broken, nil if none was.
 func (s *score) wrong() error {
-	var wrong []error
-	if s.verdict.Lost() > 0 {
-		wrong = append(wrong, fmt.Errorf("the oracle found %d: %q", s.verdict.Lost(), s.verdict.Samples))
+	var c claims
+	v := &s.verdict
+	c.claim(v.Lost() == 0, "the oracle found %d: %q", v.Lost(), v.Samples)
+	left := unrecorded(v, s.inFlight, s.soon)
+	c.claim(left == 0, "%d calls were executed, are unknown to their callers and not on record: %q", left, v.Notes)
+	c.claim(v.Unstreamed == 0, "%d calls were answered without a stream for their events: %q", v.Unstreamed, v.Notes)
+	if s.act.deadly {
+		_, others := late(s.failures, s.inFlight, s.soon)
+		c.claim(others == nil, "%d calls failed that were not in flight when a replica was killed: %v", len(others),
+			others)
+	} else {
+		c.claim(s.lost() == 0, "%d requests were lost: %s; calls: %v", s.lost(), page.Counted(s.troubles, "none"),
+			s.failures)
+		c.claim(s.deeds.Reconnects == 0, "%d sessions were gone", s.deeds.Reconnects)
 	}
-	if n := unrecorded(&s.verdict, s.inFlight, s.soon); n > 0 {
-		wrong = append(
-			wrong, fmt.Errorf("%d calls were executed, are unknown to their callers and not on record: %q", n,
-				s.verdict.Notes))
-	}
-	if n := s.verdict.Unstreamed; n > 0 {
-		wrong = append(wrong, fmt.Errorf("%d calls were answered without a stream for their events: %q", n,
-			s.verdict.Notes))
-	}
-	switch {
-	case s.act.deadly:
-		if _, others := late(s.failures, s.inFlight, s.soon); others != nil {
-			wrong = append(
-				wrong, fmt.Errorf("%d calls failed that were not in flight when a replica was killed: %v",
-					len(others), others))
-		}
-	case s.lost() > 0:
-		wrong = append(wrong, fmt.Errorf("%d requests were lost: %s; calls: %v", s.lost(),
-			page.Counted(s.troubles, "none"), s.failures))
-	}
-	if !s.act.deadly && s.deeds.Reconnects > 0 {
-		wrong = append(wrong, fmt.Errorf("%d sessions were gone", s.deeds.Reconnects))
-	}
-	return errors.Join(wrong...)
+	return errors.Join(c.broken...)
 }
 
 // String is the score in a line.

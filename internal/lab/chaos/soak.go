@@ -166,16 +166,8 @@ func (s *soak) renew(ctx context.Context) {
 // reload changes the config of a replica, each in turn, and changes it back the next
 // time.
 func (s *soak) reload(ctx context.Context) {
-	const added = "\nservers:\n  added: {builtin: [calculate]}\n"
-	limited, stop := context.WithTimeout(ctx, stopTime)
-	defer stop()
 	s.reloads++
-	s.Replicas[s.reloads%replicas].Rewrite(limited, func(config string) string {
-		if strings.Contains(config, added) {
-			return strings.Replace(config, added, "\nservers:\n", 1)
-		}
-		return strings.Replace(config, "\nservers:\n", added, 1)
-	})
+	within(ctx, stopTime, func(ctx context.Context) { s.Replicas[s.reloads%replicas].Rewrite(ctx, otherwise) })
 }
 
 // empty takes out of Redis what must stay there for longer than a run, as time would, and
@@ -211,7 +203,10 @@ func (s *soak) verdict() error {
 		s.deeds().Lives, s.lives)
 	s.claimProcesses(&c)
 	s.claimStore(&c)
-	return errors.Join(c.broken...)
+	if c.broken == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", world.ErrBroken, errors.Join(c.broken...))
 }
 
 // claims are promises, of which it keeps those that were broken.
@@ -219,7 +214,7 @@ type claims struct{ broken []error }
 
 func (c *claims) claim(so bool, format string, args ...any) {
 	if !so {
-		c.broken = append(c.broken, fmt.Errorf("%w: "+format, append([]any{world.ErrBroken}, args...)...))
+		c.broken = append(c.broken, fmt.Errorf(format, args...))
 	}
 }
 

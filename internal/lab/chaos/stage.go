@@ -148,24 +148,18 @@ func (s *stage) work(ctx context.Context) {
 // well waits until all is ready, and the load balancer sends requests to all replicas
 // that run.
 func (s *stage) well(ctx context.Context) {
-	ctx, stop := context.WithTimeout(ctx, stopTime)
-	defer stop()
-	s.Ready(ctx)
+	within(ctx, stopTime, s.Ready)
 }
 
 // leave stops a replica, which must end with exit code 0.
 func (s *stage) leave(ctx context.Context, r *world.Replica) {
 	s.restarts++
-	ctx, stop := context.WithTimeout(ctx, stopTime)
-	defer stop()
-	s.stopClean(ctx, r)
+	within(ctx, stopTime, func(ctx context.Context) { s.stopClean(ctx, r) })
 }
 
 // join starts a replica, and returns when it is ready and the load balancer knows.
 func (s *stage) join(ctx context.Context, r *world.Replica) {
-	limited, stop := context.WithTimeout(ctx, stopTime)
-	defer stop()
-	r.Start(limited)
+	within(ctx, stopTime, r.Start)
 	s.well(ctx)
 }
 
@@ -178,9 +172,7 @@ func (s *stage) restart(ctx context.Context, r *world.Replica) {
 // further starts replicas beyond those of the start, until that many run.
 func (s *stage) further(ctx context.Context, all int) {
 	for len(s.Replicas) < all {
-		limited, stop := context.WithTimeout(ctx, stopTime)
-		s.Add(limited)
-		stop()
+		within(ctx, stopTime, func(ctx context.Context) { s.Add(ctx) })
 	}
 	for _, r := range s.Replicas[:all] {
 		if !r.Runs() {

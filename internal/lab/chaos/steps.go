@@ -174,9 +174,14 @@ func (s *scene) restarted(ctx context.Context, r *world.Replica, change func()) 
 	if change != nil {
 		change()
 	}
-	ctx, stop := context.WithTimeout(ctx, patience)
+	within(ctx, patience, r.Start)
+}
+
+// within does something for which there is so much time.
+func within(ctx context.Context, limit time.Duration, do func(ctx context.Context)) {
+	ctx, stop := context.WithTimeout(ctx, limit)
 	defer stop()
-	r.Start(ctx)
+	do(ctx)
 }
 
 // stopClean stops a replica, and fails if it does not end as it should.
@@ -323,9 +328,9 @@ func (s *scene) rewrite(ctx context.Context, r *world.Replica, change func(confi
 ) {
 	before := ""
 	undo(func(ctx context.Context, _ *scene) {
-		ctx, stop := context.WithTimeout(ctx, patience)
-		defer stop()
-		r.Rewrite(ctx, func(string) string { return before })
+		within(ctx, patience, func(ctx context.Context) {
+			r.Rewrite(ctx, func(string) string { return before })
+		})
 	})
 	r.Rewrite(ctx, func(config string) string {
 		before = config

@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/raid"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
@@ -45,13 +46,11 @@ const ready = "ready\n"
 // attackUntilTold is a part: it carries out a mission, which its argument says in JSON,
 // until its standard input ends. It writes a line when the attack bites, and its tally at
 // the end. After the line, the tally begins anew.
-func attackUntilTold(ctx context.Context, argument string, in io.Reader, out io.Writer) error {
+func attackUntilTold(ctx context.Context, argument string, in io.Reader, out io.Writer) {
 	ctx, cancel := untilEnd(ctx, in)
 	defer cancel()
 	var m mission
-	if err := strictjson.Unmarshal([]byte(argument), &m); err != nil {
-		return err
-	}
+	must.OK(strictjson.Unmarshal([]byte(argument), &m))
 	var a raid.Attack
 	for _, a = range attacks() {
 		if a.Name == m.Attack {
@@ -70,17 +69,15 @@ func attackUntilTold(ctx context.Context, argument string, in io.Reader, out io.
 	for a.Raiders > 0 && !bitesAt(&a, m, c.Tally()) {
 		if !world.Pause(ctx, 10*time.Millisecond) {
 			<-ended
-			return fmt.Errorf("%s did not take place: %+v", a.Name, c.Tally())
+			panic(fmt.Errorf("%s did not take place: %+v", a.Name, c.Tally()))
 		}
 	}
 	before := tallied(c, begun)
-	if _, err := io.WriteString(out, ready); err != nil {
-		return err
-	}
+	must.Have(io.WriteString(out, ready))
 	<-ctx.Done()
 	after := tallied(c, begun)
 	<-ended
-	return report(out, after.since(before))
+	report(out, after.since(before))
 }
 
 // bitesAt tells whether the attack takes place. The dummy refuses nothing, so there it is
@@ -105,11 +102,6 @@ func (t tally) plus(other tally) tally {
 }
 
 // report writes what a part has to say when it ends.
-func report(out io.Writer, v any) error {
-	text, err := strictjson.Marshal(v)
-	if err != nil {
-		return err
-	}
-	_, err = out.Write(append(text, '\n'))
-	return err
+func report(out io.Writer, v any) {
+	must.Have(out.Write(append(must.Have(strictjson.Marshal(v)), '\n')))
 }

@@ -10,13 +10,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/raid"
 )
 
 // TestMain makes the test's binary serve as the parts, which are this program again.
 func TestMain(m *testing.M) {
 	if part, argument := partOf(os.Args[1:]); part != nil {
-		if err := part(context.Background(), argument, os.Stdin, os.Stdout); err != nil {
+		if err := must.Try(func() { part(context.Background(), argument, os.Stdin, os.Stdout) }); err != nil {
 			os.Stderr.WriteString(err.Error())
 			os.Exit(1)
 		}

@@ -20,6 +20,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/raid"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
@@ -35,7 +36,7 @@ func main() {
 // name of their part as first argument.
 func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
 	if part, argument := partOf(args); part != nil {
-		return part(ctx, argument, in, out)
+		return must.Try(func() { part(ctx, argument, in, out) })
 	}
 	flags := flag.NewFlagSet("fair", flag.ContinueOnError)
 	report := flags.String("out", "", "file to write the report to; the standard output when empty")
@@ -65,7 +66,7 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 
 // role is what a process of this program does beside the measuring one. It ends when its
 // standard input does.
-type role func(ctx context.Context, argument string, in io.Reader, out io.Writer) error
+type role func(ctx context.Context, argument string, in io.Reader, out io.Writer)
 
 // partOf returns the role that the arguments name, with its own argument. It is nil if
 // they name none.

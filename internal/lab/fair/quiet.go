@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/raid"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
@@ -42,13 +43,11 @@ type notes struct {
 // its notes. Each connection has its turn at fixed times and sends late when the answer
 // before is late; since a call counts from when it was meant to be sent, what is late is
 // seen.
-func callQuietly(ctx context.Context, argument string, in io.Reader, out io.Writer) error {
+func callQuietly(ctx context.Context, argument string, in io.Reader, out io.Writer) {
 	ctx, cancel := untilEnd(ctx, in)
 	defer cancel()
 	var e errand
-	if err := strictjson.Unmarshal([]byte(argument), &e); err != nil {
-		return err
-	}
+	must.OK(strictjson.Unmarshal([]byte(argument), &e))
 	ctx, expire := context.WithTimeout(ctx, e.planned()+time.Duration(e.Grace)*time.Second)
 	defer expire()
 	var (
@@ -67,7 +66,7 @@ func callQuietly(ctx context.Context, argument string, in io.Reader, out io.Writ
 		})
 	}
 	wg.Wait()
-	return report(out, all)
+	report(out, all)
 }
 
 // planned returns how long the errand takes when all goes well.
@@ -110,13 +109,13 @@ func (q *quiet) calls(ctx context.Context, begin time.Time, count int) {
 			q.notes.Refused[late] += count - i
 			return
 		}
-		if why := q.call(ctx, call); why != "" {
-			q.notes.Refused[why]++
-			q.wire.Close()
-		} else {
+		why := q.call(ctx, call)
+		if why == "" {
 			q.notes.Latency = append(q.notes.Latency, time.Since(due).Microseconds())
+		} else {
+			q.notes.Refused[why]++
 		}
-		if i%quietReopens == quietReopens-1 {
+		if why != "" || i%quietReopens == quietReopens-1 {
 			q.wire.Close()
 		}
 	}

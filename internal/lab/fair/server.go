@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/upstream"
 )
 
@@ -12,10 +13,10 @@ import (
 // with the same requests.
 
 // serveTools is a part: the server at an address.
-func serveTools(ctx context.Context, addr string, in io.Reader, _ io.Writer) error {
+func serveTools(ctx context.Context, addr string, in io.Reader, _ io.Writer) {
 	ctx, cancel := untilEnd(ctx, in)
 	defer cancel()
-	return upstream.Listen(ctx, addr, upstream.NewCareless())
+	must.OK(upstream.Listen(ctx, addr, upstream.NewCareless()))
 }
 
 // untilEnd returns a context that ends with ctx or when in does. The part before ends its

@@ -17,6 +17,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -40,49 +41,36 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 		beQuiet(ctx, in, out)
 		return nil
 	}
+	p := plan{attacks: attacksNamed("")}
 	flags := flag.NewFlagSet("siege", flag.ContinueOnError)
 	minutes := flags.Float64("minutes", 10, "how long each siege lasts")
-	memory := flags.String("memory", "512MiB,128MiB",
-		"how much memory the gateway may have, one siege for each")
+	sizes, addresses := []int64{512 << 20, 128 << 20}, []int{3}
+	disks := []int64{0}
+	flags.Func("memory", "how much memory the gateway may have, one siege for each (default 512MiB,128MiB)",
+		into(&sizes, mebibytes))
 	report := flags.String("out", "", "file to write the report to; the standard output when empty")
-	seed := flags.Uint64("seed", 1, "of the order of attacks")
-	disk := flags.String("disk", "",
-		"size of a disk that log and audit share, such as 64MiB; without it the log needs none")
-	addresses := flags.String("addresses", "3",
-		"how many addresses the stranger comes from, one siege for each")
-	only := flags.String("only", "",
-		"carry out only the attacks whose names contain one of these, separated by commas")
-	restMost := flags.Duration("rest", 6*time.Minute,
-		"how long the memory may take after the siege to come back")
+	flags.Uint64Var(&p.seed, "seed", 1, "of the order of attacks")
+	flags.Func("disk", "size of a disk that log and audit share, such as 64MiB; without it the log needs none",
+		into(&disks, mebibytes))
+	flags.Func("addresses", "how many addresses the stranger comes from, one siege for each (default 3)",
+		into(&addresses, func(text string) ([]int, error) { return listed(text, "", 1, 1<<20) }))
+	flags.Func("only", "carry out only the attacks whose names contain one of these, separated by commas",
+		into(&p.attacks, func(text string) ([]raid.Attack, error) {
+			return attacksNamed(strings.Split(text, ",")...), nil
+		}))
+	flags.DurationVar(&p.rest, "rest", 6*time.Minute, "how long the memory may take after the siege to come back")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	p := plan{
-		lasts: time.Duration(*minutes * float64(time.Minute)), seed: *seed, rest: *restMost,
-		attacks: attacksNamed(strings.Split(*only, ",")...),
-	}
-	if p.lasts < time.Second || len(p.attacks) == 0 {
+	if p.lasts = time.Duration(*minutes * float64(time.Minute)); p.lasts < time.Second || len(p.attacks) == 0 {
 		return fmt.Errorf("a siege of %v with %d attacks shows nothing", p.lasts, len(p.attacks))
 	}
-	if *disk != "" {
-		disks, err := sizesIn(*disk)
-		if err != nil {
-			return err
-		}
-		p.disk = disks[0]
-	}
-	sizes, err := sizesIn(*memory)
-	if err != nil {
-		return err
-	}
+	p.disk = disks[0]
 	begun := time.Now()
 	var outcomes []*outcome
 	var broken error
 	for _, p.limit = range sizes {
-		for text := range strings.SplitSeq(*addresses, ",") {
-			if p.addresses, err = strconv.Atoi(text); err != nil || p.addresses < 1 || p.addresses > 1<<20 {
-				return fmt.Errorf("-addresses: %q is no number of addresses", text)
-			}
+		for _, p.addresses = range addresses {
 			o := p.run(ctx, out)
 			outcomes = append(outcomes, o)
 			broken = errors.Join(broken, o.verdict())
@@ -92,16 +80,27 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 	return errors.Join(page.Write(out, *report, describe(outcomes, made)), broken)
 }
 
-// sizesIn reads sizes like "512MiB,128MiB" and returns them in bytes.
-func sizesIn(text string) (sizes []int64, err error) {
-	for size := range strings.SplitSeq(text, ",") {
-		mebibytes, err := strconv.ParseInt(strings.TrimSuffix(size, "MiB"), 10, 32)
-		if err != nil || mebibytes <= 0 || !strings.HasSuffix(size, "MiB") {
-			return nil, fmt.Errorf("%q is no size like 512MiB", size)
-		}
-		sizes = append(sizes, mebibytes<<20)
+// into returns what a flag is read with into a variable.
+func into[T any](to *T, read func(text string) (T, error)) func(text string) error {
+	return func(text string) (err error) {
+		*to, err = read(text)
+		return err
 	}
-	return sizes, nil
+}
+
+func mebibytes(text string) ([]int64, error) { return listed[int64](text, "MiB", 1<<20, math.MaxInt32) }
+
+// listed reads numbers with a unit, such as "512MiB,128MiB", and returns them times what
+// the unit is.
+func listed[N int | int64](text, unit string, times, most N) (all []N, err error) {
+	for one := range strings.SplitSeq(text, ",") {
+		n, err := strconv.ParseInt(strings.TrimSuffix(one, unit), 10, 32)
+		if err != nil || n <= 0 || N(n) > most || !strings.HasSuffix(one, unit) {
+			return nil, fmt.Errorf("%q is none of 1%s to %d%s", one, unit, most, unit)
+		}
+		all = append(all, N(n)*times)
+	}
+	return all, nil
 }
 
 // attacksNamed returns the attacks whose name contains one of the texts.

@@ -144,7 +144,7 @@ func TestT49SecretsAreRedactedWhereverTheyStand(t *testing.T) {
 	for _, s := range secrets() {
 		for _, frame := range []string{
 			"@", "a @ b", "KEY=@\n", `{"key":"@"}`, "“@”", "(@)", "https://u:@@h/",
-			"@.", "\\@", "\n@\r\n", "漢@字", "_@", "\x1b[1m@\u200b",
+			"@.", "\\@", "\\n@", "\n@\r\n", "漢@字", "_@", "\x1b[1m@\u200b",
 		} {
 			text := strings.Replace(frame, "@", s.prefix+s.body, 1)
 			want := strings.Replace(frame, "@", "[REDACTED:"+s.kind+"]", 1)

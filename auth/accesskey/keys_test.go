@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -274,6 +275,33 @@ func TestRevokedKeyIsRefusedAtEveryReplica(t *testing.T) {
 	}
 	if _, err := (Book{db}).Revoke(t.Context(), k.ID); !errors.Is(err, ErrNotFound) {
 		t.Errorf("revoked again: got error %v", err)
+	}
+}
+
+// full is a store with as many keys as it has values.
+type full struct {
+	store.Store
+
+	values [][]byte
+}
+
+func (f full) List(_ context.Context, q store.Query) (page []store.Record, err error) {
+	for i, value := range f.values {
+		id := fmt.Sprintf("%04d", i)
+		if len(page) < q.Most() && id > q.After && q.Kind == kindKey {
+			page = append(page, store.Record{ID: id, Value: value})
+		}
+	}
+	return page, nil
+}
+
+// TestKeysBeyondThePageAreListed has one key more than the store lists at once: it could not
+// be revoked either if it were not listed.
+func TestKeysBeyondThePageAreListed(t *testing.T) {
+	f := full{values: slices.Repeat([][]byte{[]byte(`{}`)}, store.Query{}.Most()+1)}
+	keys, err := Book{f}.List(t.Context(), "")
+	if err != nil || len(keys) != len(f.values) || keys[len(keys)-1].ID != "1000" {
+		t.Errorf("got %d keys and error %v, want all %d", len(keys), err, len(f.values))
 	}
 }
 

@@ -1,6 +1,7 @@
 package registry_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -197,5 +199,30 @@ func TestUnreadListsStayAsTheyWere(t *testing.T) {
 	view := r.Catalogue().View([]string{"a"})
 	if len(view.Prompts) != 0 || len(names(view)) != len(before)-2 {
 		t.Errorf("got %q, want all of %q but the prompts", names(view), before)
+	}
+}
+
+// unread is what a server offers to each user before anybody has asked it.
+type unread struct{}
+
+func (unread) Lists(context.Context, *auth.Principal) (*registry.Lists, error) { return nil, nil }
+func (unread) Known(*auth.Principal) *registry.Lists                           { return nil }
+
+// TestListsOfAUserGoDownWithTheirServer shows that a tool which a server offers to one user
+// is down while the server is, and there again once it is back.
+func TestListsOfAUserGoDownWithTheirServer(t *testing.T) {
+	r := registry.New()
+	shared := source("a", "a", "tool")
+	r.ReplacePersonal(shared, unread{})
+	own, _ := r.NewLists(source("a", "a", "mine"))
+	mine, err := r.Catalogue().ViewOf([]string{"a"}, map[string]*registry.Lists{"a": own}).Lookup("a__mine")
+	if err != nil || mine.Down() != nil {
+		t.Fatalf("got %v, %v, want a tool that is there", mine, err)
+	}
+	if r.Lose("a", "a"); mine.Down() == nil {
+		t.Error("the tool is there although its server is lost")
+	}
+	if r.ReplacePersonal(shared, unread{}); mine.Down() != nil {
+		t.Error("the tool is down although its server is back")
 	}
 }

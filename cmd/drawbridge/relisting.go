@@ -2,13 +2,12 @@ package main
 
 import (
 	"context"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/batch"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 )
@@ -31,38 +30,47 @@ const relistGap = time.Second
 type relisting struct {
 	others replica.Others
 	reread func(server string)
-
-	mu      sync.Mutex      // guards the fields below
-	waiting map[string]bool // names of servers of which the others are yet to be told
-	wake    chan struct{}   // holds a value if some wait
+	// names of servers of which all others are yet to be told, and what tells them
+	waiting batch.Queue[struct{}, string]
+	begun   chan func(context.Context)
 }
+
+// maxRelisted is how many servers go in one message.
+const maxRelisted = 1000
 
 // newRelisting returns a relisting that runs not yet. reread, for one server, and
 // rereadAll must return at once.
 func newRelisting(others replica.Others, reread func(server string), rereadAll func()) *relisting {
-	r := &relisting{
-		others: others, reread: reread, waiting: make(map[string]bool), wake: make(chan struct{}, 1),
-	}
+	r := &relisting{others: others, reread: reread, begun: make(chan func(context.Context), 1)}
+	r.waiting.Do, r.waiting.Most = r.tell, maxRelisted
+	r.waiting.Go = func(run func(context.Context)) { r.begun <- run } // one at a time: there is one key
 	others.Handle(kindLists, r.heard)
 	others.OnReturn(rereadAll) // others have told nothing to who was gone for them
 	return r
 }
 
 // add has the others read the lists of a server again. It does not block.
-func (r *relisting) add(server string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.waiting[server] = true
-	select {
-	case r.wake <- struct{}{}:
-	default: // it holds one
+func (r *relisting) add(server string) { r.waiting.Add(struct{}{}, server) }
+
+// run tells the others, until ctx ends.
+func (r *relisting) run(ctx context.Context) error {
+	for {
+		select {
+		case run := <-r.begun:
+			run(ctx)
+		case <-ctx.Done():
+			return nil
+		}
 	}
 }
 
-// tell sends a message to all others at once: all that serve are known here, unless this
-// replica may lead nothing. The error is that of one which did not take it; who is gone
-// need not.
-func (r *relisting) tell(ctx context.Context, w replica.Message) error {
+// tell tells all others at once: all that serve are known here, unless this replica may
+// lead nothing. What one of them did not take is told again, but for who is gone, and so
+// is what was told while this replica may not know all others: who has come meanwhile was
+// told nothing.
+func (r *relisting) tell(ctx context.Context, _ struct{}, servers []string) {
+	_, leads := r.others.Leads()
+	w := replica.Message{Kind: kindLists, Data: []byte(strings.Join(servers, "\n"))}
 	var sends errgroup.Group
 	for _, to := range r.others.All() {
 		sends.Go(func() error {
@@ -73,43 +81,12 @@ func (r *relisting) tell(ctx context.Context, w replica.Message) error {
 			return err
 		})
 	}
-	return sends.Wait()
-}
-
-// run tells the others, until ctx ends. What one of them did not take is told again, and
-// so is what was told while this replica may not know all others: who has come meanwhile
-// was told nothing.
-func (r *relisting) run(ctx context.Context) error {
-	for {
-		select {
-		case <-r.wake:
-		case <-ctx.Done():
-			return nil
-		}
-		names := r.take()
-		_, leads := r.others.Leads()
-		err := r.tell(ctx, replica.Message{Kind: kindLists, Data: []byte(strings.Join(names, "\n"))})
-		if !pace.Wait(ctx, relistGap) {
-			return nil
-		}
-		if err != nil || !leads {
-			for _, name := range names {
-				r.add(name)
-			}
+	err := sends.Wait()
+	if pace.Wait(ctx, relistGap) && (err != nil || !leads) {
+		for _, server := range servers {
+			r.add(server)
 		}
 	}
-}
-
-// take takes out the names of the servers of which the others are to be told.
-func (r *relisting) take() (names []string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for name := range r.waiting {
-		names = append(names, name)
-	}
-	clear(r.waiting)
-	slices.Sort(names)
-	return names
 }
 
 // heard takes a message of another replica.

@@ -97,11 +97,16 @@ func (s *Server) authenticated(x *exchange.Exchange, r *http.Request) bool {
 		x.Tenant = chi.URLParam(r, "tenant")
 	}
 	refused := s.login(x, r)
-	if refused == nil {
+	switch {
+	case x.Forwarded: // on a connection of another replica
+	case refused == nil:
 		connlimit.Known(r.Context())
+	default:
+		connlimit.Unknown(r.Context())
+	}
+	if refused == nil {
 		return s.chosen(x, r)
 	}
-	connlimit.Unknown(r.Context())
 	s.recordLogin(x, refused)
 	s.refuseLogin(x, refused)
 	return false

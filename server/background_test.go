@@ -10,6 +10,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
+	"github.com/drawbridge-mcp/drawbridge/server/sessions"
 )
 
 // deafOthers are others that stop hearing: whoever tells them something waits for as long
@@ -27,6 +28,8 @@ func (d *deafOthers) Send(ctx context.Context, to replica.ID, w replica.Message)
 	}
 	d.waiting.Add(1)
 	defer d.waiting.Add(-1)
+	ctx, stop := context.WithTimeout(ctx, sessions.NoticeTime) // as replica.Others says
+	defer stop()
 	<-ctx.Done()
 	return nil, ctx.Err()
 }

@@ -60,8 +60,9 @@ type Others interface {
 	// Self is the id of this process.
 	Self() ID
 	// Send sends a message to one replica, and returns what that says when it has handled
-	// it. ErrUnreached says that it is not there, or was not reached; any other error
-	// that it is not known whether it has it, or that it did not take it.
+	// it, for which it waits two seconds at most. ErrUnreached says that it is not there,
+	// or was not reached; any other error that it is not known whether it has it, or that
+	// it did not take it.
 	Send(ctx context.Context, to ID, w Message) (answer []byte, err error)
 	// Forward sends a request of a client to another replica, and returns its answer,
 	// whose body comes as that replica sends it, and is to be closed. ErrUnreached says

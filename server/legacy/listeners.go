@@ -96,15 +96,11 @@ func (s *Service) tellSessions(ctx context.Context, at replica.ID, some []*sessi
 		parts = append(parts, l.Key[:], []byte(one.Holder.Stream),
 			binary.BigEndian.AppendUint64(nil, l.Epoch()), one.Text)
 	}
-	brief, stop := context.WithTimeout(ctx, sessions.NoticeTime)
-	defer stop()
 	var taken []byte
 	err := errMessageForm
 	s.exchanges.Safely(ctx, func() { // or what was assigned would be told by nobody
-		taken, err = s.config.Others.Send(brief, at, replica.Message{
-			Kind: kindListener,
-			Data: packed(parts...),
-		})
+		w := replica.Message{Kind: kindListener, Data: packed(parts...)}
+		taken, err = s.config.Others.Send(ctx, at, w)
 	})
 	for i, one := range all {
 		l := one.Session
@@ -242,17 +238,23 @@ func (s *Service) heardNotice(ctx context.Context, from replica.ID, parts [][]by
 	return noticeTaken
 }
 
+// tell tells another replica something of a session, also when ctx has ended, and returns
+// what that says. It is nil if that one was not told.
+func (s *Service) tell(ctx context.Context, at replica.ID, w replica.Message) []byte {
+	answer, err := s.config.Others.Send(context.WithoutCancel(ctx), at, w)
+	if err != nil {
+		s.exchanges.Log.DebugContext(ctx, "another replica was not told of a session", "kind", w.Kind,
+			"error", err)
+	}
+	return answer
+}
+
 // letGo tells a replica that a stream of a session is not there any more, or not here.
 func (s *Service) letGo(ctx context.Context, l *sessions.Session, stream string, at replica.ID,
 	epoch uint64,
 ) {
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), sessions.NoticeTime)
-	defer stop()
 	data := packed(l.Key[:], []byte(stream), binary.BigEndian.AppendUint64(nil, epoch), nil)
-	if _, err := s.config.Others.Send(ctx, at, replica.Message{Kind: kindListener, Data: data}); err != nil {
-		s.exchanges.Log.DebugContext(ctx, "another replica was not told that a stream is elsewhere", "error",
-			err)
-	}
+	s.tell(ctx, at, replica.Message{Kind: kindListener, Data: data})
 }
 
 // letGoAll has replicas end the streams that they hold of a session which this one led
@@ -377,18 +379,8 @@ func (s *Service) tellTaken(ctx context.Context, l *sessions.Session, former rep
 	if former == "" || former == s.config.Others.Self() {
 		return nil
 	}
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), sessions.NoticeTime)
-	defer stop()
 	data := packed(l.Key[:], binary.BigEndian.AppendUint64(nil, epoch))
-	answer, err := s.config.Others.Send(ctx, former, replica.Message{
-		Kind: kindTaken, Tenant: l.User.TenantID,
-		Data: data,
-	})
-	if err != nil {
-		s.exchanges.Log.DebugContext(ctx, "another replica was not told that a session was taken over",
-			"error", err)
-		return nil
-	}
+	answer := s.tell(ctx, former, replica.Message{Kind: kindTaken, Tenant: l.User.TenantID, Data: data})
 	ids, _ := unpacked(answer, 0)
 	running := make(map[mcp.ID]bool, len(ids))
 	for _, id := range ids {

@@ -192,8 +192,12 @@ func (m *Member) Send(ctx context.Context, to replica.ID, w replica.Message) ([]
 	if receiver == nil {
 		return nil, replica.ErrUnreached
 	}
+	ctx, stop := context.WithTimeout(ctx, patience)
+	defer stop()
 	return receiver.take(ctx, m.id, w)
 }
+
+const patience = 2 * time.Second // of Send, as of replica.Group
 
 // ServeClients implements replica.Others.
 func (m *Member) ServeClients(h http.Handler) { m.clients = h }

@@ -15,18 +15,20 @@ import (
 
 // section writes the section of the page, and its charts if there is a page.
 func (p *peersRun) section(r page.Report, all []*contender) string {
-	parts := []string{
-		"## Beside other gateways", p.introduction(), charts(r, all),
-		callsTable(all), listsTable(all), memoryTable(all), settingsTable(all), absentTable(all),
+	var b strings.Builder
+	p.introduce(&b, charts(r, all))
+	for _, table := range []func(*strings.Builder, []*contender){
+		callsTable, listsTable, memoryTable, settingsTable, absentTable,
+	} {
+		table(&b, all)
 	}
-	for i := range parts {
-		parts[i] = strings.TrimSpace(parts[i])
-	}
-	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), "\n\n")
+	return b.String()
 }
 
-func (p *peersRun) introduction() string {
-	return fmt.Sprintf(`One run measures several programs, each with the same client before it and the same server behind it. The client
+func (p *peersRun) introduce(b *strings.Builder, charts string) {
+	fmt.Fprintf(b, `## Beside other gateways
+
+One run measures several programs, each with the same client before it and the same server behind it. The client
 speaks HTTP by hand, and opens sessions as clients do. It reads answers of a known length, in chunks and as event
 streams with the same code, and checks every answer. The server is a quick one of this repository, with %d tools
 and sessions. It speaks Streamable HTTP of 2025-11-25, and stdio for programs that reach no other server.
@@ -42,47 +44,46 @@ Read the figures fairly, because these programs do **different work**:
 - drawbridge has everything on.
 - Programs that know the list of tools answer for the server, which can be quicker than asking it.
 - Some can do more than is measured here, such as keeping servers in containers. None was tuned by its makers.
-- The versions are those that the public registries gave. They may be older than the newest.`, upstream.Announced, p.plan.rounds, p.plan.took)
+- The versions are those that the public registries gave. They may be older than the newest.
+
+%s
+`, upstream.Announced, p.plan.rounds, p.plan.took, charts)
 }
 
 // callsTable says what calls cost.
-func callsTable(all []*contender) string {
-	var b strings.Builder
+func callsTable(b *strings.Builder, all []*contender) {
 	b.WriteString(
-		"### Calls\n\nCalls per second at 1 / 16 / 64 connections. The ratio is that of 2025-11-25 at 16, with the lowest and highest of the rounds.\n" +
+		"\n### Calls\n\nCalls per second at 1 / 16 / 64 connections. The ratio is that of 2025-11-25 at 16, with the lowest and highest of the rounds.\n" +
 			"CPU is that of all processes that a program starts, without the server. A dash means that it does not serve that revision.\n\n" +
 			"| | 2025-11-25 | 2026-07-28 | drawbridge ÷ this | median latency at 1 / 16 / 64 | CPU µs a call at 1 / 16 / 64 |\n|---|---|---|---|---|---|\n")
 	base := find(all, peerDrawbridge)
 	for _, c := range present(all) {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", c.title(),
+		fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s |\n", c.title(),
 			c.each(mcp.Legacy, (*series).perSecond), c.each(mcp.Modern, (*series).perSecond), beside(base, c,
 				cell{era: mcp.Legacy, connections: 16}),
 			c.each(mcp.Legacy, (*series).median), c.each(mcp.Legacy, (*series).processor))
 	}
-	return b.String() + troubles(all)
+	troubles(b, all)
 }
 
 // listsTable says what lists of all tools cost.
-func listsTable(all []*contender) string {
+func listsTable(b *strings.Builder, all []*contender) {
 	kind := cell{era: mcp.Legacy, connections: 16, lists: true}
-	var b strings.Builder
-	fmt.Fprintf(&b, "### Lists\n\ntools/list with %d tools in one answer, 2025-11-25, 16 connections.\n\n",
+	fmt.Fprintf(b, "\n### Lists\n\ntools/list with %d tools in one answer, 2025-11-25, 16 connections.\n\n",
 		upstream.Announced)
 	b.WriteString(
 		"| | lists per second | drawbridge ÷ this | median latency | CPU µs a list |\n|---|---|---|---|---|\n")
 	base := find(all, peerDrawbridge)
 	for _, c := range present(all) {
 		s := c.work[kind]
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", c.title(), s.perSecond(), beside(base, c, kind),
+		fmt.Fprintf(b, "| %s | %s | %s | %s | %s |\n", c.title(), s.perSecond(), beside(base, c, kind),
 			s.median(), s.processor())
 	}
-	return b.String()
 }
 
 // memoryTable says what sessions and streams cost, and who got a change.
-func memoryTable(all []*contender) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "### Memory, and who hears of a change\n\n"+
+func memoryTable(b *strings.Builder, all []*contender) {
+	fmt.Fprintf(b, "\n### Memory, and who hears of a change\n\n"+
 		"The table has the resident memory at the start, and what a session costs, without and with an open event stream (GET), at both\n"+
 		"numbers of sessions. Then the server changes its list of tools and announces it. The last columns say how many of the open\n"+
 		"streams get that within %v, and when the last of them does. What a program starts counts too, such as a server for each session.\n\n", changeTime)
@@ -100,54 +101,46 @@ func memoryTable(all []*contender) string {
 		if m.reached > 0 {
 			last = m.last.Round(time.Millisecond).String()
 		}
-		fmt.Fprintf(&b, "| %s | %s | %.1f | %s | %s | %d of %d | %s |\n", c.title(), row(sizes),
+		fmt.Fprintf(b, "| %s | %s | %.1f | %s | %s | %d of %d | %s |\n", c.title(), row(sizes),
 			float64(m.start)/(1<<20), row(without), row(with), m.reached, m.streams, last)
 	}
 	for _, c := range present(all) {
 		if c.memory.failed != "" {
-			fmt.Fprintf(&b, "\n%s: %s.\n", c.name, c.memory.failed)
+			fmt.Fprintf(b, "\n%s: %s.\n", c.name, c.memory.failed)
 		}
 	}
-	return b.String()
 }
 
 // settingsTable says how each program was set up and what it does not do.
-func settingsTable(all []*contender) string {
-	var b strings.Builder
+func settingsTable(b *strings.Builder, all []*contender) {
 	b.WriteString(
-		"### What was compared\n\n| | version, from | settings | what it does not do here |\n|---|---|---|---|\n")
+		"\n### What was compared\n\n| | version, from | settings | what it does not do here |\n|---|---|---|---|\n")
 	for _, c := range processesOf(all) {
-		fmt.Fprintf(&b, "| %s | %s, %s | %s | %s |\n", c.title(), c.release(), c.parcel.registry, c.settings,
+		fmt.Fprintf(b, "| %s | %s, %s | %s | %s |\n", c.title(), c.release(), c.parcel.registry, c.settings,
 			c.lacks)
 	}
-	return b.String()
 }
 
 // absentTable says which programs were not measured, and why.
-func absentTable(all []*contender) string {
-	var b strings.Builder
+func absentTable(b *strings.Builder, all []*contender) {
+	head := "\n### Not measured\n\n| | version, from | why |\n|---|---|---|\n"
 	for _, c := range all {
 		if c.failed != "" {
-			fmt.Fprintf(&b, "| %s | %s, %s | %s |\n", c.name, c.release(), c.parcel.registry, c.failed)
+			fmt.Fprintf(b, "%s| %s | %s, %s | %s |\n", head, c.name, c.release(), c.parcel.registry, c.failed)
+			head = ""
 		}
 	}
-	if b.Len() == 0 {
-		return ""
-	}
-	return "### Not measured\n\n| | version, from | why |\n|---|---|---|\n" + b.String()
 }
 
 // troubles says which work ended with a wrong answer or none.
-func troubles(all []*contender) string {
-	var b strings.Builder
+func troubles(b *strings.Builder, all []*contender) {
 	for _, c := range present(all) {
 		for _, kind := range cells() {
 			if s := c.work[kind]; s != nil && s.failed != nil {
-				fmt.Fprintf(&b, "\n%s, %s: %s.\n", c.name, kind, short(s.failed.Error()))
+				fmt.Fprintf(b, "\n%s, %s: %s.\n", c.name, kind, short(s.failed.Error()))
 			}
 		}
 	}
-	return b.String()
 }
 
 // charts draws calls at 16 connections and memory of a stream, and returns what shows

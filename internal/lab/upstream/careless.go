@@ -51,8 +51,7 @@ func NewCareless() *Careless {
 func (t *Careless) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodGet && r.Header.Get("Mcp-Session-Id") != "":
-		w.Header().Set("Content-Type", "text/event-stream")
-		_ = http.NewResponseController(w).Flush() // the client may be gone
+		(&output{w: w}).comment()
 		<-r.Context().Done()
 		return
 	case r.Method != http.MethodPost:
@@ -104,9 +103,7 @@ func (t *Careless) call(w http.ResponseWriter, r *http.Request, id, asked string
 	case tool == "flood":
 		floodOf(w, found(progressOf, asked), id, result)
 	case tool == "some" && strings.HasPrefix(r.Header.Get("Accept"), "text/event-stream"):
-		w.Header().Set("Content-Type", "text/event-stream")
-		// the client is gone
-		_, _ = fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":%s}\n\n", id, result)
+		(&output{w: w}).event(resultOf(mcp.ID(id), result))
 	default:
 		respondTo(w, id, result)
 	}
@@ -114,12 +111,8 @@ func (t *Careless) call(w http.ResponseWriter, r *http.Request, id, asked string
 
 // askFor asks the caller something, and waits for the answer until the caller leaves.
 func askFor(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", "text/event-stream")
-	_, _ = fmt.Fprint(
-		w, `data: {"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"Who are you?",`+
-			// the client is gone
-			`"requestedSchema":{"type":"object","properties":{"name":{"type":"string"}}}}}`+"\n\n")
-	_ = http.NewResponseController(w).Flush() // the same
+	(&output{w: w}).event([]byte(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"Who are you?",` +
+		`"requestedSchema":{"type":"object","properties":{"name":{"type":"string"}}}}}`))
 	<-r.Context().Done()
 }
 

@@ -37,11 +37,7 @@ func (g *goSDK) call(ctx context.Context, tool, arguments string) (mcp.Object, *
 	result, err := g.session.CallTool(ctx, &sdk.CallToolParams{
 		Name: tool, Arguments: json.RawMessage(arguments),
 	})
-	if err != nil {
-		return mcp.Object{}, g.reply(), err
-	}
-	o, err := resultOf(result)
-	return o, g.reply(), err
+	return g.came(result, err)
 }
 
 func (g *goSDK) close() { _ = g.session.Close() } // its session may be gone already
@@ -78,11 +74,7 @@ func (g *mcpGo) call(ctx context.Context, tool, arguments string) (mcp.Object, *
 	request := mcpgo.CallToolRequest{}
 	request.Params.Name, request.Params.Arguments = tool, json.RawMessage(arguments)
 	result, err := g.client.CallTool(ctx, request)
-	if err != nil {
-		return mcp.Object{}, g.reply(), err
-	}
-	o, err := resultOf(result)
-	return o, g.reply(), err
+	return g.came(result, err)
 }
 
 func (g *mcpGo) close() { _ = g.client.Close() } // its session may be gone already

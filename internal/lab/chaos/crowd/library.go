@@ -135,6 +135,14 @@ func (c *catcher) reply() *reply {
 	return &reply{status: answer.status, header: answer.header, body: io.NopCloser(bytes.NewReader(c.read))}
 }
 
+// came returns what came of a call, by what the library made of it.
+func (c *catcher) came(result any, err error) (o mcp.Object, answer *reply, wrong error) {
+	if err == nil {
+		o, err = resultOf(result)
+	}
+	return o, c.reply(), err
+}
+
 // resultOf reads what a library made of a result.
 func resultOf(result any) (o mcp.Object, err error) {
 	text, err := json.Marshal(result)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
 // score is what became of one act.
@@ -69,22 +69,22 @@ func unrecorded(v *ledger.Verdict, inFlight, soon map[ledger.Nonce]bool) (n int)
 
 // wrong returns the promises that were broken, nil if none was.
 func (s *score) wrong() error {
-	var c claims
+	var c world.Claims
 	v := &s.verdict
-	c.claim(v.Lost() == 0, "the oracle found %d: %q", v.Lost(), v.Samples)
+	c.Claim(v.Lost() == 0, "the oracle found %d: %q", v.Lost(), v.Samples)
 	left := unrecorded(v, s.inFlight, s.soon)
-	c.claim(left == 0, "%d calls were executed, are unknown to their callers and not on record: %q", left, v.Notes)
-	c.claim(v.Unstreamed == 0, "%d calls were answered without a stream for their events: %q", v.Unstreamed, v.Notes)
+	c.Claim(left == 0, "%d calls were executed, are unknown to their callers and not on record: %q", left, v.Notes)
+	c.Claim(v.Unstreamed == 0, "%d calls were answered without a stream for their events: %q", v.Unstreamed, v.Notes)
 	if s.act.deadly {
 		_, others := late(s.failures, s.inFlight, s.soon)
-		c.claim(others == nil, "%d calls failed that were not in flight when a replica was killed: %v", len(others),
+		c.Claim(others == nil, "%d calls failed that were not in flight when a replica was killed: %v", len(others),
 			others)
 	} else {
-		c.claim(s.lost() == 0, "%d requests were lost: %s; calls: %v", s.lost(), page.Counted(s.troubles, "none"),
+		c.Claim(s.lost() == 0, "%d requests were lost: %s; calls: %v", s.lost(), page.Counted(s.troubles, "none"),
 			s.failures)
-		c.claim(s.deeds.Reconnects == 0, "%d sessions were gone", s.deeds.Reconnects)
+		c.Claim(s.deeds.Reconnects == 0, "%d sessions were gone", s.deeds.Reconnects)
 	}
-	return errors.Join(c.broken...)
+	return c.Broken()
 }
 
 // String is the score in a line.

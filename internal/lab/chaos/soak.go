@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -191,67 +190,55 @@ func (s *soak) longLived() *world.Replica { return s.Replicas[replicas-1] }
 
 // verdict returns the promises that were broken, nil if none was.
 func (s *soak) verdict() error {
-	var c claims
-	c.claim(s.total.Lost() == 0, "the oracle found %d: %q", s.total.Lost(), s.samples)
-	c.claim(len(s.late) == 0, "%d calls failed that were not in flight when a replica was killed: %v",
+	var c world.Claims
+	c.Claim(s.total.Lost() == 0, "the oracle found %d: %q", s.total.Lost(), s.samples)
+	c.Claim(len(s.late) == 0, "%d calls failed that were not in flight when a replica was killed: %v",
 		len(s.late), s.late)
-	c.claim(s.unrecorded == 0, "%d calls were executed, are unknown to their callers and not on record: %q",
+	c.Claim(s.unrecorded == 0, "%d calls were executed, are unknown to their callers and not on record: %q",
 		s.unrecorded, s.samples)
-	c.claim(s.total.Unstreamed == 0, "%d calls were answered without a stream for their events: %q",
+	c.Claim(s.total.Unstreamed == 0, "%d calls were answered without a stream for their events: %q",
 		s.total.Unstreamed, s.samples)
-	c.claim(s.deeds().Lives >= int64(s.lives), "%d sessions were opened, used and ended, want %d",
+	c.Claim(s.deeds().Lives >= int64(s.lives), "%d sessions were opened, used and ended, want %d",
 		s.deeds().Lives, s.lives)
 	s.claimProcesses(&c)
 	s.claimStore(&c)
-	if c.broken == nil {
-		return nil
-	}
-	return fmt.Errorf("%w: %w", world.ErrBroken, errors.Join(c.broken...))
-}
-
-// claims are promises, of which it keeps those that were broken.
-type claims struct{ broken []error }
-
-func (c *claims) claim(so bool, format string, args ...any) {
-	if !so {
-		c.broken = append(c.broken, fmt.Errorf(format, args...))
-	}
+	return c.Broken()
 }
 
 // claimProcesses claims that replicas hold what they held.
-func (s *soak) claimProcesses(c *claims) {
+func (s *soak) claimProcesses(c *world.Claims) {
 	begin, middle, end := s.moments[0], s.moments[1], s.moments[2]
 	for _, r := range s.Replicas {
 		before, after := begin.usage[r.Name], end.usage[r.Name]
-		c.claim(after.Goroutines <= before.Goroutines+moreGoroutines,
+		c.Claim(after.Goroutines <= before.Goroutines+moreGoroutines,
 			"%s has %d goroutines at the end, and had %d", r.Name, after.Goroutines, before.Goroutines)
-		c.claim(after.Descriptors <= before.Descriptors+moreDescriptors,
+		c.Claim(after.Descriptors <= before.Descriptors+moreDescriptors,
 			"%s has %d descriptors at the end, and had %d", r.Name, after.Descriptors, before.Descriptors)
-		c.claim(after.Heap <= before.Heap+before.Heap/4+moreEnds,
+		c.Claim(after.Heap <= before.Heap+before.Heap/4+moreEnds,
 			"%s has %d bytes in use at the end, and had %d", r.Name, after.Heap, before.Heap)
-		c.claim(after.Resident <= 2*before.Resident, "%s is %d bytes large at the end, and was %d", r.Name,
+		c.Claim(after.Resident <= 2*before.Resident, "%s is %d bytes large at the end, and was %d", r.Name,
 			after.Resident, before.Resident)
 	}
 	lasting := s.longLived().Name
 	before, after, sessions := middle.usage[lasting].Heap, end.usage[lasting].Heap, end.lives-middle.lives
-	c.claim(middle.at < fillTime || after <= before+moreHeap(sessions),
+	c.Claim(middle.at < fillTime || after <= before+moreHeap(sessions),
 		"%s has %d bytes in use at the end, and had %d in the middle, %d sessions before", lasting, after,
 		before, sessions)
 }
 
 // claimStore claims that Redis holds what it held, and what must stay there.
-func (s *soak) claimStore(c *claims) {
+func (s *soak) claimStore(c *world.Claims) {
 	begin, end, empty := s.moments[0], s.moments[2], s.moments[3]
 	for _, m := range s.moments[:3] {
 		for kind, k := range m.redis.kinds {
-			c.claim(stays(kind) || k.keys <= fewKeys, "%s: there are %d keys of the kind %s", m.name, k.keys,
+			c.Claim(stays(kind) || k.keys <= fewKeys, "%s: there are %d keys of the kind %s", m.name, k.keys,
 				kind)
 		}
 	}
-	c.claim(end.redis.kinds["session"].keys <= int(s.deeds().Sessions),
+	c.Claim(end.redis.kinds["session"].keys <= int(s.deeds().Sessions),
 		"Redis keeps %d sessions, and %d were opened", end.redis.kinds["session"].keys, s.deeds().Sessions)
-	c.claim(len(s.overdue) == 0, "Redis keeps keys for longer than it may: %q", s.overdue)
-	c.claim(empty.redis.used <= begin.redis.used+begin.redis.used/10+moreBytes,
+	c.Claim(len(s.overdue) == 0, "Redis keeps keys for longer than it may: %q", s.overdue)
+	c.Claim(empty.redis.used <= begin.redis.used+begin.redis.used/10+moreBytes,
 		"Redis uses %d bytes at the end, and used %d", empty.redis.used, begin.redis.used)
 }
 

@@ -36,10 +36,10 @@ func (l *Ledger) Judge(executions []Execution, records []Record) Verdict {
 	}
 	j.verdict.Changes = l.told
 	for _, what := range l.untold {
-		j.find(&j.verdict.ChangesLost, 1, "a change was not told: "+what)
+		find(&j.verdict.ChangesLost, 1, &j.verdict.Samples, func() string { return "a change was not told: " + what })
 	}
 	for _, what := range l.misdelivered {
-		j.find(&j.verdict.WrongTenant, 1, "told to the wrong client: "+what)
+		find(&j.verdict.WrongTenant, 1, &j.verdict.Samples, func() string { return "told to the wrong client: " + what })
 	}
 	return j.verdict
 }
@@ -103,43 +103,51 @@ func (j *judge) count(e *entry) {
 	}
 }
 
-// call finds what is wrong with one call.
+// call finds what is wrong with one call, and what is not a loss by itself.
 func (j *judge) call(i int, e *entry, d *done) {
-	v, ran := &j.verdict, d.executions > 0
-	find := func(count *int, n int, what string) {
-		if n > 0 {
-			j.find(count, n, what+": "+j.describe(i))
+	v, ran, good := &j.verdict, d.executions > 0, e.end == answered
+	seen := bits.OnesCount64(e.seen)
+	unrecorded := !good && ran && !d.recorded
+	for _, found := range []struct {
+		count   *int
+		n       int // so much is added to it; what and samples are of the first few
+		what    string
+		samples *[]string
+	}{
+		{&v.Twice, one(d.executions > 1), "executed more than once", &v.Samples},
+		{&v.Unanswered, one(e.end == silent || e.end == open), "no end", &v.Samples},
+		{
+			&v.Unexecuted, one(good && !e.otherTenant && (e.foreign || !d.serialKnown)), "answered, not executed",
+			&v.Samples,
+		},
+		{&v.Denied, one(e.end == refused && !e.made && ran), "executed, and the error says it was not", &v.Samples},
+		{&v.EventsLost, one(good && !e.wasBroken && !e.plain) * (int(e.events) - seen), "events lost", &v.Samples},
+		{&v.EventsTwice, int(e.doubled), "events or answers twice", &v.Samples},
+		{
+			&v.EventsOutOfOrder, int(e.disordered) + one(!good && e.foreign && !e.otherTenant), "events out of order",
+			&v.Samples,
+		},
+		{&v.WrongTenant, one(e.otherTenant || d.strangeExecution || d.strangeRecord), "wrong tenant", &v.Samples},
+		{&v.Unaudited, one(good && !d.recordedOK), "answered, not on record as done", &v.Samples},
+		{&v.Unfounded, one(d.recordedOK && !ran), "on record as done, not executed", &v.Samples},
+		{&v.BrokenUnaudited, one(unrecorded), "executed, unknown to the caller, not on record", &v.Notes},
+		{
+			&v.Unstreamed, one(good && e.plain && int(e.events) > seen), "answered without a stream for its events",
+			&v.Notes,
+		},
+		{
+			&v.Uncancelled, one(e.cancelled && !good && ran && !d.cancelled),
+			"cancelled, and the server was not told", &v.Notes,
+		},
+	} {
+		if found.n > 0 {
+			find(found.count, found.n, found.samples, func() string { return found.what + ": " + j.describe(i) })
 		}
 	}
-	find(&v.Twice, one(d.executions > 1), "executed more than once")
 	v.TwiceKeyed += one(d.executions > 1 && e.keyed)
-	find(&v.Unanswered, one(e.end == silent || e.end == open), "no end")
-	find(&v.Unexecuted, one(e.end == answered && !e.otherTenant && (e.foreign || !d.serialKnown)),
-		"answered, not executed")
-	find(&v.Denied, one(e.end == refused && !e.made && ran), "executed, and the error says it was not")
-	if e.end == answered && !e.wasBroken && !e.plain {
-		find(&v.EventsLost, int(e.events)-bits.OnesCount64(e.seen), "events lost")
-	}
-	find(&v.EventsTwice, int(e.doubled), "events or answers twice")
-	find(&v.EventsOutOfOrder, int(e.disordered)+one(e.end != answered && e.foreign && !e.otherTenant),
-		"events out of order")
-	find(&v.WrongTenant, one(e.otherTenant || d.strangeExecution || d.strangeRecord), "wrong tenant")
-	find(&v.Unaudited, one(e.end == answered && !d.recordedOK), "answered, not on record as done")
-	find(&v.Unfounded, one(d.recordedOK && !ran), "on record as done, not executed")
-	note := func(count *int, claim bool, what string) {
-		if claim {
-			j.note(count, what+": "+j.describe(i))
-		}
-	}
-	unrecorded := e.end != answered && ran && !d.recorded
-	note(&v.BrokenUnaudited, unrecorded, "executed, unknown to the caller, not on record")
 	if unrecorded && !e.left && !e.cancelled {
 		v.Unrecorded = append(v.Unrecorded, j.nonce(i))
 	}
-	note(&v.Unstreamed, e.end == answered && e.plain && int(e.events) > bits.OnesCount64(e.seen),
-		"answered without a stream for its events")
-	note(&v.Uncancelled, e.cancelled && e.end != answered && ran && !d.cancelled,
-		"cancelled, and the server was not told")
 }
 
 // maxSamples is how many samples of one kind are kept.
@@ -147,19 +155,11 @@ const maxSamples = 5
 
 // find adds n to a number of the verdict, and keeps a sample as long as there are few of
 // its kind.
-func (j *judge) find(count *int, n int, sample string) {
+func find(count *int, n int, samples *[]string, sample func() string) {
 	if *count < maxSamples {
-		j.verdict.Samples = append(j.verdict.Samples, sample)
+		*samples = append(*samples, sample())
 	}
 	*count += n
-}
-
-// note is find for what is no loss by itself.
-func (j *judge) note(count *int, sample string) {
-	if *count < maxSamples {
-		j.verdict.Notes = append(j.verdict.Notes, sample)
-	}
-	*count++
 }
 
 // nonce names the call at an index of the ledger.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -29,41 +28,26 @@ func (o *outcome) near() bool { return o.end <= o.start+max((o.most-o.start)/nea
 
 // verdict returns what was promised and did not hold, nil if all did.
 func (o *outcome) verdict() error {
-	var wrong []error
-	broke := func(format string, args ...any) {
-		wrong = append(wrong, fmt.Errorf("%w: with %d MiB: %s", world.ErrBroken, o.limit>>20,
-			fmt.Sprintf(format, args...)))
-	}
-	if !o.alive || o.kills > 0 {
-		broke("the gateway ended after %v, the kernel ended %d processes for want of memory:\n%s",
-			o.lasted.Round(time.Second), o.kills, o.words)
-	}
-	if !o.near() {
-		broke("resident memory was %s before the siege and %s after it", page.MiB(o.start), page.MiB(o.end))
-	}
-	if o.reloads == 0 {
-		broke("the config was never loaded again")
-	}
-	if len(o.quiet.Instead) > 0 || len(o.quiet.Answered) == 0 {
-		broke("of %d calls of the quiet tenant %d were answered; instead came %s", o.quiet.sent(),
-			len(o.quiet.Answered), page.Counted(o.quiet.Instead, "nothing"))
-	}
-	if o.disk != nil {
-		most := int64(o.lasted/time.Minute+1) * minuteBytes
-		if o.disk.logged > most || o.disk.audit > most {
-			broke("in %v strangers filled the disk, %s", o.lasted.Round(time.Second), o.disk)
-		}
-	}
+	var c world.Claims
+	c.Claim(o.alive && o.kills == 0, "the gateway ended after %v, the kernel ended %d processes for want of memory:\n%s",
+		o.lasted.Round(time.Second), o.kills, o.words)
+	c.Claim(o.near(), "resident memory was %s before the siege and %s after it", page.MiB(o.start), page.MiB(o.end))
+	c.Claim(o.reloads > 0, "the config was never loaded again")
+	c.Claim(len(o.quiet.Instead) == 0 && len(o.quiet.Answered) > 0,
+		"of %d calls of the quiet tenant %d were answered; instead came %s", o.quiet.sent(), len(o.quiet.Answered),
+		page.Counted(o.quiet.Instead, "nothing"))
+	most := int64(o.lasted/time.Minute+1) * minuteBytes
+	c.Claim(o.disk == nil || o.disk.logged <= most && o.disk.audit <= most, "in %v strangers filled the disk, %s",
+		o.lasted.Round(time.Second), o.disk)
 	for _, a := range o.planned {
-		switch t := o.attacks[a.Name]; {
-		case !o.alive:
-		case t == nil:
-			broke("the attack %s was not begun", a.Name)
-		case t.Broken >= t.Attempts:
-			broke("the attack %s did not take place: %+v", a.Name, *t)
-		}
+		t := o.attacks[a.Name]
+		c.Claim(!o.alive || t != nil, "the attack %s was not begun", a.Name)
+		c.Claim(!o.alive || t == nil || t.Broken < t.Attempts, "the attack %s did not take place: %+v", a.Name, t)
 	}
-	return errors.Join(wrong...)
+	if err := c.Broken(); err != nil {
+		return fmt.Errorf("with %d MiB: %w", o.limit>>20, err)
+	}
+	return nil
 }
 
 // String is the outcome in a line.

@@ -197,13 +197,17 @@ func (c *Process) Signal(number syscall.Signal) error {
 
 // quit has the child write what all its goroutines do into its log, and ends it.
 func (c *Process) quit() {
-	if c.Signal(syscall.SIGQUIT) == nil {
-		select {
-		case <-c.ended:
-		case <-time.After(operatorTime):
-		}
+	_ = c.Signal(syscall.SIGQUIT) // it may have ended
+	c.ends(operatorTime)
+}
+
+// ends waits until the child has ended, and kills one that takes longer than the limit.
+func (c *Process) ends(limit time.Duration) {
+	select {
+	case <-c.ended:
+	case <-time.After(limit):
+		c.Kill()
 	}
-	c.Kill()
 }
 
 // Kill ends the child and its group at once, and waits for it.
@@ -218,11 +222,7 @@ func (c *Process) Kill() {
 // that. It kills one that takes longer than the limit.
 func (c *Process) Finish(limit time.Duration) {
 	_ = c.In.Close() // it may be gone
-	select {
-	case <-c.ended:
-	case <-time.After(limit):
-		c.Kill()
-	}
+	c.ends(limit)
 }
 
 // KillTree is Kill for all that has come of the process, also what left its group.

@@ -3,11 +3,11 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"flag"
 	"slices"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
@@ -97,9 +97,7 @@ func (l *lab) measure(ctx context.Context, p plan, connections int, targets ...*
 	for _, t := range targets {
 		r.ways[t.name] = &rounds{}
 	}
-	if p.took <= 0 || p.rounds <= 0 {
-		panic(errors.New("-time and -rounds must be more than 0"))
-	}
+	must.Be(p.took > 0 && p.rounds > 0, "-time and -rounds must be more than 0")
 	for round := range p.rounds {
 		for _, t := range turned(targets, round) {
 			s := t.load(ctx, cmp.Or(t.callers, connections), p.took)

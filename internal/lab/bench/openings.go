@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net/http"
 	"strings"
 
@@ -63,9 +62,8 @@ func openSSE(ctx context.Context, c *crowd) *caller {
 func (c *caller) begins(r client.Request) *caller {
 	defer must.Else(c.close)
 	r.Addr, r.Path, r.Token = c.target.addr, cmp.Or(r.Path, c.target.path), c.target.token
-	if a := must.Have(c.conn.Begin(r.Bytes())); a.Status != http.StatusOK || !a.Events {
-		panic(fmt.Errorf("open a stream: status %d", a.Status))
-	}
+	a := must.Have(c.conn.Begin(r.Bytes()))
+	must.Be(a.Status == http.StatusOK && a.Events, "open a stream: status %d", a.Status)
 	return c
 }
 

@@ -50,13 +50,11 @@ func newPeers(flags *flag.FlagSet) page.Measure {
 // check returns what is wrong with what was asked for, and asks for as many open files as
 // that needs: each stream is a connection of a client and one of the server behind.
 func (p *peersRun) check() {
-	if p.plan.took <= 0 || p.plan.rounds < 1 || p.streams < 10 || p.streams > mostStreams {
-		panic(errors.New("peers takes a time and rounds above 0, and 10 to 10000 streams"))
-	}
+	must.Be(p.plan.took > 0 && p.plan.rounds > 0 && p.streams >= 10 && p.streams <= mostStreams,
+		"peers takes a time and rounds above 0, and 10 to 10000 streams")
 	for _, name := range p.names() {
-		if !slices.Contains(peerNames(), name) {
-			panic(fmt.Errorf("-only names %q, which is no peer; there are: %s", name, strings.Join(peerNames(), ", ")))
-		}
+		must.Be(slices.Contains(peerNames(), name),
+			"-only names %q, which is no peer; there are: %s", name, strings.Join(peerNames(), ", "))
 	}
 	if p.cache == "" {
 		folder, err := os.UserCacheDir()
@@ -67,7 +65,7 @@ func (p *peersRun) check() {
 	}
 	cache, err := filepath.Abs(p.cache)
 	p.cache = cache
-	wanted := uint64(2*p.streams + 500)
+	wanted := uint64(2*p.streams + 500) //nolint:gosec // they are 10,000 at most
 	most, wrong := world.AllowDescriptors(wanted)
 	if most < wanted {
 		wrong = errors.Join(wrong, fmt.Errorf(

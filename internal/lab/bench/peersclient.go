@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/upstream"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
@@ -27,9 +28,7 @@ func (c *caller) list() string { return client.Message(firstID, mcp.MethodToolsL
 // learn returns what the peer calls the tool echo, which most put a prefix before.
 func (c *caller) learn() string {
 	answer := response(c.say(c.list(), mcp.MethodToolsList))
-	if !isList(answer) {
-		panic(fmt.Errorf("lists %d tools of %d: %.200s", tools(answer), upstream.Announced, answer))
-	}
+	must.Be(isList(answer), "lists %d tools of %d: %.200s", tools(answer), upstream.Announced, answer)
 	for _, part := range strings.Split(string(answer), `"name":"`)[1:] {
 		if name, _, _ := strings.Cut(part, `"`); strings.HasSuffix(name, "echo") {
 			return name

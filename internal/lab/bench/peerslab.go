@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"os"
 	"time"
 
@@ -131,9 +130,7 @@ func (c *contender) discovers(ctx context.Context) {
 	defer caller.close()
 	said := caller.say(client.Message(firstID, mcp.MethodDiscover, "", caller.revision), mcp.MethodDiscover)
 	m := must.Have(mcp.Decode(response(said)))
-	if !bytes.Contains(m.Result.Value("supportedVersions"), []byte(mcp.LatestModern)) {
-		panic(errors.New("another revision"))
-	}
+	must.Be(bytes.Contains(m.Result.Value("supportedVersions"), []byte(mcp.LatestModern)), "another revision")
 }
 
 func (c *contender) tryOut(ctx context.Context, era mcp.Era) {

@@ -104,9 +104,8 @@ func (c *contender) load(ctx context.Context, kind cell, took time.Duration) *sa
 func (c *contender) ready(ctx context.Context, kind cell) []*caller {
 	all := c.callers[kind.era]
 	for begun := time.Now(); len(all) < kind.connections; {
-		if time.Since(begun) > openingTime {
-			panic(fmt.Errorf("%d of %d sessions in %v", len(all), kind.connections, openingTime))
-		}
+		must.Be(time.Since(begun) <= openingTime,
+			"%d of %d sessions in %v", len(all), kind.connections, openingTime)
 		one := c.gate(kind.era).saying(len(all)).connect(context.WithoutCancel(ctx)) // its calls are still to be answered when ctx ends
 		one.shut()
 		all = append(all, one)

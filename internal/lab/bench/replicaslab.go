@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -161,9 +160,7 @@ func (l *replicasLab) startFleet(ctx context.Context, f *fleet) {
 		}
 	}
 	f.nginx = l.runNginx(ctx, folder, doors[0], fmt.Sprintf(fleetNginx, folder, text), 1)
-	if f.nginx.pids == nil {
-		panic(errors.New("nginx has no worker"))
-	}
+	must.Be(f.nginx.pids != nil, "nginx has no worker")
 }
 
 // startStore starts the Redis of a fleet, and returns what replicas are told of it.

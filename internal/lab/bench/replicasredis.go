@@ -73,9 +73,7 @@ func readTally(text string) tally {
 			t.commands[command] = number(calls)
 		}
 	}
-	if t.reads < 0 {
-		panic(fmt.Errorf("redis does not tell its reads; version 7 does: %.200q", text))
-	}
+	must.Be(t.reads >= 0, "redis does not tell its reads; version 7 does: %.200q", text)
 	return t
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
@@ -157,9 +156,8 @@ func withStreams(ctx context.Context, l *replicasLab, f *fleet, k idleKind,
 		for range idleStreams {
 			c.add(k.open(ctx, c).conn)
 		}
-		if rate = rateOf(ctx, f, watched); c.ended() >= 0 {
-			panic(errors.New("a stream ended"))
-		}
+		rate = rateOf(ctx, f, watched)
+		must.Be(c.ended() < 0, "a stream ended")
 	})
 	return rate, float64(done.memory) / idleStreams
 }

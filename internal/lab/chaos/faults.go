@@ -96,10 +96,8 @@ func (f *faultFlags) chosen() (faults, unable []*fault) {
 	if err != nil {
 		panic(fmt.Errorf("-only: %w", err))
 	}
-	if f.rounds < 1 || f.size < 1 || balancersOf(f.balancer) == nil {
-		panic(fmt.Errorf("%d rounds with %d clients of each kind behind %q show nothing", f.rounds,
-			f.size, f.balancer))
-	}
+	must.Be(f.rounds > 0 && f.size > 0 && balancersOf(f.balancer) != nil,
+		"%d rounds with %d clients of each kind behind %q show nothing", f.rounds, f.size, f.balancer)
 	for _, one := range catalogue() {
 		switch {
 		case !pattern.MatchString(one.name):
@@ -109,9 +107,7 @@ func (f *faultFlags) chosen() (faults, unable []*fault) {
 			faults = append(faults, one)
 		}
 	}
-	if len(faults) == 0 {
-		panic(fmt.Errorf("-only: no fault that can be made here matches %q", f.only))
-	}
+	must.Be(len(faults) > 0, "-only: no fault that can be made here matches %q", f.only)
 	return faults, unable
 }
 

@@ -69,9 +69,7 @@ const legacyRevision = "2025-11-25"
 func (s *scene) open(ctx context.Context, base string) (session string) {
 	token := s.token(crowd.TenantA, prober)
 	said := s.post(ctx, base, token, client.Initialize(legacyRevision, client.Unable))
-	if said.session == "" {
-		panic(fmt.Errorf("no session was opened: %v", said))
-	}
+	must.Be(said.session != "", "no session was opened: %v", said)
 	s.post(ctx, base, token, client.Initialized, "Mcp-Session-Id", said.session,
 		"MCP-Protocol-Version", legacyRevision)
 	return said.session

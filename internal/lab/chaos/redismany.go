@@ -2,12 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
@@ -151,9 +151,7 @@ func movesSlot(tenant string) step {
 		owner := slices.IndexFunc(nodes, func(n *world.Store) bool {
 			return exec(n, "CLUSTER", "COUNTKEYSINSLOT", slot) != "0"
 		})
-		if owner < 0 {
-			panic(errors.New("no node has keys of the slot of " + tenant))
-		}
+		must.Be(owner >= 0, "no node has keys of the slot of %s", tenant)
 		nodes = append(nodes[owner:], nodes[:owner]...)
 		from, to := nodes[0], nodes[1]
 		id := exec(to, "CLUSTER", "MYID")

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
@@ -41,10 +42,8 @@ func newRolling(flags *flag.FlagSet) page.Measure {
 // prove restarts replicas and returns the section about it.
 func (f *rollingFlags) prove(ctx context.Context, log io.Writer) (string, error) {
 	balancers := balancersOf(f.balancer)
-	if f.requests < 1 || f.size < 1 || balancers == nil {
-		panic(fmt.Errorf("%d requests of %d clients of each kind behind %q show nothing", f.requests,
-			f.size, f.balancer))
-	}
+	must.Be(f.requests > 0 && f.size > 0 && balancers != nil,
+		"%d requests of %d clients of each kind behind %q show nothing", f.requests, f.size, f.balancer)
 	return inFolder(ctx, "rolling", log, false, func(dir, program string) (string, error) {
 		began := time.Now()
 		var scores []*score

@@ -144,9 +144,7 @@ func back(before, now map[string]int64) {
 			away = append(away, kind)
 		}
 	}
-	if away != nil {
-		panic(fmt.Errorf("no call was answered of the clients %s", strings.Join(away, ", ")))
-	}
+	must.Be(away == nil, "no call was answered of the clients %s", strings.Join(away, ", "))
 }
 
 // ready waits until everything is ready, without helping, and both servers answer through

@@ -13,6 +13,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
@@ -52,9 +53,8 @@ const (
 
 // prove uses the fleet and returns the section about it.
 func (f *soakFlags) prove(ctx context.Context, log io.Writer) (string, error) {
-	if least := 2*warmTime + 4*closing; f.time < least {
-		panic(fmt.Errorf("-time: %v shows nothing, %v at least", f.time, least))
-	}
+	const least = 2*warmTime + 4*closing
+	must.Be(f.time >= least, "-time: %v shows nothing, %v at least", f.time, least)
 	return inFolder(ctx, "soak", log, false, func(dir, program string) (string, error) {
 		g := steady()
 		g.eventAge = soakAge

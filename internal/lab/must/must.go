@@ -3,7 +3,10 @@
 // goroutine that calls it: one that a lab starts has to Try what may panic.
 package must
 
-import "runtime"
+import (
+	"fmt"
+	"runtime"
+)
 
 // OK panics with an error, if there is one.
 func OK(err error) {
@@ -16,6 +19,13 @@ func OK(err error) {
 func Have[T any](v T, err error) T {
 	OK(err)
 	return v
+}
+
+// Be panics unless something is so, and says in the words of fmt.Errorf what is not.
+func Be(so bool, otherwise string, args ...any) {
+	if !so {
+		panic(fmt.Errorf(otherwise, args...))
+	}
 }
 
 // Try does something, and returns the error with which it panicked, if it did. Any other

@@ -179,18 +179,16 @@ func (b *balancer) isReady(ctx context.Context, w *World) {
 		panic(fmt.Errorf("%s: %w: %s", w.config.Balancer, errNotRunning,
 			tail(filepath.Join(b.dir, logFile), 1<<10)))
 	}
-	if status, _ := w.ask(ctx, w.URL+"/.well-known/oauth-protected-resource"); status != http.StatusOK {
-		panic(fmt.Errorf("%s answers %d", w.config.Balancer, status))
-	}
+	status, _ := w.ask(ctx, w.URL+"/.well-known/oauth-protected-resource")
+	must.Be(status == http.StatusOK, "%s answers %d", w.config.Balancer, status)
 	if b.stats == "" {
 		return
 	}
 	_, table := w.ask(ctx, "http://"+b.stats+"/;csv")
 	for _, r := range w.slots {
 		said := opinion(string(table), r.Name)
-		if r.Runs() && said != "UP" || !r.Runs() && strings.HasPrefix(said, "UP") {
-			panic(fmt.Errorf("haproxy says %q of %s, which runs: %t", said, r.Name, r.Runs()))
-		}
+		must.Be(r.Runs() && said == "UP" || !r.Runs() && !strings.HasPrefix(said, "UP"),
+			"haproxy says %q of %s, which runs: %t", said, r.Name, r.Runs())
 	}
 }
 

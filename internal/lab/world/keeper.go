@@ -108,9 +108,7 @@ func (k *Keeper) Start(o Order) *Process {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.closed {
-		panic(errors.New("the world has ended"))
-	}
+	must.Be(!k.closed, "the world has ended")
 	started := make(chan error)
 	k.orders <- func() { started <- command.Start() }
 	if err := <-started; err != nil {

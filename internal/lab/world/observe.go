@@ -39,9 +39,7 @@ func (r *Replica) Metric(ctx context.Context, name string, labels ...string) flo
 
 func (r *Replica) metrics(ctx context.Context) []byte {
 	status, body := r.world.ask(ctx, "http://"+r.Operator+"/metrics")
-	if status != http.StatusOK {
-		panic(fmt.Errorf("%s: /metrics is %d", r.Name, status))
-	}
+	must.Be(status == http.StatusOK, "%s: /metrics is %d", r.Name, status)
 	return body
 }
 
@@ -67,13 +65,10 @@ func all(text string, parts []string) bool {
 
 // isReady panics unless the replica is ready by its own word.
 func (r *Replica) isReady(ctx context.Context) {
-	if !r.child.Runs() {
-		panic(fmt.Errorf("%s: %w", r.Name, errNotRunning))
-	}
+	must.Be(r.child.Runs(), "%s: %w", r.Name, errNotRunning)
 	if err := must.Try(func() {
-		if status, body := r.world.ask(ctx, "http://"+r.Operator+"/readyz"); status != http.StatusOK {
-			panic(fmt.Errorf("/readyz is %d: %s", status, bytes.TrimSpace(body)))
-		}
+		status, body := r.world.ask(ctx, "http://"+r.Operator+"/readyz")
+		must.Be(status == http.StatusOK, "/readyz is %d: %s", status, bytes.TrimSpace(body))
 	}); err != nil {
 		panic(fmt.Errorf("%s: %w", r.Name, err))
 	}
@@ -82,13 +77,10 @@ func (r *Replica) isReady(ctx context.Context) {
 // reaches panics unless the replica reaches all that it needs.
 func (r *Replica) reaches(ctx context.Context) {
 	text := r.metrics(ctx)
-	if sum(text, "drawbridge_redis_state", `state="up"`) != 1 {
-		panic(fmt.Errorf("%s does not use Redis", r.Name))
-	}
+	must.Be(sum(text, "drawbridge_redis_state", `state="up"`) == 1, "%s does not use Redis", r.Name)
 	for name := range r.Upstream {
-		if sum(text, "drawbridge_upstream_up", strconv.Quote(name)) != 1 {
-			panic(fmt.Errorf("%s has no connection to %s", r.Name, name))
-		}
+		must.Be(sum(text, "drawbridge_upstream_up", strconv.Quote(name)) == 1,
+			"%s has no connection to %s", r.Name, name)
 	}
 }
 
@@ -139,9 +131,7 @@ func (r *Replica) Rewrite(ctx context.Context, change func(config string) string
 	count := r.Metric(ctx, reloads)
 	r.write(after)
 	Until(ctx, func() {
-		if r.Metric(ctx, reloads) <= count {
-			panic(fmt.Errorf("%s has not looked at its config yet", r.Name))
-		}
+		must.Be(r.Metric(ctx, reloads) > count, "%s has not looked at its config yet", r.Name)
 	})
 	if r.Metric(ctx, "drawbridge_config_last_reload_successful") != 1 {
 		_, why := r.world.ask(ctx, "http://"+r.Operator+"/readyz")

@@ -2,7 +2,6 @@ package world
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"time"
 
@@ -39,13 +38,9 @@ func (w *World) Drop(a, b string, which Loss) {
 	if w.replica(a) == nil && w.replica(b) != nil || w.network.spaces[a] == nil {
 		a, b = b, a
 	}
-	if w.network.spaces[a] == nil {
-		panic(fmt.Errorf("neither %s nor %s is in a namespace", a, b))
-	}
+	must.Be(w.network.spaces[a] != nil, "neither %s nor %s is in a namespace", a, b)
 	rules := w.between(a, b)
-	if rules == nil {
-		panic(fmt.Errorf("%s has nothing to do with %s", a, b))
-	}
+	must.Be(rules != nil, "%s has nothing to do with %s", a, b)
 	ctx, stop := context.WithTimeout(context.Background(), commandTime)
 	defer stop()
 	for _, rule := range rules {

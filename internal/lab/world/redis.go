@@ -78,9 +78,7 @@ func (s *Store) server(more ...string) []string {
 // waits until it answers. Where another one has become the master, it becomes a replica
 // of that.
 func (s *Store) Begin(ctx context.Context) {
-	if s.child.Runs() {
-		panic(fmt.Errorf("%s runs already", s.Name))
-	}
+	must.Be(!s.child.Runs(), "%s runs already", s.Name)
 	s.child = s.keeper.Start(Order{
 		Dir:     s.dir,
 		Command: s.network.command(s.Name, s.args(ctx)...),

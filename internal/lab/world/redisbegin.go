@@ -115,9 +115,7 @@ func (r *Redis) join(ctx context.Context) {
 // isReady panics unless all servers run and are joined as they should be.
 func (r *Redis) isReady(ctx context.Context) {
 	for _, s := range r.all() {
-		if !s.child.Runs() {
-			panic(fmt.Errorf("%s does not run", s.Name))
-		}
+		must.Be(s.child.Runs(), "%s does not run", s.Name)
 		s.answers(ctx)
 	}
 	switch r.kind {
@@ -142,8 +140,7 @@ func (r *Redis) isReady(ctx context.Context) {
 func (s *Store) says(ctx context.Context, command []string, words ...string) {
 	answer := strings.ReplaceAll("\n"+s.Exec(ctx, command...)+"\n", "\r", "")
 	for _, word := range words {
-		if !strings.Contains(answer, word) {
-			panic(fmt.Errorf("%s: %q is not in what it says to %v: %s", s.Name, word, command, answer))
-		}
+		must.Be(strings.Contains(answer, word),
+			"%s: %q is not in what it says to %v: %s", s.Name, word, command, answer)
 	}
 }

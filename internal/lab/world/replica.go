@@ -104,9 +104,7 @@ func (r *Replica) Start(ctx context.Context) {
 // Launch is Start without the wait, for a gateway that cannot get ready.
 func (r *Replica) Launch(ctx context.Context) {
 	must.OK(ctx.Err())
-	if r.child.Runs() {
-		panic(fmt.Errorf("%s runs already", r.Name))
-	}
+	must.Be(!r.child.Runs(), "%s runs already", r.Name)
 	command := slices.Concat(r.Wrapper, []string{
 		r.program, "serve", "-config", r.file(), "-drain-delay",
 		r.world.config.DrainDelay.String(),
@@ -180,9 +178,7 @@ var auditLine = regexp.MustCompile(`(?m)^audit: \{file: [^,}\s]+`)
 // before too.
 func (r *Replica) AuditTo(path string) {
 	text := must.Have(os.ReadFile(r.file()))
-	if !auditLine.Match(text) {
-		panic(fmt.Errorf("%s has no line of the audit file", r.file()))
-	}
+	must.Be(auditLine.Match(text), "%s has no line of the audit file", r.file())
 	r.audits = append(slices.DeleteFunc(r.audits, func(old string) bool { return old == path }), path)
 	r.write(auditLine.ReplaceAllLiteralString(string(text), "audit: {file: "+path))
 }

@@ -61,9 +61,7 @@ func (n *network) begin(ctx context.Context, k *Keeper, dir string, parts []stri
 
 // canHaveSpaces says what is missing for spaces.
 func canHaveSpaces() {
-	if os.Geteuid() != 0 {
-		panic(errors.New("only root may make them"))
-	}
+	must.Be(os.Geteuid() == 0, "only root may make them")
 	for _, name := range []string{"ip", "nsenter", "iptables", "sleep"} {
 		must.Have(exec.LookPath(name))
 	}

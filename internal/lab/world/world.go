@@ -13,7 +13,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -79,14 +78,9 @@ type World struct {
 func Start(ctx context.Context, c Config) *World {
 	c.DrainDelay, c.Patience = cmp.Or(c.DrainDelay, 500*time.Millisecond), cmp.Or(c.Patience, time.Second)
 	c.EventAge = cmp.Or(c.EventAge, 5*time.Minute)
-	switch {
-	case c.Replicas < 1 || c.Replicas > Room:
-		panic(fmt.Errorf("%d replicas, want 1 to %d", c.Replicas, Room))
-	case c.Balancer != "nginx" && c.Balancer != "haproxy":
-		panic(fmt.Errorf("the balancer is %q, want nginx or haproxy", c.Balancer))
-	case len(c.Upstreams) == 0:
-		panic(errors.New("there is no upstream, and a gateway needs one"))
-	}
+	must.Be(c.Replicas >= 1 && c.Replicas <= Room, "%d replicas, want 1 to %d", c.Replicas, Room)
+	must.Be(c.Balancer == "nginx" || c.Balancer == "haproxy", "the balancer is %q, want nginx or haproxy", c.Balancer)
+	must.Be(len(c.Upstreams) > 0, "there is no upstream, and a gateway needs one")
 	c.Dir, c.Program = must.Have(filepath.Abs(c.Dir)), must.Have(filepath.Abs(c.Program))
 	w := &World{config: c, keeper: NewKeeper(), client: &http.Client{
 		Timeout:   operatorTime,
@@ -141,11 +135,8 @@ func (w *World) Add(ctx context.Context) *Replica {
 
 // launchNext starts the first replica that was never started.
 func (w *World) launchNext(ctx context.Context) *Replica {
-	if len(w.Replicas) == len(w.slots) {
-		panic(fmt.Errorf(
-			"there are %d replicas already, and the balancer knows no others: start one that has stopped",
-			Room))
-	}
+	must.Be(len(w.Replicas) < len(w.slots),
+		"there are %d replicas already, and the balancer knows no others: start one that has stopped", Room)
 	r := w.slots[len(w.Replicas)]
 	r.Launch(ctx)
 	w.Replicas = w.slots[:len(w.Replicas)+1]

@@ -17,6 +17,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/metrics/metricstest"
 	"github.com/drawbridge-mcp/drawbridge/server"
 	"github.com/drawbridge-mcp/drawbridge/server/primary"
@@ -347,6 +348,22 @@ func TestEvictedSessionTakesNoCall(t *testing.T) {
 	}, bounded(1, 1), func(w *world) {
 		w.config.Entries, w.config.Others = records, new(replicatest.Hub).Join()
 	})
+}
+
+// TestEvictedSessionsGiveTheirMemoryBack evicts sessions of other users for a new one: their
+// users would hold what they took for ever.
+func TestEvictedSessionsGiveTheirMemoryBack(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.open(t, "alice", mcp.Revision2511)
+		held := w.config.Memory.InUse()
+		for _, user := range []string{"bob", "alice", "bob"} {
+			<-time.After(time.Second)
+			w.open(t, user, mcp.Revision2511)
+		}
+		if got := w.config.Memory.InUse(); got != held {
+			t.Errorf("%d bytes are held for one session, which took %d", got, held)
+		}
+	}, bounded(1, 1), func(w *world) { w.config.Memory = share.New(share.DefaultMemory) })
 }
 
 // modelled is what the model knows of one session.

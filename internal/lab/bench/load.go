@@ -112,7 +112,8 @@ type caller struct {
 	id       []byte            // its digits in request
 	right    func([]byte) bool // whether an answer to it is right
 	opened   int64             // bytes that were sent and received before the first call
-	aside    *client.Conn      // a second connection of the session, for answers to questions; nil before the first
+	// a second connection of the session, for answers to questions; nil before the first
+	aside *client.Conn
 }
 
 // at returns the target by the door of a caller.
@@ -298,5 +299,6 @@ func (c *caller) call() {
 
 // isAnswer tells whether a response is what the tool should have said.
 func (t *target) isAnswer(body []byte) bool {
-	return bytes.Contains(body, []byte(cmp.Or(t.want, upstream.Message))) && bytes.Contains(body, []byte(`"result"`))
+	return bytes.Contains(body, []byte(`"result"`)) &&
+		bytes.Contains(body, []byte(cmp.Or(t.want, upstream.Message)))
 }

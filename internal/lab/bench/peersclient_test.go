@@ -33,7 +33,10 @@ func serveUpstreamOfPeers(t *testing.T) (*upstream.Quick, *contender) {
 	u := upstream.NewQuick(true)
 	s := httptest.NewServer(u)
 	t.Cleanup(s.Close)
-	return u, &contender{target: target{addr: strings.TrimPrefix(s.URL, "http://"), path: "/mcp", greets: true}}
+	return u, &contender{target: target{
+		addr: strings.TrimPrefix(s.URL, "http://"), path: "/mcp",
+		greets: true,
+	}}
 }
 
 func TestCallerSpeaksBothEras(t *testing.T) {

@@ -106,7 +106,8 @@ func (c *contender) ready(ctx context.Context, kind cell) []*caller {
 	for begun := time.Now(); len(all) < kind.connections; {
 		must.Be(time.Since(begun) <= openingTime,
 			"%d of %d sessions in %v", len(all), kind.connections, openingTime)
-		one := c.gate(kind.era).saying(len(all)).connect(context.WithoutCancel(ctx)) // its calls are still to be answered when ctx ends
+		// its calls are still to be answered when ctx ends
+		one := c.gate(kind.era).saying(len(all)).connect(context.WithoutCancel(ctx))
 		one.shut()
 		all = append(all, one)
 	}

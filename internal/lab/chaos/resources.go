@@ -238,9 +238,13 @@ func toPipe(ctx context.Context, s *scene) {
 	must.OK(syscall.Mkfifo(pipe, 0o600))
 	file := must.Have(os.Create(pipe + ".jsonl")) //nolint:gosec // of our own world
 	// it is also a writer, so that the reader does not end with a gateway
-	s.reader = s.Start(world.Order{Dir: s.dir, Command: []string{"/bin/sh", "-c", `exec cat <>"$0"`, pipe}, Output: file})
+	s.reader = s.Start(world.Order{
+		Dir: s.dir, Command: []string{"/bin/sh", "-c", `exec cat <>"$0"`, pipe},
+		Output: file,
+	})
 	s.recordsTo(ctx, func() {
-		world.Pause(context.WithoutCancel(ctx), time.Second) // nobody writes any more, and what was written is read long before
+		// nobody writes any more, and what was written is read long before
+		world.Pause(context.WithoutCancel(ctx), time.Second)
 		s.reader.Kill()
 		must.OK(file.Close())
 	}, file.Name(), pipe)

@@ -73,14 +73,18 @@ func (s *score) wrong() error {
 	v := &s.verdict
 	c.Claim(v.Lost() == 0, "the oracle found %d: %q", v.Lost(), v.Samples)
 	left := unrecorded(v, s.inFlight, s.soon)
-	c.Claim(left == 0, "%d calls were executed, are unknown to their callers and not on record: %q", left, v.Notes)
-	c.Claim(v.Unstreamed == 0, "%d calls were answered without a stream for their events: %q", v.Unstreamed, v.Notes)
+	c.Claim(left == 0, "%d calls were executed, are unknown to their callers and not on record: %q", left,
+		v.Notes)
+	c.Claim(v.Unstreamed == 0, "%d calls were answered without a stream for their events: %q", v.Unstreamed,
+		v.Notes)
 	if s.act.deadly {
 		_, others := late(s.failures, s.inFlight, s.soon)
-		c.Claim(others == nil, "%d calls failed that were not in flight when a replica was killed: %v", len(others),
+		c.Claim(others == nil, "%d calls failed that were not in flight when a replica was killed: %v",
+			len(others),
 			others)
 	} else {
-		c.Claim(s.lost() == 0, "%d requests were lost: %s; calls: %v", s.lost(), page.Counted(s.troubles, "none"),
+		c.Claim(s.lost() == 0, "%d requests were lost: %s; calls: %v", s.lost(),
+			page.Counted(s.troubles, "none"),
 			s.failures)
 		c.Claim(s.deeds.Reconnects == 0, "%d sessions were gone", s.deeds.Reconnects)
 	}

@@ -166,7 +166,8 @@ func (s *soak) renew(ctx context.Context) {
 // time.
 func (s *soak) reload(ctx context.Context) {
 	s.reloads++
-	within(ctx, stopTime, func(ctx context.Context) { s.Replicas[s.reloads%replicas].Rewrite(ctx, otherwise) })
+	within(ctx, stopTime,
+		func(ctx context.Context) { s.Replicas[s.reloads%replicas].Rewrite(ctx, otherwise) })
 }
 
 // empty takes out of Redis what must stay there for longer than a run, as time would, and

@@ -36,10 +36,12 @@ func (l *Ledger) Judge(executions []Execution, records []Record) Verdict {
 	}
 	j.verdict.Changes = l.told
 	for _, what := range l.untold {
-		find(&j.verdict.ChangesLost, 1, &j.verdict.Samples, func() string { return "a change was not told: " + what })
+		find(&j.verdict.ChangesLost, 1, &j.verdict.Samples,
+			func() string { return "a change was not told: " + what })
 	}
 	for _, what := range l.misdelivered {
-		find(&j.verdict.WrongTenant, 1, &j.verdict.Samples, func() string { return "told to the wrong client: " + what })
+		find(&j.verdict.WrongTenant, 1, &j.verdict.Samples,
+			func() string { return "told to the wrong client: " + what })
 	}
 	return j.verdict
 }
@@ -108,40 +110,45 @@ func (j *judge) call(i int, e *entry, d *done) {
 	v, ran, good := &j.verdict, d.executions > 0, e.end == answered
 	seen := bits.OnesCount64(e.seen)
 	unrecorded := !good && ran && !d.recorded
+	lost, noted := &v.Samples, &v.Notes
 	for _, found := range []struct {
 		count   *int
 		n       int // so much is added to it; what and samples are of the first few
-		what    string
 		samples *[]string
+		what    string
 	}{
-		{&v.Twice, one(d.executions > 1), "executed more than once", &v.Samples},
-		{&v.Unanswered, one(e.end == silent || e.end == open), "no end", &v.Samples},
+		{&v.Twice, one(d.executions > 1), lost, "executed more than once"},
+		{&v.Unanswered, one(e.end == silent || e.end == open), lost, "no end"},
 		{
-			&v.Unexecuted, one(good && !e.otherTenant && (e.foreign || !d.serialKnown)), "answered, not executed",
-			&v.Samples,
-		},
-		{&v.Denied, one(e.end == refused && !e.made && ran), "executed, and the error says it was not", &v.Samples},
-		{&v.EventsLost, one(good && !e.wasBroken && !e.plain) * (int(e.events) - seen), "events lost", &v.Samples},
-		{&v.EventsTwice, int(e.doubled), "events or answers twice", &v.Samples},
-		{
-			&v.EventsOutOfOrder, int(e.disordered) + one(!good && e.foreign && !e.otherTenant), "events out of order",
-			&v.Samples,
-		},
-		{&v.WrongTenant, one(e.otherTenant || d.strangeExecution || d.strangeRecord), "wrong tenant", &v.Samples},
-		{&v.Unaudited, one(good && !d.recordedOK), "answered, not on record as done", &v.Samples},
-		{&v.Unfounded, one(d.recordedOK && !ran), "on record as done, not executed", &v.Samples},
-		{&v.BrokenUnaudited, one(unrecorded), "executed, unknown to the caller, not on record", &v.Notes},
-		{
-			&v.Unstreamed, one(good && e.plain && int(e.events) > seen), "answered without a stream for its events",
-			&v.Notes,
+			&v.Unexecuted, one(good && !e.otherTenant && (e.foreign || !d.serialKnown)), lost,
+			"answered, not executed",
 		},
 		{
-			&v.Uncancelled, one(e.cancelled && !good && ran && !d.cancelled),
-			"cancelled, and the server was not told", &v.Notes,
+			&v.Denied, one(e.end == refused && !e.made && ran), lost,
+			"executed, and the error says it was not",
+		},
+		{&v.EventsLost, one(good && !e.wasBroken && !e.plain) * (int(e.events) - seen), lost, "events lost"},
+		{&v.EventsTwice, int(e.doubled), lost, "events or answers twice"},
+		{
+			&v.EventsOutOfOrder, int(e.disordered) + one(!good && e.foreign && !e.otherTenant), lost,
+			"events out of order",
+		},
+		{&v.WrongTenant, one(e.otherTenant || d.strangeExecution || d.strangeRecord), lost, "wrong tenant"},
+		{&v.Unaudited, one(good && !d.recordedOK), lost, "answered, not on record as done"},
+		{&v.Unfounded, one(d.recordedOK && !ran), lost, "on record as done, not executed"},
+		{&v.BrokenUnaudited, one(unrecorded), noted, "executed, unknown to the caller, not on record"},
+		{
+			&v.Unstreamed, one(good && e.plain && int(e.events) > seen), noted,
+			"answered without a stream for its events",
+		},
+		{
+			&v.Uncancelled, one(e.cancelled && !good && ran && !d.cancelled), noted,
+			"cancelled, and the server was not told",
 		},
 	} {
 		if found.n > 0 {
-			find(found.count, found.n, found.samples, func() string { return found.what + ": " + j.describe(i) })
+			find(found.count, found.n, found.samples,
+				func() string { return found.what + ": " + j.describe(i) })
 		}
 	}
 	v.TwiceKeyed += one(d.executions > 1 && e.keyed)

@@ -18,7 +18,8 @@ func TestWhoTriesGetsTheError(t *testing.T) {
 	if err := must.Try(func() { must.Be(true, "nothing") }); err != nil {
 		t.Errorf("it is so: got %v", err)
 	}
-	if err := must.Try(func() { must.Be(false, "read %d: %w", 7, io.EOF) }); !errors.Is(err, io.EOF) || err.Error() != "read 7: EOF" {
+	err := must.Try(func() { must.Be(false, "read %d: %w", 7, io.EOF) })
+	if !errors.Is(err, io.EOF) || err.Error() != "read 7: EOF" {
 		t.Errorf("got %v, want what is not so", err)
 	}
 	if v, err := must.Got(func() int { return must.Have(7, nil) }); v != 7 || err != nil {

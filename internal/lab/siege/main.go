@@ -50,7 +50,8 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 		into(&sizes, mebibytes))
 	report := flags.String("out", "", "file to write the report to; the standard output when empty")
 	flags.Uint64Var(&p.seed, "seed", 1, "of the order of attacks")
-	flags.Func("disk", "size of a disk that log and audit share, such as 64MiB; without it the log needs none",
+	flags.Func("disk",
+		"size of a disk that log and audit share, such as 64MiB; without it the log needs none",
 		into(&disks, mebibytes))
 	flags.Func("addresses", "how many addresses the stranger comes from, one siege for each (default 3)",
 		into(&addresses, func(text string) ([]int, error) { return listed(text, "", 1, 1<<20) }))
@@ -58,11 +59,13 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 		into(&p.attacks, func(text string) ([]raid.Attack, error) {
 			return attacksNamed(strings.Split(text, ",")...), nil
 		}))
-	flags.DurationVar(&p.rest, "rest", 6*time.Minute, "how long the memory may take after the siege to come back")
+	flags.DurationVar(&p.rest, "rest", 6*time.Minute,
+		"how long the memory may take after the siege to come back")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if p.lasts = time.Duration(*minutes * float64(time.Minute)); p.lasts < time.Second || len(p.attacks) == 0 {
+	p.lasts = time.Duration(*minutes * float64(time.Minute))
+	if p.lasts < time.Second || len(p.attacks) == 0 {
 		return fmt.Errorf("a siege of %v with %d attacks shows nothing", p.lasts, len(p.attacks))
 	}
 	p.disk = disks[0]

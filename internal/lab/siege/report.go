@@ -29,20 +29,24 @@ func (o *outcome) near() bool { return o.end <= o.start+max((o.most-o.start)/nea
 // verdict returns what was promised and did not hold, nil if all did.
 func (o *outcome) verdict() error {
 	var c world.Claims
-	c.Claim(o.alive && o.kills == 0, "the gateway ended after %v, the kernel ended %d processes for want of memory:\n%s",
+	c.Claim(o.alive && o.kills == 0,
+		"the gateway ended after %v, the kernel ended %d processes for want of memory:\n%s",
 		o.lasted.Round(time.Second), o.kills, o.words)
-	c.Claim(o.near(), "resident memory was %s before the siege and %s after it", page.MiB(o.start), page.MiB(o.end))
+	c.Claim(o.near(), "resident memory was %s before the siege and %s after it", page.MiB(o.start),
+		page.MiB(o.end))
 	c.Claim(o.reloads > 0, "the config was never loaded again")
 	c.Claim(len(o.quiet.Instead) == 0 && len(o.quiet.Answered) > 0,
-		"of %d calls of the quiet tenant %d were answered; instead came %s", o.quiet.sent(), len(o.quiet.Answered),
-		page.Counted(o.quiet.Instead, "nothing"))
+		"of %d calls of the quiet tenant %d were answered; instead came %s", o.quiet.sent(),
+		len(o.quiet.Answered), page.Counted(o.quiet.Instead, "nothing"))
 	most := int64(o.lasted/time.Minute+1) * minuteBytes
-	c.Claim(o.disk == nil || o.disk.logged <= most && o.disk.audit <= most, "in %v strangers filled the disk, %s",
+	c.Claim(o.disk == nil || o.disk.logged <= most && o.disk.audit <= most,
+		"in %v strangers filled the disk, %s",
 		o.lasted.Round(time.Second), o.disk)
 	for _, a := range o.planned {
 		t := o.attacks[a.Name]
 		c.Claim(!o.alive || t != nil, "the attack %s was not begun", a.Name)
-		c.Claim(!o.alive || t == nil || t.Broken < t.Attempts, "the attack %s did not take place: %+v", a.Name, t)
+		c.Claim(!o.alive || t == nil || t.Broken < t.Attempts, "the attack %s did not take place: %+v",
+			a.Name, t)
 	}
 	if err := c.Broken(); err != nil {
 		return fmt.Errorf("with %d MiB: %w", o.limit>>20, err)

@@ -81,8 +81,12 @@ func answers() map[Behaviour]func(ctx context.Context, c *call, answer []byte) {
 		Oversized: func(_ context.Context, c *call, _ []byte) { c.out.oversized(c.id) },
 		Bomb:      func(_ context.Context, c *call, _ []byte) { c.out.bomb(c.id) },
 		HTML:      func(_ context.Context, c *call, _ []byte) { c.out.page() },
-		WrongID:   func(_ context.Context, c *call, answer []byte) { c.out.end(withID(c.id, `987654321`, answer)) },
-		OthersID:  func(_ context.Context, c *call, answer []byte) { c.out.end(withID(c.id, c.otherID(), answer)) },
+		WrongID: func(_ context.Context, c *call, answer []byte) {
+			c.out.end(withID(c.id, `987654321`, answer))
+		},
+		OthersID: func(_ context.Context, c *call, answer []byte) {
+			c.out.end(withID(c.id, c.otherID(), answer))
+		},
 		TwoAnswers: func(_ context.Context, c *call, answer []byte) {
 			c.out.event(answer)
 			c.out.end(answer)
@@ -97,7 +101,8 @@ func answers() map[Behaviour]func(ctx context.Context, c *call, answer []byte) {
 			c.out.end(answer)
 		},
 		HalfClose: func(ctx context.Context, c *call, answer []byte) {
-			c.out.cut(ctx, answer, func(conn *net.TCPConn) { _ = conn.CloseWrite() }) // the other side may be gone
+			// the other side may be gone
+			c.out.cut(ctx, answer, func(conn *net.TCPConn) { _ = conn.CloseWrite() })
 		},
 		Reset: func(ctx context.Context, c *call, answer []byte) {
 			c.out.cut(ctx, answer, func(conn *net.TCPConn) {

@@ -122,7 +122,9 @@ func (s *session) stream(w http.ResponseWriter, r *http.Request) {
 	out := &output{w: w}
 	defer out.close()
 	leave := s.side.listen(&listener{
-		tell: func(method string, params mcp.Object) { out.event(mcp.AppendRequest(nil, "", method, params)) },
+		tell: func(method string, params mcp.Object) {
+			out.event(mcp.AppendRequest(nil, "", method, params))
+		},
 		wants: func(uri string) bool {
 			_, subscribed := s.uris.Load(uri)
 			return uri == "" || subscribed

@@ -47,7 +47,7 @@ func NewCage(limit int64) *Cage {
 // parentGroup returns the directory of the control group below which a cage can be made.
 // root is where the file system is.
 func parentGroup(root string) (dir string, second bool) {
-	text := must.Have(os.ReadFile(filepath.Join(root, "proc/self/cgroup"))) //nolint:gosec // a file of the kernel
+	text := must.Have(os.ReadFile(filepath.Join(root, "proc/self/cgroup"))) //nolint:gosec // the kernel's
 	groups := filepath.Join(root, "sys/fs/cgroup")                          // where systems have them
 	for line := range strings.Lines(string(text)) {
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)

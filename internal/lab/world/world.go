@@ -79,7 +79,8 @@ func Start(ctx context.Context, c Config) *World {
 	c.DrainDelay, c.Patience = cmp.Or(c.DrainDelay, 500*time.Millisecond), cmp.Or(c.Patience, time.Second)
 	c.EventAge = cmp.Or(c.EventAge, 5*time.Minute)
 	must.Be(c.Replicas >= 1 && c.Replicas <= Room, "%d replicas, want 1 to %d", c.Replicas, Room)
-	must.Be(c.Balancer == "nginx" || c.Balancer == "haproxy", "the balancer is %q, want nginx or haproxy", c.Balancer)
+	must.Be(c.Balancer == "nginx" || c.Balancer == "haproxy", "the balancer is %q, want nginx or haproxy",
+		c.Balancer)
 	must.Be(len(c.Upstreams) > 0, "there is no upstream, and a gateway needs one")
 	c.Dir, c.Program = must.Have(filepath.Abs(c.Dir)), must.Have(filepath.Abs(c.Program))
 	w := &World{config: c, keeper: NewKeeper(), client: &http.Client{

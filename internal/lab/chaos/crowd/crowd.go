@@ -82,7 +82,8 @@ type Crowd struct {
 // kinds are the kinds of clients by their names.
 func kinds() map[string]func(*person) {
 	return map[string]func(*person){
-		"2026 calls": calling((*person).once, "stay", "big", "slow", "slow", "slow", "touch", "touch", "touch", "touch",
+		"2026 calls": calling((*person).once, "stay", "big", "slow", "slow", "slow", "touch", "touch",
+			"touch", "touch",
 			"touch"),
 		"2026 keyed":    calling((*person).keyed, "keyed"),
 		"2026 progress": calling((*person).once, "progress"),
@@ -169,7 +170,8 @@ func (c *Crowd) Stop(ctx context.Context) error {
 	c.stop()
 	late := make(chan error, 1)
 	inTime := context.AfterFunc(ctx, func() {
-		late <- fmt.Errorf("clients of the crowd are still waiting, %v: %w", counted(c.at), context.Cause(ctx))
+		late <- fmt.Errorf("clients of the crowd are still waiting, %v: %w", counted(c.at),
+			context.Cause(ctx))
 		c.end()
 	})
 	c.work.Wait()

@@ -57,9 +57,10 @@ type stream struct {
 	session *session      // nil: in none
 	last    string        // id of the last event; "" while it cannot be resumed
 	retry   time.Duration // that the server wants between two connections
-	cut     int           // after how many more events the client breaks the connection itself; 0: it does not
-	broken  bool          // it was, and nothing has come since
-	ended   time.Time     // when its last connection did
+	// after how many more events the client breaks the connection itself; 0: it does not
+	cut    int
+	broken bool      // it was, and nothing has come since
+	ended  time.Time // when its last connection did
 }
 
 // Why a connection is no more: the client broke it itself; or there is none yet, since the

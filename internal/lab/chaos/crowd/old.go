@@ -19,10 +19,11 @@ type oldSession struct {
 
 	endpoint string // path to send messages to
 	cancel   context.CancelFunc
-	left     atomic.Bool   // the client ended the stream itself
-	spent    bool          // another one is to be opened
-	crossed  *deed         // the call that was being sent while the gateway ended the stream, which it has refused
-	ended    chan struct{} // closed when the stream has ended
+	left     atomic.Bool // the client ended the stream itself
+	spent    bool        // another one is to be opened
+	// the call that was being sent while the gateway ended the stream, which it has refused
+	crossed *deed
+	ended   chan struct{} // closed when the stream has ended
 
 	mu   sync.Mutex // guards the field below
 	open map[mcp.ID]*waiting
@@ -116,7 +117,8 @@ func (s *oldSession) handshake() bool {
 	defer cancel()
 	id := s.nextID()
 	w := s.expect(id, nil)
-	if !s.posts(ctx, fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":"initialize",%s}`, id, params), nil) {
+	initialize := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":"initialize",%s}`, id, params)
+	if !s.posts(ctx, initialize, nil) {
 		return false
 	}
 	switch answer := s.await(ctx, w); {

@@ -170,7 +170,8 @@ func (d *deed) older(id mcp.ID) []byte {
 }
 
 // send sends a POST with a message.
-func (p *person) send(ctx context.Context, path string, body []byte, header map[string]string) (*reply, error) {
+func (p *person) send(ctx context.Context, path string, body []byte, header map[string]string,
+) (*reply, error) {
 	return p.request(ctx, http.MethodPost, path, body, header)
 }
 
@@ -197,7 +198,8 @@ func (p *person) request(ctx context.Context, method, path string, body []byte, 
 		return nil, err
 	}
 	return &reply{
-		status: response.StatusCode, header: response.Header, body: p.crowd.tally.watch(r.Context(), response),
+		status: response.StatusCode, header: response.Header,
+		body: p.crowd.tally.watch(r.Context(), response),
 	}, nil
 }
 

@@ -90,7 +90,8 @@ func (s *session) tell(body []byte) bool { return s.insist(http.MethodPost, body
 // close ends the session with DELETE, which is repeated while the gateway asks to come
 // later. It returns whether the gateway has ended it.
 func (s *session) close() (ended bool) {
-	return !s.gone && s.insist(http.MethodDelete, nil, http.StatusOK, http.StatusAccepted, http.StatusNoContent)
+	return !s.gone && s.insist(http.MethodDelete, nil, http.StatusOK, http.StatusAccepted,
+		http.StatusNoContent)
 }
 
 // insist makes a request, which has no answer but a status, until it is taken. It gives up
@@ -120,7 +121,8 @@ func (s *session) insist(method string, body []byte, good ...int) (taken bool) {
 
 // list asks for the list of tools.
 func (s *session) list(ctx context.Context) (tools mcp.Object, ok bool) {
-	return s.result(s.post(ctx, fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":"tools/list"}`, s.nextID())))
+	return s.result(s.post(ctx,
+		fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":"tools/list"}`, s.nextID())))
 }
 
 func (s *session) ended() bool { return s.gone }

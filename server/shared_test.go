@@ -533,10 +533,10 @@ func TestEvictedSessionIsGoneEverywhere(t *testing.T) {
 }
 
 // TestSessionIsIdleOnAllReplicas uses a session at one replica only. The other, which has
-// it too, does not let it end; and it ends when neither was used.
+// it too, does not let it end; and it ends when neither was used, and takes no memory then.
 func TestSessionIsIdleOnAllReplicas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := together(t, 3)
+		c := together(t, 3, func(w *world) { w.config.Memory = share.New(share.DefaultMemory) })
 		a, b := c.worlds[0], c.worlds[1]
 		id := a.open(t, "alice", mcp.Revision2511)
 		use := func(w *world, status int) {
@@ -553,7 +553,10 @@ func TestSessionIsIdleOnAllReplicas(t *testing.T) {
 		<-time.After(29 * time.Minute)
 		use(c.worlds[2], http.StatusOK)
 		<-time.After(34 * time.Minute) // more than 30 minutes, and a tenth
-		for _, w := range c.worlds {
+		for i, w := range c.worlds {
+			if held := w.config.Memory.InUse(); held != 0 {
+				t.Errorf("replica %d holds %d bytes of a session that is over", i, held)
+			}
 			use(w, http.StatusNotFound)
 		}
 	})

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
 
@@ -48,11 +49,12 @@ func write(swagger, folder string) error {
 			continue
 		}
 		kind, _ := kinds[0].(map[string]any)
-		group, _, _ := strings.Cut(text(kind["group"]), ".")
-		file := strings.ToLower(strings.Join(nonEmpty(text(kind["kind"]), group, text(kind["version"])),
-			"-")) + ".json"
-		schema := map[string]any{"$ref": "#/definitions/" + name, "definitions": needed(all.Definitions,
-			name)}
+		group, _, _ := strings.Cut(fmt.Sprint(kind["group"]), ".")
+		file := fmt.Sprintf("%v-%s-%v.json", kind["kind"], group, kind["version"])
+		file = strings.ToLower(strings.Replace(file, "--", "-", 1)) // the oldest group has no name
+		schema := map[string]any{
+			"$ref": "#/definitions/" + name, "definitions": needed(all.Definitions, name),
+		}
 		out, err := json.Marshal(schema)
 		if err != nil {
 			return err
@@ -75,44 +77,22 @@ func closed(d definition) {
 	}
 }
 
+var refers = regexp.MustCompile(`"\$ref":"#/definitions/([^"]+)"`)
+
 // needed returns the definition of that name and all that it refers to.
 func needed(all map[string]definition, name string) map[string]definition {
 	found := map[string]definition{}
-	var visit func(value any)
-	visit = func(value any) {
-		switch v := value.(type) {
-		case map[string]any:
-			if to, is := v["$ref"].(string); is {
-				name := strings.TrimPrefix(to, "#/definitions/")
-				if _, seen := found[name]; !seen {
-					found[name] = all[name]
-					visit(all[name])
-				}
-			}
-			for _, member := range v {
-				visit(member)
-			}
-		case []any:
-			for _, element := range v {
-				visit(element)
-			}
+	var visit func(name string)
+	visit = func(name string) {
+		if _, seen := found[name]; seen {
+			return
+		}
+		found[name] = all[name]
+		text, _ := json.Marshal(all[name]) // it was read as JSON
+		for _, to := range refers.FindAllStringSubmatch(string(text), -1) {
+			visit(to[1])
 		}
 	}
-	visit(map[string]any{"$ref": "#/definitions/" + name})
+	visit(name)
 	return found
-}
-
-func text(value any) string {
-	s, _ := value.(string)
-	return s
-}
-
-func nonEmpty(all ...string) []string {
-	var kept []string
-	for _, s := range all {
-		if s != "" {
-			kept = append(kept, s)
-		}
-	}
-	return kept
 }

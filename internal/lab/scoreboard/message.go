@@ -209,21 +209,24 @@ func (w *writer) badToken() input {
 		fake := pick(w.Rand, w.fakes)
 		in.token, in.what = fake.token, fake.what
 	}
-	switch w.IntN(12) {
-	case 0:
-		in.token, in.what = "", "no token"
-	case 1:
-		in.token, in.what = "", "another scheme"
-		in.headers = append(in.headers, "Authorization",
-			pick(w.Rand, []string{"Basic ", "DPoP ", "", "Bearer", "Token "})+w.token)
-	case 2:
-		in.token, in.what = w.token, "two headers"
-		in.headers = append(in.headers, "Authorization", "Bearer "+in.token)
-	case 3:
-		in.token, in.what = "", "in the query"
-		in.path += pick(w.Rand, []string{"?", "&"}) + "access_token=" + w.token
-		if !strings.Contains(in.path, "?") {
-			in.path = strings.Replace(in.path, "&", "?", 1)
+	separator := "?"
+	if strings.Contains(in.path, separator) {
+		separator = "&"
+	}
+	elsewhere := []struct{ what, token, authorization, query string }{
+		{what: "no token"},
+		{
+			what:          "another scheme",
+			authorization: pick(w.Rand, []string{"Basic ", "DPoP ", "", "Bearer", "Token "}) + w.token,
+		},
+		{what: "two headers", token: w.token, authorization: "Bearer " + in.token},
+		{what: "in the query", query: separator + "access_token=" + w.token},
+	}
+	if at := w.IntN(12); at < len(elsewhere) {
+		one := elsewhere[at]
+		in.what, in.token, in.path = one.what, one.token, in.path+one.query
+		if one.authorization != "" {
+			in.headers = append(in.headers, "Authorization", one.authorization)
 		}
 	}
 	return in

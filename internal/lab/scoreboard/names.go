@@ -99,12 +99,12 @@ func respelt(r *rand.Rand, name string) string {
 // uriOfSecret returns file:///secret/x in one of the many ways that a server may read as
 // that.
 func uriOfSecret(r *rand.Rand) string {
-	secret := ""
+	var secret strings.Builder
 	for _, c := range "secret" {
 		plain := string(c)
-		secret += pick(r, []string{
+		secret.WriteString(pick(r, []string{
 			fmt.Sprintf("%%%02x", c), fmt.Sprintf("%%%02X", c), plain, plain, plain, plain,
-		})
+		}))
 	}
 	before := pick(r, []string{
 		"", "", "./", "open/../", "a/b/../../", "%2e/", "x/%2e%2e/", "/", "%2f",
@@ -119,7 +119,7 @@ func uriOfSecret(r *rand.Rand) string {
 	if authority == "" && strings.HasPrefix(before, "/") {
 		before = ""
 	}
-	return scheme + ":" + authority + "/" + before + secret + tail
+	return scheme + ":" + authority + "/" + before + secret.String() + tail
 }
 
 // forgedID uses an id that was made for this speaker, with one thing changed in it, in some

@@ -35,9 +35,6 @@ func newTally(say teller) *tally {
 // teller tells whoever waits how far the program is.
 type teller func(format string, values ...any)
 
-// quietly tells nobody.
-func quietly(string, ...any) {}
-
 // step is after how many inputs there is something to tell.
 const step = 50_000
 

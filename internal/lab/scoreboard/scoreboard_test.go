@@ -23,6 +23,9 @@ func open(t *testing.T) *world {
 	return w
 }
 
+// quietly tells nobody.
+func quietly(string, ...any) {}
+
 // TestNoInputHurts is the short form of what the program does with a million inputs.
 func TestNoInputHurts(t *testing.T) {
 	const tried = 10_000

@@ -199,40 +199,36 @@ func (g group) command() string {
 	return fmt.Sprintf("go test -run '%s' %s", g.run, strings.Join(g.packages, " "))
 }
 
-// target is one of the fuzz targets.
+// target is a test or a fuzz target.
 type target struct{ folder, name string }
 
-var fuzzes = regexp.MustCompile(`(?m)^func (Fuzz\w+)\(`)
+var declaration = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
 
-// targets lists the fuzz targets of the repository.
-func targets(root string) (all []target) {
-	eachTestFile(root, func(file string, text []byte) {
-		for _, found := range fuzzes.FindAllSubmatch(text, -1) {
-			folder, _ := filepath.Rel(root, filepath.Dir(file)) // a file within root
+// declared lists the tests and fuzz targets of the repository.
+func declared(root string) (all []target) {
+	must.OK(filepath.WalkDir(root, func(file string, entry os.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && file != root && (entry.Name() == "node_modules" || entry.Name() == "testdata" ||
+			entry.Name()[0] == '.'):
+			return filepath.SkipDir
+		case !strings.HasSuffix(file, "_test.go"):
+			return nil
+		}
+		folder, _ := filepath.Rel(root, filepath.Dir(file)) // a file within root
+		text := must.Have(os.ReadFile(file))                //nolint:gosec // G304: a file of this repository
+		for _, found := range declaration.FindAllSubmatch(text, -1) {
 			all = append(all, target{"./" + filepath.ToSlash(folder), string(found[1])})
 		}
-	})
+		return nil
+	}))
 	return all
 }
 
-func eachTestFile(root string, do func(file string, text []byte)) {
-	must.OK(filepath.WalkDir(root, func(file string, entry os.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if entry.IsDir() && file != root && (entry.Name() == "node_modules" || entry.Name() == "testdata" ||
-			entry.Name()[0] == '.') {
-			return filepath.SkipDir
-		}
-		if !strings.HasSuffix(file, "_test.go") {
-			return nil
-		}
-		text, err := os.ReadFile(file) //nolint:gosec // G304: a file of this repository
-		if err == nil {
-			do(file, text)
-		}
-		return err
-	}))
+// targets lists the fuzz targets of the repository.
+func targets(root string) []target {
+	return slices.DeleteFunc(declared(root), func(t target) bool { return !strings.HasPrefix(t.name, "Fuzz") })
 }
 
 // fuzzed is what came of a target.
@@ -313,11 +309,9 @@ func advisories(root string) (tested, without []advisory) {
 // missing lists the tests that the advisories name and that do not exist.
 func missing(root string, all []advisory) (names []string) {
 	there := make(map[string]bool)
-	eachTestFile(root, func(_ string, text []byte) {
-		for _, found := range regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`).FindAllSubmatch(text, -1) {
-			there[string(found[1])] = true
-		}
-	})
+	for _, one := range declared(root) {
+		there[one.name] = true
+	}
 	for _, one := range all {
 		for _, found := range testName.FindAllStringSubmatch(one.tests, -1) {
 			if !there[found[1]] && !slices.Contains(names, found[1]) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -173,13 +174,8 @@ func tenants() []gateway.TenantConfig {
 	}
 }
 
-func object(text string) mcp.Object {
-	o, err := mcp.ParseObject([]byte(text))
-	if err != nil {
-		panic(err) // a text of this program
-	}
-	return o
-}
+// object is a text of this program.
+func object(text string) mcp.Object { return must.Have(mcp.ParseObject([]byte(text))) }
 
 // exposed begins the URIs of the server that both tenants have, as clients see them.
 const exposed = "mcp.box+"
@@ -242,21 +238,15 @@ func (w *world) sources() []registry.Source {
 
 // use serves prompts, resources and completions.
 func (w *world) use(_ context.Context, c *registry.Call) (mcp.Object, error) {
-	switch c.Method {
-	case mcp.MethodPromptsGet:
-		if c.Target == "evil" {
-			w.denied.Add(1)
-		}
-		return object(`{"messages":[{"role":"user","content":{"type":"text","text":"` +
-			markerOf(c.Principal) + `"}}]}`), nil
-	case mcp.MethodResourcesRead:
-		if isSecret(c.Target) {
-			w.denied.Add(1)
-		}
-		return object(`{"contents":[{"uri":` + string(mcp.String(c.Target)) + `,"text":"` +
-			markerOf(c.Principal) + `"}]}`), nil
+	if c.Method == mcp.MethodPromptsGet && c.Target == "evil" ||
+		c.Method == mcp.MethodResourcesRead && isSecret(c.Target) {
+		w.denied.Add(1)
 	}
-	return object(`{"completion":{"values":["x"]}}`), nil
+	marker := markerOf(c.Principal)
+	return object(cmp.Or(map[string]string{
+		mcp.MethodPromptsGet:    `{"messages":[{"role":"user","content":{"type":"text","text":"` + marker + `"}}]}`,
+		mcp.MethodResourcesRead: `{"contents":[{"uri":` + write(c.Target) + `,"text":"` + marker + `"}]}`,
+	}[c.Method], `{"completion":{"values":["x"]}}`)), nil
 }
 
 // isSecret reads a URI as a careless server would: decoded until nothing is left to

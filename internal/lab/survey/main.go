@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
@@ -27,14 +28,8 @@ func run(args []string, out io.Writer) error {
 	if len(args) != 1 || args[0] == "" {
 		return errors.New("name one folder of OpenAPI documents: make openapi DIR=path/to/documents")
 	}
-	folder, err := filepath.EvalSymlinks(args[0])
-	if err != nil {
-		return err
-	}
-	files, err := documents(folder)
-	if err != nil {
-		return err
-	}
+	folder := must.Have(filepath.EvalSymlinks(args[0]))
+	files := must.Have(documents(folder))
 	if len(files) == 0 {
 		return fmt.Errorf("no file in %s ends in .json, .yaml or .yml", args[0])
 	}
@@ -45,9 +40,7 @@ func run(args []string, out io.Writer) error {
 			name = file
 		}
 		one := survey(file)
-		if err := one.write(out, name); err != nil {
-			return err
-		}
+		must.OK(one.write(out, name))
 		sum.add(&one)
 	}
 	return sum.writeSum(out)

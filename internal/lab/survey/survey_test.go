@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 )
 
 func TestAFolderIsTried(t *testing.T) {
@@ -57,7 +59,7 @@ func TestFoldersThatCannotBeTried(t *testing.T) {
 		"name one folder": nil, "make openapi DIR=": {""}, "no such file": {filepath.Join(empty, "x")},
 		"ends in .json, .yaml or .yml": {empty},
 	} {
-		if err := run(args, &strings.Builder{}); err == nil || !strings.Contains(err.Error(), want) {
+		if err := must.Try(func() { must.OK(run(args, &strings.Builder{})) }); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got error %v, want %q", args, err, want)
 		}
 	}

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/openapi"
 )
@@ -26,29 +26,25 @@ type tally struct {
 }
 
 // survey loads a document as a server of a config does, with all its operations.
-func survey(file string) tally {
-	data, err := os.ReadFile(file) //nolint:gosec // G304: whoever runs this names the folder
-	if err != nil {
-		return tally{refused: []string{err.Error()}}
-	}
-	root, err := os.OpenRoot(filepath.Dir(file))
-	if err != nil {
-		return tally{refused: []string{err.Error()}}
-	}
-	defer func() { _ = root.Close() }() // it was only read
+func survey(file string) (t tally) {
 	const name = "survey"
-	loaded, err := openapi.Load(openapi.Config{
-		Name: name, Document: data, Files: root.ReadFile, BaseURL: "https://api.example.com",
-		Include: []string{"*"}, Client: dial.Client(dial.Config{}),
-	})
-	if err != nil {
-		return tally{refused: []string{err.Error()}}
+	if err := must.Try(func() {
+		data := must.Have(os.ReadFile(file)) //nolint:gosec // G304: whoever runs this names the folder
+		root := must.Have(os.OpenRoot(filepath.Dir(file)))
+		defer func() { _ = root.Close() }() // it was only read
+		loaded := must.Have(openapi.Load(openapi.Config{
+			Name: name, Document: data, Files: root.ReadFile, BaseURL: "https://api.example.com",
+			Include: []string{"*"}, Client: dial.Client(dial.Config{}),
+		}))
+		left := registry.New().Replace(registry.Source{Name: name, Prefix: name, Tools: loaded.Offers})
+		t = tally{
+			documents: 1, tools: len(loaded.Offers) - len(left), leftOut: slices.Concat(loaded.Refusals, left),
+			notes: loaded.Notes,
+		}
+	}); err != nil {
+		t.refused = []string{err.Error()}
 	}
-	left := registry.New().Replace(registry.Source{Name: name, Prefix: name, Tools: loaded.Offers})
-	return tally{
-		documents: 1, tools: len(loaded.Offers) - len(left), leftOut: slices.Concat(loaded.Refusals, left),
-		notes: loaded.Notes,
-	}
+	return t
 }
 
 func (t *tally) add(one *tally) {
@@ -99,12 +95,7 @@ func (t *tally) writeSum(out io.Writer) error {
 		for _, reason := range group.reasons {
 			counts[quoted.ReplaceAllString(reason, "…")]++
 		}
-		often := func(
-			a, b string,
-		) int {
-			return cmp.Or(cmp.Compare(counts[b], counts[a]), strings.Compare(a, b))
-		}
-		for _, reason := range slices.SortedFunc(maps.Keys(counts), often) {
+		for _, reason := range page.Frequent(counts) {
 			fmt.Fprintf(&text, "%6d %s: %s\n", counts[reason], group.name, reason)
 		}
 	}

@@ -12,10 +12,10 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
 
-// TestIssuersThatAreNoAddressWereAdvertised asks for the metadata, and for what wants a
-// token, by every route and method, while there is an authorization server, when a reload
-// took it away, and when it is back.
-func TestIssuersThatAreNoAddressWereAdvertised(t *testing.T) {
+// TestOnlyIssuersThatAreAddressesAreAdvertised asks for the metadata, and for what wants
+// a token, by every route and method, while there is an authorization server, when a
+// reload took it away, and when it is back.
+func TestOnlyIssuersThatAreAddressesAreAdvertised(t *testing.T) {
 	w := newWorld(t)
 	h := w.Handler()
 	for _, servers := range [][]exchange.AuthorizationServer{

@@ -79,9 +79,9 @@ func TestTrap04_StatusFollowsErrorInModernOnly(t *testing.T) {
 	}
 }
 
-// TestTheLogCalledAQuestionOk gives results that are not the end of a call. The audit has
+// TestTheLogCallsNoQuestionOk gives results that are not the end of a call. The audit has
 // the same words for them.
-func TestTheLogCalledAQuestionOk(t *testing.T) {
+func TestTheLogCallsNoQuestionOk(t *testing.T) {
 	var log bytes.Buffer
 	w := newWorld(t, logging(&log))
 	for result, want := range map[string]string{

@@ -22,9 +22,9 @@ func (w *world) wantRefused(t *testing.T, tenant, code string, want float64) {
 	}
 }
 
-// TestRequestsThatWereTurnedAwayWereNotCounted sends one beyond the places for requests
-// in work, and one after the end.
-func TestRequestsThatWereTurnedAwayWereNotCounted(t *testing.T) {
+// TestRequestsThatAreTurnedAwayAreCounted sends one beyond the places for requests in
+// work, and one after the end.
+func TestRequestsThatAreTurnedAwayAreCounted(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.pipe(t, modernCall("slow"))
 		synctest.Wait()
@@ -56,10 +56,9 @@ func TestEndsThatAreNotRecordedAreCounted(t *testing.T) {
 	})
 }
 
-// TestAnswersThatDiedWithTheirReplicaWereNotCounted waits at one replica for the answer
-// of a call that runs at another, which dies. However many have the stream, it is one
-// call.
-func TestAnswersThatDiedWithTheirReplicaWereNotCounted(t *testing.T) {
+// TestAnswersThatDieWithTheirReplicaAreCounted waits at one replica for the answer of a
+// call that runs at another, which dies. However many have the stream, it is one call.
+func TestAnswersThatDieWithTheirReplicaAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrew(t)
 		first := c.worlds[0].hearing(t, legacyCall(c.id, "slow_progress"))

@@ -67,7 +67,7 @@ func (w *world) attempt(t *testing.T, out http.ResponseWriter, m message) (broke
 	return <-over
 }
 
-func TestPanicInTheStreamOfAnAnswerEndedTheProcess(t *testing.T) {
+func TestPanicInTheStreamOfAnAnswerLeavesTheProcessRunning(t *testing.T) {
 	for name, c := range map[string]struct {
 		tool        string
 		begin, next int64
@@ -109,7 +109,7 @@ func TestPanicInTheStreamOfAnAnswerEndedTheProcess(t *testing.T) {
 	}
 }
 
-func TestPanicWhileACallWasSilentEndedTheProcess(t *testing.T) {
+func TestPanicWhileACallIsSilentLeavesTheProcessRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log journal
 		w := newWorld(t, noting(&log))
@@ -133,7 +133,7 @@ func TestPanicWhileACallWasSilentEndedTheProcess(t *testing.T) {
 	})
 }
 
-func TestPanicInARequestOverSSEEndedTheProcess(t *testing.T) {
+func TestPanicInARequestOverSSELeavesTheProcessRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log journal
 		var events brittleLog
@@ -171,7 +171,7 @@ func TestPanicInARequestOverSSEEndedTheProcess(t *testing.T) {
 	})
 }
 
-func TestPanicInABatchEndedTheProcess(t *testing.T) {
+func TestPanicInABatchLeavesTheProcessRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log journal
 		var events brittleLog
@@ -211,7 +211,7 @@ func (c *brittleClaim) Wanted() bool {
 	return c.Claim.Wanted()
 }
 
-func TestPanicWhileNobodyWaitedForACallEndedTheProcess(t *testing.T) {
+func TestPanicWhileNobodyWaitsForACallLeavesTheProcessRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log journal
 		store := &brittleStore{Store: once.NewMemory(share.New(share.DefaultMemory))}

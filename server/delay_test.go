@@ -86,10 +86,10 @@ func TestFloodsOfRefusalsAreSlow(t *testing.T) {
 	})
 }
 
-// TestRefusedLoginsCameAsFastAsTheyCould tries more tokens that are none than anybody has
+// TestRefusedLoginsBeyondAHundredAreSlow tries more tokens that are none than anybody has
 // from one address. The refusals beyond the first hundred come late; callers with a
 // token, from the same address too, and strangers elsewhere do not wait for them.
-func TestRefusedLoginsCameAsFastAsTheyCould(t *testing.T) {
+func TestRefusedLoginsBeyondAHundredAreSlow(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		h := w.Handler()
 		began := time.Now()

@@ -146,10 +146,10 @@ func TestUpdatesOfTheCatalogue(t *testing.T) {
 	modern.expect(t, `"resultType":"complete"`, "")
 }
 
-// TestAChangeWasToldAfterTheRightToReadItHadEnded ends the right to read a resource while
+// TestNoChangeIsToldAfterTheRightToReadItHasEnded ends the right to read a resource while
 // a stream is looking for what it has to tell, and then changes the resource. The stream
 // judged that change by what its caller was allowed before.
-func TestAChangeWasToldAfterTheRightToReadItHadEnded(t *testing.T) {
+func TestNoChangeIsToldAfterTheRightToReadItHasEnded(t *testing.T) {
 	for _, era := range []string{"modern", "legacy"} {
 		t.Run(era, func(t *testing.T) {
 			w, forms := newFormsWorld(t)

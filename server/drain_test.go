@@ -37,9 +37,9 @@ func rest(conn net.Conn) string {
 
 var retryAtEnd = regexp.MustCompile(`\n\nretry: (\d+)\n\n$`)
 
-// TestStreamsOfAStopEndedInOneMoment: their clients came back in one moment, too, and all
-// after the same time.
-func TestStreamsOfAStopEndedInOneMoment(t *testing.T) {
+// TestStreamsOfAStopEndSpreadOverTime, and their clients come back after different times.
+// Both were once the same for all, so that they came back in one moment, too.
+func TestStreamsOfAStopEndSpreadOverTime(t *testing.T) {
 	const streams = 100
 	plenty := 2 * streams
 	bubble(t, func(t *testing.T, w *world) {
@@ -98,9 +98,9 @@ func TestAStreamWithoutEmptyEventsGetsNone(t *testing.T) {
 	})
 }
 
-// TestARequestWasRefusedWhileOthersWereWaitedFor: a load balancer that does not ask goes
-// on sending to a gateway that stops until its connections are closed.
-func TestARequestWasRefusedWhileOthersWereWaitedFor(t *testing.T) {
+// TestARequestIsServedWhileOthersAreWaitedFor: a load balancer that does not ask goes on
+// sending to a gateway that stops until its connections are closed.
+func TestARequestIsServedWhileOthersAreWaitedFor(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		id := w.open(t, "alice", mcp.Revision2511)
 		w.pipe(t, modernCall("slow"))
@@ -125,9 +125,9 @@ func TestARequestWasRefusedWhileOthersWereWaitedFor(t *testing.T) {
 	})
 }
 
-// TestACallWhoseBodyStillCameWasNotWaitedFor: it was no call yet when the stop looked,
-// and was cancelled a moment later.
-func TestACallWhoseBodyStillCameWasNotWaitedFor(t *testing.T) {
+// TestACallWhoseBodyStillComesIsWaitedFor, although it is no call yet when the stop
+// looks. It was cancelled a moment later.
+func TestACallWhoseBodyStillComesIsWaitedFor(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		body, sent := io.Pipe()
 		r := modernCall("echo").request(t.Context(), "")
@@ -170,9 +170,9 @@ func send(t *testing.T, to io.Writer, data []byte) {
 	}
 }
 
-// TestACallThatAStopCancelledSeemedNotToHaveRun ends calls that take too long: their
+// TestACallThatAStopCancelsMayHaveTakenEffect ends calls that take too long: their
 // clients are told that they may have taken effect, and so is the record.
-func TestACallThatAStopCancelledSeemedNotToHaveRun(t *testing.T) {
+func TestACallThatAStopCancelsMayHaveTakenEffect(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "audit.jsonl")
 	record, err := audit.Open(audit.Config{File: file})
 	if err != nil {
@@ -225,10 +225,10 @@ func (s stuck) Write(p []byte) (int, error) {
 	return s.ResponseRecorder.Write(p)
 }
 
-// TestACallThatAStopCancelledWasCountedTwice has a stop wait again for a call that it has
+// TestACallThatAStopCancelsIsCountedOnce has a stop wait again for a call that it has
 // cancelled, and whose client takes the answer late. The log had twice as many calls as
 // were cancelled.
-func TestACallThatAStopCancelledWasCountedTwice(t *testing.T) {
+func TestACallThatAStopCancelsIsCountedOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		client := stuck{httptest.NewRecorder(), make(chan struct{})}
 		go w.Handler().ServeHTTP(client, modernCall("slow").request(t.Context(), ""))
@@ -250,9 +250,10 @@ func TestACallThatAStopCancelledWasCountedTwice(t *testing.T) {
 	})
 }
 
-// TestAnswerOfAStoppingReplicaWasLost has a call run at a replica that stops, and its
-// client resumed at another: it gets the answer there, once, or what became of the call.
-func TestAnswerOfAStoppingReplicaWasLost(t *testing.T) {
+// TestAnswerOfAStoppingReplicaComesElsewhere has a call run at a replica that stops, and
+// its client resumed at another: it gets the answer there, once, or what became of the
+// call.
+func TestAnswerOfAStoppingReplicaComesElsewhere(t *testing.T) {
 	for name, patience := range map[string]time.Duration{
 		"text\":\"late": time.Minute,
 		"DB-STOPPED":    time.Second,
@@ -289,9 +290,9 @@ func TestAnswerOfAStoppingReplicaWasLost(t *testing.T) {
 	}
 }
 
-// TestAnAnswerToAStoppingReplicaWasRefused asks a person something while the gateway
-// stops, who answers there and elsewhere.
-func TestAnAnswerToAStoppingReplicaWasRefused(t *testing.T) {
+// TestAnAnswerToAStoppingReplicaIsTaken asks a person something while the gateway stops,
+// who answers there and elsewhere.
+func TestAnAnswerToAStoppingReplicaIsTaken(t *testing.T) {
 	for _, at := range []int{0, 1} {
 		synctest.Test(t, func(t *testing.T) {
 			c := together(t, 2)
@@ -313,9 +314,9 @@ func TestAnAnswerToAStoppingReplicaWasRefused(t *testing.T) {
 	}
 }
 
-// TestARepeatOfACallThatAStopCancelledRanAgain repeats a call with a key at another
+// TestARepeatOfACallThatAStopCancelledDoesNotRun repeats a call with a key at another
 // replica, after the one that ran it has cancelled it.
-func TestARepeatOfACallThatAStopCancelledRanAgain(t *testing.T) {
+func TestARepeatOfACallThatAStopCancelledDoesNotRun(t *testing.T) {
 	bubble(t, func(t *testing.T, a *world) {
 		b := newWorld(t, func(b *world) { b.config.Once = a.config.Once })
 		keyed := modernCall("slow").with("Idempotency-Key", "k")
@@ -334,9 +335,9 @@ func TestARepeatOfACallThatAStopCancelledRanAgain(t *testing.T) {
 	}, func(w *world) { w.config.Once = once.NewMemory(share.New(share.DefaultMemory)) })
 }
 
-// TestAStopDidNotWaitForCallsOfOtherReplicas stops a replica at which a parked call goes
-// on for a client at another one, which hears how that ended.
-func TestAStopDidNotWaitForCallsOfOtherReplicas(t *testing.T) {
+// TestAStopWaitsForCallsOfOtherReplicas stops a replica at which a parked call goes on
+// for a client at another one, which hears how that ended.
+func TestAStopWaitsForCallsOfOtherReplicas(t *testing.T) {
 	t.Parallel()
 	tw := newTwins(t, nil)
 	baseA, baseB := tw.a.serve(t), tw.b.serve(t)

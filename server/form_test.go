@@ -8,9 +8,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// TestListWasRememberedInAnotherRevision lists the same tool in all revisions, again and
-// again: each gets its own form.
-func TestListWasRememberedInAnotherRevision(t *testing.T) {
+// TestListHasTheFormOfItsRevision lists the same tool in all revisions, again and again:
+// each gets its own form.
+func TestListHasTheFormOfItsRevision(t *testing.T) {
 	w := newWorld(t)
 	w.registry.Replace(registry.Source{Name: "box", Tools: []registry.Offer{{Definition: object(
 		`{"name":"t","title":"T","inputSchema":{"type":"object"},"outputSchema":{"type":"array"},"annotations":{"readOnlyHint":true},"execution":{"taskSupport":"forbidden"}}`)}}})

@@ -123,7 +123,7 @@ func (w *world) expectPanics(t *testing.T, j *journal, want int) {
 // A panic in what Run does ended the process, or was hidden while nothing was looked
 // after any more.
 
-func TestPanicStoppedTheJudgingOfCallers(t *testing.T) {
+func TestCallersAreJudgedAgainAfterAPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log journal
 		w := newWorld(t, noting(&log))
@@ -159,7 +159,7 @@ func TestPanicStoppedTheJudgingOfCallers(t *testing.T) {
 	})
 }
 
-func TestPanicLeftCallsUnjudged(t *testing.T) {
+func TestCallsAreJudgedAgainAfterAPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log journal
 		w := newWorld(t, noting(&log))
@@ -176,7 +176,7 @@ func TestPanicLeftCallsUnjudged(t *testing.T) {
 	})
 }
 
-func TestPanicStoppedTheSweep(t *testing.T) {
+func TestTheSweepGoesOnAfterAPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log journal
 		var events brittleLog
@@ -192,7 +192,7 @@ func TestPanicStoppedTheSweep(t *testing.T) {
 	})
 }
 
-func TestPanicStoppedTheRecordOfStrangers(t *testing.T) {
+func TestTheRecordOfStrangersGoesOnAfterAPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log journal
 		var b bug
@@ -221,7 +221,7 @@ func TestPanicStoppedTheRecordOfStrangers(t *testing.T) {
 	})
 }
 
-func TestPanicStoppedTheForgettingOfTellers(t *testing.T) {
+func TestSubscriptionsOfGoneReplicasEndAfterAPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log journal
 		var members []*replicatest.Member
@@ -257,7 +257,7 @@ func (r *brittleRecords) Renew(ctx context.Context, keys []primary.Key) ([]prima
 	return r.Store.Renew(ctx, keys)
 }
 
-func TestPanicStoppedTheTendingOfSharedSessions(t *testing.T) {
+func TestRecordsOfSessionsAreRenewedAfterAPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log journal
 		records := &brittleRecords{}
@@ -277,7 +277,7 @@ func TestPanicStoppedTheTendingOfSharedSessions(t *testing.T) {
 	})
 }
 
-func TestPanicStoppedTheBringingOfUpdates(t *testing.T) {
+func TestUpdatesArriveAfterAPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log journal
 		var others []*brittleOthers

@@ -13,11 +13,11 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server"
 )
 
-// TestSessionsTookNoMemory opens far more sessions than there is memory for. Those of one
-// user stay within its share, the one idle for longest gives way, and others find room.
-// Only a number for each tenant bounded sessions once, so that all tenants together had
-// no bound.
-func TestSessionsTookNoMemory(t *testing.T) {
+// TestSessionsTakeMemoryOfTheirUser opens far more sessions than there is memory for.
+// Those of one user stay within its share, the one idle for longest gives way, and others
+// find room. Only a number for each tenant bounded sessions once, so that all tenants
+// together had no bound.
+func TestSessionsTakeMemoryOfTheirUser(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		first := w.open(t, "alice", mcp.Revision2511)
 		var newest string
@@ -48,10 +48,10 @@ func TestSessionsTookNoMemory(t *testing.T) {
 	}, memory(512<<10))
 }
 
-// TestSessionsEndedBecauseOthersHoldTheMemory: when others leave no memory, a user that
-// opens a session loses the one idle for longest. It lost all beyond what is guaranteed,
-// because its share had become less than what it held already.
-func TestSessionsEndedBecauseOthersHoldTheMemory(t *testing.T) {
+// TestOneSessionGivesWayWhereOthersHoldTheMemory: when others leave no memory, a user
+// that opens a session loses the one idle for longest. It lost all beyond what is
+// guaranteed, because its share had become less than what it held already.
+func TestOneSessionGivesWayWhereOthersHoldTheMemory(t *testing.T) {
 	const sessions = 40
 	for name, limit := range map[string]int{"below the limit of sessions": 1000, "at the limit": sessions} {
 		t.Run(name, func(t *testing.T) {
@@ -108,10 +108,10 @@ func TestNoSessionBesideWhatFillsTheShare(t *testing.T) {
 	}, memory(1<<20), busy)
 }
 
-// TestChangedPartsTookNoMemory lets a server name a great many changed parts with long
-// URIs to clients that are not told. Each remembers 1024 of them at most, which nothing
-// counted: 8 MiB for each session and each stream.
-func TestChangedPartsTookNoMemory(t *testing.T) {
+// TestChangedPartsTakeMemoryOfTheirUser lets a server name a great many changed parts
+// with long URIs to clients that are not told. Each remembers 1024 of them at most, which
+// nothing counted: 8 MiB for each session and each stream.
+func TestChangedPartsTakeMemoryOfTheirUser(t *testing.T) {
 	part := func(n int) string { return fmt.Sprintf("file:///a/%d%s", n, strings.Repeat("x", 8000)) }
 	bubble(t, func(t *testing.T, w *world) {
 		_, files := w.asking()

@@ -42,9 +42,9 @@ func streamed(t *testing.T, base, token, id string, size int) *answer {
 		"text/event-stream, application/json"))
 }
 
-// TestAnswersWereLostByAnothersDoing keeps an answer for a colleague and one for another
+// TestNoAnswerIsLostByAnothersDoing keeps an answer for a colleague and one for another
 // tenant while a user has a flood of large answers, and resumes afterwards.
-func TestAnswersWereLostByAnothersDoing(t *testing.T) {
+func TestNoAnswerIsLostByAnothersDoing(t *testing.T) {
 	w, base := answering(t, 32<<20)
 	quiet := map[string]string{}
 	for _, token := range []string{"bob", "outsider"} {

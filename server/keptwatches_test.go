@@ -15,11 +15,11 @@ import (
 // kill takes a replica out, as if it had died: the others learn nothing from it any more.
 func (c *crew) kill(at int) { c.hub.Leave(c.worlds[at].config.Others.(*replicatest.Member)) }
 
-// TestSubscriptionWasLostWithTheOnlyReplicaThatKnewIt lets a replica die that has the
+// TestSubscriptionComesBackWhereItsSessionIsNew lets a replica die that has the
 // subscription and the stream of a session. The client comes back at one that has never
 // heard of the session; in the second case that dies, too, before it has noticed
 // anything.
-func TestSubscriptionWasLostWithTheOnlyReplicaThatKnewIt(t *testing.T) {
+func TestSubscriptionComesBackWhereItsSessionIsNew(t *testing.T) {
 	for name, detour := range map[string]bool{"one died": false, "two died": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -48,9 +48,9 @@ func TestSubscriptionWasLostWithTheOnlyReplicaThatKnewIt(t *testing.T) {
 	}
 }
 
-// TestUnsubscribedCameBackWithADeadReplica unsubscribes, here and elsewhere, before the
+// TestUnsubscribingHoldsWhenTheReplicaDies unsubscribes, here and elsewhere, before the
 // replica of the subscription dies: nobody opens it again.
-func TestUnsubscribedCameBackWithADeadReplica(t *testing.T) {
+func TestUnsubscribingHoldsWhenTheReplicaDies(t *testing.T) {
 	for _, at := range []int{0, 2} {
 		synctest.Test(t, func(t *testing.T) {
 			c := newCrew(t)

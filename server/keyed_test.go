@@ -54,8 +54,8 @@ func wantRefusal(t *testing.T, what string, got *httptest.ResponseRecorder, stat
 	}
 }
 
-// TestACallWithAKeyRanTwice sends a call to two replicas while it runs, and again later.
-func TestACallWithAKeyRanTwice(t *testing.T) {
+// TestACallWithAKeyRunsOnce sends a call to two replicas while it runs, and again later.
+func TestACallWithAKeyRunsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := keeping(t)
 		m := keyedCall("slow", "k")
@@ -173,9 +173,9 @@ func TestAKeyOfARefusedCallIsFree(t *testing.T) {
 	}
 }
 
-// TestARepeatLostItsCall lets the client of a call leave, once with a repeat that waits
+// TestARepeatKeepsItsCall lets the client of a call leave, once with a repeat that waits
 // at another replica, and once without.
-func TestARepeatLostItsCall(t *testing.T) {
+func TestARepeatKeepsItsCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := keeping(t)
 		for _, tool := range []string{"slow", "slow_progress"} {
@@ -228,9 +228,9 @@ func TestAKeptAnswerIsJudgedAgain(t *testing.T) {
 	wantRefusal(t, "without its tenant", a.do(t, m), http.StatusForbidden, "DB-TENANT")
 }
 
-// TestARevokedRepeatGotTheAnswer revokes whoever waits for the answer of a call that runs
+// TestARevokedRepeatGetsNoAnswer revokes whoever waits for the answer of a call that runs
 // at another replica.
-func TestARevokedRepeatGotTheAnswer(t *testing.T) {
+func TestARevokedRepeatGetsNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := keeping(t)
 		first := a.begins(t.Context(), keyedCall("slow", "k"))

@@ -44,10 +44,10 @@ func TestKeptKindsOfWordAreTaken(t *testing.T) {
 	}
 }
 
-// TestAnIDOfALaterVersionWasThrownAway: while a new version was rolled out, the replicas
-// of the old one answered ids that they could not read with 404, so that clients gave up
-// sessions which went on at the new ones.
-func TestAnIDOfALaterVersionWasThrownAway(t *testing.T) {
+// TestAnIDOfALaterVersionIsNotCalledUnknown: while a new version is rolled out, a replica
+// of the old one says of ids it cannot read that another replica may. It answered them
+// with 404, so that clients gave up sessions which went on at the new ones.
+func TestAnIDOfALaterVersionIsNotCalledUnknown(t *testing.T) {
 	t.Parallel()
 	member := (&replicatest.Hub{}).Join()
 	w := newWorld(t, func(w *world) { w.config.Entries, w.config.Others = &primarytest.Store{}, member })

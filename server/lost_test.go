@@ -25,10 +25,10 @@ func bereft(t *testing.T, fault func() error) (c *crew, stream *listener) {
 	return c, stream
 }
 
-// TestASubscriptionOfADeadReplicaWasTriedOnceOnly lets a replica die with a subscription
+// TestASubscriptionOfADeadReplicaIsTriedAgain lets a replica die with a subscription
 // whose server is down just then. The stream of its client stays open, so only heartbeats
 // bring the next attempt.
-func TestASubscriptionOfADeadReplicaWasTriedOnceOnly(t *testing.T) {
+func TestASubscriptionOfADeadReplicaIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tries atomic.Int64
 		c, stream := bereft(t, func() error { tries.Add(1); return errDown })

@@ -16,10 +16,10 @@ func lastLine(log *bytes.Buffer) mcp.Object {
 	return object(lines[len(lines)-1])
 }
 
-// TestEvictedSessionLeftNoTrace opens a session too many. The log says which one ended,
-// for which limit and how long it was idle, and the line of the request that is told 404
-// says why.
-func TestEvictedSessionLeftNoTrace(t *testing.T) {
+// TestLogSaysWhichSessionWasEvictedAndWhy opens a session too many. The log says which
+// one ended, for which limit and how long it was idle, and the line of the request that
+// is told 404 says why.
+func TestLogSaysWhichSessionWasEvictedAndWhy(t *testing.T) {
 	var log bytes.Buffer
 	bubble(t, func(t *testing.T, w *world) {
 		first := w.open(t, "alice", mcp.Revision2511)

@@ -163,10 +163,10 @@ func TestMessagesReachTheReplicaWithTheStream(t *testing.T) {
 	})
 }
 
-// TestASweepStoppedAtASessionOverSSE lets the server look after its sessions while one is
-// open that nobody else shares. It panicked there, with the session locked and before all
-// others, and did not end.
-func TestASweepStoppedAtASessionOverSSE(t *testing.T) {
+// TestASweepGoesOnPastASessionOverSSE lets the server look after its sessions while one
+// is open that nobody else shares. It panicked there, with the session locked and before
+// all others, and did not end.
+func TestASweepGoesOnPastASessionOverSSE(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, _ := pair(t)
 		stream, address := a.openSSE(t, "alice")

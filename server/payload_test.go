@@ -12,10 +12,10 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// TestListWasCopiedForEachRequest asks for the same long list again and again, and counts
-// the memory that this takes. The text of the list itself must not be among it, however
-// the answer is sent.
-func TestListWasCopiedForEachRequest(t *testing.T) {
+// TestListIsNotCopiedForEachRequest asks for the same long list again and again, and
+// counts the memory that this takes. The text of the list itself must not be among it,
+// however the answer is sent.
+func TestListIsNotCopiedForEachRequest(t *testing.T) {
 	w := newWorld(t, offering(t, 1000))
 	h := w.Handler()
 	id := w.open(t, "alice", mcp.Revision2503)

@@ -47,11 +47,11 @@ func causes() []cause {
 var challenged = regexp.MustCompile(
 	`^Bearer (?:error="invalid_token", error_description="([\x20-\x21\x23-\x5b\x5d-\x7e]+)"(?:, |$))?(resource_metadata="https://mcp\.test/\.well-known/oauth-protected-resource(?:/t/acme)?/mcp"$|realm="drawbridge"$|$)`)
 
-// TestRefusedTokenWasNotExplained sends a token of each cause to each route that wants
-// one by each method, with an authorization server that can be named and without: body
-// and challenge say the cause, once it is certain, and all that is not understood gives
-// one answer.
-func TestRefusedTokenWasNotExplained(t *testing.T) {
+// TestRefusedTokenIsExplained sends a token of each cause to each route that wants one by
+// each method, with an authorization server that can be named and without: body and
+// challenge say the cause, once it is certain, and all that is not understood gives one
+// answer.
+func TestRefusedTokenIsExplained(t *testing.T) {
 	w := newWorld(t)
 	h := w.Handler()
 	servers := w.settings.AuthorizationServers
@@ -112,10 +112,10 @@ func checkChallenge(t *testing.T, where string, values []string, told string, c 
 	}
 }
 
-// TestReasonOfARefusedTokenWasNotInTheLog looks for the reason of each cause, and for
-// what the audit has of it: of an audience the one that came and those expected, and an
-// issuer only once it is certain.
-func TestReasonOfARefusedTokenWasNotInTheLog(t *testing.T) {
+// TestReasonOfARefusedTokenIsInTheLog looks for the reason of each cause, and for what
+// the audit has of it: of an audience the one that came and those expected, and an issuer
+// only once it is certain.
+func TestReasonOfARefusedTokenIsInTheLog(t *testing.T) {
 	var out bytes.Buffer
 	w := newWorld(t, logging(&out))
 	taken := w.recording()
@@ -164,10 +164,10 @@ func TestReasonOfARefusedTokenWasNotInTheLog(t *testing.T) {
 	}
 }
 
-// TestAnotherSchemeWasCalledADamagedToken sends what is no bearer token at all. The
+// TestAnotherSchemeIsNotCalledADamagedToken sends what is no bearer token at all. The
 // answer says what is wanted, without an error in the challenge, as RFC 6750 section 3.1
 // has it; the log has the reason.
-func TestAnotherSchemeWasCalledADamagedToken(t *testing.T) {
+func TestAnotherSchemeIsNotCalledADamagedToken(t *testing.T) {
 	var out bytes.Buffer
 	w := newWorld(t, logging(&out))
 	for _, test := range []struct{ header, says, reason, detail string }{
@@ -191,10 +191,10 @@ func TestAnotherSchemeWasCalledADamagedToken(t *testing.T) {
 	}
 }
 
-// TestTheHostThatWasRefusedWasNotInTheLog refuses hosts and origins. The log says which,
-// in a bounded length and without what a terminal would obey, and which setting admits
-// them; whoever sent them learns neither.
-func TestTheHostThatWasRefusedWasNotInTheLog(t *testing.T) {
+// TestTheHostThatIsRefusedIsInTheLog refuses hosts and origins. The log says which, in a
+// bounded length and without what a terminal would obey, and which setting admits them;
+// whoever sent them learns neither.
+func TestTheHostThatIsRefusedIsInTheLog(t *testing.T) {
 	var out bytes.Buffer
 	w := newWorld(t, logging(&out))
 	for _, test := range []struct{ header, code, logged, value, want, setting string }{

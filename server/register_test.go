@@ -5,11 +5,11 @@ import (
 	"testing"
 )
 
-// TestClientThatWantedToRegisterLostTheReason shows what a client reads that found no
+// TestClientThatWantsToRegisterReadsTheReason shows what a client reads that found no
 // metadata and takes the gateway for its authorization server: an error of OAuth, with
 // the reason for which its token was refused before. Whoever tries out tokens here is on
 // record as anywhere else.
-func TestClientThatWantedToRegisterLostTheReason(t *testing.T) {
+func TestClientThatWantsToRegisterReadsTheReason(t *testing.T) {
 	w := newWorld(t)
 	taken := w.recording()
 	post := message{

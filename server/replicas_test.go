@@ -73,9 +73,9 @@ func TestCancellationsGoToThePrimaryAlone(t *testing.T) {
 	})
 }
 
-// TestAllReplicasWereToldOfURIsOfAnySize: a client that unsubscribed from a URI of
-// megabytes had it sent to every replica.
-func TestAllReplicasWereToldOfURIsOfAnySize(t *testing.T) {
+// TestNoReplicaIsToldOfAURIThatIsTooLong: a client that unsubscribes from one is refused.
+// One of megabytes was sent to every replica.
+func TestNoReplicaIsToldOfAURIThatIsTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := together(t, 2)
 		w := c.worlds[0]

@@ -44,10 +44,10 @@ func named(t testing.TB, seen map[string]bool, got *httptest.ResponseRecorder) {
 	}
 }
 
-// TestNobodyCouldNameARequest sends every route by every method under everything that the
-// door refuses, and a client's own idea of an id with it: every answer has an id of the
-// gateway's making, and so has every error in it.
-func TestNobodyCouldNameARequest(t *testing.T) {
+// TestEveryAnswerNamesItsRequest sends every route by every method under everything that
+// the door refuses, and a client's own idea of an id with it: every answer has an id of
+// the gateway's making, and so has every error in it.
+func TestEveryAnswerNamesItsRequest(t *testing.T) {
 	var out bytes.Buffer
 	w := newWorld(t, logging(&out), func(w *world) { w.config.MaxBody = 2000 })
 	h, seen := w.Handler(), make(map[string]bool)
@@ -101,10 +101,10 @@ func TestNobodyCouldNameARequest(t *testing.T) {
 	t.Logf("%d cells", cells)
 }
 
-// TestErrorOfACallCouldNotBeFound makes calls fail in every form that an answer has:
+// TestErrorOfACallNamesItsRequest makes calls fail in every form that an answer has:
 // plain, as an event of a stream, in a batch, on the stream of a session, and with an
 // error that an upstream worded. The error names the request.
-func TestErrorOfACallCouldNotBeFound(t *testing.T) {
+func TestErrorOfACallNamesItsRequest(t *testing.T) {
 	var out bytes.Buffer
 	w := newWorld(t, logging(&out))
 	batching, session := w.open(t, "alice", mcp.Revision2503), w.open(t, "alice", mcp.Revision2511)
@@ -133,9 +133,9 @@ func TestErrorOfACallCouldNotBeFound(t *testing.T) {
 	}
 }
 
-// TestErrorOnASessionsStreamCouldNotBeFound shows that an answer over HTTP+SSE names the
+// TestErrorOnASessionsStreamNamesItsRequest shows that an answer over HTTP+SSE names the
 // request that posted it, not the one that opened the stream.
-func TestErrorOnASessionsStreamCouldNotBeFound(t *testing.T) {
+func TestErrorOnASessionsStreamNamesItsRequest(t *testing.T) {
 	w := newWorld(t)
 	base := w.serve(t)
 	stream := call(t.Context(), t, base, message{

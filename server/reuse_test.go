@@ -23,10 +23,10 @@ func (e *eager) Write(data []byte) (int, error) {
 	return e.ResponseRecorder.Write(data)
 }
 
-// TestAnIDWasInUseAlthoughItsAnswerHadCome sends the next request, with the same id, as
-// soon as the answer to the one before comes. It was refused now and then, because the id
-// was free only after all of the answer had been sent.
-func TestAnIDWasInUseAlthoughItsAnswerHadCome(t *testing.T) {
+// TestAnIDIsFreeWhenItsAnswerComes sends the next request, with the same id, as soon as
+// the answer to the one before comes. It was refused now and then, because the id was
+// free only after all of the answer had been sent.
+func TestAnIDIsFreeWhenItsAnswerComes(t *testing.T) {
 	for name, accept := range map[string]string{
 		"plain":    "application/json, text/event-stream",
 		"a stream": "text/event-stream, application/json",

@@ -198,10 +198,10 @@ func TestWhatIsSealedCarriesNoRight(t *testing.T) {
 	}
 }
 
-// TestARevokedCallerKeptAStreamElsewhere opens streams and calls at two replicas, and
+// TestARevokedCallerKeepsNoStreamElsewhere opens streams and calls at two replicas, and
 // takes from the caller what it was accepted by, at one after the other. Each ends what
 // it has within a second, and nothing of others.
-func TestARevokedCallerKeptAStreamElsewhere(t *testing.T) {
+func TestARevokedCallerKeepsNoStreamElsewhere(t *testing.T) {
 	hers := func(p auth.Principal) bool { return p.Subject == "alice" && p.TenantID == "acme" }
 	for name, revoke := range map[string]func(*testing.T, *world){
 		"its key or issuer": func(_ *testing.T, w *world) { w.revoke(hers) },

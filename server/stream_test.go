@@ -276,9 +276,9 @@ func TestT39StreamCaps(t *testing.T) {
 	}
 }
 
-// TestOneTenantTookAllStreams opens streams of two users of a tenant until no more are
-// let in.
-func TestOneTenantTookAllStreams(t *testing.T) {
+// TestOneTenantLeavesStreamsToOthers opens streams of two users of a tenant until no more
+// are let in.
+func TestOneTenantLeavesStreamsToOthers(t *testing.T) {
 	w := newWorld(t, func(w *world) { w.config.MaxStreams = 64 })
 	base := w.serve(t)
 	opened := map[string]int{}
@@ -397,9 +397,9 @@ func TestWait(t *testing.T) {
 	})
 }
 
-// TestAStopWasSilentWhileItWaitedForCalls ends a process with a call in work, and one
-// that has nothing to wait for.
-func TestAStopWasSilentWhileItWaitedForCalls(t *testing.T) {
+// TestAStopLogsThatItWaitsForCalls ends a process with a call in work, and one that has
+// nothing to wait for.
+func TestAStopLogsThatItWaitsForCalls(t *testing.T) {
 	var log bytes.Buffer
 	bubble(t, func(t *testing.T, w *world) {
 		w.pipe(t, modernCall("slow"))

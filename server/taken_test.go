@@ -399,10 +399,10 @@ func (h *porch) answerOverSSE(t *testing.T, sizes ...int) *guest {
 	return g
 }
 
-// TestSlowReadersHeldUpOthers lets more clients than there are workers leave large
+// TestSlowReadersHoldUpNoOthers lets more clients than there are workers leave large
 // answers unread. A change of the lists reaches others while these are still waited for.
 // A machine so busy that they were cut off meanwhile tries again.
-func TestSlowReadersHeldUpOthers(t *testing.T) {
+func TestSlowReadersHoldUpNoOthers(t *testing.T) {
 	const slow = server.FlowWorkers + 4
 	eventually(t, func() bool {
 		h := newPorch(t)
@@ -419,9 +419,9 @@ func TestSlowReadersHeldUpOthers(t *testing.T) {
 	})
 }
 
-// TestSlowReaderLostNothing has a client read late what did not fit into the buffers of
+// TestSlowReaderLosesNothing has a client read late what did not fit into the buffers of
 // its connection. One that is so late that it is cut off, on a busy machine, tries again.
-func TestSlowReaderLostNothing(t *testing.T) {
+func TestSlowReaderLosesNothing(t *testing.T) {
 	h := newPorch(t)
 	eventually(t, func() bool {
 		began := time.Now()
@@ -447,10 +447,10 @@ func TestSlowReaderLostNothing(t *testing.T) {
 	})
 }
 
-// TestTheEndOfALargeEventReplacedItsBeginning has a client read late an event whose data
-// fill a chunk, so that the event with what stands around its data takes two. One that is
-// so late that it is cut off, on a busy machine, tries again.
-func TestTheEndOfALargeEventReplacedItsBeginning(t *testing.T) {
+// TestALargeEventReachesASlowReaderWhole has a client read late an event whose data fill
+// a chunk, so that the event with what stands around its data takes two. One that is so
+// late that it is cut off, on a busy machine, tries again.
+func TestALargeEventReachesASlowReaderWhole(t *testing.T) {
 	h := newPorch(t)
 	eventually(t, func() bool {
 		began := time.Now()
@@ -520,10 +520,10 @@ func TestStreamOverHTTP10IsRefused(t *testing.T) {
 	}
 }
 
-// TestManyStreamsLeftGoroutines opens many streams, lets the lists change, and has all
+// TestManyStreamsLeaveNoGoroutines opens many streams, lets the lists change, and has all
 // clients leave: as many goroutines are left as there were. While they are idle, each has
 // one.
-func TestManyStreamsLeftGoroutines(t *testing.T) {
+func TestManyStreamsLeaveNoGoroutines(t *testing.T) {
 	const streams = 1000
 	h := newPorch(t, func(w *world) { w.config.MaxStreams = 10 * streams })
 	before := runtime.NumGoroutine()
@@ -578,9 +578,9 @@ func (b *betweenOwners) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, ahead, err
 }
 
-// TestStopMissedAStreamBetweenOwners: the stop must wait for it, or the program ends
-// before the stream does, and its line of the log is never written.
-func TestStopMissedAStreamBetweenOwners(t *testing.T) {
+// TestStopWaitsForAStreamBetweenOwners: otherwise the program ends before the stream
+// does, and its line of the log is never written.
+func TestStopWaitsForAStreamBetweenOwners(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		h, stopped := w.Handler(), make(chan struct{})
 		early := false
@@ -649,10 +649,10 @@ func TestPanicInAWorkerEndsOneStream(t *testing.T) {
 	h.visit(t, modernListen(), "")
 }
 
-// TestAnswersOverSSEStayedInMemory: a stream of /sse cannot be resumed, so what its
+// TestAnswersOverSSEDoNotStayInMemory: a stream of /sse cannot be resumed, so what its
 // client has got takes no memory of its user any more. The stream goes on with what comes
 // after that.
-func TestAnswersOverSSEStayedInMemory(t *testing.T) {
+func TestAnswersOverSSEDoNotStayInMemory(t *testing.T) {
 	t.Parallel()
 	budget := share.New(64 << 20)
 	h := newPorch(t, func(w *world) {

@@ -233,9 +233,9 @@ func losing(lost func(replica.Message) bool) func(*world) {
 	}
 }
 
-// TestEachChangeInAFaultWasTriedAgainByItself lets a resource change often while it
-// cannot be told. All of that was tried again each few seconds, each change by itself.
-func TestEachChangeInAFaultWasTriedAgainByItself(t *testing.T) {
+// TestChangesInAFaultAreTriedAgainTogether lets a resource change often while it cannot
+// be told. All of that was tried again each few seconds, each change by itself.
+func TestChangesInAFaultAreTriedAgainTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var faulty atomic.Bool
 		var tried atomic.Int64

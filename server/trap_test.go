@@ -458,9 +458,9 @@ func TestCallsThatWaitLeaveRoomForBodies(t *testing.T) {
 	}, func(w *world) { w.config.Memory = share.New(52 << 20) })
 }
 
-// TestSmallCallsThatWaitCountedNowhere lets calls wait whose place among the requests in
-// work covered their memory.
-func TestSmallCallsThatWaitCountedNowhere(t *testing.T) {
+// TestSmallCallsThatWaitTakeMemory lets calls wait whose place among the requests in work
+// covered their memory.
+func TestSmallCallsThatWaitTakeMemory(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.asking()
 		id := w.openAsking(t, mcp.Revision2511)

@@ -107,10 +107,10 @@ func TestFailedLoginsAreSummedUp(t *testing.T) {
 	})
 }
 
-// TestSumsHidNoOtherIssuer shows that refused tokens of one issuer do not hide those of
+// TestSumsHideNoOtherIssuer shows that refused tokens of one issuer do not hide those of
 // another that come from the same address, as all do behind one proxy, and that a sum
 // says whose tokens it is of.
-func TestSumsHidNoOtherIssuer(t *testing.T) {
+func TestSumsHideNoOtherIssuer(t *testing.T) {
 	w := newWorld(t, func(w *world) {
 		w.config.Verify = func(_ context.Context, token string) (auth.Principal, error) {
 			return auth.Principal{}, &auth.Error{Reason: "expired", Issuer: token}

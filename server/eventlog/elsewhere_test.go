@@ -207,9 +207,9 @@ func TestWhatIsDroppedHereIsDroppedInRedis(t *testing.T) {
 	want(t, b, "s", "p1", last, "", false)
 }
 
-// TestOneUserMadeTheEventsOfOthersDisappearFromRedis shows that shares hold for what is
-// in the server, too.
-func TestOneUserMadeTheEventsOfOthersDisappearFromRedis(t *testing.T) {
+// TestOneUserLeavesTheEventsOfOthersInRedis shows that shares hold for what is in the
+// server, too.
+func TestOneUserLeavesTheEventsOfOthersInRedis(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	a, b := h.join(t, func(c *eventlog.RedisConfig) { c.Memory = share.New(16 << 20) }), h.join(t)
@@ -406,10 +406,10 @@ func TestAnIDOfAnyoneIsNoForgery(t *testing.T) {
 	}
 }
 
-// TestSessionsOfADayStayedInMemory: each session that a replica had to do with was
-// remembered by it for a day, whether it had ended or went on elsewhere, and nothing
+// TestSessionsOfADayDoNotStayInMemory: a replica forgets sessions that have ended or went
+// on elsewhere when their events are too old. It remembered each for a day, and nothing
 // counted that.
-func TestSessionsOfADayStayedInMemory(t *testing.T) {
+func TestSessionsOfADayDoNotStayInMemory(t *testing.T) {
 	t.Parallel()
 	var now atomic.Int64
 	r := newHouse(t).join(t, func(cfg *eventlog.RedisConfig) {

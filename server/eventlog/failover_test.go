@@ -125,10 +125,10 @@ func TestStreamsThroughAFailover(t *testing.T) {
 	t.Logf("%d streams cannot be resumed", lost)
 }
 
-// TestAMovedSlotLostStreams moves the slot of the tenant to another node of a cluster,
+// TestAMovedSlotLosesNoStreams moves the slot of the tenant to another node of a cluster,
 // and has the nodes forget their scripts: no stream is lost, though scripts are refused
 // whose keys are at two nodes.
-func TestAMovedSlotLostStreams(t *testing.T) {
+func TestAMovedSlotLosesNoStreams(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t)
 	h := &house{server: c, ring: seal.RandomRing()}

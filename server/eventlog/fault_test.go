@@ -189,9 +189,9 @@ func TestRedisForgetsAll(t *testing.T) {
 	}
 }
 
-// TestAFailoverLostTheNewestEvents puts back a stream as it was before the last events,
-// as a replica of the server that takes over may have it.
-func TestAFailoverLostTheNewestEvents(t *testing.T) {
+// TestTheNewestEventsComeBackAfterAFailover puts back a stream as it was before the last
+// events, as a replica of the server that takes over may have it.
+func TestTheNewestEventsComeBackAfterAFailover(t *testing.T) {
 	t.Parallel()
 	for _, ends := range []bool{false, true} {
 		t.Run(strconv.FormatBool(ends), func(t *testing.T) {
@@ -217,9 +217,9 @@ func TestAFailoverLostTheNewestEvents(t *testing.T) {
 	}
 }
 
-// TestAFailoverLostAnEventBetweenOthers is the same when the next event comes before it
-// is looked what was lost.
-func TestAFailoverLostAnEventBetweenOthers(t *testing.T) {
+// TestAnEventLostBetweenOthersIsNotPassedOver is the same when the next event comes
+// before it is looked what was lost.
+func TestAnEventLostBetweenOthersIsNotPassedOver(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	a, b := h.join(t), h.join(t)

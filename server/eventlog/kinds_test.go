@@ -7,9 +7,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/eventlog"
 )
 
-// TestKeysOfAnotherTypeGaveSomething puts values of other types under each key of a
+// TestKeysOfAnotherTypeGiveNothing puts values of other types under each key of a
 // session. Nothing is read from them, nothing panics, nothing stays.
-func TestKeysOfAnotherTypeGaveSomething(t *testing.T) {
+func TestKeysOfAnotherTypeGiveNothing(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	a, b := h.join(t), h.join(t)

@@ -28,9 +28,9 @@ func keepsFirst(t *testing.T, l eventlog.Log, in eventlog.Key) bool {
 	return err == nil
 }
 
-// TestOneUserMadeTheEventsOfOthersDisappear keeps one answer of a colleague and one of
-// another tenant, and lets a user keep as much as it can.
-func TestOneUserMadeTheEventsOfOthersDisappear(t *testing.T) {
+// TestOneUserLeavesTheEventsOfOthers keeps one answer of a colleague and one of another
+// tenant, and lets a user keep as much as it can.
+func TestOneUserLeavesTheEventsOfOthers(t *testing.T) {
 	const total = 64 << 20
 	memory := share.New(total)
 	l := eventlog.NewMemory(eventlog.MemoryConfig{Memory: memory})
@@ -101,9 +101,9 @@ func TestEventsOfTheQuietStay(t *testing.T) {
 	}
 }
 
-// TestAStreamThatLostItsEventsBeganAnew shows that a reader who has read nothing yet
-// learns that it has missed something.
-func TestAStreamThatLostItsEventsBeganAnew(t *testing.T) {
+// TestAStreamThatLostItsEventsDoesNotBeginAnew shows that a reader who has read nothing
+// yet learns that it has missed something.
+func TestAStreamThatLostItsEventsDoesNotBeginAnew(t *testing.T) {
 	l := eventlog.NewMemory(eventlog.MemoryConfig{Memory: share.New(8 << 20)})
 	in := sessionOf("acme", "alice", 0)
 	if _, _, err := l.Read(t.Context(), in, "p1", ""); err != nil {

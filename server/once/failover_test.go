@@ -47,9 +47,9 @@ func through(t *testing.T, l *lab, copied, fault func()) {
 	}
 }
 
-// TestARequestRanAgainAfterAFailover kills the master of a sentinel while a request runs
-// of which the replica of Redis knows.
-func TestARequestRanAgainAfterAFailover(t *testing.T) {
+// TestARequestDoesNotRunAgainAfterAFailover kills the master of a sentinel while a
+// request runs of which the replica of Redis knows.
+func TestARequestDoesNotRunAgainAfterAFailover(t *testing.T) {
 	t.Parallel()
 	w := redistest.StartWatched(t, "--min-replicas-to-write", "1", "--min-replicas-max-lag", "10")
 	through(t, &lab{server: w.Sentinel, ring: seal.RandomRing()}, func() {
@@ -62,9 +62,9 @@ func TestARequestRanAgainAfterAFailover(t *testing.T) {
 	}, func() { w.FailOver(t) })
 }
 
-// TestARequestRanAgainAfterItsSlotMoved moves the records of a tenant to another node of
-// a cluster.
-func TestARequestRanAgainAfterItsSlotMoved(t *testing.T) {
+// TestARequestDoesNotRunAgainWhenItsSlotMoves moves the records of a tenant to another
+// node of a cluster.
+func TestARequestDoesNotRunAgainWhenItsSlotMoves(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t)
 	through(t, &lab{server: c, ring: seal.RandomRing()}, func() {}, func() {

@@ -277,9 +277,9 @@ func TestOneUserFillsOnlyItsShare(t *testing.T) {
 	})
 }
 
-// TestARequestOfADeadReplicaRanAgain lets a replica die with a request: a repeat
+// TestARequestOfADeadReplicaDoesNotRunAgain lets a replica die with a request: a repeat
 // elsewhere must not run it.
-func TestARequestOfADeadReplicaRanAgain(t *testing.T) {
+func TestARequestOfADeadReplicaDoesNotRunAgain(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a, b := l.join(t), l.join(t)
@@ -312,9 +312,10 @@ func TestWithoutRedisNothingRuns(t *testing.T) {
 	}
 }
 
-// TestAnAnswerWasLostWithTheStop freezes Redis when a request ends, shortly before its
-// replica stops. Redis goes on just in time, so repeats elsewhere get the answer.
-func TestAnAnswerWasLostWithTheStop(t *testing.T) {
+// TestAnAnswerOutlivesTheStopOfItsReplica freezes Redis when a request ends, shortly
+// before its replica stops. Redis goes on just in time, so repeats elsewhere get the
+// answer.
+func TestAnAnswerOutlivesTheStopOfItsReplica(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	b := l.join(t)
@@ -389,9 +390,10 @@ func TestForgedRecordsAreNoAnswers(t *testing.T) {
 	}
 }
 
-// TestAnOldAnswerWasGivenAgain: who could write to Redis put an answer back after its ten
-// minutes, and a request that the client had made long after got it.
-func TestAnOldAnswerWasGivenAgain(t *testing.T) {
+// TestAnOldAnswerIsNotGivenAgain: a request finds no answer that is older than ten
+// minutes. Who could write to Redis put one back, and a request that the client had made
+// long after got it.
+func TestAnOldAnswerIsNotGivenAgain(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name string
@@ -422,9 +424,9 @@ func TestAnOldAnswerWasGivenAgain(t *testing.T) {
 	}
 }
 
-// TestAKeyOfAnotherTypeLetARequestRun puts values of other types where records are: it
+// TestAKeyOfAnotherTypeLetsNoRequestRun puts values of other types where records are: it
 // cannot be known whether the request ran.
-func TestAKeyOfAnotherTypeLetARequestRun(t *testing.T) {
+func TestAKeyOfAnotherTypeLetsNoRequestRun(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a := l.join(t)

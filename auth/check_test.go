@@ -133,9 +133,9 @@ func TestJudgeByTime(t *testing.T) {
 	}
 }
 
-// TestJudgeCopiedTheKeys: each open stream is judged whenever lists have changed, so with
-// thousands of them whatever that allocates is megabytes at once.
-func TestJudgeCopiedTheKeys(t *testing.T) {
+// TestJudgeAllocatesNothing: each open stream is judged whenever lists have changed, so
+// with thousands of them whatever that allocates is megabytes at once.
+func TestJudgeAllocatesNothing(t *testing.T) {
 	v, err := auth.New(auth.Config{
 		Issuers: []auth.Issuer{acme(auth.Key{Public: secret}, "HS256")},
 		Now:     func() time.Time { return at },

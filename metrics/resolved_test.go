@@ -74,9 +74,9 @@ func use(m *Metrics) {
 	}
 }
 
-// TestASeriesThatCameBackCountedNothing takes a tenant and a server away and brings them
-// back, and looks whether what was remembered of them counts where nobody reads.
-func TestASeriesThatCameBackCountedNothing(t *testing.T) {
+// TestASeriesThatComesBackCounts takes a tenant and a server away and brings them back,
+// and looks whether what was remembered of them counts where nobody reads.
+func TestASeriesThatComesBackCounts(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	m := New(registry)

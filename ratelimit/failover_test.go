@@ -76,10 +76,10 @@ func scarce() ratelimit.Bucket {
 	}
 }
 
-// TestAFailoverAllowedMoreThanTwoBursts kills the master of a sentinel while tokens are
+// TestAFailoverAllowsThreeBurstsAtMost kills the master of a sentinel while tokens are
 // taken. Each replica allows its part meanwhile, together one burst, and what the new
 // master does not know is one more at most.
-func TestAFailoverAllowedMoreThanTwoBursts(t *testing.T) {
+func TestAFailoverAllowsThreeBurstsAtMost(t *testing.T) {
 	t.Parallel()
 	w := redistest.StartWatched(t, "--min-replicas-to-write", "1", "--min-replicas-max-lag", "10")
 	got := through(t, w.Sentinel, scarce(), func(*redis.Store) { w.FailOver(t) })
@@ -89,10 +89,10 @@ func TestAFailoverAllowedMoreThanTwoBursts(t *testing.T) {
 	t.Logf("%d tokens of %d", got, scarce().Limit.Burst)
 }
 
-// TestAMovedSlotAllowedMoreThanTheBucket moves the bucket to another node of a cluster,
+// TestAMovedSlotAllowsNoMoreThanTheBucket moves the bucket to another node of a cluster,
 // and has the nodes forget their scripts: what was taken stays so, and nobody decides by
 // itself.
-func TestAMovedSlotAllowedMoreThanTheBucket(t *testing.T) {
+func TestAMovedSlotAllowsNoMoreThanTheBucket(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t)
 	got := through(t, c, scarce(), func(*redis.Store) {
@@ -104,8 +104,8 @@ func TestAMovedSlotAllowedMoreThanTheBucket(t *testing.T) {
 	}
 }
 
-// TestAFaultAllowedMoreThanTwoBursts makes each fault while tokens are taken.
-func TestAFaultAllowedMoreThanTwoBursts(t *testing.T) {
+// TestAFaultAllowsTwoBurstsAtMost makes each fault while tokens are taken.
+func TestAFaultAllowsTwoBurstsAtMost(t *testing.T) {
 	t.Parallel()
 	for name, fault := range redistest.Faults {
 		t.Run(name, func(t *testing.T) {

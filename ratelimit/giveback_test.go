@@ -25,9 +25,9 @@ func giveBack(t *testing.T, l *ratelimit.Redis) {
 	}
 }
 
-// TestTokensOfAReplicaThatStoppedWereLost: what it had taken ahead and not used was
-// missing to the others until the rate had brought as much again.
-func TestTokensOfAReplicaThatStoppedWereLost(t *testing.T) {
+// TestTokensOfAReplicaThatStopsAreGivenBack: what it has taken ahead and not used, others
+// can take. It was missing to them until the rate had brought as much again.
+func TestTokensOfAReplicaThatStopsAreGivenBack(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	replica := func(name string) *ratelimit.Redis {
@@ -57,9 +57,9 @@ func TestTokensOfAReplicaThatStoppedWereLost(t *testing.T) {
 	}
 }
 
-// TestMoreWasGivenBackThanTaken has a replica give back 16 tokens of 320, of which it has
-// used one more, when the server knows of fewer.
-func TestMoreWasGivenBackThanTaken(t *testing.T) {
+// TestNoMoreIsGivenBackThanTaken has a replica give back 16 tokens of 320, of which it
+// has used one more, when the server knows of fewer.
+func TestNoMoreIsGivenBackThanTaken(t *testing.T) {
 	for name, test := range map[string]struct {
 		spoil func(t *testing.T, w *world, key string)
 		left  int
@@ -99,9 +99,10 @@ func TestMoreWasGivenBackThanTaken(t *testing.T) {
 	}
 }
 
-// TestTokensKeptAsideWereGivenBack: a replica that gave back what it had left forgot what a
-// call kept aside at that time, for which the bucket then had room.
-func TestTokensKeptAsideWereGivenBack(t *testing.T) {
+// TestTokensKeptAsideAreNotGivenBack: a replica that gives back what it has left still
+// knows what a call keeps aside at that time. It forgot that, and the bucket had room for
+// as much.
+func TestTokensKeptAsideAreNotGivenBack(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		l, other := w.named("me", 1), w.named("other", 1)
 		wide := ratelimit.Bucket{Key: "wide", Limit: ratelimit.Limit{Rate: 10, Burst: 160}}
@@ -137,9 +138,9 @@ func TestTokensKeptAsideWereGivenBack(t *testing.T) {
 	})
 }
 
-// TestTokensThatNobodyTookBackWereAFault stops a replica when the server is gone: its
+// TestTokensThatNobodyTakesBackAreNoFault stops a replica when the server is gone: its
 // tokens are lost, and nobody has to act.
-func TestTokensThatNobodyTookBackWereAFault(t *testing.T) {
+func TestTokensThatNobodyTakesBackAreNoFault(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	store := server.Store(t)

@@ -13,10 +13,10 @@ func ofSharer(name string, limit ratelimit.Limit) ratelimit.Bucket {
 	return ratelimit.Bucket{Key: "tenant", Limit: limit, Sharer: name}
 }
 
-// TestOneSharerTookTheTokensOfTheQuiet shows that one who takes less than its part is
+// TestOneSharerLeavesTheTokensOfTheQuiet shows that one who takes less than its part is
 // never refused, whatever the others do and in whatever order they come, and that all
 // together get no more than the bucket gives.
-func TestOneSharerTookTheTokensOfTheQuiet(t *testing.T) {
+func TestOneSharerLeavesTheTokensOfTheQuiet(t *testing.T) {
 	for _, test := range []struct {
 		loud  int
 		every time.Duration // the quiet one takes a token

@@ -34,9 +34,9 @@ func (w *world) leasing(t *testing.T, name string, replicas int) (*ratelimit.Red
 	return l, trips
 }
 
-// TestARequestWaitedForATrip shows that requests at any pace cost a trip now and then,
-// which none of them waits for but the first.
-func TestARequestWaitedForATrip(t *testing.T) {
+// TestOnlyTheFirstRequestWaitsForATrip shows that requests at any pace cost a trip now
+// and then, which none of them waits for but the first.
+func TestOnlyTheFirstRequestWaitsForATrip(t *testing.T) {
 	for _, every := range []time.Duration{
 		time.Millisecond * 11, 100 * time.Millisecond, time.Second,
 		12 * time.Second,
@@ -121,9 +121,10 @@ func TestAheadCountsWhatIsNotUsed(t *testing.T) {
 
 const prefetchHalf = 3 * time.Second // four requests in the half of what a prefetch lives
 
-// TestPrefetchesAllowedMoreThanTheBucket lets three replicas take at all paces, and looks at
-// every span of time: never is more allowed than Burst and what Rate gives in that time.
-func TestPrefetchesAllowedMoreThanTheBucket(t *testing.T) {
+// TestPrefetchesAllowNoMoreThanTheBucket lets three replicas take at all paces, and looks
+// at every span of time: never is more allowed than Burst and what Rate gives in that
+// time.
+func TestPrefetchesAllowNoMoreThanTheBucket(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		random := rand.New(rand.NewPCG(3, 4))
 		limit := ratelimit.Limit{Rate: 10, Burst: 100}
@@ -158,9 +159,9 @@ func TestPrefetchesAllowedMoreThanTheBucket(t *testing.T) {
 	})
 }
 
-// TestReplicasPrefetchedMoreThanTheBucketHad is TestReplicasTookMoreThanTheBucketHad for
-// prefetches.
-func TestReplicasPrefetchedMoreThanTheBucketHad(t *testing.T) {
+// TestReplicasPrefetchNoMoreThanTheBucketHas is TestReplicasTakeNoMoreThanTheBucketHas
+// for prefetches.
+func TestReplicasPrefetchNoMoreThanTheBucketHas(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	limit := ratelimit.Limit{Rate: 400, Burst: 100}
@@ -196,10 +197,10 @@ func TestReplicasPrefetchedMoreThanTheBucketHad(t *testing.T) {
 	}
 }
 
-// TestOneSharerTookThePrefetches is TestOneSharerTookTheTokensOfTheQuiet for prefetches at
-// several replicas: one who is quiet at each of them is never refused, wherever the
-// requests of the others arrive.
-func TestOneSharerTookThePrefetches(t *testing.T) {
+// TestOneSharerLeavesThePrefetchesOfTheQuiet is TestOneSharerLeavesTheTokensOfTheQuiet
+// for prefetches at several replicas: one who is quiet at each of them is never refused,
+// wherever the requests of the others arrive.
+func TestOneSharerLeavesThePrefetchesOfTheQuiet(t *testing.T) {
 	for _, test := range []struct{ replicas, loud int }{{1, 1}, {1, 7}, {3, 1}, {3, 5}} {
 		t.Run(fmt.Sprintf("%d replicas, %d loud", test.replicas, test.loud), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
@@ -239,9 +240,9 @@ func TestOneSharerTookThePrefetches(t *testing.T) {
 	}
 }
 
-// TestOneSharerAlonePrefetched shows how much one sharer takes at once, alone, at one replica
-// and at all.
-func TestOneSharerAlonePrefetched(t *testing.T) {
+// TestOneSharerAlonePrefetchesHalf shows how much one sharer takes at once, alone, at one
+// replica and at all.
+func TestOneSharerAlonePrefetchesHalf(t *testing.T) {
 	for _, spread := range []int{1, 3} {
 		t.Run(fmt.Sprint("over ", spread), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
@@ -271,8 +272,9 @@ func TestOneSharerAlonePrefetched(t *testing.T) {
 	}
 }
 
-// TestAStrangePrefetchAllowedEverything is TestAStrangeValueAllowedEverything for prefetches.
-func TestAStrangePrefetchAllowedEverything(t *testing.T) {
+// TestAStrangePrefetchAllowsNothingMore is TestAStrangeValueAllowsNothingMore for
+// prefetches.
+func TestAStrangePrefetchAllowsNothingMore(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, w *world, key string){
 		"a text":    func(t *testing.T, w *world, key string) { w.do(t, "SET", key, "junk") },
 		"no bucket": func(t *testing.T, w *world, key string) { w.do(t, "HDEL", key, "bucket") },
@@ -375,10 +377,10 @@ func TestManyWaitForOneTrip(t *testing.T) {
 	})
 }
 
-// TestRefusedCallsPrefetchedForThemselves: a trip brought a token for each call that waited
-// for it. When a narrow bucket refused those calls, their replica kept what it had of the wide
-// one, up to three quarters of it, and others were refused.
-func TestRefusedCallsPrefetchedForThemselves(t *testing.T) {
+// TestRefusedCallsPrefetchNothing: calls that a narrow bucket refuses leave nothing of
+// the wide one with their replica. A trip brought a token for each call that waited for
+// it, the replica kept them, up to three quarters of the bucket, and others were refused.
+func TestRefusedCallsPrefetchNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		l := w.named("me", 3)
 		ratelimit.Before(l, func([]string) { time.Sleep(time.Millisecond) }) // until all wait
@@ -398,10 +400,10 @@ func TestRefusedCallsPrefetchedForThemselves(t *testing.T) {
 	})
 }
 
-// TestTokensKeptAsideWereNotCounted: while calls kept a token aside for their trip to a
-// narrow bucket, the wide one was told that their replica had none. It gave the replica
-// others, and filled up although they were there, once the calls were refused.
-func TestTokensKeptAsideWereNotCounted(t *testing.T) {
+// TestTokensKeptAsideAreCounted: while calls keep a token aside for their trip to a
+// narrow bucket, their replica has it still. The wide bucket was told that it had none,
+// gave it others, and filled up although those were there, once the calls were refused.
+func TestTokensKeptAsideAreCounted(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		l, other := w.named("me", 3), w.named("other", 3)
 		wide := ratelimit.Bucket{Key: "wide", Limit: ratelimit.Limit{Rate: 10, Burst: 40}}
@@ -444,10 +446,10 @@ func TestTokensKeptAsideWereNotCounted(t *testing.T) {
 	})
 }
 
-// TestAPrefetchOfALaterVersionWasRemoved: a replica removed prefetches to which a later version
-// had added something, and so prefetched more than the bucket had while the new version was
-// rolled out.
-func TestAPrefetchOfALaterVersionWasRemoved(t *testing.T) {
+// TestAPrefetchOfALaterVersionStays: a replica leaves prefetches alone to which a later
+// version has added something. It removed them, and so prefetched more than the bucket
+// had while the new version was rolled out.
+func TestAPrefetchOfALaterVersionStays(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		l := w.named("me", 2)
 		b := ratelimit.Bucket{Key: "a", Limit: ratelimit.Limit{Rate: 0.001, Burst: 20}}

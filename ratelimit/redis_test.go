@@ -37,9 +37,9 @@ func inBubble(t *testing.T, test func(t *testing.T, w *world)) {
 	synctest.Test(t, func(t *testing.T) { test(t, w) })
 }
 
-// TestARefusalCostATrip shows that what is refused for some time is asked for once in
-// that time, and that a changed limit or another sharer is asked for at once.
-func TestARefusalCostATrip(t *testing.T) {
+// TestARefusalIsAskedForOnceInItsTime shows that what is refused for some time is asked
+// for once in that time, and that a changed limit or another sharer is asked for at once.
+func TestARefusalIsAskedForOnceInItsTime(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		l := w.replica(1)
 		trips := ratelimit.Counted(l)
@@ -76,9 +76,9 @@ func TestARefusalCostATrip(t *testing.T) {
 	})
 }
 
-// TestALongRefusalOutlivedARaisedLimit shows that a replica asks again in time, although
-// it knows a refusal for long: the bucket may have been filled by somebody else.
-func TestALongRefusalOutlivedARaisedLimit(t *testing.T) {
+// TestALongRefusalIsAskedForAgain shows that a replica asks again in time, although it
+// knows a refusal for long: the bucket may have been filled by somebody else.
+func TestALongRefusalIsAskedForAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		l, b := w.replica(1), ratelimit.Bucket{Key: "a", Limit: ratelimit.Limit{Rate: 0.0001, Burst: 1}}
 		if n := taken(t, l, b); n != 1 {
@@ -92,9 +92,9 @@ func TestALongRefusalOutlivedARaisedLimit(t *testing.T) {
 	})
 }
 
-// TestReplicasTookMoreThanTheBucketHad lets several replicas take as often as they can,
+// TestReplicasTakeNoMoreThanTheBucketHas lets several replicas take as often as they can,
 // on the clock of the server.
-func TestReplicasTookMoreThanTheBucketHad(t *testing.T) {
+func TestReplicasTakeNoMoreThanTheBucketHas(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	limit := ratelimit.Limit{Rate: 200, Burst: 50}
@@ -126,10 +126,10 @@ func TestReplicasTookMoreThanTheBucketHad(t *testing.T) {
 	}
 }
 
-// TestAStrangeValueAllowedEverything puts what no limiter writes under the keys of one.
+// TestAStrangeValueAllowsNothingMore puts what no limiter writes under the keys of one.
 // Nothing is allowed that the limit forbids, and nothing is refused for longer than an
 // empty bucket would be.
-func TestAStrangeValueAllowedEverything(t *testing.T) {
+func TestAStrangeValueAllowsNothingMore(t *testing.T) {
 	now := "9999999999999999" // in the year 2286
 	for _, strange := range []string{
 		"", "junk", "nan 1", "inf 1", "-inf 1", "1e999 1", "5 -1", "-7 0",
@@ -178,8 +178,8 @@ func heals(t *testing.T, l ratelimit.Limiter, b ratelimit.Bucket) {
 	}
 }
 
-// TestAClockThatWasSetBackFrozeTheLimit sets the clock of the server, as a failover may.
-func TestAClockThatWasSetBackFrozeTheLimit(t *testing.T) {
+// TestAClockThatIsSetBackFreezesNoLimit sets the clock of the server, as a failover may.
+func TestAClockThatIsSetBackFreezesNoLimit(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		var offset time.Duration
 		clock := func() time.Time { return time.Now().Add(offset) }
@@ -203,9 +203,9 @@ func TestAClockThatWasSetBackFrozeTheLimit(t *testing.T) {
 	})
 }
 
-// TestKeysHadNamesAndNoEnd shows that what is kept has a time to live, is together on one
+// TestKeysNameNobodyAndEnd shows that what is kept has a time to live, is together on one
 // node of a cluster, and does not tell whom it is about.
-func TestKeysHadNamesAndNoEnd(t *testing.T) {
+func TestKeysNameNobodyAndEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	shared := ratelimit.NewRedis(ratelimit.RedisConfig{Store: w.store})
@@ -269,9 +269,9 @@ func TestWithoutTheServerEachReplicaAllowsItsPart(t *testing.T) {
 	}
 }
 
-// TestAServerThatRefusesLeftNoLimit shows that a server that takes no writes is as good
+// TestAServerThatRefusesLeavesALimit shows that a server that takes no writes is as good
 // as none.
-func TestAServerThatRefusesLeftNoLimit(t *testing.T) {
+func TestAServerThatRefusesLeavesALimit(t *testing.T) {
 	for name, args := range map[string][]string{
 		"full":      {"--maxmemory", "1", "--maxmemory-policy", "noeviction"},
 		"read-only": {"--min-replicas-to-write", "1"},

@@ -311,10 +311,10 @@ func TestJunkIsNoGrant(t *testing.T) {
 	until(t, "the share is left", func() bool { return a.Here(allot.Calls, tenant, 10) == 5 })
 }
 
-// TestBlocksOfALaterVersionWereTaken: a replica removed blocks to which a later version
-// had added something, so that both gave out the same slots while the new version was
-// rolled out.
-func TestBlocksOfALaterVersionWereTaken(t *testing.T) {
+// TestBlocksOfALaterVersionStay: a replica leaves blocks alone to which a later version
+// has added something. It removed them, so that both gave out the same slots while the
+// new version was rolled out.
+func TestBlocksOfALaterVersionStay(t *testing.T) {
 	t.Parallel()
 	store := redistest.Start(t).Store(t)
 	key := redis.Key(tenant, "blocks", string(allot.Calls))
@@ -335,9 +335,9 @@ func TestBlocksOfALaterVersionWereTaken(t *testing.T) {
 	}
 }
 
-// TestPlacesOfAReplicaThatEndedWereHeld: the others had to wait for five seconds until
-// its block had lapsed.
-func TestPlacesOfAReplicaThatEndedWereHeld(t *testing.T) {
+// TestPlacesOfAReplicaThatEndsAreGivenBack: the others need not wait for the five seconds
+// until its block lapses, as they once had to.
+func TestPlacesOfAReplicaThatEndsAreGivenBack(t *testing.T) {
 	t.Parallel()
 	store := redistest.Start(t).Store(t)
 	a := join(t, store, "a", 2, 10)

@@ -19,10 +19,10 @@ func admitPipe(t *testing.T, l *Limiter) *conn {
 	return l.admit(here)
 }
 
-// TestOneWhoHadJustBecomeKnownWasClosed: a connection is known, and a request of somebody
+// TestOneWhoHasJustBecomeKnownStays: a connection is known, and a request of somebody
 // known in work on it, before it has left the queue of unauthenticated ones. A newcomer
 // that comes right then must not take its slot.
-func TestOneWhoHadJustBecomeKnownWasClosed(t *testing.T) {
+func TestOneWhoHasJustBecomeKnownStays(t *testing.T) {
 	t.Parallel()
 	l := New(Config{Total: 1, Address: 2})
 	admit := func() *conn { return admitPipe(t, l) }

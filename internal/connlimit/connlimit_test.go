@@ -209,10 +209,10 @@ func TestUnauthenticatedConnectionsCannotStayByBeingUsed(t *testing.T) {
 	})
 }
 
-// TestAFloodPushedOutWhoeverHadJustCome: many connections that are accepted together
-// close others of their kind, not the one of an address that has few, although no request
-// was read on it yet.
-func TestAFloodPushedOutWhoeverHadJustCome(t *testing.T) {
+// TestAFloodLeavesWhoeverHasJustCome: many connections that are accepted together close
+// others of their kind, not the one of an address that has few, although no request was
+// read on it yet.
+func TestAFloodLeavesWhoeverHasJustCome(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, connlimit.Config{Total: 40, Address: 20})

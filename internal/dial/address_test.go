@@ -68,9 +68,9 @@ func TestT7SpecialAddresses(t *testing.T) {
 	}
 }
 
-// TestMappedAddressWasCalledUnreachable compares what Check says of an IPv4 address in
+// TestCheckJudgesAMappedAddressAsDialDoes compares what Check says of an IPv4 address in
 // the form of IPv6 with what becomes of a request to it.
-func TestMappedAddressWasCalledUnreachable(t *testing.T) {
+func TestCheckJudgesAMappedAddressAsDialDoes(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(server.Close)

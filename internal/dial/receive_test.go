@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// TestTheKernelKeptMegabytesForAFastServer reads what a server sends as fast as it can,
+// TestTheKernelKeepsLittleForAFastServer reads what a server sends as fast as it can,
 // which is when Linux lets the memory of a connection grow.
-func TestTheKernelKeptMegabytesForAFastServer(t *testing.T) {
+func TestTheKernelKeepsLittleForAFastServer(t *testing.T) {
 	t.Parallel()
 	const size = 64 << 20
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

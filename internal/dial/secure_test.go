@@ -290,9 +290,9 @@ func (f *full) Close() error {
 	return f.Conn.Close()
 }
 
-// TestTheEndOfARequestWaitedForTheServer has a server over TLS take nothing any more when
+// TestTheEndOfARequestWaitsForNoServer has a server over TLS take nothing any more when
 // the time of a request is over.
-func TestTheEndOfARequestWaitedForTheServer(t *testing.T) {
+func TestTheEndOfARequestWaitsForNoServer(t *testing.T) {
 	t.Parallel()
 	server := newSecureServer(t, func(_ *tls.Conn, in *bufio.Reader) { asked(in) })
 	c, err := server.connect(t.Context(), server.target)

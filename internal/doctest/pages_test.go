@@ -66,9 +66,9 @@ func TestDocuments(t *testing.T) {
 	})
 }
 
-// After make build, ./drawbridge was taken for a folder, and all names that begin with it
-// for files that are not there.
-func TestTheBuiltProgramWasTakenForAFolder(t *testing.T) {
+// After make build, ./drawbridge is no folder to the check, and names that begin with it
+// are no files that are not there.
+func TestTheBuiltProgramIsNoFolder(t *testing.T) {
 	t.Parallel()
 	r := &repository{files: []string{"drawbridge", "docs", "docs/keys.md"}}
 	if got := r.wrongIn("page.md", "`drawbridge/restart-settings`"); len(got) > 0 {

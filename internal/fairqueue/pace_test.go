@@ -12,9 +12,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
 )
 
-// TestLargeMessagesWereReadAsFastAsTheyCame reads several large bodies at once. All
-// together they come at 256 MiB a second, but for the first MiB of each and one more.
-func TestLargeMessagesWereReadAsFastAsTheyCame(t *testing.T) {
+// TestLargeMessagesShareOnePace reads several large bodies at once. All together they
+// come at 256 MiB a second, but for the first MiB of each and one more.
+func TestLargeMessagesShareOnePace(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		bodies, size int // MiB

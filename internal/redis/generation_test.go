@@ -152,9 +152,9 @@ func TestFailoverKeepsGeneration(t *testing.T) {
 	}
 }
 
-// TestMasterWasGivenUpWithItsSentinel kills the only sentinel. The connection to the
+// TestMasterIsUsedWithoutItsSentinel kills the only sentinel. The connection to the
 // master goes on being used.
-func TestMasterWasGivenUpWithItsSentinel(t *testing.T) {
+func TestMasterIsUsedWithoutItsSentinel(t *testing.T) {
 	t.Parallel()
 	w := redistest.StartWatched(t)
 	cfg, n := counted(w.Sentinel.Config())
@@ -180,10 +180,10 @@ func TestMasterWasGivenUpWithItsSentinel(t *testing.T) {
 	}
 }
 
-// TestANodeOfAClusterThatForgotWasNotNoticed has each node of a cluster forget by itself.
+// TestANodeOfAClusterThatForgetsIsNoticed has each node of a cluster forget by itself.
 // Only one of them holds the generation; what others had lost, such as marks of ended
 // sessions, was not missed.
-func TestANodeOfAClusterThatForgotWasNotNoticed(t *testing.T) {
+func TestANodeOfAClusterThatForgetsIsNoticed(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartCluster(t)
 	a, b, _ := pair(t, server.Config())

@@ -170,10 +170,10 @@ func TestLateCallHasAProbeMade(t *testing.T) {
 	}
 }
 
-// TestACallThatEndedWithItsLinkHidTheReason: a server that answers late is given up with
-// its link, and with that the calls that wait in it. These made of a slow server one that
-// cannot be reached.
-func TestACallThatEndedWithItsLinkHidTheReason(t *testing.T) {
+// TestACallThatEndsWithItsLinkKeepsTheReason: a server that answers late is given up with
+// its link, and with that the calls that wait in it. It stays slow for that; these calls
+// made it one that cannot be reached.
+func TestACallThatEndsWithItsLinkKeepsTheReason(t *testing.T) {
 	t.Parallel()
 	s := New(Config{})
 	s.breaker.close()

@@ -51,9 +51,10 @@ func narrow(t *testing.T, server string, most int64) (address string) {
 	return listener.Addr().String()
 }
 
-// TestLargeValueMadeAllOthersLate: whoever sent large requests that one replica passes to
-// another had both do without Redis.
-func TestLargeValueMadeAllOthersLate(t *testing.T) {
+// TestLargeValueFailsItsCallAlone: one that never arrives whole fails, and the next call
+// is made. Whoever sent large requests that one replica passes to another had both do
+// without Redis.
+func TestLargeValueFailsItsCallAlone(t *testing.T) {
 	t.Parallel()
 	whole := strings.Repeat("x", 4<<20)
 	script := redis.NewScript(`return redis.call('SET', KEYS[1], ARGV[1])`)
@@ -114,10 +115,10 @@ func overSlowConnections(t *testing.T, patience time.Duration, sizes map[string]
 	return store, counts
 }
 
-// TestLargeAnswersMadeOthersLate has one tenant ask for 20 MB at once, over connections
-// that carry 1 MB a second: all answers of everybody waited behind those, so that another
+// TestLargeAnswersDelayNoOthers has one tenant ask for 20 MB at once, over connections
+// that carry 1 MB a second. All answers of everybody waited behind those, so that another
 // tenant's calls were late, and the replica did without the server.
-func TestLargeAnswersMadeOthersLate(t *testing.T) {
+func TestLargeAnswersDelayNoOthers(t *testing.T) {
 	t.Parallel()
 	const patience, size, calls = 4 * time.Second, 64 << 10, 300
 	busy, quiet := redis.Key("acme", "x"), redis.Key("globex", "x")
@@ -148,10 +149,10 @@ func TestLargeAnswersMadeOthersLate(t *testing.T) {
 	}
 }
 
-// TestAnswersOfThoseWhoLeftMadeOthersLate has one tenant ask over and over for answers
-// that it does not wait for, over a connection that carries 1 MB a second: what was under
+// TestAnswersOfThoseWhoLeaveDelayNoOthers has one tenant ask over and over for answers
+// that it does not wait for, over a connection that carries 1 MB a second. What was under
 // way for who had left counted as nothing.
-func TestAnswersOfThoseWhoLeftMadeOthersLate(t *testing.T) {
+func TestAnswersOfThoseWhoLeaveDelayNoOthers(t *testing.T) {
 	t.Parallel()
 	const patience, size, calls = 4 * time.Second, 64 << 10, 300
 	busy, quiet := redis.Key("acme", "x"), redis.Key("globex", "x")

@@ -46,9 +46,9 @@ func (l *lines) wait(t *testing.T, want ...string) {
 	}
 }
 
-// TestEveryStartWasLoggedAsAFault begins with a server that is well, and with one that
+// TestAStartIsNotLoggedAsAFault begins with a server that is well, and with one that
 // comes later. Neither asks anybody to act.
-func TestEveryStartWasLoggedAsAFault(t *testing.T) {
+func TestAStartIsNotLoggedAsAFault(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartOne(t)
 	well, late := new(lines), new(lines)

@@ -160,10 +160,11 @@ func TestCallsWaitForSlowServerOnce(t *testing.T) {
 	}
 }
 
-// TestCallerThatGaveUpTookConnectionDown was so while the library saw the contexts of
-// callers: one with little time left set the deadline of the connection, and one that was
-// cancelled while the library dialed failed all who waited for that.
-func TestCallerThatGaveUpTookConnectionDown(t *testing.T) {
+// TestCallerThatGivesUpLeavesTheConnection has callers give up while their answers are
+// under way: the library sees no context of a caller. While it did, one with little time
+// left set the deadline of the connection, and one that was cancelled while the library
+// dialed failed all who waited for that.
+func TestCallerThatGivesUpLeavesTheConnection(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartOne(t)
 	proxy := redistest.NewProxy(t, server.Address)

@@ -327,9 +327,9 @@ func (l *log) count(text string) int {
 	return strings.Count(l.text.String(), text)
 }
 
-// TestMoreReplicasRanThanTheConfigSaid: nobody was told of it, and without Redis limits
-// were exceeded.
-func TestMoreReplicasRanThanTheConfigSaid(t *testing.T) {
+// TestMoreReplicasThanTheConfigSaysAreLogged: the log warns of them, and says when it is
+// over. Nobody was told, and without Redis limits were exceeded.
+func TestMoreReplicasThanTheConfigSaysAreLogged(t *testing.T) {
 	t.Parallel()
 	server, ring, lines := redistest.Start(t), seal.RandomRing(), &log{}
 	first := newGroup(t, server, ring, lines, 2)

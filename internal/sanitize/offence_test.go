@@ -17,10 +17,10 @@ func wantHidden(t testing.TB, what string, err error, place string) {
 	}
 }
 
-// TestHiddenTextWasPassedOnWhereItIsNotEdited has one case for each kind of string that
+// TestHiddenTextIsRefusedWhereItIsNotEdited has one case for each kind of string that
 // programs compare or that goes back to the server: such a result is refused, and the
 // error says where.
-func TestHiddenTextWasPassedOnWhereItIsNotEdited(t *testing.T) {
+func TestHiddenTextIsRefusedWhereItIsNotEdited(t *testing.T) {
 	for _, c := range []struct{ result, place string }{
 		{`{"@":1}`, "the name of a member"},
 		{`{"structuredContent":{"a":[{"@":1}]}}`, "the name of a member of structuredContent.*[0]"},
@@ -109,7 +109,7 @@ func form(properties string) string {
 	return question(`"message":"","requestedSchema":{"type":"object","properties":{` + properties + `}}`)
 }
 
-func TestTextsOfFormsWerePassedOnAsTheyCame(t *testing.T) {
+func TestTextsOfFormsAreCleaned(t *testing.T) {
 	for _, result := range []string{
 		question(`"message":"@"`),
 		form(`"a":{"title":"@","description":"@","type":"string"}`),

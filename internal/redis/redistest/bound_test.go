@@ -19,15 +19,15 @@ import (
 // killed.
 const childVariable = "REDISTEST_CHILD"
 
-// TestServersOutlivedKilledTests kills a test program that has a server.
-func TestServersOutlivedKilledTests(t *testing.T) {
+// TestServersEndWithKilledTests kills a test program that has a server.
+func TestServersEndWithKilledTests(t *testing.T) {
 	t.Parallel()
 	if os.Getenv(childVariable) != "" {
 		s := redistest.StartOne(t)
 		fmt.Println("server", s.Address, s.Dir) // for the test that has started this one
 		select {}
 	}
-	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestServersOutlivedKilledTests$")
+	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestServersEndWithKilledTests$")
 	child.Env = append(os.Environ(), childVariable+"=1")
 	out, err := child.StdoutPipe()
 	if err != nil {

@@ -151,10 +151,10 @@ func isDown(err error) bool {
 	return ok
 }
 
-// TestURIsOfAServerThatWasNotReachedWentToAnother asks for a URI in no list, which two
+// TestURIsOfAServerThatWasNotReachedGoToNoOther asks for a URI in no list, which two
 // servers without prefix may have: that nothing is known of one of them yet makes it not
 // the other's.
-func TestURIsOfAServerThatWasNotReachedWentToAnother(t *testing.T) {
+func TestURIsOfAServerThatWasNotReachedGoToNoOther(t *testing.T) {
 	r := registry.New()
 	mustReplace(t, r, library("there", "", []string{"file:///known"}, nil))
 	r.Lose("new", "")

@@ -7,9 +7,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// TestOpenPipeWasTakenForNews shows when the lists of a child are read again that says
+// TestOpenPipeIsNotTakenForNews shows when the lists of a child are read again that says
 // nothing of changes.
-func TestOpenPipeWasTakenForNews(t *testing.T) {
+func TestOpenPipeIsNotTakenForNews(t *testing.T) {
 	t.Parallel()
 	for declares, want := range map[string]topics{
 		`{"tools":{"listChanged":false},"prompts":{"listChanged":true},"resources":{}}`:                              topicTools | topicResources,

@@ -30,9 +30,9 @@ func drown(t *testing.T, r *rig, tool string) (took time.Duration, came int, las
 	return time.Since(began), came, last
 }
 
-// TestAFloodWasReadAsFastAsItCame lets servers of each transport over HTTP flood one
+// TestAFloodOverHTTPIsReadAtItsPace lets servers of each transport over HTTP flood one
 // call.
-func TestAFloodWasReadAsFastAsItCame(t *testing.T) {
+func TestAFloodOverHTTPIsReadAtItsPace(t *testing.T) {
 	t.Parallel()
 	for kind, fresh := range patients() {
 		t.Run(kind, func(t *testing.T) {

@@ -255,9 +255,9 @@ func TestOneIllToolTakesNoServerAway(t *testing.T) {
 	})
 }
 
-// TestAnIllServerCostEveryCallItsTime has all of a server fail, and recover. Without
-// calls, a check would notice it after 15 s at the earliest.
-func TestAnIllServerCostEveryCallItsTime(t *testing.T) {
+// TestCallsOfAnIllServerAreRefusedWithoutAWait has all of a server fail, and recover.
+// Without calls, a check would notice it after 15 s at the earliest.
+func TestCallsOfAnIllServerAreRefusedWithoutAWait(t *testing.T) {
 	falls(t, func(t *testing.T, p *patient, r *rig, down bool) {
 		p.wholly.Store(true)
 		noticed := time.After(14 * time.Second) // three calls, and the proof of life
@@ -362,9 +362,9 @@ func pidOf(t *testing.T, r *rig) (pid int) {
 	return surroundings.PID
 }
 
-// TestAThrottlingServerWasTakenAway lets a server answer everything with 429 for longer
-// than its lists are fresh.
-func TestAThrottlingServerWasTakenAway(t *testing.T) {
+// TestAThrottlingServerStaysUp lets a server answer everything with 429 for longer than
+// its lists are fresh.
+func TestAThrottlingServerStaysUp(t *testing.T) {
 	t.Parallel()
 	for kind, fresh := range patients() {
 		t.Run(kind, func(t *testing.T) {

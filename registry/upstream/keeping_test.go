@@ -18,9 +18,9 @@ func counted(b *share.Budget, c *registry.Call) *registry.Call {
 	return c
 }
 
-// TestParkedCallsCountedNowhere parks calls with large arguments, and lets them end in
-// each way.
-func TestParkedCallsCountedNowhere(t *testing.T) {
+// TestArgumentsOfParkedCallsAreCounted parks calls with large arguments, and lets them
+// end in each way.
+func TestArgumentsOfParkedCallsAreCounted(t *testing.T) {
 	t.Parallel()
 	const size = 1 << 20
 	for name, test := range map[string]struct {

@@ -55,11 +55,11 @@ func TestChildForCallsThatFailsIsInTheLog(t *testing.T) {
 	}
 }
 
-// TestAChildThatCrashedInACallLeftNoWords lets a tool end its child, which is not the one
+// TestAChildThatCrashesInACallLeavesWords lets a tool end its child, which is not the one
 // that lists: the log has what it wrote to standard error, cleaned and without what it
 // was given in confidence. Of a server that crashes in each call it has one line in a
 // minute.
-func TestAChildThatCrashedInACallLeftNoWords(t *testing.T) {
+func TestAChildThatCrashesInACallLeavesWords(t *testing.T) {
 	t.Parallel()
 	var log lockedBuffer
 	cfg := command("legacy")

@@ -54,10 +54,10 @@ func (r *rig) has(n string) bool {
 		slices.Contains(all, "resource_"+n)
 }
 
-// TestNewsInTheSessionOfACallWasLost lets a tool change all lists, of which the server
+// TestNewsInTheSessionOfACallIsHeard lets a tool change all lists, of which the server
 // tells in the session of the call alone: on its GET stream, on the stream of the call,
 // over HTTP+SSE and stdio. Callers who can be asked have sessions of their own.
-func TestNewsInTheSessionOfACallWasLost(t *testing.T) {
+func TestNewsInTheSessionOfACallIsHeard(t *testing.T) {
 	t.Parallel()
 	for name, one := range map[string]struct {
 		store bool
@@ -176,10 +176,10 @@ func TestNewsWithoutAChangeIsNotTold(t *testing.T) {
 	})
 }
 
-// TestOpenStreamWasTakenForNews changes lists of servers that declare nothing but have a
-// stream open, or that declare it and tell the session of a call alone: they are read
+// TestOpenStreamIsNotTakenForNews changes lists of servers that declare nothing but have
+// a stream open, or that declare it and tell the session of a call alone: they are read
 // again from time to time. One that declares it is believed.
-func TestOpenStreamWasTakenForNews(t *testing.T) {
+func TestOpenStreamIsNotTakenForNews(t *testing.T) {
 	t.Parallel()
 	for name, one := range map[string]struct {
 		url, declares string
@@ -230,9 +230,9 @@ func TestOpenStreamWasTakenForNews(t *testing.T) {
 	}
 }
 
-// TestFloodOfNewsKeptTheGatewayListing lets all sessions of a server say all the time
-// that its lists changed.
-func TestFloodOfNewsKeptTheGatewayListing(t *testing.T) {
+// TestFloodOfNewsMakesFewListings lets all sessions of a server say all the time that its
+// lists changed.
+func TestFloodOfNewsMakesFewListings(t *testing.T) {
 	t.Parallel()
 	f := &fastMCP{}
 	fastBubble(t, f, upstream.Config{URL: overHTTP}, func(t *testing.T, r *rig) {

@@ -12,11 +12,11 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
-// TestNotificationsOfASlowTakerFilledTheMemory lets a caller take nothing of the progress
-// of its calls. What waits is held by that user alone, up to its share; a colleague on
-// the same connection to the server misses nothing. Nothing counted what waits once, so
-// that 256 notifications of 64 KiB could wait for every call.
-func TestNotificationsOfASlowTakerFilledTheMemory(t *testing.T) {
+// TestNotificationsOfASlowTakerStayWithinItsShare lets a caller take nothing of the
+// progress of its calls. What waits is held by that user alone, up to its share; a
+// colleague on the same connection to the server misses nothing. Nothing counted what
+// waits once, so that 256 notifications of 64 KiB could wait for every call.
+func TestNotificationsOfASlowTakerStayWithinItsShare(t *testing.T) {
 	t.Parallel()
 	const size, flooded = 32 << 10, 60
 	for _, kind := range []string{"modern", "legacy"} {

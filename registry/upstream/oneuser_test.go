@@ -50,9 +50,9 @@ func (r *rig) finish(tool, client, asks, token string) string {
 
 const formsOnly = `{"elicitation":{"form":{}}}`
 
-// TestOneUserRanAProcessForEachClient lets clients that differ in what they can be asked
+// TestClientsOfOneUserShareAProcess lets clients that differ in what they can be asked
 // call one after the other.
-func TestOneUserRanAProcessForEachClient(t *testing.T) {
+func TestClientsOfOneUserShareAProcess(t *testing.T) {
 	t.Parallel()
 	r := oneUser(t)
 	one := r.finish("answers", "plain", "", "")
@@ -132,9 +132,9 @@ func TestQuestionsOfTwoClientsOfOneUserStayApart(t *testing.T) {
 	}
 }
 
-// TestQuestionOfOneWindowReachedAnother has two windows of a program call, which without
+// TestQuestionOfOneWindowReachesNoOther has two windows of a program call, which without
 // sessions have one name.
-func TestQuestionOfOneWindowReachedAnother(t *testing.T) {
+func TestQuestionOfOneWindowReachesNoOther(t *testing.T) {
 	t.Parallel()
 	r := oneUser(t)
 	asked, state, _, err := r.round(t.Context(), "who", of(t, "editor", formsOnly, "first", "", ""))

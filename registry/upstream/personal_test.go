@@ -153,9 +153,9 @@ func TestListsAreOfEachUser(t *testing.T) {
 	}
 }
 
-// TestOneUsersListChanged has a server announce a change to one user: that user is offered
-// something else, which the catalogue is told, and the others what they were.
-func TestOneUsersListChanged(t *testing.T) {
+// TestOneUsersListChangesAlone has a server announce a change to one user: that user is
+// offered something else, which the catalogue is told, and the others what they were.
+func TestOneUsersListChangesAlone(t *testing.T) {
 	t.Parallel()
 	o := &offering{}
 	k := &knowing{next: o.handler()}

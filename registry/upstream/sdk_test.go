@@ -195,11 +195,10 @@ func lateSDK() *sdk.Server {
 	return server
 }
 
-// TestSubscriptionThatEndedLateTookTheNextWithIt follows a resource of a child for a
-// while. When the child ends what was subscribed to for that, it forgets all
-// subscriptions of its only session, and must be asked for those of lists again, not too
-// early.
-func TestSubscriptionThatEndedLateTookTheNextWithIt(t *testing.T) {
+// TestSubscriptionThatEndsLateLeavesTheNext follows a resource of a child for a while.
+// When the child ends what was subscribed to for that, it forgets all subscriptions of
+// its only session, and must be asked for those of lists again, not too early.
+func TestSubscriptionThatEndsLateLeavesTheNext(t *testing.T) {
 	t.Parallel()
 	r := start(t, command("sdk-late"))
 	r.untilUp()

@@ -63,11 +63,11 @@ func (r *rig) play(tool string, p person, token string, after time.Duration) (o 
 	return o
 }
 
-// TestCallsAtOnceWereRefusedTheirQuestions makes calls at once, of two users, whose
-// server asks on the stream of the session. Each gets the answer to its own question, and
-// nobody sees a question of the other user. The first ones share a session; later ones
-// have sessions alone.
-func TestCallsAtOnceWereRefusedTheirQuestions(t *testing.T) {
+// TestCallsAtOnceGetTheirQuestions makes calls at once, of two users, whose server asks
+// on the stream of the session. Each gets the answer to its own question, and nobody sees
+// a question of the other user. The first ones share a session; later ones have sessions
+// alone.
+func TestCallsAtOnceGetTheirQuestions(t *testing.T) {
 	t.Parallel()
 	for tool, rounds := range map[string]int{"sample": 1, "roots": 1, "elicit": 1, "twice": 2} {
 		for _, store := range []bool{false, true} {
@@ -275,10 +275,10 @@ func TestQuestionThatCouldBeAnybodysIsRefused(t *testing.T) {
 	})
 }
 
-// TestQuestionOfAnEndedCallReachedAnotherUser leaves a question with a call that ends, in
+// TestQuestionOfAnEndedCallReachesNoOtherUser leaves a question with a call that ends, in
 // a session that users share by the operator's word, while only another user's call is
 // open.
-func TestQuestionOfAnEndedCallReachedAnotherUser(t *testing.T) {
+func TestQuestionOfAnEndedCallReachesNoOtherUser(t *testing.T) {
 	t.Parallel()
 	f := &fastMCP{}
 	fastBubble(t, f, upstream.Config{URL: overHTTP, Shared: true}, func(t *testing.T, r *rig) {
@@ -312,10 +312,10 @@ func TestQuestionOfAnEndedCallReachedAnotherUser(t *testing.T) {
 	})
 }
 
-// TestQuestionOfAnAbandonedCallReachedAnotherUser has a user leave, whose call the server
+// TestQuestionOfAnAbandonedCallReachesNoOtherUser has a user leave, whose call the server
 // may still run, while another user calls in a session that both share by the operator's
 // word. A question may be the first one's for some time.
-func TestQuestionOfAnAbandonedCallReachedAnotherUser(t *testing.T) {
+func TestQuestionOfAnAbandonedCallReachesNoOtherUser(t *testing.T) {
 	t.Parallel()
 	f := &fastMCP{}
 	fastBubble(t, f, upstream.Config{URL: overHTTP, Shared: true}, func(t *testing.T, r *rig) {

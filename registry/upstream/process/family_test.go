@@ -52,10 +52,10 @@ func kill(t *testing.T, pid int, s syscall.Signal) {
 	}
 }
 
-// TestGrandchildrenOutlivedTheProgram lets every family meet every ending, and finds
+// TestGrandchildrenEndWithTheProgram lets every family meet every ending, and finds
 // nobody left. Before there were keepers, whoever had called setsid stayed for ever, and
 // each grandchild of an owner that was killed.
-func TestGrandchildrenOutlivedTheProgram(t *testing.T) {
+func TestGrandchildrenEndWithTheProgram(t *testing.T) {
 	t.Parallel()
 	for family, members := range families {
 		for ending, end := range endings {
@@ -91,10 +91,10 @@ func TestGrandchildrenOutlivedTheProgram(t *testing.T) {
 	}
 }
 
-// TestAStoppedKeeperLeftGrandchildren lets a program stop its keeper. Then nobody heard
-// that everything was to end, and when the keeper was killed for it, whoever had called
-// setsid stayed.
-func TestAStoppedKeeperLeftGrandchildren(t *testing.T) {
+// TestAStoppedKeeperLeavesNoGrandchildren lets a program stop its keeper. Nobody heard
+// then that everything was to end, and when the keeper was killed for it, whoever had
+// called setsid stayed.
+func TestAStoppedKeeperLeavesNoGrandchildren(t *testing.T) {
 	t.Parallel()
 	for ending, want := range map[string]string{"terminate": "signal: terminated", "kill": "signal: killed"} {
 		t.Run(ending, func(t *testing.T) {

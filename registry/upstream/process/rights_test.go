@@ -94,7 +94,7 @@ func TestAnotherUser(t *testing.T) {
 }
 
 // TestFamiliesOfAnotherUserEnd repeats with another user what
-// TestGrandchildrenOutlivedTheProgram does.
+// TestGrandchildrenEndWithTheProgram does.
 func TestFamiliesOfAnotherUserEnd(t *testing.T) {
 	needRoot(t)
 	t.Parallel()

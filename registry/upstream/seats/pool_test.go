@@ -553,10 +553,10 @@ func TestLentSessionGoesFromOwnerToOwner(t *testing.T) {
 	})
 }
 
-// TestOneUsersClientsHadHalfOfThePlaces has as many clients of one user call at once as
+// TestOneUsersClientsMayHaveAllPlaces has as many clients of one user call at once as
 // there are places, with the lent session one more. Nobody else is there for whom half of
 // the places, or a quarter, would be kept.
-func TestOneUsersClientsHadHalfOfThePlaces(t *testing.T) {
+func TestOneUsersClientsMayHaveAllPlaces(t *testing.T) {
 	t.Parallel()
 	play(t, 4, func(t *testing.T, r *stage) {
 		r.Lend(&session{}, Key{Traits: "t", Patient: true})

@@ -33,10 +33,10 @@ func (d *dripping) More(context.Context, allot.Kind, string, int) bool {
 	return true
 }
 
-// TestUserWasRefusedWhenOneStepWasTooSmall: a replica asked for more slots once, and a
-// burst of one user's calls was refused although nearly all slots of the tenant were
-// free.
-func TestUserWasRefusedWhenOneStepWasTooSmall(t *testing.T) {
+// TestSlotsAreAskedForUntilOneIsFree: a replica that gets too few slots in one step asks
+// again. It asked once, and a burst of one user's calls was refused although nearly all
+// slots of the tenant were free.
+func TestSlotsAreAskedForUntilOneIsFree(t *testing.T) {
 	b := newBench(t, TenantConfig{ID: "acme", Servers: []string{"box"}})
 	b.config.Allot = &dripping{here: 1}
 	for n := range 50 {

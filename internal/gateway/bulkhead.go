@@ -23,7 +23,7 @@ const defaultSlots = 1024
 //	slots that calls at other servers have, of 64     0    12    42    63
 //	slots that one server may have, at most          42    34    14     1
 //
-// Without it, TestAServerThatHungTookAllSlotsOfItsTenant counts 64 of 64 slots at the
+// Without it, TestAServerThatHangsLeavesSlotsOfItsTenant counts 64 of 64 slots at the
 // first server that hangs, and the next call anywhere is refused. Package share has the
 // same rule, but of one holder each: for the three holders of each call it would take a
 // budget, with a reserve that nobody wants here, for each user and each tenant.

@@ -126,7 +126,7 @@ func (w *wards) refusedBy(t *testing.T, code string) {
 	}
 }
 
-func TestAServerThatHungTookAllSlotsOfItsTenant(t *testing.T) {
+func TestAServerThatHangsLeavesSlotsOfItsTenant(t *testing.T) {
 	tenants := []TenantConfig{{ID: "acme", Servers: []string{"well", "ill1", "ill2", "ill3"}}}
 	ward(t, 1024, tenants, func(t *testing.T, w *wards) {
 		for _, step := range []struct {
@@ -151,7 +151,7 @@ func TestAServerThatHungTookAllSlotsOfItsTenant(t *testing.T) {
 	})
 }
 
-func TestAServerThatHungTookAllSlotsOfAUser(t *testing.T) {
+func TestAServerThatHangsLeavesSlotsOfAUser(t *testing.T) {
 	tenants := []TenantConfig{{ID: "acme", Servers: []string{"well", "ill1"}}}
 	ward(t, 1024, tenants, func(t *testing.T, w *wards) {
 		if got := w.crowd(t, "ill1", "acme", 1, 64); got != 21 {
@@ -164,7 +164,7 @@ func TestAServerThatHungTookAllSlotsOfAUser(t *testing.T) {
 	})
 }
 
-func TestAServerThatHungTookTheSlotsOfAllTenants(t *testing.T) {
+func TestAServerThatHangsLeavesSlotsToOtherTenants(t *testing.T) {
 	var tenants []TenantConfig
 	for i := range 8 {
 		tenants = append(tenants, TenantConfig{ID: fmt.Sprintf("t%d", i), Servers: []string{"ill1"}})

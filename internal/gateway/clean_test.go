@@ -30,9 +30,9 @@ func isWithheld(tool bool, result mcp.Object, failure *mcp.Error, place string) 
 		!strings.Contains(said.Message, "\u202e")
 }
 
-// TestAnswerThatHidTextWhereItIsNotEditedWasPassedOn has for each method an answer with
+// TestAnswerThatHidesTextWhereItIsNotEditedIsRefused has for each method an answer with
 // hidden text in a URI, an identifier or the name of a member.
-func TestAnswerThatHidTextWhereItIsNotEditedWasPassedOn(t *testing.T) {
+func TestAnswerThatHidesTextWhereItIsNotEditedIsRefused(t *testing.T) {
 	places := map[string]struct{ answer, place string }{
 		mcp.MethodToolsCall: {
 			`{"content":[{"type":"resource_link","name":"n","uri":"file:///a@b"}]}`,
@@ -75,9 +75,9 @@ func TestAnswerThatHidTextWhereItIsNotEditedWasPassedOn(t *testing.T) {
 	}
 }
 
-// TestFormThatHidTextWasAsked has questions that hide text where a person is shown it and
-// it cannot be removed. The call ends, and its source is told so at once.
-func TestFormThatHidTextWasAsked(t *testing.T) {
+// TestFormThatHidesTextIsNotAsked has questions that hide text where a person is shown it
+// and it cannot be removed. The call ends, and its source is told so at once.
+func TestFormThatHidesTextIsNotAsked(t *testing.T) {
 	for members, place := range map[string]string{
 		`"message":"Who?","requestedSchema":{"type":"object","properties":{"a":{"type":"string","enum":["@"]}}}`: "inputRequests.*.params.requestedSchema.properties.*.enum[0]",
 		`"message":"Open this","mode":"url","url":"https://x/@","elicitationId":"1"`:                             "inputRequests.*.params.url",
@@ -133,9 +133,9 @@ func TestTasksAreJudgedByTheirOwnTable(t *testing.T) {
 	}
 }
 
-// TestNotificationThatHidTextWasPassedOn sends two log messages of which one hides text
+// TestNotificationThatHidesTextIsDropped sends two log messages of which one hides text
 // in the name of a member. It is dropped and counted; the other one is passed on.
-func TestNotificationThatHidTextWasPassedOn(t *testing.T) {
+func TestNotificationThatHidesTextIsDropped(t *testing.T) {
 	b, l := newLibrary(t)
 	l.reply = func(ctx context.Context, c *registry.Call) (mcp.Object, error) {
 		for _, params := range []string{
@@ -182,9 +182,9 @@ func TestHiddenTextIsNotLookedForWhereItIsAllowed(t *testing.T) {
 	}
 }
 
-// TestChangeOfAResourceNamedItWithHiddenText subscribes to a resource whose server says
-// that a part of it has changed.
-func TestChangeOfAResourceNamedItWithHiddenText(t *testing.T) {
+// TestChangeOfAResourceNamesNoHiddenText subscribes to a resource whose server says that
+// a part of it has changed.
+func TestChangeOfAResourceNamesNoHiddenText(t *testing.T) {
 	b, l := newLibrary(t)
 	var told []string
 	opened, err := b.Subscribe(t.Context(), b.caller(t, alice), "r1", exposedURI("a.txt"),

@@ -18,9 +18,9 @@ func wantRefused(t *testing.T, metrics prometheus.Gatherer, kind, reason string,
 	}
 }
 
-// TestCallsThatReplicasLostWereNotCounted repeats a parked call when its home is gone. No
-// metric told it from a server that was lost.
-func TestCallsThatReplicasLostWereNotCounted(t *testing.T) {
+// TestCallsThatReplicasLoseAreCounted repeats a parked call when its home is gone. A
+// metric tells that from a server that is lost.
+func TestCallsThatReplicasLoseAreCounted(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, nil)
 	p.parks(done)

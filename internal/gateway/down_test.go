@@ -302,10 +302,10 @@ func TestARepeatAfterItsServerWentAwayDoesNotSayThatNothingWasSent(t *testing.T)
 	}
 }
 
-// TestTheAuditDidNotTellACallThatWasNotMadeFromALostOne calls a tool whose server refuses
-// to start a session for it, and one whose server goes away in its course: only the
-// second call may have taken effect.
-func TestTheAuditDidNotTellACallThatWasNotMadeFromALostOne(t *testing.T) {
+// TestTheAuditTellsACallThatWasNotMadeFromALostOne calls a tool whose server refuses to
+// start a session for it, and one whose server goes away in its course: only the second
+// call may have taken effect.
+func TestTheAuditTellsACallThatWasNotMadeFromALostOne(t *testing.T) {
 	for _, test := range []struct {
 		sent, signIn bool
 		code, reason string
@@ -334,9 +334,9 @@ func TestTheAuditDidNotTellACallThatWasNotMadeFromALostOne(t *testing.T) {
 	}
 }
 
-// TestACrashOfAServerWasLoggedAsAFaultOfTheGateway ends calls by what their server did,
-// and one by a fault inside.
-func TestACrashOfAServerWasLoggedAsAFaultOfTheGateway(t *testing.T) {
+// TestACrashOfAServerIsNoFaultOfTheGateway ends calls by what their server did, and one
+// by a fault inside.
+func TestACrashOfAServerIsNoFaultOfTheGateway(t *testing.T) {
 	cause := errors.New("child ended: exit status 1")
 	for want, err := range map[string]error{
 		`level=WARN msg="a call's server was lost" request_id=r1 tenant=acme server=lib item=lib__ask error=` +

@@ -97,10 +97,11 @@ func TestKeptCursorsAreRead(t *testing.T) {
 	}
 }
 
-// TestAStateOfALaterVersionWasTakenForForged: while a new version was rolled out, the
-// replicas of the old one told clients that what they could not read was no state or task
-// of theirs, so that calls were given up which waited at the new ones.
-func TestAStateOfALaterVersionWasTakenForForged(t *testing.T) {
+// TestAStateOfALaterVersionIsNotTakenForForged: while a new version is rolled out, a
+// replica of the old one says of what it cannot read that another replica may. It told
+// clients that this was no state or task of theirs, so that they gave up calls which
+// waited at the new ones.
+func TestAStateOfALaterVersionIsNotTakenForForged(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, nil)
 	member := p.b.config.Others.(*replicatest.Member)

@@ -508,9 +508,9 @@ func TestRequestsAreCharged(t *testing.T) {
 	}
 }
 
-// TestOneUserTookAllThatATenantMayDo lets one user ask as often as it can, and a
+// TestOneUserLeavesCallsOfATenantToOthers lets one user ask as often as it can, and a
 // colleague every now and then.
-func TestOneUserTookAllThatATenantMayDo(t *testing.T) {
+func TestOneUserLeavesCallsOfATenantToOthers(t *testing.T) {
 	limit, plenty := ratelimit.Limit{Rate: 100, Burst: 200}, ratelimit.Limit{Rate: 1e6, Burst: 1e6}
 	for name, test := range map[string]struct {
 		limits Limits

@@ -76,9 +76,9 @@ func untitled(asked *int) *Form {
 	}
 }
 
-// TestListWasMadeForEachTenant shows that tenants to whom a list is the same have it in
-// the same memory, and that others have another.
-func TestListWasMadeForEachTenant(t *testing.T) {
+// TestTenantsThatSeeTheSameShareOneList shows that tenants to whom a list is the same
+// have it in the same memory, and that others have another.
+func TestTenantsThatSeeTheSameShareOneList(t *testing.T) {
 	b := newBench(t, listers(4, []string{"box"},
 		func(n int) []string { return [][]string{2: {"*plain"}, 3: nil}[n] })...)
 	first := b.tools(t, tenantOf(0), nil)
@@ -91,9 +91,9 @@ func TestListWasMadeForEachTenant(t *testing.T) {
 	}
 }
 
-// TestItemWasLoweredForEachList shows that an item is brought into a form once, however
-// many different lists it is in, and that lists of another form do not have it.
-func TestItemWasLoweredForEachList(t *testing.T) {
+// TestItemIsLoweredOnceForAllLists shows that an item is brought into a form once,
+// however many different lists it is in, and that lists of another form do not have it.
+func TestItemIsLoweredOnceForAllLists(t *testing.T) {
 	b := newBench(t, listers(8, []string{"wide"},
 		func(n int) []string { return []string{fmt.Sprintf("wide__tool_000%d", n)} })...)
 	b.replace(t, wide(20))
@@ -143,9 +143,9 @@ func TestListsOfManyTenantsAreBounded(t *testing.T) {
 	}
 }
 
-// TestListsOutlivedTheirCatalogue shows that nothing is remembered of tenants and
+// TestListsAreForgottenWithTheirCatalogue shows that nothing is remembered of tenants and
 // catalogues that are gone.
-func TestListsOutlivedTheirCatalogue(t *testing.T) {
+func TestListsAreForgottenWithTheirCatalogue(t *testing.T) {
 	tenants := listers(1, []string{"wide"}, nothing)
 	b := newBench(t, tenants...)
 	b.replace(t, wide(20))
@@ -163,9 +163,9 @@ func TestListsOutlivedTheirCatalogue(t *testing.T) {
 	}
 }
 
-// TestListTookMemoryOfNobody shows that a list that has to be made counts as memory of
-// who asked for it, and one that is there already does not.
-func TestListTookMemoryOfNobody(t *testing.T) {
+// TestListTakesMemoryOfWhoAsksFirst shows that a list that has to be made counts as
+// memory of who asked for it, and one that is there already does not.
+func TestListTakesMemoryOfWhoAsksFirst(t *testing.T) {
 	b := newBench(t, listers(1, []string{"wide"}, nothing)...)
 	b.replace(t, wide(200))
 	caller := b.resolve(t, tenantOf(0))
@@ -187,10 +187,10 @@ func TestListTookMemoryOfNobody(t *testing.T) {
 	}
 }
 
-// TestEachTenantHeldItsOwnGrant shows that tenants with the same servers to whom the same
-// is allowed share what is worked out for that, by whatever rules, while the limits of
-// each hold for it alone; and that a reload leaves nothing behind.
-func TestEachTenantHeldItsOwnGrant(t *testing.T) {
+// TestTenantsWithTheSameRightsShareOneGrant shows that tenants with the same servers to
+// whom the same is allowed share what is worked out for that, by whatever rules, while
+// the limits of each hold for it alone; and that a reload leaves nothing behind.
+func TestTenantsWithTheSameRightsShareOneGrant(t *testing.T) {
 	tenants := listers(3, []string{"box"}, func(n int) []string { return [][]string{2: {"*plain"}}[n] })
 	tenants[1].Rules = []Rule{{Allow: []string{"box__*"}, Deny: []string{"*none"}}}
 	tenants[1].Limits.Tools = map[string]ratelimit.Limit{"*plain": {}}

@@ -53,10 +53,10 @@ func newAsked(t *testing.T) (*bench, *asked) {
 	return b, limiter
 }
 
-// TestACallAskedTheLimiterTwice shows that tenant, user and tool are asked in one go,
-// which may be a round trip to another machine, and that names which only the client has
-// said are no keys.
-func TestACallAskedTheLimiterTwice(t *testing.T) {
+// TestACallAsksTheLimiterOnce shows that tenant, user and tool are asked in one go, which
+// may be a round trip to another machine, and that names which only the client has said
+// are no keys.
+func TestACallAsksTheLimiterOnce(t *testing.T) {
 	b, limiter := newAsked(t)
 	for name, want := range map[string]string{
 		"box__plain": "calls user tool tool",
@@ -87,9 +87,9 @@ func TestACallAskedTheLimiterTwice(t *testing.T) {
 	}
 }
 
-// TestAToolThatCameMeanwhileCostNothing shows that the limit of a tool holds also where
+// TestAToolThatComesMeanwhileIsCharged shows that the limit of a tool holds also where
 // the tool comes into the catalogue while tenant and user are asked.
-func TestAToolThatCameMeanwhileCostNothing(t *testing.T) {
+func TestAToolThatComesMeanwhileIsCharged(t *testing.T) {
 	b, limiter := newAsked(t)
 	b.replace(t, registry.Source{Name: "box", Prefix: "box"})
 	c := b.caller(t, alice)
@@ -118,9 +118,9 @@ func TestRequestsAndCallsAreCountedApart(t *testing.T) {
 	}
 }
 
-// TestACallThatEndedWasAFaultOfTheLimits shows that a limiter that gave up because the
+// TestACallThatEndsIsNoFaultOfTheLimits shows that a limiter that gave up because the
 // client did is no fault.
-func TestACallThatEndedWasAFaultOfTheLimits(t *testing.T) {
+func TestACallThatEndsIsNoFaultOfTheLimits(t *testing.T) {
 	for err, want := range map[error]string{
 		context.Canceled:                          "DB-CANCELLED",
 		context.DeadlineExceeded:                  "DB-TIMEOUT",

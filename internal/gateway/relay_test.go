@@ -87,7 +87,7 @@ func (h *heard) endsWith(t *testing.T, last int64) {
 	}
 }
 
-func TestAFloodOfProgressReachedTheClientWhole(t *testing.T) {
+func TestAFloodOfProgressIsThinnedOut(t *testing.T) {
 	h, left := listen(t, func(_ context.Context, tell func(int), _ func()) {
 		for n := range 20_000 {
 			tell(n)

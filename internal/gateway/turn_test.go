@@ -145,10 +145,10 @@ func TestACallThatWaitsToBeCheckedEndsWhenItIsRevoked(t *testing.T) {
 	})
 }
 
-// TestDigestsOfLongArgumentsKeptAllProcessorsBusy: arguments are digested for the record
-// when the call has ended. With many such calls, that was done by all of them at once,
+// TestDigestsOfLongArgumentsTakeTurns: arguments are digested for the record when the
+// call has ended, by one of many such calls after the other. All of them did it at once,
 // and everybody else waited at each step.
-func TestDigestsOfLongArgumentsKeptAllProcessorsBusy(t *testing.T) {
+func TestDigestsOfLongArgumentsTakeTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, TenantConfig{

@@ -187,9 +187,10 @@ func TestBalancerSpreadsTheRequestsOfAClient(t *testing.T) {
 	})
 }
 
-// By default nginx drops headers with other characters than letters, digits and hyphens.
-// The gateway refuses calls of tools whose arguments are in headers of such names.
-func TestBalancerDroppedHeadersOfTools(t *testing.T) {
+// Headers reach the gateway whatever characters are in their names. By default nginx
+// drops those with others than letters, digits and hyphens, and the gateway refuses calls
+// of tools whose arguments are in such headers.
+func TestBalancerPassesHeadersOfTools(t *testing.T) {
 	withEach(t, func(t *testing.T, p program) {
 		address, _, _ := gateway(t,
 			func(w http.ResponseWriter,

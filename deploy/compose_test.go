@@ -91,9 +91,9 @@ func TestComposeFileIsValid(t *testing.T) {
 	}
 }
 
-// TestComposeMadeItsSecretsAgain runs the script twice: all that the first keys sealed
-// and signed would be refused.
-func TestComposeMadeItsSecretsAgain(t *testing.T) {
+// TestComposeMakesItsSecretsOnce runs the script twice: with other keys, all that the
+// first ones sealed and signed would be refused.
+func TestComposeMakesItsSecretsOnce(t *testing.T) {
 	tool(t, "openssl", "openssl")
 	dir := t.TempDir()
 	if err := os.CopyFS(filepath.Join(dir, "compose"), os.DirFS("compose")); err != nil {

@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// TestPastingTheKeysLineTwiceReplacedTheKey runs each line that makes a key, as the files
+// TestPastingTheKeysLineTwiceKeepsTheKey runs each line that makes a key, as the files
 // show it, twice: all that was signed with the first key would be refused after the
 // second.
-func TestPastingTheKeysLineTwiceReplacedTheKey(t *testing.T) {
+func TestPastingTheKeysLineTwiceKeepsTheKey(t *testing.T) {
 	tool(t, "openssl", "openssl")
 	makesKey := regexp.MustCompile(`(?m)^#? *(.*openssl rand .*)$`)
 	files := []string{"../docs/production.md", "drawbridge.container.yaml"}

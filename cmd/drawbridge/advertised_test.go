@@ -67,9 +67,9 @@ func TestFixedIssuerIsAdvertisedForItsTenantAlone(t *testing.T) {
 	}
 }
 
-// TestDevAdvertisedItself shows that dev sends nobody to itself: it gives tokens to
+// TestDevAdvertisesNoIssuer shows that dev sends nobody to itself: it gives tokens to
 // whoever started it, and to no client.
-func TestDevAdvertisedItself(t *testing.T) {
+func TestDevAdvertisesNoIssuer(t *testing.T) {
 	clients, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

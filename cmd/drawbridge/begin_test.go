@@ -13,10 +13,10 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
 )
 
-// TestACallWasRefusedWhileTheGatewayBegan calls a tool as soon as the address is listened
+// TestACallWaitsForAServerThatIsStarting calls a tool as soon as the address is listened
 // on, while its server has not answered yet, as load balancers do that do not ask
 // /readyz. The call was DB-UPSTREAM-DOWN; it waits for the server.
-func TestACallWasRefusedWhileTheGatewayBegan(t *testing.T) {
+func TestACallWaitsForAServerThatIsStarting(t *testing.T) {
 	t.Parallel()
 	server := sdk.NewServer(&sdk.Implementation{Name: "late", Version: "1"}, nil)
 	sdk.AddTool(server, &sdk.Tool{Name: "greet"}, func(context.Context, *sdk.CallToolRequest,

@@ -183,10 +183,10 @@ func crosses(t *testing.T, from, to *recorder, session string, done <-chan struc
 	}
 }
 
-// TestKeysNeededARestart takes two processes through a rotation, step by step, under
-// load: nothing that one has sealed is refused, by itself or by the other. What the old
-// key has sealed is, once that is gone.
-func TestKeysNeededARestart(t *testing.T) {
+// TestKeysRotateUnderLoadWithoutARestart takes two processes through a rotation, step by
+// step, under load: nothing that one has sealed is refused, by itself or by the other.
+// What the old key has sealed is, once that is gone.
+func TestKeysRotateUnderLoadWithoutARestart(t *testing.T) {
 	a, b := startKeyed(t, ""), startKeyed(t, "")
 	oldCursor, oldSession := a.first(t), a.session(t)
 	var rounds atomic.Int64
@@ -267,9 +267,10 @@ func TestProcessesMakeACallOnce(t *testing.T) {
 	}
 }
 
-// TestASessionWasNotEndedAfterAReplicaHadStopped: for seconds after a process had
-// stopped, the others waited for what it would say, and answered each DELETE with 503.
-func TestASessionWasNotEndedAfterAReplicaHadStopped(t *testing.T) {
+// TestASessionCanEndAfterAReplicaHasStopped: a DELETE at another replica is answered with
+// 204 soon after a process has stopped. For seconds the others waited for what that would
+// say, and answered with 503.
+func TestASessionCanEndAfterAReplicaHasStopped(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	more := "replicas: 2\nredis: {url: \"" + server.URL() + "\", patience: 5s}\n"

@@ -154,9 +154,9 @@ func TestLogThatNobodyReads(t *testing.T) {
 	})
 }
 
-// TestTheMemoryOfTheLogGrewAnewForEachFlush looks at the memory of lines, which two
-// pieces of memory take turns to be.
-func TestTheMemoryOfTheLogGrewAnewForEachFlush(t *testing.T) {
+// TestFlushesReuseTheMemoryOfTheLog looks at the memory of lines, which two pieces of
+// memory take turns to be.
+func TestFlushesReuseTheMemoryOfTheLog(t *testing.T) {
 	buffer := newLineBuffer(io.Discard)
 	line := make([]byte, 1000)
 	write := func(n int) (into *byte) {

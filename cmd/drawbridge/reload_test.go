@@ -42,9 +42,9 @@ trusted_proxies: [10.0.0.0/8]
 	}
 }
 
-// TestAnotherNumberOfReplicasWasNotSaidToNeedARestart: limiters take their shares once.
-// Without the setting there is one.
-func TestAnotherNumberOfReplicasWasNotSaidToNeedARestart(t *testing.T) {
+// TestAnotherNumberOfReplicasNeedsARestart: limiters take their shares once. Without the
+// setting there is one.
+func TestAnotherNumberOfReplicasNeedsARestart(t *testing.T) {
 	for _, test := range []struct {
 		before, after int
 		want          []string
@@ -57,9 +57,9 @@ func TestAnotherNumberOfReplicasWasNotSaidToNeedARestart(t *testing.T) {
 	}
 }
 
-// TestAChangeThatWasTakenBackNeededARestart changes a setting that only a restart
-// changes, to another value and back.
-func TestAChangeThatWasTakenBackNeededARestart(t *testing.T) {
+// TestAChangeThatIsTakenBackNeedsNoRestart changes a setting that only a restart changes,
+// to another value and back.
+func TestAChangeThatIsTakenBackNeedsNoRestart(t *testing.T) {
 	started, moved, again := parse(t, minimal), parse(t, "operator: 127.0.0.1:9091\n"+minimal),
 		parse(t, "operator: 127.0.0.1:9092\n"+minimal)
 	for _, test := range []struct {

@@ -34,11 +34,11 @@ servers:
   toolbox: {builtin: [calculate]}
 `
 
-// TestAStreamOutlivedWhatOpenedIt runs the program, and takes away what a token was
+// TestAStreamEndsWithWhatOpenedIt runs the program, and takes away what a token was
 // accepted by in every way that the config and a provider of keys allow. The streams of
 // its bearer end in every era, it cannot come in again, and another tenant's streams stay
 // open.
-func TestAStreamOutlivedWhatOpenedIt(t *testing.T) {
+func TestAStreamEndsWithWhatOpenedIt(t *testing.T) {
 	for name, test := range map[string]struct {
 		tenant string
 		change func(*testing.T, *recorder, *login)

@@ -157,10 +157,10 @@ func (p *posts) lose(what string) {
 	p.lost[what]++
 }
 
-// TestARolloverLostRequests restarts one of two replicas after the other behind an nginx
-// that goes on sending to the one that stops until that refuses a connection. No request
-// fails.
-func TestARolloverLostRequests(t *testing.T) {
+// TestARolloverLosesNoRequest restarts one of two replicas after the other behind an
+// nginx that goes on sending to the one that stops until that refuses a connection. No
+// request fails.
+func TestARolloverLosesNoRequest(t *testing.T) {
 	config := func(listen, operator string) string {
 		return strings.Replace(fmt.Sprintf(keyed, listen, operator, ""), "lists: {page_size: 1}\n",
 			"log: {level: warn, format: json}\nallowed_hosts: [127.0.0.1]\n", 1)
@@ -233,10 +233,10 @@ func TestForwardedStreamsOutliveAStop(t *testing.T) {
 	}
 }
 
-// TestAStopCutOffWhoWasAsked ends a process in which a call is parked, and one of a
+// TestAStopWaitsForWhoIsAsked ends a process in which a call is parked, and one of a
 // session waits for a person, whose client has its stream at the other process. Both are
 // answered there while the first one stops, which waits for that.
-func TestAStopCutOffWhoWasAsked(t *testing.T) {
+func TestAStopWaitsForWhoIsAsked(t *testing.T) {
 	t.Parallel()
 	p := startProcesses(t)
 	asked := p.a.call("asker__twice", "")

@@ -23,8 +23,8 @@ const (
 // gateway that has become quiet would look as if it still needed all that it once did,
 // and a container beside it would have to do without.
 //
-// Without it, TestAQuietGatewayKeptTheMemoryOfItsBusyTime finds all of 128 MiB of garbage
-// resident.
+// Without it, TestAQuietGatewayGivesBackTheMemoryOfItsBusyTime finds all of 128 MiB of
+// garbage resident.
 //
 // A collection costs time in proportion to what is in use, so there is none without need:
 // the gateway must be calm, since a busy one collects by itself and would ask the system

@@ -69,10 +69,10 @@ func TestALargeHeapIsNotCollectedForLittle(t *testing.T) {
 	}
 }
 
-// TestAQuietGatewayKeptTheMemoryOfItsBusyTime is about Go's runtime as it is: without the
-// scavenger it keeps the memory of garbage until the next collection, which in a quiet
-// process comes after two minutes.
-func TestAQuietGatewayKeptTheMemoryOfItsBusyTime(t *testing.T) {
+// TestAQuietGatewayGivesBackTheMemoryOfItsBusyTime is about Go's runtime as it is:
+// without the scavenger it keeps the memory of garbage until the next collection, which
+// in a quiet process comes after two minutes.
+func TestAQuietGatewayGivesBackTheMemoryOfItsBusyTime(t *testing.T) {
 	const much = 128 << 20
 	scavenger := newScavenger(func() int64 { return 0 }, slog.New(slog.DiscardHandler))
 	scavenger.own = scavenger.use().resident
@@ -96,7 +96,7 @@ func TestAQuietGatewayKeptTheMemoryOfItsBusyTime(t *testing.T) {
 	}
 }
 
-func TestPoolsKeptWhatWasInThem(t *testing.T) {
+func TestFreeingMemoryEmptiesPools(t *testing.T) {
 	var pool sync.Pool
 	for range 100 { // a few are dropped when races are looked for
 		pool.Put(new([4096]byte))

@@ -82,9 +82,9 @@ func inState(registry *prometheus.Registry, state string) error {
 	return errors.New("there is no gauge")
 }
 
-// TestNoMetricToldWhatAReplicaHolds parks a call at one of two processes, which keeps its
+// TestMetricsTellWhatAReplicaHolds parks a call at one of two processes, which keeps its
 // place.
-func TestNoMetricToldWhatAReplicaHolds(t *testing.T) {
+func TestMetricsTellWhatAReplicaHolds(t *testing.T) {
 	t.Parallel()
 	p := startProcesses(t)
 	wantText(t, "the call", p.a.call("asker__twice", ""), "input_required")
@@ -106,9 +106,9 @@ func TestNoMetricToldWhatAReplicaHolds(t *testing.T) {
 		`drawbridge_replica_prefetched_tokens 0`)
 }
 
-// TestOnlineDidNotTryRedis has a config that names a Redis which is there, and one whose
-// user it does not know.
-func TestOnlineDidNotTryRedis(t *testing.T) {
+// TestOnlineTriesRedis has a config that names a Redis which is there, and one whose user
+// it does not know.
+func TestOnlineTriesRedis(t *testing.T) {
 	t.Parallel()
 	at := config.Redis{Addresses: []string{redistest.Start(t).Address}, Patience: redistest.Patience}
 	unknown := at

@@ -159,10 +159,10 @@ var serverEnds = map[string]func(t *testing.T, h *household) []int{
 	},
 }
 
-// TestGrandchildrenOfServersStayed lets servers leave behind what they can, and end in
-// every way. Before there were keepers, what had called setsid stayed each time, and all
-// grandchildren of a gateway that was killed.
-func TestGrandchildrenOfServersStayed(t *testing.T) {
+// TestGrandchildrenEndWithTheirServers lets servers leave behind what they can, and end
+// in every way. Before there were keepers, what had called setsid stayed each time, and
+// all grandchildren of a gateway that was killed.
+func TestGrandchildrenEndWithTheirServers(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("elsewhere only the process group of a server ends with it, as docs/servers.md says")

@@ -27,10 +27,10 @@ audit: {file: audit.jsonl}
 `, g.addr, strings.TrimPrefix(g.operator, "http://"), g.addr, issuer)
 }
 
-// TestUsersOfNpmClientsNeverLearntThatTheTokenExpired lets clients of both generations
-// come with a token that is refused, to a gateway whose issuer has no address: what the
-// user reads is the reason, whether or not the client could get tokens for itself.
-func TestUsersOfNpmClientsNeverLearntThatTheTokenExpired(t *testing.T) {
+// TestUsersOfNpmClientsLearnThatTheTokenExpired lets clients of both generations come
+// with a token that is refused, to a gateway whose issuer has no address: what the user
+// reads is the reason, whether or not the client could get tokens for itself.
+func TestUsersOfNpmClientsLearnThatTheTokenExpired(t *testing.T) {
 	t.Parallel()
 	binary, _ := node(t)
 	g := settle(t)
@@ -108,9 +108,9 @@ func TestReloadChangesWhoIsAdvertised(t *testing.T) {
 	}
 }
 
-// TestOptionsOfTheWholeServerWentPastTheDoor asks what the server as a whole offers,
-// which net/http would answer for it.
-func TestOptionsOfTheWholeServerWentPastTheDoor(t *testing.T) {
+// TestOptionsOfTheWholeServerAreJudgedLikeAnyRequest asks what the server as a whole
+// offers, which net/http would answer for it.
+func TestOptionsOfTheWholeServerAreJudgedLikeAnyRequest(t *testing.T) {
 	t.Parallel()
 	g := settle(t)
 	g.write(t, g.named("local"))

@@ -115,9 +115,9 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// TestAnAttackWithoutSuccessTookPlace: a small gateway may refuse all of it, and on a
-// busy machine none may be answered before its time is over.
-func TestAnAttackWithoutSuccessTookPlace(t *testing.T) {
+// TestAnAttackWithoutSuccessCounts: a small gateway may refuse all of it, and on a busy
+// machine none may be answered before its time is over.
+func TestAnAttackWithoutSuccessCounts(t *testing.T) {
 	for _, tally := range []raid.Tally{{Attempts: 1, Refused: 1}, {Attempts: 32}} {
 		o := kept()
 		o.attacks["big bodies"] = &tally

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// TestARequestOnAnIdleConnectionIsAnsweredWhileTheGatewayStops lets many clients send
-// requests on connections that are idle in between, and sends SIGTERM in the midst of
-// that. Every request gets its answer, and the last answer on each connection says so.
-func TestARequestOnAnIdleConnectionIsAnsweredWhileTheGatewayStops(t *testing.T) {
+// TestRequestsOnIdleConnectionsAreAnsweredDuringAStop lets many clients send requests on
+// connections that are idle in between, and sends SIGTERM in the midst of that. Every
+// request gets its answer, and the last answer on each connection says so.
+func TestRequestsOnIdleConnectionsAreAnsweredDuringAStop(t *testing.T) {
 	t.Parallel()
 	const clients = 32
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

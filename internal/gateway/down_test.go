@@ -271,9 +271,9 @@ func TestARemovedServerIsUnknown(t *testing.T) {
 	}
 }
 
-// TestARepeatAfterItsServerWentAwayDoesNotSayThatNothingWasSent repeats calls that asked
+// TestARepeatAtALostServerDoesNotSayThatNothingWasSent repeats calls that asked
 // something: one that the server kept open, and one of which it keeps nothing.
-func TestARepeatAfterItsServerWentAwayDoesNotSayThatNothingWasSent(t *testing.T) {
+func TestARepeatAtALostServerDoesNotSayThatNothingWasSent(t *testing.T) {
 	for _, test := range []struct {
 		held bool
 		want string

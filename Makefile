@@ -64,19 +64,27 @@ RACED = $$(go list $(RACE))
 # SELDOM are those of RACE where a few tests alone start goroutines, whose names end in AtOnce. Only these need the race detector;
 # the others take a fifth of the time without it. The night has all of them under it.
 SELDOM = ./internal/database/sqlite ./registry ./registry/openapi ./registry/schema
+
+# ALONE are tests of cmd/drawbridge whose time goes into programs that they start, or that do one thing after another: the race
+# detector would make each of these programs dearer, and see what it sees in the other tests. The night has them under it, too.
+ALONE = TestScripts TestPeopleSignInAtThreeReplicas TestTheGatewayTakesTheTokensThatExplainSays \
+	TestTheGatewayDecidesWhatExplainSays TestOnlineChecksTheRoomOfRedis
+ANY_ALONE = '^($(shell echo $(ALONE) | tr ' ' '|'))$$'
 OTHER = $$(go list ./... | grep -v -x -F "$(RACED)" | grep -v '/internal/interop$$')
 
 test: ## the tests, of which Go does not run again those that cannot say anything else; what they need comes from make setup
 	@$(MAKE) --no-print-directory -j2 race plain
 
 race: needs ## the tests of all packages where something runs at the same time, under the race detector
-	$(TEST) -short -race $(filter-out $(SELDOM),$(RACE))
+	$(TEST) -short -race -skip $(ANY_ALONE) $(filter-out $(SELDOM),$(RACE))
 	$(TEST) -short -race -run 'AtOnce$$' $(SELDOM)
 
-compiled: ## what race will link, compiled before, which is the longest part of a first run
+compiled: ## what the tests will link, compiled before, which is the longest part of a first run
 	$(WASTEFUL) go list -export -test -deps -race $(RACE) >/dev/null
+	$(WASTEFUL) go list -export -test -deps ./... >/dev/null
 
 plain: needs ## the tests of the other packages, and those with real clients, servers and agents
+	$(TEST) -short -run $(ANY_ALONE) ./cmd/drawbridge
 	$(TEST) -short ./internal/interop $(SELDOM) $(OTHER)
 
 needs: ## say what the tests need beside Go and is not here
@@ -121,7 +129,7 @@ docs: ## the pages: links, names, and the reference against the code; prints wor
 # A module of its own, so that go.mod has nothing of Helm and Kubernetes. What it looks at is outside that module, where the cache of
 # tests does not notice changes. What of Kubernetes has to be compiled is not optimized, which saves a quarter of the time.
 chart: ## the chart for Kubernetes: linted, rendered, decoded strictly, its config checked; ARGS=-update writes the manifests
-	cd deploy/kubernetes/test && go test -count=1 -vet=off -gcflags='k8s.io/...=-N -l' . $(if $(ARGS),-args $(ARGS))
+	cd deploy/kubernetes/test && $(WASTEFUL) go test -count=1 -vet=off -gcflags='k8s.io/...=-N -l' . $(if $(ARGS),-args $(ARGS))
 
 kubernetes: ## the chart again with helm and kubeconform themselves, which takes three minutes of one core to build
 	@.ci/kubernetes

@@ -72,11 +72,42 @@ func TestTestsThatStartGoroutinesAreNamedSo(t *testing.T) {
 	}
 }
 
+// TestTestsThatRunAloneAreThere looks for the tests that make runs without the race
+// detector: go test does not miss a name that there is none of.
+func TestTestsThatRunAloneAreThere(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob(filepath.Join(repository(t), "cmd", "drawbridge", "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := map[string]bool{}
+	for _, name := range files {
+		s, err := parse("cmd/drawbridge", name, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range s.file.Decls {
+			if f, is := d.(*ast.FuncDecl); is {
+				there[f.Name.Name] = true
+			}
+		}
+	}
+	alone := listedIn(t, "ALONE")
+	if len(alone) == 0 {
+		t.Error("ALONE of the Makefile is empty, so each test would run alone")
+	}
+	for _, name := range alone {
+		if !there[name] {
+			t.Errorf("%s stands in ALONE of the Makefile, and cmd/drawbridge has no such test", name)
+		}
+	}
+}
+
 func isRacedTest(name string) bool {
 	return strings.HasPrefix(name, "Test") && strings.HasSuffix(name, "AtOnce")
 }
 
-// listedIn returns the packages that stand in a variable of the Makefile.
+// listedIn returns the packages, or names, that stand in a variable of the Makefile.
 func listedIn(t *testing.T, variable string) []string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(repository(t), "Makefile"))

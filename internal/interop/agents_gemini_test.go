@@ -95,7 +95,7 @@ func TestAgentGeminiCLI(t *testing.T) {
 			"tools": geminiUsesTools, "an old token": geminiHasAnOldToken,
 			"what is down": geminiMeetsWhatIsDown,
 		} {
-			if testing.Short() && name != "tools" { // two other agents show the same
+			if testing.Short() && name != "tools" { // Codex shows the same of the gateway
 				continue
 			}
 			t.Run(name, func(t *testing.T) {

@@ -98,11 +98,11 @@ func wantNoPut(t *testing.T, s store.Store, what string, r store.Record, want er
 	wantError(t, what, err, want)
 }
 
-// wantNone fails the test if there is a record.
-func wantNone(t *testing.T, s store.Store, kind, id string) {
+// wantNoFamily fails the test if there is a record of a family.
+func wantNoFamily(t *testing.T, s store.Store, id string) {
 	t.Helper()
-	_, err := s.Get(t.Context(), kind, id)
-	wantError(t, "get "+kind+" "+id, err, store.ErrNotFound)
+	_, err := s.Get(t.Context(), "family", id)
+	wantError(t, "get family "+id, err, store.ErrNotFound)
 }
 
 // sweep sweeps to the end, which comes within so many times, and returns the last pass.
@@ -130,7 +130,7 @@ func replace(t *testing.T, s store.Database, all []store.Row) int {
 func changed(t *testing.T, open Open) {
 	s := open(t, Config())
 	wantError(t, "check", s.Check(t.Context()), nil)
-	wantNone(t, s, "family", "1")
+	wantNoFamily(t, s, "1")
 	r := put(t, s, record("family", "1", "a"))
 	get(t, s, r)
 	other := put(t, s, record("client", "1", "a")) // another kind, the same id
@@ -145,7 +145,7 @@ func changed(t *testing.T, open Open) {
 	for range 2 {
 		wantError(t, "delete", s.Delete(t.Context(), "family", "1"), nil)
 	}
-	wantNone(t, s, "family", "1")
+	wantNoFamily(t, s, "1")
 	wantNoPut(t, s, "change what was removed", second, store.ErrConflict)
 	again := put(t, s, record("family", "1", "a"))
 	wantNoPut(t, s, "change what was removed and made again", second, store.ErrConflict)
@@ -239,7 +239,7 @@ func expired(t *testing.T, open Open) {
 	pass(time.Hour - time.Minute)
 	get(t, s, first)
 	pass(2 * time.Minute)
-	wantNone(t, s, "family", "1")
+	wantNoFamily(t, s, "1")
 	if records, err := s.List(t.Context(), store.Query{Kind: "family"}); err != nil || len(records) > 0 {
 		t.Fatalf("list: got %d records and error %v, want none", len(records), err)
 	}
@@ -284,7 +284,7 @@ func bounded(t *testing.T, open Open) {
 		put(t, s, record("family", fmt.Sprint(i), "a"))
 	}
 	wantNoPut(t, s, "put one too many", record("family", "3", "a"), store.ErrFull)
-	wantNone(t, s, "family", "3")
+	wantNoFamily(t, s, "3")
 	put(t, s, record("family", "4", "b"))
 	put(t, s, record("client", "3", "a"))
 	wantError(t, "delete", s.Delete(t.Context(), "family", "0"), nil)

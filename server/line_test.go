@@ -8,10 +8,12 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
@@ -112,5 +114,48 @@ func TestAForwardedRequestHasOneLine(t *testing.T) {
 		c.hub.Leave(c.worlds[0].word().Member)
 		expect("a call whose replica is gone", <-began, 1, `"code":"DB-REPLICA-LOST"`)
 		c.worlds[0].letGo()
+	})
+}
+
+// TestAStreamElsewhereHasOneLine opens streams at a replica that does not lead their
+// session. One that its primary refuses has its line there, and one that is opened has it
+// where it ends.
+func TestAStreamElsewhereHasOneLine(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var journals []*journal
+		var refuses atomic.Bool // the primary takes nobody's token
+		c := together(t, 2, func(w *world) {
+			journals = append(journals, &journal{})
+			noting(journals[len(journals)-1])(w)
+			verify, isPrimary := w.config.Verify, len(journals) == 1
+			w.config.Verify = func(ctx context.Context, token string) (auth.Principal, error) {
+				if isPrimary && refuses.Load() {
+					token = "bad"
+				}
+				return verify(ctx, token)
+			}
+		})
+		session := c.worlds[0].openAsking(t, mcp.Revision2511)
+		expect := func(what string, at int, texts ...string) {
+			t.Helper()
+			wait(t)
+			texts = append(texts, `"msg":"request"`, `"http_method":"GET"`)
+			for i, j := range journals {
+				want := 0
+				if i == at {
+					want = 1
+				}
+				if got := j.lines(texts...); len(got) != want {
+					t.Errorf("%s: got %d lines at replica %d, want %d: %s", what, len(got), i, want, got)
+				}
+			}
+		}
+		l := c.worlds[1].hearing(t, inSession("GET", session, ""))
+		l.conn.Close()
+		expect("a stream that has ended", 1, `"status":200`)
+		refuses.Store(true)
+		c.worlds[1].do(t, inSession("GET", session, ""))
+		expect("a stream that is refused", 0, `"status":401`)
 	})
 }

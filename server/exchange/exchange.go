@@ -302,7 +302,7 @@ func (x *Exchange) Declares(ctx context.Context, declared mcp.RawJSON) mcp.Exten
 const (
 	OutcomeOK      = "ok"      // nothing else is to be said
 	OutcomeRevoked = "revoked" // the caller is not accepted any more
-	// another replica has answered it, whose log has its line
+	// another replica answers it, whose log has its line
 	OutcomeForwarded = "forwarded"
 )
 

@@ -72,8 +72,8 @@ func (x *Exchange) auditOutcome() string {
 }
 
 // Logged writes one line for each request that is answered here, or sums up those of a
-// caller that is refused again and again, and counts the request. When the request is over it gives back what
-// that held.
+// caller that is refused again and again, and counts the request. When the request is
+// over it gives back what that held.
 func (s *Service) Logged(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer s.logRequest(Of(w), r)

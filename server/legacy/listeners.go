@@ -288,6 +288,7 @@ func (s *Service) listenElsewhere(x *exchange.Exchange, r *http.Request, stream 
 	}
 	x.Header().Set(headerEpoch, strconv.FormatUint(l.Epoch(), 10))
 	x.WriteStatus(http.StatusOK)
+	x.Conclude(exchange.OutcomeForwarded) // the stream has its line where it ends
 	s.tellLater(l)
 }
 
@@ -323,6 +324,7 @@ func (s *Service) announce(x *exchange.Exchange, r *http.Request, l *sessions.Se
 		return forward.Denied
 	case answer.StatusCode != http.StatusOK:
 		s.forwarder.PassOn(x.Context(), x, answer, "", to)
+		x.Conclude(exchange.OutcomeForwarded)
 		return forward.Done
 	}
 	epoch, _ := strconv.ParseUint(answer.Header.Get(headerEpoch), 10, 64)

@@ -208,8 +208,8 @@ type unread struct{}
 func (unread) Lists(context.Context, *auth.Principal) (*registry.Lists, error) { return nil, nil }
 func (unread) Known(*auth.Principal) *registry.Lists                           { return nil }
 
-// TestListsOfAUserGoDownWithTheirServer shows that a tool which a server offers to one user
-// is down while the server is, and there again once it is back.
+// TestListsOfAUserGoDownWithTheirServer shows that a tool which a server offers to one
+// user is down while the server is, and there again once it is back.
 func TestListsOfAUserGoDownWithTheirServer(t *testing.T) {
 	r := registry.New()
 	shared := source("a", "a", "tool")

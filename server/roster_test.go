@@ -350,8 +350,8 @@ func TestEvictedSessionTakesNoCall(t *testing.T) {
 	})
 }
 
-// TestEvictedSessionsGiveTheirMemoryBack evicts sessions of other users for a new one: their
-// users would hold what they took for ever.
+// TestEvictedSessionsGiveTheirMemoryBack evicts sessions of other users for a new one:
+// their users would hold what they took for ever.
 func TestEvictedSessionsGiveTheirMemoryBack(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.open(t, "alice", mcp.Revision2511)

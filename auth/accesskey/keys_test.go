@@ -295,8 +295,8 @@ func (f full) List(_ context.Context, q store.Query) (page []store.Record, err e
 	return page, nil
 }
 
-// TestKeysBeyondThePageAreListed has one key more than the store lists at once: it could not
-// be revoked either if it were not listed.
+// TestKeysBeyondThePageAreListed has one key more than the store lists at once: it could
+// not be revoked either if it were not listed.
 func TestKeysBeyondThePageAreListed(t *testing.T) {
 	f := full{values: slices.Repeat([][]byte{[]byte(`{}`)}, store.Query{}.Most()+1)}
 	keys, err := Book{f}.List(t.Context(), "")

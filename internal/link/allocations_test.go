@@ -12,9 +12,8 @@ import (
 )
 
 // forwardAllocations is how many times memory may be allocated for one request that is
-// forwarded, at both ends: what was measured and a sixth. A machine
-// that is busy makes some more. The
-// race detector allocates too, so the test runs without.
+// forwarded, at both ends: what was measured and a sixth. A machine that is busy makes
+// some more. The race detector allocates too, so the test runs without.
 const forwardAllocations = 20
 
 // TestAllocationsOfAForward bounds what a hop costs in allocations.

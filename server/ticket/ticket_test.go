@@ -9,8 +9,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// TestTicketIsReadAsItWasWritten reads a ticket as this version writes it, and as a later one
-// may that adds something at the end.
+// TestTicketIsReadAsItWasWritten reads a ticket as this version writes it, and as a later
+// one may that adds something at the end.
 func TestTicketIsReadAsItWasWritten(t *testing.T) {
 	want := Ticket{
 		Opened: time.Unix(1_790_000_000, 0), Revision: mcp.Revision2511, Capabilities: 5,

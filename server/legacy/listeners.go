@@ -245,6 +245,7 @@ func (s *Service) tell(ctx context.Context, at replica.ID, w replica.Message) []
 	if err != nil {
 		s.exchanges.Log.DebugContext(ctx, "another replica was not told of a session", "kind", w.Kind,
 			"error", err)
+		return nil
 	}
 	return answer
 }

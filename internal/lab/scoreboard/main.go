@@ -166,5 +166,3 @@ func (b *board) count(ctx context.Context, root string, each time.Duration, say 
 		fmt.Sprintf("%d; for %d others the page says why there is none", len(tested), len(without)),
 		"[`docs/evidence/advisories.md`](docs/evidence/advisories.md)")
 }
-
-// commit names what was measured.

@@ -309,7 +309,7 @@ func (m *Member) take(ctx context.Context, from replica.ID, w replica.Message) (
 }
 
 // errUnknown says that a replica does not know a kind of message.
-var errUnknown = errors.New("that kind of word is not known")
+var errUnknown = errors.New("that kind of message is not known")
 
 // changed calls what OnChange has set, at all members.
 func (h *Hub) changed() {

@@ -16,6 +16,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/server/eventlog"
 	"github.com/drawbridge-mcp/drawbridge/server/primary"
 	"github.com/drawbridge-mcp/drawbridge/server/primary/primarytest"
@@ -267,6 +268,7 @@ func TestChangesInAFaultAreTriedAgainTogether(t *testing.T) {
 // awayLog cannot be reached for notices. It counts how often it is tried.
 type awayLog struct {
 	eventlog.Log
+	err   error // that it answers meanwhile
 	away  atomic.Bool
 	tried atomic.Int64
 }
@@ -275,14 +277,60 @@ func (l *awayLog) Notify(ctx context.Context, key eventlog.Key, stream string, e
 	data []byte,
 ) (string, error) {
 	if l.away.Load() && l.tried.Add(1) < mostTried {
-		return "", errBroken
+		return "", l.err
 	}
 	return l.Log.Notify(ctx, key, stream, epoch, data)
+}
+
+// notices has the replicas of a fleet, which have one log, put notices into this one.
+func (l *awayLog) notices(w *world) {
+	if l.Log == nil {
+		l.Log = w.config.Log
+	}
+	w.config.Log = l
 }
 
 // mostTried is after how many attempts a fault is over all the same: time stands still
 // for as long as something is tried again without a pause.
 const mostTried = 10_000
+
+// TestUpdateIsToldWhenTheLogIsBack lets a resource change while the log does not take its
+// notice where the stream is. The primary of a stream elsewhere forgot it for that, and
+// its client was told nothing any more.
+func TestUpdateIsToldWhenTheLogIsBack(t *testing.T) {
+	for name, test := range map[string]struct {
+		at   int
+		err  error
+		ends bool // the stream does, so that its client comes back
+	}{
+		"not reached, at the primary": {0, errBroken, false},
+		"not reached, elsewhere":      {1, errBroken, false},
+		"refused, at the primary":     {0, share.ErrUser, true},
+		"refused, elsewhere":          {1, share.ErrUser, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				log := &awayLog{err: test.err}
+				c := newCrew(t, log.notices)
+				c.subscribe(t, 0, "subscribe")
+				stream := c.get(t, test.at, "")
+				log.away.Store(true)
+				c.changeFile(t, 0, "file:///a")
+				expectNotices(t, "meanwhile", stream, mcp.NotifyResourceUpdated, 0)
+				if stream.isOver() != test.ends {
+					t.Errorf("got a stream that has ended: %t, want %t", !test.ends, test.ends)
+				}
+				log.away.Store(false)
+				if test.ends {
+					stream = c.get(t, test.at, "")
+				}
+				<-time.After(30 * time.Second)
+				wait(t)
+				expectNotices(t, "then", stream, mcp.NotifyResourceUpdated, 1)
+			})
+		})
+	}
+}
 
 // TestManyChangesAreNotTriedWithoutAPause lets more parts of a resource change than are
 // put on a stream at once while they cannot be told: to the replica of the stream, or to
@@ -292,15 +340,10 @@ func TestManyChangesAreNotTriedWithoutAPause(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const parts = 2 * sessions.MaxUpdates
-				log := &awayLog{}
+				log := &awayLog{err: errBroken}
 				c := newCrew(t, losing(func(w replica.Message) bool {
 					return log.away.Load() && w.Kind == "listener 1" && log.tried.Add(1) < mostTried
-				}), func(w *world) {
-					if log.Log == nil {
-						log.Log = w.config.Log
-					}
-					w.config.Log = log
-				})
+				}), log.notices)
 				c.subscribe(t, 0, "subscribe")
 				stream := c.get(t, at, "")
 				log.away.Store(true)

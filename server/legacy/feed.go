@@ -58,19 +58,6 @@ func (s *Service) beginStream(ctx context.Context, l *sessions.Session, stream s
 	return lasting, ofLog(err, exchange.ErrSession)
 }
 
-// ofLog returns the refusal for an error of the log, unknown for eventlog.ErrUnknown. A
-// log that cannot be reached knows nothing, and no client may throw away its session for
-// that.
-func ofLog(err error, unknown *exchange.Refusal) *exchange.Refusal {
-	switch refused := exchange.RefusalOfMemory(err); {
-	case err == nil || refused != nil:
-		return refused
-	case errors.Is(err, eventlog.ErrUnknown):
-		return unknown
-	}
-	return exchange.ErrReplicas
-}
-
 // Open implements source: it takes the stream away from any connection that had it, and
 // answers with its beginning.
 func (f *feed) Open(ctx context.Context, x *exchange.Exchange, r *http.Request) (*streams.Stream, error) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
+	"github.com/drawbridge-mcp/drawbridge/server/eventlog"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/forward"
 	"github.com/drawbridge-mcp/drawbridge/server/notices"
@@ -110,7 +111,7 @@ func (s *Service) tellSessions(ctx context.Context, at replica.ID, some []*sessi
 			continue
 		case err == nil && i < len(taken) && taken[i] == noticeFenced:
 			s.sessions.Superseded(l)
-		case err == nil && i < len(taken) && taken[i] == noticeEarly: // it comes again at a heartbeat
+		case err == nil && i < len(taken) && taken[i] == noticeLater: // it comes again at a heartbeat
 		case err == nil:
 			l.DropListener(one.Holder.Stream, at)
 		}
@@ -128,7 +129,7 @@ const (
 	noticeRefused = '0' // the stream is not there
 	noticeTaken   = '1'
 	noticeFenced  = '2' // another replica leads the session
-	noticeEarly   = '3' // the stream is about to be there
+	noticeLater   = '3' // the stream is about to be there, or the log cannot be reached
 )
 
 // noticesFor returns what the first stream of a session at a replica is to be told. What is
@@ -227,15 +228,22 @@ func (s *Service) heardNotice(ctx context.Context, from replica.ID, parts [][]by
 	case had > epoch:
 		return noticeFenced
 	case !opened:
-		return noticeEarly
+		return noticeLater
 	case !l.Holds(stream):
 		return noticeRefused
 	}
 	l.LedBy(from, epoch)
-	if _, err := s.config.Log.Notify(ctx, l.InLog(), stream, epoch, slices.Clone(parts[3])); err != nil {
-		return noticeRefused
+	_, err := s.config.Log.Notify(ctx, l.InLog(), stream, epoch, slices.Clone(parts[3]))
+	switch {
+	case err == nil:
+		return noticeTaken
+	case errors.Is(err, eventlog.ErrFenced):
+		return noticeFenced
+	case ofLog(err, exchange.ErrSession) == exchange.ErrReplicas:
+		return noticeLater
 	}
-	return noticeTaken
+	l.LoseStream(ctx, stream) // or its client would wait on a stream that the primary forgets
+	return noticeRefused
 }
 
 // tell tells another replica something of a session, also when ctx has ended, and returns

@@ -1,6 +1,7 @@
 package legacy
 
 import (
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -54,4 +55,17 @@ type Config struct {
 	SessionIdle, SessionMaxAge time.Duration
 
 	Name, Version string // of the gateway; Name may be ""
+}
+
+// ofLog returns the refusal for an error of the log, unknown for eventlog.ErrUnknown. A
+// log that cannot be reached knows nothing, and no client may throw away its session for
+// that.
+func ofLog(err error, unknown *exchange.Refusal) *exchange.Refusal {
+	switch refused := exchange.RefusalOfMemory(err); {
+	case err == nil || refused != nil:
+		return refused
+	case errors.Is(err, eventlog.ErrUnknown):
+		return unknown
+	}
+	return exchange.ErrReplicas
 }

@@ -92,6 +92,7 @@ func labLayers() [][]string {
 		// a measure each, behind its targets of the Makefile
 		{"bench", "chaos", "fair", "scoreboard", "siege", "survey"},
 		{
+			"quiet",       // the tenant that they must take nothing of
 			"raid",        // attacks, one by one
 			"chaos/crowd", // clients of all revisions that use a gateway as good ones do
 		},

@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -103,6 +104,11 @@ type Answer struct {
 	length  int // -1: it is not said
 	chunked bool
 }
+
+var code = regexp.MustCompile(`DB-[A-Z-]+`)
+
+// Code returns the code of the gateway in what was kept of the body, "" if there is none.
+func (a *Answer) Code() string { return string(code.Find(a.Body)) }
 
 // Exchange sends a request and reads the answer to its end, of which it keeps so many
 // bytes. A request may be answered before it was sent; then the answer counts.

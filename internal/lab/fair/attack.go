@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/quiet"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/raid"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
@@ -47,7 +48,7 @@ const ready = "ready\n"
 // until its standard input ends. It writes a line when the attack bites, and its tally at
 // the end. After the line, the tally begins anew.
 func attackUntilTold(ctx context.Context, argument string, in io.Reader, out io.Writer) {
-	ctx, cancel := untilEnd(ctx, in)
+	ctx, cancel := quiet.UntilEnd(ctx, in)
 	defer cancel()
 	var m mission
 	must.OK(strictjson.Unmarshal([]byte(argument), &m))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/quiet"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/raid"
 )
 
@@ -37,14 +38,14 @@ func TestFairShort(t *testing.T) {
 }
 
 func sideOf(refused int, latencies ...time.Duration) side {
-	n := notes{Refused: map[string]int{}}
+	n := quiet.Notes{Instead: map[string]int{}}
 	for _, latency := range latencies {
-		n.Latency = append(n.Latency, latency.Microseconds())
+		n.Answered = append(n.Answered, quiet.Answer{Nanos: latency.Nanoseconds()})
 	}
 	if refused > 0 {
-		n.Refused["503 DB-OVERLOAD"] = refused
+		n.Instead["503 DB-OVERLOAD"] = refused
 	}
-	return side{rounds: []notes{n}}
+	return side{rounds: []quiet.Notes{n}}
 }
 
 func TestVerdict(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
-	"github.com/drawbridge-mcp/drawbridge/internal/lab/raid"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/quiet"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
@@ -97,7 +97,7 @@ func (l *lab) configure() {
 	for tenant, users := range map[string]int{
 		"quiet": usersOfQuiet, "loud": usersOfLoud, "raised": usersOfLoud, "ruled": usersOfLoud,
 	} {
-		l.tokens[tenant] = raid.Tokens(secret, "https://fair.test/", l.gateway, tenant, users)
+		l.tokens[tenant] = quiet.Tokens(secret, "https://fair.test/", l.gateway, tenant, users)
 	}
 	var rules strings.Builder
 	for i := range 1000 {
@@ -114,7 +114,7 @@ func (l *lab) configure() {
 func (l *lab) serve(ctx context.Context) *world.Process {
 	gateway := l.start(l.cores.served, false, l.Program, "serve", "-config", "drawbridge.yaml")
 	defer must.Else(gateway.Kill)
-	if err := raid.Serves(ctx, l.gateway, l.tokens,
+	if err := quiet.Serves(ctx, l.gateway, l.tokens,
 		map[string]string{"quiet": "calm", "raised": "storm"}); err != nil {
 		panic(fmt.Errorf("%w\n%s", err, gateway.Words()))
 	}

@@ -13,15 +13,15 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
-	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/quiet"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/raid"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
@@ -38,30 +38,26 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 	if part, argument := partOf(args); part != nil {
 		return must.Try(func() { part(ctx, argument, in, out) })
 	}
-	flags := flag.NewFlagSet("fair", flag.ContinueOnError)
-	report := flags.String("out", "", "file to write the report to; the standard output when empty")
+	return page.Run(ctx, "fair", map[string]page.Part{"": {Begin: begin}}, args, out)
+}
+
+// begin measures all attacks, or some of them, or only whether they take place.
+func begin(flags *flag.FlagSet) page.Measure {
 	short := flags.Bool("short", false,
 		"a few hundred calls without a baseline: are all of them answered, and did every attack take place?")
 	samples := flags.Int("samples", 2000,
 		"calls of the quiet tenant for each attack, and as many for its baseline")
 	only := flags.String("only", "", "run only the attacks whose name contains this")
-	if err := flags.Parse(args); err != nil {
-		return err
+	return func(ctx context.Context, r page.Report) (string, error) {
+		must.Be(*samples > 0, "-samples must be positive")
+		chosen := attacksNamed(*only)
+		must.Be(len(chosen) > 0, "no attack has %q in its name", *only)
+		if *short {
+			runShort(ctx, chosen, r)
+			return "", nil
+		}
+		return runFull(ctx, chosen, (*samples+rounds-1)/rounds*rounds, r)
 	}
-	each := rounds * quietConnections
-	if *samples = (*samples + each - 1) / each * each; *samples <= 0 {
-		return errors.New("-samples must be positive")
-	}
-	chosen := attacksNamed(*only)
-	if len(chosen) == 0 {
-		return fmt.Errorf("no attack has %q in its name", *only)
-	}
-	if *short {
-		runShort(ctx, chosen, out)
-		return nil
-	}
-	text, err := runFull(ctx, chosen, plan{*samples, args}, out)
-	return errors.Join(page.Write(out, *report, text), err)
 }
 
 // role is what a process of this program does beside the measuring one. It ends when its
@@ -76,18 +72,12 @@ func partOf(args []string) (part role, argument string) {
 	}
 	return map[string]role{
 		"part-server": serveTools,
-		"part-quiet":  callQuietly,
+		"part-quiet":  func(ctx context.Context, _ string, in io.Reader, out io.Writer) { quiet.Be(ctx, in, out) },
 		"part-attack": attackUntilTold,
 	}[args[0]], args[1]
 }
 
 // attacksNamed returns the attacks whose name contains text.
 func attacksNamed(text string) []raid.Attack {
-	var chosen []raid.Attack
-	for _, a := range attacks() {
-		if strings.Contains(a.Name, text) {
-			chosen = append(chosen, a)
-		}
-	}
-	return chosen
+	return slices.DeleteFunc(attacks(), func(a raid.Attack) bool { return !strings.Contains(a.Name, text) })
 }

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/quiet"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/raid"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
@@ -20,19 +20,14 @@ const (
 	rounds   = 3           // of baseline and attack in turn, so that what disturbs the machine disturbs both
 	settle   = time.Second // from when an attack bites to the first call that counts
 	biteTime = time.Minute // in which an attack must bite
-	grace    = 10          // seconds that the quiet tenant may take longer than it does by plan
-)
 
-// plan says how much is measured.
-type plan struct {
-	samples int      // calls of the quiet tenant, for each attack and for its baseline
-	args    []string // of the command, for the report
-}
+	quietInterval = 12500 * time.Microsecond // between two calls of the quiet tenant
+)
 
 // side is what was seen while an attack was on one target: the dummy, which is the
 // baseline, or the gateway.
 type side struct {
-	rounds []notes // of the quiet tenant
+	rounds []quiet.Notes
 	tally  tally
 	died   bool  // the gateway ended
 	fault  error // the attack did not take place, or the quiet tenant could not call
@@ -47,26 +42,23 @@ type result struct {
 // runFull measures every attack against its baseline and returns the report. The error
 // says that an attack does harm, or that the measure itself failed; in the first case
 // there is a report.
-func runFull(ctx context.Context, chosen []raid.Attack, p plan, progress io.Writer) (string, error) {
+func runFull(ctx context.Context, chosen []raid.Attack, samples int, to page.Report) (string, error) {
 	l := newLab(ctx)
 	defer l.Close()
-	made := page.Origin(ctx, time.Now(), append([]string{"fair"}, p.args...)...)
-	var results []result
-	for _, a := range chosen {
-		r := l.compare(ctx, a, p.samples)
-		results = append(results, *r)
-		_, _ = fmt.Fprint(progress, r.row()) // a terminal
-		if fault := errors.Join(r.baseline.fault, r.beside.fault); fault != nil {
-			_, _ = fmt.Fprintln(progress, fault) // the same
-		}
-	}
-	text := describe(results, p, setting{made, l.cores})
+	var results []*result
 	var harmful []string
-	for _, r := range results {
+	for _, a := range chosen {
+		r := l.compare(ctx, a, samples)
+		results = append(results, r)
+		to.Say("%s", r.row())
+		if fault := errors.Join(r.baseline.fault, r.beside.fault); fault != nil {
+			to.Say("%v\n", fault)
+		}
 		if r.harms() {
-			harmful = append(harmful, r.attack.Name)
+			harmful = append(harmful, a.Name)
 		}
 	}
+	text := describe(results, samples, l.cores)
 	if len(harmful) > 0 {
 		return text, fmt.Errorf("%d of %d attacks do harm: %s", len(harmful), len(results),
 			strings.Join(harmful, ", "))
@@ -107,7 +99,7 @@ func (l *lab) beside(ctx context.Context, a raid.Attack, target string, samples 
 	gateway := l.serve(ctx)
 	defer gateway.Kill()
 	s, err := must.Got(func() *side {
-		return l.meet(ctx, l.mission(a, target), l.errand(samples, grace), settle)
+		return l.meet(ctx, l.mission(a, target), samples, settle)
 	})
 	if err != nil {
 		s = &side{fault: err}
@@ -136,15 +128,11 @@ func (l *lab) mission(a raid.Attack, target string) mission {
 	}
 }
 
-// errand returns what the quiet tenant needs for so many calls.
-func (l *lab) errand(calls, grace int) errand {
-	return errand{Addr: l.gateway, Tokens: l.tokens["quiet"], Calls: calls, Grace: grace}
-}
-
-// meet starts an attack, waits until it bites, lets the quiet tenant call the gateway
-// that runs, and ends the attack.
-func (l *lab) meet(ctx context.Context, m mission, do errand, settle time.Duration) *side {
-	attacker := l.say(l.cores.loud, "part-attack", m)
+// meet starts an attack, waits until it bites, lets the quiet tenant make calls of the
+// gateway that runs, and ends the attack. A call that was sent again was not answered at
+// first.
+func (l *lab) meet(ctx context.Context, m mission, calls int, settle time.Duration) *side {
+	attacker := l.startPart(l.cores.loud, "part-attack", string(must.Have(strictjson.Marshal(m))))
 	defer attacker.Finish(partTime)
 	// it ends without having been ready
 	impatient := time.AfterFunc(biteTime, func() { _ = attacker.In.Close() })
@@ -154,31 +142,21 @@ func (l *lab) meet(ctx context.Context, m mission, do errand, settle time.Durati
 		panic(fmt.Errorf("the attack did not begin: %s", attacker.Words()))
 	}
 	world.Pause(ctx, settle)
-	quiet := l.say(l.cores.quiet, "part-quiet", do)
-	defer quiet.Finish(partTime)
-	s := &side{rounds: make([]notes, 1)}
-	quiet.Reads(&s.rounds[0])
+	tenant := l.startPart(l.cores.quiet, "part-quiet", "")
+	defer tenant.Finish(partTime)
+	o := quiet.Orders{Addr: l.gateway, Least: int64(quietInterval), Most: int64(quietInterval), Count: calls}
+	for _, token := range l.tokens["quiet"] {
+		o.Calls = append(o.Calls, string(quiet.Call(l.gateway, token, "calm")))
+	}
+	quiet.Tell(tenant, o)
+	s := &side{rounds: make([]quiet.Notes, 1)}
+	tenant.Reads(&s.rounds[0])
+	if again := s.rounds[0].Again; again > 0 {
+		s.rounds[0].Instead["connection closed, and sent again"] += again
+	}
 	_ = attacker.In.Close() // now it tells
 	attacker.Reads(&s.tally)
 	return s
-}
-
-// say starts a part with an argument in JSON.
-func (l *lab) say(on, name string, argument any) *world.Process {
-	text := must.Have(strictjson.Marshal(argument))
-	return l.startPart(on, name, string(text))
-}
-
-// percentile returns the latency that so many percent of the calls do not exceed. Calls
-// that were refused count as slower than all others; if it is one of them, there is no
-// such latency and it returns false.
-func (n *notes) percentile(percent int) (time.Duration, bool) {
-	slices.Sort(n.Latency)
-	at := (len(n.Latency)+n.refusals())*percent/100 - 1
-	if at = max(at, 0); at >= len(n.Latency) {
-		return 0, false
-	}
-	return time.Duration(n.Latency[at]) * time.Microsecond, true
 }
 
 // percentile returns the median of the rounds' percentiles: a burst of what others do on
@@ -187,7 +165,7 @@ func (n *notes) percentile(percent int) (time.Duration, bool) {
 func (s *side) percentile(percent int) (time.Duration, bool) {
 	var found []time.Duration
 	for i := range s.rounds {
-		if latency, answered := s.rounds[i].percentile(percent); answered {
+		if latency, answered := s.rounds[i].Percentile(percent); answered {
 			found = append(found, latency)
 		}
 	}
@@ -201,11 +179,11 @@ func (s *side) percentile(percent int) (time.Duration, bool) {
 // refused returns how many calls were not answered as they should, in all rounds, by what
 // came instead.
 func (s *side) refused() (total int, by map[string]int) {
-	all := notes{Refused: map[string]int{}}
+	all := quiet.Notes{Instead: map[string]int{}}
 	for i := range s.rounds {
-		all.add(&s.rounds[i])
+		all.Add(&s.rounds[i])
 	}
-	return all.refusals(), all.Refused
+	return all.Refused(), all.Instead
 }
 
 // ratio returns how many times the baseline a percentile is, and false if there is none.

@@ -5,21 +5,17 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/quiet"
 )
 
-// setting is where and when it was measured.
-type setting struct {
-	origin string
-	cores  cores
-}
-
 // describe writes the report.
-func describe(results []result, p plan, s setting) string {
+func describe(results []*result, samples int, on cores) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# What one tenant notices of another
 
-A quiet tenant calls a small tool %d times a second, over %d connections of %d users, while somebody attacks the same
+A quiet tenant calls a small tool %d times a second, over %d connections or more of %d users, while somebody attacks the same
 gateway. Its calls go out at fixed times, whether or not the answers before are late. Each counts from when it was due.
 The table has the 50th and 99th percentile (p50, p99) of these calls during each attack, as a ratio to a **baseline**. In
 the baseline the same program makes the same attack on a dummy server on the same machine, while the quiet tenant calls
@@ -27,18 +23,15 @@ the gateway. The dummy is Go's net/http server with ready answers of the same si
 for each tenant. So both have what the attack takes of the machine, and the ratio is what it takes of the gateway.
 
 An attack does no harm when p99 is less than twice the baseline and every call of the quiet tenant is answered. A call
-counts as never answered when its answer has not come %d seconds after all calls were due. When p99 is one of those,
-there is none.
+counts as never answered when its answer has not come in %v. When p99 is one of those, there is none.
 Make your own: `+"`make bench-fair`"+` writes this file, and fails if an attack does harm.
 
-`, int(time.Second/quietInterval)*quietConnections, quietConnections, usersOfQuiet, grace)
-	fmt.Fprintf(
-		&b, "- %s\n- %s\n- Load average at the end: %s. What others did on the machine is in the figures.\n\n", s.origin, s.cores.describe(), page.Load())
-	b.WriteString(
-		"| attack | p99 ÷ baseline | p50 ÷ baseline | refused or never answered | verdict |\n|---|---|---|---|---|\n")
-	for _, r := range results {
-		b.WriteString(r.row())
-	}
+On the processors: %s. Load average at the end: %s. What others did on the machine is in the figures.
+
+| attack | p99 ÷ baseline | p50 ÷ baseline | refused or never answered | verdict |
+|---|---|---|---|---|
+%s`, time.Second/quietInterval, quiet.Connections, usersOfQuiet, client.Patience, on.describe(), page.Load(),
+		page.Rows(results, (*result).row))
 	fmt.Fprintf(&b, `
 "No attack" is measured like the others, with nobody attacking. The further its ratios are from 1, the less the others
 can be trusted. Attack and baseline have %d samples each, in %d rounds that take turns, each with a
@@ -51,11 +44,10 @@ brackets was refused (at the gateway; the dummy refuses nothing). Held: connecti
 
 | attack | baseline p50 / p99 | beside it p50 / p99 | attempts a second at the gateway (refused, broken) | MB/s | held | at the dummy |
 |---|---|---|---|---|---|---|
-`, p.samples, rounds)
-	for _, r := range results {
-		b.WriteString(r.figures())
-	}
-	b.WriteString("\n## The attacks\n\n")
+%s
+## The attacks
+
+`, samples, rounds, page.Rows(results, (*result).figures))
 	for _, r := range results {
 		note := ""
 		if r.attack.Raised {

@@ -35,10 +35,10 @@ func Write(out io.Writer, path, text string) error {
 // WriteSection puts a text between the marks of its section in the page at path, in place
 // of what stood there, or writes it to out where path is "". What stands around the marks
 // stays. A page without them, or one that does not exist, gets the section at its end.
-// One that does not have both marks once is not touched.
+// One that does not have both marks once is not touched. The section "" is the whole page.
 func WriteSection(out io.Writer, path, name, text string) error {
 	text = strings.TrimSpace(text)
-	if path == "" {
+	if path == "" || name == "" {
 		return Write(out, path, text+"\n")
 	}
 	opening, closing := "<!-- "+name+": written by the command of that name -->", "<!-- "+name+": end -->"
@@ -121,6 +121,15 @@ func (r Report) Chart(name string, chart *Bars, says string) string {
 	must.OK(os.MkdirAll(folder, 0o755)) //nolint:gosec // pictures for everybody to see
 	must.OK(Write(nil, filepath.Join(folder, name+".svg"), must.Have(chart.svg())))
 	return fmt.Sprintf("![%s](charts/%s.svg)", says, name)
+}
+
+// Rows writes what stands in a row for each of some things.
+func Rows[T any](all []T, row func(T) string) string {
+	var rows strings.Builder
+	for _, one := range all {
+		rows.WriteString(row(one))
+	}
+	return rows.String()
 }
 
 // Number writes a value with three digits that count, and with commas from a thousand on.

@@ -29,7 +29,7 @@ func (r Report) Say(format string, args ...any) { _, _ = fmt.Fprintf(r.Log, form
 
 // Part is one measure of a lab.
 type Part struct {
-	Section string // of the page
+	Section string // of the page; "": all of it
 	// Begin adds its flags, and returns what measures once they are parsed
 	Begin func(flags *flag.FlagSet) Measure
 }
@@ -50,8 +50,8 @@ func Run(ctx context.Context, lab string, parts map[string]Part, args []string, 
 	}
 	flags := flag.NewFlagSet(strings.TrimSpace(lab+" "+name), flag.ContinueOnError)
 	r := Report{Log: log}
-	flags.StringVar(&r.Path, "out", "", "page whose section "+part.Section+
-		" is written, with charts beside it; the standard output, without charts, when empty")
+	flags.StringVar(&r.Path, "out", "", "page that is written, or its section of the same name, with charts beside it; "+
+		"the standard output, without charts, when empty")
 	measure := part.Begin(flags)
 	if err := flags.Parse(args); err != nil {
 		return fmt.Errorf("%w (the parts of %s are %s)", err, lab, known)

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"regexp"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -70,8 +70,6 @@ func (c *Counters) Tally() Tally {
 	}
 }
 
-var code = regexp.MustCompile(`DB-[A-Z-]+`)
-
 // counted counts an answer, and panics with the error that came instead.
 func (c *Counters) counted(answer *client.Answer, err error) *client.Answer {
 	must.OK(err)
@@ -82,8 +80,8 @@ func (c *Counters) counted(answer *client.Answer, err error) *client.Answer {
 	}
 	c.refused.Add(1)
 	what := fmt.Sprint(answer.Status)
-	if found := code.Find(answer.Body); found != nil && answer.Status >= http.StatusBadRequest {
-		what += " " + string(found)
+	if answer.Status >= http.StatusBadRequest {
+		what = strings.TrimSpace(what + " " + answer.Code())
 	}
 	c.seen(what)
 	return answer

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
-	"github.com/drawbridge-mcp/drawbridge/internal/lab/raid"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/quiet"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/upstream"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
@@ -89,7 +89,7 @@ func (l *lab) begin(ctx context.Context, lapse time.Duration) {
 	}
 	const secret = "siege-7c61f0a2d94be853-hmac-secret" //nolint:gosec // G101: of a gateway that lives for minutes
 	for _, tenant := range []string{"quiet", "red", "blue"} {
-		l.tokens[tenant] = raid.Tokens(secret, "https://siege.test/", l.addr, tenant, usersOfTenant)
+		l.tokens[tenant] = quiet.Tokens(secret, "https://siege.test/", l.addr, tenant, usersOfTenant)
 	}
 	l.text = fmt.Sprintf(gatewayConfig, l.addr, addresses[1], strings.TrimSpace(calm),
 		l.storm.Listener.Addr(), lapse, 1, l.disk.auditFile())
@@ -102,11 +102,6 @@ func (l *lab) configure(turn int) {
 	text := strings.Replace(l.text, "burst: 1}", "burst: "+strconv.Itoa(100+turn%2)+"}", 1)
 	l.Write(map[string]string{"next.yaml": text})
 	must.OK(os.Rename(filepath.Join(l.Dir, "next.yaml"), filepath.Join(l.Dir, "drawbridge.yaml")))
-}
-
-// call returns a call of a small tool by a user of the tenant.
-func (l *lab) call(tenant, server string, user int) []byte {
-	return raid.Call(l.addr, l.tokens[tenant][user%usersOfTenant], server)
 }
 
 func (l *lab) close() {
@@ -132,7 +127,7 @@ func (l *lab) serve(ctx context.Context, c *world.Cage) *process {
 	command := c.Command(l.Program, "serve", "-config", "drawbridge.yaml")
 	p.Process = l.Start(world.Order{Dir: l.Dir, Command: command, Output: l.disk.words(p.words)})
 	defer must.Else(p.Kill)
-	if err := raid.Serves(ctx, l.addr, l.tokens, map[string]string{
+	if err := quiet.Serves(ctx, l.addr, l.tokens, map[string]string{
 		"quiet": "calm", "red": "storm", "blue": "storm",
 	}); err != nil {
 		panic(fmt.Errorf("%w\n%s", err, p.words))

@@ -24,6 +24,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/raid"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
@@ -41,69 +42,58 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 		beQuiet(ctx, in, out)
 		return nil
 	}
+	return page.Run(ctx, "siege", map[string]page.Part{"": {Begin: begin}}, args, out)
+}
+
+// begin besieges a gateway for each size of its memory and each number of strangers.
+func begin(flags *flag.FlagSet) page.Measure {
 	p := plan{attacks: attacksNamed("")}
-	flags := flag.NewFlagSet("siege", flag.ContinueOnError)
+	sizes, addresses, disks := []int64{512 << 20, 128 << 20}, []int64{3}, []int64{0}
 	minutes := flags.Float64("minutes", 10, "how long each siege lasts")
-	sizes, addresses := []int64{512 << 20, 128 << 20}, []int{3}
-	disks := []int64{0}
 	flags.Func("memory", "how much memory the gateway may have, one siege for each (default 512MiB,128MiB)",
-		into(&sizes, mebibytes))
-	report := flags.String("out", "", "file to write the report to; the standard output when empty")
+		listed(&sizes, "MiB", 1<<20, math.MaxInt32))
 	flags.Uint64Var(&p.seed, "seed", 1, "of the order of attacks")
-	flags.Func("disk",
-		"size of a disk that log and audit share, such as 64MiB; without it the log needs none",
-		into(&disks, mebibytes))
+	flags.Func("disk", "size of a disk that log and audit share, such as 64MiB; without it the log needs none",
+		listed(&disks, "MiB", 1<<20, math.MaxInt32))
 	flags.Func("addresses", "how many addresses the stranger comes from, one siege for each (default 3)",
-		into(&addresses, func(text string) ([]int, error) { return listed(text, "", 1, 1<<20) }))
+		listed(&addresses, "", 1, 1<<20))
 	flags.Func("only", "carry out only the attacks whose names contain one of these, separated by commas",
-		into(&p.attacks, func(text string) ([]raid.Attack, error) {
-			return attacksNamed(strings.Split(text, ",")...), nil
-		}))
+		func(text string) error {
+			p.attacks = attacksNamed(strings.Split(text, ",")...)
+			return nil
+		})
 	flags.DurationVar(&p.rest, "rest", 6*time.Minute,
 		"how long the memory may take after the siege to come back")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	p.lasts = time.Duration(*minutes * float64(time.Minute))
-	if p.lasts < time.Second || len(p.attacks) == 0 {
-		return fmt.Errorf("a siege of %v with %d attacks shows nothing", p.lasts, len(p.attacks))
-	}
-	p.disk = disks[0]
-	begun := time.Now()
-	var outcomes []*outcome
-	var broken error
-	for _, p.limit = range sizes {
-		for _, p.addresses = range addresses {
-			o := p.run(ctx, out)
-			outcomes = append(outcomes, o)
-			broken = errors.Join(broken, o.verdict())
+	return func(ctx context.Context, r page.Report) (string, error) {
+		p.lasts, p.disk = time.Duration(*minutes*float64(time.Minute)), disks[0]
+		must.Be(p.lasts >= time.Second && len(p.attacks) > 0, "a siege of %v with %d attacks shows nothing",
+			p.lasts, len(p.attacks))
+		var outcomes []*outcome
+		var broken error
+		for _, p.limit = range sizes {
+			for _, p.addresses = range addresses {
+				o := p.run(ctx, r)
+				outcomes, broken = append(outcomes, o), errors.Join(broken, o.verdict())
+			}
 		}
-	}
-	made := page.Origin(ctx, begun, append([]string{"siege"}, args...)...)
-	return errors.Join(page.Write(out, *report, describe(outcomes, made)), broken)
-}
-
-// into returns what a flag is read with into a variable.
-func into[T any](to *T, read func(text string) (T, error)) func(text string) error {
-	return func(text string) (err error) {
-		*to, err = read(text)
-		return err
+		return describe(outcomes), broken
 	}
 }
 
-func mebibytes(text string) ([]int64, error) { return listed[int64](text, "MiB", 1<<20, math.MaxInt32) }
-
-// listed reads numbers with a unit, such as "512MiB,128MiB", and returns them times what
-// the unit is.
-func listed[N int | int64](text, unit string, times, most N) (all []N, err error) {
-	for one := range strings.SplitSeq(text, ",") {
-		n, err := strconv.ParseInt(strings.TrimSuffix(one, unit), 10, 32)
-		if err != nil || n <= 0 || N(n) > most || !strings.HasSuffix(one, unit) {
-			return nil, fmt.Errorf("%q is none of 1%s to %d%s", one, unit, most, unit)
+// listed returns what a flag is read with into numbers with a unit, such as
+// "512MiB,128MiB", times what the unit is.
+func listed(to *[]int64, unit string, times, most int64) func(text string) error {
+	return func(text string) error {
+		*to = nil
+		for one := range strings.SplitSeq(text, ",") {
+			n, err := strconv.ParseInt(strings.TrimSuffix(one, unit), 10, 32)
+			if err != nil || n <= 0 || n > most || !strings.HasSuffix(one, unit) {
+				return fmt.Errorf("%q is none of 1%s to %d%s", one, unit, most, unit)
+			}
+			*to = append(*to, n*times)
 		}
-		all = append(all, N(n)*times)
+		return nil
 	}
-	return all, nil
 }
 
 // attacksNamed returns the attacks whose name contains one of the texts.

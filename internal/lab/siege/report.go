@@ -36,7 +36,7 @@ func (o *outcome) verdict() error {
 		page.MiB(o.end))
 	c.Claim(o.reloads > 0, "the config was never loaded again")
 	c.Claim(len(o.quiet.Instead) == 0 && len(o.quiet.Answered) > 0,
-		"of %d calls of the quiet tenant %d were answered; instead came %s", o.quiet.sent(),
+		"of %d calls of the quiet tenant %d were answered; instead came %s", o.sent(),
 		len(o.quiet.Answered), page.Counted(o.quiet.Instead, "nothing"))
 	most := int64(o.lasted/time.Minute+1) * minuteBytes
 	c.Claim(o.disk == nil || o.disk.logged <= most && o.disk.audit <= most,
@@ -54,18 +54,21 @@ func (o *outcome) verdict() error {
 	return nil
 }
 
+// sent returns how many calls the quiet tenant made.
+func (o *outcome) sent() int { return len(o.quiet.Answered) + o.quiet.Refused() }
+
 // String is the outcome in a line.
 func (o *outcome) String() string {
 	return fmt.Sprintf(
 		"%d MiB: alive %v after %v, %d ended by the kernel; resident %s, at most %s, %s after %v; quiet: %d sent, %d answered, p99 %v, instead %s; disk %s, strangers from %d",
 		o.limit>>20, o.alive, o.lasted.Round(time.Second), o.kills, page.MiB(o.start), page.MiB(o.most),
 		page.MiB(o.end), o.rested.Round(time.Second),
-		o.quiet.sent(), len(o.quiet.Answered), o.quantile(0.99), page.Counted(o.quiet.Instead, "nothing"),
+		o.sent(), len(o.quiet.Answered), o.percentile(99), page.Counted(o.quiet.Instead, "nothing"),
 		o.disk, o.from)
 }
 
 // describe writes the report.
-func describe(outcomes []*outcome, made string) string {
+func describe(outcomes []*outcome) string {
 	var b strings.Builder
 	title := "A siege"
 	if slices.ContainsFunc(outcomes, func(o *outcome) bool { return o.disk != nil }) {
@@ -95,9 +98,7 @@ These are the promises:
 | memory | siege | process | resident before, at most, after | charged at most | quiet: sent, answered | p50, p99 | sent again | reloads | strangers from | disk | verdict |
 |---|---|---|---|---|---|---|---|---|---|---|---|
 `)
-	for _, o := range outcomes {
-		fmt.Fprintf(&b, "| %s |\n", strings.Join(o.row(), " | "))
-	}
+	b.WriteString(page.Rows(outcomes, (*outcome).row))
 	for _, o := range outcomes {
 		if err := o.verdict(); err != nil {
 			fmt.Fprintf(&b, "\n%s\n", strings.ToUpper(err.Error()[:1])+err.Error()[1:]+".")
@@ -115,11 +116,10 @@ was near its start.
 	for _, o := range outcomes {
 		o.describeAttacks(&b)
 	}
-	b.WriteString("\n" + made + "\n")
 	return b.String()
 }
 
-func (o *outcome) row() []string {
+func (o *outcome) row() string {
 	process, verdict := "lives", "kept"
 	if !o.alive {
 		process = fmt.Sprintf("**ended** (%d by the kernel)", o.kills)
@@ -131,15 +131,15 @@ func (o *outcome) row() []string {
 	if len(o.quiet.Instead) > 0 {
 		answered += " (" + page.Counted(o.quiet.Instead, "nothing") + ")"
 	}
-	return []string{
+	return "| " + strings.Join([]string{
 		fmt.Sprint(o.limit>>20, " MiB"), o.lasted.Round(time.Second).String(), process,
 		fmt.Sprintf("%s, %s, %s (after %v)", page.MiB(o.start), page.MiB(o.most), page.MiB(o.end),
 			o.rested.Round(time.Second)),
 		fmt.Sprintf("%s, sockets %s", page.MiB(o.charged), page.MiB(o.sockets)),
-		fmt.Sprintf("%d, %s", o.quiet.sent(), answered),
-		fmt.Sprintf("%v, %v", o.quantile(0.5), o.quantile(0.99)),
+		fmt.Sprintf("%d, %s", o.sent(), answered),
+		fmt.Sprintf("%v, %v", o.percentile(50), o.percentile(99)),
 		fmt.Sprint(o.quiet.Again), fmt.Sprint(o.reloads), fmt.Sprint(o.from), o.disk.String(), verdict,
-	}
+	}, " | ") + " |\n"
 }
 
 func (o *outcome) describeAttacks(b *strings.Builder) {

@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -12,6 +10,8 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/quiet"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/raid"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
@@ -36,7 +36,7 @@ type attacker struct {
 // attackers returns two with tokens and one without. Each connects from addresses of its
 // own, the stranger from as many as addresses says, so that the gateway can tell them
 // apart as it can in a network.
-func (l *lab) attackers(attacks []raid.Attack, addresses int, random *rand.Rand) []*attacker {
+func (l *lab) attackers(attacks []raid.Attack, addresses int64, random *rand.Rand) []*attacker {
 	var known, strange []raid.Attack
 	for _, a := range attacks {
 		if a.Stranger {
@@ -133,17 +133,24 @@ type outcome struct {
 	end     int64 // some time after
 	rested  time.Duration
 	disk    *disk // nil: log and audit share none
-	from    int   // addresses of the stranger
+	from    int64 // addresses of the stranger
 	reloads int
-	quiet   *notes
+	quiet   *quiet.Notes
 	attacks map[string]*raid.Tally
 	words   string // the last that the gateway said, if it has ended
 }
 
-// quantile returns the latency that so much of the quiet tenant's calls did not exceed,
-// of those during the siege that were answered.
-func (o *outcome) quantile(part float64) time.Duration {
-	return o.quiet.quantile(part, o.begun, o.lasted).Round(time.Millisecond)
+// percentile returns the latency that so many percent of the quiet tenant's calls did not
+// exceed, of those during the siege that were answered.
+func (o *outcome) percentile(percent int) time.Duration {
+	var during quiet.Notes
+	for _, a := range o.quiet.Answered {
+		if since := a.Due.Sub(o.begun); since >= 0 && since <= o.lasted {
+			during.Answered = append(during.Answered, a)
+		}
+	}
+	latency, _ := during.Percentile(percent) // zero if there are none
+	return latency.Round(time.Millisecond)
 }
 
 // plan is what a siege is to be.
@@ -154,12 +161,12 @@ type plan struct {
 	seed      uint64
 	attacks   []raid.Attack
 	disk      int64 // bytes of the disk that log and audit share; zero: the log needs none
-	addresses int   // of the stranger
+	addresses int64 // of the stranger
 }
 
 // run besieges one gateway. The error says that nothing was measured; whether promises
 // were kept is for the outcome to say.
-func (p *plan) run(ctx context.Context, progress io.Writer) *outcome {
+func (p *plan) run(ctx context.Context, r page.Report) *outcome {
 	c := world.NewCage(p.limit)
 	defer func() { must.OK(c.Close(context.WithoutCancel(ctx))) }()
 	l := newLab(ctx, min(lapseMost, p.lasts/4), p.disk)
@@ -168,7 +175,7 @@ func (p *plan) run(ctx context.Context, progress io.Writer) *outcome {
 	defer gateway.Kill()
 
 	random := rand.New(rand.NewPCG(p.seed, uint64(p.limit))) //nolint:gosec // no secret
-	o := &outcome{limit: p.limit, planned: p.attacks, from: p.addresses, quiet: &notes{}}
+	o := &outcome{limit: p.limit, planned: p.attacks, from: p.addresses, quiet: &quiet.Notes{}}
 	p.beside(ctx, l, random, o.quiet, func(ctx context.Context) {
 		o.start, _ = gateway.resident()
 		p.attack(ctx, l, gateway, random, o)
@@ -182,20 +189,20 @@ func (p *plan) run(ctx context.Context, progress io.Writer) *outcome {
 	if !o.alive {
 		o.words = gateway.words.String()
 	}
-	_, _ = fmt.Fprintf(progress, "%s\n", o) // a terminal
+	r.Say("%s\n", o)
 	return o
 }
 
 // beside does something while the quiet tenant makes its calls, with a few of them
 // before.
-func (p *plan) beside(ctx context.Context, l *lab, random *rand.Rand, seen *notes,
+func (p *plan) beside(ctx context.Context, l *lab, random *rand.Rand, seen *quiet.Notes,
 	do func(context.Context),
 ) {
-	o := orders{Addr: l.addr, Seed: random.Uint64()}
-	for user := range usersOfTenant {
-		o.Calls = append(o.Calls, string(l.call("quiet", "calm", user)))
+	o := quiet.Orders{Addr: l.addr, Least: int64(quietLeast), Most: int64(quietMost), Seed: random.Uint64()}
+	for _, token := range l.tokens["quiet"] {
+		o.Calls = append(o.Calls, string(quiet.Call(l.addr, token, "calm")))
 	}
-	must.OK(json.NewEncoder(l.quiet.In).Encode(o))
+	quiet.Tell(l.quiet, o)
 	world.Pause(ctx, warmth)
 	do(ctx)
 	must.OK(l.quiet.In.Close()) // it makes no more calls, and tells

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/quiet"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/raid"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
@@ -80,7 +81,7 @@ func kept() *outcome {
 	return &outcome{
 		limit: 128 << 20, lasted: time.Minute, alive: true, planned: attacksNamed("big bodies"),
 		start: 30 << 20, most: 100 << 20, end: 50 << 20, reloads: 1,
-		quiet:   &notes{Answered: []answer{{Nanos: 1e6}}, Instead: map[string]int{}},
+		quiet:   &quiet.Notes{Answered: []quiet.Answer{{Nanos: 1e6}}, Instead: map[string]int{}},
 		attacks: map[string]*raid.Tally{"big bodies": {Attempts: 1, Answered: 1}},
 	}
 }
@@ -131,10 +132,10 @@ func TestReportTellsWhatCameInstead(t *testing.T) {
 	o := kept()
 	o.quiet.Instead["503 DB-OVERLOAD"] = 2
 	o.attacks["big bodies"].Instead = map[string]int64{"429 DB-LIMIT-MEMORY": 3, "connection closed": 7}
-	text := describe([]*outcome{o}, "Made with siege -x")
+	text := describe([]*outcome{o})
 	for _, want := range []string{
 		"| 3, 1 (2 × 503 DB-OVERLOAD) |",
-		"| 7 × connection closed, 3 × 429 DB-LIMIT-MEMORY |", "**broken**", "Made with siege -x",
+		"| 7 × connection closed, 3 × 429 DB-LIMIT-MEMORY |", "**broken**",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the report has no %q:\n%s", want, text)
@@ -145,7 +146,7 @@ func TestReportTellsWhatCameInstead(t *testing.T) {
 func TestReportOfADiskSaysSo(t *testing.T) {
 	o := kept()
 	o.disk, o.from = &disk{size: 64 << 20}, 4000
-	text := describe([]*outcome{o}, "Made with siege -x")
+	text := describe([]*outcome{o})
 	for _, want := range []string{
 		"# When strangers fill the disk\n",
 		" MiB, addresses of strangers: 4000\n",

@@ -1,4 +1,4 @@
-package raid
+package quiet
 
 import (
 	"bytes"
@@ -33,7 +33,7 @@ func Instead(answer *client.Answer, err error) string {
 	case err != nil:
 		return "connection closed"
 	case answer.Status != http.StatusOK || !bytes.Contains(answer.Body, []byte(upstream.Sentence)):
-		return fmt.Sprintf("%d %s", answer.Status, code.Find(answer.Body))
+		return fmt.Sprintf("%d %s", answer.Status, answer.Code())
 	}
 	return ""
 }
@@ -53,7 +53,7 @@ func Serves(ctx context.Context, addr string, tokens map[string][]string, server
 	for tenant, server := range servers {
 		line, call := client.LineTo(addr), Call(addr, tokens[tenant][0], server)
 		err := world.Within(ctx, time.Minute, "the gateway serves tenant "+tenant,
-			func() bool { return Instead(line.Exchange(ctx, call, kept)) == "" })
+			func() bool { return Instead(line.Exchange(ctx, call, 1<<10)) == "" })
 		line.Close()
 		if err != nil {
 			return err

@@ -15,18 +15,37 @@ import (
 
 // section writes the section of the page, and its charts if there is a page.
 func (p *peersRun) section(r page.Report, all []*contender) string {
-	var b strings.Builder
-	p.introduce(&b, charts(r, all))
-	for _, table := range []func(*strings.Builder, []*contender){
-		callsTable, listsTable, memoryTable, settingsTable, absentTable,
-	} {
-		table(&b, all)
-	}
-	return b.String()
+	shown, programs := present(all), processesOf(all)
+	base, calls := find(all, peerDrawbridge), cell{era: mcp.Legacy, connections: 16}
+	lists := cell{era: mcp.Legacy, connections: 16, lists: true}
+	return fmt.Sprintf(peersSection, upstream.Announced, p.plan.rounds, p.plan.took, charts(r, all),
+		page.Rows(shown, func(c *contender) string {
+			return fmt.Sprintf("| %s | %s | %s | %s | %s | %s |\n", c.title(),
+				c.each(mcp.Legacy, (*series).perSecond), c.each(mcp.Modern, (*series).perSecond),
+				beside(base, c, calls), c.each(mcp.Legacy, (*series).median), c.each(mcp.Legacy, (*series).processor))
+		}),
+		page.Rows(shown, (*contender).troubles), upstream.Announced,
+		page.Rows(shown, func(c *contender) string {
+			s := c.work[lists]
+			return fmt.Sprintf("| %s | %s | %s | %s | %s |\n", c.title(), s.perSecond(), beside(base, c, lists),
+				s.median(), s.processor())
+		}),
+		changeTime, page.Rows(programs, (*contender).holds),
+		page.Rows(shown, func(c *contender) string {
+			if c.memory.failed == "" {
+				return ""
+			}
+			return fmt.Sprintf("\n%s: %s.\n", c.name, c.memory.failed)
+		}),
+		page.Rows(programs, func(c *contender) string {
+			return fmt.Sprintf("| %s | %s, %s | %s | %s |\n", c.title(), c.release(), c.parcel.registry, c.settings,
+				c.lacks)
+		}),
+		absent(all))
 }
 
-func (p *peersRun) introduce(b *strings.Builder, charts string) {
-	fmt.Fprintf(b, `## Beside other gateways
+// peersSection is the section, with places for what was measured.
+const peersSection = `## Beside other gateways
 
 One run measures several programs, each with the same client before it and the same server behind it. The client
 speaks HTTP by hand, and opens sessions as clients do. It reads answers of a known length, in chunks and as event
@@ -47,100 +66,77 @@ Read the figures fairly, because these programs do **different work**:
 - The versions are those that the public registries gave. They may be older than the newest.
 
 %s
-`, upstream.Announced, p.plan.rounds, p.plan.took, charts)
-}
 
-// callsTable says what calls cost.
-func callsTable(b *strings.Builder, all []*contender) {
-	b.WriteString(
-		"\n### Calls\n\nCalls per second at 1 / 16 / 64 connections. The ratio is that of 2025-11-25 at 16, with the lowest and highest of the rounds.\n" +
-			"CPU is that of all processes that a program starts, without the server. A dash means that it does not serve that revision.\n\n" +
-			"| | 2025-11-25 | 2026-07-28 | drawbridge ÷ this | median latency at 1 / 16 / 64 | CPU µs a call at 1 / 16 / 64 |\n|---|---|---|---|---|---|\n")
-	base := find(all, peerDrawbridge)
-	for _, c := range present(all) {
-		fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s |\n", c.title(),
-			c.each(mcp.Legacy, (*series).perSecond), c.each(mcp.Modern, (*series).perSecond), beside(base, c,
-				cell{era: mcp.Legacy, connections: 16}),
-			c.each(mcp.Legacy, (*series).median), c.each(mcp.Legacy, (*series).processor))
+### Calls
+
+Calls per second at 1 / 16 / 64 connections. The ratio is that of 2025-11-25 at 16, with the lowest and highest of the rounds.
+CPU is that of all processes that a program starts, without the server. A dash means that it does not serve that revision.
+
+| | 2025-11-25 | 2026-07-28 | drawbridge ÷ this | median latency at 1 / 16 / 64 | CPU µs a call at 1 / 16 / 64 |
+|---|---|---|---|---|---|
+%s%s
+### Lists
+
+tools/list with %d tools in one answer, 2025-11-25, 16 connections.
+
+| | lists per second | drawbridge ÷ this | median latency | CPU µs a list |
+|---|---|---|---|---|
+%s
+### Memory, and who hears of a change
+
+The table has the resident memory at the start, and what a session costs, without and with an open event stream (GET), at both
+numbers of sessions. Then the server changes its list of tools and announces it. The last columns say how many of the open
+streams get that within %v, and when the last of them does. What a program starts counts too, such as a server for each session.
+
+| | sessions | at the start, MiB | a session, KiB | a session with a stream, KiB | change reached | last after |
+|---|---|---|---|---|---|---|
+%s%s
+### What was compared
+
+| | version, from | settings | what it does not do here |
+|---|---|---|---|
+%s%s`
+
+// holds is what sessions and streams cost the contender, and who got a change.
+func (c *contender) holds() string {
+	m := c.memory
+	var sizes, without, with []string
+	for i, s := range m.steps {
+		sizes = append(sizes, page.Number(float64(s.sessions)))
+		without = append(without, fmt.Sprintf("%.1f", m.session(i)))
+		with = append(with, fmt.Sprintf("%.1f", m.stream(i)))
 	}
-	troubles(b, all)
-}
-
-// listsTable says what lists of all tools cost.
-func listsTable(b *strings.Builder, all []*contender) {
-	kind := cell{era: mcp.Legacy, connections: 16, lists: true}
-	fmt.Fprintf(b, "\n### Lists\n\ntools/list with %d tools in one answer, 2025-11-25, 16 connections.\n\n",
-		upstream.Announced)
-	b.WriteString(
-		"| | lists per second | drawbridge ÷ this | median latency | CPU µs a list |\n|---|---|---|---|---|\n")
-	base := find(all, peerDrawbridge)
-	for _, c := range present(all) {
-		s := c.work[kind]
-		fmt.Fprintf(b, "| %s | %s | %s | %s | %s |\n", c.title(), s.perSecond(), beside(base, c, kind),
-			s.median(), s.processor())
+	last := "–"
+	if m.reached > 0 {
+		last = m.last.Round(time.Millisecond).String()
 	}
+	return fmt.Sprintf("| %s | %s | %.1f | %s | %s | %d of %d | %s |\n", c.title(), row(sizes),
+		float64(m.start)/(1<<20), row(without), row(with), m.reached, m.streams, last)
 }
 
-// memoryTable says what sessions and streams cost, and who got a change.
-func memoryTable(b *strings.Builder, all []*contender) {
-	fmt.Fprintf(b, "\n### Memory, and who hears of a change\n\n"+
-		"The table has the resident memory at the start, and what a session costs, without and with an open event stream (GET), at both\n"+
-		"numbers of sessions. Then the server changes its list of tools and announces it. The last columns say how many of the open\n"+
-		"streams get that within %v, and when the last of them does. What a program starts counts too, such as a server for each session.\n\n", changeTime)
-	b.WriteString(
-		"| | sessions | at the start, MiB | a session, KiB | a session with a stream, KiB | change reached | last after |\n|---|---|---|---|---|---|---|\n")
-	for _, c := range processesOf(all) {
-		m := c.memory
-		var sizes, without, with []string
-		for i, s := range m.steps {
-			sizes = append(sizes, page.Number(float64(s.sessions)))
-			without = append(without, fmt.Sprintf("%.1f", m.session(i)))
-			with = append(with, fmt.Sprintf("%.1f", m.stream(i)))
+// absent says which programs were not measured, and why.
+func absent(all []*contender) string {
+	rows := page.Rows(all, func(c *contender) string {
+		if c.failed == "" {
+			return ""
 		}
-		last := "–"
-		if m.reached > 0 {
-			last = m.last.Round(time.Millisecond).String()
-		}
-		fmt.Fprintf(b, "| %s | %s | %.1f | %s | %s | %d of %d | %s |\n", c.title(), row(sizes),
-			float64(m.start)/(1<<20), row(without), row(with), m.reached, m.streams, last)
+		return fmt.Sprintf("| %s | %s, %s | %s |\n", c.name, c.release(), c.parcel.registry, c.failed)
+	})
+	if rows == "" {
+		return ""
 	}
-	for _, c := range present(all) {
-		if c.memory.failed != "" {
-			fmt.Fprintf(b, "\n%s: %s.\n", c.name, c.memory.failed)
-		}
-	}
-}
-
-// settingsTable says how each program was set up and what it does not do.
-func settingsTable(b *strings.Builder, all []*contender) {
-	b.WriteString(
-		"\n### What was compared\n\n| | version, from | settings | what it does not do here |\n|---|---|---|---|\n")
-	for _, c := range processesOf(all) {
-		fmt.Fprintf(b, "| %s | %s, %s | %s | %s |\n", c.title(), c.release(), c.parcel.registry, c.settings,
-			c.lacks)
-	}
-}
-
-// absentTable says which programs were not measured, and why.
-func absentTable(b *strings.Builder, all []*contender) {
-	head := "\n### Not measured\n\n| | version, from | why |\n|---|---|---|\n"
-	for _, c := range all {
-		if c.failed != "" {
-			fmt.Fprintf(b, "%s| %s | %s, %s | %s |\n", head, c.name, c.release(), c.parcel.registry, c.failed)
-			head = ""
-		}
-	}
+	return "\n### Not measured\n\n| | version, from | why |\n|---|---|---|\n" + rows
 }
 
 // troubles says which work ended with a wrong answer or none.
-func troubles(b *strings.Builder, all []*contender) {
-	for _, c := range present(all) {
-		for _, kind := range cells() {
-			if s := c.work[kind]; s != nil && s.failed != nil {
-				fmt.Fprintf(b, "\n%s, %s: %s.\n", c.name, kind, short(s.failed.Error()))
-			}
+func (c *contender) troubles() string {
+	return page.Rows(cells(), func(kind cell) string {
+		s := c.work[kind]
+		if s == nil || s.failed == nil {
+			return ""
 		}
-	}
+		return fmt.Sprintf("\n%s, %s: %s.\n", c.name, kind, short(s.failed.Error()))
+	})
 }
 
 // charts draws calls at 16 connections and memory of a stream, and returns what shows

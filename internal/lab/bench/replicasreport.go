@@ -4,15 +4,25 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 )
 
 // section writes all that was measured.
 func (s *sharing) section(nginx string) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, `## Several replicas
+	return fmt.Sprintf(replicasSection, nginx, s.plan.rounds, s.plan.took, fleetCallers, page.Rows(s.loads, s.row),
+		page.Rows(s.bounds(), bound.row), s.times, warming, page.Number(s.alone),
+		page.Rows(s.trips, func(t tripFigure) string {
+			return fmt.Sprintf("| %s | %s | %s | %.0f | %s |\n", t.what, page.Number(t.one), page.Number(t.three),
+				max(0, t.kept), t.commands)
+		}), idleStreams, s.watched,
+		page.Rows(s.stream, func(t tripFigure) string {
+			return fmt.Sprintf("| %s | %s | %.0f |\n", t.what, page.Number(t.three), max(0, t.kept))
+		}))
+}
+
+// replicasSection is the section, with places for what was measured.
+const replicasSection = `## Several replicas
 
 Replicas of one gateway share a Redis server and stand behind %s. It gives each request to the next replica in
 turn, whatever session the request belongs to, so of three calls in a session two are forwarded. Beside them stand
@@ -24,32 +34,45 @@ call costs, because each further machine adds calls at that cost. No caller is n
 
 | revision | replicas | CPU a call, µs | ÷ three that share nothing | Redis a call, µs | nginx a call, µs | one at a time, median µs | added, µs | added if forwarded, µs |
 |---|---|---|---|---|---|---|---|---|
-`, nginx, s.plan.rounds, s.plan.took, fleetCallers)
-	for _, l := range s.loads {
-		apart := s.apart(l.revision)
-		redis, added, forwarded := "–", "–", "–"
-		if l.fleet.shares {
-			redis, added = spreadOf(l.redis).String(), spreadOf(lessOf(l.latency, apart.latency)).String()
-		}
-		if l.forwarded != nil {
-			forwarded = spreadOf(lessOf(l.forwarded, apart.latency)).String()
-		}
-		fmt.Fprintf(&b, "| %s | %s | %v | %v | %s | %v | %v | %s | %s |\n", l.revision, l.fleet.name,
-			spreadOf(l.cpu), ratioOf(l.cpu, apart.cpu),
-			redis, spreadOf(l.nginx), spreadOf(l.latency), added, forwarded)
-	}
-	b.WriteString(`
+%s
 What three replicas may cost, and what they do:
 
 | what | at most | found | kept |
 |---|---|---|---|
-`)
-	for _, one := range s.bounds() {
-		most := page.Number(one.most)
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", one.what, most, one.seen(), yes(one.kept(), most))
+%s
+### Round trips to Redis
+
+Each kind of request was made %d times, one after another, after %d that are not counted. A round trip is what
+Redis read at once, by its own count (` + "`total_reads_processed`" + `). What the replicas do by themselves in the
+same time is subtracted: each of three makes %s a minute when nobody asks it anything. They are for its lease, for
+messages from the others, and to see that Redis is well. Under load several requests share a round trip, so there
+are fewer. The commands are those of ` + "`INFO commandstats`" + `, with those that scripts run.
+
+What is kept is by how much the memory of Redis (` + "`used_memory`" + `) has grown afterwards, with three replicas,
+for as long as the keys live. Some hundred bytes more or less are those of connections.
+
+| request | round trips, 1 replica | 3 replicas | kept, bytes | commands a request, 3 replicas |
+|---|---|---|---|---|
+%s
+At three replicas %d event streams were open for %v, with nothing on them but heartbeats. Each takes:
+
+| stream | round trips a minute | kept, bytes, with its session |
+|---|---|---|
+%s`
+
+// row is what one fleet cost in one revision.
+func (s *sharing) row(l *fleetLoad) string {
+	apart := s.apart(l.revision)
+	redis, added, forwarded := "–", "–", "–"
+	if l.fleet.shares {
+		redis, added = spreadOf(l.redis).String(), spreadOf(lessOf(l.latency, apart.latency)).String()
 	}
-	s.describeTrips(&b)
-	return b.String()
+	if l.forwarded != nil {
+		forwarded = spreadOf(lessOf(l.forwarded, apart.latency)).String()
+	}
+	return fmt.Sprintf("| %s | %s | %v | %v | %s | %v | %v | %s | %s |\n", l.revision, l.fleet.name,
+		spreadOf(l.cpu), ratioOf(l.cpu, apart.cpu),
+		redis, spreadOf(l.nginx), spreadOf(l.latency), added, forwarded)
 }
 
 // bound is what something may be at most, and what it was found to be.
@@ -60,6 +83,11 @@ type bound struct {
 }
 
 func (b bound) kept() bool { return b.found.median <= b.most }
+
+func (b bound) row() string {
+	most := page.Number(b.most)
+	return fmt.Sprintf("| %s | %s | %s | %s |\n", b.what, most, b.seen(), yes(b.kept(), most))
+}
 
 // seen says what was found. Nothing at all was found, too.
 func (b bound) seen() string {
@@ -122,38 +150,6 @@ func (s *sharing) apart(revision string) *fleetLoad {
 func (s *sharing) loadOf(revision string, is func(*fleet) bool) *fleetLoad {
 	return s.loads[slices.IndexFunc(s.loads,
 		func(l *fleetLoad) bool { return l.revision == revision && is(l.fleet) })]
-}
-
-// describeTrips writes what is asked of Redis.
-func (s *sharing) describeTrips(b *strings.Builder) {
-	fmt.Fprintf(b, `
-### Round trips to Redis
-
-Each kind of request was made %d times, one after another, after %d that are not counted. A round trip is what
-Redis read at once, by its own count (`+"`total_reads_processed`"+`). What the replicas do by themselves in the
-same time is subtracted: each of three makes %s a minute when nobody asks it anything. They are for its lease, for
-messages from the others, and to see that Redis is well. Under load several requests share a round trip, so there
-are fewer. The commands are those of `+"`INFO commandstats`"+`, with those that scripts run.
-
-What is kept is by how much the memory of Redis (`+"`used_memory`"+`) has grown afterwards, with three replicas,
-for as long as the keys live. Some hundred bytes more or less are those of connections.
-
-| request | round trips, 1 replica | 3 replicas | kept, bytes | commands a request, 3 replicas |
-|---|---|---|---|---|
-`, s.times, warming, page.Number(s.alone))
-	for _, t := range s.trips {
-		fmt.Fprintf(b, "| %s | %s | %s | %.0f | %s |\n", t.what, page.Number(t.one), page.Number(t.three),
-			max(0, t.kept), t.commands)
-	}
-	fmt.Fprintf(b, `
-At three replicas %d event streams were open for %v, with nothing on them but heartbeats. Each takes:
-
-| stream | round trips a minute | kept, bytes, with its session |
-|---|---|---|
-`, idleStreams, s.watched)
-	for _, t := range s.stream {
-		fmt.Fprintf(b, "| %s | %s | %.0f |\n", t.what, page.Number(t.three), max(0, t.kept))
-	}
 }
 
 // lessOf subtracts what two showed in each round.

@@ -49,8 +49,21 @@ func (m *findings) charts(r page.Report) (calls, memory string) {
 
 // describe writes the section.
 func (m *findings) describe(p plan, nginx, calls, memory string) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, `## One call
+	own := m.secure.ways[wayDrawbridge].cpu
+	return fmt.Sprintf(callsSection, calls, nginx, page.Plural(p.rounds, "round"), p.took,
+		page.Rows(m.calls, func(r result) string {
+			return fmt.Sprintf("| %s | %d | **%s** | %s | %s | %s | %s |\n", r.revision, r.connections,
+				r.over(wayProxy), r.over(wayThrifty), r.over(wayNginx), r.over(wayDirect),
+				ratioOf(r.ways[wayDrawbridge].cpu, r.ways[wayProxy].cpu))
+		}),
+		figuresHead+page.Rows(m.calls, result.figures),
+		m.secure.over(wayProxyOne), ratioOf(own, m.secure.ways[wayProxyOne].cpu),
+		m.secure.over(wayProxyTwo), ratioOf(own, m.secure.ways[wayProxyTwo].cpu),
+		figuresHead+m.secure.figures(), m.describeKinds(p), m.describeIdle(memory))
+}
+
+// callsSection is the section, with places for what was measured.
+const callsSection = `## One call
 
 %s
 
@@ -64,42 +77,28 @@ One tools/call of an echo tool, in several ways to the same upstream in the same
   gateway may choose this setting for itself. This way takes that gain out of the comparison.
 - **drawbridge** with everything on: token, tenant, rules, limits of requests, calls, users and tools, argument
   schema, time limit, output cleaning, audit, a log line for each request, metrics. Audit writes a line before
-  each answer. With `+"`sync: interval`"+` it is synced to disk once a second.
+  each answer. With ` + "`sync: interval`" + ` it is synced to disk once a second.
 
 Every answer's content is checked. Each way has %s of %v. What a ratio compares ran right after one another, in
 both orders in turn. A figure is the median of the rounds' ratios. The brackets hold the lowest and the highest.
 
 | revision | connections | calls/s ÷ ReverseProxy | ÷ ReverseProxy, GOGC=400 | ÷ nginx | ÷ direct | CPU a call ÷ ReverseProxy |
 |---|---|---|---|---|---|---|
-`, calls, nginx, page.Plural(p.rounds, "round"), p.took)
-	for _, r := range m.calls {
-		own := r.ways[wayDrawbridge]
-		fmt.Fprintf(&b, "| %s | %d | **%s** | %s | %s | %s | %s |\n", r.revision, r.connections,
-			r.over(wayProxy), r.over(wayThrifty), r.over(wayNginx), r.over(wayDirect), ratioOf(own.cpu,
-				r.ways[wayProxy].cpu))
-	}
-	b.WriteString(
-		"\nThese are the figures behind the ratios. CPU and memory are those of the processes between client and upstream alone.\n\n")
-	m.figures(&b, m.calls)
-	b.WriteString(`
+%s
+These are the figures behind the ratios. CPU and memory are those of the processes between client and upstream alone.
+
+%s
 ### An upstream that speaks TLS
 
 The same calls to an https upstream. The gateway and the proxies check its certificate. The upstream offers
 HTTP/2, so there are two ReverseProxies: one uses it, and one stays with HTTP/1.1.
 
-`)
-	fmt.Fprintf(
-		&b, "drawbridge ÷ ReverseProxy with HTTP/1.1: calls/s **%s**, CPU a call %s. ÷ ReverseProxy with HTTP/2: calls/s **%s**, CPU a call %s.\n\n",
-		m.secure.over(wayProxyOne), ratioOf(m.secure.ways[wayDrawbridge].cpu, m.secure.ways[wayProxyOne].cpu),
-		m.secure.over(wayProxyTwo), ratioOf(m.secure.ways[wayDrawbridge].cpu, m.secure.ways[wayProxyTwo].cpu))
-	m.figures(&b, []result{m.secure})
-	m.describeKinds(&b, p)
-	m.describeIdle(&b, memory)
-	return b.String()
-}
+drawbridge ÷ ReverseProxy with HTTP/1.1: calls/s **%s**, CPU a call %s. ÷ ReverseProxy with HTTP/2: calls/s **%s**, CPU a call %s.
+
+%s%s%s`
 
 // over returns the ratio of calls per second, through the gateway and another way.
-func (r *result) over(way string) string {
+func (r result) over(way string) string {
 	other, found := r.ways[way]
 	if !found {
 		return "not measured"
@@ -107,32 +106,62 @@ func (r *result) over(way string) string {
 	return ratioOf(r.ways[wayDrawbridge].rate, other.rate).String()
 }
 
-// figures writes the table of absolute figures.
-func (m *findings) figures(b *strings.Builder, results []result) {
-	b.WriteString(
-		"| revision | connections | way | calls/s | median latency, µs | CPU a call, µs | resident, MiB |\n|---|---|---|---|---|---|---|\n")
-	for _, r := range results {
-		for _, way := range []string{
-			wayDirect, wayNginx, wayProxy, wayThrifty, wayProxyOne, wayProxyTwo,
-			wayDrawbridge,
-		} {
-			s, found := r.ways[way]
-			if !found {
-				continue
-			}
-			cpu, held := "–", "–"
-			if way != wayDirect && len(s.cpu) > 0 {
-				cpu, held = spreadOf(s.cpu).String(), page.Number(spreadOf(s.resident).median)
-			}
-			fmt.Fprintf(b, "| %s | %d | %s | %s | %s | %s | %s |\n", r.revision, r.connections, way,
-				spreadOf(s.rate), page.Number(spreadOf(s.latency).median), cpu, held)
+// figuresHead begins the tables of absolute figures.
+const figuresHead = "| revision | connections | way | calls/s | median latency, µs | CPU a call, µs | resident, MiB |\n" +
+	"|---|---|---|---|---|---|---|\n"
+
+// figures are the rows of absolute figures.
+func (r result) figures() string {
+	return page.Rows([]string{
+		wayDirect, wayNginx, wayProxy, wayThrifty, wayProxyOne, wayProxyTwo, wayDrawbridge,
+	}, func(way string) string {
+		s, found := r.ways[way]
+		if !found {
+			return ""
 		}
-	}
+		cpu, held := "–", "–"
+		if way != wayDirect && len(s.cpu) > 0 {
+			cpu, held = spreadOf(s.cpu).String(), page.Number(spreadOf(s.resident).median)
+		}
+		return fmt.Sprintf("| %s | %d | %s | %s | %s | %s | %s |\n", r.revision, r.connections, way,
+			spreadOf(s.rate), page.Number(spreadOf(s.latency).median), cpu, held)
+	})
 }
 
 // describeKinds writes what other kinds of calls cost.
-func (m *findings) describeKinds(b *strings.Builder, p plan) {
-	fmt.Fprintf(b, `
+func (m *findings) describeKinds(p plan) string {
+	byName := make(map[string]*kindRounds)
+	for _, k := range m.kinds {
+		byName[k.name] = k
+	}
+	var notes, reasons []string
+	note := func(reason, format string, args ...any) {
+		notes = append(notes, fmt.Sprintf(format, args...))
+		if !slices.Contains(reasons, reason) {
+			reasons = append(reasons, reason)
+		}
+	}
+	rows := page.Rows(m.kinds, func(k *kindRounds) string {
+		times := "–"
+		if plain, found := byName[k.plain]; found {
+			factor := ratioOf(k.perKiB, plain.perKiB)
+			if times = factor.String(); factor.median > 2 {
+				times = "**" + times + "**"
+				note(cmp.Or(k.reason, reasonUnknown), "- %s costs %s times the plain case by KiB.", k.name,
+					page.Number(factor.median))
+			}
+		}
+		return fmt.Sprintf("| %s | %d | %s | %s | %s | %s | %s |\n", k.name, k.callers,
+			page.Number(spreadOf(k.rate).median),
+			spreadOf(k.cpu), page.Number(spreadOf(k.kib).median), spreadOf(k.perKiB), times)
+	})
+	for _, k := range m.kinds {
+		if other, found := byName[k.name+besideProxy]; found {
+			note(reasonUnread, "- A %s costs %s times the CPU that ReverseProxy takes for it.", k.name,
+				ratioOf(k.cpu, other.cpu))
+		}
+	}
+	return fmt.Sprintf(`
 ### Other kinds of calls
 
 The CPU is that of drawbridge alone, without server and client. A KiB counts requests and answers together, with
@@ -143,49 +172,23 @@ and then the result comes. Each kind has %s of %v.
 
 | kind | callers | calls/s | CPU a call, µs | KiB a call | CPU a KiB, µs | ÷ plain call, by KiB |
 |---|---|---|---|---|---|---|
-`, page.Plural(p.rounds, "round"), p.took/2)
-	byName := make(map[string]*kindRounds)
-	for _, k := range m.kinds {
-		byName[k.name] = k
-	}
-	var notes, reasons []string
-	for _, k := range m.kinds {
-		times := "–"
-		if plain, found := byName[k.plain]; found {
-			factor := ratioOf(k.perKiB, plain.perKiB)
-			times = factor.String()
-			if factor.median > 2 {
-				times = "**" + times + "**"
-				notes = append(notes, fmt.Sprintf("- %s costs %s times the plain case by KiB.", k.name,
-					page.Number(factor.median)))
-				reasons = append(reasons, cmp.Or(k.reason, reasonUnknown))
-			}
-		}
-		fmt.Fprintf(b, "| %s | %d | %s | %s | %s | %s | %s |\n", k.name, k.callers,
-			page.Number(spreadOf(k.rate).median),
-			spreadOf(k.cpu), page.Number(spreadOf(k.kib).median), spreadOf(k.perKiB), times)
-	}
-	for _, k := range m.kinds {
-		if other, found := byName[k.name+besideProxy]; found {
-			notes = append(notes, fmt.Sprintf("- A %s costs %s times the CPU that ReverseProxy takes for it.",
-				k.name, ratioOf(k.cpu, other.cpu)))
-			reasons = append(reasons, reasonUnread)
-		}
-	}
-	b.WriteString("\n" + strings.Join(notes, "\n") + "\n")
-	for i, reason := range reasons {
-		if !slices.Contains(reasons[:i], reason) {
-			b.WriteString("\n" + reason + "\n")
-		}
-	}
+%s
+%s
+
+%s
+`, page.Plural(p.rounds, "round"), p.took/2, rows, strings.Join(notes, "\n"), strings.Join(reasons, "\n\n"))
 }
 
 // describeIdle writes what idle streams cost and how soon they are told.
-func (m *findings) describeIdle(b *strings.Builder, memory string) {
+func (m *findings) describeIdle(memory string) string {
 	if len(m.idle) == 0 {
-		return
+		return ""
 	}
-	fmt.Fprintf(b, `
+	note := m.note
+	if note != "" {
+		note = "\n" + note + "\n"
+	}
+	return fmt.Sprintf(`
 ### Idle event streams
 
 %s
@@ -203,19 +206,15 @@ the reload is in it.
 
 | streams | open | KiB a stream | after a changed list | told of it | the first after | the median | the last |
 |---|---|---|---|---|---|---|---|
-`, memory)
-	for _, r := range m.idle {
+%s%s`, memory, page.Rows(m.idle, func(r idleResult) string {
 		told := fmt.Sprintf("all %d", r.told)
 		if r.told < r.streams {
 			told = fmt.Sprintf("**%d of %d**", r.told, r.streams)
 		}
-		fmt.Fprintf(b, "| %s | %d | **%s** | %s | %s | %v | %v | %v |\n", r.kind, r.streams,
+		return fmt.Sprintf("| %s | %d | **%s** | %s | %s | %v | %v | %v |\n", r.kind, r.streams,
 			page.Number(r.kib), page.Number(r.after), told,
 			r.first.Round(time.Millisecond), r.median.Round(time.Millisecond), r.last.Round(time.Millisecond))
-	}
-	if m.note != "" {
-		b.WriteString("\n" + m.note + "\n")
-	}
+	}), note)
 }
 
 // bar is the spread in a chart.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
@@ -16,7 +15,7 @@ const (
 )
 
 // kept tells whether the figure keeps its goal at that size, and says the goal.
-func (f *scaleFigure) kept(i int) (kept bool, says string) {
+func (f scaleFigure) kept(i int) (kept bool, says string) {
 	grown := f.grown(i)
 	switch {
 	case i == 0 && f.goal.beside:
@@ -32,13 +31,20 @@ func (f *scaleFigure) kept(i int) (kept bool, says string) {
 
 // grown returns what a request costs at that size, where the smallest is 1: the median of
 // the rounds, in each of which both sizes ran right after one another.
-func (f *scaleFigure) grown(i int) float64 { return ratioOf(f.costs[i], f.costs[0]).median }
+func (f scaleFigure) grown(i int) float64 { return ratioOf(f.costs[i], f.costs[0]).median }
 
 // section writes all that was measured. Picture is the Markdown that shows the chart, ""
 // for none.
 func (g *growth) section(rounds, requests int, picture string) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, `## How it grows
+	if picture != "" {
+		picture = "\n" + picture + "\n"
+	}
+	return fmt.Sprintf(scaleSection, rounds, requests, page.Rows(g.figures, scaleFigure.rows), picture,
+		float64(g.session)/1024, page.Rows(g.loads, loadFigure.row))
+}
+
+// scaleSection is the section, with places for what was measured.
+const scaleSection = `## How it grows
 
 Each figure is the processor time of the gateway's process for one request, in µs. It is the median of %d rounds
 of %d requests (a fifth for lists), with the lowest and highest round. The gateways of one kind, one for each size,
@@ -48,48 +54,44 @@ collects the garbage of a large heap more rarely.
 
 | request | size | µs | ÷ smallest size | ReverseProxy, µs | goal | kept |
 |---|---|---|---|---|---|---|
-`, rounds, requests)
-	for i := range g.figures {
-		f := &g.figures[i]
-		for j, size := range f.sizes {
-			kept, goal := f.kept(j)
-			beside := ""
-			if f.beside != nil {
-				beside = medianAndEnds(f.beside[j])
-			}
-			fmt.Fprintf(&b, "| `%s` | %s %s | %s | %.2f | %s | %s | %s |\n", f.what,
-				page.Number(float64(size)), f.unit, medianAndEnds(f.costs[j]), f.grown(j), beside, goal,
-				yes(kept, goal))
-		}
-	}
-	if picture != "" {
-		b.WriteString("\n" + picture + "\n")
-	}
-	fmt.Fprintf(&b, "\nA session without a stream takes %.1f KiB of resident memory, at 100,000.\n",
-		float64(g.session)/1024)
-	b.WriteString(`
+%s%s
+A session without a stream takes %.1f KiB of resident memory, at 100,000.
+
 The gateway starts with 5,000 tenants. Each has 200 tools of two of 50 servers, and 20 rules of its own. A start
 lasts until all servers are there. Then come five reloads, each after a change of one tenant's rules. A reload
 lasts until the change is in force.
 
 | config | start | CPU of the start | resident | reload, ms | CPU of a reload, ms | resident after five | goals | kept |
 |---|---|---|---|---|---|---|---|---|
-`)
-	for i := range g.loads {
-		f := &g.loads[i]
-		form := "files of 50 tenants"
-		if f.files {
-			form = "a file for each tenant"
+%s`
+
+// rows are what the request costs at each size.
+func (f scaleFigure) rows() (rows string) {
+	for i, size := range f.sizes {
+		kept, goal := f.kept(i)
+		beside := ""
+		if f.beside != nil {
+			beside = medianAndEnds(f.beside[i])
 		}
-		kept := f.start <= mostStart && f.started <= mostMemory && spreadOf(f.reloads).median <= mostReload &&
-			f.reloaded <= f.started
-		fmt.Fprintf(
-			&b, "| %s | %.1f s | %.1f s | %d MiB | %s | %s | %d MiB | %.0f s, %d MiB, %d ms, no more memory than the start | %s |\n", form,
-			f.start.Seconds(), f.cpu.Seconds(), f.started>>20, medianAndEnds(f.reloads),
-			medianAndEnds(f.busy), f.reloaded>>20,
-			mostStart.Seconds(), mostMemory>>20, mostReload, yes(kept, "all"))
+		rows += fmt.Sprintf("| `%s` | %s %s | %s | %.2f | %s | %s | %s |\n", f.what,
+			page.Number(float64(size)), f.unit, medianAndEnds(f.costs[i]), f.grown(i), beside, goal,
+			yes(kept, goal))
 	}
-	return b.String()
+	return rows
+}
+
+// row is what a start and reloads take.
+func (f loadFigure) row() string {
+	form := "files of 50 tenants"
+	if f.files {
+		form = "a file for each tenant"
+	}
+	kept := f.start <= mostStart && f.started <= mostMemory && spreadOf(f.reloads).median <= mostReload &&
+		f.reloaded <= f.started
+	return fmt.Sprintf(
+		"| %s | %.1f s | %.1f s | %d MiB | %s | %s | %d MiB | %.0f s, %d MiB, %d ms, no more memory than the start | %s |\n",
+		form, f.start.Seconds(), f.cpu.Seconds(), f.started>>20, medianAndEnds(f.reloads),
+		medianAndEnds(f.busy), f.reloaded>>20, mostStart.Seconds(), mostMemory>>20, mostReload, yes(kept, "all"))
 }
 
 // yes says whether a goal is kept, and nothing where there is none.

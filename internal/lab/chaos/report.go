@@ -95,22 +95,30 @@ func describe(faults, unable []*fault, outcomes []*outcome, seed uint64, took ti
 			kept++
 		}
 	}
-	var b strings.Builder
-	fmt.Fprintf(
-		&b, "Seed %d, %v. **%d kinds of faults, %d rounds: %d kinds in which everything held, %d in which something did not.**\n\n",
-		seed, took.Round(time.Second), len(faults), len(outcomes), kept, len(faults)-kept)
-	b.WriteString(
-		"| fault | rounds | requests | answered | refused | broken | twice | unanswered | unexecuted | events and changes lost, doubled, out of order | wrong tenant | not on record: answered, broken | held |\n" +
-			"|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|\n")
-	for _, s := range all {
-		b.WriteString(s.row())
-	}
-	fmt.Fprintf(&b, "| **all** | %d %s |\n", len(outcomes), figures(&total))
-	describeBroken(&b, all)
-	describeKinds(&b, all, unable)
-	b.WriteString("\nThis is how the calls ended that were not answered:\n\n" + tabled("end", total.Ends))
-	return b.String()
+	return fmt.Sprintf(faultsSection, seed, took.Round(time.Second), len(faults), len(outcomes), kept,
+		len(faults)-kept, page.Rows(all, (*sum).row), len(outcomes), figures(&total), page.Rows(all, (*sum).broken),
+		page.Rows(all, func(s *sum) string {
+			return fmt.Sprintf("| %s | %s | %s |\n", s.fault.name, s.fault.done, s.fault.holds)
+		}),
+		page.Rows(unable, func(f *fault) string {
+			return fmt.Sprintf("| %s | **not run, since it needs root**: %s | %s |\n", f.name, f.done, f.holds)
+		}),
+		tabled("end", total.Ends))
 }
+
+// faultsSection is the section, with places for what was found.
+const faultsSection = `Seed %d, %v. **%d kinds of faults, %d rounds: %d kinds in which everything held, %d in which something did not.**
+
+| fault | rounds | requests | answered | refused | broken | twice | unanswered | unexecuted | events and changes lost, doubled, out of order | wrong tenant | not on record: answered, broken | held |
+|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|
+%s| **all** | %d %s |
+%s
+| fault | what is done | what must hold, beyond that nothing is lost |
+|---|---|---|
+%s%s
+This is how the calls ended that were not answered:
+
+%s`
 
 // figures are the cells of a row from the requests on.
 func figures(v *ledger.Verdict) string {
@@ -128,42 +136,27 @@ func (s *sum) row() string {
 	return fmt.Sprintf("| %s | %d %s | %s |\n", s.fault.name, s.rounds, figures(&s.v), held)
 }
 
-// describeBroken says what did not hold.
-func describeBroken(b *strings.Builder, all []*sum) {
-	for _, s := range all {
-		if s.lost == 0 && s.missed == nil {
-			continue
-		}
-		fmt.Fprintf(b, "\n**%s** did not hold:\n\n", upper(s.fault.name))
-		for i, missed := range s.missed {
-			if i == 10 {
-				fmt.Fprintf(b, "- and %d more\n", len(s.missed)-i)
-				break
-			}
-			fmt.Fprintf(b, "- %s\n", strings.Join(strings.Fields(missed), " "))
-		}
+// broken says what did not hold.
+func (s *sum) broken() string {
+	if s.lost == 0 && s.missed == nil {
+		return ""
 	}
-}
-
-// describeKinds says what each fault is.
-func describeKinds(b *strings.Builder, all []*sum, unable []*fault) {
-	b.WriteString("\n| fault | what is done | what must hold, beyond that nothing is lost |\n|---|---|---|\n")
-	for _, s := range all {
-		fmt.Fprintf(b, "| %s | %s | %s |\n", s.fault.name, s.fault.done, s.fault.holds)
+	const most = 10
+	more := ""
+	if len(s.missed) > most {
+		more = fmt.Sprintf("- and %d more\n", len(s.missed)-most)
 	}
-	for _, f := range unable {
-		fmt.Fprintf(b, "| %s | **not run, since it needs root**: %s | %s |\n", f.name, f.done, f.holds)
-	}
+	return fmt.Sprintf("\n**%s** did not hold:\n\n", upper(s.fault.name)) +
+		page.Rows(s.missed[:min(most, len(s.missed))], func(missed string) string {
+			return "- " + strings.Join(strings.Fields(missed), " ") + "\n"
+		}) + more
 }
 
 // tabled is the table of calls by what came how often, the most frequent first.
 func tabled(title string, counts map[string]int) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "| %s | calls |\n|---|--:|\n", title)
-	for _, word := range page.Frequent(counts) {
-		fmt.Fprintf(&b, "| %s | %s |\n", word, page.Grouped(counts[word]))
-	}
-	return b.String()
+	return "| " + title + " | calls |\n|---|--:|\n" + page.Rows(page.Frequent(counts), func(word string) string {
+		return fmt.Sprintf("| %s | %s |\n", word, page.Grouped(counts[word]))
+	})
 }
 
 func upper(text string) string { return strings.ToUpper(text[:1]) + text[1:] }

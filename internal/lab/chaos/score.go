@@ -131,51 +131,50 @@ func rolled(scores []*score) (all []rolls) {
 
 // describeRolling writes the section.
 func describeRolling(scores []*score, withPrevious bool, took time.Duration) string {
-	var b strings.Builder // which has no errors
 	broken := 0
 	for _, s := range scores {
 		if s.wrong() != nil {
 			broken++
 		}
 	}
-	_, _ = fmt.Fprintf(&b, "%v.", took.Round(time.Second))
-	for _, all := range rolled(scores) {
-		_, _ = fmt.Fprintf(&b, " **Behind %s: %s requests during %d restarts, %d lost.**", all.balancer,
+	behind := page.Rows(rolled(scores), func(all rolls) string {
+		return fmt.Sprintf(" **Behind %s: %s requests during %d restarts, %d lost.**", all.balancer,
 			page.Grouped(int(all.requests)), all.restarts, all.failed)
-	}
+	})
 	if broken > 0 {
-		_, _ = fmt.Fprintf(&b, " **%d rows did not hold.**", broken)
+		behind += fmt.Sprintf(" **%d rows did not hold.**", broken)
 	}
-	b.WriteString(
-		"\n\n| behind | how replicas come and go | restarts | requests | calls | lost | twice | events and changes lost, doubled, out of order | broken and not on record, without a stream | streams told to come back | torn | resumed | longest call | longest gap of a stream | held |\n" +
-			"|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|\n")
-	for _, s := range scores {
-		if !s.act.deadly {
-			b.WriteString(s.row())
-		}
-	}
-	b.WriteString(
-		"\n| behind | kills | requests | calls | calls in flight at any replica when one was killed | of these not answered | of those asked within a second | of others | without a word | twice | broken and not on record, without a stream | how calls ended that were not answered | held |\n" +
-			"|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|---|\n")
-	for _, s := range scores {
-		if s.act.deadly {
-			b.WriteString(s.deadlyRow())
-		}
-	}
-	for _, s := range scores {
-		if err := s.wrong(); err != nil {
-			_, _ = fmt.Fprintf(&b, "\n**%s, %s** did not hold: %.2000s\n", s.balancer, s.act.name,
-				strings.Join(strings.Fields(err.Error()), " "))
-		}
-	}
-	b.WriteString("\n| how replicas come and go | what is done |\n|---|---|\n")
-	for _, a := range acts(withPrevious) {
-		_, _ = fmt.Fprintf(&b, "| %s | %s |\n", a.name, a.done)
-	}
+	without := ""
 	if !withPrevious {
-		b.WriteString("| another program | not run: `-previous` names it |\n")
+		without = "| another program | not run: `-previous` names it |\n"
 	}
-	return b.String()
+	return fmt.Sprintf(rollingSection, took.Round(time.Second), behind, page.Rows(scores, (*score).row),
+		page.Rows(scores, (*score).deadlyRow), page.Rows(scores, (*score).broken),
+		page.Rows(acts(withPrevious), func(a *act) string { return fmt.Sprintf("| %s | %s |\n", a.name, a.done) }),
+		without)
+}
+
+// rollingSection is the section, with places for what was found.
+const rollingSection = `%v.%s
+
+| behind | how replicas come and go | restarts | requests | calls | lost | twice | events and changes lost, doubled, out of order | broken and not on record, without a stream | streams told to come back | torn | resumed | longest call | longest gap of a stream | held |
+|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|
+%s
+| behind | kills | requests | calls | calls in flight at any replica when one was killed | of these not answered | of those asked within a second | of others | without a word | twice | broken and not on record, without a stream | how calls ended that were not answered | held |
+|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|---|
+%s%s
+| how replicas come and go | what is done |
+|---|---|
+%s%s`
+
+// broken says what did not hold.
+func (s *score) broken() string {
+	err := s.wrong()
+	if err == nil {
+		return ""
+	}
+	return fmt.Sprintf("\n**%s, %s** did not hold: %.2000s\n", s.balancer, s.act.name,
+		strings.Join(strings.Fields(err.Error()), " "))
 }
 
 func (s *score) held() string {
@@ -185,7 +184,11 @@ func (s *score) held() string {
 	return "yes"
 }
 
+// row is the line of an act without kills, "" of another one.
 func (s *score) row() string {
+	if s.act.deadly {
+		return ""
+	}
 	v, d := &s.verdict, &s.deeds
 	return fmt.Sprintf(
 		"| %s | %s | %d | %s | %s | %d | %d | %d, %d, %d | %d, %d | %s | %d | %s | %s | %s | %s |\n",
@@ -195,7 +198,11 @@ func (s *score) row() string {
 		seconds(d.LongestCall), seconds(d.LongestGap), s.held())
 }
 
+// deadlyRow is the line of an act with kills, "" of another one.
 func (s *score) deadlyRow() string {
+	if !s.act.deadly {
+		return ""
+	}
 	v, ends := &s.verdict, map[string]int{}
 	for _, f := range s.failures {
 		ends[f.How]++

@@ -45,12 +45,17 @@ type settings struct {
 	pairs             int
 	fuzz              time.Duration
 	tests             bool
-	only, page        string
+	only              string
 }
 
-func read(args []string) (settings, error) {
+// run is the whole program.
+func run(ctx context.Context, args []string, out io.Writer) error {
+	return page.Run(ctx, "scoreboard", map[string]page.Part{"": {Section: "scoreboard", Begin: begin}}, args, out)
+}
+
+// begin measures all of it, or runs some of the tests again.
+func begin(flags *flag.FlagSet) page.Measure {
 	var s settings
-	flags := flag.NewFlagSet("scoreboard", flag.ContinueOnError)
 	flags.IntVar(&s.inputs, "inputs", 1_000_000, "bad inputs to try")
 	flags.IntVar(&s.crossings, "crossings", 100_000, "uses of another's id to try")
 	flags.Uint64Var(&s.seed, "seed", 1, "of the inputs: the same seed makes the same ones")
@@ -60,41 +65,22 @@ func read(args []string) (settings, error) {
 		"how long each fuzz target runs; 0: they are only counted")
 	flags.BoolVar(&s.tests, "tests", true, "run the tests that the scoreboard counts on")
 	flags.StringVar(&s.only, "only", "", "run only the tests whose figure has this in it")
-	flags.StringVar(&s.page, "out", "",
-		"page to write the report into, between its marks; the standard output alone when empty")
-	return s, flags.Parse(args)
-}
-
-// run is the whole program.
-func run(ctx context.Context, args []string, out io.Writer) error {
-	s, err := read(args)
-	if err != nil {
-		return err
+	return func(ctx context.Context, r page.Report) (string, error) {
+		b, root, started := &board{seed: s.seed}, must.Have(lab.Root()), time.Now()
+		say := func(format string, values ...any) {
+			r.Say("%4.0f s: "+format+"\n", append([]any{time.Since(started).Seconds()}, values...)...)
+		}
+		if s.only != "" {
+			b.again(ctx, root, s.only, r.Path, say)
+			return "", b.verdict()
+		}
+		b.attack(s, say)
+		if s.tests {
+			b.ask(ctx, root, groups(), say)
+		}
+		b.count(ctx, root, s.fuzz, say)
+		return b.text(), b.verdict()
 	}
-	root := must.Have(lab.Root())
-	b, started := &board{seed: s.seed, commit: page.Commit(ctx)}, time.Now()
-	say := func(format string, values ...any) {
-		// What cannot be written here cannot be written at the end either, and is said
-		// there.
-		_, _ = fmt.Fprintf(out, "%4.0f s: "+format+"\n", append([]any{time.Since(started).Seconds()},
-			values...)...)
-	}
-	if s.only != "" {
-		b.again(ctx, root, s, say)
-		return nil
-	}
-	b.attack(s, say)
-	if s.tests {
-		b.ask(ctx, root, groups(), say)
-	}
-	b.count(ctx, root, s.fuzz, say)
-	b.took = time.Since(started)
-	report := b.text(page.Command(append([]string{"scoreboard"}, args...)...))
-	must.Have(io.WriteString(out, report))
-	if s.page != "" {
-		must.OK(page.WriteSection(nil, s.page, "scoreboard", report))
-	}
-	return b.verdict()
 }
 
 // verdict is an error if a target is missed.
@@ -106,18 +92,18 @@ func (b *board) verdict() error {
 }
 
 // again runs some of the tests and puts their rows in the place of those on the page.
-func (b *board) again(ctx context.Context, root string, s settings, say teller) {
+func (b *board) again(ctx context.Context, root, only, path string, say teller) {
 	all := groups()
-	chosen := slices.DeleteFunc(slices.Clone(all), func(g group) bool { return !strings.Contains(g.figure, s.only) })
-	b.ask(ctx, root, chosen, say)
+	b.ask(ctx, root, slices.DeleteFunc(slices.Clone(all),
+		func(g group) bool { return !strings.Contains(g.figure, only) }), say)
+	when := fmt.Sprintf(", %s, commit %s", time.Now().UTC().Format(time.DateOnly), page.Commit(ctx))
 	for i := range b.rows {
-		b.rows[i].how += ", " + time.Now().UTC().Format(time.DateOnly) + ", commit " + b.commit
+		b.rows[i].how += when
 		say("%s", b.rows[i].line())
 	}
-	if s.page != "" {
-		b.replace(s.page, all)
+	if path != "" {
+		b.replace(path, all)
 	}
-	must.OK(b.verdict())
 }
 
 // attack tries what this program tries itself, and says what went wrong.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -22,8 +21,6 @@ type row struct {
 // board is the whole of it.
 type board struct {
 	seed    uint64
-	commit  string
-	took    time.Duration
 	inputs  *tally
 	crossed *crossing
 	timed   []timed
@@ -168,59 +165,61 @@ func (b *board) addGroup(g group, r ran) {
 }
 
 // text is the report in Markdown.
-func (b *board) text(command string) string {
-	var s strings.Builder
-	fmt.Fprintf(&s, "`%s`, %s, commit %s, seed %d, %s on %d processors, %s.\n\n", command,
-		time.Now().UTC().Format("2006-01-02"), b.commit, b.seed,
-		runtime.Version(), runtime.NumCPU(), b.took.Round(time.Second))
-	s.WriteString("| figure | target | measured | met | how |\n|---|---|---|---|---|\n")
-	for _, r := range b.rows {
-		s.WriteString(r.line() + "\n")
-	}
-	s.WriteString("\nThe inputs by what they are:\n\n| class | tried |\n|---|---|\n")
-	for _, class := range slices.Sorted(maps.Keys(b.inputs.tried)) {
-		fmt.Fprintf(&s, "| %s | %s |\n", class, page.Grouped(b.inputs.tried[class]))
-	}
-	b.writeTimes(&s)
-	b.writeFuzz(&s)
-	s.WriteString(
-		"\nA message that differs from its schema must be refused, except in these places:\n\n| place | why |\n|---|---|\n")
-	for _, one := range leniencies() {
-		fmt.Fprintf(&s, "| `%s` | %s |\n", strings.TrimPrefix(one.path, "."), one.why)
-	}
-	return s.String()
+func (b *board) text() string {
+	return fmt.Sprintf(`Seed %d.
+
+| figure | target | measured | met | how |
+|---|---|---|---|---|
+%s
+The inputs by what they are:
+
+| class | tried |
+|---|---|
+%s%s%s
+A message that differs from its schema must be refused, except in these places:
+
+| place | why |
+|---|---|
+%s`, b.seed,
+		page.Rows(b.rows, func(r row) string { return r.line() + "\n" }),
+		page.Rows(slices.Sorted(maps.Keys(b.inputs.tried)), func(class string) string {
+			return fmt.Sprintf("| %s | %s |\n", class, page.Grouped(b.inputs.tried[class]))
+		}), b.times(), b.fuzzes(),
+		page.Rows(leniencies(), func(one leniency) string {
+			return fmt.Sprintf("| `%s` | %s |\n", strings.TrimPrefix(one.path, "."), one.why)
+		}))
 }
 
-// writeTimes writes the table of what was timed, if anything was.
-func (b *board) writeTimes(s *strings.Builder) {
+// times is the table of what was timed, if anything was.
+func (b *board) times() string {
 	if len(b.timed) == 0 {
-		return
+		return ""
 	}
-	fmt.Fprintf(
-		s, "\nHow long refusals take in this process. *Told* is the chance that of two requests, one for what is unknown and one for what is "+
-			"forbidden, the second takes longer: 0.5 tells nothing. The target is missed where it is further from 0.5 than %v and the medians differ by more than %v.\n\n", mostTold, mostApart)
-	s.WriteString(
-		"| thing | unknown, median | forbidden, median | between quartiles | told |\n|---|---|---|---|---|\n")
-	for _, t := range b.timed {
-		fmt.Fprintf(s, "| %s | %.1f µs | %.1f µs | %.1f µs | %.3f |\n", t.what, micros(t.unknown),
+	return fmt.Sprintf(`
+How long refusals take in this process. *Told* is the chance that of two requests, one for what is unknown and one for what is forbidden, the second takes longer: 0.5 tells nothing. The target is missed where it is further from 0.5 than %v and the medians differ by more than %v.
+
+| thing | unknown, median | forbidden, median | between quartiles | told |
+|---|---|---|---|---|
+%s`, mostTold, mostApart, page.Rows(b.timed, func(t timed) string {
+		return fmt.Sprintf("| %s | %.1f µs | %.1f µs | %.1f µs | %.3f |\n", t.what, micros(t.unknown),
 			micros(t.forbidden), micros(t.spread), t.auc)
-	}
+	}))
 }
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-// writeFuzz writes the table of fuzz targets, if they ran.
-func (b *board) writeFuzz(s *strings.Builder) {
+// fuzzes is the table of fuzz targets, if they ran.
+func (b *board) fuzzes() string {
 	if len(b.fuzzed) == 0 {
-		return
+		return ""
 	}
-	s.WriteString("\n| fuzz target | package | time | executions | found |\n|---|---|---|---|---|\n")
-	for _, f := range b.fuzzed {
-		found := "nothing"
-		if f.found != "" {
-			found = "**a fault**"
-		}
-		fmt.Fprintf(s, "| `%s` | `%s` | %s | %s | %s |\n", f.name, strings.TrimPrefix(f.folder, "./"), f.took,
-			page.Grouped(f.executions), found)
-	}
+	return "\n| fuzz target | package | time | executions | found |\n|---|---|---|---|---|\n" +
+		page.Rows(b.fuzzed, func(f fuzzed) string {
+			found := "nothing"
+			if f.found != "" {
+				found = "**a fault**"
+			}
+			return fmt.Sprintf("| `%s` | `%s` | %s | %s | %s |\n", f.name, strings.TrimPrefix(f.folder, "./"), f.took,
+				page.Grouped(f.executions), found)
+		})
 }

@@ -363,3 +363,44 @@ func TestMessagesOfOneUserLeaveRoomToOthers(t *testing.T) {
 		}
 	})
 }
+
+// TestWhoLeavesAForwardedRequestIsOnRecordOnce has a client leave before the replica that
+// leads its session answers, which puts the call on record. The first replica said of it
+// that its answer was lost.
+func TestWhoLeavesAForwardedRequestIsOnRecordOnce(t *testing.T) {
+	for name, test := range map[string]struct {
+		dies bool // the replica that leads the session, and not the client
+		want int  // lines of the first replica
+	}{
+		"the client leaves":      {false, 0},
+		"the other replica dies": {true, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				hub := &replicatest.Hub{}
+				both := fleet(t, hub, 2)
+				taken := both[1].recording()
+				runAll(t, both)
+				id := both[0].open(t, "alice", mcp.Revision2511)
+				ctx, leave := context.WithCancel(t.Context())
+				defer leave()
+				call := legacyCall(id, "slow")
+				call.headers["Accept"] = "application/json" // so that nothing is answered before the end
+				done := both[1].begins(ctx, call)
+				wait(t)
+				if test.dies {
+					hub.Leave(both[0].config.Others.(*replicatest.Member))
+				} else {
+					leave()
+				}
+				<-done
+				lines := taken()
+				if len(lines) != test.want || len(lines) > 0 && lines[0].Reason != "DB-REPLICA-LOST" {
+					t.Errorf("got %+v on record, want %d lines of a lost answer", lines, test.want)
+				}
+				both[0].letGo()
+				wait(t)
+			})
+		})
+	}
+}

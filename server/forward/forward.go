@@ -173,6 +173,10 @@ func (f *Forwarder) Forward(x *exchange.Exchange, r *http.Request, to replica.ID
 	switch {
 	case errors.Is(err, replica.ErrUnreached):
 		return Unreached
+	case err != nil && x.Context().Err() != nil && f.others.IsThere(to):
+		x.WriteStatus(http.StatusOK) // to nobody: the client has left, which the other replica records
+		x.Conclude(exchange.OutcomeForwarded)
+		return Done
 	case err != nil && (m.IsResponse() || x.Key != nil):
 		return Lost // the first one counts
 	case err != nil:

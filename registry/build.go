@@ -58,7 +58,7 @@ func build(s Source, before shelf) (shelf, []Refusal) {
 	if s.Use != nil {
 		next.completes, next.subscribes = s.Completes, s.Subscribe != nil
 		next.timeout = b.timeout()
-		next.reads = s.Reads || len(next.resources)+len(next.templates) > 0
+		next.reads = s.Reads || len(next.items[resources])+len(next.items[templates]) > 0
 	}
 	b.origin.service.Store(newService(s, &next))
 	return next, b.refusals
@@ -100,10 +100,11 @@ func (b *builder) stockOf(lists Variant, known stock) stock {
 	if b.source.Use == nil {
 		return made
 	}
-	made.prompts = defined(b, KindPrompt, "name", lists.Prompts, known.prompts)
-	made.resources = defined(b, KindResource, "uri", lists.Resources, known.resources)
-	made.templates = defined(b, KindTemplate, "uriTemplate", lists.Templates, known.templates)
-	made.skills = defined(b, KindSkill, "uri", lists.Skills, known.skills)
+	for i, definitions := range [...][]mcp.Object{
+		prompts: lists.Prompts, resources: lists.Resources, templates: lists.Templates, skills: lists.Skills,
+	} {
+		made.items[i] = b.defined(&defined[i], definitions, known.items[i])
+	}
 	made.withheld = slices.Sorted(slices.Values(lists.Withheld))
 	return made
 }
@@ -156,7 +157,7 @@ func (b *builder) refuse(kind Kind, name string, err error) {
 	})
 }
 
-// entry is a *Tool, *Prompt, *Resource, *Template or *Skill.
+// entry is a *Tool or, for the other kinds, an *Item.
 type entry interface {
 	comparable
 	item() *Item
@@ -241,24 +242,41 @@ func (b *builder) tool(i int, known *Tool) (*Tool, error) {
 	return newTool(b.origin, offer)
 }
 
-// definable is a kind of item that is made of a definition alone.
-type definable[T any] interface {
-	*T
-	entry
-	define(o *origin, timeout time.Duration, definition mcp.Object) error
+// definedKind is a kind of items that are made of a definition alone.
+type definedKind struct {
+	kind   Kind
+	member string // of the definition: it holds the own name
+	define func(i *Item, definition mcp.Object) error
+}
+
+// The indices in defined.
+const (
+	prompts = iota
+	resources
+	templates
+	skills
+	definedKinds // how many they are
+)
+
+var defined = [definedKinds]definedKind{
+	prompts:   {KindPrompt, "name", (*Item).definePrompt},
+	resources: {KindResource, "uri", (*Item).defineResource},
+	templates: {KindTemplate, "uriTemplate", (*Item).defineTemplate},
+	skills:    {KindSkill, "uri", (*Item).defineSkill},
 }
 
 // defined returns the items of a kind: the known one where building it again would make
-// the same one, otherwise a new one. member of the definitions names them.
-func defined[T any, P definable[T]](b *builder, kind Kind, member string, definitions []mcp.Object,
-	before []P,
-) []P {
-	return shelve(b, kind, textsOf(definitions, member), before, func(i int, known P) (P, error) {
-		if known != nil && b.unchanged(known.item(), definitions[i]) {
+// the same one, otherwise a new one.
+func (b *builder) defined(k *definedKind, definitions []mcp.Object, before []*Item) []*Item {
+	return shelve(b, k.kind, textsOf(definitions, k.member), before, func(i int, known *Item) (*Item, error) {
+		if known != nil && b.unchanged(known, definitions[i]) {
 			return known, nil
 		}
-		made := P(new(T))
-		return made, made.define(b.origin, b.timeout(), definitions[i])
+		made := &Item{
+			Kind: k.kind, Server: b.origin.server, Name: definitions[i].Text(k.member), Timeout: b.timeout(),
+			origin: b.origin,
+		}
+		return made, k.define(made, definitions[i])
 	})
 }
 
@@ -272,22 +290,22 @@ func (b *builder) unchanged(i *Item, definition mcp.Object) bool {
 func newService(s Source, next *shelf) *service {
 	made := &service{
 		use: s.Use, completes: s.Completes, released: s.Released,
-		listed: make(map[string]bool, len(next.resources)),
+		listed: make(map[string]bool, len(next.items[resources])),
 	}
 	if s.Use != nil {
 		made.subscribe = s.Subscribe
 	}
-	if len(next.skills) > 0 {
-		made.skills, made.fresh = make(map[string][]string, len(next.skills)), s.SkillsFresh
+	if count := len(next.items[skills]); count > 0 {
+		made.skills, made.fresh = make(map[string][]string, count), s.SkillsFresh
 	}
-	for _, skill := range next.skills {
+	for _, skill := range next.items[skills] {
 		directory := UsualSpelling(directoryOf(skill.Name))
 		made.skills[directory] = append(made.skills[directory], skill.Name)
 	}
-	for _, t := range next.templates {
+	for _, t := range next.items[templates] {
 		made.templates = append(made.templates, t.pattern)
 	}
-	for _, r := range next.resources {
+	for _, r := range next.items[resources] {
 		made.listed[r.Name] = true
 	}
 	return made

@@ -91,11 +91,8 @@ type Lists struct {
 // Where nothing depends on them, which is nearly everywhere, there is one stock, and one
 // view for all clients.
 type stock struct {
-	tools     []*Tool
-	prompts   []*Prompt
-	resources []*Resource
-	templates []*Template
-	skills    []*Skill
+	tools []*Tool
+	items [definedKinds][]*Item // as in defined
 	// own URIs of resources that cannot be read, as in Source; sorted
 	withheld []string
 }
@@ -103,37 +100,31 @@ type stock struct {
 // equal tells whether two stocks are the same for every reader. Items are compared by
 // address: building uses an item again when its definition did not change.
 func (s *stock) equal(other *stock) bool {
-	return slices.Equal(s.tools, other.tools) && slices.Equal(s.prompts, other.prompts) &&
-		slices.Equal(s.resources, other.resources) && slices.Equal(s.templates, other.templates) &&
-		slices.Equal(s.skills, other.skills) && slices.Equal(s.withheld, other.withheld)
+	return slices.Equal(s.tools, other.tools) && slices.Equal(s.withheld, other.withheld) &&
+		slices.EqualFunc(s.items[:], other.items[:], slices.Equal[[]*Item])
 }
 
 // filled returns the stock with the items of those kinds from known; tools stay.
 func (s *stock) filled(kinds []Kind, known stock) stock {
 	whole := *s
-	for _, kind := range kinds {
-		switch kind {
-		case KindPrompt:
-			whole.prompts = known.prompts
-		case KindResource:
-			whole.resources, whole.withheld = known.resources, known.withheld
-		case KindTemplate:
-			whole.templates = known.templates
-		case KindSkill:
-			whole.skills = known.skills
-		case KindTool:
+	for i := range defined {
+		if slices.Contains(kinds, defined[i].kind) {
+			whole.items[i] = known.items[i]
 		}
+	}
+	if slices.Contains(kinds, KindResource) {
+		whole.withheld = known.withheld
 	}
 	return whole
 }
 
 // with returns all items of both; where both have one of a name, that of s.
 func (s *stock) with(other *stock) stock {
-	return stock{
-		tools: joined(s.tools, other.tools), prompts: joined(s.prompts, other.prompts),
-		resources: joined(s.resources, other.resources), templates: joined(s.templates, other.templates),
-		skills: joined(s.skills, other.skills), withheld: s.withheld,
+	whole := stock{tools: joined(s.tools, other.tools), withheld: s.withheld}
+	for i := range defined {
+		whole.items[i] = joined(s.items[i], other.items[i])
 	}
+	return whole
 }
 
 // joined returns items and those of more whose exposed names are not among them.

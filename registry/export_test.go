@@ -6,10 +6,10 @@ import (
 )
 
 // TemplateMatches tells whether uri is one of the template's.
-func TemplateMatches(t *Template, uri string) bool { return t.pattern.matches(uri) }
+func TemplateMatches(t *Item, uri string) bool { return t.pattern.matches(uri) }
 
 // TemplateExpression returns the template's pattern as a regular expression.
-func TemplateExpression(t *Template) *regexp.Regexp {
+func TemplateExpression(t *Item) *regexp.Regexp {
 	var out strings.Builder
 	for _, p := range t.pattern.parts {
 		if p.literal != "" {

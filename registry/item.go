@@ -10,11 +10,13 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry/schema"
 )
 
-// Item is what items of all kinds have in common. Many requests share it: callers must
-// not modify it. It never changes, with one exception: when its source offers the same
-// definition again, calls go where the newer offer says.
+// Item is a prompt, resource, template or skill of the catalogue, or what a Tool has in
+// common with them. Many requests share it: callers must not modify it. It never changes,
+// with one exception: when its source offers the same definition again, calls go where the
+// newer offer says.
 type Item struct {
 	Kind       Kind
 	Server     string
@@ -24,9 +26,11 @@ type Item struct {
 	Raw        mcp.RawJSON   // the JSON of Definition, encoded once
 	Timeout    time.Duration // limit of one use
 
-	origin  *origin
-	offered [sha256.Size]byte    // hash of the definition as offered
-	call    atomic.Pointer[Func] // serves calls of a tool; nil for other kinds, which the source's Use serves
+	origin    *origin
+	offered   [sha256.Size]byte    // hash of the definition as offered
+	call      atomic.Pointer[Func] // serves calls of a tool; nil for other kinds: their source's Use does
+	arguments *schema.Schema       // of a prompt
+	pattern   *uriPattern          // of a template
 }
 
 // PolicyName returns the text that patterns of a tenant's policy are matched with. For a
@@ -157,19 +161,15 @@ func (o *origin) call(ctx context.Context, f Func, c *Call) (mcp.Object, error) 
 	return o.exposedResult(result, c), nil
 }
 
-// define sets the fields that prompts, resources and templates have in common. member is
-// the member of the definition that holds the own name: name, uri or uriTemplate. Errors
-// are *refusalError.
-func (i *Item) define(o *origin, timeout time.Duration, kind Kind, member string, definition mcp.Object,
-	exposed string,
-) error {
+// define sets what comes from the definition of a prompt, resource, template or skill.
+// member is the member of the definition that holds the own name: name, uri or
+// uriTemplate. Errors are *refusalError.
+func (i *Item) define(member string, definition mcp.Object, exposed string) error {
 	raw := definition.JSON()
-	if len(raw) > MaxDefinition && kind != KindSkill {
+	if len(raw) > MaxDefinition && i.Kind != KindSkill {
 		return refuse("size", errLarge)
 	}
-	i.Kind, i.Server, i.Name, i.Exposed, i.Timeout = kind, o.server, definition.Text(member), exposed,
-		timeout
-	i.origin, i.offered = o, sha256.Sum256(raw)
+	i.Exposed, i.offered = exposed, sha256.Sum256(raw)
 	checked, err := checkMembers(definition)
 	if err != nil {
 		return err

@@ -108,8 +108,8 @@ func TestUnchangedItemsAreReused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, i := range []*registry.Item{
-		&view.Prompts[0].Item, &view.Resources[0].Item,
-		&view.Templates[0].Item, &unlisted.Item,
+		view.Prompts[0], view.Resources[0],
+		view.Templates[0], unlisted,
 	} {
 		if result, err := i.Call(t.Context(), &registry.Call{}); err != nil || result.Text("by") != "newer" {
 			t.Errorf("%s: got %s, %v; want the newer Use", i.Kind, result.JSON(), err)

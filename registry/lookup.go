@@ -12,17 +12,17 @@ import (
 // of a server's own, as a view or a file of a skill names it: those of the servers that
 // list it or, if none does, of all that may have it. It is for URIs that are no exposed
 // form of another server.
-func (v *View) Owned(uri string) []*Resource {
+func (v *View) Owned(uri string) []*Item {
 	if !keepsScheme(uri) {
 		return nil
 	}
-	var listed, possible []*Resource
+	var listed, possible []*Item
 	for _, server := range v.order {
 		s := v.shelves[server]
 		if s.origin == nil || s.origin.prefix == "" {
 			continue
 		}
-		if known, err := find(v.resources, s.origin.exposed(uri)); err == nil {
+		if known, err := find(v.items[resources], s.origin.exposed(uri)); err == nil {
 			listed = append(listed, known)
 		} else if s.extensions.Any() && s.reads && len(listed) == 0 {
 			if r, err := v.unlisted(server, uri, s.origin.exposed(uri)); err == nil {
@@ -49,12 +49,12 @@ func (v *View) Owned(uri string) []*Resource {
 //
 // A URI in no list must also be plain (see IsPlain): a server could read any other one as
 // a second URI, which the policy may deny. The error is ErrNotFound.
-func (v *View) Resource(uri string) (*Resource, error) {
-	if listed, err := find(v.resources, uri); err == nil {
+func (v *View) Resource(uri string) (*Item, error) {
+	if listed, err := find(v.items[resources], uri); err == nil {
 		return listed, nil
 	}
 	if server, own, ok := fromForm(uri); ok && v.prefixes(server) {
-		if itself, err := find(v.resources, v.shelves[server].origin.exposed(uri)); err == nil &&
+		if itself, err := find(v.items[resources], v.shelves[server].origin.exposed(uri)); err == nil &&
 			keepsScheme(uri) {
 			return itself, nil // its own URI begins with its own name
 		}
@@ -74,8 +74,8 @@ func (v *View) Resource(uri string) (*Resource, error) {
 
 // templateOf returns the matching template of a server without a prefix that has the most
 // literal text, nil when none matches.
-func (v *View) templateOf(uri string) *Template {
-	var best *Template
+func (v *View) templateOf(uri string) *Item {
+	var best *Item
 	work := maxMatching
 	for _, t := range v.Templates {
 		if t.origin.prefix != "" || best != nil && t.pattern.literal <= best.pattern.literal {
@@ -94,13 +94,13 @@ func (v *View) templateOf(uri string) *Template {
 // unlisted makes a resource that the server may have although no list has it: the server
 // itself decides when it is read. One that the server lists and that was withheld is
 // unknown.
-func (v *View) unlisted(server, own, exposed string) (*Resource, error) {
+func (v *View) unlisted(server, own, exposed string) (*Item, error) {
 	s := v.shelves[server]
 	if _, withheld := slices.BinarySearch(s.withheld, own); withheld || !s.reads && !s.isUnreached() ||
 		!IsPlain(own) {
 		return nil, ErrNotFound
 	}
-	return &Resource{Item: s.guess(KindResource, own, exposed)}, nil
+	return s.guess(KindResource, own, exposed), nil
 }
 
 // Unreached returns a guess at the tool, prompt or template of that exposed name: an item
@@ -114,7 +114,7 @@ func (v *View) Unreached(kind Kind, exposed string) *Item {
 	if kind == KindTemplate {
 		server, own, ok := fromForm(exposed)
 		if s := v.shelves[server]; ok && s.isUnreached() && s.origin.prefix != "" && own != "" {
-			return new(s.guess(kind, own, exposed))
+			return s.guess(kind, own, exposed)
 		}
 		return nil
 	}
@@ -127,7 +127,7 @@ func (v *View) Unreached(kind Kind, exposed string) *Item {
 			continue
 		}
 		if own, ok := strings.CutPrefix(exposed, s.origin.prefix+separator); ok && own != "" {
-			return new(s.guess(kind, own, exposed))
+			return s.guess(kind, own, exposed)
 		}
 	}
 	return nil
@@ -136,12 +136,12 @@ func (v *View) Unreached(kind Kind, exposed string) *Item {
 // Skill returns the skill with that exposed URI. A server answers for skills that it does
 // not list, too: then it is found as a resource would be, at a server that has skills.
 // The error is ErrNotFound.
-func (v *View) Skill(uri string) (*Skill, error) {
-	if listed, err := find(v.skills, uri); err == nil {
+func (v *View) Skill(uri string) (*Item, error) {
+	if listed, err := find(v.items[skills], uri); err == nil {
 		return listed, nil
 	}
 	if server, own, ok := fromForm(uri); ok && v.prefixes(server) {
-		if itself, err := find(v.skills, v.shelves[server].origin.exposed(uri)); err == nil {
+		if itself, err := find(v.items[skills], v.shelves[server].origin.exposed(uri)); err == nil {
 			return itself, nil // its own URI begins with its own name
 		}
 		return v.unlistedSkill(server, own)
@@ -163,11 +163,11 @@ func (v *View) Skill(uri string) (*Skill, error) {
 
 // OwnedSkills returns the listed skills of servers with a prefix of which that is the own
 // URI, as a file of a skill names another.
-func (v *View) OwnedSkills(uri string) []*Skill {
-	var owned []*Skill
+func (v *View) OwnedSkills(uri string) []*Item {
+	var owned []*Item
 	for _, server := range v.order {
 		if s := v.shelves[server]; s.origin != nil && s.origin.prefix != "" {
-			if skill, err := find(v.skills, s.origin.exposed(uri)); err == nil {
+			if skill, err := find(v.items[skills], s.origin.exposed(uri)); err == nil {
 				owned = append(owned, skill)
 			}
 		}
@@ -176,17 +176,17 @@ func (v *View) OwnedSkills(uri string) []*Skill {
 }
 
 // unlistedSkill makes a skill that the server may have although it does not list it.
-func (v *View) unlistedSkill(server, own string) (*Skill, error) {
+func (v *View) unlistedSkill(server, own string) (*Item, error) {
 	s := v.shelves[server]
 	if !s.extensions.Has(mcp.ExtensionSkills) || !IsPlain(own) {
 		return nil, ErrNotFound
 	}
-	return &Skill{Item: s.guess(KindSkill, own, s.origin.exposed(own))}, nil
+	return s.guess(KindSkill, own, s.origin.exposed(own)), nil
 }
 
 // guess makes an item without a definition, for a name that may be one of the server's.
-func (s *shelf) guess(kind Kind, own, exposed string) Item {
-	return Item{
+func (s *shelf) guess(kind Kind, own, exposed string) *Item {
+	return &Item{
 		Kind: kind, Server: s.origin.server, Name: own, Exposed: exposed,
 		Timeout: cmp.Or(s.timeout, defaultTimeout), origin: s.origin,
 	}

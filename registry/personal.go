@@ -1,6 +1,9 @@
 package registry
 
-import "sync/atomic"
+import (
+	"slices"
+	"sync/atomic"
+)
 
 var lists atomic.Uint64 // counts them
 
@@ -14,8 +17,7 @@ func (r *Registry) NewLists(s Source) (*Lists, []Refusal) {
 	made, refused := build(s, shelf{origin: own})
 	return &Lists{
 		shelf: made, number: lists.Add(1),
-		bytes: bytesOf(made.tools) + bytesOf(made.prompts) + bytesOf(made.resources) +
-			bytesOf(made.templates) + bytesOf(made.skills),
+		bytes: bytesOf(made.tools) + bytesOf(slices.Concat(made.items[:]...)),
 	}, refused
 }
 

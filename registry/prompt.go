@@ -2,44 +2,37 @@ package registry
 
 import (
 	"errors"
-	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry/schema"
 )
 
-// Prompt is one prompt of the catalogue. It is immutable.
-type Prompt struct {
-	Item
-
-	arguments *schema.Schema
-}
-
 // ValidateWithin checks the arguments of prompts/get (nil means {}): they must be an
-// object of strings that has those which the prompt requires. Errors are *ArgumentError
+// object of strings that has those which the prompt requires. The item must be a prompt
+// that has a definition. Errors are *ArgumentError
 // or *schema.BudgetError, as in Tool.ValidateWithin. arguments must have passed
 // strictjson.Check.
-func (p *Prompt) ValidateWithin(arguments mcp.RawJSON, budget schema.Budget) error {
+func (i *Item) ValidateWithin(arguments mcp.RawJSON, budget schema.Budget) error {
 	if arguments == nil {
 		arguments = mcp.RawJSON("{}")
 	}
-	return asArgumentError(p.arguments.CheckUnambiguousWithin(arguments, "arguments", budget))
+	return asArgumentError(i.arguments.CheckUnambiguousWithin(arguments, "arguments", budget))
 }
 
-// define reads the definition of a prompt. Errors are *refusalError.
-func (p *Prompt) define(o *origin, timeout time.Duration, definition mcp.Object) error {
-	exposed, err := exposedPrompt(o.prefix, definition.Text("name"))
+// definePrompt reads the definition of a prompt. Errors are *refusalError.
+func (i *Item) definePrompt(definition mcp.Object) error {
+	exposed, err := exposedPrompt(i.origin.prefix, i.Name)
 	if err != nil {
 		return refuse("name", err)
 	}
-	if err := p.Item.define(o, timeout, KindPrompt, "name", definition, exposed); err != nil {
+	if err := i.define("name", definition, exposed); err != nil {
 		return err
 	}
 	raw, err := argumentSchema(definition)
 	if err != nil {
 		return refuse("schema", err)
 	}
-	if p.arguments, err = schema.Compile(raw); err != nil {
+	if i.arguments, err = schema.Compile(raw); err != nil {
 		return refuse(reasonOf(err), err)
 	}
 	return nil

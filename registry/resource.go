@@ -2,64 +2,48 @@ package registry
 
 import (
 	"context"
-	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
-// Resource is one resource of the catalogue, or one that is in no list but that its
-// server may have. It is immutable.
-type Resource struct {
-	Item
-}
-
-// Subscribe reports changes of the resource to the user until ctx ends. It returns as
+// Subscribe reports changes of the resource that the item is to the user until ctx ends. It returns as
 // soon as no later change can be missed. updated gets the exposed URI of what changed,
 // which may be a part of the resource, and must not block. ok is false when the server
 // reports no changes. The error is a *DownError when the server is known to be down, and
 // otherwise the source's.
-func (r *Resource) Subscribe(ctx context.Context, user share.User,
+func (i *Item) Subscribe(ctx context.Context, user share.User,
 	updated func(uri string),
 ) (ok bool, err error) {
-	if down := r.Down(); down != nil {
+	if down := i.Down(); down != nil {
 		return false, down
 	}
-	subscribe := r.origin.service.Load().subscribe
+	subscribe := i.origin.service.Load().subscribe
 	if subscribe == nil {
 		return false, nil
 	}
-	return true, subscribe(ctx, user, r.Name, func(uri string) { updated(r.origin.exposed(uri)) })
+	return true, subscribe(ctx, user, i.Name, func(uri string) { updated(i.origin.exposed(uri)) })
 }
 
-// define reads the definition of a resource. Errors are *refusalError.
-func (r *Resource) define(o *origin, timeout time.Duration, definition mcp.Object) error {
-	uri := definition.Text("uri")
-	if !validURI(uri) {
+// defineResource reads the definition of a resource. Errors are *refusalError.
+func (i *Item) defineResource(definition mcp.Object) error {
+	if !validURI(i.Name) {
 		return refuse("uri", errURI)
 	}
 	if definition.Text("name") == "" {
 		return refuse("name", errName)
 	}
-	return r.Item.define(o, timeout, KindResource, "uri", definition, o.exposed(uri))
+	return i.define("uri", definition, i.origin.exposed(i.Name))
 }
 
-// Template is one template of resources: a URI template (RFC 6570) that stands for all
-// URIs of its form.
-type Template struct {
-	Item
-
-	pattern *uriPattern
-}
-
-// define reads the definition of a template. Errors are *refusalError.
-func (t *Template) define(o *origin, timeout time.Duration, definition mcp.Object) (err error) {
-	text := definition.Text("uriTemplate")
-	if t.pattern, err = newURIPattern(text); err != nil {
+// defineTemplate reads the definition of a template of resources: a URI template (RFC
+// 6570) that stands for all URIs of its form. Errors are *refusalError.
+func (i *Item) defineTemplate(definition mcp.Object) (err error) {
+	if i.pattern, err = newURIPattern(i.Name); err != nil {
 		return refuse("uri", err)
 	}
 	if definition.Text("name") == "" {
 		return refuse("name", errName)
 	}
-	return t.Item.define(o, timeout, KindTemplate, "uriTemplate", definition, o.exposed(text))
+	return i.define("uriTemplate", definition, i.origin.exposed(i.Name))
 }

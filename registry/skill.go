@@ -7,25 +7,20 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// Skill is one skill of the catalogue: instructions for a model in a file SKILL.md, with
-// the files beside it. It is immutable. Hosts compare its bytes with digests, and a user
-// approves both: of what the server says of it, only URIs are ever changed.
+// defineSkill reads the definition of a skill: instructions for a model in a file
+// SKILL.md, with the files beside it. Hosts compare its bytes with digests, and a user
+// approves both: of what the server says of it, only URIs are ever changed. Errors are
+// *refusalError.
 // https://github.com/modelcontextprotocol/ext-skills/blob/main/specification/stable/skills.mdx
-type Skill struct {
-	Item
-}
-
-// define reads the definition of a skill. Errors are *refusalError.
-func (s *Skill) define(o *origin, timeout time.Duration, definition mcp.Object) error {
+func (i *Item) defineSkill(definition mcp.Object) error {
 	if err := checkSkill(definition); err != nil {
 		return err
 	}
-	uri := definition.Text("uri")
-	if err := s.Item.define(o, timeout, KindSkill, "uri", definition, o.exposed(uri)); err != nil {
+	if err := i.define("uri", definition, i.origin.exposed(i.Name)); err != nil {
 		return err
 	}
-	s.Definition = o.skillMapped(s.Definition.With("uri", mcp.String(uri)))
-	s.Raw = s.Definition.JSON()
+	i.Definition = i.origin.skillMapped(i.Definition.With("uri", mcp.String(i.Name)))
+	i.Raw = i.Definition.JSON()
 	return nil
 }
 

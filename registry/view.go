@@ -17,21 +17,18 @@ type View struct {
 	// The items of each kind are ordered by server, as in the list, and then by exposed
 	// name.
 	Tools      []*Tool
-	Prompts    []*Prompt
-	Resources  []*Resource
-	Templates  []*Template
-	Skills     []*Skill
+	Prompts    []*Item
+	Resources  []*Item
+	Templates  []*Item
+	Skills     []*Item
 	Collisions []Collision
 	// Personal are the servers whose lists depend on who calls. Without ViewOf, the view has
 	// nothing of them.
 	Personal []PersonalServer
 
 	// The same items by exposed name.
-	tools     map[string]*Tool
-	prompts   map[string]*Prompt
-	resources map[string]*Resource
-	templates map[string]*Template
-	skills    map[string]*Skill
+	tools map[string]*Tool
+	items [definedKinds]map[string]*Item // as in defined
 
 	views   []string         // of apps
 	order   []string         // the servers as listed, each once
@@ -65,9 +62,8 @@ var ErrNotFound = errors.New("no such item")
 func (c *Catalogue) newView(servers []string, declared *mcp.Extensions, own map[string]*Lists) *View {
 	v := &View{
 		catalogue: c, own: own,
-		tools: map[string]*Tool{}, prompts: map[string]*Prompt{}, resources: map[string]*Resource{},
-		templates: map[string]*Template{}, skills: map[string]*Skill{}, shelves: make(map[string]shelf,
-			len(servers)),
+		tools: map[string]*Tool{}, items: [definedKinds]map[string]*Item{{}, {}, {}, {}},
+		shelves: make(map[string]shelf, len(servers)),
 	}
 	for _, server := range servers {
 		if _, twice := v.shelves[server]; twice {
@@ -92,10 +88,9 @@ func (c *Catalogue) newView(servers []string, declared *mcp.Extensions, own map[
 	for _, server := range v.order {
 		s := v.shelves[server]
 		v.Tools = arrange(v, v.Tools, s.tools, v.tools)
-		v.Prompts = arrange(v, v.Prompts, s.prompts, v.prompts)
-		v.Resources = arrange(v, v.Resources, s.resources, v.resources)
-		v.Templates = arrange(v, v.Templates, s.templates, v.templates)
-		v.Skills = arrange(v, v.Skills, s.skills, v.skills)
+		for i, list := range [definedKinds]*[]*Item{&v.Prompts, &v.Resources, &v.Templates, &v.Skills} {
+			*list = arrange(v, *list, s.items[i], v.items[i])
+		}
 	}
 	for _, tool := range v.Tools {
 		if tool.View != "" && !slices.Contains(v.views, tool.View) {
@@ -203,10 +198,12 @@ func (v *View) Reads(server string) bool { return v.shelves[server].reads }
 func (v *View) Lookup(name string) (*Tool, error) { return find(v.tools, name) }
 
 // Prompt returns the prompt with that exposed name. The error is ErrNotFound.
-func (v *View) Prompt(name string) (*Prompt, error) { return find(v.prompts, name) }
+func (v *View) Prompt(name string) (*Item, error) { return find(v.items[prompts], name) }
 
 // Template returns the template with that exposed URI template. The error is ErrNotFound.
-func (v *View) Template(uriTemplate string) (*Template, error) { return find(v.templates, uriTemplate) }
+func (v *View) Template(uriTemplate string) (*Item, error) {
+	return find(v.items[templates], uriTemplate)
+}
 
 func find[T any](items map[string]T, name string) (T, error) {
 	if item, ok := items[name]; ok {

@@ -58,11 +58,9 @@ type holding struct {
 // it and was not reached yet, or "".
 type found struct {
 	item      *registry.Item
-	tool      *registry.Tool     // when item is a tool
-	prompt    *registry.Prompt   // when it is a prompt
-	resource  *registry.Resource // when it is a resource
-	tasks     mcp.Tasks          // the form of tasks that the call may become
-	task      *task              // that the call is about; nil: none
+	tool      *registry.Tool // when item is a tool
+	tasks     mcp.Tasks      // the form of tasks that the call may become
+	task      *task          // that the call is about; nil: none
 	unreached string
 }
 

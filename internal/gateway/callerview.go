@@ -297,23 +297,11 @@ func isStranded(tool *registry.Tool) bool { return needsTask(tool) && tool.Tasks
 // itemsIn returns the items of a view, kind after kind: tools, prompts, resources,
 // templates and skills.
 func itemsIn(view *registry.View) []*registry.Item {
-	all := make([]*registry.Item, 0, itemsOf(view))
+	all := make([]*registry.Item, 0, len(view.Tools))
 	for _, tool := range view.Tools {
 		all = append(all, &tool.Item)
 	}
-	for _, prompt := range view.Prompts {
-		all = append(all, &prompt.Item)
-	}
-	for _, resource := range view.Resources {
-		all = append(all, &resource.Item)
-	}
-	for _, template := range view.Templates {
-		all = append(all, &template.Item)
-	}
-	for _, skill := range view.Skills {
-		all = append(all, &skill.Item)
-	}
-	return all
+	return slices.Concat(all, view.Prompts, view.Resources, view.Templates, view.Skills)
 }
 
 // itemsOf returns how many items a view has.

@@ -111,49 +111,39 @@ func (g *Gateway) promptNamed(c *call, name string) error {
 	if err != nil {
 		return g.absent(c, registry.KindPrompt, name)
 	}
-	c.prompt = prompt
-	return g.allow(c, &prompt.Item, name)
+	return g.allow(c, prompt, name)
 }
 
 func (g *Gateway) findResource(c *call) error {
-	uri, err := text(c.params, "uri")
-	if err != nil {
-		return err
-	}
-	view := g.viewOf(c)
-	resource, err := view.Resource(uri)
-	if err != nil {
-		resource, err = owned(c, view.Owned(uri),
-			func(r *registry.Resource) *registry.Item { return &r.Item })
-	}
-	if err == errAmbiguousResource { //nolint:errorlint // it is not wrapped
-		return err
-	}
-	if err != nil {
-		return &unknownError{kind: registry.KindResource, name: uri}
-	}
-	c.resource = resource
-	return g.allow(c, &resource.Item, uri)
+	return g.findURI(c, registry.KindResource, (*registry.View).Resource, (*registry.View).Owned)
 }
 
 func (g *Gateway) findSkill(c *call) error {
+	return g.findURI(c, registry.KindSkill, (*registry.View).Skill, (*registry.View).OwnedSkills)
+}
+
+// findURI finds what has the exposed URI of the request or, if nothing has it, the one
+// item that the caller may use of those whose own URI that is.
+func (g *Gateway) findURI(c *call, kind registry.Kind,
+	exposed func(*registry.View, string) (*registry.Item, error),
+	own func(*registry.View, string) []*registry.Item,
+) error {
 	uri, err := text(c.params, "uri")
 	if err != nil {
 		return err
 	}
 	view := g.viewOf(c)
-	skill, err := view.Skill(uri)
+	found, err := exposed(view, uri)
 	if err != nil {
-		skill, err = owned(c, view.OwnedSkills(uri),
-			func(s *registry.Skill) *registry.Item { return &s.Item })
+		found, err = owned(c, own(view, uri))
 	}
 	if err == errAmbiguousResource { //nolint:errorlint // it is not wrapped
 		return err
 	}
 	if err != nil {
-		return &unknownError{kind: registry.KindSkill, name: uri}
+		return &unknownError{kind: kind, name: uri}
 	}
-	return g.allow(c, &skill.Item, uri)
+	return g.allow(c, found, uri)
 }
 
 // findDirectory finds a directory as if it were a resource, at a server that has skills.
@@ -187,7 +177,7 @@ func (g *Gateway) findReference(c *call) error {
 		if err != nil {
 			return g.absent(c, registry.KindTemplate, uri)
 		}
-		return g.allow(c, &template.Item, uri)
+		return g.allow(c, template, uri)
 	}
 	return mcp.Stable(mcp.CodeInvalidParams, "DB-PARAMS",
 		"Invalid params: ref must be of type ref/prompt or ref/resource")
@@ -236,11 +226,11 @@ var (
 
 // owned returns the one of these resources or skills that the caller may use. The error
 // is registry.ErrNotFound if there is none, or else errAmbiguousResource.
-func owned[T any](c *call, candidates []*T, item func(*T) *registry.Item) (*T, error) {
-	var found *T
+func owned(c *call, candidates []*registry.Item) (*registry.Item, error) {
+	var found *registry.Item
 	for _, one := range candidates {
 		switch {
-		case !c.caller.Tenant.allows(c.caller.rules, item(one)):
+		case !c.caller.Tenant.allows(c.caller.rules, one):
 		case found != nil:
 			return nil, errAmbiguousResource
 		default:

@@ -148,7 +148,7 @@ func onlyItem(view *registry.View) *registry.Item {
 	if len(view.Tools) > 0 {
 		return &view.Tools[0].Item
 	}
-	return &view.Prompts[0].Item
+	return view.Prompts[0]
 }
 
 // offers tells whether alice sees the item in a list, and can use it, under these rules.

@@ -85,7 +85,7 @@ func checkPrompt(c *call, budget schema.Budget) error {
 	if err != nil {
 		return err
 	}
-	return c.prompt.ValidateWithin(arguments, budget)
+	return c.item.ValidateWithin(arguments, budget)
 }
 
 // arguments returns the arguments of the call, nil if it has none.

@@ -79,7 +79,7 @@ func (g *Gateway) subscribe(ctx context.Context, s *call, updated func(uri strin
 			stop()
 		}
 	}()
-	watch, err := s.resource.Subscribe(life, user, func(part string) { updated(g.updatedPart(s, part)) })
+	watch, err := s.item.Subscribe(life, user, func(part string) { updated(g.updatedPart(s, part)) })
 	switch {
 	case !abandon():
 		return nil, ctx.Err()
@@ -130,5 +130,5 @@ func conformNothing(_ context.Context, _ *Gateway, _ *call, result mcp.Object) (
 // Reads tells whether the caller may read the resource with that exposed URI now.
 func (g *Gateway) Reads(c Caller, uri string) bool {
 	resource, err := g.tenantViewOf(&c).view.Resource(uri)
-	return err == nil && c.Tenant.allows(c.rules, &resource.Item)
+	return err == nil && c.Tenant.allows(c.rules, resource)
 }

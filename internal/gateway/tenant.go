@@ -422,7 +422,7 @@ func (t *Tenant) allowed(view *registry.View, rules ruleSet) bitset {
 	}
 	for _, uri := range view.Views() {
 		if shown, err := view.Resource(uri); err == nil {
-			add(&shown.Item)
+			add(shown)
 		} else {
 			n++
 		}

@@ -96,14 +96,11 @@ func (w *watched) isIn(view *registry.View) bool {
 
 // policyNames returns what the tools and prompts of a view are called in patterns.
 func policyNames(view *registry.View) map[registry.Kind][]policyName {
-	tools, prompts := make([]policyName, len(view.Tools)), make([]policyName, len(view.Prompts))
-	for i, tool := range view.Tools {
-		tools[i] = policyNameOf(&tool.Item)
+	names := make(map[registry.Kind][]policyName)
+	for _, item := range itemsIn(view)[:len(view.Tools)+len(view.Prompts)] {
+		names[item.Kind] = append(names[item.Kind], policyNameOf(item))
 	}
-	for i, prompt := range view.Prompts {
-		prompts[i] = policyNameOf(&prompt.Item)
-	}
-	return map[registry.Kind][]policyName{registry.KindTool: tools, registry.KindPrompt: prompts}
+	return names
 }
 
 // knows tells two things about a pattern. known: the lists of all servers whose items it

@@ -463,10 +463,10 @@ func (r *rig) prompt(name string) *registry.Item {
 	if err != nil {
 		r.t.Fatalf("no prompt %q among %v", name, r.names())
 	}
-	return &p.Item
+	return p
 }
 
-func (r *rig) resource(uri string) *registry.Resource {
+func (r *rig) resource(uri string) *registry.Item {
 	r.t.Helper()
 	one, err := r.view().Resource(uri)
 	if err != nil {

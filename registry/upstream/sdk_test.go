@@ -273,11 +273,11 @@ func sdkItems(t *testing.T, r *rig) {
 			`[{"content":{"type":"text","text":"hello Straße"},"role":"user"}]`,
 		},
 		{
-			&r.resource("memo://host/c").Item, "resources/read", `{}`, "contents",
+			r.resource("memo://host/c"), "resources/read", `{}`, "contents",
 			`[{"uri":"memo://host/c","text":"text of memo://host/c"}]`,
 		},
 		{
-			&r.resource("memo://host/z").Item, "resources/read", `{}`, "contents",
+			r.resource("memo://host/z"), "resources/read", `{}`, "contents",
 			`[{"uri":"memo://host/z","text":"text of memo://host/z"}]`,
 		},
 		{
@@ -286,7 +286,7 @@ func sdkItems(t *testing.T, r *rig) {
 			`{"values":["a:x"]}`,
 		},
 		{
-			&r.view().Templates[0].Item, "completion/complete",
+			r.view().Templates[0], "completion/complete",
 			`{"ref":{"type":"ref/resource","uri":"?"},"argument":{"name":"name","value":"x"}}`,
 			"completion", `{"values":["memo://host/{name}:x"]}`,
 		},
@@ -296,7 +296,7 @@ func sdkItems(t *testing.T, r *rig) {
 			t.Errorf("%s: got %s, %v (%s), want %s", step.method, got, err, cause(err), step.want)
 		}
 	}
-	_, err := r.use(&r.resource("other://host/z").Item, request(t, `{}`, nil), "resources/read")
+	_, err := r.use(r.resource("other://host/z"), request(t, `{}`, nil), "resources/read")
 	if kindOf(mcp.Object{}, err) != "error" {
 		t.Errorf("an unknown resource: got %v (%s), want the server's error", err, cause(err))
 	}

@@ -42,24 +42,24 @@ func TestUseOfEveryKind(t *testing.T) {
 			result         string
 		}{
 			{
-				&prompt.Item, "prompts/get", `{"name":"p__greet","arguments":{"who":"x"}}`,
+				prompt, "prompts/get", `{"name":"p__greet","arguments":{"who":"x"}}`,
 				`{"name":"greet","arguments":{"who":"x"}`, "greet", "messages",
 			},
 			{
-				&listed.Item, "resources/read", `{"uri":"whatever"}`, `{"uri":"file:///a.txt"`, "file:///a.txt",
+				listed, "resources/read", `{"uri":"whatever"}`, `{"uri":"file:///a.txt"`, "file:///a.txt",
 				"contents",
 			},
 			{
-				&unlisted.Item, "resources/read", `{"uri":"whatever"}`, `{"uri":"file:///b%20ü?id=123"`,
+				unlisted, "resources/read", `{"uri":"whatever"}`, `{"uri":"file:///b%20ü?id=123"`,
 				mcp.EncodeHeader("file:///b%20ü?id=123"), "contents",
 			},
 			{
-				&prompt.Item, "completion/complete",
+				prompt, "completion/complete",
 				`{"ref":{"type":"ref/prompt","name":"p__greet"},"argument":{"name":"who","value":"x"},"context":{"arguments":{}}}`,
 				`{"ref":{"type":"ref/prompt","name":"greet"},"argument":{"name":"who","value":"x"},"context":{"arguments":{}}`, "", "completion",
 			},
 			{
-				&template.Item, "completion/complete",
+				template, "completion/complete",
 				`{"argument":{"name":"name","value":"x"},"ref":{"type":"ref/resource","uri":"whatever"}}`,
 				`{"ref":{"type":"ref/resource","uri":"file:///{name}"},"argument":{"name":"name","value":"x"}`, "", "completion",
 			},
@@ -126,7 +126,7 @@ func TestTrap14_RequestStateBytes(t *testing.T) {
 	r.until("all is there", func() bool { return len(r.names()) == 4 })
 	for item, method := range map[*registry.Item]string{
 		&r.tool("tool").Item: "tools/call", r.prompt("greet"): "prompts/get",
-		&r.resource("file:///a.txt").Item: "resources/read",
+		r.resource("file:///a.txt"): "resources/read",
 	} {
 		ids := map[string]bool{}
 		for range 2 {
@@ -162,7 +162,7 @@ func TestLegacyServersSeeNoAnswersOfTheModernEra(t *testing.T) {
 	r.until("all is there", func() bool { return len(r.names()) == 4 })
 	for item, method := range map[*registry.Item]string{
 		&r.tool("tool").Item: "tools/call", r.prompt("greet"): "prompts/get",
-		&r.resource("file:///a.txt").Item: "resources/read",
+		r.resource("file:///a.txt"): "resources/read",
 	} {
 		if _, err := r.use(item, request(t, `{"inputResponses":{"k":{}}}`, nil), method); err != nil {
 			t.Errorf("%s without a state: %v (%s)", method, err, cause(err))
@@ -389,7 +389,7 @@ func TestResultsByMethod(t *testing.T) {
 				r.until("all is there", func() bool { return len(r.names()) == 4 })
 				item := map[string]*registry.Item{
 					"tools/call": &r.tool("tool").Item, "prompts/get": r.prompt("greet"),
-					"resources/read":      &r.resource("file:///a.txt").Item,
+					"resources/read":      r.resource("file:///a.txt"),
 					"completion/complete": r.prompt("greet"),
 				}[test.method]
 				result, err := r.use(item, request(t, `{"ref":{"type":"ref/prompt","name":"greet"}}`, nil),
@@ -439,8 +439,8 @@ func TestRefusalsEndACallOfAModernServer(t *testing.T) {
 		t.Errorf("tools/call: got %s, %v, want a result with isError that says why", result.JSON(), err)
 	}
 	for item, method := range map[*registry.Item]string{
-		r.prompt("greet"):                 "prompts/get",
-		&r.resource("file:///a.txt").Item: "resources/read",
+		r.prompt("greet"):           "prompts/get",
+		r.resource("file:///a.txt"): "resources/read",
 	} {
 		if _, err := r.use(item, refused(), method); kindOf(mcp.Object{}, err) != "error" ||
 			!strings.Contains(err.Error(), "User rejected") {
@@ -480,7 +480,7 @@ func TestErrorsOfTheModernEra(t *testing.T) {
 				r.until("all is there", func() bool { return len(r.names()) == 4 })
 				item := map[string]*registry.Item{
 					"tools/call": &r.tool("tool").Item, "prompts/get": r.prompt("greet"),
-					"resources/read":      &r.resource("file:///a.txt").Item,
+					"resources/read":      r.resource("file:///a.txt"),
 					"completion/complete": r.prompt("greet"),
 				}[method]
 				_, err := r.use(item, request(t, `{}`, nil), method)

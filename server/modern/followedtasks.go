@@ -15,7 +15,6 @@ import (
 type followedTasks struct {
 	memory *share.Budget
 	user   share.User
-	wanted []string // ids of those that are to be followed; nil when that was tried
 
 	mu   sync.Mutex        // guards the fields below
 	due  map[string][]byte // states that wait to be told, by id; the user holds their memory

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
@@ -29,11 +31,7 @@ var listFilters = [...]string{"toolsListChanged", "promptsListChanged", "resourc
 // request as the id of the subscription.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
 func (e *Endpoint) listen(x *exchange.Exchange, r *http.Request, m *mcp.Message) {
-	filter, uris, refused := filterOf(m.Params)
-	var ids []string
-	if refused == nil {
-		ids, refused = taskIDs(filter, len(uris))
-	}
+	filter, uris, ids, refused := filterOf(m.Params)
 	if refused == nil && filter.Has("taskIds") &&
 		tasksOf(x.Meta.Value(mcp.MetaClientCapabilities).Member("extensions")) == 0 {
 		refused = exchange.ErrTasks
@@ -64,61 +62,47 @@ func (e *Endpoint) listen(x *exchange.Exchange, r *http.Request, m *mcp.Message)
 	}
 	sub.flow = e.config.Streams.NewFlow(sub, slot)
 	if !e.config.Streams.IsDraining() { // otherwise the stream ends at once, and tells of nothing
-		sub.wanted, sub.tasks.wanted = uris, ids
+		sub.uris, sub.ids = uris, ids
 	}
 	sub.flow.Serve(x.Context(), x, r)
 }
 
-// filterOf returns what the client wants to be told of.
-func filterOf(params mcp.Object) (filter mcp.Object, uris []string, refused *exchange.Refusal) {
+// filterOf returns what the client wants to be told of: a filter, with the URIs of the
+// resources and the ids of the tasks in it.
+func filterOf(params mcp.Object) (filter mcp.Object, uris, ids []string, refused *exchange.Refusal) {
 	filter, ok := mcp.ObjectOf(params.Value("notifications"))
 	if !ok {
-		return filter, nil, exchange.Refusalf(http.StatusBadRequest, mcp.CodeInvalidParams,
+		return filter, nil, nil, exchange.Refusalf(http.StatusBadRequest, mcp.CodeInvalidParams,
 			"Invalid params: notifications must be an object")
 	}
-	wanted := filter.Value("resourceSubscriptions")
-	elements, ok := wanted.Elements()
-	if wanted != nil && !ok {
-		return filter, nil, exchange.Refusalf(http.StatusBadRequest, mcp.CodeInvalidParams,
-			"Invalid params: resourceSubscriptions must be an array")
+	uris, refused = wanted(filter, "resourceSubscriptions", exchange.MaxSubscriptions)
+	if refused == nil {
+		ids, refused = wanted(filter, "taskIds", exchange.MaxSubscriptions-len(uris)) // both have one bound
 	}
-	if len(elements) > exchange.MaxSubscriptions {
-		return filter, nil, exchange.ErrSubscriptions
-	}
-	for _, element := range elements {
-		uri, refused := notices.URIOf(element)
-		if refused != nil {
-			return filter, nil, refused
-		}
-		if !slices.Contains(uris, uri) {
-			uris = append(uris, strings.Clone(uri)) // or all of the body would stay in memory
-		}
-	}
-	return filter, uris, nil
+	return filter, uris, ids, refused
 }
 
-// taskIDs returns the ids of the tasks that a filter names. others is how many resources
-// it names: both have one bound.
-func taskIDs(filter mcp.Object, others int) (ids []string, refused *exchange.Refusal) {
-	wanted := filter.Value("taskIds")
-	elements, ok := wanted.Elements()
-	if wanted != nil && !ok {
+// wanted returns what that member of a filter names, at most that many, each once.
+func wanted(filter mcp.Object, member string, most int) (names []string, refused *exchange.Refusal) {
+	list := filter.Value(member)
+	elements, ok := list.Elements()
+	if list != nil && !ok {
 		return nil, exchange.Refusalf(http.StatusBadRequest, mcp.CodeInvalidParams,
-			"Invalid params: taskIds must be an array")
+			"Invalid params: %s must be an array", member)
 	}
-	if len(elements)+others > exchange.MaxSubscriptions {
+	if len(elements) > most {
 		return nil, exchange.ErrSubscriptions
 	}
 	for _, element := range elements {
-		id, refused := notices.URIOf(element)
+		name, refused := notices.URIOf(element)
 		if refused != nil {
 			return nil, refused
 		}
-		if !slices.Contains(ids, id) {
-			ids = append(ids, strings.Clone(id)) // or all of the body would stay in memory
+		if !slices.Contains(names, name) {
+			names = append(names, strings.Clone(name)) // or all of the body would stay in memory
 		}
 	}
-	return ids, nil
+	return names, nil
 }
 
 // subscription is one stream of notices to a modern client. It is the source of a flow.
@@ -129,7 +113,8 @@ type subscription struct {
 	id       mcp.ID
 	lists    [len(listFilters)]bool   // which changed lists the client wants to be told of
 	notified [len(listFilters)]string // digests of the lists as the client was last told
-	wanted   []string                 // the resources that are to be subscribed to; nil when that was tried
+	uris     []string                 // the resources that are to be subscribed to; nil when that was tried
+	ids      []string                 // the tasks that are to be followed; nil when that was tried
 	follows  []followed               // those that are subscribed to
 	tasked   []followed               // the tasks that are followed
 	tasks    followedTasks
@@ -150,9 +135,9 @@ type followed struct {
 func (sub *subscription) Open(ctx context.Context, x *exchange.Exchange, r *http.Request) (*streams.Stream,
 	error,
 ) {
-	sub.subscribe(ctx, x, sub.wanted)
+	sub.subscribe(ctx, x)
 	sub.followTasks(ctx, x)
-	sub.wanted = nil
+	sub.uris, sub.ids = nil, nil
 	x.Release()
 	out, err := streams.OpenLasting(x, r)
 	if err != nil {
@@ -162,48 +147,22 @@ func (sub *subscription) Open(ctx context.Context, x *exchange.Exchange, r *http
 	return out, out.Send(sub.notice(mcp.NotifyAcknowledged, params))
 }
 
-// subscribe subscribes to resources, several at a time. Resources that cannot be
-// subscribed to are left out of the acknowledgement, as the protocol wants.
-func (sub *subscription) subscribe(ctx context.Context, x *exchange.Exchange, uris []string) {
-	e, caller := sub.endpoint, x.Caller
-	opened := make([]*gateway.Subscription, len(uris))
-	next := make(chan int)
-	var all sync.WaitGroup
-	for range min(openingSubscriptions, len(uris)) {
-		all.Go(func() {
-			for i := range next {
-				_, rpcErr := e.config.Exchanges.Guarded(ctx, func() (result mcp.Object, err error) {
-					one, err := e.config.Exchanges.Desk.Subscribe(ctx, caller, x.ID, uris[i],
-						func(part string) { sub.updated(uris[i], part) })
-					opened[i] = &one
-					return result, err
-				})
-				if rpcErr != nil {
-					opened[i] = nil
-				}
-			}
-		})
-	}
-	for i := range uris {
-		next <- i
-	}
-	close(next)
-	all.Wait()
-	for i, one := range opened {
-		if one != nil {
-			sub.follows = append(sub.follows, followed{uris[i], *one})
-		}
-	}
+// subscribe subscribes to resources. Those that cannot be subscribed to are left out of
+// the acknowledgement, as the protocol wants.
+func (sub *subscription) subscribe(ctx context.Context, x *exchange.Exchange) {
+	desk, caller := sub.endpoint.config.Exchanges.Desk, x.Caller
+	sub.follows = sub.opened(ctx, sub.uris, func(uri string) (gateway.Subscription, error) {
+		return desk.Subscribe(ctx, caller, x.ID, uri, func(part string) { sub.updated(uri, part) })
+	})
 }
 
-// followTasks begins to follow tasks, several at a time. Those that the caller cannot
-// follow are left out of the acknowledgement, as resources are.
+// followTasks begins to follow tasks. Those that the caller cannot follow are left out of
+// the acknowledgement, as resources are.
 func (sub *subscription) followTasks(ctx context.Context, x *exchange.Exchange) {
-	exchanges, caller, ids := sub.endpoint.config.Exchanges, x.Caller, sub.tasks.wanted
-	sub.tasks.wanted = nil
-	if len(ids) == 0 {
+	if len(sub.ids) == 0 {
 		return
 	}
+	desk, caller := sub.endpoint.config.Exchanges.Desk, x.Caller
 	declared := x.Meta.Value(mcp.MetaClientCapabilities)
 	client, _ := x.Meta.Value(mcp.MetaClientInfo).Member("name").Text()
 	request := &gateway.Request{
@@ -213,30 +172,34 @@ func (sub *subscription) followTasks(ctx context.Context, x *exchange.Exchange) 
 		Capabilities: mcp.CapabilitiesOf(mcp.LatestModern, x.Meta.Object(mcp.MetaClientCapabilities)),
 		Extensions:   x.Declares(ctx, declared.Member("extensions")),
 	}
-	opened := make([]*gateway.Subscription, len(ids))
-	slots := make(chan struct{}, openingSubscriptions)
-	var all sync.WaitGroup
-	for i, id := range ids {
-		slots <- struct{}{}
-		all.Go(func() {
-			defer func() { <-slots }()
-			_, rpcErr := exchanges.Guarded(ctx, func() (result mcp.Object, err error) {
-				one, err := exchanges.Desk.FollowTask(ctx, caller, request, id,
-					func(state mcp.Object) bool { return sub.taskChanged(id, state) })
-				opened[i] = &one
+	sub.tasked = sub.opened(ctx, sub.ids, func(id string) (gateway.Subscription, error) {
+		return desk.FollowTask(ctx, caller, request, id,
+			func(state mcp.Object) bool { return sub.taskChanged(id, state) })
+	})
+}
+
+// opened opens subscriptions, several at a time, and returns those that could be opened.
+func (sub *subscription) opened(ctx context.Context, names []string,
+	open func(name string) (gateway.Subscription, error),
+) []followed {
+	found := make([]followed, len(names))
+	var all errgroup.Group
+	all.SetLimit(openingSubscriptions)
+	for i, name := range names {
+		all.Go(func() error {
+			var one gateway.Subscription
+			_, rpcErr := sub.endpoint.config.Exchanges.Guarded(ctx, func() (result mcp.Object, err error) {
+				one, err = open(name)
 				return result, err
 			})
-			if rpcErr != nil {
-				opened[i] = nil
+			if rpcErr == nil {
+				found[i] = followed{name, one}
 			}
+			return nil
 		})
 	}
-	all.Wait()
-	for i, one := range opened {
-		if one != nil {
-			sub.tasked = append(sub.tasked, followed{ids[i], *one})
-		}
-	}
+	_ = all.Wait() // none fails
+	return slices.DeleteFunc(found, func(one followed) bool { return one.Stop == nil })
 }
 
 // taskChanged takes the state of a task that the client is to be told of. It is false if
@@ -355,25 +318,14 @@ func (sub *subscription) tellLists(caller gateway.Caller, out *streams.Stream) e
 	return nil
 }
 
-// tellUpdates sends a notice of each changed resource that the caller may still read. It
-// looks up what the caller may do after it has taken the change: otherwise it would tell
-// of a change that came after the right to read it had ended.
+// tellUpdates sends a notice of each changed resource that the caller may still read.
 func (sub *subscription) tellUpdates(out *streams.Stream) error {
 	for uri, ok := sub.firstUpdate(); ok; uri, ok = sub.firstUpdate() {
 		notice := sub.notice(mcp.NotifyResourceUpdated,
 			mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)}))
-		if err := out.CanTake(len(notice.Data)); err != nil {
-			return err // before it is forgotten
-		}
-		sub.forgetUpdate(uri)
-		caller, ok := sub.endpoint.config.Exchanges.Resolve(sub.slot.Principal)
-		if !ok {
-			return streams.ErrEnded
-		}
-		if !sub.endpoint.config.Exchanges.Desk.Reads(caller, uri) {
-			continue
-		}
-		if err := out.Send(notice); err != nil {
+		err := sub.tell(out, notice, func() { sub.forgetUpdate(uri) },
+			func(c gateway.Caller) bool { return sub.endpoint.config.Exchanges.Desk.Reads(c, uri) })
+		if err != nil {
 			return err
 		}
 	}
@@ -384,23 +336,33 @@ func (sub *subscription) tellUpdates(out *streams.Stream) error {
 func (sub *subscription) tellTasks(out *streams.Stream) error {
 	for id, state, ok := sub.tasks.first(); ok; id, state, ok = sub.tasks.first() {
 		params, _ := mcp.ObjectOf(state)
-		notice := sub.notice(mcp.NotifyTasks, params)
-		if err := out.CanTake(len(notice.Data)); err != nil {
-			return err // before it is forgotten
-		}
-		sub.tasks.forget(id, state)
-		caller, ok := sub.endpoint.config.Exchanges.Resolve(sub.slot.Principal)
-		if !ok {
-			return streams.ErrEnded
-		}
-		if !sub.endpoint.config.Exchanges.Desk.FollowsTask(caller, id) {
-			continue
-		}
-		if err := out.Send(notice); err != nil {
+		err := sub.tell(out, sub.notice(mcp.NotifyTasks, params), func() { sub.tasks.forget(id, state) },
+			func(c gateway.Caller) bool { return sub.endpoint.config.Exchanges.Desk.FollowsTask(c, id) })
+		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// tell sends a notice of what has waited, which forget takes away, if the caller may still
+// know of it. It looks up what the caller may do after it has taken the change: otherwise
+// it would tell of a change that came after the right to know of it had ended.
+func (sub *subscription) tell(out *streams.Stream, notice sse.Event, forget func(),
+	mayKnow func(gateway.Caller) bool,
+) error {
+	if err := out.CanTake(len(notice.Data)); err != nil {
+		return err // before it is forgotten
+	}
+	forget()
+	caller, ok := sub.endpoint.config.Exchanges.Resolve(sub.slot.Principal)
+	if !ok {
+		return streams.ErrEnded
+	}
+	if !mayKnow(caller) {
+		return nil
+	}
+	return out.Send(notice)
 }
 
 // SendEnd implements source: it sends the result of the request.

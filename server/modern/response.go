@@ -108,19 +108,10 @@ func (p *response) openLocked() bool {
 func (p *response) finish(ctx context.Context, a *exchange.Answer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.endpoint.alarms.Stop(&p.alarm)
-	if p.broken {
-		p.abandonLocked()
-	}
-	if a.Err == nil && p.x.PrefersStream {
-		p.openLocked()
-	}
-	p.plain = true
+	p.settleLocked(a.Err == nil)
 	switch {
 	case p.out != nil:
-		_ = p.out.SendMessage(p.endpoint.config.Exchanges.Payload(ctx, a, p.x.ID)) // the client may be gone
-		streams.Finish(p.x)
-		p.slot.Release()
+		p.endLocked(p.endpoint.config.Exchanges.Payload(ctx, a, p.x.ID))
 	case a.Err != nil:
 		p.endpoint.config.Exchanges.DelayLimited(p.x, a.Err)
 		p.x.AnswerError(a.ID, a.Err, cmp.Or(a.Status, exchange.StatusOf(a.Err.Code, mcp.Modern)))
@@ -134,19 +125,29 @@ func (p *response) finish(ctx context.Context, a *exchange.Answer) {
 func (p *response) give(status int, message []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.endpoint.alarms.Stop(&p.alarm)
-	if p.broken {
-		p.abandonLocked()
-	}
-	if status == http.StatusOK && p.x.PrefersStream {
-		p.openLocked()
-	}
-	p.plain = true
+	p.settleLocked(status == http.StatusOK)
 	if p.out == nil {
 		p.x.WriteJSON(status, message)
 		return
 	}
-	_ = p.out.SendMessage(exchange.Payload{message}) // the client may be gone
+	p.endLocked(exchange.Payload{message})
+}
+
+// settleLocked decides the form of the answer, which is there now.
+func (p *response) settleLocked(succeeded bool) {
+	p.endpoint.alarms.Stop(&p.alarm)
+	if p.broken {
+		p.abandonLocked()
+	}
+	if succeeded && p.x.PrefersStream {
+		p.openLocked()
+	}
+	p.plain = true
+}
+
+// endLocked sends the answer as the last message of the stream.
+func (p *response) endLocked(message exchange.Payload) {
+	_ = p.out.SendMessage(message) // the client may be gone
 	streams.Finish(p.x)
 	p.slot.Release()
 }

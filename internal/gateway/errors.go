@@ -177,79 +177,98 @@ func failureOf(err error) failure {
 	if err == nil {
 		return failure{}
 	}
-	var (
-		rpcErr      *mcp.Error
-		worded      *upstreamError
-		unknown     *unknownError
-		state       *stateError
-		task        *taskError
-		capability  *capabilityError
-		limit       limitError
-		exceeded    *ratelimit.ExceededError
-		unavailable *registry.UnavailableError
-		down        *registry.DownError
-		protocol    *registry.ProtocolError
-		hidden      *sanitize.HiddenError
-		timeout     *timeoutError
-	)
-	if full, ok := errors.AsType[*registry.MemoryError](err); ok {
-		return unheld(full)
-	}
-	if full, ok := errors.AsType[*registry.SubscribedError](err); ok {
-		return limitReached(unfollowed(full))
-	}
-	if f, found := tooMuch(err); found {
-		return f
-	}
-	isLimit := errors.As(err, &limit)
-	switch {
-	case errors.As(err, &exceeded):
-		return limitReached(limit.clientError(exceeded))
-	case isLimit && explainEnd(err).inside: // not that the call was ended meanwhile
-		return failure{
-			kind: outcomeLimited, reason: "DB-LIMITER", refusal: true, inside: true,
-			rpcErr: mcp.Stable(mcp.CodeUnavailable, "DB-LIMITER",
-				"The limits cannot be checked now").After(time.Second),
+	for _, judge := range byType {
+		if f, found := judge(err); found {
+			return f
 		}
-	case errors.As(err, &unknown):
-		return unknownItem(unknown)
-	case errors.As(err, &state):
+	}
+	return explainEnd(err)
+}
+
+// byType are what becomes of errors by their types, and of what is bounded. The first that
+// knows an error decides.
+var byType = []func(error) (f failure, found bool){
+	when(unheld),
+	when(func(e *registry.SubscribedError) failure { return limitReached(unfollowed(e)) }),
+	tooMuch,
+	whenLimit,
+	when(unknownItem),
+	when(func(e *stateError) failure {
 		return failure{
-			kind: outcomeRequest, reason: state.reason, refusal: true,
+			kind: outcomeRequest, reason: e.reason, refusal: true,
 			rpcErr: mcp.Stable(mcp.CodeInvalidParams, "DB-STATE",
 				"Invalid params: requestState does not belong to this request, or has expired; call again "+
 					"without it"),
 		}
-	case errors.As(err, &task):
+	}),
+	when(func(e *taskError) failure {
 		return failure{
-			kind: "unknown", reason: task.reason, refusal: task.reason != taskGone,
+			kind: "unknown", reason: e.reason, refusal: e.reason != taskGone,
 			rpcErr: mcp.Stable(mcp.CodeInvalidParams, "DB-TASK",
 				"Invalid params: this client has no task with this taskId, or no longer has it"),
 		}
-	case errors.As(err, &capability):
-		return failure{kind: "missing_capability", rpcErr: missingCapability(capability)}
-	case errors.As(err, &worded):
-		return failure{kind: "upstream_error", rpcErr: passable(worded.rpcErr)}
-	case errors.As(err, &rpcErr):
-		return failure{kind: outcomeRequest, reason: rpcErr.StableCode(), refusal: true, rpcErr: rpcErr}
-	case errors.As(err, &timeout):
+	}),
+	when(func(e *capabilityError) failure {
+		lacking := mcp.Stable(mcp.CodeMissingCapability, "DB-CAPABILITY",
+			"This needs a capability that the client does not declare")
+		return failure{
+			kind:   "missing_capability",
+			rpcErr: lacking.With("requiredCapabilities", e.required.JSON()),
+		}
+	}),
+	when(func(e *upstreamError) failure {
+		return failure{kind: "upstream_error", rpcErr: passable(e.rpcErr)}
+	}),
+	when(func(e *mcp.Error) failure {
+		return failure{kind: outcomeRequest, reason: e.StableCode(), refusal: true, rpcErr: e}
+	}),
+	when(func(e *timeoutError) failure {
 		return failure{kind: "timeout", rpcErr: mcp.Stable(mcp.CodeInternal, "DB-TIMEOUT",
-			fmt.Sprintf("The server %s did not answer in time, which is %v for this call", timeout.server,
-				timeout.limit))}
-	case errors.As(err, &unavailable): // before down: it may wrap one, and knows whether anything was sent
-		return notAvailable(unavailable)
-	case errors.As(err, &down):
-		return failure{kind: "unavailable", reason: reasonDown, rpcErr: isDown(down)}
-	case errors.As(err, &protocol):
+			fmt.Sprintf("The server %s did not answer in time, which is %v for this call", e.server,
+				e.limit))}
+	}),
+	when(notAvailable), // before down: it may wrap one, and knows whether anything was sent
+	when(func(e *registry.DownError) failure {
+		return failure{kind: "unavailable", reason: reasonDown, rpcErr: isDown(e)}
+	}),
+	when(func(*registry.ProtocolError) failure {
 		return failure{
 			kind: kindProtocol, inside: true,
 			rpcErr: mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-PROTOCOL",
 				"The server gave an answer that cannot be used"),
 		}
-	case errors.Is(err, sanitize.ErrBlocked), errors.Is(err, sanitize.ErrTooLarge), errors.As(err, &hidden):
-		return withheld(err, hidden)
+	}),
+	func(err error) (failure, bool) { return findFixed(blocked, err) },
+	withheld,
+}
+
+// blocked is the table of what the output of a tenant may not hold.
+var blocked = []fixed{{sanitize.ErrBlocked, failure{
+	kind: "blocked", refusal: true,
+	rpcErr: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-SECRET", "The answer holds a secret and is withheld"),
+}}}
+
+// when returns the judge of errors of a type.
+func when[T error](explain func(T) failure) func(error) (failure, bool) {
+	return func(err error) (failure, bool) {
+		if one, ok := errors.AsType[T](err); ok {
+			return explain(one), true
+		}
+		return failure{}, false
 	}
-	return explainEnd(err)
+}
+
+// whenLimit judges what a limit of calls refused, or why it could not be checked.
+func whenLimit(err error) (f failure, found bool) {
+	limit, ok := errors.AsType[limitError](err)
+	if exceeded, is := errors.AsType[*ratelimit.ExceededError](err); is {
+		return limitReached(limit.clientError(exceeded)), true
+	}
+	return failure{
+		kind: outcomeLimited, reason: "DB-LIMITER", refusal: true, inside: true,
+		rpcErr: mcp.Stable(mcp.CodeUnavailable, "DB-LIMITER",
+			"The limits cannot be checked now").After(time.Second),
+	}, ok && explainEnd(err).inside // not that the call was ended meanwhile
 }
 
 // fixed is an error that is told in the same words each time.
@@ -382,29 +401,23 @@ var bounds = []fixed{
 		"Too little memory is left to check arguments of this size: try again later").After(time.Second))},
 }
 
-// withheld says why an answer could not be cleaned. hidden is nil unless it hides text.
-func withheld(err error, hidden *sanitize.HiddenError) failure {
-	switch {
-	case errors.Is(err, sanitize.ErrBlocked):
-		return failure{
-			kind: "blocked", refusal: true,
-			rpcErr: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-SECRET",
-				"The answer holds a secret and is withheld"),
-		}
-	case hidden != nil:
+// withheld says why an answer could not be cleaned. found is false if err does not say
+// that.
+func withheld(err error) (f failure, found bool) {
+	if hidden, ok := errors.AsType[*sanitize.HiddenError](err); ok {
 		return failure{
 			kind: kindHidden, inside: true, asTool: true,
 			rpcErr: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-HIDDEN",
 				"The server's answer has hidden characters in "+hidden.Path+
 					", where they cannot be removed, and is withheld"),
-		}
+		}, true
 	}
 	limit := "the tenant's output allows"
 	if size, ok := errors.AsType[*sanitize.SizeError](err); ok {
 		limit = "output." + size.Setting + " of the tenant allows, " + mcp.InBytes(int64(size.Limit))
 	}
 	return failure{kind: "too_large", rpcErr: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-SIZE",
-		"The answer is larger than "+limit+"; ask for less at once")}
+		"The answer is larger than "+limit+"; ask for less at once")}, errors.Is(err, sanitize.ErrTooLarge)
 }
 
 // unheld returns what becomes of a call whose answer cannot be held. The call was made,
@@ -503,13 +516,10 @@ func isDown(err *registry.DownError) *mcp.Error {
 
 func unknownItem(err *unknownError) failure {
 	if len(err.scopes) > 0 {
-		needed := mcp.Stable(mcp.CodeForbidden, "DB-SCOPE", "The token lacks a scope for this "+
-			string(err.kind))
-		data, _ := mcp.ObjectOf(needed.Data)
-		needed.Data = data.With("scope", mcp.String(strings.Join(err.scopes, " "))).JSON()
 		return failure{
-			kind: outcomeForbidden, reason: err.reason, refusal: true, rpcErr: needed,
-			unknown: err,
+			kind: outcomeForbidden, reason: err.reason, refusal: true, unknown: err,
+			rpcErr: mcp.Stable(mcp.CodeForbidden, "DB-SCOPE", "The token lacks a scope for this "+
+				string(err.kind)).With("scope", mcp.String(strings.Join(err.scopes, " "))),
 		}
 	}
 	kind := "unknown"
@@ -530,10 +540,8 @@ func notFound(err *unknownError) *mcp.Error {
 	case registry.KindPrompt:
 		return mcp.Stable(mcp.CodeInvalidParams, "DB-PROMPT", "Unknown prompt: "+clip(err.name, 128))
 	case registry.KindResource, registry.KindTemplate, registry.KindSkill:
-		rpcErr := mcp.Stable(mcp.CodeInvalidParams, "DB-RESOURCE", "Resource not found")
-		data, _ := mcp.ObjectOf(rpcErr.Data)
-		rpcErr.Data = data.With("uri", mcp.String(clip(err.name, 2048))).JSON()
-		return rpcErr
+		return mcp.Stable(mcp.CodeInvalidParams, "DB-RESOURCE", "Resource not found").With("uri",
+			mcp.String(clip(err.name, 2048)))
 	default:
 		return mcp.Stable(mcp.CodeInvalidParams, "DB-TOOL", "Unknown tool: "+clip(err.name, 128))
 	}
@@ -542,14 +550,6 @@ func notFound(err *unknownError) *mcp.Error {
 // clip returns at most the first n bytes of name, and cuts no character in half.
 func clip(name string, n int) string {
 	return strings.ToValidUTF8(name[:min(n, len(name))], "")
-}
-
-func missingCapability(err *capabilityError) *mcp.Error {
-	rpcErr := mcp.Stable(mcp.CodeMissingCapability, "DB-CAPABILITY",
-		"This needs a capability that the client does not declare")
-	data, _ := mcp.ObjectOf(rpcErr.Data)
-	rpcErr.Data = data.With("requiredCapabilities", err.required.JSON()).JSON()
-	return rpcErr
 }
 
 // passable returns an error of an upstream in the form in which it may reach a client.
@@ -563,12 +563,11 @@ func passable(e *mcp.Error) *mcp.Error {
 		passed.Code = e.Code
 	}
 	if e.Data == nil || strings.HasPrefix(e.StableCode(), "DB-") {
-		data, _ := mcp.ObjectOf(e.Data)
-		passed.Data = data.With("code", mcp.String("DB-UPSTREAM-ERROR")).JSON()
+		passed = passed.With("code", mcp.String("DB-UPSTREAM-ERROR"))
 	}
 	if data, _ := mcp.ObjectOf(passed.Data); passed.Code == mcp.CodeMissingCapability &&
 		!data.Value("requiredCapabilities").IsObject() {
-		passed.Data = data.With("requiredCapabilities", mcp.RawJSON("{}")).JSON()
+		return passed.With("requiredCapabilities", mcp.RawJSON("{}"))
 	}
 	return passed
 }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -12,36 +13,56 @@ import (
 // believe, who calls. The text is for a model, which can mend none of it; what
 // the server or an endpoint said is in the log alone.
 func uncredited(err *registry.UnavailableError) failure {
-	const (
-		operator = "; the operator of this gateway must look at it (auth of the server)"
-		goOn     = ". The call was not made. Go on without it."
-	)
-	server := "the server " + err.Server
-	code, text, again := "DB-UPSTREAM-CREDENTIAL", "This gateway has no usable credential for "+
-		server+operator+goOn,
-		downRetryMax
-	switch err.Credential {
-	case credential.FaultRefused:
-		text = "The server " + err.Server + " refused the credential with which this gateway calls it" +
-			operator + goOn
-	case credential.FaultClock:
-		text = "The credential for " + server + " was refused, and the clocks there and here differ" +
-			operator + goOn
-	case credential.FaultExchange:
-		code = "DB-UPSTREAM-TOKEN"
-		text = "The service that gives tokens for " + server + " refused one" + operator + goOn
-	case credential.FaultAway:
-		code, again = "DB-UPSTREAM-TOKEN-DOWN", time.Second
-		text = "The service that gives tokens for " + server +
-			" does not answer now. The call was not made. Try again later, or go on without it."
-	case credential.FaultSignIn:
-		code = "DB-UPSTREAM-SIGN-IN"
-		text = "The server " + err.Server +
-			" wants its user to sign in there, which this gateway cannot offer" + goOn
-	case credential.FaultMissing:
+	text, known := faults[err.Credential]
+	if !known {
+		text = faults[credential.FaultMissing]
 	}
 	return failure{
 		kind: "unavailable", reason: string(err.Credential), inside: true,
-		rpcErr: mcp.Stable(mcp.CodeInternal, code, text).After(again),
+		rpcErr: mcp.Stable(mcp.CodeInternal, text.code,
+			fmt.Sprintf(text.format, err.Server)).After(text.again),
 	}
+}
+
+// faultText is what the client is told of a fault of a credential; format has a place for
+// the name of the server.
+type faultText struct {
+	code, format string
+	again        time.Duration
+}
+
+const (
+	operator = "; the operator of this gateway must look at it (auth of the server)"
+	goOn     = ". The call was not made. Go on without it."
+)
+
+var faults = map[credential.Fault]faultText{
+	credential.FaultMissing: {
+		"DB-UPSTREAM-CREDENTIAL",
+		"This gateway has no usable credential for the server %s" + operator + goOn, downRetryMax,
+	},
+	credential.FaultRefused: {
+		"DB-UPSTREAM-CREDENTIAL",
+		"The server %s refused the credential with which this gateway calls it" + operator + goOn,
+		downRetryMax,
+	},
+	credential.FaultClock: {
+		"DB-UPSTREAM-CREDENTIAL",
+		"The credential for the server %s was refused, and the clocks there and here differ" + operator +
+			goOn,
+		downRetryMax,
+	},
+	credential.FaultExchange: {
+		"DB-UPSTREAM-TOKEN",
+		"The service that gives tokens for the server %s refused one" + operator + goOn, downRetryMax,
+	},
+	credential.FaultAway: {
+		"DB-UPSTREAM-TOKEN-DOWN",
+		"The service that gives tokens for the server %s does not answer now. The call was not made. Try " +
+			"again later, or go on without it.", time.Second,
+	},
+	credential.FaultSignIn: {
+		"DB-UPSTREAM-SIGN-IN",
+		"The server %s wants its user to sign in there, which this gateway cannot offer" + goOn, downRetryMax,
+	},
 }

@@ -75,10 +75,14 @@ func (e *Error) WithStable() *Error {
 	if stable == "" {
 		stable = "DB-INTERNAL"
 	}
+	return e.With("code", String(stable))
+}
+
+// With returns e with a member in its data. Data that is no object gives way to one.
+func (e *Error) With(name string, value RawJSON) *Error {
 	data, _ := ObjectOf(e.Data)
 	return &Error{
-		Code: e.Code, Message: e.Message, RetryAfter: e.RetryAfter,
-		Data: data.With("code", String(stable)).JSON(),
+		Code: e.Code, Message: e.Message, RetryAfter: e.RetryAfter, Data: data.With(name, value).JSON(),
 	}
 }
 
@@ -92,25 +96,19 @@ func (e *Error) StableCode() string {
 // millisecond, since zero would mean that nothing is said.
 func (e *Error) After(d time.Duration) *Error {
 	d = max(d, time.Millisecond)
-	data, _ := ObjectOf(e.Data)
-	return &Error{
-		Code: e.Code, Message: e.Message, RetryAfter: d,
-		Data: data.With("retryAfterMs", Int(d.Milliseconds())).JSON(),
-	}
+	later := e.With("retryAfterMs", Int(d.Milliseconds()))
+	later.RetryAfter = d
+	return later
 }
 
 // OfRequest returns e with the id of the HTTP request that it answers, by which an
 // operator finds the request in the records. Data that is no object has no place for the
 // id and stays as it is; only an upstream sends such.
 func (e *Error) OfRequest(id string) *Error {
-	data, ok := ObjectOf(e.Data)
-	if !ok && e.Data != nil {
+	if e.Data != nil && !e.Data.IsObject() {
 		return e
 	}
-	return &Error{
-		Code: e.Code, Message: e.Message, RetryAfter: e.RetryAfter,
-		Data: data.With("requestId", String(id)).JSON(),
-	}
+	return e.With("requestId", String(id))
 }
 
 // Object returns e as the error member of a response. RetryAfter is not part of it: see

@@ -197,40 +197,22 @@ func validID(id RawJSON) bool {
 	return ok && n > -1<<53 && n < 1<<53
 }
 
-// spelling returns the right spelling of the name that has this folded form (see
-// strictjson.Fold), if it is one of those that mean something in a message, in params or
-// in _meta. For other names it is "".
-func spelling(folded string) string {
-	switch folded {
-	case "jsonrpc", "id", "method", "params", "result", "error",
-		"name", "arguments", "uri", "cursor", "_meta", "level", "capabilities", "reason", "notifications",
-		"ref", "argument":
-		return folded
-	case "protocolversion":
-		return "protocolVersion"
-	case "clientinfo":
-		return "clientInfo"
-	case "requestid":
-		return "requestId"
-	case "progresstoken":
-		return MetaProgressToken
-	case "inputresponses":
-		return "inputResponses"
-	case "requeststate":
-		return "requestState"
-	case "io.modelcontextprotocol/protocolversion":
-		return MetaProtocolVersion
-	case "io.modelcontextprotocol/clientinfo":
-		return MetaClientInfo
-	case "io.modelcontextprotocol/clientcapabilities":
-		return MetaClientCapabilities
-	case "io.modelcontextprotocol/loglevel":
-		return MetaLogLevel
+// spellings are the right spellings of the names that mean something in a message, in
+// params or in _meta, by their folded forms (see strictjson.Fold).
+var spellings = byFolded("jsonrpc", "id", "method", "params", "result", "error",
+	"name", "arguments", "uri", "cursor", "_meta", "level", "capabilities", "reason", "notifications",
+	"ref", "argument", "protocolVersion", "clientInfo", "requestId", MetaProgressToken, "inputResponses",
+	"requestState", MetaProtocolVersion, MetaClientInfo, MetaClientCapabilities, MetaLogLevel)
+
+func byFolded(names ...string) map[string]string {
+	folded := make(map[string]string, len(names))
+	for _, name := range names {
+		folded[strictjson.Fold(name)] = name
 	}
-	return ""
+	return folded
 }
 
-// maxTwin is the longest name, in bytes, that can fold to one of those of spelling. The
+// maxTwin is the longest name, in bytes, that can fold to one of spellings. The
 // longest of those has 42 characters, a character has at most 4 bytes, and no two
 // characters fold to one of ASCII. Longer names need not be folded.
 const maxTwin = 42 * 4
@@ -251,7 +233,7 @@ func twin(o Object) (string, bool) {
 		if end := strings.IndexByte(name, 0); len(name) > maxTwin && (end < 0 || end > maxTwin) {
 			continue
 		}
-		if exact := spelling(strictjson.Fold(name)); exact != "" && exact != name {
+		if exact := spellings[strictjson.Fold(name)]; exact != "" && exact != name {
 			return exact, true
 		}
 	}

@@ -5,10 +5,10 @@
 // To read the package, begin at the top of this table. A file uses only what stands below
 // it or on its line:
 //
-//	a session begins     find: it is opened, or found by its id
+//	a session begins     find: it is opened, or over HTTP+SSE found by its id
 //	what Redis has       entries: what is kept of sessions is written, renewed and removed
-//	who leads a session  lead: this replica, another, or nobody any more
-//	a session ends       end: by itself, by its client, or because rights have changed
+//	who leads a session  lead: this replica, which then has it, another, or nobody any more
+//	a session ends       end: by itself, evicted for another, by its client, or because rights have changed
 //	what all share       directory: what the id of a session says; hints: where sessions were found
 package directory
 

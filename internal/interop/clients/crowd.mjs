@@ -28,7 +28,12 @@ async function open({ kind, token }) {
   const information = { name: 'crowd', version: '1' };
   if (kind === 'npm 1') {
     one.client = new Client1(information, { capabilities: {} });
-    one.transport = new Transport1(url, options);
+    // After two tries, which is the default, it resumes a stream no more, says so to onerror alone, and the call
+    // has no end for a minute. So it tries for longer than the crowd has patience, a second apart, as it is told.
+    const reconnectionOptions = {
+      maxRetries: 100, initialReconnectionDelay: 1000, maxReconnectionDelay: 1000, reconnectionDelayGrowFactor: 1,
+    };
+    one.transport = new Transport1(url, { ...options, reconnectionOptions });
   } else {
     one.client = new Client2(information, { capabilities: {}, versionNegotiation: { mode: { pin: '2026-07-28' } } });
     one.transport = new Transport2(url, options);

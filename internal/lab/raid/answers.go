@@ -20,7 +20,7 @@ var bigAnswers = Attack{
 	Name: "big answers", Does: "16 connections call a tool that answers 15 MB",
 	Raiders: 16, Few: 2,
 	Begin: func(r *Raider) func(context.Context) { return r.repeat(r.call("big", `{}`)) },
-	Bites: func(seen Tally) bool { return seen.Answered > 0 && seen.Received > upstream.StreamedAnswer/2 },
+	Signs: Signs{Answered: 1, Received: upstream.StreamedAnswer / 2},
 }
 
 // streamedAnswers calls a tool whose answers of 1 MB come as event streams that can be
@@ -34,7 +34,7 @@ var streamedAnswers = Attack{
 			return r.inSession("some", session).Bytes()
 		}, r.exchange)
 	},
-	Bites: func(seen Tally) bool { return seen.Received > upstream.StreamedAnswer/2 },
+	Signs: Signs{Received: upstream.StreamedAnswer / 2},
 }
 
 // inSession returns a call in a session whose answer is to be a stream.
@@ -63,7 +63,7 @@ var slowReaders = Attack{
 	Begin: func(r *Raider) func(context.Context) {
 		return r.sip(r.call("big", `{}`).Bytes())
 	},
-	Bites: anyAnswer,
+	Signs: Signs{Answered: 1},
 }
 
 // slowStreams asks for progress and hardly reads it.
@@ -76,7 +76,7 @@ var slowStreams = Attack{
 		q.Accept = "text/event-stream, application/json"
 		return r.sip(q.Bytes())
 	},
-	Bites: anyAnswer,
+	Signs: Signs{Answered: 1},
 }
 
 // sip returns a step that sends a request on a new connection with a small window, and
@@ -124,5 +124,5 @@ var progressFloods = Attack{
 		q.Accept = "text/event-stream, application/json"
 		return r.repeat(q)
 	},
-	Bites: anyAnswer,
+	Signs: Signs{Answered: 1},
 }

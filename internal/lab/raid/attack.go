@@ -10,6 +10,7 @@ import (
 	"errors"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,9 +33,24 @@ type Attack struct {
 	// package must does, where a connection broke, or something else was not answered.
 	// What the raider holds it gives back when its context ends.
 	Begin func(r *Raider) func(ctx context.Context)
-	// Bites tells whether what was seen at the gateway shows that the attack takes place
-	// as it is meant.
-	Bites func(seen Tally) bool
+	Signs Signs
+}
+
+// Signs are what must be seen at the gateway at least when an attack takes place as it is
+// meant.
+type Signs struct {
+	Answered, Refused, Received, Held int64    // as those of a Tally
+	Replies                           int64    // answered and refused together
+	Vain                              bool     // nothing was answered
+	Instead                           []string // each of these came instead of an answer
+}
+
+// Bites tells whether what was seen has the signs of the attack.
+func (a *Attack) Bites(seen Tally) bool {
+	s := &a.Signs
+	return seen.Answered >= s.Answered && seen.Refused >= s.Refused && seen.Received >= s.Received &&
+		seen.Held >= s.Held && seen.Answered+seen.Refused >= s.Replies && (seen.Answered == 0 || !s.Vain) &&
+		!slices.ContainsFunc(s.Instead, func(what string) bool { return seen.Instead[what] == 0 })
 }
 
 // Attacks lists the attacks that are worth a measure of their own.
@@ -220,12 +236,6 @@ func (r *Raider) sessioned(revision, capabilities string, begin func(session str
 		}
 	}
 }
-
-// anyAnswer tells whether something was answered as it was asked.
-func anyAnswer(seen Tally) bool { return seen.Answered > 0 }
-
-// anyReply tells whether something was answered or refused.
-func anyReply(seen Tally) bool { return seen.Answered+seen.Refused > 0 }
 
 // refused tells whether the status of an answer is another than 200.
 func refused(answer *client.Answer) bool { return answer.Status != http.StatusOK }

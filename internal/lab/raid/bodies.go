@@ -18,7 +18,7 @@ var bigBodies = Attack{
 	Begin: func(r *Raider) func(context.Context) {
 		return r.repeat(r.call("echo", `{"message":"`+strings.Repeat("x", 3_900_000)+`"}`))
 	},
-	Bites: anyAnswer,
+	Signs: Signs{Answered: 1},
 }
 
 const (
@@ -30,18 +30,18 @@ const (
 var slowChunks = Attack{
 	Name:    "slow bodies, chunked",
 	Does:    "128 connections send a chunked body a byte at a time, three a second",
-	Raiders: dripAtOne, Begin: drip(-1, "1\r\nx\r\n"), Bites: manyHeld,
+	Raiders: dripAtOne, Begin: drip(-1, "1\r\nx\r\n"), Signs: manyHeld,
 }
 
 // slowAnnounced announces large bodies and sends them slowly.
 var slowAnnounced = Attack{
 	Name:    "slow bodies, announced",
 	Does:    "128 connections announce a body of 4 MiB and send three bytes a second",
-	Raiders: dripAtOne, Begin: drip(4<<20, "x"), Bites: manyHeld,
+	Raiders: dripAtOne, Begin: drip(4<<20, "x"), Signs: manyHeld,
 }
 
-// manyHeld tells whether most of those who drip did so at the same time.
-func manyHeld(seen Tally) bool { return seen.Held >= dripAtOne/2 }
+// manyHeld says that most of those who drip did so at the same time.
+var manyHeld = Signs{Held: dripAtOne / 2}
 
 // drip sends a header and the beginning of a body, then a piece at a time until it is
 // answered or cut off.
@@ -87,7 +87,7 @@ var manyMembers = Attack{
 			r.call("take", "{\"a\":["+strings.Repeat(`{"b":1},`, 300_000)+"0]}"),
 			r.call("take", members(19_000)))
 	},
-	Bites: func(seen Tally) bool { return seen.Answered+seen.Refused >= 3 },
+	Signs: Signs{Replies: 3},
 }
 
 // members returns an object with so many members of different names.
@@ -117,5 +117,5 @@ var dearPatterns = Attack{
 	Begin: func(r *Raider) func(context.Context) {
 		return r.repeat(r.call("match", `{"text":"`+strings.Repeat("a", 12_000)+`b"}`))
 	},
-	Bites: anyReply,
+	Signs: Signs{Replies: 1},
 }

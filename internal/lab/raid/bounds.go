@@ -19,7 +19,7 @@ var deepValues = Attack{
 	Begin: func(r *Raider) func(context.Context) {
 		return r.repeat(r.call("take", nested(1_000_000)), r.call("take", nested(900)))
 	},
-	Bites: anyReply,
+	Signs: Signs{Replies: 1},
 }
 
 func nested(depth int) string {
@@ -52,7 +52,7 @@ var garbage = Attack{
 			r.exchange(ctx, []byte(strings.Repeat("\x16\x03\x01", 4000)+"\r\n\r\n"))
 		}
 	},
-	Bites: anyReply,
+	Signs: Signs{Replies: 1},
 }
 
 const pipelinedAtOnce = 64 // requests
@@ -73,7 +73,7 @@ var pipelined = Attack{
 			}
 		}
 	},
-	Bites: anyReply,
+	Signs: Signs{Replies: 1},
 }
 
 // batches sends many calls in one message, as one revision allows.
@@ -92,7 +92,7 @@ var batches = Attack{
 			return q.Bytes()
 		}, r.exchange)
 	},
-	Bites: anyReply,
+	Signs: Signs{Replies: 1},
 }
 
 // reconnects opens a connection for each call.
@@ -106,5 +106,5 @@ var reconnects = Attack{
 			call(ctx)
 		}
 	},
-	Bites: anyReply,
+	Signs: Signs{Replies: 1},
 }

@@ -30,7 +30,7 @@ var abortedAnswers = Attack{
 			}
 		}
 	},
-	Bites: anyReply,
+	Signs: Signs{Replies: 1},
 }
 
 // resumedAnswers leaves streamed answers at their first event and resumes them again and
@@ -64,7 +64,7 @@ var resumedAnswers = Attack{
 			}
 		}
 	},
-	Bites: anyReply,
+	Signs: Signs{Replies: 1},
 }
 
 // firstEvent sends a request on a connection of its own, reads the answer until an event

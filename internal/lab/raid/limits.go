@@ -16,7 +16,7 @@ var beyondLimits = Attack{
 	Begin: func(r *Raider) func(context.Context) {
 		return r.repeat(r.call("echo", `{"message":"hello"}`))
 	},
-	Bites: func(seen Tally) bool { return seen.Answered > 0 && seen.Refused > 0 },
+	Signs: Signs{Answered: 1, Refused: 1},
 }
 
 // Refusals calls a tool that is there and that a thousand rules keep from the caller: each
@@ -37,7 +37,7 @@ var Refusals = Attack{
 			}
 		}
 	},
-	Bites: func(seen Tally) bool { return seen.Refused > 0 },
+	Signs: Signs{Refused: 1},
 }
 
 // lists asks for the list of all tools again and again.
@@ -50,5 +50,5 @@ var lists = Attack{
 			Body: client.Message("1", "tools/list", "", mcp.LatestModern),
 		})
 	},
-	Bites: func(seen Tally) bool { return seen.Answered > 0 && seen.Received > 50<<10 },
+	Signs: Signs{Answered: 1, Received: 50 << 10},
 }

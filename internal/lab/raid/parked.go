@@ -18,7 +18,7 @@ var parkedCalls = Attack{
 		q.Body = strings.Replace(q.Body, `clientCapabilities":{}`, `clientCapabilities":`+client.Able, 1)
 		return r.repeat(q)
 	},
-	Bites: anyReply,
+	Signs: Signs{Replies: 1},
 }
 
 // parkedStreams does the same in sessions, where the question comes on the stream of the
@@ -50,5 +50,5 @@ var parkedStreams = Attack{
 			return answer
 		})
 	},
-	Bites: anyReply,
+	Signs: Signs{Replies: 1},
 }

@@ -34,7 +34,7 @@ var sessions = Attack{
 	Begin: func(r *Raider) func(context.Context) {
 		return r.repeat(r.initialize(mcp.LatestLegacy, "{}"))
 	},
-	Bites: anyAnswer,
+	Signs: Signs{Answered: 1},
 }
 
 const streamsEach = 32 // that one raider holds
@@ -64,5 +64,5 @@ var streams = Attack{
 			hold(ctx)
 		}
 	},
-	Bites: func(seen Tally) bool { return seen.Held >= 16 },
+	Signs: Signs{Held: 16},
 }

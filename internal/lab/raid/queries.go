@@ -19,5 +19,5 @@ var queries = Attack{
 		}[r.number%4]
 		return r.repeat(r.callOf("library", "query_database", `{"query":"`+query+`","limit":1000}`))
 	},
-	Bites: anyReply,
+	Signs: Signs{Replies: 1},
 }

@@ -49,5 +49,5 @@ var signIns = Attack{
 			}
 		}
 	},
-	Bites: func(seen Tally) bool { return seen.Instead["201"] > 0 && seen.Instead["303"] > 0 },
+	Signs: Signs{Instead: []string{"201", "303"}},
 }

@@ -18,7 +18,7 @@ var idleConnections = Attack{
 	Begin: func(r *Raider) func(context.Context) {
 		return r.hoard(500, func(*client.Conn) bool { return true })
 	},
-	Bites: func(seen Tally) bool { return seen.Held >= connectionsEach },
+	Signs: Signs{Held: connectionsEach},
 }
 
 // slowHeaders begins requests, each with as much of a header as may be, and never ends
@@ -38,5 +38,5 @@ var slowHeaders = Attack{
 			return true
 		})
 	},
-	Bites: func(seen Tally) bool { return seen.Held >= connectionsEach },
+	Signs: Signs{Held: connectionsEach},
 }

@@ -27,7 +27,7 @@ var refusedLogins = Attack{
 			r.exchange(ctx, q.Bytes())
 		}
 	},
-	Bites: func(seen Tally) bool { return seen.Refused > 0 && seen.Answered == 0 },
+	Signs: Signs{Refused: 1, Vain: true},
 }
 
 const connectionsEach = 64 // that one raider holds
@@ -47,7 +47,7 @@ var strangers = Attack{
 			return true
 		})
 	},
-	Bites: func(seen Tally) bool { return seen.Held >= 128 && seen.Answered == 0 },
+	Signs: Signs{Held: 128, Vain: true},
 }
 
 // logFloods sends what may each be a line of the log.
@@ -80,5 +80,5 @@ var logFloods = Attack{
 			r.exchange(ctx, all[sent%len(all)])
 		}
 	},
-	Bites: anyReply,
+	Signs: Signs{Replies: 1},
 }

@@ -25,8 +25,7 @@ import (
 
 // Metrics records. Its methods are named after what has happened, and are safe for
 // concurrent use. AuditWritable, LogLost, MemoryUse, WorkUse, UpstreamLoads, RedisState,
-// RedisClock, Replicas, ReplicaSlots, PrefetchedTokens, Draining and IssuerKeys take a
-// function instead, which is called at every reading of the metrics: it must be quick and
+// RedisClock, Replicas, Draining and IssuerKeys take a function instead, which is called at every reading of the metrics: it must be quick and
 // safe for concurrent use.
 type Metrics struct {
 	*traffic
@@ -38,7 +37,6 @@ type Metrics struct {
 	*work
 	*shared
 	*replicas
-	*ahead
 	*signIns
 	*process
 
@@ -57,7 +55,7 @@ func New(registerer prometheus.Registerer) *Metrics {
 		traffic: traffic, connections: newConnections(registerer, f), upstreams: newUpstreams(f, traffic),
 		loads: newLoads(registerer), keys: newKeys(registerer), memory: newMemory(registerer),
 		work: newWork(registerer), shared: newShared(registerer, f), replicas: newReplicas(registerer, f),
-		ahead: newAhead(registerer), signIns: newSignIns(f), process: newProcess(registerer, f),
+		signIns: newSignIns(f), process: newProcess(registerer, f),
 		Store: newStore(registerer, f),
 	}
 }

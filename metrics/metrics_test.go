@@ -86,9 +86,6 @@ func record(m *metrics.Metrics) {
 	m.SealKeys("c0ffee", nil)
 	m.SealKeys("f1d296", []string{"c0ffee"})
 	m.Replicas(func() metrics.Running { return metrics.Running{Running: 3, Reached: 1, Allowed: 2} })
-	m.ReplicaSlots(
-		func() map[string]metrics.Slots { return map[string]metrics.Slots{"calls": {Granted: 16, Used: 9}} })
-	m.PrefetchedTokens(func() int { return 25 })
 	m.Store.Show(func() (bool, map[string]int) { return true, map[string]int{"family": 3} })
 	m.Store.Call("put", "ok", time.Millisecond)
 	m.RedisState(func() map[string]bool { return map[string]bool{"up": true, "slow": false} })
@@ -173,9 +170,6 @@ func TestEveryMetric(t *testing.T) {
 		`drawbridge_redis_calls_total{kind="mail",outcome="skipped"} 1`,
 		`drawbridge_redis_call_duration_seconds_bucket{kind="rate",le="0.0025"} 1`,
 		`drawbridge_redis_call_duration_seconds_count{kind="rate"} 1`,
-		`drawbridge_replica_slots{kind="calls",state="granted"} 16`,
-		`drawbridge_replica_slots{kind="calls",state="used"} 9`,
-		`drawbridge_replica_prefetched_tokens 25`,
 		`drawbridge_redis_losses_total 1`,
 		`drawbridge_redis_clock_offset_seconds -1.5`,
 		`drawbridge_sessions_adopted_total 1`,
@@ -214,17 +208,6 @@ func TestItemsRefusedOfNoneLeavesNoSeries(t *testing.T) {
 	if got := strings.Join(scrape(t, handler), "\n"); strings.Contains(got,
 		"drawbridge_upstream_items_refused{") {
 		t.Errorf("got a series of none:\n%s", got)
-	}
-}
-
-// TestAReplicaThatIsAloneHoldsNothing has a config without Redis, where nobody says what
-// replicas share.
-func TestAReplicaThatIsAloneHoldsNothing(t *testing.T) {
-	t.Parallel()
-	_, handler := newMetrics()
-	if got := strings.Join(scrape(t, handler), "\n"); strings.Contains(got, "drawbridge_replica_slots{") ||
-		strings.Contains(got, "drawbridge_replica_prefetched_tokens") {
-		t.Errorf("got series of what replicas share:\n%s", got)
 	}
 }
 

@@ -68,3 +68,15 @@ func Before(l *Redis, f func(keys []string)) {
 
 // KeyOf returns the key under which a bucket is kept.
 func KeyOf(b Bucket) string { return keyOf(&b) }
+
+// Ahead returns how many tokens are taken ahead of their use now, of all buckets
+// together.
+func (r *Redis) Ahead() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	sum, now := 0, r.now()
+	for _, l := range r.prefetches {
+		sum += l.available(now)
+	}
+	return sum
+}

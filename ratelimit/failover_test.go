@@ -30,7 +30,6 @@ func through(t *testing.T, server *redistest.Server, b ratelimit.Bucket, fault f
 			Store: stores[i], Replica: fmt.Sprint(i),
 			Replicas: replicas,
 		})
-		group.Go(func() { _ = limiter.Run(ctx) })
 		group.Go(func() {
 			for ctx.Err() == nil {
 				if exceeded(t, limiter, b) == nil {

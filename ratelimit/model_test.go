@@ -67,8 +67,7 @@ func TestReplicasDecideAsOneMemory(t *testing.T) {
 }
 
 // TestPrefetchesStayWithinTheBucket compares replicas with prefetches with a bucket that is taken
-// from at once: what they allow is there, at any time and pace, also when replicas give
-// back what they have left.
+// from at once: what they allow is there, at any time and pace.
 func TestPrefetchesStayWithinTheBucket(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		round := 0
@@ -98,9 +97,6 @@ func TestPrefetchesStayWithinTheBucket(t *testing.T) {
 					if has -= float64(b.N); has < -1e-6 {
 						r.Fatalf("%d of %+v were allowed, %g too many", b.N, limit, -has)
 					}
-				}
-				if rapid.IntRange(0, 9).Draw(r, "stops") == 0 {
-					giveBack(t, replicas[rapid.IntRange(0, len(replicas)-1).Draw(r, "stopped")])
 				}
 				time.Sleep(time.Duration(rapid.SampledFrom([]int{0, 0, 1, 125, 1000, 20_000, 31_000}).Draw(r,
 					"pause")) * time.Millisecond)

@@ -28,7 +28,6 @@ type prefetch struct {
 	dry      bool          // that trip brought none ahead
 	trip     chan struct{} // under way, closed when it is over; nil: none
 	awaited  int           // tokens that others need, and wait for the trip
-	queued   bool          // Run is to fill it
 	used     time.Time     // when somebody last took of it
 	empty    empty
 	parts    map[string]*part
@@ -156,7 +155,7 @@ func (l *prefetch) most() int { return l.bucket.Limit.Burst / (prefetchPart * l.
 // isLow tells whether the prefetch should be filled: half of it is used, or its time is half
 // over.
 func (l *prefetch) isLow(now time.Time) bool {
-	if l.queued || l.trip != nil || l.most() == 0 || l.dry && now.Sub(l.at) < prefetchTime {
+	if l.trip != nil || l.most() == 0 || l.dry && now.Sub(l.at) < prefetchTime {
 		return false
 	}
 	return l.available(now) <= l.size/2 || l.until.Sub(now) < prefetchLife/2
@@ -202,5 +201,5 @@ func upToMicros(d time.Duration) time.Duration {
 
 // isIdle tells whether the prefetch was not used for so long that nothing is lost with it.
 func (l *prefetch) isIdle(now time.Time) bool {
-	return l.trip == nil && !l.queued && now.Sub(l.used) > prefetchLife
+	return l.trip == nil && now.Sub(l.used) > prefetchLife
 }

@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/drawbridge-mcp/drawbridge/internal/lifetime/lifetimetest"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 )
@@ -24,13 +23,11 @@ func requests(sharer string) ratelimit.Bucket {
 	}
 }
 
-// leasing returns the limiter of a replica that is filled in the background until the
-// test ends, and the count of its trips.
+// leasing returns the limiter of a replica, and the count of its trips.
 func (w *world) leasing(t *testing.T, name string, replicas int) (*ratelimit.Redis, *ratelimit.Trips) {
 	t.Helper()
 	l := w.named(name, replicas)
 	trips := ratelimit.Counted(l)
-	lifetimetest.Run(t, l.Run)
 	return l, trips
 }
 
@@ -165,16 +162,14 @@ func TestReplicasPrefetchNoMoreThanTheBucketHas(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	limit := ratelimit.Limit{Rate: 400, Burst: 100}
-	ctx, stop := context.WithCancel(t.Context())
 	var got atomic.Int64
-	var group, running sync.WaitGroup
+	var group sync.WaitGroup
 	began := time.Now()
 	for i := range 3 {
 		l := ratelimit.NewRedis(ratelimit.RedisConfig{
 			Store: server.Store(t), Replicas: 3,
 			Replica: fmt.Sprint(i),
 		})
-		running.Go(func() { _ = l.Run(ctx) })
 		for worker := range 4 {
 			group.Go(func() {
 				for time.Since(began) < 2*time.Second {
@@ -190,8 +185,6 @@ func TestReplicasPrefetchNoMoreThanTheBucketHas(t *testing.T) {
 	}
 	group.Wait()
 	most := limit.Rate*time.Since(began).Seconds() + float64(limit.Burst)
-	stop()
-	running.Wait()
 	if n := float64(got.Load()); n > most || n < float64(limit.Burst)/2 {
 		t.Errorf("%v taken, want at most %.0f and at least half of the burst", n, most)
 	}

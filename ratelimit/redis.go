@@ -25,7 +25,7 @@ type RedisConfig struct {
 // Redis is a Limiter whose buckets all replicas share. It takes tokens ahead of their
 // use, so that hardly any call waits for a round trip. It is safe for concurrent use.
 //
-//	Take ──▶ is a refusal known? ──▶ a token of the prefetch of each bucket ──▶ few are left: Run fills the prefetches
+//	Take ──▶ is a refusal known? ──▶ a token of the prefetch of each bucket ──▶ few are left: the prefetches are filled
 //	                                        │ a prefetch has none
 //	                                        ▼
 //	                              one trip for all such prefetches, for which others wait, too
@@ -36,7 +36,7 @@ type RedisConfig struct {
 // A prefetch is tokens that the bucket no longer has. The bucket remembers who has how many,
 // and holds no more than what is missing to Burst then: so all replicas together allow
 // never more than Burst at once, and Rate in the long run. What a replica does not use
-// within prefetchLife is lost; one that ends gives it back. A prefetch is as large as what was
+// within prefetchLife is lost, and comes back with the rate. A prefetch is as large as what was
 // used lately, and the prefetches of all replicas together are at most an eighth of Burst. So
 // of a bucket with a Burst below 8 × Replicas none is taken ahead, and each Take is a
 // trip. Nothing is taken ahead of the reserve for the quiet; see part.go.
@@ -62,9 +62,8 @@ type Redis struct {
 	config RedisConfig
 	now    func() time.Time
 	trip   trip
-	memory *Memory          // of the part of this replica
-	alone  atomic.Bool      // the last Take that needed the server was decided by memory
-	low    chan []*prefetch // to be filled by Run; those of one element have the same Group
+	memory *Memory     // of the part of this replica
+	alone  atomic.Bool // the last Take that needed the server was decided by memory
 
 	mu         sync.Mutex // guards the fields below, and all prefetches; never held during a trip
 	prefetches map[string]*prefetch
@@ -72,8 +71,7 @@ type Redis struct {
 
 var _ Limiter = (*Redis)(nil)
 
-// NewRedis returns a limiter of buckets on the server. Without Run, tokens are taken only
-// when one is needed.
+// NewRedis returns a limiter of buckets on the server.
 func NewRedis(cfg RedisConfig) *Redis {
 	cfg.Replicas = max(cfg.Replicas, 1)
 	if cfg.Local == nil {
@@ -84,7 +82,7 @@ func NewRedis(cfg RedisConfig) *Redis {
 	}
 	return &Redis{
 		config: cfg, now: time.Now, trip: newTrip(cfg.Store, clockText), memory: NewMemory(0),
-		low: make(chan []*prefetch, queuedMost), prefetches: make(map[string]*prefetch),
+		prefetches: make(map[string]*prefetch),
 	}
 }
 
@@ -200,21 +198,15 @@ func longer(a, b *ExceededError) *ExceededError {
 	return a
 }
 
-// takeLocked takes what is wanted from the prefetches, which have enough, and has Run fill
-// those with few tokens left.
+// takeLocked takes what is wanted from the prefetches, which have enough, and has those
+// filled with few tokens left.
 func (r *Redis) takeLocked(wants []want, now time.Time) {
-	low := 0
 	for i := range wants {
 		w := &wants[i]
 		w.prefetch.owe(w, now)
 		w.prefetch.tokens -= w.tokens
-		if w.prefetch.isLow(now) {
-			low++
-		}
 	}
-	if low > 0 && r.config.Store.Up() == nil {
-		r.queueLocked(wants, now, low)
-	}
+	r.fillLocked(wants, now)
 }
 
 // pending returns a prefetch with too few tokens for which a trip is under way, nil if
@@ -257,7 +249,7 @@ func (r *Redis) fetchLocked(ctx context.Context, wants []want, now time.Time) er
 		w.prefetch.tokens -= w.aside
 		w.prefetch.aside += w.aside
 	}
-	taken, err := r.goLocked(ctx, asks, now)
+	taken, err := r.goLocked(ctx, asks, beginLocked(asks), now)
 	then := r.now()
 	var refused *ExceededError
 	for i := range wants {
@@ -284,14 +276,22 @@ func (r *Redis) fetchLocked(ctx context.Context, wants []want, now time.Time) er
 	return refused
 }
 
-// goLocked makes a round trip, and puts into the prefetches what it has brought ahead. It
-// tells whether what is needed was taken. The lock is not held during the trip.
-func (r *Redis) goLocked(ctx context.Context, asks []ask, now time.Time) (taken bool, err error) {
-	over := make(chan struct{})
+// beginLocked notes that a trip for those asks is under way until over is closed.
+func beginLocked(asks []ask) (over chan struct{}) {
+	over = make(chan struct{})
 	for i := range asks {
 		a := &asks[i]
 		a.limit, a.prefetch.trip = a.prefetch.bucket.Limit, over
 	}
+	return over
+}
+
+// goLocked makes a round trip that has begun, and puts into the prefetches what it has
+// brought ahead. It tells whether what is needed was taken. The lock is not held during the
+// trip.
+func (r *Redis) goLocked(ctx context.Context, asks []ask, over chan struct{}, now time.Time) (taken bool,
+	err error,
+) {
 	keys, args := terms(r.config.Replica, asks)
 	r.mu.Unlock()
 	reply, err := r.trip(ctx, keys, args)

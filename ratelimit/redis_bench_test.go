@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/drawbridge-mcp/drawbridge/internal/lifetime/lifetimetest"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
@@ -34,12 +33,10 @@ func BenchmarkTake(b *testing.B) {
 	}
 }
 
-// prefetched returns the limiter of a replica whose prefetches are filled until the benchmark
-// ends.
+// prefetched returns the limiter of a replica.
 func prefetched(b *testing.B, store *redis.Store) *ratelimit.Redis {
 	b.Helper()
 	l := ratelimit.NewRedis(ratelimit.RedisConfig{Store: store, Replica: "me", Replicas: 3})
-	lifetimetest.Run(b, l.Run)
 	return l
 }
 

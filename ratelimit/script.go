@@ -45,7 +45,6 @@ type ask struct {
 	owed       float64 // by the sharer that needs them; below zero: there is none, or a quiet one
 	ahead      int     // more tokens that are wanted
 	prefetched int     // tokens that the prefetch has, those that are kept aside included
-	back       int     // tokens to give back, which it no longer has
 	got        int     // of ahead, what the trip has brought
 }
 
@@ -57,14 +56,14 @@ type outcome struct {
 
 // terms returns the keys and the arguments of a trip.
 func terms(replica string, asks []ask) (keys, args []string) {
-	keys, args = make([]string, 0, len(asks)), make([]string, 0, 2+7*len(asks))
+	keys, args = make([]string, 0, len(asks)), make([]string, 0, 2+6*len(asks))
 	args = append(args, replica, strconv.Itoa(int(prefetchLife/time.Second)))
 	for i := range asks {
 		a := &asks[i]
 		keys = append(keys, keyOf(&a.prefetch.bucket))
 		args = append(args, number(a.limit.Rate), strconv.Itoa(a.limit.Burst), strconv.Itoa(a.need),
 			number(a.owed),
-			strconv.Itoa(a.ahead), strconv.Itoa(a.prefetched), strconv.Itoa(a.back))
+			strconv.Itoa(a.ahead), strconv.Itoa(a.prefetched))
 	}
 	return keys, args
 }

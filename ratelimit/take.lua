@@ -1,14 +1,14 @@
 -- Takes the tokens of all buckets of a call, or of none, and takes others ahead of their use for the replica that asks. A
 -- bucket is a hash: its tokens, and for each replica how many it has ahead, and until when it may use them. The first two
--- arguments are the replica, and for how many seconds it may use what it takes ahead. Seven follow for each bucket: rate,
+-- arguments are the replica, and for how many seconds it may use what it takes ahead. Six follow for each bucket: rate,
 -- burst, how many tokens are needed now, what the sharer owes that needs them (below zero: there is none, or a quiet one),
--- how many more are wanted ahead, how many the replica has ahead already, and how many it gives back of those. The answer
--- is 1 if what is needed was taken, or 0, and for each bucket how many tokens came ahead and how many are left.
+-- how many more are wanted ahead, and how many the replica has ahead already. The answer is 1 if what is needed was taken,
+-- or 0, and for each bucket how many tokens came ahead and how many are left.
 local replica, life = ARGV[1], tonumber(ARGV[2])
 
--- prefetched returns what all replicas have had ahead since the last trip, what the others have now, and what this one has.
+-- prefetched returns what all replicas have had ahead since the last trip, and what the others have now.
 local function prefetched(key, fields)
-  local before, others, own = 0, 0, 0
+  local before, others = 0, 0
   for name, text in pairs(fields) do
     if name ~= 'bucket' then
       local tokens, till = numbers(string.match(text, '^[^ ]* [^ ]*') or '') -- a later version may add to that
@@ -16,14 +16,12 @@ local function prefetched(key, fields)
       if good then before = before + tokens end
       if good and till > now and name ~= replica then
         others = others + tokens
-      elseif good and till > now then
-        own = tokens
       elseif name ~= replica then
         redis.call('HDEL', key, name)
       end
     end
   end
-  return before, others, own
+  return before, others
 end
 
 -- shares is the rule of part.go for a sharer that owes so much to a bucket with so many tokens.
@@ -37,21 +35,21 @@ end
 -- never more than burst.
 local function look(key, w)
   local fields = read(key)
-  local before, others, own = prefetched(key, fields)
+  local before, others = prefetched(key, fields)
   local has = w.burst
   if fields.bucket then
     local had, at = numbers(fields.bucket)
     has = math.min((had or 0) + math.max(now - (at or now), 0) / 1e6 * w.rate, w.burst - before)
   end
-  w.has = math.max(math.min(has + math.min(w.back, own), w.burst - others - w.held), 0)
+  w.has = math.max(math.min(has, w.burst - others - w.held), 0)
 end
 
 local wants, enough = {}, true
 for i, key in ipairs(KEYS) do
-  local a = 7 * i - 5
+  local a = 6 * i - 4
   local w = {
     rate = tonumber(ARGV[a + 1]), burst = tonumber(ARGV[a + 2]), need = tonumber(ARGV[a + 3]), owed = tonumber(ARGV[a + 4]),
-    ahead = tonumber(ARGV[a + 5]), held = tonumber(ARGV[a + 6]), back = tonumber(ARGV[a + 7]),
+    ahead = tonumber(ARGV[a + 5]), held = tonumber(ARGV[a + 6]),
   }
   look(key, w)
   local ok = not short(w.has, w.need, w.rate)

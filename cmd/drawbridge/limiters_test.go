@@ -42,7 +42,6 @@ func TestReplicasCountTogether(t *testing.T) {
 		}
 		limiter := s.limiter(2, metrics.New(prometheus.NewRegistry()), log)
 		group.Go(func() error { return s.store.Run(ctx) })
-		group.Go(func() error { return s.limits.Run(ctx) })
 		for s.store.Up() != nil {
 			<-time.After(time.Millisecond)
 		}
@@ -66,7 +65,7 @@ func TestOneReplicaCountsInMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	limiter := s.limiter(1, nil, nil)
-	if _, ok := limiter.(*ratelimit.Memory); !ok || s.limits != nil {
+	if _, ok := limiter.(*ratelimit.Memory); !ok {
 		t.Errorf("limits are counted by %T", limiter)
 	}
 }

@@ -26,14 +26,13 @@ import (
 type sharing struct {
 	store   *redis.Store // nil: there are no others
 	others  replica.Others
-	blocks  *allot.Blocks    // nil: there are no others
-	group   *replica.Group   // that others are; nil: there are no others
-	events  *eventlog.Redis  // of sessions, set when the server is built; nil: there are no others
-	once    *once.Redis      // answers of calls with a key; nil: there are no others
-	quota   *share.Budget    // bytes that this replica may put into Redis; nil: there is none
-	allowed int              // replicas at once, by the config
-	limits  *ratelimit.Redis // nil: there are no others
-	lists   *relisting       // of servers
+	blocks  *allot.Blocks   // nil: there are no others
+	group   *replica.Group  // that others are; nil: there are no others
+	events  *eventlog.Redis // of sessions, set when the server is built; nil: there are no others
+	once    *once.Redis     // answers of calls with a key; nil: there are no others
+	quota   *share.Budget   // bytes that this replica may put into Redis; nil: there is none
+	allowed int             // replicas at once, by the config
+	lists   *relisting      // of servers
 }
 
 // answersPart is the part of what a replica may put into Redis that answers of calls with
@@ -157,17 +156,7 @@ func (s *sharing) slots(p *parts, replicas int) allot.Slots {
 			s.blocks.Recheck()
 		}
 	})
-	p.metrics.ReplicaSlots(func() map[string]metrics.Slots { return slotUse(s.blocks.Use()) })
 	return s.blocks
-}
-
-// slotUse returns what the metrics show of slots.
-func slotUse(all map[allot.Kind]allot.Use) map[string]metrics.Slots {
-	shown := make(map[string]metrics.Slots, len(all))
-	for kind, use := range all {
-		shown[string(kind)] = metrics.Slots{Granted: use.Granted, Used: use.Taken}
-	}
-	return shown
 }
 
 // limiter returns what counts calls and requests.
@@ -175,12 +164,10 @@ func (s *sharing) limiter(replicas int, m *metrics.Metrics, log *slog.Logger) ra
 	if s.store == nil {
 		return ratelimit.NewMemory(0)
 	}
-	s.limits = ratelimit.NewRedis(ratelimit.RedisConfig{
+	return ratelimit.NewRedis(ratelimit.RedisConfig{
 		Store: s.store, Replica: string(s.others.Self()), Replicas: replicas, Local: m.LimitedLocally,
 		Logger: log,
 	})
-	m.PrefetchedTokens(s.limits.Ahead)
-	return s.limits
 }
 
 // run starts what is shared, until work ends. The store goes on until all else has ended,
@@ -190,10 +177,8 @@ func (s *sharing) run(work context.Context, group *errgroup.Group) {
 		return
 	}
 	var users sync.WaitGroup
-	for _, run := range []func(
-		context.Context) error{
-		s.group.Run, s.blocks.Run, s.events.Run, s.once.Run, s.limits.Run,
-		s.lists.run,
+	for _, run := range []func(context.Context) error{
+		s.group.Run, s.blocks.Run, s.events.Run, s.once.Run, s.lists.run,
 	} {
 		users.Add(1)
 		group.Go(func() error {

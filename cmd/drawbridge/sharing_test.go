@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -80,30 +79,6 @@ func inState(registry *prometheus.Registry, state string) error {
 		return nil
 	}
 	return errors.New("there is no gauge")
-}
-
-// TestMetricsTellWhatAReplicaHolds parks a call at one of two processes, which keeps its
-// place.
-func TestMetricsTellWhatAReplicaHolds(t *testing.T) {
-	t.Parallel()
-	p := startProcesses(t)
-	wantText(t, "the call", p.a.call("asker__twice", ""), "input_required")
-	wants := func(r *recorder, patterns ...string) {
-		t.Helper()
-		for _, pattern := range patterns {
-			line := regexp.MustCompile("(?m)^" + pattern + "$")
-			eventually(t, pattern, func() bool {
-				_, text := fetch("http://" + r.operator + "/metrics")
-				return line.MatchString(text)
-			})
-		}
-	}
-	wants(p.a, `drawbridge_replica_slots\{kind="calls",state="used"\} 1`,
-		`drawbridge_replica_slots\{kind="calls",state="granted"\} [1-9]\d*`,
-		`drawbridge_replica_slots\{kind="streams",state="granted"\} 0`,
-		`drawbridge_replica_prefetched_tokens [1-9]\d*`)
-	wants(p.b, `drawbridge_replica_slots\{kind="calls",state="used"\} 0`,
-		`drawbridge_replica_prefetched_tokens 0`)
 }
 
 // TestOnlineTriesRedis has a config that names a Redis which is there, and one whose user

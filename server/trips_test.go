@@ -94,7 +94,6 @@ func (m *monitor) note(line string) {
 	case name == "echo":
 		m.marks[words[1]]++
 	case len(words) <= key: // of a connection
-	case strings.HasPrefix(words[key], "db2:{all}:"): // who lives
 	case strings.HasPrefix(words[key], "db2:{"):
 		kind, _, _ := strings.Cut(strings.SplitN(words[key], "}:", 2)[1], ":")
 		m.asked[name+" "+kind]++

@@ -20,7 +20,7 @@ type clock struct {
 var errClock = errors.New("the first element is no time")
 
 // set takes what the script beating returns: the time of the server, which it notes, and
-// then the ids, which it returns.
+// then what it returns.
 func (g *Group) set(found []redis.Reply, asked, answered time.Time) ([]redis.Reply, error) {
 	if len(found) == 0 {
 		return nil, errClock

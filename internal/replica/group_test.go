@@ -169,8 +169,8 @@ func TestReplicaThatHasEndedIsNotThere(t *testing.T) {
 		replica.ErrUnreached) {
 		t.Errorf("to it: got %v, want that it is gone", err)
 	}
-	if left := server.Exec(t, "HLEN", "db2:{all}:links"); left != "1" {
-		t.Errorf("redis has the addresses of %s replicas, want one", left)
+	if got := server.Exec(t, "HGET", "db2:replicas", string(b.Self())); !strings.Contains(got, " left ") {
+		t.Errorf("redis has %q of it, want that it has left", got)
 	}
 	if peer.Life.Err() == nil {
 		t.Error("who waits for it waits on")
@@ -187,16 +187,13 @@ func TestPlacesThatWereLostAreMadeAgain(t *testing.T) {
 	b, _ := join(t, server, ring, ignore, func() { returns.Add(1) })
 	for name, lose := range map[string]func(){
 		"all": func() { server.Exec(t, "FLUSHALL") },
-		"one": func() { server.Exec(t, "ZREM", "db2:{all}:replicas", string(b.Self())) },
+		"one": func() { server.Exec(t, "HDEL", "db2:replicas", string(b.Self())) },
 		"of another type": func() {
-			server.Exec(t, "DEL", "db2:{all}:replicas")
-			server.Exec(t, "SET", "db2:{all}:replicas", "junk")
+			server.Exec(t, "DEL", "db2:replicas")
+			server.Exec(t, "SET", "db2:replicas", "junk")
 		},
 		"after a restart": func() { server.Stop(); server.Begin(t) },
-		"links, of a type": func() {
-			server.Exec(t, "FLUSHALL")
-			server.Exec(t, "SET", "db2:{all}:links", "junk")
-		},
+		"of another form": func() { server.Exec(t, "HSET", "db2:replicas", string(b.Self()), "junk") },
 	} {
 		before := returns.Load()
 		lose()
@@ -256,12 +253,11 @@ func TestNobodyBelievesAnAddressOfAnyone(t *testing.T) {
 	now := strings.ReplaceAll(server.Exec(t, "EVAL",
 		"local t = redis.call('TIME') return string.format('%.0f', t[1] * 1000)", "0"), "\"", "")
 	forged, stolen := replica.NewID(), replica.NewID()
-	server.Exec(t, "ZADD", "db2:{all}:replicas", now, string(forged), now, string(stolen))
-	server.Exec(t, "HSET", "db2:{all}:links", string(forged), "127.0.0.1:1")
+	server.Exec(t, "HSET", "db2:replicas", string(forged), now+" 1 lives 127.0.0.1:1")
 	// which may hold a NUL
 	server.Exec(
 		t, "EVAL", "return redis.call('HSET', KEYS[1], ARGV[1], redis.call('HGET', KEYS[1], ARGV[2]))",
-		"1", "db2:{all}:links", string(stolen), string(b.Self()))
+		"1", "db2:replicas", string(stolen), string(b.Self()))
 	a, _ := join(t, server, ring, ignore)
 	knows(t, a, b.Self())
 	if a.IsThere(forged) || a.IsThere(stolen) || a.Count() != 2 {
@@ -278,10 +274,11 @@ func TestALaterVersionIsNoticed(t *testing.T) {
 	if m.IsNewerThere() {
 		t.Error("a later version is said to run, and this one is alone")
 	}
-	later := fmt.Sprintf("formats %d", replica.Formats+1)
+	later := fmt.Sprintf(" %d lives something else", replica.Formats+1)
 	now := strings.ReplaceAll(server.Exec(t, "EVAL",
 		"local t = redis.call('TIME') return string.format('%.0f', t[1] * 1000)", "0"), "\"", "")
-	server.Exec(t, "ZADD", "db2:{all}:replicas", now, later, now, "something else", now, "formats many")
+	server.Exec(t, "HSET", "db2:replicas", string(replica.NewID()), now+later, "somebody", now+later+" still",
+		string(replica.NewID()), now+" many lives")
 	redistest.Wait(t, func() error {
 		if !m.IsNewerThere() || m.Count() != 1 {
 			return fmt.Errorf("newer: %v, %d in all", m.IsNewerThere(), m.Count())

@@ -15,10 +15,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 )
 
-// Who lives. Each replica writes the time of the server beside its id, in one sorted set,
-// each second and when one that is not known asks for something, and in a hash how it is
-// reached, sealed. Who has not done so for life counts as dead. One that ends takes
-// itself off:
+// Who lives. Each replica writes under its id, in one hash, the time of the server and how
+// it is reached, sealed: each second, and when one that is not known asks for something.
+// Who has not done so for life counts as dead. One that ends says so:
 //
 //	beat ──▶ look ──▶ beating, in Redis ──▶ note ──▶ IsThere, IsNewerThere, Count, Peer, Named
 //	Run ──▶ leave ──▶ look, which says from then on that this one has left
@@ -108,40 +107,46 @@ func (g *Group) beat(ctx context.Context) {
 	}
 }
 
-// beating is a script that says that a replica lives or, with 1 as ARGV[5], that it has
-// left. KEYS[1] is the set of those who live, and KEYS[2] the hash of how each is
-// reached, of which ARGV[6] is this one's, or "" while nobody can reach it: then it does
-// not live yet. ARGV[7] is 1 if it drains. It returns what the clock of the server shows,
-// in milliseconds, 1 if the replica was known before, or 0, and both the set and the
-// hash. A beat that lies in the future was written by somebody else, or before the clock
-// was set. Beside the ids the set has ARGV[4], the Formats of each version that lives,
-// and for as long as a beat counts who has left: a beat whose sender no longer waits for
-// the answer may come later than the message that it has left, and would have others take
-// for alive who has ended.
+// States of a replica, as Redis has them.
+const (
+	stateLives  = "lives"
+	stateDrains = "drains" // it is about to end
+	stateLeft   = "left"   // it has ended
+)
+
+// beating is a script that says in which state a replica is. KEYS[1] is the hash of all:
+// under each id the time of the last beat in milliseconds, the Formats of the replica, its
+// state, and how it is reached. ARGV: the id, for how many milliseconds a beat counts, how
+// many others are returned at most, and then what is written; how it is reached is "" while
+// nobody can reach it: then it does not live yet. It returns what the clock of the server
+// shows, in milliseconds, 1 if the replica was known before, or 0, and all others. A beat
+// that lies in the future was written by somebody else, or before the clock was set. Who has
+// left stays so for as long as a beat counts: one whose sender no longer waits for the answer
+// may come later than the word that it has left, and would have others take for alive who
+// has ended.
 var beating = redis.NewScript(`
-if redis.call('TYPE', KEYS[1]).ok ~= 'zset' then redis.call('DEL', KEYS[1]) end
-if redis.call('TYPE', KEYS[2]).ok ~= 'hash' then redis.call('DEL', KEYS[2]) end
+if redis.call('TYPE', KEYS[1]).ok ~= 'hash' then redis.call('DEL', KEYS[1]) end
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
-for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now - ARGV[2]))
-  do redis.call('HDEL', KEYS[2], id) end
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - ARGV[2])
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '(' .. now, '+inf')
-local known = redis.call('ZSCORE', KEYS[1], ARGV[1]) and 1 or 0
-local left = 'left ' .. ARGV[1]
-if ARGV[5] == '1' then
-  redis.call('ZREM', KEYS[1], ARGV[1])
-  redis.call('HDEL', KEYS[2], ARGV[1])
-  redis.call('ZADD', KEYS[1], now, left)
-elseif ARGV[6] ~= '' and not redis.call('ZSCORE', KEYS[1], left) then
-  redis.call('ZADD', KEYS[1], now, ARGV[1], now, ARGV[4])
-  redis.call('HSET', KEYS[2], ARGV[1], ARGV[6])
-  if ARGV[7] == '1' then redis.call('ZADD', KEYS[1], now, 'drains ' .. ARGV[1]) end
+local found, others, was = redis.call('HGETALL', KEYS[1]), {}, ''
+for i = 1, #found, 2 do
+  local at, state = string.match(found[i + 1], '^(%d+) %d+ (%l+) ')
+  at = tonumber(at or '')
+  if not at or at <= now - ARGV[2] or at > now then
+    redis.call('HDEL', KEYS[1], found[i])
+  elseif found[i] == ARGV[1] then
+    was = state
+  elseif #others < 2 * ARGV[3] then
+    others[#others + 1] = found[i]
+    others[#others + 1] = found[i + 1]
+  end
+end
+if ARGV[5] == 'left' or ARGV[6] ~= '' and was ~= 'left' then
+  redis.call('HSET', KEYS[1], ARGV[1], string.format('%.0f %s %s ', now, ARGV[4], ARGV[5]) .. ARGV[6])
 end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
-redis.call('PEXPIRE', KEYS[2], ARGV[2])
-return {string.format('%.0f', now), known, redis.call('ZRANGE', KEYS[1], 0, ARGV[3], 'WITHSCORES'),
-  redis.call('HGETALL', KEYS[2])}`)
+local known = (was == '' or was == 'left') and 0 or 1
+return {string.format('%.0f', now), known, others}`)
 
 // check says that this replica lives, or has left, and learns who else lives. After an
 // error nobody is forgotten, because nothing is known. If the others did not know that
@@ -151,7 +156,7 @@ func (g *Group) check(ctx context.Context) error {
 	g.looking.Lock() // so that what is noted is not older than what was
 	defer g.looking.Unlock()
 	asked, address, before := time.Now(), g.address.Load(), g.clock.Load()
-	reply, err := beating.Run(ctx, g.config.Store, []string{livingKey, linksKey}, g.says(address))
+	reply, err := beating.Run(ctx, g.config.Store, []string{livingKey}, g.says(address))
 	if err != nil {
 		return err
 	}
@@ -194,12 +199,8 @@ func (g *Group) returned(ctx context.Context) {
 	}
 }
 
-// Where it stands who lives, and how they are reached. A script needs both, so they are
-// on one node of a cluster.
-var (
-	livingKey = redis.CommonKey("{all}", "replicas")
-	linksKey  = redis.CommonKey("{all}", "links")
-)
+// livingKey is where it stands who lives, and how they are reached.
+var livingKey = redis.CommonKey("replicas")
 
 // linkPurpose binds how a replica is reached to its id.
 func linkPurpose(id ID) string { return "link 1\x00" + string(id) }
@@ -207,22 +208,18 @@ func linkPurpose(id ID) string { return "link 1\x00" + string(id) }
 // says returns the arguments of beating, for a replica that others reach at that address;
 // nil: they do not.
 func (g *Group) says(address *string) []string {
-	left, sealed := "0", ""
-	if g.left.Load() {
-		left = "1"
+	state, sealed := stateLives, ""
+	switch {
+	case g.left.Load():
+		state = stateLeft
+	case g.drains.Load():
+		state = stateDrains
 	}
 	if address != nil {
 		digest := g.identity.Digest()
 		sealed = string(g.config.Seal.SealBytes(linkPurpose(g.id), append(digest[:], *address...)))
 	}
-	drains := "0"
-	if g.drains.Load() {
-		drains = "1"
-	}
-	return []string{
-		string(g.id), millis(life), strconv.Itoa(most - 1), formats(Formats), left, sealed,
-		drains,
-	}
+	return []string{string(g.id), millis(life), strconv.Itoa(most - 1), strconv.Itoa(Formats), state, sealed}
 }
 
 // peer returns how a replica is reached, which it has sealed.
@@ -253,37 +250,21 @@ func (g *Group) forget() {
 	}
 }
 
-// What stands in the set of those who live before a number of Formats, before the id of
-// one that has left, and before that of one that drains.
-const (
-	formatsMark = "formats "
-	leftMark    = "left "
-	drainsMark  = "drains "
-)
-
-func formats(n int) string { return formatsMark + strconv.Itoa(n) }
-
-// note takes what Redis knows of those who live: ids with how they are reached, and the
-// Formats of their versions. What it does not know is of a later version, or of somebody
-// else. A replica has one address and one certificate, so what is known of one that lives
-// stays. One that is missing and has not left stays for as long as its last beat counts
-// here: Redis may have lost what it had, or been away until now. whole tells that it was
-// not.
+// note takes what Redis knows of those who live. Who cannot be read is of a later version,
+// or was put there by somebody else. A replica has one address and one certificate, so what
+// is known of one that lives stays. One that is missing and has not left stays for as long
+// as its last beat counts here: Redis may have lost what it had, or been away until now.
+// whole tells that it was not.
 func (g *Group) note(ctx context.Context, said living, whole bool) {
 	before, now := *g.members.Load(), time.Now()
-	members, newer, older, changed := make(map[ID]*member, len(said.members)), false, false, false
-	for text, beat := range said.members {
-		if number, found := strings.CutPrefix(text, formatsMark); found {
-			n, err := strconv.Atoi(number)
-			newer, older = newer || err == nil && n > Formats, older || err == nil && n < Formats
+	members, newer, older, changed := make(map[ID]*member, len(said.others)), false, false, false
+	for id, of := range said.others {
+		if len(id) != len(g.id) || of.state == stateLeft {
 			continue
 		}
-		id := ID(text)
-		if id == g.id || len(id) != len(g.id) {
-			continue
-		}
+		newer, older = newer || of.formats > Formats, older || of.formats < Formats
 		m := before[id]
-		if peer, ok := g.peer(id, said.links[text]); m == nil && ok {
+		if peer, ok := g.peer(id, of.sealed); m == nil && ok {
 			m = &member{peer: peer}
 			m.begin()
 			changed = true
@@ -291,10 +272,10 @@ func (g *Group) note(ctx context.Context, said living, whole bool) {
 		if m == nil {
 			continue
 		}
-		if members[id] = m; m.beat != beat {
-			m.beat, m.seen = beat, now
+		if members[id] = m; m.beat != of.beat {
+			m.beat, m.seen = of.beat, now
 		}
-		if _, drains := said.members[drainsMark+text]; drains && !m.drains.Swap(true) {
+		if of.state == stateDrains && !m.drains.Swap(true) {
 			changed = true
 		}
 	}
@@ -303,10 +284,9 @@ func (g *Group) note(ctx context.Context, said living, whole bool) {
 		if !whole {
 			m.seen = now
 		}
-		_, left := said.members[leftMark+string(id)]
 		switch {
 		case members[id] != nil:
-		case !left && now.Sub(m.seen) < life:
+		case said.others[id].state != stateLeft && now.Sub(m.seen) < life:
 			members[id] = m
 		default:
 			gone, changed = append(gone, m), true
@@ -345,9 +325,16 @@ func (g *Group) watch(ctx context.Context, alive int) {
 
 // living is what Redis says of who lives.
 type living struct {
-	known   bool              // this replica was among them
-	members map[string]string // when each was there last, by id, and more, see beating
-	links   map[string]string // by id, sealed
+	known  bool // this replica was among them
+	others map[ID]presence
+}
+
+// presence is what Redis says of one replica.
+type presence struct {
+	beat    string // when it was there last
+	formats int
+	state   string
+	sealed  string // how it is reached
 }
 
 // readLiving reads what is left of the answer of beating, unless there is an error.
@@ -355,28 +342,24 @@ func readLiving(found []redis.Reply, err error) (said living, _ error) {
 	if err != nil {
 		return said, err
 	}
-	if len(found) < 3 {
+	if len(found) < 2 {
 		return said, errors.New("it has fewer parts")
 	}
 	known, err1 := found[0].Int()
-	members, err2 := found[1].List()
-	links, err3 := found[2].Map()
-	if err := errors.Join(err1, err2, err3); err != nil {
+	others, err2 := found[1].List()
+	if err := errors.Join(err1, err2); err != nil {
 		return said, err
 	}
-	said.known, said.links, said.members = known == 1, make(map[string]string, len(links)),
-		make(map[string]string, len(members)/2)
-	for i := 0; i+1 < len(members); i += 2 {
-		text, err1 := members[i].Text()
-		beat, err2 := members[i+1].Text()
+	said.known, said.others = known == 1, make(map[ID]presence, len(others)/2)
+	for i := 0; i+1 < len(others); i += 2 {
+		id, err1 := others[i].Text()
+		text, err2 := others[i+1].Text()
 		if err := errors.Join(err1, err2); err != nil {
 			return said, err
 		}
-		said.members[text] = beat
-	}
-	for id, sealed := range links {
-		if said.links[id], err = sealed.Text(); err != nil {
-			return said, err
+		if parts := strings.SplitN(text, " ", 4); len(parts) == 4 {
+			formats, _ := strconv.Atoi(parts[1]) // the script has looked
+			said.others[ID(id)] = presence{parts[0], formats, parts[2], parts[3]}
 		}
 	}
 	return said, nil

@@ -39,7 +39,7 @@ func TestBeatWhoseAnswerIsLostCounts(t *testing.T) {
 	lost := func() {
 		t.Helper()
 		redistest.Wait(t, func() error {
-			_, err := beating.Run(t.Context(), g.config.Store, []string{livingKey, linksKey}, g.says(&address))
+			_, err := beating.Run(t.Context(), g.config.Store, []string{livingKey}, g.says(&address))
 			return err
 		})
 	}

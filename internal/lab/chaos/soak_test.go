@@ -151,7 +151,7 @@ func TestKeysThatNeverEndAreNotTakenOut(t *testing.T) {
 	others := [][]string{
 		{"db2:generation", day},
 		{"db2:pulse:e", day},
-		{"db2:{all}:replicas", "10"},
+		{"db2:replicas", "10"},
 		{"db2:{red}:stream:g:a", "30"},
 		{"else", day},
 	}

@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"net/http"
@@ -611,20 +610,22 @@ func TestJunkIsNoWord(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		key := ticket[9 : 9+16]
+		key := string(ticket[9 : 9+16])
 		junk := c.hub.Join()
 		for _, one := range []replica.Message{
-			{Kind: "taken 2", Tenant: "acme", Data: key}, // a version that is not known
-			{Kind: "taken 1", Tenant: "acme", Data: key}, // another form
-			{Kind: "taken 1", Tenant: "acme"},
+			{Kind: "taken 3", Tenant: "acme", Parts: []string{key, "1"}}, // a version that is not known
+			{Kind: "taken 2", Tenant: "acme", Parts: []string{key}},      // another form
+			{Kind: "taken 2", Tenant: "acme"},
+			{Kind: "taken 2", Tenant: "acme", Parts: []string{key, "-1"}},
 			// another tenant's
-			{Kind: "taken 1", Tenant: "globex", Data: word(key, "\xff\xff\xff\xff\xff\xff\xff\xff")},
+			{Kind: "taken 2", Tenant: "globex", Parts: []string{key, "18446744073709551615"}},
 			// an epoch of before
-			{Kind: "taken 1", Tenant: "acme", Data: word(key, "\x00\x00\x00\x00\x00\x00\x00\x01")},
-			{Kind: "listener 1", Data: key},
-			{Kind: "listener 1", Data: word(key, "g1", "")},
-			{Kind: "listener 1", Data: word(key[:8], "g1", "\x00\x00\x00\x00\x00\x00\x00\x01", "{}")},
-			{Kind: "listener 1", Data: word(key, "g1", "\x00\x00\x00\x00\x00\x00\x00\x01", "{}")},
+			{Kind: "taken 2", Tenant: "acme", Parts: []string{key, "1"}},
+			{Kind: "listener 2", Parts: []string{key}},
+			{Kind: "listener 2", Parts: []string{key, "g1", ""}},
+			{Kind: "listener 2", Parts: []string{key[:8], "g1", "1", "{}"}},
+			{Kind: "listener 2", Parts: []string{key, "g1", "one", "{}"}},
+			{Kind: "listener 2", Parts: []string{key, "g1", "1", "{}"}},
 		} {
 			_, _ = junk.Send(t.Context(), a.word().Self(), one) // some is refused
 		}
@@ -635,15 +636,6 @@ func TestJunkIsNoWord(t *testing.T) {
 		}
 		wantStatus(t, "ping", a.do(t, inSession("POST", id, pingBody)), http.StatusOK)
 	})
-}
-
-// word is a word of those parts.
-func word(key []byte, parts ...string) []byte {
-	all := append(binary.AppendUvarint(nil, uint64(len(key))), key...)
-	for _, part := range parts {
-		all = append(binary.AppendUvarint(all, uint64(len(part))), part...)
-	}
-	return all
 }
 
 // TestRoundTripsOfASession states what each message costs in round trips to what replicas

@@ -162,7 +162,7 @@ func TestUpdateWaitsForAStreamAtAnyReplica(t *testing.T) {
 func TestUpdatesFindTheirWayAfterAFault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var faulty atomic.Bool
-		c := newCrew(t, losing(func(w replica.Message) bool { return faulty.Load() && w.Kind == "listener 1" }))
+		c := newCrew(t, losing(func(w replica.Message) bool { return faulty.Load() && w.Kind == "listener 2" }))
 		stream := c.get(t, 1, "")
 		c.subscribe(t, 2, "subscribe")
 		faulty.Store(true)
@@ -241,7 +241,7 @@ func TestChangesInAFaultAreTriedAgainTogether(t *testing.T) {
 		var faulty atomic.Bool
 		var tried atomic.Int64
 		c := newCrew(t, losing(func(w replica.Message) bool {
-			lost := faulty.Load() && w.Kind == "listener 1"
+			lost := faulty.Load() && w.Kind == "listener 2"
 			if lost {
 				tried.Add(1)
 			}
@@ -342,7 +342,7 @@ func TestManyChangesAreNotTriedWithoutAPause(t *testing.T) {
 				const parts = 2 * sessions.MaxUpdates
 				log := &awayLog{err: errBroken}
 				c := newCrew(t, losing(func(w replica.Message) bool {
-					return log.away.Load() && w.Kind == "listener 1" && log.tried.Add(1) < mostTried
+					return log.away.Load() && w.Kind == "listener 2" && log.tried.Add(1) < mostTried
 				}), log.notices)
 				c.subscribe(t, 0, "subscribe")
 				stream := c.get(t, at, "")
@@ -648,7 +648,7 @@ func TestStreamThatCameToThePrimaryStays(t *testing.T) {
 		late, come := make(chan struct{}), atomic.Bool{}
 		c := newCrew(t, func(w *world) {
 			w.config.Others = &faultyOthers{w.config.Others, func(w replica.Message) error {
-				if w.Kind == "listener 1" && come.CompareAndSwap(true, false) {
+				if w.Kind == "listener 2" && come.CompareAndSwap(true, false) {
 					<-late
 				}
 				return nil

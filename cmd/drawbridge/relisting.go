@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -12,9 +11,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 )
 
-// kindLists says that lists of servers may have changed. It holds their names, one a
-// line.
-const kindLists = "lists 1"
+// kindLists says that lists of servers may have changed, whose names are its parts.
+const kindLists = "lists 2"
 
 // relistGap is between two messages to other replicas, so that a server that says in each
 // call that its lists have changed costs them no more than one reading a second.
@@ -70,7 +68,7 @@ func (r *relisting) run(ctx context.Context) error {
 // told nothing.
 func (r *relisting) tell(ctx context.Context, _ struct{}, servers []string) {
 	_, leads := r.others.Leads()
-	w := replica.Message{Kind: kindLists, Data: []byte(strings.Join(servers, "\n"))}
+	w := replica.Message{Kind: kindLists, Parts: servers}
 	var sends errgroup.Group
 	for _, to := range r.others.All() {
 		sends.Go(func() error {
@@ -91,7 +89,7 @@ func (r *relisting) tell(ctx context.Context, _ struct{}, servers []string) {
 
 // heard takes a message of another replica.
 func (r *relisting) heard(_ context.Context, _ replica.ID, w replica.Message) ([]byte, error) {
-	for name := range strings.SplitSeq(string(w.Data), "\n") {
+	for _, name := range w.Parts {
 		r.reread(name)
 	}
 	return nil, nil

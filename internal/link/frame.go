@@ -130,6 +130,18 @@ func countTexts(s string) (n int, ok bool) {
 	return n, ok
 }
 
+// allTexts returns the texts that stand one behind the other.
+func allTexts(s string) (all []string, err error) {
+	for s != "" {
+		text, rest, ok := cutText(s)
+		if !ok {
+			return nil, errForm
+		}
+		all, s = append(all, text), rest
+	}
+	return all, nil
+}
+
 // cutText takes one text off a head.
 func cutText(s string) (text, rest string, ok bool) {
 	if len(s) < lengthSize {

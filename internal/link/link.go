@@ -31,6 +31,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 )
 
 // What Send and Forward return besides the errors of a handler.
@@ -73,9 +74,9 @@ type Directory interface {
 
 // Message is what one replica says to another.
 type Message struct {
-	Kind   string // which handler it is for; names a form of Data, too
+	Kind   string // which handler it is for; names the form of Parts, too
 	Tenant string // whose it is
-	Data   []byte // shared: do not modify
+	Parts  []string
 }
 
 // Handler takes a message of a kind, and returns what it says to that. It may be called
@@ -138,11 +139,7 @@ func anybody(Digest) bool { return true }
 // ended.
 func (l *Link) Leave(ctx context.Context) {
 	l.leaving.Store(true)
-	for l.answering.Load() > 0 && ctx.Err() == nil {
-		select {
-		case <-time.After(pollInterval):
-		case <-ctx.Done():
-		}
+	for l.answering.Load() > 0 && pace.Wait(ctx, pollInterval) {
 	}
 }
 

@@ -93,7 +93,7 @@ func open(t *testing.T, d *directory, id string, clients http.Handler) *end {
 	}
 	d.enter(e.peer)
 	e.Handle("hello 1", func(_ context.Context, from string, m link.Message) ([]byte, error) {
-		if from != "a" || m.Tenant != "acme" || string(m.Data) != "hello" {
+		if from != "a" || m.Tenant != "acme" || len(m.Parts) != 2 || m.Parts[0]+m.Parts[1] != "hello" {
 			return nil, errors.New("another message")
 		}
 		return []byte("hello yourself"), nil
@@ -137,7 +137,7 @@ func TestMessagesAreAnsweredWhenTheyWereHandled(t *testing.T) {
 	} {
 		said, err := a.Send(t.Context(), test.to, link.Message{
 			Kind: test.kind, Tenant: "acme",
-			Data: []byte(test.data),
+			Parts: []string{test.data, ""},
 		})
 		if !errors.Is(err, test.want) || err == nil && string(said) != "hello yourself" {
 			t.Errorf("%s: got %v, want %v", test.name, err, test.want)
@@ -239,7 +239,7 @@ func TestNothingIsBegunWhereAReplicaLeaves(t *testing.T) {
 		<-goOn
 		w.WriteHeader(http.StatusTeapot)
 	}))
-	hello := link.Message{Kind: "hello 1", Tenant: "acme", Data: []byte("hello")}
+	hello := link.Message{Kind: "hello 1", Tenant: "acme", Parts: []string{"", "hello"}}
 	forward := func() (int, error) {
 		answer, err := a.Forward(t.Context(), "b", link.Request{Method: http.MethodPost, Target: "/mcp"})
 		if err != nil {
@@ -277,7 +277,7 @@ func TestNobodyElseIsTalkedTo(t *testing.T) {
 	) {
 		t.Error("a stranger was served")
 	}))
-	hello := link.Message{Kind: "hello 1", Tenant: "acme", Data: []byte("hello")}
+	hello := link.Message{Kind: "hello 1", Tenant: "acme", Parts: []string{"", "hello"}}
 	stranger := &directory{peers: make(map[string]link.Peer)}
 	mallory := open(t, stranger, "a", nil) // calls itself what it likes
 	stranger.enter(b.peer)

@@ -18,7 +18,11 @@ import (
 // Send gives a message to another replica, and returns what that says when it has handled
 // it.
 func (l *Link) Send(ctx context.Context, to string, m Message) ([]byte, error) {
-	answer, err := l.Forward(ctx, to, Request{Target: m.Kind, Remote: m.Tenant, Body: m.Data})
+	var body []byte
+	for _, part := range m.Parts {
+		body = appendText(body, part)
+	}
+	answer, err := l.Forward(ctx, to, Request{Target: m.Kind, Remote: m.Tenant, Body: body})
 	if err != nil {
 		return nil, err
 	}

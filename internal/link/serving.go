@@ -160,8 +160,11 @@ func (e *exchange) take(m Message) {
 		e.WriteHeader(http.StatusServiceUnavailable)
 		return
 	}
-	m.Data = make([]byte, e.body.left)
-	_, err := io.ReadFull(&e.body, m.Data)
+	data := make([]byte, e.body.left)
+	_, err := io.ReadFull(&e.body, data)
+	if err == nil {
+		m.Parts, err = allTexts(string(data))
+	}
 	var answer []byte
 	if err == nil {
 		answer, err = h(&e.life, e.origin.From, m)

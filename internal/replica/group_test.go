@@ -90,14 +90,14 @@ func TestWordComesInOrder(t *testing.T) {
 		if from != sender || w.Tenant != "acme" {
 			t.Errorf("got word from %s for %s", from, w.Tenant)
 		}
-		got = append(got, string(w.Data))
+		got = append(got, w.Parts...)
 	})
 	sender = a.Self()
 	knows(t, a, b.Self())
 	for i := range words {
 		if _, err := a.Send(t.Context(), b.Self(), replica.Message{
 			Kind: "news 1", Tenant: "acme",
-			Data: []byte(strconv.Itoa(i)),
+			Parts: []string{strconv.Itoa(i)},
 		}); err != nil {
 			t.Fatal(err)
 		}

@@ -143,25 +143,33 @@ func (w *writing) find(ctx context.Context, begin bool) (*memoryStream, error) {
 	if begin {
 		head = l.config.Seal.SealBytes(w.headPurpose(base), nil)
 	}
-	said, rest, err := l.run(ctx, topScript, w.streamKey, headID(base), string(head), l.life())
+	said, rest, err := l.run(ctx, topScript, w.streamKey, headID(base), string(head), l.life(), "")
 	if err != nil {
 		return nil, err
 	}
+	return l.found(ctx, w.streamKey, base, said, rest)
+}
+
+// found takes what topScript has said of a stream, to which others may append. base is
+// where it has begun if it was not there before.
+func (l *Redis) found(ctx context.Context, p streamKey, base uint64, said string,
+	rest []redis.Reply,
+) (*memoryStream, error) {
 	top, last, ok := topOf(said, rest)
 	switch {
 	case said == saidGone: // others may have read it, so it does not begin again
 		return nil, ErrUnknown
 	case !ok:
-		return nil, l.refuse(ctx, w.streamKey)
+		return nil, l.refuse(ctx, p)
 	case last:
 		return nil, ErrUnknown
 	}
-	if said != saidBegun { // it was there before, and where it begins is not known
+	if said != saidBegun { // where it begins is not known
 		base = 0
 	}
 	l.local.mu.Lock()
 	defer l.local.mu.Unlock()
-	s, err := l.openLocked(w.streamKey, base)
+	s, err := l.openLocked(p, base)
 	if err != nil {
 		return nil, err
 	}

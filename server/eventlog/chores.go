@@ -1,8 +1,8 @@
 package eventlog
 
 import (
-	"bytes"
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -76,40 +76,23 @@ func (c *chores) forget(p streamKey) {
 // Run does what is off the path, until ctx ends: it drops in the server what was dropped
 // here, and keeps there what is used here.
 func (l *Redis) Run(ctx context.Context) error {
-	var caring sync.WaitGroup
-	caring.Go(func() { l.care(ctx) })
-	defer caring.Wait()
-	retry := time.NewTicker(choreRetry)
-	defer retry.Stop()
-	for {
-		select {
-		case <-l.chores.wake:
-			l.trimAll(ctx)
-		case <-retry.C:
-			l.trimAll(ctx)
-		case <-ctx.Done():
-			return nil
-		}
-	}
-}
-
-// care does what takes longer, and goes through all streams, until ctx ends.
-func (l *Redis) care(ctx context.Context) {
 	renew := time.NewTicker(max(time.Millisecond, l.config.Age/4))
 	defer renew.Stop()
 	retry := time.NewTicker(choreRetry)
 	defer retry.Stop()
-	broken := false
-	for {
+	for broken := false; ; {
 		select {
+		case <-l.chores.wake:
+			l.trimAll(ctx)
 		case <-l.chores.returned:
 			broken = !l.repairAll(ctx)
 		case <-retry.C:
+			l.trimAll(ctx)
 			broken = broken && !l.repairAll(ctx)
 		case <-renew.C:
 			l.renewAll(ctx)
 		case <-ctx.Done():
-			return
+			return nil
 		}
 	}
 }
@@ -117,26 +100,30 @@ func (l *Redis) care(ctx context.Context) {
 // wake has a replica look at streams.
 func (l *Redis) wake(ctx context.Context, at replica.ID, some []streamKey) {
 	for _, p := range some {
-		data := []byte(p.session.Name + "\x00" + p.stream)
 		// who gets none looks again by itself
 		_, _ = l.config.Others.Send(ctx, at, replica.Message{
-			Kind: kindAppended, Tenant: p.session.Owner.TenantID, Data: data,
+			Kind: kindAppended, Tenant: p.session.Owner.TenantID, Parts: []string{p.session.Name, p.stream},
 		})
 	}
 }
 
+// errForm says that a message has another form than its kind has.
+var errForm = errors.New("that message has another form")
+
 // heard wakes the readers of a session, because another replica has appended to one of
 // its streams.
 func (l *Redis) heard(_ context.Context, _ replica.ID, w replica.Message) ([]byte, error) {
-	name, stream, _ := bytes.Cut(w.Data, []byte{0})
+	if len(w.Parts) < 2 {
+		return nil, errForm
+	}
 	m := l.local
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := m.sessions[string(name)]
+	s := m.sessions[w.Parts[0]]
 	if s == nil || s.owner.TenantID != w.Tenant {
 		return nil, nil
 	}
-	if one := s.streams.find(string(stream)); one != nil && one.shared != nil {
+	if one := s.streams.find(w.Parts[1]); one != nil && one.shared != nil {
 		one.shared.own = one.shared.own && one.shared.lost // others append, too
 	}
 	s.rouse()

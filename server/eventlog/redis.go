@@ -41,7 +41,7 @@ type RedisConfig struct {
 //	      ▼
 //	 Redis stream ──▶ Read, Find of all other streams: one round trip
 //	      │
-//	      └─ who else reads it ──▶ message "appended 1" to those replicas
+//	      └─ who else reads it ──▶ message "appended 2" to those replicas
 //
 // An event is in the server before Append returns, so before any client has it. Round
 // trips: one for Begin and Append, one for all that Notify at the same time; none for
@@ -71,7 +71,7 @@ type Redis struct {
 var _ Log = (*Redis)(nil)
 
 // kindAppended says that a stream has something new.
-const kindAppended = "appended 1"
+const kindAppended = "appended 2"
 
 // NewRedis returns a Redis. It sets handlers of cfg.Others, so it is called before that
 // runs.
@@ -176,16 +176,16 @@ func (l *Redis) Begin(ctx context.Context, session Key, stream string) (lasting 
 		return false, l.beginHere(p, base)
 	}
 	head := l.config.Seal.SealBytes(p.headPurpose(base), nil)
-	said, _, err := l.run(ctx, beginScript, p, headID(base), string(head), l.life(),
+	said, rest, err := l.run(ctx, topScript, p, headID(base), string(head), l.life(),
 		string(l.config.Others.Self()))
 	if err != nil && !errors.Is(err, redis.ErrDown) {
 		l.config.Quota.Give(session.Owner, streamQuota)
 		return false, err
 	}
 	down := err != nil
-	if said == saidTaken { // another replica has appended to it, or reads it already
+	if !down && said != saidBegun { // another replica has appended to it, or reads it already
 		l.config.Quota.Give(session.Owner, streamQuota)
-		_, err = (&writing{log: l, streamKey: p}).find(ctx, false)
+		_, err = l.found(ctx, p, base, said, rest)
 		return err == nil, err
 	}
 	l.local.mu.Lock()

@@ -16,16 +16,6 @@ const (
 // All scripts have the same keys, in this order: the entry of a session (see package
 // primary), a stream, and the replicas that read the stream.
 
-// beginScript begins a stream. ARGV: id and value of its head, milliseconds that it is
-// kept, the replica.
-var beginScript = redis.NewScript(`
-if redis.call('EXISTS', KEYS[2]) == 1 then return {'taken'} end
-redis.call('XADD', KEYS[2], ARGV[1], 'd', ARGV[2])
-redis.call('PEXPIRE', KEYS[2], ARGV[3])
-redis.call('SADD', KEYS[3], ARGV[4])
-redis.call('PEXPIRE', KEYS[3], ARGV[3])
-return {'ok'}`)
-
 // appendScript appends events, and returns for each who reads its stream. The keys of each
 // come one after the other, and so do its ARGV: id and value of the event, milliseconds,
 // and the id that it would have if it were not the last. That one is tried first: the id
@@ -110,12 +100,17 @@ end
 return {'gone'}`)
 
 // topScript returns the id of the newest event that a stream ever had. It begins the
-// stream if it is not there. ARGV: id and value of the head, milliseconds.
+// stream if it is not there. ARGV: id and value of the head, or "" if it is not to begin,
+// milliseconds that it is kept, and the replica that reads it from its beginning, or "".
 var topScript = redis.NewScript(`
 if redis.call('EXISTS', KEYS[2]) == 0 then
   if ARGV[2] == '' then return {'gone'} end
   redis.call('XADD', KEYS[2], ARGV[1], 'd', ARGV[2])
   redis.call('PEXPIRE', KEYS[2], ARGV[3])
+  if ARGV[4] ~= '' then
+    redis.call('SADD', KEYS[3], ARGV[4])
+    redis.call('PEXPIRE', KEYS[3], ARGV[3])
+  end
   return {'begun', ARGV[1]}
 end
 local info = redis.call('XINFO', 'STREAM', KEYS[2])

@@ -49,11 +49,9 @@ import (
 type Forwarder struct {
 	exchanges *exchange.Service
 	others    replica.Others
-	alone     bool          // there are never others
-	slots     *share.Budget // of requests that other replicas answer
-	// when others may have taken this replica for gone last; nil: never
-	returned atomic.Pointer[time.Time]
-	changed  atomic.Pointer[chan struct{}] // closed when replicas have come or ended
+	alone     bool                          // there are never others
+	slots     *share.Budget                 // of requests that other replicas answer
+	changed   atomic.Pointer[chan struct{}] // closed when replicas have come or ended
 }
 
 // New returns a forwarder that has at most so many requests answered at once.
@@ -64,9 +62,6 @@ func New(exchanges *exchange.Service, others replica.Others, most int64) *Forwar
 	f.changed.Store(&changed)
 	return f
 }
-
-// NoteReturn notes that others may have taken this replica for gone.
-func (f *Forwarder) NoteReturn() { now := time.Now(); f.returned.Store(&now) }
 
 // NoteChange has whoever waits look again: replicas have come, ended, or begun to drain.
 func (f *Forwarder) NoteChange() {
@@ -81,8 +76,25 @@ const unsureTime = 10 * time.Second
 
 // IsUnsure tells whether a replica that seems to be gone may be there all the same.
 func (f *Forwarder) IsUnsure() bool {
-	at := f.returned.Load()
-	return at != nil && time.Since(*at) < unsureTime
+	since, _ := f.others.Leads()
+	return time.Since(since) < unsureTime
+}
+
+// Ask has another replica do what a request says, and returns the status of its answer. One
+// that is not reached is most likely back soon, or about to be known as gone, and is waited
+// for. It is 0 if that replica was not reached.
+func (f *Forwarder) Ask(ctx context.Context, to replica.ID, r link.Request) (status int) {
+	for until := time.Now().Add(HoldTime); f.others.IsThere(to) || f.IsUnsure(); {
+		answer, err := f.others.Forward(ctx, to, r)
+		if err == nil {
+			_ = answer.Body.Close() // it says no more than the status
+			return answer.StatusCode
+		}
+		if !f.AwaitChange(ctx, until) {
+			break
+		}
+	}
+	return 0
 }
 
 // Elsewhere returns the other replica that a message names, "" if it names none or this
@@ -321,19 +333,8 @@ func (f *Forwarder) ForwardAnswer(ctx context.Context, to replica.ID, message []
 	if x == nil {
 		return nil // nobody asked
 	}
-	for until := time.Now().Add(HoldTime); f.others.IsThere(to) || f.IsUnsure(); {
-		answer, err := f.others.Forward(ctx, to, RequestOf(x, x.Request, message))
-		if err == nil {
-			taken := answer.StatusCode == http.StatusAccepted
-			_ = answer.Body.Close() // it says no more than the status
-			if taken {
-				return nil
-			}
-			break
-		}
-		if !f.AwaitChange(ctx, until) {
-			break
-		}
+	if f.Ask(ctx, to, RequestOf(x, x.Request, message)) == http.StatusAccepted {
+		return nil
 	}
 	return exchange.ErrReplicas // the first answer counts, so the client may send it again
 }

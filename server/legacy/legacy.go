@@ -47,7 +47,7 @@ func New(cfg Config) *Service {
 		Guard: cfg.Exchanges.Guard, SessionIdle: cfg.SessionIdle, SessionMaxAge: cfg.SessionMaxAge,
 		OnNotices: s.tellLater, TellTaken: s.tellTaken, OnTaken: s.taken, LetGo: s.letGoAll,
 	})
-	cfg.Others.OnReturn(func() { s.forwarder.NoteReturn(); s.sessions.RewriteAll() })
+	cfg.Others.OnReturn(s.sessions.RewriteAll)
 	cfg.Others.OnChange(s.noteChange)
 	cfg.Others.Handle(kindListener, s.heardListener)
 	cfg.Others.Handle(kindTaken, s.heardTaken)

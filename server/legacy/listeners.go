@@ -2,12 +2,10 @@ package legacy
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"net/http"
-	"slices"
 	"strconv"
-	"time"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -42,10 +40,10 @@ import (
 const (
 	// notices for streams at the receiver; without one, the stream is no more with the
 	// sender or receiver
-	kindListener = "listener 1"
+	kindListener = "listener 2"
 	// the sender leads a session that the receiver led; it answers with the requests in
 	// flight
-	kindTaken = "taken 1"
+	kindTaken = "taken 2"
 )
 
 const (
@@ -91,17 +89,15 @@ func (s *Service) tellSessions(ctx context.Context, at replica.ID, some []*sessi
 	if len(all) == 0 {
 		return
 	}
-	parts := make([][]byte, 0, 4*len(all))
+	parts := make([]string, 0, 4*len(all))
 	for _, one := range all {
 		l := one.Session
-		parts = append(parts, l.Key[:], []byte(one.Holder.Stream),
-			binary.BigEndian.AppendUint64(nil, l.Epoch()), one.Text)
+		parts = append(parts, string(l.Key[:]), one.Holder.Stream, epochText(l.Epoch()), string(one.Text))
 	}
 	var taken []byte
 	err := errMessageForm
 	s.exchanges.Safely(ctx, func() { // or what was assigned would be told by nobody
-		w := replica.Message{Kind: kindListener, Data: packed(parts...)}
-		taken, err = s.config.Others.Send(ctx, at, w)
+		taken, err = s.config.Others.Send(ctx, at, replica.Message{Kind: kindListener, Parts: parts})
 	})
 	for i, one := range all {
 		l := one.Session
@@ -178,8 +174,8 @@ func (s *Service) noticesFor(l *sessions.Session, at replica.ID) (all []sessions
 // heardListener takes notices for streams here, and that a stream is not where it
 // was. It answers with a byte for each.
 func (s *Service) heardListener(ctx context.Context, from replica.ID, w replica.Message) ([]byte, error) {
-	parts, ok := unpacked(w.Data, 4)
-	if !ok || len(parts)%4 != 0 || len(parts) > 4*maxNotices*(sessions.MaxUpdates+3) {
+	parts := w.Parts
+	if len(parts) == 0 || len(parts)%4 != 0 || len(parts) > 4*maxNotices*(sessions.MaxUpdates+3) {
 		return nil, errMessageForm
 	}
 	answer := make([]byte, len(parts)/4)
@@ -201,13 +197,10 @@ func (s *Service) heardListener(ctx context.Context, from replica.ID, w replica.
 var errMessageForm = errors.New("that message has another form")
 
 // heardNotice takes one notice.
-func (s *Service) heardNotice(ctx context.Context, from replica.ID, parts [][]byte) byte {
-	if len(parts[0]) != ticket.KeySize || len(parts[2]) != 8 || len(parts[1]) == 0 {
-		return noticeRefused
-	}
-	l, stream, epoch := s.sessions.Roster.Find(ticket.Key(parts[0])), string(parts[1]),
-		binary.BigEndian.Uint64(parts[2])
-	if l == nil || !l.Shared {
+func (s *Service) heardNotice(ctx context.Context, from replica.ID, parts []string) byte {
+	l, epoch := s.namedBy(parts[0], parts[2])
+	stream := parts[1]
+	if l == nil || stream == "" {
 		return noticeRefused
 	}
 	if len(parts[3]) == 0 {
@@ -233,7 +226,7 @@ func (s *Service) heardNotice(ctx context.Context, from replica.ID, parts [][]by
 		return noticeRefused
 	}
 	l.LedBy(from, epoch)
-	_, err := s.config.Log.Notify(ctx, l.InLog(), stream, epoch, slices.Clone(parts[3]))
+	_, err := s.config.Log.Notify(ctx, l.InLog(), stream, epoch, []byte(parts[3]))
 	switch {
 	case err == nil:
 		return noticeTaken
@@ -262,8 +255,8 @@ func (s *Service) tell(ctx context.Context, at replica.ID, w replica.Message) []
 func (s *Service) letGo(ctx context.Context, l *sessions.Session, stream string, at replica.ID,
 	epoch uint64,
 ) {
-	data := packed(l.Key[:], []byte(stream), binary.BigEndian.AppendUint64(nil, epoch), nil)
-	s.tell(ctx, at, replica.Message{Kind: kindListener, Data: data})
+	parts := []string{string(l.Key[:]), stream, epochText(epoch), ""}
+	s.tell(ctx, at, replica.Message{Kind: kindListener, Parts: parts})
 }
 
 // letGoAll has replicas end the streams that they hold of a session which this one led
@@ -295,7 +288,7 @@ func (s *Service) listenElsewhere(x *exchange.Exchange, r *http.Request, stream 
 		s.takeStream(x.Context(), l, stream)
 		l.AddListener(stream, &sessions.Listener{At: replica.ID(x.From), Principal: x.Principal})
 	}
-	x.Header().Set(headerEpoch, strconv.FormatUint(l.Epoch(), 10))
+	x.Header().Set(headerEpoch, epochText(l.Epoch()))
 	x.WriteStatus(http.StatusOK)
 	x.Conclude(exchange.OutcomeForwarded) // the stream has its line where it ends
 	s.tellLater(l)
@@ -390,32 +383,31 @@ func (s *Service) tellTaken(ctx context.Context, l *sessions.Session, former rep
 	if former == "" || former == s.config.Others.Self() {
 		return nil
 	}
-	data := packed(l.Key[:], binary.BigEndian.AppendUint64(nil, epoch))
-	answer := s.tell(ctx, former, replica.Message{Kind: kindTaken, Tenant: l.User.TenantID, Data: data})
-	ids, _ := unpacked(answer, 0)
-	running := make(map[mcp.ID]bool, len(ids))
-	for _, id := range ids {
-		running[mcp.ID(id)] = true
+	answer := s.tell(ctx, former, replica.Message{
+		Kind: kindTaken, Tenant: l.User.TenantID, Parts: []string{string(l.Key[:]), epochText(epoch)},
+	})
+	running := make(map[mcp.ID]bool)
+	for id := range strings.Lines(string(answer)) { // which is JSON in one line
+		running[mcp.ID(strings.TrimSuffix(id, "\n"))] = true
 	}
 	return running
 }
 
 // heardTaken notes that another replica leads a session.
 func (s *Service) heardTaken(_ context.Context, from replica.ID, w replica.Message) ([]byte, error) {
-	parts, ok := unpacked(w.Data, 2)
-	if !ok || len(parts[0]) != ticket.KeySize || len(parts[1]) != 8 {
+	if len(w.Parts) < 2 {
 		return nil, errMessageForm
 	}
-	l, epoch := s.sessions.Roster.Find(ticket.Key(parts[0])), binary.BigEndian.Uint64(parts[1])
-	if l == nil || !l.Shared || l.User.TenantID != w.Tenant || l.Epoch() >= epoch {
+	l, epoch := s.namedBy(w.Parts[0], w.Parts[1])
+	if l == nil || l.User.TenantID != w.Tenant || l.Epoch() >= epoch {
 		return nil, nil
 	}
 	s.sessions.Follow(l, from, epoch)
-	var ids [][]byte
+	var ids []byte
 	for _, id := range l.InFlight() {
-		ids = append(ids, []byte(id))
+		ids = append(append(ids, id...), '\n')
 	}
-	return packed(ids...), nil
+	return ids, nil
 }
 
 // taken does what else is to be done of a session that this replica leads from now on.
@@ -449,51 +441,29 @@ func (s *Service) tellFormer(ctx context.Context, x *exchange.Exchange, l *sessi
 	rest()
 	request := forward.RequestOf(x, x.Request, body)
 	request.Note = noteFormer
-	for until := time.Now().Add(forward.HoldTime); s.config.Others.IsThere(former); {
-		answer, err := s.config.Others.Forward(ctx, former, request)
-		if err == nil {
-			_ = answer.Body.Close() // it says no more than the status
-			status := answer.StatusCode
-			return status < http.StatusBadRequest || status == forward.ErrElsewhere.Status
-		}
-		if !s.forwarder.AwaitChange(ctx, until) {
-			return !s.config.Others.IsThere(former)
-		}
+	status := s.forwarder.Ask(ctx, former, request)
+	if status == 0 {
+		return !s.config.Others.IsThere(former)
 	}
-	return true
+	return status < http.StatusBadRequest || status == forward.ErrElsewhere.Status
 }
 
 // noteFormer says of a request that was forwarded that it is for the calls which the
 // receiver began when it led the session.
 const noteFormer = "former"
 
-// packed joins the parts of a message. The lengths stand before the parts, so that none
-// passes for another.
-func packed(parts ...[]byte) []byte {
-	size := 0
-	for _, part := range parts {
-		size += binary.MaxVarintLen64 + len(part)
+// namedBy returns the session that a message names, with the epoch that it says; nil: there is
+// none here, or the message has another form.
+func (s *Service) namedBy(key, epoch string) (*sessions.Session, uint64) {
+	n, err := strconv.ParseUint(epoch, 10, 64)
+	if err != nil || len(key) != ticket.KeySize {
+		return nil, 0
 	}
-	message := make([]byte, 0, size)
-	for _, part := range parts {
-		message = binary.AppendUvarint(message, uint64(len(part)))
-		message = append(message, part...)
+	l := s.sessions.Roster.Find(ticket.Key([]byte(key)))
+	if l == nil || !l.Shared {
+		return nil, 0
 	}
-	return message
+	return l, n
 }
 
-// unpacked takes a message apart that packed has joined. It is false for a text that has
-// fewer parts. What has more is of a later version, which adds only what may be
-// overlooked. The parts are not copied.
-func unpacked(message []byte, parts int) ([][]byte, bool) {
-	found := make([][]byte, 0, parts)
-	for len(message) > 0 {
-		size, n := binary.Uvarint(message)
-		if n <= 0 || size > uint64(len(message[n:])) {
-			return nil, false
-		}
-		message = message[n:]
-		found, message = append(found, message[:size]), message[size:]
-	}
-	return found, len(found) >= parts
-}
+func epochText(epoch uint64) string { return strconv.FormatUint(epoch, 10) }

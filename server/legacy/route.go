@@ -6,6 +6,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/forward"
 	"github.com/drawbridge-mcp/drawbridge/server/sessions"
@@ -72,11 +73,7 @@ func (s *Service) noteChange() {
 
 // untilOver calls do until ctx ends, and again after a panic.
 func (s *Service) untilOver(ctx context.Context, do func()) {
-	for !s.exchanges.Safely(ctx, do) && ctx.Err() == nil {
-		select {
-		case <-time.After(time.Second):
-		case <-ctx.Done():
-		}
+	for !s.exchanges.Safely(ctx, do) && pace.Wait(ctx, time.Second) {
 	}
 }
 

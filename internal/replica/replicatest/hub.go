@@ -122,8 +122,12 @@ func (m *Member) OnReturn(f func()) { m.returns = append(m.returns, f) }
 // OnChange implements replica.Others.
 func (m *Member) OnChange(f func()) { m.changes = append(m.changes, f) }
 
-// Return does what follows a time in which messages may have been lost.
+// Return does what follows a time in which others may have taken the replica for gone: it
+// leads anew, and messages may have been lost.
 func (m *Member) Return() {
+	m.mu.Lock()
+	m.since = time.Now()
+	m.mu.Unlock()
 	for _, f := range m.returns {
 		f()
 	}

@@ -5,9 +5,10 @@ import (
 	"errors"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 )
 
 // Command is one command to the server. It has one key, which decides in a cluster which
@@ -287,12 +288,8 @@ func (p *Script) run(ctx context.Context, s *Store, answer int, keys, args []str
 		func(ctx context.Context, client rueidis.Client, apart bool) rueidis.RedisResult {
 			for {
 				result := p.exec(ctx, client, apart, keys, args)
-				if err := result.Error(); err == nil || errorCode(err) != "TRYAGAIN" {
-					return result
-				}
-				select {
-				case <-time.After(againAfter):
-				case <-ctx.Done():
+				if err := result.Error(); err == nil || errorCode(err) != "TRYAGAIN" ||
+					!pace.Wait(ctx, againAfter) {
 					return result
 				}
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 )
 
 // Shared is where replicas keep what endpoints gave, so that each token is asked for by one
@@ -71,9 +72,8 @@ func (c *common) fetch(ctx context.Context, spurned string, ask func(context.Con
 	if c == nil || c.Store.Up() != nil {
 		return ask(ctx)
 	}
-	patience := time.NewTimer(sharedPatience)
-	defer patience.Stop()
-	for pause := firstPoll; ; pause = min(2*pause, lastPoll) {
+	until := time.Now().Add(sharedPatience)
+	for pause := firstPoll; time.Now().Before(until); pause = min(2*pause, lastPoll) {
 		mine, err := c.claim(ctx)
 		if err != nil {
 			return ask(ctx)
@@ -93,17 +93,11 @@ func (c *common) fetch(ctx context.Context, spurned string, ask func(context.Con
 			}
 			return got, err
 		}
-		poll := time.NewTimer(pause)
-		select {
-		case <-poll.C:
-		case <-patience.C:
-			poll.Stop()
-			return ask(ctx)
-		case <-ctx.Done():
-			poll.Stop()
+		if !pace.Wait(ctx, pause) {
 			return issued{}, failed(FaultAway, "another replica asks for the token, and has none yet")
 		}
 	}
+	return ask(ctx)
 }
 
 // claim makes this replica the one that asks. It is false while another one is.

@@ -12,36 +12,33 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/sessions"
 )
 
-// Register writes the entry of a session that has just been opened. What cannot be written
-// now is written later.
+// Register writes the entry of a session that has just been opened.
 func (d *Directory) Register(ctx context.Context, l *sessions.Session) {
-	if !l.Shared {
-		return
-	}
-	err := d.config.Entries.Open(context.WithoutCancel(ctx), l.EntryKey(), primary.Entry{
-		Primary: d.config.Others.Self(),
-		Epoch:   l.Epoch(), Facts: l.Facts(),
-	})
-	if err != nil {
-		d.config.Guard.Log.WarnContext(ctx, "a session is not recorded yet", slog.Any("error", err))
-		l.SetUnwritten(true)
+	if l.Shared {
+		d.save(context.WithoutCancel(ctx), l, d.config.Entries.Open, l.Facts())
 	}
 }
 
-// Keep writes a fact of a session that this replica leads; the text "" forgets it. What
-// cannot be written now is written later, together with all else.
+// Keep writes a fact of a session that this replica leads; the text "" forgets it.
 func (d *Directory) Keep(ctx context.Context, l *sessions.Session, name, text string) {
-	if !l.Shared {
-		return
+	if l.Shared {
+		d.save(context.WithoutCancel(ctx), l, d.config.Entries.Keep, map[string]string{name: text})
 	}
-	r := primary.Entry{
-		Primary: d.config.Others.Self(), Epoch: l.Epoch(), Facts: map[string]string{name: text},
-	}
-	switch err := d.config.Entries.Keep(context.WithoutCancel(ctx), l.EntryKey(), r); {
+}
+
+// save writes facts of a session that this replica leads. What cannot be written now is
+// written later, together with all else.
+func (d *Directory) save(ctx context.Context, l *sessions.Session,
+	write func(context.Context, primary.Key, primary.Entry) error, facts map[string]string,
+) {
+	err := write(ctx, l.EntryKey(), primary.Entry{
+		Primary: d.config.Others.Self(), Epoch: l.Epoch(), Facts: facts,
+	})
+	switch {
 	case errors.Is(err, primary.ErrFenced):
 		d.Superseded(l)
 	case err != nil:
-		d.config.Guard.Log.DebugContext(ctx, "a fact of a session is not kept yet", slog.Any("error", err))
+		d.config.Guard.Log.DebugContext(ctx, "a session is not recorded yet", slog.Any("error", err))
 		l.SetUnwritten(true)
 	}
 }
@@ -112,17 +109,9 @@ func (d *Directory) write(ctx context.Context, which func(*sessions.Session) boo
 				return
 			}
 			l.SetUnwritten(false)
-			err := d.config.Entries.Open(ctx, l.EntryKey(), primary.Entry{
-				Primary: d.config.Others.Self(), Epoch: l.Epoch(),
-				Facts: l.Facts(),
-			})
-			switch {
-			case errors.Is(err, primary.ErrFenced):
-				d.Superseded(l)
-			case err != nil:
-				l.SetUnwritten(true)
-			case l.IsOver():
-				d.forget(ctx, l) // it has ended meanwhile
+			d.save(ctx, l, d.config.Entries.Open, l.Facts())
+			if l.IsOver() { // it has ended meanwhile
+				d.forget(ctx, l)
 			}
 		})
 }

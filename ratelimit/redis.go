@@ -3,9 +3,7 @@ package ratelimit
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
@@ -18,8 +16,7 @@ type RedisConfig struct {
 	// Replicas is how many replicas there are at most: while the server does not answer,
 	// each allows that part of every limit. Zero: 1.
 	Replicas int
-	Local    func()       // is called for each Take that was decided that way; nil: nobody counts them
-	Logger   *slog.Logger // nil: none
+	Local    func() // is called for each Take that was decided that way; nil: nobody counts them
 }
 
 // Redis is a Limiter whose buckets all replicas share. It takes tokens ahead of their
@@ -62,8 +59,7 @@ type Redis struct {
 	config RedisConfig
 	now    func() time.Time
 	trip   trip
-	memory *Memory     // of the part of this replica
-	alone  atomic.Bool // the last Take that needed the server was decided by memory
+	memory *Memory // of the part of this replica
 
 	mu         sync.Mutex // guards the fields below, and all prefetches; never held during a trip
 	prefetches map[string]*prefetch
@@ -76,9 +72,6 @@ func NewRedis(cfg RedisConfig) *Redis {
 	cfg.Replicas = max(cfg.Replicas, 1)
 	if cfg.Local == nil {
 		cfg.Local = func() {}
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Redis{
 		config: cfg, now: time.Now, trip: newTrip(cfg.Store, clockText), memory: NewMemory(0),
@@ -140,7 +133,7 @@ func (r *Redis) Take(ctx context.Context, buckets ...Bucket) error {
 		if err == nil || errors.As(err, new(*ExceededError)) {
 			return err
 		}
-		return r.locally(ctx, err, buckets)
+		return r.locally(ctx, buckets)
 	}
 	return context.Cause(ctx)
 }
@@ -299,9 +292,6 @@ func (r *Redis) goLocked(ctx context.Context, asks []ask, over chan struct{}, no
 	if err == nil {
 		taken, outcomes, err = readOutcomes(reply, asks)
 	}
-	if err == nil {
-		r.answered(ctx)
-	}
 	r.mu.Lock()
 	close(over)
 	for i := range asks {
@@ -318,13 +308,9 @@ func (r *Redis) goLocked(ctx context.Context, asks []ask, over chan struct{}, no
 }
 
 // locally decides by the part of this replica, because the server did not.
-func (r *Redis) locally(ctx context.Context, cause error, buckets []Bucket) error {
+func (r *Redis) locally(ctx context.Context, buckets []Bucket) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
-	}
-	if r.alone.CompareAndSwap(false, true) {
-		r.config.Logger.WarnContext(ctx, "limits are not shared now: this replica allows its part of them",
-			slog.Any("error", cause), slog.Int("replicas", r.config.Replicas))
 	}
 	r.config.Local()
 	var buffer [8]Bucket
@@ -342,13 +328,6 @@ func (r *Redis) locally(ctx context.Context, cause error, buckets []Bucket) erro
 		exceeded.RetryAfter = max(time.Duration(seconds*float64(time.Second)), time.Second)
 	}
 	return err
-}
-
-// answered notes that the server decides again.
-func (r *Redis) answered(ctx context.Context) {
-	if r.alone.Load() && r.alone.CompareAndSwap(true, false) {
-		r.config.Logger.InfoContext(ctx, "limits are shared again")
-	}
 }
 
 // among returns the part of the limit that each of that many replicas allows by itself.

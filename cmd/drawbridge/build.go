@@ -119,7 +119,7 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 	p.fleet.overheard = p.sharing.lists.add
 	p.gateway = gateway.New(gateway.Config{
 		Registry: catalogue,
-		Limiter:  p.sharing.limiter(cfg.Replicas, p.metrics, log),
+		Limiter:  p.sharing.limiter(cfg.Replicas, p.metrics),
 		Audit:    p.audit,
 		Digests:  audit.NewKeys(cfg.Records.Keys),
 		Recorded: cfg.Records.Arguments,

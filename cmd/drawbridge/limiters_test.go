@@ -40,7 +40,7 @@ func TestReplicasCountTogether(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		limiter := s.limiter(2, metrics.New(prometheus.NewRegistry()), log)
+		limiter := s.limiter(2, metrics.New(prometheus.NewRegistry()))
 		group.Go(func() error { return s.store.Run(ctx) })
 		for s.store.Up() != nil {
 			<-time.After(time.Millisecond)
@@ -64,7 +64,7 @@ func TestOneReplicaCountsInMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limiter := s.limiter(1, nil, nil)
+	limiter := s.limiter(1, nil)
 	if _, ok := limiter.(*ratelimit.Memory); !ok {
 		t.Errorf("limits are counted by %T", limiter)
 	}

@@ -67,7 +67,7 @@ func newSharing(cfg *config.Config, ring *seal.Ring, log *slog.Logger, m *metric
 	})
 	allowed := max(cfg.Replicas, 1)
 	group, err := replica.NewGroup(replica.GroupConfig{
-		Store: store, Seal: ring, Logger: log, Count: m, Most: allowed, Listen: cfg.Link.Listen,
+		Store: store, Seal: ring, Logger: log, Count: m, Listen: cfg.Link.Listen,
 		Address: cfg.Link.Address,
 	})
 	if err != nil {
@@ -148,9 +148,10 @@ func (s *sharing) slots(p *parts, replicas int) allot.Slots {
 	}
 	s.blocks = allot.NewBlocks(allot.Config{
 		Store: s.store, Self: string(s.others.Self()), Replicas: replicas,
-		Present: s.group.Present, Living: s.group.All,
+		Leads: s.group.Leads, Living: s.group.All,
 		Used: func(kind allot.Kind, tenant string) int { return p.gateway.Taken(kind, tenant) },
 	})
+	s.store.OnGeneration(s.blocks.Recheck)
 	s.store.OnChange(func(up bool) {
 		if up {
 			s.blocks.Recheck()
@@ -160,13 +161,12 @@ func (s *sharing) slots(p *parts, replicas int) allot.Slots {
 }
 
 // limiter returns what counts calls and requests.
-func (s *sharing) limiter(replicas int, m *metrics.Metrics, log *slog.Logger) ratelimit.Limiter {
+func (s *sharing) limiter(replicas int, m *metrics.Metrics) ratelimit.Limiter {
 	if s.store == nil {
 		return ratelimit.NewMemory(0)
 	}
 	return ratelimit.NewRedis(ratelimit.RedisConfig{
 		Store: s.store, Replica: string(s.others.Self()), Replicas: replicas, Local: m.LimitedLocally,
-		Logger: log,
 	})
 }
 

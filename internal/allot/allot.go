@@ -9,7 +9,7 @@
 //	every second ────▶ a block that was used is asked for again: a larger one gives back what is not needed
 //
 // The blocks of a tenant never have more slots than the tenant has. A block lives as
-// long as the presence of its replica (Config.Present): one that nobody uses costs
+// long as the presence of its replica (Config.Leads): one that nobody uses costs
 // nothing. A replica whose presence is not known any more gives out its share, which is
 // the limit divided by the number of replicas that the config names, rounded down, but at
 // least one slot.

@@ -31,10 +31,9 @@ type Config struct {
 	Store    *redis.Store
 	Self     string // names this replica among those that share the slots
 	Replicas int    // how many there are at most
-	// Present returns since when the other replicas have known without a gap that this
-	// one lives; zero: they may take it for dead now or soon. Blocks that were granted in
-	// another presence are nobody's.
-	Present func() time.Time
+	// Leads tells whether no other replica can have taken this one for gone, and since when
+	// that is so without a gap. Blocks that were granted before are nobody's.
+	Leads func() (since time.Time, leads bool)
 	// Living returns the replicas that live, as is known here: it may be a few seconds
 	// late.
 	Living func() []replica.ID
@@ -67,7 +66,7 @@ type block struct {
 	turn    chan struct{}
 	limit   int           // the tenant's, as it was last said
 	slots   int           // that may be given out
-	present time.Time     // the presence in which they were granted; zero: none were granted yet
+	since   time.Time     // what Leads said when they were granted; zero: none were granted yet
 	granted time.Time     // when they were asked for
 	lost    time.Time     // since when Redis is asked in vain; zero: it is not
 	touched time.Time     // when somebody last asked
@@ -122,7 +121,7 @@ func (b *Blocks) blockLocked(n name, limit int, now time.Time) *block {
 // at once.
 func (b *Blocks) hereLocked(one *block) int {
 	slots, away := 0, !one.lost.IsZero() || b.config.Store.Up() != nil
-	if !one.present.IsZero() && one.present.Equal(b.config.Present()) &&
+	if since, leads := b.config.Leads(); leads && one.since.Equal(since) &&
 		(one.lost.IsZero() || time.Since(one.lost) < trust) {
 		slots = one.slots
 	}
@@ -184,7 +183,8 @@ type demand struct {
 func (b *Blocks) ask(ctx context.Context, one *block, want func(*demand)) {
 	one.turn <- struct{}{}
 	defer func() { <-one.turn }()
-	sent, present := time.Now(), b.config.Present()
+	sent := time.Now()
+	since, _ := b.config.Leads()
 	b.mu.Lock()
 	d := demand{limit: one.limit, granted: one.slots}
 	d.taken = b.config.Used(one.kind, one.tenant)
@@ -203,7 +203,7 @@ func (b *Blocks) ask(ctx context.Context, one *block, want func(*demand)) {
 		one.loseLocked()
 	} else {
 		one.lost = time.Time{}
-		one.slots, one.present, one.granted = slots, present, sent
+		one.slots, one.since, one.granted = slots, since, sent
 	}
 }
 
@@ -247,17 +247,18 @@ func (b *Blocks) all() []*block {
 }
 
 // renew asks for a block again if something has changed: it was used, it has more slots
-// than are taken, it was granted in another presence, or Redis may have forgotten it. It
+// than are taken, others may have taken this replica for gone since, or Redis may have forgotten it. It
 // asks for a quarter less than before, but for twice what is taken at least, so that a
 // block does not come and go with each call. A block that nobody asks for shrinks to what
 // is taken, and one of which nothing is taken for long is given up.
 func (b *Blocks) renew(ctx context.Context, one *block) {
 	b.mu.Lock()
 	taken, now := b.config.Used(one.kind, one.tenant), time.Now()
+	since, _ := b.config.Leads()
 	used := one.touched.After(one.granted)
 	over := taken == 0 && one.growing == nil && now.Sub(one.touched) > idle
 	due := used || !one.lost.IsZero() || one.slots > taken || over ||
-		!one.present.Equal(b.config.Present()) || now.Sub(one.granted) > keyLife/2
+		!one.since.Equal(since) || now.Sub(one.granted) > keyLife/2
 	b.mu.Unlock()
 	if !due {
 		return

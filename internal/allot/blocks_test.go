@@ -64,13 +64,8 @@ func join(t *testing.T, store *redis.Store, self string, replicas, limit int) *h
 	h, began := &holder{limit: limit}, time.Now()
 	h.Blocks = allot.NewBlocks(allot.Config{
 		Store: store, Self: self, Replicas: replicas, Living: here.all,
-		Present: func() time.Time {
-			if store.Up() != nil && !h.unnoticed.Load() {
-				return time.Time{}
-			}
-			return began
-		},
-		Used: func(allot.Kind, string) int { return int(h.taken.Load()) },
+		Leads: func() (time.Time, bool) { return began, store.Up() == nil || h.unnoticed.Load() },
+		Used:  func(allot.Kind, string) int { return int(h.taken.Load()) },
 	})
 	stop := lifetimetest.Run(t, h.Run)
 	h.die = func() { stop(); here.set(replica.ID(self), false) }

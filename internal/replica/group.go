@@ -14,6 +14,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/link"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 )
 
 const (
@@ -27,13 +28,12 @@ const (
 	isolatedTime = 10 * time.Minute // for which a replica that reaches no other is not ready, at most
 )
 
-// GroupConfig is what a Group needs. Every field but Most and Address is required.
+// GroupConfig is what a Group needs. Every field but Address is required.
 type GroupConfig struct {
 	Store  *redis.Store
 	Seal   *seal.Ring
 	Logger *slog.Logger
 	Count  Counter
-	Most   int // replicas that the config allows; zero: nobody is told if there are more
 	// Listen is where others reach this replica: host and port. Without a host it is the
 	// address of the connection to Redis, which is in a network that all replicas are in.
 	// With the port 0 it is a free one.
@@ -68,14 +68,11 @@ type Group struct {
 	address  atomic.Pointer[string]         // of the listener, as others are told; nil: nobody listens yet
 	older    atomic.Bool                    // a replica with lower Formats lives
 	newer    atomic.Bool                    // a replica with higher Formats lives
-	crowded  atomic.Bool                    // more replicas live than the config allows
 	reached  atomic.Bool                    // another replica was reached once
 	// when others knew this replica first; nil: they do not yet
 	joined     atomic.Pointer[time.Time]
 	known      chan struct{} // holds a value when they do, again after they did not
 	introduced atomic.Bool   // each other replica was reached after joined, so it knows this one
-	// when others knew this replica last after they did not; nil: they never did
-	since atomic.Pointer[time.Time]
 	// this replica has said that it ends, and never says again that it lives
 	left   atomic.Bool
 	drains atomic.Bool // this replica says that it is about to end
@@ -249,10 +246,7 @@ func (g *Group) serve(ctx context.Context) {
 			said = err.Error()
 			g.config.Logger.ErrorContext(ctx, "other replicas cannot reach this one", slog.Any("error", err))
 		}
-		select {
-		case <-time.After(beat / 4):
-		case <-ctx.Done():
-		}
+		pace.Wait(ctx, beat/4)
 	}
 }
 

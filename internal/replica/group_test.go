@@ -1,17 +1,14 @@
 package replica_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lifetime/lifetimetest"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
@@ -20,16 +17,12 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 )
 
-// newGroup returns a group that logs into log; nil: nowhere.
-func newGroup(t *testing.T, server *redistest.Server, ring *seal.Ring, log *log, most int) *replica.Group {
+// newGroup returns a group that does not run yet.
+func newGroup(t *testing.T, server *redistest.Server, ring *seal.Ring) *replica.Group {
 	t.Helper()
-	logger := slog.New(slog.DiscardHandler)
-	if log != nil {
-		logger = slog.New(slog.NewTextHandler(log, nil))
-	}
 	g, err := replica.NewGroup(replica.GroupConfig{
-		Store: server.Store(t), Seal: ring, Logger: logger, Count: replicatest.Uncounted{},
-		Most: most, Listen: ":0",
+		Store: server.Store(t), Seal: ring, Logger: slog.New(slog.DiscardHandler),
+		Count: replicatest.Uncounted{}, Listen: ":0",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +36,7 @@ func join(t *testing.T, server *redistest.Server, ring *seal.Ring, heard func(re
 	returned ...func(),
 ) (g *replica.Group, stop func()) {
 	t.Helper()
-	g = newGroup(t, server, ring, nil, 0)
+	g = newGroup(t, server, ring)
 	g.Handle("news 1", func(_ context.Context, from replica.ID, w replica.Message) ([]byte, error) {
 		heard(from, w)
 		return nil, nil
@@ -212,38 +205,6 @@ func TestPlacesThatWereLostAreMadeAgain(t *testing.T) {
 	}
 }
 
-// TestPresenceBeginsAnewAfterAGap shows since when others know a replica, that it is not
-// known when Redis is gone, and another one when the others were told nothing of it
-// meanwhile.
-func TestPresenceBeginsAnewAfterAGap(t *testing.T) {
-	t.Parallel()
-	server, ring := redistest.Start(t), seal.RandomRing()
-	if g := newGroup(t, server, ring, nil, 0); !g.Present().IsZero() {
-		t.Errorf("before it runs: present since %s", g.Present())
-	}
-	a, _ := join(t, server, ring, ignore)
-	b, _ := join(t, server, ring, ignore)
-	knows(t, a, b.Self())
-	if got := a.All(); len(got) != 1 || got[0] != b.Self() {
-		t.Errorf("got %v, want %s", got, b.Self())
-	}
-	first := a.Present()
-	is := func(what string, met func(time.Time) bool) {
-		t.Helper()
-		redistest.Wait(t, func() error {
-			if since := a.Present(); !met(since) {
-				return fmt.Errorf("%s: present since %s, first since %s", what, since, first)
-			}
-			return nil
-		})
-	}
-	is("while others know it", func(since time.Time) bool { return !since.IsZero() && since.Equal(first) })
-	server.Exec(t, "FLUSHALL")
-	is("after Redis forgot it", func(since time.Time) bool { return since.After(first) })
-	server.Stop()
-	is("without Redis", time.Time.IsZero)
-}
-
 // TestNobodyBelievesAnAddressOfAnyone writes replicas into Redis that are none, and
 // another address for one that is.
 func TestNobodyBelievesAnAddressOfAnyone(t *testing.T) {
@@ -304,53 +265,4 @@ func TestWordOfAKindThatIsNotKnown(t *testing.T) {
 	if _, err := a.Send(t.Context(), b.Self(), replica.Message{Kind: "news 2", Tenant: "acme"}); err == nil {
 		t.Error("word that nobody understands counts as heeded")
 	}
-}
-
-// log is where a replica logs to.
-type log struct {
-	mu   sync.Mutex // guards the field below
-	text bytes.Buffer
-}
-
-func (l *log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *log) count(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), text)
-}
-
-// TestMoreReplicasThanTheConfigSaysAreLogged: the log warns of them, and says when it is
-// over. Nobody was told, and without Redis limits were exceeded.
-func TestMoreReplicasThanTheConfigSaysAreLogged(t *testing.T) {
-	t.Parallel()
-	server, ring, lines := redistest.Start(t), seal.RandomRing(), &log{}
-	first := newGroup(t, server, ring, lines, 2)
-	var over sync.WaitGroup
-	ctx, end := context.WithCancel(context.Background())
-	over.Go(func() { _ = first.Run(ctx) })
-	defer over.Wait()
-	defer end()
-	said := func(warnings, ends int) {
-		t.Helper()
-		redistest.Wait(t, func() error {
-			if lines.count("more replicas run than the config says; raise replicas") != warnings ||
-				lines.count("no more replicas run than the config says") != ends {
-				return fmt.Errorf("%d warnings, and %d that it is over", lines.count("; raise replicas"),
-					lines.count("no more replicas run"))
-			}
-			return nil
-		})
-	}
-	second, _ := join(t, server, ring, ignore)
-	knows(t, first, second.Self())
-	said(0, 0)
-	_, stop := join(t, server, ring, ignore)
-	said(1, 0)
-	stop()
-	said(1, 1)
 }

@@ -55,17 +55,6 @@ func (g *Group) IsNewerThere() bool { return g.newer.Load() }
 // Count returns how many replicas live as far as is known here, this one included.
 func (g *Group) Count() int { return len(*g.members.Load()) + 1 }
 
-// Present returns since when the others have known without a gap that this replica lives.
-// It is zero while they do not, or may not much longer, because this replica could not
-// say so.
-func (g *Group) Present() time.Time {
-	since, last := g.since.Load(), g.clock.Load()
-	if since == nil || last == nil || time.Since(last.asked) >= life-beat {
-		return time.Time{}
-	}
-	return *since
-}
-
 // All implements Others.
 func (g *Group) All() []ID { return slices.Collect(maps.Keys(*g.members.Load())) }
 
@@ -171,7 +160,7 @@ func (g *Group) check(ctx context.Context) error {
 		return err
 	}
 	g.lease.extend(asked)
-	g.note(ctx, said, before != nil && asked.Sub(before.answered) < life-2*beat)
+	g.note(said, before != nil && asked.Sub(before.answered) < life-2*beat)
 	// the server may have taken the first beat, or the first for long, and not have answered
 	unanswered := g.joined.Load() == nil || asked.Sub(before.answered) >= life
 	if address != nil && (!said.known || unanswered) && !g.left.Load() {
@@ -184,7 +173,6 @@ func (g *Group) check(ctx context.Context) error {
 // not before.
 func (g *Group) returned(ctx context.Context) {
 	now := time.Now()
-	g.since.Store(&now)
 	if !g.joined.CompareAndSwap(nil, &now) {
 		g.config.Logger.WarnContext(ctx,
 			"other replicas took this one for gone; it looks again at what it holds")
@@ -255,7 +243,7 @@ func (g *Group) forget() {
 // is known of one that lives stays. One that is missing and has not left stays for as long
 // as its last beat counts here: Redis may have lost what it had, or been away until now.
 // whole tells that it was not.
-func (g *Group) note(ctx context.Context, said living, whole bool) {
+func (g *Group) note(said living, whole bool) {
 	before, now := *g.members.Load(), time.Now()
 	members, newer, older, changed := make(map[ID]*member, len(said.others)), false, false, false
 	for id, of := range said.others {
@@ -302,24 +290,6 @@ func (g *Group) note(ctx context.Context, said living, whole bool) {
 		for _, f := range g.changes {
 			f()
 		}
-	}
-	g.watch(ctx, g.Count())
-}
-
-// watch says in the log when more replicas live than the config allows, and when they do
-// no more. While Redis is away each grants its part of every limit, and together these
-// parts are more than the whole then.
-func (g *Group) watch(ctx context.Context, alive int) {
-	if crowded := g.config.Most > 0 && alive > g.config.Most; crowded != g.crowded.Swap(crowded) {
-		if !crowded {
-			g.config.Logger.InfoContext(ctx, "no more replicas run than the config says",
-				slog.Int("running", alive), slog.Int("replicas", g.config.Most))
-			return
-		}
-		g.config.Logger.WarnContext(ctx,
-			"more replicas run than the config says; raise replicas, or limits are exceeded while redis is "+
-				"away",
-			slog.Int("running", alive), slog.Int("replicas", g.config.Most))
 	}
 }
 

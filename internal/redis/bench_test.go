@@ -17,7 +17,7 @@ func BenchmarkCall(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			if _, err := store.Do(ctx, redis.Command{
-				Name: "SET", Key: "k",
+				Name: "SET", Key: redis.Key("acme", "bench", "k"),
 				Args: []string{"v", "PX", "1000"},
 			}); err != nil {
 				b.Fatal(err)
@@ -26,7 +26,8 @@ func BenchmarkCall(b *testing.B) {
 	})
 	b.Run("script", func(b *testing.B) {
 		script := redis.NewScript("return {1}")
-		keys, args := []string{"{a}1", "{a}2", "{a}3"}, []string{"1", "2", "3", "4", "5", "6", "7", "8"}
+		keys := []string{redis.Key("a", "1"), redis.Key("a", "2"), redis.Key("a", "3")}
+		args := []string{"1", "2", "3", "4", "5", "6", "7", "8"}
 		b.ReportAllocs()
 		for b.Loop() {
 			if _, err := script.Run(ctx, store, keys, args); err != nil {
@@ -37,8 +38,8 @@ func BenchmarkCall(b *testing.B) {
 	b.Run("pair", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := store.DoAll(ctx, redis.Command{Name: "GET", Key: "k"},
-				redis.Command{Name: "GET", Key: "k"}); err != nil {
+			if _, err := store.DoAll(ctx, redis.Command{Name: "GET", Key: redis.Key("acme", "bench", "k")},
+				redis.Command{Name: "GET", Key: redis.Key("acme", "bench", "k")}); err != nil {
 				b.Fatal(err)
 			}
 		}

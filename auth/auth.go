@@ -25,6 +25,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,9 +54,6 @@ func New(cfg Config) (*Verifier, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	if cfg.CacheSize == 0 {
-		cfg.CacheSize = defaultCacheSize
-	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -66,7 +64,7 @@ func New(cfg Config) (*Verifier, error) {
 		issuers:  make(map[string][]*issuer, len(cfg.Issuers)),
 		logger:   cfg.Logger,
 		now:      cfg.Now,
-		verified: newCache(cfg.CacheSize),
+		verified: newCache(cmp.Or(cfg.CacheSize, defaultCacheSize)),
 	}
 	if err := v.add(cfg); err != nil {
 		return nil, err
@@ -194,9 +192,6 @@ func (v *Verifier) Run(ctx context.Context) error {
 // the key set of its issuer is being fetched it may wait for that, up to ten seconds and
 // no longer than ctx.
 func (v *Verifier) Verify(ctx context.Context, token string) (Principal, error) {
-	if err := fits(token); err != nil {
-		return Principal{}, err
-	}
 	id := digestOf(token)
 	now := v.now()
 	known := v.verified.get(id)
@@ -214,17 +209,29 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Principal, error) 
 	return known.carrying(token, id), nil
 }
 
+// read takes a token apart, and finds the entry that judges it.
+func (v *Verifier) read(token string) (*parsed, *issuer, error) {
+	if err := fits(token); err != nil {
+		return nil, nil, err
+	}
+	p, err := parse(token)
+	if err != nil {
+		return nil, nil, err
+	}
+	from := v.entryFor(p.claims.issuer, p.claims.audience)
+	if from == nil {
+		return nil, nil, &Error{Reason: "issuer", Claimed: address(p.claims.issuer)}
+	}
+	return p, from, nil
+}
+
 // verify verifies a token that is not remembered. The order of its checks is chosen so
 // that somebody who has no key learns least: form, issuer, algorithm, key and signature
 // come before anything is said about the claims.
 func (v *Verifier) verify(ctx context.Context, token string, now time.Time) (*entry, error) {
-	p, err := parse(token)
+	p, from, err := v.read(token)
 	if err != nil {
 		return nil, err
-	}
-	from := v.entryFor(p.claims.issuer, p.claims.audience)
-	if from == nil {
-		return nil, &Error{Reason: "issuer", Claimed: address(p.claims.issuer)}
 	}
 	set, keys, err := from.find(ctx, p, v.now)
 	var signer verifying
@@ -249,16 +256,9 @@ func (v *Verifier) verify(ctx context.Context, token string, now time.Time) (*en
 // operator who asks why a token is refused and has not the keys of its issuer. Nothing
 // may be allowed by it.
 func (v *Verifier) Unverified(token string) (Principal, error) {
-	if err := fits(token); err != nil {
-		return Principal{}, err
-	}
-	p, err := parse(token)
+	p, from, err := v.read(token)
 	if err != nil {
 		return Principal{}, err
-	}
-	from := v.entryFor(p.claims.issuer, p.claims.audience)
-	if from == nil {
-		return Principal{}, &Error{Reason: "issuer", Claimed: p.claims.issuer}
 	}
 	principal, _, err := from.accept(&p.claims, v.now())
 	if err != nil {
@@ -271,15 +271,8 @@ func (v *Verifier) Unverified(token string) (Principal, error) {
 // not it accepts it; -1: the token cannot be read, or none does. It is for an operator who
 // asks why.
 func (v *Verifier) Entry(token string) int {
-	if fits(token) != nil {
-		return -1
-	}
-	p, err := parse(token)
+	_, from, err := v.read(token)
 	if err != nil {
-		return -1
-	}
-	from := v.entryFor(p.claims.issuer, p.claims.audience)
-	if from == nil {
 		return -1
 	}
 	return from.entry

@@ -48,7 +48,7 @@ func (i *issuer) check(p *Principal, now time.Time) error {
 // proof returns by what the verified token p of the issuer was accepted; tenants are the
 // values that named its tenants.
 func (i *issuer) proof(p *parsed, signer verifying, tenants []string) *proof {
-	family, _ := text(p.claims.member(FamilyClaim)) // a token without one cannot be revoked
+	family, _ := strictjson.Text(p.claims.member(FamilyClaim)) // a token without one cannot be revoked
 	carried := i.carried(&p.claims)
 	return &proof{
 		issuer:    i.name,
@@ -102,10 +102,10 @@ func (i *issuer) isTenant(p *Principal) bool {
 // given to a person these are the claims that are sealed in it: its own are the gateway's
 // words.
 func (i *issuer) carried(c *claims) []Claim {
-	if _, signedIn := text(c.member(FamilyClaim)); i.openSealed == nil || !signedIn {
+	if _, signedIn := strictjson.Text(c.member(FamilyClaim)); i.openSealed == nil || !signedIn {
 		return carriedClaims(c.all, i.keepClaims)
 	}
-	sealed, is := text(c.member(SealedClaim))
+	sealed, is := strictjson.Text(c.member(SealedClaim))
 	if !is {
 		return nil
 	}

@@ -65,15 +65,8 @@ func inside(value []byte, step string) []byte {
 	}
 	switch value[0] {
 	case '{':
-		list, err := strictjson.Members(nil, value)
-		if err != nil {
-			return nil
-		}
-		for _, m := range list {
-			if m.Name == step {
-				return m.Value
-			}
-		}
+		list, _ := strictjson.Members(nil, value) // it was checked
+		return strictjson.Find(list, step)
 	case '[':
 		list, err := strictjson.Elements(nil, value)
 		if i, bad := strconv.Atoi(step); err == nil && bad == nil && i >= 0 && i < len(list) {

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"errors"
 	"strconv"
 	"strings"
@@ -46,7 +47,7 @@ func readClaims(data []byte) (claims, error) {
 		ok := true
 		switch m.Name {
 		case "iss":
-			c.issuer, ok = text(m.Value)
+			c.issuer, ok = strictjson.Text(m.Value)
 		case "sub":
 			c.subject, ok = name(m.Value)
 		case "aud":
@@ -62,15 +63,13 @@ func readClaims(data []byte) (claims, error) {
 		case "client_id":
 			clientID, ok = name(m.Value)
 		case "jti":
-			c.tokenID, ok = text(m.Value)
+			c.tokenID, ok = strictjson.Text(m.Value)
 		}
 		if !ok {
 			return claims{}, refuse("claims", m.Name+" is of the wrong type or size")
 		}
 	}
-	if c.clientID == "" {
-		c.clientID = clientID
-	}
+	c.clientID = cmp.Or(c.clientID, clientID)
 	return c, nil
 }
 
@@ -124,27 +123,13 @@ func (c *claims) timely(now time.Time, life time.Duration) error {
 // member returns the JSON value of the claim with exactly that name, nil if there is
 // none.
 func (c *claims) member(name string) []byte {
-	for _, m := range c.all {
-		if m.Name == name {
-			return m.Value
-		}
-	}
-	return nil
-}
-
-// text returns the text of value, and false if value is not a JSON string.
-func text(value []byte) (string, bool) {
-	if len(value) == 0 || value[0] != '"' {
-		return "", false
-	}
-	s, err := strictjson.Unquote(value)
-	return s, err == nil
+	return strictjson.Find(c.all, name)
 }
 
 // name returns the text of value, and false if value is not a JSON string or too long to
 // name somebody.
 func name(value []byte) (string, bool) {
-	s, ok := text(value)
+	s, ok := strictjson.Text(value)
 	return s, ok && len(s) <= maxName
 }
 
@@ -159,7 +144,7 @@ func texts(value []byte) ([]string, bool) {
 	}
 	list := make([]string, 0, len(elements))
 	for _, element := range elements {
-		s, ok := text(element)
+		s, ok := strictjson.Text(element)
 		if !ok {
 			return nil, false
 		}
@@ -171,7 +156,7 @@ func texts(value []byte) ([]string, bool) {
 // audience returns the value of aud, which is one string or an array of strings: RFC 7519
 // section 4.1.3.
 func audience(value []byte) ([]string, bool) {
-	if one, ok := text(value); ok {
+	if one, ok := strictjson.Text(value); ok {
 		return []string{one}, one != ""
 	}
 	return texts(value)
@@ -184,7 +169,7 @@ func words(value []byte) ([]string, bool) {
 	if value == nil {
 		return nil, true
 	}
-	if s, ok := text(value); ok {
+	if s, ok := strictjson.Text(value); ok {
 		return strings.Fields(s), true
 	}
 	return texts(value)

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
 // issuer is a configured Issuer whose faults were checked and whose keys are ready. It
@@ -41,12 +44,12 @@ func newIssuer(cfg *Issuer, all *Config) (*issuer, error) {
 	if err != nil {
 		return nil, err
 	}
-	made := &issuer{
+	return &issuer{
 		name:        cfg.Issuer,
 		algorithms:  slices.Clone(cfg.Algorithms),
 		audiences:   slices.Clone(cfg.Audiences),
 		mapping:     mapping,
-		maxLifetime: cfg.MaxLifetime,
+		maxLifetime: cmp.Or(cfg.MaxLifetime, MaxLifetime),
 		keepClaims:  slices.Clone(cfg.KeepClaims),
 		openSealed:  cfg.OpenSealed,
 		keepToken:   cfg.KeepToken,
@@ -56,11 +59,7 @@ func newIssuer(cfg *Issuer, all *Config) (*issuer, error) {
 		keys:        keys,
 		origins:     slices.Clone(cfg.SpeaksFor),
 		revoked:     cfg.Revoked,
-	}
-	if made.maxLifetime == 0 {
-		made.maxLifetime = MaxLifetime
-	}
-	return made, nil
+	}, nil
 }
 
 // share lets two entries of one issuer have one key set, if it is fetched.
@@ -234,7 +233,7 @@ func (i *issuer) principal(c *claims) (p Principal, values []string, err error) 
 	}
 	origin, spare := i.name, []string(nil)
 	if i.origins != nil {
-		origin, _ = text(c.member(OriginClaim))
+		origin, _ = strictjson.Text(c.member(OriginClaim))
 		spare, _ = words(c.member(SpareClaim)) // none if it is not there
 	}
 	if !i.speaksFor(origin) {

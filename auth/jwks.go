@@ -8,6 +8,7 @@ import (
 	"crypto/rsa"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/big"
@@ -74,29 +75,20 @@ func parseSet(data []byte, secrets bool) (*keySet, error) {
 }
 
 // setElements returns the elements of the set's member keys, each a JSON value.
-func setElements(data []byte) ([][]byte, error) {
+func setElements(data []byte) ([]json.RawMessage, error) {
 	if len(data) > maxSet {
 		return nil, fmt.Errorf("more than %d bytes", maxSet)
 	}
-	if strictjson.Check(data) != nil {
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if strictjson.Unmarshal(data, &set) != nil || set.Keys == nil {
 		return nil, errNoSet
 	}
-	members, err := strictjson.Members(nil, data)
-	if err != nil {
-		return nil, errNoSet
-	}
-	i := slices.IndexFunc(members, func(m strictjson.Member) bool { return m.Name == "keys" })
-	if i < 0 {
-		return nil, errNoSet
-	}
-	elements, err := strictjson.Elements(nil, members[i].Value)
-	if err != nil {
-		return nil, errNoSet
-	}
-	if len(elements) > maxKeys {
+	if len(set.Keys) > maxKeys {
 		return nil, fmt.Errorf("more than %d keys", maxKeys)
 	}
-	return elements, nil
+	return set.Keys, nil
 }
 
 // verifies tells whether the key is declared for verifying signatures and not for

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -35,18 +36,12 @@ func CheckKeyTimes(refresh, stale time.Duration) error {
 
 // keysRefresh returns how often the issuer's key set is fetched at least.
 func keysRefresh(cfg *Issuer) time.Duration {
-	if cfg.KeysRefresh == 0 {
-		return defaultRefresh
-	}
-	return cfg.KeysRefresh
+	return cmp.Or(cfg.KeysRefresh, defaultRefresh)
 }
 
 // keysStale returns how long the issuer's last key set serves.
 func keysStale(cfg *Issuer) time.Duration {
-	if cfg.KeysStale == 0 {
-		return max(defaultStale, keysRefresh(cfg))
-	}
-	return cfg.KeysStale
+	return cmp.Or(cfg.KeysStale, max(defaultStale, keysRefresh(cfg)))
 }
 
 // KeySet is how it fares to fetch the key set of one issuer.

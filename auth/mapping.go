@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
 const (
@@ -125,7 +127,7 @@ func says(value []byte, want string) bool {
 	}
 	switch value[0] {
 	case '"':
-		s, ok := text(value)
+		s, ok := strictjson.Text(value)
 		return ok && s == want
 	case '[':
 		list, _ := texts(value)
@@ -240,7 +242,7 @@ func (m *mapping) recordedOf(c *claims) [][2]string {
 		if value == nil {
 			continue
 		}
-		said, ok := text(value)
+		said, ok := strictjson.Text(value)
 		if !ok {
 			said = string(value)
 		}

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
 const maxToken = 8 << 10 // bytes of a token
@@ -29,7 +31,7 @@ type parsed struct {
 	signature []byte
 }
 
-// fits refuses a token that is missing or too long, before any work is done for it.
+// fits refuses a token that is missing or too long, before it is taken apart.
 func fits(token string) error {
 	if token == "" {
 		return &Error{Reason: "missing"}
@@ -91,9 +93,9 @@ func (p *parsed) readHeader(data []byte) error {
 		ok := true
 		switch m.Name {
 		case "alg":
-			p.algorithm, ok = text(m.Value)
+			p.algorithm, ok = strictjson.Text(m.Value)
 		case "kid":
-			p.keyID, ok = text(m.Value)
+			p.keyID, ok = strictjson.Text(m.Value)
 			ok = ok && len(p.keyID) <= maxName
 		case "typ":
 			ok = isAccessToken(m.Value)
@@ -115,7 +117,7 @@ func (p *parsed) readHeader(data []byte) error {
 // takes them for one: RFC 8725 section 3.11. Many issuers give access tokens the type JWT
 // or none.
 func isAccessToken(typ []byte) bool {
-	name, ok := text(typ)
+	name, ok := strictjson.Text(typ)
 	name = strings.TrimPrefix(strings.ToLower(name), "application/")
 	return ok && (name == "jwt" || name == "at+jwt")
 }

@@ -95,7 +95,8 @@ func (p *OIDC) VerifyLogout(ctx context.Context, raw string) (signin.Logout, err
 		Issued: token.IssuedAt,
 	}
 	now := p.cfg.Now()
-	event := valueOf(events(claims), logoutClaim)
+	events, _ := strictjson.Members(nil, strictjson.Find(claims, "events")) // none if the claim is no object
+	event := strictjson.Find(events, logoutClaim)
 	switch {
 	case len(event) == 0 || event[0] != '{':
 		return signin.Logout{}, errors.New("the logout token has no event of a logout")
@@ -107,15 +108,6 @@ func (p *OIDC) VerifyLogout(ctx context.Context, raw string) (signin.Logout, err
 		return signin.Logout{}, errors.New("the logout token was not issued just now")
 	}
 	return out, nil
-}
-
-// events returns the members of the claim of that name.
-func events(claims []strictjson.Member) []strictjson.Member {
-	found, err := strictjson.Members(nil, valueOf(claims, "events"))
-	if err != nil {
-		return nil
-	}
-	return found
 }
 
 // verifier returns what verifies tokens of d. A patient one waits until the key set may
@@ -175,26 +167,9 @@ func members(data []byte, known ...string) ([]strictjson.Member, error) {
 	return list, nil
 }
 
-// valueOf returns the value of the member of that name, nil if there is none.
-func valueOf(list []strictjson.Member, name string) []byte {
-	for _, m := range list {
-		if m.Name == name {
-			return m.Value
-		}
-	}
-	return nil
-}
-
 // textOf returns the text of the member of that name, "" if there is none.
 func textOf(list []strictjson.Member, name string) string {
-	value := valueOf(list, name)
-	if len(value) == 0 || value[0] != '"' {
-		return ""
-	}
-	text, err := strictjson.Unquote(value)
-	if err != nil {
-		return ""
-	}
+	text, _ := strictjson.Text(strictjson.Find(list, name))
 	return text
 }
 

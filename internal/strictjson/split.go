@@ -106,6 +106,25 @@ func Unquote(data []byte) (string, error) {
 	return string(text), err
 }
 
+// Text returns the text of a JSON string. It is false for any other value, and for none.
+func Text(value []byte) (string, bool) {
+	if len(value) == 0 || value[0] != '"' {
+		return "", false
+	}
+	text, err := Unquote(value)
+	return text, err == nil
+}
+
+// Find returns the value of the member of that name, nil if there is none.
+func Find(members []Member, name string) []byte {
+	for _, m := range members {
+		if m.Name == name {
+			return m.Value
+		}
+	}
+	return nil
+}
+
 // AppendUnquote appends the text of the JSON string in data to dst. data must have passed
 // Check.
 func AppendUnquote(dst, data []byte) []byte {

@@ -346,3 +346,20 @@ func FuzzQuote(f *testing.F) {
 		}
 	})
 }
+
+func TestTextsAndMembersAreFound(t *testing.T) {
+	t.Parallel()
+	members, err := strictjson.Members(nil, []byte(`{"a":"x\u0022","n":1,"e":""}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name, text string
+		is         bool
+	}{{"a", `x"`, true}, {"e", "", true}, {"n", "", false}, {"A", "", false}} {
+		text, is := strictjson.Text(strictjson.Find(members, test.name))
+		if text != test.text || is != test.is {
+			t.Errorf("%s: got %q, %t, want %q, %t", test.name, text, is, test.text, test.is)
+		}
+	}
+}

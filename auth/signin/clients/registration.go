@@ -1,6 +1,7 @@
 package clients
 
 import (
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -44,31 +45,24 @@ type said struct {
 // at once, and one that is bad must not cost them the good ones.
 // https://www.rfc-editor.org/rfc/rfc7591#section-2
 func read(data []byte) (said, error) {
-	if strictjson.Check(data) != nil { // the error may name members, which are the client's choice
+	var members struct {
+		ID        json.RawMessage `json:"client_id"`
+		Name      json.RawMessage `json:"client_name"`
+		Method    json.RawMessage `json:"token_endpoint_auth_method"`
+		Secret    json.RawMessage `json:"client_secret"`
+		Expires   json.RawMessage `json:"client_secret_expires_at"`
+		Redirects json.RawMessage `json:"redirect_uris"`
+	}
+	if strictjson.Unmarshal(data, &members) != nil {
+		return said{}, errMetadata // and not that error: it may name members, which are the client's choice
+	}
+	redirects, err := strictjson.Elements(nil, members.Redirects)
+	if err != nil && members.Redirects != nil {
 		return said{}, errMetadata
 	}
-	members, err := strictjson.Members(nil, data)
-	if err != nil {
-		return said{}, errMetadata
-	}
-	var s said
-	for _, m := range members {
-		switch m.Name {
-		case "client_id":
-			s.id = textOf(m.Value)
-		case "client_name":
-			s.name = cleaned(textOf(m.Value))
-		case "token_endpoint_auth_method":
-			s.method = textOf(m.Value)
-		case "client_secret", "client_secret_expires_at":
-			s.secret = true
-		case "redirect_uris":
-			elements, err := strictjson.Elements(nil, m.Value)
-			if err != nil {
-				return said{}, errMetadata
-			}
-			s.redirects = usable(elements)
-		}
+	s := said{
+		id: textOf(members.ID), name: cleaned(textOf(members.Name)), method: textOf(members.Method),
+		redirects: usable(redirects), secret: members.Secret != nil || members.Expires != nil,
 	}
 	if len(s.redirects) == 0 {
 		return said{}, errRedirects
@@ -95,13 +89,7 @@ func usable(elements [][]byte) []string {
 
 // textOf returns the text of a JSON string, "" of any other value.
 func textOf(value []byte) string {
-	if len(value) == 0 || value[0] != '"' {
-		return ""
-	}
-	text, err := strictjson.Unquote(value)
-	if err != nil {
-		return ""
-	}
+	text, _ := strictjson.Text(value)
 	return text
 }
 

@@ -71,25 +71,23 @@ func (b Book) Create(ctx context.Context, k Key, life time.Duration) (string, Ke
 
 // List returns the keys of a tenant; "": of all.
 func (b Book) List(ctx context.Context, tenant string) ([]Key, error) {
+	uses, first := store.All(ctx, b.Store, store.Query{Kind: kindUse, Tenant: tenant})
+	records, second := store.All(ctx, b.Store, store.Query{Kind: kindKey, Tenant: tenant})
+	faults := []error{first, second}
 	used := map[string]time.Time{}
-	if err := each(ctx, b.Store, store.Query{Kind: kindUse, Tenant: tenant}, func(r store.Record) error {
+	for _, r := range uses {
 		var at int64
-		if err := strictjson.Unmarshal(r.Value, &at); err != nil {
-			return err
-		}
+		faults = append(faults, strictjson.Unmarshal(r.Value, &at))
 		used[r.ID] = time.Unix(at, 0)
-		return nil
-	}); err != nil {
-		return nil, err
 	}
-	var keys []Key
-	err := each(ctx, b.Store, store.Query{Kind: kindKey, Tenant: tenant}, func(r store.Record) error {
-		k, err := keyOf(r)
-		k.Used = used[r.ID]
-		keys = append(keys, k)
-		return err
-	})
-	return keys, err
+	keys := make([]Key, len(records))
+	for i, r := range records {
+		var err error
+		keys[i], err = keyOf(r)
+		keys[i].Used = used[r.ID]
+		faults = append(faults, err)
+	}
+	return keys, errors.Join(faults...)
 }
 
 // Named returns a key that speaks for a subject, of whatever tenant. The error is
@@ -145,23 +143,4 @@ func keyOf(r store.Record) (Key, error) {
 		ID: r.ID[:min(idSize, len(r.ID))], Tenant: r.Tenant, Subject: r.Owner, Scopes: s.Scopes,
 		Created: time.Unix(s.Created, 0), Expires: r.Expires, digest: r.ID,
 	}, nil
-}
-
-// each calls do for all records of a query, however many there are.
-func each(ctx context.Context, s store.Store, q store.Query, do func(store.Record) error) error {
-	for {
-		records, err := s.List(ctx, q)
-		if err != nil {
-			return err
-		}
-		for _, r := range records {
-			if err := do(r); err != nil {
-				return err
-			}
-			q.After = r.ID
-		}
-		if len(records) < q.Most() {
-			return nil
-		}
-	}
 }

@@ -264,13 +264,13 @@ func (k *Keys) dropRevoked(ctx context.Context) {
 	ctx, stop := context.WithTimeout(ctx, askTime)
 	defer stop()
 	began := k.cfg.Now()
-	err := each(ctx, k.cfg.Store, store.Query{Kind: kindRevoked}, func(r store.Record) error {
+	revoked, err := store.All(ctx, k.cfg.Store, store.Query{Kind: kindRevoked})
+	for _, r := range revoked {
 		if k.drop(r.ID) {
 			k.cfg.Log.InfoContext(ctx, "access key revoked",
 				slog.String("key_id", r.ID[:min(idSize, len(r.ID))]))
 		}
-		return nil
-	})
+	}
 	if err == nil {
 		k.mu.Lock()
 		k.looked = began

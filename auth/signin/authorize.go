@@ -1,6 +1,7 @@
 package signin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -109,8 +110,7 @@ func (s *core) leadToProvider(x *exchange, asked ask, query url.Values) {
 		s.bounce(x, asked, errRepeated)
 		return
 	}
-	x.Header().Set("Location", to)
-	x.WriteHeader(http.StatusSeeOther)
+	x.redirect(to)
 }
 
 // choose lets a person choose where to sign in. The links lead here again.
@@ -118,12 +118,9 @@ func (s *core) choose(x *exchange, logins []Login, query url.Values) {
 	var choice pages.Choice
 	for _, l := range logins {
 		query.Set(choiceParameter, l.Provider.Name())
-		title := l.Title
-		if title == "" {
-			title = l.Provider.Name()
-		}
 		choice.Providers = append(choice.Providers, pages.Option{
-			Name: title, Href: x.at.path(x.request.URL.Path + "?" + query.Encode()),
+			Name: cmp.Or(l.Title, l.Provider.Name()),
+			Href: x.at.path(x.request.URL.Path + "?" + query.Encode()),
 		})
 	}
 	pages.Page{Language: x.language(), Choice: &choice}.Write(x)
@@ -138,8 +135,7 @@ func (s *core) bounce(x *exchange, asked ask, f *fault) {
 	to := s.answerURL(asked, url.Values{"error": {f.code}, "error_description": {f.says}})
 	redirect, _ := asked.Client.RedirectOf(asked.Redirect)
 	if asked.Client.Kind == clients.Configured || redirect.Local {
-		x.Header().Set("Location", to)
-		x.WriteHeader(http.StatusSeeOther)
+		x.redirect(to)
 		return
 	}
 	// Whoever registers a client chooses where it is. Its faults must not turn this

@@ -132,6 +132,5 @@ func (s *core) arrived(x *exchange, t *attempt, person auth.Principal, id *Ident
 	}
 	x.setCookie(cookiePrefix+f.ID, secret, consentLife)
 	// Code and state of the provider leave the address bar here.
-	x.Header().Set("Location", x.at.path("/consent?id="+f.ID))
-	x.WriteHeader(http.StatusSeeOther)
+	x.redirect(x.at.path("/consent?id=" + f.ID))
 }

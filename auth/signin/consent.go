@@ -1,6 +1,7 @@
 package signin
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/rand"
@@ -109,17 +110,13 @@ func (s *core) askPerson(x *exchange, f *family, secret string) {
 	if f.Tenant != "" {
 		tenants = []string{f.Tenant}
 	}
-	person := f.Name
-	if person == "" {
-		person = f.Subject
-	}
 	pages.Page{Language: x.language(), Consent: &pages.Consent{
 		Client:     f.Ask.Client.Name,
 		Host:       f.Ask.Client.Host,
 		Redirect:   redirect.Host,
 		Local:      redirect.Local,
 		AnyProgram: f.Ask.Client.Localhost,
-		Person:     person,
+		Person:     cmp.Or(f.Name, f.Subject),
 		Tenants:    tenants,
 		Scopes:     f.scopes(x.at.settings.Scopes, nil),
 		All:        len(f.Ask.Scopes) == 0,
@@ -166,8 +163,7 @@ func (s *core) granted(x *exchange, f *family) {
 		s.consentFailed(x, err)
 		return
 	}
-	x.Header().Set("Location", s.answerURL(f.Ask, url.Values{"code": {code}}))
-	x.WriteHeader(http.StatusSeeOther)
+	x.redirect(s.answerURL(f.Ask, url.Values{"code": {code}}))
 }
 
 // consented makes a family wait for its client, and returns the code that the client

@@ -67,23 +67,17 @@ func (s *core) pollEnded(ctx context.Context) error {
 	if !first {
 		after = endedID(s.ended.polled.Add(-pollBack), "")
 	}
+	records, err := store.All(ctx, s.config.Store, store.Query{Kind: endedKind, After: after})
+	if err != nil {
+		return err
+	}
 	found := map[string]time.Time{}
 	var untold []store.Record
-	for {
-		records, err := s.config.Store.List(ctx, store.Query{Kind: endedKind, After: after})
-		if err != nil {
-			return err
-		}
-		for _, r := range records {
-			after = r.ID
-			family := familyEnded(r)
-			found[family] = r.Expires
-			if string(r.Value) == signedOut && !first && !s.ended.has(family) {
-				untold = append(untold, r)
-			}
-		}
-		if len(records) < pageSize {
-			break
+	for _, r := range records {
+		family := familyEnded(r)
+		found[family] = r.Expires
+		if string(r.Value) == signedOut && !first && !s.ended.has(family) {
+			untold = append(untold, r)
 		}
 	}
 	s.ended.polled = now
@@ -137,47 +131,33 @@ func (s *core) tellSignOut(ctx context.Context, ended store.Record) {
 // signedOut is the reason of an end by the operator.
 const signedOut = "signed_out"
 
-const pageSize = 1000 // records of one list
-
 // endAll ends the families that records lead to, many at a time. Each is tried again while
 // others change it.
 func (s *core) endAll(ctx context.Context, q store.Query, reason string,
 	familyBy func(store.Record) (*family, error),
 ) (int, error) {
+	records, err := store.All(ctx, s.config.Store, q)
 	var mu sync.Mutex // guards the fields below
 	count := 0
-	var faults []error
-	for {
-		records, err := s.config.Store.List(ctx, q)
+	faults := []error{err}
+	together(records, func(r store.Record) {
+		f, err := familyBy(r)
+		if errors.Is(err, store.ErrNotFound) {
+			return
+		}
+		if err == nil {
+			err = s.endRetrying(ctx, f, reason)
+		}
+		mu.Lock()
+		defer mu.Unlock()
 		if err != nil {
-			return count, errors.Join(append(faults, err)...)
+			faults = append(faults, err)
+			return
 		}
-		together(records, func(r store.Record) {
-			f, err := familyBy(r)
-			if errors.Is(err, store.ErrNotFound) {
-				return
-			}
-			if err == nil {
-				err = s.endRetrying(ctx, f, reason)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil {
-				faults = append(faults, err)
-				return
-			}
-			count++
-			s.log.LogAttrs(
-				ctx,
-				slog.LevelInfo,
-				"signed out",
-				append(f.attrs(), slog.String("reason", reason))...)
-		})
-		if len(records) < pageSize {
-			return count, errors.Join(faults...)
-		}
-		q.After = records[len(records)-1].ID
-	}
+		count++
+		s.log.LogAttrs(ctx, slog.LevelInfo, "signed out", append(f.attrs(), slog.String("reason", reason))...)
+	})
+	return count, errors.Join(faults...)
 }
 
 // endRetrying ends a family though others change it meanwhile.

@@ -104,12 +104,8 @@ func (x *exchange) writeJSON(status int, document map[string]any) {
 func (s *core) answerError(x *exchange, endpoint string, err error) {
 	f, is := errors.AsType[*fault](err)
 	if !is {
-		s.log.LogAttrs(
-			x.request.Context(),
-			slog.LevelWarn,
-			"tokens cannot be given out now",
-			slog.Any("error", err),
-		)
+		s.log.LogAttrs(x.request.Context(), slog.LevelWarn, "tokens cannot be given out now",
+			slog.Any("error", err))
 		f = errUnavailable
 	}
 	s.refuse(x, endpoint, f)
@@ -143,6 +139,12 @@ func repeated(values url.Values) bool {
 		}
 	}
 	return false
+}
+
+// redirect sends the browser to another address.
+func (x *exchange) redirect(to string) {
+	x.Header().Set("Location", to)
+	x.WriteHeader(http.StatusSeeOther)
 }
 
 // setCookie gives the browser a cookie for this host alone, which scripts do not see and

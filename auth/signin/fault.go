@@ -1,6 +1,7 @@
 package signin
 
 import (
+	"cmp"
 	"net/http"
 )
 
@@ -16,10 +17,7 @@ func (f *fault) Error() string { return f.code + ": " + f.says }
 
 // label returns the word for metrics and log.
 func (f *fault) label() string {
-	if f.reason != "" {
-		return f.reason
-	}
-	return f.code
+	return cmp.Or(f.reason, f.code)
 }
 
 // Faults that several endpoints have.

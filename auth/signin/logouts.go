@@ -13,12 +13,7 @@ import (
 // logout ends what a person has who has signed out at the provider.
 // https://openid.net/specs/openid-connect-backchannel-1_0.html#BCResponse
 func (s *core) logout(x *exchange) {
-	var login *Login
-	for _, l := range x.at.settings.Logins {
-		if l.Provider.Name() == x.name {
-			login = &l
-		}
-	}
+	login := x.at.login(x.name)
 	form, ok := s.form(x)
 	var verifier LogoutVerifier
 	if login != nil {

@@ -38,16 +38,7 @@ func (s *core) refresh(ctx context.Context, at address, q *request) (tokens, err
 	if !ok {
 		return tokens{}, errGrant
 	}
-	var f *family
-	tries := 0
-	err := s.retry(ctx, func() (err error) {
-		for ; tries < maxTries; tries++ {
-			if f, err = s.refreshOnce(ctx, at, q, p); !errors.Is(err, store.ErrConflict) {
-				return err
-			}
-		}
-		return err
-	})
+	f, err := s.settled(ctx, func() (*family, error) { return s.refreshOnce(ctx, at, q, p) })
 	if err != nil {
 		return tokens{}, err
 	}
@@ -55,6 +46,20 @@ func (s *core) refresh(ctx context.Context, at address, q *request) (tokens, err
 		s.log.LogAttrs(ctx, slog.LevelDebug, "the use of a client was not noted", slog.Any("error", err))
 	}
 	return s.tokensOf(f, strings.Fields(q.form.Get("scope")))
+}
+
+// settled calls do again while others change the family, and while what it needs is away.
+func (s *core) settled(ctx context.Context, do func() (*family, error)) (f *family, err error) {
+	tries := 0
+	err = s.retry(ctx, func() (err error) {
+		for ; tries < maxTries; tries++ {
+			if f, err = do(); !errors.Is(err, store.ErrConflict) {
+				return err
+			}
+		}
+		return err
+	})
+	return f, err
 }
 
 // refreshOnce is refresh without a second try. The error is store.ErrConflict if others
@@ -82,14 +87,11 @@ func (s *core) refreshOnce(ctx context.Context, at address, q *request, p presen
 			return nil, err
 		}
 	}
-	changed := f.Asking != 0
-	f.Asking = 0
-	if p.generation == f.Generation && f.rotate(now, at.settings.spentWindow()) {
-		changed = true
-	}
-	if !changed { // a token that was spent before is answered without a trace
+	rotated := p.generation == f.Generation && f.rotate(now, at.settings.spentWindow())
+	if !rotated && f.Asking == 0 { // a token that was spent before is answered without a trace
 		return f, nil
 	}
+	f.Asking = 0
 	// What the provider has said is not to be had again: it may have taken its refresh
 	// token and given another.
 	return f, s.retry(ctx, func() error { return s.put(ctx, f, f.expires(now)) })

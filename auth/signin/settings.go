@@ -99,15 +99,10 @@ func (a address) path(rest string) string {
 // logins returns where people sign in who come to the address. At that of an unknown
 // tenant it is as at the root.
 func (a address) logins() []Login {
-	all := a.settings.Logins
-	var own []Login
-	for _, l := range all {
-		if slices.Contains(l.Tenants, a.tenant) {
-			own = append(own, l)
-		}
-	}
+	own := slices.DeleteFunc(slices.Clone(a.settings.Logins),
+		func(l Login) bool { return !slices.Contains(l.Tenants, a.tenant) })
 	if len(own) == 0 {
-		return all
+		return a.settings.Logins
 	}
 	return own
 }

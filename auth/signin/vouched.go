@@ -81,16 +81,7 @@ func (s *core) openCarried(sealed string) []byte {
 // end is replaced by the refresh token, which one replica sends at a time, as for
 // askProvider. The error is auth.ErrSubjectGone if the person has to sign in again.
 func (s *core) providerToken(ctx context.Context, id string) (string, error) {
-	var f *family
-	tries := 0
-	err := s.retry(ctx, func() (err error) {
-		for ; tries < maxTries; tries++ {
-			if f, err = s.vouchedOnce(ctx, id); !errors.Is(err, store.ErrConflict) {
-				return err
-			}
-		}
-		return err
-	})
+	f, err := s.settled(ctx, func() (*family, error) { return s.vouchedOnce(ctx, id) })
 	switch {
 	case errors.Is(err, errGrant), errors.Is(err, ErrSignInAgain), errors.Is(err, store.ErrNotFound):
 		return "", auth.ErrSubjectGone

@@ -54,6 +54,18 @@ func (q Query) Most() int {
 
 const maxListed = 1000
 
+// All returns all records of a query, however many there are. Its limit is that of a page.
+func All(ctx context.Context, s Store, q Query) (all []Record, err error) {
+	for {
+		page, err := s.List(ctx, q)
+		all = append(all, page...)
+		if err != nil || len(page) < q.Most() {
+			return all, err
+		}
+		q.After = page[len(page)-1].ID
+	}
+}
+
 // Store keeps records. It is safe for concurrent use, and several processes may use one.
 type Store interface {
 	// Get returns the record of that kind and id. The error is ErrNotFound if there is

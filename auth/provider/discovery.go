@@ -80,17 +80,11 @@ func (p *OIDC) discover(ctx context.Context) (*discovered, error) {
 // fetch gets the document from the provider and checks it.
 func (p *OIDC) fetch(ctx context.Context) (*discovered, error) {
 	ctx = p.with(ctx)
-	found, err := oidc.NewProvider(ctx, p.cfg.Issuer)
-	if other, ok := errors.AsType[*oidc.IssuerMismatchError](err); ok {
-		return nil, otherIssuer(other.Discovered, p.cfg.Issuer)
-	}
+	found, document, err := documentOf(ctx, p.cfg.Issuer)
 	if err != nil {
-		return nil, bare("get the provider's document", err)
+		return nil, err
 	}
-	d := &discovered{provider: found, endpoint: found.Endpoint(), fetched: p.cfg.Now()}
-	if err := found.Claims(&d.document); err != nil {
-		return nil, errors.New("the provider's document is not of the form of OpenID Connect Discovery")
-	}
+	d := &discovered{provider: found, endpoint: found.Endpoint(), document: document, fetched: p.cfg.Now()}
 	for name, address := range map[string]string{
 		"authorization_endpoint": d.endpoint.AuthURL, "token_endpoint": d.endpoint.TokenURL,
 		"jwks_uri": d.document.Keys, "userinfo_endpoint": found.UserInfoEndpoint(),
@@ -110,11 +104,20 @@ func (p *OIDC) fetch(ctx context.Context) (*discovered, error) {
 	return d, nil
 }
 
-// otherIssuer says that a document is of another issuer than the config names.
-func otherIssuer(found, wanted string) error {
-	return fmt.Errorf("the provider's document is of the issuer %q, and the config names %q: they must be "+
-		"equal, "+
-		"character by character", clean(found, maxSays, nil), wanted)
+// documentOf gets the document of an issuer, which must name that very issuer.
+func documentOf(ctx context.Context, issuer string) (found *oidc.Provider, d document, err error) {
+	found, err = oidc.NewProvider(ctx, issuer)
+	if other, ok := errors.AsType[*oidc.IssuerMismatchError](err); ok {
+		return nil, d, fmt.Errorf("the provider's document is of the issuer %q, and the config names %q: "+
+			"they must be equal, character by character", clean(other.Discovered, maxSays, nil), issuer)
+	}
+	if err != nil {
+		return nil, d, bare("get the provider's document", err)
+	}
+	if err := found.Claims(&d); err != nil {
+		return nil, d, errors.New("the provider's document is not of the form of OpenID Connect Discovery")
+	}
+	return found, d, nil
 }
 
 // checkEndpoint returns an error unless secrets may be sent to the address.

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 	"github.com/drawbridge-mcp/drawbridge/server"
@@ -63,12 +62,12 @@ func appendLine(dst []byte, at time.Time, level slog.Level, message string, attr
 	dst = append(dst, `","level":"`...)
 	dst = append(dst, level.String()...)
 	dst = append(dst, `","msg":`...)
-	dst = appendQuoted(dst, message)
+	dst = strictjson.AppendVisibleQuote(dst, message)
 	for _, a := range attrs {
-		dst = append(appendQuoted(append(dst, ','), a.Key), ':')
+		dst = append(strictjson.AppendVisibleQuote(append(dst, ','), a.Key), ':')
 		switch a.Value.Kind() {
 		case slog.KindString:
-			dst = appendQuoted(dst, a.Value.String())
+			dst = strictjson.AppendVisibleQuote(dst, a.Value.String())
 		case slog.KindInt64:
 			dst = strconv.AppendInt(dst, a.Value.Int64(), 10)
 		case slog.KindFloat64:
@@ -82,44 +81,4 @@ func appendLine(dst []byte, at time.Time, level slog.Level, message string, attr
 		}
 	}
 	return append(dst, '}', '\n'), true
-}
-
-// appendQuoted appends a text as a string of JSON, with an escape in the place of each
-// character that a terminal would hide or obey. Nearly all texts here are of visible
-// ASCII and are copied as they are.
-func appendQuoted(dst []byte, text string) []byte {
-	dst = append(dst, '"')
-	copied := 0
-	for i := 0; i < len(text); {
-		c := text[i]
-		if c >= ' ' && c < 0x7F && c != '"' && c != '\\' {
-			i++
-			continue
-		}
-		r, size := rune(c), 1
-		if c >= utf8.RuneSelf {
-			r, size = utf8.DecodeRuneInString(text[i:])
-		}
-		if c < utf8.RuneSelf || r == utf8.RuneError && size == 1 || strictjson.Hidden(r) {
-			dst = appendEscape(append(dst, text[copied:i]...), r)
-			copied = i + size
-		}
-		i += size
-	}
-	return append(append(dst, text[copied:]...), '"')
-}
-
-// appendEscape appends the escape that slog has for a character.
-func appendEscape(dst []byte, r rune) []byte {
-	switch r {
-	case '"', '\\':
-		return append(dst, '\\', byte(r))
-	case '\n':
-		return append(dst, `\n`...)
-	case '\r':
-		return append(dst, `\r`...)
-	case '\t':
-		return append(dst, `\t`...)
-	}
-	return strictjson.AppendEscape(dst, r)
 }

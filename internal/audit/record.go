@@ -121,71 +121,66 @@ type Record struct {
 // length is known and nothing in it is hidden from a reader.
 func (r *Record) appendLine(dst []byte) []byte {
 	dst = append(dst, `{"time":"`...)
-	dst = r.Time.UTC().AppendFormat(dst, time.RFC3339Nano)
-	dst = append(dst, '"')
-	dst = appendText(dst, `,"request_id":"`, r.RequestID, maxID)
-	dst = appendText(dst, `,"call_id":"`, r.CallID, maxID)
-	dst = r.appendCaller(dst)
-	dst = appendText(dst, `,"method":"`, r.Method, maxShort)
-	dst = appendText(dst, `,"server":"`, r.Server, maxShort)
-	dst = appendText(dst, `,"item":"`, r.Item, maxString)
-	dst = appendText(dst, `,"whole_name":"`, r.WholeName, maxString)
-	dst = appendText(dst, `,"outcome":"`, r.Outcome, maxShort)
-	dst = appendText(dst, `,"reason":"`, r.Reason, maxShort)
-	dst = appendText(dst, `,"wrong_argument":"`, r.Argument, maxShort)
-	dst = appendText(dst, `,"rule":"`, r.Rule, maxString)
-	if len(r.Missing) > 0 {
-		dst = appendScopes(dst, `,"missing":[`, r.Missing, maxTexts, r.Missing)
-	}
-	dst = appendText(dst, `,"arguments":"`, r.Arguments, maxID)
-	dst = appendMembers(dst, `,"named_arguments":{`, r.Named, MaxMembers*MaxValue)
-	dst = appendSeconds(dst, `,"duration_seconds":`, r.Duration)
-	dst = appendSeconds(dst, `,"wait_seconds":`, r.Wait)
-	dst = appendText(dst, `,"waited_for":"`, r.WaitedFor, maxShort)
-	dst = appendSeconds(dst, `,"upstream_seconds":`, r.Upstream)
-	dst = appendCount(dst, `,"repairs":`, r.Repairs)
-	dst = appendText(dst, `,"config":"`, r.Config, maxShort)
-	dst = appendTexts(dst, `,"audience":[`, r.Audience)
-	dst = appendText(dst, `,"claim":"`, r.Claim, maxID)
-	dst = appendText(dst, `,"found":"`, r.Found, maxString)
-	dst = appendTexts(dst, `,"expected":[`, r.Expected)
-	dst = appendCount(dst, `,"count":`, r.Count)
-	return append(dst, '}', '\n')
-}
-
-// appendCaller appends who called, and from where.
-func (r *Record) appendCaller(dst []byte) []byte {
-	dst = appendText(dst, `,"tenant":"`, r.TenantID, maxShort)
-	dst = appendText(dst, `,"issuer":"`, r.Issuer, maxString)
-	dst = appendText(dst, `,"subject":"`, r.Subject, maxString)
-	dst = appendText(dst, `,"name":"`, r.Name, maxString)
-	dst = appendText(dst, `,"token_id":"`, r.TokenID, maxID)
+	dst = append(r.Time.UTC().AppendFormat(dst, time.RFC3339Nano), '"')
+	dst = appendFields(dst,
+		field{"request_id", r.RequestID, maxID}, field{"call_id", r.CallID, maxID},
+		field{"tenant", r.TenantID, maxShort}, field{"issuer", r.Issuer, maxString},
+		field{"subject", r.Subject, maxString}, field{"name", r.Name, maxString},
+		field{"token_id", r.TokenID, maxID})
 	dst = appendMembers(dst, `,"claims":{`, r.Claims, maxClaims)
-	dst = appendText(dst, `,"client_id":"`, r.ClientID, maxString)
+	dst = appendFields(dst, field{"client_id", r.ClientID, maxString})
 	if r.Ruled != nil {
 		dst = appendScopes(dst, `,"scopes":[`, r.Scopes, maxScopes, r.Ruled)
 	}
-	dst = appendText(dst, `,"client":"`, r.Client, maxShort)
-	dst = appendText(dst, `,"client_version":"`, r.Version, maxShort)
-	dst = appendText(dst, `,"remote":"`, r.Remote, maxShort)
-	return appendText(dst, `,"session":"`, r.Session, maxShort)
-}
-
-// appendSeconds appends a member whose value is a time, unless it is zero. name is
-// everything that stands before it.
-func appendSeconds(dst []byte, name string, d time.Duration) []byte {
-	if d == 0 {
-		return dst
+	dst = appendFields(dst,
+		field{"client", r.Client, maxShort}, field{"client_version", r.Version, maxShort},
+		field{"remote", r.Remote, maxShort}, field{"session", r.Session, maxShort},
+		field{"method", r.Method, maxShort}, field{"server", r.Server, maxShort},
+		field{"item", r.Item, maxString}, field{"whole_name", r.WholeName, maxString},
+		field{"outcome", r.Outcome, maxShort}, field{"reason", r.Reason, maxShort},
+		field{"wrong_argument", r.Argument, maxShort}, field{"rule", r.Rule, maxString})
+	if len(r.Missing) > 0 {
+		dst = appendScopes(dst, `,"missing":[`, r.Missing, maxTexts, r.Missing)
 	}
-	return strconv.AppendFloat(append(dst, name...), d.Seconds(), 'f', -1, 64)
+	dst = appendFields(dst, field{"arguments", r.Arguments, maxID})
+	dst = appendMembers(dst, `,"named_arguments":{`, r.Named, MaxMembers*MaxValue)
+	dst = appendNumber(dst, `,"duration_seconds":`, r.Duration.Seconds())
+	dst = appendNumber(dst, `,"wait_seconds":`, r.Wait.Seconds())
+	dst = appendFields(dst, field{"waited_for", r.WaitedFor, maxShort})
+	dst = appendNumber(dst, `,"upstream_seconds":`, r.Upstream.Seconds())
+	dst = appendNumber(dst, `,"repairs":`, float64(r.Repairs))
+	dst = appendFields(dst, field{"config", r.Config, maxShort})
+	dst = appendTexts(dst, `,"audience":[`, r.Audience)
+	dst = appendFields(dst, field{"claim", r.Claim, maxID}, field{"found", r.Found, maxString})
+	dst = appendTexts(dst, `,"expected":[`, r.Expected)
+	dst = appendNumber(dst, `,"count":`, float64(r.Count))
+	return append(dst, '}', '\n')
 }
 
-// appendCount appends a member whose value is a number, unless it is zero.
-func appendCount(dst []byte, name string, n int) []byte {
+// field is a member of a line whose value is a text.
+type field struct {
+	name, text string
+	most       int // bytes of the text
+}
+
+// appendFields appends the fields that are not empty.
+func appendFields(dst []byte, fields ...field) []byte {
+	for _, f := range fields {
+		if f.text != "" {
+			dst = append(append(append(dst, `,"`...), f.name...), `":`...)
+			dst = appendQuoted(dst, f.text, f.most)
+		}
+	}
+	return dst
+}
+
+// appendNumber appends a member whose value is a number, unless it is zero. The name is
+// everything that stands before it.
+func appendNumber(dst []byte, name string, n float64) []byte {
 	if n == 0 {
 		return dst
 	}
-	return strconv.AppendInt(append(dst, name...), int64(n), 10)
+	return strconv.AppendFloat(append(dst, name...), n, 'f', -1, 64)
 }
 
 // appendScopes appends a member whose value is a list of scopes: those that are in named,
@@ -193,7 +188,6 @@ func appendCount(dst []byte, name string, n int) []byte {
 // escaped; another scope is left out.
 func appendScopes(dst []byte, name string, scopes []string, space int, named []string) []byte {
 	dst = append(dst, name...)
-	first := true
 	for _, scope := range scopes {
 		if !slices.Contains(named, scope) || !isScope(scope) {
 			continue
@@ -201,11 +195,7 @@ func appendScopes(dst []byte, name string, scopes []string, space int, named []s
 		if space -= len(scope) + len(`"",`); space < 0 {
 			break
 		}
-		if !first {
-			dst = append(dst, ',')
-		}
-		first = false
-		dst = append(append(append(dst, '"'), scope...), '"')
+		dst = append(append(append(separated(dst), '"'), scope...), '"')
 	}
 	return append(dst, ']')
 }
@@ -228,13 +218,10 @@ func appendTexts(dst []byte, name string, texts []string) []byte {
 	}
 	dst = append(dst, name...)
 	space := maxTexts
-	for i, text := range texts[:min(len(texts), maxList)] {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
+	for _, text := range texts[:min(len(texts), maxList)] {
 		text = cut(text, min(space, maxString))
 		space -= len(text)
-		dst = appendQuoted(append(dst, '"'), text, maxString)
+		dst = appendQuoted(separated(dst), text, maxString)
 	}
 	return append(dst, ']')
 }
@@ -246,16 +233,11 @@ func appendMembers(dst []byte, name string, members Members, space int) []byte {
 		return dst
 	}
 	dst = append(dst, name...)
-	first := true
 	for _, m := range members[:min(len(members), MaxMembers)] {
 		if !IsName(m[0]) {
 			continue
 		}
-		if !first {
-			dst = append(dst, ',')
-		}
-		first = false
-		dst = append(append(append(dst, '"'), m[0]...), `":"`...)
+		dst = append(append(append(separated(dst), '"'), m[0]...), `":`...)
 		value := cut(m[1], min(space, MaxValue))
 		space -= len(value)
 		dst = appendQuoted(dst, value, MaxValue)
@@ -263,39 +245,20 @@ func appendMembers(dst []byte, name string, members Members, space int) []byte {
 	return append(dst, '}')
 }
 
-// appendText appends a member whose value is a text, unless the text is empty. name is
-// everything that stands before the text: comma, quoted name, colon and quotation mark.
-func appendText(dst []byte, name, text string, most int) []byte {
-	if text == "" {
+// separated appends the comma between two elements, none before the first.
+func separated(dst []byte) []byte {
+	if last := dst[len(dst)-1]; last == '[' || last == '{' {
 		return dst
 	}
-	return appendQuoted(append(dst, name...), text, most)
+	return append(dst, ',')
 }
 
-// appendQuoted appends text, cut and escaped, and the quotation mark that ends it. The
-// texts come from clients and servers. A line break, a terminal escape or an invisible
-// character in one of them must not be able to start a second line or to show a reader of
-// the file something other than what is there.
+// appendQuoted appends text, cut and escaped. The texts come from clients and servers. A
+// line break, a terminal escape or an invisible character in one of them must not be able
+// to start a second line or to show a reader of the file something other than what is
+// there.
 func appendQuoted(dst []byte, text string, most int) []byte {
-	text = cut(text, most)
-	for i := 0; i < len(text); {
-		if c := text[i]; c >= ' ' && c < 0x7F {
-			if c == '"' || c == '\\' {
-				dst = append(dst, '\\')
-			}
-			dst = append(dst, c)
-			i++
-			continue
-		}
-		r, size := utf8.DecodeRuneInString(text[i:])
-		if r == utf8.RuneError && size == 1 || strictjson.Hidden(r) {
-			dst = strictjson.AppendEscape(dst, r)
-		} else {
-			dst = append(dst, text[i:i+size]...)
-		}
-		i += size
-	}
-	return append(dst, '"')
+	return strictjson.AppendVisibleQuote(dst, cut(text, most))
 }
 
 // cut returns at most that many of the first bytes of text, without half a character at

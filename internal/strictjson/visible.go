@@ -39,6 +39,47 @@ func AppendVisible(dst, data []byte) []byte {
 	return append(dst, data[copied:]...)
 }
 
+// AppendVisibleQuote appends text to dst as a string of JSON, with an escape in the place
+// of each character that a terminal would hide or obey. Broken UTF-8 becomes U+FFFD. Most
+// texts are of visible ASCII and are copied as they are.
+func AppendVisibleQuote(dst []byte, text string) []byte {
+	dst = append(dst, '"')
+	copied := 0
+	for i := 0; i < len(text); {
+		c := text[i]
+		if c >= ' ' && c < 0x7F && c != '"' && c != '\\' {
+			i++
+			continue
+		}
+		r, size := rune(c), 1
+		if c >= utf8.RuneSelf {
+			r, size = utf8.DecodeRuneInString(text[i:])
+		}
+		if c < utf8.RuneSelf || r == utf8.RuneError && size == 1 || Hidden(r) {
+			dst = appendShortEscape(append(dst, text[copied:i]...), r)
+			copied = i + size
+		}
+		i += size
+	}
+	return append(append(dst, text[copied:]...), '"')
+}
+
+// appendShortEscape appends the escape of two characters that r has, if it has one that
+// package log/slog writes, too.
+func appendShortEscape(dst []byte, r rune) []byte {
+	switch r {
+	case '"', '\\':
+		return append(dst, '\\', byte(r))
+	case '\n':
+		return append(dst, `\n`...)
+	case '\r':
+		return append(dst, `\r`...)
+	case '\t':
+		return append(dst, `\t`...)
+	}
+	return AppendEscape(dst, r)
+}
+
 // AppendEscape appends r as an escape of JSON, or as the two of a surrogate pair beyond
 // U+FFFF.
 func AppendEscape(dst []byte, r rune) []byte {

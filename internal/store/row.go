@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -119,96 +118,6 @@ func (c *Config) Open(row Row) (Record, error) {
 		Kind: row.Kind, ID: row.ID, Tenant: row.Tenant, Owner: row.Owner,
 		Expires: time.UnixMilli(row.Expires), Value: value, Version: row.Version,
 	}, nil
-}
-
-// Listed returns the records of a query whose rows can be read; rows returns rows of it.
-// Others are logged: they are of no use to anybody, and neither may they hide what comes
-// after them, so others are read in their place.
-func (c *Config) Listed(ctx context.Context, q Query, rows func(Query) ([]Row, error)) ([]Record, error) {
-	var records []Record
-	var failed error
-	unread := 0
-	most := q.Most()
-	for q.Limit = most; ; q.Limit = min(2*q.Limit, maxListed) { // else many bad ones would come one by one
-		some, err := rows(q)
-		if err != nil {
-			return nil, fmt.Errorf("list records: %w", err)
-		}
-		for i := 0; i < len(some) && len(records) < most; i++ {
-			q.After = some[i].ID
-			if r, err := c.Open(some[i]); err == nil {
-				records = append(records, r)
-			} else {
-				failed = err
-				unread++
-			}
-		}
-		if len(some) < q.Limit || len(records) == most {
-			break
-		}
-	}
-	if failed != nil {
-		c.Log.ErrorContext(ctx, "records cannot be read", slog.Int("records", unread),
-			slog.Any("error", failed))
-	}
-	return records, nil
-}
-
-// MostSwept is how many rows one sweep removes at most, and how many it seals again.
-const MostSwept = 500
-
-// Pass is how far some sweeps, one after the other, have come with all rows that older
-// keys seal. The zero value is at the beginning.
-type Pass struct {
-	More   bool // the next sweep goes on
-	Unread int  // rows that cannot be read, and so not be sealed again
-
-	key, after string // where it is: at rows of a key
-	done       bool
-}
-
-// SealAgain goes on with a pass: it seals some rows of an older key with the newest one.
-// They keep their versions, since nobody who has read one need know of it. The function
-// rows returns at most MostSwept rows of a key that come after a place, and the place of
-// the last one; write writes their keys and values.
-func (c *Config) SealAgain(p Pass, rows func(key, after string) ([]Row, string, error),
-	write func([]Row) error) (
-	Pass, error,
-) {
-	older := c.Ring.IDs()[1:]
-	at := slices.Index(older, p.key)
-	if at < 0 && !p.done { // it begins, or others are the keys by now
-		p, at = Pass{done: len(older) == 0}, 0
-	}
-	if p.done {
-		p.More = false // what was left to remove does not begin it again
-		return p, nil
-	}
-	some, last, err := rows(older[at], p.after)
-	if err != nil {
-		return p, err
-	}
-	var again []Row
-	for _, row := range some {
-		plain, err := c.Ring.OpenBytes(row.purpose(), row.Value)
-		if err != nil {
-			p.Unread++
-			continue
-		}
-		c.reseal(&row, plain)
-		again = append(again, row)
-	}
-	if err := write(again); err != nil {
-		return p, err
-	}
-	p.key, p.after = older[at], last
-	if len(some) < MostSwept {
-		if p.done = at+1 == len(older); !p.done {
-			p.key, p.after = older[at+1], ""
-		}
-	}
-	p.More = !p.done
-	return p, nil
 }
 
 // newVersion returns a version that no record had before, so that a record which is

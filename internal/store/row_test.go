@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"testing"
@@ -26,14 +27,15 @@ func TestListsReadPastManyDamagedRowsInFewSteps(t *testing.T) {
 		all = append(all, row)
 	}
 	steps := 0
-	found, err := cfg.Listed(t.Context(), store.Query{Kind: "k", Limit: 1}, func(q store.Query) ([]store.Row, error) {
+	s := store.SQL{Config: &cfg, Select: func(_ context.Context, of store.Statement) ([]store.Row, error) {
 		steps++
-		from := 0
-		for from < len(all) && all[from].ID <= q.After {
+		from, after, limit := 0, of.Values[1].(string), of.Values[3].(int)
+		for from < len(all) && all[from].ID <= after {
 			from++
 		}
-		return all[from:min(from+q.Most(), len(all))], nil
-	})
+		return all[from:min(from+limit, len(all))], nil
+	}}
+	found, err := s.List(t.Context(), store.Query{Kind: "k", Limit: 1})
 	if err != nil || len(found) != 1 || found[0].ID != "1000" {
 		t.Errorf("got %v, %v, want the first that can be read", found, err)
 	}

@@ -20,7 +20,7 @@ import (
 
 // Store is a database at a PostgreSQL server.
 type Store struct {
-	store.Reading
+	store.SQL
 
 	cfg   store.Config
 	conns *conns
@@ -34,7 +34,10 @@ var _ store.Database = (*Store)(nil)
 // for a gateway not to start.
 func New(file string, cfg store.Config) *Store {
 	s := &Store{cfg: cfg, conns: newConns(file)}
-	s.Reading = store.Reading{Config: &s.cfg, Select: s.selected, Numbers: s.numbers}
+	s.SQL = store.SQL{
+		Config: &s.cfg, Select: s.selected, Numbers: s.numbers, Change: s.change, Bounded: s.bounded,
+		Anew: s.anew, Unlocked: " FOR UPDATE SKIP LOCKED",
+	}
 	return s
 }
 
@@ -126,8 +129,7 @@ func (s *Store) numbers(ctx context.Context, of store.Statement) (numbers map[st
 func (s *Store) Rows(ctx context.Context) iter.Seq2[store.Row, error] {
 	return store.Sequence(func(each func(store.Row) bool) error {
 		return s.conns.alone(ctx, func(c *pgconn.PgConn) error {
-			return read(c.ExecParams(ctx, "SELECT "+store.Columns+" FROM records ORDER BY kind, id",
-				nil, nil, nil, formats()), each)
+			return read(c.ExecParams(ctx, store.AllRows().Text, nil, nil, nil, formats()), each)
 		})
 	})
 }

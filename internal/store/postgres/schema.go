@@ -2,7 +2,7 @@ package postgres
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"strconv"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -10,20 +10,12 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 )
 
-// migration is one step of the schema, which stands in the database for good. A step that
-// the program before survives leaves oldest as it is: it adds tables, or columns that
-// have a default. Any other needs two releases.
-type migration struct {
-	oldest int // version of the schema that a program must know to use the database after this step
-	text   string
-}
-
 // migrations returns the steps, of which the first makes version 1. The triggers count
 // the rows of each tenant; they take the counts in one order, so that two of them never
 // wait for each other. Function bounded is called in the transaction that has inserted a
 // row: what has expired gives way, and too many are an error of its own.
-func migrations() []migration {
-	return []migration{{1, `
+func migrations() []store.Migration {
+	return []store.Migration{{Oldest: 1, Text: `
 CREATE TABLE records(
   kind text COLLATE "C" NOT NULL, id text COLLATE "C" NOT NULL, tenant text COLLATE "C" NOT NULL,
   owner text COLLATE "C" NOT NULL, expires bigint NOT NULL, version bigint NOT NULL,
@@ -32,7 +24,7 @@ ALTER TABLE records ALTER COLUMN value SET STORAGE EXTERNAL;
 CREATE INDEX records_tenant ON records(kind, tenant, id);
 CREATE INDEX records_owner ON records(kind, owner, id) WHERE owner <> '';
 CREATE INDEX records_expires ON records(expires);
-CREATE INDEX records_key ON records(key);
+CREATE INDEX records_key ON records(key, kind, id);
 CREATE TABLE counts(kind text COLLATE "C" NOT NULL, tenant text COLLATE "C" NOT NULL, records bigint NOT NULL,
   PRIMARY KEY(kind, tenant)) WITH (fillfactor = 50);
 CREATE FUNCTION count_more() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -82,36 +74,28 @@ const migrationLock = 0x6472617762726467
 // migrate brings the schema to the version that this program knows, or leaves a later one
 // that this program may use. Of several replicas one does it, and the others wait.
 func migrate(ctx context.Context, c *pgconn.PgConn) error {
-	steps := migrations()
-	version, oldest, err := schemaOf(ctx, c)
-	if err != nil {
+	text, err := upgrade(ctx, c)
+	if err != nil || text == "" {
 		return err
 	}
-	if version < len(steps) {
-		if err := execute(ctx, c, "BEGIN; SELECT pg_advisory_xact_lock("+strconv.Itoa(migrationLock)+
-			"); CREATE SCHEMA IF NOT EXISTS drawbridge; "+
-			"CREATE TABLE IF NOT EXISTS schema(version integer NOT NULL, oldest integer NOT "+
-			"NULL)"); err != nil {
-			return err
-		}
-		if version, oldest, err = schemaOf(ctx, c); err != nil {
-			return err
-		}
-		for _, step := range steps[min(version, len(steps)):] {
-			if err := execute(ctx, c, step.text); err != nil {
-				return err
-			}
-			version, oldest = version+1, step.oldest
-		}
-		if err := execute(ctx, c, fmt.Sprintf(
-			"DELETE FROM schema; INSERT INTO schema VALUES (%d, %d); COMMIT", version, oldest)); err != nil {
-			return err
-		}
+	if err := execute(ctx, c, "BEGIN; SELECT pg_advisory_xact_lock("+strconv.Itoa(migrationLock)+
+		"); CREATE SCHEMA IF NOT EXISTS drawbridge; "+
+		"CREATE TABLE IF NOT EXISTS schema(version integer NOT NULL, oldest integer NOT NULL)"); err != nil {
+		return err
 	}
-	if oldest > len(steps) {
-		return &store.SchemaError{Schema: version, Known: len(steps)}
+	if text, err = upgrade(ctx, c); err != nil { // another replica may have done it
+		return err
 	}
-	return nil
+	return execute(ctx, c, text+" COMMIT")
+}
+
+// upgrade returns the statements that the schema lacks.
+func upgrade(ctx context.Context, c *pgconn.PgConn) (string, error) {
+	version, oldest, err := schemaOf(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	return store.Upgrade(migrations(), version, oldest)
 }
 
 // schemaOf returns the version of the schema, and the oldest that a program must know;
@@ -126,12 +110,9 @@ func schemaOf(ctx context.Context, c *pgconn.PgConn) (version, oldest int, err e
 	if result.Err != nil || len(result.Rows) == 0 {
 		return 0, 0, result.Err
 	}
-	version, err = strconv.Atoi(string(result.Rows[0][0]))
-	if err != nil {
-		return 0, 0, err
-	}
-	oldest, err = strconv.Atoi(string(result.Rows[0][1]))
-	return version, oldest, err
+	version, first := strconv.Atoi(string(result.Rows[0][0]))
+	oldest, second := strconv.Atoi(string(result.Rows[0][1]))
+	return version, oldest, errors.Join(first, second)
 }
 
 // execute runs statements of this file.

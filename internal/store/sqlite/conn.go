@@ -65,7 +65,7 @@ func (c *conn) prepare(reads bool) error {
 	if reads {
 		return c.Exec("PRAGMA query_only=ON")
 	}
-	return nil
+	return c.CreateFunction(fullFunction, 0, 0, full)
 }
 
 // slashed returns a path as URLs have it.
@@ -150,7 +150,5 @@ func (c *conn) shut() (err error) {
 
 // passing tells whether a connection may go on after an error.
 func passing(err error) bool {
-	return err == nil || errors.Is(err, sqlite3.BUSY) || errors.Is(err, sqlite3.INTERRUPT) ||
-		errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrConflict) ||
-		errors.Is(err, store.ErrFull)
+	return err == nil || errors.Is(err, sqlite3.BUSY) || errors.Is(err, sqlite3.INTERRUPT)
 }

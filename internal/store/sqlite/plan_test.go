@@ -44,5 +44,6 @@ func TestListsReadNoMoreThanTheyReturn(t *testing.T) {
 		of := store.Listing(q, 1)
 		check(fmt.Sprintf("%+v", q), index, of.Text, of.Values...)
 	}
-	check("rows of a key", "INDEX records_key (key=? AND rowid>?)", rowsOfKey, "k", 1, 2)
+	ofKey := store.OfKey("k", "a", "b")
+	check("rows of a key", "INDEX records_key (key=? AND (kind,id)>(?,?))", ofKey.Text, ofKey.Values...)
 }

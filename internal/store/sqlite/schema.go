@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/ncruces/go-sqlite3"
@@ -9,17 +8,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 )
 
-// migration is one step of the schema, which stands in the database for good. A step that
-// the program before survives leaves oldest as it is: it adds tables, or columns that
-// have a default. Any other needs two releases.
-type migration struct {
-	oldest int // version of the schema that a program must know to use the database after this step
-	text   string
-}
-
 // migrations returns the steps, of which the first makes version 1.
-func migrations() []migration {
-	return []migration{{1, `
+func migrations() []store.Migration {
+	return []store.Migration{{Oldest: 1, Text: `
 CREATE TABLE records(
   kind TEXT NOT NULL, id TEXT NOT NULL, tenant TEXT NOT NULL, owner TEXT NOT NULL,
   expires INTEGER NOT NULL, version INTEGER NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL,
@@ -27,7 +18,7 @@ CREATE TABLE records(
 CREATE INDEX records_tenant ON records(kind, tenant, id);
 CREATE INDEX records_owner ON records(kind, owner, id) WHERE owner <> '';
 CREATE INDEX records_expires ON records(expires);
-CREATE INDEX records_key ON records(key);
+CREATE INDEX records_key ON records(key, kind, id);
 CREATE TABLE counts(kind TEXT NOT NULL, tenant TEXT NOT NULL, records INTEGER NOT NULL,
   PRIMARY KEY(kind, tenant)) STRICT, WITHOUT ROWID;
 CREATE TRIGGER records_insert AFTER INSERT ON records BEGIN
@@ -49,7 +40,6 @@ END;`}}
 // migrate brings the schema to the version that this program knows, or leaves a later one
 // that this program may use.
 func migrate(c *conn) (err error) {
-	steps := migrations()
 	tx, err := c.BeginImmediate()
 	if err != nil {
 		return err
@@ -64,18 +54,12 @@ func migrate(c *conn) (err error) {
 		"SELECT version, oldest FROM schema"); err != nil {
 		return err
 	}
-	if oldest > len(steps) {
-		return &store.SchemaError{Schema: version, Known: len(steps)}
+	text, err := store.Upgrade(migrations(), version, oldest)
+	if err != nil {
+		return err
 	}
-	if version >= len(steps) {
-		return nil
+	if err := c.Exec(text); err != nil {
+		return fmt.Errorf("migrate the database: %w", err)
 	}
-	for _, step := range steps[version:] {
-		if err := c.Exec(step.text); err != nil {
-			return fmt.Errorf("migrate the database: %w", err)
-		}
-		oldest = step.oldest
-	}
-	return errors.Join(c.Exec("DELETE FROM schema"),
-		c.run(nil, "INSERT INTO schema VALUES (?, ?)", len(steps), oldest))
+	return nil
 }

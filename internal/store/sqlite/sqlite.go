@@ -30,7 +30,7 @@ var errClosed = errors.New("the store is closed")
 
 // Store is a file of SQLite.
 type Store struct {
-	store.Reading
+	store.SQL
 
 	cfg store.Config
 
@@ -67,7 +67,10 @@ func Open(path string, cfg store.Config) (*Store, error) {
 		cfg: cfg, path: path, writes: make(chan *write, mostWrites), readers: make(chan *conn, readers),
 		closed: make(chan struct{}), over: make(chan struct{}),
 	}
-	s.Reading = store.Reading{Config: &s.cfg, Select: s.selected, Numbers: s.numbers}
+	s.SQL = store.SQL{
+		Config: &s.cfg, Select: s.selected, Numbers: s.numbers, Change: s.change, Bounded: s.bounded,
+		Anew: s.anew,
+	}
 	for range readers {
 		s.readers <- nil
 	}
@@ -199,7 +202,7 @@ func (s *Store) Intact(ctx context.Context) error {
 func (s *Store) Rows(ctx context.Context) iter.Seq2[store.Row, error] {
 	return store.Sequence(func(each func(store.Row) bool) error {
 		return s.read(ctx, func(c *conn) (err error) {
-			statement, _, err := c.Prepare("SELECT " + store.Columns + " FROM records ORDER BY kind, id")
+			statement, _, err := c.Prepare(store.AllRows().Text)
 			if err != nil {
 				return err
 			}

@@ -1,0 +1,366 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"slices"
+	"strconv"
+)
+
+// Statement is a statement with the values of its parameters, which it names $1, $2 and
+// so on, for the first time in this order. Values are texts, numbers and bytes.
+type Statement struct {
+	Text   string
+	Values []any
+}
+
+// NewStatement returns a statement with the values of its parameters.
+func NewStatement(text string, values ...any) Statement { return Statement{text, values} }
+
+// Columns are those of a row, in the order in which SQL wants them.
+const Columns = "kind, id, tenant, owner, expires, version, key, value"
+
+// SQL is the part of a Database that is the same in all dialects of SQL. How a statement
+// is run is the implementation's own. All fields are required unless a comment says
+// otherwise.
+type SQL struct {
+	Config *Config
+	// Select returns all rows of a statement that selects Columns.
+	Select func(ctx context.Context, s Statement) ([]Row, error)
+	// Numbers returns what a statement selects: names, each with a number.
+	Numbers func(ctx context.Context, s Statement) (map[string]int, error)
+	// Change runs statements in one transaction, and returns how many rows each of them
+	// has changed. After an error nothing is changed; then there may be the numbers of
+	// those before the one that failed. The error is ErrFull if one of Bounded has failed.
+	Change func(ctx context.Context, statements ...Statement) (rows []int64, err error)
+	// Bounded returns statements that fail if the tenant of a row has too many of its kind.
+	// What has expired gives way first.
+	Bounded func(row Row) []Statement
+	// Anew has fill insert all rows that there are from then on, in one transaction. An
+	// error of fill that is none of insert wraps ErrUnread.
+	Anew func(ctx context.Context, fill func(insert func(Statement) error) error) error
+	// Unlocked ends a selection of rows that are to be removed where others may have some
+	// of them in work, and passes over these. "": nobody has.
+	Unlocked string
+}
+
+// Get returns a record.
+func (s *SQL) Get(ctx context.Context, kind, id string) (Record, error) {
+	rows, err := s.Select(ctx, NewStatement(
+		"SELECT "+Columns+" FROM records WHERE kind = $1 AND id = $2 AND expires > $3",
+		kind, id, s.Config.Time()))
+	if err != nil {
+		return Record{}, fmt.Errorf("read a record: %w", err)
+	}
+	if len(rows) == 0 {
+		return Record{}, ErrNotFound
+	}
+	return s.Config.Open(rows[0])
+}
+
+// List returns the records of a query whose rows can be read. Others are logged: they are
+// of no use to anybody, and neither may they hide what comes after them, so others are read
+// in their place.
+func (s *SQL) List(ctx context.Context, q Query) ([]Record, error) {
+	var records []Record
+	var failed error
+	unread := 0
+	most := q.Most()
+	for q.Limit = most; ; q.Limit = min(2*q.Limit, maxListed) { // else many bad ones would come one by one
+		some, err := s.Select(ctx, Listing(q, s.Config.Time()))
+		if err != nil {
+			return nil, fmt.Errorf("list records: %w", err)
+		}
+		for i := 0; i < len(some) && len(records) < most; i++ {
+			q.After = some[i].ID
+			if r, err := s.Config.Open(some[i]); err == nil {
+				records = append(records, r)
+			} else {
+				failed = err
+				unread++
+			}
+		}
+		if len(some) < q.Limit || len(records) == most {
+			break
+		}
+	}
+	if failed != nil {
+		s.Config.Log.ErrorContext(ctx, "records cannot be read", slog.Int("records", unread),
+			slog.Any("error", failed))
+	}
+	return records, nil
+}
+
+// Listing returns the statement of a list. The index of owners has the rows that have
+// one, and SQLite uses it only where the statement says that it wants no others.
+// https://www.sqlite.org/partialindex.html#queries_using_partial_indexes
+func Listing(q Query, now int64) Statement {
+	text, values := "SELECT "+Columns+" FROM records WHERE kind = $1 AND id > $2 AND expires > $3",
+		[]any{q.Kind, q.After, now}
+	parameter := func(value any) string {
+		values = append(values, value)
+		return "$" + strconv.Itoa(len(values))
+	}
+	if q.Tenant != "" {
+		text += " AND tenant = " + parameter(q.Tenant)
+	}
+	if q.Owner != "" {
+		text += " AND owner <> '' AND owner = " + parameter(q.Owner)
+	}
+	text += " ORDER BY id LIMIT " + parameter(q.Most())
+	return Statement{text, values}
+}
+
+// Count returns how many records of a kind there are.
+func (s *SQL) Count(ctx context.Context, kind string) (map[string]int, error) {
+	return s.numbers(ctx, "SELECT tenant, records FROM counts WHERE kind = $1 AND records > 0", kind)
+}
+
+// Kinds returns how many rows there are of each kind.
+func (s *SQL) Kinds(ctx context.Context) (map[string]int, error) {
+	return s.numbers(ctx, "SELECT kind, sum(records) FROM counts WHERE records > 0 GROUP BY kind")
+}
+
+// Keys returns how many rows each key seals.
+func (s *SQL) Keys(ctx context.Context) (map[string]int, error) {
+	return s.numbers(ctx, "SELECT key, count(*) FROM records GROUP BY key")
+}
+
+func (s *SQL) numbers(ctx context.Context, text string, values ...any) (map[string]int, error) {
+	numbers, err := s.Numbers(ctx, Statement{text, values})
+	if err != nil {
+		return nil, fmt.Errorf("count records: %w", err)
+	}
+	return numbers, nil
+}
+
+// Check writes and reads.
+func (s *SQL) Check(ctx context.Context) error {
+	if _, err := s.Change(ctx, NewStatement("UPDATE schema SET version = version")); err != nil {
+		return err
+	}
+	_, err := s.Count(ctx, "")
+	return err
+}
+
+// Put writes a record.
+func (s *SQL) Put(ctx context.Context, r Record) (version int64, err error) {
+	row, err := s.Config.Seal(r)
+	if err != nil {
+		return 0, err
+	}
+	if r.Version != 0 {
+		err = s.update(ctx, row, r.Version)
+	} else {
+		err = s.insert(ctx, row)
+	}
+	switch {
+	case errors.Is(err, ErrConflict), errors.Is(err, ErrFull):
+		return 0, err
+	case err != nil:
+		return 0, fmt.Errorf("write a record: %w", err)
+	}
+	return row.Version, nil
+}
+
+// insertion is the statement that inserts a row, unless there is one.
+func insertion(r Row) Statement {
+	return NewStatement("INSERT INTO records("+Columns+") "+
+		"VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING",
+		r.Kind, r.ID, r.Tenant, r.Owner, r.Expires, r.Version, r.Key, r.Value)
+}
+
+// insert writes a row that is new.
+func (s *SQL) insert(ctx context.Context, row Row) error {
+	expired := NewStatement("DELETE FROM records WHERE kind = $1 AND id = $2 AND expires <= $3",
+		row.Kind, row.ID, s.Config.Time())
+	rows, err := s.Change(ctx, append([]Statement{expired, insertion(row)}, s.Bounded(row)...)...)
+	if len(rows) > 1 && rows[1] == 0 {
+		return ErrConflict
+	}
+	return err
+}
+
+// update writes a row over the one that has a version. Nearly always it stays with its
+// tenant, whose bound need not be looked at then.
+func (s *SQL) update(ctx context.Context, row Row, read int64) error {
+	text := `UPDATE records SET tenant = $1, owner = $2, expires = $3, version = $4, key = $5, value = $6
+		WHERE kind = $7 AND id = $8 AND version = $9 AND expires > $10 AND `
+	values := []any{
+		row.Tenant, row.Owner, row.Expires, row.Version, row.Key, row.Value, row.Kind, row.ID, read,
+		s.Config.Time(),
+	}
+	rows, err := s.Change(ctx, Statement{text + "tenant = $1", values})
+	if err != nil || rows[0] > 0 {
+		return err
+	}
+	moved := []Statement{{text + "tenant <> $1", values}}
+	rows, err = s.Change(ctx, append(moved, s.Bounded(row)...)...)
+	if len(rows) > 0 && rows[0] == 0 {
+		return ErrConflict
+	}
+	return err
+}
+
+// Delete removes a record.
+func (s *SQL) Delete(ctx context.Context, kind, id string) error {
+	_, err := s.Change(ctx, NewStatement("DELETE FROM records WHERE kind = $1 AND id = $2", kind, id))
+	if err != nil {
+		return fmt.Errorf("remove a record: %w", err)
+	}
+	return nil
+}
+
+// MostSwept is how many rows one sweep removes at most, and how many it seals again.
+const MostSwept = 500
+
+// Pass is how far some sweeps, one after the other, have come with all rows that older
+// keys seal. The zero value is at the beginning.
+type Pass struct {
+	More   bool // the next sweep goes on
+	Unread int  // rows that cannot be read, and so not be sealed again
+
+	key      string // at whose rows it is
+	kind, id string // of the last of them that was looked at
+	done     bool
+}
+
+// Sweep removes rows that have expired, and seals those again that an older key seals.
+func (s *SQL) Sweep(ctx context.Context, p Pass) (Pass, error) {
+	removed, err := s.Change(ctx, NewStatement("DELETE FROM records WHERE (kind, id) IN (SELECT kind, id "+
+		"FROM records WHERE expires <= $1 LIMIT $2"+s.Unlocked+")", s.Config.Time(), MostSwept))
+	if err != nil {
+		return p, fmt.Errorf("remove what has expired: %w", err)
+	}
+	p, err = s.sealAgain(ctx, p)
+	if err != nil {
+		return p, fmt.Errorf("seal records with the newest key: %w", err)
+	}
+	p.More = p.More || removed[0] == MostSwept
+	return p, nil
+}
+
+// sealAgain goes on with a pass: it seals some rows of an older key with the newest one,
+// unless they are changed meanwhile. They keep their versions, since nobody who has read
+// one need know of it.
+func (s *SQL) sealAgain(ctx context.Context, p Pass) (Pass, error) {
+	older := s.Config.Ring.IDs()[1:]
+	at := slices.Index(older, p.key)
+	if at < 0 && !p.done { // it begins, or others are the keys by now
+		p, at = Pass{done: len(older) == 0}, 0
+	}
+	if p.done {
+		p.More = false // what was left to remove does not begin it again
+		return p, nil
+	}
+	rows, err := s.Select(ctx, OfKey(older[at], p.kind, p.id))
+	if err != nil {
+		return p, err
+	}
+	var changes []Statement
+	for _, row := range rows {
+		p.kind, p.id = row.Kind, row.ID
+		plain, err := s.Config.Ring.OpenBytes(row.purpose(), row.Value)
+		if err != nil {
+			p.Unread++
+			continue
+		}
+		s.Config.reseal(&row, plain)
+		changes = append(changes, NewStatement("UPDATE records SET key = $1, value = $2 "+
+			"WHERE kind = $3 AND id = $4 AND version = $5", row.Key, row.Value, row.Kind, row.ID, row.Version))
+	}
+	if _, err := s.Change(ctx, changes...); err != nil {
+		return p, err
+	}
+	p.key = older[at]
+	if len(rows) < MostSwept {
+		if p.done = at+1 == len(older); !p.done {
+			p.key, p.kind, p.id = older[at+1], "", ""
+		}
+	}
+	p.More = !p.done
+	return p, nil
+}
+
+// OfKey is the statement that selects rows which a key seals, after the one with that kind
+// and id.
+func OfKey(key, kind, id string) Statement {
+	return NewStatement("SELECT "+Columns+" FROM records "+
+		"WHERE key = $1 AND (kind, id) > ($2, $3) ORDER BY kind, id LIMIT $4", key, kind, id, MostSwept)
+}
+
+// AllRows is the statement that selects all rows.
+func AllRows() Statement {
+	return NewStatement("SELECT " + Columns + " FROM records ORDER BY kind, id")
+}
+
+// ErrUnread is that rows which are to be written cannot be read.
+var ErrUnread = errors.New("read the rows that are to be written")
+
+// Replace puts rows in the place of all that there are.
+func (s *SQL) Replace(ctx context.Context, rows iter.Seq2[Row, error]) (int, error) {
+	now, replaced := s.Config.Time(), 0
+	err := s.Anew(ctx, func(insert func(Statement) error) error {
+		for row, err := range rows {
+			if err != nil {
+				return fmt.Errorf("%w: %w", ErrUnread, err)
+			}
+			if row.Expires <= now {
+				continue
+			}
+			if err := insert(insertion(row)); err != nil {
+				return err
+			}
+			replaced++
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("replace all records: %w", err)
+	}
+	return replaced, nil
+}
+
+// Sequence returns the rows that all calls each for, until that returns false. An error
+// of all ends them.
+func Sequence(all func(each func(Row) bool) error) iter.Seq2[Row, error] {
+	return func(yield func(Row, error) bool) {
+		stopped := false
+		err := all(func(row Row) bool {
+			stopped = !yield(row, nil)
+			return !stopped
+		})
+		if err != nil && !stopped {
+			yield(Row{}, fmt.Errorf("read all records: %w", err))
+		}
+	}
+}
+
+// Migration is one step of a schema, which stands in the database for good. A step that
+// the program before survives leaves Oldest as it is: it adds tables, or columns that have
+// a default. Any other needs two releases.
+type Migration struct {
+	Oldest int // version of the schema that a program must know to use the database after this step
+	Text   string
+}
+
+// Upgrade returns the statements that bring a schema of that version to the one that this
+// program knows, of which the first step makes version 1; "": it may be used as it is.
+// oldest is what the database says that a program must know.
+func Upgrade(steps []Migration, version, oldest int) (text string, err error) {
+	if oldest > len(steps) {
+		return "", &SchemaError{Schema: version, Known: len(steps)}
+	}
+	if version >= len(steps) {
+		return "", nil
+	}
+	for _, step := range steps[version:] {
+		text += step.Text + ";\n"
+		oldest = step.Oldest
+	}
+	text += fmt.Sprintf("DELETE FROM schema; INSERT INTO schema VALUES (%d, %d);", len(steps), oldest)
+	return text, nil
+}

@@ -145,6 +145,7 @@ func (w *walk) run(ctx context.Context) (bool, error) {
 	}
 	offers := newOffers(ctx, w.cfg, w.online)
 	defer offers.close()
+	offers.lose(w.cfg, w.online)
 	for _, c := range offers.failed() {
 		w.line("server", "%s", c)
 	}

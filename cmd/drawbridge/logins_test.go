@@ -75,8 +75,8 @@ func TestKeySetIsFoundByTheProvidersDocument(t *testing.T) {
 		},
 		Discover: true, PrivateAddresses: true,
 	}
-	if c := tryKeySet(t.Context(), iss); !c.OK {
-		t.Errorf("got %+v", c)
+	if err := tryKeySet(t.Context(), iss, &check{}); err != nil {
+		t.Error(err)
 	}
 	v, err := newVerifiers([]config.Issuer{iss}, keySetStorage{}, slog.New(slog.DiscardHandler), func() {})
 	if err != nil {
@@ -85,7 +85,7 @@ func TestKeySetIsFoundByTheProvidersDocument(t *testing.T) {
 	v.start(t.Context())
 	eventually(t, "the key set is there", v.haveKeys)
 	iss.PrivateAddresses = false
-	if c := tryKeySet(t.Context(), iss); c.OK {
+	if tryKeySet(t.Context(), iss, &check{}) == nil {
 		t.Error("a document on this machine is read without private_addresses")
 	}
 }

@@ -25,14 +25,19 @@ type offers struct {
 }
 
 // newOffers returns what the servers of cfg offer; those elsewhere are asked only if
-// online.
+// online. Of the others nothing is in the catalogue before lose.
 func newOffers(ctx context.Context, cfg *config.Config, online bool) *offers {
 	o := &offers{catalogue: registry.New()}
 	o.fleet = newFleet(o.catalogue, metrics.New(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
-	o.fleet.apply(ctx, slices.DeleteFunc(cfg.ReachedServers(), config.Server.IsElsewhere))
+	o.fleet.apply(ctx, slices.DeleteFunc(slices.Clone(cfg.Servers), config.Server.IsElsewhere))
 	if online {
 		o.checks = tryOnline(ctx, cfg, o.catalogue)
 	}
+	return o
+}
+
+// lose has the catalogue know the servers of cfg that were not reached.
+func (o *offers) lose(cfg *config.Config, online bool) {
 	for _, s := range cfg.Servers {
 		failed := slices.ContainsFunc(o.checks,
 			func(c check) bool { return c.Name == "server "+s.Name && !c.OK })
@@ -43,7 +48,6 @@ func newOffers(ctx context.Context, cfg *config.Config, online bool) *offers {
 			o.catalogue.Lose(s.Name, s.Prefix)
 		}
 	}
-	return o
 }
 
 // close ends what newOffers has started.
@@ -61,22 +65,11 @@ func (w *walk) keySet(ctx context.Context, iss *config.Issuer) []byte {
 	}
 	limited, cancel := context.WithTimeout(ctx, onlineTimeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(limited, http.MethodGet, iss.JWKSURL, http.NoBody)
-	if err != nil {
-		return nil
-	}
-	response, err := keySetClient(*iss).Do(request)
+	set, err := fetchKeySet(limited, iss)
 	if err != nil {
 		w.line("keys", "cannot be fetched: %v", err)
-		return nil
 	}
-	defer closeQuietly(response.Body)
-	body, err := readLimited(response.Body)
-	if err != nil || response.StatusCode != http.StatusOK {
-		w.line("keys", "cannot be fetched: jwks_url answered %d", response.StatusCode)
-		return nil
-	}
-	return body
+	return set
 }
 
 // noClient returns a client for a verifier that fetches nothing.

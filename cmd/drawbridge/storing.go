@@ -204,11 +204,10 @@ func (s *storing) mayServe(cfg *config.Config) error {
 	}
 	ctx, stop := context.WithTimeout(context.Background(), storeWait)
 	defer stop()
-	problem, err := namesake(ctx, s.db, cfg)
-	if err != nil || problem == "" {
-		return nil // see above
+	if problem, is := errors.AsType[*errNamesake](namesake(ctx, s.db, cfg)); is {
+		return problem
 	}
-	return errors.New(problem)
+	return nil // see above
 }
 
 // judge adds to what /readyz shows how the store is. That it is away makes the gateway

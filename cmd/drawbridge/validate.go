@@ -12,14 +12,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/auth/signin"
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
-	"github.com/drawbridge-mcp/drawbridge/metrics"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/builtin"
 	"github.com/drawbridge-mcp/drawbridge/registry/credential"
@@ -52,25 +49,21 @@ func (f *findings) judge(ctx context.Context, cfg *config.Config, online bool) {
 	for i := range cfg.Servers {
 		f.Notes = append(f.Notes, cfg.Servers[i].API.Notes...)
 	}
-	catalogue := registry.New()
-	fleet := newFleet(catalogue, metrics.New(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
-	defer fleet.close()
-	fleet.apply(ctx, slices.DeleteFunc(slices.Clone(cfg.Servers), config.Server.IsElsewhere))
-	if online {
-		f.Online = tryOnline(ctx, cfg, catalogue)
-	}
+	offers := newOffers(ctx, cfg, online)
+	defer offers.close()
+	f.Online = offers.checks
 	idle := make(map[string][]string)
 	for _, s := range f.Online {
 		f.Notes = append(f.Notes, slices.Concat(quarantineNotes(s.status), unenforced(s.status))...)
 		idle[s.status.Server] = s.status.Idle
 	}
-	for _, s := range fleet.known() {
+	for _, s := range offers.fleet.known() {
 		idle[s.Server] = s.Idle // what is quarantined of an HTTP API is in its notes
 	}
-	f.Warnings = cfg.AllWarnings(catalogue, idle)
-	reached := !slices.ContainsFunc(f.Online, func(c check) bool { return !c.OK })
+	f.Warnings = cfg.AllWarnings(offers.catalogue, idle)
+	reached := len(offers.failed()) == 0
 	f.OK = reached && (!f.strict || len(f.Warnings) == 0)
-	for _, p := range cfg.Needless(catalogue, online && reached) {
+	for _, p := range cfg.Needless(offers.catalogue, online && reached) {
 		f.Notes = append(f.Notes, p.String())
 	}
 }
@@ -163,7 +156,8 @@ func (f *findings) text(summary string) string {
 		return out.String()
 	}
 	var why []string
-	if n := len(f.Problems) + f.failures(); n > 0 {
+	failed := slices.DeleteFunc(slices.Clone(f.Online), func(c check) bool { return c.OK })
+	if n := len(f.Problems) + len(failed); n > 0 {
 		why = append(why, count(n, "problem"))
 	}
 	if f.strict && len(f.Warnings) > 0 {
@@ -171,17 +165,6 @@ func (f *findings) text(summary string) string {
 	}
 	fmt.Fprintf(&out, "%s: %s\n", f.File, strings.Join(why, ", "))
 	return out.String()
-}
-
-// failures counts the checks that failed.
-func (f *findings) failures() int {
-	n := 0
-	for _, c := range f.Online {
-		if !c.OK {
-			n++
-		}
-	}
-	return n
 }
 
 // json returns the findings as JSON. It ignores the summary, and has that argument only
@@ -194,6 +177,24 @@ func (f *findings) json(string) string {
 	return string(data) + "\n"
 }
 
+// try is one thing that -online tries. What it finds goes into the check; an error is why it
+// failed.
+type try struct {
+	name string
+	run  func(c *check) error
+}
+
+// check runs a try.
+func (t try) check() check {
+	c := check{Name: t.name}
+	err := t.run(&c)
+	if err != nil {
+		c.Message = strings.ReplaceAll(err.Error(), "\n", "; ")
+	}
+	c.OK = err == nil
+	return c
+}
+
 // tryOnline connects to all servers and key sets at once and waits for the answers, so
 // that a slow one does not add its time to that of the others. What the servers offer
 // goes into the catalogue. The checks come in the order of the config, Redis and issuers
@@ -201,43 +202,46 @@ func (f *findings) json(string) string {
 func tryOnline(ctx context.Context, cfg *config.Config, catalogue *registry.Registry) []check {
 	limited, cancel := context.WithTimeout(ctx, onlineTimeout)
 	defer cancel()
-	var tries []func() check
+	var tries []try
+	add := func(name string, run func(c *check) error) { tries = append(tries, try{name, run}) }
 	extensions, signer := carried(cfg), newSigner(cfg)
 	if len(cfg.Redis.Addresses) > 0 {
-		tries = append(tries, func() check { return tryRedis(limited, cfg.Redis) })
+		add("redis", func(c *check) error { return tryRedis(limited, cfg.Redis, c) })
 	}
 	for _, iss := range cfg.Issuers {
 		if iss.JWKSURL != "" {
-			tries = append(tries, func() check { return tryKeySet(limited, iss) })
+			add("issuer "+iss.Issuer.Issuer, func(c *check) error { return tryKeySet(limited, iss, c) })
 		}
 	}
 	for i := range cfg.Logins {
-		tries = append(tries, func() check { return tryLogin(limited, cfg, &cfg.Logins[i]) })
+		l := &cfg.Logins[i]
+		add("login "+l.Name, func(c *check) error { return tryLogin(limited, cfg, l, c) })
 	}
 	if slices.ContainsFunc(cfg.Clients, func(c config.Client) bool { return speaks(&c) }) {
-		tries = append(tries, func() check { return tryNames(limited, cfg) })
+		add("clients", func(c *check) error { return tryNames(limited, cfg, c) })
 	}
 	for _, srv := range cfg.Servers {
+		name := "server " + srv.Name
 		if len(srv.Databases) > 0 {
-			tries = append(tries, func() check { return tryDatabases(limited, srv) })
+			add(name, func(c *check) error { return tryDatabases(limited, srv, c) })
 		}
 		// HTTP APIs are not tried: they have no request that is sure to be harmless.
 		if srv.IsElsewhere() {
-			tries = append(tries, func() check {
+			add(name, func(c *check) error {
 				if srv.Command == "" {
-					return tryServer(limited, srv, signer, extensions, catalogue)
+					return tryServer(limited, srv, signer, extensions, catalogue, c)
 				}
 				// a program has to start before it can answer
 				limited, cancel := context.WithTimeout(ctx, srv.StartTimeout+onlineTimeout)
 				defer cancel()
-				return tryServer(limited, srv, signer, extensions, catalogue)
+				return tryServer(limited, srv, signer, extensions, catalogue, c)
 			})
 		}
 	}
 	checks := make([]check, len(tries))
 	var all sync.WaitGroup
 	for i, try := range tries {
-		all.Go(func() { checks[i] = try() })
+		all.Go(func() { checks[i] = try.check() })
 	}
 	all.Wait()
 	for i := range checks {
@@ -248,20 +252,14 @@ func tryOnline(ctx context.Context, cfg *config.Config, catalogue *registry.Regi
 }
 
 // tryNames looks whether access keys are called as clients are.
-func tryNames(ctx context.Context, cfg *config.Config) check {
-	c := check{Name: "clients", OK: true, Message: "no access key has the name of one"}
+func tryNames(ctx context.Context, cfg *config.Config, c *check) error {
+	c.Message = "no access key has the name of one"
 	_, db, err := openThere(cfg, true)
-	if err == nil && db != nil {
-		var problem string
-		problem, err = namesake(ctx, db, cfg)
-		if err = errors.Join(err, db.Close()); problem != "" {
-			c.OK, c.Message = false, problem
-		}
+	if err != nil || db == nil {
+		return err
 	}
-	if err != nil {
-		c.OK, c.Message = false, err.Error()
-	}
-	return c
+	defer closeQuietly(db)
+	return namesake(ctx, db, cfg)
 }
 
 // redisTimeout is how long -online waits for Redis, which has several tries within that.
@@ -269,12 +267,10 @@ const redisTimeout = 5 * time.Second
 
 // tryRedis connects to Redis as a replica does, and writes what shows that writes are
 // taken: a key that ends by itself.
-func tryRedis(ctx context.Context, r config.Redis) check {
-	c := check{Name: "redis"}
+func tryRedis(ctx context.Context, r config.Redis, c *check) error {
 	settings, err := redisConfig(r)
 	if err != nil {
-		c.Message = err.Error()
-		return c
+		return err
 	}
 	// so that the reason is not that it is stopped
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -284,21 +280,18 @@ func tryRedis(ctx context.Context, r config.Redis) check {
 	var over sync.WaitGroup
 	over.Go(func() { _ = store.Run(running) }) // it ends with its context, without an error
 	defer func() { stop(); over.Wait() }()
-	late := time.NewTimer(redisTimeout)
-	defer late.Stop()
+	late, cancel := context.WithTimeout(ctx, redisTimeout)
+	defer cancel()
 	select {
 	case <-up:
-		c.OK, c.Message = true, "is up and takes writes"
-	case <-late.C:
-	case <-ctx.Done():
+	case <-late.Done():
 	}
 	if err := store.Up(); err != nil {
-		c.OK, c.Message = false, err.Error()
-		return c
+		return err
 	}
 	use, err := store.MemoryUse(ctx)
-	c.OK, c.Message = judgeMemory(use, err, r.Memory)
-	return c
+	c.Message, err = judgeMemory(use, err, r.Memory)
+	return err
 }
 
 // memoryFactor is how many times redis.memory the server must be able to hold: replicas
@@ -307,46 +300,40 @@ func tryRedis(ctx context.Context, r config.Redis) check {
 const memoryFactor = 2
 
 // judgeMemory says whether Redis has room for what replicas may keep there.
-func judgeMemory(use redis.MemoryUse, err error, memory int64) (ok bool, message string) {
+func judgeMemory(use redis.MemoryUse, err error, memory int64) (message string, fault error) {
 	const mib = 1 << 20
 	const up = "is up and takes writes"
 	switch {
 	case errors.Is(err, redis.ErrDenied):
-		return true, up + "; how much memory it has cannot be asked: give its user the right +info"
+		return up + "; how much memory it has cannot be asked: give its user the right +info", nil
 	case err != nil:
-		return false, err.Error()
+		return "", err
 	case use.Evicts:
-		return false, "its maxmemory-policy must be noeviction: any other ends sessions without a sign"
+		return "", errors.New("its maxmemory-policy must be noeviction: any other ends sessions without a sign")
 	case use.Most == 0:
-		return true, up + "; its maxmemory is not set, so nothing bounds what else it serves"
+		return up + "; its maxmemory is not set, so nothing bounds what else it serves", nil
 	case use.Most < memoryFactor*memory:
-		return false, fmt.Sprintf("its maxmemory is %d MiB: it must be %d MiB, %d times redis.memory, or "+
-			"that smaller",
+		return "", fmt.Errorf("its maxmemory is %d MiB: it must be %d MiB, %d times redis.memory, or that smaller",
 			use.Most/mib, memoryFactor*memory/mib, memoryFactor)
 	case use.Used > use.Most-memory:
-		return false, fmt.Sprintf("%d of its %d MiB are used, which leaves less than the %d MiB of "+
-			"redis.memory",
+		return "", fmt.Errorf("%d of its %d MiB are used, which leaves less than the %d MiB of redis.memory",
 			use.Used/mib, use.Most/mib, memory/mib)
 	}
-	return true, fmt.Sprintf("%s; %d of its %d MiB are used", up, use.Used/mib, use.Most/mib)
+	return fmt.Sprintf("%s; %d of its %d MiB are used", up, use.Used/mib, use.Most/mib), nil
 }
 
 // tryDatabases connects to each database of a server.
-func tryDatabases(ctx context.Context, srv config.Server) check {
+func tryDatabases(ctx context.Context, srv config.Server, c *check) error {
 	lines, err := builtin.CheckDatabases(ctx, srv.BuiltinConfig())
-	c := check{Name: "server " + srv.Name, OK: err == nil, Message: strings.Join(lines, "; ")}
-	if err != nil {
-		c.Message = strings.ReplaceAll(err.Error(), "\n", "; ")
-	}
-	return c
+	c.Message = strings.Join(lines, "; ")
+	return err
 }
 
 // tryServer connects to one server, reads its lists into the catalogue and disconnects. It
 // declares the same extensions as the gateway does.
 func tryServer(ctx context.Context, srv config.Server, signer *credential.Signer,
-	extensions *mcp.ExtensionTable, catalogue *registry.Registry,
-) check {
-	c := check{Name: "server " + srv.Name}
+	extensions *mcp.ExtensionTable, catalogue *registry.Registry, c *check,
+) error {
 	cfg := upstreamConfig(srv, slog.New(slog.DiscardHandler))
 	cfg.Extensions = extensions
 	if own := credentialConfig(srv, signer, slog.New(slog.DiscardHandler)); own != nil {
@@ -355,16 +342,15 @@ func tryServer(ctx context.Context, srv config.Server, signer *credential.Signer
 	}
 	status, err := upstream.New(cfg, catalogue).Probe(ctx)
 	if err != nil {
-		c.Message = status.Problem + lastSaid(status)
-		return c
+		return errors.New(status.Problem + lastSaid(status))
 	}
 	c.status = withoutMeant(srv, status)
-	c.OK, c.Message = true, fmt.Sprintf("speaks %s, offers %s", status.Revision, offered(status))
+	c.Message = fmt.Sprintf("speaks %s, offers %s", status.Revision, offered(status))
 	if n := len(status.Refused); n > 0 {
 		first := status.Refused[0]
 		c.Message += fmt.Sprintf("; %d left out (%s %s: %s, …)", n, first.Kind, first.Item, first.Reason)
 	}
-	return c
+	return nil
 }
 
 // offered says what a server offers: its tools, and of the other kinds those that it has.
@@ -381,61 +367,45 @@ func offered(s upstream.Status) string {
 	return strings.Join(parts, ", ")
 }
 
-// tryKeySet fetches an issuer's key set and checks it.
-func tryKeySet(ctx context.Context, iss config.Issuer) check {
-	c := check{Name: "issuer " + iss.Issuer.Issuer}
+// fetchKeySet fetches the key set of an issuer.
+func fetchKeySet(ctx context.Context, iss *config.Issuer) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, iss.JWKSURL, http.NoBody)
 	if err != nil {
-		c.Message = "jwks_url is not an address"
-		return c
+		return nil, errors.New("jwks_url is not an address")
 	}
-	response, err := keySetClient(iss).Do(request)
+	response, err := keySetClient(*iss).Do(request)
 	if err != nil {
-		c.Message = err.Error()
-		return c
+		return nil, err
 	}
 	defer closeQuietly(response.Body)
-	body, err := readLimited(response.Body)
-	switch {
-	case err != nil:
-		c.Message = err.Error()
-	case response.StatusCode != http.StatusOK:
-		c.Message = fmt.Sprintf("jwks_url answered %d", response.StatusCode)
-	default:
-		c.OK, c.Message = checkKeySet(iss, body)
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("jwks_url answered %d", response.StatusCode)
 	}
-	return c
+	return readLimited(response.Body)
+}
+
+// tryKeySet fetches an issuer's key set and makes a verifier with it as if it came from a
+// file, since package auth reads files at once and fetches only later.
+func tryKeySet(ctx context.Context, iss config.Issuer, c *check) error {
+	c.Message = "the key set is there and can be read"
+	set, err := fetchKeySet(ctx, &iss)
+	if err != nil {
+		return err
+	}
+	iss.JWKSURL, iss.JWKS = "", set
+	_, err = auth.New(auth.Config{Issuers: []auth.Issuer{iss.Issuer}})
+	return err
 }
 
 // tryLogin asks a provider for all that a sign-in needs, and whether it sends people back
 // here.
-func tryLogin(ctx context.Context, cfg *config.Config, login *config.Login) check {
-	c := check{Name: "login " + login.Name}
+func tryLogin(ctx context.Context, cfg *config.Config, login *config.Login, c *check) error {
 	p, err := newProvider(login, slog.New(slog.DiscardHandler))
 	if err != nil {
-		c.Message = err.Error()
-		return c
+		return err
 	}
 	callback := cfg.PublicAddress() + signin.CallbackPath + login.Name
 	notes, err := p.Try(ctx, callback, claimsRead(login))
-	if err != nil {
-		c.Message = err.Error()
-		return c
-	}
-	c.OK = true
-	c.Message = strings.Join(append([]string{"people sign in there and come back to " + callback}, notes...),
-		"; ")
-	return c
-}
-
-// checkKeySet tells whether a key set that was fetched can be used for the issuer. It
-// makes a verifier with the key set as if it came from a file, since package auth reads
-// files at once and fetches only later.
-func checkKeySet(iss config.Issuer, body []byte) (ok bool, message string) {
-	fromFile := iss.Issuer
-	fromFile.JWKSURL, fromFile.JWKS = "", body
-	if _, err := auth.New(auth.Config{Issuers: []auth.Issuer{fromFile}}); err != nil {
-		return false, err.Error()
-	}
-	return true, "the key set is there and can be read"
+	c.Message = strings.Join(append([]string{"people sign in there and come back to " + callback}, notes...), "; ")
+	return err
 }

@@ -38,9 +38,11 @@ func TestOnlineChecksTheRoomOfRedis(t *testing.T) {
 			if c.filled {
 				server.Exec(t, "EVAL", "redis.call('SET', KEYS[1], string.rep('x', 300 * 1024 * 1024))", "1", "junk")
 			}
-			got := tryRedis(t.Context(), config.Redis{
-				Addresses: []string{server.Address}, Memory: 256 << 20, Patience: redistest.Patience,
-			})
+			got := try{"redis", func(got *check) error {
+				return tryRedis(t.Context(), config.Redis{
+					Addresses: []string{server.Address}, Memory: 256 << 20, Patience: redistest.Patience,
+				}, got)
+			}}.check()
 			if got.OK != c.ok || !strings.Contains(got.Message, c.message) {
 				t.Errorf("got %v %q, want %v %q", got.OK, got.Message, c.ok, c.message)
 			}

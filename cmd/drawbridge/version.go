@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"runtime"
 	"runtime/debug"
@@ -13,7 +14,7 @@ import (
 // the repository's history is at hand, commit and date need not be.
 var version, commit, date string
 
-// origin is what is known of how this program was built. After orDefaults no field is "".
+// origin is what is known of how this program was built. No field is "".
 type origin struct {
 	version, commit string
 	date            string // of the commit, as in RFC 3339
@@ -22,42 +23,22 @@ type origin struct {
 // thisBuild returns the origin of this program: what the linker was told, then what the
 // Go command recorded of the repository.
 func thisBuild() origin {
-	b := origin{version, commit, date}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return b.orDefaults()
-	}
-	if b.version == "" && info.Main.Version != "(devel)" {
-		b.version = info.Main.Version
-	}
-	settings := make(map[string]string, len(info.Settings))
-	for _, s := range info.Settings {
-		settings[s.Key] = s.Value
-	}
-	if b.commit == "" {
-		b.commit = settings["vcs.revision"]
-		if settings["vcs.modified"] == "true" {
-			b.commit += "-dirty" // the working tree had changes; git describe marks it in the same way
+	settings := map[string]string{}
+	built := ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		built = strings.TrimPrefix(info.Main.Version, "(devel)")
+		for _, s := range info.Settings {
+			settings[s.Key] = s.Value
 		}
 	}
-	if b.date == "" {
-		b.date = settings["vcs.time"]
+	revision := settings["vcs.revision"]
+	if settings["vcs.modified"] == "true" {
+		revision += "-dirty" // the working tree had changes; git describe marks it in the same way
 	}
-	return b.orDefaults()
-}
-
-// orDefaults puts a word in the place of each field that is not known.
-func (b origin) orDefaults() origin {
-	if b.version == "" {
-		b.version = "devel"
+	return origin{
+		cmp.Or(version, built, "devel"), cmp.Or(commit, revision, "unknown"),
+		cmp.Or(date, settings["vcs.time"], "unknown"),
 	}
-	if b.commit == "" {
-		b.commit = "unknown"
-	}
-	if b.date == "" {
-		b.date = "unknown"
-	}
-	return b
 }
 
 // runVersion is the command version.

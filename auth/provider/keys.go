@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 )
 
 // KeySet finds the key set of a provider by its document, for whoever verifies its access
@@ -21,8 +23,9 @@ var _ http.RoundTripper = KeySet{}
 // RoundTrip asks for the document in place of what is asked for, and answers with the key
 // set that it leads to.
 func (k KeySet) RoundTrip(r *http.Request) (*http.Response, error) {
-	ctx := oidc.ClientContext(r.Context(), &http.Client{Transport: &transport{inner: k.Inner, now: time.Now}})
-	_, said, err := documentOf(ctx, k.Issuer)
+	client := dial.Client(dial.Config{})
+	client.Transport = &transport{inner: k.Inner, now: time.Now}
+	_, said, err := documentOf(oidc.ClientContext(r.Context(), client), k.Issuer)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth/accesskey"
+	"github.com/drawbridge-mcp/drawbridge/auth/signin/clients"
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 )
@@ -79,7 +80,7 @@ func (k *keeping) createKey(ctx context.Context, book accesskey.Book, key access
 		return fmt.Errorf("there is no tenant %q", key.Tenant)
 	}
 	if slices.ContainsFunc(k.cfg.Clients,
-		func(c config.Client) bool { return c.ID == key.Subject && speaks(&c) }) {
+		func(c clients.Fixed) bool { return c.ID == key.Subject && speaks(&c) }) {
 		return fmt.Errorf("a client of the config is called %q, and in rules a key of that name would be "+
 			"the same "+
 			"subject; choose another", key.Subject)
@@ -99,7 +100,7 @@ func (k *keeping) createKey(ctx context.Context, book accesskey.Book, key access
 }
 
 // speaks tells whether a client gets tokens of its own, and so is a subject in rules.
-func speaks(c *config.Client) bool { return c.Tenant != "" }
+func speaks(c *clients.Fixed) bool { return c.Tenant != "" }
 
 // errNamesake is what speaks against the clients of a config: that an access key has the
 // name of one that is a subject, since in rules both would be the same.

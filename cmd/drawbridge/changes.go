@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/drawbridge-mcp/drawbridge/auth/signin/clients"
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 )
@@ -45,7 +46,7 @@ func changeList(started, before, after *config.Config) []string {
 	all = append(all, compared("login", before.Logins, after.Logins,
 		func(l *config.Login) string { return l.Name }, loginChanges)...)
 	all = append(all, compared("client", before.Clients, after.Clients,
-		func(c *config.Client) string { return c.ID }, func(a, b *config.Client) []string {
+		func(c *clients.Fixed) string { return c.ID }, func(a, b *clients.Fixed) []string {
 			if reflect.DeepEqual(a, b) {
 				return nil
 			}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/auth/signin"
-	"github.com/drawbridge-mcp/drawbridge/auth/signin/clients"
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
@@ -72,6 +71,7 @@ func (s *signIns) next(cfg *config.Config, public *server.Settings) (*signin.Set
 	made := &signin.Settings{
 		PublicURL: public.PublicURL, Registration: cfg.Registration, Scopes: knownScopes(cfg),
 		Advertised:  public.Scopes(""),
+		Clients:     cfg.Clients,
 		SpentWindow: cfg.SpentTokens,
 		KeepTokens:  cfg.ExchangesTokens(),
 		KeepClaims:  cfg.IdentityClaims(),
@@ -82,16 +82,6 @@ func (s *signIns) next(cfg *config.Config, public *server.Settings) (*signin.Set
 			return nil, fmt.Errorf("login %q: %w", cfg.Logins[i].Name, err)
 		}
 		made.Logins = append(made.Logins, login)
-	}
-	for _, c := range cfg.Clients {
-		client := clients.Fixed{
-			ID: c.ID, Secret: c.Secret, Redirects: c.Redirects, Grants: c.Grants, Tenant: c.Tenant,
-			Scopes: c.Scopes,
-		}
-		if err := client.Check(); err != nil {
-			return nil, fmt.Errorf("client %q: %w", c.ID, err)
-		}
-		made.Clients = append(made.Clients, client)
 	}
 	return made, nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/auth/signin"
+	"github.com/drawbridge-mcp/drawbridge/auth/signin/clients"
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
@@ -217,7 +218,7 @@ func tryOnline(ctx context.Context, cfg *config.Config, catalogue *registry.Regi
 		l := &cfg.Logins[i]
 		add("login "+l.Name, func(c *check) error { return tryLogin(limited, cfg, l, c) })
 	}
-	if slices.ContainsFunc(cfg.Clients, func(c config.Client) bool { return speaks(&c) }) {
+	if slices.ContainsFunc(cfg.Clients, func(c clients.Fixed) bool { return speaks(&c) }) {
 		add("clients", func(c *check) error { return tryNames(limited, cfg, c) })
 	}
 	for _, srv := range cfg.Servers {

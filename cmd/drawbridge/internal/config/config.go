@@ -98,7 +98,7 @@ type Config struct {
 	Servers []Server               // servers, in the order of the files
 
 	Logins       []Login              // sign_in of issuers, and github, in the order of the files
-	Clients      []Client             // clients
+	Clients      []clients.Fixed      // clients, which need not register themselves
 	Registration clients.Registration // registration
 	// spent_tokens: for how long a spent refresh token is answered; zero: the default
 	SpentTokens time.Duration
@@ -214,13 +214,19 @@ func Default() *Config {
 // ReachedServers returns the servers that at least one tenant reaches. The others need
 // not run.
 func (c *Config) ReachedServers() []Server {
+	reached := c.reached()
+	return slices.DeleteFunc(slices.Clone(c.Servers), func(s Server) bool { return !reached[s.Name] })
+}
+
+// reached has the names of the servers that at least one tenant reaches.
+func (c *Config) reached() map[string]bool {
 	reached := map[string]bool{}
 	for i := range c.Tenants {
 		for _, name := range c.Tenants[i].Servers {
 			reached[name] = true
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(c.Servers), func(s Server) bool { return !reached[s.Name] })
+	return reached
 }
 
 // Position returns where a server, an issuer or a login stands in the files, as a Problem
@@ -318,16 +324,6 @@ type Login struct {
 	Secret           string    // the content of client_secret_file; "": there is a key
 	Key              *auth.Key // of client_key_file; nil: there is a secret
 	Scopes           []string  // scopes: asked for at the provider; never empty
-}
-
-// Client is one of clients: a client that need not register itself.
-type Client struct {
-	ID        string   // client_id
-	Secret    string   // the content of client_secret_file; "": it has none
-	Redirects []string // redirect_uris
-	Grants    []string // grants; empty: authorization_code and refresh_token
-	Tenant    string   // tenant: of its own tokens; "": it has none
-	Scopes    []string // scopes: of its own tokens
 }
 
 // SignsIn tells whether the gateway gives tokens of its own to clients.

@@ -57,7 +57,7 @@ func TestFaultsAreFoundWithTheirPlace(t *testing.T) {
 
 // parseConfig checks the text of a config file.
 func parseConfig(path string, data []byte, env Environment) (*Config, error) {
-	cfg, _, err := load(path, data, env, nil)
+	cfg, _, err := load(path, data, env, &memory{})
 	return cfg, err
 }
 

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"regexp"
@@ -229,10 +230,7 @@ func (r *reader) auditPath(n *node) string {
 // auditFile returns where the audit records go: the file of audit.file or, when the
 // config names none, audit.jsonl in the directory of the config file.
 func (r *reader) auditFile(cfg *Config) string {
-	if cfg.Audit.File != "" {
-		return cfg.Audit.File
-	}
-	return r.path(&node{kind: scalar, file: r.file, text: "audit.jsonl"})
+	return cmp.Or(cfg.Audit.File, r.path(&node{kind: scalar, file: r.file, text: "audit.jsonl"}))
 }
 
 // logLevel reads a level; after a problem it is that of info.
@@ -288,14 +286,12 @@ func (r *reader) newIndex(cfg *Config) index {
 // were not read without a problem: a subject of theirs is no second problem.
 func (r *reader) issuerNames() []string {
 	var names []string
-	if list := r.root.member("issuers"); list != nil {
-		for _, item := range list.items {
-			if name := item.member("issuer"); name != nil && name.text != "" {
-				names = append(names, name.text)
-			}
-			if item.member("github") != nil {
-				names = append(names, provider.GitHubIssuer)
-			}
+	for _, item := range r.root.child("issuers").items {
+		if name := item.child("issuer").text; name != "" {
+			names = append(names, name)
+		}
+		if item.member("github") != nil {
+			names = append(names, provider.GitHubIssuer)
 		}
 	}
 	return names

@@ -291,9 +291,7 @@ func (r *reader) checkTenants(nodes []*node) {
 // that the issuer's tokens may be for.
 func audiencesOf(address string, iss auth.Issuer) []string {
 	audiences := []string{address + "/mcp"}
-	tenants := iss.AllTenants()
-	slices.Sort(tenants)
-	for _, tenant := range tenants {
+	for _, tenant := range slices.Sorted(slices.Values(iss.AllTenants())) {
 		audiences = append(audiences, address+"/t/"+url.PathEscape(tenant)+"/mcp")
 	}
 	return audiences

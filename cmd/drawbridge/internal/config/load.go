@@ -3,18 +3,8 @@ package config
 // Load reads and checks a config file. A RefusedError lists everything that is wrong with
 // it; any other error says that the file cannot be read.
 func Load(path string, env Environment) (*Config, error) {
-	cfg, _, err := loadFile(path, env, nil)
+	cfg, _, err := (&Loader{path: path, env: env}).Load()
 	return cfg, err
-}
-
-// loadFile is Load, with a memory of tenants or without. It returns the sources also if
-// the config is refused.
-func loadFile(path string, env Environment, known *memory) (*Config, Sources, error) {
-	data, err := readFile(path)
-	if err != nil {
-		return nil, newReader(path, data, err, env).sources, err
-	}
-	return load(path, data, env, known)
 }
 
 // load reads a config whose file has that content. If there is any problem it reads
@@ -52,9 +42,17 @@ type Loader struct {
 }
 
 // NewLoader returns a Loader of the file at path.
-func NewLoader(path string, env Environment) *Loader { return &Loader{path: path, env: env} }
+func NewLoader(path string, env Environment) *Loader {
+	return &Loader{path: path, env: env, memory: memory{lasting: true}}
+}
 
 // Load is the function Load, for a caller that watches the files. It returns the sources
 // that were read even when the config is refused: the next change of one of those files
 // is probably the correction, and the caller has to notice it.
-func (l *Loader) Load() (*Config, Sources, error) { return loadFile(l.path, l.env, &l.memory) }
+func (l *Loader) Load() (*Config, Sources, error) {
+	data, err := readFile(l.path)
+	if err != nil {
+		return nil, newReader(l.path, data, err, l.env).sources, err
+	}
+	return load(l.path, data, l.env, &l.memory)
+}

@@ -87,7 +87,7 @@ func TestALoaderNoticesWhateverAFreshLoadWould(t *testing.T) {
 		for path, content := range text {
 			write(t, path, content)
 		}
-		want, wantRead, wantErr := loadFile(file, env, nil)
+		want, wantRead, wantErr := (&Loader{path: file, env: env}).Load()
 		got, read, err := loader.Load()
 		if errorText(err) != errorText(wantErr) || (err != nil) != step.refused {
 			t.Errorf("%s: got error %v, want %v (refused %t)", step.name, err, wantErr, step.refused)

@@ -8,9 +8,11 @@ import (
 )
 
 // memory is what a Loader knows of the tenants of the config that it loaded last. What is
-// found in a load is kept only if no problem is, at its end. All methods do nothing on
-// nil, which knows nothing.
+// found in a load is kept only if no problem is, at its end.
 type memory struct {
+	// Whether it serves further loads. Otherwise a load keeps every place that only validate
+	// asks for.
+	lasting bool
 	// by all that they depend on; those alone that there is no warning of
 	known map[digest]*gateway.TenantConfig
 	parts map[digest]*part // by the digest of their text
@@ -29,16 +31,12 @@ type found struct {
 }
 
 // begin begins a load.
-func (k *memory) begin() {
-	if k != nil {
-		k.found, k.read = nil, nil
-	}
-}
+func (k *memory) begin() { k.found, k.read = nil, nil }
 
 // key returns by what a tenant is remembered. It is zero for one that is not: one of the
 // config file itself, and one of a file that may have variables, whose values may change.
 func (k *memory) key(m member, serving []string) digest {
-	if k == nil || m.value.kind != unread || !m.value.part.plain {
+	if !k.lasting || m.value.kind != unread || !m.value.part.plain {
 		return digest{}
 	}
 	sum := sha256.New()
@@ -49,9 +47,6 @@ func (k *memory) key(m member, serving []string) digest {
 // part returns the part of that file and text, nil if it is not known, or holds more than
 // tenants.
 func (k *memory) part(file string, text []byte) *part {
-	if k == nil {
-		return nil
-	}
 	if p := k.parts[sha256.Sum256(text)]; p != nil && p.alone && p.file == file && len(p.keys) > 0 {
 		return p
 	}
@@ -59,19 +54,12 @@ func (k *memory) part(file string, text []byte) *part {
 }
 
 // addPart notes that a part belongs to the config that is read.
-func (k *memory) addPart(p *part) {
-	if k != nil {
-		k.read = append(k.read, p)
-	}
-}
+func (k *memory) addPart(p *part) { k.read = append(k.read, p) }
 
 // find returns the tenant with that key.
 func (k *memory) find(key digest) (t gateway.TenantConfig, ok bool) {
-	if k == nil || key == (digest{}) {
-		return t, false
-	}
-	known, ok := k.known[key]
-	if !ok {
+	known := k.known[key]
+	if known == nil {
 		return t, false
 	}
 	return *known, true
@@ -80,9 +68,6 @@ func (k *memory) find(key digest) (t gateway.TenantConfig, ok bool) {
 // shared returns t or, if it was the same in the config before, that one, so that both
 // are the same memory.
 func (k *memory) shared(t gateway.TenantConfig) gateway.TenantConfig {
-	if k == nil {
-		return t
-	}
 	if before := k.byID[t.ID]; before != nil && before.Equal(&t) {
 		return *before
 	}
@@ -91,7 +76,7 @@ func (k *memory) shared(t gateway.TenantConfig) gateway.TenantConfig {
 
 // add notes that the tenant at that place of the config has that key.
 func (k *memory) add(key digest, index int) {
-	if k != nil && key != (digest{}) {
+	if key != (digest{}) {
 		k.found = append(k.found, found{key, index})
 	}
 }
@@ -99,9 +84,6 @@ func (k *memory) add(key digest, index int) {
 // keep ends a load without problems: from now on its tenants are those that are
 // remembered.
 func (k *memory) keep(cfg *Config) {
-	if k == nil {
-		return
-	}
 	k.known = make(map[digest]*gateway.TenantConfig, len(k.found))
 	k.byID = make(map[string]*gateway.TenantConfig, len(cfg.Tenants))
 	for i := range cfg.Tenants {

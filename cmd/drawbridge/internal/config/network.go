@@ -62,11 +62,7 @@ func (r *reader) checkAddresses(cfg *Config) {
 // It resolves no names: of all names, only localhost is taken for loopback.
 func IsLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return false
-	}
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.IsLoopback()
+	return err == nil && isLoopbackHost(host)
 }
 
 func isAddress(text string) bool {

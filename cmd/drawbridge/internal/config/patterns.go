@@ -19,7 +19,7 @@ import (
 // name its place, and marks the rules whose patterns may match nothing without a warning.
 func (r *reader) watchPatterns(cfg *Config, t *gateway.TenantConfig, n *node) {
 	note := func(position gateway.PatternPosition, at *node) {
-		if r.known != nil {
+		if r.known.lasting {
 			return
 		}
 		position.Tenant = t.ID
@@ -50,7 +50,7 @@ func (r *reader) mayMatchNothing(cfg *Config, about acknowledgement, within ...*
 	found := acknowledgements(codeNoMatch, within...)
 	for _, item := range found {
 		r.needed[item] = true
-		if r.known != nil {
+		if r.known.lasting {
 			continue
 		}
 		about.at = Problem{File: item.file, Line: item.line, Column: item.col, Text: codeNoMatch}
@@ -227,17 +227,10 @@ func (r *reader) warnTenant(serving []string, m member) {
 			"no issuer serves the tenant %q, so nobody can be of it", m.name)
 		return
 	}
-	rules := m.value.member("rules")
-	if rules == nil {
-		return
-	}
+	rules := m.value.child("rules")
 	for _, rule := range rules.items {
 		r.warnDeny(rules, rule, m.value)
-		subjects := rule.member("subjects")
-		if subjects == nil {
-			continue
-		}
-		for _, item := range subjects.items {
+		for _, item := range rule.child("subjects").items {
 			if !slices.Contains(serving, issuerOf(item.text)) {
 				r.warn(codeForeignSubject, item, []*node{rule, m.value},
 					"%q is nobody of this tenant: its issuer does not serve it", item.raw)

@@ -22,8 +22,7 @@ type reader struct {
 	// Whether tenants of included files are left unread until they are wanted, see part.
 	apart  bool
 	opened opened // the part that was parsed again last
-	// What a Loader remembers of tenants; nil for a load that is to keep every place that
-	// only validate asks for.
+	// What a Loader remembers of tenants.
 	known    *memory
 	problems []Problem
 	sources  Sources
@@ -49,7 +48,7 @@ type reader struct {
 // sources, so that a Watch notices when the file comes back.
 func newReader(path string, data []byte, err error, env Environment) *reader {
 	return &reader{
-		file: path, env: env, needed: make(map[*node]bool),
+		file: path, env: env, known: &memory{}, needed: make(map[*node]bool),
 		sources: Sources{files: []string{path}, sum: chain(nil, data, err)},
 	}
 }

@@ -2,8 +2,6 @@ package config
 
 import (
 	"maps"
-	"net"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -61,10 +59,7 @@ func (r *reader) checkedFile(n *node, check func(path string) error) string {
 // headerName reads the name of a header that the gateway does not set itself.
 func (r *reader) headerName(n *node) string {
 	name := r.text(n)
-	if name == "" {
-		return ""
-	}
-	if reason := checkHeader(name, ""); reason != "" {
+	if reason := checkHeader(name, ""); name != "" && reason != "" {
 		r.fault(n, "%s", reason)
 	}
 	return name
@@ -116,8 +111,7 @@ func (r *reader) endpoint(n *node, reached func() Server) string {
 	if text == "" {
 		return ""
 	}
-	u, err := url.Parse(text)
-	plain := err == nil && IsLoopback(net.JoinHostPort(u.Hostname(), "0"))
+	plain := isLoopbackHost(parsedURL(text).Hostname())
 	if err := credential.CheckEndpoint(text, plain); err != nil {
 		r.fault(n, "%s", err)
 		return text

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/netip"
 	"net/url"
 	"regexp"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/auth/provider"
 	"github.com/drawbridge-mcp/drawbridge/auth/signin"
+	"github.com/drawbridge-mcp/drawbridge/auth/signin/clients"
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 )
 
@@ -117,16 +117,12 @@ func (r *reader) checkIssuerAddress(n *node, address string, private bool) {
 
 // nameOf makes a name out of the host of an address, "" if it has none.
 func nameOf(address string) string {
-	u, err := url.Parse(address)
-	if err != nil {
-		return ""
-	}
 	name := strings.Trim(strings.Map(func(c rune) rune {
 		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' {
 			return c
 		}
 		return '-'
-	}, strings.ToLower(u.Hostname())), "-")
+	}, strings.ToLower(parsedURL(address).Hostname())), "-")
 	if len(name) > 40 {
 		name = strings.Trim(name[:40], "-")
 	}
@@ -216,7 +212,7 @@ func (r *reader) clients(cfg *Config, n *node) {
 	}
 	grants := r.textsAmong("grants", codeGrant, refreshGrant, machineGrant)
 	r.sequence(n, "clients", func(item *node) {
-		var c Client
+		var c clients.Fixed
 		known := fields{
 			"client_id":          into(&c.ID, r.text),
 			"client_secret_file": into(&c.Secret, fromFile(r, parseClientSecret)),
@@ -229,10 +225,9 @@ func (r *reader) clients(cfg *Config, n *node) {
 			return
 		}
 		r.checkClient(&c, item)
-		for _, other := range cfg.Clients {
-			if other.ID == c.ID && c.ID != "" {
-				r.fault(item.member("client_id"), "two clients have the id %q", c.ID)
-			}
+		same := func(other clients.Fixed) bool { return other.ID == c.ID && c.ID != "" }
+		if slices.ContainsFunc(cfg.Clients, same) {
+			r.fault(item.member("client_id"), "two clients have the id %q", c.ID)
 		}
 		cfg.Clients = append(cfg.Clients, c)
 		cfg.positions["clients"] = Problem{File: n.file, Line: n.line, Column: n.col}
@@ -248,10 +243,12 @@ const (
 	machineGrant = "client_credentials"
 )
 
-// checkClient reports what of a client does not go together.
-func (r *reader) checkClient(c *Client, n *node) {
+// checkClient reports what of a client does not go together, and what package clients has
+// against one that is read without a problem.
+func (r *reader) checkClient(c *clients.Fixed, n *node) {
 	machine := slices.Contains(c.Grants, machineGrant)
 	people := n.member("grants") == nil || slices.Contains(c.Grants, codeGrant)
+	before := len(r.problems)
 	r.faultFirst(
 		wrong{
 			machine && n.member("client_secret_file") == nil, n,
@@ -277,6 +274,9 @@ func (r *reader) checkClient(c *Client, n *node) {
 			slices.Contains(c.Grants, refreshGrant) && !people, n.member("grants"),
 			"refresh_token goes with authorization_code: tokens of client_credentials are asked for anew",
 		})
+	if err := c.Check(); err != nil && before == 0 && len(r.problems) == 0 {
+		r.fault(n, "%s", err)
+	}
 }
 
 // broken tells whether a list has items, which then were at fault.
@@ -303,12 +303,6 @@ func checkRedirect(text string) error {
 		return fmt.Errorf("nobody is sent to an address of %s", u.Scheme)
 	}
 	return nil
-}
-
-// isLoopbackHost tells whether a host is this machine, as browsers write it.
-func isLoopbackHost(host string) bool {
-	address, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && address.IsLoopback()
 }
 
 // checkScope tells why a text is no scope.
@@ -355,7 +349,7 @@ func (r *reader) checkSigningIn(cfg *Config) {
 	if !cfg.SignsIn() {
 		return
 	}
-	u, err := url.Parse(cfg.PublicAddress())
+	u := parsedURL(cfg.PublicAddress())
 	if r.root.member("data") == nil {
 		r.fault(r.root, "sign_in and clients need data, which has the clients and who is signed in; "+
 			"write data: {dir: /var/lib/drawbridge}")
@@ -367,7 +361,7 @@ func (r *reader) checkSigningIn(cfg *Config) {
 				"beginning of the callback's address",
 		},
 		wrong{
-			err == nil && u.Scheme == "http" && !isLoopbackHost(u.Hostname()), r.at("public_url"),
+			u.Scheme == "http" && !isLoopbackHost(u.Hostname()), r.at("public_url"),
 			"clients sign in over https; let a load balancer speak it and set public_url to what clients " +
 				"type",
 		})
@@ -386,8 +380,7 @@ func (r *reader) spentTokens(n *node) time.Duration {
 
 // hasLogins tells whether any issuer of the file has a sign_in or is GitHub, good or not.
 func (r *reader) hasLogins() bool {
-	all := r.root.member("issuers")
-	return all != nil && slices.ContainsFunc(all.items, func(item *node) bool {
+	return slices.ContainsFunc(r.root.child("issuers").items, func(item *node) bool {
 		return item.member("sign_in") != nil || item.member("github") != nil
 	})
 }

@@ -278,9 +278,6 @@ func (r *reader) textSize(n *node) int { return int(r.size(n)) }
 // names of issuers, and on what the whole config acknowledges. On which issuers serve it,
 // see key; on variables of the environment, see there too.
 func (k *memory) surround(r *reader) {
-	if k == nil {
-		return
-	}
 	around := sha256.New()
 	for _, name := range r.index.servers {
 		s := r.index.server[name]

@@ -40,16 +40,18 @@ func (r *reader) checkReachable(n *node, private bool) {
 // addressOf returns the IP address in a URL. If the URL has a name, ok is false, except
 // for localhost and names below it, which stand for loopback.
 func addressOf(text string) (address netip.Addr, ok bool) {
-	u, err := url.Parse(text)
-	if err != nil {
-		return netip.Addr{}, false
-	}
-	host := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
+	host := strings.ToLower(strings.TrimSuffix(parsedURL(text).Hostname(), "."))
 	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
 		return netip.AddrFrom4([4]byte{127, 0, 0, 1}), true
 	}
-	address, err = netip.ParseAddr(host)
+	address, err := netip.ParseAddr(host)
 	return address, err == nil
+}
+
+// isLoopbackHost tells whether a host is this machine, as browsers write it.
+func isLoopbackHost(host string) bool {
+	address, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && address.IsLoopback()
 }
 
 // serverURL reads the address of a server.

@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"net/url"
@@ -61,12 +62,7 @@ func (r *reader) warnAll(cfg *Config) {
 	r.warnWritable()
 	r.warnRedis()
 	r.watchMemory(cfg)
-	reached := make(map[string]bool)
-	for i := range cfg.Tenants {
-		for _, server := range cfg.Tenants[i].Servers {
-			reached[server] = true
-		}
-	}
+	reached := cfg.reached()
 	for i, m := range r.root.member("servers").members {
 		r.warnServer(&cfg.Servers[i], reached[m.name], m)
 		r.watchReleases(cfg, &cfg.Servers[i], m.value)
@@ -236,20 +232,8 @@ func (s Server) exposesCredentials(address string) bool {
 	if ip, ok := addressOf(address); !ok && s.PrivateAddresses || ok && (dial.Config{}).Check(ip) != nil {
 		return false
 	}
-	if !s.Auth.IsZero() {
-		return true
-	}
-	for name := range s.Headers {
-		if secretName(name) {
-			return true
-		}
-	}
-	for name := range u.Query() {
-		if secretName(name) {
-			return true
-		}
-	}
-	return false
+	names := slices.AppendSeq(slices.Collect(maps.Keys(s.Headers)), maps.Keys(u.Query()))
+	return !s.Auth.IsZero() || slices.ContainsFunc(names, secretName)
 }
 
 // warnRedis warns of replicas that share limits and do not know how many they are: while

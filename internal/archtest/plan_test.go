@@ -71,10 +71,11 @@ func layers() [][]string {
 			"internal/store/postgres", // the same at a server, for several replicas
 		},
 		{
-			"internal/redis",  // what replicas share, and how to reach it
-			"internal/link",   // how one replica reaches another
-			"internal/store",  // what outlives a restart
-			"internal/pgdial", // how to reach PostgreSQL servers
+			"internal/redis",      // what replicas share, and how to reach it
+			"internal/link",       // how one replica reaches another
+			"internal/store",      // what outlives a restart
+			"internal/pgdial",     // how to reach PostgreSQL servers
+			"internal/sqlitefile", // how files of SQLite are opened
 		},
 		{"internal/fairqueue"}, // whose turn it is to keep a processor or a connection busy
 		{
@@ -153,7 +154,7 @@ func doors() []door {
 		},
 		{
 			"github.com/ncruces/go-sqlite3",
-			[]string{"internal/database/sqlite", "internal/store/sqlite"},
+			[]string{"internal/database/sqlite", "internal/sqlitefile", "internal/store/sqlite"},
 			"it runs what strangers wrote in this process",
 		},
 		{

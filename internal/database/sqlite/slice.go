@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"runtime"
-	"strconv"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
@@ -72,7 +71,3 @@ func (s *slice) rest(context.Context, int) (retry bool) {
 	}
 	return s.enter() == nil
 }
-
-func parseInt(text string) (int64, error) { return strconv.ParseInt(text, 10, 64) }
-
-func parseFloat(text string) (float64, error) { return strconv.ParseFloat(text, 64) }

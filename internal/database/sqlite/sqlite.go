@@ -1,12 +1,11 @@
-// Package sqlite runs queries on files of SQLite, and lets no query do more than read. It
-// is the only package that imports the driver, github.com/ncruces/go-sqlite3, which is
-// SQLite translated to Go: each connection has a memory of its own with a bound, and
-// nothing of it outlives the connection.
+// Package sqlite runs queries on files of SQLite, and lets no query do more than read. Of
+// the driver, github.com/ncruces/go-sqlite3, each connection has a memory of its own with a
+// bound, and nothing of it outlives the connection.
 //
 // What is dangerous about it: it runs in this process. A text that a stranger wrote is
 // compiled and run by SQLite, which could otherwise write, attach other files, keep a
 // processor busy for hours or fill the memory. So a connection is opened for one query,
-// for reading alone, with everything shut that SQLite has a lock for (connect, limit and
+// for reading alone, with everything shut that SQLite has a lock for (restrict and
 // authorize), and gives its slot back every few milliseconds (slice.go). functions.go
 // replaces functions that take long in one step, which nothing could interrupt.
 package sqlite
@@ -17,11 +16,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -29,11 +27,11 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/database"
 	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
+	"github.com/drawbridge-mcp/drawbridge/internal/sqlitefile"
 )
 
-// Memory is the most that one query takes, in bytes. What needs more, such as to sort
-// very many rows, is an error.
-const Memory = 16 << 20
+// Memory is the most that one query takes, in bytes.
+const Memory = sqlitefile.Memory
 
 // File is a database file. It is safe for concurrent use, and keeps nothing open.
 type File struct {
@@ -64,12 +62,13 @@ func (f *File) Query(ctx context.Context, q *database.Query) (table *database.Ta
 		return nil, err
 	}
 	defer turn.finish()
-	c, err := f.connect(turn)
+	// Whatever SQLite can lock is locked before a text of a stranger is compiled.
+	c, err := sqlitefile.Open(turn, f.path, "ro", func(c *sqlite3.Conn) error { return restrict(c, turn) })
 	if err != nil {
 		return nil, f.explain(ctx, err)
 	}
 	defer func() {
-		if failed := shut(c); err == nil && failed != nil {
+		if failed := sqlitefile.Close(c); err == nil && failed != nil {
 			err = f.explain(ctx, failed)
 		}
 	}()
@@ -101,48 +100,22 @@ WHERE t.type IN ('table', 'view') AND t.name NOT LIKE 'sqlite\_%' ESCAPE '\'
 ORDER BY t.name, c.cid`
 }
 
-// connect opens the file for one query. Whatever SQLite can lock is locked before a text
-// of a stranger is compiled.
-func (f *File) connect(turn *slice) (c *sqlite3.Conn, err error) {
-	defer recovered(&err)
-	path := filepath.ToSlash(f.path)
-	if !strings.HasPrefix(path, "/") {
-		path = "/" + path // of Windows, where it begins with a letter
-	}
-	at := url.URL{Scheme: "file", Path: path, RawQuery: "mode=ro"}
-	c, err = sqlite3.OpenContext(sqlite3.WithMaxMemory(turn, Memory), at.String())
-	if err != nil {
-		return nil, err
-	}
-	if err := restrict(c, turn); err != nil {
-		return nil, errors.Join(err, shut(c))
-	}
-	return c, nil
-}
-
 // restrict shuts everything that a query needs not.
 func restrict(c *sqlite3.Conn, turn *slice) error {
 	if readOnly, found := c.ReadOnly("main"); !readOnly || found {
 		return errors.New("the file was not opened for reading alone")
 	}
-	for option, on := range map[sqlite3.DBConfig]bool{
+	options := map[sqlite3.DBConfig]bool{
 		sqlite3.DBCONFIG_DEFENSIVE: true,
 		// views and defaults of the file call harmless functions alone
 		sqlite3.DBCONFIG_TRUSTED_SCHEMA:   false,
 		sqlite3.DBCONFIG_ENABLE_TRIGGER:   false,
 		sqlite3.DBCONFIG_WRITABLE_SCHEMA:  false,
 		sqlite3.DBCONFIG_NO_CKPT_ON_CLOSE: true,
-	} {
-		if _, err := c.Config(option, on); err != nil {
-			return fmt.Errorf("restrict the connection: %w", err)
-		}
 	}
 	// Without temp_store, what is sorted would go to a file of this machine.
-	if err := c.Exec(
-		"PRAGMA query_only=ON; PRAGMA temp_store=MEMORY; PRAGMA mmap_size=0; PRAGMA " +
-			"cell_size_check=ON"); err != nil {
-		return fmt.Errorf("restrict the connection: %w", err)
-	}
+	const pragmas = "PRAGMA query_only=ON; PRAGMA temp_store=MEMORY; PRAGMA mmap_size=0; " +
+		"PRAGMA cell_size_check=ON"
 	for limit, value := range map[sqlite3.LimitCategory]int{
 		sqlite3.LIMIT_ATTACHED:        0, // neither ATTACH nor VACUUM INTO
 		sqlite3.LIMIT_LENGTH:          database.MaxValue,
@@ -159,8 +132,8 @@ func restrict(c *sqlite3.Conn, turn *slice) error {
 		c.Limit(limit, value)
 	}
 	c.SetInterrupt(turn)
-	if err := errors.Join(c.BusyHandler(turn.rest), replaceFunctions(c),
-		c.SetAuthorizer(authorize)); err != nil {
+	if err := errors.Join(sqlitefile.Configure(c, options), c.Exec(pragmas), c.BusyHandler(turn.rest),
+		replaceFunctions(c), c.SetAuthorizer(authorize)); err != nil {
 		return fmt.Errorf("restrict the connection: %w", err)
 	}
 	return nil
@@ -190,7 +163,7 @@ func authorize(action sqlite3.AuthorizerActionCode, first, second, _, _ string) 
 
 // run compiles and runs one statement.
 func run(c *sqlite3.Conn, q *database.Query) (table *database.Table, err error) {
-	defer recovered(&err)
+	defer sqlitefile.Recovered(&err)
 	if strings.ContainsRune(q.Text, 0) {
 		return nil, database.Errorf("The query has a NUL character.")
 	}
@@ -258,7 +231,7 @@ func (f *File) explain(ctx context.Context, err error) error {
 		return context.Cause(ctx)
 	case isOurs:
 		return says
-	case errors.Is(err, errMemory):
+	case errors.Is(err, sqlitefile.ErrMemory):
 		return database.Errorf(
 			"The query needs more than %d MiB of memory here: sort, group or join fewer rows, or select "+
 				"fewer columns.", Memory>>20)
@@ -344,10 +317,10 @@ func bindOne(s *sqlite3.Stmt, at int, v database.Parameter) error {
 	case database.Boolean:
 		return s.BindBool(at, v.Text == "true")
 	case database.Number:
-		if integer, err := parseInt(v.Text); err == nil {
+		if integer, err := strconv.ParseInt(v.Text, 10, 64); err == nil {
 			return s.BindInt64(at, integer)
 		}
-		float, err := parseFloat(v.Text)
+		float, err := strconv.ParseFloat(v.Text, 64)
 		if err != nil {
 			return database.Errorf("Parameter %d is too large a number: give it as a text.", at)
 		}
@@ -355,30 +328,6 @@ func bindOne(s *sqlite3.Stmt, at int, v database.Parameter) error {
 	default:
 		return s.BindText(at, v.Text)
 	}
-}
-
-// errMemory is that the bound on the memory of a connection is reached.
-var errMemory = errors.New("out of memory")
-
-// recovered turns a panic of the driver into an error: that is how it tells that a
-// connection has no more memory. A fault of the program is none of memory.
-func recovered(err *error) {
-	fault := recover()
-	if _, isBug := fault.(runtime.Error); isBug {
-		*err = fmt.Errorf("the driver panicked: %v", fault)
-	} else if fault != nil {
-		*err = fmt.Errorf("%w: %v", errMemory, fault)
-	}
-}
-
-// shut closes a connection whose statements are closed, or may be beyond closing after a
-// panic.
-func shut(c *sqlite3.Conn) (err error) {
-	defer recovered(&err)
-	for _, s := range slices.Collect(c.Stmts()) { // which changes while they are closed
-		_ = s.Close() // it says once more why its last step failed
-	}
-	return c.Close()
 }
 
 // retryPause is how long a query waits before it tries again to read what another program

@@ -4,22 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
-	"path/filepath"
-	"runtime"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/ncruces/go-sqlite3"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/sqlitefile"
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 )
 
-const (
-	memory   = 16 << 20        // most that one connection takes, in bytes
-	busyTime = 5 * time.Second // until another process has written
-)
+const busyTime = 5 * time.Second // until another process has written
 
 // conn is a connection with the statements that it has compiled. One goroutine at a time
 // uses it.
@@ -29,52 +22,30 @@ type conn struct {
 }
 
 // connect opens a connection. One that only reads cannot write by mistake.
-func connect(path string, reads bool) (c *conn, err error) {
-	defer recovered(&err)
-	at := url.URL{Scheme: "file", Path: slashed(path), RawQuery: "mode=rw"}
-	opened, err := sqlite3.OpenContext(sqlite3.WithMaxMemory(context.Background(), memory), at.String())
+func connect(path string, reads bool) (*conn, error) {
+	opened, err := sqlitefile.Open(context.Background(), path, "rw",
+		func(c *sqlite3.Conn) error { return prepare(c, reads) })
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
-	c = &conn{opened, map[string]*sqlite3.Stmt{}}
-	if err := c.prepare(reads); err != nil {
-		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), c.shut())
-	}
-	return c, nil
+	return &conn{opened, map[string]*sqlite3.Stmt{}}, nil
 }
 
 // prepare makes a connection what this package needs. With synchronous=FULL a commit
 // returns when the disk has it: https://sqlite.org/pragma.html#pragma_synchronous
-func (c *conn) prepare(reads bool) error {
-	for option, on := range map[sqlite3.DBConfig]bool{
-		sqlite3.DBCONFIG_DEFENSIVE:       true,
-		sqlite3.DBCONFIG_TRUSTED_SCHEMA:  false,
-		sqlite3.DBCONFIG_WRITABLE_SCHEMA: false,
-	} {
-		if _, err := c.Config(option, on); err != nil {
-			return err
-		}
-	}
-	if err := c.BusyTimeout(busyTime); err != nil {
-		return err
-	}
-	if err := c.Exec(`PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA temp_store=MEMORY;
-		PRAGMA cache_size=-1024; PRAGMA cell_size_check=ON; PRAGMA journal_size_limit=4194304`); err != nil {
-		return err
-	}
+func prepare(c *sqlite3.Conn, reads bool) error {
+	pragmas := `PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA temp_store=MEMORY;
+		PRAGMA cache_size=-1024; PRAGMA cell_size_check=ON; PRAGMA journal_size_limit=4194304;`
 	if reads {
-		return c.Exec("PRAGMA query_only=ON")
+		pragmas += "PRAGMA query_only=ON"
 	}
-	return c.CreateFunction(fullFunction, 0, 0, full)
-}
-
-// slashed returns a path as URLs have it.
-func slashed(path string) string {
-	path = filepath.ToSlash(path)
-	if !strings.HasPrefix(path, "/") {
-		path = "/" + path // of Windows, where it begins with a letter
-	}
-	return path
+	return errors.Join(
+		sqlitefile.Configure(c, map[sqlite3.DBConfig]bool{
+			sqlite3.DBCONFIG_DEFENSIVE:       true,
+			sqlite3.DBCONFIG_TRUSTED_SCHEMA:  false,
+			sqlite3.DBCONFIG_WRITABLE_SCHEMA: false,
+		}),
+		c.BusyTimeout(busyTime), c.Exec(pragmas), c.CreateFunction(fullFunction, 0, 0, full))
 }
 
 // run runs a statement, and calls each for every row of its result. Arguments are
@@ -125,28 +96,8 @@ func rowAt(s *sqlite3.Stmt) store.Row {
 	}
 }
 
-// errMemory is that the bound on the memory of a connection is reached.
-var errMemory = errors.New("out of memory")
-
-// recovered turns a panic of the driver into an error: that is how it tells that a
-// connection has no more memory. A fault of the program is none of memory.
-func recovered(err *error) {
-	fault := recover()
-	if _, isBug := fault.(runtime.Error); isBug {
-		*err = fmt.Errorf("the driver panicked: %v", fault)
-	} else if fault != nil {
-		*err = fmt.Errorf("%w: %v", errMemory, fault)
-	}
-}
-
 // shut closes a connection. The last one writes the log into the file and removes it.
-func (c *conn) shut() (err error) {
-	defer recovered(&err)
-	for _, s := range slices.Collect(c.Stmts()) { // which changes while they are closed
-		_ = s.Close() // it says once more why its last step failed
-	}
-	return c.Close()
-}
+func (c *conn) shut() error { return sqlitefile.Close(c.Conn) }
 
 // passing tells whether a connection may go on after an error.
 func passing(err error) bool {

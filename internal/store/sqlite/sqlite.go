@@ -19,6 +19,7 @@ import (
 
 	"github.com/ncruces/go-sqlite3"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/sqlitefile"
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 )
 
@@ -161,7 +162,7 @@ func (s *Store) read(ctx context.Context, do func(c *conn) error) (err error) {
 
 // guarded calls do, and makes an error of a panic of the driver.
 func guarded(c *conn, do func(c *conn) error) (err error) {
-	defer recovered(&err)
+	defer sqlitefile.Recovered(&err)
 	return do(c)
 }
 

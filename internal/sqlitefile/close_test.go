@@ -1,4 +1,4 @@
-package sqlite
+package sqlitefile
 
 import (
 	"testing"
@@ -6,9 +6,9 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// TestShutClosesAllStatements shows that a connection is closed with all statements that
+// TestCloseClosesAllStatements shows that a connection is closed with all statements that
 // are open, which after a panic may be several.
-func TestShutClosesAllStatements(t *testing.T) {
+func TestCloseClosesAllStatements(t *testing.T) {
 	for open := range 6 {
 		c, err := sqlite3.Open(":memory:")
 		if err != nil {
@@ -19,7 +19,7 @@ func TestShutClosesAllStatements(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := shut(c); err != nil {
+		if err := Close(c); err != nil {
 			t.Errorf("with %d statements: %v", open, err)
 		}
 	}

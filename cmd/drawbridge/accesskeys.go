@@ -102,13 +102,13 @@ func (k *keeping) createKey(ctx context.Context, book accesskey.Book, key access
 // speaks tells whether a client gets tokens of its own, and so is a subject in rules.
 func speaks(c *clients.Fixed) bool { return c.Tenant != "" }
 
-// errNamesake is what speaks against the clients of a config: that an access key has the
+// namesakeError is what speaks against the clients of a config: that an access key has the
 // name of one that is a subject, since in rules both would be the same.
-type errNamesake struct{ text string }
+type namesakeError struct{ text string }
 
-func (e *errNamesake) Error() string { return e.text }
+func (e *namesakeError) Error() string { return e.text }
 
-// namesake returns an *errNamesake if an access key has the name of a client.
+// namesake returns an *namesakeError if an access key has the name of a client.
 func namesake(ctx context.Context, db store.Store, cfg *config.Config) error {
 	for i := range cfg.Clients {
 		c := &cfg.Clients[i]
@@ -117,11 +117,9 @@ func namesake(ctx context.Context, db store.Store, cfg *config.Config) error {
 		}
 		key, err := accesskey.Book{Store: db}.Named(ctx, c.ID)
 		if err == nil {
-			return &errNamesake{fmt.Sprintf("the client %q: the access key %s of tenant %s speaks for that name "+
-				"already, and in rules "+
-				"both would be the subject %s#%[1]s; revoke the key, or give the client another id", c.ID,
-				key.ID, key.Tenant,
-				cfg.PublicAddress())}
+			return &namesakeError{fmt.Sprintf("the client %q: the access key %s of tenant %s speaks for that "+
+				"name already, and in rules both would be the subject %s#%[1]s; revoke the key, or give the "+
+				"client another id", c.ID, key.ID, key.Tenant, cfg.PublicAddress())}
 		}
 		if !errors.Is(err, accesskey.ErrNotFound) {
 			return fmt.Errorf("look for access keys called %q: %w", c.ID, err)

@@ -204,7 +204,7 @@ func (s *storing) mayServe(cfg *config.Config) error {
 	}
 	ctx, stop := context.WithTimeout(context.Background(), storeWait)
 	defer stop()
-	if problem, is := errors.AsType[*errNamesake](namesake(ctx, s.db, cfg)); is {
+	if problem, is := errors.AsType[*namesakeError](namesake(ctx, s.db, cfg)); is {
 		return problem
 	}
 	return nil // see above

@@ -310,12 +310,13 @@ func judgeMemory(use redis.MemoryUse, err error, memory int64) (message string, 
 	case err != nil:
 		return "", err
 	case use.Evicts:
-		return "", errors.New("its maxmemory-policy must be noeviction: any other ends sessions without a sign")
+		return "", errors.New("its maxmemory-policy must be noeviction: any other ends sessions without " +
+			"a sign")
 	case use.Most == 0:
 		return up + "; its maxmemory is not set, so nothing bounds what else it serves", nil
 	case use.Most < memoryFactor*memory:
-		return "", fmt.Errorf("its maxmemory is %d MiB: it must be %d MiB, %d times redis.memory, or that smaller",
-			use.Most/mib, memoryFactor*memory/mib, memoryFactor)
+		return "", fmt.Errorf("its maxmemory is %d MiB: it must be %d MiB, %d times redis.memory, or that "+
+			"smaller", use.Most/mib, memoryFactor*memory/mib, memoryFactor)
 	case use.Used > use.Most-memory:
 		return "", fmt.Errorf("%d of its %d MiB are used, which leaves less than the %d MiB of redis.memory",
 			use.Used/mib, use.Most/mib, memory/mib)
@@ -407,6 +408,7 @@ func tryLogin(ctx context.Context, cfg *config.Config, login *config.Login, c *c
 	}
 	callback := cfg.PublicAddress() + signin.CallbackPath + login.Name
 	notes, err := p.Try(ctx, callback, claimsRead(login))
-	c.Message = strings.Join(append([]string{"people sign in there and come back to " + callback}, notes...), "; ")
+	found := append([]string{"people sign in there and come back to " + callback}, notes...)
+	c.Message = strings.Join(found, "; ")
 	return err
 }

@@ -269,8 +269,9 @@ func (s *SQL) sealAgain(ctx context.Context, p Pass) (Pass, error) {
 			continue
 		}
 		s.Config.reseal(&row, plain)
-		changes = append(changes, NewStatement("UPDATE records SET key = $1, value = $2 "+
-			"WHERE kind = $3 AND id = $4 AND version = $5", row.Key, row.Value, row.Kind, row.ID, row.Version))
+		changes = append(changes, NewStatement(
+			"UPDATE records SET key = $1, value = $2 WHERE kind = $3 AND id = $4 AND version = $5",
+			row.Key, row.Value, row.Kind, row.ID, row.Version))
 	}
 	if _, err := s.Change(ctx, changes...); err != nil {
 		return p, err

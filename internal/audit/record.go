@@ -123,35 +123,35 @@ func (r *Record) appendLine(dst []byte) []byte {
 	dst = append(dst, `{"time":"`...)
 	dst = append(r.Time.UTC().AppendFormat(dst, time.RFC3339Nano), '"')
 	dst = appendFields(dst,
-		field{"request_id", r.RequestID, maxID}, field{"call_id", r.CallID, maxID},
-		field{"tenant", r.TenantID, maxShort}, field{"issuer", r.Issuer, maxString},
-		field{"subject", r.Subject, maxString}, field{"name", r.Name, maxString},
-		field{"token_id", r.TokenID, maxID})
+		field{`,"request_id":`, r.RequestID, maxID}, field{`,"call_id":`, r.CallID, maxID},
+		field{`,"tenant":`, r.TenantID, maxShort}, field{`,"issuer":`, r.Issuer, maxString},
+		field{`,"subject":`, r.Subject, maxString}, field{`,"name":`, r.Name, maxString},
+		field{`,"token_id":`, r.TokenID, maxID})
 	dst = appendMembers(dst, `,"claims":{`, r.Claims, maxClaims)
-	dst = appendFields(dst, field{"client_id", r.ClientID, maxString})
+	dst = appendFields(dst, field{`,"client_id":`, r.ClientID, maxString})
 	if r.Ruled != nil {
 		dst = appendScopes(dst, `,"scopes":[`, r.Scopes, maxScopes, r.Ruled)
 	}
 	dst = appendFields(dst,
-		field{"client", r.Client, maxShort}, field{"client_version", r.Version, maxShort},
-		field{"remote", r.Remote, maxShort}, field{"session", r.Session, maxShort},
-		field{"method", r.Method, maxShort}, field{"server", r.Server, maxShort},
-		field{"item", r.Item, maxString}, field{"whole_name", r.WholeName, maxString},
-		field{"outcome", r.Outcome, maxShort}, field{"reason", r.Reason, maxShort},
-		field{"wrong_argument", r.Argument, maxShort}, field{"rule", r.Rule, maxString})
+		field{`,"client":`, r.Client, maxShort}, field{`,"client_version":`, r.Version, maxShort},
+		field{`,"remote":`, r.Remote, maxShort}, field{`,"session":`, r.Session, maxShort},
+		field{`,"method":`, r.Method, maxShort}, field{`,"server":`, r.Server, maxShort},
+		field{`,"item":`, r.Item, maxString}, field{`,"whole_name":`, r.WholeName, maxString},
+		field{`,"outcome":`, r.Outcome, maxShort}, field{`,"reason":`, r.Reason, maxShort},
+		field{`,"wrong_argument":`, r.Argument, maxShort}, field{`,"rule":`, r.Rule, maxString})
 	if len(r.Missing) > 0 {
 		dst = appendScopes(dst, `,"missing":[`, r.Missing, maxTexts, r.Missing)
 	}
-	dst = appendFields(dst, field{"arguments", r.Arguments, maxID})
+	dst = appendFields(dst, field{`,"arguments":`, r.Arguments, maxID})
 	dst = appendMembers(dst, `,"named_arguments":{`, r.Named, MaxMembers*MaxValue)
 	dst = appendNumber(dst, `,"duration_seconds":`, r.Duration.Seconds())
 	dst = appendNumber(dst, `,"wait_seconds":`, r.Wait.Seconds())
-	dst = appendFields(dst, field{"waited_for", r.WaitedFor, maxShort})
+	dst = appendFields(dst, field{`,"waited_for":`, r.WaitedFor, maxShort})
 	dst = appendNumber(dst, `,"upstream_seconds":`, r.Upstream.Seconds())
 	dst = appendNumber(dst, `,"repairs":`, float64(r.Repairs))
-	dst = appendFields(dst, field{"config", r.Config, maxShort})
+	dst = appendFields(dst, field{`,"config":`, r.Config, maxShort})
 	dst = appendTexts(dst, `,"audience":[`, r.Audience)
-	dst = appendFields(dst, field{"claim", r.Claim, maxID}, field{"found", r.Found, maxString})
+	dst = appendFields(dst, field{`,"claim":`, r.Claim, maxID}, field{`,"found":`, r.Found, maxString})
 	dst = appendTexts(dst, `,"expected":[`, r.Expected)
 	dst = appendNumber(dst, `,"count":`, float64(r.Count))
 	return append(dst, '}', '\n')
@@ -159,16 +159,16 @@ func (r *Record) appendLine(dst []byte) []byte {
 
 // field is a member of a line whose value is a text.
 type field struct {
-	name, text string
-	most       int // bytes of the text
+	name string // everything that stands before the text: comma, quoted name and colon
+	text string
+	most int // bytes of the text
 }
 
 // appendFields appends the fields that are not empty.
 func appendFields(dst []byte, fields ...field) []byte {
 	for _, f := range fields {
 		if f.text != "" {
-			dst = append(append(append(dst, `,"`...), f.name...), `":`...)
-			dst = appendQuoted(dst, f.text, f.most)
+			dst = appendQuoted(append(dst, f.name...), f.text, f.most)
 		}
 	}
 	return dst

@@ -458,6 +458,37 @@ func TestResultOfALostRepeatIsKept(t *testing.T) {
 	}
 }
 
+// TestLostRepeatWithoutAKey breaks the link while the repeat of a parked call, which was
+// forwarded, runs without a key: it may have taken effect, and is cancelled where it runs.
+// Whoever asks again is not told that nothing happened, and nothing is done again.
+func TestLostRepeatWithoutAKey(t *testing.T) {
+	t.Parallel()
+	tw := newTwins(t, nil)
+	baseA, baseB := tw.a.serve(t), tw.b.serve(t)
+	_, parked := round(t, baseA, asks("asker__hang", ""))
+	again := asks("asker__hang", repeatOf(t, parked, "elicitation/create", accepted))
+	got := make(chan mcp.Object, 1)
+	go func() {
+		defer close(got) // also where the round fails
+		_, answer := round(t, baseB, again)
+		got <- answer
+	}()
+	await(t, "the call has its answer", tw.asker.begun)
+	mend := tw.hub.Cut(tw.memberA)
+	answer := await(t, "the repeat is answered", got)
+	if code := answer.Object("error").Object("data").Text("code"); code != "DB-REPLICA-LOST" {
+		t.Errorf("got %s, want that it may have taken effect", answer.JSON())
+	}
+	await(t, "the server behind is told", tw.asker.ended)
+	mend()
+	for _, base := range []string{baseB, baseA} {
+		_, answer := round(t, base, again)
+		if code := answer.Object("error").Object("data").Text("code"); code != "DB-UPSTREAM-ERROR" {
+			t.Errorf("asked for again: got %s, want that the call waits no more", answer.JSON())
+		}
+	}
+}
+
 func second(_ string, answer mcp.Object) mcp.Object { return answer }
 
 // TestTaskOfASessionAtAnotherReplica waits at one replica for the result of a task that

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/netfault"
@@ -27,6 +28,12 @@ func linkFaults() []*fault {
 			func(p *netfault.Proxy, _ *scene) { p.Delay(2 * time.Second) }),
 		hindered("a thin line", "1 KiB a second; a request of nearly 4 MiB is sent",
 			func(p *netfault.Proxy, _ *scene) { p.Rate(1 << 10) }),
+		hindered("half-closed connections",
+			"the direction of answers ends, the other stays open; a request of nearly 4 MiB is sent",
+			func(p *netfault.Proxy, _ *scene) { p.HalfClose(netfault.Answers) }),
+		deaf(hindered("requests half-closed",
+			"the direction of requests ends, the other stays open; a request of nearly 4 MiB is sent",
+			func(p *netfault.Proxy, _ *scene) { p.HalfClose(netfault.Requests) })),
 		{
 			name: "another process has the address of a replica", unrecorded: true, ground: linked,
 			done:  "SIGKILL, and a web server listens where the others reached the replica; then it is started again",
@@ -90,6 +97,14 @@ func hindered(name, done string, trouble func(p *netfault.Proxy, s *scene)) *fau
 			}
 		},
 	}
+}
+
+// deaf expects that calls lose their progress: whose direction ends counts as having left,
+// so a call of its session goes on without a stream, and its answer still comes.
+func deaf(f *fault) *fault {
+	f.holds += "; calls that are forwarded meanwhile may be answered without their progress"
+	f.spares = func(v *ledger.Verdict) int { return v.Unstreamed }
+	return f
 }
 
 // sending is a request that is on its way.

@@ -45,6 +45,8 @@ func partitionFaults() []*fault {
 			world.AllLost),
 		apart("is not heard by the other replicas", "packets from it to each of them are dropped",
 			world.SentLost),
+		apart("does not hear the other replicas", "packets from each of them to it are dropped",
+			world.HeardLost),
 		apart("loses packets from and to the other replicas", "three of ten packets between them are dropped",
 			world.SomeLost),
 	}

@@ -28,9 +28,10 @@ type Loss int
 
 // Which packets are dropped.
 const (
-	AllLost  Loss = iota // all, in both directions
-	SentLost             // all that the first part sends, where that one is in a namespace
-	SomeLost             // three of ten, in both directions
+	AllLost   Loss = iota // all, in both directions
+	SentLost              // all that the first part sends, where that one is in a namespace
+	HeardLost             // all that is sent to it; likewise
+	SomeLost              // three of ten, in both directions
 )
 
 // Drop drops packets between two parts as Partition does, but perhaps not all.
@@ -45,7 +46,7 @@ func (w *World) Drop(a, b string, which Loss) {
 	defer stop()
 	for _, rule := range rules {
 		switch {
-		case which == SentLost && rule[0] != "OUTPUT":
+		case which == SentLost && rule[0] != "OUTPUT", which == HeardLost && rule[0] != "INPUT":
 			continue
 		case which == SomeLost:
 			rule = append(rule, "-m", "statistic", "--mode", "random", "--probability", "0.3")

@@ -135,7 +135,7 @@ if ARGV[5] == 'left' or ARGV[6] ~= '' and was ~= 'left' then
 end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 local known = (was == '' or was == 'left') and 0 or 1
-return {string.format('%.0f', now), known, others}`)
+return {now, known, others}`)
 
 // check says that this replica lives, or has left, and learns who else lives. After an
 // error nobody is forgotten, because nothing is known. If the others did not know that
@@ -149,16 +149,13 @@ func (g *Group) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	found, err := reply.List()
-	if err == nil {
-		found, err = g.set(found, asked, time.Now())
-	}
-	said, err := readLiving(found, err)
+	said, err := readLiving(reply)
 	if err != nil {
 		g.config.Logger.WarnContext(ctx, "what redis knows of replicas has another form",
 			slog.Any("error", err))
 		return err
 	}
+	g.clock.Store(&clock{said.now, asked, time.Now()})
 	g.lease.extend(asked)
 	g.note(said, before != nil && asked.Sub(before.answered) < life-2*beat)
 	// the server may have taken the first beat, or the first for long, and not have answered
@@ -295,7 +292,8 @@ func (g *Group) note(said living, whole bool) {
 
 // living is what Redis says of who lives.
 type living struct {
-	known  bool // this replica was among them
+	now    int64 // by the clock of the server, in milliseconds since 1970
+	known  bool  // this replica was among them
 	others map[ID]presence
 }
 
@@ -307,20 +305,22 @@ type presence struct {
 	sealed  string // how it is reached
 }
 
-// readLiving reads what is left of the answer of beating, unless there is an error.
-func readLiving(found []redis.Reply, err error) (said living, _ error) {
+// readLiving reads the answer of beating.
+func readLiving(reply redis.Reply) (said living, _ error) {
+	found, err := reply.List()
 	if err != nil {
 		return said, err
 	}
-	if len(found) < 2 {
+	if len(found) < 3 {
 		return said, errors.New("it has fewer parts")
 	}
-	known, err1 := found[0].Int()
-	others, err2 := found[1].List()
-	if err := errors.Join(err1, err2); err != nil {
+	now, err1 := found[0].Int()
+	known, err2 := found[1].Int()
+	others, err3 := found[2].List()
+	if err := errors.Join(err1, err2, err3); err != nil {
 		return said, err
 	}
-	said.known, said.others = known == 1, make(map[ID]presence, len(others)/2)
+	said.now, said.known, said.others = now, known == 1, make(map[ID]presence, len(others)/2)
 	for i := 0; i+1 < len(others); i += 2 {
 		id, err1 := others[i].Text()
 		text, err2 := others[i+1].Text()

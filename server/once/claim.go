@@ -100,7 +100,7 @@ func (c *claim) Finish(ctx context.Context, a Answer) {
 	}
 	text := p.seal(c.store.config.Seal, &c.request)
 	c.store.lapse(c.request.User, size)
-	c.settle(ctx, func(ctx context.Context) error { return c.put(ctx, text) })
+	c.settle(ctx, func(ctx context.Context) error { return c.put(ctx, c.text, text) })
 }
 
 // Free implements Claim.
@@ -116,18 +116,13 @@ func (c *claim) Wanted() bool {
 	return c.waiting > 0
 }
 
-func (c *claim) put(ctx context.Context, text string) error {
-	_, err := put.Run(ctx, c.store.config.Store, []string{c.key}, []string{c.text, text, retentionMillis})
+// put writes another record under the key if it has that one or none; "" forgets it.
+func (c *claim) put(ctx context.Context, before, text string) error {
+	_, err := put.Run(ctx, c.store.config.Store, []string{c.key}, []string{before, text, retentionMillis})
 	return err
 }
 
-func (c *claim) drop(ctx context.Context) error { return c.remove(ctx, c.text) }
-
-// remove forgets the record under the key if it has that text.
-func (c *claim) remove(ctx context.Context, text string) error {
-	_, err := drop.Run(ctx, c.store.config.Store, []string{c.key}, []string{text})
-	return err
-}
+func (c *claim) drop(ctx context.Context) error { return c.put(ctx, c.text, "") }
 
 // settle writes how the claim ends. What cannot be written now, Run tries again until the
 // claim has lapsed.
@@ -151,7 +146,7 @@ func (c *claim) tend(ctx context.Context) {
 		if end(ctx) == nil || lapsed {
 			c.forget()
 		}
-	case c.put(ctx, c.text) == nil:
+	case c.put(ctx, c.text, c.text) == nil:
 		c.store.mu.Lock()
 		c.renewed = time.Now()
 		c.store.mu.Unlock()

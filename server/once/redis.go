@@ -79,11 +79,9 @@ redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return false`)
 	put = redis.NewScript(`local v = redis.call('GET', KEYS[1])
 if v and v ~= ARGV[1] then return 0 end
+if ARGV[2] == '' then return redis.call('DEL', KEYS[1]) end
 redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
 return 1`)
-	drop = redis.NewScript(
-		`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
-return 0`)
 )
 
 var retentionMillis = strconv.FormatInt(Retention.Milliseconds(), 10)
@@ -130,7 +128,7 @@ func (s *Redis) Begin(ctx context.Context, r Request) (Claim, *Answer, error) {
 		switch home := found.home; {
 		case home == s.config.Others.Self():
 			// of no request: it was written late, after whoever claimed had given up
-			if err := c.remove(ctx, found.text); err != nil {
+			if err := c.put(ctx, found.text, ""); err != nil {
 				return nil, nil, err
 			}
 			continue

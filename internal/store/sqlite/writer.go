@@ -157,14 +157,16 @@ func (s *Store) change(ctx context.Context, statements ...store.Statement) ([]in
 	})
 }
 
-// bounded are the statements that refuse a row which is one too many for its tenant.
+// bounded are the statements that refuse a row which is one too many for its tenant. The
+// rows of the tenant are looked at only if they are too many, so the counts come first.
+// https://www.sqlite.org/optoverview.html#crossjoin
 func (s *Store) bounded(row store.Row) []store.Statement {
 	most := s.cfg.Bound(row.Kind)
 	return []store.Statement{
-		store.NewStatement(`DELETE FROM records WHERE rowid IN (SELECT rowid FROM records
-			WHERE kind = $1 AND tenant = $2 AND expires <= $3
-			AND (SELECT records FROM counts WHERE kind = $1 AND tenant = $2) > $4 LIMIT $5)`,
-			row.Kind, row.Tenant, s.cfg.Time(), most, store.MostSwept),
+		store.NewStatement(`DELETE FROM records WHERE rowid IN (SELECT r.rowid FROM counts c
+			CROSS JOIN records r ON r.kind = c.kind AND r.tenant = c.tenant
+			WHERE c.kind = $1 AND c.tenant = $2 AND c.records > $3 AND r.expires <= $4 LIMIT $5)`,
+			row.Kind, row.Tenant, most, s.cfg.Time(), store.MostSwept),
 		store.NewStatement("SELECT "+fullFunction+"() FROM counts "+
 			"WHERE kind = $1 AND tenant = $2 AND records > $3", row.Kind, row.Tenant, most),
 	}

@@ -75,18 +75,15 @@ func readClaims(data []byte) (claims, error) {
 
 // complete returns an *Error unless the claims that every token must have are there.
 func (c *claims) complete() error {
-	var missing string
-	switch {
-	case c.subject == "":
-		missing = "sub"
-	case len(c.audience) == 0:
-		missing = "aud"
-	case c.expires.IsZero():
-		missing = "exp"
-	default:
-		return nil
+	for _, claim := range []struct {
+		name    string
+		isThere bool
+	}{{"sub", c.subject != ""}, {"aud", len(c.audience) > 0}, {"exp", !c.expires.IsZero()}} {
+		if !claim.isThere {
+			return c.unfit("claims", claim.name, "", "sub, aud and exp are needed")
+		}
 	}
-	return c.unfit("claims", missing, "", "sub, aud and exp are needed")
+	return nil
 }
 
 // unfit returns an *Error that says which registered claim is at fault.

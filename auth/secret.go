@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -91,13 +92,5 @@ func withoutRuns(text string) string {
 
 // distinct returns how many different bytes text has.
 func distinct(text string) int {
-	var seen [256]bool
-	count := 0
-	for i := range len(text) {
-		if !seen[text[i]] {
-			seen[text[i]] = true
-			count++
-		}
-	}
-	return count
+	return len(slices.Compact(slices.Sorted(slices.Values([]byte(text)))))
 }

@@ -119,10 +119,9 @@ func (e *cutError) Unwrap() error { return e.err }
 // clean returns the beginning of a text of a provider, in printable ASCII on one line, or
 // "" if it repeats a secret.
 func clean(text string, most int, secrets []string) string {
-	for _, secret := range secrets {
-		if secret != "" && strings.Contains(text, secret) {
-			return ""
-		}
+	repeats := func(secret string) bool { return secret != "" && strings.Contains(text, secret) }
+	if slices.ContainsFunc(secrets, repeats) {
+		return ""
 	}
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {

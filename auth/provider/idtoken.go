@@ -40,11 +40,7 @@ func (p *OIDC) verify(ctx context.Context, d *discovered, raw string) (*person, 
 	if err != nil {
 		return nil, bare("verify the ID token", err)
 	}
-	var payload rawJSON
-	if err := token.Claims(&payload); err != nil {
-		return nil, err
-	}
-	claims, err := members(payload, "iss", "sub", "aud", "azp", "nonce", "sid", "exp", "iat")
+	claims, err := claimsOf(token, "iss", "sub", "aud", "azp", "nonce", "sid", "exp", "iat")
 	if err != nil {
 		return nil, fmt.Errorf("the ID token: %w", err)
 	}
@@ -82,11 +78,7 @@ func (p *OIDC) VerifyLogout(ctx context.Context, raw string) (signin.Logout, err
 	if err != nil {
 		return signin.Logout{}, bare("verify the logout token", err)
 	}
-	var payload rawJSON
-	if err := token.Claims(&payload); err != nil {
-		return signin.Logout{}, err
-	}
-	claims, err := members(payload, "iss", "sub", "aud", "sid", "exp", "iat", "jti", "events", "nonce")
+	claims, err := claimsOf(token, "iss", "sub", "aud", "sid", "exp", "iat", "jti", "events", "nonce")
 	if err != nil {
 		return signin.Logout{}, fmt.Errorf("the logout token: %w", err)
 	}
@@ -147,6 +139,15 @@ func (k keySet) VerifySignature(ctx context.Context, token string) ([]byte, erro
 	case <-time.After(k.gap):
 		return k.remote.VerifySignature(ctx, token)
 	}
+}
+
+// claimsOf returns the claims of what go-oidc has verified, as members does.
+func claimsOf(verified interface{ Claims(v any) error }, known ...string) ([]strictjson.Member, error) {
+	var payload rawJSON
+	if err := verified.Claims(&payload); err != nil {
+		return nil, errors.New("not a JSON object") // the error might quote claims
+	}
+	return members(payload, known...)
 }
 
 // members returns the members of a JSON object. No two of them may have one name, not

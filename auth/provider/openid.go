@@ -214,11 +214,7 @@ func (p *OIDC) userinfo(ctx context.Context, d *discovered, token *oauth2.Token,
 	if err != nil {
 		return nil, bare("ask userinfo", err)
 	}
-	var payload rawJSON
-	if err := info.Claims(&payload); err != nil {
-		return nil, errors.New("userinfo is not an object of JSON")
-	}
-	claims, err := members(payload, "sub")
+	claims, err := claimsOf(info, "sub")
 	if err != nil {
 		return nil, fmt.Errorf("userinfo: %w", err)
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth/signin/clients"
 	"github.com/drawbridge-mcp/drawbridge/auth/signin/pages"
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
-	"github.com/drawbridge-mcp/drawbridge/internal/store"
 )
 
 // callback is where a provider sends the browser back to. Each provider has its own, so
@@ -122,12 +121,8 @@ func (s *core) arrived(x *exchange, t *attempt, person auth.Principal, id *Ident
 		return
 	}
 	err := s.retry(ctx, func() error { return s.put(ctx, f, now.Add(consentLife)) })
-	switch {
-	case errors.Is(err, store.ErrFull):
-		s.problem(x, http.StatusServiceUnavailable, pages.TooMany, "full")
-		return
-	case err != nil:
-		s.away(x, "family", err)
+	if err != nil {
+		s.consentFailed(x, "family", err)
 		return
 	}
 	x.setCookie(cookiePrefix+f.ID, secret, consentLife)

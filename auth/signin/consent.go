@@ -149,7 +149,7 @@ func (s *core) allowed(x *exchange, f *family, tenant string) {
 	}
 	code, err := s.consented(x.request.Context(), f)
 	if err != nil {
-		s.consentFailed(x, err)
+		s.consentFailed(x, "consent", err)
 		return
 	}
 	to := s.answerURL(f.Ask, url.Values{"code": {code}})
@@ -160,7 +160,7 @@ func (s *core) allowed(x *exchange, f *family, tenant string) {
 func (s *core) granted(x *exchange, f *family) {
 	code, err := s.consented(x.request.Context(), f)
 	if err != nil {
-		s.consentFailed(x, err)
+		s.consentFailed(x, "consent", err)
 		return
 	}
 	x.redirect(s.answerURL(f.Ask, url.Values{"code": {code}}))
@@ -187,14 +187,14 @@ func (s *core) consented(ctx context.Context, f *family) (code string, err error
 	return f.ID + "." + secret, nil
 }
 
-// consentFailed answers a person whose consent could not be kept.
-func (s *core) consentFailed(x *exchange, err error) {
+// consentFailed answers a person of whom something could not be kept, as what says.
+func (s *core) consentFailed(x *exchange, what string, err error) {
 	switch {
 	case errors.Is(err, store.ErrConflict): // a second click came first
 		s.problem(x, http.StatusConflict, pages.AlreadyDone, "already_done")
 	case errors.Is(err, store.ErrFull):
 		s.problem(x, http.StatusServiceUnavailable, pages.TooMany, "full")
 	default:
-		s.away(x, "consent", err)
+		s.away(x, what, err)
 	}
 }

@@ -123,17 +123,10 @@ func knownMethod(method string) string {
 
 // statusClass returns the class of an HTTP status, such as "4xx".
 func statusClass(status int) string {
-	switch status / 100 {
-	case 1:
-		return "1xx"
-	case 2:
-		return "2xx"
-	case 3:
-		return "3xx"
-	case 4:
-		return "4xx"
+	if status < 100 || status > 499 {
+		return "5xx"
 	}
-	return "5xx"
+	return [...]string{"1xx", "2xx", "3xx", "4xx"}[status/100-1]
 }
 
 // Call counts one call that has passed through the chain of stages. item is the name of a

@@ -16,6 +16,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -274,12 +275,8 @@ func explain(ctx context.Context, err error) error {
 // isOfConnection tells whether an error is about the connection, so that its text may
 // name users and hosts. https://www.postgresql.org/docs/current/errcodes-appendix.html
 func isOfConnection(code string) bool {
-	for _, class := range []string{"08", "28", "3D", "53", "57P"} {
-		if strings.HasPrefix(code, class) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"08", "28", "3D", "53", "57P"},
+		func(class string) bool { return strings.HasPrefix(code, class) })
 }
 
 func hint(what, text string) string {

@@ -151,11 +151,10 @@ func (r *reader) checkBuiltin(s *Server, n *node) {
 		return
 	}
 	_, release, err := builtin.New(s.BuiltinConfig())
-	if err != nil {
-		r.fault(n.member("builtin"), "%s", err)
-		return
+	if err == nil {
+		err = release()
 	}
-	if err := release(); err != nil {
+	if err != nil {
 		r.fault(n.member("builtin"), "%s", err)
 	}
 }

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
@@ -59,8 +58,5 @@ func (w Warning) String() string {
 
 // sortWarnings sorts warnings by file and place.
 func sortWarnings(all []Warning) {
-	slices.SortStableFunc(all, func(a, b Warning) int {
-		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line),
-			cmp.Compare(a.Column, b.Column))
-	})
+	slices.SortStableFunc(all, func(a, b Warning) int { return byPlace(a.Problem, b.Problem) })
 }

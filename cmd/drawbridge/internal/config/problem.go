@@ -46,11 +46,13 @@ func (e RefusedError) Error() string {
 // sorted orders the problems by file and place, in the slice that it is given, and drops
 // repeated ones. Two checks may find the same fault.
 func sorted(problems []Problem) []Problem {
-	slices.SortStableFunc(problems, func(a, b Problem) int {
-		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line),
-			cmp.Compare(a.Column, b.Column))
-	})
+	slices.SortStableFunc(problems, byPlace)
 	return slices.Compact(problems)
+}
+
+// byPlace compares where two problems stand.
+func byPlace(a, b Problem) int {
+	return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 }
 
 // nearest returns the one of known that looks most like name, "" when none looks like a

@@ -144,15 +144,10 @@ func (k *jwk) rsa() crypto.PublicKey {
 // ecdsa returns an ECDSA key. The coordinates must have their full length: RFC 7518
 // section 6.2.1.2.
 func (k *jwk) ecdsa() crypto.PublicKey {
-	var curve elliptic.Curve
-	switch k.Curve {
-	case "P-256":
-		curve = elliptic.P256()
-	case "P-384":
-		curve = elliptic.P384()
-	case "P-521":
-		curve = elliptic.P521()
-	default:
+	curve := map[string]elliptic.Curve{
+		"P-256": elliptic.P256(), "P-384": elliptic.P384(), "P-521": elliptic.P521(),
+	}[k.Curve]
+	if curve == nil {
 		return nil
 	}
 	x, y := unbase64(k.X), unbase64(k.Y)

@@ -28,7 +28,7 @@ func (s *core) consent(x *exchange) {
 	posted := x.request.Method == http.MethodPost
 	if posted {
 		var ok bool
-		if values, ok = s.form(x); !ok {
+		if values, ok = x.form(); !ok {
 			s.problem(x, http.StatusBadRequest, pages.BadRequest, "form")
 			return
 		}

@@ -25,9 +25,6 @@ type exchange struct {
 	name    string // of the provider that the path names; "": none
 }
 
-// requestID returns the id that the request has in all records, "" if it has none.
-func (x *exchange) requestID() string { return x.Header().Get("X-Request-Id") }
-
 // language returns the language of the person's browser.
 func (x *exchange) language() pages.Language {
 	return pages.LanguageOf(x.request.Header.Get("Accept-Language"))
@@ -43,7 +40,8 @@ func (s *core) problemOf(x *exchange, status int, problem pages.Problem, line au
 	line.Outcome = outcomeOf(status)
 	s.refused(x, "page", line)
 	pages.Page{
-		Status: status, Language: x.language(), Request: x.requestID(), Problem: problem,
+		Status: status, Language: x.language(), Problem: problem,
+		Request: x.Header().Get("X-Request-Id"), // that it has in all records
 	}.Write(x)
 }
 
@@ -111,17 +109,12 @@ func (s *core) answerError(x *exchange, endpoint string, err error) {
 	s.refuse(x, endpoint, f)
 }
 
-// body reads a request. It is false if that is too long or cut off.
-func (s *core) body(x *exchange) ([]byte, bool) {
-	data, err := io.ReadAll(x.request.Body)
-	return data, err == nil
-}
-
-// form reads a form, in which each parameter stands once.
-func (s *core) form(x *exchange) (url.Values, bool) {
+// form reads a form, in which each parameter stands once. It is false if there is none, or
+// if it is too long or cut off.
+func (x *exchange) form() (url.Values, bool) {
 	kind, _, _ := mime.ParseMediaType(x.request.Header.Get("Content-Type"))
-	data, ok := s.body(x)
-	if !ok || kind != "application/x-www-form-urlencoded" {
+	data, err := io.ReadAll(x.request.Body)
+	if err != nil || kind != "application/x-www-form-urlencoded" {
 		return nil, false
 	}
 	values, err := url.ParseQuery(string(data))

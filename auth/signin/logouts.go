@@ -14,7 +14,7 @@ import (
 // https://openid.net/specs/openid-connect-backchannel-1_0.html#BCResponse
 func (s *core) logout(x *exchange) {
 	login := x.at.login(x.name)
-	form, ok := s.form(x)
+	form, ok := x.form()
 	var verifier LogoutVerifier
 	if login != nil {
 		verifier, _ = login.Provider.(LogoutVerifier)

@@ -3,6 +3,7 @@ package signin
 import (
 	"crypto/ed25519"
 	"encoding/base64"
+	"io"
 	"net/http"
 
 	"github.com/drawbridge-mcp/drawbridge/auth/signin/clients"
@@ -83,8 +84,8 @@ func (s *core) register(x *exchange) {
 		})
 		return
 	}
-	body, ok := s.body(x)
-	if !ok {
+	body, err := io.ReadAll(x.request.Body)
+	if err != nil {
 		s.refuse(x, "register", &fault{code: "invalid_client_metadata", says: "the registration is too long"})
 		return
 	}

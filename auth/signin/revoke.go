@@ -12,7 +12,7 @@ import (
 // is none is no error.
 // https://www.rfc-editor.org/rfc/rfc7009#section-2.2
 func (s *core) revoke(x *exchange) {
-	form, ok := s.form(x)
+	form, ok := x.form()
 	if !ok || form.Get("token") == "" {
 		s.refuse(x, "revoke", errRepeated)
 		return

@@ -14,7 +14,7 @@ import (
 // token gives out tokens.
 // https://www.rfc-editor.org/rfc/rfc6749#section-3.2
 func (s *core) token(x *exchange) {
-	form, ok := s.form(x)
+	form, ok := x.form()
 	if !ok {
 		s.refuse(x, "token", errRepeated)
 		return

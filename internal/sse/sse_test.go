@@ -137,6 +137,10 @@ func TestReadErrors(t *testing.T) {
 		events int
 	}{
 		{"at the limit", strings.NewReader("data:34567890\n\n"), nil, 1},
+		{
+			"at the limit, byte by byte", iotest.OneByteReader(strings.NewReader("data:34567890\n\n")), nil,
+			1,
+		},
 		{"a line over the limit", strings.NewReader("data: 56789012345678\n\n"), sse.ErrTooLong, 0},
 		{
 			"an endless line", io.MultiReader(strings.NewReader("data: a\n\n"), endless("x")), sse.ErrTooLong,

@@ -311,3 +311,20 @@ func TestTheEndOfARequestWaitsForNoServer(t *testing.T) {
 	}
 	cut.Wait()
 }
+
+// TestConnectLeavesItsConfigAsItIs has a config that is good for every host: it must not
+// have the name of the first one afterwards.
+func TestConnectLeavesItsConfigAsItIs(t *testing.T) {
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	defer server.Close()
+	secure := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
+	secure.RootCAs.AddCert(server.Certificate())
+	conn, err := Connect(t.Context(), server.Listener.Addr().String(), secure)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if secure.ServerName != "" {
+		t.Errorf("the config is for %s now", secure.ServerName)
+	}
+}

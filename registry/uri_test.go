@@ -213,6 +213,7 @@ func TestTemplatesMatchTheirURIs(t *testing.T) {
 			},
 		},
 		{"file:///{+path}", []string{"file:///a/b?c#d", "file:///"}, []string{"file://a"}},
+		{"test://{a-b}/{a%20b:3}", []string{"test://7/8"}, []string{"test://7"}},
 		{"file://{/path*}", []string{"file:///a/b", "file://"}, []string{"file://a", "file:///a?b"}},
 		{"a:b{?x,y*}", []string{"a:b", "a:b?x=1&y=/2", "a:b?"}, []string{"a:b&x=1", "a:bc", "a:b?x#f"}},
 		{"a:b?z=1{&x,y}", []string{"a:b?z=1", "a:b?z=1&x=2"}, []string{"a:b?z=1x"}},

@@ -38,9 +38,9 @@ func changes(started, before, after *config.Config) string {
 func changeList(started, before, after *config.Config) []string {
 	var all []string
 	all = append(all, compared("server", before.Servers, after.Servers,
-		func(s *config.Server) string { return s.Name }, serverChanges)...)
+		serverName, serverChanges)...)
 	all = append(all, compared("tenant", before.Tenants, after.Tenants,
-		func(t *gateway.TenantConfig) string { return t.ID }, tenantChanges)...)
+		tenantName, tenantChanges)...)
 	all = append(all, compared("issuer", before.Issuers, after.Issuers, entryName(before, after),
 		issuerChanges)...)
 	all = append(all, compared("login", before.Logins, after.Logins,
@@ -85,10 +85,7 @@ func changeList(started, before, after *config.Config) []string {
 func compared[T any](kind string, before, after []T, name func(*T) string,
 	keys func(a, b *T) []string,
 ) []string {
-	old := make(map[string]*T, len(before))
-	for i := range before {
-		old[name(&before[i])] = &before[i]
-	}
+	old := byName(before, name)
 	var added, changed, removed []string
 	for i := range after {
 		called := name(&after[i])
@@ -109,6 +106,19 @@ func compared[T any](kind string, before, after []T, name func(*T) string,
 	slices.Sort(removed)
 	return slices.Concat(added, removed, changed)
 }
+
+// byName returns things by their names.
+func byName[T any](all []T, name func(*T) string) map[string]*T {
+	named := make(map[string]*T, len(all))
+	for i := range all {
+		named[name(&all[i])] = &all[i]
+	}
+	return named
+}
+
+// Names of things of a config.
+func serverName(s *config.Server) string        { return s.Name }
+func tenantName(t *gateway.TenantConfig) string { return t.ID }
 
 // differing returns the names whose value is false, which are those that are not the
 // same, sorted.

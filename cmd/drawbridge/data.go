@@ -35,31 +35,21 @@ type keeping struct {
 	remove bool // records that check cannot read
 }
 
-// openKeeping opens the store that a config names.
-func openKeeping(file string, s streams) (*keeping, error) {
-	cfg, err := config.Load(file, config.ProcessEnvironment())
-	if err != nil {
-		return nil, err
-	}
-	if !cfg.Data.Exists() {
-		return nil, fmt.Errorf("%s has no data, so nothing is kept", file)
-	}
-	ring, err := newRing(cfg)
-	if err != nil {
-		return nil, err
-	}
-	db, err := openStore(cfg, ring, slog.New(slog.NewTextHandler(s.err, nil)))
-	if err != nil {
-		return nil, err
-	}
-	return &keeping{cfg: cfg, ring: ring, db: db}, nil
-}
-
 // withKeeping calls do with the store that a config names, which it closes. A config that
 // has none is refused.
 func withKeeping(file string, s streams, do func(*keeping) error) error {
-	k, err := openKeeping(file, s)
+	cfg, err := config.Load(file, config.ProcessEnvironment())
+	if err == nil && !cfg.Data.Exists() {
+		err = fmt.Errorf("%s has no data, so nothing is kept", file)
+	}
 	if err != nil {
+		return refused("%w", err)
+	}
+	k := &keeping{cfg: cfg}
+	if k.ring, err = newRing(cfg); err != nil {
+		return refused("%w", err)
+	}
+	if k.db, err = openStore(cfg, k.ring, slog.New(slog.NewTextHandler(s.err, nil))); err != nil {
 		return refused("%w", err)
 	}
 	return errors.Join(do(k), k.db.Close())

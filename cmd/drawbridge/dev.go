@@ -168,14 +168,13 @@ func (t *trial) text(l listeners) string {
 	for i := range t.config.Servers {
 		row("tools", "%s", describe(&t.config.Servers[i]))
 	}
-	for _, p := range t.found.Missing {
-		row("missing", "%s", p)
-	}
-	for _, p := range t.found.Skipped {
-		row("skipped", "%s", p)
-	}
-	for _, p := range t.found.Ignored {
-		row("ignored", "%s", p)
+	for _, part := range []struct {
+		name     string
+		problems []config.Problem
+	}{{"missing", t.found.Missing}, {"skipped", t.found.Skipped}, {"ignored", t.found.Ignored}} {
+		for _, p := range part.problems {
+			row(part.name, "%s", p)
+		}
 	}
 	if t.token == "" {
 		row("login", "%s (a toy that checks nobody)", t.login)

@@ -91,12 +91,8 @@ func runExplain(ctx context.Context, args []string, s streams) error {
 
 // problem says what is wrong with the question, "" if nothing is.
 func (q *asked) problem() string {
-	items := 0
-	for _, name := range []string{q.tool, q.prompt, q.resource} {
-		if name != "" {
-			items++
-		}
-	}
+	named := []string{q.tool, q.prompt, q.resource}
+	items := len(slices.DeleteFunc(named, func(name string) bool { return name == "" }))
 	switch {
 	case q.request != "" && (items > 0 || q.tenant != "" || q.tokenFile != ""):
 		return "-request goes with -audit, -args and -config alone"

@@ -74,14 +74,7 @@ func newCallsJudged(before, after *planned) *callsJudged {
 func touchedTenants(before, after *config.Config) map[string]bool {
 	touched := map[string]bool{}
 	for _, cfgs := range [][2]*config.Config{{before, after}, {after, before}} {
-		servers := map[string]*config.Server{}
-		for i := range cfgs[1].Servers {
-			servers[cfgs[1].Servers[i].Name] = &cfgs[1].Servers[i]
-		}
-		tenants := map[string]*gateway.TenantConfig{}
-		for i := range cfgs[1].Tenants {
-			tenants[cfgs[1].Tenants[i].ID] = &cfgs[1].Tenants[i]
-		}
+		servers, tenants := byName(cfgs[1].Servers, serverName), byName(cfgs[1].Tenants, tenantName)
 		for i := range cfgs[0].Tenants {
 			t := &cfgs[0].Tenants[i]
 			other := tenants[t.ID]
@@ -109,10 +102,7 @@ func touchedTenants(before, after *config.Config) map[string]bool {
 func changedIssuers(before, after *config.Config) map[string]bool {
 	harmless := []string{"keys_refresh", "keys_stale", "name_claim", "private_addresses"}
 	name := entryName(before, after)
-	old := map[string]*config.Issuer{}
-	for i := range before.Issuers {
-		old[name(&before.Issuers[i])] = &before.Issuers[i]
-	}
+	old := byName(before.Issuers, name)
 	changed := map[string]bool{}
 	for i := range after.Issuers {
 		iss := &after.Issuers[i]

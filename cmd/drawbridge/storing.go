@@ -240,15 +240,15 @@ type measured struct {
 // count counts a call that began at a time.
 func (m measured) count(call string, began time.Time, err error) {
 	outcome := "ok"
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		outcome = "not_found"
-	case errors.Is(err, store.ErrConflict):
-		outcome = "conflict"
-	case errors.Is(err, store.ErrFull):
-		outcome = "full"
-	case err != nil:
+	if err != nil {
 		outcome = "failed"
+	}
+	for known, word := range map[error]string{
+		store.ErrNotFound: "not_found", store.ErrConflict: "conflict", store.ErrFull: "full",
+	} {
+		if errors.Is(err, known) {
+			outcome = word
+		}
 	}
 	m.metrics.Store.Call(call, outcome, time.Since(began))
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -242,14 +243,9 @@ func (e *entry) user() string {
 
 // rows returns the report, most calls first.
 func (r *usageReport) rows() []*use {
-	var all []*use
-	for _, u := range r.uses {
-		all = append(all, u)
-	}
-	slices.SortFunc(all, func(a, b *use) int {
+	return slices.SortedFunc(maps.Values(r.uses), func(a, b *use) int {
 		return cmp.Or(cmp.Compare(b.Calls, a.Calls), slices.Compare(a.names, b.names))
 	})
-	return all
 }
 
 // print writes the report.

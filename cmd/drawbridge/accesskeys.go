@@ -118,8 +118,8 @@ func namesake(ctx context.Context, db store.Store, cfg *config.Config) error {
 		key, err := accesskey.Book{Store: db}.Named(ctx, c.ID)
 		if err == nil {
 			return &namesakeError{fmt.Sprintf("the client %q: the access key %s of tenant %s speaks for "+
-				"that name already, and in rules both would be the subject %s#%[1]s; revoke the key, or give "+
-				"the client another id", c.ID, key.ID, key.Tenant, cfg.PublicAddress())}
+				"that name already, and in rules both would be the subject %s#%[1]s; revoke the key, or "+
+				"give the client another id", c.ID, key.ID, key.Tenant, cfg.PublicAddress())}
 		}
 		if !errors.Is(err, accesskey.ErrNotFound) {
 			return fmt.Errorf("look for access keys called %q: %w", c.ID, err)

@@ -1,10 +1,12 @@
 package deploy_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -33,7 +35,8 @@ func TestMakeAloneListsEveryTarget(t *testing.T) {
 
 // TestVulnerabilitiesOfEveryModuleAreLookedFor runs the script in a repository of two
 // modules, with a database that has nothing in it and a command that only says where it
-// would look.
+// would look, and finds something in a package of the second module: first in none of
+// the functions that are called, then in one of them.
 func TestVulnerabilitiesOfEveryModuleAreLookedFor(t *testing.T) {
 	git := tool(t, "git", "git")
 	dir := t.TempDir()
@@ -51,19 +54,28 @@ func TestVulnerabilitiesOfEveryModuleAreLookedFor(t *testing.T) {
 		{git, "init", "-q"},
 		{git, "add", "go.mod", "deep"},
 		{"tar", "-czf", "shared/vulndb.tgz", "-C", "shared", "vulndb"},
-		{"env", "DRAWBRIDGE_SHARED=shared", "bash", ".ci/vuln", "echo", "looks"},
 	} {
-		out, code := run(t.Context(), t, dir, command[0], command[1:]...)
-		if code != 0 {
+		if out, code := run(t.Context(), t, dir, command[0], command[1:]...); code != 0 {
 			t.Fatalf("%v: exit %d: %s", command, code, out)
 		}
-		if command[0] != "env" {
-			continue
+	}
+	const looks = `echo "looks $*"; case "$*" in *deep*%s) exit 3; esac`
+	looked := regexp.MustCompile("looks -C ([^ ]+) -db file://[^ ]+ (.*)")
+	for finds, want := range map[string]struct {
+		code  int
+		where []string
+	}{
+		"*package*": {0, []string{"deep/er -scan package ./...", "deep/er ./...", ". -scan package ./..."}},
+		"":          {3, []string{"deep/er -scan package ./...", "deep/er ./..."}},
+	} {
+		out, code := run(t.Context(), t, dir, "env", "DRAWBRIDGE_SHARED=shared", "bash", ".ci/vuln",
+			"sh", "-c", fmt.Sprintf(looks, finds), "sh")
+		var where []string
+		for _, line := range looked.FindAllStringSubmatch(out, -1) {
+			where = append(where, line[1]+" "+line[2])
 		}
-		for _, module := range []string{".", "deep/er"} {
-			if !strings.Contains(out, "looks -C "+module+" -db file://") {
-				t.Errorf("the module in %s is not looked at:\n%s", module, out)
-			}
+		if code != want.code || !slices.Equal(where, want.where) {
+			t.Errorf("finds %q: exit %d, looked at %q, want %+v:\n%s", finds, code, where, want, out)
 		}
 	}
 }

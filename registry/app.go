@@ -71,7 +71,7 @@ func (t *Tool) In(listing Listing) *Tool {
 	switch listing {
 	case OwnNamed:
 		listed.Exposed = t.Name
-		meta, _ = mcp.ObjectOf(withoutView(meta))
+		meta = withoutView(meta)
 		definition = definition.WithAll(
 			mcp.Member{Name: "name", Value: mcp.String(t.Name)}, mcp.Member{
 				Name:  "_meta",
@@ -80,10 +80,7 @@ func (t *Tool) In(listing Listing) *Tool {
 	case ForModels:
 		definition = definition.With("_meta", visible("model"))
 	default:
-		definition = definition.Without("_meta")
-		if rest := withoutView(meta); rest != nil {
-			definition = definition.With("_meta", rest)
-		}
+		definition = definition.WithMeta(withoutView(meta))
 	}
 	listed.Definition, listed.Raw = definition, definition.JSON()
 	listed.inlined = listed.inlineOnce()

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"bytes"
+	"cmp"
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -116,9 +117,7 @@ func (m *mapper) member(name string, value mcp.RawJSON) mcp.RawJSON {
 	case mcp.ResultResources:
 		return m.children(value)
 	case "result": // of a task
-		fresh := within(value, "content",
-			func(content mcp.RawJSON) mcp.RawJSON { return each(content, m.block) })
-		return m.viewed(value, fresh)
+		return m.viewed(value, m.message(value))
 	}
 	return m.questions(value)
 }
@@ -147,10 +146,7 @@ func each(raw mcp.RawJSON, mapped func(mcp.RawJSON) mcp.RawJSON) mcp.RawJSON {
 
 // within applies mapped to one member of an object and returns the object with it.
 func within(raw mcp.RawJSON, name string, mapped func(mcp.RawJSON) mcp.RawJSON) mcp.RawJSON {
-	object, ok := mcp.ObjectOf(raw)
-	if !ok {
-		return nil
-	}
+	object, _ := mcp.ObjectOf(raw)
 	value := object.Value(name)
 	if value == nil {
 		return nil
@@ -173,11 +169,11 @@ func (m *mapper) block(raw mcp.RawJSON) mcp.RawJSON {
 		return m.viewed(raw, m.link(object))
 	case "resource":
 		if m.hides(object.Object("resource")) {
-			return note(embeddedNote)
+			return mcp.TextBlock(embeddedNote)
 		}
 		return m.viewed(raw, within(raw, "resource", m.contents))
 	case "tool_result":
-		return within(raw, "content", func(content mcp.RawJSON) mcp.RawJSON { return each(content, m.block) })
+		return m.message(raw)
 	}
 	return nil
 }
@@ -185,19 +181,13 @@ func (m *mapper) block(raw mcp.RawJSON) mcp.RawJSON {
 // view maps the URI of a view that _meta names, and removes one that the client may not
 // see.
 func (m *mapper) view(raw mcp.RawJSON) mcp.RawJSON {
-	meta, ok := mcp.ObjectOf(raw)
-	if !ok {
-		return nil
-	}
+	meta, _ := mcp.ObjectOf(raw)
 	uri := viewIn(meta)
 	if uri == "" {
 		return nil
 	}
 	if m.filter != nil && !m.filter.Shows(uri, Linked) {
-		if rest := withoutView(meta); rest != nil {
-			return rest
-		}
-		return mcp.RawJSON("{}")
+		return withoutView(meta).JSON()
 	}
 	return m.origin.viewMapped(meta)
 }
@@ -236,12 +226,6 @@ func (m *mapper) viewed(raw, fresh mcp.RawJSON) mcp.RawJSON {
 	return fresh
 }
 
-// note returns a content block that says what is missing in its place.
-func note(text string) mcp.RawJSON {
-	return mcp.NewObject(mcp.Member{Name: "type", Value: mcp.String("text")},
-		mcp.Member{Name: "text", Value: mcp.String(text)}).JSON()
-}
-
 // hides tells whether the client may not see the contents of a resource. Contents without
 // a URI belong to what the client asked for.
 func (m *mapper) hides(contents mcp.Object) bool {
@@ -274,6 +258,7 @@ func (m *mapper) contents(raw mcp.RawJSON) mcp.RawJSON {
 	}))
 }
 
+// message maps the content of a message, or of whatever else has content.
 func (m *mapper) message(raw mcp.RawJSON) mcp.RawJSON {
 	return within(raw, "content", func(content mcp.RawJSON) mcp.RawJSON { return each(content, m.block) })
 }
@@ -313,7 +298,7 @@ func (m *mapper) link(block mcp.Object) mcp.RawJSON {
 		mention = Elsewhere
 	}
 	if m.filter != nil && !m.filter.Shows(uri, mention) {
-		return note(linkNote)
+		return mcp.TextBlock(linkNote)
 	}
 	fresh := m.exposed(uri)
 	if mention == Elsewhere || fresh == nil {
@@ -354,11 +339,7 @@ func (m *mapper) exposed(uri string) mcp.RawJSON {
 // viewIn returns the URI of a view as _meta names it, "" if it names none: hosts take the
 // nested member, else the flat one.
 func viewIn(meta mcp.Object) string {
-	uri := meta.Object(mcp.MetaApp).Text(mcp.MetaAppURI)
-	if uri == "" {
-		uri = meta.Text(mcp.MetaAppFlat)
-	}
-	return uri
+	return cmp.Or(meta.Object(mcp.MetaApp).Text(mcp.MetaAppURI), meta.Text(mcp.MetaAppFlat))
 }
 
 // exposedView returns the exposed URI of a view. One that is no URI of views stays: hosts
@@ -387,9 +368,8 @@ func (o *origin) viewMapped(meta mcp.Object) mcp.RawJSON {
 	return mapped.JSON()
 }
 
-// withoutView returns _meta without the URI of a view, with what else it says; nil if
-// nothing is left.
-func withoutView(meta mcp.Object) mcp.RawJSON {
+// withoutView returns _meta without the URI of a view, with what else it says.
+func withoutView(meta mcp.Object) mcp.Object {
 	meta = meta.Without(mcp.MetaAppFlat)
 	if ui := meta.Object(mcp.MetaApp); ui.Has(mcp.MetaAppURI) {
 		if ui = ui.Without(mcp.MetaAppURI); ui.Len() > 0 {
@@ -398,10 +378,7 @@ func withoutView(meta mcp.Object) mcp.RawJSON {
 			meta = meta.Without(mcp.MetaApp)
 		}
 	}
-	if meta.Len() == 0 {
-		return nil
-	}
-	return meta.JSON()
+	return meta
 }
 
 // skillMapped returns what a server says of a skill with exposed URIs: its own and those

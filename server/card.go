@@ -67,14 +67,10 @@ func (s *Server) public(w http.ResponseWriter, r *http.Request) {
 // card returns the card of an endpoint. It agrees with what server/discover answers there.
 func (s *Server) card(settings *exchange.Settings, endpoint string) mcp.RawJSON {
 	card := s.config.Card
-	versions := make([]mcp.RawJSON, 0, len(mcp.Revisions()))
-	for _, revision := range mcp.Revisions() {
-		versions = append(versions, mcp.String(revision))
-	}
 	remote := mcp.NewObject(
 		mcp.Member{Name: "type", Value: mcp.String("streamable-http")},
 		mcp.Member{Name: "url", Value: mcp.String(settings.Base() + endpoint)},
-		mcp.Member{Name: "supportedProtocolVersions", Value: mcp.Array(versions)},
+		mcp.Member{Name: "supportedProtocolVersions", Value: mcp.Strings(mcp.Revisions())},
 	)
 	if len(settings.AuthorizationServers) == 0 { // where there are some, clients get a token by themselves
 		remote = remote.With("headers", mcp.RawJSON(`[{"name":"Authorization",`+

@@ -37,22 +37,13 @@ func (s *Server) metadata(w http.ResponseWriter, r *http.Request) {
 	}
 	members := []mcp.Member{
 		{Name: "resource", Value: mcp.String(x.Settings.Base() + path)},
-		{Name: "authorization_servers", Value: mcp.Array(jsonTexts(issuers))},
+		{Name: "authorization_servers", Value: mcp.Strings(issuers)},
 		{Name: "bearer_methods_supported", Value: mcp.RawJSON(`["header"]`)},
 	}
 	if scopes := x.Settings.ScopesOf(tenant); len(scopes) > 0 {
-		members = append(members, mcp.Member{Name: "scopes_supported", Value: mcp.Array(jsonTexts(scopes))})
+		members = append(members, mcp.Member{Name: "scopes_supported", Value: mcp.Strings(scopes)})
 	}
 	x.WriteJSON(http.StatusOK, mcp.NewObject(members...).JSON())
-}
-
-// jsonTexts returns texts as JSON.
-func jsonTexts(list []string) []mcp.RawJSON {
-	out := make([]mcp.RawJSON, len(list))
-	for i, text := range list {
-		out[i] = mcp.String(text)
-	}
-	return out
 }
 
 // KeysPath is where servers find the keys by which they know who calls.

@@ -48,12 +48,8 @@ func (g *Gateway) discoverFor(c Caller) mcp.Object {
 // discover returns the answer to server/discover with those extensions.
 // https://modelcontextprotocol.io/specification/2026-07-28/server/discover
 func (g *Gateway) discover(offered mcp.Extensions) mcp.Object {
-	versions := make([]mcp.RawJSON, 0, len(mcp.Revisions()))
-	for _, revision := range mcp.Revisions() {
-		versions = append(versions, mcp.String(revision))
-	}
 	return g.finish(hinted(mcp.NewObject(
-		mcp.Member{Name: "supportedVersions", Value: mcp.Array(versions)},
+		mcp.Member{Name: "supportedVersions", Value: mcp.Strings(mcp.Revisions())},
 		mcp.Member{Name: "capabilities", Value: offered.Adding(Capabilities()).JSON()},
 	)))
 }

@@ -93,11 +93,7 @@ func useNewer(ctx context.Context, c *call) (mcp.Object, error) {
 	if err != nil {
 		return mcp.Object{}, err
 	}
-	if meta := result.Object("_meta").Without(mcp.MetaRelatedTask); meta.Len() > 0 {
-		result = result.With("_meta", meta.JSON())
-	} else {
-		result = result.Without("_meta")
-	}
+	result = result.WithMeta(result.Object("_meta").Without(mcp.MetaRelatedTask))
 	return newer(state).With("status", mcp.String("completed")).With("result", result.JSON()), nil
 }
 

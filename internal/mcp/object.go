@@ -111,6 +111,15 @@ func Int(n int64) RawJSON { return strconv.AppendInt(nil, n, 10) }
 // Bool returns b as JSON.
 func Bool(b bool) RawJSON { return strconv.AppendBool(nil, b) }
 
+// Strings returns a JSON array of texts.
+func Strings(texts []string) RawJSON {
+	elements := make([]RawJSON, len(texts))
+	for i, text := range texts {
+		elements[i] = String(text)
+	}
+	return Array(elements)
+}
+
 // Array returns the elements, each of them JSON, as a JSON array.
 func Array[T ~[]byte](elements []T) RawJSON {
 	size := len("[]")
@@ -279,6 +288,14 @@ func (o Object) WithAll(set ...Member) Object {
 		}
 	}
 	return Object{members}
+}
+
+// WithMeta returns o with that _meta, or without one if it is empty.
+func (o Object) WithMeta(meta Object) Object {
+	if meta.Len() == 0 {
+		return o.Without("_meta")
+	}
+	return o.With("_meta", meta.JSON())
 }
 
 // Without returns o without the members of these names. It is o itself if o has none of

@@ -59,10 +59,7 @@ func asked(params mcp.Object) mcp.Object {
 	if !meta.Has(mcp.MetaProgressToken) && !meta.Has(mcp.MetaRelatedTask) {
 		return params
 	}
-	if meta = meta.Without(mcp.MetaProgressToken, mcp.MetaRelatedTask); meta.Len() == 0 {
-		return params.Without("_meta")
-	}
-	return params.With("_meta", meta.JSON())
+	return params.WithMeta(meta.Without(mcp.MetaProgressToken, mcp.MetaRelatedTask))
 }
 
 // message returns the question as a request of the server again, for another call to take

@@ -125,10 +125,7 @@ func withoutServerInfo(result mcp.Object) mcp.Object {
 	if !meta.Has(mcp.MetaServerInfo) {
 		return result
 	}
-	if meta = meta.Without(mcp.MetaServerInfo); meta.Len() == 0 {
-		return result.Without("_meta")
-	}
-	return result.With("_meta", meta.JSON())
+	return result.WithMeta(meta.Without(mcp.MetaServerInfo))
 }
 
 // taskState brings what a modern server says of a task into the form that is passed on.

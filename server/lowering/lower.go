@@ -92,11 +92,7 @@ func lowerMeta(result mcp.Object) mcp.Object {
 	if !result.Has("_meta") {
 		return result
 	}
-	meta := result.Object("_meta").Without(mcp.MetaServerInfo)
-	if meta.Len() == 0 {
-		return result.Without("_meta")
-	}
-	return result.With("_meta", meta.JSON())
+	return result.WithMeta(result.Object("_meta").Without(mcp.MetaServerInfo))
 }
 
 // Unanswerable is the answer to a request whose questions were not answered. If it is
@@ -201,12 +197,7 @@ func lowerContents(revision string, result mcp.Object) mcp.Object {
 // Question brings a question to the client into a revision. It was checked before
 // that the client can be asked it, so only its form may differ.
 func Question(revision string, capabilities mcp.Object, method string, params mcp.Object) mcp.Object {
-	params = params.Without("task")
-	if meta := params.Object("_meta").Without(mcp.MetaProgressToken); meta.Len() == 0 {
-		params = params.Without("_meta")
-	} else {
-		params = params.With("_meta", meta.JSON())
-	}
+	params = params.Without("task").WithMeta(params.Object("_meta").Without(mcp.MetaProgressToken))
 	switch {
 	case method == mcp.MethodSample:
 		return lowerSampling(revision, capabilities, params)

@@ -71,14 +71,10 @@ func checkVersion(h http.Header, meta mcp.Object) *exchange.Refusal {
 }
 
 func unsupported(revision string) *exchange.Refusal {
-	served := make([]mcp.RawJSON, 0, len(mcp.Revisions()))
-	for _, one := range mcp.Revisions() {
-		served = append(served, mcp.String(one))
-	}
 	return exchange.BadRequest(&mcp.Error{
 		Code: mcp.CodeUnsupportedVersion, Message: "Unsupported protocol version",
 		Data: mcp.NewObject(
-			mcp.Member{Name: "supported", Value: mcp.Array(served)},
+			mcp.Member{Name: "supported", Value: mcp.Strings(mcp.Revisions())},
 			mcp.Member{Name: "requested", Value: mcp.String(exchange.Cut(revision))},
 		).JSON(),
 	})

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
@@ -37,8 +39,8 @@ type endpoint struct {
 	life   *life
 	spec   *Client
 	prover *prover
-	slots  chan struct{} // holds one thing for each request under way
-	aimed  bool          // assertions are for the endpoint even if an issuer is named
+	slots  *semaphore.Weighted // of requests under way
+	aimed  bool                // assertions are for the endpoint even if an issuer is named
 
 	mu     sync.Mutex // guards the fields below
 	found  metadata
@@ -57,7 +59,7 @@ type metadata struct {
 
 func newEndpoint(spec *Client, l *life) *endpoint {
 	return &endpoint{
-		life: l, spec: spec, prover: newProver(spec, l.cfg.Now), slots: make(chan struct{}, maxAsked),
+		life: l, spec: spec, prover: newProver(spec, l.cfg.Now), slots: semaphore.NewWeighted(maxAsked),
 	}
 }
 
@@ -72,7 +74,7 @@ func (e *endpoint) ask(ctx context.Context, form url.Values, secrets ...string) 
 	if err := e.begin(ctx); err != nil {
 		return issued{}, err
 	}
-	defer func() { <-e.slots }()
+	defer e.slots.Release(1)
 	for try := 0; ; try++ {
 		var again bool
 		got, again, err = e.once(ctx, form, secrets)
@@ -96,12 +98,10 @@ func (e *endpoint) begin(ctx context.Context) error {
 	if closed {
 		return &Error{FaultAway, errNoAnswer}
 	}
-	select {
-	case e.slots <- struct{}{}:
-		return nil
-	case <-ctx.Done():
+	if e.slots.Acquire(ctx, 1) != nil {
 		return failed(FaultAway, "too many wait for the endpoint that gives tokens")
 	}
+	return nil
 }
 
 // conclude draws conclusions from how asking for a token ended.

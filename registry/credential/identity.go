@@ -75,9 +75,9 @@ var _ kind = (*identities)(nil)
 
 // identity is that of one caller, or of the gateway itself.
 type identity struct {
+	visit
 	all    *identities
 	claims map[string]any // all but those of time; immutable
-	expiry time.Time      // of the caller's token; zero: it has none
 
 	mu     sync.Mutex // guards the fields below; held while it is signed, so that this is done once
 	ready  *Headers   // nil: none was signed
@@ -96,10 +96,11 @@ func newIdentities(spec *Identity, l *life) *identities {
 // since two tokens of one user may say different things.
 func (all *identities) headers(_ context.Context, p *auth.Principal) (*Headers, error) {
 	if p == nil {
-		return all.own.current(time.Time{})
+		return all.own.current()
 	}
 	one := all.cache.At(all.cacheKey(p), func() *identity { return all.identityOf(p) })
-	return one.current(p.Expiry)
+	one.comes(p.Expiry)
+	return one.current()
 }
 
 func (all *identities) cacheKey(p *auth.Principal) CacheKey {
@@ -109,8 +110,8 @@ func (all *identities) cacheKey(p *auth.Principal) CacheKey {
 // cached returns the identity of an owner that was used last, as long as the token is good
 // with which its caller came.
 func (all *identities) cached(_ context.Context, owner auth.Owner) (*Headers, error) {
-	if one := all.cache.of(owner); one != nil && !one.over() {
-		return one.current(time.Time{})
+	if one := all.cache.of(owner); one != nil && !one.over(all.life.cfg.Now()) {
+		return one.current()
 	}
 	return nil, &Error{FaultMissing, errUnheld}
 }
@@ -136,23 +137,13 @@ func (all *identities) identityOf(p *auth.Principal) *identity {
 	return &identity{all: all, claims: claims}
 }
 
-// over tells whether the token is over with which its caller came last.
-func (i *identity) over() bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return !i.expiry.IsZero() && !i.all.life.cfg.Now().Before(i.expiry)
-}
-
 // current returns the identity, signed less than a minute ago and with the key that signs
-// now. expiry is that of the token with which the caller comes; zero: nobody came.
-func (i *identity) current(expiry time.Time) (*Headers, error) {
+// now.
+func (i *identity) current() (*Headers, error) {
 	l := i.all.life
 	now, key := l.cfg.Now(), l.cfg.Signer.current()
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if expiry.After(i.expiry) {
-		i.expiry = expiry
-	}
 	if i.ready != nil && now.Sub(i.made) < signEvery && !now.Before(i.made) && i.signed == key.ID {
 		return i.ready, nil
 	}

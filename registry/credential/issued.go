@@ -81,26 +81,31 @@ var _ kind = (*exchanges)(nil)
 
 // exchanged is what was given for one token of a caller, or one sign-in.
 type exchanged struct {
+	visit
 	cell cell
+}
 
+// visit is how long the token is good with which a caller came. It is safe for concurrent
+// use.
+type visit struct {
 	mu     sync.Mutex // guards the field below
 	expiry time.Time  // of the latest token with which the caller came; zero: it has none
 }
 
 // comes notes until when the token is good with which the caller comes.
-func (e *exchanged) comes(expiry time.Time) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if expiry.After(e.expiry) {
-		e.expiry = expiry
+func (v *visit) comes(expiry time.Time) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if expiry.After(v.expiry) {
+		v.expiry = expiry
 	}
 }
 
 // over tells whether the token has expired with which the caller came last.
-func (e *exchanged) over(now time.Time) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return !e.expiry.IsZero() && !now.Before(e.expiry)
+func (v *visit) over(now time.Time) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return !v.expiry.IsZero() && !now.Before(v.expiry)
 }
 
 func newExchanges(spec *Exchange, l *life) *exchanges {
@@ -155,12 +160,10 @@ func (x *exchanges) cacheKey(p *auth.Principal) CacheKey {
 
 // cached returns what was given last for a token of the owner, if both are still good.
 func (x *exchanges) cached(_ context.Context, owner auth.Owner) (*Headers, error) {
-	one := x.cache.of(owner)
-	if one == nil || one.over(x.life.cfg.Now()) {
-		return nil, &Error{FaultMissing, errUnheld}
-	}
-	if g := one.cell.peek(); g != nil {
-		return g, nil
+	if one := x.cache.of(owner); one != nil && !one.over(x.life.cfg.Now()) {
+		if g := one.cell.peek(); g != nil {
+			return g, nil
+		}
 	}
 	return nil, &Error{FaultMissing, errUnheld}
 }

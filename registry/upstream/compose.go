@@ -119,11 +119,7 @@ func isToken(raw mcp.RawJSON) bool {
 // callSize returns about how many bytes the message of a call has, so that its memory is
 // allocated once.
 func callSize(i *item, params mcp.Object, own string) int {
-	size := 128 + len(i.quoted) + len(own)
-	for name, value := range params.Members {
-		size += len(name) + len(value) + 4
-	}
-	return size
+	return 128 + len(i.quoted) + len(own) + params.Size()
 }
 
 // notifier returns a function that passes notifications of a call on to its caller:

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
@@ -27,12 +29,12 @@ type legacy struct {
 	version string // of the gateway, which the handshake names
 	// that the handshake asks for; the server may answer with another one of the era
 	revision     string
-	capabilities mcp.Object    // declared to the server
-	opening      chan struct{} // a lock of one token: whoever has it replaces a forgotten session
-	setting      chan struct{} // a lock of one token: whoever has it changes level or subscriptions
-	both         bool          // its server speaks the modern era too, so a result may be input_required
-	alone        bool          // it runs one call at a time
-	ended        chan struct{} // closed when the session is closed
+	capabilities mcp.Object          // declared to the server
+	opening      *semaphore.Weighted // a lock: whoever has it replaces a forgotten session
+	setting      *semaphore.Weighted // a lock: whoever has it changes level or subscriptions
+	both         bool                // its server speaks the modern era too: a result may be input_required
+	alone        bool                // it runs one call at a time
+	ended        chan struct{}       // closed when the session is closed
 	end          sync.Once
 	attend       func()        // starts watch once; nil on a control connection: the supervisor does
 	streaming    chan struct{} // closed when the server's own stream is open, or is known not to exist
@@ -57,14 +59,12 @@ func openLegacy(
 ) (*legacy, error) {
 	l := &legacy{
 		conn: c, link: link, version: cfg.Version, revision: mcp.LatestLegacy, capabilities: capabilities,
-		opening: make(chan struct{}, 1), setting: make(chan struct{}, 1),
+		opening: semaphore.NewWeighted(1), setting: semaphore.NewWeighted(1),
 		ended: make(chan struct{}), streaming: make(chan struct{}), calls: open,
 	}
 	if cfg.named() == mcp.Legacy {
 		l.revision = cfg.Revision
 	}
-	l.opening <- struct{}{}
-	l.setting <- struct{}{}
 	c.hearBy(l)
 	revision, err := l.initialize(ctx)
 	if err != nil {
@@ -188,18 +188,10 @@ func (l *legacy) setLevel(level mcp.Level) *wire.Request {
 
 // beginSetting waits for the right to change the session's log level or subscriptions.
 // Without it, two callers' requests could reach the server in another order than they are
-// recorded here. endSetting gives the right back. A channel serves as the lock, so that
-// the wait ends with ctx.
-func (l *legacy) beginSetting(ctx context.Context) error {
-	select {
-	case <-l.setting:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
+// recorded here. endSetting gives the right back. The wait ends with ctx.
+func (l *legacy) beginSetting(ctx context.Context) error { return l.setting.Acquire(ctx, 1) }
 
-func (l *legacy) endSetting() { l.setting <- struct{}{} }
+func (l *legacy) endSetting() { l.setting.Release(1) }
 
 // exchange sends a request and waits for its answer. A request that the server did not
 // run, because it forgot the session, is sent once more in a new session. When the caller
@@ -234,12 +226,10 @@ func (l *legacy) exchangeOnce(ctx context.Context, out *wire.Request) (mcp.Objec
 // reopen opens a new session in place of the one that the server forgot. It opens nothing
 // when another caller, whose request failed in the same way, has done so already.
 func (l *legacy) reopen(ctx context.Context, forgotten *wire.SessionError) error {
-	select {
-	case <-l.opening:
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := l.opening.Acquire(ctx, 1); err != nil {
+		return err
 	}
-	defer func() { l.opening <- struct{}{} }()
+	defer l.opening.Release(1)
 	if forgotten.Replaced() {
 		return nil
 	}

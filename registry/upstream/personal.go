@@ -9,6 +9,8 @@ import (
 	"time"
 	"weak"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
@@ -45,7 +47,7 @@ type personal struct {
 	ctx    context.Context //nolint:containedctx // readings outlive the request that asks, and end with the connection
 	end    context.CancelFunc
 	work   sync.WaitGroup
-	slots  chan struct{} // of readings at once
+	slots  *semaphore.Weighted // of readings at once
 	cache  *credential.Cache[ownLists]
 	shared *sharedLists
 
@@ -82,7 +84,7 @@ type ownLists struct {
 func newPersonal(ctx context.Context, reg *registry.Registry, c *control, cfg *Config) *personal {
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
 	return &personal{
-		reg: reg, conn: c, cfg: cfg, ctx: ctx, end: end, slots: make(chan struct{}, personalReadings),
+		reg: reg, conn: c, cfg: cfg, ctx: ctx, end: end, slots: semaphore.NewWeighted(personalReadings),
 		cache: credential.NewCache[ownLists](),
 		shared: &sharedLists{
 			claim: cfg.Memory.Reserve(share.Server(cfg.Name)),
@@ -190,14 +192,11 @@ func (p *personal) read(own *ownLists, who *auth.Principal) {
 	var (
 		lists *registry.Lists
 		fresh time.Duration
-		err   error
 	)
-	select {
-	case p.slots <- struct{}{}:
+	err := p.slots.Acquire(p.ctx, 1)
+	if err == nil {
 		lists, fresh, err = p.ask(who)
-		<-p.slots
-	case <-p.ctx.Done():
-		err = p.ctx.Err()
+		p.slots.Release(1)
 	}
 	own.mu.Lock()
 	before := own.lists

@@ -55,15 +55,7 @@ func (s *watchers) drop(w *watcher) bool {
 // updated tells a change to the watchers of the resource that changed and to those of a
 // resource which it is a part of.
 func (s *watchers) updated(uri string) {
-	s.mu.Lock()
-	var concerned []*watcher
-	for watched, watchers := range s.byURI {
-		if covers(watched, uri) {
-			concerned = append(concerned, watchers...)
-		}
-	}
-	s.mu.Unlock()
-	for _, w := range concerned {
+	for _, w := range s.those(func(watched string) bool { return covers(watched, uri) }) {
 		w.updated(uri)
 	}
 }
@@ -71,15 +63,21 @@ func (s *watchers) updated(uri string) {
 // missed tells all watchers that their resource may have changed, since an announcement
 // may have been missed.
 func (s *watchers) missed() {
-	s.mu.Lock()
-	var all []*watcher
-	for _, watchers := range s.byURI {
-		all = append(all, watchers...)
-	}
-	s.mu.Unlock()
-	for _, w := range all {
+	for _, w := range s.those(func(string) bool { return true }) {
 		w.updated(w.uri)
 	}
+}
+
+// those returns the watchers of URIs for which fits is true.
+func (s *watchers) those(fits func(watched string) bool) (all []*watcher) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for watched, watchers := range s.byURI {
+		if fits(watched) {
+			all = append(all, watchers...)
+		}
+	}
+	return all
 }
 
 // covers tells whether uri is the watched one, or lies below it at a boundary of the

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 )
 
 // Limits of messages in the background.
@@ -16,7 +18,7 @@ const (
 // and can wait for all of them. It is safe for concurrent use.
 type asides struct {
 	count func(Anomaly, int)
-	slots chan struct{}
+	slots *semaphore.Weighted
 	work  sync.WaitGroup
 
 	mu    sync.Mutex // guards the field below; held while work begins, so that none begins after close waits
@@ -24,7 +26,7 @@ type asides struct {
 }
 
 func newAsides(count func(Anomaly, int)) *asides {
-	return &asides{count: count, slots: make(chan struct{}, asideMax)}
+	return &asides{count: count, slots: semaphore.NewWeighted(asideMax)}
 }
 
 // tell sends a message in the background, or drops and counts it. Nobody waits for it, so
@@ -41,16 +43,11 @@ func (a *asides) tell(ctx context.Context, body []byte, send func(context.Contex
 func (a *asides) run(ctx context.Context, f func(context.Context)) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.ended {
-		return false
-	}
-	select {
-	case a.slots <- struct{}{}:
-	default:
+	if a.ended || !a.slots.TryAcquire(1) {
 		return false
 	}
 	a.work.Go(func() {
-		defer func() { <-a.slots }()
+		defer a.slots.Release(1)
 		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), asideLimit)
 		defer cancel()
 		f(limited)

@@ -26,7 +26,13 @@ func (e *UnavailableError) Error() string { return "server is unavailable: " + e
 
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
-func unavailable(sent bool, err error) error { return &UnavailableError{sent, err} }
+// unavailable returns err as an UnavailableError, unless it is a MemoryError.
+func unavailable(sent bool, err error) error {
+	if full, ok := errors.AsType[*MemoryError](err); ok {
+		return full
+	}
+	return &UnavailableError{sent, err}
+}
 
 // ProtocolError says that a server sent something that the protocol does not allow.
 type ProtocolError struct{ Err error }

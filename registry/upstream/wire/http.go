@@ -183,9 +183,6 @@ func (l *HTTP) Exchange(ctx context.Context, out *Request) (mcp.Object, error) {
 	answer, resp, sent, err := l.post(ctx, ready, header, out, reserved)
 	switch {
 	case err != nil:
-		if full, ok := errors.AsType[*MemoryError](err); ok {
-			return mcp.Object{}, full
-		}
 		return mcp.Object{}, unavailable(sent, err)
 	case answer != nil:
 		return l.takeJSON(ctx, out, answer, reserved)
@@ -231,9 +228,6 @@ func (l *HTTP) readJSON(ctx context.Context, out *Request, resp *response,
 	if errors.Is(err, ErrTooLarge) {
 		l.up.Count(Oversized, 1)
 		return mcp.Object{}, protocol("%w", err)
-	}
-	if full, ok := errors.AsType[*MemoryError](err); ok {
-		return mcp.Object{}, full
 	}
 	return mcp.Object{}, unavailable(true, err)
 }

@@ -46,19 +46,14 @@ func (i *Item) SkillsOf(uri string) (names []string) {
 	if service == nil || len(service.skills) == 0 {
 		return nil
 	}
-	for range mostDecodings {
-		directory := directoryOf(UsualSpelling(uri))
+	for decoded := range Decodings(uri, mostDecodings-1) {
+		directory := directoryOf(UsualSpelling(decoded))
 		for directory != "" {
 			for _, skill := range service.skills[directory] {
 				names = append(names, i.Server+":"+skill)
 			}
 			directory = directoryOf(strings.TrimSuffix(directory, "/"))
 		}
-		decoded := Decode(uri)
-		if decoded == uri {
-			break
-		}
-		uri = decoded
 	}
 	return names
 }

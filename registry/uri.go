@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"iter"
 	"strconv"
 	"strings"
 
@@ -90,6 +91,21 @@ func Decode(uri string) string {
 		}
 		out.WriteByte(c)
 		uri = rest[2:]
+	}
+}
+
+// Decodings yields a URI, or a part of one, and then what it becomes each time that it is
+// decoded, until that changes nothing or it was decoded that many times.
+func Decodings(uri string, most int) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for yield(uri) && most > 0 {
+			decoded := Decode(uri)
+			if decoded == uri {
+				return
+			}
+			uri = decoded
+			most--
+		}
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
@@ -208,14 +207,7 @@ func (p *place) String() string {
 // clipped returns text, or its beginning when it is longer than maxPlaceName, cut between
 // characters.
 func clipped(text string) string {
-	if len(text) <= maxPlaceName {
-		return text
-	}
-	end := maxPlaceName
-	for !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end]
+	return strings.ToValidUTF8(text[:min(maxPlaceName, len(text))], "")
 }
 
 // time returns when the weather was observed, as RFC 3339, and "" when the service gave

@@ -252,9 +252,15 @@ func (s *schemas) refer(ref string) (string, error) {
 	if !local || component == nil || !plainName(name) {
 		return s.referElsewhere(ref)
 	}
+	return s.defined(name, func() (mcp.RawJSON, error) { return s.of(component, "") })
+}
+
+// defined returns a reference to the definition of that name, which read makes unless it
+// exists.
+func (s *schemas) defined(name string, read func() (mcp.RawJSON, error)) (string, error) {
 	if _, known := s.defs[name]; !known {
 		s.defs[name] = nil // for references to it from within itself
-		definition, err := s.of(component, "")
+		definition, err := read()
 		if err != nil {
 			return "", err
 		}
@@ -267,24 +273,17 @@ func (s *schemas) refer(ref string) (string, error) {
 // of a component or a path, and for components whose names would need escaping in a
 // reference.
 func (s *schemas) referElsewhere(ref string) (string, error) {
-	name := hashed("at", ref)
-	if _, known := s.defs[name]; !known {
-		s.defs[name] = nil
+	return s.defined(hashed("at", ref), func() (mcp.RawJSON, error) {
 		target, err := s.from.find(ref)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		raw, err := mcp.ParseRaw(slices.Clone(target))
 		if err != nil {
-			return "", fmt.Errorf("$ref %q: %w", mcp.Clip(ref, maxReason), err)
+			return nil, fmt.Errorf("$ref %q: %w", mcp.Clip(ref, maxReason), err)
 		}
-		definition, err := s.convert(raw)
-		if err != nil {
-			return "", err
-		}
-		s.defs[name] = definition
-	}
-	return "#/$defs/" + name, nil
+		return s.convert(raw)
+	})
 }
 
 // plainName tells whether the name of a component needs no escaping in a reference. Other

@@ -274,23 +274,19 @@ func harmless(text string) bool {
 	if len(text) > maxPathText {
 		return false
 	}
-	for {
-		for piece := range strings.SplitSeq(strings.ReplaceAll(text, `\`, "/"), "/") {
+	for decoded := range registry.Decodings(text, len(text)) {
+		for piece := range strings.SplitSeq(strings.ReplaceAll(decoded, `\`, "/"), "/") {
 			switch piece, _, _ = strings.Cut(piece, ";"); piece {
 			case "", ".", "..":
 				return false
 			}
 		}
-		if strings.ContainsFunc(text,
+		if strings.ContainsFunc(decoded,
 			func(c rune) bool { return c < ' ' || c == 0x7F || c == utf8.RuneError }) {
 			return false
 		}
-		decoded := registry.Decode(text)
-		if decoded == text {
-			return true
-		}
-		text = decoded
 	}
+	return true
 }
 
 // hasSlash tells whether a server on the way may read a text as more than one segment of
@@ -299,14 +295,10 @@ func harmless(text string) bool {
 // parameters for which the document allows reserved characters take slashes.
 // https://spec.openapis.org/oas/v3.2.0.html#parameter-allow-reserved
 func hasSlash(text string) bool {
-	for {
-		if strings.ContainsAny(text, `/\`) {
+	for decoded := range registry.Decodings(text, len(text)) {
+		if strings.ContainsAny(decoded, `/\`) {
 			return true
 		}
-		decoded := registry.Decode(text)
-		if decoded == text {
-			return false
-		}
-		text = decoded
 	}
+	return false
 }

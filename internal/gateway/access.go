@@ -355,19 +355,14 @@ func (c *comparison) changes(was, is *registry.Item) (all []change) {
 		can, because := c.after.decides(is, &kinds[i])
 		lost[i], gained[i], why[i] = could && !can, can && !could, because
 	}
-	for _, gains := range []bool{false, true} {
-		has := lost
-		if gains {
-			has = gained
-		}
-		hasNot := make([]bool, len(has))
-		for i := range has {
-			hasNot[i] = !has[i]
-		}
-		but := widest(kinds, hasNot)
-		for _, i := range widest(kinds, has) {
+	for _, one := range []struct {
+		gains bool
+		has   []bool
+	}{{false, lost}, {true, gained}} {
+		but := widest(kinds, one.has, false)
+		for _, i := range widest(kinds, one.has, true) {
 			who := kinds[i].String() + exceptions(kinds, but, i)
-			all = append(all, change{gains: gains, who: who, why: why[i], cut: !whole})
+			all = append(all, change{gains: one.gains, who: who, why: why[i], cut: !whole})
 		}
 	}
 	return all
@@ -434,20 +429,19 @@ type openPattern struct {
 // known.
 func (c *comparison) patterns() {
 	was, is := c.openPatterns(&c.before), c.openPatterns(&c.after)
+	c.onlyIn(was, is, "no", true)
+	c.onlyIn(is, was, "a", false)
+}
+
+// onlyIn notes the patterns of one side that the other does not have. article is that of
+// the rule, of which there is one now or, if it is gone, none.
+func (c *comparison) onlyIn(one, other openPatterns, article string, gone bool) {
 	verb := map[bool]string{false: "allows", true: "denies"}
-	for _, p := range was.order {
-		if _, there := is.positions[p]; !there {
+	for _, p := range one.order {
+		if _, there := other.positions[p]; !there {
 			c.add(Difference{
-				Loss: !p.deny, who: p.who,
-				what: fmt.Sprintf(": no rule %s %q now", verb[p.deny], p.pattern), why: was.positions[p],
-			})
-		}
-	}
-	for _, p := range is.order {
-		if _, there := was.positions[p]; !there {
-			c.add(Difference{
-				Loss: p.deny, who: p.who,
-				what: fmt.Sprintf(": a rule %s %q now", verb[p.deny], p.pattern), why: is.positions[p],
+				Loss: p.deny != gone, who: p.who, why: one.positions[p],
+				what: fmt.Sprintf(": %s rule %s %q now", article, verb[p.deny], p.pattern),
 			})
 		}
 	}

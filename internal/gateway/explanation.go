@@ -234,9 +234,9 @@ func (e *Explanation) judge(g *Gateway, c *Caller, n *policyName) {
 		cfg := &t.config.Rules[i]
 		switch {
 		case one.Denies:
-			one.Pattern = naming(cfg.Deny, n, func(r *rule) bool { return r.denies(n) })
+			one.Pattern = naming(cfg.Deny, n, true)
 		case one.Allows:
-			one.Pattern = naming(cfg.Allow, n, nil)
+			one.Pattern = naming(cfg.Allow, n, false)
 		}
 		e.Rules = append(e.Rules, one)
 	})
@@ -244,20 +244,14 @@ func (e *Explanation) judge(g *Gateway, c *Caller, n *policyName) {
 
 // naming returns the first of the patterns that names what is called n, or that denies
 // it, as it is written.
-func naming(patterns []string, n *policyName, denies func(*rule) bool) string {
+func naming(patterns []string, n *policyName, denies bool) string {
 	i := slices.IndexFunc(patterns, func(pattern string) bool {
 		cfg := Rule{Allow: []string{pattern}}
-		if denies != nil {
+		if denies {
 			cfg = Rule{Deny: cfg.Allow}
 		}
 		r, err := compileRule(&cfg)
-		if err != nil {
-			return false
-		}
-		if denies != nil {
-			return denies(&r)
-		}
-		return r.allow.match(n)
+		return err == nil && (r.allow.match(n) || denies && r.denies(n))
 	})
 	if i < 0 {
 		return ""

@@ -119,22 +119,22 @@ func profilesOf(allowing, denying []*rule) (all []profile, whole bool) {
 	return all, whole
 }
 
-// widest returns those of the kinds for which is holds that must be named, so that a
-// reader knows all: a kind need not be when everything just wider than it is one of them.
-// is has an entry for each of all.
-func widest(all []profile, is []bool) []int {
+// widest returns those of the kinds for which is says what is wanted that must be named, so
+// that a reader knows all: a kind need not be when everything just wider than it is one of
+// them. is has an entry for each of all.
+func widest(all []profile, is []bool, want bool) []int {
 	var named []int
 	for i := range all {
-		if is[i] && !followsFrom(all, is, i) {
+		if is[i] == want && !followsFrom(all, is, want, i) {
 			named = append(named, i)
 		}
 	}
 	return named
 }
 
-// followsFrom tells whether the kind i is covered by others, and is holds for the
-// narrowest of those.
-func followsFrom(all []profile, is []bool, i int) bool {
+// followsFrom tells whether the kind i is covered by others, and is says what is wanted of
+// the narrowest of those.
+func followsFrom(all []profile, is []bool, want bool, i int) bool {
 	var wider []int
 	for j := range all {
 		if j != i && all[j].covers(&all[i]) {
@@ -143,7 +143,7 @@ func followsFrom(all []profile, is []bool, i int) bool {
 	}
 	for _, j := range wider {
 		narrowest := !slices.ContainsFunc(wider, func(k int) bool { return k != j && all[j].covers(&all[k]) })
-		if narrowest && !is[j] {
+		if narrowest && is[j] != want {
 			return false
 		}
 	}

@@ -132,15 +132,10 @@ func deniesURI(patterns []string, uri string) bool {
 	if len(patterns) == 0 {
 		return false
 	}
-	for range maxDecodings + 1 {
-		if deniesBeginning(patterns, uri) {
+	for decoded := range registry.Decodings(uri, maxDecodings) {
+		if deniesBeginning(patterns, decoded) {
 			return true
 		}
-		decoded := registry.Decode(uri)
-		if decoded == uri {
-			return false
-		}
-		uri = decoded
 	}
 	return false
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 )
 
 // A client of 2026-07-28 follows tasks on a stream. The gateway asks their servers for
@@ -68,12 +69,8 @@ type follower struct {
 // run looks at the task until it is at its end, or ctx ends.
 func (f *follower) run(ctx context.Context) {
 	for !f.over {
-		timer := time.NewTimer(f.wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !pace.Wait(ctx, f.wait) {
 			return
-		case <-timer.C:
 		}
 		caller, err := f.gateway.Resolve(f.caller.Principal)
 		if err != nil {

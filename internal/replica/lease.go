@@ -22,12 +22,14 @@ type lease struct {
 	until time.Time
 }
 
-// extend extends the lease because of what was asked then.
+// extend extends the lease because of what was asked then, and is answered now. A lease
+// that has ended meanwhile begins anew, however early that was asked: the server may have
+// taken the beat so late that another replica has taken this one for gone before.
 func (l *lease) extend(asked time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if asked.After(l.until) {
-		l.since = asked
+	if now := time.Now(); now.After(l.until) {
+		l.since = now
 	}
 	if until := asked.Add(leaseTime); until.After(l.until) {
 		l.until = until

@@ -38,6 +38,27 @@ func TestLease(t *testing.T) {
 	})
 }
 
+// TestLeaseThatEndsBeforeItsBeatIsAnsweredBeginsAnew has Redis take a beat late that was
+// sent in time, so that others may have taken the replica for gone before. It led again
+// as if there had been no gap, and its blocks of slots were others' by then.
+func TestLeaseThatEndsBeforeItsBeatIsAnsweredBeginsAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &Group{}
+		g.lease.extend(time.Now())
+		began, _ := g.Leads()
+		<-time.After(leaseTime - time.Millisecond)
+		asked := time.Now()
+		<-time.After(life - leaseTime + 2*beat)
+		if _, leads := g.Leads(); leads {
+			t.Fatal("a replica leads although others may take it for gone by now")
+		}
+		g.lease.extend(asked)
+		if since, leads := g.Leads(); !leads || !since.After(asked) {
+			t.Errorf("leads: %v, since %v after it began, want since it was answered", leads, since.Sub(began))
+		}
+	})
+}
+
 // TestWhoDoesNotKnowAReplicaThatServesLeadsNothing has a replica join that does not reach
 // all others, such as one that is frozen.
 func TestWhoDoesNotKnowAReplicaThatServesLeadsNothing(t *testing.T) {

@@ -1,9 +1,12 @@
 package store_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -41,5 +44,66 @@ func TestListsReadPastManyDamagedRowsInFewSteps(t *testing.T) {
 	}
 	if steps > 11 {
 		t.Errorf("it took %d steps", steps)
+	}
+}
+
+// TestSweepThatFailsGoesOnWithTheSameRows shows that rows which could not be sealed again
+// come again: an operator ends the older key when a pass is through.
+func TestSweepThatFailsGoesOnWithTheSameRows(t *testing.T) {
+	ring := func(fills ...byte) *seal.Ring {
+		keys := make([][]byte, len(fills))
+		for i, fill := range fills {
+			keys[i] = bytes.Repeat([]byte{fill}, seal.KeySize)
+		}
+		r, err := seal.NewRing(keys...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	cfg := store.Config{Ring: ring(1), Log: slog.New(slog.DiscardHandler)}
+	var all []store.Row
+	for i := range store.MostSwept + 2 {
+		row, err := cfg.Seal(store.Record{Kind: "k", ID: fmt.Sprintf("%04d", i), Expires: time.Now().Add(time.Hour)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, row)
+	}
+	all[store.MostSwept].Value[0] ^= 1 // it cannot be read
+	cfg.Ring.Adopt(ring(2, 1))
+	away, sealed := false, 0
+	s := store.SQL{
+		Config: &cfg,
+		Select: func(_ context.Context, of store.Statement) ([]store.Row, error) {
+			from := 0
+			for from < len(all) && all[from].ID <= of.Values[2].(string) {
+				from++
+			}
+			return all[from:min(from+of.Values[3].(int), len(all))], nil
+		},
+		Change: func(_ context.Context, statements ...store.Statement) ([]int64, error) {
+			if len(statements) == 0 || strings.HasPrefix(statements[0].Text, "DELETE") {
+				return make([]int64, 1), nil
+			}
+			if away {
+				return nil, errors.New("away")
+			}
+			sealed += len(statements)
+			return make([]int64, len(statements)), nil
+		},
+	}
+	pass, err := s.Sweep(t.Context(), store.Pass{})
+	if err != nil || !pass.More {
+		t.Fatalf("got %+v, %v, want more to do", pass, err)
+	}
+	away = true
+	if pass, err = s.Sweep(t.Context(), pass); err == nil {
+		t.Fatal("a sweep that cannot write succeeds")
+	}
+	away = false
+	pass, err = s.Sweep(t.Context(), pass)
+	if want := len(all) - 1; err != nil || sealed != want || pass.Unread != 1 || pass.More {
+		t.Errorf("got %d rows sealed again, %+v and error %v, want %d and one that cannot be read", sealed, pass, err, want)
 	}
 }

@@ -260,12 +260,13 @@ func (s *SQL) sealAgain(ctx context.Context, p Pass) (Pass, error) {
 	if err != nil {
 		return p, err
 	}
+	next := p
 	var changes []Statement
 	for _, row := range rows {
-		p.kind, p.id = row.Kind, row.ID
+		next.kind, next.id = row.Kind, row.ID
 		plain, err := s.Config.Ring.OpenBytes(row.purpose(), row.Value)
 		if err != nil {
-			p.Unread++
+			next.Unread++
 			continue
 		}
 		s.Config.reseal(&row, plain)
@@ -274,16 +275,16 @@ func (s *SQL) sealAgain(ctx context.Context, p Pass) (Pass, error) {
 			row.Key, row.Value, row.Kind, row.ID, row.Version))
 	}
 	if _, err := s.Change(ctx, changes...); err != nil {
-		return p, err
+		return p, err // these rows are the next ones still
 	}
-	p.key = older[at]
+	next.key = older[at]
 	if len(rows) < MostSwept {
-		if p.done = at+1 == len(older); !p.done {
-			p.key, p.kind, p.id = older[at+1], "", ""
+		if next.done = at+1 == len(older); !next.done {
+			next.key, next.kind, next.id = older[at+1], "", ""
 		}
 	}
-	p.More = !p.done
-	return p, nil
+	next.More = !next.done
+	return next, nil
 }
 
 // OfKey is the statement that selects rows which a key seals, after the one with that kind

@@ -65,7 +65,7 @@ func (s *Store) writer(c *conn) {
 		}
 		for _, w := range batch {
 			if err != nil {
-				w.failed = err
+				w.rows, w.failed = nil, err // what it met in the transaction was undone
 			}
 			close(w.done)
 		}

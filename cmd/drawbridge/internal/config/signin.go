@@ -212,6 +212,7 @@ func (r *reader) clients(cfg *Config, n *node) {
 	}
 	grants := r.textsAmong("grants", codeGrant, refreshGrant, machineGrant)
 	r.sequence(n, "clients", func(item *node) {
+		before := len(r.problems)
 		var c clients.Fixed
 		known := fields{
 			"client_id":          into(&c.ID, r.text),
@@ -225,6 +226,9 @@ func (r *reader) clients(cfg *Config, n *node) {
 			return
 		}
 		r.checkClient(&c, item)
+		if err := c.Check(); err != nil && len(r.problems) == before {
+			r.fault(item, "%s", err)
+		}
 		same := func(other clients.Fixed) bool { return other.ID == c.ID && c.ID != "" }
 		if slices.ContainsFunc(cfg.Clients, same) {
 			r.fault(item.member("client_id"), "two clients have the id %q", c.ID)
@@ -243,12 +247,10 @@ const (
 	machineGrant = "client_credentials"
 )
 
-// checkClient reports what of a client does not go together, and what package clients has
-// against one that is read without a problem.
+// checkClient reports what of a client does not go together.
 func (r *reader) checkClient(c *clients.Fixed, n *node) {
 	machine := slices.Contains(c.Grants, machineGrant)
 	people := n.member("grants") == nil || slices.Contains(c.Grants, codeGrant)
-	before := len(r.problems)
 	r.faultFirst(
 		wrong{
 			machine && n.member("client_secret_file") == nil, n,
@@ -274,9 +276,6 @@ func (r *reader) checkClient(c *clients.Fixed, n *node) {
 			slices.Contains(c.Grants, refreshGrant) && !people, n.member("grants"),
 			"refresh_token goes with authorization_code: tokens of client_credentials are asked for anew",
 		})
-	if err := c.Check(); err != nil && before == 0 && len(r.problems) == 0 {
-		r.fault(n, "%s", err)
-	}
 }
 
 // broken tells whether a list has items, which then were at fault.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -87,5 +88,20 @@ func TestKeySetIsFoundByTheProvidersDocument(t *testing.T) {
 	iss.PrivateAddresses = false
 	if tryKeySet(t.Context(), iss, &check{}) == nil {
 		t.Error("a document on this machine is read without private_addresses")
+	}
+}
+
+// TestKeySetThatIsCutOffIsNone has a key set whose connection ends in the middle: explain
+// goes on without it, as without one that is away.
+func TestKeySetThatIsCutOffIsNone(t *testing.T) {
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "100")
+		_, _ = io.WriteString(w, `{"keys":[`)
+	}))
+	defer web.Close()
+	w := &walk{asked: asked{online: true}}
+	set := w.keySet(t.Context(), &config.Issuer{Issuer: auth.Issuer{JWKSURL: web.URL}, PrivateAddresses: true})
+	if set != nil || !strings.Contains(w.out.String(), "cannot be fetched") {
+		t.Errorf("got %q and %q, want no set and why", set, w.out.String())
 	}
 }

@@ -68,6 +68,7 @@ func (w *walk) keySet(ctx context.Context, iss *config.Issuer) []byte {
 	set, err := fetchKeySet(limited, iss)
 	if err != nil {
 		w.line("keys", "cannot be fetched: %v", err)
+		return nil // set is what came of it
 	}
 	return set
 }

@@ -108,7 +108,7 @@ type namesakeError struct{ text string }
 
 func (e *namesakeError) Error() string { return e.text }
 
-// namesake returns an *namesakeError if an access key has the name of a client.
+// namesake returns a *namesakeError if an access key has the name of a client.
 func namesake(ctx context.Context, db store.Store, cfg *config.Config) error {
 	for i := range cfg.Clients {
 		c := &cfg.Clients[i]

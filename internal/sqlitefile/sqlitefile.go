@@ -69,8 +69,8 @@ func Recovered(err *error) {
 	}
 }
 
-// Close closes a connection with all its statements, or may be beyond closing after a
-// panic.
+// Close closes a connection with all its statements. After a panic it may be beyond
+// closing, which is an error.
 func Close(c *sqlite3.Conn) (err error) {
 	defer Recovered(&err)
 	for _, s := range slices.Collect(c.Stmts()) { // which changes while they are closed

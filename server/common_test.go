@@ -14,6 +14,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 	"github.com/drawbridge-mcp/drawbridge/server/eventlog"
 	"github.com/drawbridge-mcp/drawbridge/server/primary/primarytest"
 )
@@ -116,7 +117,9 @@ func (o *sharedWord) Forward(ctx context.Context, to replica.ID, r link.Request)
 	if o.cut.Load() {
 		return nil, replica.ErrUnreached
 	}
-	<-time.After(o.delay)
+	if !pace.Wait(ctx, o.delay) {
+		return nil, link.ErrLost
+	}
 	return o.Member.Forward(ctx, to, r)
 }
 

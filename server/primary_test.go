@@ -10,6 +10,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/server/forward"
 	"github.com/drawbridge-mcp/drawbridge/server/primary"
 )
 
@@ -122,6 +123,43 @@ func TestWhoWaitsForAFormerPrimaryTakesNoSlot(t *testing.T) {
 				}
 				for _, one := range over {
 					<-one
+				}
+				a.letGo()
+				c.hub.Leave(a.word().Member)
+			})
+		})
+	}
+}
+
+// TestAFormerPrimaryThatDoesNotAnswerIsNotWaitedForLong has the connection to a replica that
+// led a session before take what is sent, and bring nothing back, while that one lives.
+// Each of the requests waited for as long as the connection did.
+func TestAFormerPrimaryThatDoesNotAnswerIsNotWaitedForLong(t *testing.T) {
+	for name, test := range map[string]struct {
+		waits func(id string) message
+		want  int
+	}{
+		"setLevel": {func(id string) message { return inSession("POST", id, setLevel("error")) }, http.StatusOK},
+		"cancel":   {cancelOf, http.StatusAccepted},
+		"DELETE": {
+			func(id string) message { return inSession("DELETE", id, "") }, http.StatusServiceUnavailable,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := together(t, 2)
+				a, b := c.worlds[0], c.worlds[1]
+				id := a.openAsking(t, mcp.Revision2511)
+				a.follow(t, legacyCall(id, "slow"))
+				synctest.Wait()
+				a.word().Drain()
+				taken := inSession("POST", id, pingBody).id("7")
+				wantStatus(t, "taken over", b.do(t, taken), http.StatusOK)
+				b.word().delay = time.Hour
+				asked := time.Now()
+				wantStatus(t, name, b.do(t, test.waits(id)), test.want)
+				if took := time.Since(asked); took > 2*forward.HoldTime {
+					t.Errorf("answered after %v, want %v at most", took, forward.HoldTime)
 				}
 				a.letGo()
 				c.hub.Leave(a.word().Member)

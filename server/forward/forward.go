@@ -82,10 +82,14 @@ func (f *Forwarder) IsUnsure() bool {
 
 // Ask has another replica do what a request says, and returns the status of its answer. One
 // that is not reached is most likely back soon, or about to be known as gone, and is waited
-// for. It is 0 if that replica was not reached.
+// for. What is asked is done at once there, so one that lives and does not answer is waited
+// for no longer. It is 0 if that replica was not reached, or has not answered.
 func (f *Forwarder) Ask(ctx context.Context, to replica.ID, r link.Request) (status int) {
-	for until := time.Now().Add(HoldTime); f.others.IsThere(to) || f.IsUnsure(); {
-		answer, err := f.others.Forward(ctx, to, r)
+	until := time.Now().Add(HoldTime)
+	limited, stop := context.WithDeadline(ctx, until)
+	defer stop()
+	for f.others.IsThere(to) || f.IsUnsure() {
+		answer, err := f.others.Forward(limited, to, r)
 		if err == nil {
 			_ = answer.Body.Close() // it says no more than the status
 			return answer.StatusCode

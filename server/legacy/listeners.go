@@ -430,7 +430,7 @@ func (s *Service) resubscribeLater(l *sessions.Session) {
 // tellFormer has the replica that led a session before, and has calls of it, do what a
 // request asks for, too. One that is not reached is most likely about to be known as gone,
 // and is waited for, for which rest gives back the slot of the request. It is false if
-// that one was not reached and lives.
+// that one was not reached, or has not answered, and lives.
 func (s *Service) tellFormer(ctx context.Context, x *exchange.Exchange, l *sessions.Session,
 	body []byte, rest func(),
 ) bool {

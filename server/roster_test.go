@@ -366,6 +366,39 @@ func TestEvictedSessionsGiveTheirMemoryBack(t *testing.T) {
 	}, bounded(1, 1), func(w *world) { w.config.Memory = share.New(share.DefaultMemory) })
 }
 
+// TestRefusedSessionKeepsNoMemory refuses a session after one of its user was evicted for
+// it, since a reload lowered the bound of the tenant: the user would hold for ever what
+// the evicted session took.
+func TestRefusedSessionKeepsNoMemory(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		busy := w.open(t, "bob", mcp.Revision2511)
+		called := make(chan int, 1)
+		go func() { called <- w.do(t, legacyCall(busy, "slow").as("bob")).Code }()
+		synctest.Wait()
+		held := w.config.Memory.InUse()
+		idle := w.open(t, "alice", mcp.Revision2511)
+		wait(t)
+		bounded(1, 1)(w)
+		if err := w.gateway.SetTenants(w.tenants); err != nil {
+			t.Fatal(err)
+		}
+		got := w.do(t, initialize(mcp.Revision2511))
+		if got.Code != http.StatusTooManyRequests || stable(t, got.Body) != limitSessions {
+			t.Errorf("got %d %s, want 429 %s", got.Code, got.Body, limitSessions)
+		}
+		if w.alive(t, "alice", idle) {
+			t.Error("want the idle session to have ended")
+		}
+		if now := w.config.Memory.InUse(); now != held {
+			t.Errorf("%d bytes are held for the one session that is left, which took %d", now, held)
+		}
+		w.letGo()
+		if code := <-called; code != http.StatusOK {
+			t.Errorf("the call: got %d, want 200", code)
+		}
+	}, bounded(2, 1), memory(share.DefaultMemory))
+}
+
 // modelled is what the model knows of one session.
 type modelled struct {
 	user, id string

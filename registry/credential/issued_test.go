@@ -21,6 +21,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 )
 
@@ -226,6 +227,29 @@ func TestExchangeTradesTheCallersToken(t *testing.T) {
 				t.Error("got a credential of somebody who never called, want none")
 			}
 		})
+	}
+}
+
+// TestExchangedTokenGoesWithTheTraceOfTheRequest: the server knows the caller, so it is told
+// for which request it is called. The token of the gateway itself goes without, as that of
+// a server that knows no callers does.
+func TestExchangedTokenGoesWithTheTraceOfTheRequest(t *testing.T) {
+	people := newPeople(t, issuer)
+	e := newEndpoint(t, func(w http.ResponseWriter, _ url.Values, _ int) { give(w, "token", 100) })
+	s := source(t, credential.Config{Spec: credential.Spec{Exchange: &credential.Exchange{
+		Client: e.client(t),
+	}}})
+	ann, _ := people.caller(issuer, "ann", "acme", nil)
+	of := credential.Trace{ID: "REQ1", Parent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+	for _, test := range []struct {
+		name       string
+		of         *auth.Principal
+		id, parent string
+	}{{"a caller", ann, of.ID, of.Parent}, {"the gateway itself", nil, "", ""}} {
+		header := grant(t, s, test.of).Add(http.Header{}, of)
+		if header.Get("X-Request-Id") != test.id || header.Get("Traceparent") != test.parent {
+			t.Errorf("%s: got %v, want the id %q and the parent %q", test.name, header, test.id, test.parent)
+		}
 	}
 }
 

@@ -139,6 +139,21 @@ func TestForwardedCallsAreThoseElsewhere(t *testing.T) {
 	}
 }
 
+// TestTooFewCallsToKnowTheForwarded are an error that says what to do, as after -time 50ms
+// on a busy machine.
+func TestTooFewCallsToKnowTheForwarded(t *testing.T) {
+	for calls := range 3 {
+		latency := []time.Duration{700, 400, 900}[:calls]
+		err := must.Try(func() { forwardedOf(latency, 3) })
+		if err == nil || !strings.Contains(err.Error(), "-time is too short") {
+			t.Errorf("%d calls to 3 replicas: got %v, want that -time is too short", calls, err)
+		}
+	}
+	if got := forwardedOf([]time.Duration{700, 400, 900}, 3); got != 900 {
+		t.Errorf("one call to each of 3 replicas: got a median of %d, want 900", got)
+	}
+}
+
 // TestClientsGoToDoorsInTurn, and requests name the first address all the same.
 func TestClientsGoToDoorsInTurn(t *testing.T) {
 	all := &target{addr: "a:1", doors: []string{"a:1", "b:2", "c:3"}}

@@ -166,7 +166,7 @@ func TestURIsWithASecondReadingAreUnknown(t *testing.T) {
 		"note:x",
 		"file:///caf%C3%A9", "file:///caf\u00e9", "docs://https://example.com/a?b=c//d", "db://t?q=a%26b",
 		"test://h:80/a;b=c,d", "memo://Insights", "memo://", "file:///" + strings.Repeat("a", 2040),
-		"docs:https://api.test/x", "jar:file:///a!/b", "urn:docs:Note:x", "url://x", "url:x",
+		"docs:https://api.test/x", "jar:file:///a!/b", "urn:docs:Note:x", "url://x", "url:x", "note:",
 	} {
 		for _, exposed := range []string{uri, "mcp.box+" + uri} {
 			if _, err := view.Resource(exposed); err != nil {

@@ -64,6 +64,8 @@ func TestCalculate(t *testing.T) {
 		"sqrt(2)":                     `{"result":"1.4142135623730950488016887242096980785696718753769","exact":false}`,
 		"sqrt(2)^2":                   `{"result":"2","exact":false}`,
 		"sqrt(2)^100":                 `{"result":"1125899906842624","exact":false}`,
+		"round(sqrt(2), 2)":           `{"result":"1.41","exact":false}`,
+		"round(1.25, sqrt(2)*0)":      `{"result":"1","exact":false}`,
 		"max(1, sqrt(2))":             `{"result":"1.4142135623730950488016887242096980785696718753769","exact":false}`,
 		"  1\t+\n1 ":                  `{"result":"2","exact":true}`,
 		"2^64":                        `{"result":"18446744073709551616","exact":true}`,

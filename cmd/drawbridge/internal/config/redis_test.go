@@ -138,6 +138,16 @@ func TestRedisRefused(t *testing.T) {
 	}
 }
 
+// TestRedisWithoutURLIsOneProblem: what would be wrong beside a url is not said before there
+// is one.
+func TestRedisWithoutURLIsOneProblem(t *testing.T) {
+	t.Parallel()
+	_, err := redisConfig(t, `{user: x}`)
+	if err == nil || strings.Contains(err.Error(), "password_file") {
+		t.Errorf("got %v, want only that url is lacking", err)
+	}
+}
+
 // TestRedisPasswordIsReadAgain changes the file after the config was read.
 func TestRedisPasswordIsReadAgain(t *testing.T) {
 	t.Parallel()

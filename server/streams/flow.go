@@ -205,7 +205,7 @@ func (f *Flow) next(now time.Time) time.Time {
 	if !f.ends.IsZero() && !f.ending && f.ends.Before(due) {
 		due = f.ends
 	}
-	if end := f.expires(); !end.IsZero() && end.Before(due) && end.After(now) {
+	if end := f.expires(); !end.IsZero() && end.Before(due) {
 		return end
 	}
 	return due

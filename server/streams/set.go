@@ -115,9 +115,6 @@ func (fs *Set) add(f *Flow) {
 		fs.watching = true
 		go fs.watch(changed) // until there are no flows
 	}
-	if f.index == 0 {
-		fs.rescan()
-	}
 }
 
 // remove takes out a flow that has ended.

@@ -1,0 +1,62 @@
+package streams
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+)
+
+// constant is a desk whose lists never change.
+type constant struct{ exchange.Desk }
+
+func (constant) Changed() <-chan struct{} { return nil }
+
+// slow is a source that takes a time for what there is to send.
+type slow time.Duration
+
+func (s slow) Step(context.Context, *Stream) error {
+	time.Sleep(time.Duration(s))
+	return nil
+}
+
+// Open, SendEnd and Close do nothing.
+func (slow) Open(context.Context, *exchange.Exchange, *http.Request) (*Stream, error) {
+	return &Stream{}, nil
+}
+func (slow) SendEnd(*Stream) error       { return nil }
+func (slow) Close(context.Context, bool) {}
+
+// TestStreamWhoseTokenExpiresWhileItSendsEndsThen: the stream ends when what was under way
+// has been sent, and not at the next heartbeat. The clock of the set sleeps for another
+// stream meanwhile.
+func TestStreamWhoseTokenExpiresWhileItSendsEndsThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fs := New(Config{
+			Exchanges: &exchange.Service{Desk: constant{}}, Heartbeat: 20 * time.Second, Most: 2,
+		})
+		other := fs.NewFlow(nil, nil)
+		defer fs.remove(other)
+		time.Sleep(time.Second)
+		opened := time.Now()
+		f := fs.NewFlow(slow(6*time.Second), &Slot{
+			Principal: auth.Principal{Expiry: opened.Add(5*time.Second - expiryLeeway)},
+		})
+		defer fs.remove(f)
+		f.out = &Stream{last: opened}
+		var err error
+		for err == nil { // as Serve does it
+			if err = f.advance(t.Context()); err == nil {
+				err = f.await(t.Context())
+			}
+		}
+		if took := time.Since(opened); !errors.Is(err, ErrEnded) || took != 6*time.Second {
+			t.Errorf("got %v after %v, want %v after 6s", err, took, ErrEnded)
+		}
+	})
+}

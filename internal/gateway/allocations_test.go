@@ -20,6 +20,9 @@ const (
 	// The admission of a caller, which every request needs before anything else: its key
 	// and its bucket.
 	admitAllocations = 2
+	// What becomes of a call that ends with an error whose words are ready: of a look at its
+	// stable code.
+	errorAllocations = 2
 )
 
 // TestAllocationsOfACall counts those of the whole chain of stages, with requests of both
@@ -53,6 +56,17 @@ func TestAllocationsOfAnAdmission(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// TestAllocationsOfAnError looks up errors whose words are ready: the entries of the table
+// that stand before theirs make no words of their own.
+func TestAllocationsOfAnError(t *testing.T) {
+	refused := mcp.Stable(mcp.CodeInvalidParams, "DB-PARAMS", "Invalid params: arguments must be an object")
+	for name, err := range map[string]error{"refused": refused, "stopped": ErrStopped} {
+		t.Run(name, func(t *testing.T) {
+			atMost(t, errorAllocations, func() { _ = failureOf(err) })
+		})
+	}
 }
 
 // atMost checks that f makes no more than most allocations on average.

@@ -264,11 +264,14 @@ func whenLimit(err error) (f failure, found bool) {
 	if exceeded, is := errors.AsType[*ratelimit.ExceededError](err); is {
 		return limitReached(limit.clientError(exceeded)), true
 	}
+	if !ok || !explainEnd(err).inside { // or the call was ended meanwhile
+		return failure{}, false
+	}
 	return failure{
 		kind: outcomeLimited, reason: "DB-LIMITER", refusal: true, inside: true,
 		rpcErr: mcp.Stable(mcp.CodeUnavailable, "DB-LIMITER",
 			"The limits cannot be checked now").After(time.Second),
-	}, ok && explainEnd(err).inside // not that the call was ended meanwhile
+	}, true
 }
 
 // fixed is an error that is told in the same words each time.
@@ -412,12 +415,15 @@ func withheld(err error) (f failure, found bool) {
 					", where they cannot be removed, and is withheld"),
 		}, true
 	}
+	if !errors.Is(err, sanitize.ErrTooLarge) {
+		return failure{}, false
+	}
 	limit := "the tenant's output allows"
 	if size, ok := errors.AsType[*sanitize.SizeError](err); ok {
 		limit = "output." + size.Setting + " of the tenant allows, " + mcp.InBytes(int64(size.Limit))
 	}
 	return failure{kind: "too_large", rpcErr: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-SIZE",
-		"The answer is larger than "+limit+"; ask for less at once")}, errors.Is(err, sanitize.ErrTooLarge)
+		"The answer is larger than "+limit+"; ask for less at once")}, true
 }
 
 // unheld returns what becomes of a call whose answer cannot be held. The call was made,

@@ -240,12 +240,30 @@ func (p *pool) plain(ctx context.Context, i *item, c *registry.Call) (mcp.Object
 	if p.shared && k == (seats.Key{}) && (c.LogLevel == 0 || !p.conn.has("logging")) {
 		return p.run(ctx, nil, p.control, i, c)
 	}
-	s, err := p.takeFor(ctx, c, i)
-	if err != nil {
-		return mcp.Object{}, err
+	return p.seated(ctx, i, c, func(s *seat) (mcp.Object, error) {
+		defer p.seats.Release(s, seats.Call)
+		return p.run(ctx, s, s.Session.session, i, c)
+	})
+}
+
+// seated runs a call on a seat, which use leaves. The pool learns a moment later than a
+// call that a child has ended. Where nothing of the call was sent for that reason, the
+// call is made on another seat, once: otherwise the call after one that crashed its child
+// could fail with it.
+func (p *pool) seated(ctx context.Context, i *item, c *registry.Call,
+	use func(*seat) (mcp.Object, error),
+) (mcp.Object, error) {
+	for again := false; ; again = true {
+		s, err := p.takeFor(ctx, c, i)
+		if err != nil {
+			return mcp.Object{}, err
+		}
+		result, err := use(s)
+		lost, unavailable := errors.AsType[*registry.UnavailableError](err)
+		if again || !unavailable || lost.Sent || !s.Session.discardLost() {
+			return result, err
+		}
 	}
-	defer p.seats.Release(s, seats.Call)
-	return p.run(ctx, s, s.Session.session, i, c)
 }
 
 // run runs a call on a session. s is the seat of that session, nil for the control
@@ -303,11 +321,9 @@ func (p *pool) sweep(ctx context.Context) {
 
 // converse runs a call whose caller can be asked.
 func (p *pool) converse(ctx context.Context, i *item, c *registry.Call) (mcp.Object, error) {
-	s, err := p.takeFor(ctx, c, i)
-	if err != nil {
-		return mcp.Object{}, err
-	}
-	return p.parking.begin(ctx, p.ownerOf(c), s, i, c)
+	return p.seated(ctx, i, c, func(s *seat) (mcp.Object, error) {
+		return p.parking.begin(ctx, p.ownerOf(c), s, i, c)
+	})
 }
 
 // useTask passes a request about a task on to the session that made the task: the server

@@ -81,6 +81,18 @@ func (s *pooled) follow() {
 	})
 }
 
+// discardLost tells the pool that the session is dead, if its connection is known to be
+// lost, and returns whether it is. What is lent from the control connection is left to
+// whoever supervises that.
+func (s *pooled) discardLost() bool {
+	link, ok := s.session.link.(interface{ Loss() error })
+	if !ok || link.Loss() == nil || s.lost == nil {
+		return false
+	}
+	s.lost()
+	return true
+}
+
 // Suspected returns the channel with a signal when a call on the session failed in such a
 // way that the session may be dead.
 func (s *pooled) Suspected() <-chan struct{} { return s.conn.suspected }

@@ -45,6 +45,17 @@ func (d *duplex) lost(cause error) {
 	})
 }
 
+// Loss returns why the connection is lost, nil while it is not. Before Close is called, a
+// loss is the server's own doing.
+func (d *duplex) Loss() error {
+	select {
+	case <-d.gone:
+		return d.cause
+	default:
+		return nil
+	}
+}
+
 // exchange sends a request and waits for its answer. send returns as soon as the request
 // is on its way.
 func (d *duplex) exchange(ctx context.Context, out *Request,

@@ -278,17 +278,6 @@ func (k *Child) Tell(_ context.Context, body []byte) {
 	}
 }
 
-// Loss returns why the child is lost, nil while it is not. Before Close is called, a loss
-// is the child's own doing.
-func (k *Child) Loss() error {
-	select {
-	case <-k.gone:
-		return k.cause
-	default:
-		return nil
-	}
-}
-
 // Close ends the child. It closes the child's input and, if polite, gives it time to end;
 // then it asks the process group to end, and finally kills it. It returns when the
 // process is reaped and its output read. ctx does not shorten that, because each step has

@@ -218,6 +218,26 @@ func TestALatePrimaryChangesNothing(t *testing.T) {
 	})
 }
 
+// TestAReplicaThatIsBackLetsGoOfWhatEndedMeanwhile ends a session while the replica that led
+// it is cut off. Nobody asks that one for the session again, and it would keep it until it
+// has been idle for too long.
+func TestAReplicaThatIsBackLetsGoOfWhatEndedMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := together(t, 2)
+		a, b := c.worlds[0], c.worlds[1]
+		id := a.openAsking(t, mcp.Revision2511)
+		<-time.After(time.Second)
+		c.hub.Leave(a.word().Member)
+		wantStatus(t, "DELETE", b.do(t, inSession("DELETE", id, "")), http.StatusNoContent)
+		c.hub.Rejoin(a.word().Member)
+		a.word().Return()
+		<-time.After(5 * time.Second)
+		if open := a.sessionsOpen(t); open != 0 {
+			t.Errorf("%d sessions are open, want none", open)
+		}
+	})
+}
+
 // TestADeletedSessionIsNotServedByItsLatePrimary ends a session while a replica that led
 // it is cut off, which then comes back, and with it or before it a store that has lost
 // what it had: nobody writes the entry of a session that has ended again.

@@ -145,6 +145,32 @@ func TestMessagesAreAnsweredWhenTheyWereHandled(t *testing.T) {
 	}
 }
 
+// TestMessageInAnotherFormIsNotTaken sends parts of a message behind which stands something
+// that is none. No handler may take the parts before it for the message.
+func TestMessageInAnotherFormIsNotTaken(t *testing.T) {
+	t.Parallel()
+	_, a, _ := pair(t, nil)
+	const good = "\x00\x00\x00\x05hello\x00\x00\x00\x00"
+	for more, want := range map[string]int{
+		"":                         http.StatusOK,
+		"\x00\x00\x00":             http.StatusServiceUnavailable,
+		"\x00\x00\x00\x02x":        http.StatusServiceUnavailable,
+		"\xff\xff\xff\xff":         http.StatusServiceUnavailable,
+		"\x00\x00\x00\x01xlonger":  http.StatusServiceUnavailable,
+		"\x00\x00\x00\x00\x00\x00": http.StatusServiceUnavailable,
+	} {
+		answer, err := a.Forward(t.Context(), "b", link.Request{
+			Target: "hello 1", Remote: "acme", Body: []byte(good + more),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _ = answer.Body.Close(); answer.StatusCode != want {
+			t.Errorf("with %q: got %d, want %d", more, answer.StatusCode, want)
+		}
+	}
+}
+
 // TestRequestsArriveAsTheyCame forwards a request, and lets the other side stream its
 // answer.
 func TestRequestsArriveAsTheyCame(t *testing.T) {

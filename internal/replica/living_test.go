@@ -2,8 +2,11 @@ package replica
 
 import (
 	"log/slog"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
@@ -68,5 +71,47 @@ func TestBeatWhoseAnswerIsLostCounts(t *testing.T) {
 	}
 	if missed := count.missed.Load(); missed != 1 {
 		t.Errorf("messages were missed %d times, want once: at first there were none", missed)
+	}
+}
+
+// TestWhoHasLeftIsNotBroughtBack has a beat arrive after its sender has said that it has
+// left, and one that lies in the future, as if the clock of the server had been set back.
+// Others would take for alive who has ended.
+func TestWhoHasLeftIsNotBroughtBack(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	g, err := NewGroup(GroupConfig{
+		Store: server.Store(t), Seal: seal.RandomRing(), Logger: slog.New(slog.DiscardHandler), Listen: ":0",
+		Count: &counter{},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := "127.0.0.1:1"
+	g.address.Store(&address)
+	late := g.says(&address)
+	says := func(args []string) {
+		t.Helper()
+		redistest.Wait(t, func() error {
+			_, err := beating.Run(t.Context(), g.config.Store, []string{livingKey}, args)
+			return err
+		})
+	}
+	got := func() string { return server.Exec(t, "HGET", livingKey, string(g.id)) }
+	says(late)
+	if !strings.Contains(got(), " "+stateLives+" ") {
+		t.Fatalf("redis has %q, want that it lives", got())
+	}
+	g.left.Store(true)
+	says(g.says(&address))
+	says(late)
+	if !strings.Contains(got(), " "+stateLeft+" ") {
+		t.Errorf("after a late beat redis has %q, want that it has left", got())
+	}
+	future := strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10)
+	server.Exec(t, "HSET", livingKey, string(NewID()), future+" 1 "+stateLives+" somewhere")
+	says(late)
+	if n := server.Exec(t, "HLEN", livingKey); n != "1" {
+		t.Errorf("redis has %s replicas, want none that lived in the future", n)
 	}
 }

@@ -9,9 +9,8 @@ import (
 
 // ValidateWithin checks the arguments of prompts/get (nil means {}): they must be an
 // object of strings that has those which the prompt requires. The item must be a prompt
-// that has a definition. Errors are *ArgumentError
-// or *schema.BudgetError, as in Tool.ValidateWithin. arguments must have passed
-// strictjson.Check.
+// that has a definition. Errors are *ArgumentError or *schema.BudgetError, as in
+// Tool.ValidateWithin. arguments must have passed strictjson.Check.
 func (i *Item) ValidateWithin(arguments mcp.RawJSON, budget schema.Budget) error {
 	if arguments == nil {
 		arguments = mcp.RawJSON("{}")

@@ -7,11 +7,11 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
-// Subscribe reports changes of the resource that the item is to the user until ctx ends. It returns as
-// soon as no later change can be missed. updated gets the exposed URI of what changed,
-// which may be a part of the resource, and must not block. ok is false when the server
-// reports no changes. The error is a *DownError when the server is known to be down, and
-// otherwise the source's.
+// Subscribe reports changes of the resource that the item is to the user until ctx ends.
+// It returns as soon as no later change can be missed. updated gets the exposed URI of
+// what changed, which may be a part of the resource, and must not block. ok is false when
+// the server reports no changes. The error is a *DownError when the server is known to be
+// down, and otherwise the source's.
 func (i *Item) Subscribe(ctx context.Context, user share.User,
 	updated func(uri string),
 ) (ok bool, err error) {

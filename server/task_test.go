@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -158,6 +159,32 @@ func TestTaskRequestsOfTheExtensionAreChecked(t *testing.T) {
 	follow.body = strings.Replace(follow.body, modernMeta, tasksMeta, 1)
 	call(t.Context(), t, base, follow).expect(t,
 		`"method":"notifications/subscriptions/acknowledged","params":{"notifications":{},`)
+}
+
+// TestResourcesAndTasksOfAStreamHaveOneBound asks to be told of both, by a client that does
+// not have the extension: that is said of filters that are within the bound alone.
+func TestResourcesAndTasksOfAStreamHaveOneBound(t *testing.T) {
+	w := newTasksWorld(t)
+	listed := func(n int) string {
+		names := make([]string, n)
+		for i := range names {
+			names[i] = fmt.Sprintf(`"file:///%d"`, i)
+		}
+		return "[" + strings.Join(names, ",") + "]"
+	}
+	for filter, want := range map[string]string{
+		`"resourceSubscriptions":` + listed(200) + `,"taskIds":` + listed(56): "requiredCapabilities",
+		`"resourceSubscriptions":` + listed(200) + `,"taskIds":` + listed(57): "there are too many subscriptions, 256 at most",
+		`"taskIds":` + listed(257):                "there are too many subscriptions, 256 at most",
+		`"resourceSubscriptions":[],"taskIds":{}`: "taskIds must be an array",
+		`"resourceSubscriptions":1,"taskIds":{}`:  "resourceSubscriptions must be an array",
+	} {
+		m := modernListen()
+		m.body = strings.Replace(m.body, `"toolsListChanged":true`, filter, 1)
+		if got := w.do(t, m); got.Code != http.StatusBadRequest || !strings.Contains(got.Body.String(), want) {
+			t.Errorf("%.60s…: got %d %s, want 400 and %q", filter, got.Code, got.Body, want)
+		}
+	}
 }
 
 // TestTaskThatWasAskedFor follows a task of 2025-11-25, whose result has a question in

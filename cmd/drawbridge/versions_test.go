@@ -35,8 +35,8 @@ func additions() []edit {
 		},
 		{"internal/allot/grant.go", "string.format('%d %d %d', ", "string.format('%d %d %d and more', "},
 		{
-			"server/legacy/listeners.go", "data := packed(l.Key[:], binary.BigEndian.AppendUint64(nil, epoch))",
-			"data := packed(l.Key[:], binary.BigEndian.AppendUint64(nil, epoch), []byte(\"more\"))",
+			"server/legacy/listeners.go", "Parts: []string{string(l.Key[:]), epochText(epoch)},",
+			"Parts: []string{string(l.Key[:]), epochText(epoch), \"more\"},",
 		},
 		{
 			"server/sessions/lead.go", "facts := make(map[string]string)",

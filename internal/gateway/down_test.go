@@ -15,6 +15,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/metrics/metricstest"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 )
 
 // lose takes the library away as its upstream does: at once, and after the grace out of
@@ -330,6 +331,56 @@ func TestTheAuditTellsACallThatWasNotMadeFromALostOne(t *testing.T) {
 		if records, want := b.records(t), `"outcome":"unavailable","reason":"`+test.reason+
 			`"`; !strings.Contains(records, want) {
 			t.Errorf("sent %v: audit = %s, want %s in it", test.sent, records, want)
+		}
+	}
+}
+
+// TestEachFaultOfACredentialIsToldInItsOwnWords looks up what a client is told of each, and
+// of one that the table does not have.
+func TestEachFaultOfACredentialIsToldInItsOwnWords(t *testing.T) {
+	const (
+		operator = "; the operator of this gateway must look at it (auth of the server)"
+		goOn     = ". The call was not made. Go on without it."
+	)
+	for fault, want := range map[credential.Fault]struct {
+		code, text string
+		again      time.Duration
+	}{
+		credential.FaultMissing: {
+			"DB-UPSTREAM-CREDENTIAL", "This gateway has no usable credential for the server lib" + operator + goOn,
+			downRetryMax,
+		},
+		"a new one": {
+			"DB-UPSTREAM-CREDENTIAL", "This gateway has no usable credential for the server lib" + operator + goOn,
+			downRetryMax,
+		},
+		credential.FaultRefused: {
+			"DB-UPSTREAM-CREDENTIAL",
+			"The server lib refused the credential with which this gateway calls it" + operator + goOn, downRetryMax,
+		},
+		credential.FaultClock: {
+			"DB-UPSTREAM-CREDENTIAL",
+			"The credential for the server lib was refused, and the clocks there and here differ" + operator + goOn,
+			downRetryMax,
+		},
+		credential.FaultExchange: {
+			"DB-UPSTREAM-TOKEN",
+			"The service that gives tokens for the server lib refused one" + operator + goOn, downRetryMax,
+		},
+		credential.FaultAway: {
+			"DB-UPSTREAM-TOKEN-DOWN",
+			"The service that gives tokens for the server lib does not answer now. The call was not made. " +
+				"Try again later, or go on without it.", time.Second,
+		},
+		credential.FaultSignIn: {
+			"DB-UPSTREAM-SIGN-IN",
+			"The server lib wants its user to sign in there, which this gateway cannot offer" + goOn, downRetryMax,
+		},
+	} {
+		got := failureOf(&registry.UnavailableError{Server: "lib", Credential: fault, Err: errors.New("secret")})
+		if got.rpcErr.StableCode() != want.code || got.rpcErr.Message != want.text ||
+			got.rpcErr.RetryAfter != want.again || got.reason != string(fault) {
+			t.Errorf("%s: got %+v of reason %q, want %+v", fault, got.rpcErr, got.reason, want)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -247,12 +248,13 @@ func TestDatabasesAreChecked(t *testing.T) {
 			t.Errorf("got error %v", err)
 		}
 	}
-	_, err = builtin.CheckDatabases(t.Context(),
+	lines, err = builtin.CheckDatabases(t.Context(),
 		builtin.Config{Databases: []builtin.Database{
+			{Name: "gone", SQLite: filepath.Join(t.TempDir(), "gone.db")}, // the others are checked all the same
 			good,
-			{Name: "gone", SQLite: filepath.Join(t.TempDir(), "gone.db")},
 		}})
-	if err == nil || !strings.Contains(err.Error(), "database gone: ") {
-		t.Errorf("got error %v", err)
+	if err == nil || !strings.Contains(err.Error(), "database gone: ") ||
+		!slices.Equal(lines, []string{"shop is SQLite"}) {
+		t.Errorf("got %q and error %v, want the line of shop, and that gone cannot be used", lines, err)
 	}
 }

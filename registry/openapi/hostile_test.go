@@ -279,6 +279,9 @@ func TestRefusedParameters(t *testing.T) {
 			`"parameters":[]`)): "names a parameter that it does not have",
 		string(
 			withParameter(`{"name":"a","in":"path","required":true,"schema":{}}`)): "is not in its path",
+		string(operation("/x/{a}/{query.a}", `"parameters":[{"name":"a","in":"path","required":true,"schema":{}},
+			{"name":"query.a","in":"path","required":true,"schema":{}},
+			{"name":"a","in":"query","schema":{}}]`)): "cannot be told from another one by its name",
 		string(operation("/x?admin=1",
 			`"tags":[]`)): "characters that need encoding",
 		string(operation("/x/../y",

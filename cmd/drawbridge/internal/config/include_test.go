@@ -33,6 +33,17 @@ func write(t *testing.T, file, text string) {
 	}
 }
 
+// TestIncludedFileHoldsNoUnknownKey: a misspelt key would be left out without a word.
+func TestIncludedFileHoldsNoUnknownKey(t *testing.T) {
+	file := including(t, map[string]string{"a.yaml": "tenant: {}\n"})
+	_, err := Load(file, testEnvironment)
+	want := filepath.Join(filepath.Dir(file), "tenants", "a.yaml") +
+		`:1:1: unknown key "tenant"; an included file holds `
+	if got := errorText(err); !strings.HasPrefix(got, want) || !strings.Contains(got, "did you mean tenants?") {
+		t.Errorf("got %q, want %q and a hint", got, want)
+	}
+}
+
 func TestIncludedFilesAreBoundedInNumber(t *testing.T) {
 	parts := make(map[string]string)
 	for i := range maxIncluded {

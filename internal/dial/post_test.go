@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -53,6 +54,24 @@ func send(ctx context.Context, p *dial.Post, body string) (text string, usual bo
 	defer other.Body.Close()
 	rest, err := io.ReadAll(other.Body)
 	return string(rest), false, err
+}
+
+// TestPostHasTheLinesOfItsCall beside those that all calls have: by them a server knows who
+// calls.
+func TestPostHasTheLinesOfItsCall(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		io.WriteString(w, r.Header.Get("X")+" "+r.Header.Get("Who"))
+	}))
+	defer server.Close()
+	p := prepared(t, newClient(t), server.URL)
+	for _, who := range []string{"ann", "bob"} {
+		lines := func(b []byte) []byte { return append(b, "Who: "+who+"\r\n"...) }
+		answer, _, _, err := p.Send(t.Context(), lines, []byte("{}"), memory{})
+		if string(answer) != "y "+who || err != nil {
+			t.Errorf("got %q, %v, want %q", answer, err, "y "+who)
+		}
+	}
 }
 
 // TestPostGivesWhatRoundTripGives has a server that sends all sorts of responses, whole

@@ -10,7 +10,7 @@
 //	  what needs no answer  answered: answers to questions; level
 //	how it is answered      reply: JSON or a stream; feed: a stream of the log
 //	one request             roundtrips, question: what its client is asked
-//	with other replicas     route: who leads; listeners: streams that are elsewhere;
+//	with other replicas     route: who leads, changed lists; listeners: streams that are elsewhere;
 //	                        subscriptions: what is followed, also after another replica has taken over
 //	the handshake           handshake
 //	what all share          service; background: what runs beside requests; waiting: for answers

@@ -38,3 +38,14 @@ func TestRepeatsAreJudgedAndRecorded(t *testing.T) {
 		t.Errorf("the tool ran %d times, want never", b.calls)
 	}
 }
+
+// TestRepeatWhileTheServerIsDown: the answer is there already, and the right to it does not
+// end with the server.
+func TestRepeatWhileTheServerIsDown(t *testing.T) {
+	b := newBench(t)
+	b.registry.Remove("box")
+	b.registry.Lose("box", "box") // this replica has begun meanwhile, and never reached it
+	if err := b.Repeat(t.Context(), b.caller(t, alice), request("box__plain", `{}`)); err != nil {
+		t.Errorf("got %v, want no error", err)
+	}
+}

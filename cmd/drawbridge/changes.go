@@ -63,6 +63,7 @@ func changeList(started, before, after *config.Config) []string {
 		"allowed_hosts":    slices.Equal(before.AllowedHosts, after.AllowedHosts),
 		"trusted_proxies":  slices.Equal(before.TrustedProxies, after.TrustedProxies),
 		"log.level":        before.LogLevel == after.LogLevel,
+		"audit.claims":     slices.Equal(before.Records.Claims, after.Records.Claims),
 		"keys_file": reflect.DeepEqual(before.Sessions.Keys, after.Sessions.Keys) ||
 			len(before.Sessions.Keys) == 0 || len(after.Sessions.Keys) == 0,
 	}) {

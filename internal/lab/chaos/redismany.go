@@ -78,7 +78,9 @@ func fallsBehind(ctx context.Context, s *scene) {
 		s.store.Begin(ctx)
 	})
 	amongMany(len(s.sessions), func(i int) {
-		s.goesOn(ctx, s.others[i%2], s.sessions[i], s.spared)
+		soon(func(ctx context.Context, s *scene) { // what was on its way to the frozen replica may be lost
+			s.goesOn(ctx, s.others[i%2], s.sessions[i], s.spared)
+		})(ctx, s)
 	})
 	isBehind(ctx, following, s.store)
 	s.store.Kill()

@@ -11,10 +11,10 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lifetime/lifetimetest"
 	"github.com/drawbridge-mcp/drawbridge/internal/link"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
-	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 	"github.com/drawbridge-mcp/drawbridge/server/eventlog"
 	"github.com/drawbridge-mcp/drawbridge/server/primary/primarytest"
 )

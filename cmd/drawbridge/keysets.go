@@ -14,9 +14,9 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
-	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 )
 
 // keySetStorage is where the last key sets of issuers are kept: in a directory or,

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 )
 
 const (

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/batch"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
-	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 )
 
 // kindLists says that lists of servers may have changed, whose names are its parts.

@@ -19,8 +19,8 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/connlimit"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
-	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 	"github.com/drawbridge-mcp/drawbridge/server/admin"
 )
 

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
-	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/server"
 	"github.com/drawbridge-mcp/drawbridge/server/admin"
 )

@@ -80,7 +80,7 @@ func layers() [][]string {
 		{"internal/fairqueue"}, // whose turn it is to keep a processor or a connection busy
 		{
 			"internal/strictjson", "internal/seal", "internal/share", "internal/lifetime", "internal/cgroup",
-			"internal/batch", "internal/connlimit", "internal/dial", "registry/upstream/pace", "registry/upstream/process",
+			"internal/batch", "internal/connlimit", "internal/dial", "internal/pace", "registry/upstream/process",
 			"docs",
 		},
 	}

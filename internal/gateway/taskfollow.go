@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
-	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 )
 
 // A client of 2026-07-28 follows tasks on a stream. The gateway asks their servers for

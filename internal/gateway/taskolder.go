@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
-	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 )
 
 // A client of 2025-11-25 asks for a task, and must get one. A server of 2026-07-28 decides

@@ -31,7 +31,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
-	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 )
 
 // What Send and Forward return besides the errors of a handler.

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/link"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
-	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 )
 
 const (

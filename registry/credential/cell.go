@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 )
 
 // cell keeps one credential that is had from elsewhere, and asks for the next one shortly

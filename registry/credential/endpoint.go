@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
-	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 )
 
 // Limits of endpoints that give tokens.

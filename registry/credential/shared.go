@@ -8,11 +8,11 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
-	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 )
 
 // Shared is where replicas keep what endpoints gave, so that each token is asked for by one

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/registry"
-	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 )
 
 // toolsFirst is how long tools that were read wait for slower lists before they go into

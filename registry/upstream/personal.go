@@ -13,10 +13,10 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/credential"
-	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 )
 
 const (

@@ -9,10 +9,10 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/credential"
-	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/seats"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/registry"
-	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 

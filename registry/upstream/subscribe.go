@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/registry"
-	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 

@@ -47,9 +47,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/registry"
-	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 

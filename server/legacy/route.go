@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
-	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/forward"
 	"github.com/drawbridge-mcp/drawbridge/server/sessions"

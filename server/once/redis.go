@@ -7,11 +7,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
-	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 )
 
 // RedisConfig is what a Redis needs. Every field is required but Capacity, Quota and Now.

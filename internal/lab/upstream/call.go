@@ -8,7 +8,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
-	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 )
 
 // call is one tools/call in work.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
-	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 )
 
 const (

@@ -9,7 +9,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
-	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 )
 
 // look is how often a condition is looked at.

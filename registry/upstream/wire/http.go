@@ -11,8 +11,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
-	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
 )
 
 // Limits of Streamable HTTP.

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/drawbridge-mcp/drawbridge/registry/upstream/pace"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 )
 
 // TestBackoffDoublesUpToALimit asks for more failures than the shift has bits.

@@ -19,6 +19,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"net/http"
 	"time"
 
@@ -46,6 +47,9 @@ const Formats = 1
 // Message is what one replica says to another. Its kind names a form of its data, too:
 // another form is another kind. A message of a tenant never counts as that of another.
 type Message = link.Message
+
+// ErrForm is the error of a Handler for a message that has another form than its kind.
+var ErrForm = errors.New("that message has another form")
 
 // ErrUnreached says that there is no such replica, or no longer.
 var ErrUnreached = link.ErrUnreached

@@ -2,7 +2,6 @@ package eventlog
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -107,14 +106,11 @@ func (l *Redis) wake(ctx context.Context, at replica.ID, some []streamKey) {
 	}
 }
 
-// errForm says that a message has another form than its kind has.
-var errForm = errors.New("that message has another form")
-
 // heard wakes the readers of a session, because another replica has appended to one of
 // its streams.
 func (l *Redis) heard(_ context.Context, _ replica.ID, w replica.Message) ([]byte, error) {
 	if len(w.Parts) < 2 {
-		return nil, errForm
+		return nil, replica.ErrForm
 	}
 	m := l.local
 	m.mu.Lock()

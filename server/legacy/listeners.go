@@ -95,7 +95,7 @@ func (s *Service) tellSessions(ctx context.Context, at replica.ID, some []*sessi
 		parts = append(parts, string(l.Key[:]), one.Holder.Stream, epochText(l.Epoch()), string(one.Text))
 	}
 	var taken []byte
-	err := errMessageForm
+	err := replica.ErrForm
 	s.exchanges.Safely(ctx, func() { // or what was assigned would be told by nobody
 		taken, err = s.config.Others.Send(ctx, at, replica.Message{Kind: kindListener, Parts: parts})
 	})
@@ -176,7 +176,7 @@ func (s *Service) noticesFor(l *sessions.Session, at replica.ID) (all []sessions
 func (s *Service) heardListener(ctx context.Context, from replica.ID, w replica.Message) ([]byte, error) {
 	parts := w.Parts
 	if len(parts) == 0 || len(parts)%4 != 0 || len(parts) > 4*maxNotices*(sessions.MaxUpdates+3) {
-		return nil, errMessageForm
+		return nil, replica.ErrForm
 	}
 	answer := make([]byte, len(parts)/4)
 	var all errgroup.Group
@@ -192,9 +192,6 @@ func (s *Service) heardListener(ctx context.Context, from replica.ID, w replica.
 	_ = all.Wait() // there is no error
 	return answer, nil
 }
-
-// errMessageForm says that a message has another form than its kind has.
-var errMessageForm = errors.New("that message has another form")
 
 // heardNotice takes one notice.
 func (s *Service) heardNotice(ctx context.Context, from replica.ID, parts []string) byte {
@@ -396,7 +393,7 @@ func (s *Service) tellTaken(ctx context.Context, l *sessions.Session, former rep
 // heardTaken notes that another replica leads a session.
 func (s *Service) heardTaken(_ context.Context, from replica.ID, w replica.Message) ([]byte, error) {
 	if len(w.Parts) < 2 {
-		return nil, errMessageForm
+		return nil, replica.ErrForm
 	}
 	l, epoch := s.namedBy(w.Parts[0], w.Parts[1])
 	if l == nil || l.User.TenantID != w.Tenant || l.Epoch() >= epoch {

@@ -232,6 +232,18 @@ func round(t *testing.T, base string, m message) (before string, answer mcp.Obje
 	return before, answer
 }
 
+// roundMeanwhile sends one round of a call, whose answer comes over the channel.
+func roundMeanwhile(t *testing.T, base string, m message) <-chan mcp.Object {
+	t.Helper()
+	got := make(chan mcp.Object, 1)
+	go func() {
+		defer close(got) // also where the round fails
+		_, answer := round(t, base, m)
+		got <- answer
+	}()
+	return got
+}
+
 // await returns what comes next. When nothing does, the test fails, and does not wait for
 // the end of all tests.
 func await[T any](t *testing.T, what string, from <-chan T) T {
@@ -396,13 +408,8 @@ func TestParkedCallWhoseReplicaIsGone(t *testing.T) {
 	baseA, baseB := tw.a.serve(t), tw.b.serve(t)
 	_, parked := round(t, baseA, asks("asker__all", ""))
 	_, attached := round(t, baseA, asks("asker__hang", ""))
-	got := make(chan mcp.Object, 1)
-	go func() {
-		defer close(got) // also where the round fails
-		_, answer := round(t, baseB,
-			asks("asker__hang", repeatOf(t, attached, "elicitation/create", accepted)))
-		got <- answer
-	}()
+	got := roundMeanwhile(t, baseB,
+		asks("asker__hang", repeatOf(t, attached, "elicitation/create", accepted)))
 	await(t, "the call has its answer", tw.asker.begun)
 	tw.hub.Leave(tw.memberA)
 	for _, answer := range []mcp.Object{
@@ -428,12 +435,7 @@ func TestResultOfALostRepeatIsKept(t *testing.T) {
 			_, parked := round(t, baseA, asks("asker__wait", ""))
 			again := asks("asker__wait", repeatOf(t, parked, "elicitation/create", accepted)).
 				with("Idempotency-Key", "k")
-			got := make(chan mcp.Object, 1)
-			go func() {
-				defer close(got) // also where the round fails
-				_, answer := round(t, baseB, again)
-				got <- answer
-			}()
+			got := roundMeanwhile(t, baseB, again)
 			await(t, "the call has its answer", tw.asker.begun)
 			mend := tw.hub.Cut(tw.memberA)
 			if lasts {
@@ -467,12 +469,7 @@ func TestLostRepeatWithoutAKey(t *testing.T) {
 	baseA, baseB := tw.a.serve(t), tw.b.serve(t)
 	_, parked := round(t, baseA, asks("asker__hang", ""))
 	again := asks("asker__hang", repeatOf(t, parked, "elicitation/create", accepted))
-	got := make(chan mcp.Object, 1)
-	go func() {
-		defer close(got) // also where the round fails
-		_, answer := round(t, baseB, again)
-		got <- answer
-	}()
+	got := roundMeanwhile(t, baseB, again)
 	await(t, "the call has its answer", tw.asker.begun)
 	mend := tw.hub.Cut(tw.memberA)
 	answer := await(t, "the repeat is answered", got)

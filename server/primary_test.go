@@ -188,15 +188,22 @@ func TestAPrimaryThatEndsRunsNoCallsOfOthers(t *testing.T) {
 	})
 }
 
+// cutOff returns two replicas of which others take a, which leads the session id, for dead.
+func cutOff(t *testing.T) (c *common, a, b *world, id string) {
+	t.Helper()
+	c = together(t, 2)
+	a, b = c.worlds[0], c.worlds[1]
+	id = a.openAsking(t, mcp.Revision2511)
+	<-time.After(time.Second)
+	c.hub.Leave(a.word().Member)
+	return c, a, b, id
+}
+
 // TestALatePrimaryChangesNothing takes a session over from a replica that was taken for
 // dead, and comes back.
 func TestALatePrimaryChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := together(t, 2)
-		a, b := c.worlds[0], c.worlds[1]
-		id := a.openAsking(t, mcp.Revision2511)
-		<-time.After(time.Second)
-		c.hub.Leave(a.word().Member)
+		c, a, b, id := cutOff(t)
 		wantStatus(t, "taken over", b.do(t, inSession("POST", id, setLevel("error"))), http.StatusOK)
 		wantReplicas(t, "at the old primary, cut off", a.do(t, inSession("POST", id, pingBody)))
 		c.hub.Rejoin(a.word().Member)
@@ -223,11 +230,7 @@ func TestALatePrimaryChangesNothing(t *testing.T) {
 // has been idle for too long.
 func TestAReplicaThatIsBackLetsGoOfWhatEndedMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := together(t, 2)
-		a, b := c.worlds[0], c.worlds[1]
-		id := a.openAsking(t, mcp.Revision2511)
-		<-time.After(time.Second)
-		c.hub.Leave(a.word().Member)
+		c, a, b, id := cutOff(t)
 		wantStatus(t, "DELETE", b.do(t, inSession("DELETE", id, "")), http.StatusNoContent)
 		c.hub.Rejoin(a.word().Member)
 		a.word().Return()
@@ -252,11 +255,7 @@ func TestADeletedSessionIsNotServedByItsLatePrimary(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := together(t, 2)
-				a, b := c.worlds[0], c.worlds[1]
-				id := a.openAsking(t, mcp.Revision2511)
-				<-time.After(time.Second)
-				c.hub.Leave(a.word().Member)
+				c, a, b, id := cutOff(t)
 				wantStatus(t, "DELETE", b.do(t, inSession("DELETE", id, "")), http.StatusNoContent)
 				wantReplicas(t, "cut off", a.do(t, inSession("POST", id, pingBody)))
 				test.before(c)

@@ -13,17 +13,28 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 )
 
-// TestListsReadNoMoreThanTheyReturn asks SQLite how it finds the records of each list. A
-// list of one owner read all records of its kind, so that each sign-in took longer than
-// the one before.
-func TestListsReadNoMoreThanTheyReturn(t *testing.T) {
-	t.Parallel()
+// opened returns a new store, which is closed at the end of the test.
+func opened(t *testing.T) *Store {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "drawbridge.db")
 	s, err := Open(path, store.Config{Ring: seal.RandomRing(), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// TestListsReadNoMoreThanTheyReturn asks SQLite how it finds the records of each list. A
+// list of one owner read all records of its kind, so that each sign-in took longer than
+// the one before.
+func TestListsReadNoMoreThanTheyReturn(t *testing.T) {
+	t.Parallel()
+	s := opened(t)
 	const byOwner = "INDEX records_owner (kind=? AND owner=? AND id>?)"
 	check := func(name, index, text string, arguments ...any) {
 		var plan []string

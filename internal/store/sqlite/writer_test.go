@@ -2,13 +2,10 @@ package sqlite
 
 import (
 	"errors"
-	"log/slog"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 )
 
@@ -16,12 +13,7 @@ import (
 // transaction that then fails, neither is told that the record is there.
 func TestNobodyConflictsWithWhatWasUndone(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "drawbridge.db")
-	s, err := Open(path, store.Config{Ring: seal.RandomRing(), Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := opened(t)
 	var over sync.WaitGroup
 	waitFor := func(writes int) {
 		for deadline := time.Now().Add(time.Minute); len(s.writes) < writes; time.Sleep(time.Millisecond) {

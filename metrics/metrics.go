@@ -25,8 +25,8 @@ import (
 
 // Metrics records. Its methods are named after what has happened, and are safe for
 // concurrent use. AuditWritable, LogLost, MemoryUse, WorkUse, UpstreamLoads, RedisState,
-// RedisClock, Replicas, Draining and IssuerKeys take a function instead, which is called at every reading of the metrics: it must be quick and
-// safe for concurrent use.
+// RedisClock, Replicas, Draining and IssuerKeys take a function instead, which is called
+// at every reading of the metrics: it must be quick and safe for concurrent use.
 type Metrics struct {
 	*traffic
 	*connections

@@ -30,13 +30,14 @@ type RedisConfig struct {
 //	                                        ▼
 //	                              the part of this replica (Memory)
 //
-// A prefetch is tokens that the bucket no longer has. The bucket remembers who has how many,
-// and holds no more than what is missing to Burst then: so all replicas together allow
-// never more than Burst at once, and Rate in the long run. What a replica does not use
-// within prefetchLife is lost, and comes back with the rate. A prefetch is as large as what was
-// used lately, and the prefetches of all replicas together are at most an eighth of Burst. So
-// of a bucket with a Burst below 8 × Replicas none is taken ahead, and each Take is a
-// trip. Nothing is taken ahead of the reserve for the quiet; see part.go.
+// A prefetch is tokens that the bucket no longer has. The bucket remembers who has how
+// many, and holds no more than what is missing to Burst then: so all replicas together
+// allow never more than Burst at once, and Rate in the long run. What a replica does not
+// use within prefetchLife is lost, and comes back with the rate. A prefetch is as large
+// as what was used lately, and the prefetches of all replicas together are at most an
+// eighth of Burst. So of a bucket with a Burst below 8 × Replicas none is taken ahead,
+// and each Take is a trip. Nothing is taken ahead of the reserve for the quiet; see
+// part.go.
 //
 // What a sharer owes is counted by each replica for itself, and what the bucket lacks is
 // known as of the last trip. At each replica a sharer counts as quiet that owes
@@ -280,8 +281,8 @@ func beginLocked(asks []ask) (over chan struct{}) {
 }
 
 // goLocked makes a round trip that has begun, and puts into the prefetches what it has
-// brought ahead. It tells whether what is needed was taken. The lock is not held during the
-// trip.
+// brought ahead. It tells whether what is needed was taken. The lock is not held during
+// the trip.
 func (r *Redis) goLocked(ctx context.Context, asks []ask, over chan struct{}, now time.Time) (taken bool,
 	err error,
 ) {

@@ -15,8 +15,8 @@ import (
 
 // Item is a prompt, resource, template or skill of the catalogue, or what a Tool has in
 // common with them. Many requests share it: callers must not modify it. It never changes,
-// with one exception: when its source offers the same definition again, calls go where the
-// newer offer says.
+// with one exception: when its source offers the same definition again, calls go where
+// the newer offer says.
 type Item struct {
 	Kind       Kind
 	Server     string

@@ -461,8 +461,8 @@ func TestResultOfALostRepeatIsKept(t *testing.T) {
 }
 
 // TestLostRepeatWithoutAKey breaks the link while the repeat of a parked call, which was
-// forwarded, runs without a key: it may have taken effect, and is cancelled where it runs.
-// Whoever asks again is not told that nothing happened, and nothing is done again.
+// forwarded, runs without a key: it may have taken effect, and is cancelled where it
+// runs. Whoever asks again is not told that nothing happened, and nothing is done again.
 func TestLostRepeatWithoutAKey(t *testing.T) {
 	t.Parallel()
 	tw := newTwins(t, nil)

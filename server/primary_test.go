@@ -131,9 +131,9 @@ func TestWhoWaitsForAFormerPrimaryTakesNoSlot(t *testing.T) {
 	}
 }
 
-// TestAFormerPrimaryThatDoesNotAnswerIsNotWaitedForLong has the connection to a replica that
-// led a session before take what is sent, and bring nothing back, while that one lives.
-// Each of the requests waited for as long as the connection did.
+// TestAFormerPrimaryThatDoesNotAnswerIsNotWaitedForLong has the connection to a replica
+// that led a session before take what is sent, and bring nothing back, while that one
+// lives. Each of the requests waited for as long as the connection did.
 func TestAFormerPrimaryThatDoesNotAnswerIsNotWaitedForLong(t *testing.T) {
 	for name, test := range map[string]struct {
 		waits func(id string) message
@@ -188,7 +188,8 @@ func TestAPrimaryThatEndsRunsNoCallsOfOthers(t *testing.T) {
 	})
 }
 
-// cutOff returns two replicas of which others take a, which leads the session id, for dead.
+// cutOff returns two replicas of which others take a, which leads the session id, for
+// dead.
 func cutOff(t *testing.T) (c *common, a, b *world, id string) {
 	t.Helper()
 	c = together(t, 2)
@@ -225,9 +226,9 @@ func TestALatePrimaryChangesNothing(t *testing.T) {
 	})
 }
 
-// TestAReplicaThatIsBackLetsGoOfWhatEndedMeanwhile ends a session while the replica that led
-// it is cut off. Nobody asks that one for the session again, and it would keep it until it
-// has been idle for too long.
+// TestAReplicaThatIsBackLetsGoOfWhatEndedMeanwhile ends a session while the replica that
+// led it is cut off. Nobody asks that one for the session again, and it would keep it
+// until it has been idle for too long.
 func TestAReplicaThatIsBackLetsGoOfWhatEndedMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, a, b, id := cutOff(t)

@@ -161,8 +161,8 @@ func TestTaskRequestsOfTheExtensionAreChecked(t *testing.T) {
 		`"method":"notifications/subscriptions/acknowledged","params":{"notifications":{},`)
 }
 
-// TestResourcesAndTasksOfAStreamHaveOneBound asks to be told of both, by a client that does
-// not have the extension: that is said of filters that are within the bound alone.
+// TestResourcesAndTasksOfAStreamHaveOneBound asks to be told of both, by a client that
+// does not have the extension: that is said of filters that are within the bound alone.
 func TestResourcesAndTasksOfAStreamHaveOneBound(t *testing.T) {
 	w := newTasksWorld(t)
 	listed := func(n int) string {

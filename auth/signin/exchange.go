@@ -109,8 +109,8 @@ func (s *core) answerError(x *exchange, endpoint string, err error) {
 	s.refuse(x, endpoint, f)
 }
 
-// form reads a form, in which each parameter stands once. It is false if there is none, or
-// if it is too long or cut off.
+// form reads a form, in which each parameter stands once. It is false if there is none,
+// or if it is too long or cut off.
 func (x *exchange) form() (url.Values, bool) {
 	kind, _, _ := mime.ParseMediaType(x.request.Header.Get("Content-Type"))
 	data, err := io.ReadAll(x.request.Body)

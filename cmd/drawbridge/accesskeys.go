@@ -102,8 +102,8 @@ func (k *keeping) createKey(ctx context.Context, book accesskey.Book, key access
 // speaks tells whether a client gets tokens of its own, and so is a subject in rules.
 func speaks(c *clients.Fixed) bool { return c.Tenant != "" }
 
-// namesakeError is what speaks against the clients of a config: that an access key has the
-// name of one that is a subject, since in rules both would be the same.
+// namesakeError is what speaks against the clients of a config: that an access key has
+// the name of one that is a subject, since in rules both would be the same.
 type namesakeError struct{ text string }
 
 func (e *namesakeError) Error() string { return e.text }

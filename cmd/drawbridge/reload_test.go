@@ -166,8 +166,8 @@ func TestNoSettingChangesUnseen(t *testing.T) {
 		"Sessions.KeysFile", "Records.KeyFile" /* their contents count */, "Audit.Interval" /* no key */)
 }
 
-// unseen looks for fields of T, and of the structs in it, whose change is not told, beside
-// those that are no settings.
+// unseen looks for fields of T, and of the structs in it, whose change is not told,
+// beside those that are no settings.
 func unseen[T any](t *testing.T, changes func(before, after *T) []string, ids ...string) {
 	t.Helper()
 	kind := reflect.TypeFor[T]()

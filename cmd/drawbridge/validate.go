@@ -178,8 +178,8 @@ func (f *findings) json(string) string {
 	return string(data) + "\n"
 }
 
-// try is one thing that -online tries. What it finds goes into the check; an error is why it
-// failed.
+// try is one thing that -online tries. What it finds goes into the check; an error is why
+// it failed.
 type try struct {
 	name string
 	run  func(c *check) error

@@ -31,8 +31,8 @@ type Config struct {
 	Store    *redis.Store
 	Self     string // names this replica among those that share the slots
 	Replicas int    // how many there are at most
-	// Leads tells whether no other replica can have taken this one for gone, and since when
-	// that is so without a gap. Blocks that were granted before are nobody's.
+	// Leads tells whether no other replica can have taken this one for gone, and since
+	// when that is so without a gap. Blocks that were granted before are nobody's.
 	Leads func() (since time.Time, leads bool)
 	// Living returns the replicas that live, as is known here: it may be a few seconds
 	// late.
@@ -247,10 +247,10 @@ func (b *Blocks) all() []*block {
 }
 
 // renew asks for a block again if something has changed: it was used, it has more slots
-// than are taken, others may have taken this replica for gone since, or Redis may have forgotten it. It
-// asks for a quarter less than before, but for twice what is taken at least, so that a
-// block does not come and go with each call. A block that nobody asks for shrinks to what
-// is taken, and one of which nothing is taken for long is given up.
+// than are taken, others may have taken this replica for gone since, or Redis may have
+// forgotten it. It asks for a quarter less than before, but for twice what is taken at
+// least, so that a block does not come and go with each call. A block that nobody asks
+// for shrinks to what is taken, and one of which nothing is taken for long is given up.
 func (b *Blocks) renew(ctx context.Context, one *block) {
 	b.mu.Lock()
 	taken, now := b.config.Used(one.kind, one.tenant), time.Now()

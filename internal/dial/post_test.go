@@ -56,8 +56,8 @@ func send(ctx context.Context, p *dial.Post, body string) (text string, usual bo
 	return string(rest), false, err
 }
 
-// TestPostHasTheLinesOfItsCall beside those that all calls have: by them a server knows who
-// calls.
+// TestPostHasTheLinesOfItsCall beside those that all calls have: by them a server knows
+// who calls.
 func TestPostHasTheLinesOfItsCall(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

@@ -20,8 +20,8 @@ const (
 	// The admission of a caller, which every request needs before anything else: its key
 	// and its bucket.
 	admitAllocations = 2
-	// What becomes of a call that ends with an error whose words are ready: of a look at its
-	// stable code.
+	// What becomes of a call that ends with an error whose words are ready: of a look at
+	// its stable code.
 	errorAllocations = 2
 )
 
@@ -58,8 +58,8 @@ func TestAllocationsOfAnAdmission(t *testing.T) {
 	})
 }
 
-// TestAllocationsOfAnError looks up errors whose words are ready: the entries of the table
-// that stand before theirs make no words of their own.
+// TestAllocationsOfAnError looks up errors whose words are ready: the entries of the
+// table that stand before theirs make no words of their own.
 func TestAllocationsOfAnError(t *testing.T) {
 	refused := mcp.Stable(mcp.CodeInvalidParams, "DB-PARAMS", "Invalid params: arguments must be an object")
 	for name, err := range map[string]error{"refused": refused, "stopped": ErrStopped} {

@@ -335,8 +335,8 @@ func TestTheAuditTellsACallThatWasNotMadeFromALostOne(t *testing.T) {
 	}
 }
 
-// TestEachFaultOfACredentialIsToldInItsOwnWords looks up what a client is told of each, and
-// of one that the table does not have.
+// TestEachFaultOfACredentialIsToldInItsOwnWords looks up what a client is told of each,
+// and of one that the table does not have.
 func TestEachFaultOfACredentialIsToldInItsOwnWords(t *testing.T) {
 	const (
 		operator = "; the operator of this gateway must look at it (auth of the server)"

@@ -185,8 +185,8 @@ func failureOf(err error) failure {
 	return explainEnd(err)
 }
 
-// byType are what becomes of errors by their types, and of what is bounded. The first that
-// knows an error decides.
+// byType are what becomes of errors by their types, and of what is bounded. The first
+// that knows an error decides.
 var byType = []func(error) (f failure, found bool){
 	when(unheld),
 	when(func(e *registry.SubscribedError) failure { return limitReached(unfollowed(e)) }),

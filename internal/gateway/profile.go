@@ -119,9 +119,9 @@ func profilesOf(allowing, denying []*rule) (all []profile, whole bool) {
 	return all, whole
 }
 
-// widest returns those of the kinds for which is says what is wanted that must be named, so
-// that a reader knows all: a kind need not be when everything just wider than it is one of
-// them. is has an entry for each of all.
+// widest returns those of the kinds for which is says what is wanted that must be named,
+// so that a reader knows all: a kind need not be when everything just wider than it is
+// one of them. is has an entry for each of all.
 func widest(all []profile, is []bool, want bool) []int {
 	var named []int
 	for i := range all {
@@ -132,8 +132,8 @@ func widest(all []profile, is []bool, want bool) []int {
 	return named
 }
 
-// followsFrom tells whether the kind i is covered by others, and is says what is wanted of
-// the narrowest of those.
+// followsFrom tells whether the kind i is covered by others, and is says what is wanted
+// of the narrowest of those.
 func followsFrom(all []profile, is []bool, want bool, i int) bool {
 	var wider []int
 	for j := range all {

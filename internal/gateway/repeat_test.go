@@ -39,8 +39,8 @@ func TestRepeatsAreJudgedAndRecorded(t *testing.T) {
 	}
 }
 
-// TestRepeatWhileTheServerIsDown: the answer is there already, and the right to it does not
-// end with the server.
+// TestRepeatWhileTheServerIsDown: the answer is there already, and the right to it does
+// not end with the server.
 func TestRepeatWhileTheServerIsDown(t *testing.T) {
 	b := newBench(t)
 	b.registry.Remove("box")

@@ -145,8 +145,8 @@ func TestMessagesAreAnsweredWhenTheyWereHandled(t *testing.T) {
 	}
 }
 
-// TestMessageInAnotherFormIsNotTaken sends parts of a message behind which stands something
-// that is none. No handler may take the parts before it for the message.
+// TestMessageInAnotherFormIsNotTaken sends parts of a message behind which stands
+// something that is none. No handler may take the parts before it for the message.
 func TestMessageInAnotherFormIsNotTaken(t *testing.T) {
 	t.Parallel()
 	_, a, _ := pair(t, nil)

@@ -15,9 +15,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 )
 
-// Who lives. Each replica writes under its id, in one hash, the time of the server and how
-// it is reached, sealed: each second, and when one that is not known asks for something.
-// Who has not done so for life counts as dead. One that ends says so:
+// Who lives. Each replica writes under its id, in one hash, the time of the server and
+// how it is reached, sealed: each second, and when one that is not known asks for
+// something. Who has not done so for life counts as dead. One that ends says so:
 //
 //	beat ──▶ look ──▶ beating, in Redis ──▶ note ──▶ IsThere, IsNewerThere, Count, Peer, Named
 //	Run ──▶ leave ──▶ look, which says from then on that this one has left
@@ -104,15 +104,15 @@ const (
 )
 
 // beating is a script that says in which state a replica is. KEYS[1] is the hash of all:
-// under each id the time of the last beat in milliseconds, the Formats of the replica, its
-// state, and how it is reached. ARGV: the id, for how many milliseconds a beat counts, how
-// many others are returned at most, and then what is written; how it is reached is "" while
-// nobody can reach it: then it does not live yet. It returns what the clock of the server
-// shows, in milliseconds, 1 if the replica was known before, or 0, and all others. A beat
-// that lies in the future was written by somebody else, or before the clock was set. Who has
-// left stays so for as long as a beat counts: one whose sender no longer waits for the answer
-// may come later than the word that it has left, and would have others take for alive who
-// has ended.
+// under each id the time of the last beat in milliseconds, the Formats of the replica,
+// its state, and how it is reached. ARGV: the id, for how many milliseconds a beat
+// counts, how many others are returned at most, and then what is written; how it is
+// reached is "" while nobody can reach it: then it does not live yet. It returns what the
+// clock of the server shows, in milliseconds, 1 if the replica was known before, or 0,
+// and all others. A beat that lies in the future was written by somebody else, or before
+// the clock was set. Who has left stays so for as long as a beat counts: one whose sender
+// no longer waits for the answer may come later than the word that it has left, and would
+// have others take for alive who has ended.
 var beating = redis.NewScript(`
 if redis.call('TYPE', KEYS[1]).ok ~= 'hash' then redis.call('DEL', KEYS[1]) end
 local t = redis.call('TIME')
@@ -235,11 +235,11 @@ func (g *Group) forget() {
 	}
 }
 
-// note takes what Redis knows of those who live. Who cannot be read is of a later version,
-// or was put there by somebody else. A replica has one address and one certificate, so what
-// is known of one that lives stays. One that is missing and has not left stays for as long
-// as its last beat counts here: Redis may have lost what it had, or been away until now.
-// whole tells that it was not.
+// note takes what Redis knows of those who live. Who cannot be read is of a later
+// version, or was put there by somebody else. A replica has one address and one
+// certificate, so what is known of one that lives stays. One that is missing and has not
+// left stays for as long as its last beat counts here: Redis may have lost what it had,
+// or been away until now. whole tells that it was not.
 func (g *Group) note(said living, whole bool) {
 	before, now := *g.members.Load(), time.Now()
 	members, newer, older, changed := make(map[ID]*member, len(said.others)), false, false, false

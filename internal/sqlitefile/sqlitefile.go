@@ -1,5 +1,5 @@
-// Package sqlitefile opens files of SQLite, and knows what a panic of the driver means. It
-// does not know what the files are for.
+// Package sqlitefile opens files of SQLite, and knows what a panic of the driver means.
+// It does not know what the files are for.
 //
 // What is dangerous about the driver, github.com/ncruces/go-sqlite3, which is SQLite
 // translated to Go: it panics where a connection has no more memory. So whatever calls it
@@ -19,15 +19,15 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// Memory is the most that one connection takes, in bytes. What needs more, such as to sort
-// very many rows, is ErrMemory.
+// Memory is the most that one connection takes, in bytes. What needs more, such as to
+// sort very many rows, is ErrMemory.
 const Memory = 16 << 20
 
 // ErrMemory is that the bound on the memory of a connection is reached.
 var ErrMemory = errors.New("out of memory")
 
-// Open opens the file at an absolute path, in a mode of SQLite: ro or rw. Then prepare makes
-// the connection what its user needs.
+// Open opens the file at an absolute path, in a mode of SQLite: ro or rw. Then prepare
+// makes the connection what its user needs.
 // https://www.sqlite.org/uri.html#urimode
 func Open(ctx context.Context, path, mode string, prepare func(*sqlite3.Conn) error) (
 	c *sqlite3.Conn, err error,

@@ -34,10 +34,11 @@ type SQL struct {
 	Numbers func(ctx context.Context, s Statement) (map[string]int, error)
 	// Change runs statements in one transaction, and returns how many rows each of them
 	// has changed. After an error nothing is changed; then there may be the numbers of
-	// those before the one that failed. The error is ErrFull if one of Bounded has failed.
+	// those before the one that failed. The error is ErrFull if one of Bounded has
+	// failed.
 	Change func(ctx context.Context, statements ...Statement) (rows []int64, err error)
-	// Bounded returns statements that fail if the tenant of a row has too many of its kind.
-	// What has expired gives way first.
+	// Bounded returns statements that fail if the tenant of a row has too many of its
+	// kind. What has expired gives way first.
 	Bounded func(row Row) []Statement
 	// Anew has fill insert all rows that there are from then on, in one transaction. An
 	// error of fill that is none of insert wraps ErrUnread.
@@ -62,8 +63,8 @@ func (s *SQL) Get(ctx context.Context, kind, id string) (Record, error) {
 }
 
 // List returns the records of a query whose rows can be read. Others are logged: they are
-// of no use to anybody, and neither may they hide what comes after them, so others are read
-// in their place.
+// of no use to anybody, and neither may they hide what comes after them, so others are
+// read in their place.
 func (s *SQL) List(ctx context.Context, q Query) ([]Record, error) {
 	var records []Record
 	var failed error
@@ -287,8 +288,8 @@ func (s *SQL) sealAgain(ctx context.Context, p Pass) (Pass, error) {
 	return next, nil
 }
 
-// OfKey is the statement that selects rows which a key seals, after the one with that kind
-// and id.
+// OfKey is the statement that selects rows which a key seals, after the one with that
+// kind and id.
 func OfKey(key, kind, id string) Statement {
 	return NewStatement("SELECT "+Columns+" FROM records "+
 		"WHERE key = $1 AND (kind, id) > ($2, $3) ORDER BY kind, id LIMIT $4", key, kind, id, MostSwept)
@@ -342,8 +343,8 @@ func Sequence(all func(each func(Row) bool) error) iter.Seq2[Row, error] {
 }
 
 // Migration is one step of a schema, which stands in the database for good. A step that
-// the program before survives leaves Oldest as it is: it adds tables, or columns that have
-// a default. Any other needs two releases.
+// the program before survives leaves Oldest as it is: it adds tables, or columns that
+// have a default. Any other needs two releases.
 type Migration struct {
 	Oldest int // version of the schema that a program must know to use the database after this step
 	Text   string

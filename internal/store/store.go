@@ -54,7 +54,8 @@ func (q Query) Most() int {
 
 const maxListed = 1000
 
-// All returns all records of a query, however many there are. Its limit is that of a page.
+// All returns all records of a query, however many there are. Its limit is that of a
+// page.
 func All(ctx context.Context, s Store, q Query) (all []Record, err error) {
 	for {
 		page, err := s.List(ctx, q)

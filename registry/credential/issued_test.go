@@ -230,9 +230,9 @@ func TestExchangeTradesTheCallersToken(t *testing.T) {
 	}
 }
 
-// TestExchangedTokenGoesWithTheTraceOfTheRequest: the server knows the caller, so it is told
-// for which request it is called. The token of the gateway itself goes without, as that of
-// a server that knows no callers does.
+// TestExchangedTokenGoesWithTheTraceOfTheRequest: the server knows the caller, so it is
+// told for which request it is called. The token of the gateway itself goes without, as
+// that of a server that knows no callers does.
 func TestExchangedTokenGoesWithTheTraceOfTheRequest(t *testing.T) {
 	people := newPeople(t, issuer)
 	e := newEndpoint(t, func(w http.ResponseWriter, _ url.Values, _ int) { give(w, "token", 100) })

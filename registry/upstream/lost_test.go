@@ -39,8 +39,8 @@ func (l *endedLink) Loss() error { return l.loss }
 
 func (l *endedLink) Close(context.Context, bool) {}
 
-// TestCallsThatDidNotReachALostChildGetAnother makes calls on children that have ended, of
-// which the pool has not heard yet: one that was not sent goes to one more child, and
+// TestCallsThatDidNotReachALostChildGetAnother makes calls on children that have ended,
+// of which the pool has not heard yet: one that was not sent goes to one more child, and
 // never to a third; one that was sent goes to no other.
 func TestCallsThatDidNotReachALostChildGetAnother(t *testing.T) {
 	t.Parallel()

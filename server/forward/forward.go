@@ -80,10 +80,10 @@ func (f *Forwarder) IsUnsure() bool {
 	return time.Since(since) < unsureTime
 }
 
-// Ask has another replica do what a request says, and returns the status of its answer. One
-// that is not reached is most likely back soon, or about to be known as gone, and is waited
-// for. What is asked is done at once there, so one that lives and does not answer is waited
-// for no longer. It is 0 if that replica was not reached, or has not answered.
+// Ask has another replica do what a request says, and returns the status of its answer.
+// One that is not reached is most likely back soon, or about to be known as gone, and is
+// waited for. What is asked is done at once there, so one that lives and does not answer
+// is waited for no longer. It is 0 if that replica was not reached, or has not answered.
 func (f *Forwarder) Ask(ctx context.Context, to replica.ID, r link.Request) (status int) {
 	until := time.Now().Add(HoldTime)
 	limited, stop := context.WithDeadline(ctx, until)

@@ -449,8 +449,8 @@ func (s *Service) tellFormer(ctx context.Context, x *exchange.Exchange, l *sessi
 // receiver began when it led the session.
 const noteFormer = "former"
 
-// namedBy returns the session that a message names, with the epoch that it says; nil: there is
-// none here, or the message has another form.
+// namedBy returns the session that a message names, with the epoch that it says; nil:
+// there is none here, or the message has another form.
 func (s *Service) namedBy(key, epoch string) (*sessions.Session, uint64) {
 	n, err := strconv.ParseUint(epoch, 10, 64)
 	if err != nil || len(key) != ticket.KeySize {

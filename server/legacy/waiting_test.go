@@ -8,8 +8,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
-// TestAWaitingCallHoldsWhatItsSlotCovered has calls wait: one whose request was covered by
-// the slot that it gives back, and one whose request is counted by itself already.
+// TestAWaitingCallHoldsWhatItsSlotCovered has calls wait: one whose request was covered
+// by the slot that it gives back, and one whose request is counted by itself already.
 func TestAWaitingCallHoldsWhatItsSlotCovered(t *testing.T) {
 	t.Parallel()
 	caller := gateway.Caller{Principal: auth.Principal{TenantID: "acme", Subject: "alice"}}

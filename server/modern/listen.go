@@ -345,9 +345,9 @@ func (sub *subscription) tellTasks(out *streams.Stream) error {
 	return nil
 }
 
-// tell sends a notice of what has waited, which forget takes away, if the caller may still
-// know of it. It looks up what the caller may do after it has taken the change: otherwise
-// it would tell of a change that came after the right to know of it had ended.
+// tell sends a notice of what has waited, which forget takes away, if the caller may
+// still know of it. It looks up what the caller may do after it has taken the change:
+// otherwise it would tell of a change that came after the right to know of it had ended.
 func (sub *subscription) tell(out *streams.Stream, notice sse.Event, forget func(),
 	mayKnow func(gateway.Caller) bool,
 ) error {

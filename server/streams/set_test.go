@@ -32,9 +32,9 @@ func (slow) Open(context.Context, *exchange.Exchange, *http.Request) (*Stream, e
 func (slow) SendEnd(*Stream) error       { return nil }
 func (slow) Close(context.Context, bool) {}
 
-// TestStreamWhoseTokenExpiresWhileItSendsEndsThen: the stream ends when what was under way
-// has been sent, and not at the next heartbeat. The clock of the set sleeps for another
-// stream meanwhile.
+// TestStreamWhoseTokenExpiresWhileItSendsEndsThen: the stream ends when what was under
+// way has been sent, and not at the next heartbeat. The clock of the set sleeps for
+// another stream meanwhile.
 func TestStreamWhoseTokenExpiresWhileItSendsEndsThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs := New(Config{

@@ -1,6 +1,6 @@
 // Package sqlite runs queries on files of SQLite, and lets no query do more than read. Of
-// the driver, github.com/ncruces/go-sqlite3, each connection has a memory of its own with a
-// bound, and nothing of it outlives the connection.
+// the driver, github.com/ncruces/go-sqlite3, each connection has a memory of its own with
+// a bound, and nothing of it outlives the connection.
 //
 // What is dangerous about it: it runs in this process. A text that a stranger wrote is
 // compiled and run by SQLite, which could otherwise write, attach other files, keep a

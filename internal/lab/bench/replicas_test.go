@@ -139,8 +139,8 @@ func TestForwardedCallsAreThoseElsewhere(t *testing.T) {
 	}
 }
 
-// TestTooFewCallsToKnowTheForwarded are an error that says what to do, as after -time 50ms
-// on a busy machine.
+// TestTooFewCallsToKnowTheForwarded are an error that says what to do, as after -time
+// 50ms on a busy machine.
 func TestTooFewCallsToKnowTheForwarded(t *testing.T) {
 	for calls := range 3 {
 		latency := []time.Duration{700, 400, 900}[:calls]

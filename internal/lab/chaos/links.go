@@ -99,8 +99,8 @@ func hindered(name, done string, trouble func(p *netfault.Proxy, s *scene)) *fau
 	}
 }
 
-// deaf expects that calls lose their progress: whose direction ends counts as having left,
-// so a call of its session goes on without a stream, and its answer still comes.
+// deaf expects that calls lose their progress: whose direction ends counts as having
+// left, so a call of its session goes on without a stream, and its answer still comes.
 func deaf(f *fault) *fault {
 	f.holds += "; calls that are forwarded meanwhile may be answered without their progress"
 	f.spares = func(v *ledger.Verdict) int { return v.Unstreamed }

@@ -35,7 +35,8 @@ func Write(out io.Writer, path, text string) error {
 // WriteSection puts a text between the marks of its section in the page at path, in place
 // of what stood there, or writes it to out where path is "". What stands around the marks
 // stays. A page without them, or one that does not exist, gets the section at its end.
-// One that does not have both marks once is not touched. The section "" is the whole page.
+// One that does not have both marks once is not touched. The section "" is the whole
+// page.
 func WriteSection(out io.Writer, path, name, text string) error {
 	text = strings.TrimSpace(text)
 	if path == "" || name == "" {

@@ -1,7 +1,7 @@
-// Package quiet is the tenant that attacks must take nothing of: it makes small calls, each
-// when it is due, whatever became of those before, and notes what came back. A call counts
-// from when it was due, so what is late is seen. The package does not know who attacks, and
-// judges nothing.
+// Package quiet is the tenant that attacks must take nothing of: it makes small calls,
+// each when it is due, whatever became of those before, and notes what came back. A call
+// counts from when it was due, so what is late is seen. The package does not know who
+// attacks, and judges nothing.
 package quiet
 
 import (
@@ -22,8 +22,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// Connections is how many the tenant keeps open. More are opened while all of them wait for
-// an answer.
+// Connections is how many the tenant keeps open. More are opened while all of them wait
+// for an answer.
 const Connections = 8
 
 // Orders say what the tenant calls, and when.
@@ -85,8 +85,8 @@ func Tell(p *world.Process, o Orders) {
 }
 
 // Be is the process of the tenant: in that of the attackers it would wait for a processor
-// behind hundreds of goroutines, and that would be taken for the gateway's doing. It reads
-// orders, makes calls until they are done or in ends, and says what it saw.
+// behind hundreds of goroutines, and that would be taken for the gateway's doing. It
+// reads orders, makes calls until they are done or in ends, and says what it saw.
 func Be(ctx context.Context, in io.Reader, out io.Writer) {
 	told := bufio.NewReader(in)
 	line, err := told.ReadBytes('\n')
@@ -100,8 +100,8 @@ func Be(ctx context.Context, in io.Reader, out io.Writer) {
 	must.Have(out.Write(append(must.Have(strictjson.Marshal(o.follow(ctx))), '\n')))
 }
 
-// UntilEnd returns a context that ends with ctx or when in does. Who starts a process ends
-// it by closing its standard input, and if that one dies it ends as well.
+// UntilEnd returns a context that ends with ctx or when in does. Who starts a process
+// ends it by closing its standard input, and if that one dies it ends as well.
 func UntilEnd(ctx context.Context, in io.Reader) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() { // ends with the process, or before it

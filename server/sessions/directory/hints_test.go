@@ -6,7 +6,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/ticket"
 )
 
-// TestHintsAreKeptWithinTheirBound notes where sessions are, more than there may be hints.
+// TestHintsAreKeptWithinTheirBound notes where sessions are, more than there may be
+// hints.
 func TestHintsAreKeptWithinTheirBound(t *testing.T) {
 	t.Parallel()
 	var h hints

@@ -10,8 +10,8 @@ import (
 // memory is what a Loader knows of the tenants of the config that it loaded last. What is
 // found in a load is kept only if no problem is, at its end.
 type memory struct {
-	// Whether it serves further loads. Otherwise a load keeps every place that only validate
-	// asks for.
+	// Whether it serves further loads. Otherwise a load keeps every place that only
+	// validate asks for.
 	lasting bool
 	// by all that they depend on; those alone that there is no warning of
 	known map[digest]*gateway.TenantConfig

@@ -138,8 +138,8 @@ func TestRedisRefused(t *testing.T) {
 	}
 }
 
-// TestRedisWithoutURLIsOneProblem: what would be wrong beside a url is not said before there
-// is one.
+// TestRedisWithoutURLIsOneProblem: what would be wrong beside a url is not said before
+// there is one.
 func TestRedisWithoutURLIsOneProblem(t *testing.T) {
 	t.Parallel()
 	_, err := redisConfig(t, `{user: x}`)

@@ -10,8 +10,9 @@ import (
 const leaseTime = life - 500*time.Millisecond
 
 // lease says until when a replica may lead, by its own clock. A beat extends it, and so
-// do messages of all others that they do not use Redis either, because then nobody can
-// take anything over:
+// do answers of others that they do not use Redis either, if all who can be reached give
+// one: what runs in none of them can take nothing over. One that is not reached is most
+// likely gone with Redis. If it is not, the epoch still refuses what is written late:
 //
 //	beat ──▶ leads for leaseTime ──▶ no beat, and nobody said so ──▶ leads no more ──beat──▶ leads anew: since is later
 //

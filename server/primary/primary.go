@@ -5,7 +5,7 @@
 //
 // Each session has an entry that all replicas can read, from when it opens until it ends:
 //
-//	Open ─▶ primary A, epoch 1 ──Take: A is gone, or drains──▶ primary B, epoch 2 ─▶ … ─▶ End: there is no entry
+//	Open ─▶ primary A, epoch e1 ──Take: A is gone, or drains──▶ primary B, e2 > e1 ─▶ … ─▶ End: there is no entry
 //
 // The epoch is the fence: it grows each time that another replica takes the session over,
 // and what a primary of a lower epoch writes is refused. So a replica that was taken for

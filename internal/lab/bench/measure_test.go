@@ -88,7 +88,7 @@ func TestResidentMemoryIsOfAllProcesses(t *testing.T) {
 // took half of its CPU.
 func TestNginxCountsWithAllWorkers(t *testing.T) {
 	l := &lab{
-		Lab:   &world.Lab{Dir: t.TempDir(), Keeper: world.NewKeeper()},
+		Lab:   &world.Lab{Dir: t.TempDir(), Keeper: &world.Keeper{}},
 		parts: make(map[string]part), upstream: "127.0.0.1:1",
 	}
 	defer l.Close()

@@ -112,7 +112,7 @@ func TestStopEndsWhatThePeerStarted(t *testing.T) {
 	}
 	defer listener.Close()
 	script := "trap '' TERM; sleep 1000 & setsid sleep 1000 & while :; do wait; done"
-	l := &lab{Lab: &world.Lab{Keeper: world.NewKeeper()}}
+	l := &lab{Lab: &world.Lab{Keeper: &world.Keeper{}}}
 	defer l.Keeper.Close()
 	p := l.startPeer(t.Context(), t.TempDir(), listener.Addr().String(),
 		[]string{"/bin/sh", "-c", script})

@@ -190,7 +190,7 @@ func (s *scene) stopClean(ctx context.Context, r *world.Replica) {
 	defer stop()
 	code, err := r.Stop(ctx)
 	if err != nil || code != 0 {
-		log := strings.Split(strings.TrimSpace(r.Log()), "\n")
+		log := strings.Split(strings.TrimSpace(r.Words()), "\n")
 		panic(fmt.Errorf("%s ended with %d, %w; its log ends with %q", r.Name, code, err,
 			log[max(0, len(log)-3):]))
 	}

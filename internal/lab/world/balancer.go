@@ -176,8 +176,7 @@ func LookUp(name string) (string, error) {
 // others. HAProxy takes all for well at its start.
 func (b *balancer) isReady(ctx context.Context, w *World) {
 	if !b.child.Runs() {
-		panic(fmt.Errorf("%s: %w: %s", w.config.Balancer, errNotRunning,
-			tail(filepath.Join(b.dir, logFile), 1<<10)))
+		panic(fmt.Errorf("%s: %w: %s", w.config.Balancer, errNotRunning, b.child.Words()))
 	}
 	status, _ := w.ask(ctx, w.URL+"/.well-known/oauth-protected-resource")
 	must.Be(status == http.StatusOK, "%s answers %d", w.config.Balancer, status)

@@ -11,39 +11,22 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
+	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// Keeper starts all children, from one thread of the system. The kernel ends a child when
-// the thread that started it does, and threads of Go come and go. So a child lives as
-// long as its keeper, and no longer than this process, however that ends.
+// Keeper starts children, which live no longer than this process, however that ends. The
+// zero value has none.
 type Keeper struct {
-	orders chan func()
-	over   chan struct{} // closed when the thread has ended
-
 	mu       sync.Mutex // guards the fields below
 	children []*Process // that may run
 	closed   bool
-}
-
-// NewKeeper returns a keeper without children.
-func NewKeeper() *Keeper {
-	k := &Keeper{orders: make(chan func()), over: make(chan struct{})}
-	go func() { // close waits for it
-		defer close(k.over)
-		runtime.LockOSThread() // and never unlocked, so that the thread ends with the goroutine
-		for do := range k.orders {
-			do()
-		}
-	}()
-	return k
 }
 
 // Close ends all children, and starts no others.
@@ -55,8 +38,6 @@ func (k *Keeper) Close() {
 	for _, c := range children {
 		c.Kill()
 	}
-	close(k.orders)
-	<-k.over
 }
 
 // Order says what to start.
@@ -79,7 +60,7 @@ type Process struct {
 	Log string         // the file with what it prints
 
 	command *exec.Cmd
-	ended   chan struct{} // closed when it has ended
+	life    context.Context //nolint:containedctx // it ends with the process
 }
 
 // Start starts a child.
@@ -88,7 +69,8 @@ func (k *Keeper) Start(o Order) *Process {
 	log := must.Have(os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)) //nolint:gosec // G304: our own
 	defer func() { _ = log.Close() }()                                              // the child has its own
 	command := exec.Command(o.Command[0], o.Command[1:]...)                         //nolint:gosec,noctx // our own programs, which outlive the call; kill ends them
-	c := &Process{command: command, Log: path, ended: make(chan struct{})}
+	life, end := context.WithCancel(context.Background())
+	c := &Process{command: command, Log: path, life: life}
 	command.Dir, command.Stdout, command.Stderr, command.Env = o.Dir, log, log, o.Env
 	if o.Output != nil {
 		command.Stdout, command.Stderr = o.Output, o.Output
@@ -109,9 +91,7 @@ func (k *Keeper) Start(o Order) *Process {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	must.Be(!k.closed, "the world has ended")
-	started := make(chan error)
-	k.orders <- func() { started <- command.Start() }
-	if err := <-started; err != nil {
+	if err := redistest.StartBound(command); err != nil {
 		panic(fmt.Errorf("start %s: %w", o.Command[0], err))
 	}
 	k.children = append(k.children, c)
@@ -122,7 +102,7 @@ func (k *Keeper) Start(o Order) *Process {
 			o.ended()
 		}
 		k.forget(c)
-		close(c.ended)
+		end()
 	}()
 	return c
 }
@@ -140,7 +120,16 @@ var errNotRunning = errors.New("it does not run")
 func (c *Process) PID() int { return c.command.Process.Pid }
 
 // Words returns the end of what the process wrote into its log.
-func (c *Process) Words() string { return tail(c.Log, 2<<10) }
+func (c *Process) Words() string {
+	const most = 4 << 10 // bytes
+	file, err := os.Open(c.Log)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	size := must.Have(file.Seek(0, io.SeekEnd))
+	return string(must.Have(io.ReadAll(io.NewSectionReader(file, max(0, size-most), most))))
+}
 
 // Reads reads the next line that the process says, as JSON.
 func (c *Process) Reads(v any) {
@@ -173,17 +162,14 @@ func listening(ctx context.Context, address string) bool {
 }
 
 // Runs tells whether the child has not ended. A nil child never began.
-func (c *Process) Runs() bool {
-	if c == nil {
-		return false
-	}
-	select {
-	case <-c.ended:
-		return false
-	default:
-		return true
-	}
-}
+func (c *Process) Runs() bool { return c != nil && c.life.Err() == nil }
+
+// Freeze stops the processor time of the process: connections stay open and nothing is
+// answered.
+func (c *Process) Freeze() { must.OK(c.Signal(syscall.SIGSTOP)) }
+
+// Thaw ends Freeze.
+func (c *Process) Thaw() { must.OK(c.Signal(syscall.SIGCONT)) }
 
 // Signal sends a signal to the child alone.
 func (c *Process) Signal(number syscall.Signal) error {
@@ -202,7 +188,7 @@ func (c *Process) quit() {
 // ends waits until the child has ended, and kills one that takes longer than the limit.
 func (c *Process) ends(limit time.Duration) {
 	select {
-	case <-c.ended:
+	case <-c.life.Done():
 	case <-time.After(limit):
 		c.Kill()
 	}
@@ -212,7 +198,7 @@ func (c *Process) ends(limit time.Duration) {
 func (c *Process) Kill() {
 	if c.Runs() {
 		_ = syscall.Kill(-c.command.Process.Pid, syscall.SIGKILL) // it may just have ended
-		<-c.ended
+		<-c.life.Done()
 	}
 }
 

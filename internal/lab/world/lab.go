@@ -24,7 +24,7 @@ type Lab struct {
 // NewLab returns a lab in which nothing runs yet.
 func NewLab(name string) *Lab {
 	self, dir := must.Have(os.Executable()), must.Have(os.MkdirTemp("", "drawbridge-"+name+"-"))
-	return &Lab{Keeper: NewKeeper(), Dir: dir, Self: self, Program: filepath.Join(dir, "drawbridge")}
+	return &Lab{Keeper: &Keeper{}, Dir: dir, Self: self, Program: filepath.Join(dir, "drawbridge")}
 }
 
 // Build builds the gateway.

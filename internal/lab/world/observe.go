@@ -8,7 +8,7 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,7 +19,6 @@ import (
 const (
 	operatorTime = 5 * time.Second // for one answer of an operator's listener
 	mostAnswer   = 16 << 20        // bytes of one
-	mostLog      = 8 << 20         // bytes of a log that are kept in memory
 )
 
 // ask returns the status and the body of one of the operator's pages.
@@ -47,25 +46,17 @@ func (r *Replica) metrics(ctx context.Context) []byte {
 func sum(text []byte, name string, labels ...string) (total float64) {
 	for line := range strings.Lines(string(text)) {
 		rest, found := strings.CutPrefix(strings.TrimSpace(line), name)
-		if found && rest != "" && (rest[0] == '{' || rest[0] == ' ') && all(rest, labels) {
+		if found && rest != "" && (rest[0] == '{' || rest[0] == ' ') &&
+			!slices.ContainsFunc(labels, func(label string) bool { return !strings.Contains(rest, label) }) {
 			total += must.Have(strconv.ParseFloat(rest[strings.LastIndexByte(rest, ' ')+1:], 64))
 		}
 	}
 	return total
 }
 
-func all(text string, parts []string) bool {
-	for _, part := range parts {
-		if !strings.Contains(text, part) {
-			return false
-		}
-	}
-	return true
-}
-
 // isReady panics unless the replica is ready by its own word.
 func (r *Replica) isReady(ctx context.Context) {
-	must.Be(r.child.Runs(), "%s: %w", r.Name, errNotRunning)
+	must.Be(r.Runs(), "%s: %w", r.Name, errNotRunning)
 	if err := must.Try(func() {
 		status, body := r.world.ask(ctx, "http://"+r.Operator+"/readyz")
 		must.Be(status == http.StatusOK, "/readyz is %d: %s", status, bytes.TrimSpace(body))
@@ -83,10 +74,6 @@ func (r *Replica) reaches(ctx context.Context) {
 			"%s has no connection to %s", r.Name, name)
 	}
 }
-
-// Log returns the end of what the gateway has written to standard error, of all its
-// processes: 8 MiB at most.
-func (r *Replica) Log() string { return tail(filepath.Join(r.Dir, logFile), mostLog) }
 
 // Usage is what a process holds.
 type Usage struct {
@@ -107,9 +94,6 @@ func (r *Replica) Usage(ctx context.Context) Usage {
 	}
 }
 
-// PID returns the id of the process that was started last.
-func (r *Replica) PID() int { return r.child.command.Process.Pid }
-
 // ErrRefused means that a gateway refused a config and kept the one before.
 var ErrRefused = errors.New("the config was refused")
 
@@ -124,7 +108,7 @@ func (r *Replica) Rewrite(ctx context.Context, change func(config string) string
 	if after == string(before) {
 		return
 	}
-	if !r.child.Runs() {
+	if !r.Runs() {
 		r.write(after)
 		return
 	}

@@ -15,14 +15,6 @@ const (
 	commandTime  = 20 * time.Second // for one of the system's own commands
 )
 
-// Partition drops all packets between two parts, from now until Rejoin: "replica-0" …,
-// "redis" ("redis-0" … and "sentinel" where there are several), "balancer", or the name
-// of an upstream. One of them must be a replica or a server of Redis. It needs
-// Namespaces.
-func (w *World) Partition(a, b string) {
-	w.Drop(a, b, AllLost)
-}
-
 // Loss says which packets between two parts are dropped.
 type Loss int
 
@@ -34,7 +26,9 @@ const (
 	SomeLost              // three of ten, in both directions
 )
 
-// Drop drops packets between two parts as Partition does, but perhaps not all.
+// Drop drops packets between two parts, from now until Rejoin: "replica-0" …, "redis"
+// ("redis-0" … and "sentinel" where there are several), "balancer", or the name of an
+// upstream. One of them must be a replica or a server of Redis. It needs Namespaces.
 func (w *World) Drop(a, b string, which Loss) {
 	if w.replica(a) == nil && w.replica(b) != nil || w.network.spaces[a] == nil {
 		a, b = b, a

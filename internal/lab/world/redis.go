@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 )
@@ -30,7 +29,7 @@ type Redis struct {
 // Store is one redis-server, which keeps nothing on disk and lets everybody do
 // everything.
 type Store struct {
-	Name    string   // such as "redis", "redis-1", "sentinel": for Partition
+	Name    string   // such as "redis", "redis-1", "sentinel": for Drop
 	Address string   // host:port
 	Env     []string // further ones, from the next Begin on
 
@@ -39,7 +38,8 @@ type Store struct {
 	dir     string
 	bus     string                             // port at which nodes of a cluster talk; empty in no cluster
 	args    func(ctx context.Context) []string // of the next start
-	child   *Process
+
+	*Process // what it kept is lost when it ends; nil: there was none
 }
 
 // storeNames are the servers of each kind of Redis, the one first that replicas are told
@@ -78,15 +78,15 @@ func (s *Store) server(more ...string) []string {
 // waits until it answers. Where another one has become the master, it becomes a replica
 // of that.
 func (s *Store) Begin(ctx context.Context) {
-	must.Be(!s.child.Runs(), "%s runs already", s.Name)
-	s.child = s.keeper.Start(Order{
+	must.Be(!s.Runs(), "%s runs already", s.Name)
+	s.Process = s.keeper.Start(Order{
 		Dir:     s.dir,
 		Command: s.network.command(s.Name, s.args(ctx)...),
 		Env:     s.Env,
 	})
 	Until(ctx, func() {
-		if !s.child.Runs() {
-			panic(fmt.Errorf("%s has ended: %s", s.Name, tail(filepath.Join(s.dir, logFile), 1<<10)))
+		if !s.Runs() {
+			panic(fmt.Errorf("%s has ended: %s", s.Name, s.Words()))
 		}
 		s.answers(ctx)
 	})
@@ -98,16 +98,6 @@ func (s *Store) answers(ctx context.Context) {
 	defer stop()
 	s.Exec(ctx, "PING")
 }
-
-// Kill ends the server at once. What it kept is lost.
-func (s *Store) Kill() { s.child.Kill() }
-
-// Freeze stops the processor time of the server: connections stay open and nothing is
-// answered.
-func (s *Store) Freeze() { must.OK(s.child.Signal(syscall.SIGSTOP)) }
-
-// Thaw ends Freeze.
-func (s *Store) Thaw() { must.OK(s.child.Signal(syscall.SIGCONT)) }
 
 // Exec runs a command at the server past all proxies, with all rights, and returns the
 // answer as redis-cli writes it.
@@ -132,7 +122,7 @@ func (s *Store) leads(ctx context.Context) bool {
 // Master returns the node that is the master now, the first if there are several.
 func (r *Redis) Master(ctx context.Context) *Store {
 	for _, s := range r.Nodes {
-		if s.child.Runs() && s.leads(ctx) {
+		if s.Runs() && s.leads(ctx) {
 			return s
 		}
 	}
@@ -149,7 +139,7 @@ func (r *Redis) Kill() {
 // Begin starts all nodes that do not run.
 func (r *Redis) Begin(ctx context.Context) {
 	for _, s := range r.Nodes {
-		if !s.child.Runs() {
+		if !s.Runs() {
 			s.Begin(ctx)
 		}
 	}

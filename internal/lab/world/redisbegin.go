@@ -115,7 +115,7 @@ func (r *Redis) join(ctx context.Context) {
 // isReady panics unless all servers run and are joined as they should be.
 func (r *Redis) isReady(ctx context.Context) {
 	for _, s := range r.all() {
-		must.Be(s.child.Runs(), "%s does not run", s.Name)
+		must.Be(s.Runs(), "%s does not run", s.Name)
 		s.answers(ctx)
 	}
 	switch r.kind {

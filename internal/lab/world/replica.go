@@ -38,10 +38,11 @@ type Replica struct {
 	// from the next Start on
 	Wrapper []string
 
+	*Process // the last one; nil: there was none
+
 	world   *World
 	program string
 	audits  []string // all files that its processes had, the last one in use
-	child   *Process // the last one; nil: there was none
 }
 
 func replicaName(i int) string { return fmt.Sprintf("replica-%d", i) }
@@ -104,7 +105,7 @@ func (r *Replica) Start(ctx context.Context) {
 // Launch is Start without the wait, for a gateway that cannot get ready.
 func (r *Replica) Launch(ctx context.Context) {
 	must.OK(ctx.Err())
-	must.Be(!r.child.Runs(), "%s runs already", r.Name)
+	must.Be(!r.Runs(), "%s runs already", r.Name)
 	command := slices.Concat(r.Wrapper, []string{
 		r.program, "serve", "-config", r.file(), "-drain-delay",
 		r.world.config.DrainDelay.String(),
@@ -113,7 +114,7 @@ func (r *Replica) Launch(ctx context.Context) {
 	if r.Balancer != nil {
 		o.ended = r.Balancer.Refuse // as the kernel would, if there were no proxy
 	}
-	if r.child = r.world.keeper.Start(o); r.Balancer != nil {
+	if r.Process = r.world.keeper.Start(o); r.Balancer != nil {
 		r.Balancer.Accept()
 	}
 }
@@ -122,51 +123,31 @@ func (r *Replica) Launch(ctx context.Context) {
 func (r *Replica) ready(ctx context.Context) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	child := r.child
-	go func() { // it ends with ctx
-		select {
-		case <-child.ended:
-			stop()
-		case <-ctx.Done():
-		}
-	}()
+	defer context.AfterFunc(r.life, stop)()
 	err := must.Try(func() { Until(ctx, func() { r.isReady(ctx) }) })
 	if err == nil {
 		return
 	}
-	if !child.Runs() {
-		err = fmt.Errorf("%s has ended with exit code %d", r.Name, child.command.ProcessState.ExitCode())
+	if !r.Runs() {
+		err = fmt.Errorf("%s has ended with exit code %d", r.Name, r.command.ProcessState.ExitCode())
 	}
-	panic(fmt.Errorf("%w\n%s", err, tail(filepath.Join(r.Dir, logFile), 4<<10)))
+	panic(fmt.Errorf("%w\n%s", err, r.Words()))
 }
 
 // Stop asks the process to end with SIGTERM, waits for that, and returns the exit code.
 // When ctx ends, which is an error, it writes into its log what it does, and is killed.
 func (r *Replica) Stop(ctx context.Context) (exit int, err error) {
-	if err := r.child.Signal(syscall.SIGTERM); err != nil {
+	if err := r.Signal(syscall.SIGTERM); err != nil {
 		return 0, fmt.Errorf("%s: %w", r.Name, err)
 	}
 	select {
-	case <-r.child.ended:
-		return r.child.command.ProcessState.ExitCode(), nil
+	case <-r.life.Done():
+		return r.command.ProcessState.ExitCode(), nil
 	case <-ctx.Done():
-		r.child.quit()
+		r.quit()
 		return 0, fmt.Errorf("%s did not stop: %w", r.Name, ctx.Err())
 	}
 }
-
-// Kill ends the process at once and waits for it.
-func (r *Replica) Kill() { r.child.Kill() }
-
-// Runs tells whether a process runs, be it a frozen one.
-func (r *Replica) Runs() bool { return r.child.Runs() }
-
-// Freeze stops the processor time of the process: connections stay open and nothing is
-// answered.
-func (r *Replica) Freeze() { must.OK(r.child.Signal(syscall.SIGSTOP)) }
-
-// Thaw ends Freeze.
-func (r *Replica) Thaw() { must.OK(r.child.Signal(syscall.SIGCONT)) }
 
 // Program names the program of the next Start.
 func (r *Replica) Program(path string) { r.program = path }

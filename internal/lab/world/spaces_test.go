@@ -20,7 +20,7 @@ func TestPartitions(t *testing.T) {
 	works(t, "http://"+r.Address, token)
 	apart := func(a, b, want string) {
 		t.Helper()
-		w.Partition(a, b)
+		w.Drop(a, b, world.AllLost)
 		unready(t, w, want)
 		works(t, w.URL, token)
 		w.Rejoin()
@@ -29,13 +29,13 @@ func TestPartitions(t *testing.T) {
 	}
 	apart(r.Name, "redis", "replica-1 does not use Redis")
 	apart("balancer", r.Name, `haproxy says "DOWN" of replica-1`)
-	if err := must.Try(func() { w.Partition("echo", "balancer") }); err == nil {
+	if err := must.Try(func() { w.Drop("echo", "balancer", world.AllLost) }); err == nil {
 		t.Error("got no error where no part is in a namespace")
 	}
-	if err := must.Try(func() { w.Partition(r.Name, "nobody") }); err == nil {
+	if err := must.Try(func() { w.Drop(r.Name, "nobody", world.AllLost) }); err == nil {
 		t.Error("got no error for a part that is not there")
 	}
-	w.Partition(r.Name, "echo")
+	w.Drop(r.Name, "echo", world.AllLost)
 	ctx, stop := context.WithTimeout(t.Context(), time.Second)
 	defer stop()
 	if err := call(ctx, "http://"+r.Address, token); err == nil {

@@ -3,8 +3,6 @@ package world
 import (
 	"context"
 	"fmt"
-	"os"
-	"strings"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
@@ -57,22 +55,4 @@ func Addresses(n int) []string {
 		addresses[i] = must.Have(freeport.Address())
 	}
 	return addresses
-}
-
-// tail returns the last bytes of a file, whole lines if there are several.
-func tail(path string, most int64) string {
-	file, err := os.Open(path) //nolint:gosec // a file of ours
-	if err != nil {
-		return ""
-	}
-	defer func() { _ = file.Close() }() // it was only read
-	about := must.Have(file.Stat())
-	start := max(0, about.Size()-most)
-	text := make([]byte, about.Size()-start)
-	n, _ := file.ReadAt(text, start) // it may have grown
-	if start == 0 {
-		return string(text[:n])
-	}
-	_, whole, _ := strings.Cut(string(text[:n]), "\n")
-	return whole
 }

@@ -46,7 +46,7 @@ type Config struct {
 	Links bool
 
 	// Namespaces puts each replica and each server of Redis into a network namespace of
-	// its own, for Partition. Where they cannot be had, the error of Start is
+	// its own, for Drop. Where they cannot be had, the error of Start is
 	// ErrNoNamespaces.
 	Namespaces bool
 
@@ -83,7 +83,7 @@ func Start(ctx context.Context, c Config) *World {
 		c.Balancer)
 	must.Be(len(c.Upstreams) > 0, "there is no upstream, and a gateway needs one")
 	c.Dir, c.Program = must.Have(filepath.Abs(c.Dir)), must.Have(filepath.Abs(c.Program))
-	w := &World{config: c, keeper: NewKeeper(), client: &http.Client{
+	w := &World{config: c, keeper: &Keeper{}, client: &http.Client{
 		Timeout:   operatorTime,
 		Transport: &http.Transport{DisableKeepAlives: true},
 	}}

@@ -258,8 +258,8 @@ func TestRewriteWaitsUntilTheConfigIsTakenOrRefused(t *testing.T) {
 	if err := call(ctx, w.URL, w.Token("red", "alice")); err == nil {
 		t.Error("the tool could be called, which is not allowed any more")
 	}
-	if !strings.Contains(r.Log(), "config refused") {
-		t.Errorf("the log says %s", r.Log())
+	if !strings.Contains(r.Words(), "config refused") {
+		t.Errorf("the log says %s", r.Words())
 	}
 }
 
@@ -270,10 +270,10 @@ func TestReadyNamesThePartThatIsNot(t *testing.T) {
 	r := w.Replicas[1]
 	one := w.Redis.Nodes[0]
 	for want, fault := range map[string]struct{ begin, end func() }{
-		"redis does not run":           {one.Kill, func() { one.Begin(within(t)) }},
-		"redis: ":                      {one.Freeze, one.Thaw},
+		"redis does not run":           {func() { one.Kill() }, func() { one.Begin(within(t)) }},
+		"redis: ":                      {func() { one.Freeze() }, func() { one.Thaw() }},
 		"replica-1 does not use Redis": {r.Redis.Cut, r.Redis.Heal},
-		"replica-1: Get":               {r.Freeze, r.Thaw},
+		"replica-1: Get":               {func() { r.Freeze() }, func() { r.Thaw() }},
 	} {
 		fault.begin()
 		unready(t, w, want)

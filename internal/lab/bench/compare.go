@@ -83,18 +83,12 @@ func middle(values []float64) spread {
 	return spread{spreadOf(values).median, sorted[rank], sorted[len(sorted)-1-rank]}
 }
 
-// The fields of a record that say who decided, from where and with what: as the gateway
-// names them, and as they are written.
-var (
-	setFields = []string{
-		"Name", "TokenID", "Claims", "Upstream", "Wait", "WaitedFor", "Scopes", "Ruled", "Remote", "Session", "Client",
-		"Version", "Config",
-	}
-	writtenFields = []string{
-		"rule", "name", "token_id", "claims", "client", "client_version", "remote", "session", "named_arguments",
-		"wait_seconds", "waited_for", "upstream_seconds", "config",
-	}
-)
+// setFields are the fields of a record that say who decided, from where and with what, as
+// the gateway names them.
+var setFields = []string{
+	"Name", "TokenID", "Claims", "Upstream", "Wait", "WaitedFor", "Scopes", "Ruled", "Remote", "Session", "Client",
+	"Version", "Config",
+}
 
 // recordConfig is that of all gateways, which differ in their addresses and files alone.
 const recordConfig = configHead + `    servers: [echo]
@@ -165,35 +159,20 @@ func (l *lab) targetsOf(ctx context.Context, ways []string, of func(i int, era m
 	return in
 }
 
-// buildWithoutFields builds a gateway whose records lack the fields. It fails if it does
-// not find one of them.
+// buildWithoutFields builds a gateway that sets none of the fields, so its records lack
+// them. It fails if it does not find one of them.
 func (l *lab) buildWithoutFields(ctx context.Context, program string) {
-	root := must.Have(world.Root())
-	without := func(file string, fields []string, edit func(text, field string) string) world.Edit {
-		return world.Edit{File: filepath.Join(root, file), Change: func(text string) (string, error) {
-			for _, field := range fields {
-				shorter := edit(text, field)
-				if shorter == text {
-					return "", fmt.Errorf("%s is not set as it was: bench record has to learn how it is now", field)
-				}
-				text = shorter
+	file := filepath.Join(must.Have(world.Root()), "internal", "gateway", "record.go")
+	world.BuildWith(ctx, program, l.Dir, world.Edit{File: file, Change: func(text string) (string, error) {
+		for _, field := range setFields {
+			shorter := regexp.MustCompile(`([\t ])`+field+`: [^,\n]+,`).ReplaceAllString(text, "$1")
+			if shorter == text {
+				return "", fmt.Errorf("%s is not set as it was: bench record has to learn how it is now", field)
 			}
-			return text, nil
-		}}
-	}
-	world.BuildWith(ctx, program, l.Dir,
-		without("internal/gateway/record.go", setFields, func(text, field string) string {
-			return cut(text, `([\t ])`+field+`: [^,\n]+,`, "$1")
-		}),
-		without("internal/audit/record.go", writtenFields, func(text, field string) string {
-			member := "\\(dst, `,\"" + field + "\":[^\n]*\n"
-			return cut(cut(text, `\tdst = append\w+`+member, ""), `return append\w+`+member, "return dst\n")
-		}))
-}
-
-// cut replaces what fits an expression.
-func cut(text, expression, by string) string {
-	return regexp.MustCompile(expression).ReplaceAllString(text, by)
+			text = shorter
+		}
+		return text, nil
+	}})
 }
 
 // credentialKinds are the kinds of auth that are measured, by the names of the servers that

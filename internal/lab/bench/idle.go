@@ -36,8 +36,7 @@ type crowd struct {
 	gateway part
 	open    func(ctx context.Context, c *crowd) *caller // opens one stream
 	posts   *target                                     // how requests are made
-	// for those beside the streams; nil before the first
-	posting *client.Conn
+	posting *client.Line                                // for those beside the streams
 
 	streams
 }
@@ -151,8 +150,9 @@ func (l *lab) idle(ctx context.Context, sizes []int) (all []idleResult) {
 }
 
 func (c *crowd) measure(ctx context.Context, name string, era mcp.Era, sizes []int) (results []idleResult) {
-	defer c.close()
 	l, addrs := c.lab, world.Addresses(2)
+	c.posting = client.LineTo(ctx, addrs[0])
+	defer c.close()
 	config := func(hidden bool) {
 		rule := map[bool]string{true: `, {deny: ["*__tool_0000"]}`}[hidden]
 		l.Write(map[string]string{"idle.yaml": fmt.Sprintf(idleConfig, addrs[0], addrs[1], l.upstream, rule)})
@@ -183,7 +183,7 @@ func (c *crowd) measure(ctx context.Context, name string, era mcp.Era, sizes []i
 // heartbeat. It fails if one has ended.
 func (c *crowd) grow(ctx context.Context, size int, before int64) float64 {
 	for len(c.all) < size {
-		c.add(c.open(ctx, c).conn)
+		c.add(c.open(ctx, c).line.Conn)
 	}
 	for _, s := range c.all {
 		s.beats.Store(0)
@@ -261,7 +261,5 @@ func (c *crowd) change(ctx context.Context, r *idleResult) {
 // close ends all streams.
 func (c *crowd) close() {
 	c.streams.close()
-	if c.posting != nil {
-		c.posting.Close()
-	}
+	c.posting.Close()
 }

@@ -71,13 +71,13 @@ func (t *target) load(ctx context.Context, connections int, took time.Duration) 
 	for i := range callers {
 		c := t.at(i).connect(ctx)
 		defer c.close()
-		c.opened = c.conn.Traffic()
+		c.opened = c.line.Conn.Traffic()
 		callers[i] = c
 	}
 	var total *sample
 	cpu := busyDuring(t.pids, func() { total = together(callers, took) })
 	for _, c := range callers {
-		total.bytes += c.conn.Traffic() - c.opened
+		total.bytes += c.line.Conn.Traffic() - c.opened
 	}
 	total.counted, total.cpu = len(t.pids) > 0, cpu
 	total.resident = world.Resident(t.pids...)
@@ -104,16 +104,14 @@ func together(callers []*caller, took time.Duration) *sample {
 // an event stream.
 type caller struct {
 	target   *target
-	dial     func() *client.Conn
-	conn     *client.Conn // nil while it is closed
-	revision string       // that is spoken; "" until the handshake
-	session  string       // "" in the modern era
+	line     *client.Line
+	revision string // that is spoken; "" until the handshake
+	session  string // "" in the modern era
 	request  []byte
 	id       []byte            // its digits in request
 	right    func([]byte) bool // whether an answer to it is right
 	opened   int64             // bytes that were sent and received before the first call
-	// a second connection of the session, for answers to questions; nil before the first
-	aside *client.Conn
+	aside    *client.Line      // a second connection of the session, for answers to questions
 }
 
 // at returns the target by the door of a caller.
@@ -129,24 +127,11 @@ func (t *target) at(caller int) *target {
 // dial returns a connection without a session. It is closed when ctx ends.
 func (t *target) dial(ctx context.Context) *caller {
 	addr := append(slices.Clone(t.doors), t.addr)[0]
-	c := &caller{target: t, revision: t.revision}
-	c.dial = func() *client.Conn { return must.Have(client.Dial(ctx, addr, "")) }
-	c.open()
+	c := &caller{
+		target: t, revision: t.revision, line: client.LineTo(ctx, addr), aside: client.LineTo(ctx, t.addr),
+	}
+	c.line.Open()
 	return c
-}
-
-// open opens the connection if it is closed, and shut closes it if it is open.
-func (c *caller) open() {
-	if c.conn == nil {
-		c.conn = c.dial()
-	}
-}
-
-func (c *caller) shut() {
-	if c.conn != nil {
-		c.conn.Close()
-		c.conn = nil
-	}
 }
 
 // open returns a connection with a session of the legacy era. The revision that the server
@@ -201,17 +186,15 @@ func (c *caller) ask() *client.Answer {
 		}
 		c.id[i] = '0'
 	}
-	c.open()
-	c.conn.Allow(client.Patience)
-	must.Have(c.conn.Write(c.request))
-	return must.Have(c.conn.Head())
+	c.line.Open()
+	c.line.Conn.Allow(client.Patience)
+	must.Have(c.line.Conn.Write(c.request))
+	return c.line.Conn.Head()
 }
 
 func (c *caller) close() {
-	if c.aside != nil {
-		c.aside.Close()
-	}
-	c.shut()
+	c.aside.Close()
+	c.line.Close()
 }
 
 func (t *target) callBody() string {
@@ -235,12 +218,7 @@ func (c *caller) post(body, method string) []byte {
 
 // say sends a message and reads the whole answer, which must be a good one.
 func (c *caller) say(body, method string) *client.Answer {
-	c.open()
-	a := answered(c.conn.Exchange(c.post(body, method), mostAnswer))
-	if a.Closing {
-		c.shut()
-	}
-	return a
+	return answered(c.line.Exchange(c.post(body, method), mostAnswer))
 }
 
 // response returns the response in an answer that was read: the last event of a stream.
@@ -252,10 +230,8 @@ func response(a *client.Answer) []byte {
 }
 
 // answered takes an answer that must be a good one.
-func answered(a *client.Answer, err error) *client.Answer {
-	if must.OK(err); a.Status/100 != 2 {
-		panic(fmt.Errorf("status %d: %.300s", a.Status, a.Body))
-	}
+func answered(a *client.Answer) *client.Answer {
+	must.Be(a.Status/100 == 2, "status %d: %.300s", a.Status, a.Body)
 	return a
 }
 
@@ -284,16 +260,16 @@ func (c *caller) call() {
 	var right bool
 	if a.Events && a.Status == http.StatusOK {
 		right = c.events(a.Stream)
-		must.OK(c.conn.Finish(a, 0))
+		c.line.Conn.Finish(a, 0)
 	} else {
-		must.OK(c.conn.Finish(a, mostAnswer))
+		c.line.Conn.Finish(a, mostAnswer)
 		right = a.Status == http.StatusOK && c.right(a.Body)
 	}
 	if !right {
 		panic(fmt.Errorf("a wrong answer, status %d: %.300s", a.Status, a.Body))
 	}
 	if a.Closing {
-		c.shut()
+		c.line.Close()
 	}
 }
 

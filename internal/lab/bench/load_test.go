@@ -71,7 +71,7 @@ func TestEveryKindIsAnswered(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		if got := c.conn.Traffic(); name == "64 KiB of text" && (got < 2*65536 || got > 2*66560) {
+		if got := c.line.Conn.Traffic(); name == "64 KiB of text" && (got < 2*65536 || got > 2*66560) {
 			t.Errorf("two answers of 64 KiB took %d bytes", got)
 		}
 	}

@@ -39,9 +39,6 @@ func openSSE(ctx context.Context, c *crowd) *caller {
 	defer must.Else(opened.close)
 	opened.begins(client.Request{Method: http.MethodGet, Path: "/sse"})
 	path := opened.until("data: ")
-	if c.posting == nil {
-		c.posting = must.Have(client.Dial(ctx, c.posts.addr, ""))
-	}
 	for _, body := range []string{
 		client.Initialize(mcp.Revision2024, client.Unable), client.Initialized,
 		client.Listing,
@@ -62,7 +59,7 @@ func openSSE(ctx context.Context, c *crowd) *caller {
 func (c *caller) begins(r client.Request) *caller {
 	defer must.Else(c.close)
 	r.Addr, r.Path, r.Token = c.target.addr, cmp.Or(r.Path, c.target.path), c.target.token
-	a := must.Have(c.conn.Begin(r.Bytes()))
+	a := c.line.Conn.Begin(r.Bytes())
 	must.Be(a.Status == http.StatusOK && a.Events, "open a stream: status %d", a.Status)
 	return c
 }
@@ -70,7 +67,7 @@ func (c *caller) begins(r client.Request) *caller {
 // until reads lines until one begins so, and returns the rest of it.
 func (c *caller) until(beginning string) string {
 	for {
-		line := must.Have(c.conn.In.ReadString('\n'))
+		line := must.Have(c.line.Conn.In.ReadString('\n'))
 		if rest, found := strings.CutPrefix(line, beginning); found {
 			return strings.TrimSpace(rest)
 		}

@@ -44,7 +44,7 @@ func tools(answer []byte) int { return bytes.Count(answer, []byte(`"inputSchema"
 
 // stream opens the event stream of the session.
 func (c *caller) stream() {
-	c.open()
+	c.line.Open()
 	c.begins(client.Request{
 		Method: http.MethodGet, Revision: c.revision, Session: c.session, Accept: "text/event-stream",
 	})

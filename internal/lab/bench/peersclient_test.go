@@ -52,7 +52,7 @@ func TestCallerSpeaksBothEras(t *testing.T) {
 		}
 		c = peer.gate(era).saying(7).connect(t.Context())
 		defer c.close()
-		c.shut() // the next request opens a connection
+		c.line.Close() // the next request opens a connection
 		if err := must.Try(c.call); err != nil || !strings.Contains(string(c.request), "connection 7") {
 			t.Errorf("%v: %v of %s", era, err, c.request)
 		}
@@ -68,7 +68,7 @@ func TestStreamsHearOfChanges(t *testing.T) {
 	const streams = 5
 	for range streams {
 		c := peer.gate(mcp.Legacy).connect(t.Context())
-		c.shut()
+		c.line.Close()
 		w.callers = append(w.callers, c)
 		w.open(c)
 	}

@@ -90,7 +90,7 @@ func (c *contender) load(ctx context.Context, kind cell, took time.Duration) *sa
 	callers := c.ready(ctx, kind)
 	defer func() {
 		for _, caller := range callers {
-			caller.shut()
+			caller.line.Close()
 		}
 	}()
 	before := c.cpu()
@@ -108,12 +108,12 @@ func (c *contender) ready(ctx context.Context, kind cell) []*caller {
 			"%d of %d sessions in %v", len(all), kind.connections, openingTime)
 		// its calls are still to be answered when ctx ends
 		one := c.gate(kind.era).saying(len(all)).connect(context.WithoutCancel(ctx))
-		one.shut()
+		one.line.Close()
 		all = append(all, one)
 	}
 	c.callers[kind.era] = all
 	for _, caller := range all[:kind.connections] {
-		caller.open()
+		caller.line.Open()
 		if kind.lists {
 			caller.asks(caller.list(), mcp.MethodToolsList, isList)
 		} else {

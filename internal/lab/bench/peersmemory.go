@@ -87,7 +87,7 @@ func (c *contender) step(ctx context.Context, w *watch, size int) {
 	missing := inParallel(ctx, len(callers), func(ctx context.Context, n int) {
 		// its stream lives on
 		callers[n] = c.gate(mcp.Legacy).saying(n).connect(context.WithoutCancel(ctx))
-		callers[n].shut()
+		callers[n].line.Close()
 	})
 	callers = slices.DeleteFunc(callers, func(one *caller) bool { return one == nil })
 	w.callers = append(w.callers, callers...)
@@ -154,7 +154,7 @@ type watch struct {
 // goroutines.
 func (w *watch) open(c *caller) {
 	c.stream()
-	w.add(c.conn)
+	w.add(c.line.Conn)
 }
 
 // close ends all streams and waits for their readers.

@@ -150,11 +150,14 @@ func (s *sharing) watchStreams(ctx context.Context, l *replicasLab) {
 func withStreams(ctx context.Context, l *replicasLab, f *fleet, k idleKind,
 	watched time.Duration,
 ) (rate, kept float64) {
-	c := &crowd{lab: l.lab, gateway: f.nginx, posts: f.target(l, "echo__echo", k.era)}
+	c := &crowd{
+		lab: l.lab, gateway: f.nginx, posts: f.target(l, "echo__echo", k.era),
+		posting: client.LineTo(ctx, f.nginx.addr),
+	}
 	defer c.close()
 	done := f.counter.during(func() {
 		for range idleStreams {
-			c.add(k.open(ctx, c).conn)
+			c.add(k.open(ctx, c).line.Conn)
 		}
 		rate = rateOf(ctx, f, watched)
 		must.Be(c.ended() < 0, "a stream ended")

@@ -63,10 +63,11 @@ func end(gateways ...*gatewayProcess) {
 
 // isReady waits until the gateway of an operator's address has reached every server.
 func (l *lab) isReady(ctx context.Context, operator string) {
-	must.OK(world.Within(ctx, startTime, "all servers are there", func() bool {
-		a, err := client.Once(ctx, client.Request{Addr: operator, Method: http.MethodGet, Path: "/readyz"}, 0)
-		return err == nil && a.Status == http.StatusOK
-	}))
+	ctx, stop := context.WithTimeout(ctx, startTime)
+	defer stop()
+	world.Until(ctx, func() {
+		answered(client.Once(ctx, client.Request{Addr: operator, Method: http.MethodGet, Path: "/readyz"}, 300))
+	})
 }
 
 // reload changes the first tenant, asks for a reload, and returns how long it took until

@@ -1,14 +1,13 @@
 // Package client is clients of MCP that write their requests by hand, so that they cost
-// little beside what they measure, and can misbehave. It does not know what is asked, and
-// judges no answer.
+// little beside what they measure, and can misbehave. A connection that breaks panics with
+// its error, as package must does. The package does not know what is asked, and judges no
+// answer.
 package client
 
 import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -20,6 +19,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -38,19 +38,15 @@ type Conn struct {
 
 // Dial connects from a loopback address of its own, such as "127.0.0.2", or from any when
 // it is "". The connection is closed when ctx ends.
-func Dial(ctx context.Context, addr, from string) (*Conn, error) {
+func Dial(ctx context.Context, addr, from string) *Conn {
 	dialer := net.Dialer{Timeout: Patience}
 	if from != "" {
 		dialer.LocalAddr = &net.TCPAddr{IP: net.ParseIP(from)}
 	}
-	conn, err := dialer.DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return nil, err
-	}
-	c := &Conn{Conn: conn}
+	c := &Conn{Conn: must.Have(dialer.DialContext(ctx, "tcp", addr))}
 	c.In = bufio.NewReaderSize(c, 8<<10)
 	c.stop = context.AfterFunc(ctx, c.reset)
-	return c, nil
+	return c
 }
 
 func (c *Conn) Read(p []byte) (int, error) {
@@ -112,65 +108,47 @@ func (a *Answer) Code() string { return string(code.Find(a.Body)) }
 
 // Exchange sends a request and reads the answer to its end, of which it keeps so many
 // bytes. A request may be answered before it was sent; then the answer counts.
-func (c *Conn) Exchange(request []byte, keep int64) (*Answer, error) {
+func (c *Conn) Exchange(request []byte, keep int64) *Answer {
 	c.Allow(Patience)
 	_, sent := c.Write(request)
-	a, err := c.Answer(keep)
-	if err != nil {
-		return nil, errors.Join(sent, err)
-	}
+	a := c.Answer(keep)
 	a.Closing = a.Closing || sent != nil
-	return a, nil
+	return a
 }
 
 // Answer reads an answer to its end, of which it keeps so many bytes.
-func (c *Conn) Answer(keep int64) (*Answer, error) {
-	a, err := c.Head()
-	if err != nil {
-		return nil, err
-	}
-	return a, c.Finish(a, keep)
+func (c *Conn) Answer(keep int64) *Answer {
+	a := c.Head()
+	c.Finish(a, keep)
+	return a
 }
 
 // Begin sends a request and reads the head of the answer, as of a stream that has no end.
 // It keeps the beginning of the body of a refusal.
-func (c *Conn) Begin(request []byte) (*Answer, error) {
+func (c *Conn) Begin(request []byte) *Answer {
 	c.Allow(Patience)
 	defer c.Allow(0)
-	if _, err := c.Write(request); err != nil {
-		return nil, err
+	must.Have(c.Write(request))
+	a := c.Head()
+	if a.Status != http.StatusOK {
+		c.Finish(a, 1<<10)
 	}
-	a, err := c.Head()
-	if err == nil && a.Status != http.StatusOK {
-		err = c.Finish(a, 1<<10)
-	}
-	return a, err
+	return a
 }
 
 // Head reads the head of an answer.
-func (c *Conn) Head() (*Answer, error) {
-	line, err := c.In.ReadSlice('\n')
-	if err != nil {
-		return nil, err
-	}
-	if len(line) < len("HTTP/1.1 200") || !bytes.HasPrefix(line, []byte("HTTP/1.")) {
-		return nil, fmt.Errorf("not HTTP: %.80q", line)
-	}
+func (c *Conn) Head() *Answer {
+	line := must.Have(c.In.ReadSlice('\n'))
+	must.Be(len(line) >= len("HTTP/1.1 200") && bytes.HasPrefix(line, []byte("HTTP/1.")),
+		"not HTTP: %.80q", line)
 	a := &Answer{length: -1, Closing: line[len("HTTP/1.")] == '0'}
-	if a.Status, err = strconv.Atoi(string(line[9:12])); err != nil {
-		return nil, err
-	}
+	a.Status = must.Have(strconv.Atoi(string(line[9:12])))
 	for {
-		if line, err = c.In.ReadSlice('\n'); err != nil {
-			return nil, err
-		}
-		if len(line) <= 2 {
+		if line = must.Have(c.In.ReadSlice('\n')); len(line) <= 2 {
 			break
 		}
 		if name, value, found := bytes.Cut(line, []byte(":")); found {
-			if err := a.read(name, bytes.TrimSpace(value)); err != nil {
-				return nil, err
-			}
+			a.read(name, bytes.TrimSpace(value))
 		}
 	}
 	switch {
@@ -183,15 +161,15 @@ func (c *Conn) Head() (*Answer, error) {
 	default:
 		a.Stream, a.Closing = c.In, true
 	}
-	return a, nil
+	return a
 }
 
 // read takes in one header. It compares lengths first, for it sees every header of every
 // answer.
-func (a *Answer) read(name, value []byte) (err error) {
+func (a *Answer) read(name, value []byte) {
 	switch {
 	case is(name, "Content-Length"):
-		a.length, err = strconv.Atoi(string(value))
+		a.length = must.Have(strconv.Atoi(string(value)))
 	case is(name, "Content-Type"):
 		a.Events = bytes.HasPrefix(value, []byte("text/event-stream"))
 	case is(name, "Transfer-Encoding"):
@@ -201,7 +179,6 @@ func (a *Answer) read(name, value []byte) (err error) {
 	case is(name, mcp.HeaderSessionID):
 		a.Session = string(value)
 	}
-	return err
 }
 
 func is(text []byte, word string) bool {
@@ -209,21 +186,15 @@ func is(text []byte, word string) bool {
 }
 
 // Finish reads the body to its end and keeps so many bytes of it.
-func (c *Conn) Finish(a *Answer, keep int64) error {
+func (c *Conn) Finish(a *Answer, keep int64) {
 	kept := bytes.NewBuffer(slices.Grow(c.body[:0], int(min(keep, int64(max(a.length, 0))+bytes.MinRead))))
-	first, err := kept.ReadFrom(io.LimitReader(a.Stream, keep))
-	if err != nil {
-		return err
-	}
-	rest, err := io.Copy(io.Discard, a.Stream)
-	if a.chunked && err == nil {
-		_, err = c.In.ReadSlice('\n') // the end of the last chunk; nobody sends trailers
+	first := must.Have(kept.ReadFrom(io.LimitReader(a.Stream, keep)))
+	rest := must.Have(io.Copy(io.Discard, a.Stream))
+	if a.chunked {
+		must.Have(c.In.ReadSlice('\n')) // the end of the last chunk; nobody sends trailers
 	}
 	c.body, a.Body, a.Stream, a.Size = kept.Bytes(), kept.Bytes(), nil, first+rest
-	if err == nil && a.length > 0 && a.Size < int64(a.length) {
-		err = io.ErrUnexpectedEOF
-	}
-	return err
+	must.Be(a.Size >= int64(a.length), "%w", io.ErrUnexpectedEOF)
 }
 
 // LastEvent returns the data of the last event of a stream that has any: the response is

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -36,7 +37,7 @@ func TestAnswersOfEveryForm(t *testing.T) {
 		},
 	} {
 		c := &client.Conn{In: bufio.NewReader(strings.NewReader(test.wire))}
-		a, err := c.Answer(1 << 10)
+		a, err := must.Got(func() *client.Answer { return c.Answer(1 << 10) })
 		if err != nil {
 			t.Errorf("%s: %v", test.name, err)
 			continue
@@ -65,7 +66,7 @@ func TestBrokenAnswersAreErrors(t *testing.T) {
 		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nabcd\r\n0\r\n\r\n",
 	} {
 		c := &client.Conn{In: bufio.NewReader(strings.NewReader(wire))}
-		if _, err := c.Answer(1 << 10); err == nil {
+		if err := must.Try(func() { c.Answer(1 << 10) }); err == nil {
 			t.Errorf("%q was read without an error", wire)
 		}
 	}
@@ -84,10 +85,7 @@ func TestARequestIsWhatAServerReads(t *testing.T) {
 	}))
 	defer server.Close()
 	addr := strings.TrimPrefix(server.URL, "http://")
-	c, err := client.Dial(t.Context(), addr, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := client.Dial(t.Context(), addr, "")
 	defer c.Close()
 	for want, r := range map[string]client.Request{
 		"POST /mcp Bearer t 2026-07-28 ping  " + client.Message("1", "ping", "", mcp.LatestModern): {
@@ -102,9 +100,9 @@ func TestARequestIsWhatAServerReads(t *testing.T) {
 	} {
 		r.Addr = addr
 		before := c.Traffic()
-		a, err := c.Exchange(r.Bytes(), 20)
-		if err != nil || a.Status != http.StatusOK || a.Session != "s" {
-			t.Fatalf("%+v, error %v", a, err)
+		a := c.Exchange(r.Bytes(), 20)
+		if a.Status != http.StatusOK || a.Session != "s" {
+			t.Fatalf("%+v", a)
 		}
 		if got := string(a.Body); got != want[:min(20, len(want))] || a.Size != int64(len(want)) {
 			t.Errorf("got %q of %d bytes, want %q", got, a.Size, want)

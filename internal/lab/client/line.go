@@ -1,37 +1,39 @@
 package client
 
-import "context"
+import (
+	"context"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
+)
 
 // Line is a connection that is opened when it is needed, and again after it was closed. It
 // is for one goroutine.
 type Line struct {
-	Dial func(ctx context.Context) (*Conn, error)
+	Dial func() *Conn
 	Conn *Conn // nil while it is closed
 }
 
-// LineTo returns a line to an address.
-func LineTo(addr string) Line {
-	return Line{Dial: func(ctx context.Context) (*Conn, error) { return Dial(ctx, addr, "") }}
+// LineTo returns a line to an address, which is closed when ctx ends.
+func LineTo(ctx context.Context, addr string) *Line {
+	return &Line{Dial: func() *Conn { return Dial(ctx, addr, "") }}
 }
 
 // Open opens a connection if there is none.
-func (l *Line) Open(ctx context.Context) (err error) {
+func (l *Line) Open() {
 	if l.Conn == nil {
-		l.Conn, err = l.Dial(ctx)
+		l.Conn = l.Dial()
 	}
-	return err
 }
 
 // Exchange is that of Conn. It closes what is of no more use.
-func (l *Line) Exchange(ctx context.Context, request []byte, keep int64) (*Answer, error) {
-	if err := l.Open(ctx); err != nil {
-		return nil, err
-	}
-	a, err := l.Conn.Exchange(request, keep)
-	if err != nil || a.Closing {
+func (l *Line) Exchange(request []byte, keep int64) *Answer {
+	defer must.Else(l.Close)
+	l.Open()
+	a := l.Conn.Exchange(request, keep)
+	if a.Closing {
 		l.Close()
 	}
-	return a, err
+	return a
 }
 
 // Close closes the connection if there is one.
@@ -43,8 +45,8 @@ func (l *Line) Close() {
 }
 
 // Once sends a request on a connection of its own.
-func Once(ctx context.Context, r Request, keep int64) (*Answer, error) {
-	line := LineTo(r.Addr)
+func Once(ctx context.Context, r Request, keep int64) *Answer {
+	line := LineTo(ctx, r.Addr)
 	defer line.Close()
-	return line.Exchange(ctx, r.Bytes(), keep)
+	return line.Exchange(r.Bytes(), keep)
 }

@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/upstream"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -27,9 +29,12 @@ func Call(addr, token, server string) []byte {
 
 // Instead says what came instead of the answer to a Call, "" if it was answered.
 func Instead(answer *client.Answer, err error) string {
+	broken, _ := errors.AsType[*net.OpError](err)
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return "no answer in time"
+	case broken != nil && broken.Op == "dial":
+		return "no connection"
 	case err != nil:
 		return "connection closed"
 	case answer.Status != http.StatusOK || !bytes.Contains(answer.Body, []byte(upstream.Sentence)):
@@ -51,9 +56,11 @@ func Tokens(secret, issuer, addr, tenant string, users int) (all []string) {
 // Serves waits until each tenant is served by a server.
 func Serves(ctx context.Context, addr string, tokens map[string][]string, servers map[string]string) error {
 	for tenant, server := range servers {
-		line, call := client.LineTo(addr), Call(addr, tokens[tenant][0], server)
+		line, call := client.LineTo(ctx, addr), Call(addr, tokens[tenant][0], server)
 		err := world.Within(ctx, time.Minute, "the gateway serves tenant "+tenant,
-			func() bool { return Instead(line.Exchange(ctx, call, 1<<10)) == "" })
+			func() bool {
+				return Instead(must.Got(func() *client.Answer { return line.Exchange(call, 1<<10) })) == ""
+			})
 		line.Close()
 		if err != nil {
 			return err

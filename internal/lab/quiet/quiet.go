@@ -114,7 +114,7 @@ func UntilEnd(ctx context.Context, in io.Reader) (context.Context, context.Cance
 // tenant is the quiet tenant at work.
 type tenant struct {
 	addr string
-	idle chan *client.Conn // connections that no call uses
+	idle chan *client.Line // open connections that no call uses
 
 	mu    sync.Mutex // guards the field below
 	notes Notes
@@ -124,14 +124,14 @@ type tenant struct {
 func (o *Orders) follow(ctx context.Context) *Notes {
 	random := rand.New(rand.NewPCG(o.Seed, 0)) //nolint:gosec // no secret
 	q := &tenant{
-		addr: o.Addr, idle: make(chan *client.Conn, Connections), notes: Notes{Instead: map[string]int{}},
+		addr: o.Addr, idle: make(chan *client.Line, Connections), notes: Notes{Instead: map[string]int{}},
 	}
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx)) // calls under way are still to be answered
 	defer cancel()
 	for range Connections {
-		if w, err := client.Dial(own, o.Addr, ""); err == nil { // else a call opens one
-			q.rest(w)
-		}
+		line := client.LineTo(own, o.Addr)
+		_ = must.Try(line.Open) // or a call opens it
+		q.rest(line)
 	}
 	var under sync.WaitGroup
 	for n, due := 0, time.Now(); o.Count == 0 || n < o.Count; n++ {
@@ -161,44 +161,29 @@ func (q *tenant) note(due time.Time, instead string) {
 // once more, on a new one, as clients do.
 // https://www.rfc-editor.org/rfc/rfc9112.html#section-9.3.1
 func (q *tenant) call(ctx context.Context, call []byte) string {
-	w, used, err := q.connection(ctx)
-	if err != nil {
-		return "no connection"
+	line := client.LineTo(ctx, q.addr)
+	select {
+	case line = <-q.idle:
+	default: // each is in use
 	}
-	answer, err := w.Exchange(call, 1<<10)
+	defer q.rest(line)
+	used := line.Conn != nil
+	exchange := func() *client.Answer { return line.Exchange(call, 1<<10) }
+	answer, err := must.Got(exchange)
 	if err != nil && used && !errors.Is(err, os.ErrDeadlineExceeded) {
-		w.Close()
 		q.mu.Lock()
 		q.notes.Again++
 		q.mu.Unlock()
-		if w, err = client.Dial(ctx, q.addr, ""); err != nil {
-			return "no connection"
-		}
-		answer, err = w.Exchange(call, 1<<10)
-	}
-	if err != nil || answer.Closing {
-		w.Close()
-	} else {
-		q.rest(w)
+		answer, err = must.Got(exchange)
 	}
 	return Instead(answer, err)
 }
 
-// connection returns an idle connection, or else a new one.
-func (q *tenant) connection(ctx context.Context) (w *client.Conn, used bool, err error) {
+// rest keeps a connection for later calls, if there is room.
+func (q *tenant) rest(line *client.Line) {
 	select {
-	case w = <-q.idle:
-		return w, true, nil
+	case q.idle <- line:
 	default:
-		w, err = client.Dial(ctx, q.addr, "")
-		return w, false, err
-	}
-}
-
-func (q *tenant) rest(w *client.Conn) {
-	select {
-	case q.idle <- w:
-	default:
-		w.Close()
+		line.Close()
 	}
 }

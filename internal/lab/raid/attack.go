@@ -92,7 +92,7 @@ func (a *Attack) Carry(ctx context.Context, m Mission, c *Counters) {
 	for i := range a.Raiders {
 		wg.Go(func() {
 			r := &Raider{Counters: c, number: i, mission: m}
-			r.line.Dial = r.dial
+			r.line.Dial = func() *client.Conn { return r.dial(ctx) }
 			r.rage(ctx, a.Begin(r))
 			r.line.Close()
 		})
@@ -145,7 +145,7 @@ func (r *Raider) token() string {
 }
 
 // dial opens a connection to what is attacked.
-func (r *Raider) dial(ctx context.Context) (*client.Conn, error) {
+func (r *Raider) dial(ctx context.Context) *client.Conn {
 	from := ""
 	if len(r.mission.From) > 0 {
 		from = r.mission.From[(r.number+r.dialed*raidersApart)%len(r.mission.From)]
@@ -156,14 +156,14 @@ func (r *Raider) dial(ctx context.Context) (*client.Conn, error) {
 
 // exchange sends a request on the raider's connection, reads the answer and counts it.
 func (r *Raider) exchange(ctx context.Context, request []byte) *client.Answer {
-	must.OK(r.line.Open(ctx))
+	r.line.Open()
 	r.attempts.Add(1)
-	return r.counted(r.line.Exchange(ctx, request, kept))
+	return r.counted(r.line.Exchange(request, kept))
 }
 
 // open opens a connection beside the raider's, which counts as an attempt.
 func (r *Raider) open(ctx context.Context) *client.Conn {
-	w := must.Have(r.dial(ctx))
+	w := r.dial(ctx)
 	r.attempts.Add(1)
 	return w
 }

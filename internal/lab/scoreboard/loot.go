@@ -34,8 +34,8 @@ func (s *speaker) result(method, params string) mcp.Object {
 	a := s.do(&in)
 	messages, _ := spoken(&a)
 	for _, m := range messages {
-		if m.Has("result") {
-			return m.Object("result")
+		if m.IsResponse() && m.Err == nil {
+			return m.Result
 		}
 	}
 	panic(fmt.Errorf("%v in %s: %s %s: %d %s", s.person, s.revision, method, params, a.status, a.body))

@@ -10,9 +10,6 @@
 // and must be served, so that a gateway which refuses everything does not pass.
 //
 //	go run -C internal/lab ./scoreboard -out SECURITY.md
-//
-// With -only it runs but the tests whose figures have a text in them, and replaces their
-// rows on the page.
 package main
 
 import (
@@ -21,8 +18,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
@@ -45,7 +40,6 @@ type settings struct {
 	pairs             int
 	fuzz              time.Duration
 	tests             bool
-	only              string
 }
 
 // run is the whole program.
@@ -64,19 +58,17 @@ func begin(flags *flag.FlagSet) page.Measure {
 	flags.DurationVar(&s.fuzz, "fuzz", 10*time.Second,
 		"how long each fuzz target runs; 0: they are only counted")
 	flags.BoolVar(&s.tests, "tests", true, "run the tests that the scoreboard counts on")
-	flags.StringVar(&s.only, "only", "", "run only the tests whose figure has this in it")
 	return func(ctx context.Context, r page.Report) (string, error) {
 		b, root, started := &board{seed: s.seed}, must.Have(lab.Root()), time.Now()
 		say := func(format string, values ...any) {
 			r.Say("%4.0f s: "+format+"\n", append([]any{time.Since(started).Seconds()}, values...)...)
 		}
-		if s.only != "" {
-			b.again(ctx, root, s.only, r.Path, say)
-			return "", b.verdict()
-		}
 		b.attack(s, say)
 		if s.tests {
-			b.ask(ctx, root, groups(), say)
+			for _, g := range groups() {
+				say("%s", g.command())
+				b.addGroup(g, g.measure(ctx, root))
+			}
 		}
 		b.count(ctx, root, s.fuzz, say)
 		return b.text(), b.verdict()
@@ -89,21 +81,6 @@ func (b *board) verdict() error {
 		return fmt.Errorf("%d targets are missed: the rows with no", n)
 	}
 	return nil
-}
-
-// again runs some of the tests and puts their rows in the place of those on the page.
-func (b *board) again(ctx context.Context, root, only, path string, say teller) {
-	all := groups()
-	b.ask(ctx, root, slices.DeleteFunc(slices.Clone(all),
-		func(g group) bool { return !strings.Contains(g.figure, only) }), say)
-	when := fmt.Sprintf(", %s, commit %s", time.Now().UTC().Format(time.DateOnly), page.Commit(ctx))
-	for i := range b.rows {
-		b.rows[i].how += when
-		say("%s", b.rows[i].line())
-	}
-	if path != "" {
-		b.replace(path, all)
-	}
 }
 
 // attack tries what this program tries itself, and says what went wrong.
@@ -125,15 +102,6 @@ func (b *board) attack(s settings, say teller) {
 	if s.pairs > 0 {
 		b.timed = w.tell(s.pairs, s.seed, say)
 		b.addTimes(s.pairs)
-	}
-}
-
-// ask runs tests.
-func (b *board) ask(ctx context.Context, root string, chosen []group, say teller) {
-	for _, g := range chosen {
-		say("%s", g.command())
-		r := g.measure(ctx, root)
-		b.addGroup(g, r)
 	}
 }
 

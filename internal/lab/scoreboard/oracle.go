@@ -1,12 +1,11 @@
 package main
 
 import (
-	"encoding/json"
-	"fmt"
 	"net/http"
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/sse"
 )
 
 // wanted says what has to become of an input.
@@ -86,86 +85,53 @@ func judge(in *input, a *answer) verdict {
 }
 
 // spoken returns the JSON-RPC messages of an answer.
-func spoken(a *answer) (all []mcp.Object, ok bool) {
-	if a.body == "" {
-		return nil, true
-	}
+func spoken(a *answer) (all []*mcp.Message, ok bool) {
 	kind := a.header.Get("Content-Type")
-	if strings.HasPrefix(kind, "text/event-stream") {
-		for line := range strings.Lines(a.body) {
-			data, is := strings.CutPrefix(strings.TrimRight(line, "\n"), "data: ")
-			if !is || data == "" {
-				continue
-			}
-			one, good := parsed(data)
-			if !good {
-				return nil, false
-			}
-			all = append(all, one...)
-		}
-		return all, true
-	}
-	if kind != "application/json" {
+	switch {
+	case a.body == "":
+		return nil, true
+	case kind == "application/json":
+		return parsed(a.body)
+	case !strings.HasPrefix(kind, "text/event-stream"):
 		return nil, false
 	}
-	return parsed(a.body)
+	for e, err := range sse.Read(strings.NewReader(a.body), len(a.body)) {
+		if len(e.Data) == 0 && err == nil {
+			continue
+		}
+		one, good := parsed(string(e.Data))
+		if !good {
+			return nil, false
+		}
+		all = append(all, one...)
+	}
+	return all, true
 }
 
-func parsed(text string) (all []mcp.Object, ok bool) {
-	raw, err := mcp.ParseRaw([]byte(text))
-	if err != nil {
-		return nil, false
-	}
+func parsed(text string) (all []*mcp.Message, ok bool) {
+	raw, _ := mcp.ParseRaw([]byte(text)) // what is none is no message either
 	elements := []mcp.RawJSON{raw}
 	if raw.IsArray() {
 		elements, _ = raw.Elements()
 	}
 	for _, element := range elements {
-		o, is := mcp.ObjectOf(element)
-		if !is || o.Text("jsonrpc") != "2.0" {
+		m, err := mcp.DecodeRaw(element)
+		if err != nil || m.Err != nil && m.Err.Message == "" {
 			return nil, false
 		}
-		all = append(all, o)
+		all = append(all, m)
 	}
 	return all, len(all) > 0
 }
 
 // ids tells whether a message has the id that it should have: that of the request, but an
-// error may have none.
-func ids(in *input, m mcp.Object) bool {
-	if m.Has("method") {
-		return true // on its way to the client; it has an id of ours or none
-	}
-	if m.Has("result") == m.Has("error") {
-		return false
-	}
-	id := m.Value("id")
-	if m.Has("error") {
-		e := m.Object("error")
-		_, isInt := e.Value("code").Int()
-		_, isText := e.Value("message").Text()
-		if !isInt || !isText {
-			return false
-		}
-		return id.IsNull() || in.id == "" || same(string(id), in.id)
-	}
-	return in.id == "" || same(string(id), in.id)
-}
-
-// same tells whether two JSON texts are the same value, however they are spelt.
-func same(one, other string) bool {
-	if one == other {
-		return true
-	}
-	var a, b any
-	if json.Unmarshal([]byte(one), &a) != nil || json.Unmarshal([]byte(other), &b) != nil { //nolint:forbidigo // two texts that were read before
-		return false
-	}
-	return fmt.Sprint(a) == fmt.Sprint(b)
+// error may have none. What is on its way to the client has an id of ours or none.
+func ids(in *input, m *mcp.Message) bool {
+	return !m.IsResponse() || m.Err != nil && m.ID == "" || in.id == "" || string(m.ID) == in.id
 }
 
 // isServed tells whether a message is the result of something that was done. A result
 // that is an error for the model is none.
-func isServed(m mcp.Object) bool {
-	return m.Has("result") && string(m.Object("result").Value("isError")) != "true"
+func isServed(m *mcp.Message) bool {
+	return m.IsResponse() && m.Err == nil && string(m.Result.Value("isError")) != "true"
 }

@@ -3,12 +3,10 @@ package main
 import (
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 )
 
@@ -49,31 +47,6 @@ func (r *row) line() string {
 		met = "**no**"
 	}
 	return fmt.Sprintf("| %s | %s | %s | %s | %s |", r.figure, r.target, r.measured, met, r.how)
-}
-
-// replace puts the rows into the table of a page: in the place of the row of that figure
-// or, if there is none, behind that of the group before.
-func (b *board) replace(path string, all []group) {
-	text := must.Have(os.ReadFile(path)) //nolint:gosec // G304: whoever runs the lab names it
-	lines := strings.Split(string(text), "\n")
-	at := func(figure string) int {
-		return slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(line, "| "+figure+" |") })
-	}
-	for _, r := range b.rows {
-		if i := at(r.figure); i >= 0 {
-			lines[i] = r.line()
-			continue
-		}
-		before := slices.IndexFunc(all, func(g group) bool { return g.figure == r.figure }) - 1
-		for before >= 0 && at(all[before].figure) < 0 {
-			before--
-		}
-		if before < 0 {
-			panic(fmt.Errorf("%s: no row stands before %q", path, r.figure))
-		}
-		lines = slices.Insert(lines, at(all[before].figure)+1, r.line())
-	}
-	must.OK(page.Write(nil, path, strings.Join(lines, "\n")))
 }
 
 const here = "this program"

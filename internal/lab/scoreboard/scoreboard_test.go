@@ -5,8 +5,6 @@ import (
 	"flag"
 	"maps"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -213,28 +211,5 @@ func TestARefusalIsTheSameOnAStream(t *testing.T) {
 		if got := nameless(streamed(body), "secret"); got == want {
 			t.Errorf("a stream with %s is the same as a refusal", body)
 		}
-	}
-}
-
-// TestRowsAreReplacedOnAPage puts rows into a table that has one of them already, with
-// another figure than before, and not the other.
-func TestRowsAreReplacedOnAPage(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "page.md")
-	const before = "text\n| figure | target |\n|---|---|\n| first | 0 | 1 | yes | x |\n| third | 0 | 1 | **no** | x |\nmore\n"
-	if err := os.WriteFile(path, []byte(before), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	all := []group{{figure: "first"}, {figure: "second"}, {figure: "third"}}
-	b := &board{}
-	b.add(true, "second", "0", "2", "y")
-	b.add(true, "third", "0", "3", "y")
-	b.replace(path, all)
-	const want = "text\n| figure | target |\n|---|---|\n| first | 0 | 1 | yes | x |\n| second | 0 | 2 | yes | y |\n| third | 0 | 3 | yes | y |\nmore\n"
-	if got, err := os.ReadFile(path); err != nil || string(got) != want {
-		t.Errorf("got %s and error %v, want %s", got, err, want)
-	}
-	b.add(true, "unknown", "0", "3", "y")
-	if err := must.Try(func() { b.replace(path, all) }); err == nil {
-		t.Error("a row that has no place is put somewhere")
 	}
 }

@@ -151,7 +151,7 @@ func (s *speaker) do(in *input) answer {
 		if a.hung = a.body == ""; a.hung {
 			return a
 		}
-		if all, ok := parsed(a.body); ok && same(string(all[0].Value("id")), in.id) {
+		if all, ok := parsed(a.body); ok && string(all[0].ID) == in.id {
 			return a
 		}
 	}

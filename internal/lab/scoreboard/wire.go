@@ -2,13 +2,13 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
-	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -143,25 +143,14 @@ func somewhere() string {
 
 // of makes the request as the server of package http hands it over.
 func (m *request) of(ctx context.Context) *http.Request {
-	address, err := url.ParseRequestURI(m.path)
-	if err != nil {
-		panic(fmt.Sprintf("%q: %v", m.path, err)) // a path of this program
-	}
-	r := (&http.Request{
-		Method: m.method, URL: address, RequestURI: m.path, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: make(http.Header), Host: "mcp.test", RemoteAddr: somewhere(), Body: http.NoBody,
-	}).WithContext(ctx)
-	if m.host != "" {
-		r.Host = m.host
-	}
+	r := httptest.NewRequestWithContext(ctx, m.method, m.path, strings.NewReader(m.body))
+	r.Host, r.RemoteAddr = cmp.Or(m.host, "mcp.test"), somewhere()
 	r.Header.Set("Accept", "application/json, text/event-stream")
 	if m.token != "" {
 		r.Header.Set("Authorization", "Bearer "+m.token)
 	}
 	if m.method == http.MethodPost {
 		r.Header.Set("Content-Type", "application/json")
-		r.ContentLength = int64(len(m.body))
-		r.Body = body{strings.NewReader(m.body)}
 	}
 	for i := 0; i+1 < len(m.headers); i += 2 {
 		r.Header.Add(m.headers[i], m.headers[i+1])
@@ -171,7 +160,3 @@ func (m *request) of(ctx context.Context) *http.Request {
 	}
 	return r
 }
-
-type body struct{ *strings.Reader }
-
-func (body) Close() error { return nil }

@@ -87,13 +87,23 @@ func TestACallThatIsNotOnRecordIsExcusedByAKillOnly(t *testing.T) {
 	}
 }
 
+// TestACarelessBalancerExcusesWhatCopiesTell judges events and answers that came twice: of
+// calls that a load balancer sent again, and of others.
+func TestACarelessBalancerExcusesWhatCopiesTell(t *testing.T) {
+	f := named(t, "the load balancer sends calls again")
+	v := ledger.Verdict{Twice: 2, TwiceKeyed: 1, EventsTwice: 5, EventsOfCopies: 3}
+	if got := f.lost(&v); got != 3 {
+		t.Errorf("got %d lost, want the call under a key and two events of calls that ran once", got)
+	}
+}
+
 // TestNoFaultExcusesACallWithoutAnEnd judges a call that has no end beside all that some
 // fault excuses, and what no fault counts.
 func TestNoFaultExcusesACallWithoutAnEnd(t *testing.T) {
 	for _, f := range catalogue() {
 		v := ledger.Verdict{
 			Unanswered: 1, Uncancelled: 9, BrokenUnaudited: 9, Unstreamed: 9, Twice: 9, TwiceKeyed: 4, Denied: 9,
-			Unaudited: 9, Ends: map[string]int{"DB-REQUEST": 9},
+			EventsTwice: 9, EventsOfCopies: 9, Unaudited: 9, Ends: map[string]int{"DB-REQUEST": 9},
 		}
 		others := v
 		others.Unanswered = 0

@@ -68,6 +68,7 @@ func addVerdict(to, v *ledger.Verdict) {
 		{&to.Denied, v.Denied},
 		{&to.EventsLost, v.EventsLost},
 		{&to.EventsTwice, v.EventsTwice},
+		{&to.EventsOfCopies, v.EventsOfCopies},
 		{&to.EventsOutOfOrder, v.EventsOutOfOrder},
 		{&to.ChangesLost, v.ChangesLost},
 		{&to.WrongTenant, v.WrongTenant},

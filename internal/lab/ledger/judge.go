@@ -152,6 +152,7 @@ func (j *judge) call(i int, e *entry, d *done) {
 		}
 	}
 	v.TwiceKeyed += one(d.executions > 1 && e.keyed)
+	v.EventsOfCopies += one(d.executions > 1 && !e.keyed) * int(e.doubled)
 	if unrecorded && !e.left && !e.cancelled {
 		v.Unrecorded = append(v.Unrecorded, j.nonce(i))
 	}

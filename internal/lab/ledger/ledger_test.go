@@ -154,6 +154,26 @@ func TestViolationsAreFoundAndNothingElse(t *testing.T) {
 				s.Answered(n, a)
 			},
 		},
+		"executed twice, and told twice": {
+			want: map[string]int{"Twice": 1, "EventsTwice": 2, "EventsOfCopies": 2},
+			happens: func(s *story) {
+				n, a := s.good(ledger.Question{Events: 1})
+				s.run(n, "red")
+				for range 2 {
+					s.Event(n, n, 1)
+					s.Answered(n, a)
+				}
+			},
+		},
+		"executed twice under its key, and told twice": {
+			want: map[string]int{"Twice": 1, "TwiceKeyed": 1, "EventsTwice": 1},
+			happens: func(s *story) {
+				n, a := s.good(ledger.Question{Keyed: true})
+				s.run(n, "red")
+				s.Answered(n, a)
+				s.Answered(n, a)
+			},
+		},
 		"executed and silent": {want: map[string]int{"Unanswered": 1}, happens: func(s *story) {
 			n, _ := s.good(ledger.Question{})
 			s.Silent(n, "no answer in a minute")

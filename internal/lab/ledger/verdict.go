@@ -27,6 +27,7 @@ type Verdict struct {
 	Denied           int // executed, though the error said that it was not
 	EventsLost       int // numbered events of answered calls that did not come
 	EventsTwice      int // answers that came twice are among them
+	EventsOfCopies   int // of these, those of calls without a key that were executed more than once
 	EventsOutOfOrder int
 	ChangesLost      int // changes that a client with an open stream was not told of
 	WrongTenant      int // answer, event, execution or record of another tenant's call

@@ -24,7 +24,7 @@ func (p *person) follow() {
 			}
 		}
 		more := func() bool { return !p.crowd.stopping() && p.rounds%roundsOpen != roundsOpen-1 }
-		for !s.gone && p.crowd.life.Err() == nil && (w.owed != nil || more()) {
+		for !s.gone.Load() && p.crowd.life.Err() == nil && (w.owed != nil || more()) {
 			s.along(w)
 			p.rest(p.crowd.life, w.retry)
 		}
@@ -69,7 +69,7 @@ func (s *session) along(w *watch) {
 		w.owed.resumed++
 		open = s.await(w, s)
 	}
-	for i := 0; open && i < roundsOpen/4 && !s.gone && !s.crowd.stopping(); i++ {
+	for i := 0; open && i < roundsOpen/4 && !s.gone.Load() && !s.crowd.stopping(); i++ {
 		open = s.change(w, s)
 		s.rounds++
 		s.rest(ctx, s.crowd.config.Pause)

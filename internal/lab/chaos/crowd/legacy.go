@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
@@ -20,7 +21,7 @@ const callsOpen = 40
 func (p *person) sessions() {
 	var s *session
 	p.eachRound(func() {
-		if s == nil || s.gone {
+		if s == nil || s.gone.Load() {
 			s = p.open()
 			return
 		}
@@ -54,13 +55,16 @@ func (s *session) operate() {
 type stream struct {
 	*deed
 
-	session *session      // nil: in none
+	session *session      // in which it answers questions; nil: it answers none
 	last    string        // id of the last event; "" while it cannot be resumed
 	retry   time.Duration // that the server wants between two connections
 	// after how many more events the client breaks the connection itself; 0: it does not
 	cut    int
 	broken bool      // it was, and nothing has come since
 	ended  time.Time // when its last connection did
+
+	replies sync.WaitGroup  // answers to questions that are on their way; call waits
+	lasts   context.Context //nolint:containedctx // it ends with the call, when nobody wants these any more
 }
 
 // Why a connection is no more: the client broke it itself; or there is none yet, since the
@@ -74,7 +78,10 @@ var (
 // event ids.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery
 func (s *session) call(ctx context.Context, d *deed) {
-	t := &stream{deed: d, session: s, retry: time.Second}
+	lasts, end := context.WithCancel(ctx)
+	t := &stream{deed: d, session: s, retry: time.Second, lasts: lasts}
+	defer t.replies.Wait()
+	defer end()
 	if s.dice.IntN(4) == 0 {
 		t.cut = 1 + s.dice.IntN(4)
 	}
@@ -83,7 +90,7 @@ func (s *session) call(ctx context.Context, d *deed) {
 		if err == nil {
 			s.crowd.tally.goodbyes.Add(1)
 		}
-		if t.last == "" || s.gone || !world.Pause(ctx, t.retry) {
+		if t.last == "" || s.gone.Load() || !world.Pause(ctx, t.retry) {
 			d.broke(ctx, err)
 			return
 		}
@@ -142,7 +149,9 @@ func (t *stream) refuses(r *reply, err error) (over bool, wrong error) {
 	return true, nil
 }
 
-// hears takes a message, and answers a question.
+// hears takes a message, and answers a question. It reads on meanwhile, as SDKs do: where
+// the replica that asked has died, the answer is not taken, and the stream alone says that
+// the call has ended.
 func (t *stream) hears(m *mcp.Message) (over bool) {
 	if t.broken {
 		t.broken = false
@@ -152,9 +161,12 @@ func (t *stream) hears(m *mcp.Message) (over bool) {
 		return t.told(m)
 	}
 	t.by.ledger.Event(t.nonce, ofQuestion(m.Params.Text("message")), 1)
-	if t.session.tell(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, yes)) {
-		t.by.crowd.deeds.questions.Add(1)
-	}
+	reply := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, yes)
+	t.replies.Go(func() {
+		if t.session.insist(t.lasts, http.MethodPost, reply, http.StatusAccepted) {
+			t.by.crowd.deeds.questions.Add(1)
+		}
+	})
 	return false
 }
 
@@ -162,7 +174,7 @@ func (t *stream) hears(m *mcp.Message) (over bool) {
 func (s *session) cancel(ctx context.Context, d *deed) {
 	id := s.nextID()
 	d.cancelled(ctx, func() (bool, error) {
-		return (&stream{deed: d, session: s}).read(s.post(ctx, d.older(id)))
+		return (&stream{deed: d}).read(s.post(ctx, d.older(id)))
 	}, func() {
 		s.tell(fmt.Appendf(nil,
 			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s,"reason":"enough"}}`, id))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sync/atomic"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -16,7 +17,7 @@ type session struct {
 
 	id       string
 	revision string
-	gone     bool // it was told that there is no such session
+	gone     atomic.Bool // it was told that there is no such session
 }
 
 // open opens a session. It returns nil if there is none now.
@@ -85,18 +86,20 @@ func (s *session) post(ctx context.Context, body []byte) (*reply, error) {
 // tell sends a notification, or an answer to a question, until it is taken. Both do no
 // harm when they come twice, so they are sent again when a connection broke. It returns
 // false when the session is gone or patience is over.
-func (s *session) tell(body []byte) bool { return s.insist(http.MethodPost, body, http.StatusAccepted) }
+func (s *session) tell(body []byte) bool {
+	return s.insist(s.crowd.life, http.MethodPost, body, http.StatusAccepted)
+}
 
 // close ends the session with DELETE, which is repeated while the gateway asks to come
 // later. It returns whether the gateway has ended it.
 func (s *session) close() (ended bool) {
-	return !s.gone && s.insist(http.MethodDelete, nil, http.StatusOK, http.StatusAccepted,
+	return !s.gone.Load() && s.insist(s.crowd.life, http.MethodDelete, nil, http.StatusOK, http.StatusAccepted,
 		http.StatusNoContent)
 }
 
 // insist makes a request, which has no answer but a status, until it is taken. It gives up
-// when somebody who knows has refused it for good.
-func (s *session) insist(method string, body []byte, good ...int) (taken bool) {
+// when somebody who knows has refused it for good, and sends it no more when wanted ends.
+func (s *session) insist(wanted context.Context, method string, body []byte, good ...int) (taken bool) {
 	ctx, cancel := s.patient()
 	defer cancel()
 	for {
@@ -108,12 +111,12 @@ func (s *session) insist(method string, body []byte, good ...int) (taken bool) {
 				return true
 			}
 			w := s.heard(response)
-			if s.gone || w.later == 0 && !w.broken {
+			if s.gone.Load() || w.later == 0 && !w.broken {
 				return false
 			}
 			wait = max(wait, w.later)
 		}
-		if !world.Pause(ctx, wait) {
+		if !world.Pause(wanted, wait) || ctx.Err() != nil {
 			return false
 		}
 	}
@@ -125,4 +128,4 @@ func (s *session) list(ctx context.Context) (tools mcp.Object, ok bool) {
 		fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":"tools/list"}`, s.nextID())))
 }
 
-func (s *session) ended() bool { return s.gone }
+func (s *session) ended() bool { return s.gone.Load() }

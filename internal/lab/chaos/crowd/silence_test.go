@@ -214,6 +214,50 @@ func TestARefusedHandshakeOverSSEIsCounted(t *testing.T) {
 	}
 }
 
+// TestACallEndsThoughItsAnswerIsNotTaken asks a client on the stream of its call, and dies:
+// the next replica takes no answer, and says on the stream that the call has ended.
+func TestACallEndsThoughItsAnswerIsNotTaken(t *testing.T) {
+	t.Parallel()
+	dead, answers := errorOf("DB-REPLICA-GONE"), make(chan struct{}, 1000)
+	between := httptest.NewServer(mute(func(w http.ResponseWriter, r *http.Request, method string) {
+		switch {
+		case r.Method == http.MethodGet || method == "tools/call":
+			w.Header().Set("Content-Type", "text/event-stream")
+			event := "id: 1\ndata: " + `{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{}}` + "\n\n"
+			if r.Header.Get(mcp.HeaderLastEventID) != "" {
+				<-answers
+				event = "data: " + dead + "\n\n"
+			}
+			_, _ = io.WriteString(w, event)
+		case method == "":
+			answers <- struct{}{}
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusServiceUnavailable)
+			answer(w, errorOf("DB-REPLICAS"))
+		default:
+			initialized(w, method)
+		}
+	}))
+	defer between.Close()
+	book := ledger.New()
+	c := crowd.Start(t.Context(), crowd.Config{
+		URL: between.URL, Token: func(string, string) string { return "" }, Ledger: book,
+		Kinds: []string{"2025 calls"}, Tenants: []string{"red"}, Patience: 5 * time.Second,
+	})
+	eventually(t, "calls end", func() bool { return len(book.Failures()) > 2 })
+	dismiss(t, c)
+	for _, f := range book.Failures() {
+		if f.How != "DB-REPLICA-GONE" && !strings.HasSuffix(f.Kind, "stay") { // which is cancelled, and not resumed
+			t.Errorf("a call %s ended with %q, want what its stream says", f.Kind, f.How)
+		}
+	}
+}
+
+// errorOf is an answer with that code.
+func errorOf(code string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"no","data":{"code":%q}}}`, code)
+}
+
 // begun starts one client of a kind, of little patience.
 func begun(t *testing.T, url, kind string) *crowd.Crowd {
 	t.Helper()

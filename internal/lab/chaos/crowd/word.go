@@ -31,8 +31,8 @@ const maxWait = 2 * time.Second
 func (p *person) heard(r *reply) word {
 	w := p.refusalOf(r)
 	p.crowd.tally.trouble(p.kind + ": " + w.code)
-	if s := r.session; s != nil && w.status == http.StatusNotFound && w.code != lostEvent && !s.gone {
-		s.gone = true
+	if s := r.session; s != nil && w.status == http.StatusNotFound && w.code != lostEvent &&
+		!s.gone.Swap(true) {
 		s.crowd.deeds.reconnects.Add(1)
 	}
 	p.comeLater(w.later)

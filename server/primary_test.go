@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -166,6 +167,34 @@ func TestAFormerPrimaryThatDoesNotAnswerIsNotWaitedForLong(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestCancellationsOfABatchHaveOneBound cancels several calls at once that a replica which
+// led the session before answers, and has that one take what is sent, and say nothing.
+func TestCancellationsOfABatchHaveOneBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := together(t, 2)
+		a, b := c.worlds[0], c.worlds[1]
+		id := a.openAsking(t, mcp.Revision2503)
+		var cancels []string
+		for n := range 4 {
+			call := strconv.Itoa(10 + n)
+			a.follow(t, legacyCall(id, "slow").id(call))
+			cancels = append(cancels, strings.Replace(cancelOf(id).body, `"requestId":1`, `"requestId":`+call, 1))
+		}
+		synctest.Wait()
+		a.word().Drain()
+		wantStatus(t, "taken over", b.do(t, inSession("POST", id, pingBody).id("7")), http.StatusOK)
+		b.word().delay = time.Hour
+		asked := time.Now()
+		batch := inSession("POST", id, "["+strings.Join(cancels, ",")+"]")
+		wantStatus(t, "four cancellations", b.do(t, batch), http.StatusAccepted)
+		if took := time.Since(asked); took > 2*forward.HoldTime {
+			t.Errorf("answered after %v, want %v at most", took, forward.HoldTime)
+		}
+		a.letGo()
+		c.hub.Leave(a.word().Member)
+	})
 }
 
 // TestAPrimaryThatEndsRunsNoCallsOfOthers forwards a call to a replica that has waited

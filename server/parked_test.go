@@ -346,7 +346,8 @@ func (tw *twins) recorded(t *testing.T, number int, tool string) []string {
 }
 
 // TestClientOfAParkedCallLeavesElsewhere shows that the server behind is told when the
-// client leaves the second round, at another replica.
+// client leaves the second round, at another replica, and that the home alone has it on
+// record.
 func TestClientOfAParkedCallLeavesElsewhere(t *testing.T) {
 	t.Parallel()
 	tw := newTwins(t, nil)
@@ -370,6 +371,9 @@ func TestClientOfAParkedCallLeavesElsewhere(t *testing.T) {
 		records := tw.recorded(t, 0, "asker__hang")
 		return len(records) == 2 && strings.Contains(records[1], `"outcome":"cancelled"`)
 	})
+	if records, err := os.ReadFile(tw.records[1]); err != nil || len(records) > 0 {
+		t.Errorf("where the client was: got %s on record, %v, want nothing", records, err)
+	}
 }
 
 // TestTwoRepeatsOfAParkedCall sends the same repeat to two replicas at once: one goes on

@@ -2,8 +2,10 @@ package server_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -392,14 +394,64 @@ func TestWhoLeavesAForwardedRequestIsOnRecordOnce(t *testing.T) {
 					hub.Leave(both[0].config.Others.(*replicatest.Member))
 				} else {
 					leave()
+					wait(t)
+					both[0].letGo() // the call goes on without its client
 				}
 				<-done
 				lines := taken()
 				if len(lines) != test.want || len(lines) > 0 && lines[0].Reason != "DB-REPLICA-LOST" {
 					t.Errorf("got %+v on record, want %d lines of a lost answer", lines, test.want)
 				}
-				both[0].letGo()
+				if test.dies {
+					both[0].letGo()
+				}
 				wait(t)
+			})
+		})
+	}
+}
+
+// halfClosed is the connection of a client that sends a request, closes its own direction
+// and reads on.
+type halfClosed struct {
+	net.Conn
+
+	sent io.Reader
+}
+
+func (c *halfClosed) Read(p []byte) (int, error) { return c.sent.Read(p) }
+
+// TestAHalfClosedConnectionGetsItsAnswer makes a call in a session, at the replica that
+// leads it and at another. The other took the client for gone, and said 200 without a body.
+func TestAHalfClosedConnectionGetsItsAnswer(t *testing.T) {
+	for at, name := range []string{"at the primary", "forwarded"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := together(t, 2)
+				id := c.worlds[0].openAsking(t, mcp.Revision2511)
+				call := legacyCall(id, "slow")
+				call.headers["Accept"] = "application/json"
+				var sent bytes.Buffer
+				if err := call.request(t.Context(), "http://mcp.test").Write(&sent); err != nil {
+					t.Fatal(err)
+				}
+				client, server := net.Pipe()
+				s := &http.Server{Handler: c.worlds[at].Handler()}
+				go s.Serve(&oneConnection{&halfClosed{server, &sent}})
+				defer s.Close()
+				synctest.Wait() // the call runs, and the end of the connection is seen
+				if began, _ := c.worlds[0].counts(); began != 1 {
+					t.Fatalf("got %d calls begun, want 1", began)
+				}
+				c.worlds[0].letGo()
+				answer, err := http.ReadResponse(bufio.NewReader(client), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				body, err := io.ReadAll(answer.Body)
+				if err != nil || answer.StatusCode != http.StatusOK || !strings.Contains(string(body), `"content"`) {
+					t.Errorf("got %d %q, %v, want the answer of the call", answer.StatusCode, body, err)
+				}
 			})
 		})
 	}

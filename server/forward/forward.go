@@ -177,8 +177,11 @@ func (f *Forwarder) Forward(x *exchange.Exchange, r *http.Request, to replica.ID
 		return Done
 	}
 	defer f.slots.Give(user, 1)
-	j := &exchange.Job{}
-	ctx, refused := f.exchanges.BeginJob(x.Context(), x, j, m.ID)
+	j, life := &exchange.Job{}, x.Context()
+	if x.Era == mcp.Legacy { // it goes on without its client, who may have closed one direction alone
+		life = x.Outliving()
+	}
+	ctx, refused := f.exchanges.BeginJob(life, x, j, m.ID)
 	if refused != nil {
 		x.Refuse(m.ID, refused)
 		return Done
@@ -189,7 +192,7 @@ func (f *Forwarder) Forward(x *exchange.Exchange, r *http.Request, to replica.ID
 	switch {
 	case errors.Is(err, replica.ErrUnreached):
 		return Unreached
-	case err != nil && x.Context().Err() != nil && f.others.IsThere(to):
+	case err != nil && life.Err() != nil && f.others.IsThere(to):
 		x.WriteStatus(http.StatusOK) // to nobody: the client has left, which the other replica records
 		x.Conclude(exchange.OutcomeForwarded)
 		return Done
@@ -205,6 +208,9 @@ func (f *Forwarder) Forward(x *exchange.Exchange, r *http.Request, to replica.ID
 		return Denied
 	case http.StatusRequestTimeout: // for its body alone, which is whole here: the link is too slow
 		return Unreached
+	}
+	if streams(answer) { // which ends with its connection, and is resumed
+		defer context.AfterFunc(x.Context(), func() { j.Life.End(context.Canceled) })()
 	}
 	f.PassOn(ctx, x, answer, m.ID, to)
 	x.Conclude(exchange.OutcomeForwarded)
@@ -290,10 +296,9 @@ func (f *Forwarder) PassOn(ctx context.Context, x *exchange.Exchange, answer *ht
 		}
 	}
 	x.WriteHeader(answer.StatusCode)
-	streams := strings.HasPrefix(answer.Header.Get("Content-Type"), exchange.StreamType)
 	memory := buffers.Get().(*[bufferSize]byte)
 	defer buffers.Put(memory)
-	buffer, whole := memory[:], true
+	buffer, whole, streams := memory[:], true, streams(answer)
 	for {
 		n, err := answer.Body.Read(buffer)
 		x.AllowWrite() // of the head, too, where nothing is behind it
@@ -322,6 +327,11 @@ func (f *Forwarder) PassOn(ctx context.Context, x *exchange.Exchange, answer *ht
 			panic(http.ErrAbortHandler)
 		}
 	}
+}
+
+// streams tells whether an answer is an event stream.
+func streams(answer *http.Response) bool {
+	return strings.HasPrefix(answer.Header.Get("Content-Type"), exchange.StreamType)
 }
 
 // resumes tells whether the client can have the rest of a stream by resuming it: in a

@@ -6,17 +6,20 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/link"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/server"
 	"github.com/drawbridge-mcp/drawbridge/server/eventlog"
 	"github.com/drawbridge-mcp/drawbridge/server/primary"
 	"github.com/drawbridge-mcp/drawbridge/server/primary/primarytest"
@@ -814,4 +817,66 @@ func TestEndOfASessionAnswersItsCalls(t *testing.T) {
 			})
 		})
 	}
+}
+
+// taskDesk runs calls that tell of a hundred tasks of their caller.
+type taskDesk struct{ *fakeDesk }
+
+func (taskDesk) Handle(_ context.Context, _ gateway.Caller, r *gateway.Request) (mcp.Object, error) {
+	for n := range 100 {
+		id := strconv.Itoa(n)
+		state := object(`{"taskId":"` + id + `","statusMessage":"` + strings.Repeat("x", 1000) + `"}`)
+		r.OnTaskStatus(id, mcp.Notification{Method: mcp.NotifyTasksStatus, Params: state})
+	}
+	return textResult("told"), nil
+}
+
+func (taskDesk) FollowsTask(gateway.Caller, string) bool { return true }
+
+// TestManyNoticesGoInSeveralMessages has ninety-five sessions told of a hundred tasks
+// each, whose streams are at another replica, while a message to that one is on its way.
+// The other refused what came in one message, and the notices were lost.
+func TestManyNoticesGoInSeveralMessages(t *testing.T) {
+	const sessions = 95
+	synctest.Test(t, func(t *testing.T) {
+		var held atomic.Bool
+		var largest atomic.Int64 // bytes of a message
+		release := make(chan struct{})
+		both := fleet(t, &replicatest.Hub{}, 2, losing(func(w replica.Message) bool {
+			if w.Kind == "listener 2" && held.Load() {
+				<-release
+			}
+			largest.Store(max(largest.Load(), int64(len(strings.Join(w.Parts, "")))))
+			return false
+		}))
+		a := both[0]
+		a.Server = server.NewWithDesk(a.config, taskDesk{&fakeDesk{Desk: a.gateway}})
+		runAll(t, both)
+		var ids []string
+		var all []*listener
+		for range sessions {
+			id := a.open(t, "alice", mcp.Revision2511)
+			ids, all = append(ids, id), append(all, both[1].hearing(t, inSession("GET", id, "")))
+		}
+		held.Store(true)
+		for _, id := range ids {
+			call := inSession("POST", id,
+				`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","task":{}}}`)
+			wantStatus(t, "a call", a.do(t, call), http.StatusOK)
+		}
+		synctest.Wait()
+		held.Store(false)
+		close(release)
+		wait(t)
+		told := 0
+		for _, l := range all {
+			told += strings.Count(l.text(), mcp.NotifyTasksStatus)
+		}
+		if told != 100*sessions {
+			t.Errorf("clients were told of %d tasks, want %d", told, 100*sessions)
+		}
+		if got := largest.Load(); got < 1<<20 || got > 2<<20 {
+			t.Errorf("the largest message had %d bytes, want one MiB and what one session has", got)
+		}
+	})
 }

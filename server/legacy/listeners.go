@@ -47,8 +47,9 @@ const (
 )
 
 const (
-	maxNotices    = 256 // sessions of which notices go in one message
-	noticesAtOnce = 16  // notices of one message that are taken at once
+	maxNotices    = 256     // sessions of which notices go in one message
+	maxNoticeText = 1 << 20 // bytes of notices in one message, beside those of the last session
+	noticesAtOnce = 16      // notices of one message that are taken at once
 )
 
 // headerEpoch says in the answer to a GET that was forwarded which epoch the session has.
@@ -74,16 +75,23 @@ func (s *Service) tellListeners(ctx context.Context, at replica.ID, some []*sess
 
 func (s *Service) tellSessions(ctx context.Context, at replica.ID, some []*sessions.Session) {
 	var all []sessions.Notice
-	rest := make(map[*sessions.Session]bool) // those that have more than goes in one message
+	size, rest := 0, make(map[*sessions.Session]bool) // those that have more than goes in one message
 	defer func() {
 		for l := range rest {
 			s.tellLater(l)
 		}
 	}()
 	for _, l := range some {
+		if size >= maxNoticeText {
+			rest[l] = true
+			continue
+		}
 		of, more := s.noticesFor(l, at)
 		if all = append(all, of...); more {
 			rest[l] = true
+		}
+		for _, one := range of {
+			size += len(one.Text)
 		}
 	}
 	if len(all) == 0 {
@@ -175,7 +183,7 @@ func (s *Service) noticesFor(l *sessions.Session, at replica.ID) (all []sessions
 // was. It answers with a byte for each.
 func (s *Service) heardListener(ctx context.Context, from replica.ID, w replica.Message) ([]byte, error) {
 	parts := w.Parts
-	if len(parts) == 0 || len(parts)%4 != 0 || len(parts) > 4*maxNotices*(sessions.MaxUpdates+3) {
+	if len(parts) == 0 || len(parts)%4 != 0 { // how many there are the link bounds, by their bytes
 		return nil, replica.ErrForm
 	}
 	answer := make([]byte, len(parts)/4)

@@ -18,7 +18,8 @@ import (
 // ReadBody reads the whole body of a POST and checks it strictly, before anything is
 // answered. Its memory is never reused, because the raw values of the call are parts of
 // it. A body that declares its length is charged before it is read, so that little is
-// done for one that is refused.
+// done for one that is refused. What another replica has forwarded is charged and checked
+// there.
 func (s *Service) ReadBody(x *Exchange, r *http.Request) (mcp.RawJSON, *Refusal) {
 	if !isJSON(r.Header) {
 		return nil, errMediaType
@@ -26,16 +27,18 @@ func (s *Service) ReadBody(x *Exchange, r *http.Request) (mcp.RawJSON, *Refusal)
 	if r.ContentLength >= s.memoryForBody {
 		return nil, tooLargeForMemory(s.memoryForBody)
 	}
-	if r.ContentLength >= 0 {
+	if r.ContentLength >= 0 && !x.Forwarded {
 		if refused := s.charge(x, r.ContentLength); refused != nil {
 			return nil, refused
 		}
 	}
 	data, refused := s.receiveBody(x, r)
-	if refused != nil {
+	switch {
+	case refused != nil:
 		return nil, refused
-	}
-	if r.ContentLength < 0 {
+	case x.Forwarded:
+		return data, nil
+	case r.ContentLength < 0:
 		if refused := s.charge(x, int64(len(data))); refused != nil {
 			return nil, refused
 		}
@@ -46,9 +49,6 @@ func (s *Service) ReadBody(x *Exchange, r *http.Request) (mcp.RawJSON, *Refusal)
 // charge takes what a body of that size costs. Who has no room for it gets the refusal
 // late.
 func (s *Service) charge(x *Exchange, size int64) *Refusal {
-	if x.Forwarded {
-		return nil // the first replica has taken it
-	}
 	if err := s.Desk.ChargeSize(x.Context(), x.Caller, size); err != nil {
 		s.DelayLimited(x, err)
 		rpcErr := ErrorOf(err)

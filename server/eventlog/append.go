@@ -59,32 +59,31 @@ type writing struct {
 // is to be taken into account.
 func (w *writing) try(ctx context.Context) (sequence uint64, again bool, err error) {
 	l := w.log
-	turn, err := w.turn(ctx)
-	if err != nil {
-		return 0, false, err
-	}
-	defer func() { <-turn }()
 	l.local.mu.Lock()
-	s, err := l.findLocked(w.streamKey)
+	s, err := l.local.findLocked(w.session, w.stream)
 	if err == nil && s == nil {
-		l.local.mu.Unlock()
-		return 0, true, nil // it was swept just now
+		s, _, err = l.joinLocked(ctx, w.streamKey)
 	}
-	if err == nil {
-		s, err = l.local.readyLocked(w.session, w.stream, len(w.data))
-	}
+	l.local.mu.Unlock()
 	if err != nil {
-		l.local.mu.Unlock()
 		return 0, false, err
 	}
-	if s.shared == nil { // it was swept just now, and was made anew
-		l.giveBackLocked(s, w)
-		l.local.forgetLocked(s)
-		l.local.mu.Unlock()
-		return 0, true, nil
+	if err := s.shared.take(ctx); err != nil {
+		return 0, false, err
 	}
-	if err := l.takeServerQuotaLocked(s, w); err != nil {
-		l.giveBackLocked(s, w)
+	defer func() { <-s.shared.turn }()
+	l.local.mu.Lock()
+	if one, err := l.local.findLocked(w.session, w.stream); err != nil || one != s {
+		l.local.mu.Unlock()
+		return 0, err == nil, err // it was forgotten meanwhile
+	}
+	l.local.touchLocked(s, l.config.Now()) // or it could be swept
+	if _, err = l.local.readyLocked(w.session, w.stream, len(w.data)); err == nil {
+		if err = l.takeServerQuotaLocked(s, w); err != nil {
+			l.giveBackLocked(s, w)
+		}
+	}
+	if err != nil {
 		l.local.mu.Unlock()
 		return 0, false, err
 	}
@@ -107,23 +106,6 @@ func (w *writing) try(ctx context.Context) (sequence uint64, again bool, err err
 	return sequence, again, err
 }
 
-// turn waits until nobody else in this replica appends to the stream. A stream that is
-// not here is looked up first.
-func (w *writing) turn(ctx context.Context) (chan struct{}, error) {
-	l := w.log
-	l.local.mu.Lock()
-	s, err := l.findLocked(w.streamKey)
-	stale := s == nil || s.shared.stale
-	l.local.mu.Unlock()
-	if err == nil && stale {
-		s, err = w.find(ctx, s == nil)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return s.shared.turn, s.shared.take(ctx)
-}
-
 // take waits until nobody else in this replica appends to the stream. Then the token in
 // turn is to be taken out.
 func (s *sharedStream) take(ctx context.Context) error {
@@ -133,51 +115,6 @@ func (s *sharedStream) take(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-}
-
-// find learns from the server what the newest event of a stream is. A stream that is
-// not there begins, if that is asked.
-func (w *writing) find(ctx context.Context, begin bool) (*memoryStream, error) {
-	l, base := w.log, w.log.now()
-	var head []byte
-	if begin {
-		head = l.config.Seal.SealBytes(w.headPurpose(base), nil)
-	}
-	said, rest, err := l.run(ctx, topScript, w.streamKey, headID(base), string(head), l.life(), "")
-	if err != nil {
-		return nil, err
-	}
-	return l.found(ctx, w.streamKey, base, said, rest)
-}
-
-// found takes what topScript has said of a stream, to which others may append. base is
-// where it has begun if it was not there before.
-func (l *Redis) found(ctx context.Context, p streamKey, base uint64, said string,
-	rest []redis.Reply,
-) (*memoryStream, error) {
-	top, last, ok := topOf(said, rest)
-	switch {
-	case said == saidGone: // others may have read it, so it does not begin again
-		return nil, ErrUnknown
-	case !ok:
-		return nil, l.refuse(ctx, p)
-	case last:
-		return nil, ErrUnknown
-	}
-	if said != saidBegun { // where it begins is not known
-		base = 0
-	}
-	l.local.mu.Lock()
-	defer l.local.mu.Unlock()
-	s, err := l.openLocked(p, base)
-	if err != nil {
-		return nil, err
-	}
-	s.shared.own, s.shared.stale, s.shared.top = false, false, max(s.shared.top, top)
-	if said == saidBegun {
-		_ = l.takeQuotaLocked(s, streamQuota) // where there is none, no event follows
-	}
-	return s, nil
 }
 
 // topOf returns the sequence of the newest event of a stream that the server has told.
@@ -217,22 +154,14 @@ func (w *writing) written(s *memoryStream, sequence uint64, said string, err err
 	l := w.log
 	l.local.mu.Lock()
 	defer l.local.mu.Unlock()
-	if owner := l.local.sessions[w.session.Name]; owner == nil || owner.ended ||
-		owner.streams.find(w.stream) != s {
-		l.giveBackLocked(s, w)
-		l.giveQuotaLocked(s, quotaOf(w.data))
-		if err == nil && said != saidOK { // others may have read it otherwise
-			err = ErrUnknown
-		}
-		return false, err
-	}
-	shared := s.shared
+	one, _ := l.local.findLocked(w.session, w.stream)
+	here, shared := one == s, s.shared // it may have been forgotten meanwhile
 	switch {
-	case err == nil && said == saidOK:
+	case here && err == nil && said == saidOK:
 		shared.top = sequence
 		l.local.addLocked(s, sequence, w.data, w.last)
 		return false, nil
-	case shared.own && (errors.Is(err, redis.ErrDown) || err == nil && said == saidGone):
+	case here && shared.own && (errors.Is(err, redis.ErrDown) || err == nil && said == saidGone):
 		l.loseLocked(w.streamKey, s)
 		l.local.addLocked(s, sequence, w.data, w.last)
 		return false, nil
@@ -242,13 +171,16 @@ func (w *writing) written(s *memoryStream, sequence uint64, said string, err err
 	switch {
 	case err != nil:
 		return false, err
-	case said == saidGone: // others may have read it, so it does not begin again
-		return false, ErrUnknown
+	case said == saidOK:
+		s.session.rouse()
+		return false, nil
 	case said == saidTaken:
-		shared.own, shared.stale = false, true
+		if here {
+			l.releaseLocked(s)
+		}
 		return true, nil
 	}
-	return false, ErrUnknown
+	return false, ErrUnknown // others may have read it, so it does not begin again
 }
 
 // takeServerQuotaLocked takes room in the server for the event, if it is to be written

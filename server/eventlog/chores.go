@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 )
@@ -12,81 +13,90 @@ import (
 // choreRetry is how long it takes until what failed off the path is tried again.
 const choreRetry = 2 * time.Second
 
-// chores are what is yet to be done for streams off the path. They are bounded by the
-// streams that there are: of each, only the newest state counts.
-type chores struct {
-	now      func() time.Time
-	wake     chan struct{} // holds a token while there is something to do
-	returned chan struct{} // holds a token while it is to be looked whether the server has lost something
-
-	mu      sync.Mutex              // guards the fields below
-	trims   map[streamKey]string    // id of the entry before which all are to be dropped
-	forgets map[streamKey]time.Time // streams that are to be forgotten, and since when
-}
-
-func newChores(now func() time.Time) *chores {
-	return &chores{
-		now: now, wake: make(chan struct{}, 1), returned: make(chan struct{}, 1),
-		trims: make(map[streamKey]string), forgets: make(map[streamKey]time.Time),
-	}
-}
-
-func (c *chores) prompt() { put(c.wake) }
-
-// put puts a token into a channel that holds one, unless there is one.
-func put(into chan struct{}) {
-	select {
-	case into <- struct{}{}:
-	default:
-	}
-}
-
-// dropped notes that a stream has lost its oldest event, or all it has. The mutex of the
-// Memory is held.
-func (c *chores) dropped(s *memoryStream, all bool) {
-	shared := s.shared
-	p := streamKey{Key{Name: s.session.name, Owner: s.session.owner}, s.name}
-	switch {
-	case shared.lost || shared.over: // the server has nothing of it, or is to forget all
-	case all:
-		shared.over = true
-		if shared.own { // others may still read what is not, and the server forgets that by itself
-			c.forget(p)
-		}
-	default:
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.trims[p] = entryID(s.floor+1, s.last && s.events.count == 0)
-		c.prompt()
-	}
+// chore is what is yet to be done for a stream off the path: to drop in the server what
+// was dropped here or, if it is forgotten, all of it. Chores are bounded by the streams
+// that there are.
+type chore struct {
+	streamKey
+	forgotten time.Time // when it was; zero: it is not
 }
 
 // forget has the server forget a stream.
-func (c *chores) forget(p streamKey) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.trims, p)
-	if _, known := c.forgets[p]; !known {
-		c.forgets[p] = c.now()
+func (l *Redis) forget(p streamKey) { l.chores.Add(struct{}{}, chore{p, l.config.Now()}) }
+
+// dropped is told that a stream has lost its oldest event, or with nil that it is
+// forgotten here. The mutex of the Memory is held.
+func (l *Redis) dropped(s *memoryStream, e *memoryEvent) {
+	shared, p := s.shared, streamKey{Key{Name: s.session.name, Owner: s.session.owner}, s.name}
+	size := shared.quota
+	if e != nil {
+		size = quotaOf(e.data)
 	}
-	c.prompt()
+	l.giveQuotaLocked(s, size)
+	switch {
+	case shared.lost || shared.over: // the server has nothing of it, or is to forget all
+	case e != nil:
+		l.chores.Add(struct{}{}, chore{streamKey: p})
+	default:
+		shared.over = true
+		if shared.own { // others may still read what is not, and the server forgets that by itself
+			l.forget(p)
+		}
+	}
+}
+
+// doChores drops in the server what was dropped here. What fails is tried again, and is
+// left to the server when it has become too old in any case.
+func (l *Redis) doChores(ctx context.Context, _ struct{}, some []chore) {
+	var commands []redis.Command
+	for _, c := range some {
+		keys := c.keys()
+		if !c.forgotten.IsZero() {
+			commands = append(commands, redis.Command{Name: "UNLINK", Key: keys[1]},
+				redis.Command{Name: "UNLINK", Key: keys[2]})
+		} else if entry := l.oldest(c.streamKey); entry != "" {
+			commands = append(commands,
+				redis.Command{Name: "XTRIM", Key: keys[1], Args: []string{"MINID", entry}})
+		}
+	}
+	if _, err := l.config.Store.DoAll(ctx, commands...); err == nil || !pace.Wait(ctx, choreRetry) {
+		return
+	}
+	for _, c := range some {
+		if c.forgotten.IsZero() || l.config.Now().Sub(c.forgotten) < 2*l.config.Age {
+			l.chores.Add(struct{}{}, c)
+		}
+	}
+}
+
+// oldest returns the id of the entry before which the server keeps nothing of a stream,
+// "" if the stream is not here any more.
+func (l *Redis) oldest(p streamKey) string {
+	l.local.mu.Lock()
+	defer l.local.mu.Unlock()
+	s, err := l.local.findLocked(p.session, p.stream)
+	if err != nil || s == nil || s.shared.lost {
+		return ""
+	}
+	return entryID(s.floor+1, s.last && s.events.count == 0)
 }
 
 // Run does what is off the path, until ctx ends: it drops in the server what was dropped
 // here, and keeps there what is used here.
 func (l *Redis) Run(ctx context.Context) error {
+	var working sync.WaitGroup
+	defer working.Wait()
 	renew := time.NewTicker(max(time.Millisecond, l.config.Age/4))
 	defer renew.Stop()
 	retry := time.NewTicker(choreRetry)
 	defer retry.Stop()
 	for broken := false; ; {
 		select {
-		case <-l.chores.wake:
-			l.trimAll(ctx)
-		case <-l.chores.returned:
+		case run := <-l.begun:
+			working.Go(func() { run(ctx) })
+		case <-l.returned:
 			broken = !l.repairAll(ctx)
 		case <-retry.C:
-			l.trimAll(ctx)
 			broken = broken && !l.repairAll(ctx)
 		case <-renew.C:
 			l.renewAll(ctx)
@@ -119,57 +129,24 @@ func (l *Redis) heard(_ context.Context, _ replica.ID, w replica.Message) ([]byt
 	if s == nil || s.owner.TenantID != w.Tenant {
 		return nil, nil
 	}
-	if one := s.streams.find(w.Parts[1]); one != nil && one.shared != nil {
-		one.shared.own = one.shared.own && one.shared.lost // others append, too
+	if one := s.streams.find(w.Parts[1]); one != nil && one.shared != nil && !one.shared.lost {
+		l.releaseLocked(one) // what it has is in the server, with what the other has appended
 	}
 	s.rouse()
 	return nil, nil
 }
 
-// returned wakes all readers, because messages may have been lost, and has Run look what
+// lookAgain wakes all readers, because messages may have been lost, and has Run look what
 // the server has lost.
-func (l *Redis) returned() {
+func (l *Redis) lookAgain() {
 	m := l.local
 	m.mu.Lock()
 	for _, s := range m.sessions {
 		s.rouse()
 	}
 	m.mu.Unlock()
-	put(l.chores.returned)
-}
-
-// trimAll drops in the server what was dropped here. What fails is tried again, and is
-// left to the server when it has become too old in any case.
-func (l *Redis) trimAll(ctx context.Context) {
-	l.chores.mu.Lock()
-	trims, forgets := l.chores.trims, l.chores.forgets
-	l.chores.trims, l.chores.forgets = make(map[streamKey]string), make(map[streamKey]time.Time)
-	l.chores.mu.Unlock()
-	var commands []redis.Command
-	for p, entry := range trims {
-		commands = append(commands, redis.Command{
-			Name: "XTRIM", Key: p.keys()[1],
-			Args: []string{"MINID", entry},
-		})
-	}
-	for p := range forgets {
-		keys := p.keys()
-		commands = append(commands, redis.Command{Name: "UNLINK", Key: keys[1]},
-			redis.Command{Name: "UNLINK", Key: keys[2]})
-	}
-	if _, err := l.config.Store.DoAll(ctx, commands...); err == nil {
-		return
-	}
-	l.chores.mu.Lock()
-	defer l.chores.mu.Unlock()
-	for p, entry := range trims {
-		if l.chores.trims[p] == "" { // otherwise more was dropped meanwhile
-			l.chores.trims[p] = entry
-		}
-	}
-	for p, since := range forgets {
-		if l.config.Now().Sub(since) < 2*l.config.Age {
-			l.chores.forgets[p] = since
-		}
+	select {
+	case l.returned <- struct{}{}:
+	default: // it holds one
 	}
 }

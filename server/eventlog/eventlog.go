@@ -12,9 +12,9 @@
 //	                                         ▲                (is told as a Follower, and reads again)
 //	a client that comes back ──── Find ──────┘
 //
-// Nothing is opened: a session or a stream begins when it is first named. It ends by its
-// last event or by End, and what is too old or too much is dropped. This file has the Log
-// and the form of ids; memory.go implements it for one process, redis.go for several.
+// A stream begins with Begin or its first event. It ends by its last event or by End, and
+// what is too old or too much is dropped. This file has the Log and the form of ids;
+// memory.go implements it for one process, redis.go for several.
 package eventlog
 
 import (
@@ -93,9 +93,10 @@ type Log interface {
 	// Read returns the events that are there now and follow the one with the id after; ""
 	// means from the beginning. more tells whether others may follow: who has followed
 	// the session before reads again when it is told. The error is ErrUnknown if the
-	// session has ended, or if an event that follows after is gone, even when nothing of
-	// the stream is left: to go on then would leave a gap that the client does not see. A
-	// stream that is read at least once within the age of events is kept.
+	// session has ended, if the stream has not begun, or if an event that follows after is
+	// gone, even when nothing of the stream is left: to go on then would leave a gap that
+	// the client does not see. A stream that is read at least once within the age of events
+	// is kept.
 	Read(ctx context.Context, session Key, stream, after string) (events []Event, more bool, err error)
 	// Drop lets go of the events of a stream up to the one with that id, because nobody
 	// asks for them again. To read from before that is then ErrUnknown. What is not there

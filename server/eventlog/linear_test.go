@@ -50,6 +50,8 @@ func (p past) after(d deed, o outcome) []past {
 		return []past{p}
 	case o.failed:
 		return []past{p, next}
+	case d.what == "read" && o.unknown && p.events == "" && !p.last: // it has not begun
+		return []past{p}
 	case o.unknown != refused:
 		return nil
 	case refused:

@@ -215,13 +215,14 @@ func (m *Memory) readLocked(session Key, stream, after string) (*memoryStream, [
 		}
 		sequence = n
 	}
-	s, err := m.openLocked(session, stream, m.config.Now())
+	s, err := m.findLocked(session, stream)
 	switch {
 	case err != nil:
 		return nil, nil, err
-	case !s.has(sequence):
+	case s == nil || !s.has(sequence):
 		return nil, nil, ErrUnknown
 	}
+	m.touchLocked(s, m.config.Now())
 	return s, s.after(sequence), nil
 }
 
@@ -312,6 +313,19 @@ func (m *Memory) sessionLocked(key Key) *memorySession {
 	return s
 }
 
+// findLocked returns what is here of a stream, nil if nothing is. The error is ErrUnknown
+// if the session has ended.
+func (m *Memory) findLocked(session Key, stream string) (*memoryStream, error) {
+	owner := m.sessions[session.Name]
+	switch {
+	case owner == nil:
+		return nil, nil //nolint:nilnil // it is no error that nothing is here
+	case owner.ended:
+		return nil, ErrUnknown
+	}
+	return owner.streams.find(stream), nil
+}
+
 // openLocked returns a stream, which it makes if it is not there. It counts as a use of
 // the stream and the session. The error is ErrUnknown if the session has ended, or one of
 // package share if there is no room.
@@ -320,7 +334,6 @@ func (m *Memory) openLocked(session Key, stream string, now time.Time) (*memoryS
 	if owner.ended {
 		return nil, ErrUnknown
 	}
-	owner.touched = now.Sub(m.began)
 	s := owner.streams.find(stream)
 	if s == nil {
 		s = &memoryStream{session: owner, name: stream}
@@ -330,12 +343,18 @@ func (m *Memory) openLocked(session Key, stream string, now time.Time) (*memoryS
 		s.element = m.byAge.PushBack(s)
 		owner.streams.add(s)
 	}
-	s.touched = owner.touched
+	m.touchLocked(s, now)
+	return s, nil
+}
+
+// touchLocked notes that a stream, and so its session, is used.
+func (m *Memory) touchLocked(s *memoryStream, now time.Time) {
+	s.touched = now.Sub(m.began)
+	s.session.touched = s.touched
 	m.byAge.MoveToBack(s.element)
 	if s.full != nil {
-		m.holders[owner.owner].full.MoveToBack(s.full)
+		m.holders[s.session.owner].full.MoveToBack(s.full)
 	}
-	return s, nil
 }
 
 // trimLocked drops the oldest events of a stream until it is within its bounds with one

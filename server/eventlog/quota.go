@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
-	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
 // What this replica has put into the server counts in a budget of its own, which tenants
@@ -46,18 +45,3 @@ func (l *Redis) giveQuotaLocked(s *memoryStream, n int64) {
 	l.config.Quota.Give(s.session.owner, n)
 	s.shared.quota -= n
 }
-
-// dropped is told that a stream has lost its oldest event, or with nil that it is
-// forgotten here. The mutex of the Memory is held.
-func (l *Redis) dropped(s *memoryStream, e *memoryEvent) {
-	if e == nil {
-		l.giveQuotaLocked(s, s.shared.quota)
-	} else {
-		l.giveQuotaLocked(s, quotaOf(e.data))
-	}
-	l.chores.dropped(s, e == nil)
-}
-
-// beginQuota takes what a stream takes that is about to begin. The caller gives it back
-// if the stream does not.
-func (l *Redis) beginQuota(owner share.User) error { return l.config.Quota.Take(owner, streamQuota) }

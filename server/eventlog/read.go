@@ -27,10 +27,7 @@ func (l *Redis) Read(ctx context.Context, session Key, stream, after string) (ev
 	if err != nil || here {
 		return r.events, err == nil && !r.last, err
 	}
-	if sequence == 0 && r.base != 0 {
-		sequence = r.base
-	}
-	err = r.elsewhere(ctx, sequence, after == "" && r.base == 0)
+	err = r.elsewhere(ctx, sequence)
 	return r.events, err == nil && !r.last, err
 }
 
@@ -46,7 +43,7 @@ func (l *Redis) Find(ctx context.Context, session Key, event string) (string, er
 	r := &reading{log: l, streamKey: streamKey{session, name}, few: true}
 	here, err := r.here(sequence)
 	if err == nil && !here {
-		err = r.elsewhere(ctx, sequence, false)
+		err = r.elsewhere(ctx, sequence)
 	}
 	if err != nil {
 		return "", err
@@ -65,7 +62,6 @@ type reading struct {
 	streamKey
 	follows bool // the replica is to be told when there is more
 	few     bool // it is enough to know that the events are there
-	base    uint64
 	events  []Event
 	last    bool
 }
@@ -76,11 +72,10 @@ func (r *reading) here(sequence uint64) (bool, error) {
 	m := r.log.local
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s, err := r.log.findLocked(r.streamKey)
+	s, err := m.findLocked(r.session, r.stream)
 	if err != nil || s == nil {
 		return false, err
 	}
-	r.base = s.shared.base
 	if sequence == 0 {
 		sequence = s.shared.base
 	}
@@ -96,9 +91,7 @@ func (r *reading) here(sequence uint64) (bool, error) {
 		return false, nil
 	}
 	if !r.few {
-		if _, err := m.openLocked(r.session, r.stream, m.config.Now()); err != nil {
-			return false, err
-		}
+		m.touchLocked(s, m.config.Now())
 		r.events = s.after(sequence)
 	}
 	r.last = s.last // as of now: what comes later is not among the events
@@ -106,10 +99,10 @@ func (r *reading) here(sequence uint64) (bool, error) {
 }
 
 // elsewhere looks in the server for the events after a sequence; zero stands for the
-// beginning. A stream that is not there begins, if that is asked.
-func (r *reading) elsewhere(ctx context.Context, sequence uint64, begin bool) error {
+// beginning.
+func (r *reading) elsewhere(ctx context.Context, sequence uint64) error {
 	for {
-		full, err := r.page(ctx, sequence, begin)
+		full, err := r.page(ctx, sequence)
 		if err != nil {
 			r.events = nil
 			return err
@@ -118,7 +111,6 @@ func (r *reading) elsewhere(ctx context.Context, sequence uint64, begin bool) er
 			return nil
 		}
 		_, sequence, _ = parseID(r.events[len(r.events)-1].ID)
-		begin = false
 	}
 }
 
@@ -131,9 +123,9 @@ const maxEvent = 1 << 30
 
 // page reads as many events as a stream may have, or as fit into a page. full tells that
 // there may be others.
-func (r *reading) page(ctx context.Context, sequence uint64, begin bool) (full bool, err error) {
-	l, base := r.log, r.log.now()
-	from, count, reader, head := headID(sequence+1), l.config.Count+1, "", ""
+func (r *reading) page(ctx context.Context, sequence uint64) (full bool, err error) {
+	l := r.log
+	from, count, reader := headID(sequence+1), l.config.Count+1, ""
 	if sequence == 0 {
 		from = "-"
 	}
@@ -143,13 +135,10 @@ func (r *reading) page(ctx context.Context, sequence uint64, begin bool) (full b
 	if r.follows {
 		reader = string(l.config.Others.Self())
 	}
-	if begin {
-		head = string(l.config.Seal.SealBytes(r.headPurpose(base), nil))
-	}
 	size, single := pageBytes, ""
 	read := func() (said string, rest []redis.Reply, err error) {
-		return l.runFor(ctx, readScript, size, r.streamKey, from, strconv.Itoa(count), l.life(), reader, head,
-			headID(base), strconv.Itoa(size), single)
+		return l.runFor(ctx, readScript, size, r.streamKey, from, strconv.Itoa(count), l.life(), reader,
+			strconv.Itoa(size), single)
 	}
 	said, rest, err := read()
 	if err == nil && said == saidLarge && len(rest) > 0 {
@@ -171,7 +160,7 @@ func (r *reading) page(ctx context.Context, sequence uint64, begin bool) (full b
 		return false, l.refuse(ctx, r.streamKey)
 	}
 	if sequence == 0 {
-		if sequence, err = r.head(ctx, entries, begin); err != nil {
+		if sequence, err = r.head(ctx, entries); err != nil {
 			return false, err
 		}
 		entries = entries[1:]
@@ -188,7 +177,7 @@ func (r *reading) page(ctx context.Context, sequence uint64, begin bool) (full b
 
 // head returns the base of a stream, of which the first entries are given. The error is
 // ErrUnknown if its first events are not there any more.
-func (r *reading) head(ctx context.Context, entries []redis.Entry, begin bool) (uint64, error) {
+func (r *reading) head(ctx context.Context, entries []redis.Entry) (uint64, error) {
 	if len(entries) == 0 {
 		return 0, ErrUnknown
 	}
@@ -203,24 +192,6 @@ func (r *reading) head(ctx context.Context, entries []redis.Entry, begin bool) (
 			return 0, r.log.refuse(ctx, r.streamKey)
 		}
 		return 0, ErrUnknown // the first events were dropped
-	}
-	if !begin {
-		return base, nil
-	}
-	// Who reads from the beginning will do so again, and is not to find another beginning
-	// then.
-	m := r.log.local
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s, err := r.log.openLocked(r.streamKey, base)
-	if err != nil {
-		return 0, err
-	}
-	if s.shared.base == 0 {
-		s.shared.base, s.shared.top = base, max(base, s.shared.top)
-	}
-	if s.shared.base != base {
-		return 0, ErrUnknown
 	}
 	return base, nil
 }

@@ -35,7 +35,7 @@ type RedisConfig struct {
 // use; Run must run.
 //
 //	                     ┌───────────── this replica ─────────────┐
-//	Begin, Append ──────▶│ Memory: what it appended itself        │──▶ Read, Find of a stream that Begin began:
+//	Begin, Append ──────▶│ Memory: what it appended itself        │──▶ Read, Find of a stream that it began:
 //	      │              └────────────────────────────────────────┘    no round trip
 //	      │ one round trip
 //	      ▼
@@ -45,8 +45,8 @@ type RedisConfig struct {
 //
 // An event is in the server before Append returns, so before any client has it. Round
 // trips: one for Begin and Append, one for all that Notify at the same time; none for
-// Follow, Unfollow, End and Drop. A stream that was not begun by Begin needs one or two
-// more to be appended to, because others may append to it at the same time.
+// Follow, Unfollow, End and Drop. A stream that another replica has begun needs one more
+// to be appended to, and again whenever that one has appended meanwhile.
 //
 // When the server does not answer, the streams of Begin go on in memory, and what is
 // appended to them from then on is LocalOnly, until the stream ends. It is taken out of
@@ -63,9 +63,11 @@ type RedisConfig struct {
 type Redis struct {
 	config   RedisConfig
 	local    *Memory
-	chores   *chores
 	noticing batch.Queue[string, *appending]    // notices, by tenant
 	waking   batch.Queue[replica.ID, streamKey] // what replicas that read have yet to be told of
+	chores   batch.Queue[struct{}, chore]       // what is yet to be dropped in the server
+	begun    chan func(context.Context)         // does the chores
+	returned chan struct{}                      // holds a token while the server may have lost something
 }
 
 var _ Log = (*Redis)(nil)
@@ -82,16 +84,20 @@ func NewRedis(cfg RedisConfig) *Redis {
 	if cfg.Quota == nil {
 		cfg.Quota = share.New(defaultQuota)
 	}
-	l := &Redis{config: cfg, local: NewMemory(cfg.MemoryConfig)}
+	l := &Redis{
+		config: cfg, local: NewMemory(cfg.MemoryConfig),
+		begun: make(chan func(context.Context), 1), returned: make(chan struct{}, 1),
+	}
 	aside := func(run func(context.Context)) { go run(context.Background()) } // it ends when nothing waits
 	l.noticing.Do, l.noticing.Most, l.noticing.Go = l.appendNotices, maxBatch, aside
 	l.waking.Do, l.waking.Most, l.waking.Go = l.wake, maxBatch, aside
+	l.chores.Do, l.chores.Most = l.doChores, maxBatch
+	l.chores.Go = func(run func(context.Context)) { l.begun <- run } // one at a time: there is one key
 	l.config.MemoryConfig = l.local.config
 	l.local.remembered = l.config.Age
-	l.chores = newChores(l.config.Now)
 	l.local.dropped = l.dropped
 	cfg.Others.Handle(kindAppended, l.heard)
-	cfg.Others.OnReturn(l.returned)
+	cfg.Others.OnReturn(l.lookAgain)
 	return l
 }
 
@@ -163,54 +169,64 @@ func (l *Redis) Begin(ctx context.Context, session Key, stream string) (lasting 
 	if session.Here {
 		return l.local.Begin(ctx, session, stream)
 	}
-	p, base := streamKey{session, stream}, l.now()
-	l.local.mu.Lock()
-	s, err := l.findLocked(p)
-	known := s != nil && s.shared.own
-	lasting = known && !s.shared.lost
-	l.local.mu.Unlock()
-	if err != nil || known {
-		return lasting, err
-	}
-	if l.beginQuota(session.Owner) != nil {
-		return false, l.beginHere(p, base)
-	}
-	head := l.config.Seal.SealBytes(p.headPurpose(base), nil)
-	said, rest, err := l.run(ctx, topScript, p, headID(base), string(head), l.life(),
-		string(l.config.Others.Self()))
-	if err != nil && !errors.Is(err, redis.ErrDown) {
-		l.config.Quota.Give(session.Owner, streamQuota)
-		return false, err
-	}
-	down := err != nil
-	if !down && said != saidBegun { // another replica has appended to it, or reads it already
-		l.config.Quota.Give(session.Owner, streamQuota)
-		_, err = l.found(ctx, p, base, said, rest)
-		return err == nil, err
-	}
+	p := streamKey{session, stream}
 	l.local.mu.Lock()
 	defer l.local.mu.Unlock()
-	if s, err = l.openLocked(p, base); err != nil {
-		l.config.Quota.Give(session.Owner, streamQuota)
-		l.chores.forget(p)
-		return false, err
+	s, err := l.local.findLocked(p.session, p.stream)
+	if err == nil && s == nil {
+		var begun bool
+		if s, begun, err = l.joinLocked(ctx, p); begun {
+			s.shared.own = true
+		}
 	}
-	s.shared.own, s.shared.quota = true, s.shared.quota+streamQuota
-	if down {
-		l.loseLocked(p, s)
+	if errors.Is(err, redis.ErrDown) { // it goes on in memory only
+		if s, err = l.openLocked(p, l.now()); err == nil {
+			s.shared.own = true
+			l.loseLocked(p, s)
+		}
 	}
-	return !down, nil
+	return err == nil && !s.shared.lost, err
 }
 
-// beginHere begins a stream that goes on in memory only.
-func (l *Redis) beginHere(p streamKey, base uint64) error {
-	l.local.mu.Lock()
-	defer l.local.mu.Unlock()
-	s, err := l.openLocked(p, base)
-	if err == nil {
-		s.shared.own, s.shared.lost = true, true
+// joinLocked has this replica append to a stream, which begins if no replica has begun it,
+// and if there is room in the server. The lock is not held during the trip.
+func (l *Redis) joinLocked(ctx context.Context, p streamKey) (s *memoryStream, begun bool, err error) {
+	base, head := l.now(), ""
+	full := l.config.Quota.Take(p.session.Owner, streamQuota)
+	if full == nil {
+		head = string(l.config.Seal.SealBytes(p.headPurpose(base), nil))
 	}
-	return err
+	l.local.mu.Unlock()
+	said, rest, err := l.run(ctx, topScript, p, headID(base), head, l.life(), string(l.config.Others.Self()))
+	top, last, ok := topOf(said, rest)
+	switch {
+	case err != nil:
+	case last:
+		err = ErrUnknown
+	case said == saidGone && full != nil:
+		err = errQuota(full)
+	case !ok:
+		err = l.refuse(ctx, p)
+	}
+	l.local.mu.Lock()
+	if begun = err == nil && said == saidBegun; !begun { // where it begins is not known
+		base = 0
+	}
+	if err == nil {
+		if s, err = l.openLocked(p, base); err != nil && begun {
+			l.forget(p)
+		}
+	}
+	if full == nil && (err != nil || !begun) {
+		l.config.Quota.Give(p.session.Owner, streamQuota)
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	if s.shared.top = max(top, s.shared.top); begun {
+		s.shared.quota += streamQuota
+	}
+	return s, begun, nil
 }
 
 // openLocked returns a stream, which it makes with that base if it is not there.
@@ -225,24 +241,17 @@ func (l *Redis) openLocked(p streamKey, base uint64) (*memoryStream, error) {
 // now returns the base of a stream that begins now.
 func (l *Redis) now() uint64 { return uint64(max(1, l.config.Now().UnixMilli())) }
 
-// findLocked returns what is here of a stream, nil if nothing is. The error is ErrUnknown
-// if the session has ended.
-func (l *Redis) findLocked(p streamKey) (*memoryStream, error) {
-	owner := l.local.sessions[p.session.Name]
-	switch {
-	case owner == nil:
-		return nil, nil
-	case owner.ended:
-		return nil, ErrUnknown
-	}
-	return owner.streams.find(p.stream), nil
-}
-
 // loseLocked lets a stream go on in memory only.
 func (l *Redis) loseLocked(p streamKey, s *memoryStream) {
 	s.shared.lost = true
 	l.giveQuotaLocked(s, s.shared.quota)
-	l.chores.forget(p)
+	l.forget(p)
+}
+
+// releaseLocked forgets a stream here alone, because another replica appends to it.
+func (l *Redis) releaseLocked(s *memoryStream) {
+	s.shared.over = true
+	l.local.forgetLocked(s)
 }
 
 // Follow implements Log.

@@ -72,8 +72,8 @@ func (l *Redis) isReadElsewhere(readers redis.Reply) bool {
 func (l *Redis) touch(p streamKey) {
 	l.local.mu.Lock()
 	defer l.local.mu.Unlock()
-	if s, err := l.findLocked(p); err == nil && s != nil {
-		_, _ = l.local.openLocked(p.session, p.stream, l.config.Now()) // it is there, and needs no room
+	if s, err := l.local.findLocked(p.session, p.stream); err == nil && s != nil {
+		l.local.touchLocked(s, l.config.Now())
 	}
 }
 
@@ -90,7 +90,7 @@ func (l *Redis) repairAll(ctx context.Context) bool {
 
 func (l *Redis) repair(ctx context.Context, p streamKey) error {
 	l.local.mu.Lock()
-	s, err := l.findLocked(p)
+	s, err := l.local.findLocked(p.session, p.stream)
 	l.local.mu.Unlock()
 	if err != nil || s == nil {
 		return nil // it has ended, or was forgotten
@@ -125,7 +125,7 @@ func (l *Redis) repair(ctx context.Context, p streamKey) error {
 func (l *Redis) missing(p streamKey, top uint64, there bool) []Event {
 	l.local.mu.Lock()
 	defer l.local.mu.Unlock()
-	s, err := l.findLocked(p)
+	s, err := l.local.findLocked(p.session, p.stream)
 	if err != nil || s == nil || !s.shared.own || s.shared.lost {
 		return nil
 	}

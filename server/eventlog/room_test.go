@@ -106,9 +106,6 @@ func TestEventsOfTheQuietStay(t *testing.T) {
 func TestAStreamThatLostItsEventsDoesNotBeginAnew(t *testing.T) {
 	l := eventlog.NewMemory(eventlog.MemoryConfig{Memory: share.New(8 << 20)})
 	in := sessionOf("acme", "alice", 0)
-	if _, _, err := l.Read(t.Context(), in, "p1", ""); err != nil {
-		t.Fatal(err)
-	}
 	if _, err := l.Append(t.Context(), in, "p1", []byte("answer"), false); err != nil {
 		t.Fatal(err)
 	}

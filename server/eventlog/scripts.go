@@ -61,21 +61,17 @@ return all`)
 // readScript returns entries of a stream, or if there are none, the id of the newest that
 // there ever was. It returns "more" behind entries that are not all, because they have
 // too many bytes: other answers would wait behind theirs. ARGV: id from which on, how
-// many at most, milliseconds, the replica or "" if it does not go on reading, the value
-// of the head if the stream is to begin when it is not there, with its id, how many bytes
-// at most, and 1 if a single entry may have more. Otherwise it returns "large" and how
-// many bytes such an entry has.
+// many at most, milliseconds, the replica or "" if it does not go on reading, how many
+// bytes at most, and 1 if a single entry may have more. Otherwise it returns "large" and
+// how many bytes such an entry has.
 var readScript = redis.NewScript(`
-if redis.call('EXISTS', KEYS[2]) == 0 then
-  if ARGV[5] == '' then return {'gone'} end
-  redis.call('XADD', KEYS[2], ARGV[6], 'd', ARGV[5])
-end
+if redis.call('EXISTS', KEYS[2]) == 0 then return {'gone'} end
 if ARGV[4] ~= '' then
   redis.call('PEXPIRE', KEYS[2], ARGV[3])
   redis.call('SADD', KEYS[3], ARGV[4])
   redis.call('PEXPIRE', KEYS[3], ARGV[3])
 end
-local found, from, left, room = {}, ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[7])
+local found, from, left, room = {}, ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[5])
 local least = from == '-' and 1 or 0
 while left > 0 do
   local count = math.min(left, 8)
@@ -84,7 +80,7 @@ while left > 0 do
     room = room - #entry[2][2]
     if room < 0 then
       if #found > least then return {'ok', found, 'more'} end
-      if ARGV[8] ~= '1' then return {'large', #entry[2][2]} end
+      if ARGV[6] ~= '1' then return {'large', #entry[2][2]} end
     end
     found[#found + 1] = entry
     from = '(' .. entry[1]

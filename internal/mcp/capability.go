@@ -48,23 +48,25 @@ const (
 // changed.
 var canonical = func() (forms [asksAll]Object) {
 	for asks := range forms {
-		part := func(bit int) RawJSON {
-			if asks&bit == 0 {
+		part := func(bits int, value RawJSON) RawJSON {
+			if asks&bits == 0 {
 				return nil
 			}
-			return RawJSON("{}")
+			return value
 		}
-		var whole [3]Member
-		if asks&(asksForm|asksURL) != 0 {
-			whole[0] = Member{"elicitation", NewObject(Member{"form", part(asksForm)},
-				Member{"url", part(asksURL)}).JSON()}
-		}
-		whole[1] = Member{"roots", part(asksRoots)}
-		if asks&asksSampling != 0 {
-			whole[2] = Member{"sampling", NewObject(Member{"context", part(asksContext)},
-				Member{"tools", part(asksTools)}).JSON()}
-		}
-		forms[asks] = NewObject(whole[:]...)
+		elicitation := NewObject(
+			Member{Name: "form", Value: part(asksForm, RawJSON("{}"))},
+			Member{Name: "url", Value: part(asksURL, RawJSON("{}"))},
+		)
+		sampling := NewObject(
+			Member{Name: "context", Value: part(asksContext, RawJSON("{}"))},
+			Member{Name: "tools", Value: part(asksTools, RawJSON("{}"))},
+		)
+		forms[asks] = NewObject(
+			Member{Name: "elicitation", Value: part(asksForm|asksURL, elicitation.JSON())},
+			Member{Name: "roots", Value: part(asksRoots, RawJSON("{}"))},
+			Member{Name: "sampling", Value: part(asksSampling, sampling.JSON())},
+		)
 	}
 	return forms
 }()

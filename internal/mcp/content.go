@@ -2,12 +2,14 @@ package mcp
 
 // TextBlock returns a content block of text.
 func TextBlock(text string) RawJSON {
-	return NewObject(Member{"type", String("text")}, Member{"text", String(text)}).JSON()
+	return NewObject(
+		Member{Name: "type", Value: String("text")}, Member{Name: "text", Value: String(text)},
+	).JSON()
 }
 
 // TextResult returns the result of a tool that says text.
 func TextResult(text string) Object {
-	return NewObject(Member{"content", Array([]RawJSON{TextBlock(text)})})
+	return NewObject(Member{Name: "content", Value: Array([]RawJSON{TextBlock(text)})})
 }
 
 // ToolError returns the result of a tool that failed. It is a result and no JSON-RPC

@@ -53,7 +53,7 @@ func Errorf(code int, format string, args ...any) *Error {
 // its data. Programs can go by a stable code: messages may change, and one code stands
 // for many reasons.
 func Stable(code int, stable, message string) *Error {
-	return &Error{Code: code, Message: message, Data: NewObject(Member{"code", String(stable)}).JSON()}
+	return (&Error{Code: code, Message: message}).With("code", String(stable))
 }
 
 // stableCodes are the stable codes of those errors that have a code of the protocol and
@@ -114,9 +114,8 @@ func (e *Error) OfRequest(id string) *Error {
 // Object returns e as the error member of a response. RetryAfter is not part of it: see
 // After.
 func (e *Error) Object() Object {
-	o := NewObject(Member{"code", Int(int64(e.Code))}, Member{"message", String(e.Message)})
-	if e.Data != nil {
-		o = o.With("data", e.Data)
-	}
-	return o
+	return NewObject(
+		Member{Name: "code", Value: Int(int64(e.Code))}, Member{Name: "message", Value: String(e.Message)},
+		Member{Name: "data", Value: e.Data},
+	)
 }

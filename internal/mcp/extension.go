@@ -144,17 +144,22 @@ func (e Extensions) Has(id string) bool { return e.json != "" && RawJSON(e.json)
 
 // JSON returns them as the member extensions of capabilities has them; nil for none.
 func (e Extensions) JSON() RawJSON {
-	if e.json == "" {
+	if !e.Any() {
 		return nil
 	}
 	return RawJSON(e.json)
 }
 
+// object returns them taken apart.
+func (e Extensions) object() Object {
+	object, _ := ObjectOf(e.JSON())
+	return object
+}
+
 // IDs returns the identifiers, in their order.
 func (e Extensions) IDs() []string {
 	var ids []string
-	object, _ := ObjectOf(e.JSON())
-	for id := range object.Members {
+	for id := range e.object().Members {
 		ids = append(ids, id)
 	}
 	return ids
@@ -168,9 +173,8 @@ func (e Extensions) With(other Extensions) Extensions {
 	if !e.Any() {
 		return other
 	}
-	all, _ := ObjectOf(e.JSON())
-	more, _ := ObjectOf(other.JSON())
-	for id, settings := range more.Members {
+	all := e.object()
+	for id, settings := range other.object().Members {
 		whole := all.Object(id)
 		added, _ := ObjectOf(settings)
 		for name, value := range added.Members {
@@ -188,8 +192,7 @@ func (e Extensions) Without(other Extensions) Extensions {
 	if !e.Any() || !other.Any() {
 		return e
 	}
-	all, _ := ObjectOf(e.JSON())
-	return extensionsOf(all.Without(other.IDs()...))
+	return extensionsOf(e.object().Without(other.IDs()...))
 }
 
 // Among returns which of e the other has too, with settings that say nothing, so that
@@ -225,24 +228,18 @@ func (e Extensions) Adding(capabilities Object) Object {
 		return capabilities
 	}
 	all := capabilities.Object("extensions")
-	mine, _ := ObjectOf(e.JSON())
-	for id, settings := range mine.Members {
-		all = all.With(id, settings)
-	}
+	all = all.WithAll(e.object().members...)
 	return capabilities.With("extensions", all.JSON())
 }
 
 // extensionsOf returns the canonical form of a member extensions.
 func extensionsOf(all Object) Extensions {
-	members := make([]Member, 0, all.Len())
-	for id, settings := range all.Members {
-		members = append(members, Member{id, settings})
-	}
-	if len(members) == 0 {
+	if all.Len() == 0 {
 		return Extensions{}
 	}
+	members := slices.Clone(all.members)
 	slices.SortFunc(members, func(a, b Member) int { return strings.Compare(a.Name, b.Name) })
-	return Extensions{string(NewObject(members...).JSON())}
+	return Extensions{string(Object{members}.JSON())}
 }
 
 // ParseExtensions reads what JSON of Extensions returned, somewhere else or earlier.
@@ -285,12 +282,11 @@ func (t *ExtensionTable) Rows() []Extension {
 // Find returns the row of an extension, nil if it is not carried.
 func (t *ExtensionTable) Find(id string) *Extension {
 	rows := t.Rows()
-	for i := range rows {
-		if rows[i].ID == id {
-			return &rows[i]
-		}
+	i := slices.IndexFunc(rows, func(row Extension) bool { return row.ID == id })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return &rows[i]
 }
 
 // All returns everything that the table has, as a client that knows all of it declares.

@@ -65,13 +65,13 @@ func Decode(data []byte) (*Message, error) {
 type call struct {
 	Message
 
-	params [4]strictjson.Member
-	meta   [6]strictjson.Member
+	params [4]Member
+	meta   [6]Member
 }
 
 // DecodeRaw is Decode for text that was checked already, such as an element of a batch.
 func DecodeRaw(raw RawJSON) (*Message, error) {
-	var few [8]strictjson.Member // of the envelope, which is not kept
+	var few [8]Member // of the envelope, which is not kept
 	envelope, ok := objectIn(few[:0], raw)
 	if !ok {
 		return &Message{}, Errorf(CodeInvalidRequest, "Invalid request: a message is a JSON object")

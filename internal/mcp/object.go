@@ -67,7 +67,7 @@ func (r RawJSON) IsText() bool { return len(r) > 0 && r[0] == '"' }
 // not an object. It is for one look into an object that nobody needs besides: it keeps
 // nothing.
 func (r RawJSON) Member(name string) RawJSON {
-	var few [8]strictjson.Member
+	var few [8]Member
 	o, _ := objectIn(few[:0], r)
 	return o.Value(name)
 }
@@ -75,7 +75,7 @@ func (r RawJSON) Member(name string) RawJSON {
 // HasOnly tells whether r is an object with one member, which has that name. Like Member,
 // it keeps nothing.
 func (r RawJSON) HasOnly(name string) bool {
-	var few [8]strictjson.Member
+	var few [8]Member
 	o, ok := objectIn(few[:0], r)
 	return ok && o.Len() == 1 && o.members[0].Name == name
 }
@@ -141,31 +141,22 @@ func Array[T ~[]byte](elements []T) RawJSON {
 // Object is {}. An Object is immutable, and several goroutines may read it at the same
 // time: With and Without return another one.
 type Object struct {
-	members []strictjson.Member
+	members []Member
 }
 
 // Member is one name and value of an Object.
-type Member struct {
-	Name  string
-	Value RawJSON
-}
+type Member = strictjson.Member
 
 // NewObject returns an object of the given members in their order. Their names must
 // differ. A member whose value is nil is left out.
 func NewObject(members ...Member) Object {
-	list := make([]strictjson.Member, 0, len(members))
-	for _, m := range members {
-		if m.Value != nil {
-			list = append(list, strictjson.Member{Name: m.Name, Value: m.Value})
-		}
-	}
-	return Object{list}
+	return Object{slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return m.Value == nil })}
 }
 
 // ObjectOf takes raw apart, one level deep. ok is false if raw is not an object. The
 // object aliases raw.
 func ObjectOf(raw RawJSON) (o Object, ok bool) {
-	var few [8]strictjson.Member // spares usual objects to grow
+	var few [8]Member // spares usual objects to grow
 	found, ok := objectIn(few[:0], raw)
 	if len(found.members) == 0 {
 		return Object{}, ok
@@ -175,7 +166,7 @@ func ObjectOf(raw RawJSON) (o Object, ok bool) {
 
 // objectIn is ObjectOf with a buffer for the members. If they do not fit, they are
 // elsewhere.
-func objectIn(buffer []strictjson.Member, raw RawJSON) (o Object, ok bool) {
+func objectIn(buffer []Member, raw RawJSON) (o Object, ok bool) {
 	if !raw.IsObject() {
 		return Object{}, false
 	}
@@ -263,26 +254,18 @@ func (o Object) With(name string, value RawJSON) Object {
 	if value == nil {
 		return o.Without(name)
 	}
-	members := make([]strictjson.Member, len(o.members), len(o.members)+1)
-	copy(members, o.members)
-	for i := range members {
-		if members[i].Name == name {
-			members[i].Value = value
-			return Object{members}
-		}
-	}
-	return Object{append(members, strictjson.Member{Name: name, Value: value})}
+	return o.WithAll(Member{Name: name, Value: value})
 }
 
 // WithAll returns o with each of the members set like With, in one copy. None of their
 // values may be nil, and their names must differ.
 func (o Object) WithAll(set ...Member) Object {
-	members := make([]strictjson.Member, len(o.members), len(o.members)+len(set))
+	members := make([]Member, len(o.members), len(o.members)+len(set))
 	copy(members, o.members)
 	for _, m := range set {
-		i := slices.IndexFunc(members, func(other strictjson.Member) bool { return other.Name == m.Name })
+		i := slices.IndexFunc(members, func(other Member) bool { return other.Name == m.Name })
 		if i < 0 {
-			members = append(members, strictjson.Member{Name: m.Name, Value: m.Value})
+			members = append(members, m)
 		} else {
 			members[i].Value = m.Value
 		}
@@ -301,17 +284,11 @@ func (o Object) WithMeta(meta Object) Object {
 // Without returns o without the members of these names. It is o itself if o has none of
 // them.
 func (o Object) Without(names ...string) Object {
-	named := func(m strictjson.Member) bool { return slices.Contains(names, m.Name) }
+	named := func(m Member) bool { return slices.Contains(names, m.Name) }
 	if !slices.ContainsFunc(o.members, named) {
 		return o
 	}
-	members := make([]strictjson.Member, 0, len(o.members))
-	for _, m := range o.members {
-		if !named(m) {
-			members = append(members, m)
-		}
-	}
-	return Object{members}
+	return Object{slices.DeleteFunc(slices.Clone(o.members), named)}
 }
 
 // AppendJSON appends the text of o to dst, in one line.

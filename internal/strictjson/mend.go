@@ -2,6 +2,8 @@ package strictjson
 
 import (
 	"bytes"
+	"strconv"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -65,18 +67,6 @@ func surrogate(data []byte) (rune, bool) {
 	if len(data) < 6 || data[0] != '\\' || data[1] != 'u' {
 		return 0, false
 	}
-	var r rune
-	for _, c := range data[2:6] {
-		switch {
-		case c >= '0' && c <= '9':
-			r = r<<4 | rune(c-'0')
-		case c >= 'a' && c <= 'f':
-			r = r<<4 | rune(c-'a'+10)
-		case c >= 'A' && c <= 'F':
-			r = r<<4 | rune(c-'A'+10)
-		default:
-			return 0, false
-		}
-	}
-	return r, r >= 0xD800 && r <= 0xDFFF
+	unit, err := strconv.ParseUint(string(data[2:6]), 16, 16)
+	return rune(unit), err == nil && utf16.IsSurrogate(rune(unit)) //nolint:gosec // it has 16 bits
 }

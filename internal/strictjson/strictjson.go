@@ -191,12 +191,10 @@ func badNumber(literal string) string {
 	if len(literal) > MaxNumber {
 		return "a number of more than " + strconv.Itoa(MaxNumber) + " characters"
 	}
-	for i := range len(literal) {
-		if literal[i] == 'e' || literal[i] == 'E' {
-			exponent, err := strconv.Atoi(literal[i+1:])
-			if err != nil || exponent > MaxExponent || exponent < -MaxExponent {
-				return "an exponent beyond " + strconv.Itoa(MaxExponent)
-			}
+	if i := strings.IndexAny(literal, "eE"); i >= 0 {
+		exponent, err := strconv.Atoi(literal[i+1:])
+		if err != nil || exponent > MaxExponent || exponent < -MaxExponent {
+			return "an exponent beyond " + strconv.Itoa(MaxExponent)
 		}
 	}
 	return ""

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
@@ -55,23 +56,20 @@ type abandoned struct {
 // connections, because after a reconnect the same server asks in the same way. It is safe
 // for concurrent use.
 type strays struct {
-	mu   sync.Mutex // guards the field below
-	last time.Time  // when the last stray question came; zero: none came
+	last atomic.Pointer[time.Time] // when the last stray question came; nil: none came
 }
 
 // note records that a stray question came now.
 func (s *strays) note() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.last = time.Now()
+	now := time.Now()
+	s.last.Store(&now)
 }
 
 // expected tells whether the server is likely to ask stray questions. The pool of seats
 // asks it under its own lock (seats.Config.Alone).
 func (s *strays) expected() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return !s.last.IsZero() && time.Since(s.last) < strayMemory
+	last := s.last.Load()
+	return last != nil && time.Since(*last) < strayMemory
 }
 
 // calls are the open calls of one session whose callers can be asked. Calls whose callers

@@ -52,8 +52,7 @@ func appendCall(dst []byte, id mcp.ID, i *item, params mcp.Object, hasMeta bool,
 		switch {
 		case name == about, name == "_meta", !i.knows(name):
 		default:
-			dst = separated(dst, empty)
-			dst = append(append(strictjson.AppendQuote(dst, name), ':'), value...)
+			dst = append(append(strictjson.AppendQuote(separated(dst, empty), name), ':'), value...)
 		}
 	}
 	if hasMeta || own != "" {
@@ -86,8 +85,9 @@ func (i *item) knows(member string) bool {
 // id: tokens of two clients may be the same, but no other request of the connection has
 // this id.
 func appendMeta(dst []byte, id mcp.ID, meta mcp.Object, own string) []byte {
-	dst = append(append(dst, '{'), own...)
-	separate := own != ""
+	dst = append(dst, '{')
+	empty := len(dst)
+	dst = append(dst, own...)
 	for name, value := range meta.Members {
 		switch name {
 		case mcp.MetaProtocolVersion, mcp.MetaClientInfo, mcp.MetaClientCapabilities, mcp.MetaLogLevel:
@@ -98,11 +98,7 @@ func appendMeta(dst []byte, id mcp.ID, meta mcp.Object, own string) []byte {
 			}
 			value = mcp.RawJSON(id)
 		}
-		if separate {
-			dst = append(dst, ',')
-		}
-		separate = true
-		dst = append(append(strictjson.AppendQuote(dst, name), ':'), value...)
+		dst = append(append(strictjson.AppendQuote(separated(dst, empty), name), ':'), value...)
 	}
 	return append(dst, '}')
 }

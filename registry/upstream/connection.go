@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"cmp"
+	"context"
 	"sync/atomic"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
@@ -77,6 +78,20 @@ func newSessionConnection(control *connection) *connection {
 	c := newConnection(string(control.server), control.count)
 	c.control = control
 	return c
+}
+
+// exchange sends a request over the link of the connection and waits for its answer.
+func (c *connection) exchange(ctx context.Context, link wire.Link, out *wire.Request) (mcp.Object, error) {
+	result, err := link.Exchange(ctx, out)
+	return result, c.server.from(err)
+}
+
+// closeLink closes a link, for which it waits closeLimit at most over HTTP. ctx has usually
+// ended by then.
+func closeLink(ctx context.Context, link wire.Link, polite bool) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit)
+	defer cancel()
+	link.Close(ctx, polite)
 }
 
 // changed asks for all lists to be read again. It never blocks: one request that is not

@@ -104,7 +104,7 @@ func (c *control) call(ctx context.Context, i *item, call *registry.Call) (mcp.O
 // second copy of its params. It is nil for what is covered. The error is one of package
 // share; then nothing was sent.
 func reserveToSend(call *registry.Call) (*share.Reservation, error) {
-	size := wire.Weight(call.Params)
+	size := call.Params.Size()
 	if size <= share.Covered {
 		return nil, nil
 	}

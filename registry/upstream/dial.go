@@ -19,7 +19,7 @@ const logInterval = time.Minute
 // kind is how a server was found to be spoken to: its era and transport. The dialer
 // remembers it from one connection to the next. The zero value says that nothing was
 // found out yet.
-type kind int
+type kind int32
 
 const (
 	kindUnknown kind = iota
@@ -46,9 +46,9 @@ type dialer struct {
 	said     atomic.Pointer[wire.LastLines]
 	children atomic.Int64 // how many were started and have not ended
 	strays   strays       // remembered here, since a dialer outlives each connection
+	kind     atomic.Int32 // the latest kind that was found
 
-	mu         sync.Mutex // guards the fields below
-	kind       kind       // the latest that was found
+	mu         sync.Mutex // guards the field below
 	lastLogged time.Time  // when the log last said why a child for calls failed
 }
 
@@ -140,17 +140,9 @@ func (d *dialer) startChild(ctx context.Context, c *connection) (*wire.Child, er
 }
 
 // known returns the kind that was found last.
-func (d *dialer) known() kind {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.kind
-}
+func (d *dialer) known() kind { return kind(d.kind.Load()) }
 
-func (d *dialer) remember(k kind) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.kind = k
-}
+func (d *dialer) remember(k kind) { d.kind.Store(int32(k)) }
 
 // logged logs why a session on a child for calls could not be opened. Where it could, it
 // arranges that the loss of the child is logged when the session is closed. Both lines

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -101,6 +102,12 @@ func (f fault) unread(err error) error {
 func isAnswer(err error) bool {
 	_, ok := errors.AsType[*mcp.Error](err)
 	return ok
+}
+
+// answeredWith tells whether an error is an answer of the server with one of these codes.
+func answeredWith(err error, codes ...int) bool {
+	answered, ok := errors.AsType[*mcp.Error](err)
+	return ok && slices.Contains(codes, answered.Code)
 }
 
 // wantsSignIn tells whether the server answered that it wants a sign-in.

@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -83,7 +82,7 @@ func (l *legacy) initialize(ctx context.Context) (revision string, err error) {
 		mcp.Member{Name: "clientInfo", Value: clientInfo(l.version)},
 	)
 	out := l.request(mcp.MethodInitialize, params)
-	result, err := l.exchangeOnce(ctx, out)
+	result, err := l.conn.exchange(ctx, l.link, out)
 	if err != nil {
 		return "", err
 	}
@@ -199,7 +198,7 @@ func (l *legacy) endSetting() { l.setting.Release(1) }
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management
 func (l *legacy) exchange(ctx context.Context, out *wire.Request) (result mcp.Object, err error) {
 	defer func() { l.conn.conclude(ctx, out.Method, err) }()
-	result, err = l.exchangeOnce(ctx, out)
+	result, err = l.conn.exchange(ctx, l.link, out)
 	if err == nil {
 		return result, nil
 	}
@@ -207,7 +206,7 @@ func (l *legacy) exchange(ctx context.Context, out *wire.Request) (result mcp.Ob
 		if err = l.reopen(ctx, forgotten); err != nil {
 			return result, l.conn.server.unavailable(false, err)
 		}
-		if result, err = l.exchangeOnce(ctx, out); errors.As(err, &forgotten) {
+		if result, err = l.conn.exchange(ctx, l.link, out); errors.As(err, &forgotten) {
 			err = l.conn.server.unavailable(false, err)
 		}
 	}
@@ -215,12 +214,6 @@ func (l *legacy) exchange(ctx context.Context, out *wire.Request) (result mcp.Ob
 		l.link.Tell(ctx, cancelled(out.ID, mcp.Object{}))
 	}
 	return result, err
-}
-
-// exchangeOnce sends a request in the present session and waits for its answer.
-func (l *legacy) exchangeOnce(ctx context.Context, out *wire.Request) (mcp.Object, error) {
-	result, err := l.link.Exchange(ctx, out)
-	return result, l.conn.server.from(err)
 }
 
 // reopen opens a new session in place of the one that the server forgot. It opens nothing
@@ -261,7 +254,7 @@ func (l *legacy) restore(ctx context.Context) error {
 		requests = append(requests, l.about(mcp.MethodSubscribe, uri))
 	}
 	for _, out := range requests {
-		_, err := l.exchangeOnce(ctx, out)
+		_, err := l.conn.exchange(ctx, l.link, out)
 		if err != nil && !isAnswer(err) {
 			return err
 		}
@@ -273,9 +266,7 @@ func (l *legacy) restore(ctx context.Context) error {
 // alive sends a ping. An answer that ping is unknown is a proof of life as well.
 func (l *legacy) alive(ctx context.Context) error {
 	_, err := l.exchange(ctx, l.request(mcp.MethodPing, mcp.Object{}))
-	var answered *mcp.Error
-	if errors.As(err, &answered) && slices.Contains([]int{mcp.CodeMethodNotFound, mcp.CodeInvalidParams},
-		answered.Code) {
+	if answeredWith(err, mcp.CodeMethodNotFound, mcp.CodeInvalidParams) {
 		return nil // the server answered, so it lives; it only does not know ping
 	}
 	return err
@@ -341,10 +332,8 @@ func (l *legacy) awaitStream(ctx context.Context) (inTime bool) {
 	if !l.link.Streams() {
 		return true // all that the server sends comes on one stream, which is open already
 	}
-	limit := time.NewTimer(streamLimit)
-	defer limit.Stop()
 	select {
-	case <-limit.C:
+	case <-time.After(streamLimit):
 		return false
 	case <-l.streaming:
 	case <-l.ended:
@@ -364,10 +353,8 @@ func (l *legacy) close(ctx context.Context, polite bool) {
 			l.tellLoss(ctx, l.conn.server.unavailable(true, cause))
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit)
-	defer cancel()
 	l.stop()
-	l.link.Close(ctx, polite)
+	closeLink(ctx, l.link, polite)
 }
 
 // stop ends the subscriptions and waits that last as long as the session.

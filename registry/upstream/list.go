@@ -76,7 +76,7 @@ func (one *listing) fetch(ctx context.Context, server fault, page pager) reading
 	}
 	for range maxPages {
 		page, err := page(ctx, one.method, cursor)
-		if unknownMethod(err) && cursor == nil {
+		if answeredWith(err, mcp.CodeMethodNotFound) && cursor == nil { // it has no items of that kind at all
 			return reading{of: one, fresh: freshMax, none: true}
 		}
 		if err != nil {
@@ -115,13 +115,6 @@ func freshness(page mcp.Object) time.Duration {
 	millis, _ := page.Value("ttlMs").Int()
 	return min(max(time.Duration(min(millis, freshMax.Milliseconds()))*time.Millisecond, checkEvery),
 		freshMax)
-}
-
-// unknownMethod tells whether err is the answer of a server that has no items of that
-// kind at all.
-func unknownMethod(err error) bool {
-	var answered *mcp.Error
-	return errors.As(err, &answered) && answered.Code == mcp.CodeMethodNotFound
 }
 
 // take keeps what was read. It tells whether that differs from what was read before, and

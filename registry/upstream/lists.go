@@ -166,8 +166,7 @@ func (l *lists) readOwn(ctx context.Context, asked topics, publish func()) error
 			r.beside = beside || l.conn.busy()
 		}()
 	}
-	patience := time.NewTimer(toolsFirst)
-	defer patience.Stop()
+	patience := time.After(toolsFirst)
 	var failed error
 	for left := len(wanted); left > 0; {
 		select {
@@ -177,7 +176,7 @@ func (l *lists) readOwn(ctx context.Context, asked topics, publish func()) error
 				failed = err
 				cancel()
 			}
-		case <-patience.C:
+		case <-patience:
 			if failed == nil && l.tools.text != nil {
 				publish()
 			}

@@ -113,7 +113,7 @@ func (m *modern) learn(discovered mcp.Object) {
 // discover asks the server what it is. ok tells whether it speaks the revision of the
 // modern era.
 func (m *modern) discover(ctx context.Context) (ok bool, err error) {
-	result, err := m.exchangeOnce(ctx, m.request(mcp.MethodDiscover, mcp.Object{}))
+	result, err := m.conn.exchange(ctx, m.link, m.request(mcp.MethodDiscover, mcp.Object{}))
 	if err != nil {
 		return false, err
 	}
@@ -190,10 +190,7 @@ func (m *modern) call(ctx context.Context, i *item, c *registry.Call) (mcp.Objec
 // call whose tool asks in a way that the session or era does not have; the call itself
 // was well formed. The refusals of mcp-go and of the SDKs for Go and npm have no code of
 // their own, so they are not recognized.
-func refusedQuestion(err error) bool {
-	var answered *mcp.Error
-	return errors.As(err, &answered) && answered.Code == mcp.CodeInvalidRequest
-}
+func refusedQuestion(err error) bool { return answeredWith(err, mcp.CodeInvalidRequest) }
 
 // run sends one call and returns the server's result as it is. A client's refusal of a
 // question ends the call here, because answers of this revision have no place for an
@@ -210,8 +207,7 @@ func (m *modern) run(ctx context.Context, i *item, c *registry.Call) (mcp.Object
 		out.Post = m.post(out.Header)
 	}
 	result, err := m.exchange(ctx, out)
-	if answered, ok := errors.AsType[*mcp.Error](err); ok && (answered.Code == mcp.CodeHeaderMismatch ||
-		answered.Code == mcp.CodeUnsupportedVersion) {
+	if answeredWith(err, mcp.CodeHeaderMismatch, mcp.CodeUnsupportedVersion) {
 		// The definition, or the whole server, changed since it was listed, and it did
 		// not run the call. What is wrong lies between the gateway and the server, so the
 		// client is not told it as its own fault.
@@ -224,18 +220,12 @@ func (m *modern) run(ctx context.Context, i *item, c *registry.Call) (mcp.Object
 // learns it: over HTTP by the end of the connection, over stdio by a notification.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancellation
 func (m *modern) exchange(ctx context.Context, out *wire.Request) (mcp.Object, error) {
-	result, err := m.exchangeOnce(ctx, out)
+	result, err := m.conn.exchange(ctx, m.link, out)
 	m.conn.conclude(ctx, out.Method, err)
 	if err != nil && ctx.Err() != nil && !m.link.Streams() {
 		m.link.Tell(ctx, cancelled(out.ID, m.meta))
 	}
 	return result, err
-}
-
-// exchangeOnce sends a request and waits for its answer.
-func (m *modern) exchangeOnce(ctx context.Context, out *wire.Request) (mcp.Object, error) {
-	result, err := m.link.Exchange(ctx, out)
-	return result, m.conn.server.from(err)
 }
 
 // alive asks the server again what it is. A server that has stopped speaking this
@@ -401,7 +391,5 @@ func listed(acknowledged mcp.Object, uri string) bool {
 func (m *modern) sessions() int { return 0 }
 
 func (m *modern) close(ctx context.Context, polite bool) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit) // ctx has usually ended by now
-	defer cancel()
-	m.link.Close(ctx, polite)
+	closeLink(ctx, m.link, polite)
 }

@@ -112,7 +112,7 @@ func (p *parking) newCall(who auth.Owner, s *seat, i *item, c *registry.Call) *p
 	d := &parkedCall{
 		questions: newQuestions(who, c, &p.strict, p.count), parking: p, session: s.Session,
 		memory: c.Memory.Another(), until: time.Now().Add(lifeLimit),
-		params: 2 * wire.Weight(c.Params), done: make(chan struct{}),
+		params: 2 * c.Params.Size(), done: make(chan struct{}),
 	}
 	if i.method == mcp.MethodTasksResult {
 		d.task = i.name

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 	"weak"
 
@@ -51,9 +52,11 @@ type personal struct {
 	cache  *credential.Cache[ownLists]
 	shared *sharedLists
 
+	// counts what the server announced; readings of an earlier one are outdated
+	epoch atomic.Uint64
+
 	mu      sync.Mutex  // guards the fields below
 	closed  bool        // no reading begins any more
-	epoch   uint64      // counts what the server announced; readings of an earlier one are outdated
 	renewal *time.Timer // tells that somebody's lists differ; nil: there is nothing to tell
 }
 
@@ -108,16 +111,8 @@ func (p *personal) close() {
 // outdated has everybody's lists read again when they are next asked for: at once for those
 // whose streams wait for news.
 func (p *personal) outdated() {
-	p.mu.Lock()
-	p.epoch++
-	p.mu.Unlock()
+	p.epoch.Add(1)
 	p.reg.Renew(p.cfg.Name)
-}
-
-func (p *personal) now() uint64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.epoch
 }
 
 // Known implements registry.Personal. Lists that the server may have changed are read
@@ -127,10 +122,9 @@ func (p *personal) Known(who *auth.Principal) *registry.Lists {
 	if own == nil {
 		return nil
 	}
-	epoch := p.now()
 	own.mu.Lock()
 	defer own.mu.Unlock()
-	if own.epoch != epoch {
+	if epoch := p.epoch.Load(); own.epoch != epoch {
 		p.beginLocked(own, who, epoch)
 	}
 	return own.lists
@@ -155,7 +149,7 @@ func (p *personal) beginLocked(own *ownLists, who *auth.Principal, epoch uint64)
 // request; it waits where there are none, or the server has announced others.
 func (p *personal) Lists(ctx context.Context, who *auth.Principal) (*registry.Lists, error) {
 	own := p.cache.At(p.cfg.Credential.CacheKey(who), func() *ownLists { return &ownLists{} })
-	epoch := p.now()
+	epoch := p.epoch.Load()
 	own.mu.Lock()
 	outdated := own.due.IsZero() || own.epoch != epoch
 	if outdated || !time.Now().Before(own.due) {
@@ -167,11 +161,9 @@ func (p *personal) Lists(ctx context.Context, who *auth.Principal) (*registry.Li
 		return own.seenLocked()
 	}
 	own.mu.Unlock()
-	patience := time.NewTimer(personalWait)
-	defer patience.Stop()
 	select {
 	case <-reading:
-	case <-patience.C:
+	case <-time.After(personalWait):
 	case <-ctx.Done():
 	}
 	own.mu.Lock()

@@ -357,14 +357,12 @@ func (i *inquiry) within(ctx context.Context, limit time.Duration) (verdict, err
 		return i.says, i.err
 	default:
 	}
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
 	select {
 	case <-i.answered:
 		return i.says, i.err
 	case <-ctx.Done():
 		return 0, ctx.Err()
-	case <-timer.C:
+	case <-time.After(limit):
 		return saysNothing, nil
 	}
 }
@@ -412,7 +410,7 @@ func (d *dialer) probe(ctx context.Context, m *modern) (verdict, error) {
 // discovered asks the question and weighs the answer. limited is ctx with the time that
 // the answer has.
 func (d *dialer) discovered(ctx, limited context.Context, m *modern) (verdict, error) {
-	result, err := m.exchangeOnce(limited, m.request(mcp.MethodDiscover, mcp.Object{}))
+	result, err := m.conn.exchange(limited, m.link, m.request(mcp.MethodDiscover, mcp.Object{}))
 	var (
 		answered    *mcp.Error
 		status      *wire.StatusError

@@ -170,7 +170,7 @@ func (q *questions) keeps(m *mcp.Message) bool {
 	if q.attached {
 		return true
 	}
-	q.waitingNotes += wire.Weight(m.Params)
+	q.waitingNotes += m.Params.Size()
 	return q.waitingNotes <= waitingNotesMax
 }
 
@@ -192,7 +192,7 @@ func (q *questions) ask(m *mcp.Message, stray bool) *mcp.Error {
 	case len(q.seen) == questionsMax:
 		return mcp.Errorf(mcp.CodeInternal, "Too many questions in one call")
 	}
-	size := wire.Weight(params) + q.weightLocked()
+	size := params.Size() + q.weightLocked()
 	if size > askedMax || q.reserved.Resize(int64(q.cost+size)) != nil {
 		return mcp.Errorf(mcp.CodeInternal, "The open questions of this call are too large")
 	}

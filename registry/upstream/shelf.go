@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"sync"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -9,14 +8,12 @@ import (
 
 // shelf is the server's place in the catalogue. What the server offers stands there,
 // leaves the lists when the server was lost and its grace is over, and comes back with
-// the server. It is safe for concurrent use.
+// the server. It belongs to the goroutine of Run.
 type shelf struct {
-	cfg *Config
-	reg *registry.Registry
-
-	mu     sync.Mutex  // guards the fields below
+	cfg    *Config
+	reg    *registry.Registry
 	since  time.Time   // when the server was last lost
-	fading *time.Timer // takes the items out of the lists when the grace is over; nil: no grace is running
+	fading *time.Timer // takes the items out of the lists when the grace is over; nil: there was none yet
 }
 
 // lose tells the catalogue that the server is not there, and takes its items out of the
@@ -26,8 +23,6 @@ func (s *shelf) lose() {
 	outage := s.reg.Lose(s.cfg.Name, s.cfg.Prefix)
 	rest := s.cfg.Grace - time.Since(outage.Since)
 	s.stopFading()
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.since = outage.Since
 	if rest > 0 {
 		// When the server is back just as the timer fires, the catalogue knows that this
@@ -41,17 +36,7 @@ func (s *shelf) lose() {
 // stopFading keeps the timer of the grace from firing. When Run ends, whoever gives the
 // server up removes its items.
 func (s *shelf) stopFading() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.fading != nil {
 		s.fading.Stop()
-		s.fading = nil
 	}
-}
-
-// lostSince returns when the server was last lost.
-func (s *shelf) lostSince() time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.since
 }

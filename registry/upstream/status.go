@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -51,12 +50,10 @@ type Load struct {
 }
 
 // standing holds the latest Status of an upstream and tells it to whoever wants to know.
-// It is safe for concurrent use; tell is called without the lock.
+// It belongs to the supervisor: to Run, and to follow as long as that runs.
 type standing struct {
-	tell   func(Status)
-	logger *slog.Logger
-
-	mu      sync.Mutex // guards the fields below
+	tell    func(Status)
+	logger  *slog.Logger
 	status  Status
 	wasUp   bool
 	advised bool // the advice is in the log
@@ -65,7 +62,6 @@ type standing struct {
 // up records that the upstream is connected and what it offers now. A return after a loss
 // counts as a restart.
 func (s *standing) up(now Status) {
-	s.mu.Lock()
 	now.Server, now.Up, now.Tried, now.Restarts, now.Advice = s.status.Server, true, true, s.status.Restarts,
 		s.status.Advice
 	if !s.status.Up && s.wasUp {
@@ -73,22 +69,18 @@ func (s *standing) up(now Status) {
 	}
 	s.wasUp = true
 	s.status = now
-	s.mu.Unlock()
 	s.tell(now)
 }
 
 // down records that the upstream is lost since that time, and why. It is called when its
 // child has ended, so that said is complete.
 func (s *standing) down(err error, said []string, since time.Time) {
-	s.mu.Lock()
 	s.status = Status{
 		Server: s.status.Server, Tried: true, Revision: s.status.Revision, Restarts: s.status.Restarts,
 		Problem: problem(err),
 		Said:    said, Since: since,
 	}
-	status := s.status
-	s.mu.Unlock()
-	s.tell(status)
+	s.tell(s.status)
 }
 
 // advice is what an operator reads when a modern server has refused a question of its own
@@ -101,13 +93,10 @@ const advice = "it refused a call with -32600, as a server does whose tool asks 
 // advise tells the operator how to mend such refusals: in the status as long as the
 // connection lasts, and in the log once.
 func (s *standing) advise(ctx context.Context) {
-	s.mu.Lock()
 	shown, logged := s.status.Advice != "", s.advised
 	s.advised, s.status.Advice = true, advice
-	status := s.status
-	s.mu.Unlock()
 	if !shown {
-		s.tell(status)
+		s.tell(s.status)
 	}
 	if !logged {
 		s.logger.WarnContext(ctx, "server cannot ask", slog.String("advice", advice))

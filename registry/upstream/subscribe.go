@@ -221,10 +221,8 @@ func (t *watches) keep(ctx context.Context, w *watch) {
 // pause waits for d, or until a connection arrives or somebody is in a hurry. It returns
 // false when ctx ended.
 func pause(ctx context.Context, d time.Duration, arrival, hurry <-chan struct{}) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 	case <-arrival:
 	case <-hurry:
 	case <-ctx.Done():

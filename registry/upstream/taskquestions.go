@@ -47,12 +47,10 @@ func (p *parking) update(ctx context.Context, who auth.Owner, one task, i *item,
 		return mcp.Object{}, err
 	}
 	d.attach(c)
-	wait := time.NewTimer(askWait)
-	defer wait.Stop()
 	select {
 	case <-d.asked:
 	case <-d.done:
-	case <-wait.C:
+	case <-time.After(askWait):
 	case <-ctx.Done():
 	}
 	if requests := d.requests(); requests.Len() > 0 {

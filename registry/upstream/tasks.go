@@ -89,35 +89,36 @@ func (t *tasks) tracked(s *seat, c *registry.Call, run func() (mcp.Object, error
 // of that session, is dropped.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks#task-status-notification
 func (t *tasks) heard(s *pooled, state mcp.Object) {
-	own, status := state.Text("taskId"), state.Text("status")
-	id, one := t.find(s, own)
-	if one == nil || one.tell == nil {
-		return
-	}
-	now := time.Now()
-	t.mu.Lock()
-	again := status == one.status && now.Before(one.notified.Add(taskStatusGap))
-	if !again {
-		one.notified, one.status = now, status
-	}
-	t.mu.Unlock()
-	if !again {
-		one.tell(state.With("taskId", mcp.String(id)))
+	if id, tell := t.listener(s, state.Text("taskId"), state.Text("status")); tell != nil {
+		tell(state.With("taskId", mcp.String(id)))
 	}
 }
 
-// find returns the task that the server knows by that id in a session, nil if there is
-// none.
-func (t *tasks) find(s *pooled, own string) (id string, one *task) {
+// listener returns who is told that a task has that status, nil if nobody is: there is no
+// such task in the session, nobody waits for it, or the status was told just now.
+func (t *tasks) listener(s *pooled, own, status string) (id string, tell func(state mcp.Object)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	now := time.Now()
 	for id, one := range t.byID {
-		if one.own != "" && one.own == own && (one.seat == nil && s == nil ||
-			one.seat != nil && one.seat.Session == s) {
-			return id, one
+		if own == "" || one.own != own || !one.isOf(s) {
+			continue
 		}
+		if status == one.status && now.Before(one.notified.Add(taskStatusGap)) {
+			break
+		}
+		one.notified, one.status = now, status
+		return id, one.tell
 	}
 	return "", nil
+}
+
+// isOf tells whether the task lives in a session, which is nil for the control connection's.
+func (one *task) isOf(s *pooled) bool {
+	if one.seat == nil {
+		return s == nil
+	}
+	return one.seat.Session == s
 }
 
 func newTasks(server fault) *tasks {
@@ -178,7 +179,7 @@ func (t *tasks) expire() {
 func (t *tasks) forget(s *pooled) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.forgetLocked(func(_ string, one *task) bool { return one.seat != nil && one.seat.Session == s })
+	t.forgetLocked(func(_ string, one *task) bool { return one.isOf(s) })
 }
 
 // shut refuses new tasks and requests about tasks, because the pool is closing.

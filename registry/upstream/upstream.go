@@ -115,7 +115,7 @@ func (u *Upstream) Run(ctx context.Context) error {
 			attempt = 0
 		}
 		u.shelf.reg.WantsSignIn(u.cfg.Name, wantsSignIn(err))
-		u.standing.down(err, u.dialer.lastSaid(), u.shelf.lostSince())
+		u.standing.down(err, u.dialer.lastSaid(), u.shelf.since)
 		if !pace.Wait(ctx, pace.Backoff(attempt)) {
 			return nil
 		}

@@ -112,8 +112,7 @@ func (l *lists) readVariants(ctx context.Context, asked topics, publish func()) 
 			came <- readings
 		}()
 	}
-	patience := time.NewTimer(toolsFirst)
-	defer patience.Stop()
+	patience := time.After(toolsFirst)
 	for left := len(l.variants); left > 0; {
 		select {
 		case readings := <-came:
@@ -121,7 +120,7 @@ func (l *lists) readVariants(ctx context.Context, asked topics, publish func()) 
 			for _, r := range readings {
 				of[r.of].takeVariant(ctx, r)
 			}
-		case <-patience.C:
+		case <-patience:
 			publish()
 		}
 	}

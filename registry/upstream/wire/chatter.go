@@ -54,10 +54,8 @@ func (r reader) pace(hurry <-chan struct{}, bytes int) {
 		return
 	}
 	r.count(Paced, 1)
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(pause):
 	case <-hurry:
 	}
 }

@@ -309,12 +309,17 @@ func (p *pending) logging() mcp.ID {
 	return p.logs
 }
 
+// find returns the request with that id that waits, nil if none does.
+func (p *pending) find(id mcp.ID) *waiter {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.waiters[id]
+}
+
 // end ends a request that a modern server has cancelled, as it does to end a
 // subscription. It returns false when the id is of no request to a modern server.
 func (p *pending) end(id mcp.ID) bool {
-	p.mu.Lock()
-	w := p.waiters[id]
-	p.mu.Unlock()
+	w := p.find(id)
 	return w != nil && w.modern && p.resolve(id, answer{err: ErrEnded})
 }
 
@@ -334,13 +339,7 @@ func (p *pending) resolve(id mcp.ID, a answer) bool {
 // reservedAnswer returns the answer that a message brings, in a text of that many bytes,
 // which the caller holds from now on: or an error, if the caller has no room for it.
 func (p *pending) reservedAnswer(m *mcp.Message, size int) answer {
-	if size <= share.Covered {
-		return answer{message: m}
-	}
-	p.mu.Lock()
-	w := p.waiters[m.ID]
-	p.mu.Unlock()
-	if w != nil {
+	if w := p.find(m.ID); w != nil {
 		if err := holds(w.reserved, size); err != nil {
 			return answer{err: err}
 		}
@@ -361,9 +360,7 @@ func (p *pending) only() (mcp.ID, bool) {
 // note gives a notification to the request with that id. It returns false when the
 // request has no room for it, and true when it was taken or nobody wants it.
 func (p *pending) note(id mcp.ID, m *mcp.Message) bool {
-	p.mu.Lock()
-	w := p.waiters[id]
-	p.mu.Unlock()
+	w := p.find(id)
 	switch {
 	case w != nil && w.hear != nil:
 		w.hear(m)

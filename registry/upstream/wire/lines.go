@@ -64,12 +64,12 @@ func appended(line, part []byte, limit int, reserved *share.Reservation) ([]byte
 	if size > limit {
 		return line, ErrTooLarge
 	}
-	if size > share.Covered && size > cap(line) {
-		size = max(size, cap(line)*3/2)
-		if err := holds(reserved, size); err != nil {
+	if size > cap(line) {
+		larger, err := enlarged(line, max(size, cap(line)*3/2), reserved)
+		if err != nil {
 			return line, err
 		}
-		line = append(make([]byte, 0, size), line...)
+		line = larger
 	}
 	return append(line, part...), nil
 }

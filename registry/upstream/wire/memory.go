@@ -34,26 +34,18 @@ func holds(reserved *share.Reservation, bytes int) error {
 	return nil
 }
 
-// answerMemory is the reservation of an answer, as package dial asks it. Little is
-// covered.
+// answerMemory is the reservation of an answer, as package dial asks it.
 type answerMemory share.Reservation
 
 var _ dial.Memory = (*answerMemory)(nil)
 
 // Hold implements dial.Memory.
-func (r *answerMemory) Hold(bytes int) error {
-	if bytes <= share.Covered {
-		return nil
-	}
-	return holds((*share.Reservation)(r), bytes)
-}
+func (r *answerMemory) Hold(bytes int) error { return holds((*share.Reservation)(r), bytes) }
 
 // enlarged returns data with room for size bytes, after the reservation holds that much.
 func enlarged(data []byte, size int, reserved *share.Reservation) ([]byte, error) {
 	if err := holds(reserved, size); err != nil {
 		return nil, err
 	}
-	larger := make([]byte, len(data), size)
-	copy(larger, data)
-	return larger, nil
+	return append(make([]byte, 0, size), data...), nil
 }

@@ -83,7 +83,7 @@ func (n *Notes) Close() {
 func (n *Notes) Keep(m *mcp.Message) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if Weight(m.Params) > noteMax && len(n.queue) > 0 {
+	if m.Params.Size() > noteMax && len(n.queue) > 0 {
 		return false
 	}
 	if n.addLocked(m) {
@@ -118,12 +118,4 @@ func (n *Notes) addLocked(m *mcp.Message) bool {
 }
 
 // costOf returns about how many bytes a notification takes.
-func costOf(m *mcp.Message) int { return noteCost + Weight(m.Params) }
-
-// Weight returns about how many bytes an object has as JSON.
-func Weight(o mcp.Object) (n int) {
-	for name, value := range o.Members {
-		n += len(name) + len(value)
-	}
-	return n
-}
+func costOf(m *mcp.Message) int { return noteCost + m.Params.Size() }

@@ -99,18 +99,15 @@ func (r *response) read(limit int, reserved *share.Reservation) ([]byte, error) 
 	if length >= 0 {
 		first = min(length, trusted)
 	}
-	if first > share.Covered {
-		if err := holds(reserved, first); err != nil {
-			return nil, err
-		}
+	body, err := enlarged(nil, first, reserved)
+	if err != nil {
+		return nil, err
 	}
-	body := make([]byte, 0, first)
 	for len(body) != length {
 		if len(body) > limit {
 			return nil, ErrTooLarge
 		}
 		if len(body) == cap(body) {
-			var err error
 			if body, err = enlarged(body, more(cap(body), length, limit), reserved); err != nil {
 				return nil, err
 			}

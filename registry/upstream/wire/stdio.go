@@ -14,7 +14,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
-	"github.com/drawbridge-mcp/drawbridge/internal/share"
+
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/process"
 )
 
@@ -203,9 +203,7 @@ func (k *Child) receive(ctx context.Context) error {
 		} else {
 			idle.add(len(line))
 		}
-		if lost != nil || len(line) > share.Covered {
-			reserved.Shrink(0)
-		}
+		reserved.Shrink(0)
 	}
 }
 
@@ -300,12 +298,10 @@ func (k *Child) Close(_ context.Context, polite bool) {
 
 // ended waits for the process to end, no longer than within. It returns whether it did.
 func (k *Child) ended(within time.Duration) bool {
-	timer := time.NewTimer(within)
-	defer timer.Stop()
 	select {
 	case <-k.exited:
 		return true
-	case <-timer.C:
+	case <-time.After(within):
 		return false
 	}
 }

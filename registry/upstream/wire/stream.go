@@ -74,13 +74,7 @@ func owned(data []byte) []byte {
 	return append([]byte(nil), data...)
 }
 
-// reserving returns how a reader of events asks for memory. Little is covered.
+// reserving returns how a reader of events asks for memory.
 func reserving(reserved *share.Reservation) func(int) error {
-	counted := false
-	return func(bytes int) error {
-		if counted = counted || bytes > share.Covered; !counted {
-			return nil
-		}
-		return holds(reserved, bytes)
-	}
+	return func(bytes int) error { return holds(reserved, bytes) }
 }

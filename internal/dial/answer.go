@@ -3,6 +3,7 @@ package dial
 import (
 	"bytes"
 	"io"
+	"strconv"
 	"strings"
 )
 
@@ -82,33 +83,13 @@ func nextLine(data []byte, from int) (line []byte, next int) {
 // cutField splits a line of a header. valid is false if its name is no token, as where a
 // space stands before the colon, or where the line continues the one before.
 func cutField(line []byte) (name, value []byte, valid bool) {
-	name, value, _ = bytes.Cut(line, []byte(":"))
-	if len(name) == len(line) || len(name) == 0 {
-		return nil, nil, false
-	}
-	for _, c := range name {
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') &&
-			strings.IndexByte(namingMarks, c) < 0 {
-			return nil, nil, false
-		}
-	}
-	return name, bytes.Trim(value, " \t"), true
+	name, value, found := bytes.Cut(line, []byte(":"))
+	return name, bytes.Trim(value, " \t"), found && isToken(string(name))
 }
 
-// is tells whether a text of a header is the one in small letters.
+// is tells whether a text of a header, which is of ASCII, is the one in small letters.
 func is(text []byte, small string) bool {
-	if len(text) != len(small) {
-		return false
-	}
-	for i, c := range text {
-		if 'A' <= c && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		if c != small[i] {
-			return false
-		}
-	}
-	return true
+	return len(text) == len(small) && strings.EqualFold(string(text), small)
 }
 
 // isJSON tells whether the type of a body is that of JSON, in one of its usual spellings.
@@ -119,20 +100,12 @@ func isJSON(value []byte) bool {
 
 // parseLength returns the length of a body that is written as a plain number, and zero
 // for one that is none, or empty, or longer than maxAnswer.
-func parseLength(value []byte) (length int) {
-	if len(value) > 7 {
+func parseLength(value []byte) int {
+	length, err := strconv.ParseUint(string(value), 10, 31)
+	if err != nil || length > maxAnswer {
 		return 0
 	}
-	for _, c := range value {
-		if c < '0' || c > '9' {
-			return 0
-		}
-		length = 10*length + int(c-'0')
-	}
-	if length > maxAnswer {
-		return 0
-	}
-	return length
+	return int(length)
 }
 
 // Memory says whether there is memory for an answer.

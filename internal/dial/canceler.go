@@ -22,17 +22,17 @@ const sweepInterval = 25 * time.Millisecond
 // most two of these intervals later. No timer runs while no request is young. It is safe
 // for concurrent use.
 type canceler struct {
-	mu    sync.Mutex  // guards the fields below, and those of watched of each connection
-	young []*conn     // their requests have begun since the last look but one
-	timer *time.Timer // calls look; nil: there was no request yet
-	waits bool        // the timer will call look
+	mu    sync.Mutex         // guards the fields below, and those of watched of each connection
+	young map[*conn]struct{} // their requests have begun since the last look but one
+	waits bool               // a timer will call sweep
 }
+
+func newCanceler() *canceler { return &canceler{young: map[*conn]struct{}{}} }
 
 // watched is what the canceler knows of the request that has a connection.
 type watched struct {
-	ctx   context.Context //nolint:containedctx // of the request, as long as it has the connection
-	index int             // in young; -1: it is not there
-	seen  bool            // it was young at the last look
+	ctx  context.Context //nolint:containedctx // of the request, as long as it has the connection
+	seen bool            // it was young at the last look
 	// keeps the end of the context from closing the connection; nil: the context was not
 	// told
 	stop func() bool
@@ -42,32 +42,21 @@ type watched struct {
 func (l *canceler) add(ctx context.Context, c *conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c.watched = watched{ctx: ctx, index: len(l.young)}
-	l.young = append(l.young, c)
-	if l.waits {
-		return
+	c.watched = watched{ctx: ctx}
+	l.young[c] = struct{}{}
+	if !l.waits {
+		l.waits = true
+		time.AfterFunc(sweepInterval, l.sweep)
 	}
-	l.waits = true
-	if l.timer == nil {
-		l.timer = time.AfterFunc(sweepInterval, l.sweep)
-		return
-	}
-	l.timer.Reset(sweepInterval)
 }
 
 // remove ends that. It returns false if the end of the context closes the connection, or
 // has done so.
 func (l *canceler) remove(c *conn) (open bool) {
 	l.mu.Lock()
-	if i := c.watched.index; i >= 0 {
-		last := len(l.young) - 1
-		l.young[i] = l.young[last]
-		l.young[i].watched.index = i
-		l.young[last] = nil
-		l.young = l.young[:last]
-	}
+	delete(l.young, c)
 	stop := c.watched.stop
-	c.watched = watched{index: -1}
+	c.watched = watched{}
 	l.mu.Unlock()
 	return stop == nil || stop()
 }
@@ -77,20 +66,15 @@ func (l *canceler) remove(c *conn) (open bool) {
 func (l *canceler) sweep() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	young := l.young[:0]
-	for _, c := range l.young {
+	for c := range l.young {
 		w := &c.watched
 		if w.seen {
-			w.index = -1
 			w.stop = context.AfterFunc(w.ctx, c.cut)
-			continue
+			delete(l.young, c)
 		}
-		w.seen, w.index = true, len(young)
-		young = append(young, c)
+		w.seen = true
 	}
-	clear(l.young[len(young):])
-	l.young = young
-	if l.waits = len(young) > 0; l.waits {
-		l.timer.Reset(sweepInterval)
+	if l.waits = len(l.young) > 0; l.waits {
+		time.AfterFunc(sweepInterval, l.sweep)
 	}
 }

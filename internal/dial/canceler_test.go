@@ -13,7 +13,7 @@ import (
 func TestContextsAreToldOnlyOfSlowRequests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var l canceler
+		l := newCanceler()
 		var cuts atomic.Int32
 		begin := func() (*conn, context.CancelFunc) {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -59,7 +59,7 @@ func TestContextsAreToldOnlyOfSlowRequests(t *testing.T) {
 func TestCancelerLooksAfterWhoeverIsLeft(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var l canceler
+		l := newCanceler()
 		ctx, cancel := context.WithCancel(t.Context())
 		var cut [5]atomic.Bool
 		var conns [5]*conn

@@ -2,6 +2,8 @@ package dial
 
 import (
 	"bytes"
+	"errors"
+	"strconv"
 	"time"
 )
 
@@ -34,15 +36,15 @@ func idleTime(keepAlive []byte, otherwise time.Duration) time.Duration {
 // are several. It overlooks other parameters, and a timeout that is no plain number of
 // seconds. Long ones it cuts to twice idleTimeout, so that no number is too large.
 func parseKeepAlive(value []byte) (timeout time.Duration, ok bool) {
-	const most = int(2 * idleTimeout / time.Second)
+	const most = uint64(2 * idleTimeout / time.Second)
 	for parameter := range bytes.SplitSeq(value, []byte(",")) {
 		name, digits, _ := bytes.Cut(bytes.Trim(parameter, " \t"), []byte("="))
-		seconds, valid := 0, bytes.EqualFold(name, []byte("timeout")) && len(digits) > 0
-		for _, d := range digits {
-			valid = valid && '0' <= d && d <= '9'
-			seconds = min(10*seconds+int(d-'0'), most)
+		if !bytes.EqualFold(name, []byte("timeout")) {
+			continue
 		}
-		if named := time.Duration(seconds) * time.Second; valid && (!ok || named < timeout) {
+		seconds, err := strconv.ParseUint(string(digits), 10, 64) // the largest number if it is too large
+		named := time.Duration(min(seconds, most)) * time.Second  //nolint:gosec // it is small
+		if !errors.Is(err, strconv.ErrSyntax) && (!ok || named < timeout) {
 			timeout, ok = named, true
 		}
 	}

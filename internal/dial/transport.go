@@ -42,7 +42,7 @@ type transport struct {
 	dialer   *dialer         // checks addresses; rest has the same
 	idle     pool            // of own connections without TLS
 	secured  pool            // of those with TLS
-	canceler canceler        // over the contexts of requests on own connections
+	canceler *canceler       // over the contexts of requests on own connections
 	// as of NewPeers; nil: a host is an address
 	find func(host string) (address string, secure *tls.Config, err error)
 
@@ -53,10 +53,9 @@ type transport struct {
 func newTransport(d *dialer) *transport {
 	return &transport{
 		rest: newRest(d), dialer: d,
-		idle: pool{most: maxIdle, conns: make(map[string][]*conn)}, secured: pool{
-			most:  maxIdle,
-			conns: make(map[string][]*conn),
-		},
+		idle:     pool{most: maxIdle, conns: map[string][]*conn{}},
+		secured:  pool{most: maxIdle, conns: map[string][]*conn{}},
+		canceler: newCanceler(),
 	}
 }
 

@@ -108,14 +108,13 @@ func newAnalyzeCSV(cfg Config) (registry.Func, func() error, error) {
 	}
 	call := func(ctx context.Context, c *registry.Call) (mcp.Object, error) {
 		result, err := analyzeFile(ctx, root, arguments(c))
-		var usage *usageError
-		switch {
-		case errors.As(err, &usage):
-			return errorResult("%s", usage.text), nil
-		case err != nil:
+		if usage, ok := errors.AsType[*usageError](err); ok {
+			return mcp.ToolError(usage.text), nil
+		}
+		if err != nil {
 			return mcp.Object{}, err
 		}
-		return structuredResult(result)
+		return structuredResult(result), nil
 	}
 	return call, root.Close, nil
 }
@@ -188,30 +187,31 @@ func analyze(ctx context.Context, r io.Reader, delimiter byte, only string) (*an
 	if err != nil {
 		return nil, err
 	}
-	rows := 0
-	for ; ; rows++ {
+	for rows := 0; ; rows++ {
 		record, err := reader.Read()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
+		switch {
+		case errors.Is(err, io.EOF):
+			return summarize(rows, columns), nil
+		case err != nil:
 			return nil, csvError(err)
-		}
-		if rows == maxCSVRows {
+		case rows == maxCSVRows:
 			return nil, usagef("The file has more than %d rows.", maxCSVRows)
-		}
-		if ctx.Err() != nil {
+		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		}
 		for _, c := range columns {
 			c.add(strings.TrimSpace(record[c.index]))
 		}
 	}
+}
+
+// summarize returns what is told of columns to which that many rows were added.
+func summarize(rows int, columns []*column) *analyzeCSVResult {
 	result := &analyzeCSVResult{Rows: rows, Columns: make([]columnSummary, len(columns))}
 	for i, c := range columns {
 		result.Columns[i] = c.summary()
 	}
-	return result, nil
+	return result
 }
 
 // columnsOf returns the columns to look at: those that are called only, of which there
@@ -240,12 +240,12 @@ func columnsOf(header []string, only string) ([]*column, error) {
 // csvError returns a *usageError for an error of csv.Reader. It says where the file is
 // wrong, and repeats nothing from it.
 func csvError(err error) error {
-	var usage *usageError
-	var syntax *csv.ParseError
+	syntax, isSyntax := errors.AsType[*csv.ParseError](err)
+	_, isUsage := errors.AsType[*usageError](err)
 	switch {
-	case errors.As(err, &usage):
+	case isUsage:
 		return err
-	case !errors.As(err, &syntax):
+	case !isSyntax:
 		return usagef("The file cannot be read to its end.")
 	case errors.Is(err, csv.ErrFieldCount):
 		return usagef("Line %d has not as many cells as the first row. Is the delimiter right?", syntax.Line)

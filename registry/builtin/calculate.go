@@ -63,5 +63,5 @@ func calculate(_ context.Context, c *registry.Call) (mcp.Object, error) {
 	if strings.Contains(result.Result, "/") {
 		result.Decimal = decimal(v.rat)
 	}
-	return structuredResult(result)
+	return structuredResult(result), nil
 }

@@ -85,7 +85,7 @@ func (a cell) less(b cell) bool {
 	return rational(a.text).Cmp(rational(b.text)) < 0
 }
 
-// rational returns the value of a text that parseDecimal took for a number.
+// rational returns the value of a text that is a number.
 func rational(text string) *big.Rat {
 	r, _ := new(big.Rat).SetString(text)
 	return r

@@ -65,7 +65,7 @@ func newCurrentTime(cfg Config) (registry.Func, func() error, error) {
 		return structuredResult(currentTimeResult{
 			Time: now.Format(time.RFC3339), Weekday: now.Weekday().String(), Timezone: zone.String(),
 			Abbreviation: abbreviation, Offset: now.Format("-07:00"), Unix: now.Unix(),
-		})
+		}), nil
 	}
 	return call, nil, nil
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/database"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
-	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
+
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
@@ -132,11 +132,7 @@ func layoutResult(name string, table *database.Table) mcp.Object {
 		last := &result.Tables[len(result.Tables)-1]
 		last.Columns = append(last.Columns, columnLayout{text(3), text(4), says(5), says(6), text(7)})
 	}
-	structured, err := strictjson.Marshal(result)
-	if err != nil {
-		panic(err) // texts can always be encoded
-	}
-	return mcp.TextResult(result.text()).With("structuredContent", mcp.RawJSON(structured))
+	return mcp.TextResult(result.text()).With("structuredContent", encoded(result))
 }
 
 // text writes a layout in short, a line for each table.

@@ -223,11 +223,7 @@ func (p *parser) number() (value, error) {
 			return value{}, err
 		}
 	}
-	r, ok := new(big.Rat).SetString(p.text[start:p.at])
-	if !ok {
-		return value{}, p.errorAt(start, "not a number")
-	}
-	v, err := value{rat: r}.bounded()
+	v, err := value{rat: rational(p.text[start:p.at])}.bounded()
 	if err != nil {
 		return value{}, p.errorAt(start, err.Error())
 	}

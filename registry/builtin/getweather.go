@@ -104,12 +104,12 @@ func newGetWeather(cfg Config) (registry.Func, func() error, error) {
 		imperial := args.Text("units") == "imperial"
 		result, err := meteo.weather(ctx, name, imperial)
 		if err == nil {
-			return structuredResult(result)
+			return structuredResult(result), nil
 		}
 		if ctx.Err() != nil { // the caller left or the whole call timed out, which the gateway answers
 			return mcp.Object{}, fmt.Errorf("look up weather: %w", ctx.Err())
 		}
-		return errorResult("%s", weatherFault(err)), nil
+		return mcp.ToolError(weatherFault(err)), nil
 	}
 	return call, nil, nil
 }

@@ -214,13 +214,12 @@ func clipped(text string) string {
 // no usable time. The service writes local time without an offset, and the offset in a
 // member of its own.
 func (f *forecast) time() string {
-	local, err := time.Parse("2006-01-02T15:04", f.Current.Time)
+	zone := time.FixedZone("", f.OffsetSeconds)
+	local, err := time.ParseInLocation("2006-01-02T15:04", f.Current.Time, zone)
 	if err != nil || f.OffsetSeconds > maxOffset || f.OffsetSeconds < -maxOffset {
 		return ""
 	}
-	zone := time.FixedZone("", f.OffsetSeconds)
-	return time.Date(local.Year(), local.Month(), local.Day(), local.Hour(), local.Minute(), 0, 0,
-		zone).Format(time.RFC3339)
+	return local.Format(time.RFC3339)
 }
 
 // conditions returns the words for the weather code, "" for one that is absent or

@@ -182,7 +182,7 @@ func newQueryDatabase(cfg Config) (registry.Func, func() error, error) {
 		d, found := all.named(args.Text("database"))
 		switch {
 		case fault != "":
-			return errorResult("%s", fault), nil
+			return mcp.ToolError(fault), nil
 		case !found:
 			return errorResult("There is no such database; there are %s.", all.names()), nil
 		}
@@ -221,12 +221,12 @@ func (d namedSource) answer(ctx context.Context, c *registry.Call, q *database.Q
 	table, err := d.Query(ctx, q)
 	if fault, ours := errors.AsType[*database.Error](err); ours {
 		c.Memory.Shrink(0)
-		return errorResult("%s", fault.Text), nil
+		return mcp.ToolError(fault.Text), nil
 	}
-	if err != nil {
-		if ctx.Err() != nil {
-			return mcp.Object{}, fmt.Errorf("query the database %s: %w", d.name, ctx.Err())
-		}
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return mcp.Object{}, fmt.Errorf("query the database %s: %w", d.name, ctx.Err())
+	case err != nil:
 		return mcp.Object{}, &registry.UnavailableError{Server: "database " + d.name, Err: err}
 	}
 	result := render(d.name, table)
@@ -263,13 +263,9 @@ func queryResult(name string, table *database.Table) mcp.Object {
 	for i, row := range table.Rows {
 		rows[i] = mcp.Array(row)
 	}
-	columns, err := strictjson.Marshal(table.Columns)
-	if err != nil {
-		panic(err) // texts can always be encoded
-	}
 	structured := mcp.NewObject(
 		mcp.Member{Name: "database", Value: mcp.String(name)},
-		mcp.Member{Name: "columns", Value: columns},
+		mcp.Member{Name: "columns", Value: encoded(table.Columns)},
 		mcp.Member{Name: "rows", Value: mcp.Array(rows)},
 		mcp.Member{Name: "row_count", Value: mcp.Int(int64(len(rows)))},
 	)

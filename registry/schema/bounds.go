@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"math"
 	"strconv"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -13,6 +14,21 @@ type bounds struct {
 	unique               bool // uniqueItems
 	limits               []limit
 }
+
+// counts are the keywords that count what the fast path counts too: the span of each, and
+// whether the keyword is its upper end. Those of contains only the library decides.
+var counts = map[string]struct {
+	of    func(*bounds) *span
+	upper bool
+}{
+	"minLength": {textOf, false}, "maxLength": {textOf, true},
+	"minItems": {itemsOf, false}, "maxItems": {itemsOf, true},
+	"minProperties": {membersOf, false}, "maxProperties": {membersOf, true},
+}
+
+func textOf(b *bounds) *span    { return &b.text }
+func itemsOf(b *bounds) *span   { return &b.items }
+func membersOf(b *bounds) *span { return &b.members }
 
 // span is a range of counts, both ends included. The zero span holds every count.
 type span struct {
@@ -27,65 +43,49 @@ func (s span) holds(count int) bool {
 
 // count notes a keyword that counts.
 func (b *bounds) count(keyword string, value int) {
-	var s *span
-	switch keyword {
-	case "minLength", "maxLength":
-		s = &b.text
-	case "minItems", "maxItems":
-		s = &b.items
-	case "minProperties", "maxProperties":
-		s = &b.members
-	default:
-		return // of contains, which only the library decides
-	}
-	s.has = true
-	if keyword[:3] == "min" {
-		s.least = value
+	kind, known := counts[keyword]
+	if !known {
 		return
 	}
-	s.most, s.hasMost = value, true
+	s := kind.of(b)
+	if s.has = true; kind.upper {
+		s.most, s.hasMost = value, true
+	} else {
+		s.least = value
+	}
 }
 
-// limit is one of minimum, maximum and their exclusive forms. It is kept in two forms:
-// exactly where it is an integer of 64 bits, and rounded to a float.
+// maxExact is up to where a float has every integer.
+const maxExact = 1 << 53
+
+// limit is one of minimum, maximum and their exclusive forms.
 type limit struct {
-	upper   bool // a maximum
-	open    bool // exclusive: the limit itself is not allowed
-	float   float64
-	whole   int64
-	isWhole bool // whole is the exact limit
+	upper bool    // a maximum
+	open  bool    // exclusive: the limit itself is not allowed
+	value float64 // rounded
+	exact bool    // the limit is an integer that the float has exactly
 }
 
 // limit notes a keyword that limits numbers.
 func (b *bounds) limit(keyword string, value mcp.RawJSON) {
 	l := limit{upper: keyword == "maximum" || keyword == "exclusiveMaximum"}
 	l.open = keyword == "exclusiveMaximum" || keyword == "exclusiveMinimum"
-	l.whole, l.isWhole = value.Int()
-	l.float, _ = strconv.ParseFloat(string(value), 64) // beyond the range it is an infinity of the right sign
+	l.value, _ = strconv.ParseFloat(string(value), 64) // beyond the range it is an infinity of the right sign
+	l.exact = isDigits(value) && math.Abs(l.value) < maxExact
 	b.limits = append(b.limits, l)
 }
 
-// proves tells whether number certainly keeps the limit; false proves nothing. Integers
-// are compared exactly. Other numbers are compared as floats, and only a strict order of
-// the floats counts: rounding can make two different numbers equal, but it never turns
-// their order around.
+// proves tells whether number certainly keeps the limit; false proves nothing. Numbers are
+// compared as floats. A strict order of the floats counts: rounding can make two different
+// numbers equal, but it never turns their order around. That they are equal counts for
+// integers, as far as floats have them exactly.
 func (l limit) proves(number []byte) bool {
-	if whole, ok := mcp.RawJSON(number).Int(); ok && l.isWhole {
-		switch {
-		case whole == l.whole:
-			return !l.open
-		case l.upper:
-			return whole < l.whole
-		default:
-			return whole > l.whole
-		}
-	}
 	float, err := strconv.ParseFloat(string(number), 64)
-	if err != nil {
+	switch {
+	case err != nil:
 		return false
+	case float == l.value:
+		return !l.open && l.exact && isDigits(number)
 	}
-	if l.upper {
-		return float < l.float
-	}
-	return float > l.float
+	return l.upper == (float < l.value)
 }

@@ -217,15 +217,12 @@ func (g *graph) slots(n *node, weight func(*node) int) int {
 			case "prefixItems":
 				named[slot{kind: "[", index: index}] += w - count*rest["["]
 				index++
-			case "additionalProperties", "patternProperties", "unevaluatedProperties":
-				anywhere["{"] += w
-			case "items", "contains", "unevaluatedItems":
-				anywhere["["] += w
-			case "propertyNames":
-				anywhere["names"] += w
+			default:
+				anywhere[parts[e.keyword]] += w
 			}
 		}
 	}
+	delete(anywhere, "") // in place
 	most := 0
 	for _, sum := range anywhere {
 		most = max(most, sum)
@@ -234,6 +231,13 @@ func (g *graph) slots(n *node, weight func(*node) int) int {
 		most = max(most, sum+anywhere[s.kind])
 	}
 	return most
+}
+
+// parts are the keywords with subschemas for parts of a value that the keyword does not
+// name one by one: members ("{"), items ("[") or names.
+var parts = map[string]string{
+	"additionalProperties": "{", "patternProperties": "{", "unevaluatedProperties": "{",
+	"items": "[", "contains": "[", "unevaluatedItems": "[", "propertyNames": "names",
 }
 
 // slot is one part of a value that a schema speaks of by itself.
@@ -248,11 +252,8 @@ type slot struct {
 func restOf(n *node, weight func(*node) int) map[string]int {
 	rest := map[string]int{}
 	for _, e := range n.edges {
-		switch e.keyword {
-		case "additionalProperties":
-			rest["{"] += weight(e.to)
-		case "items":
-			rest["["] += weight(e.to)
+		if e.keyword == "additionalProperties" || e.keyword == "items" {
+			rest[parts[e.keyword]] += weight(e.to)
 		}
 	}
 	return rest

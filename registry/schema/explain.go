@@ -205,9 +205,9 @@ func (n *node) follow(f *fault) *node {
 			}
 		}
 	case "prefixItems", "allOf", "anyOf", "oneOf":
-		list := n.children(f.step)
+		list := n.under(f.step)
 		if i, err := strconv.Atoi(f.which); err == nil && i < len(list) {
-			return list[i]
+			return list[i].to
 		}
 	default:
 		if to := n.child(f.step); to != nil {
@@ -222,7 +222,7 @@ func (n *node) follow(f *fault) *node {
 // branch that is probably meant: of those for the type of the value, the one with the
 // least faults.
 func (e *explainer) alternatives(f *fault, n *node, keyword string, value any, path []string) {
-	branches := n.children(keyword)
+	branches := n.under(keyword)
 	var failed, near []*fault
 	var wanted kinds
 	for _, inner := range f.inner {

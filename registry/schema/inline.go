@@ -52,13 +52,11 @@ type inliner struct {
 func (in *inliner) find(pointer string, raw mcp.RawJSON) {
 	in.byPointer[pointer] = raw
 	object, _ := mcp.ObjectOf(raw)
-	if anchor, ok := object.Value("$anchor").Text(); ok && in.dialect >= draft2019 {
-		in.anchors[anchor] = pointer
-	}
-	if anchor, ok := object.Value("$dynamicAnchor").Text(); ok && in.dialect >= draft2019 {
-		in.anchors[anchor] = pointer
-	}
 	for keyword, value := range object.Members {
+		anchor, ok := value.Text()
+		if ok && in.dialect >= draft2019 && (keyword == "$anchor" || keyword == "$dynamicAnchor") {
+			in.anchors[anchor] = pointer
+		}
 		in.eachBelow(pointer, keyword, value, func(below string, raw mcp.RawJSON) mcp.RawJSON {
 			in.find(below, raw)
 			return nil

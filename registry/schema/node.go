@@ -3,6 +3,7 @@ package schema
 import (
 	"fmt"
 	"regexp"
+	"slices"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
@@ -82,15 +83,9 @@ func (n *node) child(keyword string) *node {
 	return nil
 }
 
-// children returns the subschemas under keyword in order.
-func (n *node) children(keyword string) []*node {
-	var list []*node
-	for _, e := range n.edges {
-		if e.keyword == keyword {
-			list = append(list, e.to)
-		}
-	}
-	return list
+// under returns the edges of keyword in order.
+func (n *node) under(keyword string) []edge {
+	return slices.DeleteFunc(slices.Clone(n.edges), func(e edge) bool { return e.keyword != keyword })
 }
 
 // rule returns the value of an assertion, nil when there is none.

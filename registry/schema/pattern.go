@@ -48,11 +48,7 @@ func compilePattern(source string) (*regexp.Regexp, int, error) {
 	if len(program.Inst) > maxProgram {
 		return nil, 0, fmt.Errorf("a pattern of more than %d instructions", maxProgram)
 	}
-	compiled, err := regexp.Compile(t.out.String())
-	if err != nil {
-		return nil, 0, errPattern
-	}
-	return compiled, len(program.Inst), nil
+	return regexp.MustCompile(t.out.String()), len(program.Inst), nil // it parses and compiles likewise
 }
 
 // translator writes a pattern of ECMA-262 as one of RE2, from left to right.

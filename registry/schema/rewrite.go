@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
@@ -19,7 +20,7 @@ import (
 //     library would take what the subschema evaluates within an item for evaluated items
 //     of the list; behind not, nothing counts as evaluated.
 func rewrite(root *node, nodes []*node) []byte {
-	w := &writer{definitions: map[*node]bool{}}
+	w := &writer{}
 	for _, n := range nodes {
 		if n.anchor == "" {
 			continue
@@ -28,9 +29,8 @@ func rewrite(root *node, nodes []*node) []byte {
 		for top.parent != nil {
 			top = top.parent
 		}
-		if top != root && !w.definitions[top] {
-			w.definitions[top] = true
-			w.order = append(w.order, top)
+		if top != root && !slices.Contains(w.definitions, top) {
+			w.definitions = append(w.definitions, top)
 		}
 	}
 	w.schema(root, true)
@@ -39,8 +39,7 @@ func rewrite(root *node, nodes []*node) []byte {
 
 type writer struct {
 	out         []byte
-	definitions map[*node]bool // what references need and the root does not hold
-	order       []*node        // the same, in the order in which they are written
+	definitions []*node // what references need and the root does not hold
 }
 
 // key begins a member of an object.
@@ -68,10 +67,10 @@ func (w *writer) schema(n *node, isRoot bool) {
 		w.key("not")
 		w.out = append(w.out, "{}"...)
 	}
-	if isRoot && len(w.order) > 0 {
+	if isRoot && len(w.definitions) > 0 {
 		w.key("$defs")
 		w.out = append(w.out, '{')
-		for i, top := range w.order {
+		for i, top := range w.definitions {
 			w.key(strconv.Itoa(i))
 			w.schema(top, false)
 		}
@@ -100,19 +99,19 @@ func (w *writer) edges(n *node) {
 			w.out = strictjson.AppendQuote(w.out, "#"+e.to.anchor)
 		case "properties", "patternProperties", "dependentSchemas":
 			w.out = append(w.out, '{')
-			w.each(n, e.keyword, func(other edge) {
+			for _, other := range n.under(e.keyword) {
 				w.key(other.name)
 				w.schema(other.to, false)
-			})
+			}
 			w.out = append(w.out, '}')
 		case "allOf", "anyOf", "oneOf", "prefixItems":
 			w.out = append(w.out, '[')
-			w.each(n, e.keyword, func(other edge) {
-				if w.out[len(w.out)-1] != '[' {
+			for i, other := range n.under(e.keyword) {
+				if i > 0 {
 					w.out = append(w.out, ',')
 				}
 				w.schema(other.to, false)
-			})
+			}
 			w.out = append(w.out, ']')
 		case "unevaluatedItems":
 			if e.to.never {
@@ -124,15 +123,6 @@ func (w *writer) edges(n *node) {
 			w.out = append(w.out, "}}"...)
 		default:
 			w.schema(e.to, false)
-		}
-	}
-}
-
-// each calls do for every edge of one keyword.
-func (w *writer) each(n *node, keyword string, do func(edge)) {
-	for _, e := range n.edges {
-		if e.keyword == keyword {
-			do(e)
 		}
 	}
 }

@@ -163,7 +163,7 @@ func (s *stepCounter) array(n *node, c *strictjson.Cursor) bool {
 		start := c.At()
 		tuple := 0
 		for _, e := range n.edges {
-			meets := e.keyword == "items" || e.keyword == "contains" || e.keyword == "unevaluatedItems"
+			meets := parts[e.keyword] == "["
 			if e.keyword == "prefixItems" {
 				meets = tuple == index
 				tuple++

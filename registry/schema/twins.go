@@ -166,16 +166,8 @@ func (n *node) inPlace(all []*node) []*node {
 func (n *node) atName(name string) []*node {
 	var to []*node
 	for _, e := range n.readable() {
-		switch e.keyword {
-		case "properties":
-			if e.name == name {
-				to = append(to, e.to)
-			}
-		case "patternProperties":
-			if e.pattern == nil || e.pattern.MatchString(name) {
-				to = append(to, e.to)
-			}
-		case "additionalProperties", "unevaluatedProperties":
+		if e.keyword == "properties" && e.name == name || parts[e.keyword] == "{" &&
+			(e.pattern == nil || e.pattern.MatchString(name)) {
 			to = append(to, e.to)
 		}
 	}
@@ -188,14 +180,12 @@ func (n *node) atIndex(i int) []*node {
 	var to []*node
 	index := 0
 	for _, e := range n.readable() {
-		switch e.keyword {
-		case "prefixItems":
-			if index == i {
-				to = append(to, e.to)
-			}
-			index++
-		case "items", "contains", "unevaluatedItems":
+		tuple := e.keyword == "prefixItems"
+		if tuple && index == i || parts[e.keyword] == "[" {
 			to = append(to, e.to)
+		}
+		if tuple {
+			index++
 		}
 	}
 	return to

@@ -35,27 +35,35 @@ func (o *origin) exposedResult(result mcp.Object, c *Call) mcp.Object {
 	var m *mapper
 	mapped := result
 	for name, value := range result.Members {
-		switch name {
-		case "content", "contents", "messages", "inputRequests", "result", "_meta":
-		case mcp.ResultSkill, mcp.ResultResources:
-			if mcp.MethodOf(c.Method).Result != name {
-				continue
-			}
-		default:
-			continue
-		}
-		if !mayHoldURI(value) {
+		member, known := members[name]
+		if !known || !mayHoldURI(value) || member.ofMethod && mcp.MethodOf(c.Method).Result != name {
 			continue
 		}
 		if m == nil {
 			m = o.mapper()
 			m.filter, m.asked = c.Filter, c.Params.Text("uri")
 		}
-		if fresh := m.member(name, value); fresh != nil {
+		if fresh := member.mapped(m, value); fresh != nil {
 			mapped = mapped.With(name, fresh)
 		}
 	}
 	return mapped
+}
+
+// members are those of results that have URIs: how each is mapped, and whether it has them
+// only if it is what its method asks for.
+var members = map[string]struct {
+	mapped   func(*mapper, mcp.RawJSON) mcp.RawJSON
+	ofMethod bool
+}{
+	"content":           {(*mapper).blocks, false},
+	"contents":          {(*mapper).allRead, false},
+	"messages":          {(*mapper).messages, false},
+	"inputRequests":     {(*mapper).questions, false},
+	"result":            {(*mapper).ofTask, false},
+	"_meta":             {(*mapper).view, false},
+	mcp.ResultSkill:     {(*mapper).skill, true},
+	mcp.ResultResources: {(*mapper).children, true},
 }
 
 // exposedError maps the URI in the data of a JSON-RPC error that the server sent: the
@@ -97,29 +105,18 @@ func (o *origin) mapper() *mapper {
 	return &mapper{origin: o, service: o.service.Load(), work: maxMatching}
 }
 
-// member maps the value of one of the members of a result that exposedResult names.
-func (m *mapper) member(name string, value mcp.RawJSON) mcp.RawJSON {
-	switch name {
-	case "content":
-		return each(value, m.block)
-	case "contents":
-		return each(value, m.read)
-	case "messages":
-		return each(value, m.message)
-	case "_meta":
-		return m.view(value)
-	case mcp.ResultSkill:
-		skill, ok := mcp.ObjectOf(value)
-		if !ok {
-			return nil
-		}
-		return m.origin.skillMapped(skill).JSON()
-	case mcp.ResultResources:
-		return m.children(value)
-	case "result": // of a task
-		return m.viewed(value, m.message(value))
+func (m *mapper) blocks(raw mcp.RawJSON) mcp.RawJSON   { return each(raw, m.block) }
+func (m *mapper) allRead(raw mcp.RawJSON) mcp.RawJSON  { return each(raw, m.read) }
+func (m *mapper) messages(raw mcp.RawJSON) mcp.RawJSON { return each(raw, m.message) }
+func (m *mapper) ofTask(raw mcp.RawJSON) mcp.RawJSON   { return m.viewed(raw, m.message(raw)) }
+
+// skill maps what a server says of a skill.
+func (m *mapper) skill(raw mcp.RawJSON) mcp.RawJSON {
+	skill, ok := mcp.ObjectOf(raw)
+	if !ok {
+		return nil
 	}
-	return m.questions(value)
+	return m.origin.skillMapped(skill).JSON()
 }
 
 // each applies mapped to raw, or to every element when raw is an array: the content of a
@@ -260,7 +257,7 @@ func (m *mapper) contents(raw mcp.RawJSON) mcp.RawJSON {
 
 // message maps the content of a message, or of whatever else has content.
 func (m *mapper) message(raw mcp.RawJSON) mcp.RawJSON {
-	return within(raw, "content", func(content mcp.RawJSON) mcp.RawJSON { return each(content, m.block) })
+	return within(raw, "content", m.blocks)
 }
 
 // questions maps inputRequests, an object of requests by key: the messages of those that
@@ -273,8 +270,7 @@ func (m *mapper) questions(raw mcp.RawJSON) mcp.RawJSON {
 	mapped, changed := requests, false
 	for key, request := range requests.Members {
 		fresh := within(request, "params", func(params mcp.RawJSON) mcp.RawJSON {
-			return within(params, "messages",
-				func(messages mcp.RawJSON) mcp.RawJSON { return each(messages, m.message) })
+			return within(params, "messages", m.messages)
 		})
 		if fresh != nil {
 			mapped, changed = mapped.With(key, fresh), true

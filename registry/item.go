@@ -106,12 +106,7 @@ func (i *Item) Lists(uri string) bool { return i.origin.service.Load().listed[ur
 
 // Released returns the digests of what the operator of the server lets in although it
 // hides text: do not modify them.
-func (i *Item) Released() []string {
-	if s := i.origin.service.Load(); s != nil {
-		return s.released
-	}
-	return nil
-}
+func (i *Item) Released() []string { return i.origin.service.Load().released }
 
 // callBy lets calls of the tool go to f from now on, also those by holders of older
 // catalogues.

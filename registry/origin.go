@@ -18,7 +18,7 @@ const defaultTimeout = 30 * time.Second
 // the server went down.
 type origin struct {
 	server, prefix string
-	service        atomic.Pointer[service] // what the source offered last; nil: it has offered nothing yet
+	service        atomic.Pointer[service] // what the source offered last; never nil
 
 	*presence
 }
@@ -32,7 +32,9 @@ type presence struct {
 }
 
 func newOrigin(server, prefix string) *origin {
-	return &origin{server: server, prefix: prefix, presence: &presence{}}
+	o := &origin{server: server, prefix: prefix, presence: &presence{}}
+	o.service.Store(&service{})
+	return o
 }
 
 // service says where calls of one source go, and which URIs the server knows. It is

@@ -43,7 +43,7 @@ func (i *Item) SkillsOf(uri string) (names []string) {
 		return nil
 	}
 	service := i.origin.service.Load()
-	if service == nil || len(service.skills) == 0 {
+	if len(service.skills) == 0 {
 		return nil
 	}
 	for decoded := range Decodings(uri, mostDecodings-1) {
@@ -66,9 +66,4 @@ func (i *Item) IsWhole() bool {
 
 // SkillsFresh returns until when the server says that its list of skills is fresh; zero:
 // it does not say.
-func (i *Item) SkillsFresh() time.Time {
-	if service := i.origin.service.Load(); service != nil {
-		return service.fresh
-	}
-	return time.Time{}
-}
+func (i *Item) SkillsFresh() time.Time { return i.origin.service.Load().fresh }

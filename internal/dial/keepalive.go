@@ -43,7 +43,7 @@ func parseKeepAlive(value []byte) (timeout time.Duration, ok bool) {
 			continue
 		}
 		seconds, err := strconv.ParseUint(string(digits), 10, 64) // the largest number if it is too large
-		named := time.Duration(min(seconds, most)) * time.Second  //nolint:gosec // it is small
+		named := time.Duration(min(seconds, most)) * time.Second
 		if !errors.Is(err, strconv.ErrSyntax) && (!ok || named < timeout) {
 			timeout, ok = named, true
 		}

@@ -68,5 +68,5 @@ func surrogate(data []byte) (rune, bool) {
 		return 0, false
 	}
 	unit, err := strconv.ParseUint(string(data[2:6]), 16, 16)
-	return rune(unit), err == nil && utf16.IsSurrogate(rune(unit)) //nolint:gosec // it has 16 bits
+	return rune(unit), err == nil && utf16.IsSurrogate(rune(unit))
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -49,4 +50,26 @@ func TestTraceparentPassesAsItCame(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestTraceparentPassesAsItCameAtAnotherReplica calls in a session that another replica
+// leads, which makes the call: neither makes a span of its own.
+func TestTraceparentPassesAsItCameAtAnotherReplica(t *testing.T) {
+	const sent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	synctest.Test(t, func(t *testing.T) {
+		a, b := pair(t)
+		var got credential.Trace
+		a.registry.Replace(registry.Source{Name: "box", Tools: []registry.Offer{{
+			Definition: object(`{"name":"traced","inputSchema":{"type":"object"}}`), Timeout: time.Minute,
+			Call: func(_ context.Context, c *registry.Call) (mcp.Object, error) {
+				got = c.Trace
+				return textResult("called"), nil
+			},
+		}}})
+		session := a.open(t, "alice", mcp.Revision2511)
+		answer := b.do(t, legacyCall(session, "traced").with("Traceparent", sent))
+		if answer.Code != http.StatusOK || got.Parent != sent || got.ID != answer.Header().Get("X-Request-Id") {
+			t.Errorf("got %d and %+v, want %q and the request's id", answer.Code, got, sent)
+		}
+	})
 }

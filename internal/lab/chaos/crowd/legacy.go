@@ -65,6 +65,7 @@ type stream struct {
 
 	replies sync.WaitGroup  // answers to questions that are on their way; call waits
 	lasts   context.Context //nolint:containedctx // it ends with the call, when nobody wants these any more
+	end     context.CancelFunc
 }
 
 // Why a connection is no more: the client broke it itself; or there is none yet, since the
@@ -79,13 +80,13 @@ var (
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery
 func (s *session) call(ctx context.Context, d *deed) {
 	lasts, end := context.WithCancel(ctx)
-	t := &stream{deed: d, session: s, retry: time.Second, lasts: lasts}
+	t := &stream{deed: d, session: s, retry: time.Second, lasts: lasts, end: end}
 	defer t.replies.Wait()
 	defer end()
 	if s.dice.IntN(4) == 0 {
 		t.cut = 1 + s.dice.IntN(4)
 	}
-	over, err := t.read(s.post(ctx, d.older(s.nextID())))
+	over, err := t.read(s.post(lasts, d.older(s.nextID())))
 	for !over {
 		if err == nil {
 			s.crowd.tally.goodbyes.Add(1)
@@ -95,7 +96,7 @@ func (s *session) call(ctx context.Context, d *deed) {
 			return
 		}
 		t.broken = true
-		over, err = t.read(s.within(ctx, http.MethodGet, nil, t.last))
+		over, err = t.read(s.within(lasts, http.MethodGet, nil, t.last))
 	}
 }
 
@@ -151,7 +152,7 @@ func (t *stream) refuses(r *reply, err error) (over bool, wrong error) {
 
 // hears takes a message, and answers a question. It reads on meanwhile, as SDKs do: where
 // the replica that asked has died, the answer is not taken, and the stream alone says that
-// the call has ended.
+// the call has ended. A client that is told that there is no such session waits no longer.
 func (t *stream) hears(m *mcp.Message) (over bool) {
 	if t.broken {
 		t.broken = false
@@ -165,6 +166,8 @@ func (t *stream) hears(m *mcp.Message) (over bool) {
 	t.replies.Go(func() {
 		if t.session.insist(t.lasts, http.MethodPost, reply, http.StatusAccepted) {
 			t.by.crowd.deeds.questions.Add(1)
+		} else if t.session.gone.Load() {
+			t.end()
 		}
 	})
 	return false

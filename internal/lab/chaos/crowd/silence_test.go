@@ -214,42 +214,67 @@ func TestARefusedHandshakeOverSSEIsCounted(t *testing.T) {
 	}
 }
 
-// TestACallEndsThoughItsAnswerIsNotTaken asks a client on the stream of its call, and dies:
-// the next replica takes no answer, and says on the stream that the call has ended.
+// TestACallEndsThoughItsAnswerIsNotTaken asks a client on the stream of its call, and takes
+// no answer: since the replica that asked has died, which the stream says when it is
+// resumed, or since there is no such session, and the stream says nothing.
 func TestACallEndsThoughItsAnswerIsNotTaken(t *testing.T) {
 	t.Parallel()
-	dead, answers := errorOf("DB-REPLICA-GONE"), make(chan struct{}, 1000)
-	between := httptest.NewServer(mute(func(w http.ResponseWriter, r *http.Request, method string) {
-		switch {
-		case r.Method == http.MethodGet || method == "tools/call":
-			w.Header().Set("Content-Type", "text/event-stream")
-			event := "id: 1\ndata: " + `{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{}}` + "\n\n"
-			if r.Header.Get(mcp.HeaderLastEventID) != "" {
-				<-answers
-				event = "data: " + dead + "\n\n"
+	const question = `{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{}}`
+	for name, test := range map[string]struct {
+		status int // of the refusal
+		code   string
+		then   func(w http.ResponseWriter, r *http.Request) // what the stream does
+		want   string
+	}{
+		"the replica has died": {
+			http.StatusServiceUnavailable, "DB-REPLICAS", func(w http.ResponseWriter, r *http.Request) {
+				if r.Header.Get(mcp.HeaderLastEventID) != "" {
+					_, _ = io.WriteString(w, "data: "+errorOf("DB-REPLICA-GONE")+"\n\n")
+				}
+			}, "DB-REPLICA-GONE",
+		},
+		"there is no such session": {
+			http.StatusNotFound, "DB-SESSION",
+			func(_ http.ResponseWriter, r *http.Request) { until(r) }, "connection broken",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			answers := make(chan struct{}, 1000)
+			between := httptest.NewServer(mute(func(w http.ResponseWriter, r *http.Request, method string) {
+				switch {
+				case r.Method == http.MethodGet || method == "tools/call":
+					w.Header().Set("Content-Type", "text/event-stream")
+					if r.Header.Get(mcp.HeaderLastEventID) == "" {
+						_, _ = io.WriteString(w, "id: 1\ndata: "+question+"\n\n")
+					} else {
+						<-answers
+					}
+					_ = http.NewResponseController(w).Flush()
+					test.then(w, r)
+				case method == "":
+					answers <- struct{}{}
+					w.Header().Set("Retry-After", "1")
+					w.WriteHeader(test.status)
+					answer(w, errorOf(test.code))
+				default:
+					initialized(w, method)
+				}
+			}))
+			defer between.Close()
+			book := ledger.New()
+			c := crowd.Start(t.Context(), crowd.Config{
+				URL: between.URL, Token: func(string, string) string { return "" }, Ledger: book,
+				Kinds: []string{"2025 calls"}, Tenants: []string{"red"}, Patience: 3 * time.Second,
+			})
+			eventually(t, "calls end", func() bool { return len(book.Failures()) > 2 })
+			dismiss(t, c)
+			for _, f := range book.Failures() {
+				if f.How != test.want && !strings.HasSuffix(f.Kind, "stay") { // which is cancelled, and not resumed
+					t.Errorf("a call %s ended with %q, want %q", f.Kind, f.How, test.want)
+				}
 			}
-			_, _ = io.WriteString(w, event)
-		case method == "":
-			answers <- struct{}{}
-			w.Header().Set("Retry-After", "1")
-			w.WriteHeader(http.StatusServiceUnavailable)
-			answer(w, errorOf("DB-REPLICAS"))
-		default:
-			initialized(w, method)
-		}
-	}))
-	defer between.Close()
-	book := ledger.New()
-	c := crowd.Start(t.Context(), crowd.Config{
-		URL: between.URL, Token: func(string, string) string { return "" }, Ledger: book,
-		Kinds: []string{"2025 calls"}, Tenants: []string{"red"}, Patience: 5 * time.Second,
-	})
-	eventually(t, "calls end", func() bool { return len(book.Failures()) > 2 })
-	dismiss(t, c)
-	for _, f := range book.Failures() {
-		if f.How != "DB-REPLICA-GONE" && !strings.HasSuffix(f.Kind, "stay") { // which is cancelled, and not resumed
-			t.Errorf("a call %s ended with %q, want what its stream says", f.Kind, f.How)
-		}
+		})
 	}
 }
 

@@ -25,7 +25,9 @@ const repeatAfter = 100 * time.Millisecond
 // its handshake to its loss, together with the peer that runs the calls. An offer in the
 // catalogue keeps the control connection on which it was listed. So a tool whose
 // connection is gone refuses calls at once, even where a request still holds an old
-// catalogue.
+// catalogue. A call that it had not sent when it was lost is refused as those are that
+// come while the server is down: the client is told that nothing was sent, and when to
+// come again. There is no other seat for it, and the server may not come back.
 type control struct {
 	*connection
 	peer  peer

@@ -64,14 +64,14 @@ func listing(ctx context.Context, t *target) (again func(context.Context), end f
 
 // sending makes requests without a session, or such as open one each, which may end it.
 func sending(method string, ends bool) func(context.Context, *target) (func(context.Context), func()) {
-	return func(_ context.Context, t *target) (func(context.Context), func()) {
-		ask := asks(t.addr, "/mcp", method, "", t.token)
+	return func(ctx context.Context, t *target) (func(context.Context), func()) {
+		ask := asks(ctx, t.addr, "/mcp", method, "", t.token)
 		return func(ctx context.Context) {
-			session := ask.send(ctx, 0, 0)
+			session := ask.send(0, 0)
 			if ends {
 				endSessions(ctx, t.addr, t.token, session)
 			}
-		}, ask.lines[0].Close
+		}, ask.close
 	}
 }
 

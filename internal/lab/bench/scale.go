@@ -76,7 +76,7 @@ func (l *lab) growth(ctx context.Context, rounds, requests int) (found growth) {
 		for i, g := range gateways {
 			subjects = append(subjects, subject{
 				what: fmt.Sprintf("tools/call with %d %s", grows.sizes[i], grows.unit), pids: g.pids,
-				ask: asks(g.addr, "/mcp", mcp.MethodToolsCall, "s0__echo", g.tokens...),
+				ask: asks(ctx, g.addr, "/mcp", mcp.MethodToolsCall, "s0__echo", g.tokens...),
 			})
 		}
 		f.costs = l.compare(ctx, rounds, requests, subjects)
@@ -103,10 +103,10 @@ func (l *lab) lists(ctx context.Context, rounds, requests int) scaleFigure {
 	for i, g := range gateways {
 		what := fmt.Sprintf("tools/list of %d tools", f.sizes[i])
 		subjects = append(subjects, subject{
-			what: what, pids: g.pids, ask: asks(g.addr, "/mcp", mcp.MethodToolsList, "", g.tokens...),
+			what: what, pids: g.pids, ask: asks(ctx, g.addr, "/mcp", mcp.MethodToolsList, "", g.tokens...),
 		}, subject{
 			what: what + ", ReverseProxy", pids: l.parts[wayProxy].pids,
-			ask: asks(l.proxy, fmt.Sprintf("/tools/%d", f.sizes[i]), mcp.MethodToolsList, ""),
+			ask: asks(ctx, l.proxy, fmt.Sprintf("/tools/%d", f.sizes[i]), mcp.MethodToolsList, ""),
 		})
 	}
 	costs := l.compare(ctx, rounds, requests, subjects)
@@ -127,11 +127,11 @@ func (l *lab) sessions(ctx context.Context, rounds, requests int) (f scaleFigure
 	defer end(gateways...)
 	var subjects []subject
 	for i, g := range gateways {
-		open := asks(g.addr, "/mcp", mcp.MethodInitialize, "", g.tokens...)
+		open := asks(ctx, g.addr, "/mcp", mcp.MethodInitialize, "", g.tokens...)
 		// what the first requests take is not the sessions'
-		open.sendAll(ctx, requests)
+		open.sendAll(requests)
 		before := world.Resident(g.pids...)
-		open.sendAll(ctx, f.sizes[i])
+		open.sendAll(f.sizes[i])
 		held = (world.Resident(g.pids...) - before) / int64(max(1, f.sizes[i]))
 		subjects = append(subjects, subject{
 			what: fmt.Sprintf("initialize with %d sessions", f.sizes[i]), pids: g.pids, ask: open,

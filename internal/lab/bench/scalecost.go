@@ -31,6 +31,20 @@ type asker struct {
 	lines [clients]*client.Line
 }
 
+func newAsker(ctx context.Context, addr string, of func(n int) client.Request) *asker {
+	a := &asker{of: of}
+	for i := range a.lines {
+		a.lines[i] = client.LineTo(ctx, addr)
+	}
+	return a
+}
+
+func (a *asker) close() {
+	for _, line := range a.lines {
+		line.Close()
+	}
+}
+
 // compare measures subjects in turn, round after round, so that what disturbs the machine
 // disturbs all of them. It returns what a request cost each subject in each round, in
 // microseconds of processor time. A first round warms up.
@@ -41,7 +55,7 @@ func (l *lab) compare(ctx context.Context, rounds, requests int, subjects []subj
 			at := (i + round) % len(subjects) // none is always the first
 			s := &subjects[at]
 			var sessions []string
-			cost := busyDuring(s.pids, func() { sessions = s.ask.sendAll(ctx, requests) })
+			cost := busyDuring(s.pids, func() { sessions = s.ask.sendAll(requests) })
 			if s.done != nil {
 				s.done(ctx, sessions)
 			}
@@ -63,14 +77,14 @@ func medianAndEnds(values []float64) string {
 }
 
 // sendAll makes requests and returns the sessions that they opened.
-func (a *asker) sendAll(ctx context.Context, requests int) []string {
+func (a *asker) sendAll(requests int) []string {
 	var all errgroup.Group
 	sessions := make([]string, requests)
 	for c := range clients {
 		all.Go(func() error {
 			return must.Try(func() {
 				for n := c; n < requests; n += clients {
-					sessions[n] = a.send(ctx, c, n)
+					sessions[n] = a.send(c, n)
 				}
 			})
 		})
@@ -80,11 +94,8 @@ func (a *asker) sendAll(ctx context.Context, requests int) []string {
 }
 
 // send makes one request and returns the session that it opened, if it did.
-func (a *asker) send(ctx context.Context, c, n int) (session string) {
+func (a *asker) send(c, n int) (session string) {
 	r := a.of(n)
-	if a.lines[c] == nil {
-		a.lines[c] = client.LineTo(ctx, r.Addr)
-	}
 	answer := answered(a.lines[c].Exchange(r.Bytes(), 1<<10))
 	must.Be(r.Body == "" || bytes.Contains(answer.Body, []byte(`"result"`)), "%s%s: %.200s", r.Addr, r.Path,
 		answer.Body)
@@ -92,7 +103,7 @@ func (a *asker) send(ctx context.Context, c, n int) (session string) {
 }
 
 // asks returns an asker of a method, with each of the tokens in turn, if there are any.
-func asks(addr, path, method, tool string, tokens ...string) *asker {
+func asks(ctx context.Context, addr, path, method, tool string, tokens ...string) *asker {
 	r := client.Request{Addr: addr, Path: path, Revision: mcp.LatestModern, RPC: method, Tool: tool}
 	params := ""
 	if method == mcp.MethodToolsCall {
@@ -103,22 +114,20 @@ func asks(addr, path, method, tool string, tokens ...string) *asker {
 		r.Revision = mcp.LatestLegacy
 		r.Body = client.Initialize(r.Revision, client.Unable)
 	}
-	return &asker{of: func(n int) client.Request {
+	return newAsker(ctx, addr, func(n int) client.Request {
 		r := r
 		if len(tokens) > 0 {
 			r.Token = tokens[n%len(tokens)]
 		}
 		return r
-	}}
+	})
 }
 
 // endSessions ends sessions.
 func endSessions(ctx context.Context, addr, token string, sessions ...string) {
-	ends := &asker{of: func(n int) client.Request {
+	ends := newAsker(ctx, addr, func(n int) client.Request {
 		return client.Request{Addr: addr, Method: http.MethodDelete, Session: sessions[n], Token: token}
-	}}
-	ends.sendAll(ctx, len(sessions))
-	for i := range ends.lines {
-		ends.lines[i].Close()
-	}
+	})
+	defer ends.close()
+	ends.sendAll(len(sessions))
 }

@@ -19,7 +19,7 @@ import (
 var bigAnswers = Attack{
 	Name: "big answers", Does: "16 connections call a tool that answers 15 MB",
 	Raiders: 16, Few: 2,
-	Begin: func(r *Raider) func(context.Context) { return r.repeat(r.call("big", `{}`)) },
+	Begin: func(_ context.Context, r *Raider) func() { return r.repeat(r.call("big", `{}`)) },
 	Signs: Signs{Answered: 1, Received: upstream.StreamedAnswer / 2},
 }
 
@@ -29,7 +29,7 @@ var streamedAnswers = Attack{
 	Name:    "streamed answers",
 	Does:    "16 connections in sessions call a tool that streams 1 MB, which is kept for resuming",
 	Raiders: 16,
-	Begin: func(r *Raider) func(context.Context) {
+	Begin: func(_ context.Context, r *Raider) func() {
 		return r.sessioned(mcp.LatestLegacy, "{}", func(session string) []byte {
 			return r.inSession("some", session).Bytes()
 		}, r.exchange)
@@ -60,8 +60,8 @@ const (
 var slowReaders = Attack{
 	Name: "slow readers of answers", Does: "64 connections ask for 15 MB and read 5 KB a second",
 	Raiders: sippers, Few: 8,
-	Begin: func(r *Raider) func(context.Context) {
-		return r.sip(r.call("big", `{}`).Bytes())
+	Begin: func(ctx context.Context, r *Raider) func() {
+		return r.sip(ctx, r.call("big", `{}`).Bytes())
 	},
 	Signs: Signs{Answered: 1},
 }
@@ -71,19 +71,19 @@ var slowStreams = Attack{
 	Name:    "slow readers of streams",
 	Does:    "64 connections ask for 20,000 notifications of progress and read 5 KB a second",
 	Raiders: sippers, Few: 8,
-	Begin: func(r *Raider) func(context.Context) {
+	Begin: func(ctx context.Context, r *Raider) func() {
 		q := r.call("flood", `{}`)
 		q.Accept = "text/event-stream, application/json"
-		return r.sip(q.Bytes())
+		return r.sip(ctx, q.Bytes())
 	},
 	Signs: Signs{Answered: 1},
 }
 
 // sip returns a step that sends a request on a new connection with a small window, and
 // reads the answer in sips.
-func (r *Raider) sip(request []byte) func(context.Context) {
-	return func(ctx context.Context) {
-		w := r.open(ctx)
+func (r *Raider) sip(ctx context.Context, request []byte) func() {
+	return func() {
+		w := r.open()
 		defer w.Close()
 		if tcp, ok := w.Conn.(*net.TCPConn); ok {
 			_ = tcp.SetReadBuffer(4 << 10) // with a larger one the attack is weaker
@@ -119,7 +119,7 @@ var progressFloods = Attack{
 	Name:    "progress floods",
 	Does:    "8 connections call a tool that sends 20,000 notifications of progress at once",
 	Raiders: 8, Few: 2,
-	Begin: func(r *Raider) func(context.Context) {
+	Begin: func(_ context.Context, r *Raider) func() {
 		q := r.call("flood", `{}`)
 		q.Accept = "text/event-stream, application/json"
 		return r.repeat(q)

@@ -32,7 +32,7 @@ type Attack struct {
 	// Begin returns what one raider does again and again. It panics with an error, as
 	// package must does, where a connection broke, or something else was not answered.
 	// What the raider holds it gives back when its context ends.
-	Begin func(r *Raider) func(ctx context.Context)
+	Begin func(ctx context.Context, r *Raider) func()
 	Signs Signs
 }
 
@@ -93,7 +93,7 @@ func (a *Attack) Carry(ctx context.Context, m Mission, c *Counters) {
 		wg.Go(func() {
 			r := &Raider{Counters: c, number: i, mission: m}
 			r.line.Dial = func() *client.Conn { return r.dial(ctx) }
-			r.rage(ctx, a.Begin(r))
+			r.rage(ctx, a.Begin(ctx, r))
 			r.line.Close()
 		})
 	}
@@ -116,9 +116,9 @@ type Raider struct {
 
 // rage does step again and again until ctx ends. A raider who finds no connection waits a
 // moment, or it would only heat the machine.
-func (r *Raider) rage(ctx context.Context, step func(context.Context)) {
+func (r *Raider) rage(ctx context.Context, step func()) {
 	for ctx.Err() == nil {
-		if err := must.Try(func() { step(ctx) }); err != nil && ctx.Err() == nil {
+		if err := must.Try(step); err != nil && ctx.Err() == nil {
 			r.broke(err)
 			r.line.Close()
 			world.Pause(ctx, 5*time.Millisecond)
@@ -155,15 +155,15 @@ func (r *Raider) dial(ctx context.Context) *client.Conn {
 }
 
 // exchange sends a request on the raider's connection, reads the answer and counts it.
-func (r *Raider) exchange(ctx context.Context, request []byte) *client.Answer {
+func (r *Raider) exchange(request []byte) *client.Answer {
 	r.line.Open()
 	r.attempts.Add(1)
 	return r.counted(r.line.Exchange(request, kept))
 }
 
 // open opens a connection beside the raider's, which counts as an attempt.
-func (r *Raider) open(ctx context.Context) *client.Conn {
-	w := r.dial(ctx)
+func (r *Raider) open() *client.Conn {
+	w := r.line.Dial()
 	r.attempts.Add(1)
 	return w
 }
@@ -185,24 +185,24 @@ func (r *Raider) callOf(server, tool, arguments string) client.Request {
 
 // repeat returns a step that sends one request after the other, again and again. Raiders
 // begin at different ones.
-func (r *Raider) repeat(requests ...client.Request) func(context.Context) {
+func (r *Raider) repeat(requests ...client.Request) func() {
 	texts := make([][]byte, len(requests))
 	for i, q := range requests {
 		texts[i] = q.Bytes()
 	}
 	turn := r.number
-	return func(ctx context.Context) {
+	return func() {
 		turn++
-		r.exchange(ctx, texts[turn%len(texts)])
+		r.exchange(texts[turn%len(texts)])
 	}
 }
 
 // hoard returns a step that opens connections, does something on each, and holds the last
 // most of them until ctx ends. One on which use returns false is of no use, and closed.
-func (r *Raider) hoard(most int, use func(w *client.Conn) bool) func(context.Context) {
+func (r *Raider) hoard(most int, use func(w *client.Conn) bool) func() {
 	var releases []func()
-	return func(ctx context.Context) {
-		w := r.open(ctx)
+	return func() {
+		w := r.open()
 		defer must.Else(w.Close)
 		if !use(w) {
 			w.Close()
@@ -223,15 +223,15 @@ func (r *Raider) hoard(most int, use func(w *client.Conn) bool) func(context.Con
 // sessioned makes requests in a session, which begin makes when it has the id of a new
 // one. It opens another one when that has ended.
 func (r *Raider) sessioned(revision, capabilities string, begin func(session string) []byte,
-	step func(ctx context.Context, request []byte) *client.Answer,
-) func(context.Context) {
+	step func(request []byte) *client.Answer,
+) func() {
 	var request []byte
-	return func(ctx context.Context) {
+	return func() {
 		if request != nil {
-			if step(ctx, request).Status == http.StatusNotFound {
+			if step(request).Status == http.StatusNotFound {
 				request = nil // the session has ended
 			}
-		} else if session := r.openSession(ctx, revision, capabilities); session != "" {
+		} else if session := r.openSession(revision, capabilities); session != "" {
 			request = begin(session)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 var bigBodies = Attack{
 	Name: "big bodies", Does: "16 connections call with an argument of 3.9 MB",
 	Raiders: 16, Few: 4, Raised: true,
-	Begin: func(r *Raider) func(context.Context) {
+	Begin: func(_ context.Context, r *Raider) func() {
 		return r.repeat(r.call("echo", `{"message":"`+strings.Repeat("x", 3_900_000)+`"}`))
 	},
 	Signs: Signs{Answered: 1},
@@ -45,14 +45,14 @@ var manyHeld = Signs{Held: dripAtOne / 2}
 
 // drip sends a header and the beginning of a body, then a piece at a time until it is
 // answered or cut off.
-func drip(announce int, piece string) func(r *Raider) func(context.Context) {
-	return func(r *Raider) func(context.Context) {
+func drip(announce int, piece string) func(context.Context, *Raider) func() {
+	return func(_ context.Context, r *Raider) func() {
 		q := r.call("echo", "")
 		q.Announce = announce
 		q.Body = strings.TrimSuffix(q.Body, "}}") + `{"message":"`
 		begin := q.Bytes()
-		return func(ctx context.Context) {
-			w := r.open(ctx)
+		return func() {
+			w := r.open()
 			defer w.Close()
 			defer r.hold()()
 			must.Have(w.Write(begin))
@@ -82,7 +82,7 @@ func answers(w *client.Conn) bool {
 var manyMembers = Attack{
 	Name: "many members", Does: "16 connections call with 3 MB of 180,000 members, of small objects, or of 19,000 members",
 	Raiders: 16, Few: 4,
-	Begin: func(r *Raider) func(context.Context) {
+	Begin: func(_ context.Context, r *Raider) func() {
 		return r.repeat(r.call("take", members(180_000)),
 			r.call("take", "{\"a\":["+strings.Repeat(`{"b":1},`, 300_000)+"0]}"),
 			r.call("take", members(19_000)))
@@ -114,7 +114,7 @@ func name(i int) string {
 var dearPatterns = Attack{
 	Name: "dear patterns", Does: "24 connections call with 12 KB of text for a pattern of nearly 4,000 instructions",
 	Raiders: 24, Few: 4,
-	Begin: func(r *Raider) func(context.Context) {
+	Begin: func(_ context.Context, r *Raider) func() {
 		return r.repeat(r.call("match", `{"text":"`+strings.Repeat("a", 12_000)+`b"}`))
 	},
 	Signs: Signs{Replies: 1},

@@ -16,7 +16,7 @@ import (
 var deepValues = Attack{
 	Name: "deep values", Does: "16 connections call with arrays within arrays, a million deep and 900 deep",
 	Raiders: 16,
-	Begin: func(r *Raider) func(context.Context) {
+	Begin: func(_ context.Context, r *Raider) func() {
 		return r.repeat(r.call("take", nested(1_000_000)), r.call("take", nested(900)))
 	},
 	Signs: Signs{Replies: 1},
@@ -30,7 +30,7 @@ func nested(depth int) string {
 var garbage = Attack{
 	Name: "garbage", Does: "16 connections send what is no JSON, no message, no text, and no HTTP",
 	Raiders: 16,
-	Begin: func(r *Raider) func(context.Context) {
+	Begin: func(_ context.Context, r *Raider) func() {
 		var requests []client.Request
 		for _, body := range []string{
 			strings.Repeat("\xff\x00", 100_000), strings.Repeat(`{"a":`, 50_000), `{"jsonrpc":"2.0"`,
@@ -43,13 +43,13 @@ var garbage = Attack{
 			requests = append(requests, q)
 		}
 		send, step := r.repeat(requests...), 0
-		return func(ctx context.Context) {
+		return func() {
 			if step++; step%7 > 0 {
-				send(ctx)
+				send()
 				return
 			}
 			r.line.Close()
-			r.exchange(ctx, []byte(strings.Repeat("\x16\x03\x01", 4000)+"\r\n\r\n"))
+			r.exchange([]byte(strings.Repeat("\x16\x03\x01", 4000) + "\r\n\r\n"))
 		}
 	},
 	Signs: Signs{Replies: 1},
@@ -61,10 +61,10 @@ const pipelinedAtOnce = 64 // requests
 var pipelined = Attack{
 	Name: "pipelined requests", Does: "16 connections send 64 calls at once, then read the answers",
 	Raiders: 16,
-	Begin: func(r *Raider) func(context.Context) {
+	Begin: func(_ context.Context, r *Raider) func() {
 		text := r.call("echo", `{"message":"hello"}`).Bytes()
-		return func(ctx context.Context) {
-			w := r.open(ctx)
+		return func() {
+			w := r.open()
 			defer w.Close()
 			r.attempts.Add(pipelinedAtOnce - 1)
 			must.Have(w.Write(bytes.Repeat(text, pipelinedAtOnce)))
@@ -80,7 +80,7 @@ var pipelined = Attack{
 var batches = Attack{
 	Name: "batches", Does: "8 connections in sessions send batches of 32 calls",
 	Raised: true, Raiders: 8,
-	Begin: func(r *Raider) func(context.Context) {
+	Begin: func(_ context.Context, r *Raider) func() {
 		return r.sessioned(mcp.Revision2503, "{}", func(session string) []byte {
 			q := r.inSession("echo", session)
 			q.Revision = mcp.Revision2503
@@ -99,11 +99,11 @@ var batches = Attack{
 var reconnects = Attack{
 	Name: "reconnects", Does: "32 raiders open a connection for each call and reset it",
 	Raiders: 32,
-	Begin: func(r *Raider) func(context.Context) {
+	Begin: func(_ context.Context, r *Raider) func() {
 		call := r.repeat(r.call("echo", `{"message":"hello"}`))
-		return func(ctx context.Context) {
+		return func() {
 			defer r.line.Close()
-			call(ctx)
+			call()
 		}
 	},
 	Signs: Signs{Replies: 1},

@@ -18,10 +18,10 @@ import (
 var abortedAnswers = Attack{
 	Name: "aborted answers", Does: "16 raiders ask for 15 MB, read 64 KB of it and reset the connection",
 	Raiders: 16,
-	Begin: func(r *Raider) func(context.Context) {
+	Begin: func(_ context.Context, r *Raider) func() {
 		text := r.call("big", `{}`).Bytes()
-		return func(ctx context.Context) {
-			w := r.open(ctx)
+		return func() {
+			w := r.open()
 			defer w.Close()
 			r.counted(w.Begin(text))
 			w.Allow(client.Patience)
@@ -39,12 +39,12 @@ var resumedAnswers = Attack{
 	Name:    "resumed answers",
 	Does:    "16 raiders in sessions leave streams of 1 MB at the first event, and resume each 8 times",
 	Raiders: 16,
-	Begin: func(r *Raider) func(context.Context) {
+	Begin: func(_ context.Context, r *Raider) func() {
 		var session, event string
 		resumed := 0
-		return func(ctx context.Context) {
+		return func() {
 			if session == "" {
-				session = r.openSession(ctx, mcp.LatestLegacy, "{}")
+				session = r.openSession(mcp.LatestLegacy, "{}")
 				return
 			}
 			q := r.inSession("some", session)
@@ -55,7 +55,7 @@ var resumedAnswers = Attack{
 					Accept: "text/event-stream",
 				}
 			}
-			answer, last := r.firstEvent(ctx, q)
+			answer, last := r.firstEvent(q)
 			if resumed++; event == "" || resumed == 8 || refused(answer) {
 				event, resumed = last, 0
 			}
@@ -69,8 +69,8 @@ var resumedAnswers = Attack{
 
 // firstEvent sends a request on a connection of its own, reads the answer until an event
 // with an id comes, and leaves. The id is empty if none came.
-func (r *Raider) firstEvent(ctx context.Context, q client.Request) (answer *client.Answer, id string) {
-	w := r.open(ctx)
+func (r *Raider) firstEvent(q client.Request) (answer *client.Answer, id string) {
+	w := r.open()
 	defer w.Close()
 	answer = r.counted(w.Begin(q.Bytes()))
 	_ = w.SetReadDeadline(time.Now().Add(time.Second)) // a connection that is closed fails below

@@ -13,7 +13,7 @@ var beyondLimits = Attack{
 	Name:    "calls beyond limits",
 	Does:    "64 connections call a small tool as fast as they can and ignore 429",
 	Raiders: 64,
-	Begin: func(r *Raider) func(context.Context) {
+	Begin: func(_ context.Context, r *Raider) func() {
 		return r.repeat(r.call("echo", `{"message":"hello"}`))
 	},
 	Signs: Signs{Answered: 1, Refused: 1},
@@ -28,10 +28,10 @@ var Refusals = Attack{
 	Raised:  true,
 	Ruled:   true,
 	Raiders: 64,
-	Begin: func(r *Raider) func(context.Context) {
+	Begin: func(_ context.Context, r *Raider) func() {
 		text := r.call("echo", `{"message":"hello"}`).Bytes()
-		return func(ctx context.Context) {
-			if bytes.Contains(r.exchange(ctx, text).Body, []byte("DB-TOOL")) {
+		return func() {
+			if bytes.Contains(r.exchange(text).Body, []byte("DB-TOOL")) {
 				r.answered.Add(-1)
 				r.refused.Add(1)
 			}
@@ -44,7 +44,7 @@ var Refusals = Attack{
 var lists = Attack{
 	Name: "lists", Does: "16 connections ask for a list of 500 tools as fast as they can",
 	Raised: true, Raiders: 16,
-	Begin: func(r *Raider) func(context.Context) {
+	Begin: func(_ context.Context, r *Raider) func() {
 		return r.repeat(client.Request{
 			Addr: r.mission.Addr, Token: r.token(), Revision: mcp.LatestModern, RPC: "tools/list",
 			Body: client.Message("1", "tools/list", "", mcp.LatestModern),

@@ -13,7 +13,7 @@ import (
 var parkedCalls = Attack{
 	Name: "parked calls", Does: "16 connections call a tool that asks its caller, with arguments of 1 MB, and never answer",
 	Raiders: 16,
-	Begin: func(r *Raider) func(context.Context) {
+	Begin: func(_ context.Context, r *Raider) func() {
 		q := r.call("ask", `{"message":"`+strings.Repeat("x", 1<<20)+`"}`)
 		q.Body = strings.Replace(q.Body, `clientCapabilities":{}`, `clientCapabilities":`+client.Able, 1)
 		return r.repeat(q)
@@ -27,7 +27,7 @@ var parkedStreams = Attack{
 	Name:    "calls that wait for an answer",
 	Does:    "8 raiders in sessions do the same with 256 KB, and hold 16 streams each on which the question came",
 	Raiders: 8,
-	Begin: func(r *Raider) func(context.Context) {
+	Begin: func(_ context.Context, r *Raider) func() {
 		calls := 0
 		var call []byte
 		var answer *client.Answer
@@ -44,9 +44,9 @@ var parkedStreams = Attack{
 			// the id has as many digits in each call
 			q.Announce = len(q.Body) + len("1000") - len("1")
 			return q.Bytes()
-		}, func(ctx context.Context, request []byte) *client.Answer {
+		}, func(request []byte) *client.Answer {
 			call = request
-			hold(ctx)
+			hold()
 			return answer
 		})
 	},

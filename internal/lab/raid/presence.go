@@ -19,8 +19,8 @@ func (r *Raider) initialize(revision, capabilities string) client.Request {
 
 // openSession opens a session of a client of a revision with these capabilities, on the
 // raider's connection, and returns its id, "" if it was refused.
-func (r *Raider) openSession(ctx context.Context, revision, capabilities string) string {
-	answer := r.exchange(ctx, r.initialize(revision, capabilities).Bytes())
+func (r *Raider) openSession(revision, capabilities string) string {
+	answer := r.exchange(r.initialize(revision, capabilities).Bytes())
 	if refused(answer) {
 		return ""
 	}
@@ -31,7 +31,7 @@ func (r *Raider) openSession(ctx context.Context, revision, capabilities string)
 var sessions = Attack{
 	Name: "sessions", Does: "32 connections open sessions as fast as they can and never end them",
 	Raiders: 32,
-	Begin: func(r *Raider) func(context.Context) {
+	Begin: func(_ context.Context, r *Raider) func() {
 		return r.repeat(r.initialize(mcp.LatestLegacy, "{}"))
 	},
 	Signs: Signs{Answered: 1},
@@ -44,7 +44,7 @@ const streamsEach = 32 // that one raider holds
 var streams = Attack{
 	Name: "streams", Does: "16 raiders open event streams of new sessions, each holds up to 32 and replaces the oldest",
 	Raiders: 16,
-	Begin: func(r *Raider) func(context.Context) {
+	Begin: func(_ context.Context, r *Raider) func() {
 		session := "" // that has no stream yet
 		hold := r.hoard(streamsEach, func(w *client.Conn) bool {
 			if refused(r.counted(w.Begin(client.Request{
@@ -56,12 +56,12 @@ var streams = Attack{
 			session = ""
 			return true
 		})
-		return func(ctx context.Context) {
+		return func() {
 			if session == "" {
-				session = r.openSession(ctx, mcp.LatestLegacy, "{}")
+				session = r.openSession(mcp.LatestLegacy, "{}")
 				return
 			}
-			hold(ctx)
+			hold()
 		}
 	},
 	Signs: Signs{Held: 16},

@@ -10,7 +10,7 @@ var queries = Attack{
 	Name:   "queries of a database",
 	Does:   "40 connections query a file of SQLite: recursion without an end, a sort beyond its memory, huge cells, 10^7 rows",
 	Raised: true, Raiders: 40, Few: 10,
-	Begin: func(r *Raider) func(context.Context) {
+	Begin: func(_ context.Context, r *Raider) func() {
 		query := []string{
 			numbers + "count(*) FROM n",
 			numbers + "count(*) FROM (SELECT i FROM n LIMIT 10000000)",

@@ -18,7 +18,7 @@ var signIns = Attack{
 	Name: "registrations and guessed tokens", Stranger: true,
 	Does:    "64 connections register clients, begin sign-ins, and bring codes, refresh tokens and consents that nobody was given",
 	Raiders: 64, Few: 8,
-	Begin: func(r *Raider) func(context.Context) {
+	Begin: func(_ context.Context, r *Raider) func() {
 		form := func(path, cookie, body string) []byte {
 			return fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/x-www-form-urlencoded\r\n%s"+
 				"Content-Length: %d\r\n\r\n%s", path, r.mission.Addr, cookie, len(body), body)
@@ -28,7 +28,7 @@ var signIns = Attack{
 		register := fmt.Appendf(nil, "POST /register HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\n"+
 			"Content-Length: %d\r\n\r\n%s", r.mission.Addr, len(body), body)
 		turn, client := 0, "nobody"
-		return func(ctx context.Context) {
+		return func() {
 			family := rand.Text() // as long as the id of a family
 			code := family + "." + rand.Text()
 			refresh := "dbr_" + base64.RawURLEncoding.EncodeToString(append([]byte(family), make([]byte, 4+20)...))
@@ -43,7 +43,7 @@ var signIns = Attack{
 				form("/consent", "Cookie: __Host-drawbridge-"+family+"=x\r\n", "id="+family+"&proof=x&decision=allow"),
 			}
 			defer func() { turn++ }()
-			answer := r.exchange(ctx, requests[turn%len(requests)])
+			answer := r.exchange(requests[turn%len(requests)])
 			if found := clientID.FindSubmatch(answer.Body); answer.Status == http.StatusCreated && found != nil {
 				client = string(found[1])
 			}

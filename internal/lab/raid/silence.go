@@ -15,7 +15,7 @@ var idleConnections = Attack{
 	Name: "idle connections", Stranger: true,
 	Does:    "8 raiders open connections, send nothing, hold up to 500 (4,000 in all) and replace the oldest",
 	Raiders: 8,
-	Begin: func(r *Raider) func(context.Context) {
+	Begin: func(_ context.Context, r *Raider) func() {
 		return r.hoard(500, func(*client.Conn) bool { return true })
 	},
 	Signs: Signs{Held: connectionsEach},
@@ -27,7 +27,7 @@ var slowHeaders = Attack{
 	Name: "slow headers", Stranger: true,
 	Does:    "8 raiders send 15 KB of a header that has no end, hold up to 128 connections each (1,024 in all)",
 	Raiders: 8,
-	Begin: func(r *Raider) func(context.Context) {
+	Begin: func(_ context.Context, r *Raider) func() {
 		head := client.Request{
 			Addr: r.mission.Addr, Method: http.MethodGet,
 			Revision: mcp.LatestModern,

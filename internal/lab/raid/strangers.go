@@ -17,14 +17,14 @@ var refusedLogins = Attack{
 	Name: "refused logins", Stranger: true,
 	Does:    "64 connections try tokens with a wrong signature, each another one",
 	Raiders: 64,
-	Begin: func(r *Raider) func(context.Context) {
+	Begin: func(_ context.Context, r *Raider) func() {
 		q := r.call("echo", `{"message":"hello"}`)
 		signed := q.Token[:strings.LastIndex(q.Token, ".")+1]
 		tried := 0
-		return func(ctx context.Context) {
+		return func() {
 			tried++
 			q.Token = signed + fmt.Sprintf("%08d%08d", r.number, tried) + strings.Repeat("A", 27)
-			r.exchange(ctx, q.Bytes())
+			r.exchange(q.Bytes())
 		}
 	},
 	Signs: Signs{Refused: 1, Vain: true},
@@ -37,7 +37,7 @@ var strangers = Attack{
 	Name: "connections without a token", Stranger: true,
 	Does:    "128 raiders open connections, get one 401 on each, hold up to 64 (8,192 in all) and replace the oldest",
 	Raiders: 128,
-	Begin: func(r *Raider) func(context.Context) {
+	Begin: func(_ context.Context, r *Raider) func() {
 		ask := client.Request{
 			Addr: r.mission.Addr, Method: http.MethodGet,
 			Revision: mcp.LatestModern,
@@ -56,7 +56,7 @@ var logFloods = Attack{
 	Does: "4 raiders without a token ask for long paths that are not there, for the metadata, as a foreign page, " +
 		"and for the endpoint, and connect anew after every eighth request, some hundred a second in all",
 	Raiders: 4,
-	Begin: func(r *Raider) func(context.Context) {
+	Begin: func(ctx context.Context, r *Raider) func() {
 		path := "/" + strings.Repeat("%01", 128)
 		var all [][]byte
 		for _, line := range []string{
@@ -71,13 +71,13 @@ var logFloods = Attack{
 				r.mission.Addr, header))
 		}
 		sent := 0
-		return func(ctx context.Context) {
+		return func() {
 			if sent++; sent%8 == 0 {
 				r.line.Close()
 			}
 			// as many lines fill a disk, and leave the processors to others
 			defer world.Pause(ctx, 5*time.Millisecond)
-			r.exchange(ctx, all[sent%len(all)])
+			r.exchange(all[sent%len(all)])
 		}
 	},
 	Signs: Signs{Replies: 1},

@@ -21,6 +21,7 @@ type leniency struct {
 // leniencies are all of them. What differs in any other place must be refused.
 func leniencies() []leniency {
 	return []leniency{
+		{path: ".params", why: "null is as if there were none: some clients write it so"},
 		{
 			path: ".params.clientInfo", why: "a client says who it is for records alone",
 			method: mcp.MethodInitialize, instead: &members{{"name", "x"}, {"version", "x"}},
@@ -51,6 +52,9 @@ func forgive(tree *members) *members {
 	fixed := tree.copied()
 	params, is := fixed.value("params").(*members)
 	if !is {
+		if fixed.value("params") == nil {
+			fixed.remove("params")
+		}
 		return fixed
 	}
 	params = params.copied()

@@ -132,6 +132,7 @@ func (l *lab) sessions(ctx context.Context, rounds, requests int) (f scaleFigure
 		open.sendAll(requests)
 		before := world.Resident(g.pids...)
 		open.sendAll(f.sizes[i])
+		open.close() // or the gateway does, while the next one is filled
 		held = (world.Resident(g.pids...) - before) / int64(max(1, f.sizes[i]))
 		subjects = append(subjects, subject{
 			what: fmt.Sprintf("initialize with %d sessions", f.sizes[i]), pids: g.pids, ask: open,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -43,7 +42,15 @@ func work(ctx context.Context, s *stage) {
 // further starts replicas until that many run.
 func further(all int) pass {
 	return func(ctx context.Context, s *stage) {
-		s.further(ctx, all)
+		for len(s.Replicas) < all {
+			within(ctx, stopTime, func(ctx context.Context) { s.Add(ctx) })
+		}
+		for _, r := range s.Replicas[:all] {
+			if !r.Runs() {
+				s.join(ctx, r)
+			}
+		}
+		s.well(ctx)
 	}
 }
 
@@ -88,9 +95,9 @@ func acts(withPrevious bool) []*act {
 }
 
 func oneByOne(ctx context.Context, s *stage) {
-	inTurn(s.fleet(), func(r *world.Replica) {
+	for _, r := range s.fleet() {
 		s.restart(ctx, r)
-	})
+	}
 }
 
 func newestLeaves(ctx context.Context, s *stage) {
@@ -142,19 +149,22 @@ func (s *stage) reconfigure(ctx context.Context, r *world.Replica, change func(c
 // rekeyed rotates the keys that seal, as docs/keys.md says: clients that have ids of the
 // old key are gone before it ends.
 func rekeyed(ctx context.Context, s *stage) {
-	text := must.Have(os.ReadFile(keysOf(s.Replicas[0])))
-	old, fresh := string(text), newKey()
+	old, fresh := keysOf(s.Replicas[0]), newKey()
 	for i, keys := range []string{old + fresh, fresh + old, fresh} {
 		if keys == fresh {
 			s.relieve(ctx)
 		}
-		s.rekeyAll(ctx, s.Replicas, keys)
+		rekey(ctx, s.Replicas, keys)
 		s.restart(ctx, s.Replicas[i])
 	}
 }
 
-// keysOf is the file of a replica's keys.
-func keysOf(r *world.Replica) string { return filepath.Join(r.Dir, "keys") }
+const keysFile = "keys" // in the folder of a replica
+
+// keysOf returns the keys of a replica.
+func keysOf(r *world.Replica) string {
+	return string(must.Have(os.ReadFile(filepath.Join(r.Dir, keysFile))))
+}
 
 // newKey returns the line of a key.
 func newKey() string {
@@ -163,28 +173,12 @@ func newKey() string {
 	return base64.StdEncoding.EncodeToString(random[:]) + "\n"
 }
 
-// rekeyAll is rekey for one replica after the other.
-func (s *scene) rekeyAll(ctx context.Context, some []*world.Replica, keys string) {
-	inTurn(some, func(r *world.Replica) {
-		s.rekey(ctx, r, keys)
-	})
-}
-
-// rekey writes the keys of a replica, and waits until it has taken them if it runs.
-func (s *scene) rekey(ctx context.Context, r *world.Replica, keys string) {
-	const reloads = "drawbridge_config_reloads_total"
-	before, running := 0.0, r.Runs()
-	if running {
-		before = r.Metric(ctx, reloads)
+// rekey gives one replica after the other these keys, and waits until it has taken them if
+// it runs.
+func rekey(ctx context.Context, some []*world.Replica, keys string) {
+	for _, r := range some {
+		within(ctx, patience, func(ctx context.Context) { r.Replace(ctx, keysFile, keys) })
 	}
-	must.OK(os.WriteFile(keysOf(r), []byte(keys), 0o600)) //nolint:gosec // our own folder
-	if !running {
-		return
-	}
-	until(ctx, func(ctx context.Context) {
-		measures(before+1, math.Inf(1), reloads)(ctx, s, r)
-		measures(1, 1, "drawbridge_config_last_reload_successful")(ctx, s, r)
-	})
 }
 
 // replaced replaces each replica by the other program, and then each by this one.
@@ -198,10 +192,10 @@ func replaced(ctx context.Context, s *stage) {
 }
 
 func struck(ctx context.Context, s *stage) {
-	inTurn(s.fleet(), func(r *world.Replica) {
+	for _, r := range s.fleet() {
 		s.work(ctx)
 		s.strike(ctx, r)
 		s.work(ctx)
 		s.join(ctx, r)
-	})
+	}
 }

@@ -83,7 +83,7 @@ func childFaults() []*fault {
 // judgedCall asks whether what the victim answers a call of the nursery is so.
 func judgedCall(what string, so func(reply) bool) step {
 	return func(ctx context.Context, s *scene) {
-		said := s.call(ctx, at(s.victim), s.nursery, nurseryTool, nursery)
+		said := ask(ctx, s.victim.Address, s.toolCall(s.victim, s.nursery, nurseryTool, probing, nursery).Bytes())
 		is(what, so(said), said)
 	}
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
-	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
@@ -102,18 +101,14 @@ func (s *scene) besiege(ctx context.Context, address string, connections, rate i
 
 // wire is a request as it goes over the wire.
 func (s *scene) wire(method, tool, params string) string {
-	return string(client.Request{
-		Addr: strings.TrimPrefix(s.URL, "http://"), Token: s.token(crowd.TenantB, "slow"),
-		Revision: mcp.LatestModern, RPC: method, Tool: tool,
-		Body: client.Message("1", method, params, mcp.LatestModern),
-	}.Bytes())
+	return string(modern(strings.TrimPrefix(s.URL, "http://"), s.token(crowd.TenantB, "slow"), method, tool,
+		params).Bytes())
 }
 
 // callRequest is a call of the plain tool of the server that is spared.
 func (s *scene) callRequest() string {
-	tool := s.spared + "__touch"
-	return s.wire(mcp.MethodToolsCall, tool,
-		fmt.Sprintf(`"name":%q,"arguments":{"nonce":"probe","tenant":%q}`, tool, crowd.TenantB))
+	return string(s.toolCall(s.victim, s.token(crowd.TenantB, "slow"), s.spared+"__touch", probing,
+		crowd.TenantB).Bytes())
 }
 
 // vanishing has clients with open streams vanish.
@@ -134,7 +129,7 @@ func sentTwice(ctx context.Context, s *scene) {
 	key := fmt.Sprintf("twice-%d", s.draw.Uint64())
 	var said [2]reply
 	amongMany(2, func(n int) {
-		one := s.touch(ctx, at(s.others[n]), s.server, "Idempotency-Key", key)
+		one := s.touch(ctx, s.others[n], s.server, [2]string{"Idempotency-Key", key})
 		said[n] = one
 		is("a call under a key is answered", one.ok(), one)
 	})

@@ -38,7 +38,7 @@ func clockFaults() []*fault {
 
 // panicking makes a request whose handler panics.
 func panicking(ctx context.Context, s *scene) {
-	said := s.touch(ctx, at(s.victim), s.server, panicHeader, "1")
+	said := s.touch(ctx, s.victim, s.server, [2]string{panicHeader, "1"})
 	is("a request whose handler panics gets 500", said.status == http.StatusInternalServerError, said)
 }
 
@@ -87,7 +87,7 @@ func redisWithClock(ctx context.Context, s *scene) {
 	source, library := filepath.Join(s.dir, "clock.c"), filepath.Join(s.dir, "clock.so")
 	clock(0)(ctx, s)
 	must.OK(os.WriteFile(source, []byte(redisClock), 0o600))
-	run1(ctx, "cc", "-shared", "-fPIC", "-o", library, source)
+	world.Run(ctx, "", "cc", "-shared", "-fPIC", "-o", library, source)
 	begun := func(env ...string) step {
 		return func(ctx context.Context, s *scene) {
 			s.store.Kill()
@@ -145,7 +145,8 @@ func jump(name string, ahead time.Duration, valid bool) *fault {
 
 // tight calls as a user of the tenant that has a call a second, and three at once.
 func (s *scene) tight(ctx context.Context, r *world.Replica) reply {
-	return s.call(ctx, at(r), s.token(world.Tight, prober), s.server+"__touch", world.Tight)
+	return ask(ctx, r.Address,
+		s.toolCall(r, s.token(world.Tight, prober), s.server+"__touch", probing, world.Tight).Bytes())
 }
 
 // usesUp fails if a replica refuses no call of a tenant with a limit,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -84,8 +83,7 @@ func startsNot(ctx context.Context, s *scene, r *world.Replica) {
 
 // rotatesKeys takes the keys that seal through the first steps of a rotation.
 func rotatesKeys(ctx context.Context, s *scene) {
-	text := must.Have(os.ReadFile(keysOf(s.victim)))
-	old, fresh := string(text), newKey()
-	s.rekeyAll(ctx, s.fleet(), old+fresh)
-	s.rekeyAll(ctx, s.fleet(), fresh+old)
+	old, fresh := keysOf(s.victim), newKey()
+	rekey(ctx, s.fleet(), old+fresh)
+	rekey(ctx, s.fleet(), fresh+old)
 }

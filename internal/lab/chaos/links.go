@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -120,7 +119,7 @@ func sendsMuch(ctx context.Context, s *scene) {
 	large := fmt.Sprintf(`,"more":%q`, strings.Repeat("x", 4<<20-1<<10))
 	go func() { // fault.after waits for it
 		defer close(sent.done)
-		sent.err = must.Try(func() { s.runs(ctx, at(s.others[0]), s.session, s.server+"__touch", large) })
+		sent.err = must.Try(func() { s.runs(ctx, s.others[0], s.session, s.server+"__touch", large) })
 	}()
 }
 
@@ -165,7 +164,7 @@ func leftAlone(ctx context.Context, s *scene) {
 		brief, leave := context.WithTimeout(ctx, 100*time.Millisecond)
 		defer leave()
 		_ = must.Try(func() { // it has left
-			s.runs(brief, at(s.others[i%2]), s.session, s.server+"__slow", `,"ms":2000`)
+			s.runs(brief, s.others[i%2], s.session, s.server+"__slow", `,"ms":2000`)
 		})
 	})
 }
@@ -177,7 +176,7 @@ func takenOver(by some) step {
 		replicas := by(s)
 		amongMany(len(replicas)*len(s.sessions), func(i int) {
 			r, session := replicas[i%len(replicas)], s.sessions[i/len(replicas)]
-			said := s.within(ctx, at(r), session, s.server)
+			said := s.within(ctx, r, session, s.server)
 			if said.code == "DB-REPLICA-LOST" {
 				s.goesOn(ctx, r, session, s.server)
 				return
@@ -192,7 +191,7 @@ func handedOver(ctx context.Context, s *scene) {
 	var under errgroup.Group
 	under.Go(func() error {
 		return must.Try(func() {
-			said := s.runs(ctx, at(s.victim), s.session, s.server+"__slow", `,"ms":9000`)
+			said := s.runs(ctx, s.victim, s.session, s.server+"__slow", `,"ms":9000`)
 			is("the long call is answered", said.ok(), said)
 		})
 	})
@@ -210,11 +209,9 @@ func handedOver(ctx context.Context, s *scene) {
 
 // otherKeys gives the victim another key until the fault heals.
 func otherKeys(ctx context.Context, s *scene) {
-	old := must.Have(os.ReadFile(keysOf(s.victim)))
-	s.heals(func(ctx context.Context, s *scene) {
-		s.rekey(ctx, s.victim, string(old))
-	})
-	s.rekey(ctx, s.victim, newKey())
+	old := keysOf(s.victim)
+	s.heals(func(ctx context.Context, s *scene) { rekey(ctx, victim(s), old) })
+	rekey(ctx, victim(s), newKey())
 }
 
 // otherRules allows the tools of the spared server alone at the victim until the fault heals.

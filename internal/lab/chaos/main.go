@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
@@ -54,7 +55,11 @@ func inFolder(ctx context.Context, name string, log io.Writer, keep bool,
 ) (section string, err error) {
 	must.OK(crowd.FindNPM())
 	dir := must.Have(os.MkdirTemp("", "drawbridge-"+name+"-"))
-	failed := must.Try(func() { section, err = measure(dir, build(ctx, dir)) })
+	program := filepath.Join(dir, "drawbridge")
+	failed := must.Try(func() {
+		world.Build(ctx, program)
+		section, err = measure(dir, program)
+	})
 	if keep || failed != nil {
 		say(log, "kept: %s\n", dir)
 	} else {

@@ -5,9 +5,9 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
@@ -22,18 +22,12 @@ import (
 
 const prober = "prober" // the user that probes come from
 
-func newClient() *http.Client {
-	// a probe must not meet a connection that a fault has left behind
-	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
-}
-
 // reply is what came back.
 type reply struct {
 	status  int
 	code    string // data.code of the error; "": none
 	body    string
 	session string // Mcp-Session-Id
-	header  http.Header
 }
 
 // ok tells whether a call was answered with what its server did.
@@ -43,90 +37,72 @@ func (r reply) String() string {
 	return fmt.Sprintf("%d %s %.300q", r.status, r.code, r.body)
 }
 
-// at returns the URL of a replica itself.
-func at(r *world.Replica) string { return "http://" + r.Address }
-
 // touch calls the plain tool of a server in revision 2026-07-28, as a user of the first
-// tenant. header are further ones: name, value, name, value.
-func (s *scene) touch(ctx context.Context, base, server string, header ...string) reply {
-	return s.call(ctx, base, s.token(crowd.TenantA, prober), server+"__touch", crowd.TenantA, header...)
+// tenant. more are further headers.
+func (s *scene) touch(ctx context.Context, r *world.Replica, server string, more ...[2]string) reply {
+	q := s.toolCall(r, s.token(crowd.TenantA, prober), server+"__touch", probing, crowd.TenantA)
+	q.More = more
+	return ask(ctx, q.Addr, q.Bytes())
 }
 
-// call calls a tool in revision 2026-07-28.
-func (s *scene) call(ctx context.Context, base, token, tool, tenant string, header ...string) reply {
-	body := client.Message("1", mcp.MethodToolsCall,
-		fmt.Sprintf(`"name":%q,"arguments":{"nonce":"probe","tenant":%q}`, tool, tenant), mcp.LatestModern)
-	return s.post(ctx, base, token, body,
-		append([]string{
-			"MCP-Protocol-Version", mcp.LatestModern, "Mcp-Method", "tools/call", "Mcp-Name",
-			tool,
-		}, header...)...)
+const probing = "probe" // in the place of a nonce
+
+// toolCall is a call of a tool in revision 2026-07-28.
+func (s *scene) toolCall(r *world.Replica, token, tool, nonce, tenant string) client.Request {
+	return modern(r.Address, token, mcp.MethodToolsCall, tool,
+		fmt.Sprintf(`"name":%q,"arguments":{"nonce":%q,"tenant":%q}`, tool, nonce, tenant))
 }
 
-const legacyRevision = "2025-11-25"
+// modern is a request of revision 2026-07-28.
+func modern(addr, token, method, tool, params string) client.Request {
+	return client.Request{
+		Addr: addr, Token: token, Revision: mcp.LatestModern, RPC: method, Tool: tool,
+		Body: client.Message("1", method, params, mcp.LatestModern),
+	}
+}
 
 // open opens a session of 2025-11-25.
-func (s *scene) open(ctx context.Context, base string) (session string) {
-	token := s.token(crowd.TenantA, prober)
-	said := s.post(ctx, base, token, client.Initialize(legacyRevision, client.Unable))
+func (s *scene) open(ctx context.Context, r *world.Replica) (session string) {
+	q := client.Request{
+		Addr: r.Address, Token: s.token(crowd.TenantA, prober),
+		Body: client.Initialize(mcp.LatestLegacy, client.Unable),
+	}
+	said := ask(ctx, q.Addr, q.Bytes())
 	must.Be(said.session != "", "no session was opened: %v", said)
-	s.post(ctx, base, token, client.Initialized, "Mcp-Session-Id", said.session,
-		"MCP-Protocol-Version", legacyRevision)
+	q.Revision, q.Session, q.Body = mcp.LatestLegacy, said.session, client.Initialized
+	ask(ctx, q.Addr, q.Bytes())
 	return said.session
 }
 
 // within calls the plain tool of a server in a session.
-func (s *scene) within(ctx context.Context, base, session, server string) reply {
-	return s.runs(ctx, base, session, server+"__touch", "")
+func (s *scene) within(ctx context.Context, r *world.Replica, session, server string) reply {
+	return s.runs(ctx, r, session, server+"__touch", "")
 }
 
 // runs calls a tool in a session. more are further arguments.
-func (s *scene) runs(ctx context.Context, base, session, tool, more string) reply {
-	body := fmt.Sprintf(
-		`{"jsonrpc":"2.0","id":%q,"method":"tools/call","params":{"name":%q,"arguments":{"nonce":"probe","tenant":%q%s}}}`,
-		rand.Text(), tool, crowd.TenantA, more) // no two requests of a session have one id
-	return s.post(ctx, base, s.token(crowd.TenantA, prober), body, "Mcp-Session-Id", session,
-		"MCP-Protocol-Version", legacyRevision)
+func (s *scene) runs(ctx context.Context, r *world.Replica, session, tool, more string) reply {
+	id := strconv.Quote(rand.Text()) // no two requests of a session have one id
+	params := fmt.Sprintf(`"name":%q,"arguments":{"nonce":%q,"tenant":%q%s}`, tool, probing, crowd.TenantA, more)
+	return ask(ctx, r.Address, client.Request{
+		Addr: r.Address, Token: s.token(crowd.TenantA, prober), Revision: mcp.LatestLegacy, Session: session,
+		Body: client.Message(id, mcp.MethodToolsCall, params, mcp.LatestLegacy),
+	}.Bytes())
 }
 
-func (s *scene) post(ctx context.Context, base, token, body string, header ...string) reply {
-	request := must.Have(http.NewRequestWithContext(ctx, http.MethodPost, base+"/mcp", strings.NewReader(body)))
-	request.Header.Set("Authorization", "Bearer "+token)
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("Accept", "application/json, text/event-stream")
-	for i := 0; i+1 < len(header); i += 2 {
-		request.Header.Set(header[i], header[i+1])
-	}
-	return s.do(request)
-}
-
-func (s *scene) do(request *http.Request) reply {
-	response, err := s.client.Do(request) //nolint:gosec // of our own gateways
-	must.OK(err)
-	defer func() { _ = response.Body.Close() }() // it was read
-	text := must.Have(io.ReadAll(io.LimitReader(response.Body, 1<<20)))
-	r := reply{
-		status: response.StatusCode, body: string(text),
-		session: response.Header.Get("Mcp-Session-Id"), header: response.Header,
-	}
-	var message struct {
-		Error struct {
-			Data struct {
-				Code string `json:"code"`
-			} `json:"data"`
-		} `json:"error"`
-	}
-	plain := r.body[max(0, strings.Index(r.body, "{")):]
-	if json.Unmarshal([]byte(plain), &message) == nil { //nolint:forbidigo // an answer of the gateway, in a tool for trials
-		r.code = message.Error.Data.Code
-	}
-	return r
+// ask sends a request on a connection of its own: a probe must not meet one that a fault
+// has left behind.
+func ask(ctx context.Context, addr string, request []byte) reply {
+	c := client.Dial(ctx, addr, "")
+	defer c.Close()
+	c.Patience = patience
+	a := c.Exchange(request, 1<<20)
+	return reply{a.Status, a.Code(), string(a.Body), a.Session}
 }
 
 // refuses fails if a replica does not refuse a call of a server with
 // one of the codes.
 func (s *scene) refuses(ctx context.Context, r *world.Replica, server string, codes ...string) {
-	said := s.touch(ctx, at(r), server)
+	said := s.touch(ctx, r, server)
 	is(fmt.Sprintf("%s refuses %s with one of %v", r.Name, server, codes),
 		slices.Contains(codes, said.code), said)
 }
@@ -149,11 +125,10 @@ type view struct {
 }
 
 // readyz asks a replica how it is.
-func (s *scene) readyz(ctx context.Context, r *world.Replica) view {
-	request := must.Have(http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.Operator+"/readyz",
-		http.NoBody))
-	said := s.do(request)
+func readyz(ctx context.Context, r *world.Replica) view {
+	said := ask(ctx, r.Operator,
+		client.Request{Addr: r.Operator, Method: http.MethodGet, Path: "/readyz"}.Bytes())
 	v := view{status: said.status}
-	must.OK(json.Unmarshal([]byte(said.body), &v)) //nolint:forbidigo // as above
+	must.OK(json.Unmarshal([]byte(said.body), &v)) //nolint:forbidigo // our own gateway's
 	return v
 }

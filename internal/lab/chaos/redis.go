@@ -77,7 +77,7 @@ func redisFaults() []*fault {
 // forwarded fails if a replica that has not seen the session does not
 // have its primary answer.
 func forwarded(ctx context.Context, s *scene) {
-	said := s.within(ctx, at(s.others[0]), s.session, s.spared)
+	said := s.within(ctx, s.others[0], s.session, s.spared)
 	is(s.others[0].Name+" has the primary answer to a session that it has not seen",
 		said.status == http.StatusOK, said)
 }

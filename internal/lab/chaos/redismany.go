@@ -90,11 +90,11 @@ func fallsBehind(ctx context.Context, s *scene) {
 
 // manyKnown fails if one of the sessions does not go on somewhere.
 func manyKnown(ctx context.Context, s *scene) {
-	inTurn(s.fleet(), func(r *world.Replica) {
+	for _, r := range s.fleet() {
 		for _, session := range s.sessions {
 			s.goesOn(ctx, r, session, s.spared)
 		}
-	})
+	}
 }
 
 // isBehind fails if a copy of Redis has the newest epoch of all sessions

@@ -20,7 +20,6 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
-	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
 // resourceFaults returns what happens when the machine has too little of something.
@@ -220,7 +219,7 @@ func fillsDisk(ctx context.Context, s *scene) {
 // filesUpTo forbids the files of a replica to grow beyond a size.
 func filesUpTo(size string) about {
 	return func(ctx context.Context, _ *scene, r *world.Replica) {
-		run1(ctx, "prlimit", "--pid", fmt.Sprint(r.PID()), "--fsize="+size+":unlimited")
+		world.Run(ctx, "", "prlimit", "--pid", fmt.Sprint(r.PID()), "--fsize="+size+":unlimited")
 	}
 }
 
@@ -262,14 +261,12 @@ func floods(bodies int) step {
 		ctx, stop := context.WithCancel(ctx)
 		var sending sync.WaitGroup
 		var refused, others atomic.Int64
-		body := largeCall(3 << 20)
+		request := s.toolCall(s.victim, s.token(crowd.TenantA, prober), crowd.Modern+"__touch",
+			strings.Repeat("x", 3<<20), crowd.TenantA).Bytes()
 		for range bodies {
 			sending.Go(func() {
 				for ctx.Err() == nil {
-					said, err := must.Got(func() reply {
-						return s.post(ctx, at(s.victim), s.token(crowd.TenantA, prober), body, "MCP-Protocol-Version",
-							mcp.LatestModern, "Mcp-Method", "tools/call", "Mcp-Name", crowd.Modern+"__touch")
-					})
+					said, err := must.Got(func() reply { return ask(ctx, s.victim.Address, request) })
 					switch {
 					case err != nil:
 					case said.status == http.StatusServiceUnavailable || said.status == http.StatusTooManyRequests:
@@ -288,12 +285,4 @@ func floods(bodies int) step {
 			is("large bodies are refused with 503 or 429", refused.Load() > 0, others.Load())
 		})
 	}
-}
-
-// largeCall is a call with an argument of a size.
-func largeCall(size int) string {
-	return fmt.Sprintf(
-		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"%s__touch","arguments":{"nonce":%q,"tenant":%q},`+
-			`"_meta":{"io.modelcontextprotocol/protocolVersion":%q,"io.modelcontextprotocol/clientCapabilities":{}}}}`,
-		crowd.Modern, strings.Repeat("x", size), crowd.TenantA, mcp.LatestModern)
 }

@@ -19,7 +19,8 @@ import (
 func TestNothingIsLostInARollingRestart(t *testing.T) {
 	needs(t, "nginx", "redis-server")
 	dir := t.TempDir()
-	program := build(t.Context(), dir)
+	program := filepath.Join(dir, "drawbridge")
+	world.Build(t.Context(), program)
 	scene := newScene(t.Context(), filepath.Join(dir, "world"), program, "nginx", steady())
 	defer scene.close()
 	s := &stage{scene: scene, size: 1}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"net/http"
 	"os"
 	"time"
 
@@ -27,7 +26,6 @@ type scene struct {
 	program  string // the gateway
 	variant  string // the gateway with a clock that can be set; "": it was not built
 	servers  map[string]*upstream.Server
-	client   *http.Client
 
 	// Of one round.
 	seed   uint64
@@ -59,7 +57,7 @@ const replicas = 3
 func newScene(ctx context.Context, dir, program, balancer string, g ground) *scene {
 	s := &scene{
 		ground: g, balancer: balancer, dir: dir, program: program,
-		servers: map[string]*upstream.Server{}, client: newClient(),
+		servers: map[string]*upstream.Server{},
 	}
 	defer must.Else(s.close)
 	paths := map[string]string{crowd.Modern: "/mcp", crowd.Legacy: "/legacy"}
@@ -86,7 +84,6 @@ func (s *scene) close() {
 	for _, server := range s.servers {
 		server.Close()
 	}
-	s.client.CloseIdleConnections()
 }
 
 // begin draws what a round meets.

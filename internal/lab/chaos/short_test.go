@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
 // TestTheMostTellingFaults makes a few faults of the catalogue once, all in one world
@@ -13,7 +15,8 @@ import (
 func TestTheMostTellingFaults(t *testing.T) {
 	needs(t, "nginx", "redis-server")
 	dir := t.TempDir()
-	program := build(t.Context(), dir)
+	program := filepath.Join(dir, "drawbridge")
+	world.Build(t.Context(), program)
 	var jobs []job
 	telling := []string{
 		"a replica is killed", "a replica is stopped", "Redis is killed and begins empty",

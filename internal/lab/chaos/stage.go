@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
@@ -93,16 +95,13 @@ func (s *stage) employ(ctx context.Context) {
 func (s *stage) dismiss(ctx context.Context) {
 	ctx, stop := context.WithTimeout(ctx, stopTime)
 	defer stop()
-	ends := make(chan error)
+	var ends errgroup.Group
 	for _, c := range s.crowds {
-		go func() { ends <- c.Stop(ctx) }() // it is waited for below
+		ends.Go(func() error { return c.Stop(ctx) })
 	}
-	var wrong []error
-	for range s.crowds {
-		wrong = append(wrong, <-ends)
-	}
+	err := ends.Wait()
 	s.past, s.crowds = slices.Concat(s.past, s.crowds), nil
-	must.OK(errors.Join(wrong...))
+	must.OK(err)
 }
 
 // relieve replaces all clients by others, which know nothing of sessions from before.
@@ -167,19 +166,6 @@ func (s *stage) join(ctx context.Context, r *world.Replica) {
 func (s *stage) restart(ctx context.Context, r *world.Replica) {
 	s.leave(ctx, r)
 	s.join(ctx, r)
-}
-
-// further starts replicas beyond those of the start, until that many run.
-func (s *stage) further(ctx context.Context, all int) {
-	for len(s.Replicas) < all {
-		within(ctx, stopTime, func(ctx context.Context) { s.Add(ctx) })
-	}
-	for _, r := range s.Replicas[:all] {
-		if !r.Runs() {
-			s.join(ctx, r)
-		}
-	}
-	s.well(ctx)
 }
 
 // noticeTime is how long a load balancer may take, on a machine that is busy, to notice

@@ -18,10 +18,9 @@ import (
 func all(steps ...step) step {
 	return func(ctx context.Context, s *scene) {
 		for _, do := range steps {
-			if do == nil {
-				continue
+			if do != nil {
+				do(ctx, s)
 			}
-			do(ctx, s)
 		}
 	}
 }
@@ -97,11 +96,11 @@ func last(s *scene) []*world.Replica { return s.others[1:] }
 // of does all about one replica after the other.
 func of(replicas some, each ...about) step {
 	return func(ctx context.Context, s *scene) {
-		inTurn(replicas(s), func(r *world.Replica) {
+		for _, r := range replicas(s) {
 			for _, do := range each {
 				do(ctx, s, r)
 			}
-		})
+		}
 	}
 }
 
@@ -111,13 +110,6 @@ func atOnce(replicas some, do about) step {
 		each(replicas(s), func(r *world.Replica) {
 			do(ctx, s, r)
 		})
-	}
-}
-
-// inTurn does something to one replica after the other, as long as it can.
-func inTurn(all []*world.Replica, do func(r *world.Replica)) {
-	for _, r := range all {
-		do(r)
 	}
 }
 
@@ -198,7 +190,7 @@ func (s *scene) stopClean(ctx context.Context, r *world.Replica) {
 
 // opens opens a session at a replica, which knows and others ask about.
 func opens(ctx context.Context, s *scene, r *world.Replica) {
-	s.session = s.open(ctx, at(r))
+	s.session = s.open(ctx, r)
 }
 
 // opensMany opens sessions at the victim.
@@ -206,7 +198,7 @@ func opensMany(n int) step {
 	return func(ctx context.Context, s *scene) {
 		s.sessions = make([]string, n)
 		amongMany(n, func(i int) {
-			s.sessions[i] = s.open(ctx, at(s.victim))
+			s.sessions[i] = s.open(ctx, s.victim)
 		})
 	}
 }
@@ -219,7 +211,7 @@ func old(*scene) string      { return crowd.Legacy }
 // serves asks whether a replica answers a call of a server.
 func serves(server func(*scene) string) about {
 	return func(ctx context.Context, s *scene, r *world.Replica) {
-		said := s.touch(ctx, at(r), server(s))
+		said := s.touch(ctx, r, server(s))
 		is(r.Name+" serves "+server(s), said.ok(), said)
 	}
 }
@@ -240,8 +232,8 @@ func refuses(codes ...string) about {
 
 // judged asks whether what /readyz of a replica says is so.
 func judged(what string, so func(v view) bool) about {
-	return func(ctx context.Context, s *scene, r *world.Replica) {
-		v := s.readyz(ctx, r)
+	return func(ctx context.Context, _ *scene, r *world.Replica) {
+		v := readyz(ctx, r)
 		is(r.Name+" says that "+what, so(v), v)
 	}
 }
@@ -294,7 +286,7 @@ func knows(ctx context.Context, s *scene, r *world.Replica) {
 
 // goesOn fails if a call in a session is not answered at a replica.
 func (s *scene) goesOn(ctx context.Context, r *world.Replica, session, server string) {
-	said := s.within(ctx, at(r), session, server)
+	said := s.within(ctx, r, session, server)
 	is("the session goes on at "+r.Name, said.ok(), said)
 }
 

@@ -4,29 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
-
-// build compiles the gateway as it is, and returns the program.
-func build(ctx context.Context, dir string) (program string) {
-	program = filepath.Join(dir, "drawbridge")
-	world.Build(ctx, program)
-	return program
-}
-
-// run1 returns what a command prints, without the space around it.
-func run1(ctx context.Context, name string, args ...string) string {
-	output, err := exec.CommandContext(ctx, name, args...).CombinedOutput() //nolint:gosec // what is run stands in this program
-	if err != nil {
-		panic(fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, output))
-	}
-	return strings.TrimSpace(string(output))
-}
 
 // patch is a change of one source file: text is put behind anchor, which must stand there
 // once.
@@ -93,7 +76,7 @@ func panics() patch {
 // of the standard library, all is compiled anew the first time.
 func buildVariant(ctx context.Context, dir string) (program string) {
 	root := must.Have(world.Root())
-	library := run1(ctx, "go", "env", "GOROOT")
+	library := world.Run(ctx, "", "go", "env", "GOROOT")
 	edits := []world.Edit{{
 		File:   filepath.Join(root, "cmd", "drawbridge", "zz_clock.go"),
 		Change: func(string) (string, error) { return clockReader, nil },

@@ -23,17 +23,18 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// Patience is how long a client waits for one answer.
+// Patience is how long a client waits for one answer, unless its connection says else.
 const Patience = 30 * time.Second
 
 // Conn is one connection. It is for one goroutine at a time, but for Close and Traffic.
 type Conn struct {
 	net.Conn
 
-	In      *bufio.Reader
-	traffic atomic.Int64
-	body    []byte      // of the last answer
-	stop    func() bool // of what closes it when the context ends
+	In       *bufio.Reader
+	Patience time.Duration // for one answer
+	traffic  atomic.Int64
+	body     []byte      // of the last answer
+	stop     func() bool // of what closes it when the context ends
 }
 
 // Dial connects from a loopback address of its own, such as "127.0.0.2", or from any when
@@ -43,7 +44,7 @@ func Dial(ctx context.Context, addr, from string) *Conn {
 	if from != "" {
 		dialer.LocalAddr = &net.TCPAddr{IP: net.ParseIP(from)}
 	}
-	c := &Conn{Conn: must.Have(dialer.DialContext(ctx, "tcp", addr))}
+	c := &Conn{Conn: must.Have(dialer.DialContext(ctx, "tcp", addr)), Patience: Patience}
 	c.In = bufio.NewReaderSize(c, 8<<10)
 	c.stop = context.AfterFunc(ctx, c.reset)
 	return c
@@ -109,7 +110,7 @@ func (a *Answer) Code() string { return string(code.Find(a.Body)) }
 // Exchange sends a request and reads the answer to its end, of which it keeps so many
 // bytes. A request may be answered before it was sent; then the answer counts.
 func (c *Conn) Exchange(request []byte, keep int64) *Answer {
-	c.Allow(Patience)
+	c.Allow(c.Patience)
 	_, sent := c.Write(request)
 	a := c.Answer(keep)
 	a.Closing = a.Closing || sent != nil
@@ -126,7 +127,7 @@ func (c *Conn) Answer(keep int64) *Answer {
 // Begin sends a request and reads the head of the answer, as of a stream that has no end.
 // It keeps the beginning of the body of a refusal.
 func (c *Conn) Begin(request []byte) *Answer {
-	c.Allow(Patience)
+	c.Allow(c.Patience)
 	defer c.Allow(0)
 	must.Have(c.Write(request))
 	a := c.Head()

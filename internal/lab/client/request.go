@@ -18,10 +18,11 @@ type Request struct {
 	Token     string // "" sends none
 	Revision  string // "" is not said
 	Session   string
-	LastEvent string // the id of the event after which a stream is to go on; "" is none
-	RPC       string // the method of the message
-	Tool      string // for tools/call
-	Accept    string // "" names JSON, then event streams
+	LastEvent string      // the id of the event after which a stream is to go on; "" is none
+	RPC       string      // the method of the message
+	Tool      string      // for tools/call
+	Accept    string      // "" names JSON, then event streams
+	More      [][2]string // further headers, by name
 	Body      string
 	// the Content-Length if it is not that of the body; negative: the body is chunked,
 	// and Body is its start
@@ -39,7 +40,7 @@ func (r Request) Bytes() []byte {
 	if mcp.EraOf(r.Revision) != mcp.Modern {
 		r.RPC, r.Tool = "", ""
 	}
-	for _, h := range [][2]string{
+	for _, h := range append([][2]string{
 		{"Accept", cmp.Or(r.Accept, "application/json, text/event-stream")},
 		{mcp.HeaderProtocolVersion, r.Revision},
 		{"Authorization", r.Token},
@@ -47,7 +48,7 @@ func (r Request) Bytes() []byte {
 		{mcp.HeaderLastEventID, r.LastEvent},
 		{mcp.HeaderMethod, r.RPC},
 		{mcp.HeaderName, r.Tool},
-	} {
+	}, r.More...) {
 		if h[1] != "" {
 			fmt.Fprintf(&b, "%s: %s\r\n", h[0], h[1])
 		}

@@ -100,20 +100,25 @@ var ErrRefused = errors.New("the config was refused")
 // reloads is the metric of attempts to load the config.
 const reloads = "drawbridge_config_reloads_total"
 
-// Rewrite changes the text of the config and waits until a running gateway has taken or
-// refused it. A refusal is the error ErrRefused. A text that stays the same is no change.
+// Rewrite changes the text of the config as Replace does. A text that stays the same is no
+// change.
 func (r *Replica) Rewrite(ctx context.Context, change func(config string) string) {
-	before := must.Have(os.ReadFile(r.file()))
-	after := change(string(before))
-	if after == string(before) {
-		return
+	before := string(must.Have(os.ReadFile(r.file())))
+	if after := change(before); after != before {
+		r.Replace(ctx, configFile, after)
 	}
+}
+
+// Replace puts a text in the place of the config or of another file of the folder that is
+// watched, and waits until a running gateway has taken or refused it. A refusal is the
+// error ErrRefused.
+func (r *Replica) Replace(ctx context.Context, file, text string) {
 	if !r.Runs() {
-		r.write(after)
+		r.write(file, text)
 		return
 	}
 	count := r.Metric(ctx, reloads)
-	r.write(after)
+	r.write(file, text)
 	Until(ctx, func() {
 		must.Be(r.Metric(ctx, reloads) > count, "%s has not looked at its config yet", r.Name)
 	})

@@ -46,7 +46,7 @@ func (w *World) Drop(a, b string, which Loss) {
 			rule = append(rule, "-m", "statistic", "--mode", "random", "--probability", "0.3")
 		}
 		command := append([]string{"iptables", "-w", "-A"}, append(rule, "-j", "DROP")...)
-		must.OK(pipe(ctx, "", w.network.command(a, command...)...))
+		Run(ctx, "", w.network.command(a, command...)...)
 	}
 }
 
@@ -96,7 +96,7 @@ func (w *World) Rejoin() {
 	ctx, stop := context.WithTimeout(context.Background(), commandTime)
 	defer stop()
 	for part := range w.network.spaces {
-		must.OK(pipe(ctx, "", w.network.command(part, "iptables", "-w", "-F")...))
+		Run(ctx, "", w.network.command(part, "iptables", "-w", "-F")...)
 	}
 }
 

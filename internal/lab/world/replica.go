@@ -45,6 +45,8 @@ type Replica struct {
 	audits  []string // all files that its processes had, the last one in use
 }
 
+const configFile = "drawbridge.yaml" // in the folder of a replica
+
 func replicaName(i int) string { return fmt.Sprintf("replica-%d", i) }
 
 // newReplica prepares a replica that does not run: its proxies, the one of the balancer
@@ -73,7 +75,7 @@ func (w *World) newReplica(i int) *Replica {
 	}
 	key := base64.StdEncoding.EncodeToString([]byte(secret)[:32]) + "\n"
 	must.OK(os.Mkdir(r.Dir, 0o700))
-	WriteFiles(r.Dir, map[string]string{"keys": key, "drawbridge.yaml": w.text(r, r.audits[0])})
+	WriteFiles(r.Dir, map[string]string{"keys": key, configFile: w.text(r, r.audits[0])})
 	return r
 }
 
@@ -86,13 +88,13 @@ func (r *Replica) closeProxies() {
 }
 
 // file is the config.
-func (r *Replica) file() string { return filepath.Join(r.Dir, "drawbridge.yaml") }
+func (r *Replica) file() string { return filepath.Join(r.Dir, configFile) }
 
-// write puts a text in the place of the config at once.
-func (r *Replica) write(text string) {
+// write puts a text in the place of a file at once.
+func (r *Replica) write(file, text string) {
 	next := filepath.Join(r.Dir, "next")
 	must.OK(os.WriteFile(next, []byte(text), 0o600)) //nolint:gosec // our own folder
-	must.OK(os.Rename(next, r.file()))
+	must.OK(os.Rename(next, filepath.Join(r.Dir, file)))
 }
 
 // Start starts the process, and returns when it answers /readyz with 200, or with an
@@ -161,5 +163,5 @@ func (r *Replica) AuditTo(path string) {
 	text := must.Have(os.ReadFile(r.file()))
 	must.Be(auditLine.Match(text), "%s has no line of the audit file", r.file())
 	r.audits = append(slices.DeleteFunc(r.audits, func(old string) bool { return old == path }), path)
-	r.write(auditLine.ReplaceAllLiteralString(string(text), "audit: {file: "+path))
+	r.write(configFile, auditLine.ReplaceAllLiteralString(string(text), "audit: {file: "+path))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/sources"
@@ -21,4 +22,14 @@ func Build(ctx context.Context, program string, flags ...string) {
 	if output, err := command.CombinedOutput(); err != nil {
 		panic(fmt.Errorf("build the gateway: %w\n%s", err, output))
 	}
+}
+
+// Run runs a command that reads a text, and returns what it prints without the space
+// around it.
+func Run(ctx context.Context, text string, command ...string) string {
+	c := exec.CommandContext(ctx, command[0], command[1:]...) //nolint:gosec // our own commands
+	c.Stdin = strings.NewReader(text)
+	output, err := c.CombinedOutput()
+	must.Be(err == nil, "%s: %w: %s", strings.Join(command, " "), err, output)
+	return strings.TrimSpace(string(output))
 }

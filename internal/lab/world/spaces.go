@@ -52,10 +52,10 @@ func (n *network) begin(ctx context.Context, k *Keeper, dir string, parts []stri
 		_, _ = fmt.Fprintf(&script,
 			"link add %[1]s-%[2]d type veth peer name eth0 netns %[3]d\nlink set %[1]s-%[2]d master %[1]s up\n", n.bridge, i, holder.command.Process.Pid)
 	}
-	must.OK(pipe(ctx, script.String(), "ip", "-batch", "-"))
+	Run(ctx, script.String(), "ip", "-batch", "-")
 	for part, s := range n.spaces {
 		script := fmt.Sprintf("address add %s/24 dev eth0\nlink set eth0 up\nlink set lo up\n", s.host)
-		must.OK(pipe(ctx, script, n.command(part, "ip", "-batch", "-")...))
+		Run(ctx, script, n.command(part, "ip", "-batch", "-")...)
 	}
 }
 
@@ -73,9 +73,10 @@ func (n *network) addBridge(ctx context.Context) (number int) {
 	var err error
 	for number = range mostSpace {
 		name := bridges + strconv.Itoa(number)
-		if err = pipe(ctx, "", "ip", "link", "add", "name", name, "type", "bridge"); err == nil {
+		err = must.Try(func() { Run(ctx, "", "ip", "link", "add", "name", name, "type", "bridge") })
+		if err == nil {
 			n.bridge = name
-			must.OK(pipe(ctx, "", "ip", "link", "set", name, "alias", strconv.Itoa(os.Getpid())))
+			Run(ctx, "", "ip", "link", "set", name, "alias", strconv.Itoa(os.Getpid()))
 			return number
 		}
 		if _, taken := os.Stat("/sys/class/net/" + name); taken != nil {
@@ -114,15 +115,5 @@ func removeBridge(ctx context.Context, name string) {
 	for _, plug := range append(plugs, name) {
 		_, _ = script.WriteString("link delete " + filepath.Base(plug) + "\n")
 	}
-	_ = pipe(ctx, script.String(), "ip", "-force", "-batch", "-") // some may be gone by now
-}
-
-// pipe runs a command that reads a text.
-func pipe(ctx context.Context, text string, command ...string) error {
-	c := exec.CommandContext(ctx, command[0], command[1:]...) //nolint:gosec // our own commands
-	c.Stdin = strings.NewReader(text)
-	if output, err := c.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w: %s", strings.Join(command, " "), err, output)
-	}
-	return nil
+	_ = must.Try(func() { Run(ctx, script.String(), "ip", "-force", "-batch", "-") }) // some may be gone by now
 }

@@ -1,10 +1,12 @@
 package server_test
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -347,32 +349,48 @@ func (tw *twins) recorded(t *testing.T, number int, tool string) []string {
 
 // TestClientOfAParkedCallLeavesElsewhere shows that the server behind is told when the
 // client leaves the second round, at another replica, and that the home alone has it on
-// record.
+// record. A client that closes its own direction alone reads that its call was cancelled.
 func TestClientOfAParkedCallLeavesElsewhere(t *testing.T) {
 	t.Parallel()
-	tw := newTwins(t, nil)
-	baseA, baseB := tw.a.serve(t), tw.b.serve(t)
-	_, answer := round(t, baseA, asks("asker__hang", ""))
-	again := asks("asker__hang", repeatOf(t, answer, "elicitation/create", accepted))
-	ctx, leave := context.WithCancel(t.Context())
-	left := make(chan struct{})
-	go func() {
-		defer close(left)
-		if resp, err := http.DefaultClient.Do(again.request(ctx, baseB)); err == nil {
-			_, _ = io.Copy(io.Discard, resp.Body) // until the client leaves
-			resp.Body.Close()
-		}
-	}()
-	await(t, "the call has its answer", tw.asker.begun)
-	leave()
-	await(t, "the server behind is told", tw.asker.ended)
-	<-left
-	eventually(t, func() bool {
-		records := tw.recorded(t, 0, "asker__hang")
-		return len(records) == 2 && strings.Contains(records[1], `"outcome":"cancelled"`)
-	})
-	if records, err := os.ReadFile(tw.records[1]); err != nil || len(records) > 0 {
-		t.Errorf("where the client was: got %s on record, %v, want nothing", records, err)
+	for name, reads := range map[string]bool{"it closes both directions": false, "it closes its own": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tw := newTwins(t, nil)
+			baseA, baseB := tw.a.serve(t), tw.b.serve(t)
+			_, answer := round(t, baseA, asks("asker__hang", ""))
+			again := asks("asker__hang", repeatOf(t, answer, "elicitation/create", accepted))
+			c, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(baseB, "http://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			if err := again.request(t.Context(), baseB).Write(c); err != nil {
+				t.Fatal(err)
+			}
+			await(t, "the call has its answer", tw.asker.begun)
+			if reads {
+				c.(*net.TCPConn).CloseWrite()
+				resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer resp.Body.Close()
+				body, err := io.ReadAll(resp.Body)
+				if err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(string(body), "DB-CANCELLED") {
+					t.Errorf("got %d %q, %v, want that the call was cancelled", resp.StatusCode, body, err)
+				}
+			} else {
+				c.Close()
+			}
+			await(t, "the server behind is told", tw.asker.ended)
+			eventually(t, func() bool {
+				records := tw.recorded(t, 0, "asker__hang")
+				return len(records) == 2 && strings.Contains(records[1], `"outcome":"cancelled"`)
+			})
+			if records, err := os.ReadFile(tw.records[1]); err != nil || len(records) > 0 {
+				t.Errorf("where the client was: got %s on record, %v, want nothing", records, err)
+			}
+		})
 	}
 }
 

@@ -193,7 +193,9 @@ func (f *Forwarder) Forward(x *exchange.Exchange, r *http.Request, to replica.ID
 	case errors.Is(err, replica.ErrUnreached):
 		return Unreached
 	case err != nil && life.Err() != nil && f.others.IsThere(to):
-		x.WriteStatus(http.StatusOK) // to nobody: the client has left, which the other replica records
+		// The other replica records that the client has left. One that reads on is told.
+		x.WriteJSON(exchange.StatusOf(exchange.ErrCancelledCall.Code, x.Era),
+			mcp.AppendError(nil, m.ID, exchange.ErrCancelledCall.OfRequest(x.ID)))
 		x.Conclude(exchange.OutcomeForwarded)
 		return Done
 	case err != nil && (m.IsResponse() || x.Key != nil):

@@ -13,6 +13,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 )
 
 // The ways that a call can take, by the names that they have in the report.
@@ -31,14 +32,13 @@ type lab struct {
 	*world.Lab
 	page.Report
 
-	started   int    // processes, each with a log of its own
-	upstream  string // addresses
-	proxy     string
-	gateway   string
-	token     string
-	parts     map[string]part // by the way that leads through it
-	secure    map[string]part // the same before the upstream that speaks TLS
-	authority string          // file with the certificate that vouches for the upstream that speaks TLS
+	started  int    // processes, each with a log of its own
+	upstream string // addresses
+	proxy    string
+	gateway  string
+	token    string
+	parts    map[string]part // by the way that leads through it
+	secure   map[string]part // the same before the upstream that speaks TLS
 }
 
 // part is one process and what it started, if it listens on an address.
@@ -91,9 +91,8 @@ func (l *lab) begin(ctx context.Context) {
 	addrs := world.Addresses(9)
 	l.upstream, l.proxy, l.gateway = addrs[0], addrs[1], addrs[2]
 	secure := addrs[3]
-	l.authority = filepath.Join(l.Dir, "authority.pem")
-	writeCertificates(l.authority, l.certificate(), l.key())
-	trust := "SSL_CERT_FILE=" + l.authority
+	redistest.Certificates(must.TB{}, l.Dir)
+	trust := "SSL_CERT_FILE=" + l.certificate()
 	l.Write(map[string]string{"drawbridge.yaml": fmt.Sprintf(gatewayConfig, l.gateway, addrs[4], l.upstream, secure,
 		l.Self)})
 	l.token = sign(l.gateway)
@@ -138,9 +137,11 @@ func (l *lab) build(ctx context.Context) {
 	l.Write(map[string]string{"secret": hmacSecret})
 }
 
-func (l *lab) certificate() string { return filepath.Join(l.Dir, "upstream.pem") }
+// certificate is the file with the one of the upstream that speaks TLS, for which it
+// vouches itself.
+func (l *lab) certificate() string { return filepath.Join(l.Dir, "cert.pem") }
 
-func (l *lab) key() string { return filepath.Join(l.Dir, "upstream.key") }
+func (l *lab) key() string { return filepath.Join(l.Dir, "key.pem") }
 
 // sign returns a token for the gateway that clients know under an address.
 func sign(public string) string {

@@ -20,6 +20,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/upstream"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 )
 
 // upstreamOf starts the upstream for a test, with the files of a certificate for TLS, and
@@ -176,11 +177,10 @@ func TestStdioUpstreamAnswersEachLine(t *testing.T) {
 // parts are given, and without.
 func TestUpstreamWithTLSIsTrustedByItsAuthorityAlone(t *testing.T) {
 	l := &lab{Lab: &world.Lab{Dir: t.TempDir()}}
-	authority := l.Dir + "/authority.pem"
-	writeCertificates(authority, l.certificate(), l.key())
+	redistest.Certificates(t, l.Dir)
 	addr := upstreamOf(t, l.certificate(), l.key())
 	trusted := x509.NewCertPool()
-	if !trusted.AppendCertsFromPEM([]byte(read(t, authority))) {
+	if !trusted.AppendCertsFromPEM([]byte(read(t, l.certificate()))) {
 		t.Fatal("the authority has no certificate")
 	}
 	for _, pool := range []*x509.CertPool{trusted, x509.NewCertPool()} {

@@ -65,13 +65,17 @@ func ratioOf(of, by []float64) spread {
 
 // ratiosOf returns what ratioOf divides, for each round.
 func ratiosOf(of, by []float64) []float64 {
-	each := make([]float64, 0, len(of))
-	for i, value := range of {
-		if i < len(by) && by[i] > 0 {
-			each = append(each, value/by[i])
+	return eachOf(of, by, func(a, b float64) float64 { return a / b })
+}
+
+// eachOf does something with what two showed in each round, as far as both were measured.
+func eachOf(of, by []float64, do func(a, b float64) float64) (all []float64) {
+	for i := range min(len(of), len(by)) {
+		if by[i] > 0 {
+			all = append(all, do(of[i], by[i]))
 		}
 	}
-	return each
+	return all
 }
 
 // plan is how long is measured.

@@ -8,7 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strconv"
+	"strings"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
@@ -70,13 +70,9 @@ func (l *lab) runNginx(ctx context.Context, dir, addr, text string, workers int)
 
 // nginxVersion says what nginx calls itself, or that there is none.
 func nginxVersion(ctx context.Context) string {
-	out, err := exec.CommandContext(ctx, "nginx", "-v").CombinedOutput()
+	out, err := must.Got(func() string { return world.Run(ctx, "", "nginx", "-v") })
 	if err != nil {
 		return "nginx was not measured, because it is not installed here"
 	}
-	version := string(out)
-	if _, err := fmt.Sscanf(version, "nginx version: %s", &version); err != nil {
-		version = "nginx of the version " + strconv.Quote(version)
-	}
-	return version
+	return strings.TrimPrefix(out, "nginx version: ")
 }

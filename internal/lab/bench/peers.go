@@ -3,9 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"flag"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -57,21 +55,13 @@ func (p *peersRun) check() {
 			"-only names %q, which is no peer; there are: %s", name, strings.Join(peerNames(), ", "))
 	}
 	if p.cache == "" {
-		folder, err := os.UserCacheDir()
-		if err != nil {
-			panic(fmt.Errorf("%w: give a folder with -cache", err))
-		}
-		p.cache = filepath.Join(folder, "drawbridge-peers")
+		p.cache = filepath.Join(must.Have(os.UserCacheDir()), "drawbridge-peers")
 	}
-	cache, err := filepath.Abs(p.cache)
-	p.cache = cache
+	p.cache = must.Have(filepath.Abs(p.cache))
 	wanted := uint64(2*p.streams + 500) //nolint:gosec // they are 10,000 at most
-	most, wrong := world.AllowDescriptors(wanted)
-	if most < wanted {
-		wrong = errors.Join(wrong, fmt.Errorf(
-			"%d open files are allowed, of %d that are needed: raise ulimit -n, or ask for fewer -streams", most, wanted))
-	}
-	must.OK(errors.Join(err, wrong))
+	most := world.AllowDescriptors(wanted)
+	must.Be(most >= wanted,
+		"%d open files are allowed, of %d that are needed: raise ulimit -n, or ask for fewer -streams", most, wanted)
 }
 
 // names are those of -only.

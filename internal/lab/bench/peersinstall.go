@@ -90,15 +90,9 @@ func (s *shelf) fromGo(ctx context.Context, o parcel) installed {
 
 // fromDebian takes the program that the system has.
 func (s *shelf) fromDebian(ctx context.Context, o parcel) installed {
-	binary, err := world.LookUp(o.program)
-	if err != nil {
-		panic(fmt.Errorf("it is not installed (apt-get install %s): %w", o.name, err))
-	}
-	out, err := exec.CommandContext(ctx, binary, "-v").CombinedOutput() //nolint:gosec // a program of the table of peers
-	if err != nil {
-		panic(fmt.Errorf("%s -v: %w: %s", binary, err, short(string(out))))
-	}
-	return installed{binary, string(versionNumber.Find(out))}
+	binary := world.LookUp(o.program)
+	out := world.Run(ctx, "", binary, "-v")
+	return installed{binary, versionNumber.FindString(out)}
 }
 
 var versionNumber = regexp.MustCompile(`\d+\.\d+\.\d+\S*`)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"syscall"
 	"time"
 
@@ -25,23 +24,14 @@ func (l *lab) startPeer(ctx context.Context, dir, addr string, command []string,
 	p := l.Start(world.Order{
 		Dir: dir, Command: command, Bare: true,
 		Env: append([]string{
-			searchPath(), "HOME=" + dir, "TMPDIR=" + dir, "DO_NOT_TRACK=1",
+			"PATH=" + os.Getenv("PATH"), //nolint:forbidigo // a lab has no config
+			"HOME=" + dir, "TMPDIR=" + dir, "DO_NOT_TRACK=1",
 			"NO_UPDATE_NOTIFIER=1",
 		}, env...),
 	})
 	defer must.Else(p.KillTree)
 	must.OK(p.Listens(ctx, addr, peerStart))
 	return p
-}
-
-// searchPath returns the variable that says where programs lie.
-func searchPath() string {
-	for _, variable := range os.Environ() {
-		if strings.HasPrefix(variable, "PATH=") {
-			return variable
-		}
-	}
-	return "PATH=/usr/local/bin:/usr/bin:/bin"
 }
 
 // treeCPU returns how long a process and its children have run on processors. The server

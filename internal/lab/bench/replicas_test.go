@@ -31,13 +31,8 @@ func TestTallyCountsRoundTrips(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c := newCounter(t.Context(), server.Address)
-	defer c.close()
-	count := func() tally {
-		t.Helper()
-		one := c.tally()
-		return one
-	}
+	f := &fleet{redis: part{addr: server.Address}}
+	count := func() tally { return f.tally(t.Context()) }
 	before := count()
 	if none := count().since(before); none.reads != 0 || len(none.commands) != 0 {
 		t.Errorf("between two tallies there are %d reads and %v, want none", none.reads, none.commands)

@@ -37,7 +37,6 @@ type fleet struct {
 	doors    []string        // addresses of nginx, besides the first; nil: there is one
 	redis    part            // the zero part: none
 	far      *netfault.Proxy // before Redis; nil: it is near
-	counter  *counter        // of what Redis does; nil without it
 	token    string          // for its address
 }
 
@@ -168,7 +167,6 @@ func (l *replicasLab) startStore(ctx context.Context, f *fleet, addr string) (co
 	_, port, _ := strings.Cut(addr, ":")
 	f.redis = l.start(ctx, addr, "redis-server", "--bind", "127.0.0.1", "--port", port, "--save", "",
 		"--appendonly", "no", "--dir", l.Dir)
-	f.counter = newCounter(ctx, addr)
 	if f.away > 0 {
 		f.far = must.Have(netfault.Start(addr))
 		f.far.Delay(f.away)
@@ -180,7 +178,6 @@ func (l *replicasLab) startStore(ctx context.Context, f *fleet, addr string) (co
 // Close ends all fleets and what is behind them.
 func (l *replicasLab) Close() {
 	for _, f := range l.fleets {
-		f.counter.close()
 		if f.far != nil {
 			f.far.Close()
 		}

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"slices"
 	"strconv"
@@ -12,6 +10,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
 // tally is what a Redis server has done since its start.
@@ -23,38 +22,18 @@ type tally struct {
 	memory   int64            // bytes that it uses now; after since, how many more than before
 }
 
-// counter asks a Redis server for tallies, on one connection.
-type counter struct {
-	conn net.Conn
-	in   *bufio.Reader
-}
-
-func newCounter(ctx context.Context, addr string) *counter {
-	conn := must.Have((&net.Dialer{}).DialContext(ctx, "tcp", addr))
-	return &counter{conn: conn, in: bufio.NewReader(conn)}
-}
-
-// tally asks what the server has done. The question itself is one read.
+// tally asks what the Redis of the fleet has done.
 // https://redis.io/docs/latest/commands/info/
-func (c *counter) tally() tally {
-	must.Have(io.WriteString(c.conn, "INFO stats commandstats memory\r\n"))
-	head := must.Have(c.in.ReadString('\n'))
-	body := make([]byte, must.Have(strconv.Atoi(strings.Trim(head, "$\r\n")))+len("\r\n"))
-	must.Have(io.ReadFull(c.in, body))
-	return readTally(string(body))
+func (f *fleet) tally(ctx context.Context) tally {
+	_, port, _ := net.SplitHostPort(f.redis.addr) // we made it
+	return readTally(world.Run(ctx, "", "redis-cli", "-p", port, "INFO", "stats", "commandstats", "memory"))
 }
 
-// during returns what the server does while something is done.
-func (c *counter) during(do func()) tally {
-	before := c.tally()
+// during returns what the Redis of the fleet does while something is done.
+func (f *fleet) during(ctx context.Context, do func()) tally {
+	before := f.tally(ctx)
 	do()
-	return c.tally().since(before)
-}
-
-func (c *counter) close() {
-	if c != nil {
-		_ = c.conn.Close() // nothing is asked any more
-	}
+	return f.tally(ctx).since(before)
 }
 
 // readTally finds the figures in what INFO says.
@@ -79,7 +58,7 @@ func readTally(text string) tally {
 
 // since returns what was done after an earlier tally, without the asking.
 func (t tally) since(before tally) tally {
-	const own = 1 // the later question
+	const own = 2 // of the earlier question its end, and the later one
 	d := tally{
 		reads: max(0, t.reads-before.reads-own), commands: make(map[string]int64),
 		memory: t.memory - before.memory,

@@ -154,11 +154,5 @@ func (s *sharing) loadOf(revision string, is func(*fleet) bool) *fleetLoad {
 
 // lessOf subtracts what two showed in each round.
 func lessOf(of, by []float64) []float64 {
-	each := make([]float64, 0, len(of))
-	for i, value := range of {
-		if i < len(by) {
-			each = append(each, value-by[i])
-		}
-	}
-	return each
+	return eachOf(of, by, func(a, b float64) float64 { return a - b })
 }

@@ -113,7 +113,7 @@ func (s *sharing) tripsOf(ctx context.Context, l *replicasLab, f *fleet, d deed)
 	repeat(warming)
 	quiet := rateOf(ctx, f, 2*time.Second)
 	began := time.Now()
-	done := f.counter.during(func() { repeat(s.times) })
+	done := f.during(ctx, func() { repeat(s.times) })
 	took := time.Since(began)
 	return counted{max(0, float64(done.reads)-quiet*took.Seconds()) / float64(s.times), done}
 }
@@ -122,7 +122,7 @@ func (s *sharing) tripsOf(ctx context.Context, l *replicasLab, f *fleet, d deed)
 // anything.
 func rateOf(ctx context.Context, f *fleet, watched time.Duration) float64 {
 	began := time.Now()
-	done := f.counter.during(func() { world.Pause(ctx, watched) })
+	done := f.during(ctx, func() { world.Pause(ctx, watched) })
 	must.OK(ctx.Err())
 	return float64(done.reads) / time.Since(began).Seconds()
 }
@@ -155,7 +155,7 @@ func withStreams(ctx context.Context, l *replicasLab, f *fleet, k idleKind,
 		posting: client.LineTo(ctx, f.nginx.addr),
 	}
 	defer c.close()
-	done := f.counter.during(func() {
+	done := f.during(ctx, func() {
 		for range idleStreams {
 			c.add(k.open(ctx, c).line.Conn)
 		}

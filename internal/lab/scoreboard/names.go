@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/corpus"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -24,7 +25,7 @@ func newTexts() *texts {
 	for _, inside := range []string{"", modernMeta("{}")} {
 		t.smuggled[inside] = slices.Sorted(slices.Values(corpus.Smuggled(inside)))
 	}
-	for _, text := range corpus.Strings(reader{}) {
+	for _, text := range corpus.Strings(must.TB{}) {
 		if utf8.ValidString(text) && len(text) <= 120 {
 			t.strings = append(t.strings, text)
 		}

@@ -142,5 +142,5 @@ func (w *writer) next() input {
 
 // panics are how many the gateway recovered from.
 func (w *world) panics() float64 {
-	return metricstest.Sum(reader{}, w.metrics, "drawbridge_panics_total")
+	return metricstest.Sum(must.TB{}, w.metrics, "drawbridge_panics_total")
 }

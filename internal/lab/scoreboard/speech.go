@@ -4,13 +4,11 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
-	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
-	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
@@ -18,17 +16,6 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
-
-// reader lets this program read what internal/corpus keeps for tests. What fails there
-// ends the program.
-type reader struct{ testing.TB }
-
-func (reader) Helper()             {}
-func (reader) Logf(string, ...any) {}
-func (reader) Fatal(args ...any)   { panic(fmt.Sprint(args...)) }
-func (reader) Fatalf(format string, args ...any) {
-	panic(fmt.Sprintf(format, args...))
-}
 
 // speech makes messages of one revision as its schema defines them, and tells which are
 // as it defines them.
@@ -48,8 +35,8 @@ type kind struct {
 
 // newSpeech reads the schema of a revision.
 func newSpeech(revision string, texts []string) *speech {
-	data := corpus.Schema(reader{}, revision)
-	s := &speech{types: corpus.TypesOf(reader{}, revision), strings: texts}
+	data := corpus.Schema(must.TB{}, revision)
+	s := &speech{types: corpus.TypesOf(must.TB{}, revision), strings: texts}
 	place := "$defs"
 	if bytes.Contains(data, []byte(`"definitions"`)) {
 		place = "definitions"

@@ -126,7 +126,7 @@ func (w *World) startBalancer(name, address string) *balancer {
 		}
 		_, _ = fmt.Fprintf(&servers, "    server %s max_fails=0;\n", to)
 	}
-	path := must.Have(LookUp(w.config.Balancer))
+	path := LookUp(w.config.Balancer)
 	again := map[string]string{}
 	if name == partCareless {
 		again = map[string]string{"nginx": " non_idempotent", "haproxy": " empty-response"}
@@ -161,15 +161,13 @@ func (w *World) Careless(ctx context.Context, address string) *Process {
 }
 
 // LookUp finds a program, also where only root's path leads.
-func LookUp(name string) (string, error) {
+func LookUp(name string) string {
 	path, err := exec.LookPath(name)
-	if err == nil {
-		return path, nil
+	if err != nil {
+		path, err = exec.LookPath("/usr/sbin/" + name)
 	}
-	if path, err = exec.LookPath("/usr/sbin/" + name); err != nil {
-		err = fmt.Errorf("%s is not installed; .ci/setup installs it: %w", name, err)
-	}
-	return path, err
+	must.Be(err == nil, "%s is not installed; .ci/setup installs it: %w", name, err)
+	return path
 }
 
 // isReady panics unless the balancer sends requests to all replicas that run, and to no

@@ -129,13 +129,6 @@ func (r *Redis) Master(ctx context.Context) *Store {
 	panic(errors.New("no server of Redis is the master"))
 }
 
-// Kill ends all nodes at once. What they kept is lost.
-func (r *Redis) Kill() {
-	for _, s := range r.Nodes {
-		s.Kill()
-	}
-}
-
 // Begin starts all nodes that do not run.
 func (r *Redis) Begin(ctx context.Context) {
 	for _, s := range r.Nodes {

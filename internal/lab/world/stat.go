@@ -106,17 +106,15 @@ func Gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(e
 
 // AllowDescriptors asks the system for that many open files, for this process and for
 // those that it starts from now on, and returns how many there are.
-func AllowDescriptors(wanted uint64) (uint64, error) {
+func AllowDescriptors(wanted uint64) uint64 {
 	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		return 0, err
-	}
+	must.OK(syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
 	most := max(limit.Max, wanted)
 	if syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: most, Max: most}) == nil {
-		return most, nil
+		return most
 	}
 	// Only root may raise the upper bound. Setting it to what it is lets children inherit
 	// it whole.
-	return limit.Max, syscall.Setrlimit(syscall.RLIMIT_NOFILE,
-		&syscall.Rlimit{Cur: limit.Max, Max: limit.Max})
+	must.OK(syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: limit.Max, Max: limit.Max}))
+	return limit.Max
 }

@@ -31,6 +31,15 @@ type Key struct {
 	Private crypto.PrivateKey
 }
 
+// Algorithm returns the usual algorithm of the key, "" if it serves none.
+func (k Key) Algorithm() string {
+	served, err := algorithms(k.Public)
+	if err != nil {
+		return ""
+	}
+	return served[0]
+}
+
 // algorithms returns the JWS algorithms that a public key or secret serves. The algorithm
 // of a token must be among those of its key: a token that names HS256 must never be
 // verified with a public RSA key as the secret. The error says why the key serves none.

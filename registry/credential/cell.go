@@ -58,7 +58,8 @@ func (c *cell) get(ctx context.Context, ask func(context.Context) (issued, error
 	}
 	if c.flight == nil && !now.Before(c.pause) && c.life.ctx.Err() == nil {
 		c.flight = &flight{done: make(chan struct{})}
-		c.life.work.Go(func() { c.ask(ask) })
+		spurned := c.spurned
+		c.life.work.Go(func() { c.ask(spurned, ask) })
 	}
 	headers, under, err := c.headers, c.flight, c.err
 	c.mu.Unlock()
@@ -79,12 +80,9 @@ func (c *cell) get(ctx context.Context, ask func(context.Context) (issued, error
 }
 
 // ask is the goroutine of one flight.
-func (c *cell) ask(ask func(context.Context) (issued, error)) {
+func (c *cell) ask(spurned string, ask func(context.Context) (issued, error)) {
 	ctx, cancel := context.WithTimeout(c.life.ctx, askLimit)
 	defer cancel()
-	c.mu.Lock()
-	spurned := c.spurned
-	c.mu.Unlock()
 	got, err := c.common.fetch(ctx, spurned, ask)
 	now := c.life.cfg.Now()
 	c.mu.Lock()

@@ -1,10 +1,7 @@
 package credential
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/rsa"
 	"errors"
 	"net/http"
 	"net/url"
@@ -83,13 +80,13 @@ func (p *prover) prove(header http.Header, form url.Values, audience string,
 
 // assertion signs one assertion. https://www.rfc-editor.org/rfc/rfc7523#section-3
 func (p *prover) assertion(pem []byte, audience string) (string, error) {
-	key, algorithm, err := privateKey(pem)
+	key, err := privateKey(pem)
 	if err != nil {
 		return "", err
 	}
 	key.ID = p.spec.KeyID
 	now := p.now()
-	return auth.Sign(key, algorithm, auth.Claims{
+	return auth.Sign(key, key.Algorithm(), auth.Claims{
 		Issuer: p.spec.ID, Subject: p.spec.ID, Audience: audience, IssuedAt: now,
 		Expiry: now.Add(assertionLife), Extra: map[string]any{"jti": rand.Text()},
 	})
@@ -102,29 +99,17 @@ func CheckKey(path string) error {
 	if err != nil {
 		return err
 	}
-	_, _, err = privateKey(content)
+	_, err = privateKey(content)
 	return err
 }
 
 var errNoPrivate = errors.New("the file has no one private key in PEM: RSA, EC or Ed25519")
 
-// privateKey reads a key in PEM, and says with which algorithm it signs.
-func privateKey(pem []byte) (auth.Key, string, error) {
+// privateKey reads a key in PEM.
+func privateKey(pem []byte) (auth.Key, error) {
 	keys, err := auth.ParseKeys(pem)
 	if err != nil || len(keys) != 1 || keys[0].Private == nil {
-		return auth.Key{}, "", errNoPrivate
+		return auth.Key{}, errNoPrivate
 	}
-	switch public := keys[0].Public.(type) {
-	case *rsa.PublicKey:
-		return keys[0], "RS256", nil
-	case *ecdsa.PublicKey:
-		switch public.Curve {
-		case elliptic.P384():
-			return keys[0], "ES384", nil
-		case elliptic.P521():
-			return keys[0], "ES512", nil
-		}
-		return keys[0], "ES256", nil
-	}
-	return keys[0], "EdDSA", nil
+	return keys[0], nil
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -47,7 +48,7 @@ func (c *caller) answer(ctx context.Context, response *http.Response, secrets []
 	case response.StatusCode < 200 || response.StatusCode > 299:
 		return refused(status, response, secrets), nil
 	}
-	data, err := read(response.Body, maxAnswer+1, claim)
+	data, err := c.read(response.Body, maxAnswer+1, claim)
 	switch {
 	case err != nil:
 		return mcp.Object{}, c.unread(ctx, err)
@@ -63,7 +64,7 @@ func (c *caller) answer(ctx context.Context, response *http.Response, secrets []
 		return mcp.Object{}, c.unread(ctx, err)
 	}
 	defer release()
-	if err := holds(claim, resultSize(data)); err != nil {
+	if err := c.hold(claim, resultSize(data)); err != nil {
 		return mcp.Object{}, c.unread(ctx, err)
 	}
 	result := c.resultOf(status, response.Header, redact(data, secrets))
@@ -73,8 +74,8 @@ func (c *caller) answer(ctx context.Context, response *http.Response, secrets []
 
 // unread returns the error for an answer that could not be read, or not be held.
 func (c *caller) unread(ctx context.Context, err error) error {
-	if full, ok := errors.AsType[*unheldError](err); ok {
-		return &registry.MemoryError{Server: c.server, Err: full.err}
+	if _, full := errors.AsType[*registry.MemoryError](err); full && ctx.Err() == nil {
+		return err
 	}
 	return c.unavailable(ctx, true, err)
 }
@@ -162,24 +163,19 @@ func kindOf(header http.Header) (kind, string) {
 // bytes. Shorter ones could occur in any answer by chance.
 const minSecret = 8
 
+// credentialName matches the names of headers that sound like credentials.
+var credentialName = regexp.MustCompile(`(?i)auth|token|secret|key|password|cookie|credential|session`)
+
 // secretsOf returns the texts that no answer may repeat: the values of headers whose
 // names sound like credentials, what stands behind the scheme in them (Bearer …), and
 // both as JSON strings may spell them.
 func secretsOf(headers map[string]string) []string {
 	var secrets []string
-	add := func(secret string) { secrets = appendSpellings(secrets, secret) }
 	for name, value := range headers {
-		folded := strings.ToLower(name)
-		for _, word := range []string{
-			"auth", "token", "secret", "key", "password", "cookie", "credential",
-			"session",
-		} {
-			if strings.Contains(folded, word) {
-				add(value)
-				_, credentials, _ := strings.Cut(value, " ")
-				add(credentials)
-				break
-			}
+		if credentialName.MatchString(name) {
+			secrets = appendSpellings(secrets, value)
+			_, credentials, _ := strings.Cut(value, " ")
+			secrets = appendSpellings(secrets, credentials)
 		}
 	}
 	return secrets

@@ -5,36 +5,25 @@ import (
 	"io"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// unheldError says that an answer cannot be held in memory.
-type unheldError struct{ err error } // of package share
-
-func (e *unheldError) Error() string { return "no room for the answer: " + e.err.Error() }
-
-// holds makes claim hold that many bytes, unless they are few. The error is a
-// *unheldError.
-func holds(claim *share.Reservation, bytes int) error {
-	if bytes <= share.Covered {
-		return nil
-	}
+// hold makes claim hold that many bytes of an answer. The error is a *registry.MemoryError.
+func (c *caller) hold(claim *share.Reservation, bytes int) error {
 	if err := claim.Resize(int64(bytes)); err != nil {
-		return &unheldError{err}
+		return &registry.MemoryError{Server: c.server, Err: err}
 	}
 	return nil
 }
 
 // read reads to the end, but at most limit bytes. claim holds what has come, or the error
-// is a *unheldError.
-func read(from io.Reader, limit int, claim *share.Reservation) ([]byte, error) {
+// is a *registry.MemoryError.
+func (c *caller) read(from io.Reader, limit int, claim *share.Reservation) ([]byte, error) {
 	data := make([]byte, 0, min(limit, 4<<10))
 	for len(data) < limit {
 		if len(data) == cap(data) {
-			size := min(cap(data)*2, limit)
-			if cap(data) > share.Step {
-				size = min(cap(data)*3/2, limit)
-			}
-			if err := holds(claim, size); err != nil {
+			size := min(cap(data)*3/2, limit)
+			if err := c.hold(claim, size); err != nil {
 				return nil, err
 			}
 			data = append(make([]byte, 0, size), data...)

@@ -100,9 +100,8 @@ func (d *document) find(ref string) ([]byte, error) {
 	return follow(p.raw, tokens[len(p.tokens):]), nil
 }
 
-// resolve returns the tokens of a reference and the part that it leads to or into. Each
-// target is looked up once, since documents repeat references. The error completes the
-// sentence "$ref … ".
+// resolve returns the tokens of a reference and the part that it leads to or into. The
+// error completes the sentence "$ref … ".
 func (d *document) resolve(ref string) ([]string, *part, error) {
 	if !strings.HasPrefix(ref, "#") { // what leads to a file was made local
 		_, err := d.within("", ref)
@@ -112,12 +111,8 @@ func (d *document) resolve(ref string) ([]string, *part, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	to, known := d.targets[ref]
-	if !known {
-		to.part, to.err = d.part(tokens)
-		d.targets[ref] = to
-	}
-	return tokens, to.part, to.err
+	p, err := d.part(tokens)
+	return tokens, p, err
 }
 
 // part returns the part of the document in which tokens lead to a value. The error

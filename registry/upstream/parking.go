@@ -84,9 +84,8 @@ type parkedCall struct {
 	done         chan struct{} // closed when the exchange has ended, after result and err were set
 	result       mcp.Object
 	err          error
-
-	timing sync.Mutex  // guards the field below
-	expiry *time.Timer // ends a call that is parked for too long; nil: it was never parked
+	// ends a call that is parked for too long; nil: it was never parked
+	expiry atomic.Pointer[time.Timer]
 }
 
 // errNotParked is one error for a state that is unknown, used, expired or another
@@ -348,14 +347,12 @@ func inputRequired(requests mcp.Object, state string) mcp.Object {
 
 // startExpiry cancels the call if its repeat does not come within parkLimit.
 func (d *parkedCall) startExpiry(state string) {
-	d.timing.Lock()
-	defer d.timing.Unlock()
-	d.expiry = time.AfterFunc(parkLimit, func() {
+	d.expiry.Store(time.AfterFunc(parkLimit, func() {
 		if d.parking.claim(state, d) {
 			d.abort()
 			d.giveBack(context.Background()) // there is no caller whose context could be used
 		}
-	})
+	}))
 }
 
 // user returns whose share the call takes from.
@@ -377,12 +374,11 @@ func (d *parkedCall) abort() {
 	d.release()
 }
 
-// stopExpiry stops the timer of a call whose repeat has come.
+// stopExpiry stops the timer of a call whose repeat has come, so that it does not keep the
+// call in memory. One that is missed here finds that the call was claimed.
 func (d *parkedCall) stopExpiry() {
-	d.timing.Lock()
-	defer d.timing.Unlock()
-	if d.expiry != nil {
-		d.expiry.Stop()
+	if expiry := d.expiry.Load(); expiry != nil {
+		expiry.Stop()
 	}
 }
 

@@ -358,7 +358,6 @@ func (p *pool) useTask(ctx context.Context, i *item, c *registry.Call) (mcp.Obje
 // sessions. It waits for all of it.
 func (p *pool) close(ctx context.Context, polite bool) {
 	finish := p.parking.shut()
-	p.tasks.shut()
 	p.seats.Close(ctx, polite)
 	finish()
 }

@@ -45,9 +45,8 @@ type tasks struct {
 	seats  *seats.Pool[*pooled]
 	slots  *share.Budget // of the tasks in byID
 
-	mu    sync.Mutex // guards the fields below and those of each task
-	ended bool
-	byID  map[string]*task
+	mu   sync.Mutex // guards the field below and those of each task
+	byID map[string]*task
 }
 
 var errTaskLost = mcp.Errorf(mcp.CodeInvalidParams,
@@ -130,8 +129,7 @@ func newTasks(server fault) *tasks {
 func (t *tasks) add(id string, one *task) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.ended || t.slots.TakeWithin(one.user, 1,
-		share.Bounds{Tenant: tasksMax, User: userTasksMax}) != nil {
+	if t.slots.TakeWithin(one.user, 1, share.Bounds{Tenant: tasksMax, User: userTasksMax}) != nil {
 		return false
 	}
 	t.byID[id] = one
@@ -161,7 +159,7 @@ func (t *tasks) rejoin(id string) (copied task, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	one := t.byID[id]
-	if one == nil || one.own == "" || t.ended || one.seat != nil && !t.seats.Rejoin(one.seat) {
+	if one == nil || one.own == "" || one.seat != nil && !t.seats.Rejoin(one.seat) {
 		return task{}, false
 	}
 	return *one, true
@@ -180,11 +178,4 @@ func (t *tasks) forget(s *pooled) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.forgetLocked(func(_ string, one *task) bool { return one.isOf(s) })
-}
-
-// shut refuses new tasks and requests about tasks, because the pool is closing.
-func (t *tasks) shut() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.ended = true
 }

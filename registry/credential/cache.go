@@ -38,6 +38,14 @@ func entryOf[T any](element *list.Element) *cacheEntry[T] {
 	return element.Value.(*cacheEntry[T]) //nolint:forcetypeassert // nothing else is in the list
 }
 
+// valueOf returns the value in an element, nil if that is nil.
+func valueOf[T any](element *list.Element) *T {
+	if element == nil {
+		return nil
+	}
+	return entryOf[T](element).value
+}
+
 // NewCache returns a cache that is empty.
 func NewCache[T any]() *Cache[T] {
 	return &Cache[T]{
@@ -49,11 +57,6 @@ func NewCache[T any]() *Cache[T] {
 func (c *Cache[T]) At(at CacheKey, fresh func() *T) *T {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	last := c.latest[at.owner]
-	if last != nil && entryOf[T](last).at.token == at.token { // as nearly always
-		c.order.MoveToFront(last)
-		return entryOf[T](last).value
-	}
 	element := c.all[at]
 	if element == nil {
 		element = c.order.PushFront(&cacheEntry[T]{at, fresh()})
@@ -61,32 +64,24 @@ func (c *Cache[T]) At(at CacheKey, fresh func() *T) *T {
 		if c.order.Len() > maxCached {
 			c.forgetLocked(c.order.Back())
 		}
-	} else {
-		c.order.MoveToFront(element)
 	}
+	c.order.MoveToFront(element)
 	c.latest[at.owner] = element
-	return entryOf[T](element).value
+	return valueOf[T](element)
 }
 
 // Peek returns what is kept at a place, nil if there is nothing.
 func (c *Cache[T]) Peek(at CacheKey) *T {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if element := c.all[at]; element != nil {
-		return entryOf[T](element).value
-	}
-	return nil
+	return valueOf[T](c.all[at])
 }
 
 // of returns what was asked for last of an owner, nil if nothing is kept.
 func (c *Cache[T]) of(owner auth.Owner) *T {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	element := c.latest[owner]
-	if element == nil {
-		return nil
-	}
-	return entryOf[T](element).value
+	return valueOf[T](c.latest[owner])
 }
 
 func (c *Cache[T]) forgetLocked(element *list.Element) {

@@ -204,13 +204,15 @@ func (e *endpoint) read(response *http.Response, body []byte, secrets []string) 
 			maxToken)
 	case !strings.EqualFold(said.tokenType, "Bearer"):
 		return issued{}, false, failed(FaultExchange, "the endpoint gave a token that is no bearer token")
-	}
-	if slices.ContainsFunc([]string{"refresh_token", "id_token", "saml1", "saml2"}, func(kind string) bool {
-		return said.kind == kindURN+kind
-	}) {
+	case slices.Contains(otherKinds, said.kind):
 		return issued{}, false, failed(FaultExchange, "the endpoint gave a token that is no access token")
 	}
 	return issued{newHeaders(authorization, "Bearer "+said.token), said.life}, false, nil
+}
+
+// otherKinds are the types of tokens that are no access tokens.
+var otherKinds = []string{
+	kindURN + "refresh_token", kindURN + "id_token", kindURN + "saml1", kindURN + "saml2",
 }
 
 // refusal returns the error for an endpoint that refused.

@@ -2,6 +2,7 @@ package builtin
 
 import (
 	"context"
+	_ "embed"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -17,7 +18,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// Bounds of a file. The definition below tells the model the first three.
+// Bounds of a file. The definition tells the model the first three.
 const (
 	maxCSVBytes   = 32 << 20
 	maxCSVRows    = 1_000_000 // without the first row
@@ -26,60 +27,8 @@ const (
 	maxCSVName    = 1000    // bytes of the name of a column
 )
 
-const analyzeCSVDefinition = `{
-  "name": "analyze_csv",
-  "title": "Analyze a CSV file",
-  "description": "Reads a CSV file of the data directory whose first row names the columns, and tells for each column how many cells are not empty, how many of them are numbers, and the sum, average, minimum and maximum of those numbers. At most 32 MiB, 1,000,000 rows and 256 columns.",
-  "inputSchema": {
-    "type": "object",
-    "properties": {
-      "path": {
-        "type": "string",
-        "description": "Path of the file, relative to the data directory, with / between directories, for example \"sales/2026.csv\".",
-        "minLength": 1,
-        "maxLength": 1000
-      },
-      "column": {
-        "type": "string",
-        "description": "Name of the one column to analyze, exactly as in the first row. Default: all columns.",
-        "minLength": 1,
-        "maxLength": 1000
-      },
-      "delimiter": {
-        "type": "string",
-        "description": "What stands between the cells of a row. Default: a comma.",
-        "enum": [",", ";", "|", "\t"],
-        "default": ","
-      }
-    },
-    "required": ["path"],
-    "additionalProperties": false
-  },
-  "outputSchema": {
-    "type": "object",
-    "properties": {
-      "rows": {"type": "integer", "description": "Rows after the first"},
-      "columns": {
-        "type": "array",
-        "items": {
-          "type": "object",
-          "properties": {
-            "name": {"type": "string"},
-            "count": {"type": "integer", "description": "Cells that are not empty"},
-            "numeric": {"type": "integer", "description": "Cells that are numbers"},
-            "sum": {"type": "number", "description": "Exact up to 50 digits; absent, like the following, without any number"},
-            "average": {"type": "number", "description": "Exact up to 50 digits, else rounded to 20"},
-            "min": {"type": "number"},
-            "max": {"type": "number"}
-          },
-          "required": ["name", "count", "numeric"]
-        }
-      }
-    },
-    "required": ["rows", "columns"]
-  },
-  "annotations": {"readOnlyHint": true, "destructiveHint": false, "idempotentHint": true, "openWorldHint": false}
-}`
+//go:embed analyzecsv.json
+var analyzeCSVDefinition string
 
 // analyzeCSVResult is the structured content; analyzeCSVDefinition says what its members
 // mean.

@@ -16,7 +16,8 @@
 //	get_weather    getweather.go, openmeteo.go (the service)
 //	query_database, describe_database   querydatabase.go (both, and the databases), describedatabase.go
 //
-// To add a tool, add a file with its definition and constructor, and a line in tools.
+// The definition of each tool, as models read it, stands beside its file, as JSON. To add a
+// tool, add a file with its constructor and one with its definition, and a line in tools.
 package builtin
 
 import (

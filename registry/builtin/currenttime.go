@@ -2,6 +2,7 @@ package builtin
 
 import (
 	"context"
+	_ "embed"
 	"strings"
 	"time"
 	_ "time/tzdata" // compiled in, because a minimal container has no files with time zones
@@ -10,36 +11,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-const currentTimeDefinition = `{
-  "name": "current_time",
-  "title": "Current time",
-  "description": "Tells the current date and time in a time zone, with the zone's present offset from UTC and the Unix time.",
-  "inputSchema": {
-    "type": "object",
-    "properties": {
-      "timezone": {
-        "type": "string",
-        "description": "IANA name of the time zone, such as \"Europe/Berlin\" or \"America/New_York\". Default: \"UTC\".",
-        "default": "UTC",
-        "maxLength": 64
-      }
-    },
-    "additionalProperties": false
-  },
-  "outputSchema": {
-    "type": "object",
-    "properties": {
-      "time": {"type": "string", "description": "RFC 3339, with offset"},
-      "weekday": {"type": "string", "description": "in English"},
-      "timezone": {"type": "string", "description": "IANA name"},
-      "abbreviation": {"type": "string", "description": "of the zone at this time of the year"},
-      "offset": {"type": "string", "description": "from UTC, as +hh:mm"},
-      "unix": {"type": "integer", "description": "seconds since 1970-01-01T00:00:00Z"}
-    },
-    "required": ["time", "weekday", "timezone", "abbreviation", "offset", "unix"]
-  },
-  "annotations": {"readOnlyHint": true, "destructiveHint": false, "idempotentHint": true, "openWorldHint": false}
-}`
+//go:embed currenttime.json
+var currentTimeDefinition string
 
 // currentTimeResult is the structured content; currentTimeDefinition says what its
 // members mean.

@@ -2,6 +2,7 @@ package builtin
 
 import (
 	"context"
+	_ "embed"
 	"fmt"
 	"strings"
 
@@ -11,53 +12,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-const describeDatabaseDefinition = `{
-  "name": "describe_database",
-  "title": "Describe a database",
-  "description": "Lists the tables and views of a database with their columns, keys and references, for use with query_database. Databases: $DATABASES. At most 1000 columns at a time.",
-  "inputSchema": {
-    "type": "object",
-    "properties": {
-      "database": {"type": "string", "description": "Which database. Default: the first.", "enum": [$NAMES]},
-      "table": {"type": "string", "description": "The one table or view to describe. Default: all.", "minLength": 1, "maxLength": 200}
-    },
-    "additionalProperties": false
-  },
-  "outputSchema": {
-    "type": "object",
-    "properties": {
-      "database": {"type": "string"},
-      "tables": {
-        "type": "array",
-        "items": {
-          "type": "object",
-          "properties": {
-            "name": {"type": "string", "description": "With its schema, if the database has schemas"},
-            "kind": {"type": "string", "enum": ["table", "view"]},
-            "columns": {
-              "type": "array",
-              "items": {
-                "type": "object",
-                "properties": {
-                  "name": {"type": "string"},
-                  "type": {"type": "string"},
-                  "required": {"type": "boolean", "description": "It is never null"},
-                  "key": {"type": "boolean", "description": "It is part of the primary key"},
-                  "references": {"type": "string", "description": "The table and column that it refers to"}
-                },
-                "required": ["name", "type", "required", "key"]
-              }
-            }
-          },
-          "required": ["name", "kind", "columns"]
-        }
-      },
-      "truncated": {"type": "string", "description": "There are more columns, and what to do; absent if these are all"}
-    },
-    "required": ["database", "tables"]
-  },
-  "annotations": {"readOnlyHint": true, "destructiveHint": false, "idempotentHint": true, "openWorldHint": false}
-}`
+//go:embed describedatabase.json
+var describeDatabaseDefinition string
 
 // layout is the structured content; describeDatabaseDefinition says what its members
 // mean.

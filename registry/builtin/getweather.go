@@ -2,6 +2,7 @@ package builtin
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"strings"
@@ -13,56 +14,8 @@ import (
 
 const maxLocation = 100 // characters
 
-const getWeatherDefinition = `{
-  "name": "get_weather",
-  "title": "Current weather",
-  "description": "Tells the present weather at a place: conditions, temperature, apparent temperature, humidity, precipitation and wind.",
-  "inputSchema": {
-    "type": "object",
-    "properties": {
-      "location": {
-        "type": "string",
-        "description": "Name of a city or a postal code (zip code), for example \"Berlin\" or \"10115\". Without country or state.",
-        "minLength": 1,
-        "maxLength": 100
-      },
-      "units": {
-        "type": "string",
-        "description": "metric: degrees Celsius, km/h, mm. imperial: degrees Fahrenheit, mph, inches. Default: metric.",
-        "enum": ["metric", "imperial"],
-        "default": "metric"
-      }
-    },
-    "required": ["location"],
-    "additionalProperties": false
-  },
-  "outputSchema": {
-    "type": "object",
-    "properties": {
-      "place": {"type": "string", "description": "The place that was found, with region and country"},
-      "latitude": {"type": "number", "description": "Degrees, north is positive"},
-      "longitude": {"type": "number", "description": "Degrees, east is positive"},
-      "time": {"type": "string", "description": "Of the observation, RFC 3339, local time of the place"},
-      "conditions": {"type": "string", "description": "In words"},
-      "temperature": {"type": "number"},
-      "feels_like": {"type": "number"},
-      "humidity": {"type": "number", "description": "Relative humidity in percent"},
-      "precipitation": {"type": "number"},
-      "wind_speed": {"type": "number"},
-      "units": {
-        "type": "object",
-        "properties": {
-          "temperature": {"type": "string"},
-          "precipitation": {"type": "string"},
-          "wind_speed": {"type": "string"}
-        },
-        "required": ["temperature", "precipitation", "wind_speed"]
-      }
-    },
-    "required": ["place", "latitude", "longitude", "temperature", "units"]
-  },
-  "annotations": {"readOnlyHint": true, "destructiveHint": false, "idempotentHint": true, "openWorldHint": true}
-}`
+//go:embed getweather.json
+var getWeatherDefinition string
 
 // weatherUnits are the units of the numbers in a result, such as °C, mm and km/h.
 type weatherUnits struct {
@@ -119,7 +72,8 @@ func newGetWeather(cfg Config) (registry.Func, func() error, error) {
 func weatherFault(err error) string {
 	switch {
 	case errors.Is(err, errNoPlace):
-		return `No place was found for that location. Give the name of a city alone, such as "Berlin", or a postal code.`
+		return `No place was found for that location. ` +
+			`Give the name of a city alone, such as "Berlin", or a postal code.`
 	case errors.Is(err, context.DeadlineExceeded):
 		return "The weather service did not answer in time. Try again later."
 	case errors.Is(err, errBadAnswer):

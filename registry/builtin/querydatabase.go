@@ -3,6 +3,7 @@ package builtin
 import (
 	"cmp"
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"strings"
@@ -26,55 +27,8 @@ const (
 	maxTextCell = 80 // characters
 )
 
-const queryDatabaseDefinition = `{
-  "name": "query_database",
-  "title": "Query a database",
-  "description": "Runs one SQL statement that reads, such as SELECT, and returns columns and rows. Nothing can be changed. Use describe_database first to learn the tables and columns. Databases: $DATABASES. At most 1000 rows and 512 KiB; values over 8 KiB are cut and marked.",
-  "inputSchema": {
-    "type": "object",
-    "properties": {
-      "query": {
-        "type": "string",
-        "description": "One SQL statement that returns rows, in the dialect of the database. Values belong into parameters: ?1, ?2 in SQLite, $1, $2 in PostgreSQL.",
-        "minLength": 1,
-        "maxLength": 65536
-      },
-      "database": {"type": "string", "description": "Which database. Default: the first.", "enum": [$NAMES]},
-      "parameters": {
-        "type": "array",
-        "description": "The values of the parameters, in order.",
-        "items": {"type": ["string", "number", "boolean", "null"]},
-        "maxItems": 100
-      },
-      "limit": {"type": "integer", "description": "The most rows to return.", "minimum": 1, "maximum": 1000, "default": 100}
-    },
-    "required": ["query"],
-    "additionalProperties": false
-  },
-  "outputSchema": {
-    "type": "object",
-    "properties": {
-      "database": {"type": "string"},
-      "columns": {
-        "type": "array",
-        "items": {
-          "type": "object",
-          "properties": {"name": {"type": "string"}, "type": {"type": "string", "description": "As the database calls it; empty if it has none"}},
-          "required": ["name", "type"]
-        }
-      },
-      "rows": {
-        "type": "array",
-        "description": "A list of values for each row, in the order of the columns. Numbers that JSON cannot hold exactly are texts; binary values are objects with base64 and bytes.",
-        "items": {"type": "array"}
-      },
-      "row_count": {"type": "integer", "description": "Rows in this result"},
-      "truncated": {"type": "string", "description": "There are more rows, and why they are not here; absent if these are all"}
-    },
-    "required": ["database", "columns", "rows", "row_count"]
-  },
-  "annotations": {"readOnlyHint": true, "destructiveHint": false, "idempotentHint": true, "openWorldHint": false}
-}`
+//go:embed querydatabase.json
+var queryDatabaseDefinition string
 
 // Database is a database that query_database and describe_database read. One of SQLite
 // and PostgresFile is set.
@@ -141,7 +95,7 @@ func defined(definition string, cfg Config) string {
 		}
 		described = append(described, d.Name+" ("+dialect+")")
 	}
-	return strings.NewReplacer("$NAMES", strings.Join(names, ", "), "$DATABASES",
+	return strings.NewReplacer(`"$NAMES"`, strings.Join(names, ", "), "$DATABASES",
 		strings.Join(described, ", ")).Replace(definition)
 }
 

@@ -15,13 +15,10 @@ func (n *node) accepts(c *strictjson.Cursor) bool {
 	if n.never || n.unproven {
 		return false
 	}
-	kind := c.Kind()
-	start := c.At()
-	if !n.acceptsInPlace(c) {
+	if !n.acceptsInPlace(*c) {
 		return false
 	}
-	c.MoveTo(start)
-	switch kind {
+	switch c.Kind() {
 	case '{':
 		return n.admits(kindObject) && n.allowed == nil && n.acceptsObject(c)
 	case '[':
@@ -46,23 +43,17 @@ func (n *node) allows(scalar []byte) bool { return n.allowed == nil || n.allowed
 // acceptsInPlace looks at the subschemas that apply to the whole value: the target of
 // $ref and every branch of allOf must accept it, and at least one branch of anyOf if
 // there are any. Other such keywords make a node unproven.
-func (n *node) acceptsInPlace(c *strictjson.Cursor) bool {
-	start := c.At()
+func (n *node) acceptsInPlace(c strictjson.Cursor) bool {
 	asked, found := false, false
 	for i := range n.edges {
-		e := &n.edges[i]
+		e, at := &n.edges[i], c
 		switch e.keyword {
 		case "$ref", "allOf":
-			if !e.to.accepts(c) {
+			if !e.to.accepts(&at) {
 				return false
 			}
-			c.MoveTo(start)
 		case "anyOf":
-			asked = true
-			if !found {
-				found = e.to.accepts(c)
-				c.MoveTo(start)
-			}
+			asked, found = true, found || e.to.accepts(&at)
 		}
 	}
 	return found || !asked

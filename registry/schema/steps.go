@@ -94,16 +94,12 @@ func (s *stepCounter) text(weight int, quoted []byte) bool {
 // value counts the value at c, which n and what it leads to in place check, and leaves c
 // behind it. It returns false, and leaves c anywhere, when there are too many steps.
 func (s *stepCounter) value(n *node, c *strictjson.Cursor) bool {
-	kind, start := c.Kind(), c.At()
 	for _, e := range n.patterned {
-		if e.inPlace() {
-			if !s.value(e.to, c) {
-				return false
-			}
-			c.MoveTo(start)
+		if e.inPlace() && !s.ahead(e.to, *c) {
+			return false
 		}
 	}
-	switch kind {
+	switch c.Kind() {
 	case '{':
 		return s.object(n, c)
 	case '[':
@@ -115,23 +111,21 @@ func (s *stepCounter) value(n *node, c *strictjson.Cursor) bool {
 	return true
 }
 
+// ahead is value, and leaves c where it is.
+func (s *stepCounter) ahead(n *node, c strictjson.Cursor) bool { return s.value(n, &c) }
+
 func (s *stepCounter) object(n *node, c *strictjson.Cursor) bool {
 	for c.Enter(); c.More(); {
 		quoted := c.Next()
 		name, _ := strictjson.Unquote(quoted)
 		s.path = append(s.path, named(name))
-		start := c.At()
-		if to := n.named[name].node; to != nil && to.patterns {
-			if !s.value(to, c) {
-				return false
-			}
-			c.MoveTo(start)
+		if to := n.named[name].node; to != nil && to.patterns && !s.ahead(to, *c) {
+			return false
 		}
 		for _, e := range n.patterned {
-			if !s.member(e, quoted, c) {
+			if !s.member(e, quoted, *c) {
 				return false
 			}
-			c.MoveTo(start)
 		}
 		s.path = s.path[:len(s.path)-1]
 		c.Next()
@@ -141,7 +135,7 @@ func (s *stepCounter) object(n *node, c *strictjson.Cursor) bool {
 
 // member counts what e adds for the member whose name has just been read and whose value
 // is at c.
-func (s *stepCounter) member(e *edge, quoted []byte, c *strictjson.Cursor) bool {
+func (s *stepCounter) member(e *edge, quoted []byte, c strictjson.Cursor) bool {
 	switch e.keyword {
 	case "patternProperties":
 		if !s.text(e.weight, quoted) {
@@ -153,14 +147,13 @@ func (s *stepCounter) member(e *edge, quoted []byte, c *strictjson.Cursor) bool 
 	default:
 		return true
 	}
-	return !e.to.patterns || s.value(e.to, c)
+	return !e.to.patterns || s.value(e.to, &c)
 }
 
 func (s *stepCounter) array(n *node, c *strictjson.Cursor) bool {
 	index := 0
 	for c.Enter(); c.More(); index++ {
 		s.path = append(s.path, strconv.Itoa(index))
-		start := c.At()
 		tuple := 0
 		for _, e := range n.edges {
 			meets := parts[e.keyword] == "["
@@ -168,13 +161,9 @@ func (s *stepCounter) array(n *node, c *strictjson.Cursor) bool {
 				meets = tuple == index
 				tuple++
 			}
-			if !meets || !e.to.patterns {
-				continue
-			}
-			if !s.value(e.to, c) {
+			if meets && e.to.patterns && !s.ahead(e.to, *c) {
 				return false
 			}
-			c.MoveTo(start)
 		}
 		s.path = s.path[:len(s.path)-1]
 		c.Next()

@@ -24,13 +24,17 @@ var defaultPorts = map[string]string{"http": "80", "ws": "80", "https": "443", "
 // docs://https://example.com/. That way is
 //
 //   - schemes: small letters;
-//   - http, https, ws, wss and ftp: //, a host of small ASCII letters, digits, "-", "_" and dots or an address in its
-//     shortest form, the port only if it is not the scheme's own, and a slash after them;
-//   - file: /// and a path. A host in a file URI means another machine to some programs and nothing to others;
-//   - other schemes with //: ASCII too, but letters count as they are and a number is a name, because programs read the
-//     host as any text: user://17, db://Customers/1, greeting://J%C3%BCrgen. Nobody knows a default port of these;
-//   - other schemes without //: anything, but a URI directly behind the colon is looked at like the others, as in
-//     jar:https://example.com/x. The scheme url has none: Java takes url:http://intra/ for http://intra/.
+//   - http, https, ws, wss and ftp: //, a host of small ASCII letters, digits, "-", "_"
+//     and dots or an address in its shortest form, the port only if it is not the
+//     scheme's own, and a slash after them;
+//   - file: /// and a path. A host in a file URI means another machine to some programs
+//     and nothing to others;
+//   - other schemes with //: ASCII too, but letters count as they are and a number is a
+//     name, because programs read the host as any text: user://17, db://Customers/1,
+//     greeting://J%C3%BCrgen. Nobody knows a default port of these;
+//   - other schemes without //: anything, but a URI directly behind the colon is looked
+//     at like the others, as in jar:https://example.com/x. The scheme url has none: Java
+//     takes url:http://intra/ for http://intra/.
 //
 // No scheme has user names. In a compound scheme such as git+https the part after the
 // last plus decides.

@@ -69,10 +69,11 @@ func (i *Item) WholeName() string {
 // client that reads the URI it was given would reach no server, or another one. Not
 // mapped are
 //
-//   - resource links to http and https that the server neither lists nor has a template for: the client fetches them
-//     from the web itself;
-//   - URIs of the schemes data, javascript and vbscript that the server does not know: they address nothing at the
-//     server, and internal/sanitize judges whether they are dangerous;
+//   - resource links to http and https that the server neither lists nor has a template
+//     for: the client fetches them from the web itself;
+//   - URIs of the schemes data, javascript and vbscript that the server does not know:
+//     they address nothing at the server, and internal/sanitize judges whether they are
+//     dangerous;
 //   - what is no absolute URI;
 //   - structured content, whose meaning only the tool knows.
 //

@@ -40,12 +40,14 @@ func (v *View) Owned(uri string) []*Item {
 // they do not list, so it tries in this order
 //
 //  1. the listed resources;
-//  2. for a URI that begins like the exposed URIs of a server of the view (mcp.NAME+, ui://NAME/), that server alone;
-//     one that Owned has for servers with a prefix is not found here;
-//  3. the templates of servers without a prefix: of those that match, the one with the most literal text, and of
-//     equal ones that of the earlier server. No more templates are tried when matching has cost maxMatching;
-//  4. the one server without a prefix that has resources or may have some. When there are several, nobody can tell
-//     whose URI it is.
+//  2. for a URI that begins like the exposed URIs of a server of the view (mcp.NAME+,
+//     ui://NAME/), that server alone; one that Owned has for servers with a prefix is not
+//     found here;
+//  3. the templates of servers without a prefix: of those that match, the one with the
+//     most literal text, and of equal ones that of the earlier server. No more templates
+//     are tried when matching has cost maxMatching;
+//  4. the one server without a prefix that has resources or may have some. When there are
+//     several, nobody can tell whose URI it is.
 //
 // A URI in no list must also be plain (see IsPlain): a server could read any other one as
 // a second URI, which the policy may deny. The error is ErrNotFound.

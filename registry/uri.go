@@ -47,9 +47,12 @@ const mostDecodings = 3
 // from the client, or stand in a result. A URI that a server may read as a second one
 // could get around a pattern that denies the second one. So it is false for
 //
-//   - dot segments, also encoded ones, empty segments, backslashes, spaces and control characters;
-//   - the encoding of a slash or of a character that needs none, and a percent sign that begins no encoding;
-//   - a scheme, host or port that is not in its one spelling (see hasOneOrigin), also that of a URI within the URI.
+//   - dot segments, also encoded ones, empty segments, backslashes, spaces and control
+//     characters;
+//   - the encoding of a slash or of a character that needs none, and a percent sign that
+//     begins no encoding;
+//   - a scheme, host or port that is not in its one spelling (see hasOneOrigin), also
+//     that of a URI within the URI.
 //
 // Capital and small letters of paths, and different ways to write one letter in Unicode,
 // are different URIs. https://www.rfc-editor.org/rfc/rfc3986#section-6.2.2

@@ -16,10 +16,12 @@ const canPeek = true
 // false and there is something to read. The order of what happens is what makes it right:
 //
 //	RawConn.Read  makes the poller forget what it knew of the socket
-//	look          nothing has come: the server has neither closed an idle connection nor sent anything. What it sent while
-//	              nobody asked would be taken for the response to this request
+//	look          nothing has come: the server has neither closed an idle connection nor sent
+//	              anything. What it sent while nobody asked would be taken for the response to
+//	              this request
 //	write         the request
-//	false         RawConn.Read waits. What comes after the look, the poller has noted, also while the request was written
+//	false         RawConn.Read waits. What comes after the look, the poller has noted, also
+//	              while the request was written
 //	read          the first bytes of the response
 //
 // Without the look, nobody may wait before a read has found nothing: the poller tells of

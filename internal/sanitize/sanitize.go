@@ -13,15 +13,16 @@
 //	Policy.Result, Policy.Notification, Policy.Error, Definition
 //	   |
 //	   v
-//	walker   goes through raw JSON; place says what becomes of the value there, and protocol where its members stand
-//	   |     block.go: content blocks and URIs   budget.go: the limit of text   offence.go: what must not be edited
+//	walker   goes through raw JSON; its position says what becomes of the value there, and
+//	   |     protocol where its members stand. block.go: content blocks and URIs;
+//	   |     budget.go: the limit of text; offence.go: what must not be edited
 //	   v
 //	scan     looks at the bytes of one JSON string; most strings need nothing more
 //	   v
 //	cleaner  decodes a string in which a rule may fire, and runs the passes that inspect asks for:
 //	         removeControls --> removeHidden --> redact
 //
-// Reading order: sanitize.go and definition.go (what others call), place.go, protocol.go,
+// Reading order: sanitize.go and definition.go (what others call), position.go, protocol.go,
 // walk.go, block.go, budget.go and offence.go (the JSON), scan.go and clean.go (one
 // string), control.go, hidden.go with bidi.go, script.go, variation.go and
 // invisible.go, and secret.go with credential.go, secretrules.go and privatekey.go (the passes), report.go.

@@ -20,7 +20,7 @@ import (
 //	  or questions, or with more than its
 //	  caller has room for
 //	cancelled by its caller                    nothing
-//	HTTP status 429                            nothing: the server is well, and says that it has much to do
+//	HTTP status 429                            nothing: the server is well, and has much to do
 //	any other status, connection refused or    a proof of life is asked for at once
 //	  reset, no MCP, stream without answer
 //	no answer until its time was over          a proof of life, after patience such requests in a row
@@ -28,8 +28,9 @@ import (
 //	the proof of life                          what follows
 //	answered: also that ping is not known      the server is up
 //	  to it, or 429
-//	anything else, or nothing in aliveLimit    on the control connection: the server is down. In a pooled session: this
-//	                                           session is given up, and the next call opens another
+//	anything else, or nothing in aliveLimit    on the control connection: the server is down.
+//	                                           In a pooled session: this session is given up,
+//	                                           and the next call opens another
 //
 // While the server is down, calls are refused at once, and say when to come back
 // (registry.DownError). The attempts to connect again, with backoff and jitter, are the

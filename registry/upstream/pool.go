@@ -368,7 +368,8 @@ func (p *pool) close(ctx context.Context, polite bool) {
 // client at a time.
 //
 //	no call is open                the session is lent to whichever client calls
-//	calls of the same client       run beside each other: a question is for that client, whichever call it came from
+//	calls of the same client       run beside each other: a question is for that client,
+//	                               whichever call it came from
 //	a client without a session,    its calls run one by one: such clients are told apart by a name alone,
 //	  which can be asked           and all windows of one program have the same
 //	a call of another client       another child is started; it ends when it has been idle for long

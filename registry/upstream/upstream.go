@@ -22,12 +22,15 @@
 // To read the package, begin at the top of this table. A file uses only what stands below
 // it or on its line:
 //
-//	the life of a server      upstream: open, list, follow, lose, again         subscribe: resources that are watched
-//	what it offers            lists, variant, list: read and judged             shelf: its place in the catalogue;
-//	                          personal: to one user alone
-//	how it is spoken to       probe: which era; control: a call from the catalogue to the peer; dial: the way to it
+//	the life of a server      upstream: open, list, follow, lose, again
+//	                          subscribe: resources that are watched
+//	what it offers            lists, variant, list: read and judged
+//	                          shelf: its place in the catalogue; personal: to one user alone
+//	how it is spoken to       probe: which era; control: a call from the catalogue to the peer;
+//	                          dial: the way to it
 //	the peers                 both, modern; pool: for a legacy server
-//	  behind the pool         openurl, taskquestions, parking: calls that ask; tasks; pooled: a session in its seat
+//	  behind the pool         openurl, taskquestions, parking: calls that ask; tasks;
+//	                          pooled: a session in its seat
 //	  a session               legacy; calls, questions: who may be asked what; watchers
 //	what all of them use      peer, connection, health, topics, compose, header, item, result, config, errors
 //	what operators are told   status

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"runtime/debug"
 	"strconv"
@@ -136,19 +135,16 @@ type exchange struct {
 
 // answer has a request of a client answered.
 func (e *exchange) answer(method, target string, header http.Header) {
-	u, err := url.ParseRequestURI(target)
+	r, err := http.NewRequestWithContext(&e.life, method, target, http.NoBody)
 	if err != nil {
 		e.WriteHeader(http.StatusBadRequest)
 		return
 	}
-	r := &http.Request{
-		Method: method, URL: u, RequestURI: target, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: header, Body: http.NoBody, ContentLength: int64(e.body.left),
-	}
+	r.RequestURI, r.Header, r.ContentLength = target, header, int64(e.body.left)
 	if e.body.left > 0 {
 		r.Body = &e.body
 	}
-	e.connection.link.clients.ServeHTTP(e, r.WithContext(&e.life))
+	e.connection.link.clients.ServeHTTP(e, r)
 }
 
 // take has a message handled, and says what became of it.

@@ -36,21 +36,6 @@ func (s *Store) reuse(t *turn) {
 	s.turns.Put(t)
 }
 
-// ask makes a call of a kind, see kindOf, on a goroutine of its own, and waits for it at
-// most that long. If over is false, the goroutine may still run, and what it writes must
-// not be read. It ends soon after, since it has little more time, and with the link at
-// the latest. The library never sees the caller's context: a caller that gives up would
-// otherwise end a connection that others use, or are waiting for.
-func (s *Store) ask(ctx context.Context, kind string, wait time.Duration,
-	call func(context.Context, rueidis.Client) error,
-) (over bool, err error) {
-	l, err := s.ready(ctx)
-	if err != nil {
-		return false, err
-	}
-	return s.askOver(ctx, l, kind, wait, call)
-}
-
 // ready returns the link over which a call can begin now.
 func (s *Store) ready(ctx context.Context) (*link, error) {
 	l := s.link.Load()
@@ -63,8 +48,12 @@ func (s *Store) ready(ctx context.Context) (*link, error) {
 	return l, nil
 }
 
-// askOver is ask over a link. call is called in any case.
-func (s *Store) askOver(ctx context.Context, l *link, kind string, wait time.Duration,
+// ask makes a call of a kind, see kindOf, over a link, on a goroutine of its own, and
+// waits for it at most that long. If over is false, the goroutine may still run, and what
+// it writes must not be read. It ends soon after, since it has little more time, and with
+// the link at the latest. The library never sees the caller's context: a caller that gives
+// up would otherwise end a connection that others use, or are waiting for.
+func (s *Store) ask(ctx context.Context, l *link, kind string, wait time.Duration,
 	call func(context.Context, rueidis.Client) error,
 ) (over bool, err error) {
 	began := time.Now()

@@ -96,17 +96,11 @@ const (
 // Do runs one command. Errors wrap ErrDown, unless it is that of ctx: then nothing is
 // known of the command.
 func (s *Store) Do(ctx context.Context, c Command) (Reply, error) {
-	if err := s.admit(kindOf(c.Key)); err != nil {
+	replies, err := s.DoAll(ctx, c)
+	if err != nil {
 		return Reply{}, err
 	}
-	reply, err := s.one(ctx, c.Key, c.size(),
-		func(ctx context.Context, client rueidis.Client, apart bool) rueidis.RedisResult {
-			return client.Do(ctx, c.build(client, apart))
-		})
-	if err != nil {
-		return Reply{}, s.failed(ctx, err)
-	}
-	return reply, nil
+	return replies[0], nil
 }
 
 // size returns how many bytes the command and its answer carry.
@@ -120,21 +114,6 @@ func (c *Command) build(client rueidis.Client, apart bool) rueidis.Completed {
 		return command.Blocking()
 	}
 	return command.Build()
-}
-
-// one makes a call with one answer past the breaker, that carries so many bytes.
-func (s *Store) one(ctx context.Context, key string, size int,
-	call func(ctx context.Context, client rueidis.Client, apart bool) rueidis.RedisResult,
-) (Reply, error) {
-	var a answer // of the goroutine, until that is over
-	_, err := s.askSized(ctx, key, size, func(ctx context.Context, client rueidis.Client, apart bool) error {
-		a = answerOf(call(ctx, client, apart))
-		return a.err
-	})
-	if err != nil {
-		return Reply{}, err
-	}
-	return a.Reply, nil
 }
 
 // batch is how many commands go in one round trip: the server does nothing else
@@ -283,17 +262,20 @@ func (p *Script) RunFor(ctx context.Context, s *Store, answer int, keys, args []
 // run is Run past the breaker. While a slot moves to another node of a cluster, scripts
 // that have some of their keys there and some not are refused, and have done nothing:
 // those are run again until they succeed or the time is over.
-func (p *Script) run(ctx context.Context, s *Store, answer int, keys, args []string) (Reply, error) {
-	return s.one(ctx, keys[0], bytesOf(args)+answer,
-		func(ctx context.Context, client rueidis.Client, apart bool) rueidis.RedisResult {
-			for {
-				result := p.exec(ctx, client, apart, keys, args)
-				if err := result.Error(); err == nil || errorCode(err) != "TRYAGAIN" ||
-					!pace.Wait(ctx, againAfter) {
-					return result
-				}
+func (p *Script) run(ctx context.Context, s *Store, size int, keys, args []string) (Reply, error) {
+	var said answer // of the goroutine, until that is over
+	_, err := s.askSized(ctx, keys[0], bytesOf(args)+size,
+		func(ctx context.Context, client rueidis.Client, apart bool) error {
+			said = answerOf(p.exec(ctx, client, apart, keys, args))
+			for errorCode(said.err) == "TRYAGAIN" && pace.Wait(ctx, againAfter) {
+				said = answerOf(p.exec(ctx, client, apart, keys, args))
 			}
+			return said.err
 		})
+	if err != nil {
+		return Reply{}, err
+	}
+	return said.Reply, nil
 }
 
 // exec runs the script once. One that is apart is sent with its text, over a connection of

@@ -25,7 +25,7 @@ func TestCallReturnsThoughLibraryDoesNot(t *testing.T) {
 		s.breaker.close()
 		hang := make(chan struct{})
 		defer close(hang)
-		library := func(context.Context, rueidis.Client) error { <-hang; return nil }
+		library := func(context.Context, rueidis.Client, bool) error { <-hang; return nil }
 		ctx, stop := context.WithTimeout(t.Context(), 30*time.Millisecond)
 		defer stop()
 		for _, test := range []struct {
@@ -38,7 +38,7 @@ func TestCallReturnsThoughLibraryDoesNot(t *testing.T) {
 			{t.Context(), errLate, defaultPatience},
 		} {
 			began := time.Now()
-			if _, err := s.ask(test.ctx, "test", s.config.Patience, library); !errors.Is(err, test.want) {
+			if _, err := s.askSized(test.ctx, "test", 0, library); !errors.Is(err, test.want) {
 				t.Errorf("got %v, want %v", err, test.want)
 			}
 			if took := time.Since(began); took != test.took {

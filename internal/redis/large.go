@@ -68,7 +68,7 @@ func (s *Store) askSized(ctx context.Context, key string, size int,
 	tenant := tenantOf(key)
 	user, size := share.User{TenantID: tenant}, size+callBytes
 	if !isLarge(size) && (tenant == "" || s.traffic.shared.Take(user, int64(size)) == nil) {
-		return s.askOver(ctx, l, kindOf(key), s.config.Patience,
+		return s.ask(ctx, l, kindOf(key), s.config.Patience,
 			func(ctx context.Context, client rueidis.Client) error {
 				if tenant != "" {
 					defer s.traffic.shared.Give(user, int64(size))
@@ -85,7 +85,7 @@ func (s *Store) askSized(ctx context.Context, key string, size int,
 		release()
 		return false, err
 	}
-	over, err = s.askOver(ctx, l, kindOf(key), s.config.Patience+needs,
+	over, err = s.ask(ctx, l, kindOf(key), s.config.Patience+needs,
 		func(ctx context.Context, client rueidis.Client) error {
 			defer release()
 			return call(ctx, client, true)

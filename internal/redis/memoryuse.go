@@ -26,8 +26,8 @@ func (s *Store) MemoryUse(ctx context.Context) (use MemoryUse, err error) {
 	if err != nil {
 		return MemoryUse{}, err
 	}
-	over, err := s.ask(ctx, "room", s.config.Patience,
-		func(ctx context.Context, client rueidis.Client) error {
+	over, err := s.askSized(ctx, CommonKey("room"), 0,
+		func(ctx context.Context, client rueidis.Client, _ bool) error {
 			for _, node := range client.Nodes() {
 				text, err := node.Do(ctx, node.B().Info().Section("memory", "replication").Build()).ToString()
 				if err != nil {

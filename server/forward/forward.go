@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -400,25 +401,6 @@ func (f *Forwarder) JoinTasks(ctx context.Context, m *mcp.Message, result mcp.Ob
 	return result.With(mcp.ResultTasks, mcp.Array(all)), nil
 }
 
-// countedBody is a body that is held while it comes.
-type countedBody struct {
-	io.Reader
-
-	memory *share.Reservation
-	came   int64
-}
-
-func (b *countedBody) Read(p []byte) (int, error) {
-	n, err := b.Reader.Read(p)
-	if b.came += int64(n); b.came > share.Covered {
-		// a buffer that grows has the bytes twice for a moment
-		if full := b.memory.Resize(2 * b.came); full != nil {
-			return 0, fmt.Errorf("hold a list of tasks: %w", full)
-		}
-	}
-	return n, err
-}
-
 // errNoSlot says that as many requests are answered elsewhere as may be.
 var errNoSlot = errors.New("no slot to forward a request")
 
@@ -459,20 +441,24 @@ func (f *Forwarder) tasksAt(ctx context.Context, at replica.ID, r link.Request,
 		return nil, fmt.Errorf("ask a replica for tasks: %w", err)
 	}
 	defer answer.Body.Close() //nolint:errcheck // it was read
-	if answer.StatusCode == ErrElsewhere.Status {
+	size, err := strconv.ParseInt(answer.Header.Get("Content-Length"), 10, 64)
+	switch {
+	case answer.StatusCode == ErrElsewhere.Status:
 		return nil, nil // it ends, and its tasks with it
+	case answer.StatusCode != http.StatusOK || err != nil || size < 0 || size > maxTaskList:
+		return nil, fmt.Errorf("a replica did not list its tasks: %d, %d bytes", answer.StatusCode, size)
 	}
-	body, err := io.ReadAll(io.LimitReader(&countedBody{Reader: answer.Body, memory: memory}, maxTaskList+1))
-	if err != nil {
+	if err := memory.Resize(size); err != nil {
+		return nil, fmt.Errorf("hold the tasks of a replica: %w", err)
+	}
+	body := make([]byte, size)
+	if _, err := io.ReadFull(answer.Body, body); err != nil {
 		return nil, fmt.Errorf("read the tasks of a replica: %w", err)
 	}
 	said, err := mcp.ParseObject(body)
-	if code, _ := said.Object("error").Value("code").Int(); code == mcp.CodeMethodNotFound {
-		return nil, nil // a replica of an earlier version, which lists none
-	}
 	tasks, ok := said.Object("result").Value(mcp.ResultTasks).Elements()
-	if err != nil || !ok || answer.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("a replica did not list its tasks: %d", answer.StatusCode)
+	if err != nil || !ok {
+		return nil, fmt.Errorf("read the tasks of a replica: %w", errors.Join(replica.ErrForm, err))
 	}
 	return tasks, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -22,7 +23,10 @@ type talkative struct {
 }
 
 func (o talkative) Forward(context.Context, replica.ID, link.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(o.body))}, nil
+	return &http.Response{
+		StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(o.body)),
+		Header: http.Header{"Content-Length": {strconv.Itoa(len(o.body))}},
+	}, nil
 }
 
 func (talkative) IsThere(replica.ID) bool { return true }
@@ -45,6 +49,10 @@ func TestTasksOfOtherReplicasAreHeld(t *testing.T) {
 	}
 	if _, err := f.tasksAt(t.Context(), "other", link.Request{}, share.New(256<<10).Reserve(user)); err == nil {
 		t.Error("a list was read that its user may not hold")
+	}
+	f.others = talkative{body: strings.Repeat(" ", maxTaskList) + body}
+	if _, err := f.tasksAt(t.Context(), "other", link.Request{}, memory.Reserve(user)); err == nil {
+		t.Error("a list was read that is larger than one may be")
 	}
 }
 

@@ -93,7 +93,7 @@ var setFields = []string{
 // recordConfig is that of all gateways, which differ in their addresses and files alone.
 const recordConfig = configHead + `    servers: [echo]
     rules: [{allow: ["*"], scopes: [tools.call]}, {deny: ["*__delete_*"]}]
-    limits: {requests: {rate: 1e9, burst: 1000000000}, calls: {rate: 1e9, burst: 1000000000}, user_calls: {rate: 1e9, burst: 1000000000}, tools: {"echo__*": {rate: 1e9, burst: 1000000000}}, concurrency: 1000}
+    limits: ` + wideLimits + `
 servers:
   echo: {url: "http://%[3]s/mcp", private_addresses: true}
 audit: {file: %[4]s, sync: interval}
@@ -186,7 +186,7 @@ var credentialKinds = []struct{ name, auth string }{
 
 const credentialsConfig = configHead + `    servers: [none, header, identity, exchange]
     rules: [{allow: ["*"]}]
-    limits: {requests: {rate: 1e9, burst: 1000000000}, calls: {rate: 1e9, burst: 1000000000}, user_calls: {rate: 1e9, burst: 1000000000}, concurrency: 1000}
+    limits: {` + world.AnyRates + `, concurrency: 1000}
 audit: {file: audit.jsonl, sync: interval}
 servers:
 `

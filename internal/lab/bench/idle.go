@@ -22,7 +22,7 @@ import (
 // rule in or out.
 const idleConfig = configHead + `    servers: [echo]
     rules: [{allow: ["*"]}%[4]s]
-    limits: {requests: {rate: 1e9, burst: 1000000000}, streams: 100000, sessions: 100000, user_sessions: 100000}
+    limits: {requests: ` + world.AnyRate + `, streams: 100000, sessions: 100000, user_sessions: 100000}
 servers:
   echo: {url: "http://%[3]s/tools/2", private_addresses: true}
 audit: {file: audit.jsonl, sync: interval}

@@ -63,9 +63,13 @@ tenants:
   bench:
 `
 
+// wideLimits are those of a tenant that is near none.
+const wideLimits = `{` + world.AnyRates + `, tools: {"echo__*": ` + world.AnyRate + `}, concurrency: 1000, ` +
+	`streams: 20000, sessions: 100000, user_sessions: 100000}`
+
 const gatewayConfig = configHead + `    servers: [echo, tls, kinds, stdio, toolbox]
     rules: [{allow: ["*"]}, {deny: ["*__delete_*"]}]
-    limits: {requests: {rate: 1e9, burst: 1000000000}, calls: {rate: 1e9, burst: 1000000000}, user_calls: {rate: 1e9, burst: 1000000000}, tools: {"echo__*": {rate: 1e9, burst: 1000000000}}, concurrency: 1000, streams: 20000, sessions: 100000, user_sessions: 100000}
+    limits: ` + wideLimits + `
     output: {max_text: 4MiB}
 servers:
   echo: {url: "http://%[3]s/mcp", private_addresses: true}

@@ -71,7 +71,7 @@ func (p *peersRun) names() []string {
 
 func peerNames() []string {
 	var names []string
-	for _, p := range peers() {
+	for _, p := range peers {
 		names = append(names, p.name)
 	}
 	return names
@@ -84,7 +84,7 @@ func (p *peersRun) install(ctx context.Context, r page.Report) []*contender {
 		name: peerDirect, passes: true,
 		settings: "the server alone, without anything before it",
 	})}
-	for _, one := range peers() {
+	for _, one := range peers {
 		if p.only != "" && one.name != peerDrawbridge && !slices.Contains(p.names(), one.name) {
 			continue
 		}

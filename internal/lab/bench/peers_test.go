@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 
 func TestPeersAreDescribedAndPinned(t *testing.T) {
 	var names []string
-	for _, p := range peers() {
+	for _, p := range peers {
 		if slices.Contains(names, p.name) {
 			t.Errorf("%s is there twice", p.name)
 		}
@@ -61,7 +61,7 @@ func TestPeersAreDescribedAndPinned(t *testing.T) {
 // TestPeerThatFailsStopsNothing runs a peer that ends at once beside one that works, from
 // the start to the page.
 func TestPeerThatFailsStopsNothing(t *testing.T) {
-	all := peers()
+	all := peers
 	works := newContender(all[slices.IndexFunc(all, func(p peer) bool { return p.name == "ReverseProxy" })])
 	works.installed = (&shelf{}).get(t.Context(), works.parcel)
 	direct := newContender(peer{name: peerDirect, passes: true})

@@ -47,30 +47,33 @@ func (p *peersRun) section(r page.Report, all []*contender) string {
 // peersSection is the section, with places for what was measured.
 const peersSection = `## Beside other gateways
 
-One run measures several programs, each with the same client before it and the same server behind it. The client
-speaks HTTP by hand, and opens sessions as clients do. It reads answers of a known length, in chunks and as event
-streams with the same code, and checks every answer. The server is a quick one of this repository, with %d tools
-and sessions. It speaks Streamable HTTP of 2025-11-25, and stdio for programs that reach no other server.
+One run measures several programs, each with the same client before it and the same server behind it. The
+client speaks HTTP by hand, and opens sessions as clients do. It reads answers of a known length, in chunks
+and as event streams with the same code, and checks every answer. The server is a quick one of this
+repository, with %d tools and sessions. It speaks Streamable HTTP of 2025-11-25, and stdio for programs that
+reach no other server.
 
-For calls and lists all programs are up at once and take turns, in %d rounds of %v. The figure is the median of
-the rounds. For sessions and streams each program is up alone.
+For calls and lists all programs are up at once and take turns, in %d rounds of %v. The figure is the median
+of the rounds. For sessions and streams each program is up alone.
 
 Read the figures fairly, because these programs do **different work**:
 
 - nginx, HAProxy and ReverseProxy pass bytes on. They show what any hop costs, not what a gateway costs.
-- The other gateways run without tokens and checks, which some have and some do not. The last column of "What was
-  compared" says which.
+- The other gateways run without tokens and checks, which some have and some do not. The last column of
+  "What was compared" says which.
 - drawbridge has everything on.
 - Programs that know the list of tools answer for the server, which can be quicker than asking it.
-- Some can do more than is measured here, such as keeping servers in containers. None was tuned by its makers.
+- Some can do more than is measured here, such as keeping servers in containers. None was tuned by its
+  makers.
 - The versions are those that the public registries gave. They may be older than the newest.
 
 %s
 
 ### Calls
 
-Calls per second at 1 / 16 / 64 connections. The ratio is that of 2025-11-25 at 16, with the lowest and highest of the rounds.
-CPU is that of all processes that a program starts, without the server. A dash means that it does not serve that revision.
+Calls per second at 1 / 16 / 64 connections. The ratio is that of 2025-11-25 at 16, with the lowest and
+highest of the rounds. CPU is that of all processes that a program starts, without the server. A dash means
+that it does not serve that revision.
 
 | | 2025-11-25 | 2026-07-28 | drawbridge ÷ this | median latency at 1 / 16 / 64 | CPU µs a call at 1 / 16 / 64 |
 |---|---|---|---|---|---|
@@ -84,9 +87,10 @@ tools/list with %d tools in one answer, 2025-11-25, 16 connections.
 %s
 ### Memory, and who hears of a change
 
-The table has the resident memory at the start, and what a session costs, without and with an open event stream (GET), at both
-numbers of sessions. Then the server changes its list of tools and announces it. The last columns say how many of the open
-streams get that within %v, and when the last of them does. What a program starts counts too, such as a server for each session.
+The table has the resident memory at the start, and what a session costs, without and with an open event
+stream (GET), at both numbers of sessions. Then the server changes its list of tools and announces it. The
+last columns say how many of the open streams get that within %v, and when the last of them does. What a
+program starts counts too, such as a server for each session.
 
 | | sessions | at the start, MiB | a session, KiB | a session with a stream, KiB | change reached | last after |
 |---|---|---|---|---|---|---|

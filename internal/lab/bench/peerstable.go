@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// peer is one program that can stand between clients and a server. What a table of figures cannot show stands beside it:
-// how it was set up, and what it does not do for its costs.
+// peer is one program that can stand between clients and a server. What a table of figures
+// cannot show stands beside it: how it was set up, and what it does not do for its costs.
 type peer struct {
 	name     string
 	parcel   parcel
@@ -52,70 +52,103 @@ const (
 	peerDrawbridge = "drawbridge"
 )
 
-// peers returns all of them. Each stands for itself on loopback, with one server behind it, and is set up as its own
-// documentation says, with telemetry and looks for updates off.
-func peers() []peer {
-	return []peer{
-		{
-			name: peerDrawbridge, parcel: parcel{registry: fromHere, name: "drawbridge", program: "github.com/drawbridge-mcp/drawbridge/cmd/drawbridge"}, start: startDrawbridge,
-			settings: "token, tenant, rules, limits, schema of arguments, cleaning of results, audit with `sync: interval`, request log, metrics",
-			lacks:    "–",
+// peers are all of them. Each stands for itself on loopback, with one server behind it,
+// and is set up as its own documentation says, with telemetry and looks for updates off.
+var peers = []peer{
+	{
+		name:   peerDrawbridge,
+		parcel: parcel{fromHere, "drawbridge", "", "github.com/drawbridge-mcp/drawbridge/cmd/drawbridge"},
+		start:  startDrawbridge,
+		settings: "token, tenant, rules, limits, schema of arguments, cleaning of results, audit " +
+			"with `sync: interval`, request log, metrics",
+		lacks: "–",
+	},
+	{
+		name:   "ReverseProxy",
+		passes: true, parcel: parcel{fromHere, "ReverseProxy", "", ""},
+		start: func(p place) launch {
+			return launch{argv: []string{p.binary, "proxy", p.addr, "http://" + p.upstream}, path: "/mcp"}
 		},
-		{
-			name: "ReverseProxy", passes: true, parcel: parcel{registry: fromHere, name: "ReverseProxy"},
-			start: func(p place) launch {
-				return launch{argv: []string{p.binary, "proxy", p.addr, "http://" + p.upstream}, path: "/mcp"}
-			},
-			settings: "Go's httputil.ReverseProxy, with as many idle connections as there are calls at once",
-			lacks:    "passes bytes on: knows nothing of MCP, no token, no log",
-		},
-		{
-			name: "nginx", passes: true, parcel: parcel{registry: fromDebian, name: "nginx-light", program: "nginx"}, start: startNginx,
-			settings: "a worker for each processor, kept connections to the server, no buffering of answers, no access log",
-			lacks:    "passes bytes on: knows nothing of MCP, no token, no log",
-		},
-		{
-			name:     "HAProxy",
-			passes:   true,
-			parcel:   parcel{registry: fromDebian, name: "haproxy", program: "haproxy"},
-			start:    startHAProxy,
-			settings: "a thread for each processor, `http-reuse always`, `option http-no-delay`, without which it holds each event back for 200 ms, no log",
-			lacks:    "passes bytes on: knows nothing of MCP, no token, no log",
-		},
-		{
-			name: "TBXark mcp-proxy", parcel: parcel{registry: fromGo, name: "github.com/tbxark/mcp-proxy", version: "v0.43.2", program: "github.com/tbxark/mcp-proxy"}, start: startTBXark,
-			settings: "`type: streamable-http`, no tokens, no log of requests",
-			lacks:    "here without its fixed tokens; no rules by user, no check of arguments, no limits, no audit",
-		},
-		{
-			name: "mcp-proxy (npm)", parcel: parcel{registry: fromNPM, name: "mcp-proxy", version: "6.7.19", program: "mcp-proxy"}, start: startNPMProxy,
-			settings: "`--server stream`; the server behind it is a child that speaks over stdio, which saves it a connection",
-			lacks:    "here without its one key; one server, no tokens of users, no rules, no limits, no audit",
-		},
-		{
-			name: "supergateway", parcel: parcel{registry: fromNPM, name: "supergateway", version: "4.0.0", program: "supergateway"}, start: startSupergateway, sessions: 100,
-			settings: "`--stateful --outputTransport streamableHttp --logLevel none`; starts the server anew for each session, over stdio, so memory is measured with 100 sessions",
-			lacks:    "one server, no tokens of users, no rules, no limits, no audit",
-		},
-		{
-			name: "ToolHive vMCP", parcel: parcel{registry: fromGo, name: "github.com/stacklok/toolhive", version: "v0.47.0", program: "github.com/stacklok/toolhive/cmd/vmcp"}, start: startToolHive,
-			settings: "one static backend, incoming requests anonymous, audit and telemetry off",
-			lacks:    "here without tokens, rules, limits and audit, which it has; holds at most 1,000 sessions",
-		},
-		{
-			name: "Unla", parcel: parcel{registry: fromGo, name: "github.com/amoylab/unla", version: "v0.9.2"},
-			refused: "it listens on every address of the machine, which no setting changes",
-		},
-		{name: "MCPJungle", parcel: parcel{registry: fromGo, name: "github.com/mcpjungle/mcpjungle", version: "v0.1.10", program: "github.com/mcpjungle/mcpjungle"}},
-		{name: "mcpproxy-go", parcel: parcel{registry: fromGo, name: "github.com/smart-mcp-proxy/mcpproxy-go", version: "v0.60.0", program: "github.com/smart-mcp-proxy/mcpproxy-go/cmd/mcpproxy"}},
-		{name: "mcphub", parcel: parcel{registry: fromNPM, name: "@samanhappy/mcphub", version: "latest", program: "mcphub"}},
-		{name: "1mcp", parcel: parcel{registry: fromNPM, name: "@1mcp/agent", version: "0.35.0", program: "1mcp"}},
-	}
+		settings: "Go's httputil.ReverseProxy, with as many idle connections as there are calls at " +
+			"once",
+		lacks: "passes bytes on: knows nothing of MCP, no token, no log",
+	},
+	{
+		name:   "nginx",
+		passes: true, parcel: parcel{fromDebian, "nginx-light", "", "nginx"},
+		start: startNginx,
+		settings: "a worker for each processor, kept connections to the server, no buffering of " +
+			"answers, no access log",
+		lacks: "passes bytes on: knows nothing of MCP, no token, no log",
+	},
+	{
+		name:   "HAProxy",
+		passes: true,
+		parcel: parcel{fromDebian, "haproxy", "", "haproxy"},
+		start:  startHAProxy,
+		settings: "a thread for each processor, `http-reuse always`, `option http-no-delay`, " +
+			"without which it holds each event back for 200 ms, no log",
+		lacks: "passes bytes on: knows nothing of MCP, no token, no log",
+	},
+	{
+		name:     "TBXark mcp-proxy",
+		parcel:   parcel{fromGo, "github.com/tbxark/mcp-proxy", "v0.43.2", "github.com/tbxark/mcp-proxy"},
+		start:    startTBXark,
+		settings: "`type: streamable-http`, no tokens, no log of requests",
+		lacks: "here without its fixed tokens; no rules by user, no check of arguments, no " +
+			"limits, no audit",
+	},
+	{
+		name:   "mcp-proxy (npm)",
+		parcel: parcel{fromNPM, "mcp-proxy", "6.7.19", "mcp-proxy"},
+		start:  startNPMProxy,
+		settings: "`--server stream`; the server behind it is a child that speaks over stdio, which " +
+			"saves it a connection",
+		lacks: "here without its one key; one server, no tokens of users, no rules, no limits, " +
+			"no audit",
+	},
+	{
+		name:   "supergateway",
+		parcel: parcel{fromNPM, "supergateway", "4.0.0", "supergateway"},
+		start:  startSupergateway, sessions: 100,
+		settings: "`--stateful --outputTransport streamableHttp --logLevel none`; starts the server " +
+			"anew for each session, over stdio, so memory is measured with 100 sessions",
+		lacks: "one server, no tokens of users, no rules, no limits, no audit",
+	},
+	{
+		name:     "ToolHive vMCP",
+		parcel:   parcel{fromGo, "github.com/stacklok/toolhive", "v0.47.0", "github.com/stacklok/toolhive/cmd/vmcp"},
+		start:    startToolHive,
+		settings: "one static backend, incoming requests anonymous, audit and telemetry off",
+		lacks: "here without tokens, rules, limits and audit, which it has; holds at most 1,000 " +
+			"sessions",
+	},
+	{
+		name:    "Unla",
+		parcel:  parcel{fromGo, "github.com/amoylab/unla", "v0.9.2", ""},
+		refused: "it listens on every address of the machine, which no setting changes",
+	},
+	{
+		name:   "MCPJungle",
+		parcel: parcel{fromGo, "github.com/mcpjungle/mcpjungle", "v0.1.10", "github.com/mcpjungle/mcpjungle"},
+	},
+	{
+		name:   "mcpproxy-go",
+		parcel: parcel{fromGo, "github.com/smart-mcp-proxy/mcpproxy-go", "v0.60.0", "github.com/smart-mcp-proxy/mcpproxy-go/cmd/mcpproxy"},
+	},
+	{
+		name:   "mcphub",
+		parcel: parcel{fromNPM, "@samanhappy/mcphub", "latest", "mcphub"},
+	},
+	{
+		name:   "1mcp",
+		parcel: parcel{fromNPM, "@1mcp/agent", "0.35.0", "1mcp"},
+	},
 }
 
 const drawbridgeBesidePeers = configHead + `    servers: [echo]
     rules: [{allow: ["echo__*"]}, {deny: ["*__delete_*"]}]
-    limits: {requests: {rate: 1e9, burst: 1000000000}, calls: {rate: 1e9, burst: 1000000000}, user_calls: {rate: 1e9, burst: 1000000000}, tools: {"echo__*": {rate: 1e9, burst: 1000000000}}, concurrency: 1000, streams: 20000, sessions: 100000, user_sessions: 100000}
+    limits: ` + wideLimits + `
 servers:
   echo: {url: "http://%[3]s/mcp", private_addresses: true}
 lists: {page_size: 1000}

@@ -59,7 +59,7 @@ tenants:
   bench:
     servers: [echo, kinds]
     rules: [{allow: ["*"]}, {deny: ["*__delete_*"]}]
-    limits: {requests: {rate: 1e9, burst: 1000000000}, calls: {rate: 1e9, burst: 1000000000}, user_calls: {rate: 1e9, burst: 1000000000}, tools: {"echo__*": {rate: 1e9, burst: 1000000000}}, concurrency: 1000, streams: 20000, sessions: 100000, user_sessions: 100000}
+    limits: ` + wideLimits + `
 servers:
   echo: {url: "http://%[4]s/mcp", private_addresses: true}
   kinds: {url: "http://%[4]s/kinds", private_addresses: true}

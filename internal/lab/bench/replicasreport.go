@@ -24,13 +24,14 @@ func (s *sharing) section(nginx string) string {
 // replicasSection is the section, with places for what was measured.
 const replicasSection = `## Several replicas
 
-Replicas of one gateway share a Redis server and stand behind %s. It gives each request to the next replica in
-turn, whatever session the request belongs to, so of three calls in a session two are forwarded. Beside them stand
-three gateways that share nothing, behind nginx too, each with a third of the same clients. All of them ran at the
-same time and were loaded in turn, in %d rounds of %v. First %d callers at a time load them for the processor time,
-which is that of all replicas together, divided by the calls. Then one caller loads them for the latency. Everything
-shares the processors of one machine, so more replicas cannot make more calls a second here. What counts is what a
-call costs, because each further machine adds calls at that cost. No caller is near a limit.
+Replicas of one gateway share a Redis server and stand behind %s. It gives each request to the next replica
+in turn, whatever session the request belongs to, so of three calls in a session two are forwarded. Beside
+them stand three gateways that share nothing, behind nginx too, each with a third of the same clients. All
+of them ran at the same time and were loaded in turn, in %d rounds of %v. First %d callers at a time load
+them for the processor time, which is that of all replicas together, divided by the calls. Then one caller
+loads them for the latency. Everything shares the processors of one machine, so more replicas cannot make
+more calls a second here. What counts is what a call costs, because each further machine adds calls at that
+cost. No caller is near a limit.
 
 | revision | replicas | CPU a call, µs | ÷ three that share nothing | Redis a call, µs | nginx a call, µs | one at a time, median µs | added, µs | added if forwarded, µs |
 |---|---|---|---|---|---|---|---|---|
@@ -42,14 +43,15 @@ What three replicas may cost, and what they do:
 %s
 ### Round trips to Redis
 
-Each kind of request was made %d times, one after another, after %d that are not counted. A round trip is what
-Redis read at once, by its own count (` + "`total_reads_processed`" + `). What the replicas do by themselves in the
-same time is subtracted: each of three makes %s a minute when nobody asks it anything. They are for its lease, for
-messages from the others, and to see that Redis is well. Under load several requests share a round trip, so there
-are fewer. The commands are those of ` + "`INFO commandstats`" + `, with those that scripts run.
+Each kind of request was made %d times, one after another, after %d that are not counted. A round trip is
+what Redis read at once, by its own count (` + "`total_reads_processed`" + `). What the replicas do by
+themselves in the same time is subtracted: each of three makes %s a minute when nobody asks it anything.
+They are for its lease, for messages from the others, and to see that Redis is well. Under load several
+requests share a round trip, so there are fewer. The commands are those of ` + "`INFO commandstats`" + `,
+with those that scripts run.
 
-What is kept is by how much the memory of Redis (` + "`used_memory`" + `) has grown afterwards, with three replicas,
-for as long as the keys live. Some hundred bytes more or less are those of connections.
+What is kept is by how much the memory of Redis (` + "`used_memory`" + `) has grown afterwards, with three
+replicas, for as long as the keys live. Some hundred bytes more or less are those of connections.
 
 | request | round trips, 1 replica | 3 replicas | kept, bytes | commands a request, 3 replicas |
 |---|---|---|---|---|

@@ -71,21 +71,23 @@ One tools/call of an echo tool, in several ways to the same upstream in the same
 
 - **direct**: with nothing in between.
 - **nginx**: as a plain proxy that keeps its connections (%s).
-- **ReverseProxy**: Go's httputil.ReverseProxy, tuned. It keeps as many idle connections as there are calls at
-  once, and reads the body before it sends it on. It checks nothing and records nothing.
-- **ReverseProxy, GOGC=400**: the same, with a garbage collector that runs less often and takes more memory. The
-  gateway may choose this setting for itself. This way takes that gain out of the comparison.
-- **drawbridge** with everything on: token, tenant, rules, limits of requests, calls, users and tools, argument
-  schema, time limit, output cleaning, audit, a log line for each request, metrics. Audit writes a line before
-  each answer. With ` + "`sync: interval`" + ` it is synced to disk once a second.
+- **ReverseProxy**: Go's httputil.ReverseProxy, tuned. It keeps as many idle connections as there are calls
+  at once, and reads the body before it sends it on. It checks nothing and records nothing.
+- **ReverseProxy, GOGC=400**: the same, with a garbage collector that runs less often and takes more memory.
+  The gateway may choose this setting for itself. This way takes that gain out of the comparison.
+- **drawbridge** with everything on: token, tenant, rules, limits of requests, calls, users and tools,
+  argument schema, time limit, output cleaning, audit, a log line for each request, metrics. Audit writes a
+  line before each answer. With ` + "`sync: interval`" + ` it is synced to disk once a second.
 
-Every answer's content is checked. Each way has %s of %v. What a ratio compares ran right after one another, in
-both orders in turn. A figure is the median of the rounds' ratios. The brackets hold the lowest and the highest.
+Every answer's content is checked. Each way has %s of %v. What a ratio compares ran right after one another,
+in both orders in turn. A figure is the median of the rounds' ratios. The brackets hold the lowest and the
+highest.
 
 | revision | connections | calls/s ÷ ReverseProxy | ÷ ReverseProxy, GOGC=400 | ÷ nginx | ÷ direct | CPU a call ÷ ReverseProxy |
 |---|---|---|---|---|---|---|
 %s
-These are the figures behind the ratios. CPU and memory are those of the processes between client and upstream alone.
+These are the figures behind the ratios. CPU and memory are those of the processes between client and
+upstream alone.
 
 %s
 ### An upstream that speaks TLS
@@ -93,7 +95,8 @@ These are the figures behind the ratios. CPU and memory are those of the process
 The same calls to an https upstream. The gateway and the proxies check its certificate. The upstream offers
 HTTP/2, so there are two ReverseProxies: one uses it, and one stays with HTTP/1.1.
 
-drawbridge ÷ ReverseProxy with HTTP/1.1: calls/s **%s**, CPU a call %s. ÷ ReverseProxy with HTTP/2: calls/s **%s**, CPU a call %s.
+drawbridge ÷ ReverseProxy with HTTP/1.1: calls/s **%s**, CPU a call %s. ÷ ReverseProxy with HTTP/2: calls/s
+**%s**, CPU a call %s.
 
 %s%s%s`
 
@@ -164,11 +167,11 @@ func (m *findings) describeKinds(p plan) string {
 	return fmt.Sprintf(`
 ### Other kinds of calls
 
-The CPU is that of drawbridge alone, without server and client. A KiB counts requests and answers together, with
-their headers, between client and gateway. The last column divides the CPU of a KiB by that of the plain case in
-the same round. The plain case is a call of echo in the same revision, at 16 connections, or at 1 for one question
-at a time. A question is one that the server asks in the middle of a call (elicitation). The client answers it,
-and then the result comes. Each kind has %s of %v.
+The CPU is that of drawbridge alone, without server and client. A KiB counts requests and answers together,
+with their headers, between client and gateway. The last column divides the CPU of a KiB by that of the
+plain case in the same round. The plain case is a call of echo in the same revision, at 16 connections, or
+at 1 for one question at a time. A question is one that the server asks in the middle of a call
+(elicitation). The client answers it, and then the result comes. Each kind has %s of %v.
 
 | kind | callers | calls/s | CPU a call, µs | KiB a call | CPU a KiB, µs | ÷ plain call, by KiB |
 |---|---|---|---|---|---|---|
@@ -193,16 +196,16 @@ func (m *findings) describeIdle(memory string) string {
 
 %s
 
-Each stream is a connection of its own. Where a revision has sessions, each stream has a session of its own too,
-whose client has listed the tools.
+Each stream is a connection of its own. Where a revision has sessions, each stream has a session of its own
+too, whose client has listed the tools.
 
 A stream's memory is the gateway's resident memory with all streams open, less what it was before the first,
-divided by their number. It is taken after each stream had a heartbeat, which is every 20 seconds. By
-then the gateway has given back what it needed only for a moment, which it does by itself. Memory that the kernel
+divided by their number. It is taken after each stream had a heartbeat, which is every 20 seconds. By then
+the gateway has given back what it needed only for a moment, which it does by itself. Memory that the kernel
 has for connections is not in these figures.
 
-Then a reload hides or shows a tool, and every stream must be told. The time counts from the signal to reload, so
-the reload is in it.
+Then a reload hides or shows a tool, and every stream must be told. The time counts from the signal to
+reload, so the reload is in it.
 
 | streams | open | KiB a stream | after a changed list | told of it | the first after | the median | the last |
 |---|---|---|---|---|---|---|---|

@@ -46,20 +46,20 @@ func (g *growth) section(rounds, requests int, picture string) string {
 // scaleSection is the section, with places for what was measured.
 const scaleSection = `## How it grows
 
-Each figure is the processor time of the gateway's process for one request, in µs. It is the median of %d rounds
-of %d requests (a fifth for lists), with the lowest and highest round. The gateways of one kind, one for each size,
-ran at the same time and took turns. A ratio compares what they cost in the same round. Everything was on, audit
-and the log of requests too. Ten tenants sent the calls, however many there were. Less than 1 is no mistake: Go
-collects the garbage of a large heap more rarely.
+Each figure is the processor time of the gateway's process for one request, in µs. It is the median of %d
+rounds of %d requests (a fifth for lists), with the lowest and highest round. The gateways of one kind, one
+for each size, ran at the same time and took turns. A ratio compares what they cost in the same round.
+Everything was on, audit and the log of requests too. Ten tenants sent the calls, however many there were.
+Less than 1 is no mistake: Go collects the garbage of a large heap more rarely.
 
 | request | size | µs | ÷ smallest size | ReverseProxy, µs | goal | kept |
 |---|---|---|---|---|---|---|
 %s%s
 A session without a stream takes %.1f KiB of resident memory, at 100,000.
 
-The gateway starts with 5,000 tenants. Each has 200 tools of two of 50 servers, and 20 rules of its own. A start
-lasts until all servers are there. Then come five reloads, each after a change of one tenant's rules. A reload
-lasts until the change is in force.
+The gateway starts with 5,000 tenants. Each has 200 tools of two of 50 servers, and 20 rules of its own. A
+start lasts until all servers are there. Then come five reloads, each after a change of one tenant's rules.
+A reload lasts until the change is in force.
 
 | config | start | CPU of the start | resident | reload, ms | CPU of a reload, ms | resident after five | goals | kept |
 |---|---|---|---|---|---|---|---|---|

@@ -92,8 +92,8 @@ func (w contents) tenant(n int) string {
 		fmt.Fprintf(&b, ", s%d", second)
 	}
 	b.WriteString(
-		"]\n    limits: {requests: {rate: 1e9, burst: 1000000000}, calls: {rate: 1e9, burst: 1000000000}, " +
-			"user_calls: {rate: 1e9, burst: 1000000000}, concurrency: 1000, sessions: 200000, user_sessions: 200000}\n    rules:\n")
+		"]\n    limits: {" + world.AnyRates +
+			", concurrency: 1000, sessions: 200000, user_sessions: 200000}\n    rules:\n")
 	for rule := range w.rules - 1 {
 		fmt.Fprintf(&b, "      - {allow: [\"s%d__tool_%04d\"]}\n", []int{0, second}[rule%2],
 			(n*7+rule)%(w.tools-1))

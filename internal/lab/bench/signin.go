@@ -37,7 +37,7 @@ tenants:
   bench:
     servers: [echo]
     rules: [{allow: ["*"], scopes: [tools.call]}, {deny: ["*__delete_*"]}]
-    limits: {requests: {rate: 1e9, burst: 1000000000}, calls: {rate: 1e9, burst: 1000000000}, user_calls: {rate: 1e9, burst: 1000000000}, concurrency: 1000}
+    limits: {` + world.AnyRates + `, concurrency: 1000}
 servers:
   echo: {url: "http://%[3]s/mcp", private_addresses: true}
 audit: {file: audit.jsonl, sync: interval}

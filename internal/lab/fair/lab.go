@@ -9,6 +9,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/quiet"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/raid"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
@@ -38,17 +39,17 @@ tenants:
   quiet:
     servers: [calm]
     rules: [{allow: ["*"]}]
-    limits: {requests: {rate: 10000, burst: 10000}, calls: {rate: 10000, burst: 10000}, user_calls: {rate: 10000, burst: 10000}}
+    limits: ` + raid.HighRates + `
   loud:
     servers: [storm]
     rules: [{allow: ["*"]}]
   raised:
     servers: [storm, library]
     rules: [{allow: ["*"]}]
-    limits: {requests: {rate: 10000, burst: 10000}, calls: {rate: 10000, burst: 10000}, user_calls: {rate: 10000, burst: 10000}}
+    limits: ` + raid.HighRates + `
   ruled:
     servers: [storm]
-    limits: {requests: {rate: 10000, burst: 10000}, calls: {rate: 10000, burst: 10000}, user_calls: {rate: 10000, burst: 10000}}
+    limits: ` + raid.HighRates + `
     rules:
 %[5]sservers:
   calm: {url: "http://%[3]s/mcp", private_addresses: true}

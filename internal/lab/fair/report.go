@@ -15,12 +15,13 @@ func describe(results []*result, samples int, on cores) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# What one tenant notices of another
 
-A quiet tenant calls a small tool %d times a second, over %d connections or more of %d users, while somebody attacks the same
-gateway. Its calls go out at fixed times, whether or not the answers before are late. Each counts from when it was due.
-The table has the 50th and 99th percentile (p50, p99) of these calls during each attack, as a ratio to a **baseline**. In
-the baseline the same program makes the same attack on a dummy server on the same machine, while the quiet tenant calls
-the gateway. The dummy is Go's net/http server with ready answers of the same size. It asks for no token and does nothing
-for each tenant. So both have what the attack takes of the machine, and the ratio is what it takes of the gateway.
+A quiet tenant calls a small tool %d times a second, over %d connections or more of %d users, while somebody
+attacks the same gateway. Its calls go out at fixed times, whether or not the answers before are late. Each
+counts from when it was due. The table has the 50th and 99th percentile (p50, p99) of these calls during
+each attack, as a ratio to a **baseline**. In the baseline the same program makes the same attack on a dummy
+server on the same machine, while the quiet tenant calls the gateway. The dummy is Go's net/http server with
+ready answers of the same size. It asks for no token and does nothing for each tenant. So both have what the
+attack takes of the machine, and the ratio is what it takes of the gateway.
 
 An attack does no harm when p99 is less than twice the baseline and every call of the quiet tenant is answered. A call
 counts as never answered when its answer has not come in %v. When p99 is one of those, there is none.
@@ -33,14 +34,15 @@ On the processors: %s. Load average at the end: %s. What others did on the machi
 %s`, time.Second/quietInterval, quiet.Connections, usersOfQuiet, client.Patience, on.describe(), page.Load(),
 		page.Rows(results, (*result).row))
 	fmt.Fprintf(&b, `
-"No attack" is measured like the others, with nobody attacking. The further its ratios are from 1, the less the others
-can be trusted. Attack and baseline have %d samples each, in %d rounds that take turns, each with a
-new gateway. A percentile is the median of those of the rounds.
+"No attack" is measured like the others, with nobody attacking. The further its ratios are from 1, the less
+the others can be trusted. Attack and baseline have %d samples each, in %d rounds that take turns, each with
+a new gateway. A percentile is the median of those of the rounds.
 
 ## The figures behind it
 
-Attackers send the next request when the one before is answered or refused. Of the attempts a second, the part in
-brackets was refused (at the gateway; the dummy refuses nothing). Held: connections open at the same time.
+Attackers send the next request when the one before is answered or refused. Of the attempts a second, the
+part in brackets was refused (at the gateway; the dummy refuses nothing). Held: connections open at the same
+time.
 
 | attack | baseline p50 / p99 | beside it p50 / p99 | attempts a second at the gateway (refused, broken) | MB/s | held | at the dummy |
 |---|---|---|---|---|---|---|

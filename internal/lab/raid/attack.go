@@ -36,6 +36,12 @@ type Attack struct {
 	Signs Signs
 }
 
+// HighRates are the limits of a tenant for attacks that are Raised, in the words of a
+// config.
+const HighRates = `{requests: ` + highRate + `, calls: ` + highRate + `, user_calls: ` + highRate + `}`
+
+const highRate = `{rate: 10000, burst: 10000}`
+
 // Signs are what must be seen at the gateway at least when an attack takes place as it is
 // meant.
 type Signs struct {

@@ -169,7 +169,9 @@ func (b *board) times() string {
 		return ""
 	}
 	return fmt.Sprintf(`
-How long refusals take in this process. *Told* is the chance that of two requests, one for what is unknown and one for what is forbidden, the second takes longer: 0.5 tells nothing. The target is missed where it is further from 0.5 than %v and the medians differ by more than %v.
+How long refusals take in this process. *Told* is the chance that of two requests, one for what is unknown
+and one for what is forbidden, the second takes longer: 0.5 tells nothing. The target is missed where it is
+further from 0.5 than %v and the medians differ by more than %v.
 
 | thing | unknown, median | forbidden, median | between quartiles | told |
 |---|---|---|---|---|

@@ -13,6 +13,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/quiet"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/raid"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/upstream"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
@@ -38,7 +39,7 @@ tenants:
   blue:
     servers: [storm, library]
     rules: [{allow: ["*"]}]
-    limits: {requests: {rate: 10000, burst: 10000}, calls: {rate: 10000, burst: 10000}, user_calls: {rate: 10000, burst: 10000}}
+    limits: ` + raid.HighRates + `
   spare:
     servers: [calm]
     rules: [{allow: ["*"]}]

@@ -76,22 +76,23 @@ func describe(outcomes []*outcome) string {
 	}
 	b.WriteString("# " + title + `
 
-The gateway runs in a control group of Linux, without swap. The kernel ends whatever in it needs more memory. Three
-attackers make the attacks below, three at a time each, in an order drawn by a seed. Two of them have tokens, of two tenants
-with eight users each; the third has none. The config is loaded again every few seconds. Meanwhile a quiet tenant makes five
-to nine calls a second. Clients and servers run outside of the control group, on the same machine. Those of the quiet tenant
-have a process of their own.
+The gateway runs in a control group of Linux, without swap. The kernel ends whatever in it needs more
+memory. Three attackers make the attacks below, three at a time each, in an order drawn by a seed. Two of
+them have tokens, of two tenants with eight users each; the third has none. The config is loaded again every
+few seconds. Meanwhile a quiet tenant makes five to nine calls a second. Clients and servers run outside of
+the control group, on the same machine. Those of the quiet tenant have a process of their own.
 
-Limits are the default ones, but one of the two attacking tenants has rates of 10,000 a second. Sessions end after a minute,
-and so do events that are kept for resuming; in a short siege both end after a quarter of it. So soon after the siege only
-what leaked is left. During the siege both stay at their bounds. Calls that wait for an answer of their client wait for five
-minutes as always, and their memory comes back when they end.
+Limits are the default ones, but one of the two attacking tenants has rates of 10,000 a second. Sessions end
+after a minute, and so do events that are kept for resuming; in a short siege both end after a quarter of
+it. So soon after the siege only what leaked is left. During the siege both stay at their bounds. Calls that
+wait for an answer of their client wait for five minutes as always, and their memory comes back when they
+end.
 
 These are the promises:
 
 - The process lives.
-- Its resident memory comes back to what it was before. The Go runtime may keep 20 MiB, or an eighth of what it grew by. The
-  pages of the program's own file do not count.
+- Its resident memory comes back to what it was before. The Go runtime may keep 20 MiB, or an eighth of what
+  it grew by. The pages of the program's own file do not count.
 - Every call of the quiet tenant is answered.
 - Every attack takes place.
 

@@ -34,9 +34,16 @@ sessions: {keys_file: keys, events: {age: %[15]s}}
 replicas: %[14]d
 `
 
+// AnyRate is a rate that no caller reaches, in the words of a config, and AnyRates are the
+// limits of requests and calls at that rate.
 const (
-	wideLimits = `{requests: {rate: 1e9, burst: 1000000000}, calls: {rate: 1e9, burst: 1000000000}, user_calls: {rate: 1e9, burst: 1000000000}, ` +
-		`tools: {"*": {rate: 1e9, burst: 1000000000}}, concurrency: 1000, streams: 10000, sessions: 100000, user_sessions: 100000}`
+	AnyRate  = `{rate: 1e9, burst: 1000000000}`
+	AnyRates = `requests: ` + AnyRate + `, calls: ` + AnyRate + `, user_calls: ` + AnyRate
+)
+
+const (
+	wideLimits = `{` + AnyRates + `, tools: {"*": ` + AnyRate + `}, concurrency: 1000, ` +
+		`streams: 10000, sessions: 100000, user_sessions: 100000}`
 	tightLimits = `{calls: {rate: 1, burst: 3}, concurrency: 1, streams: 2}`
 )
 

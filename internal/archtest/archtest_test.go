@@ -38,7 +38,7 @@ func parse(directory, name string, text any) (*source, error) {
 
 // violations returns where the file differs from the plan.
 func violations(s *source) []string {
-	if slices.Contains(Yard(), s.directory) {
+	if slices.Contains(Support(), s.directory) {
 		return nil
 	}
 	layer := layerOf(s.directory)
@@ -60,12 +60,12 @@ func violations(s *source) []string {
 // asking returns where the file asks for the token of a caller, which goes to one place
 // alone.
 func asking(s *source) (found []string) {
-	if s.directory == tokenHouse {
+	if s.directory == tokenPackage {
 		return nil
 	}
 	ast.Inspect(s.file, func(node ast.Node) bool {
 		if n, ok := node.(*ast.SelectorExpr); ok && n.Sel.Name == "SubjectToken" {
-			found = append(found, s.report(n, "a caller's token is asked for in %s alone", tokenHouse))
+			found = append(found, s.report(n, "a caller's token is asked for in %s alone", tokenPackage))
 		}
 		return true
 	})
@@ -88,7 +88,7 @@ func importPath(spec *ast.ImportSpec) string {
 func importProblem(directory string, layer int, imported string) string {
 	if own, ok := strings.CutPrefix(imported, module+"/"); ok {
 		switch below := layerOf(own); {
-		case slices.Contains(Yard(), own):
+		case slices.Contains(Support(), own):
 			return fmt.Sprintf("%s is no part of the product", own)
 		case below < 0:
 			return fmt.Sprintf("%s is not in the plan", own)
@@ -122,7 +122,7 @@ func doorTo(imported string) (best door, known bool) {
 
 // dialing returns where the file could open a connection by itself.
 func dialing(s *source) []string {
-	if s.directory == dialHouse {
+	if s.directory == dialPackage {
 		return nil
 	}
 	var found []string
@@ -136,7 +136,7 @@ func dialing(s *source) []string {
 			if from, name := selected(imported, n); slices.ContainsFunc(dialers()[from],
 				func(start string) bool { return opens(name, start) }) {
 				found = append(found, s.report(n, "%s.%s opens connections, which only %s does", from, name,
-					dialHouse))
+					dialPackage))
 			}
 		}
 		return true
@@ -377,7 +377,7 @@ func TestViolationsAreFound(t *testing.T) {
 		{"of a tool in a test", "server/x_test.go", `import _ "` + module + `/internal/wiretest"`, ""},
 		{"testing outside tests", "auth/x.go", `import _ "testing"`, "no door here"},
 		{
-			"the house of dialing", "internal/dial/x.go",
+			"the package that dials", "internal/dial/x.go",
 			`import ("net"; "net/http"); var d net.Dialer; var c = http.Client{}`, "",
 		},
 	}
@@ -410,9 +410,9 @@ func TestPlanIsSound(t *testing.T) {
 			seen[name] = true
 		}
 	}
-	for _, name := range Yard() {
+	for _, name := range Support() {
 		if seen[name] {
-			t.Errorf("%s stands on a layer and in the yard", name)
+			t.Errorf("%s stands on a layer and is one of Support", name)
 		}
 	}
 	for _, d := range doors() {

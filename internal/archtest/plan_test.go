@@ -207,7 +207,7 @@ func dialers() map[string][]string {
 	}
 }
 
-const dialHouse = "internal/dial"
+const dialPackage = "internal/dial"
 
-// tokenHouse is the one package that may ask a principal for the token that it came with.
-const tokenHouse = "registry/credential"
+// tokenPackage is the one package that may ask a principal for the token that it came with.
+const tokenPackage = "registry/credential"

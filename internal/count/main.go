@@ -5,7 +5,7 @@
 //	go run ./internal/count                 # what stands in the working directory
 //	go run ./internal/count -since v1.4.0   # before and after a revision
 //
-// Labs are the packages that archtest keeps in its yard and those of internal/lab,
+// Labs are the packages that archtest.Support lists and those of internal/lab,
 // without their tests. Tests are all files that end in _test.go.
 package main
 

@@ -50,7 +50,7 @@ func (t tree) add(name string, source []byte) error {
 	switch {
 	case strings.HasSuffix(name, "_test.go"):
 		p.kind = tests
-	case slices.Contains(archtest.Yard(), p.directory), lab.MatchString(p.directory):
+	case slices.Contains(archtest.Support(), p.directory), lab.MatchString(p.directory):
 		p.kind = labs
 	}
 	t[p] = t[p].plus(counted)
@@ -88,7 +88,7 @@ func working(directory string) (tree, error) {
 	return t, err
 }
 
-// revision counts what git knows of a revision, as the yard of today divides it.
+// revision counts what git knows of a revision, as the list of today divides it.
 func revision(ctx context.Context, directory, name string) (tree, error) {
 	if strings.HasPrefix(name, "-") {
 		return nil, fmt.Errorf("%s is no revision", name)

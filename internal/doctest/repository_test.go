@@ -114,7 +114,7 @@ func (r *repository) readGo(file, name string) error {
 		}
 		return true
 	})
-	if !slices.Contains(archtest.Yard(), path.Dir(name)) {
+	if !slices.Contains(archtest.Support(), path.Dir(name)) {
 		r.product = append(r.product, source{name, tree, set})
 		r.readConstants(tree)
 	}

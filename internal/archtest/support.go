@@ -1,12 +1,12 @@
-// Package archtest holds the plan of the house: which package stands on which layer, and
-// which packages may open the door to which library. Its test parses the imports itself
-// and fails when the code differs, so whoever adds a package or a library enters it here
+// Package archtest holds the plan of the product: which package stands on which layer,
+// and which packages may import which library. Its test parses the imports itself and
+// fails when the code differs, so whoever adds a package or a library enters it here
 // first.
 package archtest
 
-// Yard lists what stands beside the house: tests and tools that are no part of the
-// product. They import what they like, and in the house only test files import them.
-func Yard() []string {
+// Support lists the packages beside the product: tests and tools that are no part of it.
+// They import what they like, and of the product only test files import them.
+func Support() []string {
 	return []string{
 		"internal/archtest",
 		"internal/corpus",

@@ -53,6 +53,10 @@ const (
 	DefaultMaxRequests = 1024
 )
 
+// DefaultSessionIdle is the default of Config, on which it depends for how long replicas
+// know who leads a session.
+const DefaultSessionIdle = 30 * time.Minute
+
 type (
 	// Settings are the parts of the config that a reload may change.
 	Settings = exchange.Settings
@@ -99,7 +103,7 @@ type Config struct {
 	// what a reload may change; called once a request, must be cheap
 	Settings                   func() exchange.Settings
 	LegacySSE                  bool          // serve 2024-11-05 on /sse and /messages
-	SessionIdle, SessionMaxAge time.Duration // zero: 30 m, 24 h
+	SessionIdle, SessionMaxAge time.Duration // zero: DefaultSessionIdle, 24 h
 	MaxBody                    int64         // bytes; zero: DefaultMaxBody
 	MaxRequests                int           // requests in work at once; zero: DefaultMaxRequests
 	// event streams at once, of which one tenant alone gets half; zero: 20,000
@@ -133,7 +137,7 @@ type Server struct {
 func New(cfg Config) *Server { return newServer(cfg, cfg.Gateway) }
 
 func newServer(cfg Config, d exchange.Desk) *Server {
-	cfg.SessionIdle = orDefault(cfg.SessionIdle, 30*time.Minute)
+	cfg.SessionIdle = orDefault(cfg.SessionIdle, DefaultSessionIdle)
 	cfg.SessionMaxAge = orDefault(cfg.SessionMaxAge, 24*time.Hour)
 	cfg.MaxBody = orDefault(cfg.MaxBody, DefaultMaxBody)
 	cfg.MaxRequests = orDefault(cfg.MaxRequests, DefaultMaxRequests)

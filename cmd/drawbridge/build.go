@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -274,10 +275,10 @@ func (p *parts) newEntries(s config.Sessions) primary.Store {
 	if p.sharing.store == nil {
 		return nil
 	}
+	idle := cmp.Or(s.Idle, server.DefaultSessionIdle)
 	return primary.NewRedis(primary.RedisConfig{
-		Store: p.sharing.store, Seal: p.ring, Others: p.sharing.others, Logger: p.log, Life: s.Idle +
-			s.Idle/5 + time.Minute,
-		Refused: p.metrics.ValueRefused,
+		Store: p.sharing.store, Seal: p.ring, Others: p.sharing.others, Logger: p.log,
+		Life: idle + idle/5 + time.Minute, Refused: p.metrics.ValueRefused,
 	})
 }
 

@@ -6,8 +6,10 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -17,8 +19,26 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/server"
 	"github.com/drawbridge-mcp/drawbridge/server/admin"
 )
+
+// TestReplicasKnowWhoLeadsASessionForItsIdleTime opens a session without saying after
+// which idle time it ends. A replica that takes it over must still find its entry then.
+func TestReplicasKnowWhoLeadsASessionForItsIdleTime(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	r := startReplica(t, func(listen, operator string) string {
+		return fmt.Sprintf(keyed, listen, operator, "replicas: 2\nredis: {url: \"redis://"+redis.Address+
+			"\", patience: 5s}\n")
+	})
+	r.session(t)
+	entry := strings.TrimSpace(redis.Exec(t, "KEYS", "*:session:*"))
+	left, err := strconv.Atoi(strings.TrimSpace(redis.Exec(t, "TTL", entry)))
+	if err != nil || time.Duration(left)*time.Second < server.DefaultSessionIdle {
+		t.Errorf("the entry %q is kept for %d s, %v; want %v at least", entry, left, err, server.DefaultSessionIdle)
+	}
+}
 
 // TestGatewayIsReadyOnceRedisWasReached shows what /readyz says before that, then, and
 // when Redis is gone again.

@@ -46,13 +46,13 @@ func additions() []edit {
 }
 
 // formatChanges are those of a version that writes what this one cannot read, although no
-// version before it could. It reads what this one writes.
+// version before it could. It reads the sessions of this one.
 func formatChanges() []edit {
 	return []edit{
-		{"internal/replica/replica.go", "const Formats = 1", "const Formats = 2"},
+		{"internal/replica/replica.go", "const Formats = 2", "const Formats = 3"},
 		{"server/ticket/ticket.go", "ticketVersion = 4", "ticketVersion = 5"},
 		{"server/ticket/ticket.go", "data[0] != ticketVersion", "data[0] != ticketVersion && data[0] != 4"},
-		{"internal/gateway/state.go", `purposeHome = "requestState 2"`, `purposeHome = "requestState 3"`},
+		{"internal/gateway/state.go", `purposeState = "requestState 3"`, `purposeState = "requestState 4"`},
 	}
 }
 

@@ -187,9 +187,9 @@ func (c *call) broken(what string) error {
 // share.
 func (c *call) callID() string {
 	if c.state != nil {
-		return c.state.callID
+		return c.state.CallID
 	}
-	return c.request.ID[:min(len(c.request.ID), maxCallID)]
+	return clip(c.request.ID, maxCallID)
 }
 
 // owner returns the digest of the owner of the call.

@@ -224,7 +224,7 @@ func useTool(ctx context.Context, c *call) (mcp.Object, error) { return c.tool.C
 // useTask makes a request about a task of the tool of the call.
 func useTask(ctx context.Context, c *call) (mcp.Object, error) {
 	switch {
-	case c.task.own == "":
+	case c.task.Own == "":
 		return useStored(c)
 	case c.isOlder():
 		return useOlder(ctx, c)
@@ -267,7 +267,7 @@ func (c *call) use() *registry.Call {
 		use.Capabilities = mcp.Object{} // or asked has them
 	}
 	if c.task != nil {
-		use.Tasks, use.Task = c.tool.Tasks, c.task.own
+		use.Tasks, use.Task = c.tool.Tasks, c.task.Own
 	} else if c.tasks == mcp.TasksAsked && c.request.Tasks == mcp.TasksAsked {
 		updates := &taskUpdates{
 			gateway: c.gateway, principal: c.caller.Principal,

@@ -47,7 +47,7 @@ func (c *call) record(failure failure, started time.Time) audit.Record {
 		r.CallID = c.callID()
 	}
 	if c.task != nil {
-		r.Item, r.CallID = c.task.tool, c.task.callID
+		r.Item, r.CallID = c.task.Tool, c.task.CallID
 	}
 	return r
 }

@@ -45,25 +45,24 @@ func (g *Gateway) resume(ctx context.Context, c *call, sealed mcp.RawJSON) error
 	// worked out for every state, so that the time does not tell a foreign one from a
 	// forged one
 	owner := c.owner()
-	s, ok := g.openState(token)
-	now := time.Now()
+	s, now := &state{}, time.Now()
 	switch {
-	case !ok:
+	case !g.open(purposeState, token, s):
 		return g.unreadable(&stateError{stateForged})
-	case s.owner != owner:
+	case s.Owner != owner:
 		return &stateError{stateForeign}
-	case s.request != c.digest():
+	case s.Request != c.digest():
 		return &stateError{stateMismatch}
-	case !now.Before(s.expires):
+	case !now.Before(s.Expires):
 		return &stateError{stateExpired}
 	}
 	c.state = s
 	if g.isFirst(ctx, c, s, now) {
-		c.prepaid, c.slotRetained = c.method.free || s.rounds <= freeRounds, s.slotRetained
+		c.prepaid, c.slotRetained = c.method.free || s.Rounds <= freeRounds, s.SlotRetained
 	}
 	c.params = c.params.Without("requestState")
-	if s.hasInner {
-		c.params = c.params.With("requestState", mcp.String(s.inner))
+	if s.Inner != nil {
+		c.params = c.params.With("requestState", s.Inner)
 	}
 	return nil
 }
@@ -71,31 +70,27 @@ func (g *Gateway) resume(ctx context.Context, c *call, sealed mcp.RawJSON) error
 // isFirst tells whether the state was not used before. That of a call which waits here is
 // used nowhere else, so that no other replica has to be asked.
 func (g *Gateway) isFirst(ctx context.Context, c *call, s *state, now time.Time) bool {
-	if s.home != "" {
-		return g.used.first(s.nonce, now)
+	if s.Home != "" {
+		return g.used.first(s.Nonce, now)
 	}
-	return g.firsts.isFirst(ctx, c.caller.Tenant.ID, s.nonce, now)
+	return g.firsts.isFirst(ctx, c.caller.Tenant.ID, s.Nonce, now)
 }
 
 // suspend puts the sealed state of this round into a result that asks for input.
 func (g *Gateway) suspend(c *call, result mcp.Object) (mcp.Object, error) {
 	s := &state{
-		owner: c.owner(), request: c.digest(), expires: time.Now().Add(stateLife), spent: c.spent, rounds: 1,
-		slotRetained: c.slotRetained || c.slot.inUse(), server: c.item.Server, callID: c.callID(),
+		Owner: c.owner(), Request: c.digest(), Expires: time.Now().Add(stateLife), Rounds: 1,
+		Spent: int64(c.spent), SlotRetained: c.slotRetained || c.slot.inUse(),
+		Server: c.item.Server, CallID: c.callID(), Inner: result.Value("requestState"),
 	}
-	s.inner, s.hasInner = result.Value("requestState").Text()
-	purpose := purposeState
-	if c.pinned && g.self != "" {
-		purpose, s.home = purposeHome, g.self
+	if c.pinned {
+		s.Home = g.self
 	}
-	_, _ = rand.Read(s.nonce[:]) // never returns an error
+	_, _ = rand.Read(s.Nonce[:]) // never returns an error
 	if c.state != nil {
-		s.rounds = c.state.rounds
-		if s.rounds < math.MaxUint8 {
-			s.rounds++
-		}
+		s.Rounds = min(c.state.Rounds, math.MaxUint8-1) + 1
 	}
-	sealed, err := g.config.Seal.SealLong(purpose, s.encode())
+	sealed, err := g.seal(purposeState, s)
 	if err != nil {
 		return mcp.Object{}, err
 	}
@@ -105,7 +100,7 @@ func (g *Gateway) suspend(c *call, result mcp.Object) (mcp.Object, error) {
 // IsEverywhere tells whether the params of a request name a task that all replicas reach.
 func (g *Gateway) IsEverywhere(params mcp.Object) bool {
 	t, err := g.openTask(params.Text("taskId"))
-	return err == nil && t.home == ""
+	return err == nil && t.Home == ""
 }
 
 // Home returns the replica that alone can go on with what a request names: a call that
@@ -115,26 +110,25 @@ func (g *Gateway) IsEverywhere(params mcp.Object) bool {
 // it.
 func (g *Gateway) Home(caller Caller, method string, params mcp.Object) replica.ID {
 	if sealed, ok := params.Value("requestState").Text(); ok {
-		m := g.methods[method]
-		s, ok := g.openState(sealed)
-		if m == nil || !ok || !g.isElsewhere(s.home) {
+		m, s := g.methods[method], &state{}
+		if m == nil || !g.open(purposeState, sealed, s) || !g.isElsewhere(s.Home) {
 			return ""
 		}
 		err := m.find(g, g.newCall(caller, &Request{Method: method, Params: params}, m))
 		if _, down := errors.AsType[*registry.DownError](err); err != nil && !down {
 			return ""
 		}
-		return s.home
+		return s.Home
 	}
 	if !mcp.MethodOf(method).OfTasks() {
 		return ""
 	}
 	t, err := g.openTask(params.Text("taskId"))
-	if err != nil || !g.isElsewhere(t.home) {
+	if err != nil || !g.isElsewhere(t.Home) {
 		return ""
 	}
-	if found := g.callerViewOf(caller).tool(t.tool); found == nil || found.Server != t.server {
+	if found := g.callerViewOf(caller).tool(t.Tool); found == nil || found.Server != t.Server {
 		return ""
 	}
-	return t.home
+	return t.Home
 }

@@ -20,7 +20,7 @@ func (g *Gateway) revocable(next Handler) Handler {
 		if !g.stillAllows(c) {
 			return mcp.Object{}, ErrRevoked
 		}
-		if c.state != nil && g.isElsewhere(c.state.home) { // or the door would have forwarded it
+		if c.state != nil && g.isElsewhere(c.state.Home) { // or the door would have forwarded it
 			return mcp.Object{}, errHomeLost
 		}
 		c.hold = func(end func()) (release func()) { return g.hold(ctx, c, end) }

@@ -126,7 +126,7 @@ func (g *Gateway) resolved(next Handler) Handler {
 		if err := c.method.find(g, c); err != nil {
 			return mcp.Object{}, err
 		}
-		if c.state != nil && c.state.server != c.item.Server {
+		if c.state != nil && c.state.Server != c.item.Server {
 			return mcp.Object{}, &stateError{stateMismatch}
 		}
 		if c.tool != c.charged && !c.prepaid {
@@ -174,7 +174,7 @@ func (g *Gateway) timed(next Handler) Handler {
 		}
 		started, whole := time.Now(), cmp.Or(c.method.time, c.item.Timeout)
 		if c.state != nil {
-			c.spent = c.state.spent
+			c.spent = time.Duration(c.state.Spent)
 		}
 		if c.spent >= whole {
 			c.noteOpen(c.params)
@@ -199,7 +199,7 @@ func invoke(ctx context.Context, c *call) (mcp.Object, error) {
 	result, err := c.method.use(ctx, c)
 	c.upstream = time.Since(started)
 	c.noteOpen(result)
-	if c.state != nil && c.state.slotRetained && isUnsent(err) {
+	if c.state != nil && c.state.SlotRetained && isUnsent(err) {
 		// The call that the server kept open in wait for answers went away with the
 		// server. Its repeat must not be told that nothing was sent, or it would be made
 		// anew although it may have taken effect.
@@ -221,7 +221,7 @@ func isUnsent(err error) bool {
 // noteOpen remembers the requestState under which the source keeps this call open, if it
 // does: that shows in the slot of the call, which somebody besides the call still holds.
 func (c *call) noteOpen(from mcp.Object) {
-	if c.slot.shared() || c.state != nil && c.state.slotRetained {
+	if c.slot.shared() || c.state != nil && c.state.SlotRetained {
 		c.open = from.Value("requestState")
 	}
 }

@@ -1,16 +1,17 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
@@ -521,26 +522,29 @@ func TestPanicOfARepeatGivesItsPlaceBack(t *testing.T) {
 	}
 }
 
-// FuzzDecodeState shows that what decodes is what would be encoded so, but for numbers
-// written at length.
+// FuzzDecodeState shows that what is read is sealed so that it is read again.
 func FuzzDecodeState(f *testing.F) {
-	s := &state{
-		expires: time.Unix(1e9, 0), spent: time.Second, rounds: 2, slotRetained: true, hasInner: true,
-		server: "lib", callID: "r1", inner: "inner",
+	g := New(Config{Seal: newBench(f).config.Seal})
+	for _, s := range []state{
+		{Expires: time.Unix(1e9, 0), Spent: 1e9, Rounds: 2, SlotRetained: true, Inner: mcp.String("inner")},
+		{Server: "lib", CallID: "r1", Home: "0123456789abcdef"},
+	} {
+		text, err := strictjson.Marshal(&s)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+		f.Add(text[:90])
 	}
-	f.Add(s.encode(), false)
-	f.Add(s.encode()[:90], false)
-	f.Add([]byte{}, true)
-	s.home = "0123456789abcdef"
-	f.Add(s.encode(), true)
-	f.Fuzz(func(t *testing.T, data []byte, hasHome bool) {
-		decoded, ok := decodeState(data, hasHome)
-		if !ok || hasHome && decoded.home == "" {
+	f.Fuzz(func(t *testing.T, text []byte) {
+		sealed, err := g.config.Seal.SealLong(purposeState, text)
+		var first, again state
+		if err != nil || !g.open(purposeState, sealed, &first) {
 			return
 		}
-		again, ok := decodeState(decoded.encode(), hasHome)
-		if !ok || !bytes.Equal(again.encode(), decoded.encode()) {
-			t.Errorf("%x decodes to %+v, and that to %+v", data, decoded, again)
+		if sealed, err = g.seal(purposeState, &first); err != nil || !g.open(purposeState, sealed, &again) ||
+			!reflect.DeepEqual(first, again) {
+			t.Errorf("%s is read as %+v, and that, %v, as %+v", text, first, err, again)
 		}
 	})
 }

@@ -72,17 +72,17 @@ func (g *Gateway) findTask(c *call) error {
 	switch {
 	case err != nil:
 		return err
-	case t.owner != owner:
+	case t.Owner != owner:
 		return &taskError{taskForeign}
-	case t.form != c.request.Tasks:
+	case t.Form != c.request.Tasks:
 		return &taskError{taskMismatch}
 	}
-	found := g.callerViewAs(c.caller, c.request.Extensions).tool(t.tool)
-	if found == nil || found.Server != t.server {
+	found := g.callerViewAs(c.caller, c.request.Extensions).tool(t.Tool)
+	if found == nil || found.Server != t.Server {
 		return g.missing(c, t)
 	}
 	c.task, c.tool, c.item = t, found, &found.Item
-	if g.isElsewhere(t.home) { // the door would have forwarded it if that replica were there
+	if g.isElsewhere(t.Home) { // the door would have forwarded it if that replica were there
 		return &taskError{taskGone}
 	}
 	return nil
@@ -92,17 +92,17 @@ func (g *Gateway) findTask(c *call) error {
 // while, the caller is told that, and not that the task does not exist.
 func (g *Gateway) missing(c *call, t *task) error {
 	view := g.viewOf(c)
-	_, err := view.Lookup(t.tool)
-	if err == nil || !slices.Contains(c.caller.Tenant.servers, t.server) {
+	_, err := view.Lookup(t.Tool)
+	if err == nil || !slices.Contains(c.caller.Tenant.servers, t.Server) {
 		return &taskError{taskForbidden}
 	}
-	if guess := view.Unreached(registry.KindTool, t.tool); guess != nil && guess.Server == t.server {
+	if guess := view.Unreached(registry.KindTool, t.Tool); guess != nil && guess.Server == t.Server {
 		if down := guess.Down(); down != nil {
-			c.unreached = t.server
+			c.unreached = t.Server
 			return down
 		}
 	}
-	return &registry.UnavailableError{Server: t.server, Err: err}
+	return &registry.UnavailableError{Server: t.Server, Err: err}
 }
 
 // makeTask passes on a task that a server gave in place of a result, under an id of the
@@ -125,13 +125,13 @@ func (g *Gateway) makeTask(c *call, result mcp.Object) (mcp.Object, error) {
 		return mcp.Object{}, c.broken("a task without a usable id or status")
 	}
 	t := &task{
-		owner: c.owner(), form: c.request.Tasks, server: c.item.Server, tool: c.item.Exposed,
-		callID: c.callID(), own: own,
+		Owner: c.owner(), Form: c.request.Tasks, Server: c.item.Server, Tool: c.item.Exposed,
+		CallID: c.callID(), Own: own,
 	}
 	if c.tasks == mcp.TasksAsked {
-		t.home = g.self
+		t.Home = g.self
 	}
-	id, err := g.sealTask(t)
+	id, err := g.seal(purposeTask, t)
 	if err != nil {
 		return mcp.Object{}, err
 	}
@@ -146,7 +146,7 @@ func (g *Gateway) makeTask(c *call, result mcp.Object) (mcp.Object, error) {
 		return made.With("resultType", mcp.String("task")).With("_meta", meta.JSON()), nil
 	}
 	if c.request.Tasks == mcp.TasksAsked {
-		g.tasks.add(c.user(), t.owner, id, made, nil)
+		g.tasks.add(c.user(), t.Owner, id, made, nil)
 		return mcp.NewObject(
 			mcp.Member{Name: "resultType", Value: mcp.String("task")},
 			mcp.Member{Name: "task", Value: made.JSON()},
@@ -160,13 +160,13 @@ func (g *Gateway) makeTask(c *call, result mcp.Object) (mcp.Object, error) {
 // this client can be asked; its result or error must have the form that those of a call
 // have.
 func conformTask(ctx context.Context, g *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
-	if result.Text("taskId") != c.task.own || !isStatus(result) {
+	if result.Text("taskId") != c.task.Own || !isStatus(result) {
 		return mcp.Object{}, c.broken("the state of another task, or of none")
 	}
 	notice := result.Without("inputRequests", "result", "error", "requestState").With("taskId",
 		c.params.Value("taskId"))
-	if c.task.form == mcp.TasksAsked {
-		g.tasks.note(c.task.owner, c.params.Text("taskId"), notice)
+	if c.task.Form == mcp.TasksAsked {
+		g.tasks.note(c.task.Owner, c.params.Text("taskId"), notice)
 		return notice, nil
 	}
 	switch result.Text("status") {
@@ -227,7 +227,7 @@ func conformEmpty(context.Context, *Gateway, *call, mcp.Object) (mcp.Object, err
 // conformCancel answers a cancellation in the way of the form of the task: with the state
 // of the task, or with nothing.
 func conformCancel(ctx context.Context, g *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
-	if c.task.form == mcp.TasksAsked {
+	if c.task.Form == mcp.TasksAsked {
 		return conformTask(ctx, g, c, result)
 	}
 	return mcp.Object{}, nil

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -472,11 +473,11 @@ func FuzzTaskID(f *testing.F) {
 		if id, err := g.config.Seal.SealLong(purposeTask, plain); err == nil {
 			_, _ = g.openTask(id) // whatever it says, it says it without a panic
 		}
-		if len(own) > maxTaskID {
+		if len(own) > maxTaskID || !utf8.ValidString(own) {
 			return
 		}
-		written := task{form: mcp.TasksGiven, server: "s", tool: "t", callID: "c", own: own}
-		id, err := g.sealTask(&written)
+		written := task{Form: mcp.TasksGiven, Server: "s", Tool: "t", CallID: "c", Own: own}
+		id, err := g.seal(purposeTask, &written)
 		if err != nil {
 			t.Fatal(err)
 		}

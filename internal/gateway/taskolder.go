@@ -63,10 +63,10 @@ func (g *Gateway) resultAsTask(c *call, result mcp.Object) (mcp.Object, error) {
 		status = "failed"
 	}
 	t := &task{
-		owner: c.owner(), form: mcp.TasksAsked, server: c.item.Server, tool: c.item.Exposed,
-		callID: c.callID(), home: g.self,
+		Owner: c.owner(), Form: mcp.TasksAsked, Server: c.item.Server, Tool: c.item.Exposed,
+		CallID: c.callID(), Home: g.self,
 	}
-	id, err := g.sealTask(t)
+	id, err := g.seal(purposeTask, t)
 	if err != nil {
 		return mcp.Object{}, err
 	}
@@ -78,7 +78,7 @@ func (g *Gateway) resultAsTask(c *call, result mcp.Object) (mcp.Object, error) {
 		mcp.Member{Name: "lastUpdatedAt", Value: now},
 		mcp.Member{Name: "ttl", Value: mcp.Int(life.Milliseconds())},
 	)
-	if !g.tasks.add(c.user(), t.owner, id, made, result.JSON()) {
+	if !g.tasks.add(c.user(), t.Owner, id, made, result.JSON()) {
 		return result, nil
 	}
 	return mcp.NewObject(
@@ -89,7 +89,7 @@ func (g *Gateway) resultAsTask(c *call, result mcp.Object) (mcp.Object, error) {
 
 // useStored answers a request about a task whose result is held here.
 func useStored(c *call) (mcp.Object, error) {
-	one, there := c.gateway.tasks.find(c.task.owner, c.params.Text("taskId"))
+	one, there := c.gateway.tasks.find(c.task.Owner, c.params.Text("taskId"))
 	switch {
 	case !there:
 		return mcp.Object{}, &taskError{taskGone}
@@ -144,7 +144,7 @@ func (c *call) stateOfTask(ctx context.Context) (mcp.Object, error) {
 	if said := answerOf(err); said != nil && said.Code == mcp.CodeInvalidParams {
 		return mcp.Object{}, &taskError{taskGone}
 	}
-	if err == nil && (state.Text("taskId") != c.task.own || !isStatus(state)) {
+	if err == nil && (state.Text("taskId") != c.task.Own || !isStatus(state)) {
 		return mcp.Object{}, c.broken("the state of another task, or of none")
 	}
 	return state, err

@@ -42,7 +42,7 @@ func NewID() ID {
 // what is sealed, a kind of message. Who makes such a change adds one. While replicas
 // with a higher number are there, the others take what they cannot read for the work of
 // those, and ask their clients to try again, see Others.IsNewerThere.
-const Formats = 1
+const Formats = 2
 
 // Message is what one replica says to another. Its kind names a form of its data, too:
 // another form is another kind. A message of a tenant never counts as that of another.

@@ -33,6 +33,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 )
 
 // Verifier verifies tokens. It is safe for concurrent use.
@@ -175,17 +177,11 @@ func (v *Verifier) Run(ctx context.Context) error {
 	for _, r := range v.remotes {
 		fetchers.Go(func() { r.run(ctx) })
 	}
-	hours := time.NewTicker(claimsEvery)
-	defer hours.Stop()
-	for {
-		select {
-		case <-hours.C:
-			v.judgeClaims(ctx)
-		case <-ctx.Done():
-			fetchers.Wait()
-			return nil
-		}
+	for pace.Wait(ctx, claimsEvery) {
+		v.judgeClaims(ctx)
 	}
+	fetchers.Wait()
+	return nil
 }
 
 // Verify returns whose token it is. The token may come from anyone. Errors are *Error. If

@@ -115,7 +115,7 @@ func (i *issuer) carried(c *claims) []Claim {
 // Keep returns those of the claims with these names that would go on with a principal whose
 // token had them. claims is a JSON object; of anything else there are none.
 func Keep(claims []byte, names []string) []Claim {
-	all, err := members(claims)
+	all, err := Members(claims)
 	if err != nil {
 		return nil
 	}

@@ -37,9 +37,9 @@ type claims struct {
 // signature is not verified yet. Only iss is required already, since without it there is
 // no key to verify with.
 func readClaims(data []byte) (claims, error) {
-	all, err := members(data, "iss", "sub", "aud", "exp", "nbf", "iat", "jti", "azp", "client_id", "scope")
+	all, err := Members(data, "iss", "sub", "aud", "exp", "nbf", "iat", "jti", "azp", "client_id", "scope")
 	if err != nil {
-		return claims{}, err
+		return claims{}, &Error{Reason: "malformed", Err: err}
 	}
 	c := claims{all: all}
 	var clientID string
@@ -182,16 +182,16 @@ func date(value []byte) (time.Time, bool) {
 	return time.Unix(int64(seconds), 0), true
 }
 
-// members returns the members of a JSON object. It refuses two names that are the same
+// Members returns the members of a JSON object. It refuses two names that are the same
 // once folded, and a name that folds to one of the known names without being it: a
-// lenient parser may take it for that.
-func members(data []byte, known ...string) ([]strictjson.Member, error) {
-	if strictjson.Check(data) != nil { // the error is dropped: its text may name members of the token
-		return nil, refuse("malformed", "not strict JSON")
+// lenient parser may take it for that. Errors name no members.
+func Members(data []byte, known ...string) ([]strictjson.Member, error) {
+	if strictjson.Check(data) != nil {
+		return nil, errors.New("not strict JSON")
 	}
 	list, err := strictjson.Members(nil, data)
 	if err != nil {
-		return nil, refuse("malformed", "not a JSON object")
+		return nil, errors.New("not a JSON object")
 	}
 	seen := make(map[string]bool, len(list)+len(known))
 	for _, name := range known {
@@ -201,7 +201,7 @@ func members(data []byte, known ...string) ([]strictjson.Member, error) {
 		folded := strictjson.Fold(m.Name)
 		taken, isKnown := seen[folded]
 		if taken || isKnown && folded != m.Name {
-			return nil, refuse("malformed", "two names that fold to one")
+			return nil, errors.New("two names that fold to one")
 		}
 		seen[folded] = true
 	}

@@ -2,17 +2,13 @@ package auth
 
 import (
 	"crypto"
-	"crypto/ecdsa"
-	"crypto/ed25519"
-	"crypto/elliptic"
-	"crypto/rsa"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/big"
 	"slices"
+
+	"github.com/go-jose/go-jose/v4"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
@@ -28,16 +24,16 @@ var errNoSet = errors.New("not a JWK Set")
 // certificates are not read.
 type jwk struct {
 	Type       string   `json:"kty"`
-	Use        string   `json:"use"`
-	Operations []string `json:"key_ops"`
-	Algorithm  string   `json:"alg"`
-	ID         string   `json:"kid"`
-	Curve      string   `json:"crv"`
-	X          string   `json:"x"`
-	Y          string   `json:"y"`
-	Modulus    string   `json:"n"`
-	Exponent   string   `json:"e"`
-	Secret     string   `json:"k"`
+	Use        string   `json:"use,omitzero"`
+	Operations []string `json:"key_ops,omitzero"`
+	Algorithm  string   `json:"alg,omitzero"`
+	ID         string   `json:"kid,omitzero"`
+	Curve      string   `json:"crv,omitzero"`
+	X          string   `json:"x,omitzero"`
+	Y          string   `json:"y,omitzero"`
+	Modulus    string   `json:"n,omitzero"`
+	Exponent   string   `json:"e,omitzero"`
+	Secret     string   `json:"k,omitzero"`
 }
 
 // parseSet reads a key set (JWK Set). Keys that are not for verifying tokens, or not fit
@@ -116,58 +112,10 @@ func (k *jwk) verifying() (verifying, error) {
 
 // public returns the key itself, nil if it cannot be read.
 func (k *jwk) public() crypto.PublicKey {
-	switch k.Type {
-	case "RSA":
-		return k.rsa()
-	case "EC":
-		return k.ecdsa()
-	case "OKP":
-		if x := unbase64(k.X); k.Curve == "Ed25519" && len(x) == ed25519.PublicKeySize {
-			return ed25519.PublicKey(x)
-		}
-	case "oct":
-		return unbase64(k.Secret)
-	}
-	return nil
-}
-
-// rsa returns an RSA key. An exponent that does not fit 31 bits is refused, because an
-// int may have no more.
-func (k *jwk) rsa() crypto.PublicKey {
-	e := new(big.Int).SetBytes(unbase64(k.Exponent))
-	if e.BitLen() > 31 {
+	text, err := strictjson.Marshal(k)
+	var read jose.JSONWebKey
+	if err != nil || read.UnmarshalJSON(text) != nil {
 		return nil
 	}
-	return &rsa.PublicKey{N: new(big.Int).SetBytes(unbase64(k.Modulus)), E: int(e.Int64())}
-}
-
-// ecdsa returns an ECDSA key. The coordinates must have their full length: RFC 7518
-// section 6.2.1.2.
-func (k *jwk) ecdsa() crypto.PublicKey {
-	curve := map[string]elliptic.Curve{
-		"P-256": elliptic.P256(), "P-384": elliptic.P384(), "P-521": elliptic.P521(),
-	}[k.Curve]
-	if curve == nil {
-		return nil
-	}
-	x, y := unbase64(k.X), unbase64(k.Y)
-	if size := (curve.Params().BitSize + 7) / 8; len(x) != size || len(y) != size {
-		return nil
-	}
-	// 4 is how SEC 1 section 2.3.3 marks a point that is not compressed.
-	public, err := ecdsa.ParseUncompressedPublicKey(curve, slices.Concat([]byte{4}, x, y))
-	if err != nil {
-		return nil
-	}
-	return public
-}
-
-// unbase64 returns the bytes of base64url text, nil if it is no such text. Whoever uses
-// them finds nil too short.
-func unbase64(text string) []byte {
-	data, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if err != nil {
-		return nil
-	}
-	return data
+	return read.Key
 }

@@ -387,36 +387,40 @@ func (r *remote) stop() {
 	r.closeLocked()
 }
 
-// fetch gets the set from its address, and returns it with its text. Errors do not repeat
-// the address: the operator knows it, and others need not.
+// fetch gets the set from its address, and returns it with its text.
 func (r *remote) fetch(ctx context.Context) (set *keySet, text []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url, http.NoBody)
-	if err != nil {
-		return nil, nil, errors.New("the key set's address is no URL")
+	if text, err = FetchKeySet(ctx, r.client, r.url); err == nil {
+		set, err = parseSet(text, false)
 	}
-	request.Header.Set("Accept", "application/jwk-set+json, application/json")
-	response, err := r.client.Do(request)
-	if err != nil {
-		if about, ok := errors.AsType[*url.Error](err); ok {
-			err = about.Err
-		}
-		return nil, nil, fmt.Errorf("fetch key set: %w", err)
-	}
-	defer func() { _ = response.Body.Close() }() // all that is wanted was read
-	if response.StatusCode != http.StatusOK {
-		return nil, nil, fmt.Errorf("fetch key set: status %d", response.StatusCode)
-	}
-	text, err = io.ReadAll(io.LimitReader(response.Body, maxSet+1))
-	if err != nil {
-		return nil, nil, fmt.Errorf("fetch key set: %w", err)
-	}
-	set, err = parseSet(text, false)
 	if err != nil {
 		return nil, nil, fmt.Errorf("fetch key set: %w", err)
 	}
 	return set, text, nil
+}
+
+// FetchKeySet gets the text of a key set from its address, and no more of it than is too
+// long for one. Errors do not repeat the address: the operator knows it, and others need
+// not.
+func FetchKeySet(ctx context.Context, client *http.Client, address string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
+	if err != nil {
+		return nil, errors.New("the key set's address is no URL")
+	}
+	request.Header.Set("Accept", "application/jwk-set+json, application/json")
+	response, err := client.Do(request)
+	if err != nil {
+		if about, ok := errors.AsType[*url.Error](err); ok {
+			err = about.Err
+		}
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }() // all that is wanted was read
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("status %d", response.StatusCode)
+	}
+	return io.ReadAll(io.LimitReader(response.Body, maxSet+1))
 }
 
 // jitter returns up to a fifth of d, at random, by which a fetch is moved, so that

@@ -85,9 +85,9 @@ func takeApart(token string) (*parsed, []byte, error) {
 // jku, x5c, x5u) are ignored, since whoever forges a token could put their own there:
 // keys come from the configuration only.
 func (p *parsed) readHeader(data []byte) error {
-	members, err := members(data, "alg", "kid", "typ", "cty", "crit", "b64", "zip", "enc")
+	members, err := Members(data, "alg", "kid", "typ", "cty", "crit", "b64", "zip", "enc")
 	if err != nil {
-		return err
+		return &Error{Reason: "malformed", Err: err}
 	}
 	for _, m := range members {
 		ok := true

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 )
 
@@ -234,21 +235,13 @@ func (k *Keys) Run(ctx context.Context) error {
 func (k *Keys) run(ctx context.Context, poll, use time.Duration) {
 	var both sync.WaitGroup
 	defer both.Wait()
-	both.Go(func() { every(ctx, use, k.noteUses) })
-	every(ctx, poll, k.dropRevoked)
-}
-
-// every calls do again and again until ctx ends.
-func every(ctx context.Context, pause time.Duration, do func(context.Context)) {
-	ticker := time.NewTicker(pause)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			do(ctx)
+	both.Go(func() {
+		for pace.Wait(ctx, use) {
+			k.noteUses(ctx)
 		}
+	})
+	for pace.Wait(ctx, poll) {
+		k.dropRevoked(ctx)
 	}
 }
 

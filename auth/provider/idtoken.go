@@ -5,12 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/auth/signin"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
@@ -133,39 +134,19 @@ func (k keySet) VerifySignature(ctx context.Context, token string) ([]byte, erro
 	if !k.patient || !errors.Is(err, errTooSoon) {
 		return payload, err
 	}
-	select {
-	case <-ctx.Done():
+	if !pace.Wait(ctx, k.gap) {
 		return nil, ctx.Err()
-	case <-time.After(k.gap):
-		return k.remote.VerifySignature(ctx, token)
 	}
+	return k.remote.VerifySignature(ctx, token)
 }
 
-// claimsOf returns the claims of what go-oidc has verified, as members does.
+// claimsOf returns the claims of what go-oidc has verified, as auth.Members does.
 func claimsOf(verified interface{ Claims(v any) error }, known ...string) ([]strictjson.Member, error) {
 	var payload rawJSON
 	if err := verified.Claims(&payload); err != nil {
 		return nil, errors.New("not a JSON object") // the error might quote claims
 	}
-	return members(payload, known...)
-}
-
-// members returns the members of a JSON object. No two of them may have one name, not
-// even in other capitals where known has the name: readers differ in which they believe.
-func members(data []byte, known ...string) ([]strictjson.Member, error) {
-	if err := strictjson.Check(data); err != nil {
-		return nil, errors.New("not strict JSON") // the error might name members
-	}
-	list, err := strictjson.Members(nil, data)
-	if err != nil {
-		return nil, errors.New("not a JSON object")
-	}
-	for _, m := range list {
-		if folded := strictjson.Fold(m.Name); folded != m.Name && slices.Contains(known, folded) {
-			return nil, errors.New("a claim is there in other capitals")
-		}
-	}
-	return list, nil
+	return auth.Members(payload, known...)
 }
 
 // textOf returns the text of the member of that name, "" if there is none.

@@ -143,7 +143,7 @@ func (p *OIDC) Refresh(ctx context.Context, refreshToken string) (signin.Identit
 func (p *OIDC) refreshed(ctx context.Context, d *discovered, token *oauth2.Token, was *refreshState) (
 	signin.Identity, error,
 ) {
-	before, err := members([]byte(was.Claims))
+	before, err := auth.Members([]byte(was.Claims))
 	if err != nil {
 		return signin.Identity{}, fmt.Errorf("%w: its claims are not readable", signin.ErrSignInAgain)
 	}

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 )
 
 const (
@@ -62,10 +64,8 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !again(r, response, wrote, err) {
 		return checked(r, response, err)
 	}
-	select {
-	case <-r.Context().Done():
+	if !pace.Wait(r.Context(), retryPause) {
 		return nil, r.Context().Err()
-	case <-time.After(retryPause):
 	}
 	if r.GetBody != nil {
 		if r.Body, err = r.GetBody(); err != nil {

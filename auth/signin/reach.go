@@ -11,22 +11,8 @@ import (
 // reachEvery is how often providers are asked whether they answer.
 const reachEvery = time.Minute
 
-// checkProviders asks all providers until ctx ends whether they answer, so that an
-// operator learns of one that does not before people do.
-func (s *core) checkProviders(ctx context.Context) {
-	ticker := time.NewTicker(reachEvery)
-	defer ticker.Stop()
-	for {
-		s.reachAll(ctx)
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// reachAll asks each provider of the settings once.
+// reachAll asks each provider of the settings once whether it answers, so that an operator
+// learns of one that does not before people do.
 func (s *core) reachAll(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, providerTime)
 	defer cancel()

@@ -8,6 +8,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/auth/signin/clients"
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 )
 
@@ -43,25 +44,23 @@ func New(cfg Config) *Server {
 // Run learns of families that other replicas have ended, counts families, and looks
 // whether providers answer, until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
-	var looking sync.WaitGroup
-	looking.Go(func() { s.core.checkProviders(ctx) }) // which may take long
-	defer looking.Wait()
-	poll := time.NewTicker(pollEvery)
-	defer poll.Stop()
-	count := time.NewTicker(countEvery)
-	defer count.Stop()
-	_ = s.Learn(ctx) // the next poll tries again
-	s.countFamilies(ctx)
-	for {
-		select {
-		case <-poll.C:
-			_ = s.Learn(ctx) // the next poll tries again
-		case <-count.C:
-			s.countFamilies(ctx)
-		case <-ctx.Done():
-			return nil
+	var others sync.WaitGroup // what may take long
+	others.Go(func() {
+		for s.core.reachAll(ctx); pace.Wait(ctx, reachEvery); {
+			s.core.reachAll(ctx)
 		}
+	})
+	others.Go(func() {
+		for s.countFamilies(ctx); pace.Wait(ctx, countEvery); {
+			s.countFamilies(ctx)
+		}
+	})
+	defer others.Wait()
+	_ = s.Learn(ctx) // the next one tries again
+	for pace.Wait(ctx, pollEvery) {
+		_ = s.Learn(ctx) // as above
 	}
+	return nil
 }
 
 // Learn learns once of families that other processes have ended. It is for who does not

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
@@ -65,7 +66,7 @@ func (w *walk) keySet(ctx context.Context, iss *config.Issuer) []byte {
 	}
 	limited, cancel := context.WithTimeout(ctx, onlineTimeout)
 	defer cancel()
-	set, err := fetchKeySet(limited, iss)
+	set, err := auth.FetchKeySet(limited, keySetClient(*iss), iss.JWKSURL)
 	if err != nil {
 		w.line("keys", "cannot be fetched: %v", err)
 		return nil // set is what came of it

@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 )
 
 const (
@@ -64,16 +66,10 @@ func freeMemory() {
 
 // Run looks again and again until ctx ends.
 func (t *scavenger) Run(ctx context.Context) error {
-	ticker := time.NewTicker(scavengeEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-			t.check(ctx)
-		}
+	for pace.Wait(ctx, scavengeEvery) {
+		t.check(ctx)
 	}
+	return nil
 }
 
 // check gives memory back if that is worth it now. What is held for clients is no

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -369,28 +368,11 @@ func offered(s upstream.Status) string {
 	return strings.Join(parts, ", ")
 }
 
-// fetchKeySet fetches the key set of an issuer.
-func fetchKeySet(ctx context.Context, iss *config.Issuer) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, iss.JWKSURL, http.NoBody)
-	if err != nil {
-		return nil, errors.New("jwks_url is not an address")
-	}
-	response, err := keySetClient(*iss).Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer closeQuietly(response.Body)
-	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("jwks_url answered %d", response.StatusCode)
-	}
-	return readLimited(response.Body)
-}
-
 // tryKeySet fetches an issuer's key set and makes a verifier with it as if it came from a
 // file, since package auth reads files at once and fetches only later.
 func tryKeySet(ctx context.Context, iss config.Issuer, c *check) error {
 	c.Message = "the key set is there and can be read"
-	set, err := fetchKeySet(ctx, &iss)
+	set, err := auth.FetchKeySet(ctx, keySetClient(iss), iss.JWKSURL)
 	if err != nil {
 		return err
 	}

@@ -124,6 +124,7 @@ func doors() []door {
 	return []door{
 		{"github.com/go-chi/chi/v5", []string{"server"}, "routes are one page"},
 		{"github.com/golang-jwt/jwt/v5", []string{"auth"}, "its gaps are closed there"},
+		{"github.com/go-jose/go-jose/v4", []string{"auth"}, "it takes keys with private parts"},
 		{"github.com/coreos/go-oidc/v3", []string{"auth/provider"}, "its answers have no bounds"},
 		{"golang.org/x/oauth2", []string{"auth/provider"}, "its errors repeat what providers say"},
 		{"golang.org/x/time/rate", []string{"ratelimit", "internal/fairqueue"}, "one way to count"},

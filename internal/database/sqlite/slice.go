@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
@@ -63,11 +64,6 @@ func (s *slice) rest(context.Context, int) (retry bool) {
 	}
 	s.finish()
 	s.rested += retryPause
-	again := time.NewTimer(retryPause)
-	defer again.Stop()
-	select {
-	case <-again.C:
-	case <-s.Done():
-	}
+	_ = pace.Wait(s.Context, retryPause) // enter says if it has ended
 	return s.enter() == nil
 }

@@ -36,22 +36,17 @@ func changes(started, before, after *config.Config) string {
 // whether the process now needs a restart. An operator who undoes such a change reads
 // that it is back at what runs.
 func changeList(started, before, after *config.Config) []string {
-	var all []string
-	all = append(all, compared("server", before.Servers, after.Servers,
-		serverName, serverChanges)...)
-	all = append(all, compared("tenant", before.Tenants, after.Tenants,
-		tenantName, tenantChanges)...)
-	all = append(all, compared("issuer", before.Issuers, after.Issuers, entryName(before, after),
-		issuerChanges)...)
-	all = append(all, compared("login", before.Logins, after.Logins,
-		func(l *config.Login) string { return l.Name }, loginChanges)...)
-	all = append(all, compared("client", before.Clients, after.Clients,
-		func(c *clients.Fixed) string { return c.ID }, func(a, b *clients.Fixed) []string {
-			if reflect.DeepEqual(a, b) {
-				return nil
-			}
-			return []string{"settings"}
-		})...)
+	all := slices.Concat(
+		compared("server", before.Servers, after.Servers, serverName, serverChanges),
+		compared("tenant", before.Tenants, after.Tenants, tenantName, tenantChanges),
+		compared("issuer", before.Issuers, after.Issuers, entryName(before, after), issuerChanges),
+		compared("login", before.Logins, after.Logins,
+			func(l *config.Login) string { return l.Name }, loginChanges),
+		compared("client", before.Clients, after.Clients,
+			func(c *clients.Fixed) string { return c.ID }, func(a, b *clients.Fixed) []string {
+				return differing(map[string]bool{"settings": reflect.DeepEqual(a, b)})
+			}),
+	)
 	for _, name := range differing(map[string]bool{
 		"access_keys":      before.AccessKeys == after.AccessKeys,
 		"registration":     before.Registration == after.Registration,
@@ -101,10 +96,9 @@ func compared[T any](kind string, before, after []T, name func(*T) string,
 				strings.Join(differ, ", ")))
 		}
 	}
-	for called := range old {
+	for _, called := range slices.Sorted(maps.Keys(old)) {
 		removed = append(removed, kind+" "+called+" removed")
 	}
-	slices.Sort(removed)
 	return slices.Concat(added, removed, changed)
 }
 
@@ -124,23 +118,14 @@ func tenantName(t *gateway.TenantConfig) string { return t.ID }
 // differing returns the names whose value is false, which are those that are not the
 // same, sorted.
 func differing(same map[string]bool) []string {
-	var names []string
-	for name, is := range same {
-		if !is {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
+	maps.DeleteFunc(same, func(_ string, is bool) bool { return is })
+	return slices.Sorted(maps.Keys(same))
 }
 
 // serverChanges names the keys in which two states of a server differ. Any difference at
 // all restarts a server, so one in a key that is not listed here is told as settings,
 // lest the log keep silent about a restart.
 func serverChanges(a, b *config.Server) []string {
-	if reflect.DeepEqual(a, b) {
-		return nil
-	}
 	names := differing(map[string]bool{
 		"builtin":       reflect.DeepEqual(a.BuiltinKeys(), b.BuiltinKeys()),
 		"command":       a.Command == b.Command,
@@ -164,7 +149,7 @@ func serverChanges(a, b *config.Server) []string {
 		"released":      slices.Equal(a.Released, b.Released),
 	})
 	if len(names) == 0 {
-		return []string{"settings"}
+		return differing(map[string]bool{"settings": reflect.DeepEqual(a, b)})
 	}
 	return names
 }
@@ -178,8 +163,8 @@ func loginChanges(a, b *config.Login) []string {
 		"scopes":             slices.Equal(a.Scopes, b.Scopes),
 		"title":              a.Title == b.Title,
 	})
-	if len(names) == 0 && !reflect.DeepEqual(a, b) {
-		return []string{"claims"}
+	if len(names) == 0 {
+		return differing(map[string]bool{"claims": reflect.DeepEqual(a, b)})
 	}
 	return names
 }

@@ -377,11 +377,9 @@ func describeRule(r *gateway.RuleSays, p auth.Principal) string {
 func (w *walk) change(g *gateway.Gateway, e *gateway.Explanation, p auth.Principal) string {
 	switch {
 	case e.Outcome == outcomeForbidden && e.Reason == "denied":
-		return fmt.Sprintf(
-			"a denial wins over all rules that allow: narrow the patterns of %s, or whom it is for", e.Rule)
+		return changeRule(e.Rule, nil)
 	case e.Outcome == outcomeForbidden && len(e.Missing) > 0:
-		return fmt.Sprintf("give the token %s, or take it out of the scopes of %s",
-			strings.Join(e.Missing, " "), e.Rule)
+		return changeRule(e.Rule, e.Missing)
 	case e.Outcome == outcomeForbidden && e.Reason == "no_rule":
 		return fmt.Sprintf("add to the rules of tenant %s: - {allow: [%q]}", p.TenantID, e.Pattern)
 	case e.Outcome == outcomeInvalidArguments:
@@ -404,6 +402,15 @@ func (w *walk) change(g *gateway.Gateway, e *gateway.Explanation, p auth.Princip
 		return cure
 	}
 	return e.Err.Message
+}
+
+// changeRule says what to change where a rule refuses a request: because of scopes that
+// its token lacks or, without any, because it denies the item.
+func changeRule(rule string, missing []string) string {
+	if len(missing) > 0 {
+		return "give the token " + strings.Join(missing, " ") + ", or take it out of the scopes of " + rule
+	}
+	return "a denial wins over all rules that allow: narrow the patterns of " + rule + ", or whom it is for"
 }
 
 func mode(m sanitize.Mode) string {

@@ -161,12 +161,8 @@ func changeSince(e *entry, code, file string, stale bool) string {
 	switch {
 	case e.Rule != "" && stale:
 		return "see which rule decides now: " + ask
-	case e.Rule != "" && len(e.Missing) > 0:
-		return fmt.Sprintf("give the token %s, or take it out of the scopes of %s",
-			strings.Join(e.Missing, " "), e.Rule)
 	case e.Rule != "":
-		return fmt.Sprintf(
-			"a denial wins over all rules that allow: narrow the patterns of %s, or whom it is for", e.Rule)
+		return changeRule(e.Rule, e.Missing)
 	case e.Outcome == outcomeForbidden && e.Reason != code:
 		return "see which rule decides: " + ask
 	case e.Outcome == outcomeInvalidArguments && e.Argument != "":

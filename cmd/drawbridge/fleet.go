@@ -69,7 +69,7 @@ type fleet struct {
 
 	mu       sync.Mutex                      // guards the fields below
 	statuses map[string]upstream.Status      // the newest of each server
-	loads    map[string]func() upstream.Load // of the servers that it connects to, which are the upstreams
+	counts   map[string]func() upstream.Load // of the servers that it connects to, which are the upstreams
 	rereads  map[string]func()               // of the same
 	outages  map[string]outage               // of the servers that are not up
 	logged   map[string]map[string]bool      // what tellQuarantine logged of each
@@ -96,7 +96,7 @@ func newFleet(catalogue *registry.Registry, m *metrics.Metrics, log *slog.Logger
 	f := &fleet{
 		catalogue: catalogue, metrics: m, log: log,
 		running: map[string]runningServer{}, statuses: map[string]upstream.Status{},
-		loads: map[string]func() upstream.Load{}, rereads: map[string]func(){}, outages: map[string]outage{},
+		counts: map[string]func() upstream.Load{}, rereads: map[string]func(){}, outages: map[string]outage{},
 		logged: map[string]map[string]bool{}, signer: credential.NewSigner(time.Now),
 	}
 	m.UpstreamLoads(f.loadsForMetrics)
@@ -149,7 +149,7 @@ func (f *fleet) stopAll(stopping []runningServer, returning map[string]config.Se
 		f.mu.Lock()
 		before := f.statuses[name]
 		delete(f.statuses, name)
-		delete(f.loads, name)
+		delete(f.counts, name)
 		delete(f.rereads, name)
 		delete(f.outages, name)
 		f.mu.Unlock()
@@ -200,7 +200,7 @@ func (f *fleet) start(ctx context.Context, s config.Server) (stop func()) {
 	}
 	u := upstream.New(cfg, f.catalogue)
 	f.mu.Lock()
-	f.loads[s.Name], f.rereads[s.Name] = u.Load, u.Reread
+	f.counts[s.Name], f.rereads[s.Name] = u.Load, u.Reread
 	f.mu.Unlock()
 	task := startTask(ctx, u.Run)
 	return func() {
@@ -511,33 +511,29 @@ func (f *fleet) warnings() []string {
 			out = append(out, fmt.Sprintf("server %s: %s", name, s.Advice))
 		}
 		out = append(out, idleReleases(s)...)
-		for i, r := range s.Refused {
-			if i == maxRefusalsShown {
-				out = append(out, fmt.Sprintf("server %s: %d more items are left out", name,
-					len(s.Refused)-i))
-				break
-			}
-			out = append(out, fmt.Sprintf("server %s: %s", name, leftOut(r)))
+		out = append(out, sayEach(s, s.Refused, maxRefusalsShown, "items are left out", leftOut)...)
+		out = append(out, unenforced(s, maxRefusalsShown)...)
+	}
+	return out
+}
+
+// sayEach says something of each of the first things about a server, and how many more there
+// are.
+func sayEach[T any](s upstream.Status, all []T, most int, what string, say func(T) string) []string {
+	var out []string
+	for i, one := range all {
+		if i == most {
+			return append(out, fmt.Sprintf("server %s: %d more %s", s.Server, len(all)-i, what))
 		}
-		for i, part := range unenforced(s) {
-			if i == maxRefusalsShown {
-				out = append(out, fmt.Sprintf("server %s: %d more parts of schemas are not enforced", name,
-					len(s.Unenforced)-i))
-				break
-			}
-			out = append(out, part)
-		}
+		out = append(out, "server "+s.Server+": "+say(one))
 	}
 	return out
 }
 
 // unenforced says what of the schemas of a server's tools is not enforced.
-func unenforced(s upstream.Status) []string {
-	out := make([]string, len(s.Unenforced))
-	for i, part := range s.Unenforced {
-		out[i] = fmt.Sprintf("server %s: not enforced: %s", s.Server, part)
-	}
-	return out
+func unenforced(s upstream.Status, most int) []string {
+	return sayEach(s, s.Unenforced, most, "parts of schemas are not enforced",
+		func(part string) string { return "not enforced: " + part })
 }
 
 // lastSaid quotes the last lines that the program of a server wrote to standard error, ""

@@ -167,7 +167,7 @@ func TestLoadOfAServerIsShownAsLongAsTheConfigHasIt(t *testing.T) {
 		{Name: "box", Prefix: "box", Builtin: []string{"calculate"}},
 	})
 	one := map[string]admin.Server{"slow": {Processes: 1}}
-	eventually(t, "the child counts", func() bool { return maps.Equal(f.loadsForView(), one) })
+	eventually(t, "the child counts", func() bool { return maps.Equal(f.loads(), one) })
 	if got, want := gauges(t, registerer, "drawbridge_upstream_processes"),
 		map[string]float64{"slow": 1}; !maps.Equal(got, want) {
 		t.Errorf("processes: got %v, want %v", got, want)
@@ -177,7 +177,7 @@ func TestLoadOfAServerIsShownAsLongAsTheConfigHasIt(t *testing.T) {
 		t.Errorf("sessions: got %v, want %v", got, want)
 	}
 	f.apply(t.Context(), nil)
-	if got := f.loadsForView(); len(got) != 0 {
+	if got := f.loads(); len(got) != 0 {
 		t.Errorf("shown without the server: got %v, want nothing", got)
 	}
 	if got := gauges(t, registerer, "drawbridge_upstream_processes"); len(got) != 0 {
@@ -188,7 +188,7 @@ func TestLoadOfAServerIsShownAsLongAsTheConfigHasIt(t *testing.T) {
 // TestCountingALoadHoldsUpNobody counts a server that tells its status at that moment.
 func TestCountingALoadHoldsUpNobody(t *testing.T) {
 	f := newFleet(registry.New(), metrics.New(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
-	f.loads["slow"] = func() upstream.Load {
+	f.counts["slow"] = func() upstream.Load {
 		told := make(chan struct{})
 		go func() {
 			defer close(told)
@@ -201,7 +201,7 @@ func TestCountingALoadHoldsUpNobody(t *testing.T) {
 		}
 		return upstream.Load{Sessions: 3}
 	}
-	if got, want := f.loadsForView(), (map[string]admin.Server{"slow": {Sessions: 3}}); !maps.Equal(got,
+	if got, want := f.loads(), (map[string]admin.Server{"slow": {Sessions: 3}}); !maps.Equal(got,
 		want) {
 		t.Errorf("got %v, want %v", got, want)
 	}

@@ -84,7 +84,7 @@ func TestKeySetIsFoundByTheProvidersDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	v.start(t.Context())
-	eventually(t, "the key set is there", v.haveKeys)
+	eventually(t, "the key set is there", func() bool { return v.current.Load().HasKeys() })
 	iss.PrivateAddresses = false
 	if tryKeySet(t.Context(), iss, &check{}) == nil {
 		t.Error("a document on this machine is read without private_addresses")

@@ -57,6 +57,7 @@ type verdict struct {
 	allowed bool
 	why     string // it would be refused
 	open    string // why it cannot be judged; "": it can
+	byRules bool   // rules were asked
 }
 
 func newCallsJudged(before, after *planned) *callsJudged {
@@ -196,25 +197,16 @@ func (j *callsJudged) count(row judgedRow, e *entry) {
 // others decide the call is judged with and without each: what both configs decide alike
 // either way is no change.
 func (j *callsJudged) judge(ctx context.Context, call *judgedCall) (both [2]verdict) {
-	sides := [2]*planned{j.before, j.after}
-	for i, by := range sides {
-		both[i] = j.beforeRules(call, by)
-	}
-	if both[1].open != "" {
+	if both[1] = j.beforeRules(call, j.after); both[1].open != "" {
 		return both
 	}
 	perhaps := j.perhaps(ctx, call)
-	open := "scopes decide that may not be on record: " + strings.Join(perhaps, " ")
+	open := verdict{open: "scopes decide that may not be on record: " + strings.Join(perhaps, " ")}
 	if len(perhaps) > maxPerhaps {
-		for i := range both {
-			if both[i] == (verdict{}) {
-				both[i].open = open
-			}
+		return [2]verdict{
+			cmp.Or(j.beforeRules(call, j.before), open), cmp.Or(j.beforeRules(call, j.after), open),
 		}
-		return both
 	}
-	var why [2]string
-	var allowed [2][2]bool // by side, whether some are refused, and some let through
 	alike := true
 	for chosen := range 1 << len(perhaps) {
 		scopes := strings.Fields(call.scopes)
@@ -223,52 +215,43 @@ func (j *callsJudged) judge(ctx context.Context, call *judgedCall) (both [2]verd
 				scopes = append(scopes, scope)
 			}
 		}
-		var let [2]bool
-		for i, by := range sides {
-			if both[i] == (verdict{}) {
-				e := by.desk.ExplainItem(ctx, call.principal(scopes), call.request())
-				let[i] = isLet(&e)
-				if !let[i] {
-					why[i] = cmp.Or(why[i], whyRefused(&e))
-				}
+		now := [2]verdict{j.decided(ctx, call, j.before, scopes), j.decided(ctx, call, j.after, scopes)}
+		if chosen == 0 {
+			both = now
+		}
+		alike = alike && now[0].allowed == now[1].allowed
+		undecided := false // whether more of them may decide something
+		for i, v := range now {
+			if v.allowed != both[i].allowed {
+				both[i] = open
 			}
-			allowed[i][truth(let[i])] = true
+			undecided = undecided || v.byRules && both[i] != open
 		}
-		if alike = alike && let[0] == let[1]; !alike && canDiffer(&both, &allowed) {
-			break // more of them decide nothing
-		}
-	}
-	for i := range sides {
-		switch {
-		case both[i] != (verdict{}):
-		case allowed[i][0] && allowed[i][1]:
-			both[i].open = open
-		case allowed[i][1]:
-			both[i].allowed = true
-		default:
-			both[i].why = why[i]
+		if !alike && !undecided {
+			break
 		}
 	}
 	if alike {
+		both[1].open = "" // either way nothing changes
 		both[0] = both[1]
-		both[0].open, both[1].open = "", "" // either way nothing changes
 	}
 	return both
 }
 
-// canDiffer tells whether each config that asks rules has let some through and refused
-// some.
-func canDiffer(both *[2]verdict, allowed *[2][2]bool) bool {
-	for i := range both {
-		if both[i] == (verdict{}) && (!allowed[i][0] || !allowed[i][1]) {
-			return false
-		}
+// decided says what one config makes of a call with these scopes.
+func (j *callsJudged) decided(ctx context.Context, call *judgedCall, by *planned, scopes []string) verdict {
+	if v := j.beforeRules(call, by); v != (verdict{}) {
+		return v
 	}
-	return true
+	e := by.desk.ExplainItem(ctx, call.principal(scopes), call.request())
+	if isLet(&e) {
+		return verdict{allowed: true, byRules: true}
+	}
+	return verdict{why: whyRefused(&e), byRules: true}
 }
 
-// beforeRules says what would become of a call as far as no rule is asked, and nothing
-// where rules decide.
+// beforeRules says what becomes of a call where no rule is asked, and nothing where rules
+// decide.
 func (j *callsJudged) beforeRules(call *judgedCall, by *planned) verdict {
 	switch {
 	case call.tenant == "" || call.issuer == "" || call.subject == "" || call.item == "":
@@ -402,12 +385,4 @@ func (r *judgedRow) describe(u *use) string {
 		text += " (" + r.why + ")"
 	}
 	return text
-}
-
-// truth is a number by which truth values can be sorted.
-func truth(is bool) int {
-	if is {
-		return 1
-	}
-	return 0
 }

@@ -87,25 +87,17 @@ func (f *fleet) countIdle() {
 
 // idleReleases says for /readyz which releases of a server let nothing in.
 func idleReleases(s upstream.Status) []string {
-	var out []string
-	for _, digest := range s.Idle {
-		out = append(
-			out, fmt.Sprintf(
-				"server %s: released %s lets nothing in; it may go or, if it is meant, acknowledge %s there",
-				s.Server, digest, config.CodeUnusedRelease))
-	}
-	return out
+	return sayEach(s, s.Idle, len(s.Idle), "", func(digest string) string {
+		return fmt.Sprintf("released %s lets nothing in; it may go or, if it is meant, acknowledge %s there",
+			digest, config.CodeUnusedRelease)
+	})
 }
 
 // quarantineNotes says, for validate, which definitions of a server are quarantined and
 // how to let each in.
 func quarantineNotes(s upstream.Status) []string {
-	var out []string
 	found, _ := quarantined(s.Refused)
-	for _, r := range found {
-		out = append(out, fmt.Sprintf("server %s: %s", s.Server, leftOut(r)))
-	}
-	return out
+	return sayEach(s, found, len(found), "", leftOut)
 }
 
 // withoutMeant returns the status without the releases of which the config acknowledges

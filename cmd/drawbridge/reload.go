@@ -88,7 +88,8 @@ func (p *parts) reload(ctx, work context.Context, loader *config.Loader) config.
 	}
 	p.metrics.Reloaded(err == nil)
 	if err != nil {
-		p.issuers.refresh() // a fault elsewhere in the config must not keep a removed key alive
+		// a fault elsewhere in the config must not keep a removed key alive
+		p.issuers.current.Load().Refresh()
 		p.status.setRefused(firstLine(err))
 		p.log.ErrorContext(ctx, "config refused; the one before it stays in force",
 			slog.String("file", p.started.File), slog.String("problems", err.Error()))

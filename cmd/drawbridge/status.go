@@ -84,7 +84,7 @@ func (s *status) view() admin.View {
 	}
 	view := admin.View{
 		Ready: s.ready.Load() && !s.drain.Load(), Draining: s.drain.Load(),
-		Servers: s.parts.fleet.loadsForView(),
+		Servers: s.parts.fleet.loads(),
 	}
 	view.Overload = strings.Trim(overload(s.parts.memory, maxBody(s.parts.started.Limits))+"; "+
 		s.parts.doors.overload(), "; ")
@@ -99,9 +99,10 @@ func (s *status) view() admin.View {
 	s.judgeKeys(&view)
 	s.parts.sharing.judge(&view)
 	s.parts.storing.judge(&view)
-	view.Issuers, view.Warnings = viewKeys(s.parts.issuers.keySets(), view.Warnings)
+	issuers := s.parts.issuers.current.Load()
+	view.Issuers, view.Warnings = viewKeys(issuers.KeySets(), view.Warnings)
 	s.parts.signIns.judge(&view)
-	view.Warnings = append(view.Warnings, missingClaims(s.parts.issuers.missingClaims())...)
+	view.Warnings = append(view.Warnings, missingClaims(issuers.MissingClaims())...)
 	view.Warnings = append(view.Warnings, s.parts.fleet.warnings()...)
 	view.Warnings = append(view.Warnings, s.parts.gateway.Warnings()...)
 	return view
@@ -158,7 +159,7 @@ func (s *status) judgeKeys(view *admin.View) {
 	if s.keyed.Load() {
 		return
 	}
-	if s.parts.issuers.haveKeys() || time.Since(s.start) > keylessAtMost {
+	if s.parts.issuers.current.Load().HasKeys() || time.Since(s.start) > keylessAtMost {
 		s.keyed.Store(true)
 		return
 	}

@@ -54,7 +54,8 @@ func (f *findings) judge(ctx context.Context, cfg *config.Config, online bool) {
 	f.Online = offers.checks
 	idle := make(map[string][]string)
 	for _, s := range f.Online {
-		f.Notes = append(f.Notes, slices.Concat(quarantineNotes(s.status), unenforced(s.status))...)
+		f.Notes = append(f.Notes, quarantineNotes(s.status)...)
+		f.Notes = append(f.Notes, unenforced(s.status, len(s.status.Unenforced))...)
 		idle[s.status.Server] = s.status.Idle
 	}
 	for _, s := range offers.fleet.known() {

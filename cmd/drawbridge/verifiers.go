@@ -69,23 +69,11 @@ func (v *verifiers) start(ctx context.Context) {
 	v.running = startTask(ctx, v.current.Load().Run)
 }
 
-// refresh has the key sets of all issuers fetched anew. It does not wait for that.
-func (v *verifiers) refresh() { v.current.Load().Refresh() }
-
-// keySets tells how it fares to fetch the key sets of the issuers in force.
-func (v *verifiers) keySets() []auth.KeySet { return v.current.Load().KeySets() }
-
-// missingClaims returns the claims that the issuers in force name and that no token of an
-// hour had.
-func (v *verifiers) missingClaims() []auth.MissingClaim { return v.current.Load().MissingClaims() }
-
-// haveKeys tells whether any issuer in force has keys.
-func (v *verifiers) haveKeys() bool { return v.current.Load().HasKeys() }
-
-// keysForMetrics is keySets in the type of the metrics.
+// keysForMetrics tells how it fares to fetch the key sets of the issuers in force, in the
+// type of the metrics.
 func (v *verifiers) keysForMetrics() map[string]metrics.IssuerKeys {
 	out := map[string]metrics.IssuerKeys{}
-	for _, set := range v.keySets() {
+	for _, set := range v.current.Load().KeySets() {
 		out[set.Issuer] = metrics.IssuerKeys{Usable: !set.Until.IsZero(), Failing: set.Failing}
 	}
 	return out
@@ -100,7 +88,7 @@ func (v *verifiers) replace(ctx context.Context, issuers []config.Issuer, next *
 	v.changing.Lock()
 	defer v.changing.Unlock()
 	if reflect.DeepEqual(settingsOfAll(issuers), settingsOfAll(v.known)) {
-		v.refresh()
+		v.current.Load().Refresh()
 		return
 	}
 	for _, name := range unchangedSets(v.known, issuers) {

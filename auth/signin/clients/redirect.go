@@ -12,7 +12,8 @@ import (
 const maxRedirect = 1000
 
 // errRedirect is the one error of a redirect URI that cannot be used.
-var errRedirect = errors.New("the redirect URI is not https, not loopback and not of a program's own scheme")
+var errRedirect = errors.New("a redirect is a whole address without #fragment and user name: https, " +
+	"http on 127.0.0.1, [::1] or localhost, or a scheme of a program's own")
 
 // scripts are schemes that browsers run, open as local files or handle themselves. Codes
 // must not go there.
@@ -28,6 +29,12 @@ type redirect struct {
 	text     string
 	url      *url.URL
 	loopback bool
+}
+
+// CheckRedirect tells why nobody is sent to an address with a code.
+func CheckRedirect(text string) error {
+	_, err := parseRedirect(text)
+	return err
 }
 
 // parseRedirect takes a redirect URI apart, or says that it cannot be used.

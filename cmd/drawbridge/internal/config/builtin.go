@@ -112,25 +112,6 @@ func (r *reader) databaseFields(d *builtin.Database) fields {
 	}
 }
 
-// movedKeys returns keys that a server had, with the built-in tool that has them now.
-func movedKeys() map[string]string {
-	return map[string]string{
-		"csv_root": "analyze_csv", "weather_url": "get_weather",
-		"geocoding_url": "get_weather",
-	}
-}
-
-// moved adds to the keys of a server those that are elsewhere now, and returns known.
-// Each is a problem that says where.
-func (r *reader) moved(known fields) fields {
-	for name, tool := range movedKeys() {
-		known[name] = func(n *node) {
-			r.fault(n, "%s stands under its tool now: write builtin: {%s: {%s: %s}}", name, tool, name, n.raw)
-		}
-	}
-	return known
-}
-
 // checkBuiltin reports what keeps the built-in tools of a server from being made. Package
 // builtin has most of these checks, so the tools are made once, on trial, and released.
 func (r *reader) checkBuiltin(s *Server, n *node) {

@@ -70,7 +70,7 @@ var keysOfKinds = []struct {
 // belongs to another kind is a problem, because it would have no effect; then the checks
 // of the kind.
 func (r *reader) server(s *Server, n *node) {
-	if !r.object(n, "a server", r.moved(r.serverFields(s))) {
+	if !r.object(n, "a server", r.serverFields(s)) {
 		return
 	}
 	kind := r.oneOf(n, "the server", "builtin", "command", "url", "openapi")

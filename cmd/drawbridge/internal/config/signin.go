@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -217,7 +216,7 @@ func (r *reader) clients(cfg *Config, n *node) {
 		known := fields{
 			"client_id":          into(&c.ID, r.text),
 			"client_secret_file": into(&c.Secret, fromFile(r, parseClientSecret)),
-			"redirect_uris":      into(&c.Redirects, r.checkedTexts("redirect_uris", checkRedirect)),
+			"redirect_uris":      into(&c.Redirects, r.checkedTexts("redirect_uris", clients.CheckRedirect)),
 			"grants":             into(&c.Grants, grants),
 			"tenant":             into(&c.Tenant, r.text),
 			"scopes":             into(&c.Scopes, r.checkedTexts("scopes", checkScope)),
@@ -280,29 +279,6 @@ func (r *reader) checkClient(c *clients.Fixed, n *node) {
 
 // broken tells whether a list has items, which then were at fault.
 func broken(n *node) bool { return n != nil && (n.kind != list || len(n.items) > 0) }
-
-// checkRedirect tells why a browser must not be sent to an address with a code.
-// https://www.rfc-editor.org/rfc/rfc8252#section-7
-func checkRedirect(text string) error {
-	u, err := url.Parse(text)
-	switch {
-	case err != nil || u.Scheme == "":
-		return errors.New("a redirect is a whole address")
-	case strings.Contains(text, "#"):
-		return errors.New("a redirect has no #fragment")
-	case u.User != nil:
-		return errors.New("a redirect has no user name")
-	case u.Scheme == "https" && u.Host != "":
-		return nil
-	case u.Scheme == "http" && isLoopbackHost(u.Hostname()):
-		return nil
-	case u.Scheme == "http" || u.Scheme == "https":
-		return errors.New("a redirect is https, or http on 127.0.0.1, [::1] or localhost")
-	case slices.Contains([]string{"javascript", "data", "file", "vbscript", "blob", "about"}, u.Scheme):
-		return fmt.Errorf("nobody is sent to an address of %s", u.Scheme)
-	}
-	return nil
-}
 
 // checkScope tells why a text is no scope.
 // https://www.rfc-editor.org/rfc/rfc6749#section-3.3

@@ -40,77 +40,51 @@ func (e *entry) holds(now time.Time) bool {
 	return set != nil && set.generation == e.generation
 }
 
-const shardCount = 16
-
 // cache remembers verified tokens, because to verify a signature costs much more than to
-// look one up. It is bounded, and forgets first those that were not asked for lately. It
-// is safe for concurrent use.
+// look one up. It is bounded, and has two halves. A token that is asked for goes into the
+// young one. When that is full it becomes the old one, and the one that was old is
+// forgotten with all that was not asked for since. It is safe for concurrent use.
 type cache struct {
-	shards []shard
-	half   int // entries in each half of a shard
-}
+	half int // entries in each half
 
-// shard is a part of the cache, with a mutex of its own so that requests seldom wait for
-// each other. It has two halves. A token that is asked for goes into the young one. When
-// that is full it becomes the old one, and the one that was old is forgotten with all
-// that was not asked for since.
-type shard struct {
 	mu         sync.Mutex // guards the fields below
 	young, old map[digest]*entry
-	// fills a cache line of 64 bytes, or cores at work on neighbouring shards would slow
-	// each other
-	_ [40]byte
 }
 
 // newCache returns a cache of at most size entries. The least it can hold is two, one in
 // each half.
 func newCache(size int) *cache {
-	shards := 1
-	if size >= 1024 {
-		shards = shardCount
-	}
-	c := &cache{shards: make([]shard, shards), half: max(1, size/shards/2)}
-	for i := range c.shards {
-		c.shards[i].young = make(map[digest]*entry)
-	}
-	return c
-}
-
-// shard returns the part of the cache that a token is in.
-func (c *cache) shard(d *digest) *shard {
-	return &c.shards[int(d[0])%len(c.shards)]
+	return &cache{half: max(1, size/2), young: make(map[digest]*entry)}
 }
 
 // get returns the entry of a token, nil if the token is not remembered. The caller asks
 // the entry whether it still holds.
 func (c *cache) get(d digest) *entry {
-	s := c.shard(&d)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e := s.young[d]; e != nil {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := c.young[d]; e != nil {
 		return e
 	}
-	e := s.old[d]
+	e := c.old[d]
 	if e != nil {
-		s.addLocked(d, e, c.half)
+		c.addLocked(d, e)
 	}
 	return e
 }
 
 // put remembers a verified token.
 func (c *cache) put(d digest, e *entry) {
-	s := c.shard(&d)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.addLocked(d, e, c.half)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.addLocked(d, e)
 }
 
-// addLocked adds an entry to the young half, which may have half entries.
-func (s *shard) addLocked(d digest, e *entry, half int) {
-	if _, there := s.young[d]; !there && len(s.young) >= half {
-		s.old, s.young = s.young, make(map[digest]*entry, half)
+// addLocked adds an entry to the young half.
+func (c *cache) addLocked(d digest, e *entry) {
+	if _, there := c.young[d]; !there && len(c.young) >= c.half {
+		c.old, c.young = c.young, make(map[digest]*entry)
 	}
-	s.young[d] = e
+	c.young[d] = e
 }
 
 // carrying returns the principal of a token that was verified and has that digest, with

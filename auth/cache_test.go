@@ -16,11 +16,7 @@ func TestCacheIsBounded(t *testing.T) {
 		for i := range 10 * size {
 			c.put(sha256.Sum256([]byte(strconv.Itoa(i))), &entry{})
 		}
-		held := 0
-		for i := range c.shards {
-			held += len(c.shards[i].young) + len(c.shards[i].old)
-		}
-		if held > size || held < size/4 {
+		if held := len(c.young) + len(c.old); held > size || held < size/4 {
 			t.Errorf("size %d: holds %d", size, held)
 		}
 	}

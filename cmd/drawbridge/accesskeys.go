@@ -61,11 +61,7 @@ func runKeys(ctx context.Context, args []string, s streams) error {
 
 // lifeOf reads how long a key lives, in days or as Go writes durations.
 func lifeOf(text string) (time.Duration, error) {
-	var days int
-	if n, err := fmt.Sscanf(text+"\n", "%dd\n", &days); err == nil && n == 1 && days > 0 && days <= 366 {
-		return time.Duration(days) * 24 * time.Hour, nil
-	}
-	life, err := time.ParseDuration(text)
+	life, err := spanOf(text)
 	if err != nil || life <= 0 || life > accesskey.MaxLife {
 		return 0, fmt.Errorf("%q is no time such as 90d or 12h, of a year at most", text)
 	}

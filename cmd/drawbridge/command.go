@@ -1,11 +1,14 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
@@ -143,4 +146,22 @@ func hint(name string, known []string) string {
 // scopesOf returns the scopes in a list with commas.
 func scopesOf(list string) []string {
 	return strings.FieldsFunc(list, func(c rune) bool { return c == ',' || c == ' ' })
+}
+
+// spanOf reads a span of time, in days or as Go writes durations.
+func spanOf(text string) (time.Duration, error) {
+	if days, isDays := strings.CutSuffix(text, "d"); isDays {
+		n, err := strconv.ParseUint(days, 10, 16)
+		return time.Duration(n) * 24 * time.Hour, err
+	}
+	return time.ParseDuration(text)
+}
+
+// asJSON returns texts and numbers, which can always be encoded, as JSON for people.
+func asJSON(v any) string {
+	data, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		panic(err)
+	}
+	return string(data) + "\n"
 }

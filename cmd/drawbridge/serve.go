@@ -172,19 +172,20 @@ func (p *parts) run(ctx context.Context, l listeners, o options) error {
 		View:    p.status.view,
 	}), p.doors.operator)
 
+	start := func(run func(context.Context) error) { group.Go(func() error { return run(work) }) }
 	group.Go(func() error { return serveHTTP(operator, p.doors.operator.Listener(l.operator)) })
 	p.sharing.run(work, group)
-	group.Go(func() error { return p.storing.run(work) })
-	group.Go(func() error { return p.signIns.run(work) })
+	start(p.storing.run)
+	start(p.signIns.run)
 	if p.keys != nil {
-		group.Go(func() error { return p.keys.Run(work) })
+		start(p.keys.Run)
 	}
 	p.issuers.start(work)
 	p.fleet.apply(work, p.started.ReachedServers())
-	group.Go(func() error { return p.server.Run(work) })
-	group.Go(func() error { return p.gateway.Run(work) })
-	group.Go(func() error { return newScavenger(p.memory.InUse, p.log).Run(work) })
-	group.Go(func() error { return p.collector.Run(work) })
+	start(p.server.Run)
+	start(p.gateway.Run)
+	start(newScavenger(p.memory.InUse, p.log).Run)
+	start(p.collector.Run)
 	group.Go(func() error {
 		defer close(awaited)
 		p.status.await(beginning)
@@ -197,7 +198,7 @@ func (p *parts) run(ctx context.Context, l listeners, o options) error {
 	})
 	if o.hangups != nil {
 		p.access = newAccessLog(p.gateway, p.log)
-		group.Go(func() error { return p.access.Run(work) })
+		start(p.access.Run)
 		group.Go(func() error { return p.reloads(ctx, work, o.hangups, o.loader) })
 	}
 	tellWarnings(ctx, p.started, p.log, p.metrics)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/csv"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -76,8 +75,8 @@ func runUsage(_ context.Context, args []string, s streams) error {
 	flags.StringVar(&r.wanted.tool, "tool", "", "count tools alone whose name fits this `pattern`, as "+
 		"github__*; "+
 		"prompts and resources, too")
-	asJSON := flags.Bool("json", false, "print JSON")
-	asCSV := flags.Bool("csv", false, "print CSV")
+	inJSON := flags.Bool("json", false, "print JSON")
+	inCSV := flags.Bool("csv", false, "print CSV")
 	var audits []string
 	flags.Func("audit", "an audit `file` in place of the config's"+auditAgain, each(&audits))
 	if err := parseFlags(flags, args, s); err != nil {
@@ -87,7 +86,7 @@ func runUsage(_ context.Context, args []string, s streams) error {
 	switch problem := cmp.Or(r.span(*since, *until, time.Now().UTC()), r.problem()); {
 	case problem != "":
 		return refused("%s", problem)
-	case *asJSON && *asCSV:
+	case *inJSON && *inCSV:
 		return refused("-json and -csv exclude each other")
 	}
 	if len(audits) == 0 {
@@ -103,7 +102,7 @@ func runUsage(_ context.Context, args []string, s streams) error {
 	if r.unread, err = readAudits("usage", audits, s, r.add); err != nil {
 		return refused("%w", err)
 	}
-	r.print(s, *asJSON, *asCSV)
+	r.print(s, *inJSON, *inCSV)
 	r.warn(s)
 	return nil
 }
@@ -134,12 +133,7 @@ func sinceWhen(text string, now time.Time) (time.Time, error) {
 	if day, err := time.ParseInLocation(time.DateOnly, text, time.UTC); err == nil {
 		return day, nil
 	}
-	if days, isDays := strings.CutSuffix(text, "d"); isDays {
-		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
-			return now.AddDate(0, 0, -int(n)), nil
-		}
-	}
-	d, err := time.ParseDuration(text)
+	d, err := spanOf(text)
 	if err != nil || d < 0 {
 		return now, fmt.Errorf("%q is no time: write 7d, 12h or 2026-11-01", text)
 	}
@@ -148,7 +142,7 @@ func sinceWhen(text string, now time.Time) (time.Time, error) {
 
 // problem says what is wrong with -by, "" if nothing is.
 func (r *usageReport) problem() string {
-	known := []string{"tenant", "user", "name", "tool", "client", "server", "outcome"}
+	known := slices.Sorted(maps.Keys((&entry{}).counted()))
 	for _, name := range r.by {
 		if !slices.Contains(known, name) {
 			return fmt.Sprintf("-by knows no %q%s; there are %s", name, hint(name, known),
@@ -158,8 +152,20 @@ func (r *usageReport) problem() string {
 	return ""
 }
 
-// add counts a line of an audit file. Names that nobody but a caller chose, of what is
-// not there, are one: there is no bound on how many they are.
+// counted returns all by which a line may be counted. Names that nobody but a caller
+// chose, of what is not there, are one: there is no bound on how many they are.
+func (e *entry) counted() map[string]string {
+	tool := e.Item
+	if e.Outcome == outcomeUnknown {
+		tool = "(unknown)"
+	}
+	return map[string]string{
+		"tenant": e.Tenant, "user": e.user(), "name": e.Name, "tool": tool,
+		"client": cmp.Or(e.Client, e.ClientID), "server": e.Server, "outcome": e.Outcome,
+	}
+}
+
+// add counts a line of an audit file.
 func (r *usageReport) add(e *entry) {
 	if r.first.IsZero() || e.Time.Before(r.first) {
 		r.first = e.Time
@@ -169,25 +175,9 @@ func (r *usageReport) add(e *entry) {
 		return
 	}
 	names := make([]string, len(r.by))
+	said := e.counted()
 	for i, what := range r.by {
-		switch what {
-		case "tenant":
-			names[i] = e.Tenant
-		case "user":
-			names[i] = e.user()
-		case "name":
-			names[i] = e.Name
-		case "tool":
-			if names[i] = e.Item; e.Outcome == outcomeUnknown {
-				names[i] = "(unknown)"
-			}
-		case "client":
-			names[i] = cmp.Or(e.Client, e.ClientID)
-		case "server":
-			names[i] = e.Server
-		default:
-			names[i] = e.Outcome
-		}
+		names[i] = said[what]
 	}
 	key := strings.Join(names, "\x00")
 	u := r.uses[key]
@@ -248,38 +238,39 @@ func (r *usageReport) rows() []*use {
 	})
 }
 
-// print writes the report.
-func (r *usageReport) print(s streams, asJSON, asCSV bool) {
-	rows := r.rows()
-	switch {
-	case asJSON:
-		r.printJSON(s, rows)
+// print writes the report. That the reader is gone is no error.
+func (r *usageReport) print(s streams, inJSON, inCSV bool) {
+	if inJSON {
+		r.printJSON(s)
 		return
-	case asCSV:
+	}
+	head := append(slices.Clone(r.by), "calls", "refused", "failed", "first", "last")
+	if inCSV {
 		w := csv.NewWriter(s.out)
-		// the reader is gone
-		_ = w.Write(append(slices.Clone(r.by), "calls", "refused", "failed", "first", "last"))
-		for _, u := range rows {
-			cells := make([]string, 0, len(u.names)+5)
-			for _, name := range u.names {
-				cells = append(cells, harmlessCell(name))
-			}
-			_ = w.Write(append(cells, u.figures()...)) // the same
-		}
+		_ = w.Write(head)
+		r.each(harmlessCell, func(cells []string) { _ = w.Write(cells) })
 		w.Flush()
 		return
 	}
 	w := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
-	head := append(slices.Clone(r.by), "calls", "refused", "failed", "first", "last")
-	_, _ = fmt.Fprintln(w, strings.ToUpper(strings.Join(head, "\t"))) // the same
-	for _, u := range rows {
-		names := make([]string, len(u.names))
-		for i, name := range u.names {
-			names[i] = strings.Map(visible, cmp.Or(strings.ReplaceAll(name, "\n", "\uFFFD"), "-"))
+	_, _ = fmt.Fprintln(w, strings.ToUpper(strings.Join(head, "\t")))
+	r.each(func(name string) string {
+		return strings.Map(visible, cmp.Or(strings.ReplaceAll(name, "\n", "\uFFFD"), "-"))
+	}, func(cells []string) { _, _ = fmt.Fprintln(w, strings.Join(cells, "\t")) })
+	_ = w.Flush()
+}
+
+// each calls do with the cells of each row. Names are written as cell does it.
+func (r *usageReport) each(cell func(name string) string, do func(cells []string)) {
+	when := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+	for _, u := range r.rows() {
+		var cells []string
+		for _, name := range u.names {
+			cells = append(cells, cell(name))
 		}
-		_, _ = fmt.Fprintln(w, strings.Join(append(names, u.figures()...), "\t")) // the same
+		do(append(cells, strconv.Itoa(u.Calls), strconv.Itoa(u.Refused), strconv.Itoa(u.Failed),
+			when(u.First), when(u.Last)))
 	}
-	_ = w.Flush() // the same
 }
 
 // warn says when the files may not reach back as far as was asked, as after a rotation.
@@ -287,15 +278,6 @@ func (r *usageReport) warn(s streams) {
 	if r.first.After(r.since) {
 		s.complain("drawbridge usage: nothing is known before %s, where the files begin: "+
 			"name older ones, too, with -audit\n", r.first.UTC().Format(time.RFC3339))
-	}
-}
-
-// figures returns the cells behind the names of a row.
-func (u *use) figures() []string {
-	when := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
-	return []string{
-		strconv.Itoa(u.Calls), strconv.Itoa(u.Refused), strconv.Itoa(u.Failed), when(u.First),
-		when(u.Last),
 	}
 }
 
@@ -308,7 +290,7 @@ func harmlessCell(name string) string {
 }
 
 // printJSON writes the report as JSON.
-func (r *usageReport) printJSON(s streams, rows []*use) {
+func (r *usageReport) printJSON(s streams) {
 	out := struct {
 		Since  time.Time        `json:"since"`
 		Until  time.Time        `json:"until,omitzero"`
@@ -316,7 +298,7 @@ func (r *usageReport) printJSON(s streams, rows []*use) {
 		Rows   []map[string]any `json:"rows"`
 		Unread int              `json:"unread"`
 	}{r.since, r.until, r.by, []map[string]any{}, r.unread}
-	for _, u := range rows {
+	for _, u := range r.rows() {
 		row := map[string]any{
 			"calls": u.Calls, "refused": u.Refused, "failed": u.Failed, "first": u.First.UTC(),
 			"last": u.Last.UTC(),
@@ -326,9 +308,5 @@ func (r *usageReport) printJSON(s streams, rows []*use) {
 		}
 		out.Rows = append(out.Rows, row)
 	}
-	data, err := json.MarshalIndent(out, "", "  ")
-	if err != nil {
-		panic(err) // texts and numbers can always be encoded
-	}
-	s.say("%s\n", data)
+	s.say("%s", asJSON(out))
 }

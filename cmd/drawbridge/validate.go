@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -171,11 +170,7 @@ func (f *findings) text(summary string) string {
 // json returns the findings as JSON. It ignores the summary, and has that argument only
 // to be interchangeable with text.
 func (f *findings) json(string) string {
-	data, err := json.MarshalIndent(f, "", "  ")
-	if err != nil {
-		panic(err) // findings consist of texts and numbers, which can always be encoded
-	}
-	return string(data) + "\n"
+	return asJSON(f)
 }
 
 // try is one thing that -online tries. What it finds goes into the check; an error is why

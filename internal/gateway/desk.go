@@ -58,10 +58,6 @@ func New(cfg Config) *Gateway {
 
 // meetOthers makes the gateway one of several replicas, if it is.
 func (g *Gateway) meetOthers() {
-	g.firsts = g.used
-	if g.config.Shared != nil {
-		g.firsts = &usedAnywhere{store: g.config.Shared, here: newUsed()}
-	}
 	if _, alone := g.config.Others.(*replica.Alone); alone {
 		return
 	}

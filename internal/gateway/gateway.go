@@ -17,7 +17,7 @@
 //	                         unmatched: what no rule names
 //	a call and the desk      call: what the stages have found; gateway; turn; question; mention
 //	  parts of a call        relay, callslot, bulkhead, ongoing, state
-//	what is remembered       page, memo, callerviews, used, usedredis, tasklist
+//	what is remembered       page, memo, callerviews, used, tasklist
 //	policy                   tenant, rule, profile, personal; callerview: what follows from rules;
 //	                         apps: what of it hosts of apps see
 //	what all of them use     request, waited, errors, uncredited, vocabulary, limit
@@ -85,8 +85,7 @@ type Gateway struct {
 	streams       *share.Budget // slots of event streams
 	subscriptions *share.Budget // slots of subscriptions to resources
 	bulkhead      *bulkhead     // calls by server
-	used          *used         // states of what waits here, which are used here alone
-	firsts        firsts        // all other states
+	used          *used         // states that were used here
 	self          replica.ID    // "" where there are no other replicas
 	// of *[4]ratelimit.Bucket, for charge: a limiter keeps none of what it is given
 	buckets     sync.Pool

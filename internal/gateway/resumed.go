@@ -3,11 +3,14 @@ package gateway
 import (
 	"context"
 	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"math"
+	"strconv"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
@@ -67,13 +70,24 @@ func (g *Gateway) resume(ctx context.Context, c *call, sealed mcp.RawJSON) error
 	return nil
 }
 
+// usedTTL is how long Redis remembers a state: longer than one is valid.
+const usedTTL = stateLife + time.Minute
+
 // isFirst tells whether the state was not used before. That of a call which waits here is
-// used nowhere else, so that no other replica has to be asked.
+// used nowhere else, so that no other replica has to be asked. When Redis does not answer,
+// what this replica knows decides, so that a state is free at most once at each.
 func (g *Gateway) isFirst(ctx context.Context, c *call, s *state, now time.Time) bool {
-	if s.Home != "" {
-		return g.used.first(s.Nonce, now)
+	if !g.used.first(s.Nonce, now) {
+		return false
 	}
-	return g.firsts.isFirst(ctx, c.caller.Tenant.ID, s.Nonce, now)
+	if s.Home != "" || g.config.Shared == nil {
+		return true
+	}
+	reply, err := g.config.Shared.Do(ctx, redis.Command{
+		Name: "SET", Key: redis.Key(c.caller.Tenant.ID, "used", hex.EncodeToString(s.Nonce[:])),
+		Args: []string{"1", "NX", "PX", strconv.FormatInt(usedTTL.Milliseconds(), 10)},
+	})
+	return err != nil || !reply.Nil()
 }
 
 // suspend puts the sealed state of this round into a result that asks for input.

@@ -305,23 +305,16 @@ func (m *mapper) link(block mcp.Object) mcp.RawJSON {
 
 // isOfWeb tells whether the URI is one of the web that the server does not serve.
 func (m *mapper) isOfWeb(uri string) bool {
-	switch strings.ToLower(schemeOf(uri)) {
-	case "http", "https":
-		return !m.service.knows(uri, &m.work)
-	}
-	return false
+	scheme := strings.ToLower(schemeOf(uri))
+	return (scheme == "http" || scheme == "https") && !m.service.knows(uri, &m.work)
 }
 
 // isElsewhere tells whether the URI belongs to no server. A text without a scheme is no
 // absolute URI.
 func (m *mapper) isElsewhere(uri string) bool {
-	switch strings.ToLower(schemeOf(uri)) {
-	case "":
-		return true
-	case "data", "javascript", "vbscript":
-		return !m.service.knows(uri, &m.work)
-	}
-	return false
+	scheme := strings.ToLower(schemeOf(uri))
+	return scheme == "" || (scheme == "data" || scheme == "javascript" || scheme == "vbscript") &&
+		!m.service.knows(uri, &m.work)
 }
 
 // exposed maps a URI that belongs to the server.

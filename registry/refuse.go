@@ -37,20 +37,18 @@ func checkMembers(definition mcp.Object) (mcp.Object, error) {
 			absent = append(absent, name)
 			continue
 		}
-		fits := true
-		switch name {
-		case "title", "description", "mimeType":
-			_, fits = value.Text()
-		case "annotations", "_meta":
-			fits = value.IsObject()
-		case "icons", "arguments":
-			fits = value.IsArray()
-		case "size":
-			fits = value[0] == '-' || value[0] >= '0' && value[0] <= '9'
-		}
-		if !fits {
+		if fits := typesOf[name]; fits != nil && !fits(value) {
 			return definition, refuse("schema", errors.New(name+" has the wrong type"))
 		}
 	}
 	return definition.Without(absent...), nil
 }
+
+// typesOf are the JSON types that members of the protocol have.
+var typesOf = map[string]func(mcp.RawJSON) bool{
+	"title": mcp.RawJSON.IsText, "description": mcp.RawJSON.IsText, "mimeType": mcp.RawJSON.IsText,
+	"annotations": mcp.RawJSON.IsObject, "_meta": mcp.RawJSON.IsObject,
+	"icons": mcp.RawJSON.IsArray, "arguments": mcp.RawJSON.IsArray, "size": isNumber,
+}
+
+func isNumber(value mcp.RawJSON) bool { return value[0] == '-' || value[0] >= '0' && value[0] <= '9' }

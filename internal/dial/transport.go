@@ -1,6 +1,7 @@
 package dial
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"io"
@@ -156,14 +157,7 @@ func (t *transport) idleOf(target *url.URL) *pool {
 
 // connect opens a connection to the host of a URL.
 func (t *transport) connect(ctx context.Context, target *url.URL) (*conn, error) {
-	port := target.Port()
-	switch {
-	case port != "":
-	case target.Scheme == "https":
-		port = "443"
-	default:
-		port = "80"
-	}
+	port := cmp.Or(target.Port(), map[string]string{"http": "80", "https": "443"}[target.Scheme])
 	address, secure := net.JoinHostPort(target.Hostname(), port), t.rest.TLSClientConfig
 	if t.find != nil {
 		var err error

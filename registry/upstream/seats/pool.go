@@ -82,10 +82,12 @@ type Config[S Session] struct {
 // Pool has the seats of one server. It is safe for concurrent use. Close must be called
 // in the end.
 type Pool[S Session] struct {
-	cfg   Config[S]
-	owned func() (context.Context, context.CancelFunc) // makes a context for a goroutine of the pool
-	end   context.CancelFunc                           // ends all contexts that owned made
-	work  sync.WaitGroup                               // all goroutines of the pool; Close waits for them
+	cfg Config[S]
+	// owned makes a context for a goroutine of the pool, and limited makes one with a time limit.
+	owned   func() (context.Context, context.CancelFunc)
+	limited func(time.Duration) (context.Context, context.CancelFunc)
+	end     context.CancelFunc // ends all contexts that these two made
+	work    sync.WaitGroup     // all goroutines of the pool; Close waits for them
 
 	mu     sync.Mutex // guards the fields below and those of each seat; never held during I/O of a session
 	ended  bool
@@ -115,6 +117,9 @@ func New[S Session](ctx context.Context, cfg Config[S]) *Pool[S] {
 	return &Pool[S]{
 		cfg: cfg, end: end, taking: map[Key][]*Seat[S]{}, all: map[*Seat[S]]struct{}{},
 		owned: func() (context.Context, context.CancelFunc) { return context.WithCancel(life) },
+		limited: func(limit time.Duration) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(life, limit)
+		},
 	}
 }
 
@@ -538,9 +543,7 @@ func (r *Pool[S]) beginLocked(k Key) *Seat[S] {
 // open opens the session of a seat. When that fails, the slot is free again.
 func (r *Pool[S]) open(s *Seat[S]) {
 	defer close(s.opened)
-	ctx, cancel := r.owned()
-	defer cancel()
-	ctx, cancel = context.WithTimeout(ctx, r.cfg.Opening)
+	ctx, cancel := r.limited(r.cfg.Opening)
 	defer cancel()
 	s.err = s.Session.Open(ctx, func() { r.opened(s) })
 	if s.err == nil {
@@ -584,9 +587,7 @@ func (r *Pool[S]) examineSuspectedLocked(s *Seat[S]) {
 // examine asks the session of a seat for a proof of life, and discards the seat when it
 // gives none.
 func (r *Pool[S]) examine(s *Seat[S]) {
-	ctx, cancel := r.owned()
-	defer cancel()
-	ctx, cancel = context.WithTimeout(ctx, aliveLimit)
+	ctx, cancel := r.limited(aliveLimit)
 	defer cancel()
 	if err := s.Session.Alive(ctx); err != nil {
 		r.discard(s)

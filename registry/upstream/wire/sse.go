@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -173,10 +174,7 @@ func endpoint(source *url.URL, data []byte) (*url.URL, error) {
 // origin returns scheme, host and port in one spelling, for comparison.
 // https://datatracker.ietf.org/doc/html/rfc6454#section-4
 func origin(u *url.URL) string {
-	port := u.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
-	}
+	port := cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
 	return fmt.Sprintf("%s://%s:%s", u.Scheme, strings.ToLower(u.Hostname()), port)
 }
 

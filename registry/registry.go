@@ -78,15 +78,11 @@ func New() *Registry {
 // Only one goroutine at a time may call Replace for the same source. Items are built
 // before the mutex is taken, because compiling schemas takes long, so that of two such
 // calls the older offer could win.
-func (r *Registry) Replace(s Source) []Refusal { return r.replace(s, nil) }
+func (r *Registry) Replace(s Source) []Refusal { return r.ReplacePersonal(s, nil) }
 
 // ReplacePersonal is Replace for a source that offers to each user what personal says.
 // Beside that, the source itself offers nothing.
 func (r *Registry) ReplacePersonal(s Source, personal Personal) []Refusal {
-	return r.replace(s, personal)
-}
-
-func (r *Registry) replace(s Source, personal Personal) []Refusal {
 	next, refusals := build(s, r.current.Load().shelves[s.Name])
 	next.personal = personal
 	r.update(s.Name, func(present shelf) shelf {

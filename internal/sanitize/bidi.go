@@ -93,22 +93,19 @@ const maxNear = 8
 // near tells whether letters written from right to left stand near the character at i in
 // its paragraph.
 func (d *directions) near(i int) bool {
-	before, after := d.text[d.start:i], d.text[i:d.end]
-	for distance := 0; len(before) > 0 && distance < maxNear; {
-		r, size := utf8.DecodeLastRune(before)
+	for at, distance := i, 0; at > d.start && distance < maxNear; {
+		r, size := utf8.DecodeLastRune(d.text[d.start:at])
 		if rightToLeft(r) {
 			return true
 		}
-		before = before[:len(before)-size]
-		distance += weight(r)
+		at, distance = at-size, distance+weight(r)
 	}
-	for distance := 0; len(after) > 0 && distance < maxNear; {
-		r, size := utf8.DecodeRune(after)
+	for at, distance := i, 0; at < d.end && distance < maxNear; {
+		r, size := utf8.DecodeRune(d.text[at:d.end])
 		if rightToLeft(r) {
 			return true
 		}
-		after = after[size:]
-		distance += weight(r)
+		at, distance = at+size, distance+weight(r)
 	}
 	return false
 }

@@ -71,12 +71,7 @@ func unrecorded(v *ledger.Verdict, inFlight, soon map[ledger.Nonce]bool) (n int)
 func (s *score) wrong() error {
 	var c world.Claims
 	v := &s.verdict
-	c.Claim(v.Lost() == 0, "the oracle found %d: %q", v.Lost(), v.Samples)
-	left := unrecorded(v, s.inFlight, s.soon)
-	c.Claim(left == 0, "%d calls were executed, are unknown to their callers and not on record: %q", left,
-		v.Notes)
-	c.Claim(v.Unstreamed == 0, "%d calls were answered without a stream for their events: %q", v.Unstreamed,
-		v.Notes)
+	claimCalls(&c, v, unrecorded(v, s.inFlight, s.soon), slices.Concat(v.Samples, v.Notes))
 	if s.act.deadly {
 		_, others := late(s.failures, s.inFlight, s.soon)
 		c.Claim(others == nil, "%d calls failed that were not in flight when a replica was killed: %v",
@@ -89,6 +84,15 @@ func (s *score) wrong() error {
 		c.Claim(s.deeds.Reconnects == 0, "%d sessions were gone", s.deeds.Reconnects)
 	}
 	return c.Broken()
+}
+
+// claimCalls claims what holds of calls however replicas come and go.
+func claimCalls(c *world.Claims, v *ledger.Verdict, unrecorded int, samples []string) {
+	c.Claim(v.Lost() == 0, "the oracle found %d: %q", v.Lost(), samples)
+	c.Claim(unrecorded == 0, "%d calls were executed, are unknown to their callers and not on record: %q",
+		unrecorded, samples)
+	c.Claim(v.Unstreamed == 0, "%d calls were answered without a stream for their events: %q", v.Unstreamed,
+		samples)
 }
 
 // String is the score in a line.

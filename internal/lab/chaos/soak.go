@@ -192,13 +192,9 @@ func (s *soak) longLived() *world.Replica { return s.Replicas[replicas-1] }
 // verdict returns the promises that were broken, nil if none was.
 func (s *soak) verdict() error {
 	var c world.Claims
-	c.Claim(s.total.Lost() == 0, "the oracle found %d: %q", s.total.Lost(), s.samples)
+	claimCalls(&c, &s.total, s.unrecorded, s.samples)
 	c.Claim(len(s.late) == 0, "%d calls failed that were not in flight when a replica was killed: %v",
 		len(s.late), s.late)
-	c.Claim(s.unrecorded == 0, "%d calls were executed, are unknown to their callers and not on record: %q",
-		s.unrecorded, s.samples)
-	c.Claim(s.total.Unstreamed == 0, "%d calls were answered without a stream for their events: %q",
-		s.total.Unstreamed, s.samples)
 	c.Claim(s.deeds().Lives >= int64(s.lives), "%d sessions were opened, used and ended, want %d",
 		s.deeds().Lives, s.lives)
 	s.claimProcesses(&c)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
@@ -52,12 +53,8 @@ func attackUntilTold(ctx context.Context, argument string, in io.Reader, out io.
 	defer cancel()
 	var m mission
 	must.OK(strictjson.Unmarshal([]byte(argument), &m))
-	var a raid.Attack
-	for _, a = range attacks() {
-		if a.Name == m.Attack {
-			break
-		}
-	}
+	all := attacks()
+	a := all[slices.IndexFunc(all, func(a raid.Attack) bool { return a.Name == m.Attack })]
 	if m.Few && a.Few > 0 {
 		a.Raiders = a.Few
 	}
@@ -78,7 +75,7 @@ func attackUntilTold(ctx context.Context, argument string, in io.Reader, out io.
 	<-ctx.Done()
 	after := tallied(c, begun)
 	<-ended
-	report(out, after.since(before))
+	quiet.Say(out, after.since(before))
 }
 
 // bitesAt tells whether the attack takes place. The dummy refuses nothing, so there it is
@@ -100,9 +97,4 @@ func (t tally) plus(other tally) tally {
 	t.Add(other.Tally)
 	t.Millis += other.Millis
 	return t
-}
-
-// report writes what a part has to say when it ends.
-func report(out io.Writer, v any) {
-	must.Have(out.Write(append(must.Have(strictjson.Marshal(v)), '\n')))
 }

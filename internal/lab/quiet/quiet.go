@@ -80,9 +80,10 @@ func (n *Notes) Percentile(percent int) (time.Duration, bool) {
 
 // Tell gives the process of Be its orders. What it reads then are the notes, once all
 // calls were made or its input was closed.
-func Tell(p *world.Process, o Orders) {
-	must.Have(p.In.Write(append(must.Have(strictjson.Marshal(o)), '\n')))
-}
+func Tell(p *world.Process, o Orders) { Say(p.In, o) }
+
+// Say writes a line of JSON, as such processes talk.
+func Say(to io.Writer, v any) { must.Have(to.Write(append(must.Have(strictjson.Marshal(v)), '\n'))) }
 
 // Be is the process of the tenant: in that of the attackers it would wait for a processor
 // behind hundreds of goroutines, and that would be taken for the gateway's doing. It
@@ -97,7 +98,7 @@ func Be(ctx context.Context, in io.Reader, out io.Writer) {
 	must.OK(strictjson.Unmarshal(line, &o))
 	ctx, stop := UntilEnd(ctx, told)
 	defer stop()
-	must.Have(out.Write(append(must.Have(strictjson.Marshal(o.follow(ctx))), '\n')))
+	Say(out, o.follow(ctx))
 }
 
 // UntilEnd returns a context that ends with ctx or when in does. Who starts a process

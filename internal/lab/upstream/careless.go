@@ -85,8 +85,7 @@ func (t *Careless) answer(w http.ResponseWriter, r *http.Request, asked string) 
 	case method == "tools/call":
 		t.call(w, r, id, asked)
 	default:
-		respond(w, []byte(`{"jsonrpc":"2.0","id":`+id+
-			`,"error":{"code":-32601,"message":"Method not found"}}`))
+		respond(w, errorOf(mcp.ID(id), mcp.CodeMethodNotFound, "Method not found"))
 	}
 }
 

@@ -10,9 +10,10 @@ import (
 type output struct {
 	w http.ResponseWriter
 
-	mu    sync.Mutex // guards the fields below
-	begun bool       // the header was written
-	gone  bool       // nobody reads any more
+	mu     sync.Mutex // guards the fields below
+	begun  bool       // the header was written
+	stream bool       // it says that events come
+	gone   bool       // nobody reads any more
 }
 
 // event sends a message on the stream, which begins now if it has not.
@@ -29,26 +30,23 @@ func (o *output) comment() {
 
 // end sends the last message: on the stream, if there is one.
 func (o *output) end(message []byte) {
-	o.mu.Lock()
-	begun := o.begun
-	o.mu.Unlock()
-	if begun {
+	if o.begin("application/json") {
 		o.event(message)
 		return
 	}
-	o.begin("application/json")
 	o.write(message)
 }
 
-// begin writes the header of a good answer, once.
-func (o *output) begin(media string) {
+// begin writes the header of a good answer, once, and tells whether there is a stream.
+func (o *output) begin(media string) (stream bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.begun {
-		o.begun = true
+		o.begun, o.stream = true, media == "text/event-stream"
 		o.w.Header().Set("Content-Type", media)
 		o.w.WriteHeader(http.StatusOK)
 	}
+	return o.stream
 }
 
 // write writes and flushes, and tells whether anybody reads that.

@@ -190,8 +190,7 @@ func resultOf(id mcp.ID, result string) []byte {
 
 // errorOf returns a response that is an error.
 func errorOf(id mcp.ID, code int, text string) []byte {
-	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%s}}`, id, code,
-		mcp.String(text))
+	return mcp.AppendError(nil, id, mcp.Errorf(code, "%s", text))
 }
 
 // refuse answers with a status and an error.

@@ -181,7 +181,8 @@ var credentialKinds = []struct{ name, auth string }{
 	{"none", ""},
 	{"header", "auth: {header: {name: X-Api-Key, file: secret}}"},
 	{"identity", "auth: {identity: {audience: bench}}"},
-	{"exchange", `auth: {token_exchange: {token_url: "http://%s/token", client_id: bench, client_secret_file: secret, audience: bench}}`},
+	{"exchange", `auth: {token_exchange: {token_url: "http://%s/token", client_id: bench, ` +
+		`client_secret_file: secret, audience: bench}}`},
 }
 
 const credentialsConfig = configHead + `    servers: [none, header, identity, exchange]
@@ -207,7 +208,8 @@ func credentials() comparison {
 	}
 	return comparison{
 		rounds: 80, callers: 8, pairs: pairs, title: "What it costs to tell a server who calls",
-		text: "One gateway has one server four times: without auth, and with each kind of it that a call can find ready.",
+		text: "One gateway has one server four times: without auth, and with each kind of it that a call " +
+			"can find ready.",
 		begin: func(ctx context.Context, l *lab) func(mcp.Era) []*target {
 			addrs := world.Addresses(4)
 			l.start(ctx, addrs[2], l.Self, "upstream", addrs[2])

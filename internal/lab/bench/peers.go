@@ -61,7 +61,8 @@ func (p *peersRun) check() {
 	wanted := uint64(2*p.streams + 500) //nolint:gosec // they are 10,000 at most
 	most := world.AllowDescriptors(wanted)
 	must.Be(most >= wanted,
-		"%d open files are allowed, of %d that are needed: raise ulimit -n, or ask for fewer -streams", most, wanted)
+		"%d open files are allowed, of %d that are needed: raise ulimit -n, or ask for fewer -streams", most,
+		wanted)
 }
 
 // names are those of -only.

@@ -22,7 +22,8 @@ func newReplicas(flags *flag.FlagSet) page.Measure {
 	watched := flags.Duration("idle", 40*time.Second, "how long idle streams are watched")
 	return func(ctx context.Context, r page.Report) (string, error) {
 		if p.took <= 0 || p.rounds < 1 || *times < 10 || *watched < time.Second {
-			return "", errors.New("replicas takes a time and rounds above 0, 10 times, and a second of idle streams")
+			return "", errors.New("replicas takes a time and rounds above 0, 10 times, and a second of " +
+				"idle streams")
 		}
 		l := &replicasLab{lab: emptyLab("replicas", r)}
 		defer l.Close()

@@ -140,8 +140,8 @@ func (s *sharing) watchStreams(ctx context.Context, l *replicasLab) {
 		rate, kept := withStreams(ctx, l, three, k, s.watched)
 		each := 60 * max(0, rate-quiet) / idleStreams
 		s.stream = append(s.stream, tripFigure{what: k.name, three: each, kept: kept})
-		l.Say("idle stream, %s: %.2f round trips a minute, %.0f bytes; a replica by itself %.0f\n", k.name, each,
-			kept, s.alone)
+		l.Say("idle stream, %s: %.2f round trips a minute, %.0f bytes; a replica by itself %.0f\n", k.name,
+			each, kept, s.alone)
 	}
 }
 

@@ -110,7 +110,8 @@ func (r result) over(way string) string {
 }
 
 // figuresHead begins the tables of absolute figures.
-const figuresHead = "| revision | connections | way | calls/s | median latency, µs | CPU a call, µs | resident, MiB |\n" +
+const figuresHead = "| revision | connections | way | calls/s | median latency, µs | CPU a call, µs | " +
+	"resident, MiB |\n" +
 	"|---|---|---|---|---|---|---|\n"
 
 // figures are the rows of absolute figures.

@@ -89,7 +89,8 @@ func (f loadFigure) row() string {
 	kept := f.start <= mostStart && f.started <= mostMemory && spreadOf(f.reloads).median <= mostReload &&
 		f.reloaded <= f.started
 	return fmt.Sprintf(
-		"| %s | %.1f s | %.1f s | %d MiB | %s | %s | %d MiB | %.0f s, %d MiB, %d ms, no more memory than the start | %s |\n",
+		"| %s | %.1f s | %.1f s | %d MiB | %s | %s | %d MiB | %.0f s, %d MiB, %d ms, no more memory than "+
+			"the start | %s |\n",
 		form, f.start.Seconds(), f.cpu.Seconds(), f.started>>20, medianAndEnds(f.reloads),
 		medianAndEnds(f.busy), f.reloaded>>20, mostStart.Seconds(), mostMemory>>20, mostReload, yes(kept, "all"))
 }

@@ -29,7 +29,6 @@ type faultFlags struct {
 	rounds   int
 	balancer string
 	seed     uint64
-	size     int
 	keep     bool
 }
 
@@ -41,7 +40,6 @@ func newFaults(flags *flag.FlagSet) page.Measure {
 	flags.IntVar(&f.rounds, "rounds", 3, "how often each fault is made")
 	flags.StringVar(&f.balancer, "balancer", "both", "nginx, haproxy, or both in turn")
 	flags.Uint64Var(&f.seed, "seed", uint64(time.Now().Unix()), "of all that is drawn: the replica that a fault meets, bytes of garbage") //nolint:gosec // not before 1970
-	flags.IntVar(&f.size, "size", 1, "how many clients of each kind there are")
 	flags.BoolVar(&f.keep, "keep", false, "keep the folders of worlds in which a promise was broken")
 	return func(ctx context.Context, r page.Report) (string, error) { return f.prove(ctx, r.Log) }
 }
@@ -68,7 +66,7 @@ func (f *faultFlags) make(ctx context.Context, log io.Writer, dir, program strin
 	runners := make([]*runner, len(balancers))
 	for i, balancer := range balancers {
 		r := &runner{
-			dir: filepath.Join(dir, balancer), program: program, variant: variant, size: f.size,
+			dir: filepath.Join(dir, balancer), program: program, variant: variant,
 			keep: f.keep, log: log, began: began,
 		}
 		runners[i] = r
@@ -96,8 +94,8 @@ func (f *faultFlags) chosen() (faults, unable []*fault) {
 	if err != nil {
 		panic(fmt.Errorf("-only: %w", err))
 	}
-	must.Be(f.rounds > 0 && f.size > 0 && balancersOf(f.balancer) != nil,
-		"%d rounds with %d clients of each kind behind %q show nothing", f.rounds, f.size, f.balancer)
+	must.Be(f.rounds > 0 && balancersOf(f.balancer) != nil, "%d rounds behind %q show nothing", f.rounds,
+		f.balancer)
 	for _, one := range catalogue() {
 		switch {
 		case !pattern.MatchString(one.name):
@@ -150,7 +148,6 @@ func seedOf(seed uint64, f *fault, round int) uint64 {
 // runner makes rounds, each in the world of the one before if that fits and is well.
 type runner struct {
 	dir, program, variant string
-	size                  int
 	keep                  bool
 	log                   io.Writer
 	began                 time.Time
@@ -181,7 +178,7 @@ func (r *runner) round(ctx context.Context, j job) {
 		scene.variant = r.variant
 		r.scene = scene
 	}
-	o := r.scene.play(ctx, j, r.size)
+	o := r.scene.play(ctx, j)
 	if ctx.Err() != nil {
 		must.OK(context.Cause(ctx))
 		return

@@ -21,7 +21,6 @@ type rollingFlags struct {
 	balancer string
 	previous string
 	only     string
-	size     int
 }
 
 // newRolling is the part rolling: it restarts replicas in all ways that a rollout has,
@@ -34,16 +33,13 @@ func newRolling(flags *flag.FlagSet) page.Measure {
 	flags.StringVar(&f.previous, "previous", "",
 		"another program of the gateway, by which replicas are replaced, and which they replace")
 	flags.StringVar(&f.only, "only", "", "play only the acts whose names match this regular expression")
-	flags.IntVar(&f.size, "size", 1,
-		"how many clients of each kind and tenant there are; eight times as many make plain calls")
 	return func(ctx context.Context, r page.Report) (string, error) { return f.prove(ctx, r.Log) }
 }
 
 // prove restarts replicas and returns the section about it.
 func (f *rollingFlags) prove(ctx context.Context, log io.Writer) (string, error) {
 	balancers := balancersOf(f.balancer)
-	must.Be(f.requests > 0 && f.size > 0 && balancers != nil,
-		"%d requests of %d clients of each kind behind %q show nothing", f.requests, f.size, f.balancer)
+	must.Be(f.requests > 0 && balancers != nil, "%d requests behind %q show nothing", f.requests, f.balancer)
 	return inFolder(ctx, "rolling", log, false, func(dir, program string) (string, error) {
 		began := time.Now()
 		var scores []*score
@@ -71,7 +67,7 @@ func (f *rollingFlags) behind(ctx context.Context, log io.Writer, dir, program, 
 		if !pattern.MatchString(a.name) {
 			continue
 		}
-		s := &stage{scene: scene, current: program, previous: f.previous, size: f.size}
+		s := &stage{scene: scene, current: program, previous: f.previous}
 		one := s.play(ctx, a, f.requests*a.share/100)
 		// the log is no part of the proof
 		_, _ = fmt.Fprintf(log, "%s, %v\n", time.Now().UTC().Format(time.TimeOnly), one)

@@ -53,12 +53,12 @@ func (o *outcome) String() string {
 }
 
 // play makes one round.
-func (s *scene) play(ctx context.Context, j job, size int) *outcome {
+func (s *scene) play(ctx context.Context, j job) *outcome {
 	began := time.Now()
 	s.begin(j.seed)
 	o := &outcome{job: j}
 	book := ledger.New()
-	o.missed = s.playWith(ctx, j.fault, book, size, o)
+	o.missed = s.playWith(ctx, j.fault, book, o)
 	if err := must.Try(func() { clean(ctx, s) }); err != nil && o.missed == nil {
 		o.missed = fmt.Errorf("clean up: %w", err)
 	}
@@ -81,14 +81,14 @@ func (s *scene) play(ctx context.Context, j job, size int) *outcome {
 }
 
 // playWith plays what a crowd sees. The crowd has ended when it returns.
-func (s *scene) playWith(ctx context.Context, f *fault, book *ledger.Ledger, size int, o *outcome) error {
+func (s *scene) playWith(ctx context.Context, f *fault, book *ledger.Ledger, o *outcome) error {
 	s.store = s.Redis.Nodes[0]
 	if err := must.Try(func() { all(f.before, ready)(ctx, s) }); err != nil {
 		return fmt.Errorf("before the fault: %w", err)
 	}
 	patience := cmp.Or(f.patience, silence)
 	s.crowd = crowd.Start(ctx, crowd.Config{
-		URL: s.url, Token: s.token, Ledger: book, Size: size, Patience: patience, Forgetful: f.weak,
+		URL: s.url, Token: s.token, Ledger: book, Patience: patience, Forgetful: f.weak,
 		ChangePatience: 2*time.Minute + patience - silence,
 		Kinds:          append(crowd.Kinds(), crowd.Libraries()...),
 	})

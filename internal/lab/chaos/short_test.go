@@ -27,7 +27,7 @@ func TestTheMostTellingFaults(t *testing.T) {
 		f.ground = direct // it has the proxies that these need
 		jobs = append(jobs, job{fault: f, balancer: "nginx", seed: uint64(seed)})
 	}
-	r := &runner{dir: filepath.Join(dir, "nginx"), program: program, size: 1, log: t.Output()}
+	r := &runner{dir: filepath.Join(dir, "nginx"), program: program, log: t.Output()}
 	r.run(t.Context(), jobs)
 	for _, o := range r.outcomes {
 		if o.bad() {

@@ -22,7 +22,6 @@ type stage struct {
 	*scene
 
 	current, previous string // programs of the gateway
-	size              int
 
 	book     *ledger.Ledger
 	crowds   []*crowd.Crowd
@@ -81,11 +80,11 @@ func (s *stage) judge(ctx context.Context) ledger.Verdict {
 // employ sets clients of all kinds to work, most of which make plain calls.
 func (s *stage) employ(ctx context.Context) {
 	c := crowd.Config{
-		URL: s.URL, Token: s.Token, Ledger: s.book, Size: s.size,
+		URL: s.URL, Token: s.Token, Ledger: s.book,
 		Kinds: append(crowd.Kinds(), crowd.Libraries()...),
 	}
 	load := c
-	load.Kinds, load.Size, load.Pause = []string{crowd.Plain}, plains*s.size, loadPause
+	load.Kinds, load.Size, load.Pause = []string{crowd.Plain}, plains, loadPause
 	brief := c
 	brief.Kinds = []string{crowd.Brief}
 	s.crowds = []*crowd.Crowd{crowd.Start(ctx, c), crowd.Start(ctx, load), crowd.Start(ctx, brief)}

@@ -53,7 +53,8 @@ time.
 	for _, r := range results {
 		note := ""
 		if r.attack.Raised {
-			note = " Its tenant has rates of 10,000 requests and calls a second, otherwise most would be refused by a limit."
+			note = " Its tenant has rates of 10,000 requests and calls a second, otherwise most would be " +
+				"refused by a limit."
 		}
 		fmt.Fprintf(&b, "- **%s**: %s.%s\n", r.attack.Name, r.attack.Does, note)
 	}

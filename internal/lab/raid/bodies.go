@@ -80,7 +80,8 @@ func answers(w *client.Conn) bool {
 // turn an object of as many members as fit into 3 MB, an array of 20,000 small objects,
 // and an object with 19,000 members, which is allowed.
 var manyMembers = Attack{
-	Name: "many members", Does: "16 connections call with 3 MB of 180,000 members, of small objects, or of 19,000 members",
+	Name: "many members", Does: "16 connections call with 3 MB of 180,000 members, of small objects, or " +
+		"of 19,000 members",
 	Raiders: 16, Few: 4,
 	Begin: func(_ context.Context, r *Raider) func() {
 		return r.repeat(r.call("take", members(180_000)),
@@ -112,7 +113,8 @@ func name(i int) string {
 // dearPatterns makes the gateway check a long text against the dearest pattern that a
 // schema may have.
 var dearPatterns = Attack{
-	Name: "dear patterns", Does: "24 connections call with 12 KB of text for a pattern of nearly 4,000 instructions",
+	Name: "dear patterns", Does: "24 connections call with 12 KB of text for a pattern of nearly 4,000 " +
+		"instructions",
 	Raiders: 24, Few: 4,
 	Begin: func(_ context.Context, r *Raider) func() {
 		return r.repeat(r.call("match", `{"text":"`+strings.Repeat("a", 12_000)+`b"}`))

@@ -11,7 +11,8 @@ import (
 
 // parkedCalls calls a tool that asks its caller something, and never answers.
 var parkedCalls = Attack{
-	Name: "parked calls", Does: "16 connections call a tool that asks its caller, with arguments of 1 MB, and never answer",
+	Name: "parked calls", Does: "16 connections call a tool that asks its caller, with arguments of 1 MB, " +
+		"and never answer",
 	Raiders: 16,
 	Begin: func(_ context.Context, r *Raider) func() {
 		q := r.call("ask", `{"message":"`+strings.Repeat("x", 1<<20)+`"}`)
@@ -24,8 +25,9 @@ var parkedCalls = Attack{
 // parkedStreams does the same in sessions, where the question comes on the stream of the
 // call.
 var parkedStreams = Attack{
-	Name:    "calls that wait for an answer",
-	Does:    "8 raiders in sessions do the same with 256 KB, and hold 16 streams each on which the question came",
+	Name: "calls that wait for an answer",
+	Does: "8 raiders in sessions do the same with 256 KB, and hold 16 streams each on which the " +
+		"question came",
 	Raiders: 8,
 	Begin: func(_ context.Context, r *Raider) func() {
 		calls := 0

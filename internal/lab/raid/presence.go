@@ -42,7 +42,8 @@ const streamsEach = 32 // that one raider holds
 // streams opens event streams of sessions, holds many and replaces the oldest by new
 // ones.
 var streams = Attack{
-	Name: "streams", Does: "16 raiders open event streams of new sessions, each holds up to 32 and replaces the oldest",
+	Name: "streams", Does: "16 raiders open event streams of new sessions, each holds up to 32 and " +
+		"replaces the oldest",
 	Raiders: 16,
 	Begin: func(_ context.Context, r *Raider) func() {
 		session := "" // that has no stream yet

@@ -7,8 +7,9 @@ const numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)
 // queries asks a file of SQLite for what takes longest and most, again and again: the
 // gateway itself runs them.
 var queries = Attack{
-	Name:   "queries of a database",
-	Does:   "40 connections query a file of SQLite: recursion without an end, a sort beyond its memory, huge cells, 10^7 rows",
+	Name: "queries of a database",
+	Does: "40 connections query a file of SQLite: recursion without an end, a sort beyond its memory, " +
+		"huge cells, 10^7 rows",
 	Raised: true, Raiders: 40, Few: 10,
 	Begin: func(_ context.Context, r *Raider) func() {
 		query := []string{

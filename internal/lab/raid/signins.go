@@ -16,7 +16,8 @@ var clientID = regexp.MustCompile(`"client_id":"([^"]+)"`)
 // that nobody was given, for which the gateway asks its store.
 var signIns = Attack{
 	Name: "registrations and guessed tokens", Stranger: true,
-	Does:    "64 connections register clients, begin sign-ins, and bring codes, refresh tokens and consents that nobody was given",
+	Does: "64 connections register clients, begin sign-ins, and bring codes, refresh tokens and " +
+		"consents that nobody was given",
 	Raiders: 64, Few: 8,
 	Begin: func(_ context.Context, r *Raider) func() {
 		form := func(path, cookie, body string) []byte {

@@ -25,7 +25,8 @@ var idleConnections = Attack{
 // them.
 var slowHeaders = Attack{
 	Name: "slow headers", Stranger: true,
-	Does:    "8 raiders send 15 KB of a header that has no end, hold up to 128 connections each (1,024 in all)",
+	Does: "8 raiders send 15 KB of a header that has no end, hold up to 128 connections each (1,024 in " +
+		"all)",
 	Raiders: 8,
 	Begin: func(_ context.Context, r *Raider) func() {
 		head := client.Request{

@@ -35,7 +35,8 @@ const connectionsEach = 64 // that one raider holds
 // strangers opens connections without a token, and keeps them after the refusal.
 var strangers = Attack{
 	Name: "connections without a token", Stranger: true,
-	Does:    "128 raiders open connections, get one 401 on each, hold up to 64 (8,192 in all) and replace the oldest",
+	Does: "128 raiders open connections, get one 401 on each, hold up to 64 (8,192 in all) and replace " +
+		"the oldest",
 	Raiders: 128,
 	Begin: func(_ context.Context, r *Raider) func() {
 		ask := client.Request{
@@ -53,7 +54,8 @@ var strangers = Attack{
 // logFloods sends what may each be a line of the log.
 var logFloods = Attack{
 	Name: "floods of the log", Stranger: true,
-	Does: "4 raiders without a token ask for long paths that are not there, for the metadata, as a foreign page, " +
+	Does: "4 raiders without a token ask for long paths that are not there, for the metadata, as a " +
+		"foreign page, " +
 		"and for the endpoint, and connect anew after every eighth request, some hundred a second in all",
 	Raiders: 4,
 	Begin: func(ctx context.Context, r *Raider) func() {

@@ -72,7 +72,8 @@ var (
 	modernWays = []way{
 		{
 			name: "requestState", rpc: mcp.MethodToolsCall,
-			body: `"name":"box__ask","inputResponses":{"q":{"action":"accept","content":{"name":"thief"}}},"requestState":QUOTED`,
+			body: `"name":"box__ask","inputResponses":{"q":{"action":"accept",` +
+				`"content":{"name":"thief"}}},"requestState":QUOTED`,
 		},
 		{name: "task to update", rpc: mcp.MethodTasksUpdate, body: `"inputResponses":{},"taskId":QUOTED`},
 	}
@@ -82,12 +83,14 @@ var (
 		{name: "subscription to end", rpc: mcp.MethodUnsubscribe, body: `"uri":QUOTED`, harmless: true},
 		{
 			name: "answer",
-			body: `{"jsonrpc":"2.0","id":QUOTED,"result":{"role":"assistant","model":"m","content":{"type":"text","text":"thief"}}}`,
+			body: `{"jsonrpc":"2.0","id":QUOTED,"result":{"role":"assistant","model":"m",` +
+				`"content":{"type":"text","text":"thief"}}}`,
 		},
 		{name: "refusal", body: `{"jsonrpc":"2.0","id":QUOTED,"error":{"code":-1,"message":"thief"}}`},
 		{
 			name: "progress",
-			body: `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":QUOTED}}`,
+			body: `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,` +
+				`"progressToken":QUOTED}}`,
 		},
 	}
 	sessionWays = []way{

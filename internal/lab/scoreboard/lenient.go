@@ -27,7 +27,8 @@ func leniencies() []leniency {
 			method: mcp.MethodInitialize, instead: &members{{"name", "x"}, {"version", "x"}},
 		},
 		{
-			path: ".params.capabilities", why: "what is no capability is none: the client is not asked for it",
+			path: ".params.capabilities", why: "what is no capability is none: the client is not asked " +
+				"for it",
 			method: mcp.MethodInitialize, instead: &members{},
 		},
 		{path: ".params._meta." + mcp.MetaClientInfo, why: "a client says who it is for records alone"},
@@ -38,11 +39,13 @@ func leniencies() []leniency {
 		},
 		{path: ".params._meta.progressToken", why: "progress is told with the token as it was sent"},
 		{
-			path:   ".params.uri",
-			why:    "resources/unsubscribe with any string that names no subscription: there is nothing to end",
+			path: ".params.uri",
+			why: "resources/unsubscribe with any string that names no subscription: there is nothing " +
+				"to end",
 			method: mcp.MethodUnsubscribe, instead: "file:///x", typed: true,
 		},
-		{path: ".params.inputResponses", why: "answers without a state belong to no question, and are not looked at"},
+		{path: ".params.inputResponses", why: "answers without a state belong to no question, and are not " +
+			"looked at"},
 	}
 }
 

@@ -118,25 +118,33 @@ func identities() []group {
 		{
 			"calls and lists of users, told to a server at once; those under another's name or credential",
 			[]string{"./registry/credential", "./registry/upstream", "./registry/openapi"},
-			"UnderItsOwnUser$|^TestListsAre|^TestListsOf|^TestIdentitiesAre|^TestTwoTokens|^TestReplicasAsk|^TestRacing",
+			"UnderItsOwnUser$|^TestListsAre|^TestListsOf|^TestIdentitiesAre|^TestTwoTokens|" +
+				"^TestReplicasAsk|^TestRacing",
 			"calls", 480, "0",
 		},
 		{
-			"attacks on how servers are told who calls: redirects, challenges, arguments, endpoints, metadata, tenants that change; that succeed",
+			"attacks on how servers are told who calls: redirects, challenges, arguments, endpoints, " +
+				"metadata, tenants that change; that succeed",
 			[]string{"./registry/credential", "./registry/upstream", "./registry/openapi"},
-			"^TestEndpointThat|^TestRefusalsOf|^TestMetadata|^TestArguments(Cannot|ReplaceNoC)|^TestRefusedCredential|^TestNothingThat|" +
+			"^TestEndpointThat|^TestRefusalsOf|^TestMetadata|^TestArguments(Cannot|ReplaceNoC)|" +
+				"^TestRefusedCredential|^TestNothingThat|" +
 				"^TestSessionIsNot|^TestCredentialGoes|^TestIdentityThat", "", 0, "0",
 		},
 		{
-			"sign-ins: redirects in other spellings, guessed codes, tokens, secrets and keys, states, proofs and cookies of others; what leads anywhere",
+			"sign-ins: redirects in other spellings, guessed codes, tokens, secrets and keys, states, " +
+				"proofs and cookies of others; what leads anywhere",
 			[]string{"./auth/signin", "./auth/accesskey"},
-			"^TestNoSpellingOf|^TestNoTokenIs|^TestNoAnswerOf|^TestTextsThatAre|^TestGuesses", "attempts", 100_000, "0",
+			"^TestNoSpellingOf|^TestNoTokenIs|^TestNoAnswerOf|^TestTextsThatAre|" +
+				"^TestGuesses", "attempts", 100_000, "0",
 		},
 		{
-			"sign-ins: mix-up, injection, fixation, CSRF, downgrade, replay, forged keys, SSRF, floods; attacks that succeed",
+			"sign-ins: mix-up, injection, fixation, CSRF, downgrade, replay, forged keys, SSRF, floods; " +
+				"attacks that succeed",
 			[]string{"./auth/signin", "./auth/provider"},
-			"^TestRe(directTricks|directsThat|questsThat|playAt|freshTokens|gistrationFlood)|^TestAnswersOf|^TestConsentIs|^TestCodesAre|" +
-				"^TestForged|^TestAddressesOf|^TestSecretsIn|^TestDocumentsOf|^TestPagesCannot|^TestTokensOfTenants|^TestUnknownClients|" +
+			"^TestRe(directTricks|directsThat|questsThat|playAt|freshTokens|gistrationFlood)|" +
+				"^TestAnswersOf|^TestConsentIs|^TestCodesAre|" +
+				"^TestForged|^TestAddressesOf|^TestSecretsIn|^TestDocumentsOf|^TestPagesCannot|" +
+				"^TestTokensOfTenants|^TestUnknownClients|" +
 				"^TestIDTokenIs|^TestSignatureIs|^TestIssuerParameter|^TestVerifyLogout", "", 0, "0",
 		},
 	}

@@ -181,8 +181,10 @@ func object(text string) mcp.Object { return must.Have(mcp.ParseObject([]byte(te
 const exposed = "mcp.box+"
 
 // echoSchema has a bound of each kind, so that arguments can be wrong in many ways.
-const echoSchema = `{"type":"object","additionalProperties":false,"required":["text"],"properties":{"text":{"type":"string","maxLength":200},` +
-	`"n":{"type":"integer","minimum":0,"maximum":1000},"flag":{"type":"boolean"},"mode":{"enum":["a","b"]},"list":{"type":"array","maxItems":4,"items":{"type":"string"}}}}`
+const echoSchema = `{"type":"object","additionalProperties":false,"required":["text"],` +
+	`"properties":{"text":{"type":"string","maxLength":200},` +
+	`"n":{"type":"integer","minimum":0,"maximum":1000},"flag":{"type":"boolean"},` +
+	`"mode":{"enum":["a","b"]},"list":{"type":"array","maxItems":4,"items":{"type":"string"}}}}`
 
 // sources are the servers: one of both tenants, and one of each.
 func (w *world) sources() []registry.Source {

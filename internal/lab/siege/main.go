@@ -53,7 +53,8 @@ func begin(flags *flag.FlagSet) page.Measure {
 	flags.Func("memory", "how much memory the gateway may have, one siege for each (default 512MiB,128MiB)",
 		listed(&sizes, "MiB", 1<<20, math.MaxInt32))
 	flags.Uint64Var(&p.seed, "seed", 1, "of the order of attacks")
-	flags.Func("disk", "size of a disk that log and audit share, such as 64MiB; without it the log needs none",
+	flags.Func("disk", "size of a disk that log and audit share, such as 64MiB; without it the log needs "+
+		"none",
 		listed(&disks, "MiB", 1<<20, math.MaxInt32))
 	flags.Func("addresses", "how many addresses the stranger comes from, one siege for each (default 3)",
 		listed(&addresses, "", 1, 1<<20))

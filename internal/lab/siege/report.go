@@ -60,7 +60,8 @@ func (o *outcome) sent() int { return len(o.quiet.Answered) + o.quiet.Refused() 
 // String is the outcome in a line.
 func (o *outcome) String() string {
 	return fmt.Sprintf(
-		"%d MiB: alive %v after %v, %d ended by the kernel; resident %s, at most %s, %s after %v; quiet: %d sent, %d answered, p99 %v, instead %s; disk %s, strangers from %d",
+		"%d MiB: alive %v after %v, %d ended by the kernel; resident %s, at most %s, %s after %v; quiet: "+
+			"%d sent, %d answered, p99 %v, instead %s; disk %s, strangers from %d",
 		o.limit>>20, o.alive, o.lasted.Round(time.Second), o.kills, page.MiB(o.start), page.MiB(o.most),
 		page.MiB(o.end), o.rested.Round(time.Second),
 		o.sent(), len(o.quiet.Answered), o.percentile(99), page.Counted(o.quiet.Instead, "nothing"),
@@ -150,7 +151,8 @@ func (o *outcome) describeAttacks(b *strings.Builder) {
 	}
 	fmt.Fprintf(b, "\n## With %d MiB%s\n\n", o.limit>>20, strangers)
 	b.WriteString(
-		"| attack | what it does | tries | answered | received | held open at most | refused, and how |\n|---|---|---|---|---|---|---|\n")
+		"| attack | what it does | tries | answered | received | held open at most | refused, and how |\n" +
+			"|---|---|---|---|---|---|---|\n")
 	for _, a := range attacksNamed("") {
 		if t := o.attacks[a.Name]; t != nil {
 			fmt.Fprintf(b, "| %s | %s | %d | %d | %s | %d | %s |\n", a.Name, a.Does, t.Attempts, t.Answered,

@@ -94,9 +94,11 @@ func answers() map[Behaviour]func(ctx context.Context, c *call, answer []byte) {
 		Flood: func(_ context.Context, c *call, answer []byte) {
 			for i := range flood {
 				c.out.event(fmt.Appendf(nil,
-					`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"flood %d"}}`, i))
+					`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info",`+
+						`"data":"flood %d"}}`, i))
 				c.out.event(fmt.Appendf(nil,
-					`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"nobody's","progress":%d}}`, i))
+					`{"jsonrpc":"2.0","method":"notifications/progress",`+
+						`"params":{"progressToken":"nobody's","progress":%d}}`, i))
 			}
 			c.out.end(answer)
 		},

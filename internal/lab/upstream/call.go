@@ -118,7 +118,8 @@ func (c *call) progress(ctx context.Context) bool {
 		}
 		if token != nil {
 			c.out.event(fmt.Appendf(nil,
-				`{"jsonrpc":"2.0","method":%q,"params":{"progressToken":%s,"progress":%d,"total":%d,"message":"%s"}}`,
+				`{"jsonrpc":"2.0","method":%q,"params":{"progressToken":%s,"progress":%d,"total":%d,`+
+					`"message":"%s"}}`,
 				mcp.NotifyProgress, token, i+1, n, c.nonce()))
 		}
 	}

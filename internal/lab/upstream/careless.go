@@ -79,7 +79,8 @@ func (t *Careless) answer(w http.ResponseWriter, r *http.Request, asked string) 
 	case method == "initialize":
 		w.Header().Set("Mcp-Session-Id", "raid")
 		respondTo(
-			w, id, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"raid","version":"1"}}`)
+			w, id, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},`+
+				`"serverInfo":{"name":"raid","version":"1"}}`)
 	case method == "tools/list":
 		respondTo(w, id, t.list)
 	case method == "tools/call":
@@ -110,7 +111,8 @@ func (t *Careless) call(w http.ResponseWriter, r *http.Request, id, asked string
 
 // askFor asks the caller something, and waits for the answer until the caller leaves.
 func askFor(w http.ResponseWriter, r *http.Request) {
-	(&output{w: w}).event([]byte(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"Who are you?",` +
+	(&output{w: w}).event([]byte(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create",` +
+		`"params":{"message":"Who are you?",` +
 		`"requestedSchema":{"type":"object","properties":{"name":{"type":"string"}}}}}`))
 	<-r.Context().Done()
 }
@@ -123,7 +125,8 @@ func floodOf(w http.ResponseWriter, token, id, result string) {
 			break
 		}
 		if _, err := fmt.Fprintf(w,
-			"data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":%s,\"progress\":%d}}\n\n", token, i+1); err != nil {
+			"data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\","+
+				"\"params\":{\"progressToken\":%s,\"progress\":%d}}\n\n", token, i+1); err != nil {
 			return
 		}
 	}
@@ -150,14 +153,17 @@ func catalogue() string {
 	b.WriteString(`{"tools":[`)
 	for _, name := range []string{"echo", "big", "some", "flood", "ask"} {
 		fmt.Fprintf(
-			&b, `{"name":%q,"description":"Answers","inputSchema":{"type":"object","properties":{"message":{"type":"string"}}}},`, name)
+			&b, `{"name":%q,"description":"Answers","inputSchema":{"type":"object",`+
+				`"properties":{"message":{"type":"string"}}}},`, name)
 	}
 	b.WriteString(`{"name":"take","description":"Takes anything","inputSchema":{"type":"object"}},`)
 	b.WriteString(
-		`{"name":"match","description":"Checks a text","inputSchema":{"type":"object","properties":{"text":{"type":"string","pattern":"^(?:a?){1000}(?:a?){850}$"}}}}`)
+		`{"name":"match","description":"Checks a text","inputSchema":{"type":"object",` +
+			`"properties":{"text":{"type":"string","pattern":"^(?:a?){1000}(?:a?){850}$"}}}}`)
 	for i := range toolCount {
 		fmt.Fprintf(
-			&b, `,{"name":"tool%03d","description":%q,"inputSchema":{"type":"object","properties":{"message":{"type":"string"}}}}`, i, Sentence+Sentence)
+			&b, `,{"name":"tool%03d","description":%q,"inputSchema":{"type":"object",`+
+				`"properties":{"message":{"type":"string"}}}}`, i, Sentence+Sentence)
 	}
 	b.WriteString(`]}`)
 	return b.String()

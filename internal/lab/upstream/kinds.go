@@ -22,7 +22,8 @@ const kindTools = `{"tools":[
 {"name":"text_1048576","inputSchema":{"type":"object"}}]}`
 
 // asking are the params of the question that ask asks.
-const asking = `{"message":"Shall it be said again?","requestedSchema":{"type":"object","properties":{"word":{"type":"string"}},"required":["word"]}}`
+const asking = `{"message":"Shall it be said again?","requestedSchema":{"type":"object",` +
+	`"properties":{"word":{"type":"string"}},"required":["word"]}}`
 
 const progressSteps = 3 // notices of progress before the result of stream
 

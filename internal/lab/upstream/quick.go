@@ -161,7 +161,8 @@ func (q *Quick) answer(m *mcp.Message, path string) []byte {
 			revision = mcp.LatestLegacy
 		}
 		return mcp.AppendResult(nil, m.ID, object(fmt.Sprintf(
-			`{"protocolVersion":%q,"capabilities":{"tools":{"listChanged":%t}},"serverInfo":{"name":"quick","version":"1"}}`, revision, q.announces)))
+			`{"protocolVersion":%q,"capabilities":{"tools":{"listChanged":%t}},`+
+				`"serverInfo":{"name":"quick","version":"1"}}`, revision, q.announces)))
 	case mcp.MethodPing:
 		return mcp.AppendResult(nil, m.ID, mcp.Object{})
 	case mcp.MethodToolsList:
@@ -200,7 +201,8 @@ func echo(m *mcp.Message) []byte {
 // manyTools returns a list of echo and others, whose definitions have about 160 bytes
 // each.
 func manyTools(count int) mcp.Object {
-	echo := `{"name":"echo","description":"Says it again","inputSchema":{"type":"object","properties":{"message":{"type":"string"}},"required":["message"]}}`
+	echo := `{"name":"echo","description":"Says it again","inputSchema":{"type":"object",` +
+		`"properties":{"message":{"type":"string"}},"required":["message"]}}`
 	tools := []mcp.RawJSON{mcp.RawJSON(echo)}
 	for n := range count - 1 {
 		tools = append(tools, mcp.RawJSON(strings.Replace(echo, `"echo"`, fmt.Sprintf(`"tool_%04d"`, n), 1)))

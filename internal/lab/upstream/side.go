@@ -106,7 +106,8 @@ func (s *side) tools(b Behaviour, cursor string) string {
 			text.WriteByte(',')
 		}
 		fmt.Fprintf(&text, `{"name":%q,"description":"Counts an execution. The list has version %d.",`+
-			`"inputSchema":{"type":"object","properties":{"nonce":{"type":"string"},"tenant":{"type":"string"}%s},"required":["nonce","tenant"]}}`,
+			`"inputSchema":{"type":"object","properties":{"nonce":{"type":"string"},`+
+			`"tenant":{"type":"string"}%s},"required":["nonce","tenant"]}}`,
 			tool.name, version, tool.properties)
 	}
 	text.WriteString(`],`)

@@ -4,7 +4,6 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
@@ -127,10 +126,7 @@ func (s *seeker) conceals(text []byte) (Kind, rune) {
 // if they are the same.
 func firstRemoved(original string, cleaned []byte) rune {
 	for i, r := range original {
-		if i >= len(cleaned) {
-			return r
-		}
-		if same, _ := utf8.DecodeRune(cleaned[i:]); same != r {
+		if i >= len(cleaned) || first(cleaned[i:]) != r {
 			return r
 		}
 	}

@@ -50,8 +50,7 @@ func (c *cleaner) removeControls(dst, text []byte) ([]byte, bool) {
 		if r >= utf8.RuneSelf {
 			r, size = utf8.DecodeRune(text[i:])
 		}
-		unwanted := isControl(r) || c.strict && overwrites(text, i)
-		if !unwanted {
+		if !isControl(r) && (!c.strict || !overwrites(text, i)) {
 			i += size
 			continue
 		}

@@ -28,9 +28,7 @@ func contentsPosition(c strictjson.Cursor, wholly bool) position {
 // and what compares it would refuse it. A file with a rule that fires in it is refused,
 // unless it is released.
 func (w *walker) whole(i, end int, s sight) {
-	if end-i-2 > w.maxBinary {
-		w.tooLarge = true
-	}
+	w.tooLarge = w.tooLarge || end-i-2 > w.maxBinary
 	if s.marks&w.watch != 0 {
 		w.judgeFile(i, w.decode(w.data[i:end]), false)
 	}
@@ -39,9 +37,7 @@ func (w *walker) whole(i, end int, s sight) {
 // encoded is whole for a file in Base64. A page that a host shows must be text; any other
 // file may be a picture, whose bytes mean nothing to a reader.
 func (w *walker) encoded(i, end int, isPage bool) {
-	if end-i-2 > w.maxBinary {
-		w.tooLarge = true
-	}
+	w.tooLarge = w.tooLarge || end-i-2 > w.maxBinary
 	if w.watch == 0 {
 		return
 	}

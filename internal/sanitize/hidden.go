@@ -34,8 +34,7 @@ func (c *cleaner) removeHidden(dst, text []byte) ([]byte, bool) {
 			continue
 		}
 		r, size := utf8.DecodeRune(text[i:])
-		hides := suspect(r) || c.strict && unwanted(r)
-		if !hides {
+		if !suspect(r) && (!c.strict || !unwanted(r)) {
 			i += size
 			continue
 		}

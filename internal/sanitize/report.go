@@ -1,5 +1,7 @@
 package sanitize
 
+import "maps"
+
 // Kind is a kind of finding. Its text is a metric label.
 type Kind string
 
@@ -38,22 +40,10 @@ func (c *counts) report() Report {
 	if *c == (counts{}) {
 		return nil
 	}
-	r := make(Report)
-	for _, entry := range []struct {
-		kind  Kind
-		count int
-	}{
-		{Hidden, c.hidden},
-		{Control, c.control},
-		{Escape, c.escape},
-		{Secret, c.secret},
-		{Truncated, c.truncated},
-		{FlaggedURI, c.flaggedURI},
-		{FlaggedKey, c.flaggedKey},
-	} {
-		if entry.count > 0 {
-			r[entry.kind] = entry.count
-		}
+	r := Report{
+		Hidden: c.hidden, Control: c.control, Escape: c.escape, Secret: c.secret, Truncated: c.truncated,
+		FlaggedURI: c.flaggedURI, FlaggedKey: c.flaggedKey,
 	}
+	maps.DeleteFunc(r, func(_ Kind, count int) bool { return count == 0 })
 	return r
 }

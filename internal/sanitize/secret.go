@@ -127,7 +127,7 @@ func (c *cleaner) redact(dst, text []byte) ([]byte, bool) {
 		if classes[text[i]] != anchor {
 			continue
 		}
-		start, end, kind := secretAt(text, i, copied)
+		start, end, kind := secretOf(hints.at(text, i), text, i, copied)
 		if end == 0 {
 			continue
 		}
@@ -148,15 +148,11 @@ func (c *cleaner) replace(dst []byte, kind string) []byte {
 	return append(append(append(dst, "[REDACTED:"...), kind...), ']')
 }
 
-// secretAt returns where the secret begins and ends whose hint ends with text[i], and its
-// kind; end is 0 when there is none. The text before from was replaced already: a secret
-// and its prefix must begin at or after it, and the letter before from does not count as
-// one that the secret is a part of.
-func secretAt(text []byte, i, from int) (start, end int, kind string) {
-	return secretOf(hints.at(text, i), text, i, from)
-}
-
-// secretOf is secretAt for the rules in the set candidates, whose hints end with text[i].
+// secretOf returns where the secret begins and ends that one of the rules in the set
+// candidates finds, whose hints end with text[i], and its kind; end is 0 when there is
+// none. The text before from was replaced already: a secret and its prefix must begin at
+// or after it, and the letter before from does not count as one that the secret is a part
+// of.
 func secretOf(candidates uint64, text []byte, i, from int) (start, end int, kind string) {
 	for ; candidates != 0; candidates &= candidates - 1 {
 		r := &rules[bits.TrailingZeros64(candidates)]

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -38,16 +40,11 @@ func coresIn(status string) (usable []string) {
 		return nil
 	}
 	for part := range strings.SplitSeq(list[1], ",") {
-		first, last, isRange := strings.Cut(part, "-")
+		first, last, _ := strings.Cut(part, "-")
 		from, err := strconv.Atoi(first)
-		if err != nil {
+		to, wrong := strconv.Atoi(cmp.Or(last, first))
+		if errors.Join(err, wrong) != nil {
 			return nil
-		}
-		to := from
-		if isRange {
-			if to, err = strconv.Atoi(last); err != nil {
-				return nil
-			}
 		}
 		for ; from <= to; from++ {
 			usable = append(usable, strconv.Itoa(from))

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
@@ -24,6 +23,7 @@ type Redis struct {
 	Sentinel *Store // nil unless watched
 
 	kind string
+	all  []*Store // every server; replicas are told of the first
 }
 
 // Store is one redis-server, which keeps nothing on disk and lets everybody do
@@ -140,12 +140,7 @@ func (r *Redis) Begin(ctx context.Context) {
 }
 
 // door is the server that replicas are told of.
-func (r *Redis) door() *Store {
-	if r.Sentinel != nil {
-		return r.Sentinel
-	}
-	return r.Nodes[0]
-}
+func (r *Redis) door() *Store { return r.all[0] }
 
 // url is what the config of a gateway says that reaches the door at an address.
 func (r *Redis) url(address string) string {
@@ -156,14 +151,6 @@ func (r *Redis) url(address string) string {
 		return "redis+cluster://" + address
 	}
 	return "redis://" + address
-}
-
-// all returns every server.
-func (r *Redis) all() []*Store {
-	if r.Sentinel == nil {
-		return r.Nodes
-	}
-	return append(slices.Clone(r.Nodes), r.Sentinel)
 }
 
 // split returns the host and the port of an address of ours.

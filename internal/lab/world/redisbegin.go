@@ -19,6 +19,7 @@ func startRedis(ctx context.Context, kind, dir string, k *Keeper, n *network) *R
 	for _, name := range names {
 		s := newStore(name, dir, k, n)
 		s.args = func(context.Context) []string { return s.server() }
+		r.all = append(r.all, s)
 		if name == "sentinel" {
 			r.Sentinel = s
 		} else {
@@ -114,7 +115,7 @@ func (r *Redis) join(ctx context.Context) {
 
 // isReady panics unless all servers run and are joined as they should be.
 func (r *Redis) isReady(ctx context.Context) {
-	for _, s := range r.all() {
+	for _, s := range r.all {
 		must.Be(s.Runs(), "%s does not run", s.Name)
 		s.answers(ctx)
 	}

@@ -100,8 +100,7 @@ func (w *World) begin(ctx context.Context) {
 	w.URL = "http://" + address
 	must.OK(os.WriteFile(filepath.Join(w.config.Dir, secretFile), []byte(secret), 0o600))
 	for i := range Room {
-		r := w.newReplica(i)
-		w.slots = append(w.slots, r)
+		w.slots = append(w.slots, w.newReplica(i))
 	}
 	for range w.config.Replicas {
 		w.launchNext(ctx)

@@ -58,10 +58,13 @@ func childFaults() []*fault {
 		child("ends in the middle of calls", "it exits instead of every second answer", "exits",
 			"it is started again, and nothing is left when the config drops it"),
 		{
-			name: "a program ends as soon as it starts", done: "exit code 1 before it reads anything, each time",
+			name: "a program ends as soon as it starts", done: "exit code 1 before it reads anything, " +
+				"each time",
 			ground: plain,
-			holds:  "its calls are refused as not made (`DB-UPSTREAM-DOWN`), `/readyz` quotes its last words, it is started again and again with longer and longer pauses, and nothing is left when the config drops it, not even a zombie",
-			make:   raised("stillborn", last),
+			holds: "its calls are refused as not made (`DB-UPSTREAM-DOWN`), `/readyz` quotes its last " +
+				"words, it is started again and again with longer and longer pauses, and nothing is left " +
+				"when the config drops it, not even a zombie",
+			make: raised("stillborn", last),
 			seen: all(func(_ context.Context, s *scene) {
 				paced(s.mark, births)
 			},
@@ -74,7 +77,8 @@ func childFaults() []*fault {
 			name:   "the name of a server does not resolve",
 			done:   "it stands in a hosts file of the replica, which loses it while its connections end",
 			ground: direct, root: true,
-			holds:  "its calls are refused as not made, all else goes on, and it is served again without a restart",
+			holds: "its calls are refused as not made, all else goes on, and it is served again without " +
+				"a restart",
 			before: namedByFile, make: nameLost, seen: all(refused, of(victim, servesAll)),
 		},
 	}

@@ -49,10 +49,13 @@ func clientFaults() []*fault {
 		},
 		{
 			// it sends a POST again when its replica goes away, which ours do not
-			name:   "the load balancer sends calls again",
-			done:   "nginx with `non_idempotent`, HAProxy with `retry-on empty-response`; a replica is killed",
+			name: "the load balancer sends calls again",
+			done: "nginx with `non_idempotent`, HAProxy with `retry-on empty-response`; a replica is " +
+				"killed",
 			ground: direct, unrecorded: true,
-			holds:  "calls under an Idempotency-Key are executed once; others may be executed twice, and answered twice over HTTP+SSE, or be refused as a copy (`DB-REQUEST`) while the first sending runs, which is why no load balancer may do that",
+			holds: "calls under an Idempotency-Key are executed once; others may be executed twice, and " +
+				"answered twice over HTTP+SSE, or be refused as a copy (`DB-REQUEST`) while the first " +
+				"sending runs, which is why no load balancer may do that",
 			before: careless, make: times(3, of(victim, kill, start)), seen: goOn,
 			// A copy is refused with DB-REQUEST while its id is in flight, and runs when the
 			// first was answered. Over HTTP+SSE it tells the client on the same stream as the

@@ -135,10 +135,12 @@ func jump(name string, ahead time.Duration, valid bool) *fault {
 		})
 	}
 	return &fault{
-		name: "the clock of a replica jumps " + name, done: "the wall clock of one process is set, and set back",
+		name: "the clock of a replica jumps " + name, done: "the wall clock of one process is set, and " +
+			"set back",
 		ground: direct, variant: true, before: changed,
-		holds: what + "; the others serve; all goes on without a restart, and a limit of calls a second that was used up is free again afterwards",
-		make:  all(soon(of(victim, usesUp)), clock(ahead)), seen: all(while, othersServe), heal: clock(0),
+		holds: what + "; the others serve; all goes on without a restart, and a limit of calls a second " +
+			"that was used up is free again afterwards",
+		make: all(soon(of(victim, usesUp)), clock(ahead)), seen: all(while, othersServe), heal: clock(0),
 		after: of(victim, servesAll, servesTight),
 	}
 }

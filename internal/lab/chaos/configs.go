@@ -27,7 +27,8 @@ func configFaults() []*fault {
 		badConfig("a config that names a server twice", "a server stands twice in `servers`",
 			`repeated key "twice"`, below("servers", "twice: "+calculator+"\n  twice: "+calculator)),
 		badConfig("a config with a weak secret", "an issuer whose secret is one word", "at least 32 are needed",
-			below("issuers", `- {issuer: "https://weak.test/", hmac_secret_file: /proc/sys/kernel/ostype, algorithms: [HS256], tenant: red}`)),
+			below("issuers", `- {issuer: "https://weak.test/", hmac_secret_file: /proc/sys/kernel/ostype, `+
+				`algorithms: [HS256], tenant: red}`)),
 		badConfig("a config with a bad pattern",
 			"a rule that allows `to[ol`; the config has no regular expressions", `"to[ol" is not a pattern`,
 			below("tenants", `odd: {servers: [modern], rules: [{allow: ["to[ol"]}]}`)),

@@ -28,9 +28,10 @@ func issuerFaults() []*fault {
 	fails := all(of(fleet, warns(issuerName)), goOn)
 	faults := []*fault{
 		{
-			name:  "the keys of an issuer rotate",
-			done:  "its key set gets a new key before the old one; new tokens are signed with the new key",
-			holds: "tokens of the new key are taken at every replica without a reload, and those of the old one go on",
+			name: "the keys of an issuer rotate",
+			done: "its key set gets a new key before the old one; new tokens are signed with the new key",
+			holds: "tokens of the new key are taken at every replica without a reload, and those of the " +
+				"old one go on",
 			make: func(_ context.Context, s *scene) {
 				s.issuer.rotate()
 			},
@@ -63,7 +64,8 @@ func withIssuer(ctx context.Context, s *scene) {
 	s.issuer, s.token = i, i.token
 	s.later(keysAway)
 	text := fmt.Sprintf(
-		"- {issuer: %q, jwks_url: \"http://%s/keys\", private_addresses: true, algorithms: [EdDSA], tenants: {claim: tenant}, tenants_allowed: [%s]}",
+		"- {issuer: %q, jwks_url: \"http://%s/keys\", private_addresses: true, algorithms: [EdDSA], "+
+			"tenants: {claim: tenant}, tenants_allowed: [%s]}",
 		issuerName, i.address, strings.Join(world.Tenants(), ", "))
 	all(keysBack, of(fleet, rewrites(below("issuers", text))))(ctx, s)
 }

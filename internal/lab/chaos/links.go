@@ -23,7 +23,8 @@ import (
 func linkFaults() []*fault {
 	session := of(victim, opens)
 	return []*fault{
-		hindered("late answers", "what replicas answer to each other comes 2 s late; a request of nearly 4 MiB is sent",
+		hindered("late answers", "what replicas answer to each other comes 2 s late; a request of nearly "+
+			"4 MiB is sent",
 			func(p *netfault.Proxy, _ *scene) { p.Delay(2 * time.Second) }),
 		hindered("a thin line", "1 KiB a second; a request of nearly 4 MiB is sent",
 			func(p *netfault.Proxy, _ *scene) { p.Rate(1 << 10) }),
@@ -35,7 +36,8 @@ func linkFaults() []*fault {
 			func(p *netfault.Proxy, _ *scene) { p.HalfClose(netfault.Requests) })),
 		{
 			name: "another process has the address of a replica", unrecorded: true, ground: linked,
-			done:  "SIGKILL, and a web server listens where the others reached the replica; then it is started again",
+			done: "SIGKILL, and a web server listens where the others reached the replica; then it is " +
+				"started again",
 			holds: "the others serve meanwhile, and say nothing to the web server",
 			make:  all(of(victim, kill), usurped), seen: othersServe, heal: of(victim, start),
 		},
@@ -47,14 +49,17 @@ func linkFaults() []*fault {
 		},
 		{
 			name: "two replicas take sessions over at once", unrecorded: true, ground: direct,
-			done:  "SIGKILL of the primary of 5,000 sessions, as for want of memory, and a call in each at both others at the same time; then it is started again",
-			holds: "each call is answered, at the second try if the first may have reached who was killed, and each session goes on at the replica that was killed",
-			make:  all(opensMany(5000), of(victim, kill), takenOver(others)), seen: othersServe,
+			done: "SIGKILL of the primary of 5,000 sessions, as for want of memory, and a call in each " +
+				"at both others at the same time; then it is started again",
+			holds: "each call is answered, at the second try if the first may have reached who was killed," +
+				" and each session goes on at the replica that was killed",
+			make: all(opensMany(5000), of(victim, kill), takenOver(others)), seen: othersServe,
 			heal: of(victim, start), after: takenOver(victim),
 		},
 		{
 			name: "a session is handed over twice during a call", ground: direct,
-			done:  "a call of 9 s; SIGTERM to the primary, a call at another replica, SIGTERM to that, a call at the third; then they are started again",
+			done: "a call of 9 s; SIGTERM to the primary, a call at another replica, SIGTERM to that, a " +
+				"call at the third; then they are started again",
 			holds: "exit code 0 of both, and all calls are answered",
 			make:  all(session, handedOver), seen: of(last, servesAll), heal: atOnce(two, start),
 		},
@@ -82,9 +87,10 @@ func otherOne(s *scene) []*world.Replica { return s.others[:1] }
 func hindered(name, done string, trouble func(p *netfault.Proxy, s *scene)) *fault {
 	return &fault{
 		name: "replica to replica: " + name, done: done, ground: linked,
-		holds: "all are ready, and serve 2026-07-28 meanwhile; the large request is answered or refused in the end",
-		make:  all(of(victim, opens), of(fleet, link(toPeers).suffers(trouble)), sendsMuch, pause(20*time.Second)),
-		seen:  goOn, heal: of(fleet, link(toPeers).heals),
+		holds: "all are ready, and serve 2026-07-28 meanwhile; the large request is answered or refused " +
+			"in the end",
+		make: all(of(victim, opens), of(fleet, link(toPeers).suffers(trouble)), sendsMuch, pause(20*time.Second)),
+		seen: goOn, heal: of(fleet, link(toPeers).heals),
 		after: func(ctx context.Context, s *scene) {
 			select {
 			case <-s.sent.done:

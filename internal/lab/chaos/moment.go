@@ -194,7 +194,8 @@ func (s *soak) describe() string {
 		}
 	}
 	b.WriteString(
-		"\n| Redis | memory in use | keys that live for seconds | sessions (25 h) | answers under a key (10 min) | used states (11 min) |\n|---|--:|--:|--:|--:|--:|\n")
+		"\n| Redis | memory in use | keys that live for seconds | sessions (25 h) | answers under a key " +
+			"(10 min) | used states (11 min) |\n|---|--:|--:|--:|--:|--:|\n")
 	for _, m := range s.moments {
 		short := 0
 		for name, k := range m.redis.kinds {

@@ -37,7 +37,8 @@ func partitionFaults() []*fault {
 		cutOff("the load balancer", "the other replicas serve meanwhile", nil, balancer),
 		cutOff("everything", "the other replicas serve meanwhile", nil, redis, crowd.Modern, crowd.Legacy, balancer),
 		{
-			name: "all replicas are cut off from Redis", done: "packets between each of them and Redis are dropped",
+			name: "all replicas are cut off from Redis", done: "packets between each of them and Redis " +
+				"are dropped",
 			weak: true, holds: "all are ready, notice, and serve 2026-07-28 meanwhile" + unaided,
 			make: of(fleet, loses(world.AllLost, redis)), seen: all(goOn, of(fleet, missesRedis)),
 		},

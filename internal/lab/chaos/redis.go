@@ -42,8 +42,9 @@ func redisFaults() []*fault {
 		{
 			name: "Redis freezes", done: "its process is stopped with SIGSTOP, its connections stay open",
 			ground: plain,
-			holds:  "replicas stay ready and serve 2026-07-28; a session goes on at its primary, whichever replica its requests reach",
-			make:   all(of(victim, opens), freezeRedis), seen: all(saysRedis("slow", "unreachable"), goOn, forwarded),
+			holds: "replicas stay ready and serve 2026-07-28; a session goes on at its primary, " +
+				"whichever replica its requests reach",
+			make: all(of(victim, opens), freezeRedis), seen: all(saysRedis("slow", "unreachable"), goOn, forwarded),
 			heal: thawRedis, after: forwarded,
 		},
 		redisAbsent("Redis is not there when a replica starts", "Redis killed", killRedis, beginRedis),
@@ -86,7 +87,8 @@ func forwarded(ctx context.Context, s *scene) {
 // Redis forgot that they had been made. docs/once.md says so.
 func keyedTwice(v *ledger.Verdict) int { return v.TwiceKeyed }
 
-const forgets = "; calls under an Idempotency-Key that are sent again may run again, since Redis has forgotten them"
+const forgets = "; calls under an Idempotency-Key that are sent again may run again, since Redis has " +
+	"forgotten them"
 
 // redisLost is a fault in which Redis comes back and has lost everything.
 func redisLost(name, done string, begin step) *fault {
@@ -105,8 +107,10 @@ func redisAbsent(name, done string, begin, end step) *fault {
 	})
 	return &fault{
 		name: name, ground: direct, spares: keyedTwice,
-		done: "a replica is stopped, " + done + ", the replica started; when Redis is back, the others are restarted, one after the other",
-		holds: "the replica is not ready, says why, and becomes ready by itself when Redis is there; the others serve 2026-07-28 meanwhile" +
+		done: "a replica is stopped, " + done + ", the replica started; when Redis is back, the others " +
+			"are restarted, one after the other",
+		holds: "the replica is not ready, says why, and becomes ready by itself when Redis is there; the " +
+			"others serve 2026-07-28 meanwhile" +
 			forgets,
 		make: all(of(victim, stopped), begin, of(victim, launch), pause(2*lasts)),
 		seen: all(of(victim, notReady), othersServe),
@@ -118,8 +122,9 @@ func redisAbsent(name, done string, begin, end step) *fault {
 func redisSays(name, done, state string, begin, end step) *fault {
 	return &fault{
 		name: name, done: done, ground: plain,
-		holds: "replicas name the state `" + state + "`, stay ready and serve 2026-07-28; sessions go on afterwards",
-		make:  all(of(victim, opens), begin), seen: all(saysRedis(state), goOn), heal: end, after: forwarded,
+		holds: "replicas name the state `" + state + "`, stay ready and serve 2026-07-28; sessions go on " +
+			"afterwards",
+		make: all(of(victim, opens), begin), seen: all(saysRedis(state), goOn), heal: end, after: forwarded,
 	}
 }
 

@@ -18,7 +18,8 @@ func watchedFaults() []*fault {
 		{
 			name: "a failover loses the newest epochs", ground: watched, weak: true, spares: keyedTwice,
 			patience: 2 * silence,
-			done: "a replica that leads 40 sessions is frozen, the copy of Redis gets nothing any more, the others take the sessions over, " +
+			done: "a replica that leads 40 sessions is frozen, the copy of Redis gets nothing any more, " +
+				"the others take the sessions over, " +
 				"the master is killed, and the replica goes on once the copy is the master",
 			holds: "each session goes on at every replica" + forgets,
 			make:  all(opensMany(40), meetsMaster, fallsBehind), seen: all(goOn, saysRedis("up")),

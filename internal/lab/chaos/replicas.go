@@ -60,7 +60,8 @@ func replicaFaults() []*fault {
 		{
 			name: "a replica joins", done: "a stopped replica is started while the others run",
 			ground: direct,
-			holds:  "until it serves, no request of any client is refused, and no connection breaks but by its client",
+			holds: "until it serves, no request of any client is refused, and no connection breaks but " +
+				"by its client",
 			before: ended, make: begun, seen: of(victim, servesAll), after: untroubled,
 		},
 		{
@@ -77,7 +78,8 @@ func frozen(name string, lasts time.Duration) *fault {
 	return &fault{
 		name: "a replica freezes for " + name,
 		done: "SIGSTOP, and SIGCONT when the others have taken its sessions over", ground: plain,
-		holds: "the others serve meanwhile, and the replica goes on without a restart; calls that it had in work may end " +
+		holds: "the others serve meanwhile, and the replica goes on without a restart; calls that it had " +
+			"in work may end " +
 			"without progress, and not be cancelled at their servers",
 		patience: silence + lasts,
 		spares:   func(v *ledger.Verdict) int { return v.Unstreamed },

@@ -25,27 +25,32 @@ import (
 // resourceFaults returns what happens when the machine has too little of something.
 func resourceFaults() []*fault {
 	const few, many, limit, bodies = 160, 400, 160 << 20, 120
-	const fill = "a file system of 6 MiB for the record of calls, which another file fills, while 16 clients make thousands of calls"
+	const fill = "a file system of 6 MiB for the record of calls, which another file fills, while 16 " +
+		"clients make thousands of calls"
 	refusesRecord := of(victim, recordsFull, refuses("DB-AUDIT-FULL"))
 	return []*fault{
 		{
 			name:   "descriptors run out",
 			done:   fmt.Sprintf("`prlimit --nofile=%d`, and %d connections that send nothing", few, many),
 			ground: direct,
-			holds:  "the operator's page, Redis and servers keep theirs, the others serve, and the replica serves when the connections are gone",
+			holds: "the operator's page, Redis and servers keep theirs, the others serve, and the " +
+				"replica serves when the connections are gone",
 			before: throughProgram("prlimit", fmt.Sprintf("--nofile=%d", few)), make: connects(many),
 			seen: all(of(victim, judged("it is ready and uses Redis",
 				func(v view) bool { return v.Ready && v.Redis == "up" })), othersServe),
 		},
 		{
 			name: "the disk of the record is full", done: fill, ground: direct, root: true,
-			holds:      "calls are refused as not made (`DB-AUDIT-FULL`), the replica is not ready and says why, and goes on without a restart when there is room",
+			holds: "calls are refused as not made (`DB-AUDIT-FULL`), the replica is not ready and " +
+				"says why, and goes on without a restart when there is room",
 			unrecorded: true,
 			before:     onSmallDisk, make: fillsDisk, seen: all(refusesRecord, othersServe),
 		},
 		{
 			name: "the disk of a record with `when_full: drop` is full", done: fill, ground: direct, root: true,
-			holds:  "calls go on, the replica is ready and warns, a metric counts records that memory does not hold, and records are written again when there is room; those that were counted are not on record",
+			holds: "calls go on, the replica is ready and warns, a metric counts records that memory " +
+				"does not hold, and records are written again when there is room; those that were " +
+				"counted are not on record",
 			before: dropping, make: fillsDisk,
 			// Which calls the lost records were of, nobody knows: that is what the setting
 			// means.
@@ -76,7 +81,8 @@ func resourceFaults() []*fault {
 		{
 			name: "the record of calls goes to a blocked pipe",
 			done: "the record is a FIFO, whose reader stops reading and goes on later", ground: direct,
-			holds:  "calls are refused as not made or wait, the others serve, and the replica goes on without a restart when the reader does",
+			holds: "calls are refused as not made or wait, the others serve, and the replica goes on " +
+				"without a restart when the reader does",
 			before: toPipe, unrecorded: true,
 			make: readerGets(syscall.SIGSTOP),
 			seen: all(of(victim, recordsFull), othersServe), heal: readerGets(syscall.SIGCONT),

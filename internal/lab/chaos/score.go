@@ -98,7 +98,8 @@ func claimCalls(c *world.Claims, v *ledger.Verdict, unrecorded int, samples []st
 // String is the score in a line.
 func (s *score) String() string {
 	text := fmt.Sprintf(
-		"%s, %s: %d restarts, %d requests, %d calls, %d lost, %d twice, %d streams told to come back, %d torn, %d resumed, longest call %v, gap %v (%v)",
+		"%s, %s: %d restarts, %d requests, %d calls, %d lost, %d twice, %d streams told to come back, %d "+
+			"torn, %d resumed, longest call %v, gap %v (%v)",
 		s.balancer, s.act.name, s.restarts, s.deeds.Requests, s.verdict.Requests, s.lost(), s.verdict.Twice,
 		s.deeds.Goodbyes, s.deeds.Aborted, s.deeds.Resumed,
 		s.deeds.LongestCall.Round(time.Millisecond), s.deeds.LongestGap.Round(time.Millisecond),

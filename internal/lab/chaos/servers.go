@@ -48,7 +48,8 @@ func serverFaults() []*fault {
 		{
 			"answers bombs",
 			"answers in gzip, which nobody has asked for, that inflate from 3 MB to 1 GiB, and lists", upstream.Bomb,
-			"a replica never has 256 MiB in memory, and calls of it are refused (`DB-UPSTREAM-PROTOCOL`, or `DB-UPSTREAM-DOWN` once it has asked for the lists)",
+			"a replica never has 256 MiB in memory, and calls of it are refused (`DB-UPSTREAM-PROTOCOL`, " +
+				"or `DB-UPSTREAM-DOWN` once it has asked for the lists)",
 			refuses("DB-UPSTREAM-PROTOCOL", "DB-UPSTREAM-DOWN"),
 		},
 		{

@@ -34,7 +34,8 @@ func wallClock() []patch {
 		},
 		{
 			"time/time.go", "\nfunc now() (sec int64, nsec int32, mono int64)\n",
-			"\nvar wallOffset atomic.Int64\n\nfunc SetWallOffset(seconds int64) { wallOffset.Store(seconds) }\n",
+			"\nvar wallOffset atomic.Int64\n\nfunc SetWallOffset(seconds int64) { " +
+				"wallOffset.Store(seconds) }\n",
 		},
 		{"time/time.go", "import (\n", "\t\"sync/atomic\"\n"},
 	}

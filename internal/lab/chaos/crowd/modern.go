@@ -13,7 +13,8 @@ import (
 
 // modernMeta is what each request of 2026-07-28 says of its client.
 const modernMeta = `"io.modelcontextprotocol/protocolVersion":"` + mcp.Revision2607 +
-	`","io.modelcontextprotocol/clientInfo":{"name":"crowd","version":"1"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}}}`
+	`","io.modelcontextprotocol/clientInfo":{"name":"crowd","version":"1"},` +
+	`"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}}}`
 
 // modernBody returns a request. params are its members without braces, with a comma
 // behind them unless there are none.

@@ -112,7 +112,8 @@ func (p *person) openOld() *oldSession {
 
 // handshake initializes the session. It counts why it could not.
 func (s *oldSession) handshake() bool {
-	const params = `"params":{"protocolVersion":"2024-11-05","capabilities":{},"clientInfo":{"name":"crowd","version":"1"}}`
+	const params = `"params":{"protocolVersion":"2024-11-05","capabilities":{},` +
+		`"clientInfo":{"name":"crowd","version":"1"}}`
 	ctx, cancel := s.patient()
 	defer cancel()
 	id := s.nextID()

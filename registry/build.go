@@ -26,19 +26,19 @@ var (
 		maxDefinitions)
 )
 
-// build makes the shelf for what a source offers now. before is the source's current
-// shelf: its items are used again where the definition and what else shapes an item did
+// build makes the section for what a source offers now. before is the source's current
+// section: its items are used again where the definition and what else shapes an item did
 // not change, so that a refresh does not compile the schemas of thousands of tools again.
 // The origin is used again too, unless the prefix differs.
 //
-// Although the new shelf is published later, by Replace, calls of items that are in use
+// Although the new section is published later, by Replace, calls of items that are in use
 // go to the new offer from here on.
-func build(s Source, before shelf) (shelf, []Refusal) {
+func build(s Source, before section) (section, []Refusal) {
 	b := &builder{source: s, origin: before.origin}
 	if b.origin == nil || b.origin.prefix != s.Prefix {
 		b.origin = newOrigin(s.Name, s.Prefix)
 	}
-	next := shelf{
+	next := section{
 		origin: b.origin, reached: true, listed: [3]bool{true, true, true},
 		extensions: s.Extensions,
 	}
@@ -46,7 +46,7 @@ func build(s Source, before shelf) (shelf, []Refusal) {
 		next.listed[listOf(kind)] = false
 	}
 	known := before.offered(s.Base)
-	next.stock = b.stockOf(s.lists(), known)
+	next.itemSet = b.itemSetOf(s.lists(), known)
 	if s.Use != nil && before.origin == b.origin {
 		next.keep(s.Unread, before.listed, known)
 	}
@@ -72,31 +72,31 @@ func (s *Source) lists() Variant {
 	}
 }
 
-// vary makes what the source lists to clients that declare other extensions, and then the
-// stock what it lists to anybody.
-func (s *shelf) vary(b *builder) {
+// vary makes what the source lists to clients that declare other extensions, and then
+// makes the set of the section what it lists to anybody.
+func (s *section) vary(b *builder) {
 	if !b.source.Apart.Any() {
 		return
 	}
-	base := s.stock
-	s.apart, s.lists = b.source.Apart, map[mcp.Extensions]stock{b.source.Base: base}
+	base := s.itemSet
+	s.apart, s.lists = b.source.Apart, map[mcp.Extensions]itemSet{b.source.Base: base}
 	b.again = true
 	refused := b.refusals
 	for _, variant := range b.source.Variants {
 		b.refusals = nil
-		made := b.stockOf(variant, base)
+		made := b.itemSetOf(variant, base)
 		made = made.filled(variant.Unread, base)
 		s.lists[variant.Declared] = made
-		s.stock = s.with(&made)
+		s.itemSet = s.with(&made)
 		refused = append(refused, Unknown(refused, b.refusals)...)
 	}
 	b.refusals = refused
 }
 
-// stockOf makes the items of lists. known are those that are used again.
-func (b *builder) stockOf(lists Variant, known stock) stock {
+// itemSetOf makes the items of lists. known are those that are used again.
+func (b *builder) itemSetOf(lists Variant, known itemSet) itemSet {
 	b.lists = lists
-	made := stock{tools: shelve(b, KindTool, toolNames(lists.Tools), known.tools, b.tool)}
+	made := itemSet{tools: makeAll(b, KindTool, toolNames(lists.Tools), known.tools, b.tool)}
 	if b.source.Use == nil {
 		return made
 	}
@@ -111,11 +111,11 @@ func (b *builder) stockOf(lists Variant, known stock) stock {
 
 // keep takes over the items of those kinds from known, and from listed whether their
 // lists are known. For tools it takes over only the latter; see Source.Unread.
-func (s *shelf) keep(kinds []Kind, listed [3]bool, known stock) {
+func (s *section) keep(kinds []Kind, listed [3]bool, known itemSet) {
 	for _, kind := range kinds {
 		s.listed[listOf(kind)] = listed[listOf(kind)]
 	}
-	s.stock = s.filled(kinds, known)
+	s.itemSet = s.filled(kinds, known)
 }
 
 func toolNames(offers []Offer) []string {
@@ -163,11 +163,11 @@ type entry interface {
 	item() *Item
 }
 
-// shelve makes the items of one kind and orders them by exposed name. names are the own
+// makeAll makes the items of one kind and orders them by exposed name. names are the own
 // names as offered. made makes the item with index i of the offer; known is the item of
-// that own name on the shelf before, or nil. An item that cannot be made, or whose name
+// that own name in the section before, or nil. An item that cannot be made, or whose name
 // an earlier one took, is refused alone.
-func shelve[T entry](b *builder, kind Kind, names []string, before []T,
+func makeAll[T entry](b *builder, kind Kind, names []string, before []T,
 	made func(i int, known T) (T, error),
 ) []T {
 	known := make(map[string]T, len(before))
@@ -268,7 +268,7 @@ var defined = [definedKinds]definedKind{
 // defined returns the items of a kind: the known one where building it again would make
 // the same one, otherwise a new one.
 func (b *builder) defined(k *definedKind, definitions []mcp.Object, before []*Item) []*Item {
-	return shelve(b, k.kind, textsOf(definitions, k.member), before, func(i int, known *Item) (*Item, error) {
+	return makeAll(b, k.kind, textsOf(definitions, k.member), before, func(i int, known *Item) (*Item, error) {
 		if known != nil && b.unchanged(known, definitions[i]) {
 			return known, nil
 		}
@@ -285,9 +285,9 @@ func (b *builder) unchanged(i *Item, definition mcp.Object) bool {
 	return i.origin == b.origin && i.Timeout == b.timeout() && sha256.Sum256(definition.JSON()) == i.offered
 }
 
-// newService makes the service of what a source offers now. It takes URIs from the shelf
+// newService makes the service of what a source offers now. It takes URIs from the section
 // next and not from s, so that items that were left out count as unknown.
-func newService(s Source, next *shelf) *service {
+func newService(s Source, next *section) *service {
 	made := &service{
 		use: s.Use, completes: s.Completes, released: s.Released,
 		listed: make(map[string]bool, len(next.items[resources])),

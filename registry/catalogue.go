@@ -16,23 +16,23 @@ import (
 // Catalogue is one state of the registry: the items of all servers. It is immutable and
 // safe for concurrent use.
 type Catalogue struct {
-	shelves  map[string]shelf // by server name
-	replaced chan struct{}    // closed when a newer catalogue is published
+	sections map[string]section // by server name
+	replaced chan struct{}      // closed when a newer catalogue is published
 	// *View by viewKey; grows with the different sets of servers that tenants have, and
 	// with the sets of extensions by which their lists differ
 	views sync.Map
 }
 
-// shelf is what one server has in a catalogue. It is a value, and nothing that it refers
-// to is modified, except the atomic pointers of its origin and items. The zero shelf
+// section is what one server has in a catalogue. It is a value, and nothing that it refers
+// to is modified, except the atomic pointers of its origin and items. The zero section
 // belongs to a server of which nothing is known.
-type shelf struct {
-	origin *origin
-	stock  // whatever the server lists to anybody
+type section struct {
+	origin  *origin
+	itemSet // whatever the server lists to anybody
 	// the extensions on which its lists depend, and what it lists to clients by which of
 	// them they declare; none mostly
 	apart mcp.Extensions
-	lists map[mcp.Extensions]stock
+	lists map[mcp.Extensions]itemSet
 
 	listed                       [3]bool       // by listOf: the list was read, even if it was empty
 	reads, completes, subscribes bool          // as in Source
@@ -70,42 +70,42 @@ type PersonalServer struct {
 // Lists are what a server offers to a user, or to several who are offered the same. They
 // are immutable.
 type Lists struct {
-	shelf  shelf
-	number uint64
-	bytes  int64
+	section section
+	number  uint64
+	bytes   int64
 }
 
-// stock is what a server has on a shelf. The items of each kind are ordered by exposed
+// itemSet is what a server has in a section. The items of each kind are ordered by exposed
 // name.
 //
 // A server may list other items to clients with an extension than to those without: a
 // tool with a view for hosts of apps, and in its place one of text for all others. So its
-// shelf has one stock for each set of the extensions on which its lists depend, and
+// section has one set of items for each set of extensions on which its lists depend, and
 // beside them all items together:
 //
-//	shelf.stock: whatever it lists to anybody     shelf.lists[set]: what it lists to such clients
-//	       |                                                 |
-//	       v                                                 v
-//	Catalogue.View(servers)                       View.For(extensions of a client)
+//	section.itemSet: whatever it lists to anybody    section.lists[set]: … to such clients
+//	       |                                                |
+//	       v                                                v
+//	Catalogue.View(servers)                          View.For(extensions of a client)
 //
-// Where nothing depends on them, which is nearly everywhere, there is one stock, and one
+// Where nothing depends on them, which is nearly everywhere, there is one set, and one
 // view for all clients.
-type stock struct {
+type itemSet struct {
 	tools []*Tool
 	items [definedKinds][]*Item // as in defined
 	// own URIs of resources that cannot be read, as in Source; sorted
 	withheld []string
 }
 
-// equal tells whether two stocks are the same for every reader. Items are compared by
+// equal tells whether two sets are the same for every reader. Items are compared by
 // address: building uses an item again when its definition did not change.
-func (s *stock) equal(other *stock) bool {
+func (s *itemSet) equal(other *itemSet) bool {
 	return slices.Equal(s.tools, other.tools) && slices.Equal(s.withheld, other.withheld) &&
 		slices.EqualFunc(s.items[:], other.items[:], slices.Equal[[]*Item])
 }
 
-// filled returns the stock with the items of those kinds from known; tools stay.
-func (s *stock) filled(kinds []Kind, known stock) stock {
+// filled returns the set with the items of those kinds from known; tools stay.
+func (s *itemSet) filled(kinds []Kind, known itemSet) itemSet {
 	whole := *s
 	for i := range defined {
 		if slices.Contains(kinds, defined[i].kind) {
@@ -119,8 +119,8 @@ func (s *stock) filled(kinds []Kind, known stock) stock {
 }
 
 // with returns all items of both; where both have one of a name, that of s.
-func (s *stock) with(other *stock) stock {
-	whole := stock{tools: joined(s.tools, other.tools), withheld: s.withheld}
+func (s *itemSet) with(other *itemSet) itemSet {
+	whole := itemSet{tools: joined(s.tools, other.tools), withheld: s.withheld}
 	for i := range defined {
 		whole.items[i] = joined(s.items[i], other.items[i])
 	}
@@ -141,11 +141,11 @@ func joined[T entry](items, more []T) []T {
 }
 
 // offered returns what is listed to clients that declare this of the extensions.
-func (s *shelf) offered(declared mcp.Extensions) stock {
+func (s *section) offered(declared mcp.Extensions) itemSet {
 	if known, ok := s.lists[declared]; ok {
 		return known
 	}
-	return s.stock
+	return s.itemSet
 }
 
 // listOf returns the index of a kind in listed and announced. Resources, templates and
@@ -162,45 +162,45 @@ func listOf(kind Kind) int {
 }
 
 // empty tells whether nothing is known of the server, not even that it is lost.
-func (s *shelf) empty() bool { return s.origin == nil }
+func (s *section) empty() bool { return s.origin == nil }
 
 // equal tells whether a catalogue with other in the place of s would be the same for
 // every reader.
-func (s *shelf) equal(other *shelf) bool {
+func (s *section) equal(other *section) bool {
 	return s.origin == other.origin && s.listed == other.listed && s.reads == other.reads &&
 		s.completes == other.completes &&
 		s.subscribes == other.subscribes && s.timeout == other.timeout && s.announced == other.announced &&
 		s.reached == other.reached && s.extensions == other.extensions && s.unlisted == other.unlisted &&
-		s.apart == other.apart && s.stock.equal(&other.stock) &&
+		s.apart == other.apart && s.itemSet.equal(&other.itemSet) &&
 		s.personal == other.personal &&
 		s.renewed == other.renewed &&
-		maps.EqualFunc(s.lists, other.lists, func(a, b stock) bool { return a.equal(&b) })
+		maps.EqualFunc(s.lists, other.lists, func(a, b itemSet) bool { return a.equal(&b) })
 }
 
-// offering returns the shelf with lists in place of its own, nil: as it is. What the server
-// announced and whether it is there is the same for everybody.
-func (s *shelf) offering(own *Lists) shelf {
+// offering returns the section with lists in place of its own, nil: as it is. What the
+// server announced and whether it is there is the same for everybody.
+func (s *section) offering(own *Lists) section {
 	if own == nil {
 		return *s
 	}
-	next := own.shelf
+	next := own.section
 	next.announced, next.reached, next.unlisted = s.announced, s.reached, s.unlisted
 	next.personal, next.renewed = s.personal, s.renewed
 	return next
 }
 
-func newCatalogue(shelves map[string]shelf) *Catalogue {
-	if shelves == nil {
-		shelves = map[string]shelf{}
+func newCatalogue(sections map[string]section) *Catalogue {
+	if sections == nil {
+		sections = map[string]section{}
 	}
-	return &Catalogue{shelves: shelves, replaced: make(chan struct{})}
+	return &Catalogue{sections: sections, replaced: make(chan struct{})}
 }
 
 // Unenforced says, for operators, what is not enforced of the schemas of a server's
 // tools; see Tool.Unenforced.
 func (c *Catalogue) Unenforced(server string) []string {
 	var all []string
-	for _, t := range c.shelves[server].tools {
+	for _, t := range c.sections[server].tools {
 		for _, gap := range t.Unenforced {
 			all = append(all, fmt.Sprintf("%s %q: %s", t.Kind, t.Name, gap))
 		}

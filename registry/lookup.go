@@ -18,7 +18,7 @@ func (v *View) Owned(uri string) []*Item {
 	}
 	var listed, possible []*Item
 	for _, server := range v.order {
-		s := v.shelves[server]
+		s := v.sections[server]
 		if s.origin == nil || s.origin.prefix == "" {
 			continue
 		}
@@ -56,7 +56,7 @@ func (v *View) Resource(uri string) (*Item, error) {
 		return listed, nil
 	}
 	if server, own, ok := fromForm(uri); ok && v.prefixes(server) {
-		if itself, err := find(v.items[resources], v.shelves[server].origin.exposed(uri)); err == nil &&
+		if itself, err := find(v.items[resources], v.sections[server].origin.exposed(uri)); err == nil &&
 			keepsScheme(uri) {
 			return itself, nil // its own URI begins with its own name
 		}
@@ -97,7 +97,7 @@ func (v *View) templateOf(uri string) *Item {
 // itself decides when it is read. One that the server lists and that was withheld is
 // unknown.
 func (v *View) unlisted(server, own, exposed string) (*Item, error) {
-	s := v.shelves[server]
+	s := v.sections[server]
 	if _, withheld := slices.BinarySearch(s.withheld, own); withheld || !s.reads && !s.isUnreached() ||
 		!IsPlain(own) {
 		return nil, ErrNotFound
@@ -115,7 +115,7 @@ func (v *View) unlisted(server, own, exposed string) (*Item, error) {
 func (v *View) Unreached(kind Kind, exposed string) *Item {
 	if kind == KindTemplate {
 		server, own, ok := fromForm(exposed)
-		if s := v.shelves[server]; ok && s.isUnreached() && s.origin.prefix != "" && own != "" {
+		if s := v.sections[server]; ok && s.isUnreached() && s.origin.prefix != "" && own != "" {
 			return s.guess(kind, own, exposed)
 		}
 		return nil
@@ -124,7 +124,7 @@ func (v *View) Unreached(kind Kind, exposed string) *Item {
 		return nil
 	}
 	for _, server := range v.order {
-		s := v.shelves[server]
+		s := v.sections[server]
 		if !s.isUnreached() && !s.isUnlisted(kind) || s.origin.prefix == "" {
 			continue
 		}
@@ -143,7 +143,7 @@ func (v *View) Skill(uri string) (*Item, error) {
 		return listed, nil
 	}
 	if server, own, ok := fromForm(uri); ok && v.prefixes(server) {
-		if itself, err := find(v.items[skills], v.shelves[server].origin.exposed(uri)); err == nil {
+		if itself, err := find(v.items[skills], v.sections[server].origin.exposed(uri)); err == nil {
 			return itself, nil // its own URI begins with its own name
 		}
 		return v.unlistedSkill(server, own)
@@ -153,7 +153,7 @@ func (v *View) Skill(uri string) (*Item, error) {
 	}
 	var only []string
 	for _, server := range v.open {
-		if v.shelves[server].extensions.Has(mcp.ExtensionSkills) {
+		if v.sections[server].extensions.Has(mcp.ExtensionSkills) {
 			only = append(only, server)
 		}
 	}
@@ -168,7 +168,7 @@ func (v *View) Skill(uri string) (*Item, error) {
 func (v *View) OwnedSkills(uri string) []*Item {
 	var owned []*Item
 	for _, server := range v.order {
-		if s := v.shelves[server]; s.origin != nil && s.origin.prefix != "" {
+		if s := v.sections[server]; s.origin != nil && s.origin.prefix != "" {
 			if skill, err := find(v.items[skills], s.origin.exposed(uri)); err == nil {
 				owned = append(owned, skill)
 			}
@@ -179,7 +179,7 @@ func (v *View) OwnedSkills(uri string) []*Item {
 
 // unlistedSkill makes a skill that the server may have although it does not list it.
 func (v *View) unlistedSkill(server, own string) (*Item, error) {
-	s := v.shelves[server]
+	s := v.sections[server]
 	if !s.extensions.Has(mcp.ExtensionSkills) || !IsPlain(own) {
 		return nil, ErrNotFound
 	}
@@ -187,7 +187,7 @@ func (v *View) unlistedSkill(server, own string) (*Item, error) {
 }
 
 // guess makes an item without a definition, for a name that may be one of the server's.
-func (s *shelf) guess(kind Kind, own, exposed string) *Item {
+func (s *section) guess(kind Kind, own, exposed string) *Item {
 	return &Item{
 		Kind: kind, Server: s.origin.server, Name: own, Exposed: exposed,
 		Timeout: cmp.Or(s.timeout, defaultTimeout), origin: s.origin,

@@ -15,7 +15,7 @@ import (
 // the server is down and not that there is no such tool.
 func (r *Registry) Lose(source, prefix string) *Outage {
 	var outage *Outage
-	r.update(source, func(present shelf) shelf {
+	r.update(source, func(present section) section {
 		if present.origin == nil {
 			present.origin = newOrigin(source, prefix)
 		}
@@ -31,7 +31,7 @@ func (r *Registry) Lose(source, prefix string) *Outage {
 // WantsSignIn notes whether the last attempt to reach a lost source failed because its
 // server wants a sign-in. The items' errors say so from then on.
 func (r *Registry) WantsSignIn(source string, wants bool) {
-	r.update(source, func(present shelf) shelf {
+	r.update(source, func(present section) section {
 		if present.origin != nil {
 			present.origin.wantsSignIn.Store(wants)
 		}
@@ -44,7 +44,7 @@ func (r *Registry) WantsSignIn(source string, wants bool) {
 // have come back, or come back and gone down again, just as that period ended. The items
 // stay known, as after Lose.
 func (r *Registry) Unlist(source string, during *Outage) {
-	r.update(source, func(present shelf) shelf {
+	r.update(source, func(present section) section {
 		if present.origin != nil && present.origin.outage.Load() == during {
 			present.unlisted = true
 		}

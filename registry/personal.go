@@ -11,12 +11,12 @@ var lists atomic.Uint64 // counts them
 // those that Replace was called with. It also returns the definitions that were left out.
 func (r *Registry) NewLists(s Source) (*Lists, []Refusal) {
 	own := newOrigin(s.Name, s.Prefix)
-	if present := r.current.Load().shelves[s.Name]; present.origin != nil {
+	if present := r.current.Load().sections[s.Name]; present.origin != nil {
 		own.presence = present.origin.presence // it goes down, and comes back, with the server
 	}
-	made, refused := build(s, shelf{origin: own})
+	made, refused := build(s, section{origin: own})
 	return &Lists{
-		shelf: made, number: lists.Add(1),
+		section: made, number: lists.Add(1),
 		bytes: bytesOf(made.tools) + bytesOf(slices.Concat(made.items[:]...)),
 	}, refused
 }
@@ -44,7 +44,7 @@ func (c *Catalogue) ViewOf(servers []string, own map[string]*Lists) *View {
 // Renew publishes a new catalogue although nothing in it differs, because what the source
 // offers to somebody does. Those who wait on Changed look again, each at what they see.
 func (r *Registry) Renew(source string) {
-	r.update(source, func(present shelf) shelf {
+	r.update(source, func(present section) section {
 		if present.personal != nil {
 			present.renewed++
 		}

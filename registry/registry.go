@@ -83,9 +83,9 @@ func (r *Registry) Replace(s Source) []Refusal { return r.ReplacePersonal(s, nil
 // ReplacePersonal is Replace for a source that offers to each user what personal says.
 // Beside that, the source itself offers nothing.
 func (r *Registry) ReplacePersonal(s Source, personal Personal) []Refusal {
-	next, refusals := build(s, r.current.Load().shelves[s.Name])
+	next, refusals := build(s, r.current.Load().sections[s.Name])
 	next.personal = personal
-	r.update(s.Name, func(present shelf) shelf {
+	r.update(s.Name, func(present section) section {
 		next.announced, next.renewed = present.announced, present.renewed
 		next.origin.outage.Store(nil)
 		return next
@@ -95,40 +95,42 @@ func (r *Registry) ReplacePersonal(s Source, personal Personal) []Refusal {
 
 // Remove takes a source out of the catalogue and frees its names. It is for a server that
 // is no longer configured; for one that is down there is Lose.
-func (r *Registry) Remove(source string) { r.update(source, func(shelf) shelf { return shelf{} }) }
+func (r *Registry) Remove(source string) {
+	r.update(source, func(section) section { return section{} })
+}
 
 // Announce publishes a new catalogue although the items of the source are the same,
 // because the server said that its list of that kind changed. Clients that see an item of
 // the source are then told so too: the server may mean a change that its definitions do
 // not show. Resources and templates count as one list.
 func (r *Registry) Announce(source string, kind Kind) {
-	r.update(source, func(present shelf) shelf {
+	r.update(source, func(present section) section {
 		present.announced[listOf(kind)]++
 		return present
 	})
 }
 
-// update publishes a catalogue in which change has been applied to the shelf of the
-// source, unless the shelf stays the same. change runs with the mutex held.
-func (r *Registry) update(source string, change func(shelf) shelf) {
+// update publishes a catalogue in which change has been applied to the section of the
+// source, unless the section stays the same. change runs with the mutex held.
+func (r *Registry) update(source string, change func(section) section) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	before := r.current.Load()
-	present := before.shelves[source]
+	present := before.sections[source]
 	next := change(present)
 	if next.empty() {
-		next = shelf{}
+		next = section{}
 	}
 	if present.equal(&next) {
 		return
 	}
-	shelves := maps.Clone(before.shelves)
+	sections := maps.Clone(before.sections)
 	if next.empty() {
-		delete(shelves, source)
+		delete(sections, source)
 	} else {
-		shelves[source] = next
+		sections[source] = next
 	}
-	r.current.Store(newCatalogue(shelves))
+	r.current.Store(newCatalogue(sections))
 	close(before.replaced)
 }
 

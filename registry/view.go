@@ -30,9 +30,9 @@ type View struct {
 	tools map[string]*Tool
 	items [definedKinds]map[string]*Item // as in defined
 
-	views   []string         // of apps
-	order   []string         // the servers as listed, each once
-	shelves map[string]shelf // by server
+	views    []string           // of apps
+	order    []string           // the servers as listed, each once
+	sections map[string]section // by server
 	// open are the servers without a prefix that have resources, or were never reached
 	// and so may have some. A URI in no list and of no template may belong to any of
 	// them.
@@ -63,13 +63,13 @@ func (c *Catalogue) newView(servers []string, declared *mcp.Extensions, own map[
 	v := &View{
 		catalogue: c, own: own,
 		tools: map[string]*Tool{}, items: [definedKinds]map[string]*Item{{}, {}, {}, {}},
-		shelves: make(map[string]shelf, len(servers)),
+		sections: make(map[string]section, len(servers)),
 	}
 	for _, server := range servers {
-		if _, twice := v.shelves[server]; twice {
+		if _, twice := v.sections[server]; twice {
 			continue
 		}
-		s := c.shelves[server]
+		s := c.sections[server]
 		if s.personal != nil {
 			v.Personal = append(v.Personal, PersonalServer{server, s.personal})
 			s = s.offering(own[server])
@@ -77,16 +77,16 @@ func (c *Catalogue) newView(servers []string, declared *mcp.Extensions, own map[
 		if declared == nil {
 			v.apart = v.apart.With(s.apart)
 		} else if s.apart.Any() {
-			s.stock = s.offered(declared.Among(s.apart))
+			s.itemSet = s.offered(declared.Among(s.apart))
 		}
-		v.shelves[server] = s
+		v.sections[server] = s
 		v.order = append(v.order, server)
 		if (s.reads || s.isUnreached()) && s.origin.prefix == "" {
 			v.open = append(v.open, server)
 		}
 	}
 	for _, server := range v.order {
-		s := v.shelves[server]
+		s := v.sections[server]
 		v.Tools = arrange(v, v.Tools, s.tools, v.tools)
 		for i, list := range [definedKinds]*[]*Item{&v.Prompts, &v.Resources, &v.Templates, &v.Skills} {
 			*list = arrange(v, *list, s.items[i], v.items[i])
@@ -172,7 +172,7 @@ func (v *View) Views() []string { return v.views }
 // prefixes tells whether a server of the view has a prefix, so that its exposed URIs
 // begin with formStart.
 func (v *View) prefixes(server string) bool {
-	s := v.shelves[server]
+	s := v.sections[server]
 	return s.origin != nil && s.origin.prefix != ""
 }
 
@@ -180,19 +180,19 @@ func (v *View) prefixes(server string) bool {
 // Only a difference between two values means something: the list changed between them.
 // Resources and templates are one list.
 func (v *View) Announced(server string, kind Kind) uint64 {
-	return v.shelves[server].announced[listOf(kind)]
+	return v.sections[server].announced[listOf(kind)]
 }
 
 // Listed tells whether a server's list of that kind is known, even if it is empty. When
 // it is not, nobody can say that a name does not exist at the server. Resources and
 // templates are one list.
-func (v *View) Listed(server string, kind Kind) bool { return v.shelves[server].listed[listOf(kind)] }
+func (v *View) Listed(server string, kind Kind) bool { return v.sections[server].listed[listOf(kind)] }
 
 // Extensions returns those that a server of the view declares.
-func (v *View) Extensions(server string) mcp.Extensions { return v.shelves[server].extensions }
+func (v *View) Extensions(server string) mcp.Extensions { return v.sections[server].extensions }
 
 // Reads tells whether a server of the view has resources. It may have more than it lists.
-func (v *View) Reads(server string) bool { return v.shelves[server].reads }
+func (v *View) Reads(server string) bool { return v.sections[server].reads }
 
 // Lookup returns the tool with that exposed name. The error is ErrNotFound.
 func (v *View) Lookup(name string) (*Tool, error) { return find(v.tools, name) }
@@ -215,7 +215,7 @@ func find[T any](items map[string]T, name string) (T, error) {
 
 // Lists tells whether items of a server belong in lists. Those of a server that was
 // unlisted do not.
-func (v *View) Lists(server string) bool { return !v.shelves[server].unlisted }
+func (v *View) Lists(server string) bool { return !v.sections[server].unlisted }
 
 // View returns the items of the named servers. Where two items of a kind have the same
 // exposed name, the server that comes first in the list keeps it. A server may be
@@ -245,8 +245,8 @@ func viewKey(servers []string) string {
 
 // isUnreached tells whether the server is known to be down and has never offered
 // anything.
-func (s *shelf) isUnreached() bool { return s.origin != nil && !s.reached }
+func (s *section) isUnreached() bool { return s.origin != nil && !s.reached }
 
 // isUnlisted tells whether the server has lists for each user, and that of the kind is not
 // known.
-func (s *shelf) isUnlisted(kind Kind) bool { return s.personal != nil && !s.listed[listOf(kind)] }
+func (s *section) isUnlisted(kind Kind) bool { return s.personal != nil && !s.listed[listOf(kind)] }

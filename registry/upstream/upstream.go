@@ -25,7 +25,7 @@
 //	the life of a server      upstream: open, list, follow, lose, again
 //	                          subscribe: resources that are watched
 //	what it offers            lists, variant, list: read and judged
-//	                          shelf: its place in the catalogue; personal: to one user alone
+//	                          section: its place in the catalogue; personal: to one user alone
 //	how it is spoken to       probe: which era; control: a call from the catalogue to the peer;
 //	                          dial: the way to it
 //	the peers                 both, modern; pool: for a legacy server
@@ -67,7 +67,7 @@ const (
 // called, once. Load may be called at any time, from any goroutine.
 type Upstream struct {
 	cfg      Config
-	shelf    shelf
+	section  section
 	standing standing
 	dialer   dialer
 	watches  watches
@@ -89,7 +89,7 @@ func New(cfg Config, reg *registry.Registry) *Upstream {
 	cfg.Logger = cfg.Logger.With("server", cfg.Name)
 	cfg.chatter = &wire.Chatter{}
 	u := &Upstream{cfg: cfg}
-	u.shelf = shelf{cfg: &u.cfg, reg: reg}
+	u.section = section{cfg: &u.cfg, reg: reg}
 	u.standing = standing{tell: cfg.Status, logger: cfg.Logger, status: Status{Server: cfg.Name}}
 	u.dialer = dialer{cfg: &u.cfg}
 	u.watches = watches{
@@ -105,8 +105,8 @@ func New(cfg Config, reg *registry.Registry) *Upstream {
 // whoever gives the server up removes it from the catalogue. The error is always nil. Run
 // is called once.
 func (u *Upstream) Run(ctx context.Context) error {
-	u.shelf.lose()
-	defer u.shelf.stopFading()
+	u.section.lose()
+	defer u.section.stopFading()
 	defer u.watches.close()
 	for attempt := 0; ; attempt++ {
 		began := time.Now()
@@ -117,8 +117,8 @@ func (u *Upstream) Run(ctx context.Context) error {
 		if time.Since(began) >= stable {
 			attempt = 0
 		}
-		u.shelf.reg.WantsSignIn(u.cfg.Name, wantsSignIn(err))
-		u.standing.down(err, u.dialer.lastSaid(), u.shelf.since)
+		u.section.reg.WantsSignIn(u.cfg.Name, wantsSignIn(err))
+		u.standing.down(err, u.dialer.lastSaid(), u.section.since)
 		if !pace.Wait(ctx, pace.Backoff(attempt)) {
 			return nil
 		}
@@ -169,14 +169,14 @@ func (u *Upstream) serve(ctx context.Context) error {
 	defer func() { c.end(ctx, ctx.Err() != nil) }()
 	// runs before c.end: the end of a child takes time, and the catalogue must not wait
 	// for it
-	defer u.shelf.lose()
+	defer u.section.lose()
 	c.overhears = u.cfg.Overheard
 	u.dialer.serve(ctx, c)
 	u.control.Store(c)
 	defer u.control.Store(nil)
 	l := newLists(c, &u.cfg, u.pager(c))
 	if u.cfg.Personal {
-		l.personal = newPersonal(ctx, u.shelf.reg, c, &u.cfg)
+		l.personal = newPersonal(ctx, u.section.reg, c, &u.cfg)
 		defer l.personal.close()
 	}
 	if err := u.list(ctx, l, everyTopic, 0); err != nil {
@@ -288,7 +288,7 @@ func (u *Upstream) list(ctx context.Context, l *lists, asked, announced topics) 
 		l.personal.outdated()
 	}
 	for kind := range (announced &^ changed).kinds {
-		u.shelf.reg.Announce(u.cfg.Name, kind)
+		u.section.reg.Announce(u.cfg.Name, kind)
 	}
 	return nil
 }
@@ -299,11 +299,11 @@ func (u *Upstream) publish(l *lists) Status {
 	source := l.source(u.watches.subscribe)
 	var left []registry.Refusal
 	if l.personal != nil {
-		left = u.shelf.reg.ReplacePersonal(source, l.personal)
+		left = u.section.reg.ReplacePersonal(source, l.personal)
 	} else {
-		left = u.shelf.reg.Replace(source)
+		left = u.section.reg.Replace(source)
 	}
 	status := l.status(left)
-	status.Unenforced = u.shelf.reg.Catalogue().Unenforced(u.cfg.Name)
+	status.Unenforced = u.section.reg.Catalogue().Unenforced(u.cfg.Name)
 	return status
 }

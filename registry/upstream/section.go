@@ -6,10 +6,10 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// shelf is the server's place in the catalogue. What the server offers stands there,
+// section is the server's place in the catalogue. What the server offers stands there,
 // leaves the lists when the server was lost and its grace is over, and comes back with
 // the server. It belongs to the goroutine of Run.
-type shelf struct {
+type section struct {
 	cfg    *Config
 	reg    *registry.Registry
 	since  time.Time   // when the server was last lost
@@ -19,7 +19,7 @@ type shelf struct {
 // lose tells the catalogue that the server is not there, and takes its items out of the
 // lists as soon as the grace is over. The grace counts from the beginning of an outage:
 // attempts to connect that fail meanwhile do not prolong it.
-func (s *shelf) lose() {
+func (s *section) lose() {
 	outage := s.reg.Lose(s.cfg.Name, s.cfg.Prefix)
 	rest := s.cfg.Grace - time.Since(outage.Since)
 	s.stopFading()
@@ -35,7 +35,7 @@ func (s *shelf) lose() {
 
 // stopFading keeps the timer of the grace from firing. When Run ends, whoever gives the
 // server up removes its items.
-func (s *shelf) stopFading() {
+func (s *section) stopFading() {
 	if s.fading != nil {
 		s.fading.Stop()
 	}

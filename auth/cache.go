@@ -25,7 +25,7 @@ type entry struct {
 	keys       source    // of the token's issuer
 	generation uint64    // of the key set that verified the token
 	keepToken  bool      // the token goes on with the principal
-	// gives what goes on in its place; nil: nothing does
+	// tokenOf gives what goes on in place of the token. It is nil if nothing does.
 	tokenOf func(ctx context.Context, family string) (string, error)
 }
 

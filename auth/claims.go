@@ -14,8 +14,8 @@ const (
 	maxEarly = 60 * time.Second // how far in the future the time may be at which a token says it was issued
 	lastDate = 253402300799     // the end of the year 9999, in seconds since 1970
 
-	// bytes of a subject, client id or key id; for sub see OpenID Connect Core 1.0
-	// section 2
+	// maxName is how many bytes a subject, client id or key id may have. For sub, OpenID
+	// Connect Core 1.0 section 2 says so.
 	maxName = 255
 )
 

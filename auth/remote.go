@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// between two fetches that callers cause, and after one that failed while a set
-	// serves
+	// minPause is the least time between two fetches that callers cause, and after one that
+	// failed while a set serves.
 	minPause     = 30 * time.Second
 	retryPause   = 2 * time.Second  // after one that failed while none does
 	absentFor    = 60 * time.Second // how long a key that was not in the set is not looked for again
@@ -76,11 +76,11 @@ type remote struct {
 	flight  chan struct{} // closed when the fetch that is wanted or under way has ended; nil: none is
 	tried   time.Time     // when the last flight began; zero: none has
 	failure error         // of the last fetch; nil: it succeeded, or there was none
-	// when the first of the fetches that have failed in a row ended; zero: the last one
-	// succeeded
+	// failing is when the first of the fetches that have failed in a row ended. It is zero
+	// if the last one succeeded.
 	failing time.Time
-	// fires when the set becomes too old to be used; nil: there is no set, or run has not
-	// begun
+	// end fires when the set becomes too old to be used. It is nil if there is no set, or
+	// run has not begun.
 	end     *time.Timer
 	waiting int                  // how many requests wait for a flight
 	absent  map[string]time.Time // key ids that the set did not have, and when they were looked for
@@ -161,8 +161,8 @@ func (r *remote) join(keyID string) (<-chan struct{}, error) {
 	}
 	switch {
 	case r.failure != nil && r.current(r.now()) != nil:
-		// an issuer that could not be reached is asked in the background, and nobody
-		// waits for it
+		// An issuer that could not be reached is asked in the background, and nobody
+		// waits for it.
 		return nil, r.failure
 	case r.waiting >= maxWaiting:
 		return nil, errCrowded

@@ -124,7 +124,8 @@ func namesake(ctx context.Context, db store.Store, cfg *config.Config) error {
 	return nil
 }
 
-// listKeys prints the keys of a tenant, or of all.
+// listKeys prints the keys of a tenant, or of all. That the reader is gone is
+// told at the end.
 func listKeys(ctx context.Context, book accesskey.Book, tenant string, s streams) error {
 	keys, err := book.List(ctx, tenant)
 	if err != nil {
@@ -134,14 +135,12 @@ func listKeys(ctx context.Context, book accesskey.Book, tenant string, s streams
 		return strings.Compare(a.Tenant+"\x00"+a.Subject+"\x00"+a.ID, b.Tenant+"\x00"+b.Subject+"\x00"+b.ID)
 	})
 	table := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
-	// the reader is gone
 	_, _ = fmt.Fprintln(table, "id\ttenant\tsubject\tscopes\tcreated\texpires\tlast use")
 	for _, k := range keys {
 		used := "never"
 		if !k.Used.IsZero() {
 			used = k.Used.UTC().Format("2006-01-02 15:04")
 		}
-		// the reader is gone
 		_, _ = fmt.Fprintf(table, "%s\t%s\t%q\t%s\t%s\t%s\t%s\n", k.ID, k.Tenant, k.Subject,
 			strings.Join(k.Scopes, ","),
 			k.Created.UTC().Format(time.DateOnly), k.Expires.UTC().Format(time.DateOnly), used)

@@ -172,7 +172,9 @@ func (p *parts) buildLogins(cfg *config.Config) error {
 
 // tellUse has the metrics say which config is in force and what requests use.
 func (p *parts) tellUse(cfg *config.Config) {
-	p.metrics.WorkUse(func() metrics.WorkUse { return workUse(p.turns) })
+	p.metrics.WorkUse(func() metrics.WorkUse {
+		return metrics.WorkUse{Slots: p.turns.Slots(), Busy: p.turns.Busy(), Waiting: p.turns.Waiting()}
+	})
 	p.metrics.MemoryUse(func() metrics.MemoryUse { return memoryUse(p.memory) })
 	p.metrics.Reloaded(true) // the config of the start counts as the first one that was taken
 	p.metrics.ConfigInForce(cfg.Digest)

@@ -142,7 +142,7 @@ func (w *walk) run(ctx context.Context) (bool, error) {
 	offers := newOffers(ctx, w.cfg, w.online)
 	defer offers.close()
 	offers.lose(w.cfg, w.online)
-	for _, c := range offers.failed() {
+	for _, c := range failed(offers.checks) {
 		w.line("server", "%s", c)
 	}
 	return w.judge(ctx, principal, request, offers.catalogue)
@@ -246,28 +246,35 @@ func location(p config.Problem) string { return fmt.Sprintf("%s:%d", p.File, p.L
 // outcomeUnauthenticated is the outcome of a request whose token is refused.
 const outcomeUnauthenticated = "unauthenticated"
 
-// gatewayRequest returns the request for the desk.
-func (w *walk) gatewayRequest() (*gateway.Request, error) {
-	r := &gateway.Request{
+// requestOf returns the request of an item, nil if the method has none that rules know.
+func requestOf(method, item string) *gateway.Request {
+	subject := map[string]string{
+		mcp.MethodToolsCall: "name", mcp.MethodPromptsGet: "name", mcp.MethodResourcesRead: "uri",
+	}[method]
+	if subject == "" {
+		return nil
+	}
+	return &gateway.Request{
+		Method: method, Params: mcp.NewObject(mcp.Member{Name: subject, Value: mcp.String(item)}),
 		Notify: func(context.Context, mcp.Notification) error { return nil }, Tasks: mcp.TasksAsked,
 	}
-	var item mcp.Member
+}
+
+// gatewayRequest returns the request for the desk.
+func (w *walk) gatewayRequest() (*gateway.Request, error) {
+	r := requestOf(mcp.MethodResourcesRead, w.resource)
 	switch {
 	case w.tool != "":
-		r.Method, item = mcp.MethodToolsCall, mcp.Member{Name: "name", Value: mcp.String(w.tool)}
+		r = requestOf(mcp.MethodToolsCall, w.tool)
 	case w.prompt != "":
-		r.Method, item = mcp.MethodPromptsGet, mcp.Member{Name: "name", Value: mcp.String(w.prompt)}
-	default:
-		r.Method, item = mcp.MethodResourcesRead, mcp.Member{Name: "uri", Value: mcp.String(w.resource)}
+		r = requestOf(mcp.MethodPromptsGet, w.prompt)
 	}
-	members := []mcp.Member{item}
 	if w.arguments != "" {
 		if err := strictjson.Check([]byte(w.arguments)); err != nil {
 			return nil, fmt.Errorf("-args: %w", err)
 		}
-		members = append(members, mcp.Member{Name: "arguments", Value: mcp.RawJSON(w.arguments)})
+		r.Params = r.Params.With("arguments", mcp.RawJSON(w.arguments))
 	}
-	r.Params = mcp.NewObject(members...)
 	return r, nil
 }
 

@@ -58,12 +58,13 @@ type fleet struct {
 	overheard  func(name string)   // has other replicas read the lists of a server again; set before apply
 	extensions *mcp.ExtensionTable // as upstream.Config.Extensions; set before apply
 	signer     *credential.Signer  // of those who call, for servers that are told; set before apply
-	// where replicas keep tokens for servers; nil: there are no others; set before apply
+	// shared is where replicas keep tokens for servers. It is nil if there are no other
+	// replicas, and is set before apply.
 	shared *credential.Shared
 	signs  atomic.Bool // there is such a server
 
-	// guards running; held while servers start and stop, so that there is one change at a
-	// time
+	// changing guards running. It is held while servers start and stop, so that there is
+	// one change at a time.
 	changing sync.Mutex
 	running  map[string]runningServer // by the servers' names, as are the maps below
 

@@ -54,11 +54,6 @@ func (o *offers) lose(cfg *config.Config, online bool) {
 // close ends what newOffers has started.
 func (o *offers) close() { o.fleet.close() }
 
-// failed returns the checks that failed.
-func (o *offers) failed() []check {
-	return slices.DeleteFunc(slices.Clone(o.checks), func(c check) bool { return c.OK })
-}
-
 // keySet fetches the key set of an issuer if online; it is nil if it cannot be had.
 func (w *walk) keySet(ctx context.Context, iss *config.Issuer) []byte {
 	if !w.online {

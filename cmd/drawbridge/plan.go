@@ -52,7 +52,7 @@ func runPlan(ctx context.Context, args []string, s streams) error {
 			return refusedConfig(err)
 		}
 		defer side.offers.close()
-		for _, c := range side.offers.failed() {
+		for _, c := range failed(side.offers.checks) {
 			s.complain("drawbridge plan: %s: %s\n", files[i], c)
 		}
 	}

@@ -325,19 +325,11 @@ func whyRefused(e *gateway.Explanation) string {
 // request returns the call's request as far as rules look at it, nil if its item is not
 // theirs to judge.
 func (call *judgedCall) request() *gateway.Request {
-	subject := "name"
-	switch call.method {
-	case mcp.MethodToolsCall, mcp.MethodPromptsGet:
-	case mcp.MethodResourcesRead:
-		subject = "uri"
-	default:
-		return nil
+	r := requestOf(call.method, call.item)
+	if r != nil {
+		r.Extensions = mcp.ExtensionsNamed(mcp.ExtensionApps)
 	}
-	return &gateway.Request{
-		Method: call.method, Params: mcp.NewObject(mcp.Member{Name: subject, Value: mcp.String(call.item)}),
-		Notify: func(context.Context, mcp.Notification) error { return nil }, Tasks: mcp.TasksAsked,
-		Extensions: mcp.ExtensionsNamed(mcp.ExtensionApps),
-	}
+	return r
 }
 
 // maxOpenRows bounds how many rows name calls that were not judged.

@@ -25,17 +25,17 @@ import (
 )
 
 const (
-	// a load balancer's check should fall into it, so that new clients go elsewhere
-	// before they are refused
+	// drainDelay is how long clients are still taken. The check of a load balancer should
+	// fall into it, so that new clients go elsewhere before they are refused.
 	drainDelay = 2 * time.Second
-	// how long calls in work may go on; containers are commonly killed 30 s after the
-	// signal
+	// callPatience is how long calls in work may go on. Containers are commonly killed 30 s
+	// after the signal.
 	callPatience = 25 * time.Second
 	closeTimeout = 3 * time.Second // how long answers that are being written may take
 
 	readHeaderTimeout = 5 * time.Second
-	// longer than most load balancers', so that the balancer closes first and never sends
-	// into a closed connection
+	// idleTimeout is longer than that of most load balancers, so that the balancer closes
+	// first and never sends into a closed connection.
 	idleTimeout    = 75 * time.Second
 	maxHeaderBytes = 32 << 10
 )
@@ -283,7 +283,7 @@ func (p *parts) httpServer(handler http.Handler, door *connlimit.Limiter) *http.
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		// mostly what scanners and broken clients cause
+		// Most lines are of what scanners and broken clients cause.
 		ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 
 		// Otherwise net/http would answer "OPTIONS *" itself, past every check and record

@@ -30,9 +30,9 @@ const keylessAtMost = 5 * time.Minute
 type status struct {
 	parts *parts
 	start time.Time
-	// once true it stays true: a server that a reload adds does not take readiness back
+	// ready stays true once it is: a server that a reload adds does not take readiness back.
 	ready atomic.Bool
-	// once true it stays true: an issuer had keys, or keylessAtMost has passed
+	// keyed stays true once an issuer had keys, or keylessAtMost has passed.
 	keyed   atomic.Bool
 	drain   atomic.Bool              // true from the beginning of the stop
 	refused atomic.Pointer[string]   // why the newest config was refused; "": it was not

@@ -61,7 +61,7 @@ func (f *findings) judge(ctx context.Context, cfg *config.Config, online bool) {
 		idle[s.Server] = s.Idle // what is quarantined of an HTTP API is in its notes
 	}
 	f.Warnings = cfg.AllWarnings(offers.catalogue, idle)
-	reached := len(offers.failed()) == 0
+	reached := len(failed(offers.checks)) == 0
 	f.OK = reached && (!f.strict || len(f.Warnings) == 0)
 	for _, p := range cfg.Needless(offers.catalogue, online && reached) {
 		f.Notes = append(f.Notes, p.String())
@@ -80,6 +80,11 @@ type check struct {
 	Column int    `json:"column"`
 
 	status upstream.Status // of a server that was reached
+}
+
+// failed returns the checks that failed.
+func failed(checks []check) []check {
+	return slices.DeleteFunc(slices.Clone(checks), func(c check) bool { return c.OK })
 }
 
 // String writes a check as a line. Only a failed one has its place, for an editor to go
@@ -101,7 +106,7 @@ func runValidate(ctx context.Context, args []string, s streams) error {
 			"in the config, a tenant, a rule or a server silences it there.\n"+
 			"Exit 0 when the config is good, 1 when it has problems, 2 when it cannot be read.", s)
 	file := flags.String("config", defaultConfigFile, "the config `file`")
-	asJSON := flags.Bool("json", false, "print JSON")
+	inJSON := flags.Bool("json", false, "print JSON")
 	online := flags.Bool("online", false, "also connect to the servers, databases and Redis, "+
 		"fetch the issuers' key sets, and try whether people can sign in")
 	strict := flags.Bool("strict", false, "exit 1 also when there are only warnings")
@@ -122,11 +127,11 @@ func runValidate(ctx context.Context, args []string, s streams) error {
 		found.judge(ctx, cfg, *online)
 		described, found.Audit = summary(cfg), auditLocation(cfg)
 	}
-	show := found.text
-	if *asJSON {
-		show = found.json
+	text := found.text(described)
+	if *inJSON {
+		text = asJSON(&found)
 	}
-	s.say("%s", show(described))
+	s.say("%s", text)
 	if !found.OK {
 		return errUnsaid
 	}
@@ -156,8 +161,7 @@ func (f *findings) text(summary string) string {
 		return out.String()
 	}
 	var why []string
-	failed := slices.DeleteFunc(slices.Clone(f.Online), func(c check) bool { return c.OK })
-	if n := len(f.Problems) + len(failed); n > 0 {
+	if n := len(f.Problems) + len(failed(f.Online)); n > 0 {
 		why = append(why, count(n, "problem"))
 	}
 	if f.strict && len(f.Warnings) > 0 {
@@ -165,12 +169,6 @@ func (f *findings) text(summary string) string {
 	}
 	fmt.Fprintf(&out, "%s: %s\n", f.File, strings.Join(why, ", "))
 	return out.String()
-}
-
-// json returns the findings as JSON. It ignores the summary, and has that argument only
-// to be interchangeable with text.
-func (f *findings) json(string) string {
-	return asJSON(f)
 }
 
 // try is one thing that -online tries. What it finds goes into the check; an error is why

@@ -46,7 +46,7 @@ func TestValidateNamesWhatIsLeftOut(t *testing.T) {
 	if got := found.text("1 server"); got != "note: server api: no\nx.yaml: ok (1 server)\n" {
 		t.Errorf("got %q", got)
 	}
-	if got := found.json(""); !strings.Contains(got, `"notes": [`) {
+	if got := asJSON(&found); !strings.Contains(got, `"notes": [`) {
 		t.Errorf("got %s", got)
 	}
 }

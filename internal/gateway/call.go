@@ -178,6 +178,14 @@ func text(params mcp.Object, member string) (string, error) {
 	return text, nil
 }
 
+// needObject returns an error unless a member of params is an object.
+func needObject(params mcp.Object, member string) error {
+	if params.Value(member).IsObject() {
+		return nil
+	}
+	return mcp.Stable(mcp.CodeInvalidParams, "DB-PARAMS", "Invalid params: "+member+" must be an object")
+}
+
 // broken returns the error for a result whose form the protocol does not allow.
 func (c *call) broken(what string) error {
 	return &registry.ProtocolError{Server: c.item.Server, Err: errors.New(what)}

@@ -95,8 +95,7 @@ func (g *Gateway) explained(
 ) Explanation {
 	m := g.methods[r.Method]
 	if m == nil {
-		rpcErr := mcp.Stable(mcp.CodeMethodNotFound, "DB-METHOD", "Method not found")
-		return Explanation{Outcome: outcomeRequest, Err: rpcErr}
+		return Explanation{Outcome: outcomeRequest, Err: errMethod}
 	}
 	c := g.newCall(caller, r, m)
 	e := Explanation{Kind: kindOf(r.Method), Name: c.spelt()}

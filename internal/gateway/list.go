@@ -104,8 +104,8 @@ func (g *Gateway) openCursor(c Caller, kind listKind, items []*registry.Item, cu
 	ok bool,
 ) {
 	token, _ := cursor.Text()
-	// worked out for every cursor, so that the time does not tell a foreign one from a
-	// forged one
+	// The user is worked out for every cursor, so that the time does not tell a foreign
+	// one from a forged one.
 	user := mark(c.Principal.User().Key())
 	plain, err := g.config.Seal.Open(kind.purpose(), token)
 	if err != nil || len(plain) < cursorSize || string(plain[:markSize]) != string(user) {

@@ -91,11 +91,10 @@ func checkPrompt(c *call, budget schema.Budget) error {
 // arguments returns the arguments of the call, nil if it has none.
 func (c *call) arguments() (mcp.RawJSON, error) {
 	arguments := c.params.Value("arguments")
-	if arguments != nil && !arguments.IsObject() {
-		return nil,
-			mcp.Stable(mcp.CodeInvalidParams, "DB-PARAMS", "Invalid params: arguments must be an object")
+	if arguments == nil {
+		return nil, nil
 	}
-	return arguments, nil
+	return arguments, needObject(c.params, "arguments")
 }
 
 func checkCompletion(c *call, _ schema.Budget) error {
@@ -106,10 +105,10 @@ func checkCompletion(c *call, _ schema.Budget) error {
 				"Invalid params: argument must have a name and a value, both strings")
 		}
 	}
-	if given := c.params.Value("context"); given != nil && !given.IsObject() {
-		return mcp.Stable(mcp.CodeInvalidParams, "DB-PARAMS", "Invalid params: context must be an object")
+	if !c.params.Has("context") {
+		return nil
 	}
-	return nil
+	return needObject(c.params, "context")
 }
 
 // conformTool checks the structured content of a result against the output schema of its

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
@@ -17,7 +16,7 @@ import (
 func (g *Gateway) Repeat(ctx context.Context, caller Caller, r *Request) error {
 	m := g.methods[r.Method]
 	if m == nil {
-		return mcp.Stable(mcp.CodeMethodNotFound, "DB-METHOD", "Method not found")
+		return errMethod
 	}
 	c, started := g.newCall(caller, r, m), time.Now()
 	if g.config.Audit.Book() != nil {

@@ -45,8 +45,8 @@ func (g *Gateway) resume(ctx context.Context, c *call, sealed mcp.RawJSON) error
 	if !ok {
 		return &stateError{stateForged}
 	}
-	// worked out for every state, so that the time does not tell a foreign one from a
-	// forged one
+	// The owner is worked out for every state, so that the time does not tell a foreign
+	// one from a forged one.
 	owner := c.owner()
 	s, now := &state{}, time.Now()
 	switch {

@@ -48,11 +48,9 @@ func (c *call) runAs() error {
 		return nil
 	case support == "":
 		return mcp.Stable(mcp.CodeMethodNotFound, "DB-TASK-UNSUPPORTED", "This tool does not run as a task")
-	case !wanted.IsObject():
-		return mcp.Stable(mcp.CodeInvalidParams, "DB-PARAMS", "Invalid params: task must be an object")
 	}
 	c.tasks = c.tool.Tasks
-	return nil
+	return needObject(c.params, "task")
 }
 
 // findTask opens the id of a task and finds the tool that it belongs to. The caller must
@@ -65,8 +63,8 @@ func (g *Gateway) findTask(c *call) error {
 	if err != nil {
 		return err
 	}
-	// worked out for every id, so that the time does not tell a foreign one from a forged
-	// one
+	// The owner is worked out for every id, so that the time does not tell a foreign
+	// one from a forged one.
 	owner := c.owner()
 	t, err := g.openTask(id)
 	switch {
@@ -140,7 +138,7 @@ func (g *Gateway) makeTask(c *call, result mcp.Object) (mcp.Object, error) {
 	if c.taskID != nil {
 		c.taskID.Store(&id)
 	}
-	// it may say what the model is told meanwhile
+	// What is left of it may say what the model is told meanwhile.
 	meta := result.Object("_meta").Without(mcp.MetaRelatedTask)
 	if c.isNewer() {
 		return made.With("resultType", mcp.String("task")).With("_meta", meta.JSON()), nil
@@ -212,11 +210,7 @@ func rescueTask(_ *call, said *upstreamError) (mcp.Object, error) {
 }
 
 func checkUpdate(c *call, _ schema.Budget) error {
-	if !c.params.Value("inputResponses").IsObject() {
-		return mcp.Stable(mcp.CodeInvalidParams, "DB-PARAMS",
-			"Invalid params: inputResponses must be an object")
-	}
-	return nil
+	return needObject(c.params, "inputResponses")
 }
 
 // conformEmpty answers only that the server accepted what it was told.

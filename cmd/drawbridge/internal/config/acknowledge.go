@@ -42,6 +42,6 @@ func (r *reader) warn(code string, at *node, within []*node, format string, args
 	}
 	if len(r.warnings) < maxProblems && len(meant) == 0 {
 		r.warnings = append(r.warnings,
-			Warning{Problem{at.file, at.line, at.col, fmt.Sprintf(format, args...), ""}, code})
+			Warning{at.problem(fmt.Sprintf(format, args...)), code})
 	}
 }

@@ -79,11 +79,9 @@ func (f *clientFile) checkCommand(s Server, m member) {
 	if at == nil || upstream.CheckCommand(s.Command, s.Dir) == nil {
 		return
 	}
-	f.Missing = append(f.Missing, Problem{
-		f.file, at.line, at.col,
-		fmt.Sprintf("%q: %q is no program that can be started here: install it, or correct the name or PATH",
-			m.name, at.raw), "",
-	})
+	f.Missing = append(f.Missing, at.problem(fmt.Sprintf(
+		"%q: %q is no program that can be started here: install it, or correct the name or PATH",
+		m.name, at.raw)))
 }
 
 // listed returns the servers of the file with their names. Other members at the top of
@@ -138,7 +136,7 @@ func (f *clientFile) ignoreOthers(others []member) {
 // ignore records that something in the file has no effect, up to maxProblems times.
 func (f *clientFile) ignore(at *node, format string, args ...any) {
 	if len(f.Ignored) < maxProblems {
-		f.Ignored = append(f.Ignored, Problem{f.file, at.line, at.col, fmt.Sprintf(format, args...), ""})
+		f.Ignored = append(f.Ignored, at.problem(fmt.Sprintf(format, args...)))
 	}
 }
 

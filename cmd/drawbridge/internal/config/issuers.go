@@ -39,10 +39,7 @@ func (r *reader) issuers(cfg *Config, n *node) {
 		before := len(r.problems)
 		iss, login, at := r.issuer(item)
 		if at.name != nil {
-			cfg.positions["issuer "+iss.Issuer.Issuer] = Problem{
-				File: at.name.file, Line: at.name.line,
-				Column: at.name.col,
-			}
+			cfg.positions["issuer "+iss.Issuer.Issuer] = at.name.problem("")
 		}
 		whole := len(r.problems) == before
 		r.later = append(r.later, func() { r.finishIssuer(cfg, iss, at, whole) })
@@ -272,7 +269,7 @@ func (r *reader) finishIssuer(cfg *Config, iss Issuer, positions issuerPositions
 		}
 	}
 	if at := positions.name; at != nil {
-		cfg.positions[EntryName(len(cfg.Issuers))] = Problem{File: at.file, Line: at.line, Column: at.col}
+		cfg.positions[EntryName(len(cfg.Issuers))] = at.problem("")
 	}
 	cfg.Issuers = append(cfg.Issuers, iss)
 }

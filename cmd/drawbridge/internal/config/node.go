@@ -70,6 +70,11 @@ func (n *node) child(name string) *node {
 	return &node{}
 }
 
+// problem returns a problem at the place of n; without a text it is that place.
+func (n *node) problem(text string) Problem {
+	return Problem{File: n.file, Line: n.line, Column: n.col, Text: text}
+}
+
 // seenFrom says where n stands, for a message about at: by its line alone when both are
 // in one file.
 func (n *node) seenFrom(at *node) string {

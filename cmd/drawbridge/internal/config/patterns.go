@@ -23,7 +23,7 @@ func (r *reader) watchPatterns(cfg *Config, t *gateway.TenantConfig, n *node) {
 			return
 		}
 		position.Tenant = t.ID
-		cfg.patterns[position] = Problem{File: at.file, Line: at.line, Column: at.col, Text: at.raw}
+		cfg.patterns[position] = at.problem(at.raw)
 	}
 	t.MayMatchNothing = r.mayMatchNothing(cfg, acknowledgement{tenant: t.ID, rule: anyRule}, n, r.root)
 	for _, m := range n.child("limits").child("tools").members {
@@ -53,7 +53,7 @@ func (r *reader) mayMatchNothing(cfg *Config, about acknowledgement, within ...*
 		if r.known.lasting {
 			continue
 		}
-		about.at = Problem{File: item.file, Line: item.line, Column: item.col, Text: codeNoMatch}
+		about.at = item.problem(codeNoMatch)
 		cfg.acknowledged = append(cfg.acknowledged, about)
 	}
 	return len(found) > 0

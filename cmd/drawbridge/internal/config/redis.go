@@ -74,7 +74,7 @@ func (r Redis) TLS() (*tls.Config, error) {
 // redis reads how to reach the server that replicas share.
 func (r *reader) redis(cfg *Config, n *node) {
 	to := &cfg.Redis
-	cfg.positions["redis"] = Problem{File: n.file, Line: n.line, Column: n.col}
+	cfg.positions["redis"] = n.problem("")
 	secret := func(n *node) string { fromFile(r, checkPassword)(n); return r.path(n) }
 	file := func(n *node) string { r.read(n); return r.path(n) }
 	r.object(n, "redis", fields{

@@ -29,7 +29,7 @@ func (r *reader) servers(cfg *Config, n *node) {
 		}
 		r.server(&s, m.value)
 		cfg.Servers = append(cfg.Servers, s)
-		cfg.positions["server "+m.name] = Problem{File: m.key.file, Line: m.key.line, Column: m.key.col}
+		cfg.positions["server "+m.name] = m.key.problem("")
 	})
 }
 

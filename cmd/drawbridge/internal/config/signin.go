@@ -162,7 +162,7 @@ func (r *reader) addLogin(cfg *Config, login *Login, at *node, tenants []*node, 
 		r.checkMeaning(login, at)
 	}
 	cfg.Logins = append(cfg.Logins, *login)
-	cfg.positions["login "+login.Name] = Problem{File: at.file, Line: at.line, Column: at.col}
+	cfg.positions["login "+login.Name] = at.problem("")
 }
 
 // checkMeaning reports what package auth has against the claims of a login. It wants keys
@@ -233,7 +233,7 @@ func (r *reader) clients(cfg *Config, n *node) {
 			r.fault(item.member("client_id"), "two clients have the id %q", c.ID)
 		}
 		cfg.Clients = append(cfg.Clients, c)
-		cfg.positions["clients"] = Problem{File: n.file, Line: n.line, Column: n.col}
+		cfg.positions["clients"] = n.problem("")
 		if at := item.member("tenant"); at != nil {
 			r.later = append(r.later, func() { r.checkTenants([]*node{at}) })
 		}

@@ -70,7 +70,7 @@ func (r *reader) warnAll(cfg *Config) {
 	for _, item := range r.acknowledged {
 		if !r.needed[item] {
 			cfg.idle = append(cfg.idle,
-				Problem{File: item.file, Line: item.line, Column: item.col, Text: item.text})
+				item.problem(item.text))
 		}
 	}
 	sortWarnings(r.warnings)
@@ -152,7 +152,7 @@ func (r *reader) watchMemory(cfg *Config) {
 		for _, item := range meant {
 			r.needed[item] = true
 		}
-		return awaited{Problem{File: at.file, Line: at.line, Column: at.col}, len(meant) > 0}
+		return awaited{at.problem(""), len(meant) > 0}
 	}
 	cfg.largeBody = await(codeLargeBody, cmp.Or(limits.member("max_body"), limits.member("memory"), r.root))
 	cfg.muchMemory = await(codeMuchMemory, cmp.Or(limits.member("memory"), r.root))
@@ -211,10 +211,7 @@ func roundSize(n int64) string {
 // is needed, so the acknowledgement counts as such.
 func (r *reader) watchReleases(cfg *Config, s *Server, n *node) {
 	for _, at := range n.child("released").items {
-		cfg.releases[release{s.Name, at.text}] = Problem{
-			File: at.file, Line: at.line, Column: at.col,
-			Text: at.raw,
-		}
+		cfg.releases[release{s.Name, at.text}] = at.problem(at.raw)
 	}
 	for _, item := range acknowledgements(CodeUnusedRelease, n, r.root) {
 		s.IdleReleases, r.needed[item] = true, true

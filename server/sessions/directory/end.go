@@ -30,8 +30,13 @@ func (d *Directory) add(ctx context.Context, l *sessions.Session, c gateway.Call
 	return entered, refused
 }
 
-// End ends a session: its jobs are cancelled, its streams end, and its events and its
-// entry are forgotten, at other replicas too. how says for the log why it ended.
+// End ends a session everywhere. how says for the log why it ended. There are less
+// thorough ways, each of which does what the one below does, and one thing more:
+//
+//	End             the entry is removed, and streams at other replicas end
+//	Drop            the events are forgotten
+//	Shut            it can be found here no more
+//	Session.Close   its calls are cancelled, and its streams here end
 func (d *Directory) End(ctx context.Context, l *sessions.Session, how string) {
 	if !d.Drop(l, how) {
 		return

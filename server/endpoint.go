@@ -53,7 +53,7 @@ func (s *Server) post(x *exchange.Exchange, r *http.Request) {
 		if s.forwarder.Deliver(x, r, to, m, raw) {
 			return
 		}
-		x.Resources.TakeSlot(&s.working)
+		x.Reservation.TakeSlot(&s.working)
 	}
 	if x.Era == mcp.Modern {
 		s.modern.Answer(x, r, m, raw)

@@ -65,12 +65,12 @@ func (s *Server) answerPanic(x *exchange.Exchange, problem any) {
 // bounded takes one of the slots for requests in work, and bounds how large the body may
 // be and how long it may take.
 func (s *Server) bounded(x *exchange.Exchange, r *http.Request) bool {
-	x.Resources.Slot = &s.working
+	x.Reservation.Slot = &s.working
 	if x.Forwarded {
-		x.Resources.Slot = &s.visiting
+		x.Reservation.Slot = &s.visiting
 	}
 	switch {
-	case x.Resources.Slot.Add(1) > int64(s.config.MaxRequests):
+	case x.Reservation.Slot.Add(1) > int64(s.config.MaxRequests):
 		x.TurnAway(exchange.ErrOverload)
 	case x.Forwarded && s.parted.Load():
 		x.TurnAway(forward.ErrElsewhere)

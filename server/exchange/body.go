@@ -59,7 +59,7 @@ func (s *Service) charge(x *Exchange, size int64) *Refusal {
 
 // receiveBody reads the bytes of the body.
 func (s *Service) receiveBody(x *Exchange, r *http.Request) ([]byte, *Refusal) {
-	x.Resources.Body = s.config.Memory.Allocate(share.User(x.Principal.User()))
+	x.Reservation.Body = s.config.Memory.Allocate(share.User(x.Principal.User()))
 	body := r.Body
 	if r.ContentLength < 0 || r.ContentLength > fairqueue.Swift { // what is shorter is never held up
 		body = s.config.Turns.Paced(x.Context(), body)
@@ -193,7 +193,7 @@ func (x *Exchange) enlarge(data []byte, length int64) ([]byte, error) {
 	if length > int64(len(data)) {
 		size = min(size, length+1) // the last byte is for the end to be seen
 	}
-	if err := x.Resources.Body.Resize(size); err != nil {
+	if err := x.Reservation.Body.Resize(size); err != nil {
 		return nil, err
 	}
 	larger := make([]byte, len(data), size)

@@ -65,7 +65,7 @@ type Exchange struct {
 	From          string         // that replica
 	LinkNote      string         // what that one says about the request; see link.Request
 	Tenant        string         // that the path names, "" when it names none; set by authenticated
-	Resources     Resources      // while it is in work
+	Reservation   Reservation    // while it is in work
 
 	Era  mcp.Era    // set by the endpoint; zero while unknown
 	Meta mcp.Object // of the message
@@ -209,8 +209,8 @@ func (x *Exchange) Conclude(outcome string) {
 // ConcludeError notes for the log that the answer ended with an error.
 func (x *Exchange) ConcludeError(e *mcp.Error) { x.Conclude(outcomeFor(e)) }
 
-// Resources is what a request in work takes of what all requests share.
-type Resources struct {
+// Reservation is what a request in work takes of what all requests share.
+type Reservation struct {
 	Slot *atomic.Int64    // counts it among the requests in work; nil: nothing does
 	Body share.Allocation // of the memory of its body
 }
@@ -218,33 +218,33 @@ type Resources struct {
 // Release gives back what the request holds; further calls do nothing. It also drops what
 // the message said, so that an idle stream does not keep it in memory.
 func (x *Exchange) Release() {
-	x.Resources.Release()
-	x.Resources, x.Meta = Resources{}, mcp.Object{}
+	x.Reservation.Release()
+	x.Reservation, x.Meta = Reservation{}, mcp.Object{}
 }
 
 // ReleaseSlot gives back only the slot among the requests in work, when the request
 // begins to wait for something slow. The memory of its body stays counted.
-func (h *Resources) ReleaseSlot() {
-	if h.Slot != nil {
-		h.Slot.Add(-1)
-		h.Slot = nil
+func (r *Reservation) ReleaseSlot() {
+	if r.Slot != nil {
+		r.Slot.Add(-1)
+		r.Slot = nil
 	}
 }
 
 // TakeSlot takes a slot again that was given back while others were asked; nil: none.
-func (h *Resources) TakeSlot(working *atomic.Int64) {
-	if h.Slot == nil && working != nil {
-		h.Slot = working
+func (r *Reservation) TakeSlot(working *atomic.Int64) {
+	if r.Slot == nil && working != nil {
+		r.Slot = working
 		working.Add(1)
 	}
 }
 
 // Release gives back all of it.
-func (h *Resources) Release() {
-	if h.Slot != nil {
-		h.Slot.Add(-1)
+func (r *Reservation) Release() {
+	if r.Slot != nil {
+		r.Slot.Add(-1)
 	}
-	h.Body.Release()
+	r.Body.Release()
 }
 
 // ReadAccept notes which forms of an answer the client accepts, and whether it names

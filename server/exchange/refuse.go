@@ -172,6 +172,6 @@ func (s *Service) DelayLimited(x *Exchange, err error) {
 
 // delay makes the client wait for its answer, without its slot among the requests in work.
 func (x *Exchange) delay(by *delayer) {
-	x.Resources.ReleaseSlot()
+	x.Reservation.ReleaseSlot()
 	by.wait(x.Context(), x.Header(), x.Status != 0)
 }

@@ -188,7 +188,7 @@ func (f *Forwarder) Forward(x *exchange.Exchange, r *http.Request, to replica.ID
 		return Done
 	}
 	defer f.exchanges.Jobs.Finish(j)
-	x.Resources.ReleaseSlot()
+	x.Reservation.ReleaseSlot()
 	answer, err := f.others.Forward(ctx, to, RequestOf(x, r, body))
 	switch {
 	case errors.Is(err, replica.ErrUnreached):

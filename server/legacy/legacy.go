@@ -165,9 +165,9 @@ func (s *Service) notified(ctx context.Context, l *sessions.Session, m *mcp.Mess
 			return nil // no request has it
 		}
 		if x := exchange.FromContext(ctx); !l.Cancel(id) && l.RunsFormerly(id) && x != nil {
-			slot := x.Resources.Slot
-			s.tellFormer(ctx, x, l, mcp.AppendRequest(nil, "", m.Method, m.Params), x.Resources.ReleaseSlot)
-			x.Resources.TakeSlot(slot) // what comes behind it in a batch is in work again
+			slot := x.Reservation.Slot
+			s.tellFormer(ctx, x, l, mcp.AppendRequest(nil, "", m.Method, m.Params), x.Reservation.ReleaseSlot)
+			x.Reservation.TakeSlot(slot) // what comes behind it in a batch is in work again
 		}
 	}
 	return nil
@@ -468,7 +468,7 @@ func (s *Service) endByClient(x *exchange.Exchange, l *sessions.Session) (refuse
 	if refused = s.sessions.Delete(ctx, l); refused != nil {
 		return refused
 	}
-	if !s.tellFormer(ctx, x, l, nil, x.Resources.ReleaseSlot) {
+	if !s.tellFormer(ctx, x, l, nil, x.Reservation.ReleaseSlot) {
 		refused = exchange.ErrReplicas
 	}
 	s.sessions.Shut(l, sessions.EndClosed)

@@ -60,7 +60,7 @@ func (p *reply) begin(s *Service, x *exchange.Exchange, l *sessions.Session, ans
 // responder returns the way to the client for what happens during the request. The first
 // message on it makes the answer an event stream.
 func (p *reply) responder() responder {
-	return responder{sender: p, carriesQuestions: p.x.AcceptsStream, body: p.x.Resources.Body.Size()}
+	return responder{sender: p, carriesQuestions: p.x.AcceptsStream, body: p.x.Reservation.Body.Size()}
 }
 
 func (p *reply) send(ctx context.Context, message []byte) error {
@@ -73,7 +73,7 @@ func (p *reply) send(ctx context.Context, message []byte) error {
 	return err
 }
 
-func (p *reply) releaseSlot() { p.rested.Do(func() { p.x.Resources.ReleaseSlot() }) }
+func (p *reply) releaseSlot() { p.rested.Do(func() { p.x.Reservation.ReleaseSlot() }) }
 
 // Ring makes the answer an event stream when patience is over, and sends it.
 func (p *reply) Ring() {

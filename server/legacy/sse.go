@@ -135,8 +135,8 @@ func (s *Service) takeRequest(x *exchange.Exchange, l *sessions.Session, m *mcp.
 	if refused != nil {
 		return refused
 	}
-	sender := &sseSender{server: s, session: l, taken: x.Resources} // belongs to the goroutine from here on
-	x.Resources = exchange.Resources{}
+	sender := &sseSender{server: s, session: l, taken: x.Reservation} // belongs to the goroutine from here on
+	x.Reservation = exchange.Reservation{}
 	go s.exchanges.Safely(ctx, func() { // Wait waits for it
 		defer s.exchanges.Jobs.Finish(j)
 		defer l.EndJob(j)
@@ -153,7 +153,7 @@ func (s *Service) takeRequest(x *exchange.Exchange, l *sessions.Session, m *mcp.
 type sseSender struct {
 	server  *Service
 	session *sessions.Session
-	taken   exchange.Resources // by the request
+	taken   exchange.Reservation // by the request
 }
 
 var _ sender = (*sseSender)(nil)

@@ -61,7 +61,7 @@ func (e *Endpoint) keyedRequest(x *exchange.Exchange, r *http.Request, m *mcp.Me
 		if e.config.Forwarder.Forward(x, r, at.Home, m, body) == forward.Done {
 			return
 		}
-		x.Resources.TakeSlot(e.config.Working)
+		x.Reservation.TakeSlot(e.config.Working)
 		c.response.begin(e, x)
 		if !e.config.Forwarder.AwaitChange(x.Context(), until) {
 			break

@@ -13,6 +13,11 @@ import (
 // choreRetry is how long it takes until what failed off the path is tried again.
 const choreRetry = 2 * time.Second
 
+// maxChores is how many chores are tried at once: more than begin while one try fails and
+// choreRetry passes, or they would pile up as long as the server does not answer. Where it
+// does, the Store makes round trips of fewer.
+const maxChores = 16 << 10
+
 // chore is what is yet to be done for a stream off the path: to drop in the server what
 // was dropped here or, if it is forgotten, all of it. Chores are bounded by the streams
 // that there are.

@@ -3,11 +3,17 @@ package eventlog_test
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lifetime/lifetimetest"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/server/eventlog"
 )
@@ -232,4 +238,33 @@ func TestAnEventLostBetweenOthersIsNotPassedOver(t *testing.T) {
 	add(t, a, "s", "p1", "3", false)
 	want(t, b, "s", "p1", id, unknown, false)
 	want(t, b, "s", "p1", second, "3", true)
+}
+
+// TestWhatIsToBeDroppedDoesNotPileUp begins many streams while the server cannot be
+// reached: each is to be taken out of it later. When they are too old to be there in any
+// case, nothing is tried any more.
+func TestWhatIsToBeDroppedDoesNotPileUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tries atomic.Int64
+		var hub replicatest.Hub
+		l := eventlog.NewRedis(eventlog.RedisConfig{
+			MemoryConfig: eventlog.MemoryConfig{Age: 5 * time.Second},
+			Store: redis.New(redis.Config{Called: func(kind string, _ redis.Outcome, _ time.Duration) {
+				if kind == "stream" {
+					tries.Add(1)
+				}
+			}}),
+			Seal: seal.RandomRing(), Others: hub.Join(), Logger: slog.New(slog.DiscardHandler),
+		})
+		lifetimetest.Run(t, l.Run)
+		for n := range 2000 {
+			begin(t, l, fmt.Sprint("s", n), "p1", false)
+		}
+		time.Sleep(15 * time.Second)
+		before := tries.Load()
+		time.Sleep(time.Minute)
+		if after := tries.Load(); before == 0 || after != before {
+			t.Errorf("tried %d times, and then %d times more, want none more", before, after-before)
+		}
+	})
 }

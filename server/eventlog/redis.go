@@ -91,7 +91,7 @@ func NewRedis(cfg RedisConfig) *Redis {
 	aside := func(run func(context.Context)) { go run(context.Background()) } // it ends when nothing waits
 	l.noticing.Do, l.noticing.Most, l.noticing.Go = l.appendNotices, maxBatch, aside
 	l.waking.Do, l.waking.Most, l.waking.Go = l.wake, maxBatch, aside
-	l.chores.Do, l.chores.Most = l.doChores, maxBatch
+	l.chores.Do, l.chores.Most = l.doChores, maxChores
 	l.chores.Go = func(run func(context.Context)) { l.begun <- run } // one at a time: there is one key
 	l.config.MemoryConfig = l.local.config
 	l.local.remembered = l.config.Age

@@ -179,6 +179,17 @@ func TestFileThatIsNoCredentialIsRefused(t *testing.T) {
 	}
 }
 
+// TestFilesAreReadToABound reads a file that says that it is empty, and has megabytes.
+func TestFilesAreReadToABound(t *testing.T) {
+	const path = "/proc/kallsyms"
+	if info, err := os.Stat(path); err != nil || info.Size() > 0 {
+		t.Skip("no " + path + " here")
+	}
+	if err := credential.CheckFile(path); err == nil || !strings.Contains(err.Error(), "more than") {
+		t.Errorf("got %v, want that the file has too many bytes", err)
+	}
+}
+
 func TestTenantHasItsOwn(t *testing.T) {
 	s := source(t, credential.Config{
 		Spec:    credential.Spec{TokenFile: written(t, "common")},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"sync"
 	"time"
@@ -99,15 +100,23 @@ func readSecret(path string) ([]byte, error) {
 		return nil, errors.New("the file cannot be looked at")
 	case !info.Mode().IsRegular(): // opening a pipe would wait for its writer
 		return nil, errors.New("not a regular file")
-	case info.Size() > maxFile:
-		return nil, fmt.Errorf("the file has more than %d bytes", maxFile)
 	}
-	content, err := os.ReadFile(path) //nolint:gosec // the operator names it
+	opened, err := os.Open(path) //nolint:gosec // the operator names it
 	if err != nil {
-		return nil, errors.New("the file cannot be opened or read")
+		return nil, errors.New("the file cannot be opened")
 	}
-	if content = bytes.TrimSpace(content); len(content) == 0 {
+	defer func() { _ = opened.Close() }() // it was only read
+	// what a file is said to hold may be less than what comes: it grows, or is one of /proc
+	content, err := io.ReadAll(io.LimitReader(opened, maxFile+1))
+	if err != nil {
+		return nil, errors.New("the file cannot be read")
+	}
+	content = bytes.TrimSpace(content)
+	switch {
+	case len(content) == 0:
 		return nil, errors.New("the file is empty")
+	case len(content) > maxFile:
+		return nil, fmt.Errorf("the file has more than %d bytes", maxFile)
 	}
 	return content, nil
 }

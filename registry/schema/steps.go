@@ -95,7 +95,7 @@ func (s *stepCounter) text(weight int, quoted []byte) bool {
 // behind it. It returns false, and leaves c anywhere, when there are too many steps.
 func (s *stepCounter) value(n *node, c *strictjson.Cursor) bool {
 	for _, e := range n.patterned {
-		if e.inPlace() && !s.ahead(e.to, *c) {
+		if e.inPlace() && !s.ahead(e.to, c) {
 			return false
 		}
 	}
@@ -111,21 +111,31 @@ func (s *stepCounter) value(n *node, c *strictjson.Cursor) bool {
 	return true
 }
 
-// ahead is value, and leaves c where it is.
-func (s *stepCounter) ahead(n *node, c strictjson.Cursor) bool { return s.value(n, &c) }
+// ahead is value, and leaves c where it is. It moves c back, since a copy for each item
+// of a long list would lie on the heap.
+func (s *stepCounter) ahead(n *node, c *strictjson.Cursor) bool {
+	start := c.At()
+	if !s.value(n, c) {
+		return false
+	}
+	c.MoveTo(start)
+	return true
+}
 
 func (s *stepCounter) object(n *node, c *strictjson.Cursor) bool {
 	for c.Enter(); c.More(); {
 		quoted := c.Next()
 		name, _ := strictjson.Unquote(quoted)
 		s.path = append(s.path, named(name))
-		if to := n.named[name].node; to != nil && to.patterns && !s.ahead(to, *c) {
+		start := c.At()
+		if to := n.named[name].node; to != nil && to.patterns && !s.ahead(to, c) {
 			return false
 		}
 		for _, e := range n.patterned {
-			if !s.member(e, quoted, *c) {
+			if !s.member(e, quoted, c) {
 				return false
 			}
+			c.MoveTo(start)
 		}
 		s.path = s.path[:len(s.path)-1]
 		c.Next()
@@ -134,8 +144,8 @@ func (s *stepCounter) object(n *node, c *strictjson.Cursor) bool {
 }
 
 // member counts what e adds for the member whose name has just been read and whose value
-// is at c.
-func (s *stepCounter) member(e *edge, quoted []byte, c strictjson.Cursor) bool {
+// is at c, which it may move.
+func (s *stepCounter) member(e *edge, quoted []byte, c *strictjson.Cursor) bool {
 	switch e.keyword {
 	case "patternProperties":
 		if !s.text(e.weight, quoted) {
@@ -147,7 +157,7 @@ func (s *stepCounter) member(e *edge, quoted []byte, c strictjson.Cursor) bool {
 	default:
 		return true
 	}
-	return !e.to.patterns || s.value(e.to, &c)
+	return !e.to.patterns || s.value(e.to, c)
 }
 
 func (s *stepCounter) array(n *node, c *strictjson.Cursor) bool {
@@ -161,7 +171,7 @@ func (s *stepCounter) array(n *node, c *strictjson.Cursor) bool {
 				meets = tuple == index
 				tuple++
 			}
-			if meets && e.to.patterns && !s.ahead(e.to, *c) {
+			if meets && e.to.patterns && !s.ahead(e.to, c) {
 				return false
 			}
 		}

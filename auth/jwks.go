@@ -2,10 +2,13 @@ package auth
 
 import (
 	"crypto"
+	"crypto/rsa"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/big"
 	"slices"
 
 	"github.com/go-jose/go-jose/v4"
@@ -110,8 +113,17 @@ func (k *jwk) verifying() (verifying, error) {
 	return key, nil
 }
 
-// public returns the key itself, nil if it cannot be read.
+// public returns the key itself, nil if it cannot be read. Text that is no strict base64
+// is not read, as in tokens.
 func (k *jwk) public() crypto.PublicKey {
+	for _, text := range []string{k.X, k.Y, k.Secret} {
+		if _, err := unbase64(text); err != nil {
+			return nil
+		}
+	}
+	if k.Type == "RSA" {
+		return k.rsa()
+	}
 	text, err := strictjson.Marshal(k)
 	var read jose.JSONWebKey
 	if err != nil || read.UnmarshalJSON(text) != nil {
@@ -119,3 +131,21 @@ func (k *jwk) public() crypto.PublicKey {
 	}
 	return read.Key
 }
+
+// rsa returns an RSA key. go-jose would take no modulus of more than 4096 bits. An exponent
+// of more than 31 bits is refused, because no signature is verified with one.
+func (k *jwk) rsa() crypto.PublicKey {
+	modulus, err := unbase64(k.Modulus)
+	if err != nil {
+		return nil
+	}
+	exponent, err := unbase64(k.Exponent)
+	e := new(big.Int).SetBytes(exponent)
+	if err != nil || e.BitLen() > 31 {
+		return nil
+	}
+	return &rsa.PublicKey{N: new(big.Int).SetBytes(modulus), E: int(e.Int64())}
+}
+
+// unbase64 returns the bytes of base64url text in its one spelling.
+func unbase64(text string) ([]byte, error) { return base64.RawURLEncoding.Strict().DecodeString(text) }

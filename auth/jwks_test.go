@@ -1,6 +1,7 @@
 package auth_test
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"encoding/base64"
 	"fmt"
@@ -76,6 +77,59 @@ func TestKeySetMembers(t *testing.T) {
 			t.Errorf("%s: got reason %q, want %q", test.name, got, test.want)
 		}
 	}
+}
+
+// TestKeysOfASetAreRead shows in which forms and sizes keys of a set are read: a modulus of
+// up to 8192 bits, an exponent of up to 31, and base64 in its one spelling.
+func TestKeysOfASetAreRead(t *testing.T) {
+	b64 := base64.RawURLEncoding.EncodeToString
+	modulus := func(bits int) string {
+		n := bytes.Repeat([]byte{0xa7}, bits/8) // which is odd, and no power of 65537 modulo 3
+		return b64(n)
+	}
+	rsaKey := func(n, e string) string { return fmt.Sprintf(`{"kty":"RSA","kid":"k","n":%q,"e":%q}`, n, e) }
+	point := made(newEC().PublicKey.Bytes())
+	ecKey := func(x string) string {
+		return fmt.Sprintf(`{"kty":"EC","kid":"k","crv":"P-256","x":%q,"y":%q}`, x, b64(point[33:]))
+	}
+	oct := func(k string) string { return fmt.Sprintf(`{"kty":"oct","kid":"k","k":%q}`, k) }
+	tests := []struct {
+		name, key string
+		read      bool
+	}{
+		{"2048 bits", rsaKey(modulus(2048), "AQAB"), true},
+		{"2040 bits", rsaKey(modulus(2040), "AQAB"), false},
+		{"4104 bits", rsaKey(modulus(4104), "AQAB"), true},
+		{"8192 bits", rsaKey(modulus(8192), "AQAB"), true},
+		{"8200 bits", rsaKey(modulus(8200), "AQAB"), false},
+		{"an exponent of 31 bits", rsaKey(modulus(2048), b64([]byte{0x7f, 0xff, 0xff, 0xff})), true},
+		{"an exponent of 32 bits", rsaKey(modulus(2048), b64([]byte{0x80, 0, 0, 1})), false},
+		{"an exponent of 63 bits", rsaKey(modulus(2048), b64([]byte{0x7f, 0, 0, 0, 0, 0, 0, 1})), false},
+		{"an even exponent", rsaKey(modulus(2048), "BA"), false},
+		{"the exponent 1", rsaKey(modulus(2048), "AQ"), false},
+		{"no exponent", rsaKey(modulus(2048), ""), false},
+		{"an exponent in another spelling", rsaKey(modulus(2048), "Bx"), false},
+		{"a modulus in another spelling", rsaKey(respelt(modulus(2048)), "AQAB"), false},
+		{"a point", ecKey(b64(point[1:33])), true},
+		{"a point in another spelling", ecKey(respelt(b64(point[1:33]))), false},
+		{"a secret", oct(b64(secret[:32])), true},
+		{"a secret in another spelling", oct(respelt(b64(secret[:32]))), false},
+	}
+	for _, test := range tests {
+		issuer := acme(auth.Key{}, "RS256", "ES256", "HS256")
+		issuer.Keys, issuer.JWKS = nil, []byte(`{"keys":[`+test.key+`]}`)
+		if _, err := auth.New(auth.Config{Issuers: []auth.Issuer{issuer}}); (err == nil) != test.read {
+			t.Errorf("%s: got %v, want it read: %v", test.name, err, test.read)
+		}
+	}
+}
+
+// respelt returns base64url with bits set behind the end of the data, which lenient readers
+// drop.
+func respelt(text string) string {
+	const digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+	last := len(text) - 1
+	return text[:last] + string(digits[strings.IndexByte(digits, text[last])|1])
 }
 
 // TestKeySetKinds verifies tokens of each kind of key in a set as another library writes

@@ -481,6 +481,8 @@ func TestQuestionsAreBounded(t *testing.T) {
 		{"too many", questions(maxQuestions+1, 3), false},
 		{"a long key", questions(1, maxQuestionKey+1), false},
 		{"a long state", state(maxInner), true},
+		{"a long state of quotes", `"requestState":"` + strings.Repeat(`\"`, maxInner) + `"`, true},
+		{"a long state of control characters", `"requestState":"` + strings.Repeat(`\u0001`, maxInner) + `"`, true},
 		{"too long a state", state(maxInner + 1), false},
 		{"neither", `"x":1`, false},
 		{"a list", `"inputRequests":[]`, false},

@@ -39,8 +39,9 @@ const MaxLength = 512
 // MaxPlain is the longest text that Seal takes, in bytes: what fits a token of MaxLength.
 const MaxPlain = MaxLength/4*3 - overhead
 
-// MaxLong is the longest text that SealLong takes, in bytes.
-const MaxLong = 65 << 10
+// MaxLong is the longest text that SealLong takes, in bytes: JSON with a text of 64 KiB, of
+// which each byte may take six, and with a KiB besides.
+const MaxLong = 6*64<<10 + 1<<10
 
 // KeySize is the length of a key in bytes, that of AES-256.
 const KeySize = 32

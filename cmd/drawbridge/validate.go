@@ -368,7 +368,7 @@ func tryKeySet(ctx context.Context, iss config.Issuer, c *check) error {
 	c.Message = "the key set is there and can be read"
 	set, err := auth.FetchKeySet(ctx, keySetClient(iss), iss.JWKSURL)
 	if err != nil {
-		return err
+		return fmt.Errorf("fetch key set: %w", err)
 	}
 	iss.JWKSURL, iss.JWKS = "", set
 	_, err = auth.New(auth.Config{Issuers: []auth.Issuer{iss.Issuer}})

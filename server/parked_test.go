@@ -482,6 +482,39 @@ func TestResultOfALostRepeatIsKept(t *testing.T) {
 	}
 }
 
+// TestAHalfClosedRepeatWithAKeyIsNotToldThatItWasCancelled repeats a parked call at another
+// replica, with a key, and closes one direction of the connection: the call goes on.
+func TestAHalfClosedRepeatWithAKeyIsNotToldThatItWasCancelled(t *testing.T) {
+	t.Parallel()
+	tw := newTwins(t, nil)
+	baseA, baseB := tw.a.serve(t), tw.b.serve(t)
+	_, parked := round(t, baseA, asks("asker__wait", ""))
+	again := asks("asker__wait", repeatOf(t, parked, "elicitation/create", accepted)).
+		with("Idempotency-Key", "k")
+	c, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(baseB, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := again.request(t.Context(), baseB).Write(c); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the call has its answer", tw.asker.begun)
+	c.(*net.TCPConn).CloseWrite()
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, err := io.ReadAll(resp.Body); err != nil || !strings.Contains(string(body), "DB-REPLICA-LOST") {
+		t.Errorf("got %q, %v, want that it may have taken effect", body, err)
+	}
+	tw.asker.goOn <- struct{}{}
+	if _, answer := round(t, baseA, again); !strings.Contains(string(answer.JSON()), "waited") {
+		t.Errorf("asked for again: got %s, want the result", answer.JSON())
+	}
+}
+
 // TestLostRepeatWithoutAKey breaks the link while the repeat of a parked call, which was
 // forwarded, runs without a key: it may have taken effect, and is cancelled where it
 // runs. Whoever asks again is not told that nothing happened, and nothing is done again.

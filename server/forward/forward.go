@@ -195,8 +195,11 @@ func (f *Forwarder) Forward(x *exchange.Exchange, r *http.Request, to replica.ID
 		return Unreached
 	case err != nil && life.Err() != nil && f.others.IsThere(to):
 		// The other replica records that the client has left. One that reads on is told.
-		x.WriteJSON(exchange.StatusOf(exchange.ErrCancelledCall.Code, x.Era),
-			mcp.AppendError(nil, m.ID, exchange.ErrCancelledCall.OfRequest(x.ID)))
+		rpcErr := exchange.ErrCancelledCall
+		if x.Key != nil { // the call goes on for whoever asks again
+			rpcErr = exchange.ErrForwardLost
+		}
+		x.WriteJSON(exchange.StatusOf(rpcErr.Code, x.Era), mcp.AppendError(nil, m.ID, rpcErr.OfRequest(x.ID)))
 		x.Conclude(exchange.OutcomeForwarded)
 		return Done
 	case err != nil && (m.IsResponse() || x.Key != nil):

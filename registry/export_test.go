@@ -5,6 +5,11 @@ import (
 	"strings"
 )
 
+// Distance is distance, for patterns without a star.
+func Distance(pattern, name string, enough int) int {
+	return distance(pattern, name, len(pattern), enough)
+}
+
 // TemplateMatches tells whether uri is one of the template's.
 func TemplateMatches(t *Item, uri string) bool { return t.pattern.matches(uri) }
 

@@ -1,9 +1,6 @@
 package registry
 
-import (
-	"math"
-	"strings"
-)
+import "strings"
 
 // MatchName tells whether the whole name fits pattern, in which every * stands for any
 // number of characters, also none. Case counts. Its time is at most proportional to the
@@ -54,31 +51,39 @@ func Nearest(pattern string, names []string) string {
 	letters := len(pattern) - strings.Count(pattern, "*")
 	best, least := "", min(letters, 1+max(1, letters/3))
 	for _, name := range names {
-		if d := distance(pattern, strings.ToLower(name)); d < least {
+		if d := distance(pattern, strings.ToLower(name), letters, least); d < least {
 			best, least = name, d
 		}
 	}
 	return best
 }
 
-// distance returns how many letters of the pattern must be changed until name fits. A star
-// fits any part of name at no cost.
+// distance returns how many letters of the pattern must be changed until name fits, or
+// enough when that many or more. A star fits any part of name at no cost. letters is the
+// number of the pattern's bytes that are no star.
+//
+// To give up early matters: after each change of the catalogue the gateway compares up to
+// 20 patterns of each tenant with up to 2,000 names, and without it that takes up to forty
+// times as long.
 //
 // It is the usual table of edit distances with swaps (Damerau-Levenshtein, optimal string
 // alignment), of which it keeps three rows: row i, column j is the distance between the
 // first i bytes of pattern and the first j bytes of name.
-func distance(pattern, name string) int {
-	if len(pattern) > maxNearest || len(name) > maxNearest {
-		return math.MaxInt
+func distance(pattern, name string, letters, enough int) int {
+	if len(pattern) > maxNearest || len(name) > maxNearest || letters == len(pattern) && len(name) >= letters+
+		enough {
+		return enough
 	}
 	var rows [3][maxNearest + 1]int // row i is rows[i%3]
 	for j := range len(name) + 1 {
 		rows[0][j] = j
 	}
+	before := 0 // the least number in the row before
 	for i := 1; i <= len(pattern); i++ {
 		row, last, older := &rows[i%3], &rows[(i+2)%3], &rows[(i+1)%3]
 		star := pattern[i-1] == '*'
 		row[0] = last[0] + oneUnless(star)
+		lowest := row[0]
 		for j := 1; j <= len(name); j++ {
 			if star {
 				row[j] = min(last[j], row[j-1])
@@ -89,7 +94,12 @@ func distance(pattern, name string) int {
 				}
 				row[j] = min(cost, last[j]+1, row[j-1]+1)
 			}
+			lowest = min(lowest, row[j])
 		}
+		if min(lowest, before) >= enough {
+			return enough // no later row has a number below the least of the two rows before it
+		}
+		before = lowest
 	}
 	return rows[len(pattern)%3][len(name)]
 }

@@ -82,6 +82,24 @@ func TestNearestTakesStarsAsAnyRun(t *testing.T) {
 	}
 }
 
+// TestDistanceGivesUpEarly: from names that are far, no more is found out than that.
+func TestDistanceGivesUpEarly(t *testing.T) {
+	for _, test := range []struct {
+		pattern, name string
+		enough, want  int
+	}{
+		{"search_isues", "search_issues", 4, 1},
+		{"search_isues", strings.Repeat("x", 150), 4, 4}, // its length tells
+		{"search_isues", "list_branches", 4, 4},
+		{"search_isues", "search_forks_of", 2, 2},
+	} {
+		if got := registry.Distance(test.pattern, test.name, test.enough); got != test.want {
+			t.Errorf("distance(%q, %.20q, …, %d) = %d, want %d", test.pattern, test.name, test.enough, got,
+				test.want)
+		}
+	}
+}
+
 // TestMayMatchAsTried compares it with trying all short names, for all short patterns and
 // prefixes.
 func TestMayMatchAsTried(t *testing.T) {

@@ -268,7 +268,8 @@ var defined = [definedKinds]definedKind{
 // defined returns the items of a kind: the known one where building it again would make
 // the same one, otherwise a new one.
 func (b *builder) defined(k *definedKind, definitions []mcp.Object, before []*Item) []*Item {
-	return makeAll(b, k.kind, textsOf(definitions, k.member), before, func(i int, known *Item) (*Item, error) {
+	names := textsOf(definitions, k.member)
+	return makeAll(b, k.kind, names, before, func(i int, known *Item) (*Item, error) {
 		if known != nil && b.unchanged(known, definitions[i]) {
 			return known, nil
 		}

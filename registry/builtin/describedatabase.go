@@ -8,7 +8,6 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/database"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
-
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 

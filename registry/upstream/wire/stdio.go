@@ -14,7 +14,6 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
-
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/process"
 )
 

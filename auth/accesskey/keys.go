@@ -240,8 +240,17 @@ func (k *Keys) run(ctx context.Context, poll, use time.Duration) {
 			k.noteUses(ctx)
 		}
 	})
-	for pace.Wait(ctx, poll) {
-		k.dropRevoked(ctx)
+	// A ticker, for the next look must not wait for a slow one: a revocation holds within a
+	// second.
+	looks := time.NewTicker(poll)
+	defer looks.Stop()
+	for {
+		select {
+		case <-looks.C:
+			k.dropRevoked(ctx)
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 

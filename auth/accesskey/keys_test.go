@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -452,4 +453,39 @@ func TestFullMemoryForgetsIdleKeys(t *testing.T) {
 	if kept != 50 || len(r.byName) != maxCached {
 		t.Errorf("%d of 50 keys in use are held, and %d in all; want 50 and %d", kept, len(r.byName), maxCached)
 	}
+}
+
+// asked is a store without records that takes long, and says when it was asked.
+type asked struct {
+	store.Database
+
+	when chan time.Time
+}
+
+func (a asked) List(context.Context, store.Query) ([]store.Record, error) {
+	a.when <- time.Now()
+	time.Sleep(pollTime / 4 * 3)
+	return nil, nil
+}
+
+// TestRevokedKeysAreLookedForAsOften shows that a slow store does not put off the next look:
+// a revoked key ends everywhere within a second.
+func TestRevokedKeysAreLookedForAsOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := asked{when: make(chan time.Time)}
+		keys := New(Config{Store: db, Now: time.Now, Taken: func() bool { return true }})
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { _ = keys.Run(ctx) })
+		last := <-db.when
+		for range 10 {
+			next := <-db.when
+			if pause := next.Sub(last); pause > pollTime {
+				t.Errorf("%v between two looks, want %v", pause, pollTime)
+			}
+			last = next
+		}
+		cancel()
+		running.Wait()
+	})
 }

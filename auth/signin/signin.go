@@ -56,11 +56,17 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 	})
 	defer others.Wait()
-	_ = s.Learn(ctx) // the next one tries again
-	for pace.Wait(ctx, pollEvery) {
-		_ = s.Learn(ctx) // as above
+	// A ticker, for the next look must not wait for a slow one: an end holds within a second.
+	poll := time.NewTicker(pollEvery)
+	defer poll.Stop()
+	for {
+		_ = s.Learn(ctx) // the next one tries again
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			return nil
+		}
 	}
-	return nil
 }
 
 // Learn learns once of families that other processes have ended. It is for who does not

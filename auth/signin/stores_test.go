@@ -248,6 +248,42 @@ func TestASignOutOfManyHoldsWithinASecond(t *testing.T) {
 	})
 }
 
+// TestAnEndHoldsWithinASecondOverASlowStore ends sign-ins at different times between two
+// looks of another replica, each of which takes almost as long as the pause between them.
+func TestAnEndHoldsWithinASecondOverASlowStore(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		other := w.replica(t, func(c *signin.Config, _ *signin.Settings) { c.Store = late{w.store} })
+		ctx, cancel := contextOf(t)
+		var running sync.WaitGroup
+		running.Go(func() { _ = other.Run(ctx) })
+		there := (&world{server: other, settings: w.settings}).verifier(t)
+		for i := range 10 {
+			c := w.signIn(t, base, "ann", nil)
+			after := time.Minute + time.Duration(i)*97*time.Millisecond
+			time.Sleep(after)
+			if _, err := w.server.SignOut(t.Context(), idpIssuer, "ann"); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(time.Second)
+			if _, err := there.Verify(t.Context(), c.access); err == nil {
+				t.Errorf("ended after %v, the sign-in holds at another replica a second later", after)
+			}
+		}
+		cancel()
+		running.Wait()
+	})
+}
+
+// late is a store that lists well what there is, and takes long to say so.
+type late struct{ store.Store }
+
+func (s late) List(ctx context.Context, q store.Query) ([]store.Record, error) {
+	found, err := s.Store.List(ctx, q)
+	time.Sleep(450 * time.Millisecond)
+	return found, err
+}
+
 // TestLinesOfALogoutAreWrittenOneAfterTheOther has a provider end many sign-ins of a person
 // in one request. What puts them on record notes in that request that it did.
 func TestLinesOfALogoutAreWrittenOneAfterTheOther(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 
 // app is what the definition of a tool says of apps.
 type app struct {
-	View    string // the exposed URI of its view; "": it has none
+	AppURI  string // the exposed URI of its view; "": it has none
 	ForApps bool   // views may call it
 	AppOnly bool   // nobody but views is meant to call it
 }
@@ -32,7 +32,7 @@ func (o *origin) readApp(definition mcp.Object) (app, mcp.Object) {
 		a.ForApps = slices.ContainsFunc(visible, func(one mcp.RawJSON) bool { return one.Says("app") })
 		a.AppOnly = a.ForApps && !forModels
 	}
-	a.View = o.exposedView(viewIn(meta))
+	a.AppURI = o.exposedView(viewIn(meta))
 	if mapped := o.viewMapped(meta); mapped != nil {
 		definition = definition.With("_meta", mapped)
 	}
@@ -50,9 +50,9 @@ const (
 	listings                 // how many there are
 )
 
-// In returns the tool as it is listed in that way. It is for lists alone: calls go to the
+// ListedAs returns the tool as it is listed in that way. It is for lists alone: calls go to the
 // tool itself.
-func (t *Tool) In(listing Listing) *Tool {
+func (t *Tool) ListedAs(listing Listing) *Tool {
 	if known := t.byListing[listing].Load(); known != nil {
 		return known
 	}

@@ -52,7 +52,7 @@ func build(s Source, before section) (section, []Refusal) {
 	}
 	next.vary(b)
 	// not all servers declare it
-	if slices.ContainsFunc(next.tools, func(t *Tool) bool { return t.View != "" }) {
+	if slices.ContainsFunc(next.tools, func(t *Tool) bool { return t.AppURI != "" }) {
 		next.extensions = next.extensions.With(mcp.ExtensionsNamed(mcp.ExtensionApps))
 	}
 	if s.Use != nil {

@@ -68,8 +68,8 @@ func TestListsDependOnWhatClientsDeclare(t *testing.T) {
 		if got := exposed(test.view); !slices.Equal(got, test.want) {
 			t.Errorf("%s: got %v, want %v", test.name, got, test.want)
 		}
-		if draw, err := test.view.Lookup("mod__draw"); err != nil || draw.View != test.app {
-			t.Errorf("%s: the view of draw is %q (%v), want %q", test.name, draw.View, err, test.app)
+		if draw, err := test.view.Lookup("mod__draw"); err != nil || draw.AppURI != test.app {
+			t.Errorf("%s: the view of draw is %q (%v), want %q", test.name, draw.AppURI, err, test.app)
 		}
 		ask, err := test.view.Prompt("mod__ask")
 		if err != nil || ask.Definition.Has("title") != (test.app != "") {

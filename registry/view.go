@@ -30,7 +30,7 @@ type View struct {
 	tools map[string]*Tool
 	items [definedKinds]map[string]*Item // as in defined
 
-	views    []string           // of apps
+	appURIs  []string           // of the views of apps
 	order    []string           // the servers as listed, each once
 	sections map[string]section // by server
 	// open are the servers without a prefix that have resources, or were never reached
@@ -93,8 +93,8 @@ func (c *Catalogue) newView(servers []string, declared *mcp.Extensions, own map[
 		}
 	}
 	for _, tool := range v.Tools {
-		if tool.View != "" && !slices.Contains(v.views, tool.View) {
-			v.views = append(v.views, tool.View)
+		if tool.AppURI != "" && !slices.Contains(v.appURIs, tool.AppURI) {
+			v.appURIs = append(v.appURIs, tool.AppURI)
 		}
 	}
 	return v
@@ -166,8 +166,8 @@ func (v *View) formOf(i *Item) string {
 	return server
 }
 
-// Views returns the exposed URIs of the views of its apps, each once: do not modify it.
-func (v *View) Views() []string { return v.views }
+// AppURIs returns the exposed URIs of the views of its apps, each once: do not modify it.
+func (v *View) AppURIs() []string { return v.appURIs }
 
 // prefixes tells whether a server of the view has a prefix, so that its exposed URIs
 // begin with formStart.

@@ -23,12 +23,12 @@ type apps struct {
 // readableViews returns which views of apps can be read, by their exposed URIs. They
 // stand behind all items in what is allowed.
 func readableViews(view *registry.View, allowed bitset) map[string]bool {
-	if len(view.Views()) == 0 {
+	if len(view.AppURIs()) == 0 {
 		return nil
 	}
 	readable := make(map[string]bool)
 	first := itemsOf(view)
-	for i, uri := range view.Views() {
+	for i, uri := range view.AppURIs() {
 		readable[uri] = allowed.has(first + i)
 	}
 	return readable
@@ -39,7 +39,7 @@ func (m *callerView) form(tool *registry.Tool, listing registry.Listing) *regist
 	if m.forms == nil {
 		m.forms = make(map[*registry.Item]*registry.Tool)
 	}
-	listed := tool.In(listing)
+	listed := tool.ListedAs(listing)
 	m.forms[&listed.Item] = listed
 	return listed
 }

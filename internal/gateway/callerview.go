@@ -70,7 +70,7 @@ func (m *callerView) tool(name string) *registry.Tool {
 func newCallerView(view *registry.View, allowed bitset, compared bool) *callerView {
 	made := &callerView{}
 	n := 0
-	behind := itemsOf(view) + len(view.Views())
+	behind := itemsOf(view) + len(view.AppURIs())
 	next := func() (mayUse, listed bool) {
 		n++
 		mayUse = allowed.has(n - 1)
@@ -90,9 +90,9 @@ func newCallerView(view *registry.View, allowed bitset, compared bool) *callerVi
 		if !view.Lists(tool.Server) {
 			continue
 		}
-		made.hasApps = made.hasApps || tool.View != ""
+		made.hasApps = made.hasApps || tool.AppURI != ""
 		form := tool
-		if tool.View != "" && !views[tool.View] {
+		if tool.AppURI != "" && !views[tool.AppURI] {
 			form = made.form(tool, registry.Viewless)
 		}
 		all, shown = append(all, &form.Item), append(shown, tool)

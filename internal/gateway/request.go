@@ -32,10 +32,6 @@ type Request struct {
 	// Refusals are the client's errors in answer to questions of the previous round, by
 	// the keys of the questions.
 	Refusals map[string]*mcp.Error
-	// Before is called when nothing is left to be checked, right before the item is used,
-	// in each round; an error, an *mcp.Error, ends the call. nil: nothing is to be waited
-	// for.
-	Before func(context.Context) error
 	// Notify sends a notification to the client before the result. It is never nil, and
 	// is not called after Handle has returned.
 	Notify func(context.Context, mcp.Notification) error

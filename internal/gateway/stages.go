@@ -163,15 +163,9 @@ func (g *Gateway) validated(next Handler) Handler {
 
 // timed ends the call when the time of its item is used up. All rounds of a call share
 // one such time, and it does not run while the client answers questions, because no round
-// is under way then. Right before it begins to run, the door has its last word on whether
-// the item is used.
+// is under way then.
 func (g *Gateway) timed(next Handler) Handler {
 	return func(ctx context.Context, c *call) (mcp.Object, error) {
-		if c.request.Before != nil {
-			if err := c.request.Before(ctx); err != nil {
-				return mcp.Object{}, err
-			}
-		}
 		started, whole := time.Now(), cmp.Or(c.method.time, c.item.Timeout)
 		if c.state != nil {
 			c.spent = time.Duration(c.state.Spent)

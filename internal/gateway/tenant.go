@@ -403,7 +403,7 @@ func (c *Caller) mayUse(item *registry.Item) bool {
 // one of these.
 func (t *Tenant) allowed(view *registry.View, rules ruleSet) bitset {
 	items := itemsOf(view)
-	all := items + len(view.Views())
+	all := items + len(view.AppURIs())
 	set := make([]byte, (all+7)/8, (all+items+7)/8)
 	n := 0
 	add := func(item *registry.Item) {
@@ -420,7 +420,7 @@ func (t *Tenant) allowed(view *registry.View, rules ruleSet) bitset {
 	for _, item := range itemsIn(view) {
 		add(item)
 	}
-	for _, uri := range view.Views() {
+	for _, uri := range view.AppURIs() {
 		if shown, err := view.Resource(uri); err == nil {
 			add(shown)
 		} else {

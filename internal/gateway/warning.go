@@ -54,7 +54,7 @@ func (g *Gateway) Warnings() []string {
 // serversWithApps returns the servers of a view that have apps.
 func serversWithApps(view *registry.View) (servers []string) {
 	for _, tool := range view.Tools {
-		if tool.View != "" && !slices.Contains(servers, tool.Server) {
+		if tool.AppURI != "" && !slices.Contains(servers, tool.Server) {
 			servers = append(servers, tool.Server)
 		}
 	}

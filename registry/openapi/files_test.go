@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -158,6 +159,35 @@ func TestAFileThatCannotBeReadCostsItsOperation(t *testing.T) {
 		if len(tools) > 0 || len(refused) != 1 || !strings.Contains(refused[0].Err.Error(), want) ||
 			strings.Contains(refused[0].Err.Error(), "\n") {
 			t.Errorf("%.20q: got %v, want %q", content, refused, want)
+		}
+	}
+}
+
+// TestAReferenceIsFollowedOnce: to look for what is not there takes a look through a whole
+// file or part, and a document may say the same wrong reference at many places.
+func TestAReferenceIsFollowedOnce(t *testing.T) {
+	const places = 40_000
+	large := `{"type":"string","description":"` + strings.Repeat("x", 6<<20) + `"}`
+	common := `{"components":{"schemas":{"A":` + large + `}}}`
+	for _, missing := range []string{
+		"common.json#/components/schemas/Missing", "#/components/schemas/A/properties/missing",
+	} {
+		properties := make([]string, places)
+		for i := range properties {
+			properties[i] = fmt.Sprintf(`"p%d":{"$ref":%q}`, i, missing)
+		}
+		cfg := newAPI(t).config([]byte(`{"openapi":"3.0.3","info":{"title":"x","version":"1"},"paths":{"/a":{"get":{`+
+			`"operationId":"op","parameters":[{"name":"q","in":"query","schema":{"properties":{`+
+			strings.Join(properties, ",")+`}}}],"responses":{"200":{"description":"x"}}}}},`+
+			`"components":{"schemas":{"A":`+large+`}}}`), "op")
+		cfg.Files = func(string) ([]byte, error) { return []byte(common), nil }
+		began := time.Now()
+		_, refused := load(t, cfg)
+		if len(refused) != 1 || !strings.Contains(refused[0].Err.Error(), "leads nowhere") {
+			t.Errorf("%s: got %v, want one refusal for a reference that leads nowhere", missing, refused)
+		}
+		if took := time.Since(began); took > 15*time.Second { // with a look at each place, 20 or more
+			t.Errorf("%s: it took %v", missing, took)
 		}
 	}
 }

@@ -100,8 +100,10 @@ func (d *document) find(ref string) ([]byte, error) {
 	return follow(p.raw, tokens[len(p.tokens):]), nil
 }
 
-// resolve returns the tokens of a reference and the part that it leads to or into. The
-// error completes the sentence "$ref … ".
+// resolve returns the tokens of a reference and the part that it leads to or into. Each
+// target is looked up once: documents repeat references, and to look for what is deep in a
+// part, or not there, takes a look through the part or a whole file. The error completes
+// the sentence "$ref … ".
 func (d *document) resolve(ref string) ([]string, *part, error) {
 	if !strings.HasPrefix(ref, "#") { // what leads to a file was made local
 		_, err := d.within("", ref)
@@ -111,8 +113,12 @@ func (d *document) resolve(ref string) ([]string, *part, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	p, err := d.part(tokens)
-	return tokens, p, err
+	to, known := d.targets[ref]
+	if !known {
+		to.part, to.err = d.part(tokens)
+		d.targets[ref] = to
+	}
+	return tokens, to.part, to.err
 }
 
 // part returns the part of the document in which tokens lead to a value. The error

@@ -1,6 +1,7 @@
 package schema_test
 
 import (
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -174,6 +175,22 @@ func TestErrorsStaySmall(t *testing.T) {
 		if got == "" || len(got) > 1024 {
 			t.Errorf("%s: got a text of %d bytes", name, len(got))
 		}
+	}
+}
+
+// TestExplainingManyBranchesTakesLittleMemory: each branch that failed is looked up among
+// all subschemas of its schema, which must not be copied for that.
+func TestExplainingManyBranchesTakesLittleMemory(t *testing.T) {
+	s := compile(t, `{"properties":{`+numbered(`"p%":{}`, 900)+`},"anyOf":[`+
+		numbered(`{"required":["x%"]}`, 500)+`]}`)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if err := s.CheckWithin(mcp.RawJSON(`{"a":1}`), "value", nil); err == nil {
+		t.Error("no branch fits, and there is no error")
+	}
+	runtime.ReadMemStats(&after)
+	if got := after.TotalAlloc - before.TotalAlloc; got > 8<<20 {
+		t.Errorf("one check has allocated %d KiB", got>>10)
 	}
 }
 

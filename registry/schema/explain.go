@@ -205,9 +205,14 @@ func (n *node) follow(f *fault) *node {
 			}
 		}
 	case "prefixItems", "allOf", "anyOf", "oneOf":
-		list := n.under(f.step)
-		if i, err := strconv.Atoi(f.which); err == nil && i < len(list) {
-			return list[i].to
+		index, err := strconv.Atoi(f.which)
+		for _, e := range n.edges { // not those that under returns: of many branches, each is followed
+			if e.keyword != f.step {
+				continue
+			}
+			if index--; err == nil && index < 0 {
+				return e.to
+			}
 		}
 	default:
 		if to := n.child(f.step); to != nil {

@@ -242,8 +242,10 @@ func (e *explainer) alternatives(f *fault, n *node, keyword string, value any, p
 		}
 	}
 	switch {
-	case len(failed) < len(branches):
+	case keyword == "oneOf" && len(failed) < len(branches): // of anyOf, the rest was not collected
 		e.add(path, "matches several of the %d allowed forms, and must match exactly one", len(branches))
+	case len(failed) == 0:
+		e.add(path, "matches none of the %d allowed forms", len(branches))
 	case len(near) == 0:
 		e.add(path, "must be %s, got %s", wanted, kindOfValue(value))
 	default:

@@ -106,7 +106,7 @@ func (l *legacy) prepare(*item) {}
 
 func (l *legacy) page(ctx context.Context, method string, cursor mcp.RawJSON) (mcp.Object, error) {
 	result, err := l.exchange(ctx, l.request(method, pageParams(cursor)))
-	return withoutEmptyCursor(result), err
+	return withoutEnd(mcp.Legacy, result), err
 }
 
 // as fails: a session declares one thing, and a bare one has none beside it.

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
 // TestEndlessListsAreRefused shows that no list keeps the gateway busy for ever.
@@ -71,6 +73,13 @@ func TestEmptyCursorIsReal(t *testing.T) {
 		r.untilUp()
 		if got := r.tools(); !slices.Equal(got, want) {
 			t.Errorf("modern %v: got %q, want %q", modern, got, want)
+		}
+		cfg := serve(t, &web{modern: modern, list: list}).config()
+		cfg.Personal, cfg.Memory = true, share.New(64<<20)
+		r = start(t, cfg)
+		r.untilUp()
+		if got, _, err := r.offered(user("acme", "https://a.example", "ann")); err != nil || !slices.Equal(got, want) {
+			t.Errorf("modern %v: got %q (%v) for one user, want %q", modern, got, err, want)
 		}
 	}
 }

@@ -161,10 +161,7 @@ func (m *modern) pageWith(ctx context.Context, meta mcp.Object, method string,
 	cursor mcp.RawJSON,
 ) (mcp.Object, error) {
 	result, err := m.exchange(ctx, m.requestWith(meta, method, pageParams(cursor)))
-	if result.Value("nextCursor").IsNull() {
-		result = result.Without("nextCursor")
-	}
-	return result, err
+	return withoutEnd(mcp.Modern, result), err
 }
 
 // call runs one call and brings its result into the form that is passed on: a task, the

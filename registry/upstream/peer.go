@@ -34,11 +34,12 @@ func pageParams(cursor mcp.RawJSON) mcp.Object {
 	return mcp.NewObject(mcp.Member{Name: "cursor", Value: cursor})
 }
 
-// withoutEmptyCursor returns a page without a cursor that leads nowhere. Before
-// 2026-07-28 all clients took an empty cursor as the end, and some servers send one to
-// say so.
-func withoutEmptyCursor(page mcp.Object) mcp.Object {
-	if next := page.Value("nextCursor"); next.IsNull() || next.Says("") {
+// withoutEnd returns a page without a cursor that leads nowhere: null, and before
+// 2026-07-28 the empty one. All clients took that as the end, and some servers send one
+// to say so. Since then it leads to a page as any other.
+// https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination
+func withoutEnd(era mcp.Era, page mcp.Object) mcp.Object {
+	if next := page.Value("nextCursor"); next.IsNull() || era == mcp.Legacy && next.Says("") {
 		return page.Without("nextCursor")
 	}
 	return page

@@ -254,7 +254,7 @@ func (p *personal) page(ctx context.Context, who *auth.Principal, method string,
 		Method: method, Principal: *who, Params: pageParams(cursor),
 		Notify: func(context.Context, mcp.Notification) error { return nil },
 	})
-	return withoutEmptyCursor(result), err
+	return withoutEnd(mcp.EraOf(p.conn.version), result), err
 }
 
 // made returns what is made of lists, which others may have that are alike. The budget

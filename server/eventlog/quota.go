@@ -25,9 +25,12 @@ func quotaOf(data []byte) int64 { return int64(eventQuota + len(data) + len(data
 // setting, for four replicas.
 const defaultQuota = 64 << 20
 
-// errQuota says that the server holds as much for the user as it may. It is like a fault
+// errFull says that the server holds as much for the user as it may. It is like a fault
 // of the server: what could not be appended can be later.
-func errQuota(err error) error { return fmt.Errorf("%w: its room is used up: %w", redis.ErrDown, err) }
+var errFull = fmt.Errorf("%w: its room is used up", redis.ErrDown)
+
+// errQuota is errFull with the error of the budget.
+func errQuota(err error) error { return fmt.Errorf("%w: %w", errFull, err) }
 
 // takeQuotaLocked counts n bytes of a stream that are about to be in the server.
 func (l *Redis) takeQuotaLocked(s *memoryStream, n int64) error {

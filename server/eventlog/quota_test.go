@@ -3,10 +3,12 @@ package eventlog_test
 import (
 	"bytes"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lifetime/lifetimetest"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/server/eventlog"
@@ -148,4 +150,38 @@ func TestQuotaIsGivenBack(t *testing.T) {
 	eventually(t, "the server keeps nothing of the session", func() bool {
 		return h.server.Exec(t, "KEYS", "*{acme}*") == ""
 	})
+}
+
+// What never was in the server is not taken out of it: another replica may have begun the
+// stream there meanwhile.
+func TestAStreamWithoutRoomLeavesTheServerAlone(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	counted := share.New(1 << 20)
+	a := eventlog.NewRedis(eventlog.RedisConfig{
+		Store: h.server.Store(t), Seal: h.ring, Others: h.hub.Join(), Quota: counted,
+		Logger: slog.New(slog.DiscardHandler), Refused: func() { h.refused.Add(1) },
+	})
+	b := h.join(t)
+	key, other := ownedBy("acme", "ann", "s"), ownedBy("globex", "ida", "s2")
+	for counted.Take(key.Owner, 1<<10) == nil {
+		continue // until nothing is left
+	}
+	if lasting, err := a.Begin(t.Context(), key, "p1"); err != nil || lasting {
+		t.Fatalf("begun without room: %v, %v; want one in memory only", lasting, err)
+	}
+	if _, err := b.Append(t.Context(), key, "p1", []byte("1"), false); err != nil {
+		t.Fatal(err)
+	}
+	if lasting, err := a.Begin(t.Context(), other, "p1"); err != nil || !lasting {
+		t.Fatal(lasting, err)
+	}
+	a.End(other)
+	lifetimetest.Run(t, a.Run)
+	eventually(t, "what has ended is taken out of the server", func() bool {
+		return h.server.Exec(t, "KEYS", "*{globex}*") == ""
+	})
+	if h.server.Exec(t, "KEYS", "*{acme}*") == "" {
+		t.Error("the stream that another replica has begun was taken out of the server")
+	}
 }

@@ -180,9 +180,12 @@ func (l *Redis) Begin(ctx context.Context, session Key, stream string) (lasting 
 		}
 	}
 	if errors.Is(err, redis.ErrDown) { // it goes on in memory only
+		isThere := !errors.Is(err, errFull) // or may be: the server did not say
 		if s, err = l.openLocked(p, l.now()); err == nil {
-			s.shared.own = true
-			l.loseLocked(p, s)
+			s.shared.own, s.shared.lost = true, true
+			if isThere {
+				l.loseLocked(p, s)
+			}
 		}
 	}
 	return err == nil && !s.shared.lost, err

@@ -197,15 +197,14 @@ func (j *callsJudged) count(row judgedRow, e *entry) {
 // others decide the call is judged with and without each: what both configs decide alike
 // either way is no change.
 func (j *callsJudged) judge(ctx context.Context, call *judgedCall) (both [2]verdict) {
-	if both[1] = j.beforeRules(call, j.after); both[1].open != "" {
-		return both
+	fixed := [2]verdict{j.beforeRules(call, j.before), j.beforeRules(call, j.after)}
+	if fixed[1].open != "" {
+		return fixed
 	}
 	perhaps := j.perhaps(ctx, call)
 	open := verdict{open: "scopes decide that may not be on record: " + strings.Join(perhaps, " ")}
 	if len(perhaps) > maxPerhaps {
-		return [2]verdict{
-			cmp.Or(j.beforeRules(call, j.before), open), cmp.Or(j.beforeRules(call, j.after), open),
-		}
+		return [2]verdict{cmp.Or(fixed[0], open), cmp.Or(fixed[1], open)}
 	}
 	alike := true
 	for chosen := range 1 << len(perhaps) {
@@ -215,7 +214,12 @@ func (j *callsJudged) judge(ctx context.Context, call *judgedCall) (both [2]verd
 				scopes = append(scopes, scope)
 			}
 		}
-		now := [2]verdict{j.decided(ctx, call, j.before, scopes), j.decided(ctx, call, j.after, scopes)}
+		now := fixed
+		for i, by := range []*planned{j.before, j.after} {
+			if fixed[i] == (verdict{}) {
+				now[i] = byRules(ctx, call, by, scopes)
+			}
+		}
 		if chosen == 0 {
 			both = now
 		}
@@ -238,11 +242,8 @@ func (j *callsJudged) judge(ctx context.Context, call *judgedCall) (both [2]verd
 	return both
 }
 
-// decided says what one config makes of a call with these scopes.
-func (j *callsJudged) decided(ctx context.Context, call *judgedCall, by *planned, scopes []string) verdict {
-	if v := j.beforeRules(call, by); v != (verdict{}) {
-		return v
-	}
+// byRules says what the rules of one config make of a call with these scopes.
+func byRules(ctx context.Context, call *judgedCall, by *planned, scopes []string) verdict {
 	e := by.desk.ExplainItem(ctx, call.principal(scopes), call.request())
 	if isLet(&e) {
 		return verdict{allowed: true, byRules: true}

@@ -2,7 +2,6 @@ package strictjson
 
 import (
 	"bytes"
-	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -67,6 +66,18 @@ func surrogate(data []byte) (rune, bool) {
 	if len(data) < 6 || data[0] != '\\' || data[1] != 'u' {
 		return 0, false
 	}
-	unit, err := strconv.ParseUint(string(data[2:6]), 16, 16)
-	return rune(unit), err == nil && utf16.IsSurrogate(rune(unit))
+	var unit rune
+	for _, c := range data[2:6] { // strconv would make an error of each that is wrong
+		switch {
+		case c >= '0' && c <= '9':
+			unit = unit<<4 | rune(c-'0')
+		case c >= 'a' && c <= 'f':
+			unit = unit<<4 | rune(c-'a'+10)
+		case c >= 'A' && c <= 'F':
+			unit = unit<<4 | rune(c-'A'+10)
+		default:
+			return 0, false
+		}
+	}
+	return unit, utf16.IsSurrogate(unit)
 }

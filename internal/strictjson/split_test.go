@@ -113,6 +113,14 @@ func TestFold(t *testing.T) {
 	}
 }
 
+// TestMendingAllocatesNothingForAnEscape: a text of 8 MiB may have a million that are wrong.
+func TestMendingAllocatesNothingForAnEscape(t *testing.T) {
+	data := bytes.Repeat([]byte(`\uzzzz`), 1000)
+	if got := testing.AllocsPerRun(10, func() { _, _ = strictjson.Mend(data) }); got > 0 {
+		t.Errorf("got %v allocations, want none", got)
+	}
+}
+
 func TestMend(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

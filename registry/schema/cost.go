@@ -218,7 +218,7 @@ func (g *graph) slots(n *node, weight func(*node) int) int {
 				named[slot{kind: "[", index: index}] += w - count*rest["["]
 				index++
 			default:
-				anywhere[parts[e.keyword]] += w
+				anywhere[partOf(e.keyword)] += w
 			}
 		}
 	}
@@ -233,11 +233,19 @@ func (g *graph) slots(n *node, weight func(*node) int) int {
 	return most
 }
 
-// parts are the keywords with subschemas for parts of a value that the keyword does not
-// name one by one: members ("{"), items ("[") or names.
-var parts = map[string]string{
-	"additionalProperties": "{", "patternProperties": "{", "unevaluatedProperties": "{",
-	"items": "[", "contains": "[", "unevaluatedItems": "[", "propertyNames": "names",
+// partOf returns for which parts of a value a keyword has subschemas that it does not name
+// one by one: members ("{"), items ("[") or names; "" for other keywords. It is no map,
+// since countSteps asks for each subschema at each item: up to 400 million times.
+func partOf(keyword string) string {
+	switch keyword {
+	case "additionalProperties", "patternProperties", "unevaluatedProperties":
+		return "{"
+	case "items", "contains", "unevaluatedItems":
+		return "["
+	case "propertyNames":
+		return "names"
+	}
+	return ""
 }
 
 // slot is one part of a value that a schema speaks of by itself.
@@ -253,7 +261,7 @@ func restOf(n *node, weight func(*node) int) map[string]int {
 	rest := map[string]int{}
 	for _, e := range n.edges {
 		if e.keyword == "additionalProperties" || e.keyword == "items" {
-			rest[parts[e.keyword]] += weight(e.to)
+			rest[partOf(e.keyword)] += weight(e.to)
 		}
 	}
 	return rest

@@ -166,7 +166,7 @@ func (s *stepCounter) array(n *node, c *strictjson.Cursor) bool {
 		s.path = append(s.path, strconv.Itoa(index))
 		tuple := 0
 		for _, e := range n.edges {
-			meets := parts[e.keyword] == "["
+			meets := partOf(e.keyword) == "["
 			if e.keyword == "prefixItems" {
 				meets = tuple == index
 				tuple++

@@ -166,7 +166,7 @@ func (n *node) inPlace(all []*node) []*node {
 func (n *node) atName(name string) []*node {
 	var to []*node
 	for _, e := range n.readable() {
-		if e.keyword == "properties" && e.name == name || parts[e.keyword] == "{" &&
+		if e.keyword == "properties" && e.name == name || partOf(e.keyword) == "{" &&
 			(e.pattern == nil || e.pattern.MatchString(name)) {
 			to = append(to, e.to)
 		}
@@ -181,7 +181,7 @@ func (n *node) atIndex(i int) []*node {
 	index := 0
 	for _, e := range n.readable() {
 		tuple := e.keyword == "prefixItems"
-		if tuple && index == i || parts[e.keyword] == "[" {
+		if tuple && index == i || partOf(e.keyword) == "[" {
 			to = append(to, e.to)
 		}
 		if tuple {

@@ -195,6 +195,23 @@ func TestExplainingManyBranchesTakesLittleMemory(t *testing.T) {
 	}
 }
 
+// TestExplainingManyItemsTakesLittleMemory: the branches of each item that failed are
+// counted without a copy of all subschemas.
+func TestExplainingManyItemsTakesLittleMemory(t *testing.T) {
+	s := compile(t, `{"items":{"anyOf":[{"type":"string"}],"properties":{`+numbered(`"p%":{}`, 1500)+`}}}`)
+	value := mcp.RawJSON(`[` + strings.Repeat("0,", 98) + `0]`)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	err := s.CheckWithin(value, "value", nil)
+	runtime.ReadMemStats(&after)
+	if err == nil || !strings.Contains(err.Error(), "must be a string") {
+		t.Errorf("got %v, want that no item fits", err)
+	}
+	if got := after.TotalAlloc - before.TotalAlloc; got > 4<<20 {
+		t.Errorf("one check has allocated %d KiB", got>>10)
+	}
+}
+
 func TestNamesThatFoldAlikeAreRefused(t *testing.T) {
 	declared := `{"type":"object","properties":{"id":{},"ID":{},"in":{"anyOf":[{"properties":{"x":{},"X":{}}}]},"free":{}},"patternProperties":{"^p":{"properties":{"k":{},"K":{}}}}}`
 	for _, test := range []struct {

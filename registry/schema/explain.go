@@ -227,7 +227,12 @@ func (n *node) follow(f *fault) *node {
 // branch that is probably meant: of those for the type of the value, the one with the
 // least faults.
 func (e *explainer) alternatives(f *fault, n *node, keyword string, value any, path []string) {
-	branches := n.under(keyword)
+	branches := 0
+	for i := range n.edges {
+		if n.edges[i].keyword == keyword {
+			branches++
+		}
+	}
 	var failed, near []*fault
 	var wanted kinds
 	for _, inner := range f.inner {
@@ -242,17 +247,17 @@ func (e *explainer) alternatives(f *fault, n *node, keyword string, value any, p
 		}
 	}
 	switch {
-	case keyword == "oneOf" && len(failed) < len(branches): // of anyOf, the rest was not collected
-		e.add(path, "matches several of the %d allowed forms, and must match exactly one", len(branches))
+	case keyword == "oneOf" && len(failed) < branches: // of anyOf, the rest was not collected
+		e.add(path, "matches several of the %d allowed forms, and must match exactly one", branches)
 	case len(failed) == 0:
-		e.add(path, "matches none of the %d allowed forms", len(branches))
+		e.add(path, "matches none of the %d allowed forms", branches)
 	case len(near) == 0:
 		e.add(path, "must be %s, got %s", wanted, kindOfValue(value))
 	default:
 		slices.SortStableFunc(near, func(a, b *fault) int { return a.weight() - b.weight() })
 		if len(near) > 1 {
 			e.add(path, "matches none of the %d allowed forms; what the nearest one lacks follows",
-				len(branches))
+				branches)
 		}
 		e.fault(near[0], n.follow(near[0]), value, path)
 	}

@@ -195,6 +195,16 @@ func TestExplainingManyBranchesTakesLittleMemory(t *testing.T) {
 	}
 }
 
+// TestOneOfOfManyBranchesDoesNotSaySeveralMatch: of so many branches not all faults are
+// collected, and those that are not were no match for that.
+func TestOneOfOfManyBranchesDoesNotSaySeveralMatch(t *testing.T) {
+	s := compile(t, `{"oneOf":[`+numbered(`{"required":["x%"]}`, 500)+`]}`)
+	err := s.CheckWithin(mcp.RawJSON(`{"a":1}`), "value", nil)
+	if err == nil || !strings.Contains(err.Error(), "does not match exactly one of the 500 allowed forms") {
+		t.Errorf("got %v, want that not exactly one branch fits", err)
+	}
+}
+
 // TestExplainingManyItemsTakesLittleMemory: the branches of each item that failed are
 // counted without a copy of all subschemas.
 func TestExplainingManyItemsTakesLittleMemory(t *testing.T) {

@@ -247,6 +247,8 @@ func (e *explainer) alternatives(f *fault, n *node, keyword string, value any, p
 		}
 	}
 	switch {
+	case keyword == "oneOf" && len(failed) < branches && f.cut:
+		e.add(path, "does not match exactly one of the %d allowed forms", branches)
 	case keyword == "oneOf" && len(failed) < branches: // of anyOf, the rest was not collected
 		e.add(path, "matches several of the %d allowed forms, and must match exactly one", branches)
 	case len(failed) == 0:

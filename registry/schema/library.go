@@ -127,6 +127,7 @@ type fault struct {
 	at       string // name or index of the value within the value above; "" when it is the same value
 	keywords []string
 	inner    []*fault
+	cut      bool // some of inner were not collected
 }
 
 // collect copies a result and the invalid nodes below it, as long as budget lasts. What
@@ -139,8 +140,12 @@ func collect(result *jsonschema.EvaluationResult, budget *int) *fault {
 		f.keywords = append(f.keywords, keyword)
 	}
 	for _, detail := range result.Details {
-		if detail == nil || detail.IsValid() || *budget <= 0 {
+		if detail == nil || detail.IsValid() {
 			continue
+		}
+		if *budget <= 0 {
+			f.cut = true
+			break
 		}
 		if inner := collect(detail, budget); inner.step != "not" && inner.step != "if" {
 			f.inner = append(f.inner, inner)

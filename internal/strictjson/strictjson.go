@@ -191,7 +191,8 @@ func badNumber(literal string) string {
 	if len(literal) > MaxNumber {
 		return "a number of more than " + strconv.Itoa(MaxNumber) + " characters"
 	}
-	if i := strings.IndexAny(literal, "eE"); i >= 0 {
+	// there is one at most
+	if i := max(strings.IndexByte(literal, 'e'), strings.IndexByte(literal, 'E')); i >= 0 {
 		exponent, err := strconv.Atoi(literal[i+1:])
 		if err != nil || exponent > MaxExponent || exponent < -MaxExponent {
 			return "an exponent beyond " + strconv.Itoa(MaxExponent)

@@ -240,18 +240,7 @@ func (k *Keys) run(ctx context.Context, poll, use time.Duration) {
 			k.noteUses(ctx)
 		}
 	})
-	// A ticker, for the next look must not wait for a slow one: a revocation holds within a
-	// second.
-	looks := time.NewTicker(poll)
-	defer looks.Stop()
-	for {
-		select {
-		case <-looks.C:
-			k.dropRevoked(ctx)
-		case <-ctx.Done():
-			return
-		}
-	}
+	pace.Every(ctx, poll, k.dropRevoked) // a revocation holds within a second, over a slow store too
 }
 
 // dropRevoked drops the keys that were revoked lately, or all while none are taken. While the

@@ -56,17 +56,10 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 	})
 	defer others.Wait()
-	// A ticker, for the next look must not wait for a slow one: an end holds within a second.
-	poll := time.NewTicker(pollEvery)
-	defer poll.Stop()
-	for {
-		_ = s.Learn(ctx) // the next one tries again
-		select {
-		case <-poll.C:
-		case <-ctx.Done():
-			return nil
-		}
-	}
+	learn := func(ctx context.Context) { _ = s.Learn(ctx) } // the next one tries again
+	learn(ctx)
+	pace.Every(ctx, pollEvery, learn) // an end holds within a second, over a slow store too
+	return nil
 }
 
 // Learn learns once of families that other processes have ended. It is for who does not

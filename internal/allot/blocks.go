@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 )
@@ -211,18 +212,12 @@ func (b *Blocks) ask(ctx context.Context, one *block, want func(*demand)) {
 // if Redis can be reached: the store must serve until Run has returned. Those of which
 // slots are taken even then last for a few seconds more.
 func (b *Blocks) Run(ctx context.Context) error {
-	ticker := time.NewTicker(renewal)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-			b.forEach(func(one *block) { b.renew(ctx, one) })
-		case <-ctx.Done():
-			last := context.WithoutCancel(ctx)
-			b.forEach(func(one *block) { b.ask(last, one, func(d *demand) { d.needed, d.wanted = 0, 0 }) })
-			return nil
-		}
-	}
+	pace.Every(ctx, renewal, func(ctx context.Context) {
+		b.forEach(func(one *block) { b.renew(ctx, one) })
+	})
+	last := context.WithoutCancel(ctx)
+	b.forEach(func(one *block) { b.ask(last, one, func(d *demand) { d.needed, d.wanted = 0, 0 }) })
+	return nil
 }
 
 // forEach calls do for each block, several at once.

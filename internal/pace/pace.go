@@ -1,5 +1,5 @@
-// Package pace says how long to wait before something is tried again: after failures, and
-// when requests for it never end. It does not know what is tried.
+// Package pace says when something is done again: after failures, when requests for it
+// never end, and once in each period. It does not know what is done.
 package pace
 
 import (
@@ -43,6 +43,22 @@ func Wait(ctx context.Context, d time.Duration) bool {
 		return true
 	case <-ctx.Done():
 		return false
+	}
+}
+
+// Every calls do once in each period until ctx ends, the first time when one is over. What
+// do takes is part of the period, so a slow one does not put off the next. With Wait in a
+// loop it does.
+func Every(ctx context.Context, period time.Duration, do func(context.Context)) {
+	ticker := time.NewTicker(period)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			do(ctx)
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 

@@ -63,3 +63,21 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 		}
 	})
 }
+
+// TestSlowLookPutsOffNoOther does something each second that takes nearly as long, until
+// the context ends.
+func TestSlowLookPutsOffNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second+time.Millisecond)
+		defer cancel()
+		began, looks := time.Now(), 0
+		pace.Every(ctx, time.Second, func(context.Context) {
+			looks++
+			time.Sleep(900 * time.Millisecond)
+		})
+		if took := time.Since(began); looks != 10 || took > 11*time.Second {
+			t.Errorf("got %d looks in %v, want 10 in less than 11 s", looks, took)
+		}
+	})
+}

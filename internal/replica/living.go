@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/link"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 )
 
@@ -84,16 +85,9 @@ func (g *Group) Named(ctx context.Context, digest link.Digest) (id string, ok bo
 
 // beat says that this replica lives, until ctx ends.
 func (g *Group) beat(ctx context.Context) {
-	ticker := time.NewTicker(beat)
-	defer ticker.Stop()
-	for {
-		_ = g.check(ctx) // the next one comes
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return
-		}
-	}
+	check := func(ctx context.Context) { _ = g.check(ctx) } // the next one comes
+	check(ctx)
+	pace.Every(ctx, beat, check)
 }
 
 // States of a replica, as Redis has them.

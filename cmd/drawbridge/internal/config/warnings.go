@@ -69,8 +69,7 @@ func (r *reader) warnAll(cfg *Config) {
 	}
 	for _, item := range r.acknowledged {
 		if !r.needed[item] {
-			cfg.idle = append(cfg.idle,
-				item.problem(item.text))
+			cfg.idle = append(cfg.idle, item.problem(item.text))
 		}
 	}
 	sortWarnings(r.warnings)

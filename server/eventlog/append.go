@@ -138,6 +138,8 @@ func (w *writing) write(ctx context.Context, sequence uint64) (said string, read
 	sealed := w.log.config.Seal.SealBytes(w.eventPurpose(entry), w.data)
 	args := []string{
 		entry, string(sealed), w.log.life(), entryID(sequence, false), strconv.FormatUint(w.epoch, 10),
+		// Where replicas append in turn, none holds so many events that it drops any.
+		strconv.Itoa(w.log.config.Count + 1), // and the head
 	}
 	ctx = context.WithoutCancel(ctx)
 	one := &appending{streamKey: w.streamKey, args: args}

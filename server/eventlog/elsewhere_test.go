@@ -122,6 +122,27 @@ func TestOthersAppendToAStreamThatOneReplicaBegan(t *testing.T) {
 	}
 }
 
+// TestAppendedInTurnAStreamStaysWithinItsBound: a replica forgets what it has of a stream
+// when another one appends, so neither ever holds as many events as are to be dropped.
+func TestAppendedInTurnAStreamStaysWithinItsBound(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	few := func(c *eventlog.RedisConfig) { c.Count = 3 }
+	both := []*resident{h.join(t, few), h.join(t, few)}
+	begin(t, both[0], "s", "p1", true)
+	var ids []string
+	for n := range 40 {
+		ids = append(ids, add(t, both[n%2], "s", "p1", fmt.Sprint(n), false))
+	}
+	if n, err := both[0].does(t, "XLEN", streamKey).Int(); n > 4 || err != nil {
+		t.Errorf("the server has %d entries of the stream, %v; want 4 at most", n, err)
+	}
+	for _, r := range both {
+		want(t, r, "s", "p1", ids[36], "37 38 39", true)
+		want(t, r, "s", "p1", ids[30], unknown, false)
+	}
+}
+
 func TestRoundTrips(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)

@@ -21,10 +21,10 @@ const (
 // and the id that it would have if it were not the last. That one is tried first: the id
 // of the last event is higher than all others, so the server would take it even if
 // another replica had appended what this one does not know. Then comes the epoch of who
-// leads the session, of a notice, or 0. A key of another type, which somebody else must
-// have written, fails its own event alone.
+// leads the session, of a notice, or 0, and how many entries the stream has at most. A
+// key of another type, which somebody else must have written, fails its own event alone.
 var appendScript = redis.NewScript(`
-local function append(record, stream, readers, id, value, life, tried, mine)
+local function append(record, stream, readers, id, value, life, tried, mine, most)
   if mine ~= '0' and redis.call('TYPE', record).ok == 'hash' then
     local epoch = tonumber(redis.call('HGET', record, 'epoch') or '')
     if epoch and epoch > tonumber(mine) then return {'fenced'} end
@@ -35,7 +35,7 @@ local function append(record, stream, readers, id, value, life, tried, mine)
     if type(done) == 'string' then redis.call('XDEL', stream, tried) end
   end
   if tried == id or type(done) == 'string' then
-    done = redis.pcall('XADD', stream, 'NOMKSTREAM', id, 'd', value)
+    done = redis.pcall('XADD', stream, 'NOMKSTREAM', 'MAXLEN', most, id, 'd', value)
   end
   if not done then return {'gone'} end
   if type(done) == 'table' and done.err then
@@ -50,9 +50,9 @@ local function append(record, stream, readers, id, value, life, tried, mine)
 end
 local all = {}
 for i = 1, #KEYS / 3 do
-  local k, a = 3 * i - 3, 5 * i - 5
+  local k, a = 3 * i - 3, 6 * i - 6
   local said, err = append(KEYS[k + 1], KEYS[k + 2], KEYS[k + 3],
-    ARGV[a + 1], ARGV[a + 2], ARGV[a + 3], ARGV[a + 4], ARGV[a + 5])
+    ARGV[a + 1], ARGV[a + 2], ARGV[a + 3], ARGV[a + 4], ARGV[a + 5], ARGV[a + 6])
   if err and string.sub(err, 1, 9) ~= 'WRONGTYPE' then return redis.error_reply(err) end
   all[i] = said or {'failed'}
 end

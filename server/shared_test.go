@@ -462,6 +462,23 @@ func TestSessionGoesOnWhenTheAnswerToItsEndIsLost(t *testing.T) {
 	})
 }
 
+// TestEntryIsWrittenAgainSoonWhereOneAnswerWasLost is the same where nothing else goes
+// wrong, so that nobody suspects a loss: a replica that knows no more of the session than
+// its entry serves it a moment later.
+func TestEntryIsWrittenAgainSoonWhereOneAnswerWasLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := together(t, 2)
+		id := c.worlds[0].open(t, "alice", mcp.Revision2511)
+		c.records.Mute(true)
+		wantReplicas(t, "DELETE", c.worlds[0].do(t, inSession("DELETE", id, "")))
+		c.records.Mute(false)
+		wait(t)
+		if _, found := c.records.Of(c.name(t, id)); !found {
+			t.Error("the primary has not written the entry again")
+		}
+	})
+}
+
 // TestSessionsWhileTheStoreIsDown uses sessions at their primary and elsewhere, and opens
 // new ones. What could not be recorded is recorded when the store is back.
 func TestSessionsWhileTheStoreIsDown(t *testing.T) {

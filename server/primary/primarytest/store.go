@@ -25,6 +25,7 @@ type Store struct {
 	losses  []func()
 
 	down    atomic.Bool
+	muted   atomic.Bool // what End has done is not heard of
 	settles atomic.Bool // what is not there may be written again
 }
 
@@ -32,6 +33,9 @@ var _ primary.Store = (*Store)(nil)
 
 // SetDown lets the store fail, or work again.
 func (s *Store) SetDown(down bool) { s.down.Store(down) }
+
+// Mute lets End remove entries and say that the store is down, or work again.
+func (s *Store) Mute(muted bool) { s.muted.Store(muted) }
 
 // OnTrip sets what is called for each round trip.
 func (s *Store) OnTrip(f func()) {
@@ -194,6 +198,9 @@ func (s *Store) End(_ context.Context, k primary.Key, epoch uint64) error {
 		return primary.ErrFenced
 	}
 	delete(s.records, k)
+	if s.muted.Load() {
+		return ErrDown
+	}
 	return nil
 }
 

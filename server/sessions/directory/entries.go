@@ -59,6 +59,7 @@ func (d *Directory) Delete(ctx context.Context, l *sessions.Session) *exchange.R
 		return forward.ErrElsewhere
 	case err != nil:
 		d.config.Guard.Log.WarnContext(ctx, "a session cannot be ended", slog.Any("error", err))
+		l.SetUnwritten(true) // the answer alone may be lost
 		return exchange.ErrReplicas
 	}
 	return nil

@@ -94,7 +94,7 @@ func (f *feed) Step(ctx context.Context, out *streams.Stream) error {
 	switch {
 	case f.mine.Lost.Load(), over && f.tells:
 		return streams.ErrEnded
-	case over && !f.session.IsCalm():
+	case over && !f.session.HasNoJobs():
 		return nil // the answer of its call comes first
 	}
 	if f.tells && !f.tell(ctx) {
@@ -151,7 +151,7 @@ func (f *feed) isDue() bool {
 	if f.owns {
 		f.session.Retire()
 	}
-	return f.session.IsCalm()
+	return f.session.HasNoJobs()
 }
 
 // send sends events, as long as no other connection takes the stream.

@@ -431,7 +431,7 @@ func (s *Service) Delete(x *exchange.Exchange, r *http.Request) {
 	if x.LinkNote == noteFormer {
 		if l := s.sessions.Roster.Find(t.Key); l != nil {
 			s.sessions.Drop(l, sessions.EndClosed)
-			l.AwaitCalm(x.Context())
+			l.AwaitJobs(x.Context())
 		}
 		x.WriteStatus(http.StatusNoContent)
 		return
@@ -472,7 +472,7 @@ func (s *Service) endByClient(x *exchange.Exchange, l *sessions.Session) (refuse
 		refused = exchange.ErrReplicas
 	}
 	s.sessions.Shut(l, sessions.EndClosed)
-	l.AwaitCalm(ctx)
+	l.AwaitJobs(ctx)
 	for stream, one := range at {
 		s.letGo(ctx, l, stream, one, directory.EndedEpoch)
 	}

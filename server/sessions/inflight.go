@@ -49,15 +49,15 @@ func (l *Session) Answered(j *exchange.Job) {
 // EndJob takes a job out.
 func (l *Session) EndJob(j *exchange.Job) {
 	l.Answered(j)
-	var calm bool
+	var awaited bool
 	var then []func()
 	l.changeUse(func() {
 		if l.work.answering--; l.work.inFlight() == 0 {
-			calm, l.work.awaited = l.work.awaited, false
-			then, l.work.calm = l.work.calm, nil
+			awaited, l.work.awaited = l.work.awaited, false
+			then, l.work.afterJobs = l.work.afterJobs, nil
 		}
 	})
-	if calm {
+	if awaited {
 		l.WakeStreams()
 	}
 	for _, one := range then {
@@ -65,32 +65,32 @@ func (l *Session) EndJob(j *exchange.Job) {
 	}
 }
 
-// IsCalm tells whether no job of the session is in flight. If one is, the streams are
+// HasNoJobs tells whether no job of the session is in flight. If one is, the streams are
 // woken when none is any more.
-func (l *Session) IsCalm() bool {
+func (l *Session) HasNoJobs() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.work.awaited = l.work.inFlight() > 0
 	return !l.work.awaited
 }
 
-// WhenCalm has then called when no job of the session is in flight any more. It is true,
+// AfterJobs has then called when no job of the session is in flight any more. It is true,
 // and nothing is called, if none is.
-func (l *Session) WhenCalm(then func()) bool {
+func (l *Session) AfterJobs(then func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.work.inFlight() == 0 {
 		return true
 	}
-	l.work.calm = append(l.work.calm, then)
+	l.work.afterJobs = append(l.work.afterJobs, then)
 	return false
 }
 
-// AwaitCalm waits until no job of the session is in flight: each has been cancelled.
-func (l *Session) AwaitCalm(ctx context.Context) {
-	calm := make(chan struct{})
-	if !l.WhenCalm(func() { close(calm) }) {
-		await(ctx, calm)
+// AwaitJobs waits until no job of the session is in flight: each has been cancelled.
+func (l *Session) AwaitJobs(ctx context.Context) {
+	ended := make(chan struct{})
+	if !l.AfterJobs(func() { close(ended) }) {
+		await(ctx, ended)
 	}
 }
 

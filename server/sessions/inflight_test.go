@@ -20,7 +20,7 @@ func TestAllWhoWaitForCalmAreTold(t *testing.T) {
 		began := time.Now()
 		var both sync.WaitGroup
 		for range 2 {
-			both.Go(func() { l.AwaitCalm(t.Context()) })
+			both.Go(func() { l.AwaitJobs(t.Context()) })
 		}
 		time.AfterFunc(time.Second, func() { l.EndJob(j) })
 		both.Wait()

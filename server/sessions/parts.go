@@ -57,9 +57,9 @@ type work struct {
 	jobs      map[mcp.ID]*exchange.Job // of which the answer is not on its way to the client yet
 	answering int32                    // how many others, of which it is
 	// no further one is taken, because the stream of the session is about to end
-	closed  bool
-	awaited bool     // streams wait until none is in flight, and are to be woken then
-	calm    []func() // called when none is in flight any more
+	closed    bool
+	awaited   bool     // streams wait until none is in flight, and are to be woken then
+	afterJobs []func() // called when none is in flight any more
 }
 
 func (w *work) inFlight() int { return len(w.jobs) + int(w.answering) }

@@ -84,7 +84,7 @@ func (d *Directory) Sweep(ctx context.Context) {
 // ForgetEvents forgets the events of a session that has ended, once the calls that are
 // still answered have their streams.
 func (d *Directory) ForgetEvents(l *sessions.Session) {
-	if l.WhenCalm(func() { d.config.Log.End(l.InLog()) }) {
+	if l.AfterJobs(func() { d.config.Log.End(l.InLog()) }) {
 		d.config.Log.End(l.InLog())
 	}
 }

@@ -93,7 +93,7 @@ func record(m *metrics.Metrics) {
 	m.RedisCall("mail", "skipped", -1)
 	m.RedisLost()
 	m.RedisClock(func() (time.Duration, bool) { return -1500 * time.Millisecond, true })
-	m.SessionAdopted()
+	m.SessionTakenOver()
 	m.MessageSent("news 1", "sent")
 	m.MessageReceived("end 1")
 	m.TakenForGone()
@@ -172,7 +172,7 @@ func TestEveryMetric(t *testing.T) {
 		`drawbridge_redis_call_duration_seconds_count{kind="rate"} 1`,
 		`drawbridge_redis_losses_total 1`,
 		`drawbridge_redis_clock_offset_seconds -1.5`,
-		`drawbridge_sessions_adopted_total 1`,
+		`drawbridge_sessions_taken_over_total 1`,
 		`drawbridge_replica_messages_sent_total{kind="news 1",outcome="sent"} 1`,
 		`drawbridge_replica_messages_received_total{kind="end 1"} 1`,
 		`drawbridge_replica_taken_for_gone_total 1`,

@@ -11,7 +11,7 @@ import (
 // Redis in the config all counts stay zero.
 type replicas struct {
 	losses       prometheus.Counter
-	adopted      prometheus.Counter
+	takenOver    prometheus.Counter
 	sent         *prometheus.CounterVec
 	received     *prometheus.CounterVec
 	takenForGone prometheus.Counter
@@ -35,13 +35,11 @@ func newReplicas(registerer prometheus.Registerer, f promauto.Factory) *replicas
 	r := &replicas{
 		losses: f.NewCounter(prometheus.CounterOpts{
 			Name: "drawbridge_redis_losses_total",
-			Help: "Times that Redis had lost what replicas share, so that sessions that were opened before " +
-				"have ended.",
+			Help: "Times that Redis had lost what replicas share. Sessions go on.",
 		}),
-		adopted: f.NewCounter(prometheus.CounterOpts{
-			Name: "drawbridge_sessions_adopted_total",
-			Help: "Sessions that this replica took up after another had opened them, or it had let go of " +
-				"them itself.",
+		takenOver: f.NewCounter(prometheus.CounterOpts{
+			Name: "drawbridge_sessions_taken_over_total",
+			Help: "Sessions that this replica has taken over from one that was gone or drained.",
 		}),
 		sent: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "drawbridge_replica_messages_sent_total",
@@ -75,9 +73,9 @@ func newReplicas(registerer prometheus.Registerer, f promauto.Factory) *replicas
 // RedisLost counts that Redis had lost what replicas share.
 func (r *replicas) RedisLost() { r.losses.Inc() }
 
-// SessionAdopted counts a session that another replica opened, or that this one had let
+// SessionTakenOver counts a session that another replica opened, or that this one had let
 // go of.
-func (r *replicas) SessionAdopted() { r.adopted.Inc() }
+func (r *replicas) SessionTakenOver() { r.takenOver.Inc() }
 
 // MessageSent counts a message to another replica. The outcome is one of those that the
 // help text of the metric lists.

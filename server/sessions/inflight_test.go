@@ -9,9 +9,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
 
-// TestAllWhoWaitForCalmAreTold has two wait for the end of what a session runs, as two
+// TestAllWhoWaitForTheEndOfJobsAreTold has two wait for the end of what a session runs, as two
 // requests do that end it at once.
-func TestAllWhoWaitForCalmAreTold(t *testing.T) {
+func TestAllWhoWaitForTheEndOfJobsAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, j := &Session{}, &exchange.Job{ID: "1"}
 		if refused := l.Enter(j, false); refused != nil {

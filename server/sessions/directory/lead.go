@@ -213,7 +213,7 @@ func (d *Directory) begin(ctx context.Context, t *ticket.Ticket, c gateway.Calle
 	running := d.config.TellTaken(ctx, l, former, r.Epoch)
 	l.BecomePrimary(r, former, running)
 	d.hints.set(t.Key, "")
-	d.Roster.Metrics.SessionAdopted()
+	d.Roster.Metrics.SessionTakenOver()
 	d.config.OnTaken(l)
 	return l, d.useLed(ctx, l, c)
 }

@@ -195,6 +195,21 @@ func TestExplainingManyBranchesTakesLittleMemory(t *testing.T) {
 	}
 }
 
+// TestReadingManyReferencesToALargePartTakesLittleMemory: what each of them may meet is
+// counted in one map. A map of each, which grew and grew, took most of the time of reading
+// such a schema.
+func TestReadingManyReferencesToALargePartTakesLittleMemory(t *testing.T) {
+	text := `{"$defs":{"b":{"properties":{` + numbered(`"a%":{}`, 990) + `}}},"properties":{` +
+		numbered(`"p%":{"$ref":"#/$defs/b"}`, 990) + `}}`
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	compile(t, text)
+	runtime.ReadMemStats(&after)
+	if got := after.TotalAlloc - before.TotalAlloc; got > 64<<20 {
+		t.Errorf("to read the schema has allocated %d KiB", got>>10)
+	}
+}
+
 // TestOneOfOfManyBranchesDoesNotSaySeveralMatch: of so many branches not all faults are
 // collected, and those that are not were no match for that.
 func TestOneOfOfManyBranchesDoesNotSaySeveralMatch(t *testing.T) {

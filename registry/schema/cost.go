@@ -49,6 +49,9 @@ type graph struct {
 	group    map[*node]int // number of the group that a node is in: the nodes that reach each other
 	groups   [][]*node     // a group comes after all others that it reaches
 	overlaps []int         // by group: how many subschemas can meet one value because branches overlap
+	// slots empties and fills it for each node. To grow it each time, for many references
+	// to one large subschema, would take longer than all else.
+	named map[slot]int
 
 	// What connect needs to find the groups.
 	index map[*node]int // in which order the nodes were visited, from 1
@@ -78,6 +81,7 @@ func (c closure) sum(of func(*node) int) (sum int) {
 func measure(root *node, nodes []*node) (*cost, error) {
 	g := &graph{
 		closures: map[*node]closure{}, group: map[*node]int{}, index: map[*node]int{}, low: map[*node]int{},
+		named: map[slot]int{},
 	}
 	for _, n := range nodes {
 		if _, err := g.closure(n); err != nil {
@@ -205,7 +209,7 @@ func (g *graph) overlap(i int, group []*node) (recursive bool, err error) {
 // sees what the other does.
 func (g *graph) slots(n *node, weight func(*node) int) int {
 	anywhere := map[string]int{}
-	named := map[slot]int{}
+	clear(g.named)
 	for member, count := range g.closures[n].count {
 		index := 0
 		rest := restOf(member, weight)
@@ -213,9 +217,9 @@ func (g *graph) slots(n *node, weight func(*node) int) int {
 			w := count * weight(e.to)
 			switch e.keyword {
 			case "properties":
-				named[slot{kind: "{", name: e.name}] += w - count*rest["{"]
+				g.named[slot{kind: "{", name: e.name}] += w - count*rest["{"]
 			case "prefixItems":
-				named[slot{kind: "[", index: index}] += w - count*rest["["]
+				g.named[slot{kind: "[", index: index}] += w - count*rest["["]
 				index++
 			default:
 				anywhere[partOf(e.keyword)] += w
@@ -227,7 +231,7 @@ func (g *graph) slots(n *node, weight func(*node) int) int {
 	for _, sum := range anywhere {
 		most = max(most, sum)
 	}
-	for s, sum := range named {
+	for s, sum := range g.named {
 		most = max(most, sum+anywhere[s.kind])
 	}
 	return most

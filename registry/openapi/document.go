@@ -27,22 +27,16 @@ import (
 //	document ──operations──▶ operation ──extract──▶ a document of one operation ──library──▶ loaded
 
 // document is an OpenAPI document as valid JSON, taken apart only as far as references
-// lead. It is for one goroutine, because looking up references fills parts and targets.
+// lead. It is for one goroutine, because looking up references fills parts.
 type document struct {
 	version    string                       // as 3.0.3
 	root       map[string][]byte            // JSON by name of the member
 	components map[string]map[string][]byte // JSON by section (schemas, parameters, …) and name
 	paths      map[string][]byte            // JSON of path items, by path
 	parts      map[string]*part             // those that references led to so far, by JSON pointer
-	targets    map[string]resolved          // by text of the reference, as met so far
-	scattered  bool                         // some references lead to files
-	files
-}
 
-// resolved is what a reference leads to or into, or why it leads nowhere.
-type resolved struct {
-	part *part
-	err  error
+	scattered bool // some references lead to files
+	files
 }
 
 // operation is one method of one path.
@@ -94,10 +88,9 @@ func parse(data []byte, open func(name string) ([]byte, error)) (*document, erro
 	}
 	d := &document{
 		version: version, root: membersOf(data).byName(), components: map[string]map[string][]byte{},
-		parts: map[string]*part{}, targets: map[string]resolved{}, scattered: open != nil &&
-			isScattered(data),
+		parts: map[string]*part{}, scattered: open != nil && isScattered(data),
 		files: files{
-			open: open, size: size, read: map[string]file{}, imports: map[string]origin{},
+			open: open, size: size, read: map[string]*file{}, imports: map[string]origin{},
 			known: map[string]string{},
 		},
 	}

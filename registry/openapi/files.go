@@ -27,7 +27,7 @@ const maxFiles = 5_000
 // files are those that a document refers to, read as far as they were needed.
 type files struct {
 	open    func(name string) ([]byte, error) // Config.Files; nil: no file is read
-	read    map[string]file                   // by name
+	read    map[string]*file                  // by name
 	size    int                               // bytes of the document and of those that were read
 	imports map[string]origin                 // components that stand in files, by section and name
 	known   map[string]string                 // references to imports, by section and origin
@@ -35,7 +35,7 @@ type files struct {
 
 // file is the content of a file as JSON, or why it cannot be read.
 type file struct {
-	raw []byte
+	place
 	err error
 }
 
@@ -80,7 +80,7 @@ func (f *files) within(from, ref string) (origin, error) {
 func (f *files) at(o origin) ([]byte, error) {
 	if _, known := f.read[o.file]; !known {
 		raw, err := f.load(o.file)
-		f.read[o.file] = file{raw, err}
+		f.read[o.file] = &file{place{raw: raw}, err}
 	}
 	content := f.read[o.file]
 	if content.err != nil || o.pointer == "" {
@@ -90,7 +90,7 @@ func (f *files) at(o origin) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if raw := follow(content.raw, tokens); raw != nil {
+	if raw := content.follow(tokens); raw != nil {
 		return raw, nil
 	}
 	return nil, errNowhere

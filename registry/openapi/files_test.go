@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -189,5 +190,33 @@ func TestAReferenceIsFollowedOnce(t *testing.T) {
 		if took := time.Since(began); took > 15*time.Second { // with a look at each place, 20 or more
 			t.Errorf("%s: it took %v", missing, took)
 		}
+	}
+}
+
+// TestALargePartIsTakenApartOnce: tools that bundle documents write references into the
+// middle of parts, each another one.
+func TestALargePartIsTakenApartOnce(t *testing.T) {
+	const places = 1000
+	var properties, held []string
+	for i := range places {
+		properties = append(properties,
+			fmt.Sprintf(`"p%d":{"$ref":"#/components/schemas/A/properties/missing%[1]d"}`, i))
+	}
+	for i := range 20 * places {
+		held = append(held, fmt.Sprintf(`"p%d":{}`, i))
+	}
+	cfg := newAPI(t).config([]byte(`{"openapi":"3.0.3","info":{"title":"x","version":"1"},"paths":{"/a":{"get":{`+
+		`"operationId":"op","parameters":[{"name":"q","in":"query","schema":{"properties":{`+
+		strings.Join(properties, ",")+`}}}],"responses":{"200":{"description":"x"}}}}},`+
+		`"components":{"schemas":{"A":{"properties":{`+strings.Join(held, ",")+`}}}}}`), "op")
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, refused := load(t, cfg)
+	runtime.ReadMemStats(&after)
+	if len(refused) != 1 || !strings.Contains(refused[0].Err.Error(), "leads nowhere") {
+		t.Errorf("got %v, want one refusal for a reference that leads nowhere", refused)
+	}
+	if got := after.TotalAlloc - before.TotalAlloc; got > 128<<20 { // taken apart for each, 1 GB or more
+		t.Errorf("to read the document has allocated %d MiB", got>>20)
 	}
 }

@@ -17,8 +17,8 @@ import (
 // item, or another member of the root. Parts are what an operation takes along into the
 // small document that the library reads.
 type part struct {
-	tokens     []string // of its JSON pointer: 3 for a component, 2 for a path item, otherwise 1
-	raw        []byte
+	place
+	tokens     []string    // of its JSON pointer: 3 for a component, 2 for a path item, otherwise 1
 	references []reference // all that stand in raw
 }
 
@@ -70,23 +70,37 @@ func token(name string) string {
 	return "/" + strings.ReplaceAll(strings.ReplaceAll(name, "~", "~0"), "/", "~1")
 }
 
-// follow returns the value that tokens lead to from raw, nil when there is none.
-func follow(raw []byte, tokens []string) []byte {
+// place is a value that references lead to or through. What it holds is looked for once,
+// since many references may lead into a large value, or to what is not there.
+type place struct {
+	raw  []byte
+	held map[string]*place // by name or index; nil: it was not looked for
+}
+
+// follow returns the value that tokens lead to from p, nil when there is none.
+func (p *place) follow(tokens []string) []byte {
 	for _, name := range tokens {
-		if len(raw) > 0 && raw[0] == '[' {
-			elements, err := strictjson.Elements(nil, raw)
-			i, wrong := strconv.Atoi(name)
-			if err != nil || wrong != nil || i < 0 || i >= len(elements) {
-				return nil
-			}
-			raw = elements[i]
-			continue
+		if p.held == nil {
+			p.open()
 		}
-		if raw = membersOf(raw).value(name); raw == nil {
+		if p = p.held[name]; p == nil {
 			return nil
 		}
 	}
-	return raw
+	return p.raw
+}
+
+func (p *place) open() {
+	p.held = map[string]*place{}
+	for _, m := range membersOf(p.raw) {
+		p.held[m.Name] = &place{raw: m.Value}
+	}
+	if bytes.HasPrefix(p.raw, []byte("[")) {
+		elements, _ := strictjson.Elements(nil, p.raw)
+		for i, element := range elements {
+			p.held[strconv.Itoa(i)] = &place{raw: element}
+		}
+	}
 }
 
 var errNowhere = errors.New("leads nowhere")
@@ -97,13 +111,11 @@ func (d *document) find(ref string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("$ref %q %w", mcp.Clip(d.written(ref), maxReason), err)
 	}
-	return follow(p.raw, tokens[len(p.tokens):]), nil
+	return p.follow(tokens[len(p.tokens):]), nil
 }
 
-// resolve returns the tokens of a reference and the part that it leads to or into. Each
-// target is looked up once: documents repeat references, and to look for what is deep in a
-// part, or not there, takes a look through the part or a whole file. The error completes
-// the sentence "$ref … ".
+// resolve returns the tokens of a reference and the part that it leads to or into. The
+// error completes the sentence "$ref … ".
 func (d *document) resolve(ref string) ([]string, *part, error) {
 	if !strings.HasPrefix(ref, "#") { // what leads to a file was made local
 		_, err := d.within("", ref)
@@ -113,12 +125,8 @@ func (d *document) resolve(ref string) ([]string, *part, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	to, known := d.targets[ref]
-	if !known {
-		to.part, to.err = d.part(tokens)
-		d.targets[ref] = to
-	}
-	return tokens, to.part, to.err
+	p, err := d.part(tokens)
+	return tokens, p, err
 }
 
 // part returns the part of the document in which tokens lead to a value. The error
@@ -141,10 +149,12 @@ func (d *document) part(tokens []string) (*part, error) {
 		if raw == nil {
 			return nil, errNowhere
 		}
-		p = &part{tokens: tokens[:count], raw: raw, references: referencesIn(nil, pointer, raw)}
+		p = &part{
+			place: place{raw: raw}, tokens: tokens[:count], references: referencesIn(nil, pointer, raw),
+		}
 		d.parts[pointer] = p
 	}
-	if follow(p.raw, tokens[count:]) == nil {
+	if p.follow(tokens[count:]) == nil {
 		return nil, errNowhere
 	}
 	return p, nil

@@ -1,6 +1,9 @@
 package provider_test
 
 import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"maps"
 	"net/http"
@@ -11,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-jose/go-jose/v4"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
@@ -172,6 +176,32 @@ func TestKeysRotate(t *testing.T) {
 			_, err = f.redeem(t, p)
 		}
 		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestOneKeyCostsNoOther has keys beside the one that signs of which go-oidc cannot read
+// one, and parts of that one which nobody needs.
+func TestOneKeyCostsNoOther(t *testing.T) {
+	f := newFake(plainIssuer)
+	good := string(must(json.Marshal(jose.JSONWebKey{Key: f.key.Public, KeyID: f.key.ID, Use: "sig"})))
+	modulus := base64.RawURLEncoding.EncodeToString(bytes.Repeat([]byte{0xff}, 5000/8))
+	for name, keys := range map[string]string{
+		"a long RSA key":     `{"kty":"RSA","kid":"long","e":"AQAB","n":"` + modulus + `"},` + good,
+		"an RSA key without": `{"kty":"RSA","kid":"empty"},` + good,
+		"no point":           `{"kty":"EC","kid":"off","crv":"P-256","x":"AQAB","y":"AQAB"},` + good,
+		"no key":             `7,` + good,
+		"a certificate":      strings.TrimSuffix(good, "}") + `,"x5c":["AAAA"]}`,
+	} {
+		f.bad = func(path string, _ url.Values) (int, string) {
+			if path != "/keys" {
+				return 0, ""
+			}
+			return 200, `{"keys":[` + keys + `]}`
+		}
+		p, _ := f.provider(t, nil)
+		if _, err := f.redeem(t, p); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

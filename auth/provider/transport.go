@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 )
 
@@ -117,6 +118,11 @@ func (t *transport) once(r *http.Request) (response *http.Response, wrote bool, 
 	case len(body) > maxBody:
 		return nil, true, fmt.Errorf("an answer of more than %d bytes", maxBody)
 	}
+	if t.isKeys(r.URL.String()) && response.StatusCode == http.StatusOK {
+		if body, err = auth.ReadableSet(body); err != nil {
+			return nil, true, fmt.Errorf("read the key set: %w", err)
+		}
+	}
 	response.Body = io.NopCloser(bytes.NewReader(body))
 	return response, true, nil
 }
@@ -130,14 +136,21 @@ func (t *transport) guard(keys string) {
 	}
 }
 
+// isKeys tells whether address is that of the key set.
+func (t *transport) isKeys(address string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return address == t.keys
+}
+
 // tooSoon returns errTooSoon if address is that of the key set and it was fetched within
 // the gap.
 func (t *transport) tooSoon(address string) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if address != t.keys || t.keys == "" {
+	if !t.isKeys(address) {
 		return nil
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	now := t.now()
 	if now.Sub(t.fetched) < t.gap {
 		return errTooSoon

@@ -92,7 +92,9 @@ func (s *soak) measure(ctx context.Context, name string) *moment {
 	quiet := time.Now()
 	s.well(ctx)
 	world.Pause(ctx, time.Until(quiet.Add(closing)))
-	m := &moment{name: name, at: time.Since(s.began), lives: s.deeds().Lives, usage: map[string]world.Usage{}}
+	m := &moment{
+		name: name, at: time.Since(s.began), lives: s.tally.Deeds().Lives, usage: map[string]world.Usage{},
+	}
 	for _, r := range s.Replicas {
 		usage := s.usage(ctx, r)
 		m.usage[r.Name] = usage
@@ -167,7 +169,7 @@ func (m *moment) String() string {
 // describe writes the section.
 func (s *soak) describe() string {
 	var b strings.Builder // which has no errors
-	d, v := s.deeds(), &s.total
+	d, v := s.tally.Deeds(), &s.total
 	_, _ = fmt.Fprintf(
 		&b, "%v behind %s. **%s sessions were opened, used and ended. There were %s requests, %s calls and %d reloads. "+
 			"%d replicas were replaced, by SIGTERM and SIGKILL in turn. The oracle found %d.**\n\n",

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
@@ -67,13 +68,22 @@ func (f *rollingFlags) behind(ctx context.Context, log io.Writer, dir, program, 
 		if !pattern.MatchString(a.name) {
 			continue
 		}
-		s := &stage{scene: scene, current: program, previous: f.previous}
+		s := &stage{scene: scene, current: program, previous: f.previous, loads: loads()}
 		one := s.play(ctx, a, f.requests*a.share/100)
 		// the log is no part of the proof
 		_, _ = fmt.Fprintf(log, "%s, %v\n", time.Now().UTC().Format(time.TimeOnly), one)
 		scores = append(scores, one)
 	}
 	return scores
+}
+
+// loads are clients of all kinds, most of whom make plain calls.
+func loads() []crowd.Load {
+	return []crowd.Load{
+		{Kinds: append(crowd.Kinds(), crowd.Libraries()...)},
+		{Kinds: []string{crowd.Plain}, Size: 8, Pause: 2 * time.Millisecond},
+		{Kinds: []string{crowd.Brief}},
+	}
 }
 
 // steady is a ground on which nothing happens but what is done to replicas, however busy

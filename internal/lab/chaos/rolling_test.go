@@ -23,7 +23,7 @@ func TestNothingIsLostInARollingRestart(t *testing.T) {
 	world.Build(t.Context(), program)
 	scene := newScene(t.Context(), filepath.Join(dir, "world"), program, "nginx", steady())
 	defer scene.close()
-	s := &stage{scene: scene}
+	s := &stage{scene: scene, loads: loads()}
 	got := s.play(t.Context(), &act{name: "one after the other", pass: oneByOne}, 0)
 	t.Log(got)
 	if err := got.wrong(); err != nil {

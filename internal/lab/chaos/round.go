@@ -90,7 +90,7 @@ func (s *scene) playWith(ctx context.Context, f *fault, book *ledger.Ledger, o *
 	s.crowd = crowd.Start(ctx, crowd.Config{
 		URL: s.url, Token: s.token, Ledger: book, Patience: patience, Forgetful: f.weak,
 		ChangePatience: 2*time.Minute + patience - silence,
-		Kinds:          append(crowd.Kinds(), crowd.Libraries()...),
+		Loads:          []crowd.Load{{Kinds: append(crowd.Kinds(), crowd.Libraries()...)}},
 	})
 	missed := s.suffer(ctx, f)
 	stopping, stop := context.WithTimeout(ctx, ends)

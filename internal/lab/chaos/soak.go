@@ -61,7 +61,13 @@ func (f *soakFlags) prove(ctx context.Context, log io.Writer) (string, error) {
 		scene := newScene(ctx, filepath.Join(dir, f.balancer), program, f.balancer, g)
 		defer scene.close()
 		s := &soak{
-			stage: stage{scene: scene, inFlight: map[ledger.Nonce]bool{}, soon: map[ledger.Nonce]bool{}},
+			stage: stage{
+				scene: scene, inFlight: map[ledger.Nonce]bool{}, soon: map[ledger.Nonce]bool{},
+				loads: []crowd.Load{
+					{Kinds: crowd.Kinds(), Pause: soakPause},
+					{Kinds: []string{crowd.Brief}, Size: briefs, Pause: briefPause},
+				},
+			},
 			lives: f.lives, log: log, began: time.Now(), ends: map[string]int{},
 		}
 		s.begin(1) // nothing is drawn
@@ -111,10 +117,7 @@ func (s *soak) live(ctx context.Context, all time.Duration) {
 // judges that.
 func (s *soak) half(ctx context.Context, until time.Time) {
 	s.book = ledger.New()
-	c := crowd.Config{URL: s.URL, Token: s.Token, Ledger: s.book, Pause: soakPause}
-	brief := c
-	brief.Kinds, brief.Size, brief.Pause = []string{crowd.Brief}, briefs, briefPause
-	s.crowds = []*crowd.Crowd{crowd.Start(ctx, c), crowd.Start(ctx, brief)}
+	s.employ(ctx)
 	reload, renewal := time.Now().Add(reloadEvery), time.Now().Add(renewEvery)
 	for time.Now().Before(until) && ctx.Err() == nil {
 		world.Pause(ctx, time.Second)
@@ -153,7 +156,7 @@ func (s *soak) renew(ctx context.Context) {
 	r := s.Replicas[s.restarts/2%(replicas-1)]
 	// as above
 	_, _ = fmt.Fprintf(s.log, "%v: replacement %d, %s, %d lives\n", time.Since(s.began).Round(time.Second),
-		s.restarts+1, r.Name, s.deeds().Lives)
+		s.restarts+1, r.Name, s.tally.Deeds().Lives)
 	if s.restarts%2 == 0 {
 		s.restart(ctx, r)
 		return
@@ -195,8 +198,8 @@ func (s *soak) verdict() error {
 	claimCalls(&c, &s.total, s.unrecorded, s.samples)
 	c.Claim(len(s.late) == 0, "%d calls failed that were not in flight when a replica was killed: %v",
 		len(s.late), s.late)
-	c.Claim(s.deeds().Lives >= int64(s.lives), "%d sessions were opened, used and ended, want %d",
-		s.deeds().Lives, s.lives)
+	c.Claim(s.tally.Deeds().Lives >= int64(s.lives), "%d sessions were opened, used and ended, want %d",
+		s.tally.Deeds().Lives, s.lives)
 	s.claimProcesses(&c)
 	s.claimStore(&c)
 	return c.Broken()
@@ -232,8 +235,9 @@ func (s *soak) claimStore(c *world.Claims) {
 				kind)
 		}
 	}
-	c.Claim(end.redis.kinds["session"].keys <= int(s.deeds().Sessions),
-		"Redis keeps %d sessions, and %d were opened", end.redis.kinds["session"].keys, s.deeds().Sessions)
+	c.Claim(end.redis.kinds["session"].keys <= int(s.tally.Deeds().Sessions),
+		"Redis keeps %d sessions, and %d were opened", end.redis.kinds["session"].keys,
+		s.tally.Deeds().Sessions)
 	c.Claim(len(s.overdue) == 0, "Redis keeps keys for longer than it may: %q", s.overdue)
 	c.Claim(empty.redis.used <= begin.redis.used+begin.redis.used/10+moreBytes,
 		"Redis uses %d bytes at the end, and used %d", empty.redis.used, begin.redis.used)

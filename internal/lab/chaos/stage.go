@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
@@ -21,21 +18,18 @@ import (
 type stage struct {
 	*scene
 
-	current, previous string // programs of the gateway
+	current, previous string       // programs of the gateway
+	loads             []crowd.Load // of clients
 
 	book     *ledger.Ledger
-	crowds   []*crowd.Crowd
-	past     []*crowd.Crowd        // that were relieved
+	tally    crowd.Tally           // of all clients, those that were relieved among them
 	restarts int                   // replicas that were stopped or killed
 	inFlight map[ledger.Nonce]bool // calls in flight when a replica was killed
 	soon     map[ledger.Nonce]bool // calls asked within noticeTime after that
 }
 
-const (
-	loadPause = 2 * time.Millisecond // between two plain calls of one client
-	plains    = 8                    // so many clients make plain calls for each of any other kind
-	stopTime  = 3 * patience         // for a stop or a start, on a machine that is busy with other things
-)
+// stopTime is for a stop or a start, on a machine that is busy with other things.
+const stopTime = 3 * patience
 
 // play plays an act again and again until a number of requests went through, and judges
 // it.
@@ -47,16 +41,15 @@ func (s *stage) play(ctx context.Context, a *act, requests int) *score {
 	s.employ(ctx)
 	defer must.Else(func() { s.dismiss(ctx) })
 	passes := 0
-	for ; passes == 0 || s.deeds().Requests < int64(requests); passes++ {
+	for ; passes == 0 || s.tally.Deeds().Requests < int64(requests); passes++ {
 		a.pass(ctx, s)
 	}
 	s.dismiss(ctx)
 	verdict := s.judge(ctx)
 	return &score{
-		act: a, balancer: s.balancer, passes: passes, restarts: s.restarts, deeds: s.deeds(),
-		troubles: s.troubles(),
-		verdict:  verdict, failures: s.book.Failures(), inFlight: s.inFlight, soon: s.soon,
-		took: time.Since(began),
+		act: a, balancer: s.balancer, passes: passes, restarts: s.restarts, deeds: s.tally.Deeds(),
+		troubles: s.tally.Troubles(), verdict: verdict, failures: s.book.Failures(), inFlight: s.inFlight,
+		soon: s.soon, took: time.Since(began),
 	}
 }
 
@@ -77,30 +70,16 @@ func (s *stage) judge(ctx context.Context) ledger.Verdict {
 	}
 }
 
-// employ sets clients of all kinds to work, most of which make plain calls.
+// employ sets the clients to work.
 func (s *stage) employ(ctx context.Context) {
-	c := crowd.Config{
-		URL: s.URL, Token: s.Token, Ledger: s.book,
-		Kinds: append(crowd.Kinds(), crowd.Libraries()...),
-	}
-	load := c
-	load.Kinds, load.Size, load.Pause = []string{crowd.Plain}, plains, loadPause
-	brief := c
-	brief.Kinds = []string{crowd.Brief}
-	s.crowds = []*crowd.Crowd{crowd.Start(ctx, c), crowd.Start(ctx, load), crowd.Start(ctx, brief)}
+	s.crowd = crowd.Start(ctx, crowd.Config{
+		URL: s.URL, Token: s.Token, Ledger: s.book, Tally: &s.tally, Loads: s.loads,
+	})
 }
 
 // dismiss ends all clients when each of their calls has its end.
 func (s *stage) dismiss(ctx context.Context) {
-	ctx, stop := context.WithTimeout(ctx, stopTime)
-	defer stop()
-	var ends errgroup.Group
-	for _, c := range s.crowds {
-		ends.Go(func() error { return c.Stop(ctx) })
-	}
-	err := ends.Wait()
-	s.past, s.crowds = slices.Concat(s.past, s.crowds), nil
-	must.OK(err)
+	within(ctx, stopTime, func(ctx context.Context) { must.OK(s.crowd.Stop(ctx)) })
 }
 
 // relieve replaces all clients by others, which know nothing of sessions from before.
@@ -109,31 +88,12 @@ func (s *stage) relieve(ctx context.Context) {
 	s.employ(ctx)
 }
 
-// deeds is what all clients did so far.
-func (s *stage) deeds() (all crowd.Deeds) {
-	for _, c := range slices.Concat(s.past, s.crowds) {
-		all.Add(c.Deeds())
-	}
-	return all
-}
-
-// troubles is what all clients met so far that they would not have met without restarts.
-func (s *stage) troubles() map[string]int {
-	all := map[string]int{}
-	for _, c := range slices.Concat(s.past, s.crowds) {
-		for what, n := range c.Troubles() {
-			all[what] += n
-		}
-	}
-	return all
-}
-
 // work waits until the clients have sent some more requests.
 func (s *stage) work(ctx context.Context) {
 	const some = 100
-	goal := s.deeds().Requests + some
-	for last, at := int64(0), time.Now(); s.deeds().Requests < goal; {
-		if now := s.deeds().Requests; now > last {
+	goal := s.tally.Deeds().Requests + some
+	for last, at := int64(0), time.Now(); s.tally.Deeds().Requests < goal; {
+		if now := s.tally.Deeds().Requests; now > last {
 			last, at = now, time.Now()
 		}
 		if ctx.Err() != nil || time.Since(at) > stopTime {

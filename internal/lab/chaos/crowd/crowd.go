@@ -6,7 +6,7 @@
 // crowd.go has the crowd and its kinds of clients, person.go what each client can do over
 // HTTP, word.go what it reads there. modern.go, listen.go, session.go, legacy.go,
 // follow.go and old.go have one kind of client each, or two. library.go, golang.go and
-// npm.go have the clients of SDKs. tally.go counts what is no call.
+// npm.go have the clients of SDKs. tally.go counts what all of them did.
 package crowd
 
 import (
@@ -38,10 +38,9 @@ type Config struct {
 	URL     string // of the gateway or of the load balancer, such as http://127.0.0.1:8080, without a path
 	Token   func(tenant, user string) string
 	Ledger  *ledger.Ledger
-	Size    int           // how many clients of each kind and tenant; zero: one
-	Tenants []string      // nil: TenantA and TenantB
-	Kinds   []string      // nil: all of Kinds
-	Pause   time.Duration // between two operations of one client, on average; zero: 20 ms
+	Tally   *Tally   // that all its clients add to, which other crowds may share; nil: one of its own
+	Tenants []string // nil: TenantA and TenantB
+	Loads   []Load   // nil: one client of each of Kinds
 	// how long a client waits for an answer before that counts as silence; zero: a minute
 	Patience time.Duration
 
@@ -56,8 +55,17 @@ type Config struct {
 	Forgetful bool
 }
 
+// Load is clients of some kinds, who do as much.
+type Load struct {
+	Kinds []string      // no other load of the crowd has one of these
+	Size  int           // how many clients of each kind and tenant; zero: one
+	Pause time.Duration // between two operations of one client, on average; zero: 20 ms
+}
+
 // Crowd is a crowd at work.
 type Crowd struct {
+	*Tally
+
 	config Config
 	http   *http.Client
 	life   context.Context //nolint:containedctx // of all its clients, who live as long as the crowd
@@ -65,12 +73,7 @@ type Crowd struct {
 	asking context.Context //nolint:containedctx // it ends when nothing new is to be asked
 	stop   context.CancelFunc
 	work   sync.WaitGroup
-	tally  tally
 
-	deeds struct {
-		calls, resumed, questions, cancelled, repeated, changes, sessions, lives, listened, postponed,
-		reconnects, doubled atomic.Int64
-	}
 	nodeOnce sync.Once
 	node     *rpc.Client // has the clients of npm; nil: there are none
 	nodeErr  error
@@ -132,36 +135,45 @@ func Kinds() []string {
 // Start sets a crowd to work. It ends with Stop, or abruptly with ctx: then what is in
 // flight stays open in the ledger.
 func Start(ctx context.Context, c Config) *Crowd {
-	c.Size, c.Pause = cmp.Or(c.Size, 1), cmp.Or(c.Pause, 20*time.Millisecond)
 	c.Patience, c.ChangePatience = cmp.Or(c.Patience, time.Minute), cmp.Or(c.ChangePatience, 2*time.Minute)
 	if c.Tenants == nil {
 		c.Tenants = []string{TenantA, TenantB}
 	}
-	if c.Kinds == nil {
-		c.Kinds = Kinds()
+	if c.Loads == nil {
+		c.Loads = []Load{{Kinds: Kinds()}}
 	}
 	life, end := context.WithCancel(ctx)
 	asking, stop := context.WithCancel(life)
-	crowd := &Crowd{config: c, life: life, end: end, asking: asking, stop: stop, http: &http.Client{
-		Transport: &http.Transport{
+	crowd := &Crowd{
+		Tally: cmp.Or(c.Tally, &Tally{}), config: c, life: life, end: end, asking: asking, stop: stop,
+		http: &http.Client{Transport: &http.Transport{
 			MaxIdleConnsPerHost: 1000, IdleConnTimeout: 30 * time.Second,
 			DisableCompression: true,
-		},
-	}}
-	crowd.answers, crowd.at = map[string]*atomic.Int64{}, map[string]*atomic.Int64{}
-	for _, kind := range c.Kinds {
-		crowd.answers[kind], crowd.at[kind] = &atomic.Int64{}, &atomic.Int64{}
+		}},
+		answers: map[string]*atomic.Int64{}, at: map[string]*atomic.Int64{},
 	}
-	for _, kind := range c.Kinds {
-		for _, tenant := range c.Tenants {
-			for i := range c.Size {
-				p := newPerson(crowd, kind, tenant, fmt.Sprintf("user-%d", i), i)
-				crowd.at[kind].Add(1)
-				crowd.work.Go(func() { kinds()[kind](p); crowd.at[kind].Add(-1) })
+	for _, load := range c.Loads {
+		for _, kind := range load.Kinds {
+			crowd.answers[kind], crowd.at[kind] = &atomic.Int64{}, &atomic.Int64{}
+		}
+	}
+	for _, load := range c.Loads {
+		crowd.set(load)
+	}
+	return crowd
+}
+
+// set sets the clients of a load to work.
+func (c *Crowd) set(load Load) {
+	for _, kind := range load.Kinds {
+		for _, tenant := range c.config.Tenants {
+			for i := range cmp.Or(load.Size, 1) {
+				p := newPerson(c, load, kind, tenant, i)
+				c.at[kind].Add(1)
+				c.work.Go(func() { kinds()[kind](p); c.at[kind].Add(-1) })
 			}
 		}
 	}
-	return crowd
 }
 
 // Stop asks nothing new, waits until all that was asked has its end, and ends streams and
@@ -181,76 +193,6 @@ func (c *Crowd) Stop(ctx context.Context) error {
 		return <-late
 	}
 	return nil
-}
-
-// Deeds is what a crowd did, as a proof that it did something.
-type Deeds struct {
-	Calls      int64 // asked
-	Resumed    int64 // streams that went on after they broke
-	Questions  int64 // questions of tools that were answered, on a stream or by a repeat of the call
-	Cancelled  int64 // calls that their client cancelled
-	Repeated   int64 // requests with an Idempotency-Key that were sent again after a broken connection
-	Changes    int64 // changes of lists and resources that were told
-	Sessions   int64 // that were opened, over HTTP+SSE too
-	Listened   int64 // subscriptions/listen that were acknowledged
-	Postponed  int64 // requests that were told to come again later
-	Reconnects int64 // sessions that were opened because the last one was gone
-	Doubled    int64 // events that came again on a stream that was resumed after them
-
-	Requests int64 // that were sent over HTTP, of all kinds
-	Lives    int64 // sessions that were opened, used and ended with DELETE
-	Goodbyes int64 // streams that the gateway ended in good order, though there was more to come
-	// messages over HTTP+SSE that were refused since their session had just ended, and
-	// were sent again in another
-	Crossed int64
-	// answers, streams among them, whose connection broke without the client's doing
-	Aborted     int64
-	LongestCall time.Duration // from a plain call of 2026-07-28 to its answer
-	LongestGap  time.Duration // from the end of a stream of a session until the client had it again
-}
-
-// Add adds what another crowd did.
-func (d *Deeds) Add(other Deeds) {
-	for _, n := range []struct {
-		to   *int64
-		more int64
-	}{
-		{&d.Calls, other.Calls},
-		{&d.Resumed, other.Resumed},
-		{&d.Questions, other.Questions},
-		{&d.Cancelled, other.Cancelled},
-		{&d.Repeated, other.Repeated},
-		{&d.Changes, other.Changes},
-		{&d.Sessions, other.Sessions},
-		{&d.Listened, other.Listened},
-		{&d.Postponed, other.Postponed},
-		{&d.Reconnects, other.Reconnects},
-		{&d.Doubled, other.Doubled},
-		{&d.Requests, other.Requests},
-		{&d.Lives, other.Lives},
-		{&d.Goodbyes, other.Goodbyes},
-		{&d.Crossed, other.Crossed},
-		{&d.Aborted, other.Aborted},
-	} {
-		*n.to += n.more
-	}
-	d.LongestCall, d.LongestGap = max(d.LongestCall, other.LongestCall), max(d.LongestGap, other.LongestGap)
-}
-
-// Deeds returns what the crowd has done so far.
-func (c *Crowd) Deeds() Deeds {
-	d, t := &c.deeds, &c.tally
-	return Deeds{
-		Calls: d.calls.Load(), Resumed: d.resumed.Load(), Questions: d.questions.Load(),
-		Cancelled: d.cancelled.Load(),
-		Repeated:  d.repeated.Load(), Changes: d.changes.Load(), Sessions: d.sessions.Load(),
-		Listened:  d.listened.Load(),
-		Postponed: d.postponed.Load(), Reconnects: d.reconnects.Load(), Lives: d.lives.Load(),
-		Doubled:  d.doubled.Load(),
-		Requests: t.requests.Load(), Goodbyes: t.goodbyes.Load(), Aborted: t.aborted.Load(),
-		Crossed:     t.crossed.Load(),
-		LongestCall: time.Duration(t.longestCall.Load()), LongestGap: time.Duration(t.longestGap.Load()),
-	}
 }
 
 // Answers returns how many calls were answered with what a server did, by the kind of

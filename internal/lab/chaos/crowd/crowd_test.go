@@ -99,7 +99,10 @@ func TestLibrariesSeeWhatBreaks(t *testing.T) {
 	t.Parallel()
 	w, server := begin(t)
 	book := ledger.New()
-	c := crowd.Start(t.Context(), crowd.Config{URL: w.URL, Token: w.Token, Ledger: book, Kinds: crowd.Libraries()})
+	c := crowd.Start(t.Context(), crowd.Config{
+		URL: w.URL, Token: w.Token, Ledger: book,
+		Loads: []crowd.Load{{Kinds: crowd.Libraries()}},
+	})
 	answered := func(least int64) {
 		t.Helper()
 		eventually(t, "the client of each SDK has answers", func() bool {
@@ -128,8 +131,7 @@ func TestAKilledReplicaIsSeen(t *testing.T) {
 	// heartbeats, for which this does not wait.
 	kinds := slices.DeleteFunc(crowd.Kinds(), func(kind string) bool { return kind == "2025 listen" })
 	c := crowd.Start(t.Context(), crowd.Config{
-		URL: w.URL, Token: w.Token, Ledger: book, Kinds: kinds,
-		Size: 2,
+		URL: w.URL, Token: w.Token, Ledger: book, Loads: []crowd.Load{{Kinds: kinds, Size: 2}},
 	})
 	ctx, stop := context.WithTimeout(t.Context(), patience)
 	defer stop()

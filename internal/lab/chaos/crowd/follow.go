@@ -56,10 +56,10 @@ func (s *session) along(w *watch) {
 	}
 	begun()
 	if w.last != "" {
-		s.crowd.deeds.resumed.Add(1)
+		s.crowd.resumed.Add(1)
 	}
 	if !w.ended.IsZero() {
-		longest(&s.crowd.tally.longestGap, time.Since(w.ended))
+		longest(&s.crowd.longestGap, time.Since(w.ended))
 		w.ended = time.Time{}
 	}
 	w.heard, w.unnumbered = make(chan *mcp.Message, watched), false
@@ -72,7 +72,7 @@ func (s *session) along(w *watch) {
 	for i := 0; open && i < roundsOpen/4 && !s.gone.Load() && !s.crowd.stopping(); i++ {
 		open = s.change(w, s)
 		s.rounds++
-		s.rest(ctx, s.crowd.config.Pause)
+		s.rest(ctx, s.pause)
 	}
 	cancel()
 	for range w.heard { // until it has ended

@@ -89,7 +89,7 @@ func (s *session) call(ctx context.Context, d *deed) {
 	over, err := t.read(s.post(lasts, d.older(s.nextID())))
 	for !over {
 		if err == nil {
-			s.crowd.tally.goodbyes.Add(1)
+			s.crowd.goodbyes.Add(1)
 		}
 		if t.last == "" || s.gone.Load() || !world.Pause(ctx, t.retry) {
 			d.broke(ctx, err)
@@ -107,7 +107,7 @@ func (t *stream) read(r *reply, err error) (over bool, wrong error) {
 		return t.refuses(r, err)
 	}
 	if t.broken {
-		longest(&t.by.crowd.tally.longestGap, time.Since(t.ended))
+		longest(&t.by.crowd.longestGap, time.Since(t.ended))
 	}
 	if !r.streams() {
 		t.by.ledger.Plain(t.nonce)
@@ -156,7 +156,7 @@ func (t *stream) refuses(r *reply, err error) (over bool, wrong error) {
 func (t *stream) hears(m *mcp.Message) (over bool) {
 	if t.broken {
 		t.broken = false
-		t.by.crowd.deeds.resumed.Add(1)
+		t.by.crowd.resumed.Add(1)
 	}
 	if m.Method != mcp.MethodElicit || t.session == nil {
 		return t.told(m)
@@ -165,7 +165,7 @@ func (t *stream) hears(m *mcp.Message) (over bool) {
 	reply := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, yes)
 	t.replies.Go(func() {
 		if t.session.insist(t.lasts, http.MethodPost, reply, http.StatusAccepted) {
-			t.by.crowd.deeds.questions.Add(1)
+			t.by.crowd.questions.Add(1)
 		} else if t.session.gone.Load() {
 			t.end()
 		}

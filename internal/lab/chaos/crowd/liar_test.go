@@ -188,8 +188,9 @@ func TestLiesAreFound(t *testing.T) {
 			defer between.Close()
 			book := ledger.New()
 			c := crowd.Start(t.Context(), crowd.Config{
-				URL: between.URL, Token: w.Token, Ledger: book, Kinds: []string{test.kind},
-				Tenants: []string{"red"}, Size: 3, Patience: 5 * time.Second, ChangePatience: 2 * time.Second,
+				URL: between.URL, Token: w.Token, Ledger: book,
+				Loads: []crowd.Load{{Kinds: []string{test.kind}, Size: 3}}, Tenants: []string{"red"},
+				Patience: 5 * time.Second, ChangePatience: 2 * time.Second,
 			})
 			eventually(t, "there are lies", func() bool { return test.liar.lies.Load() > 5 })
 			v := end(t, c, book, w, server)

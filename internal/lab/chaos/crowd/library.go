@@ -34,11 +34,11 @@ func (p *person) through(open func(ctx context.Context, p *person) (library, err
 		if l == nil {
 			var err error
 			if l, err = open(ctx, p); err != nil {
-				p.crowd.tally.trouble(p.kind + ": no session")
+				p.crowd.meets(p.kind + ": no session")
 				p.comeLater(soon)
 				return
 			}
-			p.crowd.deeds.sessions.Add(1)
+			p.crowd.sessions.Add(1)
 		}
 		d := p.draw("touch", "touch", "touch", "touch", "slow", "slower")
 		result, answer, err := l.call(ctx, d.tool, d.arguments)
@@ -48,7 +48,7 @@ func (p *person) through(open func(ctx context.Context, p *person) (library, err
 		}
 		l.close()
 		l = nil
-		p.crowd.deeds.reconnects.Add(1)
+		p.crowd.reconnects.Add(1)
 		over := false
 		if answer != nil { // then it counts what that says
 			over, _ = (&stream{deed: d}).read(answer, nil)

@@ -25,7 +25,7 @@ func (p *person) listen() {
 		}
 		for open := true; open && !p.crowd.stopping() && p.rounds%roundsOpen != roundsOpen-1; p.rounds++ {
 			open = p.change(w, p)
-			p.rest(ctx, p.crowd.config.Pause)
+			p.rest(ctx, p.pause)
 		}
 		cancel()
 		for range w.heard { // until it has ended
@@ -49,7 +49,7 @@ func (p *person) subscribe(ctx context.Context, begun func()) *watch {
 	select {
 	case first, open := <-w.heard:
 		if open && first.Method == mcp.NotifyAcknowledged {
-			p.crowd.deeds.listened.Add(1)
+			p.crowd.listened.Add(1)
 			promised := first.Params.Object("notifications")
 			w.lists = string(promised.Value("toolsListChanged")) == "true"
 			w.uris = slices.DeleteFunc(slices.Clone(uris),

@@ -86,7 +86,7 @@ func (p *person) once(ctx context.Context, d *deed) {
 	began := time.Now()
 	p.call(ctx, d)
 	if strings.HasSuffix(d.tool, "__touch") && !d.said.broken {
-		longest(&p.crowd.tally.longestCall, time.Since(began))
+		longest(&p.crowd.longestCall, time.Since(began))
 	}
 }
 
@@ -98,7 +98,7 @@ func (p *person) keyed(ctx context.Context, d *deed) {
 	p.hasty(ctx, d)
 	again, wait := d.said.broken, d.said.later
 	for again && world.Pause(ctx, wait) && p.crowd.life.Err() == nil {
-		p.crowd.deeds.repeated.Add(1)
+		p.crowd.repeated.Add(1)
 		d.try(ctx)
 		// what is told to come later may be repeated as well
 		again, wait = d.said.broken || d.said.later > 0, max(d.said.later, soon)
@@ -146,7 +146,7 @@ func (p *person) parked(ctx context.Context, d *deed) {
 		}
 	}
 	if d.said.broken || d.said.later == 0 {
-		p.crowd.deeds.questions.Add(1)
+		p.crowd.questions.Add(1)
 	}
 }
 

@@ -106,7 +106,7 @@ func (p *person) openOld() *oldSession {
 		s.close()
 		return nil
 	}
-	p.crowd.deeds.sessions.Add(1)
+	p.crowd.sessions.Add(1)
 	return s
 }
 
@@ -189,7 +189,7 @@ func (s *oldSession) listens(response *reply, endpoint chan<- string) {
 			s.hears(e.message)
 		}
 	}
-	s.crowd.tally.goodbyes.Add(1)
+	s.crowd.goodbyes.Add(1)
 }
 
 // hears enters what a message says of a call.
@@ -242,10 +242,10 @@ func (s *oldSession) refuses(ctx context.Context, w word, d *deed) {
 		return
 	}
 	if s.endsSoon(ctx) && !w.broken && !w.made {
-		s.crowd.tally.crossed.Add(1)
+		s.crowd.crossed.Add(1)
 		s.crossed = d
 	} else {
-		s.crowd.tally.trouble(s.kind + ": " + w.code)
+		s.crowd.meets(s.kind + ": " + w.code)
 	}
 	if d != nil {
 		d.enter(w)

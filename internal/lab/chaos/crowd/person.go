@@ -2,6 +2,7 @@ package crowd
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,7 +30,8 @@ type person struct {
 	ledger       *ledger.Ledger
 	kind, tenant string
 	token        string
-	number       int // among those of its kind and tenant
+	number       int           // among those of its kind and tenant
+	pause        time.Duration // between two operations, on average
 	dice         *rand.Rand
 	ids          int // of requests so far
 	rounds       int // operations so far
@@ -37,10 +39,11 @@ type person struct {
 	later atomic.Int64 // nanoseconds that it was told to wait before its next operation
 }
 
-func newPerson(c *Crowd, kind, tenant, user string, number int) *person {
+func newPerson(c *Crowd, of Load, kind, tenant string, number int) *person {
 	return &person{
 		crowd: c, ledger: c.config.Ledger, kind: kind, tenant: tenant, number: number,
-		token: c.config.Token(tenant, user),
+		token: c.config.Token(tenant, fmt.Sprintf("user-%d", number)),
+		pause: cmp.Or(of.Pause, 20*time.Millisecond),
 		dice:  rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), //nolint:gosec // it chooses what to do next
 	}
 }
@@ -50,7 +53,7 @@ func newPerson(c *Crowd, kind, tenant, user string, number int) *person {
 func (p *person) eachRound(round func()) {
 	for ; !p.crowd.stopping(); p.rounds++ {
 		round()
-		average := int64(p.crowd.config.Pause)
+		average := int64(p.pause)
 		p.rest(p.crowd.asking, time.Duration(average/2+p.dice.Int64N(average+1)))
 	}
 }
@@ -129,7 +132,7 @@ func (p *person) intend(server, tool, arguments string, q ledger.Question) *deed
 		by: p, nonce: n, tool: server + "__" + tool, progress: tool == "progress", version: -1,
 		arguments: fmt.Sprintf(`{"nonce":"%s","tenant":"%s"%s}`, n, p.tenant, arguments),
 	}
-	p.crowd.deeds.calls.Add(1)
+	p.crowd.calls.Add(1)
 	return d
 }
 
@@ -192,14 +195,14 @@ func (p *person) request(ctx context.Context, method, path string, body []byte, 
 	}
 	r.Header.Set("Authorization", "Bearer "+p.token)
 	response, err := p.crowd.http.Do(r)
-	p.crowd.tally.requests.Add(1)
+	p.crowd.requests.Add(1)
 	if err != nil {
-		p.crowd.tally.failed(r, err)
+		p.crowd.failed(r, err)
 		return nil, err
 	}
 	return &reply{
 		status: response.StatusCode, header: response.Header,
-		body: p.crowd.tally.watch(r.Context(), response),
+		body: p.crowd.watch(r.Context(), response),
 	}, nil
 }
 
@@ -310,7 +313,7 @@ func (d *deed) cancelled(ctx context.Context, call func() (over bool, err error)
 	timer := time.AfterFunc(soon+time.Duration(d.by.dice.IntN(200))*time.Millisecond, func() {
 		defer close(told)
 		d.by.ledger.Cancelled(d.nonce)
-		d.by.crowd.deeds.cancelled.Add(1)
+		d.by.crowd.cancelled.Add(1)
 		cancel()
 	})
 	over, err := call()

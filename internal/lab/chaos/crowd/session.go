@@ -42,7 +42,7 @@ func (p *person) open() *session {
 	if !s.tell([]byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)) {
 		return nil
 	}
-	p.crowd.deeds.sessions.Add(1)
+	p.crowd.sessions.Add(1)
 	return s
 }
 
@@ -57,7 +57,7 @@ func (p *person) briefSessions() {
 		defer cancel()
 		s.call(ctx, s.draw("touch"))
 		if s.close() {
-			p.crowd.deeds.lives.Add(1)
+			p.crowd.lives.Add(1)
 		}
 	})
 }

@@ -265,7 +265,8 @@ func TestACallEndsThoughItsAnswerIsNotTaken(t *testing.T) {
 			book := ledger.New()
 			c := crowd.Start(t.Context(), crowd.Config{
 				URL: between.URL, Token: func(string, string) string { return "" }, Ledger: book,
-				Kinds: []string{"2025 calls"}, Tenants: []string{"red"}, Patience: 3 * time.Second,
+				Loads: []crowd.Load{{Kinds: []string{"2025 calls"}}}, Tenants: []string{"red"},
+				Patience: 3 * time.Second,
 			})
 			eventually(t, "calls end", func() bool { return len(book.Failures()) > 2 })
 			dismiss(t, c)
@@ -288,8 +289,8 @@ func begun(t *testing.T, url, kind string) *crowd.Crowd {
 	t.Helper()
 	return crowd.Start(t.Context(), crowd.Config{
 		URL: url, Token: func(string, string) string { return "" }, Ledger: ledger.New(),
-		Kinds: []string{kind}, Tenants: []string{"red"}, Patience: 500 * time.Millisecond,
-		ChangePatience: time.Second,
+		Loads: []crowd.Load{{Kinds: []string{kind}}}, Tenants: []string{"red"},
+		Patience: 500 * time.Millisecond, ChangePatience: time.Second,
 	})
 }
 

@@ -14,18 +14,61 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// tally counts what happened to requests of all kinds, those of the ledger and others:
-// whoever restarts replicas wants to know of a handshake that failed, too.
-type tally struct {
-	requests, goodbyes, aborted, crossed atomic.Int64
-	longestCall, longestGap              atomic.Int64 // nanoseconds
+// Tally counts what clients did, and what happened to requests of all kinds, those of the
+// ledger and others: whoever restarts replicas wants to know of a handshake that failed,
+// too. The zero value is ready, and crowds may share one, at the same time or one after
+// the other.
+type Tally struct {
+	calls, resumed, questions, cancelled, repeated, changes, sessions, listened, postponed, reconnects,
+	doubled, requests, lives, goodbyes, crossed, aborted atomic.Int64
+	// nanoseconds
+	longestCall, longestGap atomic.Int64
 
 	mu       sync.Mutex // guards the field below
 	troubles map[string]int
 }
 
-// trouble counts something that no client meets while all replicas go on.
-func (t *tally) trouble(what string) {
+// Deeds is what clients did, as a proof that they did something.
+type Deeds struct {
+	Calls      int64 // asked
+	Resumed    int64 // streams that went on after they broke
+	Questions  int64 // questions of tools that were answered, on a stream or by a repeat of the call
+	Cancelled  int64 // calls that their client cancelled
+	Repeated   int64 // requests with an Idempotency-Key that were sent again after a broken connection
+	Changes    int64 // changes of lists and resources that were told
+	Sessions   int64 // that were opened, over HTTP+SSE too
+	Listened   int64 // subscriptions/listen that were acknowledged
+	Postponed  int64 // requests that were told to come again later
+	Reconnects int64 // sessions that were opened because the last one was gone
+	Doubled    int64 // events that came again on a stream that was resumed after them
+
+	Requests int64 // that were sent over HTTP, of all kinds
+	Lives    int64 // sessions that were opened, used and ended with DELETE
+	Goodbyes int64 // streams that the gateway ended in good order, though there was more to come
+	// messages over HTTP+SSE that were refused since their session had just ended, and
+	// were sent again in another
+	Crossed int64
+	// answers, streams among them, whose connection broke without the client's doing
+	Aborted     int64
+	LongestCall time.Duration // from a plain call of 2026-07-28 to its answer
+	LongestGap  time.Duration // from the end of a stream of a session until the client had it again
+}
+
+// Deeds returns what was done so far.
+func (t *Tally) Deeds() Deeds {
+	return Deeds{
+		Calls: t.calls.Load(), Resumed: t.resumed.Load(), Questions: t.questions.Load(),
+		Cancelled: t.cancelled.Load(), Repeated: t.repeated.Load(), Changes: t.changes.Load(),
+		Sessions: t.sessions.Load(), Listened: t.listened.Load(), Postponed: t.postponed.Load(),
+		Reconnects: t.reconnects.Load(), Doubled: t.doubled.Load(), Requests: t.requests.Load(),
+		Lives: t.lives.Load(), Goodbyes: t.goodbyes.Load(), Crossed: t.crossed.Load(),
+		Aborted:     t.aborted.Load(),
+		LongestCall: time.Duration(t.longestCall.Load()), LongestGap: time.Duration(t.longestGap.Load()),
+	}
+}
+
+// meets counts something that no client meets while all replicas go on.
+func (t *Tally) meets(what string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.troubles == nil {
@@ -44,10 +87,10 @@ func longest(kept *atomic.Int64, d time.Duration) {
 // while all replicas go on, by what it was: a refusal, named by its code or status, a
 // connection that broke without the client's doing, or no answer in all the time that the
 // client waited.
-func (c *Crowd) Troubles() map[string]int {
-	c.tally.mu.Lock()
-	defer c.tally.mu.Unlock()
-	return maps.Clone(c.tally.troubles)
+func (t *Tally) Troubles() map[string]int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.troubles)
 }
 
 // watchedBody is the body of an answer, whose end is counted. A client that closes it, or
@@ -68,28 +111,28 @@ func (b *watchedBody) Read(p []byte) (int, error) {
 }
 
 // watch counts how the body of an answer ends. ctx is that of the request.
-func (t *tally) watch(ctx context.Context, r *http.Response) io.ReadCloser {
+func (t *Tally) watch(ctx context.Context, r *http.Response) io.ReadCloser {
 	what := r.Request.Method + " " + r.Request.URL.Path
 	return &watchedBody{ReadCloser: r.Body, ended: func(err error) {
 		switch {
 		case errors.Is(err, io.EOF):
 		case ctx.Err() == nil:
 			t.aborted.Add(1)
-			t.trouble(what + ": answer torn, " + fault(err))
+			t.meets(what + ": answer torn, " + fault(err))
 		case silent(ctx):
-			t.trouble(what + ": an answer without an end")
+			t.meets(what + ": an answer without an end")
 		}
 	}}
 }
 
 // failed counts a request without an answer.
-func (t *tally) failed(r *http.Request, err error) {
+func (t *Tally) failed(r *http.Request, err error) {
 	what := r.Method + " " + r.URL.Path
 	switch {
 	case r.Context().Err() == nil:
-		t.trouble(what + ": " + fault(err))
+		t.meets(what + ": " + fault(err))
 	case silent(r.Context()):
-		t.trouble(what + ": no answer")
+		t.meets(what + ": no answer")
 	}
 }
 
@@ -114,6 +157,6 @@ func (p *person) failed(e *mcp.Error) {
 // crowd was ended.
 func (p *person) trouble(what string) {
 	if p.crowd.life.Err() == nil {
-		p.crowd.tally.trouble(p.kind + ": " + what)
+		p.crowd.meets(p.kind + ": " + what)
 	}
 }

@@ -102,9 +102,9 @@ func (p *person) read(w *watch, response *reply) {
 		}
 	}
 	w.ended = time.Now()
-	p.crowd.tally.goodbyes.Add(1)
+	p.crowd.goodbyes.Add(1)
 	if p.kind == "2026 listen" && !w.over {
-		p.crowd.tally.trouble("a subscription ended without its result")
+		p.crowd.meets("a subscription ended without its result")
 	}
 }
 
@@ -117,7 +117,7 @@ func (p *person) identify(w *watch, e event) {
 	case !e.HasID:
 		w.unnumbered = true
 	case w.seen[e.ID]:
-		p.crowd.deeds.doubled.Add(1)
+		p.crowd.doubled.Add(1)
 		p.trouble("an event came twice")
 	default:
 		w.seen[e.ID] = true
@@ -182,7 +182,7 @@ func (p *person) await(w *watch, by caller) (open bool) {
 				continue // which will find the end of its patience
 			}
 			p.ledger.Told()
-			p.crowd.deeds.changes.Add(1)
+			p.crowd.changes.Add(1)
 			w.owed = nil
 			return true
 		case <-limited.Done():

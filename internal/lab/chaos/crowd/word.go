@@ -30,10 +30,10 @@ const maxWait = 2 * time.Second
 // an event.
 func (p *person) heard(r *reply) word {
 	w := p.refusalOf(r)
-	p.crowd.tally.trouble(p.kind + ": " + w.code)
+	p.crowd.meets(p.kind + ": " + w.code)
 	if s := r.session; s != nil && w.status == http.StatusNotFound && w.code != lostEvent &&
 		!s.gone.Swap(true) {
-		s.crowd.deeds.reconnects.Add(1)
+		s.crowd.reconnects.Add(1)
 	}
 	p.comeLater(w.later)
 	return w
@@ -58,7 +58,7 @@ func (p *person) refusalOf(r *reply) word {
 		w.later = max(w.later, 100*time.Millisecond)
 	}
 	if w.later > 0 {
-		p.crowd.deeds.postponed.Add(1)
+		p.crowd.postponed.Add(1)
 		w.later = min(w.later, maxWait)
 	}
 	return w
@@ -120,7 +120,7 @@ func (d *deed) told(m *mcp.Message) (over bool) {
 		w := wordOf(m.Err, word{})
 		// whose calls end when their client cancels them, be it with an error
 		if !d.stays() {
-			p.crowd.tally.trouble(p.kind + ": " + w.code)
+			p.crowd.meets(p.kind + ": " + w.code)
 		}
 		d.refused(w)
 	case m.Result.Text("resultType") == "input_required":

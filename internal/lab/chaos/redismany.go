@@ -2,12 +2,9 @@ package main
 
 import (
 	"context"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
-	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
@@ -142,36 +139,7 @@ func meetsNode(_ context.Context, s *scene) {
 	s.store = s.Redis.Nodes[s.draw.IntN(len(s.Redis.Nodes))]
 }
 
-// movesSlot moves the slot of a tenant with its keys to the next node, as redis-cli does it.
-// https://redis.io/docs/latest/commands/cluster-setslot/
+// movesSlot moves the slot of a tenant with its keys to the next node.
 func movesSlot(tenant string) step {
-	return func(ctx context.Context, s *scene) {
-		exec := func(n *world.Store, command ...string) string {
-			return strings.TrimPrefix(n.Exec(ctx, command...), "(integer) ")
-		}
-		nodes := slices.Clone(s.Redis.Nodes)
-		slot := exec(nodes[0], "CLUSTER", "KEYSLOT", "{"+tenant+"}")
-		owner := slices.IndexFunc(nodes, func(n *world.Store) bool {
-			return exec(n, "CLUSTER", "COUNTKEYSINSLOT", slot) != "0"
-		})
-		must.Be(owner >= 0, "no node has keys of the slot of %s", tenant)
-		nodes = append(nodes[owner:], nodes[:owner]...)
-		from, to := nodes[0], nodes[1]
-		id := exec(to, "CLUSTER", "MYID")
-		exec(to, "CLUSTER", "SETSLOT", slot, "IMPORTING", exec(from, "CLUSTER", "MYID"))
-		exec(from, "CLUSTER", "SETSLOT", slot, "MIGRATING", id)
-		host, port, _ := strings.Cut(to.Address, ":")
-		for {
-			keys := exec(from, "CLUSTER", "GETKEYSINSLOT", slot, "100")
-			if keys == "" || keys == "(empty array)" {
-				break
-			}
-			for key := range strings.Lines(keys) {
-				exec(from, "MIGRATE", host, port, strings.TrimSpace(key), "0", "5000")
-			}
-		}
-		for _, n := range []*world.Store{to, from, nodes[2]} {
-			exec(n, "CLUSTER", "SETSLOT", slot, "NODE", id)
-		}
-	}
+	return func(ctx context.Context, s *scene) { s.Redis.Move(ctx, "{"+tenant+"}") }
 }

@@ -1,13 +1,21 @@
 package must
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
 )
 
 // TB lets a lab use what is there for tests. What fails there panics with an error.
-type TB struct{ testing.TB }
+type TB struct {
+	testing.TB
+
+	Life context.Context //nolint:containedctx // of what needs one, as that of a test
+}
+
+// Context implements testing.TB.
+func (t TB) Context() context.Context { return t.Life }
 
 // Helper implements testing.TB.
 func (TB) Helper() {}

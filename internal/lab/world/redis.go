@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
+	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 )
 
 // masterName is what the sentinel calls its master.
@@ -22,8 +23,9 @@ type Redis struct {
 	Nodes    []*Store
 	Sentinel *Store // nil unless watched
 
-	kind string
-	all  []*Store // every server; replicas are told of the first
+	kind    string
+	all     []*Store          // every server; replicas are told of the first
+	cluster *redistest.Server // of Nodes, as tests know it; nil: they are none
 }
 
 // Store is one redis-server, which keeps nothing on disk and lets everybody do
@@ -36,7 +38,6 @@ type Store struct {
 	keeper  *Keeper
 	network *network
 	dir     string
-	bus     string                             // port at which nodes of a cluster talk; empty in no cluster
 	args    func(ctx context.Context) []string // of the next start
 
 	*Process // what it kept is lost when it ends; nil: there was none
@@ -129,15 +130,8 @@ func (r *Redis) Master(ctx context.Context) *Store {
 	panic(errors.New("no server of Redis is the master"))
 }
 
-// Begin starts all nodes that do not run.
-func (r *Redis) Begin(ctx context.Context) {
-	for _, s := range r.Nodes {
-		if !s.Runs() {
-			s.Begin(ctx)
-		}
-	}
-	r.join(ctx)
-}
+// Move moves the slot of a key, with what is there, to another node of a cluster.
+func (r *Redis) Move(ctx context.Context, key string) { r.cluster.Move(must.TB{Life: ctx}, key) }
 
 // door is the server that replicas are told of.
 func (r *Redis) door() *Store { return r.all[0] }

@@ -6,10 +6,10 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
+	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 )
 
 // startRedis starts the servers of one kind of Redis, and returns when they are joined.
@@ -32,7 +32,12 @@ func startRedis(ctx context.Context, kind, dir string, k *Keeper, n *network) *R
 	case "cluster":
 		r.spread()
 	}
-	r.Begin(ctx)
+	for _, s := range r.Nodes {
+		s.Begin(ctx)
+	}
+	if r.cluster != nil {
+		r.cluster.Join(must.TB{Life: ctx})
+	}
 	if r.Sentinel != nil {
 		r.Sentinel.Begin(ctx)
 	}
@@ -83,33 +88,14 @@ func (r *Redis) leader(ctx context.Context) string {
 
 // spread makes each node one of a cluster.
 func (r *Redis) spread() {
+	r.cluster = &redistest.Server{}
 	for _, s := range r.Nodes {
-		bus := s.network.address(s.Name)
-		_, s.bus = split(bus)
+		_, bus := split(s.network.address(s.Name))
 		s.args = func(context.Context) []string {
-			return s.server("--cluster-enabled", "yes", "--cluster-port", s.bus, "--cluster-node-timeout",
+			return s.server("--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout",
 				"2000")
 		}
-	}
-}
-
-// join gives the nodes of a new cluster their slots and shows them to each other. A node
-// that has begun again knows both from its file. Other kinds of Redis need nothing.
-func (r *Redis) join(ctx context.Context) {
-	if r.kind != "cluster" {
-		return
-	}
-	const slots = 16384
-	for i, s := range r.Nodes {
-		if strings.Contains(s.Exec(ctx, "CLUSTER", "INFO"), "cluster_known_nodes:3") {
-			return
-		}
-		first, last := i*slots/len(r.Nodes), (i+1)*slots/len(r.Nodes)-1
-		s.Exec(ctx, "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(first), strconv.Itoa(last))
-	}
-	for _, s := range r.Nodes[1:] {
-		host, port := split(s.Address)
-		r.Nodes[0].Exec(ctx, "CLUSTER", "MEET", host, port, s.bus)
+		r.cluster.Nodes = append(r.cluster.Nodes, &redistest.Server{Address: s.Address, Bus: bus})
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -127,28 +128,16 @@ func (w *Watched) hasCopy(t testing.TB) {
 func StartCluster(t testing.TB, args ...string) *Server {
 	t.Helper()
 	c := &Server{}
-	var busses []string
 	for range 3 {
 		_, bus := split(t, FreeAddress(t))
-		busses = append(busses, bus)
-		c.Nodes = append(c.Nodes,
-			StartOne(t, append([]string{
-				"--cluster-enabled", "yes", "--cluster-port", bus,
-				"--cluster-node-timeout", "2000",
-			}, args...)...))
+		n := StartOne(t, append([]string{
+			"--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "2000",
+		}, args...)...)
+		n.Bus = bus
+		c.Nodes = append(c.Nodes, n)
 	}
 	c.Address, c.admin = c.Nodes[0].Address, c.Nodes[0].admin
-	for i, n := range c.Nodes {
-		// Of nodes with one epoch some take another one later, at a time of their own, and
-		// one that does so while a slot is moved gets it back: then two nodes each send
-		// clients to the other for ever. redis-cli --cluster create does the same.
-		n.Exec(t, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1))
-	}
-	for i, slots := range []string{"0 5460", "5461 10922", "10923 16383"} {
-		c.Nodes[i].Exec(t, append([]string{"CLUSTER", "ADDSLOTSRANGE"}, strings.Fields(slots)...)...)
-		host, port := split(t, c.Nodes[i].Address)
-		c.Nodes[0].Exec(t, "CLUSTER", "MEET", host, port, busses[i])
-	}
+	c.Join(t)
 	for _, n := range c.Nodes {
 		Wait(t, func() error {
 			if info := n.Exec(t, "CLUSTER", "INFO"); !strings.Contains(info, "cluster_state:ok") ||
@@ -161,16 +150,42 @@ func StartCluster(t testing.TB, args ...string) *Server {
 	return c
 }
 
-// Move moves the slot of a key, and all that is there, to another node of a cluster, as
-// redis-cli --cluster reshard does.
+// Join divides the slots among three nodes that run by themselves, and shows the nodes to
+// each other.
+func (s *Server) Join(t testing.TB) {
+	t.Helper()
+	for i, n := range s.Nodes {
+		// Of nodes with one epoch some take another one later, at a time of their own, and
+		// one that does so while a slot is moved gets it back: then two nodes each send
+		// clients to the other for ever. redis-cli --cluster create does the same.
+		n.Exec(t, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1))
+	}
+	for i, slots := range []string{"0 5460", "5461 10922", "10923 16383"} {
+		n := s.Nodes[i]
+		n.Exec(t, append([]string{"CLUSTER", "ADDSLOTSRANGE"}, strings.Fields(slots)...)...)
+		host, port := split(t, n.Address)
+		s.Nodes[0].Exec(t, "CLUSTER", "MEET", host, port, n.Bus)
+	}
+}
+
+// Move moves the slot of a key, and all that is there, from the node that has keys of it to
+// the next one, as redis-cli --cluster reshard does.
+// https://redis.io/docs/latest/commands/cluster-setslot/
 func (s *Server) Move(t testing.TB, key string) {
 	t.Helper()
-	slot := s.Exec(t, "CLUSTER", "KEYSLOT", key)
-	n, err := strconv.Atoi(slot)
-	ok(t, err)
-	owner := min(n/5461, 2) // as StartCluster has divided them
+	slot := s.Nodes[0].Exec(t, "CLUSTER", "KEYSLOT", key)
+	owner := slices.IndexFunc(s.Nodes, func(n *Server) bool {
+		return n.Exec(t, "CLUSTER", "COUNTKEYSINSLOT", slot) != "0"
+	})
+	if owner < 0 {
+		t.Fatalf("no node has keys of the slot of %s", key)
+	}
 	from, to := s.Nodes[owner], s.Nodes[(owner+1)%3]
 	host, port := split(t, to.Address)
+	var login []string
+	if to.admin != nil {
+		login = []string{"AUTH2", "admin", "admin"}
+	}
 	to.Exec(t, "CLUSTER", "SETSLOT", slot, "IMPORTING", from.Exec(t, "CLUSTER", "MYID"))
 	from.Exec(t, "CLUSTER", "SETSLOT", slot, "MIGRATING", to.Exec(t, "CLUSTER", "MYID"))
 	for {
@@ -178,10 +193,8 @@ func (s *Server) Move(t testing.TB, key string) {
 		if len(keys) == 0 {
 			break
 		}
-		from.Exec(t, append([]string{
-			"MIGRATE", host, port, "", "0", "60000", "AUTH2", "admin", "admin",
-			"KEYS",
-		}, keys...)...)
+		from.Exec(t, slices.Concat([]string{"MIGRATE", host, port, "", "0", "60000"}, login,
+			[]string{"KEYS"}, keys)...)
 	}
 	for _, node := range []*Server{to, from, s.Nodes[(owner+2)%3]} {
 		node.Exec(t, "CLUSTER", "SETSLOT", slot, "NODE", to.Exec(t, "CLUSTER", "MYID"))

@@ -35,6 +35,7 @@ type Server struct {
 	Address string    // host:port; of a cluster that of one of its nodes
 	Dir     string    // of its files
 	Nodes   []*Server // of a cluster; nil: it is one server
+	Bus     string    // port at which nodes of a cluster talk; empty: it is no node
 	program *exec.Cmd
 	args    []string
 	config  string   // a file, instead of the usual arguments; empty: none

@@ -168,53 +168,57 @@ func (m *moment) String() string {
 
 // describe writes the section.
 func (s *soak) describe() string {
-	var b strings.Builder // which has no errors
-	d, v := s.tally.Deeds(), &s.total
-	_, _ = fmt.Fprintf(
-		&b, "%v behind %s. **%s sessions were opened, used and ended. There were %s requests, %s calls and %d reloads. "+
-			"%d replicas were replaced, by SIGTERM and SIGKILL in turn. The oracle found %d.**\n\n",
-		time.Since(s.began).Round(time.Second), s.balancer, page.Grouped(int(d.Lives)),
-		page.Grouped(int(d.Requests)), page.Grouped(v.Requests),
-		s.reloads, s.restarts, v.Lost())
-	_, _ = fmt.Fprintf(
-		&b, "%s calls were answered. Of those that were not, %d were in flight at any replica when one was killed. "+
-			"%d were made within a second of that, and %d were others. Of the calls that were executed, %d were not on record without an excuse. "+
-			"%d were answered without a stream for their events.\n\n%s\n",
-		page.Grouped(v.Answered), s.known, s.asked, len(s.late), s.unrecorded, v.Unstreamed,
-		tabled("end of a call that was not answered", s.ends))
-	b.WriteString(
-		"| while nobody works | goroutines | descriptors | heap in use | resident |\n|---|--:|--:|--:|--:|\n")
-	for _, r := range s.Replicas {
-		what := "replaced"
-		if r == s.longLived() {
-			what = "all the time"
-		}
-		for _, m := range s.moments[:3] {
-			u := m.usage[r.Name]
-			_, _ = fmt.Fprintf(&b, "| %s (%s), %s, after %v | %d | %d | %s | %s |\n", r.Name, what, m.name,
-				m.at.Round(time.Second), u.Goroutines, u.Descriptors, page.MiB(u.Heap), page.MiB(u.Resident))
-		}
-	}
-	b.WriteString(
-		"\n| Redis | memory in use | keys that live for seconds | sessions (25 h) | answers under a key " +
-			"(10 min) | used states (11 min) |\n|---|--:|--:|--:|--:|--:|\n")
-	for _, m := range s.moments {
-		short := 0
-		for name, k := range m.redis.kinds {
-			if !stays(name) {
-				short += k.keys
-			}
-		}
-		_, _ = fmt.Fprintf(&b, "| %s | %s | %d", m.name, page.MiB(m.redis.used), short)
-		for _, name := range []string{"session", "once", "used"} {
-			k := m.redis.kinds[name]
-			_, _ = fmt.Fprintf(&b, " | %s with %s", page.Grouped(k.keys), page.MiB(k.bytes))
-		}
-		b.WriteString(" |\n")
-	}
+	d, v, wrong := s.tally.Deeds(), &s.total, ""
 	if err := s.verdict(); err != nil {
-		_, _ = fmt.Fprintf(&b, "\n**Not all was back:** %.3000s\n", strings.Join(strings.Fields(err.Error()),
-			" "))
+		wrong = fmt.Sprintf("\n**Not all was back:** %.3000s\n", strings.Join(strings.Fields(err.Error()), " "))
 	}
-	return b.String()
+	return fmt.Sprintf(soakSection, time.Since(s.began).Round(time.Second), s.balancer, page.Grouped(d.Lives),
+		page.Grouped(d.Requests), page.Grouped(v.Requests), s.reloads, s.restarts, v.Lost(),
+		page.Grouped(v.Answered), s.known, s.asked, len(s.late), s.unrecorded, v.Unstreamed,
+		tabled("end of a call that was not answered", s.ends), page.Rows(s.Replicas, s.held),
+		page.Rows(s.moments, (*moment).stored), wrong)
+}
+
+// soakSection is the section, with places for what was found.
+const soakSection = `%v behind %s. **%s sessions were opened, used and ended. There were %s requests, ` +
+	`%s calls and %d reloads. %d replicas were replaced, by SIGTERM and SIGKILL in turn. The oracle found %d.**
+
+` + `%s calls were answered. Of those that were not, %d were in flight at any replica when one was killed. ` +
+	`%d were made within a second of that, and %d were others. Of the calls that were executed, %d were ` +
+	`not on record without an excuse. %d were answered without a stream for their events.
+
+%s
+| while nobody works | goroutines | descriptors | heap in use | resident |
+|---|--:|--:|--:|--:|
+%s
+| Redis | memory in use | keys that live for seconds | sessions (25 h) | answers under a key (10 min) | used states (11 min) |
+|---|--:|--:|--:|--:|--:|
+%s%s`
+
+// held are the lines of what a replica held.
+func (s *soak) held(r *world.Replica) string {
+	what := "replaced"
+	if r == s.longLived() {
+		what = "all the time"
+	}
+	return page.Rows(s.moments[:3], func(m *moment) string {
+		u := m.usage[r.Name]
+		return fmt.Sprintf("| %s (%s), %s, after %v | %d | %d | %s | %s |\n", r.Name, what, m.name,
+			m.at.Round(time.Second), u.Goroutines, u.Descriptors, page.MiB(u.Heap), page.MiB(u.Resident))
+	})
+}
+
+// stored is the line of what Redis held.
+func (m *moment) stored() string {
+	short := 0
+	for name, k := range m.redis.kinds {
+		if !stays(name) {
+			short += k.keys
+		}
+	}
+	return fmt.Sprintf("| %s | %s | %d", m.name, page.MiB(m.redis.used), short) +
+		page.Rows([]string{"session", "once", "used"}, func(name string) string {
+			k := m.redis.kinds[name]
+			return fmt.Sprintf(" | %s with %s", page.Grouped(k.keys), page.MiB(k.bytes))
+		}) + " |\n"
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
@@ -12,8 +11,7 @@ import (
 
 // describe writes the report.
 func describe(results []*result, samples int, on cores) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, `# What one tenant notices of another
+	return fmt.Sprintf(`# What one tenant notices of another
 
 A quiet tenant calls a small tool %d times a second, over %d connections or more of %d users, while somebody
 attacks the same gateway. Its calls go out at fixed times, whether or not the answers before are late. Each
@@ -31,9 +29,7 @@ On the processors: %s. Load average at the end: %s. What others did on the machi
 
 | attack | p99 ÷ baseline | p50 ÷ baseline | refused or never answered | verdict |
 |---|---|---|---|---|
-%s`, time.Second/quietInterval, quiet.Connections, usersOfQuiet, client.Patience, on.describe(), page.Load(),
-		page.Rows(results, (*result).row))
-	fmt.Fprintf(&b, `
+%s
 "No attack" is measured like the others, with nobody attacking. The further its ratios are from 1, the less
 the others can be trusted. Attack and baseline have %d samples each, in %d rounds that take turns, each with
 a new gateway. A percentile is the median of those of the rounds.
@@ -49,20 +45,23 @@ time.
 %s
 ## The attacks
 
-`, samples, rounds, page.Rows(results, (*result).figures))
-	for _, r := range results {
-		note := ""
-		if r.attack.Raised {
-			note = " Its tenant has rates of 10,000 requests and calls a second, otherwise most would be " +
-				"refused by a limit."
-		}
-		fmt.Fprintf(&b, "- **%s**: %s.%s\n", r.attack.Name, r.attack.Does, note)
-	}
-	b.WriteString("\nAttackers are " + fmt.Sprint(usersOfLoud) + ` users of one tenant (strangers have no token), on an address of their own where the system has
+%s
+Attackers are %d users of one tenant (strangers have no token), on an address of their own where the system has
 one. All limits are the default ones, with two exceptions: the rates of the tenant named above, and those of the quiet
 tenant. That one makes up for calls that were late, and must not be refused for it.
-`)
-	return b.String()
+`, time.Second/quietInterval, quiet.Connections, usersOfQuiet, client.Patience, on.describe(), page.Load(),
+		page.Rows(results, (*result).row), samples, rounds, page.Rows(results, (*result).figures),
+		page.Rows(results, (*result).does), usersOfLoud)
+}
+
+// does says what the attack does.
+func (r *result) does() string {
+	note := ""
+	if r.attack.Raised {
+		note = " Its tenant has rates of 10,000 requests and calls a second, otherwise most would be " +
+			"refused by a limit."
+	}
+	return fmt.Sprintf("- **%s**: %s.%s\n", r.attack.Name, r.attack.Does, note)
 }
 
 // row is the line of an attack in the table of verdicts.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/raid"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
@@ -70,12 +71,16 @@ func (o *outcome) String() string {
 
 // describe writes the report.
 func describe(outcomes []*outcome) string {
-	var b strings.Builder
 	title := "A siege"
 	if slices.ContainsFunc(outcomes, func(o *outcome) bool { return o.disk != nil }) {
 		title = "When strangers fill the disk"
 	}
-	b.WriteString("# " + title + `
+	return fmt.Sprintf(siegePage, title, page.Rows(outcomes, (*outcome).row),
+		page.Rows(outcomes, (*outcome).broken), page.Rows(outcomes, (*outcome).describeAttacks))
+}
+
+// siegePage is the report, with places for what was measured.
+const siegePage = `# %s
 
 The gateway runs in a control group of Linux, without swap. The kernel ends whatever in it needs more
 memory. Three attackers make the attacks below, three at a time each, in an order drawn by a seed. Two of
@@ -99,14 +104,7 @@ These are the promises:
 
 | memory | siege | process | resident before, at most, after | charged at most | quiet: sent, answered | p50, p99 | sent again | reloads | strangers from | disk | verdict |
 |---|---|---|---|---|---|---|---|---|---|---|---|
-`)
-	b.WriteString(page.Rows(outcomes, (*outcome).row))
-	for _, o := range outcomes {
-		if err := o.verdict(); err != nil {
-			fmt.Fprintf(&b, "\n%s\n", strings.ToUpper(err.Error()[:1])+err.Error()[1:]+".")
-		}
-	}
-	b.WriteString(`
+%s%s
 *Charged* is what the kernel counts for the control group, without the pages of the program's file, which were in memory
 before. Version 1 of control groups counts what sockets hold separately, version 2 within the rest. *p50, p99* are of the
 calls that were due during the siege, each from when it was due. The attackers use the same processors. *Sent again* are
@@ -114,11 +112,15 @@ calls on an idle connection that turned out to be closed; a client sends such a 
 *Strangers from* is from how many addresses those without a token come. *Disk* is the one that log and audit share, with
 what they took of it; nothing is rotated. *After* is how long after the siege the memory was read, which is as soon as it
 was near its start.
-`)
-	for _, o := range outcomes {
-		o.describeAttacks(&b)
+%s`
+
+// broken says which promises were.
+func (o *outcome) broken() string {
+	err := o.verdict()
+	if err == nil {
+		return ""
 	}
-	return b.String()
+	return "\n" + strings.ToUpper(err.Error()[:1]) + err.Error()[1:] + ".\n"
 }
 
 func (o *outcome) row() string {
@@ -144,19 +146,23 @@ func (o *outcome) row() string {
 	}, " | ") + " |\n"
 }
 
-func (o *outcome) describeAttacks(b *strings.Builder) {
+// describeAttacks is the table of the attacks that were made.
+func (o *outcome) describeAttacks() string {
 	strangers := ""
 	if o.disk != nil {
 		strangers = fmt.Sprintf(", addresses of strangers: %d", o.from)
 	}
-	fmt.Fprintf(b, "\n## With %d MiB%s\n\n", o.limit>>20, strangers)
-	b.WriteString(
-		"| attack | what it does | tries | answered | received | held open at most | refused, and how |\n" +
-			"|---|---|---|---|---|---|---|\n")
-	for _, a := range attacksNamed("") {
-		if t := o.attacks[a.Name]; t != nil {
-			fmt.Fprintf(b, "| %s | %s | %d | %d | %s | %d | %s |\n", a.Name, a.Does, t.Attempts, t.Answered,
-				page.MiB(t.Received), t.Held, page.Counted(t.Instead, "nothing"))
+	return fmt.Sprintf(`
+## With %d MiB%s
+
+| attack | what it does | tries | answered | received | held open at most | refused, and how |
+|---|---|---|---|---|---|---|
+%s`, o.limit>>20, strangers, page.Rows(attacksNamed(""), func(a raid.Attack) string {
+		t := o.attacks[a.Name]
+		if t == nil {
+			return ""
 		}
-	}
+		return fmt.Sprintf("| %s | %s | %d | %d | %s | %d | %s |\n", a.Name, a.Does, t.Attempts, t.Answered,
+			page.MiB(t.Received), t.Held, page.Counted(t.Instead, "nothing"))
+	}))
 }

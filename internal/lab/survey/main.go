@@ -40,10 +40,11 @@ func run(args []string, out io.Writer) error {
 			name = file
 		}
 		one := survey(file)
-		must.OK(one.write(out, name))
+		must.Have(io.WriteString(out, one.of(name)))
 		sum.add(&one)
 	}
-	return sum.writeSum(out)
+	must.Have(io.WriteString(out, sum.sum()))
+	return nil
 }
 
 // documents lists the files of a folder, and of those in it, that may hold a document.

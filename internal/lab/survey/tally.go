@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -55,52 +54,38 @@ func (t *tally) add(one *tally) {
 	t.notes = append(t.notes, one.notes...)
 }
 
-// write writes what became of one document.
-func (t *tally) write(out io.Writer, name string) error {
-	var text strings.Builder
-	for _, reason := range t.refused {
-		fmt.Fprintf(&text, "%s: refused: %s\n", name, reason)
-	}
+// of says what became of the document of a name.
+func (t *tally) of(name string) string {
+	read := ""
 	if len(t.refused) == 0 {
-		fmt.Fprintf(&text, "%s: %d tools, %d left out\n", name, t.tools, len(t.leftOut))
+		read = fmt.Sprintf("%s: %d tools, %d left out\n", name, t.tools, len(t.leftOut))
 	}
-	for _, r := range t.leftOut {
-		fmt.Fprintf(&text, "  left out: %s: %v\n", r.Item, r.Err)
-	}
-	for _, note := range t.notes {
-		fmt.Fprintf(&text, "  changed: %s\n", note)
-	}
-	_, err := io.WriteString(out, text.String())
-	return err
+	return page.Rows(t.refused, func(reason string) string { return fmt.Sprintf("%s: refused: %s\n", name, reason) }) +
+		read + page.Rows(t.leftOut, func(r registry.Refusal) string {
+		return fmt.Sprintf("  left out: %s: %v\n", r.Item, r.Err)
+	}) + page.Rows(t.notes, func(note string) string { return fmt.Sprintf("  changed: %s\n", note) })
 }
 
-// writeSum writes the sums, and each reason with how often it was given.
-func (t *tally) writeSum(out io.Writer) error {
-	var text strings.Builder
-	fmt.Fprintf(&text, "\n%d documents read, %d refused; %d operations are tools, %d are left out\n",
-		t.documents, len(t.refused), t.tools, len(t.leftOut))
-	left := make([]string, len(t.leftOut))
-	for i, r := range t.leftOut {
-		left[i] = r.Err.Error()
+// sum says the sums, and each reason with how often it was given.
+func (t *tally) sum() string {
+	return fmt.Sprintf("\n%d documents read, %d refused; %d operations are tools, %d are left out\n", t.documents,
+		len(t.refused), t.tools, len(t.leftOut)) +
+		grouped("refused", t.refused, func(reason string) string { return reason }) +
+		grouped("left out", t.leftOut, func(r registry.Refusal) string { return r.Err.Error() }) +
+		grouped("changed", t.notes, func(note string) string {
+			return strings.TrimPrefix(quoted.ReplaceAllString(note, "…"), "operation …: ")
+		})
+}
+
+// grouped counts reasons that differ in names alone as one, the most frequent first.
+func grouped[T any](what string, all []T, reason func(T) string) string {
+	counts := map[string]int{}
+	for _, one := range all {
+		counts[quoted.ReplaceAllString(reason(one), "…")]++
 	}
-	notes := make([]string, len(t.notes))
-	for i, note := range t.notes {
-		notes[i] = strings.TrimPrefix(quoted.ReplaceAllString(note, "…"), "operation …: ")
-	}
-	for _, group := range []struct {
-		name    string
-		reasons []string
-	}{{"refused", t.refused}, {"left out", left}, {"changed", notes}} {
-		counts := map[string]int{}
-		for _, reason := range group.reasons {
-			counts[quoted.ReplaceAllString(reason, "…")]++
-		}
-		for _, reason := range page.Frequent(counts) {
-			fmt.Fprintf(&text, "%6d %s: %s\n", counts[reason], group.name, reason)
-		}
-	}
-	_, err := io.WriteString(out, text.String())
-	return err
+	return page.Rows(page.Frequent(counts), func(reason string) string {
+		return fmt.Sprintf("%6d %s: %s\n", counts[reason], what, reason)
+	})
 }
 
 // quoted is a name or a text of a document within a reason.

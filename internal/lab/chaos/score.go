@@ -14,16 +14,16 @@ import (
 
 // score is what became of one act.
 type score struct {
-	act              *act
-	balancer         string
-	passes, restarts int
-	deeds            crowd.Deeds
-	troubles         map[string]int
-	verdict          ledger.Verdict
-	failures         []ledger.Failure
-	inFlight         map[ledger.Nonce]bool // calls that were in flight when a replica was killed
-	soon             map[ledger.Nonce]bool // calls that were asked soon after
-	took             time.Duration
+	act      *act
+	balancer string
+	restarts int
+	deeds    crowd.Deeds
+	troubles map[string]int
+	verdict  ledger.Verdict
+	failures []ledger.Failure
+	inFlight map[ledger.Nonce]bool // calls that were in flight when a replica was killed
+	soon     map[ledger.Nonce]bool // calls that were asked soon after
+	took     time.Duration
 }
 
 // lost returns how many requests of all kinds did not end as they would have without a

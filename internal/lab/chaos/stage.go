@@ -40,14 +40,14 @@ func (s *stage) play(ctx context.Context, a *act, requests int) *score {
 	s.well(ctx)
 	s.employ(ctx)
 	defer must.Else(func() { s.dismiss(ctx) })
-	passes := 0
-	for ; passes == 0 || s.tally.Deeds().Requests < int64(requests); passes++ {
+	a.pass(ctx, s)
+	for s.tally.Deeds().Requests < int64(requests) {
 		a.pass(ctx, s)
 	}
 	s.dismiss(ctx)
 	verdict := s.judge(ctx)
 	return &score{
-		act: a, balancer: s.balancer, passes: passes, restarts: s.restarts, deeds: s.tally.Deeds(),
+		act: a, balancer: s.balancer, restarts: s.restarts, deeds: s.tally.Deeds(),
 		troubles: s.tally.Troubles(), verdict: verdict, failures: s.book.Failures(), inFlight: s.inFlight,
 		soon: s.soon, took: time.Since(began),
 	}

@@ -14,8 +14,8 @@ import (
 // Record is what the gateway put on record of one call of a tool, as far as it is needed
 // here.
 type Record struct {
-	Tenant, Outcome, Reason string
-	Nonce                   Nonce // among the arguments, which the gateway was told to record
+	Tenant, Outcome string
+	Nonce           Nonce // among the arguments, which the gateway was told to record
 }
 
 // line is what is read of a line of an audit file.
@@ -23,7 +23,6 @@ type line struct {
 	Tenant    string `json:"tenant"`
 	Method    string `json:"method"`
 	Outcome   string `json:"outcome"`
-	Reason    string `json:"reason"`
 	Arguments struct {
 		Nonce string `json:"nonce"`
 	} `json:"named_arguments"`
@@ -56,8 +55,7 @@ func ReadRecords(r io.Reader) ([]Record, error) {
 			continue
 		}
 		records = append(records, Record{
-			Tenant: word(l.Tenant), Outcome: word(l.Outcome),
-			Reason: word(l.Reason), Nonce: nonce,
+			Tenant: word(l.Tenant), Outcome: word(l.Outcome), Nonce: nonce,
 		})
 	}
 }

@@ -79,11 +79,9 @@ func (o *members) MarshalJSON() ([]byte, error) {
 
 // place is where a value stands in a message.
 type place struct {
-	path  string
-	value any
-	in    *members // what holds it; nil: an array does
-	at    int      // in what holds it
-	list  []any
+	in   *members // what holds it; nil: an array does
+	list []any
+	at   int // in what holds it
 }
 
 func (p place) set(value any) bool {
@@ -95,20 +93,16 @@ func (p place) set(value any) bool {
 	return true
 }
 
-// places lists every value in an object, from outside in.
-func places(o *members) []place { return appendPlaces(nil, "", o) }
-
-func appendPlaces(all []place, path string, value any) []place {
+// places lists every value below a value, from outside in.
+func places(value any) (all []place) {
 	switch v := value.(type) {
 	case *members:
 		for i, m := range *v {
-			all = append(all, place{path: path + "." + m.name, value: m.value, in: v, at: i})
-			all = appendPlaces(all, path+"."+m.name, m.value)
+			all = append(append(all, place{in: v, at: i}), places(m.value)...)
 		}
 	case []any:
 		for i, element := range v {
-			all = append(all, place{path: path + "[]", value: element, list: v, at: i})
-			all = appendPlaces(all, path+"[]", element)
+			all = append(append(all, place{list: v, at: i}), places(element)...)
 		}
 	}
 	return all

@@ -29,12 +29,8 @@ func (w *World) ask(ctx context.Context, url string) (status int, body []byte) {
 	return response.StatusCode, must.Have(io.ReadAll(io.LimitReader(response.Body, mostAnswer)))
 }
 
-// Metric returns the sum of all series of a metric whose labels contain those given, such
-// as Metric(ctx, "drawbridge_redis_state", `state="up"`). A metric without such series is
-// 0.
-func (r *Replica) Metric(ctx context.Context, name string, labels ...string) float64 {
-	return sum(r.metrics(ctx), name, labels...)
-}
+// Metric returns the sum of all series of a metric. One without series is 0.
+func (r *Replica) Metric(ctx context.Context, name string) float64 { return sum(r.metrics(ctx), name) }
 
 func (r *Replica) metrics(ctx context.Context) []byte {
 	status, body := r.world.ask(ctx, "http://"+r.Operator+"/metrics")
@@ -42,7 +38,7 @@ func (r *Replica) metrics(ctx context.Context) []byte {
 	return body
 }
 
-// sum adds up series in the text of /metrics.
+// sum adds up the series in the text of /metrics whose labels contain those given.
 func sum(text []byte, name string, labels ...string) (total float64) {
 	for line := range strings.Lines(string(text)) {
 		rest, found := strings.CutPrefix(strings.TrimSpace(line), name)

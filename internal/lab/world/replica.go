@@ -45,7 +45,10 @@ type Replica struct {
 	audits  []string // all files that its processes had, the last one in use
 }
 
-const configFile = "drawbridge.yaml" // in the folder of a replica
+const (
+	configFile = "drawbridge.yaml" // in the folder of a replica
+	drainDelay = "500ms"           // of the gateways, which two checks of the balancer need
+)
 
 func replicaName(i int) string { return fmt.Sprintf("replica-%d", i) }
 
@@ -109,8 +112,7 @@ func (r *Replica) Launch(ctx context.Context) {
 	must.OK(ctx.Err())
 	must.Be(!r.Runs(), "%s runs already", r.Name)
 	command := slices.Concat(r.Wrapper, []string{
-		r.program, "serve", "-config", r.file(), "-drain-delay",
-		r.world.config.DrainDelay.String(),
+		r.program, "serve", "-config", r.file(), "-drain-delay", drainDelay,
 	})
 	o := Order{Dir: r.Dir, Command: r.world.network.command(r.Name, command...), Env: r.Env}
 	if r.Balancer != nil {

@@ -50,9 +50,8 @@ type Config struct {
 	// ErrNoNamespaces.
 	Namespaces bool
 
-	DrainDelay time.Duration // of the gateways; zero: 500 ms, which two checks of the balancer need
-	EventAge   time.Duration // sessions.events.age of the gateways; zero: their default of 5 m
-	Patience   time.Duration // redis.patience of the gateways; zero: 1 s, since all share a few processors
+	EventAge time.Duration // sessions.events.age of the gateways; zero: their default of 5 m
+	Patience time.Duration // redis.patience of the gateways; zero: 1 s, since all share a few processors
 }
 
 // Room is how many replicas a world has at most: the balancer knows an address for each.
@@ -76,8 +75,7 @@ type World struct {
 // Start starts a world. All is ready when it returns, or it returns why not and nothing
 // is left. It lasts until Close, also when ctx ends.
 func Start(ctx context.Context, c Config) *World {
-	c.DrainDelay, c.Patience = cmp.Or(c.DrainDelay, 500*time.Millisecond), cmp.Or(c.Patience, time.Second)
-	c.EventAge = cmp.Or(c.EventAge, 5*time.Minute)
+	c.Patience, c.EventAge = cmp.Or(c.Patience, time.Second), cmp.Or(c.EventAge, 5*time.Minute)
 	must.Be(c.Replicas >= 1 && c.Replicas <= Room, "%d replicas, want 1 to %d", c.Replicas, Room)
 	must.Be(c.Balancer == "nginx" || c.Balancer == "haproxy", "the balancer is %q, want nginx or haproxy",
 		c.Balancer)

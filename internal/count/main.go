@@ -39,14 +39,18 @@ func run(ctx context.Context, directory string, args []string, out io.Writer) er
 	if flags.NArg() > 0 {
 		return fmt.Errorf("there is an argument too many: %s", flags.Arg(0))
 	}
-	now, err := working(directory)
+	now, err := count(os.DirFS(directory))
 	if err != nil {
 		return err
 	}
 	if *since == "" {
 		return writeTotals(out, now)
 	}
-	before, err := revision(ctx, directory, *since)
+	archive, err := revision(ctx, directory, *since)
+	if err != nil {
+		return err
+	}
+	before, err := count(archive)
 	if err != nil {
 		return err
 	}

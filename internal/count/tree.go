@@ -1,14 +1,11 @@
 package main
 
 import (
-	"archive/tar"
+	"archive/zip"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"os/exec"
 	"path"
 	"regexp"
@@ -57,29 +54,25 @@ func (t tree) add(name string, source []byte) error {
 	return nil
 }
 
-// counts tells whether a file is Go code of ours. The build tags of a file do not matter.
-func counts(name string) bool {
-	return strings.HasSuffix(name, ".go") && !slices.ContainsFunc(strings.Split(path.Dir(name), "/"), skipped)
-}
-
 // skipped tells whether a directory of that name is passed over, with what is in it.
 func skipped(base string) bool {
 	return base == "testdata" || base == "node_modules" || len(base) > 1 && (base[0] == '.' || base[0] == '_')
 }
 
-// working counts the files that are there, committed or not.
-func working(directory string) (tree, error) {
-	root, t := os.DirFS(directory), tree{}
-	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
+// count counts the Go code of ours that a module has. The build tags of a file do not
+// matter.
+func count(module fs.FS) (tree, error) {
+	t := tree{}
+	err := fs.WalkDir(module, ".", func(name string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
 		case entry.IsDir() && skipped(entry.Name()):
 			return fs.SkipDir
-		case entry.IsDir(), !counts(name):
+		case !entry.Type().IsRegular() || !strings.HasSuffix(name, ".go"):
 			return nil
 		}
-		source, err := fs.ReadFile(root, name)
+		source, err := fs.ReadFile(module, name)
 		if err != nil {
 			return err
 		}
@@ -88,37 +81,18 @@ func working(directory string) (tree, error) {
 	return t, err
 }
 
-// revision counts what git knows of a revision, as the list of today divides it.
-func revision(ctx context.Context, directory, name string) (tree, error) {
+// revision returns what git knows of a revision.
+func revision(ctx context.Context, directory, name string) (fs.FS, error) {
 	if strings.HasPrefix(name, "-") {
 		return nil, fmt.Errorf("%s is no revision", name)
 	}
 	//nolint:gosec // G204: a revision, and no flag
-	command := exec.CommandContext(ctx, "git", "archive", "--format=tar", name)
+	command := exec.CommandContext(ctx, "git", "archive", "--format=zip", name)
 	var problem bytes.Buffer
 	command.Dir, command.Stderr = directory, &problem
 	archive, err := command.Output()
 	if err != nil {
 		return nil, fmt.Errorf("git archive %s: %w: %s", name, err, bytes.TrimSpace(problem.Bytes()))
 	}
-	t := tree{}
-	for reader := tar.NewReader(bytes.NewReader(archive)); ; {
-		header, err := reader.Next()
-		if errors.Is(err, io.EOF) {
-			return t, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("git archive %s: %w", name, err)
-		}
-		if header.Typeflag != tar.TypeReg || !counts(header.Name) {
-			continue
-		}
-		source, err := io.ReadAll(reader)
-		if err != nil {
-			return nil, fmt.Errorf("git archive %s: %w", name, err)
-		}
-		if err := t.add(header.Name, source); err != nil {
-			return nil, err
-		}
-	}
+	return zip.NewReader(bytes.NewReader(archive), int64(len(archive)))
 }

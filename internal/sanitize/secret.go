@@ -3,7 +3,17 @@ package sanitize
 import (
 	"bytes"
 	"math/bits"
+	"slices"
+	"strings"
 )
+
+// NamesSecret tells whether a value of that name is probably a secret: a header, a
+// variable or a flag. It errs on the side of secrets: any name with key in it counts.
+func NamesSecret(name string) bool {
+	words := []string{"auth", "token", "secret", "key", "pass", "pwd", "cookie", "credential"}
+	name = strings.ToLower(name)
+	return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(name, word) })
+}
 
 // This file finds secrets in one pass over the text, without regular expressions, whose
 // time a server could drive up.

@@ -8,13 +8,13 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -163,16 +163,13 @@ func kindOf(header http.Header) (kind, string) {
 // bytes. Shorter ones could occur in any answer by chance.
 const minSecret = 8
 
-// credentialName matches the names of headers that sound like credentials.
-var credentialName = regexp.MustCompile(`(?i)auth|token|secret|key|password|cookie|credential|session`)
-
 // secretsOf returns the texts that no answer may repeat: the values of headers whose
 // names sound like credentials, what stands behind the scheme in them (Bearer …), and
 // both as JSON strings may spell them.
 func secretsOf(headers map[string]string) []string {
 	var secrets []string
 	for name, value := range headers {
-		if credentialName.MatchString(name) {
+		if sanitize.NamesSecret(name) || strings.Contains(strings.ToLower(name), "session") {
 			secrets = appendSpellings(secrets, value)
 			_, credentials, _ := strings.Cut(value, " ")
 			secrets = appendSpellings(secrets, credentials)

@@ -308,7 +308,9 @@ func TestRequests(t *testing.T) {
 func TestAnswers(t *testing.T) {
 	a := newAPI(t)
 	cfg := a.config(issues(t), "issues/get")
-	cfg.Headers = map[string]string{"Authorization": "Bearer s3cret/value", "X-Version": "2022-11-28"}
+	cfg.Headers = map[string]string{
+		"Authorization": "Bearer s3cret/value", "X-Passphrase": "open sesame", "X-Version": "2022-11-28",
+	}
 	tools, _ := load(t, cfg)
 	for name, test := range map[string]struct {
 		status                 int
@@ -351,6 +353,10 @@ func TestAnswers(t *testing.T) {
 		"not allowed": {
 			401, "text/plain", "bad token s3cret/value", "", "",
 			"401 Unauthorized: bad token [redacted]",
+		},
+		"not known": {
+			401, "text/plain", "who says open sesame?", "", "",
+			"401 Unauthorized: who says [redacted]?",
 		},
 		"an error's bytes": {
 			500, "application/octet-stream", "\x00", "", "",

@@ -128,7 +128,8 @@ func hider(env map[string]string, args []string) *strings.Replacer {
 		if !joined && i+1 < len(args) {
 			value = args[i+1]
 		}
-		if strings.HasPrefix(name, "-") && secretFlag(name) {
+		hidden := sanitize.NamesSecret(name) || strings.Contains(strings.ToLower(name), "header")
+		if strings.HasPrefix(name, "-") && hidden {
 			note(name, value)
 		}
 	}
@@ -141,16 +142,4 @@ func hider(env map[string]string, args []string) *strings.Replacer {
 		pairs = append(pairs, s.value, "[REDACTED:"+s.name+"]")
 	}
 	return strings.NewReplacer(pairs...)
-}
-
-// secretFlag tells whether the value of a command-line flag with that name is taken for a
-// secret.
-func secretFlag(name string) bool {
-	name = strings.ToLower(name)
-	return slices.ContainsFunc([]string{
-		"auth", "token", "secret", "key", "pass", "pwd", "cookie",
-		"credential", "header",
-	}, func(word string) bool {
-		return strings.Contains(name, word)
-	})
 }

@@ -2,8 +2,9 @@ package config
 
 import (
 	"regexp"
-	"slices"
 	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
 )
 
 // pairs reads names with values, such as headers. The values may be secrets, so no
@@ -22,7 +23,7 @@ func (r *reader) pairs(
 					wrong{m.value.kind != scalar, m.value, "a text is wanted here"},
 					wrong{reason != "", m.key, reason},
 					wrong{
-						m.value.defaulted && secretName(m.name), m.value,
+						m.value.defaulted && sanitize.NamesSecret(m.name), m.value,
 						"a secret has no default: the variable is not set",
 					})
 			}
@@ -30,16 +31,6 @@ func (r *reader) pairs(
 		})
 		return out
 	}
-}
-
-// secretName tells whether a value of that name is probably a secret. It errs on the side
-// of secrets: any name with key in it counts.
-func secretName(name string) bool {
-	name = strings.ToLower(name)
-	return slices.ContainsFunc([]string{"auth", "token", "secret", "key", "password", "cookie", "credential"},
-		func(word string) bool {
-			return strings.Contains(name, word)
-		})
 }
 
 // checkVariable returns what is wrong with an environment variable for a program, "" when

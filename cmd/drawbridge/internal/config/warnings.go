@@ -14,6 +14,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
@@ -229,7 +230,7 @@ func (s Server) exposesCredentials(address string) bool {
 		return false
 	}
 	names := slices.AppendSeq(slices.Collect(maps.Keys(s.Headers)), maps.Keys(u.Query()))
-	return !s.Auth.IsZero() || slices.ContainsFunc(names, secretName)
+	return !s.Auth.IsZero() || slices.ContainsFunc(names, sanitize.NamesSecret)
 }
 
 // warnRedis warns of replicas that share limits and do not know how many they are: while

@@ -34,8 +34,8 @@ import (
 // the middle of a call.
 type inquirer struct {
 	url   string
-	begun chan struct{} // gets a value when a call of hang or wait has its answer
-	ended chan struct{} // gets a value when a call of hang was cancelled
+	begun chan struct{} // gets a value when a call of hang, stream or wait has its answer
+	ended chan struct{} // gets a value when a call of hang or stream was cancelled
 	goOn  chan struct{} // lets a call of wait end
 }
 
@@ -44,17 +44,24 @@ func newInquirer(t *testing.T) *inquirer {
 	a := &inquirer{begun: make(chan struct{}, 1), ended: make(chan struct{}, 1), goOn: make(chan struct{}, 1)}
 	server := sdk.NewServer(&sdk.Implementation{Name: "asker", Version: "1"}, nil)
 	sdk.AddTool(server, &sdk.Tool{Name: "all"}, askAll)
-	sdk.AddTool(server, &sdk.Tool{Name: "hang"}, func(ctx context.Context, req *sdk.CallToolRequest,
-		_ map[string]any,
-	) (*sdk.CallToolResult, any, error) {
+	hang := func(ctx context.Context, req *sdk.CallToolRequest, _ map[string]any) (*sdk.CallToolResult, any, error) {
 		if _, err := req.Session.Elicit(ctx, &sdk.ElicitParams{Message: "who?"}); err != nil {
 			return nil, nil, fmt.Errorf("elicit: %w", err)
+		}
+		if req.Params.Name == "stream" {
+			if err := req.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{
+				ProgressToken: req.Params.GetProgressToken(), Progress: 1,
+			}); err != nil {
+				return nil, nil, fmt.Errorf("progress: %w", err)
+			}
 		}
 		a.begun <- struct{}{}
 		<-ctx.Done()
 		a.ended <- struct{}{}
 		return nil, nil, ctx.Err()
-	})
+	}
+	sdk.AddTool(server, &sdk.Tool{Name: "hang"}, hang)
+	sdk.AddTool(server, &sdk.Tool{Name: "stream"}, hang)
 	sdk.AddTool(server, &sdk.Tool{Name: "wait"}, func(ctx context.Context, req *sdk.CallToolRequest,
 		_ map[string]any,
 	) (*sdk.CallToolResult, any, error) {
@@ -352,13 +359,21 @@ func (tw *twins) recorded(t *testing.T, number int, tool string) []string {
 // record. A client that closes its own direction alone reads that its call was cancelled.
 func TestClientOfAParkedCallLeavesElsewhere(t *testing.T) {
 	t.Parallel()
-	for name, reads := range map[string]bool{"it closes both directions": false, "it closes its own": true} {
+	for name, c := range map[string]struct {
+		tool  string
+		reads bool
+	}{
+		"it closes both directions":        {"asker__hang", false},
+		"it closes its own":                {"asker__hang", true},
+		"it closes its own after progress": {"asker__stream", true},
+	} {
+		tool, reads := c.tool, c.reads
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			tw := newTwins(t, nil)
 			baseA, baseB := tw.a.serve(t), tw.b.serve(t)
-			_, answer := round(t, baseA, asks("asker__hang", ""))
-			again := asks("asker__hang", repeatOf(t, answer, "elicitation/create", accepted))
+			_, answer := round(t, baseA, asks(tool, ""))
+			again := asks(tool, repeatOf(t, answer, "elicitation/create", accepted))
 			c, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(baseB, "http://"))
 			if err != nil {
 				t.Fatal(err)
@@ -369,8 +384,15 @@ func TestClientOfAParkedCallLeavesElsewhere(t *testing.T) {
 			}
 			await(t, "the call has its answer", tw.asker.begun)
 			if reads {
+				in := bufio.NewReader(c)
+				if tool == "asker__stream" {
+					_, err := in.Peek(1) // the stream is open
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
 				c.(*net.TCPConn).CloseWrite()
-				resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+				resp, err := http.ReadResponse(in, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -384,7 +406,7 @@ func TestClientOfAParkedCallLeavesElsewhere(t *testing.T) {
 			}
 			await(t, "the server behind is told", tw.asker.ended)
 			eventually(t, func() bool {
-				records := tw.recorded(t, 0, "asker__hang")
+				records := tw.recorded(t, 0, tool)
 				return len(records) == 2 && strings.Contains(records[1], `"outcome":"cancelled"`)
 			})
 			if records, err := os.ReadFile(tw.records[1]); err != nil || len(records) > 0 {

@@ -195,10 +195,7 @@ func (f *Forwarder) Forward(x *exchange.Exchange, r *http.Request, to replica.ID
 		return Unreached
 	case err != nil && life.Err() != nil && f.others.IsThere(to):
 		// The other replica records that the client has left. One that reads on is told.
-		rpcErr := exchange.ErrCancelledCall
-		if x.Key != nil { // the call goes on for whoever asks again
-			rpcErr = exchange.ErrForwardLost
-		}
+		rpcErr := leftForward(x)
 		x.WriteJSON(exchange.StatusOf(rpcErr.Code, x.Era), mcp.AppendError(nil, m.ID, rpcErr.OfRequest(x.ID)))
 		x.Conclude(exchange.OutcomeForwarded)
 		return Done
@@ -277,6 +274,15 @@ func lostForward(ctx context.Context) *mcp.Error {
 	return exchange.ErrForwardLost
 }
 
+// leftForward returns what a client reads that has left a request which was forwarded, and
+// has closed one direction of its connection alone.
+func leftForward(x *exchange.Exchange) *mcp.Error {
+	if x.Key != nil { // the call goes on for whoever asks again
+		return exchange.ErrForwardLost
+	}
+	return exchange.ErrCancelledCall
+}
+
 // passedHeaders are those of an answer of another replica that the client gets. All
 // others are about the connection.
 var passedHeaders = []string{
@@ -321,18 +327,26 @@ func (f *Forwarder) PassOn(ctx context.Context, x *exchange.Exchange, answer *ht
 		case errors.Is(err, io.EOF):
 			return
 		case err != nil && x.Context().Err() != nil:
-			return // the client is gone
+			if streams && whole && x.Era == mcp.Modern {
+				endStream(x, id, leftForward(x))
+			}
+			return // the client is gone, or reads on
 		case err != nil && streams && whole && id != "" && !f.resumes(x, from):
 			lost := lostForward(ctx)
 			x.ConcludeError(lost)
-			data := mcp.AppendError(nil, id, lost.OfRequest(x.ID))
-			_, _ = x.Write(sse.Append(nil, sse.Event{Data: data})) // or the client is gone
+			endStream(x, id, lost)
 			return
 		case err != nil:
 			x.ConcludeError(lostForward(ctx))
 			panic(http.ErrAbortHandler)
 		}
 	}
+}
+
+// endStream ends an event stream with an error.
+func endStream(x *exchange.Exchange, id mcp.ID, rpcErr *mcp.Error) {
+	data := mcp.AppendError(nil, id, rpcErr.OfRequest(x.ID))
+	_, _ = x.Write(sse.Append(nil, sse.Event{Data: data})) // or the client is gone
 }
 
 // streams tells whether an answer is an event stream.

@@ -41,10 +41,12 @@ func (p plan) everything(ctx context.Context, streams int, r page.Report) *findi
 	l.begin(ctx)
 	for _, era := range []mcp.Era{mcp.Legacy, mcp.Modern} {
 		for _, connections := range []int{1, 16, 64} {
-			m.calls = append(m.calls, l.measure(ctx, p, connections, l.targets(era)...))
+			m.calls = append(m.calls, l.measure(ctx, p, connections,
+				l.targets(era, "echo__echo", wayDirect, wayNginx, wayProxy, wayDrawbridge, wayThrifty)...))
 		}
 	}
-	m.secure = l.measure(ctx, p, 16, l.secureTargets(mcp.Modern)...)
+	m.secure = l.measure(ctx, p, 16,
+		l.targets(mcp.Modern, "tls__echo", wayProxyTwo, wayDrawbridge, wayProxyOne)...)
 	m.kinds = l.measureKinds(ctx, plan{p.took / 2, p.rounds})
 	m.idle = l.idle(ctx, sizes)
 	return m

@@ -114,8 +114,7 @@ leaves these fields out. The first runs once more beside itself: what these two 
 		begin: func(ctx context.Context, l *lab) func(mcp.Era) []*target {
 			program := filepath.Join(l.Dir, "without")
 			l.buildWithoutFields(ctx, program)
-			l.upstream = world.Addresses(1)[0]
-			l.start(ctx, l.upstream, l.Self, "upstream", l.upstream)
+			l.startUpstream(ctx, "upstream")
 			ways, programs := []string{with, without, again}, []string{l.Program, program, l.Program}
 			parts, tokens := make([]part, len(ways)), make([]string, len(ways))
 			for i := range ways {
@@ -211,17 +210,16 @@ func credentials() comparison {
 		text: "One gateway has one server four times: without auth, and with each kind of it that a call " +
 			"can find ready.",
 		begin: func(ctx context.Context, l *lab) func(mcp.Era) []*target {
-			addrs := world.Addresses(4)
-			l.start(ctx, addrs[2], l.Self, "upstream", addrs[2])
-			l.start(ctx, addrs[3], l.Self, "tokens", addrs[3])
+			addrs := world.Addresses(3)
+			l.startUpstream(ctx, "upstream")
+			l.start(ctx, addrs[2], l.Self, "tokens", addrs[2])
 			var text strings.Builder
 			fmt.Fprintf(&text, credentialsConfig, addrs[0], addrs[1])
 			for _, kind := range credentialKinds {
-				fmt.Fprintf(&text, "  %s: {url: \"http://%s/mcp\", private_addresses: true, %s}\n", kind.name, addrs[2],
-					strings.Replace(kind.auth, "%s", addrs[3], 1))
+				fmt.Fprintf(&text, "  %s: {url: \"http://%s/mcp\", private_addresses: true, %s}\n", kind.name,
+					l.upstream, strings.Replace(kind.auth, "%s", addrs[2], 1))
 			}
 			l.Write(map[string]string{"credentials.yaml": strings.ReplaceAll(text.String(), ", }", "}")})
-			l.token = sign(addrs[0])
 			gateway := l.serveConfig(ctx, addrs[0], l.Program, "credentials.yaml")
 			return l.targetsOf(ctx, ways, func(i int, era mcp.Era) *target {
 				return l.target(wayDrawbridge, gateway, ways[i]+"__echo", era)

@@ -160,11 +160,8 @@ func (c *crowd) measure(ctx context.Context, name string, era mcp.Era, sizes []i
 	config(false)
 	c.gateway = l.serveConfig(ctx, addrs[0], l.Program, "idle.yaml")
 	defer c.gateway.Kill()
-	token := l.token
-	l.token = sign(addrs[0])
 	l.serves(ctx, l.target(wayDrawbridge, c.gateway, "echo__echo", mcp.Modern))
 	c.posts = l.target(wayDrawbridge, c.gateway, "echo__echo", era)
-	l.token = token
 	before := c.settle(ctx)
 	for i, size := range sizes {
 		r := idleResult{kind: name, streams: size}

@@ -32,13 +32,9 @@ type lab struct {
 	*world.Lab
 	page.Report
 
-	started  int    // processes, each with a log of its own
-	upstream string // addresses
-	proxy    string
-	gateway  string
-	token    string
+	started  int             // processes, each with a log of its own
+	upstream string          // its address
 	parts    map[string]part // by the way that leads through it
-	secure   map[string]part // the same before the upstream that speaks TLS
 }
 
 // part is one process and what it started, if it listens on an address.
@@ -83,53 +79,40 @@ log: {level: info, format: json}
 
 // emptyLab returns a lab in which nothing runs.
 func emptyLab(name string, r page.Report) *lab {
-	return &lab{
-		Lab: world.NewLab(name), Report: r, parts: make(map[string]part), secure: make(map[string]part),
-	}
+	return &lab{Lab: world.NewLab(name), Report: r, parts: make(map[string]part)}
 }
 
 // begin builds the gateway and starts all parts. Everything that it makes lies in a
 // temporary folder.
 func (l *lab) begin(ctx context.Context) {
 	l.build(ctx)
-	addrs := world.Addresses(9)
-	l.upstream, l.proxy, l.gateway = addrs[0], addrs[1], addrs[2]
-	secure := addrs[3]
+	addrs := world.Addresses(8)
+	gateway, secure := addrs[0], addrs[2]
 	redistest.Certificates(must.TB{}, l.Dir)
 	trust := "SSL_CERT_FILE=" + l.certificate()
-	l.Write(map[string]string{"drawbridge.yaml": fmt.Sprintf(gatewayConfig, l.gateway, addrs[4], l.upstream, secure,
-		l.Self)})
-	l.token = sign(l.gateway)
+	l.parts[wayDirect] = l.startUpstream(ctx, "upstream")
+	l.start(ctx, secure, l.Self, "upstream", secure, l.certificate(), l.key())
+	l.Write(map[string]string{
+		"drawbridge.yaml": fmt.Sprintf(gatewayConfig, gateway, addrs[1], l.upstream, secure, l.Self),
+	})
 	for _, p := range []struct {
-		into      map[string]part
 		way, addr string
 		env       []string
 		args      []string
 	}{
-		{l.parts, wayDirect, l.upstream, nil, []string{l.Self, "upstream", l.upstream}},
-		{l.secure, wayDirect, secure, nil, []string{l.Self, "upstream", secure, l.certificate(), l.key()}},
-		{l.parts, wayProxy, l.proxy, nil, []string{l.Self, "proxy", l.proxy, "http://" + l.upstream}},
+		{wayProxy, addrs[3], nil, []string{l.Self, "proxy", addrs[3], "http://" + l.upstream}},
+		{wayThrifty, addrs[4], []string{"GOGC=400"}, []string{l.Self, "proxy", addrs[4], "http://" + l.upstream}},
+		{wayProxyTwo, addrs[5], []string{trust}, []string{l.Self, "proxy", addrs[5], "https://" + secure}},
 		{
-			l.parts, wayThrifty, addrs[5],
-			[]string{"GOGC=400"},
-			[]string{l.Self, "proxy", addrs[5], "http://" + l.upstream},
-		},
-		{
-			l.secure, wayProxyTwo, addrs[6],
-			[]string{trust},
+			wayProxyOne, addrs[6],
+			[]string{trust, "GODEBUG=http2client=0"},
 			[]string{l.Self, "proxy", addrs[6], "https://" + secure},
 		},
-		{
-			l.secure, wayProxyOne, addrs[7],
-			[]string{trust, "GODEBUG=http2client=0"},
-			[]string{l.Self, "proxy", addrs[7], "https://" + secure},
-		},
-		{l.parts, wayDrawbridge, l.gateway, []string{trust}, []string{l.Program, "serve", "-config", "drawbridge.yaml"}},
+		{wayDrawbridge, gateway, []string{trust}, []string{l.Program, "serve", "-config", "drawbridge.yaml"}},
 	} {
-		p.into[p.way] = l.startWith(ctx, p.env, p.addr, p.args...)
+		l.parts[p.way] = l.startWith(ctx, p.env, p.addr, p.args...)
 	}
-	l.secure[wayDrawbridge] = l.parts[wayDrawbridge]
-	l.startNginx(ctx, addrs[8])
+	l.startNginx(ctx, addrs[7])
 	for _, tool := range []string{"echo__echo", "tls__echo", "kinds__echo", "stdio__echo"} {
 		l.serves(ctx, l.target(wayDrawbridge, l.parts[wayDrawbridge], tool, mcp.Modern))
 	}
@@ -150,6 +133,12 @@ func (l *lab) key() string { return filepath.Join(l.Dir, "key.pem") }
 // sign returns a token for the gateway that clients know under an address.
 func sign(public string) string {
 	return world.Token(hmacSecret, "https://bench.test/", "http://"+public+"/mcp", "load", nil)
+}
+
+// startUpstream starts this program in a role of the upstream.
+func (l *lab) startUpstream(ctx context.Context, role string) part {
+	l.upstream = world.Addresses(1)[0]
+	return l.start(ctx, l.upstream, l.Self, role, l.upstream)
 }
 
 // startTime is how long a part may take until it listens: one with thousands of tenants,
@@ -205,29 +194,22 @@ func (l *lab) target(way string, p part, tool string, era mcp.Era) *target {
 		t.handshake, t.revision = true, mcp.LatestLegacy
 	}
 	if way == wayDrawbridge {
-		t.token = l.token
+		t.token = sign(p.addr)
 	}
 	return t
 }
 
-// targets returns all ways to the tool echo, those that are compared beside each other.
-func (l *lab) targets(era mcp.Era) []*target {
-	var all []*target
-	for _, way := range []string{wayDirect, wayNginx, wayProxy, wayDrawbridge, wayThrifty} {
-		if p, found := l.parts[way]; found {
-			all = append(all, l.target(way, p,
-				map[bool]string{true: "echo__echo", false: "echo"}[way == wayDrawbridge], era))
+// targets returns those of some ways to a tool echo that there are, by the name that the
+// gateway gives the tool.
+func (l *lab) targets(era mcp.Era, tool string, ways ...string) (all []*target) {
+	for _, way := range ways {
+		name := "echo"
+		if way == wayDrawbridge {
+			name = tool
 		}
-	}
-	return all
-}
-
-// secureTargets returns the ways to the same tool of the upstream that speaks TLS.
-func (l *lab) secureTargets(era mcp.Era) []*target {
-	var all []*target
-	for _, way := range []string{wayProxyTwo, wayDrawbridge, wayProxyOne} {
-		all = append(all, l.target(way, l.secure[way],
-			map[bool]string{true: "tls__echo", false: "echo"}[way == wayDrawbridge], era))
+		if p, found := l.parts[way]; found {
+			all = append(all, l.target(way, p, name, era))
+		}
 	}
 	return all
 }

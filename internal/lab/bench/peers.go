@@ -112,13 +112,7 @@ func newContender(p peer) *contender { return &contender{peer: p, work: make(map
 func (l *peersLab) measure(ctx context.Context, all []*contender, p peersRun) {
 	l.tell("sessions, streams and changes of the list")
 	for _, c := range all {
-		if c.failed != "" || ctx.Err() != nil {
-			continue
-		}
-		if err := must.Try(func() { l.start(ctx, c) }); err != nil {
-			c.failed = "did not start: " + short(err.Error())
-			l.tell("  %-16s %s", c.name, c.failed)
-		} else if c.pid() != 0 {
+		if l.begins(ctx, c, "did not start: ") && c.pid() != 0 {
 			l.hold(ctx, c, p.streams)
 		}
 		c.end()
@@ -126,15 +120,23 @@ func (l *peersLab) measure(ctx context.Context, all []*contender, p peersRun) {
 	l.tell("calls and lists, in turn")
 	var running []*contender
 	for _, c := range all {
-		if c.failed != "" || ctx.Err() != nil {
-			continue
-		}
 		defer c.end()
-		if err := must.Try(func() { l.start(ctx, c) }); err != nil {
-			c.failed = "did not start again: " + short(err.Error())
-			continue
+		if l.begins(ctx, c, "did not start again: ") {
+			running = append(running, c)
 		}
-		running = append(running, c)
 	}
 	l.loadAll(ctx, running, *p.plan)
+}
+
+// begins starts a contender, and tells whether it is to be measured. One that does not
+// start says why, and begins no more.
+func (l *peersLab) begins(ctx context.Context, c *contender, otherwise string) bool {
+	if c.failed != "" || ctx.Err() != nil {
+		return false
+	}
+	if err := must.Try(func() { l.start(ctx, c) }); err != nil {
+		c.failed = otherwise + short(err.Error())
+		l.tell("  %-16s %s", c.name, c.failed)
+	}
+	return c.failed == ""
 }

@@ -55,8 +55,7 @@ type peersLab struct {
 func newPeersLab(ctx context.Context, r page.Report) *peersLab {
 	l := &peersLab{lab: emptyLab("peers", r), begun: time.Now()}
 	defer must.Else(l.Close)
-	l.upstream = world.Addresses(1)[0]
-	l.server = l.lab.start(ctx, l.upstream, l.Self, "peers-upstream", l.upstream)
+	l.server = l.startUpstream(ctx, "peers-upstream")
 	return l
 }
 

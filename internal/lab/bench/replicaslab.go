@@ -37,7 +37,6 @@ type fleet struct {
 	doors    []string        // addresses of nginx, besides the first; nil: there is one
 	redis    part            // the zero part: none
 	far      *netfault.Proxy // before Redis; nil: it is near
-	token    string          // for its address
 }
 
 // fleetPlan is what a fleet is to be.
@@ -134,7 +133,6 @@ func (l *replicasLab) beginFleets(ctx context.Context) {
 func (l *replicasLab) startFleet(ctx context.Context, f *fleet) {
 	addrs := world.Addresses(1 + 3*f.size)
 	store, doors, places := addrs[0], addrs[1:1+f.size], addrs[1+f.size:]
-	f.token = sign(doors[0])
 	shared := ""
 	if f.shares {
 		shared = l.startStore(ctx, f, store)
@@ -189,7 +187,7 @@ func (l *replicasLab) Close() {
 // counts.
 func (f *fleet) target(l *replicasLab, tool string, era mcp.Era) *target {
 	t := l.target(f.name, f.nginx, tool, era)
-	t.token, t.doors, t.pids = f.token, f.doors, nil
+	t.token, t.doors, t.pids = sign(t.addr), f.doors, nil
 	for _, one := range f.replicas {
 		t.pids = append(t.pids, one.pids...)
 	}

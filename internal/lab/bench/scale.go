@@ -106,7 +106,7 @@ func (l *lab) lists(ctx context.Context, rounds, requests int) scaleFigure {
 			what: what, pids: g.pids, ask: asks(ctx, g.addr, "/mcp", mcp.MethodToolsList, "", g.tokens...),
 		}, subject{
 			what: what + ", ReverseProxy", pids: l.parts[wayProxy].pids,
-			ask: asks(ctx, l.proxy, fmt.Sprintf("/tools/%d", f.sizes[i]), mcp.MethodToolsList, ""),
+			ask: asks(ctx, l.parts[wayProxy].addr, fmt.Sprintf("/tools/%d", f.sizes[i]), mcp.MethodToolsList, ""),
 		})
 	}
 	costs := l.compare(ctx, rounds, requests, subjects)

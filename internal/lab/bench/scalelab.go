@@ -20,10 +20,9 @@ import (
 // later, also several at a time.
 func (l *lab) beginScale(ctx context.Context) {
 	l.build(ctx)
-	addrs := world.Addresses(2)
-	l.upstream, l.proxy = addrs[0], addrs[1]
-	l.start(ctx, l.upstream, l.Self, "upstream", l.upstream)
-	l.parts[wayProxy] = l.start(ctx, l.proxy, l.Self, "proxy", l.proxy, "http://"+l.upstream)
+	l.startUpstream(ctx, "upstream")
+	proxy := world.Addresses(1)[0]
+	l.parts[wayProxy] = l.start(ctx, proxy, l.Self, "proxy", proxy, "http://"+l.upstream)
 }
 
 // gatewayProcess is a gateway that is running.

@@ -60,49 +60,60 @@ func (w contents) part(first int) string {
 	return b.String()
 }
 
+// scaleConfig is the config file, with places for addresses, tenants and servers.
+const scaleConfig = `listen: %[1]s
+operator: %[2]s
+public_url: http://%[1]s
+lists: {page_size: 10000}
+limits: {memory: 1GiB}
+audit: {file: audit.jsonl, sync: interval}
+log: {level: info, format: json}
+issuers:
+  - {issuer: "` + scaleIssuer + `", hmac_secret_file: secret, algorithms: [HS256], tenants: {claim: org}, tenants_allowed: [%[3]s]}
+servers:
+%[4]sinclude: [tenants/*.yaml]
+`
+
 // config returns the text of the config file.
 func (w contents) config(gateway, operator, upstream string) string {
-	var b strings.Builder
-	fmt.Fprintf(
-		&b, "listen: %s\noperator: %s\npublic_url: http://%s\nlists: {page_size: 10000}\nlimits: {memory: 1GiB}\n", gateway, operator, gateway)
-	b.WriteString("audit: {file: audit.jsonl, sync: interval}\nlog: {level: info, format: json}\n")
-	fmt.Fprintf(
-		&b, "issuers:\n  - {issuer: %q, hmac_secret_file: secret, algorithms: [HS256], tenants: {claim: org}, tenants_allowed: [", scaleIssuer)
+	var tenants, servers strings.Builder
 	for n := range w.tenants {
-		b.WriteString(tenantName(n) + ", ")
+		tenants.WriteString(tenantName(n) + ", ")
 	}
-	b.WriteString("]}\nservers:\n")
 	for n := range w.servers {
-		fmt.Fprintf(&b, "  s%d: {url: \"http://%s/tools/%d\", private_addresses: true}\n", n, upstream,
-			w.tools)
+		fmt.Fprintf(&servers, "  s%d: {url: \"http://%s/tools/%d\", private_addresses: true}\n", n, upstream, w.tools)
 	}
-	b.WriteString("include: [tenants/*.yaml]\n")
-	return b.String()
+	return fmt.Sprintf(scaleConfig, gateway, operator, &tenants, &servers)
 }
+
+// tenantConfig is one tenant, with places for its name, servers and rules.
+const tenantConfig = `  %s:
+    servers: [%s]
+    limits: {` + world.AnyRates + `, concurrency: 1000, sessions: 200000, user_sessions: 200000}
+    rules:
+%s      - {allow: ["*"]}
+`
 
 // tenant returns the text of one tenant. Its last rule allows everything, and each before
 // that one tool; which tools these are differs from tenant to tenant, as it would among
 // people.
 func (w contents) tenant(n int) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "  %s:\n    servers: [s0", tenantName(n))
-	second := 0
+	second, servers := 0, "s0"
 	if w.servers > 1 {
 		second = 1 + n%(w.servers-1)
-		fmt.Fprintf(&b, ", s%d", second)
+		servers += fmt.Sprintf(", s%d", second)
 	}
-	b.WriteString(
-		"]\n    limits: {" + world.AnyRates +
-			", concurrency: 1000, sessions: 200000, user_sessions: 200000}\n    rules:\n")
+	var rules strings.Builder
+	allow := func(server, tool int) {
+		fmt.Fprintf(&rules, "      - {allow: [\"s%d__tool_%04d\"]}\n", server, tool)
+	}
 	for rule := range w.rules - 1 {
-		fmt.Fprintf(&b, "      - {allow: [\"s%d__tool_%04d\"]}\n", []int{0, second}[rule%2],
-			(n*7+rule)%(w.tools-1))
+		allow([]int{0, second}[rule%2], (n*7+rule)%(w.tools-1))
 	}
 	if n == 0 && w.version > 0 {
-		fmt.Fprintf(&b, "      - {allow: [\"s0__tool_%04d\"]}\n", w.version)
+		allow(0, w.version)
 	}
-	b.WriteString("      - {allow: [\"*\"]}\n")
-	return b.String()
+	return fmt.Sprintf(tenantConfig, tenantName(n), servers, &rules)
 }
 
 // tokens returns tokens of tenants that stand as far from each other as may be.

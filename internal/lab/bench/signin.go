@@ -53,19 +53,18 @@ func signIns() comparison {
 		title: "What a call costs by how its caller is let in",
 		text:  "One gateway lets callers in by three credentials. Both tokens are signed with EdDSA.",
 		begin: func(ctx context.Context, l *lab) func(mcp.Era) []*target {
-			addrs := world.Addresses(3)
-			l.gateway, l.upstream = addrs[0], addrs[2]
-			token, key := issuerToken(l.gateway)
+			addrs := world.Addresses(2)
+			l.startUpstream(ctx, "upstream")
+			token, key := issuerToken(addrs[0])
 			l.Write(map[string]string{
-				"signin.yaml": fmt.Sprintf(signInConfig, addrs[0], addrs[1], addrs[2]),
+				"signin.yaml": fmt.Sprintf(signInConfig, addrs[0], addrs[1], l.upstream),
 				"issuer.pem":  string(key),
 			})
-			l.start(ctx, l.upstream, l.Self, "upstream", l.upstream)
-			gateway := l.serveConfig(ctx, l.gateway, l.Program, "signin.yaml")
+			gateway := l.serveConfig(ctx, addrs[0], l.Program, "signin.yaml")
 			made := exec.CommandContext(ctx, l.Program, "keys", "create", "-tenant", "bench", "-subject", "ci", //nolint:gosec // ours
 				"-scopes", "tools.call", "-config", "signin.yaml")
 			made.Dir = l.Dir
-			tokens := []string{token, ownToken(ctx, l.gateway), strings.TrimSpace(string(must.Have(made.Output())))}
+			tokens := []string{token, ownToken(ctx, addrs[0]), strings.TrimSpace(string(must.Have(made.Output())))}
 			return l.targetsOf(ctx, []string{byIssuer, byOwn, byKey}, func(i int, era mcp.Era) *target {
 				t := l.target(wayDrawbridge, gateway, "echo__echo", era)
 				t.token = tokens[i]

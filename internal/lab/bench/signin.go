@@ -7,19 +7,17 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
-	"io"
-	"net/http"
-	"net/url"
 	"os/exec"
 	"strings"
 	"time"
 
-	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
-	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/clientcredentials"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
-	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
 // signInConfig lets callers in by a token of an issuer, by one of the gateway's own, and
@@ -89,19 +87,9 @@ func issuerToken(gateway string) (token string, public []byte) {
 
 // ownToken asks the gateway for a token of its own.
 func ownToken(ctx context.Context, gateway string) string {
-	form := url.Values{"grant_type": {"client_credentials"}, "client_id": {"robot"}, "client_secret": {hmacSecret}}
-	request := must.Have(http.NewRequestWithContext(ctx, http.MethodPost, "http://"+gateway+"/token",
-		strings.NewReader(form.Encode())))
-	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	answer, err := new(http.Client).Do(request)
-	must.OK(err)
-	defer func() { _ = answer.Body.Close() }() // it was read
-	text := must.Have(io.ReadAll(io.LimitReader(answer.Body, 1<<20)))
-	var made struct {
-		Access string `json:"access_token"`
+	robot := clientcredentials.Config{
+		ClientID: "robot", ClientSecret: hmacSecret, TokenURL: "http://" + gateway + "/token",
+		AuthStyle: oauth2.AuthStyleInParams,
 	}
-	if err := strictjson.Unmarshal(text, &made); err != nil || made.Access == "" {
-		panic(fmt.Errorf("the gateway gives no token: %s: %s (%w)", answer.Status, text, err))
-	}
-	return made.Access
+	return must.Have(robot.Token(ctx)).AccessToken
 }

@@ -91,7 +91,7 @@ func together(callers []*caller, took time.Duration) *sample {
 	var all errgroup.Group
 	started := time.Now()
 	for n, c := range callers {
-		all.Go(func() error { return must.Try(func() { latencies[n] = c.callUntil(started.Add(took)) }) })
+		all.Go(must.Trying(func() { latencies[n] = c.callUntil(started.Add(took)) }))
 	}
 	must.OK(all.Wait())
 	total := &sample{took: time.Since(started), latency: slices.Concat(latencies...)}
@@ -144,9 +144,8 @@ func (t *target) open(ctx context.Context) *caller {
 	if m, err := mcp.Decode(response(a)); err == nil {
 		c.revision = m.Result.Text("protocolVersion")
 	}
-	if c.session = a.Session; mcp.EraOf(c.revision) != mcp.Legacy {
-		panic(fmt.Errorf("open a session: answered %d, %.200s", a.Status, a.Body))
-	}
+	c.session = a.Session
+	must.Be(mcp.EraOf(c.revision) == mcp.Legacy, "open a session: answered %d, %.200s", a.Status, a.Body)
 	if t.greets {
 		c.say(client.Initialized, "")
 	}

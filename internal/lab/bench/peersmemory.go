@@ -97,10 +97,8 @@ func (c *contender) step(ctx context.Context, w *watch, size int) {
 	}
 	world.Pause(ctx, settleTime)
 	s.without = treeMemory(c.pid())
-	if err := inParallel(ctx, len(callers),
-		func(_ context.Context, n int) { w.open(callers[n]) }); err != nil {
-		panic(fmt.Errorf("%d of %d streams: %w", w.count(), s.sessions, err))
-	}
+	err := inParallel(ctx, len(callers), func(_ context.Context, n int) { w.open(callers[n]) })
+	must.Be(err == nil, "%d of %d streams: %w", w.count(), s.sessions, err)
 	world.Pause(ctx, settleTime)
 	s.withStreams = treeMemory(c.pid())
 	c.memory.steps = append(c.memory.steps, s)

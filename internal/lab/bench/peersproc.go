@@ -44,9 +44,7 @@ func treeCPU(root int) (total time.Duration) {
 			continue
 		}
 		took, err := must.Got(func() time.Duration { return world.Busy(pid) })
-		if err != nil && world.Birth(pid) != "" {
-			panic(err)
-		}
+		must.Be(err == nil || world.Birth(pid) == "", "%w", err)
 		total += took
 	}
 	return total
@@ -66,9 +64,7 @@ func treeMemory(root int) int64 {
 	total := world.Resident(root)
 	for _, pid := range tree[1:] {
 		size, err := own(pid)
-		if err != nil && !world.Gone(err) {
-			panic(err)
-		}
+		must.Be(err == nil || world.Gone(err), "%w", err)
 		total += size
 	}
 	return total
@@ -85,8 +81,7 @@ func announceIn(root int) {
 		if !runs(pid, self) {
 			continue
 		}
-		if err := syscall.Kill(pid, upstream.ChangeSignal); err != nil && !errors.Is(err, syscall.ESRCH) {
-			panic(err)
-		}
+		err := syscall.Kill(pid, upstream.ChangeSignal)
+		must.Be(err == nil || errors.Is(err, syscall.ESRCH), "%w", err)
 	}
 }

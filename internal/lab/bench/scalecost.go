@@ -81,13 +81,11 @@ func (a *asker) sendAll(requests int) []string {
 	var all errgroup.Group
 	sessions := make([]string, requests)
 	for c := range clients {
-		all.Go(func() error {
-			return must.Try(func() {
-				for n := c; n < requests; n += clients {
-					sessions[n] = a.send(c, n)
-				}
-			})
-		})
+		all.Go(must.Trying(func() {
+			for n := c; n < requests; n += clients {
+				sessions[n] = a.send(c, n)
+			}
+		}))
 	}
 	must.OK(all.Wait())
 	return sessions

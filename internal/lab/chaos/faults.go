@@ -25,7 +25,7 @@ import (
 
 // faultFlags say which faults are made, and how often.
 type faultFlags struct {
-	only     string
+	only     regexp.Regexp
 	rounds   int
 	balancer string
 	seed     uint64
@@ -36,7 +36,8 @@ type faultFlags struct {
 // each, while a crowd of clients works.
 func newFaults(flags *flag.FlagSet) page.Measure {
 	var f faultFlags
-	flags.StringVar(&f.only, "only", "", "make only the faults whose names match this regular expression")
+	flags.TextVar(&f.only, "only", regexp.MustCompile(""),
+		"make only the faults whose names match this regular expression")
 	flags.IntVar(&f.rounds, "rounds", 3, "how often each fault is made")
 	flags.StringVar(&f.balancer, "balancer", "both", "nginx, haproxy, or both in turn")
 	flags.Uint64Var(&f.seed, "seed", uint64(time.Now().Unix()), "of all that is drawn: the replica that a fault meets, bytes of garbage") //nolint:gosec // not before 1970
@@ -70,7 +71,7 @@ func (f *faultFlags) make(ctx context.Context, log io.Writer, dir, program strin
 			keep: f.keep, log: log, began: began,
 		}
 		runners[i] = r
-		group.Go(func() error { return must.Try(func() { r.run(ctx, f.plan(faults, balancers, balancer)) }) })
+		group.Go(must.Trying(func() { r.run(ctx, f.plan(faults, balancers, balancer)) }))
 	}
 	must.OK(group.Wait())
 	var outcomes []*outcome
@@ -90,22 +91,18 @@ func balancersOf(name string) []string {
 // chosen returns the faults that are to be made, and those that this machine or user
 // cannot make.
 func (f *faultFlags) chosen() (faults, unable []*fault) {
-	pattern, err := regexp.Compile(f.only)
-	if err != nil {
-		panic(fmt.Errorf("-only: %w", err))
-	}
 	must.Be(f.rounds > 0 && balancersOf(f.balancer) != nil, "%d rounds behind %q show nothing", f.rounds,
 		f.balancer)
 	for _, one := range catalogue() {
 		switch {
-		case !pattern.MatchString(one.name):
+		case !f.only.MatchString(one.name):
 		case one.root && os.Getuid() != 0:
 			unable = append(unable, one)
 		default:
 			faults = append(faults, one)
 		}
 	}
-	must.Be(len(faults) > 0, "-only: no fault that can be made here matches %q", f.only)
+	must.Be(len(faults) > 0, "-only: no fault that can be made here matches %q", f.only.String())
 	return faults, unable
 }
 

@@ -195,16 +195,14 @@ func takenOver(by some) step {
 // handedOver makes a long call in the session, and meanwhile has its primary end twice.
 func handedOver(ctx context.Context, s *scene) {
 	var under errgroup.Group
-	under.Go(func() error {
-		return must.Try(func() {
-			said := s.runs(ctx, s.victim, s.session, s.server+"__slow", `,"ms":9000`)
-			is("the long call is answered", said.ok(), said)
-		})
-	})
+	under.Go(must.Trying(func() {
+		said := s.runs(ctx, s.victim, s.session, s.server+"__slow", `,"ms":9000`)
+		is("the long call is answered", said.ok(), said)
+	}))
 	defer func() { _ = under.Wait() }() // what failed before is said
 	for i, r := range two(s) {
 		world.Pause(ctx, time.Second) // until the call runs, or the last one took the session over
-		under.Go(func() error { return must.Try(func() { s.stopClean(ctx, r) }) })
+		under.Go(must.Trying(func() { s.stopClean(ctx, r) }))
 		world.Pause(ctx, 2*time.Second)
 		until(ctx, func(ctx context.Context) {
 			s.goesOn(ctx, s.others[i], s.session, s.server)

@@ -138,9 +138,8 @@ func (s *soak) store(ctx context.Context) holding {
 	for line := range strings.Lines(text) {
 		var name string
 		var k kind
-		if n, err := fmt.Sscan(line, &name, &k.keys, &k.bytes); n != 3 {
-			panic(fmt.Errorf("redis says %q: %w", line, err))
-		}
+		n, err := fmt.Sscan(line, &name, &k.keys, &k.bytes)
+		must.Be(n == 3, "redis says %q: %w", line, err)
 		h.kinds[name] = k
 	}
 	info := s.Redis.Nodes[0].Exec(ctx, "INFO", "memory")

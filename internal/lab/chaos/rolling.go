@@ -21,7 +21,7 @@ type rollingFlags struct {
 	requests int
 	balancer string
 	previous string
-	only     string
+	only     regexp.Regexp
 }
 
 // newRolling is the part rolling: it restarts replicas in all ways that a rollout has,
@@ -33,7 +33,8 @@ func newRolling(flags *flag.FlagSet) page.Measure {
 	flags.StringVar(&f.balancer, "balancer", "both", "nginx, haproxy, or both one after the other")
 	flags.StringVar(&f.previous, "previous", "",
 		"another program of the gateway, by which replicas are replaced, and which they replace")
-	flags.StringVar(&f.only, "only", "", "play only the acts whose names match this regular expression")
+	flags.TextVar(&f.only, "only", regexp.MustCompile(""),
+		"play only the acts whose names match this regular expression")
 	return func(ctx context.Context, r page.Report) (string, error) { return f.prove(ctx, r.Log) }
 }
 
@@ -48,7 +49,7 @@ func (f *rollingFlags) prove(ctx context.Context, log io.Writer) (string, error)
 			scores = append(scores, f.behind(ctx, log, filepath.Join(dir, balancer), program, balancer)...)
 		}
 		wanted := f.requests
-		if f.only != "" {
+		if f.only.String() != "" {
 			wanted = 0 // some acts alone need not have them all
 		}
 		return describeRolling(scores, f.previous != "", time.Since(began)), verdictOfRolling(scores, wanted)
@@ -57,15 +58,11 @@ func (f *rollingFlags) prove(ctx context.Context, log io.Writer) (string, error)
 
 // behind plays all acts in one world.
 func (f *rollingFlags) behind(ctx context.Context, log io.Writer, dir, program, balancer string) []*score {
-	pattern, err := regexp.Compile(f.only)
-	if err != nil {
-		panic(fmt.Errorf("-only: %w", err))
-	}
 	scene := newScene(ctx, dir, program, balancer, steady())
 	defer scene.close()
 	var scores []*score
 	for _, a := range acts(f.previous != "") {
-		if !pattern.MatchString(a.name) {
+		if !f.only.MatchString(a.name) {
 			continue
 		}
 		s := &stage{scene: scene, current: program, previous: f.previous, loads: loads()}

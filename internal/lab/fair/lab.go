@@ -115,9 +115,7 @@ func (l *lab) configure() {
 func (l *lab) serve(ctx context.Context) *world.Process {
 	gateway := l.start(l.cores.served, false, l.Program, "serve", "-config", "drawbridge.yaml")
 	defer must.Else(gateway.Kill)
-	if err := quiet.Serves(ctx, l.gateway, l.tokens,
-		map[string]string{"quiet": "calm", "raised": "storm"}); err != nil {
-		panic(fmt.Errorf("%w\n%s", err, gateway.Words()))
-	}
+	err := quiet.Serves(ctx, l.gateway, l.tokens, map[string]string{"quiet": "calm", "raised": "storm"})
+	must.Be(err == nil, "%w\n%s", err, gateway.Words())
 	return gateway
 }

@@ -138,9 +138,7 @@ func (l *lab) meet(ctx context.Context, m mission, calls int, settle time.Durati
 	impatient := time.AfterFunc(biteTime, func() { _ = attacker.In.Close() })
 	line, err := attacker.Out.ReadString('\n')
 	impatient.Stop()
-	if err != nil || line != ready {
-		panic(fmt.Errorf("the attack did not begin: %s", attacker.Words()))
-	}
+	must.Be(err == nil && line == ready, "the attack did not begin: %s", attacker.Words())
 	world.Pause(ctx, settle)
 	tenant := l.startPart(l.cores.quiet, "part-quiet", "")
 	defer tenant.Finish(partTime)

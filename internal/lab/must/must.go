@@ -43,6 +43,11 @@ func Try(do func()) (err error) {
 	return nil
 }
 
+// Trying returns Try of something, for a goroutine of an errgroup.
+func Trying(do func()) func() error {
+	return func() error { return Try(do) }
+}
+
 // Got is Try for what returns a value.
 func Got[T any](do func() T) (v T, err error) {
 	err = Try(func() { v = do() })

@@ -187,9 +187,7 @@ func (w *world) round(c *crossing, revision string) {
 		all.SetLimit(1) // each thief has one stream for all answers
 	}
 	for _, owner := range owners {
-		all.Go(func() error {
-			return must.Try(func() { c.rob(owner, thieves, ways(revisionOf(revision))) })
-		})
+		all.Go(must.Trying(func() { c.rob(owner, thieves, ways(revisionOf(revision))) }))
 	}
 	must.OK(all.Wait())
 	for _, thief := range thieves {

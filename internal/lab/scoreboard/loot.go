@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -45,9 +46,7 @@ func (s *speaker) result(method, params string) mcp.Object {
 // if the revision has any, is for free to end.
 func (s *speaker) gather() (all []loot, open *parked) {
 	add := func(kind, id string) {
-		if id == "" {
-			panic(fmt.Errorf("there is no %s to steal of %v in %s", kind, s.person, s.revision))
-		}
+		must.Be(id != "", "there is no %s to steal of %v in %s", kind, s.person, s.revision)
 		all = append(all, loot{kind, id, lookalike(id)})
 	}
 	if s.session != "" {

@@ -85,9 +85,7 @@ func (w *world) tryInputs(n int, seed uint64, say teller) *tally {
 	var all errgroup.Group
 	for i := range shards {
 		random := rand.New(rand.NewPCG(seed, uint64(i))) //nolint:gosec // G404: to be repeated, not to be secret
-		all.Go(func() error {
-			return must.Try(func() { w.shard(t, people()[i], random, texts, speeches, n/shards) })
-		})
+		all.Go(must.Trying(func() { w.shard(t, people()[i], random, texts, speeches, n/shards) }))
 	}
 	must.OK(all.Wait())
 	for range w.denied.Load() {

@@ -2,11 +2,11 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"strings"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -44,17 +44,15 @@ func (w *world) speak(p person, way string) *speaker {
 	}
 	if sse {
 		s.stream = w.open(&request{method: http.MethodGet, path: "/sse", token: s.token})
-		if s.stream.path = strings.TrimPrefix(s.stream.next(), "data: "); s.stream.path == "" {
-			panic(fmt.Errorf("no stream for %v: %s", p, s.stream.out.text()))
-		}
+		s.stream.path = strings.TrimPrefix(s.stream.next(), "data: ")
+		must.Be(s.stream.path != "", "no stream for %v: %s", p, s.stream.out.text())
 	}
 	hello := s.post(`{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{"protocolVersion":"` +
 		revision +
 		`","capabilities":` + capable + `,"clientInfo":{"name":"scoreboard","version":"1"}}}`)
 	a := w.send(&hello)
-	if s.session = a.header.Get(mcp.HeaderSessionID); s.session == "" && !sse {
-		panic(fmt.Errorf("no session for %v: %d %s", p, a.status, a.body))
-	}
+	s.session = a.header.Get(mcp.HeaderSessionID)
+	must.Be(s.session != "" || sse, "no session for %v: %d %s", p, a.status, a.body)
 	if sse {
 		s.stream.next()
 	}

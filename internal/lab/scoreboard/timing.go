@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -92,14 +93,12 @@ func (w *world) clock(m *request) time.Duration {
 // times mean nothing.
 func (w *world) alike(c *contrast) {
 	unknown, forbidden := w.send(&c.unknown), w.send(&c.forbidden)
-	if unknown.status != forbidden.status || len(unknown.body) != len(forbidden.body) {
-		panic(fmt.Errorf("%s: unknown is answered with %d %s, forbidden with %d %s", c.what, unknown.status,
-			unknown.body, forbidden.status, forbidden.body))
-	}
+	must.Be(unknown.status == forbidden.status && len(unknown.body) == len(forbidden.body),
+		"%s: unknown is answered with %d %s, forbidden with %d %s", c.what, unknown.status, unknown.body,
+		forbidden.status, forbidden.body)
 	messages, _ := spoken(&forbidden)
-	if slices.ContainsFunc(messages, isServed) {
-		panic(fmt.Errorf("%s: not refused: %d %s", c.what, forbidden.status, forbidden.body))
-	}
+	must.Be(!slices.ContainsFunc(messages, isServed), "%s: not refused: %d %s", c.what, forbidden.status,
+		forbidden.body)
 }
 
 // greater returns how likely one of a is greater than one of b, which it sorts: the

@@ -26,9 +26,8 @@ type disk struct {
 func mountDisk(ctx context.Context, dir string, size int64) *disk {
 	must.OK(os.Mkdir(dir, 0o700))
 	options := fmt.Sprintf("size=%d,mode=0700", size)
-	if err := must.Try(func() { world.Run(ctx, "", "mount", "-t", "tmpfs", "-o", options, "tmpfs", dir) }); err != nil {
-		panic(fmt.Errorf("%w: mount a disk: %w", world.ErrNoCage, err))
-	}
+	err := must.Try(func() { world.Run(ctx, "", "mount", "-t", "tmpfs", "-o", options, "tmpfs", dir) })
+	must.Be(err == nil, "%w: mount a disk: %w", world.ErrNoCage, err)
 	d := &disk{dir: dir, size: size}
 	defer must.Else(d.unmount)
 	d.log = must.Have(os.Create(filepath.Join(dir, "log.jsonl"))) //nolint:gosec // our own folder

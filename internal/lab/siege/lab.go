@@ -85,9 +85,7 @@ func (l *lab) begin(ctx context.Context, lapse time.Duration) {
 	l.storm = httptest.NewServer(upstream.NewCareless())
 	l.quiet = l.Start(world.Order{Dir: l.Dir, Command: []string{l.Self, quietPart}, Talks: true})
 	calm, err := l.quiet.Out.ReadString('\n') // the address of its server
-	if err != nil {
-		panic(fmt.Errorf("the quiet tenant: %w: %s", err, l.quiet.Words()))
-	}
+	must.Be(err == nil, "the quiet tenant: %w: %s", err, l.quiet.Words())
 	const secret = "siege-7c61f0a2d94be853-hmac-secret" //nolint:gosec // G101: of a gateway that lives for minutes
 	for _, tenant := range []string{"quiet", "red", "blue"} {
 		l.tokens[tenant] = quiet.Tokens(secret, "https://siege.test/", l.addr, tenant, usersOfTenant)
@@ -128,11 +126,10 @@ func (l *lab) serve(ctx context.Context, c *world.Cage) *process {
 	command := c.Command(l.Program, "serve", "-config", "drawbridge.yaml")
 	p.Process = l.Start(world.Order{Dir: l.Dir, Command: command, Output: l.disk.words(p.words)})
 	defer must.Else(p.Kill)
-	if err := quiet.Serves(ctx, l.addr, l.tokens, map[string]string{
+	err := quiet.Serves(ctx, l.addr, l.tokens, map[string]string{
 		"quiet": "calm", "red": "storm", "blue": "storm",
-	}); err != nil {
-		panic(fmt.Errorf("%w\n%s", err, p.words))
-	}
+	})
+	must.Be(err == nil, "%w\n%s", err, p.words)
 	return p
 }
 

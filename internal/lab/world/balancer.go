@@ -173,9 +173,7 @@ func LookUp(name string) string {
 // isReady panics unless the balancer sends requests to all replicas that run, and to no
 // others. HAProxy takes all for well at its start.
 func (b *balancer) isReady(ctx context.Context, w *World) {
-	if !b.child.Runs() {
-		panic(fmt.Errorf("%s: %w: %s", w.config.Balancer, errNotRunning, b.child.Words()))
-	}
+	must.Be(b.child.Runs(), "%s: %w: %s", w.config.Balancer, errNotRunning, b.child.Words())
 	status, _ := w.ask(ctx, w.URL+"/.well-known/oauth-protected-resource")
 	must.Be(status == http.StatusOK, "%s answers %d", w.config.Balancer, status)
 	if b.stats == "" {

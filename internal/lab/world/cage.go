@@ -32,15 +32,14 @@ type Cage struct {
 // to do so the error is ErrNoCage.
 func NewCage(limit int64) *Cage {
 	c := &Cage{}
-	if err := must.Try(func() {
+	err := must.Try(func() {
 		var parent string
 		parent, c.second = parentGroup("/")
 		c.dir = must.Have(os.MkdirTemp(parent, "drawbridge-lab-"))
 		defer must.Else(func() { _ = os.Remove(c.dir) }) // it is empty
 		c.bound(limit)
-	}); err != nil {
-		panic(fmt.Errorf("%w: %w", ErrNoCage, err))
-	}
+	})
+	must.Be(err == nil, "%w: %w", ErrNoCage, err)
 	return c
 }
 

@@ -91,9 +91,8 @@ func (k *Keeper) Start(o Order) *Process {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	must.Be(!k.closed, "the world has ended")
-	if err := redistest.StartBound(command); err != nil {
-		panic(fmt.Errorf("start %s: %w", o.Command[0], err))
-	}
+	err := redistest.StartBound(command)
+	must.Be(err == nil, "start %s: %w", o.Command[0], err)
 	k.children = append(k.children, c)
 	go func() { // kill waits for it
 		_ = command.Wait()                                      // how it ended is asked of the state
@@ -134,9 +133,7 @@ func (c *Process) Words() string {
 // Reads reads the next line that the process says, as JSON.
 func (c *Process) Reads(v any) {
 	line, err := c.Out.ReadBytes('\n')
-	if err != nil {
-		panic(fmt.Errorf("%w: %s", err, c.Words()))
-	}
+	must.Be(err == nil, "%w: %s", err, c.Words())
 	must.OK(strictjson.Unmarshal(line, v))
 }
 

@@ -63,9 +63,7 @@ func BuildWith(ctx context.Context, program, dir string, edits ...Edit) {
 			must.OK(err)
 		}
 		text, err := e.Change(string(old))
-		if err != nil {
-			panic(fmt.Errorf("%s: %w", e.File, err))
-		}
+		must.Be(err == nil, "%s: %w", e.File, err)
 		name := fmt.Sprintf("%d-%s", len(files), filepath.Base(e.File))
 		replaced[e.File], files[name] = filepath.Join(dir, name), text
 		WriteFiles(dir, files)

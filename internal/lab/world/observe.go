@@ -53,12 +53,11 @@ func sum(text []byte, name string, labels ...string) (total float64) {
 // isReady panics unless the replica is ready by its own word.
 func (r *Replica) isReady(ctx context.Context) {
 	must.Be(r.Runs(), "%s: %w", r.Name, errNotRunning)
-	if err := must.Try(func() {
+	err := must.Try(func() {
 		status, body := r.world.ask(ctx, "http://"+r.Operator+"/readyz")
 		must.Be(status == http.StatusOK, "/readyz is %d: %s", status, bytes.TrimSpace(body))
-	}); err != nil {
-		panic(fmt.Errorf("%s: %w", r.Name, err))
-	}
+	})
+	must.Be(err == nil, "%s: %w", r.Name, err)
 }
 
 // reaches panics unless the replica reaches all that it needs.

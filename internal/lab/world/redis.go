@@ -86,9 +86,7 @@ func (s *Store) Begin(ctx context.Context) {
 		Env:     s.Env,
 	})
 	Until(ctx, func() {
-		if !s.Runs() {
-			panic(fmt.Errorf("%s has ended: %s", s.Name, s.Words()))
-		}
+		must.Be(s.Runs(), "%s has ended: %s", s.Name, s.Words())
 		s.answers(ctx)
 	})
 }
@@ -106,9 +104,7 @@ func (s *Store) Exec(ctx context.Context, command ...string) string {
 	host, port := split(s.Address)
 	args := append([]string{"-e", "-h", host, "-p", port}, command...)
 	output, err := exec.CommandContext(ctx, "redis-cli", args...).CombinedOutput() //nolint:gosec // a fault says which
-	if err != nil {
-		panic(fmt.Errorf("%s: %v: %w: %s", s.Name, command, err, output))
-	}
+	must.Be(err == nil, "%s: %v: %w: %s", s.Name, command, err, output)
 	return strings.TrimSpace(string(output))
 }
 

@@ -2,7 +2,6 @@ package world
 
 import (
 	"context"
-	"fmt"
 	"os/exec"
 	"strings"
 
@@ -19,9 +18,8 @@ func Build(ctx context.Context, program string, flags ...string) {
 	args := append([]string{"build", "-o", program}, flags...)
 	command := exec.CommandContext(ctx, "go", append(args, "./cmd/drawbridge")...) //nolint:gosec // G204: our own
 	command.Dir = must.Have(Root())
-	if output, err := command.CombinedOutput(); err != nil {
-		panic(fmt.Errorf("build the gateway: %w\n%s", err, output))
-	}
+	output, err := command.CombinedOutput()
+	must.Be(err == nil, "build the gateway: %w\n%s", err, output)
 }
 
 // Run runs a command that reads a text, and returns what it prints without the space

@@ -231,8 +231,8 @@ func (s *scene) hostsFile() string { return filepath.Join(s.dir, "hosts") }
 // namedByFile starts the victim with a hosts file of its own.
 func namedByFile(ctx context.Context, s *scene) {
 	s.hostsAre(hosts)
-	s.wrapped(ctx, "unshare", "--mount", "/bin/sh", "-c", `mount --bind "$0" /etc/hosts && exec "$@"`,
-		s.hostsFile())
+	wrapped("unshare", "--mount", "/bin/sh", "-c", `mount --bind "$0" /etc/hosts && exec "$@"`,
+		s.hostsFile())(ctx, s)
 }
 
 // nameLost gives the victim a server by its name, which resolves no more until the fault

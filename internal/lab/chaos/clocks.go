@@ -95,22 +95,18 @@ func redisWithClock(ctx context.Context, s *scene) {
 			s.store.Begin(ctx)
 		}
 	}
-	s.later(begun())
-	begun("LD_PRELOAD="+library, clockVariable+"="+s.clockFile())(ctx, s)
+	forRound(begun("LD_PRELOAD="+library, clockVariable+"="+s.clockFile()), begun())(ctx, s)
 }
 
 // changed runs the victim with the gateway whose clock can be set, until the round is over.
 func changed(ctx context.Context, s *scene) {
 	as := func(program string, env ...string) step {
-		return func(ctx context.Context, s *scene) {
-			s.restarted(ctx, s.victim, func() {
-				s.victim.Env = env
-				s.victim.Program(program)
-			})
-		}
+		return restarts(func(_ context.Context, r *world.Replica) {
+			r.Env = env
+			r.Program(program)
+		})
 	}
-	s.later(as(s.program))
-	all(clock(0), as(s.variant, clockVariable+"="+s.clockFile()))(ctx, s)
+	all(clock(0), forRound(as(s.variant, clockVariable+"="+s.clockFile()), as(s.program)))(ctx, s)
 }
 
 func (s *scene) clockFile() string { return filepath.Join(s.dir, "clock") }

@@ -35,7 +35,7 @@ func resourceFaults() []*fault {
 			ground: direct,
 			holds: "the operator's page, Redis and servers keep theirs, the others serve, and the " +
 				"replica serves when the connections are gone",
-			before: throughProgram("prlimit", fmt.Sprintf("--nofile=%d", few)), make: connects(many),
+			before: wrapped("prlimit", fmt.Sprintf("--nofile=%d", few)), make: connects(many),
 			seen: all(of(victim, judged("it is ready and uses Redis",
 				func(v view) bool { return v.Ready && v.Redis == "up" })), othersServe),
 		},
@@ -97,7 +97,7 @@ func resourceFaults() []*fault {
 				s.later(func(ctx context.Context, _ *scene) {
 					must.OK(cage.Close(ctx))
 				})
-				s.wrapped(ctx, cage.Command()...)
+				wrapped(cage.Command()...)(ctx, s)
 			},
 			make: floods(bodies), seen: all(of(victim, runs(true)), othersServe),
 			heal: of(victim, runs(true)), after: of(victim, runs(true)),
@@ -110,22 +110,12 @@ func recordsFull(ctx context.Context, s *scene, r *world.Replica) {
 	judged("records cannot be written", func(v view) bool { return !v.Ready && len(v.Problems) > 0 })(ctx, s, r)
 }
 
-// throughProgram is wrapped as a step.
-func throughProgram(wrapper ...string) step {
-	return func(ctx context.Context, s *scene) {
-		s.wrapped(ctx, wrapper...)
-	}
-}
-
 // wrapped starts the victim through a program until the round is over.
-func (s *scene) wrapped(ctx context.Context, wrapper ...string) {
+func wrapped(wrapper ...string) step {
 	through := func(wrapper ...string) step {
-		return func(ctx context.Context, s *scene) {
-			s.restarted(ctx, s.victim, func() { s.victim.Wrapper = wrapper })
-		}
+		return restarts(func(_ context.Context, r *world.Replica) { r.Wrapper = wrapper })
 	}
-	s.later(through())
-	through(wrapper...)(ctx, s)
+	return forRound(through(wrapper...), through())
 }
 
 // connects opens connections to the victim until the fault heals, fewer if there is no
@@ -151,17 +141,14 @@ func nextRecord(dir, kind string) string {
 // is given to afterwards is done.
 func (s *scene) recordsTo(ctx context.Context, afterwards func(), files ...string) {
 	to := func(files ...string) step {
-		return func(ctx context.Context, s *scene) {
-			s.restarted(ctx, s.victim, func() {
-				for _, file := range files {
-					s.victim.AuditTo(file)
-				}
-			})
-		}
+		return restarts(func(_ context.Context, r *world.Replica) {
+			for _, file := range files {
+				r.AuditTo(file)
+			}
+		})
 	}
 	s.later(does(afterwards))
-	s.later(to(nextRecord(s.victim.Dir, "jsonl")))
-	to(files...)(ctx, s)
+	forRound(to(files...), to(nextRecord(s.victim.Dir, "jsonl")))(ctx, s)
 }
 
 func (s *scene) smallDisk() string { return filepath.Join(s.dir, "small-disk") }
@@ -178,14 +165,11 @@ func onSmallDisk(ctx context.Context, s *scene) {
 // it cannot write.
 func dropping(ctx context.Context, s *scene) {
 	change := func(old, now string) step {
-		return func(ctx context.Context, s *scene) {
-			s.restarted(ctx, s.victim, func() {
-				s.victim.Rewrite(ctx, instead(old+"}\nlog: ", now+"}\nlog: "))
-			})
-		}
+		return restarts(func(ctx context.Context, r *world.Replica) {
+			r.Rewrite(ctx, instead(old+"}\nlog: ", now+"}\nlog: "))
+		})
 	}
-	s.later(change(", when_full: drop", ""))
-	all(onSmallDisk, change("", ", when_full: drop"))(ctx, s)
+	forRound(all(onSmallDisk, change("", ", when_full: drop")), change(", when_full: drop", ""))(ctx, s)
 }
 
 // keepRecords unmounts a file system, and puts its records where they were, on the disk

@@ -75,6 +75,21 @@ func meanwhile(every time.Duration, do step) step {
 	}
 }
 
+// forRound does something now, and something else when the round is over.
+func forRound(now, then step) step {
+	return func(ctx context.Context, s *scene) {
+		s.later(then)
+		now(ctx, s)
+	}
+}
+
+// restarts starts the victim anew with what change gives to its next process.
+func restarts(change func(ctx context.Context, r *world.Replica)) step {
+	return func(ctx context.Context, s *scene) {
+		s.restarted(ctx, s.victim, func() { change(ctx, s.victim) })
+	}
+}
+
 // about is a step that concerns one replica.
 type about func(ctx context.Context, s *scene, r *world.Replica)
 
@@ -125,7 +140,7 @@ func amongMany(times int, do func(i int)) {
 	var all errgroup.Group
 	all.SetLimit(64)
 	for i := range times {
-		all.Go(func() error { return must.Try(func() { do(i) }) })
+		all.Go(must.Trying(func() { do(i) }))
 	}
 	must.OK(all.Wait())
 }

@@ -174,13 +174,15 @@ func (l *lab) buildWithoutFields(ctx context.Context, program string) {
 	}})
 }
 
-// credentialKinds are the kinds of auth that are measured, by the names of the servers that
-// have them. The first has none.
-var credentialKinds = []struct{ name, auth string }{
+// credentialKind is a kind of auth, by the name of the server that has it.
+type credentialKind struct{ name, auth string }
+
+// credentialKinds are those that are measured. The first has none.
+var credentialKinds = []credentialKind{
 	{"none", ""},
-	{"header", "auth: {header: {name: X-Api-Key, file: secret}}"},
-	{"identity", "auth: {identity: {audience: bench}}"},
-	{"exchange", `auth: {token_exchange: {token_url: "http://%s/token", client_id: bench, ` +
+	{"header", ", auth: {header: {name: X-Api-Key, file: secret}}"},
+	{"identity", ", auth: {identity: {audience: bench}}"},
+	{"exchange", `, auth: {token_exchange: {token_url: "http://%s/token", client_id: bench, ` +
 		`client_secret_file: secret, audience: bench}}`},
 }
 
@@ -213,13 +215,13 @@ func credentials() comparison {
 			addrs := world.Addresses(3)
 			l.startUpstream(ctx, "upstream")
 			l.start(ctx, addrs[2], l.Self, "tokens", addrs[2])
-			var text strings.Builder
-			fmt.Fprintf(&text, credentialsConfig, addrs[0], addrs[1])
-			for _, kind := range credentialKinds {
-				fmt.Fprintf(&text, "  %s: {url: \"http://%s/mcp\", private_addresses: true, %s}\n", kind.name,
+			servers := page.Rows(credentialKinds, func(kind credentialKind) string {
+				return fmt.Sprintf("  %s: {url: \"http://%s/mcp\", private_addresses: true%s}\n", kind.name,
 					l.upstream, strings.Replace(kind.auth, "%s", addrs[2], 1))
-			}
-			l.Write(map[string]string{"credentials.yaml": strings.ReplaceAll(text.String(), ", }", "}")})
+			})
+			l.Write(map[string]string{
+				"credentials.yaml": fmt.Sprintf(credentialsConfig, addrs[0], addrs[1]) + servers,
+			})
 			gateway := l.serveConfig(ctx, addrs[0], l.Program, "credentials.yaml")
 			return l.targetsOf(ctx, ways, func(i int, era mcp.Era) *target {
 				return l.target(wayDrawbridge, gateway, ways[i]+"__echo", era)

@@ -169,7 +169,7 @@ func (l *lab) startWith(ctx context.Context, env []string, addr string, command 
 	p.Process = l.Start(world.Order{
 		Dir: l.Dir, Log: fmt.Sprintf("log%d", l.started), Command: command, Env: append(own, env...), Bare: true,
 	})
-	must.OK(p.Listens(ctx, addr, startTime))
+	p.Listens(ctx, addr, startTime)
 	p.pids = world.Tree(p.PID())
 	return p
 }

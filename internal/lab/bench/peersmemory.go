@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
@@ -66,18 +66,15 @@ func (l *peersLab) hold(ctx context.Context, c *contender, most int) {
 
 // String says it in one line of progress.
 func (m *memoryFigures) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%.1f MiB at the start", float64(m.start)/(1<<20))
-	for _, s := range m.steps {
-		fmt.Fprintf(&b, "; %d sessions %.1f MiB, with streams %.1f MiB", s.sessions,
-			float64(s.without)/(1<<20), float64(s.withStreams)/(1<<20))
-	}
-	fmt.Fprintf(&b, "; change reached %d of %d, last after %v", m.reached, m.streams,
-		m.last.Round(time.Millisecond))
+	failed := ""
 	if m.failed != "" {
-		b.WriteString("; " + m.failed)
+		failed = "; " + m.failed
 	}
-	return b.String()
+	return fmt.Sprintf("%.1f MiB at the start%s; change reached %d of %d, last after %v%s",
+		float64(m.start)/(1<<20), page.Rows(m.steps, func(s memoryStep) string {
+			return fmt.Sprintf("; %d sessions %.1f MiB, with streams %.1f MiB", s.sessions,
+				float64(s.without)/(1<<20), float64(s.withStreams)/(1<<20))
+		}), m.reached, m.streams, m.last.Round(time.Millisecond), failed)
 }
 
 // step opens sessions until there are as many, and then a stream for each of the new

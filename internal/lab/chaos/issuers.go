@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -138,13 +137,9 @@ func (i *issuer) token(tenant, user string) string {
 	defer i.mu.Unlock()
 	now, id := time.Now(), len(i.keys)-1
 	key := i.keys[id]
-	token, err := auth.Sign(auth.Key{ID: fmt.Sprint(id), Public: key.Public(), Private: key}, "EdDSA",
+	return must.Have(auth.Sign(auth.Key{ID: fmt.Sprint(id), Public: key.Public(), Private: key}, "EdDSA",
 		auth.Claims{
 			Issuer: issuerName, Subject: user, Audience: i.audience, Extra: map[string]any{"tenant": tenant},
 			IssuedAt: now, Expiry: now.Add(23 * time.Hour),
-		})
-	if err != nil {
-		panic(errors.Join(errors.New("a key of our own cannot sign"), err))
-	}
-	return token
+		}))
 }

@@ -151,25 +151,24 @@ func (s *soak) store(ctx context.Context) holding {
 
 // String is the moment in a line.
 func (m *moment) String() string {
-	var b strings.Builder // which has no errors
-	_, _ = fmt.Fprintf(&b, "%s (%v): Redis %s", m.name, m.at.Round(time.Second), page.MiB(m.redis.used))
-	for _, name := range slices.Sorted(maps.Keys(m.redis.kinds)) {
-		k := m.redis.kinds[name]
-		_, _ = fmt.Fprintf(&b, ", %d %s with %s", k.keys, name, page.MiB(k.bytes))
-	}
-	for _, name := range slices.Sorted(maps.Keys(m.usage)) {
-		u := m.usage[name]
-		_, _ = fmt.Fprintf(&b, "; %s: %d goroutines, %d descriptors, heap %s, RSS %s", name, u.Goroutines,
-			u.Descriptors, page.MiB(u.Heap), page.MiB(u.Resident))
-	}
-	return b.String()
+	return fmt.Sprintf("%s (%v): Redis %s", m.name, m.at.Round(time.Second), page.MiB(m.redis.used)) +
+		page.Rows(slices.Sorted(maps.Keys(m.redis.kinds)), func(name string) string {
+			k := m.redis.kinds[name]
+			return fmt.Sprintf(", %d %s with %s", k.keys, name, page.MiB(k.bytes))
+		}) +
+		page.Rows(slices.Sorted(maps.Keys(m.usage)), func(name string) string {
+			u := m.usage[name]
+			return fmt.Sprintf("; %s: %d goroutines, %d descriptors, heap %s, RSS %s", name, u.Goroutines,
+				u.Descriptors, page.MiB(u.Heap), page.MiB(u.Resident))
+		})
 }
 
 // describe writes the section.
 func (s *soak) describe() string {
 	d, v, wrong := s.tally.Deeds(), &s.total, ""
 	if err := s.verdict(); err != nil {
-		wrong = fmt.Sprintf("\n**Not all was back:** %.3000s\n", strings.Join(strings.Fields(err.Error()), " "))
+		wrong = fmt.Sprintf("\n**Not all was back:** %.3000s\n",
+			strings.Join(strings.Fields(err.Error()), " "))
 	}
 	return fmt.Sprintf(soakSection, time.Since(s.began).Round(time.Second), s.balancer, page.Grouped(d.Lives),
 		page.Grouped(d.Requests), page.Grouped(v.Requests), s.reloads, s.restarts, v.Lost(),

@@ -58,7 +58,7 @@ func (s *scene) play(ctx context.Context, j job) *outcome {
 	s.begin(j.seed)
 	o := &outcome{job: j}
 	book := ledger.New()
-	o.missed = s.playWith(ctx, j.fault, book, o)
+	o.missed = must.Try(func() { s.playWith(ctx, j.fault, book, o) })
 	if err := must.Try(func() { clean(ctx, s) }); err != nil && o.missed == nil {
 		o.missed = fmt.Errorf("clean up: %w", err)
 	}
@@ -80,49 +80,46 @@ func (s *scene) play(ctx context.Context, j job) *outcome {
 	return o
 }
 
-// playWith plays what a crowd sees. The crowd has ended when it returns.
-func (s *scene) playWith(ctx context.Context, f *fault, book *ledger.Ledger, o *outcome) error {
+// phase does steps, of which an error says in which phase of a round it came.
+func (s *scene) phase(ctx context.Context, name string, steps ...step) {
+	err := must.Try(func() { all(steps...)(ctx, s) })
+	must.Be(err == nil, "%s: %w", name, err)
+}
+
+// playWith plays what a crowd sees. The crowd has ended when it is over.
+func (s *scene) playWith(ctx context.Context, f *fault, book *ledger.Ledger, o *outcome) {
 	s.store = s.Redis.Nodes[0]
-	if err := must.Try(func() { all(f.before, ready)(ctx, s) }); err != nil {
-		return fmt.Errorf("before the fault: %w", err)
-	}
+	s.phase(ctx, "before the fault", f.before, ready)
 	patience := cmp.Or(f.patience, silence)
 	s.crowd = crowd.Start(ctx, crowd.Config{
 		URL: s.url, Token: s.token, Ledger: book, Patience: patience, Forgetful: f.weak,
 		ChangePatience: 2*time.Minute + patience - silence,
 		Loads:          []crowd.Load{{Kinds: append(crowd.Kinds(), crowd.Libraries()...)}},
 	})
-	missed := s.suffer(ctx, f)
+	missed := must.Try(func() { s.suffer(ctx, f) })
 	stopping, stop := context.WithTimeout(ctx, ends)
 	defer stop()
 	if err := s.crowd.Stop(stopping); err != nil && missed == nil {
 		missed = fmt.Errorf("the crowd does not come to its end: %w", err)
 	}
 	o.deeds = s.crowd.Deeds()
-	return missed
+	must.OK(missed)
 }
 
 // suffer makes the fault under the crowd, and heals it.
-func (s *scene) suffer(ctx context.Context, f *fault) error {
-	if err := must.Try(func() { busy(warm)(ctx, s) }); err != nil {
-		return fmt.Errorf("before the fault: %w", err)
-	}
+func (s *scene) suffer(ctx context.Context, f *fault) {
+	s.phase(ctx, "before the fault", busy(warm))
 	made := time.Now()
-	if err := must.Try(func() { f.make(ctx, s) }); err != nil {
-		return errors.Join(fmt.Errorf("make the fault: %w", err), s.undone(ctx, &s.healing))
+	if err := must.Try(func() { s.phase(ctx, "make the fault", f.make) }); err != nil {
+		panic(errors.Join(err, s.undone(ctx, &s.healing)))
 	}
-	missed := must.Try(func() { soon(all(append(s.during, f.seen)...))(ctx, s) })
+	missed := must.Try(func() { s.phase(ctx, "during the fault", soon(all(append(s.during, f.seen)...))) })
 	world.Pause(ctx, time.Until(made.Add(lasts)))
-	if err := errors.Join(s.undone(ctx, &s.healing), must.Try(func() { all(f.heal)(ctx, s) })); err != nil {
-		return fmt.Errorf("heal the fault: %w", err)
-	}
-	if missed != nil {
-		return fmt.Errorf("during the fault: %w", missed)
-	}
-	if err := must.Try(func() { all(ready, soon(all(f.after)), answered)(ctx, s) }); err != nil {
-		return fmt.Errorf("after the fault: %w", err)
-	}
-	return nil
+	s.phase(ctx, "heal the fault", func(ctx context.Context, s *scene) {
+		must.OK(errors.Join(s.undone(ctx, &s.healing), must.Try(func() { all(f.heal)(ctx, s) })))
+	})
+	must.OK(missed)
+	s.phase(ctx, "after the fault", ready, soon(all(f.after)), answered)
 }
 
 // answered waits until the crowd has asked some more calls, and each kind of clients had

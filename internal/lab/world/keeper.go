@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"os"
@@ -139,15 +138,10 @@ func (c *Process) Reads(v any) {
 
 // Listens waits until something takes connections at an address. The error has the end of
 // the log of a process that did not.
-func (c *Process) Listens(ctx context.Context, address string, limit time.Duration) error {
+func (c *Process) Listens(ctx context.Context, address string, limit time.Duration) {
 	err := Within(ctx, limit, address+" listens", func() bool { return !c.Runs() || listening(ctx, address) })
-	if err == nil && !c.Runs() {
-		err = errNotRunning
-	}
-	if err != nil {
-		return fmt.Errorf("%w: %s", err, c.Words())
-	}
-	return nil
+	must.Be(err == nil, "%w: %s", err, c.Words())
+	must.Be(c.Runs(), "%w: %s", errNotRunning, c.Words())
 }
 
 func listening(ctx context.Context, address string) bool {

@@ -19,24 +19,17 @@ import (
 
 // Field returns the bytes that the kernel's file of a process has under names such as
 // VmRSS, one after the other; they are added up. The file is status or smaps_rollup.
-func Field(pid int, file string, names ...string) (total int64, err error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
-	if err != nil {
-		return 0, err
-	}
-	for _, name := range names {
-		_, rest, found := strings.Cut(string(text), "\n"+name+":")
-		fields := strings.Fields(rest)
-		if !found || len(fields) == 0 {
-			return 0, fmt.Errorf("process %d has no %s", pid, name)
+func Field(pid int, file string, names ...string) (int64, error) {
+	return must.Got(func() (total int64) {
+		text := string(must.Have(os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))))
+		for _, name := range names {
+			_, rest, found := strings.Cut(text, "\n"+name+":")
+			fields := strings.Fields(rest)
+			must.Be(found && len(fields) > 0, "process %d has no %s", pid, name)
+			total += must.Have(strconv.ParseInt(fields[0], 10, 64)) << 10 // KiB
 		}
-		kib, err := strconv.ParseInt(fields[0], 10, 64)
-		if err != nil {
-			return 0, err
-		}
-		total += kib << 10
-	}
-	return total, nil
+		return total
+	})
 }
 
 // Resident returns the resident memory of processes together, in bytes.

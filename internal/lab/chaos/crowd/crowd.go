@@ -74,9 +74,7 @@ type Crowd struct {
 	stop   context.CancelFunc
 	work   sync.WaitGroup
 
-	nodeOnce sync.Once
-	node     *rpc.Client // has the clients of npm; nil: there are none
-	nodeErr  error
+	node func() *rpc.Client // the process that has the clients of npm, which the first call starts
 
 	answers map[string]*atomic.Int64 // of calls, by the kind of client; the map does not change
 	at      map[string]*atomic.Int64 // clients at work, by kind; likewise
@@ -144,8 +142,9 @@ func Start(ctx context.Context, c Config) *Crowd {
 	}
 	life, end := context.WithCancel(ctx)
 	asking, stop := context.WithCancel(life)
+	node := sync.OnceValue(func() *rpc.Client { return startNode(life, c.URL) })
 	crowd := &Crowd{
-		Tally: cmp.Or(c.Tally, &Tally{}), config: c, life: life, end: end, asking: asking, stop: stop,
+		Tally: cmp.Or(c.Tally, &Tally{}), config: c, life: life, end: end, asking: asking, stop: stop, node: node,
 		http: &http.Client{Transport: &http.Transport{
 			MaxIdleConnsPerHost: 1000, IdleConnTimeout: 30 * time.Second,
 			DisableCompression: true,

@@ -11,6 +11,7 @@ import (
 	mcpgo "github.com/mark3labs/mcp-go/mcp"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -21,16 +22,12 @@ type goSDK struct {
 	session *sdk.ClientSession
 }
 
-func openGoSDK(ctx context.Context, p *person) (library, error) {
+func openGoSDK(ctx context.Context, p *person) library {
 	c := &catcher{token: p.token}
-	s, err := sdk.NewClient(&sdk.Implementation{Name: "crowd", Version: "1"}, nil).Connect(ctx,
+	return &goSDK{c, must.Have(sdk.NewClient(&sdk.Implementation{Name: "crowd", Version: "1"}, nil).Connect(ctx,
 		&sdk.StreamableClientTransport{
 			Endpoint: p.crowd.config.URL + "/mcp", HTTPClient: &http.Client{Transport: c},
-		}, &sdk.ClientSessionOptions{ProtocolVersion: mcp.LatestLegacy})
-	if err != nil {
-		return nil, err
-	}
-	return &goSDK{c, s}, nil
+		}, &sdk.ClientSessionOptions{ProtocolVersion: mcp.LatestLegacy}))}
 }
 
 func (g *goSDK) call(ctx context.Context, tool, arguments string) (mcp.Object, *reply, error) {
@@ -49,25 +46,18 @@ type mcpGo struct {
 	client *client.Client
 }
 
-func openMCPGo(ctx context.Context, p *person) (library, error) {
+func openMCPGo(ctx context.Context, p *person) library {
 	c := &catcher{token: p.token}
-	link, err := transport.NewStreamableHTTP(p.crowd.config.URL+"/mcp",
+	link := must.Have(transport.NewStreamableHTTP(p.crowd.config.URL+"/mcp",
 		transport.WithHTTPBasicClient(&http.Client{Transport: c}),
-		transport.WithHTTPLogger(slog.New(slog.DiscardHandler)))
-	if err != nil {
-		return nil, err
-	}
+		transport.WithHTTPLogger(slog.New(slog.DiscardHandler))))
 	g := &mcpGo{c, client.NewClient(link, client.WithProtocolVersion(mcp.LatestLegacy))}
-	if err := g.client.Start(p.crowd.life); err != nil {
-		return nil, err
-	}
+	must.OK(g.client.Start(p.crowd.life))
+	defer must.Else(g.close)
 	hello := mcpgo.InitializeRequest{}
 	hello.Params.ClientInfo = mcpgo.Implementation{Name: "crowd", Version: "1"}
-	if _, err := g.client.Initialize(ctx, hello); err != nil {
-		g.close()
-		return nil, err
-	}
-	return g, nil
+	must.Have(g.client.Initialize(ctx, hello))
+	return g
 }
 
 func (g *mcpGo) call(ctx context.Context, tool, arguments string) (mcp.Object, *reply, error) {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"sync"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -25,15 +26,15 @@ type library interface {
 	close()
 }
 
-// through makes calls through clients that open returns.
-func (p *person) through(open func(ctx context.Context, p *person) (library, error)) {
+// through makes calls through clients that open returns. It panics where there is none.
+func (p *person) through(open func(ctx context.Context, p *person) library) {
 	var l library
 	p.eachRound(func() {
 		ctx, cancel := p.patient()
 		defer cancel()
 		if l == nil {
 			var err error
-			if l, err = open(ctx, p); err != nil {
+			if l, err = must.Got(func() library { return open(ctx, p) }); err != nil {
 				p.crowd.meets(p.kind + ": no session")
 				p.comeLater(soon)
 				return

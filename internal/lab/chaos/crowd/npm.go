@@ -92,19 +92,10 @@ func (l *npm) ask(ctx context.Context, do string, what npmAsk) (*npmAnswer, erro
 	}
 }
 
-func openNPM(ctx context.Context, p *person) (library, error) {
-	c := p.crowd
-	c.nodeOnce.Do(func() {
-		c.node, c.nodeErr = must.Got(func() *rpc.Client { return startNode(c.life, c.config.URL) })
-	})
-	if c.nodeErr != nil {
-		return nil, c.nodeErr
-	}
-	l := &npm{c.node, fmt.Sprintf("%s %s %d", p.kind, p.tenant, p.number)}
-	if _, err := l.ask(ctx, "open", npmAsk{Kind: p.kind, Token: p.token}); err != nil {
-		return nil, err
-	}
-	return l, nil
+func openNPM(ctx context.Context, p *person) library {
+	l := &npm{p.crowd.node(), fmt.Sprintf("%s %s %d", p.kind, p.tenant, p.number)}
+	must.Have(l.ask(ctx, "open", npmAsk{Kind: p.kind, Token: p.token}))
+	return l
 }
 
 func (l *npm) call(ctx context.Context, tool, arguments string) (mcp.Object, *reply, error) {

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"hash/fnv"
@@ -230,13 +229,11 @@ func (r *runner) end(keep bool) {
 
 // verdictOf returns the promises that were broken, nil if none was.
 func verdictOf(faults []*fault, outcomes []*outcome) error {
-	var broken []error
+	var c world.Claims
 	for _, f := range faults {
 		for _, o := range outcomes {
-			if o.job.fault == f && o.bad() {
-				broken = append(broken, fmt.Errorf("%w: %s", world.ErrBroken, o))
-			}
+			c.Claim(o.job.fault != f || !o.bad(), "%v", o)
 		}
 	}
-	return errors.Join(broken...)
+	return c.Broken()
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -95,19 +94,14 @@ func steady() ground {
 // load balancer as many requests as are wanted must have gone through while replicas were
 // restarted.
 func verdictOfRolling(scores []*score, wanted int) error {
-	var broken []error
+	var c world.Claims
 	for _, all := range rolled(scores) {
-		if all.requests < int64(wanted) {
-			broken = append(
-				broken, fmt.Errorf(
-					"%w: behind %s %d requests went through while replicas were restarted, want %d",
-					world.ErrBroken, all.balancer, all.requests, wanted))
-		}
+		c.Claim(all.requests >= int64(wanted),
+			"behind %s %d requests went through while replicas were restarted, want %d", all.balancer,
+			all.requests, wanted)
 	}
 	for _, s := range scores {
-		if s.wrong() != nil {
-			broken = append(broken, fmt.Errorf("%w: %v", world.ErrBroken, s))
-		}
+		c.Claim(s.wrong() == nil, "%v", s)
 	}
-	return errors.Join(broken...)
+	return c.Broken()
 }

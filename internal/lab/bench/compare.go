@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -33,8 +32,8 @@ type comparison struct {
 	text  string // what stands above the table; how often and for how long stands below
 	// begin starts what is measured, and returns how to call it in an era
 	begin func(ctx context.Context, l *lab) func(era mcp.Era) []*target
-	// judge returns what is wrong with what a call costs in one revision; nil: nothing is
-	judge func(of map[[2]string]spread) error
+	// judge claims what a call may cost in one revision; nil: anything
+	judge func(c *world.Claims, of map[[2]string]spread)
 }
 
 func (c comparison) measured(flags *flag.FlagSet) page.Measure {
@@ -45,7 +44,7 @@ func (c comparison) measured(flags *flag.FlagSet) page.Measure {
 		l.build(ctx)
 		targets := c.begin(ctx, l)
 		var rows strings.Builder
-		var wrong error
+		var claims world.Claims
 		for _, era := range []mcp.Era{mcp.Legacy, mcp.Modern} {
 			found := l.measure(ctx, *p, c.callers, targets(era)...)
 			likely := map[[2]string]spread{}
@@ -57,11 +56,11 @@ func (c comparison) measured(flags *flag.FlagSet) page.Measure {
 					pair[1], spreadOf(of), spreadOf(by), s.median, s.least, s.most)
 			}
 			if c.judge != nil {
-				wrong = errors.Join(wrong, c.judge(likely))
+				c.judge(&claims, likely)
 			}
 		}
 		return fmt.Sprintf(comparisonSection, c.title, c.text, page.Plural(c.callers, "connection"), p.rounds, p.took,
-			rows.String()), wrong
+			rows.String()), claims.Broken()
 	}
 }
 
@@ -132,11 +131,9 @@ leaves these fields out. The first runs once more beside itself: what these two 
 				return t
 			})
 		},
-		judge: func(of map[[2]string]spread) error {
-			if of[dear].least > mostMore*max(of[equal].most, 1/of[equal].least) {
-				return fmt.Errorf("a call costs more than %.2f times as much with the fields", mostMore)
-			}
-			return nil
+		judge: func(c *world.Claims, of map[[2]string]spread) {
+			c.Claim(of[dear].least <= mostMore*max(of[equal].most, 1/of[equal].least),
+				"a call costs more than %.2f times as much with the fields", mostMore)
 		},
 	}
 }
@@ -227,14 +224,11 @@ func credentials() comparison {
 				return l.target(wayDrawbridge, gateway, ways[i]+"__echo", era)
 			})
 		},
-		judge: func(of map[[2]string]spread) (wrong error) {
+		judge: func(c *world.Claims, of map[[2]string]spread) {
 			for pair, s := range of {
-				if s.least > most {
-					wrong = errors.Join(wrong, fmt.Errorf(
-						"a call with %s costs more than %.2f times as much as one without", pair[0], most))
-				}
+				c.Claim(s.least <= most, "a call with %s costs more than %.2f times as much as one without",
+					pair[0], most)
 			}
-			return wrong
 		},
 	}
 }

@@ -1,11 +1,11 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
 // section writes all that was measured.
@@ -134,13 +134,11 @@ func (s *sharing) bounds() (all []bound) {
 
 // missed returns an error if a bound is not kept.
 func (s *sharing) missed() error {
-	var missed []error
+	var c world.Claims
 	for _, b := range s.bounds() {
-		if !b.kept() {
-			missed = append(missed, fmt.Errorf("%s: %s, which is more than %s", b.what, b.seen(), page.Number(b.most)))
-		}
+		c.Claim(b.kept(), "%s: %s, which is more than %s", b.what, b.seen(), page.Number(b.most))
 	}
-	return errors.Join(missed...)
+	return c.Broken()
 }
 
 // apart returns what gateways that share nothing showed in a revision.

@@ -3,6 +3,7 @@ package eventlog_test
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"regexp"
 	"strconv"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lifetime/lifetimetest"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/server/eventlog"
@@ -226,6 +228,30 @@ func TestWhatIsDroppedHereIsDroppedInRedis(t *testing.T) {
 	a.Drop(t.Context(), of("s"), "p1", last)
 	eventually(t, "the last entry is dropped", func() bool { return length() == 0 })
 	want(t, b, "s", "p1", last, "", false)
+}
+
+// TestAStreamMayBeForgottenBeforeRedisIsToldWhatItDropped has a replica that gets to what
+// it is to drop in Redis only when the stream is too old, and is not there any more.
+func TestAStreamMayBeForgottenBeforeRedisIsToldWhatItDropped(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	var passed atomic.Int64 // of the replica's time
+	now := func() time.Time { return time.Now().Add(time.Duration(passed.Load())) }
+	a := &resident{admin: h.server.Admin(t), Redis: eventlog.NewRedis(eventlog.RedisConfig{
+		MemoryConfig: eventlog.MemoryConfig{Age: time.Hour, Count: 1, Now: now},
+		Store:        h.server.Store(t), Seal: h.ring, Others: h.hub.Join(), Logger: slog.New(slog.DiscardHandler),
+	})}
+	begin(t, a, "s", "p1", true)
+	add(t, a, "s", "p1", "dropped", false)
+	add(t, a, "s", "p1", "newest", false)
+	passed.Store(int64(2 * time.Hour))
+	begin(t, a, "t", "p1", true)
+	add(t, a, "t", "p1", "forgets what is too old", false)
+	lifetimetest.Run(t, a.Run)
+	eventually(t, "nothing of the old stream is left", func() bool {
+		there, _ := a.does(t, "EXISTS", streamKey).Int()
+		return there == 0
+	})
 }
 
 // TestOneUserLeavesTheEventsOfOthersInRedis shows that shares hold for what is in the

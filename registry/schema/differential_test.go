@@ -236,6 +236,23 @@ func TestRandomSchemasAgreeWithOracle(t *testing.T) {
 	}
 }
 
+// TestLimitsHoldWhereFloatsRound compares limits and values beside 2^53, from where a float
+// no longer has every integer.
+func TestLimitsHoldWhereFloatsRound(t *testing.T) {
+	t.Parallel()
+	var beside []string
+	for n := int64(1<<53 - 1); n <= 1<<53+2; n++ {
+		beside = append(beside, fmt.Sprint(n), fmt.Sprint(-n))
+	}
+	for _, keyword := range []string{"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"} {
+		for _, limit := range beside {
+			if text := `{"` + keyword + `":` + limit + `}`; !compare(t, text, beside) {
+				t.Errorf("%s was refused", text)
+			}
+		}
+	}
+}
+
 func decodeForOracle(value []byte) (any, error) {
 	return jsonschema.UnmarshalJSON(bytes.NewReader(value))
 }

@@ -171,3 +171,23 @@ func TestTheLatestProgressIsKept(t *testing.T) {
 		}
 	}
 }
+
+// TestALargeNoteWaitsBehindNoOther keeps a slow taker from holding a queue of notifications
+// that are as large as a message may be.
+func TestALargeNoteWaitsBehindNoOther(t *testing.T) {
+	t.Parallel()
+	for _, method := range []string{mcp.NotifyProgress, mcp.NotifyMessage} {
+		small := &mcp.Message{Method: method}
+		large := &mcp.Message{Method: method, Params: mcp.NewObject(
+			mcp.Member{Name: "message", Value: mcp.String(strings.Repeat("x", noteMax))})}
+		notes := NewNotes(nil)
+		if !notes.Keep(large) || !notes.Keep(small) || notes.Keep(large) {
+			t.Errorf("%s: want the first and one behind it that is small, and no other large one", method)
+		}
+		waiting := 0
+		notes.Each(func(*mcp.Message) { waiting++ })
+		if waiting != 2 || !notes.Keep(large) {
+			t.Errorf("%s: %d waited, want 2, and then room for a large one again", method, waiting)
+		}
+	}
+}

@@ -293,6 +293,20 @@ func TestNullIsAbsent(t *testing.T) {
 	}
 }
 
+// TestASizeIsAnyNumber: that of an empty file is zero.
+func TestASizeIsAnyNumber(t *testing.T) {
+	for _, size := range []string{"0", "9", "12.5", "-1"} {
+		r := registry.New()
+		definition := `{"name":"x","uri":"a:b","size":` + size + `}`
+		mustReplace(t, r, registry.Source{
+			Name: "s", Use: answer("s"), Resources: []mcp.Object{parse(t, definition)},
+		})
+		if got := string(r.Catalogue().View([]string{"s"}).Resources[0].Raw); got != definition {
+			t.Errorf("got %s, want %s", got, definition)
+		}
+	}
+}
+
 func TestItemsBeyondTheLimitAreLeftOut(t *testing.T) {
 	s := registry.Source{Name: "s", Prefix: "s", Use: answer("s")}
 	for i := range 5_002 {

@@ -99,13 +99,18 @@ func (s *status) view() admin.View {
 	s.judgeKeys(&view)
 	s.parts.sharing.judge(&view)
 	s.parts.storing.judge(&view)
-	issuers := s.parts.issuers.current.Load()
-	view.Issuers, view.Warnings = viewKeys(issuers.KeySets(), view.Warnings)
+	judgeIssuers(&view, s.parts.issuers.current.Load())
 	s.parts.signIns.judge(&view)
-	view.Warnings = append(view.Warnings, missingClaims(issuers.MissingClaims())...)
 	view.Warnings = append(view.Warnings, s.parts.fleet.warnings()...)
 	view.Warnings = append(view.Warnings, s.parts.gateway.Warnings()...)
 	return view
+}
+
+// judgeIssuers adds to view what the verifier in force knows of the issuers: how it fares to
+// fetch their keys, and which claims no token has.
+func judgeIssuers(view *admin.View, issuers *auth.Verifier) {
+	view.Issuers, view.Warnings = viewKeys(issuers.KeySets(), view.Warnings)
+	view.Warnings = append(view.Warnings, missingClaims(issuers.MissingClaims())...)
 }
 
 // viewKeys returns how it fares to fetch the issuers' keys, and the warnings with those

@@ -21,6 +21,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
+	"github.com/drawbridge-mcp/drawbridge/server/admin"
 )
 
 // login is an issuer on loopback that serves a set of one Ed25519 key, until it is told
@@ -254,13 +255,18 @@ func TestReadyzTellsOfClaimsThatNoTokenHas(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got := missingClaims(v.current.Load().MissingClaims()); len(got) != 0 {
+		warnings := func() []string {
+			var view admin.View
+			judgeIssuers(&view, v.current.Load())
+			return view.Warnings
+		}
+		if got := warnings(); len(got) != 0 {
 			t.Errorf("at once: got %q, want nothing", got)
 		}
 		time.Sleep(time.Hour + time.Second)
 		synctest.Wait()
 		const want = `issuer https://login.example/: none of the 5 tokens of an hour had the claim "realm_access.roles": let scopes.claims name `
-		if got := missingClaims(v.current.Load().MissingClaims()); len(got) != 1 || !strings.HasPrefix(got[0], want) {
+		if got := warnings(); len(got) != 1 || !strings.HasPrefix(got[0], want) {
 			t.Errorf("after an hour: got %q, want one that begins with %q", got, want)
 		}
 		mended := iss
@@ -270,7 +276,7 @@ func TestReadyzTellsOfClaimsThatNoTokenHas(t *testing.T) {
 			t.Fatal(err)
 		}
 		v.replace(ctx, []config.Issuer{mended}, next)
-		if got := missingClaims(v.current.Load().MissingClaims()); len(got) != 0 {
+		if got := warnings(); len(got) != 0 {
 			t.Errorf("after a reload with another claim: got %q, want nothing", got)
 		}
 	})

@@ -200,6 +200,31 @@ func TestBusySessionIsExamined(t *testing.T) {
 	}
 }
 
+// TestAServerThatDoesNotKnowPingLives has a server refuse calls in a way that makes a
+// session suspect. Its answer to ping proves that it lives, whatever it says.
+func TestAServerThatDoesNotKnowPingLives(t *testing.T) {
+	t.Parallel()
+	for _, code := range []int{-32601, -32602} {
+		s := &web{session: "s", call: func(w http.ResponseWriter, _ *http.Request, m wire) {
+			sendError(w, http.StatusBadRequest, m.ID, -32000, "Bad Request: no valid session ID provided")
+		}}
+		s.other = map[string]func(http.ResponseWriter, *http.Request, wire){
+			"ping": func(w http.ResponseWriter, _ *http.Request, m wire) {
+				sendError(w, http.StatusOK, m.ID, code, "what is ping?")
+			},
+		}
+		r := start(t, serve(t, s).config())
+		r.untilTool("tool")
+		for n := range 3 {
+			_, _ = r.call(t.Context(), "tool", `{}`, nil) // fails
+			eventually(t, "a ping is sent", func() bool { return len(s.sights("ping")) > n })
+		}
+		if got := len(s.sights("initialize")); got != 2 {
+			t.Errorf("code %d: %d sessions were opened, want the gateway's and one for calls", code, got)
+		}
+	}
+}
+
 // TestBrokenStreamIsResumed ends the stream before the answer, twice, and gives the
 // answer on the third.
 func TestBrokenStreamIsResumed(t *testing.T) {

@@ -200,7 +200,7 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Principal, error) 
 		known = fresh
 	}
 	if known.principal.proof.isRevoked() {
-		return Principal{}, errRevoked
+		return Principal{}, known.principal.ended()
 	}
 	return known.carrying(token, id), nil
 }

@@ -2,15 +2,15 @@ package auth
 
 import (
 	"crypto/sha256"
+	"errors"
 	"slices"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// errRevoked says that what the token was given out for has ended. To its caller it is a
-// token whose time is over: then clients try to get a new one, and learn what to do.
-var errRevoked = refuse("expired", "what the token was given out for has ended")
+// errRevoked says that what the token was given out for has ended.
+var errRevoked = errors.New("what the token was given out for has ended")
 
 // check returns nil if the issuer's token that p was made from would be accepted now.
 func (i *issuer) check(p *Principal, now time.Time) error {
@@ -37,12 +37,19 @@ func (i *issuer) check(p *Principal, now time.Time) error {
 		return &Error{Reason: "issuer"}
 	}
 	if p.proof.isRevoked() {
-		return errRevoked
+		return p.ended()
 	}
 	if p.proof.mapping != i.mapping && !p.proof.mapping.isSame(i.mapping) {
 		return refuse("claims", "claims are read otherwise now")
 	}
 	return nil
+}
+
+// ended refuses a token because what it was given out for has ended. To its caller, whom
+// the signature makes certain, it is a token whose time is over: then clients try to get a
+// new one, and learn what to do.
+func (p *Principal) ended() error {
+	return &Error{Reason: "expired", Err: errRevoked, Issuer: p.proof.issuer, Name: p.Name}
 }
 
 // proof returns by what the verified token p of the issuer was accepted; tenants are the

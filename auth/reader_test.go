@@ -90,6 +90,10 @@ func TestOwnTokensSpeakForPeopleOfOthers(t *testing.T) {
 	if judged := v.Recheck(p); err == nil || judged == nil {
 		t.Errorf("after the end: verified %v, judged %v; want refusals", err, judged)
 	}
+	var refused *auth.Error
+	if !errors.As(err, &refused) || refused.Reason != "expired" || refused.Issuer != own.Issuer {
+		t.Errorf("after the end: got %+v, want a token of %s that has expired", err, own.Issuer)
+	}
 	if _, err := v.Verify(t.Context(), sign(second, issuerName)); err == nil {
 		t.Error("a token that was never seen before is accepted after the end")
 	}

@@ -131,8 +131,8 @@ func (s *core) tellSignOut(ctx context.Context, ended store.Record) {
 // signedOut is the reason of an end by the operator.
 const signedOut = "signed_out"
 
-// endAll ends the families that records lead to, many at a time. Each is tried again while
-// others change it.
+// endAll ends the families that records lead to, many at a time, and returns how many of
+// them had not ended before. Each is tried again while others change it.
 func (s *core) endAll(ctx context.Context, q store.Query, reason string,
 	familyBy func(store.Record) (*family, error),
 ) (int, error) {
@@ -145,13 +145,18 @@ func (s *core) endAll(ctx context.Context, q store.Query, reason string,
 		if errors.Is(err, store.ErrNotFound) {
 			return
 		}
+		open := false
 		if err == nil {
+			open = f.Stage != stageEnded
 			err = s.endRetrying(ctx, f, reason)
 		}
 		mu.Lock()
 		defer mu.Unlock()
 		if err != nil {
 			faults = append(faults, err)
+			return
+		}
+		if !open {
 			return
 		}
 		count++

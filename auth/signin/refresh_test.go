@@ -296,10 +296,11 @@ func TestSignOutEndsAllOfAPerson(t *testing.T) {
 		for name, end := range map[string]func(*world) error{
 			"sign-out": func(w *world) error {
 				n, err := w.server.SignOut(t.Context(), idpIssuer, "ann")
-				if n != 2 {
-					return errors.Join(err, fmt.Errorf("ended %d", n))
+				again, twice := w.server.SignOut(t.Context(), idpIssuer, "ann")
+				if n != 2 || again != 0 {
+					return errors.Join(err, twice, fmt.Errorf("ended %d, and then %d", n, again))
 				}
-				return err
+				return errors.Join(err, twice)
 			},
 			"logout by subject": func(w *world) error { return w.logout(t, "sub:ann") },
 			"logout by session": func(w *world) error { return w.logout(t, "sid:s1") },

@@ -71,9 +71,15 @@ func (b Book) Create(ctx context.Context, k Key, life time.Duration) (string, Ke
 
 // List returns the keys of a tenant; "": of all.
 func (b Book) List(ctx context.Context, tenant string) ([]Key, error) {
-	uses, first := store.All(ctx, b.Store, store.Query{Kind: kindUse, Tenant: tenant})
-	records, second := store.All(ctx, b.Store, store.Query{Kind: kindKey, Tenant: tenant})
-	faults := []error{first, second}
+	uses, err := store.All(ctx, b.Store, store.Query{Kind: kindUse, Tenant: tenant})
+	if err != nil {
+		return nil, err
+	}
+	records, err := store.All(ctx, b.Store, store.Query{Kind: kindKey, Tenant: tenant})
+	if err != nil {
+		return nil, err
+	}
+	var faults []error
 	used := map[string]time.Time{}
 	for _, r := range uses {
 		var at int64

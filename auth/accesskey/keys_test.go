@@ -306,6 +306,20 @@ func TestKeysBeyondThePageAreListed(t *testing.T) {
 	}
 }
 
+// gone is a store that nobody reaches.
+type gone struct{ store.Store }
+
+func (gone) List(context.Context, store.Query) ([]store.Record, error) { return nil, errGone }
+
+var errGone = errors.New("nobody answers")
+
+// TestAnUnreachableStoreIsSaidOnce lists keys, which asks the store twice if it answers.
+func TestAnUnreachableStoreIsSaidOnce(t *testing.T) {
+	if _, err := (Book{gone{}}).List(t.Context(), ""); !errors.Is(err, errGone) || err.Error() != errGone.Error() {
+		t.Errorf("got error %v, want %v", err, errGone)
+	}
+}
+
 func TestExpiredKeyIsRefused(t *testing.T) {
 	db := open(t)
 	text, _ := create(t, db, time.Second)

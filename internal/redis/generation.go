@@ -157,7 +157,7 @@ func (s *Store) enter(ctx context.Context, text string) {
 		return
 	}
 	s.config.Logger.ErrorContext(ctx,
-		"redis has lost what replicas shared; sessions that were opened before have ended")
+		"redis has lost what replicas shared; sessions go on at their replicas, and limits begin anew")
 	for _, f := range s.onGeneration {
 		f()
 	}

@@ -47,6 +47,9 @@ func runKeys(ctx context.Context, args []string, s streams) error {
 		return refused("-ttl: %v", err)
 	}
 	return withKeeping(*file, s, func(k *keeping) error {
+		if err := k.hasKeys(ctx); err != nil {
+			return err
+		}
 		book := accesskey.Book{Store: k.db}
 		switch verb {
 		case "create":
@@ -72,8 +75,8 @@ func lifeOf(text string) (time.Duration, error) {
 func (k *keeping) createKey(ctx context.Context, book accesskey.Book, key accesskey.Key, life time.Duration,
 	s streams,
 ) error {
-	if !slices.Contains(k.cfg.TenantIDs(), key.Tenant) {
-		return fmt.Errorf("there is no tenant %q", key.Tenant)
+	if tenants := k.cfg.TenantIDs(); !slices.Contains(tenants, key.Tenant) {
+		return fmt.Errorf("there is no tenant %q%s", key.Tenant, hint(key.Tenant, tenants))
 	}
 	if slices.ContainsFunc(k.cfg.Clients,
 		func(c clients.Fixed) bool { return c.ID == key.Subject && speaks(&c) }) {

@@ -78,6 +78,7 @@ func TestKeysCommandSaysWhatIsWrong(t *testing.T) {
 		{"create -tenant acme -subject ci -ttl 400d", exitRefused, "is no time such as 90d or 12h, of a year at most"},
 		{"create -tenant acme -subject ci -ttl -1h", exitRefused, "is no time"},
 		{"create -tenant nobody -subject ci", exitFailure, `there is no tenant "nobody"`},
+		{"create -tenant acne -subject ci", exitFailure, `there is no tenant "acne" (did you mean acme?)`},
 		{"create -tenant acme -subject ci", exitOK, "it is not taken yet: the config needs access_keys: on"},
 		{"create -tenant acme -subject robot", exitFailure, `a client of the config is called "robot"`},
 		{"revoke ffff", exitFailure, "there is no such key"},

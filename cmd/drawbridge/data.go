@@ -55,6 +55,15 @@ func withKeeping(file string, s streams, do func(*keeping) error) error {
 	return errors.Join(do(k), k.db.Close())
 }
 
+// hasKeys returns an error if a key is missing that seals records: whoever asked could not
+// see them, and would take them for gone.
+func (k *keeping) hasKeys(ctx context.Context) error {
+	if err := store.MissingKeys(ctx, k.db, k.ring); err != nil {
+		return fmt.Errorf("%w (the keys in force are in %s)", err, k.keysLocation())
+	}
+	return nil
+}
+
 // keysLocation says where the keys are without which nothing that is kept can be read.
 func (k *keeping) keysLocation() string {
 	if k.cfg.Sessions.KeysFile != "" {
@@ -193,7 +202,7 @@ func (k *keeping) restore(ctx context.Context, path string, s streams) error {
 	}
 	from, err := sqlite.Open(part, store.Config{Ring: k.ring, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
-		return err
+		return fmt.Errorf("%s is no backup that can be read: %w", path, err)
 	}
 	defer func() { _ = from.Close() }() // a copy
 	if err := errors.Join(from.Intact(ctx), store.MissingKeys(ctx, from, k.ring)); err != nil {
@@ -244,12 +253,29 @@ func runSignOut(ctx context.Context, args []string, s streams) error {
 			"sign-out -h")
 	}
 	return withKeeping(*file, s, func(k *keeping) error {
-		ended, err := k.signOut(ctx, issuer, subject, s)
-		if err == nil {
-			s.say("%s ended\n", count(ended, "sign-in"))
+		if err := k.hasKeys(ctx); err != nil {
+			return err
 		}
-		return err
+		ended, err := k.signOut(ctx, issuer, subject, s)
+		if err != nil {
+			return err
+		}
+		s.say("%s ended\n", count(ended, "sign-in"))
+		k.warnOfIssuer(issuer, s)
+		return nil
 	})
+}
+
+// warnOfIssuer says so if nobody of an issuer can sign in by the config: its name may be
+// misspelt, and then the person goes on.
+func (k *keeping) warnOfIssuer(issuer string, s streams) {
+	issuers := make([]string, 0, len(k.cfg.Logins))
+	for i := range k.cfg.Logins {
+		issuers = append(issuers, k.cfg.Logins[i].Issuer.Issuer)
+	}
+	if !slices.Contains(issuers, issuer) {
+		s.complain("nobody of the issuer %q signs in by this config%s\n", issuer, hint(issuer, issuers))
+	}
 }
 
 // signOut ends what a person has. The gateways learn of it from the store.

@@ -162,6 +162,32 @@ func TestBackupOfOtherKeysIsNotRestored(t *testing.T) {
 	if code, said = operate(t, "data", "restore", backup, "-config", other); code != exitFailure {
 		t.Errorf("half of a backup: got exit %d and %s", code, said)
 	}
+	code, said = operate(t, "data", "restore", other, "-config", other)
+	if code != exitFailure || !strings.Contains(said, other+" is no backup that can be read: ") {
+		t.Errorf("another file: got exit %d and %s", code, said)
+	}
+}
+
+// TestNothingIsDoneWithoutTheKeys has other keys than those that seal what is kept. Who is
+// not seen then is neither signed out nor revoked.
+func TestNothingIsDoneWithoutTheKeys(t *testing.T) {
+	file := keepingConfig(t, "")
+	put(t, keep(t, file), "1")
+	another := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32))
+	if err := os.WriteFile(filepath.Join(filepath.Dir(file), "kept", ringFile), []byte(another), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"sign-out", "https://login.example#ann"},
+		{"keys", "list"},
+		{"keys", "revoke", "ffff"},
+		{"keys", "create", "-tenant", "acme", "-subject", "ci"},
+	} {
+		code, said := operate(t, append(args, "-config", file)...)
+		if code != exitFailure || !strings.Contains(said, "is not among the keys") {
+			t.Errorf("%v: got exit %d and %s", args, code, said)
+		}
+	}
 }
 
 func TestDataCommandSaysWhatIsMissing(t *testing.T) {

@@ -433,6 +433,11 @@ servers:
 	if code, walk = explained(); code != exitFailure || !strings.HasPrefix(walk, "refused: unauthenticated, expired") {
 		t.Errorf("explain after the sign-out: code %d: %s", code, walk)
 	}
+	code, misspelt := operate(t, "sign-out", d.URL+"/#ann", "-config", filepath.Join(r.directory, "drawbridge.yaml"))
+	if code != exitOK || !strings.HasPrefix(misspelt, "0 sign-ins ended\n") ||
+		!strings.Contains(misspelt, "(did you mean "+d.URL+"?)") {
+		t.Errorf("sign-out at a misspelt issuer: code %d: %s", code, misspelt)
+	}
 	for _, wrong := range []string{"ann", "#ann", d.URL + "#", ""} {
 		code, said := operate(t, "sign-out", wrong, "-config", filepath.Join(r.directory, "drawbridge.yaml"))
 		if code != exitRefused || !strings.Contains(said, "ISSUER#SUBJECT") {

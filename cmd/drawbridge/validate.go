@@ -15,6 +15,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth/signin/clients"
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/pgdial"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/builtin"
@@ -107,8 +108,8 @@ func runValidate(ctx context.Context, args []string, s streams) error {
 			"Exit 0 when the config is good, 1 when it has problems, 2 when it cannot be read.", s)
 	file := flags.String("config", defaultConfigFile, "the config `file`")
 	inJSON := flags.Bool("json", false, "print JSON")
-	online := flags.Bool("online", false, "also connect to the servers, databases and Redis, "+
-		"fetch the issuers' key sets, and try whether people can sign in")
+	online := flags.Bool("online", false, "also connect to the servers, databases, Redis and PostgreSQL of "+
+		"data, fetch the issuers' key sets, and try whether people can sign in")
 	strict := flags.Bool("strict", false, "exit 1 also when there are only warnings")
 	if err := parseFlags(flags, args, s); err != nil {
 		return err
@@ -191,8 +192,8 @@ func (t try) check() check {
 
 // tryOnline connects to all servers and key sets at once and waits for the answers, so
 // that a slow one does not add its time to that of the others. What the servers offer
-// goes into the catalogue. The checks come in the order of the config, Redis and issuers
-// first.
+// goes into the catalogue. The checks come in the order of the config; Redis, what is kept
+// and issuers are first.
 func tryOnline(ctx context.Context, cfg *config.Config, catalogue *registry.Registry) []check {
 	limited, cancel := context.WithTimeout(ctx, onlineTimeout)
 	defer cancel()
@@ -201,6 +202,9 @@ func tryOnline(ctx context.Context, cfg *config.Config, catalogue *registry.Regi
 	extensions, signer := carried(cfg), newSigner(cfg)
 	if len(cfg.Redis.Addresses) > 0 {
 		add("redis", func(c *check) error { return tryRedis(limited, cfg.Redis, c) })
+	}
+	if file := cfg.Data.PostgresFile; file != "" {
+		add("data", func(c *check) error { return tryStore(limited, file, c) })
 	}
 	for _, iss := range cfg.Issuers {
 		if iss.JWKSURL != "" {
@@ -315,6 +319,20 @@ func judgeMemory(use redis.MemoryUse, err error, memory int64) (message string, 
 			use.Used/mib, use.Most/mib, memory/mib)
 	}
 	return fmt.Sprintf("%s; %d of its %d MiB are used", up, use.Used/mib, use.Most/mib), nil
+}
+
+// maxGreeting bounds each message of a PostgreSQL server that lets a role in, in bytes.
+const maxGreeting = 64 << 10
+
+// tryStore connects to the PostgreSQL server of data, with the address in a file. The
+// tables are left alone: a gateway that starts makes them, and brings them up to date.
+func tryStore(ctx context.Context, file string, c *check) error {
+	connection, err := pgdial.Connect(ctx, file, pgdial.Options{MaxMessage: maxGreeting})
+	if err != nil {
+		return err
+	}
+	c.Message = "PostgreSQL lets the gateway in"
+	return connection.Close(ctx)
 }
 
 // tryDatabases connects to each database of a server.

@@ -6,6 +6,7 @@ import "github.com/drawbridge-mcp/drawbridge/internal/pgdial"
 // one has written there another would not know of.
 func (r *reader) data(cfg *Config, n *node) {
 	to := &cfg.Data
+	cfg.positions["data"] = n.problem("")
 	r.object(n, "data", fields{
 		"dir":           into(&to.Dir, r.path),
 		"postgres_file": into(&to.PostgresFile, r.postgresFile),

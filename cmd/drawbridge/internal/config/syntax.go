@@ -190,6 +190,11 @@ func (n *nesting) scalar(tokens token.Tokens, i int, before token.Type) string {
 		if before == token.MappingValueType && tokens[i-1].Position.Line == t.Position.Line {
 			return "the line below this is indented too far: this key has its value already"
 		}
+		if len(n.open) > 0 {
+			last := n.open[len(n.open)-1]
+			return fmt.Sprintf("a comma is missing after this, or the %s of line %d is not closed",
+				last.Value, last.Position.Line)
+		}
 		return "a colon is missing in this line; each line here is key: value"
 	case key && before == token.MappingValueType &&
 		(len(n.open) > 0 || tokens[i-1].Position.Line == t.Position.Line):

@@ -46,7 +46,7 @@ func newTraffic(f promauto.Factory) *traffic {
 		}, []string{"route", "era"}),
 		calls: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "drawbridge_calls_total",
-			Help: "Calls by outcome; the item is empty when the catalogue does not know it.",
+			Help: "Calls by outcome; the item is empty when the call ended before it was found.",
 		}, []string{"tenant", "server", "item", "outcome"}),
 		callSeconds: f.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "drawbridge_call_duration_seconds", Help: "Time that calls took.", Buckets: buckets(),

@@ -193,6 +193,9 @@ func (w *walk) principal(ctx context.Context) (p auth.Principal, refused *auth.E
 	if tenants := w.cfg.TenantIDs(); !slices.Contains(tenants, w.tenant) {
 		return p, nil, fmt.Errorf("there is no tenant %q%s", w.tenant, hint(w.tenant, tenants))
 	}
+	if err := w.subjectAlone(); err != nil {
+		return p, nil, err
+	}
 	var names []string
 	for _, pair := range w.cfg.Speakers() {
 		if !slices.Contains(names, pair[0]) {
@@ -224,6 +227,18 @@ func (w *walk) principal(ctx context.Context) (p auth.Principal, refused *auth.E
 			w.issuer, w.tenant)
 	}
 	return p, nil, unknownIssuer(w.issuer, names)
+}
+
+// subjectAlone refuses a subject that is written as rules write it, with its issuer. It
+// would be another person, whom no rule names.
+func (w *walk) subjectAlone() error {
+	for _, pair := range w.cfg.Speakers() {
+		if subject, whole := strings.CutPrefix(w.subject, pair[0]+"#"); whole {
+			return fmt.Errorf("-subject is without the issuer: write -issuer %s -subject %s",
+				quoted(pair[0]), quoted(subject))
+		}
+	}
+	return nil
 }
 
 // tenantSource says what makes the tenant of an issuer's tokens.

@@ -50,8 +50,8 @@ func explainRequest(q asked, s streams) error {
 	case err != nil:
 		return refused("%w", err)
 	case found == 0:
-		return fmt.Errorf("no line of %s has the request %s; was the file rotated, or is it of another "+
-			"replica?",
+		return fmt.Errorf("no line of %s has the request %s; was the file rotated, is it of another "+
+			"replica, or was it no call, such as a list?",
 			strings.Join(files, " and "), q.request)
 	}
 	return nil

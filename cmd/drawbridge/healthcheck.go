@@ -86,5 +86,5 @@ func reportHealth(status int, view admin.View, s streams) error {
 	case status == http.StatusServiceUnavailable:
 		return unhealthy("the gateway is starting; not every server has been tried yet")
 	}
-	return unhealthy("/readyz answered %d", status)
+	return unhealthy("/readyz answered %d; is this the operator's address of a gateway?", status)
 }

@@ -81,7 +81,9 @@ func nearTopics(topic string) string {
 	if len(near) == 0 {
 		return ""
 	}
-	slices.Sort(near[min(len(near), 1):])
-	near = slices.Compact(near)
-	return " (did you mean " + strings.Join(near[:min(len(near), 5)], ", ") + "?)"
+	first := near[0]
+	others := slices.DeleteFunc(near[1:], func(name string) bool { return name == first })
+	slices.Sort(others)
+	near = slices.Compact(append([]string{first}, others...))
+	return " (did you mean " + strings.Join(near[:min(len(near), 5)], " or ") + "?)"
 }

@@ -68,7 +68,8 @@ func runToken(ctx context.Context, args []string, s streams) error {
 	if err != nil {
 		return err
 	}
-	s.complain("A token for trials, signed as %s for tenant %s, good for %s. Whoever holds it is %s.\n",
+	s.complain("A token for trials, signed as %s for tenant %s, good for %s. "+
+		"Whoever holds it is %[1]s#%[4]s.\n",
 		iss.Issuer.Issuer, request.tenant, request.ttl, request.subject)
 	s.say("%s\n", token)
 	return nil

@@ -111,12 +111,12 @@ func (m meaning) cures() string {
 // denied".
 func meaningOf(words string) meaning { return meanings()[words] }
 
-// meanings returns the tables of the reference: codes, outcomes, and outcomes with their
-// reason.
+// meanings returns the tables of the reference: codes, outcomes, outcomes with their
+// reason, and warnings.
 var meanings = sync.OnceValue(func() map[string]meaning {
 	all := map[string]meaning{}
 	cure := "" // of the row above, which "the same" means
-	for line := range strings.Lines(page("codes")) {
+	for line := range strings.Lines(page("codes") + section(page("config"), "Warnings")) {
 		cells := strings.Split(strings.TrimSpace(line), " | ")
 		if len(cells) < 2 || !strings.HasPrefix(cells[0], "| ") {
 			continue

@@ -275,6 +275,10 @@ func (r *usageReport) each(cell func(name string) string, do func(cells []string
 
 // warn says when the files may not reach back as far as was asked, as after a rotation.
 func (r *usageReport) warn(s streams) {
+	if len(r.uses) == 0 && r.wanted != (wanted{}) {
+		s.complain("drawbridge usage: nothing fits; a user is ISSUER#SUBJECT, and * in a pattern stands " +
+			"for any text, as in '*#alice' and 'github__*'\n")
+	}
 	if r.first.After(r.since) {
 		s.complain("drawbridge usage: nothing is known before %s, where the files begin: "+
 			"name older ones, too, with -audit\n", r.first.UTC().Format(time.RFC3339))

@@ -107,7 +107,7 @@ func (a *Answer) Unkept(requestID string) []byte {
 }
 
 // Outcome returns the outcome in one word for the log, which is the one of the audit where
-// both have a line.
+// both have a line. Of a result with isError it does not say why.
 func (a *Answer) Outcome() string {
 	switch {
 	case a.Silent:

@@ -203,6 +203,6 @@ func (s *core) endSurplus(ctx context.Context, f *family) {
 		}
 	}
 	if open > maxFamilies {
-		_ = s.end(ctx, first, "too_many") // the next sign-in tries again
+		_ = s.endRetrying(ctx, first, "too_many") // the next sign-in tries again
 	}
 }

@@ -1,11 +1,13 @@
 package signin_test
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
 
+	"github.com/drawbridge-mcp/drawbridge/auth/signin"
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 )
 
@@ -72,4 +74,58 @@ func TestCodeSurvivesALostAnswer(t *testing.T) {
 			t.Errorf("counted %v", w.counts.of)
 		}
 	})
+}
+
+// meddled is a store in which something happens before a record is written.
+type meddled struct {
+	store.Store
+
+	before func(store.Record)
+}
+
+func (m meddled) Put(ctx context.Context, r store.Record) (int64, error) {
+	m.before(r)
+	return m.Store.Put(ctx, r)
+}
+
+// TestFamilyEndsThoughItsClientComesMeanwhile has a client that refreshes just when its
+// family ends. Replicas have been told of the end by then, and refuse its access tokens,
+// so that the family must not live on.
+func TestFamilyEndsThoughItsClientComesMeanwhile(t *testing.T) {
+	var w *world
+	var c *signedIn
+	for name, end := range map[string]func(t *testing.T){
+		"a code that comes twice": func(t *testing.T) {
+			b := w.browser(t)
+			id := b.register(base, loopback)
+			form := redeem(id, w.code(t, b, base, "ann", id, nil))
+			got := object(t, b.post(base+"/token", form))
+			c = &signedIn{b: b, at: base, id: id, refreshWith: got["refresh_token"].(string)}
+			if answer := object(t, b.post(base+"/token", form)); answer["error"] != "invalid_grant" {
+				t.Errorf("the second use is answered %v, want invalid_grant", answer)
+			}
+		},
+		"too many sign-ins": func(t *testing.T) {
+			c = w.signIn(t, base, "ann", nil)
+			for range 100 {
+				w.signIn(t, base, "ann", nil)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			met := false
+			w = newWorld(t, func(cfg *signin.Config, _ *signin.Settings) {
+				cfg.Store = meddled{cfg.Store, func(r store.Record) {
+					if !met && r.Kind == "ended" {
+						met = true
+						_, c.refreshWith = c.mustRefresh(w.server, c.refreshWith)
+					}
+				}}
+			})
+			end(t)
+			if status, got := c.refresh(w.server, c.refreshWith); !met || status != http.StatusBadRequest {
+				t.Errorf("a refresh after the end, which met one: %t: status %d, %v", met, status, got["error"])
+			}
+		})
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -320,6 +321,38 @@ func TestOldAnswersOfProvidersAreRefused(t *testing.T) {
 			t.Errorf("status %d, want 400", answer.StatusCode)
 		}
 	})
+}
+
+// TestTheEarliestAttemptOfABrowserEnds has a browser that begins one sign-in more than it
+// may have under way. Those that a person has left alone go, not the one beside.
+func TestTheEarliestAttemptOfABrowserEnds(t *testing.T) {
+	w := newWorld(t)
+	id := w.browser(t).register(base, loopback)
+	var jar []*http.Cookie // the earliest first, as browsers send them
+	var begun []string
+	for range 5 {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet,
+			base+"/authorize?"+query(id, loopback).Encode(), http.NoBody)
+		for _, cookie := range jar {
+			r.AddCookie(cookie)
+		}
+		recorder := httptest.NewRecorder()
+		w.server.ServeHTTP(recorder, r)
+		for _, cookie := range recorder.Result().Cookies() {
+			jar = slices.DeleteFunc(jar, func(c *http.Cookie) bool { return c.Name == cookie.Name })
+			if cookie.MaxAge > 0 {
+				jar = append(jar, cookie)
+				begun = append(begun, cookie.Name)
+			}
+		}
+	}
+	var kept []string
+	for _, cookie := range jar {
+		kept = append(kept, cookie.Name)
+	}
+	if len(begun) != 5 || !slices.Equal(kept, begun[2:]) {
+		t.Errorf("of the attempts %v the browser has %v, want the last three", begun, kept)
+	}
 }
 
 // TestConsentIsTheBrowsersOwn shows that nobody but the browser that signed in can

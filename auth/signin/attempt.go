@@ -66,13 +66,14 @@ func (s *core) begin(x *exchange, t *attempt) error {
 	if err != nil {
 		return err
 	}
-	open := 0
+	var open []string // the earliest first: https://www.rfc-editor.org/rfc/rfc6265#section-5.4
 	for _, cookie := range x.request.Cookies() {
 		if strings.HasPrefix(cookie.Name, cookiePrefix) {
-			if open++; open >= maxCookies {
-				x.dropCookie(cookie.Name)
-			}
+			open = append(open, cookie.Name)
 		}
+	}
+	for _, name := range open[:max(0, len(open)+1-maxCookies)] {
+		x.dropCookie(name)
 	}
 	x.setCookie(cookiePrefix+t.ID, sealed, attemptLife)
 	return nil

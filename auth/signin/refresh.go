@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
@@ -38,6 +37,11 @@ func (s *core) refresh(ctx context.Context, at address, q *request) (tokens, err
 	if !ok {
 		return tokens{}, errGrant
 	}
+	// Clients ask here for what they asked at authorize for, out of habit.
+	wanted, unknown := scopesAsked(at.settings.Scopes, q.form.Get("scope"))
+	if unknown != nil {
+		return tokens{}, unknown
+	}
 	f, err := s.settled(ctx, func() (*family, error) { return s.refreshOnce(ctx, at, q, p) })
 	if err != nil {
 		return tokens{}, err
@@ -45,7 +49,7 @@ func (s *core) refresh(ctx context.Context, at address, q *request) (tokens, err
 	if _, err := s.registry.Used(ctx, f.Ask.Client.Digest); err != nil {
 		s.log.LogAttrs(ctx, slog.LevelDebug, "the use of a client was not noted", slog.Any("error", err))
 	}
-	return s.tokensOf(f, strings.Fields(q.form.Get("scope")))
+	return s.tokensOf(f, wanted)
 }
 
 // settled calls do again while others change the family, and while what it needs is away.

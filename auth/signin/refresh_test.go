@@ -74,6 +74,27 @@ func TestSpentTokenIsAnsweredForAnHour(t *testing.T) {
 	})
 }
 
+// TestRefreshTakesTheScopesOfAuthorize has clients that name scopes at a refresh, also those
+// that mean nothing here.
+func TestRefreshTakesTheScopesOfAuthorize(t *testing.T) {
+	w := newWorld(t)
+	c := w.signIn(t, base, "ann", func(v url.Values) { v.Set("scope", "openid offline_access") })
+	for asked, want := range map[string]string{
+		"": "200 read write ", "openid offline_access": "200 read write ", "read openid": "200 read ",
+		"read root": "200 read ", "root": "400  invalid_scope",
+	} {
+		answer := c.b.post(base+"/token", url.Values{
+			"grant_type": {"refresh_token"}, "refresh_token": {c.refreshWith}, "client_id": {c.id}, "scope": {asked},
+		})
+		got := object(t, answer)
+		scopes, _ := got["scope"].(string)
+		fault, _ := got["error"].(string)
+		if have := fmt.Sprint(answer.StatusCode, " ", scopes, " ", fault); have != want {
+			t.Errorf("scope %q: got %q, want %q", asked, have, want)
+		}
+	}
+}
+
 // TestTheTimeForSpentTokensIsASetting shows that a reload changes for how long a spent
 // token is answered, also for sign-ins that are there.
 func TestTheTimeForSpentTokensIsASetting(t *testing.T) {

@@ -50,6 +50,9 @@ func (s *core) end(ctx context.Context, f *family, reason string) error {
 	if s.ended.add(map[string]time.Time{f.ID: until}, now) {
 		s.config.Changed()
 	}
+	if f.Indexed != 0 {
+		s.unindex(ctx, f)
+	}
 	return nil
 }
 

@@ -67,6 +67,8 @@ type family struct {
 	ProviderSubject string `json:"provider_subject,omitempty"`
 	SignedIn        int64  `json:"signed_in"` // in seconds since 1970, as all times here
 	Looked          int64  `json:"looked"`    // when the provider was asked last
+	// when it was noted last how the provider names it; 0: never
+	Indexed int64 `json:"indexed,omitempty"`
 
 	Secret string `json:"secret,omitempty"` // digest of the browser's secret, then of the code's
 	Until  int64  `json:"until,omitempty"`  // when the code expires

@@ -67,7 +67,8 @@ func (s *core) loggedOut(ctx context.Context, issuer string, said Logout) error 
 // person to families. In rules, the person may have another name.
 const indexKind = "logout"
 
-// index notes how the provider would name the family, if it tells of logouts.
+// index notes how the provider would name the family, if it tells of logouts. What was
+// noted before is written anew, and expires after the family.
 func (s *core) index(ctx context.Context, f *family) error {
 	login := newAddress(s.config.Settings(), f.Tenant).login(f.Provider)
 	if login == nil {
@@ -76,22 +77,43 @@ func (s *core) index(ctx context.Context, f *family) error {
 	if _, tells := login.Provider.(LogoutVerifier); !tells {
 		return nil
 	}
+	now := s.now()
+	until := f.expires(now)
+	if f.RefreshToken != "" {
+		until = until.Add(indexAgain)
+	}
 	for name, key := range map[string]string{"sub": f.ProviderSubject, "sid": f.SessionID} {
 		if key == "" {
 			continue
 		}
-		_, err := s.config.Store.Put(ctx, store.Record{
+		known, err := s.config.Store.Get(ctx, indexKind, name+"."+f.ID)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		_, err = s.config.Store.Put(ctx, store.Record{
 			Kind: indexKind, ID: name + "." + f.ID, Tenant: f.Tenant, Owner: owner(f.Issuer, name+"\x00"+key),
-			Expires: s.now().Add(indexLife), Value: []byte(f.ID),
+			Expires: until, Value: []byte(f.ID), Version: known.Version,
 		})
 		if err != nil && !errors.Is(err, store.ErrConflict) {
 			return err
 		}
 	}
+	f.Indexed = now.Unix()
 	return nil
 }
 
+// indexDue tells whether a family is to be noted again, lest what is noted expires first.
+func (f *family) indexDue(now time.Time) bool { return now.Sub(atTime(f.Indexed)) >= indexAgain }
+
+// unindex removes what was noted of a family that has ended. A person may have but so many
+// families; what is noted of all that ever were would fill the tenant's share of the store.
+func (s *core) unindex(ctx context.Context, f *family) {
+	for _, name := range []string{"sub", "sid"} {
+		_ = s.config.Store.Delete(ctx, indexKind, name+"."+f.ID) // else it expires
+	}
+}
+
 const (
-	indexLife = 6 * familyIdle   // for how long a logout of the provider finds a family
-	clockSkew = 30 * time.Second // how much the clock of a provider may be behind
+	indexAgain = 3 * 24 * time.Hour // after which a family in use is noted again
+	clockSkew  = 30 * time.Second   // how much the clock of a provider may be behind
 )

@@ -96,6 +96,9 @@ func (s *core) refreshOnce(ctx context.Context, at address, q *request, p presen
 		return f, nil
 	}
 	f.Asking = 0
+	if f.indexDue(now) {
+		_ = s.index(ctx, f) // the next refresh tries again
+	}
 	// What the provider has said is not to be had again: it may have taken its refresh
 	// token and given another.
 	return f, s.retry(ctx, func() error { return s.put(ctx, f, f.expires(now)) })
@@ -169,8 +172,8 @@ func (s *core) takeAnswer(ctx context.Context, f *family, l *Login, id *Identity
 		f.RefreshToken = id.RefreshToken
 	}
 	s.keepToken(f, id)
-	if id.SessionID != "" {
-		f.SessionID = id.SessionID
+	if id.SessionID != "" && id.SessionID != f.SessionID {
+		f.SessionID, f.Indexed = id.SessionID, 0
 	}
 	if len(id.Claims) == 0 { // the provider has no new ones to say, and vouches for the person
 		f.Looked = s.now().Unix()

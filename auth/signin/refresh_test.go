@@ -379,6 +379,56 @@ func (w *world) logout(t testing.TB, token string) error {
 	return nil
 }
 
+// TestALogoutFindsSignInsAndNoMoreIsKept shows that a logout at the provider ends a sign-in
+// in use for however long, also if the provider calls its session by another name by then,
+// and that of sign-ins that have ended nothing is kept to find them.
+func TestALogoutFindsSignInsAndNoMoreIsKept(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		kept := func() int {
+			found, err := w.store.List(t.Context(), store.Query{Kind: "logout"})
+			if err != nil {
+				t.Error(err)
+			}
+			return len(found)
+		}
+		w.idp.sessions = "s1"
+		c := w.signIn(t, base, "ann", nil)
+		for range 10 { // 200 days
+			time.Sleep(20 * 24 * time.Hour)
+			_, c.refreshWith = c.mustRefresh(w.server, c.refreshWith)
+		}
+		w.idp.sessions = "s2"
+		time.Sleep(time.Hour)
+		_, c.refreshWith = c.mustRefresh(w.server, c.refreshWith)
+		if err := w.logout(t, "sid:s2"); err != nil {
+			t.Error(err)
+		}
+		if status, _ := c.refresh(w.server, c.refreshWith); status != http.StatusBadRequest {
+			t.Errorf("after the logout: status %d, want 400", status)
+		}
+		if n := kept(); n != 0 {
+			t.Errorf("%d records lead to a family that has ended", n)
+		}
+		for range 110 {
+			w.signIn(t, base, "ann", nil)
+		}
+		if n := kept(); n != 2*100 {
+			t.Errorf("%d records lead to the hundred families that a person may have, want 200", n)
+		}
+		time.Sleep(34 * 24 * time.Hour)
+		w.idp.silent = true
+		w.signIn(t, base, "ann", nil)
+		if n := kept(); n != 2 {
+			t.Errorf("%d records lead to one family, want 2", n)
+		}
+		time.Sleep(9 * time.Hour)
+		if n := kept(); n != 0 {
+			t.Errorf("%d records lead to a family that could not be refreshed", n)
+		}
+	})
+}
+
 // TestRegistrationOutlivesItsFirstHourOnlyWhenUsed shows how long a registration holds
 // that nobody consented to, and one that is in use.
 func TestRegistrationOutlivesItsFirstHourOnlyWhenUsed(t *testing.T) {

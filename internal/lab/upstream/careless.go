@@ -149,22 +149,19 @@ func found(pattern *regexp.Regexp, in string) string {
 // may have: nearly 4,000 instructions, all of them busy at every byte of a text of the
 // letter a.
 func catalogue() string {
-	var b strings.Builder
-	b.WriteString(`{"tools":[`)
+	var tools []string
 	for _, name := range []string{"echo", "big", "some", "flood", "ask"} {
-		fmt.Fprintf(
-			&b, `{"name":%q,"description":"Answers","inputSchema":{"type":"object",`+
-				`"properties":{"message":{"type":"string"}}}},`, name)
+		tools = append(tools, fmt.Sprintf(`{"name":%q,"description":"Answers",`+
+			`"inputSchema":{"type":"object","properties":{"message":{"type":"string"}}}}`, name))
 	}
-	b.WriteString(`{"name":"take","description":"Takes anything","inputSchema":{"type":"object"}},`)
-	b.WriteString(
-		`{"name":"match","description":"Checks a text","inputSchema":{"type":"object",` +
+	tools = append(tools,
+		`{"name":"take","description":"Takes anything","inputSchema":{"type":"object"}}`,
+		`{"name":"match","description":"Checks a text","inputSchema":{"type":"object",`+
 			`"properties":{"text":{"type":"string","pattern":"^(?:a?){1000}(?:a?){850}$"}}}}`)
 	for i := range toolCount {
-		fmt.Fprintf(
-			&b, `,{"name":"tool%03d","description":%q,"inputSchema":{"type":"object",`+
-				`"properties":{"message":{"type":"string"}}}}`, i, Sentence+Sentence)
+		tools = append(tools, fmt.Sprintf(`{"name":"tool%03d","description":%q,`+
+			`"inputSchema":{"type":"object","properties":{"message":{"type":"string"}}}}`,
+			i, Sentence+Sentence))
 	}
-	b.WriteString(`]}`)
-	return b.String()
+	return `{"tools":[` + strings.Join(tools, ",") + `]}`
 }

@@ -95,27 +95,22 @@ const hints = `"resultType":"complete","ttlMs":600000,"cacheScope":"public"`
 // tools returns the result of tools/list: its first page unless cursor says another one.
 // The description of touch says which version the list has.
 func (s *side) tools(b Behaviour, cursor string) string {
-	version := s.version.Load()
-	var text strings.Builder
-	text.WriteString(`{"tools":[`)
-	for i, tool := range toolProperties {
-		if b == Pages && cursor != "" {
-			break // there are more pages than tools
-		}
-		if i > 0 {
-			text.WriteByte(',')
-		}
-		fmt.Fprintf(&text, `{"name":%q,"description":"Counts an execution. The list has version %d.",`+
+	shown, version, next := toolProperties, s.version.Load(), ""
+	if b == Pages && cursor != "" {
+		shown = nil // there are more pages than tools
+	}
+	var tools []string
+	for _, tool := range shown {
+		tools = append(tools, fmt.Sprintf(`{"name":%q,`+
+			`"description":"Counts an execution. The list has version %d.",`+
 			`"inputSchema":{"type":"object","properties":{"nonce":{"type":"string"},`+
 			`"tenant":{"type":"string"}%s},"required":["nonce","tenant"]}}`,
-			tool.name, version, tool.properties)
+			tool.name, version, tool.properties))
 	}
-	text.WriteString(`],`)
-	if next := b.nextPage(cursor); next != "" {
-		fmt.Fprintf(&text, `"nextCursor":%q,`, next)
+	if page := b.nextPage(cursor); page != "" {
+		next = fmt.Sprintf(`"nextCursor":%q,`, page)
 	}
-	text.WriteString(hints + `}`)
-	return text.String()
+	return `{"tools":[` + strings.Join(tools, ",") + `],` + next + hints + `}`
 }
 
 const (

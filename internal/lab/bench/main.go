@@ -19,51 +19,42 @@ package main
 import (
 	"context"
 	"io"
-	"os"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/upstream"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
-func main() {
-	world.Main("bench", func(ctx context.Context, args []string) error { return run(ctx, args, os.Stdout) },
-		1, nil)
-}
+func main() { world.Main("bench", roles(), run, 1, nil) }
 
 // roles are what processes of this program do that the others measure.
-func roles() map[string]func(ctx context.Context, args []string, out io.Writer) error {
+func roles() map[string]world.Role {
 	quick := upstream.NewQuick
-	return map[string]func(ctx context.Context, args []string, out io.Writer) error{
-		"upstream": func(ctx context.Context, args []string, _ io.Writer) error {
-			return quick(false).Serve(ctx, args[0], args[1:]...)
+	return map[string]world.Role{
+		"upstream": func(ctx context.Context, args []string, _ io.Reader, _ io.Writer) {
+			must.OK(quick(false).Serve(ctx, args[0], args[1:]...))
 		},
-		"stdio": func(_ context.Context, _ []string, out io.Writer) error {
-			return quick(false).ServeStdio(os.Stdin, out)
+		"stdio": func(_ context.Context, _ []string, in io.Reader, out io.Writer) {
+			must.OK(quick(false).ServeStdio(in, out))
 		},
-		"peers-upstream": func(ctx context.Context, args []string, _ io.Writer) error {
-			return quick(true).Serve(ctx, args[0])
+		"peers-upstream": func(ctx context.Context, args []string, _ io.Reader, _ io.Writer) {
+			must.OK(quick(true).Serve(ctx, args[0]))
 		},
-		"peers-stdio": func(_ context.Context, _ []string, out io.Writer) error {
-			return quick(true).ServeStdio(os.Stdin, out)
+		"peers-stdio": func(_ context.Context, _ []string, in io.Reader, out io.Writer) {
+			must.OK(quick(true).ServeStdio(in, out))
 		},
-		"proxy": func(ctx context.Context, args []string, _ io.Writer) error {
-			return serveProxy(ctx, args[0], args[1])
+		"proxy": func(ctx context.Context, args []string, _ io.Reader, _ io.Writer) {
+			must.OK(serveProxy(ctx, args[0], args[1]))
 		},
-		"tokens": func(ctx context.Context, args []string, _ io.Writer) error {
-			return serveTokens(ctx, args[0])
+		"tokens": func(ctx context.Context, args []string, _ io.Reader, _ io.Writer) {
+			must.OK(serveTokens(ctx, args[0]))
 		},
 	}
 }
 
-// run is the whole program. The processes that it starts are this program again, with the
-// name of their role as first argument.
+// run is the process that measures.
 func run(ctx context.Context, args []string, out io.Writer) error {
-	if len(args) > 0 {
-		if role := roles()[args[0]]; role != nil {
-			return role(ctx, args[1:], out)
-		}
-	}
 	return page.Run(ctx, "bench", map[string]page.Part{
 		"":            {Section: "bench", Begin: newCalls},
 		"scale":       {Section: "bench-scale", Begin: newScale},

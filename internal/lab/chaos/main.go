@@ -31,9 +31,7 @@ func main() {
 		}
 		return
 	}
-	world.Main("chaos", func(ctx context.Context, args []string) error {
-		return run(ctx, args, os.Stdout)
-	}, 2, map[error]int{world.ErrBroken: 1})
+	world.Main("chaos", nil, run, 2, map[error]int{world.ErrBroken: 1})
 }
 
 // say writes how it goes. Whoever reads it may have gone, which ends no proof.

@@ -45,14 +45,14 @@ func tallied(c *raid.Counters, begun time.Time) tally {
 // ready is the line that an attacking process writes once its attack bites.
 const ready = "ready\n"
 
-// attackUntilTold is a part: it carries out a mission, which its argument says in JSON,
+// attackUntilTold is a role: it carries out a mission, which its argument says in JSON,
 // until its standard input ends. It writes a line when the attack bites, and its tally at
 // the end. After the line, the tally begins anew.
-func attackUntilTold(ctx context.Context, argument string, in io.Reader, out io.Writer) {
+func attackUntilTold(ctx context.Context, args []string, in io.Reader, out io.Writer) {
 	ctx, cancel := quiet.UntilEnd(ctx, in)
 	defer cancel()
 	var m mission
-	must.OK(strictjson.Unmarshal([]byte(argument), &m))
+	must.OK(strictjson.Unmarshal([]byte(args[0]), &m))
 	all := attacks()
 	a := all[slices.IndexFunc(all, func(a raid.Attack) bool { return a.Name == m.Attack })]
 	if m.Few && a.Few > 0 {

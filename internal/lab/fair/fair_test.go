@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"flag"
 	"os"
@@ -10,19 +9,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/quiet"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/raid"
 )
 
 // TestMain makes the test's binary serve as the parts, which are this program again.
 func TestMain(m *testing.M) {
-	if part, argument := partOf(os.Args[1:]); part != nil {
-		if err := must.Try(func() { part(context.Background(), argument, os.Stdin, os.Stdout) }); err != nil {
-			os.Stderr.WriteString(err.Error())
-			os.Exit(1)
-		}
-		os.Exit(0)
+	if len(os.Args) > 1 && roles()[os.Args[1]] != nil {
+		main()
+		return
 	}
 	os.Setenv("GORACE", "atexit_sleep_ms=0") // for the parts: otherwise each takes a second to end
 	os.Exit(m.Run())
@@ -32,7 +27,7 @@ func TestMain(m *testing.M) {
 // refused or lost, and every attack must take place. How long the calls take is for make
 // bench-fair to say.
 func TestFairShort(t *testing.T) {
-	if err := run(t.Context(), []string{"-short"}, strings.NewReader(""), t.Output()); err != nil {
+	if err := run(t.Context(), []string{"-short"}, t.Output()); err != nil {
 		t.Error(err)
 	}
 }
@@ -128,8 +123,7 @@ func TestAttackThatDoesNotBite(t *testing.T) {
 			t.Errorf("%s bites without an attempt", a.Name)
 		}
 	}
-	if err := run(t.Context(), []string{"-only", "nothing of the kind"}, strings.NewReader(""),
-		t.Output()); err == nil {
+	if err := run(t.Context(), []string{"-only", "nothing of the kind"}, t.Output()); err == nil {
 		t.Error("a name of no attack was accepted")
 	}
 }
@@ -151,7 +145,7 @@ func TestCores(t *testing.T) {
 
 // TestHelpIsNoFailure asks for the flags. That ended in an error.
 func TestHelpIsNoFailure(t *testing.T) {
-	if err := run(t.Context(), []string{"-h"}, strings.NewReader(""), t.Output()); !errors.Is(err, flag.ErrHelp) {
+	if err := run(t.Context(), []string{"-h"}, t.Output()); !errors.Is(err, flag.ErrHelp) {
 		t.Errorf("got %v", err)
 	}
 }

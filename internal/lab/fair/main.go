@@ -15,7 +15,6 @@ import (
 	"context"
 	"flag"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -26,18 +25,22 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
-func main() {
-	world.Main("fair", func(ctx context.Context, args []string) error {
-		return run(ctx, args, os.Stdin, os.Stdout)
-	}, 1, nil)
+func main() { world.Main("fair", roles(), run, 1, nil) }
+
+// roles are what processes of this program do beside the measuring one. They end when
+// their standard input does.
+func roles() map[string]world.Role {
+	return map[string]world.Role{
+		"part-server": serveTools,
+		"part-quiet": func(ctx context.Context, _ []string, in io.Reader, out io.Writer) {
+			quiet.Be(ctx, in, out)
+		},
+		"part-attack": attackUntilTold,
+	}
 }
 
-// run is the whole program. The processes that it starts are this program again, with the
-// name of their part as first argument.
-func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
-	if part, argument := partOf(args); part != nil {
-		return must.Try(func() { part(ctx, argument, in, out) })
-	}
+// run is the process that measures.
+func run(ctx context.Context, args []string, out io.Writer) error {
 	return page.Run(ctx, "fair", map[string]page.Part{"": {Begin: begin}}, args, out)
 }
 
@@ -58,23 +61,6 @@ func begin(flags *flag.FlagSet) page.Measure {
 		}
 		return runFull(ctx, chosen, (*samples+rounds-1)/rounds*rounds, r)
 	}
-}
-
-// role is what a process of this program does beside the measuring one. It ends when its
-// standard input does.
-type role func(ctx context.Context, argument string, in io.Reader, out io.Writer)
-
-// partOf returns the role that the arguments name, with its own argument. It is nil if
-// they name none.
-func partOf(args []string) (part role, argument string) {
-	if len(args) != 2 {
-		return nil, ""
-	}
-	return map[string]role{
-		"part-server": serveTools,
-		"part-quiet":  func(ctx context.Context, _ string, in io.Reader, out io.Writer) { quiet.Be(ctx, in, out) },
-		"part-attack": attackUntilTold,
-	}[args[0]], args[1]
 }
 
 // attacksNamed returns the attacks whose name contains text.

@@ -13,9 +13,9 @@ import (
 // A third time it is the dummy of the baseline: attackers meet it instead of the gateway,
 // with the same requests.
 
-// serveTools is a part: the server at an address.
-func serveTools(ctx context.Context, addr string, in io.Reader, _ io.Writer) {
+// serveTools is a role: the server at an address.
+func serveTools(ctx context.Context, args []string, in io.Reader, _ io.Writer) {
 	ctx, cancel := quiet.UntilEnd(ctx, in)
 	defer cancel()
-	must.OK(upstream.Listen(ctx, addr, upstream.NewCareless()))
+	must.OK(upstream.Listen(ctx, args[0], upstream.NewCareless()))
 }

@@ -17,7 +17,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
@@ -25,13 +24,7 @@ import (
 	lab "github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
-func main() {
-	lab.Main("scoreboard", func(ctx context.Context,
-		args []string,
-	) error {
-		return run(ctx, args, os.Stdout)
-	}, 1, nil)
-}
+func main() { lab.Main("scoreboard", nil, run, 1, nil) }
 
 // settings are what is asked for on the command line.
 type settings struct {

@@ -18,7 +18,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,17 +30,12 @@ import (
 )
 
 func main() {
-	world.Main("siege", func(ctx context.Context, args []string) error {
-		return run(ctx, args, os.Stdin, os.Stdout)
-	}, 2, map[error]int{world.ErrBroken: 1, world.ErrNoCage: 3})
+	world.Main("siege", map[string]world.Role{quietPart: beQuiet}, run, 2,
+		map[error]int{world.ErrBroken: 1, world.ErrNoCage: 3})
 }
 
-// run is the whole program. in is read by the part that is the quiet tenant alone.
-func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
-	if slices.Equal(args, []string{quietPart}) {
-		beQuiet(ctx, in, out)
-		return nil
-	}
+// run is the process that measures.
+func run(ctx context.Context, args []string, out io.Writer) error {
 	return page.Run(ctx, "siege", map[string]page.Part{"": {Begin: begin}}, args, out)
 }
 

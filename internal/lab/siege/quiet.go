@@ -23,7 +23,7 @@ const quietPart = "part-quiet"
 
 // beQuiet is the process of the quiet tenant and of its server, which has one of its own,
 // too. It says the address of the server first.
-func beQuiet(ctx context.Context, in io.Reader, out io.Writer) {
+func beQuiet(ctx context.Context, _ []string, in io.Reader, out io.Writer) {
 	server := httptest.NewServer(upstream.NewCareless())
 	defer server.Close()
 	defer server.CloseClientConnections()

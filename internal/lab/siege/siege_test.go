@@ -1,18 +1,15 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"flag"
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/quiet"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/raid"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
@@ -21,12 +18,9 @@ import (
 // TestMain makes the test's binary serve as the quiet tenant, which is this program
 // again.
 func TestMain(m *testing.M) {
-	if slices.Equal(os.Args[1:], []string{quietPart}) {
-		if err := must.Try(func() { beQuiet(context.Background(), os.Stdin, os.Stdout) }); err != nil {
-			os.Stderr.WriteString(err.Error())
-			os.Exit(1)
-		}
-		os.Exit(0)
+	if len(os.Args) > 1 && os.Args[1] == quietPart {
+		main()
+		return
 	}
 	os.Exit(m.Run())
 }
@@ -44,7 +38,7 @@ func TestASiege(t *testing.T) {
 	err := run(t.Context(), []string{
 		"-minutes", "0.3", "-memory", "128MiB", "-rest", "2m", "-only",
 		strings.Join(attacks, ","), "-out", report,
-	}, nil, t.Output())
+	}, t.Output())
 	if errors.Is(err, world.ErrNoCage) {
 		t.Skip("NOTHING WAS MEASURED: run it as root on Linux, where control groups bound memory:", err)
 	}
@@ -66,7 +60,7 @@ func TestStrangersFillNoDisk(t *testing.T) {
 	err := run(t.Context(), []string{
 		"-minutes", "0.2", "-memory", "512MiB", "-disk", "8MiB", "-addresses", "1,3000", "-only",
 		"floods of the log,refused logins", "-out", report,
-	}, nil, t.Output())
+	}, t.Output())
 	if errors.Is(err, world.ErrNoCage) {
 		t.Skip(
 			"NOTHING WAS MEASURED: run it as root on Linux, where control groups bound memory and disks can be mounted:", err)
@@ -177,7 +171,7 @@ func TestWrongFlags(t *testing.T) {
 		"-minutes 0", "-memory 512", "-memory x", "-memory -1MiB",
 		"-only nothing-of-the-kind", "-storm", "-disk 8", "-addresses 0",
 	} {
-		if err := run(t.Context(), strings.Fields(args), strings.NewReader(""), io.Discard); err == nil ||
+		if err := run(t.Context(), strings.Fields(args), io.Discard); err == nil ||
 			errors.Is(err, world.ErrNoCage) || errors.Is(err, world.ErrBroken) {
 			t.Errorf("%s: got %v", args, err)
 		}
@@ -186,7 +180,7 @@ func TestWrongFlags(t *testing.T) {
 
 // TestHelpIsNoFailure asks for the flags. That ended in an error.
 func TestHelpIsNoFailure(t *testing.T) {
-	if err := run(t.Context(), []string{"-h"}, strings.NewReader(""), t.Output()); !errors.Is(err, flag.ErrHelp) {
+	if err := run(t.Context(), []string{"-h"}, t.Output()); !errors.Is(err, flag.ErrHelp) {
 		t.Errorf("got %v", err)
 	}
 }

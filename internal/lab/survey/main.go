@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,11 +19,11 @@ import (
 )
 
 func main() {
-	world.Main("survey", func(_ context.Context, args []string) error { return run(args, os.Stdout) }, 1, nil)
+	world.Main("survey", nil, run, 1, nil)
 }
 
 // run is the whole program. That documents are refused is what it tells, and no error.
-func run(args []string, out io.Writer) error {
+func run(_ context.Context, args []string, out io.Writer) error {
 	if len(args) != 1 || args[0] == "" {
 		return errors.New("name one folder of OpenAPI documents: make openapi DIR=path/to/documents")
 	}

@@ -45,7 +45,7 @@ func TestAFolderIsTried(t *testing.T) {
 		``,
 	}, "\n")
 	var out strings.Builder
-	if err := run([]string{folder}, &out); err != nil {
+	if err := run(t.Context(), []string{folder}, &out); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, out.String()); diff != "" {
@@ -59,7 +59,7 @@ func TestFoldersThatCannotBeTried(t *testing.T) {
 		"name one folder": nil, "make openapi DIR=": {""}, "no such file": {filepath.Join(empty, "x")},
 		"ends in .json, .yaml or .yml": {empty},
 	} {
-		if err := must.Try(func() { must.OK(run(args, &strings.Builder{})) }); err == nil || !strings.Contains(err.Error(), want) {
+		if err := must.Try(func() { must.OK(run(t.Context(), args, &strings.Builder{})) }); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got error %v, want %q", args, err, want)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -33,17 +34,30 @@ func (c *Claims) Broken() error {
 	return fmt.Errorf("%w: %w", ErrBroken, errors.Join(c.broken...))
 }
 
-// Main is the main function of a lab. In the repository, relative paths begin at Root,
-// wherever the go command has started it. An interrupt ends the context. The process ends
-// with 0, with the code that codes has for the error, or with otherwise.
-func Main(name string, run func(ctx context.Context, args []string) error, otherwise int,
-	codes map[error]int,
+// Role is what a process of a lab does beside the one that measures. It is the program
+// again, with the name of the role and what else it needs to know as arguments. It panics
+// with an error, as package must does.
+type Role func(ctx context.Context, args []string, in io.Reader, out io.Writer)
+
+// Main is the main function of a lab: run, or the role that the first argument names. In
+// the repository, relative paths begin at Root, wherever the go command has started it. An
+// interrupt ends the context. The process ends with 0, with the code that codes has for
+// the error, or with otherwise.
+func Main(name string, roles map[string]Role,
+	run func(ctx context.Context, args []string, out io.Writer) error, otherwise int, codes map[error]int,
 ) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	if root, err := Root(); err == nil { // else a lab has started it in a folder of its own
 		_ = os.Chdir(root) // it is above
 	}
-	err := must.Try(func() { must.OK(run(ctx, os.Args[1:])) })
+	args := os.Args[1:]
+	err := must.Try(func() {
+		if len(args) > 0 && roles[args[0]] != nil {
+			roles[args[0]](ctx, args[1:], os.Stdin, os.Stdout)
+		} else {
+			must.OK(run(ctx, args, os.Stdout))
+		}
+	})
 	stop()
 	if err == nil || errors.Is(err, flag.ErrHelp) {
 		return

@@ -15,11 +15,13 @@ const (
 	// For how long the word of a provider serves all refreshes of a family: those that
 	// came together, at whichever replica, are answered by one question.
 	freshAnswer = 20 * time.Second
-	// For how long a replica has the family to itself that asks the provider. One that
-	// dies meanwhile holds up nobody for longer.
-	askingTime = providerTime + 5*time.Second
-	maxTries   = 100 // changes of a family by others during one refresh
+	maxTries    = 100 // changes of a family by others during one refresh
 )
+
+// askingTime is for how long a replica has the family to itself that asks the provider: as
+// long as the question may take, and then the write of the answer, which is tried again.
+// One that dies meanwhile holds up nobody for longer.
+func (s *core) askingTime() time.Duration { return providerTime + s.config.Hold + 5*time.Second }
 
 // errOther says that another request or replica is at work on the family.
 var errOther = errors.New("another request is at work on the family")
@@ -87,6 +89,9 @@ func (s *core) refreshOnce(ctx context.Context, at address, q *request, p presen
 		if now.Before(atTime(f.Asking)) {
 			return nil, errOther
 		}
+		if f.indexDue(now) {
+			_ = s.index(ctx, f) // the next refresh tries again
+		}
 		if err := s.askProvider(ctx, f); err != nil {
 			return nil, err
 		}
@@ -96,9 +101,6 @@ func (s *core) refreshOnce(ctx context.Context, at address, q *request, p presen
 		return f, nil
 	}
 	f.Asking = 0
-	if f.indexDue(now) {
-		_ = s.index(ctx, f) // the next refresh tries again
-	}
 	// What the provider has said is not to be had again: it may have taken its refresh
 	// token and given another.
 	return f, s.retry(ctx, func() error { return s.put(ctx, f, f.expires(now)) })
@@ -140,7 +142,7 @@ func (s *core) mayRefresh(ctx context.Context, at address, q *request, f *family
 // it asks: the provider may take its refresh token but once, and two who ask at a time
 // would lose it. After success the family is to be written.
 func (s *core) askProvider(ctx context.Context, f *family) error {
-	f.Asking = s.now().Add(askingTime).Unix()
+	f.Asking = s.now().Add(s.askingTime()).Unix()
 	if err := s.put(ctx, f, f.expires(s.now())); err != nil {
 		return err
 	}

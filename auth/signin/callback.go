@@ -120,7 +120,7 @@ func (s *core) arrived(x *exchange, t *attempt, person auth.Principal, id *Ident
 		s.granted(x, f)
 		return
 	}
-	err := s.retry(ctx, func() error { return s.put(ctx, f, now.Add(consentLife)) })
+	err := s.retry(ctx, func() error { return s.putOwn(ctx, f, now.Add(consentLife)) })
 	if err != nil {
 		s.consentFailed(x, "family", err)
 		return

@@ -177,7 +177,7 @@ func (s *core) consented(ctx context.Context, f *family) (code string, err error
 			return err
 		}
 		// The record outlives its code, so that a code that comes twice is noticed.
-		return s.put(ctx, f, s.now().Add(10*codeLife))
+		return s.putOwn(ctx, f, s.now().Add(10*codeLife))
 	})
 	if err != nil {
 		return "", err

@@ -9,6 +9,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -107,6 +108,27 @@ func (s *core) put(ctx context.Context, f *family, expires time.Time) error {
 		return err
 	}
 	f.Version = version
+	return nil
+}
+
+// putOwn is put for a family with a secret that was made just now. After a conflict the
+// secret tells whether it was this very family that an earlier try has written, and whose
+// answer was lost.
+func (s *core) putOwn(ctx context.Context, f *family, expires time.Time) error {
+	err := s.put(ctx, f, expires)
+	if !errors.Is(err, store.ErrConflict) {
+		return err
+	}
+	there, unread := s.family(ctx, f.ID)
+	switch {
+	case errors.Is(unread, store.ErrNotFound):
+		return err
+	case unread != nil:
+		return unread
+	case there.Secret != f.Secret:
+		return err
+	}
+	f.Version = there.Version
 	return nil
 }
 

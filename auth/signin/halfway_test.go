@@ -76,6 +76,18 @@ func TestCodeSurvivesALostAnswer(t *testing.T) {
 	})
 }
 
+// TestConsentSurvivesALostAnswer shows that a person gets on whose sign-in or consent was
+// written, though the store could not say so.
+func TestConsentSurvivesALostAnswer(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		for _, stage := range []string{"consent", "code"} {
+			w := newWorld(t)
+			w.store.lose = once("family", `"stage":"`+stage+`"`)
+			w.signIn(t, base, "ann", nil)
+		}
+	})
+}
+
 // meddled is a store in which something happens before a record is written.
 type meddled struct {
 	store.Store

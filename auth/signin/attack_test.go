@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -689,6 +690,7 @@ func TestClientsWithDocuments(t *testing.T) {
 			"a redirect":      {documentID, "", 302, http.Header{"Location": {"https://evil.example/"}}, 400},
 			"a page":          {documentID, good, 200, http.Header{"Content-Type": {"text/html"}}, 400},
 			"server's fault":  {documentID, good, 500, json, 503},
+			"too many":        {documentID, good, 429, json, 503},
 			"no connection":   {documentID, good, 0, json, 503},
 			"http":            {"http://app.example/client.json", good, 200, json, 400},
 			"no path":         {"https://app.example/", good, 200, json, 400},
@@ -750,6 +752,47 @@ func TestDocumentsShowTheirHostAndServeRefreshes(t *testing.T) {
 		c.mustRefresh(w.server, c.refreshWith)
 		if status, got := c.refresh(w.server, "none"); got["error"] != "invalid_grant" {
 			t.Errorf("a token that is none: got %d, %v, want invalid_grant", status, got)
+		}
+	})
+}
+
+// TestSlowDocumentsKeepNoKnownClientOut has a stranger whose documents never come, as many
+// as are fetched at once. A client whose document was fetched in the last day goes on.
+func TestSlowDocumentsKeepNoKnownClientOut(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, func(c *signin.Config, _ *signin.Settings) {
+			c.Documents = documents(func(r *http.Request) (int, http.Header, string) {
+				if r.URL.String() != documentID {
+					<-r.Context().Done()
+					return 0, nil, ""
+				}
+				header := http.Header{"Content-Type": {"application/json"}, "Cache-Control": {"max-age=60"}}
+				return 200, header, `{"client_id":"` + documentID + `","redirect_uris":["` + loopback + `"]}`
+			})
+		})
+		status := func(id string) int {
+			return w.browser(t).get(base + "/authorize?" + query(id, loopback).Encode()).StatusCode
+		}
+		// flooded returns the status of the client while all fetches are busy.
+		flooded := func() int {
+			var all sync.WaitGroup
+			defer all.Wait()
+			for i := range 16 {
+				all.Go(func() { status(fmt.Sprintf("https://slow.example/%d", i)) })
+			}
+			time.Sleep(time.Second)
+			return status(documentID)
+		}
+		if got := status(documentID); got != http.StatusSeeOther {
+			t.Fatalf("status %d, want 303", got)
+		}
+		time.Sleep(23 * time.Hour)
+		if got := flooded(); got != http.StatusSeeOther {
+			t.Errorf("fetched 23 hours ago: status %d, want 303", got)
+		}
+		time.Sleep(2 * time.Hour)
+		if got := flooded(); got != http.StatusServiceUnavailable {
+			t.Errorf("fetched 25 hours ago: status %d, want 503", got)
 		}
 	})
 }

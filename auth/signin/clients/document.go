@@ -46,9 +46,10 @@ type documents struct {
 
 // document is what a fetch brought.
 type document struct {
-	client Client
-	err    error
-	until  time.Time // when it is fetched again
+	client  Client
+	err     error
+	fetched time.Time
+	until   time.Time // when it is fetched again
 }
 
 func newDocuments(client *http.Client, now func() time.Time) *documents {
@@ -110,23 +111,43 @@ func (d *documents) remembered(id string) (document, bool) {
 	return known, ok && d.now().Before(known.until)
 }
 
-// fetch fetches a document and remembers what came.
+// errBusy says that no more documents can be fetched now.
+var errBusy = errors.New("too many documents of clients are being fetched")
+
+// fetch fetches a document and remembers what came. While it cannot be fetched, what was
+// fetched in the last day serves: strangers can keep all fetches busy with slow documents
+// of their own.
 func (d *documents) fetch(ctx context.Context, id string) document {
-	select {
-	case d.fetches <- struct{}{}:
-		defer func() { <-d.fetches }()
-	default:
-		return document{err: errors.New("too many documents of clients are being fetched")}
-	}
-	client, fresh, err := d.load(ctx, id)
-	made := document{client, err, d.now().Add(fresh)}
+	client, fresh, err := d.loadAmong(ctx, id)
+	now := d.now()
+	made := document{client: client, err: err, fetched: now, until: now.Add(fresh)}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.known) >= maxDocuments {
+	old, known := d.known[id]
+	away := err != nil && !errors.Is(err, ErrUnknown)
+	switch {
+	case away && known && old.err == nil && now.Sub(old.fetched) < mostFresh:
+		made = old
+		made.until = now.Add(failedFresh)
+	case errors.Is(err, errBusy):
+		return made
+	}
+	if !known && len(d.known) >= maxDocuments {
 		d.forgetLocked()
 	}
 	d.known[id] = made
 	return made
+}
+
+// loadAmong is load, unless too many others are being fetched.
+func (d *documents) loadAmong(ctx context.Context, id string) (Client, time.Duration, error) {
+	select {
+	case d.fetches <- struct{}{}:
+		defer func() { <-d.fetches }()
+		return d.load(ctx, id)
+	default:
+		return Client{}, 0, errBusy
+	}
 }
 
 // forgetLocked makes room: it forgets what is out of date and, if nothing is, one of the
@@ -157,7 +178,8 @@ func (d *documents) load(ctx context.Context, id string) (Client, time.Duration,
 	}
 	defer response.Body.Close() //nolint:errcheck // it was only read
 	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
-	if response.StatusCode >= http.StatusInternalServerError {
+	if response.StatusCode >= http.StatusInternalServerError ||
+		response.StatusCode == http.StatusTooManyRequests {
 		return Client{}, failedFresh, fmt.Errorf(
 			"fetch the client's document: status %d",
 			response.StatusCode,

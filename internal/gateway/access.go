@@ -250,7 +250,9 @@ func (w *itemWork) compare(key itemKey, was, is *registry.Item) {
 			w.c.add(ch.difference())
 		}
 		d := &w.c.found[w.groups[ch]]
-		d.names = append(d.names, key.name)
+		if d.names = append(d.names, key.name); len(d.names) == 2 {
+			d.what += "s" // of the kind
+		}
 	}
 }
 

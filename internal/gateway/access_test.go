@@ -202,7 +202,7 @@ func TestPlanSaysWhatDecides(t *testing.T) {
 			"a denial", false,
 			[]Rule{{Allow: []string{"*"}}},
 			[]Rule{{Allow: []string{"*"}}, {Deny: []string{"box__t*"}}},
-			[]string{"tenant acme: everyone loses the tool box__three, box__two (rule 2 denies it)"},
+			[]string{"tenant acme: everyone loses the tools box__three, box__two (rule 2 denies it)"},
 		},
 		{
 			"a scope", false,

@@ -360,10 +360,23 @@ func tryServer(ctx context.Context, srv config.Server, signer *credential.Signer
 	c.status = withoutMeant(srv, status)
 	c.Message = fmt.Sprintf("speaks %s, offers %s", status.Revision, offered(status))
 	if n := len(status.Refused); n > 0 {
-		first := status.Refused[0]
-		c.Message += fmt.Sprintf("; %d left out (%s %s: %s, …)", n, first.Kind, first.Item, first.Reason)
+		c.Message += fmt.Sprintf("; %d left out (%s)", n, refusals(status.Refused))
 	}
 	return nil
+}
+
+// refusals says which item is the first that is left out, and what is wrong with it. Of
+// what is quarantined there are notes.
+func refusals(all []registry.Refusal) string {
+	first := all[0]
+	text := fmt.Sprintf("%s %s: %s", first.Kind, first.Item, first.Reason)
+	if first.Reason != registry.ReasonQuarantined && first.Err != nil {
+		text += fmt.Sprintf(", %v", first.Err)
+	}
+	if len(all) > 1 {
+		text += ", …"
+	}
+	return strings.Map(visible, text)
 }
 
 // offered says what a server offers: its tools, and of the other kinds those that it has.

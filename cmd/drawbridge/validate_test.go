@@ -1,12 +1,14 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
 // TestPatternsOfAnAPIAreJudgedWithoutConnecting: its document says what there is, which a
@@ -48,5 +50,25 @@ func TestValidateNamesWhatIsLeftOut(t *testing.T) {
 	}
 	if got := asJSON(&found); !strings.Contains(got, `"notes": [`) {
 		t.Errorf("got %s", got)
+	}
+}
+
+// TestOnlineSaysWhatIsWrongWithADefinition has names and texts that a server chose.
+func TestOnlineSaysWhatIsWrongWithADefinition(t *testing.T) {
+	t.Parallel()
+	wrong := registry.Refusal{
+		Kind: registry.KindTool, Item: "a\x1bb", Reason: "schema", Err: errors.New("inputSchema: no type"),
+	}
+	hidden := registry.Refusal{
+		Kind: registry.KindTool, Item: "c", Reason: registry.ReasonQuarantined, Err: errors.New("a note says it"),
+	}
+	for want, all := range map[string][]registry.Refusal{
+		"tool a\ufffdb: schema, inputSchema: no type":    {wrong},
+		"tool a\ufffdb: schema, inputSchema: no type, …": {wrong, hidden},
+		"tool c: quarantined":                            {hidden},
+	} {
+		if got := refusals(all); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }

@@ -64,9 +64,11 @@ func New(cfg Config) *Keys {
 	return &Keys{cfg: cfg, unknown: make(chan struct{}, maxUnknown), byName: map[string]*cached{}}
 }
 
-// Refusals. Unknown, revoked and expired are one.
+// ErrOff is why each key is refused while none are taken.
+var ErrOff = errors.New("it is an access key, and the config does not turn access_keys on")
+
+// Other refusals. Unknown, revoked and expired are one.
 var (
-	errOff     = errors.New("it is an access key, and the config does not turn access_keys on")
 	errForm    = errors.New("it has the prefix of an access key, and not its form or checksum")
 	errUnknown = errors.New("no such access key, or it was revoked, or its time is over")
 )
@@ -76,7 +78,7 @@ var (
 func (k *Keys) Verify(ctx context.Context, text string) (auth.Principal, error) {
 	switch {
 	case !k.cfg.Taken():
-		return auth.Principal{}, &auth.Error{Reason: "malformed", Err: errOff}
+		return auth.Principal{}, &auth.Error{Reason: "malformed", Err: ErrOff}
 	case !IsKey(text):
 		return auth.Principal{}, &auth.Error{Reason: "malformed", Err: errForm}
 	}
@@ -216,7 +218,7 @@ func (k *Keys) Recheck(p auth.Principal) error {
 	h := k.byName[p.AccessKey()]
 	switch {
 	case !k.cfg.Taken():
-		return &auth.Error{Reason: "key", Err: errOff}
+		return &auth.Error{Reason: "key", Err: ErrOff}
 	case h == nil || h.key.Tenant != p.TenantID || p.Issuer != k.cfg.Issuer():
 		return &auth.Error{Reason: "key", Err: errUnknown}
 	case !now.Before(h.key.Expires):

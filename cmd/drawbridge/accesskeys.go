@@ -56,6 +56,7 @@ func runKeys(ctx context.Context, args []string, s streams) error {
 			key := accesskey.Key{Tenant: *tenant, Subject: *subject, Scopes: scopesOf(*scopes)}
 			return k.createKey(ctx, book, key, life, s)
 		case "list":
+			k.warnIfOff(s)
 			return listKeys(ctx, book, *tenant, s)
 		}
 		return revokeKey(ctx, book, words[1], s)
@@ -92,9 +93,7 @@ func (k *keeping) createKey(ctx context.Context, book accesskey.Book, key access
 	s.complain("key %s speaks for %s#%s until %s; it is shown this once\n", key.ID, k.cfg.PublicAddress(),
 		key.Subject,
 		key.Expires.UTC().Format(time.RFC3339))
-	if !k.cfg.AccessKeys {
-		s.complain("it is not taken yet: the config needs access_keys: on\n")
-	}
+	k.warnIfOff(s)
 	return nil
 }
 
@@ -149,6 +148,13 @@ func listKeys(ctx context.Context, book accesskey.Book, tenant string, s streams
 			k.Created.UTC().Format(time.DateOnly), k.Expires.UTC().Format(time.DateOnly), used)
 	}
 	return table.Flush()
+}
+
+// warnIfOff says so if keys are not taken by the config.
+func (k *keeping) warnIfOff(s streams) {
+	if !k.cfg.AccessKeys {
+		s.complain("no key is taken: the config needs access_keys: on\n")
+	}
 }
 
 // revokeKey ends a key.

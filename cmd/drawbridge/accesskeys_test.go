@@ -79,7 +79,8 @@ func TestKeysCommandSaysWhatIsWrong(t *testing.T) {
 		{"create -tenant acme -subject ci -ttl -1h", exitRefused, "is no time"},
 		{"create -tenant nobody -subject ci", exitFailure, `there is no tenant "nobody"`},
 		{"create -tenant acne -subject ci", exitFailure, `there is no tenant "acne" (did you mean acme?)`},
-		{"create -tenant acme -subject ci", exitOK, "it is not taken yet: the config needs access_keys: on"},
+		{"create -tenant acme -subject ci", exitOK, "no key is taken: the config needs access_keys: on"},
+		{"list", exitOK, "no key is taken: the config needs access_keys: on"},
 		{"create -tenant acme -subject robot", exitFailure, `a client of the config is called "robot"`},
 		{"revoke ffff", exitFailure, "there is no such key"},
 	} {

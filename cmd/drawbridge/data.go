@@ -273,7 +273,10 @@ func (k *keeping) warnOfIssuer(issuer string, s streams) {
 	for i := range k.cfg.Logins {
 		issuers = append(issuers, k.cfg.Logins[i].Issuer.Issuer)
 	}
-	if !slices.Contains(issuers, issuer) {
+	switch {
+	case issuer == k.cfg.PublicAddress():
+		s.complain("machines are of this issuer: drawbridge keys revoke ends an access key\n")
+	case !slices.Contains(issuers, issuer):
 		s.complain("nobody of the issuer %q signs in by this config%s\n", issuer, hint(issuer, issuers))
 	}
 }

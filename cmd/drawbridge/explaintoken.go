@@ -40,7 +40,7 @@ func (w *walk) ofToken(ctx context.Context) (p auth.Principal, refused *auth.Err
 	}
 	defer own.close()
 	v := spoken{text: strings.TrimSpace(string(data)), entry: -1}
-	if w.cfg.AccessKeys && strings.HasPrefix(v.text, accesskey.Prefix) {
+	if strings.HasPrefix(v.text, accesskey.Prefix) {
 		v.principal, err = own.key(ctx, w.cfg, v.text)
 	} else {
 		err = w.verify(ctx, own, &v)
@@ -173,7 +173,10 @@ func (w *walk) refusedToken(refused *auth.Error, entry int) {
 		w.line("claim", "%s", claimAtFault(refused))
 	}
 	cure := meaningOf(code).cure
-	if entry < 0 && refused.Reason == "key" {
+	switch {
+	case errors.Is(refused.Err, accesskey.ErrOff):
+		cure = "turn access keys on with access_keys: on, or send a token"
+	case entry < 0 && refused.Reason == "key":
 		cure = "the key: drawbridge keys list says which there are, and keys create makes one"
 	}
 	w.line("change", "%s", cure)
@@ -258,7 +261,7 @@ func (g *givenOut) signIns(ctx context.Context, cfg *config.Config, ring *seal.R
 // key returns whom an access key speaks for.
 func (g *givenOut) key(ctx context.Context, cfg *config.Config, text string) (auth.Principal, error) {
 	switch {
-	case g.db != nil || !accesskey.IsKey(text):
+	case g.db != nil || !accesskey.IsKey(text) || !cfg.AccessKeys:
 	case cfg.Data.Dir == "":
 		return auth.Principal{}, errors.New("a server keeps the access keys, and is asked with -online")
 	default:
@@ -266,7 +269,7 @@ func (g *givenOut) key(ctx context.Context, cfg *config.Config, text string) (au
 	}
 	return accesskey.New(accesskey.Config{
 		Store: g.db, Log: slog.New(slog.DiscardHandler), Now: time.Now, Revoked: func() {},
-		Taken:  func() bool { return true },
+		Taken:  func() bool { return cfg.AccessKeys },
 		Issuer: func() string { return settingsOf(cfg, cfg.Listen).Base() },
 	}).Verify(ctx, text)
 }

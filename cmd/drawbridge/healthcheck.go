@@ -54,9 +54,8 @@ func unhealthy(format string, args ...any) error {
 
 // checkHealth asks the gateway whether it is ready, and prints the answer.
 func checkHealth(ctx context.Context, address string, s streams) error {
-	_, _, err := net.SplitHostPort(address)
-	request, wrong := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", http.NoBody)
-	if err != nil || wrong != nil {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", http.NoBody)
+	if _, _, wrong := net.SplitHostPort(address); err != nil || wrong != nil {
 		return unhealthy("%q is not host:port", address)
 	}
 	response, err := dial.Client(dial.Config{PrivateAddresses: true}).Do(request)

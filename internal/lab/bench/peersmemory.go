@@ -108,18 +108,12 @@ func inParallel(ctx context.Context, count int, do func(ctx context.Context, n i
 	ctx, cancel := context.WithTimeoutCause(ctx, openingTime, fmt.Errorf("not more in %v", openingTime))
 	defer cancel()
 	all, ctx := errgroup.WithContext(ctx)
-	for first := range openers {
-		all.Go(func() error {
-			for n := first; n < count; n += openers {
-				if ctx.Err() != nil {
-					return context.Cause(ctx)
-				}
-				if err := must.Try(func() { do(ctx, n) }); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
+	all.SetLimit(openers)
+	for n := range count {
+		all.Go(must.Trying(func() {
+			must.OK(context.Cause(ctx))
+			do(ctx, n)
+		}))
 	}
 	return all.Wait()
 }

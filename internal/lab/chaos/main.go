@@ -16,7 +16,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
@@ -52,16 +51,15 @@ func inFolder(ctx context.Context, name string, log io.Writer, keep bool,
 	measure func(dir, program string) (section string, err error),
 ) (section string, err error) {
 	must.OK(crowd.FindNPM())
-	dir := must.Have(os.MkdirTemp("", "drawbridge-"+name+"-"))
-	program := filepath.Join(dir, "drawbridge")
+	l := world.NewLab(name)
 	failed := must.Try(func() {
-		world.Build(ctx, program)
-		section, err = measure(dir, program)
+		l.Build(ctx)
+		section, err = measure(l.Dir, l.Program)
 	})
 	if keep || failed != nil {
-		say(log, "kept: %s\n", dir)
+		say(log, "kept: %s\n", l.Dir)
 	} else {
-		_ = os.RemoveAll(dir) // what is left is in the folder for temporary files
+		l.Close()
 	}
 	must.OK(failed)
 	return section, err

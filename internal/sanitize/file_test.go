@@ -57,8 +57,13 @@ func TestFilesInBase64AreJudgedByWhatTheyHold(t *testing.T) {
 		"an archive":        {"x/tar", plain.EncodeToString([]byte("a\x00\x00\u200b")), sanitize.Policy{Files: true}, true},
 		"too large": {
 			"image/png", plain.EncodeToString([]byte("\x89PNG")),
-			sanitize.Policy{Files: true, MaxBinary: 2},
+			sanitize.Policy{Files: true, MaxBinary: 7},
 			false,
+		},
+		"as large as it may be": {
+			"image/png", plain.EncodeToString([]byte("\x89PNG")),
+			sanitize.Policy{Files: true, MaxBinary: 8},
+			true,
 		},
 	} {
 		result := mcp.NewObject(mcp.Member{Name: "contents", Value: mcp.RawJSON(
@@ -90,6 +95,7 @@ func TestViewsPassWholeOrNotAtAll(t *testing.T) {
 			sanitize.Policy{MaxBinary: 100},
 			func(err error) bool { return errors.Is(err, sanitize.ErrTooLarge) },
 		},
+		"of max_binary": {strings.Repeat("x", 100), sanitize.Policy{MaxBinary: 100}, nil},
 		"hidden text": {
 			hidden,
 			sanitize.Policy{},

@@ -114,6 +114,11 @@ func (s *core) arrived(x *exchange, t *attempt, person auth.Principal, id *Ident
 		s.log.LogAttrs(ctx, slog.LevelWarn, "claims are too long for servers to be told",
 			append(f.attrs(), slog.Any("claims", tooLong))...)
 	}
+	// A logout before the first tokens ends it, too: somebody else may sit before the page.
+	if err := s.retry(ctx, func() error { return s.index(ctx, f) }); err != nil {
+		s.consentFailed(x, "logout", err)
+		return
+	}
 	secret := rand.Text()
 	f.Secret = digest(secret)
 	if t.Client.Kind == clients.Configured && f.Tenant != "" {

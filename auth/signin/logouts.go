@@ -68,7 +68,8 @@ func (s *core) loggedOut(ctx context.Context, issuer string, said Logout) error 
 const indexKind = "logout"
 
 // index notes how the provider would name the family, if it tells of logouts. What was
-// noted before is written anew, and expires after the family.
+// noted before is written anew, to expire after the family: one without tokens yet expires
+// within halfwayLife.
 func (s *core) index(ctx context.Context, f *family) error {
 	login := newAddress(s.config.Settings(), f.Tenant).login(f.Provider)
 	if login == nil {
@@ -79,7 +80,10 @@ func (s *core) index(ctx context.Context, f *family) error {
 	}
 	now := s.now()
 	until := f.expires(now)
-	if f.RefreshToken != "" {
+	switch {
+	case f.Stage != stageActive:
+		until = now.Add(halfwayLife)
+	case f.RefreshToken != "":
 		until = until.Add(indexAgain)
 	}
 	for name, key := range map[string]string{"sub": f.ProviderSubject, "sid": f.SessionID} {
@@ -114,6 +118,7 @@ func (s *core) unindex(ctx context.Context, f *family) {
 }
 
 const (
-	indexAgain = 3 * 24 * time.Hour // after which a family in use is noted again
-	clockSkew  = 30 * time.Second   // how much the clock of a provider may be behind
+	indexAgain  = 3 * 24 * time.Hour        // after which a family in use is noted again
+	halfwayLife = consentLife + 10*codeLife // from the provider's answer to the first tokens
+	clockSkew   = 30 * time.Second          // how much the clock of a provider may be behind
 )

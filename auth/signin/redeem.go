@@ -71,11 +71,11 @@ func (s *core) redeemOnce(ctx context.Context, at address, q *request, id, secre
 	if f := judgeResource(at, q.form); f != nil {
 		return tokens{}, f
 	}
+	f.Stage = stageActive
+	f.startTokens(key)
 	if err := s.index(ctx, f); err != nil {
 		return tokens{}, err
 	}
-	f.Stage = stageActive
-	f.startTokens(key)
 	if err := s.put(ctx, f, f.expires(now)); err != nil {
 		if errors.Is(err, store.ErrConflict) { // another was first
 			return tokens{}, errGrant

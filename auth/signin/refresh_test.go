@@ -459,6 +459,27 @@ func TestALogoutFindsSignInsAndNoMoreIsKept(t *testing.T) {
 	})
 }
 
+// TestALogoutEndsASignInHalfway has a person who signs out at the provider before the client
+// has its tokens: while the page still asks, or before the code is redeemed.
+func TestALogoutEndsASignInHalfway(t *testing.T) {
+	w := newWorld(t)
+	w.idp.sessions = "s1"
+	b := w.browser(t)
+	id := b.register(base, loopback)
+	form := b.asked(w.idp.signIn(t, "ann", b.toProvider(base, query(id, loopback))))
+	code := w.code(t, w.browser(t), base, "ann", id, nil)
+	if err := w.logout(t, "sid:s1"); err != nil {
+		t.Error(err)
+	}
+	if answer := b.post(base+"/consent", form); answer.StatusCode != http.StatusConflict {
+		t.Errorf("a consent after the logout: status %d, want 409", answer.StatusCode)
+	}
+	answer := b.post(base+"/token", redeem(id, code))
+	if got := object(t, answer); got["error"] != "invalid_grant" {
+		t.Errorf("a code after the logout: status %d, %v, want invalid_grant", answer.StatusCode, got["error"])
+	}
+}
+
 // TestRegistrationOutlivesItsFirstHourOnlyWhenUsed shows how long a registration holds
 // that nobody consented to, and one that is in use.
 func TestRegistrationOutlivesItsFirstHourOnlyWhenUsed(t *testing.T) {

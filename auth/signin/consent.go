@@ -173,7 +173,7 @@ func (s *core) consented(ctx context.Context, f *family) (code string, err error
 	f.Stage, f.Secret = stageCode, digest(secret)
 	f.Until = s.now().Add(codeLife).Unix()
 	err = s.retry(ctx, func() error {
-		if err := s.registry.Keep(ctx, f.Ask.Client, f.Tenant); err != nil {
+		if err := s.registry.Keep(ctx, f.Ask.Client, f.Tenant, owner(f.Issuer, f.Subject)); err != nil {
 			return err
 		}
 		// The record outlives its code, so that a code that comes twice is noticed.

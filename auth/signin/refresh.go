@@ -48,7 +48,7 @@ func (s *core) refresh(ctx context.Context, at address, q *request) (tokens, err
 	if err != nil {
 		return tokens{}, err
 	}
-	if _, err := s.registry.Used(ctx, f.Ask.Client.Digest); err != nil {
+	if err := s.registry.Used(ctx, f.Ask.Client.Digest); err != nil {
 		s.log.LogAttrs(ctx, slog.LevelDebug, "the use of a client was not noted", slog.Any("error", err))
 	}
 	return s.tokensOf(f, wanted)

@@ -521,6 +521,42 @@ func TestRegistrationOutlivesItsFirstHourOnlyWhenUsed(t *testing.T) {
 	})
 }
 
+// TestAPersonKeepsAHundredRegistrations has a program that registers anew at each connect.
+// The registration that was not used for longest goes, and no more of it than that.
+func TestAPersonKeepsAHundredRegistrations(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		status := func(c *signedIn) int {
+			return w.browser(t).get(base + "/authorize?" + query(c.id, loopback).Encode()).StatusCode
+		}
+		inUse := w.signIn(t, base, "ann", nil)
+		other := w.signIn(t, base+"/t/acme", "bob", nil)
+		shared := w.signIn(t, base, "ann", nil)
+		w.code(t, w.browser(t), base+"/t/acme", "bob", shared.id, nil)
+		time.Sleep(time.Hour)
+		first := w.signIn(t, base, "ann", nil)
+		time.Sleep(15 * 24 * time.Hour)
+		_, inUse.refreshWith = inUse.mustRefresh(w.server, inUse.refreshWith)
+		for range 99 {
+			w.signIn(t, base, "ann", nil)
+		}
+		kept, err := w.store.List(t.Context(), store.Query{Kind: "client"})
+		if err != nil || len(kept) != 102 {
+			t.Errorf("%d registrations are kept, %v; want 100 of ann, one of bob, one of both", len(kept), err)
+		}
+		for name, c := range map[string]*signedIn{
+			"in use": inUse, "of somebody else": other, "also of somebody else": shared,
+		} {
+			if got := status(c); got != http.StatusSeeOther {
+				t.Errorf("%s: status %d, want 303", name, got)
+			}
+		}
+		if got := status(first); got != http.StatusBadRequest {
+			t.Errorf("the one that was not used for longest: status %d, want 400", got)
+		}
+	})
+}
+
 // TestUnansweredProviderIsNotAskedTwice shows that a refresh token of a provider is not
 // sent again at once if the provider may have taken it, and that the family goes on.
 func TestUnansweredProviderIsNotAskedTwice(t *testing.T) {

@@ -24,6 +24,7 @@ const (
 	unusedLife = time.Hour
 	usedLife   = 180 * 24 * time.Hour // of a registration since its last use
 	touchAfter = 10 * 24 * time.Hour  // how old the last use on record must be to be written again
+	maxOwned   = 100                  // registrations that were kept first for one person
 )
 
 // Registration says which clients may come that the operator has not configured.
@@ -154,35 +155,66 @@ func (r *Registry) Known(ctx context.Context, id string) (bool, error) {
 
 // Keep notes that somebody of the tenant has consented to the client: from then on its
 // registration outlives the first hour. Of clients that did not register themselves it
-// keeps nothing. The error may be store.ErrFull.
-func (r *Registry) Keep(ctx context.Context, c Client, tenant string) error {
+// keeps nothing. owner names the person, of whose clients the one goes that was not used
+// for longest if there are maxOwned. One that a second person consents to is nobody's, so
+// that the first cannot make it go. The error may be store.ErrFull.
+func (r *Registry) Keep(ctx context.Context, c Client, tenant, owner string) error {
 	if c.Kind != Registered {
 		return nil
 	}
-	stored, err := r.Used(ctx, c.Digest)
-	if stored || err != nil {
-		return err
+	record, err := r.config.Store.Get(ctx, kind, c.Digest)
+	switch {
+	case err == nil && record.Owner != "" && record.Owner != owner:
+		record.Owner = ""
+		return r.put(ctx, record)
+	case err == nil:
+		return r.touch(ctx, record)
+	case !errors.Is(err, store.ErrNotFound):
+		return fmt.Errorf("read the client: %w", err)
 	}
 	text, err := strictjson.Marshal(c.Stored())
 	if err != nil {
 		return fmt.Errorf("write the client: %w", err)
 	}
-	return r.put(ctx, store.Record{Kind: kind, ID: c.Digest, Tenant: tenant, Value: text})
+	if err := r.evictSurplus(ctx, owner); err != nil {
+		return err
+	}
+	return r.put(ctx, store.Record{Kind: kind, ID: c.Digest, Tenant: tenant, Owner: owner, Value: text})
 }
 
-// Used notes that the client with that digest is still in use, and tells whether it is
-// kept at all.
-func (r *Registry) Used(ctx context.Context, digest string) (bool, error) {
+// evictSurplus forgets a client if somebody has as many as one may have. Some programs register
+// anew at each connect, and would fill the tenant's share of the store. Tokens that the
+// client has stay good.
+func (r *Registry) evictSurplus(ctx context.Context, owner string) error {
+	owned, err := r.config.Store.List(ctx, store.Query{Kind: kind, Owner: owner})
+	if err != nil {
+		return fmt.Errorf("list the clients of a person: %w", err)
+	}
+	if len(owned) < maxOwned {
+		return nil
+	}
+	idlest := slices.MinFunc(owned, func(a, b store.Record) int { return a.Expires.Compare(b.Expires) })
+	return r.config.Store.Delete(ctx, kind, idlest.ID)
+}
+
+// Used notes that the client with that digest is still in use, if it is kept at all.
+func (r *Registry) Used(ctx context.Context, digest string) error {
 	record, err := r.config.Store.Get(ctx, kind, digest)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return false, nil
+		return nil
 	case err != nil:
-		return false, fmt.Errorf("read the client: %w", err)
-	case record.Expires.Sub(r.config.Now()) > usedLife-touchAfter:
-		return true, nil
+		return fmt.Errorf("read the client: %w", err)
 	}
-	return true, r.put(ctx, record)
+	return r.touch(ctx, record)
+}
+
+// touch puts off the end of a record, unless that was done lately.
+func (r *Registry) touch(ctx context.Context, record store.Record) error {
+	if record.Expires.Sub(r.config.Now()) > usedLife-touchAfter {
+		return nil
+	}
+	return r.put(ctx, record)
 }
 
 // put writes the record of a client. After a conflict another has written it just now.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
@@ -28,6 +29,7 @@ const (
 type person struct {
 	subject, nonce, session string
 	claims                  []strictjson.Member
+	earlier                 bool // the claims are those of the sign-in, since the refresh brought none
 }
 
 // verify checks an ID token: its signature, issuer, audience and times, and that it was
@@ -153,6 +155,18 @@ func claimsOf(verified interface{ Claims(v any) error }, known ...string) ([]str
 func textOf(list []strictjson.Member, name string) string {
 	text, _ := strictjson.Text(strictjson.Find(list, name))
 	return text
+}
+
+// aboutPerson returns the claims of userinfo that are about the person, and not about a
+// token or how somebody proved himself: of these only ID tokens speak.
+func aboutPerson(claims []strictjson.Member) []strictjson.Member {
+	return slices.DeleteFunc(slices.Clone(claims), func(m strictjson.Member) bool {
+		switch m.Name {
+		case "iss", "aud", "azp", "exp", "iat", "nbf", "jti", "sid", "auth_time", "acr", "amr":
+			return true
+		}
+		return false
+	})
 }
 
 // joined returns first with the members of second that first does not have, as one JSON

@@ -153,7 +153,7 @@ func (p *OIDC) refreshed(ctx context.Context, d *discovered, token *oauth2.Token
 			"they "+
 			"were at the sign-in")
 		return p.identity(ctx, d, token, &person{
-			subject: was.Subject, session: textOf(before, "sid"), claims: before,
+			subject: was.Subject, session: textOf(before, "sid"), claims: before, earlier: true,
 		})
 	}
 	who, err := p.verify(ctx, d, raw)
@@ -179,7 +179,11 @@ func (p *OIDC) identity(ctx context.Context, d *discovered, token *oauth2.Token,
 	if err != nil {
 		return signin.Identity{}, err
 	}
-	claims, err := joined(who.claims, more)
+	first, second := who.claims, more
+	if who.earlier {
+		first, second = aboutPerson(more), who.claims
+	}
+	claims, err := joined(first, second)
 	if err != nil {
 		return signin.Identity{}, err
 	}

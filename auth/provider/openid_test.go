@@ -303,6 +303,33 @@ func TestRefreshWithoutIDToken(t *testing.T) {
 	}
 }
 
+// TestUserinfoWinsOverAnEarlierIDToken has a provider that says the groups of somebody in ID
+// tokens and userinfo, and gives no ID token at a refresh: a group that was lost is lost.
+func TestUserinfoWinsOverAnEarlierIDToken(t *testing.T) {
+	f := newFake(plainIssuer)
+	f.withheld = true
+	f.claims["groups"], f.claims["acr"] = []string{"admins", "staff"}, "mfa"
+	f.userinfo = map[string]any{"groups": []string{"admins", "staff"}}
+	p, _ := f.provider(t, nil)
+	id, err := f.redeem(t, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.userinfo = map[string]any{"groups": []string{"staff"}, "iss": "https://evil.example", "acr": "none"}
+	for range 2 {
+		if id, err = p.Refresh(t.Context(), id.RefreshToken); err != nil {
+			t.Fatal(err)
+		}
+		claims := claimsOf(t, id)
+		if diff := cmp.Diff([]any{"staff"}, claims["groups"]); diff != "" {
+			t.Errorf("groups %s", diff)
+		}
+		if claims["iss"] != plainIssuer || claims["acr"] != "mfa" {
+			t.Errorf("userinfo speaks of the token: iss %v, acr %v", claims["iss"], claims["acr"])
+		}
+	}
+}
+
 func TestRefreshedTokenIsOfTheSamePerson(t *testing.T) {
 	f := newFake(plainIssuer)
 	p, _ := f.provider(t, nil)

@@ -68,7 +68,7 @@ SELDOM = ./internal/database/sqlite ./registry ./registry/openapi ./registry/sch
 # ALONE are tests of cmd/drawbridge whose time goes into programs that they start, or that do one thing after another: the race
 # detector would make each of these programs dearer, and see what it sees in the other tests. The night has them under it, too.
 ALONE = TestScripts TestPeopleSignInAtThreeReplicas TestTheGatewayTakesTheTokensThatExplainSays \
-	TestTheGatewayDecidesWhatExplainSays TestOnlineChecksTheRoomOfRedis
+	TestTheGatewayDecidesWhatExplainSays
 ANY_ALONE = '^($(shell echo $(ALONE) | tr ' ' '|'))$$'
 OTHER = $$(go list ./... | grep -v -x -F "$(RACED)" | grep -v '/internal/interop$$')
 

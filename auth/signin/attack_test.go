@@ -148,21 +148,16 @@ func TestRequestsThatAreRefused(t *testing.T) {
 			to.Query().Get("state") != "client-state" {
 			t.Errorf("%s: status %d to %v, want %s", name, answer.StatusCode, to, test.code)
 		}
-		const server = "https://evil.example/cb"
-		q = query(b.register(base, server), server)
-		test.change(q)
-		answer = b.get(base + "/authorize?" + q.Encode())
-		if text := read(
-			answer,
-		); answer.StatusCode != http.StatusBadRequest || answer.Header.Get("Location") != "" ||
-			strings.Contains(text, `http-equiv="refresh"`) ||
-			!strings.Contains(text, `href="https://evil.example/cb?`) {
-			t.Errorf(
-				"%s: an open redirect: status %d to %q",
-				name,
-				answer.StatusCode,
-				answer.Header.Get("Location"),
-			)
+		// Nobody is led to a server, or into a program, that a stranger has registered.
+		for _, server := range []string{"https://evil.example/cb", "ms-appinstaller:x/cb"} {
+			q = query(b.register(base, server), server)
+			test.change(q)
+			answer = b.get(base + "/authorize?" + q.Encode())
+			text, to := read(answer), answer.Header.Get("Location")
+			if answer.StatusCode != http.StatusBadRequest || to != "" ||
+				strings.Contains(text, `http-equiv="refresh"`) || !strings.Contains(text, `href="`+server+`?`) {
+				t.Errorf("%s: an open redirect: status %d to %q", name, answer.StatusCode, to)
+			}
 		}
 	}
 	// With prompt=consent and the resource in its spellings, all is well.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/auth/signin/clients"
 	"github.com/drawbridge-mcp/drawbridge/auth/signin/pages"
@@ -133,13 +134,14 @@ func (s *core) bounce(x *exchange, asked ask, f *fault) {
 	}
 	s.refused(x, "authorize", line, slog.String("client", line.ClientID))
 	to := s.answerURL(asked, url.Values{"error": {f.code}, "error_description": {f.says}})
-	redirect, _ := asked.Client.RedirectOf(asked.Redirect)
-	if asked.Client.Kind == clients.Configured || redirect.Local {
+	isLoopback := strings.HasPrefix(asked.Redirect, "http://") // no other redirect is
+	if asked.Client.Kind == clients.Configured || isLoopback {
 		x.redirect(to)
 		return
 	}
-	// Whoever registers a client chooses where it is. Its faults must not turn this
-	// gateway into a way to lead people there:
+	// Whoever registers a client chooses where it is, or which program of the person's
+	// machine its scheme opens. Its faults must not turn this gateway into a way to lead
+	// people there:
 	// https://www.rfc-editor.org/rfc/rfc9700#section-4.11.2
 	pages.Page{
 		Status: http.StatusBadRequest, Language: x.language(), Move: &pages.Move{To: to, Failed: true},

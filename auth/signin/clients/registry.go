@@ -182,9 +182,9 @@ func (r *Registry) Keep(ctx context.Context, c Client, tenant, owner string) err
 	return r.put(ctx, store.Record{Kind: kind, ID: c.Digest, Tenant: tenant, Owner: owner, Value: text})
 }
 
-// evictSurplus forgets a client if somebody has as many as one may have. Some programs register
-// anew at each connect, and would fill the tenant's share of the store. Tokens that the
-// client has stay good.
+// evictSurplus forgets a client if somebody has as many as one may have. Some programs
+// register anew at each connect, and would fill the tenant's share of the store. Tokens
+// that the client has stay good.
 func (r *Registry) evictSurplus(ctx context.Context, owner string) error {
 	owned, err := r.config.Store.List(ctx, store.Query{Kind: kind, Owner: owner})
 	if err != nil {

@@ -26,8 +26,8 @@ var signInClients = []struct {
 	quick   bool // part of the short form
 	life    int  // seconds that its tokens say to live, for those who refresh by the clock alone
 	// What is read when a call needs a scope that it did not ask for: the result, if it
-	// signs in again for that or has all scopes. The tool is in no list, so that clients which call from
-	// lists alone do not call it.
+	// signs in again for that or has all scopes. The tool is listed, since its rule is
+	// announced.
 	lacks   string
 	stepsUp bool // it signs in again for that scope
 	// What is read when its sign-in was ended while it was connected. Most sign in again by
@@ -40,12 +40,12 @@ var signInClients = []struct {
 	{name: "Go SDK", connect: goSDK, quick: true, life: 1, lacks: "UTC", stepsUp: true, ended: "42"},
 	// It asks for no scopes, and so has all.
 	{name: "mcp-go", connect: mcpGoOAuth, lacks: "UTC", ended: "42"},
-	{name: "Claude Code", connect: claudeSignsIn, lacks: "no tool was called", ended: "uthenti"},
-	{name: "Codex", connect: codexSignsIn, lacks: "no tool was called", ended: "Authentication required"},
-	// A 401 in a conversation makes it register a client without redirect_uris. It refreshes by
+	{name: "Claude Code", connect: claudeSignsIn, lacks: "needs additional permissions", ended: "uthenti"},
+	{name: "Codex", connect: codexSignsIn, lacks: "Insufficient scope", ended: "Authentication required"},
+	// A 401 or 403 in a conversation makes it register a client without redirect_uris. It refreshes by
 	// the clock, five minutes early, so that people meet this only when a sign-in was ended.
-	{name: "Gemini CLI", connect: geminiSignsIn, life: 1, lacks: "no tool was called", ended: "redirect_uris"},
-	{name: "MCP Inspector", connect: inspectorSignsIn, lacks: "tool_not_found", ended: "42"},
+	{name: "Gemini CLI", connect: geminiSignsIn, life: 1, lacks: "redirect_uris", ended: "redirect_uris"},
+	{name: "MCP Inspector", connect: inspectorSignsIn, lacks: "AUTHORIZED without authorization code", ended: "42"},
 	{name: "mcp-remote", connect: remoteSignsIn, lacks: "UTC", stepsUp: true, ended: "42"},
 	{name: "Python SDK, its wire", connect: pythonWire, lacks: "UTC", stepsUp: true, ended: "42"},
 }

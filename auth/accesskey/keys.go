@@ -265,9 +265,23 @@ func (k *Keys) dropRevoked(ctx context.Context) {
 		}
 	}
 	if err == nil {
-		k.mu.Lock()
-		k.looked = began
-		k.mu.Unlock()
+		k.heard(began)
+	}
+}
+
+// heard notes when the last good look at what was revoked began. Whoever has not looked for
+// as long as that is told does not know what it has missed, and reads each key again. A
+// machine that slept sees it by the time of day alone, so that this is compared.
+func (k *Keys) heard(began time.Time) {
+	k.mu.Lock()
+	missed := !k.looked.IsZero() && began.Round(0).Sub(k.looked.Round(0)) >= tellTime
+	k.looked = began
+	if missed {
+		clear(k.byName)
+	}
+	k.mu.Unlock()
+	if missed {
+		k.cfg.Revoked()
 	}
 }
 

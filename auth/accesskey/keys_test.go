@@ -320,6 +320,34 @@ func TestAnUnreachableStoreIsSaidOnce(t *testing.T) {
 	}
 }
 
+// TestKeyRevokedDuringALongOutageIsForgotten has a replica to which the store was away for
+// as long as it is told that a key was revoked. Nothing says so any more when it is back.
+func TestKeyRevokedDuringALongOutageIsForgotten(t *testing.T) {
+	db := open(t)
+	text, k := create(t, db, 24*time.Hour)
+	r := newReplica(t, db)
+	r.dropRevoked(t.Context())
+	p := taken(t, "before", r, text)
+	r.store.away.Store(true)
+	if _, err := (Book{db}).Revoke(t.Context(), k.ID); err != nil {
+		t.Fatal(err)
+	}
+	r.pass(tellTime + time.Second)
+	r.dropRevoked(t.Context())
+	if err := r.Recheck(p); err != nil {
+		t.Errorf("while the store is away: %v", err)
+	}
+	if err := db.Delete(t.Context(), kindRevoked, k.digest); err != nil { // as if it had expired
+		t.Fatal(err)
+	}
+	r.store.away.Store(false)
+	r.dropRevoked(t.Context())
+	if err := r.Recheck(p); err == nil || r.revoked.Load() == 0 {
+		t.Errorf("what the key has open goes on: %v, judged again %d times", err, r.revoked.Load())
+	}
+	refused(t, "after the outage", r, text, "key")
+}
+
 func TestExpiredKeyIsRefused(t *testing.T) {
 	db := open(t)
 	text, _ := create(t, db, time.Second)

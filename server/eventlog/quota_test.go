@@ -152,6 +152,19 @@ func TestQuotaIsGivenBack(t *testing.T) {
 	})
 }
 
+// TestAStreamOfAnotherReplicaTakesNoQuota: whoever began a stream in the server pays for it.
+func TestAStreamOfAnotherReplicaTakesNoQuota(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	counted := share.New(16 << 20)
+	a, b := h.join(t, func(cfg *eventlog.RedisConfig) { cfg.Quota = counted }), h.join(t)
+	begin(t, b, "s", "p1", true)
+	begin(t, a, "s", "p1", true)
+	if held := counted.InUse(); held != 0 {
+		t.Errorf("%d bytes are counted for a stream that another replica has begun", held)
+	}
+}
+
 // What never was in the server is not taken out of it: another replica may have begun the
 // stream there meanwhile.
 func TestAStreamWithoutRoomLeavesTheServerAlone(t *testing.T) {

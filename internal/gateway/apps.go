@@ -16,7 +16,7 @@ type apps struct {
 	// them
 	own     map[string]*registry.Tool
 	aliases []*registry.Item // of them, as they are listed
-	// what of the lists stands for a tool in another form
+	// what of the lists stands for a tool in another form, or for one that is announced
 	forms map[*registry.Item]*registry.Tool
 }
 
@@ -36,12 +36,17 @@ func readableViews(view *registry.View, allowed bitset) map[string]bool {
 
 // form returns the tool as it is listed in that way, and remembers that it is one.
 func (m *callerView) form(tool *registry.Tool, listing registry.Listing) *registry.Tool {
+	listed := tool.ListedAs(listing)
+	m.remember(listed)
+	return listed
+}
+
+// remember notes a tool that is listed and that nobody calls by the item of its list.
+func (m *callerView) remember(listed *registry.Tool) {
 	if m.forms == nil {
 		m.forms = make(map[*registry.Item]*registry.Tool)
 	}
-	listed := tool.ListedAs(listing)
 	m.forms[&listed.Item] = listed
-	return listed
 }
 
 // listTools makes the lists of tools out of all that are listed to anybody, and of the

@@ -86,6 +86,8 @@ func newCallerView(view *registry.View, allowed bitset, compared bool) *callerVi
 		}
 		if mayUse {
 			made.tools = append(made.tools, tool)
+		} else {
+			made.remember(tool)
 		}
 		if !view.Lists(tool.Server) {
 			continue

@@ -703,6 +703,20 @@ func TestInlineRefs(t *testing.T) {
 	}
 }
 
+// TestInlineRefsOfAnnouncedTools lists tools that the caller may not use.
+func TestInlineRefsOfAnnouncedTools(t *testing.T) {
+	b, _ := newLibrary(t, TenantConfig{
+		ID: "acme", Servers: []string{"lib"}, InlineRefs: true,
+		Rules: []Rule{
+			{Allow: []string{"lib__other"}},
+			{Scopes: []string{"admin"}, Allow: []string{"*"}, Announce: true},
+		},
+	})
+	if got := listed(t, b, b.caller(t, alice)); !slices.Equal(got, []string{"lib__ask", "lib__other"}) {
+		t.Errorf("listed %v, want both tools", got)
+	}
+}
+
 func TestSubscribe(t *testing.T) {
 	tenant := everything()
 	tenant.Limits.UserCalls = &ratelimit.Limit{Rate: 0.001, Burst: 2}

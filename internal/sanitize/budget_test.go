@@ -155,6 +155,20 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
+// TestTooLargeInATask shows that the result within a task has the limits of a result.
+func TestTooLargeInATask(t *testing.T) {
+	for result, want := range map[string]error{
+		`{"structuredContent":{"a":"0123456789012"}}`:                             sanitize.ErrTooLarge,
+		`{"structuredContent":{"a":"012345678901"}}`:                              nil,
+		`{"content":[{"type":"image","data":"` + strings.Repeat("A", 44) + `"}]}`: sanitize.ErrTooLarge,
+	} {
+		state := object(t, `{"taskId":"1","status":"completed","result":`+result+`}`)
+		if _, _, err := (sanitize.Policy{MaxText: 20, MaxBinary: 40}).Task(state); !errors.Is(err, want) {
+			t.Errorf("%s: got %v, want %v", result, err, want)
+		}
+	}
+}
+
 func TestDefaultLimitOfText(t *testing.T) {
 	text := strings.Repeat("0123456789abcdef", 1<<16)
 	if got, report := cleanText(t, sanitize.Policy{}, text); got != text || report != nil {

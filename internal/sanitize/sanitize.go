@@ -134,10 +134,19 @@ func (p Policy) result(result mcp.Object, at position) (mcp.Object, Report, erro
 		return mcp.Object{}, w.report(), w.refusal()
 	case w.tooLarge:
 		return mcp.Object{}, w.report(), &SizeError{"max_binary", w.maxBinary}
-	case len(cleaned.Value("structuredContent")) > maxStructured:
+	case sizeOfStructured(cleaned, at) > maxStructured:
 		return mcp.Object{}, w.report(), &SizeError{"max_text", maxStructured}
 	}
 	return cleaned, w.report(), nil
+}
+
+// sizeOfStructured returns how many bytes the structured content of a result has, or that
+// of the result within a task.
+func sizeOfStructured(result mcp.Object, at position) int {
+	if at == taskState {
+		result = result.Object("result")
+	}
+	return len(result.Value("structuredContent"))
 }
 
 // Notification cleans the params of a notification. It enforces no limits of size, and

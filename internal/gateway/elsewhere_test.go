@@ -246,9 +246,38 @@ func TestRequestsNameTheReplicaThatGoesOn(t *testing.T) {
 			if want == at.config.Others.Self() {
 				want = ""
 			}
-			if got := at.Home(at.caller(t, alice), test.r.Method, test.r.Params); got != want {
+			if got := at.Home(at.caller(t, alice), test.r.Method, test.r.Params,
+				mcp.Extensions{}); got != want {
 				t.Errorf("%s: got %q, want %q", name, got, want)
 			}
+		}
+	}
+}
+
+// TestRepeatsOfAppsNameTheirReplica shows that a call which waits at a replica is found
+// there although its tool is for clients alone that declare an extension.
+func TestRepeatsOfAppsNameTheirReplica(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, nil)
+	p.parks(done)
+	for at, l := range map[*bench]*library{p.a: p.atA, p.b: p.atB} {
+		s := l.source("lib")
+		s.Tools[0].Definition = s.Tools[0].Definition.With("_meta",
+			mcp.RawJSON(`{"ui":{"visibility":["app"]}}`))
+		at.replace(t, s)
+	}
+	r := ask(mcp.MethodToolsCall, subjects[0].params)
+	r.Extensions = appHost
+	parked := repeat(r, p.a.asked(t, r))
+	for name, test := range map[string]struct {
+		declared mcp.Extensions
+		want     replica.ID
+	}{
+		"a client that shows apps": {appHost, p.memberA.Self()},
+		"a client that shows none": {mcp.Extensions{}, ""},
+	} {
+		if got := p.b.Home(p.b.caller(t, alice), r.Method, parked.Params, test.declared); got != test.want {
+			t.Errorf("%s: got %q, want %q", name, got, test.want)
 		}
 	}
 }

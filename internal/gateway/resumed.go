@@ -121,14 +121,18 @@ func (g *Gateway) IsEverywhere(params mcp.Object) bool {
 // waits there for answers, or a task that lives there. It is "" where any can, where the
 // request names nothing of the kind, and where the caller may not use the item by the
 // config of this replica: two replicas may have different configs, and both must allow
-// it.
-func (g *Gateway) Home(caller Caller, method string, params mcp.Object) replica.ID {
+// it. declared are the extensions that the client declares: some items are there for those
+// alone that do.
+func (g *Gateway) Home(caller Caller, method string, params mcp.Object,
+	declared mcp.Extensions,
+) replica.ID {
 	if sealed, ok := params.Value("requestState").Text(); ok {
 		m, s := g.methods[method], &state{}
 		if m == nil || !g.open(purposeState, sealed, s) || !g.isElsewhere(s.Home) {
 			return ""
 		}
-		err := m.find(g, g.newCall(caller, &Request{Method: method, Params: params}, m))
+		request := &Request{Method: method, Params: params, Extensions: declared}
+		err := m.find(g, g.newCall(caller, request, m))
 		if _, down := errors.AsType[*registry.DownError](err); err != nil && !down {
 			return ""
 		}

@@ -26,7 +26,7 @@ type Desk interface {
 	Handle(ctx context.Context, c gateway.Caller, r *gateway.Request) (mcp.Object, error)
 	Repeat(ctx context.Context, c gateway.Caller, r *gateway.Request) error
 	// Home names the replica that alone can go on with a request.
-	Home(c gateway.Caller, method string, params mcp.Object) replica.ID
+	Home(c gateway.Caller, method string, params mcp.Object, declared mcp.Extensions) replica.ID
 	// HeaderParams tells which headers of a request must repeat its arguments.
 	HeaderParams(c gateway.Caller, tool string) []registry.HeaderParam
 

@@ -112,12 +112,21 @@ func (f *Forwarder) Elsewhere(x *exchange.Exchange, m *mcp.Message) (to replica.
 		id, _ := mcp.RawJSON(m.ID).Text()
 		to, _ = HomeOf(id)
 	case m.IsRequest():
-		to = f.exchanges.Desk.Home(x.Caller, m.Method, m.Params)
+		to = f.exchanges.Desk.Home(x.Caller, m.Method, m.Params, declared(x, m))
 	}
 	if to == f.others.Self() {
 		return ""
 	}
 	return to
+}
+
+// declared returns the extensions that the client of a request declares which may be the
+// repeat of a call: what it calls may be there for such clients alone.
+func declared(x *exchange.Exchange, m *mcp.Message) mcp.Extensions {
+	if !m.Params.Has("requestState") {
+		return mcp.Extensions{}
+	}
+	return x.Declares(x.Context(), x.Meta.Value(mcp.MetaClientCapabilities).Member("extensions"))
 }
 
 // Deliver has the replica answer a message that the message names. One that is not

@@ -127,6 +127,13 @@ func TestNamesInOtherCharactersAreKnownByBothSpellings(t *testing.T) {
 			t.Errorf("%s is not in %.500s", want, b.records(t))
 		}
 		for _, pattern := range []string{whole, item.Exposed} {
+			b.config.Recorded = []Recorded{{Pattern: pattern, Names: []string{"n"}}}
+			before := len(b.records(t))
+			_, _ = b.handle(t, ask(mcp.MethodToolsCall, `{"name":`+strconv.Quote(item.Exposed)+
+				`,"arguments":{"n":7}}`))
+			if line := b.records(t)[before:]; !strings.Contains(line, `"named_arguments":{"n":"7"}`) {
+				t.Errorf("arguments of %s are not in %s", pattern, line)
+			}
 			limits := unlimited()
 			limits.Tools = map[string]ratelimit.Limit{pattern: {}}
 			allow := []Rule{{Allow: []string{"*"}}}

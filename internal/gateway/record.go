@@ -10,7 +10,6 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
-	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
 // record returns the line of the audit for the call, but for what audited adds of the
@@ -77,15 +76,15 @@ const maxRead = 8 << 10
 
 // named returns the arguments of the call that the operator wants on record: each
 // without secrets and hidden text. Of an object or a list it tells no more than that it
-// is one.
-func (g *Gateway) named(c *call) (named audit.Members) {
+// is one. whole is the whole name of the item, where that is another one.
+func (g *Gateway) named(c *call, whole string) (named audit.Members) {
 	if len(g.config.Recorded) == 0 {
 		return nil
 	}
-	kind, item := kindOf(c.request.Method), c.spelt()
+	item := policyName{kind: kindOf(c.request.Method), name: c.spelt(), whole: whole}
 	arguments, _ := mcp.ObjectOf(c.params.Value("arguments"))
 	for _, r := range g.config.Recorded {
-		if of, pattern := PatternKind(r.Pattern); of != kind || !registry.MatchName(pattern, item) {
+		if of, pattern := PatternKind(r.Pattern); of != item.kind || !item.fits(pattern) {
 			continue
 		}
 		for _, name := range r.Names {

@@ -29,7 +29,7 @@ func (g *Gateway) Repeat(ctx context.Context, caller Caller, r *Request) error {
 	c.outcome = outcomeRepeated
 	failure := failureOf(err)
 	record := c.record(failure, started)
-	record.Arguments = g.digest(ctx, c)
+	record.Arguments, record.Named = g.digest(ctx, c), g.named(c, record.WholeName)
 	if !g.recorded(ctx, &record) {
 		return failureOf(errUnrecorded).rpcErr
 	}

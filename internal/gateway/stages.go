@@ -61,7 +61,7 @@ func (g *Gateway) audited(next Handler) Handler {
 		failure := failureOf(err)
 		record := c.record(failure, started)
 		c.request.Waited = Waited{} // or the next round of the request would have it once more
-		record.Arguments, record.Named = g.digest(ctx, c), g.named(c)
+		record.Arguments, record.Named = g.digest(ctx, c), g.named(c, record.WholeName)
 		if failure.inside {
 			g.logInside(ctx, &record, failure, err)
 		}

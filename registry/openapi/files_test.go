@@ -193,6 +193,24 @@ func TestAReferenceIsFollowedOnce(t *testing.T) {
 	}
 }
 
+// TestALargeArrayCostsLittleMemory: millions of elements fit into a document, and whatever
+// is kept of each counts.
+func TestALargeArrayCostsLittleMemory(t *testing.T) {
+	cfg := newAPI(t).config([]byte(`{"openapi":"3.0.3","info":{"title":"x","version":"1"},"paths":{"/a":{"get":{`+
+		`"operationId":"op","parameters":[{"name":"q","in":"query","schema":{"$ref":"#/x-a/1"}}],`+
+		`"responses":{"200":{"description":"x"}}}}},"x-a":[`+strings.Repeat("0,", 1<<20)+`0]}`), "op")
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, refused := load(t, cfg)
+	runtime.ReadMemStats(&after)
+	if len(refused) != 1 { // a number is no schema
+		t.Errorf("got %v, want one refusal", refused)
+	}
+	if got := after.Mallocs - before.Mallocs; got > 1<<19 { // for each element it were twice as many
+		t.Errorf("to read the document has taken memory %d times", got)
+	}
+}
+
 // TestALargePartIsTakenApartOnce: tools that bundle documents write references into the
 // middle of parts, each another one.
 func TestALargePartIsTakenApartOnce(t *testing.T) {

@@ -73,8 +73,9 @@ func token(name string) string {
 // place is a value that references lead to or through. What it holds is looked for once,
 // since many references may lead into a large value, or to what is not there.
 type place struct {
-	raw  []byte
-	held map[string]*place // by name or index; nil: it was not looked for
+	raw      []byte
+	held     map[string]*place // by name, and by index those that were looked for; nil: none was
+	elements [][]byte          // of an array, of which millions fit into a document
 }
 
 // follow returns the value that tokens lead to from p, nil when there is none.
@@ -83,7 +84,7 @@ func (p *place) follow(tokens []string) []byte {
 		if p.held == nil {
 			p.open()
 		}
-		if p = p.held[name]; p == nil {
+		if p = p.next(name); p == nil {
 			return nil
 		}
 	}
@@ -96,11 +97,18 @@ func (p *place) open() {
 		p.held[m.Name] = &place{raw: m.Value}
 	}
 	if bytes.HasPrefix(p.raw, []byte("[")) {
-		elements, _ := strictjson.Elements(nil, p.raw)
-		for i, element := range elements {
-			p.held[strconv.Itoa(i)] = &place{raw: element}
-		}
+		p.elements, _ = strictjson.Elements(nil, p.raw)
 	}
+}
+
+// next returns what p holds by that name or index, nil if it holds nothing there.
+func (p *place) next(name string) *place {
+	i, err := strconv.Atoi(name)
+	if held := p.held[name]; held != nil || err != nil || i < 0 || i >= len(p.elements) {
+		return held
+	}
+	p.held[name] = &place{raw: p.elements[i]}
+	return p.held[name]
 }
 
 var errNowhere = errors.New("leads nowhere")

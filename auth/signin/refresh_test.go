@@ -557,6 +557,26 @@ func TestAPersonKeepsAHundredRegistrations(t *testing.T) {
 	})
 }
 
+// TestARegistrationInUseStays has a program that somebody uses each day, and another one
+// that registers anew all the time: the first is older, and is used.
+func TestARegistrationInUseStays(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		inUse := w.signIn(t, base, "ann", nil)
+		for range 6 {
+			time.Sleep(25 * time.Hour)
+			_, inUse.refreshWith = inUse.mustRefresh(w.server, inUse.refreshWith)
+			for range 18 {
+				w.signIn(t, base, "ann", nil)
+			}
+		}
+		got := w.browser(t).get(base + "/authorize?" + query(inUse.id, loopback).Encode()).StatusCode
+		if got != http.StatusSeeOther {
+			t.Errorf("a client that was used today: status %d, want 303", got)
+		}
+	})
+}
+
 // TestUnansweredProviderIsNotAskedTwice shows that a refresh token of a provider is not
 // sent again at once if the provider may have taken it, and that the family goes on.
 func TestUnansweredProviderIsNotAskedTwice(t *testing.T) {

@@ -23,7 +23,7 @@ const (
 	// alone, so that a flood of them takes up nothing
 	unusedLife = time.Hour
 	usedLife   = 180 * 24 * time.Hour // of a registration since its last use
-	touchAfter = 10 * 24 * time.Hour  // how old the last use on record must be to be written again
+	touchAfter = 24 * time.Hour       // how old the last use on record must be to be written again
 	maxOwned   = 100                  // registrations that were kept first for one person
 )
 

@@ -38,11 +38,12 @@ type asked struct {
 func runExplain(ctx context.Context, args []string, s streams) error {
 	flags := newFlags("explain",
 		"[-config F] -tenant T [-issuer I] -subject S [-scopes a,b] | -token-file F  "+
-			"-tool X | -prompt X | -resource X  [-args JSON]\n"+
+			"[-tool X | -prompt X | -resource X]  [-args JSON]\n"+
 			"       drawbridge explain -request ID [-audit F]… [-args JSON]",
 		"Says what would become of a request, and why: issuer, tenant, each rule with its line, limits, "+
 			"arguments, "+
 			"cleaning, server, and what to change.\n"+
+			"Without -tool, -prompt and -resource it lists what the caller may use.\n"+
 			"With -request it says what happened to one request, from its line in the audit file, "+
 			"and with -args whether these were its arguments.\n"+
 			"It starts nothing but the config's own tools, and asks no server unless -online is given.\n"+
@@ -100,15 +101,15 @@ func (q *asked) problem() string {
 		return ""
 	case len(q.audits) > 0:
 		return "-audit goes with -request alone"
-	case items != 1:
-		return "one of -tool, -prompt and -resource is needed, or -request"
+	case items > 1:
+		return "-tool, -prompt and -resource exclude each other"
 	case q.tokenFile != "" && q.subject+q.scopes+q.issuer != "":
 		return "-token-file goes in place of -issuer, -subject and -scopes; with it -tenant is the one of " +
 			"the address"
 	case q.tokenFile == "" && (q.tenant == "" || q.subject == ""):
 		return "-tenant and -subject are needed, or -token-file"
-	case q.arguments != "" && q.resource != "":
-		return "a resource takes no arguments"
+	case q.arguments != "" && q.tool+q.prompt == "":
+		return "-args goes with -tool or -prompt; a resource takes no arguments"
 	}
 	return ""
 }
@@ -158,13 +159,16 @@ func oneTenant(p *auth.Principal) error {
 }
 
 // judge writes what becomes of a request where the servers offer what is in the
-// catalogue.
+// catalogue; nil: what the caller may use of that.
 func (w *walk) judge(
 	ctx context.Context, p auth.Principal, request *gateway.Request, catalogue *registry.Registry,
 ) (allowed bool, err error) {
 	g, err := deskOf(w.cfg, catalogue)
-	if err != nil {
+	switch {
+	case err != nil:
 		return false, err
+	case request == nil:
+		return true, w.tellItems(g, p)
 	}
 	e := g.Explain(ctx, p, request)
 	w.tell(g, &e, p)
@@ -275,14 +279,15 @@ func requestOf(method, item string) *gateway.Request {
 	}
 }
 
-// gatewayRequest returns the request for the desk.
-func (w *walk) gatewayRequest() (*gateway.Request, error) {
-	r := requestOf(mcp.MethodResourcesRead, w.resource)
+// gatewayRequest returns the request for the desk, nil if no item is named.
+func (w *walk) gatewayRequest() (r *gateway.Request, err error) {
 	switch {
 	case w.tool != "":
 		r = requestOf(mcp.MethodToolsCall, w.tool)
 	case w.prompt != "":
 		r = requestOf(mcp.MethodPromptsGet, w.prompt)
+	case w.resource != "":
+		r = requestOf(mcp.MethodResourcesRead, w.resource)
 	}
 	if w.arguments != "" {
 		if err := strictjson.Check([]byte(w.arguments)); err != nil {

@@ -323,6 +323,18 @@ func (l LimitSays) String() string {
 	return fmt.Sprintf("%s: %s a second, %d at once", l.Setting, rate, l.Rate.Burst)
 }
 
+// Usable returns what the rules let a caller use of what servers offer. The error says
+// that the tenant is not served.
+func (g *Gateway) Usable(p auth.Principal) ([]*registry.Item, error) {
+	c, err := g.Resolve(p)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(itemsIn(g.tenantViewOf(&c).view), func(item *registry.Item) bool {
+		return !c.Tenant.allows(c.rules, item)
+	}), nil
+}
+
 // Names returns what the tenant of a principal calls the items of a kind that it has.
 func (g *Gateway) Names(p auth.Principal, kind registry.Kind) []string {
 	c, err := g.Resolve(p)

@@ -45,11 +45,11 @@ func (o *oneAtATime) Exchange(ctx context.Context, out *wire.Request) (mcp.Objec
 		"prompts":[],"resources":[],"resourceTemplates":[],"capabilities":{"tools":{}}}`))
 }
 
-func (o *oneAtATime) Send(context.Context, []byte) error { return nil }
-func (o *oneAtATime) Tell(context.Context, []byte)       {}
-func (o *oneAtATime) Begin(string, string)               {}
-func (o *oneAtATime) Streams() bool                      { return false }
-func (o *oneAtATime) Close(context.Context, bool)        {}
+func (o *oneAtATime) Send(context.Context, []byte) error                  { return nil }
+func (o *oneAtATime) Tell(context.Context, []byte)                        {}
+func (o *oneAtATime) Begin(context.Context, string, string, []byte) error { return nil }
+func (o *oneAtATime) Streams() bool                                       { return false }
+func (o *oneAtATime) Close(context.Context, bool)                         {}
 
 func (o *oneAtATime) Follow(ctx context.Context) error {
 	<-ctx.Done()

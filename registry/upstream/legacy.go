@@ -91,9 +91,8 @@ func (l *legacy) initialize(ctx context.Context) (revision string, err error) {
 		return "", l.conn.server.protocol("initialize answered with an unknown revision")
 	}
 	l.conn.declare(result.Object("capabilities"))
-	l.link.Begin(out.SessionID, revision)
-	return revision, l.conn.server.from(l.link.Send(ctx, mcp.AppendRequest(nil, "", mcp.NotifyInitialized,
-		mcp.Object{})))
+	completion := mcp.AppendRequest(nil, "", mcp.NotifyInitialized, mcp.Object{})
+	return revision, l.conn.server.from(l.link.Begin(ctx, out.SessionID, revision, completion))
 }
 
 func (l *legacy) request(method string, params mcp.Object) *wire.Request {
@@ -230,8 +229,11 @@ func (l *legacy) reopen(ctx context.Context, forgotten *wire.SessionError) error
 	defer cancel()
 	_, err := l.initialize(ctx) // the revision may differ from before: nothing that passes here depends on it
 	l.conn.changed()
-	if err == nil {
-		err = l.restore(ctx)
+	if err != nil {
+		return err
+	}
+	if err = l.restore(ctx); err != nil {
+		forgotten.Revert() // else level and subscriptions would be missing until it is forgotten too
 	}
 	return err
 }

@@ -113,9 +113,9 @@ func (d *duplex) finish(ctx context.Context, out *Request, w *waiter, a answer) 
 	return result(a.message)
 }
 
-// Begin is called after a legacy handshake. Such a server announces changes of its lists
+// begin is called after a legacy handshake. Such a server announces changes of its lists
 // on the one stream, without being asked, so from now on the way for them is open.
-func (d *duplex) Begin(string, string) {
+func (d *duplex) begin() {
 	d.legacy.Store(true)
 	d.up.Following(true, false)
 }

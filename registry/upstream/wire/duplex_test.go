@@ -54,7 +54,7 @@ func TestLogMessagesBelongToTheRequestThatWantsThem(t *testing.T) {
 	t.Parallel()
 	up := &notebook{}
 	link := newDuplex(up, reader{count: up.Count}, Memory{})
-	link.Begin("", mcp.LatestLegacy)
+	link.begin()
 	say := func() {
 		link.take(
 			t.Context(), []byte(

@@ -66,6 +66,11 @@ func (e *SessionError) Error() string { return "session is unknown to the server
 // no further handshake is needed.
 func (e *SessionError) Replaced() bool { return e.link.state.Load() != e.stale }
 
+// Revert gives up the session that was opened in place of the unknown one, because it
+// lacks what that one had. Later requests fail as this one did, so that the next of them
+// opens another.
+func (e *SessionError) Revert() { e.link.state.Store(e.stale) }
+
 // NewHTTP returns a link to a server over Streamable HTTP. It sends nothing yet.
 func NewHTTP(at Site, up Events) (*HTTP, error) {
 	target, err := url.Parse(at.URL)
@@ -91,7 +96,7 @@ func (l *HTTP) Header() http.Header { return l.base }
 
 // Begin sets the headers of all later requests. The revision is among them since
 // 2025-06-18, which introduced that header.
-func (l *HTTP) Begin(sessionID, revision string) {
+func (l *HTTP) Begin(ctx context.Context, sessionID, revision string, completion []byte) error {
 	s := &session{id: sessionID, revision: revision, post: l.base.Clone()}
 	if sessionID != "" {
 		s.post.Set(mcp.HeaderSessionID, sessionID)
@@ -101,7 +106,11 @@ func (l *HTTP) Begin(sessionID, revision string) {
 	}
 	s.ready = l.Prepare(s.post)
 	s.get = streamHeader(s.post)
+	if err := l.sendWith(ctx, s.post, completion); err != nil {
+		return err
+	}
 	l.state.Store(s)
+	return nil
 }
 
 // Streams is true: what comes in the answer to a POST belongs to that request.
@@ -498,6 +507,11 @@ func (l *HTTP) Send(ctx context.Context, body []byte) error {
 	if s := l.state.Load(); s != nil {
 		header = s.post
 	}
+	return l.sendWith(ctx, header, body)
+}
+
+// sendWith is Send with these headers.
+func (l *HTTP) sendWith(ctx context.Context, header http.Header, body []byte) error {
 	resp, sent, err := l.do(ctx, nil, http.MethodPost, header, body)
 	if err != nil {
 		return unavailable(sent, err)

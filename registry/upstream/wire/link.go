@@ -33,9 +33,11 @@ type Link interface {
 	// Tell does the same in the background, without waiting. When too many messages are
 	// on their way, it drops this one.
 	Tell(ctx context.Context, body []byte)
-	// Begin is told what a legacy handshake agreed on. All later messages belong to that
-	// session.
-	Begin(sessionID, revision string)
+	// Begin is told what a legacy handshake agreed on, and sends the notification that
+	// completes it. Once the transport has accepted that, all messages belong to the
+	// session, and none before: servers refuse what overtakes it. After an error, messages
+	// belong to the session before, if there was one.
+	Begin(ctx context.Context, sessionID, revision string, completion []byte) error
 	// Follow receives what the server sends on its own, until ctx ends or the connection
 	// is lost. It returns nil when the server has no way to send anything on its own.
 	Follow(ctx context.Context) error

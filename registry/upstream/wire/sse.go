@@ -198,6 +198,12 @@ func (l *SSE) Exchange(ctx context.Context, out *Request) (mcp.Object, error) {
 	return result, err
 }
 
+// Begin completes the handshake. The stream is the session, so nothing else changes.
+func (l *SSE) Begin(ctx context.Context, _, _ string, completion []byte) error {
+	l.begin()
+	return l.Send(ctx, completion)
+}
+
 // Send posts one message. Any status of success accepts it; the body of the response has
 // no meaning.
 func (l *SSE) Send(ctx context.Context, body []byte) error { return l.sendFor(ctx, nil, body) }

@@ -263,6 +263,12 @@ func (k *Child) enqueue(ctx context.Context, body []byte) error {
 	}
 }
 
+// Begin completes the handshake. The pipe is the session, so nothing else changes.
+func (k *Child) Begin(ctx context.Context, _, _ string, completion []byte) error {
+	k.begin()
+	return k.Send(ctx, completion)
+}
+
 // Send queues a message, and waits for a place in the queue.
 func (k *Child) Send(ctx context.Context, body []byte) error { return k.enqueue(ctx, body) }
 

@@ -1,0 +1,159 @@
+package upstream_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
+)
+
+// strict is a server that runs nothing in a session before it was told that the handshake
+// is done, as those of the Python SDK. seen takes each such word and each subscription to
+// a resource; hold is what they wait for.
+type strict struct {
+	*web
+	seen chan string
+	hold func(r *http.Request, method, session string)
+
+	mu    sync.Mutex      // guards the field below
+	ready map[string]bool // what was seen to its end, by method and session
+}
+
+const opened, subscribe = "notifications/initialized", "resources/subscribe"
+
+func serveStrict(t *testing.T, hold func(r *http.Request, method, session string)) (*strict,
+	upstream.Config,
+) {
+	t.Helper()
+	s := &strict{seen: make(chan string, 10), hold: hold, ready: map[string]bool{}}
+	s.web = serve(t, &web{
+		session: "s", declares: `{"tools":{},"resources":{"subscribe":true}}`,
+		call: func(w http.ResponseWriter, r *http.Request, m wire) {
+			if !s.did(opened, r.Header.Get("Mcp-Session-Id")) {
+				sendError(w, http.StatusOK, m.ID, -32602, "Received request before initialization was complete")
+				return
+			}
+			sendJSON(w, m.ID, okResult)
+		},
+		other: map[string]func(http.ResponseWriter, *http.Request, wire){
+			"resources/list": says(`{"resources":[{"uri":"file:///a","name":"a"}]}`), subscribe: says(`{}`),
+		},
+	})
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		var m wire
+		_ = json.Unmarshal(body, &m)
+		session := r.Header.Get("Mcp-Session-Id")
+		if m.Method == opened || m.Method == subscribe {
+			s.seen <- m.Method
+			s.hold(r, m.Method, session)
+		}
+		if r.Context().Err() != nil {
+			return
+		}
+		s.mu.Lock()
+		s.ready[m.Method+session] = true
+		s.mu.Unlock()
+		s.ServeHTTP(w, r)
+	}))
+	t.Cleanup(front.Close)
+	return s, shared(upstream.Config{URL: front.URL})
+}
+
+// did tells whether a message of that method was seen to its end in a session.
+func (s *strict) did(method, session string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ready[method+session]
+}
+
+// TestSessionThatWasNotOpenedToItsEndServesNobody has the caller leave for whom a session
+// is opened in place of the one that the server forgot, in the middle of the handshake or
+// of what brings the subscriptions back.
+func TestSessionThatWasNotOpenedToItsEndServesNobody(t *testing.T) {
+	t.Parallel()
+	for _, during := range []string{opened, subscribe} {
+		t.Run(during, func(t *testing.T) {
+			t.Parallel()
+			s, cfg := serveStrict(t, func(r *http.Request, method, session string) {
+				if session == "s-2" && method == during {
+					<-r.Context().Done()
+				}
+			})
+			r := start(t, cfg)
+			r.untilTool("tool")
+			r.until("there is a resource", func() bool { return r.last().Resources == 1 })
+			if ok, err := r.resource("file:///a").Subscribe(t.Context(), share.User{TenantID: "a"},
+				func(string) {}); !ok || err != nil {
+				t.Fatalf("subscribe: got %v, %v", ok, err)
+			}
+			s.forget()
+			ctx, leave := context.WithCancel(t.Context())
+			left := make(chan error, 1)
+			go func() {
+				_, err := r.call(ctx, "tool", `{}`, nil)
+				left <- err
+			}()
+			seen := 0
+			for want := 3; seen < want; seen++ { // two in the first session
+				if await(t, s.seen) == opened && seen == 2 && during == subscribe {
+					want++
+				}
+			}
+			leave()
+			if err := await(t, left); err == nil {
+				t.Fatal("the call of who left was served")
+			}
+			if got := text(parse(t, r.must("tool", `{}`))); got != "ok" {
+				t.Errorf("the next call: got %q", got)
+			}
+			calls := s.sights("tools/call")
+			if last := calls[len(calls)-1].header.Get("Mcp-Session-Id"); !s.did(subscribe, last) {
+				t.Errorf("session %s, which served the call, has no subscription", last)
+			}
+		})
+	}
+}
+
+// TestCallsWaitUntilASessionIsOpenedAgain has a call come while a session is opened in
+// place of the one that the server forgot.
+func TestCallsWaitUntilASessionIsOpenedAgain(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	s, cfg := serveStrict(t, func(_ *http.Request, method, session string) {
+		if method == opened && session == "s-2" {
+			<-release
+		}
+	})
+	r := start(t, cfg)
+	r.untilTool("tool")
+	await(t, s.seen)
+	s.forget()
+	results := make(chan error, 2)
+	call := func() {
+		_, err := r.call(t.Context(), "tool", `{}`, nil)
+		results <- err
+	}
+	go call()
+	await(t, s.seen)
+	before := len(s.sights("tools/call"))
+	go call()
+	for len(s.sights("tools/call")) == before && len(results) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	close(release)
+	for range 2 {
+		if err := await(t, results); err != nil {
+			t.Errorf("a call: %v", err)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
@@ -166,6 +167,17 @@ func aboutPerson(claims []strictjson.Member) []strictjson.Member {
 			return true
 		}
 		return false
+	})
+}
+
+// stillVerified returns earlier claims without those that say of an address or number that
+// it is verified which is another one now.
+// https://openid.net/specs/openid-connect-core-1_0.html#StandardClaims
+func stillVerified(earlier, now []strictjson.Member) []strictjson.Member {
+	return slices.DeleteFunc(slices.Clone(earlier), func(m strictjson.Member) bool {
+		name, speaks := strings.CutSuffix(m.Name, "_verified")
+		is := strictjson.Find(now, name)
+		return speaks && is != nil && !bytes.Equal(is, strictjson.Find(earlier, name))
 	})
 }
 

@@ -181,7 +181,7 @@ func (p *OIDC) identity(ctx context.Context, d *discovered, token *oauth2.Token,
 	}
 	first, second := who.claims, more
 	if who.earlier {
-		first, second = aboutPerson(more), who.claims
+		first, second = aboutPerson(more), stillVerified(who.claims, more)
 	}
 	claims, err := joined(first, second)
 	if err != nil {

@@ -330,6 +330,34 @@ func TestUserinfoWinsOverAnEarlierIDToken(t *testing.T) {
 	}
 }
 
+// TestANewAddressIsNotVerifiedByAnEarlierIDToken has a provider whose userinfo does not say
+// whether addresses are verified, and somebody who has another address than at the sign-in.
+func TestANewAddressIsNotVerifiedByAnEarlierIDToken(t *testing.T) {
+	f := newFake(plainIssuer)
+	f.withheld = true
+	f.claims["email"], f.claims["email_verified"] = "ann@acme.example", true
+	f.userinfo = map[string]any{"email": "ann@acme.example"}
+	p, _ := f.provider(t, nil)
+	id, err := f.redeem(t, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		email    string
+		verified any
+	}{{"ann@acme.example", true}, {"boss@acme.example", nil}, {"ann@acme.example", true}} {
+		f.userinfo = map[string]any{"email": tc.email}
+		if id, err = p.Refresh(t.Context(), id.RefreshToken); err != nil {
+			t.Fatal(err)
+		}
+		claims := claimsOf(t, id)
+		if claims["email"] != tc.email || claims["email_verified"] != tc.verified {
+			t.Errorf("%s: email %v, verified %v, want %v", tc.email, claims["email"], claims["email_verified"],
+				tc.verified)
+		}
+	}
+}
+
 func TestRefreshedTokenIsOfTheSamePerson(t *testing.T) {
 	f := newFake(plainIssuer)
 	p, _ := f.provider(t, nil)

@@ -100,7 +100,8 @@ func (c *caller) resultOf(status string, header http.Header, data []byte) mcp.Ob
 // clients that read only that. Any value is allowed since 2026-07-28; package server
 // adapts it for clients of revisions that allow only objects there.
 func structured(status string, data []byte) mcp.Object {
-	mended, _ := strictjson.Mend(data)
+	// some libraries write a byte order mark: https://www.rfc-editor.org/rfc/rfc8259#section-8.1
+	mended, _ := strictjson.Mend(bytes.TrimPrefix(data, []byte("\uFEFF")))
 	raw, err := mcp.ParseRaw(mended)
 	if err == nil {
 		var compact []byte

@@ -30,6 +30,8 @@ type schemas struct {
 	dir   direction
 	texts int                    // bytes that a description may have; maxDescription: any number
 	defs  map[string]mcp.RawJSON // by name; nil while a definition is being made, so that recursion ends
+	// what absent returns for what a reference leads to; nil while that is looked for
+	absences map[string][]string
 
 	notes []string // for the operator: in what the tool differs from the document, each once
 }
@@ -44,7 +46,7 @@ func (s *schemas) note(format string, args ...any) {
 func newSchemas(o *loaded, dir direction) *schemas {
 	return &schemas{
 		from: o.from, doc: o.doc, old: o.doc.IsOpenAPI30(), dir: dir,
-		defs: map[string]mcp.RawJSON{},
+		defs: map[string]mcp.RawJSON{}, absences: map[string][]string{},
 	}
 }
 
@@ -86,10 +88,17 @@ func described(raw mcp.RawJSON, description string) mcp.RawJSON {
 
 // convert converts one schema and those within it. A value that is no object (true and
 // false are schemas too) stays as it is; when it is no schema, the catalogue refuses it.
-func (s *schemas) convert(raw mcp.RawJSON) (mcp.RawJSON, error) {
+func (s *schemas) convert(raw mcp.RawJSON) (mcp.RawJSON, error) { return s.convertPart(raw, nil) }
+
+// convertPart is convert for what is part of another schema by allOf, in which absent are
+// absent.
+func (s *schemas) convertPart(raw mcp.RawJSON, absent []string) (mcp.RawJSON, error) {
 	from, ok := mcp.ObjectOf(raw)
 	if !ok {
 		return raw, nil
+	}
+	if len(absent) == 0 {
+		absent = s.absent(from)
 	}
 	var to mcp.Object
 	if ref := from.Text("$ref"); ref != "" {
@@ -105,7 +114,7 @@ func (s *schemas) convert(raw mcp.RawJSON) (mcp.RawJSON, error) {
 		}
 	}
 	for name, value := range from.Members {
-		value, err := s.keyword(from, name, value)
+		value, err := s.keyword(from, name, value, absent)
 		if err != nil {
 			return nil, err
 		}
@@ -134,9 +143,11 @@ func (s *schemas) text(name string, value mcp.RawJSON) mcp.RawJSON {
 	return mcp.String(mcp.Clip(text, s.texts))
 }
 
-// keyword converts the value of one keyword of the schema from. nil leaves the keyword
-// out.
-func (s *schemas) keyword(from mcp.Object, name string, value mcp.RawJSON) (mcp.RawJSON, error) {
+// keyword converts the value of one keyword of the schema from, in which absent are
+// absent. nil leaves the keyword out.
+func (s *schemas) keyword(from mcp.Object, name string, value mcp.RawJSON,
+	absent []string,
+) (mcp.RawJSON, error) {
 	switch name {
 	case "description", "title", "examples", "$comment":
 		return s.text(name, value), nil
@@ -148,9 +159,11 @@ func (s *schemas) keyword(from mcp.Object, name string, value mcp.RawJSON) (mcp.
 	case "patternProperties", "dependentSchemas", "$defs", "definitions":
 		return s.named(value, func(mcp.RawJSON) bool { return false })
 	case "required":
-		return s.required(value, from.Object("properties")), nil
-	case "allOf", "anyOf", "oneOf", "prefixItems":
-		return s.list(value)
+		return s.required(value, from.Object("properties"), absent), nil
+	case "allOf":
+		return s.list(value, absent)
+	case "anyOf", "oneOf", "prefixItems":
+		return s.list(value, nil)
 	case "items", "not", "if", "then", "else", "contains", "propertyNames", "additionalProperties",
 		"unevaluatedProperties", "unevaluatedItems":
 		return s.convert(value)
@@ -182,15 +195,15 @@ func (s *schemas) named(raw mcp.RawJSON, hidden func(mcp.RawJSON) bool) (mcp.Raw
 	return mcp.NewObject(members...).JSON(), nil
 }
 
-// list converts an array of schemas.
-func (s *schemas) list(raw mcp.RawJSON) (mcp.RawJSON, error) {
+// list converts an array of schemas, in which absent are absent.
+func (s *schemas) list(raw mcp.RawJSON, absent []string) (mcp.RawJSON, error) {
 	elements, ok := raw.Elements()
 	if !ok {
 		return raw, nil
 	}
 	for i := range elements {
 		var err error
-		if elements[i], err = s.convert(elements[i]); err != nil {
+		if elements[i], err = s.convertPart(elements[i], absent); err != nil {
 			return nil, err
 		}
 	}
@@ -199,7 +212,7 @@ func (s *schemas) list(raw mcp.RawJSON) (mcp.RawJSON, error) {
 
 // required converts the value of required: without the names of hidden properties, which
 // are required in the other direction only. nil when no name is left.
-func (s *schemas) required(raw mcp.RawJSON, properties mcp.Object) mcp.RawJSON {
+func (s *schemas) required(raw mcp.RawJSON, properties mcp.Object, absent []string) mcp.RawJSON {
 	elements, ok := raw.Elements()
 	if !ok {
 		return raw
@@ -207,7 +220,7 @@ func (s *schemas) required(raw mcp.RawJSON, properties mcp.Object) mcp.RawJSON {
 	kept := elements[:0]
 	for _, element := range elements {
 		name, _ := element.Text()
-		if !s.hidden(properties.Value(name)) {
+		if !s.hidden(properties.Value(name)) && !slices.Contains(absent, name) {
 			kept = append(kept, element)
 		}
 	}
@@ -234,6 +247,45 @@ func (s *schemas) hidden(property mcp.RawJSON) bool {
 		return false
 	}
 	return s.dir == request && component.Value.ReadOnly || s.dir == answer && component.Value.WriteOnly
+}
+
+// maxAbsent bounds the names that absent returns.
+const maxAbsent = 1000
+
+// absent returns the names of properties that do not exist in this direction, of a schema
+// and of all that it consists of by allOf and $ref. One part may have the property, and
+// another require it.
+func (s *schemas) absent(schema mcp.Object) (names []string) {
+	for name, property := range schema.Object("properties").Members {
+		if s.hidden(property) {
+			names = append(names, name)
+		}
+	}
+	parts, _ := schema.Value("allOf").Elements()
+	for _, part := range parts {
+		if len(names) > maxAbsent {
+			break
+		}
+		one, _ := mcp.ObjectOf(part)
+		names = append(names, s.absent(one)...)
+	}
+	if ref := schema.Text("$ref"); ref != "" {
+		names = append(names, s.absentAt(ref)...)
+	}
+	return names[:min(len(names), maxAbsent)]
+}
+
+// absentAt is absent for what a reference leads to.
+func (s *schemas) absentAt(ref string) []string {
+	if _, known := s.absences[ref]; !known {
+		s.absences[ref] = nil                            // for references that lead back here
+		if target, err := s.from.find(ref); err == nil { // else refer says so
+			if schema, err := mcp.ParseObject(target); err == nil { // else it has no properties
+				s.absences[ref] = s.absent(schema)
+			}
+		}
+	}
+	return s.absences[ref]
 }
 
 // component returns the schema of that name in the components, nil when there is none.

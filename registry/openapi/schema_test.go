@@ -101,3 +101,39 @@ func TestParametersThatAreLeftOutAreNoted(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+// TestWhatOneSideLacksIsNotRequiredThere has the property in one part of a schema that is
+// required in another.
+func TestWhatOneSideLacksIsNotRequiredThere(t *testing.T) {
+	const base = `"Base":{"type":"object","required":["id"],"properties":{"id":{"type":"string","readOnly":true},` +
+		`"kind":{"type":"string"}}}`
+	for name, test := range map[string]struct{ schema, more string }{
+		"the whole requires": {schema: `{"allOf":[{"$ref":"#/components/schemas/Base"}],"required":["id","name"]}`},
+		"a part beside it requires": {
+			schema: `{"allOf":[{"$ref":"#/components/schemas/Base"},{"required":["name","id"]}]}`,
+		},
+		"a part of a part has it": {
+			schema: `{"allOf":[{"$ref":"#/components/schemas/Middle"},{"allOf":[{"required":["name","id"]}]}]}`,
+			more:   `,"Middle":{"allOf":[{"$ref":"#/components/schemas/Base"}]}`,
+		},
+		"beside the reference": {
+			schema: `{"$ref":"#/components/schemas/Base","required":["id","name"],"unevaluatedProperties":false,` +
+				`"properties":{"name":{"type":"string"}}}`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tools, refused := load(t, newAPI(t).config([]byte(`{"openapi":"3.1.0","paths":{"/a":{"post":{
+				"operationId":"make","requestBody":{"required":true,"content":{"application/json":{"schema":`+
+				test.schema+`}}},"responses":{}}}},"components":{"schemas":{`+base+test.more+`}}}`), "*"))
+			if len(refused) > 0 {
+				t.Fatal(refused[0].Err)
+			}
+			for body, valid := range map[string]bool{`{"name":"x"}`: true, `{"kind":"y"}`: false} {
+				err := tools["make"].ValidateWithin(mcp.RawJSON(`{"body":`+body+`}`), nil)
+				if (err == nil) != valid {
+					t.Errorf("%s: got error %v, want none: %v", body, err, valid)
+				}
+			}
+		})
+	}
+}

@@ -105,7 +105,11 @@ func (b *builder) itemSetOf(lists Variant, known itemSet) itemSet {
 	} {
 		made.items[i] = b.defined(&defined[i], definitions, known.items[i])
 	}
-	made.withheld = slices.Sorted(slices.Values(lists.Withheld))
+	for _, uri := range lists.Withheld {
+		made.withheld = append(made.withheld, uri, Decode(uri), strings.TrimRight(uri, "/. "),
+			UsualSpelling(uri))
+	}
+	slices.Sort(made.withheld)
 	return made
 }
 

@@ -93,8 +93,22 @@ type Lists struct {
 type itemSet struct {
 	tools []*Tool
 	items [definedKinds][]*Item // as in defined
-	// own URIs of resources that cannot be read, as in Source; sorted
+	// own URIs of resources that cannot be read, as in Source, and their usual spellings;
+	// sorted
 	withheld []string
+}
+
+// withholds tells whether a server may read an own URI as one that cannot be read.
+func (s *itemSet) withholds(uri string) bool {
+	if len(s.withheld) == 0 {
+		return false
+	}
+	for spelling := range Spellings(uri) {
+		if _, found := slices.BinarySearch(s.withheld, spelling); found {
+			return true
+		}
+	}
+	return false
 }
 
 // equal tells whether two sets are the same for every reader. Items are compared by

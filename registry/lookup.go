@@ -2,7 +2,6 @@ package registry
 
 import (
 	"cmp"
-	"slices"
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -95,11 +94,10 @@ func (v *View) templateOf(uri string) *Item {
 
 // unlisted makes a resource that the server may have although no list has it: the server
 // itself decides when it is read. One that the server lists and that was withheld is
-// unknown.
+// unknown, however it is spelt.
 func (v *View) unlisted(server, own, exposed string) (*Item, error) {
 	s := v.sections[server]
-	if _, withheld := slices.BinarySearch(s.withheld, own); withheld || !s.reads && !s.isUnreached() ||
-		!IsPlain(own) {
+	if s.withholds(own) || !s.reads && !s.isUnreached() || !IsPlain(own) {
 		return nil, ErrNotFound
 	}
 	return s.guess(KindResource, own, exposed), nil

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"iter"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -42,6 +43,38 @@ func UsualSpelling(text string) string {
 	}
 	return scheme + "://" +
 		usualAuthority(scheme[strings.LastIndexByte(scheme, ':')+1:], strings.ToLower(authority)) + path
+}
+
+// Spellings yields a URI, with or without the server's name before it, as servers may read
+// it: decoded again and again, without its fragment, its query, its parameters and some
+// characters at its end, and in its usual spelling.
+func Spellings(uri string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for decoded := range Decodings(uri, mostDecodings) {
+			for beginning := range beginnings(decoded) {
+				if !yield(beginning) || !yield(strings.TrimRight(beginning, "/. ")) ||
+					!yield(UsualSpelling(beginning)) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// beginnings yields a URI, and what is left of it without fragment, query and parameters.
+func beginnings(uri string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if !yield(uri) {
+			return
+		}
+		for _, end := range []string{"#", "?", ";"} {
+			before, _, found := strings.Cut(uri, end)
+			if found && !yield(before) {
+				return
+			}
+			uri = before
+		}
+	}
 }
 
 // usualAuthority returns the usual spelling of the host and port in a URI with that

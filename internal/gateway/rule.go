@@ -132,8 +132,8 @@ func deniesURI(patterns []string, uri string) bool {
 	if len(patterns) == 0 {
 		return false
 	}
-	for decoded := range registry.Decodings(uri, maxDecodings) {
-		if deniesBeginning(patterns, decoded) {
+	for spelling := range registry.Spellings(uri) {
+		if matchesAny(patterns, spelling) {
 			return true
 		}
 	}
@@ -146,33 +146,6 @@ func (r *rule) deniesSomeOf(beginning string) bool {
 	mayMatch := func(pattern string) bool { return registry.MayMatch(pattern, beginning) }
 	return slices.ContainsFunc(r.deny.resources, mayMatch) || slices.ContainsFunc(r.deny.skills, mayMatch)
 }
-
-// deniesBeginning tells whether one of the patterns fits the URI, or what is left of it
-// without fragment, query and parameters.
-func deniesBeginning(patterns []string, uri string) bool {
-	if deniesSpelling(patterns, uri) {
-		return true
-	}
-	for _, end := range []string{"#", "?", ";"} {
-		before, _, found := strings.Cut(uri, end)
-		if found && deniesSpelling(patterns, before) {
-			return true
-		}
-		uri = before
-	}
-	return false
-}
-
-// deniesSpelling tells whether one of the patterns fits the URI as it is, without what
-// stands at its end, or in its usual spelling.
-func deniesSpelling(patterns []string, uri string) bool {
-	return matchesAny(patterns, uri) || matchesAny(patterns, strings.TrimRight(uri, "/. ")) ||
-		matchesAny(patterns, registry.UsualSpelling(uri))
-}
-
-// maxDecodings is how many layers of percent-encoding a pattern that denies looks
-// through.
-const maxDecodings = 3
 
 // usual returns patterns of URIs and, in addition, the usual spelling of each.
 func usual(patterns []string) []string {

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/metrics/metricstest"
@@ -116,6 +118,33 @@ func TestRecordsSayWhoDecided(t *testing.T) {
 	}
 	if len(told) != 1 {
 		t.Errorf("clients are told %d different things: %v", len(told), told)
+	}
+}
+
+// TestRecordsSayWhichConfigDecided replaces the tenants while a call is under way.
+func TestRecordsSayWhichConfigDecided(t *testing.T) {
+	for config, next := range map[string]TenantConfig{
+		"before": everything(), // the call goes on
+		"after":  elsewhere(),  // and is revoked
+	} {
+		b, l := newLibrary(t)
+		if err := b.SetPolicy("before", []TenantConfig{everything()}); err != nil {
+			t.Fatal(err)
+		}
+		l.reply = func(context.Context, *registry.Call) (mcp.Object, error) {
+			if err := b.SetPolicy("after", []TenantConfig{next}); err != nil {
+				t.Error(err)
+			}
+			b.Reauthorize(func(p auth.Principal) (Caller, bool) {
+				c, err := b.Resolve(p)
+				return c, err == nil
+			})
+			return object(subjects[0].answer("done")), nil
+		}
+		_, _ = b.handle(t, ask(mcp.MethodToolsCall, subjects[0].params))
+		if line := b.records(t); !strings.Contains(line, `"config":"`+config+`"`) {
+			t.Errorf("got %s, want the config %s in it", line, config)
+		}
 	}
 }
 

@@ -377,8 +377,9 @@ type Caller struct {
 	Principal auth.Principal
 	Tenant    *Tenant
 
-	rules    ruleSet // of the tenant, that match the principal
-	userKey  string  // see key; "": it was not made yet
+	policy   *directory // that was in force when the caller was resolved
+	rules    ruleSet    // of the tenant, that match the principal
+	userKey  string     // see key; "": it was not made yet
 	personal personalLists
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
@@ -252,6 +253,22 @@ func TestPlanSaysWhatDecides(t *testing.T) {
 		if err != nil || !slices.Equal(got, test.want) {
 			t.Errorf("%s: got %q, %v, want %q", test.name, got, err, test.want)
 		}
+	}
+}
+
+// TestPlanSaysThatALowRateChanges compares rates of a few calls a day.
+func TestPlanSaysThatALowRateChanges(t *testing.T) {
+	var desks []*Gateway
+	for _, rate := range []float64{0.0001, 0.0002} {
+		b, _ := newLibrary(t, TenantConfig{ID: "acme", Servers: []string{"lib"}, Limits: Limits{
+			UserCalls: &ratelimit.Limit{Rate: rate, Burst: 2},
+		}})
+		desks = append(desks, b.Gateway)
+	}
+	found, err := desks[1].Compare(t.Context(), desks[0].Access(), desks[1].Access())
+	const want = "the limit user_calls changes from 0.0001 a second, 2 at once to 0.0002 a second, 2 at once"
+	if err != nil || len(found) != 1 || !strings.Contains(found[0].Text(5), want) {
+		t.Errorf("got %v, %v, want %q", found, err, want)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
@@ -319,7 +320,7 @@ func (l LimitSays) String() string {
 	case l.Slots > 0:
 		return fmt.Sprintf("%s: %d at once", l.Setting, l.Slots)
 	}
-	rate := strings.TrimRight(strings.TrimRight(fmt.Sprintf("%.3f", l.Rate.Rate), "0"), ".")
+	rate := strconv.FormatFloat(l.Rate.Rate, 'f', -1, 64)
 	return fmt.Sprintf("%s: %s a second, %d at once", l.Setting, rate, l.Rate.Burst)
 }
 

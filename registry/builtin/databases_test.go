@@ -65,6 +65,32 @@ func ask(t *testing.T, offer registry.Offer, arguments string) (text string, str
 	return textOf(t, result), result.Object("structuredContent")
 }
 
+// TestAColumnOfTwoForeignKeysIsOneColumn has one that is a reference by itself and part of
+// another, as the tenant's is in many databases.
+func TestAColumnOfTwoForeignKeysIsOneColumn(t *testing.T) {
+	t.Parallel()
+	const text = `CREATE TABLE tenants(id integer PRIMARY KEY);
+CREATE TABLE people(tenant integer REFERENCES tenants(id), id integer, PRIMARY KEY (tenant, id));
+CREATE TABLE notes(tenant integer REFERENCES tenants(id), author integer,
+  FOREIGN KEY (tenant, author) REFERENCES people(tenant, id));`
+	for _, kind := range []string{"SQLite", "PostgreSQL"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			database := file(t, text)
+			if kind == "PostgreSQL" {
+				server.Need(t).Create(t, "notes", text+"GRANT SELECT ON ALL TABLES IN SCHEMA public TO notes")
+				database = builtin.Database{Name: "notes", PostgresFile: server.File(t, "notes", "notes")}
+			}
+			describe := open(t, builtin.Config{Databases: []builtin.Database{database}}, "describe_database")
+			got, _ := ask(t, describe, `{"table":"notes"}`)
+			const want = "notes: tenant integer → people.tenant, author integer → people.id"
+			if !strings.Contains(strings.ReplaceAll(got, "INTEGER", "integer"), want) {
+				t.Errorf("got\n%s\nwant %q in it", got, want)
+			}
+		})
+	}
+}
+
 // TestAModelDescribesAsksErrsAndMends is a session of a model with a database of each
 // kind.
 func TestAModelDescribesAsksErrsAndMends(t *testing.T) {

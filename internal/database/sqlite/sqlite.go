@@ -92,9 +92,10 @@ func (f *File) Check(ctx context.Context) (notes []string, err error) {
 // name of one table, or null.
 func (*File) Layout() string {
 	return `SELECT '' AS schema, t.name AS table_name, t.type AS kind, c.name AS column_name, c.type AS type,
-  c."notnull" OR c.pk > 0 AS required, c.pk > 0 AS key, f."table" || coalesce('.' || f."to", '') AS refers
+  c."notnull" OR c.pk > 0 AS required, c.pk > 0 AS key,
+  (SELECT min(f."table" || coalesce('.' || f."to", '')) FROM pragma_foreign_key_list(t.name) f
+    WHERE f."from" = c.name) AS refers
 FROM sqlite_schema t JOIN pragma_table_xinfo(t.name) c
-  LEFT JOIN pragma_foreign_key_list(t.name) f ON f."from" = c.name
 WHERE t.type IN ('table', 'view') AND t.name NOT LIKE 'sqlite\_%' ESCAPE '\'
   AND (?1 IS NULL OR t.name = ?1) AND c.hidden <> 1
 ORDER BY t.name, c.cid`

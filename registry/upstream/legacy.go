@@ -225,15 +225,19 @@ func (l *legacy) reopen(ctx context.Context, forgotten *wire.SessionError) error
 	if forgotten.Replaced() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, handshakeLimit)
+	limited, cancel := context.WithTimeout(ctx, handshakeLimit)
 	defer cancel()
-	_, err := l.initialize(ctx) // the revision may differ from before: nothing that passes here depends on it
+	// the revision may differ from before: nothing that passes here depends on it
+	_, err := l.initialize(limited)
 	l.conn.changed()
 	if err != nil {
 		return err
 	}
-	if err = l.restore(ctx); err != nil {
-		forgotten.Revert() // else level and subscriptions would be missing until it is forgotten too
+	err = l.restore(limited)
+	if err != nil && ctx.Err() != nil {
+		// Else level and subscriptions would be missing until it is forgotten, too. Where the
+		// server cannot restore them, or not in time, it would not serve any more at all.
+		forgotten.Revert()
 	}
 	return err
 }

@@ -124,6 +124,29 @@ func TestSessionThatWasNotOpenedToItsEndServesNobody(t *testing.T) {
 	}
 }
 
+// TestServerThatCannotRestoreSubscriptionsServes has a server that fails at each attempt to
+// bring back a subscription in a new session.
+func TestServerThatCannotRestoreSubscriptionsServes(t *testing.T) {
+	t.Parallel()
+	s, cfg := serveStrict(t, func(_ *http.Request, method, session string) {
+		if method == subscribe && session != "s-1" {
+			panic(http.ErrAbortHandler)
+		}
+	})
+	r := start(t, cfg)
+	r.untilTool("tool")
+	r.until("there is a resource", func() bool { return r.last().Resources == 1 })
+	if ok, err := r.resource("file:///a").Subscribe(t.Context(), share.User{TenantID: "a"},
+		func(string) {}); !ok || err != nil {
+		t.Fatalf("subscribe: got %v, %v", ok, err)
+	}
+	s.forget()
+	_, _ = r.call(t.Context(), "tool", `{}`, nil) // the subscription is not restored for it
+	if got := text(parse(t, r.must("tool", `{}`))); got != "ok" {
+		t.Errorf("the next call: got %q", got)
+	}
+}
+
 // TestCallsWaitUntilASessionIsOpenedAgain has a call come while a session is opened in
 // place of the one that the server forgot.
 func TestCallsWaitUntilASessionIsOpenedAgain(t *testing.T) {

@@ -266,6 +266,38 @@ func TestBrokenStreamIsResumed(t *testing.T) {
 	}
 }
 
+// TestStreamIsResumedOnceTheServerIsBack has a balancer, or the server, say that it cannot
+// be asked at the moment, when a stream is to be resumed.
+func TestStreamIsResumedOnceTheServerIsBack(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable} {
+		t.Run(http.StatusText(status), func(t *testing.T) {
+			t.Parallel()
+			var id atomic.Value
+			var away atomic.Int32
+			s := serve(t, &web{session: "s", call: func(w http.ResponseWriter, _ *http.Request, m wire) {
+				id.Store(string(m.ID))
+				away.Store(2)
+				events(w)("id: e1\ndata:\n\n")
+			}, stream: func(w http.ResponseWriter, r *http.Request) {
+				switch {
+				case r.Header.Get("Last-Event-Id") == "":
+					w.WriteHeader(http.StatusMethodNotAllowed)
+				case away.Add(-1) >= 0:
+					w.WriteHeader(status)
+				default:
+					events(w)("id: e2\n%s", data(`{"jsonrpc":"2.0","id":%s,"result":%s}`, id.Load(), okResult))
+				}
+			}})
+			r := start(t, s.config())
+			r.untilTool("tool")
+			if got := text(parse(t, r.must("tool", `{}`))); got != "ok" {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
+}
+
 // TestStreamThatCannotBeResumedEndsTheCall bounds the attempts.
 func TestStreamThatCannotBeResumedEndsTheCall(t *testing.T) {
 	t.Parallel()

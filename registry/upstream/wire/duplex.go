@@ -71,7 +71,7 @@ func (d *duplex) exchange(ctx context.Context, out *Request,
 
 // await waits for the answer to a request that is on its way. failed brings an error when
 // the request did not get there; nil: that cannot happen. An answer that came just before
-// the connection was lost still counts.
+// the connection was lost, or the request failed, still counts.
 func (d *duplex) await(ctx context.Context, out *Request, w *waiter,
 	failed <-chan error,
 ) (mcp.Object, error) {
@@ -84,19 +84,24 @@ func (d *duplex) await(ctx context.Context, out *Request, w *waiter,
 			return d.finish(ctx, out, w, a)
 		case err := <-failed:
 			if err != nil {
-				return mcp.Object{}, err
+				return d.finishOr(ctx, out, w, err)
 			}
 			failed = nil
 		case <-ctx.Done():
 			return mcp.Object{}, ctx.Err()
 		case <-d.gone:
-			select {
-			case a := <-w.answer:
-				return d.finish(ctx, out, w, a)
-			default:
-				return mcp.Object{}, unavailable(true, d.cause)
-			}
+			return d.finishOr(ctx, out, w, unavailable(true, d.cause))
 		}
+	}
+}
+
+// finishOr is finish if the answer has come, and returns err otherwise.
+func (d *duplex) finishOr(ctx context.Context, out *Request, w *waiter, err error) (mcp.Object, error) {
+	select {
+	case a := <-w.answer:
+		return d.finish(ctx, out, w, a)
+	default:
+		return mcp.Object{}, err
 	}
 }
 

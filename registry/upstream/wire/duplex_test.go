@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
@@ -94,5 +95,22 @@ func TestOnlyModernServersEndRequests(t *testing.T) {
 	}
 	if want := []string{"notification notifications/cancelled"}; !slices.Equal(up.lines, want) {
 		t.Errorf("got %q, want %q", up.lines, want)
+	}
+}
+
+// TestAnAnswerThatCameCountsThoughItsPostFailed has both there when whoever waits looks, as
+// after a slow caller took a notification. It looks often, since either may be found.
+func TestAnAnswerThatCameCountsThoughItsPostFailed(t *testing.T) {
+	t.Parallel()
+	up := &notebook{}
+	for range 50 {
+		link, out := newDuplex(up, reader{count: up.Count}, Memory{}), &Request{ID: "7"}
+		w := link.waiting.add(out, Memory{})
+		link.take(t.Context(), []byte(`{"jsonrpc":"2.0","id":7,"result":{"done":true}}`))
+		failed := make(chan error, 1)
+		failed <- errors.New("connection reset")
+		if result, err := link.await(t.Context(), out, w, failed); err != nil || !result.Has("done") {
+			t.Fatalf("got %s, %v", result.JSON(), err)
+		}
 	}
 }

@@ -406,8 +406,8 @@ func (l *HTTP) resume(ctx context.Context, s *session, at *progress, idle int) (
 			return resp, nil
 		}
 		resp.discard()
-		if resp.StatusCode == http.StatusTooManyRequests {
-			continue // it will take the request later
+		if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500 {
+			continue // it will take the request later, or a balancer says that it is restarting
 		}
 		return nil, unavailable(true, refusedBy(resp))
 	}

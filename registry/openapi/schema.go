@@ -91,13 +91,13 @@ func described(raw mcp.RawJSON, description string) mcp.RawJSON {
 func (s *schemas) convert(raw mcp.RawJSON) (mcp.RawJSON, error) { return s.convertPart(raw, nil) }
 
 // convertPart is convert for what is part of another schema by allOf, in which absent are
-// absent.
+// absent; nil: that was not looked for yet.
 func (s *schemas) convertPart(raw mcp.RawJSON, absent []string) (mcp.RawJSON, error) {
 	from, ok := mcp.ObjectOf(raw)
 	if !ok {
 		return raw, nil
 	}
-	if len(absent) == 0 {
+	if absent == nil {
 		absent = s.absent(from)
 	}
 	var to mcp.Object
@@ -254,8 +254,9 @@ const maxAbsent = 1000
 
 // absent returns the names of properties that do not exist in this direction, of a schema
 // and of all that it consists of by allOf and $ref. One part may have the property, and
-// another require it.
-func (s *schemas) absent(schema mcp.Object) (names []string) {
+// another require it. They are never nil, so that no part looks for them again.
+func (s *schemas) absent(schema mcp.Object) []string {
+	names := []string{}
 	for name, property := range schema.Object("properties").Members {
 		if s.hidden(property) {
 			names = append(names, name)

@@ -39,14 +39,16 @@ func (g *Gateway) SetPolicy(config string, tenants []TenantConfig) error {
 // because they outlive the request that paid for them. The error is an *mcp.Error, the
 // same for every tenant that is not served.
 func (g *Gateway) Resolve(p auth.Principal) (Caller, error) {
-	policy := g.tenants.Load()
-	t := policy.byID[p.TenantID]
+	all := g.tenants.Load()
+	t := all.byID[p.TenantID]
 	if t == nil {
 		return Caller{},
 			mcp.Stable(mcp.CodeForbidden, "DB-TENANT",
 				"This token gives no access here: its tenant is not served")
 	}
-	c := Caller{Principal: p, Tenant: t, policy: policy, rules: t.matching(&p)}
+	c := Caller{
+		Principal: p, Tenant: t, rules: t.matching(&p), config: all.config, stands: all.stands[t.ID],
+	}
 	c.personal = g.reminded(&c)
 	return c, nil
 }

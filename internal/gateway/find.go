@@ -199,7 +199,7 @@ func (g *Gateway) refused(c *Caller, n *policyName, name string) *unknownError {
 	var rule int
 	e.reason, rule, e.missing = c.Tenant.whyNot(c, n)
 	if rule >= 0 {
-		e.rule = c.policy.locationOf(c.Tenant, rule)
+		e.rule = c.stands.ofRule(rule, &c.Tenant.config.Rules[rule])
 		if e.reason == reasonScope {
 			e.scopes = c.Tenant.rules[rule].scopes
 		}

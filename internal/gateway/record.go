@@ -26,7 +26,7 @@ func (c *call) record(failure failure, started time.Time) audit.Record {
 		Wait: c.request.Waited.total(), WaitedFor: c.request.Waited.longest(),
 		Scopes: principal.Scopes, Ruled: c.caller.Tenant.scopes, Remote: c.request.From.Remote,
 		Session: c.request.From.Session, Client: c.request.From.Name, Version: c.request.From.Version,
-		Config: c.caller.policy.config,
+		Config: c.caller.config,
 	}
 	if failure.reason == reasonRevoked { // by what is in force now
 		r.Config = c.gateway.tenants.Load().config

@@ -4,10 +4,12 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
@@ -146,6 +148,21 @@ func TestRecordsSayWhichConfigDecided(t *testing.T) {
 			t.Errorf("got %s, want the config %s in it", line, config)
 		}
 	}
+}
+
+// TestACallerKeepsNoOtherTenant has a caller for as long as a stream may, over a reload.
+func TestACallerKeepsNoOtherTenant(t *testing.T) {
+	b, _ := newLibrary(t, everything())
+	caller := b.caller(t, alice)
+	before := weak.Make(b.tenants.Load())
+	if err := b.SetPolicy("after", []TenantConfig{elsewhere()}); err != nil {
+		t.Fatal(err)
+	}
+	runtime.GC()
+	if before.Value() != nil {
+		t.Error("the tenants before the reload are kept")
+	}
+	runtime.KeepAlive(&caller)
 }
 
 // TestRecordsSayWhichArgumentDoesNotFit shows that the record of refused arguments has the

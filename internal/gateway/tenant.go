@@ -377,10 +377,15 @@ type Caller struct {
 	Principal auth.Principal
 	Tenant    *Tenant
 
-	policy   *directory // that was in force when the caller was resolved
-	rules    ruleSet    // of the tenant, that match the principal
-	userKey  string     // see key; "": it was not made yet
+	rules    ruleSet // of the tenant, that match the principal
+	userKey  string  // see key; "": it was not made yet
 	personal personalLists
+
+	// Of the config that was in force when the caller was resolved: its digest, and where
+	// the tenant stands in it. A stream may keep a caller for hours, and would keep all
+	// tenants of that time with the directory itself.
+	config string
+	stands Position
 }
 
 // announces tells whether an item that no rule allows or denies is shown all the same: a

@@ -47,8 +47,8 @@ func runExplain(ctx context.Context, args []string, s streams) error {
 			"With -request it says what happened to one request, from its line in the audit file, "+
 			"and with -args whether these were its arguments.\n"+
 			"It starts nothing but the config's own tools, and asks no server unless -online is given.\n"+
-			"Exit 0 when the request would be let through, or is found, 1 when not, "+
-			"2 when the config or the command line is refused.", s)
+			"Exit 0 when the request, or without one the caller, would be let through, or the request is "+
+			"found, 1 when not, 2 when the config or the command line is refused.", s)
 	var q asked
 	flags.StringVar(&q.file, "config", defaultConfigFile, "the config `file`")
 	flags.StringVar(&q.tenant, "tenant", "", "the `id` of the tenant")

@@ -365,8 +365,8 @@ func tryServer(ctx context.Context, srv config.Server, signer *credential.Signer
 	return nil
 }
 
-// refusals says which item is the first that is left out, and what is wrong with it. Of
-// what is quarantined there are notes.
+// refusals says in one line which item is the first that is left out, and what is wrong
+// with it. Of what is quarantined there are notes.
 func refusals(all []registry.Refusal) string {
 	first := all[0]
 	text := fmt.Sprintf("%s %s: %s", first.Kind, first.Item, first.Reason)
@@ -376,7 +376,7 @@ func refusals(all []registry.Refusal) string {
 	if len(all) > 1 {
 		text += ", …"
 	}
-	return strings.Map(visible, text)
+	return strings.ReplaceAll(strings.Map(visible, text), "\n", " ")
 }
 
 // offered says what a server offers: its tools, and of the other kinds those that it has.

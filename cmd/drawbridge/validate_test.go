@@ -57,15 +57,15 @@ func TestValidateNamesWhatIsLeftOut(t *testing.T) {
 func TestOnlineSaysWhatIsWrongWithADefinition(t *testing.T) {
 	t.Parallel()
 	wrong := registry.Refusal{
-		Kind: registry.KindTool, Item: "a\x1bb", Reason: "schema", Err: errors.New("inputSchema: no type"),
+		Kind: registry.KindTool, Item: "a\x1b\nb", Reason: "schema", Err: errors.New("inputSchema: no type"),
 	}
 	hidden := registry.Refusal{
 		Kind: registry.KindTool, Item: "c", Reason: registry.ReasonQuarantined, Err: errors.New("a note says it"),
 	}
 	for want, all := range map[string][]registry.Refusal{
-		"tool a\ufffdb: schema, inputSchema: no type":    {wrong},
-		"tool a\ufffdb: schema, inputSchema: no type, …": {wrong, hidden},
-		"tool c: quarantined":                            {hidden},
+		"tool a\ufffd b: schema, inputSchema: no type":    {wrong},
+		"tool a\ufffd b: schema, inputSchema: no type, …": {wrong, hidden},
+		"tool c: quarantined":                             {hidden},
 	} {
 		if got := refusals(all); got != want {
 			t.Errorf("got %q, want %q", got, want)

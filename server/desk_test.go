@@ -3,6 +3,8 @@ package server_test
 import (
 	"context"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -10,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
@@ -69,8 +72,15 @@ func (f *forms) change() {
 
 func newFormsWorld(t *testing.T) (*world, *forms) {
 	t.Helper()
+	return newFormsWorldOf(t, func(*world) {})
+}
+
+// newFormsWorldOf is newFormsWorld with what change has changed.
+func newFormsWorldOf(t *testing.T, change func(*world)) (*world, *forms) {
+	t.Helper()
 	f := &forms{}
 	w := newWorld(t, func(w *world) {
+		change(w)
 		w.tenants[0].Servers = []string{"box", "forms"}
 		w.tenants[0].Rules = []gateway.Rule{{Allow: []string{"*", "prompt:*", "resource:*"}}}
 	})
@@ -144,6 +154,38 @@ func TestUpdatesOfTheCatalogue(t *testing.T) {
 	forms.change()
 	w.EndStreams()
 	modern.expect(t, `"resultType":"complete"`, "")
+}
+
+// TestRecordsOfSubscriptionsSayWhoseTheyAre subscribes in both eras.
+func TestRecordsOfSubscriptionsSayWhoseTheyAre(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "audit.jsonl")
+	record, err := audit.Open(audit.Config{File: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, _ := newFormsWorldOf(t, func(w *world) { w.audit = record })
+	base := w.serve(t)
+	m := modernListen()
+	m.body = strings.NewReplacer(`{"toolsListChanged":true}`, `{"resourceSubscriptions":["file:///a"]}`,
+		`"progressToken":"t"`,
+		`"io.modelcontextprotocol/clientInfo":{"name":"inspector","version":"2"}`).Replace(m.body)
+	call(t.Context(), t, base, m).expect(t, `"resourceSubscriptions":["file:///a"]`)
+	id := w.open(t, "alice", mcp.Revision2506)
+	call(t.Context(), t, base, inSession("POST", id,
+		`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"file:///a"}}`)).expect(t,
+		`"result":{}`)
+	lines, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`"client":"inspector","client_version":"2","remote":"127.0.0.1","method":"resources/subscribe"`,
+		`"remote":"127.0.0.1","session":"`,
+	} {
+		if !strings.Contains(string(lines), want) {
+			t.Errorf("got %s, want %s in it", lines, want)
+		}
+	}
 }
 
 // TestNoChangeIsToldAfterTheRightToReadItHasEnded ends the right to read a resource while

@@ -355,13 +355,13 @@ func (d *fakeDesk) Lists(c gateway.Caller) gateway.Digests {
 	return d.Desk.Lists(c)
 }
 
-func (d *fakeDesk) Subscribe(ctx context.Context, c gateway.Caller, id, uri string,
+func (d *fakeDesk) Subscribe(ctx context.Context, c gateway.Caller, r *gateway.Request, uri string,
 	updated func(string),
 ) (gateway.Subscription, error) {
 	if d.files != nil {
 		return d.files.subscribe(uri, updated)
 	}
-	return d.Desk.Subscribe(ctx, c, id, uri, updated)
+	return d.Desk.Subscribe(ctx, c, r, uri, updated)
 }
 
 func (d *fakeDesk) Reads(c gateway.Caller, uri string) bool {

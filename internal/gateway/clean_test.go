@@ -187,7 +187,7 @@ func TestHiddenTextIsNotLookedForWhereItIsAllowed(t *testing.T) {
 func TestChangeOfAResourceNamesNoHiddenText(t *testing.T) {
 	b, l := newLibrary(t)
 	var told []string
-	opened, err := b.Subscribe(t.Context(), b.caller(t, alice), "r1", exposedURI("a.txt"),
+	opened, err := b.Subscribe(t.Context(), b.caller(t, alice), &Request{ID: "r1"}, exposedURI("a.txt"),
 		func(uri string) { told = append(told, uri) })
 	if err != nil {
 		t.Fatal(err)

@@ -48,7 +48,8 @@ func TestItemsOfALostServerAreNotUnknown(t *testing.T) {
 				if r := uses[name]; r != nil {
 					_, failure = b.handle(t, r)
 				} else {
-					_, err := b.Subscribe(t.Context(), b.caller(t, alice), "s1", "mcp.lib+file:///a.txt", nil)
+					_, err := b.Subscribe(t.Context(), b.caller(t, alice), &Request{ID: "s1"},
+						"mcp.lib+file:///a.txt", nil)
 					failure, _ = errors.AsType[*mcp.Error](err)
 				}
 				if stable(failure) != "DB-UPSTREAM-DOWN" || failure.Code != mcp.CodeInternal {

@@ -724,7 +724,8 @@ func TestSubscribe(t *testing.T) {
 	c := b.caller(t, alice)
 	var told []string
 	ctx, cancel := context.WithCancel(t.Context())
-	opened, err := b.Subscribe(ctx, c, "r1", exposedURI("a.txt"),
+	from := From{Remote: "192.0.2.1", Session: "p1-abc", Name: "inspector", Version: "2"}
+	opened, err := b.Subscribe(ctx, c, &Request{ID: "r1", From: from}, exposedURI("a.txt"),
 		func(uri string) { told = append(told, uri) })
 	if err != nil {
 		t.Fatal(err)
@@ -741,7 +742,8 @@ func TestSubscribe(t *testing.T) {
 		t.Errorf("told %v, want the exposed URI", told)
 	}
 	if records := b.records(t); !strings.Contains(records,
-		`"method":"resources/subscribe","server":"lib","item":"mcp.lib+file:///a.txt","outcome":"ok"`) {
+		`"client":"inspector","client_version":"2","remote":"192.0.2.1","session":"p1-abc",`+
+			`"method":"resources/subscribe","server":"lib","item":"mcp.lib+file:///a.txt","outcome":"ok"`) {
 		t.Errorf("audit = %s, want the subscription", records)
 	}
 	if got := b.subscriptions.InUse(); got != 1 {
@@ -759,11 +761,11 @@ func TestSubscribe(t *testing.T) {
 		t.Errorf("stopped: %d places taken, context %v; want none and ended", got,
 			l.lives["file:///a.txt"].Err())
 	}
-	if _, err := b.Subscribe(t.Context(), c, "r2", "mcp.none+file:///a.txt",
+	if _, err := b.Subscribe(t.Context(), c, &Request{ID: "r2"}, "mcp.none+file:///a.txt",
 		func(string) {}); stable(asError(t, err)) != "DB-RESOURCE" {
 		t.Errorf("unknown resource: %v", err)
 	}
-	if _, err := b.Subscribe(t.Context(), c, "r3", exposedURI("a.txt"),
+	if _, err := b.Subscribe(t.Context(), c, &Request{ID: "r3"}, exposedURI("a.txt"),
 		func(string) {}); stable(asError(t, err)) != "DB-LIMIT-USER" {
 		t.Errorf("the third of two calls: %v", err)
 	}
@@ -818,7 +820,7 @@ func TestSubscriptionsThatDoNotOpenTakeNoPlace(t *testing.T) {
 			c := b.caller(t, alice)
 			test.spoil(b, l)
 			before, held := b.subscriptions.InUse(), b.config.Memory.InUse()
-			_, err := b.Subscribe(t.Context(), c, "r1", exposedURI("a.txt"), func(string) {})
+			_, err := b.Subscribe(t.Context(), c, &Request{ID: "r1"}, exposedURI("a.txt"), func(string) {})
 			if got := stable(asError(t, err)); got != test.stable {
 				t.Errorf("got %v, want %s", err, test.stable)
 			}
@@ -849,7 +851,8 @@ func TestRefusalToFollowSaysWhichBound(t *testing.T) {
 			return &registry.SubscribedError{Server: "lib", Err: bound}
 		}
 		b.replace(t, s)
-		_, err := b.Subscribe(t.Context(), b.caller(t, alice), "r1", exposedURI("a.txt"), func(string) {})
+		_, err := b.Subscribe(t.Context(), b.caller(t, alice), &Request{ID: "r1"}, exposedURI("a.txt"),
+			func(string) {})
 		failure := asError(t, err)
 		if stable(failure) != "DB-LIMIT-SUBSCRIPTIONS" || !strings.HasPrefix(failure.Message, want) ||
 			failure.RetryAfter <= 0 {
@@ -867,7 +870,8 @@ func TestSubscriptionEndsWithTheRequestThatStillOpensIt(t *testing.T) {
 			return nil // too late
 		}
 		b.replace(t, s)
-		_, err := b.Subscribe(t.Context(), b.caller(t, alice), "r1", exposedURI("a.txt"), func(string) {})
+		_, err := b.Subscribe(t.Context(), b.caller(t, alice), &Request{ID: "r1"}, exposedURI("a.txt"),
+			func(string) {})
 		if stable(asError(t, err)) != "DB-TIMEOUT" || b.subscriptions.InUse() != 0 {
 			t.Errorf("got %v and %d places taken, want a timeout", err, b.subscriptions.InUse())
 		}
@@ -936,7 +940,7 @@ func TestARepeatMayDropItsNullArguments(t *testing.T) {
 func TestASubscriptionSaysWhoMayHaveIt(t *testing.T) {
 	for _, revoked := range revocations() {
 		b, _ := newLibrary(t, everything(), elsewhere())
-		opened, err := b.Subscribe(t.Context(), b.caller(t, alice), "r1", exposedURI("a.txt"),
+		opened, err := b.Subscribe(t.Context(), b.caller(t, alice), &Request{ID: "r1"}, exposedURI("a.txt"),
 			func(string) {})
 		if err != nil {
 			t.Fatal(err)

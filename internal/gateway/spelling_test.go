@@ -107,7 +107,7 @@ func TestURIWithSeveralReadingsIsUnknown(t *testing.T) {
 	l.says(`{"contents":[{"uri":"file:///secret/a","text":"x"}]}`)
 	told := func(uri string) (read, subscribed string) {
 		_, failure := b.handle(t, ask(mcp.MethodResourcesRead, `{"uri":`+quote(uri)+`}`))
-		_, err := b.Subscribe(t.Context(), b.caller(t, alice), "r1", uri, nil)
+		_, err := b.Subscribe(t.Context(), b.caller(t, alice), &Request{ID: "r1"}, uri, nil)
 		var refused *mcp.Error
 		if failure == nil || !errors.As(err, &refused) {
 			t.Fatalf("%s: got %v and %v, want errors", uri, failure, err)

@@ -104,11 +104,11 @@ func (s *Service) inRounds(ctx context.Context, c gateway.Caller, l *sessions.Se
 			Capabilities: capabilities, InSession: true, Extensions: agreed.Extensions, Client: l.Name,
 			LogLevel: level, Notify: responder.notify, Tasks: lowering.Tasks(l.Speaks()),
 			Memory: responder.memory, Form: lowering.Form(l.Speaks()),
-			From: gateway.From{Session: l.ShortName()},
+			From: fromOf(ctx, l),
 		},
 	}
 	if x := exchange.FromContext(ctx); x != nil {
-		rt.request.From.Remote, rt.request.Waited.Queue = x.Remote, x.Queued
+		rt.request.Waited.Queue = x.Queued
 		rt.request.Traceparent = x.Traceparent()
 	}
 	defer func() { rt.heard.Release() }()

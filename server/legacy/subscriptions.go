@@ -41,8 +41,10 @@ func (s *Service) subscribe(ctx context.Context, c gateway.Caller, id string, l 
 			return exchange.ErrCancelledCall
 		}
 	}
+	request := &gateway.Request{ID: id, From: fromOf(ctx, l)}
 	_, w.Err = s.exchanges.Guarded(ctx, func() (result mcp.Object, err error) {
-		w.Subscription, err = s.desk.Subscribe(ctx, c, id, uri, func(part string) { s.updated(l, uri, part) })
+		w.Subscription, err = s.desk.Subscribe(ctx, c, request, uri,
+			func(part string) { s.updated(l, uri, part) })
 		return result, err
 	})
 	if !l.FinishOpening(uri, w) && w.Err == nil {
@@ -55,6 +57,15 @@ func (s *Service) subscribe(ctx context.Context, c gateway.Caller, id string, l 
 		s.forgetWatches(ctx, l.Reauthorize(now))
 	}
 	return w.Err
+}
+
+// fromOf says for records where a request of the session came from.
+func fromOf(ctx context.Context, l *sessions.Session) gateway.From {
+	from := gateway.From{Session: l.ShortName()}
+	if x := exchange.FromContext(ctx); x != nil {
+		from.Remote = x.Remote
+	}
+	return from
 }
 
 // keepLists has the entry say what the client was told of lists, so that the next

@@ -150,9 +150,9 @@ func (sub *subscription) Open(ctx context.Context, x *exchange.Exchange, r *http
 // subscribe subscribes to resources. Those that cannot be subscribed to are left out of
 // the acknowledgement, as the protocol wants.
 func (sub *subscription) subscribe(ctx context.Context, x *exchange.Exchange) {
-	desk, caller := sub.endpoint.config.Exchanges.Desk, x.Caller
+	desk, caller, request := sub.endpoint.config.Exchanges.Desk, x.Caller, requestOfListener(ctx, x)
 	sub.follows = sub.opened(ctx, sub.uris, func(uri string) (gateway.Subscription, error) {
-		return desk.Subscribe(ctx, caller, x.ID, uri, func(part string) { sub.updated(uri, part) })
+		return desk.Subscribe(ctx, caller, request, uri, func(part string) { sub.updated(uri, part) })
 	})
 }
 
@@ -162,20 +162,27 @@ func (sub *subscription) followTasks(ctx context.Context, x *exchange.Exchange) 
 	if len(sub.ids) == 0 {
 		return
 	}
-	desk, caller := sub.endpoint.config.Exchanges.Desk, x.Caller
-	declared := x.Meta.Value(mcp.MetaClientCapabilities)
-	client, _ := x.Meta.Value(mcp.MetaClientInfo).Member("name").Text()
-	request := &gateway.Request{
-		ID: x.ID, Client: strings.Clone(client), From: gateway.From{Remote: x.Remote},
+	desk, caller, request := sub.endpoint.config.Exchanges.Desk, x.Caller, requestOfListener(ctx, x)
+	sub.tasked = sub.opened(ctx, sub.ids, func(id string) (gateway.Subscription, error) {
+		return desk.FollowTask(ctx, caller, request, id,
+			func(state mcp.Object) bool { return sub.taskChanged(id, state) })
+	})
+}
+
+// requestOfListener returns what the desk must know of the client that listens. It lives
+// longer than the body of the request.
+func requestOfListener(ctx context.Context, x *exchange.Exchange) *gateway.Request {
+	declared, info := x.Meta.Value(mcp.MetaClientCapabilities), x.Meta.Value(mcp.MetaClientInfo)
+	name, _ := info.Member("name").Text()
+	version, _ := info.Member("version").Text()
+	name, version = strings.Clone(name), strings.Clone(version)
+	return &gateway.Request{
+		ID: x.ID, Client: name, From: gateway.From{Remote: x.Remote, Name: name, Version: version},
 		Tasks: tasksOf(declared.Member("extensions")),
 		// what a task may ask its client, whose questions are in its state
 		Capabilities: mcp.CapabilitiesOf(mcp.LatestModern, x.Meta.Object(mcp.MetaClientCapabilities)),
 		Extensions:   x.Declares(ctx, declared.Member("extensions")),
 	}
-	sub.tasked = sub.opened(ctx, sub.ids, func(id string) (gateway.Subscription, error) {
-		return desk.FollowTask(ctx, caller, request, id,
-			func(state mcp.Object) bool { return sub.taskChanged(id, state) })
-	})
 }
 
 // opened opens subscriptions, several at a time, and returns those that could be opened.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"iter"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
+	"github.com/drawbridge-mcp/drawbridge/internal/store/sqlite"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 	"github.com/drawbridge-mcp/drawbridge/server/admin"
 )
@@ -134,6 +136,46 @@ func TestDataIsBackedUpAndRestoredBesideAGateway(t *testing.T) {
 	code, said = operate(t, "data", "check", "-config", file)
 	if code != exitOK || !strings.Contains(said, "family: 1\nall records can be read") {
 		t.Errorf("check: got exit %d and %s", code, said)
+	}
+}
+
+// heldBackup opens the new file of a backup before anything is written to it, and holds it
+// open, so that its log stays beside it as on a disk that is full.
+type heldBackup struct {
+	store.Database
+
+	t    *testing.T
+	ring *seal.Ring
+	dir  string // in which the backup is made
+}
+
+func (h heldBackup) Rows(ctx context.Context) iter.Seq2[store.Row, error] {
+	parts, err := filepath.Glob(filepath.Join(h.dir, ".backup.*", "backup"))
+	if err != nil || len(parts) != 1 {
+		h.t.Fatalf("the new file: got %v, error %v", parts, err)
+	}
+	second, err := sqlite.Open(parts[0], store.Config{Ring: h.ring, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() { _ = second.Close() }) // its file is gone
+	return h.Database.Rows(ctx)
+}
+
+// TestBackupThatIsNotWholeIsRefused makes a backup whose records are not all in its file.
+func TestBackupThatIsNotWholeIsRefused(t *testing.T) {
+	file := keepingConfig(t, "")
+	s := keep(t, file)
+	put(t, s, "1")
+	dir := t.TempDir()
+	k := &keeping{cfg: &config.Config{}, ring: s.ring, db: heldBackup{s.db, t, s.ring, dir}}
+	var out bytes.Buffer
+	path := filepath.Join(dir, "monday.backup")
+	if err := k.backup(t.Context(), path, streams{out: &out, err: &out}); err == nil || out.Len() > 0 {
+		t.Errorf("got error %v and %q, want an error alone", err, out.String())
+	}
+	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("its file: got error %v, want none there", err)
 	}
 }
 

@@ -49,9 +49,17 @@ func newVerifiers(issuers []config.Issuer, storage keySetStorage, log *slog.Logg
 	return v, nil
 }
 
-// verify checks a token with the present verifier, and returns who the caller is.
+// verify checks a token with the present verifier, and returns who the caller is. Where a
+// reload has put another one in place meanwhile, that one judges what the first refused: a
+// caller that waited for a key set would be refused only because its fetch was ended.
 func (v *verifiers) verify(ctx context.Context, token string) (auth.Principal, error) {
-	return v.current.Load().Verify(ctx, token)
+	for {
+		present := v.current.Load()
+		p, err := present.Verify(ctx, token)
+		if err == nil || present == v.current.Load() {
+			return p, err
+		}
+	}
 }
 
 // recheck returns nil if the token from which p was made, by this verifier or by one before
@@ -102,11 +110,14 @@ func (v *verifiers) replace(ctx context.Context, issuers []config.Issuer, next *
 }
 
 // settingsOfAll returns issuers without functions, which nothing can compare. There is one
-// authorization server in a process, and so they are always the same.
+// authorization server in a process, and so they are always the same. Whether there is a
+// TokenOf may change, and stands in KeepToken, which goes with none.
 func settingsOfAll(issuers []config.Issuer) []config.Issuer {
 	plain := slices.Clone(issuers)
 	for i := range plain {
-		plain[i].Own, plain[i].Revoked = nil, nil
+		of := &plain[i].Issuer
+		of.KeepToken = of.KeepToken || of.TokenOf != nil
+		of.Own, of.Revoked, of.OpenSealed, of.TokenOf = nil, nil, nil, nil
 	}
 	return plain
 }

@@ -180,6 +180,78 @@ func TestAReloadFetchesKeysAtOnce(t *testing.T) {
 	eventually(t, "the login is asked", func() bool { return l.fetches.Load() > fetches })
 }
 
+// TestAReloadKeepsTheVerifierOfTheSameIssuers reloads with an issuer as the gateway's own
+// sign-in makes it, whose functions are never the same as before by comparison.
+func TestAReloadKeepsTheVerifierOfTheSameIssuers(t *testing.T) {
+	l := newLogin(t)
+	own := func(tokenOf func(context.Context, string) (string, error)) config.Issuer {
+		return config.Issuer{Issuer: auth.Issuer{
+			Issuer: "https://gw.example/", Algorithms: []string{"EdDSA"}, Audiences: []string{"us"},
+			Tenant: "acme", KeepClaims: []string{"groups"}, TokenOf: tokenOf,
+			Own:        func() ([]auth.Key, uint64) { return []auth.Key{*l.key.Load()}, 1 },
+			Revoked:    func(string) bool { return false },
+			OpenSealed: func(string) []byte { return nil },
+		}}
+	}
+	tokenOf := func(context.Context, string) (string, error) { return "", auth.ErrSubjectGone }
+	v := started(t, func() {}, own(tokenOf))
+	first := v.current.Load()
+	if reloaded(t, v, own(tokenOf)); v.current.Load() != first {
+		t.Error("the same issuer has another verifier after a reload")
+	}
+	if reloaded(t, v, own(nil)); v.current.Load() == first {
+		t.Error("an issuer that gives no tokens any more has the verifier from before")
+	}
+}
+
+// waiting is a context that tells when somebody waits for its end.
+type waiting struct {
+	context.Context
+
+	waits chan struct{}
+}
+
+func (w waiting) Done() <-chan struct{} {
+	select {
+	case w.waits <- struct{}{}:
+	default: // it was told
+	}
+	return w.Context.Done()
+}
+
+// TestACallerWhoWaitsForKeysOutlastsAReload reloads while the first fetch of a key set is
+// under way, for which a caller waits.
+func TestACallerWhoWaitsForKeysOutlastsAReload(t *testing.T) {
+	l := newLogin(t)
+	asked, answer := make(chan struct{}, 8), make(chan struct{})
+	serve := l.server.Config.Handler
+	l.server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		select {
+		case <-answer:
+			serve.ServeHTTP(w, r)
+		case <-r.Context().Done(): // the fetch was ended
+		}
+	})
+	v := started(t, func() {}, l.issuer())
+	<-asked
+	token := l.token(t)
+	judged, ctx := make(chan error, 1), waiting{t.Context(), make(chan struct{}, 1)}
+	go func() {
+		_, err := v.verify(ctx, token)
+		judged <- err
+	}()
+	<-ctx.waits
+	other := l.issuer()
+	other.Audiences = []string{"us", "them"}
+	reloaded(t, v, other)
+	<-asked // by the new verifier
+	close(answer)
+	if err := <-judged; err != nil {
+		t.Errorf("got %v, want the token accepted", err)
+	}
+}
+
 // TestReadyzTellsOfKeys shows what the operator reads while an issuer does not answer,
 // before and after its keys are too old, and when it publishes a key that is refused.
 func TestReadyzTellsOfKeys(t *testing.T) {

@@ -182,7 +182,8 @@ func (k *keeping) backup(ctx context.Context, path string, s streams) error {
 	// SQLite closes a file without an error when it cannot write the log into it.
 	// https://www.sqlite.org/wal.html#the_wal_file
 	if _, err := os.Lstat(part + "-wal"); !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s could not be written whole; there may be too little room for twice its size", path)
+		return fmt.Errorf("%s could not be written whole; there may be too little room for twice its size",
+			path)
 	}
 	if err := os.Rename(part, path); err != nil {
 		return err

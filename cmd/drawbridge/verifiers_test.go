@@ -206,7 +206,7 @@ func TestAReloadKeepsTheVerifierOfTheSameIssuers(t *testing.T) {
 
 // waiting is a context that tells when somebody waits for its end.
 type waiting struct {
-	context.Context
+	context.Context //nolint:containedctx // it is one
 
 	waits chan struct{}
 }

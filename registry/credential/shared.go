@@ -45,6 +45,10 @@ type common struct {
 	now  func() time.Time
 	key  string // in Redis
 	user share.User
+
+	// Only the one flight of a cell uses these two.
+	cost  int64       // bytes that are taken for what is kept
+	lapse *time.Timer // gives them back when that is gone; nil: nothing was kept
 }
 
 // newCommon returns what is shared of one credential of a spec, nil if nothing is. tenant
@@ -156,6 +160,9 @@ func (c *common) keep(ctx context.Context, got issued) {
 	case err != nil: // the others ask for themselves
 		c.Quota.Give(c.user, cost)
 	default:
-		time.AfterFunc(got.life, func() { c.Quota.Give(c.user, cost) })
+		if c.lapse != nil && c.lapse.Stop() {
+			c.Quota.Give(c.user, c.cost) // of what it has replaced
+		}
+		c.cost, c.lapse = cost, time.AfterFunc(got.life, func() { c.Quota.Give(c.user, cost) })
 	}
 }

@@ -6,7 +6,9 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
@@ -124,5 +126,37 @@ func TestTokenThatRedisDoesNotTakeCostsNoQuota(t *testing.T) {
 	bob, _ := people.caller(issuer, "bob", "acme", nil)
 	if got := bearerOf(t, grant(t, s, bob)); got != "given" || quota.InUse() != held {
 		t.Errorf("got %s and %d bytes held, want %d", got, quota.InUse(), held)
+	}
+}
+
+// TestTokenThatReplacesAnotherIsCountedOnce has a server refuse each token: of a credential
+// there is one in Redis, and that one alone counts.
+func TestTokenThatReplacesAnotherIsCountedOnce(t *testing.T) {
+	t.Parallel()
+	e := newEndpoint(t, func(w http.ResponseWriter, _ url.Values, n int) {
+		give(w, fmt.Sprintf("given-%02d", n), 600)
+	})
+	store, quota, client := redistest.Start(t).Store(t), share.New(16<<20), e.client(t)
+	var later atomic.Int64 // nanoseconds by which the clock is ahead
+	s := source(t, credential.Config{
+		Spec:   credential.Spec{ClientCredentials: &client},
+		Shared: &credential.Shared{Store: store, Seal: seal.RandomRing(), Quota: quota},
+		Now:    func() time.Time { return time.Now().Add(time.Duration(later.Load())) },
+	})
+	wait(t, func() bool { return store.Up() == nil })
+	given := grant(t, s, nil)
+	held := quota.InUse()
+	for range 5 {
+		later.Add(int64(11 * time.Second))
+		if !given.Refused() {
+			t.Fatal("another token is not asked for")
+		}
+		before := bearerOf(t, given)
+		if given = grant(t, s, nil); bearerOf(t, given) == before {
+			t.Fatalf("got %s again", before)
+		}
+	}
+	if got := quota.InUse(); held == 0 || got != held {
+		t.Errorf("got %d bytes held, want %d", got, held)
 	}
 }

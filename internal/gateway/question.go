@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
 )
 
 // Bounds of the questions in one result.
@@ -26,6 +27,9 @@ func (c *call) askable(questions mcp.RawJSON) error {
 			return c.broken("a question is no object, or its key is too long")
 		}
 		method, params := question.Text("method"), question.Object("params")
+		if sanitize.Dangerous(params.Text("url")) { // the client opens it for a person
+			return c.broken("a question with a URL that would run code")
+		}
 		if mcp.CanBeAsked(c.request.Capabilities, method, params) {
 			used[deprecated[method]] = true
 			continue

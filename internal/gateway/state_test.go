@@ -397,6 +397,23 @@ func TestCallWhoseTimeIsSpentDoesNotRun(t *testing.T) {
 	})
 }
 
+// TestQuestionsThatWouldRunCodeAreNotAsked has a server ask to open pages.
+func TestQuestionsThatWouldRunCodeAreNotAsked(t *testing.T) {
+	for url, want := range map[string]string{
+		"https://x.test/javascript:": "", "javascript:alert(1)": "DB-UPSTREAM-PROTOCOL",
+		`Java\tScript:alert(1)`: "DB-UPSTREAM-PROTOCOL", "data:text/html,x": "DB-UPSTREAM-PROTOCOL",
+	} {
+		b, l := newLibrary(t)
+		l.says(`{"resultType":"input_required","inputRequests":{"q":{"method":"elicitation/create",` +
+			`"params":{"mode":"url","url":"` + url + `","elicitationId":"1","message":"m"}}}}`)
+		r := ask(mcp.MethodToolsCall, subjects[0].params)
+		r.Capabilities = object(`{"elicitation":{"url":{}}}`)
+		if _, failure := b.handle(t, r); stable(failure) != want {
+			t.Errorf("%s: got %v, want %q", url, failure, want)
+		}
+	}
+}
+
 // TestQuestionsThatTheClientCannotBeAsked shows that they never leave, and which
 // capability would have let them.
 func TestQuestionsThatTheClientCannotBeAsked(t *testing.T) {

@@ -57,6 +57,10 @@ func (w *walker) address(i, end int, s sight) {
 	}
 }
 
+// Dangerous tells whether a browser that follows uri would run code that uri itself
+// contains.
+func Dangerous(uri string) bool { return dangerous([]byte(uri)) }
+
 // dangerous tells whether a browser that follows uri would run code that uri itself
 // contains. Browsers skip control characters and spaces at the beginning, and tabs and
 // line breaks anywhere. So does this function; otherwise "java\tscript:" would pass.

@@ -56,6 +56,11 @@ func newArgument(p *openapi3.Parameter, own []string, s *schemas) (*argument, er
 	ref := p.Schema
 	if len(p.Content) > 0 {
 		media := p.Content.Get(typeJSON)
+		for mediaType := range p.Content {
+			if rank(mediaType) >= 2 { // with a charset, for example
+				media = p.Content[mediaType]
+			}
+		}
 		if media == nil || len(p.Content) > 1 {
 			return nil, a.leftOut(s, "its content is not JSON")
 		}

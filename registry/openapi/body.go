@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"mime"
 	"net/http"
 	"slices"
 	"strings"
@@ -167,21 +166,4 @@ func (b *body) formTexts(raw mcp.RawJSON) (string, error) {
 		pieces = append(pieces, more...)
 	}
 	return strings.Join(pieces, "&"), nil
-}
-
-// rank orders the media types that a body can be written in: 3 for JSON, 2 for
-// application/*+json, 1 for a form, and 0 for all others, which cannot be written.
-func rank(mediaType string) int {
-	base, _, err := mime.ParseMediaType(mediaType)
-	switch {
-	case err != nil || strings.Contains(base, "*"):
-		return 0
-	case base == typeJSON:
-		return 3
-	case strings.HasPrefix(base, "application/") && strings.HasSuffix(base, "+json"):
-		return 2
-	case base == typeForm:
-		return 1
-	}
-	return 0
 }

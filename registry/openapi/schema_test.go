@@ -137,3 +137,18 @@ func TestWhatOneSideLacksIsNotRequiredThere(t *testing.T) {
 		})
 	}
 }
+
+// TestParametersOfJSONMayHaveACharset: some generators write one in every media type.
+func TestParametersOfJSONMayHaveACharset(t *testing.T) {
+	a := newAPI(t)
+	tools, refused := load(t, a.config([]byte(`{"openapi":"3.0.3","paths":{"/a":{"get":{"operationId":"find","parameters":[
+		{"name":"filter","in":"query","required":true,"content":{"application/json; charset=utf-8":{"schema":{"type":"object"}}}}],
+		"responses":{}}}}}`)))
+	if len(refused) > 0 {
+		t.Fatal(refused[0].Err)
+	}
+	mustUse(t, tools["find"], `{"filter":{"a":[1]}}`)
+	if r, _ := a.last(t); r.URL.Query().Get("filter") != `{"a":[1]}` {
+		t.Errorf("sent %s", r.URL)
+	}
+}

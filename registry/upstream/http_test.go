@@ -298,9 +298,22 @@ func TestStreamIsResumedOnceTheServerIsBack(t *testing.T) {
 	}
 }
 
-// TestStreamThatCannotBeResumedEndsTheCall bounds the attempts.
+// TestStreamThatCannotBeResumedEndsTheCall bounds the attempts. What the server says is the
+// cause.
 func TestStreamThatCannotBeResumedEndsTheCall(t *testing.T) {
 	t.Parallel()
+	for status, why := range map[int]string{
+		http.StatusOK: "ended", http.StatusServiceUnavailable: "503", http.StatusNotFound: "404",
+	} {
+		t.Run(http.StatusText(status), func(t *testing.T) {
+			t.Parallel()
+			cannotResume(t, status, why)
+		})
+	}
+}
+
+func cannotResume(t *testing.T, status int, why string) {
+	t.Helper()
 	s := serve(t, &web{session: "s", call: func(w http.ResponseWriter, _ *http.Request,
 		_ wire,
 	) {
@@ -311,13 +324,17 @@ func TestStreamThatCannotBeResumedEndsTheCall(t *testing.T) {
 			w.WriteHeader(http.StatusMethodNotAllowed)
 			return
 		}
+		if status != http.StatusOK {
+			w.WriteHeader(status)
+			return
+		}
 		events(w)(": nothing new\n\n")
 	}
 	r := start(t, s.config())
 	r.untilTool("tool")
 	_, err := r.call(t.Context(), "tool", `{}`, nil)
-	if got := kindOf(mcp.Object{}, err); got != "sent" {
-		t.Errorf("got %s (%v), want unavailable, sent", got, cause(err))
+	if got := kindOf(mcp.Object{}, err); got != "sent" || !strings.Contains(cause(err), why) {
+		t.Errorf("got %s (%v), want unavailable, sent, by %s", got, cause(err), why)
 	}
 	if got := len(s.sights("tools/call")); got != 1 {
 		t.Errorf("the call was sent %d times, want once", got)

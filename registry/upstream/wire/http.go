@@ -394,6 +394,7 @@ func (l *HTTP) readStreams(ctx context.Context, out *Request, s *session, resp *
 func (l *HTTP) resume(ctx context.Context, s *session, at *progress, idle int) (*response, error) {
 	header := s.get.Clone()
 	header.Set(mcp.HeaderLastEventID, at.id)
+	why := ErrEnded
 	for ; idle < resumeMax; idle++ {
 		if !pace.Wait(ctx, max(at.retry, reconnectMin<<idle)) {
 			return nil, ctx.Err()
@@ -406,12 +407,15 @@ func (l *HTTP) resume(ctx context.Context, s *session, at *progress, idle int) (
 			return resp, nil
 		}
 		resp.discard()
-		if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500 {
-			continue // it will take the request later, or a balancer says that it is restarting
+		switch {
+		case resp.StatusCode == http.StatusTooManyRequests: // it will take the request later
+		case resp.StatusCode >= 500: // as from a balancer while the server restarts
+			why = refusedBy(resp)
+		default:
+			return nil, unavailable(true, refusedBy(resp))
 		}
-		return nil, unavailable(true, refusedBy(resp))
 	}
-	return nil, unavailable(true, ErrEnded)
+	return nil, unavailable(true, why)
 }
 
 // Follow keeps the stream open on which a legacy server sends what belongs to no request.

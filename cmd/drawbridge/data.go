@@ -58,10 +58,11 @@ func withKeeping(file string, s streams, do func(*keeping) error) error {
 // hasKeys returns an error if a key is missing that seals records: whoever asked could not
 // see them, and would take them for gone.
 func (k *keeping) hasKeys(ctx context.Context) error {
-	if err := store.MissingKeys(ctx, k.db, k.ring); err != nil {
-		return fmt.Errorf("%w (the keys in force are in %s)", err, k.keysLocation())
+	err := store.MissingKeys(ctx, k.db, k.ring)
+	if missing, ok := errors.AsType[*store.KeyError](err); ok {
+		return fmt.Errorf("%w (the keys in force are in %s)", missing, k.keysLocation())
 	}
-	return nil
+	return err
 }
 
 // keysLocation says where the keys are without which nothing that is kept can be read.

@@ -232,6 +232,29 @@ func TestNothingIsDoneWithoutTheKeys(t *testing.T) {
 	}
 }
 
+// TestAStoreThatIsAwayIsNoFaultOfTheKeys has the server of the records down.
+func TestAStoreThatIsAwayIsNoFaultOfTheKeys(t *testing.T) {
+	file := keepingConfig(t, "")
+	dir := filepath.Dir(file)
+	text := strings.Replace(keepingText, "{dir: kept}", "{postgres_file: address}", 1) +
+		"sessions: {keys_file: ring}\n"
+	for name, content := range map[string]string{
+		filepath.Base(file): text,
+		"ring":              base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)),
+		"address":           "postgres://u@127.0.0.1:1/x?sslmode=disable",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, args := range [][]string{{"keys", "list"}, {"sign-out", "https://login.example#ann"}} {
+		code, said := operate(t, append(args, "-config", file)...)
+		if code != exitFailure || !strings.Contains(said, "connection refused") || strings.Contains(said, "ring") {
+			t.Errorf("%v: got exit %d and %s", args, code, said)
+		}
+	}
+}
+
 func TestDataCommandSaysWhatIsMissing(t *testing.T) {
 	without := filepath.Join(t.TempDir(), "drawbridge.yaml")
 	text := strings.Replace(keepingText, "data: {dir: kept}", "", 1)

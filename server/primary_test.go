@@ -311,6 +311,43 @@ func TestADeletedSessionIsNotServedByItsLatePrimary(t *testing.T) {
 	}
 }
 
+// TestAnEntryIsNotWrittenAgainWhileItsSessionEnds deletes a session whose former primary
+// takes long to let its calls go. Meanwhile a message of the client, or a fault of the
+// store, has the primary write what it keeps of its sessions: that of this one stays
+// removed, and nobody serves the session any more.
+func TestAnEntryIsNotWrittenAgainWhileItsSessionEnds(t *testing.T) {
+	for name, meanwhile := range map[string]func(t *testing.T, c *common, b *world, id string){
+		"the store may have lost it": func(_ *testing.T, c *common, _ *world, _ string) { c.records.SuspectLoss() },
+		"the client sets its level": func(t *testing.T, _ *common, b *world, id string) {
+			go b.do(t, inSession("POST", id, setLevel("error")))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := together(t, 2)
+				a, b := c.worlds[0], c.worlds[1]
+				id := a.openAsking(t, mcp.Revision2511)
+				a.word().Drain()
+				wantStatus(t, "taken over", b.do(t, inSession("POST", id, pingBody)), http.StatusOK)
+				b.word().delay = 3 * time.Second
+				ended := make(chan struct{})
+				go func() {
+					defer close(ended)
+					wantStatus(t, "DELETE", b.do(t, inSession("DELETE", id, "")), http.StatusNoContent)
+				}()
+				<-time.After(time.Second)
+				meanwhile(t, c, b, id)
+				<-ended
+				<-time.After(5 * time.Second)
+				wantStatus(t, "after it", b.do(t, inSession("POST", id, pingBody)), http.StatusNotFound)
+				if _, found := c.records.Of(c.name(t, id)); found {
+					t.Error("the session has an entry again")
+				}
+			})
+		})
+	}
+}
+
 // TestSessionsOutliveALossOfTheStore empties what replicas share: the primary writes the
 // record again, and what has none is not taken for ended meanwhile.
 func TestSessionsOutliveALossOfTheStore(t *testing.T) {

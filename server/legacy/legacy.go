@@ -471,7 +471,7 @@ func (s *Service) endByClient(x *exchange.Exchange, l *sessions.Session) (refuse
 	if !s.tellFormer(ctx, x, l, nil, x.Reservation.ReleaseSlot) {
 		refused = exchange.ErrReplicas
 	}
-	s.sessions.Shut(l, sessions.EndClosed)
+	s.sessions.ShutDeleted(ctx, l)
 	l.AwaitJobs(ctx)
 	for stream, one := range at {
 		s.letGo(ctx, l, stream, one, directory.EndedEpoch)

@@ -102,6 +102,21 @@ func (l *Session) SetUnwritten(unwritten bool) {
 	l.lead.unwritten = unwritten
 }
 
+// SetRewritten notes whether the entry was written whole since DELETE was about to remove
+// it.
+func (l *Session) SetRewritten(rewritten bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lead.rewritten = rewritten
+}
+
+// IsRewritten returns what SetRewritten has noted.
+func (l *Session) IsRewritten() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lead.rewritten
+}
+
 // IsUnwritten tells whether this replica leads the session, and its entry lacks
 // something.
 func (l *Session) IsUnwritten() bool {

@@ -53,6 +53,7 @@ func (d *Directory) Delete(ctx context.Context, l *sessions.Session) *exchange.R
 	if !l.Shared {
 		return nil
 	}
+	l.SetRewritten(false)
 	switch err := d.config.Entries.End(ctx, l.EntryKey(), l.Epoch()); {
 	case errors.Is(err, primary.ErrFenced):
 		d.Superseded(l)
@@ -63,6 +64,15 @@ func (d *Directory) Delete(ctx context.Context, l *sessions.Session) *exchange.R
 		return exchange.ErrReplicas
 	}
 	return nil
+}
+
+// ShutDeleted is Shut for a session whose entry Delete has removed. Until it is over, tend
+// may have written the entry again, from which a replica would take the session over.
+func (d *Directory) ShutDeleted(ctx context.Context, l *sessions.Session) {
+	d.Shut(l, sessions.EndClosed)
+	if l.IsRewritten() {
+		d.forget(ctx, l)
+	}
 }
 
 // tendTime is how often it is looked whether something is to be written.
@@ -111,7 +121,8 @@ func (d *Directory) write(ctx context.Context, which func(*sessions.Session) boo
 			}
 			l.SetUnwritten(false)
 			d.save(ctx, l, d.config.Entries.Open, l.Facts())
-			if l.IsOver() { // it has ended meanwhile
+			l.SetRewritten(true) // before it is asked whether it is over: see ShutDeleted
+			if l.IsOver() {      // it has ended meanwhile
 				d.forget(ctx, l)
 			}
 		})

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/server/forward"
 	"github.com/drawbridge-mcp/drawbridge/server/primary"
 )
@@ -346,6 +348,24 @@ func TestAnEntryIsNotWrittenAgainWhileItsSessionEnds(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestASweepLeavesASessionThatIsBeingTakenOver has the replica that led a session before
+// take its time to say which calls it has. Meanwhile the session is in nobody's use at the
+// one that takes it over.
+func TestASweepLeavesASessionThatIsBeingTakenOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := together(t, 2, func(w *world) { w.config.SessionIdle = 10 * time.Second })
+		a, b := c.worlds[0], c.worlds[1]
+		id := a.openAsking(t, mcp.Revision2511)
+		a.word().Handle("taken 2", func(context.Context, replica.ID, replica.Message) ([]byte, error) {
+			<-time.After(1500 * time.Millisecond)
+			return nil, nil
+		})
+		a.word().Drain()
+		wantStatus(t, "taken over", b.do(t, inSession("POST", id, pingBody)), http.StatusOK)
+		wantStatus(t, "again", b.do(t, inSession("POST", id, pingBody)), http.StatusOK)
+	})
 }
 
 // TestSessionsOutliveALossOfTheStore empties what replicas share: the primary writes the

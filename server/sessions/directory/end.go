@@ -68,12 +68,17 @@ func (d *Directory) Shut(l *sessions.Session, how string) bool {
 	return ended
 }
 
+// enteringTime is longer than it takes from when a session is entered here until this
+// replica leads it, or a connection here has a stream of it.
+const enteringTime = 10 * time.Second
+
 // Sweep ends the sessions that nobody has used for too long. One that another replica
-// leads is only let go of.
+// leads is only let go of, but not while it may be about to be taken over.
 func (d *Directory) Sweep(ctx context.Context) {
 	now := time.Now()
 	d.Each(ctx, func(l *sessions.Session) bool {
-		return !l.Fresh(now, d.config.SessionIdle) || !l.IsLeading() && !l.IsBusy()
+		return !l.Fresh(now, d.config.SessionIdle) ||
+			!l.IsLeading() && !l.IsBusy() && now.Sub(l.IdleSince()) > enteringTime
 	}, func(l *sessions.Session) {
 		if _, leads := d.config.Others.Leads(); leads || !l.Shared {
 			d.End(ctx, l, l.Lapse(now))

@@ -228,7 +228,11 @@ func (d *Directory) Enter(ctx context.Context, t *ticket.Ticket, c gateway.Calle
 	if !time.Now().Before(l.Expiry) {
 		return nil, sessions.Miss(ctx, sessions.EndExpired)
 	}
-	return d.add(ctx, l, c)
+	l, refused := d.add(ctx, l, c)
+	if refused == nil {
+		l.MarkUsed() // it may have been here: see Sweep
+	}
+	return l, refused
 }
 
 // useLed notes that a session which this replica leads is being used. It is refused as

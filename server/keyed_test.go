@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/internal/lifetime/lifetimetest"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
@@ -246,6 +247,45 @@ func TestARevokedRepeatGetsNoAnswer(t *testing.T) {
 			t.Errorf("got %s, want DB-TOOL", got)
 		}
 	})
+}
+
+// TestARepeatThatIsGivenUpIsOnRecordAsCancelled has the client of a repeat leave, or revokes
+// it, while the call runs. Neither says anything of what replicas share.
+func TestARepeatThatIsGivenUpIsOnRecordAsCancelled(t *testing.T) {
+	for name, test := range map[string]struct {
+		reason string
+		giveUp func(t *testing.T, b *world, leave func())
+	}{
+		"its client leaves": {"", func(_ *testing.T, _ *world, leave func()) { leave() }},
+		"it is revoked": {"revoked", func(t *testing.T, b *world, _ func()) {
+			b.setTenants(t, b.tenants[1:])
+			b.Reauthorize()
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a, b := keeping(t)
+				recorded := b.recording()
+				lifetimetest.Run(t, b.Run)
+				first := a.begins(t.Context(), keyedCall("slow", "k"))
+				synctest.Wait()
+				ctx, leave := context.WithCancel(t.Context())
+				defer leave()
+				repeat := b.begins(ctx, keyedCall("slow", "k"))
+				synctest.Wait()
+				test.giveUp(t, b, leave)
+				if got := (<-repeat).Body.String(); !strings.Contains(got, "DB-CANCELLED") {
+					t.Errorf("got %s, want DB-CANCELLED", got)
+				}
+				records := recorded()
+				if len(records) != 1 || records[0].Outcome != "cancelled" || records[0].Reason != test.reason {
+					t.Errorf("got %+v, want one that is cancelled, with the reason %q", records, test.reason)
+				}
+				a.letGo()
+				<-first
+			})
+		})
+	}
 }
 
 // TestARepeatOfAStreamIsPlain repeats a call whose notifications made a stream of its

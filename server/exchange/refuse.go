@@ -90,6 +90,9 @@ func (x *Exchange) RecordRefusal(r *Refusal) {
 	}
 }
 
+// RecordCancelled puts on record that the request was given up before the desk had it.
+func (x *Exchange) RecordCancelled(reason string) { x.record("cancelled", reason) }
+
 // AnswerError answers with a JSON-RPC error that names the HTTP request.
 func (x *Exchange) AnswerError(id mcp.ID, e *mcp.Error, status int) {
 	x.Outcome = outcomeFor(e)

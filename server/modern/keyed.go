@@ -98,6 +98,13 @@ func (e *Endpoint) beginKeyed(ctx context.Context, x *exchange.Exchange,
 // been run elsewhere.
 func (e *Endpoint) refuseKeyed(ctx context.Context, x *exchange.Exchange, c *call, err error, ran bool) {
 	refused := refusalOfKeyed(err)
+	if given, reason := isGivenUp(ctx, x); given && refused == exchange.ErrReplicas && !ran {
+		x.RecordCancelled(reason)
+		a := exchange.Answer{ID: c.job.ID, Err: exchange.ErrCancelledCall}
+		x.Outcome = a.Outcome()
+		c.response.finish(ctx, &a)
+		return
+	}
 	if ran && refused == exchange.ErrReplicas {
 		refused = &exchange.Refusal{
 			Status: exchange.StatusOf(exchange.ErrForwardLost.Code, mcp.Modern),
@@ -111,6 +118,15 @@ func (e *Endpoint) refuseKeyed(ctx context.Context, x *exchange.Exchange, c *cal
 	}
 	x.Outcome = a.Outcome()
 	c.response.finish(ctx, &a)
+}
+
+// isGivenUp tells whether nobody waits for the answer to a request any more, and why that
+// is on record as a reason, "" if its client has left.
+func isGivenUp(ctx context.Context, x *exchange.Exchange) (given bool, reason string) {
+	if exchange.IsRevoked(ctx) {
+		return true, exchange.OutcomeRevoked
+	}
+	return x.Context().Err() != nil, ""
 }
 
 // keyedRefusals are what is told of errors of once.Store.

@@ -42,6 +42,7 @@ func (p *response) withdraw() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.endpoint.alarms.Stop(&p.alarm)
+	p.plain = true // it may be ringing
 	return p.out == nil && !p.broken
 }
 

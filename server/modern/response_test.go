@@ -1,0 +1,28 @@
+package modern
+
+import (
+	"log/slog"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+)
+
+// TestAnAlarmThatRingsLateOpensNoStream lets the alarm of an answer ring when the
+// connection was just left to the answer of another replica.
+func TestAnAlarmThatRingsLateOpensNoStream(t *testing.T) {
+	t.Parallel()
+	guard := exchange.Guard{Log: slog.New(slog.DiscardHandler)}
+	e := &Endpoint{config: Config{Exchanges: &exchange.Service{Guard: guard}, Heartbeat: time.Hour}}
+	x := &exchange.Exchange{ResponseWriter: httptest.NewRecorder(), AcceptsStream: true}
+	var p response
+	p.begin(e, x)
+	if !p.withdraw() {
+		t.Fatal("something was sent")
+	}
+	p.Ring()
+	if p.out != nil || p.broken {
+		t.Errorf("got a stream %v, broken %v, want that the other replica answers", p.out, p.broken)
+	}
+}

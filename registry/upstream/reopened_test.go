@@ -116,6 +116,16 @@ func TestSessionThatWasNotOpenedToItsEndServesNobody(t *testing.T) {
 			if got := text(parse(t, r.must("tool", `{}`))); got != "ok" {
 				t.Errorf("the next call: got %q", got)
 			}
+			var ended []sight
+			for late := time.Now().Add(limit); len(ended) == 0 && time.Now().Before(late); {
+				if ended = s.sights(http.MethodDelete); during != opened {
+					break // others may have used the session
+				}
+				time.Sleep(time.Millisecond)
+			}
+			if during == opened && (len(ended) != 1 || ended[0].header.Get("Mcp-Session-Id") != "s-2") {
+				t.Errorf("sessions %v are ended at the server, want s-2", ended)
+			}
 			calls := s.sights("tools/call")
 			if last := calls[len(calls)-1].header.Get("Mcp-Session-Id"); !s.did(subscribe, last) {
 				t.Errorf("session %s, which served the call, has no subscription", last)

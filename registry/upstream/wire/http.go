@@ -107,6 +107,9 @@ func (l *HTTP) Begin(ctx context.Context, sessionID, revision string, completion
 	s.ready = l.Prepare(s.post)
 	s.get = streamHeader(s.post)
 	if err := l.sendWith(ctx, s.post, completion); err != nil {
+		if l.state.Load() != nil { // else the whole link is given up
+			l.asides.run(ctx, func(ctx context.Context) { l.end(ctx, s) })
+		}
 		return err
 	}
 	l.state.Store(s)
@@ -536,9 +539,17 @@ func (l *HTTP) Tell(ctx context.Context, body []byte) { l.asides.tell(ctx, body,
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management
 func (l *HTTP) Close(ctx context.Context, polite bool) {
 	l.asides.close()
-	if s := l.state.Load(); polite && s != nil && s.id != "" {
-		if resp, _, err := l.do(ctx, nil, http.MethodDelete, s.get, nil); err == nil {
-			resp.discard()
-		}
+	if s := l.state.Load(); polite && s != nil {
+		l.end(ctx, s)
+	}
+}
+
+// end ends a session at the server, if it has a name.
+func (l *HTTP) end(ctx context.Context, s *session) {
+	if s.id == "" {
+		return
+	}
+	if resp, _, err := l.do(ctx, nil, http.MethodDelete, s.get, nil); err == nil {
+		resp.discard()
 	}
 }

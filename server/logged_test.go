@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"net/http"
+	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -70,4 +72,22 @@ func TestTheLogHasTheWordOfTheAuditAndTheCode(t *testing.T) {
 		line.Text("code") != "DB-AUTH-TOKEN" {
 		t.Errorf("got %s, want the outcome unauthenticated", line.JSON())
 	}
+}
+
+// TestTheLineOfAHandshakeOverSSENamesExtensions declares one, which the line of the
+// request says, although the request is over before its answer is made.
+func TestTheLineOfAHandshakeOverSSENamesExtensions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		w := newWorld(t, logging(&log))
+		_, address := w.openSSE(t, "alice")
+		body := strings.Replace(initialize(mcp.Revision2511).body, `"capabilities":{}`,
+			`"capabilities":{"extensions":{"io.modelcontextprotocol/ui":{}}}`, 1)
+		if got := w.do(t, posted(address, body)); got.Code != http.StatusAccepted {
+			t.Fatalf("got %d %s, want 202", got.Code, got.Body)
+		}
+		if line := lastLine(&log); line.Text("extensions") != "io.modelcontextprotocol/ui" {
+			t.Errorf("got %s, want the extension that the client declares", line.JSON())
+		}
+	})
 }

@@ -130,12 +130,16 @@ func sessionOfQuery(r *http.Request) (string, *exchange.Refusal) {
 
 // takeRequest has a goroutine answer a request on the stream of the session.
 func (s *Service) takeRequest(x *exchange.Exchange, l *sessions.Session, m *mcp.Message) *exchange.Refusal {
-	j := &exchange.Job{}
+	j, agreed := &exchange.Job{}, ticket.Terms{}
+	if m.Method == mcp.MethodInitialize { // here, because the goroutine may not change the exchange
+		agreed = s.termsOf(x.Context(), x, negotiate(m.Params.Text("protocolVersion")), m)
+	}
 	ctx, refused := s.beginLegacy(x.Outliving(), x, l, j, m.ID, false)
 	if refused != nil {
 		return refused
 	}
-	sender := &sseSender{server: s, session: l, taken: x.Reservation} // belongs to the goroutine from here on
+	// belongs to the goroutine from here on
+	sender := &sseSender{server: s, session: l, taken: x.Reservation, agreed: agreed}
 	x.Reservation = exchange.Reservation{}
 	go s.exchanges.Safely(ctx, func() { // Wait waits for it
 		defer s.exchanges.Jobs.Finish(j)
@@ -154,6 +158,7 @@ type sseSender struct {
 	server  *Service
 	session *sessions.Session
 	taken   exchange.Reservation // by the request
+	agreed  ticket.Terms         // by the handshake, if the request is that
 }
 
 var _ sender = (*sseSender)(nil)
@@ -174,7 +179,7 @@ func (s *Service) answerSSE(ctx context.Context, x *exchange.Exchange, l *sessio
 	s.exchanges.Safely(ctx, func() {
 		switch m.Method {
 		case mcp.MethodInitialize:
-			a = s.agreeSSE(x, l, m)
+			a = s.agreeSSE(x, l, m, sender.agreed)
 		case mcp.MethodPing:
 			a = exchange.Answer{ID: m.ID}
 		default:
@@ -202,12 +207,13 @@ func (s *Service) answerSSE(ctx context.Context, x *exchange.Exchange, l *sessio
 
 // agreeSSE answers the handshake of a session over HTTP+SSE, in which newer clients may
 // ask for newer revisions.
-func (s *Service) agreeSSE(x *exchange.Exchange, l *sessions.Session, m *mcp.Message) exchange.Answer {
+func (s *Service) agreeSSE(x *exchange.Exchange, l *sessions.Session, m *mcp.Message,
+	agreed ticket.Terms,
+) exchange.Answer {
 	if refused := checkInitialize(m); refused != nil {
 		x.RecordRefusal(refused)
 		return exchange.Answer{ID: m.ID, Err: refused.Err}
 	}
-	revision := negotiate(m.Params.Text("protocolVersion"))
-	l.Agree(s.termsOf(x.Context(), x, revision, m))
-	return exchange.Answer{ID: m.ID, Result: s.welcome(x, revision)}
+	l.Agree(agreed)
+	return exchange.Answer{ID: m.ID, Result: s.welcome(x, agreed.Revision)}
 }

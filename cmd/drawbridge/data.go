@@ -207,7 +207,7 @@ func (k *keeping) restore(ctx context.Context, path string, s streams) error {
 	if err := copyFile(part, path); err != nil {
 		return err
 	}
-	from, err := sqlite.Open(part, store.Config{Ring: k.ring, Log: slog.New(slog.DiscardHandler)})
+	from, err := sqlite.OpenBackup(part, store.Config{Ring: k.ring, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return fmt.Errorf("%s is no backup that can be read: %w", path, err)
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/ncruces/go-sqlite3"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
@@ -212,6 +213,35 @@ func TestBackupOfOtherKeysIsNotRestored(t *testing.T) {
 
 // TestNothingIsDoneWithoutTheKeys has other keys than those that seal what is kept. Who is
 // not seen then is neither signed out nor revoked.
+// TestFileThatIsNoBackupIsNotRestored restores files in which no records ever were: what is
+// kept stays.
+func TestFileThatIsNoBackupIsNotRestored(t *testing.T) {
+	file := keepingConfig(t, "")
+	s := keep(t, file)
+	put(t, s, "1")
+	other := filepath.Join(t.TempDir(), "other.db")
+	c, err := sqlite3.Open(other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(c.Exec("CREATE TABLE notes(text TEXT)"), c.Close()); err != nil {
+		t.Fatal(err)
+	}
+	empty := filepath.Join(t.TempDir(), "empty.backup")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{empty, other} {
+		code, said := operate(t, "data", "restore", path, "-config", file)
+		if code != exitFailure || !strings.Contains(said, "is no backup") {
+			t.Errorf("%s: got exit %d and %s", filepath.Base(path), code, said)
+		}
+		if _, err := s.db.Get(t.Context(), "family", "1"); err != nil {
+			t.Fatalf("%s: what was kept: %v", filepath.Base(path), err)
+		}
+	}
+}
+
 func TestNothingIsDoneWithoutTheKeys(t *testing.T) {
 	file := keepingConfig(t, "")
 	put(t, keep(t, file), "1")

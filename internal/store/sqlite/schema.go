@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/ncruces/go-sqlite3"
@@ -37,9 +38,11 @@ CREATE TRIGGER records_move AFTER UPDATE OF tenant ON records WHEN old.tenant <>
 END;`}}
 }
 
+var errNoStore = errors.New("no store of drawbridge was ever in it")
+
 // migrate brings the schema to the version that this program knows, or leaves a later one
-// that this program may use.
-func migrate(c *conn) (err error) {
+// that this program may use. made tells that there must be one.
+func migrate(c *conn, made bool) (err error) {
 	tx, err := c.BeginImmediate()
 	if err != nil {
 		return err
@@ -53,6 +56,9 @@ func migrate(c *conn) (err error) {
 	if err := c.run(func(s *sqlite3.Stmt) { version, oldest = s.ColumnInt(0), s.ColumnInt(1) },
 		"SELECT version, oldest FROM schema"); err != nil {
 		return err
+	}
+	if made && version == 0 {
+		return errNoStore
 	}
 	text, err := store.Upgrade(migrations(), version, oldest)
 	if err != nil {

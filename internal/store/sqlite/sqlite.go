@@ -48,7 +48,14 @@ var _ store.Database = (*Store)(nil)
 
 // Open opens a file or makes it, and brings its schema up to date. Nobody but the user of
 // this process may read what it makes.
-func Open(path string, cfg store.Config) (*Store, error) {
+func Open(path string, cfg store.Config) (*Store, error) { return open(path, cfg, false) }
+
+// OpenBackup is Open for a file that was a store before. The error says so of one that was
+// none, such as an empty file: it would be a store without records.
+func OpenBackup(path string, cfg store.Config) (*Store, error) { return open(path, cfg, true) }
+
+// open opens a file. made tells that it must have been a store before.
+func open(path string, cfg store.Config, made bool) (*Store, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err
@@ -61,7 +68,7 @@ func Open(path string, cfg store.Config) (*Store, error) {
 		return nil, err
 	}
 	// In the place of an empty log the driver makes one of its own.
-	if err := errors.Join(migrate(c), createFiles(path)); err != nil {
+	if err := errors.Join(migrate(c, made), createFiles(path)); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), c.shut())
 	}
 	s := &Store{

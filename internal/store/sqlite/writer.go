@@ -58,7 +58,9 @@ func (s *Store) writer(c *conn) {
 	for batch := s.next(); batch != nil; batch = s.next() {
 		var err error
 		if c == nil {
-			c, err = connect(s.path, false)
+			if c, err = connect(s.path, false); err == nil {
+				err = createFiles(s.path) // the one before may have removed the log
+			}
 		}
 		if err == nil {
 			err = guarded(c, func(c *conn) error { return commit(c, batch) })

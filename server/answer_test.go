@@ -177,6 +177,8 @@ func TestAccept(t *testing.T) {
 		{"application/json, text/event-stream;q=0", 200, "application/json"},
 		{"application/json, text/event-stream; q=0.0", 200, "application/json"},
 		{"text/event-stream", 406, "application/json"},
+		{"application/json, text/event-stream;charset=utf-8;q=0", 200, "application/json"},
+		{"application/json, text/event-stream; Q=0;x=1", 200, "application/json"},
 		{"application/json;q=0, */*;q=0", 406, "application/json"},
 		{"text/html", 406, "application/json"},
 		{"application/jsonp", 406, "application/json"},

@@ -266,9 +266,11 @@ func (x *Exchange) ReadAccept(h http.Header) {
 
 func (x *Exchange) acceptOne(value string) {
 	media, params, _ := strings.Cut(value, ";")
-	quality, found := strings.CutPrefix(strings.ReplaceAll(params, " ", ""), "q=")
-	if found && strings.Trim(quality, "0.") == "" {
-		return // q=0: anything but this
+	for param := range strings.SplitSeq(params, ";") {
+		quality, found := strings.CutPrefix(strings.ToLower(strings.ReplaceAll(param, " ", "")), "q=")
+		if found && strings.Trim(quality, "0.") == "" {
+			return // q=0: anything but this
+		}
 	}
 	switch strings.ToLower(strings.TrimSpace(media)) {
 	case "*/*":

@@ -109,6 +109,11 @@ func (u *Pending) Drop(sent func(uri, stream string) bool) {
 	}
 }
 
+// Forget forgets the changes that belong to the subscription to a URI. A nil u has none.
+func (u *Pending) Forget(subscribed string) {
+	u.Drop(func(uri, _ string) bool { return u.changed[uri].uri == subscribed })
+}
+
 // Close forgets all changes, and remembers no more.
 func (u *Pending) Close() {
 	u.over = true

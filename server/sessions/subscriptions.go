@@ -168,7 +168,7 @@ func (l *Session) DropWatch(uri string) {
 	delete(l.notices.watched, uri)
 	delete(l.notices.lost, uri)
 	delete(l.notices.reopening, uri)
-	l.notices.updates.Drop(func(changed, _ string) bool { return changed == uri })
+	l.notices.updates.Forget(uri)
 	l.mu.Unlock()
 	if w != nil {
 		w.stop()

@@ -1,6 +1,12 @@
 package sessions
 
-import "testing"
+import (
+	"maps"
+	"testing"
+
+	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
+)
 
 // TestSubscriptionsAreMadeAgainByOne has two want to make the subscriptions of a session
 // again, and the client end one of them meanwhile.
@@ -25,5 +31,25 @@ func TestSubscriptionsAreMadeAgainByOne(t *testing.T) {
 	end()
 	if again, _ := l.BeginResubscribing(); len(again) != 1 || !again["file:///b"] {
 		t.Errorf("got %v to make again, want file:///b, as tried before", again)
+	}
+}
+
+// TestTheEndOfASubscriptionForgetsChangedParts ends one of two subscriptions, of both of
+// which a part has changed of which the client was not told.
+func TestTheEndOfASubscriptionForgetsChangedParts(t *testing.T) {
+	user, memory := auth.User{TenantID: "acme"}, share.New(1<<20)
+	l := &Session{User: user, roster: &Roster{memory: memory}, lead: lead{leads: true}}
+	for _, uri := range []string{"file:///a", "file:///b"} {
+		l.Reserve(uri)
+		l.NoteUpdate(uri, uri+"/part")
+	}
+	l.DropWatch("file:///a")
+	left := maps.Collect(l.notices.updates.All())
+	if _, told := left["file:///b/part"]; !told || len(left) != 1 {
+		t.Errorf("the client will be told of %v, want the part of what it is subscribed to", left)
+	}
+	l.DropWatch("file:///b")
+	if held := memory.InUse(); held != 0 {
+		t.Errorf("%d bytes are held for changes of nothing", held)
 	}
 }

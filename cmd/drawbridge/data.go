@@ -149,8 +149,11 @@ func (k *keeping) removeAll(ctx context.Context, damaged []store.Row, s streams)
 	}
 	removed := 0
 	for _, row := range damaged {
-		if _, err := k.db.Get(ctx, row.Kind, row.ID); err == nil {
+		switch _, err := k.db.Get(ctx, row.Kind, row.ID); {
+		case err == nil:
 			continue
+		case !errors.Is(err, seal.ErrInvalid) && !errors.Is(err, store.ErrNotFound):
+			return err // it may well be readable
 		}
 		if err := k.db.Delete(ctx, row.Kind, row.ID); err != nil {
 			return err

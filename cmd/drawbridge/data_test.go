@@ -449,6 +449,29 @@ func TestRecordsThatCanBeReadByNowAreNotRemoved(t *testing.T) {
 	}
 }
 
+// awayOnce is a store that cannot be reached when a record is read.
+type awayOnce struct{ store.Database }
+
+func (awayOnce) Get(context.Context, string, string) (store.Record, error) {
+	return store.Record{}, context.DeadlineExceeded
+}
+
+// TestRecordsThatNobodyCouldReadNowAreNotRemoved has the store away for a moment: whether a
+// record can be read by now is not known.
+func TestRecordsThatNobodyCouldReadNowAreNotRemoved(t *testing.T) {
+	s := keep(t, keepingConfig(t, ""))
+	put(t, s, "1")
+	k := &keeping{ring: s.ring, db: awayOnce{s.db}}
+	var out bytes.Buffer
+	err := k.removeAll(t.Context(), []store.Row{{Kind: "family", ID: "1"}}, streams{out: &out, err: &out})
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got error %v and %q, want that of the store", err, out.String())
+	}
+	if _, err := s.db.Get(t.Context(), "family", "1"); err != nil {
+		t.Errorf("the record: %v", err)
+	}
+}
+
 func TestGatewayStartsWhileItsStoreIsAway(t *testing.T) {
 	file := keepingConfig(t, "sessions: {keys_file: session.keys}\n")
 	text, err := os.ReadFile(file)

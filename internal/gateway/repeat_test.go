@@ -15,7 +15,8 @@ func TestRepeatsAreJudgedAndRecorded(t *testing.T) {
 	b := newBench(t)
 	file := filepath.Join(t.TempDir(), "audit.jsonl")
 	b.config.Audit = logAt(t, audit.Config{File: file})
-	if err := b.Repeat(t.Context(), b.caller(t, alice), request("box__plain", `{}`)); err != nil {
+	b.config.Recorded = []Recorded{{Pattern: "box__*", Names: []string{"n"}}}
+	if err := b.Repeat(t.Context(), b.caller(t, alice), request("box__plain", `{"n":7}`)); err != nil {
 		t.Errorf("of a tool that she may use: got %v", err)
 	}
 	if got := asError(t, b.Repeat(t.Context(), b.caller(t, alice), request("box__none", `{}`))).StableCode(); got != "DB-TOOL" {
@@ -27,8 +28,9 @@ func TestRepeatsAreJudgedAndRecorded(t *testing.T) {
 	}
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	if len(lines) != 2 || !strings.Contains(lines[0], `"outcome":"repeated"`) ||
-		!strings.Contains(lines[0], "sha256:") || !strings.Contains(lines[1], `"outcome":"unknown"`) {
-		t.Errorf("got the record\n%s\nwant repeated with a digest, and unknown", text)
+		!strings.Contains(lines[0], "sha256:") ||
+		!strings.Contains(lines[0], `"named_arguments":{"n":"7"}`) || !strings.Contains(lines[1], `"outcome":"unknown"`) {
+		t.Errorf("got the record\n%s\nwant repeated with a digest and an argument, and unknown", text)
 	}
 	b.config.Audit = closedLog(t, nil)
 	if got := asError(t, b.Repeat(t.Context(), b.caller(t, alice), request("box__plain", `{}`))).StableCode(); got != "DB-AUDIT-FULL" {

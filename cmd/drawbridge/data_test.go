@@ -211,8 +211,6 @@ func TestBackupOfOtherKeysIsNotRestored(t *testing.T) {
 	}
 }
 
-// TestNothingIsDoneWithoutTheKeys has other keys than those that seal what is kept. Who is
-// not seen then is neither signed out nor revoked.
 // TestFileThatIsNoBackupIsNotRestored restores files in which no records ever were: what is
 // kept stays.
 func TestFileThatIsNoBackupIsNotRestored(t *testing.T) {
@@ -242,6 +240,8 @@ func TestFileThatIsNoBackupIsNotRestored(t *testing.T) {
 	}
 }
 
+// TestNothingIsDoneWithoutTheKeys has other keys than those that seal what is kept. Who is
+// not seen then is neither signed out nor revoked.
 func TestNothingIsDoneWithoutTheKeys(t *testing.T) {
 	file := keepingConfig(t, "")
 	put(t, keep(t, file), "1")

@@ -324,15 +324,22 @@ func (l LimitSays) String() string {
 	return fmt.Sprintf("%s: %s a second, %d at once", l.Setting, rate, l.Rate.Burst)
 }
 
-// Usable returns what the rules let a caller use of what servers offer. The error says
-// that the tenant is not served.
+// Usable returns what the rules let a caller use of what servers offer, without tools that
+// nobody can call. The error says that the tenant is not served.
 func (g *Gateway) Usable(p auth.Principal) ([]*registry.Item, error) {
 	c, err := g.Resolve(p)
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(itemsIn(g.tenantViewOf(&c).view), func(item *registry.Item) bool {
-		return !c.Tenant.allows(c.rules, item)
+	view := g.tenantViewOf(&c).view
+	items := itemsIn(view) // the tools first
+	for i, tool := range view.Tools {
+		if isStranded(tool) {
+			items[i] = nil
+		}
+	}
+	return slices.DeleteFunc(items, func(item *registry.Item) bool {
+		return item == nil || !c.Tenant.allows(c.rules, item)
 	}), nil
 }
 

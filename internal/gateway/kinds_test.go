@@ -703,6 +703,31 @@ func TestInlineRefs(t *testing.T) {
 	}
 }
 
+// TestUsableIsWhatACallerCanCall has rules that name half of what there is, and a tool that
+// nobody can call.
+func TestUsableIsWhatACallerCanCall(t *testing.T) {
+	b, l := newLibrary(t, TenantConfig{ID: "acme", Servers: []string{"lib"}, Rules: []Rule{
+		{Allow: []string{"*", "prompt:*", "resource:*"}}, {Deny: []string{"prompt:lib__part", "resource:*/b.txt"}},
+	}})
+	s := l.source("lib")
+	s.Tools[0].Definition = s.Tools[0].Definition.With("execution", mcp.RawJSON(`{"taskSupport":"required"}`))
+	b.replace(t, s)
+	items, err := b.Usable(alice)
+	var got []string
+	for _, item := range items {
+		got = append(got, item.Exposed)
+	}
+	want := []string{
+		"lib__other", "lib__greet", exposedURI("a.txt"), exposedURI("logs/{day}"), exposedURI("notes/{day}"),
+	}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %q, %v, want %q", got, err, want)
+	}
+	if items, err := b.Usable(auth.Principal{TenantID: "nobody"}); err == nil {
+		t.Errorf("a tenant that is not served: got %v, want an error", items)
+	}
+}
+
 // TestInlineRefsOfAnnouncedTools lists tools that the caller may not use.
 func TestInlineRefsOfAnnouncedTools(t *testing.T) {
 	b, _ := newLibrary(t, TenantConfig{

@@ -27,12 +27,12 @@ type response struct {
 	broken bool // ring panicked, and may have sent a part of something
 }
 
-// begin begins the answer to a request. p is new.
+// begin begins the answer to a request. p is new, or was withdrawn.
 func (p *response) begin(e *Endpoint, x *exchange.Exchange) {
+	p.mu.Lock() // it may ring before the alarm is here, and one that was withdrawn may still ring
+	defer p.mu.Unlock()
 	p.endpoint, p.x, p.plain = e, x, !x.AcceptsStream
 	if !p.plain {
-		p.mu.Lock() // it may ring before the alarm is here
-		defer p.mu.Unlock()
 		p.alarm = e.alarms.Set(e.config.Heartbeat, p)
 	}
 }

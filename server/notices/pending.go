@@ -109,9 +109,19 @@ func (u *Pending) Drop(sent func(uri, stream string) bool) {
 	}
 }
 
-// Forget forgets the changes that belong to the subscription to a URI. A nil u has none.
-func (u *Pending) Forget(subscribed string) {
-	u.Drop(func(uri, _ string) bool { return u.changed[uri].uri == subscribed })
+// Forget forgets the changes that belong to the subscription to a URI, unless another one
+// covers them too, as other tells with its URI, "" if none does: they belong to that then. A
+// nil u has none.
+func (u *Pending) Forget(subscribed string, other func(changed string) string) {
+	u.Drop(func(changed, _ string) bool {
+		one := u.changed[changed]
+		if one.uri != subscribed {
+			return false
+		}
+		one.uri = other(changed)
+		u.changed[changed] = one
+		return one.uri == ""
+	})
 }
 
 // Close forgets all changes, and remembers no more.

@@ -168,12 +168,24 @@ func (l *Session) DropWatch(uri string) {
 	delete(l.notices.watched, uri)
 	delete(l.notices.lost, uri)
 	delete(l.notices.reopening, uri)
-	l.notices.updates.Forget(uri)
+	l.notices.updates.Forget(uri, l.watchOfLocked)
 	l.mu.Unlock()
 	if w != nil {
 		w.stop()
 		l.MarkUsed()
 	}
+}
+
+// watchOfLocked returns the URI of a subscription to a resource, or to one that it is a
+// part of, "" if there is none. A change was told by each of them, and is remembered once.
+func (l *Session) watchOfLocked(changed string) string {
+	for uri := range l.notices.watched {
+		rest, begins := strings.CutPrefix(changed, uri)
+		if begins && (rest == "" || strings.HasSuffix(uri, "/") || strings.IndexByte("/?#", rest[0]) >= 0) {
+			return uri
+		}
+	}
+	return ""
 }
 
 // Revoked is a subscription that the caller of its session may not have any more.

@@ -53,3 +53,32 @@ func TestTheEndOfASubscriptionForgetsChangedParts(t *testing.T) {
 		t.Errorf("%d bytes are held for changes of nothing", held)
 	}
 }
+
+// TestAChangeStaysForTheOtherSubscription ends one of two subscriptions that both said of
+// the same resource that it has changed: the client is still to be told, for the other.
+func TestAChangeStaysForTheOtherSubscription(t *testing.T) {
+	const whole, part = "file:///a", "file:///a/b"
+	for _, order := range [][2]string{{whole, part}, {part, whole}} {
+		for _, ended := range order {
+			memory := share.New(1 << 20)
+			l := &Session{User: auth.User{TenantID: "acme"}, roster: &Roster{memory: memory}, lead: lead{leads: true}}
+			l.Reserve("file:///a/bc")
+			for _, uri := range order {
+				l.Reserve(uri)
+			}
+			for _, uri := range order {
+				l.NoteUpdate(uri, part)
+			}
+			l.DropWatch(ended)
+			left := maps.Collect(l.notices.updates.All())
+			if _, told := left[part]; !told || l.notices.updates.Subscription(part) == ended {
+				t.Errorf("%v without %s: the client will be told of %v, want %s", order, ended, left, part)
+			}
+			l.DropWatch(whole)
+			l.DropWatch(part)
+			if left := maps.Collect(l.notices.updates.All()); len(left) > 0 || memory.InUse() > 0 {
+				t.Errorf("%v: got %v and %d bytes held, want nothing", order, left, memory.InUse())
+			}
+		}
+	}
+}

@@ -350,6 +350,39 @@ func TestAnEntryIsNotWrittenAgainWhileItsSessionEnds(t *testing.T) {
 	}
 }
 
+// TestADeleteThatFailsKeepsNoEntryForAnother deletes a session twice at once. The entry is
+// written again before the second attempt, which fails because the store is away.
+func TestADeleteThatFailsKeepsNoEntryForAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := together(t, 2)
+		a, b := c.worlds[0], c.worlds[1]
+		id := a.openAsking(t, mcp.Revision2511)
+		a.word().Drain()
+		wantStatus(t, "taken over", b.do(t, inSession("POST", id, pingBody)), http.StatusOK)
+		b.word().delay = 2500 * time.Millisecond
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			wantStatus(t, "DELETE", b.do(t, inSession("DELETE", id, "")), http.StatusNoContent)
+		}()
+		<-time.After(time.Second)
+		c.records.SuspectLoss()
+		<-time.After(1400 * time.Millisecond)
+		if _, found := c.records.Of(c.name(t, id)); !found {
+			t.Fatal("the entry is not written again: the test shows nothing")
+		}
+		c.records.SetDown(true)
+		wantReplicas(t, "another DELETE", b.do(t, inSession("DELETE", id, "")))
+		c.records.SetDown(false)
+		<-ended
+		<-time.After(5 * time.Second)
+		wantStatus(t, "after it", b.do(t, inSession("POST", id, pingBody)), http.StatusNotFound)
+		if _, found := c.records.Of(c.name(t, id)); found {
+			t.Error("the session has an entry again")
+		}
+	})
+}
+
 // TestASweepLeavesASessionThatIsBeingTakenOver has the replica that led a session before
 // take its time to say which calls it has. Meanwhile the session is in nobody's use at the
 // one that takes it over.

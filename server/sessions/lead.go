@@ -102,15 +102,15 @@ func (l *Session) SetUnwritten(unwritten bool) {
 	l.lead.unwritten = unwritten
 }
 
-// SetRewritten notes whether the entry was written whole since DELETE was about to remove
-// it.
-func (l *Session) SetRewritten(rewritten bool) {
+// NoteRewritten notes that the entry was written whole again. That stays: one DELETE of
+// two, of which the other fails, must not forget it.
+func (l *Session) NoteRewritten() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.lead.rewritten = rewritten
+	l.lead.rewritten = true
 }
 
-// IsRewritten returns what SetRewritten has noted.
+// IsRewritten returns what NoteRewritten has noted.
 func (l *Session) IsRewritten() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -77,7 +77,7 @@ type lead struct {
 	epoch     uint64
 	confirmed time.Time       // when this replica was last sure who leads
 	unwritten bool            // the entry lacks something
-	rewritten bool            // the entry was written whole since DELETE removed it
+	rewritten bool            // the entry was written whole again, maybe after DELETE removed it
 	primary   replica.ID      // the other replica that leads; "": not known
 	former    replica.ID      // that led before this one, and has calls still; "": none
 	running   map[mcp.ID]bool // the requests that it answers

@@ -53,7 +53,6 @@ func (d *Directory) Delete(ctx context.Context, l *sessions.Session) *exchange.R
 	if !l.Shared {
 		return nil
 	}
-	l.SetRewritten(false)
 	switch err := d.config.Entries.End(ctx, l.EntryKey(), l.Epoch()); {
 	case errors.Is(err, primary.ErrFenced):
 		d.Superseded(l)
@@ -121,8 +120,8 @@ func (d *Directory) write(ctx context.Context, which func(*sessions.Session) boo
 			}
 			l.SetUnwritten(false)
 			d.save(ctx, l, d.config.Entries.Open, l.Facts())
-			l.SetRewritten(true) // before it is asked whether it is over: see ShutDeleted
-			if l.IsOver() {      // it has ended meanwhile
+			l.NoteRewritten() // before it is asked whether it is over: see ShutDeleted
+			if l.IsOver() {   // it has ended meanwhile
 				d.forget(ctx, l)
 			}
 		})

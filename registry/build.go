@@ -106,8 +106,9 @@ func (b *builder) itemSetOf(lists Variant, known itemSet) itemSet {
 		made.items[i] = b.defined(&defined[i], definitions, known.items[i])
 	}
 	for _, uri := range lists.Withheld {
-		made.withheld = append(made.withheld, uri, Decode(uri), strings.TrimRight(uri, "/. "),
-			UsualSpelling(uri))
+		trimmed := strings.TrimRight(uri, "/. ")
+		made.withheld = append(made.withheld, uri, Decode(uri), trimmed, UsualSpelling(uri),
+			UsualSpelling(trimmed))
 	}
 	slices.Sort(made.withheld)
 	return made

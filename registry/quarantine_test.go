@@ -115,7 +115,7 @@ func TestWithheldResourceCannotBeRead(t *testing.T) {
 		s := library("s", prefix, []string{"file:///a"}, []string{"file:///{path}"})
 		mustReplace(t, r, s)
 		before := r.Catalogue()
-		s.Withheld = []string{"file:///z", "file:///b"}
+		s.Withheld = []string{"file:///z", "file:///b", "memo://secret/x", "memo://SECRET/y/"}
 		mustReplace(t, r, s)
 		if r.Catalogue() == before {
 			t.Error("withholding changed nothing")
@@ -127,6 +127,8 @@ func TestWithheldResourceCannotBeRead(t *testing.T) {
 			// servers may read these as the same
 			"file:///b#x": registry.ErrNotFound, "file:///b?": registry.ErrNotFound,
 			"file:///b/": registry.ErrNotFound, "file:///b;x": registry.ErrNotFound, "file:///b2": nil,
+			"memo://SECRET/x/": registry.ErrNotFound, "memo://secret/y": registry.ErrNotFound,
+			"memo://secret/x/y": nil,
 		} {
 			if _, err := view.Resource(beginning + uri); !errors.Is(err, want) {
 				t.Errorf("%s: got %v, want %v", beginning+uri, err, want)

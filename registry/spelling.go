@@ -52,8 +52,9 @@ func Spellings(uri string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for decoded := range Decodings(uri, mostDecodings) {
 			for beginning := range beginnings(decoded) {
-				if !yield(beginning) || !yield(strings.TrimRight(beginning, "/. ")) ||
-					!yield(UsualSpelling(beginning)) {
+				trimmed := strings.TrimRight(beginning, "/. ")
+				if !yield(beginning) || !yield(UsualSpelling(beginning)) || trimmed != beginning &&
+					(!yield(trimmed) || !yield(UsualSpelling(trimmed))) {
 					return
 				}
 			}

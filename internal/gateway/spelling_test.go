@@ -31,6 +31,11 @@ func TestDeniedURIHasOtherSpellings(t *testing.T) {
 			[]string{"memo://secret", "memo://secret/", "memo://SECRET?x"},
 			[]string{"memo://secret/x"},
 		},
+		{
+			"redis://127.0.0.1/0",
+			[]string{"redis://127.0.0.1/0/", "redis://2130706433/0", "redis://2130706433/0/#x"},
+			[]string{"redis://2130706433/01", "redis://2130706433/0/1"},
+		},
 		{"memo://Secret*", []string{"memo://secret", "memo://secretary/x"}, []string{"memo://public"}},
 		{
 			"*:memo:///secret/*",

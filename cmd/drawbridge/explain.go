@@ -124,7 +124,7 @@ type walk struct {
 
 // line writes one line of the walk, with what it is about in front.
 func (w *walk) line(about, format string, args ...any) {
-	fmt.Fprintf(&w.out, "%-9s "+format+"\n", append([]any{about}, args...)...)
+	w.out.WriteString(lineAbout(about, format, args...))
 }
 
 // run writes the walk, and tells whether the request would be let through.

@@ -78,7 +78,7 @@ func argumentsCompared(e *entry, keys *audit.Keys, arguments string) string {
 func happened(e *entry, cfg *config.Config, file string) string {
 	var out strings.Builder
 	line := func(about, format string, args ...any) {
-		fmt.Fprintf(&out, "%-9s "+format+"\n", append([]any{about}, args...)...)
+		out.WriteString(lineAbout(about, format, args...))
 	}
 	code := gateway.CodeOf(e.Outcome, e.Reason, e.Method)
 	ended := e.Outcome
@@ -88,7 +88,7 @@ func happened(e *entry, cfg *config.Config, file string) string {
 	if code != "" {
 		ended += " (the client read " + code + ")"
 	}
-	out.WriteString(ended + "\n\n")
+	out.WriteString(strings.Map(visible, ended) + "\n\n")
 	line("request", "%s at %s", e.RequestID, e.Time.UTC().Format("2006-01-02 15:04:05.000 MST"))
 	if e.CallID != "" && e.CallID != e.RequestID {
 		line("call", "a later round of the request %s", e.CallID)
@@ -150,7 +150,7 @@ func happened(e *entry, cfg *config.Config, file string) string {
 	if change := changeSince(e, code, file, stale); change != "" {
 		line("change", "%s", change)
 	}
-	return strings.Map(visible, out.String())
+	return out.String()
 }
 
 // changeSince says what to change so that a request is let through, "" if nothing is
@@ -238,9 +238,16 @@ func (e *entry) upstream() string {
 	return ", of which the server took " + inTime(e.Upstream)
 }
 
-// visible shows what a terminal would obey, in names that clients choose, as U+FFFD.
+// lineAbout is one line, with what it is about in front. Nothing in it that a caller or a
+// server chose can begin another line.
+func lineAbout(about, format string, args ...any) string {
+	return strings.Map(visible, fmt.Sprintf("%-9s "+format, append([]any{about}, args...)...)) + "\n"
+}
+
+// visible shows line breaks and what a terminal would obey, in names that clients choose,
+// as U+FFFD.
 func visible(c rune) rune {
-	if c == '\n' || unicode.IsPrint(c) {
+	if unicode.IsPrint(c) {
 		return c
 	}
 	return unicode.ReplacementChar

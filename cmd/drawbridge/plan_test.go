@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -198,5 +199,35 @@ func TestALargeReloadIsTwentyLinesOfTheLog(t *testing.T) {
 		!strings.Contains(lines[1], `tenant t00: everyone: a rule denies \"away__two\" now`) ||
 		!strings.Contains(lines[19], "41 more changes: drawbridge plan shows them all") {
 		t.Errorf("got %d lines:\n%s", len(lines), out.String())
+	}
+}
+
+// TestNoNameBeginsALine has commands write names with line breaks, as the subject of a
+// token and the name of a client may have them, and signs that a terminal obeys.
+func TestNoNameBeginsALine(t *testing.T) {
+	t.Parallel()
+	const name = "ann\nrule      forged\x1b[2J"
+	after := configOfPlan(t, `{deny: ["*"]}`)
+	e := entry{
+		Tenant: "acme", Issuer: "https://login.acme.example/", Subject: name, Method: "tools/call",
+		Item: "toolbox__calculate", Outcome: "ok", Client: name, RequestID: "r1",
+	}
+	var judged bytes.Buffer
+	j := newCallsJudged(configOfPlan(t, `{allow: ["*"]}`), after)
+	j.add(t.Context(), &e)
+	j.print(streams{&judged, &judged})
+	w := &walk{cfg: after.cfg}
+	if _, _, err := w.caller(&spoken{principal: auth.Principal{TenantID: "acme", Subject: name}}); err != nil {
+		t.Fatal(err)
+	}
+	for command, text := range map[string]string{
+		"plan -audit":         judged.String(),
+		"explain -request":    happened(&e, nil, "drawbridge.yaml"),
+		"explain -token-file": w.out.String(),
+	} {
+		if !strings.Contains(text, "ann\uFFFDrule") || strings.Contains(text, "\nrule") ||
+			strings.Contains(text, "\x1b") {
+			t.Errorf("%s: got %q, want each name in its line", command, text)
+		}
 	}
 }

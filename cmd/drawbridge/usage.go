@@ -255,7 +255,7 @@ func (r *usageReport) print(s streams, inJSON, inCSV bool) {
 	w := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(w, strings.ToUpper(strings.Join(head, "\t")))
 	r.each(func(name string) string {
-		return strings.Map(visible, cmp.Or(strings.ReplaceAll(name, "\n", "\uFFFD"), "-"))
+		return strings.Map(visible, cmp.Or(name, "-"))
 	}, func(cells []string) { _, _ = fmt.Fprintln(w, strings.Join(cells, "\t")) })
 	_ = w.Flush()
 }

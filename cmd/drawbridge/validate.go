@@ -376,7 +376,7 @@ func refusals(all []registry.Refusal) string {
 	if len(all) > 1 {
 		text += ", …"
 	}
-	return strings.ReplaceAll(strings.Map(visible, text), "\n", " ")
+	return strings.Map(visible, strings.ReplaceAll(text, "\n", " "))
 }
 
 // offered says what a server offers: its tools, and of the other kinds those that it has.

@@ -269,7 +269,9 @@ func (b *Blocks) renew(ctx context.Context, one *block) {
 	})
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if over && one.growing == nil && one.slots == 0 {
+	// One of which Redis was told in vain stays, to be given up again: the others count it
+	// for as long as this replica lives.
+	if over && one.growing == nil && one.slots == 0 && one.lost.IsZero() {
 		delete(b.blocks, one.name)
 	}
 }

@@ -352,3 +352,29 @@ func TestPlacesOfAReplicaThatEndsAreGivenBack(t *testing.T) {
 		t.Errorf("it holds %v, %v, want nothing", held, err)
 	}
 }
+
+// TestABlockIsGivenUpOnceRedisIsBack: a block that lapses while Redis is away was
+// forgotten here and not there, so nobody had its slots for as long as its replica lived.
+func TestABlockIsGivenUpOnceRedisIsBack(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	var skipped atomic.Int64
+	cfg := server.Config()
+	cfg.Called = func(kind string, o redis.Outcome, _ time.Duration) {
+		if kind == "blocks" && o == redis.OutcomeSkipped {
+			skipped.Add(1)
+		}
+	}
+	store := redistest.Run(t, redis.New(cfg))
+	a, b := join(t, store, "a", 2, 10), join(t, server.Store(t), "b", 2, 10)
+	if !a.More(t.Context(), allot.Calls, tenant, 10) {
+		t.Fatal("no block was granted")
+	}
+	server.Freeze(t)
+	redistest.WaitDown(t, store)
+	a.Idle()
+	tried := skipped.Load()
+	until(t, "it is given up in vain, again", func() bool { return skipped.Load() >= tried+2 })
+	server.Thaw(t)
+	until(t, "the other has all", func() bool { b.take(t.Context()); return b.taken.Load() == 10 })
+}

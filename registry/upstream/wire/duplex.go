@@ -202,12 +202,21 @@ func (d *duplex) messages(ctx context.Context, text []byte, into []*mcp.Message)
 	return messages, true
 }
 
-// badAnswer ends the request that an invalid text answers, as far as its id can be read:
-// an error now is better for the caller than a timeout later.
+// badAnswer ends the requests that an invalid text answers, as far as their ids can be
+// read: an error now is better for the callers than a timeout later.
 func (d *duplex) badAnswer(text []byte, err error) {
-	envelope, parseErr := mcp.ParseObject(text)
-	if parseErr == nil && !envelope.Has("method") {
-		d.waiting.resolve(mcp.ID(envelope.Value("id")), answer{err: err})
+	raw, parseErr := mcp.ParseRaw(text)
+	if parseErr != nil {
+		return
+	}
+	envelopes, several := raw.Elements()
+	if !several {
+		envelopes = []mcp.RawJSON{raw}
+	}
+	for _, envelope := range envelopes {
+		if envelope.Member("method") == nil {
+			d.waiting.resolve(mcp.ID(envelope.Member("id")), answer{err: err})
+		}
 	}
 }
 

@@ -114,3 +114,23 @@ func TestAnAnswerThatCameCountsThoughItsPostFailed(t *testing.T) {
 		}
 	}
 }
+
+// TestABatchWithABadMessageLeavesNobodyWaiting answers two requests in one text, one of
+// them in a way that is none: both callers learn it at once.
+func TestABatchWithABadMessageLeavesNobodyWaiting(t *testing.T) {
+	t.Parallel()
+	up := &notebook{}
+	link := newDuplex(up, reader{count: up.Count}, Memory{})
+	first, second := link.waiting.add(&Request{ID: "7"}, Memory{}), link.waiting.add(&Request{ID: "8"}, Memory{})
+	link.take(t.Context(), []byte(`[{"jsonrpc":"2.0","id":7,"result":{}},5,{"jsonrpc":"2.0","id":8}]`))
+	for _, w := range []*waiter{first, second} {
+		select {
+		case a := <-w.answer:
+			if a.err == nil {
+				t.Errorf("got %v, want an error", a.message)
+			}
+		default:
+			t.Error("got no answer, want an error at once")
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -37,5 +38,21 @@ func TestOpenPipeIsNotTakenForNews(t *testing.T) {
 				t.Errorf("%s: after %v due are %b, want %b", declares, after, got, want)
 			}
 		}
+	}
+}
+
+// TestTheLeastThatAPageSaysCounts has the second page of a list say the longest time that
+// there is: how long the list is fresh is still what the first one says.
+func TestTheLeastThatAPageSaysCounts(t *testing.T) {
+	t.Parallel()
+	one := &listing{method: mcp.MethodSkillsList, member: "skills", key: "uri"}
+	got := one.fetch(t.Context(), "up", func(_ context.Context, _ string, cursor mcp.RawJSON) (mcp.Object, error) {
+		if cursor == nil {
+			return mcp.ParseObject([]byte(`{"skills":[],"ttlMs":60000,"nextCursor":"x"}`))
+		}
+		return mcp.ParseObject([]byte(`{"skills":[],"ttlMs":9223372036854775807}`))
+	})
+	if got.err != nil || got.ttl != time.Minute || got.fresh != time.Minute {
+		t.Errorf("got ttl %v, fresh %v, %v, want a minute", got.ttl, got.fresh, got.err)
 	}
 }

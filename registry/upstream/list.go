@@ -93,11 +93,12 @@ func (one *listing) fetch(ctx context.Context, server fault, page pager) reading
 			}
 			return fail("%w", errOverflow)
 		}
-		if millis, _ := page.Value("ttlMs").Int(); len(seen) == 0 ||
-			time.Duration(millis)*time.Millisecond < r.ttl {
-			r.ttl = time.Duration(min(max(millis, 0), maxTTL.Milliseconds())) * time.Millisecond
+		ttl := ttlOf(page)
+		if len(seen) == 0 {
+			r.ttl = ttl
 		}
-		r.raw, r.fresh = append(r.raw, elements...), min(r.fresh, freshness(page))
+		r.raw, r.ttl = append(r.raw, elements...), min(r.ttl, ttl)
+		r.fresh = min(r.fresh, max(ttl, checkEvery))
 		if cursor = page.Value("nextCursor"); cursor == nil {
 			return r
 		}
@@ -109,12 +110,11 @@ func (one *listing) fetch(ctx context.Context, server fault, page pager) reading
 	return fail("more than %d pages", maxPages)
 }
 
-// freshness returns how long a list may be kept when the server announces no changes: as
-// long as the server says, within bounds.
-func freshness(page mcp.Object) time.Duration {
+// ttlOf returns how long the server says that a page is fresh, within bounds; zero if it
+// does not say so.
+func ttlOf(page mcp.Object) time.Duration {
 	millis, _ := page.Value("ttlMs").Int()
-	return min(max(time.Duration(min(millis, freshMax.Milliseconds()))*time.Millisecond, checkEvery),
-		freshMax)
+	return time.Duration(min(max(millis, 0), maxTTL.Milliseconds())) * time.Millisecond
 }
 
 // take keeps what was read. It tells whether that differs from what was read before, and

@@ -137,7 +137,7 @@ func TestListIsPolledWhereNothingIsTold(t *testing.T) {
 	for ttl, within := range map[string]time.Duration{
 		`"ttlMs":0`: 40 * time.Second, `"ttlMs":1`: 40 * time.Second, `"x":1`: 40 * time.Second,
 		`"ttlMs":120000`: 130 * time.Second, `"ttlMs":9007199254740993`: 11 * time.Minute,
-		`"ttlMs":-5`: 40 * time.Second,
+		`"ttlMs":-5`: 40 * time.Second, `"ttlMs":-9000000000000000`: 40 * time.Second,
 	} {
 		s := &wired{web: web{modern: true}}
 		var lists atomic.Int32

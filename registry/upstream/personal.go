@@ -203,11 +203,14 @@ func (p *personal) read(own *ownLists, who *auth.Principal) {
 		own.failures++
 	}
 	differs := own.lists != before && (before != nil || own.missed)
+	// What was announced meanwhile may have come too late for this reading, and those who
+	// were told began no other beside it.
+	outdated := own.epoch != p.epoch.Load()
 	own.missed = own.missed && own.lists == nil
 	close(own.reading)
 	own.reading = nil
 	own.mu.Unlock()
-	if differs {
+	if differs || outdated {
 		p.tell()
 	}
 	if err != nil && p.ctx.Err() == nil {

@@ -302,6 +302,42 @@ func TestListsThatComeLateAreTold(t *testing.T) {
 	})
 }
 
+// TestChangeDuringAReadingIsReadToo has the server announce a change while the lists of a
+// user are read: the reading, which may have come too early for it, makes no difference,
+// and yet the catalogue is told, so that they are read once more.
+func TestChangeDuringAReadingIsReadToo(t *testing.T) {
+	t.Parallel()
+	readings, answer := make(chan struct{}), make(chan struct{})
+	var held atomic.Bool
+	o := &offering{stateless: true, list: func(who string) error {
+		if held.Load() && strings.HasSuffix(who, "#ann") {
+			readings <- struct{}{}
+			<-answer
+		}
+		return nil
+	}}
+	k := &knowing{next: o.handler()}
+	cfg := k.listen(t, credential.NewSigner(time.Now), "")
+	cfg.Personal = true
+	r := start(t, cfg)
+	r.untilUp()
+	ann := user("acme", "https://a.example", "ann")
+	_, _, _ = r.offered(ann)
+	personal := r.reg.Catalogue().View([]string{r.name}).Personal[0]
+	told := func(act func()) {
+		before := r.reg.Catalogue()
+		act()
+		r.until("the catalogue is told", func() bool { return r.reg.Catalogue() != before })
+		personal.Known(&ann)
+	}
+	held.Store(true)
+	told(r.up.Reread)
+	<-readings
+	told(r.up.Reread)
+	told(func() { close(answer) })
+	<-readings
+}
+
 // TestPanicInAReadingEndsItAlone has the gateway itself fail while it reads a user's lists:
 // that user is told so, and the next reading is as any other.
 func TestPanicInAReadingEndsItAlone(t *testing.T) {

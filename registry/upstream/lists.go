@@ -211,7 +211,7 @@ func (l *lists) wanted(asked topics) []*listing {
 // take keeps the outcome of one reading. It returns an error only for the tools, or when
 // ctx has ended. Where tools that were read before have no answer beside a call, there is
 // no error: the server may be busy with the call, which would end with the connection. A
-// list that is too long is kept as far as it fits.
+// list that is too long is kept as far as it fits, except that of the tools.
 func (l *lists) take(ctx context.Context, r reading) error {
 	one, overflow := r.of, errors.Is(r.err, errOverflow)
 	excused := r.beside && !one.read.IsZero() && errors.Is(r.err, context.DeadlineExceeded)

@@ -76,10 +76,11 @@ func (n *Notes) Close() {
 
 // Keep makes a notification wait, without blocking. It returns false when one had to be
 // dropped for want of room: when notesMax wait, when the taker's share of memory has none
-// left, or when one of more than noteMax bytes comes and any waits. That is the new one,
-// but of progress the oldest that waits, because the latest says more. What waits is
-// copied, names included, because the text that it came in, and would keep in memory, may
-// be a thousand times as long.
+// left, or when one of more than noteMax bytes comes and any waits. That is the new one.
+// But if the new one is of progress and has at most noteMax bytes, it is the oldest that
+// waits, because the latest progress says more. What waits is copied, names included,
+// because the text that it came in, and would keep in memory, may be a thousand times as
+// long.
 func (n *Notes) Keep(m *mcp.Message) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -82,6 +82,10 @@ func TestALoaderNoticesWhateverAFreshLoadWould(t *testing.T) {
 			"rules: [{allow: [\"papers__r*\""), refused: true},
 		{name: "mended", change: replaced(file, "rules: [{allow: [\"papers__r*\"",
 			"rules: [{allow: [\"papers__r*\"]")},
+		{name: "a tenant with a card", change: replaced(more, "hooli:",
+			"pied: {servers: [files], card: true}\n  hooli:"), refused: true},
+		{name: "the card", change: replaced(file, "include:", "card: {name: example/gateway, description: tools}\ninclude:")},
+		{name: "no card", change: replaced(file, "card: {name: example/gateway, description: tools}\n", ""), refused: true},
 	} {
 		step.change()
 		for path, content := range text {

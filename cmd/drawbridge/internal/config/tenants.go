@@ -275,8 +275,8 @@ func (r *reader) textSize(n *node) int { return int(r.size(n)) }
 
 // surround goes on with a load whose keys but the tenants have been read. What a tenant
 // says depends, beside its own text, on the names, prefixes and kinds of servers, on the
-// names of issuers, and on what the whole config acknowledges. On which issuers serve it,
-// see key; on variables of the environment, see there too.
+// names of issuers, on whether there is a card, and on what the whole config acknowledges.
+// On which issuers serve it, see key; on variables of the environment, see there too.
 func (k *memory) surround(r *reader) {
 	around := sha256.New()
 	for _, name := range r.index.servers {
@@ -284,7 +284,7 @@ func (k *memory) surround(r *reader) {
 		// a hash has no errors
 		_, _ = fmt.Fprintf(around, "server %q %q %t\n", s.Name, s.Prefix, len(s.Builtin) > 0)
 	}
-	_, _ = fmt.Fprintf(around, "issuers %q\n", r.index.issuers)
+	_, _ = fmt.Fprintf(around, "issuers %q\ncard %t\n", r.index.issuers, r.root.member("card") != nil)
 	for _, item := range r.root.child("acknowledge").items {
 		_, _ = fmt.Fprintf(around, "acknowledge %q\n", item.text)
 	}

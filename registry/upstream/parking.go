@@ -54,6 +54,8 @@ type parking struct {
 	tasks  *tasks
 	count  func(Anomaly, int)
 	asked  atomic.Bool // a call was parked at least once, so this server can ask here
+	// as Config.panicked
+	panicked func(ctx context.Context, problem any) error
 	// a server asked a caller something that this caller cannot be asked; see
 	// pool.lentKey
 	strict atomic.Bool
@@ -125,16 +127,9 @@ func (d *parkedCall) start(s *seat, i *item, c *registry.Call, ended func()) err
 	p := d.parking
 	d.session.calls.enter(d.questions)
 	cancel, ok := p.seats.Go(func(ctx context.Context) {
-		left := false
-		defer func() {
-			if !left { // run has panicked
-				p.seats.Release(s, seats.Call)
-			}
-		}()
 		d.run(ctx, s, i, c)
 		// The caller's next call, which may come at once, finds the seat free.
 		p.seats.Release(s, seats.Call)
-		left = true
 		ended()
 		close(d.done)
 	})
@@ -232,7 +227,15 @@ func (d *parkedCall) run(ctx context.Context, s *seat, i *item, c *registry.Call
 	defer stop()
 	own := *c
 	own.Memory = d.memory // it outlives the round in which the call began
-	exchange := func() (mcp.Object, error) { return d.session.session.run(ctx, i, &own, d.questions) }
+	// A panic costs this call alone: nobody else recovers from one on this goroutine.
+	exchange := func() (result mcp.Object, err error) {
+		defer func() {
+			if problem := recover(); problem != nil {
+				result, err = mcp.Object{}, d.parking.panicked(ctx, problem)
+			}
+		}()
+		return d.session.session.run(ctx, i, &own, d.questions)
+	}
 	if c.Tasks == mcp.TasksAsked && c.Task == "" {
 		d.result, d.err = d.parking.tasks.tracked(s, c, exchange)
 	} else {

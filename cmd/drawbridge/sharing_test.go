@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/lifetime/lifetimetest"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
@@ -121,4 +123,27 @@ func TestOnlineTriesRedis(t *testing.T) {
 			t.Errorf("got %+v, want %q", got, want)
 		}
 	}
+}
+
+// TestAReplicaThatWasTakenForGoneAsksForItsSlotsAgain has the others forget a replica
+// whose clock stood still with its machine, and give away the slot of a stream that it
+// has. It did not ask for that slot again for half an hour.
+func TestAReplicaThatWasTakenForGoneAsksForItsSlotsAgain(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	r := startReplica(t, func(listen, operator string) string {
+		return fmt.Sprintf(keyed, listen, operator, "replicas: 2\nredis: {url: \"redis://"+redis.Address+
+			"\", patience: 5s}\n")
+	})
+	r.stream(t, http.MethodGet, r.url, "", mcp.HeaderSessionID, r.session(t))
+	holds := func() error {
+		held := redis.Exec(t, "HVALS", "db2:{acme}:blocks:streams")
+		if !strings.HasPrefix(held, "1 ") {
+			return fmt.Errorf("the replica holds %q, want the slot of its stream", held)
+		}
+		return nil
+	}
+	redistest.Wait(t, holds) // what it does not need it has given back
+	redis.Exec(t, "DEL", "db2:{acme}:blocks:streams", "db2:replicas")
+	redistest.Wait(t, holds)
 }

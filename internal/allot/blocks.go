@@ -81,7 +81,8 @@ func NewBlocks(cfg Config) *Blocks {
 }
 
 // Recheck has Run ask for all blocks again, because Redis may have lost what it granted
-// last, as in a failover. It returns at once.
+// last, as in a failover, or others may have taken this replica for gone. It returns at
+// once.
 func (b *Blocks) Recheck() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

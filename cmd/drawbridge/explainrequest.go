@@ -181,7 +181,7 @@ func askAgain(e *entry, file string) string {
 	item := map[string]string{
 		mcp.MethodToolsCall: "-tool", mcp.MethodPromptsGet: "-prompt", mcp.MethodResourcesRead: "-resource",
 	}[e.Method]
-	if item == "" || e.Tenant == "" || e.Issuer == "" || e.Subject == "" || len(e.Item) >= audit.MaxName {
+	if item == "" || e.Tenant == "" || e.Issuer == "" || e.Subject == "" || audit.MayBeCut(e.Item) {
 		return "drawbridge explain with the tenant, issuer, subject and scopes of the caller"
 	}
 	var command strings.Builder

@@ -202,6 +202,21 @@ func TestALargeReloadIsTwentyLinesOfTheLog(t *testing.T) {
 	}
 }
 
+// TestPlanJudgesNoNameThatWasCut judges the line of a call whose item has a name that was
+// cut before half a character: which rules are about the whole name is not known.
+func TestPlanJudgesNoNameThatWasCut(t *testing.T) {
+	t.Parallel()
+	after := configOfPlan(t, `{allow: ["*", "resource:*"]}, {deny: ["resource:*secret"]}`)
+	j := newCallsJudged(configOfPlan(t, `{allow: ["*", "resource:*"]}`), after)
+	j.add(t.Context(), &entry{
+		Tenant: "acme", Issuer: "https://login.acme.example/", Subject: "ann", Method: "resources/read",
+		Item: "mcp.toolbox+" + strings.Repeat("x", 241), Outcome: "ok",
+	})
+	if j.open != 1 || j.judged != 0 {
+		t.Errorf("got %d calls judged and %d not, want one that is not: %v", j.judged, j.open, j.rows)
+	}
+}
+
 // TestNoNameBeginsALine has commands write names with line breaks, as the subject of a
 // token and the name of a client may have them, and signs that a terminal obeys.
 func TestNoNameBeginsALine(t *testing.T) {

@@ -260,7 +260,7 @@ func (j *callsJudged) beforeRules(call *judgedCall, by *planned) verdict {
 	case call.request() == nil:
 		return verdict{open: "rules alone do not decide about " + cmp.Or(call.method,
 			"a line without a method")}
-	case len(call.item) >= audit.MaxName:
+	case audit.MayBeCut(call.item):
 		return verdict{open: "the name of the item was cut"}
 	case !slices.Contains(by.cfg.Speakers(), [2]string{call.issuer, call.tenant}):
 		return verdict{why: "the issuer serves the tenant no more"}

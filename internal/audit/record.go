@@ -34,8 +34,9 @@ const (
 // IsName tells whether a claim or an argument of that name can be on record.
 func IsName(text string) bool { return isScope(text) && len(text) <= MaxMemberName }
 
-// MaxName is the length in bytes to which the name of an item is cut in the file.
-const MaxName = maxString
+// MayBeCut tells whether the name of an item in the file may be the beginning of a longer
+// one: it is as long as what is left of that, without half a character at its end.
+func MayBeCut(name string) bool { return len(name) > maxString-utf8.UTFMax }
 
 // escapedLen is how long a byte gets at most: an escape such as \u001b.
 const escapedLen = 6

@@ -884,3 +884,20 @@ func TestUnbookGivesRoomBack(t *testing.T) {
 	var none *Log
 	none.Unbook()
 }
+
+// TestANameThatWasCutIsKnown cuts names at every place of a character.
+func TestANameThatWasCutIsKnown(t *testing.T) {
+	t.Parallel()
+	for _, wide := range []string{"a", "é", "€", "🙂"} {
+		for before := range len(wide) {
+			whole := strings.Repeat("a", before) + strings.Repeat(wide, maxString)
+			if left := cut(whole, maxString); !MayBeCut(left) {
+				t.Errorf("%d bytes, then %q: of %d bytes %d are left, and nothing says that there were more",
+					before, wide, len(whole), len(left))
+			}
+		}
+	}
+	if MayBeCut("files__read") {
+		t.Error("a short name is taken for one that was cut")
+	}
+}

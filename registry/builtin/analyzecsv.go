@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"bufio"
 	"context"
 	_ "embed"
 	"encoding/csv"
@@ -26,6 +27,10 @@ const (
 	maxCSVRow     = 1 << 20 // bytes of one row
 	maxCSVName    = 1000    // bytes of the name of a column
 )
+
+// byteOrderMark is what some programs begin a file of UTF-8 with. It belongs to no cell,
+// and stands before the quotation mark of the first one.
+const byteOrderMark = "\uFEFF"
 
 //go:embed analyzecsv.json
 var analyzeCSVDefinition string
@@ -123,7 +128,11 @@ func openBelow(root *os.Root, path string) (*os.File, error) {
 // analyze reads a CSV text row by row and keeps no row. only is the name of the one
 // column to look at, "" for all. Errors are *usageError, or that of ctx.
 func analyze(ctx context.Context, r io.Reader, delimiter byte, only string) (*analyzeCSVResult, error) {
-	reader := csv.NewReader(&rowLimiter{reader: r, delimiter: delimiter})
+	begun := bufio.NewReader(r)
+	if start, _ := begun.Peek(len(byteOrderMark)); string(start) == byteOrderMark {
+		_, _ = begun.Discard(len(byteOrderMark)) // it was read already
+	}
+	reader := csv.NewReader(&rowLimiter{reader: begun, delimiter: delimiter})
 	reader.Comma, reader.ReuseRecord = rune(delimiter), true
 	header, err := reader.Read()
 	if errors.Is(err, io.EOF) {
@@ -169,9 +178,6 @@ func columnsOf(header []string, only string) ([]*column, error) {
 	var columns []*column
 	for i, name := range header {
 		name = strings.TrimSpace(name)
-		if i == 0 {
-			name = strings.TrimPrefix(name, "\uFEFF") // a byte order mark
-		}
 		if len(name) > maxCSVName || !utf8.ValidString(name) {
 			return nil, usagef("The name of column %d is longer than %d bytes or is not UTF-8 text.", i+1,
 				maxCSVName)

@@ -57,6 +57,10 @@ func TestAnalyzeCSV(t *testing.T) {
 			"a\tb\n1\t2\n", `{"path":"f.csv","delimiter":"\t","column":"b"}`,
 			`{"rows":1,"columns":[{"name":"b","count":1,"numeric":1,"sum":2,"average":2,"min":2,"max":2}]}`,
 		},
+		"byte order before a quotation mark": {
+			"\uFEFF\"a, b\",c\r\n1,2\r\n", `{"path":"f.csv","column":"a, b"}`,
+			`{"rows":1,"columns":[{"name":"a, b","count":1,"numeric":1,"sum":1,"average":1,"min":1,"max":1}]}`,
+		},
 		"byte order": {
 			"\uFEFFa\r\n1\r\n", `{"path":"f.csv","column":"a"}`,
 			`{"rows":1,"columns":[{"name":"a","count":1,"numeric":1,"sum":1,"average":1,"min":1,"max":1}]}`,

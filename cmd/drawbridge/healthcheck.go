@@ -73,7 +73,7 @@ func checkHealth(ctx context.Context, address string, s streams) error {
 // reportHealth prints what /readyz answered. Warnings do not make a gateway unhealthy.
 func reportHealth(status int, view admin.View, s streams) error {
 	for _, w := range view.Warnings {
-		s.say("warning: %s\n", w)
+		s.say("warning: %s\n", strings.Map(visible, w)) // it may quote a server
 	}
 	switch {
 	case status == http.StatusOK:

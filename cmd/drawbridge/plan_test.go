@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/server/admin"
 )
 
 // configOfPlan writes a config whose tenant has these rules, and loads it.
@@ -218,7 +220,8 @@ func TestPlanJudgesNoNameThatWasCut(t *testing.T) {
 }
 
 // TestNoNameBeginsALine has commands write names with line breaks, as the subject of a
-// token and the name of a client may have them, and signs that a terminal obeys.
+// token, the name of a client and what a server says may have them, and signs that a
+// terminal obeys.
 func TestNoNameBeginsALine(t *testing.T) {
 	t.Parallel()
 	const name = "ann\nrule      forged\x1b[2J"
@@ -235,7 +238,13 @@ func TestNoNameBeginsALine(t *testing.T) {
 	if _, _, err := w.caller(&spoken{principal: auth.Principal{TenantID: "acme", Subject: name}}); err != nil {
 		t.Fatal(err)
 	}
+	var health bytes.Buffer
+	down := admin.View{Warnings: []string{"server files is down: " + name}}
+	if err := reportHealth(http.StatusOK, down, streams{&health, &health}); err != nil {
+		t.Fatal(err)
+	}
 	for command, text := range map[string]string{
+		"healthcheck":         health.String(),
 		"plan -audit":         judged.String(),
 		"explain -request":    happened(&e, nil, "drawbridge.yaml"),
 		"explain -token-file": w.out.String(),

@@ -70,3 +70,25 @@ func TestSlotsAreTakenOfWhatIsHere(t *testing.T) {
 		t.Errorf("%d are said to be taken", got)
 	}
 }
+
+// overtaken has got all slots for another call by the time that it is asked for more.
+type overtaken struct{ here int }
+
+func (o *overtaken) Here(_ allot.Kind, _ string, limit int) int { return min(o.here, limit) }
+
+func (o *overtaken) More(_ context.Context, _ allot.Kind, _ string, limit int) bool {
+	o.here = limit
+	return false
+}
+
+// TestSlotsThatCameForAnotherCallAreTaken: of calls that come at one moment, one that
+// asked for more slots after another had got them was refused, although they were free.
+func TestSlotsThatCameForAnotherCallAreTaken(t *testing.T) {
+	b := newBench(t, TenantConfig{ID: "acme", Servers: []string{"box"}})
+	b.config.Allot = &overtaken{here: 2}
+	for n := range 2 {
+		if err := b.takeSlot(t.Context(), allot.Calls, share.User(alice.User()), 100); err != nil {
+			t.Errorf("call %d at once: %v", n+1, err)
+		}
+	}
+}

@@ -75,8 +75,12 @@ func (g *Gateway) takeSlot(ctx context.Context, kind allot.Kind, user share.User
 	slots := g.slotsOf(kind)
 	here := g.config.Allot.Here(kind, user.TenantID, limit)
 	err := take(slots, user, limit, here)
-	for err != nil && here < limit && g.config.Allot.More(ctx, kind, user.TenantID, limit) {
+	for err != nil && here < limit {
+		before, more := here, g.config.Allot.More(ctx, kind, user.TenantID, limit)
 		here = g.config.Allot.Here(kind, user.TenantID, limit)
+		if !more && here <= before { // others may have got more before this one asked
+			break
+		}
 		err = take(slots, user, limit, here)
 	}
 	return err

@@ -68,8 +68,18 @@ func build(s Source, before section) (section, []Refusal) {
 func (s *Source) lists() Variant {
 	return Variant{
 		Tools: s.Tools, Prompts: s.Prompts, Resources: s.Resources, Templates: s.Templates,
-		Skills: s.Skills, Withheld: s.Withheld,
+		Skills: s.Skills,
 	}
+}
+
+// withheld returns what any of the lists withholds. A client that another list is for must
+// not read it either, as a resource that is in no list.
+func (s *Source) withheld() []string {
+	all := slices.Clip(s.Withheld)
+	for _, variant := range s.Variants {
+		all = append(all, variant.Withheld...)
+	}
+	return all
 }
 
 // vary makes what the source lists to clients that declare other extensions, and then
@@ -105,7 +115,7 @@ func (b *builder) itemSetOf(lists Variant, known itemSet) itemSet {
 	} {
 		made.items[i] = b.defined(&defined[i], definitions, known.items[i])
 	}
-	for _, uri := range lists.Withheld {
+	for _, uri := range b.source.withheld() {
 		trimmed := strings.TrimRight(uri, "/. ")
 		made.withheld = append(made.withheld, uri, Decode(uri), trimmed, UsualSpelling(uri),
 			UsualSpelling(trimmed))

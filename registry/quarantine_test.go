@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/corpus"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
@@ -139,6 +140,28 @@ func TestWithheldResourceCannotBeRead(t *testing.T) {
 		if _, err := r.Catalogue().View([]string{"s"}).Resource(beginning + "file:///b"); !errors.Is(err,
 			registry.ErrNotFound) {
 			t.Errorf("a list that could not be read released %sfile:///b: %v", beginning, err)
+		}
+	}
+}
+
+// TestResourceWithheldFromSomeCanBeReadByNobody withholds one resource in each of two lists
+// of a server, for clients that declare different extensions: neither clients have the one
+// that only the others' list would have.
+func TestResourceWithheldFromSomeCanBeReadByNobody(t *testing.T) {
+	t.Parallel()
+	r, s := registry.New(), varied("s")
+	s.Reads, s.Withheld, s.Variants[0].Withheld = true, []string{"file:///b"}, []string{"file:///c"}
+	r.Replace(s)
+	whole := r.Catalogue().View([]string{"s"})
+	for name, view := range map[string]*registry.View{
+		"anybody": whole, "with": whole.For(s.Base), "without": whole.For(mcp.Extensions{}),
+	} {
+		for uri, want := range map[string]error{
+			"file:///b": registry.ErrNotFound, "file:///c": registry.ErrNotFound, "file:///d": nil,
+		} {
+			if _, err := view.Resource("mcp.s+" + uri); !errors.Is(err, want) {
+				t.Errorf("%s: %s: got %v, want %v", name, uri, err, want)
+			}
 		}
 	}
 }

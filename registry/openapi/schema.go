@@ -165,7 +165,7 @@ func (s *schemas) keyword(from mcp.Object, name string, value mcp.RawJSON,
 	case "anyOf", "oneOf", "prefixItems":
 		return s.list(value, nil)
 	case "items", "not", "if", "then", "else", "contains", "propertyNames", "additionalProperties",
-		"unevaluatedProperties", "unevaluatedItems":
+		"unevaluatedProperties", "unevaluatedItems", "contentSchema":
 		return s.convert(value)
 	}
 	// above all x-mcp-header, with which a document would make clients send headers

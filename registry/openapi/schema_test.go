@@ -152,3 +152,19 @@ func TestParametersOfJSONMayHaveACharset(t *testing.T) {
 		t.Errorf("sent %s", r.URL)
 	}
 }
+
+// TestTheSchemaOfEncodedTextLeadsSomewhere refers from the schema of what a text holds to a
+// component: the tool has that as a definition of its own.
+func TestTheSchemaOfEncodedTextLeadsSomewhere(t *testing.T) {
+	cfg := newAPI(t).config([]byte(`{"openapi":"3.1.0","paths":{
+		"/save":{"post":{"operationId":"save","requestBody":{"content":{"application/json":{"schema":{"type":"object","properties":{
+			"text":{"type":"string","contentMediaType":"application/json","contentSchema":{"$ref":"#/components/schemas/Note"}}}}}}},"responses":{}}}},
+		"components":{"schemas":{"Note":{"type":"object","title":"of a note"}}}}`), "*")
+	tools, refused := load(t, cfg)
+	if len(refused) > 0 {
+		t.Fatal(refused[0].Err)
+	}
+	if raw := string(tools["save"].Raw); strings.Contains(raw, "#/components/") || !strings.Contains(raw, "of a note") {
+		t.Errorf("got %s, want the schema of the text in the tool", raw)
+	}
+}

@@ -267,7 +267,8 @@ func (p *personal) made(digest [sha256.Size]byte, l *lists) (*registry.Lists, er
 		return known, nil
 	}
 	made, left := p.reg.NewLists(l.source(nil))
-	if err := p.shared.add(digest, made); err != nil {
+	made, err := p.shared.add(digest, made)
+	if err != nil {
 		return nil, &registry.MemoryError{Err: err}
 	}
 	if len(left) > 0 {
@@ -283,13 +284,17 @@ func (s *sharedLists) find(digest [sha256.Size]byte) *registry.Lists {
 	return s.all[digest].Value()
 }
 
-// add holds lists until nobody has them any more.
-func (s *sharedLists) add(digest [sha256.Size]byte, made *registry.Lists) error {
+// add holds lists until nobody has them any more, and returns them, or those that are
+// alike and were added while these were made.
+func (s *sharedLists) add(digest [sha256.Size]byte, made *registry.Lists) (*registry.Lists, error) {
 	size := 2 * made.Bytes() // the definitions, and what is made of them
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if known := s.all[digest].Value(); known != nil {
+		return known, nil
+	}
 	if err := s.holdLocked(size); err != nil {
-		return err
+		return nil, err
 	}
 	s.all[digest] = weak.Make(made)
 	runtime.AddCleanup(made, func(digest [sha256.Size]byte) {
@@ -300,7 +305,7 @@ func (s *sharedLists) add(digest [sha256.Size]byte, made *registry.Lists) error 
 			delete(s.all, digest)
 		}
 	}, digest)
-	return nil
+	return made, nil
 }
 
 // holdLocked counts more memory, or less, for all lists together: each alone may be so

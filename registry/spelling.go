@@ -62,6 +62,17 @@ func Spellings(uri string) iter.Seq[string] {
 	}
 }
 
+// Covers tells whether a change of uri concerns whoever watches a resource: uri is the
+// watched one, or lies below it at a boundary of the path. Watching a:/b covers a:/b/c, and
+// not a:/bc.
+func Covers(watched, uri string) bool {
+	rest, ok := strings.CutPrefix(uri, watched)
+	if !ok || watched == "" {
+		return false
+	}
+	return rest == "" || strings.HasSuffix(watched, "/") || strings.ContainsRune("/?#", rune(rest[0]))
+}
+
 // beginnings yields a URI, and what is left of it without fragment, query and parameters.
 func beginnings(uri string) iter.Seq[string] {
 	return func(yield func(string) bool) {

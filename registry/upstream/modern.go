@@ -360,7 +360,7 @@ func (m *modern) watchResource(ctx context.Context, tenantID, uri string, onConf
 			refused = true
 			cancel()
 		case mcp.NotifyResourceUpdated:
-			if changed := message.Params.Text("uri"); confirmed && covers(uri, changed) {
+			if changed := message.Params.Text("uri"); confirmed && registry.Covers(uri, changed) {
 				updated(changed)
 			}
 		}

@@ -3,8 +3,9 @@ package upstream
 import (
 	"maps"
 	"slices"
-	"strings"
 	"sync"
+
+	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
 // watcher is one who waits for changes of one resource in a session.
@@ -55,7 +56,7 @@ func (s *watchers) drop(w *watcher) bool {
 // updated tells a change to the watchers of the resource that changed and to those of a
 // resource which it is a part of.
 func (s *watchers) updated(uri string) {
-	for _, w := range s.those(func(watched string) bool { return covers(watched, uri) }) {
+	for _, w := range s.those(func(watched string) bool { return registry.Covers(watched, uri) }) {
 		w.updated(uri)
 	}
 }
@@ -78,14 +79,4 @@ func (s *watchers) those(fits func(watched string) bool) (all []*watcher) {
 		}
 	}
 	return all
-}
-
-// covers tells whether uri is the watched one, or lies below it at a boundary of the
-// path: watching a:/b covers a:/b/c, and not a:/bc.
-func covers(watched, uri string) bool {
-	rest, ok := strings.CutPrefix(uri, watched)
-	if !ok || watched == "" {
-		return false
-	}
-	return rest == "" || strings.HasSuffix(watched, "/") || strings.ContainsRune("/?#", rune(rest[0]))
 }

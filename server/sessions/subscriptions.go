@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
 
@@ -180,8 +181,7 @@ func (l *Session) DropWatch(uri string) {
 // part of, "" if there is none. A change was told by each of them, and is remembered once.
 func (l *Session) watchOfLocked(changed string) string {
 	for uri := range l.notices.watched {
-		rest, begins := strings.CutPrefix(changed, uri)
-		if begins && (rest == "" || strings.HasSuffix(uri, "/") || strings.IndexByte("/?#", rest[0]) >= 0) {
+		if registry.Covers(uri, changed) {
 			return uri
 		}
 	}

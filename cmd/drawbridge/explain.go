@@ -127,6 +127,13 @@ func (w *walk) line(about, format string, args ...any) {
 	w.out.WriteString(lineAbout(about, format, args...))
 }
 
+// putFirst puts a conclusion before what was written.
+func (w *walk) putFirst(conclusion string) {
+	walked := w.out.String()
+	w.out.Reset()
+	w.out.WriteString(conclusion + "\n\n" + walked)
+}
+
 // run writes the walk, and tells whether the request would be let through.
 func (w *walk) run(ctx context.Context) (bool, error) {
 	principal, refused, err := w.principal(ctx)
@@ -300,9 +307,7 @@ func (w *walk) gatewayRequest() (r *gateway.Request, err error) {
 
 // tell writes what the desk says, the conclusion first.
 func (w *walk) tell(g *gateway.Gateway, e *gateway.Explanation, p auth.Principal) {
-	walked := w.out.String()
-	w.out.Reset()
-	fmt.Fprintf(&w.out, "%s\n\n%s", w.conclusion(e), walked)
+	w.putFirst(w.conclusion(e))
 	w.tellServer(e)
 	for _, r := range e.Rules {
 		w.line("rule", "%s %s", r.Location, describeRule(&r, p))

@@ -16,28 +16,19 @@ func (w *walk) tellItems(g *gateway.Gateway, p auth.Principal) error {
 	if err != nil {
 		return err
 	}
-	walked := w.out.String()
-	w.out.Reset()
-	var counts []string // of the kinds of which there is something
-	for _, kind := range []registry.Kind{
-		registry.KindTool, registry.KindPrompt, registry.KindResource, registry.KindTemplate,
-		registry.KindSkill,
-	} {
-		n := len(items)
-		items = slices.DeleteFunc(items, func(item *registry.Item) bool {
-			if item.Kind == kind {
-				w.line(string(kind), "%s", item.Exposed)
-			}
-			return item.Kind == kind
-		})
-		if n -= len(items); n > 0 {
-			counts = append(counts, count(n, string(kind)))
+	var kinds []registry.Kind // in the order of the items
+	counts := map[registry.Kind]int{}
+	for _, item := range items {
+		w.line(string(item.Kind), "%s", item.Exposed)
+		if counts[item.Kind]++; counts[item.Kind] == 1 {
+			kinds = append(kinds, item.Kind)
 		}
 	}
-	listed := w.out.String()
-	w.out.Reset()
-	w.out.WriteString("may use " + cmp.Or(strings.Join(counts, ", "), "nothing that is known here") + "\n\n" +
-		walked + listed)
+	var said []string
+	for _, kind := range kinds {
+		said = append(said, count(counts[kind], string(kind)))
+	}
+	w.putFirst("may use " + cmp.Or(strings.Join(said, ", "), "nothing that is known here"))
 	w.tellUnknown(p.TenantID)
 	return nil
 }

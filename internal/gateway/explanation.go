@@ -325,22 +325,21 @@ func (l LimitSays) String() string {
 }
 
 // Usable returns what the rules let a caller use of what servers offer, without tools that
-// nobody can call. The error says that the tenant is not served.
+// nobody can call, kind after kind. The error says that the tenant is not served.
 func (g *Gateway) Usable(p auth.Principal) ([]*registry.Item, error) {
 	c, err := g.Resolve(p)
 	if err != nil {
 		return nil, err
 	}
 	view := g.tenantViewOf(&c).view
-	items := itemsIn(view) // the tools first
-	for i, tool := range view.Tools {
-		if isStranded(tool) {
-			items[i] = nil
+	var items []*registry.Item
+	for i, item := range itemsIn(view) { // the tools first
+		stranded := i < len(view.Tools) && isStranded(view.Tools[i])
+		if !stranded && c.Tenant.allows(c.rules, item) {
+			items = append(items, item)
 		}
 	}
-	return slices.DeleteFunc(items, func(item *registry.Item) bool {
-		return item == nil || !c.Tenant.allows(c.rules, item)
-	}), nil
+	return items, nil
 }
 
 // Names returns what the tenant of a principal calls the items of a kind that it has.

@@ -172,17 +172,10 @@ func (sub *subscription) followTasks(ctx context.Context, x *exchange.Exchange) 
 // requestOfListener returns what the desk must know of the client that listens. It lives
 // longer than the body of the request.
 func requestOfListener(ctx context.Context, x *exchange.Exchange) *gateway.Request {
-	declared, info := x.Meta.Value(mcp.MetaClientCapabilities), x.Meta.Value(mcp.MetaClientInfo)
-	name, _ := info.Member("name").Text()
-	version, _ := info.Member("version").Text()
-	name, version = strings.Clone(name), strings.Clone(version)
-	return &gateway.Request{
-		ID: x.ID, Client: name, From: gateway.From{Remote: x.Remote, Name: name, Version: version},
-		Tasks: tasksOf(declared.Member("extensions")),
-		// what a task may ask its client, whose questions are in its state
-		Capabilities: mcp.CapabilitiesOf(mcp.LatestModern, x.Meta.Object(mcp.MetaClientCapabilities)),
-		Extensions:   x.Declares(ctx, declared.Member("extensions")),
-	}
+	r := requestFrom(ctx, x)
+	r.Client, r.From.Version = strings.Clone(r.Client), strings.Clone(r.From.Version)
+	r.From.Name = r.Client
+	return &r
 }
 
 // opened opens subscriptions, several at a time, and returns those that could be opened.

@@ -119,23 +119,25 @@ func (e *Endpoint) run(ctx context.Context, x *exchange.Exchange, m *mcp.Message
 
 // requestOf returns the request for the desk.
 func (e *Endpoint) requestOf(x *exchange.Exchange, m *mcp.Message, c *call) gateway.Request {
-	level, _ := mcp.LevelOf(x.Meta.Text(mcp.MetaLogLevel)) // absent: none
+	r := requestFrom(x.Context(), x)
+	r.Traceparent, r.Method, r.Params = x.Traceparent(), m.Method, m.Params
+	r.Waited.Queue = x.Queued
+	r.LogLevel, _ = mcp.LevelOf(x.Meta.Text(mcp.MetaLogLevel)) // absent: none
+	r.Form, r.Notify, r.Memory = lowering.Form(mcp.LatestModern), c.response.notify, &c.job.Answer
+	return r
+}
+
+// requestFrom returns what a request says of the client that makes it.
+func requestFrom(ctx context.Context, x *exchange.Exchange) gateway.Request {
 	info := x.Meta.Value(mcp.MetaClientInfo)
 	client, _ := info.Member("name").Text()
 	version, _ := info.Member("version").Text()
 	declared := x.Meta.Value(mcp.MetaClientCapabilities).Member("extensions")
 	return gateway.Request{
-		ID: x.ID, Traceparent: x.Traceparent(), Method: m.Method, Params: m.Params,
+		ID: x.ID, Client: client, From: gateway.From{Remote: x.Remote, Name: client, Version: version},
 		Capabilities: mcp.CapabilitiesOf(mcp.LatestModern, x.Meta.Object(mcp.MetaClientCapabilities)),
-		Client:       client,
-		From:         gateway.From{Remote: x.Remote, Name: client, Version: version},
-		Waited:       gateway.Waited{Queue: x.Queued},
-		LogLevel:     level,
 		Tasks:        tasksOf(declared),
-		Extensions:   x.Declares(x.Context(), declared),
-		Form:         lowering.Form(mcp.LatestModern),
-		Notify:       c.response.notify,
-		Memory:       &c.job.Answer,
+		Extensions:   x.Declares(ctx, declared),
 	}
 }
 

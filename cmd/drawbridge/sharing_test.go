@@ -25,15 +25,21 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/admin"
 )
 
+// startSharing starts a gateway that is one of two replicas, and the Redis that it shares.
+func startSharing(t *testing.T) (*recorder, *redistest.Server) {
+	t.Helper()
+	redis := redistest.Start(t)
+	return startReplica(t, func(listen, operator string) string {
+		return fmt.Sprintf(keyed, listen, operator, "replicas: 2\nredis: {url: \"redis://"+redis.Address+
+			"\", patience: 5s}\n")
+	}), redis
+}
+
 // TestReplicasKnowWhoLeadsASessionForItsIdleTime opens a session without saying after
 // which idle time it ends. A replica that takes it over must still find its entry then.
 func TestReplicasKnowWhoLeadsASessionForItsIdleTime(t *testing.T) {
 	t.Parallel()
-	redis := redistest.Start(t)
-	r := startReplica(t, func(listen, operator string) string {
-		return fmt.Sprintf(keyed, listen, operator, "replicas: 2\nredis: {url: \"redis://"+redis.Address+
-			"\", patience: 5s}\n")
-	})
+	r, redis := startSharing(t)
 	r.session(t)
 	entry := strings.TrimSpace(redis.Exec(t, "KEYS", "*:session:*"))
 	left, err := strconv.Atoi(strings.TrimSpace(redis.Exec(t, "TTL", entry)))
@@ -130,11 +136,7 @@ func TestOnlineTriesRedis(t *testing.T) {
 // has. It did not ask for that slot again for half an hour.
 func TestAReplicaThatWasTakenForGoneAsksForItsSlotsAgain(t *testing.T) {
 	t.Parallel()
-	redis := redistest.Start(t)
-	r := startReplica(t, func(listen, operator string) string {
-		return fmt.Sprintf(keyed, listen, operator, "replicas: 2\nredis: {url: \"redis://"+redis.Address+
-			"\", patience: 5s}\n")
-	})
+	r, redis := startSharing(t)
 	r.stream(t, http.MethodGet, r.url, "", mcp.HeaderSessionID, r.session(t))
 	holds := func() error {
 		held := redis.Exec(t, "HVALS", "db2:{acme}:blocks:streams")

@@ -34,10 +34,10 @@ type Subscription struct {
 // subscription is stopped. updated gets the exposed URI of what changed, which may be
 // only a part of the resource; it is called from any goroutine and must not block. r is
 // the request that subscribes: of it counts what records say. ctx limits only the opening
-// of the subscription. Opening one is limited and recorded like a call; errors are *mcp.Error.
-// Subscribe does not check again later whether the caller may still see the resource:
-// whoever passes updates on asks Reads each time, and stops the subscription when it does
-// not allow its caller any more.
+// of the subscription. Opening one is limited and recorded like a call; errors are
+// *mcp.Error. Subscribe does not check again later whether the caller may still see the
+// resource: whoever passes updates on asks Reads each time, and stops the subscription when
+// it does not allow its caller any more.
 func (g *Gateway) Subscribe(ctx context.Context, c Caller, r *Request, uri string,
 	updated func(uri string),
 ) (Subscription, error) {

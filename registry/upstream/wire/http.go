@@ -94,8 +94,8 @@ func (l *HTTP) SessionID() string {
 // Header returns the headers of all messages. They are shared: do not modify.
 func (l *HTTP) Header() http.Header { return l.base }
 
-// Begin sets the headers of all later requests. The revision is among them since
-// 2025-06-18, which introduced that header.
+// Begin completes the handshake with the headers of the session, which all later requests
+// have then. The revision is among them since 2025-06-18, which introduced that header.
 func (l *HTTP) Begin(ctx context.Context, sessionID, revision string, completion []byte) error {
 	s := &session{id: sessionID, revision: revision, post: l.base.Clone()}
 	if sessionID != "" {

@@ -279,7 +279,7 @@ func TestWhatOnlyARestartChangesReplacesThePods(t *testing.T) {
 	}
 	other := map[string]any{
 		"listen": "0.0.0.0:8081", "operator": "0.0.0.0:9091", "revisions.legacy_sse": false,
-		"audit.file": "/var/lib/drawbridge/audit.jsonl", "audit.when_full": "drop", "audit.sync": "always",
+		"audit.file": "/var/lib/drawbridge/${POD_NAME}.jsonl", "audit.when_full": "drop", "audit.sync": "always",
 		"audit.arguments": map[string]any{"files__*": []any{"path"}},
 		"audit.key_file":  "/run/secrets/drawbridge/audit.key",
 		"key_sets_dir":    "/var/lib/drawbridge",
@@ -318,8 +318,8 @@ func TestWhatOnlyARestartChangesReplacesThePods(t *testing.T) {
 		case "sessions.keys_file":
 			changes["config.redis"] = nil
 			changes["autoscaling.enabled"] = false
-		case "audit.file": // a file wants a volume, which replaces the pods by itself
-			volume := map[string]any{"emptyDir": map[string]any{}}
+		case "audit.file", "data", "key_sets_dir": // these want a volume, which replaces the pods by itself
+			volume := map[string]any{"persistentVolumeClaim": map[string]any{"claimName": "kept"}}
 			before = template(t, map[string]any{"audit.volume": volume})
 			changes["audit.volume"] = volume
 		}
@@ -412,6 +412,25 @@ func TestRecordsCanGoToAVolume(t *testing.T) {
 	if env := pod.Containers[0].Env[0]; env.Name != "POD_NAME" ||
 		env.ValueFrom.FieldRef.FieldPath != "metadata.name" {
 		t.Errorf("got the variable %v, want the name of the pod", env)
+	}
+}
+
+// TestDataOfOneReplicaIsOnAVolume is what docs/kubernetes.md says of data without
+// PostgreSQL. Most volumes are at one node at a time: in a rollout a pod elsewhere would
+// wait for one that goes only after it.
+func TestDataOfOneReplicaIsOnAVolume(t *testing.T) {
+	all := rendered(t, with(t, "single", map[string]any{
+		"config.data":  map[string]any{"dir": "/var/lib/drawbridge/data"},
+		"audit.volume": map[string]any{"persistentVolumeClaim": map[string]any{"claimName": "kept"}},
+	}))
+	pod := the[*apps.Deployment](t, all).Spec.Template
+	if pod.Spec.Affinity == nil || pod.Spec.Affinity.PodAffinity == nil {
+		t.Fatal("a new pod may run at another node than the old one, which has the volume")
+	}
+	beside := pod.Spec.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	if len(beside) != 1 || beside[0].TopologyKey != "kubernetes.io/hostname" ||
+		!within(beside[0].LabelSelector.MatchLabels, pod.Labels) {
+		t.Errorf("got the affinity %v, want the node of the pod before", beside)
 	}
 }
 

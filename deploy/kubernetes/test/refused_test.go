@@ -223,6 +223,28 @@ func TestWrongValuesAreRefused(t *testing.T) {
 			}, `write ${POD_NAME} in config.audit.file`,
 		},
 		{
+			"data where nothing is writable", "single",
+			changes{"config.data": map[string]any{"dir": "/data"}},
+			`config.data.dir is "/data": nothing else is writable than /var/lib/drawbridge`,
+		},
+		{
+			"data without a volume", "single",
+			changes{"config.data": map[string]any{"dir": "/var/lib/drawbridge/data"}},
+			`config.data.dir is "/var/lib/drawbridge/data": nothing else is writable`,
+		},
+		{
+			"data that ends with its pod", "single", changes{
+				"config.data":  map[string]any{"dir": "/var/lib/drawbridge/data"},
+				"audit.volume": map[string]any{"emptyDir": map[string]any{}},
+			}, `config.data.dir is on audit.volume, which ends with its pod`,
+		},
+		{
+			"key sets beside the volume", "single", changes{
+				"config.key_sets_dir": "/var/lib/drawbridge-sets",
+				"audit.volume":        map[string]any{"emptyDir": map[string]any{}},
+			}, `config.key_sets_dir is "/var/lib/drawbridge-sets": nothing else is writable`,
+		},
+		{
 			"a policy that lets nobody in", "single",
 			changes{"networkPolicy.clients": []any{}},
 			`networkPolicy.clients is empty`,
@@ -231,6 +253,14 @@ func TestWrongValuesAreRefused(t *testing.T) {
 			"a policy that lets nothing out", "replicas",
 			changes{"networkPolicy.egress": []any{}},
 			`would not reach redis, issuer https://login.example.com/, server tracker`,
+		},
+		{
+			"a policy between people and their provider", "single",
+			changes{"config.issuers": []any{
+				map[string]any{"issuer": "https://login.example.com/", "sign_in": map[string]any{"client_id": "x"}},
+				map[string]any{"github": map[string]any{"client_id": "x"}},
+			}},
+			`would not reach issuer https://login.example.com/, issuer github.com`,
 		},
 		{
 			"a monitor before a closed door", "single",

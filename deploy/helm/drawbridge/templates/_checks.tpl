@@ -105,7 +105,15 @@ found ends the installation.
 {{- if and (ne .config.audit.file "-") (not .values.audit.volume) -}}
 {{- fail "config.audit.file is below /var/lib/drawbridge, where audit.volume is mounted: say which volume that is, such as audit.volume.emptyDir={}" -}}
 {{- end -}}
-{{- if and .values.audit.volume.persistentVolumeClaim (not (contains "${POD_NAME}" .config.audit.file)) -}}
+{{- range $key, $path := dict "data.dir" (dig "data" "dir" "" .config) "key_sets_dir" (.config.key_sets_dir | default "") -}}
+{{- if and $path (not (and (regexMatch "^/var/lib/drawbridge(/|$)" $path) $.values.audit.volume)) -}}
+{{- fail (printf "config.%s is %q: nothing else is writable than /var/lib/drawbridge, where audit.volume is mounted: write a folder there, and say which volume that is" $key $path) -}}
+{{- end -}}
+{{- end -}}
+{{- if and (dig "data" "dir" "" .config) (or (hasKey .values.audit.volume "emptyDir") (hasKey .values.audit.volume "ephemeral")) -}}
+{{- fail "config.data.dir is on audit.volume, which ends with its pod, and with it all keys and sign-ins: give it a persistentVolumeClaim" -}}
+{{- end -}}
+{{- if and (ne .config.audit.file "-") .values.audit.volume.persistentVolumeClaim (not (contains "${POD_NAME}" .config.audit.file)) -}}
 {{- fail "audit.volume is one volume for several pods, the one that goes and the one that comes at least: write ${POD_NAME} in config.audit.file, so that each has a file of its own" -}}
 {{- end -}}
 {{- end -}}
@@ -118,7 +126,8 @@ found ends the installation.
 {{- end -}}
 {{- $outside := list -}}
 {{- if .config.redis }}{{ $outside = append $outside "redis" }}{{ end -}}
-{{- range .config.issuers }}{{ if .jwks_url }}{{ $outside = append $outside (printf "issuer %s" .issuer) }}{{ end }}{{ end -}}
+{{- if dig "data" "postgres_file" "" .config }}{{ $outside = append $outside "data" }}{{ end -}}
+{{- range .config.issuers }}{{ if or .jwks_url .sign_in .github }}{{ $outside = append $outside (printf "issuer %s" (.issuer | default "github.com")) }}{{ end }}{{ end -}}
 {{- range $name, $server := .config.servers }}{{ if or $server.url $server.openapi }}{{ $outside = append $outside (printf "server %s" $name) }}{{ end }}{{ end -}}
 {{- if and .values.networkPolicy.enabled $outside (not .values.networkPolicy.egress) -}}
 {{- fail (printf "networkPolicy.egress is empty, so the gateway would not reach %s: add a rule for each; or set networkPolicy.enabled: false" (join ", " $outside)) -}}

@@ -122,18 +122,20 @@ func (m *mapping) check(c *claims) error {
 
 // says tells whether a claim is that text, number or truth value, or a list that has it.
 func says(value []byte, want string) bool {
-	if len(value) == 0 {
+	if len(value) == 0 || value[0] != '[' {
+		return isValue(value, want)
+	}
+	elements, _ := strictjson.Elements(nil, value) // it was checked
+	return slices.ContainsFunc(elements, func(element []byte) bool { return isValue(element, want) })
+}
+
+// isValue tells whether a JSON value is that text, number or truth value.
+func isValue(value []byte, want string) bool {
+	if len(value) == 0 || value[0] == '{' || value[0] == '[' {
 		return false
 	}
-	switch value[0] {
-	case '"':
-		s, ok := strictjson.Text(value)
-		return ok && s == want
-	case '[':
-		list, _ := texts(value)
-		return slices.Contains(list, want)
-	case '{':
-		return false
+	if text, ok := strictjson.Text(value); ok {
+		return text == want
 	}
 	return string(value) == want
 }

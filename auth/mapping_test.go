@@ -74,6 +74,14 @@ func TestClaimsBecomeTenantsScopesAndNames(t *testing.T) {
 			func(*auth.Principal) {},
 		},
 		{
+			"what is required stands in lists",
+			func(i *auth.Issuer) {
+				i.Require = map[string]string{"levels": "2", "of": "7", "flags": "true"}
+			},
+			said.with("levels", "[1,2]").with("of", `["a",7,{"b":1}]`).with("flags", "[false,true]"),
+			func(*auth.Principal) {},
+		},
+		{
 			"a subject and a name of other claims",
 			func(i *auth.Issuer) { i.SubjectClaim, i.NameClaim = "oid", "email" },
 			said.with("oid", `"0a-b1"`).with("email", `"alice@corp.example"`),
@@ -163,6 +171,12 @@ func TestRefusalsSayWhichClaimWasAtFault(t *testing.T) {
 			func(i *auth.Issuer) { i.Require = map[string]string{"hd": "{}"} },
 			said.with("hd", "{}"), "claims", "hd", "{}", "required",
 			[]string{"{}"},
+		},
+		{
+			"a required number that is in a list of a list alone",
+			func(i *auth.Issuer) { i.Require = map[string]string{"levels": "2"} },
+			said.with("levels", "[[2],12]"), "claims", "levels", "[[2],12]", "required",
+			[]string{"2"},
 		},
 		{
 			"no subject", func(i *auth.Issuer) { i.SubjectClaim = "oid" }, said.with("oid", `""`), "claims",

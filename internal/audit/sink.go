@@ -248,7 +248,9 @@ func (s *sink) takeBack(lines []byte, n int) (left []byte) {
 		s.end, s.reserved = info.Size(), 0
 	}
 	whole := bytes.LastIndexByte(lines[:n], '\n') + 1
-	s.torn = whole < n
+	if s.torn = whole < n; s.torn && lines[n] == '\n' {
+		whole = n + 1 // only the break is missing, and breakLine writes that
+	}
 	return lines[whole:]
 }
 

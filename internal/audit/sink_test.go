@@ -248,22 +248,25 @@ func TestLinesOfOthersAreNotTakenBack(t *testing.T) {
 }
 
 // TestWholeLinesStayWithoutABreak shows that no empty line stands behind lines that were
-// written whole before a write failed, and that they are not written again.
+// written whole before a write failed, and that they are not written again, also if only
+// the line break of the last one is missing.
 func TestWholeLinesStayWithoutABreak(t *testing.T) {
-	d := newDisk()
-	s := newSink(d, false, false)
-	d.text = append(d.text, "other\n"...)
-	d.set(&d.space, len("one\n"))
-	left, err := s.write([]byte("one\ntwo\n"), false)
-	if !errors.Is(err, errDisk) {
-		t.Fatalf("got error %v, want %v", err, errDisk)
-	}
-	d.set(&d.space, -1)
-	if left, err = s.write(left, false); len(left) > 0 || err != nil {
-		t.Fatalf("got %q left, error %v, want neither", left, err)
-	}
-	if got := string(d.text); got != "other\none\ntwo\n" {
-		t.Errorf("got %q, want each line once and no other", got)
+	for _, fits := range []string{"one\n", "one\ntwo"} {
+		d := newDisk()
+		s := newSink(d, false, false)
+		d.text = append(d.text, "other\n"...)
+		d.set(&d.space, len(fits))
+		left, err := s.write([]byte("one\ntwo\n"), false)
+		if !errors.Is(err, errDisk) {
+			t.Fatalf("got error %v, want %v", err, errDisk)
+		}
+		d.set(&d.space, -1)
+		if left, err = s.write(left, false); len(left) > 0 || err != nil {
+			t.Fatalf("got %q left, error %v, want neither", left, err)
+		}
+		if got := string(d.text); got != "other\none\ntwo\n" {
+			t.Errorf("with room for %q: got %q, want each line once and no other", fits, got)
+		}
 	}
 }
 

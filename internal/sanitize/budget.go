@@ -72,11 +72,11 @@ func (w *walker) cut(text []byte) []byte {
 	before := w.counts
 	defer func() { w.counts = before }()
 	for len(text) > w.remaining {
-		text = text[:w.remaining]
-		for len(text) > 0 && !utf8.Valid(text[len(text)-min(len(text), utf8.UTFMax):]) {
-			text = text[:len(text)-1]
+		end := w.remaining
+		for end > 0 && !utf8.RuneStart(text[end]) {
+			end--
 		}
-		text, _ = w.repair(text)
+		text, _ = w.repair(text[:end])
 	}
 	return text
 }

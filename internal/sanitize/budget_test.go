@@ -29,6 +29,7 @@ func TestTextIsCutWhereItPassesTheLimit(t *testing.T) {
 		}, 3},
 		{"room used up", 3, []string{"abc", "def"}, []string{"abc", marker(3)}, 1},
 		{"between code points", 4, []string{"日本語"}, []string{"日" + marker(6)}, 1},
+		{"behind the last whole one", 8, []string{"日本語"}, []string{"日本" + marker(3)}, 1},
 		{"escapes count as what they stand for", 4, []string{"\"\n\\\t"}, []string{"\"\n\\\t"}, 0},
 		{"counted after cleaning", 4, []string{"a\u200bb\u200bc\u200bd"}, []string{"abcd"}, 0},
 		{

@@ -177,8 +177,9 @@ func webToken(text []byte, begin, _ int) (start, end int) {
 		mostHeader     = 1024
 		leastSignature = 20 // bytes of Base64; that of the shortest algorithm has 43, a tag of encryption 22
 	)
-	head := wordDash.span(text[begin:], mostHeader)
-	end = begin + head
+	// The header is ASCII, which Base64 writes with - or _ only for >, ? and ~. With those, a
+	// text of headers with dashes between them would be decoded again from each on.
+	end = begin + alphanumeric.span(text[begin:], mostHeader)
 	if end >= len(text) || text[end] != '.' {
 		return 0, 0
 	}

@@ -2,6 +2,8 @@ package sanitize_test
 
 import (
 	"errors"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -164,5 +166,36 @@ func TestHostileTextsCostNoMoreThanTheirLength(t *testing.T) {
 		if again, report := cleanText(t, p, once); again != once || report != nil {
 			t.Errorf("%+q…: not clean after once", piece)
 		}
+	}
+}
+
+// TestHeadersOfTokensAreDecodedOnce holds for beginnings of tokens that no end follows:
+// the bytes of one belong to no other.
+func TestHeadersOfTokensAreDecodedOnce(t *testing.T) {
+	result := mcp.TextResult(strings.Repeat("-eyJ", 255) + ".")
+	if allocations := testing.AllocsPerRun(10, func() {
+		_, _, _ = sanitize.Policy{}.Result(result)
+	}); allocations > 20 {
+		t.Errorf("got %v allocations for 255 beginnings, want some for all of them", allocations)
+	}
+}
+
+// TestManyMembersCostNoMoreThanTheirLength holds for members of a result that all need a
+// repair.
+func TestManyMembersCostNoMoreThanTheirLength(t *testing.T) {
+	var members []mcp.Member
+	for i := range 5_000 {
+		members = append(members, mcp.Member{Name: strconv.Itoa(i), Value: mcp.String("a\u200bb")})
+	}
+	result := mcp.NewObject(members...)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, report, err := sanitize.Policy{}.Result(result)
+	runtime.ReadMemStats(&after)
+	if err != nil || report[sanitize.Hidden] != len(members) {
+		t.Fatalf("got %v, %v", report, err)
+	}
+	if spent := after.TotalAlloc - before.TotalAlloc; spent > 100<<20 {
+		t.Errorf("cleaning %d bytes took %d bytes of memory, want a few times their size", result.Size(), spent)
 	}
 }

@@ -74,20 +74,23 @@ func giveBack(w *walker) {
 // object cleans o, which stands at that place. Members that are not repaired keep their
 // bytes.
 func (w *walker) object(o mcp.Object, at position) mcp.Object {
-	cleaned := o
+	var few [8]mcp.Member // spares usual objects to grow
+	members, changed := few[:0], false
 	for name, value := range o.Members {
 		to, known := at.lookup([]byte(name))
 		if !known {
 			w.name(name)
 		}
-		if fresh, changed := w.rewrite(value, to); changed {
-			cleaned = cleaned.With(name, fresh)
-		}
+		fresh, differs := w.rewrite(value, to)
+		members, changed = append(members, mcp.Member{Name: name, Value: fresh}), changed || differs
 		if w.offence >= 0 {
 			w.accuse(w.where(shown(name, known), to, w.offence))
 		}
 	}
-	return cleaned
+	if !changed {
+		return o
+	}
+	return mcp.NewObject(members...)
 }
 
 // name flags the name of a member of the message itself when a rule fires in it.

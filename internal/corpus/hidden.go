@@ -9,5 +9,5 @@ var Hidden = map[string]string{
 	"soft hyphen": "\u00AD", "fillers": "\u3164\u115F\u034F", "controls": "\x00\x07\x7F",
 	"C1":            "\u0085\u009C",
 	"noncharacters": "\uFDD0\uFFFE\U0001FFFF", "private use": "\uE000\U000F0000", "CSI": "\x1b[8m",
-	"OSC": "\x1b]8;;https://x.test\x07", "8-bit CSI": "\u009b31m",
+	"OSC": "\x1b]8;;https://x.test\x07", "8-bit CSI": "\u009b",
 }

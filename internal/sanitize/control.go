@@ -5,22 +5,13 @@ import (
 	"unicode/utf8"
 )
 
-// Characters that begin or end the control functions of ECMA-48, which terminals obey.
-// The last seven have two forms: the 8-bit form here, and a 7-bit form, which is ESC and
-// the character less 0x40 (ESC [ is csi).
+// Characters of the control functions of ECMA-48, which terminals obey.
 // https://ecma-international.org/publications-and-standards/standards/ecma-48/
 const (
-	bell       = 0x07 // ends a control string on many terminals, beside st
+	bell       = 0x07 // ends a control string on many terminals, beside ST (ESC \ or U+009C)
 	cancel     = 0x18
 	substitute = 0x1A
 	esc        = 0x1B
-	dcs        = 0x90
-	sos        = 0x98
-	csi        = 0x9B
-	st         = 0x9C
-	osc        = 0x9D
-	pm         = 0x9E
-	apc        = 0x9F
 )
 
 // isControl tells whether r is a control character that has no place in a text: one of C0
@@ -40,9 +31,12 @@ func overwrites(text []byte, i int) bool {
 	return text[i] == '\f' || text[i] == '\r' && (i+1 == len(text) || text[i+1] != '\n')
 }
 
-// removeControls is the pass that removes control characters, and escape sequences as a
-// whole: if only the escape character went, the rest of the sequence would stay as
-// rubbish in the text.
+// removeControls is the pass that removes control characters, and escape sequences that
+// begin with ESC as a whole: if only that went, the rest of the sequence would stay as
+// rubbish in the text. Of a sequence in its 8-bit form only the first character goes, and
+// the rest can be read. Hardly anything sends that form in Unicode, while text that was
+// decoded wrongly is full of its characters: every emoji has U+009F, which begins a
+// control string.
 func (c *cleaner) removeControls(dst, text []byte) ([]byte, bool) {
 	copied, changed := 0, false
 	for i := 0; i < len(text); {
@@ -55,41 +49,36 @@ func (c *cleaner) removeControls(dst, text []byte) ([]byte, bool) {
 			continue
 		}
 		dst = append(dst, text[copied:i]...)
-		if end := sequence(text, i); end > i+size || r == esc {
+		if i += size; r == esc {
 			c.escape++
-			i = end
+			i = afterEscape(text, i)
 		} else {
 			c.control++
-			i += size
 		}
 		copied, changed = i, true
 	}
 	return append(dst, text[copied:]...), changed
 }
 
-// sequence returns the index after the escape sequence that begins at i, or after the
-// control character at i when no sequence begins there. A broken sequence ends before the
-// first character that cannot belong to it.
+// afterEscape returns the index after the escape sequence whose ESC stands before i. A
+// broken sequence ends before the first character that cannot belong to it.
 // https://ecma-international.org/publications-and-standards/standards/ecma-48/
-func sequence(text []byte, i int) int {
-	r, size := utf8.DecodeRune(text[i:])
-	i += size
-	if r == esc && i < len(text) {
-		switch c := text[i]; {
-		case c >= 0x40 && c <= 0x5F:
-			r, i = rune(c)+0x40, i+1
-		case c >= 0x20 && c <= 0x7E:
-			return final(text, i, 0x30)
-		}
+func afterEscape(text []byte, i int) int {
+	if i == len(text) {
+		return i
 	}
-	switch r {
-	case csi:
-		for i < len(text) && text[i] >= 0x30 && text[i] <= 0x3F {
+	switch c := text[i]; {
+	case c == '[':
+		for i++; i < len(text) && text[i] >= 0x30 && text[i] <= 0x3F; {
 			i++
 		}
 		return final(text, i, 0x40)
-	case dcs, sos, osc, pm, apc:
-		return afterString(text, i)
+	case bytes.IndexByte([]byte("PX]^_"), c) >= 0: // DCS, SOS, OSC, PM and APC begin a control string
+		return afterString(text, i+1)
+	case c >= 0x40 && c <= 0x5F:
+		return i + 1
+	case c >= 0x20 && c <= 0x7E:
+		return final(text, i, 0x30)
 	}
 	return i
 }
@@ -121,7 +110,7 @@ func afterString(text []byte, i int) int {
 				return i + 2
 			}
 			return i
-		case 0xC2: // the first byte of st in UTF-8
+		case 0xC2: // the first byte of ST in UTF-8
 			if bytes.HasPrefix(text[i:], []byte("\u009c")) {
 				return i + 2
 			}

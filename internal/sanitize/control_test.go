@@ -1,6 +1,7 @@
 package sanitize_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
@@ -16,9 +17,7 @@ func sequences() []string {
 		"\x1b]0;título\x1b\\",
 		"\x1bP1$r0m\x1b\\", "\x1bX sos \x1b\\", "\x1b^ pm \x1b\\", "\x1b_ apc \x1b\\", "\x1b]0;x\x18",
 		"\x1bPq\x1a",
-		"\u009b31m", "\u009b2J", "\u009d0;title\u009c", "\u009d0;title\x07", "\u0090q\u009c", "\u0098x\u009c",
-		"\u009ex\u009c", "\u009fx\u009c",
-		"\x1b]0;a\u009c", "\u009d0;b\x1b\\", "\x1b\x1b[0m", "\x1b[\x1b[0m",
+		"\x1b]0;a\u009c", "\x1b\x1b[0m", "\x1b[\x1b[0m",
 	}
 }
 
@@ -46,8 +45,8 @@ func TestT33BrokenSequencesGoAsFarAsTheyReach(t *testing.T) {
 		{"a\x1b]0;title\x1b", "a"},
 		{"a\x1bP\r\nb", "a\r\nb"},
 		{"a\u009b", "a"},
-		{"a\u009b31", "a"},
-		{"a\u009d0;x", "a"},
+		{"a\u009b31mb", "a31mb"},
+		{"a\u009d0;x\u009cb", "a0;xb"},
 		{"a\u0085b\u0080c", "abc"},
 		{"a\x00b\x08c\x7fd\x0be", "abcde"},
 		{"1\x0c2\r\n\x0c3", "1\x0c2\r\n\x0c3"},
@@ -59,6 +58,24 @@ func TestT33BrokenSequencesGoAsFarAsTheyReach(t *testing.T) {
 		got, _ := cleanText(t, sanitize.Policy{}, c.text)
 		if got != c.want {
 			t.Errorf("%+q: got %+q, want %+q", c.text, got, c.want)
+		}
+	}
+}
+
+// TestTextDecodedWronglyStaysReadable holds for UTF-8 that was taken for Latin-1: its bytes
+// 0x80 to 0x9F are then control characters, of which some begin control strings.
+func TestTextDecodedWronglyStaysReadable(t *testing.T) {
+	for text, want := range map[string]string{
+		"Great 👍 news for everyone":          "Great ð news for everyone",
+		"he said “yes” and left, “but” late": "he said âyesâ and left, âbutâ late",
+		"Zitra děti": "Zitra dÄti",
+	} {
+		var wrong strings.Builder
+		for i := range len(text) {
+			wrong.WriteRune(rune(text[i]))
+		}
+		if got, _ := cleanText(t, sanitize.Policy{}, wrong.String()); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
 		}
 	}
 }

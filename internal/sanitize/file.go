@@ -35,7 +35,8 @@ func (w *walker) whole(i, end int, s sight) {
 }
 
 // encoded is whole for a file in Base64. A page that a host shows must be text; any other
-// file may be a picture, whose bytes mean nothing to a reader.
+// file may be a picture, whose bytes mean nothing to a reader. What is no Base64 counts as
+// hiding something: programs that are less strict would read something out of it.
 func (w *walker) encoded(i, end int, isPage bool) {
 	w.tooLarge = w.tooLarge || end-i-2 > w.maxBinary
 	if w.watch == 0 {
@@ -47,12 +48,13 @@ func (w *walker) encoded(i, end int, isPage bool) {
 		text = raw
 	}
 	isText := utf8.Valid(text)
-	if isPage || isText && !bytes.ContainsRune(text, 0) {
-		w.judgeFile(i, text, isPage && w.unhides && (!ok || !isText))
+	if isPage || !ok || isText && !bytes.ContainsRune(text, 0) {
+		w.judgeFile(i, text, w.unhides && (!ok || isPage && !isText))
 	}
 }
 
 // decodeBase64 decodes text in either alphabet, with or without padding, as programs do.
+// Padding within is refused: some end there, and others go on.
 func decodeBase64(text []byte) (decoded []byte, ok bool) {
 	plain := bytes.Map(func(c rune) rune {
 		switch c {
@@ -60,11 +62,9 @@ func decodeBase64(text []byte) (decoded []byte, ok bool) {
 			return '+'
 		case '_':
 			return '/'
-		case '=':
-			return -1
 		}
 		return c
-	}, text)
+	}, bytes.TrimRight(text, "=\r\n"))
 	decoded, err := base64.RawStdEncoding.AppendDecode(nil, plain)
 	return decoded, err == nil
 }

@@ -53,8 +53,19 @@ func TestFilesInBase64AreJudgedByWhatTheyHold(t *testing.T) {
 		},
 		"a file":            {"text/markdown", plain.EncodeToString([]byte("# x")), sanitize.Policy{Files: true}, true},
 		"a file that hides": {"text/markdown", plain.EncodeToString([]byte(hidden)), sanitize.Policy{Files: true}, false},
-		"a picture":         {"image/png", plain.EncodeToString([]byte("\x89PNG\x00\u200b")), sanitize.Policy{Files: true}, true},
-		"an archive":        {"x/tar", plain.EncodeToString([]byte("a\x00\x00\u200b")), sanitize.Policy{Files: true}, true},
+		"a file in lines":   {"text/markdown", plain.EncodeToString([]byte("a new line")) + `\n`, sanitize.Policy{Files: true}, true},
+		"a file that lenient programs read": {
+			"text/markdown", "PHA+YeKA!i2I8L3A+",
+			sanitize.Policy{Files: true},
+			false,
+		},
+		"a file with more behind its padding": {
+			"text/markdown", plain.EncodeToString([]byte(hidden+"x")) + "/w==",
+			sanitize.Policy{Files: true},
+			false,
+		},
+		"a picture":  {"image/png", plain.EncodeToString([]byte("\x89PNG\x00\u200b")), sanitize.Policy{Files: true}, true},
+		"an archive": {"x/tar", plain.EncodeToString([]byte("a\x00\x00\u200b")), sanitize.Policy{Files: true}, true},
 		"too large": {
 			"image/png", plain.EncodeToString([]byte("\x89PNG")),
 			sanitize.Policy{Files: true, MaxBinary: 7},

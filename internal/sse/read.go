@@ -340,14 +340,22 @@ func (s *scanner) makeSpace() {
 	s.start = 0
 }
 
-// lineEnd returns the index of the first CR or LF, -1 if there is none.
+// lineEnd returns the index of the first CR or LF, -1 if there is none. It looks at a part
+// after the other: if it looked for an LF in all of a text that has only CRs, each of its
+// lines would cost as much as the rest of the text.
 func lineEnd(text []byte) int {
-	lf := bytes.IndexByte(text, '\n')
-	if lf >= 0 {
-		text = text[:lf] // a CR behind it does not matter
+	for at := 0; at < len(text); at += firstBuffer {
+		part := text[at:min(at+firstBuffer, len(text))]
+		lf := bytes.IndexByte(part, '\n')
+		if lf >= 0 {
+			part = part[:lf] // a CR behind it does not matter
+		}
+		if cr := bytes.IndexByte(part, '\r'); cr >= 0 {
+			return at + cr
+		}
+		if lf >= 0 {
+			return at + lf
+		}
 	}
-	if cr := bytes.IndexByte(text, '\r'); cr >= 0 {
-		return cr
-	}
-	return lf
+	return -1
 }

@@ -262,3 +262,20 @@ func TestAppend(t *testing.T) {
 		t.Errorf("comment: got %q, want %q", got, want)
 	}
 }
+
+// TestEmptyLinesCostTheSameWhateverEndsThem holds for many that came at once, into the
+// buffer of a long line before them.
+func TestEmptyLinesCostTheSameWhateverEndsThem(t *testing.T) {
+	const many = 1 << 20
+	read := func(end string) time.Duration {
+		stream := ":" + strings.Repeat("x", 2*many) + "\n" + strings.Repeat(end, many)
+		begun := time.Now()
+		if _, err := collect(strings.NewReader(stream), 3*many); err != nil {
+			t.Fatal(err)
+		}
+		return time.Since(begun)
+	}
+	if feeds, returns := read("\n"), read("\r"); returns > time.Second+30*feeds {
+		t.Errorf("%d lines took %v with CR and %v with LF", many, returns, feeds)
+	}
+}

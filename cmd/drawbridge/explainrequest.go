@@ -80,7 +80,10 @@ func happened(e *entry, cfg *config.Config, file string) string {
 	line := func(about, format string, args ...any) {
 		out.WriteString(lineAbout(about, format, args...))
 	}
-	code := gateway.CodeOf(e.Outcome, e.Reason, e.Method)
+	code := ""
+	if !e.isSignIn() { // whose errors are those of OAuth
+		code = gateway.CodeOf(e.Outcome, e.Reason, e.Method)
+	}
 	ended := e.Outcome
 	if e.Reason != "" && e.Reason != code {
 		ended += ", " + e.Reason
@@ -163,7 +166,7 @@ func changeSince(e *entry, code, file string, stale bool) string {
 		return "see which rule decides now: " + ask
 	case e.Rule != "":
 		return changeRule(e.Rule, e.Missing)
-	case e.Outcome == outcomeForbidden && e.Reason != code:
+	case e.Outcome == outcomeForbidden && e.Item != "" && e.Reason != code:
 		return "see which rule decides: " + ask
 	case e.Outcome == outcomeInvalidArguments && e.Argument != "":
 		return "see what it must be, with the arguments: " + ask + " -online -args JSON"

@@ -129,7 +129,7 @@ func (j *callsJudged) add(ctx context.Context, e *entry) {
 		return
 	}
 	n := max(1, e.Count)
-	if e.isRefused() && e.Outcome != outcomeForbidden {
+	if e.isRefused() && (e.Outcome != outcomeForbidden || e.Method == "") {
 		j.others += n
 		return
 	}

@@ -44,6 +44,8 @@ func Vocabulary() []Ending {
 		{outcomeForbidden, reasonNoRule, codeOfKind},
 		{outcomeForbidden, reasonLacking, codeOfKind},
 		{outcomeForbidden, reasonScope, "DB-SCOPE"},
+		{outcomeForbidden, "host", "DB-HOST"},
+		{outcomeForbidden, "origin", "DB-ORIGIN"},
 		{"missing_capability", "", "DB-CAPABILITY"},
 		{"unavailable", reasonDown, "DB-UPSTREAM-DOWN"},
 		{"unavailable", reasonStart, "DB-UPSTREAM-DOWN"},

@@ -197,7 +197,7 @@ func composePostgres(t *testing.T, secrets string) {
 // TestComposeSharesRedisAndPostgres runs the gateway with the config of the compose file, a
 // Redis with its config and rights, and PostgreSQL with its script, as two replicas: what
 // these forbid and the gateway needs shows here. An access key that is made beside the
-// gateways lets a machine in at both.
+// gateways lets a machine in at both. Redis has as much memory as validate -online wants.
 func TestComposeSharesRedisAndPostgres(t *testing.T) {
 	server := tool(t, "redis-server", "redis-server")
 	tool(t, "openssl", "openssl")
@@ -245,6 +245,11 @@ func TestComposeSharesRedisAndPostgres(t *testing.T) {
 				t.Fatal(err)
 			}
 			key = strings.TrimSpace(string(out))
+			checked, _ := run(t.Context(), t, dir, program, "validate", "-online", "-config", config)
+			// the server beside is down, so the exit code says nothing
+			if !strings.Contains(checked, "takes writes; ") {
+				t.Errorf("validate -online does not like Redis: %s", checked)
+			}
 		}
 		session = callIn(t, "http://"+listen+"/mcp", token, session)
 		callIn(t, "http://"+listen+"/key/mcp", key, "")

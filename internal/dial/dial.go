@@ -39,6 +39,13 @@ const (
 	maxHeader = 64 << 10
 	maxIdle   = 256 // idle connections that are kept for one host
 
+	// pingAfter is how long a connection of HTTP/2 may be silent until its server is asked
+	// for a sign of life. A server that gives none within 15 s is reached over another
+	// connection. Else all requests would go on to use one that the network has lost
+	// without a word, for as long as the kernel sends again what nobody acknowledges: a
+	// quarter of an hour.
+	pingAfter = 30 * time.Second
+
 	// receiveBuffer is how much of what was not read yet the kernel keeps for one
 	// connection, in bytes; Linux counts twice as much for its own overhead. By itself
 	// Linux lets that grow to 6 MiB for a server that sends fast, which a container is
@@ -106,6 +113,7 @@ func newRest(d *dialer) *http.Transport {
 		IdleConnTimeout:        idleTimeout,
 		MaxResponseHeaderBytes: maxHeader,
 		ForceAttemptHTTP2:      true, // over TLS; a transport with a dialer of its own would not try
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter},
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -317,6 +318,41 @@ func TestCredentialOfAFileIsTakenAnewAfterARefusal(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestLongCallIsResumedForWhomItIs has the token of a caller end during a call, and then the
+// stream of the answer break off: the answer is asked for on behalf of the caller, as the
+// call was, and not as what keeps a session.
+func TestLongCallIsResumedForWhomItIs(t *testing.T) {
+	t.Parallel()
+	var id atomic.Value
+	signer := credential.NewSigner(time.Now)
+	s := serve(t, &web{session: "s", call: func(w http.ResponseWriter, _ *http.Request, m wire) {
+		id.Store(string(m.ID))
+		events(w)("id: e1\nretry: 1500\ndata:\n\n")
+	}})
+	s.stream = func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Last-Event-Id") == "" {
+			w.WriteHeader(http.StatusMethodNotAllowed)
+			return
+		}
+		events(w)("id: e2\n%s", data(`{"jsonrpc":"2.0","id":%s,"result":%s}`, id.Load(), okResult))
+	}
+	cfg := s.config()
+	cfg.Credential = credential.New(credential.Config{
+		Server: "up", Issuer: gatewayAddress, Signer: signer,
+		Spec: credential.Spec{Identity: &credential.Identity{Audience: serverAudience}},
+	})
+	t.Cleanup(cfg.Credential.Close)
+	r := start(t, cfg)
+	r.untilTool("tool")
+	call := request(t, `{"name":"x","arguments":{}}`, nil)
+	call.Principal = user("acme", "https://a.example", "ann")
+	call.Principal.Expiry = time.Now().Add(time.Second)
+	result, err := r.tool("tool").Call(t.Context(), call)
+	if err != nil || text(result) != "ok" {
+		t.Errorf("got %s, %v (%s), want the answer", result.JSON(), err, cause(err))
 	}
 }
 

@@ -386,15 +386,17 @@ func (l *HTTP) readStreams(ctx context.Context, out *Request, s *session, resp *
 		if at.fresh {
 			idle, at.fresh = 0, false
 		}
-		if resp, err = l.resume(ctx, s, &at, idle); err != nil {
+		if resp, err = l.resume(ctx, out, s, &at, idle); err != nil {
 			return mcp.Object{}, err
 		}
 	}
 }
 
-// resume opens a broken stream again behind the last event that came. idle is how many
-// attempts in a row have brought nothing.
-func (l *HTTP) resume(ctx context.Context, s *session, at *progress, idle int) (*response, error) {
+// resume opens the broken stream of a request again behind the last event that came, on
+// behalf of the same caller. idle is how many attempts in a row have brought nothing.
+func (l *HTTP) resume(ctx context.Context, out *Request, s *session, at *progress, idle int) (*response,
+	error,
+) {
 	header := s.get.Clone()
 	header.Set(mcp.HeaderLastEventID, at.id)
 	why := ErrEnded
@@ -402,7 +404,7 @@ func (l *HTTP) resume(ctx context.Context, s *session, at *progress, idle int) (
 		if !pace.Wait(ctx, max(at.retry, reconnectMin<<idle)) {
 			return nil, ctx.Err()
 		}
-		resp, _, err := l.do(ctx, nil, http.MethodGet, header, nil)
+		resp, _, err := l.do(ctx, out, http.MethodGet, header, nil)
 		if err != nil {
 			continue // the server may be restarting
 		}

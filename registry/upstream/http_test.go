@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
 // TestHTTPErasAreFoundByProbing answers the first question in every way that was seen.
@@ -267,10 +268,12 @@ func TestBrokenStreamIsResumed(t *testing.T) {
 }
 
 // TestStreamIsResumedOnceTheServerIsBack has a balancer, or the server, say that it cannot
-// be asked at the moment, when a stream is to be resumed.
+// be asked at the moment, or that the stream is still taken, when it is to be resumed.
 func TestStreamIsResumedOnceTheServerIsBack(t *testing.T) {
 	t.Parallel()
-	for _, status := range []int{http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable} {
+	for _, status := range []int{
+		http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusConflict,
+	} {
 		t.Run(http.StatusText(status), func(t *testing.T) {
 			t.Parallel()
 			var id atomic.Value
@@ -564,6 +567,33 @@ func TestGetStreamIsOptional(t *testing.T) {
 			t.Errorf("%d: got %d sessions, want one", status, got)
 		}
 	}
+}
+
+// TestStreamThatIsStillTakenIsAskedForAgain has a server that did not notice yet that its
+// stream is gone, as those of the SDKs for npm and Python do: it refuses another one with
+// 409. Or it does not take the credential for a moment. Later it gives the stream again.
+func TestStreamThatIsStillTakenIsAskedForAgain(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int32
+	s := legacyWeb()
+	s.stream = func(w http.ResponseWriter, r *http.Request) {
+		switch asked.Add(1) {
+		case 1:
+			events(w)("%s", data(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`))
+		case 2, 3:
+			w.WriteHeader(http.StatusConflict)
+		case 4:
+			w.WriteHeader(http.StatusUnauthorized)
+		default:
+			events(w)(": open\n\n")
+			<-r.Context().Done()
+		}
+	}
+	visit(t, upstream.Config{}, func(t *testing.T, _ *origin, _ *rig) {
+		if got := asked.Load(); got != 5 {
+			t.Errorf("the stream was asked for %d times, want until it was open", got)
+		}
+	}, s)
 }
 
 // TestServersThatAskBackOverHTTP answers ping and refuses the rest.

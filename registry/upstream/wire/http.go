@@ -414,7 +414,9 @@ func (l *HTTP) resume(ctx context.Context, out *Request, s *session, at *progres
 		resp.discard()
 		switch {
 		case resp.StatusCode == http.StatusTooManyRequests: // it will take the request later
-		case resp.StatusCode >= 500: // as from a balancer while the server restarts
+		// as from a balancer while the server restarts, or from a server that did not notice
+		// yet that the stream is broken
+		case resp.StatusCode >= 500, resp.StatusCode == http.StatusConflict:
 			why = refusedBy(resp)
 		default:
 			return nil, unavailable(true, refusedBy(resp))
@@ -426,18 +428,20 @@ func (l *HTTP) resume(ctx context.Context, out *Request, s *session, at *progres
 // Follow keeps the stream open on which a legacy server sends what belongs to no request.
 // It returns nil when there is no such stream, and a SessionError when the server does
 // not know the session. Changes may be missed between two streams, so Events is told of
-// each opening after the first.
+// each opening after the first. A server that had the stream is asked for it again whatever
+// it answers: it may not have noticed yet that the one before is gone, and so refuse
+// another, or not take the credential of the moment.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#listening-for-messages-from-the-server
 func (l *HTTP) Follow(ctx context.Context) error {
 	s := l.state.Load()
 	if s == nil {
 		return nil
 	}
-	again := false
+	again, had := false, false // had: there was such a stream before
 	for failures := 0; ; failures++ {
 		at, began := progress{}, time.Now()
 		offered, err := l.followOnce(ctx, s, &at, again)
-		again = true
+		again, had = true, had || at.opened
 		l.up.Following(false, false)
 		var forgotten *SessionError
 		switch {
@@ -445,7 +449,7 @@ func (l *HTTP) Follow(ctx context.Context) error {
 			return ctx.Err()
 		case errors.As(err, &forgotten):
 			return err
-		case !offered:
+		case !offered && !had:
 			return nil
 		case at.fresh, time.Since(began) > lasted:
 			failures = 0
@@ -475,6 +479,7 @@ func (l *HTTP) followOnce(ctx context.Context, s *session, at *progress,
 	case resp.StatusCode != http.StatusOK || resp.media != typeStream:
 		return false, nil
 	}
+	at.opened = true
 	l.up.Following(true, again)
 	reserved := l.memory.reserve()
 	defer reserved.Release()

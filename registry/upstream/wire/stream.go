@@ -17,8 +17,9 @@ type progress struct {
 	id string // the last event id; "": no event had one, so the stream cannot be resumed
 	// how long the server wants clients to wait before they reconnect; zero: it did not
 	// say
-	retry time.Duration
-	fresh bool // an event came since news was last cleared
+	retry  time.Duration
+	fresh  bool // an event came since news was last cleared
+	opened bool // there was a stream, even if no event came
 }
 
 // stream reads the messages of an event stream until take returns true, and keeps in at

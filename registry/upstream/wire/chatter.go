@@ -39,12 +39,14 @@ func (c *Chatter) hear(bytes int) time.Duration {
 	if c.paid.Before(now) {
 		c.paid = now
 	}
-	c.paid = c.paid.Add(time.Duration(1+bytes>>10) * time.Second / chatterRate)
-	pause := c.paid.Sub(now) - chatterBurst*time.Second/chatterRate
+	const burst = chatterBurst * time.Second / chatterRate
+	cost := time.Duration(1+bytes>>10) * time.Second / chatterRate
+	pause := min(c.paid.Add(cost).Sub(now)-burst, chatterMax)
+	c.paid = now.Add(burst + pause) // and no more, or what comes long after a flood would pause for it
 	if pause < chatterMin {
 		return 0
 	}
-	return min(pause, chatterMax)
+	return pause
 }
 
 // pace pauses when too much was read. It returns as soon as hurry is closed.

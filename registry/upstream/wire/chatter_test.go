@@ -47,6 +47,26 @@ func TestReadersOfOneServerShareItsPace(t *testing.T) {
 	}
 }
 
+// TestAFloodIsOverWhenItEnds has many streams of a server bring large messages for a minute.
+// Soon after that, a message makes nobody pause.
+func TestAFloodIsOverWhenItEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		chatter, stop := &Chatter{}, time.Now().Add(time.Minute)
+		for range 40 {
+			go func() {
+				for r := (reader{count: func(Anomaly, int) {}, chatter: chatter}); time.Now().Before(stop); {
+					r.pace(nil, 1<<20)
+				}
+			}()
+		}
+		time.Sleep(time.Minute + 5*time.Second)
+		if pause := chatter.hear(100); pause > 0 {
+			t.Errorf("five seconds after the flood: got a pause of %v, want none", pause)
+		}
+	})
+}
+
 // TestWhatSaysNothingIsPaced reads 8 MiB from servers that send everything but messages.
 func TestWhatSaysNothingIsPaced(t *testing.T) {
 	t.Parallel()

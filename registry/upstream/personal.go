@@ -196,7 +196,8 @@ func (p *personal) read(own *ownLists, who *auth.Principal) {
 	if err == nil {
 		own.lists, own.failures, own.due = lists, 0, time.Now().Add(fresh)
 	} else {
-		if credential.FaultOf(err) != "" || isAnswer(err) {
+		fault := credential.FaultOf(err)
+		if fault != "" && fault != credential.FaultAway || isAnswer(err) {
 			own.lists = nil
 		}
 		own.due = time.Now().Add(pace.Backoff(own.failures + 4))

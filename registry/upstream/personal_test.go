@@ -3,7 +3,11 @@ package upstream_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -218,6 +222,55 @@ func TestListsOfRefusedUsersAreGone(t *testing.T) {
 	}
 	if got, _, err := r.offered(user("acme", "https://a.example", "cy")); err != nil || len(got) != 2 {
 		t.Errorf("got %v, %v for another user, want two tools", got, err)
+	}
+}
+
+// TestListsOutliveTheEndpointOfTokens has the endpoint that gives tokens for a server go
+// away. Nobody has refused the user, so that what the user was offered stays in the lists.
+func TestListsOutliveTheEndpointOfTokens(t *testing.T) {
+	t.Parallel()
+	var away atomic.Bool
+	tokens := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if away.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"access_token":"t","token_type":"bearer","expires_in":1}`)
+	}))
+	t.Cleanup(tokens.Close)
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("hunter2-hunter2-hunter2"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg := serve(t, &web{modern: true}).config()
+	cfg.Personal = true
+	cfg.Credential = credential.New(credential.Config{
+		Server: "up", Client: newClient(t),
+		Spec: credential.Spec{ClientCredentials: &credential.Client{
+			TokenURL: tokens.URL, ID: "gw", SecretFile: secret,
+		}},
+	})
+	t.Cleanup(cfg.Credential.Close)
+	r := start(t, cfg)
+	r.untilUp()
+	ann := user("acme", "https://a.example", "ann")
+	if got, _, err := r.offered(ann); err != nil || len(got) != 1 {
+		t.Fatalf("got %v, %v, want a tool", got, err)
+	}
+	away.Store(true)
+	personal := r.reg.Catalogue().View([]string{r.name}).Personal[0]
+	eventually(t, "there is no token any more", func() bool {
+		_, err := cfg.Credential.For(t.Context(), &ann)
+		return err != nil
+	})
+	r.up.Reread()
+	eventually(t, "the lists cannot be read", func() bool {
+		lists, err := personal.Lists(t.Context(), &ann)
+		return lists == nil || err != nil
+	})
+	if personal.Known(&ann) == nil {
+		t.Error("got no lists, want those of before")
 	}
 }
 

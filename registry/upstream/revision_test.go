@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
@@ -48,6 +49,29 @@ func TestNamedRevisionIsSpoken(t *testing.T) {
 				t.Errorf("%s: asked %.200s…, want %s…", name, got, test.asked)
 			}
 		}, test.server)
+	}
+}
+
+// TestNamedRevisionIsNotBlamedForARefusal has a server, or a balancer before it, refuse
+// every request to a server of which the operator says that it is of 2026-07-28. Why is not
+// that it were of another revision.
+func TestNamedRevisionIsNotBlamedForARefusal(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[int]string{
+		http.StatusUnauthorized: signInWanted, http.StatusForbidden: "HTTP status 403",
+		http.StatusTooManyRequests: "HTTP status 429", http.StatusBadGateway: "HTTP status 502",
+		http.StatusServiceUnavailable: "HTTP status 503", http.StatusNotFound: notModern,
+	} {
+		refuse := &guarded{status, "", make(chan string, 1000)}
+		visit(t, upstream.Config{Revision: mcp.LatestModern, Prefix: "up"}, func(t *testing.T, _ *origin, r *rig) {
+			if got := r.last(); got.Up || got.Problem != want {
+				t.Errorf("%d: got %+v, want %q", status, got, want)
+			}
+			down := r.reg.Catalogue().View([]string{"up"}).Unreached(registry.KindTool, "up__x").Down()
+			if wants := status == http.StatusUnauthorized; down == nil || down.SignIn != wants {
+				t.Errorf("%d: got %+v, want that it wants a sign-in: %v", status, down, wants)
+			}
+		}, refuse)
 	}
 }
 

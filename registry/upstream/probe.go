@@ -97,6 +97,9 @@ func (d *dialer) older(ctx context.Context, c *control, link wire.Link, k kind) 
 func (d *dialer) connectHTTP(ctx context.Context, c *control) error {
 	ctx, cancel := context.WithTimeout(ctx, handshakeLimit)
 	defer cancel()
+	// The network may have lost what is idle from before without a word. A server that is
+	// asked over that is silent, and would be taken for a legacy one.
+	d.cfg.Client.CloseIdleConnections()
 	if d.cfg.Type == typeSSE {
 		return d.older(ctx, c, nil, kindSSE)
 	}

@@ -454,3 +454,43 @@ func TestUpsetChildIsNotAskedForEver(t *testing.T) {
 		})
 	}
 }
+
+// lossy is a way to an origin of which the network loses connections without a word: as
+// many requests as have a connection from before wait in vain.
+type lossy struct {
+	*origin
+
+	idle atomic.Int32
+}
+
+func (l *lossy) RoundTrip(r *http.Request) (*http.Response, error) {
+	if l.idle.Add(-1) >= 0 {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
+	return l.origin.RoundTrip(r)
+}
+
+func (l *lossy) CloseIdleConnections() { l.idle.Store(0) }
+
+// TestLostServerIsReachedOverNewConnections has the network lose all connections to a server
+// of both eras without a word. Once that is noticed, the server is up at once, and of the
+// era that it was.
+func TestLostServerIsReachedOverNewConnections(t *testing.T) {
+	t.Parallel()
+	for _, idle := range []int32{2, 100} {
+		synctest.Test(t, func(t *testing.T) {
+			l := &lossy{origin: &origin{}}
+			l.become(&web{modern: true, speaks: mcp.Revision2511})
+			r := start(t, upstream.Config{URL: originURL, Client: &http.Client{Transport: l}})
+			synctest.Wait()
+			l.idle.Store(idle)
+			time.Sleep(2 * time.Minute) // in which the lists, or a sign of life, are asked for in vain
+			if got := r.last(); !got.Up || got.Restarts != 1 || got.Revision != mcp.Revision2607 {
+				t.Errorf("%d idle connections: got %+v, want up again as a modern server", idle, got)
+			}
+			r.stop()
+			l.become(nil)
+		})
+	}
+}

@@ -61,7 +61,7 @@ func (o *oneAtATime) Follow(ctx context.Context) error {
 func (o *oneAtATime) supervised(t *testing.T, version string) (*control, *lists, <-chan error) {
 	t.Helper()
 	u := New(Config{Name: "up", Shared: true, Logger: slog.New(slog.DiscardHandler)}, registry.New())
-	c := &control{connection: newConnection("up", func(Anomaly, int) {})}
+	c := &control{connection: newConnection(&Config{Name: "up"})}
 	c.version = version
 	if version == mcp.LatestModern {
 		c.peer = newModern(c.connection, o, &u.cfg, nil)

@@ -126,6 +126,18 @@ type Config struct {
 
 var errPanicked = errors.New("a fault of the gateway itself, which its log has")
 
+// saved calls do. A panic in it is counted and logged, and becomes its error: so it costs
+// what do is for, and not the process. Whatever reads what a server says runs in it, where
+// it is not the goroutine of a call.
+func (c *Config) saved(ctx context.Context, do func() error) (err error) {
+	defer func() {
+		if problem := recover(); problem != nil {
+			err = c.panicked(ctx, problem)
+		}
+	}()
+	return do()
+}
+
 // panicked counts and logs a panic that a goroutine recovered from, and returns what its
 // work ended with.
 func (c *Config) panicked(ctx context.Context, problem any) error {

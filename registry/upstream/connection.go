@@ -17,13 +17,13 @@ import (
 // pool of seats for a pooled session. It is safe for concurrent use once the handshake
 // has set version.
 type connection struct {
+	cfg     *Config
 	server  fault
 	owner   *auth.Owner // whose session it is, as its seat says; nil: a control connection
 	version string      // the revision agreed on
 	ids     counter     // of requests in either era: an early question may be answered late
 	// takes what a legacy server sends on its own; nil: the server is modern
 	hears atomic.Pointer[hearer]
-	count func(Anomaly, int)
 	// the server asked for roots while no call was open, as some servers do when they
 	// start
 	rooted atomic.Bool
@@ -65,9 +65,9 @@ func (c *connection) hearBy(session hearer) { c.hears.Store(&session) }
 
 var _ wire.Events = (*connection)(nil)
 
-func newConnection(server string, count func(Anomaly, int)) *connection {
+func newConnection(cfg *Config) *connection {
 	return &connection{
-		server: fault(server), count: count, said: &wire.LastLines{},
+		cfg: cfg, server: fault(cfg.Name), said: &wire.LastLines{},
 		changes: make(chan struct{}, 1), suspected: make(chan struct{}, 1), refusals: make(chan struct{}, 1),
 	}
 }
@@ -75,7 +75,7 @@ func newConnection(server string, count func(Anomaly, int)) *connection {
 // newSessionConnection returns the connection of one more, pooled session with the server
 // of the control connection.
 func newSessionConnection(control *connection) *connection {
-	c := newConnection(string(control.server), control.count)
+	c := newConnection(control.cfg)
 	c.control = control
 	return c
 }
@@ -139,7 +139,10 @@ func signal(channel chan<- struct{}) {
 }
 
 // Count counts n things that no server should send.
-func (c *connection) Count(kind Anomaly, n int) { c.count(kind, n) }
+func (c *connection) Count(kind Anomaly, n int) { c.cfg.Count(kind, n) }
+
+// Saved is Config.saved.
+func (c *connection) Saved(ctx context.Context, do func() error) error { return c.cfg.saved(ctx, do) }
 
 // Question takes a request of the server; of is the request on whose stream it came, nil
 // when it came on no request's stream. It returns the answer when there is one at once,

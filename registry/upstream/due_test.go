@@ -18,7 +18,7 @@ func TestOpenPipeIsNotTakenForNews(t *testing.T) {
 		`{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true,"x":{"y":1}}}`: 0,
 		`{}`: topicTools,
 	} {
-		c := newConnection("up", func(Anomaly, int) {})
+		c := newConnection(&Config{Name: "up"})
 		c.hearBy(&legacy{streaming: make(chan struct{})})
 		capabilities, err := mcp.ParseObject([]byte(declares))
 		if err != nil {

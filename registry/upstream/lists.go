@@ -156,14 +156,12 @@ func (l *lists) readOwn(ctx context.Context, asked topics, publish func()) error
 	for _, one := range wanted {
 		go func() { // never blocks: the channel has room
 			r := reading{of: one}
-			defer func() {
-				if problem := recover(); problem != nil {
-					r.err = l.cfg.panicked(ctx, problem)
-				}
-				readings <- r
-			}()
-			r = one.fetch(limited, l.conn.server, l.ask)
-			r.beside = beside || l.conn.busy()
+			r.err = l.cfg.saved(ctx, func() error {
+				r = one.fetch(limited, l.conn.server, l.ask)
+				r.beside = beside || l.conn.busy()
+				return r.err
+			})
+			readings <- r
 		}()
 	}
 	patience := time.After(toolsFirst)

@@ -70,7 +70,7 @@ func TestCallsThatDidNotReachALostChildGetAnother(t *testing.T) {
 					ended: make(chan struct{}), streaming: make(chan struct{}),
 				}, nil
 			}
-			p := newPool(t.Context(), newConnection("s", func(Anomaly, int) {}), false, &Config{}, open, &strays{})
+			p := newPool(t.Context(), newConnection(&Config{Name: "s"}), false, &Config{}, open, &strays{})
 			defer p.close(context.Background(), true)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()

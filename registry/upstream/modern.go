@@ -240,7 +240,9 @@ func (m *modern) alive(ctx context.Context) error {
 func (m *modern) watch(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return m.conn.server.from(m.link.Follow(ctx)) })
-	group.Go(func() error { return m.staySubscribed(ctx) })
+	group.Go(func() error {
+		return m.conn.Saved(ctx, func() error { return m.staySubscribed(ctx) })
+	})
 	return group.Wait()
 }
 

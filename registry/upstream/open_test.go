@@ -37,7 +37,7 @@ func TestOpenOpensTheKindThatWasFound(t *testing.T) {
 					Logger: slog.New(slog.DiscardHandler),
 				}, registry.New())
 				u.dialer.remember(test.kind)
-				c := newConnection("up", func(Anomaly, int) {})
+				c := newConnection(&Config{Name: "up"})
 				roots := mcp.NewObject(mcp.Member{Name: "roots", Value: mcp.RawJSON("{}")})
 				l, err := u.dialer.open(t.Context(), c, roots, &calls{strays: &strays{}})
 				if test.want == "" {

@@ -54,8 +54,8 @@ type parking struct {
 	tasks  *tasks
 	count  func(Anomaly, int)
 	asked  atomic.Bool // a call was parked at least once, so this server can ask here
-	// as Config.panicked
-	panicked func(ctx context.Context, problem any) error
+	// as Config.saved
+	saved func(ctx context.Context, do func() error) error
 	// a server asked a caller something that this caller cannot be asked; see
 	// pool.lentKey
 	strict atomic.Bool
@@ -227,14 +227,12 @@ func (d *parkedCall) run(ctx context.Context, s *seat, i *item, c *registry.Call
 	defer stop()
 	own := *c
 	own.Memory = d.memory // it outlives the round in which the call began
-	// A panic costs this call alone: nobody else recovers from one on this goroutine.
 	exchange := func() (result mcp.Object, err error) {
-		defer func() {
-			if problem := recover(); problem != nil {
-				result, err = mcp.Object{}, d.parking.panicked(ctx, problem)
-			}
-		}()
-		return d.session.session.run(ctx, i, &own, d.questions)
+		err = d.parking.saved(ctx, func() (err error) {
+			result, err = d.session.session.run(ctx, i, &own, d.questions)
+			return err
+		})
+		return result, err
 	}
 	if c.Tasks == mcp.TasksAsked && c.Task == "" {
 		d.result, d.err = d.parking.tasks.tracked(s, c, exchange)

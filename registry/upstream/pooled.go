@@ -42,8 +42,11 @@ type seat = seats.Seat[*pooled]
 // again: only an announcement could be lost, and each session would cost a second.
 func (s *pooled) Open(ctx context.Context, opened func()) error {
 	capabilities, _ := mcp.ObjectOf(mcp.RawJSON(s.key.Traits))
-	session, err := s.dial(ctx, s.conn, capabilities, s.calls)
-	if err != nil {
+	var session *legacy
+	if err := s.conn.Saved(ctx, func() (err error) {
+		session, err = s.dial(ctx, s.conn, capabilities, s.calls)
+		return err
+	}); err != nil {
 		return s.conn.server.unavailable(false, cause(err))
 	}
 	s.session = session
@@ -75,7 +78,8 @@ func cause(err error) error {
 // session or the pool ends. When the session turns out to be lost, the pool is told.
 func (s *pooled) follow() {
 	s.stop, _ = s.seats.Go(func(ctx context.Context) {
-		if err := s.session.watch(ctx); err != nil && ctx.Err() == nil {
+		err := s.conn.Saved(ctx, func() error { return s.session.watch(ctx) })
+		if err != nil && ctx.Err() == nil {
 			s.lost()
 		}
 	})
@@ -99,7 +103,8 @@ func (s *pooled) Suspected() <-chan struct{} { return s.conn.suspected }
 
 // Alive asks the server for a proof of life.
 func (s *pooled) Alive(ctx context.Context) error {
-	if err := s.session.alive(ctx); err != nil && !throttled(err) {
+	err := s.conn.Saved(ctx, func() error { return s.session.alive(ctx) })
+	if err != nil && !throttled(err) {
 		return err
 	}
 	return nil

@@ -33,7 +33,7 @@ func (d *dialer) connect(ctx context.Context) (*control, error) {
 }
 
 func (d *dialer) connectOnce(ctx context.Context) (*control, error) {
-	c := &control{connection: newConnection(d.cfg.Name, d.cfg.Count)}
+	c := &control{connection: newConnection(d.cfg)}
 	d.said.Store(c.said)
 	var err error
 	if d.cfg.URL != "" {
@@ -348,7 +348,10 @@ func (d *dialer) inquire(ctx context.Context, m *modern) *inquiry {
 	ctx = context.WithoutCancel(ctx)
 	go func() {
 		defer close(i.answered)
-		i.says, i.err = d.discovered(ctx, ctx, m)
+		i.err = d.cfg.saved(ctx, func() (err error) {
+			i.says, err = d.discovered(ctx, ctx, m)
+			return err
+		})
 	}()
 	return i
 }

@@ -240,11 +240,13 @@ func (t *watches) attempt(ctx context.Context, w *watch) error {
 	defer timer.Stop()
 	err := t.server.unavailable(false, wire.ErrGone)
 	if c := t.control(); c != nil {
-		err = c.peer.watchResource(limited, w.key.tenantID, w.key.uri, func() {
-			if timer.Stop() {
-				t.confirm(w)
-			}
-		}, func(uri string) { t.tell(w, uri) })
+		err = c.Saved(limited, func() error {
+			return c.peer.watchResource(limited, w.key.tenantID, w.key.uri, func() {
+				if timer.Stop() {
+					t.confirm(w)
+				}
+			}, func(uri string) { t.tell(w, uri) })
+		})
 	}
 	switch {
 	case ctx.Err() != nil:

@@ -110,7 +110,7 @@ func (u *Upstream) Run(ctx context.Context) error {
 	defer u.watches.close()
 	for attempt := 0; ; attempt++ {
 		began := time.Now()
-		err := u.serve(ctx)
+		err := u.cfg.saved(ctx, func() error { return u.serve(ctx) })
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -184,9 +184,13 @@ func (u *Upstream) serve(ctx context.Context) error {
 	}
 	u.watches.arrived()
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return c.peer.watch(ctx) })
-	group.Go(func() error { return u.follow(ctx, l) })
-	group.Go(func() error { return u.dialer.reprobe(ctx, c) })
+	for _, part := range []func() error{
+		func() error { return c.peer.watch(ctx) },
+		func() error { return u.follow(ctx, l) },
+		func() error { return u.dialer.reprobe(ctx, c) },
+	} {
+		group.Go(func() error { return c.Saved(ctx, part) })
+	}
 	err = group.Wait()
 	c.gone.Store(true) // set before the catalogue is told, so that no call begins on a dead connection
 	return err

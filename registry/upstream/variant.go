@@ -105,7 +105,11 @@ func (l *lists) readVariants(ctx context.Context, asked topics, publish func()) 
 			of[one] = v
 		}
 		go func() { // never blocks: the channel has room
-			readings, err := l.conn.fetchAs(limited, declared, wanted)
+			var readings []reading
+			err := l.cfg.saved(ctx, func() (err error) {
+				readings, err = l.conn.fetchAs(limited, declared, wanted)
+				return err
+			})
 			if errors.Is(err, errAlone) {
 				alone.Store(true)
 			}

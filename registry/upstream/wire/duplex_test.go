@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -24,6 +25,8 @@ func (n *notebook) Following(open, again bool) {
 
 func (n *notebook) CheckAlive()        { n.lines = append(n.lines, "doubt") }
 func (n *notebook) Count(Anomaly, int) {}
+
+func (n *notebook) Saved(_ context.Context, do func() error) error { return do() }
 
 // TestNotesComeBeforeTheQuestionAfterThem takes a note and a question in while whoever
 // waits for the answer is late: the request that hears at once has the note first. From

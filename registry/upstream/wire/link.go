@@ -82,4 +82,7 @@ type Events interface {
 	CheckAlive()
 	// Count counts n things that no server should send.
 	Count(kind Anomaly, n int)
+	// Saved calls do. A panic in it becomes its error: so it costs what do is for, and not
+	// the process. It may block.
+	Saved(ctx context.Context, do func() error) error
 }

@@ -116,7 +116,7 @@ func (l *SSE) awaitEndpoint(ctx context.Context) error {
 // connection. It is the goroutine in work.
 func (l *SSE) readAll(ctx context.Context, resp *response) {
 	defer resp.discard()
-	l.lost(l.receive(ctx, resp.Body))
+	l.lost(l.up.Saved(ctx, func() error { return l.receive(ctx, resp.Body) }))
 }
 
 // receive reads the stream to its end. Messages before the address are dropped, and a

@@ -175,7 +175,7 @@ func (k *Child) write() {
 // readOutput takes all that the child says. A child that closes its output without ending
 // is lost; the end of one that ends is for reap to name.
 func (k *Child) readOutput(ctx context.Context) {
-	err := k.receive(ctx)
+	err := k.up.Saved(ctx, func() error { return k.receive(ctx) })
 	close(k.drained)
 	if !k.ended(endLimit) {
 		k.lost(fmt.Errorf("read from child: %w", err))

@@ -171,9 +171,11 @@ type Source struct {
 	// Subscribe reports changes of the resource with that own URI until ctx ends. It
 	// returns as soon as no later change can be missed, and goes on reporting after that.
 	// updated gets the own URI of what changed, which may be a part of the resource, and
-	// must not block. The user is who wants to know. Subscribe is nil when the server
-	// reports no changes.
-	Subscribe func(ctx context.Context, user share.User, uri string, updated func(uri string)) error
+	// must not block. The user is who wants to know. over is called, on a goroutine of its
+	// own, if the source ends before ctx does and so reports nothing more; it returns when
+	// ctx ends at the latest. Subscribe is nil when the server reports no changes.
+	Subscribe func(ctx context.Context, user share.User, uri string, updated func(uri string),
+		over func()) error
 }
 
 // Refusal says which definition was left out, and why. The rest of the source's

@@ -41,7 +41,8 @@ func newOrigin(server, prefix string) *origin {
 // immutable.
 type service struct {
 	use       Func // nil: the source has nothing but tools
-	subscribe func(ctx context.Context, user share.User, uri string, updated func(uri string)) error
+	subscribe func(ctx context.Context, user share.User, uri string, updated func(uri string),
+		over func()) error
 	completes bool
 	released  []string
 	listed    map[string]bool // own URIs of the listed resources

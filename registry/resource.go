@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
@@ -22,7 +23,20 @@ func (i *Item) Subscribe(ctx context.Context, user share.User,
 	if subscribe == nil {
 		return false, nil
 	}
-	return true, subscribe(ctx, user, i.Name, func(uri string) { updated(i.origin.exposed(uri)) })
+	return true, subscribe(ctx, user, i.Name, func(uri string) { updated(i.origin.exposed(uri)) },
+		func() { i.subscribeAgain(ctx, user, updated) })
+}
+
+// subscribeAgain goes on with a subscription whose source has ended, as at a reload that
+// changes its server: it subscribes at the source that comes in its place. It tells of a
+// change, because one may have been missed.
+func (i *Item) subscribeAgain(ctx context.Context, user share.User, updated func(uri string)) {
+	for failures := 0; pace.Wait(ctx, pace.Backoff(failures)); failures++ {
+		if ok, err := i.Subscribe(ctx, user, updated); ok && err == nil {
+			updated(i.Exposed)
+			return
+		}
+	}
 }
 
 // defineResource reads the definition of a resource. Errors are *refusalError.

@@ -301,7 +301,7 @@ func TestUpdatesHaveTheExposedURI(t *testing.T) {
 	for prefix, want := range map[string]string{"box": "mcp.box+file:///a/part", "": "file:///a/part"} {
 		r := registry.New()
 		s := library("box", prefix, []string{"file:///a"}, nil)
-		s.Subscribe = func(_ context.Context, user share.User, uri string, updated func(string)) error {
+		s.Subscribe = func(_ context.Context, user share.User, uri string, updated func(string), _ func()) error {
 			if user.TenantID != "acme" || uri != "file:///a" {
 				t.Errorf("got %s, %s", user.TenantID, uri)
 			}
@@ -321,6 +321,33 @@ func TestUpdatesHaveTheExposedURI(t *testing.T) {
 			share.User{TenantID: "acme"}, nil); ok || err != nil {
 			t.Errorf("got %v, %v of a server that does not tell", ok, err)
 		}
+	}
+}
+
+// TestASubscriptionGoesOnAtTheNextSource has the source end to which somebody is subscribed,
+// and another come in its place, as at a reload.
+func TestASubscriptionGoesOnAtTheNextSource(t *testing.T) {
+	r := registry.New()
+	s := library("box", "box", []string{"file:///a"}, nil)
+	var ends, tells []func()
+	s.Subscribe = func(_ context.Context, _ share.User, uri string, updated func(string), over func()) error {
+		ends, tells = append(ends, over), append(tells, func() { updated(uri) })
+		return nil
+	}
+	mustReplace(t, r, s)
+	told := 0
+	if ok, err := r.Catalogue().View([]string{"box"}).Resources[0].Subscribe(t.Context(),
+		share.User{TenantID: "acme"}, func(string) { told++ }); !ok || err != nil {
+		t.Fatalf("got %v, %v, want a subscription", ok, err)
+	}
+	mustReplace(t, r, s)
+	ends[0]()
+	if len(tells) != 2 || told != 1 {
+		t.Fatalf("got %d subscriptions and %d changes, want one more and a change that was missed",
+			len(tells), told)
+	}
+	if tells[1](); told != 2 {
+		t.Errorf("got %d changes, want that of the next source, too", told)
 	}
 }
 

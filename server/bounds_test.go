@@ -19,7 +19,7 @@ import (
 func TestUpdatesOfListenAreBounded(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		s := (&forms{}).source()
-		s.Subscribe = func(_ context.Context, _ share.User, _ string, updated func(string)) error {
+		s.Subscribe = func(_ context.Context, _ share.User, _ string, updated func(string), _ func()) error {
 			for n := range 5000 {
 				updated(fmt.Sprintf("file:///a/%d", n))
 			}

@@ -36,7 +36,7 @@ func (f *forms) source() registry.Source {
 		Resources: []mcp.Object{object(`{"uri":"file:///a","name":"a"}`)},
 		Use:       f.use,
 		Reads:     true,
-		Subscribe: func(_ context.Context, _ share.User, _ string, updated func(string)) error {
+		Subscribe: func(_ context.Context, _ share.User, _ string, updated func(string), _ func()) error {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			f.updated = updated

@@ -68,7 +68,9 @@ func (k *keeper) ask(_ context.Context, c *registry.Call) (mcp.Object, error) {
 		nil
 }
 
-func (k *keeper) subscribe(ctx context.Context, user share.User, _ string, updated func(string)) error {
+func (k *keeper) subscribe(ctx context.Context, user share.User, _ string, updated func(string),
+	_ func(),
+) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.lives[user.TenantID], k.changed = ctx.Err, append(k.changed, updated)

@@ -105,7 +105,7 @@ func (l *holdersLab) far(w *world) {
 		) {
 			return object(`{"contents":[]}`), nil
 		},
-		Subscribe: func(_ context.Context, _ share.User, _ string, updated func(string)) error {
+		Subscribe: func(_ context.Context, _ share.User, _ string, updated func(string), _ func()) error {
 			l.updated = updated
 			return nil
 		},

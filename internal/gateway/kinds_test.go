@@ -872,7 +872,7 @@ func TestRefusalToFollowSaysWhichBound(t *testing.T) {
 	} {
 		b, l := newLibrary(t)
 		s := l.source("lib")
-		s.Subscribe = func(context.Context, share.User, string, func(string)) error {
+		s.Subscribe = func(context.Context, share.User, string, func(string), func()) error {
 			return &registry.SubscribedError{Server: "lib", Err: bound}
 		}
 		b.replace(t, s)
@@ -890,7 +890,7 @@ func TestSubscriptionEndsWithTheRequestThatStillOpensIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, l := newLibrary(t)
 		s := l.source("lib")
-		s.Subscribe = func(ctx context.Context, _ share.User, _ string, _ func(string)) error {
+		s.Subscribe = func(ctx context.Context, _ share.User, _ string, _ func(string), _ func()) error {
 			<-ctx.Done()
 			return nil // too late
 		}

@@ -94,7 +94,9 @@ func (l *library) source(name string) registry.Source {
 	}
 }
 
-func (l *library) subscribe(ctx context.Context, _ share.User, uri string, updated func(uri string)) error {
+func (l *library) subscribe(ctx context.Context, _ share.User, uri string, updated func(uri string),
+	_ func(),
+) error {
 	if l.panicked {
 		panic("inside")
 	}

@@ -248,7 +248,7 @@ func (l *lists) take(ctx context.Context, r reading) error {
 // source returns everything that the server offers now, for the catalogue. subscribe is
 // what the catalogue calls to follow a resource.
 func (l *lists) source(subscribe func(ctx context.Context, user share.User, uri string,
-	updated func(uri string)) error,
+	updated func(uri string), over func()) error,
 ) registry.Source {
 	c := l.conn
 	s := registry.Source{

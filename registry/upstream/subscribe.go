@@ -55,29 +55,32 @@ type watch struct {
 	after <-chan struct{} // done of the watch of the same key that is just ending; nil: there was none
 	done  chan struct{}   // closed when this watch has ended
 
-	holder    share.User // of the watch's slot
-	ending    bool       // nobody may join any more: another watch takes its place
-	listeners map[*listener]struct{}
-	// listeners that wait for the outcome of the present attempt; each has room for one
-	// value
-	waiting      []chan<- error
-	acknowledged bool // the server has confirmed the present subscription
-	confirmed    bool // the server has confirmed a subscription at least once
+	holder       share.User // of the watch's slot
+	ending       bool       // nobody may join any more: another watch takes its place
+	listeners    map[*listener]struct{}
+	waiting      []*listener // for the outcome of the present attempt
+	acknowledged bool        // the server has confirmed the present subscription
+	confirmed    bool        // the server has confirmed a subscription at least once
 }
 
 // listener is one client's wish to hear of changes.
 type listener struct {
 	user    share.User
 	updated func(uri string)
+	over    func()          // called if the watch ends although the listener wants to know; may last
 	gone    <-chan struct{} // closed when the listener no longer wants to know
+	// gets nil as soon as the subscription is live, or why it is not; has room for that
+	outcome chan error
+	live    bool // the outcome was nil
 }
 
 // subscribe tells of changes of a resource until ctx ends. It returns as soon as the
 // server has confirmed the subscription, with nil, or with why there is none. From then
 // on the subscription outlives the connection: it is opened again in the background, and
-// since a change may have been missed meanwhile, one is told.
+// since a change may have been missed meanwhile, one is told. It does not outlive the
+// upstream, of whose end over tells.
 func (t *watches) subscribe(ctx context.Context, user share.User, uri string,
-	updated func(uri string),
+	updated func(uri string), over func(),
 ) error {
 	tenantID := user.TenantID
 	if c := t.control(); c != nil && c.version == mcp.LatestModern && t.child {
@@ -85,14 +88,16 @@ func (t *watches) subscribe(ctx context.Context, user share.User, uri string,
 		// resource only once
 		tenantID = ""
 	}
-	l := &listener{user: user, updated: updated, gone: ctx.Done()}
-	w, outcome, err := t.join(ctx, watchKey{tenantID, uri}, l)
+	l := &listener{
+		user: user, updated: updated, over: over, gone: ctx.Done(), outcome: make(chan error, 1),
+	}
+	w, err := t.join(ctx, watchKey{tenantID, uri}, l)
 	if err != nil {
 		return err
 	}
 	stop := context.AfterFunc(ctx, func() { t.remove(w, l) })
 	select {
-	case err = <-outcome:
+	case err = <-l.outcome:
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
@@ -103,19 +108,16 @@ func (t *watches) subscribe(ctx context.Context, user share.User, uri string,
 }
 
 // join adds a listener to the watch of a resource, and starts the watch if there is none.
-// outcome gets nil as soon as the subscription is live, or why it is not.
-func (t *watches) join(ctx context.Context, key watchKey, l *listener) (w *watch, outcome <-chan error,
-	err error,
-) {
+func (t *watches) join(ctx context.Context, key watchKey, l *listener) (*watch, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	w = t.byKey[key]
+	w := t.byKey[key]
 	switch {
 	case t.ended:
-		return nil, nil, t.server.unavailable(false, wire.ErrGone)
+		return nil, t.server.unavailable(false, wire.ErrGone)
 	case w == nil || w.ending:
 		if err := t.slots.Take(l.user, 1); err != nil {
-			return nil, nil, &registry.SubscribedError{Server: string(t.server), Err: err}
+			return nil, &registry.SubscribedError{Server: string(t.server), Err: err}
 		}
 		// It is for all who ask later too, so it ends with the last of them and not with
 		// the first.
@@ -134,14 +136,13 @@ func (t *watches) join(ctx context.Context, key watchKey, l *listener) (w *watch
 		t.work.Go(func() { t.keep(lasting, w) })
 	}
 	w.listeners[l] = struct{}{}
-	done := make(chan error, 1)
 	if w.acknowledged {
-		done <- nil
+		l.resolveLocked(nil)
 	} else {
-		w.waiting = append(w.waiting, done)
+		w.waiting = append(w.waiting, l)
 		signal(w.hurry)
 	}
-	return w, done, nil
+	return w, nil
 }
 
 // remove removes a listener. The watch ends with its last listener. When its holder has
@@ -171,15 +172,26 @@ func (t *watches) remove(w *watch, l *listener) {
 }
 
 // end removes a watch whose goroutine is about to return, and lets the next one of the
-// same resource begin.
+// same resource begin. Listeners that rely on the watch are left when the upstream ends.
+// From then on the watch has none: whoever leaves must not move a slot that is given back.
 func (t *watches) end(w *watch) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	w.cancel()
 	close(w.done)
 	t.slots.Give(w.holder, 1)
 	if t.byKey[w.key] == w {
 		delete(t.byKey, w.key)
+	}
+	var left []*listener
+	for l := range w.listeners {
+		if l.live { // any other has got an error
+			left = append(left, l)
+		}
+	}
+	clear(w.listeners)
+	t.mu.Unlock()
+	for _, l := range left {
+		go l.over() // until the listener no longer wants to know, at the latest
 	}
 }
 
@@ -285,10 +297,16 @@ func (t *watches) lost(ctx context.Context, w *watch, err error) (again bool) {
 // resolveLocked tells the outcome of an attempt to all who wait for it. The mutex is that
 // of watches.
 func (w *watch) resolveLocked(err error) {
-	for _, waiting := range w.waiting {
-		waiting <- err // never blocks: each channel has room for the one value it gets
+	for _, l := range w.waiting {
+		l.resolveLocked(err)
 	}
 	w.waiting = nil
+}
+
+// resolveLocked tells a listener the outcome, once. The mutex is that of watches.
+func (l *listener) resolveLocked(err error) {
+	l.live = err == nil
+	l.outcome <- err // never blocks: there is room for the one value
 }
 
 // tell tells all listeners of a watch that a resource changed: the one that is followed,

@@ -128,8 +128,12 @@ func newWatcher(t *testing.T) *watcher {
 
 func (w *watcher) follow(r *rig, tenantID, uri string) error {
 	r.t.Helper()
-	ok, err := r.resource(uri).Subscribe(w.ctx, share.User{TenantID: tenantID},
-		func(uri string) { w.got <- uri })
+	return w.followAs(r, share.User{TenantID: tenantID}, uri)
+}
+
+func (w *watcher) followAs(r *rig, user share.User, uri string) error {
+	r.t.Helper()
+	ok, err := r.resource(uri).Subscribe(w.ctx, user, func(uri string) { w.got <- uri })
 	if !ok {
 		return errors.New("the server does not tell")
 	}
@@ -205,6 +209,26 @@ func TestSubscriptionThatIsNotHonouredFails(t *testing.T) {
 	}
 }
 
+// TestUsersWhoAreRefusedTogetherLeaveNothing has the users of a tenant follow at once what
+// the server does not honour: each leaves as soon as it is told, the one that holds the
+// slot as well as the others.
+func TestUsersWhoAreRefusedTogetherLeaveNothing(t *testing.T) {
+	t.Parallel()
+	r := start(t, newPress(t).config()).ready()
+	for range 50 {
+		var all sync.WaitGroup
+		for i := range 8 {
+			user := share.User{TenantID: "t", Subject: fmt.Sprint(i)}
+			all.Go(func() {
+				if newWatcher(t).followAs(r, user, "file:///deaf") == nil {
+					t.Error("got a subscription, want none")
+				}
+			})
+		}
+		all.Wait()
+	}
+}
+
 func (r *rig) ready() *rig {
 	r.t.Helper()
 	r.untilUp()
@@ -270,6 +294,41 @@ func TestSubscriptionSurvivesItsStream(t *testing.T) {
 	if r.last().Restarts != 0 {
 		t.Error("a cut stream restarted the upstream")
 	}
+}
+
+// TestSubscriptionSurvivesAReloadOfItsServer ends the upstream and runs another in its
+// place, as a reload does that changes a setting of the server. The client was told that
+// it is subscribed, and hears of nothing else.
+func TestSubscriptionSurvivesAReloadOfItsServer(t *testing.T) {
+	t.Parallel()
+	p := newPress(t)
+	r := start(t, p.config()).ready()
+	w, left := newWatcher(t), newWatcher(t)
+	// who leaves holds the slot that both share
+	for _, one := range []*watcher{left, w} {
+		user := share.User{TenantID: "t", Subject: fmt.Sprintf("%p", one)}
+		if err := one.followAs(r, user, watchedURI); err != nil {
+			t.Fatalf("Subscribe: %v (%s)", err, cause(err))
+		}
+	}
+	r.stop()
+	left.cancel()
+	next := newRig(t, p.config(), r.reg)
+	next.run()
+	if got := await(t, w.got); got != watchedURI {
+		t.Errorf("after the reload: got %q, want %q, which may have changed", got, watchedURI)
+	}
+	eventually(t, "it is open again", func() bool { return len(p.issues(watchedURI)) == 1 })
+	one := p.issues(watchedURI)[0]
+	one.send <- updated(watchedURI+"/2", one.id)
+	if got := await(t, w.got); got != watchedURI+"/2" {
+		t.Errorf("of the other upstream: got %q, want the change", got)
+	}
+	if len(left.got) > 0 {
+		t.Error("who left was told")
+	}
+	w.cancel()
+	eventually(t, "none is left", func() bool { return len(p.issues(watchedURI)) == 0 })
 }
 
 // TestSubscriptionSurvivesItsServer lets the server go away for minutes, on exact time.

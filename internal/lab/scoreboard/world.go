@@ -204,7 +204,7 @@ func (w *world) sources() []registry.Source {
 			object(`{"uriTemplate":"file:///x/{a}","name":"u"}`),
 			object(`{"uriTemplate":"file:///y/{a}","name":"v"}`),
 		},
-		Subscribe: func(context.Context, share.User, string, func(string)) error { return nil },
+		Subscribe: func(context.Context, share.User, string, func(string), func()) error { return nil },
 	}
 	add := func(s *registry.Source, name, schema, more string, form mcp.Tasks, call registry.Func) {
 		s.Tools = append(s.Tools, registry.Offer{

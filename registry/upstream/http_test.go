@@ -351,7 +351,7 @@ func TestT45NoHeaderOfAClientReachesAnUpstream(t *testing.T) {
 		s := serve(t, &web{modern: modern})
 		cfg := s.config()
 		cfg.Headers = map[string]string{
-			"X-Own": "configured", "mcp-session-id": "forged",
+			"X-Own": "configured", "user-agent": "configured", "mcp-session-id": "forged",
 			"Mcp-Method": "forged",
 		}
 		r := start(t, cfg)
@@ -373,8 +373,11 @@ func TestT45NoHeaderOfAClientReachesAnUpstream(t *testing.T) {
 					t.Errorf("modern %v, %s: header %s: %q", modern, one.wire.Method, name, values)
 				}
 			}
-			if one.header.Get("X-Own") != "configured" {
-				t.Errorf("modern %v, %s: the configured header is missing", modern, one.wire.Method)
+			for _, name := range []string{"X-Own", "User-Agent"} {
+				if got := one.header.Get(name); got != "configured" {
+					t.Errorf("modern %v, %s: got %s %q, want it as configured", modern, one.wire.Method,
+						name, got)
+				}
 			}
 		}
 		s.mu.Unlock()

@@ -71,13 +71,12 @@ func (s *sender) roundTrip(ctx context.Context, out *Request, target *url.URL, m
 // baseHeader returns the headers of messages: the operator's and our own. Those of the
 // protocol cannot be the operator's.
 func baseHeader(at Site) http.Header {
-	base := http.Header{}
+	base := http.Header{"User-Agent": {"drawbridge/" + at.Version}} // unless the operator has another
 	for name, value := range at.Headers {
 		base.Set(name, value)
 	}
 	base.Set("Content-Type", "application/json")
 	base.Set("Accept", "application/json, text/event-stream")
-	base.Set("User-Agent", "drawbridge/"+at.Version)
 	for _, name := range []string{
 		mcp.HeaderSessionID, mcp.HeaderProtocolVersion, mcp.HeaderMethod,
 		mcp.HeaderName, mcp.HeaderLastEventID,

@@ -273,7 +273,8 @@ func plainText(text string, limit int) string {
 }
 
 // readAnswer reads the members of an answer that matter. A number that is written as a
-// text is taken, as some endpoints write expires_in.
+// text is taken, as some endpoints write expires_in, and null as if it were not there, as
+// others write error.
 func readAnswer(body []byte) (a answer, ok bool) {
 	object, err := mcp.ParseObject(body)
 	if err != nil {
@@ -281,10 +282,11 @@ func readAnswer(body []byte) (a answer, ok bool) {
 	}
 	said := func(name string) string {
 		value := object.Value(name)
-		if text, ok := value.Text(); ok {
-			return text
+		text, ok := value.Text()
+		if !ok && !value.IsNull() {
+			return string(value)
 		}
-		return string(value)
+		return text
 	}
 	a = answer{
 		token: said("access_token"), tokenType: said("token_type"), kind: said("issued_token_type"),

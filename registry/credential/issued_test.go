@@ -382,6 +382,19 @@ func TestRefusalsOfEndpointsHaveWords(t *testing.T) {
 	}
 }
 
+// TestNullInAnAnswerIsAbsent: some endpoints write what they do not say as null.
+func TestNullInAnAnswerIsAbsent(t *testing.T) {
+	e := newEndpoint(t, func(w http.ResponseWriter, _ url.Values, _ int) {
+		_, _ = io.WriteString(w, `{"access_token":"a-token","token_type":"Bearer","expires_in":null,`+
+			`"issued_token_type":null,"error":null,"error_description":null}`)
+	})
+	client := e.client(t)
+	s := source(t, credential.Config{Spec: credential.Spec{ClientCredentials: &client}})
+	if got := bearerOf(t, grant(t, s, nil)); got != "a-token" {
+		t.Errorf("got %q, want the token", got)
+	}
+}
+
 // TestEndpointThatRedirectsIsAllThatIsAsked has an endpoint, and the metadata of an issuer,
 // name another place: no token or secret reaches it.
 func TestEndpointThatRedirectsIsAllThatIsAsked(t *testing.T) {

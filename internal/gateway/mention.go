@@ -46,9 +46,9 @@ func (j mentionFilter) shows(uri string, n *policyName, m registry.Mention) bool
 	if m == registry.Elsewhere {
 		meant = "http"
 	}
-	rules := j.call.caller.Tenant.rules
+	rules, apply := j.call.rulesNow()
 	for i := range rules {
-		if !j.call.caller.rules.has(&rules[i]) {
+		if !apply.has(&rules[i]) {
 			continue
 		}
 		if !j.affords(uri, &rules[i]) || rules[i].denies(n) {
@@ -58,6 +58,18 @@ func (j mentionFilter) shows(uri string, n *policyName, m registry.Mention) bool
 		concerned = concerned || rules[i].deniesSomeOf(j.call.item.Server+":"+meant)
 	}
 	return allowed && (!concerned || j.hasOneReading(uri, m))
+}
+
+// rulesNow returns the rules of the tenant, and which of them apply to the caller. A reload
+// may have changed them while the server worked. A caller whose tenant is not served any
+// more gets no result.
+func (c *call) rulesNow() ([]rule, ruleSet) {
+	was := c.caller.Tenant
+	now := c.gateway.tenants.Load().byID[was.ID]
+	if now == nil || now == was {
+		return was.rules, c.caller.rules
+	}
+	return now.rules, now.matching(&c.caller.Principal)
 }
 
 // hasOneReading tells whether the rules have judged all that a program may read the

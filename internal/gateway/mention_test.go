@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/metrics/metricstest"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
+	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
 const secretText = "the contents of a secret"
@@ -110,6 +112,21 @@ func TestDeniedResourceWithinAResult(t *testing.T) {
 	}
 	if records := b.records(t); strings.Count(records, `"repairs":1`) != left {
 		t.Errorf("%d records of one repair, want %d", strings.Count(records, `"repairs":1`), left)
+	}
+}
+
+// TestARuleOfAReloadHoldsForResultsOfCallsInWork has the rules change while a server works.
+func TestARuleOfAReloadHoldsForResultsOfCallsInWork(t *testing.T) {
+	b, l := newLibrary(t)
+	l.reply = func(context.Context, *registry.Call) (mcp.Object, error) {
+		if err := b.SetTenants([]TenantConfig{restricted("resource:lib:file:///secret/*")}); err != nil {
+			t.Error(err)
+		}
+		return object(mentions[0].answer(embedded("file:///secret/a"))), nil
+	}
+	result, failure := b.handle(t, ask(mentions[0].method, mentions[0].params))
+	if got := string(result.JSON()); failure != nil || strings.Contains(got, secretText) {
+		t.Errorf("got %s, %v; want a note in place of what is denied by now", got, failure)
 	}
 }
 

@@ -17,6 +17,7 @@ func load(path string, data []byte, env Environment, known *memory) (*Config, So
 	cfg, err := r.parse(data)
 	if err != nil {
 		r = newReader(path, data, nil, env)
+		known.begin() // what was found before is of files that may have changed since
 		r.known = known
 		cfg, err = r.parse(data)
 	}

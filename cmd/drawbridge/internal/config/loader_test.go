@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -106,6 +107,46 @@ func TestALoaderNoticesWhateverAFreshLoadWould(t *testing.T) {
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s:\ngot  %+v\nwant %+v", step.name, got, want)
 		}
+	}
+}
+
+// TestFilesThatChangeWithinALoadLoseNoTenant has files change between the two times that a
+// refused config is read: the second time it is good. What was found the first time must
+// not be taken for something of these tenants, at this load or a later one.
+func TestFilesThatChangeWithinALoadLoseNoTenant(t *testing.T) {
+	dir := t.TempDir()
+	file, some, more := filepath.Join(dir, "drawbridge.yaml"), filepath.Join(dir, "a.yaml"),
+		filepath.Join(dir, "b.yaml")
+	write(t, filepath.Join(dir, "secret"), "f3b1c0a9e8d7c6b5a4938271605f4e3d2c1b0a99")
+	write(t, file, `include: [a.yaml, b.yaml]
+issuers:
+  - {issuer: "https://login.example/", hmac_secret_file: secret, algorithms: [HS256], tenants: {claim: org}, tenants_allowed: [one, two, three]}
+servers:
+  files: {command: "${COMMAND}", acknowledge: [no-command]}
+`)
+	const one, two, three = "  one: {servers: [files]}\n", "  two: {servers: [files]}\n",
+		"  three: {servers: [files]}\n"
+	write(t, some, "tenants:\n"+one+two)
+	write(t, more, "tenants:\n  three: {servers: [nowhere]}\n")
+	reads := 0
+	loader := NewLoader(file, func(string) (string, bool) {
+		if reads++; reads == 2 {
+			write(t, some, "tenants:\n"+two)
+			write(t, more, "tenants:\n"+three+one)
+		}
+		return "mcp-files", true
+	})
+	if _, _, err := loader.Load(); err != nil || reads != 2 {
+		t.Fatalf("got %v after %d reads, want the config of the second", err, reads)
+	}
+	write(t, some, "tenants:\n"+one+two)
+	write(t, more, "tenants:\n"+three)
+	cfg, _, err := loader.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := cfg.TenantIDs(); !slices.Equal(got, []string{"one", "two", "three"}) {
+		t.Errorf("got the tenants %v, want one, two and three", got)
 	}
 }
 

@@ -304,10 +304,11 @@ func (c *Config) KeepAddress(started *Config) {
 	if c.PublicURL != "" {
 		return
 	}
-	wrong, right := c.PublicAddress()+"/", started.PublicAddress()+"/"
+	running := "http://" + started.Listen // whatever public_url was
+	wrong, right := c.PublicAddress()+"/", running+"/"
 	for i := range c.Servers {
 		if c.Servers[i].Auth.Issuer != "" {
-			c.Servers[i].Auth.Issuer = started.PublicAddress()
+			c.Servers[i].Auth.Issuer = running
 		}
 	}
 	for i := range c.Issuers {

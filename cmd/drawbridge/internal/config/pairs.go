@@ -24,7 +24,8 @@ func (r *reader) pairs(
 					wrong{reason != "", m.key, reason},
 					wrong{
 						m.value.defaulted && sanitize.NamesSecret(m.name), m.value,
-						"a secret has no default: the variable is not set",
+						"the name is like that of a secret, which has no default: set the variable or, " +
+							"if it is none, write its value",
 					})
 			}
 			out[m.name] = m.value.text

@@ -19,7 +19,7 @@ import (
 func testEnvironment(name string) (string, bool) {
 	value, ok := map[string]string{
 		"EMPTY": "", "STRUCTURE": "{level: debug}", "SECRET": "hunter2-hunter2", "LEVEL": "debug",
-		"INPUT_LEVEL": "info",
+		"INPUT_LEVEL": "info", "ANN": "https://login.example/#ann\n",
 	}[name]
 	return value, ok
 }

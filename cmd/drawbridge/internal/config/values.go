@@ -42,6 +42,9 @@ func (r *reader) text(n *node) string {
 		r.fault(n, "a text is wanted here, not an empty one")
 	case strings.ContainsRune(n.text, 0):
 		r.fault(n, "a text with a NUL character")
+	case n.expanded && strings.ContainsAny(n.text, "\r\n"):
+		// such as that at the end of a file: the text would name something else
+		r.fault(n, "%s has a line break, by the value of a variable (at its end?)", n.raw)
 	default:
 		return n.text
 	}

@@ -106,6 +106,7 @@ func (r *reader) databaseFields(d *builtin.Database) fields {
 			d.SQLite = r.path(n)
 			if info, err := os.Stat(d.SQLite); d.SQLite != "" && (err != nil || !info.Mode().IsRegular()) {
 				r.fault(n, "%s is not a file", n.raw)
+				r.await(d.SQLite)
 			}
 		},
 		"postgres_file": into(&d.PostgresFile, r.postgresFile),

@@ -52,6 +52,7 @@ func (r *reader) checkedFile(n *node, check func(path string) error) string {
 	r.secrets = append(r.secrets, path)
 	if err := check(path); err != nil {
 		r.fault(n, "%s: %s", n.raw, err)
+		r.await(path)
 	}
 	return path
 }

@@ -90,6 +90,21 @@ func TestRefusedConfigIsWatchedWithTheFilesItNames(t *testing.T) {
 	if !noticed() {
 		t.Error("the secret that was missing was not noticed")
 	}
+	for name, server := range map[string]string{
+		"token":    `url: "https://crm.example/mcp", auth: {token_file: token}`,
+		"users.db": `builtin: {query_database: {databases: {users: {sqlite: users.db}}}}`,
+		"folder/a": `command: mcp-files, cwd: folder`,
+	} {
+		write(file, strings.NewReplacer("bad/secret", "secret", "command: mcp-files", server).Replace(minimal))
+		noticed = missing(name)
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		write(filepath.Join(dir, name), "content")
+		if !noticed() {
+			t.Errorf("that %s is there by now was not noticed", name)
+		}
+	}
 }
 
 // refused reads a config that must be refused.

@@ -17,17 +17,21 @@ import (
 const ReasonQuarantined = "quarantined"
 
 // QuarantineError says that a definition is quarantined: it holds hidden text in strings
-// that must not be edited, and the operator has not released it. Such a definition is
-// left out of the catalogue, because a model would read what no person sees.
+// that must not be edited, or its server is pinned, and the operator has not released it.
+// Such a definition is left out of the catalogue, because a model would read what no
+// person sees, or what nobody has looked at.
 type QuarantineError struct {
 	// with which the operator can release the definition: "sha256:" and 64 hexadecimal
 	// digits
 	Digest string
 	Found  []sanitize.Finding // the first of the places with hidden text
-	Total  int                // all of them
+	Total  int                // all of them; zero: nothing is hidden, and the server is pinned
 }
 
 func (e *QuarantineError) Error() string {
+	if e.Total == 0 {
+		return "the server is pinned, and this definition is not released"
+	}
 	paths := make([]string, len(e.Found))
 	for i, f := range e.Found {
 		paths[i] = fmt.Sprintf("%s (%s)", f.Path, describe(f))
@@ -84,6 +88,20 @@ func Admit(definition mcp.Object, released []string) (Admission, error) {
 		return a, nil
 	}
 	return Admission{}, &QuarantineError{Digest: a.Released, Found: found, Total: total}
+}
+
+// AdmitReleased is Admit for a server that is pinned: a definition is quarantined unless
+// its digest is one of those that the operator has released, whether it hides text or not.
+func AdmitReleased(definition mcp.Object, released []string) (Admission, error) {
+	a, err := Admit(definition, released)
+	if err != nil || a.Released != "" {
+		return a, err
+	}
+	a.Released = digest(definition)
+	if !slices.Contains(released, a.Released) {
+		return Admission{}, &QuarantineError{Digest: a.Released}
+	}
+	return a, nil
 }
 
 // digestScheme begins every digest.

@@ -147,6 +147,7 @@ func serverChanges(a, b *config.Server) []string {
 		"timeout":       a.Timeout == b.Timeout && reflect.DeepEqual(a.ToolTimeouts, b.ToolTimeouts),
 		"idempotent":    slices.Equal(a.Idempotent, b.Idempotent),
 		"released":      slices.Equal(a.Released, b.Released),
+		"pinned":        a.Pinned == b.Pinned,
 	})
 	if len(names) == 0 {
 		return differing(map[string]bool{"settings": reflect.DeepEqual(a, b)})

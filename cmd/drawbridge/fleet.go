@@ -333,6 +333,7 @@ func upstreamConfig(s config.Server, log *slog.Logger) upstream.Config {
 		ToolTimeouts: s.ToolTimeouts,
 		Idempotent:   s.Idempotent,
 		Released:     s.Released,
+		Pinned:       s.Pinned,
 		Version:      thisBuild().version,
 		Logger:       log,
 	}

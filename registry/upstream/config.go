@@ -97,6 +97,8 @@ type Config struct {
 	// Released are digests of definitions with hidden text in strings that are never
 	// edited. The operator lets these in nevertheless; see registry.Admit.
 	Released []string
+	// Pinned leaves out every tool and prompt whose definition is not in Released.
+	Pinned bool
 
 	Version string // of the gateway; servers are told it
 

@@ -451,6 +451,7 @@ type Server struct {
 	// registry.Admit
 	Released     []string
 	IdleReleases bool // acknowledge unused-release: what Released names need not be there
+	Pinned       bool // tools and prompts that Released does not name are left out
 }
 
 // IsElsewhere tells whether the server is a program or an address. What such a server

@@ -64,6 +64,7 @@ var keysOfKinds = []struct {
 	{[]string{"grace"}, []string{"url", "command"}, "; this server is part of the gateway"},
 	{[]string{"revision"}, []string{"url", "command"}, "; this server is no MCP server"},
 	{[]string{"released"}, []string{"url", "command", "openapi"}, "; built-in tools hide nothing"},
+	{[]string{"pinned"}, []string{"url", "command"}, "; this server offers what the config says"},
 }
 
 // server reads one server. First comes which kind of server it is; then every key that
@@ -107,6 +108,10 @@ func (r *reader) server(s *Server, n *node) {
 	if value := n.member("auth"); value != nil {
 		r.checkAuth(s, s.Auth.Spec, value)
 	}
+	if s.Pinned && s.Auth.OwnLists {
+		r.fault(n.member("pinned"), "pinned does not go with lists: user: nobody here reads what each user is "+
+			"listed, and could release it")
+	}
 	r.checkType(s, n, kind)
 }
 
@@ -135,6 +140,7 @@ func (r *reader) serverFields(s *Server) fields {
 		"shared":            into(&s.Shared, r.boolean),
 		"idempotent":        into(&s.Idempotent, r.toolPatterns),
 		"released":          into(&s.Released, r.digests),
+		"pinned":            into(&s.Pinned, r.boolean),
 		"tool_timeouts":     into(&s.ToolTimeouts, r.toolTimeouts),
 		"openapi": func(n *node) {
 			s.API.Document, s.API.folder = r.read(n),

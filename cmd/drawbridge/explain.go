@@ -19,6 +19,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
 // asked is what the command explain is asked about.
@@ -118,8 +119,9 @@ func (q *asked) problem() string {
 type walk struct {
 	asked
 
-	cfg *config.Config
-	out strings.Builder
+	cfg      *config.Config
+	statuses []upstream.Status // of the servers whose items are known
+	out      strings.Builder
 }
 
 // line writes one line of the walk, with what it is about in front.
@@ -150,6 +152,7 @@ func (w *walk) run(ctx context.Context) (bool, error) {
 	offers := newOffers(ctx, w.cfg, w.online)
 	defer offers.close()
 	offers.lose(w.cfg, w.online)
+	w.statuses = offers.statuses()
 	for _, c := range failed(offers.checks) {
 		w.line("server", "%s", c)
 	}
@@ -420,8 +423,10 @@ func (w *walk) change(g *gateway.Gateway, e *gateway.Explanation, p auth.Princip
 		l := e.Limits[slices.IndexFunc(e.Limits, isToolLimit)]
 		return "the limit " + placed(l)
 	case e.Outcome == outcomeUnknown:
-		near := registry.Nearest(e.Name, g.Names(p, e.Kind))
-		if near != "" {
+		if left := w.leftOut(p.TenantID, e.Kind, e.Name); left != "" {
+			return left
+		}
+		if near := nearName(e.Name, g.Names(p, e.Kind)); near != "" {
 			return fmt.Sprintf("no server of the tenant offers it: did you mean %s?", near)
 		}
 		return "no server of the tenant offers it: add its server to servers of the tenant, or correct the " +
@@ -434,6 +439,17 @@ func (w *walk) change(g *gateway.Gateway, e *gateway.Explanation, p auth.Princip
 		return cure
 	}
 	return e.Err.Message
+}
+
+// nearName returns the one of names that may be meant by a name that is none, "" if none is
+// near: it is the same without its prefix, or behind what a client puts before it, or alike.
+func nearName(name string, names []string) string {
+	for _, known := range names {
+		if strings.HasSuffix(known, "__"+name) || strings.HasSuffix(name, "_"+known) {
+			return known
+		}
+	}
+	return registry.Nearest(name, names)
 }
 
 // changeRule says what to change where a rule refuses a request: because of scopes that

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -35,15 +36,43 @@ func (w *walk) tellItems(g *gateway.Gateway, p auth.Principal) error {
 
 // tellUnknown names the servers of a tenant whose items are not known here.
 func (w *walk) tellUnknown(tenant string) {
-	of := slices.IndexFunc(w.cfg.Tenants, func(t gateway.TenantConfig) bool { return t.ID == tenant })
 	for _, s := range w.cfg.Servers {
 		at := location(w.cfg.Position("server " + s.Name))
 		switch {
-		case of < 0 || !slices.Contains(w.cfg.Tenants[of].Servers, s.Name) || !s.IsElsewhere():
+		case !w.reaches(tenant, s.Name) || !s.IsElsewhere():
 		case s.Auth.OwnLists:
 			w.line("server", "%s (%s): it decides what this person is listed (lists: user)", s.Name, at)
 		case !w.online:
 			w.line("server", "%s (%s): what it offers is not known here; -online asks it", s.Name, at)
 		}
 	}
+}
+
+// reaches tells whether a tenant's servers name a server.
+func (w *walk) reaches(tenant, server string) bool {
+	of := slices.IndexFunc(w.cfg.Tenants, func(t gateway.TenantConfig) bool { return t.ID == tenant })
+	return of >= 0 && slices.Contains(w.cfg.Tenants[of].Servers, server)
+}
+
+// leftOut says of an item that a server of the tenant lists why nobody is offered it; ""
+// if no such item is left out. name is the one that clients would see.
+func (w *walk) leftOut(tenant string, kind registry.Kind, name string) string {
+	for _, s := range w.cfg.Servers {
+		for _, status := range w.statuses {
+			if status.Server != s.Name || !w.reaches(tenant, s.Name) {
+				continue
+			}
+			for _, r := range status.Refused {
+				if r.Kind != kind || registry.Beginning(s.Prefix)+r.Item != name {
+					continue
+				}
+				why := refusals([]registry.Refusal{r})
+				if r.Reason == registry.ReasonQuarantined {
+					why = leftOut(r)
+				}
+				return fmt.Sprintf("the server %s has it, and it is left out: %s", s.Name, why)
+			}
+		}
+	}
+	return ""
 }

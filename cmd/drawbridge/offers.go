@@ -13,6 +13,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
 // offers is what the servers of a config offer, for commands that start no gateway.
@@ -49,6 +50,16 @@ func (o *offers) lose(cfg *config.Config, online bool) {
 			o.catalogue.Lose(s.Name, s.Prefix)
 		}
 	}
+}
+
+// statuses returns what is known of each server that was asked, or whose items the config
+// says.
+func (o *offers) statuses() []upstream.Status {
+	all := o.fleet.known()
+	for _, c := range o.checks {
+		all = append(all, c.status)
+	}
+	return all
 }
 
 // close ends what newOffers has started.

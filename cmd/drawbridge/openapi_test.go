@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"log/slog"
@@ -94,6 +95,26 @@ func TestAnAPIOfTheConfigBecomesTools(t *testing.T) {
 	f.close()
 	if tools := catalogue.Catalogue().View([]string{"api"}).Tools; len(tools) > 0 {
 		t.Errorf("%d tools are left after the end", len(tools))
+	}
+}
+
+// TestExplainSaysWhyAnItemIsLeftOut asks for an operation that cannot become a tool.
+func TestExplainSaysWhyAnItemIsLeftOut(t *testing.T) {
+	t.Setenv("SECRET", "hunter2-hunter2")
+	file := issuesConfig(t, "https://api.example.com", `["*"]`)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = bytes.Replace(text, []byte("servers: [files]"), []byte("servers: [files, api]"), 1)
+	if err = os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, said := operate(t, "explain", "-config", file, "-tenant", "acme", "-subject", "alice", "-tool", "api__attach")
+	const want = "change    the server api has it, and it is left out: tool attach: operation, " +
+		"its body is neither JSON nor a form\n"
+	if code != exitFailure || !strings.HasSuffix(said, want) {
+		t.Errorf("got exit %d and %s, want it to end in %s", code, said, want)
 	}
 }
 

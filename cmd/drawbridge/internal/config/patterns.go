@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -159,11 +160,7 @@ func (r *reader) checkPatternServer(t *gateway.TenantConfig, at *node, pattern s
 	}
 	name, rest, found := strings.Cut(raw, "__")
 	if !found {
-		hint := ""
-		if len(prefixes) == 1 {
-			hint = kind + registry.Beginning(prefixes[0]) + raw
-		}
-		r.faultHint(at, hint, "%q can match nothing: names begin with a server's prefix and __, and this "+
+		r.faultHint(at, behindPrefix(kind, raw, prefixes), "%q can match nothing: names begin with a server's prefix and __, and this "+
 			"tenant reaches %s", at.raw, orNone(prefixes))
 		return
 	}
@@ -181,6 +178,22 @@ func (r *reader) checkPatternServer(t *gateway.TenantConfig, at *node, pattern s
 	}
 	r.faultHint(at, nearest(name, prefixes), "%q can match nothing: this tenant reaches no server %q", at.raw,
 		name)
+}
+
+// behindPrefix returns the pattern that may have been meant by one without __, "" if none is
+// near: one that begins with a prefix of the tenant and separates the rest in another way,
+// or where there is one prefix alone, the name behind it.
+func behindPrefix(kind, raw string, prefixes []string) string {
+	for _, prefix := range prefixes {
+		rest, begins := strings.CutPrefix(raw, prefix)
+		if own := strings.TrimLeft(rest, "._-:/"); begins && prefix != "" && (rest == "" || own != rest) {
+			return kind + registry.Beginning(prefix) + cmp.Or(own, "*")
+		}
+	}
+	if len(prefixes) == 1 {
+		return kind + registry.Beginning(prefixes[0]) + raw
+	}
+	return ""
 }
 
 // orNone writes names as a list, in words when there is none.

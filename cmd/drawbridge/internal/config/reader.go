@@ -121,12 +121,45 @@ func (r *reader) object(n *node, what string, known fields) bool {
 	return r.entries(n, what, func(m member) {
 		read, ok := known[m.name]
 		if !ok {
+			if cure := cureOf(what, m.name); cure != "" {
+				r.fault(m.key, "unknown key %q in %s; %s", m.name, what, cure)
+				return
+			}
 			names := slices.Sorted(maps.Keys(known))
 			r.faultHint(m.key, nearest(m.name, names), "unknown key %q in %s", m.name, what)
 			return
 		}
 		read(m.value)
 	})
+}
+
+// cureOf says what to write in place of a key that clients and other gateways have in such a
+// mapping, "" for any other key.
+func cureOf(what, key string) string {
+	const (
+		byRules = "what callers may use is said by the rules of their tenant"
+		address = "an address is url"
+		groups  = "write scopes; scopes of the issuer says from which claims they come"
+	)
+	return map[string]string{
+		"a server httpUrl":      address,
+		"a server serverUrl":    address,
+		"a server transport":    "the transport is found out, or said by type",
+		"a server disabled":     "a server that no tenant names is not started",
+		"a server enabled":      "a server that no tenant names is not started",
+		"a server tools":        byRules,
+		"a server exclude":      byRules,
+		"a server alwaysAllow":  byRules,
+		"a server autoApprove":  byRules,
+		"a rule groups":         groups,
+		"a rule roles":          groups,
+		"a rule users":          "write subjects, each as issuer#subject",
+		"a tenant allow":        "write rules: [{allow: […]}]",
+		"a tenant deny":         "write rules: [{deny: […]}]",
+		"the config mcpServers": "drawbridge dev -servers FILE runs such a file; here each server stands under servers",
+		"the config tls":        "a load balancer in front ends TLS: drawbridge help load-balancers",
+		"the config cors":       "browser pages that may call are allowed_origins",
+	}[what+" "+key]
 }
 
 // entries calls read for each member of a mapping whose keys the operator chooses, such

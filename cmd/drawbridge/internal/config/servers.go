@@ -143,6 +143,10 @@ func (r *reader) serverFields(s *Server) fields {
 		"pinned":            into(&s.Pinned, r.boolean),
 		"tool_timeouts":     into(&s.ToolTimeouts, r.toolTimeouts),
 		"openapi": func(n *node) {
+			if strings.Contains(n.text, "://") {
+				r.fault(n, "openapi is a file, and this is an address: fetch the document, and name its file")
+				return
+			}
 			s.API.Document, s.API.folder = r.read(n),
 				filepath.Dir(r.path(n))
 		},

@@ -241,6 +241,10 @@ func (r *reader) limit(n *node) *ratelimit.Limit {
 	if n.kind == scalar && n.text == "0" {
 		return &l
 	}
+	if n.kind != mapping {
+		r.fault(n, "a limit is {rate: 10, burst: 20}, how many a second and how many at one moment, or 0")
+		return &l
+	}
 	if r.object(n, "a limit", fields{
 		"rate":  into(&l.Rate, r.rate),
 		"burst": into(&l.Burst, r.between(0, 1_000_000_000)),

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
@@ -127,8 +128,11 @@ func (r *reader) warnServer(s *Server, reached bool, m member) {
 		r.warn(codeUnused, m.key, within, "no tenant reaches the server %q", s.Name)
 	}
 	if at := m.value.member("command"); at != nil && upstream.CheckCommand(s.Command, s.Dir) != nil {
-		r.warn(codeNoCommand, at, within, "%q is no program that can be started here: it is not in PATH",
-			at.raw)
+		why := "it is not in PATH"
+		if strings.Contains(s.Command, " ") {
+			why = "no shell splits it, so all but the program belongs into args"
+		}
+		r.warn(codeNoCommand, at, within, "%q is no program that can be started here: %s", at.raw, why)
 	}
 	if why := withheld(s.Rights, runtime.GOOS, os.Geteuid()); why != "" {
 		at := cmp.Or(m.value.member("user"), m.value.member("limits"))

@@ -117,6 +117,9 @@ func (b Book) Revoke(ctx context.Context, id string) (Key, error) {
 	if err != nil {
 		return Key{}, err
 	}
+	if IsKey(id) {
+		id = digest(id)
+	}
 	var found []Key
 	for _, k := range keys {
 		if id != "" && strings.HasPrefix(k.digest, id) {

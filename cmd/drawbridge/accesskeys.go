@@ -23,7 +23,7 @@ func runKeys(ctx context.Context, args []string, s streams) error {
 			"config lets them in.\n"+
 			"create prints a new key once: nobody can find it out again. list says which there are and "+
 			"when each was used last, to the minute. "+
-			"revoke ends one, at every replica within a second.\n"+
+			"revoke ends one, named by its id or by the key itself, at every replica within a second.\n"+
 			"Exit 0 when it is done, 1 when not, 2 when the config or the command line is refused.", s)
 	file := flags.String("config", defaultConfigFile, "the config `file`")
 	tenant := flags.String("tenant", "", "the tenant that the key is for, or whose keys are listed")
@@ -78,6 +78,9 @@ func (k *keeping) createKey(ctx context.Context, book accesskey.Book, key access
 ) error {
 	if tenants := k.cfg.TenantIDs(); !slices.Contains(tenants, key.Tenant) {
 		return fmt.Errorf("there is no tenant %q%s", key.Tenant, hint(key.Tenant, tenants))
+	}
+	if subject, whole := strings.CutPrefix(key.Subject, k.cfg.PublicAddress()+"#"); whole {
+		return fmt.Errorf("-subject is without the public URL: write -subject %s", subject)
 	}
 	if slices.ContainsFunc(k.cfg.Clients,
 		func(c clients.Fixed) bool { return c.ID == key.Subject && speaks(&c) }) {
@@ -160,6 +163,9 @@ func (k *keeping) warnIfOff(s streams) {
 // revokeKey ends a key.
 func revokeKey(ctx context.Context, book accesskey.Book, id string, s streams) error {
 	k, err := book.Revoke(ctx, id)
+	if accesskey.IsKey(id) {
+		id = "the key" // which belongs into no error
+	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", id, err)
 	}

@@ -82,11 +82,28 @@ func TestKeysCommandSaysWhatIsWrong(t *testing.T) {
 		{"create -tenant acme -subject ci", exitOK, "no key is taken: the config needs access_keys: on"},
 		{"list", exitOK, "no key is taken: the config needs access_keys: on"},
 		{"create -tenant acme -subject robot", exitFailure, `a client of the config is called "robot"`},
-		{"revoke ffff", exitFailure, "there is no such key"},
+		{"create -tenant acme -subject https://gw.example#ci", exitFailure, "write -subject ci"},
+		{"revoke ffff", exitFailure, "ffff: there is no such key"},
 	} {
 		args := append(append([]string{"keys"}, strings.Fields(test.args)...), "-config", file)
 		if code, said := operate(t, args...); code != test.code || !strings.Contains(said, test.want) {
 			t.Errorf("%v: got exit %d and %s, want %d and %q", args, code, said, test.code, test.want)
+		}
+	}
+}
+
+// TestALeakedKeyIsRevokedByItself has whoever found a key, and knows no id, end it.
+func TestALeakedKeyIsRevokedByItself(t *testing.T) {
+	file := keepingConfig(t, "")
+	_, said := operate(t, "keys", "create", "-tenant", "acme", "-subject", "ci", "-config", file)
+	key := regexp.MustCompile(`dbk_[a-z2-7]{47}`).FindString(said)
+	for _, want := range []struct {
+		code int
+		text string
+	}{{exitOK, `of "ci" in tenant acme is revoked`}, {exitFailure, "the key: there is no such key"}} {
+		code, said := operate(t, "keys", "revoke", key, "-config", file)
+		if code != want.code || !strings.Contains(said, want.text) || strings.Contains(said, key) {
+			t.Errorf("got exit %d and %s, want %d and %q, without the key", code, said, want.code, want.text)
 		}
 	}
 }

@@ -29,6 +29,9 @@ func runHelp(_ context.Context, args []string, s streams) error {
 func helpOn(topic string, s streams) error {
 	if text := page(topic); text != "" && slices.Contains(topics(), topic) {
 		s.say("%s", text)
+		if section(page("commands"), topic) != "" {
+			s.say("\nThe command of that name: drawbridge %s -h\n", topic)
+		}
 		return nil
 	}
 	if text := section(page("commands"), topic); text != "" {

@@ -49,6 +49,11 @@ func TestEveryRefusalIsExplained(t *testing.T) {
 	for _, e := range gateway.Vocabulary() {
 		explained(t, e.Outcome, e.Reason, "")
 	}
+	for words, m := range meanings() {
+		if strings.HasPrefix(m.says, "the same") || strings.HasPrefix(m.says, "it ") && strings.Contains(words, ", ") {
+			t.Errorf("%s: %q says nothing without the row above it, and help prints it alone", words, m.says)
+		}
+	}
 	reasons := map[string]bool{}
 	for _, e := range gateway.Vocabulary() {
 		reasons[e.Reason] = true

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,7 +14,7 @@ import (
 )
 
 // signInWanted is what the operator reads.
-const signInWanted = "HTTP status 401: it wants a sign-in, so it needs a credential in headers, and one that it takes"
+const signInWanted = "HTTP status 401: it wants a sign-in, so it needs a credential in headers or auth, and one that it takes"
 
 // guarded refuses everybody and names a place to sign in. It notes who is asked.
 type guarded struct {
@@ -27,6 +29,43 @@ func (g *guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("WWW-Authenticate", g.challenge)
 	}
 	w.WriteHeader(g.status)
+}
+
+// TestStatusSaysWhatToChange has servers answer as those do whose address is not quite
+// the one of their MCP.
+func TestStatusSaysWhatToChange(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		answer http.HandlerFunc
+		want   string
+	}{
+		"a slash is missing": {
+			func(w http.ResponseWriter, r *http.Request) {
+				http.Redirect(w, r, "/mcp/?token=hunter2", http.StatusTemporaryRedirect)
+			},
+			"HTTP status 307: it redirects to %s/mcp/, and redirects are not followed; if that is the server, " +
+				"write it as url",
+		},
+		"another path": {http.NotFound, "HTTP status 404: the path of url may be another"},
+		"a page": {
+			func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "text/html; charset=utf-8")
+			},
+			`answer of the media type "text/html; charset=utf-8", which MCP has not`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := httptest.NewServer(test.answer)
+			t.Cleanup(s.Close)
+			r := start(t, upstream.Config{URL: s.URL + "/mcp"})
+			r.until("it was tried", func() bool { return r.last().Tried })
+			want := strings.ReplaceAll(test.want, "%s", s.URL)
+			if got := r.last(); got.Up || got.Problem != want {
+				t.Errorf("got %+v, want %q", got, want)
+			}
+		})
+	}
 }
 
 // TestServerThatWantsASignInSaysSoInOurWords has a server refuse everybody and name a

@@ -3,7 +3,9 @@ package upstream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"net/http"
 	"strings"
 	"time"
 
@@ -103,18 +105,31 @@ func (s *standing) advise(ctx context.Context) {
 	}
 }
 
+// adviceOn says what an operator may do about a status, "" where that is not known.
+func adviceOn(refused *wire.StatusError) string {
+	switch {
+	case refused.SignIn:
+		return ": it wants a sign-in, so it needs a credential in headers or auth, and one that it takes"
+	case refused.Location != "":
+		return fmt.Sprintf(": it redirects to %s, and redirects are not followed; if that is the server, "+
+			"write it as url", refused.Location)
+	case refused.Status == http.StatusNotFound || refused.Status == http.StatusMethodNotAllowed:
+		return ": the path of url may be another"
+	}
+	return ""
+}
+
 // problem returns what an operator reads of an error: the cause within, which clients are
 // not told, in at most 300 bytes. The cause may quote what the server said, so it is
 // cleaned.
 func problem(err error) string {
 	if refused, ok := errors.AsType[*credential.Error](err); ok {
 		err = refused.Err
-	} else if refused, ok := errors.AsType[*wire.StatusError](err); ok && refused.SignIn {
-		return refused.Error() +
-			": it wants a sign-in, so it needs a credential in headers, and one that it takes"
 	}
 	text := err.Error()
-	if cause := errors.Unwrap(err); cause != nil {
+	if refused, ok := errors.AsType[*wire.StatusError](err); ok {
+		text = refused.Error() + adviceOn(refused)
+	} else if cause := errors.Unwrap(err); cause != nil {
 		text = cause.Error()
 	}
 	cleaned, _ := sanitize.Policy{}.Error(&mcp.Error{Message: text})

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/registry/credential"
@@ -48,6 +49,8 @@ func protocol(format string, args ...any) error { return &ProtocolError{fmt.Erro
 type StatusError struct {
 	Status int
 	SignIn bool // the server wants a sign-in
+	// where it redirects to, without user and query; "": it does not
+	Location string
 	// the server refused what the request carried; nil: it did not, or that was nothing
 	Refused *credential.Error
 }
@@ -68,6 +71,9 @@ func refusedBy(resp *response) *StatusError {
 	challenged := resp.StatusCode == http.StatusForbidden && resp.Header.Get("WWW-Authenticate") != ""
 	refused := &StatusError{Status: resp.StatusCode, SignIn: challenged ||
 		resp.StatusCode == http.StatusUnauthorized}
+	if to, err := resp.Location(); err == nil && resp.StatusCode < http.StatusBadRequest {
+		refused.Location = (&url.URL{Scheme: to.Scheme, Host: to.Host, Path: to.Path}).String()
+	}
 	if resp.headers != nil && refused.SignIn {
 		refused.Refused = credential.RefusedBy(resp.StatusCode, resp.Header, time.Now())
 	}

@@ -215,7 +215,8 @@ func (l *HTTP) Exchange(ctx context.Context, out *Request) (mcp.Object, error) {
 	case typeUnknown:
 	}
 	resp.discard()
-	return mcp.Object{}, protocol("answer of an unknown media type")
+	return mcp.Object{}, protocol("answer of the media type %.100q, which MCP has not",
+		resp.Header.Get("Content-Type"))
 }
 
 // validSessionID tells whether id may be sent in a header: visible ASCII of bounded

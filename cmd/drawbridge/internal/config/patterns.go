@@ -160,8 +160,9 @@ func (r *reader) checkPatternServer(t *gateway.TenantConfig, at *node, pattern s
 	}
 	name, rest, found := strings.Cut(raw, "__")
 	if !found {
-		r.faultHint(at, behindPrefix(kind, raw, prefixes), "%q can match nothing: names begin with a server's prefix and __, and this "+
-			"tenant reaches %s", at.raw, orNone(prefixes))
+		r.faultHint(at, behindPrefix(kind, raw, prefixes),
+			"%q can match nothing: names begin with a server's prefix and __, and this tenant reaches %s",
+			at.raw, orNone(prefixes))
 		return
 	}
 	for _, s := range servers {

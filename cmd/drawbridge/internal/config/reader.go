@@ -156,7 +156,7 @@ func cureOf(what, key string) string {
 		"a rule users":          "write subjects, each as issuer#subject",
 		"a tenant allow":        "write rules: [{allow: […]}]",
 		"a tenant deny":         "write rules: [{deny: […]}]",
-		"the config mcpServers": "drawbridge dev -servers FILE runs such a file; here each server stands under servers",
+		"the config mcpServers": "write servers; drawbridge dev -servers runs a client's file as it is",
 		"the config tls":        "a load balancer in front ends TLS: drawbridge help load-balancers",
 		"the config cors":       "browser pages that may call are allowed_origins",
 	}[what+" "+key]

@@ -66,6 +66,9 @@ func (s *Schema) ambiguous(value mcp.RawJSON, name string, b Budget) error {
 	if !hasTwins(new(strictjson.CursorOf(value))) {
 		return nil
 	}
+	if err := s.askWork(value, name, b); err != nil {
+		return err
+	}
 	decoded, err := decodeWithin(b, value)
 	if err != nil {
 		return err
@@ -86,12 +89,7 @@ func (s *Schema) verdict(value mcp.RawJSON, name string, b Budget) error {
 	if s.cost.passes*len(value) <= maxReads && s.root.accepts(new(strictjson.CursorOf(value))) {
 		return nil
 	}
-	values, _, powers := size(value)
-	work := s.cost.work(value, values, powers)
-	if work > maxWork {
-		return errors.New(name + ": too many values to check against this schema")
-	}
-	if err := askTurn(b, time.Duration(work)*workTime); err != nil {
+	if err := s.askWork(value, name, b); err != nil {
 		return err
 	}
 	decoded, err := decodeWithin(b, value)
@@ -108,6 +106,17 @@ func (s *Schema) verdict(value mcp.RawJSON, name string, b Budget) error {
 	e := &explainer{root: name}
 	e.fault(found, s.root, decoded, nil)
 	return &MismatchError{e.text(), e.path}
+}
+
+// askWork refuses a value that would be too much work for the library, or for the search
+// for names that are not declared, and asks for the time of that.
+func (s *Schema) askWork(value mcp.RawJSON, name string, b Budget) error {
+	values, _, powers := size(value)
+	work := s.cost.work(value, values, powers)
+	if work > maxWork {
+		return errors.New(name + ": too many values to check against this schema")
+	}
+	return askTurn(b, time.Duration(work)*workTime)
 }
 
 // MismatchError is the error of a value that does not have the form that its schema describes.

@@ -384,3 +384,14 @@ func TestT22PatternCost(t *testing.T) {
 		})
 	}
 }
+
+// TestTwinsAmongManyValuesAreTooMany holds for names that differ only in case behind many
+// values, of which each meets many subschemas: to walk to them would take seconds.
+func TestTwinsAmongManyValuesAreTooMany(t *testing.T) {
+	defer checkNoHang(t, time.Now())
+	s := compile(t, `{"items":{"allOf":[`+repeated("{}", 480)+`]}}`)
+	values := mcp.RawJSON("[" + repeated("0", 3_000) + `,{"a":1,"A":2}]`)
+	checkRefusal(t, s.CheckUnambiguousWithin(values, "value", nil), false, tooMany)
+	few := mcp.RawJSON(`[0,{"a":1,"A":2}]`)
+	checkRefusal(t, s.CheckUnambiguousWithin(few, "value", nil), false, "differ only in form")
+}

@@ -21,6 +21,7 @@ const (
 var (
 	errPattern       = errors.New("a pattern that RE2 would read differently or not at all")
 	errPatternLength = errors.New("a pattern of more than " + strconv.Itoa(maxPattern) + " characters")
+	errProgram       = errors.New("a pattern of more than " + strconv.Itoa(maxProgram) + " instructions")
 )
 
 // compilePattern compiles a pattern of JSON Schema, whose patterns are those of ECMA-262,
@@ -41,14 +42,33 @@ func compilePattern(source string) (*regexp.Regexp, int, error) {
 	if err != nil {
 		return nil, 0, errPattern
 	}
+	if expanded(parsed) > 4*maxProgram { // to compile it to count exactly could take a second
+		return nil, 0, errProgram
+	}
 	program, err := syntax.Compile(parsed.Simplify())
 	if err != nil {
 		return nil, 0, errPattern
 	}
 	if len(program.Inst) > maxProgram {
-		return nil, 0, fmt.Errorf("a pattern of more than %d instructions", maxProgram)
+		return nil, 0, errProgram
 	}
 	return regexp.MustCompile(t.out.String()), len(program.Inst), nil // it parses and compiles likewise
+}
+
+// expanded returns about how many instructions re has once what repeats is written out: up
+// to three times as many as the compiler makes of it.
+func expanded(re *syntax.Regexp) int {
+	size := 1
+	if re.Op == syntax.OpLiteral {
+		size = len(re.Rune)
+	}
+	for _, sub := range re.Sub {
+		size += expanded(sub)
+	}
+	if re.Op == syntax.OpRepeat {
+		size *= max(re.Min, re.Max)
+	}
+	return size
 }
 
 // translator writes a pattern of ECMA-262 as one of RE2, from left to right.

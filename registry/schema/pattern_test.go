@@ -1,6 +1,8 @@
 package schema_test
 
 import (
+	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/drawbridge-mcp/drawbridge/registry/schema"
@@ -61,6 +63,31 @@ func TestPatternsThatRE2ReadsDifferentlyAreRefused(t *testing.T) {
 	} {
 		if compiled, _, err := schema.CompilePattern(pattern); err == nil {
 			t.Errorf("%s is read as %s", pattern, compiled)
+		}
+	}
+}
+
+// TestLongPatternsAreRefusedBeforeTheyAreCompiled holds for one whose program would take 36
+// MiB.
+func TestLongPatternsAreRefusedBeforeTheyAreCompiled(t *testing.T) {
+	pattern := "(?:" + strings.Repeat("a", 900) + "){1000}"
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, _, err := schema.CompilePattern(pattern)
+	runtime.ReadMemStats(&after)
+	if spent := after.TotalAlloc - before.TotalAlloc; err == nil || spent > 5<<20 {
+		t.Errorf("got %v after %d bytes, want an error after few", err, spent)
+	}
+}
+
+// TestPatternsAreMeasuredAtLeastAsTheyCompile holds for what repeats, since a pattern that is
+// within the bound must not be refused.
+func TestPatternsAreMeasuredAtLeastAsTheyCompile(t *testing.T) {
+	for _, pattern := range []string{
+		"(?:[a-z0-9]{1,62}[.]?){16}", "^(?:(?:(?:a?){10}){10}){10}$", "x{0}y{0,0}", "(?:a|b|cd){999}", "(?:[a-z]{1000}){1}",
+	} {
+		if _, size, err := schema.CompilePattern(pattern); err != nil {
+			t.Errorf("%s: got %v, %d instructions", pattern, err, size)
 		}
 	}
 }

@@ -206,12 +206,16 @@ func (in *inliner) refer(own mcp.Object, reference string, depth int) (merged mc
 	}
 	inlined, cut := in.schema(pointer, raw, depth)
 	if there, _ := mcp.ObjectOf(inlined); isObject && mergeable(own, there) {
+		members := make([]mcp.Member, 0, own.Len()+there.Len())
+		for name, value := range own.Members {
+			members = append(members, mcp.Member{Name: name, Value: value})
+		}
 		for name, value := range there.Members {
 			if !own.Has(name) {
-				own = own.With(name, value)
+				members = append(members, mcp.Member{Name: name, Value: value})
 			}
 		}
-		return own, cut
+		return mcp.NewObject(members...), cut
 	}
 	all, _ := own.Value("allOf").Elements()
 	return own.With("allOf", mcp.Array(append(all, inlined))), cut

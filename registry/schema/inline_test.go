@@ -3,6 +3,7 @@ package schema_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -216,5 +217,27 @@ func TestInlinedSchemasAcceptTheSame(t *testing.T) {
 	t.Logf("%d schemas became equivalent ones, %d recursive ones wider ones", same, more)
 	if same < rounds/10 || more < rounds/50 {
 		t.Errorf("only %d and %d of %d schemas had something to inline", same, more, rounds)
+	}
+}
+
+// TestLongChainsOfReferencesAreInlinedSoon holds for a chain that ends at a schema with many
+// keywords, each of which goes through the whole chain.
+func TestLongChainsOfReferencesAreInlinedSoon(t *testing.T) {
+	const links, keywords = 20, 3_000
+	text := `{"$ref":"#/$defs/d0","$defs":{` + fmt.Sprintf(`"d%d":{%s},`, links, numbered(`"k%":0`, keywords))
+	for i := range links {
+		text += fmt.Sprintf(`"d%d":{"$ref":"#/$defs/d%d"},`, i, i+1)
+	}
+	raw := mcp.RawJSON(strings.TrimSuffix(text, ",") + "}}")
+	s := compile(t, string(raw))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	fresh, ok := s.Inline(raw, maxInlined)
+	runtime.ReadMemStats(&after)
+	if o, _ := mcp.ObjectOf(fresh); !ok || o.Len() != keywords {
+		t.Fatalf("got %.100s, %v", fresh, ok)
+	}
+	if spent := after.TotalAlloc - before.TotalAlloc; spent > 200<<20 {
+		t.Errorf("it took %d bytes of memory, want a few hundred KB for each link", spent)
 	}
 }

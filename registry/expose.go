@@ -267,19 +267,20 @@ func (m *mapper) questions(raw mcp.RawJSON) mcp.RawJSON {
 	if !ok || !mayHoldURI(raw) {
 		return nil
 	}
-	mapped, changed := requests, false
+	mapped, changed := make([]mcp.Member, 0, requests.Len()), false
 	for key, request := range requests.Members {
 		fresh := within(request, "params", func(params mcp.RawJSON) mcp.RawJSON {
 			return within(params, "messages", m.messages)
 		})
 		if fresh != nil {
-			mapped, changed = mapped.With(key, fresh), true
+			request, changed = fresh, true
 		}
+		mapped = append(mapped, mcp.Member{Name: key, Value: request})
 	}
 	if !changed {
 		return nil
 	}
-	return mapped.JSON()
+	return mcp.NewObject(mapped...).JSON()
 }
 
 // link maps a resource link. A link to the web that the server does not serve itself

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -233,5 +235,27 @@ func TestCompletionOfAServerThatCompletesNothing(t *testing.T) {
 	}
 	if got := fmt.Sprint(r.Catalogue().View([]string{"s"}).Prompts); got != "[]" {
 		t.Errorf("got %s without Use", got)
+	}
+}
+
+// TestManyQuestionsCostNoMoreThanTheirLength holds for questions of which each has a URI that
+// is mapped.
+func TestManyQuestionsCostNoMoreThanTheirLength(t *testing.T) {
+	var questions []mcp.Member
+	for i := range 5_000 {
+		questions = append(questions, mcp.Member{Name: strconv.Itoa(i), Value: mcp.RawJSON(
+			`{"params":{"messages":[{"content":{"type":"resource_link","uri":"file:///a"}}]}}`)})
+	}
+	all := mcp.NewObject(questions...)
+	result := mcp.NewObject(mcp.Member{Name: "inputRequests", Value: all.JSON()})
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	got, err := resultOf(t, "box", result, nil)
+	runtime.ReadMemStats(&after)
+	if n := strings.Count(string(got.JSON()), "mcp.box+file:///a"); err != nil || n != all.Len() {
+		t.Fatalf("got %d URIs, %v", n, err)
+	}
+	if spent := after.TotalAlloc - before.TotalAlloc; spent > 200<<20 {
+		t.Errorf("mapping %d bytes took %d bytes of memory, want a few times their size", result.Size(), spent)
 	}
 }

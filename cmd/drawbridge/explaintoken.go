@@ -63,26 +63,34 @@ type spoken struct {
 	checked   string // how far a token was verified
 }
 
-// verify finds out whom a token speaks for.
+// verify finds out whom a token speaks for. Keys are fetched with -online alone. Without
+// it, what would fetch them ends before it begins, so that nothing waits for them.
 func (w *walk) verify(ctx context.Context, own *givenOut, v *spoken) error {
 	issuers := make([]auth.Issuer, 0, len(w.cfg.Issuers)+len(own.issuers))
 	for i := range w.cfg.Issuers {
-		iss := w.cfg.Issuers[i].Issuer
-		if iss.JWKSURL != "" {
-			if set := w.keySet(ctx, &w.cfg.Issuers[i]); set != nil {
-				iss.JWKSURL, iss.JWKS = "", set
-			}
-		}
-		issuers = append(issuers, iss)
+		issuers = append(issuers, w.cfg.Issuers[i].Issuer)
 	}
-	verifier, err := auth.New(auth.Config{Issuers: append(issuers, own.issuers...), Client: noClient()})
+	verifier, err := auth.New(auth.Config{
+		Issuers: append(issuers, own.issuers...), Client: keySetClient(w.cfg.Issuers...),
+	})
 	if err != nil {
 		return err
 	}
+	fetched, end := context.WithCancel(ctx)
+	defer end()
+	if !w.online {
+		end()
+	}
+	fetching := startTask(fetched, verifier.Run)
+	defer fetching.stop()
 	v.entry, v.checked = verifier.Entry(v.text), "its signature is good"
 	v.principal, err = verifier.Verify(ctx, v.text)
 	if unavailable, ok := errors.AsType[*auth.Error](err); ok && unavailable.Reason == "unavailable" {
 		v.checked = "its signature was not checked, for the keys are fetched: see -online"
+		if w.online {
+			w.line("keys", "cannot be fetched: %v", unavailable.Err)
+			v.checked = "its signature was not checked"
+		}
 		v.principal, err = verifier.Unverified(v.text)
 	}
 	if v.entry >= len(w.cfg.Issuers) && !own.ended {

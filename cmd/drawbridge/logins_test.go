@@ -1,6 +1,8 @@
 package main
 
 import (
+	"crypto/ed25519"
+	"crypto/rand"
 	"encoding/json"
 	"io"
 	"log/slog"
@@ -8,6 +10,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
@@ -91,17 +95,74 @@ func TestKeySetIsFoundByTheProvidersDocument(t *testing.T) {
 	}
 }
 
-// TestKeySetThatIsCutOffIsNone has a key set whose connection ends in the middle: explain
-// goes on without it, as without one that is away.
-func TestKeySetThatIsCutOffIsNone(t *testing.T) {
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Length", "100")
-		_, _ = io.WriteString(w, `{"keys":[`)
-	}))
-	defer web.Close()
-	w := &walk{asked: asked{online: true}}
-	set := w.keySet(t.Context(), &config.Issuer{Issuer: auth.Issuer{JWKSURL: web.URL}, PrivateAddresses: true})
-	if set != nil || !strings.Contains(w.out.String(), "cannot be fetched") {
-		t.Errorf("got %q and %q, want no set and why", set, w.out.String())
+// TestKeySetThatCannotBeReadIsNone has a key set whose connection ends in the middle, and
+// one that is none: explain goes on without it, as without one that is away, and knows the
+// tokens of another issuer.
+func TestKeySetThatCannotBeReadIsNone(t *testing.T) {
+	for _, length := range []string{"100", "9"} {
+		web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", length)
+			_, _ = io.WriteString(w, `{"keys":[`)
+		}))
+		defer web.Close()
+		key := newKey(t)
+		away, there := issuerOf("https://away.example"), issuerOf("https://there.example")
+		away.JWKSURL, away.PrivateAddresses, there.Keys = web.URL, true, []auth.Key{key}
+		cfg := &config.Config{Issuers: []config.Issuer{away, there}}
+		for issuer, want := range map[string]string{
+			away.Issuer.Issuer: "its signature was not checked", there.Issuer.Issuer: "its signature is good",
+		} {
+			w, v := &walk{cfg: cfg, asked: asked{online: true}}, &spoken{text: tokenBy(t, key, issuer)}
+			err := w.verify(t.Context(), &givenOut{}, v)
+			told := strings.Contains(w.out.String(), "cannot be fetched")
+			if err != nil || v.checked != want || v.principal.Subject != "ann" || told != (issuer == away.Issuer.Issuer) {
+				t.Errorf("of %s with %s bytes: got %v, %q, subject %q and %q, want %q", issuer, length, err,
+					v.checked, v.principal.Subject, w.out.String(), want)
+			}
+		}
 	}
+}
+
+// TestWithoutOnlineExplainWaitsForNoKeys has a token of an issuer whose keys are fetched.
+func TestWithoutOnlineExplainWaitsForNoKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		iss, began := issuerOf("https://away.example"), time.Now()
+		iss.JWKSURL = "https://away.example/keys"
+		w, v := &walk{cfg: &config.Config{Issuers: []config.Issuer{iss}}}, &spoken{
+			text: tokenBy(t, newKey(t), iss.Issuer.Issuer),
+		}
+		err := w.verify(t.Context(), &givenOut{}, v)
+		if took := time.Since(began); err != nil || v.principal.Subject != "ann" || took > 0 {
+			t.Errorf("after %v got %v and subject %q, want ann at once", took, err, v.principal.Subject)
+		}
+	})
+}
+
+// issuerOf returns an issuer that has no keys yet.
+func issuerOf(name string) config.Issuer {
+	return config.Issuer{Issuer: auth.Issuer{
+		Issuer: name, Algorithms: []string{"EdDSA"}, Audiences: []string{"us"}, Tenant: "acme",
+	}}
+}
+
+func newKey(t *testing.T) auth.Key {
+	t.Helper()
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return auth.Key{ID: "a", Public: public, Private: private}
+}
+
+// tokenBy returns a token of ann that lasts for an hour.
+func tokenBy(t *testing.T, key auth.Key, issuer string) string {
+	t.Helper()
+	now := time.Now()
+	text, err := auth.Sign(key, "EdDSA", auth.Claims{
+		Issuer: issuer, Subject: "ann", Audience: "us", IssuedAt: now, Expiry: now.Add(time.Hour),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
 }

@@ -3,14 +3,11 @@ package main
 import (
 	"context"
 	"log/slog"
-	"net/http"
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
-	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
@@ -64,21 +61,3 @@ func (o *offers) statuses() []upstream.Status {
 
 // close ends what newOffers has started.
 func (o *offers) close() { o.fleet.close() }
-
-// keySet fetches the key set of an issuer if online; it is nil if it cannot be had.
-func (w *walk) keySet(ctx context.Context, iss *config.Issuer) []byte {
-	if !w.online {
-		return nil
-	}
-	limited, cancel := context.WithTimeout(ctx, onlineTimeout)
-	defer cancel()
-	set, err := auth.FetchKeySet(limited, keySetClient(*iss), iss.JWKSURL)
-	if err != nil {
-		w.line("keys", "cannot be fetched: %v", err)
-		return nil // set is what came of it
-	}
-	return set
-}
-
-// noClient returns a client for a verifier that fetches nothing.
-func noClient() *http.Client { return dial.Client(dial.Config{}) }

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
@@ -188,5 +189,49 @@ func TestCallsWaitUntilASessionIsOpenedAgain(t *testing.T) {
 		if err := await(t, results); err != nil {
 			t.Errorf("a call: %v", err)
 		}
+	}
+}
+
+// TestSessionThatServesNobodyIsEndedAtTheServer has a server refuse what follows each
+// handshake. A server without a time limit would keep one session more for each attempt.
+func TestSessionThatServesNobodyIsEndedAtTheServer(t *testing.T) {
+	t.Parallel()
+	for name, refuse := range map[string]func(w http.ResponseWriter, m wire) bool{
+		"the end of the handshake": func(w http.ResponseWriter, m wire) bool {
+			if m.Method == opened {
+				w.WriteHeader(http.StatusInternalServerError)
+			}
+			return m.Method == opened
+		},
+		"the tools": func(w http.ResponseWriter, m wire) bool {
+			if m.Method == "tools/list" {
+				sendError(w, http.StatusOK, m.ID, -32603, "no")
+			}
+			return m.Method == "tools/list"
+		},
+		"tools that are none": func(w http.ResponseWriter, m wire) bool {
+			if m.Method == "tools/list" {
+				sendJSON(w, m.ID, `{}`)
+			}
+			return m.Method == "tools/list"
+		},
+	} {
+		s := legacyWeb()
+		visit(t, upstream.Config{}, func(t *testing.T, _ *origin, _ *rig) {
+			time.Sleep(10 * time.Minute)
+			synctest.Wait()
+			began, ended := len(s.sights("initialize")), len(s.sights(http.MethodDelete))
+			if began < 10 || ended < began-1 {
+				t.Errorf("%s: %d sessions were opened and %d ended, want all but the last", name, began, ended)
+			}
+		}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			var m wire
+			_ = json.Unmarshal(body, &m)
+			if !refuse(w, m) {
+				s.ServeHTTP(w, r)
+			}
+		}))
 	}
 }

@@ -166,7 +166,9 @@ func (u *Upstream) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer func() { c.end(ctx, ctx.Err() != nil) }()
+	// The server is told also where it seems to be lost: one that is there would keep the
+	// session for good, and one more for each attempt.
+	defer c.end(ctx, true)
 	// runs before c.end: the end of a child takes time, and the catalogue must not wait
 	// for it
 	defer u.section.lose()

@@ -107,9 +107,7 @@ func (l *HTTP) Begin(ctx context.Context, sessionID, revision string, completion
 	s.ready = l.Prepare(s.post)
 	s.get = streamHeader(s.post)
 	if err := l.sendWith(ctx, s.post, completion); err != nil {
-		if l.state.Load() != nil { // else the whole link is given up
-			l.asides.run(ctx, func(ctx context.Context) { l.end(ctx, s) })
-		}
+		l.asides.run(ctx, func(ctx context.Context) { l.end(ctx, s) })
 		return err
 	}
 	l.state.Store(s)

@@ -16,12 +16,17 @@ const (
 	// came together, at whichever replica, are answered by one question.
 	freshAnswer = 20 * time.Second
 	maxTries    = 100 // changes of a family by others during one refresh
+	// for one write, as the store of several replicas bounds it
+	storeTime = 5 * time.Second
 )
 
 // askingTime is for how long a replica has the family to itself that asks the provider: as
-// long as the question may take, and then the write of the answer, which is tried again.
-// One that dies meanwhile holds up nobody for longer.
-func (s *core) askingTime() time.Duration { return providerTime + s.config.Hold + 5*time.Second }
+// long as it may take to write that it asks, to ask, and to write the answer, which is
+// tried again, the last time just before Hold is over. One that dies meanwhile holds up
+// nobody for longer.
+func (s *core) askingTime() time.Duration {
+	return storeTime + providerTime + s.config.Hold + storeTime
+}
 
 // errOther says that another request or replica is at work on the family.
 var errOther = errors.New("another request is at work on the family")

@@ -317,3 +317,59 @@ func TestLinesOfALogoutAreWrittenOneAfterTheOther(t *testing.T) {
 		}
 	})
 }
+
+// sluggish is a store that takes as long as an operation may, and is away for some time
+// after the first.
+type sluggish struct {
+	store.Store
+
+	puts  int
+	until time.Time // it is away
+}
+
+const operation = 4900 * time.Millisecond
+
+func (s *sluggish) Put(ctx context.Context, r store.Record) (int64, error) {
+	s.puts++
+	if s.puts == 2 {
+		s.until = time.Now().Add(5500 * time.Millisecond)
+	}
+	if time.Now().Before(s.until) {
+		return 0, errUnavailable
+	}
+	time.Sleep(operation)
+	return s.Store.Put(ctx, r)
+}
+
+// TestSlowStoreLetsNobodyAskBeside has a replica ask a provider that takes its time, over a
+// store that takes its time to note that, and to keep the answer. Another replica asks
+// nobody meanwhile: the provider takes its refresh token but once.
+func TestSlowStoreLetsNobodyAskBeside(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		c := w.signIn(t, base, "ann", nil)
+		slow := w.replica(t, func(c *signin.Config, _ *signin.Settings) { c.Store = &sluggish{Store: w.store} })
+		time.Sleep(time.Minute)
+		hold := make(chan struct{})
+		w.idp.set(func() { w.idp.hold = hold })
+		var asking sync.WaitGroup
+		asking.Go(func() {
+			if status, got := c.refresh(slow, c.refreshWith); status != http.StatusOK {
+				t.Errorf("over the slow store: got %d, %v", status, got)
+			}
+		})
+		time.Sleep(operation + 9900*time.Millisecond)
+		close(hold)
+		for range 12 {
+			time.Sleep(time.Second)
+			if status, got := c.refresh(w.server, c.refreshWith); status != http.StatusOK &&
+				status != http.StatusServiceUnavailable {
+				t.Errorf("beside it: got %d, %v", status, got)
+			}
+		}
+		asking.Wait()
+		if status, got := c.refresh(w.server, c.refreshWith); status != http.StatusOK {
+			t.Errorf("afterwards: got %d, %v", status, got)
+		}
+	})
+}

@@ -229,6 +229,30 @@ func TestOwnNamesOfAppsResolveUnlessTheyAreAmbiguous(t *testing.T) {
 	}
 }
 
+// TestHeadersRepeatWhatTheListOfAClientSays has a tool whose argument travels as a header in
+// the list of clients without apps alone.
+func TestHeadersRepeatWhatTheListOfAClientSays(t *testing.T) {
+	b, seen := newAppBench(t, everyItem, "mod")
+	source := appServer("mod", seen)
+	source.Apart = mcp.ExtensionsNamed(mcp.ExtensionApps)
+	source.Base = source.Apart
+	source.Variants = []registry.Variant{{Tools: []registry.Offer{{
+		Definition: object(`{"name":"draw","inputSchema":{"type":"object","properties":{"at":{"type":"string",` +
+			`"x-mcp-header":"At"}}}}`),
+		Timeout: libraryTime, Call: source.Tools[0].Call,
+	}}}}
+	b.replace(t, source)
+	c, err := b.Resolve(alice)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for extensions, want := range map[mcp.Extensions]int{{}: 1, appHost: 0} {
+		if got := b.HeaderParams(c, extensions, "mod__draw"); len(got) != want {
+			t.Errorf("clients that declare %s: got %v, want %d", extensions.JSON(), got, want)
+		}
+	}
+}
+
 // TestClientsAreToldOfTheirOwnLists changes what a server lists to clients without apps
 // alone: they see it, call it by it, and are told of it.
 func TestClientsAreToldOfTheirOwnLists(t *testing.T) {

@@ -170,9 +170,10 @@ func (g *Gateway) Lists(c Caller) Digests {
 }
 
 // HeaderParams returns which arguments of the named tool are repeated in Mcp-Param-*
-// headers. It returns none if the caller does not see the tool.
-func (g *Gateway) HeaderParams(c Caller, tool string) []registry.HeaderParam {
-	visible := g.callerViewOf(c)
+// headers by clients that declare these extensions. It returns none if the caller does not
+// see the tool.
+func (g *Gateway) HeaderParams(c Caller, declared mcp.Extensions, tool string) []registry.HeaderParam {
+	visible := g.callerViewAs(c, declared)
 	found := visible.tool(tool)
 	if found == nil {
 		found = visible.own[tool]

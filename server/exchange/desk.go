@@ -28,7 +28,7 @@ type Desk interface {
 	// Home names the replica that alone can go on with a request.
 	Home(c gateway.Caller, method string, params mcp.Object, declared mcp.Extensions) replica.ID
 	// HeaderParams tells which headers of a request must repeat its arguments.
-	HeaderParams(c gateway.Caller, tool string) []registry.HeaderParam
+	HeaderParams(c gateway.Caller, declared mcp.Extensions, tool string) []registry.HeaderParam
 
 	// Extensions are those that are offered to the caller beside tasks.
 	Extensions(c gateway.Caller) mcp.Extensions

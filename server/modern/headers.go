@@ -117,7 +117,8 @@ func checkNotification(h http.Header, meta mcp.Object, m *mcp.Message) *exchange
 // header that the tool does not ask for means nothing.
 // https://modelcontextprotocol.io/specification/2026-07-28/server/tools
 func (e *Endpoint) checkParams(x *exchange.Exchange, h http.Header, m *mcp.Message) *exchange.Refusal {
-	params := e.config.Exchanges.Desk.HeaderParams(x.Caller, x.Tool)
+	declared := x.Declares(x.Context(), x.Meta.Value(mcp.MetaClientCapabilities).Member("extensions"))
+	params := e.config.Exchanges.Desk.HeaderParams(x.Caller, declared, x.Tool)
 	for i := range params {
 		name := mcp.HeaderParamPrefix + params[i].Header
 		value := params[i].Argument(m.Params.Value("arguments"))

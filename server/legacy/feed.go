@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -59,7 +60,11 @@ func (s *Service) beginStream(ctx context.Context, l *sessions.Session, stream s
 }
 
 // Open implements source: it takes the stream away from any connection that had it, and
-// answers with its beginning.
+// answers with its beginning. A stream that is over, and of which the client has all, is
+// answered without content. Some clients resume a stream that ends without a result, as
+// that of a cancelled call does. An event stream that ends at once would have them come
+// again and again, or wait on a further stream that nobody closes.
+// https://html.spec.whatwg.org/multipage/server-sent-events.html#concept-event-stream-reconnect
 func (f *feed) Open(ctx context.Context, x *exchange.Exchange, r *http.Request) (*streams.Stream, error) {
 	log, in := f.server.config.Log, f.session.InLog()
 	var err error
@@ -68,12 +73,18 @@ func (f *feed) Open(ctx context.Context, x *exchange.Exchange, r *http.Request) 
 	if err != nil {
 		return nil, err
 	}
+	var left []eventlog.Event
+	more := true
 	if err = log.Follow(ctx, in, f.flow); err == nil {
-		_, _, err = log.Read(ctx, in, f.stream, f.after)
+		left, more, err = log.Read(ctx, in, f.stream, f.after)
 	}
 	if err != nil {
 		x.Refuse("", ofLog(err, exchange.ErrEvent))
 		return nil, err
+	}
+	if f.slot != nil && !more && !slices.ContainsFunc(left, hasMessage) {
+		x.WriteStatus(http.StatusNoContent)
+		return nil, streams.ErrEnded
 	}
 	var out *streams.Stream
 	if f.slot == nil {
@@ -87,6 +98,8 @@ func (f *feed) Open(ctx context.Context, x *exchange.Exchange, r *http.Request) 
 	}
 	return out, err
 }
+
+func hasMessage(e eventlog.Event) bool { return len(e.Data) > 0 }
 
 // Step implements source.
 func (f *feed) Step(ctx context.Context, out *streams.Stream) error {
@@ -160,7 +173,7 @@ func (f *feed) send(events []eventlog.Event, out *streams.Stream) error {
 		if f.mine.Lost.Load() {
 			return streams.ErrEnded
 		}
-		if len(e.Data) > 0 {
+		if hasMessage(e) {
 			if err := out.Send(sse.Event{
 				Type: f.event, ID: e.ID, HasID: f.numbered && !e.LocalOnly,
 				Data: e.Data,

@@ -57,7 +57,7 @@ func TestRefusalsAreOnRecord(t *testing.T) {
 			"invalid_request", "DB-SESSION-MISSING",
 		},
 		{
-			"unknown event", inSession("GET", id, "").with(mcp.HeaderLastEventID, "g9-9"), "unknown",
+			"unknown event", inSession("GET", id, "").with(mcp.HeaderLastEventID, "p9-9"), "invalid_request",
 			"DB-EVENT",
 		},
 		{"another tenant's path", foreign, "unknown", "DB-NOT-FOUND"},

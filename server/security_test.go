@@ -110,12 +110,12 @@ func TestT2ForeignEvent(t *testing.T) {
 		t.Fatalf("got %s, want an event p1-2", got.Body)
 	}
 	for _, event := range []string{
-		"p1-2", "p1-0", "g1-0", strings.Repeat("p", 600),
+		"p1-2", "p1-0", strings.Repeat("p", 600),
 		"p1-18446744073709551616", "p1-+2", "-1",
 	} {
 		if got := w.do(t, inSession("GET", other, "").with("Last-Event-ID",
-			event)); got.Code != http.StatusNotFound || stable(t, got.Body) != "DB-EVENT" {
-			t.Errorf("event %q: got %d %s, want 404", event, got.Code, got.Body)
+			event)); got.Code != http.StatusGone || stable(t, got.Body) != "DB-EVENT" {
+			t.Errorf("event %q: got %d %s, want 410", event, got.Code, got.Body)
 		}
 	}
 }

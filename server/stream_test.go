@@ -459,18 +459,23 @@ func TestEventGoesToOneConnection(t *testing.T) {
 }
 
 // TestLostEventsAreNotPassedOver shows that a client is told when what it has not is no
-// longer kept.
+// longer kept: of an answer that it is gone, and of notices all that they may have said.
 func TestLostEventsAreNotPassedOver(t *testing.T) {
 	w := newWorld(t, func(w *world) { w.config.Log = eventlog.NewMemory(eventlog.MemoryConfig{Count: 2}) })
 	id := w.open(t, "alice", mcp.Revision2506)
 	w.do(t, legacyCall(id, "progress")) // 4 events
 	if got := w.do(t, inSession("GET", id, "").with("Last-Event-ID",
-		"p1-1")); got.Code != http.StatusNotFound {
-		t.Errorf("event 2 is gone: got %d %s, want 404", got.Code, got.Body)
+		"p1-1")); got.Code != http.StatusGone {
+		t.Errorf("event 2 is gone: got %d %s, want 410", got.Code, got.Body)
 	}
 	got := w.do(t, inSession("GET", id, "").with("Last-Event-ID", "p1-2"))
 	if body := got.Body.String(); got.Code != http.StatusOK || strings.Count(body, "id: ") != 2 ||
 		!strings.Contains(body, "id: p1-4") {
 		t.Errorf("nothing is gone: got %d %s, want events 3 and 4", got.Code, body)
 	}
+	w = newWorld(t)
+	id = w.open(t, "alice", mcp.Revision2506)
+	again := call(t.Context(), t, w.serve(t), inSession("GET", id, "").with("Last-Event-ID", "g9-99"))
+	again.expect(t, "id: g1-1", mcp.NotifyToolsChanged, "id: g1-2", mcp.NotifyPromptsChanged, "id: g1-3",
+		mcp.NotifyResourcesChanged)
 }

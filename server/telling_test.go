@@ -590,6 +590,35 @@ func TestStreamIsTakenFromAnotherReplica(t *testing.T) {
 	})
 }
 
+// TestAStreamThatLostEventsBeginsAnew resumes a stream for notices, at its primary and
+// elsewhere, after an event that the log does not have: the connection that has the stream
+// ends, and the client is told again of all that it follows.
+func TestAStreamThatLostEventsBeginsAnew(t *testing.T) {
+	for at := range 2 {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCrew(t)
+			c.subscribe(t, 0, "subscribe")
+			first := c.get(t, 1, "")
+			name, _, _ := strings.Cut(lastID(t, first.text()), "-")
+			second := c.get(t, at, name+"-999999999999999")
+			if !first.isOver() {
+				t.Errorf("resumed at %d: the first connection is open, want it ended", at)
+			}
+			text := second.text()
+			for _, method := range []string{
+				mcp.NotifyToolsChanged, mcp.NotifyPromptsChanged, mcp.NotifyResourcesChanged,
+				mcp.NotifyResourceUpdated,
+			} {
+				if n := strings.Count(text, method); n != 1 {
+					t.Errorf("resumed at %d: got %q, want one %s", at, text, method)
+				}
+			}
+			c.changeFile(t, 0, "file:///a")
+			expectNotices(t, "a change", second, mcp.NotifyResourceUpdated, 1)
+		})
+	}
+}
+
 // TestStreamsOfASupersededPrimaryEnd takes a session over from a replica that lives, and
 // is known to live where the stream is, as after it stood still for seconds: the stream
 // ends when the old primary learns of it, or it would get no notice.

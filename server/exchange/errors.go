@@ -129,7 +129,8 @@ var (
 			"without Idempotency-Key"), 5*time.Second)
 	ErrReplicas = later(NewRefusal(http.StatusServiceUnavailable, "DB-REPLICAS",
 		"What the replicas of this gateway share cannot be reached now: try again"), time.Second)
-	ErrEvent = NewRefusal(http.StatusNotFound, "DB-EVENT",
+	// neither 404 nor 400, by which clients give up their session
+	ErrEvent = NewRefusal(http.StatusGone, "DB-EVENT",
 		"No such event, or what followed it is no longer kept")
 	errBody = Refusalf(http.StatusBadRequest, mcp.CodeParse,
 		"Parse error: the body could not be read")

@@ -19,6 +19,7 @@ package legacy
 import (
 	"context"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -355,13 +356,16 @@ func (s *Service) findFeed(x *exchange.Exchange, r *http.Request) *feed {
 	}
 	if l != nil {
 		s.takeStream(x.Context(), l, f.stream)
+		s.retell(x.Context(), l, r.Header, f.stream)
 	}
 	return f
 }
 
 // nameStream decides which stream a GET gets. Notices of changed lists go only to streams
-// that a GET opened, and each message goes to one stream only. The name is "" where no
-// stream has the event after which the client wants to go on.
+// that a GET opened, and each message goes to one stream only. Where such a stream does
+// not have the event after which the client wants to go on, the client gets a new one: a
+// refusal would have it give up its session, or listen no more. Where another does not,
+// the name is "".
 func (s *Service) nameStream(x *exchange.Exchange, r *http.Request, f *feed,
 	l *sessions.Session,
 ) *exchange.Refusal {
@@ -381,6 +385,8 @@ func (s *Service) nameStream(x *exchange.Exchange, r *http.Request, f *feed,
 			f.stream, f.after = name, last[0]
 		case ofLog(err, exchange.ErrEvent) == exchange.ErrReplicas:
 			return exchange.ErrReplicas // the stream stays where it is
+		case strings.HasPrefix(last[0], "g"):
+			f.stream = l.NextStream('g', "")
 		}
 	}
 	f.tells = f.stream != "" && f.stream[0] == 'g'

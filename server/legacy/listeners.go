@@ -291,6 +291,7 @@ func (s *Service) listenElsewhere(x *exchange.Exchange, r *http.Request, stream 
 	}
 	if stream != "" {
 		s.takeStream(x.Context(), l, stream)
+		s.retell(x.Context(), l, r.Header, stream)
 		l.AddListener(stream, &sessions.Listener{At: replica.ID(x.From), Principal: x.Principal})
 	}
 	x.Header().Set(headerEpoch, epochText(l.Epoch()))
@@ -308,6 +309,15 @@ func (s *Service) takeStream(ctx context.Context, l *sessions.Session, stream st
 		return
 	}
 	l.LoseStream(ctx, stream)
+}
+
+// retell has a client told again of all that it follows if it wanted to go on with another
+// stream than it got: what that one carried is lost, and nobody knows how much of it came.
+func (s *Service) retell(ctx context.Context, l *sessions.Session, h http.Header, got string) {
+	if wanted, _, named := strings.Cut(h.Get(mcp.HeaderLastEventID), "-"); named && wanted != got {
+		s.takeStream(ctx, l, wanted)
+		l.Retell()
+	}
 }
 
 // announce has the primary of a session know that a stream of it is here, and returns what

@@ -96,6 +96,22 @@ func (l *Session) Sent(stream string) {
 	l.notices.updates.Drop(func(_, carrier string) bool { return carrier == stream })
 }
 
+// noStream is the name of a stream that a session never has: they count from 1.
+const noStream = "g0"
+
+// Retell has the client told again of all lists and of all resources that it is
+// subscribed to.
+func (l *Session) Retell() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.notices.lists {
+		l.notices.lists[i].carrier = noStream
+	}
+	for uri := range l.notices.watched {
+		l.addUpdateLocked(uri, uri)
+	}
+}
+
 // NoteUpdate remembers that a resource, or a part of one, has changed. It is true if a
 // stream is to tell the client now: the session is subscribed to uri, and the client was
 // not told of too many just now.

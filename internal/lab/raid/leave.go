@@ -60,7 +60,7 @@ var resumedAnswers = Attack{
 				event, resumed = last, 0
 			}
 			if answer.Status == http.StatusNotFound {
-				session = "" // the session or its event has ended
+				session = "" // it has ended
 			}
 		}
 	},

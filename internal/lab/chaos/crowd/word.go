@@ -26,13 +26,11 @@ type word struct {
 const maxWait = 2 * time.Second
 
 // heard reads a refusal with an HTTP status other than 200 and 202, closes it, and counts
-// it as trouble. In a session, 404 says that there is no such session, unless it speaks of
-// an event.
+// it as trouble. In a session, 404 says that there is no such session.
 func (p *person) heard(r *reply) word {
 	w := p.refusalOf(r)
 	p.crowd.meets(p.kind + ": " + w.code)
-	if s := r.session; s != nil && w.status == http.StatusNotFound && w.code != lostEvent &&
-		!s.gone.Swap(true) {
+	if s := r.session; s != nil && w.status == http.StatusNotFound && !s.gone.Swap(true) {
 		s.crowd.reconnects.Add(1)
 	}
 	p.comeLater(w.later)

@@ -115,7 +115,8 @@ func TestKeySetThatCannotBeReadIsNone(t *testing.T) {
 			w, v := &walk{cfg: cfg, asked: asked{online: true}}, &spoken{text: tokenBy(t, key, issuer)}
 			err := w.verify(t.Context(), &givenOut{}, v)
 			told := strings.Contains(w.out.String(), "cannot be fetched")
-			if err != nil || v.checked != want || v.principal.Subject != "ann" || told != (issuer == away.Issuer.Issuer) {
+			if err != nil || v.checked != want || v.principal.Subject != "ann" ||
+				told != (issuer == away.Issuer.Issuer) {
 				t.Errorf("of %s with %s bytes: got %v, %q, subject %q and %q, want %q", issuer, length, err,
 					v.checked, v.principal.Subject, w.out.String(), want)
 			}

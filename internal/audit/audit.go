@@ -210,7 +210,7 @@ func newLog(cfg Config, f file, torn bool) *Log {
 }
 
 // Book reserves room for one record. It is called before anything of what the record is
-// about happens, and every Book that succeeds must be followed by one Keep or Unbook, or
+// about happens, and every Book that succeeds must be followed by one Keep, or
 // its room stays reserved. It waits until there is room or until it is known that there
 // is none. An error means that the record could not be kept now, so the call must not be
 // made; the record counts as lost. With Drop there is no error, and nothing is reserved.
@@ -304,17 +304,6 @@ func (l *Log) Keep(r *Record) error {
 		return nil // the record is in memory at least; if it is lost in the end, Close counts it
 	}
 	return err
-}
-
-// Unbook takes a Book back that has succeeded, in place of Keep, because somebody else
-// has the record.
-func (l *Log) Unbook() {
-	if l == nil || l.cfg.Drop {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.booked--
 }
 
 // Write is Book and Keep at once. It is for what has happened already, such as a refusal,

@@ -867,27 +867,6 @@ func TestARecordTakesNoMemory(t *testing.T) {
 	}
 }
 
-// TestUnbookGivesRoomBack shows that a booking without a record takes no room for good.
-func TestUnbookGivesRoomBack(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		d := newDisk()
-		d.pipe = true
-		l := logOn(t, Config{}, d)
-		for i := range maxWaiting + 1 {
-			if err := l.Book(); err != nil {
-				t.Fatalf("booking %d: %v", i, err)
-			}
-			l.Unbook()
-		}
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	var none *Log
-	none.Unbook()
-}
-
 // TestANameThatWasCutIsKnown cuts names at every place of a character.
 func TestANameThatWasCutIsKnown(t *testing.T) {
 	t.Parallel()

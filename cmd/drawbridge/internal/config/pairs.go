@@ -49,6 +49,20 @@ var (
 		`upgrade|keep-alive|accept|accept-encoding|mcp-.*|last-event-id)$`)
 )
 
+// checkHeaderOnce returns checkHeader for the headers of one mapping. Capitals make no
+// other header, and nobody could say which of two is sent.
+func checkHeaderOnce() func(name, value string) string {
+	seen := map[string]bool{}
+	return func(name, value string) string {
+		reason, key := checkHeader(name, value), strings.ToLower(name)
+		if reason == "" && seen[key] {
+			reason = "the header " + name + " stands twice"
+		}
+		seen[key] = true
+		return reason
+	}
+}
+
 // checkHeader returns what is wrong with a header for a server, "" when nothing is.
 // Headers that the gateway sets itself are refused, since a second value could break the
 // framing of a request or contradict the protocol. A line break in a value would begin a

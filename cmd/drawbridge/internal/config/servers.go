@@ -128,7 +128,7 @@ func (r *reader) serverFields(s *Server) fields {
 		"max_children":      into(&s.MaxChildren, r.between(1, 1000)),
 		"start_timeout":     into(&s.StartTimeout, r.duration),
 		"url":               into(&s.URL, r.text),
-		"headers":           into(&s.Headers, r.pairs("headers", checkHeader)),
+		"headers":           into(&s.Headers, r.pairs("headers", checkHeaderOnce())),
 		"auth":              r.serverAuth(s),
 		"grace":             into(&s.Grace, r.duration),
 		"timeout":           into(&s.Timeout, r.duration),

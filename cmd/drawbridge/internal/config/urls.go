@@ -79,7 +79,7 @@ func (r *reader) checkServerURL(n *node) {
 	u := parsedURL(n.text)
 	r.faultFirst(
 		wrong{
-			u.Host == "" || (u.Scheme != "http" && u.Scheme != "https"), n,
+			u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || strings.Contains(n.text, " "), n,
 			"this is not an http or https address",
 		},
 		wrong{u.User != nil, n, "credentials do not belong into an address; put them into headers"},

@@ -45,6 +45,8 @@ func (r *reader) text(n *node) string {
 	case n.expanded && strings.ContainsAny(n.text, "\r\n"):
 		// such as that at the end of a file: the text would name something else
 		r.fault(n, "%s has a line break, by the value of a variable (at its end?)", n.raw)
+	case strings.ContainsAny(n.text, "\r\n"):
+		r.fault(n, "a text with a line break; behind | and > write - if it is the one at the end")
 	default:
 		return n.text
 	}

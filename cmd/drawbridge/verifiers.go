@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"reflect"
 	"slices"
 	"sync"
@@ -174,8 +175,8 @@ func keySetClient(issuers ...config.Issuer) *http.Client {
 		if iss.Discover {
 			client = provider.KeySet{Issuer: iss.Issuer.Issuer, Plain: iss.PrivateAddresses, Inner: client}
 		}
-		if iss.JWKSURL != "" && client != t.public {
-			t.own[iss.JWKSURL] = client
+		if address, err := url.Parse(iss.JWKSURL); err == nil && iss.JWKSURL != "" && client != t.public {
+			t.own[address.String()] = client
 		}
 	}
 	client.Transport = t
@@ -187,7 +188,7 @@ func keySetClient(issuers ...config.Issuer) *http.Client {
 // permission for one issuer must not open the internal network to the key set of another.
 type keySetTransport struct {
 	public http.RoundTripper
-	own    map[string]http.RoundTripper // by jwks_url as the config has it
+	own    map[string]http.RoundTripper // by jwks_url, escaped as in a request
 }
 
 // RoundTrip implements http.RoundTripper.

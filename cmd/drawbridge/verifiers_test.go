@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -352,6 +353,27 @@ func TestReadyzTellsOfClaimsThatNoTokenHas(t *testing.T) {
 			t.Errorf("after a reload with another claim: got %q, want nothing", got)
 		}
 	})
+}
+
+// TestPrivateKeySetsMayBeSpeltInAnyWay has addresses that a request spells otherwise.
+func TestPrivateKeySetsMayBeSpeltInAnyWay(t *testing.T) {
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"keys":[]}`) // whoever gets half of it fails
+	}))
+	defer web.Close()
+	for _, address := range []string{
+		web.URL, web.URL + "/Our Realm/keys", web.URL + "/schlüssel", web.URL + "/a%28b%29?c=d",
+		strings.Replace(web.URL, "http", "HTTP", 1) + "/keys",
+	} {
+		iss := config.Issuer{Issuer: auth.Issuer{JWKSURL: address}, PrivateAddresses: true}
+		if set, err := auth.FetchKeySet(t.Context(), keySetClient(iss), address); err != nil {
+			t.Errorf("%s: got %q and %v", address, set, err)
+		}
+		iss.PrivateAddresses = false
+		if set, err := auth.FetchKeySet(t.Context(), keySetClient(iss), address); err == nil {
+			t.Errorf("%s: got %q without private_addresses", address, set)
+		}
+	}
 }
 
 // TestHangupFetchesKeys runs the program: a token whose key was removed is refused after

@@ -17,6 +17,7 @@ import (
 func FuzzRead(f *testing.F) {
 	f.Add([]byte("\uFEFFid: 1\r\nevent: x\rdata: a\ndata: b\n\nretry: 5\n\n: c\n"))
 	f.Add([]byte("data: a\r\r\ndata\n\n"))
+	f.Add([]byte("\uFEFF:" + strings.Repeat("x", 62) + "\ndata: a\n\n"))
 	f.Fuzz(func(t *testing.T, stream []byte) {
 		const limit = 64
 		whole, errWhole := collect(bytes.NewReader(stream), limit)

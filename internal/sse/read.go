@@ -278,12 +278,12 @@ func (s *scanner) cut(end int) ([]byte, error) {
 	line := s.buffer[s.start:end]
 	s.afterCR = s.buffer[end] == '\r'
 	s.start, s.scanned = end+1, end+1
+	if len(line) > s.limit { // a BOM counts, as it does while the line is not whole
+		return nil, ErrTooLong
+	}
 	if !s.begun {
 		s.begun = true
 		line = bytes.TrimPrefix(line, []byte("\uFEFF"))
-	}
-	if len(line) > s.limit {
-		return nil, ErrTooLong
 	}
 	if s.cutOff {
 		s.cutOff, s.tail = false, lastOf(s.tail, line)

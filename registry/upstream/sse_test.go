@@ -522,8 +522,8 @@ func TestOversizedEventOverSSE(t *testing.T) {
 	})
 }
 
-// TestStreamsThatAreNone answers GET in ways that open nothing, and shows which cause the
-// operator reads.
+// TestStreamsThatAreNone answers GET in ways that open nothing, and shows how the cause
+// begins that the operator reads.
 func TestStreamsThatAreNone(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -536,7 +536,7 @@ func TestStreamsThatAreNone(t *testing.T) {
 		},
 		"302": {
 			func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/x", http.StatusFound) },
-			"HTTP status 302",
+			"HTTP status 302: it redirects to http://127.0.0.1:",
 		},
 		"HTML": {
 			func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") },
@@ -559,7 +559,7 @@ func TestStreamsThatAreNone(t *testing.T) {
 			// On a busy machine an attempt may run out of time before it finds that out,
 			// and the next one tells.
 			r.until("the cause is told: "+test.want,
-				func() bool { return !r.last().Up && r.last().Problem == test.want })
+				func() bool { return !r.last().Up && strings.HasPrefix(r.last().Problem, test.want) })
 		})
 	}
 }

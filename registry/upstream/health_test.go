@@ -309,9 +309,11 @@ func TestAChildThatHangsIsStartedAnew(t *testing.T) {
 			r := start(t, command(kind))
 			r.untilTool("deaf")
 			r.must("deaf", `{}`)
+			// more than a pipe takes, so that it cannot even be written
+			long := `{"arguments":{"text":"` + strings.Repeat("x", 200<<10) + `"}}`
 			for deadline := time.Now().Add(limit); ; {
 				ctx, cancel := context.WithTimeout(t.Context(), callTime)
-				_, err := r.call(ctx, "echo", `{}`, nil)
+				_, err := r.call(ctx, "echo", long, nil)
 				cancel()
 				if err == nil {
 					return

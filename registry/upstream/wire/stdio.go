@@ -19,11 +19,10 @@ import (
 
 // Limits of children.
 const (
-	writeLimit = 10 * time.Second       // for one message; a child that does not read for so long is lost
-	queueMax   = 64                     // messages that wait to be written to the child
-	eofGrace   = time.Second            // from the end of a child's input until it is told to end
-	termGrace  = 2 * time.Second        // from there until it is killed
-	tailLimit  = 500 * time.Millisecond // for reading the rest of what a dead child wrote
+	queueMax  = 64                     // messages that wait to be written to the child
+	eofGrace  = time.Second            // from the end of a child's input until it is told to end
+	termGrace = 2 * time.Second        // from there until it is killed
+	tailLimit = 500 * time.Millisecond // for reading the rest of what a dead child wrote
 	// from the end of a child's output until it must have ended, on a busy machine too
 	endLimit = 5 * time.Second
 
@@ -40,7 +39,7 @@ type Child struct {
 	logger *slog.Logger
 	said   *LastLines
 	tree   *process.Tree
-	stdin  input
+	stdin  io.WriteCloser // the gateway's end of the pipe from which the child reads
 	stdout *os.File
 	stderr *os.File
 	queue  chan []byte
@@ -53,12 +52,6 @@ type Child struct {
 }
 
 var _ Link = (*Child)(nil)
-
-// input is the gateway's end of the pipe from which a child reads.
-type input interface {
-	io.WriteCloser
-	SetWriteDeadline(t time.Time) error
-}
 
 // Program is what a child runs.
 type Program struct {
@@ -149,19 +142,17 @@ func (k *Child) reap() {
 	k.lost(fmt.Errorf("child ended: %w", err))
 }
 
-// write writes what is queued, one message a line. A child that does not read for
-// writeLimit is lost. When a write fails because the child has ended, reap names the
-// cause, since its exit status says more than a broken pipe.
+// write writes what is queued, one message a line. A child that does not read is waited
+// for, because one that does one thing at a time may be busy with a call; whether it still
+// lives is asked when calls have no answer, and Close ends a write that hangs. When a write
+// fails because the child has ended, reap names the cause, since its exit status says more
+// than a broken pipe.
 func (k *Child) write() {
 	for {
 		select {
 		case line := <-k.queue:
-			err := k.stdin.SetWriteDeadline(time.Now().Add(writeLimit))
-			if err == nil {
-				_, err = k.stdin.Write(line)
-			}
-			if err != nil {
-				if errors.Is(err, os.ErrDeadlineExceeded) || !k.ended(endLimit) {
+			if _, err := k.stdin.Write(line); err != nil {
+				if !k.ended(endLimit) {
 					k.lost(fmt.Errorf("write to child: %w", err))
 				}
 				return

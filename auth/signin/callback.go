@@ -67,7 +67,7 @@ var errOtherTenant = errors.New("the person is not of the tenant of this address
 
 // exchanged redeems the code of a provider.
 func (s *core) exchanged(ctx context.Context, l *Login, t *attempt, query url.Values) (Identity, error) {
-	return s.asking(ctx, func(ctx context.Context) (Identity, error) {
+	return asking(ctx, s.arrivals, func(ctx context.Context) (Identity, error) {
 		return l.Provider.Exchange(ctx, s.towards(t), query.Get("code"), query.Get("iss"))
 	})
 }

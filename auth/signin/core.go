@@ -66,8 +66,10 @@ type core struct {
 	signer   signer
 	ended    ended
 	reach    reach
-	lookups  chan struct{} // has a value for each question to a provider under way
-	telling  sync.Mutex    // held while the end of a family is put on record
+	// have a value for each question to a provider under way: who somebody is that is signed
+	// in, and who somebody is that comes back from there, whom anybody can send
+	lookups, arrivals chan struct{}
+	telling           sync.Mutex // held while the end of a family is put on record
 }
 
 const (
@@ -78,7 +80,7 @@ const (
 	familyIdle   = 30 * 24 * time.Hour // since the last use, of a family whose person can be looked up
 	unseenLife   = 8 * time.Hour       // of a family whose person cannot be looked up again
 	providerTime = 10 * time.Second    // for one question to a provider
-	maxLookups   = 128                 // questions to providers at once
+	maxLookups   = 128                 // questions to providers at once, of each of two sorts
 	maxFamilies  = 100                 // of one person; then the one that would end first ends
 	maxQuery     = 8 << 10             // bytes of a query
 	maxForm      = 32 << 10            // bytes of a form or registration
@@ -116,11 +118,13 @@ func isPassing(err error) bool {
 // errBusy says that too many questions to providers are under way.
 var errBusy = errors.New("too many questions to providers are under way")
 
-// asking calls ask with a bound of time, unless too many others are asking.
-func (s *core) asking(ctx context.Context, ask func(context.Context) (Identity, error)) (Identity, error) {
+// asking calls ask with a bound of time, unless there is no place among those who ask.
+func asking(ctx context.Context, places chan struct{}, ask func(context.Context) (Identity, error)) (Identity,
+	error,
+) {
 	select {
-	case s.lookups <- struct{}{}:
-		defer func() { <-s.lookups }()
+	case places <- struct{}{}:
+		defer func() { <-places }()
 	default:
 		return Identity{}, errBusy
 	}

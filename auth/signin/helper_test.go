@@ -161,6 +161,7 @@ type idp struct {
 	silent   bool // gives no refresh tokens
 	mute     int  // how many refreshes fail after the token was given
 	hold     chan struct{}
+	slow     chan struct{} // that each exchange waits for; nil: none does
 	sessions string
 	life     time.Duration // of the access tokens that it gives; zero: it gives none
 	given    int           // access tokens
@@ -186,6 +187,12 @@ func (p *idp) AuthURL(_ context.Context, a signin.Attempt) (string, error) {
 }
 
 func (p *idp) Exchange(_ context.Context, a signin.Attempt, code, _ string) (signin.Identity, error) {
+	p.mu.Lock()
+	slow := p.slow
+	p.mu.Unlock()
+	if slow != nil {
+		<-slow
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	person, _, _ := strings.Cut(code, ".")

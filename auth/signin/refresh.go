@@ -155,7 +155,7 @@ func (s *core) askProvider(ctx context.Context, f *family) error {
 	if login == nil {
 		return s.lost(ctx, f, "provider_gone")
 	}
-	id, err := s.asking(ctx, func(ctx context.Context) (Identity, error) {
+	id, err := asking(ctx, s.lookups, func(ctx context.Context) (Identity, error) {
 		return login.Provider.Refresh(ctx, f.RefreshToken)
 	})
 	switch {

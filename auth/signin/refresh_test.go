@@ -577,6 +577,28 @@ func TestARegistrationInUseStays(t *testing.T) {
 	})
 }
 
+// TestCallbacksOfStrangersLeaveRefreshesAPlace has browsers come back from a provider that is
+// slow, as many as questions may be under way. Anybody can do that; who is signed in goes on.
+func TestCallbacksOfStrangersLeaveRefreshesAPlace(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		c := w.signIn(t, base, "ann", nil)
+		time.Sleep(time.Hour)
+		slow := make(chan struct{})
+		w.idp.set(func() { w.idp.slow = slow })
+		var strangers sync.WaitGroup
+		for range 128 {
+			b := w.browser(t)
+			back := w.idp.signIn(t, "eve", b.toProvider(base, query(c.id, loopback)))
+			strangers.Go(func() { b.get(back) })
+		}
+		synctest.Wait()
+		c.mustRefresh(w.server, c.refreshWith)
+		close(slow)
+		strangers.Wait()
+	})
+}
+
 // TestUnansweredProviderIsNotAskedTwice shows that a refresh token of a provider is not
 // sent again at once if the provider may have taken it, and that the family goes on.
 func TestUnansweredProviderIsNotAskedTwice(t *testing.T) {

@@ -31,7 +31,8 @@ func New(cfg Config) *Server {
 	}
 	c := &core{
 		config: cfg, log: cfg.Logger, now: cfg.Now, lookups: make(chan struct{}, maxLookups),
-		signer: signer{ring: cfg.Ring, now: cfg.Now},
+		arrivals: make(chan struct{}, maxLookups),
+		signer:   signer{ring: cfg.Ring, now: cfg.Now},
 	}
 	c.registry = clients.NewRegistry(clients.Config{
 		Ring: cfg.Ring, Store: cfg.Store, Documents: cfg.Documents, Now: cfg.Now,

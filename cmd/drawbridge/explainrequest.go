@@ -174,6 +174,10 @@ func changeSince(e *entry, code, file string, stale bool) string {
 		return "see which argument does not fit, with the arguments: " + ask + " -online -args JSON"
 	case e.Outcome == outcomeUnknown && e.Reason == "":
 		return "see whether a name is near that there is: " + ask + " -online"
+	case e.Reason == "no_access":
+		return "give the person the claim at the provider, or name what it says in tenants of the issuer"
+	case e.Reason == "provider_failed":
+		return "see what the provider answered in the log, in the line with the id of the request"
 	}
 	return meaningOf(code).cure
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -394,4 +395,19 @@ func TestTwinsAmongManyValuesAreTooMany(t *testing.T) {
 	checkRefusal(t, s.CheckUnambiguousWithin(values, "value", nil), false, tooMany)
 	few := mcp.RawJSON(`[0,{"a":1,"A":2}]`)
 	checkRefusal(t, s.CheckUnambiguousWithin(few, "value", nil), false, "differ only in form")
+}
+
+// TestManyDependenciesCostNoMoreThanTheirLength holds for lists of names, which draft-07 keeps
+// in one object.
+func TestManyDependenciesCostNoMoreThanTheirLength(t *testing.T) {
+	text := `{"$schema":"http://json-schema.org/draft-07/schema#","dependencies":{` +
+		numbered(`"k%":["a"]`, 4_000) + `}}`
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	s := compile(t, text)
+	runtime.ReadMemStats(&after)
+	if spent := after.TotalAlloc - before.TotalAlloc; spent > 100<<20 {
+		t.Errorf("a schema of %d bytes took %d bytes of memory, want a few MB", len(text), spent)
+	}
+	checkRefusal(t, s.CheckWithin(mcp.RawJSON(`{"k3999":0}`), "value", nil), false, "a: is required when k3999 is given")
 }

@@ -133,10 +133,24 @@ func (p *parser) named(n *node, keyword string, value mcp.RawJSON) error {
 	if !ok {
 		return n.refuse("%s must be an object of schemas", keyword)
 	}
+	// lists are the members of dependencies that list names, up to draft-07; 2020-12 has
+	// dependentRequired instead
+	var lists []mcp.Member
 	for name, raw := range object.Members {
+		if keyword == "dependencies" && raw.IsArray() {
+			if _, err := n.names(raw, keyword); err != nil {
+				return err
+			}
+			lists = append(lists, mcp.Member{Name: name, Value: raw})
+			continue
+		}
 		if err := p.entry(n, keyword, name, raw); err != nil {
 			return err
 		}
+	}
+	if len(lists) > 0 {
+		required := mcp.NewObject(lists...).JSON()
+		n.rules = append(n.rules, strictjson.Member{Name: "dependentRequired", Value: required})
 	}
 	return nil
 }
@@ -144,9 +158,6 @@ func (p *parser) named(n *node, keyword string, value mcp.RawJSON) error {
 // entry reads one member of such an object. Definitions get no edge: only references lead
 // to them, so a definition that nobody refers to costs nothing.
 func (p *parser) entry(n *node, keyword, name string, value mcp.RawJSON) error {
-	if keyword == "dependencies" && value.IsArray() {
-		return p.dependency(n, name, value)
-	}
 	e := edge{keyword: keyword, name: name}
 	if keyword == "patternProperties" {
 		compiled, size, err := p.compile(n, keyword+"/"+escape(name), name)
@@ -179,24 +190,6 @@ func (p *parser) entry(n *node, keyword, name string, value mcp.RawJSON) error {
 		}
 	}
 	n.edges = append(n.edges, e)
-	return nil
-}
-
-// dependency adds one member of draft-07's dependencies, a list of names, to
-// dependentRequired, which 2020-12 has instead.
-func (p *parser) dependency(n *node, name string, value mcp.RawJSON) error {
-	if _, err := n.names(value, "dependencies"); err != nil {
-		return err
-	}
-	for i, r := range n.rules {
-		if r.Name == "dependentRequired" {
-			o, _ := mcp.ObjectOf(r.Value)
-			n.rules[i].Value = o.With(name, value).JSON()
-			return nil
-		}
-	}
-	o := mcp.NewObject(mcp.Member{Name: name, Value: value})
-	n.rules = append(n.rules, strictjson.Member{Name: "dependentRequired", Value: o.JSON()})
 	return nil
 }
 

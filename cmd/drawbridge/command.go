@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -60,6 +61,9 @@ func newFlags(name, synopsis, about string, s streams) *flag.FlagSet {
 func parseFlags(f *flag.FlagSet, args []string, s streams) error {
 	words, err := parseWords(f, args, s)
 	if err == nil && len(words) > 0 {
+		if ext := filepath.Ext(words[0]); f.Lookup("config") != nil && (ext == ".yaml" || ext == ".yml") {
+			return refused("a config is named by a flag: drawbridge %s -config %s", f.Name(), words[0])
+		}
 		return refused("what is %q? This command takes flags only; see drawbridge %s -h", words[0], f.Name())
 	}
 	return err

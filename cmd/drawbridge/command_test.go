@@ -22,6 +22,20 @@ func TestServeRefusesAFaultyConfig(t *testing.T) {
 	}
 }
 
+// TestAConfigIsNamedByAFlag tells so who names it without.
+func TestAConfigIsNamedByAFlag(t *testing.T) {
+	t.Parallel()
+	for _, command := range []string{"validate", "serve", "usage", "token"} {
+		code, said := operate(t, command, "gw.yaml")
+		if want := "drawbridge " + command + " -config gw.yaml"; code != exitRefused || !strings.Contains(said, want) {
+			t.Errorf("got exit %d and %q, want 2 and %q", code, said, want)
+		}
+	}
+	if code, said := operate(t, "validate", "strict"); code != exitRefused || !strings.Contains(said, `what is "strict"?`) {
+		t.Errorf("got exit %d and %q, want 2 and what it is", code, said)
+	}
+}
+
 // TestWordsStandBetweenFlags shows that a command that takes words, such as keys revoke ID,
 // reads them wherever they stand.
 func TestWordsStandBetweenFlags(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
 // both is a server of both eras: a modern control connection, and beside it sessions in
@@ -45,9 +46,9 @@ type both struct {
 	shut   time.Time  // until then no call goes to the older side; zero: calls may
 }
 
-// sideRest is how long calls keep away from an older side that was there before and
-// cannot be opened now. A side that never could be opened is tried again after
-// reprobeEvery.
+// sideRest is how long calls keep away from an older side that was there before, or whose
+// refusal says nothing of whether it is there, and cannot be opened now. Any other that
+// never could be opened is tried again after reprobeEvery.
 const sideRest = time.Minute
 
 // forGood is longer than any connection lasts.
@@ -81,7 +82,7 @@ func (b *both) opened(c *connection, err error) error {
 		return nil
 	}
 	rest := reprobeEvery
-	if b.proven {
+	if status, ok := errors.AsType[*wire.StatusError](err); b.proven || ok && saysNothingOfEras(status) {
 		rest = sideRest
 	}
 	b.shut = time.Now().Add(rest)

@@ -103,3 +103,10 @@ func throttled(err error) bool {
 	status, ok := errors.AsType[*wire.StatusError](err)
 	return ok && status.Status == http.StatusTooManyRequests
 }
+
+// saysNothingOfEras tells whether a status would be the same whatever the server speaks: it
+// wants another credential, has too much to do, or cannot be asked at the moment.
+func saysNothingOfEras(status *wire.StatusError) bool {
+	return status.SignIn || status.Status == http.StatusForbidden ||
+		status.Status == http.StatusTooManyRequests || status.Status >= http.StatusInternalServerError
+}

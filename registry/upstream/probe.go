@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"errors"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -442,13 +441,6 @@ func (d *dialer) discovered(ctx, limited context.Context, m *modern) (verdict, e
 		return 0, err
 	}
 	return saysLegacy, nil
-}
-
-// saysNothingOfEras tells whether a status would be the same whatever the server speaks: it
-// wants another credential, has too much to do, or cannot be asked at the moment.
-func saysNothingOfEras(status *wire.StatusError) bool {
-	return status.SignIn || status.Status == http.StatusForbidden ||
-		status.Status == http.StatusTooManyRequests || status.Status >= http.StatusInternalServerError
 }
 
 // weighError tells what an error in answer to the question says. Some errors exist in the

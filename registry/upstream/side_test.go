@@ -3,7 +3,9 @@ package upstream_test
 import (
 	"bytes"
 	"errors"
+	"io"
 	"log/slog"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -217,6 +219,29 @@ func TestShutSideIsTriedAgain(t *testing.T) {
 		time.Sleep(11 * time.Minute)
 		guest{r, "book", true}.must(t, "booked")
 	}, readScript(t, "python2", "modern-only"))
+}
+
+// TestSideThatWasAwayIsTriedSoon has a balancer refuse the first session with the older side
+// of a server, which says nothing of whether there is one.
+func TestSideThatWasAwayIsTriedSoon(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable} {
+		server, away := readScript(t, "python2"), true
+		visit(t, upstream.Config{}, func(t *testing.T, _ *origin, r *rig) {
+			guest{r, "order", true}.must(t, "ordered") // on the modern side
+			away = false
+			time.Sleep(2 * time.Minute)
+			guest{r, "book", true}.must(t, "booked")
+		}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			if away && bytes.Contains(body, []byte(`"initialize"`)) {
+				w.WriteHeader(status)
+				return
+			}
+			server.ServeHTTP(w, r)
+		}))
+	}
 }
 
 // lockedBuffer is a log that is read while it is written.

@@ -43,7 +43,7 @@ const maxRefusalsShown = 10
 //	   |                             v
 //	   |                           note --> statuses, outages --> metrics, log, warnings
 //	   |
-//	   +--> stopAll --> stop of each that is gone or differs, side by side
+//	   +--> end of each that is gone or differs, side by side; who differs starts after that
 //
 // There are two locks, because starting and stopping waits for servers and telling how
 // they are must not: changing is held through a whole apply or close, mu for a few lines
@@ -107,8 +107,8 @@ func newFleet(catalogue *registry.Registry, m *metrics.Metrics, log *slog.Logger
 // apply makes the running servers those of the config: it stops those that are gone,
 // restarts those whose config differs, starts new ones and leaves the rest connected.
 // Servers run until they are stopped or ctx ends. A server that cannot start is down,
-// with the reason in its status, and does not keep the others from starting. It waits for
-// servers to stop, but not for new ones to connect.
+// with the reason in its status. Neither that nor a server that is slow to stop keeps the
+// others from starting. It waits for servers to stop, but not for new ones to connect.
 func (f *fleet) apply(ctx context.Context, servers []config.Server) {
 	f.changing.Lock()
 	defer f.changing.Unlock()
@@ -116,64 +116,78 @@ func (f *fleet) apply(ctx context.Context, servers []config.Server) {
 	for _, s := range servers {
 		wanted[s.Name] = s
 	}
-	var stopping []runningServer
+	stopping := make(map[string]runningServer)
 	for name, r := range f.running {
 		if s, ok := wanted[name]; ok && reflect.DeepEqual(s, r.config) {
 			delete(wanted, name)
 			continue
 		}
-		stopping = append(stopping, r)
+		stopping[name] = r
 		delete(f.running, name)
 	}
-	f.stopAll(stopping, wanted)
 	f.signs.Store(slices.ContainsFunc(servers, func(s config.Server) bool { return s.Auth.Issuer != "" }))
-	for _, name := range slices.Sorted(maps.Keys(wanted)) {
-		f.running[name] = runningServer{wanted[name], f.start(ctx, wanted[name])}
+	var starting sync.Mutex // guards running here, and has one server start at a time
+	start := func(s config.Server) {
+		starting.Lock()
+		defer starting.Unlock()
+		f.running[s.Name] = runningServer{s, f.start(ctx, s)}
 	}
+	var all sync.WaitGroup
+	for name, r := range stopping {
+		next, returns := wanted[name]
+		delete(wanted, name)
+		all.Go(func() {
+			if f.end(r, returns, next.Prefix); returns {
+				start(next)
+			}
+		})
+	}
+	for _, name := range slices.Sorted(maps.Keys(wanted)) {
+		start(wanted[name])
+	}
+	all.Wait()
+	f.countIdle()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.applied = true
 }
 
-// stopAll stops servers side by side and waits for all of them. Servers that are in
-// returning will be started again. What they offered stays known to the catalogue, so
-// that clients see no change of lists for a restart, unless the new prefix gives their
-// items other names. Of all others, items and metrics are removed.
-func (f *fleet) stopAll(stopping []runningServer, returning map[string]config.Server) {
-	var all sync.WaitGroup
-	for _, r := range stopping {
-		all.Go(r.stop)
-	}
-	all.Wait()
-	for _, r := range stopping {
-		name := r.config.Name
+// end stops a server and waits for it. If it returns, it will be started again with that
+// prefix. Then what it offered stays known to the catalogue, so that clients see no change
+// of lists for a restart, unless another prefix gives its items other names. Of any other,
+// items and metrics are removed.
+func (f *fleet) end(r runningServer, returns bool, prefix string) {
+	r.stop()
+	name := r.config.Name
+	f.mu.Lock()
+	before := f.statuses[name]
+	delete(f.statuses, name)
+	delete(f.counts, name)
+	delete(f.rereads, name)
+	delete(f.outages, name)
+	f.mu.Unlock()
+	f.countRefusals(before, upstream.Status{Server: name})
+	if !returns {
+		f.metrics.UpstreamRemoved(name)
 		f.mu.Lock()
-		before := f.statuses[name]
-		delete(f.statuses, name)
-		delete(f.counts, name)
-		delete(f.rereads, name)
-		delete(f.outages, name)
+		delete(f.logged, name)
 		f.mu.Unlock()
-		f.countRefusals(before, upstream.Status{Server: name})
-		next, returns := returning[name]
-		if !returns {
-			f.metrics.UpstreamRemoved(name)
-			f.mu.Lock()
-			delete(f.logged, name)
-			f.mu.Unlock()
-		}
-		if !returns || next.Prefix != r.config.Prefix {
-			f.catalogue.Remove(name)
-		}
 	}
-	f.countIdle()
+	if !returns || prefix != r.config.Prefix {
+		f.catalogue.Remove(name)
+	}
 }
 
 // close stops every server and waits for all of them.
 func (f *fleet) close() {
 	f.changing.Lock()
 	defer f.changing.Unlock()
-	f.stopAll(slices.Collect(maps.Values(f.running)), nil)
+	var all sync.WaitGroup
+	for _, r := range f.running {
+		all.Go(func() { f.end(r, false, "") })
+	}
+	all.Wait()
+	f.countIdle()
 	clear(f.running)
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -44,6 +45,39 @@ func TestToolTimeoutsGoForBuiltInToolsToo(t *testing.T) {
 		if tool.Timeout != want {
 			t.Errorf("%s: got %s, want %s", name, tool.Timeout, want)
 		}
+	}
+}
+
+// TestAServerThatIsSlowToStopDelaysNoOther changes two servers and adds one, while the
+// first takes its time to end.
+func TestAServerThatIsSlowToStopDelaysNoOther(t *testing.T) {
+	catalogue := registry.New()
+	f := newFleet(catalogue, metrics.New(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+	defer f.close()
+	box := func(name string, timeout time.Duration) config.Server {
+		return config.Server{Name: name, Prefix: name, Builtin: []string{"calculate"}, Timeout: timeout}
+	}
+	f.apply(t.Context(), []config.Server{box("quick", time.Second), box("slow", time.Second)})
+	slow, ends := f.running["slow"], make(chan struct{})
+	f.running["slow"] = runningServer{slow.config, func() { <-ends; slow.stop() }}
+	applied := startTask(t.Context(), func(context.Context) error {
+		f.apply(t.Context(), []config.Server{
+			box("quick", time.Minute), box("slow", time.Minute), box("new", time.Minute),
+		})
+		return nil
+	})
+	isThere := func(name string) bool {
+		tool, err := catalogue.Catalogue().View([]string{name}).Lookup(name + "__calculate")
+		return err == nil && tool.Down() == nil && tool.Timeout == time.Minute
+	}
+	eventually(t, "the others are there", func() bool { return isThere("quick") && isThere("new") })
+	if isThere("slow") {
+		t.Error("the slow one started before it had ended")
+	}
+	close(ends)
+	applied.stop()
+	if !isThere("slow") {
+		t.Error("the slow one is not there after it ended")
 	}
 }
 

@@ -36,7 +36,7 @@ func newUpstreams(f promauto.Factory, t *traffic) *upstreams {
 		quarantined: f.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "drawbridge_upstream_items_quarantined",
 			Help: "Tools, prompts, resources and templates of an upstream that were left out because text " +
-				"is hidden in their definitions.",
+				"is hidden in their definitions, or their server is pinned and they are not released.",
 		}, []string{"server"}),
 		upstreamCalls: f.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "drawbridge_upstream_calls_in_flight",

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"errors"
@@ -17,6 +18,9 @@ import (
 const (
 	maxItems       = 5_000    // items of one kind
 	maxDefinitions = 16 << 20 // bytes of all definitions together
+	// bytes of memory that the compiled schemas of all its tools take together, as weigh
+	// estimates them: a short text can make a large schema, which takes long to compile
+	maxCompiled = 256 << 20
 )
 
 var (
@@ -24,6 +28,8 @@ var (
 		"an earlier one of this server has this name or URI, or a name that differs only in case")
 	errTogether = fmt.Errorf("the definitions of this server have more than %d bytes together",
 		maxDefinitions)
+	errCompiled = fmt.Errorf("the schemas of this server take more than %d MiB of memory together",
+		maxCompiled>>20)
 )
 
 // build makes the section for what a source offers now. before is the source's current
@@ -156,6 +162,7 @@ type builder struct {
 	again    bool    // what is used again was counted before
 	origin   *origin
 	bytes    int // of the definitions so far, of all kinds
+	compiled int // bytes of memory, as weigh estimates those of tools
 	refusals []Refusal
 }
 
@@ -251,10 +258,39 @@ func (b *builder) fits(i *Item, size int, taken map[string]bool) error {
 // the offer says; otherwise a new tool.
 func (b *builder) tool(i int, known *Tool) (*Tool, error) {
 	offer := &b.lists.Tools[i]
-	if known != nil && known.origin == b.origin && sha256.Sum256(offer.Definition.JSON()) == known.offered {
+	raw := offer.Definition.JSON()
+	same := known != nil && known.origin == b.origin && sha256.Sum256(raw) == known.offered
+	if b.source.Use != nil && (!same || !b.again) { // tools without Use are the operator's own
+		weight := weigh(raw)
+		if b.compiled+weight > maxCompiled {
+			return nil, refuse("size", errCompiled)
+		}
+		b.compiled += weight
+	}
+	if same {
 		return known.with(offer), nil
 	}
 	return newTool(b.origin, offer)
+}
+
+// weigh estimates from the text of a definition how many bytes its compiled schemas take,
+// rather too many than too few, without compiling them.
+func weigh(definition mcp.RawJSON) int {
+	const (
+		text      = 16    // for each byte, such as the values of an enum
+		subschema = 2_000 // an object, true or false; many objects are none
+		class     = 6_000 // of characters, such as \p{L}, which has hundreds of ranges
+	)
+	count := func(texts ...string) (all int) {
+		for _, text := range texts {
+			all += bytes.Count(definition, []byte(text))
+		}
+		return all
+	}
+	subschemas := count("{", "true", "false")
+	// also where JSON escapes one of the characters, which nobody does without a purpose
+	classes := count("p{", "P{", `\u005c`, `\u005C`, `\u0050`, `\u0070`, `\u007b`, `\u007B`)
+	return text*len(definition) + subschema*subschemas + class*classes
 }
 
 // definedKind is a kind of items that are made of a definition alone.

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -262,6 +263,32 @@ func TestToolsBeyondTheLimitAreLeftOut(t *testing.T) {
 	}
 	if got := len(r.Catalogue().View([]string{"s"}).Tools); got != 5_000 {
 		t.Errorf("got %d tools, want 5000", got)
+	}
+}
+
+// TestToolsWhoseSchemasTakeTooMuchMemoryAreLeftOut offers short texts that may make large
+// schemas, however they are spelt. Once they are together what one server may have
+// compiled, no other is, and small ones of the same server are there.
+func TestToolsWhoseSchemasTakeTooMuchMemoryAreLeftOut(t *testing.T) {
+	const offered = 8
+	for _, part := range []string{`p{`, `P\u007b`, `\u0070{`, `\\\u0050{`, `\u005Cp{`, `{},`} {
+		schema := `{"type":"object","default":"` + strings.Repeat(part, 63<<10/len(part)) + `"}`
+		s := source("s", "s", "first")
+		s.Use = answer("s")
+		for i := range offered {
+			definition := define(fmt.Sprint("large", i), "").With("inputSchema", mcp.RawJSON(schema))
+			s.Tools = append(s.Tools, registry.Offer{Definition: definition, Timeout: time.Second})
+		}
+		s.Tools = append(s.Tools, source("s", "s", "last").Tools...)
+		r := registry.New()
+		refused := r.Replace(s)
+		if len(refused) == 0 || len(refused) == offered || refused[0].Reason != "size" {
+			t.Errorf("%s: got %+v, want that some of the large ones are refused", part, refused)
+		}
+		there := exposed(r.Catalogue().View([]string{"s"}))
+		if !slices.Contains(there, "s:s__first") || !slices.Contains(there, "s:s__last") {
+			t.Errorf("%s: got %q, want the small ones among them", part, there)
+		}
 	}
 }
 

@@ -47,10 +47,33 @@ func (w *walker) encoded(i, end int, isPage bool) {
 	if !ok {
 		text = raw
 	}
-	isText := utf8.Valid(text)
-	if isPage || !ok || isText && !bytes.ContainsRune(text, 0) {
-		w.judgeFile(i, text, w.unhides && (!ok || isPage && !isText))
+	if isPage || !ok || isText(text) {
+		w.judgeFile(i, text, w.unhides && (!ok || isPage && !utf8.Valid(text)))
 	}
+	if other := skipping(raw); ok && isText(other) {
+		w.judgeFile(i, other, false)
+	}
+}
+
+// isText tells whether a file is one that a reader may take for text.
+func isText(file []byte) bool { return utf8.Valid(file) && !bytes.ContainsRune(file, 0) }
+
+// skipping returns what programs decode that know the usual alphabet alone and skip what it
+// does not have, as those in Python and PHP do: nil if that is nothing else than what
+// decodeBase64 returns.
+// https://docs.python.org/3/library/base64.html#base64.b64decode
+func skipping(text []byte) []byte {
+	if !bytes.ContainsAny(text, "-_") {
+		return nil
+	}
+	digits := bytes.Map(func(c rune) rune {
+		if c == '-' || c == '_' {
+			return -1
+		}
+		return c
+	}, bytes.TrimRight(text, "=\r\n"))
+	decoded, _ := base64.RawStdEncoding.AppendDecode(nil, digits) // what is whole of it
+	return decoded
 }
 
 // decodeBase64 decodes text in either alphabet, with or without padding, as programs do.

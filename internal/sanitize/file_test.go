@@ -59,6 +59,16 @@ func TestFilesInBase64AreJudgedByWhatTheyHold(t *testing.T) {
 			sanitize.Policy{Files: true},
 			false,
 		},
+		"a file that hides from programs that know both alphabets": {
+			"text/markdown", "PHA+----YeKAi2I8L3A+",
+			sanitize.Policy{Files: true},
+			false,
+		},
+		"a picture in the other alphabet": {
+			"image/png", urls.EncodeToString([]byte("\x89PNG\xfb\xff\xbf\x00\u200b")),
+			sanitize.Policy{Files: true},
+			true,
+		},
 		"a file with more behind its padding": {
 			"text/markdown", plain.EncodeToString([]byte(hidden+"x")) + "/w==",
 			sanitize.Policy{Files: true},

@@ -177,9 +177,14 @@ func webToken(text []byte, begin, _ int) (start, end int) {
 		mostHeader     = 1024
 		leastSignature = 20 // bytes of Base64; that of the shortest algorithm has 43, a tag of encryption 22
 	)
-	// The header is ASCII, which Base64 writes with - or _ only for >, ? and ~. With those, a
-	// text of headers with dashes between them would be decoded again from each on.
-	end = begin + alphanumeric.span(text[begin:], mostHeader)
+	letters := wordDash
+	if begin > 0 && (text[begin-1] == '-' || text[begin-1] == '_') {
+		// What stands there may be the rest of a header that was decoded already: a text of
+		// headers with dashes between them would be decoded again from each on. The header is
+		// ASCII, which Base64 writes with these two only for >, ? and ~.
+		letters = alphanumeric
+	}
+	end = begin + letters.span(text[begin:], mostHeader)
 	if end >= len(text) || text[end] != '.' {
 		return 0, 0
 	}

@@ -43,6 +43,8 @@ func markedSecrets(r *rand.Rand) []marked {
 	token := header() + "." + claims + "." + pick(word+"_-", 43)
 	sealed := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"dir","enc":"A256GCM"}`)) + ".." +
 		pick(word, 16) + "." + pick(word, 40) + "." + pick(word, 22)
+	dashed := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"ES256","kid":"??>>~~"}`)) + "." + claims + "." +
+		pick(word+"_-", 86)
 	mark := pick(word, 3) + pick(digit, 1) + "Q~" + pick(word+"_-.~", 33) + "x"
 	return []marked{
 		{"jwt", token, token},
@@ -75,6 +77,7 @@ func markedSecrets(r *rand.Rand) []marked {
 		{"url-password", `{\"url\":\"amqp:\/\/app:` + password + `@h\/v\"}`, password},
 		{"url-password", "?next=" + url.QueryEscape("ftp://app:"+password+"@h/x"), url.QueryEscape(password)},
 		{"url-password", "mongodb+srv://a%40b.example:" + password + "@h1,h2/x", password},
+		{"jwt", dashed, dashed},
 	}
 }
 

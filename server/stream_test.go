@@ -479,3 +479,26 @@ func TestLostEventsAreNotPassedOver(t *testing.T) {
 	again.expect(t, "id: g1-1", mcp.NotifyToolsChanged, "id: g1-2", mcp.NotifyPromptsChanged, "id: g1-3",
 		mcp.NotifyResourcesChanged)
 }
+
+// endedLog is a log in which sessions end before anybody follows them.
+type endedLog struct{ eventlog.Log }
+
+func (l endedLog) Follow(ctx context.Context, session eventlog.Key, f eventlog.Follower) error {
+	l.End(session)
+	return l.Log.Follow(ctx, session, f)
+}
+
+// TestAStreamOfASessionThatEndsMeanwhileSaysSo holds for a session that ends while a stream
+// of it is opened: its client has to open another.
+func TestAStreamOfASessionThatEndsMeanwhileSaysSo(t *testing.T) {
+	w := newWorld(t, func(w *world) { w.config.Log = endedLog{eventlog.NewMemory(eventlog.MemoryConfig{})} })
+	for name, ask := range map[string]func(id string) message{
+		"a GET":  func(id string) message { return inSession("GET", id, "") },
+		"a call": func(id string) message { return legacyCall(id, "progress") },
+	} {
+		if got := w.do(t, ask(w.open(t, "alice", mcp.Revision2506))); got.Code != http.StatusNotFound ||
+			stable(t, got.Body) != "DB-SESSION" {
+			t.Errorf("%s: got %d %s, want 404", name, got.Code, got.Body)
+		}
+	}
+}

@@ -74,12 +74,15 @@ func (f *feed) Open(ctx context.Context, x *exchange.Exchange, r *http.Request) 
 		return nil, err
 	}
 	var left []eventlog.Event
-	more := true
+	more, unknown := true, exchange.ErrSession // it has ended if a stream is not there that has just begun
 	if err = log.Follow(ctx, in, f.flow); err == nil {
 		left, more, err = log.Read(ctx, in, f.stream, f.after)
+		if f.after != "" {
+			unknown = exchange.ErrEvent
+		}
 	}
 	if err != nil {
-		x.Refuse("", ofLog(err, exchange.ErrEvent))
+		x.Refuse("", ofLog(err, unknown))
 		return nil, err
 	}
 	if f.slot != nil && !more && !slices.ContainsFunc(left, hasMessage) {

@@ -42,11 +42,11 @@ func (r *reader) text(n *node) string {
 		r.fault(n, "a text is wanted here, not an empty one")
 	case strings.ContainsRune(n.text, 0):
 		r.fault(n, "a text with a NUL character")
-	case n.expanded && strings.ContainsAny(n.text, "\r\n"):
-		// such as that at the end of a file: the text would name something else
-		r.fault(n, "%s has a line break, by the value of a variable (at its end?)", n.raw)
+	case strings.ContainsAny(n.raw, "\r\n"):
+		r.fault(n, "a text with a line break; write |- or >- if it is only the one at the end")
 	case strings.ContainsAny(n.text, "\r\n"):
-		r.fault(n, "a text with a line break; behind | and > write - if it is the one at the end")
+		// such as that at the end of a file: the text would name something else
+		r.fault(n, "the value of a variable brings a line break into %s (at its end?)", n.raw)
 	default:
 		return n.text
 	}

@@ -163,8 +163,8 @@ func (k *keeping) warnIfOff(s streams) {
 // revokeKey ends a key.
 func revokeKey(ctx context.Context, book accesskey.Book, id string, s streams) error {
 	k, err := book.Revoke(ctx, id)
-	if accesskey.IsKey(id) {
-		id = "the key" // which belongs into no error
+	if strings.HasPrefix(id, accesskey.Prefix) { // a key, perhaps mistyped, which belongs into no error
+		id = "the key"
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", id, err)

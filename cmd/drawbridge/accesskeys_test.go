@@ -84,6 +84,7 @@ func TestKeysCommandSaysWhatIsWrong(t *testing.T) {
 		{"create -tenant acme -subject robot", exitFailure, `a client of the config is called "robot"`},
 		{"create -tenant acme -subject https://gw.example#ci", exitFailure, "write -subject ci"},
 		{"revoke ffff", exitFailure, "ffff: there is no such key"},
+		{"revoke dbk_4rsyqdzkbo5q3zw7e4nqgj2v6t", exitFailure, "the key: there is no such key"},
 	} {
 		args := append(append([]string{"keys"}, strings.Fields(test.args)...), "-config", file)
 		if code, said := operate(t, args...); code != test.code || !strings.Contains(said, test.want) {

@@ -62,7 +62,7 @@ func TestNoAnswerIsLostByAnothersDoing(t *testing.T) {
 			t.Errorf("%s resumes: got %d %s, want its answer", token, got.StatusCode, got.line(t))
 			continue
 		}
-		got.expect(t, "id: p1-1", `"result"`)
+		got.expect(t, "id: p1-0", "retry:", "data:", "id: p1-1", `"result"`)
 	}
 	if held := w.config.Memory.InUse(); held < 1<<20 || held > w.config.Memory.Total()/2 {
 		t.Errorf("%d bytes are held, want some answers, and no more than half of %d", held,

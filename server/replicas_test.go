@@ -115,7 +115,7 @@ func TestStreamResumesAtAnotherReplica(t *testing.T) {
 	first := strings.TrimPrefix(stream.line(t), "id: ")
 	leave()
 	stream = call(t.Context(), t, baseB, inSession("GET", id, "").with(mcp.HeaderLastEventID, first))
-	stream.expect(t, "id: p1")
+	stream.expect(t, "id: p1", "retry:", "data:", "id: p1")
 	question := questionID.FindStringSubmatch(stream.line(t))
 	if question == nil {
 		t.Fatal("no question came")

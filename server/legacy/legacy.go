@@ -27,6 +27,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
+	"github.com/drawbridge-mcp/drawbridge/server/eventlog"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/forward"
 	"github.com/drawbridge-mcp/drawbridge/server/lowering"
@@ -399,12 +400,14 @@ func (s *Service) beginFeed(x *exchange.Exchange, r *http.Request, f *feed) (ref
 	switch {
 	case f.stream == "":
 		return exchange.ErrEvent
-	case f.after == "":
+	case f.after != "":
+		f.first = f.session.Priming(f.after)
+	default:
 		if f.numbered, refused = s.beginStream(x.Context(), f.session, f.stream); refused != nil {
 			return refused
 		}
 		if f.numbered {
-			f.first = f.session.Priming(f.stream)
+			f.first = f.session.Priming(eventlog.FirstID(f.stream))
 		}
 	}
 	f.session.Use(time.Now(), s.config.SessionMaxAge, x.Principal)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/server/eventlog"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/sessions"
 	"github.com/drawbridge-mcp/drawbridge/server/streams"
@@ -133,7 +134,7 @@ func (p *reply) upgrade() (follow func()) {
 		defer abandon()
 		f := &feed{session: p.session, stream: stream, numbered: lasting}
 		if lasting {
-			f.first = p.session.Priming(stream)
+			f.first = p.session.Priming(eventlog.FirstID(stream))
 		}
 		p.broken = true
 		p.server.serveFeed(following, p.x, nil, f)

@@ -299,15 +299,16 @@ func (l *Session) Begin() {
 // its id.
 func (l *Session) ShortName() string { return l.Name[:12] }
 
-// Priming returns the event that begins a stream since revision 2025-11-25, nil for older
-// ones. It has an id but no message, so that the client can resume from the very
-// beginning.
+// Priming returns the event with which a connection begins that sends a stream from after
+// the event of that id, since revision 2025-11-25; nil for older ones. It has this id but
+// no message, so that the client can resume before any other event has come: many clients
+// forget the id with which they resumed.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sending-messages-to-the-server
-func (l *Session) Priming(stream string) *sse.Event {
+func (l *Session) Priming(after string) *sse.Event {
 	if l.Speaks() < mcp.Revision2511 {
 		return nil
 	}
-	return &sse.Event{ID: eventlog.FirstID(stream), HasID: true, Data: []byte{}, Retry: streams.Retry}
+	return &sse.Event{ID: after, HasID: true, Data: []byte{}, Retry: streams.Retry}
 }
 
 // ErrSessionEnded is the cause of a call's end with its session; see exchange.ErrCancelled.

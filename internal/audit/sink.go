@@ -90,6 +90,7 @@ type sink struct {
 	endless  bool   // no room is reserved: no file on a disk, a disk that cannot reserve, or unbooked
 	unbooked bool   // nobody asks for room, because the Log drops records rather than refusing calls
 	torn     bool   // the file ends within a line
+	unbroken int64  // where a line of ours ends that lacks its break alone; zero: there is none
 	end      int64  // offset of the end of the file, if nobody else has written to it
 	reserved int64  // bytes behind end that are reserved
 	closing  error  // that close met; read once the writer has ended
@@ -110,7 +111,7 @@ func newSink(f file, torn, unbooked bool) *sink {
 
 // use makes f the file. Nothing is reserved behind its end yet.
 func (s *sink) use(f file, torn bool) {
-	s.file, s.torn = f, torn
+	s.file, s.torn, s.unbroken = f, torn, 0
 	s.regular, s.end, s.reserved = false, 0, 0
 	if info, err := f.Stat(); err == nil {
 		s.regular, s.end = info.Mode().IsRegular(), info.Size()
@@ -183,7 +184,8 @@ func (s *sink) reserve(n int64) error {
 // failed. After an error it first cuts what it wrote off the file, as far as possible,
 // and returns those of the lines that must be written again.
 func (s *sink) write(lines []byte, synced bool) (left []byte, err error) {
-	left, err = lines, s.breakLine()
+	lines, err = s.breakLine(lines)
+	left = lines
 	n := 0
 	if err == nil {
 		n, err = s.file.Write(lines)
@@ -202,18 +204,26 @@ func (s *sink) write(lines []byte, synced bool) (left []byte, err error) {
 }
 
 // breakLine ends a line that is there in half, so that the next record does not go on in
-// it. The half line is lost, but spoils only itself.
-func (s *sink) breakLine() error {
+// it, and returns what is to be written behind it. The half line is lost, but spoils only
+// itself. The first of lines is there by then if it lacked its break alone, unless others
+// have written behind it.
+func (s *sink) breakLine(lines []byte) ([]byte, error) {
 	if !s.torn {
-		return nil
+		return lines, nil
 	}
+	info, err := s.file.Stat()
+	isThere := err == nil && s.unbroken > 0 && info.Size() == s.unbroken
 	n, err := s.file.Write([]byte{'\n'})
-	if err == nil {
-		s.torn = false
-		s.end += int64(n)
-		s.reserved -= min(int64(n), s.reserved)
+	if err != nil {
+		return lines, err
 	}
-	return err
+	s.torn, s.unbroken = false, 0
+	s.end += int64(n)
+	s.reserved -= min(int64(n), s.reserved)
+	if isThere {
+		lines = lines[bytes.IndexByte(lines, '\n')+1:]
+	}
+	return lines, nil
 }
 
 // written notes that the file has something to sync. now is true if the last sync failed:
@@ -249,7 +259,7 @@ func (s *sink) takeBack(lines []byte, n int) (left []byte) {
 	}
 	whole := bytes.LastIndexByte(lines[:n], '\n') + 1
 	if s.torn = whole < n; s.torn && lines[n] == '\n' {
-		whole = n + 1 // only the break is missing, and breakLine writes that
+		s.unbroken = s.end // breakLine decides whether it is written again
 	}
 	return lines[whole:]
 }

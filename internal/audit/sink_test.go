@@ -247,6 +247,28 @@ func TestLinesOfOthersAreNotTakenBack(t *testing.T) {
 	})
 }
 
+// TestALineThatOthersGoOnInIsWrittenAgain has others write behind a line that lacks its
+// break: nobody can read it there.
+func TestALineThatOthersGoOnInIsWrittenAgain(t *testing.T) {
+	d := newDisk()
+	s := newSink(d, false, false)
+	d.text = append(d.text, "other\n"...)
+	d.set(&d.space, len("one\ntwo"))
+	left, err := s.write([]byte("one\ntwo\n"), false)
+	if !errors.Is(err, errDisk) {
+		t.Fatalf("got error %v, want %v", err, errDisk)
+	}
+	d.set(&d.space, -1)
+	d.text = append(d.text, "more\n"...)
+	s.checkSpace()
+	if left, err = s.write(left, false); len(left) > 0 || err != nil {
+		t.Fatalf("got %q left, error %v, want neither", left, err)
+	}
+	if got := string(d.text); got != "other\none\ntwomore\n\ntwo\n" {
+		t.Errorf("got %q, want a line of its own", got)
+	}
+}
+
 // TestWholeLinesStayWithoutABreak shows that no empty line stands behind lines that were
 // written whole before a write failed, and that they are not written again, also if only
 // the line break of the last one is missing.

@@ -114,16 +114,17 @@ func (d *dialer) dial(ctx context.Context, c *connection, k kind) (link wire.Lin
 }
 
 // openOn does the legacy handshake on a transport, and closes the transport when that
-// fails.
+// fails. A panic closes it, too: a child or a stream does not end by itself.
 func (d *dialer) openOn(
 	ctx context.Context, c *connection, link wire.Link, capabilities mcp.Object, open *calls,
-) (*legacy, error) {
-	l, err := openLegacy(ctx, c, link, d.cfg, capabilities, open)
-	if err != nil {
-		link.Close(ctx, false)
-		return nil, d.timeout(err)
-	}
-	return l, nil
+) (l *legacy, err error) {
+	defer func() {
+		if l == nil {
+			link.Close(ctx, false)
+		}
+	}()
+	l, err = openLegacy(ctx, c, link, d.cfg, capabilities, open)
+	return l, d.timeout(err)
 }
 
 // startChild starts a child and counts it until its process has ended. The child is

@@ -441,10 +441,14 @@ func (l *legacy) subscribe(ctx context.Context, w *watcher) error {
 	if !l.watchers.add(w) {
 		return nil
 	}
+	subscribed := false
+	defer func() {
+		if !subscribed { // after a panic, too: else nobody would ask the server for it again
+			l.watchers.drop(w)
+		}
+	}()
 	_, err := l.exchange(ctx, l.about(mcp.MethodSubscribe, w.uri))
-	if err != nil {
-		l.watchers.drop(w)
-	}
+	subscribed = err == nil
 	return l.conn.server.forCaller(ctx, err)
 }
 

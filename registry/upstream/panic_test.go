@@ -1,6 +1,7 @@
 package upstream_test
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"sync/atomic"
@@ -130,6 +131,108 @@ func TestPanicOnTheWayToAServerEndsNothingElse(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestPanicBesideACallEndsNothingElse has the gateway itself fail on the goroutines that
+// send beside what waits for the answer, and in a handshake: what comes after it is as
+// before, and no stream is left behind.
+func TestPanicBesideACallEndsNothingElse(t *testing.T) {
+	t.Parallel()
+	sse := func(t *testing.T) (upstream.Config, func() int) {
+		t.Helper()
+		s := serveStreamed(t, &streamed{})
+		return s.config(), func() int {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return len(s.sessions)
+		}
+	}
+	streamable := func(t *testing.T) (upstream.Config, func() int) {
+		t.Helper()
+		s := serve(t, &web{session: "s", call: func(w http.ResponseWriter, r *http.Request, m wire) {
+			if m.Params.Name == "slow" {
+				<-r.Context().Done()
+				return
+			}
+			sendJSON(w, m.ID, `{"content":[{"type":"text","text":"ok"}]}`)
+		}, list: func(w http.ResponseWriter, m wire) {
+			sendJSON(w, m.ID, `{"tools":[{"name":"slow","inputSchema":{"type":"object"}},`+
+				`{"name":"echo","inputSchema":{"type":"object"}}]}`)
+		}})
+		return s.config(), func() int { return 1 }
+	}
+	for name, test := range map[string]struct {
+		serve  func(t *testing.T) (cfg upstream.Config, streams func() int)
+		method string
+	}{
+		"a call over SSE":              {sse, "tools/call"},
+		"a cancellation over SSE":      {sse, "notifications/cancelled"},
+		"a cancellation":               {streamable, "notifications/cancelled"},
+		"the end of a handshake (SSE)": {sse, "notifications/initialized"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg, streams := test.serve(t)
+			var panics atomic.Int64
+			cfg.Panicked = func() { panics.Add(1) }
+			cfg.Client = &http.Client{Transport: &tripping{
+				RoundTripper: &http.Transport{}, method: test.method, nth: 1,
+			}}
+			r := start(t, cfg)
+			r.untilTool("slow")
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			_, _ = r.call(ctx, "slow", `{}`, nil)
+			cancel()
+			eventually(t, "it panicked", func() bool { return panics.Load() == 1 })
+			r.untilUp()
+			if got, err := r.call(t.Context(), "echo", `{}`, nil); err != nil || panics.Load() != 1 {
+				t.Errorf("got %s, %v and %d panics counted, want an answer and 1", got.JSON(), err, panics.Load())
+			}
+			eventually(t, "one stream is left", func() bool { return streams() == 1 })
+		})
+	}
+}
+
+// TestPanicAtASubscriptionIsForgotten has the gateway itself fail where it asks a server for
+// a subscription. Whoever subscribes after that has the server asked again: it is not
+// subscribed yet, whatever the session remembers.
+func TestPanicAtASubscriptionIsForgotten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int64
+		server := &web{
+			session: "s", open: map[string]bool{}, stream: stays,
+			declares: `{"tools":{},"resources":{"subscribe":true}}`,
+			other: map[string]func(w http.ResponseWriter, r *http.Request, m wire){
+				"resources/list": func(w http.ResponseWriter, _ *http.Request, m wire) {
+					sendJSON(w, m.ID, `{"resources":[{"name":"it","uri":"x:it"}]}`)
+				},
+				"resources/subscribe": func(w http.ResponseWriter, _ *http.Request, m wire) {
+					asked.Add(1)
+					sendJSON(w, m.ID, `{}`)
+				},
+			},
+		}
+		s := &origin{}
+		s.become(server)
+		var panics atomic.Int64
+		r := start(t, upstream.Config{
+			URL: originURL, Panicked: func() { panics.Add(1) },
+			Client: &http.Client{Transport: &tripping{RoundTripper: s, method: "resources/subscribe", nth: 1}},
+		})
+		time.Sleep(10 * time.Second)
+		first, second := newWatcher(t), newWatcher(t)
+		if err := first.follow(r, "t", "x:it"); err == nil || panics.Load() != 1 {
+			t.Errorf("got %v and %d panics counted, want an error and 1", err, panics.Load())
+		}
+		if err := second.follow(r, "t", "x:it"); err != nil || asked.Load() != 1 {
+			t.Errorf("got %v, and the server was asked %d times, want a subscription at the server", err, asked.Load())
+		}
+		first.cancel()
+		second.cancel()
+		r.stop()
+		s.become(nil)
+	})
 }
 
 // stay keeps a subscription open, stays a stream of GET.

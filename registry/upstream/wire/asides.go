@@ -17,7 +17,7 @@ const (
 // asides sends small messages that nobody waits for, a bounded number at the same time,
 // and can wait for all of them. It is safe for concurrent use.
 type asides struct {
-	count func(Anomaly, int)
+	up    Events
 	slots *semaphore.Weighted
 	work  sync.WaitGroup
 
@@ -25,15 +25,15 @@ type asides struct {
 	ended bool
 }
 
-func newAsides(count func(Anomaly, int)) *asides {
-	return &asides{count: count, slots: semaphore.NewWeighted(asideMax)}
+func newAsides(up Events) *asides {
+	return &asides{up: up, slots: semaphore.NewWeighted(asideMax)}
 }
 
 // tell sends a message in the background, or drops and counts it. Nobody waits for it, so
 // that its error is of no use.
 func (a *asides) tell(ctx context.Context, body []byte, send func(context.Context, []byte) error) {
 	if !a.run(ctx, func(ctx context.Context) { _ = send(ctx, body) }) {
-		a.count(Flooded, 1)
+		a.up.Count(Flooded, 1)
 	}
 }
 
@@ -50,7 +50,7 @@ func (a *asides) run(ctx context.Context, f func(context.Context)) bool {
 		defer a.slots.Release(1)
 		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), asideLimit)
 		defer cancel()
-		f(limited)
+		_ = a.up.Saved(limited, func() error { f(limited); return nil }) // nobody waits for it
 	})
 	return true
 }

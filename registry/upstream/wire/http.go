@@ -79,7 +79,7 @@ func NewHTTP(at Site, up Events) (*HTTP, error) {
 	}
 	return &HTTP{
 		sender: sender{at.Client, at.Credential}, up: up, target: target, base: baseHeader(at),
-		read: reader{up.Count, at.Chatter, at.Turns}, memory: at.Memory, asides: newAsides(up.Count),
+		read: reader{up.Count, at.Chatter, at.Turns}, memory: at.Memory, asides: newAsides(up),
 	}, nil
 }
 

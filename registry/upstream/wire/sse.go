@@ -57,9 +57,8 @@ func OpenSSE(ctx context.Context, at Site, up Events) (*SSE, error) {
 	}
 	l := &SSE{
 		duplex: newDuplex(up, reader{up.Count, at.Chatter, at.Turns}, at.Memory),
-		sender: sender{at.Client, at.Credential}, source: source, base: baseHeader(at), asides: newAsides(
-			up.Count),
-		ready: make(chan struct{}),
+		sender: sender{at.Client, at.Credential}, source: source, base: baseHeader(at),
+		asides: newAsides(up), ready: make(chan struct{}),
 	}
 	l.tellOut, l.hurry = l.Tell, l.gone
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -190,7 +189,9 @@ func (l *SSE) Exchange(ctx context.Context, out *Request) (mcp.Object, error) {
 	defer cancel()
 	posted := make(chan error, 1)
 	var post sync.WaitGroup
-	post.Go(func() { posted <- l.sendFor(posting, out, out.Body) })
+	post.Go(func() {
+		posted <- l.up.Saved(posting, func() error { return l.sendFor(posting, out, out.Body) })
+	})
 	result, err := l.await(ctx, out, w, posted)
 	// The end of the response lets its connection be used again.
 	defer time.AfterFunc(postGrace, cancel).Stop()

@@ -177,7 +177,7 @@ func changeSince(e *entry, code, file string, stale bool) string {
 	case e.Reason == "no_access":
 		return "give the person the claim at the provider, or name what it says in tenants of the issuer"
 	case e.Reason == "provider_failed":
-		return "see what the provider answered in the log, in the line with the id of the request"
+		return "see in the log what the provider answered, in the line with the id of the request"
 	}
 	return meaningOf(code).cure
 }

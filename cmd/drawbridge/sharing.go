@@ -134,8 +134,8 @@ func (s *sharing) judge(view *admin.View) {
 		view.Problems = append(view.Problems, err.Error())
 	default:
 		view.Warnings = append(view.Warnings,
-			err.Error()+"; meanwhile each replica limits by its share, and sessions go on at their "+
-				"primaries: what Redis must be told is answered with 503")
+			err.Error()+"; meanwhile each replica limits by its share, sessions go on at their "+
+				"primaries, and requests that must write to Redis get 503")
 	}
 }
 

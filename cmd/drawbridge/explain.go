@@ -441,8 +441,9 @@ func (w *walk) change(g *gateway.Gateway, e *gateway.Explanation, p auth.Princip
 	return e.Err.Message
 }
 
-// nearName returns the one of names that may be meant by a name that is none, "" if none is
-// near: it is the same without its prefix, or behind what a client puts before it, or alike.
+// nearName returns which of the names was probably meant by one that is not among them, ""
+// if none is near. It is the same behind its prefix, or behind what a client put before it,
+// or is spelt alike.
 func nearName(name string, names []string) string {
 	for _, known := range names {
 		if strings.HasSuffix(known, "__"+name) || strings.HasSuffix(name, "_"+known) {

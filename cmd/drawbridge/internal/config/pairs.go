@@ -24,8 +24,8 @@ func (r *reader) pairs(
 					wrong{reason != "", m.key, reason},
 					wrong{
 						m.value.defaulted && sanitize.NamesSecret(m.name), m.value,
-						"the name is like that of a secret, which has no default: set the variable or, " +
-							"if it is none, write its value",
+						"a name like that of a secret allows no default: set the variable or, if this is " +
+							"no secret, write the value itself",
 					})
 			}
 			out[m.name] = m.value.text

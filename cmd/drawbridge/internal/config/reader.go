@@ -138,7 +138,7 @@ func (r *reader) object(n *node, what string, known fields) bool {
 func cureOf(what, key string) string {
 	const (
 		byRules = "what callers may use is said by the rules of their tenant"
-		address = "an address is url"
+		address = "write url"
 		groups  = "write scopes; scopes of the issuer says from which claims they come"
 	)
 	return map[string]string{
@@ -157,8 +157,8 @@ func cureOf(what, key string) string {
 		"a tenant allow":        "write rules: [{allow: […]}]",
 		"a tenant deny":         "write rules: [{deny: […]}]",
 		"the config mcpServers": "write servers; drawbridge dev -servers runs a client's file as it is",
-		"the config tls":        "a load balancer in front ends TLS: drawbridge help load-balancers",
-		"the config cors":       "browser pages that may call are allowed_origins",
+		"the config tls":        "a load balancer in front terminates TLS: drawbridge help load-balancers",
+		"the config cors":       "pages that may call stand in allowed_origins",
 	}[what+" "+key]
 }
 

@@ -109,8 +109,8 @@ func (r *reader) server(s *Server, n *node) {
 		r.checkAuth(s, s.Auth.Spec, value)
 	}
 	if s.Pinned && s.Auth.OwnLists {
-		r.fault(n.member("pinned"), "pinned does not go with lists: user: nobody here reads what each "+
-			"user is listed, and could release it")
+		r.fault(n.member("pinned"), "pinned does not go with lists: user: nobody reads what each "+
+			"user is listed, so nobody could release it")
 	}
 	r.checkType(s, n, kind)
 }

@@ -262,9 +262,9 @@ func (r *reader) source(path string) ([]byte, error) {
 	return data, err
 }
 
-// await adds to the sources what lets a config be refused because it is missing or cannot
-// be used, and which is none of them otherwise: when that is mended, the config must be
-// read again.
+// await adds a path to the sources for which the config is refused, because nothing is
+// there or it cannot be used, and which is no source otherwise. When that is mended, the
+// config must be read again.
 func (r *reader) await(path string) { _, _ = r.source(path) } // its content is not wanted here
 
 // sourceInfo is source for a caller who wants to know which file it is, too.

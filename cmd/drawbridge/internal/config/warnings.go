@@ -130,7 +130,7 @@ func (r *reader) warnServer(s *Server, reached bool, m member) {
 	if at := m.value.member("command"); at != nil && upstream.CheckCommand(s.Command, s.Dir) != nil {
 		why := "it is not in PATH"
 		if strings.Contains(s.Command, " ") {
-			why = "no shell splits it, so all but the program belongs into args"
+			why = "no shell splits it, so all but the program belongs in args"
 		}
 		r.warn(codeNoCommand, at, within, "%q is no program that can be started here: %s", at.raw, why)
 	}

@@ -260,7 +260,7 @@ func (b *builder) tool(i int, known *Tool) (*Tool, error) {
 	offer := &b.lists.Tools[i]
 	raw := offer.Definition.JSON()
 	same := known != nil && known.origin == b.origin && sha256.Sum256(raw) == known.offered
-	if b.source.Use != nil && (!same || !b.again) { // tools without Use are the operator's own
+	if !b.source.Own && (!same || !b.again) {
 		weight := weigh(raw)
 		if b.compiled+weight > maxCompiled {
 			return nil, refuse("size", errCompiled)

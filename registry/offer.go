@@ -163,6 +163,9 @@ type Source struct {
 	// not, because a source reads its tools before it calls Replace.
 	Unread  []Kind
 	Timeout time.Duration // limit of one use of a prompt, resource or template; zero: 30 s
+	// Own says that the operator made the definitions, so that no bound is needed of the
+	// memory that schemas take. A server may offer tools alone, and is not trusted for that.
+	Own bool
 	// serves prompts/get, resources/read, completion/complete; nil: Tools are all there
 	// is
 	Use       Func

@@ -271,10 +271,12 @@ func TestToolsBeyondTheLimitAreLeftOut(t *testing.T) {
 // compiled, no other is, and small ones of the same server are there.
 func TestToolsWhoseSchemasTakeTooMuchMemoryAreLeftOut(t *testing.T) {
 	const offered = 8
-	for _, part := range []string{`p{`, `P\u007b`, `\u0070{`, `\\\u0050{`, `\u005Cp{`, `{},`} {
+	for i, part := range []string{`p{`, `P\u007b`, `\u0070{`, `\\\u0050{`, `\u005Cp{`, `{},`} {
 		schema := `{"type":"object","default":"` + strings.Repeat(part, 63<<10/len(part)) + `"}`
 		s := source("s", "s", "first")
-		s.Use = answer("s")
+		if i%2 == 0 { // else it offers tools alone
+			s.Use = answer("s")
+		}
 		for i := range offered {
 			definition := define(fmt.Sprint("large", i), "").With("inputSchema", mcp.RawJSON(schema))
 			s.Tools = append(s.Tools, registry.Offer{Definition: definition, Timeout: time.Second})

@@ -312,7 +312,7 @@ func (f *fleet) offer(ctx context.Context, s config.Server, offers []registry.Of
 			offers[i].Timeout = own
 		}
 	}
-	left := f.catalogue.Replace(registry.Source{Name: s.Name, Prefix: s.Prefix, Tools: offers})
+	left := f.catalogue.Replace(registry.Source{Name: s.Name, Prefix: s.Prefix, Own: true, Tools: offers})
 	status.Server, status.Up, status.Tried = s.Name, true, true
 	status.Tools, status.Refused = len(offers)-len(left), append(status.Refused, left...)
 	status.Unenforced = f.catalogue.Catalogue().Unenforced(s.Name)

@@ -35,7 +35,7 @@ func survey(file string) (t tally) {
 			Name: name, Document: data, Files: root.ReadFile, BaseURL: "https://api.example.com",
 			Include: []string{"*"}, Client: dial.Client(dial.Config{}),
 		}))
-		left := registry.New().Replace(registry.Source{Name: name, Prefix: name, Tools: loaded.Offers})
+		left := registry.New().Replace(registry.Source{Name: name, Prefix: name, Own: true, Tools: loaded.Offers})
 		t = tally{
 			documents: 1, tools: len(loaded.Offers) - len(left), leftOut: slices.Concat(loaded.Refusals, left),
 			notes: loaded.Notes,

@@ -67,7 +67,7 @@ func (r *reader) checkAPI(s *Server, n *node) {
 	offers := loaded.Offers
 	empty := registry.New()
 	refused := slices.Concat(loaded.Refusals,
-		empty.Replace(registry.Source{Name: s.Name, Prefix: s.Prefix, Tools: offers}))
+		empty.Replace(registry.Source{Name: s.Name, Prefix: s.Prefix, Own: true, Tools: offers}))
 	for _, part := range empty.Catalogue().Unenforced(s.Name) {
 		s.API.Notes = append(s.API.Notes, "server "+s.Name+": not enforced: "+part)
 	}

@@ -401,7 +401,11 @@ func (s *Service) beginFeed(x *exchange.Exchange, r *http.Request, f *feed) (ref
 	case f.stream == "":
 		return exchange.ErrEvent
 	case f.after != "":
-		f.first = f.session.Priming(f.after)
+		// A stream for notices may say nothing for long. The Go SDK gives up the session if one
+		// is cut and resumed six times with the same id; without an id it begins a new one.
+		if !f.tells {
+			f.first = f.session.Priming(f.after)
+		}
 	default:
 		if f.numbered, refused = s.beginStream(x.Context(), f.session, f.stream); refused != nil {
 			return refused

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,6 +43,8 @@ type turn struct {
 	put  func(send func(string, ...any), m, params string) question
 	name string          // of the session
 	gone <-chan struct{} // closed when the call was cancelled
+
+	refused *atomic.Int64 // calls of "url" that were
 }
 
 // question is one that was asked.
@@ -134,7 +137,7 @@ func (t *turn) serve() {
 		}
 		answer(got)
 	case "url":
-		if token == "always" {
+		if token == "always" || token == "soon" && t.refused.Add(1) < 4 {
 			t.send(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32042,"message":"open first","data":{"elicitations":[
 				{"mode":"url","elicitationId":"e1","url":"https://one.test","message":"one"}]}}}`, t.m.ID)
 			return
@@ -261,10 +264,11 @@ func chatReply(m *mcp.Message) (string, bool) {
 
 // line is the session of one such server, whatever carries it.
 type line struct {
-	mu    sync.Mutex // guards the fields below
-	asked map[string]chan string
-	calls map[string]chan struct{}
-	next  int
+	refused atomic.Int64 // calls of "url" that were
+	mu      sync.Mutex   // guards the fields below
+	asked   map[string]chan string
+	calls   map[string]chan struct{}
+	next    int
 }
 
 func newLine() *line {
@@ -341,7 +345,7 @@ func serveChat() {
 		case m.Method == "tools/call" || strings.HasPrefix(m.Method, "tasks/"):
 			t := &turn{
 				m: m, send: send, side: send, put: l.ask, name: fmt.Sprint(os.Getpid()),
-				gone: l.begin(m.ID),
+				gone: l.begin(m.ID), refused: &l.refused,
 			}
 			go t.serve()
 		default:
@@ -457,7 +461,7 @@ func (s *chat) RoundTrip(r *http.Request) (*http.Response, error) {
 	s.mu.Lock()
 	side := s.sides[id]
 	s.mu.Unlock()
-	t := &turn{m: m, send: send, side: side, put: l.ask, name: id, gone: l.begin(m.ID)}
+	t := &turn{m: m, send: send, side: side, put: l.ask, name: id, gone: l.begin(m.ID), refused: &l.refused}
 	context.AfterFunc(r.Context(), func() { l.drop(m.ID) })
 	go t.serve()
 	return answerWith(http.StatusOK, "text/event-stream", body), nil

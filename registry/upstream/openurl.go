@@ -1,9 +1,12 @@
 package upstream
 
 import (
+	"context"
 	"errors"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
@@ -31,6 +34,40 @@ func again(c *registry.Call) (bool, error) {
 	return accepted, nil
 }
 
+// openTries is how often a call is made whose user opens addresses meanwhile, over half a
+// minute: after a second, and then after twice as long each time, up to openPause.
+const (
+	openTries = 7
+	openPause = 8 * time.Second
+)
+
+// untilOpened makes a call at most that many times, while its server refuses it until its
+// user has opened some addresses. The call has no effect then. That the user agreed to open
+// them says nothing of when what is to be done there is done, and a server need not tell:
+// asked again at once, the user would read the same question over and over. No more than
+// half of the time that is left of ctx is waited for.
+// https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#url-mode-elicitation-required-error
+func untilOpened(ctx context.Context, tries int, call func() (mcp.Object, error)) (
+	result mcp.Object, err error,
+) {
+	for pause := time.Second; ; pause = min(2*pause, openPause) {
+		result, err = call()
+		tries--
+		if tries == 0 || !isToOpen(err) {
+			return result, err
+		}
+		if end, ends := ctx.Deadline(); ends && time.Until(end) < 2*pause || !pace.Wait(ctx, pause) {
+			return result, err
+		}
+	}
+}
+
+// isToOpen tells whether a server refuses a call until its user has opened some addresses.
+func isToOpen(err error) bool {
+	answered, is := errors.AsType[*mcp.Error](err)
+	return is && answered.Code == mcp.CodeURLElicitation
+}
+
 // failed returns, for a tool, a result whose text says what went wrong, because the model
 // that called it reads results. For what is no tool it returns err.
 func failed(i *item, text string, err error) (mcp.Object, error) {
@@ -45,10 +82,10 @@ func failed(i *item, text string, err error) (mcp.Object, error) {
 // not, a tool's result names them in words. Any other error is returned as it is.
 // https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#url-mode-elicitation-required-error
 func opened(i *item, c *registry.Call, err error) (mcp.Object, error) {
-	var answered *mcp.Error
-	if !errors.As(err, &answered) || answered.Code != mcp.CodeURLElicitation {
+	if !isToOpen(err) {
 		return mcp.Object{}, err
 	}
+	answered, _ := errors.AsType[*mcp.Error](err)
 	data, _ := mcp.ObjectOf(answered.Data)
 	elicitations, _ := data.Value("elicitations").Elements()
 	elicitations = elicitations[:min(len(elicitations), roundMax)]

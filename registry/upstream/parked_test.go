@@ -458,6 +458,18 @@ func TestAddressesToOpenFirst(t *testing.T) {
 			state, nil)); err != nil || got != "opened" {
 			t.Errorf("the repeat: got %q, %v, want the call made anew", got, err)
 		}
+		began := time.Now()
+		if _, _, got, err := r.round(t.Context(), "url", alice.call(t, "soon", `{"q1":{"action":"accept"}}`,
+			state, nil)); err != nil || got != "opened" || time.Since(began) != 7*time.Second {
+			t.Errorf("the user takes a while: got %q, %v after %v, want no other question", got, err,
+				time.Since(began))
+		}
+		limited, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if asked, _, _, err := r.round(limited, "url", alice.call(t, "always", `{"q1":{"action":"accept"}}`,
+			state, nil)); err != nil || asked.Len() != 1 || limited.Err() != nil {
+			t.Errorf("the user never does it: got %s, %v, want the question again in time", asked.JSON(), err)
+		}
 		before := len(s.sights("tools/call"))
 		result, err := r.tool("url").Call(t.Context(), alice.call(t, "", `{"q1":{"action":"decline"}}`, state,
 			nil))

@@ -193,7 +193,8 @@ func (p *pool) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object,
 		return mcp.Object{}, p.server.unavailable(false, err)
 	}
 	state := c.Params.Text("requestState")
-	if state == stateAgain {
+	opens := state == stateAgain
+	if opens {
 		accepted, err := again(c)
 		switch {
 		case err != nil:
@@ -214,24 +215,29 @@ func (p *pool) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object,
 		mute := *c
 		mute.LogLevel, c = 0, &mute
 	}
-	var (
-		result mcp.Object
-		err    error
-	)
-	switch {
-	case state != "":
-		result, err = p.parking.resume(ctx, p.ownerOf(c), c, state)
-	case c.Task != "":
-		result, err = p.useTask(ctx, i, c)
-	case i.asks && (c.Capabilities.Len() > 0 || p.lends): // lent: it declares all, so refuse here
-		result, err = p.converse(ctx, i, c)
-	default:
-		result, err = p.plain(ctx, i, c)
+	tries := 1
+	if opens {
+		tries = openTries
 	}
+	result, err := untilOpened(ctx, tries, func() (mcp.Object, error) { return p.callAs(ctx, i, c, state) })
 	if err != nil {
 		return opened(i, c, err)
 	}
 	return result, nil
+}
+
+// callAs runs a call of the sort that it is; state is that of a parked call, "" for any
+// other.
+func (p *pool) callAs(ctx context.Context, i *item, c *registry.Call, state string) (mcp.Object, error) {
+	switch {
+	case state != "":
+		return p.parking.resume(ctx, p.ownerOf(c), c, state)
+	case c.Task != "":
+		return p.useTask(ctx, i, c)
+	case i.asks && (c.Capabilities.Len() > 0 || p.lends): // lent: it declares all, so refuse here
+		return p.converse(ctx, i, c)
+	}
+	return p.plain(ctx, i, c)
 }
 
 // plain runs a call whose caller cannot be asked anything.

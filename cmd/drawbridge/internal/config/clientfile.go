@@ -190,7 +190,7 @@ func (f *clientFile) server(n *node) (Server, []Problem) {
 		},
 		"cwd":     func(at *node) { s.Dir = f.directory(r, at) },
 		"env":     func(at *node) { f.pairs(r, at, s.Env, checkVariable) },
-		"headers": func(at *node) { f.pairs(r, at, s.Headers, checkHeader) },
+		"headers": func(at *node) { f.pairs(r, at, s.Headers, checkHeaderOnce()) },
 		"url":     address, "httpUrl": address, "serverUrl": address,
 		// These members are known and read elsewhere: type and transport by checkKind,
 		// disabled and enabled above.

@@ -114,6 +114,10 @@ func TestServersThatCannotRunAreSkippedWithTheReason(t *testing.T) {
 		{"both", `{"command": "x", "url": "https://example.com"}`, "both"},
 		{"no object", `"x"`, "a server is an object"},
 		{"bad scheme", `{"url": "file:///etc/passwd"}`, "http or https"},
+		{
+			"header twice", `{"url": "https://example.com", "headers": {"Authorization": "a", "authorization": "b"}}`,
+			"the header authorization stands twice",
+		},
 		{"gateway's header", `{"url": "https://example.com", "headers": {"Host": "x"}}`, "sets Host itself"},
 	}
 	for _, test := range tests {

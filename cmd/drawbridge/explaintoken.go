@@ -64,7 +64,7 @@ type spoken struct {
 }
 
 // verify finds out whom a token speaks for. Keys are fetched with -online alone. Without
-// it, what would fetch them ends before it begins, so that nothing waits for them.
+// it the verifier's Run ends before it fetches anything, so that nothing waits for keys.
 func (w *walk) verify(ctx context.Context, own *givenOut, v *spoken) error {
 	issuers := make([]auth.Issuer, 0, len(w.cfg.Issuers)+len(own.issuers))
 	for i := range w.cfg.Issuers {

@@ -43,7 +43,7 @@ const maxRefusalsShown = 10
 //	   |                             v
 //	   |                           note --> statuses, outages --> metrics, log, warnings
 //	   |
-//	   +--> end of each that is gone or differs, side by side; who differs starts after that
+//	   +--> end of each that is gone or differs, side by side; one that differs starts when it has ended
 //
 // There are two locks, because starting and stopping waits for servers and telling how
 // they are must not: changing is held through a whole apply or close, mu for a few lines

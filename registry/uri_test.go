@@ -340,6 +340,8 @@ func TestASubscriptionGoesOnAtTheNextSource(t *testing.T) {
 		share.User{TenantID: "acme"}, func(string) { told++ }); !ok || err != nil {
 		t.Fatalf("got %v, %v, want a subscription", ok, err)
 	}
+	r.Lose("box", "box")
+	r.Forget("box")
 	mustReplace(t, r, s)
 	ends[0]()
 	if len(tells) != 2 || told != 1 {

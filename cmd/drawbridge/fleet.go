@@ -137,7 +137,7 @@ func (f *fleet) apply(ctx context.Context, servers []config.Server) {
 		next, returns := wanted[name]
 		delete(wanted, name)
 		all.Go(func() {
-			if f.end(r, returns, next.Prefix); returns {
+			if f.end(r, next, returns); returns {
 				start(next)
 			}
 		})
@@ -152,11 +152,11 @@ func (f *fleet) apply(ctx context.Context, servers []config.Server) {
 	f.applied = true
 }
 
-// end stops a server and waits for it. If it returns, it will be started again with that
-// prefix. Then what it offered stays known to the catalogue, so that clients see no change
-// of lists for a restart, unless another prefix gives its items other names. Of any other,
-// items and metrics are removed.
-func (f *fleet) end(r runningServer, returns bool, prefix string) {
+// end stops a server and waits for it. If it returns, it will be started again as next.
+// Then what it offered stays known to the catalogue, so that clients see no change of
+// lists for a restart, unless another prefix gives its items other names, or some of them
+// might be let in no more. Of any other, items and metrics are removed.
+func (f *fleet) end(r runningServer, next config.Server, returns bool) {
 	r.stop()
 	name := r.config.Name
 	f.mu.Lock()
@@ -173,9 +173,21 @@ func (f *fleet) end(r runningServer, returns bool, prefix string) {
 		delete(f.logged, name)
 		f.mu.Unlock()
 	}
-	if !returns || prefix != r.config.Prefix {
+	switch {
+	case !returns || next.Prefix != r.config.Prefix:
 		f.catalogue.Remove(name)
+	case admitsLess(next, r.config, before.Idle):
+		f.catalogue.Forget(name)
 	}
+}
+
+// admitsLess tells whether a definition that was offered before may be quarantined now. The
+// catalogue must not keep it until the server is read again, which a server can put off.
+// idle are the digests that let nothing in.
+func admitsLess(now, before config.Server, idle []string) bool {
+	return now.Pinned && !before.Pinned || slices.ContainsFunc(before.Released, func(digest string) bool {
+		return !slices.Contains(now.Released, digest) && !slices.Contains(idle, digest)
+	})
 }
 
 // close stops every server and waits for all of them.
@@ -184,7 +196,7 @@ func (f *fleet) close() {
 	defer f.changing.Unlock()
 	var all sync.WaitGroup
 	for _, r := range f.running {
-		all.Go(func() { f.end(r, false, "") })
+		all.Go(func() { f.end(r, config.Server{}, false) })
 	}
 	all.Wait()
 	f.countIdle()

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 	"github.com/drawbridge-mcp/drawbridge/metrics/metricstest"
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -78,6 +79,46 @@ func TestAServerThatIsSlowToStopDelaysNoOther(t *testing.T) {
 	applied.stop()
 	if !isThere("slow") {
 		t.Error("the slow one is not there after it ended")
+	}
+}
+
+// TestWhatMayBeLetInNoMoreIsNotKept changes a server that does not come back. What it
+// offered stays known, unless the new config might let it in no more.
+func TestWhatMayBeLetInNoMoreIsNotKept(t *testing.T) {
+	definition, err := mcp.ParseObject([]byte(`{"name":"tool","inputSchema":{"type":"object"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	offers := []registry.Offer{{Definition: definition, Timeout: time.Second}}
+	for name, test := range map[string]struct {
+		change func(s *config.Server)
+		kept   bool
+	}{
+		"another timeout":               {func(s *config.Server) { s.Timeout = time.Minute }, true},
+		"a release more":                {func(s *config.Server) { s.Released = []string{"used", "idle", "new"} }, true},
+		"a release that let nothing in": {func(s *config.Server) { s.Released = []string{"used"} }, true},
+		"a release less":                {func(s *config.Server) { s.Released = []string{"idle"} }, false},
+		"pinned":                        {func(s *config.Server) { s.Pinned = true }, false},
+	} {
+		catalogue := registry.New()
+		f := newFleet(catalogue, metrics.New(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+		before := config.Server{
+			Name: "s", Prefix: "s", URL: "http://127.0.0.1:1", Released: []string{"used", "idle"},
+		}
+		catalogue.Replace(registry.Source{Name: "s", Prefix: "s", Tools: offers})
+		f.note(t.Context(), upstream.Status{Server: "s", Up: true, Idle: []string{"idle"}})
+		f.running["s"] = runningServer{before, func() { catalogue.Lose("s", "s") }}
+		next := before
+		test.change(&next)
+		f.apply(t.Context(), []config.Server{next})
+		view := catalogue.Catalogue().View([]string{"s"})
+		if _, err := view.Lookup("s__tool"); (err == nil) != test.kept {
+			t.Errorf("%s: got %v for the tool, want it known: %v", name, err, test.kept)
+		}
+		if !test.kept && view.Unreached(registry.KindTool, "s__tool") == nil {
+			t.Errorf("%s: the tool is unknown, want its server down", name)
+		}
+		f.close()
 	}
 }
 

@@ -182,6 +182,8 @@ func (t *watches) end(w *watch) {
 	if t.byKey[w.key] == w {
 		delete(t.byKey, w.key)
 	}
+	// those who joined just as the upstream ended, behind the last attempt
+	w.resolveLocked(t.server.unavailable(false, wire.ErrGone))
 	var left []*listener
 	for l := range w.listeners {
 		if l.live { // any other has got an error

@@ -105,8 +105,8 @@ var errNoUse = errors.New("the server has neither prompts nor resources any more
 // Lists tells whether the item's server lists a resource with that own URI.
 func (i *Item) Lists(uri string) bool { return i.origin.service.Load().listed[uri] }
 
-// Released returns the digests of what the operator of the server lets in although it
-// hides text: do not modify them.
+// Released returns the digests of what the operator of the server lets in that would be
+// quarantined: do not modify them.
 func (i *Item) Released() []string { return i.origin.service.Load().released }
 
 // callBy lets calls of the tool go to f from now on, also those by holders of older

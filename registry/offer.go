@@ -156,7 +156,7 @@ type Source struct {
 	// cannot be read either, although it would be served if it were only missing in the
 	// list.
 	Withheld []string
-	Released []string // digests of what the operator lets in although it hides text
+	Released []string // digests of what the operator lets in that would be quarantined
 	// Unread names the kinds whose lists have not been read, or could not be. That the
 	// source offers nothing of such a kind does not mean that the server has nothing.
 	// Prompts, resources and templates that the source offered earlier stay; tools do

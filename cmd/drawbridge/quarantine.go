@@ -14,7 +14,7 @@ import (
 )
 
 // This file tells operators of definitions that are quarantined, because text is hidden
-// in them, and of releases that let none in.
+// in them or their server is pinned, and of releases that let none in.
 
 // maxQuarantineLogged bounds how many digests of one server the log names. A server that
 // hides something else in each of its lists must not fill the log.

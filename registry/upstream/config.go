@@ -94,8 +94,9 @@ type Config struct {
 	// that are known.
 	Extensions *mcp.ExtensionTable
 
-	// Released are digests of definitions with hidden text in strings that are never
-	// edited. The operator lets these in nevertheless; see registry.Admit.
+	// Released are digests of definitions that would be quarantined: with hidden text in
+	// strings that are never edited, or of a server that is Pinned. The operator lets these
+	// in nevertheless; see registry.Admit.
 	Released []string
 	// Pinned leaves out every tool and prompt whose definition is not in Released.
 	Pinned bool

@@ -448,7 +448,7 @@ type Server struct {
 	PrivateAddresses bool                     // it may be on a loopback or private address
 
 	// digests of definitions that are let in although they hold hidden text, as of
-	// registry.Admit
+	// registry.Admit, or although the server is Pinned
 	Released     []string
 	IdleReleases bool // acknowledge unused-release: what Released names need not be there
 	Pinned       bool // tools and prompts that Released does not name are left out

@@ -45,8 +45,9 @@
 //	                                               '--Replace-----'--------Replace--------'
 //
 // Remove leads from every state back to the first one, Forget from a lost one to the
-// second, and a server that was not reached yet can be unlisted too. A lost source keeps its names: if they became free, the tool
-// of another server could take the place of one that a model already knows and trusts.
+// second, and a server that was not reached yet can be unlisted too. A lost source keeps
+// its names: if they became free, the tool of another server could take the place of one
+// that a model already knows and trusts.
 package registry
 
 import (

@@ -244,6 +244,7 @@ func (f *fleet) credential(s config.Server) *credential.Source {
 	}
 	source.Shared = f.shared
 	source.Count = func(result string) { f.metrics.CredentialMade(s.Name, result) }
+	source.Panicked = f.metrics.Panicked
 	return credential.New(*source)
 }
 

@@ -83,7 +83,7 @@ func (c *cell) get(ctx context.Context, ask func(context.Context) (issued, error
 func (c *cell) ask(spurned string, ask func(context.Context) (issued, error)) {
 	ctx, cancel := context.WithTimeout(c.life.ctx, askLimit)
 	defer cancel()
-	got, err := c.common.fetch(ctx, spurned, ask)
+	got, err := c.fetch(ctx, spurned, ask)
 	now := c.life.cfg.Now()
 	c.mu.Lock()
 	under := c.flight
@@ -104,6 +104,19 @@ func (c *cell) ask(spurned string, ask func(context.Context) (issued, error)) {
 	}
 	under.headers, under.err = got.headers, err
 	close(under.done)
+}
+
+// fetch is that of common. A panic in it becomes its error: nobody else recovers from one
+// on this goroutine, and it would end the process.
+func (c *cell) fetch(ctx context.Context, spurned string, ask func(context.Context) (issued, error)) (
+	got issued, err error,
+) {
+	defer func() {
+		if problem := recover(); problem != nil {
+			got, err = issued{}, c.life.panicked(problem)
+		}
+	}()
+	return c.common.fetch(ctx, spurned, ask)
 }
 
 // pauseAfter is how long nobody is asked after so many failures in a row, from zero: one

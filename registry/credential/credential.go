@@ -24,6 +24,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -81,8 +82,10 @@ type Config struct {
 	Shared *Shared
 	// Count is called with what became of each credential that was made or asked for. nil:
 	// nobody counts.
-	Count  func(result string)
-	Logger *slog.Logger
+	Count func(result string)
+	// Panicked is called when a goroutine was saved from a panic. nil: nobody counts.
+	Panicked func()
+	Logger   *slog.Logger
 }
 
 // Source makes and keeps the credentials for one server. It is safe for concurrent use. A
@@ -254,4 +257,17 @@ func (l *life) tell(err *Error) {
 		l.cfg.Logger.WarnContext(l.ctx, "no credential for a server", slog.String("server", l.cfg.Server),
 			slog.String("reason", string(err.Fault)), slog.String("problem", err.Err.Error()))
 	}
+}
+
+// panicked counts and logs a panic that a goroutine recovered from, and returns what its
+// work ended with.
+func (l *life) panicked(problem any) error {
+	if l.cfg.Panicked != nil {
+		l.cfg.Panicked()
+	}
+	if l.cfg.Logger != nil {
+		l.cfg.Logger.ErrorContext(l.ctx, "panic", slog.Any("problem", problem),
+			slog.String("stack", string(debug.Stack())))
+	}
+	return failed(FaultAway, "a fault of the gateway itself, which its log has")
 }

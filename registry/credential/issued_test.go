@@ -509,6 +509,41 @@ func TestEndpointThatAnswersOnceInTenServesAll(t *testing.T) {
 	})
 }
 
+// TestPanicWhileATokenIsHadEndsNothingElse has the gateway itself fail while it asks an
+// endpoint: who waits for the token is told, and it is asked for again later.
+func TestPanicWhileATokenIsHadEndsNothingElse(t *testing.T) {
+	secret := written(t, "hunter2-hunter2-hunter2")
+	synctest.Test(t, func(t *testing.T) {
+		in := inside(func(w http.ResponseWriter, _ int) { give(w, "token", 3600) })
+		panics, counted := 1, 0
+		s := credential.New(credential.Config{
+			Spec: credential.Spec{ClientCredentials: &credential.Client{
+				TokenURL: "https://login.example/token", ID: "gw", SecretFile: secret,
+			}},
+			Client: &http.Client{Transport: tripping(func(r *http.Request) (*http.Response, error) {
+				if panics--; panics >= 0 {
+					panic("a fault of ours")
+				}
+				return in.client().Transport.RoundTrip(r)
+			})},
+			Issuer: own, Panicked: func() { counted++ },
+		})
+		defer s.Close()
+		if _, err := s.For(t.Context(), nil); credential.FaultOf(err) != credential.FaultAway || counted != 1 {
+			t.Errorf("got %v and %d panics counted, want %s and 1", err, counted, credential.FaultAway)
+		}
+		time.Sleep(time.Minute)
+		if _, err := s.For(t.Context(), nil); err != nil {
+			t.Errorf("later: got %v, want the token", err)
+		}
+	})
+}
+
+// tripping is a transport that a test makes fail.
+type tripping func(r *http.Request) (*http.Response, error)
+
+func (f tripping) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
 func TestValidTokenGoesOnWhileTheEndpointIsAway(t *testing.T) {
 	e := newEndpoint(t, func(w http.ResponseWriter, _ url.Values, n int) {
 		if n > 1 {

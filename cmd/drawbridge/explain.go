@@ -387,6 +387,7 @@ const (
 	outcomeInvalidArguments = "invalid_arguments"
 	outcomeForbidden        = "forbidden"
 	outcomeUnknown          = "unknown"
+	outcomeUnavailable      = "unavailable"
 )
 
 // describeRule says what a rule says of the item, and why.

@@ -261,11 +261,16 @@ func visible(c rune) rune {
 }
 
 // meaningsOf returns what the reference says of how a request ended: of its outcome, of
-// the reason and of the code.
+// the reason and of the code. Of calls, forbidden and unavailable speak of rules and of
+// servers, which nobody asks about a sign-in.
 func meaningsOf(e *entry, code string) []string {
+	known := meanings()
+	if e.isSignIn() && (e.Outcome == outcomeForbidden || e.Outcome == outcomeUnavailable) {
+		known = signInMeanings()
+	}
 	var all []string
 	for _, words := range []string{e.Outcome, e.Outcome + ", " + e.Reason, code} {
-		if m := meaningOf(words); m.says != "" {
+		if m := known[words]; m.says != "" {
 			all = append(all, m.says)
 		}
 	}

@@ -44,6 +44,10 @@ func helpOn(topic string, s streams) error {
 			s.say("%s: %s\n%s", words, m.says, m.cures())
 			found = true
 		}
+		if m := signInMeanings()[words]; m.says != "" && m != meaningOf(words) {
+			s.say("%s, of a sign-in: %s\n", words, m.says)
+			found = true
+		}
 	}
 	for _, part := range ofSymptom(topic) {
 		if found {

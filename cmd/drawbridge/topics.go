@@ -114,9 +114,22 @@ func meaningOf(words string) meaning { return meanings()[words] }
 // meanings returns the tables of the reference: codes, outcomes, outcomes with their
 // reason, and warnings.
 var meanings = sync.OnceValue(func() map[string]meaning {
+	return tabled(page("codes") + section(page("config"), "Warnings"))
+})
+
+// signInMeanings is meanings for lines of sign-ins, whose outcomes with their reasons may
+// be those of calls and mean something else.
+var signInMeanings = sync.OnceValue(func() map[string]meaning {
+	_, text, _ := strings.Cut(page("codes"), "\n### Sign-ins on record\n")
+	text, _, _ = strings.Cut(text, "\n### ")
+	return tabled(text)
+})
+
+// tabled reads the tables of a text. The first of several rows with the same words counts.
+func tabled(text string) map[string]meaning {
 	all := map[string]meaning{}
 	cure := "" // of the row above, which "the same" means
-	for line := range strings.Lines(page("codes") + section(page("config"), "Warnings")) {
+	for line := range strings.Lines(text) {
 		cells := strings.Split(strings.TrimSpace(line), " | ")
 		if len(cells) < 2 || !strings.HasPrefix(cells[0], "| ") {
 			continue
@@ -143,7 +156,7 @@ var meanings = sync.OnceValue(func() map[string]meaning {
 		}
 	}
 	return all
-})
+}
 
 // plain takes the marks of links and code out of a cell.
 func plain(cell string) string {

@@ -234,8 +234,9 @@ func TestSubscriptionsOfGoneReplicasEndAfterAPanic(t *testing.T) {
 		c.worlds[0].run(t)
 		c.subscribe(t, 0, "subscribe")
 		c.get(t, 1, "")
-		c.hub.Leave(members[1])
+		synctest.Wait()
 		others[0].there.set(1)
+		c.hub.Leave(members[1])
 		<-time.After(time.Hour)
 		if open := c.files[0].open(); open != 0 {
 			t.Errorf("got %d subscriptions for a client that nobody tells, want none", open)

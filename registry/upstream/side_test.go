@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -226,16 +227,17 @@ func TestShutSideIsTriedAgain(t *testing.T) {
 func TestSideThatWasAwayIsTriedSoon(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable} {
-		server, away := readScript(t, "python2"), true
+		server := readScript(t, "python2")
+		var back atomic.Bool
 		visit(t, upstream.Config{}, func(t *testing.T, _ *origin, r *rig) {
 			guest{r, "order", true}.must(t, "ordered") // on the modern side
-			away = false
+			back.Store(true)
 			time.Sleep(2 * time.Minute)
 			guest{r, "book", true}.must(t, "booked")
 		}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			body, _ := io.ReadAll(r.Body)
 			r.Body = io.NopCloser(bytes.NewReader(body))
-			if away && bytes.Contains(body, []byte(`"initialize"`)) {
+			if !back.Load() && bytes.Contains(body, []byte(`"initialize"`)) {
 				w.WriteHeader(status)
 				return
 			}

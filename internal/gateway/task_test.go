@@ -69,7 +69,7 @@ func made(t *testing.T, b *bench, l *library, form mcp.Tasks) string {
 		task = result.Object("task")
 	}
 	id := task.Text("taskId")
-	if id == "" || strings.Contains(id, "own") || len(l.uses) != 1 {
+	if id == "" || strings.Contains(id, "own-1") || len(l.uses) != 1 {
 		t.Fatalf("taskId = %q, want one of ours", id)
 	}
 	return id

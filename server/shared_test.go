@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"context"
 	"encoding/hex"
 	"fmt"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/server/primary"
 )
 
 // ask makes a call that asks for roots. It returns the id of the question, and what came
@@ -776,4 +778,38 @@ func TestSessionIsTakenOverOnceByManyMessages(t *testing.T) {
 	if got := c.worlds[1].sessionsOpen(t) + c.worlds[2].sessionsOpen(t); got != 1 {
 		t.Errorf("got %d sessions, want 1", got)
 	}
+}
+
+// slowTakes are entries whose replica hears late that it has taken a session over.
+type slowTakes struct{ primary.Store }
+
+func (s slowTakes) Take(ctx context.Context, k primary.Key, from primary.Entry, to replica.ID) (
+	primary.Entry, error,
+) {
+	entry, err := s.Store.Take(ctx, k, from, to)
+	<-time.After(time.Second)
+	return entry, err
+}
+
+// TestASessionThatIsBeingTakenOverIsNotTakenAgain has a request reach the replica that has
+// just taken a session over and does not serve it yet, by way of another one.
+func TestASessionThatIsBeingTakenOverIsNotTakenAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrew(t, func(w *world) { w.config.Entries = slowTakes{w.config.Entries} })
+		c.kill(0)
+		var all sync.WaitGroup
+		for n := range 2 {
+			all.Go(func() {
+				<-time.After(time.Duration(n) * 100 * time.Millisecond)
+				m := inSession("POST", c.id, `{"jsonrpc":"2.0","id":7,"method":"ping"}`)
+				if got := c.worlds[1+n].do(t, m); got.Code != http.StatusOK {
+					t.Errorf("got %d %s, want 200", got.Code, got.Body)
+				}
+			})
+		}
+		all.Wait()
+		if got := c.worlds[1].sessionsOpen(t) + c.worlds[2].sessionsOpen(t); got != 1 {
+			t.Errorf("got %d sessions, want 1", got)
+		}
+	})
 }

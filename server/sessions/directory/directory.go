@@ -68,12 +68,13 @@ type Directory struct {
 	Roster *sessions.Roster
 	Shared bool // sessions of Streamable HTTP have an entry that other replicas know
 
-	config    Config
-	opener    [ticket.OpenerSize]byte // this process
-	ended     *sessions.Ended
-	hints     hints
-	rewriting chan struct{} // holds a value if entries may be lost
-	taking    singleflight.Group
+	config     Config
+	opener     [ticket.OpenerSize]byte // this process
+	ended      *sessions.Ended
+	hints      hints
+	rewriting  chan struct{} // holds a value if entries may be lost
+	taking     singleflight.Group
+	beingTaken sync.Map // has the ticket.Key of each session in taking
 
 	mu      sync.Mutex             // guards the field below
 	unended map[primary.Key]uint64 // epochs of entries that are yet to be removed

@@ -57,12 +57,12 @@ func (d *Directory) Whose(ctx context.Context, t *ticket.Ticket, c gateway.Calle
 	return d.lookup(ctx, t, c, denied)
 }
 
-// takenHere returns the session of a ticket if this replica has something of it, and the
-// entry says that it leads it.
+// takenHere returns the session of a ticket if this replica has something of it, or is
+// taking it over, and the entry says that it leads it.
 func (d *Directory) takenHere(ctx context.Context, t *ticket.Ticket, c gateway.Caller) (*sessions.Session,
 	*exchange.Refusal,
 ) {
-	if d.Roster.Find(t.Key) == nil {
+	if _, taken := d.beingTaken.Load(t.Key); !taken && d.Roster.Find(t.Key) == nil {
 		return nil, forward.ErrElsewhere
 	}
 	record, err := d.config.Entries.Read(ctx, keyOf(t, c))
@@ -136,6 +136,8 @@ func (d *Directory) take(ctx context.Context, t *ticket.Ticket, c gateway.Caller
 		refused *exchange.Refusal
 	}
 	done, err, _ := d.taking.Do(string(t.Key[:]), func() (any, error) {
+		d.beingTaken.Store(t.Key, true)
+		defer d.beingTaken.Delete(t.Key)
 		ctx, self := context.WithoutCancel(ctx), d.config.Others.Self()
 		l := d.Roster.Find(t.Key)
 		if l != nil && from.Primary == self && l.IsLeading() && l.Epoch() == from.Epoch {

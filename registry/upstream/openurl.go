@@ -53,7 +53,7 @@ func untilOpened(ctx context.Context, tries int, call func() (mcp.Object, error)
 	for pause := time.Second; ; pause = min(2*pause, openPause) {
 		result, err = call()
 		tries--
-		if tries == 0 || !isToOpen(err) {
+		if tries == 0 || toOpen(err) == nil {
 			return result, err
 		}
 		if end, ends := ctx.Deadline(); ends && time.Until(end) < 2*pause || !pace.Wait(ctx, pause) {
@@ -62,10 +62,14 @@ func untilOpened(ctx context.Context, tries int, call func() (mcp.Object, error)
 	}
 }
 
-// isToOpen tells whether a server refuses a call until its user has opened some addresses.
-func isToOpen(err error) bool {
+// toOpen returns the error of a server that refuses a call until its user has opened some
+// addresses, nil for any other.
+func toOpen(err error) *mcp.Error {
 	answered, is := errors.AsType[*mcp.Error](err)
-	return is && answered.Code == mcp.CodeURLElicitation
+	if !is || answered.Code != mcp.CodeURLElicitation {
+		return nil
+	}
+	return answered
 }
 
 // failed returns, for a tool, a result whose text says what went wrong, because the model
@@ -82,10 +86,10 @@ func failed(i *item, text string, err error) (mcp.Object, error) {
 // not, a tool's result names them in words. Any other error is returned as it is.
 // https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#url-mode-elicitation-required-error
 func opened(i *item, c *registry.Call, err error) (mcp.Object, error) {
-	if !isToOpen(err) {
+	answered := toOpen(err)
+	if answered == nil {
 		return mcp.Object{}, err
 	}
-	answered, _ := errors.AsType[*mcp.Error](err)
 	data, _ := mcp.ObjectOf(answered.Data)
 	elicitations, _ := data.Value("elicitations").Elements()
 	elicitations = elicitations[:min(len(elicitations), roundMax)]

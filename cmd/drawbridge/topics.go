@@ -14,17 +14,21 @@ import (
 
 // developers names the pages that are not for operators.
 func developers() []string {
-	return []string{"README", "architecture", "extending", "fairness-explained", "known-limits"}
+	return []string{".", "architecture", "extending"}
 }
 
-// topics returns what help can be asked about: the pages of the documentation by name,
-// without those for developers.
+// topics returns what help can be asked about: the pages of the documentation by name, a
+// README by that of its folder, without those for developers.
 func topics() []string {
 	var names []string
-	for _, pattern := range []string{"*.md", "reference/*.md"} {
+	for _, pattern := range []string{"*.md", "reference/*.md", "login/*.md"} {
 		files, _ := fs.Glob(docs.Pages, pattern) // the pattern is good
 		for _, file := range files {
-			if name := strings.TrimSuffix(path.Base(file), ".md"); !slices.Contains(developers(), name) {
+			name := strings.TrimSuffix(path.Base(file), ".md")
+			if name == "README" {
+				name = path.Base(path.Dir(file))
+			}
+			if !slices.Contains(developers(), name) {
 				names = append(names, name)
 			}
 		}
@@ -35,7 +39,9 @@ func topics() []string {
 
 // page returns the text of a topic, "" if there is none of that name.
 func page(topic string) string {
-	for _, file := range []string{"reference/" + topic + ".md", topic + ".md"} {
+	for _, file := range []string{
+		"reference/" + topic + ".md", topic + ".md", "login/" + topic + ".md", topic + "/README.md",
+	} {
 		if text, err := fs.ReadFile(docs.Pages, file); err == nil {
 			return string(text)
 		}

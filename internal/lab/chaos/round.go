@@ -31,7 +31,6 @@ const (
 type outcome struct {
 	job     job
 	verdict ledger.Verdict
-	deeds   crowd.Deeds
 	lost    int   // of what the verdict found, without what is expected with this fault
 	missed  error // what else was not as it must be; nil: nothing
 	took    time.Duration
@@ -58,7 +57,7 @@ func (s *scene) play(ctx context.Context, j job) *outcome {
 	s.begin(j.seed)
 	o := &outcome{job: j}
 	book := ledger.New()
-	o.missed = must.Try(func() { s.playWith(ctx, j.fault, book, o) })
+	o.missed = must.Try(func() { s.playWith(ctx, j.fault, book) })
 	if err := must.Try(func() { clean(ctx, s) }); err != nil && o.missed == nil {
 		o.missed = fmt.Errorf("clean up: %w", err)
 	}
@@ -67,11 +66,6 @@ func (s *scene) play(ctx context.Context, j job) *outcome {
 		o.missed = fmt.Errorf("read the records: %w", err)
 	}
 	o.verdict = book.Judge(s.executions(), records)
-	if o.deeds.Doubled > 0 {
-		o.verdict.EventsTwice += int(o.deeds.Doubled)
-		o.verdict.Samples = append(o.verdict.Samples,
-			fmt.Sprintf("%d events came again on streams that were resumed after them", o.deeds.Doubled))
-	}
 	o.lost = j.fault.lost(&o.verdict)
 	if o.missed == nil && o.verdict.Answered < warm {
 		o.missed = fmt.Errorf("only %d calls were answered, which shows nothing", o.verdict.Answered)
@@ -87,7 +81,7 @@ func (s *scene) phase(ctx context.Context, name string, steps ...step) {
 }
 
 // playWith plays what a crowd sees. The crowd has ended when it is over.
-func (s *scene) playWith(ctx context.Context, f *fault, book *ledger.Ledger, o *outcome) {
+func (s *scene) playWith(ctx context.Context, f *fault, book *ledger.Ledger) {
 	s.store = s.Redis.Nodes[0]
 	s.phase(ctx, "before the fault", f.before, ready)
 	patience := cmp.Or(f.patience, silence)
@@ -102,7 +96,6 @@ func (s *scene) playWith(ctx context.Context, f *fault, book *ledger.Ledger, o *
 	if err := s.crowd.Stop(stopping); err != nil && missed == nil {
 		missed = fmt.Errorf("the crowd does not come to its end: %w", err)
 	}
-	o.deeds = s.crowd.Deeds()
 	must.OK(missed)
 }
 

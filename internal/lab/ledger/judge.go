@@ -35,13 +35,8 @@ func (l *Ledger) Judge(executions []Execution, records []Record) Verdict {
 		j.call(i, &l.entries[i], &j.done[i])
 	}
 	j.verdict.Changes = l.told
-	for _, what := range l.untold {
-		find(&j.verdict.ChangesLost, 1, &j.verdict.Samples,
-			func() string { return "a change was not told: " + what })
-	}
-	for _, what := range l.misdelivered {
-		find(&j.verdict.WrongTenant, 1, &j.verdict.Samples,
-			func() string { return "told to the wrong client: " + what })
+	for _, w := range l.wrong {
+		find(w.counts(&j.verdict), 1, &j.verdict.Samples, func() string { return w.what })
 	}
 	return j.verdict
 }

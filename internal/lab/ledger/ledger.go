@@ -90,9 +90,13 @@ type Ledger struct {
 	mu      sync.Mutex // guards the fields below
 	entries []entry    // of nonce base+i+1
 	told    int        // changes
-	untold  []string   // changes of which a client should have been told
+	wrong   []wrong
+}
 
-	misdelivered []string // what clients were told that is others'
+// wrong is what a client noticed beside its calls.
+type wrong struct {
+	counts func(*Verdict) *int // the number that it is counted in
+	what   string
 }
 
 // New returns an empty ledger whose nonces no other has, except by a chance of one in
@@ -253,17 +257,25 @@ func (l *Ledger) Told() {
 // Untold enters that a client was not told of a change, although its stream was open all
 // the time. what says which.
 func (l *Ledger) Untold(what string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.untold = append(l.untold, what)
+	l.noticed(func(v *Verdict) *int { return &v.ChangesLost }, "a change was not told: "+what)
 }
 
 // Misdelivered enters that a client was told of something that is none of its business.
 // what says what.
 func (l *Ledger) Misdelivered(what string) {
+	l.noticed(func(v *Verdict) *int { return &v.WrongTenant }, "told to the wrong client: "+what)
+}
+
+// Repeated enters that an event came again on a stream that was resumed after it. what says
+// whose.
+func (l *Ledger) Repeated(what string) {
+	l.noticed(func(v *Verdict) *int { return &v.EventsTwice }, "an event came again: "+what)
+}
+
+func (l *Ledger) noticed(counts func(*Verdict) *int, what string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.misdelivered = append(l.misdelivered, what)
+	l.wrong = append(l.wrong, wrong{counts, what})
 }
 
 // with works on the entry of a call. A nonce of another ledger is ignored.

@@ -316,6 +316,10 @@ func TestViolationsAreFoundAndNothingElse(t *testing.T) {
 			want:    map[string]int{"ChangesLost": 1},
 			happens: func(s *story) { s.Untold("list") },
 		},
+		"an event came again on a resumed stream": {
+			want:    map[string]int{"EventsTwice": 1},
+			happens: func(s *story) { s.Repeated("event") },
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

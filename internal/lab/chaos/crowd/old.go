@@ -242,7 +242,6 @@ func (s *oldSession) refuses(ctx context.Context, w word, d *deed) {
 		return
 	}
 	if s.endsSoon(ctx) && !w.broken && !w.made {
-		s.crowd.crossed.Add(1)
 		s.crossed = d
 	} else {
 		s.crowd.meets(s.kind + ": " + w.code)

@@ -19,8 +19,8 @@ import (
 // too. The zero value is ready, and crowds may share one, at the same time or one after
 // the other.
 type Tally struct {
-	calls, resumed, questions, cancelled, repeated, changes, sessions, listened, postponed, reconnects,
-	doubled, requests, lives, goodbyes, crossed, aborted atomic.Int64
+	calls, resumed, questions, cancelled, repeated, changes, sessions, listened, reconnects,
+	requests, lives, goodbyes, aborted atomic.Int64
 	// nanoseconds
 	longestCall, longestGap atomic.Int64
 
@@ -38,16 +38,11 @@ type Deeds struct {
 	Changes    int64 // changes of lists and resources that were told
 	Sessions   int64 // that were opened, over HTTP+SSE too
 	Listened   int64 // subscriptions/listen that were acknowledged
-	Postponed  int64 // requests that were told to come again later
 	Reconnects int64 // sessions that were opened because the last one was gone
-	Doubled    int64 // events that came again on a stream that was resumed after them
 
 	Requests int64 // that were sent over HTTP, of all kinds
 	Lives    int64 // sessions that were opened, used and ended with DELETE
 	Goodbyes int64 // streams that the gateway ended in good order, though there was more to come
-	// messages over HTTP+SSE that were refused since their session had just ended, and
-	// were sent again in another
-	Crossed int64
 	// answers, streams among them, whose connection broke without the client's doing
 	Aborted     int64
 	LongestCall time.Duration // from a plain call of 2026-07-28 to its answer
@@ -59,9 +54,9 @@ func (t *Tally) Deeds() Deeds {
 	return Deeds{
 		Calls: t.calls.Load(), Resumed: t.resumed.Load(), Questions: t.questions.Load(),
 		Cancelled: t.cancelled.Load(), Repeated: t.repeated.Load(), Changes: t.changes.Load(),
-		Sessions: t.sessions.Load(), Listened: t.listened.Load(), Postponed: t.postponed.Load(),
-		Reconnects: t.reconnects.Load(), Doubled: t.doubled.Load(), Requests: t.requests.Load(),
-		Lives: t.lives.Load(), Goodbyes: t.goodbyes.Load(), Crossed: t.crossed.Load(),
+		Sessions: t.sessions.Load(), Listened: t.listened.Load(),
+		Reconnects: t.reconnects.Load(), Requests: t.requests.Load(),
+		Lives: t.lives.Load(), Goodbyes: t.goodbyes.Load(),
 		Aborted:     t.aborted.Load(),
 		LongestCall: time.Duration(t.longestCall.Load()), LongestGap: time.Duration(t.longestGap.Load()),
 	}

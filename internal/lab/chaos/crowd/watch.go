@@ -117,7 +117,7 @@ func (p *person) identify(w *watch, e event) {
 	case !e.HasID:
 		w.unnumbered = true
 	case w.seen[e.ID]:
-		p.crowd.doubled.Add(1)
+		p.ledger.Repeated(p.kind + " of " + p.tenant + ", event " + e.ID)
 		p.trouble("an event came twice")
 	default:
 		w.seen[e.ID] = true

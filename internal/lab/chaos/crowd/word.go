@@ -55,10 +55,7 @@ func (p *person) refusalOf(r *reply) word {
 	if r.status == http.StatusUnauthorized {
 		w.later = max(w.later, 100*time.Millisecond)
 	}
-	if w.later > 0 {
-		p.crowd.postponed.Add(1)
-		w.later = min(w.later, maxWait)
-	}
+	w.later = min(w.later, maxWait)
 	return w
 }
 

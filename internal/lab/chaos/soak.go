@@ -230,6 +230,8 @@ func (s *soak) claimProcesses(c *world.Claims) {
 func (s *soak) claimStore(c *world.Claims) {
 	begin, end, empty := s.moments[0], s.moments[2], s.moments[3]
 	for _, m := range s.moments[:3] {
+		c.Claim(m.redis.kinds["replicas"].keys > 0, "%s: the keys of Redis were not found, only %v", m.name,
+			m.redis.kinds)
 		for kind, k := range m.redis.kinds {
 			c.Claim(stays(kind) || k.keys <= fewKeys, "%s: there are %d keys of the kind %s", m.name, k.keys,
 				kind)

@@ -22,7 +22,8 @@ func sound() *soak {
 	for i := range int64(4) {
 		m := &moment{
 			at: time.Duration(i) * 15 * time.Minute, lives: 15_000 * i,
-			usage: map[string]world.Usage{}, redis: holding{used: 3 << 20},
+			usage: map[string]world.Usage{},
+			redis: holding{used: 3 << 20, kinds: map[string]kind{"replicas": {keys: 1}}},
 		}
 		for _, r := range s.Replicas {
 			m.usage[r.Name] = world.Usage{
@@ -121,6 +122,7 @@ func TestALongRunHoldsOnlyIfNothingIsLostOrLeft(t *testing.T) {
 			func(s *soak) { s.overdue = []string{"session never ends: 1 keys"} },
 			"for longer than it may",
 		},
+		"no key is found":              {func(s *soak) { s.moments[1].redis.kinds = nil }, "were not found"},
 		"Redis keeps what is not kept": {func(s *soak) { s.moments[3].redis.used += 2 << 20 }, "Redis uses"},
 	} {
 		s := sound()

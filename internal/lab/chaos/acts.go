@@ -125,11 +125,11 @@ func reconfigured(ctx context.Context, s *stage) {
 
 // otherwise gives a config a further server, or takes it away.
 func otherwise(config string) string {
-	const added = "\nservers:\n  added: {builtin: [calculate]}\n"
+	const added = "  added: {builtin: [calculate]}\n"
 	if strings.Contains(config, added) {
-		return strings.Replace(config, added, "\nservers:\n", 1)
+		return instead(added, "")(config)
 	}
-	return strings.Replace(config, "\nservers:\n", added, 1)
+	return below("servers", strings.TrimSpace(added))(config)
 }
 
 // reconfigure changes the config of a replica, while it runs or between its stop and its

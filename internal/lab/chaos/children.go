@@ -212,6 +212,8 @@ func misbehave(mode, mark string, calls int64, out io.Writer) error {
 		}
 	case "garbage":
 		say(out, "no JSON at all\n{\"jsonrpc\":\n[]\n\n")
+	default:
+		return fmt.Errorf("there is no mode %q", mode)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"strings"
 	"sync"
@@ -118,13 +119,11 @@ func (s *scene) callRequest() string {
 func vanishing(ctx context.Context, s *scene) {
 	proxy := must.Have(netfault.Start(s.victim.Address))
 	s.later(does(proxy.Close))
-	err := must.Try(func() {
-		s.besiege(ctx, proxy.Address, 40, 1<<10,
-			s.wire(mcp.MethodListen, "", `"notifications":{"toolsListChanged":true}`))
-	})
-	world.Pause(ctx, 10*pace)
+	const many = 40
+	s.besiege(ctx, proxy.Address, many, 1<<10,
+		s.wire(mcp.MethodListen, "", `"notifications":{"toolsListChanged":true}`))
+	soon(of(victim, measures(many, math.Inf(1), "drawbridge_streams_open")))(ctx, s)
 	proxy.BlackHole()
-	must.OK(err)
 }
 
 // sentTwice sends a call under one key to two replicas at once.

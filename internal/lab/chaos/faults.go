@@ -87,15 +87,16 @@ func balancersOf(name string) []string {
 	}[name]
 }
 
-// chosen returns the faults that are to be made, and those that this machine or user
-// cannot make.
+// chosen returns the faults that are to be made, and those that this user, or behind these
+// load balancers, cannot be.
 func (f *faultFlags) chosen() (faults, unable []*fault) {
 	must.Be(f.rounds > 0 && balancersOf(f.balancer) != nil, "%d rounds behind %q show nothing", f.rounds,
 		f.balancer)
 	for _, one := range catalogue() {
 		switch {
 		case !f.only.MatchString(one.name):
-		case one.root && os.Getuid() != 0:
+		case one.root && os.Getuid() != 0,
+			one.behind != "" && !slices.Contains(balancersOf(f.balancer), one.behind):
 			unable = append(unable, one)
 		default:
 			faults = append(faults, one)

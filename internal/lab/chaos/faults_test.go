@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
@@ -113,5 +114,28 @@ func TestNoFaultExcusesACallWithoutAnEnd(t *testing.T) {
 		if nothing := (&ledger.Verdict{Unanswered: 1, Uncancelled: 9, BrokenUnaudited: 9}); f.lost(nothing) != 1 {
 			t.Errorf("%s: got %d lost of one call without an end, want 1", f.name, f.lost(nothing))
 		}
+	}
+}
+
+// TestAFaultThatChangesNothingIsNone looks for a text that no config has.
+func TestAFaultThatChangesNothingIsNone(t *testing.T) {
+	if err := must.Try(func() { instead("nothing: of this\n", "")("listen: here\n") }); err == nil {
+		t.Error("a config stays as it is, and nobody says so")
+	}
+}
+
+// TestAFaultOfOneBalancerIsNotMadeBehindAnother asks for all faults behind nginx: those of
+// HAProxy must not count as made.
+func TestAFaultOfOneBalancerIsNotMadeBehindAnother(t *testing.T) {
+	f := &faultFlags{rounds: 1, balancer: "nginx", only: *regexp.MustCompile("")}
+	faults, unable := f.chosen()
+	for _, one := range faults {
+		if len(f.plan([]*fault{one}, balancersOf("nginx"), "nginx")) == 0 {
+			t.Errorf("%s is chosen and never made", one.name)
+		}
+	}
+	page := describe(nil, unable, nil, 1, 0)
+	if !strings.Contains(page, "the load balancer reloads | **not run, since it needs haproxy**") {
+		t.Errorf("the report does not say what was not run: %s", page)
 	}
 }

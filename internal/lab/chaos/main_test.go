@@ -8,7 +8,9 @@ import (
 )
 
 func TestWrongArguments(t *testing.T) {
-	for _, args := range []string{"nothing", "faults more", "-storm", "faults -storm"} {
+	for _, args := range []string{
+		"nothing", "faults more", "-storm", "faults -storm", "rolling -only nobody",
+	} {
 		if err := run(t.Context(), strings.Fields(args), t.Output()); err == nil {
 			t.Errorf("%s: no error", args)
 		}

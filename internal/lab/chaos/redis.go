@@ -63,8 +63,10 @@ func redisFaults() []*fault {
 			spares: keyedTwice, make: all(of(victim, opens), redis("FLUSHALL")), seen: all(forwarded, goOn),
 		},
 		spoiled("Redis has values of other types",
-			"each key that does not hold a number becomes a list, those of streams a text", wrongTypes),
-		spoiled("Redis has junk", "each text, field and entry is replaced by other bytes", junk),
+			"each text becomes a list, and each key of another type a text", wrongTypes),
+		spoiled("Redis has junk",
+			"each text and field is replaced by other bytes, and sets and streams get an entry of them",
+			junk),
 		hurried("Redis ends all connections", "CLIENT KILL of all connections, twenty times",
 			redis("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")),
 		hurried("Redis forgets all scripts", "SCRIPT FLUSH, twenty times", redis("SCRIPT", "FLUSH")),
@@ -128,29 +130,35 @@ func redisSays(name, done, state string, begin, end step) *fault {
 	}
 }
 
-// Scripts that spoil what the gateway keeps.
+// Scripts that spoil what the gateway keeps, and return how many keys that are.
 const (
-	wrongTypes = `for _, k in ipairs(redis.call('KEYS', 'db2:*')) do
+	wrongTypes = `local keys = redis.call('KEYS', 'db2:*')
+for _, k in ipairs(keys) do
   local t = redis.call('TYPE', k).ok
   redis.call('DEL', k)
   if t == 'string' then redis.call('RPUSH', k, 'junk') else redis.call('SET', k, 'junk') end
-end return 'OK'`
-	junk = `for _, k in ipairs(redis.call('KEYS', 'db2:*')) do
+end return #keys`
+	junk = `local keys = redis.call('KEYS', 'db2:*')
+for _, k in ipairs(keys) do
   local t = redis.call('TYPE', k).ok
   if t == 'string' then redis.call('SET', k, 'junk', 'KEEPTTL')
   elseif t == 'hash' then for _, f in ipairs(redis.call('HKEYS', k)) do redis.call('HSET', k, f, 'junk') end
   elseif t == 'set' then redis.call('SADD', k, 'junk')
   elseif t == 'zset' then redis.call('ZADD', k, 1e15, 'junk')
   elseif t == 'stream' then redis.call('XADD', k, '*', 'junk', 'junk') end
-end return 'OK'`
+end return #keys`
 )
 
 // spoiled overwrites what the gateway keeps, three times, and empties Redis in the end.
 func spoiled(name, done, script string) *fault {
+	spoil := func(ctx context.Context, s *scene) {
+		keys := s.store.Exec(ctx, "EVAL", script, "0")
+		is("there is something to spoil", keys != "0", keys)
+	}
 	return &fault{
 		name: name, done: done + "; then Redis is emptied", ground: plain, spares: keyedTwice,
 		holds: "nothing that was written is believed, and when Redis was emptied all goes on" + forgets,
-		make:  times(3, redis("EVAL", script, "0"), busy(warm/4)), heal: redis("FLUSHALL"), after: goOn,
+		make:  times(3, spoil, busy(warm/4)), heal: redis("FLUSHALL"), after: goOn,
 	}
 }
 

@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"syscall"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 )
 
 // replicaFaults returns what may happen to replicas. The load balancer reaches them
@@ -88,15 +90,8 @@ func frozen(name string, lasts time.Duration) *fault {
 }
 
 func killedWhileItStops(ctx context.Context, s *scene) {
-	gone := make(chan struct{})
-	dying, kill := context.WithCancel(ctx)
-	go func() {
-		defer close(gone)
-		_, _ = s.victim.Stop(dying) // it is killed, as was asked
-	}()
-	defer func() {
-		kill()
-		<-gone
-	}()
+	must.OK(s.victim.Signal(syscall.SIGTERM))
 	soon(of(victim, judged("it is draining", func(v view) bool { return v.Draining })))(ctx, s)
+	is("it has not stopped by itself", s.victim.Runs(), s.victim.Name)
+	s.victim.Kill()
 }

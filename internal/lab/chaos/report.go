@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -102,7 +103,8 @@ func describe(faults, unable []*fault, outcomes []*outcome, seed uint64, took ti
 			return fmt.Sprintf("| %s | %s | %s |\n", s.fault.name, s.fault.done, s.fault.holds)
 		}),
 		page.Rows(unable, func(f *fault) string {
-			return fmt.Sprintf("| %s | **not run, since it needs root**: %s | %s |\n", f.name, f.done, f.holds)
+			return fmt.Sprintf("| %s | **not run, since it needs %s**: %s | %s |\n", f.name,
+				cmp.Or(f.behind, "root"), f.done, f.holds)
 		}),
 		tabled("end", total.Ends))
 }

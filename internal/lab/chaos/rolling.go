@@ -7,6 +7,7 @@ import (
 	"io"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
@@ -41,6 +42,8 @@ func newRolling(flags *flag.FlagSet) page.Measure {
 func (f *rollingFlags) prove(ctx context.Context, log io.Writer) (string, error) {
 	balancers := balancersOf(f.balancer)
 	must.Be(f.requests > 0 && balancers != nil, "%d requests behind %q show nothing", f.requests, f.balancer)
+	named := func(a *act) bool { return f.only.MatchString(a.name) }
+	must.Be(slices.ContainsFunc(acts(f.previous != ""), named), "-only: no act matches %q", f.only.String())
 	return inFolder(ctx, "rolling", log, false, func(dir, program string) (string, error) {
 		began := time.Now()
 		var scores []*score

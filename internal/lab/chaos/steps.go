@@ -345,9 +345,13 @@ func (s *scene) rewrite(ctx context.Context, r *world.Replica, change func(confi
 	})
 }
 
-// instead puts a text into a config in the place of another.
+// instead puts a text into a config in the place of another, which must be there: a fault
+// that changes nothing is none.
 func instead(of, now string) func(config string) string {
-	return func(config string) string { return strings.Replace(config, of, now, 1) }
+	return func(config string) string {
+		must.Be(strings.Contains(config, of), "the config has no %q", of)
+		return strings.Replace(config, of, now, 1)
+	}
 }
 
 // below puts a text into a config below the key of a section.

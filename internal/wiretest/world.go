@@ -90,6 +90,9 @@ func (w *World) send(t *testing.T, name, text string) {
 	go x.run(w.client, r) // close waits for it
 }
 
+// placeholder is where a request says what the test or an answer before has to say.
+var placeholder = regexp.MustCompile(`\$\{\w+\}`)
+
 // parse reads a request as it stands in a script.
 func (w *World) parse(ctx context.Context, text string) (*http.Request, error) {
 	for text, name := range w.captured {
@@ -97,6 +100,9 @@ func (w *World) parse(ctx context.Context, text string) (*http.Request, error) {
 	}
 	for name, value := range w.Vars {
 		text = strings.ReplaceAll(text, "${"+name+"}", value)
+	}
+	if name := placeholder.FindString(text); name != "" {
+		return nil, fmt.Errorf("nothing was captured as %s, and no variable has that name", name)
 	}
 	if w.Mean != nil {
 		text = w.Mean(text)

@@ -65,7 +65,8 @@ func runExplain(ctx context.Context, args []string, s streams) error {
 	flags.StringVar(&q.request, "request", "", "the `id` of a request that was made")
 	flags.Func("audit", "an audit `file` that may have it, in place of the config's"+auditAgain,
 		each(&q.audits))
-	flags.BoolVar(&q.online, "online", false, "connect to the servers, to know what they offer, and fetch key sets")
+	flags.BoolVar(&q.online, "online", false,
+		"connect to the servers, to know what they offer, and fetch key sets")
 	if err := parseFlags(flags, args, s); err != nil {
 		return err
 	}

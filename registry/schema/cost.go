@@ -304,13 +304,19 @@ func (g *graph) program(n *node) int {
 // work returns the units of work that one node makes for one value. The library takes a
 // fixed time for a node, looks at every property whether the value has it or not, goes
 // through all required names for each one that is missing, compares with every value of
-// enum, and compiles patternProperties anew. Numbers of the schema that are written with
-// an exponent cost as those of a value do.
+// enum, and compiles patternProperties anew. For each value that breaks required,
+// dependentRequired or enum it writes all of their names or values into a text, which it
+// keeps until the check has ended. Numbers of the schema that are written with an exponent
+// cost as those of a value do.
 func (n *node) work() int {
 	work := 8 + 2*len(n.allowed)
 	for _, r := range n.rules {
-		_, _, powers := size(r.Value)
+		values, _, powers := size(r.Value)
 		work += powers
+		switch r.Name {
+		case "required", "dependentRequired", "enum":
+			work += values/2 + len(r.Value)/128
+		}
 	}
 	properties := 0
 	for _, e := range n.edges {

@@ -111,6 +111,18 @@ func hostileSchemas(remote string) []hostile {
 		{name: "1999 properties on many items", schema: `{"items":{"properties":{` + numbered(`"p%":{}`,
 			1990) + `},"required":[` + numbered(`"p%"`, 1990) + `]}}`, data: "[" + repeated("{}", 50_000) +
 			"]", accepted: true, says: tooMany},
+		{name: "2000 required names on many items", schema: `{"items":{"required":[` + numbered(`"p%"`, 2000) +
+			`]}}`, data: "[" + repeated("{}", 5_000) + "]", accepted: true, says: tooMany},
+		{
+			name: "a name that requires 2000 on many items", schema: `{"items":{"dependentRequired":{"a":[` +
+				numbered(`"p%"`, 2000) + `]}}}`, data: "[" + repeated(`{"a":1}`, 5_000) + "]", accepted: true,
+			says: tooMany,
+		},
+		{
+			name: "a large value in enum on many items", schema: `{"items":{"enum":["` +
+				strings.Repeat("x", 60_000) + `"]}}`, data: "[" + repeated("0", 5_000) + "]", accepted: true,
+			says: tooMany,
+		},
 		{name: "2001 anyOf", schema: `{"anyOf":[` + repeated("{}", 2001) + `]}`},
 		// References.
 		{name: "remote http", schema: `{"$ref":"` + remote + `/schema"}`},

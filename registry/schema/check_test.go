@@ -237,6 +237,24 @@ func TestExplainingManyItemsTakesLittleMemory(t *testing.T) {
 	}
 }
 
+// TestMissingMembersTakeLittleMemory: what required properties have to be is not asked of
+// those that are missing.
+func TestMissingMembersTakeLittleMemory(t *testing.T) {
+	s := compile(t, `{"items":{"required":[`+numbered(`"p%"`, 40)+`],"properties":{`+
+		numbered(`"p%":{"anyOf":[`+repeated(`{"type":"string"}`, 20)+`]}`, 40)+`}}}`)
+	value := mcp.RawJSON(`[` + repeated("{}", 100) + `]`)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	err := s.CheckWithin(value, "value", nil)
+	runtime.ReadMemStats(&after)
+	if err == nil || !strings.Contains(err.Error(), "0/p0: is required") {
+		t.Errorf("got %v, want that no item has its members", err)
+	}
+	if got := after.TotalAlloc - before.TotalAlloc; got > 8<<20 {
+		t.Errorf("one check has allocated %d KiB", got>>10)
+	}
+}
+
 func TestNamesThatFoldAlikeAreRefused(t *testing.T) {
 	declared := `{"type":"object","properties":{"id":{},"ID":{},"in":{"anyOf":[{"properties":{"x":{},"X":{}}}]},"free":{}},"patternProperties":{"^p":{"properties":{"k":{},"K":{}}}}}`
 	for _, test := range []struct {

@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"bytes"
 	"slices"
 	"strconv"
 
@@ -19,6 +20,8 @@ import (
 //   - Around the subschema of unevaluatedItems stands a double negation, because the
 //     library would take what the subschema evaluates within an item for evaluated items
 //     of the list; behind not, nothing counts as evaluated.
+//   - The subschemas of required properties have a default, because the library would
+//     otherwise check null against each that is missing, and keep what it found.
 func rewrite(root *node, nodes []*node) []byte {
 	w := &writer{}
 	for _, n := range nodes {
@@ -102,6 +105,9 @@ func (w *writer) edges(n *node) {
 			for _, other := range n.under(e.keyword) {
 				w.key(other.name)
 				w.schema(other.to, false)
+				if e.keyword == "properties" && n.named[other.name].required {
+					w.withDefault()
+				}
 			}
 			w.out = append(w.out, '}')
 		case "allOf", "anyOf", "oneOf", "prefixItems":
@@ -124,5 +130,15 @@ func (w *writer) edges(n *node) {
 		default:
 			w.schema(e.to, false)
 		}
+	}
+}
+
+// withDefault gives the subschema that was just written a default, unless it is the schema
+// false.
+func (w *writer) withDefault() {
+	if object, is := bytes.CutSuffix(w.out, []byte("}")); is {
+		w.out = object
+		w.key("default")
+		w.out = append(w.out, "0}"...)
 	}
 }

@@ -41,9 +41,9 @@ type jwk struct {
 
 // parseSet reads a key set (JWK Set). Keys that are not for verifying tokens, or not fit
 // for it, are left out, as RFC 7517 section 5 asks. Those that are a danger are refused:
-// they are left out too, and stand in the set's refused. Shared secrets are read only if
-// secrets is true, which it is for a file of our own: from an address, everybody could
-// read them.
+// they are left out too, and stand in the set's refused. Shared secrets, and keys with
+// their private part, are read only if secrets is true, which it is for a file of our own:
+// from an address, everybody could read them.
 func parseSet(data []byte, secrets bool) (*keySet, error) {
 	elements, err := setElements(data)
 	if err != nil {
@@ -61,6 +61,11 @@ func parseSet(data []byte, secrets bool) (*keySet, error) {
 					"wherever it is in use")
 			continue
 		}
+		if !secrets && hasPrivatePart(element) {
+			set.refuse(key.ID, "its private part stands beside it, where others can read it; whoever has "+
+				"read it can make tokens; make a new key")
+			continue
+		}
 		added, err := key.verifying()
 		if err == nil {
 			set.keys = append(set.keys, added)
@@ -71,6 +76,28 @@ func parseSet(data []byte, secrets bool) (*keySet, error) {
 	set.unite()
 	set.refuseMixture()
 	return set, set.check()
+}
+
+// ReadKeySet reads a key set that was fetched, as a Verifier does, for an operator who asks
+// beforehand. It returns which of its keys would be refused, and why. The error says that no
+// token could be verified with an allowed algorithm, and then why keys are refused, too.
+func ReadKeySet(text []byte, algorithms []string) (refused []string, err error) {
+	set, err := parseSet(text, false)
+	if err != nil {
+		return nil, err
+	}
+	if !set.serves(algorithms) {
+		return nil, errors.Join(errNoneServes, set.whole())
+	}
+	return set.refused, nil
+}
+
+// hasPrivatePart tells whether a key, as JSON text, has what signs with it.
+func hasPrivatePart(element []byte) bool {
+	var key struct {
+		Private string `json:"d"`
+	}
+	return strictjson.Unmarshal(element, &key) == nil && key.Private != ""
 }
 
 // setElements returns the elements of the set's member keys, each a JSON value.
@@ -102,7 +129,7 @@ func ReadableSet(text []byte) ([]byte, error) {
 	readable := make([]json.RawMessage, 0, len(elements))
 	for _, element := range elements {
 		var key jwk
-		if strictjson.Unmarshal(element, &key) != nil || !key.verifies() {
+		if strictjson.Unmarshal(element, &key) != nil || !key.verifies() || hasPrivatePart(element) {
 			continue
 		}
 		if _, err := key.verifying(); err != nil {

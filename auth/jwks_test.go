@@ -5,8 +5,11 @@ import (
 	"crypto/ecdsa"
 	"encoding/base64"
 	"fmt"
+	"net/http"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
@@ -130,6 +133,61 @@ func respelt(text string) string {
 	const digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	last := len(text) - 1
 	return text[:last] + string(digits[strings.IndexByte(digits, text[last])|1])
+}
+
+// TestPublishedKeysAreReadAsTheyAreUsed reads sets from an address, as a verifier does and
+// beforehand: a key whose private part is published there verifies nothing, and is named;
+// the others of its set do.
+func TestPublishedKeysAreReadAsTheyAreUsed(t *testing.T) {
+	good, leaked := keyOf("good", newEd()), newEd()
+	b64 := base64.RawURLEncoding.EncodeToString
+	public := string(keySet(good))
+	public = public[len(`{"keys":[`) : len(public)-len("]}\n")]
+	private := fmt.Sprintf(`{"kty":"OKP","crv":"Ed25519","kid":"leaked","x":%q,"d":%q}`,
+		b64(leaked[32:]), b64(leaked[:32]))
+	shared := fmt.Sprintf(`{"kty":"oct","kid":"shared","k":%q}`, b64(secret))
+	for _, test := range []struct {
+		name, keys string
+		refused    []string // the ids
+		usable     bool
+	}{
+		{"public", public, nil, true},
+		{"a private one beside it", public + "," + private, []string{"leaked"}, true},
+		{"a private one alone", private, []string{"leaked"}, false},
+		{"a shared secret beside it", public + "," + shared, []string{"shared"}, true},
+		{"a shared secret alone", shared, []string{"shared"}, false},
+	} {
+		text := []byte(`{"keys":[` + test.keys + `]}`)
+		refused, err := auth.ReadKeySet(text, []string{"EdDSA"})
+		if (err == nil) != test.usable {
+			t.Errorf("%s: got error %v, want none: %v", test.name, err, test.usable)
+		}
+		told := strings.Join(refused, "\n")
+		if err != nil {
+			told = err.Error()
+		}
+		for _, id := range []string{"leaked", "shared"} {
+			if strings.Contains(told, id) != slices.Contains(test.refused, id) {
+				t.Errorf("%s: got %q, want %q named", test.name, told, test.refused)
+			}
+		}
+		if strings.Contains(told, b64(leaked[:32])) || strings.Contains(told, b64(secret)) {
+			t.Errorf("%s: what is told holds a key", test.name)
+		}
+		synctest.Test(t, func(t *testing.T) {
+			v := running(t, clientOf(func(r *http.Request) (*http.Response, error) { return answer(r, text), nil }))
+			synctest.Wait()
+			if got := verify(t, v, tokenOf(good, "alice")); (got == "") != test.usable {
+				t.Errorf("%s: a token of the good key: got %q, want it accepted: %v", test.name, got, test.usable)
+			}
+			if got := verify(t, v, tokenOf(keyOf("leaked", leaked), "alice")); got == "" {
+				t.Errorf("%s: a token of the leaked key is accepted", test.name)
+			}
+			if set := v.KeySets()[0]; len(set.Refused) != len(test.refused) {
+				t.Errorf("%s: the verifier refused %q, want %q", test.name, set.Refused, test.refused)
+			}
+		})
+	}
 }
 
 // TestKeySetKinds verifies tokens of each kind of key in a set as another library writes

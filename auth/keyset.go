@@ -229,6 +229,8 @@ func newFixed(keys []Key, allowed []string) (source, error) {
 	return fixed{set}, nil
 }
 
+var errNoneServes = errors.New("key set: no key in it serves one of the allowed algorithms")
+
 // newFixedSet returns a source of the key set in a file. No key in it may be refused, and
 // at least one must serve one of the allowed algorithms: the set is made by the issuer
 // and may have keys for other purposes.
@@ -241,7 +243,7 @@ func newFixedSet(data []byte, allowed []string) (source, error) {
 		return nil, fmt.Errorf("key set: %w", err)
 	}
 	if !set.serves(allowed) {
-		return nil, errors.New("key set: no key in it serves one of the allowed algorithms")
+		return nil, errNoneServes
 	}
 	return fixed{set}, nil
 }

@@ -376,6 +376,27 @@ func TestPrivateKeySetsMayBeSpeltInAnyWay(t *testing.T) {
 	}
 }
 
+// TestOnlineReadsKeysAsTheGatewayDoes tries a key set with a key that is refused: the others
+// serve, and so the config is good.
+func TestOnlineReadsKeysAsTheGatewayDoes(t *testing.T) {
+	l := newLogin(t)
+	serve := l.server.Config.Handler
+	l.server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		set := httptest.NewRecorder()
+		serve.ServeHTTP(set, r)
+		fmt.Fprint(w, strings.Replace(set.Body.String(), "[", `[{"kty":"oct","kid":"shared","k":"c2VjcmV0"},`, 1))
+	})
+	var c check
+	if err := tryKeySet(t.Context(), l.issuer(), &c); err != nil || !strings.Contains(c.Message, `refused key "shared"`) {
+		t.Errorf("got %q, %v, want the refused key named and no error", c.Message, err)
+	}
+	other := l.issuer()
+	other.Algorithms = []string{"RS256"}
+	if err := tryKeySet(t.Context(), other, &c); err == nil || !strings.Contains(err.Error(), `key "shared"`) {
+		t.Errorf("where no key serves: got %v, want an error that names the refused key, too", err)
+	}
+}
+
 // TestHangupFetchesKeys runs the program: a token whose key was removed is refused after
 // SIGHUP, although keys are fetched once a day, and also when the config is broken; and
 // /readyz tells of a login that does not answer.

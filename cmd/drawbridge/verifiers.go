@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -176,6 +177,7 @@ func keySetClient(issuers ...config.Issuer) *http.Client {
 			client = provider.KeySet{Issuer: iss.Issuer.Issuer, Plain: iss.PrivateAddresses, Inner: client}
 		}
 		if address, err := url.Parse(iss.JWKSURL); err == nil && iss.JWKSURL != "" && client != t.public {
+			address.Host = strings.TrimSuffix(address.Host, ":") // as in a request
 			t.own[address.String()] = client
 		}
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
+	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
 	"github.com/drawbridge-mcp/drawbridge/server/admin"
 )
@@ -373,6 +374,11 @@ func TestPrivateKeySetsMayBeSpeltInAnyWay(t *testing.T) {
 		if set, err := auth.FetchKeySet(t.Context(), keySetClient(iss), address); err == nil {
 			t.Errorf("%s: got %q without private_addresses", address, set)
 		}
+	}
+	// nobody listens there as a rule, but the connection is tried
+	empty := config.Issuer{Issuer: auth.Issuer{JWKSURL: "http://127.0.0.1:/keys"}, PrivateAddresses: true}
+	if _, err := auth.FetchKeySet(t.Context(), keySetClient(empty), empty.JWKSURL); errors.Is(err, dial.ErrProhibited) {
+		t.Errorf("%s: got %v, in spite of private_addresses", empty.JWKSURL, err)
 	}
 }
 

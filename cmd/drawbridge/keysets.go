@@ -26,6 +26,8 @@ type keySetStorage struct {
 	ring      *seal.Ring
 	directory string       // "": none
 	shared    *redis.Store // nil: none
+	// disk has room for the one who reads or writes in the directory.
+	disk chan struct{}
 }
 
 // newKeySetStorage returns where the config wants key sets kept. The error says that its
@@ -36,7 +38,9 @@ func newKeySetStorage(cfg *config.Config, ring *seal.Ring, shared *redis.Store) 
 			return keySetStorage{}, fmt.Errorf("key_sets_dir: %q is no directory", cfg.KeySetsDir)
 		}
 	}
-	return keySetStorage{ring: ring, directory: cfg.KeySetsDir, shared: shared}, nil
+	return keySetStorage{
+		ring: ring, directory: cfg.KeySetsDir, shared: shared, disk: make(chan struct{}, 1),
+	}, nil
 }
 
 // of returns the store of the key sets of these issuers, nil if they are kept nowhere.
@@ -84,7 +88,8 @@ func (k *keySets) key(issuer string) string { return redis.CommonKey("keyset", k
 func (k *keySets) Save(ctx context.Context, issuer string, text []byte, life time.Duration) error {
 	sealed := k.ring.SealBytes(k.purpose(issuer), text)
 	if k.directory != "" {
-		return k.write(k.file(issuer), sealed)
+		_, err := k.onDisk(ctx, func() ([]byte, error) { return nil, k.write(k.file(issuer), sealed) })
+		return err
 	}
 	_, err := k.shared.Do(ctx, redis.Command{
 		Name: "SET", Key: k.key(issuer), Args: []string{
@@ -93,6 +98,33 @@ func (k *keySets) Save(ctx context.Context, issuer string, text []byte, life tim
 		},
 	})
 	return err
+}
+
+// errDiskHangs says that a file of the directory was not read or written in time.
+var errDiskHangs = errors.New("the disk of key_sets_dir does not answer")
+
+// onDisk calls do and returns what it does, but waits no longer than ctx: nothing ends a
+// read or write of a disk that hangs, and meanwhile keys must be fetched all the same. One
+// that hangs keeps all others out, so that no more than one goroutine is left behind.
+func (k *keySets) onDisk(ctx context.Context, do func() ([]byte, error)) ([]byte, error) {
+	select {
+	case k.disk <- struct{}{}:
+	case <-ctx.Done():
+		return nil, errDiskHangs
+	}
+	var data []byte
+	var err error
+	done := make(chan struct{})
+	go func() { // nobody waits for it once ctx has ended
+		defer func() { <-k.disk; close(done) }()
+		data, err = do()
+	}()
+	select {
+	case <-done:
+		return data, err
+	case <-ctx.Done():
+		return nil, errDiskHangs
+	}
 }
 
 // write replaces a file at once, so that nobody reads a half of it.
@@ -123,7 +155,7 @@ func (k *keySets) Load(ctx context.Context, issuer string) ([]byte, error) {
 // read returns the sealed key set of an issuer, nil if there is none.
 func (k *keySets) read(ctx context.Context, issuer string) ([]byte, error) {
 	if k.directory != "" {
-		data, err := os.ReadFile(k.file(issuer))
+		data, err := k.onDisk(ctx, func() ([]byte, error) { return os.ReadFile(k.file(issuer)) })
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, nil
 		}

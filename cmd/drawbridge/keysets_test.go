@@ -2,10 +2,13 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -131,12 +134,54 @@ func ringOf(t *testing.T, fill byte) *seal.Ring {
 	return ring
 }
 
+// keySetsIn returns where key sets are kept in a directory, sealed with one key.
+func keySetsIn(t *testing.T, fill byte, dir string) keySetStorage {
+	t.Helper()
+	storage, err := newKeySetStorage(&config.Config{KeySetsDir: dir}, ringOf(t, fill), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return storage
+}
+
+// TestAHungDiskKeepsNoKeysAway has a key set saved where reading does not end, while the
+// issuer does not answer: it is asked again all the same, and whoever stops the verifiers
+// does not wait for the disk.
+func TestAHungDiskKeepsNoKeysAway(t *testing.T) {
+	t.Parallel()
+	l, dir := newLogin(t), t.TempDir()
+	l.failing.Store(true)
+	storage, issuers := keySetsIn(t, 1, dir), []config.Issuer{l.issuer()}
+	sets, _ := storage.of(issuers).(*keySets)
+	if err := syscall.Mkfifo(sets.file(l.issuer().Issuer.Issuer), 0o600); err != nil { // nobody writes to it
+		t.Fatal(err)
+	}
+	v, err := newVerifiers(issuers, storage, slog.New(slog.DiscardHandler), func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	v.start(ctx)
+	eventually(t, "the issuer is asked again", func() bool { return l.fetches.Load() >= 2 })
+	l.failing.Store(false)
+	eventually(t, "there are keys", v.current.Load().HasKeys)
+	cancel()
+	stopped := make(chan struct{})
+	go func() { v.wait(); close(stopped) }()
+	select {
+	case <-stopped:
+	case <-time.After(time.Minute):
+		t.Error("the verifiers do not stop")
+	}
+}
+
 // TestKeySetsAreSealedAndBound reads a kept set as another issuer's, from another
 // address, with another key, and after a byte was changed: it is never believed.
 func TestKeySetsAreSealedAndBound(t *testing.T) {
 	l := newLogin(t)
 	dir := t.TempDir()
-	place := keySetStorage{ring: ringOf(t, 1), directory: dir}
+	place := keySetsIn(t, 1, dir)
 	iss := l.issuer()
 	name := iss.Issuer.Issuer
 	if err := place.of([]config.Issuer{iss}).Save(t.Context(), name, []byte("keys"), 0); err != nil {
@@ -152,8 +197,7 @@ func TestKeySetsAreSealedAndBound(t *testing.T) {
 	moved, public := iss, iss
 	moved.JWKSURL += "/moved"
 	public.PrivateAddresses = false
-	if got := load(place, moved) + load(place, public) + load(keySetStorage{ring: ringOf(t, 2), directory: dir},
-		iss); got != "" {
+	if got := load(place, moved) + load(place, public) + load(keySetsIn(t, 2, dir), iss); got != "" {
 		t.Errorf("from another place, or with another key: got %q, want nothing", got)
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "*"))

@@ -54,6 +54,7 @@ func TestAbsentKeysAreBounded(t *testing.T) {
 type changing struct{ set *keySet }
 
 func (c *changing) current(time.Time) *keySet              { return c.set }
+func (c *changing) isAwaited() bool                        { return false }
 func (c *changing) fetchFor(context.Context, string) error { return nil }
 
 func TestEntryHolds(t *testing.T) {

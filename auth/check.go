@@ -20,11 +20,12 @@ func (i *issuer) check(p *Principal, now time.Time) error {
 	if !slices.Contains(i.algorithms, p.proof.algorithm) {
 		return &Error{Reason: "algorithm"}
 	}
+	awaited := i.keys.isAwaited() // before the keys are looked at, which may come at any moment
 	set := i.keys.current(now)
-	if set == nil {
+	if set == nil && !awaited {
 		return &Error{Reason: "unavailable"}
 	}
-	if !set.holds(p.proof.key, p.proof.keyID, p.proof.algorithm) {
+	if set != nil && !set.holds(p.proof.key, p.proof.keyID, p.proof.algorithm) {
 		return refuse("key", "the key is not the issuer's any more")
 	}
 	if !i.isFor(p.proof.audiences) {

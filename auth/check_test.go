@@ -3,7 +3,9 @@ package auth_test
 import (
 	"bytes"
 	"slices"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
@@ -130,6 +132,61 @@ func TestJudgeByTime(t *testing.T) {
 	forged := auth.Principal{Issuer: p.Issuer, Subject: p.Subject, TenantID: p.TenantID, Expiry: p.Expiry}
 	if err := v.Recheck(forged); err == nil {
 		t.Error("a principal that was not verified: accepted")
+	}
+}
+
+// TestNobodyIsRefusedForKeysThatAreAwaited judges a principal by a verifier whose first
+// fetch of its issuer's keys has not ended: all but the key is judged meanwhile, and the key
+// once that is known.
+func TestNobodyIsRefusedForKeysThatAreAwaited(t *testing.T) {
+	key := keyOf("k1", newEd())
+	for _, test := range []struct {
+		name   string
+		answer func(*provider)
+		want   string
+	}{
+		{"the same key", func(p *provider) { p.publish(key) }, ""},
+		{"another key", func(p *provider) { p.publish(keyOf("k1", newEd())) }, "key"},
+		{"no keys", func(p *provider) { p.setDown(true) }, "unavailable"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			token, idp := tokenLiving(key, time.Hour), &provider{}
+			before, err := auth.New(auth.Config{Issuers: []auth.Issuer{acme(key, "EdDSA")}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := before.Verify(t.Context(), token)
+			if err != nil {
+				t.Fatal(err)
+			}
+			test.answer(idp)
+			elsewhere := remoteIssuer()
+			elsewhere.Audiences = []string{"https://elsewhere.example/mcp"}
+			judged := func(issuer auth.Issuer) (now func() string, told *atomic.Int64) {
+				told = new(atomic.Int64)
+				v := runningWith(t, auth.Config{
+					Issuers: []auth.Issuer{issuer}, Client: clientOf(slowly(idp.answer, time.Second)),
+					Changed: func() { told.Add(1) },
+				})
+				return func() string { return reason(t, token, v.Recheck(p)) }, told
+			}
+			now, told := judged(remoteIssuer())
+			other, _ := judged(elsewhere)
+			synctest.Wait()
+			if got := now(); got != "" || told.Load() != 0 {
+				t.Errorf("%s: while the keys are fetched: got %q and told %d times, want neither", test.name,
+					got, told.Load())
+			}
+			if got := other(); got != "audience" {
+				t.Errorf("for another audience: got %q, want audience", got)
+			}
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if got := now(); got != test.want || told.Load() != 1 {
+				t.Errorf("%s: got %q and told %d times, want %q and once", test.name, got, told.Load(),
+					test.want)
+			}
+		})
 	}
 }
 

@@ -27,6 +27,9 @@ type source interface {
 	// current returns the keys to use now, nil if there are none, or none that may still
 	// be used. It does not wait.
 	current(now time.Time) *keySet
+	// isAwaited tells whether nobody knows yet which keys there are, because the first look for
+	// them has not ended. It does not wait.
+	isAwaited() bool
 	// fetchFor looks anew for a key with that id, if there is anywhere to look. It may
 	// wait. An error means that it could not look, so that it is not known whether there
 	// is such a key.
@@ -202,6 +205,7 @@ type fixed struct{ set *keySet }
 var _ source = fixed{}
 
 func (f fixed) current(time.Time) *keySet              { return f.set }
+func (f fixed) isAwaited() bool                        { return false }
 func (f fixed) fetchFor(context.Context, string) error { return nil }
 
 // newFixed returns a source of keys. Each of them must serve one of the allowed
@@ -288,6 +292,9 @@ func (o *owned) current(time.Time) *keySet {
 	o.set.Store(set)
 	return set
 }
+
+// isAwaited implements source: what there is was handed in.
+func (o *owned) isAwaited() bool { return false }
 
 // fetchFor implements source: there is nowhere else to look.
 func (o *owned) fetchFor(context.Context, string) error { return nil }

@@ -120,6 +120,13 @@ func (r *remote) current(now time.Time) *keySet {
 	return set
 }
 
+// isAwaited implements source.
+func (r *remote) isAwaited() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.set.Load() == nil && r.failing.IsZero() && !r.stopped
+}
+
 // fetchFor implements source. It asks for a fetch, or joins the one under way, and waits
 // for it. It returns at once if the key was looked for a moment ago, if the last fetch is
 // too recent, if the last fetch failed and an older set serves, or if too many wait
@@ -330,7 +337,7 @@ func (r *remote) tellRefused(ctx context.Context, before, set *keySet) {
 }
 
 // settle does what land says under the mutex. It tells whether other keys are in use than
-// before.
+// before, or none although they were awaited.
 func (r *remote) settle(set *keySet, err error, asked time.Time) (changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -340,6 +347,7 @@ func (r *remote) settle(set *keySet, err error, asked time.Time) (changed bool) 
 		r.failing = time.Time{}
 	case r.failing.IsZero():
 		r.failing = r.now()
+		changed = r.set.Load() == nil // they are awaited no more
 	}
 	if set != nil {
 		changed = r.publishLocked(set, asked)

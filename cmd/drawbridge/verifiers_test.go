@@ -131,7 +131,6 @@ func TestAReloadJudgesThoseWhoCameBefore(t *testing.T) {
 		{"another tenant", []config.Issuer{other}, false},
 		{"the first tenant again", []config.Issuer{more}, true},
 		{"no such issuer", nil, false},
-		{"a set that may not be fetched there", []config.Issuer{public}, false},
 	} {
 		before := told.Load()
 		unchanged := len(test.issuers) > 0 && test.name == "as it was"
@@ -142,6 +141,51 @@ func TestAReloadJudgesThoseWhoCameBefore(t *testing.T) {
 		if told.Load() == before && !unchanged {
 			t.Errorf("%s: nobody was told", test.name)
 		}
+	}
+	reloaded(t, v, more)
+	reloaded(t, v, public)
+	eventually(t, "who came by a set that may not be fetched there is refused",
+		func() bool { return v.recheck(p) != nil })
+}
+
+// TestAReloadWithAnotherAddressEndsNothing moves the key set to another address, which takes
+// a while to answer: whoever the same key has let in goes on, without a moment in between.
+func TestAReloadWithAnotherAddressEndsNothing(t *testing.T) {
+	l, answer := newLogin(t), make(chan struct{})
+	serve := l.server.Config.Handler
+	l.server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/moved" {
+			<-answer
+		}
+		serve.ServeHTTP(w, r)
+	})
+	var v *verifiers
+	var p auth.Principal
+	var let atomic.Bool // p came in
+	var told, refused atomic.Int64
+	v = started(t, func() {
+		told.Add(1)
+		if let.Load() && v.recheck(p) != nil {
+			refused.Add(1)
+		}
+	}, l.issuer())
+	var err error
+	if p, err = v.verify(t.Context(), l.token(t)); err != nil {
+		t.Fatal(err)
+	}
+	let.Store(true)
+	moved := l.issuer()
+	moved.JWKSURL += "/moved"
+	before := told.Load()
+	reloaded(t, v, moved)
+	if err := v.recheck(p); err != nil {
+		t.Errorf("while the new address is asked: %v, want whoever came in to go on", err)
+	}
+	close(answer)
+	eventually(t, "callers are judged by the keys of the new address",
+		func() bool { return told.Load() >= before+2 })
+	if n := refused.Load(); n > 0 {
+		t.Errorf("refused %d times, want never", n)
 	}
 }
 

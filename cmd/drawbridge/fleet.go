@@ -88,6 +88,7 @@ type outage struct {
 // compares with the next one.
 type runningServer struct {
 	config config.Server
+	end    func() // begins to end the server
 	stop   func() // ends the server and waits for it
 }
 
@@ -116,21 +117,21 @@ func (f *fleet) apply(ctx context.Context, servers []config.Server) {
 	for _, s := range servers {
 		wanted[s.Name] = s
 	}
-	stopping := make(map[string]runningServer)
-	for name, r := range f.running {
-		if s, ok := wanted[name]; ok && reflect.DeepEqual(s, r.config) {
+	stopping := f.changed(servers)
+	for name := range f.running {
+		if _, stops := stopping[name]; stops {
+			delete(f.running, name)
+		} else {
 			delete(wanted, name)
-			continue
 		}
-		stopping[name] = r
-		delete(f.running, name)
 	}
 	f.signs.Store(slices.ContainsFunc(servers, func(s config.Server) bool { return s.Auth.Issuer != "" }))
 	var starting sync.Mutex // guards running here, and has one server start at a time
 	start := func(s config.Server) {
 		starting.Lock()
 		defer starting.Unlock()
-		f.running[s.Name] = runningServer{s, f.start(ctx, s)}
+		own, end := context.WithCancel(ctx)
+		f.running[s.Name] = runningServer{s, end, f.start(own, s)}
 	}
 	var all sync.WaitGroup
 	for name, r := range stopping {
@@ -152,11 +153,37 @@ func (f *fleet) apply(ctx context.Context, servers []config.Server) {
 	f.applied = true
 }
 
+// withdraw has calls of those servers fail that apply would stop, as if they were down, and
+// begins to end them. It does not wait. Rules that come into force between the two are for
+// the servers of the new config: by them a server of the old one could be called as neither
+// config allows.
+func (f *fleet) withdraw(servers []config.Server) {
+	f.changing.Lock()
+	defer f.changing.Unlock()
+	for name, r := range f.changed(servers) {
+		r.end()
+		f.catalogue.Lose(name, r.config.Prefix)
+	}
+}
+
+// changed returns the running servers that are not among those given, or differ. The caller
+// holds changing.
+func (f *fleet) changed(servers []config.Server) map[string]runningServer {
+	changed := maps.Clone(f.running)
+	for _, s := range servers {
+		if r, runs := changed[s.Name]; runs && reflect.DeepEqual(s, r.config) {
+			delete(changed, s.Name)
+		}
+	}
+	return changed
+}
+
 // end stops a server and waits for it. If it returns, it will be started again as next.
 // Then what it offered stays known to the catalogue, so that clients see no change of
 // lists for a restart, unless another prefix gives its items other names, or some of them
 // might be let in no more. Of any other, items and metrics are removed.
 func (f *fleet) end(r runningServer, next config.Server, returns bool) {
+	r.end()
 	r.stop()
 	name := r.config.Name
 	f.mu.Lock()

@@ -60,7 +60,7 @@ func TestAServerThatIsSlowToStopDelaysNoOther(t *testing.T) {
 	}
 	f.apply(t.Context(), []config.Server{box("quick", time.Second), box("slow", time.Second)})
 	slow, ends := f.running["slow"], make(chan struct{})
-	f.running["slow"] = runningServer{slow.config, func() { <-ends; slow.stop() }}
+	f.running["slow"] = runningServer{slow.config, slow.end, func() { <-ends; slow.stop() }}
 	applied := startTask(t.Context(), func(context.Context) error {
 		f.apply(t.Context(), []config.Server{
 			box("quick", time.Minute), box("slow", time.Minute), box("new", time.Minute),
@@ -107,7 +107,7 @@ func TestWhatMayBeLetInNoMoreIsNotKept(t *testing.T) {
 		}
 		catalogue.Replace(registry.Source{Name: "s", Prefix: "s", Tools: offers})
 		f.note(t.Context(), upstream.Status{Server: "s", Up: true, Idle: []string{"idle"}})
-		f.running["s"] = runningServer{before, func() { catalogue.Lose("s", "s") }}
+		f.running["s"] = runningServer{before, func() {}, func() { catalogue.Lose("s", "s") }}
 		next := before
 		test.change(&next)
 		f.apply(t.Context(), []config.Server{next})

@@ -131,6 +131,7 @@ func (p *parts) replace(work context.Context, cfg *config.Config) error {
 	}
 	access := p.gateway.Access()
 	before := p.settings.Swap(settings)
+	p.fleet.withdraw(cfg.ReachedServers())
 	if err := p.gateway.SetPolicy(cfg.Digest, cfg.Tenants); err != nil {
 		p.settings.Store(before)
 		return err

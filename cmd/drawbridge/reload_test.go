@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"log/slog"
 	"reflect"
@@ -14,6 +15,8 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 )
 
@@ -287,5 +290,69 @@ func TestNewSignInNeedsARestart(t *testing.T) {
 	}
 	if got := restartNeeded(next, next); slices.Contains(got, "sign_in") {
 		t.Errorf("a restart is needed for %q without a change", got)
+	}
+}
+
+// TestNoCallBetweenTwoConfigs stops a reload between its two halves, when the new rules are
+// in force and the servers are still to be changed: what the old rules denied at a server of
+// the old config, and the new ones no more, cannot be called there.
+func TestNoCallBetweenTwoConfigs(t *testing.T) {
+	const text = `issuers:
+  - {issuer: "https://login.example/", hmac_secret_file: secret, algorithms: [HS256], tenant: acme}
+tenants:
+  acme: {servers: [box], rules: [{allow: ["*"]}, {deny: ["%[1]s__calculate"]}]}
+servers:
+  box: {builtin: [calculate], prefix: %[1]s}
+`
+	started, next := parse(t, fmt.Sprintf(text, "old")), parse(t, fmt.Sprintf(text, "new"))
+	p, err := build(started, memoryPlan{budget: 16 << 20}, slog.New(slog.DiscardHandler), new(slog.LevelVar),
+		listeners{clients: address{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.audit.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	p.access = newAccessLog(p.gateway, p.log)
+	p.issuers.start(ctx)
+	p.fleet.apply(ctx, started.ReachedServers())
+	defer p.fleet.close()
+	alice := func() gateway.Caller {
+		c, err := p.gateway.Resolve(auth.Principal{
+			Issuer: "https://login.example/", Subject: "alice", TenantID: "acme",
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	call := func(tool string) error {
+		params, err := mcp.ParseObject([]byte(`{"name":"` + tool + `","arguments":{"expression":"1+1"}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = p.gateway.Handle(ctx, alice(), &gateway.Request{
+			Method: mcp.MethodToolsCall, Params: params,
+			Notify: func(context.Context, mcp.Notification) error { return nil },
+		})
+		return err
+	}
+	if call("old__calculate") == nil {
+		t.Fatal("before the reload: called what a rule denies")
+	}
+	before := alice().Tenant
+	p.issuers.changing.Lock() // which comes between rules and servers
+	replaced := make(chan error, 1)
+	go func() { replaced <- p.replace(ctx, next) }()
+	eventually(t, "the new rules are in force", func() bool { return alice().Tenant != before })
+	if call("old__calculate") == nil {
+		t.Error("during the reload: called what neither config allows")
+	}
+	p.issuers.changing.Unlock()
+	if err := <-replaced; err != nil {
+		t.Fatal(err)
+	}
+	if call("new__calculate") == nil {
+		t.Error("after the reload: called what a rule denies")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/server/forward"
 	"github.com/drawbridge-mcp/drawbridge/server/primary"
+	"github.com/drawbridge-mcp/drawbridge/server/primary/primarytest"
 )
 
 func cancelOf(id string) message {
@@ -443,6 +445,44 @@ func TestATenantMissingForAWhileLosesNoSession(t *testing.T) {
 		wait(t)
 		if n := c.records.Count(); n != 0 {
 			t.Errorf("a caller that was revoked has %d sessions, want none", n)
+		}
+	})
+}
+
+// mutedTakes are entries whose replica does not hear that it has taken a session over.
+type mutedTakes struct {
+	primary.Store
+	muted *atomic.Bool
+}
+
+func (s mutedTakes) Take(ctx context.Context, k primary.Key, from primary.Entry, to replica.ID) (
+	primary.Entry, error,
+) {
+	entry, err := s.Store.Take(ctx, k, from, to)
+	if s.muted.Load() {
+		return primary.Entry{}, primarytest.ErrDown
+	}
+	return entry, err
+}
+
+// TestAReplicaIsNotTheFormerPrimaryOfItself has a replica take a session over and not hear
+// that it did, so that it takes the session from itself at the next request. What is told
+// to the former primary waited eight seconds for it, and DELETE was refused.
+func TestAReplicaIsNotTheFormerPrimaryOfItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var muted atomic.Bool
+		c := newCrew(t, func(w *world) { w.config.Entries = mutedTakes{w.config.Entries, &muted} })
+		c.kill(0)
+		muted.Store(true)
+		b := c.worlds[1]
+		wantReplicas(t, "not heard", b.do(t, inSession("POST", c.id, pingBody)))
+		muted.Store(false)
+		wantStatus(t, "a ping", b.do(t, inSession("POST", c.id, pingBody)), http.StatusOK)
+		began := time.Now()
+		wantStatus(t, "its level", b.do(t, inSession("POST", c.id, setLevel("error"))), http.StatusOK)
+		wantStatus(t, "DELETE", b.do(t, inSession("DELETE", c.id, "")), http.StatusNoContent)
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("both took %v, want less than a second", took)
 		}
 	})
 }

@@ -395,7 +395,7 @@ func (s *Service) takeOne(ctx context.Context, l *sessions.Session) {
 func (s *Service) tellTaken(ctx context.Context, l *sessions.Session, former replica.ID,
 	epoch uint64,
 ) map[mcp.ID]bool {
-	if former == "" || former == s.config.Others.Self() {
+	if former == "" {
 		return nil
 	}
 	answer := s.tell(ctx, former, replica.Message{

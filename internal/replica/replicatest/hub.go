@@ -210,7 +210,7 @@ func (m *Member) ServeClients(h http.Handler) { m.clients = h }
 func (m *Member) Forward(ctx context.Context, to replica.ID, f link.Request) (*http.Response, error) {
 	m.hub.mu.Lock()
 	receiver := m.hub.members[to]
-	if receiver == nil || receiver.clients == nil || receiver.cut {
+	if receiver == nil || receiver == m || receiver.clients == nil || receiver.cut {
 		m.hub.mu.Unlock()
 		return nil, replica.ErrUnreached
 	}

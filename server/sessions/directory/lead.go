@@ -148,7 +148,7 @@ func (d *Directory) take(ctx context.Context, t *ticket.Ticket, c gateway.Caller
 			return nil, err
 		}
 		former := from.Primary
-		if !d.config.Others.IsThere(former) {
+		if former == self || !d.config.Others.IsThere(former) { // self: it did not hear that it took it
 			former = ""
 		}
 		l, refused := d.begin(ctx, t, c, record, former)

@@ -16,6 +16,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/link"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
@@ -177,7 +178,7 @@ func TestUpdatesFindTheirWayAfterAFault(t *testing.T) {
 	})
 }
 
-// lateOthers answers to what is forwarded late.
+// lateOthers answers to what is forwarded late, and not to whoever has left by then.
 type lateOthers struct {
 	replica.Others
 	late time.Duration
@@ -185,8 +186,47 @@ type lateOthers struct {
 
 func (o *lateOthers) Forward(ctx context.Context, to replica.ID, r link.Request) (*http.Response, error) {
 	answer, err := o.Others.Forward(ctx, to, r)
-	<-time.After(o.late)
+	if !pace.Wait(ctx, o.late) {
+		return nil, link.ErrLost
+	}
 	return answer, err
+}
+
+// TestAStreamThatIsGoneKeepsNoSession has the primary of a session not hear that a stream
+// at another replica is not there, or not any more. The session counted as in use until
+// its greatest age, and none was evicted for others.
+func TestAStreamThatIsGoneKeepsNoSession(t *testing.T) {
+	var faulty atomic.Bool
+	late := func(w *world) { w.config.Others = &lateOthers{w.config.Others, time.Second} }
+	deaf := losing(func(w replica.Message) bool { return faulty.Load() && w.Kind == "listener 2" })
+	for name, test := range map[string]struct {
+		change func(*world)
+		leave  func(t *testing.T, c *crew)
+	}{
+		"its client leaves while it opens": {late, func(t *testing.T, c *crew) {
+			conn := c.worlds[1].pipe(t, inSession("GET", c.id, ""))
+			<-time.After(time.Second / 2)
+			conn.Close()
+		}},
+		"it is closed while nothing is heard": {deaf, func(t *testing.T, c *crew) {
+			stream := c.get(t, 1, "")
+			faulty.Store(true)
+			leave(t, stream)
+			<-time.After(time.Minute)
+			faulty.Store(false)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCrew(t, test.change)
+				test.leave(t, c)
+				<-time.After(2 * time.Hour)
+				if open := c.worlds[0].sessionsOpen(t); open != 0 {
+					t.Errorf("got %d sessions that nobody uses, want none", open)
+				}
+			})
+		})
+	}
 }
 
 // TestUpdateWaitsForAStreamThatOpensLate opens a stream at a replica which learns late

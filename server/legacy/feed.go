@@ -224,9 +224,7 @@ func (f *feed) closeElsewhere(ctx context.Context) {
 		return
 	}
 	if at := f.session.PrimaryOf(); at != "" {
-		// one for each stream
-		f.server.background.begin(ctx,
-			func(ctx context.Context) { f.server.letGo(ctx, f.session, f.stream, at, f.session.Epoch()) })
+		f.server.leave(ctx, f.session, f.stream, at)
 	}
 }
 

@@ -351,7 +351,7 @@ func (s *Service) findFeed(x *exchange.Exchange, r *http.Request) *feed {
 		x.Refuse("", refused)
 		s.giveUpFeed(f)
 		if at := f.session.PrimaryOf(); known && at != "" && f.stream != "" {
-			s.letGo(x.Context(), f.session, f.stream, at, f.session.Epoch())
+			s.leave(x.Context(), f.session, f.stream, at)
 		}
 		return nil
 	}

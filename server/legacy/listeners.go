@@ -6,10 +6,12 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/server/eventlog"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
@@ -256,13 +258,28 @@ func (s *Service) tell(ctx context.Context, at replica.ID, w replica.Message) []
 	return answer
 }
 
-// letGo tells a replica that a stream of a session is not there any more, or not here.
+// letGo tells a replica that a stream of a session is not there any more, or not here. It
+// is false if that one was not told.
 func (s *Service) letGo(ctx context.Context, l *sessions.Session, stream string, at replica.ID,
 	epoch uint64,
-) {
+) bool {
 	parts := []string{string(l.Key[:]), stream, epochText(epoch), ""}
-	s.tell(ctx, at, replica.Message{Kind: kindListener, Parts: parts})
+	return s.tell(ctx, at, replica.Message{Kind: kindListener, Parts: parts}) != nil
 }
+
+// leave has the primary of a session know that a stream is not here, or not any more. As
+// long as that one believes otherwise, the session counts as in use.
+func (s *Service) leave(ctx context.Context, l *sessions.Session, stream string, primary replica.ID) {
+	// one for each stream
+	s.background.begin(ctx, func(ctx context.Context) {
+		for !l.Holds(stream) && !s.letGo(ctx, l, stream, primary, l.Epoch()) &&
+			s.config.Others.IsThere(primary) && pace.Wait(ctx, leaveAgain) {
+		}
+	})
+}
+
+// leaveAgain is after which time a primary is told again that was not reached.
+const leaveAgain = time.Second
 
 // letGoAll has replicas end the streams that they hold of a session which this one led
 // with that epoch: their clients come back, and the streams become known to who leads.
@@ -327,11 +344,15 @@ func (s *Service) announce(x *exchange.Exchange, r *http.Request, l *sessions.Se
 ) forward.Outcome {
 	request := forward.RequestOf(x, r, nil)
 	request.Note = stream
-	answer, err := s.config.Others.Forward(x.Context(), to, request)
+	// the client may leave, and the primary has the stream all the same
+	ctx, stop := context.WithTimeout(x.Outliving(), forward.HoldTime)
+	defer stop()
+	answer, err := s.config.Others.Forward(ctx, to, request)
 	switch {
 	case errors.Is(err, replica.ErrUnreached):
 		return forward.Unreached
 	case err != nil:
+		s.leave(ctx, l, stream, to)
 		x.Refuse("", exchange.ErrReplicas)
 		return forward.Done
 	}

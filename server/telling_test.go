@@ -451,6 +451,16 @@ func TestNoticeTakenByADeadReplicaIsToldAgain(t *testing.T) {
 			2,
 			func(_ *testing.T, c *crew) { <-time.After(time.Minute); c.kill(1) }, 0, 0,
 		},
+		"it was told of other things until it died": {
+			2,
+			func(t *testing.T, c *crew) {
+				for range 20 {
+					c.changePrompts(t, 0)
+					<-time.After(time.Second)
+				}
+				c.kill(1)
+			}, 0, 1,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

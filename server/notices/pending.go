@@ -54,8 +54,14 @@ func (u *Pending) All() iter.Seq2[string, string] {
 	}
 }
 
-// Subscription returns the URI of the subscription that a change belongs to.
-func (u *Pending) Subscription(uri string) string { return u.changed[uri].uri }
+// Subscription returns the URI of the subscription that a change belongs to, "" if there is
+// no such change. A nil u has none.
+func (u *Pending) Subscription(uri string) string {
+	if u == nil {
+		return ""
+	}
+	return u.changed[uri].uri
+}
 
 // Add remembers a change of a part; the subscription to uri said so. If there is no room
 // for the part, uri is remembered in its place. Until the client is told, further changes

@@ -58,16 +58,10 @@ func (l *Session) SentBy(one Notice) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now, listener := time.Now(), one.Holder.Listener
-	if now.Sub(listener.notified) > provenTime {
-		listener.methods, listener.uris, listener.watches = nil, nil, nil
-	}
-	listener.notified = now
-	if one.URI == "" {
-		listener.methods = append(listener.methods, one.Method)
-	} else {
-		listener.uris = append(listener.uris, one.URI)
-		listener.watches = append(listener.watches, l.notices.updates.Subscription(one.URI))
-	}
+	proven := func(r receipt) bool { return now.Sub(r.at) > provenTime }
+	listener.receipts = append(slices.DeleteFunc(listener.receipts, proven), receipt{
+		at: now, method: one.Method, uri: one.URI, watch: l.notices.updates.Subscription(one.URI),
+	})
 }
 
 // Settle notes that what a stream at a replica carried has got there.
@@ -324,14 +318,14 @@ func (l *Session) DropGone(isThere func(replica.ID) bool) {
 		})
 	})
 	for _, h := range gone {
-		if time.Since(h.Listener.notified) > provenTime {
-			continue
-		}
-		for _, method := range h.Listener.methods {
-			l.Unassign("", method, "")
-		}
-		for i, uri := range h.Listener.uris {
-			l.NoteUpdate(h.Listener.watches[i], uri)
+		for _, r := range h.Listener.receipts {
+			switch {
+			case time.Since(r.at) > provenTime:
+			case r.uri == "":
+				l.Unassign("", r.method, "")
+			default:
+				l.NoteUpdate(r.watch, r.uri)
+			}
 		}
 	}
 	l.WakeStreams()

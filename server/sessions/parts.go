@@ -87,10 +87,15 @@ type lead struct {
 type Listener struct {
 	At        replica.ID
 	Principal auth.Principal // whose stream it is
-	notified  time.Time      // when it was told something last
-	methods   []string       // what, of lists
-	uris      []string       // what, of resources and parts of them
-	watches   []string       // the URI of the subscription to each of these
+	receipts  []receipt      // what it was told within provenTime, the oldest first
+}
+
+// receipt is a notice that a replica has taken.
+type receipt struct {
+	at     time.Time
+	method string
+	uri    string // of the resource, or part of one, that has changed; "": a list has
+	watch  string // the URI of the subscription to that
 }
 
 // Holder is a connection that sends a stream of the log, here or at another replica.

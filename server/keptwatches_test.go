@@ -10,6 +10,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
+	"github.com/drawbridge-mcp/drawbridge/server/primary/primarytest"
 )
 
 // kill takes a replica out, as if it had died: the others learn nothing from it any more.
@@ -112,6 +113,28 @@ func TestKeptSubscriptionsAreBounded(t *testing.T) {
 		<-time.After(time.Minute)
 		if open := c.files[1].open(); open != 8 {
 			t.Errorf("after the death: got %d subscriptions, want the 8 whose URIs have 64 KiB", open)
+		}
+	})
+}
+
+// TestUnsubscribingHoldsWhereItCouldNotBeWritten unsubscribes while the store is away, and
+// lets the replica of the subscription die when it is back. The next one opened it again.
+func TestUnsubscribingHoldsWhereItCouldNotBeWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrew(t)
+		store := c.worlds[0].config.Entries.(*primarytest.Store)
+		c.subscribe(t, 0, "subscribe")
+		store.SetDown(true)
+		c.subscribe(t, 0, "unsubscribe")
+		<-time.After(time.Minute)
+		store.SetDown(false)
+		<-time.After(10 * time.Second)
+		c.kill(0)
+		stream := c.get(t, 1, "")
+		<-time.After(2 * time.Minute)
+		expectNotices(t, "after the death", stream, mcp.NotifyResourceUpdated, 0)
+		if open := c.files[1].open(); open != 0 {
+			t.Errorf("got %d subscriptions, want none", open)
 		}
 	})
 }

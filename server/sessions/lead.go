@@ -6,6 +6,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/primary"
 )
 
@@ -58,11 +59,15 @@ func (l *Session) FormerOf() replica.ID {
 // EntryKey names the session in the entries.
 func (l *Session) EntryKey() primary.Key { return primary.Key{Tenant: l.User.TenantID, Name: l.Name} }
 
-// Facts returns all that is kept of a session that this replica leads.
+// Facts returns all that is kept of a session that this replica leads, and the text "" for
+// what is to be forgotten. It is called when all of it is about to be written.
 func (l *Session) Facts() map[string]string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	facts := make(map[string]string)
+	facts := l.lead.forgotten
+	if l.lead.forgotten = nil; facts == nil {
+		facts = make(map[string]string)
+	}
 	if l.client.level != 0 {
 		facts[FactLevel] = l.client.level.String()
 	}
@@ -101,6 +106,25 @@ func (l *Session) SetUnwritten(unwritten bool) {
 	defer l.mu.Unlock()
 	l.lead.unwritten = unwritten
 }
+
+// NoteUnwritten notes that some facts could not be written. Facts returns them later.
+func (l *Session) NoteUnwritten(facts map[string]string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lead.unwritten = true
+	for name, text := range facts {
+		if text == "" && len(l.lead.forgotten) < maxForgotten {
+			if l.lead.forgotten == nil {
+				l.lead.forgotten = make(map[string]string)
+			}
+			l.lead.forgotten[name] = ""
+		}
+	}
+}
+
+// maxForgotten is how many facts are kept in mind that the entry is to forget. Beyond, a
+// client that unsubscribes without end would fill memory while Redis is away.
+const maxForgotten = exchange.MaxSubscriptions
 
 // NoteRewritten notes that the entry was written whole again. That stays: one DELETE of
 // two, of which the other fails, must not forget it.

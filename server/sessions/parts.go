@@ -75,12 +75,13 @@ type connections struct {
 type lead struct {
 	leads     bool
 	epoch     uint64
-	confirmed time.Time       // when this replica was last sure who leads
-	unwritten bool            // the entry lacks something
-	rewritten bool            // the entry was written whole again, maybe after DELETE removed it
-	primary   replica.ID      // the other replica that leads; "": not known
-	former    replica.ID      // that led before this one, and has calls still; "": none
-	running   map[mcp.ID]bool // the requests that it answers
+	confirmed time.Time         // when this replica was last sure who leads
+	unwritten bool              // the entry lacks something
+	forgotten map[string]string // facts that the entry is to forget, by name, each ""; nil: none
+	rewritten bool              // the entry was written whole again, maybe after DELETE removed it
+	primary   replica.ID        // the other replica that leads; "": not known
+	former    replica.ID        // that led before this one, and has calls still; "": none
+	running   map[mcp.ID]bool   // the requests that it answers
 }
 
 // Listener is where a stream is held that is at another replica.

@@ -39,7 +39,7 @@ func (d *Directory) save(ctx context.Context, l *sessions.Session,
 		d.Superseded(l)
 	case err != nil:
 		d.config.Guard.Log.DebugContext(ctx, "a session is not recorded yet", slog.Any("error", err))
-		l.SetUnwritten(true)
+		l.NoteUnwritten(facts)
 	}
 }
 

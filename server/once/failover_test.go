@@ -73,3 +73,19 @@ func TestARequestDoesNotRunAgainWhenItsSlotMoves(t *testing.T) {
 		c.Exec(t, "CLIENT", "KILL", "TYPE", "normal")
 	})
 }
+
+// TestWhatRunsIsClaimedAgainAfterALoss empties Redis while a request runs: soon nobody
+// else can run it.
+func TestWhatRunsIsClaimedAgainAfterALoss(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	a := l.join(t)
+	claim(t, a, request(1, 1))
+	l.server.Exec(t, "FLUSHALL")
+	redistest.Wait(t, func() error {
+		if l.server.Exec(t, "EXISTS", recordKey("01")) != "1" {
+			return errors.New("nobody has claimed what runs")
+		}
+		return nil
+	})
+}

@@ -51,12 +51,13 @@ func newLab(t *testing.T) *lab {
 
 func (l *lab) join(t *testing.T, change ...func(*once.RedisConfig)) *member {
 	t.Helper()
-	m := &member{others: l.hub.Join(), store: l.server.Store(t)}
+	m := &member{others: l.hub.Join(), store: redis.New(l.server.Config())}
 	cfg := once.RedisConfig{Store: m.store, Seal: l.ring, Others: m.others}
 	for _, f := range change {
 		f(&cfg)
 	}
 	m.Redis = once.NewRedis(cfg)
+	redistest.Run(t, m.store)
 	lifetimetest.Run(t, m.Run)
 	return m
 }

@@ -86,7 +86,7 @@ return 1`)
 
 var retentionMillis = strconv.FormatInt(Retention.Milliseconds(), 10)
 
-// NewRedis returns a Redis. Run makes it live.
+// NewRedis returns a Redis. It is called before cfg.Store runs. Run makes it live.
 func NewRedis(cfg RedisConfig) *Redis {
 	if cfg.Capacity <= 0 {
 		cfg.Capacity = defaultCapacity
@@ -98,7 +98,22 @@ func NewRedis(cfg RedisConfig) *Redis {
 		config: cfg, budgets: budgets{share.New(cfg.Capacity), cfg.Quota},
 		claims: make(map[[sha256.Size]byte]*claim),
 	}
+	cfg.Store.OnGeneration(s.reclaim)
+	cfg.Store.OnChange(func(up bool) {
+		if up {
+			s.reclaim()
+		}
+	})
 	return s
+}
+
+// reclaim has Run claim again what runs here: Redis may have forgotten it.
+func (s *Redis) reclaim() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.claims {
+		c.renewed = time.Time{}
+	}
 }
 
 // Begin implements Store.

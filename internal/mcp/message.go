@@ -202,7 +202,8 @@ func validID(id RawJSON) bool {
 var spellings = byFolded("jsonrpc", "id", "method", "params", "result", "error",
 	"name", "arguments", "uri", "cursor", "_meta", "level", "capabilities", "reason", "notifications",
 	"ref", "argument", "protocolVersion", "clientInfo", "requestId", MetaProgressToken, "inputResponses",
-	"requestState", MetaProtocolVersion, MetaClientInfo, MetaClientCapabilities, MetaLogLevel)
+	"requestState", "task", "taskId",
+	MetaProtocolVersion, MetaClientInfo, MetaClientCapabilities, MetaLogLevel)
 
 func byFolded(names ...string) map[string]string {
 	folded := make(map[string]string, len(names))

@@ -36,6 +36,8 @@ func TestT1Smuggling(t *testing.T) {
 		{"arguments", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"ok","arguments":{},%s"x":0}}`},
 		{"uri", `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"ok",%s"x":0}}`},
 		{"requestState", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"ok",%s"requestState":"s"}}`},
+		{"taskId", `{"jsonrpc":"2.0","id":1,"method":"tasks/result","params":{"taskId":"ok",%s"x":0}}`},
+		{"task", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{%s"name":"ok"}}`},
 		{"_meta", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{},%s"name":"ok"}}`},
 		{"progressToken", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"ok","_meta":{%s"progressToken":1}}}`},
 		{

@@ -5,8 +5,10 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -123,6 +125,47 @@ func TestBatchCostsItsLength(t *testing.T) {
 		}
 	}
 	t.Error("20 batches of 32 at once were all admitted")
+}
+
+// TestABatchOverItsLimitDoesNothing sends a batch again and again that cancels a call, until
+// one is over the limit of requests: that one cancels nothing, since it is sent again later.
+func TestABatchOverItsLimitDoesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		id := w.open(t, "usual", mcp.Revision2503)
+		pings := strings.Repeat(`{"jsonrpc":"2.0","id":%d,"method":"ping"},`, 31)
+		for i := range 31 {
+			pings = strings.Replace(pings, "%d", strconv.Itoa(100+i), 1)
+		}
+		for n := range 20 {
+			call := strconv.Itoa(10 + n)
+			over := make(chan struct{})
+			go func() {
+				defer close(over)
+				w.do(t, legacyCall(id, "slow").as("usual").id(call))
+			}()
+			synctest.Wait()
+			started, before := w.counts()
+			got := w.do(t, inSession("POST", id, "["+pings+
+				`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+call+`}}]`).as("usual"))
+			synctest.Wait()
+			_, after := w.counts()
+			w.letGo()
+			<-over
+			switch {
+			case started != n+1:
+				t.Fatalf("%d calls began, want %d", started, n+1)
+			case got.Code == http.StatusOK && after == before:
+				t.Errorf("batch %d cancelled nothing", n+1)
+			case got.Code == http.StatusTooManyRequests:
+				if after != before {
+					t.Error("a batch that was refused cancelled a call")
+				}
+				return
+			}
+		}
+		t.Error("20 batches of 32 at once were all admitted")
+	})
 }
 
 func TestBatchOver32(t *testing.T) {

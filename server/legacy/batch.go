@@ -46,16 +46,12 @@ func (s *Service) Batch(x *exchange.Exchange, r *http.Request, raw mcp.RawJSON) 
 		!absentOr(r.Header[mcp.HeaderProtocolVersion], mcp.Revision2503)) {
 		refused = exchange.ErrBatch
 	}
-	var requests []*mcp.Message
+	var requests, others []*mcp.Message
 	if refused == nil {
-		requests, refused = s.unpack(x.Context(), l, raw)
+		requests, others, refused = unpack(raw)
 	}
 	if refused != nil {
 		x.Refuse("", refused)
-		return
-	}
-	if len(requests) == 0 {
-		x.WriteStatus(http.StatusAccepted)
 		return
 	}
 	if len(requests) > 1 { // one was charged at the door
@@ -63,6 +59,14 @@ func (s *Service) Batch(x *exchange.Exchange, r *http.Request, raw mcp.RawJSON) 
 			x.RefuseAdmission(err)
 			return
 		}
+	}
+	if refused = s.allNotified(x.Context(), l, others); refused != nil {
+		x.Refuse("", refused)
+		return
+	}
+	if len(requests) == 0 {
+		x.WriteStatus(http.StatusAccepted)
+		return
 	}
 	s.answerBatch(x, l, requests)
 }
@@ -72,44 +76,47 @@ func absentOr(values []string, want string) bool {
 	return len(values) == 0 || len(values) == 1 && values[0] == want
 }
 
-// unpack checks every message of a batch before any of them has an effect. Then it acts
-// on the notifications and responses, and returns the requests.
-func (s *Service) unpack(ctx context.Context, l *sessions.Session, raw mcp.RawJSON) ([]*mcp.Message,
-	*exchange.Refusal,
-) {
+// unpack checks every message of a batch before any of them has an effect, and returns the
+// requests, and the notifications and responses.
+func unpack(raw mcp.RawJSON) (requests, others []*mcp.Message, refused *exchange.Refusal) {
 	elements, _ := raw.Elements()
 	if len(elements) == 0 || len(elements) > maxBatch {
-		return nil, exchange.Refusalf(http.StatusBadRequest, mcp.CodeInvalidRequest,
+		return nil, nil, exchange.Refusalf(http.StatusBadRequest, mcp.CodeInvalidRequest,
 			"Invalid request: a batch has 1 to %d messages", maxBatch)
 	}
-	var requests, others []*mcp.Message
 	seen := make(map[mcp.ID]bool)
 	for _, element := range elements {
 		m, err := mcp.DecodeRaw(element)
 		switch {
 		case err != nil:
-			return nil, exchange.BadRequest(err)
+			return nil, nil, exchange.BadRequest(err)
 		case m.Method == mcp.MethodInitialize:
-			return nil, exchange.Refusalf(http.StatusBadRequest, mcp.CodeInvalidRequest,
+			return nil, nil, exchange.Refusalf(http.StatusBadRequest, mcp.CodeInvalidRequest,
 				"Invalid request: initialize is never part of a batch")
 		case !m.IsRequest():
 			others = append(others, m)
 		case seen[m.ID]:
-			return nil, exchange.Refusalf(http.StatusBadRequest, mcp.CodeInvalidRequest,
+			return nil, nil, exchange.Refusalf(http.StatusBadRequest, mcp.CodeInvalidRequest,
 				"Invalid request: two requests of the batch have the same id")
 		default:
 			seen[m.ID] = true
 			requests = append(requests, m)
 		}
 	}
+	return requests, others, nil
+}
+
+// allNotified takes the messages of a batch that need no answer.
+func (s *Service) allNotified(ctx context.Context, l *sessions.Session, others []*mcp.Message,
+) *exchange.Refusal {
 	ctx, stop := context.WithTimeout(ctx, forward.HoldTime) // for all of them together
 	defer stop()
 	for _, m := range others {
 		if refused := s.notified(ctx, l, m); refused != nil {
-			return nil, refused
+			return refused
 		}
 	}
-	return requests, nil
+	return nil
 }
 
 // answerBatch runs the requests of a batch at the same time, each under its own limits,

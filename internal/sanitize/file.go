@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -34,25 +35,50 @@ func (w *walker) whole(i, end int, s sight) {
 	}
 }
 
-// encoded is whole for a file in Base64. A page that a host shows must be text; any other
-// file may be a picture, whose bytes mean nothing to a reader. What is no Base64 counts as
-// hiding something: programs that are less strict would read something out of it.
+// blob moves the cursor behind the file in Base64 that is next. A text is cleaned like any
+// other and encoded anew, since hosts decode it; what is no text is binary.
+func (w *walker) blob() {
+	i, next := w.cursor.At(), w.cursor
+	end := i + len(next.Next())
+	if file, ok := decodeBase64(w.decode(w.data[i:end])); ok && w.watch != 0 && isText(file) {
+		text, mark := bytes.CutPrefix(file, []byte(fileMark))
+		if cleaned, changed := w.repair(text); changed {
+			if mark {
+				cleaned = slices.Concat([]byte(fileMark), cleaned)
+			}
+			w.tooLarge = w.tooLarge || end-i-2 > w.maxBinary
+			w.replace(i, end, []byte(base64.StdEncoding.EncodeToString(cleaned)))
+			w.cursor.MoveTo(end)
+			return
+		}
+	}
+	w.base64()
+}
+
+// fileMark is the byte order mark that a file may begin with.
+const fileMark = "\ufeff"
+
+// encoded is whole for a file in Base64. A page that a host shows must be text; of any other
+// file only what a reader may take for text is judged, since the bytes of a picture mean
+// nothing to a reader. What is no Base64 counts as hiding something: programs that are less
+// strict would read something out of it.
 func (w *walker) encoded(i, end int, isPage bool) {
 	w.tooLarge = w.tooLarge || end-i-2 > w.maxBinary
 	if w.watch == 0 {
 		return
 	}
 	raw := w.decode(w.data[i:end])
-	text, ok := decodeBase64(raw)
+	file, ok := decodeBase64(raw)
 	if !ok {
-		text = raw
+		file = raw
 	}
-	if isPage || !ok || isText(text) {
-		w.judgeFile(i, text, w.unhides && (!ok || isPage && !utf8.Valid(text)))
+	if isPage || !ok {
+		w.judgeFile(i, file, w.unhides && (!ok || !utf8.Valid(file)))
+		return
 	}
-	if other := skipping(raw); ok && isText(other) {
-		w.judgeFile(i, other, false)
-	}
+	other := skipping(raw) // before raw is written over
+	w.judgeMixed(i, file)
+	w.judgeMixed(i, other)
 }
 
 // isText tells whether a file is one that a reader may take for text.
@@ -79,34 +105,55 @@ func skipping(text []byte) []byte {
 // decodeBase64 decodes text in either alphabet, with or without padding, as programs do.
 // Padding within is refused: some end there, and others go on.
 func decodeBase64(text []byte) (decoded []byte, ok bool) {
-	plain := bytes.Map(func(c rune) rune {
-		switch c {
-		case '-':
-			return '+'
-		case '_':
-			return '/'
-		}
-		return c
-	}, bytes.TrimRight(text, "=\r\n"))
+	plain := bytes.TrimRight(text, "=\r\n")
+	if bytes.ContainsAny(plain, "-_") {
+		plain = []byte(strings.NewReplacer("-", "+", "_", "/").Replace(string(plain)))
+	}
 	decoded, err := base64.RawStdEncoding.AppendDecode(nil, plain)
 	return decoded, err == nil
 }
 
 // judgeFile judges the bytes of a file that stands at data[i]. One that is opaque counts
 // as hiding something.
-func (w *walker) judgeFile(i int, text []byte, isOpaque bool) {
-	sum := sha256.Sum256(text)
+func (w *walker) judgeFile(i int, file []byte, isOpaque bool) {
+	w.judge(i, file, func() bool {
+		text := bytes.TrimPrefix(file, []byte(fileMark))
+		return w.flagText(text, &w.flaggedKey) || isOpaque
+	})
+}
+
+// judgeMixed judges the bytes of a file that may be no text.
+func (w *walker) judgeMixed(i int, file []byte) {
+	if isText(file) {
+		w.judgeFile(i, file, false)
+		return
+	}
+	w.judge(i, file, func() (hides bool) {
+		for text := range stretches(fromUTF16(file)) {
+			before := w.counts
+			_, fires := w.repair(text)
+			hides = hides || w.hidden-before.hidden >= leastHidden
+			if w.counts = before; fires {
+				w.flaggedKey++
+			}
+		}
+		return hides
+	})
+}
+
+// judge judges the bytes of a file that stands at data[i], by what tells whether it hides
+// something.
+func (w *walker) judge(i int, file []byte, hides func() bool) {
+	sum := sha256.Sum256(file)
 	digest := "sha256:" + hex.EncodeToString(sum[:])
 	if slices.Contains(w.released, digest) {
 		return
 	}
-	text = bytes.TrimPrefix(text, []byte("\ufeff")) // which a file may begin with
 	before := w.foundSecret
 	w.foundSecret = false
-	hides := w.flagText(text, &w.flaggedKey) || isOpaque
-	w.secretFile = w.secretFile || w.foundSecret
-	w.foundSecret = w.foundSecret || before
-	if hides && w.offence < 0 {
+	if hides() && w.offence < 0 {
 		w.offence, w.digest = i, digest
 	}
+	w.secretFile = w.secretFile || w.foundSecret
+	w.foundSecret = w.foundSecret || before
 }

@@ -3,10 +3,14 @@ package sanitize_test
 import (
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/binary"
 	hexes "encoding/hex"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"unicode/utf16"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
@@ -34,6 +38,15 @@ func TestFilesInBase64AreJudgedByWhatTheyHold(t *testing.T) {
 	sum := sha256.Sum256([]byte(hidden))
 	released := sanitize.Policy{Released: []string{"sha256:" + hexes.EncodeToString(sum[:])}}
 	plain, urls := base64.StdEncoding, base64.RawURLEncoding
+	notes := strings.Repeat("Read this. ", 9) + strings.Repeat("\u200b\u200c", 9) + strings.Repeat(" And that.", 9)
+	sown := "" // with a NUL behind each ten characters
+	for part := range slices.Chunk([]rune(notes), 10) {
+		sown += string(part) + "\x00"
+	}
+	picture := make([]byte, 4096)
+	for i := range picture {
+		picture[i] = byte(i * i >> 3 * 151)
+	}
 	for name, test := range map[string]struct {
 		media, blob string
 		policy      sanitize.Policy
@@ -74,6 +87,16 @@ func TestFilesInBase64AreJudgedByWhatTheyHold(t *testing.T) {
 			sanitize.Policy{Files: true},
 			false,
 		},
+		"a text with a NUL":             {"text/markdown", plain.EncodeToString([]byte(notes + "\x00")), sanitize.Policy{Files: true}, false},
+		"a text with a byte of Latin-1": {"text/markdown", plain.EncodeToString([]byte("caf\xe9 " + notes)), sanitize.Policy{Files: true}, false},
+		"a text before a picture":       {"x/y", plain.EncodeToString([]byte(notes + string(picture))), sanitize.Policy{Files: true}, false},
+		"a text in a picture":           {"x/y", plain.EncodeToString(slices.Concat(picture, []byte(notes), picture)), sanitize.Policy{Files: true}, false},
+		"NULs all over a text":          {"x/y", plain.EncodeToString([]byte(sown)), sanitize.Policy{Files: true}, false},
+		"a text in UTF-16":              {"x/y", plain.EncodeToString(inUTF16(notes)), sanitize.Policy{Files: true}, false},
+		"a secret in a picture":         {"x/y", plain.EncodeToString(slices.Concat(picture, []byte(strings.Repeat(" key: "+secret, 9)), picture)), sanitize.Policy{Files: true}, false},
+		"a text in Latin-1":             {"text/plain", plain.EncodeToString([]byte("caf\xe9 " + strings.Repeat("and tea ", 20))), sanitize.Policy{Files: true}, true},
+		"a picture that says what it is": {"image/jpeg", plain.EncodeToString(slices.Concat(picture,
+			[]byte(strings.Repeat(`<?xpacket begin="`+"\ufeff"+`" id="W5M0MpCehiHzreSzNTczkc9d"?>`, 9)), picture)), sanitize.Policy{Files: true}, true},
 		"a picture":  {"image/png", plain.EncodeToString([]byte("\x89PNG\x00\u200b")), sanitize.Policy{Files: true}, true},
 		"an archive": {"x/tar", plain.EncodeToString([]byte("a\x00\x00\u200b")), sanitize.Policy{Files: true}, true},
 		"too large": {
@@ -92,6 +115,50 @@ func TestFilesInBase64AreJudgedByWhatTheyHold(t *testing.T) {
 		got, _, err := test.policy.Result(result)
 		if test.passes != (err == nil) || err == nil && string(got.JSON()) != string(result.JSON()) {
 			t.Errorf("%s: got %s, %v", name, got.JSON(), err)
+		}
+	}
+}
+
+// inUTF16 returns a text as Windows writes it.
+func inUTF16(text string) []byte {
+	file := []byte{0xFF, 0xFE}
+	for _, unit := range utf16.Encode([]rune(text)) {
+		file = binary.LittleEndian.AppendUint16(file, unit)
+	}
+	return file
+}
+
+// TestTextsInBase64AreCleaned holds for contents of resources, which hosts decode: a text is
+// cleaned and encoded anew, and what is no text keeps its bytes.
+func TestTextsInBase64AreCleaned(t *testing.T) {
+	secret := "AKIA" + "QYLPMN5HFIQR7XYA" // in two parts, so that no scanner of source code finds it
+	for file, want := range map[string]string{
+		"a\u200bb":                   "ab",
+		"\ufeffa\r\n\u200bb":         "\ufeffa\r\nb",
+		"id: " + secret + "\n":       "id: [REDACTED:aws-access-key]\n",
+		"\ufeffjust a text\x0c":      "\ufeffjust a text\x0c",
+		"\x89PNG\x00\u200b" + secret: "\x89PNG\x00\u200b" + secret,
+	} {
+		for _, encoding := range []*base64.Encoding{base64.StdEncoding, base64.RawURLEncoding} {
+			before := `{"uri":"file:///a","blob":"` + encoding.EncodeToString([]byte(file)) + `"}`
+			after := before
+			if want != file {
+				after = `{"uri":"file:///a","blob":"` + base64.StdEncoding.EncodeToString([]byte(want)) + `"}`
+			}
+			for _, form := range []string{`{"contents":[%s]}`, `{"content":[{"type":"resource","resource":%s}]}`} {
+				result, err := mcp.ParseObject(fmt.Appendf(nil, form, before))
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, report, err := sanitize.Policy{}.Result(result)
+				if err != nil || string(got.JSON()) != fmt.Sprintf(form, after) || (len(report) > 0) != (want != file) {
+					t.Errorf("%q: got %s, %v, %v, want %s", file, got.JSON(), report, err, after)
+				}
+				if _, _, err := (sanitize.Policy{Secrets: sanitize.Block}).Result(result); errors.Is(err,
+					sanitize.ErrBlocked) != strings.Contains(want, "REDACTED") {
+					t.Errorf("%q: got %v where secrets block", file, err)
+				}
+			}
 		}
 	}
 }

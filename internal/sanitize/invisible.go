@@ -19,6 +19,7 @@ const (
 	firstSelector    = 0xFE00
 	textSelector     = 0xFE0E
 	emojiSelector    = 0xFE0F
+	byteOrderMark    = 0xFEFF
 	khitanFiller     = 0x16FE4
 	blackFlag        = 0x1F3F4
 	firstSupplement  = 0xE0100
@@ -48,7 +49,7 @@ func suspect(r rune) bool {
 	case r < 0x10000:
 		return r < 0xF900 || // private use
 			r >= 0xFDD0 && r <= 0xFDEF || r >= 0xFFFE || // noncharacters
-			r >= firstSelector && r <= emojiSelector || r == 0xFEFF || r == 0xFFA0 || r >= 0xFFF0 &&
+			r >= firstSelector && r <= emojiSelector || r == byteOrderMark || r == 0xFFA0 || r >= 0xFFF0 &&
 			r <= 0xFFFB
 	}
 	return r >= 0xE0000 && r <= lastSpecialPlane || // tags and selectors

@@ -24,6 +24,7 @@ const (
 	// Base64: its size is bounded, otherwise it keeps its bytes; anything else there is
 	// cleaned
 	binary
+	blob // the same for a file, which is cleaned if it is text
 	// a file: passes whole or, with hidden text or a secret, not at all; its size is
 	// bounded
 	whole
@@ -92,7 +93,7 @@ func (at position) member(name []byte) position {
 // of such a member hides nothing and may be shown to anybody.
 func (at position) lookup(name []byte) (to position, known bool) {
 	switch at {
-	case free, counted, binary:
+	case free, counted, binary, blob:
 		return free, false
 	case exact, address, whole, wholeView, wholeFile:
 		return exact, false

@@ -89,7 +89,7 @@ var protocol = [positions]form{
 	}},
 
 	contents: {members: map[string]position{
-		"uri": address, "mimeType": exact, "text": counted, "blob": binary,
+		"uri": address, "mimeType": exact, "text": counted, "blob": blob,
 		"_meta": free,
 	}},
 	// Of an extension whose hosts compare or run what they read (mcp.Extension).

@@ -146,7 +146,7 @@ func (c *comparison) text(path string, schema map[string]any, at position) {
 	case schema["const"] != nil || schema["enum"] != nil:
 		want = []position{exact}
 	case format == "byte":
-		want = []position{binary}
+		want = []position{binary, blob}
 	case strings.HasPrefix(format, "uri"):
 		want = []position{address}
 	}

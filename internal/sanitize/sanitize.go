@@ -15,7 +15,8 @@
 //	   v
 //	walker   goes through raw JSON; its position says what becomes of the value there, and
 //	   |     protocol where its members stand. block.go: content blocks and URIs;
-//	   |     budget.go: the limit of text; offence.go: what must not be edited
+//	   |     file.go and stretch.go: files; budget.go: the limit of text;
+//	   |     offence.go: what must not be edited
 //	   v
 //	scan     looks at the bytes of one JSON string; most strings need nothing more
 //	   v
@@ -23,9 +24,10 @@
 //	         removeControls --> removeHidden --> redact
 //
 // Reading order: sanitize.go and definition.go (what others call), position.go, protocol.go,
-// walk.go, block.go, budget.go and offence.go (the JSON), scan.go and clean.go (one
-// string), control.go, hidden.go with bidi.go, script.go, variation.go and
-// invisible.go, and secret.go with credential.go, secretrules.go and privatekey.go (the passes), report.go.
+// walk.go, block.go, file.go with stretch.go, budget.go and offence.go (the JSON), scan.go
+// and clean.go (one string), control.go, hidden.go with bidi.go, script.go, variation.go and
+// invisible.go, and secret.go with credential.go, secretrules.go and privatekey.go (the
+// passes), report.go.
 package sanitize
 
 import (

@@ -137,6 +137,8 @@ func (w *walker) value(at position) {
 		w.cursor.Next()
 	case c == '"' && at == binary:
 		w.base64()
+	case c == '"' && at == blob:
+		w.blob()
 	case c == '"':
 		w.text(at)
 	case c == '[':

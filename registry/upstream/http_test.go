@@ -131,6 +131,22 @@ func TestBadSessionIDIsRefused(t *testing.T) {
 	}
 }
 
+// TestSessionOfAnUnknownRevisionIsEndedAtItsServer has a server open a session in a
+// revision that nobody knows. It was left with one more session after each attempt.
+func TestSessionOfAnUnknownRevisionIsEndedAtItsServer(t *testing.T) {
+	t.Parallel()
+	s := serve(t, &web{session: "s", speaks: "2031-01-01"})
+	r := start(t, s.config())
+	r.until("an attempt ended", func() bool { return r.last().Tried })
+	if got := r.last(); got.Up || !strings.Contains(got.Problem, "unknown revision") {
+		t.Errorf("got %+v, want down because of the revision", got)
+	}
+	ended := s.sights(http.MethodDelete)
+	if len(ended) == 0 || ended[0].header.Get("Mcp-Session-Id") != "s-1" {
+		t.Errorf("sessions %v are ended at the server, want s-1", ended)
+	}
+}
+
 // TestSessionThatIsAlwaysUnknownIsGivenUp shows that one repetition is all there is.
 func TestSessionThatIsAlwaysUnknownIsGivenUp(t *testing.T) {
 	t.Parallel()

@@ -82,6 +82,11 @@ func (l *legacy) initialize(ctx context.Context) (revision string, err error) {
 		mcp.Member{Name: "clientInfo", Value: clientInfo(l.version)},
 	)
 	out := l.request(mcp.MethodInitialize, params)
+	defer func() {
+		if web, ok := l.link.(*wire.HTTP); ok && err != nil {
+			web.Abandon(ctx, out.SessionID) // else each attempt would leave one at the server
+		}
+	}()
 	result, err := l.conn.exchange(ctx, l.link, out)
 	if err != nil {
 		return "", err

@@ -107,11 +107,18 @@ func (l *HTTP) Begin(ctx context.Context, sessionID, revision string, completion
 	s.ready = l.Prepare(s.post)
 	s.get = streamHeader(s.post)
 	if err := l.sendWith(ctx, s.post, completion); err != nil {
-		l.asides.run(ctx, func(ctx context.Context) { l.end(ctx, s) })
 		return err
 	}
 	l.state.Store(s)
 	return nil
+}
+
+// Abandon ends, in the background, a session that a handshake opened at the server and
+// that will not be used. An id of "" is of none.
+func (l *HTTP) Abandon(ctx context.Context, sessionID string) {
+	s := &session{id: sessionID, get: streamHeader(l.base)}
+	s.get.Set(mcp.HeaderSessionID, sessionID)
+	l.asides.run(ctx, func(ctx context.Context) { l.end(ctx, s) })
 }
 
 // Streams is true: what comes in the answer to a POST belongs to that request.
@@ -200,10 +207,12 @@ func (l *HTTP) Exchange(ctx context.Context, out *Request) (mcp.Object, error) {
 		return mcp.Object{}, l.refused(out, s, resp)
 	}
 	if out.Method == mcp.MethodInitialize {
-		if out.SessionID = resp.Header.Get(mcp.HeaderSessionID); !validSessionID(out.SessionID) {
+		id := resp.Header.Get(mcp.HeaderSessionID)
+		if !validSessionID(id) {
 			resp.discard()
 			return mcp.Object{}, protocol("session id is no visible ASCII of bounded length")
 		}
+		out.SessionID = id
 	}
 	switch resp.media {
 	case typeJSON:

@@ -38,7 +38,8 @@ type Request struct {
 	// the server does, while it comes.
 	Memory *share.Reservation
 
-	SessionID string // set by Exchange when the answer opened a session
+	// SessionID is set by Exchange when the answer opened a session, also beside an error.
+	SessionID string
 
 	telling  sync.Mutex // held while Notify runs; guards the field below
 	finished bool

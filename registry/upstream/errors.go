@@ -97,6 +97,15 @@ func (f fault) unread(err error) error {
 	return &refused
 }
 
+// cause returns the error within that of what comes before a call, as a handshake does,
+// without the types by which it would be taken for the answer to the call.
+func cause(err error) error {
+	if unavailable, ok := errors.AsType[*registry.UnavailableError](err); ok {
+		return unavailable.Err
+	}
+	return errors.New(err.Error())
+}
+
 // isAnswer tells whether an error is what the server itself answered, which is then no
 // outage.
 func isAnswer(err error) bool {

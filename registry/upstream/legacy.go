@@ -127,8 +127,8 @@ func (l *legacy) call(ctx context.Context, i *item, c *registry.Call) (mcp.Objec
 // place of the caller; when it is nil, the caller gets the notifications and cannot be
 // asked.
 func (l *legacy) run(ctx context.Context, i *item, c *registry.Call, asks *questions) (mcp.Object, error) {
-	if err := l.speak(ctx, c.LogLevel); err != nil {
-		return mcp.Object{}, err
+	if err := l.speak(ctx, c.LogLevel); err != nil { // nothing of the call was sent
+		return mcp.Object{}, l.conn.server.unavailable(false, cause(err))
 	}
 	defer l.conn.calls.Add(-l.conn.countCall(l.link, i.method))
 	out := l.conn.ids.call(i, c, "")

@@ -2,12 +2,10 @@ package upstream
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
-	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/seats"
 )
 
@@ -63,15 +61,6 @@ func (s *pooled) Open(ctx context.Context, opened func()) error {
 		s.lagging.Store(true)
 	}
 	return nil
-}
-
-// cause returns the error within that of a handshake, without the types by which it would
-// be taken for the answer to a call.
-func cause(err error) error {
-	if unavailable, ok := errors.AsType[*registry.UnavailableError](err); ok {
-		return unavailable.Err
-	}
-	return errors.New(err.Error())
 }
 
 // follow starts to follow what the server sends on its own in this session, until the

@@ -544,3 +544,27 @@ func TestCancelReachesPrompts(t *testing.T) {
 		}
 	}
 }
+
+// TestALevelThatCannotBeSetLeavesNothingOfTheCall has a server that cannot set the level
+// of log messages. The caller was told that the call, of which nothing was sent, may have
+// taken effect.
+func TestALevelThatCannotBeSetLeavesNothingOfTheCall(t *testing.T) {
+	t.Parallel()
+	s := serve(t, &web{session: "s", declares: `{"tools":{},"logging":{}}`, other: map[string]handler{
+		"logging/setLevel": func(w http.ResponseWriter, _ *http.Request, _ wire) {
+			w.WriteHeader(http.StatusInternalServerError)
+		},
+	}})
+	r := start(t, s.config())
+	r.untilTool("tool")
+	for _, asks := range []string{"", anyQuestion} {
+		p := person{tenant: "a", name: "alice", asks: asks, level: "info"}
+		_, _, _, err := r.round(t.Context(), "tool", p.call(t, "", "", "", nil))
+		if got := kindOf(mcp.Object{}, err); got != "not sent" {
+			t.Errorf("asks %q: got %s (%v), want unavailable, not sent", asks, got, cause(err))
+		}
+	}
+	if got := len(s.sights("tools/call")); got != 0 {
+		t.Errorf("%d calls reached the server, want none", got)
+	}
+}

@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"bufio"
+	"context"
 	"net"
 	"testing"
 	"testing/synctest"
@@ -17,7 +19,7 @@ func TestBusyChildIsWaitedFor(t *testing.T) {
 		theirs, ours := net.Pipe()
 		k := &Child{
 			duplex: newDuplex(&notebook{}, reader{}, Memory{}), stdin: ours,
-			queue: make(chan []byte, queueMax),
+			queue: make(chan []byte),
 		}
 		go k.write()
 		for range 2 {
@@ -34,6 +36,44 @@ func TestBusyChildIsWaitedFor(t *testing.T) {
 			if _, err := theirs.Read(make([]byte, len("{}\n"))); err != nil {
 				t.Fatalf("%v: %v", err, k.Loss())
 			}
+		}
+		k.lost(ErrGone)
+		_ = ours.Close()
+		_ = theirs.Close()
+	})
+}
+
+// TestWhatNobodyWaitsForIsNotWritten has callers leave while a child does not read: what
+// they wanted is neither kept nor written. It was, up to 64 messages of any size.
+func TestWhatNobodyWaitsForIsNotWritten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		theirs, ours := net.Pipe()
+		k := &Child{
+			duplex: newDuplex(&notebook{}, reader{}, Memory{}), stdin: ours,
+			queue: make(chan []byte), background: make(chan []byte, tellMax),
+		}
+		go k.write()
+		ctx, leave := context.WithCancel(t.Context())
+		for _, ask := range []string{"first", "left", "left"} {
+			go func() { _ = k.enqueue(ctx, []byte(ask)) }() // as far as the child takes it
+			synctest.Wait()
+		}
+		leave()
+		synctest.Wait()
+		k.Tell(t.Context(), []byte("told"))
+		go func() { _ = k.enqueue(t.Context(), []byte("stays")) }()
+		in := bufio.NewReader(theirs)
+		got := map[string]bool{}
+		for range 3 {
+			line, err := in.ReadString('\n')
+			if err != nil {
+				t.Fatal(err)
+			}
+			got[line] = true
+		}
+		if !got["first\n"] || !got["told\n"] || !got["stays\n"] {
+			t.Errorf("the child got %v, want what it had begun to read, what is told and who stays", got)
 		}
 		k.lost(ErrGone)
 		_ = ours.Close()

@@ -18,14 +18,13 @@ func TestBrokenPipeDoesNotHideWhyAChildEnded(t *testing.T) {
 			theirs, ours := net.Pipe()
 			_ = theirs.Close() // in memory, where that cannot fail
 			k := &Child{
-				duplex: newDuplex(&notebook{}, reader{}, Memory{}), stdin: ours, queue: make(chan []byte,
-					queueMax),
+				duplex: newDuplex(&notebook{}, reader{}, Memory{}), stdin: ours, queue: make(chan []byte),
 				exited: make(chan struct{}),
 			}
+			go k.write()
 			if err := k.enqueue(t.Context(), []byte("{}")); err != nil {
 				t.Fatal(err)
 			}
-			go k.write()
 			time.Sleep(endLimit - time.Nanosecond)
 			if ends {
 				close(k.exited)

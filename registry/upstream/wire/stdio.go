@@ -19,7 +19,7 @@ import (
 
 // Limits of children.
 const (
-	queueMax  = 64                     // messages that wait to be written to the child
+	tellMax   = 64                     // messages of Tell that wait to be written to the child
 	eofGrace  = time.Second            // from the end of a child's input until it is told to end
 	termGrace = 2 * time.Second        // from there until it is killed
 	tailLimit = 500 * time.Millisecond // for reading the rest of what a dead child wrote
@@ -42,7 +42,9 @@ type Child struct {
 	stdin  io.WriteCloser // the gateway's end of the pipe from which the child reads
 	stdout *os.File
 	stderr *os.File
-	queue  chan []byte
+	queue  chan []byte // leads to write; nothing waits in it when its sender has left
+	// messages of Tell, for which nobody waits; they are small
+	background chan []byte
 
 	work    sync.WaitGroup // the four goroutines that Start starts
 	exited  chan struct{}  // closed when the process is reaped
@@ -77,7 +79,7 @@ type Program struct {
 func Start(ctx context.Context, of Program, up Events) (*Child, error) {
 	k := &Child{
 		duplex: newDuplex(up, reader{up.Count, of.Chatter, of.Turns}, of.Memory), logger: of.Logger,
-		said: of.Said, reaped: of.Ended, queue: make(chan []byte, queueMax),
+		said: of.Said, reaped: of.Ended, queue: make(chan []byte), background: make(chan []byte, tellMax),
 		exited: make(chan struct{}), drained: make(chan struct{}), silent: make(chan struct{}),
 	}
 	k.tellOut, k.hurry = k.Tell, k.exited
@@ -142,22 +144,24 @@ func (k *Child) reap() {
 	k.lost(fmt.Errorf("child ended: %w", err))
 }
 
-// write writes what is queued, one message a line. A child that does not read is waited
+// write writes messages, one a line. A child that does not read is waited
 // for, because one that does one thing at a time may be busy with a call; whether it still
 // lives is asked when calls have no answer, and Close ends a write that hangs. When a write
 // fails because the child has ended, reap names the cause, since its exit status says more
 // than a broken pipe.
 func (k *Child) write() {
 	for {
+		var line []byte
 		select {
-		case line := <-k.queue:
-			if _, err := k.stdin.Write(line); err != nil {
-				if !k.ended(endLimit) {
-					k.lost(fmt.Errorf("write to child: %w", err))
-				}
-				return
-			}
+		case line = <-k.queue:
+		case line = <-k.background:
 		case <-k.gone:
+			return
+		}
+		if _, err := k.stdin.Write(line); err != nil {
+			if !k.ended(endLimit) {
+				k.lost(fmt.Errorf("write to child: %w", err))
+			}
 			return
 		}
 	}
@@ -231,13 +235,14 @@ func (k *Child) readErrors(ctx context.Context) {
 // Streams is false: all requests share one pipe.
 func (k *Child) Streams() bool { return false }
 
-// Exchange queues a request and waits for its answer.
+// Exchange writes a request and waits for its answer.
 func (k *Child) Exchange(ctx context.Context, out *Request) (mcp.Object, error) {
 	return k.exchange(ctx, out, k.enqueue)
 }
 
-// enqueue waits until a message has a place in the queue. body is not used by anybody
-// else meanwhile: a line feed is appended to it.
+// enqueue waits until a message is the next one to be written. A child that reads slowly
+// makes callers wait, who may leave: then their messages are neither kept nor written. body
+// is not used by anybody else meanwhile: a line feed is appended to it.
 func (k *Child) enqueue(ctx context.Context, body []byte) error {
 	select {
 	case <-k.gone:
@@ -260,13 +265,13 @@ func (k *Child) Begin(ctx context.Context, _, _ string, completion []byte) error
 	return k.Send(ctx, completion)
 }
 
-// Send queues a message, and waits for a place in the queue.
+// Send writes a message, and waits until it is the next one to be written.
 func (k *Child) Send(ctx context.Context, body []byte) error { return k.enqueue(ctx, body) }
 
 // Tell queues a message if there is a place; otherwise it is dropped and counted.
 func (k *Child) Tell(_ context.Context, body []byte) {
 	select {
-	case k.queue <- append(body, '\n'):
+	case k.background <- append(body, '\n'):
 	default:
 		k.up.Count(Flooded, 1)
 	}

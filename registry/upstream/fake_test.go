@@ -299,7 +299,7 @@ func (f *fake) call(m wire, line []byte, held <-chan struct{}) {
 	case "ask":
 		f.text(m.ID, f.ask("ping", `"ping-1"`)+f.ask("sampling/createMessage", "7"))
 	case "huge":
-		f.reply(m.ID, `{"content":[{"type":"text","text":"`+strings.Repeat("x", 17<<20)+`"}]}`)
+		f.reply(m.ID, `{"content":[{"type":"text","text":"`+strings.Repeat("x", 17<<20+number("more"))+`"}]}`)
 	case "garbage":
 		f.line("Listening on port 3000")
 		f.line("{not json")

@@ -496,23 +496,39 @@ func TestTrap22_EventsInEveryFormAreRead(t *testing.T) {
 	})
 }
 
-// TestOversizedEventOverSSE ends the stream, because nothing behind such an event can be
-// told apart, and the next serves. Nothing of it is counted any more. In a bubble no
-// check waits beside the call, so the event is taken for the answer to it.
-func TestOversizedEventOverSSE(t *testing.T) {
+// TestOversizedEventOverSSEEndsItsCallOnly has events come that are larger than a message
+// may be. Nothing of them is counted any more afterwards. Before, the session ended with
+// all its calls.
+func TestOversizedEventOverSSEEndsItsCallOnly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		cfg := shared(patients()["sse"]().config())
-		cfg.Memory = share.New(256 << 20)
+		cfg.Memory = share.New(512 << 20)
 		r := start(t, cfg)
 		r.untilTool("huge")
-		if _, err := r.call(t.Context(), "huge", `{}`, nil); kindOf(mcp.Object{}, err) != "protocol" {
-			t.Errorf("got %v, want a protocol error", cause(err))
+		ctx, leave := context.WithCancel(t.Context())
+		beside := make(chan error, 1)
+		go func() {
+			_, err := r.call(ctx, "slow", `{}`, nil)
+			beside <- err
+		}()
+		synctest.Wait()
+		for n, arguments := range []string{`{}`, `{"arguments":{"more":41943040}}`} {
+			if _, err := r.call(t.Context(), "huge", arguments, nil); kindOf(mcp.Object{}, err) != "protocol" {
+				t.Errorf("got %v, want a protocol error", cause(err))
+			}
+			if got := r.count(upstream.Oversized); got != n+1 {
+				t.Errorf("oversized messages: got %d, want %d", got, n+1)
+			}
 		}
-		if got := r.count(upstream.Oversized); got != 1 {
-			t.Errorf("oversized messages: got %d, want 1", got)
+		r.must("echo", `{}`)
+		leave()
+		if err := await(t, beside); !errors.Is(err, context.Canceled) {
+			t.Errorf("the call beside: got %v, want that its caller left", cause(err))
 		}
-		r.until("it is up again", func() bool { return r.last().Up && r.last().Restarts == 1 })
+		if got := r.last(); !got.Up || got.Restarts != 0 {
+			t.Errorf("status: got %+v, want up all the time", got)
+		}
 		synctest.Wait()
 		if got := cfg.Memory.InUse(); got != 0 {
 			t.Errorf("%d bytes are held, want none", got)

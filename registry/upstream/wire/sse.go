@@ -21,6 +21,9 @@ import (
 const (
 	maxEndpoint = 4 << 10                // bytes of the address to which messages are posted
 	postGrace   = 100 * time.Millisecond // how long a POST may go on after its answer came over the stream
+	// bytes of an event that is read, though its message is too large: a larger one ends the
+	// session, because it may have no end
+	maxEvent = 4 * maxMessage
 )
 
 var (
@@ -119,12 +122,13 @@ func (l *SSE) readAll(ctx context.Context, resp *response) {
 }
 
 // receive reads the stream to its end. Messages before the address are dropped, and a
-// second address is ignored: otherwise a server could redirect messages at any time.
+// second address is ignored: otherwise a server could redirect messages at any time. An
+// message that is too large ends no more than the call that it answers.
 func (l *SSE) receive(ctx context.Context, body io.Reader) error {
 	reserved := l.memory.reserve()
 	defer reserved.Release()
 	idle := padding{read: l.read, hurry: l.hurry}
-	for event, err := range sse.ReadWithin(body, maxMessage, reserving(reserved), idle.add) {
+	for event, err := range sse.ReadWithin(body, maxEvent, reserving(reserved), idle.add) {
 		if errors.Is(err, sse.ErrTooLong) {
 			l.missed(&lostError{err: ErrTooLarge})
 			return ErrTooLarge
@@ -132,12 +136,12 @@ func (l *SSE) receive(ctx context.Context, body io.Reader) error {
 		if err != nil {
 			return err
 		}
-		if event.Lost != nil {
-			l.missed(&lostError{event.Lost, event.Data, event.End})
-			continue
-		}
 		data := bytes.TrimSpace(event.Data)
 		switch {
+		case event.Lost != nil:
+			l.missed(&lostError{event.Lost, event.Data, event.End})
+		case len(data) > maxMessage:
+			l.missed(&lostError{ErrTooLarge, edge(nil, data), lastBytes(nil, data)})
 		case event.Type == "endpoint" && l.target == nil:
 			if l.target, err = endpoint(l.source, data); err != nil {
 				return err

@@ -29,8 +29,18 @@ func newCalls(flags *flag.FlagSet) page.Measure {
 	return func(ctx context.Context, r page.Report) (string, error) {
 		m := p.everything(ctx, *streams, r)
 		calls, memory := m.charts(r)
-		return m.describe(*p, nginxVersion(ctx), calls, memory), nil
+		return m.describe(*p, nginxVersion(ctx), calls, memory), m.missed()
 	}
+}
+
+// missed returns an error if an idle stream was not told of a change.
+func (m *findings) missed() error {
+	var c world.Claims
+	for _, r := range m.idle {
+		c.Claim(r.told == r.streams, "%s: %d of %d streams were told that a list has changed", r.kind, r.told,
+			r.streams)
+	}
+	return c.Broken()
 }
 
 // everything measures all of it, in one lab.

@@ -37,7 +37,7 @@ func (l *lab) kinds() []kind {
 		return l.target(wayDrawbridge, l.parts[wayDrawbridge], tool, era)
 	}
 	stream := of("kinds__stream", mcp.Modern)
-	stream.meta = `"progressToken":"p"`
+	stream.meta, stream.before = `"progressToken":"p"`, 3
 	builtin := of("toolbox__calculate", mcp.Modern)
 	builtin.arguments, builtin.want = `{"expression":"6*7"}`, `42`
 	all := []kind{
@@ -67,7 +67,7 @@ func (l *lab) kinds() []kind {
 	}
 	for _, callers := range []int{1, 10, 100} {
 		ask := of("kinds__ask", mcp.Legacy)
-		ask.capabilities = client.Able
+		ask.capabilities, ask.before = client.Able, 1
 		k := kind{
 			name: fmt.Sprintf("%d questions at once, each in a call", callers), target: ask,
 			callers: callers, plain: plainLegacy, reason: reasonQuestions,
@@ -104,8 +104,9 @@ func (l *lab) measureKinds(ctx context.Context, p plan) (results []*kindRounds) 
 }
 
 // events reads a stream to its end, answers questions, and tells whether the right answer
-// was on it. The answer itself is not parsed, since it may be long.
-func (c *caller) events(stream io.Reader) (right bool) {
+// was on it, and how many other messages. The answer itself is not parsed, since it may be
+// long.
+func (c *caller) events(stream io.Reader) (others int, right bool) {
 	lines := bufio.NewScanner(stream)
 	lines.Buffer(nil, mostAnswer)
 	for lines.Scan() {
@@ -115,13 +116,14 @@ func (c *caller) events(stream io.Reader) (right bool) {
 		case !bytes.Contains(data, []byte(`"method":`)):
 			right = c.right(data)
 		default:
+			others++
 			if m := must.Have(mcp.Decode(data)); m.IsRequest() {
 				c.agree(m.ID)
 			}
 		}
 	}
 	must.OK(lines.Err())
-	return right
+	return others, right
 }
 
 // agree answers a question on a second connection, as clients do while the first waits

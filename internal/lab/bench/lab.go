@@ -37,12 +37,12 @@ type lab struct {
 	parts    map[string]part // by the way that leads through it
 }
 
-// part is one process and what it started, if it listens on an address.
+// part is one process that listens on an address.
 type part struct {
 	*world.Process
 
 	addr string
-	pids []int
+	pids []int // of what counts: the process without the servers that it starts, and workers of nginx
 }
 
 // hmacSecret signs the tokens of all gateways.
@@ -170,7 +170,7 @@ func (l *lab) startWith(ctx context.Context, env []string, addr string, command 
 		Dir: l.Dir, Log: fmt.Sprintf("log%d", l.started), Command: command, Env: append(own, env...), Bare: true,
 	})
 	p.Listens(ctx, addr, startTime)
-	p.pids = world.Tree(p.PID())
+	p.pids = []int{p.PID()}
 	return p
 }
 

@@ -75,6 +75,10 @@ func TestEveryKindIsAnswered(t *testing.T) {
 		if got := c.line.Conn.Traffic(); name == "64 KiB of text" && (got < 2*65536 || got > 2*66560) {
 			t.Errorf("two answers of 64 KiB took %d bytes", got)
 		}
+		target.before = 4 // more messages than any answer has before it
+		if err := must.Try(c.call); err == nil {
+			t.Errorf("%s: messages that never came are no error", name)
+		}
 	}
 }
 

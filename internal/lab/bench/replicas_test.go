@@ -119,6 +119,9 @@ func TestReplicasReportSaysWhatWasMeasured(t *testing.T) {
 		strings.Contains(missed.Error(), "a list") {
 		t.Errorf("the bounds that are not kept are %v", missed)
 	}
+	if b := (bound{most: 1}); b.kept() || b.seen() != "–" {
+		t.Errorf("what was not measured is kept %t, as %s", b.kept(), b.seen())
+	}
 }
 
 // TestForwardedCallsAreThoseElsewhere: of three calls in turn one is answered where the

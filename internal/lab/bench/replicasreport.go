@@ -81,52 +81,53 @@ func (s *sharing) row(l *fleetLoad) string {
 type bound struct {
 	what  string
 	most  float64
-	found spread
+	found []float64 // in each round; none: it was not measured, and so is not kept
 }
 
-func (b bound) kept() bool { return b.found.median <= b.most }
+func (b bound) kept() bool { return len(b.found) > 0 && spreadOf(b.found).median <= b.most }
 
 func (b bound) row() string {
 	most := page.Number(b.most)
 	return fmt.Sprintf("| %s | %s | %s | %s |\n", b.what, most, b.seen(), yes(b.kept(), most))
 }
 
-// seen says what was found. Nothing at all was found, too.
+// seen says what was found. Zero in all rounds was found, too.
 func (b bound) seen() string {
-	if b.found == (spread{}) {
-		return "0"
+	if s := spreadOf(b.found); len(b.found) == 0 || s != (spread{}) {
+		return s.String()
 	}
-	return b.found.String()
+	return "0"
 }
 
 // bounds returns all bounds.
 func (s *sharing) bounds() (all []bound) {
 	for _, l := range s.loads {
 		apart := s.apart(l.revision)
+		cpu := ratiosOf(l.cpu, apart.cpu)
 		switch {
 		case !l.fleet.shares || l.fleet.size < 3:
 		case l.fleet.away > 0 && l.forwarded == nil:
 			near := s.loadOf(l.revision, func(f *fleet) bool { return f.shares && f.size == l.fleet.size })
 			all = append(all, bound{
 				l.revision + ": µs that a Redis " + l.fleet.away.String() + " away adds, one at a time",
-				100, spreadOf(lessOf(l.latency, near.latency)),
+				100, lessOf(l.latency, near.latency),
 			})
 		case l.fleet.away > 0:
 		case l.forwarded != nil:
 			all = append(all,
-				bound{l.revision + ": CPU a call ÷ three that share nothing", 1.5, ratioOf(l.cpu, apart.cpu)},
+				bound{l.revision + ": CPU a call ÷ three that share nothing", 1.5, cpu},
 				bound{
 					l.revision + ": µs added to a call that is forwarded, one at a time", 300,
-					spreadOf(lessOf(l.forwarded, apart.latency)),
+					lessOf(l.forwarded, apart.latency),
 				})
 		default:
 			all = append(all,
-				bound{l.revision + ": CPU a call ÷ three that share nothing", 1.15, ratioOf(l.cpu, apart.cpu)})
+				bound{l.revision + ": CPU a call ÷ three that share nothing", 1.15, cpu})
 		}
 	}
 	for _, t := range s.trips {
 		if t.most > 0 {
-			all = append(all, bound{t.what + ": round trips to Redis", t.most, spreadOf([]float64{t.three})})
+			all = append(all, bound{t.what + ": round trips to Redis", t.most, []float64{t.three}})
 		}
 	}
 	return all

@@ -48,9 +48,9 @@ func deeds() []deed {
 func calling(ctx context.Context, t *target) (again func(context.Context), end func()) {
 	switch t.tool {
 	case "kinds__stream":
-		t.meta = `"progressToken":"p"`
+		t.meta, t.before = `"progressToken":"p"`, 3
 	case "kinds__ask":
-		t.capabilities = client.Able
+		t.capabilities, t.before = client.Able, 1
 	}
 	c := t.connect(ctx)
 	return func(context.Context) { c.call() }, c.close

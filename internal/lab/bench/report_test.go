@@ -78,6 +78,9 @@ func TestReportSaysWhatWasMeasured(t *testing.T) {
 			t.Errorf("the report has no %q:\n%s", want, text)
 		}
 	}
+	if err := sampleFindings().missed(); err == nil {
+		t.Error("a stream that was not told is no error")
+	}
 	if strings.Contains(text, "- cheap") || strings.Contains(text, "%!") {
 		t.Errorf("the report says too much:\n%s", text)
 	}

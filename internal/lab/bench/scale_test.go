@@ -75,5 +75,14 @@ func TestLoadIsKeptOnlyIfAllOfItIs(t *testing.T) {
 		if got, want := strings.Contains(g.section(1, 1, ""), "| yes |"), name == ""; got != want {
 			t.Errorf("%q: kept %t, want %t", name, got, want)
 		}
+		if err := g.missed(); (err == nil) != (name == "") {
+			t.Errorf("%q: got the error %v", name, err)
+		}
+	}
+	dear := growth{figures: []scaleFigure{{
+		sizes: []int{10, 5000}, costs: [][]float64{{100, 100}, {112, 111}}, goal: goal{within: 0.1},
+	}}}
+	if err := dear.missed(); err == nil {
+		t.Error("a request that costs too much is no error")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
 // Goals of starts and reloads.
@@ -86,13 +87,33 @@ func (f loadFigure) row() string {
 	if f.files {
 		form = "a file for each tenant"
 	}
-	kept := f.start <= mostStart && f.started <= mostMemory && spreadOf(f.reloads).median <= mostReload &&
-		f.reloaded <= f.started
 	return fmt.Sprintf(
 		"| %s | %.1f s | %.1f s | %d MiB | %s | %s | %d MiB | %.0f s, %d MiB, %d ms, no more memory than "+
 			"the start | %s |\n",
 		form, f.start.Seconds(), f.cpu.Seconds(), f.started>>20, medianAndEnds(f.reloads),
-		medianAndEnds(f.busy), f.reloaded>>20, mostStart.Seconds(), mostMemory>>20, mostReload, yes(kept, "all"))
+		medianAndEnds(f.busy), f.reloaded>>20, mostStart.Seconds(), mostMemory>>20, mostReload,
+		yes(f.kept(), "all"))
+}
+
+func (f loadFigure) kept() bool {
+	return f.start <= mostStart && f.started <= mostMemory && spreadOf(f.reloads).median <= mostReload &&
+		f.reloaded <= f.started
+}
+
+// missed returns an error if a goal is not kept.
+func (g *growth) missed() error {
+	var c world.Claims
+	for _, f := range g.figures {
+		for i, size := range f.sizes {
+			kept, goal := f.kept(i)
+			c.Claim(kept, "%s with %d %s costs %.2f × the smallest size, which is not %s", f.what, size,
+				f.unit, f.grown(i), goal)
+		}
+	}
+	for _, f := range g.loads {
+		c.Claim(f.kept(), "a start or reloads take too much: %s", f.row())
+	}
+	return c.Broken()
 }
 
 // yes says whether a goal is kept, and nothing where there is none.

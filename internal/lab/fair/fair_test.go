@@ -97,6 +97,32 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
+// TestABaselineThatIsNoneCountsAsHarm judges attacks that do no harm, beside baselines in
+// which the gateway ended or left a call unanswered.
+func TestABaselineThatIsNoneCountsAsHarm(t *testing.T) {
+	good := slices.Repeat([]time.Duration{time.Millisecond}, 100)
+	for verdict, baseline := range map[string]side{
+		"no harm":                              sideOf(0, good...),
+		"**no baseline**: 1 × 503 DB-OVERLOAD": sideOf(1, good...),
+		"**the gateway ended**":                {died: true, rounds: sideOf(0, good...).rounds},
+	} {
+		r := result{baseline: baseline, beside: sideOf(0, good...)}
+		if got, want := r.harms(), verdict != "no harm"; got != want || r.verdict() != verdict {
+			t.Errorf("%s: harms %t, and the verdict is %s", verdict, got, r.verdict())
+		}
+	}
+}
+
+// TestSoManyPercentDoNotExceedAPercentile counts in a few calls, where rounding shows.
+func TestSoManyPercentDoNotExceedAPercentile(t *testing.T) {
+	n := sideOf(0, 1, 2, 3).rounds[0]
+	for percent, want := range map[int]time.Duration{33: 1, 50: 2, 67: 3, 99: 3} {
+		if got, found := n.Percentile(percent); got != want || !found {
+			t.Errorf("%d %% of 1, 2 and 3: got %d, want %d", percent, got, want)
+		}
+	}
+}
+
 // TestPercentileOfRounds wants the median of the rounds, in which a round without answers
 // is the slowest.
 func TestPercentileOfRounds(t *testing.T) {

@@ -90,12 +90,12 @@ func (r *result) refused() string {
 func (r *result) verdict() string {
 	unanswered, by := r.baseline.refused()
 	switch {
-	case r.beside.died:
+	case r.beside.died || r.baseline.died:
 		return "**the gateway ended**"
 	case r.baseline.fault != nil || r.beside.fault != nil:
 		return "**could not be measured**"
 	case unanswered > 0:
-		return fmt.Sprintf("no baseline: %v", by)
+		return fmt.Sprintf("**no baseline**: %s", page.Counted(by, ""))
 	case r.harms():
 		return "**does harm**"
 	}

@@ -71,7 +71,7 @@ func (n *Notes) Add(others *Notes) {
 // no such latency and it returns false.
 func (n *Notes) Percentile(percent int) (time.Duration, bool) {
 	slices.SortFunc(n.Answered, func(a, b Answer) int { return cmp.Compare(a.Nanos, b.Nanos) })
-	at := max((len(n.Answered)+n.Refused())*percent/100-1, 0)
+	at := max(((len(n.Answered)+n.Refused())*percent+99)/100-1, 0) // so many percent or more do not exceed it
 	if at >= len(n.Answered) {
 		return 0, false
 	}

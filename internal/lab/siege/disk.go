@@ -37,9 +37,7 @@ func mountDisk(ctx context.Context, dir string, size int64) *disk {
 // measure asks for how much of the disk the log and the audit take.
 func (d *disk) measure() {
 	for name, size := range map[string]*int64{"log.jsonl": &d.logged, "audit.jsonl": &d.audit} {
-		if info, err := os.Stat(filepath.Join(d.dir, name)); err == nil {
-			*size = info.Size()
-		}
+		*size = must.Have(os.Stat(filepath.Join(d.dir, name))).Size()
 	}
 }
 

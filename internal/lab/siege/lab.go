@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/quiet"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/raid"
@@ -58,6 +60,7 @@ type lab struct {
 	*world.Lab
 
 	addr   string // of the gateway
+	admin  string // of its operator's listener
 	text   string // its config, with a place for what differs from reload to reload
 	tokens map[string][]string
 	storm  *httptest.Server // of the attackers
@@ -81,7 +84,7 @@ func newLab(ctx context.Context, lapse time.Duration, diskSize int64) *lab {
 func (l *lab) begin(ctx context.Context, lapse time.Duration) {
 	l.Build(ctx)
 	addresses := world.Addresses(2)
-	l.addr = addresses[0]
+	l.addr, l.admin = addresses[0], addresses[1]
 	l.storm = httptest.NewServer(upstream.NewCareless())
 	l.quiet = l.Start(world.Order{Dir: l.Dir, Command: []string{l.Self, quietPart}, Talks: true})
 	calm, err := l.quiet.Out.ReadString('\n') // the address of its server
@@ -90,7 +93,7 @@ func (l *lab) begin(ctx context.Context, lapse time.Duration) {
 	for _, tenant := range []string{"quiet", "red", "blue"} {
 		l.tokens[tenant] = quiet.Tokens(secret, "https://siege.test/", l.addr, tenant, usersOfTenant)
 	}
-	l.text = fmt.Sprintf(gatewayConfig, l.addr, addresses[1], strings.TrimSpace(calm),
+	l.text = fmt.Sprintf(gatewayConfig, l.addr, l.admin, strings.TrimSpace(calm),
 		l.storm.Listener.Addr(), lapse, 1, l.disk.auditFile())
 	l.Write(map[string]string{"secret": secret, "library.db": ""}) // a database without tables
 	l.configure(1)
@@ -101,6 +104,16 @@ func (l *lab) configure(turn int) {
 	text := strings.Replace(l.text, "burst: 1}", "burst: "+strconv.Itoa(100+turn%2)+"}", 1)
 	l.Write(map[string]string{"next.yaml": text})
 	must.OK(os.Rename(filepath.Join(l.Dir, "next.yaml"), filepath.Join(l.Dir, "drawbridge.yaml")))
+}
+
+// reloads returns how many configs the gateway has taken, 0 if it has ended.
+func (l *lab) reloads(ctx context.Context) (taken int) {
+	_ = must.Try(func() { // a gateway that has ended tells nothing
+		request := client.Request{Addr: l.admin, Method: http.MethodGet, Path: "/metrics"}
+		metrics := client.Once(ctx, request, 4<<20).Body
+		taken = int(world.Sum(metrics, "drawbridge_config_reloads_total", `result="ok"`))
+	})
+	return taken
 }
 
 func (l *lab) close() {

@@ -134,7 +134,7 @@ type outcome struct {
 	rested  time.Duration
 	disk    *disk // nil: log and audit share none
 	from    int64 // addresses of the stranger
-	reloads int
+	reloads int   // configs that the gateway has taken since the beginning
 	quiet   *quiet.Notes
 	attacks map[string]*raid.Tally
 	words   string // the last that the gateway said, if it has ended
@@ -178,7 +178,9 @@ func (p *plan) run(ctx context.Context, r page.Report) *outcome {
 	o := &outcome{limit: p.limit, planned: p.attacks, from: p.addresses, quiet: &quiet.Notes{}}
 	p.beside(ctx, l, random, o.quiet, func(ctx context.Context) {
 		o.start, _ = gateway.resident()
+		before := l.reloads(ctx)
 		p.attack(ctx, l, gateway, random, o)
+		o.reloads = l.reloads(ctx) - before
 		o.rested = p.afterwards(ctx, gateway, o)
 	})
 	o.alive, o.kills = gateway.Runs(), c.Kills()
@@ -224,14 +226,15 @@ func (p *plan) attack(ctx context.Context, l *lab, gateway *process, random *ran
 		wg.Wait()
 		cancel()
 	}()
+	turn := 0
 	for due := o.begun.Add(reloadEvery); gateway.Runs() && world.Pause(ctx, sampleEvery); {
 		_, most := gateway.resident()
 		o.most = max(o.most, most)
 		if time.Now().After(due) {
 			due = due.Add(reloadEvery)
-			if must.Try(func() { l.configure(o.reloads) }) == nil && gateway.Signal(syscall.SIGHUP) == nil {
-				o.reloads++
-			}
+			turn++
+			l.configure(turn)
+			_ = gateway.Signal(syscall.SIGHUP) // it may just have ended
 		}
 	}
 	o.lasted = time.Since(o.begun)

@@ -30,7 +30,7 @@ func (w *World) ask(ctx context.Context, url string) (status int, body []byte) {
 }
 
 // Metric returns the sum of all series of a metric. One without series is 0.
-func (r *Replica) Metric(ctx context.Context, name string) float64 { return sum(r.metrics(ctx), name) }
+func (r *Replica) Metric(ctx context.Context, name string) float64 { return Sum(r.metrics(ctx), name) }
 
 func (r *Replica) metrics(ctx context.Context) []byte {
 	status, body := r.world.ask(ctx, "http://"+r.Operator+"/metrics")
@@ -38,8 +38,8 @@ func (r *Replica) metrics(ctx context.Context) []byte {
 	return body
 }
 
-// sum adds up the series in the text of /metrics whose labels contain those given.
-func sum(text []byte, name string, labels ...string) (total float64) {
+// Sum adds up the series in the text of /metrics whose labels contain those given.
+func Sum(text []byte, name string, labels ...string) (total float64) {
 	for line := range strings.Lines(string(text)) {
 		rest, found := strings.CutPrefix(strings.TrimSpace(line), name)
 		if found && rest != "" && (rest[0] == '{' || rest[0] == ' ') &&
@@ -63,9 +63,9 @@ func (r *Replica) isReady(ctx context.Context) {
 // reaches panics unless the replica reaches all that it needs.
 func (r *Replica) reaches(ctx context.Context) {
 	text := r.metrics(ctx)
-	must.Be(sum(text, "drawbridge_redis_state", `state="up"`) == 1, "%s does not use Redis", r.Name)
+	must.Be(Sum(text, "drawbridge_redis_state", `state="up"`) == 1, "%s does not use Redis", r.Name)
 	for name := range r.Upstream {
-		must.Be(sum(text, "drawbridge_upstream_up", strconv.Quote(name)) == 1,
+		must.Be(Sum(text, "drawbridge_upstream_up", strconv.Quote(name)) == 1,
 			"%s has no connection to %s", r.Name, name)
 	}
 }
@@ -83,9 +83,9 @@ func (r *Replica) Usage(ctx context.Context) Usage {
 	text := r.metrics(ctx)
 	return Usage{
 		Descriptors: len(must.Have(os.ReadDir(fmt.Sprintf("/proc/%d/fd", r.PID())))),
-		Goroutines:  int(sum(text, "go_goroutines")),
+		Goroutines:  int(Sum(text, "go_goroutines")),
 		Resident:    must.Have(Field(r.PID(), "status", "RssAnon")),
-		Heap:        int64(sum(text, "go_memstats_heap_alloc_bytes")),
+		Heap:        int64(Sum(text, "go_memstats_heap_alloc_bytes")),
 	}
 }
 

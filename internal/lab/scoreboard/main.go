@@ -85,16 +85,19 @@ func (b *board) attack(s settings, say teller) {
 	b.inputs = w.tryInputs(s.inputs+s.inputs/10, s.seed, say)
 	say("forged tokens")
 	w.tryForgeries(b.inputs)
-	b.addInputs(s.inputs)
 	say("ids of others")
 	b.crossed = w.cross(s.crossings, everywhere(), say)
-	b.addCrossing(s.crossings)
-	for _, example := range append(b.inputs.examples, b.crossed.examples...) {
-		say("%s", example)
-	}
 	if s.pairs > 0 {
 		b.timed = w.tell(s.pairs, s.seed, say)
+	}
+	w.addFaults(b.inputs)
+	b.addInputs(s.inputs)
+	b.addCrossing(s.crossings)
+	if s.pairs > 0 {
 		b.addTimes(s.pairs)
+	}
+	for _, example := range append(b.inputs.examples, b.crossed.examples...) {
+		say("%s", example)
 	}
 }
 

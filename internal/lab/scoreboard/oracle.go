@@ -78,7 +78,7 @@ func judge(in *input, a *answer) verdict {
 		return wronglyServed
 	case in.want == refuse && served:
 		return wronglyServed
-	case in.want == serve && !served && a.status != http.StatusAccepted && a.status != http.StatusNoContent:
+	case in.want == serve && !served:
 		return wronglyRefused
 	}
 	return fine

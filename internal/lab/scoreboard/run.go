@@ -88,14 +88,21 @@ func (w *world) tryInputs(n int, seed uint64, say teller) *tally {
 		all.Go(must.Trying(func() { w.shard(t, people()[i], random, texts, speeches, n/shards) }))
 	}
 	must.OK(all.Wait())
-	for range w.denied.Load() {
+	w.addFaults(t)
+	return t
+}
+
+// addFaults adds what went wrong inside since it was asked for last, whatever was answered.
+func (w *world) addFaults(t *tally) {
+	for range w.denied.Swap(0) {
 		t.add("uses of what is denied", wronglyServed,
 			func() string { return "a tool, prompt or resource that a rule denies was used" })
 	}
-	for range int(w.panics()) {
+	panics := int(metricstest.Sum(must.TB{}, w.metrics, "drawbridge_panics_total"))
+	for range panics - w.panics {
 		t.add("panics", crashed, func() string { return "the gateway recovered from a panic" })
 	}
-	return t
+	w.panics = panics
 }
 
 // shard sends the inputs of one person.
@@ -136,9 +143,4 @@ func (w *writer) next() input {
 		}
 	}
 	return w.good()
-}
-
-// panics are how many the gateway recovered from.
-func (w *world) panics() float64 {
-	return metricstest.Sum(must.TB{}, w.metrics, "drawbridge_panics_total")
 }

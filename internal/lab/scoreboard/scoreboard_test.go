@@ -67,6 +67,7 @@ func TestJudgeSeesWhatIsWrong(t *testing.T) {
 		},
 		{"no token", deny, 401, failure, fine},
 		{"good but refused", serve, 200, failure, wronglyRefused},
+		{"good but refused on the stream of its session", serve, 202, failure, wronglyRefused},
 		{"bad but served", refuse, 200, result, wronglyServed},
 		{"bad but served in a batch", refuse, 200, "[" + failure + "," + result + "]", wronglyServed},
 		{"no token, but served", deny, 200, result, wronglyServed},
@@ -104,6 +105,18 @@ func TestJudgeSeesWhatIsWrong(t *testing.T) {
 	}
 	if got := judge(&input{}, &answer{hung: true}); got != lost {
 		t.Errorf("no answer: got %q, want %q", got, lost)
+	}
+}
+
+// TestWhatGoesWrongInsideIsAddedOnce adds it whenever it was, after other inputs too.
+func TestWhatGoesWrongInsideIsAddedOnce(t *testing.T) {
+	w := open(t)
+	got := w.tryInputs(shards, 1, quietly)
+	w.denied.Add(2)
+	w.addFaults(got)
+	w.addFaults(got)
+	if n := got.wrong[wronglyServed]; n != 2 {
+		t.Errorf("2 uses of what is denied are added as %d", n)
 	}
 }
 

@@ -95,7 +95,8 @@ type world struct {
 
 	server  *server.Server
 	metrics *prometheus.Registry
-	denied  atomic.Int64 // uses of what no rule allows
+	denied  atomic.Int64 // uses of what no rule allows, that were not added to a tally yet
+	panics  int          // that were
 	stop    func()
 }
 

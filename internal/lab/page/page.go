@@ -73,15 +73,17 @@ func Command(args ...string) string {
 	return strings.TrimSpace("go run -C internal/lab ./" + strings.Join(args, " "))
 }
 
-// Commit names the commit that is measured, and says when the code differs from it. What
-// labs wrote themselves does not count.
+// Commit names the commit that is measured, and says when anything but pages differs from
+// it: labs write these themselves.
 func Commit(ctx context.Context) string {
 	out, err := exec.CommandContext(ctx, "git", "describe", "--tags", "--always").Output()
 	if err != nil {
 		return "of an unknown version" // outside a clone
 	}
 	version := strings.TrimSpace(string(out))
-	if exec.CommandContext(ctx, "git", "diff", "--quiet", "HEAD", "--", ":/*.go", ":/go.mod").Run() != nil {
+	changes, err := exec.CommandContext(ctx, "git", "status", "--porcelain", "--", ":/", ":(top,exclude)*.md",
+		":(top,exclude)docs/evidence").Output()
+	if err != nil || len(changes) > 0 {
 		version += " with changes"
 	}
 	return version

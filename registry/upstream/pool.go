@@ -285,16 +285,17 @@ func (p *pool) run(ctx context.Context, s *seat, session *legacy, i *item,
 
 // keyOf says which sessions may run the call: calls with the same key may share one. The
 // key has the whole owner where the server may ask or tell something that is meant for
-// one caller, that is, where the caller can be asked, or wants log lines that no stream
-// ties to a call; and where the server is told who calls, since it may tie that to the
-// session. Otherwise it has the tenant alone, and with Config.Shared nobody.
+// one caller: where the caller can be asked, or wants log lines, which no stream ties to a
+// call, or which come, as with mcp-go, on that of any call in the session. It also has the
+// owner where the server is told who calls, since it may tie that to the session. Otherwise
+// it has the tenant alone, and with Config.Shared nobody.
 func (p *pool) keyOf(c *registry.Call, i *item) seats.Key {
 	if p.lends {
 		return p.lentKey(c, i)
 	}
 	var k seats.Key
 	k.Traits, k.Patient = traits(i, c)
-	logs := c.LogLevel > 0 && !p.streams // many servers send them that do not declare logging
+	logs := c.LogLevel > 0 // many servers send them that do not declare logging
 	k.Alone = !p.streams && (k.Patient || logs)
 	switch {
 	case p.shared:

@@ -11,8 +11,9 @@ import (
 // it as a *BudgetError. A nil Budget grants everything. A check asks from the goroutine
 // that it runs on.
 type Budget interface {
-	// Memory is asked before a value is decoded, with about how many bytes it takes then.
-	// Many values need not be decoded.
+	// Memory is asked before a value is decoded, with about how many bytes it takes then,
+	// and what is found out about it if all of it is wrong. Many values need not be
+	// decoded.
 	Memory(bytes int64) error
 	// Turn is asked before the parts of a check that may keep a processor busy, with
 	// about how long that takes in the worst case; once or several times in a check.
@@ -39,10 +40,10 @@ func askTurn(b Budget, estimate time.Duration) error {
 	return nil
 }
 
-// decodeWithin decodes value if there is memory for it.
-func decodeWithin(b Budget, value mcp.RawJSON) (any, error) {
+// decodeWithin decodes value if there is memory for it and for so many bytes more.
+func decodeWithin(b Budget, value mcp.RawJSON, more int64) (any, error) {
 	if b != nil {
-		if err := b.Memory(DecodedSize(value)); err != nil {
+		if err := b.Memory(DecodedSize(value) + more); err != nil {
 			return nil, &BudgetError{err}
 		}
 	}

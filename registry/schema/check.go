@@ -66,10 +66,10 @@ func (s *Schema) ambiguous(value mcp.RawJSON, name string, b Budget) error {
 	if !hasTwins(new(strictjson.CursorOf(value))) {
 		return nil
 	}
-	if err := s.askWork(value, name, b); err != nil {
+	if _, err := s.askWork(value, name, b); err != nil {
 		return err
 	}
-	decoded, err := decodeWithin(b, value)
+	decoded, err := decodeWithin(b, value, 0)
 	if err != nil {
 		return err
 	}
@@ -89,10 +89,11 @@ func (s *Schema) verdict(value mcp.RawJSON, name string, b Budget) error {
 	if s.cost.passes*len(value) <= maxReads && s.root.accepts(new(strictjson.CursorOf(value))) {
 		return nil
 	}
-	if err := s.askWork(value, name, b); err != nil {
+	values, err := s.askWork(value, name, b)
+	if err != nil {
 		return err
 	}
-	decoded, err := decodeWithin(b, value)
+	decoded, err := decodeWithin(b, value, s.cost.kept(values))
 	if err != nil {
 		return err
 	}
@@ -109,14 +110,15 @@ func (s *Schema) verdict(value mcp.RawJSON, name string, b Budget) error {
 }
 
 // askWork refuses a value that would be too much work for the library, or for the search
-// for names that are not declared, and asks for the time of that.
-func (s *Schema) askWork(value mcp.RawJSON, name string, b Budget) error {
+// for names that are not declared, and asks for the time of that. It returns how many
+// values there are.
+func (s *Schema) askWork(value mcp.RawJSON, name string, b Budget) (values int, err error) {
 	values, _, powers := size(value)
 	work := s.cost.work(value, values, powers)
 	if work > maxWork {
-		return errors.New(name + ": too many values to check against this schema")
+		return values, errors.New(name + ": too many values to check against this schema")
 	}
-	return askTurn(b, time.Duration(work)*workTime)
+	return values, askTurn(b, time.Duration(work)*workTime)
 }
 
 // MismatchError is the error of a value that does not have the form that its schema describes.

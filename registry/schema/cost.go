@@ -12,6 +12,12 @@ const (
 	maxWork   = 1_000_000
 	maxReads  = 50_000_000 // bytes that the fast path reads, each as often as it does
 	maxString = 1 << 20    // bytes of one string
+
+	// failureSize is how many bytes a check asks for each time that a value may break a
+	// subschema: a third of what the library keeps if it does, since most values do not, and
+	// large ones that are right should not need all of a user's memory.
+	failureSize = 300
+	smallKept   = 1 << 20 // bytes that it may keep without asking: such a check is over soon
 )
 
 // cost says what one check can cost in the worst case. It depends on the schema alone;
@@ -22,6 +28,17 @@ type cost struct {
 	meets   int // how many subschemas each value below the root is checked against, at most
 	passes  int // how often the fast path reads one byte, at most
 	program int // instructions of patterns that run over each byte, at most
+	keeps   int // bytes that the library keeps for each value, at most
+}
+
+// kept returns how many bytes are asked for what the library keeps, until the check has
+// ended, of a text with that many values that may all be wrong.
+func (c *cost) kept(values int) int64 {
+	kept := int64(c.keeps) * int64(values)
+	if kept < smallKept {
+		return 0
+	}
+	return kept
 }
 
 // work returns the units of work that the library needs for a text with that many values.
@@ -274,13 +291,14 @@ func restOf(n *node, weight func(*node) int) map[string]int {
 // sum adds up the cost of the whole schema. What lies below the root may be met by
 // several branches at once, and counts as often.
 func (g *graph) sum(root *node, nodes []*node, overlapping int) *cost {
-	c := &cost{root: g.work(root), program: g.program(root)}
+	c := &cost{root: g.work(root), program: g.program(root), keeps: g.keeps(root)}
 	for _, n := range nodes {
 		for _, e := range n.edges {
 			if !e.inPlace() {
 				c.value = max(c.value, g.work(e.to)*overlapping)
 				c.meets = max(c.meets, g.closures[e.to].total*overlapping)
 				c.program = max(c.program, g.program(e.to)*overlapping)
+				c.keeps = max(c.keeps, g.keeps(e.to)*overlapping)
 			}
 		}
 	}
@@ -301,22 +319,33 @@ func (g *graph) program(n *node) int {
 	return g.closures[n].sum(func(member *node) int { return member.program })
 }
 
+// keeps returns how many bytes the library keeps of one value that n checks, at most.
+func (g *graph) keeps(n *node) int {
+	return g.closures[n].sum(func(member *node) int { return failureSize + member.texts() })
+}
+
+// texts returns how many bytes the texts have that the library writes of one value which
+// breaks the rules of the node. They hold all names or values that would be right.
+func (n *node) texts() (bytes int) {
+	for _, r := range n.rules {
+		switch r.Name {
+		case "required", "dependentRequired", "enum":
+			bytes += len(r.Value)
+		}
+	}
+	return bytes
+}
+
 // work returns the units of work that one node makes for one value. The library takes a
 // fixed time for a node, looks at every property whether the value has it or not, goes
 // through all required names for each one that is missing, compares with every value of
-// enum, and compiles patternProperties anew. For each value that breaks required,
-// dependentRequired or enum it writes all of their names or values into a text, which it
-// keeps until the check has ended. Numbers of the schema that are written with an exponent
-// cost as those of a value do.
+// enum, compiles patternProperties anew, and writes texts of what fails. Numbers of the
+// schema that are written with an exponent cost as those of a value do.
 func (n *node) work() int {
-	work := 8 + 2*len(n.allowed)
+	work := 8 + 2*len(n.allowed) + n.texts()/128
 	for _, r := range n.rules {
 		values, _, powers := size(r.Value)
-		work += powers
-		switch r.Name {
-		case "required", "dependentRequired", "enum":
-			work += values/2 + len(r.Value)/128
-		}
+		work += values/2 + powers
 	}
 	properties := 0
 	for _, e := range n.edges {

@@ -5,7 +5,9 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
@@ -63,4 +65,46 @@ func heap() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
+}
+
+// asked is a budget that grants everything, and adds up the memory that it was asked for.
+type asked int64
+
+func (a *asked) Memory(bytes int64) error { *a += asked(bytes); return nil }
+func (*asked) Turn(time.Duration) error   { return nil }
+
+// TestMemoryIsAskedForWhatTheLibraryKeeps: of values that are wrong the library keeps many
+// times as much as they take themselves. If all are, it is thrice as much as was asked for.
+func TestMemoryIsAskedForWhatTheLibraryKeeps(t *testing.T) {
+	names := string(repeated("[]", 500, `"name %d"`))
+	for name, test := range map[string]struct {
+		schema string
+		value  []byte
+	}{
+		"a type":   {`{"items":{"type":"string"}}`, repeated("[]", 20_000, `%d`)},
+		"members":  {`{"additionalProperties":{"type":"string"}}`, repeated("{}", 20_000, `"name %d":1`)},
+		"required": {`{"items":{"required":` + names + `}}`, repeated("[]", 2000, `{}`)},
+		"enum":     {`{"items":{"enum":` + names + `}}`, repeated("[]", 500, `%d`)},
+		"branches": {
+			`{"items":{"anyOf":[{"type":"string"},{"type":"null"},{"enum":[{"a":1}]}]}}`,
+			repeated("[]", 5000, `%d`),
+		},
+	} {
+		s, err := Compile(mcp.RawJSON(test.schema))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var told asked
+		if err := s.CheckWithin(test.value, "value", &told); err == nil {
+			t.Fatalf("%s: the value is valid", name)
+		}
+		decoded := decode(test.value)
+		before := heap()
+		result := s.library.shared.ValidateStruct(decoded)
+		kept := heap() - before
+		runtime.KeepAlive(result)
+		if asked := int64(told) - DecodedSize(test.value); float64(asked) < 0.25*float64(kept) {
+			t.Errorf("%s: asked for %.1f MB, kept %.1f MB", name, float64(asked)/1e6, float64(kept)/1e6)
+		}
+	}
 }

@@ -29,6 +29,7 @@ type cost struct {
 	passes  int // how often the fast path reads one byte, at most
 	program int // instructions of patterns that run over each byte, at most
 	keeps   int // bytes that the library keeps for each value, at most
+	unique  int // how many subschemas with uniqueItems one value can meet, at most
 }
 
 // kept returns how many bytes are asked for what the library keeps, until the check has
@@ -45,13 +46,18 @@ func (c *cost) kept(values int) int64 {
 // A part of it grows with the bytes of the text, because the library formats a string
 // anew for every subschema that it meets. Another part grows with the powers of ten of
 // its numbers, because the library calculates exactly: one number of 1e-400 takes a
-// subschema up to a tenth of a millisecond.
+// subschema up to a tenth of a millisecond. And uniqueItems looks at all that is below
+// each item, so a value that lies deep is looked at often.
 func (c *cost) work(data mcp.RawJSON, values, powers int) int {
 	meets := c.meets
 	if len(data) > 0 && data[0] == '"' {
 		meets = c.passes
 	}
-	return c.root + c.value*values + meets*(len(data)/12) + c.passes*powers
+	work := c.root + c.value*values + meets*(len(data)/12) + c.passes*powers
+	if c.unique > 0 {
+		work += 3 * c.unique * levels(data)
+	}
+	return work
 }
 
 // graph is a schema as a directed graph: subschemas are its nodes, and keywords with
@@ -299,10 +305,12 @@ func (g *graph) sum(root *node, nodes []*node, overlapping int) *cost {
 				c.meets = max(c.meets, g.closures[e.to].total*overlapping)
 				c.program = max(c.program, g.program(e.to)*overlapping)
 				c.keeps = max(c.keeps, g.keeps(e.to)*overlapping)
+				c.unique = max(c.unique, g.unique(e.to)*overlapping)
 			}
 		}
 	}
 	c.passes = max(c.meets, g.closures[root].total)
+	c.unique = max(c.unique, g.unique(root))
 	return c
 }
 
@@ -317,6 +325,16 @@ func (g *graph) work(n *node) int {
 // program returns how many instructions of patterns run for one value that n checks.
 func (g *graph) program(n *node) int {
 	return g.closures[n].sum(func(member *node) int { return member.program })
+}
+
+// unique returns how many subschemas with uniqueItems check one value that n checks.
+func (g *graph) unique(n *node) int {
+	return g.closures[n].sum(func(member *node) int {
+		if member.bounds.unique {
+			return 1
+		}
+		return 0
+	})
 }
 
 // keeps returns how many bytes the library keeps of one value that n checks, at most.

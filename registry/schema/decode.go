@@ -110,6 +110,22 @@ func size(value []byte) (values, longest, powers int) {
 	return values, longest, powers
 }
 
+// levels adds up for all values of a text in how many arrays and objects each lies.
+func levels(value []byte) (sum int) {
+	depth := 0
+	for _, token := range strictjson.Tokens(value) {
+		switch token[0] {
+		case '}', ']':
+			depth--
+			continue
+		case '{', '[':
+			depth++
+		}
+		sum += depth
+	}
+	return sum
+}
+
 // powerOf returns the power of ten of a number that is written with an exponent, without
 // its sign. It is zero for every other token. The judges calculate exactly, so 1e-400 has
 // 400 digits for them.

@@ -264,6 +264,15 @@ func hostileSchemas(remote string) []hostile {
 			data: "[" + numbered("1e399,%e390", 20_000) + "]", accepted: true, says: tooMany,
 		},
 		{
+			name: "unique items at every level", schema: `{"uniqueItems":true,"items":{"$ref":"#"}}`,
+			data:     strings.Repeat("[0,", 60) + "[" + numbered("%", 10_000) + "]" + strings.Repeat("]", 60),
+			accepted: true, says: tooMany,
+		},
+		{
+			name: "unique items at two levels", schema: `{"uniqueItems":true,"items":{"uniqueItems":true}}`,
+			data: "[[" + numbered("%", 10_000) + "],0]", accepted: true, valid: true,
+		},
+		{
 			name: "multipleOf of numbers of 400 digits", schema: `{"items":{"multipleOf":0.01}}`,
 			data: "[" + repeated("1e-400", 20_000) + "]", accepted: true, says: tooMany,
 		},

@@ -66,7 +66,13 @@ func (s *Schema) ambiguous(value mcp.RawJSON, name string, b Budget) error {
 	if !hasTwins(new(strictjson.CursorOf(value))) {
 		return nil
 	}
-	if _, err := s.askWork(value, name, b); err != nil {
+	// subschemas that are not enforced are in no other estimate, and to find them is a search
+	// in those that were found
+	unenforced := 0
+	if s.gaps != nil {
+		unenforced = len(s.nodes) * len(s.nodes) / 2048
+	}
+	if _, err := s.askWork(value, unenforced, name, b); err != nil {
 		return err
 	}
 	decoded, err := decodeWithin(b, value, 0)
@@ -89,7 +95,7 @@ func (s *Schema) verdict(value mcp.RawJSON, name string, b Budget) error {
 	if s.cost.passes*len(value) <= maxReads && s.root.accepts(new(strictjson.CursorOf(value))) {
 		return nil
 	}
-	values, err := s.askWork(value, name, b)
+	values, err := s.askWork(value, 0, name, b)
 	if err != nil {
 		return err
 	}
@@ -110,11 +116,11 @@ func (s *Schema) verdict(value mcp.RawJSON, name string, b Budget) error {
 }
 
 // askWork refuses a value that would be too much work for the library, or for the search
-// for names that are not declared, and asks for the time of that. It returns how many
-// values there are.
-func (s *Schema) askWork(value mcp.RawJSON, name string, b Budget) (values int, err error) {
+// for names that are not declared, and asks for the time of that. more is what each value
+// takes beside what the schema itself says. It returns how many values there are.
+func (s *Schema) askWork(value mcp.RawJSON, more int, name string, b Budget) (values int, err error) {
 	values, _, powers := size(value)
-	work := s.cost.work(value, values, powers)
+	work := s.cost.work(value, values, powers) + more*values
 	if work > maxWork {
 		return values, errors.New(name + ": too many values to check against this schema")
 	}

@@ -418,6 +418,20 @@ func TestTwinsAmongManyValuesAreTooMany(t *testing.T) {
 	checkRefusal(t, s.CheckUnambiguousWithin(few, "value", nil), false, "differ only in form")
 }
 
+// TestTwinsAmongWhatIsNotEnforcedAreTooMany holds for subschemas of a part that cannot be
+// checked: no other bound is on how many of them one value meets.
+func TestTwinsAmongWhatIsNotEnforcedAreTooMany(t *testing.T) {
+	inner := `{"pattern":"(?=x)"}`
+	for range 4 {
+		inner = `{"not":` + inner + `,"allOf":[` + repeated("{}", 480) + `]}`
+	}
+	s := compile(t, `{"items":{"properties":{"a":{},"A":{}},"not":`+inner+`}}`)
+	twins := mcp.RawJSON("[" + repeated(`{"a":1,"A":2}`, 1_000) + "]")
+	checkRefusal(t, s.CheckUnambiguousWithin(twins, "value", nil), false, tooMany)
+	few := mcp.RawJSON("[" + repeated(`{"a":1,"A":2}`, 10) + "]")
+	checkRefusal(t, s.CheckUnambiguousWithin(few, "value", nil), true, "")
+}
+
 // TestManyDependenciesCostNoMoreThanTheirLength holds for lists of names, which draft-07 keeps
 // in one object.
 func TestManyDependenciesCostNoMoreThanTheirLength(t *testing.T) {

@@ -76,18 +76,18 @@ func (e *extract) meet(d *document, ref reference) *part {
 }
 
 // sectionAt returns the section of the components that a reference at this pointer must
-// lead to, "" when the pointer alone does not tell.
+// lead to, "" when the pointer alone does not tell. All below a schema are schemas: its
+// properties may be called as sections are.
 func sectionAt(pointer string) string {
 	tokens := strings.Split(pointer, "/")
 	last, before := tokens[len(tokens)-1], tokens[len(tokens)-2]
 	switch {
+	case strings.HasPrefix(pointer, "/components/schemas/") || slices.Contains(tokens, "schema"):
+		return "schemas"
 	case before == "parameters" || before == "responses" || before == "headers" || before == "examples":
 		return before
 	case last == "requestBody":
 		return "requestBodies"
-	case last == "schema" || last == "items" || before == "properties" || before == "allOf" ||
-		before == "anyOf" || before == "oneOf":
-		return "schemas"
 	}
 	return ""
 }

@@ -166,7 +166,7 @@ func (d *document) reference(from, pointer, ref string) string {
 	if err != nil || to.file == "" {
 		return ref
 	}
-	section := cmp.Or(sectionAt(pointer), "schemas")
+	section := cmp.Or(sectionAt(pointer), "pathItems") // or an operation, which has no section
 	key := section + " " + to.String()
 	if known := d.known[key]; known != "" {
 		return known

@@ -238,3 +238,41 @@ func TestALargePartIsTakenApartOnce(t *testing.T) {
 		t.Errorf("to read the document has allocated %d MiB", got>>20)
 	}
 }
+
+// TestPropertiesMayHaveTheNamesOfSections: what a reference below a schema leads to is a
+// schema, whatever the properties above it are called.
+func TestPropertiesMayHaveTheNamesOfSections(t *testing.T) {
+	api := `{"openapi":"3.1.0","info":{"title":"x","version":"1"},"paths":{"/a":{"$ref":"paths.json#/a"}}}`
+	paths := `{"a":{"post":{"operationId":"op","requestBody":{"$ref":"parts.json#/body"},
+		"parameters":[{"$ref":"parts.json#/headers"}]}}}`
+	parts := `{"body":{"content":{"application/json":{"schema":{"properties":{
+			"parameters":{"items":{"$ref":"#/name"}},
+			"headers":{"additionalProperties":{"$ref":"#/name"}},
+			"responses":{"not":{"$ref":"#/name"}},
+			"requestBody":{"$ref":"#/name"},
+			"schema":{"$ref":"#/more"}}}}}},
+		"more":{"properties":{"examples":{"prefixItems":[{"$ref":"#/name"}]}}},
+		"name":{"type":"string"},
+		"headers":{"name":"schema","in":"query","schema":{"$ref":"#/name"}}}`
+	cfg := newAPI(t).config([]byte(api), "*")
+	cfg.Files = func(name string) ([]byte, error) {
+		return []byte(map[string]string{"paths.json": paths, "parts.json": parts}[name]), nil
+	}
+	tools, refused := load(t, cfg)
+	if len(refused) > 0 {
+		t.Fatalf("the operation is left out: %v", refused[0].Err)
+	}
+	for arguments, valid := range map[string]bool{
+		`{"schema":"x","body":{"parameters":["x"],"headers":{"y":"z"},"responses":1,"requestBody":"x"}}`: true,
+		`{"body":{"parameters":[1]}}`:          false,
+		`{"body":{"headers":{"y":1}}}`:         false,
+		`{"body":{"responses":"x"}}`:           false,
+		`{"body":{"requestBody":1}}`:           false,
+		`{"body":{"schema":{"examples":[1]}}}`: false,
+		`{"schema":1}`:                         false,
+	} {
+		if _, err := use(t.Context(), tools["op"], arguments); (err == nil) != valid {
+			t.Errorf("%s: got %v, want valid %v", arguments, err, valid)
+		}
+	}
+}

@@ -15,22 +15,23 @@ func (r *Registry) NewLists(s Source) (*Lists, []Refusal) {
 		own.presence = present.origin.presence // it goes down, and comes back, with the server
 	}
 	made, refused := build(s, section{origin: own})
-	return &Lists{
-		section: made, number: lists.Add(1),
-		bytes: bytesOf(made.tools) + bytesOf(slices.Concat(made.items[:]...)),
-	}, refused
+	return &Lists{section: made, number: lists.Add(1), bytes: made.bytes()}, refused
 }
 
 // Number returns a number that no other lists have.
 func (l *Lists) Number() uint64 { return l.number }
 
-// Bytes returns how many bytes the definitions have.
+// Bytes returns about how many bytes of memory the lists take.
 func (l *Lists) Bytes() int64 { return l.bytes }
 
-// bytesOf returns how many bytes the definitions of items have.
-func bytesOf[T entry](items []T) (bytes int64) {
-	for _, t := range items {
-		bytes += int64(len(t.item().Raw))
+// bytes estimates what the items take in memory: their definitions, the same taken apart,
+// and the schemas of tools, of which weigh tells up to twice too much.
+func (s *itemSet) bytes() (bytes int64) {
+	for _, tool := range s.tools {
+		bytes += int64(2*len(tool.Raw) + weigh(tool.Raw)/2)
+	}
+	for _, item := range slices.Concat(s.items[:]...) {
+		bytes += int64(2 * len(item.Raw))
 	}
 	return bytes
 }

@@ -288,7 +288,7 @@ func (s *sharedLists) find(digest [sha256.Size]byte) *registry.Lists {
 // add holds lists until nobody has them any more, and returns them, or those that are
 // alike and were added while these were made.
 func (s *sharedLists) add(digest [sha256.Size]byte, made *registry.Lists) (*registry.Lists, error) {
-	size := 2 * made.Bytes() // the definitions, and what is made of them
+	size := made.Bytes()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if known := s.all[digest].Value(); known != nil {

@@ -87,6 +87,7 @@ type cleaning struct {
 	repairs atomic.Int64 // changes; notifications may come from another goroutine
 	judging int          // work of judge so far; see maxJudging
 	leftOut int          // resources that judge left out of the result
+	shown   []mention    // and those that it showed, where the result may be held
 }
 
 // newCall returns a call of which no stage has found anything.
@@ -212,6 +213,15 @@ func (c *call) digest() [sha256.Size]byte {
 	}
 	return digestOf(c.request.Method, c.method.spelt(c.params), string(arguments))
 }
+
+// isOlder tells whether the client knows tasks in the form of 2025-11-25 alone, and the
+// server of the tool in that of 2026-07-28.
+func (c *call) isOlder() bool {
+	return c.request.Tasks == mcp.TasksAsked && c.tool.Tasks == mcp.TasksGiven
+}
+
+// mayBeHeld tells whether the result of the call is held here if it becomes no task.
+func (c *call) mayBeHeld() bool { return c.tasks != 0 && c.isOlder() }
 
 // user returns who holds what the call takes.
 func (c *call) user() share.User { return share.User(c.caller.Principal.User()) }

@@ -34,6 +34,9 @@ func (j mentionFilter) Shows(uri string, m registry.Mention) bool {
 		kind: registry.KindResource, name: j.call.item.Server + ":" + uri, skills: j.call.item.SkillsOf(uri),
 	}
 	if j.shows(uri, &n, m) {
+		if j.call.mayBeHeld() {
+			j.call.shown = append(j.call.shown, mention{uri, m})
+		}
 		return true
 	}
 	j.call.leftOut++

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/metrics/metricstest"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -112,6 +113,36 @@ func TestDeniedResourceWithinAResult(t *testing.T) {
 	}
 	if records := b.records(t); strings.Count(records, `"repairs":1`) != left {
 		t.Errorf("%d records of one repair, want %d", strings.Count(records, `"repairs":1`), left)
+	}
+}
+
+// TestARuleOfAReloadHoldsForResultsThatAreHeld has the rules change while a result waits for
+// its client as that of a task.
+func TestARuleOfAReloadHoldsForResultsThatAreHeld(t *testing.T) {
+	for _, test := range []struct{ uri, denied, want string }{
+		{"file:///secret/a", "resource:lib:file:///secret/*", "DB-TASK"},
+		{"file:///a", "resource:lib:file:///secret/*", ""},
+	} {
+		b, l := newTasks(t, mcp.TasksGiven)
+		b.tasks.memory = share.New(1 << 20)
+		l.says(`{"content":[` + embedded(test.uri) + `]}`)
+		made, failure := b.handle(t, knowing(mcp.TasksAsked, mcp.MethodToolsCall, `{"name":"lib__ask","task":{}}`))
+		if failure != nil || !made.Has("task") {
+			t.Fatalf("got %s, %v, want a task", made.JSON(), failure)
+		}
+		for _, rules := range []struct {
+			tenant TenantConfig
+			want   string
+		}{{b.tenants.Load().byID["acme"].config, ""}, {restricted(test.denied), test.want}} {
+			if err := b.SetTenants([]TenantConfig{rules.tenant}); err != nil {
+				t.Fatal(err)
+			}
+			result, failure := b.handle(t, about(mcp.TasksAsked, mcp.MethodTasksResult,
+				made.Object("task").Text("taskId"), ""))
+			if stable(failure) != rules.want || strings.Contains(string(result.JSON()), secretText) != (rules.want == "") {
+				t.Errorf("%s: got %s, %v, want %q", test.uri, result.JSON(), failure, rules.want)
+			}
+		}
 	}
 }
 

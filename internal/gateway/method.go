@@ -115,7 +115,7 @@ func checkCompletion(c *call, _ schema.Budget) error {
 // tool. A client that must get a task gets one that has the result.
 func conformTool(ctx context.Context, g *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
 	result, err := g.outputChecked(ctx, c, result)
-	if err == nil && c.tasks != 0 && c.isOlder() {
+	if err == nil && c.mayBeHeld() {
 		return g.resultAsTask(c, result)
 	}
 	return result, err

@@ -144,7 +144,7 @@ func (g *Gateway) makeTask(c *call, result mcp.Object) (mcp.Object, error) {
 		return made.With("resultType", mcp.String("task")).With("_meta", meta.JSON()), nil
 	}
 	if c.request.Tasks == mcp.TasksAsked {
-		g.tasks.add(c.user(), t.Owner, id, made, nil)
+		g.tasks.add(c.user(), t.Owner, id, made, nil, nil)
 		return mcp.NewObject(
 			mcp.Member{Name: "resultType", Value: mcp.String("task")},
 			mcp.Member{Name: "task", Value: made.JSON()},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
 // A client of 2025-11-25 may list its tasks, and is told of their status. Only the replica
@@ -31,7 +32,8 @@ const (
 	maxFailed  = 6 // looks that failed, after which the next waits for listedGap
 	// bytes of results that are held for one owner: they take of the memory that its calls
 	// need, too, and nobody can take that back before their time is over
-	maxResults = 16 << 20
+	maxResults  = 16 << 20
+	mentionCost = 32 // bytes that a resource in a held result takes besides its URI
 )
 
 // taskList is the tasks of 2025-11-25 that live here, by owner and id. It is safe for
@@ -50,6 +52,7 @@ type listedTask struct {
 	size         int64
 	state        mcp.RawJSON // as its owner was last told
 	result       mcp.RawJSON // that is held here; nil: the server of the task has it
+	shown        []mention   // resources in result
 	made, looked time.Time   // looked: when something was last heard of it
 	until        time.Time
 	over         bool // it does not change any more
@@ -60,25 +63,34 @@ type listedTask struct {
 	end *time.Timer
 }
 
+// mention is a resource that a result mentions, by its own URI.
+type mention struct {
+	uri string
+	as  registry.Mention
+}
+
 // isDue tells whether it is to be looked at again: after a second, and later the more
 // often its server said nothing.
 func (t *listedTask) isDue() bool {
 	return !t.over && time.Since(t.looked) >= min(time.Second<<min(t.failed, maxFailed), listedGap)
 }
 
-// add lists a task that a call became, with its result if that is held here. It is false
-// if its owner has no memory for that, or results of more than maxResults bytes. The task
-// of a server can be used all the same.
+// add lists a task that a call became, with its result if that is held here, and the
+// resources in that. It is false if its owner has no memory for that, or results of more
+// than maxResults bytes. The task of a server can be used all the same.
 func (t *taskList) add(user share.User, owner [sha256.Size]byte, id string, state mcp.Object,
-	result mcp.RawJSON,
+	result mcp.RawJSON, shown []mention,
 ) bool {
 	now, text := time.Now(), state.JSON()
 	one := &listedTask{
 		user: user, size: int64(listedCost + len(id) + len(text) + len(result)), state: text,
-		result: result, made: now, looked: now, until: now.Add(listedLife), over: isOver(state),
+		result: result, shown: shown, made: now, looked: now, until: now.Add(listedLife), over: isOver(state),
 	}
 	if ttl, ok := state.Value("ttl").Int(); ok {
 		one.until = now.Add(time.Duration(min(max(ttl, 0), listedLife.Milliseconds())) * time.Millisecond)
+	}
+	for _, m := range shown {
+		one.size += int64(mentionCost + len(m.uri))
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

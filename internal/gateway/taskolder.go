@@ -27,12 +27,6 @@ import (
 // resultLife is how long a result is held at most. A client may ask for less.
 const resultLife = 10 * time.Minute
 
-// isOlder tells whether the client knows tasks in the form of 2025-11-25 alone, and the
-// server of the tool in that of 2026-07-28.
-func (c *call) isOlder() bool {
-	return c.request.Tasks == mcp.TasksAsked && c.tool.Tasks == mcp.TasksGiven
-}
-
 // older returns a task of 2026-07-28 as one of 2025-11-25, where a tool that failed is a
 // task that failed.
 func older(state mcp.Object) mcp.Object {
@@ -78,7 +72,7 @@ func (g *Gateway) resultAsTask(c *call, result mcp.Object) (mcp.Object, error) {
 		mcp.Member{Name: "lastUpdatedAt", Value: now},
 		mcp.Member{Name: "ttl", Value: mcp.Int(life.Milliseconds())},
 	)
-	if !g.tasks.add(c.user(), t.Owner, id, made, result.JSON()) {
+	if !g.tasks.add(c.user(), t.Owner, id, made, result.JSON(), c.shown) {
 		return result, nil
 	}
 	return mcp.NewObject(
@@ -87,7 +81,8 @@ func (g *Gateway) resultAsTask(c *call, result mcp.Object) (mcp.Object, error) {
 	), nil
 }
 
-// useStored answers a request about a task whose result is held here.
+// useStored answers a request about a task whose result is held here. The rules may have
+// changed since then: what mentions a resource that the caller may not see now is not told.
 func useStored(c *call) (mcp.Object, error) {
 	one, there := c.gateway.tasks.find(c.task.Owner, c.params.Text("taskId"))
 	switch {
@@ -96,6 +91,11 @@ func useStored(c *call) (mcp.Object, error) {
 	case c.method.Name == mcp.MethodTasksCancel:
 		return mcp.Object{}, errTaskOver
 	case c.method.Name == mcp.MethodTasksResult:
+		for _, m := range one.shown {
+			if !(mentionFilter{c}).Shows(m.uri, m.as) {
+				return mcp.Object{}, &taskError{taskForbidden}
+			}
+		}
 		result, _ := mcp.ObjectOf(one.result)
 		return result, nil
 	}

@@ -207,19 +207,26 @@ func TestOneKeyCostsNoOther(t *testing.T) {
 	}
 }
 
-// TestUnknownKeysAskSeldom has strangers who send logout tokens with keys that nobody has.
+// TestUnknownKeysAskSeldom has strangers who send logout tokens with keys that nobody has,
+// however the document spells the address of the keys.
 func TestUnknownKeysAskSeldom(t *testing.T) {
-	f := newFake(plainIssuer)
-	p, _ := f.provider(t, nil)
-	stranger := newFake(plainIssuer)
-	for i := range 200 {
-		stranger.key.ID = strings.Repeat("x", i+1)
-		if _, err := p.VerifyLogout(t.Context(), stranger.logout(nil)); err == nil {
-			t.Fatal("accepted the logout token of a stranger")
+	for _, address := range []string{
+		plainIssuer + "/keys", plainIssuer + ":/keys",
+		strings.Replace(plainIssuer, "https", "HTTPS", 1) + "/keys",
+	} {
+		f := newFake(plainIssuer)
+		f.document["jwks_uri"] = address
+		p, _ := f.provider(t, nil)
+		stranger := newFake(plainIssuer)
+		for i := range 200 {
+			stranger.key.ID = strings.Repeat("x", i+1)
+			if _, err := p.VerifyLogout(t.Context(), stranger.logout(nil)); err == nil {
+				t.Fatal("accepted the logout token of a stranger")
+			}
 		}
-	}
-	if n := f.calls["/keys"]; n != 1 {
-		t.Errorf("%d fetches of keys for 200 tokens of strangers, want 1", n)
+		if n := f.calls["/keys"]; n != 1 {
+			t.Errorf("%s: %d fetches of keys for 200 tokens of strangers, want 1", address, n)
+		}
 	}
 }
 

@@ -129,6 +129,10 @@ func (t *transport) once(r *http.Request) (response *http.Response, wrote bool, 
 
 // guard bounds how often the key set at an address is fetched.
 func (t *transport) guard(keys string) {
+	if u, err := url.Parse(keys); err == nil {
+		u.Host = strings.TrimSuffix(u.Host, ":")
+		keys = u.String() // as a request has it
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.keys != keys {

@@ -53,6 +53,16 @@ func TestErrorsSayWhereWhatAndWhatIsAllowed(t *testing.T) {
 		},
 		{"fraction", object(`{"type":"integer"}`), `{"a":1.5}`, "a: must be an integer, got a number"},
 		{"number", object(`{"type":"number"}`), `{"a":{}}`, "a: must be a number, got an object"},
+		{
+			"patterns", `{"patternProperties":{"^a":{"type":["integer","null"]},"b$":{"type":"string"}}}`,
+			`{"ab":1,"bb":2}`,
+			"ab: does not have the form of members with such a name; bb: must be a string, got an integer",
+		},
+		{
+			"name that reads like a pattern",
+			`{"patternProperties":{"b$":{"type":"integer"},"[$]":{"type":"string"}}}`, `{"b$":1}`,
+			"b$: must be a string, got an integer",
+		},
 		{"const", object(`{"const":"x"}`), `{"a":"secret"}`, `a: must be "x"`},
 		{"minimum", object(`{"minimum":1.50}`), `{"a":1}`, "a: must be at least 1.50"},
 		{"maximum", object(`{"maximum":1}`), `{"a":2}`, "a: must be at most 1"},

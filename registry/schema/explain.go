@@ -143,6 +143,11 @@ func (e *explainer) inner(f *fault, n *node, value any, path []string) {
 			return // the member is missing, which required has said
 		}
 		path = append(slices.Clip(path), named(f.at))
+		if f.step == "patternProperties" && len(n.patternsOf(f.at)) > 1 {
+			// the library does not say which of the patterns it is about
+			e.add(path, "does not have the form of members with such a name")
+			return
+		}
 		if to.never {
 			e.surplus(n, path)
 			return
@@ -197,10 +202,13 @@ func (n *node) follow(f *fault) *node {
 		if p := n.named[f.which]; p.node != nil {
 			return p.node
 		}
-	case "patternProperties", "dependentSchemas":
+	case "patternProperties":
+		if met := n.patternsOf(f.which); len(met) > 0 {
+			return met[0]
+		}
+	case "dependentSchemas":
 		for _, e := range n.edges {
-			if e.keyword == f.step && (e.name == f.which || e.pattern != nil &&
-				e.pattern.MatchString(f.which)) {
+			if e.keyword == f.step && e.name == f.which {
 				return e.to
 			}
 		}
@@ -220,6 +228,16 @@ func (n *node) follow(f *fault) *node {
 		}
 	}
 	return &node{}
+}
+
+// patternsOf returns the subschemas of patternProperties that a member of that name meets.
+func (n *node) patternsOf(name string) (met []*node) {
+	for _, e := range n.edges {
+		if e.keyword == "patternProperties" && e.pattern.MatchString(name) {
+			met = append(met, e.to)
+		}
+	}
+	return met
 }
 
 // alternatives explains that value matches none of the branches of anyOf or oneOf, or

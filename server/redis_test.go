@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/link"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
@@ -141,6 +142,48 @@ func TestSessionOnReplicasWithRedis(t *testing.T) {
 		if got := one.do(t, inSession("POST", id, pingBody)); got.Code != http.StatusNotFound {
 			t.Errorf("replica %d: got %d %s, want 404 as soon as DELETE is answered", i, got.Code, got.Body)
 		}
+	}
+}
+
+// TestASessionThatIsLetGoOfComesBack has a replica let go of a session that goes on without
+// it. Then a stream of that is opened there. It was 404 for five minutes, on which clients
+// give their session up.
+func TestASessionThatIsLetGoOfComesBack(t *testing.T) {
+	t.Parallel()
+	for name, letGo := range map[string]func(t *testing.T, w []*world, bases []string, id string) (at int){
+		"another one of its user is opened": func(t *testing.T, w []*world, bases []string, id string) int {
+			ctx, leave := context.WithCancel(t.Context())
+			if got := call(ctx, t, bases[1], inSession("GET", id, "")); got.StatusCode != http.StatusOK {
+				t.Fatalf("the first stream: got %d, want 200", got.StatusCode)
+			}
+			leave()
+			eventually(t, func() bool { return w[1].do(t, initialize(mcp.Revision2511)).Code == http.StatusOK })
+			return 1
+		},
+		"its tenant is missing for a moment": func(t *testing.T, w []*world, _ []string, _ string) int {
+			for open, tenants := range [][]gateway.TenantConfig{w[0].tenants[1:], w[0].tenants} {
+				if err := w[0].gateway.SetTenants(tenants); err != nil {
+					t.Fatal(err)
+				}
+				w[0].Reauthorize()
+				eventually(t, func() bool { return open > 0 || w[0].sessionsOpen(t) == 0 })
+			}
+			return 0
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, w, _ := onRedis(t, 2, bounded(10, 1))
+			bases := []string{w[0].serve(t), w[1].serve(t)}
+			id := w[0].openAsking(t, mcp.Revision2511)
+			at, status := letGo(t, w, bases, id), http.StatusTooManyRequests
+			for status == http.StatusTooManyRequests { // the other one was opened just now
+				status = call(t.Context(), t, bases[at], inSession("GET", id, "")).StatusCode
+			}
+			if status != http.StatusOK {
+				t.Errorf("a stream where it was let go of: got %d, want 200", status)
+			}
+		})
 	}
 }
 

@@ -22,10 +22,12 @@ func (d *Directory) add(ctx context.Context, l *sessions.Session, c gateway.Call
 	entered, evicted, refused := d.Roster.Add(l, sessions.Bounds{Tenant: tenant, User: user})
 	d.tellEvicted(ctx, evicted)
 	for _, gone := range evicted {
-		d.ended.Add(gone.Key, sessions.EndEvicted)
 		gone.Discard()
-		d.forget(ctx, gone)
-		d.ForgetEvents(gone)
+		if gone.IsLeading() { // another goes on elsewhere, and may come back
+			d.ended.Add(gone.Key, sessions.EndEvicted)
+			d.forget(ctx, gone)
+			d.ForgetEvents(gone)
+		}
 	}
 	return entered, refused
 }
@@ -98,7 +100,7 @@ func (d *Directory) ForgetEvents(l *sessions.Session) {
 // subscriptions that they may not have any more. It returns how many sessions it ended,
 // and which subscriptions. A session whose token would be accepted, but whose tenant this
 // replica does not serve at the moment, ends here alone: others may serve it, and this
-// one later.
+// one later, with its events.
 func (d *Directory) Reauthorize(ctx context.Context, resolve func(auth.Principal) (gateway.Caller, bool),
 	judge func(auth.Principal) error,
 ) (ended int, given []sessions.Revoked) {
@@ -110,14 +112,15 @@ func (d *Directory) Reauthorize(ctx context.Context, resolve func(auth.Principal
 			given = append(given, l.Reauthorize(caller)...)
 			return
 		}
-		if d.Drop(l, exchange.OutcomeRevoked) {
+		if d.Shut(l, exchange.OutcomeRevoked) {
 			ended++
-			if judge(exchange.Unexpired(principal)) != nil {
+			if l.IsLeading() && (!l.Shared || judge(exchange.Unexpired(principal)) != nil) {
 				gone = append(gone, l)
 			}
 		}
 	})
 	for _, l := range gone { // last, because the entries may be far away
+		d.ForgetEvents(l)
 		d.forget(ctx, l)
 	}
 	return ended, given

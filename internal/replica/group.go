@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/drawbridge-mcp/drawbridge/internal/link"
 	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
@@ -79,7 +81,8 @@ type Group struct {
 	clock  atomic.Pointer[clock]
 	lease  lease
 
-	looking sync.Mutex // held while it is noted who lives
+	looking   sync.Mutex // held while it is noted who lives
+	strangers singleflight.Group
 }
 
 var _ Others = (*Group)(nil)

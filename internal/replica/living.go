@@ -77,10 +77,17 @@ func (g *Group) Named(ctx context.Context, digest link.Digest) (id string, ok bo
 				return string(id), true
 			}
 		}
-		if again || g.check(ctx) != nil {
+		if again || g.checkForStranger(ctx) != nil {
 			return "", false
 		}
 	}
+}
+
+// checkForStranger is check for all who show certificates at the same time that are not
+// known: beats would wait behind as many strangers as come.
+func (g *Group) checkForStranger(ctx context.Context) error {
+	_, err, _ := g.strangers.Do("", func() (any, error) { return nil, g.check(context.WithoutCancel(ctx)) })
+	return err
 }
 
 // beat says that this replica lives, until ctx ends.

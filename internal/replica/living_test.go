@@ -4,10 +4,13 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/link"
+	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 )
@@ -113,5 +116,38 @@ func TestWhoHasLeftIsNotBroughtBack(t *testing.T) {
 	says(late)
 	if n := server.Exec(t, "HLEN", livingKey); n != "1" {
 		t.Errorf("redis has %s replicas, want none that lived in the future", n)
+	}
+}
+
+// TestStrangersDoNotHoldUpBeats has many show certificates at once that are not known, as
+// whoever reaches the listener can. Redis was asked for each of them, one after the other,
+// and a beat came behind all of them.
+func TestStrangersDoNotHoldUpBeats(t *testing.T) {
+	t.Parallel()
+	cfg, asked := redistest.Start(t).Config(), atomic.Int64{}
+	cfg.Called = func(kind string, _ redis.Outcome, _ time.Duration) {
+		if kind == "replicas" {
+			asked.Add(1)
+		}
+	}
+	g, err := NewGroup(GroupConfig{
+		Store: redistest.Run(t, redis.New(cfg)), Seal: seal.RandomRing(),
+		Logger: slog.New(slog.DiscardHandler), Listen: ":0", Count: &counter{},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const strangers = 500
+	var all sync.WaitGroup
+	for n := range strangers {
+		all.Go(func() {
+			if _, known := g.Named(t.Context(), link.Digest{byte(n), byte(n >> 8)}); known {
+				t.Error("a stranger is known")
+			}
+		})
+	}
+	all.Wait()
+	if n := asked.Load(); n > strangers/2 {
+		t.Errorf("redis was asked %d times for %d strangers at once", n, strangers)
 	}
 }

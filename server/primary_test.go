@@ -465,6 +465,31 @@ func (s mutedTakes) Take(ctx context.Context, k primary.Key, from primary.Entry,
 	return entry, err
 }
 
+// TestAFormerPrimaryIsToldByWhoDidNotHearThatItLeads lets the primary of a session drain
+// while it runs a call, and the replica that takes the session over not hear that it did.
+// The client cancels the call there.
+func TestAFormerPrimaryIsToldByWhoDidNotHearThatItLeads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var muted atomic.Bool
+		c := newCrew(t, func(w *world) { w.config.Entries = mutedTakes{w.config.Entries, &muted} })
+		a, b := c.worlds[0], c.worlds[1]
+		over := a.follow(t, legacyCall(c.id, "slow"))
+		wait(t)
+		a.PartFromClients()
+		muted.Store(true)
+		wantReplicas(t, "not heard", b.do(t, inSession("POST", c.id, pingBody).id("7")))
+		muted.Store(false)
+		wantStatus(t, "a ping", b.do(t, inSession("POST", c.id, pingBody).id("7")), http.StatusOK)
+		wantStatus(t, "cancel", b.do(t, cancelOf(c.id)), http.StatusAccepted)
+		synctest.Wait()
+		if _, cancelled := a.counts(); cancelled != 1 {
+			t.Error("the call goes on at the old primary")
+		}
+		a.letGo()
+		<-over
+	})
+}
+
 // TestAReplicaIsNotTheFormerPrimaryOfItself has a replica take a session over and not hear
 // that it did, so that it takes the session from itself at the next request. What is told
 // to the former primary waited eight seconds for it, and DELETE was refused.

@@ -147,11 +147,7 @@ func (d *Directory) take(ctx context.Context, t *ticket.Ticket, c gateway.Caller
 		if err != nil {
 			return nil, err
 		}
-		former := from.Primary
-		if former == self || !d.config.Others.IsThere(former) { // self: it did not hear that it took it
-			former = ""
-		}
-		l, refused := d.begin(ctx, t, c, record, former)
+		l, refused := d.begin(ctx, t, c, record, d.formerOf(t, from))
 		return taken{l, refused}, nil
 	})
 	if err != nil {
@@ -159,6 +155,20 @@ func (d *Directory) take(ctx context.Context, t *ticket.Ticket, c gateway.Caller
 	}
 	it := done.(taken)
 	return it.session, it.refused, nil
+}
+
+// formerOf returns the other replica that led a session until this one took it, "" if it is
+// gone or not known. A replica that did not hear that it took a session takes it again,
+// from itself: most likely the opener has led it before.
+func (d *Directory) formerOf(t *ticket.Ticket, from primary.Entry) replica.ID {
+	former, self := from.Primary, d.config.Others.Self()
+	if former == self {
+		former = t.OpenedBy()
+	}
+	if former == self || !d.config.Others.IsThere(former) {
+		return ""
+	}
+	return former
 }
 
 // TakeOver takes a session over whose primary is gone or drains. If another replica was

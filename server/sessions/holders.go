@@ -255,17 +255,15 @@ func (l *Session) holderLocked(stream string) *Holder {
 func (l *Session) Hold(ctx context.Context, stream string, f *streams.Flow) (mine *Holder, err error) {
 	mine = &Holder{Stream: stream, flow: f}
 	l.mu.Lock()
-	before, gone := l.holderLocked(stream), make(chan struct{})
-	if before != nil && before.flow != nil {
-		before.gone = gone
-		l.streams.holders[slices.Index(l.streams.holders, before)] = mine
-	} else {
-		l.streams.holders = append(l.streams.holders, mine)
-	}
-	l.mu.Unlock()
+	before := l.holderLocked(stream)
 	if before == nil || before.flow == nil {
+		l.streams.holders = append(l.streams.holders, mine)
+		l.mu.Unlock()
 		return mine, nil
 	}
+	gone := before.goneLocked() // somebody else may wait for it already
+	l.streams.holders[slices.Index(l.streams.holders, before)] = mine
+	l.mu.Unlock()
 	before.lose()
 	select {
 	case <-gone:

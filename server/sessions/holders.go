@@ -306,24 +306,22 @@ func (l *Session) DropGone(isThere func(replica.ID) bool) {
 	if len(dead) == 0 {
 		return
 	}
-	var gone []*Holder
+	var all []receipt
 	l.changeUse(func() {
 		l.dropListenersLocked(func(h *Holder) bool {
 			if dead[h.Listener.At] {
-				gone = append(gone, h)
+				all = append(all, h.Listener.receipts...)
 			}
 			return dead[h.Listener.At]
 		})
 	})
-	for _, h := range gone {
-		for _, r := range h.Listener.receipts {
-			switch {
-			case time.Since(r.at) > provenTime:
-			case r.uri == "":
-				l.Unassign("", r.method, "")
-			default:
-				l.NoteUpdate(r.watch, r.uri)
-			}
+	for _, r := range all {
+		switch {
+		case time.Since(r.at) > provenTime:
+		case r.uri == "":
+			l.Unassign("", r.method, "")
+		default:
+			l.NoteUpdate(r.watch, r.uri)
 		}
 	}
 	l.WakeStreams()

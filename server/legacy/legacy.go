@@ -477,7 +477,7 @@ func (s *Service) Delete(x *exchange.Exchange, r *http.Request) {
 // was cancelled.
 func (s *Service) endByClient(x *exchange.Exchange, l *sessions.Session) (refused *exchange.Refusal) {
 	// a client that leaves must not leave half of it undone
-	ctx, at := context.WithoutCancel(x.Context()), l.StreamsAt()
+	ctx := context.WithoutCancel(x.Context())
 	if refused = s.sessions.Delete(ctx, l); refused != nil {
 		return refused
 	}
@@ -486,7 +486,7 @@ func (s *Service) endByClient(x *exchange.Exchange, l *sessions.Session) (refuse
 	}
 	s.sessions.ShutDeleted(ctx, l)
 	l.AwaitJobs(ctx)
-	for stream, one := range at {
+	for stream, one := range l.StreamsAt() { // also of a GET that came meanwhile
 		s.letGo(ctx, l, stream, one, directory.EndedEpoch)
 	}
 	l.AwaitEnd(ctx)

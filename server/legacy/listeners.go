@@ -378,7 +378,7 @@ func (s *Service) takeStranded(ctx context.Context) {
 	if s.streams.IsDraining() {
 		return
 	}
-	s.sessions.Each(ctx, func(l *sessions.Session) bool { return l.Shared }, func(l *sessions.Session) {
+	s.sessions.Each(ctx, (*sessions.Session).HasStreams, func(l *sessions.Session) {
 		if l.IsLeading() {
 			l.DropGone(s.config.Others.IsThere)
 			return

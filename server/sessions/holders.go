@@ -294,6 +294,14 @@ func (l *Session) HolderOf(stream string) replica.ID {
 	return ""
 }
 
+// HasStreams tells whether a stream of the session, which is shared, is open anywhere, as
+// far as is known here.
+func (l *Session) HasStreams() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Shared && len(l.streams.holders) > 0
+}
+
 // DropGone forgets the streams at replicas that are gone. What was told there a moment
 // ago may not have come to the client, so it is told again.
 func (l *Session) DropGone(isThere func(replica.ID) bool) {

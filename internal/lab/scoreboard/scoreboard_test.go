@@ -5,6 +5,7 @@ import (
 	"flag"
 	"maps"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -170,6 +171,32 @@ func TestEachAdvisoryHasATest(t *testing.T) {
 	gone, err := must.Got(func() []string { return missing(root, append(tested, advisory{"x", "`TestOfNobody`"})) })
 	if err != nil || len(gone) != 1 || gone[0] != "TestOfNobody" {
 		t.Errorf("got %v, %v, want that one test alone is missing", gone, err)
+	}
+}
+
+// TestEachPatternAndPackageOfAGroupHasATest: a test that has another name now would leave
+// its group, which could hold without it.
+func TestEachPatternAndPackageOfAGroupHasATest(t *testing.T) {
+	root, err := lab.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := declared(root)
+	has := func(folder, pattern string) bool {
+		names := regexp.MustCompile(pattern)
+		return slices.ContainsFunc(all, func(o target) bool { return o.folder == folder && names.MatchString(o.name) })
+	}
+	for _, g := range groups() {
+		for pattern := range strings.SplitSeq(g.run, "|") {
+			if !slices.ContainsFunc(g.packages, func(folder string) bool { return has(folder, pattern) }) {
+				t.Errorf("%s: no test of %v is called %s", g.figure, g.packages, pattern)
+			}
+		}
+		for _, folder := range g.packages {
+			if !has(folder, g.run) {
+				t.Errorf("%s: %s has no test of it", g.figure, folder)
+			}
+		}
 	}
 }
 

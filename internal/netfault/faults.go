@@ -81,7 +81,7 @@ func (p *Proxy) change(edit func(*faults)) {
 	edit(&next)
 	next.changed = make(chan struct{})
 	close(p.faults.changed)
-	p.faults = &next
+	p.faults, p.met = &next, len(p.open)
 }
 
 // now returns the faults of this moment.

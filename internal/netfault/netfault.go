@@ -39,6 +39,7 @@ type Proxy struct {
 	closed   bool
 	faults   *faults
 	open     map[*link]struct{}
+	met      int // see Met
 }
 
 // Start starts a proxy at an address of 127.0.0.1 before a target, host:port, that need
@@ -168,10 +169,19 @@ func (p *Proxy) serve(client *net.TCPConn) {
 	answers.Wait()
 }
 
+// Met returns how many connections the faults have met: those that were open when the last
+// fault was made, and those that came since. A fault that meets none is none.
+func (p *Proxy) Met() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.met
+}
+
 // admit notes a link, or ends it if none may be.
 func (p *Proxy) admit(l *link) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.met++
 	switch {
 	case p.faults.resets:
 		l.end(true)

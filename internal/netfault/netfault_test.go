@@ -148,6 +148,23 @@ func turnedAway(t *testing.T, p *netfault.Proxy, want error) {
 	}
 }
 
+func TestAFaultCountsTheConnectionsThatItMeets(t *testing.T) {
+	t.Parallel()
+	l := start(t)
+	l.Delay(moment)
+	if got := l.Met(); got != 0 {
+		t.Errorf("a fault has met %d connections where there are none", got)
+	}
+	l.pair(t)
+	if got := l.Met(); got != 1 {
+		t.Errorf("a fault has met %d connections, want the one that came", got)
+	}
+	l.Rate(1 << 20)
+	if got := l.Met(); got != 1 {
+		t.Errorf("the next fault has met %d connections, want the one that was open", got)
+	}
+}
+
 func TestPassesOnAllBytesAndTheEnd(t *testing.T) {
 	t.Parallel()
 	l := start(t)

@@ -61,10 +61,12 @@ func toRedis(_ *scene, r *world.Replica) *netfault.Proxy      { return r.Redis }
 func toServer(s *scene, r *world.Replica) *netfault.Proxy     { return r.Upstream[s.server] }
 func toPeers(_ *scene, r *world.Replica) *netfault.Proxy      { return r.Link }
 
-// suffers makes a trouble on the link.
+// suffers makes a trouble on the link, which must meet a connection while it lasts.
 func (l link) suffers(from func(p *netfault.Proxy, s *scene)) about {
 	return func(_ context.Context, s *scene, r *world.Replica) {
-		from(l(s, r), s)
+		p := l(s, r)
+		from(p, s)
+		s.seeing(func(context.Context, *scene) { is("the trouble meets connections", p.Met() > 0, p.Address) })
 	}
 }
 

@@ -60,11 +60,15 @@ func partitionFaults() []*fault {
 	return faults
 }
 
-// loses has packets between a replica and some parts lost.
+// loses has packets between a replica and some parts lost, of which some must come while it
+// lasts.
 func loses(which world.Loss, parts ...string) about {
 	return func(_ context.Context, s *scene, r *world.Replica) {
 		for _, part := range parts {
 			s.Drop(r.Name, part, which)
 		}
+		s.seeing(func(ctx context.Context, s *scene) {
+			is("packets of "+r.Name+" are dropped", s.Dropped(ctx, r.Name) > 0, parts)
+		})
 	}
 }

@@ -37,7 +37,7 @@ func resourceFaults() []*fault {
 				"replica serves when the connections are gone",
 			before: wrapped("prlimit", fmt.Sprintf("--nofile=%d", few)), make: connects(many),
 			seen: all(of(victim, judged("it is ready and uses Redis",
-				func(v view) bool { return v.Ready && v.Redis == "up" })), othersServe),
+				func(v view) bool { return v.Ready && v.Redis == "up" }), turnsAway), othersServe),
 		},
 		{
 			name: "the disk of the record is full", done: fill, ground: direct, root: true,
@@ -129,6 +129,13 @@ func connects(many int) step {
 			}
 		}
 	}
+}
+
+// turnsAway asks whether a replica has closed or refused connections for want of room.
+func turnsAway(ctx context.Context, _ *scene, r *world.Replica) {
+	closed := r.Metric(ctx, "drawbridge_connections_closed_total")
+	refused := r.Metric(ctx, "drawbridge_connections_refused_total")
+	is(r.Name+" turns connections away", closed+refused > 0, closed+refused)
 }
 
 // nextRecord is a new file for the record of the victim.

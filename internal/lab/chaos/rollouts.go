@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"time"
-
-	"github.com/drawbridge-mcp/drawbridge/internal/netfault"
 )
 
 // rolloutFaults are troubles that last while each replica is stopped, started again and
@@ -19,9 +17,11 @@ func rolloutFaults() []*fault {
 		{
 			name: "Redis jitters", done: "each 50 ms it is drawn how late its answers come, up to 300 ms",
 			holds: "replicas become ready, use Redis, and serve 2026-07-28", weak: true,
-			make: meanwhile(50*time.Millisecond, of(fleet, link(toRedis).suffers(func(p *netfault.Proxy, s *scene) {
-				p.Delay(time.Duration(s.draw.Int64N(int64(300 * time.Millisecond))))
-			}))),
+			make: meanwhile(50*time.Millisecond, func(_ context.Context, s *scene) {
+				for _, r := range s.fleet() {
+					r.Redis.Delay(time.Duration(s.draw.Int64N(int64(300 * time.Millisecond))))
+				}
+			}),
 			seen: all(saysRedis("up"), goOn), heal: of(fleet, link(toRedis).heals),
 		},
 		{

@@ -3,6 +3,8 @@ package world
 import (
 	"context"
 	"net"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
@@ -89,6 +91,18 @@ func (w *World) through(proxy *netfault.Proxy) [][]string {
 		{"OUTPUT", "-p", "tcp", "-d", w.network.outside, "--dport", port},
 		{"INPUT", "-p", "tcp", "-s", w.network.outside, "--sport", port},
 	}
+}
+
+// Dropped returns how many packets from and to a part in a namespace, a replica or a server
+// of Redis, were dropped by Drop since the last Rejoin.
+func (w *World) Dropped(ctx context.Context, part string) (packets int) {
+	table := Run(ctx, "", w.network.command(part, "iptables", "-w", "-n", "-v", "-x", "-L")...)
+	for line := range strings.Lines(table) {
+		if fields := strings.Fields(line); len(fields) > 2 && fields[2] == "DROP" {
+			packets += must.Have(strconv.Atoi(fields[0]))
+		}
+	}
+	return packets
 }
 
 // Rejoin ends all partitions.

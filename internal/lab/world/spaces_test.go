@@ -23,7 +23,13 @@ func TestPartitions(t *testing.T) {
 		w.Drop(a, b, world.AllLost)
 		unready(t, w, want)
 		works(t, w.URL, token)
+		if w.Dropped(t.Context(), r.Name) == 0 {
+			t.Errorf("no packet between %s and %s was dropped", a, b)
+		}
 		w.Rejoin()
+		if n := w.Dropped(t.Context(), r.Name); n != 0 {
+			t.Errorf("after Rejoin there are %d packets that were dropped", n)
+		}
 		w.Ready(within(t))
 		works(t, "http://"+r.Address, token)
 	}

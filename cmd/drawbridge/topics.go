@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"io/fs"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -37,13 +38,16 @@ func topics() []string {
 	return names
 }
 
-// page returns the text of a topic, "" if there is none of that name.
+// tags are what pages have for browsers alone: pictures, and places that links lead to.
+var tags = regexp.MustCompile(`<img [^>]*>\n*|<a id="[^"]*"></a>`)
+
+// page returns the text of a topic for a terminal, "" if there is none of that name.
 func page(topic string) string {
 	for _, file := range []string{
 		"reference/" + topic + ".md", topic + ".md", "login/" + topic + ".md", topic + "/README.md",
 	} {
 		if text, err := fs.ReadFile(docs.Pages, file); err == nil {
-			return string(text)
+			return tags.ReplaceAllString(string(text), "")
 		}
 	}
 	return ""
@@ -141,9 +145,6 @@ func tabled(text string) map[string]meaning {
 			continue
 		}
 		name := strings.TrimPrefix(cells[0], "| ")
-		if _, after, anchored := strings.Cut(name, "</a>"); anchored {
-			name = after
-		}
 		for i := range cells {
 			cells[i] = plain(strings.TrimSuffix(cells[i], " |"))
 		}

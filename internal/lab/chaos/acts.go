@@ -18,9 +18,10 @@ type act struct {
 	name, done string // for the report
 	// how many requests go through at least while it is played, in percent of those that
 	// are wanted with restarts
-	share  int
-	deadly bool // replicas are killed
-	pass   pass
+	share   int
+	deadly  bool // replicas are killed
+	another bool // it needs another program of the gateway
+	pass    pass
 }
 
 // pass is a part of an act.
@@ -54,11 +55,10 @@ func further(all int) pass {
 	}
 }
 
-// acts returns all ways, some only if there is another program of the gateway. With
-// restarts a tenth more requests go through than are wanted, without those of the other
-// program, of the act without restarts and of that with kills.
-func acts(withPrevious bool) []*act {
-	all := []*act{
+// acts returns all ways. With restarts a tenth more requests go through than are wanted,
+// without those of the other program, of the act without restarts and of that with kills.
+func acts() []*act {
+	return []*act{
 		{
 			name: "none", done: "nothing, for comparison", share: 5,
 			pass: work,
@@ -79,19 +79,17 @@ func acts(withPrevious bool) []*act {
 		},
 		{name: "other configs", done: "each replica in turn gets another config by a reload or by a restart, and later the old one", share: 12, pass: reconfigured},
 		{name: "other keys", done: "the three steps of a rotation of `sessions.keys_file`, and a restart after each; other clients come before the last step", share: 8, pass: rekeyed},
-	}
-	if withPrevious {
-		all = append(all, &act{
+		{
 			name: "another program",
 			done: "each replica in turn is replaced by another program, and then each by this one", share: 5,
-			pass: replaced,
-		})
+			another: true, pass: replaced,
+		},
+		{
+			name: "kill -9",
+			done: "each of three replicas in turn: SIGKILL, start, ready, and the next", share: 5, deadly: true,
+			pass: struck,
+		},
 	}
-	return append(all, &act{
-		name: "kill -9",
-		done: "each of three replicas in turn: SIGKILL, start, ready, and the next", share: 5, deadly: true,
-		pass: struck,
-	})
 }
 
 func oneByOne(ctx context.Context, s *stage) {

@@ -42,8 +42,7 @@ func newRolling(flags *flag.FlagSet) page.Measure {
 func (f *rollingFlags) prove(ctx context.Context, log io.Writer) (string, error) {
 	balancers := balancersOf(f.balancer)
 	must.Be(f.requests > 0 && balancers != nil, "%d requests behind %q show nothing", f.requests, f.balancer)
-	named := func(a *act) bool { return f.only.MatchString(a.name) }
-	must.Be(slices.ContainsFunc(acts(f.previous != ""), named), "-only: no act matches %q", f.only.String())
+	must.Be(len(f.chosen()) > 0, "-only: no act that can be played here matches %q", f.only.String())
 	return inFolder(ctx, "rolling", log, false, func(dir, program string) (string, error) {
 		began := time.Now()
 		var scores []*score
@@ -54,7 +53,14 @@ func (f *rollingFlags) prove(ctx context.Context, log io.Writer) (string, error)
 		if f.only.String() != "" {
 			wanted = 0 // some acts alone need not have them all
 		}
-		return describeRolling(scores, f.previous != "", time.Since(began)), verdictOfRolling(scores, wanted)
+		return describeRolling(scores, time.Since(began)), verdictOfRolling(scores, wanted)
+	})
+}
+
+// chosen returns the acts that are to be played.
+func (f *rollingFlags) chosen() []*act {
+	return slices.DeleteFunc(acts(), func(a *act) bool {
+		return !f.only.MatchString(a.name) || a.another && f.previous == ""
 	})
 }
 
@@ -63,10 +69,7 @@ func (f *rollingFlags) behind(ctx context.Context, log io.Writer, dir, program, 
 	scene := newScene(ctx, dir, program, balancer, steady())
 	defer scene.close()
 	var scores []*score
-	for _, a := range acts(f.previous != "") {
-		if !f.only.MatchString(a.name) {
-			continue
-		}
+	for _, a := range f.chosen() {
 		s := &stage{scene: scene, current: program, previous: f.previous, loads: loads()}
 		one := s.play(ctx, a, f.requests*a.share/100)
 		// the log is no part of the proof

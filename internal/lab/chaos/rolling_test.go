@@ -112,9 +112,14 @@ func TestOnlyRequestsWithRestartsAreCounted(t *testing.T) {
 	if got := rolled(scores); !slices.Equal(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	if page := describeRolling(scores, false, 0); !strings.Contains(page,
+	if page := describeRolling(scores, 0); !strings.Contains(page,
 		"Behind nginx: 100 requests during 7 restarts, 0 lost.** **Behind haproxy: 110 requests during 3 restarts") {
 		t.Errorf("the report counts others: %s", page)
+	}
+	played := []*score{{act: &act{name: "none"}, balancer: "nginx"}}
+	if page := describeRolling(played, 0); strings.Contains(page, "none | **not run**") ||
+		!strings.Contains(page, "kill -9 | **not run**") {
+		t.Errorf("the report does not say what was not run: %s", page)
 	}
 	for wanted, broken := range map[int]bool{0: false, 100: false, 101: true, 111: true} {
 		if err := verdictOfRolling(scores, wanted); errors.Is(err, world.ErrBroken) != broken {
@@ -125,14 +130,12 @@ func TestOnlyRequestsWithRestartsAreCounted(t *testing.T) {
 
 func TestActsAreWhole(t *testing.T) {
 	names, share := map[string]bool{}, 0
-	for _, a := range acts(true) {
+	for _, a := range acts() {
 		if names[a.name] || a.name == "" || a.done == "" || a.pass == nil || a.share == 0 {
 			t.Errorf("the act %q is not whole, or stands twice", a.name)
 		}
 		names[a.name] = true
-	}
-	for _, a := range acts(false) {
-		if a.name != "none" && !a.deadly {
+		if a.name != "none" && !a.deadly && !a.another {
 			share += a.share
 		}
 	}

@@ -135,7 +135,7 @@ func rolled(scores []*score) (all []rolls) {
 }
 
 // describeRolling writes the section.
-func describeRolling(scores []*score, withPrevious bool, took time.Duration) string {
+func describeRolling(scores []*score, took time.Duration) string {
 	broken := 0
 	for _, s := range scores {
 		if s.wrong() != nil {
@@ -149,14 +149,15 @@ func describeRolling(scores []*score, withPrevious bool, took time.Duration) str
 	if broken > 0 {
 		behind += fmt.Sprintf(" **%d rows did not hold.**", broken)
 	}
-	without := ""
-	if !withPrevious {
-		without = "| another program | not run: `-previous` names it |\n"
-	}
 	return fmt.Sprintf(rollingSection, took.Round(time.Second), behind, page.Rows(scores, (*score).row),
 		page.Rows(scores, (*score).deadlyRow), page.Rows(scores, (*score).broken),
-		page.Rows(acts(withPrevious), func(a *act) string { return fmt.Sprintf("| %s | %s |\n", a.name, a.done) }),
-		without)
+		page.Rows(acts(), func(a *act) string {
+			without := ""
+			if !slices.ContainsFunc(scores, func(s *score) bool { return s.act.name == a.name }) {
+				without = "**not run**: "
+			}
+			return fmt.Sprintf("| %s | %s%s |\n", a.name, without, a.done)
+		}))
 }
 
 // rollingSection is the section, with places for what was found.
@@ -170,7 +171,7 @@ const rollingSection = `%v.%s
 %s%s
 | how replicas come and go | what is done |
 |---|---|
-%s%s`
+%s`
 
 // broken says what did not hold.
 func (s *score) broken() string {

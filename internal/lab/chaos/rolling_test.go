@@ -44,11 +44,15 @@ func TestAScoreKnowsWhatWasLost(t *testing.T) {
 		score score
 		wrong bool
 	}{
-		"nothing":     {score{act: &act{}}, false},
-		"a call":      {score{act: &act{}, failures: []ledger.Failure{late}}, true},
-		"a handshake": {score{act: &act{}, troubles: map[string]int{"status 502": 1}}, true},
-		"a session":   {score{act: &act{}, deeds: crowd.Deeds{Reconnects: 1}}, true},
-		"twice":       {score{act: &act{}, verdict: ledger.Verdict{Twice: 1}}, true},
+		"nothing":        {score{act: &act{}}, false},
+		"a call":         {score{act: &act{}, failures: []ledger.Failure{late}}, true},
+		"a handshake":    {score{act: &act{}, troubles: map[string]int{"status 502": 1}}, true},
+		"a session":      {score{act: &act{}, deeds: crowd.Deeds{Reconnects: 1}}, true},
+		"twice":          {score{act: &act{}, verdict: ledger.Verdict{Twice: 1}}, true},
+		"a cancellation": {score{act: &act{}, verdict: ledger.Verdict{Uncancelled: 1}}, true},
+		"a cancellation at a kill": {
+			score{act: &act{deadly: true}, verdict: ledger.Verdict{Uncancelled: 1}, inFlight: known}, false,
+		},
 		"in flight at a kill": {score{act: &act{deadly: true}, failures: []ledger.Failure{
 			inFlight,
 			soon,

@@ -82,6 +82,8 @@ func (s *score) wrong() error {
 			page.Counted(s.troubles, "none"),
 			s.failures)
 		c.Claim(s.deeds.Reconnects == 0, "%d sessions were gone", s.deeds.Reconnects)
+		c.Claim(v.Uncancelled == 0, "of %d calls that were cancelled the server was not told: %q", v.Uncancelled,
+			v.Notes)
 	}
 	return c.Broken()
 }

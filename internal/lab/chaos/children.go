@@ -169,14 +169,15 @@ func marked(mark string) (lines []string) {
 	return lines
 }
 
-// beChild is the server. args are its mode, its mark and its last words.
-func beChild(args []string, in io.ReadCloser, out io.WriteCloser) error {
+// beChild is the server, over standard input and output. args are its mode, its mark and
+// its last words.
+func beChild(ctx context.Context, args []string, _ io.Reader, out io.Writer) {
 	mode, mark := args[0], args[1]
 	switch mode {
 	case "forks":
 		signal.Ignore(syscall.SIGTERM)
 	case "stillborn":
-		return must.Try(func() { dieAtOnce(mark, args[2]) })
+		dieAtOnce(mark, args[2])
 	}
 	var calls atomic.Int64
 	server := sdk.NewServer(&sdk.Implementation{Name: "odd", Version: "1"}, nil)
@@ -187,7 +188,7 @@ func beChild(args []string, in io.ReadCloser, out io.WriteCloser) error {
 		said := []sdk.Content{&sdk.TextContent{Text: fmt.Sprintf("serial %d", n)}}
 		return &sdk.CallToolResult{Content: said}, misbehave(mode, mark, n, out)
 	})
-	return server.Run(context.Background(), &sdk.IOTransport{Reader: in, Writer: out})
+	must.OK(server.Run(ctx, &sdk.StdioTransport{}))
 }
 
 // dieAtOnce enters the time in a file and ends with last words.

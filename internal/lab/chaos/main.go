@@ -15,7 +15,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
@@ -24,13 +23,7 @@ import (
 )
 
 func main() {
-	if len(os.Args) > 3 && os.Args[1] == childPart {
-		if err := beChild(os.Args[2:], os.Stdin, os.Stdout); err != nil {
-			os.Exit(1)
-		}
-		return
-	}
-	world.Main("chaos", nil, run, 2, map[error]int{world.ErrBroken: 1})
+	world.Main("chaos", map[string]world.Role{childPart: beChild}, run, 2, map[error]int{world.ErrBroken: 1})
 }
 
 // say writes how it goes. Whoever reads it may have gone, which ends no proof.

@@ -140,7 +140,7 @@ bench: ## calls, their CPU and latency beside nginx and Go's ReverseProxy, idle 
 	$(LAB)/bench signin -out docs/evidence/benchmarks.md
 	$(LAB)/bench credentials -out docs/evidence/benchmarks.md
 
-bench-scale: ## how work grows with tenants, rules, tools and sessions, and lists beside ReverseProxy, in ten minutes
+bench-scale: ## how work grows with tenants, rules, tools and sessions, lists beside ReverseProxy, and whether it grows too much; in ten minutes
 	$(LAB)/bench scale -out docs/evidence/benchmarks.md
 
 bench-replicas: ## one, two and three replicas that share Redis beside three gateways that share nothing, and whether they cost too much; in eight minutes

@@ -42,14 +42,14 @@ func weaken(root *node, nodes []*node) []string {
 	if !slices.ContainsFunc(nodes, func(n *node) bool { return len(n.gaps) > 0 || counts(n) }) {
 		return nil
 	}
+	passesOn := func(e edge) bool { return e.inPlace() && e.keyword != "not" }
+	for n := range leading(nodes, counts, passesOn) {
+		n.takeOut("unevaluatedItems")
+	}
 	// A node is weak when it may accept more than the original.
 	weak := leading(nodes, func(n *node) bool { return len(n.gaps) > 0 }, anywhere)
 	for n := range weak {
 		n.loosen(weak)
-	}
-	passesOn := func(e edge) bool { return e.inPlace() && e.keyword != "not" }
-	for n := range leading(nodes, counts, passesOn) {
-		n.takeOut("unevaluatedItems")
 	}
 	blind := leading(nodes, func(n *node) bool { return n.blind }, passesOn)
 	for n := range blind {

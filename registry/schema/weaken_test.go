@@ -168,6 +168,13 @@ func TestWhatCannotBeCheckedRefusesNothing(t *testing.T) {
 			[]string{`[1,2]`},
 		},
 		{
+			"contains of 2019-09 in one of several forms",
+			`{"$schema":"https://json-schema.org/draft/2019-09/schema","oneOf":[{"contains":{"const":1},"unevaluatedItems":false},{"minItems":1}]}`,
+			[]string{"#/oneOf", "#/oneOf/0/unevaluatedItems"},
+			[]string{`[1]`, `[2]`},
+			[]string{`[]`},
+		},
+		{
 			"contains of 2019-09", `{"$schema":"https://json-schema.org/draft/2019-09/schema","contains":{"const":1},"unevaluatedItems":false}`,
 			[]string{"#/unevaluatedItems"},
 			[]string{`[1]`, `[1,2]`},

@@ -83,14 +83,16 @@ func (i *item) knows(member string) bool {
 // appendMeta appends the client's metadata, without the members that the gateway sets
 // itself, behind those of own. The client's progress token is replaced by the request's
 // id: tokens of two clients may be the same, but no other request of the connection has
-// this id.
+// this id. A task that the client names is left out: its id is the gateway's or another
+// caller's, and servers give the answer to such a request to whoever asks for that task.
 func appendMeta(dst []byte, id mcp.ID, meta mcp.Object, own string) []byte {
 	dst = append(dst, '{')
 	empty := len(dst)
 	dst = append(dst, own...)
 	for name, value := range meta.Members {
 		switch name {
-		case mcp.MetaProtocolVersion, mcp.MetaClientInfo, mcp.MetaClientCapabilities, mcp.MetaLogLevel:
+		case mcp.MetaProtocolVersion, mcp.MetaClientInfo, mcp.MetaClientCapabilities, mcp.MetaLogLevel,
+			mcp.MetaRelatedTask:
 			continue
 		case mcp.MetaProgressToken:
 			if !isToken(value) {

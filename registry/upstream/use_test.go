@@ -201,6 +201,7 @@ func TestMetadataOfModernRequests(t *testing.T) {
 		before := len(s.sights("tools/call"))
 		call := request(
 			t, `{"name":"x","_meta":{"traceparent":"00-1-2-01","vendor/x":1.0,"progressToken":"mine",`+
+				`"io.modelcontextprotocol/related-task":{"taskId":"another's"},`+
 				`"io.modelcontextprotocol/clientCapabilities":{"roots":{"forged":true}},"io.modelcontextprotocol/logLevel":"emergency"}}`, nil)
 		call.Capabilities = parse(t, test.capabilities)
 		call.LogLevel, _ = mcp.LevelOf(test.level)

@@ -72,6 +72,12 @@ type Call struct {
 	// called by any goroutine, and does not block. nil: nobody wants to know.
 	OnTaskStatus func(state mcp.Object)
 
+	// OnOpened is called with the elicitationId of a question, or of an error that names
+	// addresses to open, when the server says later that what the user was to do there is
+	// done. It may be called by any goroutine, and does not block. nil: nobody wants to know,
+	// and questions have no such id.
+	OnOpened func(id string)
+
 	// Memory holds the answer for the caller, from its first byte beyond what is covered
 	// until the client has it. A source that reads an answer from elsewhere has it hold
 	// what has come, and returns a *MemoryError if it cannot. The gateway holds the answer

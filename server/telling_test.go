@@ -912,6 +912,56 @@ func (taskDesk) Handle(_ context.Context, _ gateway.Caller, r *gateway.Request) 
 
 func (taskDesk) FollowsTask(gateway.Caller, string) bool { return true }
 
+// openedDesk runs calls whose server says, when they have ended, that what their user was
+// to do at some address is done.
+type openedDesk struct {
+	*fakeDesk
+	tells chan func(id string)
+}
+
+func (d openedDesk) Handle(_ context.Context, _ gateway.Caller, r *gateway.Request) (mcp.Object, error) {
+	d.tells <- r.OnOpened
+	return textResult("asked"), nil
+}
+
+// TestSessionThatWasAskedIsToldThatAnAddressIsDone has the client of a session told whose
+// stream is at the same replica or another one, and neither another session of its user
+// nor a client whose revision does not know that.
+func TestSessionThatWasAskedIsToldThatAnAddressIsDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		both := fleet(t, &replicatest.Hub{}, 2)
+		desk := openedDesk{&fakeDesk{Desk: both[0].gateway}, make(chan func(string), 1)}
+		both[0].Server = server.NewWithDesk(both[0].config, desk)
+		runAll(t, both)
+		for name, test := range map[string]struct {
+			at       int // the replica with the stream
+			revision string
+			want     int
+		}{
+			"here":         {0, mcp.Revision2511, 1},
+			"elsewhere":    {1, mcp.Revision2511, 1},
+			"an older one": {0, mcp.Revision2506, 0},
+		} {
+			id, other := both[0].open(t, "alice", test.revision), both[0].open(t, "alice", mcp.Revision2511)
+			stream := both[test.at].hearing(t, inSession("GET", id, ""))
+			beside := both[test.at].hearing(t, inSession("GET", other, ""))
+			call := inSession("POST", id, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}`)
+			wantStatus(t, "a call", both[0].do(t, call), http.StatusOK)
+			if tell := <-desk.tells; tell != nil {
+				tell("the-id")
+			}
+			wait(t)
+			const notice = `{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":{"elicitationId":"the-id"}}`
+			if got := strings.Count(stream.text(), notice); got != test.want {
+				t.Errorf("%s: told %d times, want %d: %s", name, got, test.want, stream.text())
+			}
+			if strings.Contains(beside.text(), "elicitation") {
+				t.Errorf("%s: another session was told: %s", name, beside.text())
+			}
+		}
+	})
+}
+
 // TestManyNoticesGoInSeveralMessages has ninety-five sessions told of a hundred tasks
 // each, whose streams are at another replica, while a message to that one is on its way.
 // The other refused what came in one message, and the notices were lost.

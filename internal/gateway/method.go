@@ -255,6 +255,7 @@ func (c *call) use() *registry.Call {
 		Client:       c.request.Client,
 		Refusals:     c.request.Refusals,
 		LogLevel:     c.request.LogLevel,
+		OnOpened:     c.request.OnOpened,
 		Notify:       c.fromSource,
 		Filter:       mentionFilter{c},
 		Tasks:        c.tasks,

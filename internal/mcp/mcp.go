@@ -90,6 +90,7 @@ const (
 	NotifyResourcesChanged = "notifications/resources/list_changed"
 	NotifyResourceUpdated  = "notifications/resources/updated"
 	NotifyAcknowledged     = "notifications/subscriptions/acknowledged"
+	NotifyOpened           = "notifications/elicitation/complete" // of 2025-11-25 only
 )
 
 // Members of _meta, which are names for what travels beside the params of a request and

@@ -119,6 +119,16 @@ func answeredWith(err error, codes ...int) bool {
 	return ok && slices.Contains(codes, answered.Code)
 }
 
+// toOpen returns the error of a server that refuses a call until its user has opened some
+// addresses, nil for any other.
+func toOpen(err error) *mcp.Error {
+	answered, is := errors.AsType[*mcp.Error](err)
+	if !is || answered.Code != mcp.CodeURLElicitation {
+		return nil
+	}
+	return answered
+}
+
 // wantsSignIn tells whether the server answered that it wants a sign-in.
 func wantsSignIn(err error) bool {
 	refused, ok := errors.AsType[*wire.StatusError](err)

@@ -40,6 +40,7 @@ type legacy struct {
 	streams      sync.Once
 	calls        *calls // the open calls whose callers can be asked
 	watchers     watchers
+	elicitations elicitations
 	tasks        atomic.Pointer[func(state mcp.Object)] // takes what is said of tasks; nil: nobody does
 	// logs why its child died; nil on a control connection
 	tellLoss func(context.Context, error)
@@ -140,7 +141,7 @@ func (l *legacy) run(ctx context.Context, i *item, c *registry.Call, asks *quest
 	}
 	result, err := l.exchange(ctx, out)
 	if err != nil {
-		return mcp.Object{}, err
+		return mcp.Object{}, l.renamed(err, c.OnOpened)
 	}
 	if i.asTask && result.Value("task").IsObject() {
 		return withoutServerInfo(result.With("resultType", mcp.String("task"))), nil
@@ -150,6 +151,25 @@ func (l *legacy) run(ctx context.Context, i *item, c *registry.Call, asks *quest
 			result.With("resultType", mcp.String("input_required")))
 	}
 	return l.conn.server.complete(i.method, mcp.LatestLegacy, result)
+}
+
+// renamed returns the error of a call, with ids of the gateway where the server wants
+// addresses to be opened, of which at most roundMax count. tell is as in elicitations.
+func (l *legacy) renamed(err error, tell func(id string)) error {
+	answered := toOpen(err)
+	if answered == nil {
+		return err
+	}
+	data, _ := mcp.ObjectOf(answered.Data)
+	all, _ := data.Value("elicitations").Elements()
+	all = all[:min(len(all), roundMax)]
+	for n, one := range all {
+		params, _ := mcp.ObjectOf(one)
+		all[n] = l.elicitations.rename(params, tell).JSON()
+	}
+	renamed := *answered
+	renamed.Data = data.With("elicitations", mcp.Array(all)).JSON()
+	return &renamed
 }
 
 // speak sees to it that the server sends log messages of at least the level, unless it
@@ -402,6 +422,8 @@ func (l *legacy) notified(m *mcp.Message) {
 		l.calls.withdraw(mcp.ID(m.Params.Value("requestId")))
 	case mcp.NotifyMessage:
 		l.calls.note(m)
+	case mcp.NotifyOpened:
+		l.elicitations.complete(m.Params.Text("elicitationId"))
 	case mcp.NotifyTasksStatus:
 		if heard := l.tasks.Load(); heard != nil {
 			(*heard)(m.Params)

@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -62,16 +61,6 @@ func untilOpened(ctx context.Context, tries int, call func() (mcp.Object, error)
 	}
 }
 
-// toOpen returns the error of a server that refuses a call until its user has opened some
-// addresses, nil for any other.
-func toOpen(err error) *mcp.Error {
-	answered, is := errors.AsType[*mcp.Error](err)
-	if !is || answered.Code != mcp.CodeURLElicitation {
-		return nil
-	}
-	return answered
-}
-
 // failed returns, for a tool, a result whose text says what went wrong, because the model
 // that called it reads results. For what is no tool it returns err.
 func failed(i *item, text string, err error) (mcp.Object, error) {
@@ -92,7 +81,6 @@ func opened(i *item, c *registry.Call, err error) (mcp.Object, error) {
 	}
 	data, _ := mcp.ObjectOf(answered.Data)
 	elicitations, _ := data.Value("elicitations").Elements()
-	elicitations = elicitations[:min(len(elicitations), roundMax)]
 	var (
 		requests mcp.Object
 		text     = answered.Message

@@ -111,7 +111,8 @@ func (p *parking) begin(ctx context.Context, who auth.Owner, s *seat, i *item,
 // newCall returns a call that start will run on the session in the seat.
 func (p *parking) newCall(who auth.Owner, s *seat, i *item, c *registry.Call) *parkedCall {
 	d := &parkedCall{
-		questions: newQuestions(who, c, &p.strict, p.count), parking: p, session: s.Session,
+		questions: newQuestions(who, c, &p.strict, p.count, &s.Session.session.elicitations),
+		parking:   p, session: s.Session,
 		memory: c.Memory.Another(), until: time.Now().Add(lifeLimit),
 		params: 2 * c.Params.Size(), done: make(chan struct{}),
 	}

@@ -30,6 +30,8 @@ type question struct {
 	// it came on no call's stream and names no task of its call, so that another call of
 	// the owner may take it over
 	stray bool
+	// the server's id of the address to open; "": there is none
+	elicitation string
 }
 
 const questionPrefix = "q"
@@ -49,12 +51,12 @@ func inputRequest(method string, params mcp.Object) mcp.RawJSON {
 	).JSON()
 }
 
-// asked returns the params of a question in modern form. What has a meaning only between
-// this server and its client in the legacy session (a task, the id of an elicitation, a
-// progress token) is left out.
+// asked returns the params of a question in modern form, but for the id of an elicitation,
+// which elicitations renames. What has a meaning only between this server and its client in
+// the legacy session (a task, a progress token) is left out.
 // https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation
 func asked(params mcp.Object) mcp.Object {
-	params = params.Without("task", "elicitationId")
+	params = params.Without("task")
 	meta := params.Object("_meta")
 	if !meta.Has(mcp.MetaProgressToken) && !meta.Has(mcp.MetaRelatedTask) {
 		return params
@@ -66,7 +68,11 @@ func asked(params mcp.Object) mcp.Object {
 // over.
 func (q question) message() *mcp.Message {
 	request, _ := mcp.ObjectOf(q.request) // cannot fail: we wrote it
-	return &mcp.Message{ID: q.id, Method: request.Text("method"), Params: request.Object("params")}
+	params := request.Object("params")
+	if q.elicitation != "" {
+		params = params.With("elicitationId", mcp.String(q.elicitation))
+	}
+	return &mcp.Message{ID: q.id, Method: request.Text("method"), Params: params}
 }
 
 // questions are what the caller of one call is asked, and the notifications for that
@@ -84,13 +90,15 @@ type questions struct {
 	task   string       // that the call is about, as the server knows it; "": none
 	prefix string       // of the keys of the questions
 	// holds the open questions, and what the exchange keeps once the call was parked
-	reserved *share.Reservation
+	reserved     *share.Reservation
+	elicitations *elicitations // of the session on which the call runs
 
-	mu           sync.Mutex // guards the fields below
-	capabilities mcp.Object // what the caller of the present or latest round can be asked
-	attached     bool       // a round is going on; otherwise the call is parked
-	cost         int        // bytes that reserved has besides the open questions
-	waitingNotes int        // bytes of the notifications that came while the call was parked
+	mu           sync.Mutex      // guards the fields below
+	capabilities mcp.Object      // what the caller of the present or latest round can be asked
+	opened       func(id string) // of that caller, as registry.Call.OnOpened
+	attached     bool            // a round is going on; otherwise the call is parked
+	cost         int             // bytes that reserved has besides the open questions
+	waitingNotes int             // bytes of the notifications that came while the call was parked
 	ended        bool
 	seen         map[mcp.ID]bool // all questions so far, answered ones too
 	open         []question      // the questions without an answer, the oldest first
@@ -98,13 +106,13 @@ type questions struct {
 }
 
 // newQuestions returns the questions of a call whose first round begins. strict is set,
-// and count called, as the fields say.
+// and count called, as the fields say; so is opened the field elicitations.
 func newQuestions(who auth.Owner, c *registry.Call, strict *atomic.Bool,
-	count func(Anomaly, int),
+	count func(Anomaly, int), opened *elicitations,
 ) *questions {
 	q := &questions{
 		owner: who, strict: strict, asked: make(chan struct{}, 1), notes: wire.NewNotes(c.Memory.Another()),
-		count: count, prefix: questionPrefix,
+		count: count, prefix: questionPrefix, elicitations: opened,
 		reserved: c.Memory.Another(), seen: map[mcp.ID]bool{},
 	}
 	q.attach(c)
@@ -115,7 +123,7 @@ func newQuestions(who auth.Owner, c *registry.Call, strict *atomic.Bool,
 func (q *questions) attach(c *registry.Call) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.attached, q.waitingNotes, q.capabilities = true, 0, c.Capabilities
+	q.attached, q.waitingNotes, q.capabilities, q.opened = true, 0, c.Capabilities, c.OnOpened
 	if len(q.open) > 0 { // questions that are left from the round before
 		signal(q.asked)
 	}
@@ -192,6 +200,7 @@ func (q *questions) ask(m *mcp.Message, stray bool) *mcp.Error {
 	case len(q.seen) == questionsMax:
 		return mcp.Errorf(mcp.CodeInternal, "Too many questions in one call")
 	}
+	params = q.elicitations.rename(params, q.opened)
 	size := params.Size() + q.weightLocked()
 	if size > askedMax || q.reserved.Resize(int64(q.cost+size)) != nil {
 		return mcp.Errorf(mcp.CodeInternal, "The open questions of this call are too large")
@@ -199,7 +208,7 @@ func (q *questions) ask(m *mcp.Message, stray bool) *mcp.Error {
 	q.seen[m.ID] = true
 	q.open = append(q.open, question{
 		id: m.ID, key: questionKey(q.prefix, len(q.seen)), request: inputRequest(m.Method, params),
-		stray: stray,
+		stray: stray, elicitation: m.Params.Text("elicitationId"),
 	})
 	signal(q.asked)
 	return nil

@@ -31,7 +31,7 @@
 //	the peers                 both, modern; pool: for a legacy server
 //	  behind the pool         openurl, taskquestions, parking: calls that ask; tasks;
 //	                          pooled: a session in its seat
-//	  a session               legacy; calls, questions: who may be asked what; watchers
+//	  a session               legacy; calls, questions, elicitations: who may be asked what; watchers
 //	what all of them use      peer, connection, health, topics, compose, header, item, result, config, errors
 //	what operators are told   status
 //	the packages below        seats: who gets a session; wire: transports; pace: when to try again

@@ -245,7 +245,7 @@ func (f *feed) tell(ctx context.Context) bool {
 	for _, method := range f.session.Assign(s.desk.Lists(caller), f.stream) {
 		open = f.put(ctx, notices.OfList(method), method, "") && open
 	}
-	return f.tellUpdates(ctx) && f.tellTasks(ctx, caller) && open
+	return f.tellUpdates(ctx) && f.tellOnce(ctx, caller) && open
 }
 
 // tellUpdates puts notices of changed resources on the stream. It looks up what the
@@ -275,13 +275,13 @@ func (f *feed) tellUpdates(ctx context.Context) (open bool) {
 	return open
 }
 
-// tellTasks puts notices of tasks on the stream, of those that the caller may still
-// follow. It is false if the stream must end.
-func (f *feed) tellTasks(ctx context.Context, caller gateway.Caller) (open bool) {
+// tellOnce puts notices that are told once on the stream, those that the caller may still
+// be told. It is false if the stream must end.
+func (f *feed) tellOnce(ctx context.Context, caller gateway.Caller) (open bool) {
 	open = true
-	for id, notice := range f.session.TakeTasks() {
-		if f.server.desk.FollowsTask(caller, id) {
-			open = f.put(ctx, notice, mcp.NotifyTasksStatus, "") && open
+	for id, one := range f.session.TakeOnce() {
+		if f.server.tellsOnce(caller, id, one) {
+			open = f.put(ctx, one.Text, one.Method, "") && open
 		}
 	}
 	return open

@@ -171,11 +171,10 @@ func (s *Service) noticesFor(l *sessions.Session, at replica.ID) (all []sessions
 			})
 		}
 	}
-	for id, notice := range l.TakeTasks() {
-		if s.desk.FollowsTask(caller, id) {
-			all = append(all, sessions.Notice{
-				Session: l, Holder: h, Method: mcp.NotifyTasksStatus, Text: notice,
-			})
+	for id, one := range l.TakeOnce() {
+		if s.tellsOnce(caller, id, one) {
+			one.Holder = h
+			all = append(all, one)
 		}
 	}
 	return all, more

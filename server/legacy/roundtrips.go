@@ -113,7 +113,10 @@ func (s *Service) inRounds(ctx context.Context, c gateway.Caller, l *sessions.Se
 	}
 	defer func() { rt.heard.Release() }()
 	if m.Params.Has("task") || m.Method == mcp.MethodTasksResult {
-		rt.request.OnTaskStatus = func(id string, n mcp.Notification) { s.taskChanged(l, id, n) }
+		rt.request.OnTaskStatus = func(id string, n mcp.Notification) { s.tellOnce(l, id, n) }
+	}
+	if l.Speaks() >= mcp.Revision2511 { // which knows such notifications
+		rt.request.OnOpened = func(id string) { s.opened(l, id) }
 	}
 	if m.Method == mcp.MethodTasksResult {
 		responder.releaseSlot() // the request waits for as long as its task runs

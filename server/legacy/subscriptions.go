@@ -76,14 +76,29 @@ func (s *Service) keepLists(ctx context.Context, l *sessions.Session) {
 	}
 }
 
-// taskChanged notes that the client of a session is to be told of a task. The notice goes
-// out on the stream of the session, if this replica leads it. It is told once at most: a
-// client need not be told, and asks for the state of its tasks by itself.
+// tellOnce notes that the client of a session is to be told of the task or elicitation with
+// that id. The notice goes out on the stream of the session, if this replica leads it. It
+// is told once at most: a client need not be told, and asks for the state of its tasks by
+// itself.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks#task-status-notification
-func (s *Service) taskChanged(l *sessions.Session, id string, n mcp.Notification) {
-	if l.NoteTask(id, mcp.AppendRequest(nil, "", n.Method, n.Params)) {
+func (s *Service) tellOnce(l *sessions.Session, id string, n mcp.Notification) {
+	if l.NoteOnce(id, n.Method, mcp.AppendRequest(nil, "", n.Method, n.Params)) {
 		l.WakeStreams()
 	}
+}
+
+// opened notes that the client of a session is to be told that what its user was to do at
+// some address is done.
+// https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#completion-notifications-for-url-mode-elicitation
+func (s *Service) opened(l *sessions.Session, id string) {
+	params := mcp.NewObject(mcp.Member{Name: "elicitationId", Value: mcp.String(id)})
+	s.tellOnce(l, id, mcp.Notification{Method: mcp.NotifyOpened, Params: params})
+}
+
+// tellsOnce tells whether a caller may be told a notice of the task or elicitation with
+// that id: of a task, if it may follow that now.
+func (s *Service) tellsOnce(c gateway.Caller, id string, one sessions.Notice) bool {
+	return one.Method != mcp.NotifyTasksStatus || s.desk.FollowsTask(c, id)
 }
 
 // resubscribeTime bounds how long it takes to make the subscriptions of a session again.

@@ -203,57 +203,55 @@ func (l *Session) ListsDue() (text string, due bool) {
 	return text, due
 }
 
-// Bounds of the notices of tasks of one session that wait for a stream. Of each task the
-// latest counts.
+// Bounds of the notices of one session that are told once and wait for a stream: of tasks,
+// and of what users were to do at some address. Of each the latest counts.
 const (
-	maxTaskNotices = 100
-	maxTaskNotice  = 4 << 10 // bytes of one: what is longer is told when the client asks
-	taskNoticeCost = 128     // bytes that one takes besides its text and the id of its task, roughly
+	maxOnce     = 100
+	maxOnceSize = 4 << 10 // bytes of one: what is longer is told when the client asks
+	onceCost    = 128     // bytes that one takes besides its text and its id, roughly
 )
 
-// taskNoticeSize returns how many bytes the notice of a task takes.
-func taskNoticeSize(id string, notice []byte) int64 {
-	return int64(taskNoticeCost + len(id) + len(notice))
-}
+// onceSize returns how many bytes a notice takes.
+func onceSize(id string, notice []byte) int64 { return int64(onceCost + len(id) + len(notice)) }
 
-// NoteTask notes that the client is to be told of a task, with that notice. It is false
-// if this replica does not lead the session, or there is no room. The user holds what
-// waits: a session may be without a stream for long.
-func (l *Session) NoteTask(id string, notice []byte) bool {
+// NoteOnce notes that the client is to be told that notice, of the task or elicitation with
+// that id, once. It is false if this replica does not lead the session, or there is no room. The
+// user holds what waits: a session may be without a stream for long.
+func (l *Session) NoteOnce(id, method string, notice []byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	before, waits := l.notices.tasks[id]
-	if l.life.isOver() || l.Shared && !l.lead.leads || len(notice) > maxTaskNotice ||
-		!waits && len(l.notices.tasks) >= maxTaskNotices {
+	before, waits := l.notices.once[id]
+	if l.life.isOver() || l.Shared && !l.lead.leads || len(notice) > maxOnceSize ||
+		!waits && len(l.notices.once) >= maxOnce {
 		return false
 	}
 	user := share.User(l.User)
-	if l.roster.memory.Take(user, taskNoticeSize(id, notice)) != nil {
+	if l.roster.memory.Take(user, onceSize(id, notice)) != nil {
 		return false
 	}
 	if waits {
-		l.roster.memory.Give(user, taskNoticeSize(id, before))
+		l.roster.memory.Give(user, onceSize(id, before.Text))
 	}
-	if l.notices.tasks == nil {
-		l.notices.tasks = make(map[string][]byte)
+	if l.notices.once == nil {
+		l.notices.once = make(map[string]Notice)
 	}
-	l.notices.tasks[id] = notice
+	l.notices.once[id] = Notice{Session: l, Method: method, Text: notice}
 	return true
 }
 
-// TakeTasks returns the notices of tasks that wait, by their ids. The stream that takes
-// them tells them.
-func (l *Session) TakeTasks() map[string][]byte {
+// TakeOnce returns the notices that wait, by their ids. The stream that takes them tells
+// them.
+func (l *Session) TakeOnce() map[string]Notice {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.takeTasksLocked()
+	return l.takeOnceLocked()
 }
 
-func (l *Session) takeTasksLocked() map[string][]byte {
-	waiting := l.notices.tasks
-	for id, notice := range waiting {
-		l.roster.memory.Give(share.User(l.User), taskNoticeSize(id, notice))
+func (l *Session) takeOnceLocked() map[string]Notice {
+	waiting := l.notices.once
+	for id, one := range waiting {
+		l.roster.memory.Give(share.User(l.User), onceSize(id, one.Text))
 	}
-	l.notices.tasks = nil
+	l.notices.once = nil
 	return waiting
 }

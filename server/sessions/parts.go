@@ -137,7 +137,7 @@ type pendingNotices struct {
 	// paced tells that its streams are woken when it may be told of others.
 	pacedUntil time.Time
 	paced      bool
-	tasks      map[string][]byte        // notices of tasks that no stream has yet, by id
+	once       map[string]Notice        // notices that are told once and that no stream has yet, by id
 	watched    map[string]*Subscription // subscriptions, by URI
 	// those of the primary before that are to be made again; true: that was tried
 	lost      map[string]bool

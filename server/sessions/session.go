@@ -204,7 +204,7 @@ func (l *Session) emptied() (watched map[string]*Subscription) {
 	if l.notices.updates != nil {
 		l.notices.updates.Close()
 	}
-	l.takeTasksLocked()
+	l.takeOnceLocked()
 	l.notices.lost, l.notices.reopening = nil, nil
 	return watched
 }

@@ -42,7 +42,7 @@ func (c *caller) answer(ctx context.Context, response *http.Response, secrets []
 	status := strings.TrimSpace(fmt.Sprintf("%d %s", response.StatusCode,
 		http.StatusText(response.StatusCode)))
 	switch {
-	case response.StatusCode >= 300 && response.StatusCode < 400:
+	case response.StatusCode >= 300 && response.StatusCode < 400 && response.Header.Get("Location") != "":
 		return mcp.ToolError("The API answered " + status +
 			", which leads to another address. It was not followed."), nil
 	case response.StatusCode < 200 || response.StatusCode > 299:
@@ -56,7 +56,7 @@ func (c *caller) answer(ctx context.Context, response *http.Response, secrets []
 		return mcp.ToolError(
 			fmt.Sprintf("The API answered %s with more than %d MiB, which is too much to pass on.", status,
 				maxAnswer>>20)), nil
-	case len(data) == 0:
+	case len(bytes.TrimSpace(data)) == 0: // some libraries write a space or a line
 		return mcp.TextResult("Done: the API answered " + status + "."), nil
 	}
 	release, err := c.turns.Finish(ctx, claim.User(), time.Duration(len(data))*resultTime)
@@ -145,11 +145,11 @@ const (
 )
 
 // kindOf returns the kind of a body by its Content-Type, and a name for that type, for
-// messages.
+// messages. What parameters it has means nothing here, be they broken.
 func kindOf(header http.Header) (kind, string) {
 	mediaType, _, err := mime.ParseMediaType(header.Get("Content-Type"))
 	switch {
-	case err != nil || mediaType == "":
+	case err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) || mediaType == "":
 		return kindOther, "content of an unknown type"
 	case mediaType == typeJSON || strings.HasSuffix(mediaType, "+json"):
 		return kindJSON, mediaType

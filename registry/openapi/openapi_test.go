@@ -327,6 +327,8 @@ func TestAnswers(t *testing.T) {
 		"text":           {200, "text/plain", "plain", "plain", "", ""},
 		"XML":            {200, "application/xml", "<a/>", "<a/>", "", ""},
 		"nothing":        {202, "", "", "Done: the API answered 202 Accepted.", "", ""},
+		"a line":         {200, "application/json", "\n", "Done: the API answered 200 OK.", "", ""},
+		"broken type":    {200, "application/json; charset", `[1]`, `[1]`, `[1]`, ""},
 		"bytes": {
 			200, "image/png", "\x89PNG", "", "",
 			"200 OK with image/png, which cannot be passed on",
@@ -365,6 +367,7 @@ func TestAnswers(t *testing.T) {
 		},
 		"a long error": {422, "text/plain", strings.Repeat("é", 2000), "", "", strings.Repeat("é", 1000) +
 			"…"},
+		"not modified": {304, "", "", "", "", "The API answered 304 Not Modified."},
 		"moved": {
 			302, "text/plain", "x", "", "",
 			"leads to another address. It was not followed.",
@@ -376,7 +379,9 @@ func TestAnswers(t *testing.T) {
 				if test.contentType != "" {
 					w.Header().Set("Content-Type", test.contentType)
 				}
-				w.Header().Set("Location", a.URL+"/elsewhere")
+				if test.status == http.StatusFound {
+					w.Header().Set("Location", a.URL+"/elsewhere")
+				}
 				w.WriteHeader(test.status)
 				io.WriteString(w, test.body)
 			})

@@ -61,6 +61,9 @@ func TestStyles(t *testing.T) {
 		{"query", `,"explode":false`, `[]`, "/v3/p"},
 		{"query", `,"style":"spaceDelimited"`, list, "/v3/p?v=a/b%20c"},
 		{"query", `,"style":"pipeDelimited"`, list, "/v3/p?v=a/b%7Cc"},
+		{"query", `,"style":"spaceDelimited"`, `["a b","c"]`, ""},
+		{"query", `,"style":"pipeDelimited"`, `["a|b","c"]`, ""},
+		{"query", `,"style":"pipeDelimited"`, `["a b","c"]`, "/v3/p?v=a%20b%7Cc"},
 		{"query", `,"style":"deepObject","explode":true`, object, "/v3/p?v%5Bk%5D=a,b&v%5Bl%5D=2"},
 	} {
 		path := "/p"

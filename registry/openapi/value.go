@@ -178,7 +178,15 @@ func (a *argument) queryTexts(raw mcp.RawJSON) ([]string, error) {
 	case len(v.list) == 0 && len(v.pairs) == 0:
 		return nil, nil
 	}
-	between := map[string]string{"spaceDelimited": "%20", "pipeDelimited": "%7C", "form": ","}[a.style]
+	between := ","
+	// a comma within an element is encoded and one between two is not; these are alike
+	if mark := map[string]string{"spaceDelimited": " ", "pipeDelimited": "|"}[a.style]; mark != "" {
+		between = escape(mark)
+		if slices.ContainsFunc(v.texts(), func(text string) bool { return strings.Contains(text, mark) }) {
+			return nil, usagef("arguments.%s: no element may have %q, which stands between elements", a.name,
+				mark)
+		}
+	}
 	return []string{name + "=" + v.joined(a.escapedElement, between, between)}, nil
 }
 

@@ -271,14 +271,18 @@ func (s *Service) letGo(ctx context.Context, l *sessions.Session, stream string,
 func (s *Service) leave(ctx context.Context, l *sessions.Session, stream string, primary replica.ID) {
 	// one for each stream
 	s.background.begin(ctx, func(ctx context.Context) {
-		for !l.Holds(stream) && !s.letGo(ctx, l, stream, primary, l.Epoch()) &&
-			s.config.Others.IsThere(primary) && pace.Wait(ctx, leaveAgain) {
+		for wait := leaveFirst; !l.Holds(stream) && !s.letGo(ctx, l, stream, primary, l.Epoch()) &&
+			s.config.Others.IsThere(primary) && pace.Wait(ctx, wait); wait = min(2*wait, leaveMost) {
 		}
 	})
 }
 
-// leaveAgain is after which time a primary is told again that was not reached.
-const leaveAgain = time.Second
+// A primary that was not told is told again after leaveFirst, and then after twice as long
+// each time, up to leaveMost: the link may be cut while thousands leave.
+const (
+	leaveFirst = time.Second
+	leaveMost  = time.Minute
+)
 
 // letGoAll has replicas end the streams that they hold of a session which this one led
 // with that epoch: their clients come back, and the streams become known to who leads.

@@ -57,7 +57,7 @@ func newArgument(p *openapi3.Parameter, own []string, s *schemas) (*argument, er
 	if len(p.Content) > 0 {
 		media := p.Content.Get(typeJSON)
 		for mediaType := range p.Content {
-			if rank(mediaType) >= 2 { // with a charset, for example
+			if rank(mediaType) >= rankOther { // with a charset, for example
 				media = p.Content[mediaType]
 			}
 		}

@@ -15,7 +15,7 @@ import (
 
 // body says how the argument body becomes the body of a request.
 type body struct {
-	mediaType string // as in the document, with its parameters; sent as Content-Type
+	mediaType string // as in the document, with its parameters, or JSON; sent as Content-Type
 	form      bool   // written as a form, otherwise as JSON
 	// of a form: the properties for which the document has an encoding, by name
 	fields   map[string]*argument
@@ -42,10 +42,13 @@ func newBody(o *loaded, s *schemas) (*body, error) {
 	// its content has no meaning: https://www.rfc-editor.org/rfc/rfc9110#section-9.3.1
 	case o.method == http.MethodGet:
 		return nil, withoutBody(ref.Value, media, s)
-	case rank(chosen) == 0:
+	case rank(chosen) == rankNone:
 		return nil, errors.New("its body is neither JSON nor a form")
 	}
-	b := &body{mediaType: chosen, form: rank(chosen) == 1, required: ref.Value.Required}
+	b := &body{mediaType: chosen, form: rank(chosen) == rankForm, required: ref.Value.Required}
+	if rank(chosen) == rankRange {
+		b.mediaType = typeJSON
+	}
 	if media == nil {
 		media = openapi3.NewMediaType()
 	}
@@ -121,7 +124,7 @@ func newField(name string, e *openapi3.Encoding, schema *openapi3.SchemaRef) (fi
 		}
 	}
 	switch {
-	case slices.ContainsFunc(kinds, func(kind string) bool { return rank(kind) >= 2 }):
+	case slices.ContainsFunc(kinds, func(kind string) bool { return rank(kind) >= rankOther }):
 		field.asJSON = true
 	case len(kinds) > 0 && (isObject(schema) || schema != nil && schema.Value != nil &&
 		isObject(schema.Value.Items)):

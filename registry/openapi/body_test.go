@@ -107,3 +107,31 @@ func TestABodyWithGETThatMayBeMissingIsLeftOut(t *testing.T) {
 		t.Errorf("got notes %q, want %q", got, want)
 	}
 }
+
+// TestABodyOfAnyTypeIsJSON: documents that were converted, and that of Kubernetes, say */* of
+// bodies. What is named by itself comes first.
+func TestABodyOfAnyTypeIsJSON(t *testing.T) {
+	a := newAPI(t)
+	for types, want := range map[string]string{
+		`"*/*":{"schema":{"type":"object"}}`: "application/json",
+		`"application/*":{}`:                 "application/json",
+		`"*/*":{},"text/plain":{}`:           "application/json",
+		`"*/*":{},"application/x-www-form-urlencoded":{"schema":{"type":"object"}}`: "application/x-www-form-urlencoded",
+		`"*/*":{},"application/merge-patch+json":{}`:                                "application/merge-patch+json",
+		`"image/*":{}`: "",
+	} {
+		cfg := a.config([]byte(`{"openapi":"3.0.3","info":{"title":"x","version":"1"},"paths":{"/a":{"post":{"operationId":"op",`+
+			`"requestBody":{"content":{`+types+`}},"responses":{}}}}}`), "*")
+		tools, refused := load(t, cfg)
+		if len(refused) > 0 != (want == "") {
+			t.Errorf("%s: left out: %v, want the type %q", types, refused, want)
+		}
+		if want == "" || tools["op"] == nil {
+			continue
+		}
+		mustUse(t, tools["op"], `{"body":{"a":1}}`)
+		if r, _ := a.last(t); r.Header.Get("Content-Type") != want {
+			t.Errorf("%s: sent as %q, want %q", types, r.Header.Get("Content-Type"), want)
+		}
+	}
+}

@@ -16,19 +16,31 @@ const (
 // (see fitting).
 const maxDescription = 8 << 10
 
-// rank orders the media types that a body can be written in: 3 for JSON, 2 for
-// application/*+json, 1 for a form, and 0 for all others, which cannot be written.
+// The ranks of media types that a body can be written in.
+const (
+	rankNone  = iota // cannot be written
+	rankRange        // of types, JSON among them
+	rankForm
+	rankOther // application/*+json
+	rankJSON
+)
+
+// rank orders the media types that a body can be written in.
 func rank(mediaType string) int {
 	base, _, err := mime.ParseMediaType(mediaType)
 	switch {
-	case err != nil || strings.Contains(base, "*"):
-		return 0
+	case err != nil:
+		return rankNone
+	case base == "*/*" || base == "application/*":
+		return rankRange
+	case strings.Contains(base, "*"):
+		return rankNone
 	case base == typeJSON:
-		return 3
+		return rankJSON
 	case strings.HasPrefix(base, "application/") && strings.HasSuffix(base, "+json"):
-		return 2
+		return rankOther
 	case base == typeForm:
-		return 1
+		return rankForm
 	}
-	return 0
+	return rankNone
 }

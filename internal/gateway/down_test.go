@@ -395,7 +395,10 @@ func TestACrashOfAServerIsNoFaultOfTheGateway(t *testing.T) {
 			`"server lib is not available: child ended: exit status 1"`: &registry.UnavailableError{Server: "lib", Sent: true, Err: cause},
 		`level=WARN msg="a call could not start at its server"`:               &registry.UnavailableError{Server: "lib", Err: cause},
 		`level=WARN msg="a call's server gave an answer that cannot be used"`: &registry.ProtocolError{Server: "lib", Err: cause},
-		`level=ERROR msg="call failed inside"`:                                cause,
+		`level=WARN msg="a call had no credential that its server takes"`: &registry.UnavailableError{
+			Server: "lib", Credential: credential.FaultExchange, Err: cause,
+		},
+		`level=ERROR msg="call failed inside"`: cause,
 	} {
 		var log strings.Builder
 		b, l := newLibrary(t)

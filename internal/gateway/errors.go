@@ -475,7 +475,7 @@ func notAvailable(err *registry.UnavailableError) failure {
 	if err.SignIn {
 		text = "The server " + err.Server +
 			" did not make the call: it wants a sign-in, and the operator of " +
-			"this gateway must give a credential for it. Go on without it."
+			"this gateway must give a credential that it takes. Go on without it."
 		again = downRetryMax
 	}
 	return failure{
@@ -504,7 +504,7 @@ func isDown(err *registry.DownError) *mcp.Error {
 	if err.SignIn {
 		return mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-DOWN",
 			fmt.Sprintf("The %s %s is not available: its server %s wants a sign-in, "+
-				"and the operator of this gateway must give a credential for it. Nothing was sent to it. "+
+				"and the operator of this gateway must give a credential that it takes. Nothing was sent to it. "+
 				"Go on without it.",
 				what, clip(err.Name, 256), err.Server)).After(downRetryMax)
 	}

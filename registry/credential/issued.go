@@ -132,7 +132,7 @@ func (x *exchanges) headers(ctx context.Context, p *auth.Principal) (*Headers, e
 		return x.own.headers(ctx, nil)
 	}
 	if _, has := p.SubjectDigest(); !has {
-		return nil, &Error{FaultExchange, errNoSubject}
+		return nil, &Error{FaultSignIn, errNoSubject}
 	}
 	at := x.cacheKey(p)
 	one := x.cache.At(at, func() *exchanged {

@@ -312,6 +312,19 @@ func TestTwoTokensOfOneUserAreExchangedEach(t *testing.T) {
 	}
 }
 
+// TestCallerWithoutATokenIsNoRefusalOfTheEndpoint comes with an access key, which the
+// endpoint is not shown.
+func TestCallerWithoutATokenIsNoRefusalOfTheEndpoint(t *testing.T) {
+	e := newEndpoint(t, func(http.ResponseWriter, url.Values, int) { t.Error("the endpoint was asked") })
+	s := source(t, credential.Config{Spec: credential.Spec{Exchange: &credential.Exchange{
+		Client: e.client(t), Audience: "crm",
+	}}})
+	key := &auth.Principal{Issuer: own, Subject: "ci", TenantID: "acme"}
+	if _, err := s.For(t.Context(), key); credential.FaultOf(err) != credential.FaultSignIn {
+		t.Errorf("got %v, want %s", err, credential.FaultSignIn)
+	}
+}
+
 func TestRefusalsOfEndpointsHaveWords(t *testing.T) {
 	people := newPeople(t, issuer)
 	ann, token := people.caller(issuer, "ann", "acme", nil)

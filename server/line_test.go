@@ -89,7 +89,8 @@ func TestRequestsAreNotLoggedBelowTheirLevel(t *testing.T) {
 
 // TestAForwardedRequestHasOneLine makes calls at a replica that does not lead their
 // session. The replica that answers has the line. Where its answer breaks off, the one
-// that the client has asked has a line, too.
+// that the client has asked has a line, too. One that is forwarded in vain is refused to
+// the client, and not on record, by that replica alone.
 func TestAForwardedRequestHasOneLine(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -109,6 +110,11 @@ func TestAForwardedRequestHasOneLine(t *testing.T) {
 		}
 		session := c.worlds[0].openAsking(t, mcp.Revision2511)
 		expect("a call", c.worlds[1].do(t, legacyCall(session, "echo").id("2")), 0)
+		ended := c.worlds[0].openAsking(t, mcp.Revision2511)
+		c.worlds[0].do(t, inSession("DELETE", ended, ""))
+		expect("a call of an ended session", c.worlds[1].do(t, legacyCall(ended, "echo").id("2")), 1,
+			`"code":"DB-SESSION"`)
+		c.worlds[0].wantRefused(t, "acme", "DB-REPLICAS", 0)
 		began := c.worlds[1].begins(t.Context(), legacyCall(session, "slow_progress").id("3"))
 		wait(t)
 		c.hub.Leave(c.worlds[0].word().Member)

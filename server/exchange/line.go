@@ -91,7 +91,7 @@ func (s *Service) logRequest(x *Exchange, r *http.Request) {
 		s.Metrics.Request(s.config.RouteOf(r), r.Method, x.Status, eraName(x.Era), now.Sub(x.Started))
 	}
 	own, often := s.hasOwnLine(x)
-	if own && x.Outcome != OutcomeForwarded {
+	if own && x.Outcome != OutcomeForwarded && x.Status != statusElsewhere {
 		s.logLine(x.Context(), now, x, r.Method, r.URL.Path)
 	}
 	if often {

@@ -73,11 +73,17 @@ func (x *Exchange) Refuse(id mcp.ID, r *Refusal) {
 	x.AnswerError(id, r.Err, r.Status)
 }
 
+// statusElsewhere is how a replica refuses what another has forwarded to it. That one goes
+// on with the request, and has its line, its record and its count.
+const statusElsewhere = http.StatusMisdirectedRequest
+
 // TurnAway refuses a request before anybody asks who sent it, because of the state that
 // the gateway is in. It is counted, and not put on record, because nothing bounds how
 // many such requests there are.
 func (x *Exchange) TurnAway(r *Refusal) {
-	x.service.Metrics.Refused(recordedAs(r.Status), "", r.Err.StableCode())
+	if r.Status != statusElsewhere {
+		x.service.Metrics.Refused(recordedAs(r.Status), "", r.Err.StableCode())
+	}
 	x.AnswerError("", r.Err, r.Status)
 }
 
@@ -85,7 +91,7 @@ func (x *Exchange) TurnAway(r *Refusal) {
 // admitted callers bound how many such records there are. Before that, only the stages
 // that refuse unauthenticated callers record it, in sums.
 func (x *Exchange) RecordRefusal(r *Refusal) {
-	if x.Caller.Tenant != nil {
+	if x.Caller.Tenant != nil && r.Status != statusElsewhere {
 		x.record(recordedAs(r.Status), r.Err.StableCode())
 	}
 }

@@ -22,7 +22,7 @@ const (
 	LostForeign    = "foreign"    // it is another caller's
 	LostRestart    = "restarted"  // another process opened it: before a restart, or another replica
 	lostGeneration = "lost"       // what replicas share was lost since it was opened
-	lostForgotten  = "forgotten"  // it ended before the last maxEnded
+	lostForgotten  = "forgotten"  // it ended before the last maxEnded, or at another replica
 )
 
 // maxEnded is how many ends are remembered.

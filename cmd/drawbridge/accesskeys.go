@@ -57,7 +57,7 @@ func runKeys(ctx context.Context, args []string, s streams) error {
 			return k.createKey(ctx, book, key, life, s)
 		case "list":
 			k.warnIfOff(s)
-			return listKeys(ctx, book, *tenant, s)
+			return k.listKeys(ctx, book, *tenant, s)
 		}
 		return revokeKey(ctx, book, words[1], s)
 	})
@@ -77,7 +77,7 @@ func (k *keeping) createKey(ctx context.Context, book accesskey.Book, key access
 	s streams,
 ) error {
 	if tenants := k.cfg.TenantIDs(); !slices.Contains(tenants, key.Tenant) {
-		return fmt.Errorf("there is no tenant %q%s", key.Tenant, hint(key.Tenant, tenants))
+		return noTenant(key.Tenant, tenants)
 	}
 	if subject, whole := strings.CutPrefix(key.Subject, k.cfg.PublicAddress()+"#"); whole {
 		return fmt.Errorf("-subject is without the public URL: write -subject %s", subject)
@@ -96,8 +96,27 @@ func (k *keeping) createKey(ctx context.Context, book accesskey.Book, key access
 	s.complain("key %s speaks for %s#%s until %s; it is shown this once\n", key.ID, k.cfg.PublicAddress(),
 		key.Subject,
 		key.Expires.UTC().Format(time.RFC3339))
+	k.warnOfScopes(key, s)
 	k.warnIfOff(s)
 	return nil
+}
+
+// warnOfScopes names the scopes of a key that no rule of its tenant names: they may be
+// misspelt.
+func (k *keeping) warnOfScopes(key accesskey.Key, s streams) {
+	var named []string
+	for i := range k.cfg.Tenants {
+		if t := &k.cfg.Tenants[i]; t.ID == key.Tenant {
+			for j := range t.Rules {
+				named = append(named, t.Rules[j].Scopes...)
+			}
+		}
+	}
+	for _, scope := range key.Scopes {
+		if !slices.Contains(named, scope) {
+			s.complain("no rule of the tenant %s names the scope %q%s\n", key.Tenant, scope, hint(scope, named))
+		}
+	}
 }
 
 // speaks tells whether a client gets tokens of its own, and so is a subject in rules.
@@ -129,12 +148,15 @@ func namesake(ctx context.Context, db store.Store, cfg *config.Config) error {
 	return nil
 }
 
-// listKeys prints the keys of a tenant, or of all. That the reader is gone is
-// told at the end.
-func listKeys(ctx context.Context, book accesskey.Book, tenant string, s streams) error {
+// listKeys prints the keys of a tenant, or of all. One that the config has no more may
+// still have some. That the reader is gone is told at the end.
+func (k *keeping) listKeys(ctx context.Context, book accesskey.Book, tenant string, s streams) error {
 	keys, err := book.List(ctx, tenant)
 	if err != nil {
 		return err
+	}
+	if tenants := k.cfg.TenantIDs(); len(keys) == 0 && tenant != "" && !slices.Contains(tenants, tenant) {
+		return noTenant(tenant, tenants)
 	}
 	slices.SortFunc(keys, func(a, b accesskey.Key) int {
 		return strings.Compare(a.Tenant+"\x00"+a.Subject+"\x00"+a.ID, b.Tenant+"\x00"+b.Subject+"\x00"+b.ID)

@@ -81,6 +81,11 @@ func TestKeysCommandSaysWhatIsWrong(t *testing.T) {
 		{"create -tenant acne -subject ci", exitFailure, `there is no tenant "acne" (did you mean acme?)`},
 		{"create -tenant acme -subject ci", exitOK, "no key is taken: the config needs access_keys: on"},
 		{"list", exitOK, "no key is taken: the config needs access_keys: on"},
+		{"list -tenant acne", exitFailure, `there is no tenant "acne" (did you mean acme?)`},
+		{
+			"create -tenant acme -subject ci -scopes tools.writ", exitOK,
+			`no rule of the tenant acme names the scope "tools.writ"`,
+		},
 		{"create -tenant acme -subject robot", exitFailure, `a client of the config is called "robot"`},
 		{"create -tenant acme -subject https://gw.example#ci", exitFailure, "write -subject ci"},
 		{"revoke ffff", exitFailure, "ffff: there is no such key"},

@@ -147,6 +147,11 @@ func hint(name string, known []string) string {
 	return ""
 }
 
+// noTenant returns the error for a tenant that is none of those of the config.
+func noTenant(name string, tenants []string) error {
+	return fmt.Errorf("there is no tenant %q%s", name, hint(name, tenants))
+}
+
 // scopesOf returns the scopes in a list with commas.
 func scopesOf(list string) []string {
 	return strings.FieldsFunc(list, func(c rune) bool { return c == ',' || c == ' ' })

@@ -206,7 +206,7 @@ func (w *walk) principal(ctx context.Context) (p auth.Principal, refused *auth.E
 		return w.ofToken(ctx)
 	}
 	if tenants := w.cfg.TenantIDs(); !slices.Contains(tenants, w.tenant) {
-		return p, nil, fmt.Errorf("there is no tenant %q%s", w.tenant, hint(w.tenant, tenants))
+		return p, nil, noTenant(w.tenant, tenants)
 	}
 	if err := w.subjectAlone(); err != nil {
 		return p, nil, err

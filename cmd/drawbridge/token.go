@@ -95,8 +95,7 @@ func explainToken(ctx context.Context, q asked, s streams) error {
 // keep their private keys to themselves, so it works with keys for trials only.
 func signToken(cfg *config.Config, request tokenRequest, now time.Time) (string, config.Issuer, error) {
 	if tenants := cfg.TenantIDs(); !slices.Contains(tenants, request.tenant) {
-		return "", config.Issuer{}, fmt.Errorf("there is no tenant %q%s", request.tenant,
-			hint(request.tenant, tenants))
+		return "", config.Issuer{}, noTenant(request.tenant, tenants)
 	}
 	if err := checkIssuer(cfg, request.issuer); err != nil {
 		return "", config.Issuer{}, err

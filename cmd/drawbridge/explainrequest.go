@@ -99,8 +99,11 @@ func happened(e *entry, cfg *config.Config, file string) string {
 	if e.Tenant != "" {
 		line("tenant", "%s", e.Tenant)
 	}
-	if e.Subject != "" {
+	switch {
+	case e.Subject != "":
 		line("caller", "%s#%s%s", e.Issuer, e.Subject, named(e.Name))
+	case e.Name != "": // of a token, or a sign-in, that was refused
+		line("caller", "%q, as %s says", e.Name, e.Issuer)
 	}
 	for _, said := range [][2]string{
 		{"token", e.TokenID},

@@ -139,6 +139,7 @@ func cureOf(what, key string) string {
 	const (
 		byRules = "what callers may use is said by the rules of their tenant"
 		address = "write url"
+		bearer  = "write headers: {Authorization: \"Bearer ${TOKEN}\"}, or auth"
 		groups  = "write scopes; scopes of the issuer says from which claims they come"
 	)
 	return map[string]string{
@@ -147,13 +148,31 @@ func cureOf(what, key string) string {
 		"a server transport":    "the transport is found out, or said by type",
 		"a server disabled":     "a server that no tenant names is not started",
 		"a server enabled":      "a server that no tenant names is not started",
-		"a server tools":        byRules,
-		"a server exclude":      byRules,
-		"a server alwaysAllow":  byRules,
-		"a server autoApprove":  byRules,
-		"a rule groups":         groups,
-		"a rule roles":          groups,
-		"a rule users":          "write subjects, each as issuer#subject",
+		"a server image":        "write command: docker, with args: [run, -i, --rm, IMAGE]",
+		"a server oauth":        "write auth: drawbridge help identity",
+		"a server http_headers": "write headers",
+
+		"a server bearer_token":         bearer,
+		"a server bearer_token_env_var": bearer,
+
+		"a server tools":          byRules,
+		"a server exclude":        byRules,
+		"a server alwaysAllow":    byRules,
+		"a server autoApprove":    byRules,
+		"a server allowed_tools":  byRules,
+		"a server enabled_tools":  byRules,
+		"a server disabled_tools": byRules,
+		"a server includeTools":   byRules,
+		"a server excludeTools":   byRules,
+
+		"a rule groups":           groups,
+		"a rule roles":            groups,
+		"a rule users":            "write subjects, each as issuer#subject",
+		"a limit per":             "rate is how many a second: 0.5 is one in two seconds",
+		"an issuer client_id":     "write it in sign_in",
+		"an issuer client_secret": "write sign_in, with a file that has it as client_secret_file",
+		"sign_in client_secret":   "write a file that has it as client_secret_file",
+
 		"a tenant allow":        "write rules: [{allow: […]}]",
 		"a tenant deny":         "write rules: [{deny: […]}]",
 		"the config mcpServers": "write servers; drawbridge dev -servers runs a client's file as it is",

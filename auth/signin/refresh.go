@@ -3,6 +3,7 @@ package signin
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -162,6 +163,7 @@ func (s *core) askProvider(ctx context.Context, f *family) error {
 	case errors.Is(err, ErrSignInAgain):
 		return s.lost(ctx, f, "provider_refused")
 	case err != nil:
+		err = fmt.Errorf("provider %s: %w", f.Provider, err)
 		f.Asking = 0
 		if id.RefreshToken == "" {
 			_ = s.put(ctx, f, f.expires(s.now())) // else it ends by itself

@@ -172,6 +172,18 @@ func TestErrorsSayWhereWhatAndWhatIsAllowed(t *testing.T) {
 	}
 }
 
+// TestReferenceAndElseAreToldApart among many other faults: the library names neither.
+func TestReferenceAndElseAreToldApart(t *testing.T) {
+	text := `{"$ref":"#/$defs/a","if":false,"else":{"maxProperties":3},"properties":{` +
+		numbered(`"p%":{"type":"string"}`, 40) + `},"$defs":{"a":{"minProperties":99}}}`
+	for range 20 {
+		got := complaint(t, text, `{`+numbered(`"p%":1`, 40)+`}`)
+		if !strings.HasPrefix(got, "arguments: must have at least 99 members; arguments: must have at most 3 members; ") {
+			t.Fatal(got)
+		}
+	}
+}
+
 func TestErrorsStaySmall(t *testing.T) {
 	long := strings.Repeat("long name ", 200)
 	names := numbered(`"`+long+`%"`, 20)

@@ -94,7 +94,7 @@ func (e *explainer) fault(f *fault, n *node, value any, path []string) {
 	for _, keyword := range f.keywords {
 		e.keyword(f, n, keyword, value, path)
 	}
-	slices.SortFunc(f.inner, byPath)
+	slices.SortStableFunc(f.inner, byPath) // $ref stays before else
 	referred := slices.Contains(f.keywords, "$ref")
 	for _, inner := range f.inner {
 		switch inner.step {

@@ -218,9 +218,10 @@ func TestAStreamThatIsGoneKeepsNoSession(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := newCrew(t, test.change)
+				brief := func(w *world) { w.config.SessionIdle = time.Minute }
+				c := newCrew(t, test.change, brief)
 				test.leave(t, c)
-				<-time.After(2 * time.Hour)
+				<-time.After(10 * time.Minute)
 				if open := c.worlds[0].sessionsOpen(t); open != 0 {
 					t.Errorf("got %d sessions that nobody uses, want none", open)
 				}

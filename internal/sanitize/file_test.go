@@ -119,6 +119,29 @@ func TestFilesInBase64AreJudgedByWhatTheyHold(t *testing.T) {
 	}
 }
 
+// TestDigestIsOfWhatIsNamed has two places hide text, of which one is a file: a release of
+// the file is advised only where that is what is wrong.
+func TestDigestIsOfWhatIsNamed(t *testing.T) {
+	file := `"contents":[{"uri":"skill://a/b","blob":"` + base64.StdEncoding.EncodeToString([]byte("a\u200bb")) + `"}]`
+	for text, want := range map[string]string{
+		"{" + file + "}":                            "contents[0].blob",
+		`{"resultType":"a\u200bb",` + file + "}":    "contents[0].blob",
+		"{" + file + `,"cacheScope":"a\u200bb"}`:    "cacheScope",
+		`{"cacheScope":"a\u200bb",` + file + "}":    "cacheScope",
+		`{"contents":[{"uri":"skill://a\u200bb"}]}`: "contents[0].uri",
+	} {
+		result, err := mcp.ParseObject([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _, err = sanitize.Policy{Files: true}.Result(result)
+		hidden, _ := errors.AsType[*sanitize.HiddenError](err)
+		if hidden == nil || hidden.Path != want || (hidden.Digest != "") != strings.Contains(want, "blob") {
+			t.Errorf("%s: got %v, want %s", text, err, want)
+		}
+	}
+}
+
 // inUTF16 returns a text as Windows writes it.
 func inUTF16(text string) []byte {
 	file := []byte{0xFF, 0xFE}

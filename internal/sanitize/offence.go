@@ -32,11 +32,11 @@ func (e *HiddenError) Error() string {
 // itself.
 const nameOfMember = "the name of a member"
 
-// accuse notes that the string at path offends. Of several the first by name is told, so
-// that it is always the same one.
-func (w *walker) accuse(path string) {
+// accuse notes that the string at path offends, which is a file if there is a digest. Of
+// several the first by name is told, so that it is always the same one.
+func (w *walker) accuse(path, digest string) {
 	if w.offends == "" || path < w.offends {
-		w.offends = path
+		w.offends, w.advised = path, digest
 	}
 }
 
@@ -46,7 +46,7 @@ func (w *walker) refusal() error {
 	if w.offends == "" {
 		return nil
 	}
-	return &HiddenError{w.offends, w.digest}
+	return &HiddenError{w.offends, w.advised}
 }
 
 // shown returns the name of a member as it may be shown.

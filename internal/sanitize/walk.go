@@ -34,10 +34,11 @@ type walker struct {
 	released   []string // digests of files that pass although they would be refused
 	wholly     bool     // contents of resources are files
 	secretFile bool     // one holds a secret
-	digest     string   // of the file of the first offence; "": it is in none
 
 	offence int    // index in data of the first string that hides text and must not be edited; -1: none
+	digest  string // of the file that is the offence; "": it is in none
 	offends string // where such a string stands in the message; "": nowhere
+	advised string // the digest of that, if it is a file
 }
 
 // walkers keeps walkers with their buffers between uses.
@@ -84,7 +85,7 @@ func (w *walker) object(o mcp.Object, at position) mcp.Object {
 		fresh, differs := w.rewrite(value, to)
 		members, changed = append(members, mcp.Member{Name: name, Value: fresh}), changed || differs
 		if w.offence >= 0 {
-			w.accuse(w.where(shown(name, known), to, w.offence))
+			w.accuse(w.where(shown(name, known), to, w.offence), w.digest)
 		}
 	}
 	if !changed {
@@ -96,7 +97,7 @@ func (w *walker) object(o mcp.Object, at position) mcp.Object {
 // name flags the name of a member of the message itself when a rule fires in it.
 func (w *walker) name(name string) {
 	if w.inspect([]byte(name)) != 0 && w.flagText([]byte(name), &w.flaggedKey) {
-		w.accuse(nameOfMember)
+		w.accuse(nameOfMember, "")
 	}
 }
 
@@ -104,6 +105,7 @@ func (w *walker) name(name string) {
 // fires.
 func (w *walker) rewrite(raw mcp.RawJSON, at position) (cleaned mcp.RawJSON, changed bool) {
 	w.data, w.cursor, w.out, w.copied, w.offence = raw, strictjson.CursorOf(raw), nil, 0, -1
+	w.digest = ""
 	w.value(at)
 	if w.out == nil {
 		return raw, false

@@ -40,10 +40,7 @@ var (
 // Although the new section is published later, by Replace, calls of items that are in use
 // go to the new offer from here on.
 func build(s Source, before section) (section, []Refusal) {
-	b := &builder{source: s, origin: before.origin}
-	if b.origin == nil || b.origin.prefix != s.Prefix {
-		b.origin = newOrigin(s.Name, s.Prefix)
-	}
+	b := &builder{source: s, origin: before.origin.under(s.Name, s.Prefix)}
 	next := section{
 		origin: b.origin, reached: true, listed: [3]bool{true, true, true},
 		extensions: s.Extensions,

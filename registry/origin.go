@@ -13,12 +13,12 @@ import (
 const defaultTimeout = 30 * time.Second
 
 // origin is what all items of one source share, for as long as the source keeps its
-// prefix. Server name and prefix never change. The two pointers do, so that a request
-// that holds an item of an older catalogue still uses the newest service and learns that
-// the server went down.
+// prefix. Server name and prefix never change. What the two pointers lead to does, so that
+// a request that holds an item of an older catalogue still uses the newest service and
+// learns that the server went down. The origin under another prefix shares both.
 type origin struct {
 	server, prefix string
-	service        atomic.Pointer[service] // what the source offered last; never nil
+	service        *atomic.Pointer[service] // what the source offered last; never nil
 
 	*presence
 }
@@ -32,9 +32,23 @@ type presence struct {
 }
 
 func newOrigin(server, prefix string) *origin {
-	o := &origin{server: server, prefix: prefix, presence: &presence{}}
+	o := &origin{
+		server: server, prefix: prefix, service: &atomic.Pointer[service]{}, presence: &presence{},
+	}
 	o.service.Store(&service{})
 	return o
+}
+
+// under returns the origin of the same source under a prefix: o itself if that is its own.
+// A nil o is none yet, of a source with that server name.
+func (o *origin) under(server, prefix string) *origin {
+	switch {
+	case o == nil:
+		return newOrigin(server, prefix)
+	case o.prefix == prefix:
+		return o
+	}
+	return &origin{server: server, prefix: prefix, service: o.service, presence: o.presence}
 }
 
 // service says where calls of one source go, and which URIs the server knows. It is

@@ -16,9 +16,7 @@ import (
 func (r *Registry) Lose(source, prefix string) *Outage {
 	var outage *Outage
 	r.update(source, func(present section) section {
-		if present.origin == nil {
-			present.origin = newOrigin(source, prefix)
-		}
+		present.origin = present.origin.under(source, prefix)
 		if outage = present.origin.outage.Load(); outage == nil {
 			outage = &Outage{Since: time.Now(), Reached: present.reached}
 			present.origin.outage.Store(outage)

@@ -201,9 +201,9 @@ func (f *fleet) end(r runningServer, next config.Server, returns bool) {
 		f.mu.Unlock()
 	}
 	switch {
-	case !returns || next.Prefix != r.config.Prefix:
+	case !returns:
 		f.catalogue.Remove(name)
-	case admitsLess(next, r.config, before.Idle):
+	case next.Prefix != r.config.Prefix, admitsLess(next, r.config, before.Idle):
 		f.catalogue.Forget(name)
 	}
 }

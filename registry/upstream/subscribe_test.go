@@ -298,30 +298,50 @@ func TestSubscriptionSurvivesItsStream(t *testing.T) {
 
 // TestSubscriptionSurvivesAReloadOfItsServer ends the upstream and runs another in its
 // place, as a reload does that changes a setting of the server. The client was told that
-// it is subscribed, and hears of nothing else.
+// it is subscribed, and hears of nothing else. Its URI is the same under another prefix.
 func TestSubscriptionSurvivesAReloadOfItsServer(t *testing.T) {
 	t.Parallel()
-	p := newPress(t)
-	r := start(t, p.config()).ready()
+	for _, prefixes := range [][2]string{{"", ""}, {"one", "two"}} {
+		t.Run(prefixes[0], func(t *testing.T) {
+			t.Parallel()
+			reloaded(t, prefixes[0], prefixes[1])
+		})
+	}
+}
+
+// reloaded is a reload of a server with one prefix that gives it another.
+func reloaded(t *testing.T, before, after string) {
+	t.Helper()
+	p, exposed := newPress(t), watchedURI
+	if before != "" {
+		exposed = "mcp.up+" + watchedURI
+	}
+	cfg := p.config()
+	cfg.Prefix = before
+	r := start(t, cfg).ready()
 	w, left := newWatcher(t), newWatcher(t)
 	// who leaves holds the slot that both share
 	for _, one := range []*watcher{left, w} {
 		user := share.User{TenantID: "t", Subject: fmt.Sprintf("%p", one)}
-		if err := one.followAs(r, user, watchedURI); err != nil {
+		if err := one.followAs(r, user, exposed); err != nil {
 			t.Fatalf("Subscribe: %v (%s)", err, cause(err))
 		}
 	}
 	r.stop()
 	left.cancel()
-	next := newRig(t, p.config(), r.reg)
+	cfg.Prefix = after
+	if after != before {
+		r.reg.Forget(r.name)
+	}
+	next := newRig(t, cfg, r.reg)
 	next.run()
-	if got := await(t, w.got); got != watchedURI {
-		t.Errorf("after the reload: got %q, want %q, which may have changed", got, watchedURI)
+	if got := await(t, w.got); got != exposed {
+		t.Errorf("after the reload: got %q, want %q, which may have changed", got, exposed)
 	}
 	eventually(t, "it is open again", func() bool { return len(p.issues(watchedURI)) == 1 })
 	one := p.issues(watchedURI)[0]
 	one.send <- updated(watchedURI+"/2", one.id)
-	if got := await(t, w.got); got != watchedURI+"/2" {
+	if got := await(t, w.got); got != exposed+"/2" {
 		t.Errorf("of the other upstream: got %q, want the change", got)
 	}
 	if len(left.got) > 0 {

@@ -109,8 +109,8 @@ func (p *parts) reload(ctx, work context.Context, loader *config.Loader) config.
 	return read
 }
 
-// replace puts a checked config in force. Everything that can fail comes first, and is
-// undone if a later step fails, so that the gateway never runs with half of a new config.
+// replace puts a checked config in force. Everything that can fail comes first, so that the
+// gateway never runs with half of a new config.
 func (p *parts) replace(work context.Context, cfg *config.Config) error {
 	if err := p.storing.mayServe(cfg); err != nil {
 		return err
@@ -129,13 +129,14 @@ func (p *parts) replace(work context.Context, cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	access := p.gateway.Access()
-	before := p.settings.Swap(settings)
-	p.fleet.withdraw(cfg.ReachedServers())
-	if err := p.gateway.SetPolicy(cfg.Digest, cfg.Tenants); err != nil {
-		p.settings.Store(before)
+	policy, err := p.gateway.Policy(cfg.Digest, cfg.Tenants)
+	if err != nil {
 		return err
 	}
+	access := p.gateway.Access()
+	p.settings.Store(settings)
+	p.fleet.withdraw(cfg.ReachedServers())
+	p.gateway.Enforce(policy)
 	p.adoptKeys(keys, cfg.Sessions.Keys)
 	p.metrics.ServeTenants(cfg.TenantIDs())
 	p.signIns.replace(cfg, signIns)

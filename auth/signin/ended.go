@@ -84,7 +84,7 @@ func (s *core) pollEnded(ctx context.Context) error {
 		}
 	}
 	s.ended.polled = now
-	if len(found) > 0 && s.ended.add(found, now) {
+	if (first || len(found) > 0) && s.ended.add(found, now) {
 		s.config.Changed()
 	}
 	together(untold, func(r store.Record) { s.tellSignOut(ctx, r) }) // what holds, holds before

@@ -67,6 +67,10 @@ func (s *Server) Run(ctx context.Context) error {
 // Run, and is not called beside it.
 func (s *Server) Learn(ctx context.Context) error { return s.core.pollEnded(ctx) }
 
+// Learned tells whether it was learnt once which families have ended. Before that, the
+// tokens of all are taken.
+func (s *Server) Learned() bool { return s.core.ended.families.Load() != nil }
+
 // countEvery is how often families are counted for the metrics.
 const countEvery = 30 * time.Second
 

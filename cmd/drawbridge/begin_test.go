@@ -3,15 +3,53 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
 )
+
+// TestNobodyIsServedBeforeItIsKnownWhoseSignInsHaveEnded: whoever has signed out a moment
+// before a restart would have calls made in the time until the store was asked.
+func TestNobodyIsServedBeforeItIsKnownWhoseSignInsHaveEnded(t *testing.T) {
+	cfg := parse(t, fmt.Sprintf(`public_url: https://gw.example
+data: {dir: %q}
+issuers:
+  - {issuer: local, hmac_secret_file: secret, algorithms: [HS256], tenant: acme}
+  - github: {client_id: gw, client_secret_file: secret, tenant: acme}
+tenants:
+  acme: {servers: [box]}
+servers:
+  box: {builtin: [calculate]}
+`, t.TempDir()))
+	p, err := build(cfg, memoryPlan{budget: 16 << 20}, slog.New(slog.DiscardHandler), new(slog.LevelVar),
+		listeners{clients: address{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.audit.Close()
+	defer p.storing.db.Close()
+	p.fleet.apply(t.Context(), cfg.ReachedServers())
+	defer p.fleet.close()
+	soon, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if p.status.await(soon); soon.Err() == nil {
+		t.Error("clients are served before the store was asked")
+	}
+	if err := p.signIns.server.Learn(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p.status.await(t.Context())
+	if !p.signIns.begun() {
+		t.Error("clients are not served once the store was asked")
+	}
+}
 
 // TestACallWaitsForAServerThatIsStarting calls a tool as soon as the address is listened
 // on, while its server has not answered yet, as load balancers do that do not ask

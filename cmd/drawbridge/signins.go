@@ -140,6 +140,9 @@ func (s *signIns) run(ctx context.Context) error {
 	return s.server.Run(ctx)
 }
 
+// begun tells whether it is known whose sign-ins have ended, or there are none.
+func (s *signIns) begun() bool { return s.server == nil || s.server.Learned() }
+
 // judge adds to what /readyz shows which providers cannot be reached. That makes the
 // gateway not less ready: other replicas reach them no better, and valid tokens serve.
 func (s *signIns) judge(view *admin.View) {

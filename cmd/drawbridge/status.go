@@ -48,13 +48,15 @@ func newStatus(p *parts) *status {
 }
 
 // await returns when there is all that clients need: an attempt to reach each server has
-// ended, and Redis is used. It returns after readyAfter all the same, or when ctx ends.
-// Whoever asks before waits meanwhile. A load balancer that asks nobody, such as nginx,
-// sends requests as soon as the address is listened on, and they would be refused.
+// ended, Redis is used, and the store was asked which sign-ins have ended. It returns after
+// readyAfter all the same, or when ctx ends. Whoever asks before waits meanwhile. A load
+// balancer that asks nobody, such as nginx, sends requests as soon as the address is
+// listened on, and they would be refused.
 func (s *status) await(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, readyAfter)
 	defer cancel()
-	for ctx.Err() == nil && (!s.parts.fleet.tried() || !s.parts.sharing.begun()) {
+	p := s.parts
+	for ctx.Err() == nil && (!p.fleet.tried() || !p.sharing.begun() || !p.signIns.begun()) {
 		pace.Wait(ctx, pollInterval)
 	}
 }

@@ -13,7 +13,7 @@ func TestAKindThatStaysAwayIsNamed(t *testing.T) {
 	t.Parallel()
 	before := map[string]int64{"2024": 3, "2025 calls": 0, "2026 calls": 9}
 	err := must.Try(func() { back(before, map[string]int64{"2024": 3, "2025 calls": 0, "2026 calls": 12}) })
-	if err == nil || !strings.HasSuffix(err.Error(), "2024, 2025 calls") {
+	if err == nil || !strings.HasSuffix(err.Error(), "2024; 2025 calls") {
 		t.Errorf("got %v, want both kinds that stay away", err)
 	}
 	if err := must.Try(func() { back(before, map[string]int64{"2024": 4, "2025 calls": 1, "2026 calls": 10}) }); err != nil {

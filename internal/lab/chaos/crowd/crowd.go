@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/rpc"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -76,7 +77,9 @@ type Crowd struct {
 
 	node func() *rpc.Client // the process that has the clients of npm, which the first call starts
 
-	answers map[string]*atomic.Int64 // of calls, by the kind of client; the map does not change
+	// of calls, and changes of resources that were told, by the kind of client and the server;
+	// the map does not change
+	answers map[string]*atomic.Int64
 	at      map[string]*atomic.Int64 // clients at work, by kind; likewise
 }
 
@@ -153,7 +156,13 @@ func Start(ctx context.Context, c Config) *Crowd {
 	}
 	for _, load := range c.Loads {
 		for _, kind := range load.Kinds {
-			crowd.answers[kind], crowd.at[kind] = &atomic.Int64{}, &atomic.Int64{}
+			crowd.at[kind] = &atomic.Int64{}
+			for _, server := range []string{Modern, Legacy} {
+				crowd.answers[kind+", "+server] = &atomic.Int64{}
+				if strings.HasSuffix(kind, "listen") {
+					crowd.answers[kind+", changes of "+server] = &atomic.Int64{}
+				}
+			}
 		}
 	}
 	for _, load := range c.Loads {
@@ -195,7 +204,8 @@ func (c *Crowd) Stop(ctx context.Context) error {
 }
 
 // Answers returns how many calls were answered with what a server did, by the kind of
-// client. Each kind that the crowd has is there.
+// client and the server, and how many changes of a server's resources clients were told that
+// listen. All kinds that the crowd has are there.
 func (c *Crowd) Answers() map[string]int64 { return counted(c.answers) }
 
 func counted(counters map[string]*atomic.Int64) map[string]int64 {

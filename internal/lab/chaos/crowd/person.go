@@ -158,6 +158,12 @@ func (p *person) draw(tools ...string) *deed {
 	return p.intend(p.server(), tool, arguments, q)
 }
 
+// server is the one that the call is for.
+func (d *deed) server() string {
+	server, _, _ := strings.Cut(d.tool, "__")
+	return server
+}
+
 // stays tells whether the call takes so long that its client cancels it.
 func (d *deed) stays() bool { return strings.HasSuffix(d.tool, "__stay") }
 

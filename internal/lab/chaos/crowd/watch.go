@@ -145,7 +145,7 @@ func (p *person) change(w *watch, by caller) (open bool) {
 	if !w.lists || p.dice.IntN(8) != 0 {
 		at := slices.IndexFunc(w.uris, func(uri string) bool { return strings.HasPrefix(uri, exposed(server)) })
 		if at < 0 {
-			p.comeLater(maxWait) // the server could not be subscribed to
+			p.comeLater(5 * soon) // the server could not be subscribed to
 			return true
 		}
 		o.method, o.uri = mcp.NotifyResourceUpdated, w.uris[at]
@@ -183,6 +183,9 @@ func (p *person) await(w *watch, by caller) (open bool) {
 			}
 			p.ledger.Told()
 			p.crowd.changes.Add(1)
+			if o.uri != "" {
+				p.crowd.answers[p.kind+", changes of "+o.server()].Add(1)
+			}
 			w.owed = nil
 			return true
 		case <-limited.Done():

@@ -134,7 +134,7 @@ func (d *deed) answered(result mcp.Object) {
 		return
 	}
 	d.version = version(textAt(result, 1))
-	d.by.crowd.answers[d.by.kind].Add(1)
+	d.by.crowd.answers[d.by.kind+", "+d.server()].Add(1)
 	d.by.ledger.Answered(d.nonce, answerOf(text))
 }
 

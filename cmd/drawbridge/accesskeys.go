@@ -114,7 +114,8 @@ func (k *keeping) warnOfScopes(key accesskey.Key, s streams) {
 	}
 	for _, scope := range key.Scopes {
 		if !slices.Contains(named, scope) {
-			s.complain("no rule of the tenant %s names the scope %q%s\n", key.Tenant, scope, hint(scope, named))
+			s.complain("no rule of the tenant %s names the scope %q%s\n", key.Tenant, scope,
+				hint(scope, named))
 		}
 	}
 }

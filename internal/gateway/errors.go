@@ -504,8 +504,8 @@ func isDown(err *registry.DownError) *mcp.Error {
 	if err.SignIn {
 		return mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-DOWN",
 			fmt.Sprintf("The %s %s is not available: its server %s wants a sign-in, "+
-				"and the operator of this gateway must give a credential that it takes. Nothing was sent to it. "+
-				"Go on without it.",
+				"and the operator of this gateway must give a credential that it takes. Nothing was "+
+				"sent to it. Go on without it.",
 				what, clip(err.Name, 256), err.Server)).After(downRetryMax)
 	}
 	how := "is down since"

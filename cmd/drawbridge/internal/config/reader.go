@@ -137,12 +137,12 @@ func (r *reader) object(n *node, what string, known fields) bool {
 // mapping, "" for any other key.
 func cureOf(what, key string) string {
 	const (
-		byRules = "what callers may use is said by the rules of their tenant"
-		address = "write url"
-		bearer  = "write headers: {Authorization: \"Bearer ${TOKEN}\"}, or auth"
-		groups  = "write scopes; scopes of the issuer says from which claims they come"
+		byRules  = "what callers may use is said by the rules of their tenant"
+		byHeader = "write headers: {Authorization: \"Bearer ${TOKEN}\"}, or auth"
+		address  = "write url"
+		groups   = "write scopes; scopes of the issuer says from which claims they come"
 	)
-	return map[string]string{
+	return map[string]string{ //nolint:gosec // these are names of keys, and words about them
 		"a server httpUrl":      address,
 		"a server serverUrl":    address,
 		"a server transport":    "the transport is found out, or said by type",
@@ -152,8 +152,8 @@ func cureOf(what, key string) string {
 		"a server oauth":        "write auth: drawbridge help identity",
 		"a server http_headers": "write headers",
 
-		"a server bearer_token":         bearer,
-		"a server bearer_token_env_var": bearer,
+		"a server bearer_token":         byHeader,
+		"a server bearer_token_env_var": byHeader,
 
 		"a server tools":          byRules,
 		"a server exclude":        byRules,

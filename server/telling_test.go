@@ -230,6 +230,93 @@ func TestAStreamThatIsGoneKeepsNoSession(t *testing.T) {
 	}
 }
 
+// cutOthers lose the answers to what is forwarded, and are told nothing, while they are cut.
+type cutOthers struct {
+	replica.Others
+	cut *atomic.Bool
+}
+
+func (o cutOthers) Forward(ctx context.Context, to replica.ID, r link.Request) (*http.Response, error) {
+	answer, err := o.Others.Forward(ctx, to, r)
+	if err == nil && o.cut.Load() {
+		answer.Body.Close()
+		return nil, link.ErrLost
+	}
+	return answer, err
+}
+
+func (o cutOthers) Send(ctx context.Context, to replica.ID, w replica.Message) ([]byte, error) {
+	if o.cut.Load() {
+		return nil, errBroken
+	}
+	return o.Others.Send(ctx, to, w)
+}
+
+// TestAStreamThatCameBackIsNotLeft resumes a stream in vain, since the link to the primary
+// is cut, and then again when that is mended. The primary is yet to hear of the first time
+// that the stream is not there: it forgot the one of the second time, which was told nothing
+// from then on.
+func TestAStreamThatCameBackIsNotLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var cut atomic.Bool
+		c := newCrew(t, func(w *world) { w.config.Others = cutOthers{w.config.Others, &cut} })
+		stream := c.get(t, 1, "")
+		c.changePrompts(t, 0)
+		last := lastID(t, stream.text())
+		leave(t, stream)
+		cut.Store(true)
+		wantReplicas(t, "while the link is cut",
+			c.worlds[1].do(t, inSession("GET", c.id, "").with(mcp.HeaderLastEventID, last)))
+		<-time.After(2 * time.Second)
+		cut.Store(false)
+		stream = c.get(t, 1, last)
+		<-time.After(2 * time.Minute)
+		c.changePrompts(t, 0)
+		expectNotices(t, "after it came back", stream, mcp.NotifyPromptsChanged, 1)
+	})
+}
+
+// impatientOthers wait for a second until what is forwarded is answered.
+type impatientOthers struct{ replica.Others }
+
+func (o impatientOthers) Forward(ctx context.Context, to replica.ID, r link.Request) (*http.Response, error) {
+	ctx, stop := context.WithTimeout(ctx, time.Second)
+	context.AfterFunc(ctx, stop)
+	return o.Others.Forward(ctx, to, r)
+}
+
+// TestAStreamThatWasGivenUpKeepsNoSession resumes a stream of one replica at another, which
+// gives up before the primary has taken the stream from the first. Then the primary noted the
+// stream there, after it had heard that it is not: the session counted as in use until its
+// greatest age.
+func TestAStreamThatWasGivenUpKeepsNoSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var deaf *deafOthers
+		n := 0
+		c := newCrew(t, func(w *world) {
+			switch n {
+			case 0:
+				deaf = &deafOthers{Member: w.config.Others.(*replicatest.Member)}
+				w.config.Others = deaf
+			case 1:
+				w.config.Others = impatientOthers{w.config.Others}
+			}
+			n++
+		})
+		last := lastID(t, c.get(t, 2, "").text())
+		hears := c.worlds[2].config.Others.Self()
+		deaf.deafTo.Store(&hears)
+		wantReplicas(t, "resumed", c.worlds[1].do(t, inSession("GET", c.id, "").with(mcp.HeaderLastEventID, last)))
+		<-time.After(time.Minute)
+		deaf.deafTo.Store(nil)
+		c.kill(2)
+		<-time.After(2 * time.Hour)
+		if open := c.worlds[0].sessionsOpen(t); open != 0 {
+			t.Errorf("got %d sessions that nobody uses, want none", open)
+		}
+	})
+}
+
 // TestUpdateWaitsForAStreamThatOpensLate opens a stream at a replica which learns late
 // that the primary knows of it: what that has for the stream comes before it is there.
 func TestUpdateWaitsForAStreamThatOpensLate(t *testing.T) {

@@ -271,10 +271,25 @@ func (s *Service) letGo(ctx context.Context, l *sessions.Session, stream string,
 func (s *Service) leave(ctx context.Context, l *sessions.Session, stream string, primary replica.ID) {
 	// one for each stream
 	s.background.begin(ctx, func(ctx context.Context) {
-		for wait := leaveFirst; !l.Holds(stream) && !s.letGo(ctx, l, stream, primary, l.Epoch()) &&
-			s.config.Others.IsThere(primary) && pace.Wait(ctx, wait); wait = min(2*wait, leaveMost) {
+		for wait := leaveFirst; !s.left(ctx, l, stream, primary) && s.config.Others.IsThere(primary) &&
+			pace.Wait(ctx, wait); wait = min(2*wait, leaveMost) {
 		}
 	})
+}
+
+// left tells the primary once. It is false if that is to be done again: that one was not
+// told, or the stream is about to be here again, of which it may know already. The client
+// may have come back to a session that was entered here anew.
+func (s *Service) left(ctx context.Context, l *sessions.Session, stream string, primary replica.ID) bool {
+	if now := s.sessions.Roster.Find(l.Key); now != nil {
+		switch {
+		case now.Holds(stream):
+			return true
+		case now.Expects(stream):
+			return false
+		}
+	}
+	return s.letGo(ctx, l, stream, primary, l.Epoch())
 }
 
 // A primary that was not told is told again after leaveFirst, and then after twice as long
@@ -312,6 +327,10 @@ func (s *Service) listenElsewhere(x *exchange.Exchange, r *http.Request, stream 
 	if stream != "" {
 		s.takeStream(x.Context(), l, stream)
 		s.retell(x.Context(), l, r.Header, stream)
+		if x.Context().Err() != nil { // the sender has given up, and may have said so before
+			x.Refuse("", exchange.ErrReplicas)
+			return
+		}
 		l.AddListener(stream, &sessions.Listener{At: replica.ID(x.From), Principal: x.Principal})
 	}
 	x.Header().Set(headerEpoch, epochText(l.Epoch()))

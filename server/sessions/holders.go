@@ -92,6 +92,13 @@ func (l *Session) StreamOpened(stream string) {
 	}
 }
 
+// Expects tells whether a stream is about to be opened here.
+func (l *Session) Expects(stream string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.streams.opening[stream] != nil
+}
+
 // AwaitStream waits until a stream is open that is about to be opened. It is false if
 // that takes longer.
 func (l *Session) AwaitStream(ctx context.Context, stream string) bool {

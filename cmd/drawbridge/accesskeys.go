@@ -162,16 +162,17 @@ func (k *keeping) listKeys(ctx context.Context, book accesskey.Book, tenant stri
 	slices.SortFunc(keys, func(a, b accesskey.Key) int {
 		return strings.Compare(a.Tenant+"\x00"+a.Subject+"\x00"+a.ID, b.Tenant+"\x00"+b.Subject+"\x00"+b.ID)
 	})
+	const minutes = "2006-01-02 15:04"
 	table := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(table, "id\ttenant\tsubject\tscopes\tcreated\texpires\tlast use")
 	for _, k := range keys {
 		used := "never"
 		if !k.Used.IsZero() {
-			used = k.Used.UTC().Format("2006-01-02 15:04")
+			used = k.Used.UTC().Format(minutes)
 		}
 		_, _ = fmt.Fprintf(table, "%s\t%s\t%q\t%s\t%s\t%s\t%s\n", k.ID, k.Tenant, k.Subject,
 			strings.Join(k.Scopes, ","),
-			k.Created.UTC().Format(time.DateOnly), k.Expires.UTC().Format(time.DateOnly), used)
+			k.Created.UTC().Format(time.DateOnly), k.Expires.UTC().Format(minutes), used)
 	}
 	return table.Flush()
 }

@@ -43,7 +43,9 @@ func TestAccessKeysAreMadeListedAndRevokedBesideAGateway(t *testing.T) {
 		t.Fatalf("got %+v and error %v", p, err)
 	}
 	code, said = operate(t, "keys", "list", "-config", file)
-	if code != exitOK || !strings.Contains(said, `"ci"`) || !strings.Contains(said, "never") || strings.Contains(said, key) {
+	expires := p.Expiry.UTC().Format("2006-01-02 15:04")
+	if code != exitOK || !strings.Contains(said, `"ci"`) || !strings.Contains(said, expires+"  never") ||
+		strings.Contains(said, key) {
 		t.Errorf("list: got exit %d and %s", code, said)
 	}
 	id := strings.TrimPrefix(p.ClientID, "access-key-")

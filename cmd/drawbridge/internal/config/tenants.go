@@ -247,7 +247,7 @@ func (r *reader) limit(n *node) *ratelimit.Limit {
 	}
 	if r.object(n, "a limit", fields{
 		"rate":  into(&l.Rate, r.rate),
-		"burst": into(&l.Burst, r.between(0, 1_000_000_000)),
+		"burst": into(&l.Burst, r.between(1, 1_000_000_000)),
 	}) {
 		r.need(n, "the limit", "rate", "burst")
 	}

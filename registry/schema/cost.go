@@ -28,14 +28,15 @@ type cost struct {
 	meets   int // how many subschemas each value below the root is checked against, at most
 	passes  int // how often the fast path reads one byte, at most
 	program int // instructions of patterns that run over each byte, at most
-	keeps   int // bytes that the library keeps for each value, at most
+	keep    int // bytes that the library keeps for the root, at most
+	keeps   int // and for each value below the root
 	unique  int // how many subschemas with uniqueItems one value can meet, at most
 }
 
 // kept returns how many bytes are asked for what the library keeps, until the check has
 // ended, of a text with that many values that may all be wrong.
 func (c *cost) kept(values int) int64 {
-	kept := int64(c.keeps) * int64(values)
+	kept := int64(c.keep) + int64(c.keeps)*int64(values)
 	if kept < smallKept {
 		return 0
 	}
@@ -297,7 +298,7 @@ func restOf(n *node, weight func(*node) int) map[string]int {
 // sum adds up the cost of the whole schema. What lies below the root may be met by
 // several branches at once, and counts as often.
 func (g *graph) sum(root *node, nodes []*node, overlapping int) *cost {
-	c := &cost{root: g.work(root), program: g.program(root), keeps: g.keeps(root)}
+	c := &cost{root: g.work(root), program: g.program(root), keep: g.keeps(root)}
 	for _, n := range nodes {
 		for _, e := range n.edges {
 			if !e.inPlace() {

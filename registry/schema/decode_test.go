@@ -108,3 +108,27 @@ func TestMemoryIsAskedForWhatTheLibraryKeeps(t *testing.T) {
 		}
 	}
 }
+
+// TestFormsOfTheRootCountOnce: only the value as a whole meets what stands at the root, so a
+// choice there does not make large values too large.
+func TestFormsOfTheRootCountOnce(t *testing.T) {
+	rows := append([]byte(`{"rows":`), repeated("[]", 10_000, `[%d,2,3]`)...)
+	rows = append(rows, '}')
+	for _, choice := range []string{
+		`{"required":["rows"]}`,
+		`{"required":["rows"]},{"required":["b"]},{"required":["c"]},{"required":["d"]}`,
+	} {
+		s, err := Compile(mcp.RawJSON(`{"oneOf":[` + choice +
+			`],"properties":{"rows":{"items":{"items":{"type":"number"}}}}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var told asked
+		if err := s.CheckWithin(rows, "value", &told); err != nil {
+			t.Fatal(err)
+		}
+		if most := DecodedSize(rows) + 40_010*failureSize; int64(told) > most {
+			t.Errorf("%s: asked for %d bytes, want at most %d", choice, told, most)
+		}
+	}
+}

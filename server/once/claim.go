@@ -140,15 +140,17 @@ func (c *claim) settle(ctx context.Context, end func(context.Context) error) {
 func (c *claim) tend(ctx context.Context) {
 	c.store.mu.Lock()
 	end, lapsed := c.end, !c.ended.IsZero() && time.Since(c.ended) > 2*Retention
+	before := c.renewed
+	c.renewed = time.Now() // now, so that a reclaim that comes meanwhile is not forgotten
 	c.store.mu.Unlock()
 	switch {
 	case end != nil:
 		if end(ctx) == nil || lapsed {
 			c.forget()
 		}
-	case c.put(ctx, c.text, c.text) == nil:
+	case c.put(ctx, c.text, c.text) != nil:
 		c.store.mu.Lock()
-		c.renewed = time.Now()
+		c.renewed = before
 		c.store.mu.Unlock()
 	}
 }

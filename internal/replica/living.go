@@ -71,23 +71,36 @@ func (g *Group) Peer(id string) (link.Peer, bool) {
 // Named implements link.Directory. It looks once more for a certificate that is not
 // known: its replica may have begun since the last beat.
 func (g *Group) Named(ctx context.Context, digest link.Digest) (id string, ok bool) {
-	for again := false; ; again = true {
+	for fresh := false; ; {
 		for id, m := range *g.members.Load() {
 			if m.peer.Digest == digest {
 				return string(id), true
 			}
 		}
-		if again || g.checkForStranger(ctx) != nil {
+		if fresh {
 			return "", false
+		}
+		for range 2 { // of two that others began, the second began after this call
+			mine, err := g.checkForStranger(ctx)
+			if err != nil {
+				return "", false
+			}
+			if fresh = true; mine {
+				break
+			}
 		}
 	}
 }
 
 // checkForStranger is check for all who show certificates at the same time that are not
-// known: beats would wait behind as many strangers as come.
-func (g *Group) checkForStranger(ctx context.Context) error {
-	_, err, _ := g.strangers.Do("", func() (any, error) { return nil, g.check(context.WithoutCancel(ctx)) })
-	return err
+// known: beats would wait behind as many strangers as come. mine is false if another had
+// begun it, maybe before the replica that is looked for was there.
+func (g *Group) checkForStranger(ctx context.Context) (mine bool, err error) {
+	_, err, _ = g.strangers.Do("", func() (any, error) {
+		mine = true
+		return nil, g.check(context.WithoutCancel(ctx))
+	})
+	return mine, err
 }
 
 // beat says that this replica lives, until ctx ends.

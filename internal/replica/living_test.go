@@ -151,3 +151,37 @@ func TestStrangersDoNotHoldUpBeats(t *testing.T) {
 		t.Errorf("redis was asked %d times for %d strangers at once", n, strangers)
 	}
 }
+
+// TestWhoHasJustBegunIsNoStranger has a replica show its certificate while it is looked for
+// a stranger, which began before the replica was there.
+func TestWhoHasJustBegunIsNoStranger(t *testing.T) {
+	t.Parallel()
+	store, ring := redistest.Start(t).Store(t), seal.RandomRing()
+	join := func() *Group {
+		g, err := NewGroup(GroupConfig{
+			Store: store, Seal: ring, Logger: slog.New(slog.DiscardHandler), Listen: ":0", Count: &counter{},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	g, other, address := join(), join(), "127.0.0.1:1"
+	other.address.Store(&address)
+	began, end, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _, _ = g.strangers.Do("", func() (any, error) {
+			close(began)
+			<-end
+			return nil, nil //nolint:nilnil // as that of a stranger
+		})
+	}()
+	<-began
+	redistest.Wait(t, func() error { return other.check(t.Context()) })
+	time.AfterFunc(time.Second/5, func() { close(end) }) // by when Named waits for it
+	if _, known := g.Named(t.Context(), other.identity.Digest()); !known {
+		t.Error("a replica that is there is not known")
+	}
+	<-ended
+}

@@ -82,7 +82,7 @@ func sectionAt(pointer string) string {
 	tokens := strings.Split(pointer, "/")
 	last, before := tokens[len(tokens)-1], tokens[len(tokens)-2]
 	switch {
-	case strings.HasPrefix(pointer, "/components/schemas/") || slices.Contains(tokens, "schema"):
+	case isSchema(tokens):
 		return "schemas"
 	case before == "parameters" || before == "responses" || before == "headers" || before == "examples":
 		return before
@@ -90,6 +90,26 @@ func sectionAt(pointer string) string {
 		return "requestBodies"
 	}
 	return ""
+}
+
+// isSchema tells whether what stands there is a schema or below one. Components, headers and
+// examples may be called schema as well.
+func isSchema(tokens []string) bool {
+	if tokens = tokens[1:]; tokens[0] == "components" && len(tokens) > 2 {
+		if tokens[1] == "schemas" {
+			return true
+		}
+		tokens = tokens[3:]
+	}
+	for i := 0; i < len(tokens); i++ {
+		switch tokens[i] {
+		case "schema":
+			return true
+		case "headers", "examples", "encoding", "links", "callbacks":
+			i++ // a name
+		}
+	}
+	return false
 }
 
 // fault returns the error for the reference that is the probable reason why the library

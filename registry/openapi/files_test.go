@@ -287,3 +287,26 @@ func TestPropertiesMayHaveTheNamesOfSections(t *testing.T) {
 		}
 	}
 }
+
+// TestComponentsMayBeCalledSchema: what is called so is not a schema for that.
+func TestComponentsMayBeCalledSchema(t *testing.T) {
+	api := `{"openapi":"3.1.0","info":{"title":"x","version":"1"},"paths":{"/a":{"post":{"operationId":"op",
+		"parameters":[{"$ref":"#/components/parameters/schema"}],
+		"responses":{"200":{"description":"x","headers":{
+			"schema":{"$ref":"parts.json#/header"},"headers":{"schema":{"$ref":"parts.json#/name"}}}}}}}},
+		"components":{"parameters":{"schema":{"$ref":"parts.json#/schema"}}}}`
+	cfg := newAPI(t).config([]byte(api), "*")
+	cfg.Files = func(string) ([]byte, error) {
+		return []byte(`{"schema":{"name":"kind","in":"query","schema":{"$ref":"#/name"}},
+			"header":{"schema":{"$ref":"#/name"}},"name":{"type":"string"}}`), nil
+	}
+	tools, refused := load(t, cfg)
+	if len(refused) > 0 {
+		t.Fatalf("the operation is left out: %v", refused[0].Err)
+	}
+	for arguments, valid := range map[string]bool{`{"kind":"x"}`: true, `{"kind":1}`: false} {
+		if _, err := use(t.Context(), tools["op"], arguments); (err == nil) != valid {
+			t.Errorf("%s: got %v, want valid %v", arguments, err, valid)
+		}
+	}
+}

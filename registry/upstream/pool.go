@@ -345,6 +345,11 @@ func (p *pool) useTask(ctx context.Context, i *item, c *registry.Call) (mcp.Obje
 	session, s := p.control, one.seat
 	if s != nil {
 		session = s.Session.session
+		if c.LogLevel > 0 && !p.shared && !p.lends && s.Session.key.Owner != c.Principal.Owner() {
+			// its client wants them only since the task began, in a session of several users
+			mute := *c
+			mute.LogLevel, c = 0, &mute
+		}
 		if i.method == mcp.MethodTasksResult && c.Capabilities.Len() > 0 {
 			return p.parking.begin(ctx, p.ownerOf(c), s, &own, c)
 		}

@@ -439,3 +439,44 @@ func TestTasksAreOfServersThatDeclareThem(t *testing.T) {
 		}
 	}
 }
+
+// TestLogLinesOfASessionOfSeveralUsersReachNoTask has a client want log lines only after a
+// call of its became a task, in the session of its tenant: what a server tells there may be
+// of anybody's call. Only lines in a session of the client's own reach it.
+func TestLogLinesOfASessionOfSeveralUsersReachNoTask(t *testing.T) {
+	t.Parallel()
+	const state = `"taskId":"own","status":"working","createdAt":"2026-01-01T00:00:00Z","ttl":60000`
+	s := serve(t, &web{
+		session: "s", declares: `{"tools":{},"logging":{},"tasks":{"requests":{"tools":{"call":{}}}}}`,
+		list: func(w http.ResponseWriter, m wire) {
+			sendJSON(w, m.ID, `{"tools":[{"name":"job","inputSchema":{"type":"object"},"execution":{"taskSupport":"optional"}}]}`)
+		},
+		call: func(w http.ResponseWriter, _ *http.Request, m wire) {
+			sendJSON(w, m.ID, `{"task":{`+state+`},"_meta":{"x":1}}`)
+		},
+		other: map[string]handler{"tasks/result": func(w http.ResponseWriter, _ *http.Request, m wire) {
+			send := events(w)
+			send("%s", data(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"line"}}`))
+			send("%s", data(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, okResult))
+		}},
+	})
+	r := start(t, s.config())
+	r.untilTool("job")
+	for _, test := range []struct{ before, asks, want string }{
+		{"", "", ""}, {"info", "", "line"}, {"", anyQuestion, "line"},
+	} {
+		id, err := r.job(person{"a", "ann", test.asks, test.before}, "x", "60000")
+		if err != nil {
+			t.Fatal(err)
+		}
+		heard := &notes{}
+		c := person{"a", "ann", test.asks, "info"}.call(t, "", "", "", heard)
+		c.Tasks, c.Task = mcp.TasksAsked, id
+		if result, err := useTask(r, r.tool("job"), c, "tasks/result"); err != nil || text(result) != "ok" {
+			t.Errorf("%+v: got %s, %v", test, result.JSON(), err)
+		}
+		if got := heard.text(); got != test.want {
+			t.Errorf("%+v: heard %q, want %q", test, got, test.want)
+		}
+	}
+}

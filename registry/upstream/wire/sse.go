@@ -122,7 +122,7 @@ func (l *SSE) readAll(ctx context.Context, resp *response) {
 }
 
 // receive reads the stream to its end. Messages before the address are dropped, and a
-// second address is ignored: otherwise a server could redirect messages at any time. An
+// second address is ignored: otherwise a server could redirect messages at any time. A
 // message that is too large ends no more than the call that it answers.
 func (l *SSE) receive(ctx context.Context, body io.Reader) error {
 	reserved := l.memory.reserve()

@@ -147,6 +147,24 @@ func TestSessionOfAnUnknownRevisionIsEndedAtItsServer(t *testing.T) {
 	}
 }
 
+// TestSessionWhoseHandshakeFailsIsEndedInItsRevision has a server refuse the end of the
+// handshake.
+func TestSessionWhoseHandshakeFailsIsEndedInItsRevision(t *testing.T) {
+	t.Parallel()
+	s := serve(t, &web{session: "s", other: map[string]handler{
+		"notifications/initialized": func(w http.ResponseWriter, _ *http.Request, _ wire) {
+			w.WriteHeader(http.StatusInternalServerError)
+		},
+	}})
+	r := start(t, s.config())
+	r.until("an attempt ended", func() bool { return r.last().Tried })
+	ended := s.sights(http.MethodDelete)
+	if len(ended) == 0 || ended[0].header.Get("Mcp-Session-Id") != "s-1" ||
+		ended[0].header.Get("Mcp-Protocol-Version") != mcp.Revision2511 {
+		t.Errorf("sessions %v are ended at the server, want s-1 in its revision", ended)
+	}
+}
+
 // TestSessionThatIsAlwaysUnknownIsGivenUp shows that one repetition is all there is.
 func TestSessionThatIsAlwaysUnknownIsGivenUp(t *testing.T) {
 	t.Parallel()

@@ -85,7 +85,7 @@ func (l *legacy) initialize(ctx context.Context) (revision string, err error) {
 	out := l.request(mcp.MethodInitialize, params)
 	defer func() {
 		if web, ok := l.link.(*wire.HTTP); ok && err != nil {
-			web.Abandon(ctx, out.SessionID) // else each attempt would leave one at the server
+			web.Abandon(ctx, out.SessionID, revision) // else each attempt would leave one at the server
 		}
 	}()
 	result, err := l.conn.exchange(ctx, l.link, out)

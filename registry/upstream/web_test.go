@@ -82,7 +82,7 @@ func (s *web) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.initialize(w, m)
 	case s.session != "" && !known:
 		http.Error(w, "session not found", http.StatusNotFound)
-	case m.ID == nil || m.Method == "":
+	case m.ID == nil && s.other[m.Method] == nil, m.Method == "":
 		w.WriteHeader(http.StatusAccepted)
 	default:
 		s.answer(w, r, m)

@@ -97,15 +97,8 @@ func (l *HTTP) Header() http.Header { return l.base }
 // Begin completes the handshake with the headers of the session, which all later requests
 // have then. The revision is among them since 2025-06-18, which introduced that header.
 func (l *HTTP) Begin(ctx context.Context, sessionID, revision string, completion []byte) error {
-	s := &session{id: sessionID, revision: revision, post: l.base.Clone()}
-	if sessionID != "" {
-		s.post.Set(mcp.HeaderSessionID, sessionID)
-	}
-	if revision >= mcp.Revision2506 {
-		s.post.Set(mcp.HeaderProtocolVersion, revision)
-	}
+	s := l.newSession(sessionID, revision)
 	s.ready = l.Prepare(s.post)
-	s.get = streamHeader(s.post)
 	if err := l.sendWith(ctx, s.post, completion); err != nil {
 		return err
 	}
@@ -113,11 +106,23 @@ func (l *HTTP) Begin(ctx context.Context, sessionID, revision string, completion
 	return nil
 }
 
+// newSession returns a session with its headers; the id and the revision are as in Abandon.
+func (l *HTTP) newSession(sessionID, revision string) *session {
+	s := &session{id: sessionID, revision: revision, post: l.base.Clone()}
+	if sessionID != "" {
+		s.post.Set(mcp.HeaderSessionID, sessionID)
+	}
+	if revision >= mcp.Revision2506 {
+		s.post.Set(mcp.HeaderProtocolVersion, revision)
+	}
+	s.get = streamHeader(s.post)
+	return s
+}
+
 // Abandon ends, in the background, a session that a handshake opened at the server and
-// that will not be used. An id of "" is of none.
-func (l *HTTP) Abandon(ctx context.Context, sessionID string) {
-	s := &session{id: sessionID, get: streamHeader(l.base)}
-	s.get.Set(mcp.HeaderSessionID, sessionID)
+// that will not be used. An id of "" is of none, and a revision of "" was not agreed on.
+func (l *HTTP) Abandon(ctx context.Context, sessionID, revision string) {
+	s := l.newSession(sessionID, revision)
 	l.asides.run(ctx, func(ctx context.Context) { l.end(ctx, s) })
 }
 

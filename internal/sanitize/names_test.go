@@ -15,6 +15,7 @@ func TestNamesOfSecrets(t *testing.T) {
 		"DB_PASS": true, "derbypassword": true, "PGPASSWORD": true, "MYSQL_PWD": true, "Cookie": true,
 		"KEYCLOAK_ADMIN_PASSWORD": true, "AUTHOR_TOKEN": true, "MAX_TOKENS_KEY": true, "commonkey": true,
 		"--client-secret": true, "GOOGLE_APPLICATION_CREDENTIALS": true, "AUTHOR_AUTH": true,
+		"imaxTokenSecret": true,
 		"GIT_AUTHOR_NAME": false, "X-Author": false, "MAX_TOKENS": false, "--max-tokens": false,
 		"maxTokens": false, "TOKENIZERS_PARALLELISM": false, "FTP_PASSIVE": false, "KEYCLOAK_URL": false,
 		"SEARCH_KEYWORDS": false, "LOG_LEVEL": false, "": false,

@@ -31,6 +31,8 @@ type cost struct {
 	keep    int // bytes that the library keeps for the root, at most
 	keeps   int // and for each value below the root
 	unique  int // how many subschemas with uniqueItems one value can meet, at most
+	// at which depths of a value they can be met; the root has depth 0; nil: at all
+	uniqueAt []bool
 }
 
 // kept returns how many bytes are asked for what the library keeps, until the check has
@@ -56,7 +58,7 @@ func (c *cost) work(data mcp.RawJSON, values, powers int) int {
 	}
 	work := c.root + c.value*values + meets*(len(data)/12) + c.passes*powers
 	if c.unique > 0 {
-		work += 3 * c.unique * levels(data)
+		work += 3 * c.unique * levels(data, c.uniqueAt)
 	}
 	return work
 }
@@ -133,7 +135,11 @@ func measure(root *node, nodes []*node) (*cost, error) {
 	if overlapping > maxOverlapping {
 		return nil, root.refuse("more than %d subschemas can meet one value", maxOverlapping)
 	}
-	return g.sum(root, nodes, overlapping), nil
+	c := g.sum(root, nodes, overlapping)
+	if c.unique > 0 && !recursive {
+		c.uniqueAt = uniqueDepths(root)
+	}
+	return c, nil
 }
 
 // closure collects what checks a value where n does. A node whose closure is being
@@ -336,6 +342,32 @@ func (g *graph) unique(n *node) int {
 		}
 		return 0
 	})
+}
+
+// uniqueDepths returns at which depths of a value subschemas with uniqueItems can be met
+// below the root of a schema that is not recursive.
+func uniqueDepths(root *node) (at []bool) {
+	for next := []*node{root}; len(next) > 0 && len(at) <= strictjson.MaxDepth; {
+		met, unique := map[*node]bool{}, false
+		open := next
+		next = nil
+		for len(open) > 0 {
+			n := open[len(open)-1]
+			if open = open[:len(open)-1]; met[n] {
+				continue
+			}
+			met[n], unique = true, unique || n.bounds.unique
+			for _, e := range n.edges {
+				if e.inPlace() {
+					open = append(open, e.to)
+				} else {
+					next = append(next, e.to)
+				}
+			}
+		}
+		at = append(at, unique)
+	}
+	return at
 }
 
 // keeps returns how many bytes the library keeps of one value that n checks, at most.

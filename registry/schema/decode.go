@@ -110,18 +110,27 @@ func size(value []byte) (values, longest, powers int) {
 	return values, longest, powers
 }
 
-// levels adds up for all values of a text in how many arrays and objects each lies.
-func levels(value []byte) (sum int) {
-	depth := 0
+// levels adds up for all values of a text in how many arrays and objects each lies, of
+// those at the depths in at; nil: of all.
+func levels(value []byte, at []bool) (sum int) {
+	depth, within := 0, 0
+	counts := func() int {
+		if at == nil || depth < len(at) && at[depth] {
+			return 1
+		}
+		return 0
+	}
 	for _, token := range strictjson.Tokens(value) {
 		switch token[0] {
 		case '}', ']':
 			depth--
+			within -= counts()
 			continue
 		case '{', '[':
+			within += counts()
 			depth++
 		}
-		sum += depth
+		sum += within
 	}
 	return sum
 }

@@ -269,6 +269,12 @@ func hostileSchemas(remote string) []hostile {
 			accepted: true, says: tooMany,
 		},
 		{
+			name:     "unique items beside many values",
+			schema:   `{"properties":{"tags":{"uniqueItems":true},"rows":{"items":{"items":{"type":"number"}}}}}`,
+			data:     `{"tags":[1,2],"rows":[` + repeated("["+numbered("%", 1500)+"]", 40) + `]}`,
+			accepted: true, valid: true,
+		},
+		{
 			name: "unique items at two levels", schema: `{"uniqueItems":true,"items":{"uniqueItems":true}}`,
 			data: "[[" + numbered("%", 10_000) + "],0]", accepted: true, valid: true,
 		},

@@ -215,6 +215,16 @@ func TestAStreamThatIsGoneKeepsNoSession(t *testing.T) {
 			<-time.After(time.Minute)
 			faulty.Store(false)
 		}},
+		"its replica may have been taken for gone": {func(*world) {}, func(t *testing.T, c *crew) {
+			stream, others := c.get(t, 1, ""), c.worlds[1].config.Others.(*replicatest.Member)
+			others.SetLeads(false)
+			<-time.After(2 * time.Second)
+			others.SetLeads(true)
+			<-time.After(10 * time.Second)
+			if !stream.isOver() {
+				t.Fatal("the stream goes on")
+			}
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -220,7 +220,7 @@ func (f *feed) Close(ctx context.Context, revoked bool) {
 // closeElsewhere tells the replica that leads the session that the stream is closed,
 // unless another connection has it.
 func (f *feed) closeElsewhere(ctx context.Context) {
-	if f.slot == nil || f.mine == nil || f.mine.Lost.Load() || !f.session.Shared {
+	if f.slot == nil || f.mine == nil || f.mine.Lost.Load() && !f.mine.Untaken.Load() || !f.session.Shared {
 		return
 	}
 	if at := f.session.PrimaryOf(); at != "" {

@@ -235,6 +235,7 @@ func (l *Session) EndStreams() {
 	}
 	l.mu.Unlock()
 	for _, h := range lost {
+		h.Untaken.Store(true)
 		h.lose()
 	}
 }

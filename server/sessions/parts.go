@@ -105,6 +105,7 @@ type Holder struct {
 	flow     *streams.Flow // nil: it is at another replica
 	Listener *Listener     // there; nil: it is here
 	Lost     atomic.Bool   // another connection takes over
+	Untaken  atomic.Bool   // Lost, but none has come yet: the primary may believe that this one is there
 	// closed when this one sends nothing more; nil: nobody waits for that; guarded by the
 	// mutex of the session
 	gone chan struct{}

@@ -328,7 +328,7 @@ func (s *Service) listenElsewhere(x *exchange.Exchange, r *http.Request, stream 
 		s.takeStream(x.Context(), l, stream)
 		s.retell(x.Context(), l, r.Header, stream)
 		if x.Context().Err() != nil { // the sender has given up, and may have said so before
-			x.Refuse("", exchange.ErrReplicas)
+			x.Refuse("", forward.ErrElsewhere)
 			return
 		}
 		l.AddListener(stream, &sessions.Listener{At: replica.ID(x.From), Principal: x.Principal})

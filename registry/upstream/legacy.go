@@ -234,7 +234,7 @@ func (l *legacy) exchange(ctx context.Context, out *wire.Request) (result mcp.Ob
 			err = l.conn.server.unavailable(false, err)
 		}
 	}
-	if err != nil && ctx.Err() != nil {
+	if err != nil && ctx.Err() != nil && !out.Unsent {
 		l.link.Tell(ctx, cancelled(out.ID, mcp.Object{}))
 	}
 	return result, err

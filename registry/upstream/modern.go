@@ -219,7 +219,7 @@ func (m *modern) run(ctx context.Context, i *item, c *registry.Call) (mcp.Object
 func (m *modern) exchange(ctx context.Context, out *wire.Request) (mcp.Object, error) {
 	result, err := m.conn.exchange(ctx, m.link, out)
 	m.conn.conclude(ctx, out.Method, err)
-	if err != nil && ctx.Err() != nil && !m.link.Streams() {
+	if err != nil && ctx.Err() != nil && !out.Unsent && !m.link.Streams() {
 		m.link.Tell(ctx, cancelled(out.ID, m.meta))
 	}
 	return result, err

@@ -2,14 +2,17 @@ package upstream_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
 // params returns the params of a request as the server saw them.
@@ -567,5 +570,25 @@ func TestALevelThatCannotBeSetLeavesNothingOfTheCall(t *testing.T) {
 	}
 	if got := len(s.sights("tools/call")); got != 0 {
 		t.Errorf("%d calls reached the server, want none", got)
+	}
+}
+
+// TestOnlyWhatWasSentIsCancelled has many callers leave while a child does not read. The
+// cancellations of calls that never left took the places of others.
+func TestOnlyWhatWasSentIsCancelled(t *testing.T) {
+	t.Parallel()
+	r := start(t, shared(command("legacy")))
+	r.untilTool("deaf")
+	r.must("deaf", `{}`)
+	large := `{"arguments":{"x":` + quote(strings.Repeat("x", 1<<18)) + `}}` // more than a pipe holds
+	for range 80 {
+		ctx, leave := context.WithCancel(t.Context())
+		time.AfterFunc(time.Millisecond, leave)
+		if _, err := r.call(ctx, "echo", large, nil); !errors.Is(err, context.Canceled) {
+			t.Fatalf("got %v, want that its caller left", cause(err))
+		}
+	}
+	if got := r.count(upstream.Flooded); got != 0 {
+		t.Errorf("%d messages were dropped, want none", got)
 	}
 }

@@ -64,6 +64,7 @@ func (d *duplex) exchange(ctx context.Context, out *Request,
 	w := d.waiting.add(out, d.memory)
 	defer d.waiting.remove(w, out.ID)
 	if err := send(ctx, out.Body); err != nil {
+		out.Unsent = true
 		return mcp.Object{}, err
 	}
 	return d.await(ctx, out, w, nil)

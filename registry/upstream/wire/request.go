@@ -41,6 +41,9 @@ type Request struct {
 	// SessionID is set by Exchange when the answer opened a session, also beside an error.
 	SessionID string
 
+	// Unsent is set by Exchange over stdio when it fails before anything was written.
+	Unsent bool
+
 	telling  sync.Mutex // held while Notify runs; guards the field below
 	finished bool
 }

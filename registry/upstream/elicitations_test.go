@@ -1,6 +1,7 @@
 package upstream_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -134,5 +135,27 @@ func TestWhoWasAskedToOpenAnAddressIsToldThatItIsDone(t *testing.T) {
 				t.Errorf("%d more were told, want none", more)
 			}
 		})
+	}
+}
+
+// TestErrorThatNamesNoAddressKeepsItsData has a server refuse a prompt with the error for
+// addresses to open, and say something else beside it.
+func TestErrorThatNamesNoAddressKeepsItsData(t *testing.T) {
+	t.Parallel()
+	s := serve(t, &web{declares: `{"prompts":{}}`, other: map[string]handler{
+		"prompts/list": func(w http.ResponseWriter, _ *http.Request, m wire) {
+			sendJSON(w, m.ID, `{"prompts":[{"name":"greet"}]}`)
+		},
+		"prompts/get": func(w http.ResponseWriter, _ *http.Request, m wire) {
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32042,"message":"open","data":"see the manual"}}`, m.ID)
+		},
+	}})
+	r := start(t, s.config())
+	r.until("the prompt is there", func() bool { return len(r.view().Prompts) == 1 })
+	_, err := r.use(r.prompt("greet"), person{tenant: "a"}.call(t, "", "", "", nil), mcp.MethodPromptsGet)
+	answered, is := errors.AsType[*mcp.Error](err)
+	if !is || string(answered.Data) != `"see the manual"` {
+		t.Errorf("got %v, want the error with its data", err)
 	}
 }

@@ -161,7 +161,10 @@ func (l *legacy) renamed(err error, tell func(id string)) error {
 		return err
 	}
 	data, _ := mcp.ObjectOf(answered.Data)
-	all, _ := data.Value("elicitations").Elements()
+	all, listed := data.Value("elicitations").Elements()
+	if !listed {
+		return err
+	}
 	all = all[:min(len(all), roundMax)]
 	for n, one := range all {
 		params, _ := mcp.ObjectOf(one)

@@ -14,6 +14,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/lifetime/lifetimetest"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
@@ -354,7 +355,7 @@ func TestRepeatsLeaveSlotsForOthers(t *testing.T) {
 // stops that.
 func TestRedisKeepsAnswers(t *testing.T) {
 	t.Parallel()
-	redis, ring := redistest.Start(t), seal.RandomRing()
+	server, ring := redistest.Start(t), seal.RandomRing()
 	var hub replicatest.Hub
 	replica := func() (*world, context.CancelFunc) {
 		ctx, stop := context.WithCancel(context.Background())
@@ -362,10 +363,9 @@ func TestRedisKeepsAnswers(t *testing.T) {
 		var answers *once.Redis
 		w := newWorld(t, func(w *world) {
 			w.config.Seal, w.config.Others = ring, hub.Join()
-			answers = once.NewRedis(once.RedisConfig{
-				Store: redis.Store(t), Seal: ring,
-				Others: w.config.Others,
-			})
+			store := redis.New(server.Config())
+			answers = once.NewRedis(once.RedisConfig{Store: store, Seal: ring, Others: w.config.Others})
+			redistest.Run(t, store)
 			w.config.Once = answers
 		})
 		go func() { over <- answers.Run(ctx) }()
@@ -394,7 +394,7 @@ func TestRedisKeepsAnswers(t *testing.T) {
 	wantRefusal(t, "its replica is gone", <-repeat, http.StatusConflict, "DB-IDEMPOTENCY-OUTCOME")
 	a.letGo()
 	<-over
-	redis.Stop()
+	server.Stop()
 	got := b.do(t, m)
 	wantRefusal(t, "without Redis", got, http.StatusServiceUnavailable, "DB-REPLICAS")
 	if got.Header().Get("Retry-After") == "" {

@@ -320,9 +320,10 @@ func TestAnAnswerOutlivesTheStopOfItsReplica(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	b := l.join(t)
-	store := l.server.Store(t)
+	store := redis.New(l.server.Config())
 	others := l.hub.Join()
 	stopping := once.NewRedis(once.RedisConfig{Store: store, Seal: l.ring, Others: others})
+	redistest.Run(t, store)
 	c := claim(t, stopping, request(1, 1))
 	l.server.Freeze(t)
 	c.Finish(t.Context(), once.Answer{Status: 200, Message: []byte("x")})
@@ -454,7 +455,9 @@ func TestAClaimThatNobodyKnowsIsDropped(t *testing.T) {
 	l := newLab(t)
 	a, b := l.join(t), l.join(t)
 	// claims in the name of a
-	ghost := once.NewRedis(once.RedisConfig{Store: a.store, Seal: l.ring, Others: a.others})
+	store := redis.New(l.server.Config())
+	ghost := once.NewRedis(once.RedisConfig{Store: store, Seal: l.ring, Others: a.others})
+	redistest.Run(t, store)
 	claim(t, ghost, request(1, 1))
 	_, err := repeat(t, b, request(1, 1))
 	if at, elsewhere := errors.AsType[*once.ElsewhereError](err); !elsewhere || at.Home != a.others.Self() {

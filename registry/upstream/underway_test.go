@@ -2,9 +2,6 @@ package upstream_test
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
-	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
@@ -39,50 +36,6 @@ func TestProgressOnTheSessionsOwnStreamReachesItsCall(t *testing.T) {
 					asks, got)
 			}
 		}, readScript(t, "mcpgo-progress"))
-	}
-}
-
-// TestProgressOnTheStreamOfAnotherCallReachesItsCall has two calls at once in a session,
-// and the progress of the first come on the response of the second: all responses of
-// mcp-go take what is told in their session, whichever is faster. It was dropped.
-func TestProgressOnTheStreamOfAnotherCallReachesItsCall(t *testing.T) {
-	t.Parallel()
-	waits, told := make(chan json.RawMessage, 1), make(chan struct{})
-	s := serve(t, &web{session: "s", call: func(w http.ResponseWriter, _ *http.Request, m wire) {
-		if m.Params.Arguments["first"] == true {
-			waits <- m.Params.Meta["progressToken"]
-			<-told
-			sendJSON(w, m.ID, okResult)
-			return
-		}
-		send := events(w)
-		send("%s", data(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1,"message":"one"}}`,
-			<-waits))
-		send("%s", data(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, okResult))
-	}})
-	r := start(t, s.config())
-	r.untilTool("tool")
-	first, second := &notes{}, &notes{}
-	call := func(heard *notes, arguments string) error {
-		c := person{"a", "alice", "", ""}.call(t, "", "", "", heard)
-		c.Params = parse(t, fmt.Sprintf(`{"name":"tool","arguments":%s,"_meta":{"progressToken":"mine"}}`, arguments))
-		_, _, _, err := r.round(t.Context(), "tool", c)
-		return err
-	}
-	var calls sync.WaitGroup
-	calls.Go(func() {
-		if err := call(first, `{"first":true}`); err != nil {
-			t.Errorf("the first call: %v", err)
-		}
-	})
-	if err := call(second, `{}`); err != nil {
-		t.Errorf("the second call: %v", err)
-	}
-	close(told)
-	calls.Wait()
-	if first.text() != "one" || second.text() != "" {
-		t.Errorf("the first call heard %q and the second %q, want \"one\" and nothing", first.text(),
-			second.text())
 	}
 }
 

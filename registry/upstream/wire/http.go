@@ -297,7 +297,6 @@ func (l *HTTP) receive(ctx context.Context, out *Request, m *mcp.Message) *mcp.M
 		l.answer(ctx, m, out)
 	case out.owns(m), m.Method == mcp.NotifyMessage:
 		out.deliver(ctx, m)
-	case l.calls.tell(m):
 	default:
 		l.up.Notification(m)
 	}

@@ -75,13 +75,14 @@ func TestOveruseEndsTheProgram(t *testing.T) {
 func TestAnotherUser(t *testing.T) {
 	needRoot(t)
 	t.Parallel()
-	rights := process.Rights{User: stranger, Limits: process.Limits{Processes: 3}}
+	// more than the threads of the process that takes the rights, which count until then
+	rights := process.Rights{User: stranger, Limits: process.Limits{Processes: 50}}
 	o := engage(t, described{
 		Command: "sh", Kept: true, Rights: rights,
 		Args: []string{"-c", `grep -E '^(Uid|Gid|Groups|CapEff|CapPrm|CapBnd|NoNewPrivs):' /proc/self/status
 			kill -9 $PPID || echo cannot kill
 			cat /proc/$PPID/environ >/dev/null || echo cannot read
-			sleep 1000 & sleep 1000 & sleep 1000 & sleep 1000 & echo too many`},
+			for i in 0 1 2 3 4 5; do for j in 0 1 2 3 4 5 6 7 8 9; do sleep 1000 & done; done; echo too many`},
 	})
 	said := strings.Join(strings.Fields(strings.Join(o.all(), " ")), " ")
 	want := fmt.Sprintf(

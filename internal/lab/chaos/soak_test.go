@@ -145,7 +145,7 @@ func TestKeysThatNeverEndAreNotTakenOut(t *testing.T) {
 	store := redistest.StartOne(t)
 	const day = "86400"
 	good := [][]string{
-		{"db2:{red}:session:a", "90000"},
+		{"db2:{red}:session:a", "2220"},
 		{"db2:{blue}:session:b", "60"},
 		{"db2:{red}:once:c", "600"},
 		{"db2:{red}:used:d", "660"},

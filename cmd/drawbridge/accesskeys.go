@@ -76,8 +76,8 @@ func lifeOf(text string) (time.Duration, error) {
 func (k *keeping) createKey(ctx context.Context, book accesskey.Book, key accesskey.Key, life time.Duration,
 	s streams,
 ) error {
-	if tenants := k.cfg.TenantIDs(); !slices.Contains(tenants, key.Tenant) {
-		return noTenant(key.Tenant, tenants)
+	if err := checkTenant(k.cfg, key.Tenant); err != nil {
+		return err
 	}
 	if subject, whole := strings.CutPrefix(key.Subject, k.cfg.PublicAddress()+"#"); whole {
 		return fmt.Errorf("-subject is without the public URL: write -subject %s", subject)
@@ -156,8 +156,10 @@ func (k *keeping) listKeys(ctx context.Context, book accesskey.Book, tenant stri
 	if err != nil {
 		return err
 	}
-	if tenants := k.cfg.TenantIDs(); len(keys) == 0 && tenant != "" && !slices.Contains(tenants, tenant) {
-		return noTenant(tenant, tenants)
+	if len(keys) == 0 && tenant != "" {
+		if err := checkTenant(k.cfg, tenant); err != nil {
+			return err
+		}
 	}
 	slices.SortFunc(keys, func(a, b accesskey.Key) int {
 		return strings.Compare(a.Tenant+"\x00"+a.Subject+"\x00"+a.ID, b.Tenant+"\x00"+b.Subject+"\x00"+b.ID)

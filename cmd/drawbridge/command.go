@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
@@ -147,8 +149,12 @@ func hint(name string, known []string) string {
 	return ""
 }
 
-// noTenant returns the error for a tenant that is none of those of the config.
-func noTenant(name string, tenants []string) error {
+// checkTenant returns an error unless the config has a tenant of that name.
+func checkTenant(cfg *config.Config, name string) error {
+	tenants := cfg.TenantIDs()
+	if slices.Contains(tenants, name) {
+		return nil
+	}
 	return fmt.Errorf("there is no tenant %q%s", name, hint(name, tenants))
 }
 

@@ -205,8 +205,8 @@ func (w *walk) principal(ctx context.Context) (p auth.Principal, refused *auth.E
 	if w.tokenFile != "" {
 		return w.ofToken(ctx)
 	}
-	if tenants := w.cfg.TenantIDs(); !slices.Contains(tenants, w.tenant) {
-		return p, nil, noTenant(w.tenant, tenants)
+	if err := checkTenant(w.cfg, w.tenant); err != nil {
+		return p, nil, err
 	}
 	if err := w.subjectAlone(); err != nil {
 		return p, nil, err

@@ -127,12 +127,20 @@ func (t *transport) once(r *http.Request) (response *http.Response, wrote bool, 
 	return response, true, nil
 }
 
+// AsRequested returns an address as a request to it has it: with its scheme in lower case,
+// and without a colon that has no port. One that cannot be read is returned as it is.
+func AsRequested(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return address
+	}
+	u.Host = strings.TrimSuffix(u.Host, ":")
+	return u.String()
+}
+
 // guard bounds how often the key set at an address is fetched.
 func (t *transport) guard(keys string) {
-	if u, err := url.Parse(keys); err == nil {
-		u.Host = strings.TrimSuffix(u.Host, ":")
-		keys = u.String() // as a request has it
-	}
+	keys = AsRequested(keys)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.keys != keys {

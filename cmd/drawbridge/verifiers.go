@@ -4,10 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"reflect"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -176,9 +174,8 @@ func keySetClient(issuers ...config.Issuer) *http.Client {
 		if iss.Discover {
 			client = provider.KeySet{Issuer: iss.Issuer.Issuer, Plain: iss.PrivateAddresses, Inner: client}
 		}
-		if address, err := url.Parse(iss.JWKSURL); err == nil && iss.JWKSURL != "" && client != t.public {
-			address.Host = strings.TrimSuffix(address.Host, ":") // as in a request
-			t.own[address.String()] = client
+		if iss.JWKSURL != "" && client != t.public {
+			t.own[provider.AsRequested(iss.JWKSURL)] = client
 		}
 	}
 	client.Transport = t

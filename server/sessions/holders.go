@@ -58,7 +58,7 @@ func (l *Session) SentBy(one Notice) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now, listener := time.Now(), one.Holder.Listener
-	proven := func(r receipt) bool { return now.Sub(r.at) > provenTime }
+	proven := func(r receipt) bool { return r.isProven(now) }
 	listener.receipts = append(slices.DeleteFunc(listener.receipts, proven), receipt{
 		at: now, method: one.Method, uri: one.URI, watch: l.notices.updates.Subscription(one.URI),
 	})
@@ -331,9 +331,10 @@ func (l *Session) DropGone(isThere func(replica.ID) bool) {
 			return dead[h.Listener.At]
 		})
 	})
+	now := time.Now()
 	for _, r := range all {
 		switch {
-		case time.Since(r.at) > provenTime:
+		case r.isProven(now):
 		case r.uri == "":
 			l.Unassign("", r.method, "")
 		default:

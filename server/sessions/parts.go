@@ -99,6 +99,9 @@ type receipt struct {
 	watch  string // the URI of the subscription to that
 }
 
+// isProven tells whether its replica has lived with the notice for long enough.
+func (r receipt) isProven(now time.Time) bool { return now.Sub(r.at) > provenTime }
+
 // Holder is a connection that sends a stream of the log, here or at another replica.
 type Holder struct {
 	Stream   string

@@ -33,11 +33,12 @@ const (
 	outcomeRequest   = "invalid_request"
 )
 
-// Outcomes of calls whose server broke the protocol, or hid text where it cannot be
-// removed.
+// Outcomes of calls whose server cannot be used, broke the protocol, or hid text where it
+// cannot be removed.
 const (
-	kindProtocol = "protocol"
-	kindHidden   = "hidden_text"
+	kindUnavailable = "unavailable"
+	kindProtocol    = "protocol"
+	kindHidden      = "hidden_text"
 )
 
 // Reasons of the outcome unavailable. By them the audit tells whether the call was made.
@@ -229,7 +230,7 @@ var byType = []func(error) (f failure, found bool){
 	}),
 	when(notAvailable), // before down: it may wrap one, and knows whether anything was sent
 	when(func(e *registry.DownError) failure {
-		return failure{kind: "unavailable", reason: reasonDown, rpcErr: isDown(e)}
+		return failure{kind: kindUnavailable, reason: reasonDown, rpcErr: isDown(e)}
 	}),
 	when(func(*registry.ProtocolError) failure {
 		return failure{
@@ -321,7 +322,7 @@ var ends = []fixed{
 			"The call could not be recorded, so its outcome is withheld; it may have taken effect"),
 	}},
 	{errNotAnnounced, failure{
-		kind: "unavailable", reason: reasonNotAnnounced,
+		kind: kindUnavailable, reason: reasonNotAnnounced,
 		rpcErr: mcp.Stable(mcp.CodeInvalidParams, "DB-SUBSCRIBE",
 			"The server of this resource does not announce its changes"),
 	}},
@@ -340,13 +341,13 @@ var ends = []fixed{
 		rpcErr: mcp.Stable(mcp.CodeInternal, "DB-CANCELLED", "The call was cancelled"),
 	}},
 	{errHomeUnreached, failure{
-		kind: "unavailable", reason: reasonReplicas,
+		kind: kindUnavailable, reason: reasonReplicas,
 		rpcErr: mcp.Stable(mcp.CodeUnavailable, "DB-REPLICAS",
 			"The replica that keeps this call cannot be reached now; nothing happened to the call. Try "+
 				"again in 1 s").After(time.Second),
 	}},
 	{errHomeLost, failure{
-		kind: "unavailable", reason: reasonReplicaLost,
+		kind: kindUnavailable, reason: reasonReplicaLost,
 		rpcErr: mcp.Stable(mcp.CodeInternal, "DB-REPLICA-LOST",
 			"The replica that kept this call is gone, and the call with it; it may have taken effect. "+
 				"A repeat with this requestState cannot succeed"),
@@ -466,7 +467,7 @@ func notAvailable(err *registry.UnavailableError) failure {
 	}
 	if err.Sent {
 		return failure{
-			kind: "unavailable", reason: reasonLost, inside: true,
+			kind: kindUnavailable, reason: reasonLost, inside: true,
 			rpcErr: mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-LOST",
 				"The server went away before it answered; the call may have taken effect"),
 		}
@@ -479,7 +480,7 @@ func notAvailable(err *registry.UnavailableError) failure {
 		again = downRetryMax
 	}
 	return failure{
-		kind: "unavailable", reason: reasonStart, inside: true,
+		kind: kindUnavailable, reason: reasonStart, inside: true,
 		rpcErr: mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-DOWN", text).After(again),
 	}
 }

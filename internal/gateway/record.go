@@ -136,7 +136,7 @@ func (g *Gateway) logInside(ctx context.Context, r *audit.Record, failure failur
 		g.config.Logger.WarnContext(ctx, "a call's server was lost", line...)
 	case failure.reason == reasonStart:
 		g.config.Logger.WarnContext(ctx, "a call could not start at its server", line...)
-	case failure.kind == "unavailable": // see uncredited
+	case failure.kind == kindUnavailable: // see uncredited
 		g.config.Logger.WarnContext(ctx, "a call had no credential that its server takes", line...)
 	case failure.kind == kindProtocol:
 		g.config.Logger.WarnContext(ctx, "a call's server gave an answer that cannot be used", line...)

@@ -18,7 +18,7 @@ func uncredited(err *registry.UnavailableError) failure {
 		text = faults[credential.FaultMissing]
 	}
 	return failure{
-		kind: "unavailable", reason: string(err.Credential), inside: true,
+		kind: kindUnavailable, reason: string(err.Credential), inside: true,
 		rpcErr: mcp.Stable(mcp.CodeInternal, text.code,
 			fmt.Sprintf(text.format, err.Server)).After(text.again),
 	}

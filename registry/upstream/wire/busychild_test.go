@@ -9,6 +9,18 @@ import (
 	"time"
 )
 
+// newBusyChild returns a child that is only written to, and the end of the pipe from which
+// it reads.
+func newBusyChild() (k *Child, theirs net.Conn) {
+	theirs, ours := net.Pipe()
+	k = &Child{
+		duplex: newDuplex(&notebook{}, reader{}, Memory{}), stdin: ours,
+		queue: make(chan []byte), background: make(chan []byte, tellMax),
+	}
+	go k.write()
+	return k, theirs
+}
+
 // TestBusyChildIsWaitedFor writes to a child that reads one message and then no more for
 // five minutes, as one that does one thing at a time. From outside that takes as long as
 // it says; here time is exact. That a child which reads nothing any more is replaced is
@@ -16,12 +28,7 @@ import (
 func TestBusyChildIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		theirs, ours := net.Pipe()
-		k := &Child{
-			duplex: newDuplex(&notebook{}, reader{}, Memory{}), stdin: ours,
-			queue: make(chan []byte),
-		}
-		go k.write()
+		k, theirs := newBusyChild()
 		for range 2 {
 			if err := k.enqueue(t.Context(), []byte("{}")); err != nil {
 				t.Fatal(err)
@@ -38,7 +45,7 @@ func TestBusyChildIsWaitedFor(t *testing.T) {
 			}
 		}
 		k.lost(ErrGone)
-		_ = ours.Close()
+		_ = k.stdin.Close()
 		_ = theirs.Close()
 	})
 }
@@ -48,12 +55,7 @@ func TestBusyChildIsWaitedFor(t *testing.T) {
 func TestWhatNobodyWaitsForIsNotWritten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		theirs, ours := net.Pipe()
-		k := &Child{
-			duplex: newDuplex(&notebook{}, reader{}, Memory{}), stdin: ours,
-			queue: make(chan []byte), background: make(chan []byte, tellMax),
-		}
-		go k.write()
+		k, theirs := newBusyChild()
 		ctx, leave := context.WithCancel(t.Context())
 		for _, ask := range []string{"first", "left", "left"} {
 			go func() { _ = k.enqueue(ctx, []byte(ask)) }() // as far as the child takes it
@@ -76,7 +78,7 @@ func TestWhatNobodyWaitsForIsNotWritten(t *testing.T) {
 			t.Errorf("the child got %v, want what it had begun to read, what is told and who stays", got)
 		}
 		k.lost(ErrGone)
-		_ = ours.Close()
+		_ = k.stdin.Close()
 		_ = theirs.Close()
 	})
 }

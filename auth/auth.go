@@ -285,9 +285,9 @@ func (v *Verifier) Entry(token string) int {
 // expired.
 //
 // Errors are *Error. The reason unavailable says that the issuer's keys are not known:
-// they could not be fetched, or the last ones are too old to be used. Until the first fetch
-// has ended, which Config.Changed tells, nobody is refused for a key. A p that no Verify
-// made is refused.
+// they could not be fetched, or the last ones are too old to be used. Until the first
+// fetch has ended, which Config.Changed tells, nobody is refused for a key. A p that no
+// Verify made is refused.
 //
 // Recheck does not wait and fetches nothing. It is cheap, and safe for concurrent use.
 // Config.Changed tells when it is worth asking again; that a token has expired, which

@@ -136,8 +136,8 @@ func TestJudgeByTime(t *testing.T) {
 }
 
 // TestNobodyIsRefusedForKeysThatAreAwaited judges a principal by a verifier whose first
-// fetch of its issuer's keys has not ended: all but the key is judged meanwhile, and the key
-// once that is known.
+// fetch of its issuer's keys has not ended: all but the key is judged meanwhile, and the
+// key once that is known.
 func TestNobodyIsRefusedForKeysThatAreAwaited(t *testing.T) {
 	key := keyOf("k1", newEd())
 	for _, test := range []struct {

@@ -135,10 +135,10 @@ type Config struct {
 	// of claims that are named here and that no token had. Nil: nobody is told.
 	Logger *slog.Logger
 	// Changed is called when an issuer has other keys than before, or none any more,
-	// because its set was fetched and is another, could not be fetched for the first time,
-	// or has become too old to be used. Then
-	// Recheck may judge otherwise. It is called by goroutines that Run begins, perhaps by
-	// several at once, and must return soon. Nil: nobody is called.
+	// because its set was fetched and is another, could not be fetched for the first
+	// time, or has become too old to be used. Then Recheck may judge otherwise. It is
+	// called by goroutines that Run begins, perhaps by several at once, and must return
+	// soon. Nil: nobody is called.
 	Changed func()
 	// Store keeps key sets for later starts, and for other replicas that start. Nil: they
 	// are kept nowhere.

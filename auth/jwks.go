@@ -42,8 +42,8 @@ type jwk struct {
 // parseSet reads a key set (JWK Set). Keys that are not for verifying tokens, or not fit
 // for it, are left out, as RFC 7517 section 5 asks. Those that are a danger are refused:
 // they are left out too, and stand in the set's refused. Shared secrets, and keys with
-// their private part, are read only if secrets is true, which it is for a file of our own:
-// from an address, everybody could read them.
+// their private part, are read only if secrets is true, which it is for a file of our
+// own: from an address, everybody could read them.
 func parseSet(data []byte, secrets bool) (*keySet, error) {
 	elements, err := setElements(data)
 	if err != nil {
@@ -78,9 +78,10 @@ func parseSet(data []byte, secrets bool) (*keySet, error) {
 	return set, set.check()
 }
 
-// ReadKeySet reads a key set that was fetched, as a Verifier does, for an operator who asks
-// beforehand. It returns which of its keys would be refused, and why. The error says that no
-// token could be verified with an allowed algorithm, and then why keys are refused, too.
+// ReadKeySet reads a key set that was fetched, as a Verifier does, for an operator who
+// asks beforehand. It returns which of its keys would be refused, and why. The error says
+// that no token could be verified with an allowed algorithm, and then why keys are
+// refused, too.
 func ReadKeySet(text []byte, algorithms []string) (refused []string, err error) {
 	set, err := parseSet(text, false)
 	if err != nil {

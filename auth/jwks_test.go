@@ -135,9 +135,9 @@ func respelt(text string) string {
 	return text[:last] + string(digits[strings.IndexByte(digits, text[last])|1])
 }
 
-// TestPublishedKeysAreReadAsTheyAreUsed reads sets from an address, as a verifier does and
-// beforehand: a key whose private part is published there verifies nothing, and is named;
-// the others of its set do.
+// TestPublishedKeysAreReadAsTheyAreUsed reads sets from an address, as a verifier does
+// and beforehand: a key whose private part is published there verifies nothing, and is
+// named; the others of its set do.
 func TestPublishedKeysAreReadAsTheyAreUsed(t *testing.T) {
 	good, leaked := keyOf("good", newEd()), newEd()
 	b64 := base64.RawURLEncoding.EncodeToString

@@ -27,8 +27,8 @@ type source interface {
 	// current returns the keys to use now, nil if there are none, or none that may still
 	// be used. It does not wait.
 	current(now time.Time) *keySet
-	// isAwaited tells whether nobody knows yet which keys there are, because the first look for
-	// them has not ended. It does not wait.
+	// isAwaited tells whether nobody knows yet which keys there are, because the first
+	// look for them has not ended. It does not wait.
 	isAwaited() bool
 	// fetchFor looks anew for a key with that id, if there is anywhere to look. It may
 	// wait. An error means that it could not look, so that it is not known whether there

@@ -74,8 +74,8 @@ type Call struct {
 
 	// OnOpened is called with the elicitationId of a question, or of an error that names
 	// addresses to open, when the server says later that what the user was to do there is
-	// done. It may be called by any goroutine, and does not block. nil: nobody wants to know,
-	// and questions have no such id.
+	// done. It may be called by any goroutine, and does not block. nil: nobody wants to
+	// know, and questions have no such id.
 	OnOpened func(id string)
 
 	// Memory holds the answer for the caller, from its first byte beyond what is covered

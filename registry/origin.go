@@ -13,9 +13,9 @@ import (
 const defaultTimeout = 30 * time.Second
 
 // origin is what all items of one source share, for as long as the source keeps its
-// prefix. Server name and prefix never change. What the two pointers lead to does, so that
-// a request that holds an item of an older catalogue still uses the newest service and
-// learns that the server went down. The origin under another prefix shares both.
+// prefix. Server name and prefix never change. What the two pointers lead to does, so
+// that a request that holds an item of an older catalogue still uses the newest service
+// and learns that the server went down. The origin under another prefix shares both.
 type origin struct {
 	server, prefix string
 	service        *atomic.Pointer[service] // what the source offered last; never nil
@@ -39,8 +39,8 @@ func newOrigin(server, prefix string) *origin {
 	return o
 }
 
-// under returns the origin of the same source under a prefix: o itself if that is its own.
-// A nil o is none yet, of a source with that server name.
+// under returns the origin of the same source under a prefix: o itself if that is its
+// own. A nil o is none yet, of a source with that server name.
 func (o *origin) under(server, prefix string) *origin {
 	switch {
 	case o == nil:

@@ -127,8 +127,9 @@ func TestBatchCostsItsLength(t *testing.T) {
 	t.Error("20 batches of 32 at once were all admitted")
 }
 
-// TestABatchOverItsLimitDoesNothing sends a batch again and again that cancels a call, until
-// one is over the limit of requests: that one cancels nothing, since it is sent again later.
+// TestABatchOverItsLimitDoesNothing sends a batch again and again that cancels a call,
+// until one is over the limit of requests: that one cancels nothing, since it is sent
+// again later.
 func TestABatchOverItsLimitDoesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -117,8 +117,9 @@ func TestKeptSubscriptionsAreBounded(t *testing.T) {
 	})
 }
 
-// TestUnsubscribingHoldsWhereItCouldNotBeWritten unsubscribes while the store is away, and
-// lets the replica of the subscription die when it is back. The next one opened it again.
+// TestUnsubscribingHoldsWhereItCouldNotBeWritten unsubscribes while the store is away,
+// and lets the replica of the subscription die when it is back. The next one opened it
+// again.
 func TestUnsubscribingHoldsWhereItCouldNotBeWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrew(t)

@@ -490,9 +490,9 @@ func TestAFormerPrimaryIsToldByWhoDidNotHearThatItLeads(t *testing.T) {
 	})
 }
 
-// TestAReplicaIsNotTheFormerPrimaryOfItself has a replica take a session over and not hear
-// that it did, so that it takes the session from itself at the next request. What is told
-// to the former primary waited eight seconds for it, and DELETE was refused.
+// TestAReplicaIsNotTheFormerPrimaryOfItself has a replica take a session over and not
+// hear that it did, so that it takes the session from itself at the next request. What is
+// told to the former primary waited eight seconds for it, and DELETE was refused.
 func TestAReplicaIsNotTheFormerPrimaryOfItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var muted atomic.Bool

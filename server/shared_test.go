@@ -791,8 +791,8 @@ func (s slowTakes) Take(ctx context.Context, k primary.Key, from primary.Entry, 
 	return entry, err
 }
 
-// TestASessionThatIsBeingTakenOverIsNotTakenAgain has a request reach the replica that has
-// just taken a session over and does not serve it yet, by way of another one.
+// TestASessionThatIsBeingTakenOverIsNotTakenAgain has a request reach the replica that
+// has just taken a session over and does not serve it yet, by way of another one.
 func TestASessionThatIsBeingTakenOverIsNotTakenAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrew(t, func(w *world) { w.config.Entries = slowTakes{w.config.Entries} })

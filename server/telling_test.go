@@ -240,7 +240,8 @@ func TestAStreamThatIsGoneKeepsNoSession(t *testing.T) {
 	}
 }
 
-// cutOthers lose the answers to what is forwarded, and are told nothing, while they are cut.
+// cutOthers lose the answers to what is forwarded, and are told nothing, while they are
+// cut.
 type cutOthers struct {
 	replica.Others
 	cut *atomic.Bool
@@ -262,10 +263,10 @@ func (o cutOthers) Send(ctx context.Context, to replica.ID, w replica.Message) (
 	return o.Others.Send(ctx, to, w)
 }
 
-// TestAStreamThatCameBackIsNotLeft resumes a stream in vain, since the link to the primary
-// is cut, and then again when that is mended. The primary is yet to hear of the first time
-// that the stream is not there: it forgot the one of the second time, which was told nothing
-// from then on.
+// TestAStreamThatCameBackIsNotLeft resumes a stream in vain, since the link to the
+// primary is cut, and then again when that is mended. The primary is yet to hear of the
+// first time that the stream is not there: it forgot the one of the second time, which
+// was told nothing from then on.
 func TestAStreamThatCameBackIsNotLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var cut atomic.Bool
@@ -295,10 +296,10 @@ func (o impatientOthers) Forward(ctx context.Context, to replica.ID, r link.Requ
 	return o.Others.Forward(ctx, to, r)
 }
 
-// TestAStreamThatWasGivenUpKeepsNoSession resumes a stream of one replica at another, which
-// gives up before the primary has taken the stream from the first. Then the primary noted the
-// stream there, after it had heard that it is not: the session counted as in use until its
-// greatest age.
+// TestAStreamThatWasGivenUpKeepsNoSession resumes a stream of one replica at another,
+// which gives up before the primary has taken the stream from the first. Then the primary
+// noted the stream there, after it had heard that it is not: the session counted as in
+// use until its greatest age.
 func TestAStreamThatWasGivenUpKeepsNoSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var deaf *deafOthers

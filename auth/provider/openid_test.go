@@ -207,8 +207,8 @@ func TestOneKeyCostsNoOther(t *testing.T) {
 	}
 }
 
-// TestUnknownKeysAskSeldom has strangers who send logout tokens with keys that nobody has,
-// however the document spells the address of the keys.
+// TestUnknownKeysAskSeldom has strangers who send logout tokens with keys that nobody
+// has, however the document spells the address of the keys.
 func TestUnknownKeysAskSeldom(t *testing.T) {
 	for _, address := range []string{
 		plainIssuer + "/keys", plainIssuer + ":/keys",

@@ -127,8 +127,9 @@ func (t *transport) once(r *http.Request) (response *http.Response, wrote bool, 
 	return response, true, nil
 }
 
-// AsRequested returns an address as a request to it has it: with its scheme in lower case,
-// and without a colon that has no port. One that cannot be read is returned as it is.
+// AsRequested returns an address as a request to it has it: with its scheme in lower
+// case, and without a colon that has no port. One that cannot be read is returned as it
+// is.
 func AsRequested(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {

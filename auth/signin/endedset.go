@@ -9,7 +9,8 @@ import (
 // ended has the families that have ended and of which access tokens may still be about.
 // It is safe for concurrent use, and cheap to ask.
 type ended struct {
-	// when each is forgotten; replaced whole; nil until the store was read for the first time
+	// when each is forgotten; replaced whole; nil until the store was read for the first
+	// time
 	families atomic.Pointer[map[string]time.Time]
 	polled   time.Time // how far the store was read; only Run has it
 }

@@ -153,10 +153,10 @@ func (f *fleet) apply(ctx context.Context, servers []config.Server) {
 	f.applied = true
 }
 
-// withdraw has calls of those servers fail that apply would stop, as if they were down, and
-// begins to end them. It does not wait. Rules that come into force between the two are for
-// the servers of the new config: by them a server of the old one could be called as neither
-// config allows.
+// withdraw has calls of those servers fail that apply would stop, as if they were down,
+// and begins to end them. It does not wait. Rules that come into force between the two
+// are for the servers of the new config: by them a server of the old one could be called
+// as neither config allows.
 func (f *fleet) withdraw(servers []config.Server) {
 	f.changing.Lock()
 	defer f.changing.Unlock()
@@ -166,8 +166,8 @@ func (f *fleet) withdraw(servers []config.Server) {
 	}
 }
 
-// changed returns the running servers that are not among those given, or differ. The caller
-// holds changing.
+// changed returns the running servers that are not among those given, or differ. The
+// caller holds changing.
 func (f *fleet) changed(servers []config.Server) map[string]runningServer {
 	changed := maps.Clone(f.running)
 	for _, s := range servers {

@@ -104,8 +104,8 @@ func (k *keySets) Save(ctx context.Context, issuer string, text []byte, life tim
 var errDiskHangs = errors.New("the disk of key_sets_dir does not answer")
 
 // onDisk calls do and returns what it does, but waits no longer than ctx: nothing ends a
-// read or write of a disk that hangs, and meanwhile keys must be fetched all the same. One
-// that hangs keeps all others out, so that no more than one goroutine is left behind.
+// read or write of a disk that hangs, and meanwhile keys must be fetched all the same.
+// One that hangs keeps all others out, so that no more than one goroutine is left behind.
 func (k *keySets) onDisk(ctx context.Context, do func() ([]byte, error)) ([]byte, error) {
 	select {
 	case k.disk <- struct{}{}:

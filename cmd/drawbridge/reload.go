@@ -109,8 +109,8 @@ func (p *parts) reload(ctx, work context.Context, loader *config.Loader) config.
 	return read
 }
 
-// replace puts a checked config in force. Everything that can fail comes first, so that the
-// gateway never runs with half of a new config.
+// replace puts a checked config in force. Everything that can fail comes first, so that
+// the gateway never runs with half of a new config.
 func (p *parts) replace(work context.Context, cfg *config.Config) error {
 	if err := p.storing.mayServe(cfg); err != nil {
 		return err

@@ -294,9 +294,9 @@ func TestNewSignInNeedsARestart(t *testing.T) {
 	}
 }
 
-// TestNoCallBetweenTwoConfigs stops a reload between its two halves, when the new rules are
-// in force and the servers are still to be changed: what the old rules denied at a server of
-// the old config, and the new ones no more, cannot be called there.
+// TestNoCallBetweenTwoConfigs stops a reload between its two halves, when the new rules
+// are in force and the servers are still to be changed: what the old rules denied at a
+// server of the old config, and the new ones no more, cannot be called there.
 func TestNoCallBetweenTwoConfigs(t *testing.T) {
 	const text = `issuers:
   - {issuer: "https://login.example/", hmac_secret_file: secret, algorithms: [HS256], tenant: acme}

@@ -48,9 +48,9 @@ func newStatus(p *parts) *status {
 }
 
 // await returns when there is all that clients need: an attempt to reach each server has
-// ended, Redis is used, and the store was asked which sign-ins have ended. It returns after
-// readyAfter all the same, or when ctx ends. Whoever asks before waits meanwhile. A load
-// balancer that asks nobody, such as nginx, sends requests as soon as the address is
+// ended, Redis is used, and the store was asked which sign-ins have ended. It returns
+// after readyAfter all the same, or when ctx ends. Whoever asks before waits meanwhile. A
+// load balancer that asks nobody, such as nginx, sends requests as soon as the address is
 // listened on, and they would be refused.
 func (s *status) await(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, readyAfter)

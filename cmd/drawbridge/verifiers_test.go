@@ -148,8 +148,9 @@ func TestAReloadJudgesThoseWhoCameBefore(t *testing.T) {
 		func() bool { return v.recheck(p) != nil })
 }
 
-// TestAReloadWithAnotherAddressEndsNothing moves the key set to another address, which takes
-// a while to answer: whoever the same key has let in goes on, without a moment in between.
+// TestAReloadWithAnotherAddressEndsNothing moves the key set to another address, which
+// takes a while to answer: whoever the same key has let in goes on, without a moment in
+// between.
 func TestAReloadWithAnotherAddressEndsNothing(t *testing.T) {
 	l, answer := newLogin(t), make(chan struct{})
 	serve := l.server.Config.Handler
@@ -426,8 +427,8 @@ func TestPrivateKeySetsMayBeSpeltInAnyWay(t *testing.T) {
 	}
 }
 
-// TestOnlineReadsKeysAsTheGatewayDoes tries a key set with a key that is refused: the others
-// serve, and so the config is good.
+// TestOnlineReadsKeysAsTheGatewayDoes tries a key set with a key that is refused: the
+// others serve, and so the config is good.
 func TestOnlineReadsKeysAsTheGatewayDoes(t *testing.T) {
 	l := newLogin(t)
 	serve := l.server.Config.Handler

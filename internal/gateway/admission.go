@@ -30,8 +30,8 @@ func (g *Gateway) SetPolicy(config string, tenants []TenantConfig) error {
 // Policy is the tenants of a config, ready to come into force.
 type Policy struct{ tenants *directory }
 
-// Policy returns what SetPolicy puts in force, with its error. Enforce takes no time then,
-// while very many tenants that are new take seconds here.
+// Policy returns what SetPolicy puts in force, with its error. Enforce takes no time
+// then, while very many tenants that are new take seconds here.
 func (g *Gateway) Policy(config string, tenants []TenantConfig) (Policy, error) {
 	next, err := newDirectory(tenants, g.tenants.Load())
 	if err != nil {

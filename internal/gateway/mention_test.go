@@ -116,8 +116,8 @@ func TestDeniedResourceWithinAResult(t *testing.T) {
 	}
 }
 
-// TestARuleOfAReloadHoldsForResultsThatAreHeld has the rules change while a result waits for
-// its client as that of a task.
+// TestARuleOfAReloadHoldsForResultsThatAreHeld has the rules change while a result waits
+// for its client as that of a task.
 func TestARuleOfAReloadHoldsForResultsThatAreHeld(t *testing.T) {
 	for _, test := range []struct{ uri, denied, want string }{
 		{"file:///secret/a", "resource:lib:file:///secret/*", "DB-TASK"},

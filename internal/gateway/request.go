@@ -39,8 +39,8 @@ type Request struct {
 	// whose id is given, at any time until the task ends. It must not block. nil: the
 	// client has no stream for that.
 	OnTaskStatus func(id string, n mcp.Notification)
-	// OnOpened is called as registry.Call.OnOpened, also after the request has ended. nil: the
-	// client does not know such notifications.
+	// OnOpened is called as registry.Call.OnOpened, also after the request has ended.
+	// nil: the client does not know such notifications.
 	OnOpened func(id string)
 	// Ended is how the request ended, in the words of the records. The desk sets it.
 	Ended Ended

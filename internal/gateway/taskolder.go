@@ -82,7 +82,8 @@ func (g *Gateway) resultAsTask(c *call, result mcp.Object) (mcp.Object, error) {
 }
 
 // useStored answers a request about a task whose result is held here. The rules may have
-// changed since then: what mentions a resource that the caller may not see now is not told.
+// changed since then: what mentions a resource that the caller may not see now is not
+// told.
 func useStored(c *call) (mcp.Object, error) {
 	one, there := c.gateway.tasks.find(c.task.Owner, c.params.Text("taskId"))
 	switch {

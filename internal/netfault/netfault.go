@@ -169,8 +169,8 @@ func (p *Proxy) serve(client *net.TCPConn) {
 	answers.Wait()
 }
 
-// Met returns how many connections the faults have met: those that were open when the last
-// fault was made, and those that came since. A fault that meets none is none.
+// Met returns how many connections the faults have met: those that were open when the
+// last fault was made, and those that came since. A fault that meets none is none.
 func (p *Proxy) Met() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -120,8 +120,8 @@ func TestWhoHasLeftIsNotBroughtBack(t *testing.T) {
 }
 
 // TestStrangersDoNotHoldUpBeats has many show certificates at once that are not known, as
-// whoever reaches the listener can. Redis was asked for each of them, one after the other,
-// and a beat came behind all of them.
+// whoever reaches the listener can. Redis was asked for each of them, one after the
+// other, and a beat came behind all of them.
 func TestStrangersDoNotHoldUpBeats(t *testing.T) {
 	t.Parallel()
 	cfg, asked := redistest.Start(t).Config(), atomic.Int64{}
@@ -152,8 +152,8 @@ func TestStrangersDoNotHoldUpBeats(t *testing.T) {
 	}
 }
 
-// TestWhoHasJustBegunIsNoStranger has a replica show its certificate while it is looked for
-// a stranger, which began before the replica was there.
+// TestWhoHasJustBegunIsNoStranger has a replica show its certificate while it is looked
+// for a stranger, which began before the replica was there.
 func TestWhoHasJustBegunIsNoStranger(t *testing.T) {
 	t.Parallel()
 	store, ring := redistest.Start(t).Store(t), seal.RandomRing()

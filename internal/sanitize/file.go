@@ -35,8 +35,8 @@ func (w *walker) whole(i, end int, s sight) {
 	}
 }
 
-// blob moves the cursor behind the file in Base64 that is next. A text is cleaned like any
-// other and encoded anew, since hosts decode it; what is no text is binary.
+// blob moves the cursor behind the file in Base64 that is next. A text is cleaned like
+// any other and encoded anew, since hosts decode it; what is no text is binary.
 func (w *walker) blob() {
 	i, next := w.cursor.At(), w.cursor
 	end := i + len(next.Next())
@@ -58,10 +58,10 @@ func (w *walker) blob() {
 // fileMark is the byte order mark that a file may begin with.
 const fileMark = "\ufeff"
 
-// encoded is whole for a file in Base64. A page that a host shows must be text; of any other
-// file only what a reader may take for text is judged, since the bytes of a picture mean
-// nothing to a reader. What is no Base64 counts as hiding something: programs that are less
-// strict would read something out of it.
+// encoded is whole for a file in Base64. A page that a host shows must be text; of any
+// other file only what a reader may take for text is judged, since the bytes of a picture
+// mean nothing to a reader. What is no Base64 counts as hiding something: programs that
+// are less strict would read something out of it.
 func (w *walker) encoded(i, end int, isPage bool) {
 	w.tooLarge = w.tooLarge || end-i-2 > w.maxBinary
 	if w.watch == 0 {

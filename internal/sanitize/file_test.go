@@ -119,8 +119,8 @@ func TestFilesInBase64AreJudgedByWhatTheyHold(t *testing.T) {
 	}
 }
 
-// TestDigestIsOfWhatIsNamed has two places hide text, of which one is a file: a release of
-// the file is advised only where that is what is wrong.
+// TestDigestIsOfWhatIsNamed has two places hide text, of which one is a file: a release
+// of the file is advised only where that is what is wrong.
 func TestDigestIsOfWhatIsNamed(t *testing.T) {
 	file := `"contents":[{"uri":"skill://a/b","blob":"` + base64.StdEncoding.EncodeToString([]byte("a\u200bb")) + `"}]`
 	for text, want := range map[string]string{
@@ -151,8 +151,8 @@ func inUTF16(text string) []byte {
 	return file
 }
 
-// TestTextsInBase64AreCleaned holds for contents of resources, which hosts decode: a text is
-// cleaned and encoded anew, and what is no text keeps its bytes.
+// TestTextsInBase64AreCleaned holds for contents of resources, which hosts decode: a text
+// is cleaned and encoded anew, and what is no text keeps its bytes.
 func TestTextsInBase64AreCleaned(t *testing.T) {
 	secret := "AKIA" + "QYLPMN5HFIQR7XYA" // in two parts, so that no scanner of source code finds it
 	for file, want := range map[string]string{

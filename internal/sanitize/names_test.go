@@ -6,8 +6,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
 )
 
-// TestNamesOfSecrets shows which names are taken for those of secrets: rather too many, but
-// not well-known ones of settings.
+// TestNamesOfSecrets shows which names are taken for those of secrets: rather too many,
+// but not well-known ones of settings.
 func TestNamesOfSecrets(t *testing.T) {
 	for name, want := range map[string]bool{
 		"Authorization": true, "X-Authorisation": true, "Proxy-Authorization": true, "AUTHORITY": true,

@@ -16,8 +16,8 @@ func NamesSecret(name string) bool {
 	return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(name, word) })
 }
 
-// harmlessWords leaves out words that only look like those of secrets. None of them may be
-// where two words meet, as bypass is in derbypassword.
+// harmlessWords leaves out words that only look like those of secrets. None of them may
+// be where two words meet, as bypass is in derbypassword.
 var harmlessWords = strings.NewReplacer("authori", "authori", "author", "", "tokeniz", "", "max_tokens", "",
 	"max-tokens", "", "maxtokense", "maxtokense", "maxtokens", "", "passive", "", "keyboard", "",
 	"keyword", "", "keycloak", "")

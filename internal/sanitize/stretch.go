@@ -17,7 +17,8 @@ const (
 	strangePart = 8
 	// stretches of less are left out, since chance makes some of them
 	leastStretch = 32
-	// So many hidden characters make hidden text. Programs and fonts have a few in tables.
+	// So many hidden characters make hidden text. Programs and fonts have a few in
+	// tables.
 	leastHidden = 8
 )
 

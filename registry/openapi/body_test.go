@@ -108,8 +108,8 @@ func TestABodyWithGETThatMayBeMissingIsLeftOut(t *testing.T) {
 	}
 }
 
-// TestABodyOfAnyTypeIsJSON: documents that were converted, and that of Kubernetes, say */* of
-// bodies. What is named by itself comes first.
+// TestABodyOfAnyTypeIsJSON: documents that were converted, and that of Kubernetes, say
+// */* of bodies. What is named by itself comes first.
 func TestABodyOfAnyTypeIsJSON(t *testing.T) {
 	a := newAPI(t)
 	for types, want := range map[string]string{

@@ -92,8 +92,8 @@ func sectionAt(pointer string) string {
 	return ""
 }
 
-// isSchema tells whether what stands there is a schema or below one. Components, headers and
-// examples may be called schema as well.
+// isSchema tells whether what stands there is a schema or below one. Components, headers
+// and examples may be called schema as well.
 func isSchema(tokens []string) bool {
 	if tokens = tokens[1:]; tokens[0] == "components" && len(tokens) > 2 {
 		if tokens[1] == "schemas" {

@@ -66,8 +66,8 @@ func (s *Schema) ambiguous(value mcp.RawJSON, name string, b Budget) error {
 	if !hasTwins(new(strictjson.CursorOf(value))) {
 		return nil
 	}
-	// subschemas that are not enforced are in no other estimate, and to find them is a search
-	// in those that were found
+	// subschemas that are not enforced are in no other estimate, and to find them is a
+	// search in those that were found
 	unenforced := 0
 	if s.gaps != nil {
 		unenforced = len(s.nodes) * len(s.nodes) / 2048

@@ -14,8 +14,8 @@ const (
 	maxString = 1 << 20    // bytes of one string
 
 	// failureSize is how many bytes a check asks for each time that a value may break a
-	// subschema: a third of what the library keeps if it does, since most values do not, and
-	// large ones that are right should not need all of a user's memory.
+	// subschema: a third of what the library keeps if it does, since most values do not,
+	// and large ones that are right should not need all of a user's memory.
 	failureSize = 300
 	smallKept   = 1 << 20 // bytes that it may keep without asking: such a check is over soon
 )

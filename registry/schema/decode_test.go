@@ -73,8 +73,9 @@ type asked int64
 func (a *asked) Memory(bytes int64) error { *a += asked(bytes); return nil }
 func (*asked) Turn(time.Duration) error   { return nil }
 
-// TestMemoryIsAskedForWhatTheLibraryKeeps: of values that are wrong the library keeps many
-// times as much as they take themselves. If all are, it is thrice as much as was asked for.
+// TestMemoryIsAskedForWhatTheLibraryKeeps: of values that are wrong the library keeps
+// many times as much as they take themselves. If all are, it is thrice as much as was
+// asked for.
 func TestMemoryIsAskedForWhatTheLibraryKeeps(t *testing.T) {
 	names := string(repeated("[]", 500, `"name %d"`))
 	for name, test := range map[string]struct {
@@ -109,8 +110,8 @@ func TestMemoryIsAskedForWhatTheLibraryKeeps(t *testing.T) {
 	}
 }
 
-// TestFormsOfTheRootCountOnce: only the value as a whole meets what stands at the root, so a
-// choice there does not make large values too large.
+// TestFormsOfTheRootCountOnce: only the value as a whole meets what stands at the root,
+// so a choice there does not make large values too large.
 func TestFormsOfTheRootCountOnce(t *testing.T) {
 	rows := append([]byte(`{"rows":`), repeated("[]", 10_000, `[%d,2,3]`)...)
 	rows = append(rows, '}')

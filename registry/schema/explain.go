@@ -230,7 +230,8 @@ func (n *node) follow(f *fault) *node {
 	return &node{}
 }
 
-// patternsOf returns the subschemas of patternProperties that a member of that name meets.
+// patternsOf returns the subschemas of patternProperties that a member of that name
+// meets.
 func (n *node) patternsOf(name string) (met []*node) {
 	for _, e := range n.edges {
 		if e.keyword == "patternProperties" && e.pattern.MatchString(name) {

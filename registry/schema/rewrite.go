@@ -133,8 +133,8 @@ func (w *writer) edges(n *node) {
 	}
 }
 
-// withDefault gives the subschema that was just written a default, unless it is the schema
-// false.
+// withDefault gives the subschema that was just written a default, unless it is the
+// schema false.
 func (w *writer) withDefault() {
 	if object, is := bytes.CutSuffix(w.out, []byte("}")); is {
 		w.out = object

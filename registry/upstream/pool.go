@@ -285,10 +285,10 @@ func (p *pool) run(ctx context.Context, s *seat, session *legacy, i *item,
 
 // keyOf says which sessions may run the call: calls with the same key may share one. The
 // key has the whole owner where the server may ask or tell something that is meant for
-// one caller: where the caller can be asked, or wants log lines, which no stream ties to a
-// call, or which come, as with mcp-go, on that of any call in the session. It also has the
-// owner where the server is told who calls, since it may tie that to the session. Otherwise
-// it has the tenant alone, and with Config.Shared nobody.
+// one caller: where the caller can be asked, or wants log lines, which no stream ties to
+// a call, or which come, as with mcp-go, on that of any call in the session. It also has
+// the owner where the server is told who calls, since it may tie that to the session.
+// Otherwise it has the tenant alone, and with Config.Shared nobody.
 func (p *pool) keyOf(c *registry.Call, i *item) seats.Key {
 	if p.lends {
 		return p.lentKey(c, i)
@@ -346,7 +346,8 @@ func (p *pool) useTask(ctx context.Context, i *item, c *registry.Call) (mcp.Obje
 	if s != nil {
 		session = s.Session.session
 		if c.LogLevel > 0 && !p.shared && !p.lends && s.Session.key.Owner != c.Principal.Owner() {
-			// its client wants them only since the task began, in a session of several users
+			// its client wants them only since the task began, in a session of several
+			// users
 			mute := *c
 			mute.LogLevel, c = 0, &mute
 		}

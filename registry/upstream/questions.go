@@ -51,9 +51,9 @@ func inputRequest(method string, params mcp.Object) mcp.RawJSON {
 	).JSON()
 }
 
-// asked returns the params of a question in modern form, but for the id of an elicitation,
-// which elicitations renames. What has a meaning only between this server and its client in
-// the legacy session (a task, a progress token) is left out.
+// asked returns the params of a question in modern form, but for the id of an
+// elicitation, which elicitations renames. What has a meaning only between this server
+// and its client in the legacy session (a task, a progress token) is left out.
 // https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation
 func asked(params mcp.Object) mcp.Object {
 	params = params.Without("task")

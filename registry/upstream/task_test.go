@@ -440,9 +440,9 @@ func TestTasksAreOfServersThatDeclareThem(t *testing.T) {
 	}
 }
 
-// TestLogLinesOfASessionOfSeveralUsersReachNoTask has a client want log lines only after a
-// call of its became a task, in the session of its tenant: what a server tells there may be
-// of anybody's call. Only lines in a session of the client's own reach it.
+// TestLogLinesOfASessionOfSeveralUsersReachNoTask has a client want log lines only after
+// a call of its became a task, in the session of its tenant: what a server tells there
+// may be of anybody's call. Only lines in a session of the client's own reach it.
 func TestLogLinesOfASessionOfSeveralUsersReachNoTask(t *testing.T) {
 	t.Parallel()
 	const state = `"taskId":"own","status":"working","createdAt":"2026-01-01T00:00:00Z","ttl":60000`

@@ -39,9 +39,9 @@ func TestProgressOnTheSessionsOwnStreamReachesItsCall(t *testing.T) {
 	}
 }
 
-// TestLogLinesOfAMixingServerReachWhoeverWantsThem has two users of a tenant call at once,
-// and a server that tells in one session on whichever response is free, as those of mcp-go
-// do. Each user's lines reached the other.
+// TestLogLinesOfAMixingServerReachWhoeverWantsThem has two users of a tenant call at
+// once, and a server that tells in one session on whichever response is free, as those of
+// mcp-go do. Each user's lines reached the other.
 func TestLogLinesOfAMixingServerReachWhoeverWantsThem(t *testing.T) {
 	t.Parallel()
 	server := mcpgoserver.NewMCPServer("mixing", "1", mcpgoserver.WithToolCapabilities(true), mcpgoserver.WithLogging())

@@ -114,8 +114,8 @@ func TestQuotaCoversWhatTheServerTakes(t *testing.T) {
 			before, held := usedMemory(t, h.server), counted.InUse()
 			fill(sessions)
 			more := counted.InUse() - held
-			// a command that came in pieces leaves a larger buffer, which the server keeps for
-			// two seconds
+			// a command that came in pieces leaves a larger buffer, which the server
+			// keeps for two seconds
 			eventually(t, fmt.Sprintf("the server takes no more than the %d bytes that are counted", more),
 				func() bool { return usedMemory(t, h.server)-before <= more })
 		})

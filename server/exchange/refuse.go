@@ -73,8 +73,8 @@ func (x *Exchange) Refuse(id mcp.ID, r *Refusal) {
 	x.AnswerError(id, r.Err, r.Status)
 }
 
-// statusElsewhere is how a replica refuses what another has forwarded to it. That one goes
-// on with the request, and has its line, its record and its count.
+// statusElsewhere is how a replica refuses what another has forwarded to it. That one
+// goes on with the request, and has its line, its record and its count.
 const statusElsewhere = http.StatusMisdirectedRequest
 
 // TurnAway refuses a request before anybody asks who sent it, because of the state that

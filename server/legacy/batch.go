@@ -76,8 +76,8 @@ func absentOr(values []string, want string) bool {
 	return len(values) == 0 || len(values) == 1 && values[0] == want
 }
 
-// unpack checks every message of a batch before any of them has an effect, and returns the
-// requests, and the notifications and responses.
+// unpack checks every message of a batch before any of them has an effect, and returns
+// the requests, and the notifications and responses.
 func unpack(raw mcp.RawJSON) (requests, others []*mcp.Message, refused *exchange.Refusal) {
 	elements, _ := raw.Elements()
 	if len(elements) == 0 || len(elements) > maxBatch {

@@ -292,8 +292,8 @@ func (s *Service) left(ctx context.Context, l *sessions.Session, stream string, 
 	return s.letGo(ctx, l, stream, primary, l.Epoch())
 }
 
-// A primary that was not told is told again after leaveFirst, and then after twice as long
-// each time, up to leaveMost: the link may be cut while thousands leave.
+// A primary that was not told is told again after leaveFirst, and then after twice as
+// long each time, up to leaveMost: the link may be cut while thousands leave.
 const (
 	leaveFirst = time.Second
 	leaveMost  = time.Minute

@@ -76,10 +76,10 @@ func (s *Service) keepLists(ctx context.Context, l *sessions.Session) {
 	}
 }
 
-// tellOnce notes that the client of a session is to be told of the task or elicitation with
-// that id. The notice goes out on the stream of the session, if this replica leads it. It
-// is told once at most: a client need not be told, and asks for the state of its tasks by
-// itself.
+// tellOnce notes that the client of a session is to be told of the task or elicitation
+// with that id. The notice goes out on the stream of the session, if this replica leads
+// it. It is told once at most: a client need not be told, and asks for the state of its
+// tasks by itself.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks#task-status-notification
 func (s *Service) tellOnce(l *sessions.Session, id string, n mcp.Notification) {
 	if l.NoteOnce(id, n.Method, mcp.AppendRequest(nil, "", n.Method, n.Params)) {

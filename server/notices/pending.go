@@ -54,8 +54,8 @@ func (u *Pending) All() iter.Seq2[string, string] {
 	}
 }
 
-// Subscription returns the URI of the subscription that a change belongs to, "" if there is
-// no such change. A nil u has none.
+// Subscription returns the URI of the subscription that a change belongs to, "" if there
+// is no such change. A nil u has none.
 func (u *Pending) Subscription(uri string) string {
 	if u == nil {
 		return ""

@@ -12,8 +12,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
-// TestALossWhileAClaimIsRenewedCounts notices a loss of what Redis had while a claim is just
-// being renewed: that is renewed once more, since nobody knows which of the two came first.
+// TestALossWhileAClaimIsRenewedCounts notices a loss of what Redis had while a claim is
+// just being renewed: that is renewed once more, since nobody knows which of the two came
+// first.
 func TestALossWhileAClaimIsRenewedCounts(t *testing.T) {
 	t.Parallel()
 	var s *Redis

@@ -59,8 +59,8 @@ func (l *Session) FormerOf() replica.ID {
 // EntryKey names the session in the entries.
 func (l *Session) EntryKey() primary.Key { return primary.Key{Tenant: l.User.TenantID, Name: l.Name} }
 
-// Facts returns all that is kept of a session that this replica leads, and the text "" for
-// what is to be forgotten. It is called when all of it is about to be written.
+// Facts returns all that is kept of a session that this replica leads, and the text ""
+// for what is to be forgotten. It is called when all of it is about to be written.
 func (l *Session) Facts() map[string]string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -203,8 +203,8 @@ func (l *Session) ListsDue() (text string, due bool) {
 	return text, due
 }
 
-// Bounds of the notices of one session that are told once and wait for a stream: of tasks,
-// and of what users were to do at some address. Of each the latest counts.
+// Bounds of the notices of one session that are told once and wait for a stream: of
+// tasks, and of what users were to do at some address. Of each the latest counts.
 const (
 	maxOnce     = 100
 	maxOnceSize = 4 << 10 // bytes of one: what is longer is told when the client asks
@@ -214,9 +214,9 @@ const (
 // onceSize returns how many bytes a notice takes.
 func onceSize(id string, notice []byte) int64 { return int64(onceCost + len(id) + len(notice)) }
 
-// NoteOnce notes that the client is to be told that notice, of the task or elicitation with
-// that id, once. It is false if this replica does not lead the session, or there is no room. The
-// user holds what waits: a session may be without a stream for long.
+// NoteOnce notes that the client is to be told that notice, of the task or elicitation
+// with that id, once. It is false if this replica does not lead the session, or there is
+// no room. The user holds what waits: a session may be without a stream for long.
 func (l *Session) NoteOnce(id, method string, notice []byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

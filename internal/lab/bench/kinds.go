@@ -104,8 +104,8 @@ func (l *lab) measureKinds(ctx context.Context, p plan) (results []*kindRounds) 
 }
 
 // events reads a stream to its end, answers questions, and tells whether the right answer
-// was on it, and how many other messages. The answer itself is not parsed, since it may be
-// long.
+// was on it, and how many other messages. The answer itself is not parsed, since it may
+// be long.
 func (c *caller) events(stream io.Reader) (others int, right bool) {
 	lines := bufio.NewScanner(stream)
 	lines.Buffer(nil, mostAnswer)

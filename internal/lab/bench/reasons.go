@@ -1,8 +1,8 @@
 package main
 
 // Why a byte of some kinds costs more than what it costs in the plain case, as profiles
-// of the gateway showed on a day before. The report says so where it is more than twice as
-// much.
+// of the gateway showed on a day before. The report says so where it is more than twice
+// as much.
 const (
 	reasonStream = `A notice of progress is read, cleaned, limited and written to the client immediately, for the sake
 of whoever waits for it. In a profile of 2026-11-22, notices took 20 % of the CPU. Most of the rest was what

@@ -11,8 +11,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// newScale is the part scale: it shows how the gateway's work grows with what it holds. It
-// fails if a goal is not kept.
+// newScale is the part scale: it shows how the gateway's work grows with what it holds.
+// It fails if a goal is not kept.
 func newScale(flags *flag.FlagSet) page.Measure {
 	rounds := flags.Int("rounds", 15, "rounds that are measured at each size; the median counts")
 	requests := flags.Int("requests", 500, "requests of each size in a round")

@@ -87,8 +87,8 @@ func balancersOf(name string) []string {
 	}[name]
 }
 
-// chosen returns the faults that are to be made, and those that this user, or behind these
-// load balancers, cannot be.
+// chosen returns the faults that are to be made, and those that this user, or behind
+// these load balancers, cannot be.
 func (f *faultFlags) chosen() (faults, unable []*fault) {
 	must.Be(f.rounds > 0 && balancersOf(f.balancer) != nil, "%d rounds behind %q show nothing", f.rounds,
 		f.balancer)

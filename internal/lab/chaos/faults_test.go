@@ -124,8 +124,8 @@ func TestAFaultThatChangesNothingIsNone(t *testing.T) {
 	}
 }
 
-// TestAFaultOfOneBalancerIsNotMadeBehindAnother asks for all faults behind nginx: those of
-// HAProxy must not count as made.
+// TestAFaultOfOneBalancerIsNotMadeBehindAnother asks for all faults behind nginx: those
+// of HAProxy must not count as made.
 func TestAFaultOfOneBalancerIsNotMadeBehindAnother(t *testing.T) {
 	f := &faultFlags{rounds: 1, balancer: "nginx", only: *regexp.MustCompile("")}
 	faults, unable := f.chosen()

@@ -60,8 +60,8 @@ func partitionFaults() []*fault {
 	return faults
 }
 
-// loses has packets between a replica and some parts lost, of which some must come while it
-// lasts.
+// loses has packets between a replica and some parts lost, of which some must come while
+// it lasts.
 func loses(which world.Loss, parts ...string) about {
 	return func(_ context.Context, s *scene, r *world.Replica) {
 		for _, part := range parts {

@@ -115,8 +115,8 @@ func (s *scene) suffer(ctx context.Context, f *fault) {
 	s.phase(ctx, "after the fault", ready, soon(all(f.after)), answered)
 }
 
-// answered waits until the crowd has asked some more calls, and each kind of clients had an
-// answer of each server.
+// answered waits until the crowd has asked some more calls, and each kind of clients had
+// an answer of each server.
 func answered(ctx context.Context, s *scene) {
 	before := s.crowd.Answers()
 	all(busy(warm), soon(func(_ context.Context, s *scene) {
@@ -124,9 +124,9 @@ func answered(ctx context.Context, s *scene) {
 	}))(ctx, s)
 }
 
-// back returns which kinds of clients had no answer to a call of a server, or were told of no
-// change, since before, nil if each was. A handshake, a session or a subscription that stays
-// broken for one kind shows nowhere else: the others ask enough.
+// back returns which kinds of clients had no answer to a call of a server, or were told
+// of no change, since before, nil if each was. A handshake, a session or a subscription
+// that stays broken for one kind shows nowhere else: the others ask enough.
 func back(before, now map[string]int64) {
 	var away []string
 	for _, kind := range slices.Sorted(maps.Keys(before)) {

@@ -195,8 +195,8 @@ func (r *result) ratio(percent int) (float64, bool) {
 }
 
 // harms tells whether the attack takes something of the quiet tenant: a call, or more
-// than its share of time. What could not be measured counts as harm, and so does a baseline
-// in which not all calls were answered.
+// than its share of time. What could not be measured counts as harm, and so does a
+// baseline in which not all calls were answered.
 func (r *result) harms() bool {
 	times, found := r.ratio(99)
 	for _, s := range []*side{&r.baseline, &r.beside} {

@@ -266,8 +266,8 @@ func (l *Ledger) Misdelivered(what string) {
 	l.noticed(func(v *Verdict) *int { return &v.WrongTenant }, "told to the wrong client: "+what)
 }
 
-// Repeated enters that an event came again on a stream that was resumed after it. what says
-// whose.
+// Repeated enters that an event came again on a stream that was resumed after it. what
+// says whose.
 func (l *Ledger) Repeated(what string) {
 	l.noticed(func(v *Verdict) *int { return &v.EventsTwice }, "an event came again: "+what)
 }

@@ -92,7 +92,8 @@ func (w *world) tryInputs(n int, seed uint64, say teller) *tally {
 	return t
 }
 
-// addFaults adds what went wrong inside since it was asked for last, whatever was answered.
+// addFaults adds what went wrong inside since it was asked for last, whatever was
+// answered.
 func (w *world) addFaults(t *tally) {
 	for range w.denied.Swap(0) {
 		t.add("uses of what is denied", wronglyServed,

@@ -93,8 +93,8 @@ func (w *World) through(proxy *netfault.Proxy) [][]string {
 	}
 }
 
-// Dropped returns how many packets from and to a part in a namespace, a replica or a server
-// of Redis, were dropped by Drop since the last Rejoin.
+// Dropped returns how many packets from and to a part in a namespace, a replica or a
+// server of Redis, were dropped by Drop since the last Rejoin.
 func (w *World) Dropped(ctx context.Context, part string) (packets int) {
 	table := Run(ctx, "", w.network.command(part, "iptables", "-w", "-n", "-v", "-x", "-L")...)
 	for line := range strings.Lines(table) {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// newBusyChild returns a child that is only written to, and the end of the pipe from which
-// it reads.
+// newBusyChild returns a child that is only written to, and the end of the pipe from
+// which it reads.
 func newBusyChild() (k *Child, theirs net.Conn) {
 	theirs, ours := net.Pipe()
 	k = &Child{

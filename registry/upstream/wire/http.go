@@ -106,7 +106,8 @@ func (l *HTTP) Begin(ctx context.Context, sessionID, revision string, completion
 	return nil
 }
 
-// newSession returns a session with its headers; the id and the revision are as in Abandon.
+// newSession returns a session with its headers; the id and the revision are as in
+// Abandon.
 func (l *HTTP) newSession(sessionID, revision string) *session {
 	s := &session{id: sessionID, revision: revision, post: l.base.Clone()}
 	if sessionID != "" {

@@ -38,7 +38,8 @@ type Request struct {
 	// the server does, while it comes.
 	Memory *share.Reservation
 
-	// SessionID is set by Exchange when the answer opened a session, also beside an error.
+	// SessionID is set by Exchange when the answer opened a session, also beside an
+	// error.
 	SessionID string
 
 	// Unsent is set by Exchange over stdio when it fails before anything was written.

@@ -21,8 +21,8 @@ import (
 const (
 	maxEndpoint = 4 << 10                // bytes of the address to which messages are posted
 	postGrace   = 100 * time.Millisecond // how long a POST may go on after its answer came over the stream
-	// bytes of an event that is read, though its message is too large: a larger one ends the
-	// session, because it may have no end
+	// bytes of an event that is read, though its message is too large: a larger one ends
+	// the session, because it may have no end
 	maxEvent = 4 * maxMessage
 )
 

@@ -144,11 +144,11 @@ func (k *Child) reap() {
 	k.lost(fmt.Errorf("child ended: %w", err))
 }
 
-// write writes messages, one a line. A child that does not read is waited
-// for, because one that does one thing at a time may be busy with a call; whether it still
-// lives is asked when calls have no answer, and Close ends a write that hangs. When a write
-// fails because the child has ended, reap names the cause, since its exit status says more
-// than a broken pipe.
+// write writes messages, one a line. A child that does not read is waited for, because
+// one that does one thing at a time may be busy with a call; whether it still lives is
+// asked when calls have no answer, and Close ends a write that hangs. When a write fails
+// because the child has ended, reap names the cause, since its exit status says more than
+// a broken pipe.
 func (k *Child) write() {
 	for {
 		var line []byte
@@ -241,8 +241,8 @@ func (k *Child) Exchange(ctx context.Context, out *Request) (mcp.Object, error) 
 }
 
 // enqueue waits until a message is the next one to be written. A child that reads slowly
-// makes callers wait, who may leave: then their messages are neither kept nor written. body
-// is not used by anybody else meanwhile: a line feed is appended to it.
+// makes callers wait, who may leave: then their messages are neither kept nor written.
+// body is not used by anybody else meanwhile: a line feed is appended to it.
 func (k *Child) enqueue(ctx context.Context, body []byte) error {
 	select {
 	case <-k.gone:

@@ -157,9 +157,9 @@ func (d *Directory) take(ctx context.Context, t *ticket.Ticket, c gateway.Caller
 	return it.session, it.refused, nil
 }
 
-// formerOf returns the other replica that led a session until this one took it, "" if it is
-// gone or not known. A replica that did not hear that it took a session takes it again,
-// from itself: most likely the opener has led it before.
+// formerOf returns the other replica that led a session until this one took it, "" if it
+// is gone or not known. A replica that did not hear that it took a session takes it
+// again, from itself: most likely the opener has led it before.
 func (d *Directory) formerOf(t *ticket.Ticket, from primary.Entry) replica.ID {
 	former, self := from.Primary, d.config.Others.Self()
 	if former == self {

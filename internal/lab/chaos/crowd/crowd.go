@@ -77,8 +77,8 @@ type Crowd struct {
 
 	node func() *rpc.Client // the process that has the clients of npm, which the first call starts
 
-	// of calls, and changes of resources that were told, by the kind of client and the server;
-	// the map does not change
+	// of calls, and changes of resources that were told, by the kind of client and the
+	// server; the map does not change
 	answers map[string]*atomic.Int64
 	at      map[string]*atomic.Int64 // clients at work, by kind; likewise
 }
@@ -204,8 +204,8 @@ func (c *Crowd) Stop(ctx context.Context) error {
 }
 
 // Answers returns how many calls were answered with what a server did, by the kind of
-// client and the server, and how many changes of a server's resources clients were told that
-// listen. All kinds that the crowd has are there.
+// client and the server, and how many changes of a server's resources clients were told
+// that listen. All kinds that the crowd has are there.
 func (c *Crowd) Answers() map[string]int64 { return counted(c.answers) }
 
 func counted(counters map[string]*atomic.Int64) map[string]int64 {

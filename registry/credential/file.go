@@ -111,12 +111,11 @@ func readSecret(path string) ([]byte, error) {
 	if err != nil {
 		return nil, errors.New("the file cannot be read")
 	}
-	content = bytes.TrimSpace(content)
-	switch {
-	case len(content) == 0:
-		return nil, errors.New("the file is empty")
-	case len(content) > maxFile:
+	if len(content) > maxFile {
 		return nil, fmt.Errorf("the file has more than %d bytes", maxFile)
+	}
+	if content = bytes.TrimSpace(content); len(content) == 0 {
+		return nil, errors.New("the file is empty")
 	}
 	return content, nil
 }

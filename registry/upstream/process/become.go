@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 // become gives up rights and makes the process the program. It returns only the reason
 // why it could not.
 func (o order) become() error {
+	runtime.GOMAXPROCS(1) // so that no thread is begun beside this one without need
 	parent := os.Getppid()
 	if err := o.rights.take(); err != nil {
 		return err
@@ -26,12 +28,18 @@ func (o order) become() error {
 	if os.Getppid() != parent {
 		return errors.New("its keeper has ended")
 	}
-	return &os.PathError{Op: "exec", Path: o.path, Err: syscall.Exec(o.path, o.args, os.Environ())} //nolint:gosec // the operator's own command
+	environment := os.Environ()
+	// The limit comes last. The kernel counts the processes of the new user, whom it would
+	// refuse to become where they are too many, and each thread of this program is one: Go
+	// ends where it cannot begin another.
+	processes := int64(o.rights.Limits.Processes)
+	if err := restrict("processes", unix.RLIMIT_NPROC, processes, processes); err != nil {
+		return err
+	}
+	return &os.PathError{Op: "exec", Path: o.path, Err: syscall.Exec(o.path, o.args, environment)} //nolint:gosec // the operator's own command
 }
 
-// take restricts the process to the rights. The number of processes comes last: the
-// kernel counts those of the new user, and would refuse to run the program where they are
-// too many at the change.
+// take restricts the process to the rights, except for the number of processes.
 func (r Rights) take() error {
 	l := r.Limits
 	seconds := int64((l.CPU + time.Second - 1) / time.Second)
@@ -49,10 +57,7 @@ func (r Rights) take() error {
 			return err
 		}
 	}
-	if err := r.User.take(); err != nil {
-		return err
-	}
-	return restrict("processes", unix.RLIMIT_NPROC, int64(l.Processes), int64(l.Processes))
+	return r.User.take()
 }
 
 // restrict sets one limit unless it is zero.

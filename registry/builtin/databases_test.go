@@ -91,6 +91,28 @@ CREATE TABLE notes(tenant integer REFERENCES tenants(id), author integer,
 	}
 }
 
+// TestWhatCannotBeReadHidesNoOtherTable has a view of a table that is gone, and a table of
+// a module that SQLite lacks here.
+func TestWhatCannotBeReadHidesNoOtherTable(t *testing.T) {
+	t.Parallel()
+	cfg := builtin.Config{Databases: []builtin.Database{file(t, shop+`CREATE VIEW old AS SELECT * FROM gone;
+PRAGMA writable_schema = ON;
+INSERT INTO sqlite_schema(type, name, tbl_name, rootpage, sql)
+VALUES ('table', 'docs', 'docs', 0, 'CREATE VIRTUAL TABLE docs USING fts5(body)');`)}}
+	describe := open(t, cfg, "describe_database")
+	text, _ := ask(t, describe, `{}`)
+	if !strings.Contains(strings.ToLower(text), "table users: id integer key") ||
+		!strings.Contains(text, "view spent: ") || !strings.Contains(text, "(tables and views: 3)") {
+		t.Errorf("got\n%s\nwant the three that can be read", text)
+	}
+	for _, name := range []string{"old", "docs"} {
+		text, _ := ask(t, describe, `{"table": "`+name+`"}`)
+		if !strings.Contains(text, "no table or view of that name that can be read") {
+			t.Errorf("of %s: got %q", name, text)
+		}
+	}
+}
+
 // TestAModelDescribesAsksErrsAndMends is a session of a model with a database of each
 // kind.
 func TestAModelDescribesAsksErrsAndMends(t *testing.T) {

@@ -89,7 +89,9 @@ func (f *File) Check(ctx context.Context) (notes []string, err error) {
 }
 
 // Layout is a query that lists all columns, as describe_database wants them. It binds the
-// name of one table, or null.
+// name of one table, or null. It leaves out what cannot be read, because to ask for the
+// columns of one of these would be an error of the whole: a view of what is gone, and a
+// table of a module that is not here, such as FTS5.
 func (*File) Layout() string {
 	return `SELECT '' AS schema, t.name AS table_name, t.type AS kind, c.name AS column_name, c.type AS type,
   c."notnull" OR c.pk > 0 AS required, c.pk > 0 AS key,
@@ -97,7 +99,7 @@ func (*File) Layout() string {
     WHERE f."from" = c.name) AS refers
 FROM sqlite_schema t JOIN pragma_table_xinfo(t.name) c
 WHERE t.type IN ('table', 'view') AND t.name NOT LIKE 'sqlite\_%' ESCAPE '\'
-  AND (?1 IS NULL OR t.name = ?1) AND c.hidden <> 1
+  AND (?1 IS NULL OR t.name = ?1) AND c.hidden <> 1 AND has_columns(t.name)
 ORDER BY t.name, c.cid`
 }
 
@@ -134,7 +136,7 @@ func restrict(c *sqlite3.Conn, turn *slice) error {
 	}
 	c.SetInterrupt(turn)
 	if err := errors.Join(sqlitefile.Configure(c, options), c.Exec(pragmas), c.BusyHandler(turn.rest),
-		replaceFunctions(c), c.SetAuthorizer(authorize)); err != nil {
+		addFunctions(c), c.SetAuthorizer(authorize)); err != nil {
 		return fmt.Errorf("restrict the connection: %w", err)
 	}
 	return nil

@@ -150,17 +150,21 @@ type Options struct {
 	MaxMessage int               // bytes that one message of the server may have
 }
 
+// unset has all that the driver would take from the environment and the home directory:
+// what stands in the text wins. What counts is set afterwards.
+const unset = "host=localhost port=5432 user=none dbname=none sslmode=disable sslrootcert='' sslcert='' " +
+	"sslkey='' sslcertmode=allow passfile='' target_session_attrs=any connect_timeout=0 " +
+	"min_protocol_version='' max_protocol_version='' channel_binding=prefer require_auth=''"
+
 // Connect opens a connection to the address in a file, which is read anew.
 func Connect(ctx context.Context, file string, o Options) (*pgconn.PgConn, error) {
 	a, err := read(file)
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := pgconn.ParseConfig(
-		"host=localhost user=none dbname=none sslmode=disable passfile='' target_session_attrs=any")
+	cfg, err := pgconn.ParseConfig(unset)
 	if err != nil {
-		return nil, errors.New(
-			"the environment has variables of PostgreSQL, such as PGSERVICE, that are wrong")
+		return nil, errors.New("PGSERVICE in the environment names a service that cannot be read: unset it")
 	}
 	cfg.Host, cfg.Port, cfg.User, cfg.Password, cfg.Database = a.host, a.port, a.user, a.password, a.database
 	cfg.TLSConfig, cfg.Fallbacks, cfg.ValidateConnect = a.secure, nil, nil

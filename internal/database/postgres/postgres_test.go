@@ -445,6 +445,25 @@ func TestErrorsOfTheConnectionAreNotForModels(t *testing.T) {
 	}
 }
 
+// TestTheEnvironmentDoesNotCount has variables by which the driver could not connect.
+func TestTheEnvironmentDoesNotCount(t *testing.T) {
+	server.Need(t).Create(t, "environment", "")
+	s := postgres.New(server.File(t, "environment", "environment"))
+	for name, value := range map[string]string{
+		"PGPORT": "none", "PGSSLROOTCERT": "/none", "PGSSLCERT": "/none", "PGSSLCERTMODE": "require",
+		"PGCONNECT_TIMEOUT": "none", "PGMINPROTOCOLVERSION": "none", "PGMAXPROTOCOLVERSION": "none",
+		"PGCHANNELBINDING": "require", "PGREQUIREAUTH": "gss", "PGTARGETSESSIONATTRS": "standby",
+		"PGSSLMODE": "verify-full", "PGSSLNEGOTIATION": "direct", "PGOPTIONS": "-crole=postgres",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(name, value)
+			if _, err := ask(t.Context(), s, "SELECT 1"); err != nil {
+				t.Errorf("with %s: %v", value, err)
+			}
+		})
+	}
+}
+
 // TestServersAreKnownByTheirCertificates speaks TLS with a server that the authority in
 // the address knows, and with one that it does not.
 func TestServersAreKnownByTheirCertificates(t *testing.T) {

@@ -105,12 +105,11 @@ ORDER BY 1, 2, a.attnum`
 // running is a connection on which something may run at the server.
 type running struct {
 	*pgconn.PgConn
-	busy bool // the server has not said that it is ready
+	busy bool // a statement of a caller runs: the server has not said that it is ready
 }
 
 // query runs one statement in a transaction that reads and is never committed.
 func (r *running) query(ctx context.Context, q *database.Query) (*database.Table, error) {
-	r.busy = true
 	if _, err := r.ExecParams(ctx, "BEGIN READ ONLY", nil, nil, nil, nil).Close(); err != nil {
 		return nil, err
 	}
@@ -136,8 +135,9 @@ func (r *running) query(ctx context.Context, q *database.Query) (*database.Table
 	return table, nil
 }
 
-// fetch binds the parameters of the statement that was prepared, and reads no more rows
+// fetch binds the parameters of the statement that was prepared, and keeps no more rows
 // than the table takes. The server is asked for one more than that, and makes no others.
+// It is read until it is ready, unless too much is to come.
 func (r *running) fetch(ctx context.Context, q *database.Query, table *database.Table,
 	fields []pgconn.FieldDescription,
 ) error {
@@ -151,6 +151,7 @@ func (r *running) fetch(ctx context.Context, q *database.Query, table *database.
 		}
 		bind.Parameters = append(bind.Parameters, value)
 	}
+	r.busy = true
 	f := r.Frontend()
 	f.SendBind(bind)
 	f.SendExecute(&pgproto3.Execute{MaxRows: uint32(q.Limit) + 1}) //nolint:gosec // the limit is small
@@ -158,6 +159,7 @@ func (r *running) fetch(ctx context.Context, q *database.Query, table *database.
 	if err := f.Flush(); err != nil {
 		return err
 	}
+	var fault error
 	for {
 		message, err := r.ReceiveMessage(ctx)
 		if err != nil {
@@ -169,16 +171,16 @@ func (r *running) fetch(ctx context.Context, q *database.Query, table *database.
 			for i, value := range m.Values {
 				row[i] = cell(fields[i].DataTypeOID, value)
 			}
-			if !table.Add(row) {
+			if !table.Add(row) && table.Full {
 				return nil
 			}
 		case *pgproto3.ErrorResponse:
-			return pgconn.ErrorResponseToPgError(m)
+			fault = pgconn.ErrorResponseToPgError(m)
 		case *pgproto3.CopyInResponse, *pgproto3.CopyOutResponse, *pgproto3.CopyBothResponse:
 			return database.ErrWrites()
 		case *pgproto3.ReadyForQuery:
 			r.busy = false
-			return nil
+			return fault
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/database"
 	"github.com/drawbridge-mcp/drawbridge/internal/database/postgres"
 	"github.com/drawbridge-mcp/drawbridge/internal/database/postgrestest"
+	"github.com/drawbridge-mcp/drawbridge/internal/netfault"
 )
 
 var server *postgrestest.Server // of all tests here; nil: PostgreSQL is not installed
@@ -318,6 +319,37 @@ func TestQueriesEndWithTheirCallers(t *testing.T) {
 		return server.Exec(t, "hanging",
 			"SELECT count(*) FROM pg_stat_activity WHERE usename = 'hanging' AND state = 'active'")
 	})
+}
+
+// TestAQueryTakesOneConnection counts those of queries that end by themselves, well or
+// not. Another one would be to cancel what does not run any more.
+func TestAQueryTakesOneConnection(t *testing.T) {
+	t.Parallel()
+	create(t, "counted")
+	proxy, err := netfault.Start(server.Address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(proxy.Close)
+	address, err := os.ReadFile(server.File(t, "counted", "counted"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "dsn")
+	through := strings.Replace(string(address), server.Address, proxy.Address, 1)
+	if err := os.WriteFile(file, []byte(through), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, query := range []string{
+		"SELECT 1", "SELECT i FROM generate_series(1, 1000) AS i", "SELECT nothing", "SELECT 1 / 0",
+		"SELECT $1::int", "DELETE FROM users", "SELECT value FROM secrets",
+	} {
+		before := proxy.Met()
+		_, _ = ask(t.Context(), postgres.New(file), query) // some are refused
+		if took := proxy.Met() - before; took != 1 {
+			t.Errorf("%s: took %d connections, want 1", query, took)
+		}
+	}
 }
 
 // waitFor returns when get returns what is wanted.

@@ -50,12 +50,10 @@ UNION ALL SELECT 'warn', 'TEMP on database ' || datname FROM pg_database
 // judgeRole returns what the role of the connection could go without, or a
 // *database.Error that names what it must go without.
 func (r *running) judgeRole(ctx context.Context) (notes []string, err error) {
-	r.busy = true
 	result := r.ExecParams(ctx, dangers, nil, nil, nil, nil).Read()
 	if result.Err != nil {
 		return nil, fmt.Errorf("look at the role: %w", result.Err)
 	}
-	r.busy = false
 	var refused []string
 	for _, row := range result.Rows {
 		if string(row[0]) == "warn" {

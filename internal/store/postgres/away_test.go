@@ -204,3 +204,21 @@ func TestClosedStoreTakesNothing(t *testing.T) {
 		t.Errorf("got error %v, want one that says that it is closed", err)
 	}
 }
+
+// TestOpenConnectionsServeWhereNoOtherFits has a server that takes no second one.
+func TestOpenConnectionsServeWhereNoOtherFits(t *testing.T) {
+	file, name := create(t)
+	server.Exec(t, "postgres", "ALTER ROLE "+name+" CONNECTION LIMIT 1")
+	s := open(t, file, storetest.Config())
+	for range 3 {
+		_, refused := s.Put(t.Context(), record("1"))
+		if refused != nil && !errors.Is(refused, store.ErrConflict) {
+			t.Fatal(refused)
+		}
+		var over sync.WaitGroup
+		for range 2 { // one of them may be refused
+			over.Go(func() { _, _ = s.Get(t.Context(), "family", "1") })
+		}
+		over.Wait()
+	}
+}

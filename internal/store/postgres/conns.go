@@ -32,7 +32,8 @@ var (
 // conns are the connections of a store.
 type conns struct {
 	file     string
-	free     chan conn // a zero conn in it: to be opened by whoever takes it
+	free     chan conn     // that are open
+	unopened chan struct{} // has a value for each that may be opened
 	closed   chan struct{}
 	down     atomic.Pointer[downtime]
 	migrated atomic.Bool // by this process, or found to be
@@ -51,9 +52,12 @@ type downtime struct {
 }
 
 func newConns(file string) *conns {
-	p := &conns{file: file, free: make(chan conn, mostConns), closed: make(chan struct{})}
+	p := &conns{
+		file: file, free: make(chan conn, mostConns), unopened: make(chan struct{}, mostConns),
+		closed: make(chan struct{}),
+	}
 	for range mostConns {
-		p.free <- conn{}
+		p.unopened <- struct{}{}
 	}
 	return p
 }
@@ -64,8 +68,10 @@ func (p *conns) close() error {
 	ctx, stop := context.WithTimeout(context.Background(), opTime)
 	defer stop()
 	for range mostConns {
-		if c := <-p.free; c.PgConn != nil {
+		select {
+		case c := <-p.free:
 			_ = c.Close(ctx) // nothing was written that could be lost
+		case <-p.unopened:
 		}
 	}
 	return nil
@@ -100,17 +106,26 @@ func (p *conns) once(ctx context.Context, do func(context.Context, *pgconn.PgCon
 	return err
 }
 
-// take returns a connection that give takes back.
+// take returns a connection that give takes back. One that is open comes first, even while
+// none is tried: the server may have no room for another.
 func (p *conns) take(ctx context.Context) (c conn, err error) {
-	if err := p.problem(ctx); err != nil {
-		return c, err
+	if ctx.Err() != nil {
+		return c, context.Cause(ctx)
 	}
 	select {
 	case c = <-p.free:
-	case <-p.closed:
-		return c, errClosed
-	case <-ctx.Done():
-		return c, context.Cause(ctx)
+	default:
+		if err := p.problem(); err != nil {
+			return c, err
+		}
+		select {
+		case c = <-p.free:
+		case <-p.unopened:
+		case <-p.closed:
+			return c, errClosed
+		case <-ctx.Done():
+			return c, context.Cause(ctx)
+		}
 	}
 	if c.PgConn != nil && time.Since(c.used) > idleTime && c.Ping(ctx) != nil {
 		p.end(c) // the server has closed it meanwhile, such as in a failover
@@ -118,7 +133,7 @@ func (p *conns) take(ctx context.Context) (c conn, err error) {
 	}
 	if c.PgConn == nil {
 		if c.PgConn, err = p.connect(ctx); err != nil {
-			p.free <- conn{}
+			p.unopened <- struct{}{}
 			return c, err
 		}
 	}
@@ -129,7 +144,8 @@ func (p *conns) take(ctx context.Context) (c conn, err error) {
 func (p *conns) give(c conn) {
 	if c.IsClosed() || c.TxStatus() != 'I' {
 		p.end(c)
-		c = conn{}
+		p.unopened <- struct{}{}
+		return
 	}
 	c.used = time.Now()
 	p.free <- c
@@ -142,15 +158,12 @@ func (p *conns) end(c conn) {
 	_ = c.Close(ctx) // it is of no use any more
 }
 
-// problem returns why no connection is to be had now, without asking the server.
-func (p *conns) problem(ctx context.Context) error {
+// problem returns why no connection is opened now, without asking the server.
+func (p *conns) problem() error {
 	select {
 	case <-p.closed:
 		return errClosed
 	default:
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
 	}
 	if down := p.down.Load(); down != nil && time.Now().Before(down.until) {
 		return down.err
@@ -161,7 +174,7 @@ func (p *conns) problem(ctx context.Context) error {
 // connect opens a connection whose schema is as this program needs it. If that fails,
 // whoever comes in the next moment gets the same error at once.
 func (p *conns) connect(ctx context.Context) (*pgconn.PgConn, error) {
-	if err := p.problem(ctx); err != nil {
+	if err := p.problem(); err != nil {
 		return nil, err
 	}
 	c, err := p.open(ctx, opTime)
@@ -208,7 +221,7 @@ func (p *conns) open(ctx context.Context, most time.Duration) (*pgconn.PgConn, e
 // alone calls do with a connection that nobody else uses and that is closed afterwards.
 // It may take as long as ctx lasts.
 func (p *conns) alone(ctx context.Context, do func(*pgconn.PgConn) error) error {
-	if err := p.problem(ctx); err != nil {
+	if err := p.problem(); err != nil {
 		return err
 	}
 	c, err := p.open(ctx, 0)

@@ -13,7 +13,7 @@ const (
 	sampleSize    = 16   // addresses that are looked at to find one to forget
 )
 
-// failures counts failed logins by the address that they came from. It answers how many
+// failures counts refused tokens by the address that they came from. It answers how many
 // addresses fail often, for a gauge that an alert watches; who they are stands in the log
 // and in the audit records.
 //

@@ -4,14 +4,15 @@
 // Prometheus. It decides nothing, and it does not know what tenants, servers or calls
 // are: to it they are values of labels.
 //
-// Label values come from code and config only, never from a client. Each combination of
-// label values is a series of its own, which costs memory here and in Prometheus until
-// the process ends. If clients could choose one, they could make as many as they like.
+// Label values come from code, config and what servers list, never from a client. Each
+// combination of label values is a series of its own, which costs memory here and in
+// Prometheus until the process ends. If clients could choose one, they could make as many
+// as they like.
 //
 // Each file has the metrics of one subject, and the methods that record them. Some are
 // not recorded but asked for when somebody reads them (asked.go): their method sets the
-// function that is asked. failures.go keeps the one count that is no series, failed
-// logins by address, and resolved.go makes it cheap to record what happens at each call.
+// function that is asked. failures.go keeps the one count that is no series, refused
+// tokens by address, and resolved.go makes it cheap to record what happens at each call.
 package metrics
 
 import (

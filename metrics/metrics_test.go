@@ -351,8 +351,10 @@ func TestNoisyAddresses(t *testing.T) {
 		noisy(1)
 		fail(1, "::ffff:192.0.2.1")
 		noisy(2)
-		for range 20 {
+		for range 20 { // of nobody known, without a token, and with one that nobody could check
 			m.LoginFailed("expired", netip.Addr{})
+			m.LoginFailed("missing", netip.MustParseAddr("192.0.2.4"))
+			m.LoginFailed("unavailable", netip.MustParseAddr("192.0.2.4"))
 		}
 		time.Sleep(6 * time.Minute)
 		noisy(2)

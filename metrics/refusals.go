@@ -12,10 +12,15 @@ func (t *traffic) Refused(kind, tenant, reason string) {
 	t.tidy(tenant)
 }
 
-// LoginFailed counts a refused token by reason. It also counts it for the client's
-// address, for the gauge of noisy addresses; the zero address means that it is not known.
-// An address is never a label: an attacker has as many as they like.
+// LoginFailed counts a refused token, or a request without one, by reason. It also counts
+// a refused token for the client's address, for the gauge of noisy addresses; the zero
+// address means that it is not known. An address is never a label: an attacker has as
+// many as they like. Not counted for an address is what good clients do: many begin
+// without a token (missing) to learn where to get one, and a token that cannot be checked
+// (unavailable) may be a good one.
 func (t *traffic) LoginFailed(reason string, addr netip.Addr) {
 	t.loginFailures.WithLabelValues(reason).Inc()
-	t.failures.add(addr)
+	if reason != "missing" && reason != "unavailable" {
+		t.failures.add(addr)
+	}
 }

@@ -80,7 +80,7 @@ func newTraffic(f promauto.Factory) *traffic {
 				"tenant is empty when it is not known.",
 		}, []string{"kind", "tenant", "reason"}),
 		loginFailures: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "drawbridge_login_failures_total", Help: "Refused tokens.",
+			Name: "drawbridge_login_failures_total", Help: "Refused tokens, and requests without one.",
 		}, []string{"reason"}),
 	}
 	f.NewGaugeFunc(prometheus.GaugeOpts{

@@ -3,6 +3,7 @@ package builtin
 import (
 	"context"
 	_ "embed"
+	"path"
 	"strings"
 	"time"
 	_ "time/tzdata" // compiled in, because a minimal container has no files with time zones
@@ -47,7 +48,7 @@ func newCurrentTime(cfg Config) (registry.Func, func() error, error) {
 // UTC. The names that stand for the zone of the machine count as unknown, because they
 // would tell callers where the gateway runs.
 func location(name string) (*time.Location, bool) {
-	switch strings.ToLower(name) {
+	switch strings.ToLower(path.Base(name)) { // ./localtime is the same
 	case "local", "localtime", "posixrules":
 		return nil, false
 	}

@@ -97,7 +97,7 @@ func (q *asked) problem() string {
 	named := []string{q.tool, q.prompt, q.resource}
 	items := len(slices.DeleteFunc(named, func(name string) bool { return name == "" }))
 	switch {
-	case q.request != "" && (items > 0 || q.tenant != "" || q.tokenFile != ""):
+	case q.request != "" && (items > 0 || q.online || q.tenant+q.issuer+q.subject+q.scopes+q.tokenFile != ""):
 		return "-request goes with -audit, -args and -config alone"
 	case q.request != "":
 		return ""

@@ -23,6 +23,7 @@ func Support() []string {
 		"internal/interop",
 		"internal/interop/zitadel",
 		"internal/sources",
+		"internal/leaktest",
 		"internal/lifetime/lifetimetest",
 		"internal/netfault",
 		"deploy",

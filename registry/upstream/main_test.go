@@ -13,9 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
+	"github.com/drawbridge-mcp/drawbridge/internal/leaktest"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
@@ -40,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Setenv("DRAWBRIDGE_CANARY", "canary-of-the-gateway") // must not reach a child
 	// unless told otherwise: most tests wait for children
 	flag.Set("test.parallel", "8")
-	goleak.VerifyTestMain(m)
+	leaktest.Main(m)
 }
 
 // limit is how long a test waits for what must happen, also on a machine with much else

@@ -330,7 +330,7 @@ func TestLongCallIsResumedForWhomItIs(t *testing.T) {
 	signer := credential.NewSigner(time.Now)
 	s := serve(t, &web{session: "s", call: func(w http.ResponseWriter, _ *http.Request, m wire) {
 		id.Store(string(m.ID))
-		events(w)("id: e1\nretry: 1500\ndata:\n\n")
+		events(w)("id: e1\nretry: 4500\ndata:\n\n")
 	}})
 	s.stream = func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Last-Event-Id") == "" {
@@ -349,7 +349,7 @@ func TestLongCallIsResumedForWhomItIs(t *testing.T) {
 	r.untilTool("tool")
 	call := request(t, `{"name":"x","arguments":{}}`, nil)
 	call.Principal = user("acme", "https://a.example", "ann")
-	call.Principal.Expiry = time.Now().Add(time.Second)
+	call.Principal.Expiry = time.Now().Add(4 * time.Second)
 	result, err := r.tool("tool").Call(t.Context(), call)
 	if err != nil || text(result) != "ok" {
 		t.Errorf("got %s, %v (%s), want the answer", result.JSON(), err, cause(err))

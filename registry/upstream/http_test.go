@@ -4,15 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
@@ -511,11 +510,17 @@ func TestCancelReachesAnHTTPServer(t *testing.T) {
 // address, of the other era.
 func TestLostHTTPServerComesBack(t *testing.T) {
 	t.Parallel()
+	address, err := freeport.Address() // nobody else takes it in between
+	if err != nil {
+		t.Fatal(err)
+	}
 	began := make(chan bool, 1)
-	old := serve(t, &web{modern: true, call: func(_ http.ResponseWriter, r *http.Request, _ wire) {
-		began <- true
-		<-r.Context().Done()
-	}})
+	old := serve(t, &web{
+		address: address, modern: true, call: func(_ http.ResponseWriter, r *http.Request, _ wire) {
+			began <- true
+			<-r.Context().Done()
+		},
+	})
 	r := start(t, old.config())
 	r.untilTool("tool")
 	tool, failed := r.tool("tool"), make(chan error, 1)
@@ -527,7 +532,6 @@ func TestLostHTTPServerComesBack(t *testing.T) {
 		failed <- err
 	}()
 	await(t, began)
-	address := old.Listener.Addr().String()
 	_ = old.Listener.Close()
 	old.CloseClientConnections()
 	if got := kindOf(mcp.Object{}, await(t, failed)); got != "sent" {
@@ -537,16 +541,7 @@ func TestLostHTTPServerComesBack(t *testing.T) {
 	if _, err := tool.Call(t.Context(), call); kindOf(mcp.Object{}, err) != "not sent" {
 		t.Errorf("a call of a lost upstream: got %v, want unavailable, not sent", err)
 	}
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	next := &web{session: "s", open: map[string]bool{}}
-	next.Server = httptest.NewUnstartedServer(next)
-	_ = next.Listener.Close()
-	next.Listener = listener
-	next.Start()
-	t.Cleanup(next.Close)
+	next := serve(t, &web{address: address, session: "s"})
 	r.untilTool("tool")
 	if s := r.last(); s.Restarts != 1 || s.Revision != mcp.Revision2511 {
 		t.Errorf("status: got %+v, want one restart and the new era", s)

@@ -20,6 +20,7 @@ import (
 // web is a small server over Streamable HTTP. What a test leaves nil behaves well.
 type web struct {
 	*httptest.Server
+	address  string // "" is any
 	modern   bool
 	session  string // "" is none
 	declares string // the capabilities; "" is {"tools":{"listChanged":true}}
@@ -50,6 +51,14 @@ func serve(t testing.TB, w *web) *web {
 	t.Helper()
 	w.open = map[string]bool{}
 	w.Server = httptest.NewUnstartedServer(w)
+	if w.address != "" {
+		listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", w.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = w.Listener.Close()
+		w.Listener = listener
+	}
 	w.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateNew {
 			w.conns.Add(1)

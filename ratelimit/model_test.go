@@ -237,7 +237,7 @@ func TestConcurrentTakesHaveAnOrder(t *testing.T) {
 		}
 		group.Wait()
 		if got := porcupine.CheckOperationsTimeout(bucketsOfTwo(), history,
-			time.Minute); got != porcupine.Ok {
+			10*time.Minute); got != porcupine.Ok {
 			t.Fatalf("round %d: no order of %d takes makes every answer right (%s)", round, len(history), got)
 		}
 	}

@@ -162,14 +162,17 @@ func TestReplicasPrefetchNoMoreThanTheBucketHas(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	limit := ratelimit.Limit{Rate: 400, Burst: 100}
+	var replicas []*ratelimit.Redis
+	for i := range 3 {
+		replicas = append(replicas, ratelimit.NewRedis(ratelimit.RedisConfig{
+			Store: server.Store(t), Replicas: 3,
+			Replica: fmt.Sprint(i),
+		}))
+	}
 	var got atomic.Int64
 	var group sync.WaitGroup
 	began := time.Now()
-	for i := range 3 {
-		l := ratelimit.NewRedis(ratelimit.RedisConfig{
-			Store: server.Store(t), Replicas: 3,
-			Replica: fmt.Sprint(i),
-		})
+	for _, l := range replicas {
 		for worker := range 4 {
 			group.Go(func() {
 				for time.Since(began) < 2*time.Second {
@@ -355,6 +358,7 @@ func TestManyWaitForOneTrip(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		l := w.named("me", 3)
 		trips := ratelimit.Counted(l)
+		ratelimit.Before(l, func([]string) { time.Sleep(time.Millisecond) }) // until all wait
 		var group sync.WaitGroup
 		for i := range 64 {
 			group.Go(func() {
@@ -367,6 +371,7 @@ func TestManyWaitForOneTrip(t *testing.T) {
 		if n := trips.All.Load(); n > 20 {
 			t.Errorf("%d trips for 64 requests at once, want few", n)
 		}
+		time.Sleep(time.Second) // until what was begun beside has ended
 	})
 }
 

@@ -33,11 +33,13 @@ func newOverRedis(t *testing.T) *overRedis {
 	t.Helper()
 	r := &overRedis{server: redistest.Start(t), member: (&replicatest.Hub{}).Join()}
 	r.admin = r.server.Admin(t)
+	store := redis.New(r.server.Config())
 	r.Store = primary.NewRedis(primary.RedisConfig{
-		Store: r.server.Store(t), Seal: seal.RandomRing(), Others: r.member,
+		Store: store, Seal: seal.RandomRing(), Others: r.member,
 		Logger: slog.New(slog.DiscardHandler), Life: time.Hour,
 		Refused: func() { r.refused.Add(1) },
 	})
+	redistest.Run(t, store)
 	return r
 }
 

@@ -244,7 +244,7 @@ func TestBadKeysAreRefusedAtAReload(t *testing.T) {
 // The second gives the answer of the first.
 func TestProcessesMakeACallOnce(t *testing.T) {
 	server := redistest.Start(t)
-	more := "replicas: 2\nredis: {url: \"" + server.URL() + "\"}\n"
+	more := "replicas: 2\nredis: {url: \"" + server.URL() + "\", patience: 5s}\n"
 	a, b := startKeyed(t, more), startKeyed(t, more)
 	call := func(r *recorder) outcome {
 		const params = `"name":"toolbox__calculate","arguments":{"expression":"6*7"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`

@@ -21,7 +21,8 @@ import (
 )
 
 // growing is a server whose tool grow adds one more tool, and which says so only on the
-// stream of that call, as servers made with FastMCP do.
+// stream of that call, as servers made with FastMCP do. Its lists hold for so long that
+// nobody reads them again unless told.
 func growing(t *testing.T) *httptest.Server {
 	t.Helper()
 	var added, sessions atomic.Int64
@@ -57,7 +58,7 @@ func growing(t *testing.T) *httptest.Server {
 				tools += fmt.Sprintf(`,{"name":"new%d","inputSchema":{"type":"object"}}`, i+1)
 			}
 			w.Header().Set("Content-Type", "application/json")
-			_, _ = io.WriteString(w, answer(`{"tools":[`+tools+`]}`))
+			_, _ = io.WriteString(w, answer(`{"tools":[`+tools+`],"ttlMs":3600000}`))
 		case "tools/call":
 			if strings.Contains(string(body), `"grow"`) {
 				added.Add(1)
@@ -102,17 +103,11 @@ func TestListsThatChangeInACallChangeAtAllReplicas(t *testing.T) {
 			`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"grower__grow","arguments":{}}}`,
 			mcp.HeaderSessionID, session)
 		wantText(t, "the call", got, "done")
-		began := time.Now()
 		for n, other := range all {
 			eventually(t, fmt.Sprintf("replica %d lists what replica %d has heard of", n, i), func() bool {
 				return strings.Contains(other.list("").body, tool)
 			})
 			wantText(t, "a call of it", other.call(tool, ""), "done")
-		}
-		// who is not told reads its lists each half minute, or seldomer
-		if took := time.Since(began); took > 15*time.Second {
-			t.Errorf("all knew of the new tool after %v, want two seconds on a machine that is not busy",
-				took)
 		}
 	}
 }

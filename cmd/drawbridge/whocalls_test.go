@@ -323,7 +323,10 @@ func TestServersAreToldWhoCalls(t *testing.T) {
 			t.Errorf("the metrics lack %s", want)
 		}
 	}
-	if exchanged := len(o.gave); exchanged != 12 {
+	o.mu.Lock()
+	exchanged := len(o.gave)
+	o.mu.Unlock()
+	if exchanged != 12 {
 		t.Errorf("got %d tokens given for ten users, the gateway and explain, want 12", exchanged)
 	}
 	_, page := fetch("http://" + r.operator + "/readyz")

@@ -235,12 +235,15 @@ func TestALaterVersionIsNoticed(t *testing.T) {
 	if m.IsNewerThere() {
 		t.Error("a later version is said to run, and this one is alone")
 	}
+	const enter = `
+		local time = redis.call('TIME')
+		local now = string.format('%.0f', time[1] * 1000)
+		redis.call('HSET', KEYS[1], ARGV[1], now .. ARGV[3], 'somebody', now .. ARGV[3] .. ' still',
+			ARGV[2], now .. ' many lives')`
 	later := fmt.Sprintf(" %d lives something else", replica.Formats+1)
-	now := strings.ReplaceAll(server.Exec(t, "EVAL",
-		"local t = redis.call('TIME') return string.format('%.0f', t[1] * 1000)", "0"), "\"", "")
-	server.Exec(t, "HSET", "db2:replicas", string(replica.NewID()), now+later, "somebody", now+later+" still",
-		string(replica.NewID()), now+" many lives")
+	ids := []string{string(replica.NewID()), string(replica.NewID())}
 	redistest.Wait(t, func() error {
+		server.Exec(t, "EVAL", enter, "1", "db2:replicas", ids[0], ids[1], later)
 		if !m.IsNewerThere() || m.Count() != 1 {
 			return fmt.Errorf("newer: %v, %d in all", m.IsNewerThere(), m.Count())
 		}

@@ -96,7 +96,7 @@ func (h *holder) give() { h.taken.Add(-1) }
 func until(t *testing.T, what string, met func() bool) {
 	t.Helper()
 	for began := time.Now(); !met(); {
-		if time.Since(began) > time.Minute {
+		if time.Since(began) > 3*time.Minute {
 			t.Fatalf("it never happened: %s", what)
 		}
 		<-time.After(10 * time.Millisecond)

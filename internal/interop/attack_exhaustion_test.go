@@ -216,7 +216,7 @@ func TestT38SlowClientsHoldUpNobody(t *testing.T) {
 		}
 		slowest = max(slowest, time.Since(started))
 	}
-	if slowest > 4*time.Second { // who waited for the slow ones took 10 s
+	if slowest > 8*time.Second { // who waited for the slow ones took 10 s
 		t.Errorf("the slowest call took %v", slowest)
 	}
 	deadline := time.Now().Add(patient)

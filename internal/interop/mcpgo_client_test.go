@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	mcpclient "github.com/mark3labs/mcp-go/client"
 	"github.com/mark3labs/mcp-go/client/transport"
@@ -127,7 +126,7 @@ func (c *mcpGoClient) names(t testing.TB) []string {
 // use calls a tool and returns its text, or why there is none.
 func (c *mcpGoClient) use(t testing.TB, tool string, arguments any) (text string, failed bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patient)
 	defer cancel()
 	request := mcp.CallToolRequest{}
 	request.Params.Name, request.Params.Arguments = tool, arguments

@@ -283,7 +283,7 @@ func TestSignInAtOIDCProvider(t *testing.T) {
 		var token string
 		select {
 		case token = <-tokens:
-		case <-time.After(10 * time.Second):
+		case <-time.After(patient):
 			t.Fatal("the provider tells of no logout")
 		}
 		out, err := p.VerifyLogout(t.Context(), token)

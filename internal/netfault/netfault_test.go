@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	patience = time.Minute            // for what must happen
+	patience = 5 * time.Minute        // for what must happen
 	moment   = 200 * time.Millisecond // for what must not
 )
 

@@ -269,11 +269,15 @@ func TestEmptyLinesCostTheSameWhateverEndsThem(t *testing.T) {
 	const many = 1 << 20
 	read := func(end string) time.Duration {
 		stream := ":" + strings.Repeat("x", 2*many) + "\n" + strings.Repeat(end, many)
-		begun := time.Now()
-		if _, err := collect(strings.NewReader(stream), 3*many); err != nil {
-			t.Fatal(err)
+		least := time.Hour // others may have had the processor meanwhile
+		for range 3 {
+			begun := time.Now()
+			if _, err := collect(strings.NewReader(stream), 3*many); err != nil {
+				t.Fatal(err)
+			}
+			least = min(least, time.Since(begun))
 		}
-		return time.Since(begun)
+		return least
 	}
 	if feeds, returns := read("\n"), read("\r"); returns > time.Second+30*feeds {
 		t.Errorf("%d lines took %v with CR and %v with LF", many, returns, feeds)

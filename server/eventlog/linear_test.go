@@ -156,7 +156,7 @@ func history(t *testing.T, replicas []eventlog.Log, seed uint64, cut func(bool))
 // linear fails the test if the calls cannot have been made one after the other.
 func linear(t *testing.T, all []porcupine.Operation) {
 	t.Helper()
-	switch porcupine.CheckOperationsTimeout(model(), all, time.Minute) {
+	switch porcupine.CheckOperationsTimeout(model(), all, 10*time.Minute) {
 	case porcupine.Illegal:
 		slices.SortFunc(all, func(a, b porcupine.Operation) int { return int(a.Call - b.Call) })
 		var lines []string
@@ -165,7 +165,7 @@ func linear(t *testing.T, all []porcupine.Operation) {
 		}
 		t.Errorf("the calls contradict each other:\n%s", strings.Join(lines, "\n"))
 	case porcupine.Unknown:
-		t.Error("a minute is too little to check this")
+		t.Error("ten minutes are too little to check this")
 	case porcupine.Ok:
 	}
 }

@@ -21,7 +21,7 @@ import (
 )
 
 // patience is how long a test waits for what is due soon.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 func request(name, body byte) once.Request {
 	return once.Request{

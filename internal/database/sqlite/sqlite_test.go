@@ -247,7 +247,7 @@ func TestLongQueriesEnd(t *testing.T) {
 		"views of views": {doubling(40), ""},
 		"a long query":   {"SELECT '" + strings.Repeat("x", database.MaxQuery) + "'", ""},
 	} {
-		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
 		table, err := ask(ctx, f, test.query)
 		stop()
 		if ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded) {

@@ -300,7 +300,7 @@ func Wait(t testing.TB, wrong func() error) {
 		if err == nil {
 			return
 		}
-		if time.Since(began) > time.Minute {
+		if time.Since(began) > 3*time.Minute {
 			t.Fatal(err)
 		}
 		<-time.After(5 * time.Millisecond)

@@ -138,18 +138,14 @@ func TestListChangesOverHTTP(t *testing.T) {
 						`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true},%s}}`, meta), meta)
 			}
 			s.list = func(w http.ResponseWriter, m wire) {
-				sendJSON(w, m.ID, fmt.Sprintf(`{"tools":[{"name":%q,"inputSchema":{"type":"object"}}]}`,
-					name.Load()))
+				sendJSON(w, m.ID, fmt.Sprintf( // the next check would come after ten minutes
+					`{"tools":[{"name":%q,"inputSchema":{"type":"object"}}],"ttlMs":3600000}`, name.Load()))
 			}
 			r := start(t, s.config())
 			r.untilTool("one")
 			name.Store("two")
-			began := time.Now()
 			give(t, announce)
 			r.untilTool("two")
-			if took := time.Since(began); took > soon { // the next check comes later
-				t.Errorf("the change took %v", took)
-			}
 			name.Store("three")
 			give(t, cut)
 			r.untilTool("three")

@@ -11,6 +11,7 @@ func Support() []string {
 		"internal/archtest",
 		"internal/corpus",
 		"internal/count",
+		"internal/fatal",
 		"internal/freeport",
 		"internal/redis/redistest",
 		"internal/database/postgrestest",

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/fatal"
 	"github.com/drawbridge-mcp/drawbridge/internal/sources"
 )
 
@@ -42,11 +43,7 @@ func folder(t testing.TB) string {
 	if name := os.Getenv("DRAWBRIDGE_SHARED"); name != "" { //nolint:forbidigo // tests have no config
 		return name
 	}
-	root, err := sources.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return filepath.Join(filepath.Dir(root), "shared")
+	return filepath.Join(filepath.Dir(fatal.Have(sources.Root())(t)), "shared")
 }
 
 // Files returns the public files that match a pattern in the folder of public corpora,
@@ -132,14 +129,8 @@ func Strings(t testing.TB) []string {
 		all = append(all, vector.Text)
 	}
 	for _, file := range Files(t, "corpora/naughty-strings", "blns.json") {
-		data, err := os.ReadFile(file) //nolint:gosec // a corpus of the tests
-		if err != nil {
-			t.Fatal(err)
-		}
 		var public []string
-		if err := json.Unmarshal(data, &public); err != nil { //nolint:forbidigo // a corpus of the tests
-			t.Fatalf("%s: %v", file, err)
-		}
+		fatal.OK(t, json.Unmarshal(fatal.Have(os.ReadFile(file))(t), &public)) //nolint:forbidigo,gosec // a corpus of the tests
 		all = append(all, public...)
 	}
 	return all
@@ -150,19 +141,11 @@ func Strings(t testing.TB) []string {
 func Tools(t testing.TB) map[string][]byte {
 	t.Helper()
 	all := make(map[string][]byte)
-	entries, err := own.ReadDir("testdata/tools")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, entry := range entries {
+	for _, entry := range fatal.Have(own.ReadDir("testdata/tools"))(t) {
 		all[entry.Name()] = read(t, "tools/"+entry.Name())
 	}
 	for _, file := range Files(t, "corpora/tool-schemas/schemas", "*.snap") {
-		data, err := os.ReadFile(file) //nolint:gosec // a corpus of the tests
-		if err != nil {
-			t.Fatal(err)
-		}
-		all[filepath.Base(file)] = data
+		all[filepath.Base(file)] = fatal.Have(os.ReadFile(file))(t) //nolint:gosec // a corpus of the tests
 	}
 	return all
 }
@@ -176,9 +159,5 @@ func Schema(t testing.TB, revision string) []byte {
 
 func read(t testing.TB, name string) []byte {
 	t.Helper()
-	data, err := own.ReadFile("testdata/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+	return fatal.Have(own.ReadFile("testdata/" + name))(t)
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/fatal"
 )
 
 // Here marks the place of a Saying where a text can be put in.
@@ -55,13 +57,7 @@ type variant struct {
 	value any
 }
 
-func (s *speaker) written(value any) string {
-	text, err := json.Marshal(value)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return string(text)
-}
+func (s *speaker) written(value any) string { return string(fatal.Have(json.Marshal(value))(s.t)) }
 
 // enter begins the values of the type that one refers to, until leave is called. It
 // returns nil if that is within a value of its own kind.

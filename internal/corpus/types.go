@@ -5,6 +5,8 @@ import (
 	"maps"
 	"strings"
 	"testing"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/fatal"
 )
 
 // Type is a type of the protocol, as far as the schema of a revision has facts of it. It
@@ -45,9 +47,7 @@ func TypesOf(t testing.TB, revision string) Types {
 		Defs        Types `json:"$defs"`
 		Definitions Types `json:"definitions"`
 	}
-	if err := json.Unmarshal(Schema(t, revision), &whole); err != nil { //nolint:forbidigo // a file of the tests
-		t.Fatal(err)
-	}
+	fatal.OK(t, json.Unmarshal(Schema(t, revision), &whole)) //nolint:forbidigo // a file of the tests
 	if whole.Defs != nil {
 		return whole.Defs
 	}

@@ -32,6 +32,8 @@ import (
 	"time"
 
 	"golang.org/x/tools/txtar"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/fatal"
 )
 
 var update = flag.Bool("update", false, "rewrite the answers in wire scripts")
@@ -59,11 +61,7 @@ func run(t *testing.T, glob string, open func(t *testing.T) *World, rewrite bool
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			want, err := os.ReadFile(file) //nolint:gosec // a script of the test
-			if err != nil {
-				t.Fatal(err)
-			}
-			want = omit(want, without)
+			want := omit(fatal.Have(os.ReadFile(file))(t), without) //nolint:gosec // a script of the test
 			var got []byte
 			synctest.Test(t, func(t *testing.T) { got = play(t, txtar.Parse(want), open(t)) })
 			if len(without) > 0 {
@@ -80,9 +78,7 @@ func compare(t *testing.T, file string, got, want []byte, rewrite bool) {
 		return
 	}
 	if rewrite {
-		if err := os.WriteFile(file, got, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		fatal.OK(t, os.WriteFile(file, got, 0o600))
 		return
 	}
 	t.Errorf("%s differs; got:\n%s", file, difference(string(got), string(want)))
@@ -155,9 +151,5 @@ func play(t *testing.T, script *txtar.Archive, w *World) []byte {
 
 func (w *World) pass(t *testing.T, duration string) {
 	t.Helper()
-	d, err := time.ParseDuration(duration)
-	if err != nil {
-		t.Fatal(err)
-	}
-	<-time.After(d) // in the bubble
+	<-time.After(fatal.Have(time.ParseDuration(duration))(t)) // in the bubble
 }

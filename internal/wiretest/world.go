@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/tools/txtar"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/fatal"
 )
 
 // World is what a script talks to.
@@ -81,10 +83,7 @@ func (w *World) send(t *testing.T, name, text string) {
 		w.start()
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	r, err := w.parse(ctx, text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := fatal.Have(w.parse(ctx, text))(t)
 	x := &exchange{name: name, cancel: cancel, done: make(chan struct{})}
 	w.exchanges = append(w.exchanges, x)
 	go x.run(w.client, r) // close waits for it

@@ -5,17 +5,15 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/fatal"
 )
 
 // Sum returns the sum of the series of a counter or gauge that have all of the labels,
 // which are names, each followed by its value. It is zero if there is none.
 func Sum(t testing.TB, from prometheus.Gatherer, name string, labels ...string) (sum float64) {
 	t.Helper()
-	families, err := from.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
+	for _, family := range fatal.Have(from.Gather())(t) {
 		if family.GetName() != name {
 			continue
 		}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/fatal"
 	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 )
@@ -58,15 +59,9 @@ func (s *Server) start(bin string) error {
 		return err
 	}
 	secret, data := filepath.Join(s.dir, "secret"), filepath.Join(s.dir, "data")
-	if err := errors.Join(os.WriteFile(secret, []byte(password), 0o600), os.Mkdir(data, 0o700)); err != nil {
+	if err := errors.Join(os.WriteFile(secret, []byte(password), 0o600), os.Mkdir(data, 0o700),
+		give(s.dir, secret, data)); err != nil {
 		return err
-	}
-	if os.Getuid() == 0 {
-		for _, path := range []string{s.dir, secret, data} {
-			if err := os.Chown(path, nobody, nobody); err != nil {
-				return err
-			}
-		}
 	}
 	made := unprivileged(exec.Command(filepath.Join(bin, "initdb"), "--pgdata", data, "--username", "postgres", "--pwfile", secret, //nolint:gosec,noctx // of PostgreSQL
 		"--auth", "md5", "--encoding", "UTF8", "--locale", "C", "--no-sync"))
@@ -91,6 +86,16 @@ func (s *Server) start(bin string) error {
 		}
 		<-time.After(50 * time.Millisecond)
 	}
+}
+
+// give gives files and folders to the user that the server runs as.
+func give(paths ...string) (err error) {
+	for _, path := range paths {
+		if os.Getuid() == 0 {
+			err = errors.Join(err, os.Chown(path, nobody, nobody))
+		}
+	}
+	return err
 }
 
 // Stop ends the server and removes its files.
@@ -146,11 +151,7 @@ func (s *Server) Need(t testing.TB) *Server {
 // writes them.
 func (s *Server) Exec(t testing.TB, database, statements string) string {
 	t.Helper()
-	output, err := s.run(database, statements)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return output
+	return fatal.Have(s.run(database, statements))(t)
 }
 
 func (s *Server) run(database, statements string) (string, error) {
@@ -185,9 +186,7 @@ func (s *Server) File(t testing.TB, database, role string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), database+".dsn")
 	text := fmt.Sprintf("postgres://%s:%s@%s/%s\n", role, password, s.Address, database)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	fatal.OK(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -198,16 +197,9 @@ func (s *Server) Secure(t testing.TB) (authority string) {
 	dir := t.TempDir()
 	redistest.Certificates(t, dir)
 	for _, name := range []string{"cert.pem", "key.pem"} {
-		data, err := os.ReadFile(filepath.Join(dir, name)) //nolint:gosec // of this test
+		data := fatal.Have(os.ReadFile(filepath.Join(dir, name)))(t) //nolint:gosec // of this test
 		path := filepath.Join(s.dir, "data", name)
-		if err := errors.Join(err, os.WriteFile(path, data, 0o600)); err != nil { //nolint:gosec // a file of this server
-			t.Fatal(err)
-		}
-		if os.Getuid() == 0 {
-			if err := os.Chown(path, nobody, nobody); err != nil {
-				t.Fatal(err)
-			}
-		}
+		fatal.OK(t, errors.Join(os.WriteFile(path, data, 0o600), give(path)))
 	}
 	s.Exec(t, "postgres", "ALTER SYSTEM SET ssl_cert_file = 'cert.pem'")
 	s.Exec(t, "postgres", "ALTER SYSTEM SET ssl_key_file = 'key.pem'")

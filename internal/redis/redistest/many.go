@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/fatal"
 )
 
 // MasterName is what the sentinel of StartWatched calls its master.
@@ -79,14 +81,9 @@ func watch(t testing.TB, dir string, args []string) *Watched {
 		fmt.Sprintf(
 			"\nsentinel monitor %[1]s %[2]s %[3]s 1\nsentinel down-after-milliseconds %[1]s 1000\nsentinel "+
 				"failover-timeout %[1]s 5000\n", MasterName, host, port)
-	ok(t, os.WriteFile(w.Sentinel.config, []byte(text), 0o600))
+	fatal.OK(t, os.WriteFile(w.Sentinel.config, []byte(text), 0o600))
 	w.Sentinel.Begin(t)
-	Wait(t, func() error {
-		if found := w.Sentinel.Exec(t, "SENTINEL", "REPLICAS", MasterName); !strings.Contains(found, "ip") {
-			return errors.New("the sentinel does not know the replica")
-		}
-		return nil
-	})
+	w.Sentinel.tells(t, []string{"SENTINEL", "REPLICAS", MasterName}, "ip")
 	return w
 }
 
@@ -95,12 +92,7 @@ func watch(t testing.TB, dir string, args []string) *Watched {
 func (w *Watched) FailOver(t testing.TB) {
 	t.Helper()
 	w.Master.Stop()
-	Wait(t, func() error { // whom the sentinel promotes ends its connections
-		if role, err := w.Replica.ask(t, "ROLE"); err != nil || !strings.HasPrefix(role, "master") {
-			return errors.Join(errors.New("the replica is not the master"), err)
-		}
-		return nil
-	})
+	w.Replica.tells(t, []string{"ROLE"}, "master\n") // whom the sentinel promotes ends its connections
 	w.Master, w.Replica = w.Replica, w.Master
 	w.Replica.Begin(t)
 	host, port := split(t, w.Master.reach())
@@ -114,10 +106,17 @@ func (w *Watched) FailOver(t testing.TB) {
 // hasCopy returns when the replica has a copy.
 func (w *Watched) hasCopy(t testing.TB) {
 	t.Helper()
+	w.Replica.tells(t, []string{"INFO", "replication"}, "master_link_status:up")
+}
+
+// tells returns when the answer to a command has all of some words.
+func (s *Server) tells(t testing.TB, command []string, words ...string) {
+	t.Helper()
 	Wait(t, func() error {
-		if info, err := w.Replica.ask(t, "INFO", "replication"); err != nil ||
-			!strings.Contains(info, "master_link_status:up") {
-			return errors.Join(errors.New("the replica has no copy"), err)
+		answer, err := s.ask(t, command...)
+		lacks := func(word string) bool { return !strings.Contains(answer, word) }
+		if err != nil || slices.ContainsFunc(words, lacks) {
+			return errors.Join(fmt.Errorf("%v: got %q, want %q", command, answer, words), err)
 		}
 		return nil
 	})
@@ -139,13 +138,7 @@ func StartCluster(t testing.TB, args ...string) *Server {
 	c.Address, c.admin = c.Nodes[0].Address, c.Nodes[0].admin
 	c.Join(t)
 	for _, n := range c.Nodes {
-		Wait(t, func() error {
-			if info := n.Exec(t, "CLUSTER", "INFO"); !strings.Contains(info, "cluster_state:ok") ||
-				!strings.Contains(info, "cluster_known_nodes:3") {
-				return errors.New(info)
-			}
-			return nil
-		})
+		n.tells(t, []string{"CLUSTER", "INFO"}, "cluster_state:ok", "cluster_known_nodes:3")
 	}
 	return c
 }

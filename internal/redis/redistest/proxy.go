@@ -3,6 +3,7 @@ package redistest
 import (
 	"testing"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/fatal"
 	"github.com/drawbridge-mcp/drawbridge/internal/netfault"
 )
 
@@ -10,8 +11,7 @@ import (
 // it with the test.
 func NewProxy(t testing.TB, server string) *netfault.Proxy {
 	t.Helper()
-	p, err := netfault.Start(server)
-	ok(t, err)
+	p := fatal.Have(netfault.Start(server))(t)
 	t.Cleanup(p.Close)
 	return p
 }

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/fatal"
 	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
 	"github.com/drawbridge-mcp/drawbridge/internal/lifetime/lifetimetest"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
@@ -87,10 +88,8 @@ func StartOpen(t testing.TB, args ...string) *Server {
 // without a password.
 func Rule(t testing.TB) []string {
 	t.Helper()
-	root, err := sources.Root()
-	ok(t, err)
-	page, err := os.ReadFile(filepath.Join(root, "docs", "replicas.md")) //nolint:gosec // a page of this repository
-	ok(t, err)
+	root := fatal.Have(sources.Root())(t)
+	page := fatal.Have(os.ReadFile(filepath.Join(root, "docs", "replicas.md")))(t) //nolint:gosec // a page of this repository
 	found := regexp.MustCompile(`(?m)^user drawbridge on >PASSWORD (.*)$`).FindSubmatch(page)
 	if found == nil {
 		t.Fatal("docs/replicas.md has no rule")
@@ -112,27 +111,17 @@ func newServer(t testing.TB, args ...string) *Server {
 	return s
 }
 
-// ok fails the test if there is an error.
-func ok(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // FreeAddress returns an address of this machine at which nobody listens.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
-	address, err := freeport.Address()
-	ok(t, err)
-	return address
+	return fatal.Have(freeport.Address())(t)
 }
 
 // split returns the host and the port of an address.
 func split(t testing.TB, address string) (host, port string) {
 	t.Helper()
 	host, port, err := net.SplitHostPort(address)
-	ok(t, err)
+	fatal.OK(t, err)
 	return host, port
 }
 
@@ -178,7 +167,7 @@ func (s *Server) Begin(t testing.TB) {
 		args = append([]string{s.config}, s.args...)
 	}
 	s.program = exec.Command("redis-server", args...) //nolint:gosec,noctx // a test says which arguments; Stop ends it
-	ok(t, StartBound(s.program))
+	fatal.OK(t, StartBound(s.program))
 	Wait(t, func() error {
 		c, err := (&net.Dialer{Timeout: time.Second}).DialContext(t.Context(), "tcp", s.Address)
 		if err != nil {
@@ -216,7 +205,7 @@ func (s *Server) signal(t testing.TB, number syscall.Signal) {
 	if s.Nodes != nil {
 		return
 	}
-	ok(t, s.program.Process.Signal(number))
+	fatal.OK(t, s.program.Process.Signal(number))
 }
 
 // Exec runs a command at the server past all faults of a Proxy, and returns the answer as
@@ -226,9 +215,7 @@ func (s *Server) Exec(t testing.TB, command ...string) (answer string) {
 	t.Helper()
 	ofServers := []string{"CLIENT", "CONFIG", "FLUSHALL", "KEYS", "SCRIPT"}
 	if s.Nodes == nil || !slices.Contains(ofServers, command[0]) {
-		answer, err := s.ask(t, command...)
-		ok(t, err)
-		return answer
+		return fatal.Have(s.ask(t, command...))(t)
 	}
 	for _, n := range s.Nodes {
 		answer = strings.TrimSpace(answer + "\n" + n.Exec(t, command...))

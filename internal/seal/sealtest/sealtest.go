@@ -10,17 +10,14 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/fatal"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 )
 
 // Ring returns the ring, always of the same key, with which kept files are sealed.
 func Ring(t testing.TB) *seal.Ring {
 	t.Helper()
-	ring, err := seal.NewRing(bytes.Repeat([]byte{7}, seal.KeySize))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ring
+	return fatal.Have(seal.NewRing(bytes.Repeat([]byte{7}, seal.KeySize)))(t)
 }
 
 // Stored returns what testdata/formats of the package keeps under a name. A kept file is
@@ -33,9 +30,5 @@ func Stored(t testing.TB, name string, made []byte) []byte {
 	if err != nil {
 		t.Fatalf("%v; this version writes\n%s", err, base64.StdEncoding.EncodeToString(made))
 	}
-	stored, err := base64.StdEncoding.DecodeString(string(bytes.TrimSpace(text)))
-	if err != nil {
-		t.Fatalf("%s: %v", file, err)
-	}
-	return stored
+	return fatal.Have(base64.StdEncoding.DecodeString(string(bytes.TrimSpace(text))))(t)
 }

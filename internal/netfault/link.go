@@ -173,10 +173,7 @@ func (p *pipe) close() {
 // take passes a chunk on. It returns false when the direction has ended.
 func (p *pipe) take(ctx context.Context, c chunk) bool {
 	f, ok := p.link.hold(ctx, p.direction, c.came)
-	if !ok {
-		return false
-	}
-	if !p.closed && !p.write(ctx, f, c.data) {
+	if !ok || !p.closed && !p.write(ctx, f, c.data) {
 		return false
 	}
 	switch {

@@ -36,8 +36,8 @@ type Member struct {
 	end      context.CancelFunc
 
 	changes []func()
-	drains  bool // guarded by the mutex of the hub
-	cut     bool // likewise; see Cut
+	drains  atomic.Bool
+	cut     atomic.Bool // see Cut
 
 	newer atomic.Bool // see Outdate
 
@@ -88,12 +88,15 @@ func (h *Hub) Cut(m *Member) (mend func()) {
 	defer h.mu.Unlock()
 	m.end()
 	m.life, m.end = context.WithCancel(context.Background()) // until it leaves
-	m.cut = true
-	return func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		m.cut = false
-	}
+	m.cut.Store(true)
+	return func() { m.cut.Store(false) }
+}
+
+// member returns the replica of an id that is there, nil if there is none.
+func (h *Hub) member(id replica.ID) *Member {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.members[id]
 }
 
 // Uncounted counts nothing.
@@ -135,9 +138,7 @@ func (m *Member) Return() {
 
 // IsThere implements replica.Others.
 func (m *Member) IsThere(id replica.ID) bool {
-	m.hub.mu.Lock()
-	defer m.hub.mu.Unlock()
-	return id == m.id || m.hub.members[id] != nil // as replica.Group: nobody is gone for itself
+	return id == m.id || m.hub.member(id) != nil // as replica.Group: nobody is gone for itself
 }
 
 // All implements replica.Others.
@@ -150,17 +151,13 @@ func (m *Member) All() []replica.ID {
 
 // Drains implements replica.Others.
 func (m *Member) Drains(id replica.ID) bool {
-	m.hub.mu.Lock()
-	defer m.hub.mu.Unlock()
-	one := m.hub.members[id]
-	return one != nil && one.drains
+	one := m.hub.member(id)
+	return one != nil && one.drains.Load()
 }
 
 // Drain implements replica.Others.
 func (m *Member) Drain() {
-	m.hub.mu.Lock()
-	m.drains = true
-	m.hub.mu.Unlock()
+	m.drains.Store(true)
 	m.hub.changed()
 }
 
@@ -190,9 +187,7 @@ func (m *Member) Outdate(newer bool) { m.newer.Store(newer) }
 
 // Send implements replica.Others.
 func (m *Member) Send(ctx context.Context, to replica.ID, w replica.Message) ([]byte, error) {
-	m.hub.mu.Lock()
-	receiver := m.hub.members[to]
-	m.hub.mu.Unlock()
+	receiver := m.hub.member(to)
 	if receiver == nil {
 		return nil, replica.ErrUnreached
 	}
@@ -210,7 +205,7 @@ func (m *Member) ServeClients(h http.Handler) { m.clients = h }
 func (m *Member) Forward(ctx context.Context, to replica.ID, f link.Request) (*http.Response, error) {
 	m.hub.mu.Lock()
 	receiver := m.hub.members[to]
-	if receiver == nil || receiver == m || receiver.clients == nil || receiver.cut {
+	if receiver == nil || receiver == m || receiver.clients == nil || receiver.cut.Load() {
 		m.hub.mu.Unlock()
 		return nil, replica.ErrUnreached
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -99,8 +100,10 @@ func (s *Store) Count() int {
 	return len(s.records)
 }
 
-// beginLocked begins a round trip.
-func (s *Store) beginLocked() error {
+// during does something in a round trip, which fails while the store is down.
+func (s *Store) during(do func() error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.trip != nil {
 		s.trip()
 	}
@@ -110,7 +113,7 @@ func (s *Store) beginLocked() error {
 	if s.records == nil {
 		s.records = make(map[primary.Key]primary.Entry)
 	}
-	return nil
+	return do()
 }
 
 // Open implements primary.Store.
@@ -124,97 +127,79 @@ func (s *Store) Keep(_ context.Context, k primary.Key, r primary.Entry) error {
 }
 
 func (s *Store) write(k primary.Key, r primary.Entry, begins bool) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.beginLocked(); err != nil {
-		return err
-	}
-	had, found := s.records[k]
-	switch {
-	case !found && !begins:
-		return primary.ErrNone
-	case found && (had.Epoch > r.Epoch || had.Epoch == r.Epoch && had.Primary != r.Primary):
-		return primary.ErrFenced
-	}
-	facts := maps.Clone(had.Facts)
-	if facts == nil {
-		facts = make(map[string]string)
-	}
-	for name, text := range r.Facts {
-		if facts[name] = text; text == "" {
-			delete(facts, name)
+	return s.during(func() error {
+		had, found := s.records[k]
+		switch {
+		case !found && !begins:
+			return primary.ErrNone
+		case found && (had.Epoch > r.Epoch || had.Epoch == r.Epoch && had.Primary != r.Primary):
+			return primary.ErrFenced
 		}
-	}
-	s.records[k] = primary.Entry{Primary: r.Primary, Epoch: r.Epoch, Facts: facts}
-	return nil
+		facts := make(map[string]string)
+		maps.Copy(facts, had.Facts)
+		maps.Copy(facts, r.Facts)
+		maps.DeleteFunc(facts, func(_, text string) bool { return text == "" })
+		s.records[k] = primary.Entry{Primary: r.Primary, Epoch: r.Epoch, Facts: facts}
+		return nil
+	})
 }
 
 // Read implements primary.Store.
-func (s *Store) Read(_ context.Context, k primary.Key) (primary.Entry, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.beginLocked(); err != nil {
-		return primary.Entry{}, err
-	}
-	r, found := s.records[k]
-	switch {
-	case !found && s.settles.Load():
-		return r, ErrDown
-	case !found:
-		return r, primary.ErrNone
-	}
-	return r, nil
+func (s *Store) Read(_ context.Context, k primary.Key) (r primary.Entry, err error) {
+	err = s.during(func() error {
+		one, found := s.records[k]
+		switch r = one; {
+		case !found && s.settles.Load():
+			return ErrDown
+		case !found:
+			return primary.ErrNone
+		}
+		return nil
+	})
+	return r, err
 }
 
 // Take implements primary.Store.
 func (s *Store) Take(_ context.Context, k primary.Key, from primary.Entry,
 	to replica.ID,
-) (primary.Entry, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.beginLocked(); err != nil {
-		return primary.Entry{}, err
-	}
-	r, found := s.records[k]
-	switch {
-	case !found:
-		return r, primary.ErrNone
-	case r.Primary != from.Primary || r.Epoch != from.Epoch:
-		return r, primary.ErrFenced
-	}
-	r.Primary, r.Epoch = to, r.Epoch+1
-	s.records[k] = r
-	return r, nil
+) (r primary.Entry, err error) {
+	err = s.during(func() error {
+		one, found := s.records[k]
+		switch r = one; {
+		case !found:
+			return primary.ErrNone
+		case r.Primary != from.Primary || r.Epoch != from.Epoch:
+			return primary.ErrFenced
+		}
+		r.Primary, r.Epoch = to, r.Epoch+1
+		s.records[k] = r
+		return nil
+	})
+	return r, err
 }
 
 // End implements primary.Store.
 func (s *Store) End(_ context.Context, k primary.Key, epoch uint64) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.beginLocked(); err != nil {
-		return err
-	}
-	if r := s.records[k]; r.Epoch > epoch {
-		return primary.ErrFenced
-	}
-	delete(s.records, k)
-	if s.muted.Load() {
-		return ErrDown
-	}
-	return nil
+	return s.during(func() error {
+		if s.records[k].Epoch > epoch {
+			return primary.ErrFenced
+		}
+		delete(s.records, k)
+		if s.muted.Load() {
+			return ErrDown
+		}
+		return nil
+	})
 }
 
 // Renew implements primary.Store.
 func (s *Store) Renew(_ context.Context, keys []primary.Key) (missing []primary.Key, _ error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.beginLocked(); err != nil {
-		return nil, err
-	}
-	for _, k := range keys {
-		if _, found := s.records[k]; !found {
-			missing = append(missing, k)
-		}
-	}
-	return missing, nil
+	err := s.during(func() error {
+		missing = slices.DeleteFunc(slices.Clone(keys), func(k primary.Key) bool {
+			_, found := s.records[k]
+			return found
+		})
+		return nil
+	})
+	return missing, err
 }

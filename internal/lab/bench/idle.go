@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -190,9 +189,7 @@ func (c *crowd) grow(ctx context.Context, size int, before int64) float64 {
 			return s.beats.Load() == 0 && !s.ended.Load()
 		})
 	})
-	if i := c.ended(); i >= 0 {
-		err = errors.Join(err, fmt.Errorf("stream %d ended", i+1))
-	}
+	must.Be(c.ended() < 0, "stream %d ended", c.ended()+1)
 	must.OK(err)
 	return c.share(ctx, before)
 }

@@ -203,12 +203,8 @@ func (l *lab) target(way string, p part, tool string, era mcp.Era) *target {
 // gateway gives the tool.
 func (l *lab) targets(era mcp.Era, tool string, ways ...string) (all []*target) {
 	for _, way := range ways {
-		name := "echo"
-		if way == wayDrawbridge {
-			name = tool
-		}
 		if p, found := l.parts[way]; found {
-			all = append(all, l.target(way, p, name, era))
+			all = append(all, l.target(way, p, page.Either(way == wayDrawbridge, tool, "echo"), era))
 		}
 	}
 	return all

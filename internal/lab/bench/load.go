@@ -8,10 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/upstream"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -88,12 +87,10 @@ func (t *target) load(ctx context.Context, connections int, took time.Duration) 
 // took.
 func together(callers []*caller, took time.Duration) *sample {
 	latencies := make([][]time.Duration, len(callers))
-	var all errgroup.Group
 	started := time.Now()
-	for n, c := range callers {
-		all.Go(must.Trying(func() { latencies[n] = c.callUntil(started.Add(took)) }))
-	}
-	must.OK(all.Wait())
+	must.AtOnce(len(callers), len(callers), func(n int) {
+		latencies[n] = callers[n].callUntil(started.Add(took))
+	})
 	total := &sample{took: time.Since(started), latency: slices.Concat(latencies...)}
 	total.calls = len(total.latency)
 	return total
@@ -153,10 +150,7 @@ func (t *target) open(ctx context.Context) *caller {
 }
 
 func (t *target) connect(ctx context.Context) *caller {
-	begin := t.dial
-	if t.handshake {
-		begin = t.open
-	}
+	begin := page.Either(t.handshake, t.open, t.dial)
 	c := begin(ctx)
 	c.asks(t.callBody(), mcp.MethodToolsCall, t.isAnswer)
 	return c
@@ -197,10 +191,7 @@ func (c *caller) close() {
 }
 
 func (t *target) callBody() string {
-	var meta []string
-	if t.meta != "" {
-		meta = []string{t.meta}
-	}
+	meta := page.Either(t.meta != "", []string{t.meta}, nil)
 	params := `"name":"` + t.tool + `","arguments":` + cmp.Or(t.arguments, `{"message":"`+upstream.Message+
 		`"}`)
 	return client.Message(firstID, mcp.MethodToolsCall, params, t.revision, meta...)
@@ -222,10 +213,7 @@ func (c *caller) say(body, method string) *client.Answer {
 
 // response returns the response in an answer that was read: the last event of a stream.
 func response(a *client.Answer) []byte {
-	if a.Events {
-		return client.LastEvent(a.Body)
-	}
-	return a.Body
+	return page.Either(a.Events, client.LastEvent(a.Body), a.Body)
 }
 
 // answered takes an answer that must be a good one.

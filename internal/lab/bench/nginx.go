@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
@@ -71,8 +72,6 @@ func (l *lab) runNginx(ctx context.Context, dir, addr, text string, workers int)
 // nginxVersion says what nginx calls itself, or that there is none.
 func nginxVersion(ctx context.Context) string {
 	out, err := must.Got(func() string { return world.Run(ctx, "", "nginx", "-v") })
-	if err != nil {
-		return "nginx was not measured, because it is not installed here"
-	}
-	return strings.TrimPrefix(out, "nginx version: ")
+	return page.Either(err == nil, strings.TrimPrefix(out, "nginx version: "),
+		"nginx was not measured, because it is not installed here")
 }

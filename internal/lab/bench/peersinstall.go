@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -121,13 +123,9 @@ func (s *shelf) run(ctx context.Context, dir string, env []string, program strin
 	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // what the table of peers asks for
 	cmd.Dir, cmd.Env, cmd.WaitDelay = dir, append(os.Environ(), env...), 5*time.Second
 	out, err := cmd.CombinedOutput()
-	switch {
-	case err == nil:
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		panic(fmt.Errorf("%s %s took more than %v", program, args[0], installTime))
-	default:
-		panic(fmt.Errorf("%s %s: %s", program, args[0], reason(string(out), err)))
-	}
+	late := err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded)
+	must.Be(!late, "%s %s took more than %v", program, args[0], installTime)
+	must.Be(err == nil, "%s %s: %s", program, args[0], reason(string(out), err))
 }
 
 // telling finds the line that says why a tool failed.
@@ -135,16 +133,11 @@ var telling = regexp.MustCompile(`(?i)\b40[0-9]\b|requires go|not found|unable t
 
 // reason returns the line of an output that says most about an error, or the error.
 func reason(output string, err error) string {
-	for line := range strings.Lines(output) {
-		if telling.MatchString(line) {
-			return short(line)
-		}
+	lines := strings.Split(strings.TrimSpace(output), "\n")
+	if i := slices.IndexFunc(lines, telling.MatchString); i >= 0 {
+		return short(lines[i])
 	}
-	if text := strings.TrimSpace(output); text != "" {
-		lines := strings.Split(text, "\n")
-		return short(lines[len(lines)-1])
-	}
-	return short(err.Error())
+	return short(cmp.Or(lines[len(lines)-1], fmt.Sprint(err)))
 }
 
 // short makes one line of a text, not too long for a table and without what would end a

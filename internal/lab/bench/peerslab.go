@@ -73,13 +73,7 @@ func (l *peersLab) start(ctx context.Context, c *contender) {
 	} else {
 		l.launch(ctx, c)
 	}
-	var failed error
-	if world.Within(ctx, peerStart, c.name+" serves the tool", func() bool {
-		failed = must.Try(func() { c.greet(ctx) })
-		return failed == nil
-	}) != nil {
-		panic(failed)
-	}
+	world.For(ctx, peerStart, func(ctx context.Context) { world.Until(ctx, func() { c.greet(ctx) }) })
 }
 
 // end ends what start has started.

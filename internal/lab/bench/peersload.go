@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -17,18 +18,12 @@ type cell struct {
 }
 
 func (c cell) String() string {
-	what := "calls"
-	if c.lists {
-		what = "lists"
-	}
-	return fmt.Sprintf("%s of %s, %d connections", what, revisionOf(c.era), c.connections)
+	return fmt.Sprintf("%s of %s, %d connections", page.Either(c.lists, "lists", "calls"), revisionOf(c.era),
+		c.connections)
 }
 
 func revisionOf(era mcp.Era) string {
-	if era == mcp.Modern {
-		return mcp.LatestModern
-	}
-	return mcp.LatestLegacy
+	return page.Either(era == mcp.Modern, mcp.LatestModern, mcp.LatestLegacy)
 }
 
 // cells returns all kinds of work, in the order in which they are measured.

@@ -66,15 +66,12 @@ func (l *peersLab) hold(ctx context.Context, c *contender, most int) {
 
 // String says it in one line of progress.
 func (m *memoryFigures) String() string {
-	failed := ""
-	if m.failed != "" {
-		failed = "; " + m.failed
-	}
 	return fmt.Sprintf("%.1f MiB at the start%s; change reached %d of %d, last after %v%s",
 		float64(m.start)/(1<<20), page.Rows(m.steps, func(s memoryStep) string {
 			return fmt.Sprintf("; %d sessions %.1f MiB, with streams %.1f MiB", s.sessions,
 				float64(s.without)/(1<<20), float64(s.withStreams)/(1<<20))
-		}), m.reached, m.streams, m.last.Round(time.Millisecond), failed)
+		}), m.reached, m.streams, m.last.Round(time.Millisecond),
+		page.Either(m.failed != "", "; "+m.failed, ""))
 }
 
 // step opens sessions until there are as many, and then a stream for each of the new

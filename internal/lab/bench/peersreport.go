@@ -32,10 +32,7 @@ func (p *peersRun) section(r page.Report, all []*contender) string {
 		}),
 		changeTime, page.Rows(programs, (*contender).holds),
 		page.Rows(shown, func(c *contender) string {
-			if c.memory.failed == "" {
-				return ""
-			}
-			return fmt.Sprintf("\n%s: %s.\n", c.name, c.memory.failed)
+			return page.Either(c.memory.failed != "", fmt.Sprintf("\n%s: %s.\n", c.name, c.memory.failed), "")
 		}),
 		page.Rows(programs, func(c *contender) string {
 			return fmt.Sprintf("| %s | %s, %s | %s | %s |\n", c.title(), c.release(), c.parcel.registry, c.settings,
@@ -110,10 +107,7 @@ func (c *contender) holds() string {
 		without = append(without, fmt.Sprintf("%.1f", m.session(i)))
 		with = append(with, fmt.Sprintf("%.1f", m.stream(i)))
 	}
-	last := "–"
-	if m.reached > 0 {
-		last = m.last.Round(time.Millisecond).String()
-	}
+	last := page.Either(m.reached > 0, m.last.Round(time.Millisecond).String(), "–")
 	return fmt.Sprintf("| %s | %s | %.1f | %s | %s | %d of %d | %s |\n", c.title(), row(sizes),
 		float64(m.start)/(1<<20), row(without), row(with), m.reached, m.streams, last)
 }
@@ -121,15 +115,10 @@ func (c *contender) holds() string {
 // absent says which programs were not measured, and why.
 func absent(all []*contender) string {
 	rows := page.Rows(all, func(c *contender) string {
-		if c.failed == "" {
-			return ""
-		}
-		return fmt.Sprintf("| %s | %s, %s | %s |\n", c.name, c.release(), c.parcel.registry, c.failed)
+		return page.Either(c.failed != "",
+			fmt.Sprintf("| %s | %s, %s | %s |\n", c.name, c.release(), c.parcel.registry, c.failed), "")
 	})
-	if rows == "" {
-		return ""
-	}
-	return "\n### Not measured\n\n| | version, from | why |\n|---|---|---|\n" + rows
+	return page.Either(rows != "", "\n### Not measured\n\n| | version, from | why |\n|---|---|---|\n"+rows, "")
 }
 
 // troubles says which work ended with a wrong answer or none.
@@ -198,10 +187,7 @@ func find(all []*contender, name string) *contender {
 
 // title is the name as the tables show it: drawbridge stands out.
 func (c *contender) title() string {
-	if c.name == peerDrawbridge {
-		return "**" + c.name + "**"
-	}
-	return c.name
+	return page.Either(c.name == peerDrawbridge, "**"+c.name+"**", c.name)
 }
 
 // release is the version that was measured, or that could not be had.
@@ -220,10 +206,8 @@ func (c *contender) each(era mcp.Era, of func(*series) string) string {
 
 // row joins figures; those that are all missing are one dash.
 func row(all []string) string {
-	if !slices.ContainsFunc(all, func(text string) bool { return text != "–" }) {
-		return "–"
-	}
-	return strings.Join(all, " / ")
+	some := slices.ContainsFunc(all, func(text string) bool { return text != "–" })
+	return page.Either(some, strings.Join(all, " / "), "–")
 }
 
 // shown writes the median of what rounds showed, and a dash of none.
@@ -246,10 +230,7 @@ func (s *series) processor() string {
 
 func (s *series) median() string {
 	return shown(s, func(s *series) []float64 { return s.latency }, func(median float64) string {
-		if median < 1000 {
-			return fmt.Sprintf("%.0f µs", median)
-		}
-		return fmt.Sprintf("%.1f ms", median/1000)
+		return page.Either(median < 1000, fmt.Sprintf("%.0f µs", median), fmt.Sprintf("%.1f ms", median/1000))
 	})
 }
 
@@ -263,10 +244,8 @@ func beside(base, other *contender, kind cell) string {
 		return "–"
 	}
 	s := ratioOf(base.work[kind].rate, other.work[kind].rate)
-	if s == (spread{}) {
-		return "–"
-	}
-	return fmt.Sprintf("**%s** (%s–%s)", page.Number(s.median), page.Number(s.least), page.Number(s.most))
+	return page.Either(s == spread{}, "–",
+		fmt.Sprintf("**%s** (%s–%s)", page.Number(s.median), page.Number(s.least), page.Number(s.most)))
 }
 
 // session returns what a session cost in a step, in KiB: one of those that came since the

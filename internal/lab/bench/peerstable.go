@@ -5,6 +5,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 )
 
 // peer is one program that can stand between clients and a server. What a table of figures
@@ -192,10 +194,7 @@ http {
 `
 
 func startNginx(p place) launch {
-	user := ""
-	if os.Getuid() == 0 {
-		user = "user root;\n" // or its workers could not write into the folder
-	}
+	user := page.Either(os.Getuid() == 0, "user root;\n", "") // or its workers could not write into the folder
 	return launch{
 		argv:  []string{p.binary, "-p", p.dir, "-e", "stderr", "-c", filepath.Join(p.dir, "nginx.conf")},
 		path:  "/mcp",

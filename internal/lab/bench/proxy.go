@@ -8,6 +8,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/upstream"
 )
 
@@ -15,11 +16,7 @@ import (
 // large as the concurrency, and the request body read before it is sent on, or answers
 // get lost.
 func serveProxy(ctx context.Context, addr, target string) error {
-	to, err := url.Parse(target)
-	if err != nil {
-		return err
-	}
-	proxy := httputil.NewSingleHostReverseProxy(to)
+	proxy := httputil.NewSingleHostReverseProxy(must.Have(url.Parse(target)))
 	proxy.Transport = &http.Transport{MaxIdleConns: 1024, MaxIdleConnsPerHost: 1024, DisableCompression: true}
 	return upstream.Listen(ctx, addr, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)

@@ -81,8 +81,12 @@ func TestReplicasReportSaysWhatWasMeasured(t *testing.T) {
 			cost := 100 * (1 + 0.25*float64(i))
 			l := &fleetLoad{
 				fleet: &fleet{fleetPlan: p}, revision: revision, cpu: []float64{cost, cost},
-				redis: []float64{7, 9}, nginx: []float64{20, 20},
+				nginx:   []float64{20, 20},
 				latency: []float64{300 + cost, 300 + cost + float64(i)},
+				redis:   []float64{0, 0}, // as measured where there is none
+			}
+			if p.shares {
+				l.redis = []float64{7, 9}
 			}
 			if revision == "2025-11-25" && i > 1 {
 				l.forwarded = []float64{700.5, 700.5}

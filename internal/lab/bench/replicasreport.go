@@ -65,16 +65,9 @@ At three replicas %d event streams were open for %v, with nothing on them but he
 // row is what one fleet cost in one revision.
 func (s *sharing) row(l *fleetLoad) string {
 	apart := s.apart(l.revision)
-	redis, added, forwarded := "–", "–", "–"
-	if l.fleet.shares {
-		redis, added = spreadOf(l.redis).String(), spreadOf(lessOf(l.latency, apart.latency)).String()
-	}
-	if l.forwarded != nil {
-		forwarded = spreadOf(lessOf(l.forwarded, apart.latency)).String()
-	}
-	return fmt.Sprintf("| %s | %s | %v | %v | %s | %v | %v | %s | %s |\n", l.revision, l.fleet.name,
-		spreadOf(l.cpu), ratioOf(l.cpu, apart.cpu),
-		redis, spreadOf(l.nginx), spreadOf(l.latency), added, forwarded)
+	return fmt.Sprintf("| %s | %s | %v | %v | %v | %v | %v | %v | %v |\n", l.revision, l.fleet.name,
+		spreadOf(l.cpu), ratioOf(l.cpu, apart.cpu), spreadOf(l.redis), spreadOf(l.nginx), spreadOf(l.latency),
+		spreadOf(lessOf(l.latency, apart.latency)), spreadOf(lessOf(l.forwarded, apart.latency)))
 }
 
 // bound is what something may be at most, and what it was found to be.

@@ -188,10 +188,6 @@ func (m *findings) describeIdle(memory string) string {
 	if len(m.idle) == 0 {
 		return ""
 	}
-	note := m.note
-	if note != "" {
-		note = "\n" + note + "\n"
-	}
 	return fmt.Sprintf(`
 ### Idle event streams
 
@@ -211,14 +207,12 @@ reload, so the reload is in it.
 | streams | open | KiB a stream | after a changed list | told of it | the first after | the median | the last |
 |---|---|---|---|---|---|---|---|
 %s%s`, memory, page.Rows(m.idle, func(r idleResult) string {
-		told := fmt.Sprintf("all %d", r.told)
-		if r.told < r.streams {
-			told = fmt.Sprintf("**%d of %d**", r.told, r.streams)
-		}
+		told := page.Either(r.told < r.streams, fmt.Sprintf("**%d of %d**", r.told, r.streams),
+			fmt.Sprintf("all %d", r.told))
 		return fmt.Sprintf("| %s | %d | **%s** | %s | %s | %v | %v | %v |\n", r.kind, r.streams,
 			page.Number(r.kib), page.Number(r.after), told,
 			r.first.Round(time.Millisecond), r.median.Round(time.Millisecond), r.last.Round(time.Millisecond))
-	}), note)
+	}), page.Either(m.note != "", "\n"+m.note+"\n", ""))
 }
 
 // bar is the spread in a chart.
@@ -230,8 +224,5 @@ func (s spread) String() string {
 		return "–"
 	}
 	median, least, most := page.Number(s.median), page.Number(s.least), page.Number(s.most)
-	if least == most {
-		return median
-	}
-	return median + " (" + least + "–" + most + ")"
+	return median + page.Either(least == most, "", " ("+least+"–"+most+")")
 }

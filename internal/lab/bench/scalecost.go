@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -78,16 +76,12 @@ func medianAndEnds(values []float64) string {
 
 // sendAll makes requests and returns the sessions that they opened.
 func (a *asker) sendAll(requests int) []string {
-	var all errgroup.Group
 	sessions := make([]string, requests)
-	for c := range clients {
-		all.Go(must.Trying(func() {
-			for n := c; n < requests; n += clients {
-				sessions[n] = a.send(c, n)
-			}
-		}))
-	}
-	must.OK(all.Wait())
+	must.AtOnce(clients, clients, func(c int) {
+		for n := c; n < requests; n += clients {
+			sessions[n] = a.send(c, n)
+		}
+	})
 	return sessions
 }
 

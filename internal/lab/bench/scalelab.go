@@ -62,10 +62,9 @@ func end(gateways ...*gatewayProcess) {
 
 // isReady waits until the gateway of an operator's address has reached every server.
 func (l *lab) isReady(ctx context.Context, operator string) {
-	ctx, stop := context.WithTimeout(ctx, startTime)
-	defer stop()
-	world.Until(ctx, func() {
-		answered(client.Once(ctx, client.Request{Addr: operator, Method: http.MethodGet, Path: "/readyz"}, 300))
+	request := client.Request{Addr: operator, Method: http.MethodGet, Path: "/readyz"}
+	world.For(ctx, startTime, func(ctx context.Context) {
+		world.Until(ctx, func() { answered(client.Once(ctx, request, 300)) })
 	})
 }
 

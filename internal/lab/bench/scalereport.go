@@ -37,11 +37,9 @@ func (f scaleFigure) grown(i int) float64 { return ratioOf(f.costs[i], f.costs[0
 // section writes all that was measured. Picture is the Markdown that shows the chart, ""
 // for none.
 func (g *growth) section(rounds, requests int, picture string) string {
-	if picture != "" {
-		picture = "\n" + picture + "\n"
-	}
-	return fmt.Sprintf(scaleSection, rounds, requests, page.Rows(g.figures, scaleFigure.rows), picture,
-		float64(g.session)/1024, page.Rows(g.loads, loadFigure.row))
+	return fmt.Sprintf(scaleSection, rounds, requests, page.Rows(g.figures, scaleFigure.rows),
+		page.Either(picture != "", "\n"+picture+"\n", ""), float64(g.session)/1024,
+		page.Rows(g.loads, loadFigure.row))
 }
 
 // scaleSection is the section, with places for what was measured.
@@ -83,10 +81,7 @@ func (f scaleFigure) rows() (rows string) {
 
 // row is what a start and reloads take.
 func (f loadFigure) row() string {
-	form := "files of 50 tenants"
-	if f.files {
-		form = "a file for each tenant"
-	}
+	form := page.Either(f.files, "a file for each tenant", "files of 50 tenants")
 	return fmt.Sprintf(
 		"| %s | %.1f s | %.1f s | %d MiB | %s | %s | %d MiB | %.0f s, %d MiB, %d ms, no more memory than "+
 			"the start | %s |\n",
@@ -118,13 +113,7 @@ func (g *growth) missed() error {
 
 // yes says whether a goal is kept, and nothing where there is none.
 func yes(kept bool, goal string) string {
-	switch {
-	case goal == "":
-		return ""
-	case kept:
-		return "yes"
-	}
-	return "**no**"
+	return page.Either(goal == "", "", page.Either(kept, "yes", "**no**"))
 }
 
 // chart draws how much more a request costs with much than with little. Lists, which grow

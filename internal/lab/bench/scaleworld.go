@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
@@ -43,21 +43,13 @@ func (w contents) fileOf(dir string, n int) string {
 }
 
 // together returns how many tenants stand in one file.
-func (w contents) together() int {
-	if w.files {
-		return 1
-	}
-	return 50
-}
+func (w contents) together() int { return page.Either(w.files, 1, 50) }
 
 // part returns the text of the file that begins with a tenant.
 func (w contents) part(first int) string {
-	var b strings.Builder
-	b.WriteString("tenants:\n")
-	for n := first; n < min(first+w.together(), w.tenants); n++ {
-		b.WriteString(w.tenant(n))
-	}
-	return b.String()
+	return "tenants:\n" + page.Times(min(w.together(), w.tenants-first), func(i int) string {
+		return w.tenant(first + i)
+	})
 }
 
 // scaleConfig is the config file, with places for addresses, tenants and servers.
@@ -76,14 +68,11 @@ servers:
 
 // config returns the text of the config file.
 func (w contents) config(gateway, operator, upstream string) string {
-	var tenants, servers strings.Builder
-	for n := range w.tenants {
-		tenants.WriteString(tenantName(n) + ", ")
-	}
-	for n := range w.servers {
-		fmt.Fprintf(&servers, "  s%d: {url: \"http://%s/tools/%d\", private_addresses: true}\n", n, upstream, w.tools)
-	}
-	return fmt.Sprintf(scaleConfig, gateway, operator, &tenants, &servers)
+	tenants := page.Times(w.tenants, func(n int) string { return tenantName(n) + ", " })
+	return fmt.Sprintf(scaleConfig, gateway, operator, tenants, page.Times(w.servers, func(n int) string {
+		return fmt.Sprintf("  s%d: {url: \"http://%s/tools/%d\", private_addresses: true}\n", n, upstream,
+			w.tools)
+	}))
 }
 
 // tenantConfig is one tenant, with places for its name, servers and rules.
@@ -103,17 +92,16 @@ func (w contents) tenant(n int) string {
 		second = 1 + n%(w.servers-1)
 		servers += fmt.Sprintf(", s%d", second)
 	}
-	var rules strings.Builder
-	allow := func(server, tool int) {
-		fmt.Fprintf(&rules, "      - {allow: [\"s%d__tool_%04d\"]}\n", server, tool)
+	allow := func(server, tool int) string {
+		return fmt.Sprintf("      - {allow: [\"s%d__tool_%04d\"]}\n", server, tool)
 	}
-	for rule := range w.rules - 1 {
-		allow([]int{0, second}[rule%2], (n*7+rule)%(w.tools-1))
-	}
+	rules := page.Times(w.rules-1, func(rule int) string {
+		return allow([]int{0, second}[rule%2], (n*7+rule)%(w.tools-1))
+	})
 	if n == 0 && w.version > 0 {
-		allow(0, w.version)
+		rules += allow(0, w.version)
 	}
-	return fmt.Sprintf(tenantConfig, tenantName(n), servers, &rules)
+	return fmt.Sprintf(tenantConfig, tenantName(n), servers, rules)
 }
 
 // tokens returns tokens of tenants that stand as far from each other as may be.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
@@ -44,7 +45,7 @@ func work(ctx context.Context, s *stage) {
 func further(all int) pass {
 	return func(ctx context.Context, s *stage) {
 		for len(s.Replicas) < all {
-			within(ctx, stopTime, func(ctx context.Context) { s.Add(ctx) })
+			world.For(ctx, stopTime, func(ctx context.Context) { s.Add(ctx) })
 		}
 		for _, r := range s.Replicas[:all] {
 			if !r.Runs() {
@@ -106,7 +107,7 @@ func newestLeaves(ctx context.Context, s *stage) {
 func manyLeave(ctx context.Context, s *stage) {
 	leaving := s.Replicas[1:]
 	s.restarts += len(leaving)
-	within(ctx, stopTime, func(ctx context.Context) {
+	world.For(ctx, stopTime, func(ctx context.Context) {
 		each(leaving, func(r *world.Replica) { s.stopClean(ctx, r) })
 	})
 }
@@ -124,10 +125,8 @@ func reconfigured(ctx context.Context, s *stage) {
 // otherwise gives a config a further server, or takes it away.
 func otherwise(config string) string {
 	const added = "  added: {builtin: [calculate]}\n"
-	if strings.Contains(config, added) {
-		return instead(added, "")(config)
-	}
-	return below("servers", strings.TrimSpace(added))(config)
+	return page.Either(strings.Contains(config, added), instead(added, ""),
+		below("servers", strings.TrimSpace(added)))(config)
 }
 
 // reconfigure changes the config of a replica, while it runs or between its stop and its
@@ -138,7 +137,7 @@ func (s *stage) reconfigure(ctx context.Context, r *world.Replica, change func(c
 	if !running {
 		s.leave(ctx, r)
 	}
-	within(ctx, stopTime, func(ctx context.Context) { r.Rewrite(ctx, change) })
+	world.For(ctx, stopTime, func(ctx context.Context) { r.Rewrite(ctx, change) })
 	if !running {
 		s.join(ctx, r)
 	}
@@ -175,7 +174,7 @@ func newKey() string {
 // it runs.
 func rekey(ctx context.Context, some []*world.Replica, keys string) {
 	for _, r := range some {
-		within(ctx, patience, func(ctx context.Context) { r.Replace(ctx, keysFile, keys) })
+		world.For(ctx, patience, func(ctx context.Context) { r.Replace(ctx, keysFile, keys) })
 	}
 }
 

@@ -131,9 +131,8 @@ func sentTwice(ctx context.Context, s *scene) {
 	key := fmt.Sprintf("twice-%d", s.draw.Uint64())
 	var said [2]reply
 	amongMany(2, func(n int) {
-		one := s.touch(ctx, s.others[n], s.server, [2]string{"Idempotency-Key", key})
-		said[n] = one
-		is("a call under a key is answered", one.ok(), one)
+		said[n] = s.touch(ctx, s.others[n], s.server, [2]string{"Idempotency-Key", key})
+		is("a call under a key is answered", said[n].ok(), said[n])
 	})
 	is("both are of one execution", serialOf(said[0]) == serialOf(said[1]), said)
 }

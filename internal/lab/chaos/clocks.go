@@ -13,6 +13,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
@@ -123,13 +124,12 @@ func clock(ahead time.Duration) step {
 // jump lets the clock of one replica jump, and jump back. valid tells whether tokens are
 // still good by that clock.
 func jump(name string, ahead time.Duration, valid bool) *fault {
-	what, while := "tokens go on being good", of(victim, servesAll, usesUp)
-	if !valid {
-		what = "tokens are refused there meanwhile, since by that clock they are not valid"
-		while = of(victim, func(ctx context.Context, s *scene, r *world.Replica) {
+	what := page.Either(valid, "tokens go on being good",
+		"tokens are refused there meanwhile, since by that clock they are not valid")
+	while := page.Either(valid, of(victim, servesAll, usesUp), of(victim,
+		func(ctx context.Context, s *scene, r *world.Replica) {
 			s.refuses(ctx, r, crowd.Modern, "DB-AUTH-EXPIRED", "DB-AUTH-EARLY", "DB-AUTH-LIFETIME")
-		})
-	}
+		}))
 	return &fault{
 		name: "the clock of a replica jumps " + name, done: "the wall clock of one process is set, and " +
 			"set back",
@@ -152,8 +152,7 @@ func (s *scene) tight(ctx context.Context, r *world.Replica) reply {
 func usesUp(ctx context.Context, s *scene, r *world.Replica) {
 	var last reply
 	for range 10 {
-		said := s.tight(ctx, r)
-		if last = said; strings.HasPrefix(said.code, "DB-LIMIT-") {
+		if last = s.tight(ctx, r); strings.HasPrefix(last.code, "DB-LIMIT-") {
 			break
 		}
 	}

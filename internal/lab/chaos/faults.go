@@ -41,14 +41,14 @@ func newFaults(flags *flag.FlagSet) page.Measure {
 	flags.StringVar(&f.balancer, "balancer", "both", "nginx, haproxy, or both in turn")
 	flags.Uint64Var(&f.seed, "seed", uint64(time.Now().Unix()), "of all that is drawn: the replica that a fault meets, bytes of garbage") //nolint:gosec // not before 1970
 	flags.BoolVar(&f.keep, "keep", false, "keep the folders of worlds in which a promise was broken")
-	return func(ctx context.Context, r page.Report) (string, error) { return f.prove(ctx, r.Log) }
+	return f.prove
 }
 
 // prove makes the faults and returns the section about them.
-func (f *faultFlags) prove(ctx context.Context, log io.Writer) (string, error) {
+func (f *faultFlags) prove(ctx context.Context, r page.Report) (string, error) {
 	faults, unable := f.chosen()
-	return inFolder(ctx, "chaos", log, f.keep, func(dir, program string) (string, error) {
-		return f.make(ctx, log, dir, program, faults, unable)
+	return inFolder(ctx, "chaos", r.Log, f.keep, func(dir, program string) (string, error) {
+		return f.make(ctx, r.Log, dir, program, faults, unable)
 	})
 }
 
@@ -171,15 +171,11 @@ func (r *runner) round(ctx context.Context, j job) {
 	if r.scene == nil {
 		dir := filepath.Join(r.dir, fmt.Sprint("world-", r.worlds))
 		r.worlds++
-		scene := newScene(ctx, dir, r.program, j.balancer, j.fault.ground)
-		scene.variant = r.variant
-		r.scene = scene
+		r.scene = newScene(ctx, dir, r.program, j.balancer, j.fault.ground)
+		r.scene.variant = r.variant
 	}
 	o := r.scene.play(ctx, j)
-	if ctx.Err() != nil {
-		must.OK(context.Cause(ctx))
-		return
-	}
+	must.OK(context.Cause(ctx))
 	o.lost += j.fault.unexcused(&o.verdict)
 	r.outcomes = append(r.outcomes, o)
 	say(r.log, "%6s  %s\n", time.Since(r.began).Round(time.Second), o)
@@ -194,10 +190,7 @@ func (r *runner) round(ctx context.Context, j job) {
 // lost returns how much was lost that the fault does not excuse. An excuse is only for
 // what counts as lost, or it would be one for anything else.
 func (f *fault) lost(v *ledger.Verdict) int {
-	lost := v.Lost()
-	if !f.weak {
-		lost += v.Unstreamed
-	}
+	lost := v.Lost() + page.Either(f.weak, 0, v.Unstreamed)
 	if f.spares != nil {
 		lost -= f.spares(v)
 	}
@@ -208,10 +201,7 @@ func (f *fault) lost(v *ledger.Verdict) int {
 // fault kills no replica and leaves the record alone. Those that their clients left do
 // not count: they may still be on their way to the record.
 func (f *fault) unexcused(v *ledger.Verdict) int {
-	if f.unrecorded {
-		return 0
-	}
-	return len(v.Unrecorded)
+	return page.Either(f.unrecorded, 0, len(v.Unrecorded))
 }
 
 // end ends the world, and removes its folder unless it is kept.

@@ -93,12 +93,10 @@ func hindered(name, done string, trouble func(p *netfault.Proxy, s *scene)) *fau
 		seen: goOn, heal: of(fleet, link(toPeers).heals),
 		after: func(ctx context.Context, s *scene) {
 			select {
-			case <-s.sent.done:
-				is("the large request is answered or refused", s.sent.err == nil, s.sent.err)
-				return
+			case err := <-s.sent:
+				is("the large request is answered or refused", err == nil, err)
 			case <-ctx.Done():
 				must.OK(ctx.Err())
-				return
 			}
 		},
 	}
@@ -112,20 +110,12 @@ func deaf(f *fault) *fault {
 	return f
 }
 
-// sending is a request that is on its way.
-type sending struct {
-	done chan struct{} // closed when it is answered or refused, or its connection broke
-	err  error         // why it broke; read it when done is closed
-}
-
 // sendsMuch sends a large request.
 func sendsMuch(ctx context.Context, s *scene) {
-	sent := &sending{done: make(chan struct{})}
-	s.sent = sent
+	s.sent = make(chan error, 1)
 	large := fmt.Sprintf(`,"more":%q`, strings.Repeat("x", 4<<20-1<<10))
 	go func() { // fault.after waits for it
-		defer close(sent.done)
-		sent.err = must.Try(func() { s.runs(ctx, s.others[0], s.session, s.server+"__touch", large) })
+		s.sent <- must.Try(func() { s.runs(ctx, s.others[0], s.session, s.server+"__touch", large) })
 	}()
 }
 

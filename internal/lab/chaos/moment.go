@@ -96,8 +96,7 @@ func (s *soak) measure(ctx context.Context, name string) *moment {
 		name: name, at: time.Since(s.began), lives: s.tally.Deeds().Lives, usage: map[string]world.Usage{},
 	}
 	for _, r := range s.Replicas {
-		usage := s.usage(ctx, r)
-		m.usage[r.Name] = usage
+		m.usage[r.Name] = s.usage(ctx, r)
 	}
 	m.redis = s.store(ctx)
 	return m
@@ -195,10 +194,7 @@ const soakSection = `%v behind %s. **%s sessions were opened, used and ended. Th
 
 // held are the lines of what a replica held.
 func (s *soak) held(r *world.Replica) string {
-	what := "replaced"
-	if r == s.longLived() {
-		what = "all the time"
-	}
+	what := page.Either(r == s.longLived(), "all the time", "replaced")
 	return page.Rows(s.moments[:3], func(m *moment) string {
 		u := m.usage[r.Name]
 		return fmt.Sprintf("| %s (%s), %s, after %v | %d | %d | %s | %s |\n", r.Name, what, m.name,

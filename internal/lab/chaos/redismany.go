@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
@@ -61,10 +62,7 @@ func failedOver(ctx context.Context, s *scene) {
 // fallsBehind is a failover to a copy that has not heard of the last sessions that were
 // taken over, and so has their former epochs.
 func fallsBehind(ctx context.Context, s *scene) {
-	following := s.Redis.Nodes[0]
-	if following == s.store {
-		following = s.Redis.Nodes[1]
-	}
+	following := page.Either(s.Redis.Nodes[0] == s.store, s.Redis.Nodes[1], s.Redis.Nodes[0])
 	s.victim.Freeze()
 	s.later(func(context.Context, *scene) {
 		s.victim.Thaw()

@@ -132,10 +132,7 @@ func figures(v *ledger.Verdict) string {
 }
 
 func (s *sum) row() string {
-	held := "yes"
-	if s.lost > 0 || s.missed != nil {
-		held = "**no**"
-	}
+	held := page.Either(s.lost > 0 || s.missed != nil, "**no**", "yes")
 	return fmt.Sprintf("| %s | %d %s | %s |\n", s.fault.name, s.rounds, figures(&s.v), held)
 }
 
@@ -145,10 +142,7 @@ func (s *sum) broken() string {
 		return ""
 	}
 	const most = 10
-	more := ""
-	if len(s.missed) > most {
-		more = fmt.Sprintf("- and %d more\n", len(s.missed)-most)
-	}
+	more := page.Either(len(s.missed) > most, fmt.Sprintf("- and %d more\n", len(s.missed)-most), "")
 	return fmt.Sprintf("\n**%s** did not hold:\n\n", upper(s.fault.name)) +
 		page.Rows(s.missed[:min(most, len(s.missed))], func(missed string) string {
 			return "- " + strings.Join(strings.Fields(missed), " ") + "\n"

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"flag"
-	"fmt"
 	"io"
 	"path/filepath"
 	"regexp"
@@ -35,24 +34,21 @@ func newRolling(flags *flag.FlagSet) page.Measure {
 		"another program of the gateway, by which replicas are replaced, and which they replace")
 	flags.TextVar(&f.only, "only", regexp.MustCompile(""),
 		"play only the acts whose names match this regular expression")
-	return func(ctx context.Context, r page.Report) (string, error) { return f.prove(ctx, r.Log) }
+	return f.prove
 }
 
 // prove restarts replicas and returns the section about it.
-func (f *rollingFlags) prove(ctx context.Context, log io.Writer) (string, error) {
+func (f *rollingFlags) prove(ctx context.Context, r page.Report) (string, error) {
 	balancers := balancersOf(f.balancer)
 	must.Be(f.requests > 0 && balancers != nil, "%d requests behind %q show nothing", f.requests, f.balancer)
 	must.Be(len(f.chosen()) > 0, "-only: no act that can be played here matches %q", f.only.String())
-	return inFolder(ctx, "rolling", log, false, func(dir, program string) (string, error) {
+	return inFolder(ctx, "rolling", r.Log, false, func(dir, program string) (string, error) {
 		began := time.Now()
 		var scores []*score
 		for _, balancer := range balancers {
-			scores = append(scores, f.behind(ctx, log, filepath.Join(dir, balancer), program, balancer)...)
+			scores = append(scores, f.behind(ctx, r.Log, filepath.Join(dir, balancer), program, balancer)...)
 		}
-		wanted := f.requests
-		if f.only.String() != "" {
-			wanted = 0 // some acts alone need not have them all
-		}
+		wanted := page.Either(f.only.String() == "", f.requests, 0) // some acts alone need not have them all
 		return describeRolling(scores, time.Since(began)), verdictOfRolling(scores, wanted)
 	})
 }
@@ -72,8 +68,7 @@ func (f *rollingFlags) behind(ctx context.Context, log io.Writer, dir, program, 
 	for _, a := range f.chosen() {
 		s := &stage{scene: scene, current: program, previous: f.previous, loads: loads()}
 		one := s.play(ctx, a, f.requests*a.share/100)
-		// the log is no part of the proof
-		_, _ = fmt.Fprintf(log, "%s, %v\n", time.Now().UTC().Format(time.TimeOnly), one)
+		say(log, "%s, %v\n", time.Now().UTC().Format(time.TimeOnly), one)
 		scores = append(scores, one)
 	}
 	return scores

@@ -43,12 +43,12 @@ type scene struct {
 	store    *world.Store
 	session  string
 	sessions []string
-	sent     *sending
-	mark     string // of the processes of a program that behaves badly: a path
-	nursery  string // a token of the nursery
-	during   []step // what is asked beside fault.seen
-	healing  []step // what is done before fault.heal, the last one first
-	undo     []step // what is done when the crowd has ended, the last one first
+	sent     chan error // of a request that is on its way, when it has its end
+	mark     string     // of the processes of a program that behaves badly: a path
+	nursery  string     // a token of the nursery
+	during   []step     // what is asked beside fault.seen
+	healing  []step     // what is done before fault.heal, the last one first
+	undo     []step     // what is done when the crowd has ended, the last one first
 }
 
 const replicas = 3
@@ -144,7 +144,7 @@ const (
 // until asks until the answer is nil, and returns the last one when ctx or the time is
 // over.
 func until(ctx context.Context, wrong func(ctx context.Context)) {
-	within(ctx, patience, func(ctx context.Context) { world.Until(ctx, func() { wrong(ctx) }) })
+	world.For(ctx, patience, func(ctx context.Context) { world.Until(ctx, func() { wrong(ctx) }) })
 }
 
 // does returns what does something that cannot fail.

@@ -154,11 +154,8 @@ func describeRolling(scores []*score, took time.Duration) string {
 	return fmt.Sprintf(rollingSection, took.Round(time.Second), behind, page.Rows(scores, (*score).row),
 		page.Rows(scores, (*score).deadlyRow), page.Rows(scores, (*score).broken),
 		page.Rows(acts(), func(a *act) string {
-			without := ""
-			if !slices.ContainsFunc(scores, func(s *score) bool { return s.act.name == a.name }) {
-				without = "**not run**: "
-			}
-			return fmt.Sprintf("| %s | %s%s |\n", a.name, without, a.done)
+			played := slices.ContainsFunc(scores, func(s *score) bool { return s.act.name == a.name })
+			return fmt.Sprintf("| %s | %s%s |\n", a.name, page.Either(played, "", "**not run**: "), a.done)
 		}))
 }
 
@@ -185,12 +182,7 @@ func (s *score) broken() string {
 		strings.Join(strings.Fields(err.Error()), " "))
 }
 
-func (s *score) held() string {
-	if s.wrong() != nil {
-		return "**no**"
-	}
-	return "yes"
-}
+func (s *score) held() string { return page.Either(s.wrong() != nil, "**no**", "yes") }
 
 // row is the line of an act without kills, "" of another one.
 func (s *score) row() string {

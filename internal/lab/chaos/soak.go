@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"flag"
-	"fmt"
 	"io"
 	"maps"
 	"path/filepath"
@@ -34,7 +33,7 @@ func newSoak(flags *flag.FlagSet) page.Measure {
 	flags.IntVar(&f.lives, "lives", 30_000,
 		"how many sessions must have been opened, used and ended at least")
 	flags.StringVar(&f.balancer, "balancer", "nginx", "nginx or haproxy")
-	return func(ctx context.Context, r page.Report) (string, error) { return f.prove(ctx, r.Log) }
+	return f.prove
 }
 
 const (
@@ -52,10 +51,10 @@ const (
 )
 
 // prove uses the fleet and returns the section about it.
-func (f *soakFlags) prove(ctx context.Context, log io.Writer) (string, error) {
+func (f *soakFlags) prove(ctx context.Context, r page.Report) (string, error) {
 	const least = 2*warmTime + 4*closing
 	must.Be(f.time >= least, "-time: %v shows nothing, %v at least", f.time, least)
-	return inFolder(ctx, "soak", log, false, func(dir, program string) (string, error) {
+	return inFolder(ctx, "soak", r.Log, false, func(dir, program string) (string, error) {
 		g := steady()
 		g.eventAge = soakAge
 		scene := newScene(ctx, filepath.Join(dir, f.balancer), program, f.balancer, g)
@@ -68,7 +67,7 @@ func (f *soakFlags) prove(ctx context.Context, log io.Writer) (string, error) {
 					{Kinds: []string{crowd.Brief}, Size: briefs, Pause: briefPause},
 				},
 			},
-			lives: f.lives, log: log, began: time.Now(), ends: map[string]int{},
+			lives: f.lives, log: r.Log, began: time.Now(), ends: map[string]int{},
 		}
 		s.begin(1) // nothing is drawn
 		s.live(ctx, f.time)
@@ -154,8 +153,7 @@ func (s *soak) add(v *ledger.Verdict, failures []ledger.Failure) {
 // turn.
 func (s *soak) renew(ctx context.Context) {
 	r := s.Replicas[s.restarts/2%(replicas-1)]
-	// as above
-	_, _ = fmt.Fprintf(s.log, "%v: replacement %d, %s, %d lives\n", time.Since(s.began).Round(time.Second),
+	say(s.log, "%v: replacement %d, %s, %d lives\n", time.Since(s.began).Round(time.Second),
 		s.restarts+1, r.Name, s.tally.Deeds().Lives)
 	if s.restarts%2 == 0 {
 		s.restart(ctx, r)
@@ -169,7 +167,7 @@ func (s *soak) renew(ctx context.Context) {
 // time.
 func (s *soak) reload(ctx context.Context) {
 	s.reloads++
-	within(ctx, stopTime,
+	world.For(ctx, stopTime,
 		func(ctx context.Context) { s.Replicas[s.reloads%replicas].Rewrite(ctx, otherwise) })
 }
 
@@ -180,10 +178,9 @@ func (s *soak) empty(ctx context.Context) {
 	overdue := s.Redis.Nodes[0].Exec(ctx, removal()...)
 	s.overdue = slices.DeleteFunc(strings.Split(overdue, "\n"), func(line string) bool { return line == "" })
 	world.Pause(ctx, 5*time.Second) // Redis makes its tables smaller by and by
-	left := s.store(ctx)
 	after := &moment{
 		name: "end, without what stays", at: time.Since(s.began), usage: maps.Clone(last.usage),
-		redis: left,
+		redis: s.store(ctx),
 	}
 	s.moments = append(s.moments, after)
 	say(s.log, "%s\n", after)

@@ -45,11 +45,11 @@ func (s *stage) play(ctx context.Context, a *act, requests int) *score {
 		a.pass(ctx, s)
 	}
 	s.dismiss(ctx)
-	verdict := s.judge(ctx)
 	return &score{
 		act: a, balancer: s.balancer, restarts: s.restarts, deeds: s.tally.Deeds(),
-		troubles: s.tally.Troubles(), verdict: verdict, failures: s.book.Failures(), inFlight: s.inFlight,
-		soon: s.soon, took: time.Since(began),
+		troubles: s.tally.Troubles(), verdict: s.judge(ctx), failures: s.book.Failures(),
+		inFlight: s.inFlight,
+		soon:     s.soon, took: time.Since(began),
 	}
 }
 
@@ -79,7 +79,7 @@ func (s *stage) employ(ctx context.Context) {
 
 // dismiss ends all clients when each of their calls has its end.
 func (s *stage) dismiss(ctx context.Context) {
-	within(ctx, stopTime, func(ctx context.Context) { must.OK(s.crowd.Stop(ctx)) })
+	world.For(ctx, stopTime, func(ctx context.Context) { must.OK(s.crowd.Stop(ctx)) })
 }
 
 // relieve replaces all clients by others, which know nothing of sessions from before.
@@ -106,18 +106,18 @@ func (s *stage) work(ctx context.Context) {
 // well waits until all is ready, and the load balancer sends requests to all replicas
 // that run.
 func (s *stage) well(ctx context.Context) {
-	within(ctx, stopTime, s.Ready)
+	world.For(ctx, stopTime, s.Ready)
 }
 
 // leave stops a replica, which must end with exit code 0.
 func (s *stage) leave(ctx context.Context, r *world.Replica) {
 	s.restarts++
-	within(ctx, stopTime, func(ctx context.Context) { s.stopClean(ctx, r) })
+	world.For(ctx, stopTime, func(ctx context.Context) { s.stopClean(ctx, r) })
 }
 
 // join starts a replica, and returns when it is ready and the load balancer knows.
 func (s *stage) join(ctx context.Context, r *world.Replica) {
-	within(ctx, stopTime, r.Start)
+	world.For(ctx, stopTime, r.Start)
 	s.well(ctx)
 }
 

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
@@ -136,14 +134,7 @@ func each(replicas []*world.Replica, do func(r *world.Replica)) {
 }
 
 // amongMany does something so many times, as many at once as clients may.
-func amongMany(times int, do func(i int)) {
-	var all errgroup.Group
-	all.SetLimit(64)
-	for i := range times {
-		all.Go(must.Trying(func() { do(i) }))
-	}
-	must.OK(all.Wait())
-}
+func amongMany(times int, do func(i int)) { must.AtOnce(times, 64, do) }
 
 func kill(_ context.Context, _ *scene, r *world.Replica) {
 	r.Kill()
@@ -181,14 +172,7 @@ func (s *scene) restarted(ctx context.Context, r *world.Replica, change func()) 
 	if change != nil {
 		change()
 	}
-	within(ctx, patience, r.Start)
-}
-
-// within does something for which there is so much time.
-func within(ctx context.Context, limit time.Duration, do func(ctx context.Context)) {
-	ctx, stop := context.WithTimeout(ctx, limit)
-	defer stop()
-	do(ctx)
+	world.For(ctx, patience, r.Start)
 }
 
 // stopClean stops a replica, and fails if it does not end as it should.
@@ -335,7 +319,7 @@ func (s *scene) rewrite(ctx context.Context, r *world.Replica, change func(confi
 ) {
 	before := ""
 	undo(func(ctx context.Context, _ *scene) {
-		within(ctx, patience, func(ctx context.Context) {
+		world.For(ctx, patience, func(ctx context.Context) {
 			r.Rewrite(ctx, func(string) string { return before })
 		})
 	})

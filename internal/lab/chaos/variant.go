@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
@@ -83,10 +84,8 @@ func buildVariant(ctx context.Context, dir string) (program string) {
 		Change: func(string) (string, error) { return clockReader, nil },
 	}}
 	for _, p := range append(wallClock(), panics()) {
-		file := filepath.Join(root, p.file)
-		if strings.HasPrefix(p.file, "time/") {
-			file = filepath.Join(library, "src", p.file)
-		}
+		file := page.Either(strings.HasPrefix(p.file, "time/"), filepath.Join(library, "src", p.file),
+			filepath.Join(root, p.file))
 		edits = append(edits, world.Edit{File: file, Change: p.apply})
 	}
 	program = filepath.Join(dir, "drawbridge-variant")

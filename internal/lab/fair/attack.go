@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
@@ -59,14 +60,11 @@ func attackUntilTold(ctx context.Context, args []string, in io.Reader, out io.Wr
 		a.Raiders = a.Few
 	}
 	c, begun := &raid.Counters{}, time.Now()
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		a.Carry(ctx, m.For, c)
-	}()
+	var raiders sync.WaitGroup
+	raiders.Go(func() { a.Carry(ctx, m.For, c) })
 	for a.Raiders > 0 && !bitesAt(&a, m, c.Tally()) {
 		if !world.Pause(ctx, 10*time.Millisecond) {
-			<-ended
+			raiders.Wait()
 			panic(fmt.Errorf("%s did not take place: %+v", a.Name, c.Tally()))
 		}
 	}
@@ -74,17 +72,14 @@ func attackUntilTold(ctx context.Context, args []string, in io.Reader, out io.Wr
 	must.Have(io.WriteString(out, ready))
 	<-ctx.Done()
 	after := tallied(c, begun)
-	<-ended
+	raiders.Wait()
 	quiet.Say(out, after.since(before))
 }
 
 // bitesAt tells whether the attack takes place. The dummy refuses nothing, so there it is
 // enough that it is tried.
 func bitesAt(a *raid.Attack, m mission, seen raid.Tally) bool {
-	if !m.Real {
-		return seen.Attempts > 0
-	}
-	return a.Bites(seen)
+	return m.Real && a.Bites(seen) || !m.Real && seen.Attempts > 0
 }
 
 // since returns what was added after before.

@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"strings"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/quiet"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/raid"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
@@ -68,7 +68,7 @@ type lab struct {
 	calm, storm, dummy string              // addresses of servers
 	gateway            string              // the address that a gateway gets
 	tokens             map[string][]string // by tenant, one for each user
-	from               string              // where attackers connect from; "" is where everybody does
+	from               []string            // where attackers connect from; nil is where everybody does
 	started            int                 // processes, each with a log of its own
 }
 
@@ -78,7 +78,7 @@ func newLab(ctx context.Context) *lab {
 	l := &lab{Lab: world.NewLab("fair"), cores: coresOfThisMachine(), tokens: map[string][]string{}}
 	defer must.Else(l.Close)
 	if runtime.GOOS == "linux" { // only Linux has all of 127.0.0.0/8
-		l.from = loudAddress
+		l.from = []string{loudAddress}
 	}
 	l.Build(ctx)
 	l.configure()
@@ -100,12 +100,11 @@ func (l *lab) configure() {
 	} {
 		l.tokens[tenant] = quiet.Tokens(secret, "https://fair.test/", l.gateway, tenant, users)
 	}
-	var rules strings.Builder
-	for i := range 1000 {
-		fmt.Fprintf(&rules, "      - {scopes: [scope%d], allow: [\"storm__*\"]}\n", i)
-	}
+	rules := page.Times(1000, func(i int) string {
+		return fmt.Sprintf("      - {scopes: [scope%d], allow: [\"storm__*\"]}\n", i)
+	})
 	l.Write(map[string]string{
-		"drawbridge.yaml": fmt.Sprintf(gatewayConfig, l.gateway, addresses[4], l.calm, l.storm, &rules),
+		"drawbridge.yaml": fmt.Sprintf(gatewayConfig, l.gateway, addresses[4], l.calm, l.storm, rules),
 		"secret":          secret,
 		"library.db":      "", // a database without tables
 	})

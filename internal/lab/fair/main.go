@@ -15,8 +15,6 @@ import (
 	"context"
 	"flag"
 	"io"
-	"slices"
-	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
@@ -53,7 +51,7 @@ func begin(flags *flag.FlagSet) page.Measure {
 	only := flags.String("only", "", "run only the attacks whose name contains this")
 	return func(ctx context.Context, r page.Report) (string, error) {
 		must.Be(*samples > 0, "-samples must be positive")
-		chosen := attacksNamed(*only)
+		chosen := raid.Named(attacks(), *only)
 		must.Be(len(chosen) > 0, "no attack has %q in its name", *only)
 		if *short {
 			runShort(ctx, chosen, r)
@@ -61,9 +59,4 @@ func begin(flags *flag.FlagSet) page.Measure {
 		}
 		return runFull(ctx, chosen, (*samples+rounds-1)/rounds*rounds, r)
 	}
-}
-
-// attacksNamed returns the attacks whose name contains text.
-func attacksNamed(text string) []raid.Attack {
-	return slices.DeleteFunc(attacks(), func(a raid.Attack) bool { return !strings.Contains(a.Name, text) })
 }

@@ -76,12 +76,8 @@ func (l *lab) compare(ctx context.Context, a raid.Attack, samples int) *result {
 			slices.Reverse(order)
 		}
 		for _, s := range order {
-			target := l.gateway
-			if s == &r.baseline {
-				target = l.dummy
-			}
-			seen := l.beside(ctx, a, target, samples/rounds)
-			s.add(seen)
+			target := page.Either(s == &r.baseline, l.dummy, l.gateway)
+			s.add(l.beside(ctx, a, target, samples/rounds))
 		}
 	}
 	return r
@@ -111,19 +107,9 @@ func (l *lab) beside(ctx context.Context, a raid.Attack, target string, samples 
 
 // mission returns what attackers need for an attack on a target.
 func (l *lab) mission(a raid.Attack, target string) mission {
-	tenant := "loud"
-	if a.Raised {
-		tenant = "raised"
-	}
-	if a.Ruled {
-		tenant = "ruled"
-	}
-	var from []string
-	if l.from != "" {
-		from = []string{l.from}
-	}
+	tenant := page.Either(a.Ruled, "ruled", page.Either(a.Raised, "raised", "loud"))
 	return mission{
-		Attack: a.Name, For: raid.Mission{Addr: target, From: from, Tokens: l.tokens[tenant]},
+		Attack: a.Name, For: raid.Mission{Addr: target, From: l.from, Tokens: l.tokens[tenant]},
 		Real: target == l.gateway,
 	}
 }
@@ -142,10 +128,8 @@ func (l *lab) meet(ctx context.Context, m mission, calls int, settle time.Durati
 	world.Pause(ctx, settle)
 	tenant := l.startPart(l.cores.quiet, "part-quiet", "")
 	defer tenant.Finish(partTime)
-	o := quiet.Orders{Addr: l.gateway, Least: int64(quietInterval), Most: int64(quietInterval), Count: calls}
-	for _, token := range l.tokens["quiet"] {
-		o.Calls = append(o.Calls, string(quiet.Call(l.gateway, token, "calm")))
-	}
+	o := quiet.Calls(l.gateway, "calm", l.tokens["quiet"])
+	o.Least, o.Most, o.Count = int64(quietInterval), int64(quietInterval), calls
 	quiet.Tell(tenant, o)
 	s := &side{rounds: make([]quiet.Notes, 1)}
 	tenant.Reads(&s.rounds[0])

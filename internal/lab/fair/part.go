@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
@@ -55,12 +56,9 @@ func coresIn(status string) (usable []string) {
 
 // describe says in words what runs where.
 func (c cores) describe() string {
-	if c.quiet == "" {
-		return "nothing is pinned to a processor"
-	}
-	return fmt.Sprintf(
+	return page.Either(c.quiet == "", "nothing is pinned to a processor", fmt.Sprintf(
 		"the quiet tenant on processor %s, attackers on %s; gateway, dummy and servers have all", c.quiet,
-		c.loud)
+		c.loud))
 }
 
 // start runs a program on the processors of a list.

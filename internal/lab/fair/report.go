@@ -56,12 +56,10 @@ tenant. That one makes up for calls that were late, and must not be refused for 
 
 // does says what the attack does.
 func (r *result) does() string {
-	note := ""
-	if r.attack.Raised {
-		note = " Its tenant has rates of 10,000 requests and calls a second, otherwise most would be " +
-			"refused by a limit."
-	}
-	return fmt.Sprintf("- **%s**: %s.%s\n", r.attack.Name, r.attack.Does, note)
+	return fmt.Sprintf("- **%s**: %s.%s\n", r.attack.Name, r.attack.Does, page.Either(r.attack.Raised,
+		" Its tenant has rates of 10,000 requests and calls a second, otherwise most would be refused "+
+			"by a limit.",
+		""))
 }
 
 // row is the line of an attack in the table of verdicts.
@@ -72,19 +70,13 @@ func (r *result) row() string {
 
 func (r *result) times(percent int) string {
 	times, found := r.ratio(percent)
-	if !found {
-		return "none"
-	}
-	return fmt.Sprintf("%.1f", times)
+	return page.Either(found, fmt.Sprintf("%.1f", times), "none")
 }
 
 // refused lists what came instead of answers.
 func (r *result) refused() string {
 	total, by := r.beside.refused()
-	if total == 0 {
-		return "0"
-	}
-	return fmt.Sprintf("%d (%s)", total, page.Counted(by, ""))
+	return page.Either(total > 0, fmt.Sprintf("%d (%s)", total, page.Counted(by, "")), "0")
 }
 
 func (r *result) verdict() string {
@@ -114,10 +106,7 @@ func (r *result) figures() string {
 
 func (s *side) millis(percent int) string {
 	latency, found := s.percentile(percent)
-	if !found {
-		return "–"
-	}
-	return fmt.Sprintf("%.2f ms", float64(latency)/float64(time.Millisecond))
+	return page.Either(found, fmt.Sprintf("%.2f ms", float64(latency)/float64(time.Millisecond)), "–")
 }
 
 // ended returns how many attempts came to an end.

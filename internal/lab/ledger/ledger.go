@@ -27,10 +27,7 @@ func ParseNonce(text string) Nonce {
 	if len(text) != 16 {
 		return 0
 	}
-	n, err := strconv.ParseUint(text, 16, 64)
-	if err != nil {
-		return 0
-	}
+	n, _ := strconv.ParseUint(text, 16, 64) // 0 where it is no number
 	return Nonce(n)
 }
 

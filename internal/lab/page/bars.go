@@ -34,7 +34,6 @@ const (
 
 // svg returns the chart as a file, or errNoValues.
 func (c *Bars) svg() (string, error) {
-	most := c.Mark
 	var values []float64
 	for _, g := range c.Groups {
 		for _, b := range g.Bars {
@@ -44,10 +43,9 @@ func (c *Bars) svg() (string, error) {
 	if !drawable(values...) {
 		return "", errNoValues
 	}
-	most = max(most, slices.Max(values))
 	d := &drawing{}
 	d.header(c.Title, c.Unit, c.Series)
-	at := ticks(most)
+	at := ticks(max(c.Mark, slices.Max(values)))
 	const left = chartMargin
 	scale := (chartWidth - chartMargin - valueRoom - left) / at[len(at)-1]
 	top, bottom := d.y, d.y+c.height()

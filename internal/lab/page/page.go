@@ -128,11 +128,25 @@ func (r Report) Chart(name string, chart *Bars, says string) string {
 
 // Rows writes what stands in a row for each of some things.
 func Rows[T any](all []T, row func(T) string) string {
+	return Times(len(all), func(i int) string { return row(all[i]) })
+}
+
+// Times is Rows for numbers from 0 on.
+func Times(n int, row func(i int) string) string {
 	var rows strings.Builder
-	for _, one := range all {
-		rows.WriteString(row(one))
+	for i := range n {
+		rows.WriteString(row(i))
 	}
 	return rows.String()
+}
+
+// Either returns the first of two if something is so, and else the other. Both are made
+// in any case.
+func Either[T any](so bool, first, other T) T {
+	if so {
+		return first
+	}
+	return other
 }
 
 // Number writes a value with three digits that count, and with commas from a thousand on.
@@ -165,10 +179,7 @@ func MiB(n int64) string {
 
 // Plural writes a number of things.
 func Plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return Either(n == 1, "1 "+what, fmt.Sprintf("%d %ss", n, what))
 }
 
 // Frequent returns what was counted, the most frequent first.

@@ -43,6 +43,16 @@ func Instead(answer *client.Answer, err error) string {
 	return ""
 }
 
+// Calls returns the orders to call a server of a gateway as each of the users who have
+// these tokens.
+func Calls(addr, server string, tokens []string) (o Orders) {
+	o.Addr = addr
+	for _, token := range tokens {
+		o.Calls = append(o.Calls, string(Call(addr, token, server)))
+	}
+	return o
+}
+
 // Tokens returns a token for each user of a tenant of a gateway whose issuer has the claim
 // team.
 func Tokens(secret, issuer, addr, tenant string, users int) (all []string) {

@@ -11,11 +11,12 @@ import (
 	"net/http"
 	"os"
 	"slices"
-	"sync"
+	"strings"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
@@ -94,16 +95,12 @@ type Mission struct {
 
 // Carry carries out an attack until ctx ends, and waits until all raiders have stopped.
 func (a *Attack) Carry(ctx context.Context, m Mission, c *Counters) {
-	var wg sync.WaitGroup
-	for i := range a.Raiders {
-		wg.Go(func() {
-			r := &Raider{Counters: c, number: i, mission: m}
-			r.line.Dial = func() *client.Conn { return r.dial(ctx) }
-			r.rage(ctx, a.Begin(ctx, r))
-			r.line.Close()
-		})
-	}
-	wg.Wait()
+	must.AtOnce(a.Raiders, a.Raiders, func(i int) {
+		r := &Raider{Counters: c, number: i, mission: m}
+		r.line.Dial = func() *client.Conn { return r.dial(ctx) }
+		r.rage(ctx, a.Begin(ctx, r))
+		r.line.Close()
+	})
 }
 
 // raidersApart is how far apart the addresses of a raider's connections are, so that no
@@ -134,12 +131,8 @@ func (r *Raider) rage(ctx context.Context, step func()) {
 
 // broke counts a connection that ended without an answer.
 func (r *Raider) broke(err error) {
-	how := "connection closed"
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		how = "no answer in time"
-	}
 	r.broken.Add(1)
-	r.seen(how)
+	r.seen(page.Either(errors.Is(err, os.ErrDeadlineExceeded), "no answer in time", "connection closed"))
 }
 
 // token returns the token of the raider's user.
@@ -245,3 +238,10 @@ func (r *Raider) sessioned(revision, capabilities string, begin func(session str
 
 // refused tells whether the status of an answer is another than 200.
 func refused(answer *client.Answer) bool { return answer.Status != http.StatusOK }
+
+// Named returns those of some attacks whose name contains one of the texts.
+func Named(attacks []Attack, texts ...string) []Attack {
+	return slices.DeleteFunc(slices.Clone(attacks), func(a Attack) bool {
+		return !slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(a.Name, text) })
+	})
+}

@@ -3,12 +3,14 @@ package raid
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 )
 
 // bigBodies sends bodies nearly as large as they may be.
@@ -93,21 +95,7 @@ var manyMembers = Attack{
 
 // members returns an object with so many members of different names.
 func members(count int) string {
-	var b strings.Builder
-	for i := range count {
-		b.WriteString(`,"` + name(i) + `":1`)
-	}
-	return "{" + b.String()[1:] + "}"
-}
-
-// name returns a different name for each i.
-func name(i int) string {
-	text := []byte("member-aaaaa")
-	for at := len(text) - 1; i > 0; at-- {
-		text[at] += byte(i % 26)
-		i /= 26
-	}
-	return string(text)
+	return "{" + page.Times(count, func(i int) string { return fmt.Sprintf(`,"member-%05x":1`, i) })[1:] + "}"
 }
 
 // dearPatterns makes the gateway check a long text against the dearest pattern that a

@@ -8,6 +8,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -84,11 +85,9 @@ var batches = Attack{
 		return r.sessioned(mcp.Revision2503, "{}", func(session string) []byte {
 			q := r.inSession("echo", session)
 			q.Revision = mcp.Revision2503
-			calls := make([]string, 32)
-			for i := range calls {
-				calls[i] = strings.Replace(q.Body, `"id":1`, fmt.Sprintf(`"id":%d`, i), 1)
-			}
-			q.Body = "[" + strings.Join(calls, ",") + "]"
+			q.Body = "[" + page.Times(32, func(i int) string {
+				return "," + strings.Replace(q.Body, `"id":1`, fmt.Sprintf(`"id":%d`, i), 1)
+			})[1:] + "]"
 			return q.Bytes()
 		}, r.exchange)
 	},

@@ -61,16 +61,14 @@ var logFloods = Attack{
 	Begin: func(ctx context.Context, r *Raider) func() {
 		path := "/" + strings.Repeat("%01", 128)
 		var all [][]byte
-		for _, line := range []string{
-			path, "/.well-known/oauth-protected-resource/mcp",
-			"/mcp\nOrigin: https://foreign.test", "/mcp",
+		for _, line := range [][2]string{
+			{path},
+			{"/.well-known/oauth-protected-resource/mcp"},
+			{"/mcp", "Origin: https://foreign.test\r\n"},
+			{"/mcp"},
 		} {
-			target, header, more := strings.Cut(line, "\n")
-			if more {
-				header += "\r\n"
-			}
-			all = append(all, fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: %s\r\n%s\r\n", target,
-				r.mission.Addr, header))
+			all = append(all, fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: %s\r\n%s\r\n", line[0],
+				r.mission.Addr, line[1]))
 		}
 		sent := 0
 		return func() {

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 )
 
 // Tally is what the raiders of an attack saw.
@@ -37,17 +38,16 @@ func (t *Tally) Since(before Tally) Tally {
 // Add adds another tally, as of a later time. What is held at once is the most of all
 // times.
 func (t *Tally) Add(other Tally) {
-	t.Attempts += other.Attempts
-	t.Answered += other.Answered
-	t.Refused += other.Refused
-	t.Broken += other.Broken
-	t.Received += other.Received
-	t.Held = max(t.Held, other.Held)
-	if t.Instead == nil {
-		t.Instead = map[string]int64{}
+	instead := t.Instead
+	if instead == nil {
+		instead = map[string]int64{}
 	}
 	for what, count := range other.Instead {
-		t.Instead[what] += count
+		instead[what] += count
+	}
+	*t = Tally{
+		t.Attempts + other.Attempts, t.Answered + other.Answered, t.Refused + other.Refused,
+		t.Broken + other.Broken, t.Received + other.Received, max(t.Held, other.Held), instead,
 	}
 }
 
@@ -77,11 +77,8 @@ func (c *Counters) counted(answer *client.Answer) *client.Answer {
 		return answer
 	}
 	c.refused.Add(1)
-	what := fmt.Sprint(answer.Status)
-	if answer.Status >= http.StatusBadRequest {
-		what = strings.TrimSpace(what + " " + answer.Code())
-	}
-	c.seen(what)
+	code := page.Either(answer.Status >= http.StatusBadRequest, answer.Code(), "")
+	c.seen(strings.TrimSpace(fmt.Sprint(answer.Status, " ", code)))
 	return answer
 }
 

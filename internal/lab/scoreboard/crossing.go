@@ -9,10 +9,9 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -182,14 +181,8 @@ func (w *world) round(c *crossing, revision string) {
 		thieves[i] = w.speak(p, revision)
 		defer thieves[i].close()
 	}
-	var all errgroup.Group
-	if revision == overSSE {
-		all.SetLimit(1) // each thief has one stream for all answers
-	}
-	for _, owner := range owners {
-		all.Go(must.Trying(func() { c.rob(owner, thieves, ways(revisionOf(revision))) }))
-	}
-	must.OK(all.Wait())
+	most := page.Either(revision == overSSE, 1, shards) // there each thief has one stream for all answers
+	must.AtOnce(shards, most, func(i int) { c.rob(owners[i], thieves, ways(revisionOf(revision))) })
 	for _, thief := range thieves {
 		if thief.stream != nil && holdsForeign(thief.stream.out.text(), thief.person) {
 			c.add(revision, wronglyServed,

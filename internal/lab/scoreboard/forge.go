@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -35,16 +34,14 @@ func (w *world) tryForgeries(t *tally) {
 		t.add(class, judge(&in, &a),
 			func() string { return fmt.Sprintf("%s: %.300s: %d %.200s", f.what, f.token, a.status, a.body) })
 	}
-	var all sync.WaitGroup
-	for _, s := range signers() {
-		all.Go(func() {
-			try("messages as they should be", serve, forgery{s.algorithm, s.token(s.header(), s.claims())})
-			for _, f := range s.forgeries() {
-				try(forgedTokens, deny, forgery{s.algorithm + ": " + f.what, f.token})
-			}
-		})
-	}
-	all.Wait()
+	all := signers()
+	must.AtOnce(len(all), len(all), func(i int) {
+		s := all[i]
+		try("messages as they should be", serve, forgery{s.algorithm, s.token(s.header(), s.claims())})
+		for _, f := range s.forgeries() {
+			try(forgedTokens, deny, forgery{s.algorithm + ": " + f.what, f.token})
+		}
+	})
 }
 
 // forgeries are all that are tried under one algorithm, in order of what they are.

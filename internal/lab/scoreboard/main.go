@@ -70,10 +70,11 @@ func begin(flags *flag.FlagSet) page.Measure {
 
 // verdict is an error if a target is missed.
 func (b *board) verdict() error {
-	if n := b.missed(); n > 0 {
-		return fmt.Errorf("%d targets are missed: the rows with no", n)
+	var c lab.Claims
+	for _, r := range b.rows {
+		c.Claim(r.met, "%s: %s, which is not %s", r.figure, r.measured, r.target)
 	}
-	return nil
+	return c.Broken()
 }
 
 // attack tries what this program tries itself, and says what went wrong.

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -209,10 +210,7 @@ func (w *writer) badToken() input {
 		fake := pick(w.Rand, w.fakes)
 		in.token, in.what = fake.token, fake.what
 	}
-	separator := "?"
-	if strings.Contains(in.path, separator) {
-		separator = "&"
-	}
+	separator := page.Either(strings.Contains(in.path, "?"), "&", "?")
 	elsewhere := []struct{ what, token, authorization, query string }{
 		{what: "no token"},
 		{

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 )
 
 // mutation changes a message that is as it should be. A mutation of members changes the
@@ -152,9 +154,6 @@ func imitate(r *rand.Rand, text string) string {
 		strings.Map(func(c rune) rune { return c + 0xFEE0 }, name),
 	}
 	fake := pick(r, fakes)
-	if fake == name {
-		fake = fakes[0]
-	}
-	return `{"` + fake + `":` + pick(r, []string{`"tools/call"`, `{"name":"box__evil"}`, "9", `"1.0"`}) +
-		"," + text[1:]
+	return `{"` + page.Either(fake == name, fakes[0], fake) + `":` +
+		pick(r, []string{`"tools/call"`, `{"name":"box__evil"}`, "9", `"1.0"`}) + "," + text[1:]
 }

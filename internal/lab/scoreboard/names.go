@@ -9,6 +9,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/corpus"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -61,10 +62,7 @@ func (w *writer) odd() input {
 
 // headersOfACall are the headers of a modern call of the plain tool, and others as they are.
 func (w *writer) headersOfACall(others []string) []string {
-	if w.revision == mcp.Revision2607 {
-		return repeated(mcp.MethodToolsCall, "box__echo")
-	}
-	return others
+	return page.Either(w.revision == mcp.Revision2607, repeated(mcp.MethodToolsCall, "box__echo"), others)
 }
 
 // denied asks for what a rule denies, in another spelling. None may be served, whatever
@@ -135,10 +133,8 @@ func (w *writer) forgedID() input {
 		good + pick(w.Rand, []string{"A", "=", " ", "\x00", good}),
 		good[:max(1, at)], // an empty cursor is none, which asks for the first page
 	})
-	place := pick(w.Rand, w.places)
-	if !printable(id) || id == w.session {
-		place = commonWays[0] // that has no header
-	}
+	// the first of the common ways has no header
+	place := page.Either(printable(id) && id != w.session, pick(w.Rand, w.places), commonWays[0])
 	rid := w.nextID()
 	in.what, in.request, in.id = place.name, place.use(w.speaker, rid, id), ""
 	if strings.Contains(in.body, rid) {

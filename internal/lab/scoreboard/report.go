@@ -30,23 +30,10 @@ func (b *board) add(met bool, figure, target, measured, how string) {
 	b.rows = append(b.rows, row{figure, target, measured, how, met})
 }
 
-// missed are the rows whose target was not met.
-func (b *board) missed() (n int) {
-	for _, r := range b.rows {
-		if !r.met {
-			n++
-		}
-	}
-	return n
-}
-
 // line returns the row in Markdown.
-func (r *row) line() string {
-	met := "yes"
-	if !r.met {
-		met = "**no**"
-	}
-	return fmt.Sprintf("| %s | %s | %s | %s | %s |", r.figure, r.target, r.measured, met, r.how)
+func (r row) line() string {
+	return fmt.Sprintf("| %s | %s | %s | %s | %s |\n", r.figure, r.target, r.measured,
+		page.Either(r.met, "yes", "**no**"), r.how)
 }
 
 const here = "this program"
@@ -121,10 +108,8 @@ func (b *board) addFuzz(each time.Duration) {
 }
 
 func (b *board) addGroup(g group, r ran) {
-	measured := fmt.Sprintf("%d tests passed, %d failed", r.passed, r.failed)
-	if r.skipped > 0 {
-		measured += fmt.Sprintf(", %d skipped", r.skipped)
-	}
+	measured := fmt.Sprintf("%d tests passed, %d failed", r.passed, r.failed) +
+		page.Either(r.skipped > 0, fmt.Sprintf(", %d skipped", r.skipped), "")
 	target := g.most
 	if g.what != "" {
 		target = "≥ " + page.Grouped(g.least) + " " + g.what + "; " + g.most
@@ -154,7 +139,7 @@ A message that differs from its schema must be refused, except in these places:
 | place | why |
 |---|---|
 %s`, b.seed,
-		page.Rows(b.rows, func(r row) string { return r.line() + "\n" }),
+		page.Rows(b.rows, row.line),
 		page.Rows(slices.Sorted(maps.Keys(b.inputs.tried)), func(class string) string {
 			return fmt.Sprintf("| %s | %s |\n", class, page.Grouped(b.inputs.tried[class]))
 		}), b.times(), b.fuzzes(),
@@ -190,11 +175,7 @@ func (b *board) fuzzes() string {
 	}
 	return "\n| fuzz target | package | time | executions | found |\n|---|---|---|---|---|\n" +
 		page.Rows(b.fuzzed, func(f fuzzed) string {
-			found := "nothing"
-			if f.found != "" {
-				found = "**a fault**"
-			}
 			return fmt.Sprintf("| `%s` | `%s` | %s | %s | %s |\n", f.name, strings.TrimPrefix(f.folder, "./"), f.took,
-				page.Grouped(f.executions), found)
+				page.Grouped(f.executions), page.Either(f.found != "", "**a fault**", "nothing"))
 		})
 }

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -82,12 +80,10 @@ func (w *world) tryInputs(n int, seed uint64, say teller) *tally {
 	for _, revision := range mcp.Revisions() {
 		speeches[revision] = newSpeech(revision, texts.strings)
 	}
-	var all errgroup.Group
-	for i := range shards {
+	must.AtOnce(shards, shards, func(i int) {
 		random := rand.New(rand.NewPCG(seed, uint64(i))) //nolint:gosec // G404: to be repeated, not to be secret
-		all.Go(must.Trying(func() { w.shard(t, people()[i], random, texts, speeches, n/shards) }))
-	}
-	must.OK(all.Wait())
+		w.shard(t, people()[i], random, texts, speeches, n/shards)
+	})
 	w.addFaults(t)
 	return t
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/corpus"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -37,10 +38,7 @@ type kind struct {
 func newSpeech(revision string, texts []string) *speech {
 	data := corpus.Schema(must.TB{}, revision)
 	s := &speech{types: corpus.TypesOf(must.TB{}, revision), strings: texts}
-	place := "$defs"
-	if bytes.Contains(data, []byte(`"definitions"`)) {
-		place = "definitions"
-	}
+	place := page.Either(bytes.Contains(data, []byte(`"definitions"`)), "definitions", "$defs")
 	compiler := jsonschema.NewCompiler()
 	schema := must.Have(jsonschema.UnmarshalJSON(bytes.NewReader(data)))
 	tool, err := jsonschema.UnmarshalJSON(strings.NewReader(echoSchema))

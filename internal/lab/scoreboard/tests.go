@@ -168,11 +168,8 @@ func (g group) measure(ctx context.Context, root string) ran {
 	command := exec.CommandContext(ctx, "go", args...) //nolint:gosec // G204: the groups of this program
 	command.Dir = root
 	out, err := command.Output()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		must.OK(err)
-		return ran{}
-	}
+	exit, exited := errors.AsType[*exec.ExitError](err)
+	must.Be(err == nil || exited, "%w", err)
 	result := g.read(out)
 	if err != nil && result.failed == 0 { // it was not built, or ended by itself
 		result.failed++

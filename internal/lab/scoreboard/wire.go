@@ -53,17 +53,13 @@ func (c *capture) Header() http.Header { return c.header }
 func (c *capture) WriteHeader(status int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.status == 0 {
-		c.status = status
-	}
+	c.status = cmp.Or(c.status, status)
 }
 
 func (c *capture) Write(data []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.status == 0 {
-		c.status = http.StatusOK
-	}
+	c.status = cmp.Or(c.status, http.StatusOK)
 	c.body.Write(data)
 	if c.leave != nil && bytes.Contains(data, []byte("notifications/subscriptions/acknowledged")) {
 		c.leave()
@@ -75,11 +71,9 @@ func (c *capture) Write(data []byte) (int, error) {
 func (c *capture) Flush() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.told != nil {
-		select {
-		case c.told <- struct{}{}:
-		default:
-		}
+	select {
+	case c.told <- struct{}{}: // never where nobody listens
+	default:
 	}
 }
 

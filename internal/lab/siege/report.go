@@ -71,12 +71,10 @@ func (o *outcome) String() string {
 
 // describe writes the report.
 func describe(outcomes []*outcome) string {
-	title := "A siege"
-	if slices.ContainsFunc(outcomes, func(o *outcome) bool { return o.disk != nil }) {
-		title = "When strangers fill the disk"
-	}
-	return fmt.Sprintf(siegePage, title, page.Rows(outcomes, (*outcome).row),
-		page.Rows(outcomes, (*outcome).broken), page.Rows(outcomes, (*outcome).describeAttacks))
+	onDisk := slices.ContainsFunc(outcomes, func(o *outcome) bool { return o.disk != nil })
+	return fmt.Sprintf(siegePage, page.Either(onDisk, "When strangers fill the disk", "A siege"),
+		page.Rows(outcomes, (*outcome).row), page.Rows(outcomes, (*outcome).broken),
+		page.Rows(outcomes, (*outcome).describeAttacks))
 }
 
 // siegePage is the report, with places for what was measured.
@@ -124,40 +122,29 @@ func (o *outcome) broken() string {
 }
 
 func (o *outcome) row() string {
-	process, verdict := "lives", "kept"
-	if !o.alive {
-		process = fmt.Sprintf("**ended** (%d by the kernel)", o.kills)
-	}
-	if o.verdict() != nil {
-		verdict = "**broken**"
-	}
-	answered := fmt.Sprint(len(o.quiet.Answered))
-	if len(o.quiet.Instead) > 0 {
-		answered += " (" + page.Counted(o.quiet.Instead, "nothing") + ")"
-	}
+	answered := page.Either(len(o.quiet.Instead) > 0, " ("+page.Counted(o.quiet.Instead, "nothing")+")", "")
 	return "| " + strings.Join([]string{
-		fmt.Sprint(o.limit>>20, " MiB"), o.lasted.Round(time.Second).String(), process,
+		fmt.Sprint(o.limit>>20, " MiB"), o.lasted.Round(time.Second).String(),
+		page.Either(o.alive, "lives", fmt.Sprintf("**ended** (%d by the kernel)", o.kills)),
 		fmt.Sprintf("%s, %s, %s (after %v)", page.MiB(o.start), page.MiB(o.most), page.MiB(o.end),
 			o.rested.Round(time.Second)),
 		fmt.Sprintf("%s, sockets %s", page.MiB(o.charged), page.MiB(o.sockets)),
-		fmt.Sprintf("%d, %s", o.sent(), answered),
+		fmt.Sprintf("%d, %d%s", o.sent(), len(o.quiet.Answered), answered),
 		fmt.Sprintf("%v, %v", o.percentile(50), o.percentile(99)),
-		fmt.Sprint(o.quiet.Again), fmt.Sprint(o.reloads), fmt.Sprint(o.from), o.disk.String(), verdict,
+		fmt.Sprint(o.quiet.Again), fmt.Sprint(o.reloads), fmt.Sprint(o.from), o.disk.String(),
+		page.Either(o.verdict() == nil, "kept", "**broken**"),
 	}, " | ") + " |\n"
 }
 
 // describeAttacks is the table of the attacks that were made.
 func (o *outcome) describeAttacks() string {
-	strangers := ""
-	if o.disk != nil {
-		strangers = fmt.Sprintf(", addresses of strangers: %d", o.from)
-	}
+	strangers := page.Either(o.disk != nil, fmt.Sprintf(", addresses of strangers: %d", o.from), "")
 	return fmt.Sprintf(`
 ## With %d MiB%s
 
 | attack | what it does | tries | answered | received | held open at most | refused, and how |
 |---|---|---|---|---|---|---|
-%s`, o.limit>>20, strangers, page.Rows(attacksNamed(""), func(a raid.Attack) string {
+%s`, o.limit>>20, strangers, page.Rows(allAttacks(), func(a raid.Attack) string {
 		t := o.attacks[a.Name]
 		if t == nil {
 			return ""

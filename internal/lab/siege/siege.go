@@ -37,18 +37,13 @@ type attacker struct {
 // own, the stranger from as many as addresses says, so that the gateway can tell them
 // apart as it can in a network.
 func (l *lab) attackers(attacks []raid.Attack, addresses int64, random *rand.Rand) []*attacker {
-	var known, strange []raid.Attack
-	for _, a := range attacks {
-		if a.Stranger {
-			strange = append(strange, a)
-		} else {
-			known = append(known, a)
-		}
-	}
-	of := func(attacks []raid.Attack, tokens []string, from ...string) *attacker {
+	of := func(stranger bool, tokens []string, from ...string) *attacker {
 		return &attacker{
-			attacks: attacks, mission: raid.Mission{Addr: l.addr, From: from, Tokens: tokens},
-			random: rand.New(rand.NewPCG(random.Uint64(), random.Uint64())), //nolint:gosec // no secret
+			attacks: slices.DeleteFunc(slices.Clone(attacks), func(a raid.Attack) bool {
+				return a.Stranger != stranger
+			}),
+			mission: raid.Mission{Addr: l.addr, From: from, Tokens: tokens},
+			random:  rand.New(rand.NewPCG(random.Uint64(), random.Uint64())), //nolint:gosec // no secret
 		}
 	}
 	from := make([]string, addresses)
@@ -56,9 +51,9 @@ func (l *lab) attackers(attacks []raid.Attack, addresses int64, random *rand.Ran
 		from[i] = fmt.Sprintf("127.%d.%d.%d", 1+i>>16, i>>8&255, 4+i&255%250)
 	}
 	return []*attacker{
-		of(known, l.tokens["red"], "127.0.0.2"),
-		of(known, l.tokens["blue"], "127.0.0.3"),
-		of(strange, l.tokens["red"], from...),
+		of(false, l.tokens["red"], "127.0.0.2"),
+		of(false, l.tokens["blue"], "127.0.0.3"),
+		of(true, l.tokens["red"], from...),
 	}
 }
 
@@ -200,10 +195,8 @@ func (p *plan) run(ctx context.Context, r page.Report) *outcome {
 func (p *plan) beside(ctx context.Context, l *lab, random *rand.Rand, seen *quiet.Notes,
 	do func(context.Context),
 ) {
-	o := quiet.Orders{Addr: l.addr, Least: int64(quietLeast), Most: int64(quietMost), Seed: random.Uint64()}
-	for _, token := range l.tokens["quiet"] {
-		o.Calls = append(o.Calls, string(quiet.Call(l.addr, token, "calm")))
-	}
+	o := quiet.Calls(l.addr, "calm", l.tokens["quiet"])
+	o.Least, o.Most, o.Seed = int64(quietLeast), int64(quietMost), random.Uint64()
 	quiet.Tell(l.quiet, o)
 	world.Pause(ctx, warmth)
 	do(ctx)

@@ -56,10 +56,8 @@ func (t *tally) add(one *tally) {
 
 // of says what became of the document of a name.
 func (t *tally) of(name string) string {
-	read := ""
-	if len(t.refused) == 0 {
-		read = fmt.Sprintf("%s: %d tools, %d left out\n", name, t.tools, len(t.leftOut))
-	}
+	read := page.Either(len(t.refused) == 0,
+		fmt.Sprintf("%s: %d tools, %d left out\n", name, t.tools, len(t.leftOut)), "")
 	return page.Rows(t.refused, func(reason string) string { return fmt.Sprintf("%s: refused: %s\n", name, reason) }) +
 		read + page.Rows(t.leftOut, func(r registry.Refusal) string {
 		return fmt.Sprintf("  left out: %s: %v\n", r.Item, r.Err)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 )
 
 // Behaviour is how a server answers calls of tools, and lists where it says so. A call is
@@ -127,10 +128,8 @@ func withID(id mcp.RawJSON, other string, answer []byte) []byte {
 func (o *output) drip(ctx context.Context, answer []byte) {
 	o.begin("application/json")
 	for i := range answer {
-		select {
-		case <-ctx.Done():
+		if !pace.Wait(ctx, sip) {
 			return
-		case <-time.After(sip):
 		}
 		o.write(answer[i : i+1])
 	}
@@ -229,9 +228,6 @@ func (o *output) page() {
 
 // hijack takes the connection from the HTTP server, nil if that cannot be done.
 func (o *output) hijack() net.Conn {
-	conn, _, err := http.NewResponseController(o.w).Hijack()
-	if err != nil {
-		return nil
-	}
+	conn, _, _ := http.NewResponseController(o.w).Hijack() // or nil
 	return conn
 }

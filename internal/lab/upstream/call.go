@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 )
@@ -34,10 +35,8 @@ func newCall(s *side, m *mcp.Message, out *output) *call {
 func (c *call) nonce() ledger.Nonce { return ledger.ParseNonce(c.arguments.Text("nonce")) }
 
 func (c *call) number(name string, otherwise int64) int64 {
-	if n, ok := c.arguments.Value(name).Int(); ok {
-		return n
-	}
-	return otherwise
+	n, ok := c.arguments.Value(name).Int()
+	return page.Either(ok, n, otherwise)
 }
 
 // otherID returns the id of another call in work on this side, or one that nobody used.
@@ -130,10 +129,7 @@ func (c *call) progress(ctx context.Context) bool {
 func (c *call) result(serial uint64, extra string) string {
 	says := mcp.String(fmt.Sprintf("serial %d nonce %s tenant %s", serial, c.nonce(),
 		c.arguments.Text("tenant")))
-	more := ""
-	if extra != "" {
-		more = `,{"type":"text","text":` + string(mcp.String(extra)) + `}`
-	}
+	more := page.Either(extra != "", `,{"type":"text","text":`+string(mcp.String(extra))+`}`, "")
 	return `{"resultType":"complete","content":[{"type":"text","text":` + string(says) + `}` + more + `]}`
 }
 

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -92,10 +94,7 @@ func (t *Careless) answer(w http.ResponseWriter, r *http.Request, asked string) 
 
 func (t *Careless) call(w http.ResponseWriter, r *http.Request, id, asked string) {
 	tool := found(toolOf, asked)
-	text, ready := t.text[tool]
-	if !ready {
-		text = Sentence
-	}
+	text := cmp.Or(t.text[tool], Sentence)
 	result := `{"content":[{"type":"text","text":"` + text + `"}]}`
 	switch {
 	case tool == "ask":
@@ -149,19 +148,13 @@ func found(pattern *regexp.Regexp, in string) string {
 // may have: nearly 4,000 instructions, all of them busy at every byte of a text of the
 // letter a.
 func catalogue() string {
-	var tools []string
-	for _, name := range []string{"echo", "big", "some", "flood", "ask"} {
-		tools = append(tools, fmt.Sprintf(`{"name":%q,"description":"Answers",`+
-			`"inputSchema":{"type":"object","properties":{"message":{"type":"string"}}}}`, name))
-	}
-	tools = append(tools,
-		`{"name":"take","description":"Takes anything","inputSchema":{"type":"object"}}`,
-		`{"name":"match","description":"Checks a text","inputSchema":{"type":"object",`+
-			`"properties":{"text":{"type":"string","pattern":"^(?:a?){1000}(?:a?){850}$"}}}}`)
-	for i := range toolCount {
-		tools = append(tools, fmt.Sprintf(`{"name":"tool%03d","description":%q,`+
-			`"inputSchema":{"type":"object","properties":{"message":{"type":"string"}}}}`,
-			i, Sentence+Sentence))
-	}
-	return `{"tools":[` + strings.Join(tools, ",") + `]}`
+	return `{"tools":[` + page.Rows([]string{"echo", "big", "some", "flood", "ask"}, func(name string) string {
+		return fmt.Sprintf(`{"name":%q,"description":"Answers",`+
+			`"inputSchema":{"type":"object","properties":{"message":{"type":"string"}}}},`, name)
+	}) + page.Times(toolCount, func(i int) string {
+		return fmt.Sprintf(`{"name":"tool%03d","description":%q,`+
+			`"inputSchema":{"type":"object","properties":{"message":{"type":"string"}}}},`, i, Sentence+Sentence)
+	}) + `{"name":"take","description":"Takes anything","inputSchema":{"type":"object"}},` +
+		`{"name":"match","description":"Checks a text","inputSchema":{"type":"object",` +
+		`"properties":{"text":{"type":"string","pattern":"^(?:a?){1000}(?:a?){850}$"}}}}]}`
 }

@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -71,10 +72,9 @@ func Listen(ctx context.Context, addr string, handler http.Handler, files ...str
 	}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // the process ends with it
 	defer stop()
-	serve := server.ListenAndServe
-	if len(files) == 2 {
-		serve = func() error { return server.ListenAndServeTLS(files[0], files[1]) }
-	}
+	serve := page.Either(len(files) == 2, func() error {
+		return server.ListenAndServeTLS(files[0], files[1])
+	}, server.ListenAndServe)
 	if err := serve(); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
@@ -109,12 +109,7 @@ func (q *Quick) Change() {
 }
 
 // Tools returns the list of one that announces, as it is now.
-func (q *Quick) Tools() mcp.Object {
-	if q.changes.Load()%2 == 1 {
-		return q.long
-	}
-	return q.short
-}
+func (q *Quick) Tools() mcp.Object { return page.Either(q.changes.Load()%2 == 1, q.long, q.short) }
 
 func (q *Quick) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
@@ -156,13 +151,11 @@ func (q *Quick) post(w http.ResponseWriter, r *http.Request) {
 func (q *Quick) answer(m *mcp.Message, path string) []byte {
 	switch m.Method {
 	case mcp.MethodInitialize:
-		revision := m.Params.Text("protocolVersion")
-		if mcp.EraOf(revision) != mcp.Legacy {
-			revision = mcp.LatestLegacy
-		}
+		asked := m.Params.Text("protocolVersion")
 		return mcp.AppendResult(nil, m.ID, object(fmt.Sprintf(
 			`{"protocolVersion":%q,"capabilities":{"tools":{"listChanged":%t}},`+
-				`"serverInfo":{"name":"quick","version":"1"}}`, revision, q.announces)))
+				`"serverInfo":{"name":"quick","version":"1"}}`,
+			page.Either(mcp.EraOf(asked) == mcp.Legacy, asked, mcp.LatestLegacy), q.announces)))
 	case mcp.MethodPing:
 		return mcp.AppendResult(nil, m.ID, mcp.Object{})
 	case mcp.MethodToolsList:
@@ -201,14 +194,11 @@ func echo(m *mcp.Message) []byte {
 // manyTools returns a list of echo and others, whose definitions have about 160 bytes
 // each.
 func manyTools(count int) mcp.Object {
-	echo := `{"name":"echo","description":"Says it again","inputSchema":{"type":"object",` +
+	const echo = `{"name":"echo","description":"Says it again","inputSchema":{"type":"object",` +
 		`"properties":{"message":{"type":"string"}},"required":["message"]}}`
-	tools := []mcp.RawJSON{mcp.RawJSON(echo)}
-	for n := range count - 1 {
-		tools = append(tools, mcp.RawJSON(strings.Replace(echo, `"echo"`, fmt.Sprintf(`"tool_%04d"`, n), 1)))
-	}
-	return mcp.NewObject(mcp.Member{Name: "resultType", Value: mcp.String("complete")},
-		mcp.Member{Name: mcp.ResultTools, Value: mcp.Array(tools)})
+	return object(`{"resultType":"complete","tools":[` + echo + page.Times(count-1, func(n int) string {
+		return "," + strings.Replace(echo, `"echo"`, fmt.Sprintf(`"tool_%04d"`, n), 1)
+	}) + `]}`)
 }
 
 func object(text string) mcp.Object {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -77,8 +78,11 @@ func (s *side) changeThing(uri string) int64 {
 	return version
 }
 
+// toolProperty is what a tool is called, and properties of its arguments.
+type toolProperty struct{ name, properties string }
+
 // toolProperties are the arguments of each tool beside nonce and tenant.
-var toolProperties = []struct{ name, properties string }{
+var toolProperties = []toolProperty{
 	{"touch", ``},
 	{"slow", `,"ms":{"type":"integer"}`},
 	{"progress", `,"n":{"type":"integer"},"ms":{"type":"integer"}`},
@@ -95,22 +99,18 @@ const hints = `"resultType":"complete","ttlMs":600000,"cacheScope":"public"`
 // tools returns the result of tools/list: its first page unless cursor says another one.
 // The description of touch says which version the list has.
 func (s *side) tools(b Behaviour, cursor string) string {
-	shown, version, next := toolProperties, s.version.Load(), ""
+	shown, version, next := toolProperties, s.version.Load(), b.nextPage(cursor)
 	if b == Pages && cursor != "" {
 		shown = nil // there are more pages than tools
 	}
-	var tools []string
-	for _, tool := range shown {
-		tools = append(tools, fmt.Sprintf(`{"name":%q,`+
+	tools := page.Rows(shown, func(tool toolProperty) string {
+		return fmt.Sprintf(`,{"name":%q,`+
 			`"description":"Counts an execution. The list has version %d.",`+
 			`"inputSchema":{"type":"object","properties":{"nonce":{"type":"string"},`+
-			`"tenant":{"type":"string"}%s},"required":["nonce","tenant"]}}`,
-			tool.name, version, tool.properties))
-	}
-	if page := b.nextPage(cursor); page != "" {
-		next = fmt.Sprintf(`"nextCursor":%q,`, page)
-	}
-	return `{"tools":[` + strings.Join(tools, ",") + `],` + next + hints + `}`
+			`"tenant":{"type":"string"}%s},"required":["nonce","tenant"]}}`, tool.name, version, tool.properties)
+	})
+	return `{"tools":[` + strings.TrimPrefix(tools, ",") + `],` +
+		page.Either(next != "", fmt.Sprintf(`"nextCursor":%q,`, next), "") + hints + `}`
 }
 
 const (
@@ -136,11 +136,9 @@ func (o *output) crowd(id mcp.RawJSON) {
 	o.write([]byte(`{"jsonrpc":"2.0","id":` + string(id) + `,"result":{"tools":[`))
 	const some = 1000 // at once
 	for block := 0; block < crowded; block += some {
-		var text strings.Builder
-		for i := range some {
-			fmt.Fprintf(&text, `{"name":"tool-%d","inputSchema":{"type":"object"}},`, block+i)
-		}
-		if !o.write([]byte(text.String())) {
+		if !o.write([]byte(page.Times(some, func(i int) string {
+			return fmt.Sprintf(`{"name":"tool-%d","inputSchema":{"type":"object"}},`, block+i)
+		}))) {
 			return
 		}
 	}

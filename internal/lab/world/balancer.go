@@ -12,6 +12,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 )
 
 // balancer is nginx or HAProxy before all replicas that may ever be. Both give each
@@ -113,31 +114,27 @@ backend drawbridge
 func (w *World) startBalancer(name, address string) *balancer {
 	b := &balancer{dir: filepath.Join(w.config.Dir, name)}
 	must.OK(os.MkdirAll(b.dir, 0o700))
-	var servers strings.Builder // which has no errors
-	for _, r := range w.slots {
+	isHAProxy := w.config.Balancer == "haproxy"
+	servers := page.Rows(w.slots, func(r *Replica) string {
 		to := r.Address
 		if r.Balancer != nil {
 			to = r.Balancer.Address
 		}
-		if w.config.Balancer == "haproxy" {
-			host, port := split(r.Operator)
-			_, _ = fmt.Fprintf(&servers, "    server %s %s check addr %s port %s\n", r.Name, to, host, port)
-			continue
-		}
-		_, _ = fmt.Fprintf(&servers, "    server %s max_fails=0;\n", to)
-	}
+		host, port := split(r.Operator)
+		return page.Either(isHAProxy,
+			fmt.Sprintf("    server %s %s check addr %s port %s\n", r.Name, to, host, port),
+			fmt.Sprintf("    server %s max_fails=0;\n", to))
+	})
 	path := LookUp(w.config.Balancer)
-	again := map[string]string{}
-	if name == partCareless {
-		again = map[string]string{"nginx": " non_idempotent", "haproxy": " empty-response"}
-	}
+	again := page.Either(name == partCareless,
+		map[string]string{"nginx": " non_idempotent", "haproxy": " empty-response"}, nil)
 	file, host := filepath.Join(b.dir, "config"), strings.TrimPrefix(w.URL, "http://")
-	text := fmt.Sprintf(nginxConfig, b.dir, address, servers.String(), w.network.balancer, Room, host,
+	text := fmt.Sprintf(nginxConfig, b.dir, address, servers, w.network.balancer, Room, host,
 		again["nginx"])
 	command := []string{path, "-e", filepath.Join(b.dir, "errors"), "-p", b.dir, "-c", file}
-	if w.config.Balancer == "haproxy" {
+	if isHAProxy {
 		b.stats = must.Have(freeport.Address())
-		text = fmt.Sprintf(haproxyConfig, address, servers.String(), b.stats, w.network.balancer, host,
+		text = fmt.Sprintf(haproxyConfig, address, servers, b.stats, w.network.balancer, host,
 			again["haproxy"])
 		command = []string{path, "-W", "-db", "-f", file}
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 )
 
 // ErrNoCage means that this process may not bound the memory of another one.
@@ -120,10 +121,7 @@ func (c *Cage) Command(command ...string) []string {
 
 // Kills returns how many processes of the cage the kernel has ended for want of memory.
 func (c *Cage) Kills() int {
-	file := "memory.oom_control"
-	if c.second {
-		file = "memory.events"
-	}
+	file := page.Either(c.second, "memory.events", "memory.oom_control")
 	text := must.Have(os.ReadFile(filepath.Join(c.dir, file)))
 	for line := range strings.Lines(string(text)) {
 		if count, found := strings.CutPrefix(line, "oom_kill "); found {

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 )
 
 const tenantClaim = "team"
@@ -51,24 +53,19 @@ const (
 func (w *World) text(r *Replica, audit string) string {
 	names := append(Tenants(), Tight)
 	upstreams := slices.Sorted(maps.Keys(w.config.Upstreams))
-	var tenants, servers strings.Builder // which have no errors
-	for _, name := range names {
-		limits := wideLimits
-		if name == Tight {
-			limits = tightLimits
-		}
-		_, _ = fmt.Fprintf(&tenants,
-			"  %s:\n    servers: [%s]\n    rules: [{allow: [\"*\"%s]}]\n    limits: %s\n", name,
-			strings.Join(upstreams, ", "), everything(upstreams), limits)
-	}
-	for _, name := range upstreams {
+	tenants := page.Rows(names, func(name string) string {
+		return fmt.Sprintf("  %s:\n    servers: [%s]\n    rules: [{allow: [\"*\"%s]}]\n    limits: %s\n", name,
+			strings.Join(upstreams, ", "), everything(upstreams),
+			page.Either(name == Tight, tightLimits, wideLimits))
+	})
+	servers := page.Rows(upstreams, func(name string) string {
 		_, path, _ := strings.Cut(w.config.Upstreams[name], "/")
-		_, _ = fmt.Fprintf(&servers, "  %s: {url: \"http://%s/%s\", private_addresses: true, timeout: 10s}\n",
-			name, r.Upstream[name].Address, path)
-	}
+		return fmt.Sprintf("  %s: {url: \"http://%s/%s\", private_addresses: true, timeout: 10s}\n", name,
+			r.Upstream[name].Address, path)
+	})
 	text := fmt.Sprintf(gatewayConfig, r.Address, r.Operator, w.URL, w.network.trusted, issuer, secretFile,
 		tenantClaim, strings.Join(names, ", "),
-		tenants.String(), servers.String(), audit, w.Redis.url(r.Redis.Address), w.config.Patience, Room,
+		tenants, servers, audit, w.Redis.url(r.Redis.Address), w.config.Patience, Room,
 		w.config.EventAge)
 	if r.Link != nil {
 		text += fmt.Sprintf("link: {listen: \"%s\", address: \"%s\"}\n", r.LinkAddress, r.Link.Address)
@@ -78,10 +75,7 @@ func (w *World) text(r *Replica, audit string) string {
 
 // everything returns patterns for all prompts and resources of the servers.
 func everything(servers []string) string {
-	var text strings.Builder // which has no errors
-	_, _ = text.WriteString(`, "prompt:*"`)
-	for _, name := range servers {
-		_, _ = fmt.Fprintf(&text, `, "resource:%s:*"`, name)
-	}
-	return text.String()
+	return `, "prompt:*"` + page.Rows(servers, func(name string) string {
+		return fmt.Sprintf(`, "resource:%s:*"`, name)
+	})
 }

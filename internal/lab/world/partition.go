@@ -107,11 +107,11 @@ func (w *World) Dropped(ctx context.Context, part string) (packets int) {
 
 // Rejoin ends all partitions.
 func (w *World) Rejoin() {
-	ctx, stop := context.WithTimeout(context.Background(), commandTime)
-	defer stop()
-	for part := range w.network.spaces {
-		Run(ctx, "", w.network.command(part, "iptables", "-w", "-F")...)
-	}
+	For(context.Background(), commandTime, func(ctx context.Context) {
+		for part := range w.network.spaces {
+			Run(ctx, "", w.network.command(part, "iptables", "-w", "-F")...)
+		}
+	})
 }
 
 // replica returns the replica of that name, or nil.

@@ -3,7 +3,6 @@ package world
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -46,15 +45,13 @@ type Store struct {
 // storeNames are the servers of each kind of Redis, the one first that replicas are told
 // of.
 func storeNames(kind string) []string {
-	switch kind {
-	case "one":
-		return []string{"redis"}
-	case "watched":
-		return []string{"sentinel", "redis-0", "redis-1"}
-	case "cluster":
-		return []string{"redis-0", "redis-1", "redis-2"}
-	}
-	panic(fmt.Errorf("redis is %q, want one, watched or cluster", kind))
+	names := map[string][]string{
+		"one":     {"redis"},
+		"watched": {"sentinel", "redis-0", "redis-1"},
+		"cluster": {"redis-0", "redis-1", "redis-2"},
+	}[kind]
+	must.Be(names != nil, "redis is %q, want one, watched or cluster", kind)
+	return names
 }
 
 // newStore returns a server that does not run yet.
@@ -93,9 +90,7 @@ func (s *Store) Begin(ctx context.Context) {
 
 // answers panics unless the server answers soon.
 func (s *Store) answers(ctx context.Context) {
-	ctx, stop := context.WithTimeout(ctx, operatorTime)
-	defer stop()
-	s.Exec(ctx, "PING")
+	For(ctx, operatorTime, func(ctx context.Context) { s.Exec(ctx, "PING") })
 }
 
 // Exec runs a command at the server past all proxies, with all rights, and returns the
@@ -134,13 +129,10 @@ func (r *Redis) door() *Store { return r.all[0] }
 
 // url is what the config of a gateway says that reaches the door at an address.
 func (r *Redis) url(address string) string {
-	switch r.kind {
-	case "watched":
-		return "redis+sentinel://" + address + "/" + masterName
-	case "cluster":
-		return "redis+cluster://" + address
-	}
-	return "redis://" + address
+	return map[string]string{
+		"one": "redis://" + address, "watched": "redis+sentinel://" + address + "/" + masterName,
+		"cluster": "redis+cluster://" + address,
+	}[r.kind]
 }
 
 // split returns the host and the port of an address of ours.

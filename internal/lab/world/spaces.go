@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 )
 
 // ErrNoNamespaces means that this machine, or this user, cannot have network namespaces.
@@ -42,17 +43,15 @@ func (n *network) begin(ctx context.Context, k *Keeper, dir string, parts []stri
 	number := n.addBridge(ctx)
 	host := func(last int) string { return fmt.Sprintf("10.213.%d.%d", number, last) }
 	n.outside, n.balancer, n.trusted = host(1), host(2), host(0)+"/30"
-	var script strings.Builder // which has no errors
-	_, _ = fmt.Fprintf(&script,
-		"address add %[2]s/24 dev %[1]s\naddress add %[3]s/24 dev %[1]s\nlink set %[1]s up\n", n.bridge,
-		n.outside, n.balancer)
+	script := fmt.Sprintf("address add %[2]s/24 dev %[1]s\naddress add %[3]s/24 dev %[1]s\nlink set %[1]s up\n",
+		n.bridge, n.outside, n.balancer)
 	for i, part := range parts {
 		holder := k.Start(Order{Dir: dir, Command: []string{"sleep", "infinity"}, space: true})
 		n.spaces[part] = &space{host: host(firstHost + i), holder: holder}
-		_, _ = fmt.Fprintf(&script,
-			"link add %[1]s-%[2]d type veth peer name eth0 netns %[3]d\nlink set %[1]s-%[2]d master %[1]s up\n", n.bridge, i, holder.command.Process.Pid)
+		script += fmt.Sprintf("link add %[1]s-%[2]d type veth peer name eth0 netns %[3]d\n"+
+			"link set %[1]s-%[2]d master %[1]s up\n", n.bridge, i, holder.PID())
 	}
-	Run(ctx, script.String(), "ip", "-batch", "-")
+	Run(ctx, script, "ip", "-batch", "-")
 	for part, s := range n.spaces {
 		script := fmt.Sprintf("address add %s/24 dev eth0\nlink set eth0 up\nlink set lo up\n", s.host)
 		Run(ctx, script, n.command(part, "ip", "-batch", "-")...)
@@ -111,9 +110,8 @@ func (n *network) close(ctx context.Context) {
 // spaces, but connections that still wait for an answer keep these for minutes.
 func removeBridge(ctx context.Context, name string) {
 	plugs, _ := filepath.Glob("/sys/class/net/" + name + "-*") // as above
-	var script strings.Builder                                 // which has no errors
-	for _, plug := range append(plugs, name) {
-		_, _ = script.WriteString("link delete " + filepath.Base(plug) + "\n")
-	}
-	_ = must.Try(func() { Run(ctx, script.String(), "ip", "-force", "-batch", "-") }) // some may be gone by now
+	script := page.Rows(append(plugs, name), func(plug string) string {
+		return "link delete " + filepath.Base(plug) + "\n"
+	})
+	_ = must.Try(func() { Run(ctx, script, "ip", "-force", "-batch", "-") }) // some may be gone by now
 }

@@ -56,3 +56,10 @@ func Addresses(n int) []string {
 	}
 	return addresses
 }
+
+// For does something for which there is so much time.
+func For(ctx context.Context, limit time.Duration, do func(ctx context.Context)) {
+	ctx, stop := context.WithTimeout(ctx, limit)
+	defer stop()
+	do(ctx)
+}

@@ -153,9 +153,7 @@ func (w *World) close() {
 		r.closeProxies()
 	}
 	if w.network != nil {
-		ctx, stop := context.WithTimeout(context.Background(), commandTime)
-		defer stop()
-		w.network.close(ctx)
+		For(context.Background(), commandTime, w.network.close)
 	}
 }
 

@@ -150,20 +150,11 @@ func (x *exchange) run(client *http.Client, r *http.Request) {
 	}
 	defer resp.Body.Close() //nolint:errcheck // it was read
 	x.add(headOf(resp))
-	chunk := make([]byte, 4096)
-	for {
-		n, err := resp.Body.Read(chunk)
-		x.add(string(chunk[:n]))
-		switch {
-		case errors.Is(err, io.EOF):
-			x.add("(end)\n")
-			return
-		case errors.Is(err, context.Canceled):
-			return
-		case err != nil:
-			x.add("(broken)\n")
-			return
-		}
+	switch _, err = io.Copy(x, resp.Body); {
+	case err == nil:
+		x.add("(end)\n")
+	case !errors.Is(err, context.Canceled):
+		x.add("(broken)\n")
 	}
 }
 
@@ -180,11 +171,14 @@ func headOf(resp *http.Response) string {
 	return head.String() + "\n"
 }
 
-func (x *exchange) add(text string) {
+// Write implements io.Writer.
+func (x *exchange) Write(text []byte) (int, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.text.WriteString(text)
+	return x.text.Write(text)
 }
+
+func (x *exchange) add(text string) { _, _ = x.Write([]byte(text)) } // it has no errors
 
 // disconnect breaks the connection of a request.
 func (w *World) disconnect(t *testing.T, name string) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/fatal"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 )
@@ -28,28 +29,45 @@ func Config() store.Config {
 	return store.Config{Ring: seal.RandomRing(), Log: slog.New(slog.DiscardHandler)}
 }
 
+// fixture is the empty store of one test, whose time passes when it is told to.
+type fixture struct {
+	store.Database
+
+	cfg  store.Config
+	pass func(time.Duration)
+}
+
 // Run tests a store.
 func Run(t *testing.T, open Open) {
 	for _, test := range []struct {
 		name string
-		run  func(*testing.T, Open)
+		most int // records of a family that a tenant may have; 0: any number
+		run  func(*testing.T, fixture)
 	}{
-		{"a record is written, read, changed and removed", changed},
-		{"what no store takes is refused", refused},
-		{"records are listed by tenant and owner, in pages", listed},
-		{"an expired record is not found and gives way", expired},
-		{"sweeps end when all that has expired is gone", sweptToTheEnd},
-		{"a tenant has as many records as it may", bounded},
-		{"a record counts where it was moved to", moved},
-		{"of two writers one succeeds", atOnce},
-		{"the bound holds for writers at the same time", boundedAtOnce},
-		{"what is written down is sealed and bound to its name", sealed},
-		{"an older key is needed until its rows are sealed again", keysEnded},
-		{"rows that cannot be read hide no others", unread},
-		{"all rows are replaced, or none", replaced},
-		{"a call ends with its context", ended},
+		{"a record is written, read, changed and removed", 0, changed},
+		{"what no store takes is refused", 0, refused},
+		{"records are listed by tenant and owner, in pages", 0, listed},
+		{"an expired record is not found and gives way", 0, expired},
+		{"sweeps end when all that has expired is gone", 0, sweptToTheEnd},
+		{"a tenant has as many records as it may", 3, bounded},
+		{"a record counts where it was moved to", 1, moved},
+		{"of two writers one succeeds", 0, atOnce},
+		{"the bound holds for writers at the same time", 5, boundedAtOnce},
+		{"what is written down is sealed and bound to its name", 0, sealed},
+		{"an older key is needed until its rows are sealed again", 0, keysEnded},
+		{"rows that cannot be read hide no others", 0, unread},
+		{"all rows are replaced, or none", 0, replaced},
+		{"a call ends with its context", 0, ended},
 	} {
-		t.Run(test.name, func(t *testing.T) { test.run(t, open) })
+		t.Run(test.name, func(t *testing.T) {
+			var passed atomic.Int64
+			began, cfg := time.Now(), store.Config{Ring: ring(t, 1), Log: slog.New(slog.DiscardHandler)}
+			cfg.Now = func() time.Time { return began.Add(time.Duration(passed.Load())) }
+			if test.most > 0 {
+				cfg.Bounds = map[string]int{"family": test.most}
+			}
+			test.run(t, fixture{open(t, cfg), cfg, func(d time.Duration) { passed.Add(int64(d)) }})
+		})
 	}
 }
 
@@ -64,8 +82,7 @@ func record(kind, id, tenant string) store.Record {
 // put writes a record that nothing speaks against, and returns it as it is then.
 func put(t *testing.T, s store.Store, r store.Record) store.Record {
 	t.Helper()
-	version, err := s.Put(t.Context(), r)
-	wantError(t, "put "+r.Kind+" "+r.ID, err, nil)
+	version := fatal.Have(s.Put(t.Context(), r))(t)
 	if version <= 0 || version == r.Version {
 		t.Fatalf("put %s %s: got version %d after %d", r.Kind, r.ID, version, r.Version)
 	}
@@ -76,8 +93,7 @@ func put(t *testing.T, s store.Store, r store.Record) store.Record {
 // get fails the test unless the record is found as it was written.
 func get(t *testing.T, s store.Store, want store.Record) {
 	t.Helper()
-	got, err := s.Get(t.Context(), want.Kind, want.ID)
-	wantError(t, "get "+want.Kind+" "+want.ID, err, nil)
+	got := fatal.Have(s.Get(t.Context(), want.Kind, want.ID))(t)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Fatalf("get %s %s: (-want +got)\n%s", want.Kind, want.ID, diff)
 	}
@@ -112,9 +128,7 @@ func sweep(t *testing.T, s store.Database, most int) (last store.Pass) {
 		if sweeps == most {
 			t.Fatal("the sweeps have no end")
 		}
-		var err error
-		last, err = s.Sweep(t.Context(), last)
-		wantError(t, "sweep", err, nil)
+		last = fatal.Have(s.Sweep(t.Context(), last))(t)
 	}
 	return last
 }
@@ -122,13 +136,10 @@ func sweep(t *testing.T, s store.Database, most int) (last store.Pass) {
 // replace replaces all rows by those, and returns how many there are then.
 func replace(t *testing.T, s store.Database, all []store.Row) int {
 	t.Helper()
-	replaced, err := s.Replace(t.Context(), sequence(all, nil))
-	wantError(t, "replace", err, nil)
-	return replaced
+	return fatal.Have(s.Replace(t.Context(), sequence(all, nil)))(t)
 }
 
-func changed(t *testing.T, open Open) {
-	s := open(t, Config())
+func changed(t *testing.T, s fixture) {
 	wantError(t, "check", s.Check(t.Context()), nil)
 	wantNoFamily(t, s, "1")
 	r := put(t, s, record("family", "1", "a"))
@@ -160,8 +171,7 @@ func changed(t *testing.T, open Open) {
 	get(t, s, put(t, s, large))
 }
 
-func refused(t *testing.T, open Open) {
-	s := open(t, Config())
+func refused(t *testing.T, s fixture) {
 	for name, spoil := range map[string]func(*store.Record){
 		"no kind":        func(r *store.Record) { r.Kind = "" },
 		"no id":          func(r *store.Record) { r.ID = "" },
@@ -179,8 +189,7 @@ func refused(t *testing.T, open Open) {
 	wantCount(t, s, "family", map[string]int{})
 }
 
-func listed(t *testing.T, open Open) {
-	s := open(t, Config())
+func listed(t *testing.T, s fixture) {
 	for _, tenant := range []string{"a", "b"} {
 		for i := range 5 {
 			r := record("key", fmt.Sprintf("%s%d", tenant, i), tenant)
@@ -204,10 +213,8 @@ func listed(t *testing.T, open Open) {
 		{store.Query{Kind: "key", After: "b4"}, nil},
 		{store.Query{Kind: "none"}, nil},
 	} {
-		records, err := s.List(t.Context(), test.q)
-		wantError(t, "list", err, nil)
 		var got []string
-		for _, r := range records {
+		for _, r := range fatal.Have(s.List(t.Context(), test.q))(t) {
 			got = append(got, r.ID)
 			get(t, s, r)
 		}
@@ -224,21 +231,18 @@ func listed(t *testing.T, open Open) {
 
 func wantCount(t *testing.T, s store.Store, kind string, want map[string]int) {
 	t.Helper()
-	got, err := s.Count(t.Context(), kind)
-	wantError(t, "count "+kind, err, nil)
+	got := fatal.Have(s.Count(t.Context(), kind))(t)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Fatalf("count %s: (-want +got)\n%s", kind, diff)
 	}
 }
 
-func expired(t *testing.T, open Open) {
-	cfg, pass := clocked()
-	s := open(t, cfg)
+func expired(t *testing.T, s fixture) {
 	first := put(t, s, record("family", "1", "a"))
 	put(t, s, record("family", "2", "a"))
-	pass(time.Hour - time.Minute)
+	s.pass(time.Hour - time.Minute)
 	get(t, s, first)
-	pass(2 * time.Minute)
+	s.pass(2 * time.Minute)
 	wantNoFamily(t, s, "1")
 	if records, err := s.List(t.Context(), store.Query{Kind: "family"}); err != nil || len(records) > 0 {
 		t.Fatalf("list: got %d records and error %v, want none", len(records), err)
@@ -254,32 +258,18 @@ func expired(t *testing.T, open Open) {
 }
 
 // sweptToTheEnd has more rows that have expired than one sweep removes.
-func sweptToTheEnd(t *testing.T, open Open) {
-	cfg, pass := clocked()
-	s := open(t, cfg)
+func sweptToTheEnd(t *testing.T, s fixture) {
 	for i := range 2*store.MostSwept + 1 {
 		put(t, s, record("family", fmt.Sprintf("%05d", i), "a"))
 	}
-	pass(2 * time.Hour)
+	s.pass(2 * time.Hour)
 	sweep(t, s, 4)
 	if kinds, err := s.Kinds(t.Context()); err != nil || len(kinds) > 0 {
 		t.Errorf("got rows %v and error %v, want none", kinds, err)
 	}
 }
 
-// clocked returns a config whose time passes when it is told to.
-func clocked() (cfg store.Config, pass func(time.Duration)) {
-	var passed atomic.Int64
-	cfg = Config()
-	began := time.Now()
-	cfg.Now = func() time.Time { return began.Add(time.Duration(passed.Load())) }
-	return cfg, func(d time.Duration) { passed.Add(int64(d)) }
-}
-
-func bounded(t *testing.T, open Open) {
-	cfg, pass := clocked()
-	cfg.Bounds = map[string]int{"family": 3}
-	s := open(t, cfg)
+func bounded(t *testing.T, s fixture) {
 	for i := range 3 {
 		put(t, s, record("family", fmt.Sprint(i), "a"))
 	}
@@ -292,17 +282,14 @@ func bounded(t *testing.T, open Open) {
 	put(t, s, last) // a change needs no room
 	wantCount(t, s, "family", map[string]int{"a": 3, "b": 1})
 
-	pass(2 * time.Hour)
+	s.pass(2 * time.Hour)
 	late := record("family", "5", "a")
 	late.Expires = late.Expires.Add(4 * time.Hour)
 	put(t, s, late) // what has expired gives way before it is swept
 	wantCount(t, s, "family", map[string]int{"a": 1, "b": 1})
 }
 
-func moved(t *testing.T, open Open) {
-	cfg := Config()
-	cfg.Bounds = map[string]int{"family": 1}
-	s := open(t, cfg)
+func moved(t *testing.T, s fixture) {
 	r := put(t, s, record("family", "1", ""))
 	put(t, s, record("family", "2", "full"))
 	r.Tenant = "full"
@@ -312,8 +299,7 @@ func moved(t *testing.T, open Open) {
 	wantCount(t, s, "family", map[string]int{"a": 1, "full": 1})
 }
 
-func atOnce(t *testing.T, open Open) {
-	s := open(t, Config())
+func atOnce(t *testing.T, s fixture) {
 	put(t, s, record("counter", "1", "a"))
 	const writers, times = 8, 10
 	var over sync.WaitGroup
@@ -343,10 +329,7 @@ func atOnce(t *testing.T, open Open) {
 	}
 }
 
-func boundedAtOnce(t *testing.T, open Open) {
-	cfg := Config()
-	cfg.Bounds = map[string]int{"family": 5}
-	s := open(t, cfg)
+func boundedAtOnce(t *testing.T, s fixture) {
 	var taken atomic.Int64
 	var over sync.WaitGroup
 	for i := range 20 {
@@ -390,8 +373,7 @@ func sequence(all []store.Row, last error) iter.Seq2[store.Row, error] {
 	}
 }
 
-func sealed(t *testing.T, open Open) {
-	s := open(t, Config())
+func sealed(t *testing.T, s fixture) {
 	put(t, s, record("family", "1", "a"))
 	put(t, s, record("family", "2", "a"))
 	for name, spoil := range map[string]func(*store.Row){
@@ -430,22 +412,16 @@ func ring(t *testing.T, fills ...byte) *seal.Ring {
 	for i, fill := range fills {
 		keys[i] = bytes.Repeat([]byte{fill}, seal.KeySize)
 	}
-	r, err := seal.NewRing(keys...)
-	wantError(t, "make a ring", err, nil)
-	return r
+	return fatal.Have(seal.NewRing(keys...))(t)
 }
 
 // unread has more rows that cannot be read than one sweep, or one page of a list, takes.
 // They come first, and the others are sealed again and listed all the same.
-func unread(t *testing.T, open Open) {
-	cfg := Config()
-	cfg.Ring = ring(t, 1)
-	s := open(t, cfg)
+func unread(t *testing.T, s fixture) {
 	const bad, good = 1100, 600
 	var all []store.Row
 	for i := range bad + good {
-		row, err := cfg.Seal(record("family", fmt.Sprintf("%05d", i), "a"))
-		wantError(t, "seal", err, nil)
+		row := fatal.Have(s.cfg.Seal(record("family", fmt.Sprintf("%05d", i), "a")))(t)
 		if i < bad {
 			row.Value[len(row.Value)-1] ^= 1
 		}
@@ -458,40 +434,35 @@ func unread(t *testing.T, open Open) {
 			t.Fatalf("list: got %d records and error %v, want %d", len(records), err, want)
 		}
 	}
-	cfg.Ring.Adopt(ring(t, 3, 2, 1))
+	s.cfg.Ring.Adopt(ring(t, 3, 2, 1))
 	if got := sweep(t, s, 2*(bad+good)/store.MostSwept+1).Unread; got != bad {
 		t.Errorf("got %d rows that cannot be read, want %d", got, bad)
 	}
-	ids := cfg.Ring.IDs()
+	ids := s.cfg.Ring.IDs()
 	keys, err := s.Keys(t.Context())
 	if diff := cmp.Diff(map[string]int{ids[0]: good, ids[2]: bad}, keys); diff != "" || err != nil {
 		t.Errorf("rows by key: error %v (-want +got)\n%s", err, diff)
 	}
 }
 
-func keysEnded(t *testing.T, open Open) {
-	cfg := Config()
-	cfg.Ring = ring(t, 1)
-	s := open(t, cfg)
+func keysEnded(t *testing.T, s fixture) {
 	r := put(t, s, record("family", "1", "a"))
 	if err := store.MissingKeys(t.Context(), s, ring(t, 2)); err == nil {
 		t.Error("a key that seals rows may end")
 	}
-	cfg.Ring.Adopt(ring(t, 2, 1))
-	wantError(t, "end no key", store.MissingKeys(t.Context(), s, cfg.Ring), nil)
+	s.cfg.Ring.Adopt(ring(t, 2, 1))
+	wantError(t, "end no key", store.MissingKeys(t.Context(), s, s.cfg.Ring), nil)
 	sweep(t, s, 1)
 	wantError(t, "end a key after a sweep", store.MissingKeys(t.Context(), s, ring(t, 2)), nil)
-	cfg.Ring.Adopt(ring(t, 2))
+	s.cfg.Ring.Adopt(ring(t, 2))
 	get(t, s, r)
 	put(t, s, r) // whoever read it before may still change it
 }
 
-func replaced(t *testing.T, open Open) {
-	cfg, pass := clocked()
-	s := open(t, cfg)
+func replaced(t *testing.T, s fixture) {
 	put(t, s, record("family", "1", "a"))
 	all := rows(t, s)
-	pass(time.Minute)
+	s.pass(time.Minute)
 	late := record("family", "2", "b")
 	late.Expires = late.Expires.Add(time.Hour)
 	late = put(t, s, late)
@@ -502,7 +473,7 @@ func replaced(t *testing.T, open Open) {
 	wantCount(t, s, "family", map[string]int{"a": 1, "b": 1})
 
 	both := rows(t, s)
-	pass(time.Hour) // of the two, the first has expired
+	s.pass(time.Hour) // of the two, the first has expired
 	if replaced := replace(t, s, both); replaced != 1 {
 		t.Fatalf("got %d rows, want 1", replaced)
 	}
@@ -510,8 +481,7 @@ func replaced(t *testing.T, open Open) {
 	wantCount(t, s, "family", map[string]int{"b": 1})
 }
 
-func ended(t *testing.T, open Open) {
-	s := open(t, Config())
+func ended(t *testing.T, s fixture) {
 	r := put(t, s, record("family", "1", "a"))
 	ctx, stop := context.WithCancel(t.Context())
 	stop()

@@ -142,8 +142,7 @@ func idleKinds() []idleKind {
 // that nothing else has used.
 func (l *lab) idle(ctx context.Context, sizes []int) (all []idleResult) {
 	for _, k := range idleKinds() {
-		c := &crowd{lab: l, open: k.open}
-		all = append(all, c.measure(ctx, k.name, k.era, sizes)...)
+		all = append(all, (&crowd{lab: l, open: k.open}).measure(ctx, k.name, k.era, sizes)...)
 	}
 	return all
 }

@@ -129,6 +129,6 @@ func (c *caller) events(stream io.Reader) (others int, right bool) {
 // agree answers a question on a second connection, as clients do while the first waits
 // for the result.
 func (c *caller) agree(id mcp.ID) {
-	body := `{"jsonrpc":"2.0","id":` + string(id) + `,"result":{"action":"accept","content":{"word":"yes"}}}`
-	answered(c.aside.Exchange(c.post(body, ""), 1<<10))
+	answered(c.aside.Exchange(c.post(`{"jsonrpc":"2.0","id":`+string(id)+
+		`,"result":{"action":"accept","content":{"word":"yes"}}}`, ""), 1<<10))
 }

@@ -150,8 +150,7 @@ func (t *target) open(ctx context.Context) *caller {
 }
 
 func (t *target) connect(ctx context.Context) *caller {
-	begin := page.Either(t.handshake, t.open, t.dial)
-	c := begin(ctx)
+	c := page.Either(t.handshake, t.open, t.dial)(ctx)
 	c.asks(t.callBody(), mcp.MethodToolsCall, t.isAnswer)
 	return c
 }

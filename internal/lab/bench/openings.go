@@ -14,9 +14,11 @@ import (
 // openListen opens a stream of the modern era.
 func openListen(ctx context.Context, c *crowd) *caller {
 	opened := c.posts.dial(ctx)
-	body := client.Message("1", mcp.MethodListen, `"notifications":{"toolsListChanged":true}`,
-		c.posts.revision)
-	return opened.begins(client.Request{Revision: c.posts.revision, RPC: mcp.MethodListen, Body: body})
+	return opened.begins(client.Request{
+		Revision: c.posts.revision, RPC: mcp.MethodListen,
+		Body: client.Message("1", mcp.MethodListen, `"notifications":{"toolsListChanged":true}`,
+			c.posts.revision),
+	})
 }
 
 // openGet opens a session, lists the tools as every client does, and opens the session's

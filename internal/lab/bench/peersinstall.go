@@ -84,8 +84,9 @@ func (s *shelf) fromNPM(ctx context.Context, o parcel) installed {
 // that replacements in its own go.mod do not hinder.
 func (s *shelf) fromGo(ctx context.Context, o parcel) installed {
 	return s.once(o, "go", "program", func(dir, binary string) {
-		module := fmt.Sprintf("module peer\n\ngo 1.26\n\nrequire %s %s\n", o.name, o.version)
-		world.WriteFiles(dir, map[string]string{"go.mod": module})
+		world.WriteFiles(dir, map[string]string{
+			"go.mod": fmt.Sprintf("module peer\n\ngo 1.26\n\nrequire %s %s\n", o.name, o.version),
+		})
 		s.run(ctx, dir, []string{"GOFLAGS=-mod=mod", "GOWORK=off"}, "go", "build", "-o", binary, o.program)
 	})
 }
@@ -93,8 +94,7 @@ func (s *shelf) fromGo(ctx context.Context, o parcel) installed {
 // fromDebian takes the program that the system has.
 func (s *shelf) fromDebian(ctx context.Context, o parcel) installed {
 	binary := world.LookUp(o.program)
-	out := world.Run(ctx, "", binary, "-v")
-	return installed{binary, versionNumber.FindString(out)}
+	return installed{binary, versionNumber.FindString(world.Run(ctx, "", binary, "-v"))}
 }
 
 var versionNumber = regexp.MustCompile(`\d+\.\d+\.\d+\S*`)

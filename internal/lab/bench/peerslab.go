@@ -121,8 +121,8 @@ func (c *contender) greet(ctx context.Context) {
 func (c *contender) discovers(ctx context.Context) {
 	caller := c.gate(mcp.Modern).saying(0).connect(ctx)
 	defer caller.close()
-	said := caller.say(client.Message(firstID, mcp.MethodDiscover, "", caller.revision), mcp.MethodDiscover)
-	m := must.Have(mcp.Decode(response(said)))
+	body := client.Message(firstID, mcp.MethodDiscover, "", caller.revision)
+	m := must.Have(mcp.Decode(response(caller.say(body, mcp.MethodDiscover))))
 	must.Be(bytes.Contains(m.Result.Value("supportedVersions"), []byte(mcp.LatestModern)), "another revision")
 }
 

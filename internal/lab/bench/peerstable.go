@@ -159,9 +159,8 @@ log: {level: info, format: json}
 `
 
 func startDrawbridge(p place) launch {
-	config := filepath.Join(p.dir, "drawbridge.yaml")
 	return launch{
-		argv: []string{p.binary, "serve", "-config", config},
+		argv: []string{p.binary, "serve", "-config", filepath.Join(p.dir, "drawbridge.yaml")},
 		path: "/mcp",
 		files: map[string]string{
 			"secret":          hmacSecret,
@@ -257,13 +256,12 @@ net.Server.prototype.listen = function (port, ...rest) {
 `
 
 func startSupergateway(p place) launch {
-	preload := filepath.Join(p.dir, "loopback.cjs")
 	return launch{
 		argv: []string{
 			p.binary, "--stdio", fmt.Sprintf("%q %s", p.self, "peers-stdio"), "--outputTransport", "streamableHttp",
 			"--stateful", "--port", p.port(), "--logLevel", "none",
 		},
-		env:   []string{"NODE_OPTIONS=--require=" + preload},
+		env:   []string{"NODE_OPTIONS=--require=" + filepath.Join(p.dir, "loopback.cjs")},
 		path:  "/mcp",
 		files: map[string]string{"loopback.cjs": loopbackOnly},
 	}

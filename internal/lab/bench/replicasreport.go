@@ -86,10 +86,8 @@ func (b bound) row() string {
 
 // seen says what was found. Zero in all rounds was found, too.
 func (b bound) seen() string {
-	if s := spreadOf(b.found); len(b.found) == 0 || s != (spread{}) {
-		return s.String()
-	}
-	return "0"
+	s := spreadOf(b.found)
+	return page.Either(len(b.found) > 0 && s == spread{}, "0", s.String())
 }
 
 // bounds returns all bounds.

@@ -22,8 +22,7 @@ func (m *findings) charts(r page.Report) (calls, memory string) {
 	for _, c := range m.calls {
 		g := page.Group{Label: fmt.Sprintf("%s, %s", c.revision, page.Plural(c.connections, "connection"))}
 		for _, way := range []string{wayProxy, wayThrifty} {
-			s := ratioOf(c.ways[wayDrawbridge].rate, c.ways[way].rate)
-			g.Bars = append(g.Bars, s.bar())
+			g.Bars = append(g.Bars, ratioOf(c.ways[wayDrawbridge].rate, c.ways[way].rate).bar())
 		}
 		bars.Groups = append(bars.Groups, g)
 	}

@@ -81,11 +81,11 @@ func (f scaleFigure) rows() (rows string) {
 
 // row is what a start and reloads take.
 func (f loadFigure) row() string {
-	form := page.Either(f.files, "a file for each tenant", "files of 50 tenants")
 	return fmt.Sprintf(
 		"| %s | %.1f s | %.1f s | %d MiB | %s | %s | %d MiB | %.0f s, %d MiB, %d ms, no more memory than "+
 			"the start | %s |\n",
-		form, f.start.Seconds(), f.cpu.Seconds(), f.started>>20, medianAndEnds(f.reloads),
+		page.Either(f.files, "a file for each tenant", "files of 50 tenants"),
+		f.start.Seconds(), f.cpu.Seconds(), f.started>>20, medianAndEnds(f.reloads),
 		medianAndEnds(f.busy), f.reloaded>>20, mostStart.Seconds(), mostMemory>>20, mostReload,
 		yes(f.kept(), "all"))
 }

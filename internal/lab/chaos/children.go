@@ -185,8 +185,8 @@ func beChild(ctx context.Context, args []string, _ io.Reader, out io.Writer) {
 		Name: "touch", Description: "says which call it is", InputSchema: map[string]any{"type": "object"},
 	}, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		n := calls.Add(1)
-		said := []sdk.Content{&sdk.TextContent{Text: fmt.Sprintf("serial %d", n)}}
-		return &sdk.CallToolResult{Content: said}, misbehave(mode, mark, n, out)
+		text := &sdk.TextContent{Text: fmt.Sprintf("serial %d", n)}
+		return &sdk.CallToolResult{Content: []sdk.Content{text}}, misbehave(mode, mark, n, out)
 	})
 	must.OK(server.Run(ctx, &sdk.StdioTransport{}))
 }

@@ -147,7 +147,6 @@ func serialOf(r reply) string {
 // careless puts a load balancer before the replicas that sends requests again.
 func careless(ctx context.Context, s *scene) {
 	address := must.Have(freeport.Address())
-	balancer := s.Careless(ctx, address)
-	s.later(does(balancer.Kill))
+	s.later(does(s.Careless(ctx, address).Kill))
 	s.url = "http://" + address
 }

@@ -133,16 +133,14 @@ func (s *soak) collect(ctx context.Context, r *world.Replica) {
 // store looks at what Redis holds.
 func (s *soak) store(ctx context.Context) holding {
 	h := holding{kinds: map[string]kind{}}
-	text := s.Redis.Nodes[0].Exec(ctx, "EVAL", countScript, "0")
-	for line := range strings.Lines(text) {
+	for line := range strings.Lines(s.Redis.Nodes[0].Exec(ctx, "EVAL", countScript, "0")) {
 		var name string
 		var k kind
 		n, err := fmt.Sscan(line, &name, &k.keys, &k.bytes)
 		must.Be(n == 3, "redis says %q: %w", line, err)
 		h.kinds[name] = k
 	}
-	info := s.Redis.Nodes[0].Exec(ctx, "INFO", "memory")
-	_, rest, _ := strings.Cut(info, "used_memory:")
+	_, rest, _ := strings.Cut(s.Redis.Nodes[0].Exec(ctx, "INFO", "memory"), "used_memory:")
 	digits, _, _ := strings.Cut(rest, "\n")
 	h.used = must.Have(strconv.ParseInt(strings.TrimSpace(digits), 10, 64))
 	return h

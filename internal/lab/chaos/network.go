@@ -100,12 +100,12 @@ func networkFaults() (faults []*fault) {
 				"the replica serves the other server meanwhile, and the other replicas serve both", false,
 				all(of(victim, serves(spared), isReady), othersServe)))
 	}
-	late := func(p *netfault.Proxy, _ *scene) { p.Delay(3 * time.Second) }
 	return append(faults, &fault{
 		name: "all replicas to Redis: late answers", done: "answers of Redis come 3 s late at all replicas",
 		ground: plain, weak: true,
 		holds: "all replicas stay ready, notice that Redis is slow, and serve calls of 2026-07-28 meanwhile",
-		make:  of(fleet, link(toRedis).suffers(late)), seen: of(fleet, missesRedis, isReady, servesAll),
-		heal: of(fleet, link(toRedis).heals),
+		make:  of(fleet, link(toRedis).suffers(troubles()[0].make)),
+		seen:  of(fleet, missesRedis, isReady, servesAll),
+		heal:  of(fleet, link(toRedis).heals),
 	})
 }

@@ -132,8 +132,8 @@ func figures(v *ledger.Verdict) string {
 }
 
 func (s *sum) row() string {
-	held := page.Either(s.lost > 0 || s.missed != nil, "**no**", "yes")
-	return fmt.Sprintf("| %s | %d %s | %s |\n", s.fault.name, s.rounds, figures(&s.v), held)
+	return fmt.Sprintf("| %s | %d %s | %s |\n", s.fault.name, s.rounds, figures(&s.v),
+		page.Either(s.lost > 0 || s.missed != nil, "**no**", "yes"))
 }
 
 // broken says what did not hold.

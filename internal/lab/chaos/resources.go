@@ -106,9 +106,8 @@ func resourceFaults() []*fault {
 }
 
 // recordsFull asks whether a replica is not ready since records cannot be written.
-func recordsFull(ctx context.Context, s *scene, r *world.Replica) {
-	judged("records cannot be written", func(v view) bool { return !v.Ready && len(v.Problems) > 0 })(ctx, s, r)
-}
+var recordsFull = judged("records cannot be written",
+	func(v view) bool { return !v.Ready && len(v.Problems) > 0 })
 
 // wrapped starts the victim through a program until the round is over.
 func wrapped(wrapper ...string) step {

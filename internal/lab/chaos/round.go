@@ -128,13 +128,9 @@ func answered(ctx context.Context, s *scene) {
 // of no change, since before, nil if each was. A handshake, a session or a subscription
 // that stays broken for one kind shows nowhere else: the others ask enough.
 func back(before, now map[string]int64) {
-	var away []string
-	for _, kind := range slices.Sorted(maps.Keys(before)) {
-		if now[kind] == before[kind] {
-			away = append(away, kind)
-		}
-	}
-	must.Be(away == nil, "nothing came of the clients and servers: %s", strings.Join(away, "; "))
+	away := slices.DeleteFunc(slices.Sorted(maps.Keys(before)),
+		func(kind string) bool { return now[kind] != before[kind] })
+	must.Be(len(away) == 0, "nothing came of the clients and servers: %s", strings.Join(away, "; "))
 }
 
 // ready waits until everything is ready, without helping, and both servers answer through

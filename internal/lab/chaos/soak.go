@@ -175,8 +175,8 @@ func (s *soak) reload(ctx context.Context) {
 // looks at it once more.
 func (s *soak) empty(ctx context.Context) {
 	last := s.moments[len(s.moments)-1]
-	overdue := s.Redis.Nodes[0].Exec(ctx, removal()...)
-	s.overdue = slices.DeleteFunc(strings.Split(overdue, "\n"), func(line string) bool { return line == "" })
+	s.overdue = slices.DeleteFunc(strings.Split(s.Redis.Nodes[0].Exec(ctx, removal()...), "\n"),
+		func(line string) bool { return line == "" })
 	world.Pause(ctx, 5*time.Second) // Redis makes its tables smaller by and by
 	after := &moment{
 		name: "end, without what stays", at: time.Since(s.began), usage: maps.Clone(last.usage),

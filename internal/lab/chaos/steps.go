@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -246,15 +247,13 @@ func warns(words ...string) about {
 	})
 }
 
-// isReady asks whether /readyz of a replica is 200.
-func isReady(ctx context.Context, s *scene, r *world.Replica) {
-	judged("it is ready", func(v view) bool { return v.Ready && v.status == 200 })(ctx, s, r)
-}
+// Questions about one replica: whether /readyz is 200, and whether it says that Redis is not
+// well.
+var (
+	isReady = judged("it is ready", func(v view) bool { return v.Ready && v.status == http.StatusOK })
 
-// missesRedis asks whether a replica says that Redis is not well.
-func missesRedis(ctx context.Context, s *scene, r *world.Replica) {
-	judged("Redis is not well", func(v view) bool { return v.Redis != "up" && v.Redis != "" })(ctx, s, r)
-}
+	missesRedis = judged("Redis is not well", func(v view) bool { return v.Redis != "up" && v.Redis != "" })
+)
 
 // saysRedis asks whether all replicas say that Redis is in one of the states.
 func saysRedis(states ...string) step {

@@ -84,10 +84,10 @@ func (l *lab) compare(ctx context.Context, a raid.Attack, samples int) *result {
 }
 
 func (s *side) add(more *side) {
-	s.rounds = append(s.rounds, more.rounds...)
-	s.tally = s.tally.plus(more.tally)
-	s.died = s.died || more.died
-	s.fault = errors.Join(s.fault, more.fault)
+	*s = side{
+		append(s.rounds, more.rounds...), s.tally.plus(more.tally), s.died || more.died,
+		errors.Join(s.fault, more.fault),
+	}
 }
 
 // beside lets the quiet tenant call a new gateway while an attack is on a target.

@@ -137,8 +137,9 @@ func (s signer) points(private *ecdsa.PrivateKey, input string, wrong map[string
 	for _, other := range signers() {
 		if _, is := other.private.(*ecdsa.PrivateKey); is && other.algorithm != s.algorithm {
 			wrong["by the curve of "+other.algorithm] = other.sign(input)
-			mixed := signer{s.algorithm, other.hash, private, s.person}
-			wrong["of the hash of "+other.algorithm] = mixed.sign(input)
+			wrong["of the hash of "+other.algorithm] = signer{
+				s.algorithm, other.hash, private, s.person,
+			}.sign(input)
 		}
 	}
 }

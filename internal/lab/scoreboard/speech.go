@@ -47,9 +47,7 @@ func newSpeech(revision string, texts []string) *speech {
 	s.echo = must.Have(compiler.Compile("echo.json"))
 	for _, union := range []string{"ClientRequest", "ClientNotification", "ClientResult"} {
 		some := s.types[union].AnyOf
-		if len(some) == 0 {
-			some = []*corpus.Type{{Ref: union}}
-		}
+		some = page.Either(len(some) == 0, []*corpus.Type{{Ref: union}}, some)
 		for _, one := range some {
 			k := kind{name: one.Refers(), request: union == "ClientRequest"}
 			if method := s.types.Of(one).Properties["method"]; method != nil {

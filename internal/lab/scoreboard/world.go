@@ -187,6 +187,17 @@ const echoSchema = `{"type":"object","additionalProperties":false,"required":["t
 	`"n":{"type":"integer","minimum":0,"maximum":1000},"flag":{"type":"boolean"},` +
 	`"mode":{"enum":["a","b"]},"list":{"type":"array","maxItems":4,"items":{"type":"string"}}}}`
 
+// anything is the schema of a tool that takes whatever it gets.
+const anything = `{"type":"object"}`
+
+// tool is one of a server. More are further members of its definition.
+func tool(name, schema, more string, form mcp.Tasks, call registry.Func) registry.Offer {
+	return registry.Offer{
+		Definition: object(`{"name":"` + name + `","inputSchema":` + schema + more + `}`),
+		Timeout:    time.Minute, Tasks: form, Call: call,
+	}
+}
+
 // sources are the servers: one of both tenants, and one of each.
 func (w *world) sources() []registry.Source {
 	box := registry.Source{
@@ -206,35 +217,33 @@ func (w *world) sources() []registry.Source {
 			object(`{"uriTemplate":"file:///y/{a}","name":"v"}`),
 		},
 		Subscribe: func(context.Context, share.User, string, func(string), func()) error { return nil },
+		Tools: []registry.Offer{
+			tool("echo", echoSchema, "", 0, echo),
+			tool("headed",
+				`{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}`, "", 0,
+				echo),
+			tool("progress", anything, "", 0, progress),
+			tool("ask", anything, "", 0, ask),
+			tool("given", anything, "", mcp.TasksGiven, given),
+			tool("asked", anything, `,"execution":{"taskSupport":"required"}`, mcp.TasksAsked, asked),
+			tool("evil", anything, "", 0, func(context.Context, *registry.Call) (mcp.Object, error) {
+				w.denied.Add(1)
+				return mcp.TextResult("this must not run"), nil
+			}),
+		},
 	}
-	add := func(s *registry.Source, name, schema, more string, form mcp.Tasks, call registry.Func) {
-		s.Tools = append(s.Tools, registry.Offer{
-			Definition: object(`{"name":"` + name + `","inputSchema":` + schema + more + `}`),
-			Timeout:    time.Minute, Tasks: form, Call: call,
-		})
-	}
-	const anything = `{"type":"object"}`
-	add(&box, "echo", echoSchema, "", 0, echo)
-	add(&box, "headed", `{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}`,
-		"", 0, echo)
-	add(&box, "progress", anything, "", 0, progress)
-	add(&box, "ask", anything, "", 0, ask)
-	add(&box, "given", anything, "", mcp.TasksGiven, given)
-	add(&box, "asked", anything, `,"execution":{"taskSupport":"required"}`, mcp.TasksAsked, asked)
-	add(&box, "evil", anything, "", 0, func(context.Context, *registry.Call) (mcp.Object, error) {
-		w.denied.Add(1)
-		return mcp.TextResult("this must not run"), nil
-	})
 	all := []registry.Source{box}
 	for _, tenant := range []string{"acme", "globex"} {
-		own := registry.Source{Name: "of" + tenant, Prefix: "of" + tenant}
-		add(&own, "own", anything, "", 0, func(_ context.Context, c *registry.Call) (mcp.Object, error) {
+		own := func(_ context.Context, c *registry.Call) (mcp.Object, error) {
 			if c.Principal.TenantID != tenant {
 				w.denied.Add(1)
 			}
 			return mcp.TextResult(markerOf(c.Principal)), nil
+		}
+		all = append(all, registry.Source{
+			Name: "of" + tenant, Prefix: "of" + tenant,
+			Tools: []registry.Offer{tool("own", anything, "", 0, own)},
 		})
-		all = append(all, own)
 	}
 	return all
 }
@@ -276,14 +285,11 @@ func echo(_ context.Context, c *registry.Call) (mcp.Object, error) {
 
 func progress(ctx context.Context, c *registry.Call) (mcp.Object, error) {
 	for n := range int64(2) {
-		params := mcp.NewObject(
+		if err := c.Notify(ctx, mcp.Notification{Method: mcp.NotifyProgress, Params: mcp.NewObject(
 			mcp.Member{Name: "progressToken", Value: c.Params.Object("_meta").Value("progressToken")},
-			mcp.Member{Name: "progress", Value: mcp.Int(n)}, mcp.Member{
-				Name:  "message",
-				Value: mcp.String(markerOf(c.Principal)),
-			},
-		)
-		if err := c.Notify(ctx, mcp.Notification{Method: mcp.NotifyProgress, Params: params}); err != nil {
+			mcp.Member{Name: "progress", Value: mcp.Int(n)},
+			mcp.Member{Name: "message", Value: mcp.String(markerOf(c.Principal))},
+		)}); err != nil {
 			return mcp.Object{}, err
 		}
 	}

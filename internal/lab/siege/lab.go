@@ -109,9 +109,10 @@ func (l *lab) configure(turn int) {
 // reloads returns how many configs the gateway has taken, 0 if it has ended.
 func (l *lab) reloads(ctx context.Context) (taken int) {
 	_ = must.Try(func() { // a gateway that has ended tells nothing
-		request := client.Request{Addr: l.admin, Method: http.MethodGet, Path: "/metrics"}
-		metrics := client.Once(ctx, request, 4<<20).Body
-		taken = int(world.Sum(metrics, "drawbridge_config_reloads_total", `result="ok"`))
+		metrics := client.Once(ctx, client.Request{
+			Addr: l.admin, Method: http.MethodGet, Path: "/metrics",
+		}, 4<<20)
+		taken = int(world.Sum(metrics.Body, "drawbridge_config_reloads_total", `result="ok"`))
 	})
 	return taken
 }

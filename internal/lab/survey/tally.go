@@ -30,7 +30,7 @@ func survey(file string) (t tally) {
 	if err := must.Try(func() {
 		data := must.Have(os.ReadFile(file)) //nolint:gosec // G304: whoever runs this names the folder
 		root := must.Have(os.OpenRoot(filepath.Dir(file)))
-		defer func() { _ = root.Close() }() // it was only read
+		defer root.Close() //nolint:errcheck // it was only read
 		loaded := must.Have(openapi.Load(openapi.Config{
 			Name: name, Document: data, Files: root.ReadFile, BaseURL: "https://api.example.com",
 			Include: []string{"*"}, Client: dial.Client(dial.Config{}),
@@ -47,11 +47,10 @@ func survey(file string) (t tally) {
 }
 
 func (t *tally) add(one *tally) {
-	t.documents += one.documents
-	t.refused = append(t.refused, one.refused...)
-	t.tools += one.tools
-	t.leftOut = append(t.leftOut, one.leftOut...)
-	t.notes = append(t.notes, one.notes...)
+	*t = tally{
+		t.documents + one.documents, append(t.refused, one.refused...), t.tools + one.tools,
+		append(t.leftOut, one.leftOut...), append(t.notes, one.notes...),
+	}
 }
 
 // of says what became of the document of a name.

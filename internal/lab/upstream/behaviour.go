@@ -203,7 +203,7 @@ func (o *output) cut(ctx context.Context, answer []byte, happens func(*net.TCPCo
 	if conn == nil {
 		return
 	}
-	defer func() { _ = conn.Close() }() // the other side may be gone
+	defer conn.Close() //nolint:errcheck // the other side may be gone
 	if !o.begun {
 		// the same
 		_, _ = fmt.Fprintf(conn,

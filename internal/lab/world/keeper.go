@@ -66,7 +66,7 @@ type Process struct {
 func (k *Keeper) Start(o Order) *Process {
 	path := filepath.Join(o.Dir, cmp.Or(o.Log, logFile))
 	log := must.Have(os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)) //nolint:gosec // G304: our own
-	defer func() { _ = log.Close() }()                                              // the child has its own
+	defer log.Close()                                                               //nolint:errcheck // the child has its own
 	command := exec.Command(o.Command[0], o.Command[1:]...)                         //nolint:gosec,noctx // our own programs, which outlive the call; kill ends them
 	life, end := context.WithCancel(context.Background())
 	c := &Process{command: command, Log: path, life: life}
@@ -83,7 +83,7 @@ func (k *Keeper) Start(o Order) *Process {
 		// though nobody has read it.
 		reader, writer, err := os.Pipe()
 		must.OK(err)
-		defer func() { _ = writer.Close() }() // as above
+		defer writer.Close() //nolint:errcheck // as above
 		command.Stdout, c.Out = writer, bufio.NewReader(reader)
 		c.In = must.Have(command.StdinPipe())
 	}
@@ -124,7 +124,7 @@ func (c *Process) Words() string {
 	if err != nil {
 		return ""
 	}
-	defer func() { _ = file.Close() }() // it was only read
+	defer file.Close() //nolint:errcheck // it was only read
 	size := must.Have(file.Seek(0, io.SeekEnd))
 	return string(must.Have(io.ReadAll(io.NewSectionReader(file, max(0, size-most), most))))
 }

@@ -25,7 +25,7 @@ const (
 func (w *World) ask(ctx context.Context, url string) (status int, body []byte) {
 	response, err := w.client.Do(must.Have(http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)))
 	must.OK(err)
-	defer func() { _ = response.Body.Close() }() // it was only read
+	defer response.Body.Close() //nolint:errcheck // it was only read
 	return response.StatusCode, must.Have(io.ReadAll(io.LimitReader(response.Body, mostAnswer)))
 }
 

@@ -65,11 +65,10 @@ func newStore(name, dir string, k *Keeper, n *network) *Store {
 // server is what every redis-server is started with.
 func (s *Store) server(more ...string) []string {
 	host, port := split(s.Address)
-	args := []string{
+	return append([]string{
 		"redis-server", "--bind", host, "--port", port, "--protected-mode", "no", "--save", "",
 		"--appendonly", "no", "--dir", s.dir,
-	}
-	return append(args, more...)
+	}, more...)
 }
 
 // Begin starts the server again after Kill, at the same address and without data, and

@@ -197,7 +197,7 @@ func readAudit(path string) []ledger.Record {
 		!about.Mode().IsRegular() {
 		return nil
 	}
-	file := must.Have(os.Open(path))    //nolint:gosec // a file of ours
-	defer func() { _ = file.Close() }() // it was only read
+	file := must.Have(os.Open(path)) //nolint:gosec // a file of ours
+	defer file.Close()               //nolint:errcheck // it was only read
 	return must.Have(ledger.ReadRecords(file))
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
@@ -36,48 +35,36 @@ func (l *lab) kinds() []kind {
 	of := func(tool string, era mcp.Era) *target {
 		return l.target(wayDrawbridge, l.parts[wayDrawbridge], tool, era)
 	}
-	stream := of("kinds__stream", mcp.Modern)
-	stream.meta, stream.before = `"progressToken":"p"`, 3
-	builtin := of("toolbox__calculate", mcp.Modern)
-	builtin.arguments, builtin.want = `{"expression":"6*7"}`, `42`
+	asking := func(name string, callers int, plain string) kind {
+		return kind{
+			name: name, target: of("kinds__ask", mcp.Legacy), callers: callers, plain: plain,
+			reason: reasonQuestions,
+		}
+	}
 	all := []kind{
 		{name: plainModern, target: of("echo__echo", mcp.Modern), callers: 16},
 		{name: plainLegacy, target: of("echo__echo", mcp.Legacy), callers: 16},
 		{name: plainAlone, target: of("echo__echo", mcp.Legacy), callers: 1},
 		{
-			name: "event stream: three notices of progress, then the result", target: stream, callers: 16,
-			plain: plainModern, reason: reasonStream,
+			name:   "event stream: three notices of progress, then the result",
+			target: of("kinds__stream", mcp.Modern), callers: 16, plain: plainModern, reason: reasonStream,
 		},
 		{
 			name: "stdio server: one process", target: of("stdio__echo", mcp.Modern), callers: 64,
 			plain: plainModern,
 		},
-		{name: "built-in tool", target: builtin, callers: 16, plain: plainModern},
+		{name: "built-in tool", target: of("toolbox__calculate", mcp.Modern), callers: 16, plain: plainModern},
 	}
 	for _, size := range []int{1 << 10, 64 << 10, 1 << 20} {
-		tool := fmt.Sprintf("text_%d", size)
-		through, beside := of("kinds__"+tool, mcp.Modern), l.target(wayProxy, l.parts[wayProxy], tool,
-			mcp.Modern)
-		for _, t := range []*target{through, beside} {
-			t.arguments = "{}"
-		}
-		what := fmt.Sprintf("result of %d KiB", size>>10)
-		all = append(all, kind{name: what, target: through, callers: 16, plain: plainModern},
+		what, tool := fmt.Sprintf("result of %d KiB", size>>10), fmt.Sprintf("text_%d", size)
+		beside := l.target(wayProxy, l.parts[wayProxy], tool, mcp.Modern)
+		all = append(all,
+			kind{name: what, target: of("kinds__"+tool, mcp.Modern), callers: 16, plain: plainModern},
 			kind{name: what + besideProxy, target: beside, callers: 16})
 	}
-	for _, callers := range []int{1, 10, 100} {
-		ask := of("kinds__ask", mcp.Legacy)
-		ask.capabilities, ask.before = client.Able, 1
-		k := kind{
-			name: fmt.Sprintf("%d questions at once, each in a call", callers), target: ask,
-			callers: callers, plain: plainLegacy, reason: reasonQuestions,
-		}
-		if callers == 1 {
-			k.name, k.plain = "one question at a time, each in a call", plainAlone
-		}
-		all = append(all, k)
-	}
-	return all
+	return append(all, asking("one question at a time, each in a call", 1, plainAlone),
+		asking("10 questions at once, each in a call", 10, plainLegacy),
+		asking("100 questions at once, each in a call", 100, plainLegacy))
 }
 
 const besideProxy = ", through ReverseProxy"

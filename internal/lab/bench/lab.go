@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
@@ -186,17 +187,25 @@ func (l *lab) serves(ctx context.Context, t *target) {
 	}))
 }
 
+// particulars are what calls of some tools have otherwise than those of echo.
+var particulars = map[string]target{
+	"stream":       {meta: `"progressToken":"p"`, before: 3},
+	"ask":          {capabilities: client.Able, before: 1},
+	"calculate":    {arguments: `{"expression":"6*7"}`, want: `42`},
+	"text_1024":    {arguments: "{}"},
+	"text_65536":   {arguments: "{}"},
+	"text_1048576": {arguments: "{}"},
+}
+
 // target returns how to call a tool, by the name that the upstream gives it, or the
 // gateway.
 func (l *lab) target(way string, p part, tool string, era mcp.Era) *target {
-	t := &target{name: way, addr: p.addr, pids: p.pids, tool: tool, revision: mcp.LatestModern}
-	if era == mcp.Legacy {
-		t.handshake, t.revision = true, mcp.LatestLegacy
-	}
-	if way == wayDrawbridge {
-		t.token = sign(p.addr)
-	}
-	return t
+	_, name, exposed := strings.Cut(tool, "__")
+	t := particulars[page.Either(exposed, name, tool)]
+	t.name, t.addr, t.pids, t.tool = way, p.addr, p.pids, tool
+	t.handshake, t.revision = era == mcp.Legacy, revisionOf(era)
+	t.token = page.Either(way == wayDrawbridge, sign(p.addr), "")
+	return &t
 }
 
 // targets returns those of some ways to a tool echo that there are, by the name that the

@@ -6,6 +6,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/client"
@@ -106,6 +107,7 @@ type caller struct {
 	session  string // "" in the modern era
 	request  []byte
 	id       []byte            // its digits in request
+	last     int64             // the id of the last call
 	right    func([]byte) bool // whether an answer to it is right
 	opened   int64             // bytes that were sent and received before the first call
 	aside    *client.Line      // a second connection of the session, for answers to questions
@@ -158,7 +160,7 @@ func (t *target) connect(ctx context.Context) *caller {
 // asks has the caller ask something from now on, under the id firstID, and tells which
 // answers are right.
 func (c *caller) asks(body, method string, right func(answer []byte) bool) {
-	c.request, c.right = c.post(body, method), right
+	c.request, c.right, c.last = c.post(body, method), right, max(c.last, lowestID)
 	at := bytes.Index(c.request, []byte(idMember+firstID)) + len(idMember)
 	c.id = c.request[at : at+len(firstID)]
 }
@@ -167,17 +169,14 @@ func (c *caller) asks(body, method string, right func(answer []byte) bool) {
 const (
 	idMember = `"id":`
 	firstID  = "100000000"
+	lowestID = 100_000_000
 )
 
 // ask sends the call under an id that no call of the session had: none may be used again.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic#requests
 func (c *caller) ask() *client.Answer {
-	for i := len(c.id) - 1; i >= 0; i-- {
-		if c.id[i]++; c.id[i] <= '9' {
-			break
-		}
-		c.id[i] = '0'
-	}
+	c.last++
+	c.id = strconv.AppendInt(c.id[:0], c.last, 10)
 	c.line.Open()
 	c.line.Conn.Allow(client.Patience)
 	must.Have(c.line.Conn.Write(c.request))

@@ -46,12 +46,6 @@ func deeds() []deed {
 
 // calling calls the tool of a target on one connection.
 func calling(ctx context.Context, t *target) (again func(context.Context), end func()) {
-	switch t.tool {
-	case "kinds__stream":
-		t.meta, t.before = `"progressToken":"p"`, 3
-	case "kinds__ask":
-		t.capabilities, t.before = client.Able, 1
-	}
 	c := t.connect(ctx)
 	return func(context.Context) { c.call() }, c.close
 }

@@ -148,25 +148,21 @@ func (o *output) crowd(id mcp.RawJSON) {
 // answer answers the requests that both eras have in the same form. ok is false for
 // others.
 func (s *side) answer(o *output, m *mcp.Message) (ok bool) {
-	var result string
-	switch m.Method {
-	case mcp.MethodPing:
-		result = `{}`
-	case mcp.MethodToolsList:
-		b := s.server.behaves()
-		if write := lists()[b]; write != nil {
-			write(o, mcp.RawJSON(m.ID))
-			return true
-		}
+	result, always := map[string]string{
+		mcp.MethodPing:          `{}`,
+		mcp.MethodPromptsList:   `{"prompts":[],` + hints + `}`,
+		mcp.MethodResourcesList: `{"resources":[],` + hints + `}`,
+		mcp.MethodTemplatesList: `{"resourceTemplates":[{"name":"thing","uriTemplate":"` + s.era +
+			`://thing/{id}"}],` + hints + `}`,
+	}[m.Method]
+	switch b := s.server.behaves(); {
+	case always:
+	case m.Method == mcp.MethodToolsList && lists()[b] != nil:
+		lists()[b](o, mcp.RawJSON(m.ID))
+		return true
+	case m.Method == mcp.MethodToolsList:
 		result = s.tools(b, m.Params.Text("cursor"))
-	case mcp.MethodPromptsList:
-		result = `{"prompts":[],` + hints + `}`
-	case mcp.MethodResourcesList:
-		result = `{"resources":[],` + hints + `}`
-	case mcp.MethodTemplatesList:
-		result = `{"resourceTemplates":[{"name":"thing","uriTemplate":"` + s.era + `://thing/{id}"}],` +
-			hints + `}`
-	case mcp.MethodResourcesRead:
+	case m.Method == mcp.MethodResourcesRead:
 		uri := m.Params.Text("uri")
 		result = fmt.Sprintf(`{"contents":[{"uri":%s,"text":"version %d"}],%s}`, mcp.String(uri),
 			s.thing(uri).Load(), strings.Replace(hints, "600000", "0", 1))

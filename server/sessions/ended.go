@@ -21,7 +21,6 @@ const (
 	LostUnreadable = "unreadable" // the id is not one of this gateway, or was sealed with a key that is gone
 	LostForeign    = "foreign"    // it is another caller's
 	LostRestart    = "restarted"  // another process opened it: before a restart, or another replica
-	lostGeneration = "lost"       // what replicas share was lost since it was opened
 	lostForgotten  = "forgotten"  // it ended before the last maxEnded, or at another replica
 )
 

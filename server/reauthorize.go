@@ -6,6 +6,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 )
 
 // A token is checked when a request comes, but what the request opens may last for hours.
@@ -27,10 +28,7 @@ import (
 // called after keys, issuers, tenants or rules have changed, from any goroutine. It does
 // not wait. Calls that come faster than it takes to judge count as one.
 func (s *Server) Reauthorize() {
-	select {
-	case s.again <- struct{}{}:
-	default: // what changed now is seen when the waiting one is taken
-	}
+	pace.Signal(s.again)
 }
 
 // reauthorize ends everything that is open for callers who could not open it any more.

@@ -152,12 +152,7 @@ func (s *sharing) slots(p *parts, replicas int) allot.Slots {
 		Used: func(kind allot.Kind, tenant string) int { return p.gateway.Taken(kind, tenant) },
 	})
 	s.others.OnReturn(s.blocks.Recheck) // to the others, the blocks of who is gone are free
-	s.store.OnGeneration(s.blocks.Recheck)
-	s.store.OnChange(func(up bool) {
-		if up {
-			s.blocks.Recheck()
-		}
-	})
+	s.store.OnLoss(s.blocks.Recheck)
 	return s.blocks
 }
 

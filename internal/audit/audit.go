@@ -37,6 +37,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 )
 
 const (
@@ -355,10 +357,7 @@ func (l *Log) add(r *Record) (*batch, error) {
 
 // nudge wakes the writer, which then looks what there is to do. It never waits.
 func (l *Log) nudge() {
-	select {
-	case l.wake <- struct{}{}:
-	default: // the writer was woken already and has not looked yet
-	}
+	pace.Signal(l.wake)
 }
 
 // drop counts n records as lost.

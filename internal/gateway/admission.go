@@ -5,6 +5,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 )
 
 // SetTenants replaces all tenants at once. If it finds problems it returns all of them,
@@ -47,10 +48,7 @@ func (g *Gateway) Enforce(next Policy) {
 	g.rendered.forget()
 	g.callerViews.forget()
 	g.announce()
-	select {
-	case g.renewed <- struct{}{}:
-	default: // Run has yet to look at earlier ones, and will find these
-	}
+	pace.Signal(g.renewed)
 }
 
 // Resolve finds the tenant of a principal without charging for it. Streams use it,

@@ -35,6 +35,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 )
 
 // ErrDown is wrapped in every error that says that the server did not do what it was
@@ -139,6 +141,18 @@ func (s *Store) OnChange(f func(up bool)) { s.onChange = append(s.onChange, f) }
 // that one. f is called on the goroutine of Run, and must return at once. OnGeneration is
 // called before Run.
 func (s *Store) OnGeneration(f func()) { s.onGeneration = append(s.onGeneration, f) }
+
+// OnLoss calls f when the server may have lost something: at another generation, and
+// whenever calls begin to be made, perhaps to a server that lacks the newest. f is called
+// on the goroutine of Run, and must return at once. OnLoss is called before Run.
+func (s *Store) OnLoss(f func()) {
+	s.OnGeneration(f)
+	s.OnChange(func(up bool) {
+		if up {
+			f()
+		}
+	})
+}
 
 // Generation is a text of 32 hexadecimal digits that all replicas share, and that changes
 // when the server has lost what it was given: everything, or more than a minute of it. A
@@ -313,10 +327,7 @@ func (s *Store) fail(err error) {
 
 // wakeRun has Run look at once.
 func (s *Store) wakeRun() {
-	select {
-	case s.wake <- struct{}{}:
-	default: // Run knows already
-	}
+	pace.Signal(s.wake)
 }
 
 func (s *Store) stop() {

@@ -189,10 +189,7 @@ func (g *Group) returned(ctx context.Context) {
 			"other replicas took this one for gone; it looks again at what it holds")
 		g.config.Count.TakenForGone()
 	}
-	select {
-	case g.known <- struct{}{}:
-	default: // it holds one
-	}
+	pace.Signal(g.known)
 	for _, f := range g.returns {
 		f()
 	}

@@ -150,8 +150,5 @@ func (l *Redis) lookAgain() {
 		s.rouse()
 	}
 	m.mu.Unlock()
-	select {
-	case l.returned <- struct{}{}:
-	default: // it holds one
-	}
+	pace.Signal(l.returned)
 }

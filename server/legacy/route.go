@@ -64,10 +64,7 @@ func (s *Service) route(x *exchange.Exchange, t *ticket.Ticket, id mcp.ID,
 // noteChange has whoever waits look again: replicas have come, ended, or begun to drain.
 func (s *Service) noteChange() {
 	s.forwarder.NoteChange()
-	select {
-	case s.changed <- struct{}{}:
-	default: // it is asked for already
-	}
+	pace.Signal(s.changed)
 	s.streams.WakeAll() // those that wait for a replica that is gone
 }
 

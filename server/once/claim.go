@@ -12,13 +12,12 @@ import (
 type claim struct {
 	store   *Redis
 	request Request
-	key     string        // of Redis
-	text    string        // of the record with which it was claimed
-	over    chan struct{} // closed when it is forgotten: it was answered, freed or never made
+	key     string // of Redis
+	text    string // of the record with which it was claimed
+	flight
 
 	// Guarded by the mutex of the store.
 	renewed time.Time
-	waiting int                         // repeats that wait for it here
 	end     func(context.Context) error // what is to be written in the end; nil: it runs
 	ended   time.Time
 }
@@ -32,16 +31,6 @@ func (c *claim) forget() {
 	if c.store.claims[c.request.Name] == c {
 		delete(c.store.claims, c.request.Name)
 		close(c.over)
-	}
-}
-
-// await returns when the claim is forgotten, or with the error of ctx.
-func (c *claim) await(ctx context.Context) error {
-	select {
-	case <-c.over:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }
 
@@ -107,13 +96,6 @@ func (c *claim) Finish(ctx context.Context, a Answer) {
 func (c *claim) Free(ctx context.Context) {
 	c.store.budgets.give(c.request.User, claimCost)
 	c.settle(ctx, c.drop)
-}
-
-// Wanted implements Claim.
-func (c *claim) Wanted() bool {
-	c.store.mu.Lock()
-	defer c.store.mu.Unlock()
-	return c.waiting > 0
 }
 
 // put writes another record under the key if it has that one or none; "" forgets it.

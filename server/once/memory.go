@@ -28,12 +28,11 @@ var _ Store = (*Memory)(nil)
 type entry struct {
 	store   *Memory
 	request Request
-	size    int64         // bytes of room
-	waiting int           // repeats that wait
-	over    chan struct{} // closed when it is answered or free
-	answer  *Answer       // nil: it runs, was freed, or its answer was not kept
-	unkept  bool
-	lapse   time.Time // when it is dropped; zero: it runs
+	flight
+	size   int64   // bytes of room
+	answer *Answer // nil: it runs, was freed, or its answer was not kept
+	unkept bool
+	lapse  time.Time // when it is dropped; zero: it runs
 }
 
 var _ Claim = (*entry)(nil)
@@ -49,57 +48,39 @@ func NewMemory(memory *share.Budget) *Memory {
 // Begin implements Store.
 func (m *Memory) Begin(ctx context.Context, r Request) (Claim, *Answer, error) {
 	for {
-		m.mu.Lock()
-		m.sweepLocked(time.Now())
-		e := m.entries[r.Name]
-		switch {
-		case e == nil:
-			mine, err := m.claimLocked(r)
-			m.mu.Unlock()
-			if err != nil {
-				return nil, nil, err
-			}
-			return mine, nil, nil
-		case e.request.Body != r.Body:
-			m.mu.Unlock()
-			return nil, nil, ErrBody
-		case e.unkept:
-			m.mu.Unlock()
-			return nil, nil, ErrUnkept
-		case e.answer != nil:
-			m.mu.Unlock()
-			return nil, e.answer, nil
+		mine, answer, other, err := m.look(r)
+		if other == nil {
+			return mine, answer, err
 		}
-		e.waiting++
-		m.mu.Unlock()
-		if err := e.wait(ctx); err != nil {
+		if err := other.await(ctx); err != nil {
 			return nil, nil, err
 		}
 	}
 }
 
-func (m *Memory) claimLocked(r Request) (*entry, error) {
-	if err := m.budgets.take(r.User, claimCost); err != nil {
-		return nil, err
+// look claims a key, or returns its answer, or the other request that runs under it.
+func (m *Memory) look(r Request) (mine Claim, answer *Answer, other *entry, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sweepLocked(time.Now())
+	e := m.entries[r.Name]
+	switch {
+	case e == nil:
+		if err := m.budgets.take(r.User, claimCost); err != nil {
+			return nil, nil, nil, err
+		}
+		e = &entry{store: m, request: r, size: claimCost, flight: flight{over: make(chan struct{})}}
+		m.entries[r.Name] = e
+		return e, nil, nil, nil
+	case e.request.Body != r.Body:
+		return nil, nil, nil, ErrBody
+	case e.unkept:
+		return nil, nil, nil, ErrUnkept
+	case e.answer != nil:
+		return nil, e.answer, nil, nil
 	}
-	e := &entry{store: m, request: r, size: claimCost, over: make(chan struct{})}
-	m.entries[r.Name] = e
-	return e, nil
-}
-
-// wait returns when the request that runs is over, or with the error of ctx.
-func (e *entry) wait(ctx context.Context) error {
-	defer func() {
-		e.store.mu.Lock()
-		e.waiting--
-		e.store.mu.Unlock()
-	}()
-	select {
-	case <-e.over:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	e.waiting.Add(1)
+	return nil, nil, e, nil
 }
 
 // sweepLocked drops what was kept for long enough.
@@ -138,11 +119,4 @@ func (e *entry) Free(context.Context) {
 	delete(m.entries, e.request.Name)
 	m.budgets.give(e.request.User, e.size)
 	close(e.over)
-}
-
-// Wanted implements Claim.
-func (e *entry) Wanted() bool {
-	e.store.mu.Lock()
-	defer e.store.mu.Unlock()
-	return e.waiting > 0
 }

@@ -98,12 +98,7 @@ func NewRedis(cfg RedisConfig) *Redis {
 		config: cfg, budgets: budgets{share.New(cfg.Capacity), cfg.Quota},
 		claims: make(map[[sha256.Size]byte]*claim),
 	}
-	cfg.Store.OnGeneration(s.reclaim)
-	cfg.Store.OnChange(func(up bool) {
-		if up {
-			s.reclaim()
-		}
-	})
+	cfg.Store.OnLoss(s.reclaim)
 	return s
 }
 
@@ -162,7 +157,9 @@ func (s *Redis) Begin(ctx context.Context, r Request) (Claim, *Answer, error) {
 
 // newClaim enters a claim, once there is no other for its key at this replica.
 func (s *Redis) newClaim(ctx context.Context, r Request) (*claim, error) {
-	c := &claim{store: s, request: r, key: keyOf(&r), renewed: time.Now(), over: make(chan struct{})}
+	c := &claim{
+		store: s, request: r, key: keyOf(&r), renewed: time.Now(), flight: flight{over: make(chan struct{})},
+	}
 	p := record{state: running, at: s.config.Now(), body: r.Body, home: s.config.Others.Self()}
 	c.text = p.seal(s.config.Seal, &r)
 	for {
@@ -180,13 +177,9 @@ func (s *Redis) newClaim(ctx context.Context, r Request) (*claim, error) {
 			s.mu.Unlock()
 			return c, err
 		}
-		other.waiting++
+		other.waiting.Add(1)
 		s.mu.Unlock()
-		err := other.await(ctx)
-		s.mu.Lock()
-		other.waiting--
-		s.mu.Unlock()
-		if err != nil {
+		if err := other.await(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -218,20 +211,14 @@ func (s *Redis) sweep(now time.Time) {
 // at once, until ctx ends. Then it tries once more, for lastTime at most: nobody else can
 // tell later how a request ended.
 func (s *Redis) Run(ctx context.Context) error {
-	tick := time.NewTicker(settleTick)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			s.sweep(time.Now())
-			s.tend(ctx)
-		case <-ctx.Done():
-			last, stop := context.WithTimeout(context.WithoutCancel(ctx), lastTime)
-			defer stop()
-			s.tend(last)
-			return nil
-		}
-	}
+	pace.Every(ctx, settleTick, func(ctx context.Context) {
+		s.sweep(time.Now())
+		s.tend(ctx)
+	})
+	last, stop := context.WithTimeout(context.WithoutCancel(ctx), lastTime)
+	defer stop()
+	s.tend(last)
+	return nil
 }
 
 // tend does for all claims what is due.

@@ -275,14 +275,7 @@ func (s *Redis) Renew(ctx context.Context, keys []Key) (missing []Key, _ error) 
 }
 
 // OnLoss implements Store.
-func (s *Redis) OnLoss(f func()) {
-	s.config.Store.OnGeneration(f)
-	s.config.Store.OnChange(func(up bool) {
-		if up {
-			f() // another server may answer now, which lacks the newest
-		}
-	})
-}
+func (s *Redis) OnLoss(f func()) { s.config.Store.OnLoss(f) }
 
 func (s *Redis) life() string { return strconv.FormatInt(s.config.Life.Milliseconds(), 10) }
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
@@ -129,10 +130,7 @@ func (fs *Set) remove(f *Flow) {
 
 // rescan makes watch look again.
 func (fs *Set) rescan() {
-	select {
-	case fs.kick <- struct{}{}:
-	default:
-	}
+	pace.Signal(fs.kick)
 }
 
 // watch wakes flows because of the time, because lists may have changed, and when streams

@@ -24,6 +24,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
@@ -154,8 +155,5 @@ func (d *Directory) Of(x *exchange.Exchange) (*ticket.Ticket, *exchange.Refusal)
 
 // RewriteAll has tend write all entries again: the store may have lost some.
 func (d *Directory) RewriteAll() {
-	select {
-	case d.rewriting <- struct{}{}:
-	default: // it is asked for already
-	}
+	pace.Signal(d.rewriting)
 }

@@ -42,7 +42,7 @@ func (s *Service) Batch(x *exchange.Exchange, r *http.Request, raw mcp.RawJSON) 
 	if l == nil {
 		return
 	}
-	if refused = checkRevision(r.Header, l); refused == nil && (l.Speaks() != mcp.Revision2503 ||
+	if refused = checkRevision(r.Header, l); refused == nil && (l.Client().Revision != mcp.Revision2503 ||
 		!absentOr(r.Header[mcp.HeaderProtocolVersion], mcp.Revision2503)) {
 		refused = exchange.ErrBatch
 	}

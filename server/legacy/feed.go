@@ -7,12 +7,10 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
 	"github.com/drawbridge-mcp/drawbridge/server/eventlog"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
-	"github.com/drawbridge-mcp/drawbridge/server/notices"
 	"github.com/drawbridge-mcp/drawbridge/server/sessions"
 	"github.com/drawbridge-mcp/drawbridge/server/streams"
 )
@@ -106,7 +104,7 @@ func hasMessage(e eventlog.Event) bool { return len(e.Data) > 0 }
 
 // Step implements source.
 func (f *feed) Step(ctx context.Context, out *streams.Stream) error {
-	over := f.slot != nil && f.session.IsOver()
+	over := f.slot != nil && f.session.Stage() == sessions.Over
 	switch {
 	case f.mine.Lost.Load(), over && f.tells:
 		return streams.ErrEnded
@@ -141,7 +139,7 @@ func (f *feed) Step(ctx context.Context, out *streams.Stream) error {
 	if err := out.CanTake(0); err != nil {
 		return err // the client has yet to take some of it
 	}
-	if f.tells && f.session.IsLeading() {
+	if f.tells && f.session.Leader().Here {
 		f.session.Sent(f.stream)
 		f.server.keepLists(ctx, f.session)
 	}
@@ -194,7 +192,7 @@ func (f *feed) send(events []eventlog.Event, out *streams.Stream) error {
 // without data for a broken message.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sending-messages-to-the-server
 func (f *feed) SendEnd(out *streams.Stream) error {
-	if !f.parts || !f.numbered || f.session.Speaks() < mcp.Revision2511 {
+	if !f.parts || !f.numbered || f.session.Client().Revision < mcp.Revision2511 {
 		return nil
 	}
 	return out.Send(sse.Event{Retry: streams.Retry + rand.N(streams.RetryJitter)}) //nolint:gosec // it spreads clients, and guards nothing
@@ -223,51 +221,19 @@ func (f *feed) closeElsewhere(ctx context.Context) {
 	if f.slot == nil || f.mine == nil || f.mine.Lost.Load() && !f.mine.Untaken.Load() || !f.session.Shared {
 		return
 	}
-	if at := f.session.PrimaryOf(); at != "" {
+	if at := f.session.Leader().At; at != "" {
 		f.server.leave(ctx, f.session, f.stream, at)
 	}
 }
 
 // tell puts notices on the stream: of lists that differ from what the client was last
 // told of, and of changed resources that it may still read. It is false if the caller
-// whose stream it is is not accepted any more.
-func (f *feed) tell(ctx context.Context) bool {
-	s := f.server
-	caller, ok := s.exchanges.Resolve(f.slot.Principal)
-	if !ok {
-		return false
-	}
-	if _, leads := s.config.Others.Leads(); !f.session.IsReady() || !f.session.IsLeading() ||
-		f.session.Shared && !leads {
-		return true
-	}
-	open := true
-	for _, method := range f.session.Assign(s.desk.Lists(caller), f.stream) {
-		open = f.put(ctx, notices.OfList(method), method, "") && open
-	}
-	return f.tellUpdates(ctx) && f.tellOnce(ctx, caller) && open
-}
-
-// tellUpdates puts notices of changed resources on the stream. It looks up what the
-// caller may do after it has taken them: otherwise it would tell of a change that came
-// after the right to read it had ended.
-func (f *feed) tellUpdates(ctx context.Context) (open bool) {
-	s := f.server
-	uris, more := f.session.AssignUpdates(f.stream)
-	if len(uris) == 0 {
-		return true
-	}
-	caller, ok := s.exchanges.Resolve(f.slot.Principal)
-	if !ok {
-		return false
-	}
-	open, f.unkept = true, false
-	for _, uri := range uris {
-		params := mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)})
-		if s.desk.Reads(caller, uri) {
-			open = f.put(ctx, mcp.AppendRequest(nil, "", mcp.NotifyResourceUpdated, params),
-				mcp.NotifyResourceUpdated, uri) && open
-		}
+// whose stream it is is not accepted any more, or the stream must end.
+func (f *feed) tell(ctx context.Context) (open bool) {
+	all, more, open := f.server.noticesFor(f.session, f.stream, f.slot.Principal)
+	f.unkept = false
+	for _, one := range all {
+		open = f.put(ctx, one) && open
 	}
 	if more && !f.unkept { // what is not kept would be tried again without a pause
 		f.flow.Wake()
@@ -275,23 +241,11 @@ func (f *feed) tellUpdates(ctx context.Context) (open bool) {
 	return open
 }
 
-// tellOnce puts notices that are told once on the stream, those that the caller may still
-// be told. It is false if the stream must end.
-func (f *feed) tellOnce(ctx context.Context, caller gateway.Caller) (open bool) {
-	open = true
-	for id, one := range f.session.TakeOnce() {
-		if f.server.tellsOnce(caller, id, one) {
-			open = f.put(ctx, one.Text, one.Method, "") && open
-		}
-	}
-	return open
-}
-
 // put puts a notice into the log. It is false if the stream must end. If the log cannot
 // be reached, the notice is to be sent as before, and the stream stays open for the time when
 // it can.
-func (f *feed) put(ctx context.Context, notice []byte, method, uri string) bool {
-	_, err := f.server.config.Log.Notify(ctx, f.session.InLog(), f.stream, f.session.Epoch(), notice)
+func (f *feed) put(ctx context.Context, one sessions.Notice) bool {
+	_, err := f.server.config.Log.Notify(ctx, f.session.InLog(), f.stream, f.session.Leader().Epoch, one.Text)
 	if errors.Is(err, eventlog.ErrFenced) {
 		f.server.sessions.Superseded(f.session)
 		return false
@@ -299,7 +253,7 @@ func (f *feed) put(ctx context.Context, notice []byte, method, uri string) bool 
 	if ofLog(err, exchange.ErrSession) != exchange.ErrReplicas {
 		return err == nil
 	}
-	f.session.Unassign(f.stream, method, uri)
+	f.session.Unassign(f.stream, one.Method, one.URI)
 	f.unkept = true
 	return true
 }

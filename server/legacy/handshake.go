@@ -104,7 +104,7 @@ func (s *Service) welcome(x *exchange.Exchange, revision string) mcp.Object {
 func checkRevision(h http.Header, l *sessions.Session) *exchange.Refusal {
 	values := h[mcp.HeaderProtocolVersion]
 	if len(values) == 0 || len(values) == 1 &&
-		(values[0] == l.Speaks() || mcp.EraOf(values[0]) == mcp.Legacy) {
+		(values[0] == l.Client().Revision || mcp.EraOf(values[0]) == mcp.Legacy) {
 		return nil
 	}
 	return exchange.Refusalf(http.StatusBadRequest, mcp.CodeInvalidRequest,

@@ -160,13 +160,13 @@ func (s *Service) notified(ctx context.Context, l *sessions.Session, m *mcp.Mess
 	case m.IsResponse():
 		return s.answered(ctx, l, m)
 	case m.Method == mcp.NotifyInitialized:
-		l.Begin()
+		l.Reach(sessions.Ready)
 	case m.Method == mcp.NotifyCancelled:
 		id := mcp.ID(m.Params.Value("requestId"))
 		if id == "" || len(id) > mcp.MaxID {
 			return nil // no request has it
 		}
-		if x := exchange.FromContext(ctx); !l.Cancel(id) && l.RunsFormerly(id) && x != nil {
+		if x := exchange.FromContext(ctx); !l.Cancel(id) && l.Leader().Running[id] && x != nil {
 			slot := x.Reservation.Slot
 			s.tellFormer(ctx, x, l, mcp.AppendRequest(nil, "", m.Method, m.Params), x.Reservation.ReleaseSlot)
 			x.Reservation.TakeSlot(slot) // what comes behind it in a batch is in work again
@@ -259,7 +259,7 @@ func (s *Service) legacyAnswer(ctx context.Context, c gateway.Caller, id string,
 	responder *responder,
 ) exchange.Answer {
 	a := exchange.Answer{ID: m.ID, Shared: exchange.SharedBy(m.Method), Memory: responder.memory}
-	if !lowering.HasMethod(l.Speaks(), m.Method) {
+	if !lowering.HasMethod(l.Client().Revision, m.Method) {
 		a.Err = exchange.ErrUnknownMethod
 		return a
 	}
@@ -279,7 +279,7 @@ func (s *Service) legacyAnswer(ctx context.Context, c gateway.Caller, id string,
 		a.Result, a.Err = s.inRounds(ctx, c, l, responder, id, m)
 		a.Ended = responder.rounds.request.Ended.Outcome
 		if a.Err == nil {
-			a.Result = lowering.Result(l.Speaks(), m.Method, a.Result)
+			a.Result = lowering.Result(l.Client().Revision, m.Method, a.Result)
 		}
 	}
 	if context.Cause(ctx) == exchange.ErrCancelled { //nolint:errorlint // the cause itself, not what may wrap it
@@ -350,7 +350,7 @@ func (s *Service) findFeed(x *exchange.Exchange, r *http.Request) *feed {
 	if refused != nil {
 		x.Refuse("", refused)
 		s.giveUpFeed(f)
-		if at := f.session.PrimaryOf(); known && at != "" && f.stream != "" {
+		if at := f.session.Leader().At; known && at != "" && f.stream != "" {
 			s.leave(x.Context(), f.session, f.stream, at)
 		}
 		return nil
@@ -427,7 +427,7 @@ func (s *Service) giveUpFeed(f *feed) {
 	if f.session != nil {
 		f.session.StreamOpened(f.stream)
 	}
-	if f.session != nil && !f.session.IsLeading() && !f.session.IsBusy() {
+	if f.session != nil && !f.session.Leader().Here && !f.session.IsBusy() {
 		s.sessions.Drop(f.session, sessions.EndIdle)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
@@ -88,7 +89,7 @@ func (s *Service) tellSessions(ctx context.Context, at replica.ID, some []*sessi
 			rest[l] = true
 			continue
 		}
-		of, more := s.noticesFor(l, at)
+		of, more := s.noticesAt(l, at)
 		if all = append(all, of...); more {
 			rest[l] = true
 		}
@@ -102,7 +103,8 @@ func (s *Service) tellSessions(ctx context.Context, at replica.ID, some []*sessi
 	parts := make([]string, 0, 4*len(all))
 	for _, one := range all {
 		l := one.Session
-		parts = append(parts, string(l.Key[:]), one.Holder.Stream, epochText(l.Epoch()), string(one.Text))
+		parts = append(parts, string(l.Key[:]), one.Holder.Stream, epochText(l.Leader().Epoch),
+			string(one.Text))
 	}
 	var taken []byte
 	err := replica.ErrForm
@@ -138,46 +140,64 @@ const (
 	noticeLater   = '3' // the stream is about to be there, or the log cannot be reached
 )
 
-// noticesFor returns what the first stream of a session at a replica is to be told. What is
-// assigned to it is told by no other. more tells whether there are others.
-func (s *Service) noticesFor(l *sessions.Session, at replica.ID) (all []sessions.Notice, more bool) {
+// noticesAt returns what the newest stream of a session at a replica is to be told, as
+// noticesFor does.
+func (s *Service) noticesAt(l *sessions.Session, at replica.ID) (all []sessions.Notice, more bool) {
 	h := l.ListenerAt(at)
-	if _, leads := s.config.Others.Leads(); h == nil || !leads || !l.IsReady() {
+	if _, leads := s.config.Others.Leads(); h == nil || !leads {
 		return nil, false
 	}
-	caller, ok := s.exchanges.Resolve(h.Listener.Principal)
-	if !ok {
+	all, more, accepted := s.noticesFor(l, h.Stream, h.Listener.Principal)
+	if !accepted {
 		l.DropListener(h.Stream, at)
 		// one for each stream
 		s.background.begin(context.Background(),
-			func(ctx context.Context) { s.letGo(ctx, l, h.Stream, at, l.Epoch()) })
-		return nil, false
+			func(ctx context.Context) { s.letGo(ctx, l, h.Stream, at, l.Leader().Epoch) })
 	}
-	for _, method := range l.Assign(s.desk.Lists(caller), h.Stream) {
-		all = append(all, sessions.Notice{
-			Session: l, Holder: h, Method: method, Text: notices.OfList(method),
-		})
+	for i := range all {
+		all[i].Holder = h
 	}
-	uris, more := l.AssignUpdates(h.Stream)
-	if caller, ok = s.exchanges.Resolve(h.Listener.Principal); !ok { // as in feed.tellUpdates
-		return all, false
+	return all, more
+}
+
+// noticesFor returns what a stream of a session that this replica leads is to be told.
+// What is assigned to it is told by no other. more tells whether there are others. It is
+// not accepted, and gets no more, if the caller whose stream it is is not accepted any
+// more.
+//
+// What the caller may do is looked up again after changes of resources were taken:
+// otherwise the client would be told of a change that came after the right to read it had
+// ended.
+func (s *Service) noticesFor(l *sessions.Session, stream string, p auth.Principal) (all []sessions.Notice,
+	more, accepted bool,
+) {
+	caller, ok := s.exchanges.Resolve(p)
+	_, leads := s.config.Others.Leads()
+	if !ok || l.Stage() != sessions.Ready || !l.Leader().Here || l.Shared && !leads {
+		return nil, false, ok
+	}
+	for _, method := range l.Assign(s.desk.Lists(caller), stream) {
+		all = append(all, sessions.Notice{Session: l, Method: method, Text: notices.OfList(method)})
+	}
+	uris, more := l.AssignUpdates(stream)
+	if caller, ok = s.exchanges.Resolve(p); !ok {
+		return all, false, false
 	}
 	for _, uri := range uris {
 		if s.desk.Reads(caller, uri) {
 			params := mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)})
 			all = append(all, sessions.Notice{
-				Session: l, Holder: h, Method: mcp.NotifyResourceUpdated, URI: uri,
+				Session: l, Method: mcp.NotifyResourceUpdated, URI: uri,
 				Text: mcp.AppendRequest(nil, "", mcp.NotifyResourceUpdated, params),
 			})
 		}
 	}
 	for id, one := range l.TakeOnce() {
 		if s.tellsOnce(caller, id, one) {
-			one.Holder = h
 			all = append(all, one)
 		}
 	}
-	return all, more
+	return all, more, true
 }
 
 // heardListener takes notices for streams here, and that a stream is not where it
@@ -212,7 +232,7 @@ func (s *Service) heardNotice(ctx context.Context, from replica.ID, parts []stri
 	if len(parts[3]) == 0 {
 		l.DropListener(stream, from)
 		switch {
-		case l.IsLeading() || l.Epoch() > epoch: // it came here from the sender, or another replica leads
+		case l.Leader().Here || l.Leader().Epoch > epoch: // from the sender, or another replica leads
 		case epoch == directory.EndedEpoch:
 			s.sessions.Drop(l, sessions.EndClosed)
 			l.AwaitEnd(ctx)
@@ -223,7 +243,7 @@ func (s *Service) heardNotice(ctx context.Context, from replica.ID, parts []stri
 		return noticeTaken
 	}
 	opened := l.AwaitStream(ctx, stream)
-	switch had := l.Epoch(); {
+	switch had := l.Leader().Epoch; {
 	case had > epoch:
 		return noticeFenced
 	case !opened:
@@ -289,7 +309,7 @@ func (s *Service) left(ctx context.Context, l *sessions.Session, stream string, 
 			return false
 		}
 	}
-	return s.letGo(ctx, l, stream, primary, l.Epoch())
+	return s.letGo(ctx, l, stream, primary, l.Leader().Epoch)
 }
 
 // A primary that was not told is told again after leaveFirst, and then after twice as
@@ -333,7 +353,7 @@ func (s *Service) listenElsewhere(x *exchange.Exchange, r *http.Request, stream 
 		}
 		l.AddListener(stream, &sessions.Listener{At: replica.ID(x.From), Principal: x.Principal})
 	}
-	x.Header().Set(headerEpoch, epochText(l.Epoch()))
+	x.Header().Set(headerEpoch, epochText(l.Leader().Epoch))
 	x.WriteStatus(http.StatusOK)
 	x.Conclude(exchange.OutcomeForwarded) // the stream has its line where it ends
 	s.tellLater(l)
@@ -342,9 +362,9 @@ func (s *Service) listenElsewhere(x *exchange.Exchange, r *http.Request, stream 
 // takeStream takes a stream of a session that this replica leads from whoever sends it,
 // and returns when that sends nothing more of it.
 func (s *Service) takeStream(ctx context.Context, l *sessions.Session, stream string) {
-	if at := l.HolderOf(stream); at != "" {
+	if at := l.StreamsAt()[stream]; at != "" {
 		l.DropListener(stream, at)
-		s.letGo(ctx, l, stream, at, l.Epoch())
+		s.letGo(ctx, l, stream, at, l.Leader().Epoch)
 		return
 	}
 	l.LoseStream(ctx, stream)
@@ -401,7 +421,7 @@ func (s *Service) takeStranded(ctx context.Context) {
 		return
 	}
 	s.sessions.Each(ctx, (*sessions.Session).HasStreams, func(l *sessions.Session) {
-		if l.IsLeading() {
+		if l.Leader().Here {
 			l.DropGone(s.config.Others.IsThere)
 			return
 		}
@@ -418,7 +438,7 @@ func (s *Service) takeStranded(ctx context.Context) {
 
 // takeOne takes a session over, or has its streams known to whoever was faster.
 func (s *Service) takeOne(ctx context.Context, l *sessions.Session) {
-	principal := l.LastPrincipal()
+	principal := l.Client().Principal
 	caller, ok := s.exchanges.Resolve(principal)
 	if !ok {
 		return
@@ -457,7 +477,7 @@ func (s *Service) heardTaken(_ context.Context, from replica.ID, w replica.Messa
 		return nil, replica.ErrForm
 	}
 	l, epoch := s.namedBy(w.Parts[0], w.Parts[1])
-	if l == nil || l.User.TenantID != w.Tenant || l.Epoch() >= epoch {
+	if l == nil || l.User.TenantID != w.Tenant || l.Leader().Epoch >= epoch {
 		return nil, nil
 	}
 	s.sessions.Follow(l, from, epoch)
@@ -479,7 +499,7 @@ func (s *Service) taken(l *sessions.Session) {
 // resubscribeLater makes subscriptions of a session again, beside whatever finds that
 // they are lost.
 func (s *Service) resubscribeLater(l *sessions.Session) {
-	if caller, ok := s.exchanges.Resolve(l.LastPrincipal()); ok {
+	if caller, ok := s.exchanges.Resolve(l.Client().Principal); ok {
 		// one for each session
 		s.background.begin(context.Background(), func(ctx context.Context) { s.resubscribe(ctx, l, caller) })
 	}
@@ -492,7 +512,7 @@ func (s *Service) resubscribeLater(l *sessions.Session) {
 func (s *Service) tellFormer(ctx context.Context, x *exchange.Exchange, l *sessions.Session,
 	body []byte, rest func(),
 ) bool {
-	former := l.FormerOf()
+	former := l.Leader().Former
 	if former == "" || x == nil {
 		return true
 	}

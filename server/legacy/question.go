@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/forward"
@@ -82,12 +83,10 @@ func (rt *roundTrips) await(ctx context.Context, q *sessions.Question) (*mcp.Mes
 	if !q.Asked {
 		return nil, nil //nolint:nilnil // there is no answer, and nothing is wrong
 	}
-	select {
-	case <-q.Done:
-		return mcp.Decode(q.Answer)
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	if err := pace.Await(ctx, q.Done); err != nil {
+		return nil, err
 	}
+	return mcp.Decode(q.Answer)
 }
 
 // take adds an answer to the others. The stateless form has no place for errors among

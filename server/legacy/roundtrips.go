@@ -7,6 +7,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/lowering"
@@ -91,19 +92,19 @@ func (s *Service) inRounds(ctx context.Context, c gateway.Caller, l *sessions.Se
 	id string,
 	m *mcp.Message,
 ) (mcp.Object, *mcp.Error) {
-	agreed, level := l.Wants()
-	capabilities := agreed.Capabilities
+	client := l.Client()
+	capabilities := client.Capabilities
 	if !responder.carriesQuestions {
 		capabilities = mcp.Object{}
 	}
 	rt := &responder.rounds
 	*rt = roundTrips{
-		server: s, session: l, responder: responder, caller: c, revision: l.Speaks(),
+		server: s, session: l, responder: responder, caller: c, revision: client.Revision,
 		request: gateway.Request{
 			ID: id, Method: m.Method, Params: m.Params.Without("inputResponses", "requestState"),
-			Capabilities: capabilities, InSession: true, Extensions: agreed.Extensions, Client: l.Name,
-			LogLevel: level, Notify: responder.notify, Tasks: lowering.Tasks(l.Speaks()),
-			Memory: responder.memory, Form: lowering.Form(l.Speaks()),
+			Capabilities: capabilities, InSession: true, Extensions: client.Extensions, Client: l.Name,
+			LogLevel: client.Level, Notify: responder.notify, Tasks: lowering.Tasks(client.Revision),
+			Memory: responder.memory, Form: lowering.Form(client.Revision),
 			From: fromOf(ctx, l),
 		},
 	}
@@ -115,7 +116,7 @@ func (s *Service) inRounds(ctx context.Context, c gateway.Caller, l *sessions.Se
 	if m.Params.Has("task") || m.Method == mcp.MethodTasksResult {
 		rt.request.OnTaskStatus = func(id string, n mcp.Notification) { s.tellOnce(l, id, n) }
 	}
-	if l.Speaks() >= mcp.Revision2511 { // which knows such notifications
+	if client.Revision >= mcp.Revision2511 { // which knows such notifications
 		rt.request.OnOpened = func(id string) { s.opened(l, id) }
 	}
 	if m.Method == mcp.MethodTasksResult {
@@ -204,12 +205,8 @@ func (rt *roundTrips) pause(ctx context.Context, n int) error {
 	}
 	defer release()
 	rt.responder.releaseSlot()
-	timer := time.NewTimer(min(firstPause<<(n-1), maxPause))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
+	if !pace.Wait(ctx, min(firstPause<<(n-1), maxPause)) {
 		return context.Cause(ctx)
 	}
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/notices"
 	"github.com/drawbridge-mcp/drawbridge/server/sessions"
@@ -34,12 +35,10 @@ func (s *Service) subscribe(ctx context.Context, c gateway.Caller, id string, l 
 	case w == nil:
 		return exchange.ErrSubscriptions.Err
 	case !mine:
-		select {
-		case <-w.Opened:
-			return w.Err
-		case <-ctx.Done():
+		if pace.Await(ctx, w.Opened) != nil {
 			return exchange.ErrCancelledCall
 		}
+		return w.Err
 	}
 	request := &gateway.Request{ID: id, From: fromOf(ctx, l)}
 	_, w.Err = s.exchanges.Guarded(ctx, func() (result mcp.Object, err error) {

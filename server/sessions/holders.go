@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/server/streams"
 )
@@ -23,7 +24,7 @@ func (l *Session) ListensAt() (at []replica.ID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, h := range l.streams.holders {
-		if h.Listener != nil && h.Stream[0] == 'g' && l.lead.leads && !l.life.isOver() &&
+		if h.Listener != nil && h.Stream[0] == 'g' && l.leader.Here && !l.life.isOver() &&
 			!slices.Contains(at, h.Listener.At) {
 			at = append(at, h.Listener.At)
 		}
@@ -45,7 +46,7 @@ func (l *Session) ListenerAt(at replica.ID) *Holder {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, h := range slices.Backward(l.streams.holders) {
-		if h.Listener != nil && h.Listener.At == at && h.Stream[0] == 'g' && l.lead.leads &&
+		if h.Listener != nil && h.Listener.At == at && h.Stream[0] == 'g' && l.leader.Here &&
 			!l.life.isOver() {
 			return h
 		}
@@ -120,8 +121,8 @@ func (l *Session) Holds(stream string) bool {
 func (l *Session) LedBy(at replica.ID, epoch uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.lead.leads && epoch >= l.lead.epoch {
-		l.lead.primary, l.lead.epoch, l.lead.confirmed = at, epoch, time.Now()
+	if !l.leader.Here && epoch >= l.leader.Epoch {
+		l.leader.At, l.leader.Epoch, l.leader.confirmed = at, epoch, time.Now()
 	}
 }
 
@@ -171,12 +172,7 @@ func (h *Holder) goneLocked() <-chan struct{} {
 func await(ctx context.Context, done <-chan struct{}) bool {
 	ctx, stop := context.WithTimeout(ctx, NoticeTime/2)
 	defer stop()
-	select {
-	case <-done:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return pace.Await(ctx, done) == nil
 }
 
 // AddListener notes that a stream is held at another replica.
@@ -220,24 +216,25 @@ func (l *Session) StrandedAt() (at replica.ID, stranded bool) {
 	for _, h := range l.streams.holders {
 		stranded = stranded || h.flow != nil && h.flow.Lasts()
 	}
-	return l.lead.primary, stranded && !l.life.isOver()
+	return l.leader.At, stranded && !l.life.isOver()
 }
 
 // EndStreams ends the streams for notices that are here. That of a call follows the log,
 // whoever leads.
 func (l *Session) EndStreams() {
 	l.mu.Lock()
-	var lost []*Holder
-	for _, h := range l.streams.holders {
-		if h.flow != nil && h.flow.Lasts() && h.Stream[0] == 'g' {
-			lost = append(lost, h)
-		}
-	}
+	lost := l.forNoticesLocked()
 	l.mu.Unlock()
 	for _, h := range lost {
 		h.Untaken.Store(true)
 		h.lose()
 	}
+}
+
+// forNoticesLocked returns the connections here that send streams for notices.
+func (l *Session) forNoticesLocked() []*Holder {
+	return slices.DeleteFunc(slices.Clone(l.streams.holders),
+		func(h *Holder) bool { return h.flow == nil || h.Stream[0] != 'g' })
 }
 
 // lose has the connection here that sends the stream end: another one takes it.
@@ -273,12 +270,7 @@ func (l *Session) Hold(ctx context.Context, stream string, f *streams.Flow) (min
 	l.streams.holders[slices.Index(l.streams.holders, before)] = mine
 	l.mu.Unlock()
 	before.lose()
-	select {
-	case <-gone:
-		return mine, nil
-	case <-ctx.Done():
-		return mine, ctx.Err()
-	}
+	return mine, pace.Await(ctx, gone)
 }
 
 // Release gives the stream back, unless another connection has taken it.
@@ -289,17 +281,6 @@ func (l *Session) Release(mine *Holder) {
 			close(mine.gone)
 		}
 	})
-}
-
-// HolderOf returns the other replica that holds a stream, "" if that is this one or
-// nobody.
-func (l *Session) HolderOf(stream string) replica.ID {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if h := l.holderLocked(stream); h != nil && h.Listener != nil {
-		return h.Listener.At
-	}
-	return ""
 }
 
 // HasStreams tells whether a stream of the session, which is shared, is open anywhere, as

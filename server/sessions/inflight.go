@@ -17,7 +17,7 @@ func (l *Session) Enter(j *exchange.Job, visits bool) *exchange.Refusal {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case !l.lead.leads && !visits && l.Shared:
+	case !l.leader.Here && !visits && l.Shared:
 		return exchange.ErrReplicas
 	case l.life.isOver():
 		return exchange.ErrSession
@@ -27,7 +27,7 @@ func (l *Session) Enter(j *exchange.Job, visits bool) *exchange.Refusal {
 	if l.work.jobs == nil {
 		l.work.jobs = make(map[mcp.ID]*exchange.Job)
 	}
-	if l.work.jobs[j.ID] != nil || l.lead.running[j.ID] {
+	if l.work.jobs[j.ID] != nil || l.leader.Running[j.ID] {
 		return exchange.ErrIDInUse
 	}
 	l.work.jobs[j.ID] = j
@@ -92,14 +92,6 @@ func (l *Session) AwaitJobs(ctx context.Context) {
 	if !l.AfterJobs(func() { close(ended) }) {
 		await(ctx, ended)
 	}
-}
-
-// RunsFormerly tells whether the replica that led the session before answers a request of
-// that id.
-func (l *Session) RunsFormerly(id mcp.ID) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.lead.running[id]
 }
 
 // Retire has the session take no further request.

@@ -10,27 +10,18 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/primary"
 )
 
-// PrimaryOf returns the other replica that leads the session, "" if this one does or if
-// none is known.
-func (l *Session) PrimaryOf() replica.ID {
+// Leader returns what this replica knows of who leads the session.
+func (l *Session) Leader() Leader {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.lead.primary
+	return l.leader
 }
 
 // WantLogs notes how grave a log message must be for the client to get it.
 func (l *Session) WantLogs(level mcp.Level) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.client.level = level
-}
-
-// IsLeading tells whether this replica leads the session. It is true of a session that is
-// not shared.
-func (l *Session) IsLeading() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.lead.leads
+	l.client.Level = level
 }
 
 // IsSureSince tells whether this replica was sure at that time or later that it leads the
@@ -38,22 +29,7 @@ func (l *Session) IsLeading() bool {
 func (l *Session) IsSureSince(since time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return !l.Shared || !l.lead.confirmed.Before(since)
-}
-
-// Epoch returns that of the session, as this replica has it.
-func (l *Session) Epoch() uint64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.lead.epoch
-}
-
-// FormerOf returns the replica that led the session before, and may have calls of it, ""
-// if there is none.
-func (l *Session) FormerOf() replica.ID {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.lead.former
+	return !l.Shared || !l.leader.confirmed.Before(since)
 }
 
 // EntryKey names the session in the entries.
@@ -64,12 +40,12 @@ func (l *Session) EntryKey() primary.Key { return primary.Key{Tenant: l.User.Ten
 func (l *Session) Facts() map[string]string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	facts := l.lead.forgotten
-	if l.lead.forgotten = nil; facts == nil {
+	facts := l.leader.forgotten
+	if l.leader.forgotten = nil; facts == nil {
 		facts = make(map[string]string)
 	}
-	if l.client.level != 0 {
-		facts[FactLevel] = l.client.level.String()
+	if l.client.Level != 0 {
+		facts[FactLevel] = l.client.Level.String()
 	}
 	if lists := l.listsLocked(); lists != "" {
 		facts[FactLists] = lists
@@ -104,20 +80,20 @@ const (
 func (l *Session) SetUnwritten(unwritten bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.lead.unwritten = unwritten
+	l.leader.Unwritten = unwritten
 }
 
 // NoteUnwritten notes that some facts could not be written. Facts returns them later.
 func (l *Session) NoteUnwritten(facts map[string]string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.lead.unwritten = true
+	l.leader.Unwritten = true
 	for name, text := range facts {
-		if text == "" && len(l.lead.forgotten) < maxForgotten {
-			if l.lead.forgotten == nil {
-				l.lead.forgotten = make(map[string]string)
+		if text == "" && len(l.leader.forgotten) < maxForgotten {
+			if l.leader.forgotten == nil {
+				l.leader.forgotten = make(map[string]string)
 			}
-			l.lead.forgotten[name] = ""
+			l.leader.forgotten[name] = ""
 		}
 	}
 }
@@ -131,29 +107,14 @@ const maxForgotten = exchange.MaxSubscriptions
 func (l *Session) NoteRewritten() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.lead.rewritten = true
-}
-
-// IsRewritten returns what NoteRewritten has noted.
-func (l *Session) IsRewritten() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.lead.rewritten
-}
-
-// IsUnwritten tells whether this replica leads the session, and its entry lacks
-// something.
-func (l *Session) IsUnwritten() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.lead.leads && l.lead.unwritten
+	l.leader.Rewritten = true
 }
 
 // BeginLeading notes that this replica has opened the session.
 func (l *Session) BeginLeading(epoch uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.lead = lead{leads: true, epoch: epoch, confirmed: time.Now()}
+	l.leader = Leader{Here: true, Epoch: epoch, confirmed: time.Now()}
 }
 
 // BecomePrimary notes that this replica leads the session from now on, and what its
@@ -161,8 +122,8 @@ func (l *Session) BeginLeading(epoch uint64) {
 // "" if that is gone.
 func (l *Session) BecomePrimary(r primary.Entry, former replica.ID, running map[mcp.ID]bool) {
 	l.mu.Lock()
-	l.lead = lead{leads: true, epoch: r.Epoch, confirmed: time.Now(), former: former, running: running}
-	l.life.reach(ready)
+	l.leader = Leader{Here: true, Epoch: r.Epoch, confirmed: time.Now(), Former: former, Running: running}
+	l.life.reach(Ready)
 	l.mu.Unlock()
 	l.learn(r.Facts)
 }
@@ -171,7 +132,7 @@ func (l *Session) BecomePrimary(r primary.Entry, former replica.ID, running map[
 func (l *Session) Confirm(at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.lead.confirmed = at
+	l.leader.confirmed = at
 }
 
 // BecomeFollower notes that another replica leads the session. Streams for notices end
@@ -184,13 +145,11 @@ func (l *Session) BecomeFollower(at replica.ID, epoch uint64) (before uint64, le
 	elsewhere = l.StreamsAt()
 	maps.DeleteFunc(elsewhere, func(stream string, _ replica.ID) bool { return stream[0] != 'g' })
 	l.mu.Lock()
-	was := l.lead
-	l.lead = lead{epoch: epoch, primary: at}
+	was := l.leader
+	l.leader = Leader{At: at, Epoch: epoch}
 	var lost []*Holder
-	for _, h := range l.streams.holders {
-		if was.leads && h.flow != nil && h.Stream[0] == 'g' {
-			lost = append(lost, h)
-		}
+	if was.Here {
+		lost = l.forNoticesLocked()
 	}
 	l.dropListenersLocked(func(*Holder) bool { return true })
 	watched := l.notices.watched
@@ -202,7 +161,7 @@ func (l *Session) BecomeFollower(at replica.ID, epoch uint64) (before uint64, le
 	for _, h := range lost {
 		h.lose()
 	}
-	return was.epoch, was.leads, elsewhere
+	return was.Epoch, was.Here, elsewhere
 }
 
 // IsUsedSince tells whether this replica leads the session, which is shared, and the
@@ -210,5 +169,5 @@ func (l *Session) BecomeFollower(at replica.ID, epoch uint64) (before uint64, le
 func (l *Session) IsUsedSince(since time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.Shared && l.lead.leads && !l.life.isOver() && (l.isBusyLocked() || l.life.used.After(since))
+	return l.Shared && l.leader.Here && !l.life.isOver() && (l.isBusyLocked() || l.life.used.After(since))
 }

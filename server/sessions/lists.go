@@ -196,7 +196,7 @@ func (l *Session) ListsDue() (text string, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	text = l.listsLocked()
-	due = l.Shared && l.lead.leads && text != "" && text != l.notices.stored
+	due = l.Shared && l.leader.Here && text != "" && text != l.notices.stored
 	if due {
 		l.notices.stored = text
 	}
@@ -221,7 +221,7 @@ func (l *Session) NoteOnce(id, method string, notice []byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	before, waits := l.notices.once[id]
-	if l.life.isOver() || l.Shared && !l.lead.leads || len(notice) > maxOnceSize ||
+	if l.life.isOver() || l.Shared && !l.leader.Here || len(notice) > maxOnceSize ||
 		!waits && len(l.notices.once) >= maxOnce {
 		return false
 	}

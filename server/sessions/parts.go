@@ -15,35 +15,36 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/ticket"
 )
 
-// client is what a session knows of its client. The mutex of the session guards it, like
+// Client is what a session knows of its client. The mutex of the session guards it, like
 // the other parts of a session.
-type client struct {
+type Client struct {
 	ticket.Terms                // that the handshake agreed on
-	level        mcp.Level      // of log messages that the client wants; zero: none
-	principal    auth.Principal // of the token that was last used
+	Level        mcp.Level      // of log messages that the client wants; zero: none
+	Principal    auth.Principal // of the token that was last used; always one of the owner
 }
 
-// stage is how far a session has come. It only ever grows.
-type stage int8
+// Stage is how far a session has come. It only ever grows.
+type Stage int8
 
+// The stages.
 const (
-	opened stage = iota // the client has sent no message since
-	heard               // the client has sent a message
-	ready               // the client has confirmed the handshake, or another replica says so
-	over
+	opened Stage = iota // the client has sent no message since
+	Heard               // the client has sent a message
+	Ready               // the client has confirmed the handshake, or another replica says so
+	Over
 )
 
 // life is whether a session may still be used, and since when it is idle.
 type life struct {
-	stage    stage
+	stage    Stage
 	unqueued bool // the roster took it out of its queues, because it was in use
 	used     time.Time
 }
 
-func (f *life) isOver() bool { return f.stage == over }
+func (f *life) isOver() bool { return f.stage == Over }
 
 // reach notes that the session has come that far.
-func (f *life) reach(s stage) { f.stage = max(f.stage, s) }
+func (f *life) reach(s Stage) { f.stage = max(f.stage, s) }
 
 func (f *life) idleSince() time.Time {
 	if f.stage == opened {
@@ -71,17 +72,18 @@ type connections struct {
 	holders []*Holder                // of those that are open; few, so a map would be no faster
 }
 
-// lead is what a replica knows of who leads a shared session.
-type lead struct {
-	leads     bool
-	epoch     uint64
+// Leader is what a replica knows of who leads a session.
+type Leader struct {
+	Here      bool       // this replica; that is so of a session that is not shared
+	At        replica.ID // the other replica that leads; "": not known
+	Epoch     uint64
+	Former    replica.ID      // that led before this one, and has calls still; "": none
+	Running   map[mcp.ID]bool // the requests that it answers; do not modify
+	Unwritten bool            // the entry lacks something
+	Rewritten bool            // the entry was written whole again, maybe after DELETE removed it
+
 	confirmed time.Time         // when this replica was last sure who leads
-	unwritten bool              // the entry lacks something
 	forgotten map[string]string // facts that the entry is to forget, by name, each ""; nil: none
-	rewritten bool              // the entry was written whole again, maybe after DELETE removed it
-	primary   replica.ID        // the other replica that leads; "": not known
-	former    replica.ID        // that led before this one, and has calls still; "": none
-	running   map[mcp.ID]bool   // the requests that it answers
 }
 
 // Listener is where a stream is held that is at another replica.

@@ -54,9 +54,9 @@ type Session struct {
 	suffix    string // of the names of its streams, see homeMark; "" if it is not shared
 
 	mu      sync.Mutex // guards the fields below
-	client  client
+	client  Client
 	life    life
-	lead    lead
+	leader  Leader
 	work    work
 	asked   map[string]*Question // that wait for answers of the client, by id; nil: none
 	notices pendingNotices
@@ -70,7 +70,7 @@ func New(ro *Roster, t *ticket.Ticket, p auth.Principal, opener [ticket.OpenerSi
 ) *Session {
 	l := &Session{
 		Key: t.Key, User: p.User(), Name: t.Key.String(), Expiry: t.Opened.Add(maxAge), Shared: shared,
-		roster: ro, client: client{Terms: t.Agreed(), principal: p}, life: life{used: time.Now()},
+		roster: ro, client: Client{Terms: t.Agreed(), Principal: p}, life: life{used: time.Now()},
 	}
 	if shared {
 		l.suffix = homeMark + hex.EncodeToString(opener[:]) + ticket.NewKey().String()[:8]
@@ -92,8 +92,8 @@ func (l *Session) Use(now time.Time, idle time.Duration, p auth.Principal) bool 
 		return false
 	}
 	first := l.life.stage == opened
-	l.life.used, l.client.principal = now, p
-	l.life.reach(heard)
+	l.life.used, l.client.Principal = now, p
+	l.life.reach(Heard)
 	l.mu.Unlock()
 	if first {
 		l.roster.requeue(l)
@@ -140,7 +140,7 @@ func (l *Session) yield(stamp, now time.Time) (since time.Time, idle bool) {
 	}
 	since = l.life.idleSince()
 	if !since.After(stamp) && !since.After(now) {
-		l.life.stage, l.life.used = over, since
+		l.life.stage, l.life.used = Over, since
 	}
 	return since, true
 }
@@ -174,7 +174,7 @@ func (l *Session) changeUse(change func()) {
 func (l *Session) Close() bool {
 	l.mu.Lock()
 	before := l.life.isOver()
-	l.life.stage = over
+	l.life.stage = Over
 	l.mu.Unlock()
 	if before {
 		return false
@@ -229,34 +229,25 @@ func (l *Session) WakeStreams() {
 	}
 }
 
-// LastPrincipal returns whose token was last used in the session. It is always one of the
-// owner, but the owner's client gets a new token now and then.
-func (l *Session) LastPrincipal() auth.Principal {
+// Client returns what the session knows of its client.
+func (l *Session) Client() Client {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.client.principal
+	return l.client
 }
 
-// Speaks returns the negotiated revision.
-func (l *Session) Speaks() string {
+// Stage returns how far the session has come.
+func (l *Session) Stage() Stage {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.client.Revision
+	return l.life.stage
 }
 
-// Wants returns what was agreed on with the client, and the level of log messages that it
-// wants.
-func (l *Session) Wants() (agreed ticket.Terms, level mcp.Level) {
+// Reach notes that the session has come that far, here or elsewhere.
+func (l *Session) Reach(s Stage) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.client.Terms, l.client.level
-}
-
-// SetHeard notes that the client has sent messages, elsewhere or here.
-func (l *Session) SetHeard() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.life.reach(heard)
+	l.life.reach(s)
 }
 
 // Agree sets what the handshake decides. It is for sessions that are opened before their
@@ -274,27 +265,6 @@ func (l *Session) IsBusy() bool {
 	return l.isBusyLocked()
 }
 
-// IsOver tells whether the session has ended.
-func (l *Session) IsOver() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.life.isOver()
-}
-
-// IsReady tells whether notices may be sent, which is after the handshake.
-func (l *Session) IsReady() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.life.stage == ready
-}
-
-// Begin notes that the handshake is over.
-func (l *Session) Begin() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.life.reach(ready)
-}
-
 // ShortName names the session in the log: enough to find all its lines, and not part of
 // its id.
 func (l *Session) ShortName() string { return l.Name[:12] }
@@ -305,7 +275,7 @@ func (l *Session) ShortName() string { return l.Name[:12] }
 // forget the id with which they resumed.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sending-messages-to-the-server
 func (l *Session) Priming(after string) *sse.Event {
-	if l.Speaks() < mcp.Revision2511 {
+	if l.Client().Revision < mcp.Revision2511 {
 		return nil
 	}
 	return &sse.Event{ID: after, HasID: true, Data: []byte{}, Retry: streams.Retry}

@@ -49,7 +49,7 @@ func (l *Session) Reserve(uri string) (w *Subscription, mine bool) {
 	if w = l.notices.watched[uri]; w != nil {
 		return w, false
 	}
-	if l.life.isOver() || !l.lead.leads || len(l.notices.watched) >= exchange.MaxSubscriptions {
+	if l.life.isOver() || !l.leader.Here || len(l.notices.watched) >= exchange.MaxSubscriptions {
 		return nil, false
 	}
 	if l.notices.watched == nil {
@@ -159,7 +159,7 @@ func (l *Session) IsLost() bool {
 }
 
 func (l *Session) isLostLocked() bool {
-	return l.lead.leads && len(l.notices.lost) > 0 && l.notices.reopening == nil && !l.life.isOver()
+	return l.leader.Here && len(l.notices.lost) > 0 && l.notices.reopening == nil && !l.life.isOver()
 }
 
 // DropWatch ends the subscription to a resource, and forgets its changes.

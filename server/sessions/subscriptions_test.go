@@ -11,7 +11,7 @@ import (
 // TestSubscriptionsAreMadeAgainByOne has two want to make the subscriptions of a session
 // again, and the client end one of them meanwhile.
 func TestSubscriptionsAreMadeAgainByOne(t *testing.T) {
-	l := &Session{Shared: true, lead: lead{leads: true}}
+	l := &Session{Shared: true, leader: Leader{Here: true}}
 	l.learnWatches(map[string]string{WatchFact("file:///a"): "file:///a", WatchFact("file:///b"): "file:///b"})
 	lost, end := l.BeginResubscribing()
 	if len(lost) != 2 {
@@ -38,7 +38,7 @@ func TestSubscriptionsAreMadeAgainByOne(t *testing.T) {
 // which a part has changed of which the client was not told.
 func TestTheEndOfASubscriptionForgetsChangedParts(t *testing.T) {
 	user, memory := auth.User{TenantID: "acme"}, share.New(1<<20)
-	l := &Session{User: user, roster: &Roster{memory: memory}, lead: lead{leads: true}}
+	l := &Session{User: user, roster: &Roster{memory: memory}, leader: Leader{Here: true}}
 	for _, uri := range []string{"file:///a", "file:///b"} {
 		l.Reserve(uri)
 		l.NoteUpdate(uri, uri+"/part")
@@ -61,7 +61,7 @@ func TestAChangeStaysForTheOtherSubscription(t *testing.T) {
 	for _, order := range [][2]string{{whole, part}, {part, whole}} {
 		for _, ended := range order {
 			memory := share.New(1 << 20)
-			l := &Session{User: auth.User{TenantID: "acme"}, roster: &Roster{memory: memory}, lead: lead{leads: true}}
+			l := &Session{User: auth.User{TenantID: "acme"}, roster: &Roster{memory: memory}, leader: Leader{Here: true}}
 			l.Reserve("file:///a/bc")
 			for _, uri := range order {
 				l.Reserve(uri)

@@ -23,7 +23,7 @@ func (d *Directory) add(ctx context.Context, l *sessions.Session, c gateway.Call
 	d.tellEvicted(ctx, evicted)
 	for _, gone := range evicted {
 		gone.Discard()
-		if gone.IsLeading() { // another goes on elsewhere, and may come back
+		if gone.Leader().Here { // another goes on elsewhere, and may come back
 			d.ended.Add(gone.Key, sessions.EndEvicted)
 			d.forget(ctx, gone)
 			d.ForgetEvents(gone)
@@ -44,7 +44,7 @@ func (d *Directory) End(ctx context.Context, l *sessions.Session, how string) {
 		return
 	}
 	d.forget(ctx, l)
-	if l.Shared && l.IsLeading() {
+	if l.Shared && l.Leader().Here {
 		d.config.LetGo(l, l.StreamsAt(), EndedEpoch)
 	}
 }
@@ -53,7 +53,7 @@ func (d *Directory) End(ctx context.Context, l *sessions.Session, how string) {
 // session had ended before.
 func (d *Directory) Drop(l *sessions.Session, how string) bool {
 	ended := d.Shut(l, how)
-	if ended && l.IsLeading() {
+	if ended && l.Leader().Here {
 		d.ForgetEvents(l)
 	}
 	return ended
@@ -64,7 +64,7 @@ func (d *Directory) Drop(l *sessions.Session, how string) bool {
 func (d *Directory) Shut(l *sessions.Session, how string) bool {
 	d.Roster.Remove(l)
 	ended := l.Close()
-	if ended && l.IsLeading() {
+	if ended && l.Leader().Here {
 		d.ended.Add(l.Key, how)
 	}
 	return ended
@@ -80,7 +80,7 @@ func (d *Directory) Sweep(ctx context.Context) {
 	now := time.Now()
 	d.Each(ctx, func(l *sessions.Session) bool {
 		return !l.Fresh(now, d.config.SessionIdle) ||
-			!l.IsLeading() && !l.IsBusy() && now.Sub(l.IdleSince()) > enteringTime
+			!l.Leader().Here && !l.IsBusy() && now.Sub(l.IdleSince()) > enteringTime
 	}, func(l *sessions.Session) {
 		if _, leads := d.config.Others.Leads(); leads || !l.Shared {
 			d.End(ctx, l, l.Lapse(now))
@@ -106,7 +106,7 @@ func (d *Directory) Reauthorize(ctx context.Context, resolve func(auth.Principal
 ) (ended int, given []sessions.Revoked) {
 	var gone []*sessions.Session
 	d.Roster.Each(func(l *sessions.Session) {
-		principal := l.LastPrincipal()
+		principal := l.Client().Principal
 		caller, ok := resolve(principal)
 		if ok {
 			given = append(given, l.Reauthorize(caller)...)
@@ -114,7 +114,7 @@ func (d *Directory) Reauthorize(ctx context.Context, resolve func(auth.Principal
 		}
 		if d.Shut(l, exchange.OutcomeRevoked) {
 			ended++
-			if l.IsLeading() && (!l.Shared || judge(exchange.Unexpired(principal)) != nil) {
+			if l.Leader().Here && (!l.Shared || judge(exchange.Unexpired(principal)) != nil) {
 				gone = append(gone, l)
 			}
 		}
@@ -129,16 +129,16 @@ func (d *Directory) Reauthorize(ctx context.Context, resolve func(auth.Principal
 // forget removes the entry of a session that has ended here for another reason than that
 // its client said so. What cannot be removed now is removed later.
 func (d *Directory) forget(ctx context.Context, l *sessions.Session) {
-	if !l.Shared || !l.IsLeading() {
+	if !l.Shared || !l.Leader().Here {
 		return
 	}
-	if d.config.Entries.End(context.WithoutCancel(ctx), l.EntryKey(), l.Epoch()) == nil {
+	if d.config.Entries.End(context.WithoutCancel(ctx), l.EntryKey(), l.Leader().Epoch) == nil {
 		return
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.unended) < maxUnended {
-		d.unended[l.EntryKey()] = l.Epoch()
+		d.unended[l.EntryKey()] = l.Leader().Epoch
 	}
 }
 

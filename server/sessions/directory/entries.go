@@ -32,7 +32,7 @@ func (d *Directory) save(ctx context.Context, l *sessions.Session,
 	write func(context.Context, primary.Key, primary.Entry) error, facts map[string]string,
 ) {
 	err := write(ctx, l.EntryKey(), primary.Entry{
-		Primary: d.config.Others.Self(), Epoch: l.Epoch(), Facts: facts,
+		Primary: d.config.Others.Self(), Epoch: l.Leader().Epoch, Facts: facts,
 	})
 	switch {
 	case errors.Is(err, primary.ErrFenced):
@@ -45,7 +45,7 @@ func (d *Directory) save(ctx context.Context, l *sessions.Session,
 
 // Superseded notes that another replica leads a session; which one is found out when it
 // matters.
-func (d *Directory) Superseded(l *sessions.Session) { d.Follow(l, "", l.Epoch()) }
+func (d *Directory) Superseded(l *sessions.Session) { d.Follow(l, "", l.Leader().Epoch) }
 
 // Delete removes the entry of a session that its client ends. If that cannot be done,
 // nothing has happened: no session is served any more after its end was answered.
@@ -53,7 +53,7 @@ func (d *Directory) Delete(ctx context.Context, l *sessions.Session) *exchange.R
 	if !l.Shared {
 		return nil
 	}
-	switch err := d.config.Entries.End(ctx, l.EntryKey(), l.Epoch()); {
+	switch err := d.config.Entries.End(ctx, l.EntryKey(), l.Leader().Epoch); {
 	case errors.Is(err, primary.ErrFenced):
 		d.Superseded(l)
 		return forward.ErrElsewhere
@@ -69,7 +69,7 @@ func (d *Directory) Delete(ctx context.Context, l *sessions.Session) *exchange.R
 // may have written the entry again, from which a replica would take the session over.
 func (d *Directory) ShutDeleted(ctx context.Context, l *sessions.Session) {
 	d.Shut(l, sessions.EndClosed)
-	if l.IsRewritten() {
+	if l.Leader().Rewritten {
 		d.forget(ctx, l)
 	}
 }
@@ -90,7 +90,7 @@ func (d *Directory) Tend(ctx context.Context, changed <-chan struct{}, takeStran
 		case <-changed:
 			takeStranded(ctx)
 		case now := <-ticker.C:
-			d.write(ctx, func(l *sessions.Session) bool { return l.IsUnwritten() })
+			d.write(ctx, func(l *sessions.Session) bool { return l.Leader().Unwritten })
 			d.removeEnded(ctx)
 			takeStranded(ctx)
 			if now.Sub(renewed) >= d.config.SessionIdle/renewals {
@@ -112,7 +112,7 @@ func (d *Directory) write(ctx context.Context, which func(*sessions.Session) boo
 	if !leads {
 		return // later, when it is sure again
 	}
-	d.Each(ctx, func(l *sessions.Session) bool { return l.Shared && l.IsLeading() && which(l) },
+	d.Each(ctx, func(l *sessions.Session) bool { return l.Shared && l.Leader().Here && which(l) },
 		func(l *sessions.Session) {
 			if !l.IsSureSince(since) {
 				_ = d.confirm(ctx, l) // or at its next use
@@ -120,8 +120,8 @@ func (d *Directory) write(ctx context.Context, which func(*sessions.Session) boo
 			}
 			l.SetUnwritten(false)
 			d.save(ctx, l, d.config.Entries.Open, l.Facts())
-			l.NoteRewritten() // before it is asked whether it is over: see ShutDeleted
-			if l.IsOver() {   // it has ended meanwhile
+			l.NoteRewritten()               // before it is asked whether it is over: see ShutDeleted
+			if l.Stage() == sessions.Over { // it has ended meanwhile
 				d.forget(ctx, l)
 			}
 		})

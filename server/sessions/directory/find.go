@@ -57,8 +57,8 @@ func (d *Directory) Visit(ctx context.Context, t *ticket.Ticket, c gateway.Calle
 	if !d.Shared {
 		return d.findHere(ctx, t, c)
 	}
-	if l := d.Roster.Find(t.Key); l != nil && !l.IsOver() {
-		if !l.IsLeading() {
+	if l := d.Roster.Find(t.Key); l != nil && l.Stage() != sessions.Over {
+		if !l.Leader().Here {
 			return l, nil
 		}
 		if refused := d.useLed(ctx, l, c); refused != forward.ErrElsewhere {
@@ -66,7 +66,7 @@ func (d *Directory) Visit(ctx context.Context, t *ticket.Ticket, c gateway.Calle
 		}
 	}
 	l := d.sessionOf(t, c.Principal, true)
-	l.Begin()
+	l.Reach(sessions.Ready)
 	switch _, err := d.config.Entries.Read(ctx, l.EntryKey()); {
 	case errors.Is(err, primary.ErrNone):
 		return nil, sessions.Miss(ctx, d.ended.Why(t.Key))

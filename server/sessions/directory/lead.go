@@ -40,7 +40,7 @@ func (d *Directory) Whose(ctx context.Context, t *ticket.Ticket, c gateway.Calle
 		l, refused = d.findHere(ctx, t, c)
 		return l, "", refused
 	}
-	if l := d.Roster.Find(t.Key); l != nil && l.IsLeading() {
+	if l := d.Roster.Find(t.Key); l != nil && l.Leader().Here {
 		if refused := d.useLed(ctx, l, c); refused != forward.ErrElsewhere {
 			return l, "", refused
 		}
@@ -140,7 +140,7 @@ func (d *Directory) take(ctx context.Context, t *ticket.Ticket, c gateway.Caller
 		defer d.beingTaken.Delete(t.Key)
 		ctx, self := context.WithoutCancel(ctx), d.config.Others.Self()
 		l := d.Roster.Find(t.Key)
-		if l != nil && from.Primary == self && l.IsLeading() && l.Epoch() == from.Epoch {
+		if l != nil && from.Primary == self && l.Leader().Here && l.Leader().Epoch == from.Epoch {
 			return taken{l, d.useLed(ctx, l, c)}, nil
 		}
 		record, err := d.config.Entries.Take(ctx, keyOf(t, c), from, self)
@@ -177,7 +177,8 @@ func (d *Directory) TakeOver(ctx context.Context, l *sessions.Session, c gateway
 	*exchange.Refusal,
 ) {
 	t := &ticket.Ticket{
-		Opener: d.opener, Key: l.Key, Opened: l.Expiry.Add(-d.config.SessionMaxAge), Revision: l.Speaks(),
+		Opener: d.opener, Key: l.Key, Opened: l.Expiry.Add(-d.config.SessionMaxAge),
+		Revision: l.Client().Revision,
 	}
 	_, to, refused := d.lookup(ctx, t, c, "")
 	return to, refused
@@ -236,7 +237,7 @@ func (d *Directory) Enter(ctx context.Context, t *ticket.Ticket, c gateway.Calle
 	*exchange.Refusal,
 ) {
 	l := d.sessionOf(t, c.Principal, true)
-	l.SetHeard()
+	l.Reach(sessions.Heard)
 	if !time.Now().Before(l.Expiry) {
 		return nil, sessions.Miss(ctx, sessions.EndExpired)
 	}
@@ -270,7 +271,7 @@ func (d *Directory) useLed(ctx context.Context, l *sessions.Session, c gateway.C
 	if l.Shared {
 		// the handshake is over: this replica opened the session, or another one did and
 		// the client goes on here
-		l.Begin()
+		l.Reach(sessions.Ready)
 	}
 	return nil
 }
@@ -286,7 +287,7 @@ func (d *Directory) confirm(ctx context.Context, l *sessions.Session) *exchange.
 		return sessions.Miss(ctx, sessions.EndClosed)
 	case err != nil:
 		return exchange.ErrReplicas
-	case record.Primary != d.config.Others.Self() || record.Epoch != l.Epoch():
+	case record.Primary != d.config.Others.Self() || record.Epoch != l.Leader().Epoch:
 		d.Follow(l, record.Primary, record.Epoch)
 		return forward.ErrElsewhere
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"math"
-	"strconv"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -85,7 +84,7 @@ func (g *Gateway) isFirst(ctx context.Context, c *call, s *state, now time.Time)
 	}
 	reply, err := g.config.Shared.Do(ctx, redis.Command{
 		Name: "SET", Key: redis.Key(c.caller.Tenant.ID, "used", hex.EncodeToString(s.Nonce[:])),
-		Args: []string{"1", "NX", "PX", strconv.FormatInt(usedTTL.Milliseconds(), 10)},
+		Args: []string{"1", "NX", "PX", redis.Millis(usedTTL)},
 	})
 	return err != nil || !reply.Nil()
 }

@@ -48,37 +48,14 @@ func (r Reply) List() ([]Reply, error) {
 	return replies, nil
 }
 
-// Map returns the fields of a hash.
-func (r Reply) Map() (map[string]Reply, error) {
-	messages, err := r.message.AsMap()
-	if err != nil {
-		return nil, err
-	}
-	replies := make(map[string]Reply, len(messages))
-	for name := range messages {
-		replies[name] = Reply{messages[name]}
-	}
-	return replies, nil
-}
+// Fields returns the fields of a hash, or the pairs of texts in an array.
+func (r Reply) Fields() (map[string]string, error) { return r.message.AsStrMap() }
 
-// Entry is one entry of a stream.
-type Entry struct {
-	ID     string
-	Fields map[string]string
-}
+// Entry is one entry of a stream: its ID, and its FieldValues by name.
+type Entry = rueidis.XRangeEntry
 
 // Entries returns the entries that XRANGE answers with.
-func (r Reply) Entries() ([]Entry, error) {
-	found, err := r.message.AsXRange()
-	if err != nil {
-		return nil, err
-	}
-	entries := make([]Entry, len(found))
-	for i, e := range found {
-		entries[i] = Entry{e.ID, e.FieldValues}
-	}
-	return entries, nil
-}
+func (r Reply) Entries() ([]Entry, error) { return r.message.AsXRange() }
 
 // Outcome is how a call came out.
 type Outcome string
@@ -224,7 +201,7 @@ func (s *Store) failed(ctx context.Context, err error) error {
 	switch state, all := stateOf(err); {
 	case known || !all:
 	case state == StateSlow && errorCode(err) == "":
-		s.wakeRun()
+		pace.Signal(s.wake)
 	default:
 		s.fail(down)
 	}

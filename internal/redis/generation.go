@@ -75,10 +75,10 @@ return ARGV[2]`)
 // still has what it was given.
 func (s *Store) check(ctx context.Context) error {
 	pulse := time.Since(s.memory.began)
-	commands := []Command{{Name: "GETEX", Key: generationKey, Args: []string{"PX", millis(generationTTL)}}}
+	commands := []Command{{Name: "GETEX", Key: generationKey, Args: []string{"PX", Millis(generationTTL)}}}
 	for _, key := range s.memory.pulseKeys {
 		commands = append(commands,
-			Command{Name: "SET", Key: key, Args: []string{millis(pulse), "PX", millis(pulseTTL), "GET"}})
+			Command{Name: "SET", Key: key, Args: []string{Millis(pulse), "PX", Millis(pulseTTL), "GET"}})
 	}
 	answers, err := s.each(ctx, commands)
 	if answers == nil {
@@ -97,7 +97,8 @@ func (s *Store) check(ctx context.Context) error {
 		if a.err == nil {
 			continue
 		}
-		if err := s.clear(ctx, s.memory.pulseKeys[i]); err != nil { // of another type: nothing was written
+		// it is of another type, and nothing was written
+		if _, err := s.each(ctx, []Command{{Name: "DEL", Key: s.memory.pulseKeys[i]}}); err != nil {
 			return err
 		}
 	}
@@ -105,7 +106,7 @@ func (s *Store) check(ctx context.Context) error {
 	text, _ := answers[0].text() // whatever else is there is no generation
 	if !isGeneration(text) || s.memory.lost && text == known {
 		reply, err := renew.run(ctx, s, 0, []string{generationKey},
-			[]string{text, randomText(), millis(generationTTL)})
+			[]string{text, randomText(), Millis(generationTTL)})
 		if err != nil {
 			return err
 		}
@@ -144,12 +145,6 @@ func (m *memory) forgotten(pulse string, err error) bool {
 	return err != nil || invalid != nil || time.Duration(n)*time.Millisecond < m.last-mostLoss
 }
 
-// clear removes a key.
-func (s *Store) clear(ctx context.Context, key string) error {
-	_, err := s.each(ctx, []Command{{Name: "DEL", Key: key}})
-	return err
-}
-
 // enter notes the generation that holds now, and tells if it is another than before.
 func (s *Store) enter(ctx context.Context, text string) {
 	before := s.generation.Swap(&text)
@@ -163,7 +158,8 @@ func (s *Store) enter(ctx context.Context, text string) {
 	}
 }
 
-func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+// Millis writes a time in milliseconds, as commands want it.
+func Millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
 // HasLost asks the server whether it has another generation than the one that is known
 // here: then it has forgotten, and Run has yet to see that.

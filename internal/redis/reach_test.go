@@ -51,7 +51,7 @@ func use(t *testing.T, store *redis.Store) {
 		t.Fatal(err)
 	}
 	if entries, err := reply.Entries(); err != nil || len(entries) == 0 ||
-		entries[0].Fields["f"] != "tenant-7" {
+		entries[0].FieldValues["f"] != "tenant-7" {
 		t.Errorf("the stream holds %v, %v", entries, err)
 	}
 }

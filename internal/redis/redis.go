@@ -322,11 +322,6 @@ func (s *Store) broken(err error) {
 // fail stops calls, and has Run look at once.
 func (s *Store) fail(err error) {
 	s.trip(err)
-	s.wakeRun()
-}
-
-// wakeRun has Run look at once.
-func (s *Store) wakeRun() {
 	pace.Signal(s.wake)
 }
 

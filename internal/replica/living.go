@@ -215,7 +215,9 @@ func (g *Group) says(address *string) []string {
 		digest := g.identity.Digest()
 		sealed = string(g.config.Seal.SealBytes(linkPurpose(g.id), append(digest[:], *address...)))
 	}
-	return []string{string(g.id), millis(life), strconv.Itoa(most - 1), strconv.Itoa(Formats), state, sealed}
+	return []string{
+		string(g.id), redis.Millis(life), strconv.Itoa(most - 1), strconv.Itoa(Formats), state, sealed,
+	}
 }
 
 // peer returns how a replica is reached, which it has sealed.
@@ -327,17 +329,12 @@ func readLiving(reply redis.Reply) (said living, _ error) {
 	}
 	now, err1 := found[0].Int()
 	known, err2 := found[1].Int()
-	others, err3 := found[2].List()
+	others, err3 := found[2].Fields()
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return said, err
 	}
-	said.now, said.known, said.others = now, known == 1, make(map[ID]presence, len(others)/2)
-	for i := 0; i+1 < len(others); i += 2 {
-		id, err1 := others[i].Text()
-		text, err2 := others[i+1].Text()
-		if err := errors.Join(err1, err2); err != nil {
-			return said, err
-		}
+	said.now, said.known, said.others = now, known == 1, make(map[ID]presence, len(others))
+	for id, text := range others {
 		if parts := strings.SplitN(text, " ", 4); len(parts) == 4 {
 			formats, _ := strconv.Atoi(parts[1]) // the script has looked
 			said.others[ID(id)] = presence{parts[0], formats, parts[2], parts[3]}
@@ -345,5 +342,3 @@ func readLiving(reply redis.Reply) (said living, _ error) {
 	}
 	return said, nil
 }
-
-func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

@@ -411,7 +411,7 @@ func TestNobodyBelievesWhatOthersWroteIntoRedis(t *testing.T) {
 			entries, _ := a.does(t, "XRANGE", key, "-", "+").Entries()
 			a.does(t, "DEL", key)
 			for _, e := range entries {
-				a.does(t, "XADD", key, e.ID, "e", e.Fields["d"])
+				a.does(t, "XADD", key, e.ID, "e", e.FieldValues["d"])
 			}
 		},
 		"nothing": func(t *testing.T, key, _ string) { a.does(t, "DEL", key) },

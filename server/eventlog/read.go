@@ -175,6 +175,11 @@ func (r *reading) page(ctx context.Context, sequence uint64) (full bool, err err
 	return len(rest) > 1 || len(entries) >= count-1, r.take(ctx, sequence, entries)
 }
 
+// opens opens what an entry holds.
+func (r *reading) opens(e redis.Entry, purpose string) ([]byte, error) {
+	return r.log.config.Seal.OpenBytes(purpose, []byte(e.FieldValues["d"]))
+}
+
 // head returns the base of a stream, of which the first entries are given. The error is
 // ErrUnknown if its first events are not there any more.
 func (r *reading) head(ctx context.Context, entries []redis.Entry) (uint64, error) {
@@ -185,10 +190,8 @@ func (r *reading) head(ctx context.Context, entries []redis.Entry) (uint64, erro
 	if !ok || last {
 		return 0, ErrUnknown
 	}
-	if _, err := r.log.config.Seal.OpenBytes(r.headPurpose(base),
-		[]byte(entries[0].Fields["d"])); err != nil {
-		if _, err := r.log.config.Seal.OpenBytes(r.eventPurpose(entries[0].ID),
-			[]byte(entries[0].Fields["d"])); err != nil {
+	if _, err := r.opens(entries[0], r.headPurpose(base)); err != nil {
+		if _, err := r.opens(entries[0], r.eventPurpose(entries[0].ID)); err != nil {
 			return 0, r.log.refuse(ctx, r.streamKey)
 		}
 		return 0, ErrUnknown // the first events were dropped
@@ -208,9 +211,9 @@ func (r *reading) take(ctx context.Context, sequence uint64, entries []redis.Ent
 		if !ok || n != sequence+1 {
 			return ErrUnknown
 		}
-		data, err := r.log.config.Seal.OpenBytes(r.eventPurpose(e.ID), []byte(e.Fields["d"]))
+		data, err := r.opens(e, r.eventPurpose(e.ID))
 		if err != nil {
-			if _, err := r.log.config.Seal.OpenBytes(r.headPurpose(n), []byte(e.Fields["d"])); err == nil {
+			if _, err := r.opens(e, r.headPurpose(n)); err == nil {
 				return ErrUnknown // somebody asks for what was before the beginning
 			}
 			return r.log.refuse(ctx, r.streamKey)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/batch"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
@@ -103,7 +102,7 @@ func NewRedis(cfg RedisConfig) *Redis {
 
 // life returns for how many milliseconds the server keeps a stream that nobody reads.
 func (l *Redis) life() string {
-	return strconv.FormatInt((l.config.Age + l.config.Age/8).Milliseconds(), 10)
+	return redis.Millis(l.config.Age + l.config.Age/8)
 }
 
 // run runs a script, and returns what it said first, and the rest. The error is ErrFenced

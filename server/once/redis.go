@@ -3,7 +3,6 @@ package once
 import (
 	"context"
 	"crypto/sha256"
-	"strconv"
 	"sync"
 	"time"
 
@@ -84,7 +83,7 @@ redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
 return 1`)
 )
 
-var retentionMillis = strconv.FormatInt(Retention.Milliseconds(), 10)
+var retentionMillis = redis.Millis(Retention)
 
 // NewRedis returns a Redis. It is called before cfg.Store runs. Run makes it live.
 func NewRedis(cfg RedisConfig) *Redis {

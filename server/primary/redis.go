@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -112,7 +113,7 @@ func (s *Redis) Open(ctx context.Context, k Key, r Entry) error { return s.write
 func (s *Redis) Keep(ctx context.Context, k Key, r Entry) error { return s.write(ctx, k, r, "0") }
 
 func (s *Redis) write(ctx context.Context, k Key, r Entry, begins string) error {
-	args := []string{string(r.Primary), epochText(r.Epoch), s.seal(k, r), s.life(), begins}
+	args := []string{string(r.Primary), epochText(r.Epoch), s.seal(k, r), redis.Millis(s.config.Life), begins}
 	for name, text := range r.Facts {
 		if text != "" {
 			text = string(s.config.Seal.SealBytes(factPurpose(k, name), []byte(text)))
@@ -144,14 +145,7 @@ func (s *Redis) Read(ctx context.Context, k Key) (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
-	fields, err := reply.Map()
-	if err != nil {
-		return Entry{}, s.refuse(ctx, k)
-	}
-	if len(fields) == 0 {
-		return Entry{}, s.none(ctx)
-	}
-	return s.read(ctx, k, fields)
+	return s.read(ctx, k, reply)
 }
 
 // errLost says that the server has lost what it had. Whoever leads a session writes its
@@ -174,29 +168,28 @@ func (s *Redis) none(ctx context.Context) error {
 	return ErrNone
 }
 
-// read returns the entry that the server has.
-func (s *Redis) read(ctx context.Context, k Key, fields map[string]redis.Reply) (r Entry, _ error) {
-	texts := make(map[string]string, len(fields))
-	for name, value := range fields {
-		text, err := value.Text()
-		if err != nil {
-			return r, s.refuse(ctx, k)
-		}
-		texts[name] = text
+// read reads the entry that the server has.
+func (s *Redis) read(ctx context.Context, k Key, reply redis.Reply) (r Entry, _ error) {
+	fields, err := reply.Fields()
+	if err != nil {
+		return r, s.refuse(ctx, k)
 	}
-	epoch, err := strconv.ParseUint(texts[fieldEpoch], 10, 64)
-	r.Primary, r.Epoch = replica.ID(texts[fieldPrimary]), epoch
+	if len(fields) == 0 {
+		return r, s.none(ctx)
+	}
+	epoch, err := strconv.ParseUint(fields[fieldEpoch], 10, 64)
+	r.Primary, r.Epoch = replica.ID(fields[fieldPrimary]), epoch
 	if err == nil {
-		_, err = s.config.Seal.OpenBytes(recordPurpose(k, r), []byte(texts[fieldSeal]))
+		_, err = s.config.Seal.OpenBytes(recordPurpose(k, r), []byte(fields[fieldSeal]))
 	}
 	if err != nil {
 		return Entry{}, s.refuse(ctx, k)
 	}
-	for name, sealed := range texts {
-		if len(name) <= len(factPrefix) || name[:len(factPrefix)] != factPrefix {
+	for field, sealed := range fields {
+		name, isFact := strings.CutPrefix(field, factPrefix)
+		if !isFact || name == "" {
 			continue // a later version may have other fields
 		}
-		name = name[len(factPrefix):]
 		plain, err := s.config.Seal.OpenBytes(factPurpose(k, name), []byte(sealed))
 		if err != nil {
 			return Entry{}, s.refuse(ctx, k)
@@ -231,7 +224,7 @@ func (s *Redis) Take(ctx context.Context, k Key, from Entry, to replica.ID) (Ent
 	r := Entry{Primary: to, Epoch: max(from.Epoch+1, Epoch())}
 	args := []string{
 		string(from.Primary), epochText(from.Epoch), string(to), epochText(r.Epoch),
-		s.seal(k, r), s.life(),
+		s.seal(k, r), redis.Millis(s.config.Life),
 	}
 	reply, err := taking.Run(ctx, s.config.Store, []string{KeyOf(k)}, args)
 	if err != nil {
@@ -247,11 +240,7 @@ func (s *Redis) Take(ctx context.Context, k Key, from Entry, to replica.ID) (Ent
 	if len(parts) < 2 {
 		return Entry{}, s.refuse(ctx, k)
 	}
-	fields, err := parts[1].Map()
-	if err != nil {
-		return Entry{}, s.refuse(ctx, k)
-	}
-	return s.read(ctx, k, fields)
+	return s.read(ctx, k, parts[1])
 }
 
 // End implements Store.
@@ -261,7 +250,7 @@ func (s *Redis) End(ctx context.Context, k Key, epoch uint64) error {
 
 // Renew implements Store.
 func (s *Redis) Renew(ctx context.Context, keys []Key) (missing []Key, _ error) {
-	commands, life := make([]redis.Command, 0, len(keys)), []string{s.life()}
+	commands, life := make([]redis.Command, 0, len(keys)), []string{redis.Millis(s.config.Life)}
 	for _, k := range keys {
 		commands = append(commands, redis.Command{Name: "PEXPIRE", Key: KeyOf(k), Args: life})
 	}
@@ -276,8 +265,6 @@ func (s *Redis) Renew(ctx context.Context, keys []Key) (missing []Key, _ error) 
 
 // OnLoss implements Store.
 func (s *Redis) OnLoss(f func()) { s.config.Store.OnLoss(f) }
-
-func (s *Redis) life() string { return strconv.FormatInt(s.config.Life.Milliseconds(), 10) }
 
 func (s *Redis) seal(k Key, r Entry) string {
 	return string(s.config.Seal.SealBytes(recordPurpose(k, r), nil))

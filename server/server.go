@@ -33,6 +33,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
@@ -352,13 +353,9 @@ func (s *Server) Wait(ctx context.Context) int {
 		}
 		s.exchanges.Log.LogAttrs(ctx, slog.LevelInfo, "waiting for calls", line...)
 	}
-	step := time.NewTicker(waitStep)
-	defer step.Stop()
 	for s.working.Load()+s.visiting.Load() > 0 || s.exchanges.Jobs.Count() > 0 || s.desk.Ongoing() > 0 ||
 		s.streams.IsEnding() {
-		select {
-		case <-step.C:
-		case <-ctx.Done():
+		if !pace.Wait(ctx, waitStep) {
 			return s.exchanges.Jobs.End()
 		}
 	}

@@ -31,6 +31,7 @@
 package audit
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -97,10 +98,11 @@ type Log struct {
 	cfg      Config
 	patience time.Duration // writePatience or dropPatience
 
-	wake  chan struct{}  // holds a value when there is something to do for the writer
-	stop  chan struct{}  // closed by Close
-	ended sync.WaitGroup // of write, watch and sync
-	sink  *sink          // for the writer; sync may run beside it
+	wake    chan struct{}      // holds a value when there is something to do for the writer
+	stop    context.CancelFunc // for Close: it ends the watch, sync, and the waiting in book
+	stopped <-chan struct{}    // closed by stop
+	ended   sync.WaitGroup     // of write, watch and sync
+	sink    *sink              // for the writer; sync may run beside it
 
 	batches sync.Pool // of *batch, those that are not in use
 
@@ -108,6 +110,10 @@ type Log struct {
 	backlog backlog // what could not be written and is tried again
 	failed  error   // of the last write; nil: it succeeded
 	adrift  bool    // the file is not at its name, no other can be opened there, and Moved was told so
+
+	// Only the watch uses these two.
+	looks    int   // how often it has looked at the writer
+	reported error // the problem that Changed heard of last; nil: none
 
 	mu       sync.Mutex    // guards the fields below
 	batch    *batch        // the one that gathers; never nil
@@ -160,14 +166,6 @@ func (l *Log) release(b *batch) {
 	l.batches.Put(b)
 }
 
-// wait waits until b is done, and releases it.
-func (l *Log) wait(b *batch) error {
-	b.done.Wait()
-	err := b.err
-	l.release(b)
-	return err
-}
-
 // renewed returns a batch of the lines of b with a done of its own. Whoever adds to b
 // after b was given up finds done over and does not wait; whoever adds to the new one
 // waits again. The writer never sees b, so b is not used again.
@@ -193,9 +191,10 @@ func newLog(cfg Config, f file, torn bool) *Log {
 	if cfg.Interval <= 0 {
 		cfg.Interval = defaultInterval
 	}
+	ctx, stop := context.WithCancel(context.Background())
 	l := &Log{
 		cfg: cfg, patience: writePatience, sink: newSink(f, torn, cfg.Drop),
-		wake: make(chan struct{}, 1), stop: make(chan struct{}), tried: make(chan struct{}),
+		wake: make(chan struct{}, 1), stop: stop, stopped: ctx.Done(), tried: make(chan struct{}),
 	}
 	l.batch = l.newBatch(nil)
 	if cfg.Drop {
@@ -206,8 +205,8 @@ func newLog(cfg Config, f file, torn bool) *Log {
 	l.again = true
 	l.step()
 	l.ended.Go(l.write) // Close waits for these three
-	l.ended.Go(l.watch)
-	l.ended.Go(l.sync)
+	l.ended.Go(func() { pace.Every(ctx, watchInterval, l.watch) })
+	l.ended.Go(func() { pace.Every(ctx, cfg.Interval, l.sync) })
 	return l
 }
 
@@ -246,17 +245,17 @@ func (l *Log) book() error {
 		case l.freeLocked() >= maxLine:
 			l.booked++
 			if l.freeLocked() < lowSpace && l.short == nil {
-				l.nudge()
+				pace.Signal(l.wake)
 			}
 			return nil
 		}
 		tried := l.tried
 		l.wanted = true
-		l.nudge()
+		pace.Signal(l.wake)
 		l.mu.Unlock()
 		select {
 		case <-tried: // the watch ends it when the writer does not
-		case <-l.stop:
+		case <-l.stopped:
 		}
 		l.mu.Lock()
 	}
@@ -295,15 +294,13 @@ func (l *Log) Keep(r *Record) error {
 	if err != nil {
 		l.drop(1)
 	}
-	if b == nil {
-		if l.cfg.Drop {
-			return nil
-		}
-		return err
+	if b != nil {
+		b.done.Wait() // the writer ends it or, when the writer hangs, the watch
+		err = b.err
+		l.release(b)
 	}
-	err = l.wait(b) // the writer ends it or, when the writer hangs, the watch
 	if l.cfg.Drop {
-		return nil // the record is in memory at least; if it is lost in the end, Close counts it
+		return nil // the record is in memory or counted; if it is lost in the end, Close counts it
 	}
 	return err
 }
@@ -346,18 +343,13 @@ func (l *Log) add(r *Record) (*batch, error) {
 	l.lines++
 	l.bytes += int64(len(*line))
 	if b.count == 1 {
-		l.nudge()
+		pace.Signal(l.wake)
 	}
 	if l.cfg.Drop && l.problem != nil {
 		return nil, nil // the record waits in memory for better times, the call does not
 	}
 	b.users.Add(1)
 	return b, nil
-}
-
-// nudge wakes the writer, which then looks what there is to do. It never waits.
-func (l *Log) nudge() {
-	pace.Signal(l.wake)
 }
 
 // drop counts n records as lost.
@@ -404,13 +396,11 @@ func (l *Log) Reopen() error {
 	if err != nil {
 		return errors.Join(err, f.Close())
 	}
-	l.nudge()
-	late := time.NewTimer(l.patience)
-	defer late.Stop()
+	pace.Signal(l.wake)
 	select {
 	case err := <-r.done:
 		return err
-	case <-late.C:
+	case <-time.After(l.patience):
 		return errStalled
 	}
 }
@@ -431,8 +421,8 @@ func (l *Log) Close() error {
 	if before {
 		return nil
 	}
-	close(l.stop)
-	l.nudge()
+	l.stop()
+	pace.Signal(l.wake)
 	ended := make(chan struct{})
 	// ends with the three goroutines; if they hang it is left behind, in a process that
 	// is about to end
@@ -440,12 +430,10 @@ func (l *Log) Close() error {
 		l.ended.Wait()
 		close(ended)
 	}()
-	late := time.NewTimer(closePatience)
-	defer late.Stop()
 	select {
 	case <-ended:
 		return errors.Join(l.sink.closing, l.lost())
-	case <-late.C:
+	case <-time.After(closePatience):
 	}
 	l.mu.Lock()
 	l.giveUpLocked()

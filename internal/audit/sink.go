@@ -93,7 +93,7 @@ type sink struct {
 	unbroken int64  // where a line of ours ends that lacks its break alone; zero: there is none
 	end      int64  // offset of the end of the file, if nobody else has written to it
 	reserved int64  // bytes behind end that are reserved
-	closing  error  // that close met; read once the writer has ended
+	closing  error  // of finish in the end; read once the writer has ended
 	spare    []byte // memory for the next batch; nil: none
 
 	mu      sync.Mutex // guards the fields below
@@ -299,9 +299,6 @@ func (s *sink) replace(f file, torn bool) error {
 	s.use(f, torn)
 	return err
 }
-
-// close finishes and closes the file, for good.
-func (s *sink) close() { s.closing = s.finish() }
 
 // finish syncs what waits for it, gives back what was reserved and not written, and
 // closes the file.

@@ -1,8 +1,11 @@
 package audit
 
 import (
+	"context"
 	"runtime"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 )
 
 const (
@@ -52,7 +55,7 @@ func (l *Log) write() {
 	for range l.wake {
 		runtime.Gosched()
 		if l.step() {
-			l.sink.close()
+			l.sink.closing = l.sink.finish()
 			return
 		}
 	}
@@ -205,25 +208,16 @@ func (l *Log) triedLocked() {
 	l.wanted, l.tried = false, make(chan struct{})
 }
 
-// watch is the second goroutine. It sees to it that nobody waits for a writer that hangs,
-// wakes the writer for what must be tried again, and tells Changed of problems. It never
-// touches the file, so it cannot hang itself.
-func (l *Log) watch() {
-	tick := time.NewTicker(watchInterval)
-	defer tick.Stop()
-	var reported error
-	for n := 1; ; n++ {
-		select {
-		case <-l.stop:
-			return
-		case <-tick.C:
-			problem := l.check(n%retryTicks == 0)
-			if (problem == nil) != (reported == nil) && l.cfg.Changed != nil {
-				l.cfg.Changed(problem)
-			}
-			reported = problem
-		}
+// watch is what the second goroutine does at every watchInterval. It sees to it that
+// nobody waits for a writer that hangs, wakes the writer for what must be tried again, and
+// tells Changed of problems. It never touches the file, so it cannot hang itself.
+func (l *Log) watch(context.Context) {
+	l.looks++
+	problem := l.check(l.looks%retryTicks == 0)
+	if (problem == nil) != (l.reported == nil) && l.cfg.Changed != nil {
+		l.cfg.Changed(problem)
 	}
+	l.reported = problem
 }
 
 // check ends the waiting for a writer whose step has taken longer than patience. It
@@ -234,12 +228,11 @@ func (l *Log) check(again bool) error {
 	defer l.mu.Unlock()
 	if again {
 		l.again = true
-		l.nudge()
+		pace.Signal(l.wake)
 	}
-	if l.since.IsZero() || time.Since(l.since) < l.patience {
-		return l.problem
+	if !l.since.IsZero() && time.Since(l.since) >= l.patience {
+		l.giveUpLocked()
 	}
-	l.giveUpLocked()
 	return l.problem
 }
 
@@ -253,20 +246,11 @@ func (l *Log) giveUpLocked() {
 	l.triedLocked()
 }
 
-// sync is the third goroutine. It syncs the file at every Interval, beside the writer, so
-// that a slow sync does not hold up writes. If a sync fails, the next write syncs for
-// itself and returns the error if it fails again.
-func (l *Log) sync() {
-	tick := time.NewTicker(l.cfg.Interval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-l.stop:
-			return
-		case <-tick.C:
-			if f := l.sink.unsynced(); f != nil {
-				_ = l.sink.sync(f) // the sink remembers the error for the next write
-			}
-		}
+// sync is what the third goroutine does at every Interval: it syncs the file, beside the
+// writer, so that a slow sync does not hold up writes. If a sync fails, the next write
+// syncs for itself and returns the error if it fails again.
+func (l *Log) sync(context.Context) {
+	if f := l.sink.unsynced(); f != nil {
+		_ = l.sink.sync(f) // the sink remembers the error for the next write
 	}
 }

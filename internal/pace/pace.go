@@ -35,15 +35,18 @@ func Jitter(d time.Duration) time.Duration {
 }
 
 // Wait waits for d and returns true. It returns false as soon as ctx ends.
-func Wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
+func Wait(ctx context.Context, d time.Duration) bool { return WaitOr(ctx, d, nil) }
+
+// WaitOr is Wait that returns true before d is over if sooner is closed or has a value,
+// which it takes.
+func WaitOr(ctx context.Context, d time.Duration, sooner <-chan struct{}) bool {
 	select {
-	case <-timer.C:
-		return true
+	case <-time.After(d):
+	case <-sooner:
 	case <-ctx.Done():
 		return false
 	}
+	return true
 }
 
 // Every calls do once in each period until ctx ends, the first time when one is over. What

@@ -177,13 +177,7 @@ func (s *Store) Run(ctx context.Context) error {
 		if s.Up() == nil {
 			wait = probeInterval
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-s.wake:
-			timer.Stop()
-		case <-ctx.Done():
-			timer.Stop()
+		if !pace.WaitOr(ctx, wait, s.wake) {
 			return nil
 		}
 	}

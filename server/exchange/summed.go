@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 )
 
 const (
@@ -203,8 +204,5 @@ func (l *delayer) wait(ctx context.Context, answer http.Header, written bool) {
 		}
 	}
 	more := refusalJitter / jitterSteps * time.Duration(l.steps.Add(1)%jitterSteps)
-	select {
-	case <-time.After(refusalDelay + more):
-	case <-ctx.Done():
-	}
+	pace.Wait(ctx, refusalDelay+more)
 }

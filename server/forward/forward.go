@@ -22,6 +22,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/link"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
@@ -239,17 +240,7 @@ const (
 // AwaitChange waits until replicas have come or ended, for holdStep at most. It is false
 // if it is late, or the client is gone.
 func (f *Forwarder) AwaitChange(ctx context.Context, until time.Time) bool {
-	if !time.Now().Before(until) {
-		return false
-	}
-	select {
-	case <-*f.changed.Load():
-		return true
-	case <-time.After(holdStep):
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return time.Now().Before(until) && pace.WaitOr(ctx, holdStep, *f.changed.Load())
 }
 
 // RequestOf returns a request as it is forwarded.

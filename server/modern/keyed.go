@@ -9,6 +9,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/forward"
 	"github.com/drawbridge-mcp/drawbridge/server/once"
@@ -207,18 +208,11 @@ func (e *Endpoint) runKeyed(ctx context.Context, x *exchange.Exchange, c *call, 
 // endUnwanted cancels a call whose client has left, as soon as nobody waits for it. It
 // returns when the call is over.
 func (e *Endpoint) endUnwanted(ctx context.Context, j *exchange.Job, claim once.Claim) {
-	ticker := time.NewTicker(unwantedCheck)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-			wanted := true // until the next look, if a panic keeps it from being known
-			e.config.Exchanges.Safely(ctx, func() { wanted = claim.Wanted() })
-			if !wanted {
-				j.Life.End(exchange.ErrCancelled)
-				return
-			}
-		case <-ctx.Done():
+	for pace.Wait(ctx, unwantedCheck) {
+		wanted := true // until the next look, if a panic keeps it from being known
+		e.config.Exchanges.Safely(ctx, func() { wanted = claim.Wanted() })
+		if !wanted {
+			j.Life.End(exchange.ErrCancelled)
 			return
 		}
 	}

@@ -21,6 +21,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
@@ -138,25 +139,21 @@ type Server struct {
 func New(cfg Config) *Server { return newServer(cfg, cfg.Gateway) }
 
 func newServer(cfg Config, d exchange.Desk) *Server {
-	cfg.SessionIdle = orDefault(cfg.SessionIdle, DefaultSessionIdle)
-	cfg.SessionMaxAge = orDefault(cfg.SessionMaxAge, 24*time.Hour)
-	cfg.MaxBody = orDefault(cfg.MaxBody, DefaultMaxBody)
-	cfg.MaxRequests = orDefault(cfg.MaxRequests, DefaultMaxRequests)
-	cfg.MaxStreams = orDefault(cfg.MaxStreams, 20_000)
-	cfg.ReadTimeout = orDefault(cfg.ReadTimeout, 10*time.Second)
-	cfg.Heartbeat = orDefault(cfg.Heartbeat, 20*time.Second)
+	cfg.SessionIdle = cmp.Or(cfg.SessionIdle, DefaultSessionIdle)
+	cfg.SessionMaxAge = cmp.Or(cfg.SessionMaxAge, 24*time.Hour)
+	cfg.MaxBody = cmp.Or(cfg.MaxBody, DefaultMaxBody)
+	cfg.MaxRequests = cmp.Or(cfg.MaxRequests, DefaultMaxRequests)
+	cfg.MaxStreams = cmp.Or(cfg.MaxStreams, 20_000)
+	cfg.ReadTimeout = cmp.Or(cfg.ReadTimeout, 10*time.Second)
+	cfg.Heartbeat = cmp.Or(cfg.Heartbeat, 20*time.Second)
 	if cfg.Others == nil {
 		cfg.Others = replica.NewAlone()
 	}
-	if cfg.Memory == nil {
-		cfg.Memory = share.New(share.DefaultMemory)
-	}
+	cfg.Memory = cmp.Or(cfg.Memory, share.New(share.DefaultMemory))
 	if cfg.Once == nil {
 		cfg.Once = once.NewMemory(cfg.Memory)
 	}
-	if cfg.Turns == nil {
-		cfg.Turns = fairqueue.New(0)
-	}
+	cfg.Turns = cmp.Or(cfg.Turns, fairqueue.New(0))
 	in := exchange.New(exchange.Config{
 		Desk: d, Metrics: cfg.Metrics, Logger: cfg.Logger, Memory: cfg.Memory, Turns: cfg.Turns,
 		Settings: cfg.Settings, Recheck: cfg.Recheck, RouteOf: routeOf, Extensions: cfg.Extensions,
@@ -185,13 +182,6 @@ func newServer(cfg Config, d exchange.Desk) *Server {
 	})
 	cfg.Others.ServeClients(s.forwarded())
 	return s
-}
-
-func orDefault[T int | int64 | time.Duration](value, fallback T) T {
-	if value <= 0 {
-		return fallback
-	}
-	return value
 }
 
 // Handler returns the handler of the client listener. It serves only the paths that are

@@ -31,6 +31,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -188,9 +189,7 @@ func Open(cfg Config) (*Log, error) {
 
 // newLog returns a Log that writes to f. torn says that f ends within a line.
 func newLog(cfg Config, f file, torn bool) *Log {
-	if cfg.Interval <= 0 {
-		cfg.Interval = defaultInterval
-	}
+	cfg.Interval = cmp.Or(cfg.Interval, defaultInterval)
 	ctx, stop := context.WithCancel(context.Background())
 	l := &Log{
 		cfg: cfg, patience: writePatience, sink: newSink(f, torn, cfg.Drop),

@@ -16,21 +16,15 @@ import (
 
 // New returns a gateway without tenants. It refuses everybody until SetTenants is called.
 func New(cfg Config) *Gateway {
-	if cfg.PageSize <= 0 {
-		cfg.PageSize = 1000
-	}
+	cfg.PageSize = cmp.Or(cfg.PageSize, 1000)
 	if cfg.Allot == nil {
 		cfg.Allot = allot.Whole{}
 	}
 	if cfg.Others == nil {
 		cfg.Others = replica.NewAlone()
 	}
-	if cfg.Memory == nil {
-		cfg.Memory = share.New(share.DefaultMemory)
-	}
-	if cfg.Turns == nil {
-		cfg.Turns = fairqueue.New(0)
-	}
+	cfg.Memory = cmp.Or(cfg.Memory, share.New(share.DefaultMemory))
+	cfg.Turns = cmp.Or(cfg.Turns, fairqueue.New(0))
 	g := &Gateway{
 		config:        cfg,
 		methods:       methods(),

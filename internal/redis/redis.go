@@ -27,6 +27,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -114,12 +115,8 @@ type Store struct {
 // New returns a Store that is not connected: Run connects it. Until then every call fails
 // with ErrDown.
 func New(cfg Config) *Store {
-	if cfg.Patience <= 0 {
-		cfg.Patience = defaultPatience
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Patience = cmp.Or(cfg.Patience, defaultPatience)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Called == nil {
 		cfg.Called = func(string, Outcome, time.Duration) {}
 	}

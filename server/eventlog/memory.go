@@ -1,6 +1,7 @@
 package eventlog
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"slices"
@@ -105,18 +106,10 @@ type memoryStream struct {
 
 // NewMemory returns an empty Memory.
 func NewMemory(cfg MemoryConfig) *Memory {
-	if cfg.Count <= 0 {
-		cfg.Count = 1000
-	}
-	if cfg.Bytes <= 0 {
-		cfg.Bytes = 1 << 20
-	}
-	if cfg.Age <= 0 {
-		cfg.Age = 5 * time.Minute
-	}
-	if cfg.Memory == nil {
-		cfg.Memory = share.New(share.DefaultMemory)
-	}
+	cfg.Count = cmp.Or(cfg.Count, 1000)
+	cfg.Bytes = cmp.Or(cfg.Bytes, 1<<20)
+	cfg.Age = cmp.Or(cfg.Age, 5*time.Minute)
+	cfg.Memory = cmp.Or(cfg.Memory, share.New(share.DefaultMemory))
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}

@@ -1,6 +1,7 @@
 package eventlog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -80,9 +81,7 @@ func NewRedis(cfg RedisConfig) *Redis {
 	if cfg.Refused == nil {
 		cfg.Refused = func() {}
 	}
-	if cfg.Quota == nil {
-		cfg.Quota = share.New(defaultQuota)
-	}
+	cfg.Quota = cmp.Or(cfg.Quota, share.New(defaultQuota))
 	l := &Redis{
 		config: cfg, local: NewMemory(cfg.MemoryConfig),
 		begun: make(chan func(context.Context), 1), returned: make(chan struct{}, 1),

@@ -1,6 +1,7 @@
 package once
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"sync"
@@ -87,9 +88,7 @@ var retentionMillis = redis.Millis(Retention)
 
 // NewRedis returns a Redis. It is called before cfg.Store runs. Run makes it live.
 func NewRedis(cfg RedisConfig) *Redis {
-	if cfg.Capacity <= 0 {
-		cfg.Capacity = defaultCapacity
-	}
+	cfg.Capacity = cmp.Or(cfg.Capacity, defaultCapacity)
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}

@@ -3,6 +3,7 @@ package server
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -119,9 +120,7 @@ func (s *Server) catalog(settings *exchange.Settings) mcp.RawJSON {
 func writePublic(x *exchange.Exchange, r *http.Request, media string, body mcp.RawJSON) {
 	sum := sha256.Sum256(body)
 	tag := `"` + hex.EncodeToString(sum[:16]) + `"`
-	h := x.Header()
-	h.Set("ETag", tag)
-	h.Set("Cache-Control", "public, max-age=3600")
+	maps.Copy(x.Header(), http.Header{"Etag": {tag}, "Cache-Control": {"public, max-age=3600"}})
 	for known := range strings.SplitSeq(r.Header.Get("If-None-Match"), ",") {
 		if known = strings.TrimPrefix(strings.TrimSpace(known), "W/"); known == tag || known == "*" {
 			x.WriteStatus(http.StatusNotModified)
@@ -133,9 +132,10 @@ func writePublic(x *exchange.Exchange, r *http.Request, media string, body mcp.R
 
 // shareWithAll tells the browser that every page may read the answer.
 func shareWithAll(x *exchange.Exchange) {
-	h := x.Header()
-	h.Set("Access-Control-Allow-Origin", "*")
-	h.Set("Access-Control-Allow-Methods", "GET")
-	h.Set("Access-Control-Allow-Headers", "Content-Type, If-None-Match")
-	h.Set("Access-Control-Expose-Headers", "ETag")
+	maps.Copy(x.Header(), http.Header{
+		"Access-Control-Allow-Origin":   {"*"},
+		"Access-Control-Allow-Methods":  {"GET"},
+		"Access-Control-Allow-Headers":  {"Content-Type, If-None-Match"},
+		"Access-Control-Expose-Headers": {"ETag"},
+	})
 }

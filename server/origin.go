@@ -2,6 +2,7 @@ package server
 
 import (
 	"log/slog"
+	"maps"
 	"net/http"
 	"strings"
 
@@ -22,12 +23,7 @@ const (
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#security-warning
 func (s *Server) sameOrigin(x *exchange.Exchange, r *http.Request) bool {
 	if !x.Settings.AllowsHost(r.Host) {
-		x.RefusedOrigin = []slog.Attr{
-			slog.String("host", exchange.Harmless(r.Host)), slog.String("advice", hostAdvice),
-		}
-		s.exchanges.RecordUnauthenticated(x, "forbidden", "host")
-		x.Refuse("", exchange.ErrHost)
-		return false
+		return s.refuseOrigin(x, "host", r.Host, hostAdvice, exchange.ErrHost)
 	}
 	if (signingIn{s.config.SignIn}).serves(r.URL.Path) { // it judges origins itself: its pages have none
 		return true
@@ -44,13 +40,7 @@ func (s *Server) sameOrigin(x *exchange.Exchange, r *http.Request) bool {
 		return true
 	}
 	if len(origins) > 1 || !x.Settings.AllowsOrigin(origins[0], r.Host) {
-		x.RefusedOrigin = []slog.Attr{
-			slog.String("origin", exchange.Harmless(strings.Join(origins, ", "))),
-			slog.String("advice", originAdvice),
-		}
-		s.exchanges.RecordUnauthenticated(x, "forbidden", "origin")
-		x.Refuse("", exchange.ErrOrigin)
-		return false
+		return s.refuseOrigin(x, "origin", strings.Join(origins, ", "), originAdvice, exchange.ErrOrigin)
 	}
 	shareWith(x, origins[0])
 	if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
@@ -60,20 +50,36 @@ func (s *Server) sameOrigin(x *exchange.Exchange, r *http.Request) bool {
 	return true
 }
 
+// refuseOrigin refuses a request for the host or the origin that it named, which the log
+// says together with what would let it in. It returns false.
+func (s *Server) refuseOrigin(x *exchange.Exchange, reason, named, advice string,
+	refusal *exchange.Refusal,
+) bool {
+	x.RefusedOrigin = []slog.Attr{
+		slog.String(reason, exchange.Harmless(named)), slog.String("advice", advice),
+	}
+	s.exchanges.RecordUnauthenticated(x, "forbidden", reason)
+	x.Refuse("", refusal)
+	return false
+}
+
 // shareWith tells the browser that pages of the origin may read the answer.
 func shareWith(x *exchange.Exchange, origin string) {
-	h := x.Header()
-	h.Set("Access-Control-Allow-Origin", origin)
-	h.Set("Vary", "Origin")
-	h.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, WWW-Authenticate, Retry-After, "+
-		exchange.RequestIDHeader)
+	maps.Copy(x.Header(), http.Header{
+		"Access-Control-Allow-Origin": {origin},
+		"Vary":                        {"Origin"},
+		"Access-Control-Expose-Headers": {
+			"Mcp-Session-Id, WWW-Authenticate, Retry-After, " + exchange.RequestIDHeader,
+		},
+	})
 }
 
 // preflight answers the question of a browser whether it may send a request.
 func preflight(x *exchange.Exchange) {
-	h := x.Header()
-	h.Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
-	h.Set("Access-Control-Allow-Headers", "*, Authorization")
-	h.Set("Access-Control-Max-Age", "600")
+	maps.Copy(x.Header(), http.Header{
+		"Access-Control-Allow-Methods": {"GET, POST, DELETE"},
+		"Access-Control-Allow-Headers": {"*, Authorization"},
+		"Access-Control-Max-Age":       {"600"},
+	})
 	x.WriteStatus(http.StatusNoContent)
 }

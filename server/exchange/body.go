@@ -51,8 +51,7 @@ func (s *Service) ReadBody(x *Exchange, r *http.Request) (mcp.RawJSON, *Refusal)
 func (s *Service) charge(x *Exchange, size int64) *Refusal {
 	if err := s.Desk.ChargeSize(x.Context(), x.Caller, size); err != nil {
 		s.DelayLimited(x, err)
-		rpcErr := ErrorOf(err)
-		return &Refusal{StatusOf(rpcErr.Code, 0), rpcErr}
+		return RefusalOf(err, 0)
 	}
 	return nil
 }
@@ -85,10 +84,8 @@ func (s *Service) unreceived(err error) *Refusal {
 		return tooLargeForMemory(s.memoryForBody)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return tooLate(s.config.ReadTimeout)
-	case RefusalOfMemory(err) != nil:
-		return RefusalOfMemory(err)
 	}
-	return errBody
+	return cmp.Or(RefusalOfMemory(err), errBody)
 }
 
 // parseTime is about how long it takes to check one byte of a body strictly.
@@ -196,7 +193,5 @@ func (x *Exchange) enlarge(data []byte, length int64) ([]byte, error) {
 	if err := x.Reservation.Body.Resize(size); err != nil {
 		return nil, err
 	}
-	larger := make([]byte, len(data), size)
-	copy(larger, data)
-	return larger, nil
+	return append(make([]byte, 0, size), data...), nil
 }

@@ -19,17 +19,13 @@ import (
 // upstream chooses its codes freely, so none of them may decide anything here.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
 func StatusOf(code int, era mcp.Era) int {
-	switch code {
-	case mcp.CodeForbidden, mcp.CodeLimited, mcp.CodeUnavailable:
+	switch {
+	case code == mcp.CodeForbidden, code == mcp.CodeLimited, code == mcp.CodeUnavailable:
 		return code
-	case mcp.CodeMethodNotFound:
-		if era == mcp.Modern {
-			return http.StatusNotFound
-		}
-	case mcp.CodeMissingCapability:
-		if era == mcp.Modern {
-			return http.StatusBadRequest
-		}
+	case era == mcp.Modern && code == mcp.CodeMethodNotFound:
+		return http.StatusNotFound
+	case era == mcp.Modern && code == mcp.CodeMissingCapability:
+		return http.StatusBadRequest
 	}
 	return http.StatusOK
 }
@@ -249,6 +245,12 @@ func Refusalf(status, code int, format string, args ...any) *Refusal {
 // BadRequest refuses a message for a fault that decoding found in it.
 func BadRequest(err error) *Refusal {
 	return &Refusal{http.StatusBadRequest, ErrorOf(err).WithStable()}
+}
+
+// RefusalOf refuses a request with an error of the desk, which is answered in an era.
+func RefusalOf(err error, era mcp.Era) *Refusal {
+	rpcErr := ErrorOf(err)
+	return &Refusal{StatusOf(rpcErr.Code, era), rpcErr}
 }
 
 // ErrorOf returns what the client may be told of err.

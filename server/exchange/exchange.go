@@ -241,9 +241,7 @@ func (r *Reservation) TakeSlot(working *atomic.Int64) {
 
 // Release gives back all of it.
 func (r *Reservation) Release() {
-	if r.Slot != nil {
-		r.Slot.Add(-1)
-	}
+	r.ReleaseSlot()
 	r.Body.Release()
 }
 
@@ -255,12 +253,8 @@ func (x *Exchange) ReadAccept(h http.Header) {
 		x.AcceptsJSON, x.AcceptsStream = true, true
 		return
 	}
-	for _, value := range values {
-		for value != "" {
-			var one string
-			one, value, _ = strings.Cut(value, ",")
-			x.acceptOne(one)
-		}
+	for one := range strings.SplitSeq(strings.Join(values, ","), ",") {
+		x.acceptOne(one)
 	}
 }
 

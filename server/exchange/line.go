@@ -88,7 +88,7 @@ func (s *Service) logRequest(x *Exchange, r *http.Request) {
 	}
 	now := time.Now()
 	if !x.Forwarded { // it is counted where the client is
-		s.Metrics.Request(s.config.RouteOf(r), r.Method, x.Status, eraName(x.Era), now.Sub(x.Started))
+		s.Metrics.Request(s.config.RouteOf(r), r.Method, x.Status, eraNames[x.Era], now.Sub(x.Started))
 	}
 	own, often := s.hasOwnLine(x)
 	if own && x.Outcome != OutcomeForwarded && x.Status != statusElsewhere {
@@ -115,7 +115,7 @@ func EntryOf(x *Exchange, r *http.Request) LogEntry {
 		id: strings.Clone(x.ID), tenant: x.Principal.TenantID, remote: strings.Clone(x.Remote),
 		route: x.service.config.RouteOf(r), httpMethod: strings.Clone(Cut(r.Method)), path: strings.Clone(Cut(
 			r.URL.Path)),
-		method: strings.Clone(Cut(x.Method)), era: eraName(x.Era), started: x.Started,
+		method: strings.Clone(Cut(x.Method)), era: eraNames[x.Era], started: x.Started,
 	}
 }
 

@@ -39,10 +39,9 @@ func (x *Exchange) record(outcome, reason string) {
 
 // RefuseAdmission answers a caller whom the desk does not let in, and puts that on record.
 func (x *Exchange) RefuseAdmission(err error) {
-	rpcErr := ErrorOf(err)
-	status := StatusOf(rpcErr.Code, 0)
-	x.record(recordedAs(status), rpcErr.StableCode())
-	x.AnswerError("", rpcErr, status)
+	refused := RefusalOf(err, 0)
+	x.record(recordedAs(refused.Status), refused.Err.StableCode())
+	x.AnswerError("", refused.Err, refused.Status)
 }
 
 // Decode returns the message in a body. If it is malformed, decode refuses it and returns

@@ -61,13 +61,10 @@ func (s *Settings) remoteOf(r *http.Request) string {
 	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
 	for _, hop := range slices.Backward(hops) {
 		address, err := netip.ParseAddr(strings.TrimSpace(hop))
-		if err != nil {
-			return peer
+		if err != nil || !s.trusts(peer) {
+			break
 		}
 		peer = address.String()
-		if !s.trusts(peer) {
-			return peer
-		}
 	}
 	return peer
 }

@@ -45,15 +45,7 @@ func appendRefusal(line []slog.Attr, refused *auth.Error) []slog.Attr {
 	return line
 }
 
-func eraName(era mcp.Era) string {
-	switch era {
-	case mcp.Legacy:
-		return "legacy"
-	case mcp.Modern:
-		return "modern"
-	}
-	return ""
-}
+var eraNames = map[mcp.Era]string{mcp.Legacy: "legacy", mcp.Modern: "modern"}
 
 // legible makes a name fit for a log, in any script but without what is not seen.
 func legible(name string) string {

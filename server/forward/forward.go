@@ -254,12 +254,11 @@ func RequestOf(x *exchange.Exchange, r *http.Request, body []byte) link.Request 
 // refuseForward answers a request that got no answer from another replica. A status that
 // says that all is well is for answers to requests alone.
 func refuseForward(ctx context.Context, x *exchange.Exchange, m *mcp.Message) {
-	rpcErr := lostForward(ctx)
-	status := exchange.StatusOf(rpcErr.Code, x.Era)
+	refused := exchange.RefusalOf(lostForward(ctx), x.Era)
 	if !m.IsRequest() || x.Request.URL.Path == exchange.MessagesPath {
-		status = http.StatusInternalServerError
+		refused.Status = http.StatusInternalServerError
 	}
-	x.Refuse(m.ID, &exchange.Refusal{Status: status, Err: rpcErr})
+	x.Refuse(m.ID, refused)
 }
 
 // lostForward returns what is told of a request that was forwarded, and of which no more

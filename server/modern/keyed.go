@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
@@ -98,26 +99,20 @@ func (e *Endpoint) beginKeyed(ctx context.Context, x *exchange.Exchange,
 // refuseKeyed answers a request of which nothing is run now. ran tells whether it may have
 // been run elsewhere.
 func (e *Endpoint) refuseKeyed(ctx context.Context, x *exchange.Exchange, c *call, err error, ran bool) {
-	refused := refusalOfKeyed(err)
-	if given, reason := isGivenUp(ctx, x); given && refused == exchange.ErrReplicas && !ran {
-		x.RecordCancelled(reason)
-		a := exchange.Answer{ID: c.job.ID, Err: exchange.ErrCancelledCall}
-		x.Outcome = a.Outcome()
-		c.response.finish(ctx, &a)
-		return
-	}
+	refused := cmp.Or(keyedRefusals.Of(err), exchange.ErrReplicas)
 	if ran && refused == exchange.ErrReplicas {
-		refused = &exchange.Refusal{
-			Status: exchange.StatusOf(exchange.ErrForwardLost.Code, mcp.Modern),
-			Err:    exchange.ErrForwardLost,
-		}
+		refused = exchange.RefusalOf(exchange.ErrForwardLost, mcp.Modern)
 	}
-	x.RecordRefusal(refused)
+	given, reason := isGivenUp(ctx, x)
+	if given = given && refused == exchange.ErrReplicas; given {
+		x.RecordCancelled(reason)
+	} else {
+		x.RecordRefusal(refused)
+	}
 	a := exchange.Answer{ID: c.job.ID, Err: refused.Err, Status: refused.Status}
-	if exchange.IsRevoked(ctx) {
+	if given || exchange.IsRevoked(ctx) {
 		a = exchange.Answer{ID: c.job.ID, Err: exchange.ErrCancelledCall}
 	}
-	x.Outcome = a.Outcome()
 	c.response.finish(ctx, &a)
 }
 
@@ -130,19 +125,14 @@ func isGivenUp(ctx context.Context, x *exchange.Exchange) (given bool, reason st
 	return x.Context().Err() != nil, ""
 }
 
-// keyedRefusals are what is told of errors of once.Store.
+// keyedRefusals are what is told of errors of once.Store. Of all others it is ErrReplicas:
+// the client asked for once, and without what the replicas share nobody can promise that.
 var keyedRefusals = exchange.Refusals{
 	{once.ErrBody, exchange.ErrKeyBody},
 	{once.ErrUnkept, exchange.ErrKeyAnswer},
 	{once.ErrUnknown, exchange.ErrKeyOutcome},
 	{once.ErrFull, exchange.ErrKeys},
 	{gateway.ErrStopped, exchange.ErrDraining},
-}
-
-// refusalOfKeyed returns what is told of an error of once.Store. The client asked for
-// once, and without what the replicas share nobody can promise that.
-func refusalOfKeyed(err error) *exchange.Refusal {
-	return cmp.Or(keyedRefusals.Of(err), exchange.ErrReplicas)
 }
 
 // repeatKeyed gives the answer that was kept, if the caller may still use the tool by the
@@ -153,9 +143,7 @@ func (e *Endpoint) repeatKeyed(ctx context.Context, x *exchange.Exchange, c *cal
 ) {
 	caller, err := e.config.Exchanges.Desk.Resolve(x.Principal)
 	if err != nil {
-		x.RecordRefusal(&exchange.Refusal{
-			Status: exchange.StatusOf(exchange.ErrorOf(err).Code, mcp.Modern), Err: exchange.ErrorOf(err),
-		})
+		x.RecordRefusal(exchange.RefusalOf(err, mcp.Modern))
 	} else {
 		c.request = e.requestOf(x, m, c)
 		err = e.config.Exchanges.Desk.Repeat(ctx, caller, &c.request)
@@ -165,11 +153,10 @@ func (e *Endpoint) repeatKeyed(ctx context.Context, x *exchange.Exchange, c *cal
 		c.response.give(stored.Status, stored.Message)
 		return
 	}
-	a := exchange.Answer{ID: m.ID, Err: exchange.ErrCancelledCall}
+	a := exchange.Answer{ID: m.ID, Err: exchange.ErrCancelledCall, Ended: c.request.Ended.Outcome}
 	if err != nil {
 		a.Err = exchange.ErrorOf(err)
 	}
-	x.Outcome, x.Ended = a.Outcome(), c.request.Ended.Outcome
 	c.response.finish(ctx, &a)
 }
 
@@ -222,13 +209,6 @@ func (e *Endpoint) endUnwanted(ctx context.Context, j *exchange.Job, claim once.
 // may be made under its key. Of all others that is not certain, or another attempt would
 // end in the same way. The codes of servers never read like these.
 func unmade(e *mcp.Error) bool {
-	switch e.Code {
-	case mcp.CodeForbidden, mcp.CodeLimited, mcp.CodeUnavailable:
-		return true
-	}
-	switch e.StableCode() {
-	case "DB-UPSTREAM-DOWN", "DB-TOOL":
-		return true
-	}
-	return e.RetryAfter > 0
+	return slices.Contains([]int{mcp.CodeForbidden, mcp.CodeLimited, mcp.CodeUnavailable}, e.Code) ||
+		slices.Contains([]string{"DB-UPSTREAM-DOWN", "DB-TOOL"}, e.StableCode()) || e.RetryAfter > 0
 }

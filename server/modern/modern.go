@@ -100,7 +100,6 @@ func (e *Endpoint) request(x *exchange.Exchange, m *mcp.Message) {
 	defer e.config.Exchanges.Jobs.Finish(j)
 	t.begin(e, x)
 	a := e.run(ctx, x, m, c)
-	x.Outcome, x.Ended = a.Outcome(), a.Ended
 	t.finish(ctx, &a)
 }
 

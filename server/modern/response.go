@@ -105,10 +105,12 @@ func (p *response) openLocked() bool {
 	return true
 }
 
-// finish sends the result or the error, in the form that the answer has by now.
+// finish sends the result or the error, in the form that the answer has by now, and notes
+// for the log which it is.
 func (p *response) finish(ctx context.Context, a *exchange.Answer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.x.Outcome, p.x.Ended = a.Outcome(), a.Ended
 	p.settleLocked(a.Err == nil)
 	switch {
 	case p.out != nil:

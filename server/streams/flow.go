@@ -101,11 +101,25 @@ func (fs *Set) NewFlow(from Source, slot *Slot) *Flow {
 	return f
 }
 
-// Appended implements eventlog.Follower.
-func (f *Flow) Appended() { f.set.noteAppended(f) }
+// Appended implements eventlog.Follower. Somebody who drives the flow and has yet to read
+// its log does so anyway; otherwise each notice that a flow puts into its own log would
+// wake it again for nothing.
+func (f *Flow) Appended() {
+	f.set.mu.Lock()
+	defer f.set.mu.Unlock()
+	if f.state == flowWorking {
+		f.unread = true
+		return
+	}
+	f.set.wakeLocked(f)
+}
 
 // Wake has the flow look for something to send, or for a reason to end.
-func (f *Flow) Wake() { f.set.wake(f) }
+func (f *Flow) Wake() {
+	f.set.mu.Lock()
+	defer f.set.mu.Unlock()
+	f.set.wakeLocked(f)
+}
 
 // Serve sends the flow in the goroutine of its request, until the stream ends or the flow
 // has taken the connection over. Everything is given back when the stream ends, by

@@ -11,20 +11,11 @@ type schedule []*Flow
 
 var _ heap.Interface = (*schedule)(nil)
 
-// add enters a flow.
-func (t *schedule) add(f *Flow, due time.Time) {
-	f.due = due
-	heap.Push(t, f)
-}
-
 // move changes when the time of a flow comes.
 func (t *schedule) move(f *Flow, due time.Time) {
 	f.due = due
 	heap.Fix(t, f.index)
 }
-
-// remove takes a flow out.
-func (t *schedule) remove(f *Flow) { heap.Remove(t, f.index) }
 
 // Len implements heap.Interface.
 func (t *schedule) Len() int { return len(*t) }

@@ -12,6 +12,7 @@
 package streams
 
 import (
+	"container/heap"
 	"context"
 	"math/rand/v2"
 	"slices"
@@ -49,7 +50,9 @@ const FlowWorkers = 16
 type Set struct {
 	config Config
 	slots  *share.Budget
-	open   *openStreams
+	// open are the *Slot of streams that clients opened, besides those that answer a POST:
+	// these end with their request
+	open sync.Map
 
 	draining chan struct{} // closed by end
 	drain    sync.Once
@@ -77,7 +80,7 @@ type Config struct {
 // New returns an empty set.
 func New(cfg Config) *Set {
 	return &Set{
-		config: cfg, slots: share.New(cfg.Most), open: newOpenStreams(),
+		config: cfg, slots: share.New(cfg.Most),
 		draining: make(chan struct{}), kick: make(chan struct{}, 1),
 	}
 }
@@ -88,7 +91,13 @@ func (fs *Set) End() { fs.drain.Do(func() { close(fs.draining) }) }
 // Reauthorize ends the streams whose callers are not accepted any more, besides those that
 // answer a POST. It returns how many they were.
 func (fs *Set) Reauthorize(accepts func(auth.Principal) bool) (ended int) {
-	return fs.open.reauthorize(accepts)
+	fs.open.Range(func(key, _ any) bool {
+		if p := key.(*Slot); !accepts(p.Principal) && p.revoke() {
+			ended++
+		}
+		return true
+	})
+	return ended
 }
 
 // IsDraining tells whether end was called.
@@ -111,7 +120,8 @@ func (fs *Set) add(f *Flow) {
 	if fs.IsDraining() {
 		f.ends = now // it gets what there is
 	}
-	fs.times.add(f, f.next(now))
+	f.due = f.next(now)
+	heap.Push(&fs.times, f)
 	if !fs.watching {
 		fs.watching = true
 		go fs.watch(changed) // until there are no flows
@@ -123,14 +133,9 @@ func (fs *Set) remove(f *Flow) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	f.state = flowEnded
-	if fs.times.remove(f); len(fs.times) == 0 {
-		fs.rescan()
+	if heap.Remove(&fs.times, f.index); len(fs.times) == 0 {
+		pace.Signal(fs.kick)
 	}
-}
-
-// rescan makes watch look again.
-func (fs *Set) rescan() {
-	pace.Signal(fs.kick)
 }
 
 // watch wakes flows because of the time, because lists may have changed, and when streams
@@ -247,26 +252,6 @@ func (fs *Set) IsEnding() bool {
 		func(f *Flow) bool { return f.ends.IsZero() || now.Before(f.ends) })
 }
 
-// wake has the flow look for something to send.
-func (fs *Set) wake(f *Flow) {
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	fs.wakeLocked(f)
-}
-
-// noteAppended is wake for a flow whose log may have more. Somebody who drives the flow and
-// has yet to read it does so anyway; otherwise each notice that a flow puts into its own
-// log would wake it again for nothing.
-func (fs *Set) noteAppended(f *Flow) {
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	if f.state == flowWorking {
-		f.unread = true
-		return
-	}
-	fs.wakeLocked(f)
-}
-
 // Reading notes that the log of the flow is about to be read.
 func (fs *Set) Reading(f *Flow) {
 	fs.mu.Lock()
@@ -316,7 +301,7 @@ func (fs *Set) settle(f *Flow) bool {
 	f.state = flowIdle
 	fs.times.move(f, f.next(now))
 	if f.index == 0 {
-		fs.rescan()
+		pace.Signal(fs.kick)
 	}
 	return true
 }

@@ -2,51 +2,13 @@ package streams
 
 import (
 	"errors"
-	"maps"
 	"net/http"
-	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
-
-// openStreams are the event streams that clients opened, besides those that answer a
-// POST: these end with their request. It is safe for concurrent use.
-type openStreams struct {
-	mu    sync.Mutex // guards the field below
-	slots map[*Slot]struct{}
-}
-
-func newOpenStreams() *openStreams { return &openStreams{slots: make(map[*Slot]struct{})} }
-
-func (o *openStreams) add(p *Slot) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.slots[p] = struct{}{}
-}
-
-func (o *openStreams) remove(p *Slot) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	delete(o.slots, p)
-}
-
-// reauthorize ends the streams whose callers are not accepted any more, and returns how many
-// they were.
-func (o *openStreams) reauthorize(accepts func(auth.Principal) bool) (ended int) {
-	o.mu.Lock()
-	slots := slices.Collect(maps.Keys(o.slots))
-	o.mu.Unlock()
-	for _, p := range slots {
-		if !accepts(p.Principal) && p.revoke() {
-			ended++
-		}
-	}
-	return ended
-}
 
 // Slot is one of the slots for event streams, of the tenant and of the whole
 // server. It was taken and must be given back.
@@ -80,14 +42,13 @@ func (fs *Set) TakeSlot(x *exchange.Exchange, kind string) (*Slot, *exchange.Ref
 	closed, err := fs.config.Exchanges.Desk.OpenStream(x.Context(), x.Caller, kind)
 	if err != nil {
 		fs.slots.Give(share.User(x.Principal.User()), 1)
-		rpcErr := exchange.ErrorOf(err)
-		return nil, &exchange.Refusal{Status: exchange.StatusOf(rpcErr.Code, x.Era), Err: rpcErr}
+		return nil, exchange.RefusalOf(err, x.Era)
 	}
 	p := &Slot{set: fs, closed: closed, Principal: x.Principal}
 	if kind == KindPost { // it ends with its request
 		return p, nil
 	}
-	fs.open.add(p)
+	fs.open.Store(p, nil)
 	if x.IsOutdated() {
 		p.Release()
 		return nil, x.RefuseOutdated()
@@ -117,7 +78,7 @@ func (p *Slot) revoke() (first bool) {
 
 // Release gives the slot back.
 func (p *Slot) Release() {
-	p.set.open.remove(p)
+	p.set.open.Delete(p)
 	p.set.slots.Give(share.User(p.Principal.User()), 1)
 	p.closed()
 }

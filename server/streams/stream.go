@@ -2,6 +2,7 @@ package streams
 
 import (
 	"bytes"
+	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -44,10 +45,9 @@ type Stream struct {
 
 // Open answers the request with an event stream.
 func Open(x *exchange.Exchange) (*Stream, error) {
-	h := x.Header()
-	h.Set("Content-Type", exchange.StreamType)
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no")
+	maps.Copy(x.Header(), http.Header{
+		"Content-Type": {exchange.StreamType}, "Cache-Control": {"no-store"}, "X-Accel-Buffering": {"no"},
+	})
 	x.AllowWrite()
 	x.WriteHeader(http.StatusOK)
 	return &Stream{to: x, last: time.Now()}, x.Control.Flush()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -113,63 +114,44 @@ func (c *comparison) run(ctx context.Context) error {
 		return err
 	}
 	c.patterns()
-	slices.SortStableFunc(c.found,
-		func(a, b Difference) int { return cmp.Compare(order(a.Loss), order(b.Loss)) })
+	place := map[bool]int{true: 0, false: 1} // losses come first
+	slices.SortStableFunc(c.found, func(a, b Difference) int { return place[a.Loss] - place[b.Loss] })
 	return nil
-}
-
-func order(loss bool) int {
-	if loss {
-		return 0
-	}
-	return 1
 }
 
 // limits compares the limits, those of tools included.
 func (c *comparison) limits() {
 	was, is := c.before.t.allLimits(), c.after.t.allLimits()
-	settings := func(all []LimitSays) (names []string) {
-		for _, l := range all {
-			names = append(names, l.Setting)
-		}
-		return names
-	}
-	names := slices.Concat(settings(was), settings(is))
-	slices.Sort(names)
-	for _, name := range slices.Compact(names) {
-		a, b := limitOf(was, name), limitOf(is, name)
-		if a != b {
-			never := func(all []LimitSays) bool {
-				return slices.ContainsFunc(all,
-					func(l LimitSays) bool { return l.Setting == name && l.Never })
-			}
+	both := maps.Clone(was)
+	maps.Copy(both, is)
+	for _, name := range slices.Sorted(maps.Keys(both)) {
+		if a, b := limitIn(was, name), limitIn(is, name); a != b {
 			c.add(Difference{
-				Loss: never(is) && !never(was), what: fmt.Sprintf("the limit %s changes from %s to %s", name,
-					a, b),
+				Loss: is[name].Never && !was[name].Never,
+				what: fmt.Sprintf("the limit %s changes from %s to %s", name, a, b),
 			})
 		}
 	}
 }
 
-// limitOf says the limit of that setting in words.
-func limitOf(all []LimitSays, setting string) string {
-	i := slices.IndexFunc(all, func(l LimitSays) bool { return l.Setting == setting })
-	if i < 0 {
+// limitIn says the limit of that setting in words.
+func limitIn(all map[string]LimitSays, setting string) string {
+	l, set := all[setting]
+	if !set {
 		return "none"
 	}
-	return strings.TrimPrefix(all[i].String(), setting+": ")
+	return strings.TrimPrefix(l.String(), setting+": ")
 }
 
-// allLimits returns all limits of the tenant.
-func (t *Tenant) allLimits() []LimitSays {
-	all := t.limitsOf(func(string) bool { return true })
-	for _, l := range []LimitSays{
-		{Setting: "streams", Slots: t.streams},
-		{Setting: "sessions", Slots: t.sessions},
-		{Setting: "user_sessions", Slots: t.ofUser},
-	} {
-		l.Never = l.Slots == 0
-		all = append(all, l)
+// allLimits returns all limits of the tenant by their settings.
+func (t *Tenant) allLimits() map[string]LimitSays {
+	all := make(map[string]LimitSays)
+	for _, l := range append(t.limitsOf(func(string) bool { return true }),
+		LimitSays{Setting: "streams", Slots: t.streams, Never: t.streams == 0},
+		LimitSays{Setting: "sessions", Slots: t.sessions, Never: t.sessions == 0},
+		LimitSays{Setting: "user_sessions", Slots: t.ofUser, Never: t.ofUser == 0},
+	) {
+		all[l.Setting] = l
 	}
 	return all
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lifetime"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -147,6 +148,8 @@ type method struct {
 	find func(*Gateway, *call) error
 	// of what the client sent along
 	check func(*call, schema.Budget) error
+	// cleans a result by policy
+	clean func(sanitize.Policy, mcp.Object) (mcp.Object, sanitize.Report, error)
 	// brings a complete result into a legal form
 	conform func(context.Context, *Gateway, *call, mcp.Object) (mcp.Object, error)
 	// the answer in place of an upstream's error; nil: the error

@@ -28,14 +28,6 @@ func (p *callSlot) take(calls *share.Budget, user share.User) {
 	p.holders.Store(1)
 }
 
-// countAt makes a slot at a server part of the slot, which is given back with it. It is
-// called before anybody but the call holds the slot.
-func (p *callSlot) countAt(b *bulkhead, at [levels]counter) { p.bulkhead, p.counters = b, at }
-
-// add makes the count of the call in the metrics part of the slot: counted ends it. It
-// is called once, before anybody but the call holds the slot.
-func (p *callSlot) add(counted func()) { p.counted = counted }
-
 // hold keeps the slot taken until release is called. If the slot was given back
 // already, ok is false and release does nothing.
 func (p *callSlot) hold() (release func(), ok bool) {

@@ -230,16 +230,7 @@ func (g *Gateway) cleaned(ctx context.Context, c *call, result mcp.Object) (mcp.
 	defer release()
 	policy := c.caller.Tenant.output
 	policy.Released, policy.Files = c.item.Released(), c.item.IsWhole()
-	clean := policy.Result
-	switch c.method.Name {
-	case mcp.MethodTasksGet, mcp.MethodTasksCancel:
-		clean = policy.Task
-	case mcp.MethodSkillsGet:
-		clean = policy.Skill
-	case mcp.MethodDirectoryRead:
-		clean = policy.Directory
-	}
-	result, report, err := clean(result)
+	result, report, err := c.method.clean(policy, result)
 	g.count(c, report)
 	return result, err
 }

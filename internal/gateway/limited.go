@@ -142,8 +142,9 @@ func (g *Gateway) portioned(next Handler) Handler {
 			}
 			return mcp.Object{}, err
 		}
-		c.slot.countAt(g.bulkhead, taken)
-		c.slot.add(g.config.Metrics.ServerCall(c.item.Server))
+		// before anybody but the call holds the slot
+		c.slot.bulkhead, c.slot.counters = g.bulkhead, taken
+		c.slot.counted = g.config.Metrics.ServerCall(c.item.Server)
 		return next(ctx, c)
 	}
 }

@@ -100,7 +100,8 @@ const maxJudging = 100_000_000
 // affords tells whether there is work left for judging the URI by the rule, and takes it.
 func (j mentionFilter) affords(uri string, r *rule) bool {
 	// three spellings, and deniesSomeOf
-	j.call.judging += len(uri) * (len(r.allow.resources) + len(r.allow.skills) +
-		4*(len(r.deny.resources)+len(r.deny.skills)))
+	const resource, skill = registry.KindResource, registry.KindSkill
+	j.call.judging += len(uri) * (len(r.allow[resource]) + len(r.allow[skill]) +
+		4*(len(r.deny[resource])+len(r.deny[skill])))
 	return j.call.judging <= maxJudging
 }

@@ -1,10 +1,12 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 	"github.com/drawbridge-mcp/drawbridge/registry/schema"
@@ -21,47 +23,47 @@ const (
 func methods() map[string]*method {
 	table := map[string]*method{
 		mcp.MethodToolsCall: {
-			arguments: true, label: "*", find: (*Gateway).findTool, check: checkTool,
-			conform: conformTool, use: useTool,
+			arguments: true, label: "*", find: (*Gateway).findTool, check: checkArguments,
+			clean: sanitize.Policy.Result, conform: conformTool, use: useTool,
 		},
 		mcp.MethodPromptsGet: {
-			arguments: true, label: "prompt:*", find: (*Gateway).findPrompt, check: checkPrompt,
-			conform: conformPrompt, use: useItem,
+			arguments: true, label: "prompt:*", find: (*Gateway).findPrompt, check: checkArguments,
+			clean: sanitize.Policy.Result, conform: conformPrompt, use: useItem,
 		},
 		mcp.MethodResourcesRead: {
 			label: "resource", find: (*Gateway).findResource, check: unchecked,
-			conform: conformRead, rescue: rescueRead, use: useItem,
+			clean: sanitize.Policy.Result, conform: conformRead, rescue: rescueRead, use: useItem,
 		},
 		mcp.MethodComplete: {
 			label: "completion", find: (*Gateway).findReference, check: checkCompletion,
-			conform: conformCompletion, rescue: rescueCompletion, use: useItem,
+			clean: sanitize.Policy.Result, conform: conformCompletion, rescue: rescueCompletion, use: useItem,
 		},
 		mcp.MethodSkillsGet: {
 			label: "skill", find: (*Gateway).findSkill, check: unchecked,
-			conform: conformSkill, rescue: rescueRead, use: useItem,
+			clean: sanitize.Policy.Skill, conform: conformSkill, rescue: rescueRead, use: useItem,
 		},
 		mcp.MethodDirectoryRead: {
 			label: "directory", find: (*Gateway).findDirectory, check: unchecked,
-			conform: conformDirectory, rescue: rescueRead, use: useItem,
+			clean: sanitize.Policy.Directory, conform: conformDirectory, rescue: rescueRead, use: useItem,
 		},
 		// Clients poll tasks/get for as long as a task runs, and tasks/result comes once
 		// for each. They cost a request of the tenant at the door, like all else, and no
 		// call: that was paid for when the task was made.
 		mcp.MethodTasksGet: {
 			free: true, label: "task:*", find: (*Gateway).findTask, check: unchecked,
-			conform: conformTask, rescue: rescueTask, use: useTask,
+			clean: sanitize.Policy.Task, conform: conformTask, rescue: rescueTask, use: useTask,
 		},
 		mcp.MethodTasksUpdate: {
 			free: true, label: "task:*", find: (*Gateway).findTask, check: checkUpdate,
-			conform: conformEmpty, use: useTask,
+			clean: sanitize.Policy.Result, conform: conformEmpty, use: useTask,
 		},
 		mcp.MethodTasksCancel: {
 			free: true, label: "task:*", find: (*Gateway).findTask, check: unchecked,
-			conform: conformCancel, use: useTask,
+			clean: sanitize.Policy.Task, conform: conformCancel, use: useTask,
 		},
 		mcp.MethodTasksResult: {
 			free: true, time: resultTime, label: "task:*", find: (*Gateway).findTask, check: unchecked,
-			conform: conformTaskResult, use: useTask,
+			clean: sanitize.Policy.Result, conform: conformTaskResult, use: useTask,
 		},
 	}
 	for name, m := range table {
@@ -72,18 +74,13 @@ func methods() map[string]*method {
 
 func unchecked(*call, schema.Budget) error { return nil }
 
-func checkTool(c *call, budget schema.Budget) error {
+func checkArguments(c *call, budget schema.Budget) error {
 	arguments, err := c.arguments()
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	return c.tool.ValidateWithin(arguments, budget)
-}
-
-func checkPrompt(c *call, budget schema.Budget) error {
-	arguments, err := c.arguments()
-	if err != nil {
-		return err
+	case c.tool != nil:
+		return c.tool.ValidateWithin(arguments, budget)
 	}
 	return c.item.ValidateWithin(arguments, budget)
 }
@@ -282,12 +279,9 @@ func (c *call) use() *registry.Call {
 }
 
 // kindOf returns of which kind the items are that a method uses.
-func kindOf(method string) registry.Kind {
-	switch method {
-	case mcp.MethodPromptsGet:
-		return registry.KindPrompt
-	case mcp.MethodResourcesRead:
-		return registry.KindResource
-	}
-	return registry.KindTool
+func kindOf(method string) registry.Kind { return cmp.Or(itemKinds[method], registry.KindTool) }
+
+// itemKinds are those of the methods that use other items than tools, and are recorded so.
+var itemKinds = map[string]registry.Kind{
+	mcp.MethodPromptsGet: registry.KindPrompt, mcp.MethodResourcesRead: registry.KindResource,
 }

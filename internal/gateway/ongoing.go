@@ -89,10 +89,3 @@ func (o *ongoing) all() []*begun {
 	defer o.mu.Unlock()
 	return slices.Collect(maps.Keys(o.uses))
 }
-
-// count returns how many uses go on.
-func (o *ongoing) count() int {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return len(o.uses)
-}

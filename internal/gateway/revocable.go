@@ -71,7 +71,7 @@ func (g *Gateway) hold(ctx context.Context, c *call, end func()) (release func()
 
 // Ongoing returns how many calls are under way or wait here for answers. None of these
 // may have ended when the process does.
-func (g *Gateway) Ongoing() int { return g.ongoing.count() }
+func (g *Gateway) Ongoing() int { return len(g.ongoing.all()) }
 
 // Stop ends what the door cannot end: calls that wait here for answers.
 func (g *Gateway) Stop() {

@@ -48,8 +48,9 @@ func (c *condition) key() string {
 	return fmt.Sprintf("%q %q", c.scopes, c.subjects)
 }
 
-// patterns are those of one list of a rule, by the kind of item that they name.
-type patterns struct{ tools, prompts, resources, skills []string }
+// patterns are those of one list of a rule, by the kind of item that they name: those of
+// resources name templates, too.
+type patterns map[registry.Kind][]string
 
 // policyName is what an item is called in patterns: by the name that clients see and, if
 // that is another one, by the name that its server gives it.
@@ -89,27 +90,20 @@ func (n *policyName) fits(pattern string) bool {
 
 // match tells whether at least one of the patterns names the item, or a skill that it is
 // a file of, in that very spelling.
-func (p *patterns) match(n *policyName) bool {
+func (p patterns) match(n *policyName) bool {
 	return slices.ContainsFunc(p.of(n.kind), n.fits) ||
 		slices.ContainsFunc(n.skills, func(skill string) bool {
 			return strings.HasPrefix(n.name, skill[:strings.LastIndexByte(skill, '/')+1]) &&
-				matchesAny(p.skills, skill)
+				matchesAny(p[registry.KindSkill], skill)
 		})
 }
 
 // of returns the patterns for items of that kind.
-func (p *patterns) of(kind registry.Kind) []string {
-	switch kind {
-	case registry.KindTool:
-		return p.tools
-	case registry.KindPrompt:
-		return p.prompts
-	case registry.KindResource, registry.KindTemplate:
-		return p.resources
-	case registry.KindSkill:
-		return p.skills
+func (p patterns) of(kind registry.Kind) []string {
+	if kind == registry.KindTemplate {
+		kind = registry.KindResource
 	}
-	return nil
+	return p[kind]
 }
 
 // denies tells whether the rule denies the item. For a URI this looks at every spelling:
@@ -121,7 +115,7 @@ func (r *rule) denies(n *policyName) bool {
 	switch n.kind {
 	case registry.KindResource, registry.KindTemplate, registry.KindSkill:
 		return deniesURI(r.deny.of(n.kind), n.name) || slices.ContainsFunc(n.skills,
-			func(skill string) bool { return deniesURI(r.deny.skills, skill) })
+			func(skill string) bool { return deniesURI(r.deny[registry.KindSkill], skill) })
 	default:
 		return r.deny.match(n)
 	}
@@ -144,27 +138,23 @@ func deniesURI(patterns []string, uri string) bool {
 // server and a colon come first.
 func (r *rule) deniesSomeOf(beginning string) bool {
 	mayMatch := func(pattern string) bool { return registry.MayMatch(pattern, beginning) }
-	return slices.ContainsFunc(r.deny.resources, mayMatch) || slices.ContainsFunc(r.deny.skills, mayMatch)
+	return slices.ContainsFunc(r.deny[registry.KindResource], mayMatch) ||
+		slices.ContainsFunc(r.deny[registry.KindSkill], mayMatch)
 }
 
-// usual returns patterns of URIs and, in addition, the usual spelling of each.
-func usual(patterns []string) []string {
+// withSpelling returns patterns of URIs and, in addition, what spell makes of each.
+func withSpelling(patterns []string, spell func(string) string) []string {
 	for _, pattern := range slices.Clone(patterns) {
-		if spelt := registry.UsualSpelling(pattern); spelt != pattern {
-			patterns = append(patterns, spelt)
+		if other := spell(pattern); other != pattern {
+			patterns = append(patterns, other)
 		}
 	}
 	return patterns
 }
 
-// decoded returns patterns of URIs and, in addition, the percent-decoded form of each.
-func decoded(patterns []string) []string {
-	for _, pattern := range slices.Clone(patterns) {
-		if text := registry.Decode(pattern); text != pattern {
-			patterns = append(patterns, text)
-		}
-	}
-	return patterns
+// isOfURIs tells whether patterns of items of that kind are of URIs.
+func isOfURIs(kind registry.Kind) bool {
+	return kind == registry.KindResource || kind == registry.KindSkill
 }
 
 // ruleSet says which rules of a tenant apply to a caller, one byte for each condition:
@@ -189,7 +179,11 @@ func compileRule(cfg *Rule) (rule, error) {
 	if r.deny, err = compilePatterns(cfg.Deny); err != nil {
 		return rule{}, err
 	}
-	r.deny.resources, r.deny.skills = usual(decoded(r.deny.resources)), usual(decoded(r.deny.skills))
+	for kind, names := range r.deny {
+		if isOfURIs(kind) {
+			r.deny[kind] = withSpelling(withSpelling(names, registry.Decode), registry.UsualSpelling)
+		}
+	}
 	if len(cfg.Allow)+len(cfg.Deny) == 0 {
 		return rule{}, fmt.Errorf("it neither allows nor denies anything")
 	}
@@ -198,21 +192,14 @@ func compileRule(cfg *Rule) (rule, error) {
 
 // compilePatterns sorts patterns by the kind of item that they name.
 func compilePatterns(texts []string) (patterns, error) {
-	var p patterns
+	p := make(patterns)
 	for _, text := range texts {
-		switch kind, pattern := PatternKind(text); kind {
-		case registry.KindTool:
-			p.tools = append(p.tools, pattern)
-		case registry.KindPrompt:
-			p.prompts = append(p.prompts, pattern)
-		case registry.KindResource:
-			p.resources = append(p.resources, pattern)
-		case registry.KindSkill:
-			p.skills = append(p.skills, pattern)
-		default:
-			return patterns{}, fmt.Errorf("pattern %q: want a tool's name, prompt:NAME, "+
+		kind, pattern := PatternKind(text)
+		if kind == "" {
+			return nil, fmt.Errorf("pattern %q: want a tool's name, prompt:NAME, "+
 				"resource:SERVER:URI or skill:SERVER:URI, with * for any run of characters", text)
 		}
+		p[kind] = append(p[kind], pattern)
 	}
 	return p, nil
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
@@ -49,7 +50,8 @@ func (g *Gateway) Subscribe(ctx context.Context, c Caller, r *Request, uri strin
 	}
 	subscribe := &method{
 		Method: mcp.MethodOf(mcp.MethodSubscribe),
-		label:  "subscription", find: (*Gateway).findResource, check: unchecked, conform: conformNothing,
+		label:  "subscription", find: (*Gateway).findResource, check: unchecked,
+		clean: sanitize.Policy.Result, conform: conformNothing,
 		use: func(ctx context.Context, s *call) (_ mcp.Object, err error) {
 			opened.Stop, err = g.subscribe(ctx, s, updated)
 			opened.Allows = func(c Caller) bool { return c.mayUse(s.item) }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -71,7 +72,7 @@ func (t *Tenant) idle(view *registry.View) []idle {
 		if names == nil {
 			names = policyNames(view)
 		}
-		if anyFits(names[w.kind], w.text) {
+		if slices.ContainsFunc(names[w.kind], func(n policyName) bool { return n.fits(w.text) }) {
 			continue
 		}
 		found := idle{Unmatched: Unmatched{PatternPosition: w.PatternPosition}, known: known}
@@ -118,11 +119,6 @@ func (t *Tenant) knows(view *registry.View, w *watched) (known, possible bool) {
 	return known, possible
 }
 
-// isOfURIs tells whether patterns of items of that kind are of URIs.
-func isOfURIs(kind registry.Kind) bool {
-	return kind == registry.KindResource || kind == registry.KindSkill
-}
-
 // beginning returns the text with which the policy names of the server's items of that
 // kind begin.
 func (t *Tenant) beginning(kind registry.Kind, server string) string {
@@ -134,15 +130,6 @@ func (t *Tenant) beginning(kind registry.Kind, server string) string {
 		prefix = server
 	}
 	return registry.Beginning(prefix)
-}
-
-func anyFits(names []policyName, pattern string) bool {
-	for i := range names {
-		if names[i].fits(pattern) {
-			return true
-		}
-	}
-	return false
 }
 
 // guess returns the pattern that the operator may have meant, "" if nothing looks

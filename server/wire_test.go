@@ -73,7 +73,7 @@ func (w *world) script(t *testing.T) *wiretest.World {
 			regexp.MustCompile(`"id":"(?<question>q[0-9a-f]{32})"`),
 			regexp.MustCompile(`retry: (?<retry>\d+)\n\n`), // of a stream that ends, which is random
 			regexp.MustCompile(`"requestId":"(?<request>[A-Z2-7]{26})"`),
-			regexp.MustCompile(`"elicitationId":"(?<elicitation>q[0-9a-f]{32})"`),
+			regexp.MustCompile(`"elicitationId":"(?<elicitation>q[A-Z2-7]{26})"`),
 		},
 		Actions: map[string]func(){
 			"release":           w.letGo,

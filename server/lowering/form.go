@@ -49,7 +49,7 @@ func mayDiffer(kind, revision string, item mcp.RawJSON) bool {
 }
 
 // lowerItem brings the definition of an item into a revision. Icons exist since
-// 2025-11-25, titles and _meta since 2025-06-18.
+// 2025-11-25, titles, also of the arguments of prompts, and _meta since 2025-06-18.
 func lowerItem(kind, revision string, item mcp.Object) mcp.Object {
 	if revision < mcp.Revision2511 {
 		item = item.Without("icons")
@@ -57,11 +57,11 @@ func lowerItem(kind, revision string, item mcp.Object) mcp.Object {
 	if revision < mcp.Revision2506 {
 		item = item.Without("title", "_meta")
 	}
-	switch kind {
-	case mcp.ResultTools:
+	switch {
+	case kind == mcp.ResultTools:
 		return lowerTool(revision, item)
-	case mcp.ResultPrompts:
-		return lowerArguments(revision, item)
+	case kind == mcp.ResultPrompts && revision < mcp.Revision2506:
+		return withoutEach(item, "arguments", "title")
 	}
 	return item
 }
@@ -82,16 +82,6 @@ func lowerTool(revision string, tool mcp.Object) mcp.Object {
 		tool = tool.Without("outputSchema")
 	}
 	return tool
-}
-
-// lowerArguments removes the titles of a prompt's arguments for revisions that have none.
-func lowerArguments(revision string, prompt mcp.Object) mcp.Object {
-	arguments, _ := prompt.Value("arguments").Elements()
-	if revision >= mcp.Revision2506 || len(arguments) == 0 {
-		return prompt
-	}
-	return prompt.With("arguments",
-		lowerEach(arguments, func(argument mcp.Object) mcp.Object { return argument.Without("title") }))
 }
 
 // HasMethod tells whether sessions of that revision have the method. It is true for a

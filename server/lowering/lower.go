@@ -6,7 +6,6 @@ package lowering
 
 import (
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"strings"
 
@@ -32,7 +31,9 @@ func Result(revision, method string, result mcp.Object) mcp.Object {
 	case mcp.ResultMessages:
 		return lowerPrompt(revision, result)
 	case mcp.ResultContents:
-		return lowerContents(revision, result)
+		if revision < mcp.Revision2506 { // contents have _meta since then
+			return withoutEach(result, "contents", "_meta")
+		}
 	}
 	return result
 }
@@ -180,20 +181,6 @@ func lowerPrompt(revision string, result mcp.Object) mcp.Object {
 	return result.With("messages", mcp.Array(messages))
 }
 
-// lowerContents brings the contents of a resource into a revision. They have _meta since
-// 2025-06-18.
-func lowerContents(revision string, result mcp.Object) mcp.Object {
-	if revision >= mcp.Revision2506 {
-		return result
-	}
-	contents, _ := result.Value("contents").Elements()
-	if len(contents) == 0 {
-		return result
-	}
-	return result.With("contents",
-		lowerEach(contents, func(content mcp.Object) mcp.Object { return content.Without("_meta") }))
-}
-
 // Question brings a question to the client into a revision. It was checked before
 // that the client can be asked it, so only its form may differ.
 func Question(revision string, capabilities mcp.Object, method string, params mcp.Object) mcp.Object {
@@ -206,7 +193,7 @@ func Question(revision string, capabilities mcp.Object, method string, params mc
 	case revision < mcp.Revision2511: // there is one mode
 		return params.Without("mode")
 	case params.Text("mode") == "url" && params.Text("elicitationId") == "":
-		return params.With("elicitationId", mcp.String(newElicitationID()))
+		return params.With("elicitationId", mcp.String("q"+rand.Text()))
 	}
 	return params
 }
@@ -258,20 +245,16 @@ func lowerBlock(revision string, raw mcp.RawJSON) mcp.RawJSON {
 	return nil
 }
 
-// lowerEach applies lower to every object among the elements and returns them as an
-// array. It overwrites elements.
-func lowerEach(elements []mcp.RawJSON, lower func(mcp.Object) mcp.Object) mcp.RawJSON {
+// withoutEach returns an object without that member of each object in one of its lists.
+func withoutEach(object mcp.Object, list, member string) mcp.Object {
+	elements, _ := object.Value(list).Elements()
+	if len(elements) == 0 {
+		return object
+	}
 	for i, raw := range elements {
-		if object, ok := mcp.ObjectOf(raw); ok {
-			elements[i] = lower(object).JSON()
+		if one, ok := mcp.ObjectOf(raw); ok {
+			elements[i] = one.Without(member).JSON()
 		}
 	}
-	return mcp.Array(elements)
-}
-
-// newElicitationID returns an id that no other elicitation has.
-func newElicitationID() string {
-	var random [16]byte
-	rand.Read(random[:]) // never fails
-	return "q" + hex.EncodeToString(random[:])
+	return object.With(list, mcp.Array(elements))
 }

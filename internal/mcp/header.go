@@ -47,10 +47,6 @@ func isSentinel(value string) bool {
 // plainHeader tells whether text gets through a header unchanged: visible ASCII, with
 // spaces only inside.
 func plainHeader(text string) bool {
-	for i := range len(text) {
-		if c := text[i]; c < 0x20 || c > 0x7E {
-			return false
-		}
-	}
-	return text == strings.Trim(text, " \t")
+	return text == strings.Trim(text, " \t") &&
+		!strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c > '~' })
 }

@@ -144,10 +144,7 @@ func parseID(id string) (stream string, sequence uint64, ok bool) {
 
 // isName tells whether a stream may have that name.
 func isName(stream string) bool {
-	for _, c := range []byte(stream) {
-		if (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') {
-			return false
-		}
-	}
-	return stream != ""
+	return stream != "" && !strings.ContainsFunc(stream, func(c rune) bool {
+		return (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z')
+	})
 }

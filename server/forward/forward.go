@@ -502,13 +502,8 @@ func NewQuestion(home replica.ID) string {
 // HomeOf returns where a question of that id waits, if the id has the form of one of
 // NewQuestion.
 func HomeOf(id string) (home replica.ID, ok bool) {
-	if len(id) != questionSize || id[0] != 'q' {
+	if len(id) != questionSize || id[0] != 'q' || strings.Trim(id[1:], "0123456789abcdef") != "" {
 		return "", false
-	}
-	for _, c := range []byte(id[1:]) {
-		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return "", false
-		}
 	}
 	return replica.ID(id[1 : 1+homeSize]), true
 }

@@ -137,11 +137,6 @@ func (s *Store) Close() error {
 func (s *Store) read(ctx context.Context, do func(c *conn) error) (err error) {
 	var c *conn
 	select {
-	case <-s.closed:
-		return errClosed
-	default:
-	}
-	select {
 	case c = <-s.readers:
 	case <-s.closed:
 		return errClosed

@@ -25,11 +25,6 @@ type write struct {
 func (s *Store) write(ctx context.Context, do func(c *conn) ([]int64, error)) ([]int64, error) {
 	w := &write{ctx: ctx, do: do, done: make(chan struct{})}
 	select {
-	case <-s.closed:
-		return nil, errClosed
-	default:
-	}
-	select {
 	case s.writes <- w:
 	case <-s.closed:
 		return nil, errClosed

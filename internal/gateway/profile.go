@@ -28,7 +28,7 @@ func (p *profile) covers(q *profile) bool {
 	if p.subject != "" && (p.issuer != q.issuer || p.subject != q.subject) {
 		return false
 	}
-	return !slices.ContainsFunc(p.scopes, func(s string) bool { return !slices.Contains(q.scopes, s) })
+	return hasAll(q.scopes, p.scopes)
 }
 
 // with returns the callers who are of both kinds; none if both name a subject and not the
@@ -38,9 +38,7 @@ func (p *profile) with(q *profile) (both profile, some bool) {
 		return profile{}, false
 	}
 	both = profile{cmp.Or(p.issuer, q.issuer), cmp.Or(p.subject, q.subject), nil}
-	both.scopes = slices.Concat(p.scopes, q.scopes)
-	slices.Sort(both.scopes)
-	both.scopes = slices.Compact(both.scopes)
+	both.scopes = slices.Compact(slices.Sorted(slices.Values(slices.Concat(p.scopes, q.scopes))))
 	return both, true
 }
 
@@ -60,19 +58,17 @@ func (c *condition) profiles() []profile {
 
 // String says who it is.
 func (p *profile) String() string {
-	scopes := ""
-	if len(p.scopes) > 0 {
-		scopes = "with the scopes " + strings.Join(p.scopes, " ")
-	}
+	who := "everyone"
 	switch {
-	case p.subject != "" && scopes != "":
-		return p.issuer + "#" + p.subject + " " + scopes
 	case p.subject != "":
-		return p.issuer + "#" + p.subject
-	case scopes != "":
-		return "whoever comes " + scopes
+		who = p.issuer + "#" + p.subject
+	case len(p.scopes) > 0:
+		who = "whoever comes"
 	}
-	return "everyone"
+	if len(p.scopes) > 0 {
+		who += " with the scopes " + strings.Join(p.scopes, " ")
+	}
+	return who
 }
 
 // profilesOf returns the kinds of callers between which an item can make a difference,

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -114,13 +115,10 @@ func (g *Gateway) named(c *call, whole string) (named audit.Members) {
 
 // kind returns how the call ended, in the one word that audit and metrics use.
 func (c *call) kind(failure failure) string {
-	switch {
-	case failure.rpcErr != nil:
+	if failure.rpcErr != nil {
 		return failure.kind
-	case c.outcome != "":
-		return c.outcome
 	}
-	return "ok"
+	return cmp.Or(c.outcome, "ok")
 }
 
 // logInside writes the text of an error that the client is not told to the log. What a

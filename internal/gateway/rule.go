@@ -231,13 +231,11 @@ func (c *condition) concerns(p *auth.Principal) bool {
 	})
 }
 
-func (c *condition) hasScopes(p *auth.Principal) bool {
-	for _, scope := range c.scopes {
-		if !slices.Contains(p.Scopes, scope) {
-			return false
-		}
-	}
-	return true
+func (c *condition) hasScopes(p *auth.Principal) bool { return hasAll(p.Scopes, c.scopes) }
+
+// hasAll tells whether all has everything that is wanted.
+func hasAll(all, wanted []string) bool {
+	return !slices.ContainsFunc(wanted, func(one string) bool { return !slices.Contains(all, one) })
 }
 
 func matchesAny(patterns []string, name string) bool {

@@ -47,15 +47,21 @@ func newer(state mcp.Object) mcp.Object {
 	if state.Text("status") == "input_required" {
 		state = state.With("status", mcp.String("working"))
 	}
-	ttl, interval := state.Value("ttl"), state.Value("pollInterval")
-	if ttl == nil {
-		ttl = mcp.RawJSON("null")
+	return withTimes(taskOnly(state), "ttl", "ttlMs", "pollInterval", "pollIntervalMs")
+}
+
+// withTimes returns a task whose times have the names of the other form: how long it is
+// kept, which is null where it is not said, and how often it is looked at.
+func withTimes(task mcp.Object, ttl, asTTL, interval, asInterval string) mcp.Object {
+	kept, often := task.Value(ttl), task.Value(interval)
+	if kept == nil {
+		kept = mcp.RawJSON("null")
 	}
-	state = taskOnly(state).Without("ttl", "pollInterval").With("ttlMs", ttl)
-	if interval != nil {
-		state = state.With("pollIntervalMs", interval)
+	task = task.Without(ttl, interval).With(asTTL, kept)
+	if often != nil {
+		task = task.With(asInterval, often)
 	}
-	return state
+	return task
 }
 
 // useNewer answers a request of a client of 2026-07-28 about a task of 2025-11-25.

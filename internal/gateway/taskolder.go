@@ -34,15 +34,7 @@ func older(state mcp.Object) mcp.Object {
 		string(state.Value("result").Member("isError")) == "true" {
 		state = state.With("status", mcp.String("failed"))
 	}
-	ttl := state.Value("ttlMs")
-	if ttl == nil {
-		ttl = mcp.RawJSON("null")
-	}
-	state = state.With("ttl", ttl)
-	if interval := state.Value("pollIntervalMs"); interval != nil {
-		state = state.With("pollInterval", interval)
-	}
-	return taskOnly(state)
+	return taskOnly(withTimes(state, "ttlMs", "ttl", "pollIntervalMs", "pollInterval"))
 }
 
 // resultAsTask answers a call that was to become a task and has a result, with a task

@@ -148,3 +148,13 @@ func isName(stream string) bool {
 		return (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z')
 	})
 }
+
+// afterIn returns the sequence of an event after which a stream is read, zero for "". It
+// is false for an event of another stream.
+func afterIn(stream, after string) (sequence uint64, ok bool) {
+	if after == "" {
+		return 0, true
+	}
+	name, sequence, ok := parseID(after)
+	return sequence, ok && name == stream
+}

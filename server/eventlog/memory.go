@@ -187,11 +187,7 @@ func (m *Memory) Drop(_ context.Context, session Key, stream, through string) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	owner := m.sessions[session.Name]
-	if owner == nil {
-		return
-	}
-	s := owner.streams.find(stream)
+	s, _ := m.findLocked(session, stream)
 	for s != nil && s.events.count > 0 && s.events.first.sequence <= sequence {
 		m.dropOldestLocked(s)
 	}
@@ -200,13 +196,9 @@ func (m *Memory) Drop(_ context.Context, session Key, stream, through string) {
 // readLocked returns a stream and those of its events that follow an id. The errors are
 // those of Read.
 func (m *Memory) readLocked(session Key, stream, after string) (*memoryStream, []Event, error) {
-	var sequence uint64
-	if after != "" {
-		name, n, ok := parseID(after)
-		if !ok || name != stream {
-			return nil, nil, ErrUnknown
-		}
-		sequence = n
+	sequence, ok := afterIn(stream, after)
+	if !ok {
+		return nil, nil, ErrUnknown
 	}
 	s, err := m.findLocked(session, stream)
 	switch {
@@ -253,12 +245,8 @@ func (m *Memory) Find(_ context.Context, session Key, event string) (string, err
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.sweepLocked(m.config.Now())
-	owner := m.sessions[session.Name]
-	if owner == nil {
-		return "", ErrUnknown
-	}
-	s := owner.streams.find(name)
-	if s == nil || !s.has(sequence) {
+	s, err := m.findLocked(session, name)
+	if err != nil || s == nil || !s.has(sequence) {
 		return "", ErrUnknown
 	}
 	return name, nil
@@ -354,10 +342,8 @@ func (m *Memory) touchLocked(s *memoryStream, now time.Time) {
 // more, which itself counts only as one.
 func (m *Memory) trimLocked(s *memoryStream, now time.Time) {
 	oldest := now.Sub(m.began) - m.config.Age
-	for s.events.count > 0 {
-		if s.events.count < m.config.Count && s.bytes <= m.config.Bytes && s.events.first.at >= oldest {
-			return
-		}
+	for s.events.count > 0 && (s.events.count >= m.config.Count || s.bytes > m.config.Bytes ||
+		s.events.first.at < oldest) {
 		m.dropOldestLocked(s)
 	}
 }

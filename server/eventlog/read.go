@@ -14,20 +14,12 @@ func (l *Redis) Read(ctx context.Context, session Key, stream, after string) (ev
 	if session.Here {
 		return l.local.Read(ctx, session, stream, after)
 	}
-	sequence := uint64(0)
-	if after != "" {
-		name, n, ok := parseID(after)
-		if !ok || name != stream {
-			return nil, false, ErrUnknown
-		}
-		sequence = n
+	sequence, ok := afterIn(stream, after)
+	if !ok {
+		return nil, false, ErrUnknown
 	}
 	r := &reading{log: l, streamKey: streamKey{session, stream}, follows: true}
-	here, err := r.here(sequence)
-	if err != nil || here {
-		return r.events, err == nil && !r.last, err
-	}
-	err = r.elsewhere(ctx, sequence)
+	err = r.look(ctx, sequence)
 	return r.events, err == nil && !r.last, err
 }
 
@@ -41,14 +33,7 @@ func (l *Redis) Find(ctx context.Context, session Key, event string) (string, er
 		return "", ErrUnknown
 	}
 	r := &reading{log: l, streamKey: streamKey{session, name}, few: true}
-	here, err := r.here(sequence)
-	if err == nil && !here {
-		err = r.elsewhere(ctx, sequence)
-	}
-	if err != nil {
-		return "", err
-	}
-	return name, nil
+	return name, r.look(ctx, sequence)
 }
 
 // Drop implements Log.
@@ -64,6 +49,15 @@ type reading struct {
 	few     bool // it is enough to know that the events are there
 	events  []Event
 	last    bool
+}
+
+// look looks for the events after a sequence, in memory and then in the server.
+func (r *reading) look(ctx context.Context, sequence uint64) error {
+	here, err := r.here(sequence)
+	if err != nil || here {
+		return err
+	}
+	return r.elsewhere(ctx, sequence)
 }
 
 // here looks in memory for the events after a sequence. It is false if they must be

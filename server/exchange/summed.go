@@ -86,16 +86,13 @@ func (s *refusalSums) count(who sumKey, at time.Time) (form lineForm, often bool
 		one = &tally{}
 		s.seen[who] = one
 	}
-	if !who.network.IsValid() {
-		one.add(who, at)
-		return lineSummed, false
-	}
-	if one.times++; one.times <= shownOfOne && s.shown < maxShown {
+	known := who.network.IsValid()
+	if one.times++; known && one.times <= shownOfOne && s.shown < maxShown {
 		s.shown++
 		return lineOwn, false
 	}
 	one.add(who, at)
-	return lineSummed, one.times > undelayedOfOne
+	return lineSummed, known && one.times > undelayedOfOne
 }
 
 // add adds a request to the sum.

@@ -70,17 +70,17 @@ type Admission struct {
 }
 
 // Admit cleans the definition of an item as its server sent it, for a source that wants
-// to offer it. A definition with hidden text in strings that must not be edited is
-// quarantined, unless its digest is one of those that the operator has released. The
-// error is then a *QuarantineError.
-func Admit(definition mcp.Object, released []string) (Admission, error) {
+// to offer it. A definition with hidden text in strings that must not be edited, and any
+// definition if it is pinned, is quarantined, unless its digest is one of those that the
+// operator has released. The error is then a *QuarantineError.
+func Admit(definition mcp.Object, released []string, pinned bool) (Admission, error) {
 	cleaned, report := sanitize.Definition(definition)
 	a := Admission{
 		Definition: cleaned,
 		Repairs:    report.Total() - report[sanitize.FlaggedKey] - report[sanitize.FlaggedURI],
 	}
 	found, total := sanitize.Concealed(definition, maxFound)
-	if total == 0 {
+	if total == 0 && !pinned {
 		return a, nil
 	}
 	a.Released = digest(definition)
@@ -88,20 +88,6 @@ func Admit(definition mcp.Object, released []string) (Admission, error) {
 		return a, nil
 	}
 	return Admission{}, &QuarantineError{Digest: a.Released, Found: found, Total: total}
-}
-
-// AdmitReleased is Admit for a server that is pinned: a definition is quarantined unless
-// its digest is one of those that the operator has released, whether it hides text or not.
-func AdmitReleased(definition mcp.Object, released []string) (Admission, error) {
-	a, err := Admit(definition, released)
-	if err != nil || a.Released != "" {
-		return a, err
-	}
-	a.Released = digest(definition)
-	if !slices.Contains(released, a.Released) {
-		return Admission{}, &QuarantineError{Digest: a.Released}
-	}
-	return a, nil
 }
 
 // digestScheme begins every digest.

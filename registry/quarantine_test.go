@@ -16,7 +16,7 @@ const hiding = `{"name":"t","description":"a\u200bb","inputSchema":{"type":"obje
 // held returns the error with which a definition is quarantined.
 func held(t testing.TB, definition string, released ...string) *registry.QuarantineError {
 	t.Helper()
-	_, err := registry.Admit(parse(t, definition), released)
+	_, err := registry.Admit(parse(t, definition), released, false)
 	why, ok := errors.AsType[*registry.QuarantineError](err)
 	if !ok {
 		t.Fatalf("%s: got %v, want it quarantined", definition, err)
@@ -43,7 +43,7 @@ func TestHiddenTextQuarantinesADefinition(t *testing.T) {
 
 func TestReleaseLetsInExactlyThatDefinition(t *testing.T) {
 	digest := held(t, hiding).Digest
-	admitted, err := registry.Admit(parse(t, hiding), []string{"sha256:other", digest})
+	admitted, err := registry.Admit(parse(t, hiding), []string{"sha256:other", digest}, false)
 	if err != nil || admitted.Released != digest || admitted.Repairs != 1 {
 		t.Fatalf("got %+v, %v, want it in because of %s", admitted, err, digest)
 	}
@@ -101,7 +101,7 @@ func TestDigestIgnoresOrderAndSpelling(t *testing.T) {
 // TestRealDefinitionsAreNotQuarantined takes tools of real servers.
 func TestRealDefinitionsAreNotQuarantined(t *testing.T) {
 	for name, data := range corpus.Tools(t) {
-		if admitted, err := registry.Admit(parse(t, string(data)), nil); err != nil ||
+		if admitted, err := registry.Admit(parse(t, string(data)), nil, false); err != nil ||
 			admitted.Released != "" {
 			t.Errorf("%s: got %q, %v", name, admitted.Released, err)
 		}

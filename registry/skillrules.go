@@ -64,7 +64,7 @@ func checkFiles(raw mcp.RawJSON) error {
 // judgeSkill refuses a skill, as its server describes it when it is asked for one, that
 // would not be listed either.
 func (o *origin) judgeSkill(skill mcp.Object) error {
-	_, err := Admit(skill, o.service.Load().released)
+	_, err := Admit(skill, o.service.Load().released, false)
 	if hidden, ok := errors.AsType[*QuarantineError](err); ok {
 		return &sanitize.HiddenError{Path: hidden.Found[0].Path, Digest: hidden.Digest}
 	}

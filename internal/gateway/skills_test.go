@@ -253,7 +253,7 @@ func TestNestedSkillsAreFilesOfTheOuterOne(t *testing.T) {
 // TestSkillsAreJudgedWhenTheyAreGotAsInLists holds for those that no list has, too.
 func TestSkillsAreJudgedWhenTheyAreGotAsInLists(t *testing.T) {
 	const hides = `{"uri":"skill://a/b/SKILL.md","frontmatter":{"name":"b","description":"x\u200by"},"resources":"dynamic"}`
-	_, err := registry.Admit(object(hides), nil)
+	_, err := registry.Admit(object(hides), nil, false)
 	quarantined, _ := errors.AsType[*registry.QuarantineError](err)
 	for name, test := range map[string]struct {
 		skill, code string

@@ -38,7 +38,7 @@ func newOffer(cfg *Config, doc *document, t *target, from *operation) (_ made, e
 	if err != nil {
 		return made{}, err
 	}
-	admitted, err := registry.Admit(fitting.definition, cfg.Released)
+	admitted, err := registry.Admit(fitting.definition, cfg.Released, false)
 	if err != nil {
 		return made{}, err
 	}

@@ -138,11 +138,8 @@ func (one *listing) take(cfg *Config, r reading) (differs bool, repaired int) {
 // how many repairs cleaning made in it.
 func (one *listing) admit(cfg *Config, definition mcp.Object) (repairs int) {
 	key := definition.Text(one.key)
-	admit := registry.Admit
-	if cfg.Pinned && (one.kind == registry.KindTool || one.kind == registry.KindPrompt) {
-		admit = registry.AdmitReleased
-	}
-	admitted, err := admit(definition, cfg.Released)
+	pinned := cfg.Pinned && (one.kind == registry.KindTool || one.kind == registry.KindPrompt)
+	admitted, err := registry.Admit(definition, cfg.Released, pinned)
 	if err != nil {
 		one.withheld = append(one.withheld, key)
 		one.refused = append(one.refused, registry.Quarantined(cfg.Name, one.kind, key, err))

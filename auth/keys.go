@@ -11,6 +11,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 const (
@@ -38,6 +39,18 @@ func (k Key) Algorithm() string {
 		return ""
 	}
 	return served[0]
+}
+
+// AlgorithmAmong returns the first of the allowed algorithms that the key can sign with,
+// "" if it can with none.
+func (k Key) AlgorithmAmong(allowed []string) string {
+	served, _ := algorithms(k.Public) // an error: none
+	for _, name := range allowed {
+		if k.Private != nil && slices.Contains(served, name) {
+			return name
+		}
+	}
+	return ""
 }
 
 // algorithms returns the JWS algorithms that a public key or secret serves. The algorithm

@@ -43,9 +43,9 @@ func New(cfg Config) (*OIDC, error) {
 	p := &OIDC{base: base{cfg: cfg}}
 	p.transport = &transport{inner: cfg.Client.Transport, now: cfg.Now, gap: keysGap}
 	if cfg.ClientKey != nil {
-		algorithm, err := assertionAlgorithm(cfg.ClientKey)
-		if err != nil {
-			return nil, err
+		algorithm := cfg.ClientKey.AlgorithmAmong([]string{"RS256", "ES256", "ES384", "ES512", "EdDSA"})
+		if algorithm == "" {
+			return nil, errors.New("the client key is none that signs RS256, ES256, ES384, ES512 or EdDSA")
 		}
 		p.transport.assert = func(endpoint string) (string, error) {
 			return p.assertion(algorithm, endpoint)
@@ -235,16 +235,6 @@ type rawJSON []byte
 func (r *rawJSON) UnmarshalJSON(data []byte) error {
 	*r = append((*r)[:0], data...)
 	return nil
-}
-
-// assertionAlgorithm returns what the key of a client signs with.
-func assertionAlgorithm(key *auth.Key) (string, error) {
-	for _, algorithm := range []string{"RS256", "ES256", "ES384", "ES512", "EdDSA"} {
-		if _, err := auth.Sign(*key, algorithm, auth.Claims{}); err == nil {
-			return algorithm, nil
-		}
-	}
-	return "", errors.New("the client key is none that signs RS256, ES256, ES384, ES512 or EdDSA")
 }
 
 // assertionLife is how long a proof of who we are is good, on clocks that differ.

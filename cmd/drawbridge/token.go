@@ -2,10 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto"
-	"crypto/ecdsa"
-	"crypto/ed25519"
-	"crypto/rsa"
 	"errors"
 	"fmt"
 	"maps"
@@ -105,7 +101,7 @@ func signToken(cfg *config.Config, request tokenRequest, now time.Time) (string,
 			continue
 		}
 		for _, key := range iss.Keys {
-			if algorithm := signingAlgorithm(key.Private, iss.Algorithms); algorithm != "" {
+			if algorithm := key.AlgorithmAmong(iss.Algorithms); algorithm != "" {
 				claims, err := claimsOf(iss, request, now)
 				if err != nil {
 					return "", iss, err
@@ -179,29 +175,4 @@ func claimsOf(iss config.Issuer, request tokenRequest, now time.Time) (auth.Clai
 		IssuedAt: now,
 		Expiry:   now.Add(request.ttl),
 	}, errors.Join(faults...)
-}
-
-// signingAlgorithm returns the first of the allowed algorithms that fits the type of the
-// key (for an elliptic curve, its size too), "" when none does.
-func signingAlgorithm(key crypto.PrivateKey, allowed []string) string {
-	var families []string
-	switch key := key.(type) {
-	case []byte:
-		families = []string{"HS256", "HS384", "HS512"}
-	case ed25519.PrivateKey:
-		families = []string{"EdDSA"}
-	case *rsa.PrivateKey:
-		families = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"}
-	case *ecdsa.PrivateKey:
-		families = []string{map[int]string{
-			256: "ES256", 384: "ES384",
-			521: "ES512",
-		}[key.Curve.Params().BitSize]}
-	}
-	for _, name := range allowed {
-		if slices.Contains(families, name) {
-			return name
-		}
-	}
-	return ""
 }

@@ -118,7 +118,7 @@ func (t *Tool) inline() mcp.RawJSON {
 		if part.schema == nil || !part.schema.HasReferences() {
 			continue
 		}
-		raw, ok := part.schema.Inline(definition.Value(part.member), MaxDefinition)
+		raw, ok := part.schema.Inline(MaxDefinition)
 		if !ok {
 			return t.Raw
 		}

@@ -72,7 +72,7 @@ func guard(raw mcp.RawJSON) (p *parser, root *node, c *cost, err error) {
 // read reads the subschema at pointer. parent is the node one of whose keywords it
 // belongs to.
 func (p *parser) read(parent *node, pointer string, raw mcp.RawJSON) (*node, error) {
-	n := &node{pointer: pointer, parent: parent}
+	n := &node{raw: raw, pointer: pointer, parent: parent}
 	if len(p.nodes) >= maxSubschemas {
 		return nil, n.refuse("more than %d subschemas", maxSubschemas)
 	}
@@ -109,7 +109,7 @@ func (p *parser) modernise(n *node) {
 		for _, e := range n.edges {
 			e.to.parent = nil
 		}
-		*n = node{pointer: n.pointer, parent: n.parent, header: n.header, refers: true}
+		*n = node{raw: n.raw, pointer: n.pointer, parent: n.parent, header: n.header, refers: true}
 		return
 	}
 	if p.dialect == draft4 {

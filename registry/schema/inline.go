@@ -1,7 +1,6 @@
 package schema
 
 import (
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,67 +15,49 @@ func (s *Schema) HasReferences() bool {
 }
 
 // Inline returns the schema without $ref: every reference is replaced by what it points
-// to, and the definitions are dropped. raw is the text that the schema was compiled from.
-// The result accepts the same values, unless the schema is recursive: then it accepts
-// more, because a reference that leads back into itself becomes a schema without
-// constraints that keeps its description. ok is false when the result would be nested too
-// deeply or be much larger than limit, which is in bytes; the estimate is rough, so
-// measure the result. Nor is it for a schema with $dynamicRef or $recursiveRef.
-func (s *Schema) Inline(raw mcp.RawJSON, limit int) (inlined mcp.RawJSON, ok bool) {
+// to, and the definitions are dropped. The result accepts the same values, unless the
+// schema is recursive: then it accepts more, because a reference that leads back into
+// itself becomes a schema without constraints that keeps its description. ok is false
+// when the result would be nested too deeply or be much larger than limit, which is in
+// bytes; the estimate is rough, so measure the result. Nor is it for a schema with
+// $dynamicRef or $recursiveRef.
+func (s *Schema) Inline(limit int) (inlined mcp.RawJSON, ok bool) {
 	if s.dynamic {
-		return raw, false
+		return nil, false
 	}
 	in := &inliner{
-		dialect: s.dialect, byPointer: map[string]mcp.RawJSON{}, anchors: map[string]string{},
-		within: map[string]int{},
+		dialect: s.dialect, byPointer: map[string]*node{}, within: map[*node]int{}, remaining: limit,
 	}
-	in.find("", raw)
-	in.remaining = limit
-	inlined, _ = in.schema("", raw, 0)
+	for _, n := range s.nodes {
+		in.byPointer[n.pointer] = n
+	}
+	inlined, _ = in.schema(s.root, 0)
 	return inlined, in.remaining >= 0
 }
 
-// inliner rewrites one schema that the guard has passed. It works on the text, not on the
+// inliner rewrites one schema that the guard has passed. It works on the text of the
 // nodes, because the result goes to clients and must keep the annotations, which the
 // nodes do not have.
 type inliner struct {
 	dialect   dialect
-	byPointer map[string]mcp.RawJSON // every subschema by its JSON pointer
-	anchors   map[string]string      // JSON pointers by the name of an anchor
-	// how often a place is being written now: a reference to it leads in a circle
-	within    map[string]int
+	byPointer map[string]*node // every subschema by its JSON pointer
+	// how often a subschema is being written now: a reference to it leads in a circle
+	within    map[*node]int
 	remaining int // bytes that may still be written, by a rough count; below zero: give up
 }
 
-// find notes the subschema at pointer and all below it, with their anchors.
-func (in *inliner) find(pointer string, raw mcp.RawJSON) {
-	in.byPointer[pointer] = raw
-	object, _ := mcp.ObjectOf(raw)
-	for keyword, value := range object.Members {
-		anchor, ok := value.Text()
-		if ok && in.dialect >= draft2019 && (keyword == "$anchor" || keyword == "$dynamicAnchor") {
-			in.anchors[anchor] = pointer
-		}
-		in.eachBelow(pointer, keyword, value, func(below string, raw mcp.RawJSON) mcp.RawJSON {
-			in.find(below, raw)
-			return nil
-		})
-	}
-}
-
-// eachBelow calls do for every subschema directly under a keyword. It returns the
+// eachBelow calls do for every subschema directly under a keyword of n. It returns the
 // keyword's value with what do returned in the place of each subschema.
-func (in *inliner) eachBelow(pointer, keyword string, value mcp.RawJSON,
-	do func(pointer string, raw mcp.RawJSON) mcp.RawJSON,
+func (in *inliner) eachBelow(n *node, keyword string, value mcp.RawJSON, do func(*node) mcp.RawJSON,
 ) mcp.RawJSON {
-	pointer += "/" + keyword
+	pointer := n.pointer + "/" + keyword
 	switch in.dialect.shapeOf(keyword, value) {
 	case oneSchema:
-		return do(pointer, value)
+		return do(in.byPointer[pointer])
 	case manySchemas:
 		elements, _ := value.Elements()
-		for i, element := range elements {
-			elements[i] = do(pointer+"/"+strconv.Itoa(i), element)
+		for i := range elements {
+			elements[i] = do(in.byPointer[pointer+"/"+strconv.Itoa(i)])
 		}
 		return mcp.Array(elements)
 	case namedSchemas:
@@ -85,7 +66,7 @@ func (in *inliner) eachBelow(pointer, keyword string, value mcp.RawJSON,
 		for name, raw := range object.Members {
 			in.remaining -= len(name) + len(`"":,`)
 			if !raw.IsArray() { // an array is a list of names, which dependencies of draft-07 may hold
-				raw = do(pointer+"/"+escape(name), raw)
+				raw = do(in.byPointer[pointer+"/"+escape(name)])
 			}
 			members = append(members, mcp.Member{Name: name, Value: raw})
 		}
@@ -95,30 +76,28 @@ func (in *inliner) eachBelow(pointer, keyword string, value mcp.RawJSON,
 	return value
 }
 
-// schema returns the subschema at pointer without references. cut tells whether a
-// reference that leads in a circle was cut somewhere below, so that the result accepts
-// more than before.
-func (in *inliner) schema(pointer string, raw mcp.RawJSON, depth int) (inlined mcp.RawJSON, cut bool) {
-	object, ok := mcp.ObjectOf(raw)
+// schema returns a subschema without references. cut tells whether a reference that leads
+// in a circle was cut somewhere below, so that the result accepts more than before.
+func (in *inliner) schema(n *node, depth int) (inlined mcp.RawJSON, cut bool) {
+	object, ok := mcp.ObjectOf(n.raw)
 	if in.remaining -= len("true,"); !ok {
-		return raw, false
+		return n.raw, false
 	}
 	if depth > strictjson.MaxDepth || in.remaining < 0 {
 		in.remaining = -1
-		return raw, false
+		return n.raw, false
 	}
-	in.within[pointer]++
-	defer func() { in.within[pointer]-- }()
+	in.within[n]++
+	defer func() { in.within[n]-- }()
 
-	target, refers := object.Value("$ref").Text()
-	if refers && in.dialect.loneReferences() {
-		object = besideReference(object, pointer == "")
+	if n.refers && in.dialect.loneReferences() {
+		object = besideReference(object, n.pointer == "")
 	}
-	own, cut := in.members(pointer, object, depth)
-	if !refers {
+	own, cut := in.members(n, object, depth)
+	if !n.refers {
 		return own.JSON(), cut
 	}
-	merged, cutThere := in.refer(own, target, depth)
+	merged, cutThere := in.refer(own, n.child("$ref"), depth)
 	if cutThere && !cut {
 		merged = merged.Without("unevaluatedItems", "unevaluatedProperties")
 	}
@@ -127,7 +106,7 @@ func (in *inliner) schema(pointer string, raw mcp.RawJSON, depth int) (inlined m
 
 // members returns what a subschema says itself, without $ref and without the definitions
 // and names that only references need.
-func (in *inliner) members(pointer string, object mcp.Object, depth int) (own mcp.Object, cut bool) {
+func (in *inliner) members(n *node, object mcp.Object, depth int) (own mcp.Object, cut bool) {
 	weakened := map[string]bool{}
 	members := make([]mcp.Member, 0, object.Len())
 	for keyword, value := range object.Members {
@@ -135,7 +114,7 @@ func (in *inliner) members(pointer string, object mcp.Object, depth int) (own mc
 		case "$defs", "definitions", "$ref":
 			continue
 		case "$schema", "$id", "$anchor", "$dynamicAnchor":
-			if pointer != "" || strings.HasSuffix(keyword, "nchor") {
+			if n.pointer != "" || strings.HasSuffix(keyword, "nchor") {
 				continue
 			}
 		}
@@ -143,8 +122,8 @@ func (in *inliner) members(pointer string, object mcp.Object, depth int) (own mc
 		if in.dialect.shapeOf(keyword, value) == noSchema {
 			in.remaining -= len(value)
 		}
-		value = in.eachBelow(pointer, keyword, value, func(below string, raw mcp.RawJSON) mcp.RawJSON {
-			inlined, cutBelow := in.schema(below, raw, depth+1)
+		value = in.eachBelow(n, keyword, value, func(below *node) mcp.RawJSON {
+			inlined, cutBelow := in.schema(below, depth+1)
 			if cutBelow {
 				weakened[keyword] = true
 			}
@@ -188,15 +167,13 @@ func loosen(own mcp.Object, weakened map[string]bool) mcp.Object {
 // refer returns own together with what a reference leads to: as one schema where they do
 // not touch each other, else with the other one in allOf. In place of a reference that
 // leads in a circle only title and description are added.
-func (in *inliner) refer(own mcp.Object, reference string, depth int) (merged mcp.Object, cut bool) {
-	pointer := in.resolve(reference)
-	raw, found := in.byPointer[pointer]
-	if string(raw) == "true" {
+func (in *inliner) refer(own mcp.Object, to *node, depth int) (merged mcp.Object, cut bool) {
+	if string(to.raw) == "true" {
 		return own, false
 	}
-	to, isObject := mcp.ObjectOf(raw)
-	if !found || in.within[pointer] > 0 {
-		for name, value := range annotationsOf(to).Members {
+	object, isObject := mcp.ObjectOf(to.raw)
+	if in.within[to] > 0 {
+		for name, value := range annotationsOf(object).Members {
 			if (name == "title" || name == "description") && !own.Has(name) {
 				in.remaining -= len(value)
 				own = own.With(name, value)
@@ -204,7 +181,7 @@ func (in *inliner) refer(own mcp.Object, reference string, depth int) (merged mc
 		}
 		return own, true
 	}
-	inlined, cut := in.schema(pointer, raw, depth)
+	inlined, cut := in.schema(to, depth)
 	if there, _ := mcp.ObjectOf(inlined); isObject && mergeable(own, there) {
 		members := make([]mcp.Member, 0, own.Len()+there.Len())
 		for name, value := range own.Members {
@@ -242,18 +219,6 @@ func mergeable(a, b mcp.Object) bool {
 		}
 	}
 	return true
-}
-
-// resolve returns the place of a reference that the guard has passed.
-func (in *inliner) resolve(reference string) string {
-	fragment, _ := url.PathUnescape(strings.TrimPrefix(reference, "#"))
-	if fragment == "" || fragment[0] == '/' {
-		return fragment
-	}
-	if pointer, ok := in.anchors[fragment]; ok {
-		return pointer
-	}
-	return fragment // a name without a slash is the place of no subschema
 }
 
 // besideReference returns the members that count beside $ref in draft-07, which ignores

@@ -24,7 +24,7 @@ func inlined(t testing.TB, text string) mcp.RawJSON {
 	if !s.HasReferences() {
 		return raw
 	}
-	fresh, ok := s.Inline(raw, maxInlined)
+	fresh, ok := s.Inline(maxInlined)
 	if !ok {
 		return raw
 	}
@@ -128,7 +128,7 @@ func TestInliningIsBounded(t *testing.T) {
 		"large": `{"$ref":"#/$defs/d0","$defs":{` + strings.Join(wide, ",") + `,"d40":{"type":"string"}}}`,
 		"deep":  `{"$ref":"#/$defs/d0","$defs":{` + strings.Join(deep, ",") + `,"d70":{"type":"string"}}}`,
 	} {
-		if got, ok := compile(t, text).Inline(mcp.RawJSON(text), maxInlined); ok {
+		if got, ok := compile(t, text).Inline(maxInlined); ok {
 			t.Errorf("%s: got %d bytes, want none", name, len(got))
 		}
 	}
@@ -232,7 +232,7 @@ func TestLongChainsOfReferencesAreInlinedSoon(t *testing.T) {
 	s := compile(t, string(raw))
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	fresh, ok := s.Inline(raw, maxInlined)
+	fresh, ok := s.Inline(maxInlined)
 	runtime.ReadMemStats(&after)
 	if o, _ := mcp.ObjectOf(fresh); !ok || o.Len() != keywords {
 		t.Fatalf("got %.100s, %v", fresh, ok)

@@ -13,11 +13,12 @@ import (
 // form of 2020-12 for both dialects. Annotations are not in it. It is immutable once the
 // guard has passed the schema.
 type node struct {
-	pointer string // JSON pointer to it in the text
-	parent  *node  // the node one of whose keywords holds it; nil for the root and for definitions
-	anchor  string // in the copy for the library, the name that references use; "" when there are none
-	never   bool   // it is the schema false, which no value satisfies
-	refers  bool   // it has $ref
+	raw     mcp.RawJSON // its text
+	pointer string      // JSON pointer to it in the text
+	parent  *node       // the node one of whose keywords holds it; nil for the root and for definitions
+	anchor  string      // in the copy for the library, the name that references use; "" when there are none
+	never   bool        // it is the schema false, which no value satisfies
+	refers  bool        // it has $ref
 
 	gaps       []gap  // what of it cannot be enforced
 	unenforced []edge // subschemas that were taken out of edges, or never stood there, because of a gap

@@ -38,7 +38,6 @@ func (p *parser) assertion(n *node, name string, value mcp.RawJSON) error {
 		if _, ok := number(value); !ok {
 			return n.refuse("%s must be a number", name)
 		}
-		n.bounds.limit(name, value)
 	case "multipleOf":
 		if divisor, ok := number(value); !ok || divisor.Sign() <= 0 {
 			err = n.refuse("multipleOf must be a number above 0")
@@ -161,13 +160,6 @@ func (n *node) exclusive(bound, flag string) {
 	for i := range n.rules {
 		if n.rules[i].Name == bound && open {
 			n.rules[i].Name = flag
-		}
-	}
-	n.bounds.limits = nil
-	for _, r := range n.rules {
-		switch r.Name {
-		case "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum":
-			n.bounds.limit(r.Name, r.Value)
 		}
 	}
 }

@@ -59,7 +59,7 @@ func pointer(path []string, foreign int) string {
 	}
 	var text strings.Builder
 	for _, name := range path {
-		text.WriteString("/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name))
+		text.WriteString("/" + escape(name))
 	}
 	return text.String()
 }

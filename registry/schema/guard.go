@@ -201,6 +201,8 @@ func (n *node) derive() {
 	}
 	for _, r := range n.rules {
 		switch r.Name {
+		case "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum":
+			n.bounds.limit(r.Name, r.Value)
 		case "multipleOf", "dependentRequired":
 			n.unproven = true
 		}

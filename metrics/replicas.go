@@ -81,12 +81,9 @@ func (r *replicas) SessionTakenOver() { r.takenOver.Inc() }
 // help text of the metric lists.
 func (r *replicas) MessageSent(kind, outcome string) {
 	labels := [2]string{kind, outcome}
-	count, age, ok := r.ofMessages.find(labels)
-	if !ok {
-		count = r.sent.WithLabelValues(kind, outcome)
-		r.ofMessages.keep(labels, count, age)
-	}
-	count.Inc()
+	r.ofMessages.get(labels, func() prometheus.Counter {
+		return r.sent.WithLabelValues(kind, outcome)
+	}).Inc()
 }
 
 // MessageReceived counts a message of another replica.

@@ -18,37 +18,38 @@ const maxResolved = 8192
 // forget is not remembered after it:
 //
 //	one goroutine                      another
-//	find: not known, of age 1
+//	get: not known, of age 1
 //	make the series
 //	                                   delete the series
 //	                                   forget: all of age 1 is gone
-//	keep of age 1: too late, dropped
+//	remember it, of age 1: too late
 type resolved[K comparable, V any] struct {
 	mu    sync.RWMutex // guards the fields below
 	known map[K]V
 	age   int // how often all was forgotten
 }
 
-// find returns what is remembered of key. age is for keep, if ok is false.
-func (r *resolved[K, V]) find(key K) (found V, age int, ok bool) {
+// get returns what is remembered of key, or else what makes returns. When too many are
+// known, it begins anew.
+func (r *resolved[K, V]) get(key K, makes func() V) V {
 	r.mu.RLock()
-	defer r.mu.RUnlock()
-	found, ok = r.known[key]
-	return found, r.age, ok
-}
-
-// keep remembers what was made since find returned that age. When too many are known it
-// begins anew.
-func (r *resolved[K, V]) keep(key K, made V, age int) {
+	value, ok := r.known[key]
+	age := r.age
+	r.mu.RUnlock()
+	if ok {
+		return value
+	}
+	value = makes()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if age != r.age {
-		return
+		return value
 	}
 	if r.known == nil || len(r.known) >= maxResolved {
 		r.known = make(map[K]V)
 	}
-	r.known[key] = made
+	r.known[key] = value
+	return value
 }
 
 // forget forgets all.

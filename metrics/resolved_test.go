@@ -17,16 +17,17 @@ import (
 func TestADeletedSeriesIsNotRemembered(t *testing.T) {
 	t.Parallel()
 	var r resolved[string, int]
-	_, age, _ := r.find("a")
-	r.forget() // somebody deletes series meanwhile
-	r.keep("a", 1, age)
-	if _, _, ok := r.find("a"); ok {
-		t.Error("what was made before all was forgotten is remembered")
+	made := 0
+	makes := func() int {
+		if made++; made == 1 {
+			r.forget() // somebody deletes series meanwhile
+		}
+		return made
 	}
-	_, age, _ = r.find("a")
-	r.keep("a", 2, age)
-	if got, _, ok := r.find("a"); !ok || got != 2 {
-		t.Errorf("got %d, %t, want 2", got, ok)
+	for _, want := range []int{1, 2, 2} {
+		if got := r.get("a", makes); got != want {
+			t.Errorf("got %d, want %d: what was made before all was forgotten is not remembered", got, want)
+		}
 	}
 }
 
@@ -35,13 +36,12 @@ func TestFewSeriesAreRemembered(t *testing.T) {
 	t.Parallel()
 	var r resolved[int, int]
 	for key := range 3 * maxResolved {
-		_, age, _ := r.find(key)
-		r.keep(key, key, age)
+		r.get(key, func() int { return key })
 		if len(r.known) > maxResolved {
 			t.Fatalf("%d are remembered", len(r.known))
 		}
 	}
-	if got, _, ok := r.find(3*maxResolved - 1); !ok || got != 3*maxResolved-1 {
+	if got, ok := r.known[3*maxResolved-1]; !ok || got != 3*maxResolved-1 {
 		t.Errorf("the last is not remembered: got %d, %t", got, ok)
 	}
 }

@@ -25,14 +25,14 @@ type seriesOfLabels interface {
 	DeletePartialMatch(gone prometheus.Labels) (deleted int)
 }
 
-// tidy drops the series of a tenant that is not there, and otherwise returns true.
-// Whoever has added to one of them calls it afterwards: so it makes no difference whether
-// ServeTenants comes before or between. The empty tenant stands for those who are not
-// authenticated, and stays.
-func (t *traffic) tidy(tenant string) (there bool) {
+// tidy drops the series of a tenant that is not there. Whoever has made one of them, or
+// added to it, calls it afterwards: so it makes no difference whether ServeTenants comes
+// before or between. The empty tenant stands for those who are not authenticated, and
+// stays.
+func (t *traffic) tidy(tenant string) {
 	tenants := t.tenants.Load()
 	if tenants == nil || tenant == "" || (*tenants)[tenant] {
-		return true
+		return
 	}
 	gone := prometheus.Labels{"tenant": tenant}
 	for _, vec := range []seriesOfLabels{
@@ -42,5 +42,4 @@ func (t *traffic) tidy(tenant string) (there bool) {
 	}
 	t.ofCalls.forget()
 	t.ofTenants.forget()
-	return false
 }

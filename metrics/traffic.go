@@ -98,14 +98,12 @@ func newTraffic(f promauto.Factory) *traffic {
 // by class.
 func (t *traffic) Request(route, method string, status int, era string, took time.Duration) {
 	labels := requestLabels{route, knownMethod(method), statusClass(status), era}
-	series, age, ok := t.ofRequests.find(labels)
-	if !ok {
-		series = counted{
+	series := t.ofRequests.get(labels, func() counted {
+		return counted{
 			t.requests.WithLabelValues(route, labels.method, labels.class, era),
 			t.requestSeconds.WithLabelValues(route, era),
 		}
-		t.ofRequests.keep(labels, series, age)
-	}
+	})
 	series.total.Inc()
 	series.seconds.Observe(took.Seconds())
 }
@@ -135,31 +133,25 @@ func statusClass(status int) string {
 // the item, since then its name is the client's choice.
 func (t *traffic) Call(tenant, server, item, outcome string, took time.Duration) {
 	labels := callLabels{tenant, server, item, outcome}
-	series, age, ok := t.ofCalls.find(labels)
-	if !ok {
-		series = counted{
+	series := t.ofCalls.get(labels, func() counted {
+		defer t.tidy(tenant)
+		return counted{
 			t.calls.WithLabelValues(tenant, server, item, outcome),
 			t.callSeconds.WithLabelValues(server, item),
 		}
-	}
+	})
 	series.total.Inc()
 	series.seconds.Observe(took.Seconds())
-	if !ok && t.tidy(tenant) {
-		t.ofCalls.keep(labels, series, age)
-	}
 }
 
 // CallStarted adds a call to the gauge of calls in flight. done takes it off again and
 // must be called once.
 func (t *traffic) CallStarted(tenant string) (done func()) {
-	calls, age, ok := t.ofTenants.find(tenant)
-	if !ok {
-		calls = newInFlight(t.callsInFlight.WithLabelValues(tenant))
-	}
+	calls := t.ofTenants.get(tenant, func() inFlight {
+		defer t.tidy(tenant)
+		return newInFlight(t.callsInFlight.WithLabelValues(tenant))
+	})
 	calls.gauge.Inc()
-	if !ok && t.tidy(tenant) {
-		t.ofTenants.keep(tenant, calls, age)
-	}
 	return calls.done
 }
 

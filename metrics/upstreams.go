@@ -59,11 +59,9 @@ func newUpstreams(f promauto.Factory, t *traffic) *upstreams {
 // ServerCall adds a call to the gauge of calls at a server. done takes it off again and
 // must be called once.
 func (u *upstreams) ServerCall(server string) (done func()) {
-	calls, age, ok := u.ofServers.find(server)
-	if !ok {
-		calls = newInFlight(u.upstreamCalls.WithLabelValues(server))
-		u.ofServers.keep(server, calls, age)
-	}
+	calls := u.ofServers.get(server, func() inFlight {
+		return newInFlight(u.upstreamCalls.WithLabelValues(server))
+	})
 	calls.gauge.Inc()
 	return calls.done
 }

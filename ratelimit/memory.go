@@ -26,9 +26,9 @@ const (
 // The buckets are spread over shards by a hash of their key, so that calls with different
 // keys rarely wait for each other. One Take goes like this:
 //
+//	add up what goes to the same bucket merge
 //	lock the shards of all buckets, in ascending order
 //	find or make each bucket, and part  shard.claim, claimPart, which may forget others to make room
-//	add up what goes to the same bucket mergeClaims
 //	look whether all have enough        takeAll
 //	take from all, or from none         takeAll
 //	unlock
@@ -80,18 +80,6 @@ func NewMemory(size int) *Memory {
 	return m
 }
 
-// Len returns how many keys are remembered. It locks one shard after the other, so that
-// beside concurrent calls the sum is approximate.
-func (m *Memory) Len() int {
-	n := 0
-	for i := range m.shards {
-		m.shards[i].mu.Lock()
-		n += len(m.shards[i].buckets)
-		m.shards[i].mu.Unlock()
-	}
-	return n
-}
-
 // claim is what one Take wants of one bucket.
 type claim struct {
 	shard  uint64  // index of the shard that has the bucket
@@ -104,14 +92,17 @@ type claim struct {
 // Take implements Limiter. It never waits for anything but the locks of shards, so it
 // does not look at the context. Its only errors are *ExceededError.
 func (m *Memory) Take(_ context.Context, buckets ...Bucket) error {
-	var buffer [8]claim // spares calls with few buckets, which nearly all have, an allocation
-	claims, set := buffer[:0], uint64(0)
-	if never := impossible(buckets); never != nil {
+	// both spare calls with few buckets, which nearly all have, an allocation
+	var wanted [8]want
+	var buffer [8]claim
+	wants, never := merge(buckets, wanted[:0])
+	if never != nil {
 		return never
 	}
-	for i := range buckets {
-		index := maphash.String(m.seed, buckets[i].Key) % uint64(len(m.shards))
-		claims = append(claims, claim{shard: index, index: i, tokens: buckets[i].tokens()})
+	claims, set := buffer[:0], uint64(0)
+	for _, w := range wants {
+		index := maphash.String(m.seed, w.Key) % uint64(len(m.shards))
+		claims = append(claims, claim{shard: index, index: w.index, tokens: w.tokens})
 		set |= 1 << index
 	}
 	m.lock(set)
@@ -121,13 +112,13 @@ func (m *Memory) Take(_ context.Context, buckets ...Bucket) error {
 	// see time go backwards.
 	now := time.Now()
 	for i := range claims {
-		c := &claims[i]
-		c.bucket = m.shards[c.shard].claim(&buckets[c.index], now, m.perShard)
-		if buckets[c.index].Sharer != "" {
-			c.part = m.shards[c.shard].claimPart(&buckets[c.index], now, m.perShard)
+		c, w := &claims[i], &wants[i]
+		c.bucket = m.shards[c.shard].claim(w.Bucket, now, m.perShard)
+		if w.Sharer != "" {
+			c.part = m.shards[c.shard].claimPart(w.Bucket, now, m.perShard)
 		}
 	}
-	return takeAll(mergeClaims(claims), now)
+	return takeAll(claims, now)
 }
 
 // lock locks the shards whose bits are in set, in ascending order. All calls lock in the
@@ -143,24 +134,6 @@ func (m *Memory) unlock(set uint64) {
 	for ; set != 0; set &= set - 1 {
 		m.shards[bits.TrailingZeros64(set)].mu.Unlock()
 	}
-}
-
-// mergeClaims adds up claims on the same bucket, in place. Otherwise takeAll would
-// compare each of them alone with the tokens that there are, and together they could take
-// more.
-func mergeClaims(claims []claim) []claim {
-	merged := claims[:0]
-next:
-	for _, c := range claims {
-		for i := range merged {
-			if merged[i].bucket == c.bucket {
-				merged[i].tokens += c.tokens
-				continue next
-			}
-		}
-		merged = append(merged, c)
-	}
-	return merged
 }
 
 // takeAll takes the tokens of all claims if every bucket has enough of them, and

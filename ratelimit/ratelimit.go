@@ -90,13 +90,25 @@ func (l Limit) never(tokens int, sharer string, index int) *ExceededError {
 	return nil
 }
 
-// impossible returns the refusal of the first bucket that never has as many tokens as the
-// call takes, nil for none.
-func impossible(buckets []Bucket) *ExceededError {
+// merge adds up what goes to the same bucket: compared one by one with the tokens that
+// there are, several could take more together. It returns the refusal of the first that
+// never has so many, nil for none. buffer spares an allocation.
+func merge(buckets []Bucket, buffer []want) ([]want, *ExceededError) {
+next:
 	for i := range buckets {
-		if never := buckets[i].Limit.never(buckets[i].tokens(), buckets[i].Sharer, i); never != nil {
-			return never
+		b := &buckets[i]
+		for k := range buffer {
+			if w := &buffer[k]; w.Key == b.Key && w.Group == b.Group {
+				w.Bucket, w.tokens = b, w.tokens+b.tokens()
+				continue next
+			}
+		}
+		buffer = append(buffer, want{Bucket: b, index: i, tokens: b.tokens()})
+	}
+	for _, w := range buffer {
+		if never := w.Limit.never(w.tokens, w.Sharer, w.index); never != nil {
+			return nil, never
 		}
 	}
-	return nil
+	return buffer, nil
 }

@@ -147,28 +147,6 @@ func orNil(refused *ExceededError) error {
 	return refused
 }
 
-// merge adds up what goes to the same bucket, as mergeClaims does, and returns the
-// refusal of the first that never has so many, nil for none. buffer spares an allocation.
-func merge(buckets []Bucket, buffer []want) ([]want, *ExceededError) {
-next:
-	for i := range buckets {
-		b := &buckets[i]
-		for k := range buffer {
-			if w := &buffer[k]; w.Key == b.Key && w.Group == b.Group {
-				w.Bucket, w.tokens = b, w.tokens+b.tokens()
-				continue next
-			}
-		}
-		buffer = append(buffer, want{Bucket: b, index: i, tokens: b.tokens()})
-	}
-	for _, w := range buffer {
-		if never := w.Limit.never(w.tokens, w.Sharer, w.index); never != nil {
-			return nil, never
-		}
-	}
-	return buffer, nil
-}
-
 // peekLocked finds the prefetch of each bucket. It returns the refusal that is known to
 // come, of the bucket that takes longest, and tells whether a prefetch has too few tokens.
 func (r *Redis) peekLocked(wants []want, now time.Time) (refused *ExceededError, short bool) {

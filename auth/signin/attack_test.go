@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth/signin"
-	"github.com/drawbridge-mcp/drawbridge/auth/signin/clients"
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 )
 
@@ -815,29 +814,5 @@ func TestDocumentsOfThePrivateNetworkAreNotFetched(t *testing.T) {
 	}
 	if asked != 0 {
 		t.Errorf("the private server was asked %d times", asked)
-	}
-}
-
-// TestConfiguredClientsAreChecked shows which settings of a client are refused.
-func TestConfiguredClientsAreChecked(t *testing.T) {
-	t.Parallel()
-	secret := strings.Repeat("x1y2", 8)
-	for name, test := range map[string]struct {
-		client clients.Fixed
-		good   bool
-	}{
-		"web":       {clients.Fixed{ID: "w", Secret: secret, Redirects: []string{"https://a.example/cb"}}, true},
-		"public":    {clients.Fixed{ID: "w", Redirects: []string{"https://a.example/cb"}}, true},
-		"ci":        {clients.Fixed{ID: "c", Secret: secret, Grants: []string{"client_credentials"}, Tenant: "acme"}, true},
-		"no id":     {clients.Fixed{Secret: secret, Redirects: []string{"https://a.example/cb"}}, false},
-		"short":     {clients.Fixed{ID: "w", Secret: "short", Redirects: []string{"https://a.example/cb"}}, false},
-		"script":    {clients.Fixed{ID: "w", Redirects: []string{"javascript:x"}}, false},
-		"nowhere":   {clients.Fixed{ID: "w"}, false},
-		"no tenant": {clients.Fixed{ID: "c", Secret: secret, Grants: []string{"client_credentials"}}, false},
-		"no secret": {clients.Fixed{ID: "c", Grants: []string{"client_credentials"}, Tenant: "acme"}, false},
-	} {
-		if err := test.client.Check(); (err == nil) != test.good {
-			t.Errorf("%s: got %v, want good: %v", name, err, test.good)
-		}
 	}
 }

@@ -40,7 +40,8 @@ type Client struct {
 	Localhost bool     `json:"loopback,omitempty"` // its document names no server that answers go to
 }
 
-// Fixed is a client that the operator has configured.
+// Fixed is a client that the operator has configured, as the reader of the config has
+// checked it.
 type Fixed struct {
 	ID        string
 	Secret    string // "": it has none, and is a public client
@@ -70,34 +71,9 @@ func (f *Fixed) Proves(secret string) bool {
 	return f.Secret != "" && subtle.ConstantTimeCompare(want[:], got[:]) == 1
 }
 
-// Check returns what is wrong with the settings of the client.
-func (f *Fixed) Check() error {
-	if f.ID == "" || len(f.ID) > maxShort {
-		return errors.New("a client id has 1 to 200 bytes")
-	}
-	if f.Secret != "" && len(f.Secret) < minSecret {
-		return errors.New("a client's secret has at least 16 bytes")
-	}
-	for _, text := range f.Redirects {
-		if _, err := parseRedirect(text); err != nil {
-			return err
-		}
-	}
-	own := f.Has("client_credentials")
-	if own && (f.Secret == "" || f.Tenant == "") {
-		return errors.New("a client with client_credentials needs a secret and a tenant")
-	}
-	if f.Has("authorization_code") && len(f.Redirects) == 0 {
-		return errors.New("a client with authorization_code needs redirect_uris")
-	}
-	return nil
-}
-
-const (
-	minSecret = 16 // bytes of a client's secret
-	// bytes of an id that stands in tokens as it is; a longer one stands there by its digest
-	maxShort = 200
-)
+// MaxShort is how many bytes an id has at most that stands in tokens as it is; a longer
+// one stands there by its digest.
+const MaxShort = 200
 
 // DigestOf returns a digest of a client id that fits the name of a record, whatever
 // characters the id has.
@@ -119,7 +95,7 @@ func (c *Client) Stored() Client {
 // Short returns the client's name in tokens and records: its id, or the digest of an id
 // that it made by registering.
 func (c *Client) Short() string {
-	if c.Kind == Registered || len(c.ID) > maxShort || c.ID == "" {
+	if c.Kind == Registered || len(c.ID) > MaxShort || c.ID == "" {
 		return "registered-" + c.Digest[:22]
 	}
 	return c.ID

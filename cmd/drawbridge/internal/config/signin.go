@@ -211,7 +211,6 @@ func (r *reader) clients(cfg *Config, n *node) {
 	}
 	grants := r.textsAmong("grants", codeGrant, refreshGrant, machineGrant)
 	r.sequence(n, "clients", func(item *node) {
-		before := len(r.problems)
 		var c clients.Fixed
 		known := fields{
 			"client_id":          into(&c.ID, r.text),
@@ -225,9 +224,6 @@ func (r *reader) clients(cfg *Config, n *node) {
 			return
 		}
 		r.checkClient(&c, item)
-		if err := c.Check(); err != nil && len(r.problems) == before {
-			r.fault(item, "%s", err)
-		}
 		same := func(other clients.Fixed) bool { return other.ID == c.ID && c.ID != "" }
 		if slices.ContainsFunc(cfg.Clients, same) {
 			r.fault(item.member("client_id"), "two clients have the id %q", c.ID)
@@ -251,6 +247,10 @@ func (r *reader) checkClient(c *clients.Fixed, n *node) {
 	machine := slices.Contains(c.Grants, machineGrant)
 	people := n.member("grants") == nil || slices.Contains(c.Grants, codeGrant)
 	r.faultFirst(
+		wrong{
+			len(c.ID) > clients.MaxShort, n.member("client_id"),
+			fmt.Sprintf("a client_id has at most %d bytes", clients.MaxShort),
+		},
 		wrong{
 			machine && n.member("client_secret_file") == nil, n,
 			"a client with client_credentials needs client_secret_file: it signs in by that alone",

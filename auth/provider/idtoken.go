@@ -3,6 +3,7 @@ package provider
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -145,7 +146,7 @@ func (k keySet) VerifySignature(ctx context.Context, token string) ([]byte, erro
 
 // claimsOf returns the claims of what go-oidc has verified, as auth.Members does.
 func claimsOf(verified interface{ Claims(v any) error }, known ...string) ([]strictjson.Member, error) {
-	var payload rawJSON
+	var payload json.RawMessage
 	if err := verified.Claims(&payload); err != nil {
 		return nil, errors.New("not a JSON object") // the error might quote claims
 	}

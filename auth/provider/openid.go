@@ -228,15 +228,6 @@ func (p *OIDC) userinfo(ctx context.Context, d *discovered, token *oauth2.Token,
 	return claims, nil
 }
 
-// rawJSON is a JSON text as it came.
-type rawJSON []byte
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (r *rawJSON) UnmarshalJSON(data []byte) error {
-	*r = append((*r)[:0], data...)
-	return nil
-}
-
 // assertionLife is how long a proof of who we are is good, on clocks that differ.
 const assertionLife = 2 * time.Minute
 

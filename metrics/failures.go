@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/evict"
 )
 
 const (
@@ -48,7 +50,9 @@ func (f *failures) add(addr netip.Addr) {
 	defer f.mu.Unlock()
 	f.turnLocked()
 	if _, known := f.now[addr]; !known && len(f.now) >= maxAddresses {
-		f.forgetLocked()
+		evict.One(f.now, sampleSize, func(_ netip.Addr, count int) (worth float64, may bool) {
+			return float64(count), true
+		})
 	}
 	f.now[addr]++
 }
@@ -85,19 +89,4 @@ func (f *failures) turnLocked() {
 		f.previous = nil
 	}
 	f.now, f.started = make(map[netip.Addr]int), time.Now()
-}
-
-// forgetLocked drops, of a random sample of addresses, the one with the fewest failures.
-func (f *failures) forgetLocked() {
-	var victim netip.Addr
-	fewest, looked := 0, 0
-	for addr, count := range f.now { // Go goes through maps in random order, which makes this a sample
-		if looked == 0 || count < fewest {
-			victim, fewest = addr, count
-		}
-		if looked++; looked == sampleSize {
-			break
-		}
-	}
-	delete(f.now, victim)
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/evict"
 )
 
 const (
@@ -231,35 +233,7 @@ func (s *shard) claim(want *Bucket, now time.Time, size int) *bucket {
 // forget makes room: the fuller a bucket is, the less is lost with it. It is false if all
 // are claimed by the Take that asks.
 func (s *shard) forget(now time.Time) bool {
-	return forgetOne(s.buckets, sampleSize, func(_ string, b *bucket) (worth float64, may bool) {
+	return evict.One(s.buckets, sampleSize, func(_ string, b *bucket) (worth float64, may bool) {
 		return 1 - b.limiter.TokensAt(now)/float64(b.limit.Burst), !b.claimed
 	})
-}
-
-// forgetOne makes room in a map by looking at a random sample of it. It drops what is
-// worth nothing or, if there is none, what is worth least. A sample keeps it fast however
-// large the map is. It is false if it could drop nothing: worth says of all that it may
-// not.
-func forgetOne[K comparable, V any](from map[K]V, sample int,
-	worth func(K, V) (worth float64, may bool),
-) bool {
-	var victim K
-	least, looked, dropped := math.Inf(1), 0, false
-	for key, value := range from { // Go goes through maps in random order, which makes this a sample
-		is, may := worth(key, value)
-		if may && is <= 0 {
-			delete(from, key)
-			dropped = true
-		} else if may && is < least {
-			victim, least = key, is
-		}
-		if looked++; looked == sample {
-			break
-		}
-	}
-	if !dropped && !math.IsInf(least, 1) {
-		delete(from, victim)
-		dropped = true
-	}
-	return dropped
 }

@@ -4,6 +4,8 @@ import (
 	"math"
 	"sort"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/evict"
 )
 
 // How a bucket is shared. Those who share it are at odds in two ways: one who is alone
@@ -134,7 +136,7 @@ func (s *shard) claimPart(want *Bucket, now time.Time, size int) *part {
 // forgetPart makes room: the smaller the part of its bucket is that a sharer owes, the
 // less is lost with it.
 func (s *shard) forgetPart(now time.Time) bool {
-	return forgetOne(s.parts, sampleSize, func(key partKey, p *part) (worth float64, may bool) {
+	return evict.One(s.parts, sampleSize, func(key partKey, p *part) (worth float64, may bool) {
 		b := s.buckets[key.bucket]
 		if b == nil { // it is full
 			return 0, !p.claimed

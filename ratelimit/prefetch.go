@@ -1,6 +1,10 @@
 package ratelimit
 
-import "time"
+import (
+	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/evict"
+)
 
 // How prefetches live, grow and shrink.
 const (
@@ -143,7 +147,7 @@ func (l *prefetch) owe(w *want, now time.Time) {
 // many and all owe something, the one that owes least.
 func (l *prefetch) tidy(now time.Time) {
 	lacks, crowded := l.lacks(now), len(l.parts) >= partsMost
-	forgetOne(l.parts, sampleSize, func(_ string, p *part) (worth float64, may bool) {
+	evict.One(l.parts, sampleSize, func(_ string, p *part) (worth float64, may bool) {
 		owed := p.owes(l.bucket.Limit, lacks, now) - slack
 		return owed, crowded || owed < 0
 	})

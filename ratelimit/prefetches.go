@@ -3,6 +3,8 @@ package ratelimit
 import (
 	"context"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/evict"
 )
 
 const prefetchesMost = 100_000 // that are remembered
@@ -25,7 +27,7 @@ func (r *Redis) prefetchLocked(b *Bucket, now time.Time) *prefetch {
 
 func (r *Redis) forgetLocked(now time.Time) {
 	crowded := len(r.prefetches) >= prefetchesMost
-	forgetOne(r.prefetches, sampleSize/8, func(_ string, l *prefetch) (worth float64, may bool) {
+	evict.One(r.prefetches, sampleSize/8, func(_ string, l *prefetch) (worth float64, may bool) {
 		if l.isIdle(now) {
 			return 0, true
 		}

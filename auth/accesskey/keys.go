@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/evict"
 	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 )
@@ -28,6 +29,7 @@ const (
 	useTime  = time.Minute     // between two notes of when keys were used
 
 	maxCached  = 10_000 // keys in memory
+	sampleSize = 16     // of them that are looked at to find one to forget
 	maxUnknown = 4      // questions about keys that are not in memory, at once
 )
 
@@ -161,29 +163,15 @@ func (k *Keys) hold(id string, key Key, now time.Time) cached {
 	h := k.byName[id]
 	if h == nil {
 		if len(k.byName) >= maxCached {
-			delete(k.byName, k.idlestLocked())
+			evict.One(k.byName, sampleSize, func(_ string, h *cached) (worth float64, may bool) {
+				return float64(h.seen.UnixNano()), true // less, the longer it was not used
+			})
 		}
 		h = &cached{}
 		k.byName[id] = h
 	}
 	h.key, h.read, h.seen = key, now, now
 	return *h
-}
-
-// idlestLocked returns of some keys in memory, which the map gives in no order, the one
-// that was used longest ago.
-func (k *Keys) idlestLocked() (idlest string) {
-	const some = 16
-	looked := 0
-	for id, h := range k.byName {
-		if idlest == "" || h.seen.Before(k.byName[idlest].seen) {
-			idlest = id
-		}
-		if looked++; looked == some {
-			break
-		}
-	}
-	return idlest
 }
 
 // drop forgets a key, and tells whether it was in memory.

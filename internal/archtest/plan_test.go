@@ -80,8 +80,8 @@ func layers() [][]string {
 		{"internal/fairqueue"}, // whose turn it is to keep a processor or a connection busy
 		{
 			"internal/strictjson", "internal/seal", "internal/share", "internal/lifetime", "internal/cgroup",
-			"internal/batch", "internal/connlimit", "internal/dial", "internal/pace", "registry/upstream/process",
-			"docs",
+			"internal/batch", "internal/connlimit", "internal/dial", "internal/evict", "internal/pace",
+			"registry/upstream/process", "docs",
 		},
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/singleflight"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/evict"
 )
 
 const (
@@ -133,7 +135,10 @@ func (d *documents) fetch(ctx context.Context, id string) document {
 		return made
 	}
 	if !known && len(d.known) >= maxDocuments {
-		d.forgetLocked()
+		// Of all, what is out of date goes and, if nothing is, what will be soonest.
+		evict.One(d.known, maxDocuments, func(_ string, one document) (worth float64, may bool) {
+			return one.until.Sub(now).Seconds(), true
+		})
 	}
 	d.known[id] = made
 	return made
@@ -147,21 +152,6 @@ func (d *documents) loadAmong(ctx context.Context, id string) (Client, time.Dura
 		return d.load(ctx, id)
 	default:
 		return Client{}, 0, errBusy
-	}
-}
-
-// forgetLocked makes room: it forgets what is out of date and, if nothing is, one of the
-// others.
-func (d *documents) forgetLocked() {
-	now := d.now()
-	one := ""
-	for id, known := range d.known {
-		if one = id; !now.Before(known.until) {
-			delete(d.known, id)
-		}
-	}
-	if len(d.known) >= maxDocuments {
-		delete(d.known, one)
 	}
 }
 

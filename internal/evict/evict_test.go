@@ -1,0 +1,51 @@
+package evict_test
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/evict"
+)
+
+// TestOne looks at all of a small map. What is below zero may not be dropped.
+func TestOne(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		has, left []float64
+		dropped   bool
+	}{
+		"nothing":           {nil, nil, false},
+		"what must stay":    {[]float64{-2, -1}, []float64{-2, -1}, false},
+		"the least":         {[]float64{-1, 3, 5}, []float64{-1, 5}, true},
+		"all without worth": {[]float64{-1, 0, 5}, []float64{-1, 5}, true},
+	} {
+		all := make(map[float64]bool)
+		for _, key := range test.has {
+			all[key] = true
+		}
+		dropped := evict.One(all, 10, func(key float64, _ bool) (worth float64, may bool) {
+			return key, key >= 0
+		})
+		if left := slices.Sorted(maps.Keys(all)); dropped != test.dropped || !slices.Equal(left, test.left) {
+			t.Errorf("%s: got %v, dropped: %t", name, left, dropped)
+		}
+	}
+}
+
+// TestASampleIsEnough drops one of many after a look at few.
+func TestASampleIsEnough(t *testing.T) {
+	t.Parallel()
+	all := make(map[int]bool)
+	for key := range 1000 {
+		all[key] = true
+	}
+	looked := 0
+	evict.One(all, 16, func(key int, _ bool) (worth float64, may bool) {
+		looked++
+		return float64(key + 1), true
+	})
+	if looked != 16 || len(all) != 999 {
+		t.Errorf("looked at %d, and left %d", looked, len(all))
+	}
+}

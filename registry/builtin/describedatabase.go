@@ -38,31 +38,24 @@ type columnLayout struct {
 
 // newDescribeDatabase makes the tool describe_database.
 func newDescribeDatabase(cfg Config) (registry.Func, func() error, error) {
-	all, err := openDatabases(cfg)
-	if err != nil {
-		return nil, nil, err
-	}
-	call := func(ctx context.Context, c *registry.Call) (mcp.Object, error) {
-		args := arguments(c)
-		d, found := all.named(args.Text("database"))
-		if !found {
-			return errorResult("There is no such database; there are %s.", all.names()), nil
-		}
-		one := database.Parameter{}
-		if name := args.Text("table"); name != "" {
-			one = database.Parameter{Kind: database.Text, Text: name}
-		}
-		q := &database.Query{Text: d.Layout(), Parameters: []database.Parameter{one}, Limit: database.MaxRows}
-		return d.answer(ctx, c, q, func(name string, table *database.Table) mcp.Object {
-			if len(table.Rows) == 0 && one.Kind != database.Null {
-				return errorResult(
-					"The database has no table or view of that name that can be read. Leave the table out " +
-						"to see all.")
+	call, err := databaseTool(cfg,
+		func(ctx context.Context, c *registry.Call, d namedSource) (mcp.Object, error) {
+			one := database.Parameter{}
+			if name := arguments(c).Text("table"); name != "" {
+				one = database.Parameter{Kind: database.Text, Text: name}
 			}
-			return layoutResult(name, table)
+			q := &database.Query{
+				Text: d.Layout(), Parameters: []database.Parameter{one}, Limit: database.MaxRows,
+			}
+			return d.answer(ctx, c, q, func(name string, table *database.Table) mcp.Object {
+				if len(table.Rows) == 0 && one.Kind != database.Null {
+					return errorResult("The database has no table or view of that name that can be read. " +
+						"Leave the table out to see all.")
+				}
+				return layoutResult(name, table)
+			})
 		})
-	}
-	return call, nil, nil
+	return call, nil, err
 }
 
 // layoutResult returns the result of describe_database from the rows of a source's

@@ -122,27 +122,36 @@ func CheckDatabases(ctx context.Context, cfg Config) (lines []string, err error)
 
 // newQueryDatabase makes the tool query_database.
 func newQueryDatabase(cfg Config) (registry.Func, func() error, error) {
+	call, err := databaseTool(cfg,
+		func(ctx context.Context, c *registry.Call, d namedSource) (mcp.Object, error) {
+			args := arguments(c)
+			q := &database.Query{Text: args.Text("query"), Limit: defaultRows}
+			if n, ok := args.Value("limit").Int(); ok {
+				q.Limit = int(min(max(n, 1), database.MaxRows))
+			}
+			if fault := readParameters(q, args.Value("parameters")); fault != "" {
+				return mcp.ToolError(fault), nil
+			}
+			return d.answer(ctx, c, q, queryResult)
+		})
+	return call, nil, err
+}
+
+// databaseTool makes a tool that uses the database which its argument of that name names.
+func databaseTool(cfg Config,
+	use func(ctx context.Context, c *registry.Call, d namedSource) (mcp.Object, error),
+) (registry.Func, error) {
 	all, err := openDatabases(cfg)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	call := func(ctx context.Context, c *registry.Call) (mcp.Object, error) {
-		args := arguments(c)
-		q := &database.Query{Text: args.Text("query"), Limit: defaultRows}
-		if n, ok := args.Value("limit").Int(); ok {
-			q.Limit = int(min(max(n, 1), database.MaxRows))
-		}
-		fault := readParameters(q, args.Value("parameters"))
-		d, found := all.named(args.Text("database"))
-		switch {
-		case fault != "":
-			return mcp.ToolError(fault), nil
-		case !found:
+	return func(ctx context.Context, c *registry.Call) (mcp.Object, error) {
+		d, found := all.named(arguments(c).Text("database"))
+		if !found {
 			return errorResult("There is no such database; there are %s.", all.names()), nil
 		}
-		return d.answer(ctx, c, q, queryResult)
-	}
-	return call, nil, nil
+		return use(ctx, c, d)
+	}, nil
 }
 
 // named returns the database of that name, or the first one for "".

@@ -111,11 +111,12 @@ func (s *core) towards(t *attempt) Attempt {
 	}
 }
 
-// providerFailed answers a person whose provider failed, and tells the operator how.
-func (s *core) providerFailed(x *exchange, provider string, err error) {
+// providerFailed returns the problem of a person whose provider failed, and tells the
+// operator how.
+func (s *core) providerFailed(x *exchange, provider string, err error) error {
 	s.config.Records.SignedIn(provider, "failed")
 	s.log.LogAttrs(x.request.Context(), slog.LevelWarn, "the provider of a sign-in failed",
 		slog.String("provider", provider), slog.Any("error", err))
 	x.Header().Set("Retry-After", "30")
-	s.problem(x, http.StatusServiceUnavailable, pages.ProviderFailed, "provider_failed")
+	return newProblem(http.StatusServiceUnavailable, pages.ProviderFailed, "provider_failed")
 }

@@ -26,25 +26,21 @@ var challengeForm = regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`)
 // a provider. Until client and redirect are known to belong together, nothing leads away
 // from here.
 // https://www.rfc-editor.org/rfc/rfc6749#section-4.1.2.1
-func (s *core) authorize(x *exchange) {
+func (s *core) authorize(x *exchange) error {
 	query, err := url.ParseQuery(x.request.URL.RawQuery)
 	if err != nil || repeated(query) {
-		s.problem(x, http.StatusBadRequest, pages.BadRequest, "query")
-		return
+		return newProblem(http.StatusBadRequest, pages.BadRequest, "query")
 	}
 	client, err := s.registry.Find(x.request.Context(), query.Get("client_id"))
 	switch {
 	case errors.Is(err, clients.ErrUnknown):
-		s.problem(x, http.StatusBadRequest, pages.UnknownClient, "unknown_client")
-		return
+		return newProblem(http.StatusBadRequest, pages.UnknownClient, "unknown_client")
 	case err != nil:
-		s.away(x, "client", err)
-		return
+		return s.away(x, "client", err)
 	}
 	redirect, ok := client.RedirectOf(query.Get("redirect_uri"))
 	if !ok {
-		s.problem(x, http.StatusBadRequest, pages.BadRedirect, "redirect")
-		return
+		return newProblem(http.StatusBadRequest, pages.BadRedirect, "redirect")
 	}
 	asked := ask{
 		Tenant: x.at.tenant, Client: client, Redirect: redirect.URI, State: query.Get("state"),
@@ -52,9 +48,9 @@ func (s *core) authorize(x *exchange) {
 	}
 	if f := s.judge(x.at, query, &asked); f != nil {
 		s.bounce(x, asked, f)
-		return
+		return nil
 	}
-	s.leadToProvider(x, asked, query)
+	return s.leadToProvider(x, asked, query)
 }
 
 // judge checks what a client asks for, and adds the scopes to asked.
@@ -89,7 +85,7 @@ func (s *core) judge(a address, query url.Values, asked *ask) *fault {
 }
 
 // leadToProvider sends the browser where the person signs in, or lets the person choose.
-func (s *core) leadToProvider(x *exchange, asked ask, query url.Values) {
+func (s *core) leadToProvider(x *exchange, asked ask, query url.Values) error {
 	logins := x.at.logins()
 	chosen := x.at.login(query.Get(choiceParameter))
 	if chosen == nil && len(logins) == 1 {
@@ -97,21 +93,21 @@ func (s *core) leadToProvider(x *exchange, asked ask, query url.Values) {
 	}
 	if chosen == nil {
 		s.choose(x, logins, query)
-		return
+		return nil
 	}
 	t := s.newAttempt(asked, chosen.Provider.Name())
 	ctx, cancel := context.WithTimeout(x.request.Context(), providerTime)
 	defer cancel()
 	to, err := chosen.Provider.AuthURL(ctx, s.towards(&t))
 	if err != nil {
-		s.providerFailed(x, t.Provider, err)
-		return
+		return s.providerFailed(x, t.Provider, err)
 	}
 	if err := s.begin(x, &t); err != nil {
 		s.bounce(x, asked, errRepeated)
-		return
+		return nil
 	}
 	x.redirect(to)
+	return nil
 }
 
 // choose lets a person choose where to sign in. The links lead here again.

@@ -17,49 +17,42 @@ import (
 // callback is where a provider sends the browser back to. Each provider has its own, so
 // that the answer of one is never taken for another's.
 // https://www.rfc-editor.org/rfc/rfc9700#section-4.4.2
-func (s *core) callback(x *exchange) {
+func (s *core) callback(x *exchange) error {
 	query, err := url.ParseQuery(x.request.URL.RawQuery)
 	if err != nil || repeated(query) {
-		s.problem(x, http.StatusBadRequest, pages.BadRequest, "query")
-		return
+		return newProblem(http.StatusBadRequest, pages.BadRequest, "query")
 	}
 	t, ok := s.resumed(x, query.Get("state"))
 	if !ok {
-		s.problem(x, http.StatusBadRequest, pages.OtherBrowser, "other_browser")
-		return
+		return newProblem(http.StatusBadRequest, pages.OtherBrowser, "other_browser")
 	}
 	x.dropCookie(cookiePrefix + t.ID)
 	x.at = newAddress(x.at.settings, t.Tenant)
 	login := x.at.login(t.Provider)
 	switch {
 	case login == nil:
-		s.problem(x, http.StatusBadRequest, pages.OtherBrowser, "provider_gone")
-		return
+		return newProblem(http.StatusBadRequest, pages.OtherBrowser, "provider_gone")
 	case query.Has("error"):
 		s.config.Records.SignedIn(t.Provider, "denied")
-		s.problem(x, http.StatusForbidden, pages.ProviderDenied, "provider_denied")
-		return
+		return newProblem(http.StatusForbidden, pages.ProviderDenied, "provider_denied")
 	}
 	id, err := s.exchanged(x.request.Context(), login, &t, query)
 	if err != nil {
-		s.providerFailed(x, t.Provider, err)
-		return
+		return s.providerFailed(x, t.Provider, err)
 	}
 	person, err := login.Claims.Read(id.Claims)
 	if err != nil {
-		s.noAccess(x, &t, person, err)
-		return
+		return s.noAccess(x, &t, person, err)
 	}
 	if t.Tenant != "" {
 		chosen, ok := person.At(t.Tenant)
 		if !ok {
-			s.noAccess(x, &t, person, errOtherTenant)
-			return
+			return s.noAccess(x, &t, person, errOtherTenant)
 		}
 		person = chosen
 	}
 	s.config.Records.SignedIn(t.Provider, "ok")
-	s.arrived(x, &t, person, &id)
+	return s.arrived(x, &t, person, &id)
 }
 
 // errOtherTenant says that a person is not of the tenant whose address it was.
@@ -72,9 +65,9 @@ func (s *core) exchanged(ctx context.Context, l *Login, t *attempt, query url.Va
 	})
 }
 
-// noAccess answers a person whose claims lead to no tenant at the address, and tells the operator
-// which claim it was.
-func (s *core) noAccess(x *exchange, t *attempt, person auth.Principal, err error) {
+// noAccess returns the problem of a person whose claims lead to no tenant at the address,
+// and tells the operator which claim it was.
+func (s *core) noAccess(x *exchange, t *attempt, person auth.Principal, err error) error {
 	s.config.Records.SignedIn(t.Provider, "no_access")
 	attrs := []slog.Attr{slog.String("provider", t.Provider), slog.Any("error", err)}
 	line := audit.Record{
@@ -88,7 +81,7 @@ func (s *core) noAccess(x *exchange, t *attempt, person auth.Principal, err erro
 		line.Found, line.Expected = refused.Found, refused.Expected
 	}
 	s.log.LogAttrs(x.request.Context(), slog.LevelWarn, "a person who signed in has no access", attrs...)
-	s.problemOf(x, http.StatusForbidden, pages.NoAccess, line)
+	return &problemError{http.StatusForbidden, pages.NoAccess, line}
 }
 
 // cut returns a text that somebody else has chosen, short enough for a line of the log.
@@ -99,7 +92,7 @@ func cut(text string) string {
 
 // arrived keeps who a person is until they have consented, and asks them. A client that the
 // operator has configured needs no consent, unless the person has to choose a tenant.
-func (s *core) arrived(x *exchange, t *attempt, person auth.Principal, id *Identity) {
+func (s *core) arrived(x *exchange, t *attempt, person auth.Principal, id *Identity) error {
 	now := s.now()
 	f := &family{
 		ID: rand.Text(), Stage: stageConsent, Ask: t.ask, Provider: t.Provider,
@@ -116,21 +109,24 @@ func (s *core) arrived(x *exchange, t *attempt, person auth.Principal, id *Ident
 	}
 	// A logout before the first tokens ends it, too: somebody else may sit before the page.
 	if err := s.retry(ctx, func() error { return s.index(ctx, f) }); err != nil {
-		s.consentFailed(x, "logout", err)
-		return
+		return s.consentFailed(x, "logout", err)
 	}
 	secret := rand.Text()
 	f.Secret = digest(secret)
 	if t.Client.Kind == clients.Configured && f.Tenant != "" {
-		s.granted(x, f)
-		return
+		to, err := s.consented(x, f)
+		if err != nil {
+			return err
+		}
+		x.redirect(to)
+		return nil
 	}
 	err := s.retry(ctx, func() error { return s.putOwn(ctx, f, now.Add(consentLife)) })
 	if err != nil {
-		s.consentFailed(x, "family", err)
-		return
+		return s.consentFailed(x, "family", err)
 	}
 	x.setCookie(cookiePrefix+f.ID, secret, consentLife)
 	// Code and state of the provider leave the address bar here.
 	x.redirect(x.at.path("/consent?id=" + f.ID))
+	return nil
 }

@@ -2,7 +2,6 @@ package signin
 
 import (
 	"cmp"
-	"context"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -23,62 +22,55 @@ import (
 // each time: a consent that was remembered could be used by a page that leads the browser
 // through a whole sign-in without the person's doing.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/security_best_practices#confused-deputy-problem
-func (s *core) consent(x *exchange) {
+func (s *core) consent(x *exchange) error {
 	values := x.request.URL.Query()
 	posted := x.request.Method == http.MethodPost
 	if posted {
 		var ok bool
 		if values, ok = x.form(); !ok {
-			s.problem(x, http.StatusBadRequest, pages.BadRequest, "form")
-			return
+			return newProblem(http.StatusBadRequest, pages.BadRequest, "form")
 		}
 	}
-	f, secret, ok := s.pending(x, values.Get("id"))
-	if !ok {
-		return
+	f, secret, err := s.pending(x, values.Get("id"))
+	if err != nil {
+		return err
 	}
 	if !posted {
 		s.askPerson(x, f, secret)
-		return
+		return nil
 	}
 	if !s.isOwnForm(x) || !isProof(values.Get("proof"), secret, f.ID) {
-		s.problem(x, http.StatusForbidden, pages.Refused, "forged_consent")
-		return
+		return newProblem(http.StatusForbidden, pages.Refused, "forged_consent")
 	}
 	x.dropCookie(cookiePrefix + f.ID)
 	if values.Get("decision") != "allow" {
 		s.denied(x, f)
-		return
+		return nil
 	}
-	s.allowed(x, f, values.Get("tenant"))
+	return s.allowed(x, f, values.Get("tenant"))
 }
 
 // pending returns the family that waits for the consent of this very browser, and the
-// secret in the browser's cookie. It has answered if there is none.
-func (s *core) pending(x *exchange, id string) (f *family, secret string, ok bool) {
+// secret in the browser's cookie.
+func (s *core) pending(x *exchange, id string) (f *family, secret string, err error) {
 	cookie, err := x.request.Cookie(cookiePrefix + id)
 	if len(id) != idSize || err != nil {
-		s.problem(x, http.StatusBadRequest, pages.OtherBrowser, "other_browser")
-		return nil, "", false
+		return nil, "", newProblem(http.StatusBadRequest, pages.OtherBrowser, "other_browser")
 	}
 	ctx := x.request.Context()
 	err = s.retry(ctx, func() (err error) { f, err = s.family(ctx, id); return err })
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		s.problem(x, http.StatusBadRequest, pages.OtherBrowser, "consent_expired")
-		return nil, "", false
+		return nil, "", newProblem(http.StatusBadRequest, pages.OtherBrowser, "consent_expired")
 	case err != nil:
-		s.away(x, "family", err)
-		return nil, "", false
+		return nil, "", s.away(x, "family", err)
 	case f.Stage != stageConsent:
-		s.problem(x, http.StatusConflict, pages.AlreadyDone, "already_done")
-		return nil, "", false
+		return nil, "", newProblem(http.StatusConflict, pages.AlreadyDone, "already_done")
 	case !isDigest(f.Secret, cookie.Value):
-		s.problem(x, http.StatusBadRequest, pages.OtherBrowser, "other_browser")
-		return nil, "", false
+		return nil, "", newProblem(http.StatusBadRequest, pages.OtherBrowser, "other_browser")
 	}
 	x.at = newAddress(x.at.settings, f.Ask.Tenant)
-	return f, cookie.Value, true
+	return f, cookie.Value, nil
 }
 
 // isOwnForm tells whether a browser sent a form from a page of this server. Its pages
@@ -139,37 +131,25 @@ func (s *core) denied(x *exchange, f *family) {
 
 // allowed gives the client its code by way of the browser. The answer to the form is a
 // page: of a redirect, browsers would hold the client's own next hop against the policy.
-func (s *core) allowed(x *exchange, f *family, tenant string) {
+func (s *core) allowed(x *exchange, f *family, tenant string) error {
 	if f.Tenant == "" {
 		if !slices.Contains(f.Tenants, tenant) {
-			s.problem(x, http.StatusBadRequest, pages.Refused, "no_tenant_chosen")
-			return
+			return newProblem(http.StatusBadRequest, pages.Refused, "no_tenant_chosen")
 		}
 		f.Tenant = tenant
 	}
-	code, err := s.consented(x.request.Context(), f)
+	to, err := s.consented(x, f)
 	if err != nil {
-		s.consentFailed(x, "consent", err)
-		return
+		return err
 	}
-	to := s.answerURL(f.Ask, url.Values{"code": {code}})
 	pages.Page{Language: x.language(), Move: &pages.Move{To: to}}.Write(x)
+	return nil
 }
 
-// granted gives the client of a family that needs no consent its code at once.
-func (s *core) granted(x *exchange, f *family) {
-	code, err := s.consented(x.request.Context(), f)
-	if err != nil {
-		s.consentFailed(x, "consent", err)
-		return
-	}
-	x.redirect(s.answerURL(f.Ask, url.Values{"code": {code}}))
-}
-
-// consented makes a family wait for its client, and returns the code that the client
-// brings.
-func (s *core) consented(ctx context.Context, f *family) (code string, err error) {
-	secret := rand.Text()
+// consented makes a family wait for its client, and returns where the browser goes, with
+// the code that the client brings.
+func (s *core) consented(x *exchange, f *family) (to string, err error) {
+	ctx, secret := x.request.Context(), rand.Text()
 	f.Stage, f.Secret = stageCode, digest(secret)
 	f.Until = s.now().Add(codeLife).Unix()
 	err = s.retry(ctx, func() error {
@@ -180,21 +160,21 @@ func (s *core) consented(ctx context.Context, f *family) (code string, err error
 		return s.putOwn(ctx, f, s.now().Add(10*codeLife))
 	})
 	if err != nil {
-		return "", err
+		return "", s.consentFailed(x, "consent", err)
 	}
 	s.config.Audit(ctx, f.record("ok", "consented"))
 	s.endSurplus(ctx, f)
-	return f.ID + "." + secret, nil
+	return s.answerURL(f.Ask, url.Values{"code": {f.ID + "." + secret}}), nil
 }
 
-// consentFailed answers a person of whom something could not be kept, as what says.
-func (s *core) consentFailed(x *exchange, what string, err error) {
+// consentFailed returns the problem of a person of whom something could not be kept, as
+// what says.
+func (s *core) consentFailed(x *exchange, what string, err error) error {
 	switch {
 	case errors.Is(err, store.ErrConflict): // a second click came first
-		s.problem(x, http.StatusConflict, pages.AlreadyDone, "already_done")
+		return newProblem(http.StatusConflict, pages.AlreadyDone, "already_done")
 	case errors.Is(err, store.ErrFull):
-		s.problem(x, http.StatusServiceUnavailable, pages.TooMany, "full")
-	default:
-		s.away(x, what, err)
+		return newProblem(http.StatusServiceUnavailable, pages.TooMany, "full")
 	}
+	return s.away(x, what, err)
 }

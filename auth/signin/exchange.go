@@ -30,28 +30,40 @@ func (x *exchange) language() pages.Language {
 	return pages.LanguageOf(x.request.Header.Get("Accept-Language"))
 }
 
-// problem answers a person in words.
-func (s *core) problem(x *exchange, status int, problem pages.Problem, reason string) {
-	s.problemOf(x, status, problem, audit.Record{Reason: reason})
+// fail answers with the error of an endpoint: a problem, a fault, or something else that
+// may pass, which only the operator is told.
+func (s *core) fail(x *exchange, endpoint string, err error) {
+	if p, is := errors.AsType[*problemError](err); is {
+		s.show(x, p)
+		return
+	}
+	f, is := errors.AsType[*fault](err)
+	if !is {
+		s.log.LogAttrs(x.request.Context(), slog.LevelWarn, "tokens cannot be given out now",
+			slog.Any("error", err))
+		f = errUnavailable
+	}
+	s.refuse(x, endpoint, f)
 }
 
-// problemOf is problem with what is known of the person.
-func (s *core) problemOf(x *exchange, status int, problem pages.Problem, line audit.Record) {
-	line.Outcome = outcomeOf(status)
+// show answers a person with a problem, in words.
+func (s *core) show(x *exchange, p *problemError) {
+	line := p.line
+	line.Outcome = outcomeOf(p.status)
 	s.refused(x, "page", line)
 	pages.Page{
-		Status: status, Language: x.language(), Problem: problem,
+		Status: p.status, Language: x.language(), Problem: p.page,
 		Request: x.Header().Get("X-Request-Id"), // that it has in all records
 	}.Write(x)
 }
 
-// away answers a person that something needed cannot be reached, and tells the operator
-// what.
-func (s *core) away(x *exchange, what string, err error) {
+// away returns the problem that something needed cannot be reached, and tells the
+// operator what.
+func (s *core) away(x *exchange, what string, err error) error {
 	s.log.LogAttrs(x.request.Context(), slog.LevelWarn, "sign-in is not possible now",
 		slog.String("needs", what), slog.Any("error", err))
 	x.Header().Set("Retry-After", "30")
-	s.problem(x, http.StatusServiceUnavailable, pages.Unavailable, "unavailable")
+	return newProblem(http.StatusServiceUnavailable, pages.Unavailable, "unavailable")
 }
 
 // refused puts a refusal on record, and into the log unless there are too many of its
@@ -81,32 +93,21 @@ func (s *core) refuse(x *exchange, endpoint string, f *fault) {
 	case http.StatusServiceUnavailable:
 		x.Header().Set("Retry-After", "5")
 	}
-	x.writeJSON(status, map[string]any{"error": f.code, "error_description": f.says})
+	_ = x.writeJSON(status, map[string]any{"error": f.code, "error_description": f.says}) // never fails
 }
 
 // writeJSON answers with a document.
-func (x *exchange) writeJSON(status int, document map[string]any) {
+func (x *exchange) writeJSON(status int, document map[string]any) error {
 	data, err := strictjson.Marshal(document)
 	if err != nil {
-		panic("signin: a document that cannot be written: " + err.Error())
+		return err
 	}
 	h := x.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(data)))
 	x.WriteHeader(status)
 	_, _ = x.Write(data) // the client is gone
-}
-
-// answerError answers a client with an error: a fault as it is, any other as something
-// that may pass.
-func (s *core) answerError(x *exchange, endpoint string, err error) {
-	f, is := errors.AsType[*fault](err)
-	if !is {
-		s.log.LogAttrs(x.request.Context(), slog.LevelWarn, "tokens cannot be given out now",
-			slog.Any("error", err))
-		f = errUnavailable
-	}
-	s.refuse(x, endpoint, f)
+	return nil
 }
 
 // form reads a form, in which each parameter stands once. It is false if there is none,

@@ -3,7 +3,24 @@ package signin
 import (
 	"cmp"
 	"net/http"
+
+	"github.com/drawbridge-mcp/drawbridge/auth/signin/pages"
+	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 )
+
+// problemError is a problem that a person is told, on a page.
+type problemError struct {
+	status int
+	page   pages.Problem
+	line   audit.Record // what is put on record, but for the outcome
+}
+
+// newProblem returns a problem of which no more is known than its reason.
+func newProblem(status int, page pages.Problem, reason string) error {
+	return &problemError{status, page, audit.Record{Reason: reason}}
+}
+
+func (p *problemError) Error() string { return p.line.Reason }
 
 // fault is an error that a client is told, with a word of OAuth.
 type fault struct {

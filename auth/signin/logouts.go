@@ -12,7 +12,7 @@ import (
 
 // logout ends what a person has who has signed out at the provider.
 // https://openid.net/specs/openid-connect-backchannel-1_0.html#BCResponse
-func (s *core) logout(x *exchange) {
+func (s *core) logout(x *exchange) error {
 	login := x.at.login(x.name)
 	form, ok := x.form()
 	var verifier LogoutVerifier
@@ -20,8 +20,7 @@ func (s *core) logout(x *exchange) {
 		verifier, _ = login.Provider.(LogoutVerifier)
 	}
 	if !ok || verifier == nil {
-		s.refuse(x, "logout", errRepeated)
-		return
+		return errRepeated
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.request.Context()), providerTime)
 	defer cancel()
@@ -29,19 +28,14 @@ func (s *core) logout(x *exchange) {
 	if err != nil || said.Subject == "" && said.SessionID == "" {
 		s.log.LogAttrs(ctx, slog.LevelWarn, "a logout of a provider was not believed",
 			slog.String("provider", x.name), slog.Any("error", err))
-		s.refuse(
-			x,
-			"logout",
-			&fault{code: "invalid_request", says: "the logout token is not fit", reason: "logout_token"},
-		)
-		return
+		return &fault{code: "invalid_request", says: "the logout token is not fit", reason: "logout_token"}
 	}
 	if err := s.loggedOut(ctx, login.Provider.Issuer(), said); err != nil {
-		s.answerError(x, "logout", err)
-		return
+		return err
 	}
 	x.Header().Set("Content-Length", "0")
 	x.WriteHeader(http.StatusOK)
+	return nil
 }
 
 // loggedOut ends the families of a session of the provider or, if it names none, all of

@@ -13,7 +13,7 @@ import (
 // of known and unknown tenants differ in the name alone. It needs no store: a client that
 // got an error here would take another server for ours.
 // https://www.rfc-editor.org/rfc/rfc8414#section-2
-func (s *core) metadata(x *exchange) {
+func (s *core) metadata(x *exchange) error {
 	issuer := x.at.issuer()
 	document := map[string]any{
 		"issuer":                   issuer,
@@ -54,12 +54,12 @@ func (s *core) metadata(x *exchange) {
 		document["scopes_supported"] = x.at.settings.Advertised
 	}
 	x.Header().Set("Cache-Control", "public, max-age=60")
-	x.writeJSON(http.StatusOK, document)
+	return x.writeJSON(http.StatusOK, document)
 }
 
 // jwks tells with which keys tokens are signed. Clients need not know them.
 // https://www.rfc-editor.org/rfc/rfc8037#section-2
-func (s *core) jwks(x *exchange) {
+func (s *core) jwks(x *exchange) error {
 	keys, _ := s.signer.keys()
 	list := make([]map[string]any, 0, len(keys))
 	for _, key := range keys {
@@ -69,30 +69,27 @@ func (s *core) jwks(x *exchange) {
 		})
 	}
 	x.Header().Set("Cache-Control", "public, max-age=60")
-	x.writeJSON(http.StatusOK, map[string]any{"keys": list})
+	return x.writeJSON(http.StatusOK, map[string]any{"keys": list})
 }
 
 // register registers a client. The answer has what was kept of what it asked for, and no
 // empty members, which some clients cannot read.
 // https://www.rfc-editor.org/rfc/rfc7591#section-3.2.1
-func (s *core) register(x *exchange) {
+func (s *core) register(x *exchange) error {
 	if !x.at.settings.mayRegister() {
-		s.refuse(x, "register", &fault{
+		return &fault{
 			code:   "access_denied",
 			says:   "clients do not register themselves here: ask the operator for a client id",
 			status: http.StatusForbidden,
-		})
-		return
+		}
 	}
 	body, err := io.ReadAll(x.request.Body)
 	if err != nil {
-		s.refuse(x, "register", &fault{code: "invalid_client_metadata", says: "the registration is too long"})
-		return
+		return &fault{code: "invalid_client_metadata", says: "the registration is too long"}
 	}
 	client, err := s.registry.Register(body)
 	if err != nil {
-		s.refuse(x, "register", &fault{code: clients.Code(err), says: err.Error()})
-		return
+		return &fault{code: clients.Code(err), says: err.Error()}
 	}
 	s.config.Records.ClientRegistered()
 	document := map[string]any{
@@ -106,5 +103,5 @@ func (s *core) register(x *exchange) {
 	if client.Name != "" {
 		document["client_name"] = client.Name
 	}
-	x.writeJSON(http.StatusCreated, document)
+	return x.writeJSON(http.StatusCreated, document)
 }

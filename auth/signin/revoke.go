@@ -11,24 +11,22 @@ import (
 // revoke ends the family of a token that its client does not want any more. A token that
 // is none is no error.
 // https://www.rfc-editor.org/rfc/rfc7009#section-2.2
-func (s *core) revoke(x *exchange) {
+func (s *core) revoke(x *exchange) error {
 	form, ok := x.form()
 	if !ok || form.Get("token") == "" {
-		s.refuse(x, "revoke", errRepeated)
-		return
+		return errRepeated
 	}
 	client, err := s.credentials(x.request, form)
 	if err != nil {
-		s.answerError(x, "revoke", err)
-		return
+		return err
 	}
 	ctx := context.WithoutCancel(x.request.Context())
 	if err := s.retry(ctx, func() error { return s.revokeOnce(ctx, client, form.Get("token")) }); err != nil {
-		s.answerError(x, "revoke", err)
-		return
+		return err
 	}
 	x.Header().Set("Content-Length", "0")
 	x.WriteHeader(http.StatusOK)
+	return nil
 }
 
 // revokeOnce ends the family of a token, if the token is of the client.

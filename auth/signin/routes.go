@@ -9,7 +9,9 @@ import (
 
 // endpoint is what a path leads to.
 type endpoint struct {
-	serve   func(*core, *exchange)
+	// serve answers, or returns an error that fail answers with
+	serve   func(*core, *exchange) error
+	name    string // in records, of its faults; "": it has none
 	methods string
 	// pages of any origin may ask it, because what it answers does not depend on what a
 	// browser sends by itself
@@ -24,25 +26,26 @@ const (
 
 // endpoints are what paths lead to, behind the address that they belong to.
 var endpoints = map[string]endpoint{
-	metadataPath: {(*core).metadata, "GET, HEAD", true}, openIDPath: {(*core).metadata, "GET, HEAD", true},
-	"/jwks":      {(*core).jwks, "GET, HEAD", true},
-	"/register":  {(*core).register, "POST", true},
-	"/token":     {(*core).token, "POST", true},
-	"/revoke":    {(*core).revoke, "POST", true},
-	"/authorize": {(*core).authorize, "GET, HEAD", false},
+	metadataPath: {(*core).metadata, "", "GET, HEAD", true},
+	openIDPath:   {(*core).metadata, "", "GET, HEAD", true},
+	"/jwks":      {(*core).jwks, "", "GET, HEAD", true},
+	"/register":  {(*core).register, "register", "POST", true},
+	"/token":     {(*core).token, "token", "POST", true},
+	"/revoke":    {(*core).revoke, "revoke", "POST", true},
+	"/authorize": {(*core).authorize, "", "GET, HEAD", false},
 }
 
 // rootEndpointOf returns what a path leads to that only the address of all tenants has. A
 // provider knows one callback.
 func rootEndpointOf(path string) (e endpoint, name string, ok bool) {
 	if path == "/consent" {
-		return endpoint{(*core).consent, "GET, HEAD, POST", false}, "", true
+		return endpoint{(*core).consent, "", "GET, HEAD, POST", false}, "", true
 	}
 	if name, is := strings.CutPrefix(path, CallbackPath); is && name != "" && !strings.Contains(name, "/") {
-		return endpoint{(*core).callback, "GET", false}, name, true
+		return endpoint{(*core).callback, "", "GET", false}, name, true
 	}
 	if name, is := strings.CutPrefix(path, "/logout/"); is && name != "" && !strings.Contains(name, "/") {
-		return endpoint{(*core).logout, "POST", false}, name, true
+		return endpoint{(*core).logout, "logout", "POST", false}, name, true
 	}
 	return endpoint{}, "", false
 }
@@ -102,10 +105,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	}
 	if len(r.URL.RawQuery) > maxQuery {
-		s.core.problem(x, http.StatusBadRequest, pages.BadRequest, "long_query")
+		s.core.fail(x, e.name, newProblem(http.StatusBadRequest, pages.BadRequest, "long_query"))
 		return
 	}
-	e.serve(s.core, x)
+	if err := e.serve(s.core, x); err != nil {
+		s.core.fail(x, e.name, err)
+	}
 }
 
 // shareWithAll lets pages of every origin read the answer. Such pages are clients, too.

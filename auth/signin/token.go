@@ -13,16 +13,14 @@ import (
 
 // token gives out tokens.
 // https://www.rfc-editor.org/rfc/rfc6749#section-3.2
-func (s *core) token(x *exchange) {
+func (s *core) token(x *exchange) error {
 	form, ok := x.form()
 	if !ok {
-		s.refuse(x, "token", errRepeated)
-		return
+		return errRepeated
 	}
 	given, err := s.credentials(x.request, form)
 	if err != nil {
-		s.answerError(x, "token", err)
-		return
+		return err
 	}
 	q := &request{form, given}
 	// What was begun is brought to its end though the client leaves: a token of the
@@ -44,8 +42,7 @@ func (s *core) token(x *exchange) {
 		}
 	}
 	if err != nil {
-		s.answerError(x, "token", s.blame(ctx, q, err))
-		return
+		return s.blame(ctx, q, err)
 	}
 	s.config.Records.TokenIssued(grant)
 	document := map[string]any{
@@ -58,7 +55,7 @@ func (s *core) token(x *exchange) {
 		document["scope"] = strings.Join(made.scopes, " ")
 	}
 	x.Header().Set("Pragma", "no-cache")
-	x.writeJSON(http.StatusOK, document)
+	return x.writeJSON(http.StatusOK, document)
 }
 
 // blame turns the refusal of a client that is not known into the error after which

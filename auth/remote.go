@@ -4,14 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
-	"net/url"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/fetch"
 )
 
 const (
@@ -412,23 +412,17 @@ func (r *remote) fetch(ctx context.Context) (set *keySet, text []byte, err error
 // long for one. Errors do not repeat the address: the operator knows it, and others need
 // not.
 func FetchKeySet(ctx context.Context, client *http.Client, address string) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
+	answer, err := fetch.Do(ctx, client, fetch.Request{
+		Address: address, Header: http.Header{"Accept": {"application/jwk-set+json, application/json"}},
+		Most: maxSet,
+	})
 	if err != nil {
-		return nil, errors.New("the key set's address is no URL")
-	}
-	request.Header.Set("Accept", "application/jwk-set+json, application/json")
-	response, err := client.Do(request)
-	if err != nil {
-		if about, ok := errors.AsType[*url.Error](err); ok {
-			err = about.Err
-		}
 		return nil, err
 	}
-	defer func() { _ = response.Body.Close() }() // all that is wanted was read
-	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("status %d", response.StatusCode)
+	if answer.Status != http.StatusOK {
+		return nil, fmt.Errorf("status %d", answer.Status)
 	}
-	return io.ReadAll(io.LimitReader(response.Body, maxSet+1))
+	return answer.Body, nil
 }
 
 // jitter returns up to a fifth of d, at random, by which a fetch is moved, so that

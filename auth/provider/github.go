@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/drawbridge-mcp/drawbridge/auth/signin"
+	"github.com/drawbridge-mcp/drawbridge/internal/fetch"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
@@ -99,17 +99,13 @@ func (p *GitHub) Refresh(ctx context.Context, refreshToken string) (signin.Ident
 // page is asked where people sign in. Whatever it says to a request without a client, it
 // is there.
 func (p *GitHub) Reach(ctx context.Context) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodHead, p.web+"/authorize", http.NoBody)
-	if err != nil {
-		return err
-	}
-	response, err := p.cfg.Client.Do(request)
+	answer, err := fetch.Do(ctx, p.cfg.Client,
+		fetch.Request{Method: http.MethodHead, Address: p.web + "/authorize"})
 	if err != nil {
 		return bare("reach GitHub", err)
 	}
-	_ = response.Body.Close() // it is in memory
-	if response.StatusCode >= http.StatusInternalServerError {
-		return fmt.Errorf("GitHub answers with status %d", response.StatusCode)
+	if answer.Status >= http.StatusInternalServerError {
+		return fmt.Errorf("GitHub answers with status %d", answer.Status)
 	}
 	return nil
 }
@@ -204,47 +200,36 @@ func (p *GitHub) orgs(ctx context.Context, token *oauth2.Token, said *claims) er
 // ask gets an answer of the API with somebody's token. A token that GitHub does not know
 // any more wants a new sign-in.
 func (p *GitHub) ask(ctx context.Context, path string, token *oauth2.Token, into any) error {
-	response, err := p.get(ctx, p.api+path, token)
+	answer, err := p.get(ctx, p.api+path, token)
 	if refused, ok := errors.AsType[*Error](err); ok && refused.Status == http.StatusUnauthorized {
 		refused.anew = true
 	}
 	if err != nil {
 		return err
 	}
-	if partial := response.header.Get("X-Github-Sso"); strings.HasPrefix(partial, "partial-results") {
+	if partial := answer.Header.Get("X-Github-Sso"); strings.HasPrefix(partial, "partial-results") {
 		p.tellOnce(ctx, "GitHub leaves out organisations whose single sign-on somebody has not passed")
 	}
-	if strictjson.Unmarshal(response.body, into) != nil {
+	if strictjson.Unmarshal(answer.Body, into) != nil {
 		return errors.New("an answer of GitHub that is not what its documentation says")
 	}
 	return nil
 }
 
-// answered is an answer of the API.
-type answered struct {
-	header http.Header
-	body   []byte
-}
-
 // get sends one request to the API; token may be nil.
-func (p *GitHub) get(ctx context.Context, address string, token *oauth2.Token) (answered, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
-	if err != nil {
-		return answered{}, err
+func (p *GitHub) get(ctx context.Context, address string, token *oauth2.Token) (*fetch.Answer, error) {
+	header := http.Header{
+		"Accept": {"application/vnd.github+json"}, "X-Github-Api-Version": {githubVersion},
+		"User-Agent": {"drawbridge"}, // GitHub answers nobody without a name
 	}
-	request.Header.Set("Accept", "application/vnd.github+json")
-	request.Header.Set("X-Github-Api-Version", githubVersion)
-	request.Header.Set("User-Agent", "drawbridge") // GitHub answers nobody without a name
 	if token != nil {
-		request.Header.Set("Authorization", "Bearer "+token.AccessToken)
+		header.Set("Authorization", "Bearer "+token.AccessToken)
 	}
-	response, err := p.cfg.Client.Do(request)
+	answer, err := fetch.Do(ctx, p.cfg.Client, fetch.Request{Address: address, Header: header, Most: maxBody})
 	if err != nil {
-		return answered{}, bare("ask GitHub", err)
+		return nil, bare("ask GitHub", err)
 	}
-	defer func() { _ = response.Body.Close() }() // it is in memory
-	body, err := io.ReadAll(response.Body)
-	return answered{response.Header, body}, err
+	return answer, nil
 }
 
 // oauth returns the client as the library wants it.

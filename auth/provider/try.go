@@ -11,6 +11,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/drawbridge-mcp/drawbridge/auth/signin"
+	"github.com/drawbridge-mcp/drawbridge/internal/fetch"
 )
 
 // Trier is a provider that an operator can try before anybody signs in.
@@ -33,15 +34,9 @@ func (p *OIDC) Try(ctx context.Context, callback string, claims []string) (notes
 	if err != nil {
 		return nil, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, d.document.Keys, http.NoBody)
-	if err != nil {
-		return nil, err
-	}
-	response, err := p.cfg.Client.Do(request)
-	if err != nil {
+	if _, err := fetch.Do(ctx, p.cfg.Client, fetch.Request{Address: d.document.Keys}); err != nil {
 		return nil, bare("get the keys", err)
 	}
-	_ = response.Body.Close() // it is in memory
 	if err := p.tryCallback(ctx, callback); err != nil {
 		return nil, err
 	}

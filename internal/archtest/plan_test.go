@@ -80,8 +80,8 @@ func layers() [][]string {
 		{"internal/fairqueue"}, // whose turn it is to keep a processor or a connection busy
 		{
 			"internal/strictjson", "internal/seal", "internal/share", "internal/lifetime", "internal/cgroup",
-			"internal/batch", "internal/connlimit", "internal/dial", "internal/evict", "internal/pace",
-			"registry/upstream/process", "docs",
+			"internal/batch", "internal/connlimit", "internal/dial", "internal/evict", "internal/fetch",
+			"internal/pace", "registry/upstream/process", "docs",
 		},
 	}
 }
@@ -176,8 +176,8 @@ func doors() []door {
 				"server", "server/exchange", "server/forward", "server/legacy", "server/modern",
 				"server/streams", "server/admin", "auth", "registry/upstream", "registry/upstream/wire",
 				"registry/credential",
-				"registry/builtin", "registry/openapi", "internal/dial", "internal/connlimit", "internal/link",
-				"internal/replica", "cmd/drawbridge", "metrics", "auth/provider",
+				"registry/builtin", "registry/openapi", "internal/dial", "internal/connlimit", "internal/fetch",
+				"internal/link", "internal/replica", "cmd/drawbridge", "metrics", "auth/provider",
 				"auth/signin", "auth/signin/clients", "auth/signin/pages", "cmd/drawbridge/internal/toylogin",
 			},
 			"the desk and the catalogue are free of transport",

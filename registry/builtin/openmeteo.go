@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/fetch"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
@@ -168,25 +168,17 @@ func (m *openMeteo) get(ctx context.Context, u *url.URL, query url.Values, v any
 	defer cancel()
 	address := *u
 	address.RawQuery = query.Encode()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String(), nil)
-	if err != nil {
-		return fmt.Errorf("make request: %w", err)
-	}
-	request.Header.Set("Accept", "application/json")
-	request.Header.Set("User-Agent", "drawbridge")
-	response, err := m.client.Do(request)
-	if err != nil {
-		return fmt.Errorf("ask: %w", err)
-	}
-	defer func() { _ = response.Body.Close() }() // the answer has been read, or is not wanted
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxWeatherAnswer+1))
+	answer, err := fetch.Do(ctx, m.client, fetch.Request{
+		Address: address.String(), Most: maxWeatherAnswer,
+		Header: http.Header{"Accept": {"application/json"}, "User-Agent": {"drawbridge"}},
+	})
 	switch {
 	case err != nil:
-		return fmt.Errorf("read answer: %w", err)
-	case response.StatusCode != http.StatusOK || len(body) > maxWeatherAnswer:
+		return fmt.Errorf("ask: %w", err)
+	case answer.Status != http.StatusOK || len(answer.Body) > maxWeatherAnswer:
 		return errBadAnswer
 	}
-	if err := strictjson.Unmarshal(body, v); err != nil {
+	if err := strictjson.Unmarshal(answer.Body, v); err != nil {
 		return fmt.Errorf("%w: %w", errBadAnswer, err)
 	}
 	return nil

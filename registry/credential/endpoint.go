@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -15,6 +14,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/fetch"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
@@ -142,36 +142,23 @@ func (e *endpoint) once(ctx context.Context, form url.Values, secrets []string) 
 	}
 	header.Set("Content-Type", "application/x-www-form-urlencoded")
 	header.Set("Accept", "application/json")
-	response, err := e.send(ctx, http.MethodPost, at.TokenURL, header, own.Encode())
+	response, err := e.send(ctx, fetch.Request{
+		Method: http.MethodPost, Address: at.TokenURL, Header: header, Body: own.Encode(), Most: maxAnswer,
+	})
 	if err != nil {
 		return issued{}, true, err
 	}
-	defer func() { _ = response.Body.Close() }() // it was read as far as it is wanted
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
-	if err != nil {
-		return issued{}, true, failed(FaultAway, "the answer of the endpoint broke off")
-	}
-	return e.read(response, body, append(proof, secrets...))
+	return e.read(response, append(proof, secrets...))
 }
 
 // send sends a request. The error has neither the address nor the form.
-func (e *endpoint) send(ctx context.Context, method, address string, header http.Header,
-	body string,
-) (*http.Response, error) {
-	r, err := http.NewRequestWithContext(ctx, method, address, strings.NewReader(body))
+func (e *endpoint) send(ctx context.Context, r fetch.Request) (*fetch.Answer, error) {
+	r.Header.Set("User-Agent", "drawbridge")
+	response, err := fetch.Do(ctx, e.life.cfg.Client, r)
 	if err != nil {
-		return nil, failed(FaultAway, "the endpoint is no address")
+		return nil, failed(FaultAway, "ask the endpoint that gives tokens: %w", err)
 	}
-	header.Set("User-Agent", "drawbridge")
-	r.Header = header
-	response, err := e.life.cfg.Client.Do(r)
-	if err == nil {
-		return response, nil
-	}
-	if outer, ok := errors.AsType[*url.Error](err); ok {
-		err = outer.Err
-	}
-	return nil, failed(FaultAway, "ask the endpoint that gives tokens: %w", err)
+	return response, nil
 }
 
 // answer is what an endpoint says. https://www.rfc-editor.org/rfc/rfc6749#section-5
@@ -182,9 +169,9 @@ type answer struct {
 }
 
 // read makes headers of an answer, or says what is wrong.
-func (e *endpoint) read(response *http.Response, body []byte, secrets []string) (issued, bool, error) {
-	status := response.StatusCode
-	said, ok := readAnswer(body)
+func (e *endpoint) read(response *fetch.Answer, secrets []string) (issued, bool, error) {
+	status := response.Status
+	said, ok := readAnswer(response.Body)
 	switch {
 	case status >= 500, status == http.StatusTooManyRequests, said.code == "temporarily_unavailable",
 		said.code == "server_error":
@@ -195,7 +182,7 @@ func (e *endpoint) read(response *http.Response, body []byte, secrets []string) 
 			"the endpoint that gives tokens answered %d, which leads elsewhere and is not followed", status)
 	case said.code != "", status >= 400:
 		return issued{}, false, e.refusal(response, said, secrets)
-	case status != http.StatusOK || len(body) > maxAnswer || !ok:
+	case status != http.StatusOK || len(response.Body) > maxAnswer || !ok:
 		return issued{}, false, failed(FaultAway,
 			"the endpoint that gives tokens answered %d with what is no answer of OAuth", status)
 	case !isToken(said.token):
@@ -216,7 +203,7 @@ var otherKinds = []string{
 }
 
 // refusal returns the error for an endpoint that refused.
-func (e *endpoint) refusal(response *http.Response, said answer, secrets []string) *Error {
+func (e *endpoint) refusal(response *fetch.Answer, said answer, secrets []string) *Error {
 	switch said.code {
 	case "interaction_required", "login_required", "consent_required":
 		return failed(FaultSignIn, "the endpoint that gives tokens wants the person there: %s",
@@ -225,10 +212,10 @@ func (e *endpoint) refusal(response *http.Response, said answer, secrets []strin
 		if skew, known := skewOf(response.Header, e.life.cfg.Now()); known && skew > maxSkew {
 			return failed(FaultClock,
 				"the endpoint that gives tokens answered %d (%s); its clock and ours "+
-					"are %v apart", response.StatusCode, said.text(secrets), skew.Round(time.Second))
+					"are %v apart", response.Status, said.text(secrets), skew.Round(time.Second))
 		}
 	}
-	return failed(FaultExchange, "the endpoint that gives tokens answered %d: %s", response.StatusCode,
+	return failed(FaultExchange, "the endpoint that gives tokens answered %d: %s", response.Status,
 		said.text(secrets))
 }
 
@@ -348,20 +335,20 @@ func metadataURLs(issuer string) []string {
 // secret can be sent: https, unless the issuer itself is at an http address.
 // https://www.rfc-editor.org/rfc/rfc8414#section-3.3
 func (e *endpoint) fetch(ctx context.Context, address string) (metadata, error) {
-	response, err := e.send(ctx, http.MethodGet, address, http.Header{"Accept": {"application/json"}}, "")
+	response, err := e.send(ctx, fetch.Request{
+		Address: address, Header: http.Header{"Accept": {"application/json"}}, Most: maxMetadata,
+	})
 	if err != nil {
 		return metadata{}, err
 	}
-	defer func() { _ = response.Body.Close() }() // it was read as far as it is wanted
-	if response.StatusCode != http.StatusOK {
-		return metadata{}, failed(FaultAway, "the metadata of the issuer answered %d", response.StatusCode)
+	if response.Status != http.StatusOK {
+		return metadata{}, failed(FaultAway, "the metadata of the issuer answered %d", response.Status)
 	}
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxMetadata+1))
-	if err != nil || len(body) > maxMetadata {
+	if len(response.Body) > maxMetadata {
 		return metadata{}, failed(FaultAway, "the metadata of the issuer cannot be read")
 	}
 	var found metadata
-	if strictjson.Unmarshal(body, &found) != nil {
+	if strictjson.Unmarshal(response.Body, &found) != nil {
 		return metadata{}, failed(FaultAway, "the metadata of the issuer are no metadata of OAuth")
 	}
 	if found.Issuer != e.spec.Issuer {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"mime"
 	"net/http"
 	"net/url"
@@ -16,6 +15,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/evict"
+	"github.com/drawbridge-mcp/drawbridge/internal/fetch"
 )
 
 const (
@@ -157,38 +157,26 @@ func (d *documents) loadAmong(ctx context.Context, id string) (Client, time.Dura
 
 // load gets a document and says for how long it is fresh.
 func (d *documents) load(ctx context.Context, id string) (Client, time.Duration, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, id, http.NoBody)
-	if err != nil {
-		return Client{}, failedFresh, ErrUnknown
-	}
-	request.Header.Set("Accept", "application/json")
-	response, err := d.client.Do(request)
+	answer, err := fetch.Do(ctx, d.client, fetch.Request{
+		Address: id, Header: http.Header{"Accept": {"application/json"}}, Most: maxDocument,
+	})
 	if err != nil {
 		return Client{}, failedFresh, fmt.Errorf("fetch the client's document: %w", err)
 	}
-	defer response.Body.Close() //nolint:errcheck // it was only read
-	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
-	if response.StatusCode >= http.StatusInternalServerError ||
-		response.StatusCode == http.StatusTooManyRequests {
-		return Client{}, failedFresh, fmt.Errorf(
-			"fetch the client's document: status %d",
-			response.StatusCode,
-		)
+	kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
+	if answer.Status >= http.StatusInternalServerError || answer.Status == http.StatusTooManyRequests {
+		return Client{}, failedFresh, fmt.Errorf("fetch the client's document: status %d", answer.Status)
 	}
-	if response.StatusCode != http.StatusOK ||
+	if answer.Status != http.StatusOK ||
 		kind != "application/json" &&
 			(!strings.HasPrefix(kind, "application/") || !strings.HasSuffix(kind, "+json")) {
 		return Client{}, failedFresh, errors.Join(ErrUnknown, errDocument)
 	}
-	data, err := io.ReadAll(io.LimitReader(response.Body, maxDocument+1))
-	if err != nil {
-		return Client{}, failedFresh, fmt.Errorf("read the client's document: %w", err)
-	}
-	client, err := readDocument(id, data)
+	client, err := readDocument(id, answer.Body)
 	if err != nil {
 		return Client{}, failedFresh, err
 	}
-	return client, freshness(response.Header.Get("Cache-Control")), nil
+	return client, freshness(answer.Header.Get("Cache-Control")), nil
 }
 
 // readDocument returns the client that a document describes.

@@ -1,0 +1,58 @@
+// Package fetch asks a server once, and reads its answer whole, up to a bound. It opens
+// no connection by itself: the client does, which package dial makes.
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// Request is what a server is asked.
+type Request struct {
+	Method  string // "": GET
+	Address string
+	Header  http.Header
+	Body    string
+	Most    int64 // how many bytes the answer has at most
+}
+
+// Answer is what it answers.
+type Answer struct {
+	Status int
+	Header http.Header
+	Body   []byte // of an answer that is too long, one byte more than Most
+}
+
+// Do sends a request and reads the answer. Errors do not repeat the address: the operator
+// knows it, and others need not.
+func Do(ctx context.Context, client *http.Client, r Request) (*Answer, error) {
+	request, err := http.NewRequestWithContext(ctx, r.Method, r.Address, strings.NewReader(r.Body))
+	if err != nil {
+		return nil, bare(err)
+	}
+	maps.Copy(request.Header, r.Header)
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, bare(err)
+	}
+	defer func() { _ = response.Body.Close() }() // all that is wanted was read
+	body, err := io.ReadAll(io.LimitReader(response.Body, r.Most+1))
+	if err != nil {
+		return nil, fmt.Errorf("read the answer: %w", err)
+	}
+	return &Answer{response.StatusCode, response.Header, body}, nil
+}
+
+// bare returns an error without the address that net/http puts in front of it.
+func bare(err error) error {
+	if about, ok := errors.AsType[*url.Error](err); ok {
+		return about.Err
+	}
+	return err
+}

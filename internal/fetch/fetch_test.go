@@ -1,0 +1,70 @@
+package fetch_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/fetch"
+)
+
+// TestDo asks a server that repeats what it is asked.
+func TestDo(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		w.Header().Set("X-Said", r.Header.Get("X-Say"))
+		w.WriteHeader(http.StatusTeapot)
+		_, _ = io.WriteString(w, r.Method+" "+string(body))
+	}))
+	defer server.Close()
+	for _, test := range []struct {
+		request fetch.Request
+		body    string
+	}{
+		{fetch.Request{Most: 100}, "GET "},
+		{fetch.Request{Method: http.MethodPost, Body: "text", Most: 100}, "POST text"},
+		{fetch.Request{Method: http.MethodPost, Body: "text", Most: 9}, "POST text"},
+		{fetch.Request{Method: http.MethodPost, Body: "text", Most: 7}, "POST tex"},
+	} {
+		test.request.Address, test.request.Header = server.URL, http.Header{"X-Say": {"hello"}}
+		answer, err := fetch.Do(t.Context(), server.Client(), test.request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer.Status != http.StatusTeapot || answer.Header.Get("X-Said") != "hello" ||
+			string(answer.Body) != test.body {
+			t.Errorf("got %d, %v, %q, want %q", answer.Status, answer.Header, answer.Body, test.body)
+		}
+	}
+}
+
+// TestErrorsDoNotRepeatTheAddress asks at addresses that are none, or where nobody is.
+func TestErrorsDoNotRepeatTheAddress(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.NotFoundHandler())
+	gone := server.URL
+	server.Close()
+	for _, address := range []string{gone + "/secret", "http://secret\x7f/"} {
+		_, err := fetch.Do(t.Context(), server.Client(), fetch.Request{Address: address})
+		if err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q: got %v", address, err)
+		}
+	}
+}
+
+// TestAnAnswerThatBreaksOffIsAnError asks a server that says less than it has announced.
+func TestAnAnswerThatBreaksOffIsAnError(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "10")
+		_, _ = io.WriteString(w, "half")
+	}))
+	defer server.Close()
+	request := fetch.Request{Address: server.URL, Most: 100}
+	if answer, err := fetch.Do(t.Context(), server.Client(), request); err == nil {
+		t.Errorf("got %q, want an error", answer.Body)
+	}
+}

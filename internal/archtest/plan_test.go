@@ -81,7 +81,7 @@ func layers() [][]string {
 		{
 			"internal/strictjson", "internal/seal", "internal/share", "internal/lifetime", "internal/cgroup",
 			"internal/batch", "internal/connlimit", "internal/dial", "internal/evict", "internal/fetch",
-			"internal/pace", "registry/upstream/process", "docs",
+			"internal/pace", "internal/tlsfile", "registry/upstream/process", "docs",
 		},
 	}
 }

@@ -10,7 +10,6 @@ package pgdial
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"maps"
@@ -26,6 +25,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
+	"github.com/drawbridge-mcp/drawbridge/internal/tlsfile"
 )
 
 // connectTime is how long a server may take to let the role in.
@@ -123,24 +123,11 @@ func secured(host string, options url.Values, dir string) (*tls.Config, error) {
 		}
 		return filepath.Join(dir, path)
 	}
-	cfg := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host}
-	if path := file("sslrootcert"); path != "" {
-		data, err := os.ReadFile(path) //nolint:gosec // the operator names it
-		if err != nil {
-			return nil, err
-		}
-		cfg.RootCAs = x509.NewCertPool()
-		if !cfg.RootCAs.AppendCertsFromPEM(data) {
-			return nil, fmt.Errorf("%s holds no certificate in PEM", path)
-		}
+	cfg, err := tlsfile.Load(file("sslrootcert"), file("sslcert"), file("sslkey"))
+	if err != nil {
+		return nil, err
 	}
-	if path := file("sslcert"); path != "" {
-		certificate, err := tls.LoadX509KeyPair(path, file("sslkey"))
-		if err != nil {
-			return nil, err
-		}
-		cfg.Certificates = []tls.Certificate{certificate}
-	}
+	cfg.ServerName = host
 	return cfg, nil
 }
 

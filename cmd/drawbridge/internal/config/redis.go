@@ -3,15 +3,15 @@ package config
 import (
 	"bytes"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
-	"fmt"
 	"net"
 	"net/url"
 	"os"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/tlsfile"
 )
 
 // Password returns the content of PasswordFile as it is now.
@@ -49,26 +49,7 @@ func (r Redis) TLS() (*tls.Config, error) {
 	if !r.Secure {
 		return nil, nil //nolint:nilnil // nil is without TLS
 	}
-	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
-	if r.CAFile != "" {
-		data, err := os.ReadFile(r.CAFile)
-		if err != nil {
-			return nil, err
-		}
-		cfg.RootCAs = x509.NewCertPool()
-		if !cfg.RootCAs.AppendCertsFromPEM(data) {
-			return nil, fmt.Errorf("%s holds no certificate in PEM", r.CAFile)
-		}
-	}
-	if r.CertificateFile != "" {
-		certificate, err := tls.LoadX509KeyPair(r.CertificateFile, r.CertificateSecret)
-		if err != nil {
-			return nil,
-				fmt.Errorf("certificate %s with key %s: %w", r.CertificateFile, r.CertificateSecret, err)
-		}
-		cfg.Certificates = []tls.Certificate{certificate}
-	}
-	return cfg, nil
+	return tlsfile.Load(r.CAFile, r.CertificateFile, r.CertificateSecret)
 }
 
 // redis reads how to reach the server that replicas share.

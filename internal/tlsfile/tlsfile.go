@@ -1,0 +1,35 @@
+// Package tlsfile makes settings of TLS out of files that the operator names.
+package tlsfile
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+)
+
+// Load returns the settings of a client that takes servers whose certificates the
+// authorities in one file have signed, and that shows a certificate with a key. Without a
+// file of authorities they are those of the system, and without a certificate none is
+// shown.
+func Load(authorities, certificate, key string) (*tls.Config, error) {
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
+	if authorities != "" {
+		data, err := os.ReadFile(authorities) //nolint:gosec // the operator names it
+		if err != nil {
+			return nil, err
+		}
+		cfg.RootCAs = x509.NewCertPool()
+		if !cfg.RootCAs.AppendCertsFromPEM(data) {
+			return nil, fmt.Errorf("%s holds no certificate in PEM", authorities)
+		}
+	}
+	if certificate != "" {
+		pair, err := tls.LoadX509KeyPair(certificate, key)
+		if err != nil {
+			return nil, fmt.Errorf("certificate %s with key %s: %w", certificate, key, err)
+		}
+		cfg.Certificates = []tls.Certificate{pair}
+	}
+	return cfg, nil
+}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,52 +16,54 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 )
 
-// runKeys is the command keys.
-func runKeys(ctx context.Context, args []string, s streams) error {
-	flags := newFlags("keys", "(create -tenant T -subject S [-scopes S,S] [-ttl 90d] | list [-tenant T] | "+
+// keysHelp is the help of the command keys.
+var keysHelp = help{
+	"(create -tenant T -subject S [-scopes S,S] [-ttl 90d] | list [-tenant T] | " +
 		"revoke ID) [-config F]",
-		"Looks after access keys, which machines send in the place of tokens; access_keys: on in the "+
-			"config lets them in.\n"+
-			"create prints a new key once: nobody can find it out again. list says which there are and "+
-			"when each was used last, to the minute. "+
-			"revoke ends one, named by its id or by the key itself, at every replica within a second.\n"+
-			"Exit 0 when it is done, 1 when not, 2 when the config or the command line is refused.", s)
+	"Looks after access keys, which machines send in the place of tokens; access_keys: on in the " +
+		"config lets them in.\n" +
+		"create prints a new key once: nobody can find it out again. list says which there are and " +
+		"when each was used last, to the minute. " +
+		"revoke ends one, named by its id or by the key itself, at every replica within a second.\n" +
+		"Exit 0 when it is done, 1 when not, 2 when the config or the command line is refused.",
+}
+
+// keysCommand is the command keys.
+func keysCommand(flags *flag.FlagSet) action {
 	file := flags.String("config", defaultConfigFile, "the config `file`")
 	tenant := flags.String("tenant", "", "the tenant that the key is for, or whose keys are listed")
 	subject := flags.String("subject", "", "who the key speaks for, such as ci; rules and audit know it as "+
 		"public_url#subject")
 	scopes := flags.String("scopes", "", "the scopes of the key, a `list` with commas; none without")
 	ttl := flags.String("ttl", "90d", "how long the key lives, as `90d` or 12h; a year at most")
-	words, err := parseWords(flags, args, s)
-	if err != nil {
-		return err
-	}
-	verb := strings.Join(words[:min(1, len(words))], "")
-	wants := map[string]int{"create": 1, "list": 1, "revoke": 2}[verb]
-	life, err := lifeOf(*ttl)
-	switch {
-	case wants == 0 || len(words) != wants:
-		return refused("write create, list or revoke ID; see drawbridge keys -h")
-	case verb == "create" && (*tenant == "" || *subject == ""):
-		return refused("create needs -tenant and -subject")
-	case err != nil:
-		return refused("-ttl: %v", err)
-	}
-	return withKeeping(*file, s, func(k *keeping) error {
-		if err := k.hasKeys(ctx); err != nil {
-			return err
+	return func(ctx context.Context, words []string, s streams) error {
+		verb := strings.Join(words[:min(1, len(words))], "")
+		wants := map[string]int{"create": 1, "list": 1, "revoke": 2}[verb]
+		life, err := lifeOf(*ttl)
+		switch {
+		case wants == 0 || len(words) != wants:
+			return refused("write create, list or revoke ID; see drawbridge keys -h")
+		case verb == "create" && (*tenant == "" || *subject == ""):
+			return refused("create needs -tenant and -subject")
+		case err != nil:
+			return refused("-ttl: %v", err)
 		}
-		book := accesskey.Book{Store: k.db}
-		switch verb {
-		case "create":
-			key := accesskey.Key{Tenant: *tenant, Subject: *subject, Scopes: scopesOf(*scopes)}
-			return k.createKey(ctx, book, key, life, s)
-		case "list":
-			k.warnIfOff(s)
-			return k.listKeys(ctx, book, *tenant, s)
-		}
-		return revokeKey(ctx, book, words[1], s)
-	})
+		return withKeeping(*file, s, func(k *keeping) error {
+			if err := k.hasKeys(ctx); err != nil {
+				return err
+			}
+			book := accesskey.Book{Store: k.db}
+			switch verb {
+			case "create":
+				key := accesskey.Key{Tenant: *tenant, Subject: *subject, Scopes: scopesOf(*scopes)}
+				return k.createKey(ctx, book, key, life, s)
+			case "list":
+				k.warnIfOff(s)
+				return k.listKeys(ctx, book, *tenant, s)
+			}
+			return revokeKey(ctx, book, words[1], s)
+		})
+	}
 }
 
 // lifeOf reads how long a key lives, in days or as Go writes durations.

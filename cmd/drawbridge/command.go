@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -42,38 +43,49 @@ func (s streams) complain(format string, args ...any) {
 	_, _ = fmt.Fprintf(s.err, format, args...) // the reader is gone
 }
 
-// newFlags returns the flag set of a command. Synopsis is how the command is called;
-// about stands in its help, before the list of flags.
-func newFlags(name, synopsis, about string, s streams) *flag.FlagSet {
-	f := flag.NewFlagSet(name, flag.ContinueOnError)
+// command is one subcommand.
+type command struct {
+	name, does string
+	help       help
+	words      bool // it takes words, too
+	// flags adds its flags to the set, and returns what it does when they were read
+	flags func(*flag.FlagSet) action
+}
+
+// help is what a command says of itself.
+type help struct {
+	synopsis string // how it is called, behind its name
+	about    string // stands before the list of flags
+}
+
+// action is what a command does. Its error says how the process ends, see exitError.
+type action func(ctx context.Context, words []string, s streams) error
+
+// run reads the command line and does what the command does.
+func (c *command) run(ctx context.Context, args []string, s streams) error {
+	f := flag.NewFlagSet(c.name, flag.ContinueOnError)
 	f.SetOutput(s.err)
 	f.Usage = func() {
-		s := s
-		if f.Output() == s.out {
-			s.err = s.out
-		}
-		s.complain("Usage: drawbridge %s %s\n\n%s\n\n", name, synopsis, about)
+		_, _ = fmt.Fprintf(f.Output(), "Usage: drawbridge %s %s\n\n%s\n\n", c.name, c.help.synopsis,
+			c.help.about) // the reader is gone
 		f.PrintDefaults()
 	}
-	return f
-}
-
-// parseFlags reads the command line of a command that takes flags only. Its error ends
-// the command.
-func parseFlags(f *flag.FlagSet, args []string, s streams) error {
+	do := c.flags(f)
 	words, err := parseWords(f, args, s)
-	if err == nil && len(words) > 0 {
-		if ext := filepath.Ext(words[0]); f.Lookup("config") != nil && (ext == ".yaml" || ext == ".yml") {
-			return refused("a config is named by a flag: drawbridge %s -config %s", f.Name(), words[0])
-		}
-		return refused("what is %q? This command takes flags only; see drawbridge %s -h", words[0], f.Name())
+	if err != nil {
+		return err
 	}
-	return err
+	if len(words) > 0 && !c.words {
+		if ext := filepath.Ext(words[0]); f.Lookup("config") != nil && (ext == ".yaml" || ext == ".yml") {
+			return refused("a config is named by a flag: drawbridge %s -config %s", c.name, words[0])
+		}
+		return refused("what is %q? This command takes flags only; see drawbridge %s -h", words[0], c.name)
+	}
+	return do(ctx, words, s)
 }
 
-// parseWords reads the command line of a command that also takes words, such as files,
-// which stand before, between or behind its flags; behind -- all are words. Its error
-// ends the command.
+// parseWords reads a command line. Words, such as files, stand before, between or behind
+// the flags; behind -- all are words. Its error ends the command.
 func parseWords(f *flag.FlagSet, args []string, s streams) (words []string, err error) {
 	if len(args) == 1 && (args[0] == "-h" || args[0] == "-help" || args[0] == "--help") {
 		f.SetOutput(s.out) // help that was asked for is output and no complaint, so that it can be piped

@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"errors"
+	"flag"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -36,6 +38,13 @@ func TestAConfigIsNamedByAFlag(t *testing.T) {
 	}
 }
 
+// flagSet returns the flags of a command, to which none was added yet.
+func flagSet(name string, errs io.Writer) *flag.FlagSet {
+	flags := flag.NewFlagSet(name, flag.ContinueOnError)
+	flags.SetOutput(errs)
+	return flags
+}
+
 // TestWordsStandBetweenFlags shows that a command that takes words, such as keys revoke ID,
 // reads them wherever they stand.
 func TestWordsStandBetweenFlags(t *testing.T) {
@@ -47,7 +56,7 @@ func TestWordsStandBetweenFlags(t *testing.T) {
 		{"-on", "-config", "F", "revoke", "ID"},
 	} {
 		var errs bytes.Buffer
-		flags := newFlags("keys", "", "", streams{&errs, &errs})
+		flags := flagSet("keys", &errs)
 		config, on := flags.String("config", "", ""), flags.Bool("on", false, "")
 		words, err := parseWords(flags, args, streams{&errs, &errs})
 		if err != nil || !slices.Equal(words, []string{"revoke", "ID"}) || *config != "F" || !*on {
@@ -56,7 +65,7 @@ func TestWordsStandBetweenFlags(t *testing.T) {
 	}
 	for _, args := range [][]string{{"--", "-a", "-b"}, {"-on", "--", "-a", "-b"}} {
 		var errs bytes.Buffer
-		flags := newFlags("plan", "", "", streams{&errs, &errs})
+		flags := flagSet("plan", &errs)
 		flags.Bool("on", false, "")
 		words, err := parseWords(flags, args, streams{&errs, &errs})
 		if err != nil || !slices.Equal(words, []string{"-a", "-b"}) {
@@ -65,7 +74,7 @@ func TestWordsStandBetweenFlags(t *testing.T) {
 	}
 	for _, args := range [][]string{{"revoke", "-of", "ID"}, {"ID", "-config"}} {
 		var errs bytes.Buffer
-		flags := newFlags("keys", "", "", streams{&errs, &errs})
+		flags := flagSet("keys", &errs)
 		flags.String("config", "", "")
 		_, err := parseWords(flags, args, streams{&errs, &errs})
 		if how, ok := errors.AsType[*exitError](err); !ok || how.code != exitRefused || errs.Len() == 0 {

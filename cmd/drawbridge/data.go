@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"io/fs"
@@ -73,34 +74,36 @@ func (k *keeping) keysLocation() string {
 	return filepath.Join(k.cfg.Data.Dir, ringFile)
 }
 
-// runData is the command data.
-func runData(ctx context.Context, args []string, s streams) error {
-	flags := newFlags("data", "(check [-remove] | backup FILE | restore FILE) [-config F]",
-		"Looks after what the gateway keeps for good, also while it runs.\n"+
-			"check reads all records and says how many cannot be read; -remove removes those. "+
-			"backup writes them to a new file, as "+
-			"they are at one moment. "+
-			"restore puts those of a backup in the place of all that there are, at once or not at all.\n"+
-			"A backup of a folder can be restored to PostgreSQL and back. It has no keys: keep those, too.\n"+
-			"Exit 0 when it is done, 1 when not, 2 when the config or the command line is refused.", s)
+// dataHelp is the help of the command data.
+var dataHelp = help{
+	"(check [-remove] | backup FILE | restore FILE) [-config F]",
+	"Looks after what the gateway keeps for good, also while it runs.\n" +
+		"check reads all records and says how many cannot be read; -remove removes those. " +
+		"backup writes them to a new file, as " +
+		"they are at one moment. " +
+		"restore puts those of a backup in the place of all that there are, at once or not at all.\n" +
+		"A backup of a folder can be restored to PostgreSQL and back. It has no keys: keep those, too.\n" +
+		"Exit 0 when it is done, 1 when not, 2 when the config or the command line is refused.",
+}
+
+// dataCommand is the command data.
+func dataCommand(flags *flag.FlagSet) action {
 	file := flags.String("config", defaultConfigFile, "the config `file`")
 	remove := flags.Bool("remove", false, "with check, remove records that cannot be read though their key "+
 		"is there: they are damaged")
-	words, err := parseWords(flags, args, s)
-	if err != nil {
-		return err
+	return func(ctx context.Context, words []string, s streams) error {
+		verb := strings.Join(words[:min(1, len(words))], "")
+		do, wants := map[string]func(*keeping, context.Context, string, streams) error{
+			"check": (*keeping).check, "backup": (*keeping).backup, "restore": (*keeping).restore,
+		}[verb], map[string]int{"check": 1, "backup": 2, "restore": 2}[verb]
+		if do == nil || len(words) != wants || *remove && verb != "check" {
+			return refused("write check, backup FILE or restore FILE; see drawbridge data -h")
+		}
+		return withKeeping(*file, s, func(k *keeping) error {
+			k.remove = *remove
+			return do(k, ctx, words[len(words)-1], s)
+		})
 	}
-	verb := strings.Join(words[:min(1, len(words))], "")
-	do, wants := map[string]func(*keeping, context.Context, string, streams) error{
-		"check": (*keeping).check, "backup": (*keeping).backup, "restore": (*keeping).restore,
-	}[verb], map[string]int{"check": 1, "backup": 2, "restore": 2}[verb]
-	if do == nil || len(words) != wants || *remove && verb != "check" {
-		return refused("write check, backup FILE or restore FILE; see drawbridge data -h")
-	}
-	return withKeeping(*file, s, func(k *keeping) error {
-		k.remove = *remove
-		return do(k, ctx, words[len(words)-1], s)
-	})
 }
 
 // check reads all records.
@@ -243,37 +246,39 @@ func copyFile(to, from string) error {
 	return errors.Join(err, out.Close())
 }
 
-// runSignOut is the command sign-out.
-func runSignOut(ctx context.Context, args []string, s streams) error {
-	flags := newFlags("sign-out", "ISSUER#SUBJECT [-config F]",
-		"Ends all that a person has who signed in with a browser, named as rules name people. Gateways "+
-			"that run know it "+
-			"within a second: the tokens of all programs that the person allowed are refused, and what "+
-			"they have open is "+
-			"closed. The person can sign in again, unless the provider refuses.\n"+
-			"Exit 0 when it is done, 1 when not, 2 when the config or the command line is refused.", s)
+// signOutHelp is the help of the command sign-out.
+var signOutHelp = help{
+	"ISSUER#SUBJECT [-config F]",
+	"Ends all that a person has who signed in with a browser, named as rules name people. Gateways " +
+		"that run know it " +
+		"within a second: the tokens of all programs that the person allowed are refused, and what " +
+		"they have open is " +
+		"closed. The person can sign in again, unless the provider refuses.\n" +
+		"Exit 0 when it is done, 1 when not, 2 when the config or the command line is refused.",
+}
+
+// signOutCommand is the command sign-out.
+func signOutCommand(flags *flag.FlagSet) action {
 	file := flags.String("config", defaultConfigFile, "the config `file`")
-	words, err := parseWords(flags, args, s)
-	if err != nil {
-		return err
-	}
-	issuer, subject, ok := strings.Cut(strings.Join(words[:min(1, len(words))], ""), "#")
-	if len(words) != 1 || !ok || issuer == "" || subject == "" {
-		return refused("name the person as rules do, as ISSUER#SUBJECT; see drawbridge " +
-			"sign-out -h")
-	}
-	return withKeeping(*file, s, func(k *keeping) error {
-		if err := k.hasKeys(ctx); err != nil {
-			return err
+	return func(ctx context.Context, words []string, s streams) error {
+		issuer, subject, ok := strings.Cut(strings.Join(words[:min(1, len(words))], ""), "#")
+		if len(words) != 1 || !ok || issuer == "" || subject == "" {
+			return refused("name the person as rules do, as ISSUER#SUBJECT; see drawbridge " +
+				"sign-out -h")
 		}
-		ended, err := k.signOut(ctx, issuer, subject, s)
-		if err != nil {
-			return err
-		}
-		s.say("%s ended\n", count(ended, "sign-in"))
-		k.warnOfIssuer(issuer, s)
-		return nil
-	})
+		return withKeeping(*file, s, func(k *keeping) error {
+			if err := k.hasKeys(ctx); err != nil {
+				return err
+			}
+			ended, err := k.signOut(ctx, issuer, subject, s)
+			if err != nil {
+				return err
+			}
+			s.say("%s ended\n", count(ended, "sign-in"))
+			k.warnOfIssuer(issuer, s)
+			return nil
+		})
+	}
 }
 
 // warnOfIssuer says so if nobody of an issuer can sign in by the config: its name may be

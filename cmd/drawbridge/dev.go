@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/ed25519"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -36,13 +37,17 @@ type trial struct {
 	found   config.Imported // the servers, and what the file of -servers holds beside them that has no effect
 }
 
-// runDev is the command dev. Everybody who can connect and has the token may use
+// devHelp is the help of the command dev.
+var devHelp = help{
+	"[-listen 127.0.0.1:8080] [-servers FILE] [-login]",
+	"Runs on loopback without any file: one tenant dev that may use everything, the built-in tools, a " +
+		"generated key.\nPrints a ready token and what to paste into clients. Only this machine can " +
+		"connect.",
+}
+
+// devCommand is the command dev. Everybody who can connect and has the token may use
 // everything, so dev listens on loopback only and refuses any other address.
-func runDev(ctx context.Context, args []string, s streams) error {
-	flags := newFlags("dev", "[-listen 127.0.0.1:8080] [-servers FILE] [-login]",
-		"Runs on loopback without any file: one tenant dev that may use everything, the built-in tools, a "+
-			"generated key.\nPrints a ready token and what to paste into clients. Only this machine can "+
-			"connect.", s)
+func devCommand(flags *flag.FlagSet) action {
 	cfg := config.Default()
 	flags.StringVar(&cfg.Listen, "listen", cfg.Listen, "`address` for clients; port 0 takes a free one")
 	flags.StringVar(&cfg.Operator, "operator", cfg.Operator, "`address` of /metrics, /healthz and /readyz")
@@ -50,51 +55,50 @@ func runDev(ctx context.Context, args []string, s streams) error {
 		"also run the servers of a client's JSON `file` (mcpServers, or servers of VS Code)")
 	login := flags.Bool("login", false,
 		"people sign in with a browser, at a toy login that checks nobody, and no token is printed")
-	if err := parseFlags(flags, args, s); err != nil {
-		return err
-	}
-	for _, address := range []string{cfg.Listen, cfg.Operator} {
-		if !config.IsLoopback(address) {
-			return refused("%s is not a loopback address; dev has a token for everything and is for "+
-				"this machine only. For others there is drawbridge serve.", address)
+	return func(ctx context.Context, _ []string, s streams) error {
+		for _, address := range []string{cfg.Listen, cfg.Operator} {
+			if !config.IsLoopback(address) {
+				return refused("%s is not a loopback address; dev has a token for everything and is for "+
+					"this machine only. For others there is drawbridge serve.", address)
+			}
 		}
-	}
-	found, err := devServers(*file, config.ProcessEnvironment())
-	if err != nil {
-		return refused("%w", err)
-	}
-	cfg.Servers = found.Servers
-	l, err := bind(ctx, cfg)
-	if err != nil {
-		return devBindError(err, os.Args[0])
-	}
-	defer l.close()
-	dir, err := os.MkdirTemp("", "drawbridge-dev-*")
-	if err != nil {
-		return err
-	}
-	// nothing of a trial is to stay; a file that does is in the directory for temporary
-	// files
-	defer func() { _ = os.RemoveAll(dir) }()
-	cfg.Audit = audit.Config{File: filepath.Join(dir, "audit.jsonl")}
-	t := newTrial(cfg, l, found)
-	if *login {
-		var stop func()
-		if stop, err = t.startLogin(ctx, dir); err == nil {
-			defer stop()
+		found, err := devServers(*file, config.ProcessEnvironment())
+		if err != nil {
+			return refused("%w", err)
 		}
-	} else {
-		err = t.makeToken(time.Now())
+		cfg.Servers = found.Servers
+		l, err := bind(ctx, cfg)
+		if err != nil {
+			return devBindError(err, os.Args[0])
+		}
+		defer l.close()
+		dir, err := os.MkdirTemp("", "drawbridge-dev-*")
+		if err != nil {
+			return err
+		}
+		// nothing of a trial is to stay; a file that does is in the directory for
+		// temporary files
+		defer func() { _ = os.RemoveAll(dir) }()
+		cfg.Audit = audit.Config{File: filepath.Join(dir, "audit.jsonl")}
+		t := newTrial(cfg, l, found)
+		if *login {
+			var stop func()
+			if stop, err = t.startLogin(ctx, dir); err == nil {
+				defer stop()
+			}
+		} else {
+			err = t.makeToken(time.Now())
+		}
+		if err != nil {
+			return err
+		}
+		return serve(ctx, cfg, l, options{
+			up: func() { s.say("%s", t.text(l)) },
+			// someone who tries a server wants to see when it is up, but no line for each
+			// request
+			serverLevel: slog.LevelInfo,
+		}, s)
 	}
-	if err != nil {
-		return err
-	}
-	return serve(ctx, cfg, l, options{
-		up: func() { s.say("%s", t.text(l)) },
-		// someone who tries a server wants to see when it is up, but no line for each
-		// request
-		serverLevel: slog.LevelInfo,
-	}, s)
 }
 
 // devServers returns the server with the built-in tools, and after it those of a client's

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -35,21 +36,24 @@ type asked struct {
 	online                  bool
 }
 
-// runExplain is the command explain.
-func runExplain(ctx context.Context, args []string, s streams) error {
-	flags := newFlags("explain",
-		"[-config F] -tenant T [-issuer I] -subject S [-scopes a,b] | -token-file F  "+
-			"[-tool X | -prompt X | -resource X]  [-args JSON]\n"+
-			"       drawbridge explain -request ID [-audit F]… [-args JSON]",
-		"Says what would become of a request, and why: issuer, tenant, each rule with its line, limits, "+
-			"arguments, "+
-			"cleaning, server, and what to change.\n"+
-			"Without -tool, -prompt and -resource it lists what the caller may use.\n"+
-			"With -request it says what happened to one request, from its line in the audit file, "+
-			"and with -args whether these were its arguments.\n"+
-			"It starts nothing but the config's own tools, and asks no server unless -online is given.\n"+
-			"Exit 0 when the request, or without one the caller, would be let through, or the request is "+
-			"found, 1 when not, 2 when the config or the command line is refused.", s)
+// explainHelp is the help of the command explain.
+var explainHelp = help{
+	"[-config F] -tenant T [-issuer I] -subject S [-scopes a,b] | -token-file F  " +
+		"[-tool X | -prompt X | -resource X]  [-args JSON]\n" +
+		"       drawbridge explain -request ID [-audit F]… [-args JSON]",
+	"Says what would become of a request, and why: issuer, tenant, each rule with its line, limits, " +
+		"arguments, " +
+		"cleaning, server, and what to change.\n" +
+		"Without -tool, -prompt and -resource it lists what the caller may use.\n" +
+		"With -request it says what happened to one request, from its line in the audit file, " +
+		"and with -args whether these were its arguments.\n" +
+		"It starts nothing but the config's own tools, and asks no server unless -online is given.\n" +
+		"Exit 0 when the request, or without one the caller, would be let through, or the request is " +
+		"found, 1 when not, 2 when the config or the command line is refused.",
+}
+
+// explainCommand is the command explain.
+func explainCommand(flags *flag.FlagSet) action {
 	var q asked
 	flags.StringVar(&q.file, "config", defaultConfigFile, "the config `file`")
 	flags.StringVar(&q.tenant, "tenant", "", "the `id` of the tenant")
@@ -67,29 +71,28 @@ func runExplain(ctx context.Context, args []string, s streams) error {
 		each(&q.audits))
 	flags.BoolVar(&q.online, "online", false,
 		"connect to the servers, to know what they offer, and fetch key sets")
-	if err := parseFlags(flags, args, s); err != nil {
-		return err
+	return func(ctx context.Context, _ []string, s streams) error {
+		if problem := q.problem(); problem != "" {
+			return refused("%s", problem)
+		}
+		if q.request != "" {
+			return explainRequest(q, s)
+		}
+		cfg, err := config.Load(q.file, config.ProcessEnvironment())
+		if err != nil {
+			return refusedConfig(err)
+		}
+		w := &walk{cfg: cfg, asked: q}
+		allowed, err := w.run(ctx)
+		if err != nil {
+			return refused("%w", err)
+		}
+		s.say("%s", w.out.String())
+		if !allowed {
+			return errUnsaid
+		}
+		return nil
 	}
-	if problem := q.problem(); problem != "" {
-		return refused("%s", problem)
-	}
-	if q.request != "" {
-		return explainRequest(q, s)
-	}
-	cfg, err := config.Load(q.file, config.ProcessEnvironment())
-	if err != nil {
-		return refusedConfig(err)
-	}
-	w := &walk{cfg: cfg, asked: q}
-	allowed, err := w.run(ctx)
-	if err != nil {
-		return refused("%w", err)
-	}
-	s.say("%s", w.out.String())
-	if !allowed {
-		return errUnsaid
-	}
-	return nil
 }
 
 // problem says what is wrong with the question, "" if nothing is.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"net"
 	"net/http"
@@ -19,19 +20,22 @@ import (
 // not healthy.
 const healthTimeout = 3 * time.Second
 
-// runHealthcheck is the command healthcheck. It is a client of the operator's listener
-// and reads no config.
-func runHealthcheck(ctx context.Context, args []string, s streams) error {
-	flags := newFlags("healthcheck", "[-addr host:port]",
-		"Asks /readyz of the operator's listener. Exit 0 when the gateway serves, 1 when it does not, with "+
-			"the reason.", s)
+// healthcheckHelp is the help of the command healthcheck.
+var healthcheckHelp = help{
+	"[-addr host:port]",
+	"Asks /readyz of the operator's listener. Exit 0 when the gateway serves, 1 when it does not, with " +
+		"the reason.",
+}
+
+// healthcheckCommand is the command healthcheck. It is a client of the operator's
+// listener and reads no config.
+func healthcheckCommand(flags *flag.FlagSet) action {
 	address := flags.String("addr", config.Default().Operator, "`address` of the operator's listener")
-	if err := parseFlags(flags, args, s); err != nil {
-		return err
+	return func(ctx context.Context, _ []string, s streams) error {
+		ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+		defer cancel()
+		return checkHealth(ctx, reachable(*address), s)
 	}
-	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
-	defer cancel()
-	return checkHealth(ctx, reachable(*address), s)
 }
 
 // reachable replaces the host of an address that means every interface, such as :9090, by

@@ -2,26 +2,30 @@ package main
 
 import (
 	"context"
+	"flag"
 	"slices"
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// runHelp is the command help. Without a topic it prints the commands.
-func runHelp(_ context.Context, args []string, s streams) error {
-	flags := newFlags("help", "[topic]",
-		"Prints a page of the documentation, what it says of a command, or what a code or an outcome "+
-			"means.\n"+
-			"Without a topic it prints the commands and the topics.", s)
-	switch {
-	case len(args) == 0:
-		usage(s.say)
-		return nil
-	case strings.HasPrefix(args[0], "-"):
-		return parseFlags(flags, args, s)
+// helpHelp is the help of the command help.
+var helpHelp = help{
+	"[topic]",
+	"Prints a page of the documentation, what it says of a command, or what a code or an outcome " +
+		"means.\n" +
+		"Without a topic it prints the commands and the topics.",
+}
+
+// helpCommand is the command help. Without a topic it prints the commands.
+func helpCommand(*flag.FlagSet) action {
+	return func(_ context.Context, words []string, s streams) error {
+		if len(words) == 0 {
+			usage(s.say)
+			return nil
+		}
+		return helpOn(strings.Join(words, " "), s)
 	}
-	return helpOn(strings.Join(args, " "), s)
 }
 
 // helpOn prints what the documentation says of a topic: a page, a command, or a code or

@@ -35,28 +35,30 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// command is one subcommand. Its function gets the arguments after the name; its error
-// says how the process ends, see exitError.
-type command struct {
-	name, does string
-	run        func(ctx context.Context, args []string, s streams) error
-}
-
 func commands() []command {
 	return []command{
-		{"dev", "run on loopback without any file, and print all that a first call needs", runDev},
-		{"serve", "run the gateway with a config", runServe},
-		{"validate", "check a config and start nothing", runValidate},
-		{"explain", "say what becomes of a request, and why", runExplain},
-		{"plan", "say what a new config changes for callers", runPlan},
-		{"usage", "count who used what, from audit files", runUsage},
-		{"data", "check, back up and restore what is kept for good", runData},
-		{"keys", "make, list and revoke access keys of machines", runKeys},
-		{"sign-out", "end all that a person has who signed in", runSignOut},
-		{"token", "sign a token for trials", runToken},
-		{"healthcheck", "ask a running gateway whether it is ready", runHealthcheck},
-		{"version", "print the version and the protocol revisions served", runVersion},
-		{"help", "print a page of the documentation, or what a code means", runHelp},
+		{
+			"dev", "run on loopback without any file, and print all that a first call needs", devHelp, false,
+			devCommand,
+		},
+		{"serve", "run the gateway with a config", serveHelp, false, serveCommand},
+		{"validate", "check a config and start nothing", validateHelp, false, validateCommand},
+		{"explain", "say what becomes of a request, and why", explainHelp, false, explainCommand},
+		{"plan", "say what a new config changes for callers", planHelp, true, planCommand},
+		{"usage", "count who used what, from audit files", usageHelp, false, usageCommand},
+		{"data", "check, back up and restore what is kept for good", dataHelp, true, dataCommand},
+		{"keys", "make, list and revoke access keys of machines", keysHelp, true, keysCommand},
+		{"sign-out", "end all that a person has who signed in", signOutHelp, true, signOutCommand},
+		{"token", "sign a token for trials", tokenHelp, false, tokenCommand},
+		{
+			"healthcheck", "ask a running gateway whether it is ready", healthcheckHelp, false,
+			healthcheckCommand,
+		},
+		{
+			"version", "print the version and the protocol revisions served", versionHelp, false,
+			versionCommand,
+		},
+		{"help", "print a page of the documentation, or what a code means", helpHelp, true, helpCommand},
 	}
 }
 

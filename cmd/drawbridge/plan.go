@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"math"
 	"slices"
@@ -24,45 +25,47 @@ type planned struct {
 	desk   *gateway.Gateway
 }
 
-// runPlan is the command plan.
-func runPlan(ctx context.Context, args []string, s streams) error {
-	flags := newFlags("plan", "OLD NEW [-audit F]… [-online]",
-		"Says what changes for callers when the config NEW takes the place of OLD: who gains and loses "+
-			"which tools, "+
-			"prompts and resources, which limits, servers and issuers change.\n"+
-			"With audit files it says which of the calls in them NEW would refuse, and of whom.\n"+
-			"It starts nothing but the configs' own tools, and asks no server unless -online is given. "+
-			"Where it is not known what a server offers, it names the patterns that changed.\n"+
-			"Exit 0 when nobody may do less, 1 when somebody does, "+
-			"2 when a config, a file or the command line is refused.", s)
+// planHelp is the help of the command plan.
+var planHelp = help{
+	"OLD NEW [-audit F]… [-online]",
+	"Says what changes for callers when the config NEW takes the place of OLD: who gains and loses " +
+		"which tools, " +
+		"prompts and resources, which limits, servers and issuers change.\n" +
+		"With audit files it says which of the calls in them NEW would refuse, and of whom.\n" +
+		"It starts nothing but the configs' own tools, and asks no server unless -online is given. " +
+		"Where it is not known what a server offers, it names the patterns that changed.\n" +
+		"Exit 0 when nobody may do less, 1 when somebody does, " +
+		"2 when a config, a file or the command line is refused.",
+}
+
+// planCommand is the command plan.
+func planCommand(flags *flag.FlagSet) action {
 	var audits []string
 	flags.Func("audit", "an audit `file` whose calls are judged"+auditAgain, each(&audits))
 	online := flags.Bool("online", false, "connect to the servers, to know what they offer")
-	files, err := parseWords(flags, args, s)
-	if err != nil {
-		return err
-	}
-	if len(files) != 2 {
-		return refused("two configs are needed, the old and the new one, and %d are named: "+
-			"drawbridge plan OLD NEW", len(files))
-	}
-	p := &plan{s: s}
-	for i, side := range []*planned{&p.before, &p.after} {
-		if err := side.load(ctx, files[i], *online); err != nil {
-			return refusedConfig(err)
+	return func(ctx context.Context, files []string, s streams) error {
+		if len(files) != 2 {
+			return refused("two configs are needed, the old and the new one, and %d are named: "+
+				"drawbridge plan OLD NEW", len(files))
 		}
-		defer side.offers.close()
-		for _, c := range failed(side.offers.checks) {
-			s.complain("drawbridge plan: %s: %s\n", files[i], c)
+		p := &plan{s: s}
+		for i, side := range []*planned{&p.before, &p.after} {
+			if err := side.load(ctx, files[i], *online); err != nil {
+				return refusedConfig(err)
+			}
+			defer side.offers.close()
+			for _, c := range failed(side.offers.checks) {
+				s.complain("drawbridge plan: %s: %s\n", files[i], c)
+			}
 		}
+		if err := p.run(ctx, audits); err != nil {
+			return refused("%w", err)
+		}
+		if p.losses > 0 {
+			return errUnsaid
+		}
+		return nil
 	}
-	if err := p.run(ctx, audits); err != nil {
-		return refused("%w", err)
-	}
-	if p.losses > 0 {
-		return errUnsaid
-	}
-	return nil
 }
 
 // load reads a config and learns what its servers offer.

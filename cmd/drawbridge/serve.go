@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -40,35 +41,38 @@ const (
 	maxHeaderBytes = 32 << 10
 )
 
-// runServe is the command serve. It refuses a bad config, or addresses that are taken,
-// before any part of the gateway starts.
-func runServe(ctx context.Context, args []string, s streams) error {
-	flags := newFlags("serve", "[-config drawbridge.yaml]",
-		"Runs the gateway until SIGTERM or SIGINT, draining. SIGHUP and a changed file reload the "+
-			"config.\nExit 0 after a clean stop, 2 for a config that is refused, 1 otherwise.", s)
+// serveHelp is the help of the command serve.
+var serveHelp = help{
+	"[-config drawbridge.yaml]",
+	"Runs the gateway until SIGTERM or SIGINT, draining. SIGHUP and a changed file reload the " +
+		"config.\nExit 0 after a clean stop, 2 for a config that is refused, 1 otherwise.",
+}
+
+// serveCommand is the command serve. It refuses a bad config, or addresses that are
+// taken, before any part of the gateway starts.
+func serveCommand(flags *flag.FlagSet) action {
 	file := flags.String("config", defaultConfigFile, "the config `file`")
 	delay := flags.Duration("drain-delay", drainDelay,
 		"how long to be not ready before connections are refused, and then how long idle ones may still be "+
 			"used; more than the check interval of the load balancer")
-	if err := parseFlags(flags, args, s); err != nil {
-		return err
+	return func(ctx context.Context, _ []string, s streams) error {
+		loader := config.NewLoader(*file, config.ProcessEnvironment())
+		cfg, _, err := loader.Load()
+		if err != nil {
+			return refusedConfig(serveConfigError(err, *file))
+		}
+		// SIGHUP is taken from here on, before anybody can see the process: until
+		// somebody takes it, the signal ends the process.
+		hangups := make(chan os.Signal, 1)
+		signal.Notify(hangups, syscall.SIGHUP)
+		defer signal.Stop(hangups)
+		l, err := bind(ctx, cfg)
+		if err != nil {
+			return serveBindError(err, cfg)
+		}
+		defer l.close()
+		return serve(ctx, cfg, l, options{delay: *delay, hangups: hangups, loader: loader}, s)
 	}
-	loader := config.NewLoader(*file, config.ProcessEnvironment())
-	cfg, _, err := loader.Load()
-	if err != nil {
-		return refusedConfig(serveConfigError(err, *file))
-	}
-	// SIGHUP is taken from here on, before anybody can see the process: until somebody
-	// takes it, the signal ends the process.
-	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP)
-	defer signal.Stop(hangups)
-	l, err := bind(ctx, cfg)
-	if err != nil {
-		return serveBindError(err, cfg)
-	}
-	defer l.close()
-	return serve(ctx, cfg, l, options{delay: *delay, hangups: hangups, loader: loader}, s)
 }
 
 // serveConfigError adds to an error of loading the config what a newcomer can do: if the

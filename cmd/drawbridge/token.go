@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"slices"
@@ -21,15 +22,19 @@ type tokenRequest struct {
 	ttl             time.Duration // over zero, at most auth.MaxLifetime
 }
 
-// runToken is the command token. The token alone goes to standard output, so that a
+// tokenHelp is the help of the command token.
+var tokenHelp = help{
+	"-config F -tenant T -subject S [-scopes a,b] [-ttl 1h] | -explain F",
+	"Signs a token, for trials, with an issuer of the config whose private or shared key is in the " +
+		"config. " +
+		"The token alone goes to standard output.\n" +
+		"With -explain it says what becomes of a token that somebody has: tenants, scopes, or which " +
+		"claim is at fault.",
+}
+
+// tokenCommand is the command token. The token alone goes to standard output, so that a
 // script can take it; all that is said about it goes to standard error.
-func runToken(ctx context.Context, args []string, s streams) error {
-	flags := newFlags("token", "-config F -tenant T -subject S [-scopes a,b] [-ttl 1h] | -explain F",
-		"Signs a token, for trials, with an issuer of the config whose private or shared key is in the "+
-			"config. "+
-			"The token alone goes to standard output.\n"+
-			"With -explain it says what becomes of a token that somebody has: tenants, scopes, or which "+
-			"claim is at fault.", s)
+func tokenCommand(flags *flag.FlagSet) action {
 	file := flags.String("config", defaultConfigFile, "the config `file`")
 	var request tokenRequest
 	flags.StringVar(&request.issuer, "issuer", "", "which issuer signs (the first one that can)")
@@ -40,35 +45,34 @@ func runToken(ctx context.Context, args []string, s streams) error {
 	explain := flags.String("explain", "",
 		"a `file` with a token to be explained, and nothing signed; - is standard input")
 	online := flags.Bool("online", false, "with -explain: fetch the keys of issuers, to check the signature")
-	if err := parseFlags(flags, args, s); err != nil {
-		return err
+	return func(ctx context.Context, _ []string, s streams) error {
+		if *explain != "" {
+			return explainToken(ctx, asked{
+				file: *file, tokenFile: *explain, tenant: request.tenant,
+				online: *online,
+			}, s)
+		}
+		if request.tenant == "" || request.subject == "" {
+			return refused("-tenant and -subject are needed")
+		}
+		if request.ttl <= 0 || request.ttl > auth.MaxLifetime {
+			return refused("-ttl must be over zero and at most 24h")
+		}
+		request.scopes = scopesOf(*scopes)
+		cfg, err := config.LoadSigners(*file, config.ProcessEnvironment())
+		if err != nil {
+			return refusedConfig(err)
+		}
+		token, iss, err := signToken(cfg, request, time.Now())
+		if err != nil {
+			return err
+		}
+		s.complain("A token for trials, signed as %s for tenant %s, good for %s. "+
+			"Whoever holds it is %[1]s#%[4]s.\n",
+			iss.Issuer.Issuer, request.tenant, request.ttl, request.subject)
+		s.say("%s\n", token)
+		return nil
 	}
-	if *explain != "" {
-		return explainToken(ctx, asked{
-			file: *file, tokenFile: *explain, tenant: request.tenant,
-			online: *online,
-		}, s)
-	}
-	if request.tenant == "" || request.subject == "" {
-		return refused("-tenant and -subject are needed")
-	}
-	if request.ttl <= 0 || request.ttl > auth.MaxLifetime {
-		return refused("-ttl must be over zero and at most 24h")
-	}
-	request.scopes = scopesOf(*scopes)
-	cfg, err := config.LoadSigners(*file, config.ProcessEnvironment())
-	if err != nil {
-		return refusedConfig(err)
-	}
-	token, iss, err := signToken(cfg, request, time.Now())
-	if err != nil {
-		return err
-	}
-	s.complain("A token for trials, signed as %s for tenant %s, good for %s. "+
-		"Whoever holds it is %[1]s#%[4]s.\n",
-		iss.Issuer.Issuer, request.tenant, request.ttl, request.subject)
-	s.say("%s\n", token)
-	return nil
 }
 
 // explainToken says whom a token speaks for, or why it is refused.

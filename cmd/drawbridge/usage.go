@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/csv"
+	"flag"
 	"fmt"
 	"maps"
 	"slices"
@@ -52,15 +53,18 @@ func (w *wanted) fits(e *entry) bool {
 	return true
 }
 
-// runUsage is the command usage.
-func runUsage(_ context.Context, args []string, s streams) error {
-	flags := newFlags("usage",
-		"[-config F] [-audit F]… [-since 7d] [-until D] [-tenant T] [-user U] [-tool X] "+
-			"[-by tenant,user,tool,client] [-json | -csv]",
-		"Counts who used what, from audit files: one row for each tenant, user, tool and client, or as -by "+
-			"says.\n"+
-			"Refused are calls that were not made, failed are those that ended in an error.\n"+
-			"Exit 0 when the files could be read, 2 otherwise.", s)
+// usageHelp is the help of the command usage.
+var usageHelp = help{
+	"[-config F] [-audit F]… [-since 7d] [-until D] [-tenant T] [-user U] [-tool X] " +
+		"[-by tenant,user,tool,client] [-json | -csv]",
+	"Counts who used what, from audit files: one row for each tenant, user, tool and client, or as -by " +
+		"says.\n" +
+		"Refused are calls that were not made, failed are those that ended in an error.\n" +
+		"Exit 0 when the files could be read, 2 otherwise.",
+}
+
+// usageCommand is the command usage.
+func usageCommand(flags *flag.FlagSet) action {
 	file := flags.String("config", defaultConfigFile, "the config `file`, which says where the audit file is")
 	since := flags.String("since", "7d", "how far back, as `7d`, 12h or a day such as 2026-11-01")
 	until := flags.String("until", "", "the end, as `1d` for a day ago, or a day such as 2026-11-07, which "+
@@ -79,32 +83,31 @@ func runUsage(_ context.Context, args []string, s streams) error {
 	inCSV := flags.Bool("csv", false, "print CSV")
 	var audits []string
 	flags.Func("audit", "an audit `file` in place of the config's"+auditAgain, each(&audits))
-	if err := parseFlags(flags, args, s); err != nil {
-		return err
-	}
-	r.by = strings.Split(*by, ",")
-	switch problem := cmp.Or(r.span(*since, *until, time.Now().UTC()), r.problem()); {
-	case problem != "":
-		return refused("%s", problem)
-	case *inJSON && *inCSV:
-		return refused("-json and -csv exclude each other")
-	}
-	if len(audits) == 0 {
-		cfg, err := config.Load(*file, config.ProcessEnvironment())
-		if err == nil {
-			audits, err = auditOf(cfg, "usage")
+	return func(_ context.Context, _ []string, s streams) error {
+		r.by = strings.Split(*by, ",")
+		switch problem := cmp.Or(r.span(*since, *until, time.Now().UTC()), r.problem()); {
+		case problem != "":
+			return refused("%s", problem)
+		case *inJSON && *inCSV:
+			return refused("-json and -csv exclude each other")
 		}
-		if err != nil {
-			return refusedConfig(err)
+		if len(audits) == 0 {
+			cfg, err := config.Load(*file, config.ProcessEnvironment())
+			if err == nil {
+				audits, err = auditOf(cfg, "usage")
+			}
+			if err != nil {
+				return refusedConfig(err)
+			}
 		}
+		var err error
+		if r.unread, err = readAudits("usage", audits, s, r.add); err != nil {
+			return refused("%w", err)
+		}
+		r.print(s, *inJSON, *inCSV)
+		r.warn(s)
+		return nil
 	}
-	var err error
-	if r.unread, err = readAudits("usage", audits, s, r.add); err != nil {
-		return refused("%w", err)
-	}
-	r.print(s, *inJSON, *inCSV)
-	r.warn(s)
-	return nil
 }
 
 // span reads from when to when lines count. It returns what is wrong, "" if nothing is.

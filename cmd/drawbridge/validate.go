@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -97,46 +98,49 @@ func (c check) String() string {
 	return fmt.Sprintf("FAIL %s:%d:%d: %s: %s", c.File, c.Line, c.Column, c.Name, c.Message)
 }
 
-// runValidate is the command validate. A file that cannot be read has an exit code of its
-// own, because then nothing is known about the config.
-func runValidate(ctx context.Context, args []string, s streams) error {
-	flags := newFlags("validate", "[-config F] [-json] [-online] [-strict]",
-		"Loads and checks everything that needs no network, and starts nothing. All problems come at once, "+
-			"as file:line:col: problem.\n"+
-			"What works and may not be meant is a warning, with its code at the end; acknowledge: [code] "+
-			"in the config, a tenant, a rule or a server silences it there.\n"+
-			"Exit 0 when the config is good, 1 when it has problems, 2 when it cannot be read.", s)
+// validateHelp is the help of the command validate.
+var validateHelp = help{
+	"[-config F] [-json] [-online] [-strict]",
+	"Loads and checks everything that needs no network, and starts nothing. All problems come at once, " +
+		"as file:line:col: problem.\n" +
+		"What works and may not be meant is a warning, with its code at the end; acknowledge: [code] " +
+		"in the config, a tenant, a rule or a server silences it there.\n" +
+		"Exit 0 when the config is good, 1 when it has problems, 2 when it cannot be read.",
+}
+
+// validateCommand is the command validate. A file that cannot be read has an exit code of
+// its own, because then nothing is known about the config.
+func validateCommand(flags *flag.FlagSet) action {
 	file := flags.String("config", defaultConfigFile, "the config `file`")
 	inJSON := flags.Bool("json", false, "print JSON")
 	online := flags.Bool("online", false, "also connect to the servers, databases, Redis and PostgreSQL of "+
 		"data, fetch the issuers' key sets, and try whether people can sign in")
 	strict := flags.Bool("strict", false, "exit 1 also when there are only warnings")
-	if err := parseFlags(flags, args, s); err != nil {
-		return err
+	return func(ctx context.Context, _ []string, s streams) error {
+		cfg, err := config.Load(*file, config.ProcessEnvironment())
+		found := findings{File: *file, Problems: []config.Problem{}, strict: *strict}
+		problems, isRefused := errors.AsType[config.RefusedError](err)
+		if err != nil && !isRefused {
+			return refused("%w", err)
+		}
+		described := ""
+		if isRefused {
+			found.Problems = problems
+		} else {
+			warnOfMemory(cfg, planHere(cfg.Limits))
+			found.judge(ctx, cfg, *online)
+			described, found.Audit = summary(cfg), auditLocation(cfg)
+		}
+		text := found.text(described)
+		if *inJSON {
+			text = asJSON(&found)
+		}
+		s.say("%s", text)
+		if !found.OK {
+			return errUnsaid
+		}
+		return nil
 	}
-	cfg, err := config.Load(*file, config.ProcessEnvironment())
-	found := findings{File: *file, Problems: []config.Problem{}, strict: *strict}
-	problems, isRefused := errors.AsType[config.RefusedError](err)
-	if err != nil && !isRefused {
-		return refused("%w", err)
-	}
-	described := ""
-	if isRefused {
-		found.Problems = problems
-	} else {
-		warnOfMemory(cfg, planHere(cfg.Limits))
-		found.judge(ctx, cfg, *online)
-		described, found.Audit = summary(cfg), auditLocation(cfg)
-	}
-	text := found.text(described)
-	if *inJSON {
-		text = asJSON(&found)
-	}
-	s.say("%s", text)
-	if !found.OK {
-		return errUnsaid
-	}
-	return nil
 }
 
 // text returns the findings as lines; summary says what a good config holds.

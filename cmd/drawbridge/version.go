@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"flag"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -41,17 +42,20 @@ func thisBuild() origin {
 	}
 }
 
-// runVersion is the command version.
-func runVersion(_ context.Context, args []string, s streams) error {
-	flags := newFlags("version", "",
-		"Prints the version, the commit it was built from and its date, the version of Go and the protocol "+
-			"revisions served.", s)
-	if err := parseFlags(flags, args, s); err != nil {
-		return err
+// versionHelp is the help of the command version.
+var versionHelp = help{
+	"",
+	"Prints the version, the commit it was built from and its date, the version of Go and the protocol " +
+		"revisions served.",
+}
+
+// versionCommand is the command version.
+func versionCommand(*flag.FlagSet) action {
+	return func(_ context.Context, _ []string, s streams) error {
+		b := thisBuild()
+		s.say("drawbridge %s\ncommit     %s\ndate       %s\ngo         %s %s/%s\nrevisions  %s\n", b.version,
+			b.commit, b.date,
+			runtime.Version(), runtime.GOOS, runtime.GOARCH, strings.Join(mcp.Revisions(), " "))
+		return nil
 	}
-	b := thisBuild()
-	s.say("drawbridge %s\ncommit     %s\ndate       %s\ngo         %s %s/%s\nrevisions  %s\n", b.version,
-		b.commit, b.date,
-		runtime.Version(), runtime.GOOS, runtime.GOARCH, strings.Join(mcp.Revisions(), " "))
-	return nil
 }

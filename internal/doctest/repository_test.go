@@ -257,8 +257,8 @@ func (r *repository) has(path string) bool {
 	})
 }
 
-// flagsOf returns the flags of each command: a function that makes a set of flags by
-// newFlags, with the name of the command, adds its flags to the variable flags.
+// flagsOf returns the flags of each command: the function signOutCommand, as that of
+// sign-out, adds its flags to the set flags.
 func flagsOf(product []source) map[string][]string {
 	all := map[string][]string{}
 	for _, s := range product {
@@ -270,18 +270,16 @@ func flagsOf(product []source) map[string][]string {
 			if !ok {
 				continue
 			}
-			command := ""
+			command, ok := strings.CutSuffix(d.Name.Name, "Command")
+			if !ok {
+				continue
+			}
+			command = capital.ReplaceAllStringFunc(command,
+				func(letter string) string { return "-" + strings.ToLower(letter) })
+			all[command] = []string{"-h"}
 			ast.Inspect(d, func(n ast.Node) bool {
-				call, ok := n.(*ast.CallExpr)
-				if !ok {
-					return true
-				}
-				if function, ok := call.Fun.(*ast.Ident); ok && function.Name == "newFlags" {
-					command, _ = textOf(call.Args[0])
-					all[command] = []string{"-h"}
-				}
-				if name := flagOf(call); name != "" && command != "" {
-					all[command] = append(all[command], "-"+name)
+				if call, ok := n.(*ast.CallExpr); ok && flagOf(call) != "" {
+					all[command] = append(all[command], "-"+flagOf(call))
 				}
 				return true
 			})
@@ -289,6 +287,8 @@ func flagsOf(product []source) map[string][]string {
 	}
 	return all
 }
+
+var capital = regexp.MustCompile("[A-Z]")
 
 // flagOf returns the name of the flag that a call such as flags.String or flags.StringVar
 // defines, "" for any other call.

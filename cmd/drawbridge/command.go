@@ -152,13 +152,19 @@ func end(name string, err error, s streams) int {
 	return how.code
 }
 
+// when returns words if something is so, and "" otherwise.
+func when(is bool, format string, args ...any) string {
+	if !is {
+		return ""
+	}
+	return fmt.Sprintf(format, args...)
+}
+
 // hint returns words about which of the known names was probably meant, "" when none is
 // near.
 func hint(name string, known []string) string {
-	if near := registry.Nearest(name, known); near != "" {
-		return fmt.Sprintf(" (did you mean %s?)", near)
-	}
-	return ""
+	near := registry.Nearest(name, known)
+	return when(near != "", " (did you mean %s?)", near)
 }
 
 // checkTenant returns an error unless the config has a tenant of that name.

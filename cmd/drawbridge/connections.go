@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"net/netip"
 
@@ -82,9 +81,6 @@ func (d doors) tell(ctx context.Context, log *slog.Logger) {
 // Unauthenticated and idle ones give way then, so it is no reason to send clients
 // elsewhere.
 func (d doors) overload() string {
-	if d.clients.Open() < d.total {
-		return ""
-	}
-	return fmt.Sprintf("connections: all %d are open; unauthenticated and idle ones give way to newcomers",
-		d.total)
+	return when(d.clients.Open() >= d.total,
+		"connections: all %d are open; unauthenticated and idle ones give way to newcomers", d.total)
 }

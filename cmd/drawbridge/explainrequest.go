@@ -76,10 +76,6 @@ func argumentsCompared(e *entry, keys *audit.Keys, arguments string) string {
 // happened says in words what a line of the audit says. The config may be nil; file is
 // its name.
 func happened(e *entry, cfg *config.Config, file string) string {
-	var out strings.Builder
-	line := func(about, format string, args ...any) {
-		out.WriteString(lineAbout(about, format, args...))
-	}
 	code := ""
 	if !e.isSignIn() { // whose errors are those of OAuth
 		code = gateway.CodeOf(e.Outcome, e.Reason, e.Method)
@@ -91,21 +87,23 @@ func happened(e *entry, cfg *config.Config, file string) string {
 	if code != "" {
 		ended += " (the client read " + code + ")"
 	}
-	out.WriteString(strings.Map(visible, ended) + "\n\n")
-	line("request", "%s at %s", e.RequestID, e.Time.UTC().Format("2006-01-02 15:04:05.000 MST"))
-	if e.CallID != "" && e.CallID != e.RequestID {
-		line("call", "a later round of the request %s", e.CallID)
+	stale := cfg != nil && e.Config != "" && e.Config != cfg.Digest
+	rule, digest := e.Rule, e.Config
+	if stale {
+		rule = when(rule != "", "%s, as it stood then", rule)
+		digest += ", not that of now, " + cfg.Digest + ": rules and limits may be others"
+		cfg = nil // it does not know the limits of then
 	}
-	if e.Tenant != "" {
-		line("tenant", "%s", e.Tenant)
-	}
-	switch {
-	case e.Subject != "":
-		line("caller", "%s#%s%s", e.Issuer, e.Subject, named(e.Name))
-	case e.Name != "": // of a token, or a sign-in, that was refused
-		line("caller", "%q, as %s says", e.Name, e.Issuer)
-	}
-	for _, said := range [][2]string{
+	lines := [][2]string{
+		{"request", e.RequestID + " at " + e.Time.UTC().Format("2006-01-02 15:04:05.000 MST")},
+		{
+			"call", when(e.CallID != "" && e.CallID != e.RequestID, "a later round of the request %s",
+				e.CallID),
+		},
+		{"tenant", e.Tenant},
+		{"caller", when(e.Subject != "", "%s#%s%s", e.Issuer, e.Subject, named(e.Name))},
+		// of a token, or a sign-in, that was refused
+		{"caller", when(e.Subject == "" && e.Name != "", "%q, as %s says", e.Name, e.Issuer)},
 		{"token", e.TokenID},
 		{"claims", e.Claims.String()},
 		{"client", strings.TrimSpace(e.Client + " " + e.Version)},
@@ -114,47 +112,36 @@ func happened(e *entry, cfg *config.Config, file string) string {
 		{"method", strings.TrimSpace(e.Method + " " + e.Item)},
 		{"server", e.Server},
 		{"arguments", e.Arguments.String()},
-	} {
-		if said[1] != "" {
-			line(said[0], "%s", said[1])
-		}
-	}
-	if len(e.Audience) > 0 {
-		line("audience", "the token is for %q, expected is %q", e.Audience, e.Expected)
-	}
-	if e.Claim != "" {
-		line("claim", "%s", claimAtFault(&auth.Error{Claim: e.Claim, Found: e.Found, Expected: e.Expected}))
-	}
-	stale := cfg != nil && e.Config != "" && e.Config != cfg.Digest
-	if e.Rule != "" && stale {
-		line("rule", "%s, as it stood then", e.Rule)
-	} else if e.Rule != "" {
-		line("rule", "%s", e.Rule)
-	}
-	if e.Argument != "" {
-		line("argument", "%s does not fit, or is missing", e.Argument)
-	}
-	if len(e.Missing) > 0 {
-		line("missing", "the token lacks %s", strings.Join(e.Missing, " "))
-	}
-	line("time", "%s%s", inTime(e.Duration), e.upstream())
-	if e.WaitedFor != "" {
-		line("waited", "%s, most of it for: %s", inTime(e.Wait), meaningOf(e.WaitedFor).says)
-	}
-	if e.Config != "" && stale {
-		line("config", "%s, not that of now, %s: rules and limits may be others", e.Config, cfg.Digest)
-		cfg = nil // it does not know the limits of then
-	} else if e.Config != "" {
-		line("config", "%s", e.Config)
+		{"audience", audienceAtFault(e.Audience, e.Expected)},
+		{"claim", claimAtFault(&auth.Error{Claim: e.Claim, Found: e.Found, Expected: e.Expected})},
+		{"rule", rule},
+		{"argument", when(e.Argument != "", "%s does not fit, or is missing", e.Argument)},
+		{"missing", when(len(e.Missing) > 0, "the token lacks %s", strings.Join(e.Missing, " "))},
+		{"time", inTime(e.Duration) + e.upstream()},
+		{
+			"waited", when(e.WaitedFor != "", "%s, most of it for: %s", inTime(e.Wait),
+				meaningOf(e.WaitedFor).says),
+		},
+		{"config", digest},
 	}
 	for _, words := range meaningsOf(e, code) {
-		line("means", "%s", words)
+		lines = append(lines, [2]string{"means", words})
 	}
 	for _, l := range limitsOfTool(e, code, cfg) {
-		line("limit", "%s", placed(l))
+		lines = append(lines, [2]string{"limit", placed(l)})
 	}
-	if change := changeSince(e, code, file, stale); change != "" {
-		line("change", "%s", change)
+	lines = append(lines, [2]string{"change", changeSince(e, code, file, stale)})
+	return strings.Map(visible, ended) + "\n\n" + linesAbout(lines)
+}
+
+// linesAbout returns a line for each pair of a word and what is said about it, but for
+// those about which nothing is said.
+func linesAbout(pairs [][2]string) string {
+	var out strings.Builder
+	for _, pair := range pairs {
+		if pair[1] != "" {
+			out.WriteString(lineAbout(pair[0], "%s", pair[1]))
+		}
 	}
 	return out.String()
 }
@@ -242,10 +229,7 @@ func inTime(seconds float64) string {
 
 // upstream says how much of the time the server took, "" if it was not asked.
 func (e *entry) upstream() string {
-	if e.Upstream == 0 {
-		return ""
-	}
-	return ", of which the server took " + inTime(e.Upstream)
+	return when(e.Upstream != 0, ", of which the server took %s", inTime(e.Upstream))
 }
 
 // lineAbout is one line, with what it is about in front. Nothing in it that a caller or a

@@ -152,10 +152,7 @@ func (w *walk) loginLocation(issuer string) string {
 
 // named is a person's name behind the subject, "" for none.
 func named(name string) string {
-	if name == "" {
-		return ""
-	}
-	return fmt.Sprintf(" (%q)", name)
+	return when(name != "", " (%q)", name)
 }
 
 // refusedToken writes why a token is refused, in words that a client never reads.
@@ -167,19 +164,6 @@ func (w *walk) refusedToken(refused *auth.Error, entry int) {
 	if refused.Err != nil {
 		detail = ": " + refused.Err.Error()
 	}
-	w.line("token", "%s%s", meaningOf(outcomeUnauthenticated+", "+refused.Reason).says, detail)
-	if refused.Claimed != "" {
-		w.line("claimed", "the token names the issuer %q", refused.Claimed)
-	}
-	if refused.Issuer != "" {
-		w.line("issuer", "%s (%s)", refused.Issuer, w.entryLocation(entry))
-	}
-	if len(refused.Audience) > 0 {
-		w.line("audience", "the token is for %q, expected is %q", refused.Audience, refused.Expected)
-	}
-	if refused.Claim != "" {
-		w.line("claim", "%s", claimAtFault(refused))
-	}
 	cure := meaningOf(code).cure
 	switch {
 	case errors.Is(refused.Err, accesskey.ErrOff):
@@ -187,11 +171,27 @@ func (w *walk) refusedToken(refused *auth.Error, entry int) {
 	case entry < 0 && refused.Reason == "key":
 		cure = "the key: drawbridge keys list says which there are, and keys create makes one"
 	}
-	w.line("change", "%s", cure)
+	w.out.WriteString(linesAbout([][2]string{
+		{"token", meaningOf(outcomeUnauthenticated+", "+refused.Reason).says + detail},
+		{"claimed", when(refused.Claimed != "", "the token names the issuer %q", refused.Claimed)},
+		{"issuer", when(refused.Issuer != "", "%s (%s)", refused.Issuer, w.entryLocation(entry))},
+		{"audience", audienceAtFault(refused.Audience, refused.Expected)},
+		{"claim", claimAtFault(refused)},
+		{"change", cure},
+	}))
 }
 
-// claimAtFault says which claim was the fault, what stands there and what was expected.
+// audienceAtFault says whom a token is for that is not for us, "" if that is no fault.
+func audienceAtFault(audience, expected []string) string {
+	return when(len(audience) > 0, "the token is for %q, expected is %q", audience, expected)
+}
+
+// claimAtFault says which claim was the fault, what stands there and what was expected;
+// "" if none was.
 func claimAtFault(refused *auth.Error) string {
+	if refused.Claim == "" {
+		return ""
+	}
 	found := "is not there"
 	if refused.Found != "" {
 		found = fmt.Sprintf("is %q", refused.Found)

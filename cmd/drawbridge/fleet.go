@@ -192,16 +192,14 @@ func (f *fleet) end(r runningServer, next config.Server, returns bool) {
 	delete(f.counts, name)
 	delete(f.rereads, name)
 	delete(f.outages, name)
+	if !returns {
+		delete(f.logged, name)
+	}
 	f.mu.Unlock()
 	f.countRefusals(before, upstream.Status{Server: name})
-	if !returns {
-		f.metrics.UpstreamRemoved(name)
-		f.mu.Lock()
-		delete(f.logged, name)
-		f.mu.Unlock()
-	}
 	switch {
 	case !returns:
+		f.metrics.UpstreamRemoved(name)
 		f.catalogue.Remove(name)
 	case next.Prefix != r.config.Prefix, admitsLess(next, r.config, before.Idle):
 		f.catalogue.Forget(name)
@@ -595,10 +593,7 @@ func unenforced(s upstream.Status, most int) []string {
 // lastSaid quotes the last lines that the program of a server wrote to standard error, ""
 // when there are none.
 func lastSaid(s upstream.Status) string {
-	if len(s.Said) == 0 {
-		return ""
-	}
-	return "; last on its standard error: " + strings.Join(s.Said, " | ")
+	return when(len(s.Said) > 0, "; last on its standard error: %s", strings.Join(s.Said, " | "))
 }
 
 // leftOut says in words what a refusal leaves out: one item, or a whole list that could

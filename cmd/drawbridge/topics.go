@@ -111,10 +111,7 @@ type meaning struct{ says, cure string }
 
 // cures says what to do, as a line; nothing where the reference has no cure.
 func (m meaning) cures() string {
-	if m.cure == "" {
-		return ""
-	}
-	return "cure: " + m.cure + "\n"
+	return when(m.cure != "", "cure: %s\n", m.cure)
 }
 
 // meaningOf looks up a code, an outcome, or an outcome with its reason as "forbidden,

@@ -97,7 +97,7 @@ func (s *core) refuse(x *exchange, endpoint string, f *fault) {
 }
 
 // writeJSON answers with a document.
-func (x *exchange) writeJSON(status int, document map[string]any) error {
+func (x *exchange) writeJSON(status int, document any) error {
 	data, err := strictjson.Marshal(document)
 	if err != nil {
 		return err

@@ -92,16 +92,20 @@ func (s *core) register(x *exchange) error {
 		return &fault{code: clients.Code(err), says: err.Error()}
 	}
 	s.config.Records.ClientRegistered()
-	document := map[string]any{
-		"client_id":                  client.ID,
-		"client_id_issued_at":        client.Issued,
-		"redirect_uris":              client.Redirects,
-		"grant_types":                []string{"authorization_code", "refresh_token"},
-		"response_types":             []string{"code"},
-		"token_endpoint_auth_method": "none",
-	}
-	if client.Name != "" {
-		document["client_name"] = client.Name
-	}
-	return x.writeJSON(http.StatusCreated, document)
+	return x.writeJSON(http.StatusCreated, registrationAnswer{
+		ID: client.ID, Issued: client.Issued, Name: client.Name, Redirects: client.Redirects,
+		Grants:    []string{"authorization_code", "refresh_token"},
+		Responses: []string{"code"}, Method: "none",
+	})
+}
+
+// registrationAnswer is what a client reads that has registered itself.
+type registrationAnswer struct {
+	ID        string   `json:"client_id"`
+	Issued    int64    `json:"client_id_issued_at"`
+	Name      string   `json:"client_name,omitzero"`
+	Redirects []string `json:"redirect_uris"`
+	Grants    []string `json:"grant_types"`
+	Responses []string `json:"response_types"`
+	Method    string   `json:"token_endpoint_auth_method"`
 }

@@ -45,17 +45,21 @@ func (s *core) token(x *exchange) error {
 		return s.blame(ctx, q, err)
 	}
 	s.config.Records.TokenIssued(grant)
-	document := map[string]any{
-		"access_token": made.access, "token_type": "Bearer", "expires_in": int(tokenLife.Seconds()),
-	}
-	if made.refresh != "" {
-		document["refresh_token"] = made.refresh
-	}
-	if len(made.scopes) > 0 {
-		document["scope"] = strings.Join(made.scopes, " ")
-	}
 	x.Header().Set("Pragma", "no-cache")
-	return x.writeJSON(http.StatusOK, document)
+	return x.writeJSON(http.StatusOK, tokenAnswer{
+		Access: made.access, Type: "Bearer", Expires: int(tokenLife.Seconds()), Refresh: made.refresh,
+		Scope: strings.Join(made.scopes, " "),
+	})
+}
+
+// tokenAnswer is what a client reads that gets tokens.
+// https://www.rfc-editor.org/rfc/rfc6749#section-5.1
+type tokenAnswer struct {
+	Access  string `json:"access_token"`
+	Type    string `json:"token_type"`
+	Expires int    `json:"expires_in"` // seconds
+	Refresh string `json:"refresh_token,omitzero"`
+	Scope   string `json:"scope,omitzero"`
 }
 
 // blame turns the refusal of a client that is not known into the error after which

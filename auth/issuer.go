@@ -81,30 +81,36 @@ func (i *issuer) share(first *issuer) error {
 // checkNames returns all faults of an issuer's name, algorithms and audiences.
 func checkNames(cfg *Issuer) error {
 	var faults []error
-	switch {
-	case cfg.Issuer == "":
-		faults = append(faults, errors.New("an issuer needs a name"))
-	case strings.Contains(cfg.Issuer, "#"):
+	for _, fault := range []struct {
+		is   bool
+		text string
+	}{
+		{cfg.Issuer == "", "an issuer needs a name"},
 		// OpenID Connect allows no fragment in it. With one, issuer#subject would be
 		// ambiguous:
 		// https://openid.net/specs/openid-connect-core-1_0.html#IssuerIdentifier
-		faults = append(
-			faults, errors.New("an issuer must not have # in its name: rules name users as issuer#subject"))
-	}
-	if len(cfg.Algorithms) == 0 {
-		faults = append(faults, errors.New("no algorithm is allowed"))
+		{
+			strings.Contains(cfg.Issuer, "#"),
+			"an issuer must not have # in its name: rules name users as issuer#subject",
+		},
+		{len(cfg.Algorithms) == 0, "no algorithm is allowed"},
+		{
+			len(cfg.Audiences) == 0 || slices.Contains(cfg.Audiences, ""),
+			"at least one audience is needed, and none may be empty",
+		},
+		{
+			cfg.MaxLifetime < 0 || cfg.MaxLifetime > MostLifetime,
+			fmt.Sprintf("tokens may live for %d days at most", MostLifetime/(24*time.Hour)),
+		},
+	} {
+		if fault.is {
+			faults = append(faults, errors.New(fault.text))
+		}
 	}
 	for _, name := range cfg.Algorithms {
 		if methods[name] == nil {
 			faults = append(faults, fmt.Errorf("algorithm %q is not known", name))
 		}
-	}
-	if len(cfg.Audiences) == 0 || slices.Contains(cfg.Audiences, "") {
-		faults = append(faults, errors.New("at least one audience is needed, and none may be empty"))
-	}
-	if cfg.MaxLifetime < 0 || cfg.MaxLifetime > MostLifetime {
-		faults = append(faults, fmt.Errorf("tokens may live for %d days at most",
-			MostLifetime/(24*time.Hour)))
 	}
 	return errors.Join(faults...)
 }

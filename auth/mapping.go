@@ -40,11 +40,8 @@ func newMapping(cfg *Issuer) (*mapping, error) {
 		return nil, err
 	}
 	m := &mapping{
-		tenant: cfg.Tenant, tenants: maps.Clone(cfg.TenantMap),
+		tenant: cfg.Tenant, tenants: maps.Collect(maps.All(cfg.TenantMap)),
 		scopes: maps.Clone(cfg.ScopeMap), require: maps.Clone(cfg.Require),
-	}
-	if m.tenants == nil {
-		m.tenants = make(map[string]string)
 	}
 	for _, id := range cfg.TenantsAllowed {
 		m.tenants[id] = id

@@ -57,10 +57,7 @@ func Sign(key Key, algorithm string, claims Claims) (string, error) {
 
 // members returns the claims by name, as they go into the token.
 func (c Claims) members() map[string]any {
-	members := maps.Clone(c.Extra)
-	if members == nil {
-		members = make(map[string]any)
-	}
+	members := maps.Collect(maps.All(c.Extra))
 	for name, value := range map[string]string{"iss": c.Issuer, "sub": c.Subject, "aud": c.Audience} {
 		if value != "" {
 			members[name] = value

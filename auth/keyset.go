@@ -138,9 +138,7 @@ func (s *keySet) unite() {
 
 // joined returns the texts of both lists, each once.
 func joined(a, b []string) []string {
-	all := slices.Concat(a, b)
-	slices.Sort(all)
-	return slices.Compact(all)
+	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(a, b))))
 }
 
 // refuseMixture refuses the shared secrets of a set that also has public keys. A set is

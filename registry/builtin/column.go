@@ -185,10 +185,5 @@ func cutExponent(text string) (mantissa string, exponent int, ok bool) {
 }
 
 func allDigits(s string) bool {
-	for i := range len(s) {
-		if !isDigit(s[i]) {
-			return false
-		}
-	}
-	return true
+	return strings.Trim(s, "0123456789") == ""
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"time"
 )
@@ -136,10 +137,6 @@ func CheckValue(text []byte) error {
 // isToken tells whether a text can stand behind Bearer.
 // https://www.rfc-editor.org/rfc/rfc6750#section-2.1
 func isToken(text string) bool {
-	for i := range len(text) {
-		if text[i] <= ' ' || text[i] >= 0x7f {
-			return false
-		}
-	}
-	return text != "" && len(text) <= maxToken
+	other := func(c rune) bool { return c <= ' ' || c > '~' }
+	return text != "" && len(text) <= maxToken && !strings.ContainsFunc(text, other)
 }

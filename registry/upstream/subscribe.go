@@ -3,6 +3,8 @@ package upstream
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -318,10 +320,7 @@ func (t *watches) tell(w *watch, uri string) {
 		return
 	}
 	t.mu.Lock()
-	listeners := make([]*listener, 0, len(w.listeners))
-	for l := range w.listeners {
-		listeners = append(listeners, l)
-	}
+	listeners := slices.Collect(maps.Keys(w.listeners))
 	t.mu.Unlock()
 	for _, l := range listeners {
 		select {

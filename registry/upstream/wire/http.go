@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -235,12 +236,8 @@ func (l *HTTP) Exchange(ctx context.Context, out *Request) (mcp.Object, error) {
 // validSessionID tells whether id may be sent in a header: visible ASCII of bounded
 // length. "" is valid and means that the server opened no session.
 func validSessionID(id string) bool {
-	for i := range len(id) {
-		if id[i] < 0x21 || id[i] > 0x7E {
-			return false
-		}
-	}
-	return len(id) <= maxSessionID
+	other := func(c rune) bool { return c <= ' ' || c > '~' }
+	return len(id) <= maxSessionID && !strings.ContainsFunc(id, other)
 }
 
 // readJSON reads the answer from a JSON body.

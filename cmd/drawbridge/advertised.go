@@ -82,8 +82,7 @@ func scopesToAskFor(cfg *config.Config) func(tenant string) []string {
 			byTenant[""] = append(byTenant[""], byTenant[t.ID]...)
 		}
 	}
-	slices.Sort(byTenant[""])
-	byTenant[""] = slices.Compact(byTenant[""])
+	byTenant[""] = distinct(byTenant[""])
 	return func(tenant string) []string { return byTenant[tenant] }
 }
 
@@ -94,8 +93,7 @@ func knownScopes(cfg *config.Config) []string {
 	for i := range cfg.Tenants {
 		scopes = append(scopes, scopesOfRules(&cfg.Tenants[i])...)
 	}
-	slices.Sort(scopes)
-	return slices.Compact(scopes)
+	return distinct(scopes)
 }
 
 // scopesOfRules returns the scopes that rules of a tenant allow something for, sorted.
@@ -106,8 +104,12 @@ func scopesOfRules(t *gateway.TenantConfig) []string {
 			scopes = append(scopes, t.Rules[i].Scopes...)
 		}
 	}
-	slices.Sort(scopes)
-	return slices.Compact(scopes)
+	return distinct(scopes)
+}
+
+// distinct returns each of the texts once, sorted.
+func distinct(texts []string) []string {
+	return slices.Compact(slices.Sorted(slices.Values(texts)))
 }
 
 // asksForScopes has the issuers whose tokens get the scopes that a client asks for, since

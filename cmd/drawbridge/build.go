@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -349,7 +348,5 @@ func allowedHosts(cfg *config.Config, public, address string) []string {
 			hosts = append(hosts, net.JoinHostPort(name, port))
 		}
 	}
-	hosts = append(hosts, cfg.AllowedHosts...)
-	slices.Sort(hosts)
-	return slices.Compact(hosts)
+	return distinct(append(hosts, cfg.AllowedHosts...))
 }

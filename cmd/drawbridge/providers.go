@@ -2,6 +2,7 @@ package main
 
 import (
 	"log/slog"
+	"maps"
 	"slices"
 
 	"github.com/drawbridge-mcp/drawbridge/auth/provider"
@@ -27,9 +28,6 @@ func newProvider(login *config.Login, log *slog.Logger) (provider.Trier, error) 
 func claimsRead(login *config.Login) []string {
 	claims := slices.Concat(login.ScopeClaims,
 		[]string{login.TenantClaim, login.SubjectClaim, login.NameClaim})
-	for name := range login.Require {
-		claims = append(claims, name)
-	}
-	slices.Sort(claims)
-	return slices.DeleteFunc(slices.Compact(claims), func(name string) bool { return name == "" })
+	claims = slices.AppendSeq(claims, maps.Keys(login.Require))
+	return slices.DeleteFunc(distinct(claims), func(name string) bool { return name == "" })
 }

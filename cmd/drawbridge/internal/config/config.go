@@ -516,8 +516,7 @@ func (c *Config) IdentityClaims() (names []string) {
 			}
 		}
 	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	return slices.Compact(slices.Sorted(slices.Values(names)))
 }
 
 // ListsForUsers tells whether a server lists for each user, so that it alone decides what

@@ -10,7 +10,7 @@ type connections struct {
 	connsRefused *prometheus.CounterVec
 	connsClosed  *prometheus.CounterVec
 	connsLimit   prometheus.Gauge
-	connsOpen    *asked[func() int]
+	connsOpen    *Asked[func() int]
 }
 
 func newConnections(r prometheus.Registerer, f promauto.Factory) *connections {
@@ -30,7 +30,7 @@ func newConnections(r prometheus.Registerer, f promauto.Factory) *connections {
 			Help: "Unauthenticated connections, and idle ones, that gave their slot to another.",
 		}, []string{"bound"}),
 	}
-	c.connsOpen.of(func() int { return 0 })
+	c.connsOpen.Of(func() int { return 0 })
 	return c
 }
 
@@ -38,7 +38,7 @@ func newConnections(r prometheus.Registerer, f promauto.Factory) *connections {
 // that tells how many are. It is called whenever metrics are read.
 func (c *connections) Connections(limit int, open func() int) {
 	c.connsLimit.Set(float64(limit))
-	c.connsOpen.of(open)
+	c.connsOpen.Of(open)
 }
 
 // ConnectionRefused counts a connection that found no slot. bound is the bound that was

@@ -16,7 +16,9 @@ type IssuerKeys struct {
 
 // keys are the metrics of how it fares to fetch the keys of issuers.
 type keys struct {
-	issuers *asked[func() map[string]IssuerKeys] // by issuer
+	// IssuerKeys returns how it fares to fetch the keys of each issuer of the config that
+	// has an address for them, by its name.
+	IssuerKeys *Asked[func() map[string]IssuerKeys]
 }
 
 func newKeys(r prometheus.Registerer) *keys {
@@ -39,8 +41,3 @@ func newKeys(r prometheus.Registerer) *keys {
 		}
 	}, usable, failing)}
 }
-
-// IssuerKeys sets the function that returns how it fares to fetch the keys of each issuer
-// of the config that has an address for them, by its name. It is called whenever metrics
-// are read. Until it is set, there are no such series.
-func (k *keys) IssuerKeys(read func() map[string]IssuerKeys) { k.issuers.of(read) }

@@ -12,7 +12,8 @@ type UpstreamLoad struct {
 
 // loads are the metrics of what upstreams cost.
 type loads struct {
-	upstreams *asked[func() map[string]UpstreamLoad]
+	// UpstreamLoads returns the load of each upstream of the config, by its name.
+	UpstreamLoads *Asked[func() map[string]UpstreamLoad]
 }
 
 func newLoads(r prometheus.Registerer) *loads {
@@ -30,8 +31,3 @@ func newLoads(r prometheus.Registerer) *loads {
 		}
 	}, processes, sessions)}
 }
-
-// UpstreamLoads sets the function that returns the load of each upstream of the config,
-// by its name. It is called whenever metrics are read. Until it is set, these metrics
-// have no series.
-func (l *loads) UpstreamLoads(read func() map[string]UpstreamLoad) { l.upstreams.of(read) }

@@ -12,7 +12,9 @@ type MemoryUse struct {
 }
 
 // memory are the metrics of who holds how much memory.
-type memory struct{ use *asked[func() MemoryUse] }
+type memory struct {
+	MemoryUse *Asked[func() MemoryUse] // tells how much memory is held, and by whom
+}
 
 func newMemory(r prometheus.Registerer) *memory {
 	inUse := prometheus.NewDesc("drawbridge_memory_held_bytes",
@@ -35,7 +37,3 @@ func newMemory(r prometheus.Registerer) *memory {
 		set(limit, float64(use.Limit))
 	}, inUse, limit)}
 }
-
-// MemoryUse sets the function that tells how much memory is held, and by whom. It is
-// called whenever metrics are read. Until it is set, these metrics have no series.
-func (m *memory) MemoryUse(read func() MemoryUse) { m.use.of(read) }

@@ -10,9 +10,9 @@
 // as they like.
 //
 // Each file has the metrics of one subject, and the methods that record them. Some are
-// not recorded but asked for when somebody reads them (asked.go): their method sets the
-// function that is asked. failures.go keeps the one count that is no series, refused
-// tokens by address, and resolved.go makes it cheap to record what happens at each call.
+// not recorded but asked for when somebody reads them (Asked): Of sets the function that
+// is asked. failures.go keeps the one count that is no series, refused tokens by address,
+// and resolved.go makes it cheap to record what happens at each call.
 package metrics
 
 import (

@@ -67,17 +67,17 @@ func record(m *metrics.Metrics) {
 	m.Connections(40, func() int { return 7 })
 	m.ConnectionRefused("total")
 	m.ConnectionClosed("address")
-	m.MemoryUse(func() metrics.MemoryUse {
+	m.MemoryUse.Of(func() metrics.MemoryUse {
 		return metrics.MemoryUse{Limit: 100, InUse: 50, Tenants: map[string]int64{"acme": 30, "": 5}}
 	})
 	m.ItemsQuarantined("files", 1)
-	m.WorkUse(func() metrics.WorkUse {
+	m.WorkUse.Of(func() metrics.WorkUse {
 		return metrics.WorkUse{Slots: 3, Busy: 2, Waiting: map[string]int{"acme": 4}}
 	})
-	m.UpstreamLoads(func() map[string]metrics.UpstreamLoad {
+	m.UpstreamLoads.Of(func() map[string]metrics.UpstreamLoad {
 		return map[string]metrics.UpstreamLoad{"files": {Processes: 3, Sessions: 2}}
 	})
-	m.IssuerKeys(func() map[string]metrics.IssuerKeys {
+	m.IssuerKeys.Of(func() map[string]metrics.IssuerKeys {
 		return map[string]metrics.IssuerKeys{
 			"https://login.example/": {Usable: true},
 			"robots":                 {Failing: time.Now().Add(-time.Hour)},
@@ -85,21 +85,21 @@ func record(m *metrics.Metrics) {
 	})
 	m.SealKeys("c0ffee", nil)
 	m.SealKeys("f1d296", []string{"c0ffee"})
-	m.Replicas(func() metrics.Running { return metrics.Running{Running: 3, Reached: 1, Allowed: 2} })
-	m.Store.Show(func() (bool, map[string]int) { return true, map[string]int{"family": 3} })
+	m.Replicas.Of(func() metrics.Running { return metrics.Running{Running: 3, Reached: 1, Allowed: 2} })
+	m.Store.State.Of(func() (bool, map[string]int) { return true, map[string]int{"family": 3} })
 	m.Store.Call("put", "ok", time.Millisecond)
-	m.RedisState(func() map[string]bool { return map[string]bool{"up": true, "slow": false} })
+	m.RedisState.Of(func() map[string]bool { return map[string]bool{"up": true, "slow": false} })
 	m.RedisCall("rate", "done", 2*time.Millisecond)
 	m.RedisCall("mail", "skipped", -1)
 	m.RedisLost()
-	m.RedisClock(func() (time.Duration, bool) { return -1500 * time.Millisecond, true })
+	m.RedisClock.Of(func() (time.Duration, bool) { return -1500 * time.Millisecond, true })
 	m.SessionTakenOver()
 	m.MessageSent("news 1", "sent")
 	m.MessageReceived("end 1")
 	m.TakenForGone()
 	m.ConfigInForce("aaaaaaaa")
 	m.ConfigInForce("c0ffee00")
-	m.Draining(func() bool { return true })
+	m.Draining.Of(func() bool { return true })
 	m.RedisStopped("slow")
 	m.Reloaded(true)
 	m.ConfigWarnings("no-match", 5)
@@ -300,7 +300,7 @@ func TestUpstreamRemoved(t *testing.T) {
 	record(m)
 	m.UpstreamUp("other", true, 1)
 	m.UpstreamRemoved("files")
-	m.UpstreamLoads(func() map[string]metrics.UpstreamLoad { return nil }) // only servers that are there tell
+	m.UpstreamLoads.Of(func() map[string]metrics.UpstreamLoad { return nil }) // only servers that are there tell
 	for _, line := range scrape(t, handler) {
 		if strings.Contains(line, `server="files"`) {
 			t.Errorf("left behind: %s", line)

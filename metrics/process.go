@@ -18,7 +18,7 @@ type process struct {
 	valuesRefused  prometheus.Counter
 	auditDropped   prometheus.Counter
 	localLimits    prometheus.Counter
-	auditWritable  *asked[func() bool]
+	AuditWritable  *Asked[func() bool]           // tells whether audit records can be written
 	logLost        atomic.Pointer[func() uint64] // nil: nobody has set it yet
 	panics         prometheus.Counter
 	buildInfo      *prometheus.GaugeVec
@@ -70,10 +70,10 @@ func newProcess(r prometheus.Registerer, f promauto.Factory) *process {
 		buildInfo: f.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "drawbridge_build_info", Help: "The build that runs.",
 		}, []string{"version", "revision", "goversion"}),
-		auditWritable: ask(r, func(check func() bool, set gaugeSetter) { set(writable, oneIf(check())) },
+		AuditWritable: ask(r, func(check func() bool, set gaugeSetter) { set(writable, oneIf(check())) },
 			writable),
 	}
-	p.auditWritable.of(func() bool { return true })
+	p.AuditWritable.Of(func() bool { return true })
 	f.NewCounterFunc(prometheus.CounterOpts{
 		Name: "drawbridge_log_lines_dropped_total",
 		Help: "Log lines that nobody took from standard error in time.",
@@ -133,10 +133,6 @@ func (p *process) ValueRefused() { p.valuesRefused.Inc() }
 
 // AuditDropped counts n audit records that are lost.
 func (p *process) AuditDropped(n int) { p.auditDropped.Add(float64(n)) }
-
-// AuditWritable sets the function that tells whether audit records can be written. It is
-// called whenever metrics are read. Until it is set, the gauge says that they can.
-func (p *process) AuditWritable(check func() bool) { p.auditWritable.of(check) }
 
 // LogLost sets the function that tells how many log lines could not be written since the
 // start; the number never falls. It is called whenever metrics are read. Until it is set,

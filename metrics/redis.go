@@ -10,11 +10,12 @@ import (
 // shared are the metrics of the server that replicas share, and of how many replicas
 // there are. The state is one series a state, of which one is 1.
 type shared struct {
-	state    *asked[func() map[string]bool]
-	replicas *asked[func() Running]
-	calls    *prometheus.CounterVec
-	seconds  *prometheus.HistogramVec
-	openings *prometheus.CounterVec
+	// RedisState returns all states that Redis may be in, and which it is in.
+	RedisState *Asked[func() map[string]bool]
+	Replicas   *Asked[func() Running]
+	calls      *prometheus.CounterVec
+	seconds    *prometheus.HistogramVec
+	openings   *prometheus.CounterVec
 }
 
 // newShared makes the metrics of the server that replicas share. The histogram has few
@@ -29,12 +30,12 @@ func newShared(r prometheus.Registerer, f promauto.Factory) *shared {
 			"Redis.",
 		[]string{"kind"}, nil)
 	return &shared{
-		state: ask(r, func(read func() map[string]bool, set gaugeSetter) {
+		RedisState: ask(r, func(read func() map[string]bool, set gaugeSetter) {
 			for name, is := range read() {
 				set(state, oneIf(is), name)
 			}
 		}, state),
-		replicas: ask(r, func(count func() Running, set gaugeSetter) {
+		Replicas: ask(r, func(count func() Running, set gaugeSetter) {
 			now := count()
 			set(replicas, float64(now.Running), "running")
 			set(replicas, float64(now.Reached), "reached")
@@ -58,21 +59,12 @@ func newShared(r prometheus.Registerer, f promauto.Factory) *shared {
 	}
 }
 
-// RedisState sets the function that returns all states that Redis may be in, and which it
-// is in. It is called whenever metrics are read. Until it is set, there are no such
-// series.
-func (s *shared) RedisState(read func() map[string]bool) { s.state.of(read) }
-
 // Running is how many replicas there are.
 type Running struct {
 	Running int // this one included
 	Reached int // others that this one reaches
 	Allowed int // by the config
 }
-
-// Replicas sets the function that returns how many replicas there are. It is called
-// whenever metrics are read. Until it is set, there are no such series.
-func (s *shared) Replicas(count func() Running) { s.replicas.of(count) }
 
 // RedisCall counts a round trip to Redis, or one that was not made. Kind says what it was
 // for, and is one of few that are named in code. Took is negative for one whose time says

@@ -16,8 +16,10 @@ type replicas struct {
 	received     *prometheus.CounterVec
 	takenForGone prometheus.Counter
 	config       *prometheus.GaugeVec
-	draining     *asked[func() bool]
-	clock        *asked[func() (ahead time.Duration, known bool)]
+	// Draining tells whether the gateway is stopping; until it is set, it is not
+	Draining *Asked[func() bool]
+	// RedisClock tells how far the clock here is ahead of that of Redis, if that is known
+	RedisClock *Asked[func() (ahead time.Duration, known bool)]
 
 	// of sent, by kind and outcome: each forwarded request counts as a message
 	ofMessages resolved[[2]string, prometheus.Counter]
@@ -58,15 +60,15 @@ func newReplicas(registerer prometheus.Registerer, f promauto.Factory) *replicas
 		config: f.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "drawbridge_config_info", Help: "The digest of all files of the config in use.",
 		}, []string{"digest"}),
-		draining: ask(registerer, func(is func() bool, set gaugeSetter) { set(draining, oneIf(is())) },
+		Draining: ask(registerer, func(is func() bool, set gaugeSetter) { set(draining, oneIf(is())) },
 			draining),
-		clock: ask(registerer, func(read func() (time.Duration, bool), set gaugeSetter) {
+		RedisClock: ask(registerer, func(read func() (time.Duration, bool), set gaugeSetter) {
 			if offset, known := read(); known {
 				set(clock, offset.Seconds())
 			}
 		}, clock),
 	}
-	r.draining.of(func() bool { return false })
+	r.Draining.Of(func() bool { return false })
 	return r
 }
 
@@ -99,15 +101,4 @@ func (r *replicas) ConfigInForce(digest string) {
 	if digest != "" {
 		r.config.WithLabelValues(digest).Set(1)
 	}
-}
-
-// Draining sets the function that tells whether the gateway is stopping. It is called
-// whenever metrics are read. Until it is set, the gauge says that it is not.
-func (r *replicas) Draining(check func() bool) { r.draining.of(check) }
-
-// RedisClock sets the function that tells how far the clock here is ahead of that of
-// Redis, if that is known. It is called whenever metrics are read. Until it is set, there
-// are no such series.
-func (r *replicas) RedisClock(read func() (ahead time.Duration, known bool)) {
-	r.clock.of(read)
 }

@@ -9,7 +9,8 @@ import (
 
 // Store has the metrics of the store of what outlives a restart.
 type Store struct {
-	state   *asked[func() (up bool, records map[string]int)]
+	// State tells whether the store can be used, and how many records it has by kind.
+	State   *Asked[func() (up bool, records map[string]int)]
 	calls   *prometheus.CounterVec
 	seconds *prometheus.HistogramVec
 }
@@ -21,7 +22,7 @@ func newStore(r prometheus.Registerer, f promauto.Factory) *Store {
 	records := prometheus.NewDesc("drawbridge_store_records",
 		"Records in the store by kind, as counted at the last look.", []string{"kind"}, nil)
 	return &Store{
-		state: ask(r, func(read func() (bool, map[string]int), set gaugeSetter) {
+		State: ask(r, func(read func() (bool, map[string]int), set gaugeSetter) {
 			isUp, byKind := read()
 			set(up, oneIf(isUp))
 			for kind, n := range byKind {
@@ -40,11 +41,6 @@ func newStore(r prometheus.Registerer, f promauto.Factory) *Store {
 		}, []string{"call"}),
 	}
 }
-
-// Show sets the function that tells whether the store can be used, and how many records
-// it has of each kind. It is called whenever metrics are read. Until it is set, there are
-// no such series.
-func (s *Store) Show(read func() (up bool, records map[string]int)) { s.state.of(read) }
 
 // Call counts a call to the store. Both names are among few that are named in code.
 func (s *Store) Call(call, outcome string, took time.Duration) {

@@ -12,7 +12,9 @@ type WorkUse struct {
 }
 
 // work are the metrics of who waits for a slot.
-type work struct{ use *asked[func() WorkUse] }
+type work struct {
+	WorkUse *Asked[func() WorkUse] // tells who waits for a slot to work
+}
 
 func newWork(r prometheus.Registerer) *work {
 	slots := prometheus.NewDesc("drawbridge_work_slots",
@@ -32,7 +34,3 @@ func newWork(r prometheus.Registerer) *work {
 		}
 	}, slots, busy, waiting)}
 }
-
-// WorkUse sets the function that tells who waits for a slot to work. It is called
-// whenever metrics are read. Until it is set, these metrics have no series.
-func (w *work) WorkUse(read func() WorkUse) { w.use.of(read) }

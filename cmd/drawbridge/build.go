@@ -104,7 +104,7 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 	case err != nil:
 		return nil, err
 	}
-	p.metrics.AuditWritable(func() bool { return p.audit.Problem() == nil })
+	p.metrics.AuditWritable.Of(func() bool { return p.audit.Problem() == nil })
 	if err := p.buildLogins(cfg); err != nil {
 		return nil, err
 	}
@@ -145,7 +145,7 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 	p.server = server.New(serving)
 	p.signIns.audit = p.server.RecordSignIn
 	p.status = newStatus(p)
-	p.metrics.Draining(p.status.drain.Load)
+	p.metrics.Draining.Of(p.status.drain.Load)
 	return p, nil
 }
 
@@ -165,16 +165,16 @@ func (p *parts) buildLogins(cfg *config.Config) error {
 	if p.issuers, err = newVerifiers(issuers, storage, p.log, p.loginsChanged); err != nil {
 		return err
 	}
-	p.metrics.IssuerKeys(p.issuers.keysForMetrics)
+	p.metrics.IssuerKeys.Of(p.issuers.keysForMetrics)
 	return nil
 }
 
 // tellUse has the metrics say which config is in force and what requests use.
 func (p *parts) tellUse(cfg *config.Config) {
-	p.metrics.WorkUse(func() metrics.WorkUse {
+	p.metrics.WorkUse.Of(func() metrics.WorkUse {
 		return metrics.WorkUse{Slots: p.turns.Slots(), Busy: p.turns.Busy(), Waiting: p.turns.Waiting()}
 	})
-	p.metrics.MemoryUse(func() metrics.MemoryUse { return memoryUse(p.memory) })
+	p.metrics.MemoryUse.Of(func() metrics.MemoryUse { return memoryUse(p.memory) })
 	p.metrics.Reloaded(true) // the config of the start counts as the first one that was taken
 	p.metrics.ConfigInForce(cfg.Digest)
 }

@@ -101,7 +101,7 @@ func newFleet(catalogue *registry.Registry, m *metrics.Metrics, log *slog.Logger
 		counts: map[string]func() upstream.Load{}, rereads: map[string]func(){}, outages: map[string]outage{},
 		logged: map[string]map[string]bool{}, signer: credential.NewSigner(time.Now),
 	}
-	m.UpstreamLoads(f.loadsForMetrics)
+	m.UpstreamLoads.Of(f.loadsForMetrics)
 	return f
 }
 

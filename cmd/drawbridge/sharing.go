@@ -58,7 +58,7 @@ func newSharing(cfg *config.Config, ring *seal.Ring, log *slog.Logger, m *metric
 	settings.Opened = func(state redis.State) { m.RedisStopped(string(state)) }
 	store := redis.New(settings)
 	store.OnGeneration(m.RedisLost)
-	m.RedisState(func() map[string]bool {
+	m.RedisState.Of(func() map[string]bool {
 		states, now := make(map[string]bool), store.State()
 		for _, state := range redis.States() {
 			states[string(state)] = state == now
@@ -73,10 +73,10 @@ func newSharing(cfg *config.Config, ring *seal.Ring, log *slog.Logger, m *metric
 	if err != nil {
 		return sharing{}, err
 	}
-	m.Replicas(func() metrics.Running {
+	m.Replicas.Of(func() metrics.Running {
 		return metrics.Running{Running: group.Count(), Reached: group.Reached(), Allowed: allowed}
 	})
-	m.RedisClock(group.Ahead)
+	m.RedisClock.Of(group.Ahead)
 	quota := share.New(cfg.Redis.Memory / int64(allowed))
 	answers := once.NewRedis(once.RedisConfig{
 		Store: store, Seal: ring, Others: group, Capacity: quota.Total() / answersPart, Quota: quota,

@@ -73,7 +73,7 @@ func newStoring(cfg *config.Config, ring *seal.Ring, log *slog.Logger, m *metric
 		return &storing{}, err
 	}
 	s := &storing{db: measured{db, m}, ring: ring, log: log, metrics: m}
-	m.Store.Show(func() (up bool, records map[string]int) { return s.up() == nil, *s.kinds.Load() })
+	m.Store.State.Of(func() (up bool, records map[string]int) { return s.up() == nil, *s.kinds.Load() })
 	s.kinds.Store(&map[string]int{})
 	ctx, stop := context.WithTimeout(context.Background(), storeWait)
 	defer stop()

@@ -96,21 +96,14 @@ func (s *Signer) Adopt(secrets ...[]byte) {
 // FIPS 186-5, appendix A.2.1.
 func newSigning(secret []byte) signing {
 	curve := elliptic.P256()
-	wide, err := hkdf.Key(sha256.New, secret, nil, "drawbridge identity "+algorithm+" 1", 48)
-	if err != nil {
-		panic("credential: " + err.Error()) // only a longer key could fail
-	}
+	// only a longer key could fail
+	wide := must(hkdf.Key(sha256.New, secret, nil, "drawbridge identity "+algorithm+" 1", 48))
 	order := new(big.Int).Sub(curve.Params().N, big.NewInt(1))
 	d := new(big.Int).SetBytes(wide)
 	d.Mod(d, order).Add(d, big.NewInt(1))
-	private, err := ecdsa.ParseRawPrivateKey(curve, d.FillBytes(make([]byte, 32)))
-	if err != nil {
-		panic("credential: " + err.Error()) // it is from 1 to the order less 1
-	}
-	point, err := private.PublicKey.Bytes() // 4, then both coordinates: SEC 1 section 2.3.3
-	if err != nil {
-		panic("credential: " + err.Error())
-	}
+	// d is from 1 to the order less 1
+	private := must(ecdsa.ParseRawPrivateKey(curve, d.FillBytes(make([]byte, 32))))
+	point := must(private.PublicKey.Bytes()) // 4, then both coordinates: SEC 1 section 2.3.3
 	text := base64.RawURLEncoding.EncodeToString
 	k := jwk{
 		Type: "EC", Curve: "P-256", X: text(point[1:33]), Y: text(point[33:]),
@@ -141,9 +134,13 @@ func (s *Signer) KeySet() []byte {
 	for i := range s.keys {
 		all[i] = s.keys[i].jwk
 	}
-	text, err := strictjson.Marshal(map[string][]jwk{"keys": all})
+	return must(strictjson.Marshal(map[string][]jwk{"keys": all})) // texts alone
+}
+
+// must returns what cannot fail.
+func must[T any](made T, err error) T {
 	if err != nil {
-		panic("credential: " + err.Error()) // texts alone
+		panic("credential: " + err.Error())
 	}
-	return text
+	return made
 }

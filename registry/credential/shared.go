@@ -57,10 +57,7 @@ func (l *life) newCommon(spec any, tenant string, user share.User, token [sha256
 	if l.cfg.Shared == nil {
 		return nil
 	}
-	text, err := strictjson.Marshal(spec)
-	if err != nil {
-		panic("credential: " + err.Error()) // texts alone
-	}
+	text := must(strictjson.Marshal(spec)) // texts alone
 	sum := sha256.Sum256(append(append(text, user.TenantID+"\x00"+user.Subject+"\x00"...), token[:]...))
 	return &common{
 		Shared: l.cfg.Shared, now: l.cfg.Now, user: user,

@@ -61,15 +61,20 @@ func idleRules(cfg *Config, catalogue *registry.Registry) map[string][]int {
 			tenants[i].Rules[j].MayMatchNothing = false
 		}
 	}
-	unmatched, err := gateway.UnmatchedIn(catalogue, tenants)
-	if err != nil {
-		panic(err) // a config with such tenants is refused
-	}
 	idle := make(map[string][]int)
-	for _, u := range unmatched {
+	for _, u := range unmatchedIn(catalogue, tenants) {
 		idle[u.Tenant] = append(idle[u.Tenant], u.Rule)
 	}
 	return idle
+}
+
+// unmatchedIn is gateway.UnmatchedIn for tenants of a config that was taken.
+func unmatchedIn(catalogue *registry.Registry, tenants []gateway.TenantConfig) []gateway.Unmatched {
+	found, err := gateway.UnmatchedIn(catalogue, tenants)
+	if err != nil {
+		panic(err) // a config with such tenants is refused
+	}
+	return found
 }
 
 // unsureTenants returns the tenants of which at least one server has not been asked what

@@ -14,7 +14,6 @@ import (
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
-	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
@@ -40,12 +39,8 @@ func (c *Config) AllWarnings(catalogue *registry.Registry, idle map[string][]str
 
 // unmatched returns a warning for each pattern that matches nothing in the catalogue.
 func unmatched(cfg *Config, catalogue *registry.Registry) []Warning {
-	found, err := gateway.UnmatchedIn(catalogue, cfg.Tenants)
-	if err != nil {
-		panic(err) // a config with such tenants is refused
-	}
 	var out []Warning
-	for _, u := range found {
+	for _, u := range unmatchedIn(catalogue, cfg.Tenants) {
 		at := cfg.patterns[u.PatternPosition]
 		at.Text, at.Hint = fmt.Sprintf("%q matches nothing that the tenant's servers offer", at.Text),
 			u.Nearest

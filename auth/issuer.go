@@ -188,13 +188,7 @@ func (i *issuer) find(ctx context.Context, p *parsed, now func() time.Time) (*ke
 // and what they must be, and the values that name the tenants. Their signature must have
 // been verified.
 func (i *issuer) accept(c *claims, now time.Time) (p Principal, tenants []string, err error) {
-	if err := c.complete(); err != nil {
-		return Principal{}, nil, err
-	}
-	if err := i.rules.check(c); err != nil {
-		return Principal{}, nil, err
-	}
-	if err := c.timely(now, i.maxLifetime); err != nil {
+	if err := cmp.Or(c.complete(), i.rules.check(c), c.timely(now, i.maxLifetime)); err != nil {
 		return Principal{}, nil, err
 	}
 	for _, n := range i.named {

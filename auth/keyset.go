@@ -197,14 +197,23 @@ func (k verifying) serves(algorithms []string) bool {
 		func(name string) bool { return slices.Contains(k.algorithms, name) })
 }
 
+// handed is what sources have in common whose keys were handed in: none is awaited, and
+// there is nowhere else to look.
+type handed struct{}
+
+func (handed) isAwaited() bool                        { return false }
+func (handed) fetchFor(context.Context, string) error { return nil }
+
 // fixed is a source of keys that do not change while the gateway has this config.
-type fixed struct{ set *keySet }
+type fixed struct {
+	handed
+
+	set *keySet
+}
 
 var _ source = fixed{}
 
-func (f fixed) current(time.Time) *keySet              { return f.set }
-func (f fixed) isAwaited() bool                        { return false }
-func (f fixed) fetchFor(context.Context, string) error { return nil }
+func (f fixed) current(time.Time) *keySet { return f.set }
 
 // newFixed returns a source of keys. Each of them must serve one of the allowed
 // algorithms, since a key that the operator gives and that is never used is a mistake.
@@ -228,7 +237,7 @@ func newFixed(keys []Key, allowed []string) (source, error) {
 	if err := cmp.Or(set.check(), set.whole()); err != nil {
 		return nil, err
 	}
-	return fixed{set}, nil
+	return fixed{set: set}, nil
 }
 
 var errNoneServes = errors.New("key set: no key in it serves one of the allowed algorithms")
@@ -247,7 +256,7 @@ func newFixedSet(data []byte, allowed []string) (source, error) {
 	if !set.serves(allowed) {
 		return nil, errNoneServes
 	}
-	return fixed{set}, nil
+	return fixed{set: set}, nil
 }
 
 // pairs tells whether the two parts of a key belong together.
@@ -265,6 +274,8 @@ func pairs(key Key) bool {
 
 // owned is the source of the keys of this gateway itself, which may change at any time.
 type owned struct {
+	handed
+
 	keys func() ([]Key, uint64)
 	set  atomic.Pointer[keySet] // made of the keys of its generation; nil: none was made yet
 }
@@ -290,12 +301,6 @@ func (o *owned) current(time.Time) *keySet {
 	o.set.Store(set)
 	return set
 }
-
-// isAwaited implements source: what there is was handed in.
-func (o *owned) isAwaited() bool { return false }
-
-// fetchFor implements source: there is nowhere else to look.
-func (o *owned) fetchFor(context.Context, string) error { return nil }
 
 // fingerprint is a digest that no other key or secret has.
 type fingerprint [sha256.Size]byte

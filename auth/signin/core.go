@@ -15,8 +15,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 )
 
-// Config is what a Server needs. Every field is required unless its comment says
-// otherwise.
+// Config is what a Server needs. Every field is required.
 type Config struct {
 	Ring      *seal.Ring // seals what clients and browsers carry; its keys give those that sign
 	Store     store.Store
@@ -28,16 +27,19 @@ type Config struct {
 	Records  Recorder
 	// Audit puts a line about what was done on record. It tells whether the log is to have
 	// a line, too: of what strangers do there may be too many. It is not called for one
-	// request by several goroutines at a time. Nil: there is no record.
+	// request by several goroutines at a time.
 	Audit func(context.Context, audit.Record) (logged bool)
 	// Changed is called when families have ended, so that what is open is judged again.
-	// It returns soon. Nil: nobody is called.
+	// It returns soon.
 	Changed func()
-	Now     func() time.Time // nil: time.Now
+	Now     func() time.Time
 
-	// How long a token request is held while the store or the provider is away; zero: 6 s.
+	// How long a token request is held while the store or the provider is away.
 	Hold time.Duration
 }
+
+// UsualHold is the usual Hold.
+const UsualHold = 6 * time.Second
 
 // Recorder counts what happens. It is safe for concurrent use.
 type Recorder interface {

@@ -25,6 +25,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/auth/signin"
 	"github.com/drawbridge-mcp/drawbridge/auth/signin/clients"
+	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 )
@@ -357,6 +358,8 @@ func (w *world) replica(t testing.TB, change ...func(*signin.Config, *signin.Set
 		IsTenant: regexp.MustCompile(`^[a-z]{1,20}$`).MatchString,
 		Settings: func() signin.Settings { return *w.settings.Load() },
 		Logger:   slog.New(slog.NewTextHandler(w.log, nil)), Records: w.counts,
+		Audit:   func(context.Context, audit.Record) bool { return true },
+		Changed: func() {}, Now: time.Now, Hold: signin.UsualHold,
 	}
 	for _, c := range change {
 		c(&cfg, settings)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/auth/signin/clients"
-	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 )
@@ -17,18 +16,6 @@ type Server struct{ core *core }
 
 // New returns a server.
 func New(cfg Config) *Server {
-	if cfg.Now == nil {
-		cfg.Now = time.Now
-	}
-	if cfg.Hold == 0 {
-		cfg.Hold = 6 * time.Second
-	}
-	if cfg.Changed == nil {
-		cfg.Changed = func() {}
-	}
-	if cfg.Audit == nil {
-		cfg.Audit = func(context.Context, audit.Record) bool { return true }
-	}
 	c := &core{
 		config: cfg, log: cfg.Logger, now: cfg.Now, lookups: make(chan struct{}, maxLookups),
 		arrivals: make(chan struct{}, maxLookups),

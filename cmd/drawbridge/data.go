@@ -13,11 +13,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/drawbridge-mcp/drawbridge/auth/signin"
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
+	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
@@ -303,6 +305,8 @@ func (k *keeping) signOut(ctx context.Context, issuer, subject string, s streams
 		Settings: func() signin.Settings { return signin.Settings{PublicURL: k.cfg.PublicURL} },
 		Logger:   slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: slog.LevelWarn})),
 		Records:  metrics.New(prometheus.NewRegistry()),
+		Audit:    func(context.Context, audit.Record) bool { return true },
+		Changed:  func() {}, Now: time.Now, Hold: signin.UsualHold,
 	})
 	return server.SignOut(ctx, issuer, subject)
 }

@@ -61,6 +61,7 @@ func newSignIns(cfg *config.Config, public *server.Settings, p signInParts) (*si
 		Settings: func() signin.Settings { return *s.settings.Load() },
 		Logger:   slog.New(exchange.LogHandler(p.log.Handler())), Records: p.metrics, Changed: p.changed,
 		Audit: func(ctx context.Context, r audit.Record) bool { return s.audit(ctx, r) },
+		Now:   time.Now, Hold: signin.UsualHold,
 	})
 	return s, nil
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/auth/signin"
 	"github.com/drawbridge-mcp/drawbridge/auth/signin/clients"
+	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
@@ -153,6 +154,10 @@ func authorizationServer(t *testing.T, redirect string, documents *http.Client,
 		Settings:  func() signin.Settings { return settings },
 		Logger:    slog.New(slog.DiscardHandler),
 		Records:   metrics.New(prometheus.NewRegistry()),
+		Audit:     func(context.Context, audit.Record) bool { return true },
+		Changed:   func() {},
+		Now:       time.Now,
+		Hold:      signin.UsualHold,
 	})
 	tokens, err := auth.New(auth.Config{Issuers: signIn.Issuers(settings, []string{"acme"})})
 	if err != nil {

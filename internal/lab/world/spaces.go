@@ -43,15 +43,15 @@ func (n *network) begin(ctx context.Context, k *Keeper, dir string, parts []stri
 	number := n.addBridge(ctx)
 	host := func(last int) string { return fmt.Sprintf("10.213.%d.%d", number, last) }
 	n.outside, n.balancer, n.trusted = host(1), host(2), host(0)+"/30"
-	script := fmt.Sprintf("address add %[2]s/24 dev %[1]s\naddress add %[3]s/24 dev %[1]s\nlink set %[1]s up\n",
-		n.bridge, n.outside, n.balancer)
+	script := []string{fmt.Sprintf("address add %[2]s/24 dev %[1]s\naddress add %[3]s/24 dev %[1]s\n"+
+		"link set %[1]s up\n", n.bridge, n.outside, n.balancer)}
 	for i, part := range parts {
 		holder := k.Start(Order{Dir: dir, Command: []string{"sleep", "infinity"}, space: true})
 		n.spaces[part] = &space{host: host(firstHost + i), holder: holder}
-		script += fmt.Sprintf("link add %[1]s-%[2]d type veth peer name eth0 netns %[3]d\n"+
-			"link set %[1]s-%[2]d master %[1]s up\n", n.bridge, i, holder.PID())
+		script = append(script, fmt.Sprintf("link add %[1]s-%[2]d type veth peer name eth0 netns %[3]d\n"+
+			"link set %[1]s-%[2]d master %[1]s up\n", n.bridge, i, holder.PID()))
 	}
-	Run(ctx, script, "ip", "-batch", "-")
+	Run(ctx, strings.Join(script, ""), "ip", "-batch", "-")
 	for part, s := range n.spaces {
 		script := fmt.Sprintf("address add %s/24 dev eth0\nlink set eth0 up\nlink set lo up\n", s.host)
 		Run(ctx, script, n.command(part, "ip", "-batch", "-")...)

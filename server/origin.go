@@ -23,7 +23,7 @@ const (
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#security-warning
 func (s *Server) sameOrigin(x *exchange.Exchange, r *http.Request) bool {
 	if !x.Settings.AllowsHost(r.Host) {
-		return s.refuseOrigin(x, "host", r.Host, hostAdvice, exchange.ErrHost)
+		return s.refuseOrigin(x, slog.String("host", exchange.Harmless(r.Host)), hostAdvice, exchange.ErrHost)
 	}
 	if (signingIn{s.config.SignIn}).serves(r.URL.Path) { // it judges origins itself: its pages have none
 		return true
@@ -40,7 +40,8 @@ func (s *Server) sameOrigin(x *exchange.Exchange, r *http.Request) bool {
 		return true
 	}
 	if len(origins) > 1 || !x.Settings.AllowsOrigin(origins[0], r.Host) {
-		return s.refuseOrigin(x, "origin", strings.Join(origins, ", "), originAdvice, exchange.ErrOrigin)
+		named := slog.String("origin", exchange.Harmless(strings.Join(origins, ", ")))
+		return s.refuseOrigin(x, named, originAdvice, exchange.ErrOrigin)
 	}
 	shareWith(x, origins[0])
 	if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
@@ -52,13 +53,11 @@ func (s *Server) sameOrigin(x *exchange.Exchange, r *http.Request) bool {
 
 // refuseOrigin refuses a request for the host or the origin that it named, which the log
 // says together with what would let it in. It returns false.
-func (s *Server) refuseOrigin(x *exchange.Exchange, reason, named, advice string,
+func (s *Server) refuseOrigin(x *exchange.Exchange, named slog.Attr, advice string,
 	refusal *exchange.Refusal,
 ) bool {
-	x.RefusedOrigin = []slog.Attr{
-		slog.String(reason, exchange.Harmless(named)), slog.String("advice", advice),
-	}
-	s.exchanges.RecordUnauthenticated(x, "forbidden", reason)
+	x.RefusedOrigin = []slog.Attr{named, slog.String("advice", advice)}
+	s.exchanges.RecordUnauthenticated(x, "forbidden", named.Key)
 	x.Refuse("", refusal)
 	return false
 }

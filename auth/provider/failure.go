@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
 	"golang.org/x/oauth2"
 
 	"github.com/drawbridge-mcp/drawbridge/auth/signin"
+	"github.com/drawbridge-mcp/drawbridge/internal/fetch"
 )
 
 const (
@@ -98,9 +98,7 @@ func refreshFailed(err error, secrets ...string) error {
 // bare returns an error without the address that net/http puts in front of it, cut: the
 // libraries write whole answers into some.
 func bare(doing string, err error) error {
-	if at, ok := errors.AsType[*url.Error](err); ok {
-		err = at.Err
-	}
+	err = fetch.Bare(err)
 	if known, ok := errors.AsType[*Error](err); ok {
 		return known
 	}

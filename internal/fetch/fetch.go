@@ -34,12 +34,12 @@ type Answer struct {
 func Do(ctx context.Context, client *http.Client, r Request) (*Answer, error) {
 	request, err := http.NewRequestWithContext(ctx, r.Method, r.Address, strings.NewReader(r.Body))
 	if err != nil {
-		return nil, bare(err)
+		return nil, Bare(err)
 	}
 	maps.Copy(request.Header, r.Header)
 	response, err := client.Do(request)
 	if err != nil {
-		return nil, bare(err)
+		return nil, Bare(err)
 	}
 	defer func() { _ = response.Body.Close() }() // all that is wanted was read
 	body, err := io.ReadAll(io.LimitReader(response.Body, r.Most+1))
@@ -49,8 +49,9 @@ func Do(ctx context.Context, client *http.Client, r Request) (*Answer, error) {
 	return &Answer{response.StatusCode, response.Header, body}, nil
 }
 
-// bare returns an error without the address that net/http puts in front of it.
-func bare(err error) error {
+// Bare returns an error without the address that net/http puts in front of it: that may
+// have what must not be in logs, such as the arguments of a call.
+func Bare(err error) error {
 	if about, ok := errors.AsType[*url.Error](err); ok {
 		return about.Err
 	}

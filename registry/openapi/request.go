@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
+	"github.com/drawbridge-mcp/drawbridge/internal/fetch"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/credential"
@@ -326,15 +327,12 @@ func (c *caller) send(ctx context.Context, call *registry.Call, sent *atomic.Boo
 }
 
 // unavailable returns the error for a request that failed, or that of ctx when ctx has
-// ended. It drops the outer *url.Error, because that has the address, and the address has
-// arguments, which must not be in logs.
+// ended.
 func (c *caller) unavailable(ctx context.Context, sent bool, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if outer, ok := errors.AsType[*url.Error](err); ok {
-		err = outer.Err
-	}
+	err = fetch.Bare(err)
 	return &registry.UnavailableError{
 		Server: c.server, Sent: sent, Credential: credential.FaultOf(err), Err: err,
 	}

@@ -231,8 +231,8 @@ func (s *Service) heardNotice(ctx context.Context, from replica.ID, parts []stri
 	}
 	if len(parts[3]) == 0 {
 		l.DropListener(stream, from)
-		switch {
-		case l.Leader().Here || l.Leader().Epoch > epoch: // from the sender, or another replica leads
+		switch leader := l.Leader(); {
+		case leader.Here || leader.Epoch > epoch: // it came here from the sender, or another replica leads
 		case epoch == directory.EndedEpoch:
 			s.sessions.Drop(l, sessions.EndClosed)
 			l.AwaitEnd(ctx)

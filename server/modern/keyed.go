@@ -125,8 +125,9 @@ func isGivenUp(ctx context.Context, x *exchange.Exchange) (given bool, reason st
 	return x.Context().Err() != nil, ""
 }
 
-// keyedRefusals are what is told of errors of once.Store. Of all others it is ErrReplicas:
-// the client asked for once, and without what the replicas share nobody can promise that.
+// keyedRefusals are what is told of errors of once.Store. Of all others it is
+// ErrReplicas: the client asked for once, and without what the replicas share nobody can
+// promise that.
 var keyedRefusals = exchange.Refusals{
 	{once.ErrBody, exchange.ErrKeyBody},
 	{once.ErrUnkept, exchange.ErrKeyAnswer},
@@ -175,7 +176,6 @@ func (e *Endpoint) runKeyed(ctx context.Context, x *exchange.Exchange, c *call, 
 		defer context.AfterFunc(x.Context(), func() { e.endUnwanted(ctx, &c.job, claim) })()
 	}
 	a = e.run(ctx, x, m, c)
-	x.Outcome, x.Ended = a.Outcome(), a.Ended
 	if a.Err != nil && unmade(a.Err) {
 		claim.Free(x.Outliving())
 		settled = true
@@ -189,6 +189,7 @@ func (e *Endpoint) runKeyed(ctx context.Context, x *exchange.Exchange, c *call, 
 	given.Message = e.config.Exchanges.Payload(ctx, &a, x.ID).Joined()
 	claim.Finish(x.Outliving(), given)
 	settled = true
+	x.Outcome, x.Ended = a.Outcome(), a.Ended
 	c.response.give(given.Status, given.Message)
 }
 

@@ -140,8 +140,10 @@ func (d *Directory) take(ctx context.Context, t *ticket.Ticket, c gateway.Caller
 		defer d.beingTaken.Delete(t.Key)
 		ctx, self := context.WithoutCancel(ctx), d.config.Others.Self()
 		l := d.Roster.Find(t.Key)
-		if l != nil && from.Primary == self && l.Leader().Here && l.Leader().Epoch == from.Epoch {
-			return taken{l, d.useLed(ctx, l, c)}, nil
+		if l != nil && from.Primary == self {
+			if leader := l.Leader(); leader.Here && leader.Epoch == from.Epoch {
+				return taken{l, d.useLed(ctx, l, c)}, nil
+			}
 		}
 		record, err := d.config.Entries.Take(ctx, keyOf(t, c), from, self)
 		if err != nil {

@@ -145,8 +145,8 @@ func sharingAll(t *testing.T) func(*world) {
 // asked: what is more would cost each call its time.
 //
 // A replica that is kept from running for seconds is not known to the others any more,
-// and looks at all sessions again; and an answer that takes a second becomes a stream. What
-// was counted meanwhile says nothing, so all is counted anew then.
+// and looks at all sessions again; and an answer that takes a second becomes a stream.
+// What was counted meanwhile says nothing, so all is counted anew then.
 func TestTripsOfEachKind(t *testing.T) {
 	t.Parallel()
 	var returns atomic.Int64

@@ -118,7 +118,8 @@ func TestUnauthenticatedConnectionsLockNobodyOut(t *testing.T) {
 		!strings.Contains(text, fmt.Sprintf("drawbridge_connections_limit %d", most)) {
 		t.Errorf("the metrics do not tell of it:\n%s", text)
 	}
-	// Those that say nothing are closed after seconds, so that others come in each attempt.
+	// Those that say nothing are closed after seconds, so that others come in each
+	// attempt.
 	eventually(t, "/readyz says that all connections are open", func() bool {
 		for range most {
 			c, err := new(net.Dialer).DialContext(ctx, "tcp", listen)

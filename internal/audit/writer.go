@@ -209,8 +209,8 @@ func (l *Log) triedLocked() {
 }
 
 // watch is what the second goroutine does at every watchInterval. It sees to it that
-// nobody waits for a writer that hangs, wakes the writer for what must be tried again, and
-// tells Changed of problems. It never touches the file, so it cannot hang itself.
+// nobody waits for a writer that hangs, wakes the writer for what must be tried again,
+// and tells Changed of problems. It never touches the file, so it cannot hang itself.
 func (l *Log) watch(context.Context) {
 	l.looks++
 	problem := l.check(l.looks%retryTicks == 0)

@@ -12,8 +12,8 @@ func OK(t testing.TB, err error) {
 	}
 }
 
-// Have returns what hands a value to a test, as in fatal.Have(os.Getwd())(t). With an error
-// it ends the test instead.
+// Have returns what hands a value to a test, as in fatal.Have(os.Getwd())(t). With an
+// error it ends the test instead.
 func Have[T any](v T, err error) func(t testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()

@@ -281,7 +281,8 @@ func (c *call) use() *registry.Call {
 // kindOf returns of which kind the items are that a method uses.
 func kindOf(method string) registry.Kind { return cmp.Or(itemKinds[method], registry.KindTool) }
 
-// itemKinds are those of the methods that use other items than tools, and are recorded so.
+// itemKinds are those of the methods that use, and are recorded with, other items than
+// tools.
 var itemKinds = map[string]registry.Kind{
 	mcp.MethodPromptsGet: registry.KindPrompt, mcp.MethodResourcesRead: registry.KindResource,
 }

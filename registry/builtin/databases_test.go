@@ -91,8 +91,8 @@ CREATE TABLE notes(tenant integer REFERENCES tenants(id), author integer,
 	}
 }
 
-// TestWhatCannotBeReadHidesNoOtherTable has a view of a table that is gone, and a table of
-// a module that SQLite lacks here.
+// TestWhatCannotBeReadHidesNoOtherTable has a view of a table that is gone, and a table
+// of a module that SQLite lacks here.
 func TestWhatCannotBeReadHidesNoOtherTable(t *testing.T) {
 	t.Parallel()
 	cfg := builtin.Config{Databases: []builtin.Database{file(t, shop+`CREATE VIEW old AS SELECT * FROM gone;

@@ -50,8 +50,8 @@ const FlowWorkers = 16
 type Set struct {
 	config Config
 	slots  *share.Budget
-	// open are the *Slot of streams that clients opened, besides those that answer a POST:
-	// these end with their request
+	// open are the *Slot of streams that clients opened, besides those that answer a
+	// POST: these end with their request
 	open sync.Map
 
 	draining chan struct{} // closed by end

@@ -21,9 +21,9 @@ func slowFunctions() []string {
 	}
 }
 
-// addFunctions replaces functions that are slow and cannot be missed by others that do the
-// same in linear time. To trim 100,000 characters takes SQLite 7 minutes if there are as
-// many to choose from. And it adds what Layout asks.
+// addFunctions replaces functions that are slow and cannot be missed by others that do
+// the same in linear time. To trim 100,000 characters takes SQLite 7 minutes if there are
+// as many to choose from. And it adds what Layout asks.
 func addFunctions(c *sqlite3.Conn) error {
 	const flags = sqlite3.DETERMINISTIC | sqlite3.INNOCUOUS
 	trimming := func(left, right bool) sqlite3.ScalarFunction {

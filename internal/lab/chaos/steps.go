@@ -247,8 +247,8 @@ func warns(words ...string) about {
 	})
 }
 
-// Questions about one replica: whether /readyz is 200, and whether it says that Redis is not
-// well.
+// Questions about one replica: whether /readyz is 200, and whether it says that Redis is
+// not well.
 var (
 	isReady = judged("it is ready", func(v view) bool { return v.Ready && v.status == http.StatusOK })
 

@@ -106,8 +106,8 @@ func (p *conns) once(ctx context.Context, do func(context.Context, *pgconn.PgCon
 	return err
 }
 
-// take returns a connection that give takes back. One that is open comes first, even while
-// none is tried: the server may have no room for another.
+// take returns a connection that give takes back. One that is open comes first, even
+// while none is tried: the server may have no room for another.
 func (p *conns) take(ctx context.Context) (c conn, err error) {
 	if ctx.Err() != nil {
 		return c, context.Cause(ctx)

@@ -61,7 +61,8 @@ func Run(t *testing.T, open Open) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var passed atomic.Int64
-			began, cfg := time.Now(), store.Config{Ring: ring(t, 1), Log: slog.New(slog.DiscardHandler)}
+			began, cfg := time.Now(), Config()
+			cfg.Ring = ring(t, 1)
 			cfg.Now = func() time.Time { return began.Add(time.Duration(passed.Load())) }
 			if test.most > 0 {
 				cfg.Bounds = map[string]int{"family": test.most}

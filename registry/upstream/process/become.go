@@ -29,9 +29,9 @@ func (o order) become() error {
 		return errors.New("its keeper has ended")
 	}
 	environment := os.Environ()
-	// The limit comes last. The kernel counts the processes of the new user, whom it would
-	// refuse to become where they are too many, and each thread of this program is one: Go
-	// ends where it cannot begin another.
+	// The limit comes last. The kernel counts the processes of the new user, whom it
+	// would refuse to become where they are too many, and each thread of this program is
+	// one: Go ends where it cannot begin another.
 	processes := int64(o.rights.Limits.Processes)
 	if err := restrict("processes", unix.RLIMIT_NPROC, processes, processes); err != nil {
 		return err

@@ -150,8 +150,7 @@ func (p *OIDC) refreshed(ctx context.Context, d *discovered, token *oauth2.Token
 	raw, _ := token.Extra("id_token").(string) // "" if there is none, which is legal here
 	if raw == "" {
 		p.tellOnce(ctx, "the provider gives no ID token at a refresh: claims that userinfo lacks stay as "+
-			"they "+
-			"were at the sign-in")
+			"they were at the sign-in")
 		return p.identity(ctx, d, token, &person{
 			subject: was.Subject, session: textOf(before, "sid"), claims: before, earlier: true,
 		})

@@ -74,8 +74,7 @@ func (p *OIDC) tryCallback(ctx context.Context, callback string) error {
 	target, found := strings.CutPrefix(response.Header.Get("Location"), callback+"?")
 	if !found {
 		return fmt.Errorf("the provider does not send people back to %s (status %d): register this address "+
-			"there, "+
-			"and compare the client id", callback, response.StatusCode)
+			"there, and compare the client id", callback, response.StatusCode)
 	}
 	back, err := url.ParseQuery(target)
 	if err != nil {
@@ -122,8 +121,7 @@ func (d *document) notes(cfg *Config, claims []string) []string {
 		name, _, _ = strings.Cut(name, "/")
 		if !strings.Contains(path, "://") && !listed(d.ClaimsSupported, name) {
 			notes = append(notes, fmt.Sprintf("the provider does not list the claim %q; it may need a "+
-				"setting "+
-				"there to be in the ID token", name))
+				"setting there to be in the ID token", name))
 		}
 	}
 	return notes

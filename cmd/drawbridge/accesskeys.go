@@ -18,13 +18,12 @@ import (
 
 // keysHelp is the help of the command keys.
 var keysHelp = help{
-	"(create -tenant T -subject S [-scopes S,S] [-ttl 90d] | list [-tenant T] | " +
-		"revoke ID) [-config F]",
-	"Looks after access keys, which machines send in the place of tokens; access_keys: on in the " +
-		"config lets them in.\n" +
-		"create prints a new key once: nobody can find it out again. list says which there are and " +
-		"when each was used last, to the minute. " +
-		"revoke ends one, named by its id or by the key itself, at every replica within a second.\n" +
+	"(create -tenant T -subject S [-scopes S,S] [-ttl 90d] | list [-tenant T] | revoke ID) [-config F]",
+	"Looks after access keys, which machines send in the place of tokens; access_keys: on in the config " +
+		"lets them in.\n" +
+		"create prints a new key once: nobody can find it out again. list says which there are and when " +
+		"each was used last, to the minute. revoke ends one, named by its id or by the key itself, at " +
+		"every replica within a second.\n" +
 		"Exit 0 when it is done, 1 when not, 2 when the config or the command line is refused.",
 }
 
@@ -88,8 +87,7 @@ func (k *keeping) createKey(ctx context.Context, book accesskey.Book, key access
 	if slices.ContainsFunc(k.cfg.Clients,
 		func(c clients.Fixed) bool { return c.ID == key.Subject && speaks(&c) }) {
 		return fmt.Errorf("a client of the config is called %q, and in rules a key of that name would be "+
-			"the same "+
-			"subject; choose another", key.Subject)
+			"the same subject; choose another", key.Subject)
 	}
 	text, key, err := book.Create(ctx, key, life)
 	if err != nil {

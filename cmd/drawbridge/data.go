@@ -80,10 +80,9 @@ func (k *keeping) keysLocation() string {
 var dataHelp = help{
 	"(check [-remove] | backup FILE | restore FILE) [-config F]",
 	"Looks after what the gateway keeps for good, also while it runs.\n" +
-		"check reads all records and says how many cannot be read; -remove removes those. " +
-		"backup writes them to a new file, as " +
-		"they are at one moment. " +
-		"restore puts those of a backup in the place of all that there are, at once or not at all.\n" +
+		"check reads all records and says how many cannot be read; -remove removes those. backup writes " +
+		"them to a new file, as they are at one moment. restore puts those of a backup in the place of all " +
+		"that there are, at once or not at all.\n" +
 		"A backup of a folder can be restored to PostgreSQL and back. It has no keys: keep those, too.\n" +
 		"Exit 0 when it is done, 1 when not, 2 when the config or the command line is refused.",
 }
@@ -251,11 +250,9 @@ func copyFile(to, from string) error {
 // signOutHelp is the help of the command sign-out.
 var signOutHelp = help{
 	"ISSUER#SUBJECT [-config F]",
-	"Ends all that a person has who signed in with a browser, named as rules name people. Gateways " +
-		"that run know it " +
-		"within a second: the tokens of all programs that the person allowed are refused, and what " +
-		"they have open is " +
-		"closed. The person can sign in again, unless the provider refuses.\n" +
+	"Ends all that a person has who signed in with a browser, named as rules name people. Gateways that " +
+		"run know it within a second: the tokens of all programs that the person allowed are refused, and " +
+		"what they have open is closed. The person can sign in again, unless the provider refuses.\n" +
 		"Exit 0 when it is done, 1 when not, 2 when the config or the command line is refused.",
 }
 

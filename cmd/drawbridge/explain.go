@@ -42,11 +42,10 @@ var explainHelp = help{
 		"[-tool X | -prompt X | -resource X]  [-args JSON]\n" +
 		"       drawbridge explain -request ID [-audit F]… [-args JSON]",
 	"Says what would become of a request, and why: issuer, tenant, each rule with its line, limits, " +
-		"arguments, " +
-		"cleaning, server, and what to change.\n" +
+		"arguments, cleaning, server, and what to change.\n" +
 		"Without -tool, -prompt and -resource it lists what the caller may use.\n" +
-		"With -request it says what happened to one request, from its line in the audit file, " +
-		"and with -args whether these were its arguments.\n" +
+		"With -request it says what happened to one request, from its line in the audit file, and with " +
+		"-args whether these were its arguments.\n" +
 		"It starts nothing but the config's own tools, and asks no server unless -online is given.\n" +
 		"Exit 0 when the request, or without one the caller, would be let through, or the request is " +
 		"found, 1 when not, 2 when the config or the command line is refused.",
@@ -362,9 +361,8 @@ func (w *walk) tellServer(e *gateway.Explanation) {
 	case e.Server == "":
 		return
 	case e.Guessed && w.cfg.ListsForUsers(e.Server):
-		w.line("server", "%s (%s): the server decides what this person is listed (lists: user), so the "+
-			"name alone was judged by "+
-			"the patterns", e.Server, location(w.cfg.Position("server "+e.Server)))
+		w.line("server", "%s (%s): the server decides what this person is listed (lists: user), so the name "+
+			"alone was judged by the patterns", e.Server, location(w.cfg.Position("server "+e.Server)))
 	case e.Guessed:
 		w.line(
 			"server", "%s (%s): what it offers is not known here, so the name alone was judged by the "+

@@ -358,8 +358,7 @@ func (f *fleet) offer(ctx context.Context, s config.Server, offers []registry.Of
 }
 
 // upstreamConfig returns what package upstream needs of a server; the callbacks are for
-// the caller to add. validate
-// -online uses it too.
+// the caller to add. validate -online uses it too.
 func upstreamConfig(s config.Server, log *slog.Logger) upstream.Config {
 	return upstream.Config{
 		Name:         s.Name,

@@ -63,9 +63,8 @@ func helpOn(topic string, s streams) error {
 	if found {
 		return nil
 	}
-	return refused("there is nothing about %q%s\n\nTopics: %s, "+
-		"each command, each code and outcome of the records, as drawbridge help DB-TOOL, "+
-		"and what people see, as drawbridge help 403",
+	return refused("there is nothing about %q%s\n\nTopics: %s, each command, each code and outcome of the "+
+		"records, as drawbridge help DB-TOOL, and what people see, as drawbridge help 403",
 		topic, nearTopics(topic), strings.Join(topics(), ", "))
 }
 

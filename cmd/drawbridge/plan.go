@@ -28,14 +28,13 @@ type planned struct {
 // planHelp is the help of the command plan.
 var planHelp = help{
 	"OLD NEW [-audit F]… [-online]",
-	"Says what changes for callers when the config NEW takes the place of OLD: who gains and loses " +
-		"which tools, " +
-		"prompts and resources, which limits, servers and issuers change.\n" +
+	"Says what changes for callers when the config NEW takes the place of OLD: who gains and loses which " +
+		"tools, prompts and resources, which limits, servers and issuers change.\n" +
 		"With audit files it says which of the calls in them NEW would refuse, and of whom.\n" +
-		"It starts nothing but the configs' own tools, and asks no server unless -online is given. " +
-		"Where it is not known what a server offers, it names the patterns that changed.\n" +
-		"Exit 0 when nobody may do less, 1 when somebody does, " +
-		"2 when a config, a file or the command line is refused.",
+		"It starts nothing but the configs' own tools, and asks no server unless -online is given. Where " +
+		"it is not known what a server offers, it names the patterns that changed.\n" +
+		"Exit 0 when nobody may do less, 1 when somebody does, 2 when a config, a file or the command line " +
+		"is refused.",
 }
 
 // planCommand is the command plan.

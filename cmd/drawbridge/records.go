@@ -91,8 +91,7 @@ func each(names *[]string) func(name string) error {
 func auditOf(cfg *config.Config, command string) ([]string, error) {
 	if cfg.Audit.File == "-" {
 		return nil, errors.New("drawbridge " + command +
-			": the audit records go to standard output: name their file with -audit, " +
-			"or - to pipe them")
+			": the audit records go to standard output: name their file with -audit, or - to pipe them")
 	}
 	return []string{cfg.Audit.File}, nil
 }

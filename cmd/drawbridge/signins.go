@@ -157,8 +157,7 @@ func (s *signIns) judge(view *admin.View) {
 		}
 		view.Unreached[u.Provider] = admin.Provider{Failing: since}
 		view.Warnings = append(view.Warnings, fmt.Sprintf("the provider %s cannot be reached: %s (since "+
-			"%s); valid "+
-			"tokens are served meanwhile, and nobody can sign in there", u.Provider, u.Err,
+			"%s); valid tokens are served meanwhile, and nobody can sign in there", u.Provider, u.Err,
 			since.Format(time.RFC3339)))
 	}
 }

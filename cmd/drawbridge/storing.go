@@ -219,14 +219,12 @@ func (s *storing) judge(view *admin.View) {
 	view.Store = "used"
 	if err := s.up(); err != nil {
 		view.Store = "away"
-		view.Warnings = append(view.Warnings, "the store cannot be used; valid tokens are served "+
-			"meanwhile, and "+
-			"nobody can sign in: "+err.Error())
+		view.Warnings = append(view.Warnings, "the store cannot be used; valid tokens are served meanwhile, "+
+			"and nobody can sign in: "+err.Error())
 	}
 	if unread := s.unread.Load(); unread > 0 {
 		view.Warnings = append(view.Warnings, count(int(unread), "record")+
-			" of the store, sealed by an older key, "+
-			"cannot be read; drawbridge data check tells of all")
+			" of the store, sealed by an older key, cannot be read; drawbridge data check tells of all")
 	}
 }
 

@@ -25,11 +25,10 @@ type tokenRequest struct {
 // tokenHelp is the help of the command token.
 var tokenHelp = help{
 	"-config F -tenant T -subject S [-scopes a,b] [-ttl 1h] | -explain F",
-	"Signs a token, for trials, with an issuer of the config whose private or shared key is in the " +
-		"config. " +
+	"Signs a token, for trials, with an issuer of the config whose private or shared key is in the config. " +
 		"The token alone goes to standard output.\n" +
-		"With -explain it says what becomes of a token that somebody has: tenants, scopes, or which " +
-		"claim is at fault.",
+		"With -explain it says what becomes of a token that somebody has: tenants, scopes, or which claim " +
+		"is at fault.",
 }
 
 // tokenCommand is the command token. The token alone goes to standard output, so that a
@@ -67,8 +66,8 @@ func tokenCommand(flags *flag.FlagSet) action {
 		if err != nil {
 			return err
 		}
-		s.complain("A token for trials, signed as %s for tenant %s, good for %s. "+
-			"Whoever holds it is %[1]s#%[4]s.\n",
+		s.complain("A token for trials, signed as %s for tenant %s, good for %s. Whoever holds it is "+
+			"%[1]s#%[4]s.\n",
 			iss.Issuer.Issuer, request.tenant, request.ttl, request.subject)
 		s.say("%s\n", token)
 		return nil

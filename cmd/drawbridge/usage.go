@@ -77,8 +77,7 @@ func usageCommand(flags *flag.FlagSet) action {
 	flags.StringVar(&r.wanted.user, "user", "", "count users alone whose ISSUER#SUBJECT fits this "+
 		"`pattern`, as *#alice")
 	flags.StringVar(&r.wanted.tool, "tool", "", "count tools alone whose name fits this `pattern`, as "+
-		"github__*; "+
-		"prompts and resources, too")
+		"github__*; prompts and resources, too")
 	inJSON := flags.Bool("json", false, "print JSON")
 	inCSV := flags.Bool("csv", false, "print CSV")
 	var audits []string
@@ -283,8 +282,8 @@ func (r *usageReport) warn(s streams) {
 			"for any text, as in '*#alice' and 'github__*'\n")
 	}
 	if r.first.After(r.since) {
-		s.complain("drawbridge usage: nothing is known before %s, where the files begin: "+
-			"name older ones, too, with -audit\n", r.first.UTC().Format(time.RFC3339))
+		s.complain("drawbridge usage: nothing is known before %s, where the files begin: name older ones, "+
+			"too, with -audit\n", r.first.UTC().Format(time.RFC3339))
 	}
 }
 

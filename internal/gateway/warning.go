@@ -28,8 +28,7 @@ func (g *Gateway) Warnings() []string {
 		if with := serversWithApps(view); len(with) > 1 {
 			warnings = append(warnings, fmt.Sprintf(
 				"tenant %s: servers %s have apps; to hosts they are one server, so that an app of one can "+
-					"call tools "+
-					"of the others; deny those tools, or give each server a tenant of its own",
+					"call tools of the others; deny those tools, or give each server a tenant of its own",
 				id, strings.Join(with, ", ")))
 		}
 		for _, tool := range view.Tools {

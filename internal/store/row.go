@@ -89,8 +89,8 @@ func (c *Config) reseal(row *Row, plain []byte) {
 	row.Key = KeyOf(row.Value)
 }
 
-// KeyOf returns the id of the key that seals a value.
-// It stands after the version, see package seal.
+// KeyOf returns the id of the key that seals a value. It stands after the version, see
+// package seal.
 func KeyOf(value []byte) string {
 	if len(value) < 4 {
 		return ""

@@ -88,8 +88,7 @@ var texts = map[Language]wording{
 		NoScopes:     "do what everybody of the tenant may do",
 		Warning:      "Go on only if you have just begun this yourself, in the program that is named here.",
 		LocalDocument: "Any program on this machine can say that it is this one. Make sure that you have " +
-			"started " +
-			"it yourself.",
+			"started it yourself.",
 		Allow:       "Allow",
 		Deny:        "Do not allow",
 		MoveTitle:   "You are signed in",
@@ -107,17 +106,14 @@ var texts = map[Language]wording{
 				"This program is not known here",
 				"The program has a registration that has ended or was never made here.",
 				"In the program, remove the sign-in of this server and connect again: in Claude Code use " +
-					"/mcp and " +
-					"“Clear authentication”, in VS Code the command “Authentication: Remove Dynamic " +
-					"Authentication " +
-					"Providers”, in Codex “codex mcp logout”.",
+					"/mcp and “Clear authentication”, in VS Code the command “Authentication: Remove " +
+					"Dynamic Authentication Providers”, in Codex “codex mcp logout”.",
 			},
 			BadRedirect: {
 				"The answer would go to a wrong place",
 				"The program wants the answer at an address that it has not registered.",
 				"Remove the sign-in of this server in the program and connect again. If you did not start " +
-					"a program, " +
-					"close this page: somebody may have sent you a link to mislead you.",
+					"a program, close this page: somebody may have sent you a link to mislead you.",
 			},
 			BadRequest: {
 				"This address is not complete", "Something is missing in the address, or stands in it twice.",
@@ -187,8 +183,7 @@ var texts = map[Language]wording{
 		Warning: "Fahren Sie nur fort, wenn Sie dies gerade selbst im genannten Programm begonnen " +
 			"haben.",
 		LocalDocument: "Jedes Programm auf diesem Gerät kann sich als dieses ausgeben. Vergewissern Sie " +
-			"sich, dass Sie " +
-			"es selbst gestartet haben.",
+			"sich, dass Sie es selbst gestartet haben.",
 		Allow:       "Zulassen",
 		Deny:        "Nicht zulassen",
 		MoveTitle:   "Sie sind angemeldet",
@@ -206,17 +201,15 @@ var texts = map[Language]wording{
 				"Dieses Programm ist hier nicht bekannt",
 				"Seine Registrierung ist abgelaufen oder wurde nie hier gemacht.",
 				"Entfernen Sie im Programm die Anmeldung dieses Servers und verbinden Sie es neu: in " +
-					"Claude Code mit /mcp " +
-					"und „Clear authentication“, in VS Code mit „Authentication: Remove Dynamic " +
-					"Authentication Providers“, " +
-					"in Codex mit „codex mcp logout“.",
+					"Claude Code mit /mcp und „Clear authentication“, in VS Code mit „Authentication: " +
+					"Remove Dynamic Authentication Providers“, in Codex mit „codex mcp logout“.",
 			},
 			BadRedirect: {
 				"Die Antwort ginge an eine falsche Stelle",
 				"Das Programm will die Antwort an einer Adresse, die es nicht registriert hat.",
 				"Entfernen Sie im Programm die Anmeldung dieses Servers und verbinden Sie es neu. Wenn Sie " +
-					"kein Programm " +
-					"gestartet haben, schließen Sie diese Seite: vielleicht will Sie jemand täuschen.",
+					"kein Programm gestartet haben, schließen Sie diese Seite: vielleicht will Sie jemand " +
+					"täuschen.",
 			},
 			BadRequest: {
 				"Diese Adresse ist nicht vollständig",
@@ -227,8 +220,7 @@ var texts = map[Language]wording{
 				"Diese Anmeldung wurde nicht hier begonnen",
 				"Sie wurde in einem anderen Browser begonnen oder vor mehr als zehn Minuten.",
 				"Beginnen Sie im Programm noch einmal und bleiben Sie in einem Browser. Wenn Sie kein " +
-					"Programm gestartet " +
-					"haben, schließen Sie diese Seite.",
+					"Programm gestartet haben, schließen Sie diese Seite.",
 			},
 			AlreadyDone: {
 				"Das ist schon erledigt",

@@ -298,8 +298,7 @@ func audiencesOf(address string, iss auth.Issuer) []string {
 // follow from listen. A new listen takes effect only at a restart, so until then those
 // audiences must go on naming the address of the config that the process was started
 // with: otherwise the clients' tokens would be refused, and identities would be of an issuer
-// that servers do not know. It is called once, before anybody
-// else sees the config.
+// that servers do not know. It is called once, before anybody else sees the config.
 func (c *Config) KeepAddress(started *Config) {
 	if c.PublicURL != "" {
 		return

@@ -166,9 +166,8 @@ func (c *Config) WarnOfBody(largest, most int64) {
 	}
 	c.warnOf(c.largeBody, codeLargeBody,
 		fmt.Sprintf("a body of %s, the largest that limits.max_body allows, never fits into what one user "+
-			"may hold, %s; "+
-			"lower limits.max_body, raise limits.memory, or give the process more", roundSize(largest),
-			roundSize(most)))
+			"may hold, %s; lower limits.max_body, raise limits.memory, or give the process more",
+			roundSize(largest), roundSize(most)))
 }
 
 // WarnOfMemory adds a warning if limits.memory is more than most, which is what requests
@@ -179,9 +178,8 @@ func (c *Config) WarnOfMemory(most int64, source string) {
 		return
 	}
 	c.warnOf(c.muchMemory, codeMuchMemory,
-		fmt.Sprintf("limits.memory of %s is more than requests may hold here by %s, %s: "+
-			"the gateway may be killed for want of memory; leave it out, set %s at most, or give the "+
-			"process more",
+		fmt.Sprintf("limits.memory of %s is more than requests may hold here by %s, %s: the gateway may be "+
+			"killed for want of memory; leave it out, set %s at most, or give the process more",
 			roundSize(c.Limits.Memory), source, roundSize(most), roundSize(most)))
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
@@ -123,20 +124,11 @@ func (c *connection) announced(kind registry.Kind) {
 func (c *connection) reread(changed topics) {
 	reads := cmp.Or(c.control, c)
 	reads.unread.Or(uint32(changed))
-	signal(reads.changes)
+	pace.Signal(reads.changes)
 }
 
 // CheckAlive asks for a proof of life. It does not block.
-func (c *connection) CheckAlive() { signal(c.suspected) }
-
-// signal leaves one signal in a channel with room for one, and does not block: a signal
-// that is waiting already stands for this one too.
-func signal(channel chan<- struct{}) {
-	select {
-	case channel <- struct{}{}:
-	default: // one is waiting already
-	}
-}
+func (c *connection) CheckAlive() { pace.Signal(c.suspected) }
 
 // Count counts n things that no server should send.
 func (c *connection) Count(kind Anomaly, n int) { c.cfg.Count(kind, n) }

@@ -172,7 +172,7 @@ func (m *modern) call(ctx context.Context, i *item, c *registry.Call) (mcp.Objec
 	switch {
 	case err != nil:
 		if refusedQuestion(err) && c.Capabilities.Len() > 0 && i.asks {
-			signal(m.conn.refusals)
+			pace.Signal(m.conn.refusals)
 		}
 		return result, err
 	case i.method == mcp.MethodToolsCall && m.conn.gives(c) && result.Text("resultType") == "task":

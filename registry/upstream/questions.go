@@ -7,6 +7,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
@@ -125,7 +126,7 @@ func (q *questions) attach(c *registry.Call) {
 	defer q.mu.Unlock()
 	q.attached, q.waitingNotes, q.capabilities, q.opened = true, 0, c.Capabilities, c.OnOpened
 	if len(q.open) > 0 { // questions that are left from the round before
-		signal(q.asked)
+		pace.Signal(q.asked)
 	}
 }
 
@@ -210,7 +211,7 @@ func (q *questions) ask(m *mcp.Message, stray bool) *mcp.Error {
 		id: m.ID, key: questionKey(q.prefix, len(q.seen)), request: inputRequest(m.Method, params),
 		stray: stray, elicitation: m.Params.Text("elicitationId"),
 	})
-	signal(q.asked)
+	pace.Signal(q.asked)
 	return nil
 }
 

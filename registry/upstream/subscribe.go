@@ -36,7 +36,6 @@ type watches struct {
 
 	mu    sync.Mutex // guards the fields below and those of each watch
 	byKey map[watchKey]*watch
-	next  chan struct{} // closed and replaced when there is a new connection
 	ended bool
 
 	work sync.WaitGroup // the goroutine keep of each watch; nothing is added once ended is set
@@ -51,8 +50,8 @@ type watchKey struct{ tenantID, uri string }
 type watch struct {
 	key    watchKey
 	cancel context.CancelFunc
-	// holds a signal: a new listener waits, so the next attempt should not wait for its
-	// backoff
+	// holds a signal: there is a new listener or a new connection, so the next attempt
+	// should not wait for its backoff
 	hurry chan struct{}
 	after <-chan struct{} // done of the watch of the same key that is just ending; nil: there was none
 	done  chan struct{}   // closed when this watch has ended
@@ -131,10 +130,7 @@ func (t *watches) join(ctx context.Context, key watchKey, l *listener) (*watch, 
 		if w != nil {
 			next.after = w.done
 		}
-		if w = next; t.byKey == nil {
-			t.byKey = map[watchKey]*watch{}
-		}
-		t.byKey[key] = w
+		w, t.byKey[key] = next, next
 		t.work.Go(func() { t.keep(lasting, w) })
 	}
 	w.listeners[l] = struct{}{}
@@ -142,7 +138,7 @@ func (t *watches) join(ctx context.Context, key watchKey, l *listener) (*watch, 
 		l.resolveLocked(nil)
 	} else {
 		w.waiting = append(w.waiting, l)
-		signal(w.hurry)
+		pace.Signal(w.hurry)
 	}
 	return w, nil
 }
@@ -220,7 +216,7 @@ func (t *watches) keep(ctx context.Context, w *watch) {
 		<-w.after
 	}
 	for failures := 0; ; failures++ {
-		arrival, began := t.arrival(), time.Now()
+		began := time.Now()
 		err := t.attempt(ctx, w)
 		if !t.lost(ctx, w, err) {
 			return
@@ -228,23 +224,10 @@ func (t *watches) keep(ctx context.Context, w *watch) {
 		if time.Since(began) >= lasted {
 			failures = 0
 		}
-		if !pause(ctx, pace.Backoff(failures), arrival, w.hurry) {
+		if !pace.WaitOr(ctx, pace.Backoff(failures), w.hurry) {
 			return
 		}
 	}
-}
-
-// pause waits for d, or until a connection arrives or somebody is in a hurry. It returns
-// false when ctx ended.
-func pause(ctx context.Context, d time.Duration, arrival, hurry <-chan struct{}) bool {
-	select {
-	case <-time.After(d):
-	case <-arrival:
-	case <-hurry:
-	case <-ctx.Done():
-		return false
-	}
-	return true
 }
 
 // attempt subscribes once and stays until the subscription ends. Its error, never nil,
@@ -331,18 +314,12 @@ func (t *watches) tell(w *watch, uri string) {
 	}
 }
 
-// arrived wakes the watches that wait for a new connection.
+// arrived has the watches try a new connection at once. One whose attempt goes on just
+// now finds the signal when that has ended.
 func (t *watches) arrived() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	close(t.next)
-	t.next = make(chan struct{})
-}
-
-// arrival returns a channel that is closed when the next connection is there. It is taken
-// before an attempt, so that a connection which comes during the attempt is not missed.
-func (t *watches) arrival() <-chan struct{} {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.next
+	for _, w := range t.byKey {
+		pace.Signal(w.hurry)
+	}
 }

@@ -93,8 +93,8 @@ func New(cfg Config, reg *registry.Registry) *Upstream {
 	u.standing = standing{tell: cfg.Status, logger: cfg.Logger, status: Status{Server: cfg.Name}}
 	u.dialer = dialer{cfg: &u.cfg}
 	u.watches = watches{
-		server: fault(cfg.Name), child: cfg.URL == "", control: u.control.Load, next: make(chan struct{}),
-		slots: share.New(maxWatches),
+		server: fault(cfg.Name), child: cfg.URL == "", control: u.control.Load, slots: share.New(maxWatches),
+		byKey: map[watchKey]*watch{},
 	}
 	return u
 }

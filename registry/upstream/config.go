@@ -134,22 +134,18 @@ var errPanicked = errors.New("a fault of the gateway itself, which its log has")
 // it is not the goroutine of a call.
 func (c *Config) saved(ctx context.Context, do func() error) (err error) {
 	defer func() {
-		if problem := recover(); problem != nil {
-			err = c.panicked(ctx, problem)
+		problem := recover()
+		if problem == nil {
+			return
 		}
+		if c.Panicked != nil {
+			c.Panicked()
+		}
+		c.Logger.ErrorContext(ctx, "panic", slog.Any("problem", problem),
+			slog.String("stack", string(debug.Stack())))
+		err = errPanicked
 	}()
 	return do()
-}
-
-// panicked counts and logs a panic that a goroutine recovered from, and returns what its
-// work ended with.
-func (c *Config) panicked(ctx context.Context, problem any) error {
-	if c.Panicked != nil {
-		c.Panicked()
-	}
-	c.Logger.ErrorContext(ctx, "panic", slog.Any("problem", problem),
-		slog.String("stack", string(debug.Stack())))
-	return errPanicked
 }
 
 // Limits of handshakes.

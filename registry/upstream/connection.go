@@ -185,10 +185,9 @@ var changedKinds = map[string]registry.Kind{
 // server decides (modern), TasksAsked where the caller asks for one (2025-11-25), zero
 // where they cannot.
 func (c *connection) tasks() mcp.Tasks {
-	declared := c.capabilities.Load()
+	declared, _ := c.declared()
 	switch {
-	case declared == nil:
-	case mcp.EraOf(c.version) == mcp.Modern && mcp.DeclaresTasks(*declared):
+	case mcp.EraOf(c.version) == mcp.Modern && mcp.DeclaresTasks(declared):
 		return mcp.TasksGiven
 	case c.version == mcp.Revision2511 &&
 		declared.Object("tasks").Object("requests").Object("tools").Value("call").IsObject():
@@ -222,25 +221,28 @@ func (c *connection) gives(call *registry.Call) bool {
 // declare records the capabilities of the server.
 func (c *connection) declare(capabilities mcp.Object) { c.capabilities.Store(&capabilities) }
 
+// declared returns the capabilities of the server. known is false as long as it has
+// declared nothing.
+func (c *connection) declared() (capabilities mcp.Object, known bool) {
+	if declared := c.capabilities.Load(); declared != nil {
+		return *declared, true
+	}
+	return mcp.Object{}, false
+}
+
 // has tells whether the server declares a capability; where its declaration is unknown,
 // the answer is yes. A server that declares none of tools, prompts and resources is asked
 // for tools all the same, because it may have some.
 func (c *connection) has(name string) bool {
-	declared := c.capabilities.Load()
-	if declared == nil {
-		return true
-	}
-	return declared.Value(name).IsObject() ||
+	declared, known := c.declared()
+	return !known || declared.Value(name).IsObject() ||
 		name == "tools" && !declared.Has("tools") && !declared.Has("prompts") && !declared.Has("resources")
 }
 
 // extensions returns which extensions the server declares that are carried.
 func (c *connection) extensions(carried *mcp.ExtensionTable) mcp.Extensions {
-	declared := c.capabilities.Load()
-	if declared == nil {
-		return mcp.Extensions{}
-	}
-	return carried.OfServer(*declared)
+	declared, _ := c.declared()
+	return carried.OfServer(declared)
 }
 
 // topics returns the topics of which the server has lists.
@@ -257,8 +259,8 @@ func (c *connection) topics() topics {
 // subscribable tells whether the server announces changes of single resources; where its
 // declaration is unknown, the answer is yes.
 func (c *connection) subscribable() bool {
-	declared := c.capabilities.Load()
-	return declared == nil || string(declared.Object("resources").Value("subscribe")) == "true"
+	declared, known := c.declared()
+	return !known || string(declared.Object("resources").Value("subscribe")) == "true"
 }
 
 // tells tells whether changes of a topic are announced without being asked for, so that
@@ -278,6 +280,6 @@ func (c *connection) tells(t topics) bool {
 // declares tells whether a legacy server declares that it announces changes of a topic.
 func (c *connection) declares(t topics) bool {
 	name := map[topics]string{topicTools: "tools", topicPrompts: "prompts", topicResources: "resources"}[t]
-	declared := c.capabilities.Load()
-	return declared != nil && string(declared.Object(name).Value("listChanged")) == "true"
+	declared, _ := c.declared()
+	return string(declared.Object(name).Value("listChanged")) == "true"
 }

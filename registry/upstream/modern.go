@@ -110,16 +110,9 @@ func (m *modern) learn(discovered mcp.Object) {
 	}
 }
 
-// discover asks the server what it is. ok tells whether it speaks the revision of the
-// modern era.
-func (m *modern) discover(ctx context.Context) (ok bool, err error) {
-	result, err := m.conn.exchange(ctx, m.link, m.request(mcp.MethodDiscover, mcp.Object{}))
-	if err != nil {
-		return false, err
-	}
-	m.learn(result)
-	versions, _ := result.Value("supportedVersions").Elements()
-	return speaks(versions), nil
+// discover asks the server what it is.
+func (m *modern) discover(ctx context.Context) (mcp.Object, error) {
+	return m.conn.exchange(ctx, m.link, m.request(mcp.MethodDiscover, mcp.Object{}))
 }
 
 // speaks tells whether the modern revision is among the versions.
@@ -228,11 +221,15 @@ func (m *modern) exchange(ctx context.Context, out *wire.Request) (mcp.Object, e
 // alive asks the server again what it is. A server that has stopped speaking this
 // revision counts as lost, so that the next connection finds out its era.
 func (m *modern) alive(ctx context.Context) error {
-	ok, err := m.discover(ctx)
-	if err == nil && !ok {
-		err = errors.New("server no longer speaks " + mcp.LatestModern)
+	result, err := m.discover(ctx)
+	if err != nil {
+		return err
 	}
-	return err
+	m.learn(result)
+	if versions, _ := result.Value("supportedVersions").Elements(); !speaks(versions) {
+		return errors.New("server no longer speaks " + mcp.LatestModern)
+	}
+	return nil
 }
 
 // watch keeps a subscription to changes of the lists open, and watches the transport for

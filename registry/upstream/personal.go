@@ -187,7 +187,10 @@ func (p *personal) read(own *ownLists, who *auth.Principal) {
 	)
 	err := p.slots.Acquire(p.ctx, 1)
 	if err == nil {
-		lists, fresh, err = p.ask(who)
+		err = p.cfg.saved(p.ctx, func() (err error) {
+			lists, fresh, err = p.ask(who)
+			return err
+		})
 		p.slots.Release(1)
 	}
 	own.mu.Lock()
@@ -220,14 +223,8 @@ func (p *personal) read(own *ownLists, who *auth.Principal) {
 	}
 }
 
-// ask reads all lists as the user. A panic costs this reading alone: nobody else recovers
-// from one on this goroutine.
+// ask reads all lists as the user.
 func (p *personal) ask(who *auth.Principal) (lists *registry.Lists, fresh time.Duration, err error) {
-	defer func() {
-		if problem := recover(); problem != nil {
-			lists, err = nil, p.cfg.panicked(p.ctx, problem)
-		}
-	}()
 	l := newLists(p.conn, p.cfg, func(ctx context.Context, method string, cursor mcp.RawJSON) (mcp.Object,
 		error,
 	) {

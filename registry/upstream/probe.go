@@ -416,7 +416,7 @@ func (d *dialer) probe(ctx context.Context, m *modern) (verdict, error) {
 // discovered asks the question and weighs the answer. limited is ctx with the time that
 // the answer has.
 func (d *dialer) discovered(ctx, limited context.Context, m *modern) (verdict, error) {
-	result, err := m.conn.exchange(limited, m.link, m.request(mcp.MethodDiscover, mcp.Object{}))
+	result, err := m.discover(limited)
 	var (
 		answered    *mcp.Error
 		status      *wire.StatusError

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -41,9 +41,9 @@ type both struct {
 	*modern
 	pool *pool
 
-	mu     sync.Mutex // guards the fields below
-	proven bool       // a session of the older side was opened at least once
-	shut   time.Time  // until then no call goes to the older side; zero: calls may
+	proven atomic.Bool // a session of the older side was opened at least once
+	// until then no call goes to the older side; nil: calls may
+	shut atomic.Pointer[time.Time]
 }
 
 // sideRest is how long calls keep away from an older side that was there before, or whose
@@ -75,18 +75,23 @@ func newBoth(ctx context.Context, m *modern, cfg *Config, dial opener, seen *str
 // the error that it returns sends the call to the modern side, which is safe because
 // nothing of the call has left yet.
 func (b *both) opened(c *connection, err error) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	if err == nil {
-		b.proven = true
+		b.proven.Store(true)
 		return nil
 	}
 	rest := reprobeEvery
-	if status, ok := errors.AsType[*wire.StatusError](err); b.proven || ok && saysNothingOfEras(status) {
+	status, ok := errors.AsType[*wire.StatusError](err)
+	if b.proven.Load() || ok && saysNothingOfEras(status) {
 		rest = sideRest
 	}
-	b.shut = time.Now().Add(rest)
+	b.shutFor(rest)
 	return c.server.unavailable(false, errOneEra)
+}
+
+// shutFor keeps calls from the older side for so long.
+func (b *both) shutFor(rest time.Duration) {
+	until := time.Now().Add(rest)
+	b.shut.Store(&until)
 }
 
 // takes tells whether a call goes to the older side: the call of a client in a session
@@ -99,9 +104,8 @@ func (b *both) takes(i *item, c *registry.Call) bool {
 	if state := c.Params.Text("requestState"); state != "" || c.Params.Has("inputResponses") {
 		return state == stateAgain || b.pool.parking.find(state) != nil
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return !time.Now().Before(b.shut)
+	until := b.shut.Load()
+	return until == nil || !time.Now().Before(*until)
 }
 
 // call runs a call on the side that would serve its client if the client were connected
@@ -115,9 +119,7 @@ func (b *both) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object,
 		return b.modern.call(ctx, i, c)
 	}
 	if refusedQuestion(err) && !b.pool.parking.asked.Load() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.shut = time.Now().Add(forGood) // its sessions cannot ask, as with Python's json_response
+		b.shutFor(forGood) // its sessions cannot ask, as with Python's json_response
 	}
 	return result, err
 }

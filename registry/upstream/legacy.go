@@ -30,7 +30,9 @@ type legacy struct {
 	revision     string
 	capabilities mcp.Object          // declared to the server
 	opening      *semaphore.Weighted // a lock: whoever has it replaces a forgotten session
-	setting      *semaphore.Weighted // a lock: whoever has it changes level or subscriptions
+	// a lock: whoever has it changes level or subscriptions, or two callers' requests could
+	// reach the server in another order than they are recorded here
+	setting      *semaphore.Weighted
 	both         bool                // its server speaks the modern era too: a result may be input_required
 	alone        bool                // it runs one call at a time
 	ended        chan struct{}       // closed when the session is closed
@@ -45,9 +47,9 @@ type legacy struct {
 	// logs why its child died; nil on a control connection
 	tellLoss func(context.Context, error)
 
-	mu    sync.Mutex         // guards the fields below
-	level mcp.Level          // of log messages that the server was asked for; zero: it was not asked
-	renew context.CancelFunc // ends the present stream, so that watch opens another; nil: watch has not begun
+	level atomic.Int64 // mcp.Level of log messages that the server was asked for; zero: it was not asked
+	// ends the present stream, so that watch opens another; nil: watch has not begun
+	renew atomic.Pointer[context.CancelFunc]
 }
 
 var _ peer = (*legacy)(nil)
@@ -183,10 +185,10 @@ func (l *legacy) speak(ctx context.Context, level mcp.Level) error {
 	if level == 0 || l.says(level) || !l.conn.has("logging") {
 		return nil
 	}
-	if err := l.beginSetting(ctx); err != nil {
+	if err := l.setting.Acquire(ctx, 1); err != nil {
 		return err
 	}
-	defer l.endSetting()
+	defer l.setting.Release(1)
 	if l.says(level) {
 		return nil
 	}
@@ -194,30 +196,20 @@ func (l *legacy) speak(ctx context.Context, level mcp.Level) error {
 	if err != nil && !isAnswer(err) {
 		return err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.level = level // also after a refusal, because the server would refuse it again
+	l.level.Store(int64(level)) // also after a refusal, because the server would refuse it again
 	return nil
 }
 
 // says tells whether the server was already asked for messages of the level.
 func (l *legacy) says(level mcp.Level) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.level > 0 && l.level <= level
+	asked := mcp.Level(l.level.Load())
+	return asked > 0 && asked <= level
 }
 
 func (l *legacy) setLevel(level mcp.Level) *wire.Request {
 	return l.request(mcp.MethodSetLevel,
 		mcp.NewObject(mcp.Member{Name: "level", Value: mcp.String(level.String())}))
 }
-
-// beginSetting waits for the right to change the session's log level or subscriptions.
-// Without it, two callers' requests could reach the server in another order than they are
-// recorded here. endSetting gives the right back. The wait ends with ctx.
-func (l *legacy) beginSetting(ctx context.Context) error { return l.setting.Acquire(ctx, 1) }
-
-func (l *legacy) endSetting() { l.setting.Release(1) }
 
 // exchange sends a request and waits for its answer. A request that the server did not
 // run, because it forgot the session, is sent once more in a new session. When the caller
@@ -274,14 +266,11 @@ func (l *legacy) reopen(ctx context.Context, forgotten *wire.SessionError) error
 // forgotten one had. The watchers are told of a change, because one may have been missed
 // in between.
 func (l *legacy) restore(ctx context.Context) error {
-	l.mu.Lock()
-	level, renew := l.level, l.renew
-	l.mu.Unlock()
-	if renew != nil {
-		renew()
+	if renew := l.renew.Load(); renew != nil {
+		(*renew)()
 	}
 	var requests []*wire.Request
-	if level > 0 {
+	if level := mcp.Level(l.level.Load()); level > 0 {
 		requests = append(requests, l.setLevel(level))
 	}
 	for _, uri := range l.watchers.uris() {
@@ -318,11 +307,11 @@ func (l *legacy) alive(ctx context.Context) error {
 func (l *legacy) watch(ctx context.Context) error {
 	defer l.attended(false)
 	for failures := 0; ; failures++ {
-		following, cancel := context.WithCancel(ctx)
-		l.renewBy(cancel)
+		following, renew := context.WithCancel(ctx)
+		l.renew.Store(&renew)
 		err := l.link.Follow(following)
 		renewed := following.Err() != nil && ctx.Err() == nil
-		cancel()
+		renew()
 		if renewed {
 			continue
 		}
@@ -340,13 +329,6 @@ func (l *legacy) watch(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
-}
-
-// renewBy records what ends the present stream, for restore.
-func (l *legacy) renewBy(cancel context.CancelFunc) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.renew = cancel
 }
 
 // attended is told that the server's own stream is open, or will never be. again: it was
@@ -464,10 +446,10 @@ func (l *legacy) subscribe(ctx context.Context, w *watcher) error {
 		l.attend()
 	}
 	l.awaitStream(ctx)
-	if err := l.beginSetting(ctx); err != nil {
+	if err := l.setting.Acquire(ctx, 1); err != nil {
 		return err
 	}
-	defer l.endSetting()
+	defer l.setting.Release(1)
 	if !l.watchers.add(w) {
 		return nil
 	}
@@ -488,11 +470,11 @@ func (l *legacy) unsubscribe(ctx context.Context, w *watcher) {
 	// the watcher's own context has ended
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit)
 	defer cancel()
-	if l.beginSetting(ctx) != nil {
+	if l.setting.Acquire(ctx, 1) != nil {
 		l.watchers.drop(w) // the server stays subscribed, and what it announces for nobody is dropped
 		return
 	}
-	defer l.endSetting()
+	defer l.setting.Release(1)
 	if !l.watchers.drop(w) {
 		return
 	}

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -109,7 +110,7 @@ func (l *lists) due() topics {
 			due |= topic
 		}
 	}
-	return due & l.conn.topics()
+	return due
 }
 
 // checkAfter returns how long to wait before the next check: until the first list is no
@@ -164,26 +165,33 @@ func (l *lists) readOwn(ctx context.Context, asked topics, publish func()) error
 			readings <- r
 		}()
 	}
-	patience := time.After(toolsFirst)
 	var failed error
-	for left := len(wanted); left > 0; {
+	takeAll(readings, func(r reading) {
+		if err := l.take(ctx, r); err != nil {
+			failed = err
+			cancel()
+		}
+	}, func() {
+		if failed == nil && l.tools.text != nil {
+			publish()
+		}
+	})
+	return cmp.Or(failed, ctx.Err())
+}
+
+// takeAll takes what comes, until the channel has brought as many as it has room for. It
+// calls late when that has taken longer than toolsFirst.
+func takeAll[T any](came <-chan T, take func(T), late func()) {
+	patience := time.After(toolsFirst)
+	for left := cap(came); left > 0; {
 		select {
-		case r := <-readings:
+		case one := <-came:
 			left--
-			if err := l.take(ctx, r); err != nil {
-				failed = err
-				cancel()
-			}
+			take(one)
 		case <-patience:
-			if failed == nil && l.tools.text != nil {
-				publish()
-			}
+			late()
 		}
 	}
-	if failed == nil {
-		return ctx.Err()
-	}
-	return failed
 }
 
 // wanted returns the lists of the topics that the server has, and empties the lists that

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -116,18 +115,11 @@ func (l *lists) readVariants(ctx context.Context, asked topics, publish func()) 
 			came <- readings
 		}()
 	}
-	patience := time.After(toolsFirst)
-	for left := len(l.variants); left > 0; {
-		select {
-		case readings := <-came:
-			left--
-			for _, r := range readings {
-				of[r.of].takeVariant(ctx, r)
-			}
-		case <-patience:
-			publish()
+	takeAll(came, func(readings []reading) {
+		for _, r := range readings {
+			of[r.of].takeVariant(ctx, r)
 		}
-	}
+	}, publish)
 	if alone.Load() {
 		l.variants = nil
 	}

@@ -107,11 +107,8 @@ func appendMeta(dst []byte, id mcp.ID, meta mcp.Object, own string) []byte {
 
 // isToken tells whether raw may be a progress token: a string or an integer.
 func isToken(raw mcp.RawJSON) bool {
-	if len(raw) == 0 || raw[0] == '"' {
-		return len(raw) > 0
-	}
-	_, ok := raw.Int() // makes an error of everything else
-	return ok
+	_, isInt := raw.Int()
+	return isInt || raw.IsText()
 }
 
 // callSize returns about how many bytes the message of a call has, so that its memory is

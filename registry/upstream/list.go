@@ -102,7 +102,7 @@ func (one *listing) fetch(ctx context.Context, server fault, page pager) reading
 		if cursor = page.Value("nextCursor"); cursor == nil {
 			return r
 		}
-		if _, ok := cursor.Text(); !ok || seen[string(cursor)] {
+		if !cursor.IsText() || seen[string(cursor)] {
 			return fail("a cursor that came before, or is no string")
 		}
 		seen[string(cursor)] = true

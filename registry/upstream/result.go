@@ -16,13 +16,10 @@ const maxValues = 100
 // that may ask, questions. A result of any other type is an error.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 func (f fault) complete(method, revision string, result mcp.Object) (mcp.Object, error) {
-	asks := false
-	if kind := result.Value("resultType"); kind != nil && string(kind) != `"complete"` {
-		text, _ := kind.Text()
-		if asks = text == "input_required" && mcp.EraOf(revision) == mcp.Modern && mayAsk(method); !asks &&
-			text != "complete" {
-			return mcp.Object{}, f.protocol("%s: a result of a type that was not asked for", method)
-		}
+	kind := result.Value("resultType")
+	asks := kind.Says("input_required") && mcp.EraOf(revision) == mcp.Modern && mayAsk(method)
+	if kind != nil && !asks && !kind.Says("complete") {
+		return mcp.Object{}, f.protocol("%s: a result of a type that was not asked for", method)
 	}
 	result = withoutServerInfo(result)
 	if asks {
@@ -46,8 +43,8 @@ func mayAsk(method string) bool { return mcp.MethodOf(method).Asks }
 // requestState alone, which tells the client to send the request again.
 func (f fault) question(method string, result mcp.Object) (mcp.Object, error) {
 	requests, state := result.Value("inputRequests"), result.Value("requestState")
-	_, isText := state.Text()
-	if requests == nil && state == nil || requests != nil && !requests.IsObject() || state != nil && !isText {
+	if requests == nil && state == nil || requests != nil && !requests.IsObject() ||
+		state != nil && !state.IsText() {
 		return mcp.Object{}, f.protocol("%s: neither questions nor a state in a result that asks for input",
 			method)
 	}
@@ -66,7 +63,7 @@ func (f fault) holding(method string, result mcp.Object, member string) (mcp.Obj
 func (f fault) values(result mcp.Object) (mcp.Object, error) {
 	completion := result.Object("completion")
 	values, ok := completion.Value("values").Elements()
-	noText := func(value mcp.RawJSON) bool { _, isText := value.Text(); return !isText }
+	noText := func(value mcp.RawJSON) bool { return !value.IsText() }
 	if !ok || slices.ContainsFunc(values, noText) {
 		return mcp.Object{}, f.protocol("completion/complete: no array of texts")
 	}

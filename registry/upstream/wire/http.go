@@ -14,6 +14,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 )
 
 // Limits of Streamable HTTP.
@@ -81,6 +82,7 @@ func NewHTTP(at Site, up Events) (*HTTP, error) {
 	return &HTTP{
 		sender: sender{at.Client, at.Credential}, up: up, target: target, base: baseHeader(at),
 		read: reader{up.Count, at.Chatter, at.Turns}, memory: at.Memory, asides: newAsides(up),
+		calls: underway{all: map[mcp.ID]func(*mcp.Message){}},
 	}, nil
 }
 
@@ -157,30 +159,25 @@ func (l *HTTP) pace(ctx context.Context, resp *response) {
 
 // post posts a request, which is prepared unless ready is nil. Either answer is the JSON
 // of a response whose header says nothing else of interest, which reserved holds, or resp
-// is the response. A prepared request is sent once more where roundTrip would do that. The
-// error is a *MemoryError or one of the transport; sent is as in roundTrip.
+// is the response. The error is a *MemoryError or one of the transport; sent is as in
+// roundTrip.
 func (l *HTTP) post(
 	ctx context.Context, ready *dial.Post, header http.Header, out *Request, reserved *share.Reservation,
 ) (answer []byte, resp *response, sent bool, err error) {
-	for again := false; ready != nil; again = true {
-		var other *http.Response
-		g, trace, err := l.headers(ctx, out)
-		if err != nil {
-			return nil, nil, false, err
-		}
-		answer, other, sent, err = ready.Send(ctx, g.Lines(trace), out.Body, (*answerMemory)(reserved)) //nolint:bodyclose // whoever gets resp closes it
-		if answer != nil || err != nil {
+	if ready != nil {
+		resp, sent, err = l.carried(ctx, out, func(g *credential.Headers, trace credential.Trace) (
+			other *http.Response, sent bool, err error,
+		) {
+			answer, other, sent, err = ready.Send(ctx, g.Lines(trace), out.Body, (*answerMemory)(reserved))
+			return other, sent, err
+		})
+		switch {
+		case answer != nil || err != nil:
 			return answer, nil, sent, err
-		}
-		if other == nil {
-			break // this one it does not send
-		}
-		resp = &response{other, mediaType(other.Header), g}
-		if again || other.StatusCode != http.StatusUnauthorized || !g.Refused() {
+		case resp != nil:
 			l.pace(ctx, resp)
-			return nil, resp, true, nil
-		}
-		resp.discard()
+			return nil, resp, sent, nil
+		} // this one it does not send
 	}
 	resp, sent, err = l.do(ctx, out, http.MethodPost, header, out.Body)
 	return nil, resp, sent, err
@@ -518,9 +515,7 @@ func (l *HTTP) receiveUnasked(ctx context.Context, m *mcp.Message) {
 func (l *HTTP) drain(resp *response) {
 	if l.hasty.Load() {
 		resp.discard()
-		return
-	}
-	if !resp.drain() {
+	} else if !resp.drain() {
 		l.hasty.Store(true)
 	}
 }

@@ -85,15 +85,6 @@ func (w *LastLines) Shown() []string {
 	return out
 }
 
-// readable returns what operators may read of a line that the present child wrote, in at
-// most limit bytes.
-func (w *LastLines) readable(line []byte, limit int) string {
-	w.mu.Lock()
-	hide := w.hide
-	w.mu.Unlock()
-	return readable(line, hide, limit)
-}
-
 // readable returns what operators may read of a line that a child wrote, in at most limit
 // bytes. It removes the secrets that the child was given, texts that look like secrets,
 // and characters that hide text or command a terminal. Known secrets are replaced first:

@@ -58,7 +58,7 @@ func (o *Request) caller() (*auth.Principal, credential.Trace) {
 	return o.For, o.Trace
 }
 
-// deliver hands a notification on, one at a time, and none after finish.
+// deliver hands a notification on, one at a time, and none of a finished request.
 func (o *Request) deliver(ctx context.Context, m *mcp.Message) {
 	if o.Notify == nil {
 		return
@@ -70,20 +70,12 @@ func (o *Request) deliver(ctx context.Context, m *mcp.Message) {
 	}
 }
 
-// begin lets notifications be handed on again, for a request that is sent once more
-// because its session was forgotten.
-func (o *Request) begin() {
+// setFinished says whether the request is over: then no notification is handed on, because
+// the caller may be gone. It waits for one that is just being handed on.
+func (o *Request) setFinished(finished bool) {
 	o.telling.Lock()
 	defer o.telling.Unlock()
-	o.finished = false
-}
-
-// finish waits for a notification that is just being handed on. None is handed on
-// afterwards, because the caller may be gone.
-func (o *Request) finish() {
-	o.telling.Lock()
-	defer o.telling.Unlock()
-	o.finished = true
+	o.finished = finished
 }
 
 // owns tells whether a notification belongs to this request, by its progress token or
@@ -102,7 +94,7 @@ func owner(m *mcp.Message) mcp.ID {
 // underway are the requests of one HTTP session that wait for their answers and want
 // notifications. A server may send the progress of a request on another stream than the
 // request's own, as mcp-go does on whichever is free; the progress token says whose it
-// is. The zero value is empty. It is safe for concurrent use.
+// is. It is safe for concurrent use.
 type underway struct {
 	mu  sync.Mutex // guards the field below
 	all map[mcp.ID]func(*mcp.Message)
@@ -111,18 +103,15 @@ type underway struct {
 // add makes a request known until end is called. After that its Notify is not called any
 // more.
 func (u *underway) add(ctx context.Context, out *Request) (end func()) {
-	out.begin()
+	out.setFinished(false) // it may be sent once more, because its session was forgotten
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.all == nil {
-		u.all = map[mcp.ID]func(*mcp.Message){}
-	}
 	u.all[out.ID] = func(m *mcp.Message) { out.deliver(ctx, m) }
 	return func() {
 		u.mu.Lock()
 		delete(u.all, out.ID)
 		u.mu.Unlock()
-		out.finish()
+		out.setFinished(true)
 	}
 }
 

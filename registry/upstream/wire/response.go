@@ -43,7 +43,7 @@ type response struct {
 func roundTrip(
 	ctx context.Context, client http.RoundTripper, target *url.URL, method string, header http.Header,
 	body []byte,
-) (resp *response, sent bool, err error) {
+) (answer *http.Response, sent bool, err error) {
 	var written atomic.Bool
 	trace := &httptrace.ClientTrace{WroteHeaders: func() { written.Store(true) }}
 	req := (&http.Request{
@@ -55,11 +55,8 @@ func roundTrip(
 		req.Body = io.NopCloser(bytes.NewReader(body))
 		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	}
-	answer, err := client.RoundTrip(req) //nolint:bodyclose // whoever gets the response closes it
-	if err != nil {
-		return nil, written.Load(), err
-	}
-	return &response{answer, mediaType(answer.Header), nil}, true, nil
+	answer, err = client.RoundTrip(req)
+	return answer, err == nil || written.Load(), err
 }
 
 // media is the type of a body.

@@ -44,23 +44,35 @@ func (s *sender) headers(ctx context.Context, out *Request) (*credential.Headers
 	return g, trace, err
 }
 
-// roundTrip sends one HTTP request, on behalf of whom out is; nil: of the link itself. If
-// the server refuses what it carries, and there is something else by now, the request is
-// sent once more: a server that answers so has not run it. What the server says of where a
-// credential could be had is not read. sent is as in the function roundTrip.
+// roundTrip sends one HTTP request, on behalf of whom out is; nil: of the link itself. sent
+// is as in the function roundTrip.
 func (s *sender) roundTrip(ctx context.Context, out *Request, target *url.URL, method string,
 	header http.Header, body []byte,
+) (resp *response, sent bool, err error) {
+	return s.carried(ctx, out, func(g *credential.Headers, trace credential.Trace) (
+		*http.Response, bool, error,
+	) {
+		return roundTrip(ctx, s.client, target, method, g.Add(header, trace), body)
+	})
+}
+
+// carried has send send a request with what it carries. If the server refuses that, and
+// there is something else by now, the request is sent once more: a server that answers so
+// has not run it. What the server says of where a credential could be had is not read. If
+// send returns neither a response nor an error, so does carried.
+func (s *sender) carried(ctx context.Context, out *Request,
+	send func(g *credential.Headers, trace credential.Trace) (answer *http.Response, sent bool, err error),
 ) (resp *response, sent bool, err error) {
 	for again := false; ; again = true {
 		g, trace, err := s.headers(ctx, out)
 		if err != nil {
 			return nil, false, err
 		}
-		resp, sent, err = roundTrip(ctx, s.client, target, method, g.Add(header, trace), body)
-		if err != nil {
+		answer, sent, err := send(g, trace) //nolint:bodyclose // whoever gets the response closes it
+		if answer == nil || err != nil {
 			return nil, sent, err
 		}
-		resp.headers = g
+		resp = &response{answer, mediaType(answer.Header), g}
 		if again || resp.StatusCode != http.StatusUnauthorized || !g.Refused() {
 			return resp, sent, nil
 		}

@@ -215,10 +215,8 @@ func (l *SSE) Send(ctx context.Context, body []byte) error { return l.sendFor(ct
 
 // sendFor is Send on behalf of whom out is; nil: of the link itself.
 func (l *SSE) sendFor(ctx context.Context, out *Request, body []byte) error {
-	select {
-	case <-l.gone:
-		return unavailable(false, l.cause)
-	default:
+	if cause := l.Loss(); cause != nil {
+		return unavailable(false, cause)
 	}
 	resp, sent, err := l.roundTrip(ctx, out, l.target, http.MethodPost, l.base, body)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -38,6 +39,7 @@ type Child struct {
 	duplex
 	logger *slog.Logger
 	said   *LastLines
+	hide   *strings.Replacer // replaces what the child was given in confidence
 	tree   *process.Tree
 	stdin  io.WriteCloser // the gateway's end of the pipe from which the child reads
 	stdout *os.File
@@ -79,11 +81,12 @@ type Program struct {
 func Start(ctx context.Context, of Program, up Events) (*Child, error) {
 	k := &Child{
 		duplex: newDuplex(up, reader{up.Count, of.Chatter, of.Turns}, of.Memory), logger: of.Logger,
-		said: of.Said, reaped: of.Ended, queue: make(chan []byte), background: make(chan []byte, tellMax),
+		said: of.Said, hide: hider(of.Env, of.Args), reaped: of.Ended, queue: make(chan []byte),
+		background: make(chan []byte, tellMax),
 		exited: make(chan struct{}), drained: make(chan struct{}), silent: make(chan struct{}),
 	}
 	k.tellOut, k.hurry = k.Tell, k.exited
-	k.said.begin(hider(of.Env, of.Args))
+	k.said.begin(k.hide)
 	if err := k.start(ctx, of); err != nil {
 		return nil, unavailable(false, err)
 	}
@@ -223,7 +226,7 @@ func (k *Child) readErrors(ctx context.Context) {
 			if logged < maxErrors && k.logger.Enabled(ctx, slog.LevelDebug) {
 				logged++
 				k.logger.DebugContext(ctx, "child wrote to standard error", "line",
-					k.said.readable(text, maxErrorLine))
+					readable(text, k.hide, maxErrorLine))
 			}
 		}
 		if err != nil && !within {
@@ -244,10 +247,8 @@ func (k *Child) Exchange(ctx context.Context, out *Request) (mcp.Object, error) 
 // makes callers wait, who may leave: then their messages are neither kept nor written.
 // body is not used by anybody else meanwhile: a line feed is appended to it.
 func (k *Child) enqueue(ctx context.Context, body []byte) error {
-	select {
-	case <-k.gone:
-		return unavailable(false, k.cause)
-	default:
+	if cause := k.Loss(); cause != nil {
+		return unavailable(false, cause)
 	}
 	select {
 	case k.queue <- append(body, '\n'):

@@ -3,6 +3,7 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"math"
 	"time"
 
@@ -34,11 +35,13 @@ func New(cfg Config) *Gateway {
 		bulkhead:      newBulkhead(cmp.Or(cfg.Slots, defaultSlots)),
 		used:          newUsed(),
 		rendered:      newRendered(cfg.Memory.Total()),
+		tasks: taskList{
+			memory: cfg.Memory, byID: make(map[[sha256.Size]byte]map[string]*listedTask),
+		},
 		renewed:       make(chan struct{}, 1),
 		serverInfo:    ServerInfo(cfg.Name, cfg.Version),
 		complete:      mcp.Member{Name: "resultType", Value: mcp.String("complete")},
 	}
-	g.tasks.memory = cfg.Memory
 	g.meetOthers()
 	g.meta = mcp.NewObject(mcp.Member{Name: mcp.MetaServerInfo, Value: g.serverInfo}).JSON()
 	g.discovered = g.discover(mcp.Extensions{})

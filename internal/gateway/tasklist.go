@@ -41,9 +41,8 @@ const (
 type taskList struct {
 	memory *share.Budget
 
-	mu    sync.Mutex // guards the fields below
-	swept time.Time  // when tasks whose time is over were last looked for
-	byID  map[[sha256.Size]byte]map[string]*listedTask
+	mu   sync.Mutex // guards the field below
+	byID map[[sha256.Size]byte]map[string]*listedTask
 }
 
 // listedTask is one of them. Its owner holds its memory.
@@ -55,12 +54,9 @@ type listedTask struct {
 	shown        []mention   // resources in result
 	made, looked time.Time   // looked: when something was last heard of it
 	until        time.Time
-	over         bool // it does not change any more
-	failed       int  // looks in a row that told nothing
-
-	// forgets the task when its time is over, if its result is held here: nobody may look
-	// at the list for long
-	end *time.Timer
+	over         bool        // it does not change any more
+	failed       int         // looks in a row that told nothing
+	end          *time.Timer // forgets the task when its time is over
 }
 
 // mention is a resource that a result mentions, by its own URI.
@@ -94,17 +90,11 @@ func (t *taskList) add(user share.User, owner [sha256.Size]byte, id string, stat
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.sweepLocked(now)
 	if result != nil && t.resultsLocked(owner)+len(result) > maxResults ||
 		t.memory.Take(one.user, one.size) != nil {
 		return false
 	}
-	if result != nil {
-		one.end = time.AfterFunc(one.until.Sub(now), func() { t.drop(owner, id) })
-	}
-	if t.byID == nil {
-		t.byID = make(map[[sha256.Size]byte]map[string]*listedTask)
-	}
+	one.end = time.AfterFunc(one.until.Sub(now), func() { t.drop(owner, id) })
 	if t.byID[owner] == nil {
 		t.byID[owner] = make(map[string]*listedTask)
 	}
@@ -171,26 +161,9 @@ func (t *taskList) drop(owner [sha256.Size]byte, id string) {
 func (t *taskList) removeLocked(owner [sha256.Size]byte, id string) {
 	if one := t.byID[owner][id]; one != nil {
 		t.memory.Give(one.user, one.size)
-		if one.end != nil {
-			one.end.Stop()
-		}
+		one.end.Stop()
 		if delete(t.byID[owner], id); len(t.byID[owner]) == 0 {
 			delete(t.byID, owner)
-		}
-	}
-}
-
-// sweepLocked forgets the tasks whose time is over, now and then.
-func (t *taskList) sweepLocked(now time.Time) {
-	if now.Before(t.swept.Add(listedGap)) {
-		return
-	}
-	t.swept = now
-	for owner, mine := range t.byID {
-		for id, one := range mine {
-			if !now.Before(one.until) {
-				t.removeLocked(owner, id)
-			}
 		}
 	}
 }
@@ -199,7 +172,6 @@ func (t *taskList) sweepLocked(now time.Time) {
 func (t *taskList) of(owner [sha256.Size]byte) map[string]listedTask {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.sweepLocked(time.Now())
 	all := make(map[string]listedTask, len(t.byID[owner]))
 	for id, one := range t.byID[owner] {
 		if time.Now().Before(one.until) {

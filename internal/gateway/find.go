@@ -99,14 +99,15 @@ func (g *Gateway) usable(c *call, name string) *registry.Tool {
 }
 
 func (g *Gateway) findPrompt(c *call) error {
-	name, err := text(c.params, "name")
+	return g.findPromptOf(c, c.params)
+}
+
+// findPromptOf finds the prompt that these params name.
+func (g *Gateway) findPromptOf(c *call, params mcp.Object) error {
+	name, err := text(params, "name")
 	if err != nil {
 		return err
 	}
-	return g.promptNamed(c, name)
-}
-
-func (g *Gateway) promptNamed(c *call, name string) error {
 	prompt, err := g.viewOf(c).Prompt(name)
 	if err != nil {
 		return g.absent(c, registry.KindPrompt, name)
@@ -135,12 +136,11 @@ func (g *Gateway) findURI(c *call, kind registry.Kind,
 	view := g.viewOf(c)
 	found, err := exposed(view, uri)
 	if err != nil {
-		found, err = owned(c, own(view, uri))
+		if found, err = owned(c, own(view, uri)); err != nil {
+			return err
+		}
 	}
-	if err == errAmbiguousResource { //nolint:errorlint // it is not wrapped
-		return err
-	}
-	if err != nil {
+	if found == nil {
 		return &unknownError{kind: kind, name: uri}
 	}
 	return g.allow(c, found, uri)
@@ -163,11 +163,7 @@ func (g *Gateway) findReference(c *call) error {
 	ref := c.params.Object("ref")
 	switch ref.Text("type") {
 	case "ref/prompt":
-		name, err := text(ref, "name")
-		if err != nil {
-			return err
-		}
-		return g.promptNamed(c, name)
+		return g.findPromptOf(c, ref)
 	case "ref/resource":
 		uri, err := text(ref, "uri")
 		if err != nil {
@@ -224,8 +220,8 @@ var (
 		"Several servers have a resource of this URI: read it by the URI in the list, with the server's name")
 )
 
-// owned returns the one of these resources or skills that the caller may use. The error
-// is registry.ErrNotFound if there is none, or else errAmbiguousResource.
+// owned returns the one of these resources or skills that the caller may use, nil if there
+// is none. The error is errAmbiguousResource.
 func owned(c *call, candidates []*registry.Item) (*registry.Item, error) {
 	var found *registry.Item
 	for _, one := range candidates {
@@ -236,9 +232,6 @@ func owned(c *call, candidates []*registry.Item) (*registry.Item, error) {
 		default:
 			found = one
 		}
-	}
-	if found == nil {
-		return nil, registry.ErrNotFound
 	}
 	return found, nil
 }

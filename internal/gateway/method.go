@@ -28,7 +28,8 @@ func methods() map[string]*method {
 		},
 		mcp.MethodPromptsGet: {
 			arguments: true, label: "prompt:*", find: (*Gateway).findPrompt, check: checkArguments,
-			clean: sanitize.Policy.Result, conform: conformPrompt, use: useItem,
+			clean: sanitize.Policy.Result, use: useItem,
+			conform: holdsArray("messages", "a prompt without messages"),
 		},
 		mcp.MethodResourcesRead: {
 			label: "resource", find: (*Gateway).findResource, check: unchecked,
@@ -44,7 +45,8 @@ func methods() map[string]*method {
 		},
 		mcp.MethodDirectoryRead: {
 			label: "directory", find: (*Gateway).findDirectory, check: unchecked,
-			clean: sanitize.Policy.Directory, conform: conformDirectory, rescue: rescueRead, use: useItem,
+			clean: sanitize.Policy.Directory, rescue: rescueRead, use: useItem,
+			conform: holdsArray("resources", "a directory without resources"),
 		},
 		// Clients poll tasks/get for as long as a task runs, and tasks/result comes once
 		// for each. They cost a request of the tenant at the door, like all else, and no
@@ -97,7 +99,7 @@ func (c *call) arguments() (mcp.RawJSON, error) {
 func checkCompletion(c *call, _ schema.Budget) error {
 	argument := c.params.Object("argument")
 	for _, member := range []string{"name", "value"} {
-		if _, ok := argument.Value(member).Text(); !ok {
+		if !argument.Value(member).IsText() {
 			return mcp.Stable(mcp.CodeInvalidParams, "DB-PARAMS",
 				"Invalid params: argument must have a name and a value, both strings")
 		}
@@ -118,11 +120,16 @@ func conformTool(ctx context.Context, g *Gateway, c *call, result mcp.Object) (m
 	return result, err
 }
 
-func conformPrompt(_ context.Context, _ *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
-	if !result.Value("messages").IsArray() {
-		return mcp.Object{}, c.broken("a prompt without messages")
+// holdsArray returns what refuses an answer that has no array under that name, in these
+// words.
+func holdsArray(member, refusal string,
+) func(context.Context, *Gateway, *call, mcp.Object) (mcp.Object, error) {
+	return func(_ context.Context, _ *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
+		if !result.Value(member).IsArray() {
+			return mcp.Object{}, c.broken(refusal)
+		}
+		return result, nil
 	}
-	return result, nil
 }
 
 // conformRead refuses a resource without contents, which is how older servers say that it
@@ -157,14 +164,6 @@ func conformSkill(_ context.Context, _ *Gateway, c *call, result mcp.Object) (mc
 		return mcp.Object{}, c.broken("another skill than was asked for, or none")
 	}
 	return cacheable(c, result), nil
-}
-
-// conformDirectory refuses an answer that is no list.
-func conformDirectory(_ context.Context, _ *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
-	if !result.Value("resources").IsArray() {
-		return mcp.Object{}, c.broken("a directory without resources")
-	}
-	return result, nil
 }
 
 // rescueRead turns the various errors with which servers say that a resource does not

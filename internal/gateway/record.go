@@ -13,9 +13,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
 )
 
-// record returns the line of the audit for the call, but for what audited adds of the
-// arguments.
-func (c *call) record(failure failure, started time.Time) audit.Record {
+// record returns the line of the audit for the call.
+func (c *call) record(ctx context.Context, failure failure, started time.Time) audit.Record {
 	principal := &c.caller.Principal
 	r := audit.Record{
 		Time: started, RequestID: c.request.ID, TenantID: c.caller.Tenant.ID,
@@ -52,6 +51,7 @@ func (c *call) record(failure failure, started time.Time) audit.Record {
 	if c.task != nil {
 		r.Item, r.CallID = c.task.Tool, c.task.CallID
 	}
+	r.Arguments, r.Named = c.gateway.digest(ctx, c), c.gateway.named(c, r.WholeName)
 	return r
 }
 

@@ -28,8 +28,7 @@ func (g *Gateway) Repeat(ctx context.Context, caller Caller, r *Request) error {
 	}
 	c.outcome = outcomeRepeated
 	failure := failureOf(err)
-	record := c.record(failure, started)
-	record.Arguments, record.Named = g.digest(ctx, c), g.named(c, record.WholeName)
+	record := c.record(ctx, failure, started)
 	if !g.recorded(ctx, &record) {
 		return failureOf(errUnrecorded).rpcErr
 	}

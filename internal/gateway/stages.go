@@ -59,9 +59,8 @@ func (g *Gateway) audited(next Handler) Handler {
 		started := time.Now()
 		result, err := g.guarded(ctx, c, next)
 		failure := failureOf(err)
-		record := c.record(failure, started)
+		record := c.record(ctx, failure, started)
 		c.request.Waited = Waited{} // or the next round of the request would have it once more
-		record.Arguments, record.Named = g.digest(ctx, c), g.named(c, record.WholeName)
 		if failure.inside {
 			g.logInside(ctx, &record, failure, err)
 		}
@@ -261,16 +260,12 @@ func (g *Gateway) conformed(next Handler) Handler {
 			}
 			return mcp.Object{}, err
 		}
-		kind := result.Value("resultType")
-		if kind == nil {
+		switch kind := result.Value("resultType"); {
+		case kind == nil, kind.Says("complete"):
 			return c.method.conform(ctx, g, c, result)
-		}
-		switch resultType, _ := kind.Text(); resultType {
-		case "complete":
-			return c.method.conform(ctx, g, c, result)
-		case "input_required":
+		case kind.Says("input_required"):
 			return c.asks(result)
-		case "task":
+		case kind.Says("task"):
 			return g.makeTask(c, result)
 		}
 		return mcp.Object{}, c.broken("a result of an unknown type")

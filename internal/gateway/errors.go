@@ -239,15 +239,8 @@ var byType = []func(error) (f failure, found bool){
 				"The server gave an answer that cannot be used"),
 		}
 	}),
-	func(err error) (failure, bool) { return findFixed(blocked, err) },
 	withheld,
 }
-
-// blocked is the table of what the output of a tenant may not hold.
-var blocked = []fixed{{sanitize.ErrBlocked, failure{
-	kind: "blocked", refusal: true,
-	rpcErr: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-SECRET", "The answer holds a secret and is withheld"),
-}}}
 
 // when returns the judge of errors of a type.
 func when[T error](explain func(T) failure) func(error) (failure, bool) {
@@ -309,6 +302,10 @@ func explainEnd(err error) failure {
 
 // ends is the table of explainEnd.
 var ends = []fixed{
+	{sanitize.ErrBlocked, failure{
+		kind: "blocked", refusal: true,
+		rpcErr: mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-SECRET", "The answer holds a secret and is withheld"),
+	}},
 	{errUnrecordable, failure{
 		kind: "unrecordable", reason: "DB-AUDIT-FULL", refusal: true,
 		rpcErr: mcp.Stable(mcp.CodeUnavailable, "DB-AUDIT-FULL",

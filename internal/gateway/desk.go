@@ -18,12 +18,8 @@ import (
 // New returns a gateway without tenants. It refuses everybody until SetTenants is called.
 func New(cfg Config) *Gateway {
 	cfg.PageSize = cmp.Or(cfg.PageSize, 1000)
-	if cfg.Allot == nil {
-		cfg.Allot = allot.Whole{}
-	}
-	if cfg.Others == nil {
-		cfg.Others = replica.NewAlone()
-	}
+	cfg.Allot = cmp.Or[allot.Slots](cfg.Allot, allot.Whole{})
+	cfg.Others = cmp.Or[replica.Others](cfg.Others, replica.NewAlone())
 	cfg.Memory = cmp.Or(cfg.Memory, share.New(share.DefaultMemory))
 	cfg.Turns = cmp.Or(cfg.Turns, fairqueue.New(0))
 	g := &Gateway{
@@ -35,14 +31,17 @@ func New(cfg Config) *Gateway {
 		bulkhead:      newBulkhead(cmp.Or(cfg.Slots, defaultSlots)),
 		used:          newUsed(),
 		rendered:      newRendered(cfg.Memory.Total()),
+		ongoing:       ongoing{uses: make(map[*begun]struct{})},
 		tasks: taskList{
 			memory: cfg.Memory, byID: make(map[[sha256.Size]byte]map[string]*listedTask),
 		},
-		renewed:       make(chan struct{}, 1),
-		serverInfo:    ServerInfo(cfg.Name, cfg.Version),
-		complete:      mcp.Member{Name: "resultType", Value: mcp.String("complete")},
+		renewed:    make(chan struct{}, 1),
+		serverInfo: ServerInfo(cfg.Name, cfg.Version),
+		complete:   mcp.Member{Name: "resultType", Value: mcp.String("complete")},
 	}
-	g.meetOthers()
+	if _, alone := cfg.Others.(*replica.Alone); !alone {
+		g.self, g.callerViews.compared = cfg.Others.Self(), true
+	}
 	g.meta = mcp.NewObject(mcp.Member{Name: mcp.MetaServerInfo, Value: g.serverInfo}).JSON()
 	g.discovered = g.discover(mcp.Extensions{})
 	g.ending = g.finish(hinted(mcp.Object{}))
@@ -51,15 +50,6 @@ func New(cfg Config) *Gateway {
 	changed := make(chan struct{})
 	g.changed.Store(&changed)
 	return g
-}
-
-// meetOthers makes the gateway one of several replicas, if it is.
-func (g *Gateway) meetOthers() {
-	if _, alone := g.config.Others.(*replica.Alone); alone {
-		return
-	}
-	g.self = g.config.Others.Self()
-	g.callerViews.compared = true
 }
 
 // Handle answers one request of a caller. The result has a resultType, unless it is that

@@ -70,9 +70,6 @@ func (u *begun) isRevoked() bool {
 func (o *ongoing) add(u *begun) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.uses == nil {
-		o.uses = make(map[*begun]struct{})
-	}
 	o.uses[u] = struct{}{}
 }
 

@@ -168,12 +168,6 @@ func (c *comparison) servers() {
 	}
 }
 
-// without returns those of names that are not in others.
-func without(names, others []string) []string {
-	return slices.DeleteFunc(slices.Clone(names),
-		func(name string) bool { return slices.Contains(others, name) })
-}
-
 // judgedAtOnce is how many items are judged in one turn.
 const judgedAtOnce = 64
 

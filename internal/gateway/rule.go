@@ -238,6 +238,12 @@ func hasAll(all, wanted []string) bool {
 	return !slices.ContainsFunc(wanted, func(one string) bool { return !slices.Contains(all, one) })
 }
 
+// without returns those of names that are not in others.
+func without(names, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(names),
+		func(name string) bool { return slices.Contains(others, name) })
+}
+
 func matchesAny(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns,
 		func(pattern string) bool { return registry.MatchName(pattern, name) })

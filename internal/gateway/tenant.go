@@ -365,8 +365,7 @@ func (t *Tenant) whyNot(c *Caller, n *policyName) (reason string, rule int, miss
 
 // lacking returns those of the scopes that the caller's token does not have.
 func (c *Caller) lacking(scopes []string) []string {
-	has := func(scope string) bool { return slices.Contains(c.Principal.Scopes, scope) }
-	return slices.DeleteFunc(slices.Clone(scopes), has)
+	return without(scopes, c.Principal.Scopes)
 }
 
 // Caller is who sends a request, and the policy of the tenant that applies. Only Admit,

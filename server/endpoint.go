@@ -33,8 +33,7 @@ func (s *Server) post(x *exchange.Exchange, r *http.Request) {
 		return
 	}
 	raw, refused := s.exchanges.ReadBody(x, r)
-	if refused != nil {
-		x.Refuse("", refused)
+	if x.Refuses("", refused) {
 		return
 	}
 	if raw.IsArray() {

@@ -58,11 +58,9 @@ func (x *Exchange) Decode(raw mcp.RawJSON) *mcp.Message {
 
 // Acknowledge answers the request of a message that needs no answer.
 func (x *Exchange) Acknowledge(refused *Refusal) {
-	if refused != nil {
-		x.Refuse("", refused)
-		return
+	if !x.Refuses("", refused) {
+		x.WriteStatus(http.StatusAccepted)
 	}
-	x.WriteStatus(http.StatusAccepted)
 }
 
 // Refuse answers with an error of the door, and puts the refusal on record. id is the id
@@ -70,6 +68,14 @@ func (x *Exchange) Acknowledge(refused *Refusal) {
 func (x *Exchange) Refuse(id mcp.ID, r *Refusal) {
 	x.RecordRefusal(r)
 	x.AnswerError(id, r.Err, r.Status)
+}
+
+// Refuses is Refuse if there is a refusal, and tells whether there is.
+func (x *Exchange) Refuses(id mcp.ID, r *Refusal) bool {
+	if r != nil {
+		x.Refuse(id, r)
+	}
+	return r != nil
 }
 
 // statusElsewhere is how a replica refuses what another has forwarded to it. That one

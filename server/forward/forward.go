@@ -193,8 +193,7 @@ func (f *Forwarder) Forward(x *exchange.Exchange, r *http.Request, to replica.ID
 		life = x.Outliving()
 	}
 	ctx, refused := f.exchanges.BeginJob(life, x, j, m.ID)
-	if refused != nil {
-		x.Refuse(m.ID, refused)
+	if x.Refuses(m.ID, refused) {
 		return Done
 	}
 	defer f.exchanges.Jobs.Finish(j)

@@ -29,8 +29,7 @@ func (s *Service) Batch(x *exchange.Exchange, r *http.Request, raw mcp.RawJSON) 
 	}
 	x.Era = mcp.Legacy
 	t, refused := s.sessions.Of(x)
-	if refused != nil {
-		x.Refuse("", refused)
+	if x.Refuses("", refused) {
 		return
 	}
 	l := s.route(
@@ -50,8 +49,7 @@ func (s *Service) Batch(x *exchange.Exchange, r *http.Request, raw mcp.RawJSON) 
 	if refused == nil {
 		requests, others, refused = unpack(raw)
 	}
-	if refused != nil {
-		x.Refuse("", refused)
+	if x.Refuses("", refused) {
 		return
 	}
 	if len(requests) > 1 { // one was charged at the door
@@ -60,8 +58,7 @@ func (s *Service) Batch(x *exchange.Exchange, r *http.Request, raw mcp.RawJSON) 
 			return
 		}
 	}
-	if refused = s.allNotified(x.Context(), l, others); refused != nil {
-		x.Refuse("", refused)
+	if x.Refuses("", s.allNotified(x.Context(), l, others)) {
 		return
 	}
 	if len(requests) == 0 {

@@ -24,14 +24,12 @@ func negotiate(asked string) string {
 
 // initialize opens a session, and answers with its id.
 func (s *Service) initialize(ctx context.Context, x *exchange.Exchange, m *mcp.Message) {
-	if refused := checkInitialize(m); refused != nil {
-		x.Refuse(m.ID, refused)
+	if x.Refuses(m.ID, checkInitialize(m)) {
 		return
 	}
 	revision := negotiate(m.Params.Text("protocolVersion"))
 	sess, id, refused := s.openSession(ctx, x, ticket.Session, s.termsOf(ctx, x, revision, m))
-	if refused != nil {
-		x.Refuse(m.ID, refused)
+	if x.Refuses(m.ID, refused) {
 		return
 	}
 	sess.Assign(s.desk.Lists(x.Caller), "") // the client has yet to list: what it sees now is no change

@@ -316,8 +316,7 @@ func (s *Service) Get(x *exchange.Exchange, r *http.Request) {
 // agreed and knows of the stream.
 func (s *Service) findFeed(x *exchange.Exchange, r *http.Request) *feed {
 	t, refused := s.sessions.Of(x)
-	if refused != nil {
-		x.Refuse("", refused)
+	if x.Refuses("", refused) {
 		return nil
 	}
 	f, known := &feed{numbered: true}, false
@@ -327,8 +326,7 @@ func (s *Service) findFeed(x *exchange.Exchange, r *http.Request) *feed {
 			if refused == nil {
 				refused = s.nameStream(x, r, f, follower)
 			}
-			if refused != nil {
-				x.Refuse("", refused)
+			if x.Refuses("", refused) {
 				return forward.Done
 			}
 			follower.ExpectStream(f.stream)
@@ -437,8 +435,7 @@ func (s *Service) giveUpFeed(f *feed) {
 func (s *Service) Delete(x *exchange.Exchange, r *http.Request) {
 	x.Era = mcp.Legacy
 	t, refused := s.sessions.Of(x)
-	if refused != nil {
-		x.Refuse("", refused)
+	if x.Refuses("", refused) {
 		return
 	}
 	if x.LinkNote == noteFormer {
@@ -458,8 +455,7 @@ func (s *Service) Delete(x *exchange.Exchange, r *http.Request) {
 	if l == nil {
 		return
 	}
-	if refused := checkRevision(r.Header, l); refused != nil {
-		x.Refuse("", refused)
+	if x.Refuses("", checkRevision(r.Header, l)) {
 		return
 	}
 	switch refused := s.endByClient(x, l); {

@@ -340,8 +340,7 @@ func (s *Service) listenElsewhere(x *exchange.Exchange, r *http.Request, stream 
 	if refused == nil {
 		refused = checkRevision(r.Header, l)
 	}
-	if refused != nil {
-		x.Refuse("", refused)
+	if x.Refuses("", refused) {
 		return
 	}
 	if stream != "" {

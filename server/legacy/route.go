@@ -33,8 +33,7 @@ func (s *Service) route(x *exchange.Exchange, t *ticket.Ticket, id mcp.ID,
 	denied, until := replica.ID(""), time.Now().Add(forward.HoldTime)
 	for {
 		l, to, refused := s.sessions.Whose(x.Context(), t, x.Caller, denied)
-		if refused != nil {
-			x.Refuse(id, refused)
+		if x.Refuses(id, refused) {
 			return nil
 		}
 		if l != nil {

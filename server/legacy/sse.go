@@ -34,8 +34,7 @@ func (s *Service) OpenSSE(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	slot, refused := s.streams.TakeLastingSlot(x, r, streams.KindSession)
-	if refused != nil {
-		x.Refuse("", refused)
+	if x.Refuses("", refused) {
 		return
 	}
 	l, id, refused := s.openSession(x.Context(), x, ticket.SSE, ticket.Terms{Revision: mcp.Revision2024})
@@ -73,8 +72,7 @@ func (s *Service) PostMessage(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	id, refused := sessionOfQuery(r)
-	if refused != nil {
-		x.Refuse("", refused)
+	if x.Refuses("", refused) {
 		return
 	}
 	home, elsewhere := s.sessions.Home(id, x.Caller)
@@ -83,13 +81,11 @@ func (s *Service) PostMessage(w http.ResponseWriter, r *http.Request) {
 	if !elsewhere {
 		l, refused = s.sessions.Find(x.Context(), ticket.SSE, id, x.Caller)
 	}
-	if refused != nil {
-		x.Refuse("", refused)
+	if x.Refuses("", refused) {
 		return
 	}
 	raw, refused := s.exchanges.ReadBody(x, r)
-	if refused != nil {
-		x.Refuse("", refused)
+	if x.Refuses("", refused) {
 		return
 	}
 	if raw.IsArray() {
@@ -108,11 +104,9 @@ func (s *Service) PostMessage(w http.ResponseWriter, r *http.Request) {
 	case !m.IsRequest():
 		x.Acknowledge(s.notified(x.Context(), l, m))
 	default:
-		if refused := s.takeRequest(x, l, m); refused != nil {
-			x.Refuse(m.ID, refused)
-			return
+		if !x.Refuses(m.ID, s.takeRequest(x, l, m)) {
+			x.WriteStatus(http.StatusAccepted)
 		}
-		x.WriteStatus(http.StatusAccepted)
 	}
 }
 

@@ -40,14 +40,12 @@ const (
 // the link breaks, which says nothing of the client.
 func (e *Endpoint) keyedRequest(x *exchange.Exchange, r *http.Request, m *mcp.Message, body []byte) {
 	request, refused := x.Key.Request(x.Principal)
-	if refused != nil {
-		x.Refuse(m.ID, refused)
+	if x.Refuses(m.ID, refused) {
 		return
 	}
 	c := &call{}
 	ctx, refused := e.config.Exchanges.BeginJob(x.Outliving(), x, &c.job, m.ID)
-	if refused != nil {
-		x.Refuse(m.ID, refused)
+	if x.Refuses(m.ID, refused) {
 		return
 	}
 	defer e.config.Exchanges.Jobs.Finish(&c.job)

@@ -39,13 +39,11 @@ func (e *Endpoint) listen(x *exchange.Exchange, r *http.Request, m *mcp.Message)
 	if refused == nil && !x.AcceptsStream {
 		refused = exchange.ErrAccept
 	}
-	if refused != nil {
-		x.Refuse(m.ID, refused)
+	if x.Refuses(m.ID, refused) {
 		return
 	}
 	slot, refused := e.config.Streams.TakeLastingSlot(x, r, "listen")
-	if refused != nil {
-		x.Refuse(m.ID, refused)
+	if x.Refuses(m.ID, refused) {
 		return
 	}
 	sub := &subscription{

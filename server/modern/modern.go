@@ -62,8 +62,7 @@ func (e *Endpoint) Answer(x *exchange.Exchange, r *http.Request, m *mcp.Message,
 		x.Refuse(m.ID, exchange.ErrResponse)
 		return
 	}
-	if refused := e.check(x, r.Header, m); refused != nil {
-		x.Refuse(m.ID, refused)
+	if x.Refuses(m.ID, e.check(x, r.Header, m)) {
 		return
 	}
 	switch {
@@ -93,8 +92,7 @@ func (e *Endpoint) request(x *exchange.Exchange, m *mcp.Message) {
 	c := &call{}
 	j, t := &c.job, &c.response
 	ctx, refused := e.config.Exchanges.BeginJob(x.Context(), x, j, m.ID)
-	if refused != nil {
-		x.Refuse(m.ID, refused)
+	if x.Refuses(m.ID, refused) {
 		return
 	}
 	defer e.config.Exchanges.Jobs.Finish(j)

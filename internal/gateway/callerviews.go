@@ -13,9 +13,7 @@ type callerViews struct {
 	// there; set by New
 	compared bool
 
-	mu        sync.Mutex          // guards the fields below
-	catalogue *registry.Catalogue // that they are of; another one begins them anew
-	known     map[callerViewKey]*callerView
+	known sync.Map // callerViewKey → *callerView
 }
 
 // callerViewKey is what a callerView depends on. Tenants with the same servers have the
@@ -28,31 +26,13 @@ type callerViewKey struct {
 // of returns the view of what is allowed, which is made if no tenant has it.
 func (k *callerViews) of(s *tenantView, allowed bitset) *callerView {
 	key := callerViewKey{s.view, allowed}
-	if known := k.find(key); known != nil {
-		return known
+	known, ok := k.known.Load(key)
+	if !ok {
+		known, _ = k.known.LoadOrStore(key, newCallerView(s.view, allowed, k.compared))
 	}
-	made := newCallerView(s.view, allowed, k.compared)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.catalogue != s.catalogue {
-		k.catalogue, k.known = s.catalogue, make(map[callerViewKey]*callerView)
-	}
-	if other := k.known[key]; other != nil { // made meanwhile
-		return other
-	}
-	k.known[key] = made
-	return made
+	return known.(*callerView)
 }
 
-func (k *callerViews) find(key callerViewKey) *callerView {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.known[key]
-}
-
-// forget drops all views, because those who have them are gone.
-func (k *callerViews) forget() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.catalogue, k.known = nil, nil
-}
+// forget drops all views, because the catalogue or the tenants have changed: nobody asks
+// for them again.
+func (k *callerViews) forget() { k.known.Clear() }

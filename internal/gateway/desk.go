@@ -87,6 +87,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	for running := true; ; {
 		changed := g.config.Registry.Changed()
 		g.rendered.forget()
+		g.callerViews.forget()
 		collisions = g.reportCollisions(ctx, collisions)
 		g.announce()
 		if !running {

@@ -20,11 +20,6 @@ type Key struct {
 // user's share of the slots.
 func (k Key) ofOne() bool { return k.Subject != "" }
 
-// sameUser tells whether two keys are of the same user, whatever the client.
-func (k Key) sameUser(other Key) bool {
-	return k.User == other.User
-}
-
 // Use is what a seat is wanted for.
 type Use int
 

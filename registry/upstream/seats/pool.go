@@ -82,12 +82,10 @@ type Config[S Session] struct {
 // Pool has the seats of one server. It is safe for concurrent use. Close must be called
 // in the end.
 type Pool[S Session] struct {
-	cfg Config[S]
-	// owned makes a context for a goroutine of the pool, and limited makes one with a time limit.
-	owned   func() (context.Context, context.CancelFunc)
-	limited func(time.Duration) (context.Context, context.CancelFunc)
-	end     context.CancelFunc // ends all contexts that these two made
-	work    sync.WaitGroup     // all goroutines of the pool; Close waits for them
+	cfg  Config[S]
+	life context.Context    //nolint:containedctx // of all goroutines of the pool
+	end  context.CancelFunc // ends it
+	work sync.WaitGroup     // all goroutines of the pool; Close waits for them
 
 	mu     sync.Mutex // guards the fields below and those of each seat; never held during I/O of a session
 	ended  bool
@@ -113,13 +111,9 @@ type waiter[S Session] struct {
 // New returns an empty pool. The contexts of its sessions have the values of ctx but do
 // not end with it: Close ends them.
 func New[S Session](ctx context.Context, cfg Config[S]) *Pool[S] {
-	life, end := context.WithCancel(context.WithoutCancel(ctx)) //nolint:gosec // Close calls it
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	return &Pool[S]{
-		cfg: cfg, end: end, taking: map[Key][]*Seat[S]{}, all: map[*Seat[S]]struct{}{},
-		owned: func() (context.Context, context.CancelFunc) { return context.WithCancel(life) },
-		limited: func(limit time.Duration) (context.Context, context.CancelFunc) {
-			return context.WithTimeout(life, limit)
-		},
+		cfg: cfg, life: life, end: end, taking: map[Key][]*Seat[S]{}, all: map[*Seat[S]]struct{}{},
 	}
 }
 
@@ -127,7 +121,7 @@ func New[S Session](ctx context.Context, cfg Config[S]) *Pool[S] {
 // The context of f ends when the pool is closed or cancel is called. When the pool is
 // closed already, ok is false and f does not run.
 func (r *Pool[S]) Go(f func(ctx context.Context)) (cancel func(), ok bool) {
-	ctx, cancel := r.owned()
+	ctx, cancel := context.WithCancel(r.life)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ended {
@@ -457,7 +451,7 @@ func (r *Pool[S]) lendableLocked(s *Seat[S], to auth.Owner) bool {
 // seat when all slots are taken. In a pool that lends, the last case alone counts.
 func (r *Pool[S]) rivalsLocked(k Key) func(*Seat[S]) bool {
 	ofTenant := func(s *Seat[S]) bool { return s.key.ofOne() && s.key.TenantID == k.TenantID }
-	ofUser := func(s *Seat[S]) bool { return s.key.ofOne() && s.key.sameUser(k) }
+	ofUser := func(s *Seat[S]) bool { return s.key.ofOne() && s.key.User == k.User }
 	users, tenants := 0, 0
 	for s := range r.all {
 		if ofTenant(s) {
@@ -543,7 +537,7 @@ func (r *Pool[S]) beginLocked(k Key) *Seat[S] {
 // open opens the session of a seat. When that fails, the slot is free again.
 func (r *Pool[S]) open(s *Seat[S]) {
 	defer close(s.opened)
-	ctx, cancel := r.limited(r.cfg.Opening)
+	ctx, cancel := context.WithTimeout(r.life, r.cfg.Opening)
 	defer cancel()
 	s.err = s.Session.Open(ctx, func() { r.opened(s) })
 	if s.err == nil {
@@ -587,7 +581,7 @@ func (r *Pool[S]) examineSuspectedLocked(s *Seat[S]) {
 // examine asks the session of a seat for a proof of life, and discards the seat when it
 // gives none.
 func (r *Pool[S]) examine(s *Seat[S]) {
-	ctx, cancel := r.limited(aliveLimit)
+	ctx, cancel := context.WithTimeout(r.life, aliveLimit)
 	defer cancel()
 	if err := s.Session.Alive(ctx); err != nil {
 		r.discard(s)

@@ -119,7 +119,7 @@ const maxEvent = 1 << 30
 // there may be others.
 func (r *reading) page(ctx context.Context, sequence uint64) (full bool, err error) {
 	l := r.log
-	from, count, reader := headID(sequence+1), l.config.Count+1, ""
+	from, count, reader := entryID(sequence+1, false), l.config.Count+1, ""
 	if sequence == 0 {
 		from = "-"
 	}
@@ -131,7 +131,7 @@ func (r *reading) page(ctx context.Context, sequence uint64) (full bool, err err
 	}
 	size, single := pageBytes, ""
 	read := func() (said string, rest []redis.Reply, err error) {
-		return l.runFor(ctx, readScript, size, r.streamKey, from, strconv.Itoa(count), l.life(), reader,
+		return l.run(ctx, readScript, size, r.streamKey, from, strconv.Itoa(count), l.life(), reader,
 			strconv.Itoa(size), single)
 	}
 	said, rest, err := read()

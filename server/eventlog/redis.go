@@ -104,16 +104,10 @@ func (l *Redis) life() string {
 	return redis.Millis(l.config.Age + l.config.Age/8)
 }
 
-// run runs a script, and returns what it said first, and the rest. The error is ErrFenced
-// if another replica leads the session.
-func (l *Redis) run(ctx context.Context, script *redis.Script, p streamKey,
-	args ...string,
-) (said string, rest []redis.Reply, err error) {
-	return l.runFor(ctx, script, 0, p, args...)
-}
-
-// runFor is run for an answer that may have so many bytes.
-func (l *Redis) runFor(ctx context.Context, script *redis.Script, answer int, p streamKey,
+// run runs a script whose answer may have so many bytes, zero for a short one. It returns
+// what the script said first, and the rest. The error is ErrFenced if another replica
+// leads the session.
+func (l *Redis) run(ctx context.Context, script *redis.Script, answer int, p streamKey,
 	args ...string,
 ) (said string, rest []redis.Reply, err error) {
 	reply, err := script.RunFor(ctx, l.config.Store, answer, p.keys(), args)
@@ -198,7 +192,8 @@ func (l *Redis) joinLocked(ctx context.Context, p streamKey) (s *memoryStream, b
 		head = string(l.config.Seal.SealBytes(p.headPurpose(base), nil))
 	}
 	l.local.mu.Unlock()
-	said, rest, err := l.run(ctx, topScript, p, headID(base), head, l.life(), string(l.config.Others.Self()))
+	said, rest, err := l.run(ctx, topScript, 0, p, entryID(base, false), head, l.life(),
+		string(l.config.Others.Self()))
 	top, last, ok := topOf(said, rest)
 	switch {
 	case err != nil:

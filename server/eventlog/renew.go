@@ -100,7 +100,7 @@ func (l *Redis) repair(ctx context.Context, p streamKey) error {
 	}
 	defer func() { <-s.shared.turn }()
 	w := &writing{log: l, streamKey: p}
-	said, rest, err := l.run(ctx, topScript, p, "", "", "", "")
+	said, rest, err := l.run(ctx, topScript, 0, p, "", "", "", "")
 	if err != nil {
 		return err
 	}

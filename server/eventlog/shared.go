@@ -45,10 +45,8 @@ func (s *sharedStream) isLocalOnly(sequence uint64) bool {
 	return s != nil && s.lost && sequence > s.top
 }
 
-// headID returns the id of the entry of the head.
-func headID(base uint64) string { return strconv.FormatUint(base, 10) + "-0" }
-
-// entryID returns the id of the entry of an event.
+// entryID returns the id of the entry of an event, or of the head, whose sequence is the
+// base.
 func entryID(sequence uint64, last bool) string {
 	n := strconv.FormatUint(sequence, 10)
 	if last {

@@ -56,6 +56,8 @@ const (
 	dropPatience  = time.Second
 	// How long Close waits for what is left to be written.
 	closePatience = 3 * time.Second
+
+	maxSpare = 64 << 10 // bytes of memory of a batch that are kept for its next use
 )
 
 var (
@@ -145,25 +147,24 @@ type batch struct {
 	users atomic.Int32   // who waits for done, and one for the Log until the writer is through with it
 }
 
-// newBatch returns an empty batch that uses the memory of buffer, which may be nil.
-func (l *Log) newBatch(buffer []byte) *batch {
-	b, used := l.batches.Get().(*batch)
-	if !used {
-		b = new(batch)
-	}
-	b.lines = buffer
+// newBatch returns an empty batch.
+func (l *Log) newBatch() *batch {
+	b := l.batches.Get().(*batch)
 	b.users.Store(1)
 	b.done.Add(1)
 	return b
 }
 
 // release says that one of the users of b is through with it. The last one gives it back,
-// so nobody may touch it after its own release.
+// with its memory unless that is large, so nobody may touch it after its own release.
 func (l *Log) release(b *batch) {
 	if b.users.Add(-1) > 0 {
 		return
 	}
-	b.lines, b.count, b.ended, b.err = nil, 0, false, nil
+	b.lines, b.count, b.ended, b.err = b.lines[:0], 0, false, nil
+	if cap(b.lines) > maxSpare {
+		b.lines = nil
+	}
 	l.batches.Put(b)
 }
 
@@ -171,8 +172,8 @@ func (l *Log) release(b *batch) {
 // after b was given up finds done over and does not wait; whoever adds to the new one
 // waits again. The writer never sees b, so b is not used again.
 func (l *Log) renewed(b *batch) *batch {
-	next := l.newBatch(b.lines)
-	next.count = b.count
+	next := l.newBatch()
+	next.lines, next.count = b.lines, b.count
 	return next
 }
 
@@ -194,8 +195,9 @@ func newLog(cfg Config, f file, torn bool) *Log {
 	l := &Log{
 		cfg: cfg, patience: writePatience, sink: newSink(f, torn, cfg.Drop),
 		wake: make(chan struct{}, 1), stop: stop, stopped: ctx.Done(), tried: make(chan struct{}),
+		batches: sync.Pool{New: func() any { return new(batch) }},
 	}
-	l.batch = l.newBatch(nil)
+	l.batch = l.newBatch()
 	if cfg.Drop {
 		l.patience = dropPatience
 	}

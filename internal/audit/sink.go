@@ -14,7 +14,6 @@ import (
 
 const (
 	standardOutput = "-"
-	maxSpare       = 64 << 10          // bytes of memory of a batch that are kept for a later one
 	endlessSpace   = math.MaxInt64 / 2 // bytes; half, so that sums with it do not overflow
 )
 
@@ -86,15 +85,14 @@ func (stdout) Truncate(int64) error { return errors.ErrUnsupported }
 // time. Only sync and unsynced may run beside them.
 type sink struct {
 	file     file
-	regular  bool   // it is a regular file, which can be synced and cut back
-	endless  bool   // no room is reserved: no file on a disk, a disk that cannot reserve, or unbooked
-	unbooked bool   // nobody asks for room, because the Log drops records rather than refusing calls
-	torn     bool   // the file ends within a line
-	unbroken int64  // where a line of ours ends that lacks its break alone; zero: there is none
-	end      int64  // offset of the end of the file, if nobody else has written to it
-	reserved int64  // bytes behind end that are reserved
-	closing  error  // of finish in the end; read once the writer has ended
-	spare    []byte // memory for the next batch; nil: none
+	regular  bool  // it is a regular file, which can be synced and cut back
+	endless  bool  // no room is reserved: no file on a disk, a disk that cannot reserve, or unbooked
+	unbooked bool  // nobody asks for room, because the Log drops records rather than refusing calls
+	torn     bool  // the file ends within a line
+	unbroken int64 // where a line of ours ends that lacks its break alone; zero: there is none
+	end      int64 // offset of the end of the file, if nobody else has written to it
+	reserved int64 // bytes behind end that are reserved
+	closing  error // of finish in the end; read once the writer has ended
 
 	mu      sync.Mutex // guards the fields below
 	dirty   file       // the file when something was written to it since the last sync; nil: nothing was
@@ -312,19 +310,4 @@ func (s *sink) finish() error {
 		_ = s.file.Truncate(s.end)
 	}
 	return errors.Join(err, s.file.Close())
-}
-
-// takeSpare returns memory for a batch, nil if there is none.
-func (s *sink) takeSpare() []byte {
-	spare := s.spare
-	s.spare = nil
-	return spare
-}
-
-// keepSpare keeps the memory of lines that were written for a later batch, unless it is
-// large.
-func (s *sink) keepSpare(buffer []byte) {
-	if cap(buffer) <= maxSpare {
-		s.spare = buffer[:0]
-	}
 }

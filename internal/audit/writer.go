@@ -128,7 +128,7 @@ func (l *Log) begin() duties {
 	l.since, l.next, l.again = now, nil, false
 	if l.batch.count > 0 && (l.backlog.count == 0 || do.again) {
 		do.batch = l.batch
-		l.inWork, l.batch = l.batch, l.newBatch(l.sink.takeSpare())
+		l.inWork, l.batch = l.batch, l.newBatch()
 	}
 	return do
 }
@@ -147,7 +147,6 @@ func (l *Log) end(b *batch, todo backlog, left []byte, err error) {
 	case err == nil:
 		l.lines -= todo.count
 		l.backlog = backlog{}
-		l.sink.keepSpare(todo.lines)
 	default:
 		l.backlog = backlog{append([]byte(nil), left...), todo.count}
 	}

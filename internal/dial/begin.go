@@ -73,7 +73,10 @@ func (c *conn) begin(m *message, idle bool) (sent bool, err error) {
 		c.memory = make([]byte, firstRead)
 	}
 	if c.raw == nil {
-		c.writeAndRead()
+		// It is never idle. The response is read although writing failed: a server may refuse a
+		// request, and close, before it has read it all.
+		c.write()
+		c.read()
 	} else if err := c.raw.Read(c.step); err != nil {
 		c.turn.err = err
 	} else if c.under != nil && c.turn.err == nil {
@@ -88,16 +91,6 @@ func (c *conn) begin(m *message, idle bool) (sent bool, err error) {
 	}
 	// nobody heeds a part of what is no HTTP
 	return t.written > 0 && (m.raw == nil || t.unsent == nil), t.err
-}
-
-// writeAndRead is begin for a connection at whose socket nobody can look. It is never
-// idle.
-//
-// The response is read although writing failed: a server may refuse a request, and close,
-// before it has read it all.
-func (c *conn) writeAndRead() {
-	c.write()
-	c.read()
 }
 
 // read reads the first bytes of the response.

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"sync"
@@ -174,11 +175,7 @@ func (g *Gateway) Lists(c Caller) Digests {
 // see the tool.
 func (g *Gateway) HeaderParams(c Caller, declared mcp.Extensions, tool string) []registry.HeaderParam {
 	visible := g.callerViewAs(c, declared)
-	found := visible.tool(tool)
-	if found == nil {
-		found = visible.own[tool]
-	}
-	if found != nil {
+	if found := cmp.Or(visible.tool(tool), visible.own[tool]); found != nil {
 		return found.Headers
 	}
 	return nil

@@ -1,6 +1,9 @@
 package sanitize
 
-import "bytes"
+import (
+	"bytes"
+	"slices"
+)
 
 // This file decides whether what has the form of a secret is certain enough to be one.
 // Documentation is full of placeholders and examples in that form, and models must be
@@ -27,12 +30,8 @@ func distinct(body []byte) int {
 // secret, as in AKIAIOSFODNN7EXAMPLE.
 func placeholder(body []byte) bool {
 	lowered := bytes.ToLower(body)
-	for _, word := range []string{"example", "placeholder", "redacted", "changeme", "your-", "your_"} {
-		if bytes.Contains(lowered, []byte(word)) {
-			return true
-		}
-	}
-	return false
+	words := []string{"example", "placeholder", "redacted", "changeme", "your-", "your_"}
+	return slices.ContainsFunc(words, func(w string) bool { return bytes.Contains(lowered, []byte(w)) })
 }
 
 // Classes of bytes, as random sees them.

@@ -350,13 +350,9 @@ func (k kinds) String() string {
 // quotes or anything but visible ASCII is quoted and escaped, so that it cannot be taken
 // for a part of the sentence, or hide in it.
 func named(name string) string {
-	for _, r := range name {
-		if r <= ' ' || r > '~' || r == '/' || r == '"' {
-			return strconv.QuoteToASCII(mcp.Clip(name, 60))
-		}
-	}
-	if name == "" {
-		return `""`
+	hides := func(r rune) bool { return r <= ' ' || r > '~' || r == '/' || r == '"' }
+	if name == "" || strings.ContainsFunc(name, hides) {
+		return strconv.QuoteToASCII(mcp.Clip(name, 60))
 	}
 	return mcp.Clip(name, 60)
 }

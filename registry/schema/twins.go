@@ -76,12 +76,7 @@ func foldAlike(names [][]byte) bool {
 // isExotic tells whether a quoted name needs decoding and folding: it is not ASCII, or
 // has an escape.
 func isExotic(quoted []byte) bool {
-	for _, b := range quoted {
-		if b >= utf8.RuneSelf || b == '\\' {
-			return true
-		}
-	}
-	return false
+	return bytes.ContainsFunc(quoted, func(r rune) bool { return r >= utf8.RuneSelf || r == '\\' })
 }
 
 // undeclaredTwins finds the first twins that the schema does not declare. at are the

@@ -2,6 +2,7 @@ package eventlog
 
 import (
 	"context"
+	"slices"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
@@ -55,17 +56,12 @@ func (l *Redis) renewAll(ctx context.Context) {
 
 // isReadElsewhere tells whether other replicas are among those that read a stream.
 func (l *Redis) isReadElsewhere(readers redis.Reply) bool {
-	list, err := readers.List()
-	if err != nil {
-		return false
-	}
-	for _, r := range list {
-		if id, err := r.Text(); err == nil && replica.ID(id) != l.config.Others.Self() &&
-			l.config.Others.IsThere(replica.ID(id)) {
-			return true
-		}
-	}
-	return false
+	list, _ := readers.List() // none where they could not be read
+	return slices.ContainsFunc(list, func(r redis.Reply) bool {
+		id, err := r.Text()
+		return err == nil && replica.ID(id) != l.config.Others.Self() &&
+			l.config.Others.IsThere(replica.ID(id))
+	})
 }
 
 // touch notes that a stream is used.

@@ -24,6 +24,7 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,7 +104,7 @@ func Start(ctx context.Context, p Program) (*Tree, error) {
 // everything, otherwise its process group. The error says how the program ended, and is
 // never nil.
 func (t *Tree) Wait() error {
-	err := t.cmd.Wait()
+	err := cmp.Or(t.cmd.Wait(), errors.New("exit status 0"))
 	defer close(t.ended)
 	if t.socket != nil {
 		defer t.socket.close()
@@ -111,18 +112,9 @@ func (t *Tree) Wait() error {
 		if known {
 			return errors.New(said)
 		}
-		err = fmt.Errorf("its keeper ended: %w", orZero(err)) // killed, so that it could not end the rest
+		err = fmt.Errorf("its keeper ended: %w", err) // killed, so that it could not end the rest
 	}
 	killGroup(t.leader)
-	return orZero(err)
-}
-
-// orZero returns the error of a process that ended, and one that says so where there was
-// none.
-func orZero(err error) error {
-	if err == nil {
-		return errors.New("exit status 0")
-	}
 	return err
 }
 

@@ -33,12 +33,12 @@ type legacy struct {
 	// a lock: whoever has it changes level or subscriptions, or two callers' requests could
 	// reach the server in another order than they are recorded here
 	setting      *semaphore.Weighted
-	both         bool                // its server speaks the modern era too: a result may be input_required
-	alone        bool                // it runs one call at a time
-	ended        chan struct{}       // closed when the session is closed
-	end          sync.Once
-	attend       func()        // starts watch once; nil on a control connection: the supervisor does
-	streaming    chan struct{} // closed when the server's own stream is open, or is known not to exist
+	both         bool               // its server speaks the modern era too: a result may be input_required
+	alone        bool               // it runs one call at a time
+	life         context.Context    //nolint:containedctx // until the session is closed
+	stop         context.CancelFunc // ends life, and with it subscriptions and waits
+	attend       func()             // starts watch once; nil on a control connection: the supervisor does
+	streaming    chan struct{}      // closed when the server's own stream is open, or is known not to exist
 	streams      sync.Once
 	calls        *calls // the open calls whose callers can be asked
 	watchers     watchers
@@ -59,10 +59,11 @@ var _ peer = (*legacy)(nil)
 func openLegacy(
 	ctx context.Context, c *connection, link wire.Link, cfg *Config, capabilities mcp.Object, open *calls,
 ) (*legacy, error) {
+	life, stop := context.WithCancel(context.Background())
 	l := &legacy{
 		conn: c, link: link, version: cfg.Version, revision: mcp.LatestLegacy, capabilities: capabilities,
 		opening: semaphore.NewWeighted(1), setting: semaphore.NewWeighted(1),
-		ended: make(chan struct{}), streaming: make(chan struct{}), calls: open,
+		life: life, stop: stop, streaming: make(chan struct{}), calls: open,
 	}
 	if cfg.named() == mcp.Legacy {
 		l.revision = cfg.Revision
@@ -352,7 +353,7 @@ func (l *legacy) awaitStream(ctx context.Context) (inTime bool) {
 	case <-time.After(streamLimit):
 		return false
 	case <-l.streaming:
-	case <-l.ended:
+	case <-l.life.Done():
 	case <-ctx.Done():
 	}
 	return true
@@ -372,9 +373,6 @@ func (l *legacy) close(ctx context.Context, polite bool) {
 	l.stop()
 	closeLink(ctx, l.link, polite)
 }
-
-// stop ends the subscriptions and waits that last as long as the session.
-func (l *legacy) stop() { l.end.Do(func() { close(l.ended) }) }
 
 // question gives a request of the server to the call on whose stream it came, or to
 // calls.stray when it came on no call's stream. It returns the refusal when nobody can be
@@ -433,7 +431,7 @@ func (l *legacy) watchResource(ctx context.Context, _, uri string, onConfirmed f
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-l.ended:
+	case <-l.life.Done():
 		return l.conn.server.unavailable(true, wire.ErrGone)
 	}
 }
@@ -478,9 +476,7 @@ func (l *legacy) unsubscribe(ctx context.Context, w *watcher) {
 	if !l.watchers.drop(w) {
 		return
 	}
-	select {
-	case <-l.ended:
-	default:
+	if l.life.Err() == nil {
 		_, _ = l.exchange(ctx, l.about(mcp.MethodUnsubscribe, w.uri)) // else announcements are dropped
 	}
 }

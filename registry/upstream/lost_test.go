@@ -65,9 +65,10 @@ func TestCallsThatDidNotReachALostChildGetAnother(t *testing.T) {
 				if children.Add(1) <= test.ended {
 					link.loss = errors.New("child ended")
 				}
+				life, stop := context.WithCancel(context.Background())
 				return &legacy{
 					conn: c, link: link, capabilities: declared, calls: of,
-					ended: make(chan struct{}), streaming: make(chan struct{}),
+					life: life, stop: stop, streaming: make(chan struct{}),
 				}, nil
 			}
 			p := newPool(t.Context(), newConnection(&Config{Name: "s"}), false, &Config{}, open, &strays{})

@@ -61,8 +61,7 @@ type parking struct {
 	strict atomic.Bool
 	slots  *share.Budget // of the calls in waiting
 
-	mu    sync.Mutex // guards the fields below
-	ended bool
+	mu sync.Mutex // guards the fields below
 	// the parked calls, by the requestState that their callers have; nil after shut
 	waiting map[string]*parkedCall
 	// those that read tasks/result for clients who cannot, by the ids of the tasks
@@ -176,7 +175,7 @@ func (p *parking) resume(ctx context.Context, who auth.Owner, c *registry.Call,
 func (p *parking) park(state string, d *parkedCall) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.ended || p.slots.Take(d.user(), 1) != nil {
+	if p.waiting == nil || p.slots.Take(d.user(), 1) != nil {
 		return false
 	}
 	p.waiting[state] = d
@@ -210,7 +209,6 @@ func (p *parking) claim(state string, d *parkedCall) bool {
 func (p *parking) shut() (finish func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.ended = true
 	waiting := p.waiting
 	p.waiting = nil
 	return func() {

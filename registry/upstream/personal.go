@@ -55,8 +55,7 @@ type personal struct {
 	// counts what the server announced; readings of an earlier one are outdated
 	epoch atomic.Uint64
 
-	mu      sync.Mutex  // guards the fields below
-	closed  bool        // no reading begins any more
+	mu      sync.Mutex  // guards the field below; held while a reading begins, and while all end
 	renewal *time.Timer // tells that somebody's lists differ; nil: there is nothing to tell
 }
 
@@ -98,9 +97,8 @@ func newPersonal(ctx context.Context, reg *registry.Registry, c *control, cfg *C
 
 // close ends all readings, and waits for them. What was read stays known.
 func (p *personal) close() {
-	p.end()
 	p.mu.Lock()
-	p.closed = true
+	p.end()
 	if p.renewal != nil {
 		p.renewal.Stop()
 	}
@@ -137,7 +135,7 @@ func (p *personal) beginLocked(own *ownLists, who *auth.Principal, epoch uint64)
 	}
 	p.mu.Lock() // else close could have waited before the goroutine is counted
 	defer p.mu.Unlock()
-	if p.closed {
+	if p.ctx.Err() != nil {
 		return
 	}
 	own.reading, own.epoch = make(chan struct{}), epoch

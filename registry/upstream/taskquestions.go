@@ -112,7 +112,7 @@ func (p *parking) beginReader(who auth.Owner, one task, i *item,
 	d.until, d.notes, d.cost = one.until, nil, parkedCost
 	d.prefix = rand.Text() + "-" // a later reader has keys of its own
 	switch {
-	case p.ended, !p.seats.Rejoin(one.seat):
+	case p.waiting == nil, !p.seats.Rejoin(one.seat):
 		err = p.server.unavailable(false, wire.ErrGone)
 	case p.slots.Take(d.user(), 1) != nil:
 		p.seats.Release(one.seat, seats.Call)

@@ -83,12 +83,12 @@ type Config[S Session] struct {
 // in the end.
 type Pool[S Session] struct {
 	cfg  Config[S]
-	life context.Context    //nolint:containedctx // of all goroutines of the pool
-	end  context.CancelFunc // ends it
+	life context.Context    //nolint:containedctx // of all goroutines of the pool; none begins after its end
+	end  context.CancelFunc // ends it; called with the lock held
 	work sync.WaitGroup     // all goroutines of the pool; Close waits for them
 
-	mu     sync.Mutex // guards the fields below and those of each seat; never held during I/O of a session
-	ended  bool
+	// guards the fields below and those of each seat; never held during I/O of a session
+	mu     sync.Mutex
 	taking map[Key][]*Seat[S]    // the seats that take calls, the oldest of each key first
 	all    map[*Seat[S]]struct{} // the seats that have a slot
 	// how many seats are Closing, each of which is a slot for somebody in the queue
@@ -110,7 +110,7 @@ type waiter[S Session] struct {
 
 // New returns an empty pool. The contexts of its sessions have the values of ctx but do
 // not end with it: Close ends them.
-func New[S Session](ctx context.Context, cfg Config[S]) *Pool[S] {
+func New[S Session](ctx context.Context, cfg Config[S]) *Pool[S] { //nolint:gosec // Close calls end
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	return &Pool[S]{
 		cfg: cfg, life: life, end: end, taking: map[Key][]*Seat[S]{}, all: map[*Seat[S]]struct{}{},
@@ -124,7 +124,7 @@ func (r *Pool[S]) Go(f func(ctx context.Context)) (cancel func(), ok bool) {
 	ctx, cancel := context.WithCancel(r.life)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.ended {
+	if r.life.Err() != nil {
 		cancel()
 		return cancel, false
 	}
@@ -175,7 +175,7 @@ func (r *Pool[S]) take(ctx context.Context, k Key, u Use, waits *Waits) (*Seat[S
 		return nil, ErrNone
 	}
 	r.mu.Lock()
-	if r.ended {
+	if r.life.Err() != nil {
 		r.mu.Unlock()
 		return nil, ErrEnded
 	}
@@ -196,7 +196,7 @@ func (r *Pool[S]) take(ctx context.Context, k Key, u Use, waits *Waits) (*Seat[S
 func (r *Pool[S]) Rejoin(s *Seat[S]) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.ended || !s.state.taking() {
+	if r.life.Err() != nil || !s.state.taking() {
 		return false
 	}
 	s.addLocked(Call)
@@ -256,16 +256,15 @@ func (r *Pool[S]) Sweep() {
 // once.
 func (r *Pool[S]) Close(ctx context.Context, polite bool) {
 	r.mu.Lock()
-	r.ended = true
+	r.end()
 	for _, t := range r.queue {
 		close(t.served)
 	}
 	r.queue = nil
 	r.mu.Unlock()
-	r.end()
 	r.work.Wait()
 	var open sync.WaitGroup
-	// needs no lock: all goroutines have ended, and ended keeps others from changing it
+	// needs no lock: all goroutines have ended, and nothing changes it any more
 	for s := range r.all {
 		open.Go(func() { s.Session.Close(ctx, polite) })
 	}
@@ -567,7 +566,7 @@ func (r *Pool[S]) opened(s *Seat[S]) {
 // examineSuspectedLocked has a seat examined if a call on it failed in such a way that
 // its session may be dead. Other calls on it go on meanwhile.
 func (r *Pool[S]) examineSuspectedLocked(s *Seat[S]) {
-	if s.state != Open || r.ended {
+	if s.state != Open || r.life.Err() != nil {
 		return
 	}
 	select {
@@ -629,7 +628,7 @@ func (r *Pool[S]) unlistLocked(s *Seat[S]) {
 // which ends. It does nothing when the seat is being closed already, or when the pool is,
 // because Close then closes all seats.
 func (r *Pool[S]) closeLocked(s *Seat[S]) {
-	if s.state == Closing || s.state == Gone || r.ended {
+	if s.state == Closing || s.state == Gone || r.life.Err() != nil {
 		return
 	}
 	r.stopLocked(s, Closing)

@@ -27,34 +27,20 @@ type duplex struct {
 
 	legacy atomic.Bool // a legacy handshake was done
 
-	gone  chan struct{} // closed when the connection is lost, after cause was set
-	lose  sync.Once
-	cause error
+	life context.Context //nolint:containedctx // of the connection; why it was lost is the cause of its end
+	// ends life, and wakes all who wait; only the first cause counts, since later ones
+	// follow from it
+	lost context.CancelCauseFunc
 }
 
 func newDuplex(up Events, read reader, memory Memory) duplex {
-	return duplex{up: up, read: read, memory: memory, waiting: newPending(), gone: make(chan struct{})}
-}
-
-// lost records why the connection ended and wakes all who wait. Only the first cause
-// counts, since later ones follow from it.
-func (d *duplex) lost(cause error) {
-	d.lose.Do(func() {
-		d.cause = cause
-		close(d.gone)
-	})
+	life, lost := context.WithCancelCause(context.Background())
+	return duplex{up: up, read: read, memory: memory, waiting: newPending(), life: life, lost: lost}
 }
 
 // Loss returns why the connection is lost, nil while it is not. Before Close is called, a
 // loss is the server's own doing.
-func (d *duplex) Loss() error {
-	select {
-	case <-d.gone:
-		return d.cause
-	default:
-		return nil
-	}
-}
+func (d *duplex) Loss() error { return context.Cause(d.life) }
 
 // exchange sends a request and waits for its answer. send returns as soon as the request
 // is on its way.
@@ -90,8 +76,8 @@ func (d *duplex) await(ctx context.Context, out *Request, w *waiter,
 			failed = nil
 		case <-ctx.Done():
 			return mcp.Object{}, ctx.Err()
-		case <-d.gone:
-			return d.finishOr(ctx, out, w, unavailable(true, d.cause))
+		case <-d.life.Done():
+			return d.finishOr(ctx, out, w, unavailable(true, d.Loss()))
 		}
 	}
 }
@@ -132,8 +118,8 @@ func (d *duplex) Follow(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-d.gone:
-		return unavailable(true, d.cause)
+	case <-d.life.Done():
+		return unavailable(true, d.Loss())
 	}
 }
 

@@ -33,13 +33,11 @@ func TestBrokenPipeDoesNotHideWhyAChildEnded(t *testing.T) {
 			}
 			time.Sleep(time.Nanosecond)
 			synctest.Wait()
-			select {
-			case <-k.gone:
-			default:
+			if k.Loss() == nil {
 				t.Fatalf("ends %v: not lost", ends)
 			}
-			if got := errors.Is(k.cause, ErrGone); got != ends {
-				t.Errorf("ends %v: lost because %v", ends, k.cause)
+			if got := errors.Is(k.Loss(), ErrGone); got != ends {
+				t.Errorf("ends %v: lost because %v", ends, k.Loss())
 			}
 		})
 	}

@@ -63,7 +63,7 @@ func OpenSSE(ctx context.Context, at Site, up Events) (*SSE, error) {
 		sender: sender{at.Client, at.Credential}, source: source, base: baseHeader(at),
 		asides: newAsides(up), ready: make(chan struct{}),
 	}
-	l.tellOut, l.hurry = l.Tell, l.gone
+	l.tellOut, l.hurry = l.Tell, l.life.Done()
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	l.end = end
 	defer context.AfterFunc(ctx, end)() // deferred, so that ctx ends the opening but not the open stream
@@ -106,11 +106,11 @@ func (l *SSE) awaitEndpoint(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-l.gone:
-		if errors.Is(l.cause, errEndpoint) {
-			return protocol("%w", l.cause)
+	case <-l.life.Done():
+		if cause := l.Loss(); errors.Is(cause, errEndpoint) {
+			return protocol("%w", cause)
 		}
-		return unavailable(true, l.cause)
+		return unavailable(true, l.Loss())
 	}
 }
 

@@ -158,7 +158,7 @@ func (k *Child) write() {
 		select {
 		case line = <-k.queue:
 		case line = <-k.background:
-		case <-k.gone:
+		case <-k.life.Done():
 			return
 		}
 		if _, err := k.stdin.Write(line); err != nil {
@@ -255,8 +255,8 @@ func (k *Child) enqueue(ctx context.Context, body []byte) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-k.gone:
-		return unavailable(false, k.cause)
+	case <-k.life.Done():
+		return unavailable(false, k.Loss())
 	}
 }
 

@@ -19,14 +19,17 @@ const (
 type asides struct {
 	up    Events
 	slots *semaphore.Weighted
-	work  sync.WaitGroup
-
-	mu    sync.Mutex // guards the field below; held while work begins, so that none begins after close waits
-	ended bool
+	// waits for what is on its way, for asideLimit at most. It keeps all slots, so that
+	// nothing starts afterwards
+	close func()
 }
 
 func newAsides(up Events) *asides {
-	return &asides{up: up, slots: semaphore.NewWeighted(asideMax)}
+	slots := semaphore.NewWeighted(asideMax)
+	return &asides{
+		up: up, slots: slots,
+		close: sync.OnceFunc(func() { _ = slots.Acquire(context.Background(), asideMax) }),
+	}
 }
 
 // tell sends a message in the background, or drops and counts it. Nobody waits for it, so
@@ -41,24 +44,14 @@ func (a *asides) tell(ctx context.Context, body []byte, send func(context.Contex
 // left. It returns false when too many messages are on their way already, or close was
 // called.
 func (a *asides) run(ctx context.Context, f func(context.Context)) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.ended || !a.slots.TryAcquire(1) {
+	if !a.slots.TryAcquire(1) {
 		return false
 	}
-	a.work.Go(func() {
+	go func() {
 		defer a.slots.Release(1)
 		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), asideLimit)
 		defer cancel()
 		_ = a.up.Saved(limited, func() error { f(limited); return nil }) // nobody waits for it
-	})
+	}()
 	return true
-}
-
-// close waits for what is on its way, for asideLimit at most. Nothing starts afterwards.
-func (a *asides) close() {
-	a.mu.Lock()
-	a.ended = true
-	a.mu.Unlock()
-	a.work.Wait()
 }

@@ -97,9 +97,9 @@ func (g *Gateway) newCall(c Caller, r *Request, m *method) *call {
 	if m.arguments {
 		params = withoutNullArguments(params)
 	}
-	made := &call{gateway: g, caller: c, request: r, method: m, params: params}
-	made.prepaid = m.free
-	return made
+	return &call{
+		gateway: g, caller: c, request: r, method: m, params: params, round: round{prepaid: m.free},
+	}
 }
 
 // withoutNullArguments returns params without the member arguments if that is null. Some
@@ -210,10 +210,7 @@ func (c *call) owner() [sha256.Size]byte { return c.caller.Principal.Owner().Dig
 // digest identifies what was requested. It is the same in every round of a call, whatever
 // was answered in between.
 func (c *call) digest() [sha256.Size]byte {
-	arguments, err := strictjson.Compact(c.params.Value("arguments"))
-	if err != nil { // there are none
-		arguments = nil
-	}
+	arguments, _ := strictjson.Compact(c.params.Value("arguments")) // fails where there are none
 	return digestOf(c.request.Method, c.method.spelt(c.params), string(arguments))
 }
 

@@ -22,11 +22,8 @@ func (g *Gateway) resumed(next Handler) Handler {
 	return func(ctx context.Context, c *call) (mcp.Object, error) {
 		if sealed := c.params.Value("requestState"); sealed != nil {
 			if err := g.resume(ctx, c, sealed); err != nil {
-				refused := g.limited(func(context.Context, *call) (mcp.Object, error) {
-					return mcp.Object{},
-						err
-				})
-				return refused(ctx, c)
+				refuse := func(context.Context, *call) (mcp.Object, error) { return mcp.Object{}, err }
+				return g.limited(refuse)(ctx, c)
 			}
 		}
 		result, err := next(ctx, c)
@@ -62,10 +59,7 @@ func (g *Gateway) resume(ctx context.Context, c *call, sealed mcp.RawJSON) error
 	if g.isFirst(ctx, c, s, now) {
 		c.prepaid, c.slotRetained = c.method.free || s.Rounds <= freeRounds, s.SlotRetained
 	}
-	c.params = c.params.Without("requestState")
-	if s.Inner != nil {
-		c.params = c.params.With("requestState", s.Inner)
-	}
+	c.params = c.params.With("requestState", s.Inner)
 	return nil
 }
 

@@ -283,10 +283,8 @@ func (c *call) asks(result mcp.Object) (mcp.Object, error) {
 	if questions == nil && inner == nil {
 		return mcp.Object{}, c.broken("input is required, but none is asked for")
 	}
-	if inner != nil {
-		if text, ok := inner.Text(); !ok || len(text) > maxInner {
-			return mcp.Object{}, c.broken("a requestState that is no text or too long")
-		}
+	if text, ok := inner.Text(); inner != nil && (!ok || len(text) > maxInner) {
+		return mcp.Object{}, c.broken("a requestState that is no text or too long")
 	}
 	if questions != nil {
 		if err := c.askable(questions); err != nil {

@@ -31,9 +31,7 @@ func taskSupport(tool *registry.Tool) string {
 func (c *call) runAs() error {
 	wanted := c.params.Value("task")
 	if c.request.Tasks != mcp.TasksAsked {
-		if wanted != nil {
-			c.params = c.params.Without("task")
-		}
+		c.params = c.params.Without("task")
 		if c.tasks = c.request.Tasks; c.isNewer() {
 			c.tasks = 0
 			c.runAsNewer()

@@ -143,10 +143,7 @@ func (rt *roundTrips) run(ctx context.Context) (mcp.Object, *mcp.Error) {
 			return result, rpcErr
 		}
 		questions := result.Object("inputRequests")
-		next := params
-		if state := result.Value("requestState"); state != nil {
-			next = next.With("requestState", state)
-		}
+		next := params.With("requestState", result.Value("requestState"))
 		var err error
 		rt.request.Refusals = nil
 		if questions.Len() > 0 {

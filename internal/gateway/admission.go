@@ -65,7 +65,9 @@ func (g *Gateway) Resolve(p auth.Principal) (Caller, error) {
 	c := Caller{
 		Principal: p, Tenant: t, rules: t.matching(&p), config: all.config, stands: all.stands[t.ID],
 	}
-	c.personal = g.reminded(&c)
+	if servers := g.tenantViewFor(t).view.Personal; len(servers) > 0 {
+		c.personal = knownOf(servers, p)
+	}
 	return c, nil
 }
 

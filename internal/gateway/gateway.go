@@ -25,7 +25,6 @@ package gateway
 
 import (
 	"log/slog"
-	"sync"
 	"sync/atomic"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/allot"
@@ -87,12 +86,10 @@ type Gateway struct {
 	bulkhead      *bulkhead     // calls by server
 	used          *used         // states that were used here
 	self          replica.ID    // "" where there are no other replicas
-	// of *[4]ratelimit.Bucket, for charge: a limiter keeps none of what it is given
-	buckets     sync.Pool
-	rendered    *rendered
-	callerViews callerViews
-	ongoing     ongoing
-	tasks       taskList
+	rendered      *rendered
+	callerViews   callerViews
+	ongoing       ongoing
+	tasks         taskList
 
 	tenants atomic.Pointer[directory]
 	changed atomic.Pointer[chan struct{}]

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/allot"
@@ -46,18 +47,18 @@ func (g *Gateway) limited(next Handler) Handler {
 	}
 }
 
+// buffers are those of charge: a limiter keeps nothing of what it is given.
+var buffers = sync.Pool{New: func() any { return new([4]ratelimit.Bucket) }}
+
 // charge takes what a call costs from those buckets and from those of the tool, nil for
 // none.
 func (g *Gateway) charge(ctx context.Context, c *call, tool *registry.Tool,
 	buckets ...ratelimit.Bucket,
 ) error {
-	buffer, again := g.buckets.Get().(*[4]ratelimit.Bucket)
-	if !again {
-		buffer = new([4]ratelimit.Bucket)
-	}
+	buffer := buffers.Get().(*[4]ratelimit.Bucket)
 	defer func() {
 		*buffer = [4]ratelimit.Bucket{} // whose names are those of a caller
-		g.buckets.Put(buffer)
+		buffers.Put(buffer)
 	}()
 	defer since(time.Now(), &c.request.Waited.Limit)
 	if all := g.toolBuckets(append(buffer[:0], buckets...), tool, &c.caller); len(all) > 0 {

@@ -3,6 +3,7 @@ package gateway
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -116,12 +117,10 @@ func (g *Gateway) openCursor(c Caller, kind listKind, items []*registry.Item, cu
 	if last < len(items) && string(mark(items[last].Exposed)) == sought {
 		return last + 1, true
 	}
-	for i, item := range items { // the list has changed since the cursor was made
-		if string(mark(item.Exposed)) == sought {
-			return i + 1, true
-		}
-	}
-	return 0, false
+	// the list has changed since the cursor was made
+	at := slices.IndexFunc(items,
+		func(item *registry.Item) bool { return string(mark(item.Exposed)) == sought })
+	return at + 1, at >= 0
 }
 
 func mark(text string) []byte {

@@ -67,15 +67,6 @@ func (g *Gateway) informed(ctx context.Context, c *Caller) personalLists {
 	return askedOf(ctx, servers, c.Principal)
 }
 
-// reminded is informed without a request.
-func (g *Gateway) reminded(c *Caller) personalLists {
-	servers := g.tenantViewFor(c.Tenant).view.Personal
-	if len(servers) == 0 {
-		return personalLists{}
-	}
-	return knownOf(servers, c.Principal)
-}
-
 // tenantViewAs returns what the caller sees of the present catalogue whose client declares these
 // extensions. Nearly everywhere that is the same for all.
 func (g *Gateway) tenantViewAs(c *Caller, declared mcp.Extensions) *tenantView {

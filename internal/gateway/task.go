@@ -260,10 +260,9 @@ const (
 
 // pollOf returns how long to wait until a task of 2026-07-28 is looked at again.
 func pollOf(state mcp.Object) time.Duration {
-	interval, ok := state.Value("pollIntervalMs").Int()
+	interval, ok := state.Value("pollIntervalMs").Millis(maxPoll)
 	if !ok {
 		return defaultPoll
 	}
-	// bounded before it is multiplied, or the product could be too large
-	return max(time.Duration(min(max(interval, 0), maxPoll.Milliseconds()))*time.Millisecond, minPoll)
+	return max(interval, minPoll)
 }

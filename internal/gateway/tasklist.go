@@ -82,8 +82,8 @@ func (t *taskList) add(user share.User, owner [sha256.Size]byte, id string, stat
 		user: user, size: int64(listedCost + len(id) + len(text) + len(result)), state: text,
 		result: result, shown: shown, made: now, looked: now, until: now.Add(listedLife), over: isOver(state),
 	}
-	if ttl, ok := state.Value("ttl").Int(); ok {
-		one.until = now.Add(time.Duration(min(max(ttl, 0), listedLife.Milliseconds())) * time.Millisecond)
+	if ttl, ok := state.Value("ttl").Millis(listedLife); ok {
+		one.until = now.Add(ttl)
 	}
 	for _, m := range shown {
 		one.size += int64(mentionCost + len(m.uri))

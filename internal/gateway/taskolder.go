@@ -42,8 +42,8 @@ func older(state mcp.Object) mcp.Object {
 // itself.
 func (g *Gateway) resultAsTask(c *call, result mcp.Object) (mcp.Object, error) {
 	life, status := resultLife, "completed"
-	if asked, ok := c.params.Object("task").Value("ttl").Int(); ok {
-		life = time.Duration(min(max(asked, 0), life.Milliseconds())) * time.Millisecond
+	if asked, ok := c.params.Object("task").Value("ttl").Millis(life); ok {
+		life = asked
 	}
 	if string(result.Value("isError")) == "true" {
 		status = "failed"

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
@@ -85,6 +86,14 @@ func (r RawJSON) HasOnly(name string) bool {
 func (r RawJSON) Int() (int64, bool) {
 	n, err := strconv.ParseInt(string(r), 10, 64)
 	return n, err == nil
+}
+
+// Millis returns the time that r says in milliseconds, within zero and most, and false if
+// r is not an integer.
+func (r RawJSON) Millis(most time.Duration) (time.Duration, bool) {
+	n, ok := r.Int()
+	// bounded before it is multiplied, or the product could be too large
+	return time.Duration(min(max(n, 0), most.Milliseconds())) * time.Millisecond, ok
 }
 
 // Elements returns the elements of r, and false if r is not an array. They alias r.

@@ -3,6 +3,7 @@ package mcp_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
@@ -95,6 +96,23 @@ func TestObjectReads(t *testing.T) {
 	}
 	if got := string((mcp.Object{}).JSON()); got != "{}" {
 		t.Errorf("the zero object is %s", got)
+	}
+}
+
+func TestMillisStayWithinTheirBounds(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]time.Duration{
+		"0": 0, "-5": 0, "1500": 1500 * time.Millisecond, "60000": time.Minute, "60001": time.Minute,
+		"9223372036854775807": time.Minute, "-9223372036854775808": 0,
+	} {
+		if got, ok := mcp.RawJSON(text).Millis(time.Minute); got != want || !ok {
+			t.Errorf("%s: got %v, %v, want %v", text, got, ok, want)
+		}
+	}
+	for _, text := range []string{"", "null", "1.5", "1e3", `"5"`, "9223372036854775808"} {
+		if got, ok := mcp.RawJSON(text).Millis(time.Minute); ok {
+			t.Errorf("%q is the time %v", text, got)
+		}
 	}
 }
 

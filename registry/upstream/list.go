@@ -93,7 +93,7 @@ func (one *listing) fetch(ctx context.Context, server fault, page pager) reading
 			}
 			return fail("%w", errOverflow)
 		}
-		ttl := ttlOf(page)
+		ttl, _ := page.Value("ttlMs").Millis(maxTTL)
 		if len(seen) == 0 {
 			r.ttl = ttl
 		}
@@ -108,13 +108,6 @@ func (one *listing) fetch(ctx context.Context, server fault, page pager) reading
 		seen[string(cursor)] = true
 	}
 	return fail("more than %d pages", maxPages)
-}
-
-// ttlOf returns how long the server says that a page is fresh, within bounds; zero if it
-// does not say so.
-func ttlOf(page mcp.Object) time.Duration {
-	millis, _ := page.Value("ttlMs").Int()
-	return time.Duration(min(max(millis, 0), maxTTL.Milliseconds())) * time.Millisecond
 }
 
 // take keeps what was read. It tells whether that differs from what was read before, and

@@ -72,9 +72,8 @@ func (t *tasks) tracked(s *seat, c *registry.Call, run func() (mcp.Object, error
 		t.removeLocked(id)
 		return result, err
 	}
-	if ttl, ok := made.Value("ttl").Int(); ok {
-		one.until = time.Now().Add(time.Duration(min(max(ttl, 0),
-			taskLife.Milliseconds())) * time.Millisecond)
+	if ttl, ok := made.Value("ttl").Millis(taskLife); ok {
+		one.until = time.Now().Add(ttl)
 	}
 	if s != nil {
 		t.seats.Need(s, one.until)

@@ -126,8 +126,8 @@ func (m message) id(id string) message {
 }
 
 // TestAnswersForSlowClientsStayWithinTheirShare lets one user make thirty calls with
-// answers of a megabyte and read none of them. Nothing counted them once: thirty answers
-// of 15 MB ended the process.
+// answers of a megabyte and read none of them. Uncounted, thirty answers of 15 MB would
+// end the process.
 func TestAnswersForSlowClientsStayWithinTheirShare(t *testing.T) {
 	const size = 1_000_000
 	for _, form := range []string{"modern", "modern, streamed", "legacy"} {

@@ -26,7 +26,7 @@ func (lateLimiter) Take(ctx context.Context, buckets ...ratelimit.Bucket) error 
 }
 
 // TestACallThatItsClientEndsIsNoFaultOfTheLimits lets clients end calls while the limiter
-// is asked. Each was an error in the log, for somebody to act upon, and on record as
+// is asked. None is an error in the log, for somebody to act upon, nor on record as
 // refused because the limits could not be checked.
 func TestACallThatItsClientEndsIsNoFaultOfTheLimits(t *testing.T) {
 	for name, end := range map[string]func(id string) message{

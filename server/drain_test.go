@@ -38,7 +38,7 @@ func rest(conn net.Conn) string {
 var retryAtEnd = regexp.MustCompile(`\n\nretry: (\d+)\n\n$`)
 
 // TestStreamsOfAStopEndSpreadOverTime, and their clients come back after different times.
-// Both were once the same for all, so that they came back in one moment, too.
+// Else they would all come back in one moment, too.
 func TestStreamsOfAStopEndSpreadOverTime(t *testing.T) {
 	const streams = 100
 	plenty := 2 * streams
@@ -126,7 +126,7 @@ func TestARequestIsServedWhileOthersAreWaitedFor(t *testing.T) {
 }
 
 // TestACallWhoseBodyStillComesIsWaitedFor, although it is no call yet when the stop
-// looks. It was cancelled a moment later.
+// looks.
 func TestACallWhoseBodyStillComesIsWaitedFor(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		body, sent := io.Pipe()
@@ -226,8 +226,7 @@ func (s stuck) Write(p []byte) (int, error) {
 }
 
 // TestACallThatAStopCancelsIsCountedOnce has a stop wait again for a call that it has
-// cancelled, and whose client takes the answer late. The log had twice as many calls as
-// were cancelled.
+// cancelled, and whose client takes the answer late. The log has one line for it.
 func TestACallThatAStopCancelsIsCountedOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		client := stuck{httptest.NewRecorder(), make(chan struct{})}

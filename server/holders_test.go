@@ -49,8 +49,8 @@ func TestSessionsTakeMemoryOfTheirUser(t *testing.T) {
 }
 
 // TestOneSessionGivesWayWhereOthersHoldTheMemory: when others leave no memory, a user
-// that opens a session loses the one idle for longest. It lost all beyond what is
-// guaranteed, because its share had become less than what it held already.
+// that opens a session loses the one idle for longest, and no other, although its share
+// has become less than what it holds already.
 func TestOneSessionGivesWayWhereOthersHoldTheMemory(t *testing.T) {
 	const sessions = 40
 	for name, limit := range map[string]int{"below the limit of sessions": 1000, "at the limit": sessions} {

@@ -45,8 +45,8 @@ func TestKeptKindsOfWordAreTaken(t *testing.T) {
 }
 
 // TestAnIDOfALaterVersionIsNotCalledUnknown: while a new version is rolled out, a replica
-// of the old one says of ids it cannot read that another replica may. It answered them
-// with 404, so that clients gave up sessions which went on at the new ones.
+// of the old one says of ids it cannot read that another replica may. On a 404 clients
+// would give up sessions which go on at the new ones.
 func TestAnIDOfALaterVersionIsNotCalledUnknown(t *testing.T) {
 	t.Parallel()
 	member := (&replicatest.Hub{}).Join()

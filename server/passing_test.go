@@ -166,8 +166,7 @@ func TestMessagesReachTheReplicaWithTheStream(t *testing.T) {
 }
 
 // TestASweepGoesOnPastASessionOverSSE lets the server look after its sessions while one
-// is open that nobody else shares. It panicked there, with the session locked and before
-// all others, and did not end.
+// is open that nobody else shares.
 func TestASweepGoesOnPastASessionOverSSE(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, _ := pair(t)
@@ -422,7 +421,7 @@ type halfClosed struct {
 func (c *halfClosed) Read(p []byte) (int, error) { return c.sent.Read(p) }
 
 // TestAHalfClosedConnectionGetsItsAnswer makes a call in a session, at the replica that
-// leads it and at another. The other took the client for gone, and said 200 without a body.
+// leads it and at another. The other must not take the client for gone.
 func TestAHalfClosedConnectionGetsItsAnswer(t *testing.T) {
 	for at, name := range []string{"at the primary", "forwarded"} {
 		t.Run(name, func(t *testing.T) {

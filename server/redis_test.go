@@ -146,8 +146,8 @@ func TestSessionOnReplicasWithRedis(t *testing.T) {
 }
 
 // TestASessionThatIsLetGoOfComesBack has a replica let go of a session that goes on
-// without it. Then a stream of that is opened there. It was 404 for five minutes, on
-// which clients give their session up.
+// without it. Then a stream of that is opened there. On a 404 its client would give the
+// session up.
 func TestASessionThatIsLetGoOfComesBack(t *testing.T) {
 	t.Parallel()
 	for name, letGo := range map[string]func(t *testing.T, w []*world, bases []string, id string) (at int){

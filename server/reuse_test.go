@@ -24,8 +24,7 @@ func (e *eager) Write(data []byte) (int, error) {
 }
 
 // TestAnIDIsFreeWhenItsAnswerComes sends the next request, with the same id, as soon as
-// the answer to the one before comes. It was refused now and then, because the id was
-// free only after all of the answer had been sent.
+// the answer to the one before comes.
 func TestAnIDIsFreeWhenItsAnswerComes(t *testing.T) {
 	for name, accept := range map[string]string{
 		"plain":    "application/json, text/event-stream",

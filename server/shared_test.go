@@ -111,7 +111,7 @@ func TestAnswerOfAnotherSessionIsDropped(t *testing.T) {
 }
 
 // TestAnswerIsNotLostWithItsWord answers at another replica, when the home cannot be told,
-// and when it is cut off, and the call there waits on. Its client was told 202.
+// and when it is cut off, and the call there waits on. Its client must not read 202.
 func TestAnswerIsNotLostWithItsWord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := together(t, 2)
@@ -195,8 +195,8 @@ func TestAnswersOfABatchHaveOneBound(t *testing.T) {
 }
 
 // TestAnswerAfterAFaultIsNotTakenForNothing answers a question whose home has no mailbox
-// yet, because Redis was away until just now for longer than it keeps one. The client was
-// told 202, and the call waited for the answer until its end.
+// yet, because Redis was away until just now for longer than it keeps one. After a 202
+// the call would wait for the answer until its end.
 func TestAnswerAfterAFaultIsNotTakenForNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := together(t, 2)

@@ -193,8 +193,8 @@ func (o *lateOthers) Forward(ctx context.Context, to replica.ID, r link.Request)
 }
 
 // TestAStreamThatIsGoneKeepsNoSession has the primary of a session not hear that a stream
-// at another replica is not there, or not any more. The session counted as in use until
-// its greatest age, and none was evicted for others.
+// at another replica is not there, or not any more. Else the session would count as in
+// use until its greatest age, and none be evicted for others.
 func TestAStreamThatIsGoneKeepsNoSession(t *testing.T) {
 	var faulty atomic.Bool
 	late := func(w *world) { w.config.Others = &lateOthers{w.config.Others, time.Second} }
@@ -476,7 +476,7 @@ func TestUpdateIsToldWhenTheLogIsBack(t *testing.T) {
 
 // TestManyChangesAreNotTriedWithoutAPause lets more parts of a resource change than are
 // put on a stream at once while they cannot be told: to the replica of the stream, or to
-// the log. They were tried again without any pause, for as long as the fault lasted.
+// the log.
 func TestManyChangesAreNotTriedWithoutAPause(t *testing.T) {
 	for name, at := range map[string]int{"the replica of the stream": 1, "the log": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -1063,7 +1063,7 @@ func TestSessionThatWasAskedIsToldThatAnAddressIsDone(t *testing.T) {
 
 // TestManyNoticesGoInSeveralMessages has ninety-five sessions told of a hundred tasks
 // each, whose streams are at another replica, while a message to that one is on its way.
-// The other refused what came in one message, and the notices were lost.
+// The other would refuse all of it in one message, and the notices be lost.
 func TestManyNoticesGoInSeveralMessages(t *testing.T) {
 	const sessions = 95
 	synctest.Test(t, func(t *testing.T) {

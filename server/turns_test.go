@@ -112,8 +112,7 @@ func TestALargeRequestThatWaitsForLongIsRefused(t *testing.T) {
 }
 
 // TestLargeAnswersAreWrittenInTurn keeps the one slot busy: a large answer waits to be
-// encoded, a small one does not. It was once encoded at once, which keeps a processor
-// while megabytes are copied.
+// encoded, which keeps a processor while megabytes are copied, and a small one does not.
 func TestLargeAnswersAreWrittenInTurn(t *testing.T) {
 	for _, size := range []int{100, 1 << 20} {
 		for _, era := range []string{"modern", "legacy"} {

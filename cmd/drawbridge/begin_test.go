@@ -53,7 +53,7 @@ servers:
 
 // TestACallWaitsForAServerThatIsStarting calls a tool as soon as the address is listened
 // on, while its server has not answered yet, as load balancers do that do not ask
-// /readyz. The call was DB-UPSTREAM-DOWN; it waits for the server.
+// /readyz. The call waits for the server, and is not DB-UPSTREAM-DOWN.
 func TestACallWaitsForAServerThatIsStarting(t *testing.T) {
 	t.Parallel()
 	server := sdk.NewServer(&sdk.Implementation{Name: "late", Version: "1"}, nil)

@@ -133,7 +133,7 @@ func TestOnlineTriesRedis(t *testing.T) {
 
 // TestAReplicaThatWasTakenForGoneAsksForItsSlotsAgain has the others forget a replica
 // whose clock stood still with its machine, and give away the slot of a stream that it
-// has. It did not ask for that slot again for half an hour.
+// has.
 func TestAReplicaThatWasTakenForGoneAsksForItsSlotsAgain(t *testing.T) {
 	t.Parallel()
 	r, redis := startSharing(t)

@@ -848,9 +848,8 @@ func TestFailedSyncIsNotForgotten(t *testing.T) {
 	})
 }
 
-// TestRecordsOfManyCallersShareWrites has many callers on one processor. Each had a write
-// of its own, because the writer was woken by the first of them and ran before the
-// others.
+// TestRecordsOfManyCallersShareWrites has many callers on one processor. Each would have
+// a write of its own if the writer, which the first of them wakes, ran before the others.
 func TestRecordsOfManyCallersShareWrites(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	d := newDisk()
@@ -872,9 +871,8 @@ func TestRecordsOfManyCallersShareWrites(t *testing.T) {
 	}
 }
 
-// TestARecordTakesNoMemory counts what a record allocates when nobody else writes. It was
-// a batch and its channel. One is left for the race detector, which empties pools now and
-// then.
+// TestARecordTakesNoMemory counts what a record allocates when nobody else writes. One is
+// left for the race detector, which empties pools now and then.
 func TestARecordTakesNoMemory(t *testing.T) {
 	d := newDisk()
 	d.text = make([]byte, 0, 1<<20)

@@ -335,8 +335,8 @@ func TestMarksWithoutALimiterAreNothing(t *testing.T) {
 	connlimit.Unknown(context.Background())
 }
 
-// TestANewcomerWithoutASlotReadsWhy reads what a newcomer is told. It was a status
-// without a body, and so without a code.
+// TestANewcomerWithoutASlotReadsWhy reads what a newcomer is told: a status with a body
+// that has a code.
 func TestANewcomerWithoutASlotReadsWhy(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -34,8 +34,7 @@ func (d *dripping) More(context.Context, allot.Kind, string, int) bool {
 }
 
 // TestSlotsAreAskedForUntilOneIsFree: a replica that gets too few slots in one step asks
-// again. It asked once, and a burst of one user's calls was refused although nearly all
-// slots of the tenant were free.
+// again, so that a burst of one user's calls is served while slots of the tenant are free.
 func TestSlotsAreAskedForUntilOneIsFree(t *testing.T) {
 	b := newBench(t, TenantConfig{ID: "acme", Servers: []string{"box"}})
 	b.config.Allot = &dripping{here: 1}
@@ -82,7 +81,7 @@ func (o *overtaken) More(_ context.Context, _ allot.Kind, _ string, limit int) b
 }
 
 // TestSlotsThatCameForAnotherCallAreTaken: of calls that come at one moment, one that
-// asked for more slots after another had got them was refused, although they were free.
+// asks for more slots after another has got them takes one of those.
 func TestSlotsThatCameForAnotherCallAreTaken(t *testing.T) {
 	b := newBench(t, TenantConfig{ID: "acme", Servers: []string{"box"}})
 	b.config.Allot = &overtaken{here: 2}

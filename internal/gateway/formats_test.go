@@ -74,9 +74,9 @@ func TestKeptCursorsAreRead(t *testing.T) {
 }
 
 // TestAStateOfALaterVersionIsNotTakenForForged: while a new version is rolled out, a
-// replica of the old one says of what it cannot read that another replica may. It told
-// clients that this was no state or task of theirs, so that they gave up calls which
-// waited at the new ones.
+// replica of the old one says of what it cannot read that another replica may. Told that
+// this is no state or task of theirs, clients would give up calls which wait at the new
+// ones.
 func TestAStateOfALaterVersionIsNotTakenForForged(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, nil)

@@ -6,7 +6,7 @@ import (
 )
 
 // TestUnderALimitOfZeroNobodyIsToldToTryAgain calls a tool, and opens a stream, where
-// limits allow none. Both were told to come back after a while.
+// limits allow none.
 func TestUnderALimitOfZeroNobodyIsToldToTryAgain(t *testing.T) {
 	none := 0
 	b := newBench(t, TenantConfig{

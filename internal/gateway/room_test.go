@@ -36,7 +36,7 @@ func TestAnAnswerThatNeverFitsIsNotAQuestionOfTime(t *testing.T) {
 }
 
 // TestArgumentsThatNeverFitAreNotToBeRepeated sends arguments whose values take more
-// memory than one user may hold. The client was told to try again after a second.
+// memory than one user may hold. The client must not be told to try again.
 func TestArgumentsThatNeverFitAreNotToBeRepeated(t *testing.T) {
 	b := newBench(t)
 	b.config.Memory = share.New(1 << 20)
@@ -68,8 +68,7 @@ func TestArgumentsThatNeverFitAreNotToBeRepeated(t *testing.T) {
 }
 
 // TestAnAnswerThatIsTooLargeNamesItsLimit lets a tool answer with more structured content
-// than the tenant allows. The client was told that it was larger than allowed, and not by
-// what.
+// than the tenant allows. The client is told by which setting.
 func TestAnAnswerThatIsTooLargeNamesItsLimit(t *testing.T) {
 	b := newBench(t, TenantConfig{
 		ID: "acme", Servers: []string{"box"}, Rules: []Rule{{Allow: []string{"*"}}},

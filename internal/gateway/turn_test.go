@@ -217,8 +217,7 @@ func TestAnAnswerThatCannotBeCleanedInTimeIsATimeout(t *testing.T) {
 }
 
 // TestWhatServersSayDuringACallIsCleanedInTurn holds the only slot while a server sends a
-// large log message or answers with a large error. Both were once cleaned at once,
-// whoever else had work waiting.
+// large log message or answers with a large error. Both are cleaned when it is free.
 func TestWhatServersSayDuringACallIsCleanedInTurn(t *testing.T) {
 	t.Parallel()
 	said := func(size int) mcp.RawJSON { return mcp.String(strings.Repeat("a", size)) }

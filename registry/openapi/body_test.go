@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// A form with an encoding used to refuse its operation, and an object in one was offered
-// and then refused.
+// A form may have an encoding, and an object in it.
 func TestFormsAreWrittenAsTheirEncodingSays(t *testing.T) {
 	a := newAPI(t)
 	cfg := a.config(document(t, "forms.yaml"), "*")

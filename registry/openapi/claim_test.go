@@ -13,7 +13,7 @@ import (
 )
 
 // TestAnswersStayWithinTheShareOfTheirUser lets one user keep the answers of an API, as
-// if its client did not read. Nothing counted them once.
+// if its client did not read.
 func TestAnswersStayWithinTheShareOfTheirUser(t *testing.T) {
 	t.Parallel()
 	const size = 1 << 20

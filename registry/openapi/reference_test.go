@@ -21,7 +21,7 @@ func document(t testing.TB, name string) []byte {
 }
 
 // A reference that leads nowhere, out of the document or to something of another kind
-// used to refuse the whole document.
+// costs the operations that use it, and no others.
 func TestOneWrongReferenceCostsOnlyItsOperations(t *testing.T) {
 	tools, refused := load(t, newAPI(t).config(document(t, "references.yaml"), "*"))
 	for _, name := range []string{"good", "bundled"} {

@@ -84,8 +84,8 @@ func TestReferencesThatNeedADynamicScopeCostNoTool(t *testing.T) {
 	}
 }
 
-// A parameter that may be missing and cannot be an argument used to be left out in
-// silence, or to refuse the operation.
+// A parameter that may be missing and cannot be an argument is left out of its operation,
+// and a note says so.
 func TestParametersThatAreLeftOutAreNoted(t *testing.T) {
 	cfg := newAPI(t).config(
 		withParameter(

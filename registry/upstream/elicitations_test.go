@@ -83,7 +83,7 @@ func serveOpenings(t *testing.T) *openings {
 
 // TestWhoWasAskedToOpenAnAddressIsToldThatItIsDone has two users asked to open an address
 // that has the same id for both, and the server say of one that all is done there: also
-// after the call. Nobody was told.
+// after the call.
 func TestWhoWasAskedToOpenAnAddressIsToldThatItIsDone(t *testing.T) {
 	t.Parallel()
 	for _, tool := range []string{"ask", "refuse"} {

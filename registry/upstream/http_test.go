@@ -131,7 +131,7 @@ func TestBadSessionIDIsRefused(t *testing.T) {
 }
 
 // TestSessionOfAnUnknownRevisionIsEndedAtItsServer has a server open a session in a
-// revision that nobody knows. It was left with one more session after each attempt.
+// revision that nobody knows. Else it would have one more session after each attempt.
 func TestSessionOfAnUnknownRevisionIsEndedAtItsServer(t *testing.T) {
 	t.Parallel()
 	s := serve(t, &web{session: "s", speaks: "2031-01-01"})

@@ -14,8 +14,8 @@ import (
 
 // TestNotificationsOfASlowTakerStayWithinItsShare lets a caller take nothing of the
 // progress of its calls. What waits is held by that user alone, up to its share; a
-// colleague on the same connection to the server misses nothing. Nothing counted what
-// waits once, so that 256 notifications of 64 KiB could wait for every call.
+// colleague on the same connection to the server misses nothing. Uncounted, 256
+// notifications of 64 KiB could wait for every call.
 func TestNotificationsOfASlowTakerStayWithinItsShare(t *testing.T) {
 	t.Parallel()
 	const size, flooded = 32 << 10, 60
@@ -70,7 +70,7 @@ func TestNotificationsOfASlowTakerStayWithinItsShare(t *testing.T) {
 }
 
 // TestQuestionsOfAParkedCallAreHeldByItsCaller: a server asks more while a call is
-// parked. That was counted only when the call was parked the next time.
+// parked. That counts at once, and not only when the call is parked the next time.
 func TestQuestionsOfAParkedCallAreHeldByItsCaller(t *testing.T) {
 	t.Parallel()
 	b := share.New(64 << 20)

@@ -65,8 +65,8 @@ func (r *rig) holder(tenant, user string, size int) *registry.Call {
 }
 
 // TestAnswersStayWithinTheShareOfTheirUser lets one user make thirty calls with large
-// answers, and keep all that it gets, as if its client did not read. Nothing counted them
-// once: thirty answers of 15 MB ended the process.
+// answers, and keep all that it gets, as if its client did not read. Uncounted, thirty
+// answers of 15 MB would end the process.
 func TestAnswersStayWithinTheShareOfTheirUser(t *testing.T) {
 	t.Parallel()
 	const size = 256 << 10

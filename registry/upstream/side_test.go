@@ -56,8 +56,7 @@ func (g guest) must(t *testing.T, want string) {
 }
 
 // TestToolOfBothErasAsksInTheMiddleOfACall has a server that speaks both eras ask as a
-// direct client of an older revision lets it. The gateway spoke 2026-07-28 to it for all,
-// where its tool was refused that.
+// direct client of an older revision lets it. In 2026-07-28 its tool is refused that.
 func TestToolOfBothErasAsksInTheMiddleOfACall(t *testing.T) {
 	t.Parallel()
 	server := play(t, "python2")

@@ -17,8 +17,7 @@ import (
 )
 
 // TestProgressOnTheSessionsOwnStreamReachesItsCall has a server tell progress beside the
-// response of the call, as mcp-go does. It was dropped, although its token says which
-// call it belongs to.
+// response of the call, as mcp-go does. Its token says which call it belongs to.
 func TestProgressOnTheSessionsOwnStreamReachesItsCall(t *testing.T) {
 	t.Parallel()
 	for _, asks := range []string{anyQuestion, ""} {

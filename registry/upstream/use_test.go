@@ -550,8 +550,8 @@ func TestCancelReachesPrompts(t *testing.T) {
 }
 
 // TestALevelThatCannotBeSetLeavesNothingOfTheCall has a server that cannot set the level
-// of log messages. The caller was told that the call, of which nothing was sent, may have
-// taken effect.
+// of log messages. The caller must not be told that the call, of which nothing was sent,
+// may have taken effect.
 func TestALevelThatCannotBeSetLeavesNothingOfTheCall(t *testing.T) {
 	t.Parallel()
 	s := serve(t, &web{session: "s", declares: `{"tools":{},"logging":{}}`, other: map[string]handler{

@@ -341,8 +341,8 @@ func TestAnAnswerOutlivesTheStopOfItsReplica(t *testing.T) {
 	}
 }
 
-// TestRequestsWithoutRedisLeaveNothing sends many while Redis is away. Each left a claim
-// that was to be taken back, for twenty minutes and of nobody's share.
+// TestRequestsWithoutRedisLeaveNothing sends many while Redis is away. None leaves a
+// claim that is to be taken back, and would be of nobody's share.
 func TestRequestsWithoutRedisLeaveNothing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -448,8 +448,7 @@ func TestAKeyOfAnotherTypeLetsNoRequestRun(t *testing.T) {
 }
 
 // TestAClaimThatNobodyKnowsIsDropped leaves a claim in Redis whose replica lives and does
-// not have it: a repeat there is the next to run. It was refused for ten minutes once that
-// replica had ended, though nothing had run.
+// not have it: a repeat there is the next to run, since nothing has run.
 func TestAClaimThatNobodyKnowsIsDropped(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

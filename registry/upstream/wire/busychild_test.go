@@ -51,7 +51,7 @@ func TestBusyChildIsWaitedFor(t *testing.T) {
 }
 
 // TestWhatNobodyWaitsForIsNotWritten has callers leave while a child does not read: what
-// they wanted is neither kept nor written. It was, up to 64 messages of any size.
+// they wanted is neither kept nor written.
 func TestWhatNobodyWaitsForIsNotWritten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -32,12 +32,9 @@ func (s *Service) Batch(x *exchange.Exchange, r *http.Request, raw mcp.RawJSON) 
 	if x.Refuses("", refused) {
 		return
 	}
-	l := s.route(
-		x, t, "", func(
-			to replica.ID,
-		) forward.Outcome {
-			return s.forwarder.Forward(x, r, to, &mcp.Message{Method: "batch"}, raw)
-		})
+	l := s.route(x, t, "", func(to replica.ID) forward.Outcome {
+		return s.forwarder.Forward(x, r, to, &mcp.Message{Method: "batch"}, raw)
+	})
 	if l == nil {
 		return
 	}
@@ -139,7 +136,9 @@ func (s *Service) answerBatch(x *exchange.Exchange, l *sessions.Session, request
 		inFlight = append(inFlight, j)
 		all.Go(func() {
 			answers[i] = exchange.Answer{ID: m.ID, Err: exchange.ErrPanic.Err}
-			s.exchanges.Safely(ctx, func() { answers[i] = s.batched(ctx, x, l, m, responder.of(j)) })
+			s.exchanges.Safely(ctx, func() {
+				answers[i] = s.legacyAnswer(ctx, x.Caller, x.ID, l, m, responder.of(j))
+			})
 		})
 	}
 	all.Wait()
@@ -179,15 +178,6 @@ func (s *Service) arrayOf(ctx context.Context, answers []exchange.Answer, reques
 		return nil
 	}
 	return append(array, []byte{']'})
-}
-
-func (s *Service) batched(ctx context.Context, x *exchange.Exchange, l *sessions.Session, m *mcp.Message,
-	responder *responder,
-) exchange.Answer {
-	if m.Method == mcp.MethodPing {
-		return exchange.Answer{ID: m.ID}
-	}
-	return s.legacyAnswer(ctx, x.Caller, x.ID, l, m, responder)
 }
 
 // RevisionIn returns the revision that the header names. If the header is there several

@@ -264,6 +264,7 @@ func (s *Service) legacyAnswer(ctx context.Context, c gateway.Caller, id string,
 		return a
 	}
 	switch m.Method {
+	case mcp.MethodPing: // its result is empty
 	case mcp.MethodSetLevel:
 		if a.Err = s.setLevel(ctx, l, m.Params); a.Err == nil {
 			s.tellFormer(ctx, exchange.FromContext(ctx), l, mcp.AppendRequest(nil, m.ID, m.Method, m.Params),
@@ -446,12 +447,9 @@ func (s *Service) Delete(x *exchange.Exchange, r *http.Request) {
 		x.WriteStatus(http.StatusNoContent)
 		return
 	}
-	l := s.route(
-		x, t, "", func(
-			to replica.ID,
-		) forward.Outcome {
-			return s.forwarder.Forward(x, r, to, &mcp.Message{Method: http.MethodDelete}, nil)
-		})
+	l := s.route(x, t, "", func(to replica.ID) forward.Outcome {
+		return s.forwarder.Forward(x, r, to, &mcp.Message{Method: http.MethodDelete}, nil)
+	})
 	if l == nil {
 		return
 	}

@@ -171,17 +171,14 @@ func (s *Service) answerSSE(ctx context.Context, x *exchange.Exchange, l *sessio
 ) {
 	a := exchange.Answer{ID: m.ID, Err: exchange.ErrPanic.Err}
 	s.exchanges.Safely(ctx, func() {
-		switch m.Method {
-		case mcp.MethodInitialize:
+		if m.Method == mcp.MethodInitialize {
 			a = s.agreeSSE(x, l, m, sender.agreed)
-		case mcp.MethodPing:
-			a = exchange.Answer{ID: m.ID}
-		default:
-			a = s.legacyAnswer(ctx, x.Caller, x.ID, l, m, &responder{
-				sender: sender, carriesQuestions: true,
-				body: sender.taken.Body.Size(), memory: &j.Answer,
-			})
+			return
 		}
+		a = s.legacyAnswer(ctx, x.Caller, x.ID, l, m, &responder{
+			sender: sender, carriesQuestions: true,
+			body: sender.taken.Body.Size(), memory: &j.Answer,
+		})
 	})
 	l.Answered(j)
 	if a.Silent {

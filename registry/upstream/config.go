@@ -124,7 +124,7 @@ type Config struct {
 	Panicked func()
 	Logger   *slog.Logger
 
-	chatter *wire.Chatter // of all connections to the server; set by New
+	throttle *wire.Throttle // of all connections to the server; set by New
 }
 
 var errPanicked = errors.New("a fault of the gateway itself, which its log has")
@@ -168,7 +168,7 @@ func (c *Config) site(of *auth.Owner) wire.Site {
 	return wire.Site{
 		Credential: c.credential(of),
 		URL:        c.URL, Client: c.Client.Transport, Headers: c.Headers, Version: c.Version,
-		Chatter: c.chatter, Memory: c.memory(), Turns: c.Turns,
+		Throttle: c.throttle, Memory: c.memory(), Turns: c.Turns,
 	}
 }
 
@@ -190,7 +190,7 @@ func (c *Config) credential(of *auth.Owner) wire.Credential {
 func (c *Config) program(said *wire.LastLines) wire.Program {
 	return wire.Program{
 		Command: c.Command, Args: c.Args, Dir: c.Dir, Env: c.Env, Rights: c.Rights, Keeper: c.Keeper,
-		Said: said, Logger: c.Logger, Chatter: c.chatter, Memory: c.memory(), Turns: c.Turns,
+		Said: said, Logger: c.Logger, Throttle: c.throttle, Memory: c.memory(), Turns: c.Turns,
 	}
 }
 

@@ -87,7 +87,7 @@ func New(cfg Config, reg *registry.Registry) *Upstream {
 		cfg.Status = func(Status) {}
 	}
 	cfg.Logger = cfg.Logger.With("server", cfg.Name)
-	cfg.chatter = &wire.Chatter{}
+	cfg.throttle = &wire.Throttle{}
 	u := &Upstream{cfg: cfg}
 	u.section = section{cfg: &u.cfg, reg: reg}
 	u.standing = standing{tell: cfg.Status, logger: cfg.Logger, status: Status{Server: cfg.Name}}

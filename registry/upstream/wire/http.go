@@ -32,15 +32,15 @@ const (
 type HTTP struct {
 	sender
 
-	up     Events
-	target *url.URL
-	base   http.Header // the headers of every request; shared: not modified
-	state  atomic.Pointer[session]
-	read   reader
-	memory Memory
-	calls  underway
-	asides *asides
-	hasty  atomic.Bool // this server keeps streams open after the answer, so nobody waits for their end
+	up         Events
+	target     *url.URL
+	base       http.Header // the headers of every request; shared: not modified
+	state      atomic.Pointer[session]
+	read       reader
+	memory     Memory
+	calls      underway
+	background *background
+	hasty      atomic.Bool // this server keeps streams open after the answer, so nobody waits for their end
 }
 
 var _ Link = (*HTTP)(nil)
@@ -81,7 +81,7 @@ func NewHTTP(at Site, up Events) (*HTTP, error) {
 	}
 	return &HTTP{
 		sender: sender{at.Client, at.Credential}, up: up, target: target, base: baseHeader(at),
-		read: reader{up.Count, at.Chatter, at.Turns}, memory: at.Memory, asides: newAsides(up),
+		read: reader{up.Count, at.Throttle, at.Turns}, memory: at.Memory, background: newBackground(up),
 		calls: underway{all: map[mcp.ID]func(*mcp.Message){}},
 	}, nil
 }
@@ -127,7 +127,7 @@ func (l *HTTP) newSession(sessionID, revision string) *session {
 // that will not be used. An id of "" is of none, and a revision of "" was not agreed on.
 func (l *HTTP) Abandon(ctx context.Context, sessionID, revision string) {
 	s := l.newSession(sessionID, revision)
-	l.asides.run(ctx, func(ctx context.Context) { l.end(ctx, s) })
+	l.background.run(ctx, func(ctx context.Context) { l.end(ctx, s) })
 }
 
 // Streams is true: what comes in the answer to a POST belongs to that request.
@@ -545,13 +545,13 @@ func (l *HTTP) sendWith(ctx context.Context, header http.Header, body []byte) er
 
 // Tell posts a message in the background. When too many are on their way, the message is
 // dropped and counted.
-func (l *HTTP) Tell(ctx context.Context, body []byte) { l.asides.tell(ctx, body, l.Send) }
+func (l *HTTP) Tell(ctx context.Context, body []byte) { l.background.tell(ctx, body, l.Send) }
 
 // Close waits for messages in the background. If polite, it also ends the session at the
 // server.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management
 func (l *HTTP) Close(ctx context.Context, polite bool) {
-	l.asides.close()
+	l.background.close()
 	if s := l.state.Load(); polite && s != nil {
 		l.end(ctx, s)
 	}

@@ -21,9 +21,9 @@ const (
 
 // reader turns the texts that a server sends into messages.
 type reader struct {
-	count   func(Anomaly, int)
-	chatter *Chatter
-	turns   *fairqueue.Queue // at reading what is large; nil: it is read at once
+	count    func(Anomaly, int)
+	throttle *Throttle
+	turns    *fairqueue.Queue // at reading what is large; nil: it is read at once
 }
 
 // parseTime is about how long it takes to read one byte of a message strictly.

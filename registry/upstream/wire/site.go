@@ -18,8 +18,8 @@ type Site struct {
 	Headers map[string]string // sent with every request; the protocol's own cannot be set
 	// what requests carry beside that, see Credential; nil: nothing
 	Credential Credential
-	Version    string   // of the gateway, for User-Agent
-	Chatter    *Chatter // of the server; nil: what it sends is read as fast as it comes
+	Version    string    // of the gateway, for User-Agent
+	Throttle   *Throttle // of the server; nil: what it sends is read as fast as it comes
 	Memory     Memory
 	Turns      *fairqueue.Queue // at reading what is large; nil: it is read at once
 }

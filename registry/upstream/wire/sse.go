@@ -39,9 +39,9 @@ type SSE struct {
 	duplex
 	sender
 
-	source *url.URL    // the address of the stream
-	base   http.Header // the headers of messages; shared: not modified
-	asides *asides
+	source     *url.URL    // the address of the stream
+	base       http.Header // the headers of messages; shared: not modified
+	background *background
 
 	end    context.CancelFunc // ends the stream
 	work   sync.WaitGroup     // the goroutine that reads it
@@ -59,9 +59,9 @@ func OpenSSE(ctx context.Context, at Site, up Events) (*SSE, error) {
 		return nil, unavailable(false, errors.New("url cannot be parsed"))
 	}
 	l := &SSE{
-		duplex: newDuplex(up, reader{up.Count, at.Chatter, at.Turns}, at.Memory),
+		duplex: newDuplex(up, reader{up.Count, at.Throttle, at.Turns}, at.Memory),
 		sender: sender{at.Client, at.Credential}, source: source, base: baseHeader(at),
-		asides: newAsides(up), ready: make(chan struct{}),
+		background: newBackground(up), ready: make(chan struct{}),
 	}
 	l.tellOut, l.hurry = l.Tell, l.life.Done()
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -236,13 +236,13 @@ func (l *SSE) sendFor(ctx context.Context, out *Request, body []byte) error {
 
 // Tell posts a message in the background. When too many are on their way, the message is
 // dropped and counted.
-func (l *SSE) Tell(ctx context.Context, body []byte) { l.asides.tell(ctx, body, l.Send) }
+func (l *SSE) Tell(ctx context.Context, body []byte) { l.background.tell(ctx, body, l.Send) }
 
 // Close ends the stream and with it the session; there is nothing else to tell the
 // server.
 func (l *SSE) Close(context.Context, bool) {
 	l.lost(ErrGone)
 	l.end()
-	l.asides.close()
+	l.background.close()
 	l.work.Wait()
 }

@@ -65,25 +65,25 @@ type Program struct {
 	Dir string
 	// added to PATH, HOME, LANG and TZ; nothing else of the gateway's environment is
 	// passed
-	Env     map[string]string
-	Said    *LastLines     // takes what it writes to standard error
-	Rights  process.Rights // which of the gateway's it has; zero: all
-	Keeper  []string       // as process.Program.Keeper
-	Ended   func()         // called once, when a process that was started is reaped
-	Logger  *slog.Logger
-	Chatter *Chatter // of the server; nil: what it sends is read as fast as it comes
-	Memory  Memory
-	Turns   *fairqueue.Queue // at reading what is large; nil: it is read at once
+	Env      map[string]string
+	Said     *LastLines     // takes what it writes to standard error
+	Rights   process.Rights // which of the gateway's it has; zero: all
+	Keeper   []string       // as process.Program.Keeper
+	Ended    func()         // called once, when a process that was started is reaped
+	Logger   *slog.Logger
+	Throttle *Throttle // of the server; nil: what it sends is read as fast as it comes
+	Memory   Memory
+	Turns    *fairqueue.Queue // at reading what is large; nil: it is read at once
 }
 
 // Start starts the process. ctx does not end the process; only Close does. An error means
 // that nothing runs.
 func Start(ctx context.Context, of Program, up Events) (*Child, error) {
 	k := &Child{
-		duplex: newDuplex(up, reader{up.Count, of.Chatter, of.Turns}, of.Memory), logger: of.Logger,
+		duplex: newDuplex(up, reader{up.Count, of.Throttle, of.Turns}, of.Memory), logger: of.Logger,
 		said: of.Said, hide: hider(of.Env, of.Args), reaped: of.Ended, queue: make(chan []byte),
 		background: make(chan []byte, tellMax),
-		exited: make(chan struct{}), drained: make(chan struct{}), silent: make(chan struct{}),
+		exited:     make(chan struct{}), drained: make(chan struct{}), silent: make(chan struct{}),
 	}
 	k.tellOut, k.hurry = k.Tell, k.exited
 	k.said.begin(k.hide)

@@ -8,42 +8,42 @@ import (
 // Bounds of what is read of one server besides answers, in messages; each KiB of a
 // message counts as one more.
 const (
-	chatterBurst = 10_000
-	chatterRate  = 5_000                 // a second
-	chatterMin   = 10 * time.Millisecond // the shortest pause; shorter ones are saved up
-	chatterMax   = time.Second           // the longest
+	throttleBurst = 10_000
+	throttleRate  = 5_000                 // a second
+	throttleMin   = 10 * time.Millisecond // the shortest pause; shorter ones are saved up
+	throttleMax   = time.Second           // the longest
 )
 
-// Chatter bounds how fast the messages of one server are read that are no answers:
+// Throttle bounds how fast the messages of one server are read that are no answers:
 // progress, log lines, questions. A server in a loop sends them as fast as they are read,
 // and to read them costs the processor that all tenants share, even where they are
 // dropped then. Beyond the bounds the reader of a stream or pipe pauses, so that the
 // server has to wait before it can send more. Only callers of this server notice, whose
-// answers stand behind the flood. All streams and pipes of a server share one Chatter, so
+// answers stand behind the flood. All streams and pipes of a server share one Throttle, so
 // many of them get no more than one. The zero value is ready. It is safe for concurrent
 // use; nil bounds nothing.
-type Chatter struct {
+type Throttle struct {
 	mu   sync.Mutex // guards the field below
 	paid time.Time  // up to then what was read has used up the rate
 }
 
-// hear notes that so many bytes of messages were read, and returns how long to pause
+// take notes that so many bytes of messages were read, and returns how long to pause
 // before more is read.
-func (c *Chatter) hear(bytes int) time.Duration {
-	if c == nil {
+func (t *Throttle) take(bytes int) time.Duration {
+	if t == nil {
 		return 0
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	now := time.Now()
-	if c.paid.Before(now) {
-		c.paid = now
+	if t.paid.Before(now) {
+		t.paid = now
 	}
-	const burst = chatterBurst * time.Second / chatterRate
-	cost := time.Duration(1+bytes>>10) * time.Second / chatterRate
-	pause := min(c.paid.Add(cost).Sub(now)-burst, chatterMax)
-	c.paid = now.Add(burst + pause) // and no more, or what comes long after a flood would pause for it
-	if pause < chatterMin {
+	const burst = throttleBurst * time.Second / throttleRate
+	cost := time.Duration(1+bytes>>10) * time.Second / throttleRate
+	pause := min(t.paid.Add(cost).Sub(now)-burst, throttleMax)
+	t.paid = now.Add(burst + pause) // and no more, or what comes long after a flood would pause for it
+	if pause < throttleMin {
 		return 0
 	}
 	return pause
@@ -51,7 +51,7 @@ func (c *Chatter) hear(bytes int) time.Duration {
 
 // pace pauses when too much was read. It returns as soon as hurry is closed.
 func (r reader) pace(hurry <-chan struct{}, bytes int) {
-	pause := r.chatter.hear(bytes)
+	pause := r.throttle.take(bytes)
 	if pause == 0 {
 		return
 	}

@@ -22,11 +22,11 @@ func TestReadersOfOneServerShareItsPace(t *testing.T) {
 	for _, streams := range []int{1, 40} {
 		for size, each := range map[int]int{100: 1, 5 << 10: 6} {
 			synctest.Test(t, func(t *testing.T) {
-				chatter, read := &Chatter{}, make(chan int, streams)
+				throttle, read := &Throttle{}, make(chan int, streams)
 				stop := time.Now().Add(10 * time.Second)
 				for range streams {
 					go func() {
-						r, n := reader{count: func(Anomaly, int) {}, chatter: chatter}, 0
+						r, n := reader{count: func(Anomaly, int) {}, throttle: throttle}, 0
 						for ; time.Now().Before(stop); n++ {
 							r.pace(nil, size)
 						}
@@ -37,7 +37,7 @@ func TestReadersOfOneServerShareItsPace(t *testing.T) {
 				for range streams {
 					total += <-read
 				}
-				want := (chatterBurst + 10*chatterRate) / each
+				want := (throttleBurst + 10*throttleRate) / each
 				if total < want*9/10 || total > want*11/10 {
 					t.Errorf("%d streams with messages of %d bytes: %d were read, want about %d", streams,
 						size, total, want)
@@ -52,16 +52,16 @@ func TestReadersOfOneServerShareItsPace(t *testing.T) {
 func TestAFloodIsOverWhenItEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		chatter, stop := &Chatter{}, time.Now().Add(time.Minute)
+		throttle, stop := &Throttle{}, time.Now().Add(time.Minute)
 		for range 40 {
 			go func() {
-				for r := (reader{count: func(Anomaly, int) {}, chatter: chatter}); time.Now().Before(stop); {
+				for r := (reader{count: func(Anomaly, int) {}, throttle: throttle}); time.Now().Before(stop); {
 					r.pace(nil, 1<<20)
 				}
 			}()
 		}
 		time.Sleep(time.Minute + 5*time.Second)
-		if pause := chatter.hear(100); pause > 0 {
+		if pause := throttle.take(100); pause > 0 {
 			t.Errorf("five seconds after the flood: got a pause of %v, want none", pause)
 		}
 	})
@@ -81,7 +81,7 @@ func TestWhatSaysNothingIsPaced(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				began, flood := time.Now(), strings.NewReader(strings.Repeat(line, 8<<20/len(line)))
-				r := reader{count: func(Anomaly, int) {}, chatter: &Chatter{}}
+				r := reader{count: func(Anomaly, int) {}, throttle: &Throttle{}}
 				if err := r.stream(t.Context(), flood, &progress{}, nil,
 					func(*mcp.Message) bool { return false }); err != nil {
 					t.Fatal(err)
@@ -106,7 +106,7 @@ func TestChildrenThatSayNothingArePaced(t *testing.T) {
 			t.Parallel()
 			file := filled(t, text)
 			synctest.Test(t, func(t *testing.T) {
-				began, r := time.Now(), reader{count: func(Anomaly, int) {}, chatter: &Chatter{}}
+				began, r := time.Now(), reader{count: func(Anomaly, int) {}, throttle: &Throttle{}}
 				k := &Child{
 					duplex: newDuplex(&notebook{}, r, Memory{}), stdout: file, stderr: file,
 					said: &LastLines{}, logger: slog.New(slog.DiscardHandler), silent: make(chan struct{}),
@@ -144,7 +144,7 @@ func TestAPauseEndsWithItsStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, hurry := time.Now(), make(chan struct{})
 		close(hurry)
-		r := reader{count: func(Anomaly, int) {}, chatter: &Chatter{}}
+		r := reader{count: func(Anomaly, int) {}, throttle: &Throttle{}}
 		for range 1000 {
 			r.pace(hurry, maxMessage)
 		}

@@ -60,8 +60,8 @@ type writing struct {
 func (w *writing) try(ctx context.Context) (sequence uint64, again bool, err error) {
 	l := w.log
 	l.local.mu.Lock()
-	s, err := l.local.findLocked(w.session, w.stream)
-	if err == nil && s == nil {
+	s := l.local.findLocked(w.session, w.stream)
+	if s == nil {
 		s, _, err = l.joinLocked(ctx, w.streamKey)
 	}
 	l.local.mu.Unlock()
@@ -73,9 +73,9 @@ func (w *writing) try(ctx context.Context) (sequence uint64, again bool, err err
 	}
 	defer func() { <-s.shared.turn }()
 	l.local.mu.Lock()
-	if one, err := l.local.findLocked(w.session, w.stream); err != nil || one != s {
+	if l.local.findLocked(w.session, w.stream) != s { // it was forgotten meanwhile
 		l.local.mu.Unlock()
-		return 0, err == nil, err // it was forgotten meanwhile
+		return 0, true, nil
 	}
 	l.local.touchLocked(s, l.config.Now()) // or it could be swept
 	if _, err = l.local.readyLocked(w.session, w.stream, len(w.data)); err == nil {
@@ -156,8 +156,8 @@ func (w *writing) written(s *memoryStream, sequence uint64, said string, err err
 	l := w.log
 	l.local.mu.Lock()
 	defer l.local.mu.Unlock()
-	one, _ := l.local.findLocked(w.session, w.stream)
-	here, shared := one == s, s.shared // it may have been forgotten meanwhile
+	// it may have been forgotten meanwhile
+	here, shared := l.local.findLocked(w.session, w.stream) == s, s.shared
 	switch {
 	case here && err == nil && said == saidOK:
 		shared.top = sequence

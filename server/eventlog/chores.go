@@ -79,8 +79,8 @@ func (l *Redis) doChores(ctx context.Context, _ struct{}, some []chore) {
 func (l *Redis) oldest(p streamKey) string {
 	l.local.mu.Lock()
 	defer l.local.mu.Unlock()
-	s, err := l.local.findLocked(p.session, p.stream)
-	if err != nil || s == nil || s.shared.lost {
+	s := l.local.findLocked(p.session, p.stream)
+	if s == nil || s.shared.lost {
 		return ""
 	}
 	return entryID(s.floor+1, s.last && s.events.count == 0)

@@ -187,7 +187,7 @@ func (m *Memory) Drop(_ context.Context, session Key, stream, through string) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s, _ := m.findLocked(session, stream)
+	s := m.findLocked(session, stream)
 	for s != nil && s.events.count > 0 && s.events.first.sequence <= sequence {
 		m.dropOldestLocked(s)
 	}
@@ -200,11 +200,8 @@ func (m *Memory) readLocked(session Key, stream, after string) (*memoryStream, [
 	if !ok {
 		return nil, nil, ErrUnknown
 	}
-	s, err := m.findLocked(session, stream)
-	switch {
-	case err != nil:
-		return nil, nil, err
-	case s == nil || !s.has(sequence):
+	s := m.findLocked(session, stream)
+	if s == nil || !s.has(sequence) {
 		return nil, nil, ErrUnknown
 	}
 	m.touchLocked(s, m.config.Now())
@@ -245,8 +242,7 @@ func (m *Memory) Find(_ context.Context, session Key, event string) (string, err
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.sweepLocked(m.config.Now())
-	s, err := m.findLocked(session, name)
-	if err != nil || s == nil || !s.has(sequence) {
+	if s := m.findLocked(session, name); s == nil || !s.has(sequence) {
 		return "", ErrUnknown
 	}
 	return name, nil
@@ -294,17 +290,21 @@ func (m *Memory) sessionLocked(key Key) *memorySession {
 	return s
 }
 
-// findLocked returns what is here of a stream, nil if nothing is. The error is ErrUnknown
-// if the session has ended.
-func (m *Memory) findLocked(session Key, stream string) (*memoryStream, error) {
-	owner := m.sessions[session.Name]
-	switch {
-	case owner == nil:
-		return nil, nil //nolint:nilnil // it is no error that nothing is here
-	case owner.ended:
-		return nil, ErrUnknown
+// findLocked returns what is here of a stream, nil if nothing is, as of a session that
+// has ended.
+func (m *Memory) findLocked(session Key, stream string) *memoryStream {
+	if owner := m.sessions[session.Name]; owner != nil {
+		return owner.streams.find(stream)
 	}
-	return owner.streams.find(stream), nil
+	return nil
+}
+
+// endedLocked returns ErrUnknown if a session has ended.
+func (m *Memory) endedLocked(session Key) error {
+	if owner := m.sessions[session.Name]; owner != nil && owner.ended {
+		return ErrUnknown
+	}
+	return nil
 }
 
 // openLocked returns a stream, which it makes if it is not there. It counts as a use of

@@ -66,9 +66,9 @@ func (r *reading) here(sequence uint64) (bool, error) {
 	m := r.log.local
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s, err := m.findLocked(r.session, r.stream)
-	if err != nil || s == nil {
-		return false, err
+	s := m.findLocked(r.session, r.stream)
+	if s == nil {
+		return false, m.endedLocked(r.session)
 	}
 	if sequence == 0 {
 		sequence = s.shared.base

@@ -164,8 +164,8 @@ func (l *Redis) Begin(ctx context.Context, session Key, stream string) (lasting 
 	p := streamKey{session, stream}
 	l.local.mu.Lock()
 	defer l.local.mu.Unlock()
-	s, err := l.local.findLocked(p.session, p.stream)
-	if err == nil && s == nil {
+	s := l.local.findLocked(p.session, p.stream)
+	if s == nil {
 		var begun bool
 		if s, begun, err = l.joinLocked(ctx, p); begun {
 			s.shared.own = true
@@ -183,9 +183,13 @@ func (l *Redis) Begin(ctx context.Context, session Key, stream string) (lasting 
 	return err == nil && !s.shared.lost, err
 }
 
-// joinLocked has this replica append to a stream, which begins if no replica has begun it,
-// and if there is room in the server. The lock is not held during the trip.
+// joinLocked has this replica append to a stream that is not here, which begins if no
+// replica has begun it, and if there is room in the server. The lock is not held during
+// the trip.
 func (l *Redis) joinLocked(ctx context.Context, p streamKey) (s *memoryStream, begun bool, err error) {
+	if err = l.local.endedLocked(p.session); err != nil {
+		return nil, false, err
+	}
 	base, head := l.now(), ""
 	full := l.config.Quota.Take(p.session.Owner, streamQuota)
 	if full == nil {

@@ -68,7 +68,7 @@ func (l *Redis) isReadElsewhere(readers redis.Reply) bool {
 func (l *Redis) touch(p streamKey) {
 	l.local.mu.Lock()
 	defer l.local.mu.Unlock()
-	if s, err := l.local.findLocked(p.session, p.stream); err == nil && s != nil {
+	if s := l.local.findLocked(p.session, p.stream); s != nil {
 		l.local.touchLocked(s, l.config.Now())
 	}
 }
@@ -86,9 +86,9 @@ func (l *Redis) repairAll(ctx context.Context) bool {
 
 func (l *Redis) repair(ctx context.Context, p streamKey) error {
 	l.local.mu.Lock()
-	s, err := l.local.findLocked(p.session, p.stream)
+	s := l.local.findLocked(p.session, p.stream)
 	l.local.mu.Unlock()
-	if err != nil || s == nil {
+	if s == nil {
 		return nil // it has ended, or was forgotten
 	}
 	if err := s.shared.take(ctx); err != nil {
@@ -121,8 +121,8 @@ func (l *Redis) repair(ctx context.Context, p streamKey) error {
 func (l *Redis) missing(p streamKey, top uint64, there bool) []Event {
 	l.local.mu.Lock()
 	defer l.local.mu.Unlock()
-	s, err := l.local.findLocked(p.session, p.stream)
-	if err != nil || s == nil || !s.shared.own || s.shared.lost {
+	s := l.local.findLocked(p.session, p.stream)
+	if s == nil || !s.shared.own || s.shared.lost {
 		return nil
 	}
 	switch {

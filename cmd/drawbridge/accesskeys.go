@@ -47,6 +47,11 @@ func keysCommand(flags *flag.FlagSet) action {
 		case err != nil:
 			return refused("-ttl: %v", err)
 		}
+		if err := without(flags, verb, map[string][]string{
+			"list": {"subject", "scopes", "ttl"}, "revoke": {"tenant", "subject", "scopes", "ttl"},
+		}[verb]...); err != nil {
+			return err
+		}
 		return withKeeping(*file, s, func(k *keeping) error {
 			if err := k.hasKeys(ctx); err != nil {
 				return err

@@ -90,6 +90,9 @@ func TestKeysCommandSaysWhatIsWrong(t *testing.T) {
 		},
 		{"create -tenant acme -subject robot", exitFailure, `a client of the config is called "robot"`},
 		{"create -tenant acme -subject https://gw.example#ci", exitFailure, "write -subject ci"},
+		{"revoke ffff -tenant acme", exitRefused, "revoke goes without -tenant"},
+		{"revoke -ttl 1h ffff -subject ci", exitRefused, "revoke goes without -subject and -ttl"},
+		{"list -scopes admin -tenant acme", exitRefused, "list goes without -scopes"},
 		{"revoke ffff", exitFailure, "ffff: there is no such key"},
 		{"revoke dbk_4rsyqdzkbo5q3zw7e4nqgj2v6t", exitFailure, "the key: there is no such key"},
 	} {

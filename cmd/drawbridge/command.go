@@ -109,6 +109,21 @@ func parseWords(f *flag.FlagSet, args []string, s streams) (words []string, err 
 	}
 }
 
+// without refuses flags that were given although what, a word or another flag, leaves
+// them without an effect; names are all of these.
+func without(f *flag.FlagSet, what string, names ...string) error {
+	var given []string
+	f.Visit(func(one *flag.Flag) {
+		if slices.Contains(names, one.Name) {
+			given = append(given, "-"+one.Name)
+		}
+	})
+	if len(given) == 0 {
+		return nil
+	}
+	return refused("%s goes without %s", what, strings.Join(given, " and "))
+}
+
 // exitError is the error of a command that ends with another exit code than exitFailure,
 // or says nothing, or does not say its name. Any other error is a failure, and is printed
 // behind the name of the command.

@@ -38,6 +38,15 @@ func TestAConfigIsNamedByAFlag(t *testing.T) {
 	}
 }
 
+// TestServeRefusesADelayBelowZero by its name.
+func TestServeRefusesADelayBelowZero(t *testing.T) {
+	t.Parallel()
+	code, said := operate(t, "serve", "-drain-delay", "-1s", "-config", filepath.Join(t.TempDir(), "none.yaml"))
+	if code != exitRefused || !strings.Contains(said, "-drain-delay must not be negative") {
+		t.Errorf("got exit %d and %q, want 2 and the name of the flag", code, said)
+	}
+}
+
 // flagSet returns the flags of a command, to which none was added yet.
 func flagSet(name string, errs io.Writer) *flag.FlagSet {
 	flags := flag.NewFlagSet(name, flag.ContinueOnError)

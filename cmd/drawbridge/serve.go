@@ -56,6 +56,9 @@ func serveCommand(flags *flag.FlagSet) action {
 		"how long to be not ready before connections are refused, and then how long idle ones may still be "+
 			"used; more than the check interval of the load balancer")
 	return func(ctx context.Context, _ []string, s streams) error {
+		if *delay < 0 {
+			return refused("-drain-delay must not be negative")
+		}
 		loader := config.NewLoader(*file, config.ProcessEnvironment())
 		cfg, _, err := loader.Load()
 		if err != nil {

@@ -46,6 +46,9 @@ func tokenCommand(flags *flag.FlagSet) action {
 	online := flags.Bool("online", false, "with -explain: fetch the keys of issuers, to check the signature")
 	return func(ctx context.Context, _ []string, s streams) error {
 		if *explain != "" {
+			if err := without(flags, "-explain", "issuer", "subject", "scopes", "ttl"); err != nil {
+				return err
+			}
 			return explainToken(ctx, asked{
 				file: *file, tokenFile: *explain, tenant: request.tenant,
 				online: *online,
@@ -53,6 +56,9 @@ func tokenCommand(flags *flag.FlagSet) action {
 		}
 		if request.tenant == "" || request.subject == "" {
 			return refused("-tenant and -subject are needed")
+		}
+		if *online {
+			return refused("-online goes with -explain alone")
 		}
 		if request.ttl <= 0 || request.ttl > auth.MaxLifetime {
 			return refused("-ttl must be over zero and at most 24h")

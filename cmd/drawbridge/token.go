@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -111,6 +112,10 @@ func signToken(cfg *config.Config, request tokenRequest, now time.Time) (string,
 		}
 		for _, key := range iss.Keys {
 			if algorithm := key.AlgorithmAmong(iss.Algorithms); algorithm != "" {
+				if life := cmp.Or(iss.MaxLifetime, auth.MaxLifetime); request.ttl > life {
+					return "", iss, fmt.Errorf("the gateway would refuse it: max_token_life of the issuer "+
+						"%s is %s; write -ttl %[2]s", iss.Issuer.Issuer, life)
+				}
 				claims, err := claimsOf(iss, request, now)
 				if err != nil {
 					return "", iss, err

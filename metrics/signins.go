@@ -47,7 +47,8 @@ func newSignIns(f promauto.Factory) *signIns {
 		}, []string{"tenant"}),
 		providers: f.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "drawbridge_sign_in_provider_up",
-			Help: "1 if the provider where people sign in answered when it was asked last, else 0.",
+			Help: "1 if the provider where people sign in answered when it was asked last, and takes the " +
+				"gateway for its client, else 0.",
 		}, []string{"provider"}),
 	}
 	for _, reason := range [...]string{"token_replay", "other_client", "code_replay", "code_of_another"} {

@@ -2,7 +2,11 @@ package provider
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
@@ -15,6 +19,8 @@ import (
 type base struct {
 	cfg      Config
 	reported sync.Map // what was told to the logger already, by text
+	// why the provider does not take the gateway for its client; nil: nothing says so
+	refusal atomic.Pointer[Error]
 }
 
 // Name implements signin.Provider.
@@ -34,6 +40,31 @@ func (b *base) oauthAt(callback string, endpoint oauth2.Endpoint) *oauth2.Config
 // with returns a context by which both libraries find the client.
 func (b *base) with(ctx context.Context) context.Context {
 	return oidc.ClientContext(ctx, b.cfg.Client)
+}
+
+// answered returns the error of a request to the token endpoint, nil if there is none,
+// without anything that was sent. It notes whether the provider takes the gateway for its
+// client.
+func (b *base) answered(doing string, err error, secrets ...string) error {
+	if err != nil {
+		err = withoutSecrets(doing, err, append(secrets, b.cfg.ClientSecret)...)
+	}
+	refused, is := errors.AsType[*Error](err)
+	if err == nil || is && slices.Contains(refusing(), refused.Code) {
+		b.refusal.Store(refused) // nil without an error
+	}
+	return err
+}
+
+// takesClient returns an error if the provider has refused the gateway as its client, and
+// has not taken it since.
+func (b *base) takesClient() error {
+	refused := b.refusal.Load()
+	if refused == nil {
+		return nil
+	}
+	return fmt.Errorf(
+		"it answers, and refuses the client of the gateway; has its secret or key expired? (%w)", refused)
 }
 
 // signedIn returns who a token is of, with what is to be kept until the next refresh.

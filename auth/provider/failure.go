@@ -62,6 +62,16 @@ func ending() []string {
 	}
 }
 
+// refusing lists the errors by which a provider refuses the client itself, whoever signs
+// in.
+// https://www.rfc-editor.org/rfc/rfc6749#section-5.2
+func refusing() []string {
+	return []string{
+		"invalid_client", "unauthorized_client",
+		"incorrect_client_credentials", // of GitHub
+	}
+}
+
 // withoutSecrets returns the error of a request to a token endpoint without anything that
 // was sent. secrets are the texts that a careless provider could repeat.
 func withoutSecrets(doing string, err error, secrets ...string) error {
@@ -80,16 +90,16 @@ func withoutSecrets(doing string, err error, secrets ...string) error {
 	return e
 }
 
-// refreshFailed returns the error of a refresh. It is signin.ErrUnanswered unless the
-// provider itself has refused, or nothing was sent to it. With most statuses from 500 on,
-// something in front of the provider may have lost its answer.
-func refreshFailed(err error, secrets ...string) error {
-	failed := withoutSecrets("refresh", err, secrets...)
+// refreshFailed returns the error of a refresh that has failed. It is
+// signin.ErrUnanswered unless the provider itself has refused, or nothing was sent to it.
+// With most statuses from 500 on, something in front of the provider may have lost its
+// answer.
+func refreshFailed(failed error) error {
 	if refused, ok := errors.AsType[*Error](failed); ok &&
 		(refused.Status < http.StatusInternalServerError || refused.Status == http.StatusServiceUnavailable) {
 		return failed
 	}
-	if errors.Is(err, errUnsent) {
+	if errors.Is(failed, errUnsent) {
 		return failed
 	}
 	return fmt.Errorf("%w: %w", signin.ErrUnanswered, failed)

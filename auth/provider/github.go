@@ -67,8 +67,8 @@ func (p *GitHub) Exchange(ctx context.Context, a signin.Attempt, code, iss strin
 		return signin.Identity{}, errors.New("the answer is of another provider")
 	}
 	token, err := p.oauth(a.Callback).Exchange(p.with(ctx), code, oauth2.VerifierOption(a.Verifier))
-	if err != nil {
-		return signin.Identity{}, withoutSecrets("redeem the code", err, code, a.Verifier, p.cfg.ClientSecret)
+	if err := p.answered("redeem the code", err, code, a.Verifier); err != nil {
+		return signin.Identity{}, err
 	}
 	return p.identity(ctx, token, "")
 }
@@ -84,8 +84,8 @@ func (p *GitHub) Refresh(ctx context.Context, refreshToken string) (signin.Ident
 	token := &oauth2.Token{AccessToken: was.Token}
 	if !was.Access {
 		token, err = p.oauth("").TokenSource(p.with(ctx), &oauth2.Token{RefreshToken: was.Token}).Token()
-		if err != nil {
-			return signin.Identity{}, refreshFailed(err, was.Token, p.cfg.ClientSecret)
+		if err := p.answered("refresh", err, was.Token); err != nil {
+			return signin.Identity{}, refreshFailed(err)
 		}
 	}
 	id, err := p.identity(ctx, token, was.Subject)
@@ -97,7 +97,7 @@ func (p *GitHub) Refresh(ctx context.Context, refreshToken string) (signin.Ident
 
 // Reach implements signin.Reacher. Its API answers a stranger sixty times an hour, so the
 // page is asked where people sign in. Whatever it says to a request without a client, it
-// is there.
+// is there. If it refuses the client it is as good as away.
 func (p *GitHub) Reach(ctx context.Context) error {
 	answer, err := fetch.Do(ctx, p.cfg.Client,
 		fetch.Request{Method: http.MethodHead, Address: p.web + "/authorize"})
@@ -107,7 +107,7 @@ func (p *GitHub) Reach(ctx context.Context) error {
 	if answer.Status >= http.StatusInternalServerError {
 		return fmt.Errorf("GitHub answers with status %d", answer.Status)
 	}
-	return nil
+	return p.takesClient()
 }
 
 // Try implements Trier: GitHub is asked whether it is there. Whether the client exists,

@@ -73,13 +73,15 @@ func (p *OIDC) AuthURL(ctx context.Context, a signin.Attempt) (string, error) {
 }
 
 // Reach implements signin.Reacher: it fetches the document. That serves only if there is
-// none yet, because the keys go with their document.
+// none yet, because the keys go with their document. A provider that refuses the client
+// is as good as away.
 func (p *OIDC) Reach(ctx context.Context) error {
 	made, err := p.fetch(ctx)
-	if err == nil {
-		p.found.CompareAndSwap(nil, made)
+	if err != nil {
+		return err
 	}
-	return err
+	p.found.CompareAndSwap(nil, made)
+	return p.takesClient()
 }
 
 // Exchange implements signin.Provider.
@@ -97,8 +99,8 @@ func (p *OIDC) Exchange(ctx context.Context, a signin.Attempt, code, iss string)
 	}
 	token, err := p.oauthAt(a.Callback, d.endpoint).Exchange(p.with(ctx), code,
 		oauth2.VerifierOption(a.Verifier))
-	if err != nil {
-		return signin.Identity{}, withoutSecrets("redeem the code", err, code, a.Verifier, p.cfg.ClientSecret)
+	if err := p.answered("redeem the code", err, code, a.Verifier); err != nil {
+		return signin.Identity{}, err
 	}
 	raw, _ := token.Extra("id_token").(string) // "" if there is none, which is an error below
 	if raw == "" {
@@ -129,8 +131,8 @@ func (p *OIDC) Refresh(ctx context.Context, refreshToken string) (signin.Identit
 	}
 	token, err := p.oauthAt("", d.endpoint).TokenSource(p.with(ctx),
 		&oauth2.Token{RefreshToken: was.Token}).Token()
-	if err != nil {
-		return signin.Identity{}, refreshFailed(err, was.Token, p.cfg.ClientSecret)
+	if err := p.answered("refresh", err, was.Token); err != nil {
+		return signin.Identity{}, refreshFailed(err)
 	}
 	id, err := p.refreshed(ctx, d, token, &was)
 	if err != nil {

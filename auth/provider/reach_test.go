@@ -3,6 +3,7 @@ package provider_test
 import (
 	"net/http"
 	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/drawbridge-mcp/drawbridge/auth/provider"
@@ -48,5 +49,67 @@ func TestReach(t *testing.T) {
 		if err := signin.Reacher(g).Reach(t.Context()); (err == nil) != want {
 			t.Errorf("GitHub answers %d: reached %v, want %v", code, err == nil, want)
 		}
+	}
+}
+
+// TestAProviderThatRefusesTheClientIsNotReached has a client whose secret has expired,
+// which only who redeems a code or refreshes learns, until somebody comes through again.
+func TestAProviderThatRefusesTheClientIsNotReached(t *testing.T) {
+	f := newFake(plainIssuer)
+	p, _ := f.provider(t, nil)
+	id, err := f.redeem(t, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, _ := f.signIn(t, p)
+	for _, step := range []struct {
+		status  int
+		body    string
+		refused bool
+	}{
+		{503, `{"error":"temporarily_unavailable"}`, false},
+		{400, `{"error":"invalid_grant"}`, false},
+		{401, `{"error":"invalid_client","error_description":"AADSTS7000222: it has expired"}`, true},
+		{503, `{"error":"temporarily_unavailable"}`, true},
+		{0, "", false},
+		{400, `{"error":"unauthorized_client"}`, true},
+	} {
+		f.bad = func(path string, _ url.Values) (int, string) {
+			if path == "/token" {
+				return step.status, step.body
+			}
+			return 0, ""
+		}
+		if step.refused && step.status != http.StatusServiceUnavailable {
+			if _, err := p.Exchange(t.Context(), attempt, code, ""); err == nil {
+				t.Errorf("%d %s: the code is redeemed", step.status, step.body)
+			}
+		} else if _, err := p.Refresh(t.Context(), id.RefreshToken); (err == nil) != (step.status == 0) {
+			t.Errorf("%d %s: refresh: error %v", step.status, step.body, err)
+		}
+		err := p.Reach(t.Context())
+		if (err != nil) != step.refused || err != nil && !strings.Contains(err.Error(), "has its secret or key expired?") {
+			t.Errorf("%d %s: got error %v, want one: %v", step.status, step.body, err, step.refused)
+		}
+	}
+
+	g, err := provider.NewGitHub(provider.Config{
+		Name: "github", ClientID: clientID, ClientSecret: secret,
+		Client: &http.Client{Transport: handled(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			if r.Method == http.MethodPost {
+				w.Write([]byte(`{"error":"incorrect_client_credentials"}`))
+			}
+		})},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Reach(t.Context()); err != nil {
+		t.Errorf("GitHub, before anybody signs in: %v", err)
+	}
+	_, refused := g.Exchange(t.Context(), attempt, "code", "")
+	if err := g.Reach(t.Context()); refused == nil || err == nil {
+		t.Errorf("GitHub refuses the client with %v: got error %v", refused, err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 // Reacher is a Provider that can be asked whether it answers. It is asked for with a type
 // assertion.
 type Reacher interface {
-	// Reach returns why the provider cannot be reached, nil if it can.
+	// Reach returns why the provider cannot be reached, or is of no use, nil if it can.
 	Reach(ctx context.Context) error
 }
 

@@ -305,6 +305,38 @@ func TestAnswersOfProvidersAreBound(t *testing.T) {
 	}
 }
 
+// TestWhatTheOperatorCanMendIsLogged has a provider send people back with an error: only
+// one that is the person's is no fault of the provider's or the config's.
+func TestWhatTheOperatorCanMendIsLogged(t *testing.T) {
+	t.Parallel()
+	for code, status := range map[string]int{
+		"access_denied": http.StatusForbidden, "interaction_required": http.StatusForbidden,
+		"invalid_scope": http.StatusServiceUnavailable, "server_error": http.StatusServiceUnavailable,
+		"": http.StatusServiceUnavailable,
+	} {
+		w := newWorld(t)
+		b := w.browser(t)
+		to := b.toProvider(base, query(b.register(base, loopback), loopback))
+		back := url.Values{
+			"error": {code}, "error_description": {"no\nsuch " + strings.Repeat("scope", 100)},
+			"state": {parsed(t, to).Query().Get("state")},
+		}
+		answer := b.get(base + "/callback/corp?" + back.Encode())
+		if answer.StatusCode != status || answer.Header.Get("Location") != "" {
+			t.Errorf("%q: status %d to %q, want %d", code, answer.StatusCode, answer.Header.Get("Location"), status)
+		}
+		failed := status == http.StatusServiceUnavailable
+		outcome := map[bool]string{true: "failed", false: "denied"}[failed]
+		if w.counts.get("signed", "corp", outcome) != 1 {
+			t.Errorf("%q: counted as %v, want %s", code, w.counts.of, outcome)
+		}
+		said := strings.Contains(w.log.String(), "the provider of a sign-in failed")
+		if said != failed || failed && !strings.Contains(w.log.String(), "such scopescope") || w.log.Len() > 2000 {
+			t.Errorf("%q: the log has %s", code, w.log)
+		}
+	}
+}
+
 // TestOldAnswersOfProvidersAreRefused shows that an attempt ends after ten minutes.
 func TestOldAnswersOfProvidersAreRefused(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

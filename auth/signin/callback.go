@@ -4,9 +4,11 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/auth/signin/clients"
@@ -33,8 +35,7 @@ func (s *core) callback(x *exchange) error {
 	case login == nil:
 		return newProblem(http.StatusBadRequest, pages.OtherBrowser, "provider_gone")
 	case query.Has("error"):
-		s.config.Records.SignedIn(t.Provider, "denied")
-		return newProblem(http.StatusForbidden, pages.ProviderDenied, "provider_denied")
+		return s.sentBack(x, t.Provider, query)
 	}
 	id, err := s.exchanged(x.request.Context(), login, &t, query)
 	if err != nil {
@@ -53,6 +54,25 @@ func (s *core) callback(x *exchange) error {
 	}
 	s.config.Records.SignedIn(t.Provider, "ok")
 	return s.arrived(x, &t, person, &id)
+}
+
+// denials are the errors by which a provider does not let a person in. Any other is for
+// the operator to mend, such as a scope that the provider does not know.
+// https://www.rfc-editor.org/rfc/rfc6749#section-4.1.2.1
+// https://openid.net/specs/openid-connect-core-1_0.html#AuthError
+var denials = []string{
+	"access_denied", "login_required", "consent_required", "interaction_required",
+	"account_selection_required",
+}
+
+// sentBack returns the problem of a person whom a provider has sent back with an error.
+func (s *core) sentBack(x *exchange, provider string, query url.Values) error {
+	if code := query.Get("error"); !slices.Contains(denials, code) {
+		return s.providerFailed(x, provider, fmt.Errorf("it sent the person back with %q: %q", cut(code),
+			cut(query.Get("error_description"))))
+	}
+	s.config.Records.SignedIn(provider, "denied")
+	return newProblem(http.StatusForbidden, pages.ProviderDenied, "provider_denied")
 }
 
 // errOtherTenant says that a person is not of the tenant whose address it was.

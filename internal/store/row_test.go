@@ -47,6 +47,46 @@ func TestListsReadPastManyDamagedRowsInFewSteps(t *testing.T) {
 	}
 }
 
+// TestALogTellsOfADamagedRowOnce lists it several times, as those who poll do, and then
+// beside another one.
+func TestALogTellsOfADamagedRowOnce(t *testing.T) {
+	var log bytes.Buffer
+	cfg := store.Config{Ring: seal.RandomRing(), Log: slog.New(slog.NewTextHandler(&log, nil))}
+	var all []store.Row
+	damage := func(id string) {
+		row, err := cfg.Seal(store.Record{Kind: "k", ID: id, Expires: time.Now().Add(time.Hour)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		row.Value[len(row.Value)-1] ^= 1
+		all = append(all, row)
+	}
+	s := store.SQL{Config: &cfg, Select: func(context.Context, store.Statement) ([]store.Row, error) {
+		return all, nil
+	}}
+	list := func() string {
+		log.Reset()
+		for range 3 {
+			if found, err := s.List(t.Context(), store.Query{Kind: "k"}); err != nil || len(found) > 0 {
+				t.Fatalf("got %v and error %v", found, err)
+			}
+		}
+		return log.String()
+	}
+	damage("1")
+	damage("2")
+	if got := list(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "records=2") {
+		t.Errorf("of two damaged rows the log has %q", got)
+	}
+	damage("3")
+	if got := list(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "records=1") {
+		t.Errorf("of one more the log has %q", got)
+	}
+	if got := list(); got != "" {
+		t.Errorf("the log says once more %q", got)
+	}
+}
+
 // TestSweepThatFailsGoesOnWithTheSameRows shows that rows which could not be sealed again
 // come again: an operator ends the older key when a pass is through.
 func TestSweepThatFailsGoesOnWithTheSameRows(t *testing.T) {

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"maps"
 	"slices"
 	"strconv"
+	"sync"
 )
 
 // Statement is a statement with the values of its parameters, which it names $1, $2 and
@@ -46,6 +48,11 @@ type SQL struct {
 	// Unlocked ends a selection of rows that are to be removed where others may have some
 	// of them in work, and passes over these. "": nobody has.
 	Unlocked string
+
+	mu sync.Mutex // guards the field below
+	// of which rows the log has said that they cannot be read, by kind and id; and when
+	// each expires
+	logged map[string]int64
 }
 
 // Get returns a record.
@@ -62,13 +69,13 @@ func (s *SQL) Get(ctx context.Context, kind, id string) (Record, error) {
 	return s.Config.Open(rows[0])
 }
 
-// List returns the records of a query whose rows can be read. Others are logged: they are
-// of no use to anybody, and neither may they hide what comes after them, so others are
-// read in their place.
+// List returns the records of a query whose rows can be read. Of others the log has a
+// line, once of each: they are of no use to anybody, and neither may they hide what comes
+// after them, so others are read in their place.
 func (s *SQL) List(ctx context.Context, q Query) ([]Record, error) {
 	var records []Record
 	var failed error
-	unread := 0
+	unread := map[string]int64{}
 	most := q.Most()
 	for q.Limit = most; ; q.Limit = min(2*q.Limit, maxListed) { // else many bad ones would come one by one
 		some, err := s.Select(ctx, Listing(q, s.Config.Time()))
@@ -81,18 +88,36 @@ func (s *SQL) List(ctx context.Context, q Query) ([]Record, error) {
 				records = append(records, r)
 			} else {
 				failed = err
-				unread++
+				unread[q.Kind+"\x00"+some[i].ID] = some[i].Expires
 			}
 		}
 		if len(some) < q.Limit || len(records) == most {
 			break
 		}
 	}
-	if failed != nil {
-		s.Config.Log.ErrorContext(ctx, "records cannot be read", slog.Int("records", unread),
+	if fresh := s.unlogged(unread); fresh > 0 {
+		s.Config.Log.ErrorContext(ctx, "records cannot be read", slog.Int("records", fresh),
 			slog.Any("error", failed))
 	}
 	return records, nil
+}
+
+// unlogged returns of how many rows that cannot be read the log has not told yet. Some
+// lists are read several times a second.
+func (s *SQL) unlogged(unread map[string]int64) int {
+	if len(unread) == 0 {
+		return 0
+	}
+	now := s.Config.Time()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.logged == nil {
+		s.logged = map[string]int64{}
+	}
+	maps.DeleteFunc(s.logged, func(_ string, expires int64) bool { return expires <= now })
+	before := len(s.logged)
+	maps.Copy(s.logged, unread)
+	return len(s.logged) - before
 }
 
 // Listing returns the statement of a list. The index of owners has the rows that have

@@ -334,3 +334,50 @@ func TestT36OneSchemaIsUsedAtOnce(t *testing.T) {
 		group.Wait()
 	}
 }
+
+// TestASchemaMayNameItselfByItsID: generators write references so. What another address
+// or another document is named by leads out of the schema as before.
+func TestASchemaMayNameItselfByItsID(t *testing.T) {
+	of := func(id, ref string) string {
+		return `{"$id":"` + id + `","type":"object","properties":{"a":{"$ref":"` + ref +
+			`"}},"$defs":{"x":{"$anchor":"n","type":"string"}}}`
+	}
+	for _, test := range []struct{ id, ref string }{
+		{"https://x.example/a/s.json", "https://x.example/a/s.json#/$defs/x"},
+		{"https://x.example/a/s.json#", "https://x.example/a/s.json#n"},
+		{"https://x.example/a/s.json", "s.json#/%24defs/x"},
+		{"https://x.example/a/s.json", "/a/s.json#/$defs/x"},
+		{"https://x.example", "https://x.example#/$defs/x"},
+		{"urn:example:s", "urn:example:s#/$defs/x"},
+		{"s.json", "s.json#/$defs/x"},
+	} {
+		text := of(test.id, test.ref)
+		if got := complaint(t, text, `{"a":"x"}`); got != "" {
+			t.Errorf("%s: a text is refused: %s", text, got)
+		}
+		if got := complaint(t, text, `{"a":1}`); got != "a: must be a string, got an integer" {
+			t.Errorf("%s: got %q for a number", text, got)
+		}
+		if flat := string(inlined(t, text)); strings.Contains(flat, "$ref") {
+			t.Errorf("%s: inlined it is %s", text, flat)
+		}
+	}
+	for _, test := range []struct{ id, ref string }{
+		{"https://x.example/a/s.json", "https://x.example/a/t.json#/$defs/x"},
+		{"https://x.example/a/s.json", "https://y.example/a/s.json#/$defs/x"},
+		{"https://x.example/a/s.json", "http://x.example/a/s.json#/$defs/x"},
+		{"https://x.example/a/s.json", "../s.json#/$defs/x"},
+		{"https://x.example/a/s.json", "s.json?v=2#/$defs/x"},
+		{"urn:example:s", "urn:example:t#/$defs/x"},
+		{"https://x.example/a/s.json", "https://x.example/a/s.json#/$defs/y"},
+	} {
+		text := of(test.id, test.ref)
+		if _, err := schema.Compile(mcp.RawJSON(text)); err == nil {
+			t.Errorf("%s: is accepted", text)
+		}
+	}
+	if got := complaint(t, `{"$id":"https://x.example/s","properties":{"next":{"$ref":"https://x.example/s"}},`+
+		`"additionalProperties":false}`, `{"next":{"next":{},"more":1}}`); got == "" {
+		t.Error("a schema that names itself whole does not recur")
+	}
+}

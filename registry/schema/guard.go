@@ -19,6 +19,7 @@ var ErrTooLarge = errors.New("the schema has more than " + strconv.Itoa(MaxSize)
 // parser reads the text of one schema into nodes, in which both dialects look the same.
 type parser struct {
 	dialect   dialect
+	id        *url.URL         // $id of the root, without a fragment; nil: it has none that can be read
 	byPointer map[string]*node // every subschema by its JSON pointer
 	anchors   map[string]*node // those with $anchor or $dynamicAnchor, by that name
 	doubled   map[string]bool  // names of $dynamicAnchor that stand at several subschemas
@@ -141,7 +142,7 @@ func (p *parser) modernise(n *node) {
 // https://modelcontextprotocol.io/specification/2026-07-28/basic#json-schema-usage
 func (p *parser) resolve() error {
 	for i, ref := range p.refs {
-		fragment, local := strings.CutPrefix(ref.target, "#")
+		fragment, local := p.fragment(ref.target)
 		decoded, err := url.PathUnescape(fragment)
 		to := p.anchors[decoded]
 		if decoded == "" || decoded[0] == '/' {
@@ -168,6 +169,22 @@ func (p *parser) resolve() error {
 		ref.from.edges = append(ref.from.edges, edge{keyword: "$ref", to: to})
 	}
 	return nil
+}
+
+// fragment returns the fragment of a reference, and false if it leads out of the schema.
+// A schema that has an $id may name itself by that.
+// https://json-schema.org/draft/2020-12/json-schema-core#section-8.2.1
+func (p *parser) fragment(target string) (fragment string, local bool) {
+	fragment, local = strings.CutPrefix(target, "#")
+	if local || p.id == nil {
+		return fragment, local
+	}
+	to, err := p.id.Parse(target)
+	if err != nil {
+		return "", false
+	}
+	fragment, to.Fragment = to.EscapedFragment(), ""
+	return fragment, to.String() == p.id.String()
 }
 
 var (

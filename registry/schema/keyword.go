@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
@@ -48,6 +49,10 @@ func (p *parser) core(n *node, name string, value mcp.RawJSON) error {
 	case "$id":
 		if n.pointer != "" || !isText {
 			return n.refuse("$id is only supported at the root, as a string")
+		}
+		if id, err := url.Parse(text); err == nil { // else no reference can name it
+			id.Fragment = ""
+			p.id = id.ResolveReference(&url.URL{}) // in the form that references have once resolved
 		}
 		return nil
 	}

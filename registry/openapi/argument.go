@@ -109,10 +109,20 @@ func (a *argument) readStyle(style string, explode *bool, schema *openapi3.Schem
 	return ""
 }
 
-// isObject tells whether a schema says that its values are objects.
-func isObject(ref *openapi3.SchemaRef) bool {
-	return ref != nil && ref.Value != nil && (ref.Value.Type.Includes(openapi3.TypeObject) ||
-		len(ref.Value.Properties) > 0)
+// isObject tells whether a schema says that its values are objects, itself or in a part
+// of it by allOf.
+func isObject(ref *openapi3.SchemaRef) bool { return saysObject(ref, map[*openapi3.Schema]bool{}) }
+
+// saysObject is isObject for a schema of which those in met were looked at already, since
+// parts may lead back to each other.
+func saysObject(ref *openapi3.SchemaRef, met map[*openapi3.Schema]bool) bool {
+	if ref == nil || ref.Value == nil || met[ref.Value] {
+		return false
+	}
+	met[ref.Value] = true
+	return ref.Value.Type.Includes(openapi3.TypeObject) || len(ref.Value.Properties) > 0 ||
+		slices.ContainsFunc(ref.Value.AllOf,
+			func(part *openapi3.SchemaRef) bool { return saysObject(part, met) })
 }
 
 // ignoredHeaders are those of which the specification says that a parameter of that name

@@ -219,13 +219,13 @@ func (e *IncludeError) Error() string {
 	return fmt.Sprintf("include: no operation of the document matches %q", e.Pattern)
 }
 
-// matches tells whether a pattern of Include names the operation. A path whose methods
-// nobody knows matches any method.
+// matches tells whether a pattern of Include names the operation. An operationId may have
+// spaces, too. A path whose methods nobody knows matches any method.
 func (o *operation) matches(pattern string) bool {
-	method, path, both := strings.Cut(pattern, " ")
-	if both {
-		return (o.method == anyMethod || registry.MatchName(strings.ToUpper(method), o.method)) &&
-			registry.MatchName(strings.TrimSpace(path), o.path)
+	if o.id != "" && registry.MatchName(pattern, o.id) || pattern == "*" {
+		return true
 	}
-	return registry.MatchName(pattern, o.id) && o.id != "" || pattern == "*"
+	method, path, both := strings.Cut(pattern, " ")
+	return both && (o.method == anyMethod || registry.MatchName(strings.ToUpper(method), o.method)) &&
+		registry.MatchName(strings.TrimSpace(path), o.path)
 }

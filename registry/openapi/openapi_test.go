@@ -169,6 +169,21 @@ func TestOperationsAreChosen(t *testing.T) {
 	}
 }
 
+// TestAnOperationIDWithSpacesIsIncluded, by the name under which the operator knows it.
+func TestAnOperationIDWithSpacesIsIncluded(t *testing.T) {
+	cfg := newAPI(t).config([]byte(`{"openapi":"3.0.3","info":{"title":"x","version":"1"},"paths":{
+		"/a":{"post":{"operationId":"Create a user","responses":{}}},
+		"/b":{"post":{"operationId":"Delete a user","responses":{}}}}}`))
+	for pattern, want := range map[string]int{
+		"Create a user": 1, "* a user": 2, "POST /a": 1, "post /*": 2, "Create *": 1,
+	} {
+		cfg.Include = []string{pattern}
+		if tools, refused := load(t, cfg); len(tools) != want || len(refused) > 0 {
+			t.Errorf("%q: got %d tools and refusals %v, want %d tools", pattern, len(tools), refused, want)
+		}
+	}
+}
+
 func TestRefusedOperationsCostNoOther(t *testing.T) {
 	_, refused := load(t, newAPI(t).config(issues(t), "*"))
 	got := map[string]string{}

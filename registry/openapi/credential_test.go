@@ -1,6 +1,7 @@
 package openapi_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -113,6 +114,42 @@ func TestRefusedAPIIsAskedOnceMoreWithAnotherKey(t *testing.T) {
 	_, err := callWho(t, cfg, `{}`)
 	if credential.FaultOf(err) != credential.FaultRefused || strings.Contains(err.Error(), "nobody-takes") {
 		t.Errorf("got %v, want %s", err, credential.FaultRefused)
+	}
+}
+
+// transport is a function that makes requests.
+type transport func(*http.Request) (*http.Response, error)
+
+func (t transport) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
+
+// TestARequestThatWasRefusedHadNoEffect has an API refuse a key and then go away: nobody
+// has to ask whether it did what was asked.
+func TestARequestThatWasRefusedHadNoEffect(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "key")
+	save := func(text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Error(err)
+		}
+	}
+	save("first-key-of-the-api")
+	a := newAPI(t)
+	a.answers(func(w http.ResponseWriter, _ *http.Request) {
+		save("second-key-of-the-api")
+		w.WriteHeader(http.StatusUnauthorized)
+	})
+	cfg := a.config([]byte(forwarding))
+	cfg.Credential = newCredential(t, credential.Spec{TokenFile: path})
+	inner, requests := cfg.Client.Transport, 0
+	cfg.Client.Transport = transport(func(r *http.Request) (*http.Response, error) {
+		if requests++; requests > 1 {
+			return nil, errors.New("connection refused")
+		}
+		return inner.RoundTrip(r)
+	})
+	_, err := callWho(t, cfg, `{}`)
+	unavailable, ok := errors.AsType[*registry.UnavailableError](err)
+	if !ok || unavailable.Sent || requests != 2 {
+		t.Errorf("after %d requests: got error %+v, want one that nothing was sent", requests, err)
 	}
 }
 

@@ -323,6 +323,7 @@ func (c *caller) send(ctx context.Context, call *registry.Call, sent *atomic.Boo
 			return response, g, nil
 		}
 		_ = response.Body.Close() // nothing depends on its success
+		sent.Store(false)
 	}
 }
 

@@ -15,7 +15,9 @@ import (
 	"syscall"
 	"unicode/utf8"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
@@ -61,7 +63,7 @@ func newAnalyzeCSV(cfg Config) (registry.Func, func() error, error) {
 		return nil, nil, fmt.Errorf("open the data directory: %w", err)
 	}
 	call := func(ctx context.Context, c *registry.Call) (mcp.Object, error) {
-		result, err := analyzeFile(ctx, root, arguments(c))
+		result, err := analyzeFile(ctx, root, c, cfg.Turns)
 		if usage, ok := errors.AsType[*usageError](err); ok {
 			return mcp.ToolError(usage.text), nil
 		}
@@ -75,7 +77,10 @@ func newAnalyzeCSV(cfg Config) (registry.Func, func() error, error) {
 
 // analyzeFile reads the arguments, opens the file and analyses it. Errors are
 // *usageError, or that of ctx.
-func analyzeFile(ctx context.Context, root *os.Root, args mcp.Object) (*analyzeCSVResult, error) {
+func analyzeFile(ctx context.Context, root *os.Root, c *registry.Call, turns *fairqueue.Queue) (
+	*analyzeCSVResult, error,
+) {
+	args := arguments(c)
 	delimiter := byte(',')
 	if text := args.Text("delimiter"); text != "" {
 		if !slices.Contains([]string{",", ";", "|", "\t"}, text) {
@@ -87,10 +92,17 @@ func analyzeFile(ctx context.Context, root *os.Root, args mcp.Object) (*analyzeC
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = file.Close() }()                       // nothing was written that could be lost
-	limited := &io.LimitedReader{R: file, N: maxCSVBytes + 1} // the file may grow while it is read
+	defer func() { _ = file.Close() }() // nothing was written that could be lost
+	inTurn := &turnReader{Reader: file, left: swiftCSV, give: func() {}, next: func() (func(), error) {
+		return turns.Finish(ctx, share.User(c.Principal.User()), csvPiece*csvTime)
+	}}
+	defer func() { inTurn.give() }()
+	limited := &io.LimitedReader{R: inTurn, N: maxCSVBytes + 1} // the file may grow while it is read
 	result, err := analyze(ctx, limited, delimiter, args.Text("column"))
-	if limited.N == 0 {
+	switch {
+	case err != nil && ctx.Err() != nil: // perhaps while it waited for a turn
+		return nil, ctx.Err()
+	case limited.N == 0:
 		return nil, errTooManyBytes()
 	}
 	return result, err

@@ -12,7 +12,7 @@
 //
 //	current_time   currenttime.go
 //	calculate      calculate.go, expression.go (the parser), function.go, rational.go (exact numbers)
-//	analyze_csv    analyzecsv.go, rowlimiter.go (bounds rows), column.go (exact sums)
+//	analyze_csv    analyzecsv.go, turnreader.go, rowlimiter.go (bounds rows), column.go (exact sums)
 //	get_weather    getweather.go, openmeteo.go (the service)
 //	query_database, describe_database   querydatabase.go (both, and the databases), describedatabase.go
 //

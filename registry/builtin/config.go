@@ -18,7 +18,7 @@ type Config struct {
 	// that query_database and describe_database read, the first by default; required for
 	// them
 	Databases []Database
-	Turns     *fairqueue.Queue // that queries of files take; nil: they do not wait
+	Turns     *fairqueue.Queue // that files take, of databases and of CSV; nil: they do not wait
 	Client    *http.Client     // should follow no redirect, which is not checked; required for get_weather
 	Now       func() time.Time // nil: time.Now
 	Timeout   time.Duration    // limit of one call; zero: 30 s

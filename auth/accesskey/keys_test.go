@@ -21,9 +21,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
+	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 	"github.com/drawbridge-mcp/drawbridge/internal/store/sqlite"
-	"github.com/drawbridge-mcp/drawbridge/internal/store/storetest"
 )
 
 const issuer = "https://gw.example"
@@ -80,7 +80,8 @@ func (r *replica) pass(d time.Duration) { r.passed.Add(int64(d)) }
 
 func open(t *testing.T) store.Database {
 	t.Helper()
-	db, err := sqlite.Open(filepath.Join(t.TempDir(), "drawbridge.db"), storetest.Config())
+	db, err := sqlite.Open(filepath.Join(t.TempDir(), "drawbridge.db"),
+		store.Config{Ring: seal.RandomRing(), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,6 @@ func Support() []string {
 		"internal/redis/redistest",
 		"internal/database/postgrestest",
 		"internal/replica/replicatest",
-		"internal/store/storetest",
 		"server/primary/primarytest",
 		"internal/seal/sealtest",
 		"internal/wiretest",

@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -90,18 +89,7 @@ func TestALogTellsOfADamagedRowOnce(t *testing.T) {
 // TestSweepThatFailsGoesOnWithTheSameRows shows that rows which could not be sealed again
 // come again: an operator ends the older key when a pass is through.
 func TestSweepThatFailsGoesOnWithTheSameRows(t *testing.T) {
-	ring := func(fills ...byte) *seal.Ring {
-		keys := make([][]byte, len(fills))
-		for i, fill := range fills {
-			keys[i] = bytes.Repeat([]byte{fill}, seal.KeySize)
-		}
-		r, err := seal.NewRing(keys...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r
-	}
-	cfg := store.Config{Ring: ring(1), Log: slog.New(slog.DiscardHandler)}
+	cfg := store.Config{Ring: ring(t, 1), Log: slog.New(slog.DiscardHandler)}
 	var all []store.Row
 	for i := range store.MostSwept + 2 {
 		row, err := cfg.Seal(store.Record{Kind: "k", ID: fmt.Sprintf("%04d", i), Expires: time.Now().Add(time.Hour)})
@@ -111,7 +99,7 @@ func TestSweepThatFailsGoesOnWithTheSameRows(t *testing.T) {
 		all = append(all, row)
 	}
 	all[store.MostSwept].Value[0] ^= 1 // it cannot be read
-	cfg.Ring.Adopt(ring(2, 1))
+	cfg.Ring.Adopt(ring(t, 2, 1))
 	away, sealed := false, 0
 	s := store.SQL{
 		Config: &cfg,

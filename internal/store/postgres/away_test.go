@@ -14,7 +14,6 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 	"github.com/drawbridge-mcp/drawbridge/internal/store/postgres"
-	"github.com/drawbridge-mcp/drawbridge/internal/store/storetest"
 )
 
 func record(id string) store.Record {
@@ -26,7 +25,7 @@ const patience = time.Minute
 
 func TestReplicasMigrateAtTheSameTime(t *testing.T) {
 	file, name := create(t)
-	cfg := storetest.Config()
+	cfg := config()
 	var over sync.WaitGroup
 	for i := range 6 {
 		s := open(t, file, cfg)
@@ -47,7 +46,7 @@ func TestReplicasMigrateAtTheSameTime(t *testing.T) {
 
 func TestReplicasNeverBothChangeARecord(t *testing.T) {
 	file, _ := create(t)
-	cfg := storetest.Config()
+	cfg := config()
 	replicas := []store.Store{open(t, file, cfg), open(t, file, cfg), open(t, file, cfg)}
 	if _, err := replicas[0].Put(t.Context(), record("1")); err != nil {
 		t.Fatal(err)
@@ -76,26 +75,13 @@ func TestReplicasNeverBothChangeARecord(t *testing.T) {
 	}
 }
 
-func TestLaterSchemaIsUsedIfItMayBe(t *testing.T) {
-	file, name := create(t)
-	storetest.Run(t, func(t *testing.T, cfg store.Config) store.Database {
-		empty(t, name)
-		if err := open(t, file, cfg).Check(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		server.Exec(t, name, `ALTER TABLE drawbridge.records ADD COLUMN used bigint NOT NULL DEFAULT 0;
-			CREATE TABLE drawbridge.grants(id text); UPDATE drawbridge.schema SET version = version + 1`)
-		return open(t, file, cfg)
-	})
-}
-
 func TestLaterSchemaIsRefusedIfItMustBe(t *testing.T) {
 	file, name := create(t)
-	if err := open(t, file, storetest.Config()).Check(t.Context()); err != nil {
+	if err := open(t, file, config()).Check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	server.Exec(t, name, "UPDATE drawbridge.schema SET version = version + 2, oldest = version + 1")
-	err := open(t, file, storetest.Config()).Check(t.Context())
+	err := open(t, file, config()).Check(t.Context())
 	if _, ok := errors.AsType[*store.SchemaError](err); !ok {
 		t.Errorf("got error %v, want that of the schema", err)
 	}
@@ -103,7 +89,7 @@ func TestLaterSchemaIsRefusedIfItMustBe(t *testing.T) {
 
 func TestConnectionsThatTheServerEndsAreOpenedAnew(t *testing.T) {
 	file, name := create(t)
-	s := open(t, file, storetest.Config())
+	s := open(t, file, config())
 	if _, err := s.Put(t.Context(), record("1")); err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +134,7 @@ func TestServerThatIsAwayIsTriedSeldom(t *testing.T) {
 			_ = c.Close()
 		}
 	}()
-	s := open(t, address(t, l.Addr().String()), storetest.Config())
+	s := open(t, address(t, l.Addr().String()), config())
 	began := time.Now()
 	for range 1000 {
 		if _, err := s.Get(t.Context(), "family", "1"); err == nil || errors.Is(err, store.ErrNotFound) {
@@ -173,7 +159,7 @@ func TestServerThatIsSilentIsNotWaitedForLong(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = l.Close() }() // nothing came in
-	s := open(t, address(t, l.Addr().String()), storetest.Config())
+	s := open(t, address(t, l.Addr().String()), config())
 	failed := make(chan error)
 	const callers = 20
 	for range callers {
@@ -196,7 +182,7 @@ func TestServerThatIsSilentIsNotWaitedForLong(t *testing.T) {
 
 func TestClosedStoreTakesNothing(t *testing.T) {
 	file, _ := create(t)
-	s := postgres.New(file, storetest.Config())
+	s := postgres.New(file, config())
 	if err := errors.Join(s.Check(t.Context()), s.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +195,7 @@ func TestClosedStoreTakesNothing(t *testing.T) {
 func TestOpenConnectionsServeWhereNoOtherFits(t *testing.T) {
 	file, name := create(t)
 	server.Exec(t, "postgres", "ALTER ROLE "+name+" CONNECTION LIMIT 1")
-	s := open(t, file, storetest.Config())
+	s := open(t, file, config())
 	for range 3 {
 		_, refused := s.Put(t.Context(), record("1"))
 		if refused != nil && !errors.Is(refused, store.ErrConflict) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,7 +19,6 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 	"github.com/drawbridge-mcp/drawbridge/internal/store/sqlite"
-	"github.com/drawbridge-mcp/drawbridge/internal/store/storetest"
 )
 
 // childFile says in the environment of a child of this test which file it writes.
@@ -35,13 +35,21 @@ func TestMain(m *testing.M) {
 
 // fixed returns a config whose ring is the same in every process.
 func fixed() store.Config {
-	cfg := storetest.Config()
 	ring, err := seal.NewRing(make([]byte, seal.KeySize))
 	if err != nil {
 		panic(err)
 	}
-	cfg.Ring = ring
-	return cfg
+	return store.Config{Ring: ring, Log: slog.New(slog.DiscardHandler)}
+}
+
+func openAt(t *testing.T, path string, cfg store.Config) *sqlite.Store {
+	t.Helper()
+	s, err := sqlite.Open(path, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() }) // the test may have closed it
+	return s
 }
 
 // writeUntilKilled writes records from several goroutines, and says of each that it was
@@ -183,18 +191,6 @@ func alter(t *testing.T, path, statements string) {
 	if err := errors.Join(c.Exec(statements), c.Close()); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func TestLaterSchemaIsUsedIfItMayBe(t *testing.T) {
-	storetest.Run(t, func(t *testing.T, cfg store.Config) store.Database {
-		path := filepath.Join(t.TempDir(), "drawbridge.db")
-		if err := openAt(t, path, cfg).Close(); err != nil {
-			t.Fatal(err)
-		}
-		alter(t, path, `ALTER TABLE records ADD COLUMN used INTEGER NOT NULL DEFAULT 0;
-			CREATE TABLE grants(id TEXT); UPDATE schema SET version = version + 1`)
-		return openAt(t, path, cfg)
-	})
 }
 
 func TestLaterSchemaIsRefusedIfItMustBe(t *testing.T) {

@@ -1,5 +1,4 @@
-// Package storetest is what every store must do, as tests.
-package storetest
+package store_test
 
 import (
 	"bytes"
@@ -8,6 +7,8 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -15,18 +16,78 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/ncruces/go-sqlite3"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/database/postgrestest"
 	"github.com/drawbridge-mcp/drawbridge/internal/fatal"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
+	"github.com/drawbridge-mcp/drawbridge/internal/store/postgres"
+	"github.com/drawbridge-mcp/drawbridge/internal/store/sqlite"
 )
 
-// Open opens an empty store, and closes it when the test ends.
-type Open func(t *testing.T, cfg store.Config) store.Database
+var server *postgrestest.Server // nil: PostgreSQL is not installed
 
-// Config returns what the store of a test needs.
-func Config() store.Config {
-	return store.Config{Ring: seal.RandomRing(), Log: slog.New(slog.DiscardHandler)}
+func TestMain(m *testing.M) {
+	os.Exit(postgrestest.Run(m, func(s *postgrestest.Server) { server = s }))
+}
+
+// opener opens an empty store, and closes it when the test ends.
+type opener func(t *testing.T, cfg store.Config) store.Database
+
+// databases are all that keep records, as this version makes them, and with the schema of
+// a later version that this one may use. Each returns how to open empty ones.
+var databases = map[string]func(t *testing.T) opener{
+	"SQLite":                         func(*testing.T) opener { return inFile("") },
+	"SQLite with a later schema":     func(*testing.T) opener { return inFile(laterInFile) },
+	"PostgreSQL":                     func(t *testing.T) opener { return atServer(t, "plain", "") },
+	"PostgreSQL with a later schema": func(t *testing.T) opener { return atServer(t, "later", laterAtServer) },
+}
+
+// What a later version does to the schema.
+const (
+	laterInFile = `ALTER TABLE records ADD COLUMN used INTEGER NOT NULL DEFAULT 0;
+		CREATE TABLE grants(id TEXT); UPDATE schema SET version = version + 1`
+	laterAtServer = `ALTER TABLE drawbridge.records ADD COLUMN used bigint NOT NULL DEFAULT 0;
+		CREATE TABLE drawbridge.grants(id text); UPDATE drawbridge.schema SET version = version + 1`
+)
+
+// inFile opens files of SQLite, after statements have changed their schema.
+func inFile(statements string) opener {
+	return func(t *testing.T, cfg store.Config) store.Database {
+		path := filepath.Join(t.TempDir(), "drawbridge.db")
+		if statements != "" {
+			fatal.OK(t, fatal.Have(sqlite.Open(path, cfg))(t).Close())
+			c := fatal.Have(sqlite3.OpenFlags(path, sqlite3.OPEN_READWRITE))(t)
+			fatal.OK(t, errors.Join(c.Exec(statements), c.Close()))
+		}
+		return closedAtEnd(t, fatal.Have(sqlite.Open(path, cfg))(t))
+	}
+}
+
+// atServer opens a database of PostgreSQL of that name, which it empties each time: that
+// takes less time than to make another one. Statements change its schema before.
+func atServer(t *testing.T, name, statements string) opener {
+	t.Helper()
+	s := server.Need(t)
+	s.Create(t, name, "")
+	s.Exec(t, "postgres", fmt.Sprintf("ALTER DATABASE %[1]s OWNER TO %[1]s", name))
+	file := s.File(t, name, name)
+	return func(t *testing.T, cfg store.Config) store.Database {
+		s.Exec(t, name, "SET client_min_messages = error; DROP SCHEMA IF EXISTS drawbridge CASCADE")
+		if statements != "" {
+			before := postgres.New(file, cfg)
+			fatal.OK(t, errors.Join(before.Check(t.Context()), before.Close()))
+			s.Exec(t, name, statements)
+		}
+		return closedAtEnd(t, postgres.New(file, cfg))
+	}
+}
+
+func closedAtEnd(t *testing.T, s store.Database) store.Database {
+	t.Helper()
+	t.Cleanup(func() { fatal.OK(t, s.Close()) })
+	return s
 }
 
 // fixture is the empty store of one test, whose time passes when it is told to.
@@ -37,8 +98,16 @@ type fixture struct {
 	pass func(time.Duration)
 }
 
-// Run tests a store.
-func Run(t *testing.T, open Open) {
+// TestDatabases runs the same tests on all databases.
+func TestDatabases(t *testing.T) {
+	for name, prepare := range databases {
+		t.Run(name, func(t *testing.T) { testDatabase(t, prepare(t)) })
+	}
+}
+
+// testDatabase is what every database must do.
+func testDatabase(t *testing.T, open opener) {
+	t.Helper()
 	for _, test := range []struct {
 		name string
 		most int // records of a family that a tenant may have; 0: any number
@@ -61,9 +130,11 @@ func Run(t *testing.T, open Open) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var passed atomic.Int64
-			began, cfg := time.Now(), Config()
-			cfg.Ring = ring(t, 1)
-			cfg.Now = func() time.Time { return began.Add(time.Duration(passed.Load())) }
+			began := time.Now()
+			cfg := store.Config{
+				Ring: ring(t, 1), Log: slog.New(slog.DiscardHandler),
+				Now: func() time.Time { return began.Add(time.Duration(passed.Load())) },
+			}
 			if test.most > 0 {
 				cfg.Bounds = map[string]int{"family": test.most}
 			}

@@ -4,6 +4,7 @@ package netfault
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -130,17 +131,11 @@ func (p *Proxy) accept(listener net.Listener) {
 			p.running.Go(func() { p.serve(client.(*net.TCPConn)) }) //nolint:forcetypeassert // a TCP listener has no others
 			continue
 		}
-		if p.listensNoMore(listener) {
+		if errors.Is(err, net.ErrClosed) {
 			return
 		}
 		<-time.After(breather) // no descriptor is free
 	}
-}
-
-func (p *Proxy) listensNoMore(listener net.Listener) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.closed || p.refuses || p.listener != listener
 }
 
 // serve passes on what comes from a client and goes to it until both ways have ended.

@@ -155,14 +155,10 @@ func (s *Server) Exec(t testing.TB, database, statements string) string {
 }
 
 func (s *Server) run(database, statements string) (string, error) {
-	host, port, err := net.SplitHostPort(s.Address)
-	if err != nil {
-		return "", err
-	}
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
-	c := exec.CommandContext(ctx, "psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-h", host, "-p", port, "-U", "postgres", "-d", database, "-f", "-") //nolint:gosec // a test says which
-	c.Env = append(os.Environ(), "PGPASSWORD="+password)
+	c := exec.CommandContext(ctx, "psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", //nolint:gosec // a test says which
+		"-d", s.url(database, "postgres"), "-f", "-")
 	c.Stdin = strings.NewReader(statements)
 	output, err := c.CombinedOutput()
 	if err != nil {
@@ -185,9 +181,13 @@ func (s *Server) Create(t testing.TB, name, statements string) {
 func (s *Server) File(t testing.TB, database, role string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), database+".dsn")
-	text := fmt.Sprintf("postgres://%s:%s@%s/%s\n", role, password, s.Address, database)
-	fatal.OK(t, os.WriteFile(path, []byte(text), 0o600))
+	fatal.OK(t, os.WriteFile(path, []byte(s.url(database, role)+"\n"), 0o600))
 	return path
+}
+
+// url is the address of a database for a role.
+func (s *Server) url(database, role string) string {
+	return fmt.Sprintf("postgres://%s:%s@%s/%s", role, password, s.Address, database)
 }
 
 // Secure has the server speak TLS too, and returns the path of the authority of its

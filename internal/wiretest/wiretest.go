@@ -116,6 +116,7 @@ func omit(script []byte, names []string) []byte {
 // play runs the steps of a script and returns the script with what came back.
 func play(t *testing.T, script *txtar.Archive, w *World) []byte {
 	t.Helper()
+	w.start()
 	defer w.close()
 	played := &txtar.Archive{Comment: script.Comment}
 	for _, step := range script.Files {
@@ -131,7 +132,7 @@ func play(t *testing.T, script *txtar.Archive, w *World) []byte {
 		case "request":
 			w.send(t, rest, string(step.Data))
 		case "wait":
-			w.pass(t, rest)
+			<-time.After(fatal.Have(time.ParseDuration(rest))(t)) // in the bubble
 		case "leave":
 			w.disconnect(t, rest)
 		case "do":
@@ -147,9 +148,4 @@ func play(t *testing.T, script *txtar.Archive, w *World) []byte {
 		played.Files = append(played.Files, w.arrived()...)
 	}
 	return txtar.Format(played)
-}
-
-func (w *World) pass(t *testing.T, duration string) {
-	t.Helper()
-	<-time.After(fatal.Have(time.ParseDuration(duration))(t)) // in the bubble
 }

@@ -71,17 +71,12 @@ func (w *World) close() {
 		x.cancel()
 		<-x.done
 	}
-	if w.server != nil {
-		_ = w.server.Close() // what it still did has been seen
-	}
+	_ = w.server.Close() // what it still did has been seen
 }
 
 // send sends a request. What comes back is read in the background.
 func (w *World) send(t *testing.T, name, text string) {
 	t.Helper()
-	if w.server == nil {
-		w.start()
-	}
 	ctx, cancel := context.WithCancel(t.Context())
 	r := fatal.Have(w.parse(ctx, text))(t)
 	x := &exchange{name: name, cancel: cancel, done: make(chan struct{})}

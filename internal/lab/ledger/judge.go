@@ -34,7 +34,7 @@ func (l *Ledger) Judge(executions []Execution, records []Record) Verdict {
 		j.count(&l.entries[i])
 		j.call(i, &l.entries[i], &j.done[i])
 	}
-	j.verdict.Changes = l.told
+	j.verdict.Changes = int(l.told.Load())
 	for _, w := range l.wrong {
 		find(w.counts(&j.verdict), 1, &j.verdict.Samples, func() string { return w.what })
 	}

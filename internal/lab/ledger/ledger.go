@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"unique"
 )
 
@@ -82,11 +83,11 @@ type entry struct {
 // Ledger is what the clients of one round asked and got. It is safe for concurrent use.
 // It takes about 70 bytes for each call, and while it judges twice as many again.
 type Ledger struct {
-	base Nonce // the upper half of its nonces
+	base Nonce        // the upper half of its nonces
+	told atomic.Int64 // changes
 
 	mu      sync.Mutex // guards the fields below
 	entries []entry    // of nonce base+i+1
-	told    int        // changes
 	wrong   []wrong
 }
 
@@ -214,13 +215,10 @@ func (l *Ledger) Open() map[Nonce]bool {
 	return calls
 }
 
-// Last returns the call that was asked last, 0 if there was none.
+// Last returns the call that was asked last, or what comes before the first one.
 func (l *Ledger) Last() Nonce {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.entries) == 0 {
-		return 0
-	}
 	return l.base + Nonce(len(l.entries))
 }
 
@@ -245,11 +243,7 @@ func (l *Ledger) Failures() (all []Failure) {
 }
 
 // Told enters that a client was told of a change.
-func (l *Ledger) Told() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.told++
-}
+func (l *Ledger) Told() { l.told.Add(1) }
 
 // Untold enters that a client was not told of a change, although its stream was open all
 // the time. what says which.

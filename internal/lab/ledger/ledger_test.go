@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 )
 
 // story is a ledger with what servers did and what is on record of it.
@@ -414,6 +415,19 @@ func TestNonceIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
+// TestCallsSinceTheLastOneAreCounted also where there was none before.
+func TestCallsSinceTheLastOneAreCounted(t *testing.T) {
+	t.Parallel()
+	l := ledger.New()
+	for range 2 {
+		before := l.Last()
+		first := l.Ask(ledger.Question{})
+		if l.Ask(ledger.Question{}); l.Last()-before != 2 || first != before+1 {
+			t.Errorf("two calls after %v, the first %v: the last is %v", before, first, l.Last())
+		}
+	}
+}
+
 func TestRecordsOfCallsAreReadAndTornLinesAreNot(t *testing.T) {
 	t.Parallel()
 	const call = `{"time":"t","tenant":"red","method":"tools/call","outcome":"ok","arguments":"hmac-sha256:x"`
@@ -425,12 +439,12 @@ func TestRecordsOfCallsAreReadAndTornLinesAreNot(t *testing.T) {
 		call + `,"named_arg` + "\n" + // killed, and started again
 		strings.Replace(call, "red", "blue", 1) + named + `,"duration_seconds":0.1}` + "\n" +
 		call + named[:20]
-	got, err := ledger.ReadRecords(strings.NewReader(file))
-	if err != nil || len(got) != 2 ||
-		got[0] != (ledger.Record{Tenant: "red", Outcome: "ok", Nonce: nonce}) || got[1].Tenant != "blue" {
-		t.Errorf("got %+v, error %v; want two records", got, err)
+	got := ledger.ReadRecords(strings.NewReader(file))
+	if len(got) != 2 || got[0] != (ledger.Record{Tenant: "red", Outcome: "ok", Nonce: nonce}) ||
+		got[1].Tenant != "blue" {
+		t.Errorf("got %+v, want two records", got)
 	}
-	if _, err := ledger.ReadRecords(strings.NewReader("nonsense}\n")); err == nil {
+	if must.Try(func() { ledger.ReadRecords(strings.NewReader("nonsense}\n")) }) == nil {
 		t.Error("nonsense: no error")
 	}
 }

@@ -4,10 +4,10 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"unique"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
@@ -31,31 +31,23 @@ type line struct {
 // ReadRecords reads the records of tools/call from an audit file. A line without its end
 // is left out: the gateway was killed while it wrote it, and began a new line when it was
 // started again. Any other line that is no record is an error.
-func ReadRecords(r io.Reader) ([]Record, error) {
-	var records []Record
+func ReadRecords(r io.Reader) (records []Record) {
 	word := func(text string) string { return unique.Make(text).Value() } // so that equal texts are kept once
 	in := bufio.NewReaderSize(r, 64<<10)
 	for number := 1; ; number++ {
 		text, err := in.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			return records, nil
+			return records
 		}
-		if err != nil {
-			return nil, err
-		}
+		must.OK(err)
 		if !bytes.HasSuffix(text, []byte("}\n")) {
 			continue
 		}
 		var l line
-		if err := strictjson.Unmarshal(text, &l); err != nil {
-			return nil, fmt.Errorf("line %d of an audit file: %w", number, err)
+		err = strictjson.Unmarshal(text, &l)
+		must.Be(err == nil, "line %d of an audit file: %w", number, err)
+		if nonce := ParseNonce(l.Arguments.Nonce); nonce != 0 && l.Method == "tools/call" {
+			records = append(records, Record{Tenant: word(l.Tenant), Outcome: word(l.Outcome), Nonce: nonce})
 		}
-		nonce := ParseNonce(l.Arguments.Nonce)
-		if l.Method != "tools/call" || nonce == 0 {
-			continue
-		}
-		records = append(records, Record{
-			Tenant: word(l.Tenant), Outcome: word(l.Outcome), Nonce: nonce,
-		})
 	}
 }

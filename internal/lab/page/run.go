@@ -39,41 +39,34 @@ type Part struct {
 // names, or to log, with where it comes from below its heading. What else is on the page
 // stays as it is.
 func Run(ctx context.Context, lab string, parts map[string]Part, args []string, log io.Writer) error {
+	return must.Try(func() { runPart(ctx, lab, parts, args, log) })
+}
+
+func runPart(ctx context.Context, lab string, parts map[string]Part, args []string, log io.Writer) {
 	begun, whole, name := time.Now(), append([]string{lab}, args...), ""
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		name, args = args[0], args[1:]
 	}
 	known := strings.Join(slices.Sorted(maps.Keys(parts)), ", ")
 	part, found := parts[name]
-	if !found {
-		return fmt.Errorf("there is no part %q of %s: the parts are %s", name, lab, known)
-	}
+	must.Be(found, "there is no part %q of %s: the parts are %s", name, lab, known)
 	flags := flag.NewFlagSet(strings.TrimSpace(lab+" "+name), flag.ContinueOnError)
 	r := Report{Log: log}
 	flags.StringVar(&r.Path, "out", "", "page that is written, or its section of the same name, with charts beside it; "+
 		"the standard output, without charts, when empty")
 	measure := part.Begin(flags)
-	if err := flags.Parse(args); err != nil {
-		return fmt.Errorf("%w (the parts of %s are %s)", err, lab, known)
-	}
-	if flags.NArg() > 0 {
-		return fmt.Errorf("%q is no flag of %s", flags.Arg(0), flags.Name())
-	}
+	err := flags.Parse(args)
+	must.Be(err == nil, "%w (the parts of %s are %s)", err, lab, known)
+	must.Be(flags.NArg() == 0, "%q is no flag of %s", flags.Arg(0), flags.Name())
 	origin := Origin(ctx, begun, whole...)
-	var text string
-	var err error
-	if failed := must.Try(func() { text, err = measure(ctx, r) }); failed != nil {
-		return failed
+	text, err := measure(ctx, r)
+	if text != "" {
+		origin += fmt.Sprintf(" It took %v.\n\n", time.Since(begun).Round(time.Second))
+		heading, rest, _ := strings.Cut(text, "\n\n")
+		if !strings.HasPrefix(heading, "#") {
+			heading, rest = "", text
+		}
+		err = errors.Join(err, WriteSection(log, r.Path, part.Section, heading+"\n\n"+origin+rest))
 	}
-	if text == "" {
-		return err
-	}
-	origin += fmt.Sprintf(" It took %v.\n\n", time.Since(begun).Round(time.Second))
-	heading, rest, _ := strings.Cut(text, "\n\n")
-	if strings.HasPrefix(heading, "#") {
-		text = heading + "\n\n" + origin + rest
-	} else {
-		text = origin + text
-	}
-	return errors.Join(err, WriteSection(log, r.Path, part.Section, text))
+	must.OK(err)
 }

@@ -6,8 +6,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"path/filepath"
@@ -24,14 +22,11 @@ func main() {
 
 // run is the whole program. That documents are refused is what it tells, and no error.
 func run(_ context.Context, args []string, out io.Writer) error {
-	if len(args) != 1 || args[0] == "" {
-		return errors.New("name one folder of OpenAPI documents: make openapi DIR=path/to/documents")
-	}
+	must.Be(len(args) == 1 && args[0] != "",
+		"name one folder of OpenAPI documents: make openapi DIR=path/to/documents")
 	folder := must.Have(filepath.EvalSymlinks(args[0]))
 	files := must.Have(documents(folder))
-	if len(files) == 0 {
-		return fmt.Errorf("no file in %s ends in .json, .yaml or .yml", args[0])
-	}
+	must.Be(len(files) > 0, "no file in %s ends in .json, .yaml or .yml", args[0])
 	var sum tally
 	for _, file := range files {
 		name, err := filepath.Rel(folder, file)

@@ -19,6 +19,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/upstream"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/sources"
 )
 
 // comparison is what ways to call one tool through gateways of ours cost beside each other,
@@ -158,16 +159,14 @@ func (l *lab) targetsOf(ctx context.Context, ways []string, of func(i int, era m
 // buildWithoutFields builds a gateway that sets none of the fields, so its records lack
 // them. It fails if it does not find one of them.
 func (l *lab) buildWithoutFields(ctx context.Context, program string) {
-	file := filepath.Join(must.Have(world.Root()), "internal", "gateway", "record.go")
-	world.BuildWith(ctx, program, l.Dir, world.Edit{File: file, Change: func(text string) (string, error) {
+	file := filepath.Join(must.Have(sources.Root()), "internal", "gateway", "record.go")
+	world.BuildWith(ctx, program, l.Dir, world.Edit{File: file, Change: func(text string) string {
 		for _, field := range setFields {
 			shorter := regexp.MustCompile(`([\t ])`+field+`: [^,\n]+,`).ReplaceAllString(text, "$1")
-			if shorter == text {
-				return "", fmt.Errorf("%s is not set as it was: bench record has to learn how it is now", field)
-			}
+			must.Be(shorter != text, "%s is not set as it was: bench record has to learn how it is now", field)
 			text = shorter
 		}
-		return text, nil
+		return text
 	}})
 }
 

@@ -115,9 +115,7 @@ func (s *scene) clockFile() string { return filepath.Join(s.dir, "clock") }
 // clock sets how far the wall clock is ahead. Whoever reads the file takes it soon.
 func clock(ahead time.Duration) step {
 	return func(_ context.Context, s *scene) {
-		file := s.clockFile()
-		must.OK(os.WriteFile(file+".new", fmt.Appendf(nil, "%.0f\n", ahead.Seconds()), 0o600))
-		must.OK(os.Rename(file+".new", file))
+		world.ReplaceFile(s.clockFile(), fmt.Sprintf("%.0f\n", ahead.Seconds()))
 	}
 }
 

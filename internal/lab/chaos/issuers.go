@@ -65,7 +65,7 @@ func withIssuer(ctx context.Context, s *scene) {
 	text := fmt.Sprintf(
 		"- {issuer: %q, jwks_url: \"http://%s/keys\", private_addresses: true, algorithms: [EdDSA], "+
 			"tenants: {claim: tenant}, tenants_allowed: [%s]}",
-		issuerName, i.address, strings.Join(world.Tenants(), ", "))
+		issuerName, i.address, strings.Join(world.Tenants, ", "))
 	all(keysBack, of(fleet, rewrites(below("issuers", text))))(ctx, s)
 }
 

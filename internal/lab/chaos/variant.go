@@ -3,13 +3,13 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"path/filepath"
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
+	"github.com/drawbridge-mcp/drawbridge/internal/sources"
 )
 
 // patch is a change of one source file: text is put behind anchor, which must stand there
@@ -24,22 +24,24 @@ const (
 	panicHeader = "Chaos-Panic"
 )
 
-// wallClock makes time.Now of the standard library, and so of all that the gateway is
-// made of, tell a wall clock that somebody has set. The monotonic clock stays as it is,
-// as with a real jump of the clock.
-func wallClock() []patch {
-	return []patch{
-		{
-			"time/time.go", "func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n",
-			"\tsec += wallOffset.Load()\n",
-		},
-		{
-			"time/time.go", "\nfunc now() (sec int64, nsec int32, mono int64)\n",
-			"\nvar wallOffset atomic.Int64\n\nfunc SetWallOffset(seconds int64) { " +
-				"wallOffset.Store(seconds) }\n",
-		},
-		{"time/time.go", "import (\n", "\t\"sync/atomic\"\n"},
-	}
+// patches make time.Now of the standard library, and so of all that the gateway is made
+// of, tell a wall clock that somebody has set. The monotonic clock stays as it is, as with
+// a real jump of the clock. They also make the handler of a request with panicHeader panic.
+var patches = []patch{
+	{
+		"time/time.go", "func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n",
+		"\tsec += wallOffset.Load()\n",
+	},
+	{
+		"time/time.go", "\nfunc now() (sec int64, nsec int32, mono int64)\n",
+		"\nvar wallOffset atomic.Int64\n\nfunc SetWallOffset(seconds int64) { " +
+			"wallOffset.Store(seconds) }\n",
+	},
+	{"time/time.go", "import (\n", "\t\"sync/atomic\"\n"},
+	{
+		"server/middleware.go", "func (s *Server) bounded(x *exchange.Exchange, r *http.Request) bool {\n",
+		"\tif r.Header.Get(\"" + panicHeader + "\") != \"\" {\n\t\tpanic(\"a fault that was made\")\n\t}\n",
+	},
 }
 
 // clockReader is a file of the gateway's main package that sets the wall clock.
@@ -64,26 +66,18 @@ func init() {
 }
 `
 
-// panics makes the handler of a request with panicHeader panic.
-func panics() patch {
-	return patch{
-		"server/middleware.go", "func (s *Server) bounded(x *exchange.Exchange, r *http.Request) bool {\n",
-		"\tif r.Header.Get(\"" + panicHeader + "\") != \"\" {\n\t\tpanic(\"a fault that was made\")\n\t}\n",
-	}
-}
-
 // buildVariant compiles a gateway whose wall clock can be set and whose handlers can be
 // made to panic, which no gateway that is shipped can. The sources stay as they are: the
 // compiler is told to read other files in the place of a few. Since one of these is part
 // of the standard library, all is compiled anew the first time.
 func buildVariant(ctx context.Context, dir string) (program string) {
-	root := must.Have(world.Root())
+	root := must.Have(sources.Root())
 	library := world.Run(ctx, "", "go", "env", "GOROOT")
 	edits := []world.Edit{{
 		File:   filepath.Join(root, "cmd", "drawbridge", "zz_clock.go"),
-		Change: func(string) (string, error) { return clockReader, nil },
+		Change: func(string) string { return clockReader },
 	}}
-	for _, p := range append(wallClock(), panics()) {
+	for _, p := range patches {
 		file := page.Either(strings.HasPrefix(p.file, "time/"), filepath.Join(library, "src", p.file),
 			filepath.Join(root, p.file))
 		edits = append(edits, world.Edit{File: file, Change: p.apply})
@@ -94,12 +88,10 @@ func buildVariant(ctx context.Context, dir string) (program string) {
 }
 
 // apply returns a source with the patch.
-func (p patch) apply(text string) (string, error) {
+func (p patch) apply(text string) string {
 	before, after, found := strings.Cut(text, p.anchor)
-	if !found || strings.Contains(after, p.anchor) {
-		return "", fmt.Errorf("%w: %q", errAnchor, p.anchor)
-	}
-	return before + p.anchor + p.text + after, nil
+	must.Be(found && !strings.Contains(after, p.anchor), "%w: %q in %s", errAnchor, p.anchor, p.file)
+	return before + p.anchor + p.text + after
 }
 
 var errAnchor = errors.New("the text behind which the variant differs does not stand there once")

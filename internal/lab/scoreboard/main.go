@@ -22,6 +22,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	lab "github.com/drawbridge-mcp/drawbridge/internal/lab/world"
+	"github.com/drawbridge-mcp/drawbridge/internal/sources"
 )
 
 func main() { lab.Main("scoreboard", nil, run, 1, nil) }
@@ -52,7 +53,7 @@ func begin(flags *flag.FlagSet) page.Measure {
 		"how long each fuzz target runs; 0: they are only counted")
 	flags.BoolVar(&s.tests, "tests", true, "run the tests that the scoreboard counts on")
 	return func(ctx context.Context, r page.Report) (string, error) {
-		b, root, started := &board{seed: s.seed}, must.Have(lab.Root()), time.Now()
+		b, root, started := &board{seed: s.seed}, must.Have(sources.Root()), time.Now()
 		say := func(format string, values ...any) {
 			r.Say("%4.0f s: "+format+"\n", append([]any{time.Since(started).Seconds()}, values...)...)
 		}

@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
-	lab "github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/sources"
 )
 
 func open(t *testing.T) *world {
@@ -155,7 +155,7 @@ func TestSecretIsReadInEverySpelling(t *testing.T) {
 
 // TestEachAdvisoryHasATest reads docs/evidence/advisories.md as the program does.
 func TestEachAdvisoryHasATest(t *testing.T) {
-	root, err := lab.Root()
+	root, err := sources.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func TestEachAdvisoryHasATest(t *testing.T) {
 // TestEachPatternAndPackageOfAGroupHasATest: a test that has another name now would leave
 // its group, which could hold without it.
 func TestEachPatternAndPackageOfAGroupHasATest(t *testing.T) {
-	root, err := lab.Root()
+	root, err := sources.Root()
 	if err != nil {
 		t.Fatal(err)
 	}

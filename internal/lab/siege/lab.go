@@ -102,8 +102,7 @@ func (l *lab) begin(ctx context.Context, lapse time.Duration) {
 // configure writes the gateway's config, with something that differs from turn to turn.
 func (l *lab) configure(turn int) {
 	text := strings.Replace(l.text, "burst: 1}", "burst: "+strconv.Itoa(100+turn%2)+"}", 1)
-	l.Write(map[string]string{"next.yaml": text})
-	must.OK(os.Rename(filepath.Join(l.Dir, "next.yaml"), filepath.Join(l.Dir, "drawbridge.yaml")))
+	world.ReplaceFile(filepath.Join(l.Dir, "drawbridge.yaml"), text)
 }
 
 // reloads returns how many configs the gateway has taken, 0 if it has ended.

@@ -139,7 +139,7 @@ func (w *World) startBalancer(name, address string) *balancer {
 		command = []string{path, "-W", "-db", "-f", file}
 	}
 	must.OK(os.WriteFile(file, []byte(text), 0o600))
-	b.child = w.keeper.Start(Order{Dir: b.dir, Command: command})
+	b.child = w.Start(Order{Dir: b.dir, Command: command})
 	return b
 }
 

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
+	"github.com/drawbridge-mcp/drawbridge/internal/sources"
 )
 
 // ErrBroken means that a measure took place and a promise of the gateway did not hold.
@@ -40,14 +41,14 @@ func (c *Claims) Broken() error {
 type Role func(ctx context.Context, args []string, in io.Reader, out io.Writer)
 
 // Main is the main function of a lab: run, or the role that the first argument names. In
-// the repository, relative paths begin at Root, wherever the go command has started it. An
+// the repository, relative paths begin at its root, wherever the go command has started it. An
 // interrupt ends the context. The process ends with 0, with the code that codes has for
 // the error, or with otherwise.
 func Main(name string, roles map[string]Role,
 	run func(ctx context.Context, args []string, out io.Writer) error, otherwise int, codes map[error]int,
 ) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	if root, err := Root(); err == nil { // else a lab has started it in a folder of its own
+	if root, err := sources.Root(); err == nil { // else a lab has started it in a folder of its own
 		_ = os.Chdir(root) // it is above
 	}
 	args := os.Args[1:]

@@ -15,9 +15,9 @@ const tenantClaim = "team"
 // and two streams.
 const Tight = "tight"
 
-// Tenants returns the tenants whose limits are too high to matter. A token may name any
-// user of these and of Tight.
-func Tenants() []string { return []string{"red", "blue", "green"} }
+// Tenants are those whose limits are too high to matter. A token may name any user of
+// these and of Tight.
+var Tenants = []string{"red", "blue", "green"}
 
 // gatewayConfig is the config of one replica. What a fault may change stands in a line of
 // its own.
@@ -51,7 +51,7 @@ const (
 
 // text is the config of a replica at the start.
 func (w *World) text(r *Replica, audit string) string {
-	names := append(Tenants(), Tight)
+	names := append(slices.Clone(Tenants), Tight)
 	upstreams := slices.Sorted(maps.Keys(w.config.Upstreams))
 	tenants := page.Rows(names, func(name string) string {
 		return fmt.Sprintf("  %s:\n    servers: [%s]\n    rules: [{allow: [\"*\"%s]}]\n    limits: %s\n", name,

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -24,7 +23,7 @@ import (
 // zero value has none.
 type Keeper struct {
 	mu       sync.Mutex // guards the fields below
-	children []*Process // that may run
+	children []*Process // all that were started
 	closed   bool
 }
 
@@ -32,9 +31,8 @@ type Keeper struct {
 func (k *Keeper) Close() {
 	k.mu.Lock()
 	k.closed = true
-	children := slices.Clone(k.children)
 	k.mu.Unlock()
-	for _, c := range children {
+	for _, c := range k.children { // nobody adds one any more
 		c.Kill()
 	}
 }
@@ -99,16 +97,9 @@ func (k *Keeper) Start(o Order) *Process {
 		if o.ended != nil {
 			o.ended()
 		}
-		k.forget(c)
 		end()
 	}()
 	return c
-}
-
-func (k *Keeper) forget(c *Process) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.children = slices.DeleteFunc(k.children, func(o *Process) bool { return o == c })
 }
 
 // errNotRunning means that there is no process to do something with.

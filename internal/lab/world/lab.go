@@ -46,10 +46,16 @@ func WriteFiles(dir string, files map[string]string) {
 	}
 }
 
+// ReplaceFile puts a text in the place of a file at once. Nobody else may read it.
+func ReplaceFile(path, text string) {
+	must.OK(os.WriteFile(path+".next", []byte(text), 0o600)) //nolint:gosec // G703: our own file
+	must.OK(os.Rename(path+".next", path))
+}
+
 // Edit is a change of a source file of the gateway or of Go itself.
 type Edit struct {
-	File   string // its whole path; one that is not there is new
-	Change func(text string) (string, error)
+	File   string                   // its whole path; one that is not there is new
+	Change func(text string) string // panics where it cannot be made
 }
 
 // BuildWith builds a gateway whose sources differ by some edits, the files of which it
@@ -59,13 +65,9 @@ func BuildWith(ctx context.Context, program, dir string, edits ...Edit) {
 	for _, e := range edits {
 		from := cmp.Or(replaced[e.File], e.File)
 		old, err := os.ReadFile(from) //nolint:gosec // sources
-		if !errors.Is(err, os.ErrNotExist) {
-			must.OK(err)
-		}
-		text, err := e.Change(string(old))
-		must.Be(err == nil, "%s: %w", e.File, err)
+		must.Be(err == nil || errors.Is(err, os.ErrNotExist), "%w", err)
 		name := fmt.Sprintf("%d-%s", len(files), filepath.Base(e.File))
-		replaced[e.File], files[name] = filepath.Join(dir, name), text
+		replaced[e.File], files[name] = filepath.Join(dir, name), e.Change(string(old))
 		WriteFiles(dir, files)
 	}
 	WriteFiles(dir, map[string]string{

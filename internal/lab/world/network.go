@@ -33,10 +33,6 @@ type space struct {
 	holder *Process // a process that does nothing there
 }
 
-func onLoopback() *network {
-	return &network{outside: loopback, balancer: loopback, trusted: loopback + "/32"}
-}
-
 // host returns where a part listens.
 func (n *network) host(part string) string {
 	if s := n.spaces[part]; s != nil {

@@ -95,9 +95,7 @@ func (r *Replica) file() string { return filepath.Join(r.Dir, configFile) }
 
 // write puts a text in the place of a file at once.
 func (r *Replica) write(file, text string) {
-	next := filepath.Join(r.Dir, "next")
-	must.OK(os.WriteFile(next, []byte(text), 0o600)) //nolint:gosec // our own folder
-	must.OK(os.Rename(next, filepath.Join(r.Dir, file)))
+	ReplaceFile(filepath.Join(r.Dir, file), text)
 }
 
 // Start starts the process, and returns when it answers /readyz with 200, or with an
@@ -118,7 +116,7 @@ func (r *Replica) Launch(ctx context.Context) {
 	if r.Balancer != nil {
 		o.ended = r.Balancer.Refuse // as the kernel would, if there were no proxy
 	}
-	if r.Process = r.world.keeper.Start(o); r.Balancer != nil {
+	if r.Process = r.world.Start(o); r.Balancer != nil {
 		r.Balancer.Accept()
 	}
 }

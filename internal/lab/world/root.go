@@ -9,15 +9,11 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/sources"
 )
 
-// Root returns the directory of the gateway's module. The working directory lies in it,
-// or in the module of the labs.
-func Root() (string, error) { return sources.Root() }
-
 // Build compiles the gateway into a file. Flags are those of go build.
 func Build(ctx context.Context, program string, flags ...string) {
 	args := append([]string{"build", "-o", program}, flags...)
 	command := exec.CommandContext(ctx, "go", append(args, "./cmd/drawbridge")...) //nolint:gosec // G204: our own
-	command.Dir = must.Have(Root())
+	command.Dir = must.Have(sources.Root())
 	output, err := command.CombinedOutput()
 	must.Be(err == nil, "build the gateway: %w\n%s", err, output)
 }

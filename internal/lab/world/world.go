@@ -16,7 +16,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
@@ -63,13 +62,13 @@ type World struct {
 	Replicas []*Replica // those of the start, and those added later
 	Redis    *Redis
 
+	*Keeper // of all its processes, and of those beside it, which end with it
+
 	config   Config
-	keeper   *Keeper
 	network  *network
 	balancer *balancer
 	slots    []*Replica   // Room of them; the first ones are Replicas
 	client   *http.Client // of the operator
-	closing  sync.Once
 }
 
 // Start starts a world. All is ready when it returns, or it returns why not and nothing
@@ -81,7 +80,7 @@ func Start(ctx context.Context, c Config) *World {
 		c.Balancer)
 	must.Be(len(c.Upstreams) > 0, "there is no upstream, and a gateway needs one")
 	c.Dir, c.Program = must.Have(filepath.Abs(c.Dir)), must.Have(filepath.Abs(c.Program))
-	w := &World{config: c, keeper: &Keeper{}, client: &http.Client{
+	w := &World{config: c, Keeper: &Keeper{}, client: &http.Client{
 		Timeout:   operatorTime,
 		Transport: &http.Transport{DisableKeepAlives: true},
 	}}
@@ -93,7 +92,7 @@ func Start(ctx context.Context, c Config) *World {
 // begin starts all parts, each after those that it needs.
 func (w *World) begin(ctx context.Context) {
 	w.network = w.newNetwork(ctx)
-	w.Redis = startRedis(ctx, w.config.Redis, w.config.Dir, w.keeper, w.network)
+	w.Redis = startRedis(ctx, w.config.Redis, w.config.Dir, w.Keeper, w.network)
 	address := must.Have(freeport.Address())
 	w.URL = "http://" + address
 	must.OK(os.WriteFile(filepath.Join(w.config.Dir, secretFile), []byte(secret), 0o600))
@@ -114,13 +113,13 @@ func (w *World) begin(ctx context.Context) {
 // be into a space.
 func (w *World) newNetwork(ctx context.Context) *network {
 	if !w.config.Namespaces {
-		return onLoopback()
+		return &network{outside: loopback, balancer: loopback, trusted: loopback + "/32"}
 	}
 	parts := storeNames(w.config.Redis)
 	for i := range Room {
 		parts = append(parts, replicaName(i))
 	}
-	return inSpaces(ctx, w.keeper, w.config.Dir, parts)
+	return inSpaces(ctx, w.Keeper, w.config.Dir, parts)
 }
 
 // Add starts another replica and returns when it is ready. The balancer uses it from then
@@ -141,14 +140,9 @@ func (w *World) launchNext(ctx context.Context) *Replica {
 	return r
 }
 
-// Start starts a process beside the world, which ends with it.
-func (w *World) Start(o Order) *Process { return w.keeper.Start(o) }
-
 // Close ends all and returns when nothing is left. It may be called again.
-func (w *World) Close() { w.closing.Do(w.close) }
-
-func (w *World) close() {
-	w.keeper.Close()
+func (w *World) Close() {
+	w.Keeper.Close()
 	for _, r := range w.slots {
 		r.closeProxies()
 	}

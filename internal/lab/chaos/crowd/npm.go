@@ -15,8 +15,8 @@ import (
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
-	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/sources"
 )
 
 // npmScript has the clients of both SDKs of npm, below the root of the repository: node
@@ -26,15 +26,13 @@ const npmScript = "internal/interop/clients/crowd.mjs"
 // FindNPM returns an error that says how to get what the clients of npm need, unless all of
 // it is here.
 func FindNPM() error {
-	root, err := world.Root()
-	if err != nil {
-		return err
-	}
-	_, err = os.Stat(filepath.Join(root, filepath.Dir(npmScript), "../node_modules/@modelcontextprotocol/client"))
-	if _, missing := exec.LookPath("node"); err != nil || missing != nil {
-		return errors.New("node or the npm packages of internal/interop are missing: make setup fetches them")
-	}
-	return nil
+	return must.Try(func() {
+		_, err := os.Stat(filepath.Join(must.Have(sources.Root()), filepath.Dir(npmScript),
+			"../node_modules/@modelcontextprotocol/client"))
+		_, missing := exec.LookPath("node")
+		must.Be(err == nil && missing == nil,
+			"node or the npm packages of internal/interop are missing: make setup fetches them")
+	})
 }
 
 // npmAsk is what the process is asked, and npmAnswer what it says.
@@ -58,7 +56,7 @@ type (
 // startNode starts the one process that has all clients of npm of a crowd. It ends with
 // ctx.
 func startNode(ctx context.Context, url string) *rpc.Client {
-	script := filepath.Join(must.Have(world.Root()), npmScript)
+	script := filepath.Join(must.Have(sources.Root()), npmScript)
 	command := exec.CommandContext(ctx, "node", script, url+"/mcp") //nolint:gosec // G204: our own
 	command.Stderr = os.Stderr
 	input, output := must.Have(command.StdinPipe()), must.Have(command.StdoutPipe())

@@ -17,13 +17,10 @@ import (
 
 // attacks lists all attacks. The first is none: what it shows is how far two measures of
 // the same thing differ.
-func attacks() []raid.Attack {
-	none := raid.Attack{
-		Name: "no attack",
-		Does: "nothing; how far the ratio is from 1 is the noise of the measure",
-	}
-	return append([]raid.Attack{none, raid.Refusals}, raid.Attacks()...)
-}
+var attacks = append([]raid.Attack{
+	{Name: "no attack", Does: "nothing; how far the ratio is from 1 is the noise of the measure"},
+	raid.Refusals,
+}, raid.Attacks...)
 
 // mission is what an attacking process is to do.
 type mission struct {
@@ -36,11 +33,7 @@ type mission struct {
 // tally is what the raiders of an attack saw.
 type tally struct {
 	raid.Tally
-	Millis int64 // how long it took
-}
-
-func tallied(c *raid.Counters, begun time.Time) tally {
-	return tally{c.Tally(), time.Since(begun).Milliseconds()}
+	Millis int64 // how long it was looked at
 }
 
 // ready is the line that an attacking process writes once its attack bites.
@@ -54,12 +47,11 @@ func attackUntilTold(ctx context.Context, args []string, in io.Reader, out io.Wr
 	defer cancel()
 	var m mission
 	must.OK(strictjson.Unmarshal([]byte(args[0]), &m))
-	all := attacks()
-	a := all[slices.IndexFunc(all, func(a raid.Attack) bool { return a.Name == m.Attack })]
+	a := attacks[slices.IndexFunc(attacks, func(a raid.Attack) bool { return a.Name == m.Attack })]
 	if m.Few && a.Few > 0 {
 		a.Raiders = a.Few
 	}
-	c, begun := &raid.Counters{}, time.Now()
+	c := &raid.Counters{}
 	var raiders sync.WaitGroup
 	raiders.Go(func() { a.Carry(ctx, m.For, c) })
 	for a.Raiders > 0 && !bitesAt(&a, m, c.Tally()) {
@@ -68,23 +60,18 @@ func attackUntilTold(ctx context.Context, args []string, in io.Reader, out io.Wr
 			panic(fmt.Errorf("%s did not take place: %+v", a.Name, c.Tally()))
 		}
 	}
-	before := tallied(c, begun)
+	before, bitten := c.Tally(), time.Now()
 	must.Have(io.WriteString(out, ready))
 	<-ctx.Done()
-	after := tallied(c, begun)
+	now, took := c.Tally(), time.Since(bitten)
 	raiders.Wait()
-	quiet.Say(out, after.since(before))
+	quiet.Say(out, tally{now.Since(before), took.Milliseconds()})
 }
 
 // bitesAt tells whether the attack takes place. The dummy refuses nothing, so there it is
 // enough that it is tried.
 func bitesAt(a *raid.Attack, m mission, seen raid.Tally) bool {
 	return m.Real && a.Bites(seen) || !m.Real && seen.Attempts > 0
-}
-
-// since returns what was added after before.
-func (t tally) since(before tally) tally {
-	return tally{t.Since(before.Tally), t.Millis - before.Millis}
 }
 
 // plus returns the sum with another tally, as of a later round.

@@ -15,7 +15,7 @@ import (
 
 // TestMain makes the test's binary serve as the parts, which are this program again.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && roles()[os.Args[1]] != nil {
+	if len(os.Args) > 1 && roles[os.Args[1]] != nil {
 		main()
 		return
 	}
@@ -144,7 +144,7 @@ func TestPercentileOfRounds(t *testing.T) {
 
 // TestAttackThatDoesNotBite is not taken for one that does no harm.
 func TestAttackThatDoesNotBite(t *testing.T) {
-	for _, a := range attacks() {
+	for _, a := range attacks {
 		if a.Raiders > 0 && a.Bites(raid.Tally{}) {
 			t.Errorf("%s bites without an attempt", a.Name)
 		}

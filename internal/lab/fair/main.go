@@ -23,18 +23,16 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
-func main() { world.Main("fair", roles(), run, 1, nil) }
+func main() { world.Main("fair", roles, run, 1, nil) }
 
 // roles are what processes of this program do beside the measuring one. They end when
 // their standard input does.
-func roles() map[string]world.Role {
-	return map[string]world.Role{
-		"part-server": serveTools,
-		"part-quiet": func(ctx context.Context, _ []string, in io.Reader, out io.Writer) {
-			quiet.Be(ctx, in, out)
-		},
-		"part-attack": attackUntilTold,
-	}
+var roles = map[string]world.Role{
+	"part-server": serveTools,
+	"part-quiet": func(ctx context.Context, _ []string, in io.Reader, out io.Writer) {
+		quiet.Be(ctx, in, out)
+	},
+	"part-attack": attackUntilTold,
 }
 
 // run is the process that measures.
@@ -51,7 +49,7 @@ func begin(flags *flag.FlagSet) page.Measure {
 	only := flags.String("only", "", "run only the attacks whose name contains this")
 	return func(ctx context.Context, r page.Report) (string, error) {
 		must.Be(*samples > 0, "-samples must be positive")
-		chosen := raid.Named(attacks(), *only)
+		chosen := raid.Named(attacks, *only)
 		must.Be(len(chosen) > 0, "no attack has %q in its name", *only)
 		if *short {
 			runShort(ctx, chosen, r)

@@ -130,7 +130,7 @@ func (l *lab) meet(ctx context.Context, m mission, calls int, settle time.Durati
 	defer tenant.Finish(partTime)
 	o := quiet.Calls(l.gateway, "calm", l.tokens["quiet"])
 	o.Least, o.Most, o.Count = int64(quietInterval), int64(quietInterval), calls
-	quiet.Tell(tenant, o)
+	quiet.Say(tenant.In, o)
 	s := &side{rounds: make([]quiet.Notes, 1)}
 	tenant.Reads(&s.rounds[0])
 	if again := s.rounds[0].Again; again > 0 {

@@ -78,16 +78,12 @@ func (n *Notes) Percentile(percent int) (time.Duration, bool) {
 	return time.Duration(n.Answered[at].Nanos), true
 }
 
-// Tell gives the process of Be its orders. What it reads then are the notes, once all
-// calls were made or its input was closed.
-func Tell(p *world.Process, o Orders) { Say(p.In, o) }
-
-// Say writes a line of JSON, as such processes talk.
+// Say writes a line of JSON, as Be and who started it talk.
 func Say(to io.Writer, v any) { must.Have(to.Write(append(must.Have(strictjson.Marshal(v)), '\n'))) }
 
 // Be is the process of the tenant: in that of the attackers it would wait for a processor
 // behind hundreds of goroutines, and that would be taken for the gateway's doing. It
-// reads orders, makes calls until they are done or in ends, and says what it saw.
+// reads Orders, makes calls until they are done or in ends, and says its Notes.
 func Be(ctx context.Context, in io.Reader, out io.Writer) {
 	told := bufio.NewReader(in)
 	line, err := told.ReadBytes('\n')

@@ -60,25 +60,21 @@ func (a *Attack) Bites(seen Tally) bool {
 		!slices.ContainsFunc(s.Instead, func(what string) bool { return seen.Instead[what] == 0 })
 }
 
-// Attacks lists the attacks that are worth a measure of their own.
-func Attacks() []Attack {
-	return []Attack{
-		beyondLimits, lists,
-		bigBodies, slowChunks, slowAnnounced, manyMembers, dearPatterns,
-		bigAnswers, streamedAnswers, slowReaders, slowStreams, progressFloods,
-		sessions, streams,
-		refusedLogins, strangers, signIns,
-		queries,
-	}
+// Attacks are those that are worth a measure of their own.
+var Attacks = []Attack{
+	beyondLimits, lists,
+	bigBodies, slowChunks, slowAnnounced, manyMembers, dearPatterns,
+	bigAnswers, streamedAnswers, slowReaders, slowStreams, progressFloods,
+	sessions, streams,
+	refusedLogins, strangers, signIns,
+	queries,
 }
 
-// Variants lists further attacks, each akin to one of the others.
-func Variants() []Attack {
-	return []Attack{
-		batches, reconnects, pipelined, deepValues, garbage, abortedAnswers, resumedAnswers,
-		parkedCalls, parkedStreams,
-		idleConnections, slowHeaders, logFloods,
-	}
+// Variants are further attacks, each akin to one of the others.
+var Variants = []Attack{
+	batches, reconnects, pipelined, deepValues, garbage, abortedAnswers, resumedAnswers,
+	parkedCalls, parkedStreams,
+	idleConnections, slowHeaders, logFloods,
 }
 
 const (

@@ -1,12 +1,11 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"syscall"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
@@ -23,10 +22,9 @@ type disk struct {
 }
 
 // mountDisk makes a disk of that many bytes. It takes root.
-func mountDisk(ctx context.Context, dir string, size int64) *disk {
+func mountDisk(dir string, size int64) *disk {
 	must.OK(os.Mkdir(dir, 0o700))
-	options := fmt.Sprintf("size=%d,mode=0700", size)
-	err := must.Try(func() { world.Run(ctx, "", "mount", "-t", "tmpfs", "-o", options, "tmpfs", dir) })
+	err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d,mode=0700", size))
 	must.Be(err == nil, "%w: mount a disk: %w", world.ErrNoCage, err)
 	d := &disk{dir: dir, size: size}
 	defer must.Else(d.unmount)
@@ -57,20 +55,10 @@ func (d *disk) words(otherwise io.Writer) io.Writer {
 	return d.log
 }
 
-// auditFile returns where the gateway writes its audit.
-func (d *disk) auditFile() string {
-	if d == nil {
-		return "audit.jsonl"
-	}
-	return filepath.Join(d.dir, "audit.jsonl")
-}
-
 func (d *disk) unmount() {
 	if d == nil {
 		return
 	}
-	if d.log != nil {
-		_ = d.log.Close() // nobody reads it any more
-	}
-	_ = exec.Command("umount", "-l", d.dir).Run() //nolint:gosec,noctx // our own folder, also when all else was cancelled
+	_ = d.log.Close()                              // nobody reads it any more
+	_ = syscall.Unmount(d.dir, syscall.MNT_DETACH) // our own folder
 }

@@ -66,16 +66,18 @@ type lab struct {
 	storm  *httptest.Server // of the attackers
 	quiet  *world.Process   // see beQuiet
 	disk   *disk            // of log and audit; nil: they share none
+	audit  string           // the file that the gateway writes it to
 }
 
 // newLab builds the gateway and starts its servers. Sessions and what is kept for
 // resuming last for lapse. Log and audit share a disk of so many bytes, unless it is
 // zero. Everything that it makes lies in a temporary folder.
 func newLab(ctx context.Context, lapse time.Duration, diskSize int64) *lab {
-	l := &lab{Lab: world.NewLab("siege"), tokens: map[string][]string{}}
+	l := &lab{Lab: world.NewLab("siege"), tokens: map[string][]string{}, audit: "audit.jsonl"}
 	defer must.Else(l.close)
 	if diskSize > 0 {
-		l.disk = mountDisk(ctx, filepath.Join(l.Dir, "disk"), diskSize)
+		l.disk = mountDisk(filepath.Join(l.Dir, "disk"), diskSize)
+		l.audit = filepath.Join(l.disk.dir, "audit.jsonl")
 	}
 	l.begin(ctx, lapse)
 	return l
@@ -94,7 +96,7 @@ func (l *lab) begin(ctx context.Context, lapse time.Duration) {
 		l.tokens[tenant] = quiet.Tokens(secret, "https://siege.test/", l.addr, tenant, usersOfTenant)
 	}
 	l.text = fmt.Sprintf(gatewayConfig, l.addr, l.admin, strings.TrimSpace(calm),
-		l.storm.Listener.Addr(), lapse, 1, l.disk.auditFile())
+		l.storm.Listener.Addr(), lapse, 1, l.audit)
 	l.Write(map[string]string{"secret": secret, "library.db": ""}) // a database without tables
 	l.configure(1)
 }

@@ -41,7 +41,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 
 // begin besieges a gateway for each size of its memory and each number of strangers.
 func begin(flags *flag.FlagSet) page.Measure {
-	p := plan{attacks: allAttacks()}
+	p := plan{attacks: allAttacks}
 	sizes, addresses, disks := []int64{512 << 20, 128 << 20}, []int64{3}, []int64{0}
 	minutes := flags.Float64("minutes", 10, "how long each siege lasts")
 	flags.Func("memory", "how much memory the gateway may have, one siege for each (default 512MiB,128MiB)",
@@ -54,7 +54,7 @@ func begin(flags *flag.FlagSet) page.Measure {
 		listed(&addresses, "", 1, 1<<20))
 	flags.Func("only", "carry out only the attacks whose names contain one of these, separated by commas",
 		func(text string) error {
-			p.attacks = raid.Named(allAttacks(), strings.Split(text, ",")...)
+			p.attacks = raid.Named(allAttacks, strings.Split(text, ",")...)
 			return nil
 		})
 	flags.DurationVar(&p.rest, "rest", 6*time.Minute,
@@ -91,4 +91,4 @@ func listed(to *[]int64, unit string, times, most int64) func(text string) error
 	}
 }
 
-func allAttacks() []raid.Attack { return slices.Concat(raid.Attacks(), raid.Variants()) }
+var allAttacks = slices.Concat(raid.Attacks, raid.Variants)

@@ -144,7 +144,7 @@ func (o *outcome) describeAttacks() string {
 
 | attack | what it does | tries | answered | received | held open at most | refused, and how |
 |---|---|---|---|---|---|---|
-%s`, o.limit>>20, strangers, page.Rows(allAttacks(), func(a raid.Attack) string {
+%s`, o.limit>>20, strangers, page.Rows(allAttacks, func(a raid.Attack) string {
 		t := o.attacks[a.Name]
 		if t == nil {
 			return ""

@@ -197,7 +197,7 @@ func (p *plan) beside(ctx context.Context, l *lab, random *rand.Rand, seen *quie
 ) {
 	o := quiet.Calls(l.addr, "calm", l.tokens["quiet"])
 	o.Least, o.Most, o.Seed = int64(quietLeast), int64(quietMost), random.Uint64()
-	quiet.Tell(l.quiet, o)
+	quiet.Say(l.quiet.In, o)
 	world.Pause(ctx, warmth)
 	do(ctx)
 	must.OK(l.quiet.In.Close()) // it makes no more calls, and tells

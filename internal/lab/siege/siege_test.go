@@ -73,7 +73,7 @@ func TestStrangersFillNoDisk(t *testing.T) {
 // kept is the outcome of a siege in which everything that was promised held.
 func kept() *outcome {
 	return &outcome{
-		limit: 128 << 20, lasted: time.Minute, alive: true, planned: raid.Named(allAttacks(), "big bodies"),
+		limit: 128 << 20, lasted: time.Minute, alive: true, planned: raid.Named(allAttacks, "big bodies"),
 		start: 30 << 20, most: 100 << 20, end: 50 << 20, reloads: 1,
 		quiet:   &quiet.Notes{Answered: []quiet.Answer{{Nanos: 1e6}}, Instead: map[string]int{}},
 		attacks: map[string]*raid.Tally{"big bodies": {Attempts: 1, Answered: 1}},
@@ -155,13 +155,13 @@ func TestReportOfADiskSaysSo(t *testing.T) {
 // no harm, and that each has a name of its own.
 func TestAttacksBite(t *testing.T) {
 	names := map[string]bool{}
-	for _, a := range allAttacks() {
+	for _, a := range allAttacks {
 		names[a.Name] = true
 		if a.Bites(raid.Tally{}) {
 			t.Errorf("%s bites without an attempt", a.Name)
 		}
 	}
-	if got, want := len(names), len(allAttacks()); got != want || want < 20 {
+	if got, want := len(names), len(allAttacks); got != want || want < 20 {
 		t.Errorf("%d attacks have %d names", want, got)
 	}
 }

@@ -16,7 +16,8 @@ import (
 type findings struct {
 	calls  []result
 	secure result
-	kinds  []*kindRounds
+	kinds  []kind
+	byKind map[string]*rounds // what each kind showed, by its name
 	idle   []idleResult
 	note   string // what could not be measured as asked; "" for nothing
 }
@@ -57,7 +58,7 @@ func (p plan) everything(ctx context.Context, streams int, r page.Report) *findi
 	}
 	m.secure = l.measure(ctx, p, 16,
 		l.targets(mcp.Modern, "tls__echo", wayProxyTwo, wayDrawbridge, wayProxyOne)...)
-	m.kinds = l.measureKinds(ctx, plan{p.took / 2, p.rounds})
+	m.kinds, m.byKind = kinds, l.measureKinds(ctx, plan{p.took / 2, p.rounds})
 	m.idle = l.idle(ctx, sizes)
 	return m
 }

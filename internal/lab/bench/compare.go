@@ -27,12 +27,13 @@ import (
 type comparison struct {
 	rounds  int
 	callers int // at once
+	ways    []string
 	// pairs are the names of ways, of which the first is divided by the other
 	pairs [][2]string
 	title string // of the section
 	text  string // what stands above the table; how often and for how long stands below
-	// begin starts what is measured, and returns how to call it in an era
-	begin func(ctx context.Context, l *lab) func(era mcp.Era) []*target
+	// begin starts what is measured, and returns how to call it, in the order of ways
+	begin func(ctx context.Context, l *lab) []*target
 	// judge claims what a call may cost in one revision; nil: anything
 	judge func(c *world.Claims, of map[[2]string]spread)
 }
@@ -43,12 +44,20 @@ func (c comparison) measured(flags *flag.FlagSet) page.Measure {
 		l := emptyLab("compare", r)
 		defer l.Close()
 		l.build(ctx)
-		targets := c.begin(ctx, l)
+		l.startUpstream(ctx, "upstream")
+		all := c.begin(ctx, l)
+		for i, t := range all {
+			t.name = c.ways[i]
+			l.serves(ctx, t) // once it lets its caller in
+		}
 		var rows strings.Builder
 		var claims world.Claims
 		for _, era := range []mcp.Era{mcp.Legacy, mcp.Modern} {
-			found := l.measure(ctx, *p, c.callers, targets(era)...)
-			likely := map[[2]string]spread{}
+			targets := make([]*target, len(all))
+			for i, t := range all {
+				targets[i] = t.in(era)
+			}
+			found, likely := l.measure(ctx, *p, c.callers, targets...), map[[2]string]spread{}
 			for _, pair := range c.pairs {
 				of, by := found.ways[pair[0]].cpu, found.ways[pair[1]].cpu
 				s := middle(ratiosOf(of, by))
@@ -100,60 +109,48 @@ audit: {file: %[4]s, sync: interval}
 log: {level: info, format: json}
 `
 
+// The gateways of the part record.
+const (
+	withFields      = "with the fields"
+	withoutFields   = "without"
+	withFieldsAgain = "with the fields once more"
+)
+
+// What the part record compares.
+var (
+	dearFields  = [2]string{withFields, withoutFields}
+	equalFields = [2]string{withFields, withFieldsAgain}
+)
+
 // recordFields is the part record. It measures this gateway beside one that is built from
 // the same code without the fields, so that nothing else differs, and beside itself: two
 // processes of one program differ, too, by where their memory and connections lie.
-func recordFields() comparison {
-	const with, without, again = "with the fields", "without", "with the fields once more"
-	const mostMore = 1.01 // times the cost without, beyond what two equal gateways differ by
-	dear, equal := [2]string{with, without}, [2]string{with, again}
-	return comparison{
-		rounds: 80, callers: 1, pairs: [][2]string{dear, equal}, title: "What the record's fields cost",
-		text: `Two gateways are built from the same code. One puts into each record who decided, from where and with what, the other
+var recordFields = comparison{
+	rounds: 80, callers: 1, ways: []string{withFields, withoutFields, withFieldsAgain},
+	pairs: [][2]string{dearFields, equalFields},
+	title: "What the record's fields cost",
+	text: `Two gateways are built from the same code. One puts into each record who decided, from where and with what, the other
 leaves these fields out. The first runs once more beside itself: what these two differ by is no difference.`,
-		begin: func(ctx context.Context, l *lab) func(mcp.Era) []*target {
-			program := filepath.Join(l.Dir, "without")
-			l.buildWithoutFields(ctx, program)
-			l.startUpstream(ctx, "upstream")
-			ways, programs := []string{with, without, again}, []string{l.Program, program, l.Program}
-			parts, tokens := make([]part, len(ways)), make([]string, len(ways))
-			for i := range ways {
-				at, config := world.Addresses(2), fmt.Sprintf("record%d.yaml", i)
-				l.Write(map[string]string{
-					config: fmt.Sprintf(recordConfig, at[0], at[1], l.upstream, fmt.Sprintf("audit%d.jsonl", i)),
-				})
-				parts[i] = l.serveConfig(ctx, at[0], programs[i], config)
-				tokens[i] = world.Token(hmacSecret, "https://bench.test/", "http://"+at[0]+"/mcp", "load",
-					map[string]any{"scope": "tools.call", "jti": "1"})
-			}
-			return l.targetsOf(ctx, ways, func(i int, era mcp.Era) *target {
-				t := l.target(wayDrawbridge, parts[i], "echo__echo", era)
-				t.token = tokens[i]
-				return t
+	begin: func(ctx context.Context, l *lab) (all []*target) {
+		other := filepath.Join(l.Dir, "without")
+		l.buildWithoutFields(ctx, other)
+		for i, program := range []string{l.Program, other, l.Program} {
+			at, config := world.Addresses(2), fmt.Sprintf("record%d.yaml", i)
+			l.Write(map[string]string{
+				config: fmt.Sprintf(recordConfig, at[0], at[1], l.upstream, fmt.Sprintf("audit%d.jsonl", i)),
 			})
-		},
-		judge: func(c *world.Claims, of map[[2]string]spread) {
-			c.Claim(of[dear].least <= mostMore*max(of[equal].most, 1/of[equal].least),
-				"a call costs more than %.2f times as much with the fields", mostMore)
-		},
-	}
-}
-
-// targetsOf returns how to call ways in an era, once all of them let their callers in.
-func (l *lab) targetsOf(ctx context.Context, ways []string, of func(i int, era mcp.Era) *target,
-) func(mcp.Era) []*target {
-	in := func(era mcp.Era) (all []*target) {
-		for i, way := range ways {
-			t := of(i, era)
-			t.name = way
+			t := l.target(wayDrawbridge, l.serveConfig(ctx, at[0], program, config), "echo__echo", mcp.Modern)
+			t.token = world.Token(hmacSecret, "https://bench.test/", "http://"+at[0]+"/mcp", "load",
+				map[string]any{"scope": "tools.call", "jti": "1"})
 			all = append(all, t)
 		}
 		return all
-	}
-	for _, t := range in(mcp.Modern) {
-		l.serves(ctx, t)
-	}
-	return in
+	},
+	judge: func(c *world.Claims, of map[[2]string]spread) {
+		const most = 1.01 // times the cost without, beyond what two equal gateways differ by
+		c.Claim(of[dearFields].least <= most*max(of[equalFields].most, 1/of[equalFields].least),
+			"a call costs more than %.2f times as much with the fields", most)
+	},
 }
 
 // buildWithoutFields builds a gateway that sets none of the fields, so its records lack
@@ -170,16 +167,15 @@ func (l *lab) buildWithoutFields(ctx context.Context, program string) {
 	}})
 }
 
-// credentialKind is a kind of auth, by the name of the server that has it.
-type credentialKind struct{ name, auth string }
+// credentialWays are the servers of the part credentials, and credentialAuths the auth of
+// those that have any.
+var credentialWays = []string{"none", "header", "identity", "exchange"}
 
-// credentialKinds are those that are measured. The first has none.
-var credentialKinds = []credentialKind{
-	{"none", ""},
-	{"header", ", auth: {header: {name: X-Api-Key, file: secret}}"},
-	{"identity", ", auth: {identity: {audience: bench}}"},
-	{"exchange", `, auth: {token_exchange: {token_url: "http://%s/token", client_id: bench, ` +
-		`client_secret_file: secret, audience: bench}}`},
+var credentialAuths = map[string]string{
+	"header":   ", auth: {header: {name: X-Api-Key, file: secret}}",
+	"identity": ", auth: {identity: {audience: bench}}",
+	"exchange": `, auth: {token_exchange: {token_url: "http://%s/token", client_id: bench, ` +
+		`client_secret_file: secret, audience: bench}}`,
 }
 
 const credentialsConfig = configHead + `    servers: [none, header, identity, exchange]
@@ -193,43 +189,35 @@ servers:
 // which the config names once for each kind of auth, so that nothing else differs. With one
 // connection alone the gateway sleeps and wakes for each message, and that differs by more
 // than what is measured.
-func credentials() comparison {
-	const most = 1.05 // times the cost without
-	var ways []string
-	var pairs [][2]string
-	for _, kind := range credentialKinds {
-		ways = append(ways, kind.name)
-	}
-	for _, way := range ways[1:] {
-		pairs = append(pairs, [2]string{way, ways[0]})
-	}
-	return comparison{
-		rounds: 80, callers: 8, pairs: pairs, title: "What it costs to tell a server who calls",
-		text: "One gateway has one server four times: without auth, and with each kind of it that a call " +
-			"can find ready.",
-		begin: func(ctx context.Context, l *lab) func(mcp.Era) []*target {
-			addrs := world.Addresses(3)
-			l.startUpstream(ctx, "upstream")
-			l.start(ctx, addrs[2], l.Self, "tokens", addrs[2])
-			servers := page.Rows(credentialKinds, func(kind credentialKind) string {
-				return fmt.Sprintf("  %s: {url: \"http://%s/mcp\", private_addresses: true%s}\n", kind.name,
-					l.upstream, strings.Replace(kind.auth, "%s", addrs[2], 1))
-			})
-			l.Write(map[string]string{
-				"credentials.yaml": fmt.Sprintf(credentialsConfig, addrs[0], addrs[1]) + servers,
-			})
-			gateway := l.serveConfig(ctx, addrs[0], l.Program, "credentials.yaml")
-			return l.targetsOf(ctx, ways, func(i int, era mcp.Era) *target {
-				return l.target(wayDrawbridge, gateway, ways[i]+"__echo", era)
-			})
-		},
-		judge: func(c *world.Claims, of map[[2]string]spread) {
-			for pair, s := range of {
-				c.Claim(s.least <= most, "a call with %s costs more than %.2f times as much as one without",
-					pair[0], most)
-			}
-		},
-	}
+var credentials = comparison{
+	rounds: 80, callers: 8, ways: credentialWays,
+	pairs: [][2]string{{"header", "none"}, {"identity", "none"}, {"exchange", "none"}},
+	title: "What it costs to tell a server who calls",
+	text: "One gateway has one server four times: without auth, and with each kind of it that a call " +
+		"can find ready.",
+	begin: func(ctx context.Context, l *lab) (all []*target) {
+		addrs := world.Addresses(3)
+		l.start(ctx, addrs[2], l.Self, "tokens", addrs[2])
+		servers := page.Rows(credentialWays, func(name string) string {
+			return fmt.Sprintf("  %s: {url: \"http://%s/mcp\", private_addresses: true%s}\n", name,
+				l.upstream, strings.Replace(credentialAuths[name], "%s", addrs[2], 1))
+		})
+		l.Write(map[string]string{
+			"credentials.yaml": fmt.Sprintf(credentialsConfig, addrs[0], addrs[1]) + servers,
+		})
+		gateway := l.serveConfig(ctx, addrs[0], l.Program, "credentials.yaml")
+		for _, name := range credentialWays {
+			all = append(all, l.target(wayDrawbridge, gateway, name+"__echo", mcp.Modern))
+		}
+		return all
+	},
+	judge: func(c *world.Claims, of map[[2]string]spread) {
+		const most = 1.05 // times the cost without
+		for pair, s := range of {
+			c.Claim(s.least <= most, "a call with %s costs more than %.2f times as much as one without",
+				pair[0], most)
+		}
+	},
 }
 
 // serveTokens is an endpoint that gives everybody the same token, of the length that such

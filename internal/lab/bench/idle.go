@@ -129,19 +129,17 @@ type idleKind struct {
 	open func(context.Context, *crowd) *caller
 }
 
-// idleKinds returns those of the modern era, of sessions, and of HTTP+SSE.
-func idleKinds() []idleKind {
-	return []idleKind{
-		{"2026-07-28, subscriptions/listen", mcp.Modern, openListen},
-		{"2025-11-25, GET of a session", mcp.Legacy, openGet},
-		{"2024-11-05, HTTP+SSE", mcp.Legacy, openSSE},
-	}
+// idleKinds are those of the modern era, of sessions, and of HTTP+SSE.
+var idleKinds = []idleKind{
+	{"2026-07-28, subscriptions/listen", mcp.Modern, openListen},
+	{"2025-11-25, GET of a session", mcp.Legacy, openGet},
+	{"2024-11-05, HTTP+SSE", mcp.Legacy, openSSE},
 }
 
 // idle measures crowds of the given sizes, each kind of stream at a gateway of its own
 // that nothing else has used.
 func (l *lab) idle(ctx context.Context, sizes []int) (all []idleResult) {
-	for _, k := range idleKinds() {
+	for _, k := range idleKinds {
 		all = append(all, (&crowd{lab: l, open: k.open}).measure(ctx, k.name, k.era, sizes)...)
 	}
 	return all

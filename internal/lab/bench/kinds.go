@@ -3,8 +3,8 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
-	"fmt"
 	"io"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
@@ -15,7 +15,9 @@ import (
 // of echo over HTTP in the same era.
 type kind struct {
 	name    string
-	target  *target
+	way     string // "": through the gateway
+	tool    string
+	era     mcp.Era
 	callers int    // at once
 	plain   string // the name of the plain case; "" for that itself and for what does not pass the gateway
 	// why a byte costs more than twice the plain case's, as a profile shows it; "" where
@@ -23,71 +25,56 @@ type kind struct {
 	reason string
 }
 
-// The names of kinds that others are compared with.
+// The names of kinds that others are compared with, and how those end that they are
+// compared with themselves.
 const (
 	plainModern = "plain call, 2026-07-28"
 	plainLegacy = "plain call, 2025-11-25"
 	plainAlone  = "plain call, 2025-11-25, one at a time"
+	besideProxy = ", through ReverseProxy"
 )
 
-// kinds returns all of them, and calls with the same large results through ReverseProxy.
-func (l *lab) kinds() []kind {
-	of := func(tool string, era mcp.Era) *target {
-		return l.target(wayDrawbridge, l.parts[wayDrawbridge], tool, era)
-	}
-	asking := func(name string, callers int, plain string) kind {
-		return kind{
-			name: name, target: of("kinds__ask", mcp.Legacy), callers: callers, plain: plain,
-			reason: reasonQuestions,
-		}
-	}
-	all := []kind{
-		{name: plainModern, target: of("echo__echo", mcp.Modern), callers: 16},
-		{name: plainLegacy, target: of("echo__echo", mcp.Legacy), callers: 16},
-		{name: plainAlone, target: of("echo__echo", mcp.Legacy), callers: 1},
-		{
-			name:   "event stream: three notices of progress, then the result",
-			target: of("kinds__stream", mcp.Modern), callers: 16, plain: plainModern, reason: reasonStream,
-		},
-		{
-			name: "stdio server: one process", target: of("stdio__echo", mcp.Modern), callers: 64,
-			plain: plainModern,
-		},
-		{name: "built-in tool", target: of("toolbox__calculate", mcp.Modern), callers: 16, plain: plainModern},
-	}
-	for _, size := range []int{1 << 10, 64 << 10, 1 << 20} {
-		what, tool := fmt.Sprintf("result of %d KiB", size>>10), fmt.Sprintf("text_%d", size)
-		beside := l.target(wayProxy, l.parts[wayProxy], tool, mcp.Modern)
-		all = append(all,
-			kind{name: what, target: of("kinds__"+tool, mcp.Modern), callers: 16, plain: plainModern},
-			kind{name: what + besideProxy, target: beside, callers: 16})
-	}
-	return append(all, asking("one question at a time, each in a call", 1, plainAlone),
-		asking("10 questions at once, each in a call", 10, plainLegacy),
-		asking("100 questions at once, each in a call", 100, plainLegacy))
+// kinds are all of them, and calls with the same large results through ReverseProxy.
+var kinds = []kind{
+	{name: plainModern, tool: "echo__echo", era: mcp.Modern, callers: 16},
+	{name: plainLegacy, tool: "echo__echo", era: mcp.Legacy, callers: 16},
+	{name: plainAlone, tool: "echo__echo", era: mcp.Legacy, callers: 1},
+	{
+		name: "event stream: three notices of progress, then the result",
+		tool: "kinds__stream", era: mcp.Modern, callers: 16, plain: plainModern, reason: reasonStream,
+	},
+	{name: "stdio server: one process", tool: "stdio__echo", era: mcp.Modern, callers: 64, plain: plainModern},
+	{name: "built-in tool", tool: "toolbox__calculate", era: mcp.Modern, callers: 16, plain: plainModern},
+	{name: "result of 1 KiB", tool: "kinds__text_1024", era: mcp.Modern, callers: 16, plain: plainModern},
+	{name: "result of 1 KiB" + besideProxy, way: wayProxy, tool: "text_1024", era: mcp.Modern, callers: 16},
+	{name: "result of 64 KiB", tool: "kinds__text_65536", era: mcp.Modern, callers: 16, plain: plainModern},
+	{name: "result of 64 KiB" + besideProxy, way: wayProxy, tool: "text_65536", era: mcp.Modern, callers: 16},
+	{name: "result of 1024 KiB", tool: "kinds__text_1048576", era: mcp.Modern, callers: 16, plain: plainModern},
+	{name: "result of 1024 KiB" + besideProxy, way: wayProxy, tool: "text_1048576", era: mcp.Modern, callers: 16},
+	{
+		name: "one question at a time, each in a call",
+		tool: "kinds__ask", era: mcp.Legacy, callers: 1, plain: plainAlone, reason: reasonQuestions,
+	},
+	{
+		name: "10 questions at once, each in a call",
+		tool: "kinds__ask", era: mcp.Legacy, callers: 10, plain: plainLegacy, reason: reasonQuestions,
+	},
+	{
+		name: "100 questions at once, each in a call",
+		tool: "kinds__ask", era: mcp.Legacy, callers: 100, plain: plainLegacy, reason: reasonQuestions,
+	},
 }
 
-const besideProxy = ", through ReverseProxy"
-
-// kindRounds is what one kind showed, round after round.
-type kindRounds struct {
-	kind
-	*rounds
-}
-
-// measureKinds loads all kinds in turn, round after round.
-func (l *lab) measureKinds(ctx context.Context, p plan) (results []*kindRounds) {
-	var targets []*target
-	for _, k := range l.kinds() {
-		k.target.name, k.target.callers = k.name, k.callers
-		targets = append(targets, k.target)
-		results = append(results, &kindRounds{kind: k})
+// measureKinds loads all kinds in turn, round after round, and returns what each showed by
+// its name.
+func (l *lab) measureKinds(ctx context.Context, p plan) map[string]*rounds {
+	targets := make([]*target, len(kinds))
+	for i, k := range kinds {
+		way := cmp.Or(k.way, wayDrawbridge)
+		targets[i] = l.target(way, l.parts[way], k.tool, k.era)
+		targets[i].name, targets[i].callers = k.name, k.callers
 	}
-	found := l.measure(ctx, p, 0, targets...)
-	for _, r := range results {
-		r.rounds = found.ways[r.name]
-	}
-	return results
+	return l.measure(ctx, p, 0, targets...).ways
 }
 
 // events reads a stream to its end, answers questions, and tells whether the right answer

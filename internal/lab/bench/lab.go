@@ -203,9 +203,8 @@ func (l *lab) target(way string, p part, tool string, era mcp.Era) *target {
 	_, name, exposed := strings.Cut(tool, "__")
 	t := particulars[page.Either(exposed, name, tool)]
 	t.name, t.addr, t.pids, t.tool = way, p.addr, p.pids, tool
-	t.handshake, t.revision = era == mcp.Legacy, revisionOf(era)
 	t.token = page.Either(way == wayDrawbridge, sign(p.addr), "")
-	return &t
+	return t.in(era)
 }
 
 // targets returns those of some ways to a tool echo that there are, by the name that the

@@ -42,6 +42,13 @@ type target struct {
 	before       int    // other messages, such as progress, that come before it at least
 }
 
+// in returns how clients of an era call the same.
+func (t *target) in(era mcp.Era) *target {
+	own := *t
+	own.handshake, own.revision = era == mcp.Legacy, revisionOf(era)
+	return &own
+}
+
 // sample is what one run of one target showed.
 type sample struct {
 	calls   int

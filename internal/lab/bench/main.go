@@ -26,31 +26,28 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
 )
 
-func main() { world.Main("bench", roles(), run, 1, nil) }
+func main() { world.Main("bench", roles, run, 1, nil) }
 
 // roles are what processes of this program do that the others measure.
-func roles() map[string]world.Role {
-	quick := upstream.NewQuick
-	return map[string]world.Role{
-		"upstream": func(ctx context.Context, args []string, _ io.Reader, _ io.Writer) {
-			must.OK(quick(false).Serve(ctx, args[0], args[1:]...))
-		},
-		"stdio": func(_ context.Context, _ []string, in io.Reader, out io.Writer) {
-			must.OK(quick(false).ServeStdio(in, out))
-		},
-		"peers-upstream": func(ctx context.Context, args []string, _ io.Reader, _ io.Writer) {
-			must.OK(quick(true).Serve(ctx, args[0]))
-		},
-		"peers-stdio": func(_ context.Context, _ []string, in io.Reader, out io.Writer) {
-			must.OK(quick(true).ServeStdio(in, out))
-		},
-		"proxy": func(ctx context.Context, args []string, _ io.Reader, _ io.Writer) {
-			must.OK(serveProxy(ctx, args[0], args[1]))
-		},
-		"tokens": func(ctx context.Context, args []string, _ io.Reader, _ io.Writer) {
-			must.OK(serveTokens(ctx, args[0]))
-		},
-	}
+var roles = map[string]world.Role{
+	"upstream": func(ctx context.Context, args []string, _ io.Reader, _ io.Writer) {
+		must.OK(upstream.NewQuick(false).Serve(ctx, args[0], args[1:]...))
+	},
+	"stdio": func(_ context.Context, _ []string, in io.Reader, out io.Writer) {
+		must.OK(upstream.NewQuick(false).ServeStdio(in, out))
+	},
+	"peers-upstream": func(ctx context.Context, args []string, _ io.Reader, _ io.Writer) {
+		must.OK(upstream.NewQuick(true).Serve(ctx, args[0]))
+	},
+	"peers-stdio": func(_ context.Context, _ []string, in io.Reader, out io.Writer) {
+		must.OK(upstream.NewQuick(true).ServeStdio(in, out))
+	},
+	"proxy": func(ctx context.Context, args []string, _ io.Reader, _ io.Writer) {
+		must.OK(serveProxy(ctx, args[0], args[1]))
+	},
+	"tokens": func(ctx context.Context, args []string, _ io.Reader, _ io.Writer) {
+		must.OK(serveTokens(ctx, args[0]))
+	},
 }
 
 // run is the process that measures.
@@ -60,8 +57,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		"scale":       {Section: "bench-scale", Begin: newScale},
 		"peers":       {Section: "bench-peers", Begin: newPeers},
 		"replicas":    {Section: "bench-replicas", Begin: newReplicas},
-		"record":      {Section: "bench-record", Begin: recordFields().measured},
-		"signin":      {Section: "bench-signin", Begin: signIns().measured},
-		"credentials": {Section: "bench-credentials", Begin: credentials().measured},
+		"record":      {Section: "bench-record", Begin: recordFields.measured},
+		"signin":      {Section: "bench-signin", Begin: signIns.measured},
+		"credentials": {Section: "bench-credentials", Begin: credentials.measured},
 	}, args, out)
 }

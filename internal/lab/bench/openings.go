@@ -13,8 +13,7 @@ import (
 
 // openListen opens a stream of the modern era.
 func openListen(ctx context.Context, c *crowd) *caller {
-	opened := c.posts.dial(ctx)
-	return opened.begins(client.Request{
+	return c.posts.dial(ctx).begins(client.Request{
 		Revision: c.posts.revision, RPC: mcp.MethodListen,
 		Body: client.Message("1", mcp.MethodListen, `"notifications":{"toolsListChanged":true}`,
 			c.posts.revision),

@@ -20,7 +20,7 @@ import (
 
 // TestMain lets the program of the tests be the parts that a run starts.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && roles()[os.Args[1]] != nil {
+	if len(os.Args) > 1 && roles[os.Args[1]] != nil {
 		main()
 		return
 	}
@@ -80,7 +80,7 @@ func TestPeerThatFailsStopsNothing(t *testing.T) {
 		t.Errorf("the broken one failed for %q", broken.failed)
 	}
 	for _, c := range []*contender{direct, works} {
-		for _, kind := range cells() {
+		for _, kind := range cells {
 			s := c.work[kind]
 			if s == nil {
 				t.Fatalf("%s (%s) has no %s", c.name, c.failed, kind)

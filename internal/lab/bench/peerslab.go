@@ -40,8 +40,8 @@ func (c *contender) pid() int {
 // gate is how clients of an era call the tool.
 func (c *contender) gate(era mcp.Era) *target {
 	t := c.target
-	t.tool, t.revision, t.handshake = c.tool, revisionOf(era), era == mcp.Legacy
-	return &t
+	t.tool = c.tool
+	return t.in(era)
 }
 
 // peersLab has the server that stands behind all contenders, and starts them.

@@ -26,15 +26,15 @@ func revisionOf(era mcp.Era) string {
 	return page.Either(era == mcp.Modern, mcp.LatestModern, mcp.LatestLegacy)
 }
 
-// cells returns all kinds of work, in the order in which they are measured.
-func cells() []cell {
-	var all []cell
-	for _, era := range []mcp.Era{mcp.Legacy, mcp.Modern} {
-		for _, connections := range []int{1, 16, 64} {
-			all = append(all, cell{era: era, connections: connections})
-		}
-	}
-	return append(all, cell{era: mcp.Legacy, connections: 16, lists: true})
+// cells are all kinds of work, in the order in which they are measured.
+var cells = []cell{
+	{era: mcp.Legacy, connections: 1},
+	{era: mcp.Legacy, connections: 16},
+	{era: mcp.Legacy, connections: 64},
+	{era: mcp.Modern, connections: 1},
+	{era: mcp.Modern, connections: 16},
+	{era: mcp.Modern, connections: 64},
+	{era: mcp.Legacy, connections: 16, lists: true},
 }
 
 // series is what the rounds of one kind of work showed of one contender.
@@ -48,7 +48,7 @@ type series struct {
 // disturbs all of them.
 func (l *peersLab) loadAll(ctx context.Context, all []*contender, p plan) {
 	for round := range p.rounds {
-		for _, kind := range cells() {
+		for _, kind := range cells {
 			for _, c := range turned(all, round) {
 				if ctx.Err() != nil {
 					return

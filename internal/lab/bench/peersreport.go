@@ -123,7 +123,7 @@ func absent(all []*contender) string {
 
 // troubles says which work ended with a wrong answer or none.
 func (c *contender) troubles() string {
-	return page.Rows(cells(), func(kind cell) string {
+	return page.Rows(cells, func(kind cell) string {
 		s := c.work[kind]
 		if s == nil || s.failed == nil {
 			return ""

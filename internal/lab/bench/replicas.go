@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"flag"
 	"slices"
 	"time"
@@ -21,10 +20,8 @@ func newReplicas(flags *flag.FlagSet) page.Measure {
 		"how often each kind of request is made while round trips to Redis are counted")
 	watched := flags.Duration("idle", 40*time.Second, "how long idle streams are watched")
 	return func(ctx context.Context, r page.Report) (string, error) {
-		if p.took <= 0 || p.rounds < 1 || *times < 10 || *watched < time.Second {
-			return "", errors.New("replicas takes a time and rounds above 0, 10 times, and a second of " +
-				"idle streams")
-		}
+		must.Be(p.took > 0 && p.rounds > 0 && *times >= 10 && *watched >= time.Second,
+			"replicas takes a time and rounds above 0, 10 times, and a second of idle streams")
 		l := &replicasLab{lab: emptyLab("replicas", r)}
 		defer l.Close()
 		l.beginFleets(ctx)
@@ -54,7 +51,6 @@ type fleetLoad struct {
 	redis    []float64 // µs a call
 	nginx    []float64 // µs a call
 	latency  []float64 // µs: the median of calls one at a time
-	rate     []float64 // calls a second
 	// µs: the median of those of them that were forwarded; nil: none was
 	forwarded []float64
 }
@@ -93,7 +89,6 @@ func (s *sharing) load(ctx context.Context, l *replicasLab, load *fleetLoad, era
 	load.cpu = append(load.cpu, micros(many.cpu)/calls)
 	load.redis = append(load.redis, micros(redis)/calls)
 	load.nginx = append(load.nginx, micros(nginx)/calls)
-	load.rate = append(load.rate, many.perSecond())
 	if f.shares && f.size > 1 && era == mcp.Legacy {
 		load.forwarded = append(load.forwarded, micros(forwardedOf(one.latency, f.size)))
 	}

@@ -30,18 +30,16 @@ type deed struct {
 	era   mcp.Era
 }
 
-func deeds() []deed {
-	const echo = "echo__echo"
-	return []deed{
-		{"call, 2026-07-28", 0.1, calling, echo, mcp.Modern},
-		{"call, 2025-11-25, answered as JSON", 0.5, calling, echo, mcp.Legacy},
-		{"call, 2025-11-25, answered as a stream of four events", 0, calling, "kinds__stream", mcp.Legacy},
-		{"call, 2025-11-25, in which its client is asked", 0, calling, "kinds__ask", mcp.Legacy},
-		{"`tools/list`, 2026-07-28", 0.1, sending(mcp.MethodToolsList, false), echo, mcp.Modern},
-		{"`tools/list`, 2025-11-25", 0.5, listing, echo, mcp.Legacy},
-		{"a session opened", 0, sending(mcp.MethodInitialize, false), echo, mcp.Legacy},
-		{"a session opened and ended", 4, sending(mcp.MethodInitialize, true), echo, mcp.Legacy},
-	}
+// deeds are all kinds.
+var deeds = []deed{
+	{"call, 2026-07-28", 0.1, calling, "echo__echo", mcp.Modern},
+	{"call, 2025-11-25, answered as JSON", 0.5, calling, "echo__echo", mcp.Legacy},
+	{"call, 2025-11-25, answered as a stream of four events", 0, calling, "kinds__stream", mcp.Legacy},
+	{"call, 2025-11-25, in which its client is asked", 0, calling, "kinds__ask", mcp.Legacy},
+	{"`tools/list`, 2026-07-28", 0.1, sending(mcp.MethodToolsList, false), "echo__echo", mcp.Modern},
+	{"`tools/list`, 2025-11-25", 0.5, listing, "echo__echo", mcp.Legacy},
+	{"a session opened", 0, sending(mcp.MethodInitialize, false), "echo__echo", mcp.Legacy},
+	{"a session opened and ended", 4, sending(mcp.MethodInitialize, true), "echo__echo", mcp.Legacy},
 }
 
 // calling calls the tool of a target on one connection.
@@ -72,7 +70,7 @@ func sending(method string, ends bool) func(context.Context, *target) (func(cont
 // countTrips counts the round trips of each kind of request, with one replica and with
 // three.
 func (s *sharing) countTrips(ctx context.Context, l *replicasLab) {
-	for _, d := range deeds() {
+	for _, d := range deeds {
 		few, many := s.tripsOf(ctx, l, l.fleet(1), d), s.tripsOf(ctx, l, l.fleet(3), d)
 		figure := tripFigure{
 			what: d.what, most: d.most, one: few.each, three: many.each, commands: many.done.common(s.times),
@@ -130,7 +128,7 @@ func (s *sharing) watchStreams(ctx context.Context, l *replicasLab) {
 	three := l.fleet(3)
 	quiet := rateOf(ctx, three, s.watched)
 	s.alone = 60 * quiet / float64(len(three.replicas))
-	for _, k := range idleKinds() {
+	for _, k := range idleKinds {
 		rate, kept := withStreams(ctx, l, three, k, s.watched)
 		each := 60 * max(0, rate-quiet) / idleStreams
 		s.stream = append(s.stream, tripFigure{what: k.name, three: each, kept: kept})

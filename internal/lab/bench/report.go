@@ -32,7 +32,7 @@ func (m *findings) charts(r page.Report) (calls, memory string) {
 	}
 	const memorySays = "Memory that an idle event stream takes of the gateway"
 	bars = &page.Bars{Title: memorySays, Unit: "KiB of resident memory a stream"}
-	for _, kind := range idleKinds() {
+	for _, kind := range idleKinds {
 		g := page.Group{Label: kind.name}
 		bars.Series = bars.Series[:0]
 		for _, idle := range m.idle {
@@ -133,10 +133,6 @@ func (r result) figures() string {
 
 // describeKinds writes what other kinds of calls cost.
 func (m *findings) describeKinds(p plan) string {
-	byName := make(map[string]*kindRounds)
-	for _, k := range m.kinds {
-		byName[k.name] = k
-	}
 	var notes, reasons []string
 	note := func(reason, format string, args ...any) {
 		notes = append(notes, fmt.Sprintf(format, args...))
@@ -144,10 +140,10 @@ func (m *findings) describeKinds(p plan) string {
 			reasons = append(reasons, reason)
 		}
 	}
-	rows := page.Rows(m.kinds, func(k *kindRounds) string {
-		times := "–"
-		if plain, found := byName[k.plain]; found {
-			factor := ratioOf(k.perKiB, plain.perKiB)
+	rows := page.Rows(m.kinds, func(k kind) string {
+		r, times := m.byKind[k.name], "–"
+		if plain, found := m.byKind[k.plain]; found {
+			factor := ratioOf(r.perKiB, plain.perKiB)
 			if times = factor.String(); factor.median > 2 {
 				times = "**" + times + "**"
 				note(cmp.Or(k.reason, reasonUnknown), "- %s costs %s times the plain case by KiB.", k.name,
@@ -155,13 +151,13 @@ func (m *findings) describeKinds(p plan) string {
 			}
 		}
 		return fmt.Sprintf("| %s | %d | %s | %s | %s | %s | %s |\n", k.name, k.callers,
-			page.Number(spreadOf(k.rate).median),
-			spreadOf(k.cpu), page.Number(spreadOf(k.kib).median), spreadOf(k.perKiB), times)
+			page.Number(spreadOf(r.rate).median),
+			spreadOf(r.cpu), page.Number(spreadOf(r.kib).median), spreadOf(r.perKiB), times)
 	})
 	for _, k := range m.kinds {
-		if other, found := byName[k.name+besideProxy]; found {
+		if other, found := m.byKind[k.name+besideProxy]; found {
 			note(reasonUnread, "- A %s costs %s times the CPU that ReverseProxy takes for it.", k.name,
-				ratioOf(k.cpu, other.cpu))
+				ratioOf(m.byKind[k.name].cpu, other.cpu))
 		}
 	}
 	return fmt.Sprintf(`

@@ -27,33 +27,30 @@ func sampleFindings() *findings {
 		m.calls = append(m.calls, result{"2026-07-28", connections, ways(wayDirect, wayProxy, wayDrawbridge,
 			wayThrifty)})
 	}
-	kind := func(k kind, perKiB float64) *kindRounds {
-		return &kindRounds{
-			kind: k,
-			rounds: &rounds{
-				rate: []float64{10}, cpu: []float64{perKiB}, kib: []float64{1}, perKiB: []float64{perKiB},
-			},
+	m.byKind = map[string]*rounds{}
+	for _, k := range []struct {
+		name, plain, reason string
+		perKiB              float64
+	}{
+		{plainModern, "", "", 100},
+		{"cheap", plainModern, "", 150},
+		{"dear", plainModern, "it does more", 250},
+		{"dear as well", plainModern, "", 300},
+		{"result of 1 KiB", plainModern, "", 90},
+		{"result of 1 KiB" + besideProxy, "", "", 45},
+	} {
+		m.kinds = append(m.kinds, kind{name: k.name, plain: k.plain, reason: k.reason, callers: 16})
+		m.byKind[k.name] = &rounds{
+			rate: []float64{10}, cpu: []float64{k.perKiB}, kib: []float64{1}, perKiB: []float64{k.perKiB},
 		}
 	}
-	m.kinds = []*kindRounds{
-		kind(kindNamed(plainModern, "", ""), 100),
-		kind(kindNamed("cheap", plainModern, ""), 150),
-		kind(kindNamed("dear", plainModern, "it does more"), 250),
-		kind(kindNamed("dear as well", plainModern, ""), 300),
-		kind(kindNamed("result of 1 KiB", plainModern, ""), 90),
-		kind(kindNamed("result of 1 KiB"+besideProxy, "", ""), 45),
-	}
-	for i, k := range idleKinds() {
+	for i, k := range idleKinds {
 		m.idle = append(m.idle, idleResult{
 			kind: k.name, streams: 1000, kib: 7.5, after: 8, told: 1000 - i,
 			last: 90 * time.Millisecond,
 		})
 	}
 	return m
-}
-
-func kindNamed(name, plain, reason string) kind {
-	return kind{name: name, plain: plain, reason: reason, callers: 16}
 }
 
 func TestReportSaysWhatWasMeasured(t *testing.T) {

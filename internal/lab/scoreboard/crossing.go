@@ -146,7 +146,7 @@ type crossing struct {
 
 // everywhere is where it is tried: in the revisions, and over the transport of the oldest
 // one.
-func everywhere() []string { return append(mcp.Revisions(), overSSE) }
+var everywhere = append(mcp.Revisions(), overSSE)
 
 // overSSE is the oldest revision over its own transport.
 const overSSE = "over HTTP+SSE"
@@ -175,7 +175,7 @@ func (w *world) cross(n int, revisions []string, say teller) *crossing {
 
 func (w *world) round(c *crossing, revision string) {
 	owners, thieves := make([]*speaker, shards), make([]*speaker, shards)
-	for i, p := range people() {
+	for i, p := range people {
 		owners[i] = w.speak(p, revision)
 		defer owners[i].close()
 		thieves[i] = w.speak(p, revision)
@@ -292,12 +292,8 @@ var anyMarker = regexp.MustCompile(`marker-[A-Za-z0-9_-]+`)
 
 // holdsForeign tells whether a text has something that was said to another person.
 func holdsForeign(text string, p person) bool {
-	for _, found := range anyMarker.FindAllString(text, -1) {
-		if found != p.marker() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(anyMarker.FindAllString(text, -1),
+		func(found string) bool { return found != p.marker() })
 }
 
 // control uses what is the owner's own. If it is of no use to the owner, that others

@@ -23,7 +23,7 @@ const forgedTokens = "tokens forged, for each algorithm" //nolint:gosec // G101:
 // tryForgeries sends every forgery under every algorithm, and beside them the good token
 // of each.
 func (w *world) tryForgeries(t *tally) {
-	one := &speaker{w: w, person: people()[0], revision: mcp.Revision2607}
+	one := &speaker{w: w, person: people[0], revision: mcp.Revision2607}
 	try := func(class string, m wanted, f forgery) {
 		in := input{
 			request: one.ask(`"f"`, mcp.MethodToolsList, ""), class: class, what: f.what, want: m,
@@ -221,7 +221,7 @@ func (s signer) payloads() (all []forgery) {
 		all = append(all, forgery{"claims " + payload, s.token(s.header(), payload)},
 			forgery{"nested claims " + payload, s.token(s.with(`"cty":"JWT"`), payload)})
 	}
-	for _, other := range append(signers(), people()[0].signer(), people()[4].signer()) {
+	for _, other := range append(signers(), people[0].signer(), people[4].signer()) {
 		if other.person.issuer != s.person.issuer {
 			all = append(all,
 				forgery{"claims of " + other.person.issuer, s.token(s.header(), other.claims())},

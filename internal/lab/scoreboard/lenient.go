@@ -19,34 +19,32 @@ type leniency struct {
 }
 
 // leniencies are all of them. What differs in any other place must be refused.
-func leniencies() []leniency {
-	return []leniency{
-		{path: ".params", why: "null is as if there were none: some clients write it so"},
-		{
-			path: ".params.clientInfo", why: "a client says who it is for records alone",
-			method: mcp.MethodInitialize, instead: &members{{"name", "x"}, {"version", "x"}},
-		},
-		{
-			path: ".params.capabilities", why: "what is no capability is none: the client is not asked " +
-				"for it",
-			method: mcp.MethodInitialize, instead: &members{},
-		},
-		{path: ".params._meta." + mcp.MetaClientInfo, why: "a client says who it is for records alone"},
-		{
-			path:    ".params._meta." + mcp.MetaClientCapabilities,
-			why:     "what is no capability is none: the client is not asked for it",
-			instead: &members{}, typed: true,
-		},
-		{path: ".params._meta.progressToken", why: "progress is told with the token as it was sent"},
-		{
-			path: ".params.uri",
-			why: "resources/unsubscribe with any string that names no subscription: there is nothing " +
-				"to end",
-			method: mcp.MethodUnsubscribe, instead: "file:///x", typed: true,
-		},
-		{path: ".params.inputResponses", why: "answers without a state belong to no question, and are not " +
-			"looked at"},
-	}
+var leniencies = []leniency{
+	{path: ".params", why: "null is as if there were none: some clients write it so"},
+	{
+		path: ".params.clientInfo", why: "a client says who it is for records alone",
+		method: mcp.MethodInitialize, instead: &members{{"name", "x"}, {"version", "x"}},
+	},
+	{
+		path: ".params.capabilities", why: "what is no capability is none: the client is not asked " +
+			"for it",
+		method: mcp.MethodInitialize, instead: &members{},
+	},
+	{path: ".params._meta." + mcp.MetaClientInfo, why: "a client says who it is for records alone"},
+	{
+		path:    ".params._meta." + mcp.MetaClientCapabilities,
+		why:     "what is no capability is none: the client is not asked for it",
+		instead: &members{}, typed: true,
+	},
+	{path: ".params._meta.progressToken", why: "progress is told with the token as it was sent"},
+	{
+		path: ".params.uri",
+		why: "resources/unsubscribe with any string that names no subscription: there is nothing " +
+			"to end",
+		method: mcp.MethodUnsubscribe, instead: "file:///x", typed: true,
+	},
+	{path: ".params.inputResponses", why: "answers without a state belong to no question, and are not " +
+		"looked at"},
 }
 
 // forgive returns a copy of a message in which what stands in lenient places is as the
@@ -67,7 +65,7 @@ func forgive(tree *members) *members {
 		meta = meta.copied()
 		params.set("_meta", meta)
 	}
-	for _, one := range leniencies() {
+	for _, one := range leniencies {
 		in, name := params, strings.TrimPrefix(one.path, ".params.")
 		if inMeta, has := strings.CutPrefix(name, "_meta."); has {
 			in, name = meta, inMeta
@@ -85,6 +83,5 @@ func forgive(tree *members) *members {
 
 // copied returns a copy of an object that shares the values of its members.
 func (o *members) copied() *members {
-	own := slices.Clone(*o)
-	return &own
+	return new(slices.Clone(*o))
 }

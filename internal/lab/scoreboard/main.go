@@ -59,7 +59,7 @@ func begin(flags *flag.FlagSet) page.Measure {
 		}
 		b.attack(s, say)
 		if s.tests {
-			for _, g := range groups() {
+			for _, g := range groups {
 				say("%s", g.command())
 				b.addGroup(g, g.measure(ctx, root))
 			}
@@ -88,7 +88,7 @@ func (b *board) attack(s settings, say teller) {
 	say("forged tokens")
 	w.tryForgeries(b.inputs)
 	say("ids of others")
-	b.crossed = w.cross(s.crossings, everywhere(), say)
+	b.crossed = w.cross(s.crossings, everywhere, say)
 	if s.pairs > 0 {
 		b.timed = w.tell(s.pairs, s.seed, say)
 	}

@@ -105,11 +105,10 @@ func (w *writer) good() input {
 func (w *writer) mutated() input {
 	in, tree, k := w.message("messages mutated")
 	in.want = behave
-	all := mutations()
 	var names []string
 	text, broken := "", false
 	for range 1 + w.IntN(3) {
-		m := all[w.IntN(len(all))]
+		m := pick(w.Rand, mutations)
 		if broken || m.text == nil && !m.change(w.Rand, tree) {
 			continue
 		}

@@ -42,44 +42,42 @@ func odd(r *rand.Rand) any {
 	})
 }
 
-func mutations() []mutation {
-	return []mutation{
-		{name: "another type", at: func(r *rand.Rand, at place) bool { return at.set(odd(r)) }},
-		{name: "a member missing", at: func(_ *rand.Rand, at place) bool {
-			return at.in != nil && at.in.cut(at.at)
-		}},
-		{name: "a member more", at: func(r *rand.Rand, at place) bool {
-			return at.in != nil && at.in.set(pick(r, []string{
-				"x", "", "a b", "__proto__", "constructor", "toString", "$ref", "_meta", "cursor", "requestState",
-				"inputResponses", "task", "result", "error", "id", "\u202e", "x\x00",
-			}), odd(r))
-		}},
-		{name: "a huge text", at: func(r *rand.Rand, at place) bool {
-			return at.set(strings.Repeat(pick(r, []string{"x", "\U0001F600", "\u202e", `\`, "../", "%00"}), 1+r.IntN(4000)))
-		}},
-		{name: "deep", at: func(r *rand.Rand, at place) bool {
-			n := 1 + r.IntN(60)
-			return at.set(literal(strings.Repeat("[", n) + strings.Repeat("]", n)))
-		}},
-		{name: "another name", at: rename},
-		{name: "an odd id", tree: reidentify},
-		{name: "the same name twice", text: double},
-		{name: "cut off", text: func(r *rand.Rand, text string) string { return text[:r.IntN(len(text))] }},
-		{name: "invalid UTF-8", text: spoil},
-		{name: "something behind", text: func(r *rand.Rand, text string) string {
-			return text + pick(r, []string{"{}", "x", ",", "]", "}", "\x00", text, "//", "\ufeff", "[]"})
-		}},
-		{name: "something before", text: func(r *rand.Rand, text string) string {
-			return pick(r, []string{"\ufeff", "/**/", "[", ",", "\x00", "x", "{}", "'", "null"}) + text
-		}},
-		{name: "a broken character", text: breakOne},
-		{name: "too deep", text: func(r *rand.Rand, text string) string {
-			n := 65 + r.IntN(3000)
-			return `{"jsonrpc":"2.0","x":` + strings.Repeat(`{"a":[`, n) + strings.Repeat("]}", n) + "," +
-				text[1:]
-		}},
-		{name: "an imitated name", text: imitate},
-	}
+var mutations = []mutation{
+	{name: "another type", at: func(r *rand.Rand, at place) bool { return at.set(odd(r)) }},
+	{name: "a member missing", at: func(_ *rand.Rand, at place) bool {
+		return at.in != nil && at.in.cut(at.at)
+	}},
+	{name: "a member more", at: func(r *rand.Rand, at place) bool {
+		return at.in != nil && at.in.set(pick(r, []string{
+			"x", "", "a b", "__proto__", "constructor", "toString", "$ref", "_meta", "cursor", "requestState",
+			"inputResponses", "task", "result", "error", "id", "\u202e", "x\x00",
+		}), odd(r))
+	}},
+	{name: "a huge text", at: func(r *rand.Rand, at place) bool {
+		return at.set(strings.Repeat(pick(r, []string{"x", "\U0001F600", "\u202e", `\`, "../", "%00"}), 1+r.IntN(4000)))
+	}},
+	{name: "deep", at: func(r *rand.Rand, at place) bool {
+		n := 1 + r.IntN(60)
+		return at.set(literal(strings.Repeat("[", n) + strings.Repeat("]", n)))
+	}},
+	{name: "another name", at: rename},
+	{name: "an odd id", tree: reidentify},
+	{name: "the same name twice", text: double},
+	{name: "cut off", text: func(r *rand.Rand, text string) string { return text[:r.IntN(len(text))] }},
+	{name: "invalid UTF-8", text: spoil},
+	{name: "something behind", text: func(r *rand.Rand, text string) string {
+		return text + pick(r, []string{"{}", "x", ",", "]", "}", "\x00", text, "//", "\ufeff", "[]"})
+	}},
+	{name: "something before", text: func(r *rand.Rand, text string) string {
+		return pick(r, []string{"\ufeff", "/**/", "[", ",", "\x00", "x", "{}", "'", "null"}) + text
+	}},
+	{name: "a broken character", text: breakOne},
+	{name: "too deep", text: func(r *rand.Rand, text string) string {
+		n := 65 + r.IntN(3000)
+		return `{"jsonrpc":"2.0","x":` + strings.Repeat(`{"a":[`, n) + strings.Repeat("]}", n) + "," +
+			text[1:]
+	}},
+	{name: "an imitated name", text: imitate},
 }
 
 func rename(r *rand.Rand, at place) bool {

@@ -143,7 +143,7 @@ A message that differs from its schema must be refused, except in these places:
 		page.Rows(slices.Sorted(maps.Keys(b.inputs.tried)), func(class string) string {
 			return fmt.Sprintf("| %s | %s |\n", class, page.Grouped(b.inputs.tried[class]))
 		}), b.times(), b.fuzzes(),
-		page.Rows(leniencies(), func(one leniency) string {
+		page.Rows(leniencies, func(one leniency) string {
 			return fmt.Sprintf("| `%s` | %s |\n", strings.TrimPrefix(one.path, "."), one.why)
 		}))
 }

@@ -82,7 +82,7 @@ func (w *world) tryInputs(n int, seed uint64, say teller) *tally {
 	}
 	must.AtOnce(shards, shards, func(i int) {
 		random := rand.New(rand.NewPCG(seed, uint64(i))) //nolint:gosec // G404: to be repeated, not to be secret
-		w.shard(t, people()[i], random, texts, speeches, n/shards)
+		w.shard(t, people[i], random, texts, speeches, n/shards)
 	})
 	w.addFaults(t)
 	return t
@@ -108,7 +108,7 @@ func (w *world) shard(t *tally, p person, r *rand.Rand, texts *texts, speeches m
 ) {
 	var writers []*writer
 	fakes := p.signer().forgeries()
-	for _, revision := range everywhere() {
+	for _, revision := range everywhere {
 		s := w.speak(p, revision)
 		defer s.close()
 		writers = append(writers, &writer{

@@ -124,7 +124,7 @@ func TestWhatGoesWrongInsideIsAddedOnce(t *testing.T) {
 // TestForeignAnswersAreSeen shows that what was said to another person is found in an
 // answer, and nothing else.
 func TestForeignAnswersAreSeen(t *testing.T) {
-	all := people()
+	all := people
 	for i, p := range all {
 		for j, other := range all {
 			if got := holdsForeign("text "+other.marker()+" text", p); got != (i != j) {
@@ -186,7 +186,7 @@ func TestEachPatternAndPackageOfAGroupHasATest(t *testing.T) {
 		names := regexp.MustCompile(pattern)
 		return slices.ContainsFunc(all, func(o target) bool { return o.folder == folder && names.MatchString(o.name) })
 	}
-	for _, g := range groups() {
+	for _, g := range groups {
 		for pattern := range strings.SplitSeq(g.run, "|") {
 			if !slices.ContainsFunc(g.packages, func(folder string) bool { return has(folder, pattern) }) {
 				t.Errorf("%s: no test of %v is called %s", g.figure, g.packages, pattern)

@@ -63,7 +63,7 @@ func newSigners(secret string) []signer {
 			})
 	}
 	for i := range all {
-		all[i].person = people()[0]
+		all[i].person = people[0]
 		all[i].person.issuer = "https://" + strings.ToLower(all[i].algorithm) + ".test/"
 	}
 	return all

@@ -120,7 +120,7 @@ func greater(a, b []time.Duration) float64 {
 func (w *world) contrasts() (all []contrast, end func()) {
 	var open []func()
 	for _, revision := range []string{mcp.Revision2511, mcp.Revision2607, overSSE} {
-		thief, owner := w.speak(people()[0], revision), w.speak(people()[6], revision)
+		thief, owner := w.speak(people[0], revision), w.speak(people[6], revision)
 		open = append(open, thief.close, owner.close)
 		if revision != overSSE {
 			all = append(all, named(thief)...)

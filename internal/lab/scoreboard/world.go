@@ -44,18 +44,15 @@ var secrets = map[string]string{
 type person struct{ issuer, tenant, user, client string }
 
 // people are eight, of whom each differs from the first in one thing, or in several.
-func people() []person {
-	const one, two = "https://one.test/", "https://two.test/"
-	return []person{
-		{one, "acme", "alice", "app"},
-		{one, "acme", "alice", "other"},
-		{one, "acme", "bob", "app"},
-		{one, "globex", "alice", "app"},
-		{two, "acme", "alice", "app"},
-		{two, "globex", "alice", "app"},
-		{one, "globex", "bob", "other"},
-		{two, "acme", "bob", "other"},
-	}
+var people = []person{
+	{"https://one.test/", "acme", "alice", "app"},
+	{"https://one.test/", "acme", "alice", "other"},
+	{"https://one.test/", "acme", "bob", "app"},
+	{"https://one.test/", "globex", "alice", "app"},
+	{"https://two.test/", "acme", "alice", "app"},
+	{"https://two.test/", "globex", "alice", "app"},
+	{"https://one.test/", "globex", "bob", "other"},
+	{"https://two.test/", "acme", "bob", "other"},
 }
 
 func (p person) String() string {
@@ -97,7 +94,7 @@ type world struct {
 	metrics *prometheus.Registry
 	denied  atomic.Int64 // uses of what no rule allows, that were not added to a tally yet
 	panics  int          // that were
-	stop    func()
+	close   func()
 }
 
 // newWorld opens a world. close ends it.
@@ -134,7 +131,7 @@ func newWorld() *world {
 	for _, run := range []func(context.Context) error{desk.Run, w.server.Run, verifier.Run} {
 		all.Go(func() { _ = run(ctx) }) // they return nil when ctx ends
 	}
-	w.stop = func() {
+	w.close = func() {
 		w.server.EndStreams()
 		cancel()
 		all.Wait()
@@ -142,11 +139,9 @@ func newWorld() *world {
 	return w
 }
 
-func (w *world) close() { w.stop() }
-
 func newVerifier() *auth.Verifier {
 	var issuers []auth.Issuer
-	for _, s := range append(signers(), people()[0].signer(), people()[4].signer()) {
+	for _, s := range append(signers(), people[0].signer(), people[4].signer()) {
 		issuers = append(issuers, auth.Issuer{
 			Issuer: s.person.issuer, Algorithms: []string{s.algorithm}, Audiences: []string{audience},
 			Keys:        []auth.Key{s.key()},

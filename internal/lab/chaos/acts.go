@@ -56,41 +56,39 @@ func further(all int) pass {
 	}
 }
 
-// acts returns all ways. With restarts a tenth more requests go through than are wanted,
+// acts are all ways. With restarts a tenth more requests go through than are wanted,
 // without those of the other program, of the act without restarts and of that with kills.
-func acts() []*act {
-	return []*act{
-		{
-			name: "none", done: "nothing, for comparison", share: 5,
-			pass: work,
-		},
-		{
-			name: "one after the other",
-			done: "each of three replicas in turn: SIGTERM, exit 0, start, ready, and the next", share: 60,
-			pass: oneByOne,
-		},
-		{
-			name: "the new one first",
-			done: "a fourth one is started, and each of the others is restarted while three run; then it goes", share: 18,
-			pass: inOrder(further(replicas+1), oneByOne, newestLeaves),
-		},
-		{
-			name: "more and fewer", done: "3, 5, 1 and 3 replicas, of which four leave at once", share: 12,
-			pass: inOrder(further(world.Room), work, manyLeave, work, further(replicas)),
-		},
-		{name: "other configs", done: "each replica in turn gets another config by a reload or by a restart, and later the old one", share: 12, pass: reconfigured},
-		{name: "other keys", done: "the three steps of a rotation of `sessions.keys_file`, and a restart after each; other clients come before the last step", share: 8, pass: rekeyed},
-		{
-			name: "another program",
-			done: "each replica in turn is replaced by another program, and then each by this one", share: 5,
-			another: true, pass: replaced,
-		},
-		{
-			name: "kill -9",
-			done: "each of three replicas in turn: SIGKILL, start, ready, and the next", share: 5, deadly: true,
-			pass: struck,
-		},
-	}
+var acts = []*act{
+	{
+		name: "none", done: "nothing, for comparison", share: 5,
+		pass: work,
+	},
+	{
+		name: "one after the other",
+		done: "each of three replicas in turn: SIGTERM, exit 0, start, ready, and the next", share: 60,
+		pass: oneByOne,
+	},
+	{
+		name: "the new one first",
+		done: "a fourth one is started, and each of the others is restarted while three run; then it goes", share: 18,
+		pass: inOrder(further(replicas+1), oneByOne, newestLeaves),
+	},
+	{
+		name: "more and fewer", done: "3, 5, 1 and 3 replicas, of which four leave at once", share: 12,
+		pass: inOrder(further(world.Room), work, manyLeave, work, further(replicas)),
+	},
+	{name: "other configs", done: "each replica in turn gets another config by a reload or by a restart, and later the old one", share: 12, pass: reconfigured},
+	{name: "other keys", done: "the three steps of a rotation of `sessions.keys_file`, and a restart after each; other clients come before the last step", share: 8, pass: rekeyed},
+	{
+		name: "another program",
+		done: "each replica in turn is replaced by another program, and then each by this one", share: 5,
+		another: true, pass: replaced,
+	},
+	{
+		name: "kill -9",
+		done: "each of three replicas in turn: SIGKILL, start, ready, and the next", share: 5, deadly: true,
+		pass: struck,
+	},
 }
 
 func oneByOne(ctx context.Context, s *stage) {

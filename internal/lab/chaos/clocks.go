@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/drawbridge-mcp/drawbridge/internal/lab/chaos/crowd"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/page"
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/world"
@@ -124,10 +123,8 @@ func clock(ahead time.Duration) step {
 func jump(name string, ahead time.Duration, valid bool) *fault {
 	what := page.Either(valid, "tokens go on being good",
 		"tokens are refused there meanwhile, since by that clock they are not valid")
-	while := page.Either(valid, of(victim, servesAll, usesUp), of(victim,
-		func(ctx context.Context, s *scene, r *world.Replica) {
-			s.refuses(ctx, r, crowd.Modern, "DB-AUTH-EXPIRED", "DB-AUTH-EARLY", "DB-AUTH-LIFETIME")
-		}))
+	while := page.Either(valid, of(victim, servesAll, usesUp),
+		of(victim, refuses("DB-AUTH-EXPIRED", "DB-AUTH-EARLY", "DB-AUTH-LIFETIME")))
 	return &fault{
 		name: "the clock of a replica jumps " + name, done: "the wall clock of one process is set, and " +
 			"set back",

@@ -119,38 +119,27 @@ func sendsMuch(ctx context.Context, s *scene) {
 	}()
 }
 
-// usurper is a web server at an address that others believe to be a replica's. It speaks
-// TLS, as a replica does, so whoever takes its certificate is heard.
-type usurper struct {
-	server   *httptest.Server
-	requests atomic.Int64
-}
-
-func usurp(ctx context.Context, address string) *usurper {
-	listener := must.Have((&net.ListenConfig{}).Listen(ctx, "tcp", address))
-	u := &usurper{}
-	u.server = httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		u.requests.Add(1)
+// usurp starts a web server at an address that others believe to be a replica's, and counts
+// what it is asked. It speaks TLS, as a replica does, so whoever takes its certificate is
+// heard.
+func usurp(ctx context.Context, address string) (server *httptest.Server, requests *atomic.Int64) {
+	requests = &atomic.Int64{}
+	server = httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		requests.Add(1)
 	}))
-	_ = u.server.Listener.Close() // the other one takes its place
-	u.server.Listener = listener
-	u.server.StartTLS()
-	return u
-}
-
-// end ends it, and returns how many requests it got.
-func (u *usurper) end() int64 {
-	u.server.CloseClientConnections()
-	u.server.Close()
-	return u.requests.Load()
+	_ = server.Listener.Close() // the other one takes its place
+	server.Listener = must.Have((&net.ListenConfig{}).Listen(ctx, "tcp", address))
+	server.StartTLS()
+	return server, requests
 }
 
 // usurped has a web server listen in the place of the victim until the fault heals.
 func usurped(ctx context.Context, s *scene) {
-	u := usurp(ctx, s.victim.LinkAddress)
+	server, requests := usurp(ctx, s.victim.LinkAddress)
 	s.heals(func(context.Context, *scene) {
-		n := u.end()
-		is("the web server gets no request", n == 0, n)
+		server.CloseClientConnections()
+		server.Close()
+		is("the web server gets no request", requests.Load() == 0, requests.Load())
 	})
 }
 

@@ -68,19 +68,16 @@ return out`
 // staying are the kinds of keys that live for longer than it takes to measure, and how
 // long they live at most, as docs/replicas.md says: the entry of a session that was not
 // ended, answers of calls under a key, and used states.
-func staying() map[string]time.Duration {
-	return map[string]time.Duration{
-		"session": 37 * time.Minute, "once": 10 * time.Minute,
-		"used": 11 * time.Minute,
-	}
+var staying = map[string]time.Duration{
+	"session": 37 * time.Minute, "once": 10 * time.Minute, "used": 11 * time.Minute,
 }
 
-func stays(kind string) bool { return staying()[kind] > 0 }
+func stays(kind string) bool { return staying[kind] > 0 }
 
 // removal is the command that runs removeScript.
 func removal() []string {
 	command := []string{"EVAL", removeScript, "0"}
-	for kind, life := range staying() {
+	for kind, life := range staying {
 		command = append(command, kind, strconv.FormatInt(life.Milliseconds(), 10))
 	}
 	return command

@@ -14,43 +14,36 @@ type trouble struct {
 	make       func(p *netfault.Proxy, s *scene)
 }
 
-// troubles returns what is done to each link. late is longer than the gateway waits for
-// Redis, and thin makes it wait longer for a large answer.
-func troubles() []trouble {
-	const (
-		late = 3 * time.Second
-		thin = 2000 // bytes a second
-		torn = 1500 // bytes
-	)
-	return []trouble{
-		{"late answers", "answers come 3 s late", func(p *netfault.Proxy, _ *scene) { p.Delay(late) }},
-		{"a thin line", "2,000 bytes a second", func(p *netfault.Proxy, _ *scene) { p.Rate(thin) }},
-		{
-			"torn connections", "each connection is closed after 1,500 bytes of answers",
-			func(p *netfault.Proxy, _ *scene) { p.CutAfter(netfault.Answers, torn) },
-		},
-		{
-			"requests torn", "each connection is closed after 1,500 bytes of requests",
-			func(p *netfault.Proxy, _ *scene) { p.CutAfter(netfault.Requests, torn) },
-		},
-		{"resets", "each connection is reset, new ones too", func(p *netfault.Proxy, _ *scene) { p.Reset() }},
-		{
-			"half-closed connections", "the direction of answers ends, the other stays open",
-			func(p *netfault.Proxy, _ *scene) { p.HalfClose(netfault.Answers) },
-		},
-		{
-			"a black hole", "nothing goes through, and no connection ends",
-			func(p *netfault.Proxy, _ *scene) { p.BlackHole() },
-		},
-		{
-			"garbage", "answers are replaced by random bytes",
-			func(p *netfault.Proxy, s *scene) { p.Garbage(netfault.Answers, s.seed) },
-		},
-		{
-			"refused connections", "open connections end, and new ones are refused",
-			func(p *netfault.Proxy, _ *scene) { p.Refuse(); p.Cut() },
-		},
-	}
+// troubles are what is done to each link. Late answers come later than the gateway waits
+// for Redis, and the thin line makes it wait longer for a large answer.
+var troubles = []trouble{
+	{"late answers", "answers come 3 s late", func(p *netfault.Proxy, _ *scene) { p.Delay(3 * time.Second) }},
+	{"a thin line", "2,000 bytes a second", func(p *netfault.Proxy, _ *scene) { p.Rate(2000) }},
+	{
+		"torn connections", "each connection is closed after 1,500 bytes of answers",
+		func(p *netfault.Proxy, _ *scene) { p.CutAfter(netfault.Answers, 1500) },
+	},
+	{
+		"requests torn", "each connection is closed after 1,500 bytes of requests",
+		func(p *netfault.Proxy, _ *scene) { p.CutAfter(netfault.Requests, 1500) },
+	},
+	{"resets", "each connection is reset, new ones too", func(p *netfault.Proxy, _ *scene) { p.Reset() }},
+	{
+		"half-closed connections", "the direction of answers ends, the other stays open",
+		func(p *netfault.Proxy, _ *scene) { p.HalfClose(netfault.Answers) },
+	},
+	{
+		"a black hole", "nothing goes through, and no connection ends",
+		func(p *netfault.Proxy, _ *scene) { p.BlackHole() },
+	},
+	{
+		"garbage", "answers are replaced by random bytes",
+		func(p *netfault.Proxy, s *scene) { p.Garbage(netfault.Answers, s.seed) },
+	},
+	{
+		"refused connections", "open connections end, and new ones are refused",
+		func(p *netfault.Proxy, _ *scene) { p.Refuse(); p.Cut() },
+	},
 }
 
 // link is the proxy on a way from or to a replica.
@@ -78,7 +71,7 @@ func (l link) heals(_ context.Context, s *scene, r *world.Replica) {
 // networkFaults returns the troubles of the three links of one replica, and of the link
 // to Redis of all at once.
 func networkFaults() (faults []*fault) {
-	for _, t := range troubles() {
+	for _, t := range troubles {
 		notices, missed := ", notices that Redis is not well,", of(victim, missesRedis)
 		if t.name == "a thin line" { // answers may still come in time
 			notices, missed = ", whether it notices or not,", nil
@@ -104,7 +97,7 @@ func networkFaults() (faults []*fault) {
 		name: "all replicas to Redis: late answers", done: "answers of Redis come 3 s late at all replicas",
 		ground: plain, weak: true,
 		holds: "all replicas stay ready, notice that Redis is slow, and serve calls of 2026-07-28 meanwhile",
-		make:  of(fleet, link(toRedis).suffers(troubles()[0].make)),
+		make:  of(fleet, link(toRedis).suffers(troubles[0].make)),
 		seen:  of(fleet, missesRedis, isReady, servesAll),
 		heal:  of(fleet, link(toRedis).heals),
 	})

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -97,14 +96,6 @@ func ask(ctx context.Context, addr string, request []byte) reply {
 	c.Patience = patience
 	a := c.Exchange(request, 1<<20)
 	return reply{a.Status, a.Code(), string(a.Body), a.Session}
-}
-
-// refuses fails if a replica does not refuse a call of a server with
-// one of the codes.
-func (s *scene) refuses(ctx context.Context, r *world.Replica, server string, codes ...string) {
-	said := s.touch(ctx, r, server)
-	is(fmt.Sprintf("%s refuses %s with one of %v", r.Name, server, codes),
-		slices.Contains(codes, said.code), said)
 }
 
 // is fails unless something is so, and says what came instead.

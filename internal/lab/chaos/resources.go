@@ -206,9 +206,7 @@ func fillsDisk(ctx context.Context, s *scene) {
 		_, err = filler.Write(make([]byte, 4096))
 	}
 	_ = filler.Close() // it is full of nothing
-	if !errors.Is(err, syscall.ENOSPC) {
-		panic(err)
-	}
+	must.Be(errors.Is(err, syscall.ENOSPC), "%w", err)
 	s.besiege(ctx, s.victim.Address, 16, 1<<20, strings.Repeat(s.callRequest(), 2000))
 }
 

@@ -55,18 +55,18 @@ func (f *rollingFlags) prove(ctx context.Context, r page.Report) (string, error)
 
 // chosen returns the acts that are to be played.
 func (f *rollingFlags) chosen() []*act {
-	return slices.DeleteFunc(acts(), func(a *act) bool {
+	return slices.DeleteFunc(slices.Clone(acts), func(a *act) bool {
 		return !f.only.MatchString(a.name) || a.another && f.previous == ""
 	})
 }
 
 // behind plays all acts in one world.
 func (f *rollingFlags) behind(ctx context.Context, log io.Writer, dir, program, balancer string) []*score {
-	scene := newScene(ctx, dir, program, balancer, steady())
+	scene := newScene(ctx, dir, program, balancer, steady)
 	defer scene.close()
 	var scores []*score
 	for _, a := range f.chosen() {
-		s := &stage{scene: scene, current: program, previous: f.previous, loads: loads()}
+		s := &stage{scene: scene, current: program, previous: f.previous, loads: loads}
 		one := s.play(ctx, a, f.requests*a.share/100)
 		say(log, "%s, %v\n", time.Now().UTC().Format(time.TimeOnly), one)
 		scores = append(scores, one)
@@ -75,21 +75,15 @@ func (f *rollingFlags) behind(ctx context.Context, log io.Writer, dir, program, 
 }
 
 // loads are clients of all kinds, most of whom make plain calls.
-func loads() []crowd.Load {
-	return []crowd.Load{
-		{Kinds: append(crowd.Kinds(), crowd.Libraries()...)},
-		{Kinds: []string{crowd.Plain}, Size: 8, Pause: 2 * time.Millisecond},
-		{Kinds: []string{crowd.Brief}},
-	}
+var loads = []crowd.Load{
+	{Kinds: slices.Concat(crowd.Kinds, crowd.Libraries)},
+	{Kinds: []string{crowd.Plain}, Size: 8, Pause: 2 * time.Millisecond},
+	{Kinds: []string{crowd.Brief}},
 }
 
 // steady is a ground on which nothing happens but what is done to replicas, however busy
 // the machine is: the gateways wait for Redis as long as they can.
-func steady() ground {
-	g := direct
-	g.patience = 10 * time.Second
-	return g
-}
+var steady = ground{redis: "one", direct: true, patience: 10 * time.Second}
 
 // verdictOfRolling returns the promises that were broken, nil if none was. Behind each
 // load balancer as many requests as are wanted must have gone through while replicas were

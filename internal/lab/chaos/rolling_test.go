@@ -21,9 +21,9 @@ func TestNothingIsLostInARollingRestart(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "drawbridge")
 	world.Build(t.Context(), program)
-	scene := newScene(t.Context(), filepath.Join(dir, "world"), program, "nginx", steady())
+	scene := newScene(t.Context(), filepath.Join(dir, "world"), program, "nginx", steady)
 	defer scene.close()
-	s := &stage{scene: scene, loads: loads()}
+	s := &stage{scene: scene, loads: loads}
 	got := s.play(t.Context(), &act{name: "one after the other", pass: oneByOne}, 0)
 	t.Log(got)
 	if err := got.wrong(); err != nil {
@@ -134,7 +134,7 @@ func TestOnlyRequestsWithRestartsAreCounted(t *testing.T) {
 
 func TestActsAreWhole(t *testing.T) {
 	names, share := map[string]bool{}, 0
-	for _, a := range acts() {
+	for _, a := range acts {
 		if names[a.name] || a.name == "" || a.done == "" || a.pass == nil || a.share == 0 {
 			t.Errorf("the act %q is not whole, or stands twice", a.name)
 		}

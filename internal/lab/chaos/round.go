@@ -88,7 +88,7 @@ func (s *scene) playWith(ctx context.Context, f *fault, book *ledger.Ledger) {
 	s.crowd = crowd.Start(ctx, crowd.Config{
 		URL: s.url, Token: s.token, Ledger: book, Patience: patience, Forgetful: f.weak,
 		ChangePatience: 2*time.Minute + patience - silence,
-		Loads:          []crowd.Load{{Kinds: append(crowd.Kinds(), crowd.Libraries()...)}},
+		Loads:          []crowd.Load{{Kinds: slices.Concat(crowd.Kinds, crowd.Libraries)}},
 	})
 	missed := must.Try(func() { s.suffer(ctx, f) })
 	stopping, stop := context.WithTimeout(ctx, ends)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
@@ -63,7 +64,7 @@ func newScene(ctx context.Context, dir, program, balancer string, g ground) *sce
 	paths := map[string]string{crowd.Modern: "/mcp", crowd.Legacy: "/legacy"}
 	for name, path := range paths {
 		address := must.Have(freeport.Address())
-		s.servers[name] = must.Have(upstream.Start(address))
+		s.servers[name] = upstream.Start(address)
 		paths[name] = address + path
 	}
 	must.OK(os.Mkdir(dir, 0o700))
@@ -90,12 +91,7 @@ func (s *scene) close() {
 func (s *scene) begin(seed uint64) {
 	s.seed, s.draw = seed, rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a fault is no secret
 	at := s.draw.IntN(replicas)
-	s.victim, s.others = s.Replicas[at], nil
-	for i, r := range s.Replicas[:replicas] {
-		if i != at {
-			s.others = append(s.others, r)
-		}
-	}
+	s.victim, s.others = s.Replicas[at], slices.Delete(slices.Clone(s.fleet()), at, at+1)
 	s.server, s.spared = crowd.Modern, crowd.Legacy
 	if s.draw.IntN(2) == 1 {
 		s.server, s.spared = crowd.Legacy, crowd.Modern

@@ -153,7 +153,7 @@ func describeRolling(scores []*score, took time.Duration) string {
 	}
 	return fmt.Sprintf(rollingSection, took.Round(time.Second), behind, page.Rows(scores, (*score).row),
 		page.Rows(scores, (*score).deadlyRow), page.Rows(scores, (*score).broken),
-		page.Rows(acts(), func(a *act) string {
+		page.Rows(acts, func(a *act) string {
 			played := slices.ContainsFunc(scores, func(s *score) bool { return s.act.name == a.name })
 			return fmt.Sprintf("| %s | %s%s |\n", a.name, page.Either(played, "", "**not run**: "), a.done)
 		}))

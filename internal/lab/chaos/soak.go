@@ -55,7 +55,7 @@ func (f *soakFlags) prove(ctx context.Context, r page.Report) (string, error) {
 	const least = 2*warmTime + 4*closing
 	must.Be(f.time >= least, "-time: %v shows nothing, %v at least", f.time, least)
 	return inFolder(ctx, "soak", r.Log, false, func(dir, program string) (string, error) {
-		g := steady()
+		g := steady
 		g.eventAge = soakAge
 		scene := newScene(ctx, filepath.Join(dir, f.balancer), program, f.balancer, g)
 		defer scene.close()
@@ -63,7 +63,7 @@ func (f *soakFlags) prove(ctx context.Context, r page.Report) (string, error) {
 			stage: stage{
 				scene: scene, inFlight: map[ledger.Nonce]bool{}, soon: map[ledger.Nonce]bool{},
 				loads: []crowd.Load{
-					{Kinds: crowd.Kinds(), Pause: soakPause},
+					{Kinds: crowd.Kinds, Pause: soakPause},
 					{Kinds: []string{crowd.Brief}, Size: briefs, Pause: briefPause},
 				},
 			},

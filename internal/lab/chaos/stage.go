@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -91,16 +90,13 @@ func (s *stage) relieve(ctx context.Context) {
 // work waits until the clients have sent some more requests.
 func (s *stage) work(ctx context.Context) {
 	const some = 100
-	goal := s.tally.Deeds().Requests + some
-	for last, at := int64(0), time.Now(); s.tally.Deeds().Requests < goal; {
-		if now := s.tally.Deeds().Requests; now > last {
-			last, at = now, time.Now()
-		}
-		if ctx.Err() != nil || time.Since(at) > stopTime {
-			panic(errors.Join(ctx.Err(), fmt.Errorf("the clients have sent nothing since %v", at)))
-		}
-		world.Pause(ctx, pace)
-	}
+	before := s.tally.Deeds().Requests
+	world.For(ctx, stopTime, func(ctx context.Context) {
+		world.Until(ctx, func() {
+			sent := s.tally.Deeds().Requests - before
+			is(fmt.Sprintf("the clients send %d requests", some), sent >= some, sent)
+		})
+	})
 }
 
 // well waits until all is ready, and the load balancer sends requests to all replicas

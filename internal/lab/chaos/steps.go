@@ -164,15 +164,13 @@ func stopped(ctx context.Context, s *scene, r *world.Replica) {
 
 // renewed stops a replica and starts it again.
 func renewed(ctx context.Context, s *scene, r *world.Replica) {
-	s.restarted(ctx, r, nil)
+	s.restarted(ctx, r, func() {})
 }
 
 // restarted stops a replica, lets change what the next process has, and starts it.
 func (s *scene) restarted(ctx context.Context, r *world.Replica, change func()) {
 	s.stopClean(ctx, r)
-	if change != nil {
-		change()
-	}
+	change()
 	world.For(ctx, patience, r.Start)
 }
 
@@ -226,7 +224,9 @@ func servesAll(ctx context.Context, s *scene, r *world.Replica) {
 // one of the codes.
 func refuses(codes ...string) about {
 	return func(ctx context.Context, s *scene, r *world.Replica) {
-		s.refuses(ctx, r, s.server, codes...)
+		said := s.touch(ctx, r, s.server)
+		is(fmt.Sprintf("%s refuses %s with one of %v", r.Name, s.server, codes),
+			slices.Contains(codes, said.code), said)
 	}
 }
 

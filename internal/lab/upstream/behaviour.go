@@ -60,63 +60,59 @@ func (s *Server) Behave(b Behaviour) {
 }
 
 // ofLists tells whether a behaviour is seen in lists.
-func (b Behaviour) ofLists() bool { return lists()[b] != nil || b == Endless || b == Pages }
+func (b Behaviour) ofLists() bool { return lists[b] != nil || b == Endless || b == Pages }
 
-// lists returns how lists are written as behaviours have it, where that is not page after
+// lists are how lists are written as behaviours have it, where that is not page after
 // page.
-func lists() map[Behaviour]func(*output, mcp.RawJSON) {
-	return map[Behaviour]func(*output, mcp.RawJSON){
-		Oversized: (*output).oversized, Bomb: (*output).bomb, Crowded: (*output).crowd,
-	}
+var lists = map[Behaviour]func(*output, mcp.RawJSON){
+	Oversized: (*output).oversized, Bomb: (*output).bomb, Crowded: (*output).crowd,
 }
 
 func (s *Server) behaves() Behaviour { return Behaviour(s.behaviour.Load()) }
 
-// answers returns how calls are answered as behaviours have it. answer is the good one,
+// answers are how calls are answered as behaviours have it. answer is the good one,
 // which is given where nothing stands here.
-func answers() map[Behaviour]func(ctx context.Context, c *call, answer []byte) {
-	return map[Behaviour]func(ctx context.Context, c *call, answer []byte){
-		Hang:      func(ctx context.Context, _ *call, _ []byte) { <-ctx.Done() },
-		Drip:      func(ctx context.Context, c *call, answer []byte) { c.out.drip(ctx, answer) },
-		Garbage:   func(_ context.Context, c *call, _ []byte) { c.out.garbage() },
-		Oversized: func(_ context.Context, c *call, _ []byte) { c.out.oversized(c.id) },
-		Bomb:      func(_ context.Context, c *call, _ []byte) { c.out.bomb(c.id) },
-		HTML:      func(_ context.Context, c *call, _ []byte) { c.out.page() },
-		WrongID: func(_ context.Context, c *call, answer []byte) {
-			c.out.end(withID(c.id, `987654321`, answer))
-		},
-		OthersID: func(_ context.Context, c *call, answer []byte) {
-			c.out.end(withID(c.id, c.otherID(), answer))
-		},
-		TwoAnswers: func(_ context.Context, c *call, answer []byte) {
-			c.out.event(answer)
-			c.out.end(answer)
-		},
-		Flood: func(_ context.Context, c *call, answer []byte) {
-			for i := range flood {
-				c.out.event(fmt.Appendf(nil,
-					`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info",`+
-						`"data":"flood %d"}}`, i))
-				c.out.event(fmt.Appendf(nil,
-					`{"jsonrpc":"2.0","method":"notifications/progress",`+
-						`"params":{"progressToken":"nobody's","progress":%d}}`, i))
-			}
-			c.out.end(answer)
-		},
-		HalfClose: func(ctx context.Context, c *call, answer []byte) {
-			// the other side may be gone
-			c.out.cut(ctx, answer, func(conn *net.TCPConn) { _ = conn.CloseWrite() })
-		},
-		Reset: func(ctx context.Context, c *call, answer []byte) {
-			c.out.cut(ctx, answer, func(conn *net.TCPConn) {
-				_ = conn.SetLinger(0) // the same
-				_ = conn.Close()
-			})
-		},
-		Version: func(_ context.Context, c *call, answer []byte) {
-			c.out.end([]byte(strings.Replace(string(answer), `"jsonrpc":"2.0"`, `"jsonrpc":"1.0"`, 1)))
-		},
-	}
+var answers = map[Behaviour]func(ctx context.Context, c *call, answer []byte){
+	Hang:      func(ctx context.Context, _ *call, _ []byte) { <-ctx.Done() },
+	Drip:      func(ctx context.Context, c *call, answer []byte) { c.out.drip(ctx, answer) },
+	Garbage:   func(_ context.Context, c *call, _ []byte) { c.out.garbage() },
+	Oversized: func(_ context.Context, c *call, _ []byte) { c.out.oversized(c.id) },
+	Bomb:      func(_ context.Context, c *call, _ []byte) { c.out.bomb(c.id) },
+	HTML:      func(_ context.Context, c *call, _ []byte) { c.out.page() },
+	WrongID: func(_ context.Context, c *call, answer []byte) {
+		c.out.end(withID(c.id, `987654321`, answer))
+	},
+	OthersID: func(_ context.Context, c *call, answer []byte) {
+		c.out.end(withID(c.id, c.otherID(), answer))
+	},
+	TwoAnswers: func(_ context.Context, c *call, answer []byte) {
+		c.out.event(answer)
+		c.out.end(answer)
+	},
+	Flood: func(_ context.Context, c *call, answer []byte) {
+		for i := range flood {
+			c.out.event(fmt.Appendf(nil,
+				`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info",`+
+					`"data":"flood %d"}}`, i))
+			c.out.event(fmt.Appendf(nil,
+				`{"jsonrpc":"2.0","method":"notifications/progress",`+
+					`"params":{"progressToken":"nobody's","progress":%d}}`, i))
+		}
+		c.out.end(answer)
+	},
+	HalfClose: func(ctx context.Context, c *call, answer []byte) {
+		// the other side may be gone
+		c.out.cut(ctx, answer, func(conn *net.TCPConn) { _ = conn.CloseWrite() })
+	},
+	Reset: func(ctx context.Context, c *call, answer []byte) {
+		c.out.cut(ctx, answer, func(conn *net.TCPConn) {
+			_ = conn.SetLinger(0) // the same
+			_ = conn.Close()
+		})
+	},
+	Version: func(_ context.Context, c *call, answer []byte) {
+		c.out.end([]byte(strings.Replace(string(answer), `"jsonrpc":"2.0"`, `"jsonrpc":"1.0"`, 1)))
+	},
 }
 
 // withID returns an answer under another id.

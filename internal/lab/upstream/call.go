@@ -78,7 +78,7 @@ func (c *call) serve(ctx context.Context) {
 		return // a cancelled call gets no answer
 	}
 	answer := resultOf(mcp.ID(c.id), c.result(serial, extra))
-	if misanswer := answers()[c.side.server.behaves()]; misanswer != nil {
+	if misanswer := answers[c.side.server.behaves()]; misanswer != nil {
 		misanswer(ctx, c, answer)
 		return
 	}

@@ -66,13 +66,7 @@ func receive(w http.ResponseWriter, r *http.Request) (m *mcp.Message, ok bool) {
 func (s *side) subscription(r *http.Request, m *mcp.Message, out *output) {
 	filter := m.Params.Object("notifications")
 	lists := string(filter.Value("toolsListChanged")) == "true"
-	var uris []string
-	if elements, ok := filter.Value("resourceSubscriptions").Elements(); ok {
-		for _, e := range elements {
-			uri, _ := e.Text()
-			uris = append(uris, uri)
-		}
-	}
+	uris, _ := filter.Value("resourceSubscriptions").Elements() // none if it wants none
 	id := mcp.NewObject(mcp.Member{Name: mcp.MetaSubscriptionID, Value: mcp.RawJSON(m.ID)}).JSON()
 	var order sync.Mutex // so that the acknowledgement is the first message
 	send := func(method string, params mcp.Object) {
@@ -83,10 +77,9 @@ func (s *side) subscription(r *http.Request, m *mcp.Message, out *output) {
 	order.Lock()
 	leave := s.listen(&listener{
 		tell: send,
-		wants: func(
-			uri string,
-		) bool {
-			return uri == "" && lists || uri != "" && slices.Contains(uris, uri)
+		wants: func(uri string) bool {
+			return uri == "" && lists ||
+				uri != "" && slices.ContainsFunc(uris, func(e mcp.RawJSON) bool { return e.Says(uri) })
 		},
 	})
 	defer leave()

@@ -125,15 +125,12 @@ func (q *Quick) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (q *Quick) post(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		w.WriteHeader(http.StatusBadRequest)
-		return
-	}
-	m, err := mcp.Decode(body)
+	m, ok := receive(w, r)
 	switch {
-	case err != nil || !m.IsRequest():
-		if err == nil && m.IsResponse() {
+	case !ok:
+		return
+	case !m.IsRequest():
+		if m.IsResponse() {
 			q.asked.answer(m)
 		}
 		w.WriteHeader(http.StatusAccepted)

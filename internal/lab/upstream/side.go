@@ -157,8 +157,8 @@ func (s *side) answer(o *output, m *mcp.Message) (ok bool) {
 	}[m.Method]
 	switch b := s.server.behaves(); {
 	case always:
-	case m.Method == mcp.MethodToolsList && lists()[b] != nil:
-		lists()[b](o, mcp.RawJSON(m.ID))
+	case m.Method == mcp.MethodToolsList && lists[b] != nil:
+		lists[b](o, mcp.RawJSON(m.ID))
 		return true
 	case m.Method == mcp.MethodToolsList:
 		result = s.tools(b, m.Params.Text("cursor"))

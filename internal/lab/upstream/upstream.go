@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
-	"errors"
 	"net"
 	"net/http"
 	"sync"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/ledger"
+	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 )
 
 // Server counts what it does: each execution of a tool gets a serial number and goes into
@@ -42,12 +42,13 @@ type run struct {
 }
 
 // Start serves at a loopback address, such as one of freeport.Address.
-func Start(address string) (*Server, error) {
+func Start(address string) *Server {
 	var random [4]byte
 	_, _ = rand.Read(random[:]) // it never fails
 	s := &Server{Address: address, serial: uint64(binary.BigEndian.Uint32(random[:])) << 20}
 	s.modern, s.legacy = &side{server: s, era: "modern"}, &side{server: s, era: "legacy"}
-	return s, s.Revive()
+	s.Revive()
+	return s
 }
 
 // Close ends the server and all that runs in it.
@@ -71,18 +72,13 @@ func (s *Server) Crash() {
 }
 
 // Revive listens again after Crash, at the same address.
-func (s *Server) Revive() error {
+func (s *Server) Revive() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.run != nil {
-		return errors.New("the server runs already")
-	}
+	must.Be(s.run == nil, "the server runs already")
 	ctx, cancel := context.WithCancel(context.Background())
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.Address)
-	if err != nil {
-		cancel()
-		return err
-	}
+	defer must.Else(cancel)
+	listener := must.Have((&net.ListenConfig{}).Listen(ctx, "tcp", s.Address))
 	mux := http.NewServeMux()
 	mux.HandleFunc("/mcp", s.serveModern)
 	mux.HandleFunc("/legacy", func(w http.ResponseWriter, r *http.Request) { s.serveLegacy(ctx, w, r) })
@@ -98,7 +94,6 @@ func (s *Server) Revive() error {
 		_ = r.http.Serve(listener) // until Crash
 	}()
 	s.run = r
-	return nil
 }
 
 // Executions returns all executions since Start.

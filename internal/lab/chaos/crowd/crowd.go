@@ -41,7 +41,7 @@ type Config struct {
 	Ledger  *ledger.Ledger
 	Tally   *Tally   // that all its clients add to, which other crowds may share; nil: one of its own
 	Tenants []string // nil: TenantA and TenantB
-	Loads   []Load   // nil: one client of each of Kinds
+	Loads   []Load
 	// how long a client waits for an answer before that counts as silence; zero: a minute
 	Patience time.Duration
 
@@ -84,25 +84,23 @@ type Crowd struct {
 }
 
 // kinds are the kinds of clients by their names.
-func kinds() map[string]func(*person) {
-	return map[string]func(*person){
-		"2026 calls": calling((*person).once, "stay", "big", "slow", "slow", "slow", "touch", "touch",
-			"touch", "touch",
-			"touch"),
-		"2026 keyed":    calling((*person).keyed, "keyed"),
-		"2026 progress": calling((*person).once, "progress"),
-		"2026 parked":   calling((*person).parked, "ask"),
-		"2026 listen":   (*person).listen,
-		"2025 calls":    (*person).sessions,
-		"2025 listen":   (*person).follow,
-		"2024":          (*person).old,
-		Plain:           calling((*person).once, "touch"),
-		Brief:           (*person).briefSessions,
-		"go-sdk":        func(p *person) { p.through(openGoSDK) },
-		"mcp-go":        func(p *person) { p.through(openMCPGo) },
-		"npm 1":         func(p *person) { p.through(openNPM) },
-		"npm 2":         func(p *person) { p.through(openNPM) },
-	}
+var kinds = map[string]func(*person){
+	"2026 calls": calling((*person).once, "stay", "big", "slow", "slow", "slow", "touch", "touch",
+		"touch", "touch",
+		"touch"),
+	"2026 keyed":    calling((*person).keyed, "keyed"),
+	"2026 progress": calling((*person).once, "progress"),
+	"2026 parked":   calling((*person).parked, "ask"),
+	"2026 listen":   (*person).listen,
+	"2025 calls":    (*person).sessions,
+	"2025 listen":   (*person).follow,
+	"2024":          (*person).old,
+	Plain:           calling((*person).once, "touch"),
+	Brief:           (*person).briefSessions,
+	"go-sdk":        func(p *person) { p.through(openGoSDK) },
+	"mcp-go":        func(p *person) { p.through(openMCPGo) },
+	"npm 1":         func(p *person) { p.through(openNPM) },
+	"npm 2":         func(p *person) { p.through(openNPM) },
 }
 
 // calling makes calls of tools that are drawn, in the same way again and again.
@@ -124,13 +122,11 @@ const (
 	Brief = "2025 brief"
 )
 
-// Kinds returns the kinds of clients that a crowd has unless it is told others, in the
-// order of the revisions.
-func Kinds() []string {
-	return []string{
-		"2026 calls", "2026 keyed", "2026 progress", "2026 parked", "2026 listen", "2025 calls",
-		"2025 listen", "2024",
-	}
+// Kinds are those of clients that speak for themselves and do all that users of their
+// revision do, in the order of the revisions.
+var Kinds = []string{
+	"2026 calls", "2026 keyed", "2026 progress", "2026 parked", "2026 listen", "2025 calls",
+	"2025 listen", "2024",
 }
 
 // Start sets a crowd to work. It ends with Stop, or abruptly with ctx: then what is in
@@ -139,9 +135,6 @@ func Start(ctx context.Context, c Config) *Crowd {
 	c.Patience, c.ChangePatience = cmp.Or(c.Patience, time.Minute), cmp.Or(c.ChangePatience, 2*time.Minute)
 	if c.Tenants == nil {
 		c.Tenants = []string{TenantA, TenantB}
-	}
-	if c.Loads == nil {
-		c.Loads = []Load{{Kinds: Kinds()}}
 	}
 	life, end := context.WithCancel(ctx)
 	asking, stop := context.WithCancel(life)
@@ -178,7 +171,7 @@ func (c *Crowd) set(load Load) {
 			for i := range cmp.Or(load.Size, 1) {
 				p := newPerson(c, load, kind, tenant, i)
 				c.at[kind].Add(1)
-				c.work.Go(func() { kinds()[kind](p); c.at[kind].Add(-1) })
+				c.work.Go(func() { kinds[kind](p); c.at[kind].Add(-1) })
 			}
 		}
 	}

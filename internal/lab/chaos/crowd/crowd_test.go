@@ -34,10 +34,7 @@ func begin(t *testing.T) (*world.World, *upstream.Server) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := upstream.Start(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := upstream.Start(address)
 	t.Cleanup(server.Close)
 	w := world.Start(ctx, world.Config{
 		Dir: t.TempDir(), Program: program, Balancer: "nginx", Replicas: 2, Redis: "one",
@@ -78,7 +75,9 @@ func TestNothingIsLostWhereNothingBreaks(t *testing.T) {
 	t.Parallel()
 	w, server := begin(t)
 	book := ledger.New()
-	c := crowd.Start(t.Context(), crowd.Config{URL: w.URL, Token: w.Token, Ledger: book})
+	c := crowd.Start(t.Context(), crowd.Config{
+		URL: w.URL, Token: w.Token, Ledger: book, Loads: []crowd.Load{{Kinds: crowd.Kinds}},
+	})
 	eventually(t, "each kind of client does what it is for", func() bool {
 		d := c.Deeds()
 		return d.Calls > 300 && d.Resumed > 5 && d.Questions > 5 && d.Cancelled > 5 && d.Repeated > 5 &&
@@ -101,7 +100,7 @@ func TestLibrariesSeeWhatBreaks(t *testing.T) {
 	book := ledger.New()
 	c := crowd.Start(t.Context(), crowd.Config{
 		URL: w.URL, Token: w.Token, Ledger: book,
-		Loads: []crowd.Load{{Kinds: crowd.Libraries()}},
+		Loads: []crowd.Load{{Kinds: crowd.Libraries}},
 	})
 	answered := func(least int64) {
 		t.Helper()
@@ -129,7 +128,7 @@ func TestAKilledReplicaIsSeen(t *testing.T) {
 	book := ledger.New()
 	// A client of 2025 whose subscription was there is told again only after some
 	// heartbeats, for which this does not wait.
-	kinds := slices.DeleteFunc(crowd.Kinds(), func(kind string) bool { return kind == "2025 listen" })
+	kinds := slices.DeleteFunc(slices.Clone(crowd.Kinds), func(kind string) bool { return kind == "2025 listen" })
 	c := crowd.Start(t.Context(), crowd.Config{
 		URL: w.URL, Token: w.Token, Ledger: book, Loads: []crowd.Load{{Kinds: kinds, Size: 2}},
 	})

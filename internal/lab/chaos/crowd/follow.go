@@ -3,6 +3,7 @@ package crowd
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -18,11 +19,7 @@ func (p *person) follow() {
 			return
 		}
 		w := &watch{own: p.things(), lists: true, retry: time.Second, seen: map[string]bool{}}
-		for _, uri := range w.own {
-			if s.watches(uri) {
-				w.uris = append(w.uris, uri)
-			}
-		}
+		w.uris = slices.DeleteFunc(slices.Clone(w.own), func(uri string) bool { return !s.watches(uri) })
 		more := func() bool { return !p.crowd.stopping() && p.rounds%roundsOpen != roundsOpen-1 }
 		for !s.gone.Load() && p.crowd.life.Err() == nil && (w.owed != nil || more()) {
 			s.along(w)

@@ -8,15 +8,16 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"sync/atomic"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lab/must"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// Libraries returns the kinds of clients that others wrote: the SDKs that programs use.
-// They call tools that answer at once or soon, and open another session after each error,
-// as such programs do. Those of npm need node and the packages of the interop tests.
-func Libraries() []string { return []string{"go-sdk", "mcp-go", "npm 1", "npm 2"} }
+// Libraries are the kinds of clients that others wrote: the SDKs that programs use. They
+// call tools that answer at once or soon, and open another session after each error, as
+// such programs do. Those of npm need node and the packages of the interop tests.
+var Libraries = []string{"go-sdk", "mcp-go", "npm 1", "npm 2"}
 
 // library is a client of an SDK with its session. Its methods are for one goroutine.
 type library interface {
@@ -66,29 +67,26 @@ func (p *person) through(open func(ctx context.Context, p *person) library) {
 // catcher is the HTTP client of a library. It keeps the answer to its latest call, which
 // the library may still read in a goroutine of its own.
 type catcher struct {
-	token string
-
-	mu     sync.Mutex // guards the fields below
-	answer *caught    // nil: there is none yet
-	read   []byte     // of it, by the library
+	token  string
+	answer atomic.Pointer[caught] // nil: there is none yet
 }
 
-// caught is an answer that tells its catcher what the library reads of it.
+// caught is an answer that keeps what the library reads of it.
 type caught struct {
 	io.ReadCloser
 
-	by     *catcher
 	status int
 	header http.Header
+
+	mu   sync.Mutex // guards the field below
+	read []byte
 }
 
 func (c *caught) Read(b []byte) (int, error) {
 	n, err := c.ReadCloser.Read(b)
-	c.by.mu.Lock()
-	defer c.by.mu.Unlock()
-	if c.by.answer == c {
-		c.by.read = append(c.by.read, b[:n]...)
-	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.read = append(c.read, b[:n]...)
 	return n, err
 }
 
@@ -110,30 +108,25 @@ func (c *catcher) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil || !call {
 		return response, err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.answer = &caught{ReadCloser: response.Body, by: c, status: response.StatusCode, header: response.Header}
-	c.read = nil
-	response.Body = c.answer
+	answer := &caught{ReadCloser: response.Body, status: response.StatusCode, header: response.Header}
+	c.answer.Store(answer)
+	response.Body = answer
 	return response, nil
 }
 
 // reply returns the answer to the latest call with what was read of it, or is still to
 // come of a refusal, and forgets it.
 func (c *catcher) reply() *reply {
-	c.mu.Lock()
-	answer := c.answer
-	c.mu.Unlock()
+	answer := c.answer.Swap(nil)
 	if answer == nil {
 		return nil
 	}
 	if answer.status != http.StatusOK {
 		_, _ = io.Copy(io.Discard, io.LimitReader(answer, maxEvent)) // what there is must do
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.answer = nil
-	return &reply{status: answer.status, header: answer.header, body: io.NopCloser(bytes.NewReader(c.read))}
+	answer.mu.Lock()
+	defer answer.mu.Unlock()
+	return &reply{status: answer.status, header: answer.header, body: io.NopCloser(bytes.NewReader(answer.read))}
 }
 
 // came returns what came of a call, by what the library made of it.

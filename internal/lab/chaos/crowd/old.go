@@ -23,7 +23,8 @@ type oldSession struct {
 	spent    bool        // another one is to be opened
 	// the call that was being sent while the gateway ended the stream, which it has refused
 	crossed *deed
-	ended   chan struct{} // closed when the stream has ended
+	ended   context.Context //nolint:containedctx // it ends with the stream
+	end     context.CancelFunc
 
 	mu   sync.Mutex // guards the field below
 	open map[mcp.ID]*waiting
@@ -90,14 +91,15 @@ func (p *person) openOld() *oldSession {
 		return nil
 	}
 	begun()
-	s := &oldSession{person: p, cancel: cancel, ended: make(chan struct{}), open: map[mcp.ID]*waiting{}}
+	s := &oldSession{person: p, cancel: cancel, open: map[mcp.ID]*waiting{}}
+	s.ended, s.end = context.WithCancel(context.Background())
 	endpoint := make(chan string, 1)
 	go s.listens(response, endpoint) // close waits
 	patient, stop := p.patient()
 	defer stop()
 	select {
 	case s.endpoint = <-endpoint:
-	case <-s.ended:
+	case <-s.ended.Done():
 		p.trouble("a session that ended before it began")
 	case <-patient.Done():
 		p.ledger.Untold(p.kind + " of " + p.tenant + ": no endpoint")
@@ -136,14 +138,7 @@ func (s *oldSession) handshake() bool {
 }
 
 // over tells whether the stream has ended, and the session with it.
-func (s *oldSession) over() bool {
-	select {
-	case <-s.ended:
-		return true
-	default:
-		return false
-	}
-}
+func (s *oldSession) over() bool { return s.ended.Err() != nil }
 
 // crossTime is how long a client waits for the end of its stream when it was refused,
 // before it takes the refusal for one that has nothing to do with that.
@@ -157,7 +152,7 @@ func (s *oldSession) endsSoon(ctx context.Context) bool {
 // close ends the session and waits for its stream.
 func (s *oldSession) close() {
 	s.cancel()
-	<-s.ended
+	<-s.ended.Done()
 }
 
 // expect enters a request that is about to be sent.
@@ -172,7 +167,7 @@ func (s *oldSession) expect(id mcp.ID, d *deed) *waiting {
 // listens reads the stream to its end. An answer that comes after its client gave up
 // still counts.
 func (s *oldSession) listens(response *reply, endpoint chan<- string) {
-	defer close(s.ended)
+	defer s.end()
 	for e, err := range events(response) {
 		if err != nil {
 			s.garbled(err)
@@ -283,13 +278,10 @@ func (s *oldSession) await(ctx context.Context, w *waiting) *mcp.Message {
 	case answer := <-w.answer:
 		return answer
 	case <-ctx.Done():
-		return nil
-	case <-s.ended:
+	case <-s.ended.Done():
 	}
-	select {
-	case answer := <-w.answer:
-		return answer
-	default:
-		return nil
+	if len(w.answer) > 0 { // nobody else takes it
+		return <-w.answer
 	}
+	return nil
 }

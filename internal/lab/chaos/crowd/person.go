@@ -99,12 +99,7 @@ func (p *person) nextID() mcp.ID {
 }
 
 // server returns one of the two servers, in turn.
-func (p *person) server() string {
-	if (p.rounds+p.number)%2 == 0 {
-		return Modern
-	}
-	return Legacy
-}
+func (p *person) server() string { return []string{Modern, Legacy}[(p.rounds+p.number)%2] }
 
 // deed is a call that the client is about to make.
 type deed struct {
@@ -257,14 +252,11 @@ func events(r *reply) iter.Seq2[event, error] {
 		defer func() { _ = r.body.Close() }() // it is of no more use
 		if !r.streams() {
 			body, err := io.ReadAll(io.LimitReader(r.body, maxEvent))
+			one := event{}
 			if err == nil {
-				var m *mcp.Message
-				if m, err = mcp.Decode(body); err == nil {
-					yield(event{message: m}, nil)
-					return
-				}
+				one.message, err = mcp.Decode(body)
 			}
-			yield(event{}, err)
+			yield(one, err)
 			return
 		}
 		for e, err := range sse.Read(r.body, maxEvent) {

@@ -315,9 +315,9 @@ func TestACrowdThatIsEndedCountsNothing(t *testing.T) {
 	defer between.Close()
 	c := crowd.Start(t.Context(), crowd.Config{
 		URL: between.URL, Token: func(string, string) string { return "" }, Ledger: ledger.New(),
-		Tenants: []string{"red"}, Patience: patience,
+		Loads: []crowd.Load{{Kinds: crowd.Kinds}}, Tenants: []string{"red"}, Patience: patience,
 	})
-	for range crowd.Kinds() {
+	for range crowd.Kinds {
 		<-waiting
 	}
 	ended, end := context.WithCancel(t.Context())

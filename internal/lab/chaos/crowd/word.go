@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -59,6 +60,13 @@ func (p *person) refusalOf(r *reply) word {
 	return w
 }
 
+// madeCodes are those of requests that were made, or may have been.
+var madeCodes = []string{
+	"DB-UPSTREAM-LOST", "DB-REPLICA-LOST", "DB-REPLICA-GONE", "DB-TIMEOUT", "DB-CANCELLED", "DB-STOPPED", "DB-AUDIT",
+	"DB-IDEMPOTENCY-OUTCOME", "DB-STATE", "DB-INPUT", "DB-UPSTREAM-PROTOCOL", "DB-UPSTREAM-ERROR",
+	"DB-IDEMPOTENCY-ANSWER", lostEvent,
+}
+
 // wordOf reads an error. Whether the request may have been made is what
 // docs/reference/codes.md says: a status of 429 or 503, or a time after which to come
 // again, mean that it was not; some codes mean that it was, or may have been; all others
@@ -75,14 +83,7 @@ func wordOf(e *mcp.Error, w word) word {
 	if timed || w.status == http.StatusTooManyRequests || w.status == http.StatusServiceUnavailable {
 		return w
 	}
-	switch w.code {
-	case "DB-UPSTREAM-LOST", "DB-REPLICA-LOST", "DB-REPLICA-GONE", "DB-TIMEOUT", "DB-CANCELLED", "DB-STOPPED",
-		"DB-AUDIT", "DB-IDEMPOTENCY-OUTCOME",
-		"DB-STATE", "DB-INPUT", "DB-UPSTREAM-PROTOCOL", "DB-UPSTREAM-ERROR", "DB-IDEMPOTENCY-ANSWER",
-		lostEvent:
-		w.made = true
-	}
-	w.made = w.made || strings.HasPrefix(w.code, "DB-OUTPUT-")
+	w.made = w.made || slices.Contains(madeCodes, w.code) || strings.HasPrefix(w.code, "DB-OUTPUT-")
 	return w
 }
 
@@ -170,9 +171,7 @@ func textAt(result mcp.Object, i int) string {
 // version reads 5 out of a text with "version 5", and -1 out of one without.
 func version(text string) int {
 	_, after, _ := strings.Cut(text, "version ")
-	n := 0
-	if _, err := fmt.Sscanf(after, "%d", &n); err != nil {
-		return -1
-	}
+	n := -1
+	_, _ = fmt.Sscanf(after, "%d", &n) // or it has none
 	return n
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 )
 
-// hour is what a test does with one hour of an issuer whose config names claims.
-type hour struct {
+// hourOfTokens is what a test does with one hour of an issuer whose config names claims.
+type hourOfTokens struct {
 	without, with int // how many new tokens lack the claim, and have it
 	reused        int // how often the last of them comes again
 }
 
 // lived returns what is told at the end of each hour: in the log, and as missing claims.
-func lived(t *testing.T, issuer auth.Issuer, claim, value string, hours ...hour) (logged []int,
+func lived(t *testing.T, issuer auth.Issuer, claim, value string, hours ...hourOfTokens) (logged []int,
 	missing [][]auth.MissingClaim, log string,
 ) {
 	t.Helper()
@@ -85,33 +85,33 @@ func TestClaimThatNoTokenOfAnHourHadIsTold(t *testing.T) {
 		issuer auth.Issuer
 		claim  string
 		value  string
-		hours  []hour
+		hours  []hourOfTokens
 		want   []told
 	}{
 		{
 			"scopes at another path", byScopes("realm_access.roles"), "realm_access",
 			`{"groups":["tools.read"]}`,
-			[]hour{{with: 5}, {with: 7}, {}},
+			[]hourOfTokens{{with: 5}, {with: 7}, {}},
 			[]told{{1, 5}, {1, 7}, {1, 7}},
 		},
-		{"a tenant that no token names", byTenant(), "team", `"acme"`, []hour{{without: 6}}, []told{{1, 6}}},
+		{"a tenant that no token names", byTenant(), "team", `"acme"`, []hourOfTokens{{without: 6}}, []told{{1, 6}}},
 		{
 			"until a token has it", byScopes("scp"), "scp", `"tools.read"`,
-			[]hour{{without: 9}, {without: 9, with: 1}, {without: 5}},
+			[]hourOfTokens{{without: 9}, {without: 9, with: 1}, {without: 5}},
 			[]told{{1, 9}, {1, 0}, {2, 5}},
 		},
-		{"one of many has it", byScopes("scp"), "scp", `""`, []hour{{without: 50, with: 1}}, []told{{0, 0}}},
+		{"one of many has it", byScopes("scp"), "scp", `""`, []hourOfTokens{{without: 50, with: 1}}, []told{{0, 0}}},
 		{
 			"too few to tell", byScopes("scp"), "scp", `"x"`,
-			[]hour{{without: 4}, {without: 4}},
+			[]hourOfTokens{{without: 4}, {without: 4}},
 			[]told{{0, 0}, {0, 0}},
 		},
 		{
 			"one token again and again", byScopes("scp"), "scp", `"x"`,
-			[]hour{{without: 1, reused: 9}},
+			[]hourOfTokens{{without: 1, reused: 9}},
 			[]told{{0, 0}},
 		},
-		{"the claim of the default", byScopes(""), "scope", `"x"`, []hour{{without: 9}}, []told{{0, 0}}},
+		{"the claim of the default", byScopes(""), "scope", `"x"`, []hourOfTokens{{without: 9}}, []told{{0, 0}}},
 	} {
 		logged, missing, _ := lived(t, test.issuer, test.claim, test.value, test.hours...)
 		for i, want := range test.want {
@@ -128,7 +128,7 @@ func TestClaimThatNoTokenOfAnHourHadIsTold(t *testing.T) {
 
 // TestMissingClaimNamesWhatToDo reads the line of the log and what MissingClaims returns.
 func TestMissingClaimNamesWhatToDo(t *testing.T) {
-	_, missing, log := lived(t, byScopes("realm_access.roles"), "scope", `"x"`, hour{with: 6})
+	_, missing, log := lived(t, byScopes("realm_access.roles"), "scope", `"x"`, hourOfTokens{with: 6})
 	for _, want := range []string{
 		"level=WARN", "issuer=" + issuerName, "claim=realm_access.roles",
 		"tokens=6", "let scopes.claims name a claim",
@@ -142,7 +142,7 @@ func TestMissingClaimNamesWhatToDo(t *testing.T) {
 		t.Errorf("got %+v, want the claim realm_access.roles of %s with 6 tokens", missing[0], issuerName)
 	}
 	if _, missing, _ := lived(t, byTenant(), "team", `"acme"`,
-		hour{without: 6}); !strings.Contains(missing[0][0].Advice, "tenants.claim") {
+		hourOfTokens{without: 6}); !strings.Contains(missing[0][0].Advice, "tenants.claim") {
 		t.Errorf("got advice %q, want it to name tenants.claim", missing[0][0].Advice)
 	}
 }

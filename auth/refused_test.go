@@ -76,19 +76,19 @@ func (p published) element() string {
 	return out + "}"
 }
 
-// drawn is a set of keys, read from a file of our own or fetched from an address.
-type drawn struct {
+// readKeySet is a set of keys, read from a file of our own or fetched from an address.
+type readKeySet struct {
 	keys []published
 	file bool
 }
 
 // sound tells whether a key by itself may verify.
-func (d drawn) sound(key published) bool {
+func (d readKeySet) sound(key published) bool {
 	return key.use != "enc" && !key.roca && (d.file || key.algorithm != "HS256")
 }
 
 // alone tells whether no other sound key of the set has the id of key.
-func (d drawn) alone(key published) bool {
+func (d readKeySet) alone(key published) bool {
 	return !slices.ContainsFunc(d.keys, func(other published) bool {
 		return d.sound(other) && other.ID == key.ID && other.number != key.number
 	})
@@ -97,7 +97,7 @@ func (d drawn) alone(key published) bool {
 // good tells whether the tokens of a key may be accepted because it stands in the set as
 // it does. It is written down from the promise: an id names one key, secrets stand apart
 // and never at an address, a key with a known weakness is none.
-func (d drawn) good(key published) bool {
+func (d readKeySet) good(key published) bool {
 	beside := slices.ContainsFunc(d.keys, func(other published) bool {
 		return other.algorithm != "HS256" && d.sound(other) && d.alone(other)
 	})
@@ -105,19 +105,19 @@ func (d drawn) good(key published) bool {
 }
 
 // refused tells whether any key of the set must be refused.
-func (d drawn) refused() bool {
+func (d readKeySet) refused() bool {
 	return slices.ContainsFunc(d.keys, func(key published) bool { return key.use != "enc" && !d.good(key) })
 }
 
 // accepts tells whether tokens with the id of key that it has signed may be accepted.
-func (d drawn) accepts(key published) bool {
+func (d readKeySet) accepts(key published) bool {
 	return slices.ContainsFunc(d.keys, func(other published) bool {
 		return other.ID == key.ID && other.number == key.number && d.good(other)
 	})
 }
 
 // text writes the set.
-func (d drawn) text() []byte {
+func (d readKeySet) text() []byte {
 	var elements []string
 	for _, key := range d.keys {
 		elements = append(elements, key.element())
@@ -133,7 +133,7 @@ func TestSetsWithKeysThatMustBeRefused(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	seen := map[bool]int{}
 	for range 300 {
-		set := drawn{file: true}
+		set := readKeySet{file: true}
 		for range 1 + r.IntN(5) {
 			number := r.IntN(len(keys))
 			key := keys[number]
@@ -145,7 +145,7 @@ func TestSetsWithKeysThatMustBeRefused(t *testing.T) {
 		}
 		seen[set.refused()]++
 		checkFile(t, set)
-		checkAddress(t, drawn{keys: set.keys})
+		checkAddress(t, readKeySet{keys: set.keys})
 	}
 	if seen[true] < 50 || seen[false] < 20 {
 		t.Errorf("drew %d sets with a key to refuse and %d without, want more", seen[true], seen[false])
@@ -153,7 +153,7 @@ func TestSetsWithKeysThatMustBeRefused(t *testing.T) {
 }
 
 // checkFile reads the set from a file.
-func checkFile(t *testing.T, set drawn) {
+func checkFile(t *testing.T, set readKeySet) {
 	t.Helper()
 	issuer := acme(auth.Key{}, "RS256", "ES256", "EdDSA", "HS256")
 	issuer.Keys, issuer.JWKS = nil, set.text()
@@ -168,7 +168,7 @@ func checkFile(t *testing.T, set drawn) {
 }
 
 // checkAddress fetches the set, and then again and again.
-func checkAddress(t *testing.T, set drawn) {
+func checkAddress(t *testing.T, set readKeySet) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -199,7 +199,7 @@ func checkAddress(t *testing.T, set drawn) {
 }
 
 // checkTokens verifies a token of each key.
-func checkTokens(t *testing.T, v *auth.Verifier, set drawn, now time.Time) {
+func checkTokens(t *testing.T, v *auth.Verifier, set readKeySet, now time.Time) {
 	t.Helper()
 	for i, key := range set.keys {
 		if key.Private == nil {

@@ -397,7 +397,7 @@ func TestSilentProvider(t *testing.T) {
 		},
 		"no end": func(r *http.Request) (*http.Response, error) {
 			response := answer(r, nil)
-			response.Body = io.NopCloser(drip(func() error { return r.Context().Err() }))
+			response.Body = io.NopCloser(slowBody(func() error { return r.Context().Err() }))
 			return response, nil
 		},
 	}
@@ -417,10 +417,10 @@ func TestSilentProvider(t *testing.T) {
 	}
 }
 
-// drip yields a blank a second until it returns an error.
-type drip func() error
+// slowBody yields a blank a second until it returns an error.
+type slowBody func() error
 
-func (d drip) Read(p []byte) (int, error) {
+func (d slowBody) Read(p []byte) (int, error) {
 	time.Sleep(time.Second)
 	p[0] = ' '
 	return 1, d()

@@ -33,8 +33,8 @@ type balancer struct {
 	transport *http.Transport // of the client
 }
 
-// behind is a gateway behind a load balancer.
-type behind struct{ address, operator string }
+// balancedGateway is a gateway behind a load balancer.
+type balancedGateway struct{ address, operator string }
 
 // program is a load balancer whose snippet is proven here.
 type program struct {
@@ -43,7 +43,7 @@ type program struct {
 	serve []string // what the folder stands in is %[1]s
 	// config writes the snippet, with its addresses and certificate replaced, and what it
 	// needs around it.
-	config func(t *testing.T, dir, listen string, gateways [2]behind)
+	config func(t *testing.T, dir, listen string, gateways [2]balancedGateway)
 }
 
 // programs returns the load balancers that are proven here. The other snippets say at
@@ -83,7 +83,7 @@ func in(dir string, args []string) []string {
 }
 
 // nginxConfig includes the snippet into a main config.
-func nginxConfig(t *testing.T, dir, listen string, gateways [2]behind) {
+func nginxConfig(t *testing.T, dir, listen string, gateways [2]balancedGateway) {
 	t.Helper()
 	write(t, filepath.Join(dir, "drawbridge.conf"), replaced(t, "loadbalancer/nginx.conf", map[string]string{
 		"listen 443 ssl;": "listen " + listen + " ssl;", "10.0.0.11:8080": gateways[0].address,
@@ -99,7 +99,7 @@ func nginxConfig(t *testing.T, dir, listen string, gateways [2]behind) {
 }
 
 // haproxyConfig leaves out who HAProxy becomes, since only root can become somebody else.
-func haproxyConfig(t *testing.T, dir, listen string, gateways [2]behind) {
+func haproxyConfig(t *testing.T, dir, listen string, gateways [2]balancedGateway) {
 	t.Helper()
 	replacements := map[string]string{
 		"    user haproxy\n    group haproxy\n": "", "bind :443 ": "bind " + listen +
@@ -144,7 +144,7 @@ func certificate(t *testing.T, dir string) {
 
 // balance starts a load balancer before two gateways. It is stopped and waited for when
 // the test ends.
-func balance(t *testing.T, p program, gateways [2]behind) *balancer {
+func balance(t *testing.T, p program, gateways [2]balancedGateway) *balancer {
 	t.Helper()
 	path := tool(t, p.name, p.name)
 	listen, dir := freeAddress(t), t.TempDir()
@@ -168,14 +168,14 @@ func balance(t *testing.T, p program, gateways [2]behind) *balancer {
 
 // ready returns gateways at these addresses that say at their operator address that they
 // are ready.
-func ready(t *testing.T, first, second string) [2]behind {
+func ready(t *testing.T, first, second string) [2]balancedGateway {
 	t.Helper()
 	operator, _, _ := gateway(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/readyz" {
 			http.NotFound(w, r)
 		}
 	})
-	return [2]behind{{first, operator}, {second, operator}}
+	return [2]balancedGateway{{first, operator}, {second, operator}}
 }
 
 func freeAddress(t *testing.T) string {

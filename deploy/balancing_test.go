@@ -21,7 +21,7 @@ func TestBalancerAcceptsTheSnippet(t *testing.T) {
 	withEach(t, func(t *testing.T, p program) {
 		path, dir := tool(t, p.name, p.name), t.TempDir()
 		certificate(t, dir)
-		p.config(t, dir, freeAddress(t), [2]behind{
+		p.config(t, dir, freeAddress(t), [2]balancedGateway{
 			{"10.0.0.11:8080", "10.0.0.11:9090"},
 			{"10.0.0.12:8080", "10.0.0.12:9090"},
 		})

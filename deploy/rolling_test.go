@@ -56,7 +56,7 @@ paths:
 type pair struct {
 	test                *testing.T // that has it
 	dir, program, token string
-	gateways            [2]behind
+	gateways            [2]balancedGateway
 	running             [2]*exec.Cmd
 
 	mu      sync.Mutex     // guards touched
@@ -88,7 +88,7 @@ func newPair(t *testing.T) *pair {
 		write(t, filepath.Join(p.dir, name), text)
 	}
 	for i := range p.gateways {
-		p.gateways[i] = behind{freeAddress(t), freeAddress(t)}
+		p.gateways[i] = balancedGateway{freeAddress(t), freeAddress(t)}
 		write(t, p.config(i), fmt.Sprintf(replicaConfig, p.gateways[i].address, p.gateways[i].operator, store,
 			api, fmt.Sprint("audit", i)))
 		p.start(i)

@@ -146,7 +146,7 @@ func TestTwoReplicasOnOneMachine(t *testing.T) {
 	withEach(t, func(t *testing.T, p program) {
 		path, dir, listen, how := tool(t, p.name, p.name), t.TempDir(), "127.0.0.1:"+r.balancer,
 			withoutTLS[p.name]
-		p.config(t, dir, listen, [2]behind{
+		p.config(t, dir, listen, [2]balancedGateway{
 			{"127.0.0.1:" + r.listen[0], "127.0.0.1:" + r.operator[0]}, {
 				"127.0.0.1:" + r.listen[1],
 				"127.0.0.1:" + r.operator[1],

@@ -35,9 +35,9 @@ func (d *deafOthers) Send(ctx context.Context, to replica.ID, w replica.Message)
 }
 
 // deafCrew is a crew of which the second replica tells the deaf.
-func deafCrew(t *testing.T) (*crew, *deafOthers) {
+func deafCrew(t *testing.T) (*changingFleet, *deafOthers) {
 	t.Helper()
-	c := newCrew(
+	c := newChangingFleet(
 		t, func(w *world) { w.config.Others = &deafOthers{Member: w.config.Others.(*replicatest.Member)} })
 	return c, c.worlds[1].config.Others.(*deafOthers)
 }
@@ -70,7 +70,7 @@ func TestWordEndsWithItsServer(t *testing.T) {
 // told at once, and the deaf one is told of all of its sessions in one word.
 func TestADeafReplicaHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrew(
+		c := newChangingFleet(
 			t, func(
 				w *world,
 			) {

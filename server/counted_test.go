@@ -60,7 +60,7 @@ func TestEndsThatAreNotRecordedAreCounted(t *testing.T) {
 // call that runs at another, which dies. However many have the stream, it is one call.
 func TestAnswersThatDieWithTheirReplicaAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrew(t)
+		c := newChangingFleet(t)
 		first := c.worlds[0].hearing(t, legacyCall(c.id, "slow_progress"))
 		last := lastID(t, first.text())
 		leave(t, first)

@@ -88,7 +88,7 @@ func TestPanicInTheStreamOfAnAnswerLeavesTheProcessRunning(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var log journal
+				var log logBuffer
 				var events brittleLog
 				w := newWorld(t, noting(&log), logged(&events))
 				id := w.open(t, "alice", mcp.Revision2511)
@@ -111,7 +111,7 @@ func TestPanicInTheStreamOfAnAnswerLeavesTheProcessRunning(t *testing.T) {
 
 func TestPanicWhileACallIsSilentLeavesTheProcessRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log journal
+		var log logBuffer
 		w := newWorld(t, noting(&log))
 		desk := &brittleDesk{Desk: w.gateway}
 		w.Server = server.NewWithDesk(w.config, desk)
@@ -135,7 +135,7 @@ func TestPanicWhileACallIsSilentLeavesTheProcessRunning(t *testing.T) {
 
 func TestPanicInARequestOverSSELeavesTheProcessRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log journal
+		var log logBuffer
 		var events brittleLog
 		var b bug
 		w := newWorld(t, noting(&log), logged(&events))
@@ -173,7 +173,7 @@ func TestPanicInARequestOverSSELeavesTheProcessRunning(t *testing.T) {
 
 func TestPanicInABatchLeavesTheProcessRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log journal
+		var log logBuffer
 		var events brittleLog
 		w := newWorld(t, noting(&log), logged(&events))
 		w.asking()
@@ -213,7 +213,7 @@ func (c *brittleClaim) Wanted() bool {
 
 func TestPanicWhileNobodyWaitsForACallLeavesTheProcessRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log journal
+		var log logBuffer
 		store := &brittleStore{Store: once.NewMemory(share.New(share.DefaultMemory))}
 		w := newWorld(t, noting(&log), func(w *world) { w.config.Once = store })
 		store.wanted.set(1)

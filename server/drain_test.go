@@ -206,7 +206,7 @@ func TestACallThatAStopCancelsMayHaveTakenEffect(t *testing.T) {
 	if err := record.Close(); err != nil {
 		t.Fatal(err)
 	}
-	tw := &twins{records: [2]string{file}}
+	tw := &worldPair{records: [2]string{file}}
 	lines := strings.Join(tw.recorded(t, 0, "slow"), "")
 	if strings.Count(lines, `"outcome":"cancelled"`) != 2 || strings.Count(lines, `"reason":"stopped"`) != 2 {
 		t.Errorf("got the records %s, want two that say stopped", lines)
@@ -338,7 +338,7 @@ func TestARepeatOfACallThatAStopCancelledDoesNotRun(t *testing.T) {
 // for a client at another one, which hears how that ended.
 func TestAStopWaitsForCallsOfOtherReplicas(t *testing.T) {
 	t.Parallel()
-	tw := newTwins(t, nil)
+	tw := newWorldPair(t, nil)
 	baseA, baseB := tw.a.serve(t), tw.b.serve(t)
 	_, parked := round(t, baseA, asks("asker__hang", ""))
 	if n := tw.a.gateway.Ongoing(); n != 1 {

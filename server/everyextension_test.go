@@ -168,7 +168,7 @@ func TestNothingHiddenIsHeardOfExtensions(t *testing.T) {
 }
 
 // offerExtensions has a voice offer a view and a skill, too.
-func offerExtensions(t *testing.T, w *world, v *voice, form mcp.Tasks) {
+func offerExtensions(t *testing.T, w *world, v *scriptedServer, form mcp.Tasks) {
 	t.Helper()
 	w.tenants[0].Rules = []gateway.Rule{{Allow: []string{"*", "prompt:*", "resource:*", "skill:*"}}}
 	w.setTenants(t, w.tenants)

@@ -152,29 +152,29 @@ func asInputRequired(message string) string {
 	return string(o.JSON())
 }
 
-// voice is a server that says what a test puts into its mouth.
-type voice struct {
+// scriptedServer is a server that says what a test puts into its mouth.
+type scriptedServer struct {
 	say atomic.Pointer[func(context.Context, *registry.Call) (mcp.Object, error)]
 }
 
-func (v *voice) says(say func(context.Context, *registry.Call, string) (mcp.Object, error), text string) {
+func (v *scriptedServer) says(say func(context.Context, *registry.Call, string) (mcp.Object, error), text string) {
 	f := func(ctx context.Context, c *registry.Call) (mcp.Object, error) { return say(ctx, c, text) }
 	v.say.Store(&f)
 }
 
-func (v *voice) use(ctx context.Context, c *registry.Call) (mcp.Object, error) {
+func (v *scriptedServer) use(ctx context.Context, c *registry.Call) (mcp.Object, error) {
 	return (*v.say.Load())(ctx, c)
 }
 
 // newVoice returns a world with a voice.
-func newVoice(t *testing.T, form mcp.Tasks) (*world, *voice) {
+func newVoice(t *testing.T, form mcp.Tasks) (*world, *scriptedServer) {
 	t.Helper()
 	w := newWorld(t, func(w *world) {
 		w.tenants[0].Servers = []string{"voice"}
 		w.tenants[0].Rules = []gateway.Rule{{Allow: []string{"*", "prompt:*", "resource:*"}}}
 		w.tenants[0].Limits.Tools = map[string]ratelimit.Limit{}
 	})
-	v := &voice{}
+	v := &scriptedServer{}
 	support := ""
 	if form == mcp.TasksAsked {
 		support = `,"execution":{"taskSupport":"optional"}`
@@ -205,16 +205,16 @@ var paramsOf = map[string]string{
 	mcp.MethodComplete: `"ref":{"type":"ref/prompt","name":"greet"},"argument":{"name":"x","value":"y"}`,
 }
 
-// ear is a client of one era, and the id of a task that it has. It makes a request and
-// returns all that it hears until the answer.
-type ear struct {
+// hearingClient is a client of one era, and the id of a task that it has. It makes a
+// request and returns all that it hears until the answer.
+type hearingClient struct {
 	task string
 	hear func(t *testing.T, method, params string, asked bool) string
 }
 
 // ask makes the request that a saying is an answer to. asked tells that a question may
 // come before the answer.
-func (e *ear) ask(t *testing.T, request string, asked bool) string {
+func (e *hearingClient) ask(t *testing.T, request string, asked bool) string {
 	t.Helper()
 	method, params := request, paramsOf[request]
 	switch request {
@@ -227,11 +227,11 @@ func (e *ear) ask(t *testing.T, request string, asked bool) string {
 }
 
 // modernEar is a client of 2026-07-28.
-func modernEar(w *world) *ear {
+func modernEar(w *world) *hearingClient {
 	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/logLevel":"debug","progressToken":"t",` +
 		`"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{},"context":{}},"roots":{},` +
 		`"extensions":{"io.modelcontextprotocol/tasks":{}}}}`
-	return &ear{hear: func(t *testing.T, method, params string, _ bool) string {
+	return &hearingClient{hear: func(t *testing.T, method, params string, _ bool) string {
 		return w.do(t, message{
 			method: "POST", path: "/mcp", token: "alice", body: `{"jsonrpc":"2.0","id":1,"method":"` +
 				method + `","params":{` + params + `,` + meta + `}}`,
@@ -245,12 +245,12 @@ func modernEar(w *world) *ear {
 
 // legacyEar is a client of 2025-11-25 in a session. It answers what it is asked with an
 // error.
-func legacyEar(t *testing.T, w *world) *ear {
+func legacyEar(t *testing.T, w *world) *hearingClient {
 	t.Helper()
 	base, session := w.serve(t), w.openAsking(t, mcp.Revision2511)
 	w.do(t, inSession("POST", session,
 		`{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"debug"}}`))
-	return &ear{hear: func(t *testing.T, method, params string, asked bool) string {
+	return &hearingClient{hear: func(t *testing.T, method, params string, asked bool) string {
 		request := inSession("POST", session, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{`+
 			params+`,"_meta":{"progressToken":"t"}}}`)
 		if !asked {
@@ -271,7 +271,7 @@ func legacyEar(t *testing.T, w *world) *ear {
 }
 
 // makeTask makes the task that the ear asks about later.
-func (e *ear) makeTask(t *testing.T, v *voice) {
+func (e *hearingClient) makeTask(t *testing.T, v *scriptedServer) {
 	t.Helper()
 	v.says(makesTask(`{"task":{"taskId":"s","status":"working","ttl":1}}`), "")
 	found := regexp.MustCompile(`"taskId":"([^"]+)"`).FindStringSubmatch(e.ask(t, callAsTask, false))
@@ -402,7 +402,7 @@ func TestNothingHiddenIsHeardInAnyPlace(t *testing.T) {
 
 // listen hears one saying with all kinds of hidden text together, and when it is
 // withheld, with that kind alone.
-func (e *ear) listen(t *testing.T, v *voice, era string, word saying, kind string, used []bool) {
+func (e *hearingClient) listen(t *testing.T, v *scriptedServer, era string, word saying, kind string, used []bool) {
 	t.Helper()
 	every := ""
 	for _, kind := range slices.Sorted(maps.Keys(corpus.Hidden)) {
@@ -427,7 +427,7 @@ func (e *ear) listen(t *testing.T, v *voice, era string, word saying, kind strin
 }
 
 // try hears a saying with that text, in which nothing hidden may be.
-func (e *ear) try(t *testing.T, v *voice, word saying, text string) string {
+func (e *hearingClient) try(t *testing.T, v *scriptedServer, word saying, text string) string {
 	t.Helper()
 	quoted := string(mcp.String(text))
 	v.says(word.say, quoted[1:len(quoted)-1])

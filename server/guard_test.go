@@ -99,7 +99,7 @@ func (o *brittleOthers) Send(ctx context.Context, to replica.ID, w replica.Messa
 }
 
 // noting lets a test read the log, which several goroutines write.
-func noting(j *journal) func(*world) {
+func noting(j *logBuffer) func(*world) {
 	return func(w *world) { w.config.Logger = slog.New(slog.NewJSONHandler(j, nil)) }
 }
 
@@ -110,7 +110,7 @@ func logged(l *brittleLog) func(*world) {
 }
 
 // expectPanics fails unless that many panics were logged, and counted.
-func (w *world) expectPanics(t *testing.T, j *journal, want int) {
+func (w *world) expectPanics(t *testing.T, j *logBuffer, want int) {
 	t.Helper()
 	if got := len(j.lines(`"msg":"panic"`, `"problem":"a bug"`, "guard_test.go")); got != want {
 		t.Errorf("got %d panics in the log, want %d", got, want)
@@ -125,7 +125,7 @@ func (w *world) expectPanics(t *testing.T, j *journal, want int) {
 
 func TestCallersAreJudgedAgainAfterAPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log journal
+		var log logBuffer
 		w := newWorld(t, noting(&log))
 		ids := make(map[string]string)
 		for _, who := range []string{"alice", "bob", "outsider"} {
@@ -161,7 +161,7 @@ func TestCallersAreJudgedAgainAfterAPanic(t *testing.T) {
 
 func TestCallsAreJudgedAgainAfterAPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log journal
+		var log logBuffer
 		w := newWorld(t, noting(&log))
 		desk := &brittleDesk{Desk: w.gateway}
 		desk.judge.set(1)
@@ -178,7 +178,7 @@ func TestCallsAreJudgedAgainAfterAPanic(t *testing.T) {
 
 func TestTheSweepGoesOnAfterAPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log journal
+		var log logBuffer
 		var events brittleLog
 		w := newWorld(t, noting(&log), logged(&events))
 		events.end.set(1)
@@ -194,7 +194,7 @@ func TestTheSweepGoesOnAfterAPanic(t *testing.T) {
 
 func TestTheRecordOfStrangersGoesOnAfterAPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log journal
+		var log logBuffer
 		var b bug
 		var recorded atomic.Int64
 		w := newWorld(t, noting(&log))
@@ -223,10 +223,10 @@ func TestTheRecordOfStrangersGoesOnAfterAPanic(t *testing.T) {
 
 func TestSubscriptionsOfGoneReplicasEndAfterAPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log journal
+		var log logBuffer
 		var members []*replicatest.Member
 		var others []*brittleOthers
-		c := newCrew(t, noting(&log), func(w *world) {
+		c := newChangingFleet(t, noting(&log), func(w *world) {
 			members = append(members, w.config.Others.(*replicatest.Member))
 			others = append(others, &brittleOthers{Others: w.config.Others})
 			w.config.Others = others[len(others)-1]
@@ -260,7 +260,7 @@ func (r *brittleRecords) Renew(ctx context.Context, keys []primary.Key) ([]prima
 
 func TestRecordsOfSessionsAreRenewedAfterAPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log journal
+		var log logBuffer
 		records := &brittleRecords{}
 		worlds := fleet(t, &replicatest.Hub{}, 1, noting(&log), func(w *world) {
 			records.Store = w.config.Entries
@@ -280,9 +280,9 @@ func TestRecordsOfSessionsAreRenewedAfterAPanic(t *testing.T) {
 
 func TestUpdatesArriveAfterAPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log journal
+		var log logBuffer
 		var others []*brittleOthers
-		c := newCrew(t, noting(&log), func(w *world) {
+		c := newChangingFleet(t, noting(&log), func(w *world) {
 			others = append(others, &brittleOthers{Others: w.config.Others})
 			w.config.Others = others[len(others)-1]
 		})

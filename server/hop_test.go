@@ -60,16 +60,17 @@ func twoHouses(t testing.TB) (two [2]house) {
 	return two
 }
 
-// hop makes the same legacy call at the replica that leads its session, and at another.
-type hop struct {
+// hopClients makes the same legacy call at the replica that leads its session, and at
+// another.
+type hopClients struct {
 	here, elsewhere *bareClient
 	call            []byte
 }
 
-func newHop(t testing.TB) *hop {
+func newHopClients(t testing.TB) *hopClients {
 	t.Helper()
 	two := twoHouses(t)
-	h := &hop{here: dialHouse(t, two[0]), elsewhere: dialHouse(t, two[1])}
+	h := &hopClients{here: dialHouse(t, two[0]), elsewhere: dialHouse(t, two[1])}
 	h.call = h.here.calls(t, false)
 	for range 300 { // pools fill, and buffers grow to what they need
 		here, elsewhere := bytes.Clone(h.here.exchange(t, h.call)), h.elsewhere.exchange(t, h.call)
@@ -82,7 +83,7 @@ func newHop(t testing.TB) *hop {
 
 // TestAllocationsOfAHop bounds what it costs in allocations that a call is forwarded.
 func TestAllocationsOfAHop(t *testing.T) {
-	h := newHop(t)
+	h := newHopClients(t)
 	here := perCall(2000, func() { h.here.exchange(t, h.call) })
 	elsewhere := perCall(2000, func() { h.elsewhere.exchange(t, h.call) })
 	t.Logf("%.1f allocations a call, and %.1f if it is forwarded", here, elsewhere)
@@ -95,9 +96,9 @@ func TestAllocationsOfAHop(t *testing.T) {
 // not: processor time of client, replicas and server together, and allocations. Calls of
 // both kinds take turns, so that what else the machine does disturbs both.
 func BenchmarkHop(b *testing.B) {
-	h := newHop(b)
+	h := newHopClients(b)
 	const batch = 20
-	var here, elsewhere spent
+	var here, elsewhere processCost
 	calls := 0
 	for b.Loop() {
 		here.add(func() {
@@ -121,13 +122,13 @@ func BenchmarkHop(b *testing.B) {
 	b.ReportMetric(each(float64(elsewhere.bytes-here.bytes)), "B-of-hop")
 }
 
-// spent is what was used of the process.
-type spent struct {
+// processCost is what was used of the process.
+type processCost struct {
 	processor          time.Duration
 	allocations, bytes uint64
 }
 
-func (s *spent) add(do func()) {
+func (s *processCost) add(do func()) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	began := processorTime()

@@ -14,7 +14,7 @@ import (
 )
 
 // kill takes a replica out, as if it had died: the others learn nothing from it any more.
-func (c *crew) kill(at int) { c.hub.Leave(c.worlds[at].config.Others.(*replicatest.Member)) }
+func (c *changingFleet) kill(at int) { c.hub.Leave(c.worlds[at].config.Others.(*replicatest.Member)) }
 
 // TestSubscriptionComesBackWhereItsSessionIsNew lets a replica die that has the
 // subscription and the stream of a session. The client comes back at one that has never
@@ -24,7 +24,7 @@ func TestSubscriptionComesBackWhereItsSessionIsNew(t *testing.T) {
 	for name, detour := range map[string]bool{"one died": false, "two died": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := newCrew(t)
+				c := newChangingFleet(t)
 				c.subscribe(t, 0, "subscribe")
 				stream := c.get(t, 0, "")
 				expectNotices(t, "before", stream, mcp.NotifyResourceUpdated, 0)
@@ -54,7 +54,7 @@ func TestSubscriptionComesBackWhereItsSessionIsNew(t *testing.T) {
 func TestUnsubscribingHoldsWhenTheReplicaDies(t *testing.T) {
 	for _, at := range []int{0, 2} {
 		synctest.Test(t, func(t *testing.T) {
-			c := newCrew(t)
+			c := newChangingFleet(t)
 			c.subscribe(t, 0, "subscribe")
 			c.subscribe(t, at, "unsubscribe")
 			c.kill(0)
@@ -72,7 +72,7 @@ func TestUnsubscribingHoldsWhenTheReplicaDies(t *testing.T) {
 // primary die after the other.
 func TestSubscriptionIsOpenedByEachPrimaryOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrew(t)
+		c := newChangingFleet(t)
 		c.subscribe(t, 0, "subscribe")
 		c.subscribe(t, 2, "subscribe")
 		stream := c.get(t, 1, "")
@@ -94,7 +94,7 @@ func TestSubscriptionIsOpenedByEachPrimaryOnce(t *testing.T) {
 // what is beyond is acknowledged and told of, and not kept.
 func TestKeptSubscriptionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrew(t)
+		c := newChangingFleet(t)
 		for n := range 12 {
 			uri := fmt.Sprintf("file:///%d%s", n, strings.Repeat("x", 8000))
 			got := c.worlds[0].do(t,
@@ -122,7 +122,7 @@ func TestKeptSubscriptionsAreBounded(t *testing.T) {
 // again.
 func TestUnsubscribingHoldsWhereItCouldNotBeWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrew(t)
+		c := newChangingFleet(t)
 		store := c.worlds[0].config.Entries.(*primarytest.Store)
 		c.subscribe(t, 0, "subscribe")
 		store.SetDown(true)

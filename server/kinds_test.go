@@ -12,13 +12,13 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/primary/primarytest"
 )
 
-// noted is a replica that notes which kinds of word it takes.
-type noted struct {
+// kindRecorder is a replica that notes which kinds of message it takes.
+type kindRecorder struct {
 	*replicatest.Member
 	kinds map[string]bool
 }
 
-func (n noted) Handle(kind string, h replica.Handler) {
+func (n kindRecorder) Handle(kind string, h replica.Handler) {
 	n.kinds[kind] = true
 	n.Member.Handle(kind, h)
 }
@@ -31,7 +31,7 @@ func TestKeptKindsOfWordAreTaken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := noted{(&replicatest.Hub{}).Join(), make(map[string]bool)}
+	n := kindRecorder{(&replicatest.Hub{}).Join(), make(map[string]bool)}
 	newWorld(t, func(w *world) { w.config.Entries, w.config.Others = &primarytest.Store{}, n })
 	for lines := bufio.NewScanner(bytes.NewReader(kept)); lines.Scan(); delete(n.kinds, lines.Text()) {
 		if !n.kinds[lines.Text()] {

@@ -94,9 +94,9 @@ func TestRequestsAreNotLoggedBelowTheirLevel(t *testing.T) {
 func TestAForwardedRequestHasOneLine(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var journals []*journal
+		var journals []*logBuffer
 		c := together(t, 2, func(w *world) {
-			journals = append(journals, &journal{})
+			journals = append(journals, &logBuffer{})
 			noting(journals[len(journals)-1])(w)
 		})
 		expect := func(what string, got *httptest.ResponseRecorder, at int, texts ...string) {
@@ -129,10 +129,10 @@ func TestAForwardedRequestHasOneLine(t *testing.T) {
 func TestAStreamElsewhereHasOneLine(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var journals []*journal
+		var journals []*logBuffer
 		var refuses atomic.Bool // the primary takes nobody's token
 		c := together(t, 2, func(w *world) {
-			journals = append(journals, &journal{})
+			journals = append(journals, &logBuffer{})
 			noting(journals[len(journals)-1])(w)
 			verify, isPrimary := w.config.Verify, len(journals) == 1
 			w.config.Verify = func(ctx context.Context, token string) (auth.Principal, error) {

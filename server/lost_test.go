@@ -15,9 +15,9 @@ var errDown = mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-DOWN", "The server is do
 // bereft is a crew whose session is subscribed at the first replica and has its stream at
 // the second. The first dies, and attempts at the second to open the subscription end in
 // fault.
-func bereft(t *testing.T, fault func() error) (c *crew, stream *listener) {
+func bereft(t *testing.T, fault func() error) (c *changingFleet, stream *listener) {
 	t.Helper()
-	c = newCrew(t)
+	c = newChangingFleet(t)
 	stream = c.get(t, 1, "")
 	c.subscribe(t, 0, "subscribe")
 	c.files[1].fail(fault)

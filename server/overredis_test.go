@@ -18,10 +18,10 @@ import (
 
 // overRedis opens a crew whose replicas share a real server, and returns where each is
 // served.
-func overRedis(t *testing.T, server *redistest.Server, change ...func(*world)) (c *crew, bases []string) {
+func overRedis(t *testing.T, server *redistest.Server, change ...func(*world)) (c *changingFleet, bases []string) {
 	t.Helper()
 	ring := seal.RandomRing()
-	c = &crew{}
+	c = &changingFleet{}
 	var mails []*replica.Group
 	for range 3 {
 		store := redis.New(server.Config())

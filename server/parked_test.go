@@ -30,18 +30,18 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/primary/primarytest"
 )
 
-// inquirer is a server of the official SDK, spoken to in 2025-11-25, whose tools ask in
-// the middle of a call.
-type inquirer struct {
+// askingServer is a server of the official SDK, spoken to in 2025-11-25, whose tools ask
+// in the middle of a call.
+type askingServer struct {
 	url   string
 	begun chan struct{} // gets a value when a call of hang, stream or wait has its answer
 	ended chan struct{} // gets a value when a call of hang or stream was cancelled
 	goOn  chan struct{} // lets a call of wait end
 }
 
-func newInquirer(t *testing.T) *inquirer {
+func newAskingServer(t *testing.T) *askingServer {
 	t.Helper()
-	a := &inquirer{begun: make(chan struct{}, 1), ended: make(chan struct{}, 1), goOn: make(chan struct{}, 1)}
+	a := &askingServer{begun: make(chan struct{}, 1), ended: make(chan struct{}, 1), goOn: make(chan struct{}, 1)}
 	server := sdk.NewServer(&sdk.Implementation{Name: "asker", Version: "1"}, nil)
 	sdk.AddTool(server, &sdk.Tool{Name: "all"}, askAll)
 	hang := func(ctx context.Context, req *sdk.CallToolRequest, _ map[string]any) (*sdk.CallToolResult, any, error) {
@@ -117,20 +117,20 @@ func askAll(ctx context.Context, req *sdk.CallToolRequest,
 	}}}, nil, nil
 }
 
-// twins are two worlds in front of one inquirer, which share keys and can send each other
-// word.
-type twins struct {
+// worldPair are two worlds in front of one askingServer, which share keys and can send
+// each other word.
+type worldPair struct {
 	a, b    *world
 	records [2]string // files of the audit
-	asker   *inquirer
+	asker   *askingServer
 	hub     replicatest.Hub
 	memberA *replicatest.Member // nil over Redis
 }
 
-// newTwins opens them. A nil server means that they do not need Redis to talk.
-func newTwins(t *testing.T, server *redistest.Server) *twins {
+// newWorldPair opens them. A nil server means that they do not need Redis to talk.
+func newWorldPair(t *testing.T, server *redistest.Server) *worldPair {
 	t.Helper()
-	tw := &twins{asker: newInquirer(t)}
+	tw := &worldPair{asker: newAskingServer(t)}
 	ring := seal.RandomRing()
 	open := func(number int) *world {
 		others, run := tw.join(t, server, ring)
@@ -154,7 +154,7 @@ func newTwins(t *testing.T, server *redistest.Server) *twins {
 
 // join returns what one of the twins knows the other by, and what makes it live once
 // everybody who takes word has said so.
-func (tw *twins) join(t *testing.T, server *redistest.Server,
+func (tw *worldPair) join(t *testing.T, server *redistest.Server,
 	ring *seal.Ring,
 ) (others replica.Others, run func()) {
 	t.Helper()
@@ -180,7 +180,7 @@ func (tw *twins) join(t *testing.T, server *redistest.Server,
 }
 
 // follow puts the inquirer behind a world, and waits until its tools are there.
-func (tw *twins) follow(t *testing.T, w *world) {
+func (tw *worldPair) follow(t *testing.T, w *world) {
 	t.Helper()
 	client := dial.Client(dial.Config{PrivateAddresses: true})
 	t.Cleanup(client.CloseIdleConnections)
@@ -294,7 +294,7 @@ func TestParkedCallGoesOnAtAnyReplica(t *testing.T) {
 			if over == "redis" {
 				server = redistest.Start(t)
 			}
-			tw := newTwins(t, server)
+			tw := newWorldPair(t, server)
 			baseA, baseB := tw.a.serve(t), tw.b.serve(t)
 			_, answer := round(t, baseA, asks("asker__all", ""))
 			before, answer := round(t, baseB,
@@ -325,7 +325,7 @@ func TestParkedCallGoesOnAtAnyReplica(t *testing.T) {
 func TestParkedCallOutlivesRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	tw := newTwins(t, server)
+	tw := newWorldPair(t, server)
 	baseA, baseB := tw.a.serve(t), tw.b.serve(t)
 	_, answer := round(t, baseA, asks("asker__all", ""))
 	again := asks("asker__all", repeatOf(t, answer, "elicitation/create", accepted))
@@ -339,7 +339,7 @@ func TestParkedCallOutlivesRedis(t *testing.T) {
 }
 
 // recorded returns the records of a twin that are about a tool.
-func (tw *twins) recorded(t *testing.T, number int, tool string) []string {
+func (tw *worldPair) recorded(t *testing.T, number int, tool string) []string {
 	t.Helper()
 	data, err := os.ReadFile(tw.records[number])
 	if err != nil {
@@ -370,7 +370,7 @@ func TestClientOfAParkedCallLeavesElsewhere(t *testing.T) {
 		tool, reads := c.tool, c.reads
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tw := newTwins(t, nil)
+			tw := newWorldPair(t, nil)
 			baseA, baseB := tw.a.serve(t), tw.b.serve(t)
 			_, answer := round(t, baseA, asks(tool, ""))
 			again := asks(tool, repeatOf(t, answer, "elicitation/create", accepted))
@@ -420,7 +420,7 @@ func TestClientOfAParkedCallLeavesElsewhere(t *testing.T) {
 // with the call.
 func TestTwoRepeatsOfAParkedCall(t *testing.T) {
 	t.Parallel()
-	tw := newTwins(t, nil)
+	tw := newWorldPair(t, nil)
 	bases := []string{tw.a.serve(t), tw.b.serve(t)}
 	_, answer := round(t, bases[0], asks("asker__all", ""))
 	again := asks("asker__all", repeatOf(t, answer, "elicitation/create", accepted))
@@ -448,7 +448,7 @@ func TestTwoRepeatsOfAParkedCall(t *testing.T) {
 // that kept it has died.
 func TestParkedCallWhoseReplicaIsGone(t *testing.T) {
 	t.Parallel()
-	tw := newTwins(t, nil)
+	tw := newWorldPair(t, nil)
 	baseA, baseB := tw.a.serve(t), tw.b.serve(t)
 	_, parked := round(t, baseA, asks("asker__all", ""))
 	_, attached := round(t, baseA, asks("asker__hang", ""))
@@ -474,7 +474,7 @@ func TestResultOfALostRepeatIsKept(t *testing.T) {
 	for name, lasts := range map[string]bool{"for a moment": false, "until the client is told": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tw := newTwins(t, nil)
+			tw := newWorldPair(t, nil)
 			baseA, baseB := tw.a.serve(t), tw.b.serve(t)
 			_, parked := round(t, baseA, asks("asker__wait", ""))
 			again := asks("asker__wait", repeatOf(t, parked, "elicitation/create", accepted)).
@@ -508,7 +508,7 @@ func TestResultOfALostRepeatIsKept(t *testing.T) {
 // replica, with a key, and closes one direction of the connection: the call goes on.
 func TestAHalfClosedRepeatWithAKeyIsNotToldThatItWasCancelled(t *testing.T) {
 	t.Parallel()
-	tw := newTwins(t, nil)
+	tw := newWorldPair(t, nil)
 	baseA, baseB := tw.a.serve(t), tw.b.serve(t)
 	_, parked := round(t, baseA, asks("asker__wait", ""))
 	again := asks("asker__wait", repeatOf(t, parked, "elicitation/create", accepted)).
@@ -542,7 +542,7 @@ func TestAHalfClosedRepeatWithAKeyIsNotToldThatItWasCancelled(t *testing.T) {
 // runs. Whoever asks again is not told that nothing happened, and nothing is done again.
 func TestLostRepeatWithoutAKey(t *testing.T) {
 	t.Parallel()
-	tw := newTwins(t, nil)
+	tw := newWorldPair(t, nil)
 	baseA, baseB := tw.a.serve(t), tw.b.serve(t)
 	_, parked := round(t, baseA, asks("asker__hang", ""))
 	again := asks("asker__hang", repeatOf(t, parked, "elicitation/create", accepted))

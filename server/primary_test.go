@@ -471,7 +471,7 @@ func (s mutedTakes) Take(ctx context.Context, k primary.Key, from primary.Entry,
 func TestAFormerPrimaryIsToldByWhoDidNotHearThatItLeads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var muted atomic.Bool
-		c := newCrew(t, func(w *world) { w.config.Entries = mutedTakes{w.config.Entries, &muted} })
+		c := newChangingFleet(t, func(w *world) { w.config.Entries = mutedTakes{w.config.Entries, &muted} })
 		a, b := c.worlds[0], c.worlds[1]
 		over := a.follow(t, legacyCall(c.id, "slow"))
 		wait(t)
@@ -496,7 +496,7 @@ func TestAFormerPrimaryIsToldByWhoDidNotHearThatItLeads(t *testing.T) {
 func TestAReplicaIsNotTheFormerPrimaryOfItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var muted atomic.Bool
-		c := newCrew(t, func(w *world) { w.config.Entries = mutedTakes{w.config.Entries, &muted} })
+		c := newChangingFleet(t, func(w *world) { w.config.Entries = mutedTakes{w.config.Entries, &muted} })
 		c.kill(0)
 		muted.Store(true)
 		b := c.worlds[1]

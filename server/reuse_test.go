@@ -9,13 +9,13 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// eager is a client that acts as soon as an answer begins to reach it.
-type eager struct {
+// earlyClient is a client that acts as soon as an answer begins to reach it.
+type earlyClient struct {
 	*httptest.ResponseRecorder
 	act func()
 }
 
-func (e *eager) Write(data []byte) (int, error) {
+func (e *earlyClient) Write(data []byte) (int, error) {
 	if act := e.act; act != nil && bytes.Contains(data, []byte(`"result"`)) {
 		e.act = nil
 		act()
@@ -34,7 +34,7 @@ func TestAnIDIsFreeWhenItsAnswerComes(t *testing.T) {
 			w := newWorld(t)
 			call := legacyCall(w.open(t, "alice", mcp.Revision2511), "echo").with("Accept", accept)
 			again := httptest.NewRecorder()
-			first := &eager{httptest.NewRecorder(), func() { again = w.do(t, call) }}
+			first := &earlyClient{httptest.NewRecorder(), func() { again = w.do(t, call) }}
 			r := call.request(t.Context(), "")
 			r.RequestURI, r.RemoteAddr = r.URL.RequestURI(), "192.0.2.1:1234"
 			w.Handler().ServeHTTP(first, r)

@@ -25,7 +25,7 @@ func TestAllRevisionsOverRedis(t *testing.T) {
 	}
 	stories := 0
 	for _, revision := range mcp.Revisions() {
-		story := &travel{crew: c, bases: bases, revision: revision}
+		story := &roundRobinClient{changingFleet: c, bases: bases, revision: revision}
 		switch {
 		case mcp.EraOf(revision) == mcp.Modern:
 			t.Run(revision, story.modern)
@@ -34,15 +34,15 @@ func TestAllRevisionsOverRedis(t *testing.T) {
 		}
 		stories++
 	}
-	t.Run(mcp.Revision2024+" over HTTP+SSE", (&travel{crew: c, bases: bases, revision: mcp.Revision2024}).sse)
+	t.Run(mcp.Revision2024+" over HTTP+SSE", (&roundRobinClient{changingFleet: c, bases: bases, revision: mcp.Revision2024}).sse)
 	if stories != 5 {
 		t.Errorf("%d revisions were tried, and the list of this test is for 5", stories)
 	}
 }
 
-// travel is a client that goes to the next replica with each request.
-type travel struct {
-	*crew
+// roundRobinClient is a client that goes to the next replica with each request.
+type roundRobinClient struct {
+	*changingFleet
 	bases    []string
 	revision string
 	turn     int
@@ -50,14 +50,14 @@ type travel struct {
 }
 
 // next sends a request to the next replica.
-func (tr *travel) next(ctx context.Context, t *testing.T, m message) *answer {
+func (tr *roundRobinClient) next(ctx context.Context, t *testing.T, m message) *answer {
 	t.Helper()
 	tr.turn++
 	return call(ctx, t, tr.bases[tr.turn%len(tr.bases)], m)
 }
 
 // status sends a request to the next replica and wants that status.
-func (tr *travel) status(t *testing.T, what string, m message, status int) {
+func (tr *roundRobinClient) status(t *testing.T, what string, m message, status int) {
 	t.Helper()
 	if got := tr.next(t.Context(), t, m); got.StatusCode != status {
 		t.Errorf("%s at replica %d: got %d, want %d", what, tr.turn%len(tr.bases), got.StatusCode, status)
@@ -65,10 +65,10 @@ func (tr *travel) status(t *testing.T, what string, m message, status int) {
 }
 
 // world returns the replica that had the last request.
-func (tr *travel) world() *world { return tr.worlds[tr.turn%len(tr.worlds)] }
+func (tr *roundRobinClient) world() *world { return tr.worlds[tr.turn%len(tr.worlds)] }
 
 // streamable is the story of a session over Streamable HTTP.
-func (tr *travel) streamable(t *testing.T) {
+func (tr *roundRobinClient) streamable(t *testing.T) {
 	capable := strings.Replace(initialize(tr.revision).body, `"capabilities":{}`,
 		`"capabilities":{"roots":{}}`, 1)
 	opened := tr.next(t.Context(), t, message{method: "POST", path: "/mcp", token: "alice", body: capable})
@@ -101,7 +101,7 @@ func (tr *travel) streamable(t *testing.T) {
 }
 
 // answered answers a question of a call at another replica, three times; it counts once.
-func (tr *travel) answered(t *testing.T, id string) {
+func (tr *roundRobinClient) answered(t *testing.T, id string) {
 	stream := tr.next(t.Context(), t, inSession("POST", id, askRoots))
 	question := questionID.FindStringSubmatch(stream.until(t, `"method":"roots/list"`))
 	if question == nil {
@@ -115,7 +115,7 @@ func (tr *travel) answered(t *testing.T, id string) {
 }
 
 // resumed loses the stream of a call and goes on at the next replica, twice.
-func (tr *travel) resumed(t *testing.T, id string) {
+func (tr *roundRobinClient) resumed(t *testing.T, id string) {
 	ctx, leave := context.WithCancel(t.Context())
 	stream := tr.next(ctx, t, legacyCall(id, "slow_progress"))
 	home := tr.worlds[tr.home]
@@ -132,7 +132,7 @@ func (tr *travel) resumed(t *testing.T, id string) {
 }
 
 // cancelled cancels a call at another replica.
-func (tr *travel) cancelled(t *testing.T, id string) {
+func (tr *roundRobinClient) cancelled(t *testing.T, id string) {
 	tr.turn++
 	at, home := tr.world(), tr.worlds[tr.home]
 	started, before := home.counts()
@@ -149,7 +149,7 @@ func (tr *travel) cancelled(t *testing.T, id string) {
 
 // notified hears of a changed list, and of a resource that was subscribed to elsewhere,
 // on a stream that changes its replica.
-func (tr *travel) notified(t *testing.T, id string) {
+func (tr *roundRobinClient) notified(t *testing.T, id string) {
 	tr.next(t.Context(), t, inSession("POST", id,
 		`{"jsonrpc":"2.0","id":9,"method":"resources/subscribe","params":{"uri":"file:///a"}}`)).until(t,
 		`"id":9`)
@@ -169,7 +169,7 @@ func (tr *travel) notified(t *testing.T, id string) {
 
 // sse is the story of a session over HTTP+SSE: its stream stays, and its messages go to
 // all replicas.
-func (tr *travel) sse(t *testing.T) {
+func (tr *roundRobinClient) sse(t *testing.T) {
 	stream := tr.next(t.Context(), t, message{method: "GET", path: "/sse", token: "alice"})
 	home := tr.world()
 	_, address, _ := strings.Cut(stream.until(t, "data: "), "data: ")
@@ -201,7 +201,7 @@ func (tr *travel) sse(t *testing.T) {
 
 // modern is the story of a client without a session: plain calls, progress, calls whose
 // repeat is elsewhere, and a subscription.
-func (tr *travel) modern(t *testing.T) {
+func (tr *roundRobinClient) modern(t *testing.T) {
 	for range 3 {
 		tr.next(t.Context(), t, modernCall("echo")).until(t, `"text":"x"`)
 		tr.next(t.Context(), t, modernCall("progress")).until(t, `"text":"done"`)

@@ -795,7 +795,7 @@ func (s slowTakes) Take(ctx context.Context, k primary.Key, from primary.Entry, 
 // has just taken a session over and does not serve it yet, by way of another one.
 func TestASessionThatIsBeingTakenOverIsNotTakenAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrew(t, func(w *world) { w.config.Entries = slowTakes{w.config.Entries} })
+		c := newChangingFleet(t, func(w *world) { w.config.Entries = slowTakes{w.config.Entries} })
 		c.kill(0)
 		var all sync.WaitGroup
 		for n := range 2 {

@@ -20,7 +20,7 @@ func BenchmarkIdleStream(b *testing.B) {
 	}
 	for era, of := range eraStreams() {
 		b.Run(era, func(b *testing.B) {
-			h := newPorch(b, func(w *world) {
+			h := newListeningWorld(b, func(w *world) {
 				w.config.MaxStreams, w.config.Logger = 100_000, slog.New(slog.DiscardHandler)
 			})
 			before, opened := used(), 0

@@ -41,20 +41,20 @@ func eraStreams() map[string]func(t testing.TB, w *world, token string) message 
 	}
 }
 
-// journal is a log that several goroutines write.
-type journal struct {
+// logBuffer is a log that several goroutines write.
+type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (j *journal) Write(p []byte) (int, error) {
+func (j *logBuffer) Write(p []byte) (int, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.text.Write(p)
 }
 
 // lines returns the lines of the log that have all these texts.
-func (j *journal) lines(texts ...string) (found []string) {
+func (j *logBuffer) lines(texts ...string) (found []string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for line := range strings.Lines(j.text.String()) {
@@ -74,18 +74,18 @@ func all(texts []string, f func(string) bool) bool {
 	return true
 }
 
-// porch is a world behind a listener as the program has it, with what can be seen from
-// outside of its streams.
-type porch struct {
+// listeningWorld is a world behind a listener as the program has it, with what can be
+// seen from outside of its streams.
+type listeningWorld struct {
 	*world
 	address string
 	door    *connlimit.Limiter
-	log     journal
+	log     logBuffer
 }
 
-func newPorch(t testing.TB, change ...func(*world)) *porch {
+func newListeningWorld(t testing.TB, change ...func(*world)) *listeningWorld {
 	t.Helper()
-	h := &porch{}
+	h := &listeningWorld{}
 	own := func(w *world) {
 		w.config.Logger = slog.New(slog.NewJSONHandler(&h.log, nil))
 		plenty := 100_000
@@ -101,7 +101,7 @@ func newPorch(t testing.TB, change ...func(*world)) *porch {
 	return h
 }
 
-func (h *porch) listen(t testing.TB) {
+func (h *listeningWorld) listen(t testing.TB) {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -134,8 +134,8 @@ func (l small) Accept() (net.Conn, error) {
 	return c, err
 }
 
-// guest is a client with a stream.
-type guest struct {
+// streamClient is a client with a stream.
+type streamClient struct {
 	*net.TCPConn
 	resp  *http.Response
 	lines *bufio.Reader
@@ -144,14 +144,14 @@ type guest struct {
 
 // visit opens a stream, which begins with an event. more is sent together with the
 // request.
-func (h *porch) visit(t testing.TB, m message, more string) *guest {
+func (h *listeningWorld) visit(t testing.TB, m message, more string) *streamClient {
 	t.Helper()
 	dialed, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", h.address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { dialed.Close() })
-	g := &guest{TCPConn: dialed.(*net.TCPConn)}
+	g := &streamClient{TCPConn: dialed.(*net.TCPConn)}
 	_ = g.SetReadBuffer(32 << 10) // as little as small has at the other end
 	var request bytes.Buffer
 	if err := m.request(t.Context(), "http://"+h.address).Write(&request); err != nil {
@@ -172,7 +172,7 @@ func (h *porch) visit(t testing.TB, m message, more string) *guest {
 }
 
 // expect reads until a line has the text.
-func (g *guest) expect(t testing.TB, text string) string {
+func (g *streamClient) expect(t testing.TB, text string) string {
 	t.Helper()
 	for {
 		line, err := g.lines.ReadString('\n')
@@ -187,7 +187,7 @@ func (g *guest) expect(t testing.TB, text string) string {
 
 // rest reads all that comes until the end of the stream. The error is nil if it ended
 // properly and the connection was closed behind it.
-func (g *guest) rest() (string, error) {
+func (g *streamClient) rest() (string, error) {
 	text, err := io.ReadAll(g.lines)
 	if err != nil {
 		return string(text), err
@@ -207,7 +207,7 @@ func (w *world) streamsOpen(t testing.TB) int {
 }
 
 // requests returns how many requests of that method and path the metrics have counted.
-func (h *porch) requests(t testing.TB, m message) int {
+func (h *listeningWorld) requests(t testing.TB, m message) int {
 	t.Helper()
 	return int(metricstest.Sum(t, h.metrics, "drawbridge_http_requests_total", "route", m.path, "method",
 		m.method))
@@ -216,7 +216,7 @@ func (h *porch) requests(t testing.TB, m message) int {
 // gone wants everything given back that one stream had, once: its place, the place of its
 // connection at the listener, its line in the log, with that outcome, and its request in
 // the metrics.
-func (h *porch) gone(t testing.TB, m message, before int, outcome string) {
+func (h *listeningWorld) gone(t testing.TB, m message, before int, outcome string) {
 	t.Helper()
 	line := []string{
 		`"msg":"request"`, `"path":"` + m.path + `"`, `"http_method":"` + m.method + `"`,
@@ -250,35 +250,35 @@ func (h *porch) gone(t testing.TB, m message, before int, outcome string) {
 // over from the HTTP server, in all ways. All that a stream had is given back once.
 func TestTakenStreamEndsAsAnyOther(t *testing.T) {
 	type ending struct {
-		do      func(t *testing.T, h *porch, m message, g *guest)
+		do      func(t *testing.T, h *listeningWorld, m message, g *streamClient)
 		leaves  bool // the client does, so it cannot see the end
 		outcome string
 		only    string
 	}
 	ends := map[string]ending{
 		"drain": {
-			do:      func(_ *testing.T, h *porch, _ message, _ *guest) { h.EndStreams() },
+			do:      func(_ *testing.T, h *listeningWorld, _ message, _ *streamClient) { h.EndStreams() },
 			outcome: "ok",
 		},
 		"client gone": {
-			do: func(_ *testing.T, _ *porch, _ message, g *guest) { g.Close() }, leaves: true,
+			do: func(_ *testing.T, _ *listeningWorld, _ message, g *streamClient) { g.Close() }, leaves: true,
 			outcome: "ok",
 		},
-		"revoked": {do: func(_ *testing.T, h *porch, _ message,
-			_ *guest,
+		"revoked": {do: func(_ *testing.T, h *listeningWorld, _ message,
+			_ *streamClient,
 		) {
 			h.revoke(func(auth.Principal) bool { return true })
 		}, outcome: "revoked"},
-		"tenant gone": {do: func(t *testing.T, h *porch, _ message, _ *guest) {
+		"tenant gone": {do: func(t *testing.T, h *listeningWorld, _ message, _ *streamClient) {
 			if err := h.gateway.SetTenants([]gateway.TenantConfig{{ID: "globex"}}); err != nil {
 				t.Fatal(err)
 			}
 			h.Reauthorize()
 		}, outcome: "revoked"},
-		"session deleted": {do: func(t *testing.T, h *porch, m message, _ *guest) {
+		"session deleted": {do: func(t *testing.T, h *listeningWorld, m message, _ *streamClient) {
 			h.do(t, inSession("DELETE", m.headers[mcp.HeaderSessionID], ""))
 		}, outcome: "ok", only: "get"},
-		"flood": {do: func(_ *testing.T, _ *porch, _ message, g *guest) {
+		"flood": {do: func(_ *testing.T, _ *listeningWorld, _ message, g *streamClient) {
 			_, _ = g.Write(make([]byte, 256<<10)) // it may be cut off before all is sent
 		}, leaves: true, outcome: "ok"},
 	}
@@ -288,7 +288,7 @@ func TestTakenStreamEndsAsAnyOther(t *testing.T) {
 				continue
 			}
 			t.Run(era+"/"+name, func(t *testing.T) {
-				h := newPorch(t)
+				h := newListeningWorld(t)
 				m := of(t, h.world, "alice")
 				before := h.requests(t, m)
 				g := h.visit(t, m, "")
@@ -381,7 +381,7 @@ func TestSlowReaderOfTakenStream(t *testing.T) {
 
 // answerOverSSE opens a stream of 2024-11-05, and has calls answered on it with so many
 // bytes of text each. The client has read nothing of the answers.
-func (h *porch) answerOverSSE(t *testing.T, sizes ...int) *guest {
+func (h *listeningWorld) answerOverSSE(t *testing.T, sizes ...int) *streamClient {
 	t.Helper()
 	g := h.visit(t, message{method: "GET", path: "/sse", token: "alice"}, "")
 	h.do(t, message{method: "POST", path: g.first, token: "alice", body: initialize(mcp.Revision2024).body})
@@ -405,7 +405,7 @@ func (h *porch) answerOverSSE(t *testing.T, sizes ...int) *guest {
 func TestSlowReadersHoldUpNoOthers(t *testing.T) {
 	const slow = server.FlowWorkers + 4
 	eventually(t, func() bool {
-		h := newPorch(t)
+		h := newListeningWorld(t)
 		quick := h.visit(t, modernListen(), "")
 		for range slow {
 			h.answerOverSSE(t, 250_000, 300_000)
@@ -422,7 +422,7 @@ func TestSlowReadersHoldUpNoOthers(t *testing.T) {
 // TestSlowReaderLosesNothing has a client read late what did not fit into the buffers of
 // its connection. One that is so late that it is cut off, on a busy machine, tries again.
 func TestSlowReaderLosesNothing(t *testing.T) {
-	h := newPorch(t)
+	h := newListeningWorld(t)
 	eventually(t, func() bool {
 		began := time.Now()
 		g := h.answerOverSSE(t, 250_000, 300_000)
@@ -451,7 +451,7 @@ func TestSlowReaderLosesNothing(t *testing.T) {
 // a chunk, so that the event with what stands around its data takes two. One that is so
 // late that it is cut off, on a busy machine, tries again.
 func TestALargeEventReachesASlowReaderWhole(t *testing.T) {
-	h := newPorch(t)
+	h := newListeningWorld(t)
 	eventually(t, func() bool {
 		began := time.Now()
 		const known = 100_000 // as many digits as the other, which is the id, too
@@ -483,7 +483,7 @@ func TestALargeEventReachesASlowReaderWhole(t *testing.T) {
 func TestBytesReadAheadAreKept(t *testing.T) {
 	for era, of := range eraStreams() {
 		t.Run(era, func(t *testing.T) {
-			h := newPorch(t)
+			h := newListeningWorld(t)
 			g := h.visit(t, of(t, h.world, "alice"), "GET /mcp HTTP/1.1\r\nHost: "+h.address+"\r\n\r\n")
 			if !g.resp.Close {
 				t.Error("the answer does not say that the connection closes")
@@ -525,9 +525,9 @@ func TestStreamOverHTTP10IsRefused(t *testing.T) {
 // one.
 func TestManyStreamsLeaveNoGoroutines(t *testing.T) {
 	const streams = 1000
-	h := newPorch(t, func(w *world) { w.config.MaxStreams = 10 * streams })
+	h := newListeningWorld(t, func(w *world) { w.config.MaxStreams = 10 * streams })
 	before := runtime.NumGoroutine()
-	guests := make([]*guest, streams)
+	guests := make([]*streamClient, streams)
 	for i := range guests {
 		guests[i] = h.visit(t, modernListen(), "")
 	}
@@ -621,7 +621,7 @@ func TestStopWaitsForAStreamBetweenOwners(t *testing.T) {
 
 // TestPanicInAWorkerEndsOneStream: no HTTP handler recovers the goroutines that send.
 func TestPanicInAWorkerEndsOneStream(t *testing.T) {
-	h := newPorch(t)
+	h := newListeningWorld(t)
 	var mu sync.Mutex
 	fails := false
 	h.behind(&fakeDesk{lists: func(d gateway.Digests) gateway.Digests {
@@ -655,7 +655,7 @@ func TestPanicInAWorkerEndsOneStream(t *testing.T) {
 func TestAnswersOverSSEDoNotStayInMemory(t *testing.T) {
 	t.Parallel()
 	budget := share.New(64 << 20)
-	h := newPorch(t, func(w *world) {
+	h := newListeningWorld(t, func(w *world) {
 		w.log = eventlog.NewMemory(eventlog.MemoryConfig{Memory: budget})
 		w.config.Log = w.log
 	})

@@ -27,8 +27,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/sessions"
 )
 
-// crew is a fleet whose lists and files a test changes, and one session of it.
-type crew struct {
+// changingFleet is a fleet whose lists and files a test changes, and one session of it.
+type changingFleet struct {
 	hub    *replicatest.Hub
 	worlds []*world
 	lists  []*asker
@@ -36,10 +36,10 @@ type crew struct {
 	id     string
 }
 
-// newCrew opens a fleet of three, and a session at the first.
-func newCrew(t *testing.T, change ...func(*world)) *crew {
+// newChangingFleet opens a fleet of three, and a session at the first.
+func newChangingFleet(t *testing.T, change ...func(*world)) *changingFleet {
 	t.Helper()
-	c := &crew{hub: &replicatest.Hub{}}
+	c := &changingFleet{hub: &replicatest.Hub{}}
 	c.worlds = fleet(t, c.hub, 3, change...)
 	for _, w := range c.worlds {
 		lists, files := w.asking()
@@ -52,7 +52,7 @@ func newCrew(t *testing.T, change ...func(*world)) *crew {
 
 // get opens a stream for notices at a replica, which resumes after the last event unless
 // that is "".
-func (c *crew) get(t *testing.T, at int, last string) *listener {
+func (c *changingFleet) get(t *testing.T, at int, last string) *listener {
 	t.Helper()
 	m := inSession("GET", c.id, "")
 	if last != "" {
@@ -62,7 +62,7 @@ func (c *crew) get(t *testing.T, at int, last string) *listener {
 }
 
 // subscribe and unsubscribe send such a request to a replica.
-func (c *crew) subscribe(t *testing.T, at int, method string) {
+func (c *changingFleet) subscribe(t *testing.T, at int, method string) {
 	t.Helper()
 	got := c.worlds[at].do(t, inSession("POST", c.id, `{"jsonrpc":"2.0","id":9,"method":"resources/`+method+
 		`","params":{"uri":"file:///a"}}`))
@@ -73,7 +73,7 @@ func (c *crew) subscribe(t *testing.T, at int, method string) {
 }
 
 // changeFile changes a file at the server of a replica.
-func (c *crew) changeFile(t *testing.T, at int, part string) {
+func (c *changingFleet) changeFile(t *testing.T, at int, part string) {
 	t.Helper()
 	c.files[at].change("file:///a", part)
 	wait(t)
@@ -81,7 +81,7 @@ func (c *crew) changeFile(t *testing.T, at int, part string) {
 
 // changePrompts changes a list at some replicas. They look when any list has changed, so
 // the tools change, too.
-func (c *crew) changePrompts(t *testing.T, at ...int) {
+func (c *changingFleet) changePrompts(t *testing.T, at ...int) {
 	t.Helper()
 	for _, i := range at {
 		c.lists[i].changePrompts()
@@ -119,7 +119,7 @@ func expectNotices(t *testing.T, when string, l *listener, method string, want i
 // and unsubscribes at a third.
 func TestUpdateReachesTheReplicaWithTheStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrew(t)
+		c := newChangingFleet(t)
 		c.subscribe(t, 0, "subscribe")
 		stream := c.get(t, 1, "")
 		c.changeFile(t, 0, "file:///a#part")
@@ -146,7 +146,7 @@ func TestUpdateReachesTheReplicaWithTheStream(t *testing.T) {
 // the client is told when it opens one, wherever, and once.
 func TestUpdateWaitsForAStreamAtAnyReplica(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrew(t)
+		c := newChangingFleet(t)
 		c.subscribe(t, 0, "subscribe")
 		c.changeFile(t, 0, "file:///a")
 		stream := c.get(t, 1, "")
@@ -166,7 +166,7 @@ func TestUpdateWaitsForAStreamAtAnyReplica(t *testing.T) {
 func TestUpdatesFindTheirWayAfterAFault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var faulty atomic.Bool
-		c := newCrew(t, losing(func(w replica.Message) bool { return faulty.Load() && w.Kind == "listener 2" }))
+		c := newChangingFleet(t, losing(func(w replica.Message) bool { return faulty.Load() && w.Kind == "listener 2" }))
 		stream := c.get(t, 1, "")
 		c.subscribe(t, 2, "subscribe")
 		faulty.Store(true)
@@ -201,21 +201,21 @@ func TestAStreamThatIsGoneKeepsNoSession(t *testing.T) {
 	deaf := losing(func(w replica.Message) bool { return faulty.Load() && w.Kind == "listener 2" })
 	for name, test := range map[string]struct {
 		change func(*world)
-		leave  func(t *testing.T, c *crew)
+		leave  func(t *testing.T, c *changingFleet)
 	}{
-		"its client leaves while it opens": {late, func(t *testing.T, c *crew) {
+		"its client leaves while it opens": {late, func(t *testing.T, c *changingFleet) {
 			conn := c.worlds[1].pipe(t, inSession("GET", c.id, ""))
 			<-time.After(time.Second / 2)
 			conn.Close()
 		}},
-		"it is closed while nothing is heard": {deaf, func(t *testing.T, c *crew) {
+		"it is closed while nothing is heard": {deaf, func(t *testing.T, c *changingFleet) {
 			stream := c.get(t, 1, "")
 			faulty.Store(true)
 			leave(t, stream)
 			<-time.After(time.Minute)
 			faulty.Store(false)
 		}},
-		"its replica may have been taken for gone": {func(*world) {}, func(t *testing.T, c *crew) {
+		"its replica may have been taken for gone": {func(*world) {}, func(t *testing.T, c *changingFleet) {
 			stream, others := c.get(t, 1, ""), c.worlds[1].config.Others.(*replicatest.Member)
 			others.SetLeads(false)
 			<-time.After(2 * time.Second)
@@ -229,7 +229,7 @@ func TestAStreamThatIsGoneKeepsNoSession(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				brief := func(w *world) { w.config.SessionIdle = time.Minute }
-				c := newCrew(t, test.change, brief)
+				c := newChangingFleet(t, test.change, brief)
 				test.leave(t, c)
 				<-time.After(10 * time.Minute)
 				if open := c.worlds[0].sessionsOpen(t); open != 0 {
@@ -270,7 +270,7 @@ func (o cutOthers) Send(ctx context.Context, to replica.ID, w replica.Message) (
 func TestAStreamThatCameBackIsNotLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var cut atomic.Bool
-		c := newCrew(t, func(w *world) { w.config.Others = cutOthers{w.config.Others, &cut} })
+		c := newChangingFleet(t, func(w *world) { w.config.Others = cutOthers{w.config.Others, &cut} })
 		stream := c.get(t, 1, "")
 		c.changePrompts(t, 0)
 		last := lastID(t, stream.text())
@@ -304,7 +304,7 @@ func TestAStreamThatWasGivenUpKeepsNoSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var deaf *deafOthers
 		n := 0
-		c := newCrew(t, func(w *world) {
+		c := newChangingFleet(t, func(w *world) {
 			switch n {
 			case 0:
 				deaf = &deafOthers{Member: w.config.Others.(*replicatest.Member)}
@@ -332,7 +332,7 @@ func TestAStreamThatWasGivenUpKeepsNoSession(t *testing.T) {
 // that the primary knows of it: what that has for the stream comes before it is there.
 func TestUpdateWaitsForAStreamThatOpensLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrew(t, func(w *world) {
+		c := newChangingFleet(t, func(w *world) {
 			w.config.Others = &lateOthers{w.config.Others, sessions.NoticeTime * 3 / 4}
 		})
 		c.subscribe(t, 0, "subscribe")
@@ -356,7 +356,7 @@ func (slowLink) Forward(context.Context, replica.ID, link.Request) (*http.Respon
 // too slowly to the replica that leads its session: the client may send it again.
 func TestSlowLinkIsNotTheClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrew(t, func(w *world) { w.config.Others = slowLink{w.config.Others} })
+		c := newChangingFleet(t, func(w *world) { w.config.Others = slowLink{w.config.Others} })
 		got := c.worlds[1].do(t, inSession("POST", c.id, `{"jsonrpc":"2.0","id":9,"method":"tools/list"}`))
 		if got.Code != http.StatusServiceUnavailable || !strings.Contains(got.Body.String(), "DB-REPLICAS") {
 			t.Errorf("got %d %s, want 503 DB-REPLICAS", got.Code, got.Body)
@@ -382,7 +382,7 @@ func TestChangesInAFaultAreTriedAgainTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var faulty atomic.Bool
 		var tried atomic.Int64
-		c := newCrew(t, losing(func(w replica.Message) bool {
+		c := newChangingFleet(t, losing(func(w replica.Message) bool {
 			lost := faulty.Load() && w.Kind == "listener 2"
 			if lost {
 				tried.Add(1)
@@ -453,7 +453,7 @@ func TestUpdateIsToldWhenTheLogIsBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				log := &awayLog{err: test.err}
-				c := newCrew(t, log.notices)
+				c := newChangingFleet(t, log.notices)
 				c.subscribe(t, 0, "subscribe")
 				stream := c.get(t, test.at, "")
 				log.away.Store(true)
@@ -483,7 +483,7 @@ func TestManyChangesAreNotTriedWithoutAPause(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const parts = 2 * sessions.MaxUpdates
 				log := &awayLog{err: errBroken}
-				c := newCrew(t, losing(func(w replica.Message) bool {
+				c := newChangingFleet(t, losing(func(w replica.Message) bool {
 					return log.away.Load() && w.Kind == "listener 2" && log.tried.Add(1) < mostTried
 				}), log.notices)
 				c.subscribe(t, 0, "subscribe")
@@ -512,7 +512,7 @@ func TestManyChangesAreNotTriedWithoutAPause(t *testing.T) {
 // TestUpdateIsNotLostWithTheReplicaThatTells lets the replica die where the stream was.
 func TestUpdateIsNotLostWithTheReplicaThatTells(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrew(t)
+		c := newChangingFleet(t)
 		c.subscribe(t, 0, "subscribe")
 		c.get(t, 1, "")
 		c.hub.Leave(c.worlds[1].config.Others.(*replicatest.Member))
@@ -528,31 +528,31 @@ func TestUpdateIsNotLostWithTheReplicaThatTells(t *testing.T) {
 func TestNoticeTakenByADeadReplicaIsToldAgain(t *testing.T) {
 	for name, test := range map[string]struct {
 		next      int
-		meanwhile func(t *testing.T, c *crew)
+		meanwhile func(t *testing.T, c *changingFleet)
 		files     int // notices of them at the next stream
 		prompts   int
 	}{
-		"the next is another":     {2, func(_ *testing.T, c *crew) { c.kill(1) }, 1, 1},
-		"the next is the primary": {0, func(_ *testing.T, c *crew) { c.kill(1) }, 1, 1},
+		"the next is another":     {2, func(_ *testing.T, c *changingFleet) { c.kill(1) }, 1, 1},
+		"the next is the primary": {0, func(_ *testing.T, c *changingFleet) { c.kill(1) }, 1, 1},
 		"the client comes back late": {
 			2,
-			func(_ *testing.T, c *crew) { c.kill(1); <-time.After(time.Minute) }, 1, 1,
+			func(_ *testing.T, c *changingFleet) { c.kill(1); <-time.After(time.Minute) }, 1, 1,
 		},
 		"the next dies, too": {
 			0,
-			func(t *testing.T, c *crew) { c.kill(1); c.get(t, 2, ""); c.kill(2) }, 1, 1,
+			func(t *testing.T, c *changingFleet) { c.kill(1); c.get(t, 2, ""); c.kill(2) }, 1, 1,
 		},
 		"the client has unsubscribed": {
 			2,
-			func(t *testing.T, c *crew) { c.kill(1); c.subscribe(t, 2, "unsubscribe") }, 0, 1,
+			func(t *testing.T, c *changingFleet) { c.kill(1); c.subscribe(t, 2, "unsubscribe") }, 0, 1,
 		},
 		"it died much later": {
 			2,
-			func(_ *testing.T, c *crew) { <-time.After(time.Minute); c.kill(1) }, 0, 0,
+			func(_ *testing.T, c *changingFleet) { <-time.After(time.Minute); c.kill(1) }, 0, 0,
 		},
 		"it was told of other things until it died": {
 			2,
-			func(t *testing.T, c *crew) {
+			func(t *testing.T, c *changingFleet) {
 				for range 20 {
 					c.changePrompts(t, 0)
 					<-time.After(time.Second)
@@ -563,7 +563,7 @@ func TestNoticeTakenByADeadReplicaIsToldAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := newCrew(t)
+				c := newChangingFleet(t)
 				c.subscribe(t, 0, "subscribe")
 				stream := c.get(t, 1, "")
 				c.changePrompts(t, 0)
@@ -593,7 +593,7 @@ func TestListsAreKnownWhenTheReplicaOfTheHandshakeHasDied(t *testing.T) {
 	for name, changed := range map[string]int{"nothing has changed": 0, "prompts have changed": 1} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := newCrew(t)
+				c := newChangingFleet(t)
 				c.kill(0)
 				if changed == 1 {
 					c.changePrompts(t, 1, 2)
@@ -617,7 +617,7 @@ func TestSubscriptionsOutliveTheirReplica(t *testing.T) {
 	for name, early := range map[string]bool{"subscribed before the stream": true, "after it": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := newCrew(t)
+				c := newChangingFleet(t)
 				var stream *listener
 				if early {
 					c.subscribe(t, 0, "subscribe")
@@ -647,7 +647,7 @@ func TestSubscriptionsOutliveTheOnlyReplicaThatKnewThem(t *testing.T) {
 	for method, want := range map[string]int{"subscribe": 1, "unsubscribe": 0} {
 		t.Run(method, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := newCrew(t)
+				c := newChangingFleet(t)
 				c.subscribe(t, 0, "subscribe")
 				c.get(t, 0, "")
 				if method == "unsubscribe" {
@@ -672,7 +672,7 @@ func TestSubscriptionsOutliveTheOnlyReplicaThatKnewThem(t *testing.T) {
 // from what it was told last, and never only because something moved.
 func TestListsAreToldOnceWhereverTheStreamIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrew(t)
+		c := newChangingFleet(t)
 		stream := c.get(t, 1, "")
 		expectNotices(t, "opened elsewhere", stream, "list_changed", 0)
 		leave(t, stream)
@@ -702,7 +702,7 @@ func TestListsAreToldOnceWhereverTheStreamIs(t *testing.T) {
 // change is told on one of them, and on the other when the first has closed.
 func TestOneStreamTellsOfTwoReplicas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrew(t)
+		c := newChangingFleet(t)
 		older := c.get(t, 0, "")
 		newer := c.get(t, 1, "")
 		c.changePrompts(t, 0)
@@ -719,7 +719,7 @@ func TestOneStreamTellsOfTwoReplicas(t *testing.T) {
 // connection is open: that ends, and each event goes to the newer one alone.
 func TestStreamIsTakenFromAnotherReplica(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrew(t)
+		c := newChangingFleet(t)
 		first := c.get(t, 0, "")
 		c.changePrompts(t, 0)
 		text := first.text()
@@ -745,7 +745,7 @@ func TestStreamIsTakenFromAnotherReplica(t *testing.T) {
 func TestAStreamThatLostEventsBeginsAnew(t *testing.T) {
 	for at := range 2 {
 		synctest.Test(t, func(t *testing.T) {
-			c := newCrew(t)
+			c := newChangingFleet(t)
 			c.subscribe(t, 0, "subscribe")
 			first := c.get(t, 1, "")
 			name, _, _ := strings.Cut(lastID(t, first.text()), "-")
@@ -773,7 +773,7 @@ func TestAStreamThatLostEventsBeginsAnew(t *testing.T) {
 // ends when the old primary learns of it, or it would get no notice.
 func TestStreamsOfASupersededPrimaryEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrew(t)
+		c := newChangingFleet(t)
 		streams := []*listener{c.get(t, 0, ""), c.get(t, 2, "")}
 		records, key := c.worlds[0].config.Entries.(*primarytest.Store), primary.Key{
 			Tenant: "acme",
@@ -801,7 +801,7 @@ func TestStreamsOfASupersededPrimaryEnd(t *testing.T) {
 // tell it anything, and its client is told what has changed when it comes again.
 func TestStreamsOfAReplicaThatWasTakenForGoneEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrew(t)
+		c := newChangingFleet(t)
 		c.subscribe(t, 0, "subscribe")
 		stream, still := c.get(t, 1, ""), c.worlds[1].config.Others.(*replicatest.Member)
 		<-time.After(time.Second)
@@ -827,7 +827,7 @@ func TestStreamsOfAReplicaThatWasTakenForGoneEnd(t *testing.T) {
 func TestStreamThatCameToThePrimaryStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		late, come := make(chan struct{}), atomic.Bool{}
-		c := newCrew(t, func(w *world) {
+		c := newChangingFleet(t, func(w *world) {
 			w.config.Others = &faultyOthers{w.config.Others, func(w replica.Message) error {
 				if w.Kind == "listener 2" && come.CompareAndSwap(true, false) {
 					<-late
@@ -856,7 +856,7 @@ func TestAnswerOfADeadReplica(t *testing.T) {
 	for name, dies := range map[string]bool{"dies": true, "lives": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := newCrew(t)
+				c := newChangingFleet(t)
 				first := c.worlds[0].hearing(t, legacyCall(c.id, "slow_progress"))
 				last := lastID(t, first.text())
 				leave(t, first)
@@ -929,7 +929,7 @@ func (b *brokenLog) Find(ctx context.Context, key eventlog.Key, event string) (s
 func TestStreamsSurviveALogThatCannotBeReached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &brokenLog{}
-		c := newCrew(t, func(w *world) {
+		c := newChangingFleet(t, func(w *world) {
 			if log.Log == nil {
 				log.Log = w.config.Log
 			}
@@ -976,7 +976,7 @@ func TestEndOfASessionAnswersItsCalls(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := newCrew(t)
+				c := newChangingFleet(t)
 				stream := c.worlds[0].hearing(t, legacyCall(c.id, "slow_progress"))
 				if name != "where it runs" {
 					last := lastID(t, stream.text())

@@ -88,14 +88,14 @@ func TestConsentSurvivesALostAnswer(t *testing.T) {
 	})
 }
 
-// meddled is a store in which something happens before a record is written.
-type meddled struct {
+// hookedStore is a store in which something happens before a record is written.
+type hookedStore struct {
 	store.Store
 
 	before func(store.Record)
 }
 
-func (m meddled) Put(ctx context.Context, r store.Record) (int64, error) {
+func (m hookedStore) Put(ctx context.Context, r store.Record) (int64, error) {
 	m.before(r)
 	return m.Store.Put(ctx, r)
 }
@@ -127,7 +127,7 @@ func TestFamilyEndsThoughItsClientComesMeanwhile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			met := false
 			w = newWorld(t, func(cfg *signin.Config, _ *signin.Settings) {
-				cfg.Store = meddled{cfg.Store, func(r store.Record) {
+				cfg.Store = hookedStore{cfg.Store, func(r store.Record) {
 					if !met && r.Kind == "ended" {
 						met = true
 						_, c.refreshWith = c.mustRefresh(w.server, c.refreshWith)

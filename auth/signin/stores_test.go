@@ -318,9 +318,9 @@ func TestLinesOfALogoutAreWrittenOneAfterTheOther(t *testing.T) {
 	})
 }
 
-// sluggish is a store that takes as long as an operation may, and is away for some time
+// slowStore is a store that takes as long as an operation may, and is away for some time
 // after the first.
-type sluggish struct {
+type slowStore struct {
 	store.Store
 
 	puts  int
@@ -329,7 +329,7 @@ type sluggish struct {
 
 const operation = 4900 * time.Millisecond
 
-func (s *sluggish) Put(ctx context.Context, r store.Record) (int64, error) {
+func (s *slowStore) Put(ctx context.Context, r store.Record) (int64, error) {
 	s.puts++
 	if s.puts == 2 {
 		s.until = time.Now().Add(5500 * time.Millisecond)
@@ -348,7 +348,7 @@ func TestSlowStoreLetsNobodyAskBeside(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t)
 		c := w.signIn(t, base, "ann", nil)
-		slow := w.replica(t, func(c *signin.Config, _ *signin.Settings) { c.Store = &sluggish{Store: w.store} })
+		slow := w.replica(t, func(c *signin.Config, _ *signin.Settings) { c.Store = &slowStore{Store: w.store} })
 		time.Sleep(time.Minute)
 		hold := make(chan struct{})
 		w.idp.set(func() { w.idp.hold = hold })

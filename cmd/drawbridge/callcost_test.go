@@ -49,7 +49,7 @@ servers:
   toolbox: {builtin: [calculate]}
 `, listen, operator, d.URL)
 	})
-	j := (&journey{wanderer: newWanderer(t), origin: strings.TrimSuffix(r.url, "/mcp")}).goes(steps[:6])
+	j := (&signInRun{browserClient: newBrowserClient(t), origin: strings.TrimSuffix(r.url, "/mcp")}).goes(steps[:6])
 	said, err := exec.CommandContext(t.Context(), "drawbridge", "keys", "create", "-tenant", "acme", "-subject", "ci",
 		"-config", r.path("drawbridge.yaml")).CombinedOutput()
 	key := regexp.MustCompile(`dbk_[a-z2-7]{47}`).FindString(string(said))

@@ -67,7 +67,7 @@ func TestDevLoginShowsASignIn(t *testing.T) {
 		t.Errorf("dev printed\n%s\nwant the login marked as a toy, and no token", run.printed)
 	}
 	for person, tools := range map[string]int{"Ann": 4, "Bob": 2} {
-		w := &wanderer{t: t, cookies: map[string]string{}, person: person}
+		w := &browserClient{t: t, cookies: map[string]string{}, person: person}
 		tokens, _, _ := w.signIn(run.origin + "/mcp")
 		modern := []string{
 			"Accept", aMessage, "MCP-Protocol-Version", "2026-07-28",
@@ -83,7 +83,7 @@ func TestDevLoginShowsASignIn(t *testing.T) {
 			t.Errorf("%s got %s, want 42", person, answer)
 		}
 	}
-	eve := &wanderer{t: t, cookies: map[string]string{}, person: "Eve"}
+	eve := &browserClient{t: t, cookies: map[string]string{}, person: "Eve"}
 	address, _, _ := eve.begin(run.origin + "/mcp")
 	if page := eve.browse(address, run.origin); !strings.Contains(page, "has no access here") {
 		t.Errorf("Eve sees %s; want that she has no access", page)
@@ -95,7 +95,7 @@ func TestDevLoginShowsASignIn(t *testing.T) {
 func TestToyLoginIsForThisMachine(t *testing.T) {
 	t.Parallel()
 	run := startDevLogin(t)
-	w := &wanderer{t: t, cookies: map[string]string{}}
+	w := &browserClient{t: t, cookies: map[string]string{}}
 	for _, bad := range []struct {
 		path, host string
 		status     int

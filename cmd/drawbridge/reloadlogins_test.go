@@ -30,7 +30,7 @@ servers:
 	origin := strings.TrimSuffix(r.url, "/mcp")
 	_, said := operate(t, "keys", "create", "-tenant", "acme", "-subject", "ci", "-config", r.path("drawbridge.yaml"))
 	key := regexp.MustCompile(`dbk_[a-z2-7]{47}`).FindString(said)
-	w := newWanderer(t)
+	w := newBrowserClient(t)
 	call := func(path, token string) int {
 		answer, _ := w.ask("POST", origin+path, jsonKind, aPing, "Accept", aMessage, "Authorization", "Bearer "+token)
 		return answer.StatusCode
@@ -65,7 +65,7 @@ servers:
 	r.save(t, "drawbridge.yaml", strings.Replace(config, "client_id: gateway, client_secret_file: secret",
 		"client_id: gateway, client_secret_file: secret.new", 1))
 	eventually(t, "all get in again", func() bool { return states() == with })
-	newWanderer(t).signIn(r.url)
+	newBrowserClient(t).signIn(r.url)
 	if d.mu.Lock(); d.secret != "another-secret-of-the-gateway" {
 		t.Errorf("the provider was sent the secret %q", d.secret)
 	}

@@ -114,15 +114,15 @@ func (r *recorder) restarts(t *testing.T) {
 	r.ready(t, http.StatusOK, "")
 }
 
-// posts sends one request after the other through nginx until done is closed, and counts
-// what becomes of them.
-type posts struct {
+// repeatedPosts sends one request after the other through nginx until done is closed, and
+// counts what becomes of them.
+type repeatedPosts struct {
 	answered atomic.Int64
 	mu       sync.Mutex // guards the field below
 	lost     map[string]int
 }
 
-func (p *posts) send(t *testing.T, r *recorder, url string, client *http.Client, done <-chan struct{}) {
+func (p *repeatedPosts) send(t *testing.T, r *recorder, url string, client *http.Client, done <-chan struct{}) {
 	const body = `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
 	for {
 		select {
@@ -151,7 +151,7 @@ func (p *posts) send(t *testing.T, r *recorder, url string, client *http.Client,
 	}
 }
 
-func (p *posts) lose(what string) {
+func (p *repeatedPosts) lose(what string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lost[what]++
@@ -173,7 +173,7 @@ func TestARolloverLosesNoRequest(t *testing.T) {
 	startNginx(t, listen, a, b)
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
 	t.Cleanup(client.CloseIdleConnections)
-	p := &posts{lost: make(map[string]int)}
+	p := &repeatedPosts{lost: make(map[string]int)}
 	done := make(chan struct{})
 	var all sync.WaitGroup
 	for range 16 {

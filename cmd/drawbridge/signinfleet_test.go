@@ -108,15 +108,15 @@ func (f *loginFleet) to(r *recorder, written func()) http.RoundTripper {
 	if written == nil {
 		return transport
 	}
-	return trip(func(request *http.Request) (*http.Response, error) {
+	return roundTripFunc(func(request *http.Request) (*http.Response, error) {
 		trace := &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { written() }}
 		return transport.RoundTrip(request.WithContext(httptrace.WithClientTrace(request.Context(), trace)))
 	})
 }
 
-type trip func(*http.Request) (*http.Response, error)
+type roundTripFunc func(*http.Request) (*http.Response, error)
 
-func (t trip) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
+func (t roundTripFunc) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
 
 // holds has the database keep what is committed from now on for good, and say so to nobody
 // until the returned function is called: it waits for a copy of itself that is not there.
@@ -157,10 +157,10 @@ END $$; `, query)
 		func() bool { return f.database.Exec(t, "postgres", wait+query) == "t" })
 }
 
-// journey is one person's way from nothing to tokens and back, with a client that knows
+// signInRun is one person's way from nothing to tokens and back, with a client that knows
 // nothing but the address.
-type journey struct {
-	*wanderer
+type signInRun struct {
+	*browserClient
 
 	origin          string
 	visits          string     // where the browser goes next
@@ -179,7 +179,7 @@ const (
 type step struct {
 	name   string
 	writes bool // a record is written before the answer
-	do     func(*journey) error
+	do     func(*signInRun) error
 	// what the answer is when it comes a second time because the first answer was lost;
 	// zero: as the first time. Else the person begins again, at the step authorize.
 	again int
@@ -187,17 +187,17 @@ type step struct {
 
 // steps are all of them, in their order.
 var steps = []step{
-	{"register", false, (*journey).register, 0},
-	{"authorize", false, (*journey).authorize, 0},
+	{"register", false, (*signInRun).register, 0},
+	{"authorize", false, (*signInRun).authorize, 0},
 	// The provider's code was redeemed, and it takes it but once.
-	{"callback", true, (*journey).callback, http.StatusServiceUnavailable},
-	{"consent page", false, (*journey).consentPage, 0},
-	{"consent", true, (*journey).consent, http.StatusConflict},
+	{"callback", true, (*signInRun).callback, http.StatusServiceUnavailable},
+	{"consent page", false, (*signInRun).consentPage, 0},
+	{"consent", true, (*signInRun).consent, http.StatusConflict},
 	// A code that comes twice ends what it has brought.
-	{"token", true, (*journey).token, http.StatusBadRequest},
-	{"call", false, (*journey).call, 0},
-	{"refresh", true, (*journey).renew, 0},
-	{"revoke", true, (*journey).revoke, 0},
+	{"token", true, (*signInRun).token, http.StatusBadRequest},
+	{"call", false, (*signInRun).call, 0},
+	{"refresh", true, (*signInRun).renew, 0},
+	{"revoke", true, (*signInRun).revoke, 0},
 }
 
 // refusal is an answer with another status than a good one.
@@ -210,7 +210,7 @@ func (r *refusal) Error() string { return fmt.Sprintf("status %d: %.300s", r.sta
 
 // send sends a request whose answer has that status, or is a refusal. What nginx answers
 // for a replica that has died is an answer that was lost.
-func (j *journey) send(want int, method, path, kind, body string, header ...string) (*http.Response, string, error) {
+func (j *signInRun) send(want int, method, path, kind, body string, header ...string) (*http.Response, string, error) {
 	answer, text, err := j.try(method, j.origin+path, kind, body, header...)
 	if err == nil && answer.StatusCode == http.StatusBadGateway {
 		err = errors.New("the replica died")
@@ -226,7 +226,7 @@ func (j *journey) send(want int, method, path, kind, body string, header ...stri
 }
 
 // sendForm is send for a form whose answer is a document, which goes into the variables.
-func (j *journey) sendForm(path string, form url.Values, into map[string]*string) error {
+func (j *signInRun) sendForm(path string, form url.Values, into map[string]*string) error {
 	_, text, err := j.send(http.StatusOK, "POST", path, formKind, form.Encode())
 	if err != nil || into == nil {
 		return err
@@ -241,7 +241,7 @@ func (j *journey) sendForm(path string, form url.Values, into map[string]*string
 	return nil
 }
 
-func (j *journey) register() error {
+func (j *signInRun) register() error {
 	_, text, err := j.send(http.StatusCreated, "POST", "/register", jsonKind, `{"redirect_uris":["`+fleetRedirect+`"]}`)
 	if err != nil {
 		return err
@@ -255,7 +255,7 @@ func (j *journey) register() error {
 }
 
 // authorize goes on to the provider, where the person is known already.
-func (j *journey) authorize() error {
+func (j *signInRun) authorize() error {
 	sum := sha256.Sum256([]byte(fleetVerifier))
 	answer, _, err := j.send(http.StatusSeeOther, "GET", "/authorize?"+url.Values{
 		"response_type": {"code"}, "client_id": {j.client}, "redirect_uri": {fleetRedirect}, "state": {"s"},
@@ -269,7 +269,7 @@ func (j *journey) authorize() error {
 	return nil
 }
 
-func (j *journey) callback() error {
+func (j *signInRun) callback() error {
 	answer, _, err := j.send(http.StatusSeeOther, "GET", j.visits, "", "")
 	if err == nil {
 		j.visits = answer.Header.Get("Location")
@@ -277,7 +277,7 @@ func (j *journey) callback() error {
 	return err
 }
 
-func (j *journey) consentPage() error {
+func (j *signInRun) consentPage() error {
 	_, text, err := j.send(http.StatusOK, "GET", j.visits, "", "")
 	j.form = url.Values{"decision": {"allow"}}
 	for _, match := range consentField.FindAllStringSubmatch(text, -1) {
@@ -286,7 +286,7 @@ func (j *journey) consentPage() error {
 	return err
 }
 
-func (j *journey) consent() error {
+func (j *signInRun) consent() error {
 	_, text, err := j.send(http.StatusOK, "POST", "/consent", formKind, j.form.Encode(), "Origin", "null")
 	if err != nil {
 		return err
@@ -302,17 +302,17 @@ func (j *journey) consent() error {
 	return err
 }
 
-func (j *journey) token() error {
+func (j *signInRun) token() error {
 	return j.sendForm("/token", url.Values{
 		"grant_type": {"authorization_code"}, "code": {j.code}, "client_id": {j.client},
 		"redirect_uri": {fleetRedirect}, "code_verifier": {fleetVerifier},
 	}, map[string]*string{"access_token": &j.access, "refresh_token": &j.refresh})
 }
 
-func (j *journey) call() error { return j.callWith(j.access) }
+func (j *signInRun) call() error { return j.callWith(j.access) }
 
 // callWith calls a tool in a request that needs no session.
-func (j *journey) callWith(token string) error {
+func (j *signInRun) callWith(token string) error {
 	_, _, err := j.send(http.StatusOK, "POST", "/mcp", jsonKind,
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"toolbox__calculate","arguments":{"expression":"6*7"},`+
 			askedMeta+`}}`, "Accept", aMessage, "Authorization", "Bearer "+token,
@@ -320,24 +320,24 @@ func (j *journey) callWith(token string) error {
 	return err
 }
 
-func (j *journey) renew() error { return j.renewInto(&j.refresh) }
+func (j *signInRun) renew() error { return j.renewInto(&j.refresh) }
 
-func (j *journey) renewInto(next *string) error {
+func (j *signInRun) renewInto(next *string) error {
 	return j.sendForm("/token", url.Values{
 		"grant_type": {"refresh_token"}, "refresh_token": {j.refresh}, "client_id": {j.client},
 	}, map[string]*string{"access_token": &j.access, "refresh_token": next})
 }
 
-func (j *journey) revoke() error {
+func (j *signInRun) revoke() error {
 	return j.sendForm("/revoke", url.Values{"token": {j.refresh}, "client_id": {j.client}}, nil)
 }
 
-func (f *loginFleet) journey(t *testing.T) *journey {
-	return &journey{wanderer: newWanderer(t), origin: f.origin}
+func (f *loginFleet) journey(t *testing.T) *signInRun {
+	return &signInRun{browserClient: newBrowserClient(t), origin: f.origin}
 }
 
 // goes takes a journey through steps, all of which are good.
-func (j *journey) goes(some []step) *journey {
+func (j *signInRun) goes(some []step) *signInRun {
 	j.t.Helper()
 	for _, s := range some {
 		if err := s.do(j); err != nil {
@@ -348,7 +348,7 @@ func (j *journey) goes(some []step) *journey {
 }
 
 // signedIn returns a journey that has tokens.
-func (f *loginFleet) signedIn(t *testing.T) *journey {
+func (f *loginFleet) signedIn(t *testing.T) *signInRun {
 	t.Helper()
 	return f.journey(t).goes(steps[:len(steps)-1])
 }
@@ -434,7 +434,7 @@ func (f *loginFleet) killedAtEachStep(t *testing.T) {
 
 // killed has a journey take a step at a replica that is killed meanwhile. The error tells
 // that there was no answer.
-func (f *loginFleet) killed(t *testing.T, victim *recorder, j *journey, s step) error {
+func (f *loginFleet) killed(t *testing.T, victim *recorder, j *signInRun, s step) error {
 	t.Helper()
 	written, release := make(chan struct{}), func() {}
 	if s.writes {
@@ -462,7 +462,7 @@ func (f *loginFleet) killed(t *testing.T, victim *recorder, j *journey, s step) 
 }
 
 // onceMore repeats a step whose answer was lost.
-func (j *journey) onceMore(i int) {
+func (j *signInRun) onceMore(i int) {
 	j.t.Helper()
 	err := steps[i].do(j)
 	refused, is := errors.AsType[*refusal](err)
@@ -486,7 +486,7 @@ func (f *loginFleet) oneTokenInParallel(t *testing.T) {
 		for i := range answers {
 			all.Go(func() {
 				one := *j
-				one.wanderer = &wanderer{t: t, through: f.to(f.replicas[i%len(f.replicas)], nil)}
+				one.browserClient = &browserClient{t: t, through: f.to(f.replicas[i%len(f.replicas)], nil)}
 				if err := one.renewInto(&answers[i]); err != nil {
 					answers[i] = err.Error()
 				}
@@ -556,7 +556,7 @@ func (f *loginFleet) endsEverywhere(t *testing.T) {
 		}
 		took := time.Since(began)
 		for _, r := range f.replicas {
-			one := &journey{wanderer: &wanderer{t: t, through: f.to(r, nil)}, origin: f.origin}
+			one := &signInRun{browserClient: &browserClient{t: t, through: f.to(r, nil)}, origin: f.origin}
 			refused, is := errors.AsType[*refusal](one.callWith(token))
 			if !is || refused.status != http.StatusUnauthorized {
 				t.Errorf("%s: a call afterwards: %v, want 401", end.name, refused)

@@ -134,18 +134,20 @@ var (
 	movesTo          = regexp.MustCompile(`http-equiv="refresh" content="0; url=([^"]*)"`)
 )
 
-// wanderer is a client together with a person's browser, with the cookies of both.
-type wanderer struct {
+// browserClient is a client together with a person's browser, with the cookies of both.
+type browserClient struct {
 	t       *testing.T
 	cookies map[string]string
 	person  string            // whom the person chooses to be at a toy login
 	through http.RoundTripper // nil: by the address
 }
 
-func newWanderer(t *testing.T) *wanderer { return &wanderer{t: t, cookies: map[string]string{}} }
+func newBrowserClient(t *testing.T) *browserClient {
+	return &browserClient{t: t, cookies: map[string]string{}}
+}
 
 // ask sends a request and returns the answer and its text.
-func (w *wanderer) ask(method, address, kind, body string, header ...string) (*http.Response, string) {
+func (w *browserClient) ask(method, address, kind, body string, header ...string) (*http.Response, string) {
 	w.t.Helper()
 	answer, text, err := w.try(method, address, kind, body, header...)
 	if err != nil {
@@ -155,7 +157,7 @@ func (w *wanderer) ask(method, address, kind, body string, header ...string) (*h
 }
 
 // try is ask for a request that may be lost.
-func (w *wanderer) try(method, address, kind, body string, header ...string) (*http.Response, string, error) {
+func (w *browserClient) try(method, address, kind, body string, header ...string) (*http.Response, string, error) {
 	w.t.Helper()
 	r, err := http.NewRequestWithContext(w.t.Context(), method, address, strings.NewReader(body))
 	if err != nil {
@@ -190,7 +192,7 @@ func (w *wanderer) try(method, address, kind, body string, header ...string) (*h
 }
 
 // document returns the members of a JSON document.
-func (w *wanderer) document(method, address, kind, body string) map[string]any {
+func (w *browserClient) document(method, address, kind, body string) map[string]any {
 	w.t.Helper()
 	answer, text := w.ask(method, address, kind, body)
 	var members map[string]any
@@ -215,7 +217,7 @@ const (
 
 // begin goes from a refused request to where the person's browser is to go, as a client
 // does that knows nothing but the address.
-func (w *wanderer) begin(mcp string) (address string, server map[string]any, id string) {
+func (w *browserClient) begin(mcp string) (address string, server map[string]any, id string) {
 	w.t.Helper()
 	answer, _ := w.ask("POST", mcp, jsonKind, aPing, "Accept", aMessage)
 	found := resourceMetadata.FindStringSubmatch(answer.Header.Get("WWW-Authenticate"))
@@ -244,14 +246,14 @@ func (w *wanderer) begin(mcp string) (address string, server map[string]any, id 
 }
 
 // signIn goes from a refused request to tokens, and returns them and where they came from.
-func (w *wanderer) signIn(mcp string) (tokens map[string]any, server map[string]any, id string) {
+func (w *browserClient) signIn(mcp string) (tokens map[string]any, server map[string]any, id string) {
 	w.t.Helper()
 	address, server, id := w.begin(mcp)
 	return w.complete(address, server, id), server, id
 }
 
 // complete goes from where the person's browser is to go to tokens.
-func (w *wanderer) complete(address string, server map[string]any, id string) (tokens map[string]any) {
+func (w *browserClient) complete(address string, server map[string]any, id string) (tokens map[string]any) {
 	w.t.Helper()
 	u, err := url.Parse(address)
 	if err != nil {
@@ -265,7 +267,7 @@ func (w *wanderer) complete(address string, server map[string]any, id string) (t
 }
 
 // browse lets the person go where the browser is led, and returns the page at its end.
-func (w *wanderer) browse(address, origin string) string {
+func (w *browserClient) browse(address, origin string) string {
 	w.t.Helper()
 	for range 5 {
 		answer, text := w.ask("GET", address, "", "")
@@ -291,7 +293,7 @@ func (w *wanderer) browse(address, origin string) string {
 
 // follow lets the person go where the browser is led, and consent, and returns the code
 // that the client gets.
-func (w *wanderer) follow(address, origin string) string {
+func (w *browserClient) follow(address, origin string) string {
 	w.t.Helper()
 	form := url.Values{"decision": {"allow"}}
 	for _, match := range consentField.FindAllStringSubmatch(w.browse(address, origin), -1) {
@@ -310,7 +312,7 @@ func (w *wanderer) follow(address, origin string) string {
 }
 
 // visitor returns where the page of a toy login lets the person in, "" if it is another.
-func (w *wanderer) visitor(page string) string {
+func (w *browserClient) visitor(page string) string {
 	for _, match := range toyVisitor.FindAllStringSubmatch(page, -1) {
 		if match[2] == w.person {
 			return html.UnescapeString(match[1])
@@ -358,7 +360,7 @@ servers:
 	var refresh, access, id string
 	var server map[string]any
 	for _, address := range []string{origin + "/mcp", origin + "/t/acme/mcp"} {
-		w := newWanderer(t)
+		w := newBrowserClient(t)
 		var tokens map[string]any
 		tokens, server, id = w.signIn(address)
 		access, refresh = tokens["access_token"].(string), tokens["refresh_token"].(string)
@@ -374,7 +376,7 @@ servers:
 	}
 	r.stops(t)
 	r.begin(t)
-	w := newWanderer(t)
+	w := newBrowserClient(t)
 	answer, text := w.ask("POST", origin+"/t/acme/mcp", jsonKind, aPing, "Accept", aMessage,
 		"Authorization", "Bearer "+access)
 	if answer.StatusCode != http.StatusOK {
@@ -466,7 +468,7 @@ servers:
   toolbox: {builtin: [calculate, current_time]}
 `
 	})
-	w := newWanderer(t)
+	w := newBrowserClient(t)
 	call := func(token, tool, arguments string) (*http.Response, string) {
 		return w.ask("POST", r.url, jsonKind, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+tool+
 			`","arguments":`+arguments+`,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",`+
@@ -524,7 +526,7 @@ servers:
   toolbox: {builtin: [calculate]}
 `, listen, operator)
 	})
-	w := &wanderer{t: t, cookies: map[string]string{}}
+	w := &browserClient{t: t, cookies: map[string]string{}}
 	eventually(t, "the provider is named", func() bool {
 		answer, text := w.ask("GET", "http://"+r.operator+"/readyz", "", "")
 		return answer.StatusCode == http.StatusOK && strings.Contains(text, `"unreached_providers":{"corp":{"failing":"`) &&

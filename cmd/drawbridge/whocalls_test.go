@@ -399,7 +399,7 @@ servers:
 `, up.URL)
 	})
 	eventually(t, "crm is up", func() bool { return strings.Contains(r.log(), `"server up","server":"crm"`) })
-	tokens, _, _ := newWanderer(t).signIn(r.url)
+	tokens, _, _ := newBrowserClient(t).signIn(r.url)
 	r.token = tokens["access_token"].(string)
 	want := d.URL + "#ann is ann@corp.example, of []"
 	if got := r.call("crm__who", ""); !strings.Contains(got.body, want) {

@@ -32,15 +32,15 @@ type holder struct {
 	die       func()
 }
 
-// census knows the replicas of a test that live.
-type census struct {
+// livingReplicas knows the replicas of a test that live.
+type livingReplicas struct {
 	mu     sync.Mutex // guards living
 	living map[replica.ID]bool
 }
 
 var censuses sync.Map // testing.TB → *census
 
-func (c *census) set(self replica.ID, lives bool) {
+func (c *livingReplicas) set(self replica.ID, lives bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.living, self)
@@ -49,7 +49,7 @@ func (c *census) set(self replica.ID, lives bool) {
 	}
 }
 
-func (c *census) all() []replica.ID {
+func (c *livingReplicas) all() []replica.ID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Collect(maps.Keys(c.living))
@@ -58,8 +58,8 @@ func (c *census) all() []replica.ID {
 // join adds a replica of at most replicas, which lives until it dies or the test ends.
 func join(t *testing.T, store *redis.Store, self string, replicas, limit int) *holder {
 	t.Helper()
-	found, _ := censuses.LoadOrStore(t, &census{living: make(map[replica.ID]bool)})
-	here := found.(*census) //nolint:forcetypeassert // nothing else is stored
+	found, _ := censuses.LoadOrStore(t, &livingReplicas{living: make(map[replica.ID]bool)})
+	here := found.(*livingReplicas) //nolint:forcetypeassert // nothing else is stored
 	here.set(replica.ID(self), true)
 	h, began := &holder{limit: limit}, time.Now()
 	h.Blocks = allot.NewBlocks(allot.Config{

@@ -9,12 +9,12 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
-// doling gives out a few slots, and more when it is asked.
-type doling struct{ here, steps int }
+// steppedSlots gives out a few slots, and more when it is asked.
+type steppedSlots struct{ here, steps int }
 
-func (d *doling) Here(_ allot.Kind, _ string, limit int) int { return min(d.here, limit) }
+func (d *steppedSlots) Here(_ allot.Kind, _ string, limit int) int { return min(d.here, limit) }
 
-func (d *doling) More(context.Context, allot.Kind, string, int) bool {
+func (d *steppedSlots) More(context.Context, allot.Kind, string, int) bool {
 	if d.steps == 0 {
 		return false
 	}
@@ -23,12 +23,12 @@ func (d *doling) More(context.Context, allot.Kind, string, int) bool {
 	return true
 }
 
-// dripping gives out one slot more each time that it is asked.
-type dripping struct{ here int }
+// singleSlots gives out one slot more each time that it is asked.
+type singleSlots struct{ here int }
 
-func (d *dripping) Here(_ allot.Kind, _ string, limit int) int { return min(d.here, limit) }
+func (d *singleSlots) Here(_ allot.Kind, _ string, limit int) int { return min(d.here, limit) }
 
-func (d *dripping) More(context.Context, allot.Kind, string, int) bool {
+func (d *singleSlots) More(context.Context, allot.Kind, string, int) bool {
 	d.here++
 	return true
 }
@@ -37,7 +37,7 @@ func (d *dripping) More(context.Context, allot.Kind, string, int) bool {
 // again, so that a burst of one user's calls is served while slots of the tenant are free.
 func TestSlotsAreAskedForUntilOneIsFree(t *testing.T) {
 	b := newBench(t, TenantConfig{ID: "acme", Servers: []string{"box"}})
-	b.config.Allot = &dripping{here: 1}
+	b.config.Allot = &singleSlots{here: 1}
 	for n := range 50 {
 		if err := b.takeSlot(t.Context(), allot.Calls, share.User(alice.User()), 100); err != nil {
 			t.Fatalf("call %d of 50 at once: %v", n+1, err)
@@ -52,7 +52,7 @@ func TestSlotsAreAskedForUntilOneIsFree(t *testing.T) {
 // TestSlotsAreTakenOfWhatIsHere shows that a caller is refused only when this replica
 // cannot have more slots, and that one user then has half of what is here.
 func TestSlotsAreTakenOfWhatIsHere(t *testing.T) {
-	d := &doling{here: 2, steps: 2}
+	d := &steppedSlots{here: 2, steps: 2}
 	b := newBench(t, TenantConfig{ID: "acme", Servers: []string{"box"}})
 	b.config.Allot = d
 	taken := 0

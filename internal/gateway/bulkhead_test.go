@@ -13,8 +13,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// wards is a gateway with servers of which those named ill1, ill2, … hang.
-type wards struct {
+// hangingServers is a gateway with servers of which those named ill1, ill2, … hang.
+type hangingServers struct {
 	*bench
 	heal chan struct{} // closed when they hang no longer
 
@@ -25,7 +25,7 @@ type wards struct {
 
 // ward runs a story with servers in a bubble. Its gateway has that many slots for calls
 // of all tenants.
-func ward(t *testing.T, slots int, tenants []TenantConfig, story func(t *testing.T, w *wards)) {
+func withHangingServers(t *testing.T, slots int, tenants []TenantConfig, story func(t *testing.T, w *hangingServers)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		for i := range tenants {
@@ -33,7 +33,7 @@ func ward(t *testing.T, slots int, tenants []TenantConfig, story func(t *testing
 			tenants[i].Limits, tenants[i].Rules = unlimited(), []Rule{{Allow: []string{"*"}}}
 			tenants[i].Limits.Concurrency = concurrency
 		}
-		w := &wards{bench: newBench(t, tenants...), heal: make(chan struct{}), codes: map[string]int{}}
+		w := &hangingServers{bench: newBench(t, tenants...), heal: make(chan struct{}), codes: map[string]int{}}
 		w.bulkhead = newBulkhead(slots)
 		for _, name := range []string{"well", "ill1", "ill2", "ill3"} {
 			w.replace(t, w.server(name))
@@ -54,7 +54,7 @@ func ward(t *testing.T, slots int, tenants []TenantConfig, story func(t *testing
 	})
 }
 
-func (w *wards) server(name string) registry.Source {
+func (w *hangingServers) server(name string) registry.Source {
 	return registry.Source{Name: name, Prefix: name, Tools: []registry.Offer{{
 		Definition: object(`{"name":"use","inputSchema":{"type":"object"}}`), Timeout: libraryTime,
 		Call: func(ctx context.Context, _ *registry.Call) (mcp.Object, error) {
@@ -78,14 +78,14 @@ func user(tenant string, n int) auth.Principal {
 }
 
 // use calls the tool of a server and returns the code of the error, "" for a result.
-func (w *wards) use(t *testing.T, p auth.Principal, server string) string {
+func (w *hangingServers) use(t *testing.T, p auth.Principal, server string) string {
 	_, failure := w.handleAs(t, w.caller(t, p), request(server+"__use", `{}`))
 	return stable(failure)
 }
 
 // crowd makes n calls at once by each of the users, and returns how many of them are
 // under way.
-func (w *wards) crowd(t *testing.T, server, tenant string, users, n int) (underway int) {
+func (w *hangingServers) crowd(t *testing.T, server, tenant string, users, n int) (underway int) {
 	was := w.taken(tenant, server)
 	for u := range users {
 		caller := w.caller(t, user(tenant, u))
@@ -104,7 +104,7 @@ func (w *wards) crowd(t *testing.T, server, tenant string, users, n int) (underw
 	return w.taken(tenant, server) - was
 }
 
-func (w *wards) taken(tenant, server string) int {
+func (w *hangingServers) taken(tenant, server string) int {
 	w.bulkhead.mu.Lock()
 	defer w.bulkhead.mu.Unlock()
 	return w.bulkhead.active[counter{tenant, server}]
@@ -112,7 +112,7 @@ func (w *wards) taken(tenant, server string) int {
 
 // refusedBy checks that calls were refused for this reason. A few may have found no slot
 // at all, because those that are just being refused had it.
-func (w *wards) refusedBy(t *testing.T, code string) {
+func (w *hangingServers) refusedBy(t *testing.T, code string) {
 	t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -128,7 +128,7 @@ func (w *wards) refusedBy(t *testing.T, code string) {
 
 func TestAServerThatHangsLeavesSlotsOfItsTenant(t *testing.T) {
 	tenants := []TenantConfig{{ID: "acme", Servers: []string{"well", "ill1", "ill2", "ill3"}}}
-	ward(t, 1024, tenants, func(t *testing.T, w *wards) {
+	withHangingServers(t, 1024, tenants, func(t *testing.T, w *hangingServers) {
 		for _, step := range []struct {
 			server string
 			want   int
@@ -153,7 +153,7 @@ func TestAServerThatHangsLeavesSlotsOfItsTenant(t *testing.T) {
 
 func TestAServerThatHangsLeavesSlotsOfAUser(t *testing.T) {
 	tenants := []TenantConfig{{ID: "acme", Servers: []string{"well", "ill1"}}}
-	ward(t, 1024, tenants, func(t *testing.T, w *wards) {
+	withHangingServers(t, 1024, tenants, func(t *testing.T, w *hangingServers) {
 		if got := w.crowd(t, "ill1", "acme", 1, 64); got != 21 {
 			t.Errorf("the server has %d slots of one user, want 21 of 32", got)
 		}
@@ -170,7 +170,7 @@ func TestAServerThatHangsLeavesSlotsToOtherTenants(t *testing.T) {
 		tenants = append(tenants, TenantConfig{ID: fmt.Sprintf("t%d", i), Servers: []string{"ill1"}})
 	}
 	tenants = append(tenants, TenantConfig{ID: "quiet", Servers: []string{"well"}})
-	ward(t, 64, tenants, func(t *testing.T, w *wards) {
+	withHangingServers(t, 64, tenants, func(t *testing.T, w *hangingServers) {
 		total := 0
 		for i := range 8 {
 			total += w.crowd(t, "ill1", fmt.Sprintf("t%d", i), 2, 16)
@@ -186,7 +186,7 @@ func TestAServerThatHangsLeavesSlotsToOtherTenants(t *testing.T) {
 }
 
 func TestTheOnlyServerOfATenantMayHaveAllItsPlaces(t *testing.T) {
-	ward(t, 1024, []TenantConfig{{ID: "acme", Servers: []string{"ill1"}}}, func(t *testing.T, w *wards) {
+	withHangingServers(t, 1024, []TenantConfig{{ID: "acme", Servers: []string{"ill1"}}}, func(t *testing.T, w *hangingServers) {
 		if got := w.crowd(t, "ill1", "acme", 4, 20); got != 64 {
 			t.Errorf("the server has %d slots, want all 64", got)
 		}
@@ -202,7 +202,7 @@ func TestAFirstCallFindsItsSlot(t *testing.T) {
 			ID: "acme", Servers: []string{"well", "ill1"},
 			Limits: Limits{Concurrency: &slots},
 		}}
-		ward(t, slots, tenants, func(t *testing.T, w *wards) {
+		withHangingServers(t, slots, tenants, func(t *testing.T, w *hangingServers) {
 			if got := w.use(t, user("acme", 0), "well"); got != "" {
 				t.Errorf("%d slots: a call while there is no other: %s", slots, got)
 			}
@@ -217,7 +217,7 @@ func TestAFirstCallFindsItsSlot(t *testing.T) {
 
 func TestAServerThatIsFullAndDownIsDown(t *testing.T) {
 	tenants := []TenantConfig{{ID: "acme", Servers: []string{"well", "ill1"}}}
-	ward(t, 1024, tenants, func(t *testing.T, w *wards) {
+	withHangingServers(t, 1024, tenants, func(t *testing.T, w *hangingServers) {
 		w.crowd(t, "ill1", "acme", 8, 8)
 		w.registry.Lose("ill1", "ill1")
 		if got := w.use(t, user("acme", 9), "ill1"); got != "DB-UPSTREAM-DOWN" {

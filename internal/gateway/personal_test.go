@@ -14,14 +14,14 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 )
 
-// whimsical is a server that offers each user what a test says.
-type whimsical struct {
+// personalServer is a server that offers each user what a test says.
+type personalServer struct {
 	registry *registry.Registry
 	offers   map[string]*registry.Lists // by subject
 	fails    error
 }
 
-func (w *whimsical) Lists(_ context.Context, p *auth.Principal) (*registry.Lists, error) {
+func (w *personalServer) Lists(_ context.Context, p *auth.Principal) (*registry.Lists, error) {
 	own := w.offers[p.Subject]
 	if own == nil {
 		return nil, w.fails
@@ -29,9 +29,9 @@ func (w *whimsical) Lists(_ context.Context, p *auth.Principal) (*registry.Lists
 	return own, nil
 }
 
-func (w *whimsical) Known(p *auth.Principal) *registry.Lists { return w.offers[p.Subject] }
+func (w *personalServer) Known(p *auth.Principal) *registry.Lists { return w.offers[p.Subject] }
 
-func (w *whimsical) offer(t *testing.T, subject string, tools ...string) {
+func (w *personalServer) offer(t *testing.T, subject string, tools ...string) {
 	t.Helper()
 	s := registry.Source{Name: "own", Prefix: "own"}
 	for _, name := range tools {
@@ -57,7 +57,7 @@ func TestEachUserSeesListsOfTheirOwn(t *testing.T) {
 		ID: "acme", Servers: []string{"own", "box"},
 		Rules: []Rule{{Allow: []string{"*"}, Deny: []string{"own__secret"}}},
 	})
-	w := &whimsical{
+	w := &personalServer{
 		registry: b.registry, offers: map[string]*registry.Lists{},
 		fails: &registry.UnavailableError{Server: "own", Credential: credential.FaultExchange, Err: context.Canceled},
 	}
@@ -187,7 +187,7 @@ func TestSlowServersAreAskedAtOnce(t *testing.T) {
 // whom other rules apply: no more views are remembered than of lists for all.
 func TestGrantsOfPersonalListsAreBounded(t *testing.T) {
 	b := newBench(t, TenantConfig{ID: "acme", Servers: []string{"own"}, Rules: []Rule{{Allow: []string{"*"}}}})
-	w := &whimsical{registry: b.registry, offers: map[string]*registry.Lists{}}
+	w := &personalServer{registry: b.registry, offers: map[string]*registry.Lists{}}
 	b.registry.ReplacePersonal(registry.Source{Name: "own", Prefix: "own"}, w)
 	w.offer(t, alice.Subject, "one")
 	caller, err := b.Admit(t.Context(), alice, 1)

@@ -22,8 +22,8 @@ import (
 
 // stories holds, for each stage of the chain, what breaks without it, whatever the
 // method. A story returns an error when it finds the stage missing.
-var stories = map[string]func(*testing.T, *story) error{
-	"audited": func(t *testing.T, s *story) error {
+var stageTests = map[string]func(*testing.T, *methodStages) error{
+	"audited": func(t *testing.T, s *methodStages) error {
 		s.fails(&registry.UnavailableError{Server: "lib", Err: errors.New("gone")})
 		_, err := s.run(t, s.params)
 		for _, want := range []string{`"outcome":"unavailable"`, `"server":"lib"`, `"method":"` + s.method +
@@ -34,21 +34,21 @@ var stories = map[string]func(*testing.T, *story) error{
 		}
 		return asTold(err)
 	},
-	"measured": func(t *testing.T, s *story) error {
+	"measured": func(t *testing.T, s *methodStages) error {
 		_, _ = s.run(t, s.params) // counted either way
 		if metricstest.Sum(t, s.metrics, "drawbridge_calls_total") == 0 {
 			return errors.New("the call is not counted")
 		}
 		return nil
 	},
-	"resumed": func(t *testing.T, s *story) error {
+	"resumed": func(t *testing.T, s *methodStages) error {
 		_, _ = s.run(t, strings.Replace(s.params, "{", `{"requestState":"forged",`, 1)) // however it ends
 		if len(s.uses) > 0 {
 			return errors.New("a state of nobody reaches the source")
 		}
 		return nil
 	},
-	"limited": func(t *testing.T, s *story) error {
+	"limited": func(t *testing.T, s *methodStages) error {
 		var err error
 		for range 3 {
 			_, err = s.run(t, s.params)
@@ -58,7 +58,7 @@ var stories = map[string]func(*testing.T, *story) error{
 		}
 		return nil
 	},
-	"resolved": func(t *testing.T, s *story) (err error) {
+	"resolved": func(t *testing.T, s *methodStages) (err error) {
 		defer func() {
 			if r := recover(); r != nil {
 				err = fmt.Errorf("no item was found: %v", r)
@@ -70,7 +70,7 @@ var stories = map[string]func(*testing.T, *story) error{
 		_, err = s.run(t, s.params)
 		return err
 	},
-	"revocable": func(t *testing.T, s *story) error {
+	"revocable": func(t *testing.T, s *methodStages) error {
 		s.reply = func(context.Context, *registry.Call) (mcp.Object, error) {
 			s.Reauthorize(func(auth.Principal) (Caller, bool) { return Caller{}, false })
 			return object(s.answer("a")), nil
@@ -80,7 +80,7 @@ var stories = map[string]func(*testing.T, *story) error{
 		}
 		return nil
 	},
-	"validated": func(t *testing.T, s *story) error {
+	"validated": func(t *testing.T, s *methodStages) error {
 		if s.wrong == "" {
 			return errors.New("nothing can be wrong")
 		}
@@ -90,7 +90,7 @@ var stories = map[string]func(*testing.T, *story) error{
 		}
 		return nil
 	},
-	"portioned": func(t *testing.T, s *story) error {
+	"portioned": func(t *testing.T, s *methodStages) error {
 		s.bulkhead = newBulkhead(1)
 		var second error
 		s.reply = func(context.Context, *registry.Call) (mcp.Object, error) {
@@ -103,7 +103,7 @@ var stories = map[string]func(*testing.T, *story) error{
 		}
 		return err
 	},
-	"timed": func(t *testing.T, s *story) error {
+	"timed": func(t *testing.T, s *methodStages) error {
 		var deadline time.Time
 		s.reply = func(ctx context.Context, _ *registry.Call) (mcp.Object, error) {
 			deadline, _ = ctx.Deadline()
@@ -115,14 +115,14 @@ var stories = map[string]func(*testing.T, *story) error{
 		}
 		return nil
 	},
-	"conformed": func(t *testing.T, s *story) error {
+	"conformed": func(t *testing.T, s *methodStages) error {
 		s.says(`{"resultType":"task","taskId":"1"}`)
 		if _, err := s.run(t, s.params); err == nil {
 			return errors.New("a result that nobody understands passes")
 		}
 		return nil
 	},
-	"sanitized": func(t *testing.T, s *story) error {
+	"sanitized": func(t *testing.T, s *methodStages) error {
 		s.says(s.answer("pay\u202Eload"))
 		result, err := s.run(t, s.params)
 		if err != nil {
@@ -135,15 +135,15 @@ var stories = map[string]func(*testing.T, *story) error{
 	},
 }
 
-// story is one method and the chain that it takes.
-type story struct {
+// methodStages is one method and the chain that it takes.
+type methodStages struct {
 	subject
 	*bench
 	*library
 	chain Handler
 }
 
-func (s *story) run(t *testing.T, params string) (mcp.Object, error) {
+func (s *methodStages) run(t *testing.T, params string) (mcp.Object, error) {
 	t.Helper()
 	return s.chain(t.Context(), s.newCall(s.caller(t, alice), ask(s.method, params), s.methods[s.method]))
 }
@@ -158,7 +158,7 @@ func asTold(err error) error {
 func TestEveryStageOfTheCallChainIsNeeded(t *testing.T) {
 	names := stageNames(New(Config{}))
 	for _, name := range names {
-		if stories[name] == nil {
+		if stageTests[name] == nil {
 			t.Fatalf("no story shows what breaks without %s", name)
 		}
 	}
@@ -168,14 +168,14 @@ func TestEveryStageOfTheCallChainIsNeeded(t *testing.T) {
 				continue
 			}
 			t.Run(name+" "+subject.method, func(t *testing.T) {
-				s := newStory(t, subject)
+				s := newMethodStages(t, subject)
 				s.chain = stack(s.stages(), invoke)
-				if err := stories[name](t, s); err != nil {
+				if err := stageTests[name](t, s); err != nil {
 					t.Errorf("with the whole chain: %v", err)
 				}
-				s = newStory(t, subject)
+				s = newMethodStages(t, subject)
 				s.chain = stack(slices.Delete(s.stages(), i, i+1), invoke)
-				if err := stories[name](t, s); err == nil {
+				if err := stageTests[name](t, s); err == nil {
 					t.Error("its story does not notice when the stage is left out")
 				}
 			})
@@ -184,12 +184,12 @@ func TestEveryStageOfTheCallChainIsNeeded(t *testing.T) {
 }
 
 // newStory returns a story in which a user has two calls.
-func newStory(t *testing.T, subject subject) *story {
+func newMethodStages(t *testing.T, subject subject) *methodStages {
 	tenant := everything()
 	tenant.Limits.UserCalls = &ratelimit.Limit{Rate: 0.001, Burst: 2}
 	b, l := newLibrary(t, tenant)
 	l.says(subject.answer("a"))
-	return &story{subject: subject, bench: b, library: l}
+	return &methodStages{subject: subject, bench: b, library: l}
 }
 
 // stageNames returns the names of the chain's methods, outermost first.

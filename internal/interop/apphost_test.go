@@ -37,8 +37,8 @@ func chromium(t testing.TB) string {
 	return path
 }
 
-// hosted is what a host of apps tells of the view that it showed.
-type hosted struct {
+// viewReport is what a host of apps tells of the view that it showed.
+type viewReport struct {
 	Tool, URI, MimeType string
 	Digest              string // of the view, SHA-256 in hexadecimal
 	First, Second       string // what it shows of the first result, and of the second
@@ -53,13 +53,13 @@ func TestAppsInABrowser(t *testing.T) {
 	t.Parallel()
 	binary, modules := node(t)
 	view := exampleView(t, modules)
-	hostsApps(t, binary, modules, newStage(t, binary, modules).show, func(where string, got, bare shown) {
+	hostsApps(t, binary, modules, newStage(t, binary, modules).show, func(where string, got, bare hostResult) {
 		if bare.Error != "" || bare.Tool != "get-time" {
-			t.Fatalf("%s: without a gateway: told %+v", where, bare.hosted)
+			t.Fatalf("%s: without a gateway: told %+v", where, bare.viewReport)
 		}
 		if got.Error != "" || got.Tool != "clock__get-time" || !strings.HasPrefix(got.URI, "ui://clock/") ||
 			got.MimeType != "text/html;profile=mcp-app" || got.Digest != fmt.Sprintf("%x", sha256.Sum256(view)) {
-			t.Errorf("%s: told %+v, want the view as the server has it", where, got.hosted)
+			t.Errorf("%s: told %+v, want the view as the server has it", where, got.viewReport)
 		}
 	})
 }
@@ -74,14 +74,14 @@ func TestAppsInTheInspector(t *testing.T) {
 	t.Parallel()
 	binary, modules := node(t)
 	browser := chromium(t)
-	hostsApps(t, binary, modules, func(t *testing.T, origin, token, revision string) shown {
+	hostsApps(t, binary, modules, func(t *testing.T, origin, token, revision string) hostResult {
 		t.Helper()
 		era := "legacy"
 		if revision == modernRevision {
 			era = "modern"
 		}
 		return inspect(t, browser, binary, modules, origin+"/mcp", token, era)
-	}, func(string, shown, shown) {})
+	}, func(string, hostResult, hostResult) {})
 }
 
 // exampleView is the view of the example server.
@@ -97,8 +97,8 @@ func exampleView(t *testing.T, modules string) []byte {
 // hostsApps has a host show the app of the example server, in servers and clients of both
 // eras: without a gateway and through one. The view must work, and its picture be the same.
 // judge judges what else the host tells of the two.
-func hostsApps(t *testing.T, binary, modules string, show func(t *testing.T, origin, token, revision string) shown,
-	judge func(where string, got, bare shown),
+func hostsApps(t *testing.T, binary, modules string, show func(t *testing.T, origin, token, revision string) hostResult,
+	judge func(where string, got, bare hostResult),
 ) {
 	t.Helper()
 	modern := httptest.NewServer(newClock(exampleView(t, modules)))
@@ -111,7 +111,7 @@ func hostsApps(t *testing.T, binary, modules string, show func(t *testing.T, ori
 		}
 		bare := show(t, own, "", back)
 		if n := differing(bare.picture, image.NewUniform(color.White)); n < 1000 { // of 480,000
-			t.Fatalf("%s: without a gateway: told %+v, only %d points are not white", back, bare.hosted, n)
+			t.Fatalf("%s: without a gateway: told %+v, only %d points are not white", back, bare.viewReport, n)
 		}
 		g := serve(t, fmt.Sprintf(`tenants:
   acme: {servers: [clock, other], rules: [{allow: ["*", "resource:*"]}], limits: %s}
@@ -140,7 +140,7 @@ servers:
 
 // inspect has a person look at the app of what is at an address in the MCP Inspector, which
 // speaks the revisions of an era.
-func inspect(t *testing.T, browser, binary, modules, address, token, era string) (got shown) {
+func inspect(t *testing.T, browser, binary, modules, address, token, era string) (got hostResult) {
 	t.Helper()
 	home, port := t.TempDir(), freePort(t)
 	arguments := []string{
@@ -172,7 +172,7 @@ func inspect(t *testing.T, browser, binary, modules, address, token, era string)
 		failed, _ := errors.AsType[*exec.ExitError](err)
 		t.Fatalf("%s at %s: %v\n%s", era, address, err, failed.Stderr)
 	}
-	if err := json.Unmarshal(out, &got.hosted); err != nil {
+	if err := json.Unmarshal(out, &got.viewReport); err != nil {
 		t.Fatal(err)
 	}
 	got.picture = pictureOf(t, file)
@@ -283,9 +283,9 @@ func newStage(t *testing.T, binary, modules string) *stage {
 	return &stage{browser, code}
 }
 
-// shown is what came of one host.
-type shown struct {
-	hosted
+// hostResult is what came of one host.
+type hostResult struct {
+	viewReport
 
 	picture image.Image // of the page, when the host was done; the time in the view is left out
 }
@@ -293,7 +293,7 @@ type shown struct {
 // show has a host of that revision show the view of what is at an address, and returns
 // what it tells and the picture of its page. The browser takes it when all of the page has
 // come: a picture in the page comes when the host has told.
-func (s *stage) show(t *testing.T, address, token, revision string) (got shown) {
+func (s *stage) show(t *testing.T, address, token, revision string) (got hostResult) {
 	t.Helper()
 	to, err := url.Parse(address)
 	if err != nil {
@@ -347,7 +347,7 @@ func (s *stage) show(t *testing.T, address, token, revision string) (got shown) 
 	}
 	select {
 	case body := <-answers:
-		if err := json.Unmarshal(body, &got.hosted); err != nil {
+		if err := json.Unmarshal(body, &got.viewReport); err != nil {
 			t.Fatal(err)
 		}
 	default:

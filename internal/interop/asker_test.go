@@ -20,12 +20,12 @@ type asker struct {
 	mu      sync.Mutex // guards the fields below
 	next    int
 	pending map[string]chan json.RawMessage // answers by the id of the question
-	streams map[string]*party               // of HTTP+SSE
+	streams map[string]*askedSession        // of HTTP+SSE
 	count   int                             // of answers to questions, also to those it never asked
 }
 
-// party is who a session of a legacy asker talks to.
-type party struct {
+// askedSession is who a session of a legacy asker talks to.
+type askedSession struct {
 	send func(text string)
 
 	mu       sync.Mutex // guards question
@@ -35,7 +35,7 @@ type party struct {
 func newAsker(modern bool) *asker {
 	return &asker{
 		modern: modern, pending: make(map[string]chan json.RawMessage),
-		streams: make(map[string]*party),
+		streams: make(map[string]*askedSession),
 	}
 }
 
@@ -43,7 +43,7 @@ const askTool = `{"name":"ask","description":"Asks.","inputSchema":{"type":"obje
 
 // hear handles one message and sends what it gives rise to. It returns when the message
 // is dealt with.
-func (a *asker) hear(m message, p *party, question string, send func(text string)) {
+func (a *asker) hear(m message, p *askedSession, question string, send func(text string)) {
 	result := func(text string) { send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, text)) }
 	switch m.Method {
 	case "":
@@ -80,7 +80,7 @@ func (a *asker) hear(m message, p *party, question string, send func(text string
 }
 
 // opened notes what the other side said that it can be asked.
-func (p *party) opened(params json.RawMessage) {
+func (p *askedSession) opened(params json.RawMessage) {
 	var hello struct {
 		Capabilities map[string]json.RawMessage `json:"capabilities"`
 	}
@@ -95,7 +95,7 @@ func (p *party) opened(params json.RawMessage) {
 	}
 }
 
-func (p *party) can() string {
+func (p *askedSession) can() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.question
@@ -196,12 +196,12 @@ func (a *asker) web(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if m.ID == nil || m.Method == "" {
-		a.hear(m, &party{}, "", nil)
+		a.hear(m, &askedSession{}, "", nil)
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
 	_, question, _ := strings.Cut(r.Header.Get("Mcp-Session-Id"), "!")
-	p := &party{}
+	p := &askedSession{}
 	if m.Method == "initialize" {
 		p.opened(m.Params)
 		a.mu.Lock()
@@ -228,7 +228,7 @@ func (a *asker) sse(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	lines := make(chan string, 64)
-	p := &party{send: func(text string) {
+	p := &askedSession{send: func(text string) {
 		select {
 		case lines <- text:
 		case <-r.Context().Done():
@@ -275,7 +275,7 @@ func (a *asker) posted(w http.ResponseWriter, r *http.Request) {
 // stdin serves over standard input and output.
 func (a *asker) stdin() int {
 	var mu sync.Mutex
-	p := &party{send: func(text string) {
+	p := &askedSession{send: func(text string) {
 		mu.Lock()
 		defer mu.Unlock()
 		fmt.Println(text)

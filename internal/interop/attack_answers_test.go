@@ -11,16 +11,17 @@ import (
 	"time"
 )
 
-// odd is one way for an upstream to answer a call. ID stands for the id of the request.
-type odd struct {
+// oddAnswer is one way for an upstream to answer a call. ID stands for the id of the
+// request.
+type oddAnswer struct {
 	name, media, body string
 	status            int
 }
 
 // oddAnswers are answers of which nothing may pass.
-func oddAnswers() []odd {
+func oddAnswers() []oddAnswer {
 	const fine = `{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"leak"}]}}`
-	all := []odd{
+	all := []oddAnswer{
 		{
 			"unknown kind of result", "application/json",
 			`{"jsonrpc":"2.0","id":ID,"result":{"resultType":"leak","content":[{"type":"text","text":"leak"}]}}`, 200,
@@ -55,14 +56,14 @@ func oddAnswers() []odd {
 		201, 202, 203, 204, 206, 226, 300, 301, 302, 307, 400, 401, 403, 404, 410,
 		418, 429, 500, 502, 503, 504, 599,
 	} {
-		all = append(all, odd{fmt.Sprint("status ", status), "application/json", fine, status})
+		all = append(all, oddAnswer{fmt.Sprint("status ", status), "application/json", fine, status})
 	}
 	for _, media := range []string{
 		"text/html", "text/plain", "", "application/xml",
 		"application/octet-stream", "application/json5", "application/jsonp", "text/event-stream2",
 		"multipart/form-data", "application/problem+json", "x", ";;;",
 	} {
-		all = append(all, odd{"media " + media, media, fine, 200})
+		all = append(all, oddAnswer{"media " + media, media, fine, 200})
 	}
 	return all
 }

@@ -152,8 +152,8 @@ func (k modernWorker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, text)
 }
 
-// holder is one caller with the tasks that it made.
-type holder struct {
+// taskOwner is one caller with the tasks that it made.
+type taskOwner struct {
 	*speaker
 
 	owner who
@@ -166,7 +166,7 @@ var askable = strings.Replace(knowsTasks, `{"extensions"`, `{"elicitation":{"for
 const knowsTasks = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}`
 
 // about asks something about a task, as a client that knows tasks.
-func (h *holder) about(t *testing.T, method, id string) string {
+func (h *taskOwner) about(t *testing.T, method, id string) string {
 	t.Helper()
 	params := fmt.Sprintf(`"taskId":%q,"inputResponses":{}`, id)
 	if h.revision == modernRevision {
@@ -190,7 +190,7 @@ func TestT16NothingOfExtensionsCrosses(t *testing.T) {
 			servers := ""
 			for name, handler := range map[string]http.Handler{
 				"old": &worker{asking: make(map[int]chan string)}, "new": modernWorker{&worker{modern: true}},
-				"acmes": newSkilled(t, "acmes", false), "globexs": newSkilled(t, "globexs", true),
+				"acmes": newSkillsServer(t, "acmes", false), "globexs": newSkillsServer(t, "globexs", true),
 			} {
 				web := httptest.NewServer(handler)
 				t.Cleanup(web.Close)
@@ -202,12 +202,12 @@ func TestT16NothingOfExtensionsCrosses(t *testing.T) {
 					tenant, tenant, generous)
 			}
 			g := besiegeAt(t, form.settle(t), config+"servers:\n"+servers)
-			var all []*holder
+			var all []*taskOwner
 			for _, tenant := range []string{"acme", "globex"} {
 				for _, subject := range []string{"alice", "bob"} {
 					for _, revision := range []string{"2025-11-25", modernRevision} {
 						owner := who{tenant: tenant, subject: subject}
-						h := &holder{speaker: g.speak(t, g.mint(owner), revision), owner: owner}
+						h := &taskOwner{speaker: g.speak(t, g.mint(owner), revision), owner: owner}
 						h.make(t, "old__work", "new__work")
 						if revision == modernRevision {
 							h.make(t, "old__asks")
@@ -228,10 +228,10 @@ func TestT16NothingOfExtensionsCrosses(t *testing.T) {
 	}
 }
 
-func (h *holder) marker() string { return fmt.Sprintf("%s %s#", h.owner, h.revision) }
+func (h *taskOwner) marker() string { return fmt.Sprintf("%s %s#", h.owner, h.revision) }
 
 // make makes a task at a server of each era.
-func (h *holder) make(t *testing.T, names ...string) {
+func (h *taskOwner) make(t *testing.T, names ...string) {
 	t.Helper()
 	more := `,"task":{}`
 	if h.revision == modernRevision {
@@ -256,7 +256,7 @@ func (h *holder) make(t *testing.T, names ...string) {
 
 // answers has a client of 2026-07-28 answer what its task asks, after all others have
 // tried to. Nobody else's answer is in what the server has.
-func (h *holder) answers(t *testing.T, all []*holder) {
+func (h *taskOwner) answers(t *testing.T, all []*taskOwner) {
 	t.Helper()
 	if h.revision != modernRevision {
 		return
@@ -280,7 +280,7 @@ func (h *holder) answers(t *testing.T, all []*holder) {
 		if !strings.Contains(string(question), h.marker()) {
 			t.Errorf("%s is asked %s", h.marker(), question)
 		}
-		answer := func(by *holder) message {
+		answer := func(by *taskOwner) message {
 			return by.ask(t, "1", "tasks/update", id, fmt.Sprintf(
 				`"taskId":%q,"inputResponses":{%q:{"action":"accept","content":{"by":%q}}},%s`, id, key, by.marker(), askable))
 		}
@@ -303,7 +303,7 @@ func (h *holder) answers(t *testing.T, all []*holder) {
 }
 
 // tries asks for its own tasks, and for those of all others.
-func (h *holder) tries(t *testing.T, all []*holder) {
+func (h *taskOwner) tries(t *testing.T, all []*taskOwner) {
 	t.Helper()
 	methods := []string{"tasks/get", "tasks/cancel", "tasks/result"}
 	if h.revision == modernRevision {
@@ -332,7 +332,7 @@ func (h *holder) tries(t *testing.T, all []*holder) {
 }
 
 // seesOwnSkills lists skills, and reads files and directories of both tenants.
-func (h *holder) seesOwnSkills(t *testing.T) {
+func (h *taskOwner) seesOwnSkills(t *testing.T) {
 	t.Helper()
 	mine, other := h.owner.tenant+"s", map[string]string{"acme": "globexs", "globex": "acmes"}[h.owner.tenant]
 	if got := string(h.ask(t, "1", "skills/list", "", "").Result); !strings.Contains(got, "skill://"+mine+"/") ||

@@ -148,7 +148,7 @@ func TestAttackAnswersOfAnotherSession(t *testing.T) {
 	defer cancel()
 	victim := g.crosser(who{tenant: "acme", subject: "victim"}, "new", "2025-11-25")
 	victim.marker = "mark"
-	var thieves []*crosser
+	var thieves []*crossingCaller
 	for _, owner := range []who{
 		{tenant: "acme", subject: "thief"},
 		{tenant: "globex", subject: "victim"},

@@ -16,8 +16,8 @@ import (
 var crossingFlag = flag.Int("crossing", 10_000,
 	"how many calls of two tenants are interleaved, a fifth of them at a fleet")
 
-// crosser is one of those who call at the same time.
-type crosser struct {
+// crossingCaller is one of those who call at the same time.
+type crossingCaller struct {
 	*talker
 
 	owner  who
@@ -78,8 +78,8 @@ func crossings(t *testing.T, g *gateway) {
 	ownRecords(t, g, people, names, spoken, perCrosser)
 }
 
-func (g *gateway) crosser(owner who, server, revision string) *crosser {
-	c := &crosser{owner: owner, server: server}
+func (g *gateway) crosser(owner who, server, revision string) *crossingCaller {
+	c := &crossingCaller{owner: owner, server: server}
 	c.talker = &talker{
 		base: "http://" + g.addr, path: "/mcp", token: g.mint(owner), revision: revision,
 		capabilities: `{"elicitation":{"form":{}},"sampling":{}}`, level: "info", answer: c.reply,
@@ -89,7 +89,7 @@ func (g *gateway) crosser(owner who, server, revision string) *crosser {
 
 // reply answers with what it was asked, so that an answer that goes astray is seen at the
 // other end.
-func (c *crosser) reply(question message) string {
+func (c *crossingCaller) reply(question message) string {
 	c.asked = append(c.asked, string(question.Params))
 	if question.Method == "elicitation/create" {
 		return fmt.Sprintf(`{"action":"accept","content":{"name":"answer of %s"}}`, c.marker)
@@ -99,7 +99,7 @@ func (c *crosser) reply(question message) string {
 }
 
 // run makes the calls one after another.
-func (c *crosser) run(t *testing.T, calls int) {
+func (c *crossingCaller) run(t *testing.T, calls int) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	if err := c.open(ctx); err != nil {
@@ -131,7 +131,7 @@ func markerOf(owner who, server, revision string, i int) string {
 }
 
 // complete says what is missing or not the caller's own.
-func (c *crosser) complete(got []message) error {
+func (c *crossingCaller) complete(got []message) error {
 	var told []string
 	for _, m := range got {
 		text := string(m.Params) + string(m.Result)

@@ -22,22 +22,22 @@ var offspring = map[string]string{
 	"in sessions, one in each": `setsid sh -c 'setsid sh -c "setsid sleep 1000 & sleep 1000" & sleep 1000' &`,
 }
 
-// household is a gateway with the server kid, of whose processes each has the mark in its
-// environment.
-type household struct {
+// familyGateway is a gateway with the server kid, of whose processes each has the mark in
+// its environment.
+type familyGateway struct {
 	*gateway
 	mark string
 }
 
 // left returns which of the processes are still there. Nothing is left of one that only
 // waits to be reaped.
-func (h *household) left(t *testing.T, of []int) []int {
+func (h *familyGateway) left(t *testing.T, of []int) []int {
 	now := h.members(t)
 	return slices.DeleteFunc(slices.Clone(of), func(pid int) bool { return !slices.Contains(now, pid) })
 }
 
 // members returns the processes with the mark: keepers, servers and what these started.
-func (h *household) members(t *testing.T) (pids []int) {
+func (h *familyGateway) members(t *testing.T) (pids []int) {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -87,7 +87,7 @@ func parent(pid int) int {
 
 // server returns the server among the processes, which is the one that is this test
 // binary, or 0.
-func (h *household) server(t *testing.T, among []int) int {
+func (h *familyGateway) server(t *testing.T, among []int) int {
 	t.Helper()
 	own, err := os.Executable()
 	if err != nil {
@@ -103,8 +103,8 @@ func (h *household) server(t *testing.T, among []int) int {
 
 // serverEnds are how servers come to their end while a gateway has them, or with it. Each
 // returns whose end it is.
-var serverEnds = map[string]func(t *testing.T, h *household) []int{
-	"the server crashes": func(t *testing.T, h *household) []int {
+var serverEnds = map[string]func(t *testing.T, h *familyGateway) []int{
+	"the server crashes": func(t *testing.T, h *familyGateway) []int {
 		all := h.members(t)
 		server := h.server(t, all)
 		if server == 0 { // that would be all processes of the test
@@ -115,17 +115,17 @@ var serverEnds = map[string]func(t *testing.T, h *household) []int{
 		}
 		return all
 	},
-	"the gateway gets SIGTERM": func(t *testing.T, h *household) []int {
+	"the gateway gets SIGTERM": func(t *testing.T, h *familyGateway) []int {
 		all := h.members(t)
 		h.stop(t)
 		return all
 	},
-	"the gateway gets SIGKILL": func(t *testing.T, h *household) []int {
+	"the gateway gets SIGKILL": func(t *testing.T, h *familyGateway) []int {
 		all := h.members(t)
 		_ = h.cmd.Process.Kill() // it runs, or the end would not come
 		return all
 	},
-	"a reload removes the server": func(t *testing.T, h *household) []int {
+	"a reload removes the server": func(t *testing.T, h *familyGateway) []int {
 		all := h.members(t)
 		text, err := os.ReadFile(h.config())
 		if err != nil {
@@ -140,7 +140,7 @@ var serverEnds = map[string]func(t *testing.T, h *household) []int{
 		h.write(t, rest.String())
 		return all
 	},
-	"another session takes the place of an idle one": func(t *testing.T, h *household) []int {
+	"another session takes the place of an idle one": func(t *testing.T, h *familyGateway) []int {
 		before := h.members(t)
 		confess := func(tenant string) {
 			token := h.mint(who{tenant: tenant, subject: "alice"})
@@ -175,7 +175,7 @@ func TestGrandchildrenEndWithTheirServers(t *testing.T) {
 		for ending, end := range serverEnds {
 			t.Run(what+"/"+ending, func(t *testing.T) {
 				t.Parallel()
-				h := &household{mark: "DRAWBRIDGE_INTEROP_FAMILY=" + filepath.Join(t.TempDir(), "family")}
+				h := &familyGateway{mark: "DRAWBRIDGE_INTEROP_FAMILY=" + filepath.Join(t.TempDir(), "family")}
 				t.Cleanup(func() { // where the test fails
 					for _, pid := range h.members(t) {
 						_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended

@@ -15,8 +15,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// errand is what a client of the matrix is to do, and where.
-type errand struct {
+// matrixJob is what a client of the matrix is to do, and where.
+type matrixJob struct {
 	address   string // host and port
 	path      string // of Streamable HTTP
 	ssePath   string
@@ -30,7 +30,7 @@ type errand struct {
 }
 
 // patience is how long a feature may take.
-func (e errand) patience(feature string) time.Duration {
+func (e matrixJob) patience(feature string) time.Duration {
 	if slices.Contains(e.hopeless, feature) {
 		return time.Second
 	}
@@ -39,7 +39,7 @@ func (e errand) patience(feature string) time.Duration {
 
 // goDriver does an errand with the Go SDK. It does what clients/matrix.mjs does.
 type goDriver struct {
-	errand
+	matrixJob
 	session *sdk.ClientSession
 	seen    *seen
 }
@@ -84,7 +84,7 @@ func until(ctx context.Context, what string, check func() bool) error {
 
 // run does the errand as a client of one revision and returns what was wrong by feature,
 // "ok" for nothing.
-func (e errand) run(t *testing.T, revision string) map[string]string {
+func (e matrixJob) run(t *testing.T, revision string) map[string]string {
 	t.Helper()
 	s := &seen{}
 	client := sdk.NewClient(&sdk.Implementation{Name: "matrix-go", Version: "1"}, &sdk.ClientOptions{

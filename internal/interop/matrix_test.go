@@ -117,7 +117,7 @@ func TestMatrixDriversAreRight(t *testing.T) {
 		up := upstreams[slices.IndexFunc(upstreams,
 			func(u matrixUpstream) bool { return u.name == pair.upstream })]
 		t.Run(c.title, func(t *testing.T) {
-			e := errand{
+			e := matrixJob{
 				address: strings.TrimPrefix(up.url, "http://"), path: "/", ssePath: "/", token: "none",
 				notes: up.notes, marker: "direct-" + c.name, features: matrixFeatures,
 			}
@@ -195,7 +195,7 @@ func (r *matrixResults) try(t *testing.T, g *gateway, c matrixClient, up matrixU
 			hopeless = append(hopeless, feature)
 		}
 	}
-	verdicts := c.do(t, errand{
+	verdicts := c.do(t, matrixJob{
 		address: g.addr, path: "/mcp", ssePath: "/sse", token: g.mint(who{tenant: "acme", subject: c.name}),
 		prefix: up.name + "__", uriPrefix: "mcp." + up.name + "+", notes: up.notes, marker: marker,
 		features: features,
@@ -217,7 +217,7 @@ func (r *matrixResults) try(t *testing.T, g *gateway, c matrixClient, up matrixU
 }
 
 // do runs the client's errand and returns its verdicts.
-func (c matrixClient) do(t *testing.T, e errand) map[string]string {
+func (c matrixClient) do(t *testing.T, e matrixJob) map[string]string {
 	t.Helper()
 	if c.script == nil {
 		return e.run(t, c.revision)

@@ -98,13 +98,13 @@ func (p *person) signIn(address string, fields map[string]string) url.Values {
 	return p.code
 }
 
-// visited is a page and where it is.
-type visited struct {
+// visitedPage is a page and where it is.
+type visitedPage struct {
 	at   *url.URL
 	page string
 }
 
-func (p *person) visit(method, address string, form url.Values) visited {
+func (p *person) visit(method, address string, form url.Values) visitedPage {
 	p.t.Helper()
 	request, err := http.NewRequestWithContext(p.t.Context(), method, address, strings.NewReader(form.Encode()))
 	if err != nil {
@@ -122,7 +122,7 @@ func (p *person) visit(method, address string, form url.Values) visited {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	return visited{response.Request.URL, string(page)}
+	return visitedPage{response.Request.URL, string(page)}
 }
 
 func newAttempt() signin.Attempt {

@@ -189,18 +189,18 @@ func (g *gateway) everything(t *testing.T, up recorded, revision string) {
 	}
 }
 
-// ability is one request of a client.
-type ability struct {
+// clientRequest is one request of a client.
+type clientRequest struct {
 	method, name, params string
 	refused              bool
 }
 
-func everyStep(server, revision string) []ability {
+func everyStep(server, revision string) []clientRequest {
 	var (
 		prefix, uri = server + "__", "mcp." + server + "+"
 		token       = `,"_meta":{"progressToken":"p"}`
 	)
-	steps := []ability{
+	steps := []clientRequest{
 		{"tools/list", "", "", false},
 		{"prompts/list", "", "", false},
 		{"resources/list", "", "", false},
@@ -228,19 +228,19 @@ func everyStep(server, revision string) []ability {
 	}
 	if revision == modernRevision {
 		token = "" // the talker adds its own
-		steps = append(steps, ability{"server/discover", "", "", false})
+		steps = append(steps, clientRequest{"server/discover", "", "", false})
 	} else {
 		watched := fmt.Sprintf(`"uri":%q`, uri+noteURI)
-		steps = append(steps, ability{"ping", "", "", false}, ability{
+		steps = append(steps, clientRequest{"ping", "", "", false}, clientRequest{
 			"resources/subscribe", "", watched,
 			false,
-		}, ability{"resources/unsubscribe", "", watched, false})
+		}, clientRequest{"resources/unsubscribe", "", watched, false})
 	}
 	for _, tool := range []string{
 		"echo", "picture", "measure", "climb", "speak", "ask_name", "ask_model",
 		"ask_roots",
 	} {
-		steps = append(steps, ability{
+		steps = append(steps, clientRequest{
 			"tools/call", prefix + tool,
 			fmt.Sprintf(`"name":%q,"arguments":{"marker":"x"}%s`, prefix+tool, token), false,
 		})

@@ -12,7 +12,7 @@ import (
 )
 
 // claudeSignsIn signs in with the commands of Claude Code, and goes on in a session.
-func claudeSignsIn(t *testing.T, w *signInWorld, at visitor) caller {
+func claudeSignsIn(t *testing.T, w *signInWorld, at signInAddress) caller {
 	h, m := claudeHome(t)
 	h.withBrowser(t, w.surf, at.tenant)
 	const name = "drawbridge"
@@ -30,7 +30,7 @@ func claudeSignsIn(t *testing.T, w *signInWorld, at visitor) caller {
 }
 
 // withBrowser lets the programs of a home open addresses in the person's browser.
-func (h *agentHome) withBrowser(t testing.TB, s *surf, tenant string) {
+func (h *agentHome) withBrowser(t testing.TB, s *chromiumBrowser, tenant string) {
 	t.Helper()
 	opener := s.opener(t, tenant)
 	h.env = append(h.env, "PATH="+opener+":"+strings.TrimPrefix(h.env[0], "PATH="),
@@ -41,7 +41,7 @@ func (h *agentHome) withBrowser(t testing.TB, s *surf, tenant string) {
 }
 
 // codexSignsIn signs in with the commands of Codex, and goes on in a conversation.
-func codexSignsIn(t *testing.T, w *signInWorld, at visitor) caller {
+func codexSignsIn(t *testing.T, w *signInWorld, at signInAddress) caller {
 	m := newModel(t, openai{})
 	h := newAgentHome(t, nodeAgent(t, filepath.Join("@openai", "codex-"+platform())))
 	h.withBrowser(t, w.surf, at.tenant)
@@ -58,7 +58,7 @@ func codexSignsIn(t *testing.T, w *signInWorld, at visitor) caller {
 }
 
 // geminiSignsIn signs in with the command of Gemini CLI, and goes on in a conversation.
-func geminiSignsIn(t *testing.T, w *signInWorld, at visitor) caller {
+func geminiSignsIn(t *testing.T, w *signInWorld, at signInAddress) caller {
 	m := newModel(t, google{})
 	h := newAgentHome(t, nodeAgent(t, filepath.Join("@google", "gemini-cli")),
 		"GEMINI_API_KEY=scripted", "GOOGLE_GEMINI_BASE_URL="+m.url,

@@ -22,7 +22,7 @@ import (
 // by what is known of it: redirect_uris. The address is where each expects it.
 var documentClients = []struct {
 	name     string
-	connect  func(t *testing.T, w *signInWorld, at visitor) caller
+	connect  func(t *testing.T, w *signInWorld, at signInAddress) caller
 	document *regexp.Regexp // its address; nil: it knows none, and registers itself
 	back     func(path string) []string
 }{
@@ -52,7 +52,7 @@ var documentClients = []struct {
 	},
 	{
 		name: "MCP Inspector",
-		connect: func(t *testing.T, w *signInWorld, at visitor) caller {
+		connect: func(t *testing.T, w *signInWorld, at signInAddress) caller {
 			return inspectorWith(t, w, at, "--client-metadata-url", "https://inspector.example/client.json")
 		},
 		document: regexp.MustCompile(`^https://inspector\.example/client\.json$`),
@@ -60,7 +60,7 @@ var documentClients = []struct {
 	},
 	{
 		name: "mcp-remote",
-		connect: func(t *testing.T, w *signInWorld, at visitor) caller {
+		connect: func(t *testing.T, w *signInWorld, at signInAddress) caller {
 			return remoteWith(t, w, at, "--client-metadata-url", "https://remote.example/client.json")
 		},
 		document: regexp.MustCompile(`^https://remote\.example/client\.json$`),
@@ -69,8 +69,8 @@ var documentClients = []struct {
 }
 
 // npmDocument is npmSDK whose program names a document.
-func npmDocument(generation string) func(t *testing.T, w *signInWorld, at visitor) caller {
-	return func(t *testing.T, w *signInWorld, at visitor) caller {
+func npmDocument(generation string) func(t *testing.T, w *signInWorld, at signInAddress) caller {
+	return func(t *testing.T, w *signInWorld, at signInAddress) caller {
 		return npmProgram(t, generation, at.url, w.surf.url, at.tenant, "DOCUMENT=https://sdk.example/client.json")
 	}
 }
@@ -112,8 +112,8 @@ func TestClientsSignInByTheirDocuments(t *testing.T) {
 				}
 			}))
 			t.Cleanup(browser.Close)
-			w := &signInWorld{surf: &surf{browser.URL}}
-			answers(t, c.connect(t, w, visitor{url: address + "/mcp", tenant: "acme"}), "calculate", "42")
+			w := &signInWorld{surf: &chromiumBrowser{browser.URL}}
+			answers(t, c.connect(t, w, signInAddress{url: address + "/mcp", tenant: "acme"}), "calculate", "42")
 			count := 0
 			named.Range(func(id, _ any) bool {
 				if count++; c.document == nil || !c.document.MatchString(id.(string)) {

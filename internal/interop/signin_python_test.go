@@ -19,7 +19,7 @@ import (
 type python struct {
 	t      *testing.T
 	w      *signInWorld
-	at     visitor
+	at     signInAddress
 	back   *callback
 	id     string
 	tokens struct {
@@ -30,7 +30,7 @@ type python struct {
 	endpoint map[string]any // the metadata of the authorization server
 }
 
-func pythonWire(t *testing.T, w *signInWorld, at visitor) caller {
+func pythonWire(t *testing.T, w *signInWorld, at signInAddress) caller {
 	p := &python{t: t, w: w, at: at, back: newCallback(t)}
 	return p.call
 }

@@ -33,8 +33,8 @@ func argumentsOf(tool string) map[string]any {
 
 // npmSDK signs in with an SDK from npm, which is a program's own part of it: its callback,
 // and where it keeps tokens.
-func npmSDK(generation string) func(t *testing.T, w *signInWorld, at visitor) caller {
-	return func(t *testing.T, w *signInWorld, at visitor) caller {
+func npmSDK(generation string) func(t *testing.T, w *signInWorld, at signInAddress) caller {
+	return func(t *testing.T, w *signInWorld, at signInAddress) caller {
 		return npmProgram(t, generation, at.url, w.surf.url, at.tenant)
 	}
 }
@@ -106,7 +106,7 @@ func (c *callback) wait(t *testing.T) url.Values {
 }
 
 // goSDK signs in with the official Go SDK.
-func goSDK(t *testing.T, w *signInWorld, at visitor) caller {
+func goSDK(t *testing.T, w *signInWorld, at signInAddress) caller {
 	back := newCallback(t)
 	cfg := &sdkauth.AuthorizationCodeHandlerConfig{
 		RedirectURL: back.url,
@@ -148,7 +148,7 @@ func goSDK(t *testing.T, w *signInWorld, at visitor) caller {
 // nothing when a server says so.
 type shortLived struct {
 	*transport.MemoryTokenStore
-	f *front
+	f *recordingProxy
 }
 
 func (s shortLived) GetToken(ctx context.Context) (*transport.Token, error) {
@@ -162,11 +162,11 @@ func (s shortLived) GetToken(ctx context.Context) (*transport.Token, error) {
 }
 
 // mcpGoOAuth signs in with mcp-go, by the steps of its own example.
-func mcpGoOAuth(t *testing.T, w *signInWorld, at visitor) caller {
+func mcpGoOAuth(t *testing.T, w *signInWorld, at signInAddress) caller {
 	back := newCallback(t)
 	c, err := mcpgoclient.NewOAuthStreamableHttpClient(at.url, mcpgoclient.OAuthConfig{
 		RedirectURI: back.url, PKCEEnabled: true,
-		TokenStore: shortLived{transport.NewMemoryTokenStore(), w.front},
+		TokenStore: shortLived{transport.NewMemoryTokenStore(), w.recordingProxy},
 	})
 	if err != nil {
 		t.Fatal(err)

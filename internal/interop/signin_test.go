@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// visitor is how a client comes to a gateway.
-type visitor struct {
+// signInAddress is how a client comes to a gateway.
+type signInAddress struct {
 	url    string // what its user types
 	tenant string // that the person chooses where the gateway asks
 }
@@ -22,7 +22,7 @@ type caller func(t *testing.T, tool string) string
 // signInClients are the clients that sign in, and what is known of each.
 var signInClients = []struct {
 	name    string
-	connect func(t *testing.T, w *signInWorld, at visitor) caller
+	connect func(t *testing.T, w *signInWorld, at signInAddress) caller
 	quick   bool // part of the short form
 	life    int  // seconds that its tokens say to live, for those who refresh by the clock alone
 	// What is read when a call needs a scope that it did not ask for: the result, if it
@@ -57,13 +57,13 @@ var signInClients = []struct {
 func TestEveryClientSignsIn(t *testing.T) {
 	t.Parallel()
 	node(t)
-	fronts := make([]*front, len(signInClients))
+	fronts := make([]*recordingProxy, len(signInClients))
 	urls := make([]string, len(fronts))
 	for i := range fronts {
-		fronts[i] = newFront(t)
+		fronts[i] = newRecordingProxy(t)
 		urls[i] = fronts[i].URL
 	}
-	issuer, browser := company(t, urls...), newSurf(t)
+	issuer, browser := company(t, urls...), newChromiumBrowser(t)
 	t.Run("with", func(t *testing.T) {
 		for i, c := range signInClients {
 			t.Run(c.name, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestEveryClientSignsIn(t *testing.T) {
 				t.Parallel()
 				w := newSignInWorld(t, issuer, fronts[i], browser)
 				w.life = c.life
-				call := c.connect(t, w, visitor{url: w.public() + "/mcp", tenant: "acme"})
+				call := c.connect(t, w, signInAddress{url: w.public() + "/mcp", tenant: "acme"})
 				answers(t, call, "toolbox__calculate", "42")
 				w.namesAlice(t)
 
@@ -107,10 +107,10 @@ func TestEveryClientSignsIn(t *testing.T) {
 
 // comesToTwoTenants connects a client to the addresses of two tenants. Each has what its
 // tenant has.
-func comesToTwoTenants(t *testing.T, w *signInWorld, connect func(*testing.T, *signInWorld, visitor) caller) {
+func comesToTwoTenants(t *testing.T, w *signInWorld, connect func(*testing.T, *signInWorld, signInAddress) caller) {
 	t.Helper()
-	one := connect(t, w, visitor{url: w.public() + "/t/acme/mcp"})
-	other := connect(t, w, visitor{url: w.public() + "/t/globex/mcp"})
+	one := connect(t, w, signInAddress{url: w.public() + "/t/acme/mcp"})
+	other := connect(t, w, signInAddress{url: w.public() + "/t/globex/mcp"})
 	answers(t, one, "toolbox__calculate", "42")
 	answers(t, other, "clock__current_time", "UTC")
 	if got := one(t, "clock__current_time"); strings.Contains(got, "UTC") {

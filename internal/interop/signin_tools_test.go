@@ -10,7 +10,7 @@ import (
 )
 
 // toolHome is a home for programs of the pinned packages.
-func toolHome(t *testing.T, w *signInWorld, at visitor) *agentHome {
+func toolHome(t *testing.T, w *signInWorld, at signInAddress) *agentHome {
 	t.Helper()
 	binary, modules := node(t)
 	h := newAgentHome(t, filepath.Join(modules, ".bin")+":"+filepath.Dir(binary),
@@ -21,12 +21,12 @@ func toolHome(t *testing.T, w *signInWorld, at visitor) *agentHome {
 }
 
 // inspectorSignsIn signs in with the MCP Inspector.
-func inspectorSignsIn(t *testing.T, w *signInWorld, at visitor) caller {
+func inspectorSignsIn(t *testing.T, w *signInWorld, at signInAddress) caller {
 	return inspectorWith(t, w, at)
 }
 
 // inspectorWith is inspectorSignsIn with more options. Each call is a run of its own.
-func inspectorWith(t *testing.T, w *signInWorld, at visitor, options ...string) caller {
+func inspectorWith(t *testing.T, w *signInWorld, at signInAddress, options ...string) caller {
 	h := toolHome(t, w, at)
 	return func(t *testing.T, tool string) string {
 		arguments := []string{
@@ -42,10 +42,12 @@ func inspectorWith(t *testing.T, w *signInWorld, at visitor, options ...string) 
 }
 
 // remoteSignsIn signs in with mcp-remote, for clients that only know local servers.
-func remoteSignsIn(t *testing.T, w *signInWorld, at visitor) caller { return remoteWith(t, w, at) }
+func remoteSignsIn(t *testing.T, w *signInWorld, at signInAddress) caller {
+	return remoteWith(t, w, at)
+}
 
 // remoteWith is remoteSignsIn with more options.
-func remoteWith(t *testing.T, w *signInWorld, at visitor, options ...string) caller {
+func remoteWith(t *testing.T, w *signInWorld, at signInAddress, options ...string) caller {
 	h := toolHome(t, w, at)
 	arguments := []string{
 		at.url, strconv.Itoa(freePort(t)), "--auth-timeout", strconv.Itoa(int(patient.Seconds())),

@@ -20,21 +20,21 @@ import (
 	"testing"
 )
 
-// surf is a real browser, and who sits before it.
-type surf struct{ url string }
+// chromiumBrowser is a real browser, and who sits before it.
+type chromiumBrowser struct{ url string }
 
-// newSurf starts Chromium.
-func newSurf(t testing.TB) *surf {
+// newChromiumBrowser starts Chromium.
+func newChromiumBrowser(t testing.TB) *chromiumBrowser {
 	t.Helper()
 	browser := chromium(t)
 	port := strconv.Itoa(freePort(t))
 	p := nodeProcess(t, nil, "clients/browser.mjs", port, browser)
 	eventually(t, "the browser is there", func() bool { return strings.Contains(p.out.String(), "listening") })
-	return &surf{"http://127.0.0.1:" + port}
+	return &chromiumBrowser{"http://127.0.0.1:" + port}
 }
 
-// sitting is what a person saw who went to an address.
-type sitting struct {
+// pageVisit is what a person saw who went to an address.
+type pageVisit struct {
 	At     string
 	Pages  []struct{ At, Title, Text string }
 	Errors []string // of the console, each behind the address that it speaks of
@@ -43,13 +43,13 @@ type sitting struct {
 
 // open has the person go to an address and sign in. Where the gateway asks, she chooses the
 // tenant.
-func (s *surf) open(t testing.TB, address, tenant string) {
+func (s *chromiumBrowser) open(t testing.TB, address, tenant string) {
 	t.Helper()
-	s.ask(t, http.MethodPost, "/open?tenant="+tenant, address, &sitting{})
+	s.ask(t, http.MethodPost, "/open?tenant="+tenant, address, &pageVisit{})
 }
 
 // ask asks the program with the browser.
-func (s *surf) ask(t testing.TB, method, path, body string, told any) {
+func (s *chromiumBrowser) ask(t testing.TB, method, path, body string, told any) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(body))
 	if err != nil {
@@ -67,9 +67,9 @@ func (s *surf) ask(t testing.TB, method, path, body string, told any) {
 
 // isSilent checks that all ways through the browser came to an end, and that the console
 // had nothing to say of pages of this gateway.
-func (s *surf) isSilent(t testing.TB, gateway string) {
+func (s *chromiumBrowser) isSilent(t testing.TB, gateway string) {
 	t.Helper()
-	var all []sitting
+	var all []pageVisit
 	s.ask(t, http.MethodGet, "/seen", "", &all)
 	for _, one := range all {
 		if len(one.Pages) == 0 || !strings.HasPrefix(one.At, gateway) {
@@ -88,7 +88,7 @@ func (s *surf) isSilent(t testing.TB, gateway string) {
 
 // opener writes a program that opens addresses in this browser, as programs start one,
 // and returns its folder.
-func (s *surf) opener(t testing.TB, tenant string) string {
+func (s *chromiumBrowser) opener(t testing.TB, tenant string) string {
 	t.Helper()
 	dir := t.TempDir()
 	script := fmt.Sprintf("#!/bin/sh\ncurl -sS --noproxy '*' -X POST --data-binary \"$1\" '%s/open?tenant=%s' "+
@@ -119,9 +119,10 @@ func company(t testing.TB, gateways ...string) (issuer string) {
 	})
 }
 
-// front stands before a gateway, where clients think that it is, and sees what they send.
-// It can let their access tokens be short-lived, which those of the gateway are not.
-type front struct {
+// recordingProxy stands before a gateway, where clients think that it is, and sees what
+// they send. It can let their access tokens be short-lived, which those of the gateway
+// are not.
+type recordingProxy struct {
 	*httptest.Server
 
 	mu       sync.Mutex // guards the fields below
@@ -140,9 +141,9 @@ type sent struct {
 	status       int
 }
 
-func newFront(t testing.TB) *front {
+func newRecordingProxy(t testing.TB) *recordingProxy {
 	t.Helper()
-	f := &front{}
+	f := &recordingProxy{}
 	f.Server = httptest.NewServer(&httputil.ReverseProxy{
 		FlushInterval:  -1,
 		Rewrite:        f.rewrite,
@@ -154,7 +155,7 @@ func newFront(t testing.TB) *front {
 
 type sentKey struct{}
 
-func (f *front) rewrite(r *httputil.ProxyRequest) {
+func (f *recordingProxy) rewrite(r *httputil.ProxyRequest) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	r.SetURL(f.gateway)
@@ -179,7 +180,7 @@ func (f *front) rewrite(r *httputil.ProxyRequest) {
 	*r.Out = *r.Out.WithContext(context.WithValue(r.Out.Context(), sentKey{}, len(f.requests)-1))
 }
 
-func (f *front) answered(response *http.Response) error {
+func (f *recordingProxy) answered(response *http.Response) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	one := &f.requests[response.Request.Context().Value(sentKey{}).(int)]
@@ -206,7 +207,7 @@ func (f *front) answered(response *http.Response) error {
 }
 
 // expire ends the life of all access tokens that were given so far.
-func (f *front) expire() {
+func (f *recordingProxy) expire() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.expired = len(f.given)
@@ -214,7 +215,7 @@ func (f *front) expire() {
 
 // heard returns the requests to a path behind the address of a tenant or of all, that were
 // answered with that status.
-func (f *front) heard(path string, status int) []sent {
+func (f *recordingProxy) heard(path string, status int) []sent {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var found []sent
@@ -227,13 +228,13 @@ func (f *front) heard(path string, status int) []sent {
 }
 
 // refreshes counts the refreshes that were answered with tokens.
-func (f *front) refreshes() int {
+func (f *recordingProxy) refreshes() int {
 	return len(slices.DeleteFunc(f.heard("/token", http.StatusOK),
 		func(one sent) bool { return one.form.Get("grant_type") != "refresh_token" }))
 }
 
 // consents counts the forms with a consent that were answered.
-func (f *front) consents() int {
+func (f *recordingProxy) consents() int {
 	return len(slices.DeleteFunc(f.heard("/consent", http.StatusOK),
 		func(one sent) bool { return one.method != http.MethodPost }))
 }
@@ -242,18 +243,18 @@ func (f *front) consents() int {
 // a browser.
 type signInWorld struct {
 	*gateway
-	*front
+	*recordingProxy
 	issuer string
-	surf   *surf
+	surf   *chromiumBrowser
 }
 
 // public is the address that clients type, without /mcp.
 func (w *signInWorld) public() string { return w.URL }
 
 // newSignInWorld starts a gateway behind its front.
-func newSignInWorld(t testing.TB, issuer string, f *front, s *surf) *signInWorld {
+func newSignInWorld(t testing.TB, issuer string, f *recordingProxy, s *chromiumBrowser) *signInWorld {
 	t.Helper()
-	w := &signInWorld{gateway: settle(t), front: f, issuer: issuer, surf: s}
+	w := &signInWorld{gateway: settle(t), recordingProxy: f, issuer: issuer, surf: s}
 	f.gateway = &url.URL{Scheme: "http", Host: w.addr}
 	if err := os.WriteFile(filepath.Join(w.dir, "corp.secret"), []byte("a-client-secret-of-some-length\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -308,7 +309,7 @@ func (w *signInWorld) signOut(t testing.TB) {
 }
 
 // isExpired tells whether an access token is one of those.
-func (f *front) isExpired(token string) bool {
+func (f *recordingProxy) isExpired(token string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Contains(f.given[:f.expired], token)

@@ -14,17 +14,18 @@ import (
 	"testing"
 )
 
-// skilled is a server of either era with skills.
-type skilled struct {
+// skillsServer is a server of either era with skills.
+type skillsServer struct {
 	modern bool
 	files  map[string]string // by URI
 	served map[string]string // what resources/read answers instead, by URI
 }
 
-// newSkilled starts a server with two skills, of which the first has a directory within.
-func newSkilled(t testing.TB, name string, modern bool) *skilled {
+// newSkillsServer starts a server with two skills, of which the first has a directory
+// within.
+func newSkillsServer(t testing.TB, name string, modern bool) *skillsServer {
 	t.Helper()
-	s := &skilled{modern: modern, served: map[string]string{}, files: map[string]string{}}
+	s := &skillsServer{modern: modern, served: map[string]string{}, files: map[string]string{}}
 	for _, one := range []string{"forms", "notes"} {
 		root := "skill://" + name + "/" + name + "-" + one + "/"
 		s.files[root+"SKILL.md"] = "---\nname: " + name + "-" + one +
@@ -37,7 +38,7 @@ func newSkilled(t testing.TB, name string, modern bool) *skilled {
 }
 
 // skill returns what the server says of the skill in a directory.
-func (s *skilled) skill(root string) string {
+func (s *skillsServer) skill(root string) string {
 	var files []string
 	for _, uri := range slices.Sorted(maps.Keys(s.files)) {
 		if strings.HasPrefix(uri, root) {
@@ -53,7 +54,7 @@ func (s *skilled) skill(root string) string {
 }
 
 // roots returns the directories of the skills.
-func (s *skilled) roots() (all []string) {
+func (s *skillsServer) roots() (all []string) {
 	for _, uri := range slices.Sorted(maps.Keys(s.files)) {
 		if root, ok := strings.CutSuffix(uri, "SKILL.md"); ok {
 			all = append(all, root)
@@ -63,7 +64,7 @@ func (s *skilled) roots() (all []string) {
 }
 
 // children returns what is in a directory, nil if it is none.
-func (s *skilled) children(directory string) (all []string) {
+func (s *skillsServer) children(directory string) (all []string) {
 	seen := map[string]bool{}
 	for _, uri := range slices.Sorted(maps.Keys(s.files)) {
 		rest, ok := strings.CutPrefix(uri, directory+"/")
@@ -82,7 +83,7 @@ func (s *skilled) children(directory string) (all []string) {
 }
 
 // ServeHTTP implements http.Handler: Streamable HTTP without sessions.
-func (s *skilled) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *skillsServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var m message
 	if err := json.NewDecoder(r.Body).Decode(&m); r.Method != http.MethodPost || err != nil {
 		w.WriteHeader(http.StatusMethodNotAllowed)
@@ -142,9 +143,9 @@ func (s *skilled) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // serveSkills starts a gateway, or a fleet, before a server with skills of each era.
-func serveSkills(t *testing.T, settle func(testing.TB) *gateway) (*gateway, map[string]*skilled) {
+func serveSkills(t *testing.T, settle func(testing.TB) *gateway) (*gateway, map[string]*skillsServer) {
 	t.Helper()
-	all := map[string]*skilled{"new": newSkilled(t, "new", true), "old": newSkilled(t, "old", false)}
+	all := map[string]*skillsServer{"new": newSkillsServer(t, "new", true), "old": newSkillsServer(t, "old", false)}
 	servers := ""
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		web := httptest.NewServer(all[name])

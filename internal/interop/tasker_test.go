@@ -22,19 +22,19 @@ const (
 // tasks.
 type tasker struct {
 	mu    sync.Mutex // guards the fields below
-	tasks map[string]*chore
+	tasks map[string]*serverTask
 }
 
-// chore is one of its tasks, which is ready after a while, when nothing is asked any
+// serverTask is one of its tasks, which is ready after a while, when nothing is asked any
 // more.
-type chore struct {
+type serverTask struct {
 	created time.Time
 	takes   time.Duration
 	asks    []string // keys of open questions
 	end     string   // members of the final state
 }
 
-func (j *chore) state() string {
+func (j *serverTask) state() string {
 	ready := time.Since(j.created) >= j.takes
 	switch {
 	case ready && len(j.asks) > 0:
@@ -131,14 +131,14 @@ func (s *tasker) answer(method string, p *taskParams, name string) (status int, 
 	return http.StatusOK, "result", `{"resultType":"complete"}`
 }
 
-func (j *chore) members(id string) string {
+func (j *serverTask) members(id string) string {
 	at := j.created.UTC().Format(time.RFC3339)
 	return fmt.Sprintf(`"taskId":%q,"createdAt":%q,"lastUpdatedAt":%q,"ttlMs":60000,"pollIntervalMs":200,%s`,
 		id, at, at, j.state())
 }
 
 func (s *tasker) call(p *taskParams, knows bool) string {
-	j := &chore{created: time.Now(), takes: 300 * time.Millisecond, end: completed("done", false)}
+	j := &serverTask{created: time.Now(), takes: 300 * time.Millisecond, end: completed("done", false)}
 	switch {
 	case p.Name == "greet":
 		return toolText(fmt.Sprintf("Hello, %v!", p.Arguments["name"]), false)
@@ -173,7 +173,7 @@ func (s *tasker) call(p *taskParams, knows bool) string {
 // of package server have them.
 func TestConformanceOfTasks(t *testing.T) {
 	t.Parallel()
-	upstream := httptest.NewServer(&tasker{tasks: make(map[string]*chore)})
+	upstream := httptest.NewServer(&tasker{tasks: make(map[string]*serverTask)})
 	t.Cleanup(upstream.Close)
 	g := serve(
 		t, fmt.Sprintf(

@@ -54,7 +54,7 @@ func TestTasksOfARealServer(t *testing.T) {
 func TestTasksOfANewerServer(t *testing.T) {
 	t.Parallel()
 	binary, _ := node(t)
-	upstream := httptest.NewServer(&tasker{tasks: make(map[string]*chore)})
+	upstream := httptest.NewServer(&tasker{tasks: make(map[string]*serverTask)})
 	t.Cleanup(upstream.Close)
 	g := serve(t, tenant("  new: "+private(upstream.URL)+"\n"))
 	told := follow(t, exec.CommandContext(t.Context(), binary, "clients/tasks.mjs", "http://"+g.addr+"/mcp",

@@ -23,20 +23,20 @@ const (
 	server = "https://crm.example/mcp"
 )
 
-// people makes tokens of an issuer, and callers of them as the door does.
-type people struct {
+// tokenIssuer makes tokens of an issuer, and callers of them as the door does.
+type tokenIssuer struct {
 	t        *testing.T
 	key      auth.Key
 	verifier *auth.Verifier
 }
 
-func newPeople(t *testing.T, issuers ...string) *people {
+func newTokenIssuer(t *testing.T, issuers ...string) *tokenIssuer {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &people{t: t, key: auth.Key{Public: &private.PublicKey, Private: private}}
+	p := &tokenIssuer{t: t, key: auth.Key{Public: &private.PublicKey, Private: private}}
 	var all []auth.Issuer
 	for _, name := range issuers {
 		all = append(all, auth.Issuer{
@@ -52,7 +52,7 @@ func newPeople(t *testing.T, issuers ...string) *people {
 }
 
 // caller returns who comes with a token with these claims, and the token.
-func (p *people) caller(iss, subject, tenant string, extra map[string]any) (*auth.Principal, string) {
+func (p *tokenIssuer) caller(iss, subject, tenant string, extra map[string]any) (*auth.Principal, string) {
 	p.t.Helper()
 	members := map[string]any{"tenant": tenant, "azp": "claude"}
 	maps.Copy(members, extra)

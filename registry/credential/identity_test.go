@@ -66,7 +66,7 @@ func unbase64(t *testing.T, text string) []byte {
 }
 
 func TestIdentitySaysWhoCalls(t *testing.T) {
-	people := newPeople(t, issuer)
+	people := newTokenIssuer(t, issuer)
 	signer := credential.NewSigner(time.Now, bytes.Repeat([]byte{7}, 32))
 	s := source(t, credential.Config{
 		Spec: credential.Spec{Identity: &credential.Identity{
@@ -122,7 +122,7 @@ func TestIdentitySaysWhoCalls(t *testing.T) {
 
 func TestIdentitiesAreKeptApart(t *testing.T) {
 	const other = "https://other.example/"
-	people := newPeople(t, issuer, other)
+	people := newTokenIssuer(t, issuer, other)
 	s := source(t, credential.Config{
 		Spec: credential.Spec{Identity: &credential.Identity{Audience: server, Claims: []string{"email"}}},
 	})
@@ -161,7 +161,7 @@ func TestIdentitiesAreKeptApart(t *testing.T) {
 }
 
 func TestKeysRotateWithNoIdentityRefused(t *testing.T) {
-	people := newPeople(t, issuer)
+	people := newTokenIssuer(t, issuer)
 	ann, _ := people.caller(issuer, "ann", "acme", nil)
 	old, fresh := bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 32)
 	now := time.Now()
@@ -206,7 +206,7 @@ func kidOf(t *testing.T, secret []byte) string {
 }
 
 func TestPlainHeadersSayWhoCalls(t *testing.T) {
-	people := newPeople(t, issuer)
+	people := newTokenIssuer(t, issuer)
 	s := source(t, credential.Config{Spec: credential.Spec{Identity: &credential.Identity{
 		Claims: []string{"email"}, Plain: map[string]string{
 			"X-Forwarded-User":  "sub",
@@ -232,7 +232,7 @@ func TestPlainHeadersSayWhoCalls(t *testing.T) {
 // TestIdentityThatNoHeaderHoldsIsNotSent has callers whose claims are longer than what
 // servers take: nothing is sent for them, and others are not affected.
 func TestIdentityThatNoHeaderHoldsIsNotSent(t *testing.T) {
-	people := newPeople(t, issuer)
+	people := newTokenIssuer(t, issuer)
 	s := source(t, credential.Config{Spec: credential.Spec{Identity: &credential.Identity{
 		Audience: server, Claims: []string{"email", "groups"},
 	}}})

@@ -168,7 +168,7 @@ func TestAssertionProvesWhoTheGatewayIs(t *testing.T) {
 }
 
 func TestExchangeTradesTheCallersToken(t *testing.T) {
-	people := newPeople(t, issuer)
+	people := newTokenIssuer(t, issuer)
 	for _, style := range []string{"standard", "entra"} {
 		t.Run(style, func(t *testing.T) {
 			e := newEndpoint(t, func(w http.ResponseWriter, form url.Values, _ int) {
@@ -234,7 +234,7 @@ func TestExchangeTradesTheCallersToken(t *testing.T) {
 // told for which request it is called. The token of the gateway itself goes without, as
 // that of a server that knows no callers does.
 func TestExchangedTokenGoesWithTheTraceOfTheRequest(t *testing.T) {
-	people := newPeople(t, issuer)
+	people := newTokenIssuer(t, issuer)
 	e := newEndpoint(t, func(w http.ResponseWriter, _ url.Values, _ int) { give(w, "token", 100) })
 	s := source(t, credential.Config{Spec: credential.Spec{Exchange: &credential.Exchange{
 		Client: e.client(t),
@@ -258,7 +258,7 @@ func TestExchangedTokenGoesWithTheTraceOfTheRequest(t *testing.T) {
 // token. Nobody gets what was asked for another's.
 func TestRacingCallersGetTheirOwnTokens(t *testing.T) {
 	const other = "https://other.example/"
-	people := newPeople(t, issuer, other)
+	people := newTokenIssuer(t, issuer, other)
 	e := newEndpoint(t, func(w http.ResponseWriter, form url.Values, _ int) {
 		sum := sha256.Sum256([]byte(form.Get("subject_token")))
 		give(w, fmt.Sprintf("for-%x", sum), 100)
@@ -294,7 +294,7 @@ func TestRacingCallersGetTheirOwnTokens(t *testing.T) {
 }
 
 func TestTwoTokensOfOneUserAreExchangedEach(t *testing.T) {
-	people := newPeople(t, issuer)
+	people := newTokenIssuer(t, issuer)
 	e := newEndpoint(t, func(w http.ResponseWriter, form url.Values, _ int) {
 		_, claims := claimsOf(t, form.Get("subject_token"))
 		give(w, "for-"+claims["scope"].(string), 100)
@@ -326,7 +326,7 @@ func TestCallerWithoutATokenIsNoRefusalOfTheEndpoint(t *testing.T) {
 }
 
 func TestRefusalsOfEndpointsHaveWords(t *testing.T) {
-	people := newPeople(t, issuer)
+	people := newTokenIssuer(t, issuer)
 	ann, token := people.caller(issuer, "ann", "acme", nil)
 	late := time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat)
 	for _, c := range []struct {
@@ -411,7 +411,7 @@ func TestNullInAnAnswerIsAbsent(t *testing.T) {
 // TestEndpointThatRedirectsIsAllThatIsAsked has an endpoint, and the metadata of an issuer,
 // name another place: no token or secret reaches it.
 func TestEndpointThatRedirectsIsAllThatIsAsked(t *testing.T) {
-	people := newPeople(t, issuer)
+	people := newTokenIssuer(t, issuer)
 	ann, _ := people.caller(issuer, "ann", "acme", nil)
 	elsewhere := newEndpoint(t, func(w http.ResponseWriter, _ url.Values, _ int) { give(w, "theirs", 100) })
 	for _, status := range []int{301, 302, 303, 307, 308} {
@@ -443,7 +443,7 @@ func refuse(status int, code string) func(w http.ResponseWriter) {
 }
 
 func TestEndpointThatRepeatsSecretsIsNotQuoted(t *testing.T) {
-	people := newPeople(t, issuer)
+	people := newTokenIssuer(t, issuer)
 	ann, token := people.caller(issuer, "ann", "acme", nil)
 	for name, repeated := range map[string]func(form url.Values) string{
 		"a part of the caller's token": func(form url.Values) string { return form.Get("subject_token")[:60] },
@@ -465,13 +465,13 @@ func TestEndpointThatRepeatsSecretsIsNotQuoted(t *testing.T) {
 	}
 }
 
-// inside is an endpoint in this process, so that time can be the test's.
-type inside func(w http.ResponseWriter, n int)
+// localEndpoint is an endpoint in this process, so that time can be the test's.
+type localEndpoint func(w http.ResponseWriter, n int)
 
-func (in inside) client() *http.Client {
+func (in localEndpoint) client() *http.Client {
 	n := 0
 	var mu sync.Mutex // guards n
-	return &http.Client{Transport: tripper(func(*http.Request) (*http.Response, error) {
+	return &http.Client{Transport: roundTripFunc(func(*http.Request) (*http.Response, error) {
 		mu.Lock()
 		n++
 		now := n
@@ -482,15 +482,15 @@ func (in inside) client() *http.Client {
 	})}
 }
 
-type tripper func(*http.Request) (*http.Response, error)
+type roundTripFunc func(*http.Request) (*http.Response, error)
 
-func (f tripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+func (f roundTripFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func TestEndpointThatAnswersOnceInTenServesAll(t *testing.T) {
 	secret := written(t, "hunter2-hunter2-hunter2")
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
-		in := inside(func(w http.ResponseWriter, n int) {
+		in := localEndpoint(func(w http.ResponseWriter, n int) {
 			asked = n
 			if n%10 != 0 {
 				w.WriteHeader(http.StatusBadGateway)
@@ -527,7 +527,7 @@ func TestEndpointThatAnswersOnceInTenServesAll(t *testing.T) {
 func TestPanicWhileATokenIsHadEndsNothingElse(t *testing.T) {
 	secret := written(t, "hunter2-hunter2-hunter2")
 	synctest.Test(t, func(t *testing.T) {
-		in := inside(func(w http.ResponseWriter, _ int) { give(w, "token", 3600) })
+		in := localEndpoint(func(w http.ResponseWriter, _ int) { give(w, "token", 3600) })
 		panics, counted := 1, 0
 		s := credential.New(credential.Config{
 			Spec: credential.Spec{ClientCredentials: &credential.Client{
@@ -599,7 +599,7 @@ func (hung) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func TestEndpointThatHangsIsNotWaitedForByEach(t *testing.T) {
-	people := newPeople(t, issuer)
+	people := newTokenIssuer(t, issuer)
 	secret := written(t, "hunter2-hunter2-hunter2")
 	synctest.Test(t, func(t *testing.T) {
 		s := credential.New(credential.Config{
@@ -628,7 +628,7 @@ func TestEndpointThatHangsIsNotWaitedForByEach(t *testing.T) {
 // TestActorWhoseEndpointHangsIsAFault has the token of the gateway itself not come in
 // time: that is no end of the caller's time, and nothing was made.
 func TestActorWhoseEndpointHangsIsAFault(t *testing.T) {
-	people := newPeople(t, issuer)
+	people := newTokenIssuer(t, issuer)
 	secret := written(t, "hunter2-hunter2-hunter2")
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex // guards made

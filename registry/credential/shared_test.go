@@ -28,7 +28,7 @@ func TestReplicasAskForATokenOnce(t *testing.T) {
 	})
 	served, ring := redistest.Start(t), seal.RandomRing()
 	const other = "https://other.example/"
-	people := newPeople(t, issuer, other)
+	people := newTokenIssuer(t, issuer, other)
 	client := e.client(t)
 	var replicas []*credential.Source
 	for range 3 {
@@ -111,7 +111,7 @@ func TestTokenThatRedisDoesNotTakeCostsNoQuota(t *testing.T) {
 	e := newEndpoint(t, func(w http.ResponseWriter, _ url.Values, _ int) { give(w, "given", 600) })
 	served := redistest.Start(t)
 	store, quota := served.Store(t), share.New(16<<20)
-	people := newPeople(t, issuer)
+	people := newTokenIssuer(t, issuer)
 	s := source(t, credential.Config{
 		Spec:   credential.Spec{Exchange: &credential.Exchange{Client: e.client(t), Audience: "erp"}},
 		Shared: &credential.Shared{Store: store, Seal: seal.RandomRing(), Quota: quota},

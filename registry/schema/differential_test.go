@@ -27,23 +27,23 @@ func oracle(raw []byte) (*jsonschema.Schema, error) {
 	return compiler.Compile("mem:///schema.json")
 }
 
-// maker makes random schemas and values that are likely to meet. A document uses few
+// generator makes random schemas and values that are likely to meet. A document uses few
 // keywords, and those often.
-type maker struct {
+type generator struct {
 	*rand.Rand
 	keywords []string
 }
 
-func (m maker) one(texts ...string) string { return texts[m.IntN(len(texts))] }
+func (m generator) one(texts ...string) string { return texts[m.IntN(len(texts))] }
 
-func (m maker) name() string { return m.one(`"a"`, `"b"`, `"c"`, `"ab"`, `"A"`, `""`, `"é"`) }
+func (m generator) name() string { return m.one(`"a"`, `"b"`, `"c"`, `"ab"`, `"A"`, `""`, `"é"`) }
 
-func (m maker) scalar() string {
+func (m generator) scalar() string {
 	return m.one(`0`, `1`, `1.0`, `1e0`, `-3`, `2.5`, `12345678901234567890`, `3`, `true`, `false`, `null`,
 		`"a"`, `"b"`, `""`, `"ab"`, `"aab"`, `"é"`, `"\u0061"`, `"🙂x"`, `"1"`)
 }
 
-func (m maker) value(depth int) string {
+func (m generator) value(depth int) string {
 	switch m.IntN(4) {
 	case 0:
 		if depth > 0 {
@@ -69,7 +69,7 @@ func (m maker) value(depth int) string {
 	return m.scalar()
 }
 
-func (m maker) list(depth int) string {
+func (m generator) list(depth int) string {
 	items := make([]string, 1+m.IntN(3))
 	for i := range items {
 		items[i] = m.schema(depth)
@@ -77,7 +77,7 @@ func (m maker) list(depth int) string {
 	return "[" + strings.Join(items, ",") + "]"
 }
 
-func (m maker) object(names func() string, values func() string) string {
+func (m generator) object(names func() string, values func() string) string {
 	var members []string
 	seen := map[string]bool{}
 	for range 1 + m.IntN(3) {
@@ -89,13 +89,13 @@ func (m maker) object(names func() string, values func() string) string {
 	return "{" + strings.Join(members, ",") + "}"
 }
 
-func (m maker) names() string {
+func (m generator) names() string {
 	list := []string{`"a"`, `"b"`, `"c"`, `"ab"`}
 	m.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 	return "[" + strings.Join(list[:m.IntN(3)], ",") + "]"
 }
 
-func (m maker) schema(depth int) string {
+func (m generator) schema(depth int) string {
 	if depth <= 0 || m.IntN(12) == 0 {
 		return m.one("true", "false", "{}", `{"type":"string"}`, `{"type":["integer","null"]}`,
 			`{"type":"object"}`, `{"type":"number"}`, `{"type":"array"}`)
@@ -112,7 +112,7 @@ func (m maker) schema(depth int) string {
 	return "{" + strings.Join(members, ",") + "}"
 }
 
-func (m maker) keyword(depth int) (keyword, value string) {
+func (m generator) keyword(depth int) (keyword, value string) {
 	sub := func() string { return m.schema(depth) }
 	switch keyword = m.one(m.keywords...); keyword {
 	case "type":
@@ -154,7 +154,7 @@ func (m maker) keyword(depth int) (keyword, value string) {
 
 // document makes a whole schema, with definitions for references. It uses the frequent
 // keywords more often than others.
-func (m maker) document(frequent ...string) string {
+func (m generator) document(frequent ...string) string {
 	m.keywords = []string{
 		"type", "enum", "const", "required", "properties", "items", "prefixItems", "additionalProperties",
 		"patternProperties", "propertyNames", "allOf", "anyOf", "oneOf", "not", "if", "then", "else",
@@ -215,7 +215,7 @@ func TestRandomSchemasAgreeWithOracle(t *testing.T) {
 	if testing.Short() {
 		rounds = 200
 	}
-	m := maker{Rand: rand.New(rand.NewPCG(20260728, 1))}
+	m := generator{Rand: rand.New(rand.NewPCG(20260728, 1))}
 	accepted := 0
 	for range rounds {
 		text := m.document()

@@ -195,7 +195,7 @@ func TestInlinedSchemasAcceptTheSame(t *testing.T) {
 	if testing.Short() {
 		rounds = 300
 	}
-	m := maker{Rand: rand.New(rand.NewPCG(20260728, 2))}
+	m := generator{Rand: rand.New(rand.NewPCG(20260728, 2))}
 	same, more := 0, 0
 	for range rounds {
 		text := m.document("$ref", "$ref", "$ref")

@@ -185,7 +185,7 @@ func TestTurnsAreAskedForWhatTakesLong(t *testing.T) {
 	} {
 		s := compile(t, test.schema)
 		longest := time.Duration(0)
-		budget := &turns{grant: func(estimate time.Duration) error {
+		budget := &grantedTurns{grant: func(estimate time.Duration) error {
 			longest = max(longest, estimate)
 			return nil
 		}}
@@ -203,13 +203,13 @@ func TestTurnsAreAskedForWhatTakesLong(t *testing.T) {
 	}
 }
 
-// turns are means of which memory is granted and grant decides about turns.
-type turns struct {
+// grantedTurns are means of which memory is granted and grant decides about turns.
+type grantedTurns struct {
 	grant func(estimate time.Duration) error
 }
 
-func (*turns) Memory(int64) error { return nil }
+func (*grantedTurns) Memory(int64) error { return nil }
 
-func (t *turns) Turn(estimate time.Duration) error { return t.grant(estimate) }
+func (t *grantedTurns) Turn(estimate time.Duration) error { return t.grant(estimate) }
 
 var errNoTurn = errors.New("no turn")

@@ -263,7 +263,7 @@ func TestFewGapsAreTold(t *testing.T) {
 
 // hanging makes a random schema in which keywords hang on patterns: not, if, oneOf,
 // contains, patternProperties and the two that look at what is evaluated.
-func (m maker) hanging(depth int) string {
+func (m generator) hanging(depth int) string {
 	if depth == 0 {
 		return m.one("true", "false", `{"type":"string"}`, `{"type":["integer","null"]}`, `{"type":"object"}`,
 			`{"minLength":2}`, `{"required":["a"]}`)
@@ -300,7 +300,7 @@ func TestWeakenedSchemasAcceptWhatTheOriginalAccepts(t *testing.T) {
 	if testing.Short() {
 		rounds = 500
 	}
-	m := maker{Rand: rand.New(rand.NewPCG(20260728, 4))}
+	m := generator{Rand: rand.New(rand.NewPCG(20260728, 4))}
 	weakened, accepted, refused := 0, 0, 0
 	for range rounds {
 		text := `{"allOf":[` + m.hanging(3) + `],"$defs":{"x":` + m.hanging(1) + `}}`

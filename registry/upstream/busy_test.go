@@ -12,16 +12,16 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
-// oneAtATime is the link of a child that does one thing at a time: while a call runs, it
-// answers nothing else.
-type oneAtATime struct {
+// serialServer is the link of a child that does one thing at a time: while a call runs,
+// it answers nothing else.
+type serialServer struct {
 	turn  chan struct{} // has a token while the child is idle
 	ends  chan struct{} // closed when the call may end
 	lists int           // how many were answered; guarded by turn
 }
 
 // Exchange answers every request with all that any of them asks for.
-func (o *oneAtATime) Exchange(ctx context.Context, out *wire.Request) (mcp.Object, error) {
+func (o *serialServer) Exchange(ctx context.Context, out *wire.Request) (mcp.Object, error) {
 	select {
 	case <-o.turn:
 	case <-ctx.Done():
@@ -45,20 +45,20 @@ func (o *oneAtATime) Exchange(ctx context.Context, out *wire.Request) (mcp.Objec
 		"prompts":[],"resources":[],"resourceTemplates":[],"capabilities":{"tools":{}}}`))
 }
 
-func (o *oneAtATime) Send(context.Context, []byte) error                  { return nil }
-func (o *oneAtATime) Tell(context.Context, []byte)                        {}
-func (o *oneAtATime) Begin(context.Context, string, string, []byte) error { return nil }
-func (o *oneAtATime) Streams() bool                                       { return false }
-func (o *oneAtATime) Close(context.Context, bool)                         {}
+func (o *serialServer) Send(context.Context, []byte) error                  { return nil }
+func (o *serialServer) Tell(context.Context, []byte)                        {}
+func (o *serialServer) Begin(context.Context, string, string, []byte) error { return nil }
+func (o *serialServer) Streams() bool                                       { return false }
+func (o *serialServer) Close(context.Context, bool)                         {}
 
-func (o *oneAtATime) Follow(ctx context.Context) error {
+func (o *serialServer) Follow(ctx context.Context) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
 
 // supervised returns a child of a revision whose lists were read and are read again from
 // now on, and what the loss of its connection brings.
-func (o *oneAtATime) supervised(t *testing.T, version string) (*control, *lists, <-chan error) {
+func (o *serialServer) supervised(t *testing.T, version string) (*control, *lists, <-chan error) {
 	t.Helper()
 	u := New(Config{Name: "up", Shared: true, Logger: slog.New(slog.DiscardHandler)}, registry.New())
 	c := &control{connection: newConnection(&Config{Name: "up"})}
@@ -93,7 +93,7 @@ func TestChildIsNotLostWhileACallKeepsItBusy(t *testing.T) {
 			t.Run(version+" "+name, func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
-					o := &oneAtATime{turn: make(chan struct{}, 1), ends: make(chan struct{})}
+					o := &serialServer{turn: make(chan struct{}, 1), ends: make(chan struct{})}
 					o.turn <- struct{}{}
 					c, l, lost := o.supervised(t, version)
 					answered := make(chan error, 1)
@@ -136,7 +136,7 @@ func TestChildThatAnswersNoCallIsLost(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				o := &oneAtATime{turn: make(chan struct{}, 1)}
+				o := &serialServer{turn: make(chan struct{}, 1)}
 				o.turn <- struct{}{}
 				c, l, lost := o.supervised(t, version)
 				<-o.turn

@@ -20,9 +20,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
-// patient is a server without a network that falls ill, of either era over Streamable
-// HTTP, or over HTTP+SSE. It has a tool that stays well and one that does not.
-type patient struct {
+// failingServer is a server without a network that falls ill, of either era over
+// Streamable HTTP, or over HTTP+SSE. It has a tool that stays well and one that does not.
+type failingServer struct {
 	wired
 	sse bool
 	// callers of the ill tool can be asked something, so that their calls have sessions
@@ -39,11 +39,11 @@ type patient struct {
 }
 
 // fault is how an ill server answers a request, on whichever transport.
-type fault func(p *patient, r *http.Request, m wire) (*http.Response, error)
+type fault func(p *failingServer, r *http.Request, m wire) (*http.Response, error)
 
 // patients are the servers over HTTP of all kinds.
-func patients() map[string]func() *patient {
-	over := func(w *patient) *patient {
+func patients() map[string]func() *failingServer {
+	over := func(w *failingServer) *failingServer {
 		w.ill, w.well = "ill", "tool"
 		w.list = func(to http.ResponseWriter, m wire) {
 			sendJSON(
@@ -51,21 +51,21 @@ func patients() map[string]func() *patient {
 		}
 		return w
 	}
-	return map[string]func() *patient{
-		"modern": func() *patient { return over(&patient{wired: wired{web: web{modern: true}}}) },
-		"legacy": func() *patient { return over(&patient{wired: wired{web: web{session: "s"}}}) },
-		"legacy, askable": func() *patient {
-			return over(&patient{wired: wired{web: web{session: "s"}}, askable: true})
+	return map[string]func() *failingServer{
+		"modern": func() *failingServer { return over(&failingServer{wired: wired{web: web{modern: true}}}) },
+		"legacy": func() *failingServer { return over(&failingServer{wired: wired{web: web{session: "s"}}}) },
+		"legacy, askable": func() *failingServer {
+			return over(&failingServer{wired: wired{web: web{session: "s"}}, askable: true})
 		},
 
-		"sse": func() *patient { return &patient{sse: true, ill: "old", well: "echo"} },
-		"sse, askable": func() *patient {
-			return &patient{sse: true, ill: "old", well: "echo", askable: true}
+		"sse": func() *failingServer { return &failingServer{sse: true, ill: "old", well: "echo"} },
+		"sse, askable": func() *failingServer {
+			return &failingServer{sse: true, ill: "old", well: "echo", askable: true}
 		},
 	}
 }
 
-func (p *patient) config() upstream.Config {
+func (p *failingServer) config() upstream.Config {
 	cfg := p.wired.config()
 	cfg.Client = &http.Client{Transport: p}
 	if p.sse {
@@ -74,7 +74,7 @@ func (p *patient) config() upstream.Config {
 	return cfg
 }
 
-func (p *patient) RoundTrip(r *http.Request) (*http.Response, error) {
+func (p *failingServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	var body []byte
 	if r.Body != nil {
 		body, _ = io.ReadAll(r.Body)
@@ -94,7 +94,7 @@ func (p *patient) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // stream serves HTTP+SSE: a GET opens a session, and what is posted is answered there.
-func (p *patient) stream(r *http.Request, m wire, body []byte) *http.Response {
+func (p *failingServer) stream(r *http.Request, m wire, body []byte) *http.Response {
 	if r.Method == http.MethodPost {
 		p.session(r).handle(m, body)
 		return response(http.StatusAccepted, "", "")
@@ -111,7 +111,7 @@ func (p *patient) stream(r *http.Request, m wire, body []byte) *http.Response {
 	return opened
 }
 
-func (p *patient) session(r *http.Request) *fake {
+func (p *failingServer) session(r *http.Request) *fake {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var n int
@@ -120,7 +120,7 @@ func (p *patient) session(r *http.Request) *fake {
 }
 
 // says answers a request with a message.
-func (p *patient) says(r *http.Request, message string) *http.Response {
+func (p *failingServer) says(r *http.Request, message string) *http.Response {
 	if !p.sse {
 		return response(http.StatusOK, "application/json", message)
 	}
@@ -137,21 +137,21 @@ func response(status int, media, body string) *http.Response {
 }
 
 // hangs leaves a request without an answer.
-func hangs(_ *patient, r *http.Request, _ wire) (*http.Response, error) {
+func hangs(_ *failingServer, r *http.Request, _ wire) (*http.Response, error) {
 	<-r.Context().Done()
 	return nil, r.Context().Err()
 }
 
 // refuses answers every request with a status.
 func refuses(status int) fault {
-	return func(*patient, *http.Request, wire) (*http.Response, error) {
+	return func(*failingServer, *http.Request, wire) (*http.Response, error) {
 		return response(status, "text/plain", "no"), nil
 	}
 }
 
 // replies answers with a JSON-RPC message, in which %s is the id.
 func replies(format string) fault {
-	return func(p *patient, r *http.Request, m wire) (*http.Response, error) {
+	return func(p *failingServer, r *http.Request, m wire) (*http.Response, error) {
 		if m.ID == nil {
 			return response(http.StatusAccepted, "", ""), nil
 		}
@@ -170,12 +170,12 @@ func diseases() map[string]struct {
 		down  bool
 	}{
 		"hangs": {hangs, true},
-		"is slow": {func(p *patient, r *http.Request, m wire) (*http.Response, error) {
+		"is slow": {func(p *failingServer, r *http.Request, m wire) (*http.Response, error) {
 			time.Sleep(900 * time.Millisecond)
 			return replies(
 				`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"content":[],"tools":[]}}`)(p, r, m)
 		}, false},
-		"resets": {func(*patient, *http.Request, wire) (*http.Response, error) {
+		"resets": {func(*failingServer, *http.Request, wire) (*http.Response, error) {
 			return nil, errors.New("connection reset by peer")
 		}, true},
 		"500":        {refuses(500), true},
@@ -192,7 +192,7 @@ func diseases() map[string]struct {
 const callTime = time.Second
 
 // tries calls a tool a few times, each for callTime at most.
-func (p *patient) tries(t *testing.T, r *rig, tool string) {
+func (p *failingServer) tries(t *testing.T, r *rig, tool string) {
 	for range 5 {
 		if !r.last().Up {
 			return
@@ -209,7 +209,7 @@ func (p *patient) tries(t *testing.T, r *rig, tool string) {
 }
 
 // falls runs a story with a server of each kind that has each disease.
-func falls(t *testing.T, story func(t *testing.T, p *patient, r *rig, down bool)) {
+func falls(t *testing.T, story func(t *testing.T, p *failingServer, r *rig, down bool)) {
 	t.Parallel()
 	for kind, fresh := range patients() {
 		for name, disease := range diseases() {
@@ -240,7 +240,7 @@ func falls(t *testing.T, story func(t *testing.T, p *patient, r *rig, down bool)
 // TestOneIllToolTakesNoServerAway has calls of one tool fail in every way, while the
 // server is well.
 func TestOneIllToolTakesNoServerAway(t *testing.T) {
-	falls(t, func(t *testing.T, p *patient, r *rig, _ bool) {
+	falls(t, func(t *testing.T, p *failingServer, r *rig, _ bool) {
 		for range 4 {
 			p.tries(t, r, p.ill)
 			time.Sleep(12 * time.Second) // more than the proof of life may take
@@ -258,7 +258,7 @@ func TestOneIllToolTakesNoServerAway(t *testing.T) {
 // TestCallsOfAnIllServerAreRefusedWithoutAWait has all of a server fail, and recover.
 // Without calls, a check would notice it after 15 s at the earliest.
 func TestCallsOfAnIllServerAreRefusedWithoutAWait(t *testing.T) {
-	falls(t, func(t *testing.T, p *patient, r *rig, down bool) {
+	falls(t, func(t *testing.T, p *failingServer, r *rig, down bool) {
 		p.wholly.Store(true)
 		noticed := time.After(14 * time.Second) // three calls, and the proof of life
 		p.tries(t, r, p.ill)
@@ -285,7 +285,7 @@ func TestCallsOfAnIllServerAreRefusedWithoutAWait(t *testing.T) {
 }
 
 // refusesAtOnce checks that calls reach a server no more, and take no time.
-func (p *patient) refusesAtOnce(t *testing.T, r *rig) {
+func (p *failingServer) refusesAtOnce(t *testing.T, r *rig) {
 	t.Helper()
 	began, asked := time.Now(), p.asked.Load()
 	for range 100 {

@@ -117,7 +117,7 @@ func TestSessionThatWasNotOpenedToItsEndServesNobody(t *testing.T) {
 			if got := text(parse(t, r.must("tool", `{}`))); got != "ok" {
 				t.Errorf("the next call: got %q", got)
 			}
-			var ended []sight
+			var ended []seenRequest
 			for late := time.Now().Add(limit); len(ended) == 0 && time.Now().Before(late); {
 				if ended = s.sights(http.MethodDelete); during != opened {
 					break // others may have used the session

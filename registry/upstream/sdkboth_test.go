@@ -47,7 +47,7 @@ func TestOfficialSDKOfBothErasAsksInEveryWay(t *testing.T) {
 	t.Parallel()
 	r := start(t, command("sdk-asks"))
 	r.untilTool("rounds")
-	guest{r, "ask", true}.must(t, "asked")
-	guest{r, "rounds", true}.must(t, "twice")
-	guest{r, "rounds", false}.must(t, "twice")
+	askableCaller{r, "ask", true}.must(t, "asked")
+	askableCaller{r, "rounds", true}.must(t, "twice")
+	askableCaller{r, "rounds", false}.must(t, "twice")
 }

@@ -17,14 +17,14 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
-// guest is a caller who can be asked, in a session or not.
-type guest struct {
+// askableCaller is a caller who can be asked, in a session or not.
+type askableCaller struct {
 	r         *rig
 	tool      string
 	inSession bool
 }
 
-func (g guest) call(t testing.TB, responses, state string) (asked mcp.Object, next, got string, err error) {
+func (g askableCaller) call(t testing.TB, responses, state string) (asked mcp.Object, next, got string, err error) {
 	c := person{"a", "alice", anyQuestion, ""}.call(t, "x", responses, state, nil)
 	c.Params = c.Params.With("name", mcp.String(g.tool))
 	c.InSession = g.inSession
@@ -32,7 +32,7 @@ func (g guest) call(t testing.TB, responses, state string) (asked mcp.Object, ne
 }
 
 // talk calls, accepts whatever is asked, and returns the result.
-func (g guest) talk(t *testing.T) (got string, err error) {
+func (g askableCaller) talk(t *testing.T) (got string, err error) {
 	t.Helper()
 	responses, state := "", ""
 	for range 4 {
@@ -46,7 +46,7 @@ func (g guest) talk(t *testing.T) (got string, err error) {
 	return "", nil
 }
 
-func (g guest) must(t *testing.T, want string) {
+func (g askableCaller) must(t *testing.T, want string) {
 	t.Helper()
 	if got, err := g.talk(t); err != nil || !strings.HasPrefix(got, want) ||
 		!strings.Contains(got, `{"is":"4"}`) {
@@ -62,9 +62,9 @@ func TestToolOfBothErasAsksInTheMiddleOfACall(t *testing.T) {
 	server := play(t, "python2")
 	r := start(t, server.config())
 	r.untilTool("book")
-	guest{r, "book", true}.must(t, "booked")
-	guest{r, "order", true}.must(t, "ordered")
-	guest{r, "order", false}.must(t, "ordered")
+	askableCaller{r, "book", true}.must(t, "booked")
+	askableCaller{r, "order", true}.must(t, "ordered")
+	askableCaller{r, "order", false}.must(t, "ordered")
 	if got := server.asked("legacy initialize"); got != 1 {
 		t.Errorf("sessions of one caller: got %d, want 1", got)
 	}
@@ -114,7 +114,7 @@ func TestServersWithoutAnOlderSideKeepAsking(t *testing.T) {
 			server := play(t, "python2", test.changes)
 			r := start(t, server.config())
 			r.untilTool("order")
-			order := guest{r, "order", true}
+			order := askableCaller{r, "order", true}
 			for range test.lost {
 				_, err := order.talk(t)
 				if answered := new(mcp.Error); !errors.As(err, &answered) ||
@@ -139,7 +139,7 @@ func TestQuestionsInTheResultOfASessionArePassedOn(t *testing.T) {
 	server := play(t, "gosdk-rounds")
 	r := start(t, server.config())
 	r.untilTool("order")
-	guest{r, "order", true}.must(t, "ordered")
+	askableCaller{r, "order", true}.must(t, "ordered")
 	if got := server.asked("modern tools/call order again"); got != 1 {
 		t.Errorf("repeats on the modern side: got %d, want 1", got)
 	}
@@ -153,7 +153,7 @@ func TestNoOlderSideByTheOperatorsWord(t *testing.T) {
 	word.Revision = mcp.Revision2607
 	for _, r := range []*rig{start(t, word), start(t, one)} {
 		r.untilTool("order")
-		guest{r, "order", true}.must(t, "ordered")
+		askableCaller{r, "order", true}.must(t, "ordered")
 	}
 	if got := named.asked("legacy initialize") + all.asked("legacy initialize"); got != 0 {
 		t.Errorf("sessions: got %d, want none", got)
@@ -172,7 +172,7 @@ func TestRefusedQuestionNamesTheCure(t *testing.T) {
 	r := start(t, cfg)
 	r.untilTool("book")
 	for range 3 {
-		_, err := guest{r, "book", false}.talk(t)
+		_, err := askableCaller{r, "book", false}.talk(t)
 		if answered := new(mcp.Error); !errors.As(err, &answered) || answered.Code != mcp.CodeInvalidRequest {
 			t.Fatalf("got %v, want the server's refusal", err)
 		}
@@ -187,7 +187,7 @@ func TestRefusedQuestionNamesTheCure(t *testing.T) {
 	cfg.Revision = mcp.Revision2511
 	cured := start(t, cfg)
 	cured.untilTool("book")
-	guest{cured, "book", false}.must(t, "booked")
+	askableCaller{cured, "book", false}.must(t, "booked")
 }
 
 // TestRefusedQuestionToNobodyAdvisesNothing has a caller who cannot be asked anything run
@@ -214,10 +214,10 @@ func TestRefusedQuestionToNobodyAdvisesNothing(t *testing.T) {
 func TestShutSideIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	visit(t, upstream.Config{}, func(t *testing.T, o *origin, r *rig) {
-		guest{r, "order", true}.must(t, "ordered")
+		askableCaller{r, "order", true}.must(t, "ordered")
 		o.learn(readScript(t, "python2"))
 		time.Sleep(11 * time.Minute)
-		guest{r, "book", true}.must(t, "booked")
+		askableCaller{r, "book", true}.must(t, "booked")
 	}, readScript(t, "python2", "modern-only"))
 }
 
@@ -229,10 +229,10 @@ func TestSideThatWasAwayIsTriedSoon(t *testing.T) {
 		server := readScript(t, "python2")
 		var back atomic.Bool
 		visit(t, upstream.Config{}, func(t *testing.T, _ *origin, r *rig) {
-			guest{r, "order", true}.must(t, "ordered") // on the modern side
+			askableCaller{r, "order", true}.must(t, "ordered") // on the modern side
 			back.Store(true)
 			time.Sleep(2 * time.Minute)
-			guest{r, "book", true}.must(t, "booked")
+			askableCaller{r, "book", true}.must(t, "booked")
 		}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			body, _ := io.ReadAll(r.Body)
 			r.Body = io.NopCloser(bytes.NewReader(body))

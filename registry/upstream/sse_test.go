@@ -31,7 +31,7 @@ type streamed struct {
 	accept   func(w http.ResponseWriter, r *http.Request, m wire) bool // POST; true: it has answered itself
 
 	mu       sync.Mutex // guards the fields below
-	seen     []sight
+	seen     []seenRequest
 	paths    []string // that were posted to
 	sessions map[string]*fake
 	closers  []context.CancelFunc
@@ -59,7 +59,7 @@ func (s *streamed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var m wire
 	_ = json.Unmarshal(body, &m)
 	s.mu.Lock()
-	s.seen = append(s.seen, sight{r.Method, r.Header.Clone(), string(body), m})
+	s.seen = append(s.seen, seenRequest{r.Method, r.Header.Clone(), string(body), m})
 	session := s.sessions[r.URL.Query().Get("session")]
 	s.mu.Unlock()
 	switch {
@@ -124,10 +124,10 @@ func (s *streamed) hangUp() {
 	}
 }
 
-func (s *streamed) sights(method string) []sight {
+func (s *streamed) sights(method string) []seenRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var found []sight
+	var found []seenRequest
 	for _, one := range s.seen {
 		if one.wire.Method == method || one.http == method {
 			found = append(found, one)
@@ -578,7 +578,7 @@ func TestStreamsThatAreNone(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			cfg := (&streamed{Server: &httptest.Server{URL: "http://server.invalid"}}).config()
-			cfg.Client = &http.Client{Transport: endless{}}
+			cfg.Client = &http.Client{Transport: endlessEvent{}}
 			r := start(t, cfg)
 			r.until("the cause is told",
 				func() bool { return strings.HasPrefix(r.last().Problem, "message too large") })
@@ -589,15 +589,15 @@ func TestStreamsThatAreNone(t *testing.T) {
 
 // endless answers with one line that never ends, of which a busy machine does not read as
 // much as an event may have in the time of a handshake, but for in a bubble.
-type endless struct{}
+type endlessEvent struct{}
 
-func (endless) RoundTrip(r *http.Request) (*http.Response, error) {
+func (endlessEvent) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{
 		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}},
-		Body: io.NopCloser(endless{}), Request: r,
+		Body: io.NopCloser(endlessEvent{}), Request: r,
 	}, nil
 }
 
 var endlessLine = bytes.Repeat([]byte("x"), 64<<10)
 
-func (endless) Read(p []byte) (int, error) { return copy(p, endlessLine), nil }
+func (endlessEvent) Read(p []byte) (int, error) { return copy(p, endlessLine), nil }

@@ -24,11 +24,11 @@ type press struct {
 	hold chan bool // what each subscription waits for before it is acknowledged; nil: nothing
 
 	mu   sync.Mutex // guards the field below
-	open map[string][]*issue
+	open map[string][]*openSubscription
 }
 
-// issue is one open subscription.
-type issue struct {
+// openSubscription is one open subscription.
+type openSubscription struct {
 	id   string
 	send chan string // events, which the handler writes
 	cut  chan bool
@@ -36,7 +36,7 @@ type issue struct {
 
 func newPress(t *testing.T) *press {
 	t.Helper()
-	p := &press{web: full(true), open: map[string][]*issue{}}
+	p := &press{web: full(true), open: map[string][]*openSubscription{}}
 	p.web.listen = p.listen
 	serve(t, p.web)
 	return p
@@ -53,7 +53,7 @@ func (p *press) listen(w http.ResponseWriter, r *http.Request, m wire) {
 	}
 	uri := strings.Trim(string(raw), `[]"`)
 	send := events(w)
-	one := &issue{id: string(m.ID), send: make(chan string, 10), cut: make(chan bool, 1)}
+	one := &openSubscription{id: string(m.ID), send: make(chan string, 10), cut: make(chan bool, 1)}
 	if p.hold != nil {
 		// What comes before the acknowledgement is no event of a live subscription.
 		send("%s", updated(uri, one.id))
@@ -99,17 +99,17 @@ func updated(uri, id string) string {
 }
 
 // asked returns the requests for subscriptions to resources.
-func (p *press) asked() []sight {
-	return slices.DeleteFunc(p.sights("subscriptions/listen"), func(one sight) bool {
+func (p *press) asked() []seenRequest {
+	return slices.DeleteFunc(p.sights("subscriptions/listen"), func(one seenRequest) bool {
 		return one.wire.Params.Notifications["resourceSubscriptions"] == nil
 	})
 }
 
 // issues returns the open subscriptions to a resource.
-func (p *press) issues(uri string) []*issue {
+func (p *press) issues(uri string) []*openSubscription {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return append([]*issue(nil), p.open[uri]...)
+	return append([]*openSubscription(nil), p.open[uri]...)
 }
 
 // watcher is somebody who follows a resource.

@@ -16,7 +16,7 @@ import (
 )
 
 // params returns the params of a request as the server saw them.
-func params(t *testing.T, one sight) mcp.Object {
+func params(t *testing.T, one seenRequest) mcp.Object {
 	t.Helper()
 	return parse(t, one.body).Object("params")
 }

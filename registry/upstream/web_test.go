@@ -34,13 +34,13 @@ type web struct {
 	conns    atomic.Int64
 
 	mu   sync.Mutex // guards the fields below
-	seen []sight
+	seen []seenRequest
 	open map[string]bool // sessions
 	born int
 }
 
-// sight is one request as the server saw it.
-type sight struct {
+// seenRequest is one request as the server saw it.
+type seenRequest struct {
 	http   string
 	header http.Header
 	body   string
@@ -79,7 +79,7 @@ func (s *web) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	var m wire
 	_ = json.Unmarshal(body, &m)
-	known := s.note(sight{r.Method, r.Header.Clone(), string(body), m})
+	known := s.note(seenRequest{r.Method, r.Header.Clone(), string(body), m})
 	switch {
 	case r.Method == http.MethodGet && s.stream != nil:
 		s.stream(w, r)
@@ -120,7 +120,7 @@ func (s *web) answer(w http.ResponseWriter, r *http.Request, m wire) {
 }
 
 // note records a request and tells whether its session is open.
-func (s *web) note(one sight) bool {
+func (s *web) note(one seenRequest) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.seen = append(s.seen, one)
@@ -128,10 +128,10 @@ func (s *web) note(one sight) bool {
 }
 
 // sights returns the requests with that JSON-RPC method (or HTTP method) so far.
-func (s *web) sights(method string) []sight {
+func (s *web) sights(method string) []seenRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var found []sight
+	var found []seenRequest
 	for _, one := range s.seen {
 		if one.wire.Method == method || one.http == method {
 			found = append(found, one)

@@ -144,10 +144,10 @@ func streamsApart(t *testing.T, l eventlog.Log) {
 	}
 }
 
-// woken is a follower that holds a value when it was told.
-type woken chan struct{}
+// wakeup is a follower that holds a value when it was told.
+type wakeup chan struct{}
 
-func (w woken) Appended() {
+func (w wakeup) Appended() {
 	select {
 	case w <- struct{}{}:
 	default: // it holds one
@@ -155,7 +155,7 @@ func (w woken) Appended() {
 }
 
 func followersWake(t *testing.T, l eventlog.Log) {
-	more := make(woken, 1)
+	more := make(wakeup, 1)
 	if err := l.Follow(t.Context(), of("s"), more); err != nil {
 		t.Fatal(err)
 	}
@@ -298,7 +298,7 @@ func manyWriters(t *testing.T, l eventlog.Log) {
 			}
 		})
 	}
-	seen, after, more := make(map[string]bool), "", make(woken, 1)
+	seen, after, more := make(map[string]bool), "", make(wakeup, 1)
 	if err := l.Follow(t.Context(), of("s"), more); err != nil {
 		t.Fatal(err)
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/eventlog"
 )
 
-// deed is one call of a Log, for a session with one stream.
-type deed struct{ session, what, text string }
+// operation is one call of a Log, for a session with one stream.
+type operation struct{ session, what, text string }
 
 // outcome is what it returned. Of one that failed it is not known whether it was done.
 type outcome struct {
@@ -29,15 +29,15 @@ type outcome struct {
 	failed  bool
 }
 
-// past is what a session has been through.
-type past struct {
+// sessionHistory is what a session has been through.
+type sessionHistory struct {
 	events string
 	last   bool
 }
 
 // after returns what a session may be after a deed, if the outcome is one that it can
 // have then.
-func (p past) after(d deed, o outcome) []past {
+func (p sessionHistory) after(d operation, o outcome) []sessionHistory {
 	next, refused := p, false
 	switch d.what {
 	case "append", "last":
@@ -47,19 +47,19 @@ func (p past) after(d deed, o outcome) []past {
 	}
 	switch {
 	case o.failed && refused:
-		return []past{p}
+		return []sessionHistory{p}
 	case o.failed:
-		return []past{p, next}
+		return []sessionHistory{p, next}
 	case d.what == "read" && o.unknown && p.events == "" && !p.last: // it has not begun
-		return []past{p}
+		return []sessionHistory{p}
 	case o.unknown != refused:
 		return nil
 	case refused:
-		return []past{p}
+		return []sessionHistory{p}
 	case d.what == "read" && o.text != p.events:
 		return nil
 	}
-	return []past{next}
+	return []sessionHistory{next}
 }
 
 // model says what a Log is: as if all calls had been made one after the other, each at
@@ -69,7 +69,7 @@ func model() porcupine.Model {
 		Partition: func(history []porcupine.Operation) (parts [][]porcupine.Operation) {
 			by := make(map[string][]porcupine.Operation)
 			for _, o := range history {
-				name := o.Input.(deed).session
+				name := o.Input.(operation).session
 				by[name] = append(by[name], o)
 			}
 			for _, part := range by {
@@ -77,9 +77,9 @@ func model() porcupine.Model {
 			}
 			return parts
 		},
-		Init: func() []any { return []any{past{}} },
+		Init: func() []any { return []any{sessionHistory{}} },
 		Step: func(state, input, output any) (states []any) {
-			for _, p := range state.(past).after(input.(deed), output.(outcome)) {
+			for _, p := range state.(sessionHistory).after(input.(operation), output.(outcome)) {
 				states = append(states, p)
 			}
 			return states
@@ -90,7 +90,7 @@ func model() porcupine.Model {
 }
 
 // do makes the call.
-func (d deed) do(t *testing.T, l eventlog.Log) outcome {
+func (d operation) do(t *testing.T, l eventlog.Log) outcome {
 	var o outcome
 	var err error
 	switch d.what {
@@ -126,7 +126,7 @@ func history(t *testing.T, replicas []eventlog.Log, seed uint64, cut func(bool))
 				if n%(deeds/sessions) < deeds/sessions/2 && what == "last" {
 					what = "read" // so that a session has a life before its end
 				}
-				d := deed{in, what, fmt.Sprint(client, ".", n)}
+				d := operation{in, what, fmt.Sprint(client, ".", n)}
 				breaks := cut != nil && client == 0 && n%30 == 10
 				if breaks {
 					cut(true)

@@ -13,8 +13,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/eventlog"
 )
 
-// story is what happens to a few sessions at two replicas, and what must come of it.
-type story struct {
+// scenario is what happens to a few sessions at two replicas, and what must come of it.
+type scenario struct {
 	replicas [2]eventlog.Log
 	run      string // part of the names of sessions, so that each story has its own
 	streams  map[string]*line
@@ -29,19 +29,19 @@ type line struct {
 	home      int // the replica that began it; -1: none did
 }
 
-func (s *story) key(name string) eventlog.Key {
+func (s *scenario) key(name string) eventlog.Key {
 	return eventlog.Key{Name: s.run + name, Owner: share.User{TenantID: "acme", Subject: "alice"}}
 }
 
 // pick draws a session, a stream and a replica, and returns what is known of the stream.
-func (s *story) pick(t *rapid.T) (in, stream string, at int, known *line) {
+func (s *scenario) pick(t *rapid.T) (in, stream string, at int, known *line) {
 	in, stream = rapid.SampledFrom([]string{"a", "b"}).Draw(t, "session"),
 		rapid.SampledFrom([]string{"p1", "p2", "q1"}).Draw(t, "stream")
 	at = rapid.IntRange(0, 1).Draw(t, "replica")
 	return in, stream, at, s.streams[in+stream]
 }
 
-func (s *story) begin(t *rapid.T) {
+func (s *scenario) begin(t *rapid.T) {
 	in, stream, at, known := s.pick(t)
 	if stream == "q1" || known != nil && (known.home != at || known.last) {
 		t.Skip("a stream is begun by one replica, before anything else")
@@ -55,7 +55,7 @@ func (s *story) begin(t *rapid.T) {
 	}
 }
 
-func (s *story) append(t *rapid.T) {
+func (s *scenario) append(t *rapid.T) {
 	in, stream, at, known := s.pick(t)
 	if known == nil && stream != "q1" {
 		t.Skip("it has not begun")
@@ -80,7 +80,7 @@ func (s *story) append(t *rapid.T) {
 	known.ids, known.data, known.last = append(known.ids, id), append(known.data, data), last
 }
 
-func (s *story) read(t *rapid.T) {
+func (s *scenario) read(t *rapid.T) {
 	in, stream, at, known := s.pick(t)
 	if known == nil {
 		t.Skip("it has not begun")
@@ -115,7 +115,7 @@ func (s *story) read(t *rapid.T) {
 	}
 }
 
-func (s *story) drop(t *rapid.T) {
+func (s *scenario) drop(t *rapid.T) {
 	in, stream, at, known := s.pick(t)
 	if known == nil || known.home != at || len(known.ids) == 0 {
 		t.Skip("there is nothing of this replica")
@@ -135,7 +135,7 @@ func (s *story) drop(t *rapid.T) {
 	}
 }
 
-func (s *story) end(t *rapid.T) {
+func (s *scenario) end(t *rapid.T) {
 	in, _, at, _ := s.pick(t)
 	if rapid.IntRange(0, 3).Draw(t, "really") > 0 {
 		t.Skip("not yet")
@@ -151,7 +151,7 @@ func stories(t *testing.T, a, b eventlog.Log) {
 	run := 0
 	rapid.Check(t, func(t *rapid.T) {
 		run++
-		s := &story{
+		s := &scenario{
 			replicas: [2]eventlog.Log{a, b}, run: fmt.Sprint("s", run, "x"),
 			streams: make(map[string]*line), ended: make(map[string]bool),
 		}

@@ -139,7 +139,7 @@ func TestReadersLearnThatEventsAreGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	more := make(woken, 1)
+	more := make(wakeup, 1)
 	if err := l.Follow(t.Context(), in, more); err != nil {
 		t.Fatal(err)
 	}

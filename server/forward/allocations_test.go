@@ -22,7 +22,7 @@ func TestAllocationsOfAnAnswerThatIsPassedOn(t *testing.T) {
 		Logger: slog.New(slog.DiscardHandler), Memory: share.New(1 << 20),
 		Settings: func() exchange.Settings { return exchange.Settings{} },
 	})
-	f := New(service, talkative{}, 1)
+	f := New(service, oneAnswerOthers{}, 1)
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/mcp", http.NoBody)
 	passOn := func() {
 		w := httptest.NewRecorder()

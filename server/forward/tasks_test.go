@@ -15,27 +15,27 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
-// talkative are others that answer everything with one body.
-type talkative struct {
+// oneAnswerOthers are others that answer everything with one body.
+type oneAnswerOthers struct {
 	replica.Others
 
 	body string
 }
 
-func (o talkative) Forward(context.Context, replica.ID, link.Request) (*http.Response, error) {
+func (o oneAnswerOthers) Forward(context.Context, replica.ID, link.Request) (*http.Response, error) {
 	return &http.Response{
 		StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(o.body)),
 		Header: http.Header{"Content-Length": {strconv.Itoa(len(o.body))}},
 	}, nil
 }
 
-func (talkative) IsThere(replica.ID) bool { return true }
+func (oneAnswerOthers) IsThere(replica.ID) bool { return true }
 
 // TestTasksOfOtherReplicasAreHeld reads the tasks of another replica: the user holds what
 // comes, and what the user may not hold is not read on.
 func TestTasksOfOtherReplicasAreHeld(t *testing.T) {
 	body := `{"jsonrpc":"2.0","id":1,"result":{"tasks":[{"taskId":"` + strings.Repeat("x", 1<<20) + `"}]}}`
-	f := &Forwarder{others: talkative{body: body}}
+	f := &Forwarder{others: oneAnswerOthers{body: body}}
 	user := share.User{TenantID: "acme", Subject: "ann"}
 	memory := share.New(64 << 20)
 	held := memory.Reserve(user)
@@ -50,7 +50,7 @@ func TestTasksOfOtherReplicasAreHeld(t *testing.T) {
 	if _, err := f.tasksAt(t.Context(), "other", link.Request{}, share.New(256<<10).Reserve(user)); err == nil {
 		t.Error("a list was read that its user may not hold")
 	}
-	f.others = talkative{body: strings.Repeat(" ", maxTaskList) + body}
+	f.others = oneAnswerOthers{body: strings.Repeat(" ", maxTaskList) + body}
 	if _, err := f.tasksAt(t.Context(), "other", link.Request{}, memory.Reserve(user)); err == nil {
 		t.Error("a list was read that is larger than one may be")
 	}
@@ -58,7 +58,7 @@ func TestTasksOfOtherReplicasAreHeld(t *testing.T) {
 
 // slow are others that answer when they are let.
 type slow struct {
-	talkative
+	oneAnswerOthers
 
 	asked, let chan struct{}
 }
@@ -68,13 +68,13 @@ func (o slow) All() []replica.ID { return []replica.ID{"other"} }
 func (o slow) Forward(ctx context.Context, to replica.ID, r link.Request) (*http.Response, error) {
 	o.asked <- struct{}{}
 	<-o.let
-	return o.talkative.Forward(ctx, to, r)
+	return o.oneAnswerOthers.Forward(ctx, to, r)
 }
 
 // TestListsOfTasksTakeSlots asks others for tasks while all slots are taken.
 func TestListsOfTasksTakeSlots(t *testing.T) {
 	o := slow{
-		talkative{body: `{"jsonrpc":"2.0","id":1,"result":{"tasks":[{"taskId":"x"}]}}`},
+		oneAnswerOthers{body: `{"jsonrpc":"2.0","id":1,"result":{"tasks":[{"taskId":"x"}]}}`},
 		make(chan struct{}, 1), make(chan struct{}),
 	}
 	f := &Forwarder{others: o, slots: share.New(1)}

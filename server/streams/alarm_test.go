@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-type bell struct{ rung atomic.Int64 }
+type alarmCounter struct{ rung atomic.Int64 }
 
-func (b *bell) Ring() { b.rung.Add(1) }
+func (b *alarmCounter) Ring() { b.rung.Add(1) }
 
 // TestAlarmRingsForItsOwnerOnly sets alarms that others have stopped, delayed, or let
 // ring before.
 func TestAlarmRingsForItsOwnerOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s Alarms
-		var early, delayed, rung, last bell
+		var early, delayed, rung, last alarmCounter
 		stopped := s.Set(time.Second, &early)
 		s.Stop(&stopped)
 		again := s.Set(time.Minute, &delayed)
@@ -52,7 +52,7 @@ func TestAlarmRingsForItsOwnerOnly(t *testing.T) {
 func TestSpentAlarmIsNotUsedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s Alarms
-		var first bell
+		var first alarmCounter
 		spent := s.Set(time.Second, &first)
 		kept := spent
 		spent.Delay(2 * time.Second)

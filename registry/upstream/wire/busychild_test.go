@@ -14,7 +14,7 @@ import (
 func newBusyChild() (k *Child, theirs net.Conn) {
 	theirs, ours := net.Pipe()
 	k = &Child{
-		duplex: newDuplex(&notebook{}, reader{}, Memory{}), stdin: ours,
+		duplex: newDuplex(&eventRecorder{}, reader{}, Memory{}), stdin: ours,
 		queue: make(chan []byte), background: make(chan []byte, tellMax),
 	}
 	go k.write()

@@ -9,31 +9,33 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// notebook writes down what a transport tells, in its order.
-type notebook struct{ lines []string }
+// eventRecorder writes down what a transport tells, in its order.
+type eventRecorder struct{ lines []string }
 
-func (n *notebook) Question(m *mcp.Message, _ *Request) []byte {
+func (n *eventRecorder) Question(m *mcp.Message, _ *Request) []byte {
 	n.lines = append(n.lines, "question "+m.Method)
 	return nil
 }
 
-func (n *notebook) Notification(m *mcp.Message) { n.lines = append(n.lines, "notification "+m.Method) }
+func (n *eventRecorder) Notification(m *mcp.Message) {
+	n.lines = append(n.lines, "notification "+m.Method)
+}
 
-func (n *notebook) Following(open, again bool) {
+func (n *eventRecorder) Following(open, again bool) {
 	n.lines = append(n.lines, map[bool]string{true: "following", false: "deaf"}[open && !again])
 }
 
-func (n *notebook) CheckAlive()        { n.lines = append(n.lines, "doubt") }
-func (n *notebook) Count(Anomaly, int) {}
+func (n *eventRecorder) CheckAlive()        { n.lines = append(n.lines, "doubt") }
+func (n *eventRecorder) Count(Anomaly, int) {}
 
-func (n *notebook) Saved(_ context.Context, do func() error) error { return do() }
+func (n *eventRecorder) Saved(_ context.Context, do func() error) error { return do() }
 
 // TestNotesComeBeforeTheQuestionAfterThem takes a note and a question in while whoever
 // waits for the answer is late: the request that hears at once has the note first. From
 // outside, how late anyone is cannot be chosen.
 func TestNotesComeBeforeTheQuestionAfterThem(t *testing.T) {
 	t.Parallel()
-	up := &notebook{}
+	up := &eventRecorder{}
 	link := newDuplex(up, reader{count: up.Count}, Memory{})
 	link.waiting.add(&Request{
 		ID:   "7",
@@ -56,7 +58,7 @@ func TestNotesComeBeforeTheQuestionAfterThem(t *testing.T) {
 // afterwards.
 func TestLogMessagesBelongToTheRequestThatWantsThem(t *testing.T) {
 	t.Parallel()
-	up := &notebook{}
+	up := &eventRecorder{}
 	link := newDuplex(up, reader{count: up.Count}, Memory{})
 	link.begin()
 	say := func() {
@@ -83,7 +85,7 @@ func TestLogMessagesBelongToTheRequestThatWantsThem(t *testing.T) {
 // happens to have the same id.
 func TestOnlyModernServersEndRequests(t *testing.T) {
 	t.Parallel()
-	up := &notebook{}
+	up := &eventRecorder{}
 	link := newDuplex(up, reader{count: up.Count}, Memory{})
 	subscription, call := link.waiting.add(&Request{ID: "7", Header: map[string][]string{}}, Memory{}),
 		link.waiting.add(&Request{ID: "8"}, Memory{})
@@ -105,7 +107,7 @@ func TestOnlyModernServersEndRequests(t *testing.T) {
 // after a slow caller took a notification. It looks often, since either may be found.
 func TestAnAnswerThatCameCountsThoughItsPostFailed(t *testing.T) {
 	t.Parallel()
-	up := &notebook{}
+	up := &eventRecorder{}
 	for range 50 {
 		link, out := newDuplex(up, reader{count: up.Count}, Memory{}), &Request{ID: "7"}
 		w := link.waiting.add(out, Memory{})
@@ -122,7 +124,7 @@ func TestAnAnswerThatCameCountsThoughItsPostFailed(t *testing.T) {
 // them in a way that is none: both callers learn it at once.
 func TestABatchWithABadMessageLeavesNobodyWaiting(t *testing.T) {
 	t.Parallel()
-	up := &notebook{}
+	up := &eventRecorder{}
 	link := newDuplex(up, reader{count: up.Count}, Memory{})
 	first, second := link.waiting.add(&Request{ID: "7"}, Memory{}), link.waiting.add(&Request{ID: "8"}, Memory{})
 	link.take(t.Context(), []byte(`[{"jsonrpc":"2.0","id":7,"result":{}},5,{"jsonrpc":"2.0","id":8}]`))

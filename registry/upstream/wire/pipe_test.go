@@ -18,7 +18,7 @@ func TestBrokenPipeDoesNotHideWhyAChildEnded(t *testing.T) {
 			theirs, ours := net.Pipe()
 			_ = theirs.Close() // in memory, where that cannot fail
 			k := &Child{
-				duplex: newDuplex(&notebook{}, reader{}, Memory{}), stdin: ours, queue: make(chan []byte),
+				duplex: newDuplex(&eventRecorder{}, reader{}, Memory{}), stdin: ours, queue: make(chan []byte),
 				exited: make(chan struct{}),
 			}
 			go k.write()

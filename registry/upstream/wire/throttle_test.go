@@ -108,7 +108,7 @@ func TestChildrenThatSayNothingArePaced(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began, r := time.Now(), reader{count: func(Anomaly, int) {}, throttle: &Throttle{}}
 				k := &Child{
-					duplex: newDuplex(&notebook{}, r, Memory{}), stdout: file, stderr: file,
+					duplex: newDuplex(&eventRecorder{}, r, Memory{}), stdout: file, stderr: file,
 					said: &LastLines{}, logger: slog.New(slog.DiscardHandler), silent: make(chan struct{}),
 				}
 				if name == "error" {

@@ -38,7 +38,7 @@ func exchanges(answer string, turns *fairqueue.Queue) map[string]func(context.Co
 			link, err := NewHTTP(Site{
 				URL: "http://server.invalid/mcp", Client: oneAnswer{kind, body},
 				Turns: turns,
-			}, &notebook{})
+			}, &eventRecorder{})
 			if err != nil {
 				return mcp.Object{}, err
 			}
@@ -49,7 +49,7 @@ func exchanges(answer string, turns *fairqueue.Queue) map[string]func(context.Co
 		"JSON":         overHTTP("application/json", answer),
 		"event stream": overHTTP("text/event-stream", "data: "+answer+"\n\n"),
 		"pipe": func(ctx context.Context, out *Request) (mcp.Object, error) {
-			up := &notebook{}
+			up := &eventRecorder{}
 			link := newDuplex(up, reader{count: up.Count, turns: turns},
 				Memory{Server: share.Server("tools")})
 			return link.exchange(ctx, out, func(ctx context.Context, _ []byte) error {

@@ -110,8 +110,8 @@ type waiter[S Session] struct {
 
 // New returns an empty pool. The contexts of its sessions have the values of ctx but do
 // not end with it: Close ends them.
-func New[S Session](ctx context.Context, cfg Config[S]) *Pool[S] { //nolint:gosec // Close calls end
-	life, end := context.WithCancel(context.WithoutCancel(ctx))
+func New[S Session](ctx context.Context, cfg Config[S]) *Pool[S] {
+	life, end := context.WithCancel(context.WithoutCancel(ctx)) //nolint:gosec // Close calls end
 	return &Pool[S]{
 		cfg: cfg, life: life, end: end, taking: map[Key][]*Seat[S]{}, all: map[*Seat[S]]struct{}{},
 	}

@@ -21,8 +21,8 @@ type tripFigure struct {
 	most     float64 // round trips with three that there may be; 0: any
 }
 
-// deed is a kind of request, made again and again, one at a time.
-type deed struct {
+// requestKind is a kind of request, made again and again, one at a time.
+type requestKind struct {
 	what  string
 	most  float64 // round trips that it may take with three replicas; 0: any
 	begin func(ctx context.Context, t *target) (again func(ctx context.Context), end func())
@@ -30,8 +30,8 @@ type deed struct {
 	era   mcp.Era
 }
 
-// deeds are all kinds.
-var deeds = []deed{
+// requestKinds are all kinds.
+var requestKinds = []requestKind{
 	{"call, 2026-07-28", 0.1, calling, "echo__echo", mcp.Modern},
 	{"call, 2025-11-25, answered as JSON", 0.5, calling, "echo__echo", mcp.Legacy},
 	{"call, 2025-11-25, answered as a stream of four events", 0, calling, "kinds__stream", mcp.Legacy},
@@ -70,7 +70,7 @@ func sending(method string, ends bool) func(context.Context, *target) (func(cont
 // countTrips counts the round trips of each kind of request, with one replica and with
 // three.
 func (s *sharing) countTrips(ctx context.Context, l *replicasLab) {
-	for _, d := range deeds {
+	for _, d := range requestKinds {
 		few, many := s.tripsOf(ctx, l, l.fleet(1), d), s.tripsOf(ctx, l, l.fleet(3), d)
 		figure := tripFigure{
 			what: d.what, most: d.most, one: few.each, three: many.each, commands: many.done.common(s.times),
@@ -94,7 +94,7 @@ const warming = 12
 
 // tripsOf makes one kind of request, and takes off what the fleet does in the same time
 // by itself.
-func (s *sharing) tripsOf(ctx context.Context, l *replicasLab, f *fleet, d deed) counted {
+func (s *sharing) tripsOf(ctx context.Context, l *replicasLab, f *fleet, d requestKind) counted {
 	again, end := d.begin(ctx, f.target(l, d.tool, d.era))
 	defer end()
 	repeat := func(times int) {

@@ -163,7 +163,7 @@ func revisionOf(way string) (revision string, sse bool) {
 // new ids, until it was tried at least n times. What comes back must be what comes back
 // for an id that nobody was given, byte for byte but for the id itself and that of the
 // request.
-func (w *world) cross(n int, revisions []string, say teller) *crossing {
+func (w *world) cross(n int, revisions []string, say reporter) *crossing {
 	c := &crossing{tally: newTally(say), kinds: make(map[string]bool)}
 	for c.all < n {
 		for _, revision := range revisions {

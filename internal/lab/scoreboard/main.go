@@ -79,7 +79,7 @@ func (b *board) verdict() error {
 }
 
 // attack tries what this program tries itself, and says what went wrong.
-func (b *board) attack(s settings, say teller) {
+func (b *board) attack(s settings, say reporter) {
 	w := newWorld()
 	defer w.close()
 	say("bad inputs")
@@ -104,7 +104,7 @@ func (b *board) attack(s settings, say teller) {
 }
 
 // count adds the fuzz targets and the advisories.
-func (b *board) count(ctx context.Context, root string, each time.Duration, say teller) {
+func (b *board) count(ctx context.Context, root string, each time.Duration, say reporter) {
 	all := targets(root)
 	b.add(len(all) >= 15, "fuzz targets", "≥ 15", fmt.Sprint(len(all)), "`make fuzz`")
 	if each > 0 {

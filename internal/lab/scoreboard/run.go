@@ -23,15 +23,15 @@ type tally struct {
 	wrong    map[verdict]int
 	examples []string // of what went wrong, the first ones
 	all, bad int      // how many were tried, and how many went wrong in any way
-	say      teller
+	say      reporter
 }
 
-func newTally(say teller) *tally {
+func newTally(say reporter) *tally {
 	return &tally{tried: make(map[string]int), wrong: make(map[verdict]int), say: say}
 }
 
-// teller tells whoever waits how far the program is.
-type teller func(format string, values ...any)
+// reporter tells whoever waits how far the program is.
+type reporter func(format string, values ...any)
 
 // step is after how many inputs there is something to tell.
 const step = 50_000
@@ -74,7 +74,7 @@ var kinds = []struct {
 }
 
 // tryInputs sends n inputs.
-func (w *world) tryInputs(n int, seed uint64, say teller) *tally {
+func (w *world) tryInputs(n int, seed uint64, say reporter) *tally {
 	t, texts := newTally(say), newTexts()
 	speeches := make(map[string]*speech)
 	for _, revision := range mcp.Revisions() {

@@ -244,7 +244,7 @@ type fuzzed struct {
 var elapsed = regexp.MustCompile(`fuzz: elapsed: (\w+), execs: (\d+)`)
 
 // fuzz runs each target for a time.
-func fuzz(ctx context.Context, root string, all []target, each time.Duration, say teller) (came []fuzzed) {
+func fuzz(ctx context.Context, root string, all []target, each time.Duration, say reporter) (came []fuzzed) {
 	for _, one := range all {
 		f := one.fuzz(ctx, root, each)
 		cut := strings.Contains(f.found, "context deadline exceeded") &&

@@ -50,7 +50,7 @@ func (t timed) isTold() bool {
 }
 
 // tell measures each contrast with n pairs of requests.
-func (w *world) tell(n int, seed uint64, say teller) (all []timed) {
+func (w *world) tell(n int, seed uint64, say reporter) (all []timed) {
 	both, end := w.contrasts()
 	defer end()
 	r := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // G404: to be repeated, not to be secret

@@ -13,6 +13,17 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/builtin"
 )
 
+// busyTurns returns a queue whose one slot another tenant holds until leave is called.
+func busyTurns(t *testing.T) (turns *fairqueue.Queue, leave func()) {
+	t.Helper()
+	turns = fairqueue.New(1)
+	leave, err := turns.Enter(t.Context(), share.User{TenantID: "loud"}, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return turns, leave
+}
+
 // TestLargeFilesAreReadInTurns keeps the one slot busy: who has a large file analyzed
 // waits for it, and gives it back between two pieces. A small file does not wait.
 func TestLargeFilesAreReadInTurns(t *testing.T) {
@@ -22,12 +33,8 @@ func TestLargeFilesAreReadInTurns(t *testing.T) {
 	})
 	for path, waits := range map[string]bool{"small.csv": false, "large.csv": true} {
 		synctest.Test(t, func(t *testing.T) {
-			turns := fairqueue.New(1)
+			turns, leave := busyTurns(t)
 			offer := open(t, builtin.Config{CSVRoot: dir, Turns: turns}, "analyze_csv")
-			leave, err := turns.Enter(t.Context(), share.User{TenantID: "loud"}, time.Second)
-			if err != nil {
-				t.Fatal(err)
-			}
 			answered := false
 			go func() {
 				call(t, offer, `{"path":"`+path+`"}`)
@@ -65,12 +72,8 @@ func TestACallThatWaitsForItsTurnEnds(t *testing.T) {
 	t.Parallel()
 	_, dir := withFiles(t, map[string]string{"large.csv": "a\n" + strings.Repeat("12345\n", 100_000)})
 	synctest.Test(t, func(t *testing.T) {
-		turns := fairqueue.New(1)
+		turns, leave := busyTurns(t)
 		offer := open(t, builtin.Config{CSVRoot: dir, Turns: turns}, "analyze_csv")
-		leave, err := turns.Enter(t.Context(), share.User{TenantID: "loud"}, time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := tryCall(ctx, t, offer, `{"path":"large.csv"}`); !errors.Is(err, context.DeadlineExceeded) {

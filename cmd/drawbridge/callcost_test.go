@@ -19,11 +19,13 @@ var costCalls = flag.Int("cost.calls", 2000, "calls for each kind of login")
 
 // TestSignedInCallsCostWhatOthersDo makes the same calls with a token of an issuer, a token
 // of the gateway's own sign-in and an access key, against one process. A call makes as many
-// allocations whoever signed the caller in; the log of the test has the processor time.
+// allocations whoever signed the caller in; the log of the test has the processor time. Of
+// four rounds the cheapest counts: what the process does beside the calls only adds.
 func TestSignedInCallsCostWhatOthersDo(t *testing.T) {
-	calls := *costCalls
+	const rounds = 4
+	calls := *costCalls / rounds
 	if testing.Short() {
-		calls /= 4
+		calls /= 2
 	}
 	d := newDirectory(t)
 	r := startReplica(t, func(listen, operator string) string {
@@ -56,18 +58,21 @@ servers:
 	if err != nil || key == "" {
 		t.Fatalf("keys create: %v: %s", err, said)
 	}
-	// counted returns a counter of the process.
-	counted := func(name string) float64 {
+	// counted returns how many allocations the process has made and its processor time.
+	counted := func() (allocations, seconds float64) {
 		status, text := fetch("http://" + r.operator + "/metrics")
-		found := regexp.MustCompile(`(?m)^` + name + ` (\S+)$`).FindStringSubmatch(text)
-		if status != http.StatusOK || found == nil {
-			t.Fatalf("no metric %s", name)
+		value := func(name string) float64 {
+			found := regexp.MustCompile(`(?m)^` + name + ` (\S+)$`).FindStringSubmatch(text)
+			if status != http.StatusOK || found == nil {
+				t.Fatalf("no metric %s", name)
+			}
+			value, err := strconv.ParseFloat(found[1], 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return value
 		}
-		value, err := strconv.ParseFloat(found[1], 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return value
+		return value("go_memstats_mallocs_total"), value("process_cpu_seconds_total")
 	}
 	call := func(token string, times int) {
 		for range times {
@@ -76,17 +81,20 @@ servers:
 			}
 		}
 	}
-	const allocations, processor = "go_memstats_mallocs_total", "process_cpu_seconds_total"
 	var first float64
 	for _, login := range []struct{ name, token string }{
 		{"a token of an issuer", r.token}, {"a token of ours", j.access}, {"an access key", key},
 	} {
 		call(login.token, 50) // what is made once is made
-		made, took := counted(allocations), counted(processor)
-		call(login.token, calls)
-		each := (counted(allocations) - made) / float64(calls)
+		each, cost := math.Inf(1), math.Inf(1)
+		for range rounds {
+			made, took := counted()
+			call(login.token, calls)
+			madeThen, tookThen := counted()
+			each, cost = min(each, (madeThen-made)/float64(calls)), min(cost, (tookThen-took)/float64(calls))
+		}
 		t.Logf("%s: %.1f allocations and %v of a processor for each call", login.name, each,
-			time.Duration((counted(processor)-took)/float64(calls)*float64(time.Second)).Round(time.Microsecond))
+			time.Duration(cost*float64(time.Second)).Round(time.Microsecond))
 		if first == 0 {
 			first = each
 		}

@@ -145,12 +145,6 @@ func TestPinnedServerOffersWhatIsReleasedAlone(t *testing.T) {
 	})
 	cfg := s.config()
 	cfg.Pinned = true
-	start := func() *rig {
-		r := start(t, cfg)
-		r.untilUp()
-		r.until("all lists are read", func() bool { return r.last().Templates > 0 })
-		return r
-	}
 	quarantined := func(r *rig) (digests map[string]string) {
 		digests = map[string]string{}
 		for _, refused := range r.last().Refused {
@@ -159,6 +153,16 @@ func TestPinnedServerOffersWhatIsReleasedAlone(t *testing.T) {
 			}
 		}
 		return digests
+	}
+	start := func() *rig {
+		r := start(t, cfg)
+		r.untilUp()
+		r.until("all lists are read", func() bool {
+			now := r.last()
+			_, hasPrompt := quarantined(r)["prompt ask"]
+			return now.Resources > 0 && now.Templates > 0 && (hasPrompt || now.Prompts > 0)
+		})
+		return r
 	}
 	r := start()
 	found := quarantined(r)

@@ -82,6 +82,16 @@ func CheckClaimPath(path string) error {
 	return err
 }
 
+// TopClaim returns the name of the claim of a token that a path of an Issuer leads to or
+// into, "" when the path is none.
+func TopClaim(path string) string {
+	p, err := newClaimPath(path)
+	if err != nil || !p.isSet() {
+		return ""
+	}
+	return p.steps[0]
+}
+
 // PutClaim puts a claim where a path of an Issuer finds it, for a token that Sign signs.
 // Of the path "" it puts nothing. The error says that the path is none, or leads into a
 // claim that is no object.

@@ -53,3 +53,15 @@ func FuzzClaimPath(f *testing.F) {
 		}
 	})
 }
+
+// TestTopClaimIsWhereAPathBegins whatever form the path has.
+func TestTopClaimIsWhereAPathBegins(t *testing.T) {
+	for path, want := range map[string]string{
+		"": "", "a..b": "", "groups": "groups", "realm_access.roles": "realm_access",
+		"/urn:corp.example~1roles/0": "urn:corp.example/roles", "https://corp.example/tenant": "https://corp.example/tenant",
+	} {
+		if got := auth.TopClaim(path); got != want {
+			t.Errorf("%q: got %q, want %q", path, got, want)
+		}
+	}
+}

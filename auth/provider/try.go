@@ -19,7 +19,7 @@ type Trier interface {
 	signin.Provider
 	// Try asks the provider for its document and keys, and whether it sends people back to
 	// the callback. The error says what the config or the provider lacks, the notes what
-	// works and may not be meant. claims are those that the config reads.
+	// works and may not be meant. claims are the names of those that the config reads.
 	Try(ctx context.Context, callback string, claims []string) (notes []string, err error)
 }
 
@@ -116,10 +116,8 @@ func (d *document) notes(cfg *Config, claims []string) []string {
 		notes = append(notes, "without the scope offline_access most providers give no refresh token; "+
 			"then people sign in again every 8 hours")
 	}
-	for _, path := range claims {
-		name, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), ".")
-		name, _, _ = strings.Cut(name, "/")
-		if !strings.Contains(path, "://") && !listed(d.ClaimsSupported, name) {
+	for _, name := range claims {
+		if !strings.Contains(name, "://") && !listed(d.ClaimsSupported, name) {
 			notes = append(notes, fmt.Sprintf("the provider does not list the claim %q; it may need a "+
 				"setting there to be in the ID token", name))
 		}

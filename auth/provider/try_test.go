@@ -53,7 +53,7 @@ func TestTry(t *testing.T) {
 			}
 			f.location = c.location
 			p, _ := f.provider(t, func(cfg *provider.Config) { cfg.Scopes = c.scopes })
-			notes, err := p.Try(t.Context(), callback, []string{"groups", "realm.roles", "https://a.example/b"})
+			notes, err := p.Try(t.Context(), callback, []string{"groups", "realm", "https://a.example/b"})
 			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("got error %v, want %q", err, c.want)
 			}

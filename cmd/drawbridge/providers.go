@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/auth/provider"
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
@@ -24,10 +25,14 @@ func newProvider(login *config.Login, log *slog.Logger) (provider.Trier, error) 
 	return provider.New(cfg)
 }
 
-// claimsRead returns the claims by which the people of a login are told apart.
+// claimsRead returns the names of the claims by which the people of a login are told
+// apart.
 func claimsRead(login *config.Login) []string {
 	claims := slices.Concat(login.ScopeClaims,
 		[]string{login.TenantClaim, login.SubjectClaim, login.NameClaim})
 	claims = slices.AppendSeq(claims, maps.Keys(login.Require))
+	for i, path := range claims {
+		claims[i] = auth.TopClaim(path)
+	}
 	return slices.DeleteFunc(distinct(claims), func(name string) bool { return name == "" })
 }

@@ -105,8 +105,15 @@ func (a *argument) readStyle(style string, explode *bool, schema *openapi3.Schem
 		return fmt.Sprintf("it has the style %q, which is not served", a.style)
 	case a.explode && a.location == openapi3.ParameterInQuery && a.style != "deepObject" && isObject(schema):
 		return "it is an object whose properties would become " + what + " of their own"
+	case a.style != "deepObject" && !a.elements && listsObjects(schema):
+		return "it is a list of objects, for which there is no style"
 	}
 	return ""
+}
+
+// listsObjects tells whether a schema says that its values are lists of objects.
+func listsObjects(ref *openapi3.SchemaRef) bool {
+	return ref != nil && ref.Value != nil && isObject(ref.Value.Items)
 }
 
 // isObject tells whether a schema says that its values are objects, itself or in a part

@@ -40,3 +40,50 @@ func TestAParameterThatIsAnObjectByItsPartsIsLeftOut(t *testing.T) {
 		t.Error("the object is still offered")
 	}
 }
+
+// TestAParameterThatListsObjectsIsLeftOut where no style says how to write them, and stays
+// where one does. It was offered, and each call with it was refused.
+func TestAParameterThatListsObjectsIsLeftOut(t *testing.T) {
+	a := newAPI(t)
+	const list = `"schema":{"type":"array","items":{"type":"object","properties":{"id":{"type":"string"}}}}}`
+	cfg := a.config([]byte(`{"openapi":"3.0.3","info":{"title":"x","version":"1"},
+		"paths":{"/a":{"get":{"operationId":"op","parameters":[
+			{"name":"plain","in":"query",` + list + `,
+			{"name":"deep","in":"query","style":"deepObject","explode":true,` + list + `,
+			{"name":"X-List","in":"header",` + list + `],"responses":{}}},
+			"/b":{"get":{"operationId":"needs","parameters":[
+			{"name":"plain","in":"query","required":true,` + list + `],"responses":{}}}}}`))
+	want := []string{
+		`operation "op": query parameter "plain" is left out: it is a list of objects, for which there is no style`,
+		`operation "op": header parameter "X-List" is left out: it is a list of objects, for which there is no style`,
+	}
+	if got := notes(t, cfg); !slices.Equal(got, want) {
+		t.Errorf("got notes %q, want %q", got, want)
+	}
+	tools, refused := load(t, cfg)
+	if len(refused) != 1 || !strings.Contains(refused[0].Err.Error(), `"plain" is required, but it is a list of objects`) {
+		t.Errorf("got refusals %v, want that of the operation that needs such a list", refused)
+	}
+	mustUse(t, tools["op"], `{"deep":[{"id":"1"}]}`)
+	if r, _ := a.last(t); r.RequestURI != "/v3/a?deep%5B0%5D%5Bid%5D=1" {
+		t.Errorf("got %s", r.RequestURI)
+	}
+}
+
+// TestServersOfAnOperationAreNoted since its requests go where all go, and the API may not
+// have the operation there.
+func TestServersOfAnOperationAreNoted(t *testing.T) {
+	a := newAPI(t)
+	cfg := a.config([]byte(`{"openapi":"3.0.3","info":{"title":"x","version":"1"},
+		"servers":[{"url":"https://api.test"}],
+		"paths":{
+			"/a":{"get":{"operationId":"upload","servers":[{"url":"https://uploads.test"}],"responses":{}}},
+			"/b":{"servers":[{"url":"https://other.test"}],"get":{"operationId":"other","responses":{}}},
+			"/c":{"get":{"operationId":"same","servers":[{"url":"https://api.test"}],"responses":{}}},
+			"/d":{"get":{"operationId":"plain","responses":{}}}}}`))
+	const text = ": the servers that the document names for it alone are not asked: its requests go where all go"
+	want := []string{`operation "upload"` + text, `operation "other"` + text}
+	if got := notes(t, cfg); !slices.Equal(got, want) {
+		t.Errorf("got notes %q, want %q", got, want)
+	}
+}

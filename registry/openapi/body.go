@@ -126,8 +126,7 @@ func newField(name string, e *openapi3.Encoding, schema *openapi3.SchemaRef) (fi
 	switch {
 	case slices.ContainsFunc(kinds, func(kind string) bool { return rank(kind) >= rankOther }):
 		field.asJSON = true
-	case len(kinds) > 0 && (isObject(schema) || schema != nil && schema.Value != nil &&
-		isObject(schema.Value.Items)):
+	case len(kinds) > 0 && (isObject(schema) || listsObjects(schema)):
 		return nil, fmt.Sprintf("it is or has an object that would have to be written as %q",
 			mcp.Clip(e.ContentType, maxReason))
 	case len(kinds) > 0:

@@ -48,6 +48,7 @@ type operation struct {
 	// JSON of the parameters that the path item has for all its operations; nil when
 	// there are none
 	parameters []byte
+	servers    []byte // JSON of the servers that it or its path item names for itself; nil when there are none
 	fault      error // why it cannot be read, or its path item: then it stands for all of the path
 }
 
@@ -213,6 +214,9 @@ func (d *document) operations() []*operation {
 			o := &operation{method: method, path: path, parameters: item.value("parameters")}
 			if o.raw, o.fault = d.followed(raw); o.fault == nil {
 				o.id = o.raw.text("operationId")
+				if o.servers = o.raw.value("servers"); o.servers == nil {
+					o.servers = item.value("servers")
+				}
 			}
 			all = append(all, o)
 		}

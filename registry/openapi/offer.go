@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -80,6 +81,9 @@ func (m *maker) make() (*tool, error) {
 	t := &tool{caller: &caller{target: m.target, method: m.o.method}, input: m.schemas(request)}
 	if err := t.readParameters(m.o, t.input); err != nil {
 		return nil, err
+	}
+	if m.o.servers != nil && !bytes.Equal(m.o.servers, m.o.from.root["servers"]) {
+		t.input.note("the servers that the document names for it alone are not asked: its requests go where all go")
 	}
 	var err error
 	if t.body, err = newBody(m.o, t.input); err != nil {

@@ -115,6 +115,7 @@ func testDatabase(t *testing.T, open opener) {
 	}{
 		{"a record is written, read, changed and removed", 0, changed},
 		{"what no store takes is refused", 0, refused},
+		{"what no record can be called is not found", 0, unnamed},
 		{"records are listed by tenant and owner, in pages", 0, listed},
 		{"an expired record is not found and gives way", 0, expired},
 		{"sweeps end when all that has expired is gone", 0, sweptToTheEnd},
@@ -249,6 +250,7 @@ func refused(t *testing.T, s fixture) {
 		"no id":          func(r *store.Record) { r.ID = "" },
 		"long id":        func(r *store.Record) { r.ID = string(bytes.Repeat([]byte("x"), 257)) },
 		"NUL in tenant":  func(r *store.Record) { r.Tenant = "a\x00b" },
+		"no UTF-8":       func(r *store.Record) { r.Owner = "a\xffb" },
 		"no expiry":      func(r *store.Record) { r.Expires = time.Time{} },
 		"value too long": func(r *store.Record) { r.Value = make([]byte, store.MaxValue+1) },
 	} {
@@ -259,6 +261,12 @@ func refused(t *testing.T, s fixture) {
 		}
 	}
 	wantCount(t, s, "family", map[string]int{})
+}
+
+func unnamed(t *testing.T, s fixture) {
+	for _, id := range []string{"a\x00b", "a\xffb", string(bytes.Repeat([]byte("x"), 257)), ""} {
+		wantNoFamily(t, s, id)
+	}
 }
 
 func listed(t *testing.T, s fixture) {

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 )
@@ -63,8 +64,9 @@ type Row struct {
 // store takes.
 func (c *Config) Seal(r Record) (Row, error) {
 	for _, name := range []string{r.Kind, r.ID, r.Tenant, r.Owner} {
-		if len(name) > maxName || strings.ContainsRune(name, 0) {
-			return Row{}, fmt.Errorf("a name in a record is longer than %d bytes, or has a NUL", maxName)
+		if !isName(name) {
+			return Row{}, fmt.Errorf("a name in a record is longer than %d bytes, is no UTF-8 or has a NUL",
+				maxName)
 		}
 	}
 	switch {
@@ -81,6 +83,13 @@ func (c *Config) Seal(r Record) (Row, error) {
 	}
 	c.reseal(&row, r.Value)
 	return row, nil
+}
+
+// isName tells whether a record may have a name in one of its columns. Of any other text
+// PostgreSQL says that the statement is at fault.
+// https://www.postgresql.org/docs/current/datatype-character.html
+func isName(text string) bool {
+	return len(text) <= maxName && utf8.ValidString(text) && !strings.ContainsRune(text, 0)
 }
 
 // reseal seals the value of a row with the newest key.

@@ -55,8 +55,11 @@ type SQL struct {
 	logged map[string]int64
 }
 
-// Get returns a record.
+// Get returns a record. The id may come from anybody.
 func (s *SQL) Get(ctx context.Context, kind, id string) (Record, error) {
+	if !isName(id) {
+		return Record{}, ErrNotFound
+	}
 	rows, err := s.Select(ctx, NewStatement(
 		"SELECT "+Columns+" FROM records WHERE kind = $1 AND id = $2 AND expires > $3",
 		kind, id, s.Config.Time()))

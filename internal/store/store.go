@@ -69,8 +69,8 @@ func All(ctx context.Context, s Store, q Query) (all []Record, err error) {
 
 // Store keeps records. It is safe for concurrent use, and several processes may use one.
 type Store interface {
-	// Get returns the record of that kind and id. The error is ErrNotFound if there is
-	// none, or if it has expired.
+	// Get returns the record of that kind and id, which may be any text. The error is
+	// ErrNotFound if there is none, or if it has expired.
 	Get(ctx context.Context, kind, id string) (Record, error)
 	// Put writes a record, and returns the version that it has now. One whose Version is 0
 	// must not be there yet; any other must still have that Version. Else the error is

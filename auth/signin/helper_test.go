@@ -218,12 +218,17 @@ func (p *idp) identityLocked(person string) signin.Identity {
 	return id
 }
 
-func (p *idp) Refresh(_ context.Context, token string) (signin.Identity, error) {
+func (p *idp) Refresh(ctx context.Context, token string) (signin.Identity, error) {
 	p.mu.Lock()
 	hold := p.hold
 	p.mu.Unlock()
 	if hold != nil {
-		<-hold
+		select {
+		case <-hold:
+		case <-ctx.Done(): // the request is cut off, which has arrived
+			p.set(func() { p.refresh[token] = "" })
+			return signin.Identity{}, signin.ErrUnanswered
+		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

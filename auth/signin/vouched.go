@@ -110,6 +110,9 @@ func (s *core) vouchedOnce(ctx context.Context, id string) (*family, error) {
 	case now.Before(atTime(f.Asking)):
 		return nil, errOther
 	}
+	// As at the token endpoint: the call may end, or a reload change the server that it is
+	// for, and the provider's next refresh token must not be lost with them.
+	ctx = context.WithoutCancel(ctx)
 	if err := s.askProvider(ctx, f); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package signin_test
 
 import (
+	"context"
 	"encoding/base64"
 	"errors"
 	"slices"
@@ -123,6 +124,32 @@ func TestProviderThatIsAwayEndsNoSignIn(t *testing.T) {
 	if got, err := p.SubjectToken(t.Context()); err != nil || got == "" {
 		t.Errorf("got %q, %v, want a token", got, err)
 	}
+}
+
+// TestTokenOfAProviderSurvivesACallThatEnds has the call end that wants the provider's
+// token, while the provider is asked for it. What the provider gives is kept: its refresh
+// token is good for once.
+func TestTokenOfAProviderSurvivesACallThatEnds(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, keepingTokens)
+		w.idp.life = 30 * time.Second
+		client := w.signIn(t, base, "ann", nil)
+		p, err := w.verifier(t).Verify(t.Context(), client.access)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answered := make(chan struct{})
+		w.idp.set(func() { w.idp.hold, w.idp.life = answered, time.Hour })
+		call, end := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, end)
+		time.AfterFunc(2*time.Second, func() { close(answered) })
+		_, _ = p.SubjectToken(call) // whatever a call gets that has ended
+		if got, err := p.SubjectToken(t.Context()); err != nil || got != "at-ann-2" {
+			t.Errorf("got %q, %v, want the token that the provider gave", got, err)
+		}
+		time.Sleep(time.Minute)
+		client.mustRefresh(w.server, client.refreshWith)
+	})
 }
 
 // TestClaimsThatServersAreToldComeFromTheProvider signs somebody in. The gateway knows the

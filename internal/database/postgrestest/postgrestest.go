@@ -25,6 +25,7 @@ const password = "postgrestest-secret" //nolint:gosec // of tests
 // Server is a PostgreSQL server that runs for the tests of one package.
 type Server struct {
 	Address string // host:port
+	bin     string // the folder of the programs of PostgreSQL
 	dir     string
 	program *exec.Cmd
 }
@@ -40,36 +41,47 @@ func Start() (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Address: address}
+	s := &Server{Address: address, bin: bin}
 	if s.dir, err = os.MkdirTemp("", "postgrestest"); err != nil {
 		return nil, err
 	}
-	if err := s.start(bin); err != nil {
+	if err = s.initialize(); err == nil {
+		err = s.start()
+	}
+	if err != nil {
 		s.Stop()
 		return nil, err
 	}
 	return s, nil
 }
 
-// start makes the files of the server and starts it. PostgreSQL does not run as root, so
-// that another user does.
-func (s *Server) start(bin string) error {
-	host, port, err := net.SplitHostPort(s.Address)
-	if err != nil {
+// data is the folder of the server's files.
+func (s *Server) data() string { return filepath.Join(s.dir, "data") }
+
+// initialize makes the files of the server. PostgreSQL does not run as root, so that
+// another user does.
+func (s *Server) initialize() error {
+	secret := filepath.Join(s.dir, "secret")
+	if err := errors.Join(os.WriteFile(secret, []byte(password), 0o600), os.Mkdir(s.data(), 0o700),
+		give(s.dir, secret, s.data())); err != nil {
 		return err
 	}
-	secret, data := filepath.Join(s.dir, "secret"), filepath.Join(s.dir, "data")
-	if err := errors.Join(os.WriteFile(secret, []byte(password), 0o600), os.Mkdir(data, 0o700),
-		give(s.dir, secret, data)); err != nil {
-		return err
-	}
-	made := unprivileged(exec.Command(filepath.Join(bin, "initdb"), "--pgdata", data, "--username", "postgres", "--pwfile", secret, //nolint:gosec,noctx // of PostgreSQL
+	made := unprivileged(exec.Command(filepath.Join(s.bin, "initdb"), "--pgdata", s.data(), "--username", "postgres", "--pwfile", secret, //nolint:gosec,noctx // of PostgreSQL
 		"--auth", "md5", "--encoding", "UTF8", "--locale", "C", "--no-sync"))
 	made.Dir = s.dir
 	if output, err := made.CombinedOutput(); err != nil {
 		return fmt.Errorf("initdb: %w: %s", err, output)
 	}
-	s.program = unprivileged(exec.Command(filepath.Join(bin, "postgres"), "-D", data, "-h", host, "-p", port, //nolint:gosec,noctx // Stop ends it
+	return nil
+}
+
+// start starts the server, and waits until it answers.
+func (s *Server) start() error {
+	host, port, err := net.SplitHostPort(s.Address)
+	if err != nil {
+		return err
+	}
+	s.program = unprivileged(exec.Command(filepath.Join(s.bin, "postgres"), "-D", s.data(), "-h", host, "-p", port, //nolint:gosec,noctx // Stop ends it
 		"-c", "unix_socket_directories=", "-c", "fsync=off", "-c", "password_encryption=md5", "-c",
 		"shared_buffers=16MB", "-c", "max_connections=40", "-c", "logging_collector=off"))
 	s.program.Dir = s.dir
@@ -88,6 +100,15 @@ func (s *Server) start(bin string) error {
 	}
 }
 
+// BecomeStandby starts the server anew as a standby, which waits for a primary and is read
+// from meanwhile.
+func (s *Server) BecomeStandby(t testing.TB) {
+	t.Helper()
+	s.end()
+	signal := filepath.Join(s.data(), "standby.signal")
+	fatal.OK(t, errors.Join(os.WriteFile(signal, nil, 0o600), give(signal), s.start()))
+}
+
 // give gives files and folders to the user that the server runs as.
 func give(paths ...string) (err error) {
 	for _, path := range paths {
@@ -100,11 +121,16 @@ func give(paths ...string) (err error) {
 
 // Stop ends the server and removes its files.
 func (s *Server) Stop() {
+	s.end()
+	_ = os.RemoveAll(s.dir) // only of a test
+}
+
+// end ends the program of the server, if it runs.
+func (s *Server) end() {
 	if s.program != nil && s.program.Process != nil {
 		_ = s.program.Process.Signal(os.Interrupt) // a fast shutdown, which ends its children
 		_ = s.program.Wait()                       // it was told to end
 	}
-	_ = os.RemoveAll(s.dir) // only of a test
 }
 
 // binaries returns the folder of the programs of the server, which Debian has not in
@@ -198,7 +224,7 @@ func (s *Server) Secure(t testing.TB) (authority string) {
 	redistest.Certificates(t, dir)
 	for _, name := range []string{"cert.pem", "key.pem"} {
 		data := fatal.Have(os.ReadFile(filepath.Join(dir, name)))(t) //nolint:gosec // of this test
-		path := filepath.Join(s.dir, "data", name)
+		path := filepath.Join(s.data(), name)
 		fatal.OK(t, errors.Join(os.WriteFile(path, data, 0o600), give(path)))
 	}
 	s.Exec(t, "postgres", "ALTER SYSTEM SET ssl_cert_file = 'cert.pem'")

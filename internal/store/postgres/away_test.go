@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/database/postgrestest"
+	"github.com/drawbridge-mcp/drawbridge/internal/fatal"
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 	"github.com/drawbridge-mcp/drawbridge/internal/store/postgres"
 )
@@ -97,6 +99,37 @@ func TestConnectionsThatTheServerEndsAreOpenedAnew(t *testing.T) {
 	began := time.Now()
 	for { // a connection that was used just now is not tried before
 		_, err := s.Get(t.Context(), "family", "1")
+		if err == nil {
+			return
+		}
+		if time.Since(began) > patience {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestAStandbyIsLeft has an address lead to the server that a failover has made a standby,
+// and then to the primary. No standby ends a connection by itself.
+func TestAStandbyIsLeft(t *testing.T) {
+	primary, name := create(t)
+	before := fatal.Have(postgrestest.Start())(t)
+	t.Cleanup(before.Stop)
+	before.Create(t, name, "")
+	before.Exec(t, "postgres", fmt.Sprintf("ALTER DATABASE %[1]s OWNER TO %[1]s", name))
+	file := before.File(t, name, name)
+	s := open(t, file, config())
+	for _, used := range []store.Database{s, open(t, primary, config())} {
+		fatal.OK(t, used.Check(t.Context()))
+	}
+	before.BecomeStandby(t)
+	for range 3 { // the first may meet a connection that has ended
+		if s.Check(t.Context()) == nil {
+			t.Fatal("a standby was written to")
+		}
+	}
+	fatal.OK(t, os.WriteFile(file, fatal.Have(os.ReadFile(primary))(t), 0o600))
+	for began := time.Now(); ; {
+		_, err := s.Put(t.Context(), record("1"))
 		if err == nil {
 			return
 		}

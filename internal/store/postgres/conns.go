@@ -171,21 +171,26 @@ func (p *conns) problem() error {
 	return nil
 }
 
-// connect opens a connection whose schema is as this program needs it. If that fails,
-// whoever comes in the next moment gets the same error at once.
+// connect opens a connection whose schema is as this program needs it, to a server that
+// can be written to. Just after a failover the address may still lead to the server that
+// is a standby now, and a connection there would last. If it fails, whoever comes in the
+// next moment gets the same error at once.
 func (p *conns) connect(ctx context.Context) (*pgconn.PgConn, error) {
 	if err := p.problem(); err != nil {
 		return nil, err
 	}
 	c, err := p.open(ctx, opTime)
-	if err != nil {
-		err = fmt.Errorf("connect to the database: %w", err)
-		if ctx.Err() == nil {
-			p.down.Store(&downtime{time.Now().Add(downTime), err})
+	if err == nil {
+		if err = pgconn.ValidateConnectTargetSessionAttrsPrimary(ctx, c); err == nil {
+			return c, nil
 		}
-		return nil, err
+		p.end(conn{PgConn: c})
 	}
-	return c, nil
+	err = fmt.Errorf("connect to the database: %w", err)
+	if ctx.Err() == nil {
+		p.down.Store(&downtime{time.Now().Add(downTime), err})
+	}
+	return nil, err
 }
 
 // open opens a connection, whose statements end after a time; zero: never.

@@ -22,7 +22,7 @@ type ask struct {
 // answers, so that the client cannot be led to take it for another's.
 // https://www.rfc-editor.org/rfc/rfc9207#section-2
 func (s *core) answerURL(asked ask, answer url.Values) string {
-	answer.Set("iss", newAddress(s.config.Settings(), asked.Tenant).issuer())
+	answer.Set("iss", address{s.config.Settings(), asked.Tenant}.issuer())
 	if asked.State != "" {
 		answer.Set("state", asked.State)
 	}

@@ -107,7 +107,7 @@ func (s *core) resumed(x *exchange, state string) (attempt, bool) {
 func (s *core) towards(t *attempt) Attempt {
 	return Attempt{
 		State: t.state(), Nonce: t.Nonce, Verifier: t.Verifier,
-		Callback: newAddress(s.config.Settings(), "").base() + CallbackPath + t.Provider,
+		Callback: s.config.Settings().PublicURL + CallbackPath + t.Provider,
 	}
 }
 

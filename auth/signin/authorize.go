@@ -117,7 +117,7 @@ func (s *core) choose(x *exchange, logins []Login, query url.Values) {
 		query.Set(choiceParameter, l.Provider.Name())
 		choice.Providers = append(choice.Providers, pages.Option{
 			Name: cmp.Or(l.Title, l.Provider.Name()),
-			Href: x.at.path(x.request.URL.Path + "?" + query.Encode()),
+			Href: x.request.URL.Path + "?" + query.Encode(),
 		})
 	}
 	pages.Page{Language: x.language(), Choice: &choice}.Write(x)

@@ -29,7 +29,7 @@ func (s *core) callback(x *exchange) error {
 		return newProblem(http.StatusBadRequest, pages.OtherBrowser, "other_browser")
 	}
 	x.dropCookie(cookiePrefix + t.ID)
-	x.at = newAddress(x.at.settings, t.Tenant)
+	x.at = address{x.at.settings, t.Tenant}
 	login := x.at.login(t.Provider)
 	switch {
 	case login == nil:
@@ -147,6 +147,6 @@ func (s *core) arrived(x *exchange, t *attempt, person auth.Principal, id *Ident
 	}
 	x.setCookie(cookiePrefix+f.ID, secret, consentLife)
 	// Code and state of the provider leave the address bar here.
-	x.redirect(x.at.path("/consent?id=" + f.ID))
+	x.redirect("/consent?id=" + f.ID)
 	return nil
 }

@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/auth/signin/pages"
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
@@ -69,7 +68,7 @@ func (s *core) pending(x *exchange, id string) (f *family, secret string, err er
 	case !isDigest(f.Secret, cookie.Value):
 		return nil, "", newProblem(http.StatusBadRequest, pages.OtherBrowser, "other_browser")
 	}
-	x.at = newAddress(x.at.settings, f.Ask.Tenant)
+	x.at = address{x.at.settings, f.Ask.Tenant}
 	return f, cookie.Value, nil
 }
 
@@ -78,7 +77,7 @@ func (s *core) pending(x *exchange, id string) (f *family, secret string, err er
 // https://fetch.spec.whatwg.org/#origin-header
 func (s *core) isOwnForm(x *exchange) bool {
 	origin, site := x.request.Header.Get("Origin"), x.request.Header.Get("Sec-Fetch-Site")
-	own := origin == "" || origin == "null" || strings.HasPrefix(x.at.base()+"/", origin+"/")
+	own := origin == "" || origin == "null" || origin == x.at.settings.PublicURL
 	return own && (site == "" || site == "same-origin")
 }
 
@@ -112,7 +111,7 @@ func (s *core) askPerson(x *exchange, f *family, secret string) {
 		Tenants:    tenants,
 		Scopes:     f.scopes(x.at.settings.Scopes, nil),
 		All:        len(f.Ask.Scopes) == 0,
-		Action:     x.at.path("/consent"),
+		Action:     "/consent",
 		ID:         f.ID,
 		Proof:      proofOf(secret, f.ID),
 	}}.Write(x)

@@ -353,7 +353,7 @@ func newWorld(t testing.TB, change ...func(*signin.Config, *signin.Settings)) *w
 func (w *world) replica(t testing.TB, change ...func(*signin.Config, *signin.Settings)) *signin.Server {
 	t.Helper()
 	settings := &signin.Settings{
-		PublicURL: base + "/", Registration: clients.RegistrationOn, Scopes: []string{"admin", "read", "write"},
+		PublicURL: base, Registration: clients.RegistrationOn, Scopes: []string{"admin", "read", "write"},
 		Advertised: []string{"admin", "read", "write"},
 		Logins:     []signin.Login{loginOf(t, w.idp)},
 	}

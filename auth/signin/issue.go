@@ -23,7 +23,7 @@ type tokens struct {
 
 // tokensOf returns tokens of a family that is live. wanted narrows the scopes.
 func (s *core) tokensOf(f *family, wanted []string) (tokens, error) {
-	at := newAddress(s.config.Settings(), f.Ask.Tenant)
+	at := address{s.config.Settings(), f.Ask.Tenant}
 	made := tokens{refresh: f.token(), scopes: f.scopes(at.settings.Scopes, wanted)}
 	extra := map[string]any{
 		auth.OriginClaim: f.Issuer, auth.FamilyClaim: f.ID, tenantClaim: f.Tenant,

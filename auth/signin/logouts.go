@@ -65,7 +65,7 @@ const indexKind = "logout"
 // noted before is written anew, to expire after the family: one without tokens yet expires
 // within halfwayLife.
 func (s *core) index(ctx context.Context, f *family) error {
-	login := newAddress(s.config.Settings(), f.Tenant).login(f.Provider)
+	login := address{s.config.Settings(), f.Tenant}.login(f.Provider)
 	if login == nil {
 		return nil
 	}

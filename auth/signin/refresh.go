@@ -152,7 +152,7 @@ func (s *core) askProvider(ctx context.Context, f *family) error {
 	if err := s.put(ctx, f, f.expires(s.now())); err != nil {
 		return err
 	}
-	login := newAddress(s.config.Settings(), f.Tenant).login(f.Provider)
+	login := address{s.config.Settings(), f.Tenant}.login(f.Provider)
 	if login == nil {
 		return s.lost(ctx, f, "provider_gone")
 	}

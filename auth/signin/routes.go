@@ -87,7 +87,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	x := &exchange{w, r, newAddress(s.core.config.Settings(), tenant), name}
+	x := &exchange{w, r, address{s.core.config.Settings(), tenant}, name}
 	pages.SetHeader(x.Header())
 	if e.public {
 		shareWithAll(x.Header())

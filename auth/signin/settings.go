@@ -12,7 +12,9 @@ import (
 
 // Settings are what a reload may change. The slices are shared: do not modify.
 type Settings struct {
-	PublicURL string // what clients type, without /mcp
+	// PublicURL is what clients type, without /mcp: a scheme and a host, as in the header
+	// Origin.
+	PublicURL string
 	Logins    []Login
 	Clients   []clients.Fixed
 	// Registration says which clients may come that the operator has not configured. The
@@ -64,18 +66,13 @@ type address struct {
 	tenant   string // "": of all
 }
 
-func newAddress(settings Settings, tenant string) address { return address{settings, tenant} }
-
-// base returns the public URL without a slash at its end.
-func (a address) base() string { return strings.TrimSuffix(a.settings.PublicURL, "/") }
-
 // issuer returns the identifier of the authorization server at the address. Everything
 // that names it is made here, since clients compare it byte for byte.
 func (a address) issuer() string {
 	if a.tenant == "" {
-		return a.base()
+		return a.settings.PublicURL
 	}
-	return a.base() + "/t/" + a.tenant
+	return a.settings.PublicURL + "/t/" + a.tenant
 }
 
 // resource returns the address that tokens are for.
@@ -84,16 +81,6 @@ func (a address) resource() string { return a.issuer() + "/mcp" }
 // isResource tells whether a client means the resource of this address.
 func (a address) isResource(text string) bool {
 	return strings.TrimSuffix(text, "/") == a.resource() || strings.TrimSuffix(text, "/") == a.issuer()
-}
-
-// path returns a path of this server as browsers see it, which may have the path of the
-// public URL in front.
-func (a address) path(rest string) string {
-	_, after, _ := strings.Cut(a.base(), "://")
-	if i := strings.IndexByte(after, '/'); i >= 0 {
-		return after[i:] + rest
-	}
-	return rest
 }
 
 // logins returns where people sign in who come to the address. At that of an unknown

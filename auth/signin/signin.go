@@ -72,14 +72,14 @@ func (s *Server) countFamilies(ctx context.Context) {
 // Issuers returns what a verifier needs to know of the tokens of this server under
 // settings: an issuer for each of its addresses. tenants are all that there are.
 func (s *Server) Issuers(settings Settings, tenants []string) []auth.Issuer {
-	root := newAddress(settings, "")
+	root := address{settings, ""}
 	origins := []string{root.issuer()} // for clients that have tokens of their own
 	for _, l := range settings.Logins {
 		origins = append(origins, l.Provider.Issuer())
 	}
 	made := make([]auth.Issuer, 0, len(tenants)+1)
 	for _, tenant := range append([]string{""}, tenants...) {
-		a := newAddress(settings, tenant)
+		a := address{settings, tenant}
 		issuer := auth.Issuer{
 			Issuer: a.issuer(), Algorithms: []string{"EdDSA"}, Audiences: []string{a.resource()},
 			Tenant: tenant, NameClaim: "name", SpeaksFor: origins, Revoked: s.core.ended.has,

@@ -99,11 +99,11 @@ func (s *core) ownTokens(ctx context.Context, at address, q *request) (tokens, e
 		}
 	}
 	access, err := s.signer.sign(at, auth.Claims{Subject: c.ID, Extra: map[string]any{
-		auth.OriginClaim: newAddress(at.settings, "").issuer(), tenantClaim: c.Tenant, "client_id": c.ID,
+		auth.OriginClaim: address{at.settings, ""}.issuer(), tenantClaim: c.Tenant, "client_id": c.ID,
 	}}, scopes)
 	if err == nil {
 		s.config.Audit(ctx, audit.Record{
-			TenantID: c.Tenant, Issuer: newAddress(at.settings, "").issuer(), Subject: c.ID, ClientID: c.ID,
+			TenantID: c.Tenant, Issuer: address{at.settings, ""}.issuer(), Subject: c.ID, ClientID: c.ID,
 			Outcome: "ok", Reason: "client_credentials",
 		})
 	}

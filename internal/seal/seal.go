@@ -254,13 +254,17 @@ func (r *Ring) seal(purpose string, plain []byte, limit int) (string, error) {
 	}
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
-	k := r.newest()
-	token := append(s.token[:0], k.header[:]...)
-	token = token[:headerSize+nonceSize]
-	nonce := token[headerSize:]
-	_, _ = rand.Read(nonce) // see RandomRing
-	token = k.aead.Seal(token, nonce, plain, s.bind(k, purpose))
+	token := s.appendToken(s.token[:0], r.newest(), purpose, plain)
 	return string(base64.RawURLEncoding.AppendEncode(s.text[:0], token)), nil
+}
+
+// appendToken appends the token of a text to dst, which is empty and has room for a header
+// and a nonce.
+func (s *scratch) appendToken(dst []byte, k *key, purpose string, plain []byte) []byte {
+	dst = append(dst, k.header[:]...)[:headerSize+nonceSize]
+	nonce := dst[headerSize:]
+	_, _ = rand.Read(nonce) // see RandomRing
+	return k.aead.Seal(dst, nonce, plain, s.bind(k, purpose))
 }
 
 // Open returns the text that Seal was given for the same purpose. The token may come from
@@ -289,18 +293,24 @@ func (r *Ring) open(dst []byte, purpose, token string, limit int) ([]byte, error
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
 	raw, err := base64.RawURLEncoding.Strict().AppendDecode(s.token[:0], append(s.text[:0], token...))
-	if err != nil || len(raw) < overhead {
+	if err != nil {
 		return nil, ErrInvalid
 	}
-	nonce, sealed := raw[headerSize:headerSize+nonceSize], raw[headerSize+nonceSize:]
-	keys := *r.keys.Load()
+	return s.openToken(dst, *r.keys.Load(), purpose, raw)
+}
+
+// openToken appends the text of a token to dst, if one of the keys has sealed it.
+func (s *scratch) openToken(dst []byte, keys []key, purpose string, token []byte) ([]byte, error) {
+	if len(token) < overhead {
+		return nil, ErrInvalid
+	}
+	nonce, sealed := token[headerSize:headerSize+nonceSize], token[headerSize+nonceSize:]
 	for i := range keys {
 		k := &keys[i]
-		if [headerSize]byte(raw) != k.header {
+		if [headerSize]byte(token) != k.header {
 			continue
 		}
-		plain, err := k.aead.Open(dst, nonce, sealed, s.bind(k, purpose))
-		if err == nil {
+		if plain, err := k.aead.Open(dst, nonce, sealed, s.bind(k, purpose)); err == nil {
 			return plain, nil
 		}
 	}
@@ -312,34 +322,16 @@ func (r *Ring) open(dst []byte, purpose, token string, limit int) ([]byte, error
 func (r *Ring) SealBytes(purpose string, plain []byte) []byte {
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
-	k := r.newest()
-	token := make([]byte, headerSize+nonceSize, overhead+len(plain))
-	copy(token, k.header[:])
-	nonce := token[headerSize:]
-	_, _ = rand.Read(nonce) // see RandomRing
-	return k.aead.Seal(token, nonce, plain, s.bind(k, bytesPurpose+purpose))
+	token := make([]byte, 0, overhead+len(plain))
+	return s.appendToken(token, r.newest(), bytesPurpose+purpose, plain)
 }
 
 // OpenBytes returns the bytes that SealBytes was given for the same purpose. token may
 // come from anyone. The error is ErrInvalid.
 func (r *Ring) OpenBytes(purpose string, token []byte) ([]byte, error) {
-	if len(token) < overhead {
-		return nil, ErrInvalid
-	}
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
-	nonce, sealed := token[headerSize:headerSize+nonceSize], token[headerSize+nonceSize:]
-	keys := *r.keys.Load()
-	for i := range keys {
-		k := &keys[i]
-		if [headerSize]byte(token) != k.header {
-			continue
-		}
-		if plain, err := k.aead.Open(nil, nonce, sealed, s.bind(k, bytesPurpose+purpose)); err == nil {
-			return plain, nil
-		}
-	}
-	return nil, ErrInvalid
+	return s.openToken(nil, *r.keys.Load(), bytesPurpose+purpose, token)
 }
 
 // bytesPurpose stands before the purpose of what SealBytes seals, so that it never passes

@@ -320,6 +320,30 @@ func TestConfiguredClients(t *testing.T) {
 	}
 }
 
+// TestAClientThatMayNotRefreshGetsNoRefreshToken signs people in with configured clients.
+func TestAClientThatMayNotRefreshGetsNoRefreshToken(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		grants []string
+		may    bool
+	}{
+		{nil, true}, {[]string{"authorization_code", "refresh_token"}, true}, {[]string{"authorization_code"}, false},
+	} {
+		w := newWorld(t, func(_ *signin.Config, s *signin.Settings) {
+			s.Clients = []clients.Fixed{
+				fixed("web", clients.Fixed{Redirects: []string{loopback}, Grants: test.grants}),
+			}
+		})
+		b := w.browser(t)
+		answer := b.get(w.idp.signIn(t, "ann", b.toProvider(base, query("web", loopback))))
+		code := parsed(t, answer.Header.Get("Location")).Query().Get("code")
+		got := object(t, b.post(base+"/token", redeem("web", code)))
+		if has := got["refresh_token"] != nil; got["access_token"] == nil || has != test.may {
+			t.Errorf("grants %v: got %v, want a refresh token: %t", test.grants, got, test.may)
+		}
+	}
+}
+
 // TestProviderIsChosenWhereThereAreSeveral shows that a person chooses among the providers
 // of an address by links, and that the provider follows from the address of a tenant
 // where that has one.

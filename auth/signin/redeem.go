@@ -32,6 +32,9 @@ func (s *core) redeem(ctx context.Context, at address, q *request) (tokens, erro
 		made, err = s.redeemOnce(ctx, at, q, id, secret, key)
 		return err
 	})
+	if c := q.client.fixed; c != nil && !c.Has("refresh_token") {
+		made.refresh = ""
+	}
 	return made, err
 }
 

@@ -39,7 +39,6 @@ func signInPages() map[string]pages.Page {
 	for _, problem := range []pages.Problem{
 		pages.UnknownClient, pages.BadRedirect, pages.BadRequest, pages.OtherBrowser, pages.AlreadyDone,
 		pages.ProviderFailed, pages.ProviderDenied, pages.NoAccess, pages.TooMany, pages.Unavailable, pages.Refused,
-		pages.Internal,
 	} {
 		all["problem-"+string(problem)] = pages.Page{Problem: problem, Request: "KLBDPVEPQMQITWESXMZXMNNALD"}
 	}

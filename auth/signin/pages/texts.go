@@ -49,7 +49,6 @@ const (
 	TooMany        Problem = "too_many"
 	Unavailable    Problem = "unavailable"
 	Refused        Problem = "refused"
-	Internal       Problem = "internal"
 )
 
 // explanation is what a person reads about a problem: what happened, and what to do.
@@ -57,14 +56,14 @@ type explanation struct{ Title, What, Cure string }
 
 // wording has all texts of one language.
 type wording struct {
-	ChooseTitle, ChooseLead, ChooseWith                                    string
-	ConsentTitle, ConsentLead                                              string
-	Program, Document, Unnamed, Sends, ThisMachine, You, Tenant            string
-	TenantLead, Scopes, AllScopes, NoScopes, Warning, LocalDocument        string
-	Allow, Deny                                                            string
-	MoveTitle, MoveLead, MoveLink, MoveClose                               string
-	DeniedTitle, DeniedLead, FailedTitle, FailedLead, RequestID, ForPeople string
-	Problems                                                               map[Problem]explanation
+	ChooseTitle, ChooseLead, ChooseWith                             string
+	ConsentTitle, ConsentLead                                       string
+	Program, Document, Unnamed, Sends, ThisMachine, You, Tenant     string
+	TenantLead, Scopes, AllScopes, NoScopes, Warning, LocalDocument string
+	Allow, Deny                                                     string
+	MoveTitle, MoveLead, MoveLink, MoveClose                        string
+	DeniedTitle, DeniedLead, FailedTitle, FailedLead, ForPeople     string
+	Problems                                                        map[Problem]explanation
 }
 
 // texts are all words that people read in the pages, by language.
@@ -99,7 +98,6 @@ var texts = map[Language]wording{
 		DeniedLead:  "The program gets no access. It is told so now.",
 		FailedTitle: "The program asked for something that is not possible",
 		FailedLead:  "Nothing was changed. The link takes you back to the program.",
-		RequestID:   "Request",
 		ForPeople:   "If you ask your administrator for help, tell this number:",
 		Problems: map[Problem]explanation{
 			UnknownClient: {
@@ -157,10 +155,6 @@ var texts = map[Language]wording{
 				"The answer did not come from the page that was shown to you.",
 				"Start again in the program. If you did not start a program, close this page.",
 			},
-			Internal: {
-				"Something went wrong here", "It is not your fault, and nothing was changed.",
-				"Try again from the program.",
-			},
 		},
 	},
 	German: {
@@ -194,7 +188,6 @@ var texts = map[Language]wording{
 		DeniedLead:  "Das Programm bekommt keinen Zugang. Das wird ihm jetzt gesagt.",
 		FailedTitle: "Das Programm hat etwas verlangt, was nicht geht",
 		FailedLead:  "Es wurde nichts geändert. Der Link führt zurück zum Programm.",
-		RequestID:   "Anfrage",
 		ForPeople:   "Wenn Sie Ihre Administration um Hilfe bitten, nennen Sie diese Nummer:",
 		Problems: map[Problem]explanation{
 			UnknownClient: {
@@ -257,10 +250,6 @@ var texts = map[Language]wording{
 				"Sie kam nicht von der Seite, die Ihnen gezeigt wurde.",
 				"Beginnen Sie im Programm noch einmal. Wenn Sie kein Programm gestartet haben, schließen " +
 					"Sie diese Seite.",
-			},
-			Internal: {
-				"Hier ging etwas schief", "Es liegt nicht an Ihnen, und es wurde nichts geändert.",
-				"Versuchen Sie es vom Programm aus noch einmal.",
 			},
 		},
 	},

@@ -272,7 +272,9 @@ func (r *remote) renew(ctx context.Context) time.Duration {
 	if err != nil && r.current(r.now()) == nil {
 		set, asked = r.restore(ctx)
 	}
-	r.land(set, err, asked)
+	if r.land(set, err, asked) {
+		r.change()
+	}
 	if set != nil {
 		r.tellRefused(ctx, before, set)
 	}
@@ -315,16 +317,6 @@ func (r *remote) tellFailure(ctx context.Context, err error) {
 	r.logger.WarnContext(ctx, "key set not fetched", "issuer", r.issuer, "error", err)
 }
 
-// land ends a flight: it publishes the set that was asked for at that time, which may
-// have been saved before if there was an error, or keeps the old one if set is nil, and
-// lets all who wait go on. Keys that are not in a new set are no longer used from then
-// on.
-func (r *remote) land(set *keySet, err error, asked time.Time) {
-	if r.settle(set, err, asked) {
-		r.change()
-	}
-}
-
 // tellRefused logs which keys of a set were refused, unless the set before had the same
 // text: then it was told already.
 func (r *remote) tellRefused(ctx context.Context, before, set *keySet) {
@@ -336,9 +328,12 @@ func (r *remote) tellRefused(ctx context.Context, before, set *keySet) {
 	}
 }
 
-// settle does what land says under the mutex. It tells whether other keys are in use than
-// before, or none although they were awaited.
-func (r *remote) settle(set *keySet, err error, asked time.Time) (changed bool) {
+// land ends a flight: it publishes the set that was asked for at that time, which may
+// have been saved before if there was an error, or keeps the old one if set is nil, and
+// lets all who wait go on. Keys that are not in a new set are no longer used from then
+// on. It tells whether other keys are in use than before, or none although they were
+// awaited.
+func (r *remote) land(set *keySet, err error, asked time.Time) (changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.failure = err

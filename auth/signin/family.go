@@ -223,9 +223,6 @@ func newTokenKey() []byte {
 	return key
 }
 
-// startTokens gives the family its first refresh token.
-func (f *family) startTokens(key []byte) { f.Key, f.Generation, f.Spent = key, 1, nil }
-
 // token returns the family's present refresh token.
 func (f *family) token() string {
 	return tokenPrefix + base64.RawURLEncoding.EncodeToString(f.tokenOf(f.Generation))

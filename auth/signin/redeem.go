@@ -74,8 +74,7 @@ func (s *core) redeemOnce(ctx context.Context, at address, q *request, id, secre
 	if f := judgeResource(at, q.form); f != nil {
 		return tokens{}, f
 	}
-	f.Stage = stageActive
-	f.startTokens(key)
+	f.Stage, f.Key, f.Generation = stageActive, key, 1
 	if err := s.index(ctx, f); err != nil {
 		return tokens{}, err
 	}

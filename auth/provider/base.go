@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -49,9 +48,9 @@ func (b *base) answered(doing string, err error, secrets ...string) error {
 	if err != nil {
 		err = withoutSecrets(doing, err, append(secrets, b.cfg.ClientSecret)...)
 	}
-	refused, is := errors.AsType[*Error](err)
-	if err == nil || is && slices.Contains(refusing(), refused.Code) {
-		b.refusal.Store(refused) // nil without an error
+	refused, _ := errors.AsType[*Error](err) // nil without an error
+	if err == nil || errors.Is(err, signin.ErrClientRefused) {
+		b.refusal.Store(refused)
 	}
 	return err
 }

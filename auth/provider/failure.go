@@ -41,10 +41,14 @@ func (e *Error) Error() string {
 	return text
 }
 
-// Unwrap returns signin.ErrSignInAgain if only a new sign-in helps.
+// Unwrap returns signin.ErrSignInAgain if only a new sign-in helps, and
+// signin.ErrClientRefused if the client of the gateway is at fault.
 func (e *Error) Unwrap() error {
-	if e.anew {
+	switch {
+	case e.anew:
 		return signin.ErrSignInAgain
+	case slices.Contains(refusing(), e.Code):
+		return signin.ErrClientRefused
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package provider_test
 
 import (
+	"errors"
 	"net/http"
 	"net/url"
 	"strings"
@@ -81,8 +82,9 @@ func TestAProviderThatRefusesTheClientIsNotReached(t *testing.T) {
 			return 0, ""
 		}
 		if step.refused && step.status != http.StatusServiceUnavailable {
-			if _, err := p.Exchange(t.Context(), attempt, code, ""); err == nil {
-				t.Errorf("%d %s: the code is redeemed", step.status, step.body)
+			_, err := p.Exchange(t.Context(), attempt, code, "")
+			if !errors.Is(err, signin.ErrClientRefused) {
+				t.Errorf("%d %s: redeemed the code with error %v", step.status, step.body, err)
 			}
 		} else if _, err := p.Refresh(t.Context(), id.RefreshToken); (err == nil) != (step.status == 0) {
 			t.Errorf("%d %s: refresh: error %v", step.status, step.body, err)

@@ -114,7 +114,7 @@ func isPassing(err error) bool {
 	return !refused && !errors.Is(err, store.ErrFull) && !errors.Is(err, store.ErrConflict) &&
 		!errors.Is(err, store.ErrNotFound) &&
 		!errors.Is(err, ErrSignInAgain) && !errors.Is(err, ErrUnanswered) &&
-		!errors.Is(err, clients.ErrUnknown)
+		!errors.Is(err, ErrClientRefused) && !errors.Is(err, clients.ErrUnknown)
 }
 
 // errBusy says that too many questions to providers are under way.

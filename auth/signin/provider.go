@@ -28,8 +28,13 @@ import (
 )
 
 // ErrSignInAgain tells that the provider wants the person to sign in again: what was kept
-// of the last time is worth nothing any more. Any other error of a Provider is passing.
+// of the last time is worth nothing any more. Any other error of a Provider is passing,
+// but for the two below.
 var ErrSignInAgain = errors.New("the provider wants a new sign-in")
+
+// ErrClientRefused tells that the provider refuses this gateway as its client, whoever
+// signs in, which only its operator can mend.
+var ErrClientRefused = errors.New("the provider refuses the gateway as its client")
 
 // ErrUnanswered tells that a refresh token was sent to the provider, and that its answer
 // did not come. The provider may have taken the token, which is then good for nothing or,
@@ -49,7 +54,8 @@ type Provider interface {
 	// https://www.rfc-editor.org/rfc/rfc9207
 	Exchange(ctx context.Context, a Attempt, code, iss string) (Identity, error)
 	// Refresh looks the person up again with the refresh token of an Identity. The error
-	// is ErrSignInAgain if that is worth nothing any more, and ErrUnanswered if it may be.
+	// is ErrSignInAgain if that is worth nothing any more, ErrUnanswered if it may be, and
+	// ErrClientRefused if nobody is looked up.
 	// With any other error there may be the RefreshToken of the Identity: the provider gave
 	// it before it failed, and it counts from then on.
 	Refresh(ctx context.Context, refreshToken string) (Identity, error)

@@ -599,20 +599,23 @@ func TestCallbacksOfStrangersLeaveRefreshesAPlace(t *testing.T) {
 	})
 }
 
-// TestUnansweredProviderIsNotAskedTwice shows that a refresh token of a provider is not
-// sent again at once if the provider may have taken it, and that the family goes on.
-func TestUnansweredProviderIsNotAskedTwice(t *testing.T) {
+// TestProviderIsNotAskedAgainInVain shows that a refresh token of a provider is not sent
+// again at once if the provider may have taken it, or refuses the gateway as its client, and
+// that the family goes on.
+func TestProviderIsNotAskedAgainInVain(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		w := newWorld(t)
-		c := w.signIn(t, base, "ann", nil)
-		time.Sleep(time.Hour)
-		w.idp.set(func() { w.idp.away = signin.ErrUnanswered })
-		status, got := c.refresh(w.server, c.refreshWith)
-		if status != http.StatusServiceUnavailable || got["error"] != "temporarily_unavailable" || w.idp.lookups != 1 {
-			t.Errorf("status %d, %v after %d questions, want 503 after one", status, got, w.idp.lookups)
+		for _, failed := range []error{signin.ErrUnanswered, signin.ErrClientRefused} {
+			w := newWorld(t)
+			c := w.signIn(t, base, "ann", nil)
+			time.Sleep(time.Hour)
+			w.idp.set(func() { w.idp.away = failed })
+			status, got := c.refresh(w.server, c.refreshWith)
+			if status != http.StatusServiceUnavailable || got["error"] != "temporarily_unavailable" || w.idp.lookups != 1 {
+				t.Errorf("%v: status %d, %v after %d questions, want 503 after one", failed, status, got, w.idp.lookups)
+			}
+			w.idp.set(func() { w.idp.away = nil })
+			c.mustRefresh(w.server, c.refreshWith)
 		}
-		w.idp.set(func() { w.idp.away = nil })
-		c.mustRefresh(w.server, c.refreshWith)
 	})
 }
 

@@ -69,7 +69,7 @@ func (s *core) judge(a address, query url.Values, asked *ask) *fault {
 		return &fault{code: "unsupported_response_type", says: "only code is given out"}
 	case query.Has("response_mode") && query.Get("response_mode") != "query":
 		return &fault{code: "invalid_request", says: "answers come in the query", reason: "response_mode"}
-	case fixed != nil && !fixed.Has("authorization_code"):
+	case fixed != nil && !fixed.Has("authorization_code"), len(a.settings.Logins) == 0:
 		return errUnauthorized
 	case query.Get("code_challenge_method") != "S256" || !challengeForm.MatchString(asked.Challenge):
 		return &fault{code: "invalid_request", says: "PKCE with S256 is required", reason: "pkce"}

@@ -66,3 +66,18 @@ func TestProviderThatLostATenant(t *testing.T) {
 		}
 	})
 }
+
+// TestNobodyChoosesAmongNoProviders shows that a client is told, and no person asked, that
+// nobody can sign in: with clients for machines alone, or once the operator has removed the
+// last provider.
+func TestNobodyChoosesAmongNoProviders(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.browser(t)
+	id := b.register(base, loopback)
+	w.reload(func(s *signin.Settings) { s.Logins = nil })
+	to := b.toProvider(base, query(id, loopback))
+	if got := parsed(t, to).Query().Get("error"); !strings.HasPrefix(to, loopback+"?") || got != "unauthorized_client" {
+		t.Errorf("the browser is sent to %s, want it at the client with unauthorized_client", to)
+	}
+}

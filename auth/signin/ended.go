@@ -2,6 +2,7 @@ package signin
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -41,7 +42,9 @@ func (s *core) end(ctx context.Context, f *family, reason string) error {
 		before := *f
 		f.Stage, f.RefreshToken, f.Key, f.Spent, f.Asking = stageEnded, "", nil, nil, 0
 		f.AccessToken, f.AccessUntil = "", 0
-		if err := s.put(ctx, f, now.Add(endedLife)); err != nil {
+		f.Secret = digest(rand.Text()) // of this end, which is on record once: see putOwn
+		err := s.retry(ctx, func() error { return s.putOwn(ctx, f, now.Add(endedLife)) })
+		if err != nil {
 			*f = before
 			return err
 		}

@@ -71,8 +71,9 @@ type family struct {
 	// when it was noted last how the provider names it; 0: never
 	Indexed int64 `json:"indexed,omitempty"`
 
-	Secret string `json:"secret,omitempty"` // digest of the browser's secret, then of the code's
-	Until  int64  `json:"until,omitempty"`  // when the code expires
+	// digest of the browser's secret, then of the code's and, in the end, of the end's
+	Secret string `json:"secret,omitempty"`
+	Until  int64  `json:"until,omitempty"` // when the code expires
 
 	Key        []byte           `json:"key,omitempty"`        // of the family's refresh tokens
 	Generation uint32           `json:"generation,omitempty"` // of the present one

@@ -25,16 +25,17 @@ func once(kind, text string) func(store.Record) error {
 }
 
 // TestEndIsToldThoughTheStoreStumbles shows that a family which has ended is known to
-// every replica, though the store failed in the middle of the end.
+// every replica and on record once, though the store failed in the middle of the end, or
+// could not say that it was written.
 func TestEndIsToldThoughTheStoreStumbles(t *testing.T) {
-	for name, end := range map[string]func(*testing.T, *signedIn){
+	for reason, end := range map[string]func(*testing.T, *signedIn){
 		"revoked": func(t *testing.T, c *signedIn) {
 			form := url.Values{"token": {c.refreshWith}, "client_id": {c.id}}
 			if answer := c.b.post(base+"/revoke", form); answer.StatusCode != http.StatusOK {
 				t.Errorf("status %d, want 200", answer.StatusCode)
 			}
 		},
-		"stolen": func(t *testing.T, c *signedIn) {
+		"other_client": func(t *testing.T, c *signedIn) {
 			other := c.b.register(base, "http://127.0.0.1/callback")
 			form := url.Values{
 				"grant_type": {"refresh_token"}, "refresh_token": {c.refreshWith}, "client_id": {other},
@@ -44,21 +45,29 @@ func TestEndIsToldThoughTheStoreStumbles(t *testing.T) {
 			}
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				w := newWorld(t)
-				c := w.signIn(t, base, "ann", nil)
-				w.store.onPut = once("ended", "")
-				end(t, c)
-				if _, err := w.verifier(t).Verify(t.Context(), c.access); err == nil {
-					t.Error("an access token of the family is taken")
-				}
-				told, err := w.store.List(t.Context(), store.Query{Kind: "ended"})
-				if err != nil || len(told) != 1 {
-					t.Errorf("other replicas are told of %d ends, error %v", len(told), err)
-				}
+		for name, stumble := range map[string]func(*memory){
+			"before replicas are told": func(m *memory) { m.onPut = once("ended", "") },
+			"the answer is lost":       func(m *memory) { m.lose = once("family", `"stage":"ended"`) },
+		} {
+			t.Run(reason+", "+name, func(t *testing.T) {
+				inBubble(t, func(t *testing.T) {
+					w := newWorld(t)
+					c := w.signIn(t, base, "ann", nil)
+					stumble(w.store)
+					end(t, c)
+					if _, err := w.verifier(t).Verify(t.Context(), c.access); err == nil {
+						t.Error("an access token of the family is taken")
+					}
+					told, err := w.store.List(t.Context(), store.Query{Kind: "ended"})
+					if err != nil || len(told) != 1 {
+						t.Errorf("other replicas are told of %d ends, error %v", len(told), err)
+					}
+					if n := w.counts.get("ended", reason); n != 1 {
+						t.Errorf("counted %d ends for the reason, want 1", n)
+					}
+				})
 			})
-		})
+		}
 	}
 }
 

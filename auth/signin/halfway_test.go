@@ -72,7 +72,7 @@ func TestEndIsToldThoughTheStoreStumbles(t *testing.T) {
 }
 
 // TestCodeSurvivesALostAnswer shows that a code whose family was written, though the
-// store could not say so, is not taken for one that comes twice.
+// store could not say so, is not taken for one that comes twice, and is on record.
 func TestCodeSurvivesALostAnswer(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -81,6 +81,9 @@ func TestCodeSurvivesALostAnswer(t *testing.T) {
 		c.mustRefresh(w.server, c.refreshWith)
 		if w.counts.get("ended", "code_replay") != 0 {
 			t.Errorf("counted %v", w.counts.of)
+		}
+		if n := strings.Count(w.log.String(), `msg="signed in"`); n != 1 {
+			t.Errorf("the log says %d times that somebody has signed in, want once: %s", n, w.log)
 		}
 	})
 }

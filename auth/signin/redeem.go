@@ -58,7 +58,7 @@ func (s *core) redeemOnce(ctx context.Context, at address, q *request, id, secre
 		return tokens{}, errClient
 	}
 	if f.Stage == stageActive && hmac.Equal(f.Key, key) {
-		return s.tokensOf(f, nil)
+		return s.begun(ctx, f)
 	}
 	if f.Stage == stageActive {
 		return tokens{}, s.suspect(ctx, f, "code_replay")
@@ -84,6 +84,11 @@ func (s *core) redeemOnce(ctx context.Context, at address, q *request, id, secre
 		}
 		return tokens{}, err
 	}
+	return s.begun(ctx, f)
+}
+
+// begun puts on record that a family has its first tokens, and returns them.
+func (s *core) begun(ctx context.Context, f *family) (tokens, error) {
 	s.log.LogAttrs(ctx, slog.LevelInfo, "signed in", f.attrs()...)
 	s.config.Audit(ctx, f.record("ok", "signed_in"))
 	return s.tokensOf(f, nil)

@@ -30,7 +30,9 @@ func (s *core) logout(x *exchange) error {
 			slog.String("provider", x.name), slog.Any("error", err))
 		return &fault{code: "invalid_request", says: "the logout token is not fit", reason: "logout_token"}
 	}
-	if err := s.loggedOut(ctx, login.Provider.Issuer(), said); err != nil {
+	// Held, because most providers do not come again.
+	err = s.retry(ctx, func() error { return s.loggedOut(ctx, login.Provider.Issuer(), said) })
+	if err != nil {
 		return err
 	}
 	x.Header().Set("Content-Length", "0")

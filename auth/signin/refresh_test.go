@@ -459,6 +459,23 @@ func TestALogoutFindsSignInsAndNoMoreIsKept(t *testing.T) {
 	})
 }
 
+// TestALogoutIsHeldWhileTheStoreIsAway has a provider tell of a logout once, while the store
+// is away for a moment.
+func TestALogoutIsHeldWhileTheStoreIsAway(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		c := w.signIn(t, base, "ann", nil)
+		w.store.setAway(errUnavailable)
+		time.AfterFunc(2*time.Second, func() { w.store.setAway(nil) })
+		if err := w.logout(t, "sub:ann"); err != nil {
+			t.Error(err)
+		}
+		if status, _ := c.refresh(w.server, c.refreshWith); status != http.StatusBadRequest {
+			t.Errorf("after the logout: status %d, want 400", status)
+		}
+	})
+}
+
 // TestALogoutEndsASignInHalfway has a person who signs out at the provider before the client
 // has its tokens: while the page still asks, or before the code is redeemed.
 func TestALogoutEndsASignInHalfway(t *testing.T) {

@@ -76,6 +76,15 @@ func byTenant() auth.Issuer {
 	return issuer
 }
 
+// ofGateway is an issuer that is the gateway itself, whose tokens may have a name.
+func ofGateway() auth.Issuer {
+	issuer := acme(auth.Key{Public: secret}, "HS256")
+	keys := issuer.Keys
+	issuer.Own, issuer.Keys = func() ([]auth.Key, uint64) { return keys, 1 }, nil
+	issuer.NameClaim = "name"
+	return issuer
+}
+
 // TestClaimThatNoTokenOfAnHourHadIsTold shows when it is told that tokens lack a claim:
 // once in the log, and by MissingClaims for as long as it holds.
 func TestClaimThatNoTokenOfAnHourHadIsTold(t *testing.T) {
@@ -112,6 +121,7 @@ func TestClaimThatNoTokenOfAnHourHadIsTold(t *testing.T) {
 			[]told{{0, 0}},
 		},
 		{"the claim of the default", byScopes(""), "scope", `"x"`, []hourOfTokens{{without: 9}}, []told{{0, 0}}},
+		{"tokens of machines", ofGateway(), "name", `"x"`, []hourOfTokens{{without: 9}}, []told{{0, 0}}},
 	} {
 		logged, missing, _ := lived(t, test.issuer, test.claim, test.value, test.hours...)
 		for i, want := range test.want {

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"helm.sh/helm/v3/pkg/chartutil"
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -194,6 +195,24 @@ func TestLongTextsKeepTheirWords(t *testing.T) {
 	if headers["X-Long"] != long || headers["X-No"] != "no" || headers["X-Number"] != "0123" ||
 		parsed["limits"].(map[string]any)["max_body"] != 16777216.0 {
 		t.Errorf("got %v and %v", headers, parsed["limits"])
+	}
+}
+
+// TestOnAndOffOfValuesReachTheGateway has both without quotes, of which Helm makes true and
+// false.
+func TestOnAndOffOfValuesReachTheGateway(t *testing.T) {
+	text, err := chartutil.ReadValues([]byte("{keys: on, output: {secrets: off, hidden_text: off}}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := rendered(t, with(t, "replicas", map[string]any{
+		"config.access_keys": text["keys"], "config.tenants.acme.output": text["output"],
+		"config.data": map[string]any{"postgres_file": "/run/secrets/drawbridge/postgres.dsn"},
+	}))
+	files := secret(t)
+	files["drawbridge"]["postgres.dsn"] = "postgres://drawbridge:secret@127.0.0.1/drawbridge"
+	if out, err := mounted(t, all, files).validate(t); err != nil || !strings.Contains(out, "ok (") {
+		t.Errorf("%v: %s\n%s", err, out, the[*core.ConfigMap](t, all).Data["drawbridge.yaml"])
 	}
 }
 

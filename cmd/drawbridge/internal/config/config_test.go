@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 )
 
@@ -77,6 +78,23 @@ func parse(t *testing.T, text string) *Config {
 		t.Fatalf("config refused: %v\n%s", err, text)
 	}
 	return cfg
+}
+
+// TestOnAndOffAreTrueAndFalseToo has them as programs pass them on that read YAML by its
+// older version.
+func TestOnAndOffAreTrueAndFalseToo(t *testing.T) {
+	for text, want := range map[string]bool{"on": true, "true": true, "off": false, "false": false} {
+		if cfg := parse(t, "data: {dir: kept}\naccess_keys: "+text+"\n"+minimal); cfg.AccessKeys != want {
+			t.Errorf("access_keys: %s: got %v, want %v", text, cfg.AccessKeys, want)
+		}
+	}
+	for _, text := range []string{"off", "false"} {
+		output := "[files], output: {secrets: " + text + ", hidden_text: " + text + "}"
+		cfg := parse(t, strings.Replace(minimal, "[files]", output, 1))
+		if got := cfg.Tenants[0].Output; got.Secrets != sanitize.Off || got.HiddenText != sanitize.Off {
+			t.Errorf("%s: got %+v, want that both are off", output, got)
+		}
+	}
 }
 
 func TestWhatAFileLeavesOutHasDocumentedDefaults(t *testing.T) {

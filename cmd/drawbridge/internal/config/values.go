@@ -143,9 +143,13 @@ func parseSize(s string) (int64, error) {
 }
 
 // choice returns the text of a scalar that must be one of those allowed, "" after a
-// problem.
+// problem. Programs that read YAML by its older version, such as Helm, pass on and off on
+// as true and false.
 func (r *reader) choice(n *node, allowed ...string) string {
 	text := r.text(n)
+	if word := map[string]string{"true": "on", "false": "off"}[text]; slices.Contains(allowed, word) {
+		return word
+	}
 	if text == "" || slices.Contains(allowed, text) {
 		return text
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"crypto/ed25519"
+	"log/slog"
 	"net"
 	"slices"
 	"strings"
@@ -148,5 +149,27 @@ func TestSignInIsAdvertised(t *testing.T) {
 	if got := settingsOf(cfg, "127.0.0.1:8080").Advertise; !slices.Equal(got,
 		[]string{"https://mcp.example.com", "https://globex.example/"}) {
 		t.Errorf("got %q", got)
+	}
+}
+
+// TestThePublicAddressIsThatOfTheConfig listens on a name, without public_url: clients are
+// told that name, which tokens are for, and not the address that it stands for.
+func TestThePublicAddressIsThatOfTheConfig(t *testing.T) {
+	cfg := parse(t, "listen: localhost:8080\n"+minimal)
+	p, err := build(cfg, memoryPlan{budget: 16 << 20}, slog.New(slog.DiscardHandler), new(slog.LevelVar),
+		listeners{clients: address{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.audit.Close()
+	got := p.settings.Load()
+	if want := cfg.PublicAddress(); got.Base() != want ||
+		!slices.Contains(cfg.Issuers[0].Audiences, got.Base()+"/mcp") {
+		t.Errorf("got %q, want %q, of which tokens are: %q", got.Base(), want, cfg.Issuers[0].Audiences)
+	}
+	for _, host := range []string{"localhost:8080", "127.0.0.1:8080", "[::1]:8080"} {
+		if !got.AllowsHost(host) {
+			t.Errorf("the host %s is refused", host)
+		}
 	}
 }

@@ -42,7 +42,7 @@ type parts struct {
 	inForce *config.Config
 	log     *slog.Logger
 	level   *slog.LevelVar
-	address string // of the clients' listener as it was bound: with the real port where the config says 0
+	address string // of the clients' listener, see addressOf
 
 	gatherer  prometheus.Gatherer
 	metrics   *metrics.Metrics
@@ -73,7 +73,7 @@ type parts struct {
 func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.LevelVar,
 	l listeners,
 ) (*parts, error) {
-	p := &parts{started: cfg, inForce: cfg, log: log, level: level, address: l.clients.Addr().String()}
+	p := &parts{started: cfg, inForce: cfg, log: log, level: level, address: addressOf(cfg, l)}
 	registerer := prometheus.NewRegistry()
 	p.gatherer = registerer
 	p.metrics = metrics.New(registerer)
@@ -300,9 +300,18 @@ func (p *parts) newSessionLog(s config.Sessions) eventlog.Log {
 	return p.sharing.events
 }
 
+// addressOf returns the address of the clients' listener: the host as the config has it,
+// since tokens are for that name and not for the address that it stands for, and the real
+// port where the config says 0.
+func addressOf(cfg *config.Config, l listeners) string {
+	host, _, _ := net.SplitHostPort(cfg.Listen) // it was checked, and what was bound is an address
+	_, port, _ := net.SplitHostPort(l.clients.Addr().String())
+	return net.JoinHostPort(host, port)
+}
+
 // settingsOf returns the settings that the server asks for at every request and that a
-// reload may change. Address is that of the clients' listener as bound; it takes the
-// place of a missing public_url.
+// reload may change. Address is that of the clients' listener; it takes the place of a
+// missing public_url.
 func settingsOf(cfg *config.Config, address string) *server.Settings {
 	public := cfg.PublicAddress()
 	if cfg.PublicURL == "" {

@@ -173,3 +173,26 @@ func TestThePublicAddressIsThatOfTheConfig(t *testing.T) {
 		}
 	}
 }
+
+// TestTheUsualPortMayBeLeftOut has a public_url with and without the port that most clients
+// leave out.
+func TestTheUsualPortMayBeLeftOut(t *testing.T) {
+	for public, hosts := range map[string][]string{
+		"https://mcp.example.com":     {"mcp.example.com", "mcp.example.com:443"},
+		"https://mcp.example.com:443": {"mcp.example.com", "mcp.example.com:443"},
+		"http://[2001:db8::1]:80":     {"[2001:db8::1]", "[2001:db8::1]:80"},
+	} {
+		cfg := config.Default()
+		cfg.PublicURL = public
+		for _, host := range hosts {
+			if !settingsOf(cfg, "127.0.0.1:8080").AllowsHost(host) {
+				t.Errorf("with public_url %s the host %s is refused", public, host)
+			}
+		}
+	}
+	cfg := config.Default()
+	cfg.PublicURL = "https://mcp.example.com:8443"
+	if settingsOf(cfg, "127.0.0.1:8080").AllowsHost("mcp.example.com") {
+		t.Error("another port may be left out")
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -342,15 +343,13 @@ func tenantsWithCard(cfg *config.Config) (ids []string) {
 // allowedHosts returns the values of the header Host that clients may send. The check is
 // against DNS rebinding: a foreign web page can point its own name at this machine, but
 // then the browser sends that name. Allowed are what public_url and listen say, loopback
-// under its usual names, and what the config adds.
+// under its usual names, and what the config adds. Most clients leave out the usual port
+// of a public_url, and a host without a port is allowed with any.
 func allowedHosts(cfg *config.Config, public, address string) []string {
 	hosts := []string{address}
 	if u, err := url.Parse(public); err == nil {
-		hosts = append(hosts, u.Host)
-		if u.Port() == "" {
-			hosts = append(hosts, net.JoinHostPort(u.Hostname(),
-				map[string]string{"http": "80", "https": "443"}[u.Scheme]))
-		}
+		usual := map[string]string{"http": ":80", "https": ":443"}[u.Scheme]
+		hosts = append(hosts, strings.TrimSuffix(u.Host, usual))
 	}
 	if _, port, err := net.SplitHostPort(address); err == nil {
 		for _, name := range []string{"localhost", "127.0.0.1", "::1"} {

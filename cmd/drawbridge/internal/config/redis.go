@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"crypto/tls"
 	"errors"
 	"net"
@@ -57,7 +58,14 @@ func (r *reader) redis(cfg *Config, n *node) {
 	to := &cfg.Redis
 	cfg.positions["redis"] = n.problem("")
 	secret := func(n *node) string { fromFile(r, checkPassword)(n); return r.path(n) }
-	file := func(n *node) string { r.read(n); return r.path(n) }
+	file := func(n *node) string {
+		if to.Contents == nil {
+			to.Contents = make(map[string]digest)
+		}
+		path := r.path(n)
+		to.Contents[path] = sha256.Sum256(r.read(n))
+		return path
+	}
 	r.object(n, "redis", fields{
 		"url":                    func(n *node) { r.redisURL(to, n) },
 		"user":                   into(&to.User, r.text),

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"encoding/pem"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,8 +30,11 @@ servers:
 	if err != nil {
 		t.Fatal(err)
 	}
+	server := httptest.NewTLSServer(nil)
+	server.Close()
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	for name, data := range map[string]string{
-		"drawbridge.yaml": text, "keys": string(secret),
+		"drawbridge.yaml": text, "keys": string(secret), "authority": string(authority),
 		"password": "hunter2\n", "two": "a\nb\n", "none": "\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600); err != nil {
@@ -145,6 +150,33 @@ func TestRedisWithoutURLIsOneProblem(t *testing.T) {
 	_, err := redisConfig(t, `{user: x}`)
 	if err == nil || strings.Contains(err.Error(), "password_file") {
 		t.Errorf("got %v, want only that url is lacking", err)
+	}
+}
+
+// TestOtherCertificatesAreAnotherRedis changes a file that is read once. So the config of a
+// reload differs from what runs, and the log says that a restart is needed.
+func TestOtherCertificatesAreAnotherRedis(t *testing.T) {
+	t.Parallel()
+	before, err := redisConfig(t, `{url: "rediss://a", ca_file: authority}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	authority, err := os.ReadFile(before.Redis.CAFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, content := range [][]byte{authority, append(authority, authority...)} {
+		if err := os.WriteFile(before.Redis.CAFile, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		after, err := Load(before.File, testEnvironment)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := cmp.Equal(before.Redis, after.Redis), len(content) == len(authority); got != want {
+			t.Errorf("with %d bytes in place of %d: got that it is the same %v, want %v", len(content),
+				len(authority), got, want)
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -66,6 +67,7 @@ func (r *reader) redis(cfg *Config, n *node) {
 		to.Contents[path] = sha256.Sum256(r.read(n))
 		return path
 	}
+	before := len(r.problems)
 	r.object(n, "redis", fields{
 		"url":                    func(n *node) { r.redisURL(to, n) },
 		"user":                   into(&to.User, r.text),
@@ -78,8 +80,8 @@ func (r *reader) redis(cfg *Config, n *node) {
 		"certificate_file":       into(&to.CertificateFile, file),
 		"certificate_key_file":   into(&to.CertificateSecret, file),
 	})
-	before := len(r.problems)
-	if r.need(n, "redis", "url") && before == 0 {
+	unset := slices.ContainsFunc(n.members, func(m member) bool { return m.value.broken != "" })
+	if r.need(n, "redis", "url") && !unset && len(r.problems) == before {
 		r.checkRedis(to, n)
 	}
 	r.later = append(r.later, func() { r.checkReplicas(cfg, n) })

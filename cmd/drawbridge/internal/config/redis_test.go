@@ -153,6 +153,21 @@ func TestRedisWithoutURLIsOneProblem(t *testing.T) {
 	}
 }
 
+// TestRedisIsCheckedBesideOtherProblems has a problem that was found before.
+func TestRedisIsCheckedBesideOtherProblems(t *testing.T) {
+	t.Parallel()
+	_, err := redisConfig(t, `{url: "redis://a", user: x}
+public_url: ${NOT_SET}`)
+	if err == nil || !strings.Contains(err.Error(), "NOT_SET is not set") ||
+		!strings.Contains(err.Error(), "user needs password_file") {
+		t.Errorf("got %v, want both problems", err)
+	}
+	_, err = redisConfig(t, `{url: "${NOT_SET}", ca_file: authority}`)
+	if err == nil || strings.Contains(err.Error(), "TLS") {
+		t.Errorf("got %v, want only that the variable is not set", err)
+	}
+}
+
 // TestOtherCertificatesAreAnotherRedis changes a file that is read once. So the config of a
 // reload differs from what runs, and the log says that a restart is needed.
 func TestOtherCertificatesAreAnotherRedis(t *testing.T) {

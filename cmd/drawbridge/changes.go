@@ -43,7 +43,7 @@ func changeList(started, before, after *config.Config) []string {
 		compared("login", before.Logins, after.Logins,
 			func(l *config.Login) string { return l.Name }, loginChanges),
 		compared("client", before.Clients, after.Clients,
-			func(c *clients.Fixed) string { return c.ID }, func(a, b *clients.Fixed) []string {
+			clientName, func(a, b *clients.Fixed) []string {
 				return differing(map[string]bool{"settings": reflect.DeepEqual(a, b)})
 			}),
 	)
@@ -114,6 +114,7 @@ func byName[T any](all []T, name func(*T) string) map[string]*T {
 // Names of things of a config.
 func serverName(s *config.Server) string        { return s.Name }
 func tenantName(t *gateway.TenantConfig) string { return t.ID }
+func clientName(c *clients.Fixed) string        { return c.ID }
 
 // differing returns the names whose value is false, which are those that are not the
 // same, sorted.

@@ -7,10 +7,12 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/auth/provider"
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -20,15 +22,20 @@ import (
 // configOfPlan writes a config whose tenant has these rules, and loads it.
 func configOfPlan(t *testing.T, rules string) *planned {
 	t.Helper()
-	dir := t.TempDir()
-	file := filepath.Join(dir, "drawbridge.yaml")
-	text := `issuers:
+	return plannedOf(t, `issuers:
   - {issuer: "https://login.acme.example/", hmac_secret_file: secret, algorithms: [HS256], tenant: acme}
 tenants:
-  acme: {servers: [toolbox], rules: [` + rules + `]}
+  acme: {servers: [toolbox], rules: [`+rules+`]}
 servers:
   toolbox: {builtin: [calculate, current_time]}
-`
+`)
+}
+
+// plannedOf writes a config, and loads it.
+func plannedOf(t *testing.T, text string) *planned {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "drawbridge.yaml")
 	secret := "f3b1c0a9e8d7c6b5a4938271605f4e3d2c1b0a99"
 	for name, content := range map[string]string{file: text, filepath.Join(dir, "secret"): secret} {
 		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
@@ -115,6 +122,53 @@ func TestPlanJudgesNoCallWhoseScopesAreNotOnRecord(t *testing.T) {
 		}
 		if got != test.want {
 			t.Errorf("%s: got %s, want %s; %v", test.name, got, test.want, j.rows)
+		}
+	}
+}
+
+// TestPlanJudgesNoCallWhoseTokensMayChange has people who sign in at GitHub, which is no
+// issuer of tokens, and a client that has tokens of its own.
+func TestPlanJudgesNoCallWhoseTokensMayChange(t *testing.T) {
+	t.Parallel()
+	const text = `public_url: https://mcp.example.com
+data: {dir: kept}
+issuers:
+  - github: {client_id: gw, client_secret_file: secret, title: %s, tenants: {claim: orgs, map: {acme: acme}}, scopes: {claims: [teams], map: {%s: ops}}}
+clients:
+  - {client_id: ci, client_secret_file: secret, grants: [client_credentials], tenant: acme, scopes: [%s]}
+tenants:
+  acme: {servers: [toolbox], rules: [{allow: ["*"], scopes: [ops]}]}
+servers:
+  toolbox: {builtin: [calculate]}
+`
+	before := plannedOf(t, fmt.Sprintf(text, "GitHub", "acme/ops", "ops"))
+	for _, test := range []struct {
+		title, team, scope string
+		open               []string
+	}{
+		{title: "Code", team: "acme/ops", scope: "ops"},
+		{
+			title: "GitHub", team: "acme/admins", scope: "ops",
+			open: []string{"the issuer " + provider.GitHubIssuer},
+		},
+		{title: "GitHub", team: "acme/ops", scope: "other", open: []string{"the client ci"}},
+	} {
+		j := newCallsJudged(before, plannedOf(t, fmt.Sprintf(text, test.title, test.team, test.scope)))
+		for subject, issuer := range map[string]string{
+			"ann": provider.GitHubIssuer, "ci": "https://mcp.example.com",
+		} {
+			j.add(t.Context(), &entry{
+				Tenant: "acme", Issuer: issuer, Subject: subject, Method: "tools/call",
+				Item: "toolbox__calculate", Outcome: "ok", Scopes: []string{"ops"},
+			})
+		}
+		var open []string
+		for row := range j.rows {
+			who, _, _ := strings.Cut(row.why, " changes, and its tokens may say something else")
+			open = append(open, who)
+		}
+		if !slices.Equal(open, test.open) || j.judged != 2-len(test.open) {
+			t.Errorf("%+v: got %d calls judged, not those of %q", test, j.judged, open)
 		}
 	}
 }

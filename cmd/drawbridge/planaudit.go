@@ -20,9 +20,11 @@ import (
 // callsJudged is what a new config makes of the calls in audit files.
 type callsJudged struct {
 	before, after *planned
-	same          bool            // the configs say the same
-	changed       map[string]bool // issuers whose tokens may say something else, or be refused
-	touched       map[string]bool // tenants of which the configs say something else
+	same          bool // the configs say the same
+	// changed says in words who gives tokens that may say something else, or be refused, by
+	// the issuer or, for a client that has tokens of its own, by issuer#subject.
+	changed map[string]string
+	touched map[string]bool // tenants of which the configs say something else
 
 	verdicts map[judgedCall][2]verdict // by call, of OLD and of NEW
 	rows     map[judgedRow]*use
@@ -64,7 +66,7 @@ func newCallsJudged(before, after *planned) *callsJudged {
 	return &callsJudged{
 		before: before, after: after,
 		same:     len(changeList(before.cfg, before.cfg, after.cfg)) == 0,
-		changed:  changedIssuers(before.cfg, after.cfg),
+		changed:  changedSpeakers(before.cfg, after.cfg),
 		touched:  touchedTenants(before.cfg, after.cfg),
 		verdicts: map[judgedCall][2]verdict{}, rows: map[judgedRow]*use{},
 	}
@@ -97,14 +99,14 @@ func touchedTenants(before, after *config.Config) map[string]bool {
 	return touched
 }
 
-// changedIssuers returns the issuers that both configs have with other settings, by which
-// a token that was good may be refused or say something else. When keys are fetched, and
-// names for people's eyes, are none of them.
-func changedIssuers(before, after *config.Config) map[string]bool {
+// changedSpeakers returns what callsJudged.changed holds: whom both configs have with other
+// settings, by which a token that was good may be refused or say something else. When keys
+// are fetched, and names for people's eyes, are none of them.
+func changedSpeakers(before, after *config.Config) map[string]string {
 	harmless := []string{"keys_refresh", "keys_stale", "name_claim", "private_addresses"}
 	name := entryName(before, after)
 	old := byName(before.Issuers, name)
-	changed := map[string]bool{}
+	changed := map[string]string{}
 	for i := range after.Issuers {
 		iss := &after.Issuers[i]
 		was := old[name(iss)]
@@ -114,10 +116,47 @@ func changedIssuers(before, after *config.Config) map[string]bool {
 		differ := slices.DeleteFunc(issuerChanges(was, iss),
 			func(key string) bool { return slices.Contains(harmless, key) })
 		if len(differ) > 0 {
-			changed[iss.Issuer.Issuer] = true
+			changed[iss.Issuer.Issuer] = "the issuer " + iss.Issuer.Issuer
+		}
+	}
+	logins := loginsByIssuer(after)
+	for issuer, was := range loginsByIssuer(before) {
+		if !reflect.DeepEqual(was, logins[issuer]) {
+			changed[issuer] = "the issuer " + issuer
+		}
+	}
+	fixed := byName(after.Clients, clientName)
+	for _, was := range before.Clients {
+		is := fixed[was.ID]
+		same := is != nil && is.Tenant == was.Tenant && slices.Equal(is.Scopes, was.Scopes)
+		if was.Tenant != "" && !same {
+			changed[before.PublicAddress()+"#"+was.ID] = "the client " + was.ID
 		}
 	}
 	return changed
+}
+
+// loginsByIssuer returns the logins of a config, as far as it depends on them what the
+// gateway reads of a person. What it reads in the claims of an issuer that has an entry of
+// its own is said there.
+func loginsByIssuer(cfg *config.Config) map[string][]config.Login {
+	logins := map[string][]config.Login{}
+	for _, l := range cfg.Logins {
+		issuer := l.Issuer.Issuer
+		l.NameClaim = ""
+		if !l.GitHub {
+			l.Issuer = auth.Issuer{}
+		}
+		l.Name, l.Title, l.Secret, l.Key, l.PrivateAddresses = "", "", "", nil, false
+		logins[issuer] = append(logins[issuer], l)
+	}
+	return logins
+}
+
+// changedSpeaker says in words who gives the caller of a call its tokens and is among those
+// that change, "" if nobody is.
+func (j *callsJudged) changedSpeaker(call *judgedCall) string {
+	return cmp.Or(j.changed[call.issuer], j.changed[call.issuer+"#"+call.subject])
 }
 
 // add judges the call of a line. Lines of the door, which are about no item, are of
@@ -176,7 +215,7 @@ func (j *callsJudged) add(ctx context.Context, e *entry) {
 
 // untouched tells whether both configs decide alike about a call, whatever it is.
 func (j *callsJudged) untouched(call *judgedCall) bool {
-	return j.same || call.tenant != "" && !j.touched[call.tenant] && !j.changed[call.issuer]
+	return j.same || call.tenant != "" && !j.touched[call.tenant] && j.changedSpeaker(call) == ""
 }
 
 // count adds a line to a row of the report.
@@ -264,8 +303,8 @@ func (j *callsJudged) beforeRules(call *judgedCall, by *planned) verdict {
 		return verdict{open: "the name of the item was cut"}
 	case !slices.Contains(by.cfg.Speakers(), [2]string{call.issuer, call.tenant}):
 		return verdict{why: "the issuer serves the tenant no more"}
-	case by == j.after && j.changed[call.issuer]:
-		return verdict{open: "the issuer " + call.issuer + " changes, and its tokens may say something else"}
+	case by == j.after && j.changedSpeaker(call) != "":
+		return verdict{open: j.changedSpeaker(call) + " changes, and its tokens may say something else"}
 	}
 	return verdict{}
 }

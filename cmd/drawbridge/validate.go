@@ -177,10 +177,10 @@ func (f *findings) text(summary string) string {
 }
 
 // try is one thing that -online tries. What it finds goes into the check; an error is why
-// it failed.
+// it failed. Where it stands in the config is the Position of its place.
 type try struct {
-	name string
-	run  func(c *check) error
+	name, place string
+	run         func(c *check) error
 }
 
 // check runs a try.
@@ -202,7 +202,7 @@ func tryOnline(ctx context.Context, cfg *config.Config, catalogue *registry.Regi
 	limited, cancel := context.WithTimeout(ctx, onlineTimeout)
 	defer cancel()
 	var tries []try
-	add := func(name string, run func(c *check) error) { tries = append(tries, try{name, run}) }
+	add := func(name string, run func(c *check) error) { tries = append(tries, try{name, name, run}) }
 	extensions, signer := carried(cfg), newSigner(cfg)
 	if len(cfg.Redis.Addresses) > 0 {
 		add("redis", func(c *check) error { return tryRedis(limited, cfg.Redis, c) })
@@ -210,9 +210,10 @@ func tryOnline(ctx context.Context, cfg *config.Config, catalogue *registry.Regi
 	if file := cfg.Data.PostgresFile; file != "" {
 		add("data", func(c *check) error { return tryStore(limited, file, c) })
 	}
-	for _, iss := range cfg.Issuers {
+	for i, iss := range cfg.Issuers {
 		if iss.JWKSURL != "" {
-			add("issuer "+iss.Issuer.Issuer, func(c *check) error { return tryKeySet(limited, iss, c) })
+			run := func(c *check) error { return tryKeySet(limited, iss, c) }
+			tries = append(tries, try{"issuer " + iss.Issuer.Issuer, config.EntryName(i), run})
 		}
 	}
 	for i := range cfg.Logins {
@@ -247,7 +248,7 @@ func tryOnline(ctx context.Context, cfg *config.Config, catalogue *registry.Regi
 	}
 	all.Wait()
 	for i := range checks {
-		at := cfg.Position(checks[i].Name)
+		at := cfg.Position(tries[i].place)
 		checks[i].File, checks[i].Line, checks[i].Column = at.File, at.Line, at.Column
 	}
 	return checks

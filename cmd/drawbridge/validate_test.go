@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -70,5 +71,26 @@ func TestOnlineSaysWhatIsWrongWithADefinition(t *testing.T) {
 		if got := refusals(all); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
+	}
+}
+
+// TestEachEntryOfAnIssuerIsTriedAtItsPlace has two entries of one issuer whose keys are not
+// there.
+func TestEachEntryOfAnIssuerIsTriedAtItsPlace(t *testing.T) {
+	t.Parallel()
+	const entry = `
+  - {issuer: "https://login.example/", jwks_url: "http://127.0.0.1:1/keys", private_addresses: true, algorithms: [RS256], audiences: [%s], tenant: acme}`
+	cfg := parse(t, "issuers:"+fmt.Sprintf(entry, "one")+fmt.Sprintf(entry, "two")+`
+tenants:
+  acme: {servers: [toolbox]}
+servers:
+  toolbox: {builtin: [calculate]}
+`)
+	var lines []int
+	for _, c := range tryOnline(t.Context(), cfg, registry.New()) {
+		lines = append(lines, c.Line)
+	}
+	if want := []int{2, 3}; !slices.Equal(lines, want) {
+		t.Errorf("got failures on the lines %v, want %v", lines, want)
 	}
 }

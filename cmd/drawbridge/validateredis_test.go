@@ -39,7 +39,7 @@ func TestOnlineChecksTheRoomOfRedis(t *testing.T) {
 			if c.filled {
 				server.Exec(t, "SETRANGE", "junk", fmt.Sprint(300<<20), "x") // zeros before it
 			}
-			got := try{"redis", func(got *check) error {
+			got := try{name: "redis", run: func(got *check) error {
 				return tryRedis(t.Context(), config.Redis{
 					Addresses: []string{server.Address}, Memory: 256 << 20, Patience: redistest.Patience,
 				}, got)

@@ -230,8 +230,9 @@ func (c *Config) reached() map[string]bool {
 }
 
 // Position returns where a server, an issuer or a login stands in the files, as a Problem
-// without a text. The name is "server NAME", "issuer NAME", "login NAME" or an EntryName.
-// For a name that the config does not have, the result is the zero Problem.
+// without a text. The name is "server NAME", "login NAME", an EntryName, or the key of a
+// part of which there is one. For a name that the config does not have, the result is the
+// zero Problem.
 func (c *Config) Position(name string) Problem { return c.positions[name] }
 
 // EntryName is the name for Position of one of Issuers, of which several may have one name.

@@ -38,9 +38,6 @@ func (r *reader) issuers(cfg *Config, n *node) {
 		}
 		before := len(r.problems)
 		iss, login, at := r.issuer(item)
-		if at.name != nil {
-			cfg.positions["issuer "+iss.Issuer.Issuer] = at.name.problem("")
-		}
 		whole := len(r.problems) == before
 		r.later = append(r.later, func() { r.finishIssuer(cfg, iss, at, whole) })
 		if login != nil {

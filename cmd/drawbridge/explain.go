@@ -71,11 +71,15 @@ func explainCommand(flags *flag.FlagSet) action {
 	flags.BoolVar(&q.online, "online", false,
 		"connect to the servers, to know what they offer, and fetch key sets")
 	return func(ctx context.Context, _ []string, s streams) error {
+		if q.request != "" {
+			if err := without(flags, "-request", "tenant", "issuer", "subject", "scopes", "token-file",
+				"tool", "prompt", "resource", "online"); err != nil {
+				return err
+			}
+			return explainRequest(q, s)
+		}
 		if problem := q.problem(); problem != "" {
 			return refused("%s", problem)
-		}
-		if q.request != "" {
-			return explainRequest(q, s)
 		}
 		cfg, err := config.Load(q.file, config.ProcessEnvironment())
 		if err != nil {
@@ -94,15 +98,12 @@ func explainCommand(flags *flag.FlagSet) action {
 	}
 }
 
-// problem says what is wrong with the question, "" if nothing is.
+// problem says what is wrong with a question about no request that was made, "" if nothing
+// is.
 func (q *asked) problem() string {
 	named := []string{q.tool, q.prompt, q.resource}
 	items := len(slices.DeleteFunc(named, func(name string) bool { return name == "" }))
 	switch {
-	case q.request != "" && (items > 0 || q.online || q.tenant+q.issuer+q.subject+q.scopes+q.tokenFile != ""):
-		return "-request goes with -audit, -args and -config alone"
-	case q.request != "":
-		return ""
 	case len(q.audits) > 0:
 		return "-audit goes with -request alone"
 	case items > 1:

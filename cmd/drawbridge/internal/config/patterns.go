@@ -162,7 +162,7 @@ func (r *reader) checkPatternServer(t *gateway.TenantConfig, at *node, pattern s
 	if !found {
 		r.faultHint(at, behindPrefix(kind, raw, prefixes),
 			"%q can match nothing: names begin with a server's prefix and __, and this tenant reaches %s",
-			at.raw, orNone(prefixes))
+			at.raw, cmp.Or(strings.Join(prefixes, ", "), "no server"))
 		return
 	}
 	for _, s := range servers {
@@ -195,14 +195,6 @@ func behindPrefix(kind, raw string, prefixes []string) string {
 		return kind + registry.Beginning(prefixes[0]) + raw
 	}
 	return ""
-}
-
-// orNone writes names as a list, in words when there is none.
-func orNone(names []string) string {
-	if len(names) == 0 {
-		return "no server"
-	}
-	return strings.Join(names, ", ")
 }
 
 // checkResourceServer reports a pattern of resources or skills whose server the tenant

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"crypto/tls"
 	"errors"
@@ -225,13 +226,8 @@ func redisAddress(host, port string) (string, bool) {
 	if err != nil || u.Hostname() == "" || u.Host != host {
 		return "", false
 	}
-	if p := u.Port(); p != "" {
-		port = p
-	}
-	if number, err := strconv.ParseUint(port, 10, 16); err != nil || number == 0 {
-		return "", false
-	}
-	return net.JoinHostPort(u.Hostname(), port), true
+	port = cmp.Or(u.Port(), port)
+	return net.JoinHostPort(u.Hostname(), port), validPort(port)
 }
 
 // checkReplicas reports several replicas without common keys: each process would make its

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -329,7 +330,8 @@ func (w *walk) tell(g *gateway.Gateway, e *gateway.Explanation, p auth.Principal
 		w.line("", "(what is left of them now is not known here)")
 	}
 	w.tellArguments(e)
-	w.line("cleaning", "secrets: %s, hidden text: %s", mode(e.Output.Secrets), mode(e.Output.HiddenText))
+	does := map[sanitize.Mode]string{sanitize.Repair: "removed", sanitize.Off: "off", sanitize.Block: "block"}
+	w.line("cleaning", "secrets: %s, hidden text: %s", does[e.Output.Secrets], does[e.Output.HiddenText])
 	if e.Outcome != outcomeLet {
 		w.line("change", "%s", w.change(g, e, p))
 	}
@@ -436,13 +438,7 @@ func (w *walk) change(g *gateway.Gateway, e *gateway.Explanation, p auth.Princip
 		return "no server of the tenant offers it: add its server to servers of the tenant, or correct the " +
 			"name"
 	}
-	if e.Err == nil {
-		return ""
-	}
-	if cure := meaningOf(e.Err.StableCode()).cure; cure != "" {
-		return cure
-	}
-	return e.Err.Message
+	return cmp.Or(meaningOf(e.Err.StableCode()).cure, e.Err.Message)
 }
 
 // nearName returns which of the names was probably meant by one that is not among them, ""
@@ -464,17 +460,6 @@ func changeRule(rule string, missing []string) string {
 		return "give the token " + strings.Join(missing, " ") + ", or take it out of the scopes of " + rule
 	}
 	return "a denial wins over all rules that allow: narrow the patterns of " + rule + ", or whom it is for"
-}
-
-func mode(m sanitize.Mode) string {
-	switch m {
-	case sanitize.Off:
-		return "off"
-	case sanitize.Block:
-		return "block"
-	default:
-		return "removed"
-	}
 }
 
 // readFileLimited reads a small file.

@@ -217,12 +217,10 @@ func (u *use) count(e *entry) {
 
 // isRefused tells whether the request was refused, so that nothing was used.
 func (e *entry) isRefused() bool {
-	switch e.Outcome {
-	case "limited", outcomeForbidden, outcomeUnknown, outcomeInvalidArguments, "invalid_request",
-		"missing_capability", "unrecordable", outcomeUnauthenticated:
-		return true
-	}
-	return false
+	return slices.Contains([]string{
+		"limited", outcomeForbidden, outcomeUnknown, outcomeInvalidArguments, "invalid_request",
+		"missing_capability", "unrecordable", outcomeUnauthenticated,
+	}, e.Outcome)
 }
 
 // user names who called: the subject, with its issuer, or "" before anybody was known.

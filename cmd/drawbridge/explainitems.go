@@ -50,8 +50,9 @@ func (w *walk) tellUnknown(tenant string) {
 
 // reaches tells whether a tenant's servers name a server.
 func (w *walk) reaches(tenant, server string) bool {
-	of := slices.IndexFunc(w.cfg.Tenants, func(t gateway.TenantConfig) bool { return t.ID == tenant })
-	return of >= 0 && slices.Contains(w.cfg.Tenants[of].Servers, server)
+	return slices.ContainsFunc(w.cfg.Tenants, func(t gateway.TenantConfig) bool {
+		return t.ID == tenant && slices.Contains(t.Servers, server)
+	})
 }
 
 // leftOut says of an item that a server of the tenant lists why nobody is offered it; ""

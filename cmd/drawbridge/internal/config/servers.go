@@ -100,8 +100,6 @@ func (r *reader) server(s *Server, n *node) {
 		r.checkRights(s, n)
 	case "builtin":
 		r.checkBuiltin(s, n)
-	case "url":
-		r.checkServerURL(n.member("url"))
 	case "openapi":
 		r.checkAPI(s, n)
 	}
@@ -127,7 +125,7 @@ func (r *reader) serverFields(s *Server) fields {
 		"limits":            r.processLimits(&s.Rights.Limits),
 		"max_children":      into(&s.MaxChildren, r.between(1, 1000)),
 		"start_timeout":     into(&s.StartTimeout, r.duration),
-		"url":               into(&s.URL, r.text),
+		"url":               into(&s.URL, r.serverURL),
 		"headers":           into(&s.Headers, r.pairs("headers", checkHeaderOnce())),
 		"auth":              r.serverAuth(s),
 		"grace":             into(&s.Grace, r.duration),

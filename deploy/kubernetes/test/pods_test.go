@@ -59,16 +59,40 @@ func TestPodsHaveNoRights(t *testing.T) {
 	}
 }
 
-// TestOpenShiftChoosesTheUser: there a namespace has users of its own, and any other is
-// refused.
-func TestOpenShiftChoosesTheUser(t *testing.T) {
+// onOpenShift is what the chart makes of an example there.
+func onOpenShift(t *testing.T, name string) []runtime.Object {
+	t.Helper()
 	can := chartutil.DefaultCapabilities.Copy()
 	can.APIVersions = append(can.APIVersions, "security.openshift.io/v1")
-	manifests, _, err := renderAt(example(t, "single"), can, cluster{})
+	manifests, _, err := renderAt(example(t, name), can, cluster{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := the[*apps.Deployment](t, decoded(t, manifests)).Spec.Template.Spec.SecurityContext
+	return decoded(t, manifests)
+}
+
+// TestNamesAreResolved asks the name server of the cluster, by the labels and the port of
+// its pods.
+func TestNamesAreResolved(t *testing.T) {
+	for _, name := range values {
+		for namespace, all := range map[string][]runtime.Object{
+			"kube-system 53": rendered(t, example(t, name)), "openshift-dns 5353": onOpenShift(t, name),
+		} {
+			names := the[*networking.NetworkPolicy](t, all).Spec.Egress[0]
+			in := names.To[0].NamespaceSelector.MatchLabels["kubernetes.io/metadata.name"]
+			for _, port := range names.Ports {
+				if got := in + " " + port.Port.String(); got != namespace {
+					t.Errorf("%s: names are asked for at %s, want %s", name, got, namespace)
+				}
+			}
+		}
+	}
+}
+
+// TestOpenShiftChoosesTheUser: there a namespace has users of its own, and any other is
+// refused.
+func TestOpenShiftChoosesTheUser(t *testing.T) {
+	s := the[*apps.Deployment](t, onOpenShift(t, "single")).Spec.Template.Spec.SecurityContext
 	if s.RunAsUser != nil || s.RunAsGroup != nil || s.FSGroup != nil || !isTrue(s.RunAsNonRoot, false) {
 		t.Errorf("got %v, want any user but root", s)
 	}

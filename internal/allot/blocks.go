@@ -148,7 +148,7 @@ func (b *Blocks) More(ctx context.Context, kind Kind, tenant string, limit int) 
 	if growing == nil {
 		growing = make(chan struct{})
 		one.growing = growing
-		go b.grow(context.WithoutCancel(ctx), one) // the patience of the store bounds it
+		go b.grow(context.WithoutCancel(ctx), one, before) // the patience of the store bounds it
 	}
 	b.mu.Unlock()
 	select {
@@ -159,12 +159,13 @@ func (b *Blocks) More(ctx context.Context, kind Kind, tenant string, limit int) 
 	}
 }
 
-// grow asks for twice as many slots.
-func (b *Blocks) grow(ctx context.Context, one *block) {
+// grow asks for twice as many slots as there were before. Whoever wants more may do so
+// while some are free here, which are for other users, or for calls at other servers.
+func (b *Blocks) grow(ctx context.Context, one *block, before int) {
 	b.ask(ctx, one, func(d *demand) { d.wanted = max(2*d.taken, 2*d.granted, least) })
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.hereLocked(one) <= b.config.Used(one.kind, one.tenant) {
+	if here := b.hereLocked(one); here <= before || here <= b.config.Used(one.kind, one.tenant) {
 		one.refused = time.Now()
 	}
 	close(one.growing)

@@ -28,6 +28,9 @@ const defaultSlots = 1024
 // same rule, but of one holder each: for the three holders of each call it would take a
 // budget, with a reserve that nobody wants here, for each user and each tenant.
 //
+// Slots of a tenant and its users are those that this replica may give out: what other
+// replicas have is taken there.
+//
 // A tenant with a single server has no other server to keep slots for, and may use all
 // of them there. The bulkhead does not end calls, and it does not judge servers: that one
 // is down is for package upstream to find out.
@@ -56,11 +59,12 @@ func newBulkhead(slots int) *bulkhead {
 	return &bulkhead{slots: slots, active: make(map[counter]int)}
 }
 
-// enter counts a call at the server. release is called once with taken, when the call has
-// ended. If the server holds too many slots already, the error says whose: errServerFull
-// for those of the user or the tenant, errServerCrowded for those of all.
-func (b *bulkhead) enter(c *Caller, server string) (taken [levels]counter, err error) {
-	wanted := b.levels(c)
+// enter counts a call at the server, of a tenant of whose slots this replica may give out
+// so many. release is called once with taken, when the call has ended. If the server
+// holds too many slots already, the error says whose: errServerFull for those of the user
+// or the tenant, errServerCrowded for those of all.
+func (b *bulkhead) enter(c *Caller, server string, here int) (taken [levels]counter, err error) {
+	wanted := b.levels(c, here)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i, l := range wanted {
@@ -95,16 +99,16 @@ func (b *bulkhead) dropLocked(at counter) {
 	}
 }
 
-// levels returns whose slots a call of the caller takes. Those without an error are only
-// counted.
-func (b *bulkhead) levels(c *Caller) [levels]level {
+// levels returns whose slots a call of the caller takes, of whose tenant there are so
+// many here. Those without an error are only counted.
+func (b *bulkhead) levels(c *Caller, here int) [levels]level {
 	full := errServerFull
 	if len(c.Tenant.servers) == 1 {
 		full = nil
 	}
 	return [levels]level{
-		{c.key(), ofUser(c.Tenant.concurrency), full},
-		{c.Tenant.ID, c.Tenant.concurrency, full},
+		{c.key(), ofUser(here), full},
+		{c.Tenant.ID, here, full},
 		{"", b.slots, errServerCrowded},
 	}
 }

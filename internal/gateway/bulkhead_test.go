@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/allot"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/metrics/metricstest"
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -149,6 +150,48 @@ func TestAServerThatHangsLeavesSlotsOfItsTenant(t *testing.T) {
 			t.Errorf("a call to the server that hung, after it: %s", got)
 		}
 	})
+}
+
+// partSlots gives out a part of the slots, and a few times twice as many.
+type partSlots struct {
+	mu          sync.Mutex // guards the fields below
+	here, steps int
+}
+
+func (p *partSlots) Here(_ allot.Kind, _ string, limit int) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return min(p.here, limit)
+}
+
+func (p *partSlots) More(context.Context, allot.Kind, string, int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.steps == 0 {
+		return false
+	}
+	p.steps--
+	p.here *= 2
+	return true
+}
+
+// TestAServerThatHangsLeavesSlotsOfEachReplica has a replica that may give out a part of
+// the slots, as each of several does: what a server takes of all of them together is what
+// it takes of each.
+func TestAServerThatHangsLeavesSlotsOfEachReplica(t *testing.T) {
+	for _, test := range []struct{ here, steps, want int }{{32, 0, 21}, {8, 1, 10}, {8, 3, 42}} {
+		tenants := []TenantConfig{{ID: "acme", Servers: []string{"well", "ill1"}}}
+		withHangingServers(t, 1024, tenants, func(t *testing.T, w *hangingServers) {
+			w.config.Allot = &partSlots{here: test.here, steps: test.steps}
+			if got := w.crowd(t, "ill1", "acme", 32, 8); got != test.want {
+				t.Errorf("%+v: the server has %d slots", test, got)
+			}
+			w.refusedBy(t, "DB-LIMIT-SERVER")
+			if got := w.use(t, user("acme", 40), "well"); got != "" {
+				t.Errorf("%+v: a call to the server that is well: %s", test, got)
+			}
+		})
+	}
 }
 
 func TestAServerThatHangsLeavesSlotsOfAUser(t *testing.T) {

@@ -69,20 +69,30 @@ func (g *Gateway) charge(ctx context.Context, c *call, tool *registry.Tool,
 
 // takeSlot takes one of the limit slots of a kind that the user's tenant has at all
 // replicas together. So that one user cannot take them all, a user has at most half of
-// those that this replica may give out. If that is too few, takeSlot has it ask for
-// more, until it has enough or gets no more: one step may not be enough for a user, or
-// for all who wait for it. The errors are those of take.
+// those that this replica may give out. The errors are those of take.
 func (g *Gateway) takeSlot(ctx context.Context, kind allot.Kind, user share.User, limit int) error {
-	slots := g.slotsOf(kind)
-	here := g.config.Allot.Here(kind, user.TenantID, limit)
-	err := take(slots, user, limit, here)
-	for err != nil && here < limit {
-		before, more := here, g.config.Allot.More(ctx, kind, user.TenantID, limit)
-		here = g.config.Allot.Here(kind, user.TenantID, limit)
+	return g.tryWithMore(ctx, kind, user.TenantID, limit, func(here int) error {
+		return take(g.slotsOf(kind), user, limit, here)
+	})
+}
+
+// tryWithMore calls try with how many of the limit slots of a tenant this replica may
+// give out. If those are too few, it has the replica ask for more, until try finds enough
+// or there are no more: one step may not be enough for a user, at a server, or for all
+// who wait for it. Where all tenants together have too many, more would not help. The
+// error is that of try.
+func (g *Gateway) tryWithMore(ctx context.Context, kind allot.Kind, tenant string, limit int,
+	try func(here int) error,
+) error {
+	here := g.config.Allot.Here(kind, tenant, limit)
+	err := try(here)
+	for err != nil && !errors.Is(err, errServerCrowded) && here < limit {
+		before, more := here, g.config.Allot.More(ctx, kind, tenant, limit)
+		here = g.config.Allot.Here(kind, tenant, limit)
 		if !more && here <= before { // others may have got more before this one asked
 			break
 		}
-		err = take(slots, user, limit, here)
+		err = try(here)
 	}
 	return err
 }
@@ -128,15 +138,21 @@ func (g *Gateway) OpenStream(ctx context.Context, c Caller, kind string) (closed
 	return func() { gone(); g.streams.Give(user, 1) }, nil
 }
 
-// portioned takes one of the slots that the server of the item may hold. A call keeps it
-// for as long as its slot among the calls at once; a repeat that still has that has this
-// one too.
+// portioned takes one of the slots that the server of the item may hold, of those that
+// this replica may give out: all replicas together leave some to calls at other servers
+// only if each of them does. A call keeps it for as long as its slot among the calls at
+// once; a repeat that still has that has this one too.
 func (g *Gateway) portioned(next Handler) Handler {
 	return func(ctx context.Context, c *call) (mcp.Object, error) {
 		if c.slotRetained {
 			return next(ctx, c)
 		}
-		taken, err := g.bulkhead.enter(&c.caller, c.item.Server)
+		var taken [levels]counter
+		tenant := c.caller.Tenant
+		err := g.tryWithMore(ctx, allot.Calls, tenant.ID, tenant.concurrency, func(here int) (err error) {
+			taken, err = g.bulkhead.enter(&c.caller, c.item.Server, here)
+			return err
+		})
 		if err != nil {
 			if down := c.item.Down(); down != nil {
 				return mcp.Object{}, down

@@ -57,7 +57,10 @@ func (g *Gateway) resume(ctx context.Context, c *call, sealed mcp.RawJSON) error
 	}
 	c.state = s
 	if g.isFirst(ctx, c, s, now) {
-		c.prepaid, c.slotRetained = c.method.free || s.Rounds <= freeRounds, s.SlotRetained
+		// A repeat whose caller has left has the source let go of the call. It must not
+		// fail for want of tokens, or the call would keep its slot for minutes more.
+		leaves := s.SlotRetained && ctx.Err() != nil
+		c.prepaid, c.slotRetained = c.method.free || s.Rounds <= freeRounds || leaves, s.SlotRetained
 	}
 	c.params = c.params.With("requestState", s.Inner)
 	return nil

@@ -269,6 +269,40 @@ func TestEndlessRoundsAreCharged(t *testing.T) {
 	}
 }
 
+// TestACallLetsGoHoweverManyRoundsItHad has a caller leave after more rounds than are
+// free, with no token left: the source, which keeps the call open, is told all the same.
+func TestACallLetsGoHoweverManyRoundsItHad(t *testing.T) {
+	tenant := everything()
+	tenant.Limits.UserCalls = &ratelimit.Limit{Rate: 0.001, Burst: 1}
+	b, l := newLibrary(t, tenant)
+	var release func()
+	l.reply = func(ctx context.Context, c *registry.Call) (mcp.Object, error) {
+		if ctx.Err() != nil {
+			release()
+			return mcp.Object{}, ctx.Err()
+		}
+		if c.Hold != nil {
+			release = c.Hold(func() {})
+		}
+		return object(`{"resultType":"input_required","requestState":"inner"}`), nil
+	}
+	r := ask(mcp.MethodToolsCall, subjects[0].params)
+	result := b.asked(t, r)
+	for range freeRounds {
+		result = b.asked(t, repeat(r, result))
+	}
+	caller := b.caller(t, alice)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	_, err := b.Handle(ended, caller, repeat(r, result))
+	if got := asError(t, err).StableCode(); got != "DB-CANCELLED" {
+		t.Errorf("got %s, want DB-CANCELLED", got)
+	}
+	if got := b.inflight.InUse(); got != 0 {
+		t.Errorf("%d slots taken, want none", got)
+	}
+}
+
 func TestWhatIsUsedIsBounded(t *testing.T) {
 	now := time.Now()
 	u := newUsed()

@@ -96,6 +96,7 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 		return nil, err
 	}
 	auditConfig := cfg.Audit
+	auditConfig.Calls = cmp.Or(cfg.Limits.MaxRequests, server.DefaultMaxRequests)
 	auditConfig.Dropped = p.metrics.AuditDropped
 	auditConfig.Changed, auditConfig.Moved = p.auditChanged, p.auditMoved
 	p.audit, err = audit.Open(auditConfig)

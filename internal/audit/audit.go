@@ -46,8 +46,8 @@ import (
 const (
 	defaultInterval = time.Second
 
-	// maxWaiting bounds the lines in memory, which are those that came and are not
-	// written, together with those that are booked and may come.
+	// maxWaiting bounds the lines in memory that came and are not written, together with
+	// those that are booked and may come, beyond one for each of Config.Calls.
 	maxWaiting = 4096
 
 	// How long a step of the writer may take before those who wait for it get errStalled.
@@ -79,7 +79,11 @@ type Config struct {
 	// Drop says what happens while records cannot be written. If false, Book and Keep
 	// return errors, for calls to be refused. If true, calls go on: as many records as
 	// fit wait in memory, and the rest are lost and counted.
-	Drop     bool
+	Drop bool
+	// Calls is how many calls may go on at once. For each of them one more line can be
+	// booked, so that many calls that take long are not taken for lines that cannot be
+	// written.
+	Calls    int
 	Interval time.Duration // between two syncs when Always is false; zero: 1 s
 	// Dropped counts n records that are lost. They are those for which there was no room,
 	// those of calls that Book refused, and those that are still not written when Close
@@ -239,7 +243,7 @@ func (l *Log) book() error {
 		case l.isClosed:
 			return os.ErrClosed
 		case err != nil:
-			if l.booked+l.lines < maxWaiting {
+			if !l.isCrowdedLocked() {
 				l.problem = err // until recoverySpace is free, see end
 			}
 			return err
@@ -270,13 +274,16 @@ func (l *Log) refusalLocked() error {
 		return l.problem
 	case l.cfg.Drop:
 		return nil // nobody books
-	case l.booked+l.lines >= maxWaiting:
+	case l.isCrowdedLocked():
 		return errWaiting
 	case l.freeLocked() < maxLine:
 		return l.short
 	}
 	return nil
 }
+
+// isCrowdedLocked tells whether as many lines are booked and wait as may.
+func (l *Log) isCrowdedLocked() bool { return l.booked+l.lines >= maxWaiting+l.cfg.Calls }
 
 // freeLocked returns how many bytes of the room are neither booked nor needed by lines
 // that wait to be written. It may be negative.

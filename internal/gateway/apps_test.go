@@ -299,3 +299,28 @@ func TestClientsAreToldOfTheirOwnLists(t *testing.T) {
 		}
 	}
 }
+
+// TestClientsSubscribeToWhatTheyList has a server list a resource to hosts of apps alone,
+// under a URI that nobody finds who does not list it.
+func TestClientsSubscribeToWhatTheyList(t *testing.T) {
+	b, l := newLibrary(t)
+	source := l.source("lib")
+	source.Apart = mcp.ExtensionsNamed(mcp.ExtensionApps)
+	source.Base = source.Apart
+	source.Variants = []registry.Variant{{Tools: source.Tools, Resources: source.Resources}}
+	source.Resources = append(source.Resources, object(`{"name":"c","uri":"file:///c//d"}`))
+	b.replace(t, source)
+	for extensions, want := range map[mcp.Extensions]string{appHost: "", {}: "DB-RESOURCE"} {
+		got := ""
+		r := &Request{ID: "r1", Extensions: extensions}
+		opened, err := b.Subscribe(t.Context(), b.caller(t, alice), r, exposedURI("c//d"), func(string) {})
+		if err == nil {
+			opened.Stop()
+		} else {
+			got = asError(t, err).StableCode()
+		}
+		if got != want {
+			t.Errorf("clients that declare %s: got %q, want %q", extensions.JSON(), got, want)
+		}
+	}
+}

@@ -34,17 +34,18 @@ type Subscription struct {
 // Subscribe calls updated whenever the resource with that exposed URI changes, until the
 // subscription is stopped. updated gets the exposed URI of what changed, which may be
 // only a part of the resource; it is called from any goroutine and must not block. r is
-// the request that subscribes: of it counts what records say. ctx limits only the opening
-// of the subscription. Opening one is limited and recorded like a call; errors are
-// *mcp.Error. Subscribe does not check again later whether the caller may still see the
-// resource: whoever passes updates on asks Reads each time, and stops the subscription when
-// it does not allow its caller any more.
+// the request that subscribes: of it counts what records say, and which extensions the
+// client declares, by which a server may list other resources. ctx limits only the
+// opening of the subscription. Opening one is limited and recorded like a call; errors
+// are *mcp.Error. Subscribe does not check again later whether the caller may still see
+// the resource: whoever passes updates on asks Reads each time, and stops the
+// subscription when it does not allow its caller any more.
 func (g *Gateway) Subscribe(ctx context.Context, c Caller, r *Request, uri string,
 	updated func(uri string),
 ) (Subscription, error) {
 	var opened Subscription
 	request := &Request{
-		ID: r.ID, Method: mcp.MethodSubscribe, From: r.From,
+		ID: r.ID, Method: mcp.MethodSubscribe, From: r.From, Extensions: r.Extensions,
 		Params: mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)}),
 		Notify: func(context.Context, mcp.Notification) error { return nil },
 	}

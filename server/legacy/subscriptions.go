@@ -40,7 +40,7 @@ func (s *Service) subscribe(ctx context.Context, c gateway.Caller, id string, l 
 		}
 		return w.Err
 	}
-	request := &gateway.Request{ID: id, From: fromOf(ctx, l)}
+	request := &gateway.Request{ID: id, From: fromOf(ctx, l), Extensions: l.Client().Extensions}
 	_, w.Err = s.exchanges.Guarded(ctx, func() (result mcp.Object, err error) {
 		w.Subscription, err = s.desk.Subscribe(ctx, c, request, uri,
 			func(part string) { s.updated(l, uri, part) })

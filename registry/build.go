@@ -349,7 +349,8 @@ func newService(s Source, next *section) *service {
 	}
 	for _, skill := range next.items[skills] {
 		directory := UsualSpelling(directoryOf(skill.Name))
-		made.skills[directory] = append(made.skills[directory], skill.Name)
+		made.skills[directory] = append(made.skills[directory], skill.PolicyName())
+		made.longest = max(made.longest, len(directory))
 	}
 	for _, t := range next.items[templates] {
 		made.templates = append(made.templates, t.pattern)

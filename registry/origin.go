@@ -61,9 +61,11 @@ type service struct {
 	released  []string
 	listed    map[string]bool // own URIs of the listed resources
 	templates []*uriPattern
-	// own URIs of the listed skills, by the usual spelling of their directories
-	skills map[string][]string
-	fresh  time.Time // as Source.SkillsFresh
+	// the names of the listed skills in patterns, by the usual spelling of their
+	// directories, and how many bytes the longest of these has
+	skills  map[string][]string
+	longest int
+	fresh   time.Time // as Source.SkillsFresh
 }
 
 // knows tells whether the server lists the own URI or has a template that matches it.

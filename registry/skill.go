@@ -47,11 +47,12 @@ func (i *Item) SkillsOf(uri string) (names []string) {
 		return nil
 	}
 	for decoded := range Decodings(uri, mostDecodings-1) {
-		directory := directoryOf(UsualSpelling(decoded))
+		usual := UsualSpelling(decoded)
+		// none that is longer than all that are known: each is looked up whole, and a URI
+		// in a result may have millions
+		directory := directoryOf(usual[:min(len(usual), service.longest)])
 		for directory != "" {
-			for _, skill := range service.skills[directory] {
-				names = append(names, i.Server+":"+skill)
-			}
+			names = append(names, service.skills[directory]...)
 			directory = directoryOf(strings.TrimSuffix(directory, "/"))
 		}
 	}

@@ -54,7 +54,7 @@ func (j mentionFilter) shows(uri string, n *policyName, m registry.Mention) bool
 		if !apply.has(&rules[i]) {
 			continue
 		}
-		if !j.affords(uri, &rules[i]) || rules[i].denies(n) {
+		if !j.affords(n, &rules[i]) || rules[i].denies(n) {
 			return false
 		}
 		allowed = allowed || rules[i].allow.match(n)
@@ -91,17 +91,22 @@ func isOfWeb(uri string) bool {
 	return strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https")
 }
 
-// maxJudging bounds the work of judging the mentions in one result, in bytes of URIs
-// times patterns that they are matched with. A server writes as many mentions as fit in a
-// result, so without a bound it could keep a processor busy for minutes. What is beyond
-// the bound is not shown.
+// maxJudging bounds the work of judging the mentions in one result, in bytes of URIs and
+// of the skills that they may be files of, times patterns that they are matched with. A
+// server writes as many mentions as fit in a result, so without a bound it could keep a
+// processor busy for minutes. What is beyond the bound is not shown.
 const maxJudging = 100_000_000
 
-// affords tells whether there is work left for judging the URI by the rule, and takes it.
-func (j mentionFilter) affords(uri string, r *rule) bool {
+// affords tells whether there is work left for judging by the rule what is called n, and
+// takes it.
+func (j mentionFilter) affords(n *policyName, r *rule) bool {
+	size := len(n.name)
+	for _, skill := range n.skills {
+		size += len(skill)
+	}
 	// three spellings, and deniesSomeOf
 	const resource, skill = registry.KindResource, registry.KindSkill
-	j.call.judging += len(uri) * (len(r.allow[resource]) + len(r.allow[skill]) +
+	j.call.judging += size * (len(r.allow[resource]) + len(r.allow[skill]) +
 		4*(len(r.deny[resource])+len(r.deny[skill])))
 	return j.call.judging <= maxJudging
 }

@@ -54,20 +54,20 @@ func (m *callerView) remember(listed *registry.Tool) {
 // are meant to call.
 func (m *callerView) listTools(view *registry.View, tools []*registry.Tool, items []*registry.Item) {
 	if m.tasked {
-		m.lists[listedAllTools].items = items
+		m.lists[listedAllTools] = items
 	}
 	for i, tool := range tools {
 		if !needsTask(tool) && !tool.AppOnly {
-			m.lists[listedTools].items = append(m.lists[listedTools].items, items[i])
+			m.lists[listedTools] = append(m.lists[listedTools], items[i])
 		}
 	}
 	if !m.hasApps {
 		return
 	}
-	m.lists[listedAllTools].items = nil
+	m.lists[listedAllTools] = nil
 	for i, tool := range tools {
 		if m.tasked && !tool.AppOnly {
-			m.lists[listedAllTools].items = append(m.lists[listedAllTools].items, items[i])
+			m.lists[listedAllTools] = append(m.lists[listedAllTools], items[i])
 		}
 		item := items[i]
 		if !view.Extensions(tool.Server).Has(mcp.ExtensionApps) {
@@ -81,10 +81,10 @@ func (m *callerView) listTools(view *registry.View, tools []*registry.Tool, item
 // enterForApps adds a tool to the lists for hosts of apps.
 func (m *callerView) enterForApps(item *registry.Item, tool *registry.Tool) {
 	if m.tasked {
-		m.lists[listedAllForApps].items = append(m.lists[listedAllForApps].items, item)
+		m.lists[listedAllForApps] = append(m.lists[listedAllForApps], item)
 	}
 	if !needsTask(tool) {
-		m.lists[listedForApps].items = append(m.lists[listedForApps].items, item)
+		m.lists[listedForApps] = append(m.lists[listedForApps], item)
 	}
 }
 

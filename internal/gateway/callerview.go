@@ -43,16 +43,13 @@ type callerView struct {
 	// ordered by exposed name; also those of servers that have been down for long, which
 	// no list shows
 	tools   []*registry.Tool
-	lists   [listKinds]list
+	lists   [listKinds][]*registry.Item
 	tasked  bool // some tools run only as tasks
 	digests Digests
 	// of the servers of which at least one item is listed
 	extensions mcp.Extensions
 	apps       // nothing where no server has any
 }
-
-// list is one list as callers see it.
-type list struct{ items []*registry.Item }
 
 // tool returns the tool with that exposed name, nil if those callers may not use
 // one.
@@ -102,8 +99,8 @@ func newCallerView(view *registry.View, allowed bitset, compared bool) *callerVi
 	}
 	for _, item := range itemsIn(view)[len(view.Tools):] {
 		if _, listed := next(); listed && view.Lists(item.Server) {
-			list := &made.lists[listsOfKinds[item.Kind]]
-			list.items = append(list.items, item)
+			kind := listsOfKinds[item.Kind]
+			made.lists[kind] = append(made.lists[kind], item)
 		}
 	}
 	slices.SortFunc(made.tools,
@@ -112,16 +109,16 @@ func newCallerView(view *registry.View, allowed bitset, compared bool) *callerVi
 	made.extensions = extensionsOf(view, made)
 	made.digests = Digests{
 		Tools:   digest(view.Announced, all, made.aliases),
-		Prompts: digest(view.Announced, made.lists[listedPrompts].items),
-		Resources: digest(view.Announced, made.lists[listedResources].items,
-			made.lists[listedTemplates].items, made.lists[listedSkills].items),
+		Prompts: digest(view.Announced, made.lists[listedPrompts]),
+		Resources: digest(view.Announced, made.lists[listedResources],
+			made.lists[listedTemplates], made.lists[listedSkills]),
 	}
 	if compared {
 		made.digests.Content = [3]string{
 			digest(unannounced, all, made.aliases)[:contentDigits],
-			digest(unannounced, made.lists[listedPrompts].items)[:contentDigits],
-			digest(unannounced, made.lists[listedResources].items,
-				made.lists[listedTemplates].items, made.lists[listedSkills].items)[:contentDigits],
+			digest(unannounced, made.lists[listedPrompts])[:contentDigits],
+			digest(unannounced, made.lists[listedResources],
+				made.lists[listedTemplates], made.lists[listedSkills])[:contentDigits],
 		}
 	}
 	return made
@@ -131,8 +128,8 @@ func newCallerView(view *registry.View, allowed bitset, compared bool) *callerVi
 // view.
 func extensionsOf(view *registry.View, made *callerView) (all mcp.Extensions) {
 	for _, list := range made.lists {
-		for i, item := range list.items {
-			if i == 0 || item.Server != list.items[i-1].Server {
+		for i, item := range list {
+			if i == 0 || item.Server != list[i-1].Server {
 				all = all.With(view.Extensions(item.Server))
 			}
 		}

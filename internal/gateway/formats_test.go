@@ -51,7 +51,7 @@ func TestKeptCursorsAreRead(t *testing.T) {
 	b, _ := newLibrary(t, everything())
 	b.config.Seal = sealtest.Ring(t)
 	caller := b.caller(t, alice)
-	items := b.callerViewOf(caller).lists[listedTools].items
+	items := b.callerViewOf(caller).lists[listedTools]
 	made, err := b.sealCursor(caller, listedTools, items, 0)
 	if err != nil {
 		t.Fatal(err)

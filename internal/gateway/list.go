@@ -27,7 +27,7 @@ func (g *Gateway) list(c Caller, r *Request) (mcp.Object, error) {
 	// gives.
 	if cursor := r.Params.Value("cursor"); cursor != nil && !cursor.Says("") {
 		var ok bool
-		if start, ok = g.openCursor(c, kind, visible.lists[kind].items, cursor); !ok {
+		if start, ok = g.openCursor(c, kind, visible.lists[kind], cursor); !ok {
 			return mcp.Object{},
 				mcp.Stable(mcp.CodeInvalidParams, "DB-CURSOR",
 					"Invalid cursor: list again from the beginning")
@@ -41,7 +41,7 @@ func (g *Gateway) list(c Caller, r *Request) (mcp.Object, error) {
 func (g *Gateway) page(c Caller, r *Request,
 	visible *callerView, kind listKind, start int,
 ) (mcp.Object, error) {
-	items := visible.lists[kind].items
+	items := visible.lists[kind]
 	end := min(start+g.config.PageSize, len(items))
 	text, err := g.rendered.text(c.Tenant, r, visible, kind, start, end)
 	if err != nil {

@@ -78,7 +78,7 @@ func (m *rendered) text(t *Tenant, r *Request,
 	if known, ok := m.pages.find(key); ok {
 		return known, nil
 	}
-	items := visible.lists[kind].items[start:end]
+	items := visible.lists[kind][start:end]
 	parts, size := make([]mcp.RawJSON, 0, len(items)), len("[]")
 	for _, item := range items {
 		part := m.shape(r.Form, item.Kind, visible.shown(t, item))

@@ -52,7 +52,7 @@ func (g *Gateway) Subscribe(ctx context.Context, c Caller, r *Request, uri strin
 	subscribe := &method{
 		Method: mcp.MethodOf(mcp.MethodSubscribe),
 		label:  "subscription", find: (*Gateway).findResource, check: unchecked,
-		clean: sanitize.Policy.Result, conform: conformNothing,
+		clean: sanitize.Policy.Result, conform: conformEmpty,
 		use: func(ctx context.Context, s *call) (_ mcp.Object, err error) {
 			opened.Stop, err = g.subscribe(ctx, s, updated)
 			opened.Allows = func(c Caller) bool { return c.mayUse(s.item) }
@@ -124,10 +124,6 @@ func (g *Gateway) updatedPart(s *call, part string) string {
 		return part
 	}
 	return s.params.Text("uri")
-}
-
-func conformNothing(_ context.Context, _ *Gateway, _ *call, result mcp.Object) (mcp.Object, error) {
-	return result, nil
 }
 
 // Reads tells whether the caller may read the resource with that exposed URI now.

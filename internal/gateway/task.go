@@ -211,7 +211,7 @@ func checkUpdate(c *call, _ schema.Budget) error {
 	return needObject(c.params, "inputResponses")
 }
 
-// conformEmpty answers only that the server accepted what it was told.
+// conformEmpty answers only that what the client wanted was done.
 func conformEmpty(context.Context, *Gateway, *call, mcp.Object) (mcp.Object, error) {
 	return mcp.Object{}, nil
 }

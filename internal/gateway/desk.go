@@ -43,7 +43,6 @@ func New(cfg Config) *Gateway {
 		g.self, g.callerViews.compared = cfg.Others.Self(), true
 	}
 	g.meta = mcp.NewObject(mcp.Member{Name: mcp.MetaServerInfo, Value: g.serverInfo}).JSON()
-	g.discovered = g.discover(mcp.Extensions{})
 	g.ending = g.finish(hinted(mcp.Object{}))
 	g.call = stack(g.stages(), invoke)
 	g.tenants.Store(&directory{})
@@ -70,7 +69,7 @@ func (g *Gateway) Handle(ctx context.Context, c Caller, r *Request) (mcp.Object,
 		return g.listTasks(ctx, c, r)
 	}
 	if r.Method == mcp.MethodDiscover {
-		return g.discoverFor(c), nil
+		return g.discover(c), nil
 	}
 	return mcp.Object{}, errMethod
 }

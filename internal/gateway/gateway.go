@@ -73,9 +73,8 @@ type Recorded struct {
 type Gateway struct {
 	config     Config
 	serverInfo mcp.RawJSON
-	complete   mcp.Member  // resultType of a result that says none
-	meta       mcp.RawJSON // _meta of a result that has none: serverInfo
-	discovered mcp.Object
+	complete   mcp.Member         // resultType of a result that says none
+	meta       mcp.RawJSON        // _meta of a result that has none: serverInfo
 	ending     mcp.Object         // what every page of a list has behind its items and its cursor
 	methods    map[string]*method // of calls
 	call       Handler

@@ -35,21 +35,11 @@ func Capabilities() mcp.Object {
 // those of the servers that the caller sees.
 func (g *Gateway) Extensions(c Caller) mcp.Extensions { return g.callerViewOf(c).extensions }
 
-// discoverFor returns the answer to server/discover for a caller, which is the same for
-// all whose servers have no extensions.
-func (g *Gateway) discoverFor(c Caller) mcp.Object {
-	offered := g.Extensions(c)
-	if !offered.Any() {
-		return g.discovered
-	}
-	return g.discover(offered)
-}
-
-// discover returns the answer to server/discover with those extensions.
+// discover returns the answer to server/discover for a caller.
 // https://modelcontextprotocol.io/specification/2026-07-28/server/discover
-func (g *Gateway) discover(offered mcp.Extensions) mcp.Object {
+func (g *Gateway) discover(c Caller) mcp.Object {
 	return g.finish(hinted(mcp.NewObject(
 		mcp.Member{Name: "supportedVersions", Value: mcp.Strings(mcp.Revisions())},
-		mcp.Member{Name: "capabilities", Value: offered.Adding(Capabilities()).JSON()},
+		mcp.Member{Name: "capabilities", Value: g.Extensions(c).Adding(Capabilities()).JSON()},
 	)))
 }

@@ -482,6 +482,16 @@ func notAvailable(err *registry.UnavailableError) failure {
 	}
 }
 
+// isUnsent tells whether err says that the server could not be reached and that nothing
+// of this round was sent to it.
+func isUnsent(err error) bool {
+	if _, down := errors.AsType[*registry.DownError](err); down {
+		return true
+	}
+	unavailable, ok := errors.AsType[*registry.UnavailableError](err)
+	return ok && !unavailable.Sent
+}
+
 // Bounds of how long a client is told to wait before it asks again for a server that is
 // down. Between them it is as long as the server has been down, since the gateway's own
 // attempts come at such intervals.

@@ -178,7 +178,7 @@ func (e *Explanation) guess(g *Gateway, c *call, err error) error {
 	case e.Server != "":
 		e.Guessed = !view.Listed(e.Server, e.Kind)
 		return err
-	case unknown == nil && down == nil:
+	case unknown == nil && down == nil && !errors.Is(err, errUnlisted):
 		return err
 	}
 	item := view.Unreached(e.Kind, e.Name)

@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"errors"
+
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
@@ -34,22 +36,22 @@ func (g *Gateway) allow(c *call, item *registry.Item, name string) error {
 // caller. Then a caller who may use an item of that name is told that, and everybody else
 // that the item is unknown.
 func (g *Gateway) absent(c *call, kind registry.Kind, name string) error {
-	unknown := &unknownError{kind: kind, name: name}
 	guess := g.viewOf(c).Unreached(kind, name)
 	if guess == nil || !c.caller.Tenant.allows(c.caller.rules, guess) {
-		return unknown
+		return &unknownError{kind: kind, name: name}
 	}
-	down := guess.Down()
-	if down == nil { // it was reached this moment, or has lists for each user
-		if err := c.caller.personal.why[guess.Server]; err != nil {
-			c.unreached = guess.Server
-			return err
-		}
-		return unknown
+	c.unreached = guess.Server
+	if down := guess.Down(); down != nil {
+		return down
 	}
-	c.unreached = down.Server
-	return down
+	if err := c.caller.personal.why[guess.Server]; err != nil {
+		return err
+	}
+	// it was reached this moment, or has not said yet what it offers to the user
+	return &registry.UnavailableError{Server: guess.Server, Err: errUnlisted}
 }
+
+var errUnlisted = errors.New("it is not known yet what the server offers to the caller")
 
 func (g *Gateway) findTool(c *call) error {
 	name, err := c.toolName()

@@ -143,6 +143,25 @@ func TestEachUserSeesListsOfTheirOwn(t *testing.T) {
 			t.Errorf("a stranger calls %s: got %s, want %s", tool, got, want)
 		}
 	}
+	w.fails = nil // it takes longer than a request waits
+	for tool, want := range map[string]string{
+		"own__one": "DB-UPSTREAM-DOWN", "own__secret": "DB-TOOL", "none__one": "DB-TOOL",
+	} {
+		if got := call(stranger, tool); got != want {
+			t.Errorf("a stranger calls %s of whom nothing is known yet: got %s, want %s", tool, got, want)
+		}
+	}
+	// another replica has made the call, and this one does not know the user's lists
+	for tool, want := range map[string]string{"own__one": "", "own__secret": "DB-TOOL"} {
+		err := b.Repeat(t.Context(), b.caller(t, stranger), request(tool, `{}`))
+		got := ""
+		if err != nil {
+			got = asError(t, err).StableCode()
+		}
+		if got != want {
+			t.Errorf("a stranger asks for an answer of %s again: got %s, want %s", tool, got, want)
+		}
+	}
 }
 
 // awaited is a server that answers once all others are asked, too.

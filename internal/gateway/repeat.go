@@ -2,17 +2,14 @@ package gateway
 
 import (
 	"context"
-	"errors"
 	"time"
-
-	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
 // Repeat judges a caller who asks for the answer of a call that was made before, perhaps
 // by another replica with another config: by the tenants and the catalogue of this one.
 // It puts on record that the answer is given, or refused. It makes no call and takes
 // nothing of the limits. The error is the *mcp.Error that Handle would end with; a server
-// that is down takes no right away.
+// that is down, or does not say what it offers to the caller, takes no right away.
 func (g *Gateway) Repeat(ctx context.Context, caller Caller, r *Request) error {
 	m := g.methods[r.Method]
 	if m == nil {
@@ -23,7 +20,7 @@ func (g *Gateway) Repeat(ctx context.Context, caller Caller, r *Request) error {
 		return g.unrecordable(ctx, c)
 	}
 	err := m.find(g, c)
-	if _, down := errors.AsType[*registry.DownError](err); down {
+	if isUnsent(err) {
 		err = nil
 	}
 	c.outcome = outcomeRepeated

@@ -4,14 +4,12 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
 	"math"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
-	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
 // resumed makes the repeat of a call part of that call: it opens the state of the
@@ -128,8 +126,7 @@ func (g *Gateway) Home(caller Caller, method string, params mcp.Object,
 			return ""
 		}
 		request := &Request{Method: method, Params: params, Extensions: declared}
-		err := m.find(g, g.newCall(caller, request, m))
-		if _, down := errors.AsType[*registry.DownError](err); err != nil && !down {
+		if err := m.find(g, g.newCall(caller, request, m)); err != nil && !isUnsent(err) {
 			return ""
 		}
 		return s.Home

@@ -201,16 +201,6 @@ func invoke(ctx context.Context, c *call) (mcp.Object, error) {
 	return result, err
 }
 
-// isUnsent tells whether err says that the server could not be reached and that nothing
-// of this round was sent to it.
-func isUnsent(err error) bool {
-	if _, down := errors.AsType[*registry.DownError](err); down {
-		return true
-	}
-	unavailable, ok := errors.AsType[*registry.UnavailableError](err)
-	return ok && !unavailable.Sent
-}
-
 // noteOpen remembers the requestState under which the source keeps this call open, if it
 // does: that shows in the slot of the call, which somebody besides the call still holds.
 func (c *call) noteOpen(from mcp.Object) {

@@ -124,8 +124,8 @@ func (c *call) wants(n mcp.Notification) bool {
 // cleanError cleans an error whose text an upstream chose; a large one waits for its
 // turn. Errors of our own need no cleaning and are returned as they are.
 func (g *Gateway) cleanError(ctx context.Context, c *call, err error) error {
-	var worded *mcp.Error
-	if !errors.As(err, &worded) {
+	worded, ok := err.(*mcp.Error) //nolint:errorlint // one that is wrapped is for the log
+	if !ok {
 		return err
 	}
 	release, ended := g.turnToClean(ctx, c, len(worded.Message)+len(worded.Data))

@@ -306,7 +306,8 @@ func TestARepeatAtALostServerDoesNotSayThatNothingWasSent(t *testing.T) {
 
 // TestTheAuditTellsACallThatWasNotMadeFromALostOne calls a tool whose server refuses to
 // start a session for it, and one whose server goes away in its course: only the second
-// call may have taken effect.
+// call may have taken effect. What a server said to the gateway alone, as in a handshake,
+// is no answer to the call.
 func TestTheAuditTellsACallThatWasNotMadeFromALostOne(t *testing.T) {
 	for _, test := range []struct {
 		sent, signIn bool
@@ -320,18 +321,21 @@ func TestTheAuditTellsACallThatWasNotMadeFromALostOne(t *testing.T) {
 		},
 		{true, false, "DB-UPSTREAM-LOST", "lost", "The server went away"},
 	} {
-		b, l := newLibrary(t)
-		l.fails(&registry.UnavailableError{
-			Server: "lib", Sent: test.sent, SignIn: test.signIn,
-			Err: errors.New("child ended"),
-		})
-		_, failure := b.handle(t, ask(mcp.MethodToolsCall, subjects[0].params))
-		if stable(failure) != test.code || !strings.HasPrefix(failure.Message, test.text) {
-			t.Errorf("sent %v: got %v, want %s: %s", test.sent, failure, test.code, test.text)
-		}
-		if records, want := b.records(t), `"outcome":"unavailable","reason":"`+test.reason+
-			`"`; !strings.Contains(records, want) {
-			t.Errorf("sent %v: audit = %s, want %s in it", test.sent, records, want)
+		for _, cause := range []error{
+			errors.New("child ended"), mcp.Errorf(mcp.CodeInvalidParams, "no such revision"),
+		} {
+			b, l := newLibrary(t)
+			l.fails(&registry.UnavailableError{
+				Server: "lib", Sent: test.sent, SignIn: test.signIn, Err: cause,
+			})
+			_, failure := b.handle(t, ask(mcp.MethodToolsCall, subjects[0].params))
+			if stable(failure) != test.code || !strings.HasPrefix(failure.Message, test.text) {
+				t.Errorf("sent %v, %v: got %v, want %s: %s", test.sent, cause, failure, test.code, test.text)
+			}
+			if records, want := b.records(t), `"outcome":"unavailable","reason":"`+test.reason+
+				`"`; !strings.Contains(records, want) {
+				t.Errorf("sent %v, %v: audit = %s, want %s in it", test.sent, cause, records, want)
+			}
 		}
 	}
 }

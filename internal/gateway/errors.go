@@ -194,6 +194,9 @@ var byType = []func(error) (f failure, found bool){
 	tooMuch,
 	whenLimit,
 	when(unknownItem),
+	// before what it may wrap, such as down and what the server answered: it alone knows
+	// whether anything was sent
+	when(notAvailable),
 	when(func(e *stateError) failure {
 		return failure{
 			kind: outcomeRequest, reason: e.reason, refusal: true,
@@ -228,7 +231,6 @@ var byType = []func(error) (f failure, found bool){
 			fmt.Sprintf("The server %s did not answer in time, which is %v for this call", e.server,
 				e.limit))}
 	}),
-	when(notAvailable), // before down: it may wrap one, and knows whether anything was sent
 	when(func(e *registry.DownError) failure {
 		return failure{kind: kindUnavailable, reason: reasonDown, rpcErr: isDown(e)}
 	}),

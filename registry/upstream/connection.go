@@ -31,6 +31,7 @@ type connection struct {
 	// the stream or subscription is open on which the server announces changes of its
 	// lists
 	announces  atomic.Bool
+	streamed   atomic.Bool   // that stream was open at least once, in whichever session
 	changes    chan struct{} // holds a signal: unread has topics to read
 	suspected  chan struct{} // holds a signal: the connection may be lost
 	refusals   chan struct{} // holds a signal: a modern server refused a question of its own tool
@@ -151,14 +152,15 @@ func (c *connection) Question(m *mcp.Message, of *wire.Request) []byte {
 
 // Following is told whether what the server sends on its own arrives from now on; again
 // means that it did before, so that something may have been missed. After such a gap on
-// the control connection all lists are read again. A gap on a pooled session does not ask
-// for that: there are many sessions, and each would have all lists read.
+// the control connection all lists are read again, also if another session was opened in
+// it. A gap on a pooled session does not ask for that: there are many sessions, and each
+// would have all lists read.
 func (c *connection) Following(open, again bool) {
 	c.announces.Store(open)
 	if !open {
 		return
 	}
-	if again && c.control == nil {
+	if (c.streamed.Swap(true) || again) && c.control == nil {
 		c.changed()
 	}
 	if session := c.hears.Load(); session != nil {

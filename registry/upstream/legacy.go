@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -252,39 +253,43 @@ func (l *legacy) reopen(ctx context.Context, forgotten *wire.SessionError) error
 	_, err := l.initialize(limited)
 	l.conn.changed()
 	if err != nil {
-		return err
+		return cause(err) // else what it said of the handshake would pass for its answer to the request
 	}
-	err = l.restore(limited)
+	unwatched, err := l.restore(limited)
 	if err != nil && ctx.Err() != nil {
 		// Else level and subscriptions would be missing until it is forgotten, too. Where the
 		// server cannot restore them, or not in time, it would not serve any more at all.
 		forgotten.Revert()
+		return err
 	}
+	l.watchers.end(unwatched)
 	return err
 }
 
 // restore gives a new session the log level, the stream and the subscriptions that the
 // forgotten one had. The watchers are told of a change, because one may have been missed
-// in between.
-func (l *legacy) restore(ctx context.Context) error {
+// in between. It returns the resources to which it could not subscribe.
+func (l *legacy) restore(ctx context.Context) (unwatched []string, err error) {
 	if renew := l.renew.Load(); renew != nil {
 		(*renew)()
 	}
-	var requests []*wire.Request
+	send := func(out *wire.Request) (done bool) {
+		_, failed := l.conn.exchange(ctx, l.link, out)
+		if !isAnswer(failed) {
+			err = cmp.Or(err, failed)
+		}
+		return failed == nil
+	}
 	if level := mcp.Level(l.level.Load()); level > 0 {
-		requests = append(requests, l.setLevel(level))
+		send(l.setLevel(level))
 	}
 	for _, uri := range l.watchers.uris() {
-		requests = append(requests, l.about(mcp.MethodSubscribe, uri))
-	}
-	for _, out := range requests {
-		_, err := l.conn.exchange(ctx, l.link, out)
-		if err != nil && !isAnswer(err) {
-			return err
+		if !send(l.about(mcp.MethodSubscribe, uri)) {
+			unwatched = append(unwatched, uri)
 		}
 	}
 	l.watchers.missed()
-	return nil
+	return unwatched, err
 }
 
 // alive sends a ping. An answer that ping is unknown is a proof of life as well.
@@ -310,7 +315,11 @@ func (l *legacy) watch(ctx context.Context) error {
 	for failures := 0; ; failures++ {
 		following, renew := context.WithCancel(ctx)
 		l.renew.Store(&renew)
+		began := time.Now()
 		err := l.link.Follow(following)
+		if time.Since(began) >= lasted {
+			failures = 0
+		}
 		renewed := following.Err() != nil && ctx.Err() == nil
 		renew()
 		if renewed {
@@ -415,14 +424,14 @@ func (l *legacy) notified(m *mcp.Message) {
 }
 
 // watchResource subscribes to changes of a resource, calls onConfirmed once when the
-// server has agreed, and tells of changes until ctx or the session ends. It ignores the
-// tenant, because older has chosen the session by it. Several may watch the same
-// resource; the server is asked once.
+// server has agreed, and tells of changes until ctx or the session ends, or the one in its
+// place lacks the subscription. It ignores the tenant, because older has chosen the
+// session by it. Several may watch the same resource; the server is asked once.
 // https://modelcontextprotocol.io/specification/2025-11-25/server/resources#subscriptions
 func (l *legacy) watchResource(ctx context.Context, _, uri string, onConfirmed func(),
 	updated func(uri string),
 ) error {
-	w := &watcher{uri, updated}
+	w := &watcher{uri: uri, updated: updated, over: make(chan struct{})}
 	if err := l.subscribe(ctx, w); err != nil {
 		return err
 	}
@@ -431,9 +440,10 @@ func (l *legacy) watchResource(ctx context.Context, _, uri string, onConfirmed f
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
+	case <-w.over:
 	case <-l.life.Done():
-		return l.conn.server.unavailable(true, wire.ErrGone)
 	}
+	return l.conn.server.unavailable(true, wire.ErrGone)
 }
 
 // subscribe adds a watcher, and subscribes at the server when it is the first of its

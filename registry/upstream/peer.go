@@ -13,6 +13,8 @@ import (
 const (
 	aliveLimit = 10 * time.Second // for the answer that proves life
 	closeLimit = 2 * time.Second  // for saying good-bye over HTTP
+	// a subscription or stream that lasted this long was good: the backoff begins anew
+	lasted = 10 * time.Second
 
 	// reprobeEvery is how often a server that answers well is asked whether it speaks the
 	// other era by now.

@@ -4,14 +4,18 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
@@ -34,7 +38,7 @@ func serveStrict(t *testing.T, hold func(r *http.Request, method, session string
 	upstream.Config,
 ) {
 	t.Helper()
-	s := &strict{seen: make(chan string, 10), hold: hold, ready: map[string]bool{}}
+	s := &strict{seen: make(chan string, 100), hold: hold, ready: map[string]bool{}}
 	s.web = serve(t, &web{
 		session: "s", declares: `{"tools":{},"resources":{"subscribe":true}}`,
 		call: func(w http.ResponseWriter, r *http.Request, m wire) {
@@ -234,4 +238,154 @@ func TestSessionThatServesNobodyIsEndedAtTheServer(t *testing.T) {
 			}
 		}))
 	}
+}
+
+// TestServerThatRefusesAnotherHandshakeIsLost has a server forget its sessions and open no
+// more, as one does that was replaced by another. What it says of the handshake is neither
+// its answer to the call nor a proof of life.
+func TestServerThatRefusesAnotherHandshakeIsLost(t *testing.T) {
+	t.Parallel()
+	for _, code := range []int{-32601, -32602, -32000} {
+		s := legacyWeb()
+		var refuses atomic.Bool
+		visit(t, shared(upstream.Config{}), func(t *testing.T, _ *origin, r *rig) {
+			refuses.Store(true)
+			s.forget()
+			_, err := r.call(t.Context(), "tool", `{}`, nil)
+			var answered *mcp.Error
+			if kindOf(mcp.Object{}, err) != "not sent" || errors.As(err, &answered) {
+				t.Errorf("%d: the call ended in %v, want unavailable, not sent, and no answer", code, cause(err))
+			}
+			time.Sleep(5 * time.Second)
+			synctest.Wait()
+			if got := r.last(); got.Up {
+				t.Errorf("%d: got %+v, want down", code, got)
+			}
+		}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			var m wire
+			_ = json.Unmarshal(body, &m)
+			if refuses.Load() && m.Method == "initialize" {
+				sendError(w, http.StatusOK, m.ID, code, "no")
+				return
+			}
+			s.ServeHTTP(w, r)
+		}))
+	}
+}
+
+// restarting is a server with a stream for what it likes, in each session that it opened
+// since it was started last. opens is called before a stream opens.
+func restarting(opens func(r *http.Request, session string)) *web {
+	s := legacyWeb()
+	s.stream = func(w http.ResponseWriter, r *http.Request) {
+		session := r.Header.Get("Mcp-Session-Id")
+		s.mu.Lock()
+		known := s.open[session]
+		s.mu.Unlock()
+		if !known {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		opens(r, session)
+		events(w)(": open\n\n")
+		<-r.Context().Done()
+	}
+	return s
+}
+
+// restart ends what the server has open, and its sessions.
+func (s *web) restart(at *origin) {
+	s.forget()
+	at.become(s)
+}
+
+// TestWhatChangedBetweenTwoSessionsIsListed has a server start anew, and add a tool after
+// its tools were listed and before the stream is open on which it could say so.
+func TestWhatChangedBetweenTwoSessionsIsListed(t *testing.T) {
+	t.Parallel()
+	var (
+		s    *web
+		late atomic.Bool
+	)
+	s = restarting(func(r *http.Request, session string) {
+		listed := func(one seenRequest) bool { return one.header.Get("Mcp-Session-Id") == session }
+		for session != "s-1" && !slices.ContainsFunc(s.sights("tools/list"), listed) {
+			if !wait(r.Context(), 10*time.Millisecond) {
+				return
+			}
+		}
+		late.Store(session != "s-1")
+	})
+	s.list = func(w http.ResponseWriter, m wire) {
+		name := "early"
+		if late.Load() {
+			name = "late"
+		}
+		sendJSON(w, m.ID, `{"tools":[{"name":"`+name+`","inputSchema":{"type":"object"}}]}`)
+	}
+	visit(t, upstream.Config{}, func(t *testing.T, o *origin, r *rig) {
+		s.restart(o)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := r.tools(); !slices.Equal(got, []string{"late"}) {
+			t.Errorf("a minute after the restart: got tools %v, want those that there are", got)
+		}
+	}, s)
+}
+
+// TestStreamsAreOpenSoonAfterEachRestart starts a server anew over and over. A session of
+// calls hears of that alone, and has its stream again as soon as after the first time.
+func TestStreamsAreOpenSoonAfterEachRestart(t *testing.T) {
+	t.Parallel()
+	var opened atomic.Int32
+	s := restarting(func(*http.Request, string) { opened.Add(1) })
+	visit(t, upstream.Config{}, func(t *testing.T, o *origin, r *rig) {
+		for n := range 15 {
+			r.must("tool", `{}`) // so that the session of calls is not idle
+			time.Sleep(30 * time.Second)
+			opened.Store(0)
+			s.restart(o)
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+			if got := opened.Load(); got != 2 {
+				t.Fatalf("restart %d: %d streams are open after 2 s, want those of both sessions", n, got)
+			}
+		}
+	}, s)
+}
+
+// TestSubscriptionThatWasNotRestoredIsAskedForAgain has a server that does not know a
+// resource for a moment after it has started anew.
+func TestSubscriptionThatWasNotRestoredIsAskedForAgain(t *testing.T) {
+	t.Parallel()
+	s := legacyWeb()
+	s.declares = `{"tools":{},"resources":{"subscribe":true}}`
+	var asked atomic.Int32
+	s.other = map[string]handler{
+		"resources/list": says(`{"resources":[{"uri":"file:///a","name":"a"}]}`),
+		subscribe: func(w http.ResponseWriter, _ *http.Request, m wire) {
+			if asked.Add(1) == 2 {
+				sendError(w, http.StatusOK, m.ID, -32002, "no such resource")
+				return
+			}
+			sendJSON(w, m.ID, `{}`)
+		},
+	}
+	visit(t, shared(upstream.Config{}), func(t *testing.T, _ *origin, r *rig) {
+		ctx, leave := context.WithCancel(t.Context())
+		defer leave()
+		if ok, err := r.resource("file:///a").Subscribe(ctx, share.User{TenantID: "a"}, func(string) {}); !ok ||
+			err != nil {
+			t.Fatalf("subscribe: got %v, %v", ok, err)
+		}
+		s.forget()
+		r.must("tool", `{}`)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if got := asked.Load(); got != 3 {
+			t.Errorf("it was asked for %d times, want until the server accepts", got)
+		}
+	}, s)
 }

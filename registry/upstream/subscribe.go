@@ -20,7 +20,6 @@ const (
 	maxWatches   = 1000             // resources of one upstream followed at once, shared out by package share
 	confirmLimit = 10 * time.Second // for the server to confirm a subscription
 	maxURI       = 8 << 10          // bytes of the URI that a notification may name
-	lasted       = 10 * time.Second // a subscription that lasted this long was good: the backoff begins anew
 )
 
 var errUnconfirmed = errors.New("no confirmation of the subscription in time")

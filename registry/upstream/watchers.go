@@ -12,6 +12,7 @@ import (
 type watcher struct {
 	uri     string
 	updated func(uri string) // must not block, because the reader of the connection calls it
+	over    chan struct{}    // closed when the server does not tell of changes any more
 }
 
 // watchers are all watchers of one legacy session. The zero value has none. It is safe
@@ -51,6 +52,19 @@ func (s *watchers) drop(w *watcher) bool {
 		delete(s.byURI, w.uri)
 	}
 	return len(left) == 0
+}
+
+// end removes the watchers of resources of which the server does not tell any more, and
+// says so to them.
+func (s *watchers) end(uris []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, uri := range uris {
+		for _, w := range s.byURI[uri] {
+			close(w.over)
+		}
+		delete(s.byURI, uri)
+	}
 }
 
 // updated tells a change to the watchers of the resource that changed and to those of a

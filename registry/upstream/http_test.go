@@ -628,6 +628,67 @@ func TestStreamThatIsStillTakenIsAskedForAgain(t *testing.T) {
 	}, s)
 }
 
+// TestSilentStreamIsResumedForAsLongAsACallMayTake has a balancer cut off each stream
+// after a minute in which the server had nothing to say.
+func TestSilentStreamIsResumedForAsLongAsACallMayTake(t *testing.T) {
+	t.Parallel()
+	var (
+		id      atomic.Value
+		resumed atomic.Int32
+	)
+	s := legacyWeb()
+	s.call = func(w http.ResponseWriter, _ *http.Request, m wire) {
+		id.Store(string(m.ID))
+		events(w)("id: e1\ndata:\n\n")
+	}
+	s.stream = func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Header.Get("Last-Event-Id") == "":
+			w.WriteHeader(http.StatusMethodNotAllowed)
+		case resumed.Add(1) <= 12:
+			events(w)(": nothing new\n\n")
+			wait(r.Context(), time.Minute)
+		default:
+			events(w)("id: e2\n%s", data(`{"jsonrpc":"2.0","id":%s,"result":%s}`, id.Load(), okResult))
+		}
+	}
+	visit(t, upstream.Config{}, func(t *testing.T, _ *origin, r *rig) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		result, err := r.tool("tool").Call(ctx, request(t, `{}`, nil))
+		if got := kindOf(result, err); got != "ok" {
+			t.Errorf("got %s (%v) after the stream was resumed %d times, want the answer", got, cause(err),
+				resumed.Load())
+		}
+	}, s)
+}
+
+// TestSubscriptionThatIsStillTakenIsAskedForAgain has a server that did not notice yet
+// that its subscription is gone, and refuses another.
+func TestSubscriptionThatIsStillTakenIsAskedForAgain(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int32
+	s := modernWeb()
+	s.listen = func(w http.ResponseWriter, r *http.Request, m wire) {
+		n := asked.Add(1)
+		if n == 2 || n == 3 {
+			sendError(w, http.StatusOK, m.ID, -32603, "there is a subscription")
+			return
+		}
+		events(w)("%s", data(
+			`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":%s,`+
+				`"_meta":{"io.modelcontextprotocol/subscriptionId":%s}}}`, listened(m), m.ID))
+		if n > 1 {
+			<-r.Context().Done()
+		}
+	}
+	visit(t, upstream.Config{}, func(t *testing.T, _ *origin, r *rig) {
+		if got := asked.Load(); got != 4 || !r.last().Up {
+			t.Errorf("it was asked %d times, up %v, want until it accepts", got, r.last().Up)
+		}
+	}, s)
+}
+
 // TestServersThatAskBackOverHTTP answers ping and refuses the rest.
 func TestServersThatAskBackOverHTTP(t *testing.T) {
 	t.Parallel()

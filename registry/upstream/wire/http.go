@@ -19,8 +19,10 @@ import (
 
 // Limits of Streamable HTTP.
 const (
-	maxSessionID = 1024                   // bytes of a session id
-	resumeMax    = 5                      // attempts in a row to resume a stream that bring nothing
+	maxSessionID = 1024 // bytes of a session id
+	// attempts in a row to resume a stream that bring neither an event nor a stream that
+	// lasts
+	resumeMax    = 5
 	reconnectMin = 100 * time.Millisecond // the least time between the end of a stream and its resumption
 	lasted       = 10 * time.Second       // a stream that lasted this long was good: the backoff begins anew
 )
@@ -373,6 +375,7 @@ func (l *HTTP) readStreams(ctx context.Context, out *Request, s *session, resp *
 		return answer != nil
 	}
 	for idle := 0; ; idle++ {
+		began := time.Now()
 		err := l.read.stream(ctx, resp.Body, &at, reserved, take)
 		if answer != nil {
 			l.drain(resp)
@@ -391,7 +394,7 @@ func (l *HTTP) readStreams(ctx context.Context, out *Request, s *session, resp *
 		case s == nil || at.id == "":
 			return mcp.Object{}, unavailable(true, errors.Join(ErrEnded, err))
 		}
-		if at.fresh {
+		if at.fresh || time.Since(began) > lasted {
 			idle, at.fresh = 0, false
 		}
 		if resp, err = l.resume(ctx, out, s, &at, idle); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
@@ -46,9 +47,9 @@ type both struct {
 	shut atomic.Pointer[time.Time]
 }
 
-// sideRest is how long calls keep away from an older side that was there before, or whose
-// refusal says nothing of whether it is there, and cannot be opened now. Any other that
-// never could be opened is tried again after reprobeEvery.
+// sideRest is how long calls keep away from an older side that cannot be opened now, and
+// that was there before or may be there (isAway). Any other that never could be opened is
+// tried again after reprobeEvery.
 const sideRest = time.Minute
 
 // forGood is longer than any connection lasts.
@@ -79,13 +80,25 @@ func (b *both) opened(c *connection, err error) error {
 		b.proven.Store(true)
 		return nil
 	}
-	rest := reprobeEvery
-	status, ok := errors.AsType[*wire.StatusError](err)
-	if b.proven.Load() || ok && saysNothingOfEras(status) {
-		rest = sideRest
+	switch {
+	case credential.FaultOf(err) != "": // its owner's alone: others may have one that will do
+	case b.proven.Load(), b.isAway(err):
+		b.shutFor(sideRest)
+	default:
+		b.shutFor(reprobeEvery)
 	}
-	b.shutFor(rest)
 	return c.server.unavailable(false, errOneEra)
+}
+
+// isAway tells whether an error says nothing of whether there is an older side: the
+// server cannot be reached at the moment, or refuses whatever it is asked. Its silence
+// says that there is none, and so does the end of a child.
+func (b *both) isAway(err error) bool {
+	if status, ok := errors.AsType[*wire.StatusError](err); ok {
+		return saysNothingOfEras(status)
+	}
+	_, lost := errors.AsType[*registry.UnavailableError](err)
+	return lost && b.link.Streams() && !errors.Is(err, errSilent)
 }
 
 // shutFor keeps calls from the older side for so long.

@@ -196,7 +196,7 @@ func (d *dialer) lastSaid() []string {
 // errors stay as they are.
 func (d *dialer) timeout(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fault(d.cfg.Name).unavailable(true, errors.New("no answer to the handshake in time"))
+		return fault(d.cfg.Name).unavailable(true, errSilent)
 	}
 	return err
 }

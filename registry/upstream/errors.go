@@ -25,6 +25,7 @@ var (
 	errCrowded = errors.New("too many calls wait for input")
 	errTasks   = errors.New("too many tasks are open")
 	errLong    = errors.New("call took longer than any may, with all its rounds")
+	errSilent  = errors.New("no answer to the handshake in time")
 )
 
 // fault makes the errors of one server; its text is the server's name.

@@ -76,6 +76,11 @@ func (o *origin) RoundTrip(r *http.Request) (*http.Response, error) {
 	out, in := io.Pipe()
 	w := &streaming{header: http.Header{}, body: in, started: make(chan int, 1)}
 	go func() {
+		defer func() {
+			if recover() != nil { // http.ErrAbortHandler
+				cancel(io.ErrUnexpectedEOF)
+			}
+		}()
 		handler.ServeHTTP(w, r)
 		w.WriteHeader(http.StatusOK)
 		_ = in.Close()

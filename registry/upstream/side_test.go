@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
@@ -222,10 +223,13 @@ func TestShutSideIsTriedAgain(t *testing.T) {
 }
 
 // TestSideThatWasAwayIsTriedSoon has a balancer refuse the first session with the older side
-// of a server, which says nothing of whether there is one.
+// of a server, or break its connection, which says nothing of whether there is one.
 func TestSideThatWasAwayIsTriedSoon(t *testing.T) {
 	t.Parallel()
-	for _, status := range []int{http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable} {
+	const broken = 0
+	for _, status := range []int{
+		http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, broken,
+	} {
 		server := readScript(t, "python2")
 		var back atomic.Bool
 		visit(t, upstream.Config{}, func(t *testing.T, _ *origin, r *rig) {
@@ -237,12 +241,32 @@ func TestSideThatWasAwayIsTriedSoon(t *testing.T) {
 			body, _ := io.ReadAll(r.Body)
 			r.Body = io.NopCloser(bytes.NewReader(body))
 			if !back.Load() && bytes.Contains(body, []byte(`"initialize"`)) {
+				if status == broken {
+					panic(http.ErrAbortHandler)
+				}
 				w.WriteHeader(status)
 				return
 			}
 			server.ServeHTTP(w, r)
 		}))
 	}
+}
+
+// TestUserWhomAServerRefusesCostsOthersNoQuestions has one of two users call whom the
+// server does not let in.
+func TestUserWhomAServerRefusesCostsOthersNoQuestions(t *testing.T) {
+	t.Parallel()
+	k := &knowing{next: readScript(t, "python2"), refuse: func(subject string) bool {
+		return strings.HasSuffix(subject, "#mallory")
+	}}
+	r := start(t, k.listen(t, credential.NewSigner(time.Now), ""))
+	r.untilTool("book")
+	call := person{"a", "mallory", anyQuestion, ""}.call(t, "x", "", "", nil)
+	call.InSession = true
+	if _, err := r.tool("book").Call(t.Context(), call); credential.FaultOf(err) != credential.FaultRefused {
+		t.Errorf("a user who is refused: got %v, want that", err)
+	}
+	askableCaller{r, "book", true}.must(t, "booked")
 }
 
 // lockedBuffer is a log that is read while it is written.

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"testing"
@@ -18,6 +19,7 @@ type serialServer struct {
 	turn  chan struct{} // has a token while the child is idle
 	ends  chan struct{} // closed when the call may end
 	lists int           // how many were answered; guarded by turn
+	apps  bool          // its tool has a view for hosts of apps, and none for others
 }
 
 // Exchange answers every request with all that any of them asks for.
@@ -40,9 +42,13 @@ func (o *serialServer) Exchange(ctx context.Context, out *wire.Request) (mcp.Obj
 	case mcp.MethodOf(out.Method).Lists:
 		o.lists++
 	}
+	view := ""
+	if o.apps && bytes.Contains(out.Body, []byte(mcp.ExtensionApps)) {
+		view = `,"_meta":{"ui":{"resourceUri":"ui://v"}}`
+	}
 	return mcp.ParseObject([]byte(`{"resultType":"complete","supportedVersions":["2026-07-28"],
-		"protocolVersion":"2025-11-25","content":[],"tools":[{"name":"slow","inputSchema":{"type":"object"}}],
-		"prompts":[],"resources":[],"resourceTemplates":[],"capabilities":{"tools":{}}}`))
+		"protocolVersion":"2025-11-25","content":[],"prompts":[],"resources":[],"resourceTemplates":[],
+		"tools":[{"name":"slow","inputSchema":{"type":"object"}` + view + `}],"capabilities":{"tools":{}}}`))
 }
 
 func (o *serialServer) Send(context.Context, []byte) error                  { return nil }
@@ -156,4 +162,40 @@ func TestChildThatAnswersNoCallIsLost(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestListsOfABusyChildStayApart has a child leave its tools without an answer beside a
+// call: what it lists to clients with fewer extensions goes on to be known.
+func TestListsOfABusyChildStayApart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := &serialServer{turn: make(chan struct{}, 1), ends: make(chan struct{}), apps: true}
+		o.turn <- struct{}{}
+		c, l, lost := o.supervised(t, mcp.LatestModern)
+		apart := func() bool { return len(l.variants) == 1 && len(l.variants[0].tools.items) == 1 }
+		if !apart() {
+			t.Fatal("the lists of clients without apps are not read")
+		}
+		answered := make(chan error, 1)
+		go func() {
+			_, err := l.offers[0].Call(t.Context(), &registry.Call{Method: mcp.MethodToolsCall})
+			answered <- err
+		}()
+		synctest.Wait()
+		c.changed()
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		if !apart() {
+			t.Error("during the call the lists of clients without apps are forgotten")
+		}
+		close(o.ends)
+		if err := <-answered; err != nil {
+			t.Errorf("the call ended in %v", err)
+		}
+		select {
+		case err := <-lost:
+			t.Errorf("lost in the middle of the call: %v", err)
+		default:
+		}
+	})
 }

@@ -163,7 +163,7 @@ func (c *Config) openLimit() time.Duration {
 }
 
 // site returns where a server over HTTP is, for its transports. of is whose a session is,
-// nil of the control connection, which nobody's calls keep.
+// nil of what is for everyone or for the gateway itself, as the control connection is.
 func (c *Config) site(of *auth.Owner) wire.Site {
 	return wire.Site{
 		Credential: c.credential(of),

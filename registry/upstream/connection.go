@@ -20,7 +20,7 @@ import (
 type connection struct {
 	cfg     *Config
 	server  fault
-	owner   *auth.Owner // whose session it is, as its seat says; nil: a control connection
+	owner   *auth.Owner // whose session it is, as its seat says; nil: nobody's, as the control connection
 	version string      // the revision agreed on
 	ids     counter     // of requests in either era: an early question may be answered late
 	// takes what a legacy server sends on its own; nil: the server is modern

@@ -23,7 +23,7 @@ const (
 	checkEvery = 30 * time.Second // between two proofs of life, or readings that nothing announced, at least
 )
 
-// listing is one of a server's four lists (tools, prompts, resources, templates) as it
+// listing is one of a server's lists (tools, prompts, resources, templates, skills) as it
 // was last read. Only the supervisor of its connection touches it, so it has no lock.
 type listing struct {
 	kind   registry.Kind

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -35,6 +36,8 @@ type lists struct {
 	changed topics
 	// the catalogue or the Status does not know the latest
 	stale bool
+	// a tool named a view when the tools were read last
+	apps bool
 
 	// of a variant: what its clients declare of the extensions on which lists depend
 	declared mcp.Extensions
@@ -209,7 +212,8 @@ func (l *lists) wanted(asked topics) []*listing {
 		}
 	}
 	if !l.isHad(l.tools) {
-		l.tools.text, l.offers = mcp.RawJSON("[]"), nil // counts as read: other lists need not wait for it
+		// counts as read: other lists need not wait for it
+		l.tools.text, l.offers, l.apps = mcp.RawJSON("[]"), nil, false
 	}
 	return wanted
 }
@@ -249,6 +253,7 @@ func (l *lists) take(ctx context.Context, r reading) error {
 	}
 	if one == l.tools {
 		l.offers = l.conn.offers(l.cfg, l.tools.items)
+		l.apps = bytes.Contains(l.tools.text, []byte(mcp.MetaAppURI))
 	}
 	return nil
 }
@@ -322,7 +327,7 @@ func (l *lists) status(left []registry.Refusal) Status {
 // nobody knows. Neither does anybody know what the files of apps hold before they are
 // read.
 func (l *lists) idle() []string {
-	if l.ask == nil || l.hasApps() || l.conn.extensions(l.cfg.Extensions).Any() {
+	if l.ask == nil || l.apps || l.conn.extensions(l.cfg.Extensions).Any() {
 		return nil
 	}
 	needed := make(map[string]bool)

@@ -132,7 +132,9 @@ func newPool(ctx context.Context, c *connection, streams bool, cfg *Config, dial
 		Max: p.most, Opening: 2 * cfg.openLimit(), // a child may be started twice
 		New: func(k seats.Key, lost func()) *pooled {
 			conn := newSessionConnection(c)
-			conn.owner = &k.Owner
+			if k.Owner != (auth.Owner{}) {
+				conn.owner = &k.Owner
+			}
 			return &pooled{
 				key: k, conn: conn, calls: &calls{strays: seen}, dial: dial, seats: p.seats,
 				lagging: lagging,

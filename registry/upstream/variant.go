@@ -31,14 +31,11 @@ import (
 // view.
 func (l *lists) dependsOn() mcp.Extensions {
 	has := l.conn.extensions(l.cfg.Extensions)
-	if l.hasApps() {
+	if l.apps {
 		has = has.With(mcp.ExtensionsNamed(mcp.ExtensionApps))
 	}
 	return l.cfg.Extensions.ListsApart(has)
 }
-
-// hasApps tells whether a tool names a view.
-func (l *lists) hasApps() bool { return bytes.Contains(l.tools.text, []byte(mcp.MetaAppURI)) }
 
 // base returns which of the extensions on which lists depend conn declares.
 func (l *lists) base() mcp.Extensions {

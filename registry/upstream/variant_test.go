@@ -6,9 +6,11 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
@@ -146,4 +148,19 @@ func TestListsOfFewerExtensionsMayFail(t *testing.T) {
 	broken.Store(false)
 	r.up.Reread()
 	r.until("the lists are kept apart", func() bool { return slices.Equal(r.namesFor(), []string{"describe"}) })
+}
+
+// TestListsOfAServerThatKnowsCallersAreReadForEachSetOfExtensions has a server let in only
+// who comes with an identity, which is the gateway's own where lists are read.
+func TestListsOfAServerThatKnowsCallersAreReadForEachSetOfExtensions(t *testing.T) {
+	t.Parallel()
+	for _, modern := range []bool{false, true} {
+		k := &knowing{next: serve(t, appWeb(modern))}
+		r := start(t, k.listen(t, credential.NewSigner(time.Now), ""))
+		r.untilUp()
+		r.until("the lists are kept apart", func() bool {
+			return slices.Equal(r.namesFor(mcp.ExtensionApps), []string{"draw"}) &&
+				slices.Equal(r.namesFor(), []string{"describe"})
+		})
+	}
 }

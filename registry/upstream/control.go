@@ -15,6 +15,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/credential"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/seats"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
@@ -92,7 +93,7 @@ func (c *control) call(ctx context.Context, i *item, call *registry.Call) (mcp.O
 	if err == nil {
 		return result, nil
 	}
-	if errors.Is(err, errBusy) {
+	if errors.Is(err, seats.ErrLate) {
 		// keeps the fact that the call never left, which the error of its deadline would
 		// hide
 		return mcp.Object{}, err
@@ -189,8 +190,8 @@ func (c *control) repeats(ctx context.Context, i *item, call *registry.Call, err
 	switch {
 	case !lost, unavailable.Credential != "", c.gone.Load(), call.Params.Has("requestState"),
 		errors.As(err, &refused) && refused.Status < http.StatusInternalServerError,
-		errors.As(err, &answered), errors.As(err, &unknown), errors.Is(err, errBusy), errors.Is(err,
-			errCrowded), errors.Is(err, errTasks):
+		errors.As(err, &answered), errors.As(err, &unknown), errors.Is(err, seats.ErrLate),
+		errors.Is(err, errCrowded), errors.Is(err, errTasks):
 		return false
 	}
 	return (i.idempotent || !unavailable.Sent) && pace.Wait(ctx, repeatAfter)

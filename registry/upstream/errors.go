@@ -21,7 +21,6 @@ import (
 // Causes that are told apart.
 var (
 	errNoChild = errors.New("max_children leaves no child for calls")
-	errBusy    = errors.New("all sessions for calls are busy")
 	errCrowded = errors.New("too many calls wait for input")
 	errTasks   = errors.New("too many tasks are open")
 	errLong    = errors.New("call took longer than any may, with all its rounds")

@@ -179,9 +179,9 @@ func (p *pool) catalogueError(err error) error {
 		return p.server.unavailable(false, errNoChild)
 	case errors.Is(err, seats.ErrEnded):
 		return p.server.unavailable(false, wire.ErrGone)
-	case errors.Is(err, seats.ErrBusy):
+	case errors.Is(err, seats.ErrLate):
 		p.conn.waitedInVain() // perhaps because the server hangs, and opens no session
-		return p.server.unavailable(false, errBusy)
+		return p.server.unavailable(false, err)
 	}
 	return err
 }

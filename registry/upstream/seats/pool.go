@@ -42,6 +42,7 @@ package seats
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -59,8 +60,14 @@ const (
 // with.
 var (
 	ErrNone  = errors.New("there are no seats at all")
-	ErrBusy  = errors.New("all seats are busy") // until the context's deadline passed
+	ErrLate  = errors.New("no session in time") // until the context's deadline passed
 	ErrEnded = errors.New("the pool is closed")
+)
+
+// Why a session was not there in time. Both are ErrLate.
+var (
+	errBusy = fmt.Errorf("%w: all are busy", ErrLate)
+	errSlow = fmt.Errorf("%w: it is still being opened", ErrLate)
 )
 
 // Config of a Pool.
@@ -292,7 +299,7 @@ func (r *Pool[S]) wait(ctx context.Context, t *waiter[S], waits *Waits) (*Seat[S
 			if s := r.quit(t); s != nil {
 				return r.ready(ctx, s, t.use, waits)
 			}
-			return nil, late(ctx)
+			return nil, late(ctx, errBusy)
 		}
 	}
 }
@@ -310,7 +317,7 @@ func (r *Pool[S]) ready(ctx context.Context, s *Seat[S], u Use, waits *Waits) (*
 		case <-s.opened:
 			err = s.err
 		case <-ctx.Done():
-			err = late(ctx)
+			err = late(ctx, errSlow)
 		}
 		waits.Opening = time.Since(began)
 	}
@@ -321,12 +328,11 @@ func (r *Pool[S]) ready(ctx context.Context, s *Seat[S], u Use, waits *Waits) (*
 	return s, nil
 }
 
-// late returns the error for a use whose context ended before it had a seat: ErrBusy
-// after a deadline, otherwise the context's own, because a caller who has gone is owed no
-// other.
-func late(ctx context.Context) error {
+// late returns the error for a use whose context ended before it had a session: why after
+// a deadline, otherwise the context's own, because a caller who has gone is owed no other.
+func late(ctx context.Context, why error) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return ErrBusy
+		return why
 	}
 	return ctx.Err()
 }

@@ -246,7 +246,7 @@ func TestWaitsAreTold(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		_, waits, err = r.Take(ctx, user("c", "u"), Call)
-		if !errors.Is(err, ErrBusy) || waits != (Waits{Queue: 5 * time.Second}) {
+		if !errors.Is(err, errBusy) || waits != (Waits{Queue: 5 * time.Second}) {
 			t.Errorf("in vain: got %v and %+v, want 5 s in the queue", err, waits)
 		}
 		r.Release(seat, Call)
@@ -259,17 +259,28 @@ func TestWaitsAreTold(t *testing.T) {
 	})
 }
 
-// TestDeadlineInTheQueueSaysBusy waits in a full pool until the deadline, and in one
-// without seats not at all.
-func TestDeadlineInTheQueueSaysBusy(t *testing.T) {
+// TestDeadlineSaysWhatWasWaitedFor waits until the deadline in a full pool and for a session
+// that opens slowly, and in a pool without seats not at all.
+func TestDeadlineSaysWhatWasWaitedFor(t *testing.T) {
 	t.Parallel()
 	play(t, 1, func(t *testing.T, r *stage) {
 		r.take(user("a", "u"))
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		if _, _, err := r.Take(ctx, tenant("b"), Call); !errors.Is(err, ErrBusy) {
-			t.Errorf("got %v, want ErrBusy", err)
+		if _, _, err := r.Take(ctx, tenant("b"), Call); !errors.Is(err, errBusy) {
+			t.Errorf("got %v, want errBusy", err)
 		}
+	})
+	play(t, 1, func(t *testing.T, r *stage) {
+		r.next.takes = 20 * time.Second
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		_, waits, err := r.Take(ctx, tenant("b"), Call)
+		if !errors.Is(err, errSlow) || !errors.Is(err, ErrLate) || waits != (Waits{Opening: 10 * time.Second}) {
+			t.Errorf("while it is opened: got %v and %+v, want errSlow", err, waits)
+		}
+		time.Sleep(10 * time.Second) // then it is open
+		synctest.Wait()
 	})
 	play(t, 0, func(t *testing.T, r *stage) {
 		if _, _, err := r.Take(t.Context(), tenant("b"), Call); !errors.Is(err, ErrNone) {

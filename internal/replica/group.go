@@ -73,8 +73,8 @@ type Group struct {
 	reached  atomic.Bool                    // another replica was reached once
 	// when others knew this replica first; nil: they do not yet
 	joined     atomic.Pointer[time.Time]
-	known      chan struct{} // holds a value when they do, again after they did not
 	introduced atomic.Bool   // each other replica was reached after joined, so it knows this one
+	tryNow     chan struct{} // holds a value when probe is to try all others at once
 	// this replica has said that it ends, and never says again that it lives
 	left   atomic.Bool
 	drains atomic.Bool // this replica says that it is about to end
@@ -93,7 +93,7 @@ func NewGroup(cfg GroupConfig) (*Group, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Group{config: cfg, id: NewID(), identity: identity, known: make(chan struct{}, 1)}
+	g := &Group{config: cfg, id: NewID(), identity: identity, tryNow: make(chan struct{}, 1)}
 	g.members.Store(&map[ID]*member{})
 	g.link = link.New(link.Config{
 		Identity: identity, Directory: g, Away: g.isAway,
@@ -181,42 +181,52 @@ func (g *Group) part(ctx context.Context) {
 // probe finds out now and then which others can be reached, until ctx ends, and at once
 // when others know this replica anew, so that each of them does. While Redis is away it
 // also asks whether any of them uses it: if none does, none can take over what this
-// replica leads.
+// replica leads. It asks that at each beat: a lease lasts little more than two beats
+// longer than it takes to notice that Redis is away, and others may notice it a beat later.
 func (g *Group) probe(ctx context.Context) {
 	ticker := time.NewTicker(probing)
 	defer ticker.Stop()
 	for {
-		var all sync.WaitGroup
-		var reached, use atomic.Int64
-		asked, isKnown, members := time.Now(), g.joined.Load() != nil, *g.members.Load()
-		for id, m := range members {
-			all.Go(func() {
-				brief, stop := context.WithTimeout(ctx, patience)
-				defer stop()
-				away, err := g.link.Ping(brief, string(id))
-				m.reached.Store(err == nil)
-				if err == nil {
-					g.reached.Store(true)
-					reached.Add(1)
-				}
-				if err == nil && !away {
-					use.Add(1)
-				}
-			})
-		}
-		all.Wait()
-		if isKnown && int(reached.Load()) == len(members) {
-			g.introduced.Store(true)
-		}
-		if g.isAway() && use.Load() == 0 && (reached.Load() > 0 || len(members) == 0) {
-			g.lease.extend(asked)
-		}
+		g.tryAll(ctx)
 		select {
-		case <-g.known:
+		case <-g.tryNow:
 		case <-ticker.C:
 		case <-ctx.Done():
 			return
 		}
+	}
+}
+
+// tryAll tries to reach all others at once.
+func (g *Group) tryAll(ctx context.Context) {
+	var all sync.WaitGroup
+	var reached, use atomic.Int64
+	asked, isKnown, members := time.Now(), g.joined.Load() != nil, *g.members.Load()
+	limit := beat
+	if g.isAway() { // or one that is gone without a word would take the rest of the lease
+		limit = beat / 2
+	}
+	for id, m := range members {
+		all.Go(func() {
+			brief, stop := context.WithTimeout(ctx, limit)
+			defer stop()
+			away, err := g.link.Ping(brief, string(id))
+			m.reached.Store(err == nil)
+			if err == nil {
+				g.reached.Store(true)
+				reached.Add(1)
+			}
+			if err == nil && !away {
+				use.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	if isKnown && int(reached.Load()) == len(members) {
+		g.introduced.Store(true)
+	}
+	if g.isAway() && use.Load() == 0 && (reached.Load() > 0 || len(members) == 0) {
+		g.lease.extend(asked)
 	}
 }
 

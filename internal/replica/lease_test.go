@@ -1,9 +1,17 @@
 package replica
 
 import (
+	"context"
+	"log/slog"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/lifetime/lifetimetest"
+	"github.com/drawbridge-mcp/drawbridge/internal/link"
+	"github.com/drawbridge-mcp/drawbridge/internal/redis"
+	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 )
 
 // TestLease lets a lease be extended in time, and then too late.
@@ -77,4 +85,79 @@ func TestWhoDoesNotKnowAReplicaThatServesLeadsNothing(t *testing.T) {
 			t.Errorf("it serves after %v, and another one may take over what it leads", time.Since(joined))
 		}
 	})
+}
+
+// TestOthersAreAskedWhileRedisIsAway before the lease ends: they may notice later than this
+// replica that Redis is away. They were asked every two seconds, and a replica that they
+// told so too late led none of its sessions until Redis was back.
+func TestOthersAreAskedWhileRedisIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, err := NewGroup(GroupConfig{Store: redis.New(redis.Config{}), Seal: seal.RandomRing()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		g.clock.Store(&clock{answered: began})
+		lifetimetest.Run(t, func(ctx context.Context) error { g.beat(ctx); return nil })
+		for _, after := range []time.Duration{3 * beat, 4 * beat} {
+			select {
+			case <-g.tryNow:
+			case <-time.After(life):
+			}
+			if got := time.Since(began); got > after {
+				t.Errorf("others are asked after %v, want %v at most", got, after)
+			}
+		}
+	})
+}
+
+// TestWhoIsGoneWithoutAWordDoesNotTakeTheLease has one replica away that does not answer,
+// as one on the machine of Redis, and another that does.
+func TestWhoIsGoneWithoutAWordDoesNotTakeTheLease(t *testing.T) {
+	t.Parallel()
+	g, other := awayGroup(t), awayGroup(t)
+	deaf, listener := listen(t), listen(t)
+	t.Cleanup(func() { deaf.Close() })
+	lifetimetest.Run(t, func(ctx context.Context) error { return other.link.Serve(ctx, listener) })
+	members := make(map[ID]*member)
+	for id, peer := range map[ID]link.Peer{
+		other.id: {Address: listener.Addr().String(), Digest: other.identity.Digest()},
+		NewID():  {Address: deaf.Addr().String()},
+	} {
+		peer.ID = string(id)
+		members[id] = &member{peer: peer}
+		members[id].begin()
+	}
+	g.members.Store(&members)
+	known := link.Peer{ID: string(g.id), Digest: g.identity.Digest()}
+	other.members.Store(&map[ID]*member{g.id: {peer: known}})
+	began := time.Now()
+	g.tryAll(t.Context())
+	if _, leads := g.Leads(); !leads {
+		t.Error("the lease is not extended, though whoever answers does not use Redis")
+	}
+	if took := time.Since(began); took > leaseTime-3*beat {
+		t.Errorf("that took %v, when the lease would have ended", took)
+	}
+}
+
+// awayGroup returns a group that has never reached Redis, and does not run.
+func awayGroup(t *testing.T) *Group {
+	t.Helper()
+	g, err := NewGroup(GroupConfig{
+		Store: redis.New(redis.Config{}), Seal: seal.RandomRing(), Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
 }

@@ -103,9 +103,14 @@ func (g *Group) checkForStranger(ctx context.Context) (mine bool, err error) {
 	return mine, err
 }
 
-// beat says that this replica lives, until ctx ends.
+// beat says that this replica lives, until ctx ends. While it cannot, it has probe ask the
+// others whether they can.
 func (g *Group) beat(ctx context.Context) {
-	check := func(ctx context.Context) { _ = g.check(ctx) } // the next one comes
+	check := func(ctx context.Context) {
+		if g.check(ctx) != nil && g.isAway() { // the next one comes
+			pace.Signal(g.tryNow)
+		}
+	}
 	check(ctx)
 	pace.Every(ctx, beat, check)
 }
@@ -189,7 +194,7 @@ func (g *Group) returned(ctx context.Context) {
 			"other replicas took this one for gone; it looks again at what it holds")
 		g.config.Count.TakenForGone()
 	}
-	pace.Signal(g.known)
+	pace.Signal(g.tryNow)
 	for _, f := range g.returns {
 		f()
 	}

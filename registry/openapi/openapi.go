@@ -177,7 +177,7 @@ func baseURL(text string) (*url.URL, error) {
 	if !plainPath(path) {
 		return nil, errors.New("base_url has a path with dot segments, empty segments or encoded characters")
 	}
-	return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: path}, nil
+	return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: path, RawPath: path}, nil
 }
 
 // choose returns the operations that a pattern of include matches, or the GETs when there

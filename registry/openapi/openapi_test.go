@@ -184,6 +184,20 @@ func TestAnOperationIDWithSpacesIsIncluded(t *testing.T) {
 	}
 }
 
+// TestTheBaseIsAskedAsItIsWritten, also where it has characters that net/url would encode:
+// each call failed, as if its arguments led elsewhere.
+func TestTheBaseIsAskedAsItIsWritten(t *testing.T) {
+	a := newAPI(t)
+	cfg := a.config(operation("/items/{id}",
+		`"parameters":[{"name":"id","in":"path","required":true,"schema":{}}]`))
+	cfg.BaseURL = a.URL + "/_api/lists('Docs')/v1,2!*"
+	tools, _ := load(t, cfg)
+	mustUse(t, tools["op"], `{"id":"a b"}`)
+	if r, _ := a.last(t); r.RequestURI != "/_api/lists('Docs')/v1,2!*/items/a%20b" {
+		t.Errorf("got %s", r.RequestURI)
+	}
+}
+
 func TestRefusedOperationsCostNoOther(t *testing.T) {
 	_, refused := load(t, newAPI(t).config(issues(t), "*"))
 	got := map[string]string{}

@@ -194,6 +194,12 @@ func TestAModelDescribesAsksErrsAndMends(t *testing.T) {
 				!strings.Contains(text, "There are more rows") {
 				t.Errorf("got %s and %q", structured.JSON(), text)
 			}
+			// as clients write integers that have all numbers as floats
+			_, structured = ask(t, query, `{"query": "SELECT id FROM orders WHERE user_id = `+parameter+
+				` ORDER BY id", "parameters": [1.0], "limit": 1.0}`)
+			if got := string(structured.Value("rows")); got != "[[1]]" {
+				t.Errorf("got %s, want the first order of user 1", structured.JSON())
+			}
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -126,7 +127,8 @@ func newQueryDatabase(cfg Config) (registry.Func, func() error, error) {
 		func(ctx context.Context, c *registry.Call, d namedSource) (mcp.Object, error) {
 			args := arguments(c)
 			q := &database.Query{Text: args.Text("query"), Limit: defaultRows}
-			if n, ok := args.Value("limit").Int(); ok {
+			// 20.0 is an integer
+			if n, err := strconv.ParseFloat(string(args.Value("limit")), 64); err == nil {
 				q.Limit = int(min(max(n, 1), database.MaxRows))
 			}
 			if fault := readParameters(q, args.Value("parameters")); fault != "" {

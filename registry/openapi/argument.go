@@ -22,6 +22,7 @@ type argument struct {
 	asJSON    bool   // the whole value is written as JSON
 	objects   bool   // an object is written as JSON
 	elements  bool   // elements of a list that are objects or lists are written as JSON
+	integers  bool   // its values are integers, or lists of them
 	slashes   bool   // the value may have slashes although it is in the path
 	reserved  bool   // some reserved characters are not encoded, see escapeReserved
 	required  bool
@@ -35,6 +36,7 @@ func newArgument(p *openapi3.Parameter, own []string, s *schemas) (*argument, er
 	a := &argument{
 		parameter: p.Name, location: p.In, required: p.Required || p.In == openapi3.ParameterInPath,
 		slashes: p.AllowReserved, reserved: p.AllowReserved && p.In == openapi3.ParameterInQuery,
+		integers: saysIntegers(p.Schema),
 	}
 	switch p.In {
 	case openapi3.ParameterInPath, openapi3.ParameterInQuery:
@@ -109,6 +111,14 @@ func (a *argument) readStyle(style string, explode *bool, schema *openapi3.Schem
 		return "it is a list of objects, for which there is no style"
 	}
 	return ""
+}
+
+// saysIntegers tells whether a schema says that its values are integers, or lists of them.
+func saysIntegers(ref *openapi3.SchemaRef) bool {
+	isInteger := func(ref *openapi3.SchemaRef) bool {
+		return ref != nil && ref.Value != nil && ref.Value.Type.Includes(openapi3.TypeInteger)
+	}
+	return isInteger(ref) || ref != nil && ref.Value != nil && isInteger(ref.Value.Items)
 }
 
 // listsObjects tells whether a schema says that its values are lists of objects.

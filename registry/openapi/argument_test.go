@@ -87,3 +87,30 @@ func TestServersOfAnOperationAreNoted(t *testing.T) {
 		t.Errorf("got notes %q, want %q", got, want)
 	}
 }
+
+// TestIntegersHaveNoPoint in an address or a form, where the document says that they are
+// some. A client that has all numbers as floats writes 7.0, which is an integer to the
+// schema and was none to most APIs. A number stays as it is written.
+func TestIntegersHaveNoPoint(t *testing.T) {
+	a := newAPI(t)
+	tools, _ := load(t, a.config([]byte(`{"openapi":"3.1.0","info":{"title":"x","version":"1"},"paths":{
+		"/p/{id}":{"post":{"operationId":"op","parameters":[
+			{"name":"id","in":"path","required":true,"schema":{"type":"integer"}},
+			{"name":"page","in":"query","schema":{"type":["integer","null"]}},
+			{"name":"ids","in":"query","schema":{"type":"array","items":{"type":"integer"}}},
+			{"name":"version","in":"query","schema":{"type":"number"}}],
+		"requestBody":{"content":{"application/x-www-form-urlencoded":{
+			"schema":{"properties":{"amount":{"type":"integer"},"rate":{"type":"number"},
+				"sizes":{"type":"array","items":{"type":"integer"}}}},
+			"encoding":{"sizes":{"style":"pipeDelimited"}}}}},
+		"responses":{}}}}}`), "op"))
+	mustUse(t, tools["op"], `{"id":7.0,"page":20.0,"ids":[1.0,30],"version":1.0,
+		"body":{"amount":2000.0,"rate":1.0,"sizes":[1.0,2.0],"other":3.0}}`)
+	r, body := a.last(t)
+	if want := "/v3/p/7?page=20&ids=1&ids=30&version=1.0"; r.RequestURI != want {
+		t.Errorf("got %s, want %s", r.RequestURI, want)
+	}
+	if want := "amount=2000&rate=1.0&sizes=1%7C2&other=3.0"; body != want {
+		t.Errorf("got %s, want %s", body, want)
+	}
+}

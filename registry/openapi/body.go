@@ -17,7 +17,7 @@ import (
 type body struct {
 	mediaType string // as in the document, with its parameters, or JSON; sent as Content-Type
 	form      bool   // written as a form, otherwise as JSON
-	// of a form: the properties for which the document has an encoding, by name
+	// of a form: the properties that the document names, by name
 	fields   map[string]*argument
 	required bool
 	schema   mcp.RawJSON
@@ -82,16 +82,19 @@ func withoutBody(b *openapi3.RequestBody, media *openapi3.MediaType, s *schemas)
 // https://spec.openapis.org/oas/v3.1.1.html#encoding-object
 func (b *body) encode(media *openapi3.MediaType, s *schemas) error {
 	b.fields = map[string]*argument{}
+	var properties openapi3.Schemas
+	if media.Schema != nil && media.Schema.Value != nil {
+		properties = media.Schema.Value.Properties
+	}
+	for name, schema := range properties {
+		b.fields[name] = plainField(name, schema)
+	}
 	for _, name := range slices.Sorted(maps.Keys(media.Encoding)) {
 		encoding := media.Encoding[name]
 		if encoding == nil {
 			continue
 		}
-		var schema *openapi3.SchemaRef
-		if media.Schema != nil && media.Schema.Value != nil {
-			schema = media.Schema.Value.Properties[name]
-		}
-		field, problem := newField(name, encoding, schema)
+		field, problem := newField(name, encoding, properties[name])
 		if problem == "" {
 			b.fields[name] = field
 			continue
@@ -112,7 +115,7 @@ func (b *body) encode(media *openapi3.MediaType, s *schemas) error {
 func newField(name string, e *openapi3.Encoding, schema *openapi3.SchemaRef) (field *argument,
 	problem string,
 ) {
-	field = plainField(name)
+	field = plainField(name, schema)
 	if e.Style != "" || e.Explode != nil || e.AllowReserved {
 		field.objects, field.reserved = false, e.AllowReserved
 		return field, field.readStyle(e.Style, e.Explode, schema, "fields")
@@ -137,11 +140,11 @@ func newField(name string, e *openapi3.Encoding, schema *openapi3.SchemaRef) (fi
 
 // plainField returns how a property of a form is written by default: a text as it is,
 // each element of a list as a field of its own, and an object as JSON.
-func plainField(name string) *argument {
+func plainField(name string, schema *openapi3.SchemaRef) *argument {
 	return &argument{
 		name: "body." + name, parameter: name, location: openapi3.ParameterInQuery, style: "form",
 		explode: true,
-		objects: true, elements: true,
+		objects: true, elements: true, integers: saysIntegers(schema),
 	}
 }
 
@@ -159,7 +162,7 @@ func (b *body) formTexts(raw mcp.RawJSON) (string, error) {
 		}
 		field := b.fields[name]
 		if field == nil {
-			field = plainField(name)
+			field = plainField(name, nil)
 		}
 		more, err := field.queryTexts(member)
 		if err != nil {

@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"bytes"
 	"fmt"
 	"net/url"
 	"slices"
@@ -32,29 +33,23 @@ type value struct {
 	pairs [][2]string // keys and values of an object, in its order; nil when the value is no object
 }
 
-// read takes the value of the argument apart. The error is a *usageError.
+// read takes the value of the argument apart. Elements of a list that are objects or lists
+// are refused where no style says how to write them. The error is a *usageError.
 func (a *argument) read(raw mcp.RawJSON) (value, error) {
-	if a.asJSON || a.objects && raw.IsObject() {
-		return value{text: string(raw), plain: true}, nil
-	}
-	return valueOf(a.name, raw, a.elements)
-}
-
-// valueOf takes a JSON value apart. name is the argument's, for errors. With asJSON,
-// elements of a list that are objects or lists become their JSON; without it they are
-// refused, since no style says how to write them.
-func valueOf(name string, raw mcp.RawJSON, asJSON bool) (value, error) {
 	switch {
+	case a.asJSON || a.objects && raw.IsObject():
+		return value{text: string(raw), plain: true}, nil
 	case raw.IsArray():
 		elements, _ := raw.Elements()
 		v := value{list: make([]string, len(elements))}
 		for i, element := range elements {
-			text, ok := scalar(element)
-			if asJSON && (element.IsObject() || element.IsArray()) {
+			text, ok := a.scalar(element)
+			if a.elements && (element.IsObject() || element.IsArray()) {
 				text, ok = string(element), true
 			}
 			if !ok {
-				return value{}, usagef("arguments.%s: the elements must be texts, numbers or booleans", name)
+				return value{}, usagef("arguments.%s: the elements must be texts, numbers or booleans",
+					a.name)
 			}
 			v.list[i] = text
 		}
@@ -63,28 +58,33 @@ func valueOf(name string, raw mcp.RawJSON, asJSON bool) (value, error) {
 		o, _ := mcp.ObjectOf(raw)
 		v := value{pairs: make([][2]string, 0, o.Len())}
 		for key, member := range o.Members {
-			text, ok := scalar(member)
+			text, ok := a.scalar(member)
 			if !ok {
-				return value{}, usagef("arguments.%s: the values must be texts, numbers or booleans", name)
+				return value{}, usagef("arguments.%s: the values must be texts, numbers or booleans", a.name)
 			}
 			v.pairs = append(v.pairs, [2]string{key, text})
 		}
 		return v, nil
 	}
-	text, ok := scalar(raw)
+	text, ok := a.scalar(raw)
 	if !ok {
-		return value{}, usagef("arguments.%s must not be null", name)
+		return value{}, usagef("arguments.%s must not be null", a.name)
 	}
 	return value{text: text, plain: true}, nil
 }
 
-// scalar returns the text of a string, number or boolean; ok is false for other values.
-func scalar(raw mcp.RawJSON) (string, bool) {
+// scalar returns the text of a string, number or boolean; ok is false for other values. To
+// a schema 7.0 is an integer, and clients that have all numbers as floats write it so, but
+// few APIs take it for one.
+func (a *argument) scalar(raw mcp.RawJSON) (string, bool) {
 	if raw.IsNull() || raw.IsArray() || raw.IsObject() {
 		return "", false
 	}
 	if text, ok := raw.Text(); ok {
 		return text, true
+	}
+	if a.integers {
+		raw = bytes.TrimSuffix(raw, []byte(".0"))
 	}
 	return string(raw), raw[0] != '"'
 }
@@ -215,7 +215,7 @@ func (a *argument) deepTexts(pieces []string, name string, raw mcp.RawJSON) ([]s
 		}
 		return pieces, nil
 	}
-	if text, ok := scalar(raw); ok { // null is not written
+	if text, ok := a.scalar(raw); ok { // null is not written
 		pieces = append(pieces, escape(name)+"="+a.escaped(text))
 	}
 	return pieces, nil

@@ -12,6 +12,7 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -144,9 +145,12 @@ func (r *running) fetch(ctx context.Context, q *database.Query, table *database.
 	bind := &pgproto3.Bind{}
 	for _, p := range q.Parameters {
 		value := []byte(p.Text)
-		if p.Kind == database.Null {
+		switch {
+		case p.Kind == database.Null:
 			value = nil
-		} else if strings.ContainsRune(p.Text, 0) {
+		case p.Kind == database.Number: // a client that has all numbers as floats writes an integer so
+			value = bytes.TrimSuffix(value, []byte(".0"))
+		case strings.ContainsRune(p.Text, 0):
 			return database.Errorf("A parameter has a NUL character.")
 		}
 		bind.Parameters = append(bind.Parameters, value)

@@ -80,7 +80,8 @@ func TestServersOfAnOperationAreNoted(t *testing.T) {
 			"/a":{"get":{"operationId":"upload","servers":[{"url":"https://uploads.test"}],"responses":{}}},
 			"/b":{"servers":[{"url":"https://other.test"}],"get":{"operationId":"other","responses":{}}},
 			"/c":{"get":{"operationId":"same","servers":[{"url":"https://api.test"}],"responses":{}}},
-			"/d":{"get":{"operationId":"plain","responses":{}}}}}`))
+			"/d":{"get":{"operationId":"plain","responses":{}}},
+			"/e":{"get":{"operationId":"none","servers":[],"responses":{}}}}}`))
 	const text = ": the servers that the document names for it alone are not asked: its requests go where all go"
 	want := []string{`operation "upload"` + text, `operation "other"` + text}
 	if got := notes(t, cfg); !slices.Equal(got, want) {

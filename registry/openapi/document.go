@@ -48,8 +48,8 @@ type operation struct {
 	// JSON of the parameters that the path item has for all its operations; nil when
 	// there are none
 	parameters []byte
-	servers    []byte // JSON of the servers that it or its path item names for itself; nil when there are none
-	fault      error // why it cannot be read, or its path item: then it stands for all of the path
+	servers    []byte // JSON of those that it or its path item names for itself; nil when there are none
+	fault      error  // why it cannot be read, or its path item: then it stands for all of the path
 }
 
 // anyMethod is the method of an operation that stands for all operations of a path whose

@@ -12,6 +12,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
@@ -82,8 +83,10 @@ func (m *maker) make() (*tool, error) {
 	if err := t.readParameters(m.o, t.input); err != nil {
 		return nil, err
 	}
-	if m.o.servers != nil && !bytes.Equal(m.o.servers, m.o.from.root["servers"]) {
-		t.input.note("the servers that the document names for it alone are not asked: its requests go where all go")
+	if named, _ := strictjson.Elements(nil, m.o.servers); len(named) > 0 &&
+		!bytes.Equal(m.o.servers, m.o.from.root["servers"]) {
+		t.input.note(
+			"the servers that the document names for it alone are not asked: its requests go where all go")
 	}
 	var err error
 	if t.body, err = newBody(m.o, t.input); err != nil {

@@ -122,9 +122,5 @@ func network(a netip.Addr) netip.Addr {
 	if !a.Is6() {
 		return a
 	}
-	prefix, err := a.Prefix(64)
-	if err != nil {
-		return a
-	}
-	return prefix.Addr()
+	return netip.PrefixFrom(a, 64).Masked().Addr()
 }

@@ -11,7 +11,8 @@ import (
 // Load returns the settings of a client that takes servers whose certificates the
 // authorities in one file have signed, and that shows a certificate with a key. Without a
 // file of authorities they are those of the system, and without a certificate none is
-// shown.
+// shown. The certificate is read again for each connection: one that was renewed is shown
+// from then on.
 func Load(authorities, certificate, key string) (*tls.Config, error) {
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
 	if authorities != "" {
@@ -24,12 +25,16 @@ func Load(authorities, certificate, key string) (*tls.Config, error) {
 			return nil, fmt.Errorf("%s holds no certificate in PEM", authorities)
 		}
 	}
-	if certificate != "" {
+	if certificate == "" {
+		return cfg, nil
+	}
+	cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 		pair, err := tls.LoadX509KeyPair(certificate, key)
 		if err != nil {
 			return nil, fmt.Errorf("certificate %s with key %s: %w", certificate, key, err)
 		}
-		cfg.Certificates = []tls.Certificate{pair}
+		return &pair, nil
 	}
-	return cfg, nil
+	_, err := cfg.GetClientCertificate(nil) // a fault of the files is told now
+	return cfg, err
 }

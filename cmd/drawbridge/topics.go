@@ -46,11 +46,18 @@ func page(topic string) string {
 	for _, file := range []string{
 		"reference/" + topic + ".md", topic + ".md", "login/" + topic + ".md", topic + "/README.md",
 	} {
-		if text, err := fs.ReadFile(docs.Pages, file); err == nil {
-			return tags.ReplaceAllString(string(text), "")
+		if text := textOfPage(file); text != "" {
+			return text
 		}
 	}
 	return ""
+}
+
+// textOfPage returns the text of a file of the documentation for a terminal, "" if there
+// is no such file.
+func textOfPage(file string) string {
+	text, _ := fs.ReadFile(docs.Pages, file) // nothing of one that is not there
+	return tags.ReplaceAllString(string(text), "")
 }
 
 // section returns the part of a page below a heading, up to the next of the same level;
@@ -89,14 +96,11 @@ func ofSymptom(topic string) (sections []string) {
 		}
 		target, _, _ = strings.Cut(target, ")")
 		file, anchor, _ := strings.Cut(target, "#")
-		text, err := fs.ReadFile(docs.Pages, cmp.Or(file, "debug.md"))
-		if err != nil {
-			continue
-		}
-		for line := range strings.Lines(string(text)) {
+		text := textOfPage(cmp.Or(file, "debug.md"))
+		for line := range strings.Lines(text) {
 			heading, is := strings.CutPrefix(strings.TrimSpace(line), "## ")
 			if is && anchor == strings.Join(strings.FieldsFunc(strings.ToLower(heading), isSeparator), "-") {
-				sections = append(sections, strings.TrimSpace(section(string(text), heading)))
+				sections = append(sections, strings.TrimSpace(section(text, heading)))
 			}
 		}
 	}

@@ -80,9 +80,9 @@ func (k *keeping) keysLocation() string {
 var dataHelp = help{
 	"(check [-remove] | backup FILE | restore FILE) [-config F]",
 	"Looks after what the gateway keeps for good, also while it runs.\n" +
-		"check reads all records and says how many cannot be read; -remove removes those. backup writes " +
-		"them to a new file, as they are at one moment. restore puts those of a backup in the place of all " +
-		"that there are, at once or not at all.\n" +
+		"check reads all records and says how many cannot be read; -remove removes those that are damaged. " +
+		"backup writes all records to a new file, as they are at one moment. restore puts those of a " +
+		"backup in the place of all that there are, at once or not at all.\n" +
 		"A backup of a folder can be restored to PostgreSQL and back. It has no keys: keep those, too.\n" +
 		"Exit 0 when it is done, 1 when not, 2 when the config or the command line is refused.",
 }

@@ -242,17 +242,5 @@ func (s *Server) notFound(w http.ResponseWriter, _ *http.Request) {
 // clients may do is judged here as if they had come here, but for what belongs to a
 // connection, and for what a request costs: the first replica has seen to that.
 func (s *Server) forwarded() http.Handler {
-	r := chi.NewRouter()
-	every := chi.Chain(s.identified, s.exchanges.Logged, s.recovered,
-		checked(s.bounded, s.authenticated, s.admitted))
-	r.Use(every...)
-	r.NotFound(s.notFound)
-	r.MethodNotAllowed(s.notFound)
-	r.HandleFunc(exchange.EndpointPath, s.endpoint)
-	r.HandleFunc(exchange.TenantPath+"{tenant}"+exchange.EndpointPath, s.endpoint)
-	s.keyEndpoints(r.With(checked(s.keysTaken)))
-	if s.config.LegacySSE {
-		r.HandleFunc(exchange.MessagesPath, s.legacy.PostMessage)
-	}
-	return &shortcut{r, every.Handler(http.HandlerFunc(s.endpoint))}
+	return s.router(chi.Chain(s.identified, s.exchanges.Logged, s.recovered, checked(s.bounded)))
 }

@@ -287,12 +287,21 @@ const accepted = `{"action":"accept","content":{"is":"me"}}`
 // of its repeats comes to another replica than the one before.
 func TestParkedCallGoesOnAtAnyReplica(t *testing.T) {
 	t.Parallel()
-	for _, over := range []string{"a hub", "redis"} {
-		t.Run(over, func(t *testing.T) {
+	for _, test := range []struct{ over, path string }{
+		{"a hub", "/mcp"},
+		{"redis", "/mcp"},
+		{"redis", "/t/acme/mcp"},
+	} {
+		t.Run(test.over+test.path, func(t *testing.T) {
 			t.Parallel()
 			var server *redistest.Server
-			if over == "redis" {
+			if test.over == "redis" {
 				server = redistest.Start(t)
+			}
+			asks := func(tool, more string) message {
+				m := asks(tool, more)
+				m.path = test.path
+				return m
 			}
 			tw := newWorldPair(t, server)
 			baseA, baseB := tw.a.serve(t), tw.b.serve(t)

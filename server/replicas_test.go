@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -46,6 +47,51 @@ func TestAnswerAtAnotherReplica(t *testing.T) {
 		}
 	}
 	stream.expect(t, "id: p1", `{\"where\":{\"roots\":[]}}`, "")
+}
+
+// TestEachAddressOfASessionLeadsToItsPrimary opens sessions at one replica and uses them at
+// the other, at each address of the endpoint, also with a token of several tenants, of which
+// the path alone says which is meant.
+func TestEachAddressOfASessionLeadsToItsPrimary(t *testing.T) {
+	several := func(w *world) {
+		w.config.Verify = func(context.Context, string) (auth.Principal, error) {
+			p := principals()["alice"]
+			p.TenantID, p.Tenants = "", []string{"globex", "acme"}
+			return p, nil
+		}
+	}
+	ofOne := func(*world) {}
+	for _, test := range []struct {
+		token string
+		of    func(*world)
+		path  string
+	}{
+		{"of one tenant", ofOne, "/mcp"},
+		{"of one tenant", ofOne, "/key/mcp"},
+		{"of one tenant", ofOne, "/t/acme/mcp"},
+		{"of one tenant", ofOne, "/t/acme/key/mcp"},
+		{"of several tenants", several, "/t/acme/mcp"},
+		{"of several tenants", several, "/t/acme/key/mcp"},
+	} {
+		t.Run(test.token+test.path, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a, b := replicas(t, test.of, func(w *world) { w.settings.AccessKeys = true })
+				at := func(m message) message {
+					m.path = test.path
+					return m
+				}
+				id := a.do(t, at(initialize(mcp.Revision2511))).Header().Get(mcp.HeaderSessionID)
+				wantStatus(t, "a ping", b.do(t, at(inSession("POST", id, pingBody))), http.StatusOK)
+				wantStatus(t, "a call", b.do(t, at(legacyCall(id, "rich"))), http.StatusOK)
+				listening := b.follow(t, at(inSession("GET", id, "")))
+				wait(t)
+				wantStatus(t, "DELETE", b.do(t, at(inSession("DELETE", id, ""))), http.StatusNoContent)
+				if got := <-listening; !strings.Contains(got, "id: g") {
+					t.Errorf("a stream: got %s, want its beginning", got)
+				}
+			})
+		})
+	}
 }
 
 // TestCancellationsGoToThePrimaryAlone cancels what no request has: the primary is told,

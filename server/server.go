@@ -185,16 +185,11 @@ func newServer(cfg Config, d exchange.Desk) *Server {
 }
 
 // Handler returns the handler of the client listener. It serves only the paths that are
-// listed here, exactly as they are.
+// listed here and in router, exactly as they are.
 func (s *Server) Handler() http.Handler {
-	r := chi.NewRouter()
 	// Every request, to whatever path, is:
 	every := chi.Chain(s.identified, s.exchanges.Logged, s.recovered, checked(s.sameOrigin, s.bounded))
-	// Every request to what only a caller may use is besides:
-	known := checked(s.authenticated, s.admitted)
-	r.Use(every...)
-	r.NotFound(s.notFound)
-	r.MethodNotAllowed(s.notFound)
+	r := s.router(every)
 	r.Get(exchange.MetadataPath, s.metadata)
 	r.Get(exchange.MetadataPath+exchange.EndpointPath, s.metadata)
 	r.Get(exchange.MetadataPath+exchange.TenantPath+"{tenant}"+exchange.EndpointPath, s.metadata)
@@ -213,7 +208,19 @@ func (s *Server) Handler() http.Handler {
 			r.HandleFunc(route, signingIn{s.config.SignIn}.answer)
 		}
 	}
-	s.keyEndpoints(r.With(checked(s.keysTaken, s.authenticated, s.admitted)))
+	return r
+}
+
+// router returns a router that serves what only a caller may use, and whose requests all
+// pass these stages before it looks for their routes.
+func (s *Server) router(every chi.Middlewares) *shortcut {
+	r := chi.NewRouter()
+	r.Use(every...)
+	r.NotFound(s.notFound)
+	r.MethodNotAllowed(s.notFound)
+	// Every request to what only a caller may use is besides, once its route says which
+	// tenant the path names:
+	known := checked(s.authenticated, s.admitted)
 	r.Group(func(r chi.Router) {
 		r.Use(known)
 		r.HandleFunc(exchange.EndpointPath, s.endpoint)
@@ -223,13 +230,12 @@ func (s *Server) Handler() http.Handler {
 			r.HandleFunc(exchange.MessagesPath, s.legacy.PostMessage)
 		}
 	})
+	r.Group(func(r chi.Router) { // the endpoints at their addresses without discovery
+		r.Use(checked(s.keysTaken, s.authenticated, s.admitted))
+		r.HandleFunc(exchange.KeyPath+exchange.EndpointPath, s.endpoint)
+		r.HandleFunc(exchange.TenantPath+"{tenant}"+exchange.KeyPath+exchange.EndpointPath, s.endpoint)
+	})
 	return &shortcut{r, every.Handler(known(http.HandlerFunc(s.endpoint)))}
-}
-
-// keyEndpoints serves the endpoints at their addresses without discovery.
-func (s *Server) keyEndpoints(r chi.Router) {
-	r.HandleFunc(exchange.KeyPath+exchange.EndpointPath, s.endpoint)
-	r.HandleFunc(exchange.TenantPath+"{tenant}"+exchange.KeyPath+exchange.EndpointPath, s.endpoint)
 }
 
 // routeOf returns the pattern of the route that matched. The path itself is not used as a

@@ -211,11 +211,13 @@ func (m *Member) Forward(ctx context.Context, to replica.ID, f link.Request) (*h
 	}
 	life := receiver.life
 	m.hub.mu.Unlock()
-	ctx, end := context.WithCancel(link.WithOrigin(ctx, link.Origin{
+	// no value of the sender's context comes along, as over a link
+	served, end := context.WithCancel(link.WithOrigin(context.Background(), link.Origin{
 		From: string(m.id), Remote: f.Remote,
 		ID: f.ID, Note: f.Note,
 	}))
-	r, err := http.NewRequestWithContext(ctx, f.Method, f.Target, bytes.NewReader(f.Body))
+	context.AfterFunc(ctx, end)
+	r, err := http.NewRequestWithContext(served, f.Method, f.Target, bytes.NewReader(f.Body))
 	if err != nil {
 		end()
 		return nil, err
@@ -224,7 +226,7 @@ func (m *Member) Forward(ctx context.Context, to replica.ID, f link.Request) (*h
 	from, into := io.Pipe()
 	a := &answer{header: make(http.Header), began: make(chan struct{}), body: into}
 	context.AfterFunc(life, end)
-	context.AfterFunc(ctx, func() { _ = into.CloseWithError(link.ErrLost) })
+	context.AfterFunc(served, func() { _ = into.CloseWithError(link.ErrLost) })
 	go func() {
 		defer func() {
 			if problem := recover(); problem != nil {
@@ -237,12 +239,12 @@ func (m *Member) Forward(ctx context.Context, to replica.ID, f link.Request) (*h
 	}()
 	select {
 	case <-a.began:
-		if life.Err() != nil { // which ends ctx a little later
+		if life.Err() != nil { // which ends served a little later
 			end()
 			return nil, link.ErrLost
 		}
 		return &http.Response{StatusCode: a.status, Header: a.sent, Body: &body{from, end}}, nil
-	case <-ctx.Done():
+	case <-served.Done():
 		end()
 		return nil, link.ErrLost
 	}

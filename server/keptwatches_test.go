@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
+	"github.com/drawbridge-mcp/drawbridge/server/primary"
 	"github.com/drawbridge-mcp/drawbridge/server/primary/primarytest"
 )
 
@@ -138,4 +140,57 @@ func TestUnsubscribingHoldsWhereItCouldNotBeWritten(t *testing.T) {
 			t.Errorf("got %d subscriptions, want none", open)
 		}
 	})
+}
+
+// interruptedStore lets something happen before the next fact is written.
+type interruptedStore struct {
+	primary.Store
+	before func() // nil: nothing happens
+}
+
+func (s *interruptedStore) Keep(ctx context.Context, k primary.Key, r primary.Entry) error {
+	if before := s.before; before != nil {
+		s.before = nil
+		before()
+	}
+	return s.Store.Keep(ctx, k, r)
+}
+
+// TestWhatATakeoverLosesIsNotAcknowledged has another replica take a session over in the
+// moment in which the one that led it is about to keep what a request has changed. The
+// client was told that it holds, and the new primary did not know of it.
+func TestWhatATakeoverLosesIsNotAcknowledged(t *testing.T) {
+	for method, params := range map[string]string{
+		mcp.MethodSetLevel:    `"level":"error"`,
+		mcp.MethodSubscribe:   `"uri":"file:///a"`,
+		mcp.MethodUnsubscribe: `"uri":"file:///a"`,
+	} {
+		t.Run(method, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var stores []*interruptedStore
+				c := newChangingFleet(t, func(w *world) {
+					store := &interruptedStore{Store: w.config.Entries}
+					w.config.Entries, stores = store, append(stores, store)
+				})
+				if method == mcp.MethodUnsubscribe {
+					c.subscribe(t, 0, "subscribe")
+				}
+				stores[0].before = func() {
+					c.worlds[0].config.Others.Drain()
+					wantStatus(t, "taken over", c.worlds[1].do(t, inSession("POST", c.id, pingBody)), http.StatusOK)
+				}
+				m := inSession("POST", c.id, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{`+params+`}}`)
+				wantReplicas(t, "meanwhile", c.worlds[0].do(t, m.id("20")))
+				wantStatus(t, "again", c.worlds[0].do(t, m.id("21")), http.StatusOK)
+				wait(t)
+				entry, _ := stores[0].Store.(*primarytest.Store).Of(nameOf(t, c.worlds[0].config.Seal, c.id))
+				if want := map[string]int{mcp.MethodSubscribe: 1}[method]; c.files[1].open() != want {
+					t.Errorf("got %d subscriptions, want %d", c.files[1].open(), want)
+				}
+				if method == mcp.MethodSetLevel && entry.Facts["level"] != "error" {
+					t.Errorf("got the facts %v, want the level", entry.Facts)
+				}
+			})
+		})
+	}
 }

@@ -1,6 +1,7 @@
 package legacy
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -33,12 +34,12 @@ func (s *Service) subscribe(ctx context.Context, c gateway.Caller, id string, l 
 	w, mine := l.Reserve(uri)
 	switch {
 	case w == nil:
-		return exchange.ErrSubscriptions.Err
+		return cmp.Or(lostToAnother(l), exchange.ErrSubscriptions.Err)
 	case !mine:
 		if pace.Await(ctx, w.Opened) != nil {
 			return exchange.ErrCancelledCall
 		}
-		return w.Err
+		return cmp.Or(w.Err, lostToAnother(l))
 	}
 	request := &gateway.Request{ID: id, From: fromOf(ctx, l), Extensions: l.Client().Extensions}
 	_, w.Err = s.exchanges.Guarded(ctx, func() (result mcp.Object, err error) {
@@ -55,7 +56,7 @@ func (s *Service) subscribe(ctx context.Context, c gateway.Caller, id string, l 
 	if now, ok := s.exchanges.Resolve(c.Principal); ok { // rules may have changed while it was being opened
 		s.forgetWatches(ctx, l.Reauthorize(now))
 	}
-	return w.Err
+	return cmp.Or(w.Err, lostToAnother(l))
 }
 
 // fromOf says for records where a request of the session came from.
@@ -163,7 +164,7 @@ func (s *Service) unsubscribe(ctx context.Context, l *sessions.Session, params m
 	}
 	l.DropWatch(uri)
 	s.keepWatch(ctx, l, uri)
-	return nil
+	return lostToAnother(l)
 }
 
 // forgetWatches has entries forget subscriptions, in a goroutine: others whose rights

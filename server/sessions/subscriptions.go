@@ -138,11 +138,13 @@ func (l *Session) endResubscribing() {
 }
 
 // Lose notes that a subscription could not be made again, unless the client has ended it
-// meanwhile, or made it.
+// meanwhile, or made it, or another replica leads the session by now, which has it of the
+// entry.
 func (l *Session) Lose(uri string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, wanted := l.notices.reopening[uri]; !wanted || l.notices.watched[uri] != nil || l.life.isOver() {
+	if _, wanted := l.notices.reopening[uri]; !wanted || l.notices.watched[uri] != nil || !l.leader.Here ||
+		l.life.isOver() {
 		return
 	}
 	if l.notices.lost == nil {

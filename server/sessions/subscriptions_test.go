@@ -6,6 +6,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/server/primary"
 )
 
 // TestSubscriptionsAreMadeAgainByOne has two want to make the subscriptions of a session
@@ -31,6 +32,21 @@ func TestSubscriptionsAreMadeAgainByOne(t *testing.T) {
 	end()
 	if again, _ := l.BeginResubscribing(); len(again) != 1 || !again["file:///b"] {
 		t.Errorf("got %v to make again, want file:///b, as tried before", again)
+	}
+}
+
+// TestSubscriptionsAreMadeAgainByWhoLeads has another replica take the session over while a
+// subscription is being made again. Its client ends it there, and the session comes back.
+func TestSubscriptionsAreMadeAgainByWhoLeads(t *testing.T) {
+	l := &Session{Shared: true, leader: Leader{Here: true}}
+	l.learnWatches(map[string]string{WatchFact("file:///a"): "file:///a"})
+	_, end := l.BeginResubscribing()
+	l.BecomeFollower("b", 2)
+	l.Lose("file:///a")
+	end()
+	l.BecomePrimary(primary.Entry{Epoch: 3}, "", nil)
+	if l.IsLost() {
+		t.Error("a subscription that the client has ended is made again")
 	}
 }
 

@@ -49,3 +49,15 @@ func TestKeyEndpointsHaveNoDiscovery(t *testing.T) {
 		}
 	}
 }
+
+// TestATenantMayBeCalledKey looks for discovery at the address of a tenant whose path ends
+// like that of access keys.
+func TestATenantMayBeCalledKey(t *testing.T) {
+	w := newWorld(t, func(w *world) { w.settings.AccessKeys = true })
+	call := modernCall("echo").as("")
+	call.path = "/t/key/mcp"
+	const want = `Bearer resource_metadata="https://mcp.test/.well-known/oauth-protected-resource/t/key/mcp"`
+	if got := w.do(t, call).Header().Get("WWW-Authenticate"); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}

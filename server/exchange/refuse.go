@@ -161,9 +161,10 @@ func (x *Exchange) announceScope(e *mcp.Error) {
 }
 
 // metadataURL returns where the metadata is of the endpoint that the request came to, ""
-// if there is none, as at the addresses of access keys. Paths other than endpoints have the metadata of /mcp.
+// if there is none, as at the addresses of access keys. Paths other than endpoints have
+// the metadata of /mcp.
 func (x *Exchange) metadataURL() string {
-	if strings.HasSuffix(x.Request.URL.Path, KeyPath+EndpointPath) {
+	if strings.TrimPrefix(x.Request.URL.Path, TenantPath+x.Tenant) == KeyPath+EndpointPath {
 		return ""
 	}
 	tenant, path := "", EndpointPath

@@ -175,9 +175,10 @@ func TestResourcesAndTasksOfAStreamHaveOneBound(t *testing.T) {
 	for filter, want := range map[string]string{
 		`"resourceSubscriptions":` + listed(200) + `,"taskIds":` + listed(56): "requiredCapabilities",
 		`"resourceSubscriptions":` + listed(200) + `,"taskIds":` + listed(57): "there are too many subscriptions, 256 at most",
-		`"taskIds":` + listed(257):                "there are too many subscriptions, 256 at most",
-		`"resourceSubscriptions":[],"taskIds":{}`: "taskIds must be an array",
-		`"resourceSubscriptions":1,"taskIds":{}`:  "resourceSubscriptions must be an array",
+		`"taskIds":` + listed(257):                 "there are too many subscriptions, 256 at most",
+		`"resourceSubscriptions":[],"taskIds":{}`:  "taskIds must be an array",
+		`"resourceSubscriptions":1,"taskIds":{}`:   "resourceSubscriptions must be an array",
+		`"resourceSubscriptions":[],"taskIds":[1]`: "each of taskIds must be a string",
 	} {
 		m := modernListen()
 		m.body = strings.Replace(m.body, `"toolsListChanged":true`, filter, 1)

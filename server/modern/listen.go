@@ -94,7 +94,8 @@ func wanted(filter mcp.Object, member string, most int) (names []string, refused
 	for _, element := range elements {
 		name, refused := notices.URIOf(element)
 		if refused != nil {
-			return nil, refused
+			return nil, exchange.Refusalf(http.StatusBadRequest, mcp.CodeInvalidParams,
+				"Invalid params: each of %s must be a string of at most %d bytes", member, exchange.MaxURI)
 		}
 		if !slices.Contains(names, name) {
 			names = append(names, strings.Clone(name)) // or all of the body would stay in memory

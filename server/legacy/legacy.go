@@ -219,9 +219,6 @@ func (s *Service) legacyRequest(x *exchange.Exchange, l *sessions.Session, m *mc
 	if a.Err != nil {
 		status = exchange.StatusOf(a.Err.Code, mcp.Legacy)
 	}
-	if a.Err == exchange.ErrIDInUse.Err {
-		status = exchange.ErrIDInUse.Status
-	}
 	if status == http.StatusOK && x.PrefersStream {
 		p.follow()
 	}

@@ -165,6 +165,26 @@ func TestMessagesReachTheReplicaWithTheStream(t *testing.T) {
 	})
 }
 
+// TestTasksAreListedOverSSE lists the tasks of a session over HTTP+SSE, which lives at one
+// replica, whichever the request comes to. The others were asked at an address where they
+// have no such session, and a request that had come to the right one was refused.
+func TestTasksAreListedOverSSE(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := pair(t)
+		stream, address := a.openSSE(t, "alice")
+		a.do(t, posted(address, initialize(mcp.Revision2511).body))
+		wait(t)
+		for _, w := range []*world{a, b} {
+			list := posted(address, `{"jsonrpc":"2.0","id":1,"method":"tasks/list"}`)
+			wantStatus(t, "tasks/list", w.do(t, list), http.StatusAccepted)
+			wait(t)
+			if got := stream.text(); !strings.Contains(got, `"tasks":[]`) {
+				t.Errorf("got %s, want a list", got)
+			}
+		}
+	})
+}
+
 // TestASweepGoesOnPastASessionOverSSE lets the server look after its sessions while one
 // is open that nobody else shares.
 func TestASweepGoesOnPastASessionOverSSE(t *testing.T) {

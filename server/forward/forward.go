@@ -379,13 +379,14 @@ const (
 
 // JoinTasks adds to the tasks of a client that live here those that live at other
 // replicas. What a replica has that is gone meanwhile is gone with it. If another cannot
-// be asked, the request is to be tried again: a list without its tasks would be wrong.
+// be asked, the request is to be tried again: a list without its tasks would be wrong. A
+// session over HTTP+SSE reaches this replica alone, and has the tasks that it can use.
 // reserved holds the answer.
 func (f *Forwarder) JoinTasks(ctx context.Context, m *mcp.Message, result mcp.Object,
 	reserved *share.Reservation,
 ) (mcp.Object, *mcp.Error) {
 	x := exchange.FromContext(ctx)
-	if x == nil || x.Forwarded || len(f.others.All()) == 0 {
+	if x == nil || x.Forwarded || x.Request.URL.Path == exchange.MessagesPath || len(f.others.All()) == 0 {
 		return result, nil
 	}
 	request := RequestOf(x, x.Request, mcp.AppendRequest(nil, m.ID, m.Method, m.Params))

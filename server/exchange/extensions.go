@@ -28,9 +28,6 @@ func (u *unknownExtensions) first(id string) bool {
 	if u.logged[id] || len(u.logged) >= maxUnknownExtensions {
 		return false
 	}
-	if u.logged == nil {
-		u.logged = make(map[string]bool)
-	}
 	u.logged[id] = true
 	return true
 }

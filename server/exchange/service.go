@@ -66,6 +66,7 @@ func New(cfg Config) *Service {
 		lines:         lineHandlerOf(log.Handler()),
 		memoryForBody: max(cfg.Memory.Most()/share.Step*share.Step, share.Covered),
 		Jobs:          newJobs(),
+		unknown:       unknownExtensions{logged: make(map[string]bool)},
 		sums:          newRefusalSums(),
 	}
 }

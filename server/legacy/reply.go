@@ -175,7 +175,7 @@ func (p *reply) finish(ctx context.Context, status int, message exchange.Payload
 		p.x.WriteJSON(status, message...)
 	case p.x.AcceptsStream:
 		if _, err := streams.Open(p.x); err == nil {
-			streams.Finish(p.x)
+			p.x.AllowWrite() // of the end, which net/http writes
 		}
 	default:
 		p.x.WriteStatus(http.StatusAccepted)

@@ -151,6 +151,6 @@ func (p *response) settleLocked(succeeded bool) {
 // endLocked sends the answer as the last message of the stream.
 func (p *response) endLocked(message exchange.Payload) {
 	_ = p.out.SendMessage(message) // the client may be gone
-	streams.Finish(p.x)
+	p.x.AllowWrite()               // of the end, which net/http writes
 	p.slot.Release()
 }

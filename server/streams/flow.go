@@ -148,7 +148,7 @@ func (f *Flow) abandon(ctx context.Context, x *exchange.Exchange) {
 		x.Outcome = exchange.OutcomeRevoked
 	}
 	if f.out != nil {
-		Finish(x)
+		x.AllowWrite() // of the end, which net/http writes
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
@@ -54,8 +55,7 @@ type Set struct {
 	// POST: these end with their request
 	open sync.Map
 
-	draining chan struct{} // closed by end
-	drain    sync.Once
+	draining atomic.Bool   // set by End
 	kick     chan struct{} // holds a value if watch is to look again at the time or for flows
 
 	mu       sync.Mutex // guards the fields below, and those of flows that say so
@@ -79,14 +79,14 @@ type Config struct {
 
 // New returns an empty set.
 func New(cfg Config) *Set {
-	return &Set{
-		config: cfg, slots: share.New(cfg.Most),
-		draining: make(chan struct{}), kick: make(chan struct{}, 1),
-	}
+	return &Set{config: cfg, slots: share.New(cfg.Most), kick: make(chan struct{}, 1)}
 }
 
 // End ends every stream, each at a time of its own: see endAll.
-func (fs *Set) End() { fs.drain.Do(func() { close(fs.draining) }) }
+func (fs *Set) End() {
+	fs.draining.Store(true)
+	pace.Signal(fs.kick)
+}
 
 // Reauthorize ends the streams whose callers are not accepted any more, besides those that
 // answer a POST. It returns how many they were.
@@ -100,15 +100,8 @@ func (fs *Set) Reauthorize(accepts func(auth.Principal) bool) (ended int) {
 	return ended
 }
 
-// IsDraining tells whether end was called.
-func (fs *Set) IsDraining() bool {
-	select {
-	case <-fs.draining:
-		return true
-	default:
-		return false
-	}
-}
+// IsDraining tells whether End was called.
+func (fs *Set) IsDraining() bool { return fs.draining.Load() }
 
 // add enters a flow that the calling goroutine drives.
 func (fs *Set) add(f *Flow) {
@@ -141,10 +134,13 @@ func (fs *Set) remove(f *Flow) {
 // watch wakes flows because of the time, because lists may have changed, and when streams
 // must end. It returns when there are no flows.
 func (fs *Set) watch(changed <-chan struct{}) {
-	draining := fs.draining
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for {
+	for ended := false; ; {
+		if !ended && fs.IsDraining() {
+			ended = true
+			fs.endAll()
+		}
 		due, ok := fs.earliest()
 		if !ok {
 			return
@@ -156,9 +152,6 @@ func (fs *Set) watch(changed <-chan struct{}) {
 		case <-changed:
 			changed = fs.config.Exchanges.Desk.Changed()
 			fs.WakeAll()
-		case <-draining:
-			draining = nil
-			fs.endAll()
 		case <-fs.kick:
 		}
 	}

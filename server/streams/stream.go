@@ -119,6 +119,3 @@ func (o *Stream) flush() error {
 	o.last = time.Now()
 	return o.to.Flush()
 }
-
-// Finish gives the client time to get the end of a stream that net/http writes.
-func Finish(x *exchange.Exchange) { x.AllowWrite() }

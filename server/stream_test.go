@@ -481,6 +481,29 @@ func TestLostEventsAreNotPassedOver(t *testing.T) {
 		mcp.NotifyResourcesChanged)
 }
 
+// TestAnOpenStreamOutlivesTheAgeOfItsEvents keeps events for a shorter time than passes
+// between two heartbeats. A call tells of its progress and is silent then, and a stream for
+// notices has nothing to say, while somebody else makes calls: both streams go on.
+func TestAnOpenStreamOutlivesTheAgeOfItsEvents(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		id, bobs := w.open(t, "alice", mcp.Revision2511), w.open(t, "bob", mcp.Revision2511)
+		answered, listening := w.follow(t, legacyCall(id, "slow_progress")), w.hearing(t, inSession("GET", id, ""))
+		for range 50 {
+			<-time.After(time.Second)
+			w.do(t, legacyCall(bobs, "progress").as("bob"))
+		}
+		if listening.isOver() {
+			t.Error("the stream for notices has ended")
+		}
+		w.letGo()
+		if got := <-answered; !strings.Contains(got, `"text":"late"`) {
+			t.Errorf("got %s, want the answer", got)
+		}
+	}, func(w *world) {
+		w.config.Log = eventlog.NewMemory(eventlog.MemoryConfig{Age: time.Second})
+	})
+}
+
 // endedLog is a log in which sessions end before anybody follows them.
 type endedLog struct{ eventlog.Log }
 

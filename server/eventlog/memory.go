@@ -22,6 +22,10 @@ const (
 // divided by this.
 const streamsPart = 2
 
+// leastKept is for how long a stream that nobody reads is kept at least: one that is open
+// to a client is read at each heartbeat, which may come as late as one write takes.
+const leastKept = 30 * time.Second
+
 // Bounds of what is remembered of sessions that have no streams, such as that they have
 // ended. One that has ended takes about 400 bytes, which nobody's share counts: whose it
 // was may have no session any more.
@@ -37,7 +41,9 @@ type MemoryConfig struct {
 	// that is larger, and a client that lost its connection must get it nevertheless.
 	// Zero: 1 MiB.
 	Bytes int
-	Age   time.Duration // how long an event is kept, and a stream that nobody reads; zero: 5 m
+	// Age is how long an event is kept, and a stream that nobody reads, but for leastKept.
+	// Zero: 5 m.
+	Age time.Duration
 	// Memory is the budget of the process, of bytes. Half of it at most is for streams,
 	// and shared out like the whole, so that a user whose answers fill its part of that
 	// can still make requests. nil: its own, of share.DefaultMemory.
@@ -357,9 +363,12 @@ func (m *Memory) forgetLocked(s *memoryStream) {
 	s.session.streams.remove(s)
 }
 
-// sweepLocked forgets streams that nobody used for the age of events. It also forgets
-// sessions that have no streams and were not used for longer than rest. It looks at most
-// ten times within that age, because it goes through all sessions.
+// kept returns for how long a stream is kept that nobody reads.
+func (m *Memory) kept() time.Duration { return max(m.config.Age, leastKept) }
+
+// sweepLocked forgets streams that nobody has used for so long. It also forgets sessions
+// that have no streams and were not used for longer than remembered. It looks at most ten
+// times within the age of events, because it goes through all sessions.
 func (m *Memory) sweepLocked(now time.Time) {
 	if now.Sub(m.swept) < m.config.Age/10 {
 		return
@@ -367,7 +376,7 @@ func (m *Memory) sweepLocked(now time.Time) {
 	m.swept = now
 	for e := m.byAge.Front(); e != nil; {
 		s := e.Value.(*memoryStream)
-		if now.Sub(m.began)-s.touched <= m.config.Age {
+		if now.Sub(m.began)-s.touched <= m.kept() {
 			break
 		}
 		e = e.Next()

@@ -101,7 +101,8 @@ func NewRedis(cfg RedisConfig) *Redis {
 
 // life returns for how many milliseconds the server keeps a stream that nobody reads.
 func (l *Redis) life() string {
-	return redis.Millis(l.config.Age + l.config.Age/8)
+	kept := l.local.kept()
+	return redis.Millis(kept + kept/8)
 }
 
 // run runs a script whose answer may have so many bytes, zero for a short one. It returns

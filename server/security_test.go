@@ -558,6 +558,8 @@ func TestT13AddressBehindProxies(t *testing.T) {
 		{"proxy says nothing", "192.0.2.1:1", "", "192.0.2.1"},
 		{"no address", "192.0.2.1:1", "203.0.113.9, evil\" x", "192.0.2.1"},
 		{"IPv6", "[2001:db8::1]:1", "203.0.113.9", "2001:db8::1"},
+		{"proxy that writes ports", "192.0.2.1:1", "203.0.113.9:5678", "203.0.113.9"},
+		{"the same, IPv6", "192.0.2.1:1", "[2001:db8::9]:5678", "2001:db8::9"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

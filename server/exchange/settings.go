@@ -60,13 +60,22 @@ func (s *Settings) remoteOf(r *http.Request) string {
 	}
 	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
 	for _, hop := range slices.Backward(hops) {
-		address, err := netip.ParseAddr(strings.TrimSpace(hop))
-		if err != nil || !s.trusts(peer) {
+		address, ok := addressIn(strings.TrimSpace(hop))
+		if !ok || !s.trusts(peer) {
 			break
 		}
 		peer = address.String()
 	}
 	return peer
+}
+
+// addressIn returns the address that a proxy has written, some of them with a port.
+func addressIn(hop string) (netip.Addr, bool) {
+	if both, err := netip.ParseAddrPort(hop); err == nil {
+		return both.Addr(), true
+	}
+	address, err := netip.ParseAddr(hop)
+	return address, err == nil
 }
 
 func (s *Settings) trusts(address string) bool {

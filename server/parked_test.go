@@ -575,7 +575,8 @@ func TestLostRepeatWithoutAKey(t *testing.T) {
 func second(_ string, answer mcp.Object) mcp.Object { return answer }
 
 // TestTaskOfASessionAtAnotherReplica waits at one replica for the result of a task that
-// another one made, and is asked something meanwhile.
+// another one made, and is asked something meanwhile: in the session that made it, and in
+// one of the same owner that the other replica has never heard of.
 func TestTaskOfASessionAtAnotherReplica(t *testing.T) {
 	t.Parallel()
 	hub, ring, log, records := &replicatest.Hub{}, seal.RandomRing(),
@@ -595,28 +596,30 @@ func TestTaskOfASessionAtAnotherReplica(t *testing.T) {
 	if !found {
 		t.Fatalf("got %s, want a task", made)
 	}
-	about := func(number int, method string) message {
-		return inSession("POST", id,
-			fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"%s","params":{"taskId":"%s"}}`, number, method,
-				task))
-	}
-	if got := b.do(t, about(2, mcp.MethodTasksGet)).Body.String(); !strings.Contains(got,
-		`"status":"working"`) || !strings.Contains(got, task) {
-		t.Errorf("tasks/get: got %s", got)
-	}
-	stream := call(t.Context(), t, baseB, about(3, mcp.MethodTasksResult))
-	var question []string
-	for question == nil {
-		line := stream.line(t)
-		if line == "" {
-			t.Fatal("no question came")
+	for _, id := range []string{id, b.openAsking(t, mcp.Revision2511)} {
+		about := func(number int, method string) message {
+			return inSession("POST", id,
+				fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"%s","params":{"taskId":"%s"}}`, number, method,
+					task))
 		}
-		question = questionID.FindStringSubmatch(line)
-	}
-	b.do(t, inSession("POST", id, `{"jsonrpc":"2.0","id":"`+question[1]+`","result":{"roots":[]}}`))
-	for line := stream.line(t); !strings.Contains(line, `"done"`); line = stream.line(t) {
-		if line == "" {
-			t.Fatal("no result came")
+		if got := b.do(t, about(2, mcp.MethodTasksGet)).Body.String(); !strings.Contains(got,
+			`"status":"working"`) || !strings.Contains(got, task) {
+			t.Errorf("tasks/get: got %s", got)
+		}
+		stream := call(t.Context(), t, baseB, about(3, mcp.MethodTasksResult))
+		var question []string
+		for question == nil {
+			line := stream.line(t)
+			if line == "" {
+				t.Fatal("no question came")
+			}
+			question = questionID.FindStringSubmatch(line)
+		}
+		b.do(t, inSession("POST", id, `{"jsonrpc":"2.0","id":"`+question[1]+`","result":{"roots":[]}}`))
+		for line := stream.line(t); !strings.Contains(line, `"done"`); line = stream.line(t) {
+			if line == "" {
+				t.Fatal("no result came")
+			}
 		}
 	}
 }

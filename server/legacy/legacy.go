@@ -103,6 +103,10 @@ func (s *Service) Answer(x *exchange.Exchange, r *http.Request, m *mcp.Message, 
 		return
 	case visits:
 		l, refused = s.sessions.Visit(x.Context(), t, x.Caller)
+		if refused == nil && s.sessions.Shared && mcp.MethodOf(m.Method).Asks {
+			// or the answers of its client would not find who waits for them
+			l, refused = s.sessions.Enter(x.Context(), t, x.Caller)
+		}
 	default:
 		if l = s.route(x, t, m.ID,
 			func(to replica.ID) forward.Outcome { return s.forwarder.Forward(x, r, to, m, body) }); l == nil {

@@ -26,8 +26,8 @@ import (
 //	    │ a client opens a stream here            ▲    │ the primary is gone: Take
 //	    └─────────────────────────────────────────┘    └────────────────────────▶ primary
 //
-// A follower has streams of the session, and a former primary calls that it began. Both
-// are in the roster, and lead nothing.
+// A follower has streams of the session, or a request about a task that lives there, and a
+// former primary calls that it began. Both are in the roster, and lead nothing.
 
 // Whose finds out which replica leads the session of a ticket, which is the caller's:
 // this one, and then it returns the session, or the other one that it returns. denied has

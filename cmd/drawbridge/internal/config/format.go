@@ -110,8 +110,8 @@ func (r *reader) topFields(cfg *Config) fields {
 			"max_age":   into(&s.MaxAge, r.duration),
 			"keys_file": func(n *node) { s.KeysFile, s.Keys = r.path(n), r.sealKeys(n, "keys_file") },
 			"events": r.section("events", fields{
-				"count": into(&s.EventCount, r.between(1, 1_000_000)),
-				"bytes": into(&s.EventBytes, r.size),
+				"count": into(&s.EventCount, r.between(leastEvents, 1_000_000)),
+				"bytes": into(&s.EventBytes, r.eventBytes),
 				"age":   into(&s.EventAge, r.duration),
 			}),
 		}),
@@ -134,6 +134,22 @@ func (r *reader) topFields(cfg *Config) fields {
 			"memory":              into(&l.Memory, r.memory),
 		}),
 	}
+}
+
+// The least bounds of sessions.events. What is beyond them is dropped, also where a client
+// that is connected has yet to be sent it: a call may tell of much at one moment.
+const (
+	leastEvents     = 200
+	leastEventBytes = 64 << 10
+)
+
+// eventBytes reads how many bytes of a stream are kept.
+func (r *reader) eventBytes(n *node) int64 {
+	size := r.size(n)
+	if size != 0 && size < leastEventBytes {
+		r.fault(n, "bytes is 64KiB at least")
+	}
+	return size
 }
 
 // cardName is the form of the name of a server card.

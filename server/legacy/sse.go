@@ -79,7 +79,7 @@ func (s *Service) PostMessage(w http.ResponseWriter, r *http.Request) {
 	elsewhere = elsewhere && !x.Forwarded
 	var l *sessions.Session
 	if !elsewhere {
-		l, refused = s.sessions.Find(x.Context(), ticket.SSE, id, x.Caller)
+		l, refused = s.sessions.Find(x.Context(), id, x.Caller)
 	}
 	if x.Refuses("", refused) {
 		return

@@ -39,10 +39,10 @@ func (d *Directory) Open(ctx context.Context, purpose string, c gateway.Caller,
 // is alive. The client is not told why a session is not found: the id may be forged,
 // unknown, of somebody else or of another instance, or the session may have ended or
 // expired. Only the log tells.
-func (d *Directory) Find(ctx context.Context, purpose, id string, c gateway.Caller) (*sessions.Session,
+func (d *Directory) Find(ctx context.Context, id string, c gateway.Caller) (*sessions.Session,
 	*exchange.Refusal,
 ) {
-	t, refused := d.ticketOf(ctx, purpose, id, c)
+	t, refused := d.ticketOf(ctx, ticket.SSE, id, c)
 	if refused != nil {
 		return nil, refused
 	}

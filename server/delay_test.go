@@ -2,6 +2,8 @@ package server_test
 
 import (
 	"net/http"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -37,6 +39,31 @@ func TestRefusedCallsAreSlow(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestRefusedBatchesAreSlow sends more requests in batches than a user may.
+func TestRefusedBatchesAreSlow(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		id, refused := w.open(t, "usual", mcp.Revision2503), 0
+		pings := make([]string, 32)
+		for i := range pings {
+			pings[i] = strings.Replace(pingBody, `"id":1`, `"id":`+strconv.Itoa(i+1), 1)
+		}
+		batch := inSession("POST", id, "["+strings.Join(pings, ",")+"]").as("usual")
+		for range 10 { // one user of the tenant may send 100 requests at once
+			began := time.Now()
+			if w.do(t, batch).Code != http.StatusTooManyRequests {
+				continue
+			}
+			refused++
+			if took := time.Since(began); took < 100*time.Millisecond || took > 150*time.Millisecond {
+				t.Errorf("a refused batch took %v, want 100 to 150 ms", took)
+			}
+		}
+		if refused == 0 {
+			t.Error("no batch was refused")
+		}
+	})
 }
 
 // TestFloodsOfRefusalsAreSlow sends more requests than a tenant may. The refusals come

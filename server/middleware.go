@@ -119,9 +119,7 @@ func (s *Server) chosen(x *exchange.Exchange, r *http.Request) bool {
 		return true
 	}
 	if !strings.HasPrefix(r.URL.Path, exchange.TenantPath) {
-		err := x.SeveralTenants()
-		s.exchanges.DelayLimited(x, err)
-		x.RefuseAdmission(err)
+		x.RefuseAdmission(x.SeveralTenants())
 		return false
 	}
 	chosen, is := x.Principal.At(x.Tenant)
@@ -215,7 +213,6 @@ func (s *Server) admitted(x *exchange.Exchange, r *http.Request) bool {
 		x.Caller, err = s.desk.Admit(x.Context(), x.Principal, 1)
 	}
 	if err != nil {
-		s.exchanges.DelayLimited(x, err)
 		x.RefuseAdmission(err)
 		return false
 	}

@@ -38,7 +38,9 @@ func (x *Exchange) record(outcome, reason string) {
 }
 
 // RefuseAdmission answers a caller whom the desk does not let in, and puts that on record.
+// Who sends more than it may gets the answer late.
 func (x *Exchange) RefuseAdmission(err error) {
+	x.service.DelayLimited(x, err)
 	refused := RefusalOf(err, 0)
 	x.record(recordedAs(refused.Status), refused.Err.StableCode())
 	x.AnswerError("", refused.Err, refused.Status)

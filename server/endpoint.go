@@ -16,9 +16,9 @@ func (s *Server) endpoint(w http.ResponseWriter, r *http.Request) {
 	case http.MethodPost:
 		s.post(x, r)
 	case http.MethodGet:
-		s.legacy.Get(x, r)
+		s.legacy.Get(x)
 	case http.MethodDelete:
-		s.legacy.Delete(x, r)
+		s.legacy.Delete(x)
 	default:
 		x.Header().Set("Allow", "POST, GET, DELETE")
 		x.Refuse("", exchange.ErrMethod)
@@ -37,7 +37,7 @@ func (s *Server) post(x *exchange.Exchange, r *http.Request) {
 		return
 	}
 	if raw.IsArray() {
-		s.legacy.Batch(x, r, raw)
+		s.legacy.Batch(x, raw)
 		return
 	}
 	m := x.Decode(raw)
@@ -49,16 +49,16 @@ func (s *Server) post(x *exchange.Exchange, r *http.Request) {
 		x.Key = exchange.KeyOf(r, m, raw)
 	}
 	if to := s.forwarder.Elsewhere(x, m); to != "" {
-		if s.forwarder.Deliver(x, r, to, m, raw) {
+		if s.forwarder.Deliver(x, to, m, raw) {
 			return
 		}
 		x.Reservation.TakeSlot(&s.working)
 	}
 	if x.Era == mcp.Modern {
-		s.modern.Answer(x, r, m, raw)
+		s.modern.Answer(x, m, raw)
 		return
 	}
-	s.legacy.Answer(x, r, m, raw)
+	s.legacy.Answer(x, m, raw)
 }
 
 // eraOf decides, once for each message, which era it belongs to. A message is modern if

@@ -110,12 +110,12 @@ type LogEntry struct {
 
 // EntryOf returns the entry of a request. It copies the texts that are part of what the
 // client sent, or all of that would stay in memory.
-func EntryOf(x *Exchange, r *http.Request) LogEntry {
+func EntryOf(x *Exchange) LogEntry {
 	return LogEntry{
 		id: strings.Clone(x.ID), tenant: x.Principal.TenantID, remote: strings.Clone(x.Remote),
-		route: x.service.config.RouteOf(r), httpMethod: strings.Clone(Cut(r.Method)), path: strings.Clone(Cut(
-			r.URL.Path)),
-		method: strings.Clone(Cut(x.Method)), era: eraNames[x.Era], started: x.Started,
+		route: x.service.config.RouteOf(x.Request), httpMethod: strings.Clone(Cut(x.Request.Method)),
+		path: strings.Clone(Cut(x.Request.URL.Path)), method: strings.Clone(Cut(x.Method)), era: eraNames[x.Era],
+		started: x.Started,
 	}
 }
 

@@ -135,14 +135,12 @@ func declared(x *exchange.Exchange, m *mcp.Message) mcp.Extensions {
 // clients do not send again what was refused. If that replica is gone, Deliver refuses an
 // answer to a question, and does not drop it: whoever asked may only be cut off, and wait
 // for it. A request that it has not got is left to the caller then: it returns false.
-func (f *Forwarder) Deliver(x *exchange.Exchange, r *http.Request, to replica.ID, m *mcp.Message,
-	body []byte,
-) bool {
+func (f *Forwarder) Deliver(x *exchange.Exchange, to replica.ID, m *mcp.Message, body []byte) bool {
 	lost := false // the replica may have got the request
 	for until := time.Now().Add(HoldTime); ; {
 		switch {
 		case f.others.IsThere(to):
-			became := f.Forward(x, r, to, m, body)
+			became := f.Forward(x, to, m, body)
 			if became == Done {
 				return true
 			}
@@ -179,9 +177,7 @@ const (
 
 // Forward has another replica answer a request. The body has been read, and m is what it
 // says.
-func (f *Forwarder) Forward(x *exchange.Exchange, r *http.Request, to replica.ID, m *mcp.Message,
-	body []byte,
-) Outcome {
+func (f *Forwarder) Forward(x *exchange.Exchange, to replica.ID, m *mcp.Message, body []byte) Outcome {
 	user := share.User(x.Principal.User())
 	if f.slots.Take(user, 1) != nil {
 		x.Refuse(m.ID, exchange.ErrOverload)
@@ -198,7 +194,7 @@ func (f *Forwarder) Forward(x *exchange.Exchange, r *http.Request, to replica.ID
 	}
 	defer f.exchanges.Jobs.Finish(j)
 	x.Reservation.ReleaseSlot()
-	answer, err := f.others.Forward(ctx, to, RequestOf(x, r, body))
+	answer, err := f.others.Forward(ctx, to, RequestOf(x, body))
 	switch {
 	case errors.Is(err, replica.ErrUnreached):
 		return Unreached
@@ -242,11 +238,11 @@ func (f *Forwarder) AwaitChange(ctx context.Context, until time.Time) bool {
 	return time.Now().Before(until) && pace.WaitOr(ctx, holdStep, *f.changed.Load())
 }
 
-// RequestOf returns a request as it is forwarded.
-func RequestOf(x *exchange.Exchange, r *http.Request, body []byte) link.Request {
+// RequestOf returns a request as it is forwarded, with that body.
+func RequestOf(x *exchange.Exchange, body []byte) link.Request {
 	return link.Request{
-		Method: r.Method, Target: r.URL.RequestURI(), Header: r.Header, Body: body, Remote: x.Remote,
-		ID: x.ID,
+		Method: x.Request.Method, Target: x.Request.URL.RequestURI(), Header: x.Request.Header, Body: body,
+		Remote: x.Remote, ID: x.ID,
 	}
 }
 
@@ -365,7 +361,7 @@ func (f *Forwarder) ForwardAnswer(ctx context.Context, to replica.ID, message []
 	if x == nil {
 		return nil // nobody asked
 	}
-	if f.Ask(ctx, to, RequestOf(x, x.Request, message)) == http.StatusAccepted {
+	if f.Ask(ctx, to, RequestOf(x, message)) == http.StatusAccepted {
 		return nil
 	}
 	return exchange.ErrReplicas // the first answer counts, so the client may send it again
@@ -389,7 +385,7 @@ func (f *Forwarder) JoinTasks(ctx context.Context, m *mcp.Message, result mcp.Ob
 	if x == nil || x.Forwarded || x.Request.URL.Path == exchange.MessagesPath || len(f.others.All()) == 0 {
 		return result, nil
 	}
-	request := RequestOf(x, x.Request, mcp.AppendRequest(nil, m.ID, m.Method, m.Params))
+	request := RequestOf(x, mcp.AppendRequest(nil, m.ID, m.Method, m.Params))
 	request.Header = request.Header.Clone()
 	request.Header.Set("Accept", "application/json") // an answer in one piece
 	lists, err := f.tasksElsewhere(ctx, share.User(x.Principal.User()), request, reserved)

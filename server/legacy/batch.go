@@ -20,9 +20,9 @@ const maxBatch = 32
 // it is charged and answered by itself. The answers go back in one array, even if there
 // is only one.
 // https://modelcontextprotocol.io/specification/2025-03-26/basic/transports#sending-messages-to-the-server
-func (s *Service) Batch(x *exchange.Exchange, r *http.Request, raw mcp.RawJSON) {
+func (s *Service) Batch(x *exchange.Exchange, raw mcp.RawJSON) {
 	x.Method = "batch"
-	if RevisionIn(r.Header) >= mcp.Revision2607 {
+	if RevisionIn(x.Request.Header) >= mcp.Revision2607 {
 		x.Era = mcp.Modern
 		x.Refuse("", exchange.ErrBatch)
 		return
@@ -33,13 +33,13 @@ func (s *Service) Batch(x *exchange.Exchange, r *http.Request, raw mcp.RawJSON) 
 		return
 	}
 	l := s.route(x, t, "", func(to replica.ID) forward.Outcome {
-		return s.forwarder.Forward(x, r, to, &mcp.Message{Method: "batch"}, raw)
+		return s.forwarder.Forward(x, to, &mcp.Message{Method: "batch"}, raw)
 	})
 	if l == nil {
 		return
 	}
-	if refused = checkRevision(r.Header, l); refused == nil && (l.Client().Revision != mcp.Revision2503 ||
-		!absentOr(r.Header[mcp.HeaderProtocolVersion], mcp.Revision2503)) {
+	if refused = checkRevision(x, l); refused == nil && (l.Client().Revision != mcp.Revision2503 ||
+		!absentOr(x.Request.Header[mcp.HeaderProtocolVersion], mcp.Revision2503)) {
 		refused = exchange.ErrBatch
 	}
 	var requests, others []*mcp.Message

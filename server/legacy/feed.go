@@ -40,10 +40,10 @@ var _ streams.Source = (*feed)(nil)
 // serveFeed answers with what the log holds of a stream, and with what is added to it,
 // until the stream, the session or the connection ends. It may return before that: see
 // flow. Whatever the feed has is given back at its end.
-func (s *Service) serveFeed(ctx context.Context, x *exchange.Exchange, r *http.Request, f *feed) {
+func (s *Service) serveFeed(ctx context.Context, x *exchange.Exchange, f *feed) {
 	f.server = s
 	f.flow = s.streams.NewFlow(f, f.slot)
-	f.flow.Serve(ctx, x, r)
+	f.flow.Serve(ctx, x)
 }
 
 // beginStream makes a stream known to the log, so that a client can resume from the very
@@ -63,7 +63,7 @@ func (s *Service) beginStream(ctx context.Context, l *sessions.Session, stream s
 // that of a cancelled call does. An event stream that ends at once would have them come
 // again and again, or wait on a further stream that nobody closes.
 // https://html.spec.whatwg.org/multipage/server-sent-events.html#concept-event-stream-reconnect
-func (f *feed) Open(ctx context.Context, x *exchange.Exchange, r *http.Request) (*streams.Stream, error) {
+func (f *feed) Open(ctx context.Context, x *exchange.Exchange) (*streams.Stream, error) {
 	log, in := f.server.config.Log, f.session.InLog()
 	var err error
 	f.mine, err = f.session.Hold(ctx, f.stream, f.flow)
@@ -91,7 +91,7 @@ func (f *feed) Open(ctx context.Context, x *exchange.Exchange, r *http.Request) 
 	if f.slot == nil {
 		out, err = streams.Open(x)
 	} else {
-		out, err = streams.OpenLasting(x, r)
+		out, err = streams.OpenLasting(x)
 	}
 	if err == nil && f.first != nil {
 		err = out.Send(*f.first)

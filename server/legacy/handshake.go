@@ -99,8 +99,8 @@ func (s *Service) welcome(x *exchange.Exchange, revision string) mcp.Object {
 // it out, and some name another revision than was negotiated, so any revision that a
 // session can have is accepted.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#protocol-version-header
-func checkRevision(h http.Header, l *sessions.Session) *exchange.Refusal {
-	values := h[mcp.HeaderProtocolVersion]
+func checkRevision(x *exchange.Exchange, l *sessions.Session) *exchange.Refusal {
+	values := x.Request.Header[mcp.HeaderProtocolVersion]
 	if len(values) == 0 || len(values) == 1 &&
 		(values[0] == l.Client().Revision || mcp.EraOf(values[0]) == mcp.Legacy) {
 		return nil

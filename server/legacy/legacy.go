@@ -88,7 +88,7 @@ func (s *Service) HoldRoster() (release func()) { return s.sessions.Roster.Hold(
 
 // Answer answers one message of a session over Streamable HTTP.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http
-func (s *Service) Answer(x *exchange.Exchange, r *http.Request, m *mcp.Message, body []byte) {
+func (s *Service) Answer(x *exchange.Exchange, m *mcp.Message, body []byte) {
 	if m.IsRequest() && m.Method == mcp.MethodInitialize {
 		s.initialize(x.Context(), x, m)
 		return
@@ -109,12 +109,12 @@ func (s *Service) Answer(x *exchange.Exchange, r *http.Request, m *mcp.Message, 
 		}
 	default:
 		if l = s.route(x, t, m.ID,
-			func(to replica.ID) forward.Outcome { return s.forwarder.Forward(x, r, to, m, body) }); l == nil {
+			func(to replica.ID) forward.Outcome { return s.forwarder.Forward(x, to, m, body) }); l == nil {
 			return
 		}
 	}
 	if refused == nil {
-		refused = checkRevision(r.Header, l)
+		refused = checkRevision(x, l)
 	}
 	switch {
 	case refused != nil:
@@ -122,7 +122,7 @@ func (s *Service) Answer(x *exchange.Exchange, r *http.Request, m *mcp.Message, 
 	case !m.IsRequest():
 		x.Acknowledge(s.notified(x.Context(), l, m))
 	case s.legacyRequest(x, l, m, visits):
-		s.Answer(x, r, m, body) // another replica has just taken the session over
+		s.Answer(x, m, body) // another replica has just taken the session over
 	}
 }
 
@@ -296,27 +296,27 @@ func (s *Service) legacyAnswer(ctx context.Context, c gateway.Caller, id string,
 // Get opens a stream of a session: either a new one, for messages that no request of the
 // client caused, or the rest of one that broke.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#listening-for-messages-from-the-server
-func (s *Service) Get(x *exchange.Exchange, r *http.Request) {
-	if _, named := r.Header[mcp.HeaderSessionID]; !named {
+func (s *Service) Get(x *exchange.Exchange) {
+	if _, named := x.Request.Header[mcp.HeaderSessionID]; !named {
 		x.Header().Set("Allow", "POST")
 		x.Refuse("", exchange.ErrMethod)
 		return
 	}
 	x.Era = mcp.Legacy
 	if x.Forwarded {
-		s.listenElsewhere(x, r, x.LinkNote)
+		s.listenElsewhere(x, x.LinkNote)
 		return
 	}
-	if f := s.findFeed(x, r); f != nil {
+	if f := s.findFeed(x); f != nil {
 		x.Release()
-		s.serveFeed(x.Context(), x, r, f)
+		s.serveFeed(x.Context(), x, f)
 	}
 }
 
 // findFeed returns what a GET is to be answered with, with the slot for its stream. It
 // is nil if the GET was refused. Where another replica leads the session, that one has
 // agreed and knows of the stream.
-func (s *Service) findFeed(x *exchange.Exchange, r *http.Request) *feed {
+func (s *Service) findFeed(x *exchange.Exchange) *feed {
 	t, refused := s.sessions.Of(x)
 	if x.Refuses("", refused) {
 		return nil
@@ -326,14 +326,14 @@ func (s *Service) findFeed(x *exchange.Exchange, r *http.Request) *feed {
 		if f.session == nil {
 			follower, refused := s.sessions.Enter(x.Context(), t, x.Caller)
 			if refused == nil {
-				refused = s.nameStream(x, r, f, follower)
+				refused = s.nameStream(x, f, follower)
 			}
 			if x.Refuses("", refused) {
 				return forward.Done
 			}
 			follower.ExpectStream(f.stream)
 		}
-		said := s.announce(x, r, f.session, f.stream, to)
+		said := s.announce(x, f.session, f.stream, to)
 		known = said == forward.Taken
 		return said
 	})
@@ -342,10 +342,10 @@ func (s *Service) findFeed(x *exchange.Exchange, r *http.Request) *feed {
 		return nil
 	}
 	if f.session == nil {
-		refused = s.nameStream(x, r, f, l)
+		refused = s.nameStream(x, f, l)
 	}
 	if refused == nil {
-		refused = s.beginFeed(x, r, f)
+		refused = s.beginFeed(x, f)
 	}
 	if refused != nil {
 		x.Refuse("", refused)
@@ -357,7 +357,7 @@ func (s *Service) findFeed(x *exchange.Exchange, r *http.Request) *feed {
 	}
 	if l != nil {
 		s.takeStream(x.Context(), l, f.stream)
-		s.retell(x.Context(), l, r.Header, f.stream)
+		s.retell(x, l, f.stream)
 	}
 	return f
 }
@@ -367,15 +367,13 @@ func (s *Service) findFeed(x *exchange.Exchange, r *http.Request) *feed {
 // not have the event after which the client wants to go on, the client gets a new one: a
 // refusal would have it give up its session, or listen no more. Where another does not,
 // the name is "".
-func (s *Service) nameStream(x *exchange.Exchange, r *http.Request, f *feed,
-	l *sessions.Session,
-) *exchange.Refusal {
+func (s *Service) nameStream(x *exchange.Exchange, f *feed, l *sessions.Session) *exchange.Refusal {
 	f.session = l
-	refused := checkRevision(r.Header, l)
+	refused := checkRevision(x, l)
 	if refused == nil && !x.AcceptsStream {
 		refused = exchange.ErrAccept
 	}
-	switch last := r.Header[mcp.HeaderLastEventID]; {
+	switch last := x.Request.Header[mcp.HeaderLastEventID]; {
 	case refused != nil:
 	case len(last) == 0:
 		f.stream = l.NextStream('g', "")
@@ -396,7 +394,7 @@ func (s *Service) nameStream(x *exchange.Exchange, r *http.Request, f *feed,
 
 // beginFeed begins the stream of a GET, or finds the rest of one, and takes the
 // slot for it.
-func (s *Service) beginFeed(x *exchange.Exchange, r *http.Request, f *feed) (refused *exchange.Refusal) {
+func (s *Service) beginFeed(x *exchange.Exchange, f *feed) (refused *exchange.Refusal) {
 	switch {
 	case f.stream == "":
 		return exchange.ErrEvent
@@ -415,7 +413,7 @@ func (s *Service) beginFeed(x *exchange.Exchange, r *http.Request, f *feed) (ref
 		}
 	}
 	f.session.Use(time.Now(), s.config.SessionMaxAge, x.Principal)
-	f.slot, refused = s.streams.TakeLastingSlot(x, r, "get")
+	f.slot, refused = s.streams.TakeLastingSlot(x, "get")
 	return refused
 }
 
@@ -434,7 +432,7 @@ func (s *Service) giveUpFeed(f *feed) {
 
 // Delete ends a session.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management
-func (s *Service) Delete(x *exchange.Exchange, r *http.Request) {
+func (s *Service) Delete(x *exchange.Exchange) {
 	x.Era = mcp.Legacy
 	t, refused := s.sessions.Of(x)
 	if x.Refuses("", refused) {
@@ -449,12 +447,12 @@ func (s *Service) Delete(x *exchange.Exchange, r *http.Request) {
 		return
 	}
 	l := s.route(x, t, "", func(to replica.ID) forward.Outcome {
-		return s.forwarder.Forward(x, r, to, &mcp.Message{Method: http.MethodDelete}, nil)
+		return s.forwarder.Forward(x, to, &mcp.Message{Method: http.MethodDelete}, nil)
 	})
 	if l == nil {
 		return
 	}
-	if x.Refuses("", checkRevision(r.Header, l)) {
+	if x.Refuses("", checkRevision(x, l)) {
 		return
 	}
 	switch refused := s.endByClient(x, l); {

@@ -331,21 +331,21 @@ func (s *Service) letGoAll(l *sessions.Session, at map[string]replica.ID, epoch 
 
 // listenElsewhere answers a GET that another replica has forwarded: the stream of that
 // name is there from now on.
-func (s *Service) listenElsewhere(x *exchange.Exchange, r *http.Request, stream string) {
+func (s *Service) listenElsewhere(x *exchange.Exchange, stream string) {
 	t, refused := s.sessions.Of(x)
 	var l *sessions.Session
 	if refused == nil {
 		l, _, refused = s.sessions.Whose(x.Context(), t, x.Caller, "")
 	}
 	if refused == nil {
-		refused = checkRevision(r.Header, l)
+		refused = checkRevision(x, l)
 	}
 	if x.Refuses("", refused) {
 		return
 	}
 	if stream != "" {
 		s.takeStream(x.Context(), l, stream)
-		s.retell(x.Context(), l, r.Header, stream)
+		s.retell(x, l, stream)
 		if x.Context().Err() != nil { // the sender has given up, and may have said so before
 			x.Refuse("", forward.ErrElsewhere)
 			return
@@ -371,19 +371,20 @@ func (s *Service) takeStream(ctx context.Context, l *sessions.Session, stream st
 
 // retell has a client told again of all that it follows if it wanted to go on with another
 // stream than it got: what that one carried is lost, and nobody knows how much of it came.
-func (s *Service) retell(ctx context.Context, l *sessions.Session, h http.Header, got string) {
-	if wanted, _, named := strings.Cut(h.Get(mcp.HeaderLastEventID), "-"); named && wanted != got {
-		s.takeStream(ctx, l, wanted)
+func (s *Service) retell(x *exchange.Exchange, l *sessions.Session, got string) {
+	wanted, _, named := strings.Cut(x.Request.Header.Get(mcp.HeaderLastEventID), "-")
+	if named && wanted != got {
+		s.takeStream(x.Context(), l, wanted)
 		l.Retell()
 	}
 }
 
 // announce has the primary of a session know that a stream of it is here, and returns what
 // became of that.
-func (s *Service) announce(x *exchange.Exchange, r *http.Request, l *sessions.Session, stream string,
+func (s *Service) announce(x *exchange.Exchange, l *sessions.Session, stream string,
 	to replica.ID,
 ) forward.Outcome {
-	request := forward.RequestOf(x, r, nil)
+	request := forward.RequestOf(x, nil)
 	request.Note = stream
 	// the client may leave, and the primary has the stream all the same
 	ctx, stop := context.WithTimeout(x.Outliving(), forward.HoldTime)
@@ -516,7 +517,7 @@ func (s *Service) tellFormer(ctx context.Context, x *exchange.Exchange, l *sessi
 		return true
 	}
 	rest()
-	request := forward.RequestOf(x, x.Request, body)
+	request := forward.RequestOf(x, body)
 	request.Note = noteFormer
 	status := s.forwarder.Ask(ctx, former, request)
 	if status == 0 {

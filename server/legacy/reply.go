@@ -137,7 +137,7 @@ func (p *reply) upgrade() (follow func()) {
 			f.first = p.session.Priming(eventlog.FirstID(stream))
 		}
 		p.broken = true
-		p.server.serveFeed(following, p.x, nil, f)
+		p.server.serveFeed(following, p.x, f)
 		p.broken = false
 	}
 }

@@ -33,7 +33,7 @@ func (s *Service) OpenSSE(w http.ResponseWriter, r *http.Request) {
 		x.Refuse("", exchange.ErrAccept)
 		return
 	}
-	slot, refused := s.streams.TakeLastingSlot(x, r, streams.KindSession)
+	slot, refused := s.streams.TakeLastingSlot(x, streams.KindSession)
 	if x.Refuses("", refused) {
 		return
 	}
@@ -55,7 +55,7 @@ func (s *Service) OpenSSE(w http.ResponseWriter, r *http.Request) {
 	// The address is a path from the root that clients see, because some of them append
 	// it to the origin.
 	address := x.Settings.PublicPath() + exchange.MessagesPath + "?sessionId=" + id
-	s.serveFeed(x.Context(), x, r, &feed{
+	s.serveFeed(x.Context(), x, &feed{
 		session: l, stream: sseStream, event: "message", tells: true, owns: true, slot: slot,
 		first: &sse.Event{Type: "endpoint", Data: []byte(address)},
 	})
@@ -96,7 +96,7 @@ func (s *Service) PostMessage(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case m == nil:
 	case elsewhere && s.config.Others.IsThere(home):
-		if s.forwarder.Forward(x, r, home, m, raw) != forward.Done {
+		if s.forwarder.Forward(x, home, m, raw) != forward.Done {
 			x.Refuse(m.ID, exchange.ErrReplicas)
 		}
 	case elsewhere:

@@ -12,24 +12,24 @@ import (
 // check checks what a modern message says about itself in body and headers, and
 // that they agree. Of several faults the client is told the first in this order.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
-func (e *Endpoint) check(x *exchange.Exchange, h http.Header, m *mcp.Message) *exchange.Refusal {
+func (e *Endpoint) check(x *exchange.Exchange, m *mcp.Message) *exchange.Refusal {
 	if m.IsNotification() {
-		return checkNotification(h, x.Meta, m)
+		return checkNotification(x.Request.Header, x.Meta, m)
 	}
 	if refused := checkMeta(x.Meta); refused != nil {
 		return refused
 	}
-	if refused := checkVersion(h, x.Meta); refused != nil {
+	if refused := checkVersion(x.Request.Header, x.Meta); refused != nil {
 		return refused
 	}
-	if refused := checkNames(h, m); refused != nil {
+	if refused := checkNames(x.Request.Header, m); refused != nil {
 		return refused
 	}
 	if mcp.MethodOf(m.Method).Only == mcp.Legacy { // the desk knows no eras, so it cannot refuse these
 		return &exchange.Refusal{Status: http.StatusNotFound, Err: exchange.ErrUnknownMethod}
 	}
 	if m.Method == mcp.MethodToolsCall {
-		return e.checkParams(x, h, m)
+		return e.checkParams(x, m)
 	}
 	return nil
 }
@@ -116,13 +116,13 @@ func checkNotification(h http.Header, meta mcp.Object, m *mcp.Message) *exchange
 // checkParams compares the arguments of a tool with the headers that repeat them. A
 // header that the tool does not ask for means nothing.
 // https://modelcontextprotocol.io/specification/2026-07-28/server/tools
-func (e *Endpoint) checkParams(x *exchange.Exchange, h http.Header, m *mcp.Message) *exchange.Refusal {
+func (e *Endpoint) checkParams(x *exchange.Exchange, m *mcp.Message) *exchange.Refusal {
 	declared := x.Declares(x.Context(), x.Meta.Value(mcp.MetaClientCapabilities).Member("extensions"))
 	params := e.config.Exchanges.Desk.HeaderParams(x.Caller, declared, x.Tool)
 	for i := range params {
 		name := mcp.HeaderParamPrefix + params[i].Header
 		value := params[i].Argument(m.Params.Value("arguments"))
-		values := h[http.CanonicalHeaderKey(name)]
+		values := x.Request.Header[http.CanonicalHeaderKey(name)]
 		if value.IsNull() {
 			if len(values) > 0 {
 				return mismatch(name)

@@ -38,7 +38,7 @@ const (
 // that runs the call, and waits there. It is tried again when the answer does not come,
 // at last by its client: so a call that was forwarded here goes on when the connection of
 // the link breaks, which says nothing of the client.
-func (e *Endpoint) keyedRequest(x *exchange.Exchange, r *http.Request, m *mcp.Message, body []byte) {
+func (e *Endpoint) keyedRequest(x *exchange.Exchange, m *mcp.Message, body []byte) {
 	request, refused := x.Key.Request(x.Principal)
 	if x.Refuses(m.ID, refused) {
 		return
@@ -58,7 +58,7 @@ func (e *Endpoint) keyedRequest(x *exchange.Exchange, r *http.Request, m *mcp.Me
 			x.Refuse(m.ID, forward.ErrElsewhere)
 			return
 		}
-		if e.config.Forwarder.Forward(x, r, at.Home, m, body) == forward.Done {
+		if e.config.Forwarder.Forward(x, at.Home, m, body) == forward.Done {
 			return
 		}
 		x.Reservation.TakeSlot(e.config.Working)

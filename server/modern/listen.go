@@ -30,7 +30,7 @@ var listFilters = [...]string{"toolsListChanged", "promptsListChanged", "resourc
 // leaves or the time of the stream is over. Every message on it carries the id of the
 // request as the id of the subscription.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
-func (e *Endpoint) listen(x *exchange.Exchange, r *http.Request, m *mcp.Message) {
+func (e *Endpoint) listen(x *exchange.Exchange, m *mcp.Message) {
 	filter, uris, ids, refused := filterOf(m.Params)
 	if refused == nil && filter.Has("taskIds") &&
 		tasksOf(x.Meta.Value(mcp.MetaClientCapabilities).Member("extensions")) == 0 {
@@ -42,7 +42,7 @@ func (e *Endpoint) listen(x *exchange.Exchange, r *http.Request, m *mcp.Message)
 	if x.Refuses(m.ID, refused) {
 		return
 	}
-	slot, refused := e.config.Streams.TakeLastingSlot(x, r, "listen")
+	slot, refused := e.config.Streams.TakeLastingSlot(x, "listen")
 	if x.Refuses(m.ID, refused) {
 		return
 	}
@@ -62,7 +62,7 @@ func (e *Endpoint) listen(x *exchange.Exchange, r *http.Request, m *mcp.Message)
 	if !e.config.Streams.IsDraining() { // otherwise the stream ends at once, and tells of nothing
 		sub.uris, sub.ids = uris, ids
 	}
-	sub.flow.Serve(x.Context(), x, r)
+	sub.flow.Serve(x.Context(), x)
 }
 
 // filterOf returns what the client wants to be told of: a filter, with the URIs of the
@@ -131,14 +131,12 @@ type followed struct {
 }
 
 // Open implements source: it subscribes to the resources, and sends the acknowledgement.
-func (sub *subscription) Open(ctx context.Context, x *exchange.Exchange, r *http.Request) (*streams.Stream,
-	error,
-) {
+func (sub *subscription) Open(ctx context.Context, x *exchange.Exchange) (*streams.Stream, error) {
 	sub.subscribe(ctx, x)
 	sub.followTasks(ctx, x)
 	sub.uris, sub.ids = nil, nil
 	x.Release()
-	out, err := streams.OpenLasting(x, r)
+	out, err := streams.OpenLasting(x)
 	if err != nil {
 		return out, err
 	}

@@ -57,12 +57,12 @@ func New(cfg Config) *Endpoint {
 // Answer answers one message that carries its own metadata. Nothing that came before
 // matters for it.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
-func (e *Endpoint) Answer(x *exchange.Exchange, r *http.Request, m *mcp.Message, body []byte) {
+func (e *Endpoint) Answer(x *exchange.Exchange, m *mcp.Message, body []byte) {
 	if m.IsResponse() {
 		x.Refuse(m.ID, exchange.ErrResponse)
 		return
 	}
-	if x.Refuses(m.ID, e.check(x, r.Header, m)) {
+	if x.Refuses(m.ID, e.check(x, m)) {
 		return
 	}
 	switch {
@@ -70,9 +70,9 @@ func (e *Endpoint) Answer(x *exchange.Exchange, r *http.Request, m *mcp.Message,
 	case m.IsNotification():
 		x.WriteStatus(http.StatusAccepted)
 	case m.Method == mcp.MethodListen:
-		e.listen(x, r, m)
+		e.listen(x, m)
 	case x.Key != nil:
-		e.keyedRequest(x, r, m, body)
+		e.keyedRequest(x, m, body)
 	default:
 		e.request(x, m)
 	}

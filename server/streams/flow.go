@@ -3,7 +3,6 @@ package streams
 import (
 	"context"
 	"errors"
-	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -23,7 +22,7 @@ type Source interface {
 	// Open answers the request with the beginning of the stream. After an error, the
 	// stream that it returns is nil if nothing was answered. It is called once, before
 	// all others, in the goroutine of the request.
-	Open(ctx context.Context, x *exchange.Exchange, r *http.Request) (*Stream, error)
+	Open(ctx context.Context, x *exchange.Exchange) (*Stream, error)
 	// Step sends what there is to send now. It returns nil if more may follow, ErrEnded
 	// after the last event, errFull if it is to be called again when the client may be
 	// waited for, and any other error if the client is gone.
@@ -124,18 +123,18 @@ func (f *Flow) Wake() {
 // Serve sends the flow in the goroutine of its request, until the stream ends or the flow
 // has taken the connection over. Everything is given back when the stream ends, by
 // whoever drives the flow then.
-func (f *Flow) Serve(ctx context.Context, x *exchange.Exchange, r *http.Request) {
+func (f *Flow) Serve(ctx context.Context, x *exchange.Exchange) {
 	defer func() { // also after a panic
 		if !x.Taken {
 			f.abandon(ctx, x)
 		}
 	}()
 	var err error
-	if f.out, err = f.source.Open(ctx, x, r); err != nil {
+	if f.out, err = f.source.Open(ctx, x); err != nil {
 		return
 	}
 	for f.advance(ctx) == nil {
-		if f.take(x, r) || f.await(ctx) != nil {
+		if f.take(x) || f.await(ctx) != nil {
 			return
 		}
 	}

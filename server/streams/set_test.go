@@ -3,7 +3,6 @@ package streams
 import (
 	"context"
 	"errors"
-	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,7 +25,7 @@ func (s slow) Step(context.Context, *Stream) error {
 }
 
 // Open, SendEnd and Close do nothing.
-func (slow) Open(context.Context, *exchange.Exchange, *http.Request) (*Stream, error) {
+func (slow) Open(context.Context, *exchange.Exchange) (*Stream, error) {
 	return &Stream{}, nil
 }
 func (slow) SendEnd(*Stream) error       { return nil }

@@ -2,7 +2,6 @@ package streams
 
 import (
 	"errors"
-	"net/http"
 	"sync/atomic"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
@@ -58,10 +57,8 @@ func (fs *Set) TakeSlot(x *exchange.Exchange, kind string) (*Slot, *exchange.Ref
 
 // TakeLastingSlot takes a slot for a stream that lasts for as long as its client wants.
 // HTTP/1.0 cannot tell the end of such a stream from a broken connection.
-func (fs *Set) TakeLastingSlot(x *exchange.Exchange, r *http.Request, kind string) (*Slot,
-	*exchange.Refusal,
-) {
-	if !r.ProtoAtLeast(1, 1) {
+func (fs *Set) TakeLastingSlot(x *exchange.Exchange, kind string) (*Slot, *exchange.Refusal) {
+	if !x.Request.ProtoAtLeast(1, 1) {
 		return nil, exchange.ErrHTTPVersion
 	}
 	return fs.TakeSlot(x, kind)

@@ -55,8 +55,8 @@ func Open(x *exchange.Exchange) (*Stream, error) {
 
 // OpenLasting does so for a stream that a flow takes over from net/http, if it can: the
 // client is told that nothing follows it on the connection.
-func OpenLasting(x *exchange.Exchange, r *http.Request) (*Stream, error) {
-	if takeable(x, r) {
+func OpenLasting(x *exchange.Exchange) (*Stream, error) {
+	if takeable(x) {
 		x.Header().Set("Connection", "close")
 	}
 	return Open(x)

@@ -31,8 +31,7 @@ import (
 // the line of the log and the metric of the request (LogEntry), the slot of the stream
 // (flow.close), and what a stop waits for (Set.EndTaken). The client was told with
 // "Connection: close" that nothing follows the stream, so the connection never goes back
-// to net/http. HTTP/2 has no connection of its own for a request, and what another replica
-// forwards comes over one that is kept, so there the goroutine of the request stays.
+// to net/http.
 
 // maxAfterwards is how many bytes a client may send after its request. They are no
 // request any more, because the answer said that the connection closes, so they are read
@@ -64,8 +63,8 @@ var _ outlet = (*wire)(nil)
 
 // take takes the connection over. It is false if that cannot be done, and changes nothing
 // then.
-func (f *Flow) take(x *exchange.Exchange, r *http.Request) bool {
-	if f.slot == nil || !takeable(x, r) {
+func (f *Flow) take(x *exchange.Exchange) bool {
+	if f.slot == nil || !takeable(x) {
 		return false
 	}
 	f.set.expect()
@@ -76,7 +75,7 @@ func (f *Flow) take(x *exchange.Exchange, r *http.Request) bool {
 		return false
 	}
 	x.Taken = true
-	f.holdTaken(conn, x, r)
+	f.holdTaken(conn, x)
 	if one, ok := conn.(syscall.Conn); ok {
 		// without it, each event is written by a goroutine of the flow's own
 		f.wire.raw, _ = one.SyscallConn()
@@ -93,7 +92,7 @@ func (f *Flow) take(x *exchange.Exchange, r *http.Request) bool {
 // holdTaken sets what a flow has in place of net/http's request. It is made in one piece:
 // many small objects that stay, each among the garbage of a request, would keep blocks of
 // memory that are nearly empty.
-func (f *Flow) holdTaken(conn net.Conn, x *exchange.Exchange, r *http.Request) {
+func (f *Flow) holdTaken(conn net.Conn, x *exchange.Exchange) {
 	parts := &struct {
 		wire  wire
 		out   Stream
@@ -101,17 +100,17 @@ func (f *Flow) holdTaken(conn net.Conn, x *exchange.Exchange, r *http.Request) {
 	}{
 		wire:  wire{conn: conn, turns: f.set.config.Turns},
 		out:   Stream{last: f.out.last},
-		entry: exchange.EntryOf(x, r),
+		entry: exchange.EntryOf(x),
 	}
 	parts.out.to = &parts.wire
 	f.wire, f.out, f.entry = &parts.wire, &parts.out, &parts.entry
 }
 
-// takeable tells whether the connection of a request can be taken over: not with HTTP/2,
-// nor the link of replicas, nor a recorder of a test.
-func takeable(x *exchange.Exchange, r *http.Request) bool {
+// takeable tells whether the connection of a request can be taken over: not the link of
+// replicas, nor a recorder of a test.
+func takeable(x *exchange.Exchange) bool {
 	_, ok := x.ResponseWriter.(http.Hijacker)
-	return ok && r.ProtoMajor == 1
+	return ok
 }
 
 // listen waits until the client is gone, and drops what it sends until then. It is the

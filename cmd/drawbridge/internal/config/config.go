@@ -352,9 +352,7 @@ type Redis struct {
 	CAFile            string // ca_file; "": the authorities of the system
 	CertificateFile   string // certificate_file, of the gateway; "": none
 	CertificateSecret string // certificate_key_file
-	// Contents tells what the three files hold, by their paths: they are read once, and so
-	// other contents need a restart.
-	Contents map[string]digest
+	Authorities       digest // of what CAFile holds, which is read once: another needs a restart
 }
 
 // Link is what the file says under link: where the other replicas reach this one.

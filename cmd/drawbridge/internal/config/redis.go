@@ -60,14 +60,7 @@ func (r *reader) redis(cfg *Config, n *node) {
 	to := &cfg.Redis
 	cfg.positions["redis"] = n.problem("")
 	secret := func(n *node) string { fromFile(r, checkPassword)(n); return r.path(n) }
-	file := func(n *node) string {
-		if to.Contents == nil {
-			to.Contents = make(map[string]digest)
-		}
-		path := r.path(n)
-		to.Contents[path] = sha256.Sum256(r.read(n))
-		return path
-	}
+	file := func(n *node) string { r.read(n); return r.path(n) }
 	before := len(r.problems)
 	r.object(n, "redis", fields{
 		"url":                    func(n *node) { r.redisURL(to, n) },
@@ -77,9 +70,11 @@ func (r *reader) redis(cfg *Config, n *node) {
 		"sentinel_password_file": into(&to.SentinelPasswordFile, secret),
 		"patience":               into(&to.Patience, r.patience),
 		"memory":                 into(&to.Memory, r.redisMemory),
-		"ca_file":                into(&to.CAFile, file),
-		"certificate_file":       into(&to.CertificateFile, file),
-		"certificate_key_file":   into(&to.CertificateSecret, file),
+		"ca_file": func(n *node) {
+			to.CAFile, to.Authorities = r.path(n), sha256.Sum256(r.read(n))
+		},
+		"certificate_file":     into(&to.CertificateFile, file),
+		"certificate_key_file": into(&to.CertificateSecret, file),
 	})
 	unset := slices.ContainsFunc(n.members, func(m member) bool { return m.value.broken != "" })
 	if r.need(n, "redis", "url") && !unset && len(r.problems) == before {

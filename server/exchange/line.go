@@ -114,8 +114,8 @@ func EntryOf(x *Exchange) LogEntry {
 	return LogEntry{
 		id: strings.Clone(x.ID), tenant: x.Principal.TenantID, remote: strings.Clone(x.Remote),
 		route: x.service.config.RouteOf(x.Request), httpMethod: strings.Clone(Cut(x.Request.Method)),
-		path: strings.Clone(Cut(x.Request.URL.Path)), method: strings.Clone(Cut(x.Method)), era: eraNames[x.Era],
-		started: x.Started,
+		path: strings.Clone(Cut(x.Request.URL.Path)), method: strings.Clone(Cut(x.Method)),
+		era: eraNames[x.Era], started: x.Started,
 	}
 }
 

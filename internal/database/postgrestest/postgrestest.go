@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -19,12 +20,16 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 )
 
-// password is that of every role.
-const password = "postgrestest-secret" //nolint:gosec // of tests
+// Where servers listen, and the password of every role.
+const (
+	host     = "127.0.0.1"
+	password = "postgrestest-secret" //nolint:gosec // of tests
+)
 
 // Server is a PostgreSQL server that runs for the tests of one package.
 type Server struct {
 	Address string // host:port
+	port    string
 	bin     string // the folder of the programs of PostgreSQL
 	dir     string
 	program *exec.Cmd
@@ -37,18 +42,15 @@ func Start() (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	address, err := freeport.Address()
+	port, err := freeport.Take()
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Address: address, bin: bin}
+	s := &Server{Address: net.JoinHostPort(host, strconv.Itoa(port)), port: strconv.Itoa(port), bin: bin}
 	if s.dir, err = os.MkdirTemp("", "postgrestest"); err != nil {
 		return nil, err
 	}
-	if err = s.initialize(); err == nil {
-		err = s.start()
-	}
-	if err != nil {
+	if err := s.begin(); err != nil {
 		s.Stop()
 		return nil, err
 	}
@@ -58,9 +60,9 @@ func Start() (*Server, error) {
 // data is the folder of the server's files.
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
-// initialize makes the files of the server. PostgreSQL does not run as root, so that
-// another user does.
-func (s *Server) initialize() error {
+// begin makes the files of the server and starts it. PostgreSQL does not run as root, so
+// that another user does.
+func (s *Server) begin() error {
 	secret := filepath.Join(s.dir, "secret")
 	if err := errors.Join(os.WriteFile(secret, []byte(password), 0o600), os.Mkdir(s.data(), 0o700),
 		give(s.dir, secret, s.data())); err != nil {
@@ -72,31 +74,22 @@ func (s *Server) initialize() error {
 	if output, err := made.CombinedOutput(); err != nil {
 		return fmt.Errorf("initdb: %w: %s", err, output)
 	}
-	return nil
+	return s.start()
 }
 
 // start starts the server, and waits until it answers.
 func (s *Server) start() error {
-	host, port, err := net.SplitHostPort(s.Address)
-	if err != nil {
-		return err
-	}
-	s.program = unprivileged(exec.Command(filepath.Join(s.bin, "postgres"), "-D", s.data(), "-h", host, "-p", port, //nolint:gosec,noctx // Stop ends it
+	s.program = unprivileged(exec.Command(filepath.Join(s.bin, "postgres"), "-D", s.data(), "-h", host, "-p", s.port, //nolint:gosec,noctx // Stop ends it
 		"-c", "unix_socket_directories=", "-c", "fsync=off", "-c", "password_encryption=md5", "-c",
 		"shared_buffers=16MB", "-c", "max_connections=40", "-c", "logging_collector=off"))
 	s.program.Dir = s.dir
 	if err := redistest.StartBound(s.program); err != nil {
 		return err
 	}
-	for began := time.Now(); ; {
-		_, err := s.run("postgres", "SELECT 1")
-		if err == nil {
-			return nil
-		}
-		if time.Since(began) > time.Minute {
+	for began := time.Now(); ; <-time.After(50 * time.Millisecond) {
+		if _, err := s.run("postgres", "SELECT 1"); err == nil || time.Since(began) > time.Minute {
 			return err
 		}
-		<-time.After(50 * time.Millisecond)
 	}
 }
 
@@ -136,9 +129,7 @@ func (s *Server) end() {
 // binaries returns the folder of the programs of the server, which Debian has not in
 // PATH.
 func binaries() (string, error) {
-	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
-	if err == nil && len(found) > 0 {
-		slices.Sort(found)
+	if found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb"); len(found) > 0 { // in order
 		return filepath.Dir(found[len(found)-1]), nil
 	}
 	path, err := exec.LookPath("initdb")

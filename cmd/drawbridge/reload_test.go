@@ -169,7 +169,7 @@ func TestNoSettingChangesUnseen(t *testing.T) {
 		"Issuer.SpeaksFor" /* of the gateway itself alone */)
 	unseen(t, func(before, after *config.Config) []string { return changeList(before, before, after) },
 		"File", "Included", "Digest", "Warnings",
-		"Sessions.KeysFile", "Records.KeyFile" /* their contents count */, "Audit.Interval" /* no key */)
+		"Sessions.KeysFile", "Records.KeyFile" /* their contents count */, "Audit.Interval", "Audit.Calls" /* no keys */)
 }
 
 // unseen looks for fields of T, and of the structs in it, whose change is not told,

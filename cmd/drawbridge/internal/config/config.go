@@ -352,7 +352,7 @@ type Redis struct {
 	CAFile            string // ca_file; "": the authorities of the system
 	CertificateFile   string // certificate_file, of the gateway; "": none
 	CertificateSecret string // certificate_key_file
-	Authorities       digest // of what CAFile holds, which is read once: another needs a restart
+	Authorities       []byte // digest of what CAFile holds, which is read once: another needs a restart
 }
 
 // Link is what the file says under link: where the other replicas reach this one.

@@ -71,7 +71,8 @@ func (r *reader) redis(cfg *Config, n *node) {
 		"patience":               into(&to.Patience, r.patience),
 		"memory":                 into(&to.Memory, r.redisMemory),
 		"ca_file": func(n *node) {
-			to.CAFile, to.Authorities = r.path(n), sha256.Sum256(r.read(n))
+			held := sha256.Sum256(r.read(n))
+			to.CAFile, to.Authorities = r.path(n), held[:]
 		},
 		"certificate_file":     into(&to.CertificateFile, file),
 		"certificate_key_file": into(&to.CertificateSecret, file),

@@ -20,14 +20,3 @@ func (s *Service) setLevel(ctx context.Context, l *sessions.Session, params mcp.
 	s.sessions.Keep(ctx, l, sessions.FactLevel, name)
 	return lostToAnother(l)
 }
-
-// lostToAnother returns what is told of a request that changes what is kept of a session,
-// if another replica has taken the session over meanwhile: that one may not know of the
-// change, so that the client is to ask for it again. It is nil if this replica leads the
-// session still.
-func lostToAnother(l *sessions.Session) *mcp.Error {
-	if l.Leader().Here {
-		return nil
-	}
-	return exchange.ErrReplicas.Err
-}

@@ -180,3 +180,14 @@ func (s *Service) forgetWatches(ctx context.Context, given []sessions.Revoked) {
 		}
 	})
 }
+
+// lostToAnother returns what is told of a request that changes what is kept of a session,
+// if another replica has taken the session over meanwhile: that one may not know of the
+// change, so that the client is to ask for it again. It is nil if this replica leads the
+// session still.
+func lostToAnother(l *sessions.Session) *mcp.Error {
+	if l.Leader().Here {
+		return nil
+	}
+	return exchange.ErrReplicas.Err
+}

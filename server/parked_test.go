@@ -574,11 +574,10 @@ func TestLostRepeatWithoutAKey(t *testing.T) {
 
 func second(_ string, answer mcp.Object) mcp.Object { return answer }
 
-// TestTaskOfASessionAtAnotherReplica waits at one replica for the result of a task that
-// another one made, and is asked something meanwhile: in the session that made it, and in
-// one of the same owner that the other replica has never heard of.
-func TestTaskOfASessionAtAnotherReplica(t *testing.T) {
-	t.Parallel()
+// taskAtAnotherReplica returns two replicas, the first with a task that asks its client,
+// the id of the session in which it was made, and that of the task.
+func taskAtAnotherReplica(t *testing.T) (a, b *world, id, task string) {
+	t.Helper()
 	hub, ring, log, records := &replicatest.Hub{}, seal.RandomRing(),
 		eventlog.NewMemory(eventlog.MemoryConfig{}), &primarytest.Store{}
 	open := func() *world {
@@ -586,9 +585,8 @@ func TestTaskOfASessionAtAnotherReplica(t *testing.T) {
 			w.config.Seal, w.config.Log, w.config.Entries, w.config.Others = ring, log, records, hub.Join()
 		})
 	}
-	a, b := open(), open()
-	baseB := b.serve(t)
-	id := a.openAsking(t, mcp.Revision2511)
+	a, b = open(), open()
+	id = a.openAsking(t, mcp.Revision2511)
 	made := a.do(t, inSession("POST", id,
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"asked","arguments":{},"task":{"ttl":5}}}`)).Body.String()
 	_, rest, _ := strings.Cut(made, `"taskId":"`)
@@ -596,6 +594,40 @@ func TestTaskOfASessionAtAnotherReplica(t *testing.T) {
 	if !found {
 		t.Fatalf("got %s, want a task", made)
 	}
+	return a, b, id, task
+}
+
+// TestTaskOfAnEndedSessionIsNotServed ends a session at its primary while a request about a
+// task waits in it at another replica.
+func TestTaskOfAnEndedSessionIsNotServed(t *testing.T) {
+	t.Parallel()
+	_, b, _, task := taskAtAnotherReplica(t)
+	id := b.openAsking(t, mcp.Revision2511)
+	about := func(method string) message {
+		return inSession("POST", id, fmt.Sprintf(`{"jsonrpc":"2.0","id":2,"method":"%s","params":{"taskId":"%s"}}`,
+			method, task))
+	}
+	waits := call(t.Context(), t, b.serve(t), about(mcp.MethodTasksResult))
+	for line := "first"; !questionID.MatchString(line); line = waits.line(t) {
+		if line == "" {
+			t.Fatal("no question came")
+		}
+	}
+	if got := b.do(t, inSession("DELETE", id, "")); got.Code != http.StatusNoContent {
+		t.Fatalf("DELETE: got %d %s", got.Code, got.Body)
+	}
+	if got := b.do(t, about(mcp.MethodTasksGet)); got.Code != http.StatusNotFound {
+		t.Errorf("tasks/get after it: got %d %s", got.Code, got.Body)
+	}
+}
+
+// TestTaskOfASessionAtAnotherReplica waits at one replica for the result of a task that
+// another one made, and is asked something meanwhile: in the session that made it, and in
+// one of the same owner that the other replica has never heard of.
+func TestTaskOfASessionAtAnotherReplica(t *testing.T) {
+	t.Parallel()
+	_, b, id, task := taskAtAnotherReplica(t)
+	baseB := b.serve(t)
 	for _, id := range []string{id, b.openAsking(t, mcp.Revision2511)} {
 		about := func(number int, method string) message {
 			return inSession("POST", id,

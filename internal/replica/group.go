@@ -202,9 +202,9 @@ func (g *Group) tryAll(ctx context.Context) {
 	var all sync.WaitGroup
 	var reached, use atomic.Int64
 	asked, isKnown, members := time.Now(), g.joined.Load() != nil, *g.members.Load()
-	limit := beat
+	limit := patience
 	if g.isAway() { // or one that is gone without a word would take the rest of the lease
-		limit = beat / 2
+		limit = beat
 	}
 	for id, m := range members {
 		all.Go(func() {

@@ -68,7 +68,7 @@ func (l *Redis) doChores(ctx context.Context, _ struct{}, some []chore) {
 		return
 	}
 	for _, c := range some {
-		if c.forgotten.IsZero() || l.config.Now().Sub(c.forgotten) < 2*l.config.Age {
+		if c.forgotten.IsZero() || l.config.Now().Sub(c.forgotten) < 2*l.local.kept() {
 			l.chores.Add(struct{}{}, c)
 		}
 	}

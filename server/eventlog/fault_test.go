@@ -260,7 +260,7 @@ func TestWhatIsToBeDroppedDoesNotPileUp(t *testing.T) {
 		for n := range 2000 {
 			begin(t, l, fmt.Sprint("s", n), "p1", false)
 		}
-		time.Sleep(15 * time.Second)
+		time.Sleep(65 * time.Second)
 		before := tries.Load()
 		time.Sleep(time.Minute)
 		if after := tries.Load(); before == 0 || after != before {

@@ -166,7 +166,11 @@ func (x *Exchange) announceScope(e *mcp.Error) {
 // if there is none, as at the addresses of access keys. Paths other than endpoints have
 // the metadata of /mcp.
 func (x *Exchange) metadataURL() string {
-	if strings.TrimPrefix(x.Request.URL.Path, TenantPath+x.Tenant) == KeyPath+EndpointPath {
+	rest := x.Request.URL.Path
+	if tenant, found := strings.CutPrefix(rest, TenantPath); found {
+		rest = tenant[max(strings.IndexByte(tenant, '/'), 0):] // of a tenant whose name may be written in several ways
+	}
+	if rest == KeyPath+EndpointPath {
 		return ""
 	}
 	tenant, path := "", EndpointPath

@@ -57,19 +57,29 @@ func (d *Directory) Visit(ctx context.Context, t *ticket.Ticket, c gateway.Calle
 	if !d.Shared {
 		return d.findHere(ctx, t, c)
 	}
-	if l := d.Roster.Find(t.Key); l != nil && l.Stage() != sessions.Over {
-		if !l.Leader().Here {
-			return l, nil
+	here := d.Roster.Find(t.Key)
+	follows := false
+	if here != nil && here.Stage() != sessions.Over {
+		leader := here.Leader()
+		if leader.Here {
+			if refused := d.useLed(ctx, here, c); refused != forward.ErrElsewhere {
+				return here, refused
+			}
+		} else if leader.Epoch != 0 {
+			return here, nil
 		}
-		if refused := d.useLed(ctx, l, c); refused != forward.ErrElsewhere {
-			return l, refused
-		}
+		follows = !leader.Here // and is not told of the end where its primary does not know that it does
 	}
 	l := d.sessionOf(t, c.Principal, true)
 	l.Reach(sessions.Ready)
 	switch _, err := d.config.Entries.Read(ctx, l.EntryKey()); {
 	case errors.Is(err, primary.ErrNone):
+		if follows && !here.Leader().Here {
+			d.Shut(here, sessions.EndClosed) // cancels what runs in it
+		}
 		return nil, sessions.Miss(ctx, d.ended.Why(t.Key))
+	case follows:
+		return here, nil
 	case err != nil:
 		return nil, exchange.ErrReplicas
 	}

@@ -574,9 +574,9 @@ func TestLostRepeatWithoutAKey(t *testing.T) {
 
 func second(_ string, answer mcp.Object) mcp.Object { return answer }
 
-// taskAtAnotherReplica returns two replicas, the first with a task that asks its client,
-// the id of the session in which it was made, and that of the task.
-func taskAtAnotherReplica(t *testing.T) (a, b *world, id, task string) {
+// taskAtAnotherReplica returns a replica, the id of a session at another one, and that of
+// a task which was made there and asks its client.
+func taskAtAnotherReplica(t *testing.T) (b *world, id, task string) {
 	t.Helper()
 	hub, ring, log, records := &replicatest.Hub{}, seal.RandomRing(),
 		eventlog.NewMemory(eventlog.MemoryConfig{}), &primarytest.Store{}
@@ -585,7 +585,7 @@ func taskAtAnotherReplica(t *testing.T) (a, b *world, id, task string) {
 			w.config.Seal, w.config.Log, w.config.Entries, w.config.Others = ring, log, records, hub.Join()
 		})
 	}
-	a, b = open(), open()
+	a, b := open(), open()
 	id = a.openAsking(t, mcp.Revision2511)
 	made := a.do(t, inSession("POST", id,
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"asked","arguments":{},"task":{"ttl":5}}}`)).Body.String()
@@ -594,14 +594,14 @@ func taskAtAnotherReplica(t *testing.T) (a, b *world, id, task string) {
 	if !found {
 		t.Fatalf("got %s, want a task", made)
 	}
-	return a, b, id, task
+	return b, id, task
 }
 
 // TestTaskOfAnEndedSessionIsNotServed ends a session at its primary while a request about a
 // task waits in it at another replica.
 func TestTaskOfAnEndedSessionIsNotServed(t *testing.T) {
 	t.Parallel()
-	_, b, _, task := taskAtAnotherReplica(t)
+	b, _, task := taskAtAnotherReplica(t)
 	id := b.openAsking(t, mcp.Revision2511)
 	about := func(method string) message {
 		return inSession("POST", id, fmt.Sprintf(`{"jsonrpc":"2.0","id":2,"method":"%s","params":{"taskId":"%s"}}`,
@@ -626,7 +626,7 @@ func TestTaskOfAnEndedSessionIsNotServed(t *testing.T) {
 // one of the same owner that the other replica has never heard of.
 func TestTaskOfASessionAtAnotherReplica(t *testing.T) {
 	t.Parallel()
-	_, b, id, task := taskAtAnotherReplica(t)
+	b, id, task := taskAtAnotherReplica(t)
 	baseB := b.serve(t)
 	for _, id := range []string{id, b.openAsking(t, mcp.Revision2511)} {
 		about := func(number int, method string) message {

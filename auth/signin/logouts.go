@@ -22,15 +22,16 @@ func (s *core) logout(x *exchange) error {
 	if !ok || verifier == nil {
 		return errRepeated
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.request.Context()), providerTime)
+	ctx := context.WithoutCancel(x.request.Context())
+	brief, cancel := context.WithTimeout(ctx, providerTime)
 	defer cancel()
-	said, err := verifier.VerifyLogout(ctx, form.Get("logout_token"))
+	said, err := verifier.VerifyLogout(brief, form.Get("logout_token"))
 	if err != nil || said.Subject == "" && said.SessionID == "" {
 		s.log.LogAttrs(ctx, slog.LevelWarn, "a logout of a provider was not believed",
 			slog.String("provider", x.name), slog.Any("error", err))
 		return &fault{code: "invalid_request", says: "the logout token is not fit", reason: "logout_token"}
 	}
-	// Held, because most providers do not come again.
+	// Held for as long as any other, because most providers do not come again.
 	err = s.retry(ctx, func() error { return s.loggedOut(ctx, login.Provider.Issuer(), said) })
 	if err != nil {
 		return err

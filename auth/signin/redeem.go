@@ -89,9 +89,13 @@ func (s *core) redeemOnce(ctx context.Context, at address, q *request, id, secre
 
 // begun puts on record that a family has its first tokens, and returns them.
 func (s *core) begun(ctx context.Context, f *family) (tokens, error) {
+	made, err := s.tokensOf(f, nil)
+	if err != nil {
+		return tokens{}, err
+	}
 	s.log.LogAttrs(ctx, slog.LevelInfo, "signed in", f.attrs()...)
 	s.config.Audit(ctx, f.record("ok", "signed_in"))
-	return s.tokensOf(f, nil)
+	return made, nil
 }
 
 // proves tells whether a verifier belongs to a challenge of S256, which every code has.

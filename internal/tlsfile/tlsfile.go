@@ -6,13 +6,15 @@ import (
 	"crypto/x509"
 	"fmt"
 	"os"
+	"sync/atomic"
 )
 
 // Load returns the settings of a client that takes servers whose certificates the
 // authorities in one file have signed, and that shows a certificate with a key. Without a
 // file of authorities they are those of the system, and without a certificate none is
 // shown. The certificate is read again for each connection: one that was renewed is shown
-// from then on.
+// from then on. Where it cannot be read, as while its files are being replaced, the last
+// one is shown.
 func Load(authorities, certificate, key string) (*tls.Config, error) {
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
 	if authorities != "" {
@@ -28,13 +30,20 @@ func Load(authorities, certificate, key string) (*tls.Config, error) {
 	if certificate == "" {
 		return cfg, nil
 	}
-	cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-		pair, err := tls.LoadX509KeyPair(certificate, key)
-		if err != nil {
-			return nil, fmt.Errorf("certificate %s with key %s: %w", certificate, key, err)
-		}
-		return &pair, nil
+	first, err := tls.LoadX509KeyPair(certificate, key)
+	if err != nil {
+		return nil, fmt.Errorf("certificate %s with key %s: %w", certificate, key, err)
 	}
-	_, err := cfg.GetClientCertificate(nil) // a fault of the files is told now
-	return cfg, err
+	var last atomic.Pointer[tls.Certificate]
+	last.Store(&first)
+	cfg.GetClientCertificate = func(asked *tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		if pair, err := tls.LoadX509KeyPair(certificate, key); err == nil {
+			last.Store(&pair)
+		}
+		if shown := last.Load(); asked.SupportsCertificate(shown) == nil {
+			return shown, nil
+		}
+		return &tls.Certificate{}, nil // the server wants that of somebody else, or none
+	}
+	return cfg, nil
 }

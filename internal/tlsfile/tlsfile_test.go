@@ -19,17 +19,26 @@ func TestARenewedCertificateIsShown(t *testing.T) {
 	dir := t.TempDir()
 	certificate, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	own := redistest.Certificates(t, dir)
-	cfg := fatal.Have(tlsfile.Load(certificate, certificate, key))(t)
-	for range 2 {
-		shown := fatal.Have(cfg.GetClientCertificate(&tls.CertificateRequestInfo{}))(t)
-		if !bytes.Equal(shown.Certificate[0], own.Certificates[0].Certificate[0]) {
-			t.Error("a server is shown another certificate than the files have")
-		}
-		own = redistest.Certificates(t, dir)
+	asked := &tls.CertificateRequestInfo{
+		Version:          tls.VersionTLS13,
+		SignatureSchemes: []tls.SignatureScheme{tls.ECDSAWithP256AndSHA256, tls.PSSWithSHA256, tls.Ed25519},
 	}
+	cfg := fatal.Have(tlsfile.Load(certificate, certificate, key))(t)
+	shows := func(what string) {
+		t.Helper()
+		shown := fatal.Have(cfg.GetClientCertificate(asked))(t)
+		if len(shown.Certificate) == 0 || !bytes.Equal(shown.Certificate[0], own.Certificates[0].Certificate[0]) {
+			t.Errorf("%s: a server is not shown the newest certificate", what)
+		}
+	}
+	shows("at first")
+	own = redistest.Certificates(t, dir)
+	shows("renewed")
 	fatal.OK(t, os.Remove(key))
-	if _, err := cfg.GetClientCertificate(&tls.CertificateRequestInfo{}); err == nil {
-		t.Error("got no error without the key")
+	shows("while its key is away")
+	asked.AcceptableCAs = [][]byte{[]byte("another")}
+	if shown := fatal.Have(cfg.GetClientCertificate(asked))(t); len(shown.Certificate) > 0 {
+		t.Error("a server is shown a certificate that it does not want")
 	}
 	if _, err := tlsfile.Load(certificate, certificate, key); err == nil {
 		t.Error("settings were made without the key")

@@ -81,7 +81,8 @@ func (b *both) opened(c *connection, err error) error {
 		return nil
 	}
 	switch {
-	case credential.FaultOf(err) != "": // its owner's alone: others may have one that will do
+	case credential.FaultOf(err) != "" && c.owner != nil && b.pool.credential.Personal(c.owner.TenantID):
+		// its owner's alone: others may have one that will do
 	case b.proven.Load(), b.isAway(err):
 		b.shutFor(sideRest)
 	default:

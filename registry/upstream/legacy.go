@@ -252,8 +252,11 @@ func (l *legacy) reopen(ctx context.Context, forgotten *wire.SessionError) error
 	// the revision may differ from before: nothing that passes here depends on it
 	_, err := l.initialize(limited)
 	l.conn.changed()
+	if isAnswer(err) {
+		return cause(err) // or what it said of the handshake would pass for its answer to the request
+	}
 	if err != nil {
-		return cause(err) // else what it said of the handshake would pass for its answer to the request
+		return err
 	}
 	unwatched, err := l.restore(limited)
 	if err != nil && ctx.Err() != nil {

@@ -168,7 +168,7 @@ func (x *Exchange) announceScope(e *mcp.Error) {
 func (x *Exchange) metadataURL() string {
 	rest := x.Request.URL.Path
 	if tenant, found := strings.CutPrefix(rest, TenantPath); found {
-		rest = tenant[max(strings.IndexByte(tenant, '/'), 0):] // of a tenant whose name may be written in several ways
+		rest = tenant[max(strings.IndexByte(tenant, '/'), 0):] // a name may be written in several ways
 	}
 	if rest == KeyPath+EndpointPath {
 		return ""

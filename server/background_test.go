@@ -34,8 +34,8 @@ func (d *deafOthers) Send(ctx context.Context, to replica.ID, w replica.Message)
 	return nil, ctx.Err()
 }
 
-// deafCrew is a crew of which the second replica tells the deaf.
-func deafCrew(t *testing.T) (*changingFleet, *deafOthers) {
+// deafFleet is a fleet of which the second replica tells the deaf.
+func deafFleet(t *testing.T) (*changingFleet, *deafOthers) {
 	t.Helper()
 	c := newChangingFleet(
 		t, func(w *world) { w.config.Others = &deafOthers{Member: w.config.Others.(*replicatest.Member)} })
@@ -46,7 +46,7 @@ func deafCrew(t *testing.T) (*changingFleet, *deafOthers) {
 // that a stream has closed.
 func TestWordEndsWithItsServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, others := deafCrew(t)
+		c, others := deafFleet(t)
 		stream := c.get(t, 1, "")
 		others.deaf.Store(true)
 		stream.conn.Close()

@@ -12,7 +12,7 @@ import (
 // errDown is what a subscription ends in while its server is down.
 var errDown = mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-DOWN", "The server is down").After(time.Second)
 
-// bereft is a crew whose session is subscribed at the first replica and has its stream at
+// bereft is a fleet whose session is subscribed at the first replica and has its stream at
 // the second. The first dies, and attempts at the second to open the subscription end in
 // fault.
 func bereft(t *testing.T, fault func() error) (c *changingFleet, stream *listener) {

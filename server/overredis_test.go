@@ -16,7 +16,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/eventlog"
 )
 
-// overRedis opens a crew whose replicas share a real server, and returns where each is
+// overRedis opens a fleet whose replicas share a real server, and returns where each is
 // served.
 func overRedis(t *testing.T, server *redistest.Server, change ...func(*world)) (c *changingFleet, bases []string) {
 	t.Helper()

@@ -118,12 +118,18 @@ func saysIntegers(ref *openapi3.SchemaRef) bool {
 	isInteger := func(ref *openapi3.SchemaRef) bool {
 		return ref != nil && ref.Value != nil && ref.Value.Type.Includes(openapi3.TypeInteger)
 	}
-	return isInteger(ref) || ref != nil && ref.Value != nil && isInteger(ref.Value.Items)
+	return isInteger(ref) || isInteger(elementsOf(ref))
 }
 
 // listsObjects tells whether a schema says that its values are lists of objects.
-func listsObjects(ref *openapi3.SchemaRef) bool {
-	return ref != nil && ref.Value != nil && isObject(ref.Value.Items)
+func listsObjects(ref *openapi3.SchemaRef) bool { return isObject(elementsOf(ref)) }
+
+// elementsOf returns what a schema says of the elements of its lists, nil for nothing.
+func elementsOf(ref *openapi3.SchemaRef) *openapi3.SchemaRef {
+	if ref == nil || ref.Value == nil {
+		return nil
+	}
+	return ref.Value.Items
 }
 
 // isObject tells whether a schema says that its values are objects, itself or in a part

@@ -58,27 +58,30 @@ func (d *Directory) Visit(ctx context.Context, t *ticket.Ticket, c gateway.Calle
 		return d.findHere(ctx, t, c)
 	}
 	here := d.Roster.Find(t.Key)
-	follows := false
-	if here != nil && here.Stage() != sessions.Over {
-		leader := here.Leader()
-		if leader.Here {
+	if here != nil && here.Stage() == sessions.Over {
+		here = nil
+	}
+	if here != nil {
+		switch leader := here.Leader(); {
+		case leader.Here:
 			if refused := d.useLed(ctx, here, c); refused != forward.ErrElsewhere {
 				return here, refused
 			}
-		} else if leader.Epoch != 0 {
+			here = nil
+		case leader.Epoch != 0:
 			return here, nil
 		}
-		follows = !leader.Here // and is not told of the end where its primary does not know that it does
 	}
+	// One that is here for a request alone is not told of its end.
 	l := d.sessionOf(t, c.Principal, true)
 	l.Reach(sessions.Ready)
 	switch _, err := d.config.Entries.Read(ctx, l.EntryKey()); {
 	case errors.Is(err, primary.ErrNone):
-		if follows && !here.Leader().Here {
+		if here != nil && !here.Leader().Here {
 			d.Shut(here, sessions.EndClosed) // cancels what runs in it
 		}
 		return nil, sessions.Miss(ctx, d.ended.Why(t.Key))
-	case follows:
+	case here != nil:
 		return here, nil
 	case err != nil:
 		return nil, exchange.ErrReplicas

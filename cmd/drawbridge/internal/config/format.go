@@ -111,7 +111,7 @@ func (r *reader) topFields(cfg *Config) fields {
 			"keys_file": func(n *node) { s.KeysFile, s.Keys = r.path(n), r.sealKeys(n, "keys_file") },
 			"events": r.section("events", fields{
 				"count": into(&s.EventCount, r.between(leastEvents, 1_000_000)),
-				"bytes": into(&s.EventBytes, r.eventBytes),
+				"bytes": into(&s.EventBytes, r.sizeFrom(leastEventBytes, "bytes is 64KiB at least")),
 				"age":   into(&s.EventAge, r.duration),
 			}),
 		}),
@@ -142,15 +142,6 @@ const (
 	leastEvents     = 200
 	leastEventBytes = 64 << 10
 )
-
-// eventBytes reads how many bytes of a stream are kept.
-func (r *reader) eventBytes(n *node) int64 {
-	size := r.size(n)
-	if size != 0 && size < leastEventBytes {
-		r.fault(n, "bytes is 64KiB at least")
-	}
-	return size
-}
 
 // cardName is the form of the name of a server card.
 var cardName = regexp.MustCompile(`^[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+$`)

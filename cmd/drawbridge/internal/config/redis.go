@@ -69,7 +69,7 @@ func (r *reader) redis(cfg *Config, n *node) {
 		"sentinel_user":          into(&to.SentinelUser, r.text),
 		"sentinel_password_file": into(&to.SentinelPasswordFile, secret),
 		"patience":               into(&to.Patience, r.patience),
-		"memory":                 into(&to.Memory, r.redisMemory),
+		"memory":                 into(&to.Memory, r.sizeFrom(leastRedisMemory, "memory is 16MiB at least")),
 		"ca_file": func(n *node) {
 			held := sha256.Sum256(r.read(n))
 			to.CAFile, to.Authorities = r.path(n), held[:]
@@ -103,15 +103,6 @@ func (r *reader) patience(n *node) time.Duration {
 // leastRedisMemory is the least of redis.memory: with less, a replica could hardly keep
 // one answer.
 const leastRedisMemory = 16 << 20
-
-// redisMemory reads how many bytes replicas may keep in Redis.
-func (r *reader) redisMemory(n *node) int64 {
-	size := r.size(n)
-	if size != 0 && size < leastRedisMemory {
-		r.fault(n, "memory is 16MiB at least")
-	}
-	return size
-}
 
 // checkRedis reports keys that do not go together. It is called if each of them is right.
 func (r *reader) checkRedis(to *Redis, n *node) {

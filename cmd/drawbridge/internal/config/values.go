@@ -142,6 +142,17 @@ func parseSize(s string) (int64, error) {
 	return v * unit, err
 }
 
+// sizeFrom reads a size of at least so many bytes; of less it says problem.
+func (r *reader) sizeFrom(least int64, problem string) func(*node) int64 {
+	return func(n *node) int64 {
+		size := r.size(n)
+		if size != 0 && size < least {
+			r.fault(n, "%s", problem)
+		}
+		return size
+	}
+}
+
 // choice returns the text of a scalar that must be one of those allowed, "" after a
 // problem. Programs that read YAML by its older version, such as Helm, pass on and off on
 // as true and false.

@@ -16,7 +16,7 @@ type Settings struct {
 	// AuthorizationServers are the issuers that clients can go to for a token: the
 	// metadata names them, and every 401 leads there. Empty: there is no metadata.
 	AuthorizationServers []AuthorizationServer
-	AllowedOrigins       []string
+	AllowedOrigins       []string // as browsers write them
 	AllowedHosts         []string // values of Host that are accepted; one without a port accepts every port
 	TrustedProxies       []netip.Prefix
 	PublicTenants        []string // whose endpoints have a card
@@ -129,7 +129,7 @@ func (s *Settings) AllowsHost(host string) bool {
 // is the one of the public URL, or the one of the request, whose host was checked before.
 func (s *Settings) AllowsOrigin(origin, host string) bool {
 	for _, allowed := range s.AllowedOrigins {
-		if strings.EqualFold(strings.TrimSuffix(allowed, "/"), origin) {
+		if strings.EqualFold(allowed, origin) {
 			return true
 		}
 	}

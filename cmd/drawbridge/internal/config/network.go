@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"net/url"
@@ -82,6 +83,10 @@ func checkOrigin(text string) error {
 	}
 	if !validPort(u.Port()) {
 		return errPort
+	}
+	usual := ":" + map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	if rest, found := strings.CutSuffix(text, usual); found {
+		return fmt.Errorf("browsers leave the usual port out of an origin; write %s", rest)
 	}
 	return nil
 }

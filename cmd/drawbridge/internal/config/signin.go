@@ -274,6 +274,10 @@ func (r *reader) checkClient(c *clients.Fixed, n *node) {
 		wrong{
 			slices.Contains(c.Grants, refreshGrant) && !people, n.member("grants"),
 			"refresh_token goes with authorization_code: tokens of client_credentials are asked for anew",
+		},
+		wrong{
+			people && !r.hasLogins(), n,
+			"a client of people needs sign_in of an issuer: nobody could sign in",
 		})
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"regexp"
@@ -90,22 +91,21 @@ func TestDevLoginShowsASignIn(t *testing.T) {
 	}
 }
 
-// TestToyLoginIsForThisMachine shows that a name which leads here from elsewhere, another
-// client and a sign-in that nobody began get nothing.
+// TestToyLoginIsForThisMachine shows that a name which leads here from elsewhere and a
+// sign-in that nobody began get nothing, and that nothing in the address of the page
+// becomes markup, or a way to somebody else.
 func TestToyLoginIsForThisMachine(t *testing.T) {
 	t.Parallel()
 	run := startDevLogin(t)
-	w := &browserClient{t: t, cookies: map[string]string{}}
 	for _, bad := range []struct {
-		path, host string
-		status     int
+		address, host string
+		status        int
 	}{
-		{"/keys", "evil.example", http.StatusMisdirectedRequest},
-		{"/authorize?client_id=drawbridge&response_type=code&redirect_uri=http://evil.example/", "", http.StatusBadRequest},
-		{"/enter?id=guessed&as=0", "", http.StatusBadRequest},
-		{"/elsewhere", "", http.StatusNotFound},
+		{run.toy + "/?state=s", "evil.example", http.StatusMisdirectedRequest},
+		{run.toy + "/elsewhere", "", http.StatusNotFound},
+		{run.origin + "/callback/toy?code=ann&state=guessed", "", http.StatusBadRequest},
 	} {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, run.toy+bad.path, nil)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, bad.address, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,11 +116,13 @@ func TestToyLoginIsForThisMachine(t *testing.T) {
 		}
 		answer.Body.Close()
 		if answer.StatusCode != bad.status {
-			t.Errorf("%s as %q: status %d, want %d", bad.path, bad.host, answer.StatusCode, bad.status)
+			t.Errorf("%s as %q: status %d, want %d", bad.address, bad.host, answer.StatusCode, bad.status)
 		}
 	}
-	answer, _ := w.ask("POST", run.toy+"/token", formKind, "grant_type=refresh_token&refresh_token=x")
-	if answer.StatusCode != http.StatusUnauthorized {
-		t.Errorf("without the client's secret: status %d, want 401", answer.StatusCode)
+	w := &browserClient{t: t, cookies: map[string]string{}, person: "Ann"}
+	_, page := w.ask("GET", run.toy+"/?redirect_uri=http://evil.example/&state="+url.QueryEscape(`"><b>`), "", "")
+	want := run.origin + "/callback/toy?code=ann&state=" + url.QueryEscape(`"><b>`)
+	if got := w.visitor(page); got != want || strings.Contains(page, "evil") {
+		t.Errorf("Ann is led to %q, want %q, by\n%s", got, want, page)
 	}
 }

@@ -130,7 +130,7 @@ func (d *directory) sign(more map[string]any) (string, error) {
 var (
 	resourceMetadata = regexp.MustCompile(`resource_metadata="([^"]*)"`)
 	consentField     = regexp.MustCompile(`name="(id|proof)" value="([^"]*)"`)
-	toyVisitor       = regexp.MustCompile(`href="(/enter\?[^"]*)">([^<]*)<`)
+	toyVisitor       = regexp.MustCompile(`href="(http[^"]*/callback/toy\?[^"]*)">([^<]*)<`)
 	movesTo          = regexp.MustCompile(`http-equiv="refresh" content="0; url=([^"]*)"`)
 )
 
@@ -277,15 +277,9 @@ func (w *browserClient) browse(address, origin string) string {
 			}
 			continue
 		}
-		enter := w.visitor(text)
-		if enter == "" {
+		if address = w.visitor(text); address == "" {
 			return text
 		}
-		toy, err := url.Parse(address)
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		address = toy.Scheme + "://" + toy.Host + enter
 	}
 	w.t.Fatal("no end of redirects")
 	return ""

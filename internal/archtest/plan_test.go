@@ -37,10 +37,9 @@ func layers() [][]string {
 			"registry/upstream", // back door: other MCP servers
 		},
 		{
-			"registry",                         // the shared catalogue
-			"registry/upstream/wire",           // transports of other MCP servers, which know no catalogue
-			"auth/provider",                    // identity providers: who is this person?
-			"cmd/drawbridge/internal/toylogin", // an identity provider for trials, which checks nobody
+			"registry",               // the shared catalogue
+			"registry/upstream/wire", // transports of other MCP servers, which know no catalogue
+			"auth/provider",          // identity providers: who is this person?
 		},
 		{
 			"registry/schema",            // JSON Schemas of strangers: compiled, bounded, checked, explained
@@ -178,7 +177,7 @@ func doors() []door {
 				"registry/credential",
 				"registry/builtin", "registry/openapi", "internal/dial", "internal/connlimit", "internal/fetch",
 				"internal/link", "internal/replica", "cmd/drawbridge", "metrics", "auth/provider",
-				"auth/signin", "auth/signin/clients", "auth/signin/pages", "cmd/drawbridge/internal/toylogin",
+				"auth/signin", "auth/signin/clients", "auth/signin/pages",
 			},
 			"the desk and the catalogue are free of transport",
 		},

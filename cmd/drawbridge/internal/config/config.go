@@ -60,6 +60,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/auth/signin"
 	"github.com/drawbridge-mcp/drawbridge/auth/signin/clients"
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
@@ -325,6 +326,9 @@ type Login struct {
 	Secret           string    // the content of client_secret_file; "": there is a key
 	Key              *auth.Key // of client_key_file; nil: there is a secret
 	Scopes           []string  // scopes: asked for at the provider; never empty
+
+	// Toy is a provider in this process; nil, as with any config file: it is elsewhere.
+	Toy signin.Provider
 }
 
 // SignsIn tells whether the gateway gives tokens of its own to clients.

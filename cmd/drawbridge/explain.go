@@ -125,7 +125,7 @@ type walk struct {
 	asked
 
 	cfg      *config.Config
-	statuses []upstream.Status // of the servers whose items are known
+	statuses map[string]upstream.Status // of the servers whose items are known, by name
 	out      strings.Builder
 }
 
@@ -156,8 +156,7 @@ func (w *walk) run(ctx context.Context) (bool, error) {
 	}
 	offers := newOffers(ctx, w.cfg, w.online)
 	defer offers.close()
-	offers.lose(w.cfg, w.online)
-	w.statuses = offers.statuses()
+	w.statuses = offers.fleet.known()
 	for _, c := range failed(offers.checks) {
 		w.line("server", "%s", c)
 	}

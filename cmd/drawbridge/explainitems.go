@@ -59,20 +59,15 @@ func (w *walk) reaches(tenant, server string) bool {
 // if no such item is left out. name is the one that clients would see.
 func (w *walk) leftOut(tenant string, kind registry.Kind, name string) string {
 	for _, s := range w.cfg.Servers {
-		for _, status := range w.statuses {
-			if status.Server != s.Name || !w.reaches(tenant, s.Name) {
+		for _, r := range w.statuses[s.Name].Refused {
+			if r.Kind != kind || registry.Beginning(s.Prefix)+r.Item != name || !w.reaches(tenant, s.Name) {
 				continue
 			}
-			for _, r := range status.Refused {
-				if r.Kind != kind || registry.Beginning(s.Prefix)+r.Item != name {
-					continue
-				}
-				why := refusals([]registry.Refusal{r})
-				if r.Reason == registry.ReasonQuarantined {
-					why = leftOut(r)
-				}
-				return fmt.Sprintf("the server %s has it, and it is left out: %s", s.Name, why)
+			why := refusals([]registry.Refusal{r})
+			if r.Reason == registry.ReasonQuarantined {
+				why = leftOut(r)
 			}
+			return fmt.Sprintf("the server %s has it, and it is left out: %s", s.Name, why)
 		}
 	}
 	return ""

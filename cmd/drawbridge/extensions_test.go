@@ -12,7 +12,6 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
-	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
 // appUpstream is a server of either era with an app. It notes which extensions its client
@@ -267,7 +266,9 @@ func TestValidateDeclaresWhatTheGatewayDeclares(t *testing.T) {
 			Name: "mod", Prefix: "mod", URL: web.URL, Revision: mcp.Revision2511, PrivateAddresses: true,
 		}},
 	}
-	for _, c := range tryOnline(t.Context(), cfg, registry.New()) {
+	offers := newOffers(t.Context(), cfg, true)
+	defer offers.close()
+	for _, c := range offers.checks {
 		if !c.OK {
 			t.Errorf("%s: %s", c.Name, c.Message)
 		}

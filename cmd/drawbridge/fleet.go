@@ -241,12 +241,9 @@ func (f *fleet) start(ctx context.Context, s config.Server) (stop func()) {
 	// early callers are told that it is down and not that there is no such tool.
 	outage := f.catalogue.Lose(s.Name, s.Prefix)
 	f.note(ctx, upstream.Status{Server: s.Name, Since: outage.Since})
-	cfg := upstreamConfig(s, f.log)
-	cfg.Credential = f.credential(s)
-	cfg.Memory, cfg.Turns, cfg.Extensions = f.memory, f.turns, f.extensions
+	cfg := f.connection(s)
 	cfg.Status = func(status upstream.Status) { f.note(ctx, withoutMeant(s, status)) }
 	cfg.Count = func(kind upstream.Anomaly, n int) { f.metrics.UpstreamMisbehaved(s.Name, string(kind), n) }
-	cfg.Panicked = f.metrics.Panicked
 	if s.URL != "" && f.overheard != nil { // a program is each replica's own, and knows nothing of the others
 		cfg.Overheard = func() { f.overheard(s.Name) }
 	}
@@ -261,28 +258,27 @@ func (f *fleet) start(ctx context.Context, s config.Server) (stop func()) {
 	}
 }
 
-// credential returns what requests to a server carry by who calls, nil for nothing.
-func (f *fleet) credential(s config.Server) *credential.Source {
-	source := credentialConfig(s, f.signer, f.log)
-	if source == nil {
-		return nil
-	}
-	source.Shared = f.shared
-	source.Count = func(result string) { f.metrics.CredentialMade(s.Name, result) }
-	source.Panicked = f.metrics.Panicked
-	return credential.New(*source)
+// connection is upstreamConfig with what the servers of a fleet have in common, as -online
+// connects, too. Its credential is for the caller to close.
+func (f *fleet) connection(s config.Server) upstream.Config {
+	cfg := upstreamConfig(s, f.log)
+	cfg.Credential = f.credential(s)
+	cfg.Memory, cfg.Turns, cfg.Extensions = f.memory, f.turns, f.extensions
+	cfg.Panicked = f.metrics.Panicked
+	return cfg
 }
 
-// credentialConfig returns what package credential needs of a server, nil if requests to
-// it carry nothing. validate -online uses it too.
-func credentialConfig(s config.Server, signer *credential.Signer, log *slog.Logger) *credential.Config {
+// credential returns what requests to a server carry by who calls, nil for nothing.
+func (f *fleet) credential(s config.Server) *credential.Source {
 	if s.Auth.IsZero() {
 		return nil
 	}
-	return &credential.Config{
-		Server: s.Name, Spec: s.Auth.Spec, Tenants: s.Auth.Tenants, Issuer: s.Auth.Issuer, Signer: signer,
-		Client: dial.Client(dial.Config{PrivateAddresses: s.PrivateAddresses}), Logger: log,
-	}
+	return credential.New(credential.Config{
+		Server: s.Name, Spec: s.Auth.Spec, Tenants: s.Auth.Tenants, Issuer: s.Auth.Issuer, Signer: f.signer,
+		Client: dial.Client(dial.Config{PrivateAddresses: s.PrivateAddresses}), Logger: f.log,
+		Shared: f.shared, Panicked: f.metrics.Panicked,
+		Count: func(result string) { f.metrics.CredentialMade(s.Name, result) },
+	})
 }
 
 // keySet returns the keys by which servers check who calls, nil if no server is told.
@@ -357,8 +353,7 @@ func (f *fleet) offer(ctx context.Context, s config.Server, offers []registry.Of
 	f.note(ctx, withoutMeant(s, status))
 }
 
-// upstreamConfig returns what package upstream needs of a server; the callbacks are for
-// the caller to add. validate -online uses it too.
+// upstreamConfig returns what package upstream needs of a server by its config alone.
 func upstreamConfig(s config.Server, log *slog.Logger) upstream.Config {
 	return upstream.Config{
 		Name:         s.Name,

@@ -15,7 +15,6 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
-	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
 // newLoginServer returns a provider that knows one callback, and whose key set is that of
@@ -57,12 +56,12 @@ func TestOnlineTriesLogins(t *testing.T) {
 			Issuer: auth.Issuer{Issuer: web.URL}, Name: name, ClientID: "drawbridge", PrivateAddresses: true,
 			Secret: "a-client-secret-of-some-length", Scopes: []string{"openid", "email", "offline_access"},
 		}}}
-		checks := tryOnline(t.Context(), cfg, registry.New())
+		checks := tryAll(t.Context(), cfg, triesBeside(cfg))
 		if len(checks) != 1 || checks[0].OK != (name == "login") || !strings.Contains(checks[0].Message, want) {
 			t.Errorf("got %+v, want %q in it", checks, want)
 		}
 		cfg.Logins[0].PrivateAddresses = false
-		if checks = tryOnline(t.Context(), cfg, registry.New()); checks[0].OK {
+		if checks = tryAll(t.Context(), cfg, triesBeside(cfg)); checks[0].OK {
 			t.Errorf("a login on this machine is connected to without private_addresses: %+v", checks)
 		}
 	}

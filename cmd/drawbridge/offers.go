@@ -2,8 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
+	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -19,45 +24,152 @@ import (
 // can be told to be one of theirs by its prefix.
 type offers struct {
 	catalogue *registry.Registry
+	fleet     *fleet // runs those that the config says, and has the status of all that are known
 	checks    []check
-	fleet     *fleet
 }
 
-// newOffers returns what the servers of cfg offer; those elsewhere are asked only if
-// online. Of the others nothing is in the catalogue before lose.
-func newOffers(ctx context.Context, cfg *config.Config, online bool) *offers {
+// newOffers returns what the servers of cfg offer. Only if online, those elsewhere are
+// asked, and what is to be tried beside them is tried at the same time.
+func newOffers(ctx context.Context, cfg *config.Config, online bool, beside ...try) *offers {
 	o := &offers{catalogue: registry.New()}
 	o.fleet = newFleet(o.catalogue, metrics.New(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+	o.fleet.extensions, o.fleet.signer = carried(cfg), newSigner(cfg)
+	tries := beside
+	for _, s := range cfg.Servers {
+		if s.IsElsewhere() {
+			o.catalogue.Lose(s.Name, s.Prefix)
+			tries = append(tries, o.try(s))
+		}
+	}
 	o.fleet.apply(ctx, slices.DeleteFunc(slices.Clone(cfg.Servers), config.Server.IsElsewhere))
 	if online {
-		o.checks = tryOnline(ctx, cfg, o.catalogue)
+		o.checks = tryAll(ctx, cfg, tries)
 	}
 	return o
 }
 
-// lose has the catalogue know the servers of cfg that were not reached.
-func (o *offers) lose(cfg *config.Config, online bool) {
-	for _, s := range cfg.Servers {
-		failed := slices.ContainsFunc(o.checks,
-			func(c check) bool { return c.Name == "server "+s.Name && !c.OK })
-		if s.Auth.OwnLists {
-			o.catalogue.Remove(s.Name) // nobody will read the lists of a person
-		}
-		if s.IsElsewhere() && (!online || failed || s.Auth.OwnLists) {
-			o.catalogue.Lose(s.Name, s.Prefix)
-		}
-	}
-}
-
-// statuses returns what is known of each server that was asked, or whose items the config
-// says.
-func (o *offers) statuses() []upstream.Status {
-	all := o.fleet.known()
-	for _, c := range o.checks {
-		all = append(all, c.status)
-	}
-	return all
-}
-
 // close ends what newOffers has started.
 func (o *offers) close() { o.fleet.close() }
+
+// try returns how a server elsewhere is asked.
+func (o *offers) try(s config.Server) try {
+	name := "server " + s.Name
+	t := try{name: name, place: name, run: func(ctx context.Context, c *check) error {
+		return o.ask(ctx, s, c)
+	}}
+	if s.Command != "" {
+		t.more = s.StartTimeout // a program has to start before it can answer
+	}
+	return t
+}
+
+// ask connects to one server, as the gateway does, reads its lists into the catalogue and
+// disconnects.
+func (o *offers) ask(ctx context.Context, s config.Server, c *check) error {
+	cfg, catalogue := o.fleet.connection(s), o.catalogue
+	defer cfg.Credential.Close()
+	if s.Auth.OwnLists {
+		catalogue = registry.New() // nobody will read the lists of a person
+	}
+	status, err := upstream.New(cfg, catalogue).Probe(ctx)
+	if err != nil {
+		return errors.New(status.Problem + lastSaid(status))
+	}
+	o.fleet.keep(withoutMeant(s, status))
+	c.Message = fmt.Sprintf("speaks %s, offers %s", status.Revision, offered(status))
+	if n := len(status.Refused); n > 0 {
+		c.Message += fmt.Sprintf("; %d left out (%s)", n, refusals(status.Refused))
+	}
+	return nil
+}
+
+// check is one thing that -online tried over the network, with the place of the server or
+// issuer in the config.
+type check struct {
+	Name    string `json:"name"`
+	OK      bool   `json:"ok"`
+	Message string `json:"message"`
+
+	File   string `json:"file"`
+	Line   int    `json:"line"`
+	Column int    `json:"column"`
+}
+
+// failed returns the checks that failed.
+func failed(checks []check) []check {
+	return slices.DeleteFunc(slices.Clone(checks), func(c check) bool { return c.OK })
+}
+
+// String writes a check as a line. Only a failed one has its place, for an editor to go
+// to.
+func (c check) String() string {
+	if c.OK {
+		return fmt.Sprintf("ok   %s: %s", c.Name, c.Message)
+	}
+	return fmt.Sprintf("FAIL %s:%d:%d: %s: %s", c.File, c.Line, c.Column, c.Name, c.Message)
+}
+
+// try is one thing that -online tries. What it finds goes into the check; an error is why
+// it failed. Where it stands in the config is the Position of its place.
+type try struct {
+	name, place string
+	more        time.Duration // that it may take beyond onlineTimeout
+	run         func(ctx context.Context, c *check) error
+}
+
+// onlineTimeout bounds all connections of -online, which are made at once.
+const onlineTimeout = 15 * time.Second
+
+// check runs a try.
+func (t try) check(ctx context.Context, cfg *config.Config) check {
+	ctx, cancel := context.WithTimeout(ctx, onlineTimeout+t.more)
+	defer cancel()
+	at := cfg.Position(t.place)
+	c := check{Name: t.name, File: at.File, Line: at.Line, Column: at.Column}
+	err := t.run(ctx, &c)
+	if err != nil {
+		c.Message = strings.ReplaceAll(err.Error(), "\n", "; ")
+	}
+	c.OK = err == nil
+	return c
+}
+
+// tryAll tries all at once and waits for the answers, so that a slow one does not add its
+// time to that of the others.
+func tryAll(ctx context.Context, cfg *config.Config, tries []try) []check {
+	checks := make([]check, len(tries))
+	var all sync.WaitGroup
+	for i, try := range tries {
+		all.Go(func() { checks[i] = try.check(ctx, cfg) })
+	}
+	all.Wait()
+	return checks
+}
+
+// offered says what a server offers: its tools, and of the other kinds those that it has.
+func offered(s upstream.Status) string {
+	parts := []string{count(s.Tools, "tool")}
+	for _, other := range []struct {
+		n    int
+		noun string
+	}{{s.Prompts, "prompt"}, {s.Resources, "resource"}, {s.Templates, "template"}} {
+		if other.n > 0 {
+			parts = append(parts, count(other.n, other.noun))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// refusals says in one line which item is the first that is left out, and what is wrong
+// with it. Of what is quarantined there are notes.
+func refusals(all []registry.Refusal) string {
+	first := all[0]
+	text := fmt.Sprintf("%s %s: %s", first.Kind, first.Item, first.Reason)
+	if first.Reason != registry.ReasonQuarantined && first.Err != nil {
+		text += fmt.Sprintf(", %v", first.Err)
+	}
+	if len(all) > 1 {
+		text += ", …"
+	}
+	return strings.Map(visible, strings.ReplaceAll(text, "\n", " "))
+}

@@ -73,7 +73,6 @@ func (p *planned) load(ctx context.Context, file string, online bool) (err error
 		return err
 	}
 	p.offers = newOffers(ctx, p.cfg, online)
-	p.offers.lose(p.cfg, online)
 	p.desk, err = deskOf(p.cfg, p.offers.catalogue)
 	return err
 }

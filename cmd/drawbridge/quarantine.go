@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"slices"
 
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -109,9 +108,9 @@ func withoutMeant(s config.Server, status upstream.Status) upstream.Status {
 	return status
 }
 
-// known returns the newest status of every server.
-func (f *fleet) known() []upstream.Status {
+// known returns the newest status of every server, by its name.
+func (f *fleet) known() map[string]upstream.Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Collect(maps.Values(f.statuses))
+	return maps.Clone(f.statuses)
 }

@@ -20,7 +20,6 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
-	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/server"
 	"github.com/drawbridge-mcp/drawbridge/server/admin"
 )
@@ -123,7 +122,8 @@ func TestOnlineTriesRedis(t *testing.T) {
 		"is up and takes writes": at,
 		"check redis.user and the file that redis.password_file names": unknown,
 	} {
-		got := tryOnline(t.Context(), &config.Config{Redis: r}, registry.New())
+		cfg := &config.Config{Redis: r}
+		got := tryAll(t.Context(), cfg, triesBeside(cfg))
 		if len(got) != 1 || got[0].Name != "redis" || got[0].OK != (r.User == "") ||
 			!strings.Contains(got[0].Message, want) {
 			t.Errorf("got %+v, want %q", got, want)

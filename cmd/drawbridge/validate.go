@@ -15,18 +15,10 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth/signin"
 	"github.com/drawbridge-mcp/drawbridge/auth/signin/clients"
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
-	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/pgdial"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
-	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/builtin"
-	"github.com/drawbridge-mcp/drawbridge/registry/credential"
-	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
-
-// onlineTimeout bounds all connections of -online, which are made at once; a program has
-// its start_timeout in addition.
-const onlineTimeout = 15 * time.Second
 
 // findings are what the command validate found. With -json they are printed as they are.
 type findings struct {
@@ -47,20 +39,19 @@ type findings struct {
 // as in the running gateway, with the built-in tools and HTTP APIs and, if online, with
 // what the other servers say when they are connected to.
 func (f *findings) judge(ctx context.Context, cfg *config.Config, online bool) {
-	for i := range cfg.Servers {
-		f.Notes = append(f.Notes, cfg.Servers[i].API.Notes...)
-	}
-	offers := newOffers(ctx, cfg, online)
+	offers := newOffers(ctx, cfg, online, triesBeside(cfg)...)
 	defer offers.close()
 	f.Online = offers.checks
-	idle := make(map[string][]string)
-	for _, s := range f.Online {
-		f.Notes = append(f.Notes, quarantineNotes(s.status)...)
-		f.Notes = append(f.Notes, unenforced(s.status, len(s.status.Unenforced))...)
-		idle[s.status.Server] = s.status.Idle
-	}
-	for _, s := range offers.fleet.known() {
-		idle[s.Server] = s.Idle // what is quarantined of an HTTP API is in its notes
+	known, idle := offers.fleet.known(), make(map[string][]string)
+	for i := range cfg.Servers {
+		s := &cfg.Servers[i]
+		status := known[s.Name]
+		idle[s.Name] = status.Idle
+		f.Notes = append(f.Notes, s.API.Notes...) // also of what is quarantined of it
+		if s.IsElsewhere() {
+			f.Notes = slices.Concat(f.Notes, quarantineNotes(status),
+				unenforced(status, len(status.Unenforced)))
+		}
 	}
 	f.Warnings = cfg.AllWarnings(offers.catalogue, idle)
 	reached := len(failed(offers.checks)) == 0
@@ -68,34 +59,6 @@ func (f *findings) judge(ctx context.Context, cfg *config.Config, online bool) {
 	for _, p := range cfg.Needless(offers.catalogue, online && reached) {
 		f.Notes = append(f.Notes, p.String())
 	}
-}
-
-// check is one thing that -online tried over the network, with the place of the server or
-// issuer in the config.
-type check struct {
-	Name    string `json:"name"`
-	OK      bool   `json:"ok"`
-	Message string `json:"message"`
-
-	File   string `json:"file"`
-	Line   int    `json:"line"`
-	Column int    `json:"column"`
-
-	status upstream.Status // of a server that was reached
-}
-
-// failed returns the checks that failed.
-func failed(checks []check) []check {
-	return slices.DeleteFunc(slices.Clone(checks), func(c check) bool { return c.OK })
-}
-
-// String writes a check as a line. Only a failed one has its place, for an editor to go
-// to.
-func (c check) String() string {
-	if c.OK {
-		return fmt.Sprintf("ok   %s: %s", c.Name, c.Message)
-	}
-	return fmt.Sprintf("FAIL %s:%d:%d: %s: %s", c.File, c.Line, c.Column, c.Name, c.Message)
 }
 
 // validateHelp is the help of the command validate.
@@ -176,82 +139,40 @@ func (f *findings) text(summary string) string {
 	return out.String()
 }
 
-// try is one thing that -online tries. What it finds goes into the check; an error is why
-// it failed. Where it stands in the config is the Position of its place.
-type try struct {
-	name, place string
-	run         func(c *check) error
-}
-
-// check runs a try.
-func (t try) check() check {
-	c := check{Name: t.name}
-	err := t.run(&c)
-	if err != nil {
-		c.Message = strings.ReplaceAll(err.Error(), "\n", "; ")
+// triesBeside returns what validate -online tries beside the servers that it asks, in the
+// order of the config; Redis, what is kept and issuers are first.
+func triesBeside(cfg *config.Config) (tries []try) {
+	add := func(name, place string, run func(ctx context.Context, c *check) error) {
+		tries = append(tries, try{name: name, place: place, run: run})
 	}
-	c.OK = err == nil
-	return c
-}
-
-// tryOnline connects to all servers and key sets at once and waits for the answers, so
-// that a slow one does not add its time to that of the others. What the servers offer
-// goes into the catalogue. The checks come in the order of the config; Redis, what is kept
-// and issuers are first.
-func tryOnline(ctx context.Context, cfg *config.Config, catalogue *registry.Registry) []check {
-	limited, cancel := context.WithTimeout(ctx, onlineTimeout)
-	defer cancel()
-	var tries []try
-	add := func(name string, run func(c *check) error) { tries = append(tries, try{name, name, run}) }
-	extensions, signer := carried(cfg), newSigner(cfg)
 	if len(cfg.Redis.Addresses) > 0 {
-		add("redis", func(c *check) error { return tryRedis(limited, cfg.Redis, c) })
+		add("redis", "redis",
+			func(ctx context.Context, c *check) error { return tryRedis(ctx, cfg.Redis, c) })
 	}
 	if file := cfg.Data.PostgresFile; file != "" {
-		add("data", func(c *check) error { return tryStore(limited, file, c) })
+		add("data", "data", func(ctx context.Context, c *check) error { return tryStore(ctx, file, c) })
 	}
 	for i, iss := range cfg.Issuers {
 		if iss.JWKSURL != "" {
-			run := func(c *check) error { return tryKeySet(limited, iss, c) }
-			tries = append(tries, try{"issuer " + iss.Issuer.Issuer, config.EntryName(i), run})
+			add("issuer "+iss.Issuer.Issuer, config.EntryName(i),
+				func(ctx context.Context, c *check) error { return tryKeySet(ctx, iss, c) })
 		}
 	}
 	for i := range cfg.Logins {
-		l := &cfg.Logins[i]
-		add("login "+l.Name, func(c *check) error { return tryLogin(limited, cfg, l, c) })
+		name := "login " + cfg.Logins[i].Name
+		add(name, name,
+			func(ctx context.Context, c *check) error { return tryLogin(ctx, cfg, &cfg.Logins[i], c) })
 	}
 	if slices.ContainsFunc(cfg.Clients, func(c clients.Fixed) bool { return speaks(&c) }) {
-		add("clients", func(c *check) error { return tryNames(limited, cfg, c) })
+		add("clients", "clients", func(ctx context.Context, c *check) error { return tryNames(ctx, cfg, c) })
 	}
 	for _, srv := range cfg.Servers {
-		name := "server " + srv.Name
-		if len(srv.Databases) > 0 {
-			add(name, func(c *check) error { return tryDatabases(limited, srv, c) })
+		if name := "server " + srv.Name; len(srv.Databases) > 0 {
+			add(name, name, func(ctx context.Context, c *check) error { return tryDatabases(ctx, srv, c) })
 		}
 		// HTTP APIs are not tried: they have no request that is sure to be harmless.
-		if srv.IsElsewhere() {
-			add(name, func(c *check) error {
-				if srv.Command == "" {
-					return tryServer(limited, srv, signer, extensions, catalogue, c)
-				}
-				// a program has to start before it can answer
-				limited, cancel := context.WithTimeout(ctx, srv.StartTimeout+onlineTimeout)
-				defer cancel()
-				return tryServer(limited, srv, signer, extensions, catalogue, c)
-			})
-		}
 	}
-	checks := make([]check, len(tries))
-	var all sync.WaitGroup
-	for i, try := range tries {
-		all.Go(func() { checks[i] = try.check() })
-	}
-	all.Wait()
-	for i := range checks {
-		at := cfg.Position(tries[i].place)
-		checks[i].File, checks[i].Line, checks[i].Column = at.File, at.Line, at.Column
-	}
-	return checks
+	return tries
 }
 
 // tryNames looks whether access keys are called as clients are.
@@ -345,57 +266,6 @@ func tryDatabases(ctx context.Context, srv config.Server, c *check) error {
 	lines, err := builtin.CheckDatabases(ctx, srv.BuiltinConfig())
 	c.Message = strings.Join(lines, "; ")
 	return err
-}
-
-// tryServer connects to one server, reads its lists into the catalogue and disconnects. It
-// declares the same extensions as the gateway does.
-func tryServer(ctx context.Context, srv config.Server, signer *credential.Signer,
-	extensions *mcp.ExtensionTable, catalogue *registry.Registry, c *check,
-) error {
-	cfg := upstreamConfig(srv, slog.New(slog.DiscardHandler))
-	cfg.Extensions = extensions
-	if own := credentialConfig(srv, signer, slog.New(slog.DiscardHandler)); own != nil {
-		cfg.Credential = credential.New(*own)
-		defer cfg.Credential.Close()
-	}
-	status, err := upstream.New(cfg, catalogue).Probe(ctx)
-	if err != nil {
-		return errors.New(status.Problem + lastSaid(status))
-	}
-	c.status = withoutMeant(srv, status)
-	c.Message = fmt.Sprintf("speaks %s, offers %s", status.Revision, offered(status))
-	if n := len(status.Refused); n > 0 {
-		c.Message += fmt.Sprintf("; %d left out (%s)", n, refusals(status.Refused))
-	}
-	return nil
-}
-
-// refusals says in one line which item is the first that is left out, and what is wrong
-// with it. Of what is quarantined there are notes.
-func refusals(all []registry.Refusal) string {
-	first := all[0]
-	text := fmt.Sprintf("%s %s: %s", first.Kind, first.Item, first.Reason)
-	if first.Reason != registry.ReasonQuarantined && first.Err != nil {
-		text += fmt.Sprintf(", %v", first.Err)
-	}
-	if len(all) > 1 {
-		text += ", …"
-	}
-	return strings.Map(visible, strings.ReplaceAll(text, "\n", " "))
-}
-
-// offered says what a server offers: its tools, and of the other kinds those that it has.
-func offered(s upstream.Status) string {
-	parts := []string{count(s.Tools, "tool")}
-	for _, other := range []struct {
-		n    int
-		noun string
-	}{{s.Prompts, "prompt"}, {s.Resources, "resource"}, {s.Templates, "template"}} {
-		if other.n > 0 {
-			parts = append(parts, count(other.n, other.noun))
-		}
-	}
-	return strings.Join(parts, ", ")
 }
 
 // tryKeySet fetches an issuer's key set and reads it as the running gateway does. It says

@@ -87,7 +87,7 @@ servers:
   toolbox: {builtin: [calculate]}
 `)
 	var lines []int
-	for _, c := range tryOnline(t.Context(), cfg, registry.New()) {
+	for _, c := range tryAll(t.Context(), cfg, triesBeside(cfg)) {
 		lines = append(lines, c.Line)
 	}
 	if want := []int{2, 3}; !slices.Equal(lines, want) {

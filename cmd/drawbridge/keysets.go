@@ -161,7 +161,12 @@ func (k *keySets) read(ctx context.Context, issuer string) ([]byte, error) {
 		}
 		return data, err
 	}
-	k.awaitRedis(ctx)
+	if !k.shared.Reached() {
+		// At the start the keys of an issuer that does not answer are asked for before Redis
+		// is used, and without the wait its tokens would be refused until they are asked for
+		// again.
+		awaitRedis(ctx, k.shared)
+	}
 	reply, err := k.shared.Do(ctx, redis.Command{Name: "GET", Key: k.key(issuer)})
 	if err != nil || reply.Nil() {
 		return nil, err
@@ -170,14 +175,9 @@ func (k *keySets) read(ctx context.Context, issuer string) ([]byte, error) {
 	return []byte(text), err
 }
 
-// awaitRedis waits until Redis is used for the first time, or ctx ends. At the start the
-// keys of an issuer that does not answer are asked for before that, and without the wait
-// its tokens would be refused until they are asked for again.
-func (k *keySets) awaitRedis(ctx context.Context) {
-	if k.shared.Reached() {
-		return
-	}
-	for k.shared.Up() != nil && ctx.Err() == nil {
+// awaitRedis waits until Redis is used, or ctx ends.
+func awaitRedis(ctx context.Context, store *redis.Store) {
+	for store.Up() != nil && ctx.Err() == nil {
 		pace.Wait(ctx, pollInterval)
 	}
 }

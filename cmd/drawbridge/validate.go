@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
@@ -196,20 +195,13 @@ func tryRedis(ctx context.Context, r config.Redis, c *check) error {
 	if err != nil {
 		return err
 	}
-	// so that the reason is not that it is stopped
-	running, stop := context.WithCancel(context.WithoutCancel(ctx))
-	store, up := redis.New(settings), make(chan struct{})
-	var first sync.Once
-	store.OnChange(func(bool) { first.Do(func() { close(up) }) }) // the first change is that it is up
-	var over sync.WaitGroup
-	over.Go(func() { _ = store.Run(running) }) // it ends with its context, without an error
-	defer func() { stop(); over.Wait() }()
+	store := redis.New(settings)
+	// without the end of ctx, so that the reason is not that it is stopped
+	running := startTask(context.WithoutCancel(ctx), store.Run)
+	defer running.stop()
 	late, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
-	select {
-	case <-up:
-	case <-late.Done():
-	}
+	awaitRedis(late, store)
 	if err := store.Up(); err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ type callsJudged struct {
 	touched map[string]bool // tenants of which the configs say something else
 
 	verdicts map[judgedCall][2]verdict // by call, of OLD and of NEW
-	rows     map[judgedRow]*use
+	rows     uses[judgedRow]
 	judged   int // calls
 	refused  int // calls that OLD lets through and NEW refuses
 	let      int // the other way round
@@ -68,7 +68,7 @@ func newCallsJudged(before, after *planned) *callsJudged {
 		same:     len(changeList(before.cfg, before.cfg, after.cfg)) == 0,
 		changed:  changedSpeakers(before.cfg, after.cfg),
 		touched:  touchedTenants(before.cfg, after.cfg),
-		verdicts: map[judgedCall][2]verdict{}, rows: map[judgedRow]*use{},
+		verdicts: map[judgedCall][2]verdict{}, rows: uses[judgedRow]{},
 	}
 }
 
@@ -220,15 +220,7 @@ func (j *callsJudged) untouched(call *judgedCall) bool {
 
 // count adds a line to a row of the report.
 func (j *callsJudged) count(row judgedRow, e *entry) {
-	if j.rows[row] == nil && len(j.rows) >= maxUses {
-		row = judgedRow{becomes: row.becomes, item: "others"}
-	}
-	u := j.rows[row]
-	if u == nil {
-		u = &use{First: e.Time}
-		j.rows[row] = u
-	}
-	u.count(e)
+	j.rows.count(row, judgedRow{becomes: row.becomes, item: "others"}, e)
 }
 
 // judge says what would become of a call under both configs. Of the scopes of its caller's

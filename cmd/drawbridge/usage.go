@@ -20,9 +20,11 @@ import (
 // maxUses bounds the rows of a report in memory; what comes beyond is counted together.
 const maxUses = 100_000
 
+// uses are the rows of a report by what they are about.
+type uses[Row comparable] map[Row]*use
+
 // use is what one row of a report says: how often something was used.
 type use struct {
-	names   []string // by what is counted, in its order
 	Calls   int
 	Refused int // of Calls
 	Failed  int // of Calls
@@ -30,12 +32,29 @@ type use struct {
 	Last    time.Time
 }
 
+// count adds a line to a row or, where there are too many, to that of the others.
+func (u uses[Row]) count(row, others Row, e *entry) {
+	if u[row] == nil && len(u) >= maxUses {
+		row = others
+	}
+	if u[row] == nil {
+		u[row] = &use{First: e.Time}
+	}
+	u[row].count(e)
+}
+
+// usageRow is what a row of a usage report is about, in the order of its by.
+type usageRow [maxBy]string
+
+// maxBy is how many things there are to count by.
+const maxBy = 7
+
 // usageReport is who used what, from audit files.
 type usageReport struct {
 	by           []string
 	since, until time.Time // until is the first moment that does not count, if it is set
 	wanted       wanted
-	uses         map[string]*use
+	uses         uses[usageRow]
 	unread       int       // lines that are no records
 	first        time.Time // of the earliest line
 }
@@ -71,7 +90,7 @@ func usageCommand(flags *flag.FlagSet) action {
 		"counts whole")
 	by := flags.String("by", "tenant,user,tool,client",
 		"what to count by, a `list` of these four, name, server and outcome")
-	r := &usageReport{uses: map[string]*use{}}
+	r := &usageReport{uses: uses[usageRow]{}}
 	flags.StringVar(&r.wanted.tenant, "tenant", "",
 		"count this tenant alone; * in a `pattern` stands for any text")
 	flags.StringVar(&r.wanted.user, "user", "", "count users alone whose ISSUER#SUBJECT fits this "+
@@ -151,6 +170,9 @@ func (r *usageReport) problem() string {
 				strings.Join(known, ", "))
 		}
 	}
+	if len(r.by) > maxBy {
+		return "-by names something twice"
+	}
 	return ""
 }
 
@@ -176,25 +198,12 @@ func (r *usageReport) add(e *entry) {
 	if late || e.Time.Before(r.since) || e.isSignIn() || !r.wanted.fits(e) {
 		return
 	}
-	names := make([]string, len(r.by))
+	var row, others usageRow
 	said := e.counted()
 	for i, what := range r.by {
-		names[i] = said[what]
+		row[i], others[i] = said[what], "(others)"
 	}
-	key := strings.Join(names, "\x00")
-	u := r.uses[key]
-	if u == nil && len(r.uses) >= maxUses {
-		for i := range names {
-			names[i] = "(others)"
-		}
-		key = strings.Join(names, "\x00")
-		u = r.uses[key]
-	}
-	if u == nil {
-		u = &use{names: names, First: e.Time}
-		r.uses[key] = u
-	}
-	u.count(e)
+	r.uses.count(row, others, e)
 }
 
 // count adds a line to a row.
@@ -232,9 +241,9 @@ func (e *entry) user() string {
 }
 
 // rows returns the report, most calls first.
-func (r *usageReport) rows() []*use {
-	return slices.SortedFunc(maps.Values(r.uses), func(a, b *use) int {
-		return cmp.Or(cmp.Compare(b.Calls, a.Calls), slices.Compare(a.names, b.names))
+func (r *usageReport) rows() []usageRow {
+	return slices.SortedFunc(maps.Keys(r.uses), func(a, b usageRow) int {
+		return cmp.Or(cmp.Compare(r.uses[b].Calls, r.uses[a].Calls), slices.Compare(a[:], b[:]))
 	})
 }
 
@@ -263,10 +272,11 @@ func (r *usageReport) print(s streams, inJSON, inCSV bool) {
 // each calls do with the cells of each row. Names are written as cell does it.
 func (r *usageReport) each(cell func(name string) string, do func(cells []string)) {
 	when := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
-	for _, u := range r.rows() {
+	for _, row := range r.rows() {
+		u := r.uses[row]
 		var cells []string
-		for _, name := range u.names {
-			cells = append(cells, cell(name))
+		for i := range r.by {
+			cells = append(cells, cell(row[i]))
 		}
 		do(append(cells, strconv.Itoa(u.Calls), strconv.Itoa(u.Refused), strconv.Itoa(u.Failed),
 			when(u.First), when(u.Last)))
@@ -302,15 +312,16 @@ func (r *usageReport) printJSON(s streams) {
 		Rows   []map[string]any `json:"rows"`
 		Unread int              `json:"unread"`
 	}{r.since, r.until, r.by, []map[string]any{}, r.unread}
-	for _, u := range r.rows() {
-		row := map[string]any{
+	for _, row := range r.rows() {
+		u := r.uses[row]
+		members := map[string]any{
 			"calls": u.Calls, "refused": u.Refused, "failed": u.Failed, "first": u.First.UTC(),
 			"last": u.Last.UTC(),
 		}
-		for i, name := range u.names {
-			row[r.by[i]] = name
+		for i, name := range r.by {
+			members[name] = row[i]
 		}
-		out.Rows = append(out.Rows, row)
+		out.Rows = append(out.Rows, members)
 	}
 	s.say("%s", asJSON(out))
 }

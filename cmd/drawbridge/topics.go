@@ -166,20 +166,10 @@ func tabled(text string) map[string]meaning {
 	return all
 }
 
+// links are those of a cell, of which a terminal is shown the words.
+var links = regexp.MustCompile(`\[([^\[\]]*)\]\([^)]*\)`)
+
 // plain takes the marks of links and code out of a cell.
 func plain(cell string) string {
-	var out strings.Builder
-	for {
-		before, rest, found := strings.Cut(cell, "](")
-		if !found {
-			break
-		}
-		if i := strings.LastIndexByte(before, '['); i >= 0 {
-			before = before[:i] + before[i+1:]
-		}
-		out.WriteString(before)
-		_, cell, _ = strings.Cut(rest, ")")
-	}
-	out.WriteString(cell)
-	return strings.ReplaceAll(out.String(), "`", "")
+	return strings.ReplaceAll(links.ReplaceAllString(cell, "$1"), "`", "")
 }

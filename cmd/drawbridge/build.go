@@ -159,7 +159,7 @@ func (p *parts) buildLogins(cfg *config.Config) error {
 		return err
 	}
 	p.settings.Store(settingsOf(cfg, p.address))
-	needs := signInParts{p.ring, p.storing.opened(), p.log, p.metrics, p.loginsChanged}
+	needs := signInParts{p.ring, p.storing.db, p.log, p.metrics, p.loginsChanged}
 	if p.signIns, err = newSignIns(cfg, p.settings.Load(), needs); err != nil {
 		return err
 	}

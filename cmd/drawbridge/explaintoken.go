@@ -66,23 +66,18 @@ type spoken struct {
 // verify finds out whom a token speaks for. Keys are fetched with -online alone. Without
 // it the verifier's Run ends before it fetches anything, so that nothing waits for keys.
 func (w *walk) verify(ctx context.Context, own *givenOut, v *spoken) error {
-	issuers := make([]auth.Issuer, 0, len(w.cfg.Issuers)+len(own.issuers))
-	for i := range w.cfg.Issuers {
-		issuers = append(issuers, w.cfg.Issuers[i].Issuer)
-	}
-	verifier, err := auth.New(auth.Config{
-		Issuers: append(issuers, own.issuers...), Client: keySetClient(w.cfg.Issuers...),
-	})
+	all, err := newVerifiers(own.issuers, keySetStorage{}, slog.New(slog.DiscardHandler), func() {})
 	if err != nil {
 		return err
 	}
+	verifier := all.current.Load()
 	fetched, end := context.WithCancel(ctx)
 	defer end()
 	if !w.online {
 		end()
 	}
-	fetching := startTask(fetched, verifier.Run)
-	defer fetching.stop()
+	all.start(fetched)
+	defer all.wait()
 	v.entry, v.checked = verifier.Entry(v.text), "its signature is good"
 	v.principal, err = verifier.Verify(ctx, v.text)
 	if unavailable, ok := errors.AsType[*auth.Error](err); ok && unavailable.Reason == "unavailable" {
@@ -204,15 +199,15 @@ func claimAtFault(refused *auth.Error) string {
 
 // givenOut is what the gateway itself gives out, as far as explain looks at it.
 type givenOut struct {
-	db      store.Database // nil: nothing is kept yet, or a server keeps it that was not asked
-	issuers []auth.Issuer  // of tokens for people who signed in; none: nobody can
-	ended   bool           // it is known which sign-ins have ended
+	db      store.Database  // nil: nothing is kept yet, or a server keeps it that was not asked
+	issuers []config.Issuer // of all tokens; those for people who signed in are the last
+	ended   bool            // it is known which sign-ins have ended
 }
 
 // givenOut opens what the config says that the gateway keeps, and makes nothing that is
 // not there. A server is asked with -online alone.
 func (w *walk) givenOut(ctx context.Context) (*givenOut, error) {
-	g := &givenOut{}
+	g := &givenOut{issuers: w.cfg.Issuers}
 	if !w.cfg.AccessKeys && !w.cfg.SignsIn() {
 		return g, nil
 	}
@@ -258,7 +253,7 @@ func (g *givenOut) signIns(ctx context.Context, cfg *config.Config, ring *seal.R
 	if err != nil {
 		return err
 	}
-	g.issuers = s.server.Issuers(*s.settings.Load(), cfg.TenantIDs())
+	g.issuers = s.issuers(cfg, s.settings.Load(), cfg.TenantIDs())
 	g.ended = cfg.Data.Dir != "" || g.db != nil
 	if g.db == nil {
 		return nil

@@ -112,7 +112,7 @@ func TestKeySetThatCannotBeReadIsNone(t *testing.T) {
 			away.Issuer.Issuer: "its signature was not checked", there.Issuer.Issuer: "its signature is good",
 		} {
 			w, v := &walk{cfg: cfg, asked: asked{online: true}}, &spoken{text: tokenBy(t, key, issuer)}
-			err := w.verify(t.Context(), &givenOut{}, v)
+			err := w.verify(t.Context(), &givenOut{issuers: w.cfg.Issuers}, v)
 			told := strings.Contains(w.out.String(), "cannot be fetched")
 			if err != nil || v.checked != want || v.principal.Subject != "ann" ||
 				told != (issuer == away.Issuer.Issuer) {
@@ -131,7 +131,7 @@ func TestWithoutOnlineExplainWaitsForNoKeys(t *testing.T) {
 		w, v := &walk{cfg: &config.Config{Issuers: []config.Issuer{iss}}}, &spoken{
 			text: tokenBy(t, newKey(t), iss.Issuer.Issuer),
 		}
-		err := w.verify(t.Context(), &givenOut{}, v)
+		err := w.verify(t.Context(), &givenOut{issuers: w.cfg.Issuers}, v)
 		if took := time.Since(began); err != nil || v.principal.Subject != "ann" || took > 0 {
 			t.Errorf("after %v got %v and subject %q, want ann at once", took, err, v.principal.Subject)
 		}

@@ -89,14 +89,6 @@ func newStoring(cfg *config.Config, ring *seal.Ring, log *slog.Logger, m *metric
 	return s, nil
 }
 
-// opened returns the store, nil if nothing is kept.
-func (s *storing) opened() store.Store {
-	if s.db == nil {
-		return nil
-	}
-	return s.db
-}
-
 // up returns why the store cannot be used now.
 func (s *storing) up() error { return *s.problem.Load() }
 

@@ -295,13 +295,12 @@ func requestOf(method, item string) *gateway.Request {
 
 // gatewayRequest returns the request for the desk, nil if no item is named.
 func (w *walk) gatewayRequest() (r *gateway.Request, err error) {
-	switch {
-	case w.tool != "":
-		r = requestOf(mcp.MethodToolsCall, w.tool)
-	case w.prompt != "":
-		r = requestOf(mcp.MethodPromptsGet, w.prompt)
-	case w.resource != "":
-		r = requestOf(mcp.MethodResourcesRead, w.resource)
+	for method, item := range map[string]string{
+		mcp.MethodToolsCall: w.tool, mcp.MethodPromptsGet: w.prompt, mcp.MethodResourcesRead: w.resource,
+	} {
+		if item != "" {
+			r = requestOf(method, item)
+		}
 	}
 	if w.arguments != "" {
 		if err := strictjson.Check([]byte(w.arguments)); err != nil {

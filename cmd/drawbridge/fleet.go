@@ -196,7 +196,7 @@ func (f *fleet) end(r runningServer, next config.Server, returns bool) {
 		delete(f.logged, name)
 	}
 	f.mu.Unlock()
-	f.countRefusals(before, upstream.Status{Server: name})
+	f.countRefusals(name, before.Refused, nil)
 	switch {
 	case !returns:
 		f.metrics.UpstreamRemoved(name)
@@ -408,7 +408,8 @@ func (f *fleet) note(ctx context.Context, now upstream.Status) {
 	if known && now.Restarts > before.Restarts {
 		f.metrics.UpstreamReconnected(now.Server)
 	}
-	f.countRefusals(before, now)
+	held, others := quarantined(now.Refused)
+	f.countRefusals(now.Server, before.Refused, others)
 	switch {
 	case now.Up && !before.Up:
 		f.tellUp(ctx, before, now, out)
@@ -417,8 +418,8 @@ func (f *fleet) note(ctx context.Context, now upstream.Status) {
 	case !now.Up && now.Tried:
 		f.log.LogAttrs(ctx, slog.LevelDebug, "server still down", whyDown(now, out.failed)...)
 	}
-	f.tellQuarantine(ctx, now)
-	for _, r := range newRefusals(before.Refused, now.Refused) {
+	f.tellQuarantine(ctx, now, held)
+	for _, r := range newRefusals(before.Refused, others) {
 		f.log.WarnContext(ctx, "item left out", slog.String("server", r.Server),
 			slog.String("kind", string(r.Kind)), slog.String("item", r.Item),
 			slog.String("reason", r.Reason), slog.Any("error", r.Err))
@@ -488,7 +489,7 @@ func whyDown(now upstream.Status, failed int) []slog.Attr {
 
 // newRefusals returns the refusals in now that are not in before, at most
 // maxRefusalsShown: a server that lists its tools again must not fill the log with what
-// was told already. Of quarantined definitions tellQuarantine tells.
+// was told already.
 func newRefusals(before, now []registry.Refusal) []registry.Refusal {
 	type cause struct {
 		kind         registry.Kind
@@ -499,8 +500,7 @@ func newRefusals(before, now []registry.Refusal) []registry.Refusal {
 		seen[cause{r.Kind, r.Item, r.Reason}] = true
 	}
 	var out []registry.Refusal
-	_, others := quarantined(now)
-	for _, r := range others {
+	for _, r := range now {
 		if c := (cause{r.Kind, r.Item, r.Reason}); !seen[c] && len(out) < maxRefusalsShown {
 			seen[c] = true
 			out = append(out, r)
@@ -511,17 +511,16 @@ func newRefusals(before, now []registry.Refusal) []registry.Refusal {
 
 // countRefusals sets the metric of refused items for each reason. A reason that was there
 // before and is gone is set to zero, or its old count would stay for ever.
-func (f *fleet) countRefusals(before, now upstream.Status) {
+func (f *fleet) countRefusals(server string, before, now []registry.Refusal) {
 	counts := make(map[string]int)
-	for _, r := range before.Refused {
+	for _, r := range before {
 		counts[r.Reason] = 0
 	}
-	_, others := quarantined(now.Refused)
-	for _, r := range others {
+	for _, r := range now {
 		counts[r.Reason]++
 	}
 	for reason, n := range counts {
-		f.metrics.ItemsRefused(now.Server, reason, n)
+		f.metrics.ItemsRefused(server, reason, n)
 	}
 }
 

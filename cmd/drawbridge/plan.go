@@ -83,9 +83,7 @@ func (p *plan) run(ctx context.Context, audits []string) error {
 	for _, change := range all {
 		p.s.say("config: %s\n", change)
 	}
-	for _, d := range issuerDifferences(p.before.cfg, p.after.cfg) {
-		p.line(d.loss, d.text)
-	}
+	p.speakers()
 	found, err := p.after.desk.Compare(ctx, p.before.desk.Access(), p.after.desk.Access())
 	if err != nil {
 		return err
@@ -133,27 +131,19 @@ func (p *plan) line(loss bool, text string) {
 	p.s.say("%s\n", text)
 }
 
-// difference is one change for callers, in words.
-type difference struct {
-	loss bool
-	text string
-}
-
-// issuerDifferences says of which tenants issuers begin or cease to speak.
-func issuerDifferences(before, after *config.Config) (all []difference) {
-	was, is := before.Speakers(), after.Speakers()
+// speakers says of which tenants issuers begin or cease to speak.
+func (p *plan) speakers() {
+	was, is := p.before.cfg.Speakers(), p.after.cfg.Speakers()
 	for _, s := range was {
 		if !slices.Contains(is, s) {
-			all = append(all, difference{true, fmt.Sprintf(
-				"tenant %s: callers of %s lose everything (the issuer serves the tenant no more)", s[1],
-				s[0])})
+			p.line(true, fmt.Sprintf("tenant %s: callers of %s lose everything (the issuer serves the "+
+				"tenant no more)", s[1], s[0]))
 		}
 	}
 	for _, s := range is {
 		if !slices.Contains(was, s) {
-			all = append(all, difference{false, fmt.Sprintf(
-				"tenant %s: callers of %s have access now (the issuer serves the tenant)", s[1], s[0])})
+			p.line(false, fmt.Sprintf("tenant %s: callers of %s have access now (the issuer serves the "+
+				"tenant)", s[1], s[0]))
 		}
 	}
-	return all
 }

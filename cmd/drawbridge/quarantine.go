@@ -35,8 +35,7 @@ func quarantined(refused []registry.Refusal) (found, others []registry.Refusal) 
 // tellQuarantine counts what is quarantined of a server and which releases let nothing
 // in, and logs each digest once. The server may come back or list the same again as often
 // as it likes.
-func (f *fleet) tellQuarantine(ctx context.Context, now upstream.Status) {
-	found, _ := quarantined(now.Refused)
+func (f *fleet) tellQuarantine(ctx context.Context, now upstream.Status, found []registry.Refusal) {
 	f.metrics.ItemsQuarantined(now.Server, len(found))
 	for _, r := range found {
 		if why, ok := errors.AsType[*registry.QuarantineError](r.Err); ok && f.tells(now.Server, why.Digest) {

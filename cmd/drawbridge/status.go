@@ -109,10 +109,14 @@ func (s *status) view() admin.View {
 }
 
 // judgeIssuers adds to view what the verifier in force knows of the issuers: how it fares to
-// fetch their keys, and which claims no token has.
+// fetch their keys, and which claims that an issuer names no token of an hour had.
 func judgeIssuers(view *admin.View, issuers *auth.Verifier) {
 	view.Issuers, view.Warnings = viewKeys(issuers.KeySets(), view.Warnings)
-	view.Warnings = append(view.Warnings, missingClaims(issuers.MissingClaims())...)
+	for _, m := range issuers.MissingClaims() {
+		view.Warnings = append(view.Warnings,
+			fmt.Sprintf("issuer %s: none of the %d tokens of an hour had the claim %q: %s", m.Issuer,
+				m.Tokens, m.Claim, m.Advice))
+	}
 }
 
 // viewKeys returns how it fares to fetch the issuers' keys, and the warnings with those
@@ -136,18 +140,6 @@ func viewKeys(sets []auth.KeySet, warnings []string) (map[string]admin.Issuer, [
 		}
 	}
 	return issuers, warnings
-}
-
-// missingClaims returns a warning for each claim that an issuer names and that no token
-// of an hour had.
-func missingClaims(missing []auth.MissingClaim) []string {
-	warnings := make([]string, 0, len(missing))
-	for _, m := range missing {
-		warnings = append(warnings,
-			fmt.Sprintf("issuer %s: none of the %d tokens of an hour had the claim %q: %s", m.Issuer,
-				m.Tokens, m.Claim, m.Advice))
-	}
-	return warnings
 }
 
 // meanwhile says what it means that the keys of an issuer cannot be fetched.

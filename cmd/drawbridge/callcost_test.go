@@ -60,7 +60,7 @@ servers:
 	}
 	// counted returns how many allocations the process has made and its processor time.
 	counted := func() (allocations, seconds float64) {
-		status, text := fetch("http://" + r.operator + "/metrics")
+		status, text := fetched("http://" + r.operator + "/metrics")
 		value := func(name string) float64 {
 			found := regexp.MustCompile(`(?m)^` + name + ` (\S+)$`).FindStringSubmatch(text)
 			if status != http.StatusOK || found == nil {

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -203,6 +204,17 @@ func spanOf(text string) (time.Duration, error) {
 		return time.Duration(n) * 24 * time.Hour, err
 	}
 	return time.ParseDuration(text)
+}
+
+// maxReadBytes bounds what is read whole into memory, but for files of the config.
+const maxReadBytes = 1 << 20
+
+// input opens a file that a command line names; - is standard input.
+func input(name string) (io.ReadCloser, error) {
+	if name == "-" {
+		return io.NopCloser(os.Stdin), nil
+	}
+	return os.Open(name) //nolint:gosec // the operator's command line names the file
 }
 
 // asJSON returns texts and numbers, which can always be encoded, as JSON for people.

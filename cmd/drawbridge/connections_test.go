@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -113,7 +114,7 @@ func TestUnauthenticatedConnectionsLockNobodyOut(t *testing.T) {
 	if _, err := ping(ctx, late, listen, token); err != nil {
 		t.Errorf("the late client: %v", err)
 	}
-	if _, text := fetch("http://" + operator + "/metrics"); !strings.Contains(text,
+	if _, text := fetched("http://" + operator + "/metrics"); !strings.Contains(text,
 		`drawbridge_connections_closed_total{bound="`) ||
 		!strings.Contains(text, fmt.Sprintf("drawbridge_connections_limit %d", most)) {
 		t.Errorf("the metrics do not tell of it:\n%s", text)
@@ -128,7 +129,7 @@ func TestUnauthenticatedConnectionsLockNobodyOut(t *testing.T) {
 			}
 			defer c.Close()
 		}
-		_, text := fetch("http://" + operator + "/readyz")
+		_, text := fetched("http://" + operator + "/readyz")
 		return strings.Contains(text, fmt.Sprintf("connections: all %d are open", most))
 	})
 }
@@ -156,6 +157,6 @@ func ping(ctx context.Context, client *http.Client, address, token string) (reus
 	if resp.StatusCode != http.StatusOK {
 		return reused, fmt.Errorf("status %s", resp.Status)
 	}
-	_, err = readLimited(resp.Body)
+	_, err = io.ReadAll(resp.Body)
 	return reused, err
 }

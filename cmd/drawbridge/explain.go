@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
 	"strings"
 
@@ -458,16 +457,6 @@ func changeRule(rule string, missing []string) string {
 		return "give the token " + strings.Join(missing, " ") + ", or take it out of the scopes of " + rule
 	}
 	return "a denial wins over all rules that allow: narrow the patterns of " + rule + ", or whom it is for"
-}
-
-// readFileLimited reads a small file.
-func readFileLimited(name string) ([]byte, error) {
-	f, err := os.Open(name) //nolint:gosec // the operator's command line names the file
-	if err != nil {
-		return nil, err
-	}
-	defer closeQuietly(f)
-	return readLimited(f)
 }
 
 // codeToolLimit is the code of a limit that only calls of some tools count in.

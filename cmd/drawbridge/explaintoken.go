@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -25,12 +26,12 @@ import (
 // ofToken is principal for a token or an access key. Where the keys of the issuer have to
 // be fetched and -online is not given, the claims are judged as if the signature were good.
 func (w *walk) ofToken(ctx context.Context) (p auth.Principal, refused *auth.Error, err error) {
-	var data []byte
-	if w.tokenFile == "-" {
-		data, err = readLimited(os.Stdin)
-	} else {
-		data, err = readFileLimited(w.tokenFile)
+	file, err := input(w.tokenFile)
+	if err != nil {
+		return p, nil, err
 	}
+	defer closeQuietly(file)
+	data, err := io.ReadAll(io.LimitReader(file, maxReadBytes))
 	if err != nil {
 		return p, nil, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
+	"github.com/drawbridge-mcp/drawbridge/internal/fetch"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 	"github.com/drawbridge-mcp/drawbridge/server/admin"
 )
@@ -58,20 +59,17 @@ func unhealthy(format string, args ...any) error {
 
 // checkHealth asks the gateway whether it is ready, and prints the answer.
 func checkHealth(ctx context.Context, address string, s streams) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", http.NoBody)
-	if _, _, wrong := net.SplitHostPort(address); err != nil || wrong != nil {
+	if _, _, err := net.SplitHostPort(address); err != nil {
 		return unhealthy("%q is not host:port", address)
 	}
-	response, err := dial.Client(dial.Config{PrivateAddresses: true}).Do(request)
+	answer, err := fetch.Do(ctx, dial.Client(dial.Config{PrivateAddresses: true}),
+		fetch.Request{Address: "http://" + address + "/readyz", Most: maxReadBytes})
 	if err != nil {
 		return unhealthy("nobody answers at %s: %w", address, err)
 	}
-	defer closeQuietly(response.Body)
 	var view admin.View
-	if body, err := readLimited(response.Body); err == nil {
-		_ = strictjson.Unmarshal(body, &view) // without a body that can be read, the HTTP status says enough
-	}
-	return reportHealth(response.StatusCode, view, s)
+	_ = strictjson.Unmarshal(answer.Body, &view) // of a body that cannot be read the HTTP status says enough
+	return reportHealth(answer.Status, view, s)
 }
 
 // reportHealth prints what /readyz answered. Warnings do not make a gateway unhealthy.

@@ -111,7 +111,7 @@ func (r *recorder) rotate(t *testing.T, fills ...byte) {
 func (r *recorder) hasKeys(t *testing.T, ids []string) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%v are in force", ids), func() bool {
-		_, text := fetch("http://" + r.operator + "/metrics")
+		_, text := fetched("http://" + r.operator + "/metrics")
 		return strings.Count(text, "drawbridge_seal_keys{") == len(ids) &&
 			strings.Contains(text, fmt.Sprintf(`{key="%s",use="seal"} 1`, ids[0])) &&
 			(len(ids) < 2 || strings.Contains(text, fmt.Sprintf(`{key="%s",use="open"} 1`, ids[1])))
@@ -263,7 +263,7 @@ func TestProcessesMakeACallOnce(t *testing.T) {
 	if repeat != first {
 		t.Errorf("at the other: got %v, want %v", repeat, first)
 	}
-	if _, text := fetch("http://" + b.operator + "/metrics"); strings.Contains(text,
+	if _, text := fetched("http://" + b.operator + "/metrics"); strings.Contains(text,
 		`drawbridge_calls_total{item="toolbox__calculate"`) {
 		t.Error("the other made the call, too")
 	}

@@ -91,11 +91,3 @@ func (l listeners) close() {
 // closeQuietly closes something whose closing cannot lose anything, because it was only
 // read or is closed already. So its error is of no use.
 func closeQuietly(c io.Closer) { _ = c.Close() }
-
-// maxAnswerBytes bounds an HTTP answer that is read whole into memory.
-const maxAnswerBytes = 1 << 20
-
-// readLimited reads at most maxAnswerBytes, and leaves the rest without an error.
-func readLimited(from io.Reader) ([]byte, error) {
-	return io.ReadAll(io.LimitReader(from, maxAnswerBytes))
-}

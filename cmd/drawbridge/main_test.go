@@ -193,8 +193,8 @@ func listens(ctx context.Context, address string) bool {
 
 const patience = 2 * time.Minute
 
-// fetch returns the status and the body of a URL, 0 when nobody answers.
-func fetch(url string) (int, string) {
+// fetched returns the status and the body of a URL, 0 when nobody answers.
+func fetched(url string) (int, string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
@@ -237,7 +237,7 @@ func cmdStatus(ts *testscript.TestScript, neg bool, args []string) {
 	var status int
 	var body string
 	until(ts, strings.Join(args, " "), func() bool {
-		status, body = fetch(args[1])
+		status, body = fetched(args[1])
 		return strconv.Itoa(status) == args[0] && pattern.MatchString(body) != neg
 	})
 	ts.Logf("%d %s", status, body)

@@ -175,7 +175,7 @@ func eventually(t *testing.T, what string, check func() bool) {
 func (r *recorder) ready(t *testing.T, status int, text string) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("/readyz is %d with %q", status, text), func() bool {
-		got, body := fetch("http://" + r.operator + "/readyz")
+		got, body := fetched("http://" + r.operator + "/readyz")
 		return got == status && strings.Contains(body, text)
 	})
 }
@@ -308,7 +308,7 @@ func TestFullDiskMakesNoCalls(t *testing.T) {
 	if err == nil || !strings.Contains(string(out), "not healthy: audit records cannot be written") {
 		t.Errorf("healthcheck: error %v, %s", err, out)
 	}
-	if _, text := fetch("http://" + r.operator + "/metrics"); !strings.Contains(text,
+	if _, text := fetched("http://" + r.operator + "/metrics"); !strings.Contains(text,
 		"drawbridge_audit_writable 0\n") {
 		t.Error("the metric does not say that the record is broken")
 	}
@@ -489,7 +489,7 @@ func (r *recorder) readAgain(t *testing.T, record io.Reader, n int64) {
 	eventually(t, "every call that was made is on record", func() bool { return lines.Load() == n })
 	r.ready(t, http.StatusOK, "")
 	eventually(t, "/readyz says no more", func() bool {
-		_, body := fetch("http://" + r.operator + "/readyz")
+		_, body := fetched("http://" + r.operator + "/readyz")
 		return !strings.Contains(body, "audit")
 	})
 	if got, _ := r.write(1000); !strings.Contains(got.body, `"result"`) {

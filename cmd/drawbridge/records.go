@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -127,17 +126,13 @@ type auditFile struct {
 // it was before. An error says in which line what is no audit file ends: a file of which
 // no line is a record is none.
 func (f *auditFile) read(do func(e *entry)) error {
-	var from io.Reader = os.Stdin
-	if f.name != "-" {
-		opened, err := os.Open(f.name)
-		if err != nil {
-			return errors.Unwrap(err) // which leaves out the name
-		}
-		defer closeQuietly(opened)
-		from = opened
+	file, err := input(f.name)
+	if err != nil {
+		return errors.Unwrap(err) // which leaves out the name
 	}
-	plain := bufio.NewReader(from)
-	from = plain
+	defer closeQuietly(file)
+	plain := bufio.NewReader(file)
+	var from io.Reader = plain
 	if begin, _ := plain.Peek(2); string(begin) == "\x1f\x8b" { // what cannot be read is found below
 		unpacked, err := gzip.NewReader(plain)
 		if err != nil {

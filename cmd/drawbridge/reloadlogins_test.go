@@ -72,7 +72,7 @@ servers:
 	d.mu.Unlock()
 	r.save(t, "drawbridge.yaml", strings.Replace(config, "client_id: robot", "client_id: ci", 1))
 	eventually(t, "a client with the name of the key is refused", func() bool {
-		_, text := fetch("http://" + r.operator + "/readyz")
+		_, text := fetched("http://" + r.operator + "/readyz")
 		return strings.Contains(text, `the client \"ci\": the access key `)
 	})
 	if got := states(); got != with {
@@ -80,10 +80,10 @@ servers:
 	}
 	r.save(t, "drawbridge.yaml", config)
 	eventually(t, "the config is taken again", func() bool {
-		_, text := fetch("http://" + r.operator + "/readyz")
+		_, text := fetched("http://" + r.operator + "/readyz")
 		return !strings.Contains(text, "access key")
 	})
-	if code, text := fetch("http://" + r.operator + "/readyz"); code != http.StatusOK || strings.Contains(text, "restart") {
+	if code, text := fetched("http://" + r.operator + "/readyz"); code != http.StatusOK || strings.Contains(text, "restart") {
 		t.Errorf("/readyz: status %d: %s", code, text)
 	}
 }

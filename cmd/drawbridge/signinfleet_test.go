@@ -393,7 +393,7 @@ func (f *loginFleet) eachAtTheNext(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, metrics := fetch("http://" + r.operator + "/metrics")
+		_, metrics := fetched("http://" + r.operator + "/metrics")
 		for _, secret := range secrets {
 			if secret != "" && strings.Contains(r.log()+string(record)+metrics, secret) {
 				t.Errorf("a record has %q", secret)

@@ -166,7 +166,7 @@ func (o *outside) given(token string) (string, error) {
 
 // verified checks an identity by the key set that the gateway serves.
 func (o *outside) verified(token string) (string, error) {
-	_, text := fetch(o.keys())
+	_, text := fetched(o.keys())
 	var known struct {
 		Keys []struct{ Kid, X, Y string }
 	}
@@ -314,7 +314,7 @@ func TestServersAreToldWhoCalls(t *testing.T) {
 	if !strings.Contains(got.body, "DB-UPSTREAM-TOKEN") || strings.Contains(got.body, "invalid_grant") {
 		t.Errorf("a refused exchange: got %v", got)
 	}
-	_, metrics := fetch("http://" + r.operator + "/metrics")
+	_, metrics := fetched("http://" + r.operator + "/metrics")
 	for _, want := range []string{
 		`drawbridge_credentials_total{result="tokens_refused",server="erp"}`,
 		`drawbridge_credentials_total{result="made",server="crm"}`,
@@ -329,7 +329,7 @@ func TestServersAreToldWhoCalls(t *testing.T) {
 	if exchanged != 12 {
 		t.Errorf("got %d tokens given for ten users, the gateway and explain, want 12", exchanged)
 	}
-	_, page := fetch("http://" + r.operator + "/readyz")
+	_, page := fetched("http://" + r.operator + "/readyz")
 	started := map[string]string{}
 	for _, name := range []string{"cmdline", "environ"} {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", r.process.Process.Pid, name))

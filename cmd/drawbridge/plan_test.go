@@ -115,9 +115,9 @@ func TestPlanJudgesNoCallWhoseScopesAreNotOnRecord(t *testing.T) {
 		j.add(t.Context(), &e)
 		got := "let"
 		switch {
-		case j.open > 0:
+		case j.calls[becomesOpen] > 0:
 			got = "open"
-		case j.refused > 0:
+		case j.calls[becomesRefused] > 0:
 			got = "refused"
 		}
 		if got != test.want {
@@ -268,8 +268,8 @@ func TestPlanJudgesNoNameThatWasCut(t *testing.T) {
 		Tenant: "acme", Issuer: "https://login.acme.example/", Subject: "ann", Method: "resources/read",
 		Item: "mcp.toolbox+" + strings.Repeat("x", 241), Outcome: "ok",
 	})
-	if j.open != 1 || j.judged != 0 {
-		t.Errorf("got %d calls judged and %d not, want one that is not: %v", j.judged, j.open, j.rows)
+	if j.calls[becomesOpen] != 1 || j.judged != 0 {
+		t.Errorf("got %d calls judged and %d not, want one that is not: %v", j.judged, j.calls[becomesOpen], j.rows)
 	}
 }
 

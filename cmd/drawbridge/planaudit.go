@@ -29,10 +29,10 @@ type callsJudged struct {
 	verdicts map[judgedCall][2]verdict // by call, of OLD and of NEW
 	rows     uses[judgedRow]
 	judged   int // calls
-	refused  int // calls that OLD lets through and NEW refuses
-	let      int // the other way round
-	open     int // calls that were not judged
-	others   int // calls refused for what rules do not decide
+	// calls by what becomes of them: those of which NEW says something else, and those that
+	// were not judged
+	calls  [becomesOpen + 1]int
+	others int // calls refused for what rules do not decide
 }
 
 // judgedCall is all of a line that rules look at.
@@ -188,39 +188,31 @@ func (j *callsJudged) add(ctx context.Context, e *entry) {
 		}
 	}
 	was, is := both[0], both[1]
-	row := judgedRow{becomesOpen, e.Tenant, e.Issuer, e.Subject, e.Method + " " + e.Item, is.open}
-	if is.open != "" {
-		j.open += n
-		j.count(row, e)
-		return
+	row := judgedRow{
+		becomesOpen, e.Tenant, e.Issuer, e.Subject, e.Method + " " + e.Item, cmp.Or(is.open, is.why),
 	}
-	j.judged += n
-	wasLet := was.allowed
-	if was.open != "" {
-		wasLet = e.Outcome != outcomeForbidden
+	if is.open == "" {
+		j.judged += n
+		wasLet := was.allowed
+		if was.open != "" {
+			wasLet = e.Outcome != outcomeForbidden
+		}
+		switch {
+		case wasLet == is.allowed:
+			return
+		case wasLet:
+			row.becomes = becomesRefused
+		default:
+			row.becomes = becomesLet
+		}
 	}
-	switch {
-	case wasLet == is.allowed:
-		return
-	case wasLet:
-		j.refused += n
-		row.becomes = becomesRefused
-	default:
-		j.let += n
-		row.becomes = becomesLet
-	}
-	row.why = is.why
-	j.count(row, e)
+	j.calls[row.becomes] += n
+	j.rows.count(row, judgedRow{becomes: row.becomes, item: "others"}, e)
 }
 
 // untouched tells whether both configs decide alike about a call, whatever it is.
 func (j *callsJudged) untouched(call *judgedCall) bool {
 	return j.same || call.tenant != "" && !j.touched[call.tenant] && j.changedSpeaker(call) == ""
-}
-
-// count adds a line to a row of the report.
-func (j *callsJudged) count(row judgedRow, e *entry) {
-	j.rows.count(row, judgedRow{becomes: row.becomes, item: "others"}, e)
 }
 
 // judge says what would become of a call under both configs. Of the scopes of its caller's
@@ -370,7 +362,8 @@ const maxOpenRows = 20
 // print writes the report, and returns how many calls would be refused.
 func (j *callsJudged) print(s streams) int {
 	s.say("audit: %s judged; of those let through %d would be refused, of those refused %d would be let "+
-		"through; %d not judged\n", count(j.judged, "call"), j.refused, j.let, j.open)
+		"through; %d not judged\n", count(j.judged, "call"), j.calls[becomesRefused], j.calls[becomesLet],
+		j.calls[becomesOpen])
 	rows := slices.SortedFunc(maps.Keys(j.rows), func(a, b judgedRow) int {
 		return cmp.Or(cmp.Compare(a.becomes, b.becomes), cmp.Compare(j.rows[b].Calls, j.rows[a].Calls),
 			strings.Compare(fmt.Sprint(a), fmt.Sprint(b)))
@@ -392,7 +385,7 @@ func (j *callsJudged) print(s streams) int {
 	if j.others > 0 {
 		s.say("not looked at: %s refused for what rules do not decide\n", count(j.others, "request"))
 	}
-	return j.refused
+	return j.calls[becomesRefused]
 }
 
 // describe says what becomes of the calls of a row.

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
@@ -54,11 +53,7 @@ func count(n int, noun string) string {
 func describe(s *config.Server) string {
 	switch {
 	case len(s.Builtin) > 0:
-		tools := slices.Clone(s.Builtin)
-		for i := range tools {
-			tools[i] = s.Name + "__" + tools[i]
-		}
-		return strings.Join(tools, " ")
+		return s.Name + "__" + strings.Join(s.Builtin, " "+s.Name+"__")
 	case s.Command != "":
 		return s.Name + "__* from the command " + s.Command
 	}

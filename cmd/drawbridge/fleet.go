@@ -68,13 +68,18 @@ type fleet struct {
 	changing sync.Mutex
 	running  map[string]runningServer // by the servers' names, as are the maps below
 
-	mu       sync.Mutex                      // guards the fields below
-	statuses map[string]upstream.Status      // the newest of each server
-	counts   map[string]func() upstream.Load // of the servers that it connects to, which are the upstreams
-	rereads  map[string]func()               // of the same
-	outages  map[string]outage               // of the servers that are not up
-	logged   map[string]map[string]bool      // what tellQuarantine logged of each
-	applied  bool                            // the servers of the config were started
+	mu        sync.Mutex                 // guards the fields below
+	statuses  map[string]upstream.Status // the newest of each server
+	connected map[string]connected       // the servers that it connects to, which are the upstreams
+	outages   map[string]outage          // of the servers that are not up
+	logged    map[string]map[string]bool // what tellQuarantine logged of each
+	applied   bool                       // the servers of the config were started
+}
+
+// connected is an upstream, or what stands in for one in a test.
+type connected interface {
+	Load() upstream.Load
+	Reread()
 }
 
 // outage is the time since a server was last up, or since the start of one that never
@@ -98,7 +103,7 @@ func newFleet(catalogue *registry.Registry, m *metrics.Metrics, log *slog.Logger
 	f := &fleet{
 		catalogue: catalogue, metrics: m, log: log,
 		running: map[string]runningServer{}, statuses: map[string]upstream.Status{},
-		counts: map[string]func() upstream.Load{}, rereads: map[string]func(){}, outages: map[string]outage{},
+		connected: map[string]connected{}, outages: map[string]outage{},
 		logged: map[string]map[string]bool{}, signer: credential.NewSigner(time.Now),
 	}
 	m.UpstreamLoads.Of(f.loadsForMetrics)
@@ -189,8 +194,7 @@ func (f *fleet) end(r runningServer, next config.Server, returns bool) {
 	f.mu.Lock()
 	before := f.statuses[name]
 	delete(f.statuses, name)
-	delete(f.counts, name)
-	delete(f.rereads, name)
+	delete(f.connected, name)
 	delete(f.outages, name)
 	if !returns {
 		delete(f.logged, name)
@@ -249,7 +253,7 @@ func (f *fleet) start(ctx context.Context, s config.Server) (stop func()) {
 	}
 	u := upstream.New(cfg, f.catalogue)
 	f.mu.Lock()
-	f.counts[s.Name], f.rereads[s.Name] = u.Load, u.Reread
+	f.connected[s.Name] = u
 	f.mu.Unlock()
 	task := startTask(ctx, u.Run)
 	return func() {
@@ -294,8 +298,8 @@ func (f *fleet) keySet() []byte {
 func (f *fleet) reread(name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if reread := f.rereads[name]; reread != nil {
-		reread()
+	if u := f.connected[name]; u != nil {
+		u.Reread()
 	}
 }
 
@@ -303,8 +307,8 @@ func (f *fleet) reread(name string) {
 func (f *fleet) rereadAll() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, reread := range f.rereads {
-		reread()
+	for _, u := range f.connected {
+		u.Reread()
 	}
 }
 

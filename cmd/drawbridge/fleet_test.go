@@ -260,10 +260,16 @@ func TestLoadOfAServerIsShownAsLongAsTheConfigHasIt(t *testing.T) {
 	}
 }
 
+// counted is a server that is counted in its own way.
+type counted func() upstream.Load
+
+func (c counted) Load() upstream.Load { return c() }
+func (counted) Reread()               {}
+
 // TestCountingALoadHoldsUpNobody counts a server that tells its status at that moment.
 func TestCountingALoadHoldsUpNobody(t *testing.T) {
 	f := newFleet(registry.New(), metrics.New(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
-	f.counts["slow"] = func() upstream.Load {
+	f.connected["slow"] = counted(func() upstream.Load {
 		told := make(chan struct{})
 		go func() {
 			defer close(told)
@@ -275,7 +281,7 @@ func TestCountingALoadHoldsUpNobody(t *testing.T) {
 			t.Error("the status waited for the count")
 		}
 		return upstream.Load{Sessions: 3}
-	}
+	})
 	if got, want := f.loads(), (map[string]admin.Server{"slow": {Sessions: 3}}); !maps.Equal(got,
 		want) {
 		t.Errorf("got %v, want %v", got, want)

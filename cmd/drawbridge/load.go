@@ -7,16 +7,15 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/admin"
 )
 
-// loads returns what each server that the fleet connects to costs now, by name. The
-// functions that count belong to package upstream and have locks of their own, so they
-// are called after mu has been released.
+// loads returns what each server that the fleet connects to costs now, by name. An
+// upstream has locks of its own to count, so it is asked after mu has been released.
 func (f *fleet) loads() map[string]admin.Server {
 	f.mu.Lock()
-	counts := maps.Clone(f.counts)
+	all := maps.Clone(f.connected)
 	f.mu.Unlock()
-	out := make(map[string]admin.Server, len(counts))
-	for name, count := range counts {
-		out[name] = admin.Server(count())
+	out := make(map[string]admin.Server, len(all))
+	for name, u := range all {
+		out[name] = admin.Server(u.Load())
 	}
 	return out
 }

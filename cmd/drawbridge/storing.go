@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 	"github.com/drawbridge-mcp/drawbridge/internal/store/postgres"
@@ -28,7 +29,7 @@ const (
 	ringFile  = "session.keys"  // in data.dir, in the form of sessions.keys_file
 
 	storeCheck = 5 * time.Second // between two looks at whether the store is well
-	storeSweep = time.Minute     // between two sweeps
+	storeSweep = 12              // so many looks are between two sweeps, a minute if the store answers
 	storeWait  = 6 * time.Second // of one call that no client waits for
 )
 
@@ -127,19 +128,13 @@ func (s *storing) run(ctx context.Context) error {
 	if s.db == nil {
 		return nil
 	}
-	checks, sweep := time.NewTicker(storeCheck), time.NewTicker(storeSweep)
-	defer checks.Stop()
-	defer sweep.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return s.db.Close()
-		case <-checks.C:
-			s.within(ctx, func(ctx context.Context) { _ = s.check(ctx) }) // it has told of it
-		case <-sweep.C:
+	for look := 1; pace.Wait(ctx, storeCheck); look++ {
+		s.within(ctx, func(ctx context.Context) { _ = s.check(ctx) }) // it has told of it
+		if look%storeSweep == 0 {
 			s.sweep(ctx)
 		}
 	}
+	return s.db.Close()
 }
 
 // sweep removes what has expired, and seals all with the newest key. It says of how many

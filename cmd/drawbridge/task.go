@@ -37,11 +37,9 @@ func (t *task) stop() {
 // process.
 func (t *task) stopWithin(d time.Duration) {
 	t.cancel()
-	late := time.NewTimer(d)
-	defer late.Stop()
 	select {
 	case <-t.done:
-	case <-late.C:
+	case <-time.After(d):
 	}
 }
 

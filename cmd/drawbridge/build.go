@@ -15,7 +15,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/auth/accesskey"
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
@@ -227,11 +226,11 @@ func (p *parts) auditMoved(err error) {
 // serverConfig returns what package server needs. Limits and session settings are copied
 // from the config of the start: only a restart changes them.
 func (p *parts) serverConfig(cfg *config.Config) server.Config {
-	verify, judge := p.logins()
+	who := p.logins()
 	return server.Config{
 		Gateway:       p.gateway,
-		Verify:        verify,
-		Recheck:       judge,
+		Verify:        who.verify,
+		Recheck:       who.recheck,
 		Seal:          p.ring,
 		Log:           p.newSessionLog(cfg.Sessions),
 		Others:        p.sharing.others,
@@ -257,19 +256,15 @@ func (p *parts) serverConfig(cfg *config.Config) server.Config {
 
 // logins returns what finds out who a caller is, and whether that still holds. A reload
 // says whether keys are taken, where something is kept.
-func (p *parts) logins() (verify func(context.Context, string) (auth.Principal, error),
-	judge func(auth.Principal) error,
-) {
-	if p.storing.db == nil {
-		return p.issuers.verify, p.issuers.recheck
+func (p *parts) logins() logins {
+	if p.storing.db != nil {
+		p.keys = accesskey.New(accesskey.Config{
+			Store: p.storing.db, Log: p.log, Revoked: p.loginsChanged, Now: time.Now,
+			Taken:  func() bool { return p.settings.Load().AccessKeys },
+			Issuer: func() string { return p.settings.Load().Base() },
+		})
 	}
-	p.keys = accesskey.New(accesskey.Config{
-		Store: p.storing.db, Log: p.log, Revoked: p.loginsChanged, Now: time.Now,
-		Taken:  func() bool { return p.settings.Load().AccessKeys },
-		Issuer: func() string { return p.settings.Load().Base() },
-	})
-	both := logins{p.issuers, p.keys}
-	return both.verify, both.recheck
+	return logins{p.issuers, p.keys}
 }
 
 // newEntries returns where it stands which replica leads each session; nil: there are no

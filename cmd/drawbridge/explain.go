@@ -207,10 +207,7 @@ func (w *walk) principal(ctx context.Context) (p auth.Principal, refused *auth.E
 	if w.tokenFile != "" {
 		return w.ofToken(ctx)
 	}
-	if err := checkTenant(w.cfg, w.tenant); err != nil {
-		return p, nil, err
-	}
-	if err := w.subjectAlone(); err != nil {
+	if err := cmp.Or(checkTenant(w.cfg, w.tenant), w.subjectAlone()); err != nil {
 		return p, nil, err
 	}
 	var names []string

@@ -88,7 +88,11 @@ func (k *keySets) key(issuer string) string { return redis.CommonKey("keyset", k
 func (k *keySets) Save(ctx context.Context, issuer string, text []byte, life time.Duration) error {
 	sealed := k.ring.SealBytes(k.purpose(issuer), text)
 	if k.directory != "" {
-		_, err := k.onDisk(ctx, func() ([]byte, error) { return nil, k.write(k.file(issuer), sealed) })
+		_, err := k.onDisk(ctx, func() ([]byte, error) {
+			return nil, writeWhole(k.directory, ".keyset-*", sealed, func(part string) error {
+				return os.Rename(part, k.file(issuer))
+			})
+		})
 		return err
 	}
 	_, err := k.shared.Do(ctx, redis.Command{
@@ -125,22 +129,6 @@ func (k *keySets) onDisk(ctx context.Context, do func() ([]byte, error)) ([]byte
 	case <-ctx.Done():
 		return nil, errDiskHangs
 	}
-}
-
-// write replaces a file at once, so that nobody reads a half of it.
-func (k *keySets) write(name string, data []byte) error {
-	next, err := os.CreateTemp(k.directory, ".keyset-*")
-	if err != nil {
-		return err
-	}
-	_, err = next.Write(data)
-	if err = errors.Join(err, next.Close()); err == nil {
-		err = os.Rename(next.Name(), name)
-	}
-	if err != nil {
-		_ = os.Remove(next.Name()) // what is left of it is of no use
-	}
-	return err
 }
 
 // Load implements auth.KeySetStore.

@@ -308,17 +308,25 @@ func makeKeys(dir, path string) ([]byte, error) {
 	}
 	secret := make([]byte, seal.KeySize)
 	_, _ = rand.Read(secret) // crypto/rand never returns an error, it ends the program instead
-	f, err := os.CreateTemp(dir, ringFile+".*")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = os.Remove(f.Name()) }() // it has two names, or is of no use
-	_, err = f.WriteString(base64.StdEncoding.EncodeToString(secret) + "\n")
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return nil, err
-	}
-	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
+	text := []byte(base64.StdEncoding.EncodeToString(secret) + "\n")
+	err := writeWhole(dir, ringFile+".*", text, func(part string) error { return os.Link(part, path) })
+	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
 	return os.ReadFile(path) //nolint:gosec // the operator names the folder
+}
+
+// writeWhole writes a file of which nobody reads a half, and that only the user of this
+// process may read. name gives it its name, once it is on the disk.
+func writeWhole(dir, pattern string, data []byte, name func(part string) error) error {
+	f, err := os.CreateTemp(dir, pattern)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(f.Name()) }() // it has another name, or is of no use
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return name(f.Name())
 }

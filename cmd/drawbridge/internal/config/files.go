@@ -109,6 +109,5 @@ const (
 	// maxTabLine is how many bytes a line with a tab may have. The scanner looks through
 	// the rest of the line at each tab, so that its time grows with the square of the
 	// line.
-	maxTabLine  = 64 << 10
-	pieceTokens = 500 // block divides a value of more tokens than this
+	maxTabLine = 64 << 10
 )

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,47 +10,295 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// This file checks the tokens of a file before the parser of the library sees them, for
-// three reasons. Constructs of YAML that a config does not use, such as anchors and tags,
-// are refused. The nesting is bounded before the parser calls itself for each level. And
-// the commonest slips get plain words, because the messages of the library speak of its
-// own parts.
+// This file makes nodes of the tokens of a file, or says in plain words what does not
+// fit: the commonest slips have words of their own.
 
-// checkTokens refuses anchors, aliases, tags, directives and complex keys, nesting of
-// more than maxConfigDepth levels, and brackets, commas, colons and dashes that do not
-// fit together. It returns whether the tokens may be parsed.
+// checkTokens refuses anchors, aliases, tags, directives and complex keys. It returns
+// whether the tokens may be parsed.
 func (r *reader) checkTokens(tokens token.Tokens) bool {
-	var nest nesting
 	before := len(r.problems)
 	for i, t := range tokens {
-		if text := unused(t.Type); text != "" {
-			if r.full() {
-				return false // blamed looks at the whole line before each
-			}
+		if text := unused(t.Type); text != "" && !r.full() { // blamed looks at the whole line before each
 			t, text = blamed(tokens[:i+1], text)
 			r.fault(r.nodeAt(t), "%s", text)
-			continue
 		}
-		text := nest.step(tokens, i)
-		switch {
-		case text == "" && len(nest.open)+len(nest.levels) > maxConfigDepth:
-			text = fmt.Sprintf("more than %d levels deep", maxConfigDepth)
-		case text != "" && nest.forgotten != nil:
-			t, text = nest.forgotten, notClosed(nest.forgotten)
-		case text != "":
-			t, text = blamed(tokens[:i+1], text)
-		}
-		if text != "" && len(r.problems) == before {
-			r.fault(r.nodeAt(t), "%s", text)
-		}
-		if text != "" {
-			return false
-		}
-	}
-	if n := len(nest.open); n > 0 && len(r.problems) == before {
-		r.fault(r.nodeAt(nest.open[n-1]), "%s", notClosed(nest.open[n-1]))
 	}
 	return len(r.problems) == before
+}
+
+// document returns the node of the tokens of a document, nil after a problem. It may
+// overwrite what follows the tokens.
+func (r *reader) document(tokens token.Tokens) *node {
+	end := &token.Token{Position: &token.Position{}}
+	p := &parser{r: r, tokens: append(tokens, end)}
+	root := p.value()
+	if p.peek(0) != end {
+		p.unexpected()
+	}
+	if p.failed {
+		return nil
+	}
+	return root
+}
+
+// parser makes nodes of tokens, from the first to the last. It records the first token
+// that does not fit, and takes all others for read then. A value in brackets is in flow
+// form, any other in block form, where columns say what belongs together:
+//
+//	value ── mapping ── key, below it a value ─┐
+//	  ├───── list ───── dash, a value ─────────┤
+//	  ├───── flow ───── item, maybe with a key ┤
+//	  └───── scalar                        value
+type parser struct {
+	r      *reader
+	tokens token.Tokens // and a last one, left of all others, that has no type
+	at     int          // index of the next token
+	failed bool         // a problem was recorded
+	depth  int          // of mappings and lists around the next token
+	left   int          // column of the key or dash in block form that was read last
+
+	open []*token.Token // brackets that are open, the outermost first
+	// The bracket of open that was probably never closed; nil: none. The sign of it is a
+	// key inside brackets that stands no further right than the key that the bracket
+	// belongs to. Whatever does not fit afterwards is reported at this bracket, where the
+	// cause is, and not at the line where it shows.
+	forgotten *token.Token
+}
+
+// peek returns the token that is so many after the next one.
+func (p *parser) peek(n int) *token.Token { return p.tokens[min(p.at+n, len(p.tokens)-1)] }
+
+// isKey tells whether the next token is the key of a mapping.
+func (p *parser) isKey() bool { return isText(p.peek(0)) && p.peek(1).Type == token.MappingValueType }
+
+// isEntry tells whether the next token is the dash that begins an item of a list.
+func (p *parser) isEntry() bool { return p.peek(0).Type == token.SequenceEntryType }
+
+// suspect looks whether the next token is the sign of a bracket that was forgotten.
+func (p *parser) suspect() {
+	if n := len(p.open); n > 0 && p.forgotten == nil && p.isKey() && p.peek(0).Position.Column <= p.left {
+		p.forgotten = p.open[n-1]
+	}
+}
+
+// fail records what is wrong with the next token, if nothing was wrong before.
+func (p *parser) fail(text string) {
+	if p.failed {
+		return
+	}
+	p.suspect()
+	t, text := blamed(p.tokens[:p.at+1], text)
+	if p.forgotten != nil {
+		t, text = p.forgotten, fmt.Sprintf("this %s is not closed", p.forgotten.Value)
+	}
+	p.r.fault(p.r.nodeAt(t), "%s", text)
+	p.failed, p.at = true, len(p.tokens)
+}
+
+// value reads the value that the next token begins.
+func (p *parser) value() *node {
+	read := p.mapping
+	switch {
+	case p.isKey():
+	case p.isEntry() && len(p.open) == 0:
+		read = p.list
+	case opens(p.peek(0)):
+		read = p.flow
+	default:
+		return p.scalar()
+	}
+	out := p.r.nodeAt(p.peek(0))
+	p.depth++
+	if p.depth > maxConfigDepth {
+		p.fail(fmt.Sprintf("more than %d levels deep", maxConfigDepth))
+	}
+	read(out)
+	p.depth--
+	return out
+}
+
+// mapping reads a mapping in block form, whose keys stand in one column.
+func (p *parser) mapping(out *node) {
+	out.kind = mapping
+	p.left = p.peek(0).Position.Column
+	for column := p.left; p.isKey() && p.peek(0).Position.Column == column; p.left = column {
+		key := p.key("")
+		out.members = append(out.members, member{name: key.Value, key: p.r.nodeAt(key), value: p.below(key)})
+	}
+}
+
+// secondColon is the message about a key where the value of another must begin.
+const secondColon = "a second colon in one value; put quotes around a text with a colon in it"
+
+// key takes a key and its colon. wrong says why there may be none, "": there may.
+func (p *parser) key(wrong string) *token.Token {
+	t, n := p.peek(0), len(p.open)
+	p.suspect()
+	switch {
+	case losesTab(t):
+		wrong = lostTab
+	case p.peek(1).Position.Line == t.Position.Line:
+	case p.at > 0 && p.peek(-1).Type == token.MappingValueType &&
+		p.peek(-1).Position.Line == t.Position.Line:
+		wrong = "the line below this is indented too far: this key has its value already"
+	case n > 0:
+		wrong = fmt.Sprintf("a comma is missing after this, or the %s of line %d is not closed",
+			p.open[n-1].Value, p.open[n-1].Position.Line)
+	default:
+		wrong = "a colon is missing in this line; each line here is key: value"
+	}
+	if wrong != "" {
+		p.fail(wrong)
+	}
+	p.at += 2
+	return t
+}
+
+// below reads the value of a key in block form, whose colon was taken. It stands behind
+// the colon, or below the key and further right; a list may also stand in the column of
+// the key. Where there is none, it is a null.
+func (p *parser) below(key *token.Token) *node {
+	t, colon := p.peek(0), p.peek(-1)
+	behind := t.Position.Line == colon.Position.Line
+	switch {
+	case behind && p.isKey():
+		p.key(secondColon)
+	case behind && p.isEntry():
+		p.fail("the items of a list begin on a line of their own, below their key")
+	case t.Position.Column > key.Position.Column, t.Position.Column == key.Position.Column && p.isEntry():
+		return p.value()
+	}
+	none := p.r.nodeAt(colon)
+	none.kind, none.col = null, none.col+1
+	return none
+}
+
+// list reads a list in block form, whose dashes stand in one column.
+func (p *parser) list(out *node) {
+	out.kind = list
+	p.left = p.peek(0).Position.Column
+	for column := p.left; p.isEntry() && p.peek(0).Position.Column == column; p.left = column {
+		if p.peek(1).Position.Column <= column {
+			p.fail("an item of a list is missing after this dash")
+		}
+		p.at++
+		out.items = append(out.items, p.value())
+	}
+}
+
+// flow reads a mapping or a list in brackets. A mapping stands where its first key does.
+func (p *parser) flow(out *node) {
+	start, closing := p.peek(0), token.SequenceEndType
+	out.kind = list
+	if start.Type == token.MappingStartType {
+		out.kind, closing = mapping, token.MappingEndType
+	}
+	p.open = append(p.open, start)
+	p.at++
+	if out.kind == mapping && p.isKey() {
+		first := p.r.nodeAt(p.peek(0))
+		out.line, out.col = first.line, first.col
+	}
+	for !p.failed && p.peek(0).Type != closing {
+		p.item(out)
+		switch p.peek(0).Type {
+		case closing:
+		case token.CollectEntryType:
+			p.at++
+		default:
+			p.unexpected()
+		}
+	}
+	p.at++
+	p.open = p.open[:len(p.open)-1]
+	if p.forgotten == start {
+		p.forgotten = nil
+	}
+}
+
+// item reads a member of a mapping or an item of a list in brackets. An item that is
+// key: value is a mapping of this member.
+func (p *parser) item(in *node) {
+	t := p.peek(0)
+	switch {
+	case p.isKey():
+		if in.kind == list {
+			one := p.r.nodeAt(t)
+			one.kind, in.items = mapping, append(in.items, one)
+			in = one
+		}
+		p.key("")
+		if p.isKey() {
+			p.key(secondColon)
+		}
+		in.members = append(in.members, member{name: t.Value, key: p.r.nodeAt(t), value: p.value()})
+	case in.kind == mapping && (isText(t) || opens(t)):
+		p.fail("a colon and a value are missing after this; between { } stands key: value")
+	default:
+		in.items = append(in.items, p.value())
+	}
+}
+
+// scalar reads a text, a number or the like. A text after | or > is a token of its own.
+func (p *parser) scalar() *node {
+	t := p.peek(0)
+	out := p.r.nodeAt(t)
+	if t.Indicator == token.BlockScalarIndicator && len(p.open) == 0 {
+		p.at++
+		if t = p.peek(0); t.Type != token.StringType {
+			p.r.setText(out, "")
+			return out
+		}
+	}
+	switch {
+	case !isText(t):
+		p.unexpected()
+	case losesTab(t):
+		p.fail(lostTab)
+	case t.Type == token.NullType:
+		out.kind = null
+	default:
+		p.r.setText(out, t.Value)
+	}
+	p.at++
+	return out
+}
+
+// unexpected records that the next token may not stand where it does.
+func (p *parser) unexpected() {
+	t, text := p.peek(0), "a comma is missing before this"
+	var around *token.Token // the innermost bracket
+	if n := len(p.open); n > 0 {
+		around = p.open[n-1]
+	}
+	switch {
+	case t.Type == token.InvalidType:
+		text = invalidMessage(t)
+	case around == nil && (strings.HasPrefix(t.Value, "}") || strings.HasPrefix(t.Value, "]")):
+		text = fmt.Sprintf("this %.1s closes nothing", t.Value)
+	case t.Type == token.MappingValueType:
+		text = "a name is missing before this colon"
+	case around == nil && p.at > 2 && p.peek(-2).Type == token.MappingValueType &&
+		p.peek(-3).Position.Column < t.Position.Column:
+		text = "this is indented below a key that has its value already; is a colon or a quote missing?"
+	case around == nil:
+		text = "this does not fit the lines above: look at its indentation, and whether a colon is missing"
+	case t.Type == token.UnknownType: // the end
+		p.forgotten = cmp.Or(p.forgotten, around)
+	case closes(t) && (around.Type == token.MappingStartType) != (t.Type == token.MappingEndType):
+		text = fmt.Sprintf("this %s stands where the %s of line %d must be closed first", t.Value,
+			around.Value, around.Position.Line)
+	case closes(t):
+		text = fmt.Sprintf("a value is missing before this %s", t.Value)
+	case t.Type == token.CollectEntryType:
+		text = "a value is missing before this comma"
+	case p.isEntry():
+		text = "inside { } or [ ] the items of a list have no dash; put quotes around a text that " +
+			"begins with one"
+	case t.Type == token.MappingStartType && strings.HasSuffix(p.peek(-1).Value, "$"):
+		text = "inside { } or [ ] a value with ${…} needs quotes around it"
+	}
+	p.fail(text)
 }
 
 // blamed returns where the cause of a problem at the last of the tokens stands, and what
@@ -73,10 +322,6 @@ func blamed(tokens token.Tokens, text string) (*token.Token, string) {
 	return t, text
 }
 
-func notClosed(bracket *token.Token) string {
-	return fmt.Sprintf("this %s is not closed", bracket.Value)
-}
-
 // unused returns why a config has no use for tokens of that kind, and "" for the kinds
 // that it uses.
 func unused(kind token.Type) string {
@@ -93,123 +338,6 @@ func unused(kind token.Type) string {
 	}
 }
 
-// nesting is where the walk over the tokens stands: in which levels of indentation and in
-// which open brackets. The zero value stands at the beginning of a file.
-type nesting struct {
-	levels []int          // columns in which keys and dashes began, each further right than the one before
-	open   []*token.Token // brackets that are open, the outermost first
-
-	// The bracket of open that was probably never closed; nil: none. The sign of it is a
-	// key inside brackets that stands no further right than the key that the bracket
-	// belongs to. Whatever does not fit afterwards is reported at this bracket, where the
-	// cause is, and not at the line where it shows.
-	forgotten *token.Token
-}
-
-// step takes in the token at i. It returns what is wrong at that token, "" when nothing
-// is.
-func (n *nesting) step(tokens token.Tokens, i int) string {
-	t, before := tokens[i], token.UnknownType
-	if i > 0 {
-		before = tokens[i-1].Type
-	}
-	after := i+1 < len(tokens)
-	switch t.Type {
-	case token.InvalidType:
-		return invalidMessage(t)
-	case token.MappingStartType, token.SequenceStartType:
-		if i > 0 && t.Type == token.MappingStartType && strings.HasSuffix(tokens[i-1].Value, "$") {
-			return "inside { } or [ ] a value with ${…} needs quotes around it"
-		}
-		if len(n.open) > 0 && !opens(before) && before != token.CollectEntryType &&
-			before != token.MappingValueType {
-			return "a comma is missing before this"
-		}
-		n.open = append(n.open, t)
-	case token.MappingEndType, token.SequenceEndType:
-		return n.close(t, before)
-	case token.CollectEntryType:
-		if before == token.MappingValueType {
-			return "a value is missing before this comma"
-		}
-	case token.MappingValueType:
-		if i == 0 || opens(before) || before == token.CollectEntryType || before == token.MappingValueType ||
-			before == token.SequenceEntryType {
-			return "a name is missing before this colon"
-		}
-	case token.SequenceEntryType:
-		if len(n.open) > 0 {
-			return "inside { } or [ ] the items of a list have no dash; put quotes around a text that " +
-				"begins with one"
-		}
-		if !after || tokens[i+1].Position.Line > t.Position.Line &&
-			tokens[i+1].Position.Column <= t.Position.Column {
-			return "an item of a list is missing after this dash"
-		}
-		n.indent(t)
-	default:
-		return n.scalar(tokens, i, before)
-	}
-	return ""
-}
-
-// close takes the innermost open bracket away, which must be of the same kind as the
-// closing bracket t. It returns what is wrong, "" when nothing is.
-func (n *nesting) close(t *token.Token, before token.Type) string {
-	if len(n.open) == 0 {
-		return fmt.Sprintf("this %s closes nothing", t.Value)
-	}
-	last := n.open[len(n.open)-1]
-	if (last.Type == token.MappingStartType) != (t.Type == token.MappingEndType) {
-		return fmt.Sprintf("this %s stands where the %s of line %d must be closed first", t.Value, last.Value,
-			last.Position.Line)
-	}
-	if before == token.MappingValueType {
-		return fmt.Sprintf("a value is missing before this %s", t.Value)
-	}
-	n.open = n.open[:len(n.open)-1]
-	if last == n.forgotten {
-		n.forgotten = nil
-	}
-	return ""
-}
-
-// scalar checks a text, which is a key when a colon follows it. It returns what is wrong,
-// "" when nothing is.
-func (n *nesting) scalar(tokens token.Tokens, i int, before token.Type) string {
-	t, key := tokens[i], isKey(tokens, i)
-	if key && len(n.open) > 0 && len(n.levels) > 0 && n.forgotten == nil &&
-		t.Position.Column <= n.levels[len(n.levels)-1] {
-		n.forgotten = n.open[len(n.open)-1]
-	}
-	switch {
-	case losesTab(t):
-		return `a tab in a text without quotes; write a space, or \t in double quotes`
-	case key && len(n.open) == 0 && tokens[i+1].Position.Line > t.Position.Line, key &&
-		strings.Contains(strings.TrimSpace(t.Origin), "\n"):
-		if before == token.MappingValueType && tokens[i-1].Position.Line == t.Position.Line {
-			return "the line below this is indented too far: this key has its value already"
-		}
-		if len(n.open) > 0 {
-			last := n.open[len(n.open)-1]
-			return fmt.Sprintf("a comma is missing after this, or the %s of line %d is not closed",
-				last.Value, last.Position.Line)
-		}
-		return "a colon is missing in this line; each line here is key: value"
-	case key && before == token.MappingValueType &&
-		(len(n.open) > 0 || tokens[i-1].Position.Line == t.Position.Line):
-		return "a second colon in one value; put quotes around a text with a colon in it"
-	case key && len(n.open) == 0:
-		n.indent(t)
-	case len(n.open) == 0:
-	case !opens(before) && before != token.CollectEntryType && before != token.MappingValueType:
-		return "a comma is missing before this"
-	case !key && before != token.MappingValueType && n.open[len(n.open)-1].Type == token.MappingStartType:
-		return "a colon and a value are missing after this; between { } stands key: value"
-	}
-	return ""
-}
-
 // losesTab tells whether the library drops a tab from a text without quotes. The text
 // would silently become another: "deny<tab>_all" would be read as the name deny_all.
 func losesTab(t *token.Token) bool {
@@ -217,40 +345,24 @@ func losesTab(t *token.Token) bool {
 	return !quoted && strings.Contains(strings.TrimSpace(t.Origin), "\t") && !strings.Contains(t.Value, "\t")
 }
 
-// indent enters the level of indentation at whose column t stands, and leaves all levels
-// that are not further left.
-func (n *nesting) indent(t *token.Token) {
-	for len(n.levels) > 0 && n.levels[len(n.levels)-1] >= t.Position.Column {
-		n.levels = n.levels[:len(n.levels)-1]
-	}
-	n.levels = append(n.levels, t.Position.Column)
+// lostTab is the message about a token of which losesTab holds.
+const lostTab = `a tab in a text without quotes; write a space, or \t in double quotes`
+
+// isText tells whether t is a text, a number or the like, and no sign of the syntax.
+func isText(t *token.Token) bool {
+	return (t.Indicator == token.NotIndicator || t.Indicator == token.QuotedScalarIndicator) &&
+		t.Type != token.InvalidType && t.Type != token.UnknownType
 }
 
-// opens tells whether a token of that kind is a bracket that opens.
-func opens(kind token.Type) bool {
-	return kind == token.MappingStartType || kind == token.SequenceStartType
+// opens tells whether t is a bracket that opens.
+func opens(t *token.Token) bool {
+	return t.Type == token.MappingStartType || t.Type == token.SequenceStartType
 }
 
-// bracket counts a token: 1 for a bracket that opens, -1 for one that closes, 0 for all
-// others.
-func bracket(t *token.Token) int {
-	switch t.Type {
-	case token.MappingStartType, token.SequenceStartType:
-		return 1
-	case token.MappingEndType, token.SequenceEndType:
-		return -1
-	default:
-		return 0
-	}
+// closes tells whether t is a bracket that closes.
+func closes(t *token.Token) bool {
+	return t.Type == token.MappingEndType || t.Type == token.SequenceEndType
 }
-
-// isKey tells whether the token at i is the key of a mapping.
-func isKey(tokens token.Tokens, i int) bool {
-	return i+1 < len(tokens) && tokens[i+1].Type == token.MappingValueType
-}
-
-// isEntry tells whether the token at i is the dash that begins an item of a list.
-func isEntry(tokens token.Tokens, i int) bool { return tokens[i].Type == token.SequenceEntryType }
 
 // invalidMessage says what is wrong with a token that the scanner cannot read.
 func invalidMessage(t *token.Token) string {
@@ -260,19 +372,7 @@ func invalidMessage(t *token.Token) string {
 	return plainMessage(t.Error)
 }
 
-// syntaxMessage returns our words for an error message of the parser at the token t.
-func syntaxMessage(t *token.Token, text string) string {
-	if mark := t.Value[:min(1, len(t.Value))]; mark == "}" || mark == "]" {
-		return fmt.Sprintf("this %s closes nothing", mark)
-	}
-	return plainMessage(text)
-}
-
-// misplaced is the message about a token that begins neither a member nor an item at the
-// place where it stands.
-const misplaced = "this does not fit the lines above: look at its indentation, and whether a colon is missing"
-
-// plainMessage returns our words for a message of the library. It searches the text of
+// plainMessage returns our words for a message of the scanner. It searches the text of
 // the message, which is all that the library gives away about the cause. When a new
 // version of the library words a message differently, the result is the general message
 // at the end, and no problem is lost.
@@ -290,16 +390,6 @@ func plainMessage(text string) string {
 		{"unexpected document separator", "a quote is not closed before this mark of a new document"},
 		{"could not find multi-line content", "a text is missing after | or >, indented below it"},
 		{"invalid header option", "after | and > may only stand -, + and a digit"},
-		{
-			"map key-value is pre-defined",
-			"this is indented below a key that has its value already; is a colon or a quote missing?",
-		},
-		{
-			"block sequence entries are not allowed",
-			"the items of a list begin on a line of their own, below their key",
-		},
-		{"non-map value is specified", misplaced},
-		{"value is not allowed in this context", misplaced},
 	} {
 		if strings.Contains(text, known.theirs) {
 			return known.ours

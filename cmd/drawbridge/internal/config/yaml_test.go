@@ -5,9 +5,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/goccy/go-yaml/ast"
+	library "github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -57,60 +61,136 @@ func TestNestingIsCountedInLevels(t *testing.T) {
 	}
 }
 
-// TestPiecesSayWhatTheWholeSays: a file that is divided among several runs of the parser
-// is read as by one.
-func TestPiecesSayWhatTheWholeSays(t *testing.T) {
-	files, err := filepath.Glob("testdata/bad/*.yaml")
+// asTheLibrary compares what is made of a text with what the parser of the library makes
+// of it. What is refused here may be good there: it also takes slips for something. It
+// returns whether the text was taken.
+func asTheLibrary(t *testing.T, file, text string) bool {
+	t.Helper()
+	r := newReader(file, nil, nil, testEnvironment)
+	tokens, err := scan(text)
+	if err != nil || !r.checkTokens(tokens) {
+		return false
+	}
+	if tokens = r.oneDocument(tokens); len(tokens) == 0 {
+		return false
+	}
+	theirs, err := parsedByLibrary(r, slices.Clone(tokens))
+	ours := r.document(tokens)
+	if (ours == nil) != (len(r.problems) > 0) {
+		t.Fatalf("%s: got node %v with problems %v", file, ours, r.problems)
+	}
+	if ours == nil {
+		return false
+	}
+	if err != nil {
+		t.Fatalf("%s: taken here, refused by the library: %v\n%s", file, err, text)
+	}
+	// what is missing has no place of its own
+	missing := cmp.FilterValues(func(a, b *node) bool {
+		return a != nil && b != nil && a.kind == null && b.kind == null
+	}, cmp.Ignore())
+	if diff := cmp.Diff(theirs, ours, cmp.AllowUnexported(node{}, member{}), missing); diff != "" {
+		t.Fatalf("%s: nodes (-library +ours):\n%s", file, diff)
+	}
+	return true
+}
+
+// parsedByLibrary has the library parse tokens, few enough for it.
+func parsedByLibrary(r *reader, tokens token.Tokens) (root *node, err error) {
+	defer contain(&err)
+	file, err := library.Parse(tokens, 0, library.AllowDuplicateMapKey())
+	if err == nil && (len(file.Docs) != 1 || file.Docs[0].Body == nil) {
+		err = errUnreadable
+	}
+	if err != nil {
+		return nil, err
+	}
+	return convert(r, file.Docs[0].Body), nil
+}
+
+// convert makes nodes of the library's syntax tree.
+func convert(r *reader, n ast.Node) *node {
+	out := r.nodeAt(n.GetToken())
+	pair := func(pair *ast.MappingValueNode) {
+		key := pair.Key.GetToken()
+		out.kind = mapping
+		out.members = append(out.members, member{
+			name: key.Value, key: r.nodeAt(key), value: convert(r, pair.Value),
+		})
+		// the library points at the first colon
+		out.line, out.col = out.members[0].key.line, out.members[0].key.col
+	}
+	switch n := n.(type) {
+	case *ast.MappingNode:
+		out.kind = mapping
+		for _, one := range n.Values {
+			pair(one)
+		}
+	case *ast.MappingValueNode:
+		pair(n)
+	case *ast.SequenceNode:
+		out.kind = list
+		for _, item := range n.Values {
+			out.items = append(out.items, convert(r, item))
+		}
+	case *ast.NullNode:
+		out.kind = null
+	case *ast.StringNode:
+		r.setText(out, n.Value)
+	case *ast.LiteralNode:
+		r.setText(out, n.Value.Value)
+	default:
+		r.setText(out, n.GetToken().Value)
+	}
+	return out
+}
+
+// TestFilesAreReadAsTheLibraryReadsThem has good and bad ones.
+func TestFilesAreReadAsTheLibraryReadsThem(t *testing.T) {
+	files, err := filepath.Glob("testdata/*/*.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range append(files, "testdata/good.yaml", "testdata/full.yaml", "testdata/issues.yaml") {
+	whole, err := filepath.Glob("testdata/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken := 0
+	for _, file := range append(files, whole...) {
 		data, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		read := func(most int) (*node, []Problem) {
-			r := newReader(file, data, nil, testEnvironment)
-			tokens, err := scan(string(data))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !r.checkTokens(tokens) || len(r.oneDocument(tokens)) == 0 {
-				return nil, nil
-			}
-			return r.block(r.oneDocument(tokens), most), r.problems
+		if asTheLibrary(t, file, string(data)) {
+			taken++
 		}
-		pieces, found := read(1)
-		whole, want := read(len(data))
-		if diff := cmp.Diff(want, found); diff != "" {
-			t.Errorf("%s: problems (-whole +pieces):\n%s", file, diff)
-		}
-		if diff := cmp.Diff(whole, pieces, cmp.AllowUnexported(node{}, member{})); diff != "" &&
-			len(want) == 0 {
-			t.Errorf("%s: nodes (-whole +pieces):\n%s", file, diff)
+	}
+	if taken < 100 {
+		t.Errorf("%d files were taken, want 100 at least", taken)
+	}
+	for _, text := range []string{
+		"a:\n- |\n  # b\n  c: d\n- \"e\n  f: g\"\n- h\n  i # j\n- [k,\n  {l: m}]\nn:\n  - - o: p\n      q:\n  -\n    r\n",
+		"--- \n- 1\n- [a: b, c, {}, []]\n- {d: [e], \"f\": 'g', 7: null,}\n-   h: >-\n      i\n    j: ~\n    k:\n    - l\n...\n",
+		"a: b\n  c\nd:\n  e\n  f\ng: \"\"\nh: |\ni: .5\nj: -1\n",
+		"{a: [b,\nc: d], e: {f: g}}\n", "a: [\nb: c]\n", "x\n", "- a\n", "[]\n", "a:\n",
+	} {
+		if !asTheLibrary(t, "inline.yaml", text) {
+			t.Errorf("refused:\n%s", text)
 		}
 	}
 }
 
-// TestPiecesAreNoMoreLenientThanTheWhole: what the parser refuses in a small file is
-// refused in a large one.
-func TestPiecesAreNoMoreLenientThanTheWhole(t *testing.T) {
+// TestWhatNoYAMLIsIsRefused has texts of which a careless parser would make something.
+func TestWhatNoYAMLIsIsRefused(t *testing.T) {
 	for _, text := range []string{
-		"ten\rants:\n  a: {b: 1}\n", "tenants\n:\n  a: {b: 1}\n",
-		"tenants:\n{\n a: 1\n}\n",
+		"ten\rants:\n  a: {b: 1}\n", "tenants\n:\n  a: {b: 1}\n", "tenants:\n{\n a: 1\n}\n", "a:\nb\n",
+		"a: \"b\" c\n", "a: \"b\"\n  c: d\n", "a: [b] c\n", "a: [b]: c\n", "- a\nb\n", "- a\nb: c\n", "a: b\n- c\n",
+		"a:\n    b: c\n  d: e\n", "  a: b\nc: d\n", "a: - b\n", "a: b: c\n", "a: : b\n", "- : b\n",
+		"a: {b: c, , d: e}\n", "a: [b, , c]\n", "a: [, b]\n", "a: {[b]: c}\n", "a: {b: }\n", "a: {b}\n", "a: [b: c: d]\n",
+		"a: [b\n", "a: {b: c\n", "a: [b}\n", "a: ]\n", "a: [b]]\n", "a: [- b]\n", "a: [>\n  b\n]\n", "a: {\"b\"c: d}\n",
 	} {
-		for _, most := range []int{1, len(text)} {
-			r := newReader("pieces.yaml", nil, nil, testEnvironment)
-			tokens, err := scan(text)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if r.checkTokens(tokens) {
-				r.block(tokens, most)
-			}
-			if len(r.problems) == 0 {
-				t.Errorf("%q in pieces of %d: no problem", text, most)
-			}
+		if asTheLibrary(t, "inline.yaml", text) {
+			t.Errorf("taken:\n%s", text)
 		}
 	}
 }
@@ -155,8 +235,8 @@ func TestLineBreaksOfWindowsMeanTheSame(t *testing.T) {
 	}
 }
 
-// TestManyKeysAreReadInTimeAndStack reads what would take the parser alone minutes, or
-// overflow its stack.
+// TestManyKeysAreReadInTimeAndStack reads what would take the library's parser minutes,
+// or overflow its stack.
 func TestManyKeysAreReadInTimeAndStack(t *testing.T) {
 	const many = 50_000
 	var text strings.Builder
@@ -190,44 +270,14 @@ func addConfigs(f *testing.F) {
 	}
 }
 
-// FuzzPieces reads texts in the smallest pieces and as a whole: both are refused, or both
-// are the same.
+// FuzzPieces: what is taken, piece by piece, means what it means to the library's parser.
 func FuzzPieces(f *testing.F) {
 	addConfigs(f)
 	f.Add(
 		"a:\n- |\n  # b\n  c: d\n- \"e\n  f: g\"\n- h\n  i # j\n- [k,\n  {l: m}]\nn:\n  - - o: p\n      q:\n  -\n    r\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		if len(text) > 16<<10 {
-			return // the parser alone would take too long
-		}
-		read := func(most int) (*node, bool) {
-			r := newReader("fuzz.yaml", nil, nil, testEnvironment)
-			tokens, err := scan(text)
-			if err != nil || !r.checkTokens(tokens) {
-				return nil, false
-			}
-			if tokens = r.oneDocument(tokens); len(tokens) == 0 {
-				return nil, false
-			}
-			n := r.block(tokens, most)
-			return n, n != nil && len(r.problems) == 0
-		}
-		whole, taken := read(len(text))
-		pieces, inPieces := read(1)
-		if taken != inPieces {
-			t.Fatalf("taken as a whole: %t, in pieces: %t", taken, inPieces)
-		}
-		// it has no place of its own
-		missing := cmp.FilterValues(func(a,
-			b *node,
-		) bool {
-			return a != nil && b != nil && a.kind == null && b.kind == null
-		}, cmp.Ignore())
-		if !taken {
-			return
-		}
-		if diff := cmp.Diff(whole, pieces, cmp.AllowUnexported(node{}, member{}), missing); diff != "" {
-			t.Fatalf("-whole +pieces:\n%s", diff)
+		if len(text) <= 16<<10 { // the library would take too long
+			asTheLibrary(t, "fuzz.yaml", text)
 		}
 	})
 }

@@ -101,21 +101,14 @@ type part struct {
 	plain bool
 	// Whether it holds nothing but tenants, so that a Loader need not parse it to know
 	// their names.
-	alone bool
-	keys  []*node // of the tenants
-	names []string
+	alone   bool
+	tenants []member // each with an unread node as its value
 }
 
 // opened is a part that was parsed again.
 type opened struct {
 	part    *part
 	tenants *node
-}
-
-// unread returns a node in the place of the tenant with that number.
-func (p *part) unread(number int) *node {
-	key := p.keys[number]
-	return &node{kind: unread, file: key.file, line: key.line, col: key.col, part: p, number: number}
 }
 
 // digest is a SHA-256 sum, so that no two texts have the same.

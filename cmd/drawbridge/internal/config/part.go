@@ -23,11 +23,10 @@ func (r *reader) markUnread(included *node, text []byte) {
 	}
 	r.opened = opened{p, &node{members: slices.Clone(tenants.members)}}
 	for i := range tenants.members {
-		m := &tenants.members[i]
-		p.names, p.keys = append(p.names, m.name), append(p.keys, m.key)
-		m.value = p.unread(i)
+		tenants.members[i].value = &node{kind: unread, part: p, number: i}
 	}
-	r.known.addPart(p)
+	p.tenants = slices.Clip(tenants.members)
+	r.known.read = append(r.known.read, p)
 }
 
 // includeKnown joins a file of tenants that is as it was in the config before, without
@@ -39,12 +38,10 @@ func (r *reader) includeKnown(root *node, text []byte) bool {
 	}
 	p.text = text
 	r.bytes += len(text) // of a config with too many, all files are read again, see load
-	tenants := &node{kind: mapping, file: p.file, line: p.keys[0].line, col: p.keys[0].col}
-	for i, name := range p.names {
-		tenants.members = append(tenants.members, member{name: name, key: p.keys[i], value: p.unread(i)})
-	}
+	first := p.tenants[0].key
+	tenants := &node{kind: mapping, file: p.file, line: first.line, col: first.col, members: p.tenants}
 	root.join(member{name: "tenants", key: tenants, value: tenants})
-	r.known.addPart(p)
+	r.known.read = append(r.known.read, p)
 	return r.bytes <= maxConfigBytes
 }
 

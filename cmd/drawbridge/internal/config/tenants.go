@@ -28,15 +28,15 @@ func (r *reader) tenants(cfg *Config, n *node, complete bool) {
 					"digit")
 		}
 		key := r.known.key(m, serving[m.name])
-		t, known := r.known.find(key)
+		t, known := r.known.find(m.name, key)
 		if !known {
 			warnings := len(r.warnings)
 			t = r.known.shared(r.wholeTenant(cfg, m, serving[m.name], complete))
 			known = len(r.warnings) == warnings && !cfg.hasAuth(m.name)
 		}
 		t.Position = positionOf(m.key)
-		if known {
-			r.known.add(key, len(cfg.Tenants))
+		if known && r.known.lasting {
+			r.known.keys[m.name] = key
 		}
 		cfg.Tenants = append(cfg.Tenants, t)
 	})

@@ -224,12 +224,13 @@ func (r *reader) tenantLimits(t *gateway.TenantConfig) func(*node) {
 func (r *reader) toolLimits(t *gateway.TenantConfig, n *node) {
 	t.Limits.Tools, t.ToolLines = map[string]ratelimit.Limit{}, map[string]int{}
 	r.entries(n, "tools", func(m member) {
-		if !patternShape.MatchString(m.name) {
-			r.fault(m.key, "%q is not a pattern of tools", m.name)
-		}
 		at := *m.key
 		at.kind, at.text, at.raw = scalar, m.name, m.name
-		r.later = append(r.later, func() { r.checkToolPattern(t, &at, m.name) })
+		if patternShape.MatchString(m.name) {
+			r.later = append(r.later, func() { r.checkToolPattern(t, &at, m.name) })
+		} else {
+			r.fault(m.key, "%q is not a pattern of tools", m.name)
+		}
 		t.Limits.Tools[m.name], t.ToolLines[m.name] = *r.limit(m.value), m.key.line-t.Position.Line
 	})
 }

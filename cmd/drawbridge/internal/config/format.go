@@ -47,9 +47,7 @@ func (r *reader) finish(cfg *Config) {
 // tenants come last: each is read, checked and forgotten before the next.
 func (r *reader) config(cfg *Config, root *node) {
 	known := r.topFields(cfg)
-	included := r.includes(root, known)
-	r.faultBroken(root)
-	if !included {
+	if !r.includes(root, known) {
 		return
 	}
 	complete := r.object(root, "the config", known) &&

@@ -23,16 +23,16 @@ const (
 // reads the key.
 type node struct {
 	kind kind
-	// The text of a scalar, with its variables replaced.
+	// The text of a scalar, with its variables replaced; "" if one could not be.
 	text string
 	// The text of a scalar as the file has it. Messages quote raw and not text, because a
 	// variable may hold a secret.
 	raw       string
 	expanded  bool // raw names variables; a hint made from text would then show a variable's value
 	defaulted bool // at least one variable was unset or empty, and its default was taken
-	// Why a variable could not be replaced; "" if all were. The problem is recorded
-	// later, by faultBroken: a command that reads only part of the file must not fail
-	// over a variable elsewhere in it.
+	// Why a variable could not be replaced; "" if all were. Whoever reads the text
+	// records the problem by faultBroken: a command that reads only part of the file must
+	// not fail over a variable elsewhere in it.
 	broken    string
 	file      string
 	line, col int // from 1

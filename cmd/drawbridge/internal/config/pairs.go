@@ -18,7 +18,7 @@ func (r *reader) pairs(
 		out := map[string]string{}
 		r.entries(n, what, func(m member) {
 			reason := check(m.name, m.value.text)
-			if m.value.broken == "" {
+			if !r.faultBroken(m.value) {
 				r.faultFirst(
 					wrong{m.value.kind != scalar, m.value, "a text is wanted here"},
 					wrong{reason != "", m.key, reason},

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/url"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -77,8 +76,7 @@ func (r *reader) redis(cfg *Config, n *node) {
 		"certificate_file":     into(&to.CertificateFile, file),
 		"certificate_key_file": into(&to.CertificateSecret, file),
 	})
-	unset := slices.ContainsFunc(n.members, func(m member) bool { return m.value.broken != "" })
-	if r.need(n, "redis", "url") && !unset && len(r.problems) == before {
+	if r.need(n, "redis", "url") && len(r.problems) == before {
 		r.checkRedis(to, n)
 	}
 	r.later = append(r.later, func() { r.checkReplicas(cfg, n) })

@@ -194,10 +194,13 @@ func (r *reader) revision(n *node) string {
 // prefix returns what the exposed names of a server's items begin with. It may be "",
 // unlike most texts: then the names are exposed unchanged.
 func (r *reader) prefix(n *node) string {
-	if n.kind == scalar && n.broken == "" && (n.text == "" || registry.ValidServerName(n.text)) {
+	switch {
+	case r.faultBroken(n):
+	case n.kind == scalar && (n.text == "" || registry.ValidServerName(n.text)):
 		return n.text
+	default:
+		r.fault(n, "a prefix is \"\" or 1 to 16 of a-z, 0-9 and -")
 	}
-	r.fault(n, "a prefix is \"\" or 1 to 16 of a-z, 0-9 and -")
 	return ""
 }
 
@@ -255,8 +258,12 @@ func (r *reader) directory(n *node) string {
 func (r *reader) arguments(n *node) []string {
 	var out []string
 	r.sequence(n, "args", func(item *node) {
-		if item.kind != scalar || strings.ContainsRune(item.text, 0) {
+		switch {
+		case r.faultBroken(item):
+		case item.kind != scalar:
 			r.fault(item, "an argument is a text")
+		case strings.ContainsRune(item.text, 0):
+			r.fault(item, "a text with a NUL character")
 		}
 		out = append(out, item.text)
 	})

@@ -40,13 +40,7 @@ func (r *reader) signers(cfg *Config, root *node) {
 			})
 		},
 	}
-	included := r.includes(root, r.topFields(cfg))
-	for _, name := range []string{"include", "listen", "public_url", "issuers"} {
-		if n := root.member(name); n != nil {
-			r.faultBroken(n)
-		}
-	}
-	if !included {
+	if !r.includes(root, r.topFields(cfg)) {
 		return
 	}
 	whole := r.entries(root, "the config", func(m member) {

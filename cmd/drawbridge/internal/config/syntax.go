@@ -264,6 +264,21 @@ func (p *parser) scalar() *node {
 	return out
 }
 
+// setText makes n a scalar and replaces the variables in its text. It runs after parsing,
+// so that the value of a variable cannot change the structure of the file, for example
+// add a key by means of a line break.
+func (r *reader) setText(n *node, raw string) {
+	n.kind, n.raw, n.text = scalar, raw, raw
+	if !strings.Contains(raw, "${") {
+		return
+	}
+	n.expanded = true
+	var err error
+	if n.text, n.defaulted, err = expand(raw, r.env); err != nil {
+		n.broken = err.Error() // reported where it is read: not every command needs all of the file
+	}
+}
+
 // unexpected records that the next token may not stand where it does.
 func (p *parser) unexpected() {
 	t, text := p.peek(0), "a comma is missing before this"

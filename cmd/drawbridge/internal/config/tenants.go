@@ -239,7 +239,7 @@ func (r *reader) toolLimits(t *gateway.TenantConfig, n *node) {
 // nothing through. It never returns nil.
 func (r *reader) limit(n *node) *ratelimit.Limit {
 	var l ratelimit.Limit
-	if n.kind == scalar && (n.text == "0" || n.broken != "") { // faultBroken reports the latter
+	if n.kind == scalar && (n.text == "0" || r.faultBroken(n)) {
 		return &l
 	}
 	if n.kind != mapping {

@@ -28,14 +28,22 @@ func (r *reader) section(what string, known fields) func(*node) {
 	return func(n *node) { r.object(n, what, known) }
 }
 
+// faultBroken records why a variable in a text could not be replaced, and tells whether
+// that is so.
+func (r *reader) faultBroken(n *node) bool {
+	if n.broken != "" {
+		r.fault(n, "%s", n.broken)
+	}
+	return n.broken != ""
+}
+
 // text returns the text of a scalar. Anything else, and an empty text, is a problem, and
-// the result is "". A scalar with a broken variable yields "" without another problem,
-// since faultBroken reports it.
+// the result is "".
 func (r *reader) text(n *node) string {
 	switch {
 	case n.kind != scalar:
 		r.fault(n, "a text is wanted here")
-	case n.broken != "":
+	case r.faultBroken(n):
 	case n.text == "" && n.expanded:
 		r.fault(n, "%s is empty", n.raw)
 	case n.text == "":
@@ -59,7 +67,7 @@ func (r *reader) text(n *node) string {
 // "a size over zero".
 func parsed[T any](r *reader, n *node, want string, parse func(string) (T, error)) T {
 	var zero T
-	if n.broken != "" {
+	if r.faultBroken(n) {
 		return zero
 	}
 	if n.kind != scalar {

@@ -119,34 +119,3 @@ func (r *reader) oneDocument(tokens token.Tokens) token.Tokens {
 	}
 	return tokens[:end]
 }
-
-// setText makes n a scalar and replaces the variables in its text. It runs after parsing,
-// so that the value of a variable cannot change the structure of the file, for example
-// add a key by means of a line break.
-func (r *reader) setText(n *node, raw string) {
-	n.kind, n.raw, n.text = scalar, raw, raw
-	if !strings.Contains(raw, "${") {
-		return
-	}
-	n.expanded = true
-	text, defaulted, err := expand(raw, r.env)
-	if err != nil {
-		n.broken = err.Error() // not reported yet: not every command needs all of the file
-		return
-	}
-	n.text, n.defaulted = text, defaulted
-}
-
-// faultBroken records each variable in n, and in what is below n, that could not be
-// expanded.
-func (r *reader) faultBroken(n *node) {
-	if n.broken != "" {
-		r.fault(n, "%s", n.broken)
-	}
-	for _, m := range n.members {
-		r.faultBroken(m.value)
-	}
-	for _, item := range n.items {
-		r.faultBroken(item)
-	}
-}

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -179,18 +178,14 @@ func (f *clientFile) server(n *node) (Server, []Problem) {
 		if s.URL != "" {
 			r.fault(at, "it has two addresses; keep one")
 		}
-		s.URL = f.text(r, at)
-		r.checkServerURL(&node{kind: scalar, text: s.URL, file: at.file, line: at.line, col: at.col})
+		s.URL = r.serverURL(at)
 	}
 	read := fields{
-		"command": func(at *node) { s.Command = f.text(r, at) },
-		"args": func(at *node) {
-			r.sequence(at, "args",
-				func(item *node) { s.Args = append(s.Args, f.text(r, item)) })
-		},
-		"cwd":     func(at *node) { s.Dir = f.directory(r, at) },
-		"env":     func(at *node) { f.pairs(r, at, s.Env, checkVariable) },
-		"headers": func(at *node) { f.pairs(r, at, s.Headers, checkHeaderOnce()) },
+		"command": into(&s.Command, r.text),
+		"args":    into(&s.Args, r.arguments),
+		"cwd":     into(&s.Dir, r.directory),
+		"env":     into(&s.Env, r.pairs("env", checkVariable)),
+		"headers": into(&s.Headers, r.pairs("headers", checkHeaderOnce())),
 		"url":     address, "httpUrl": address, "serverUrl": address,
 		// These members are known and read elsewhere: type and transport by checkKind,
 		// disabled and enabled above.
@@ -199,6 +194,7 @@ func (f *clientFile) server(n *node) (Server, []Problem) {
 	}
 	for _, m := range n.members {
 		if known := read[m.name]; known != nil {
+			f.expand(m.value)
 			known(m.value)
 		} else {
 			f.ignore(m.key, "%.40q has no effect here%s", m.name, cures()[m.name])
@@ -258,59 +254,27 @@ func (f *clientFile) transport(s *Server, at *node, kind string) {
 	}
 }
 
-// text returns the text of a scalar with its variables replaced. Numbers and truth values
-// are texts as they are written.
-func (f *clientFile) text(r *reader, n *node) string {
-	if n.kind != scalar {
-		r.fault(n, "a text is wanted here")
-		return ""
+// expand replaces each ${…} in the texts of a value, and leaves out members that are
+// null, which have no effect. It knows the variables of a drawbridge config, which Claude
+// Code writes in the same way, and those that VS Code and Cursor have beyond them. A
+// variable without a value is a problem where its text is read: the server would
+// otherwise start with a literal ${…} in place of its token.
+func (f *clientFile) expand(n *node) {
+	text, err := replaceVariables(n.text, f.variable)
+	if n.text = text; err != nil {
+		n.broken = err.Error()
 	}
-	out, err := f.expand(n.text)
-	switch {
-	case err != nil:
-		r.fault(n, "%s", err)
-	case strings.ContainsRune(out, 0):
-		r.fault(n, "a text with a NUL character")
+	for _, item := range n.items {
+		f.expand(item)
 	}
-	return out
-}
-
-// directory returns the directory that n names; a relative one begins at the directory of
-// the file. One that does not exist is a problem.
-func (f *clientFile) directory(r *reader, n *node) string {
-	dir := f.text(r, n)
-	if !filepath.IsAbs(dir) {
-		dir = filepath.Join(filepath.Dir(f.file), dir)
-	}
-	if info, err := os.Stat(dir); err != nil ||
-		!info.IsDir() {
-		r.fault(n, "%q is not a directory", n.raw)
-	}
-	return dir
-}
-
-// pairs reads names with their values into a map. Values may be secrets, so no message
-// quotes one. A null is ignored with its place, as if the pair were not there.
-func (f *clientFile) pairs(r *reader, n *node, into map[string]string,
-	check func(name, value string) string,
-) {
-	r.entries(n, "this", func(m member) {
+	n.members = slices.DeleteFunc(n.members, func(m member) bool {
+		f.expand(m.value)
 		if m.value.kind == null {
 			f.ignore(m.key, "%.40q is null and has no effect", m.name)
-			return
 		}
-		into[m.name] = f.text(r, m.value)
-		if reason := check(m.name, into[m.name]); reason != "" {
-			r.fault(m.key, "%s", reason)
-		}
+		return m.value.kind == null
 	})
 }
-
-// expand replaces each ${…} in a text of a client's file. It knows the variables of a
-// drawbridge config, which Claude Code writes in the same way, and those that VS Code and
-// Cursor have beyond them. A variable without a value is an error: the server would
-// otherwise start with a literal ${…} in place of its token.
-func (f *clientFile) expand(text string) (string, error) { return replaceVariables(text, f.variable) }
 
 // variable returns the value of ${inner}.
 // https://code.visualstudio.com/docs/reference/variables-reference

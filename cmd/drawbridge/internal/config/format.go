@@ -13,21 +13,17 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 )
 
-// parse returns what the text of the config file says. The error is a RefusedError.
-// Warnings are looked for only in a config without problems, because a warning about a
-// setting that must change anyway is noise.
-func (r *reader) parse(data []byte) (*Config, error) {
+// parse returns what read finds in the text of the config file. The error is a
+// RefusedError.
+func (r *reader) parse(data []byte, read func(*Config, *node)) (*Config, error) {
 	cfg := Default()
 	cfg.File = r.file
 	if r.root = r.parseYAML(data); r.root != nil {
-		r.config(cfg, r.root)
+		read(cfg, r.root)
 	}
 	if len(r.problems) > 0 {
 		return nil, RefusedError(sorted(r.problems))
 	}
-	cfg.Sources, cfg.Included = r.sources, r.included
-	r.warnAll(cfg)
-	r.known.keep(cfg)
 	return cfg, nil
 }
 

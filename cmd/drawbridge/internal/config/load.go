@@ -9,20 +9,23 @@ func Load(path string, env Environment) (*Config, error) {
 
 // load reads a config whose file has that content. If there is any problem it reads
 // everything again, all files as one, so that what is said about a refused config does
-// not depend on what was left unread.
+// not depend on what was left unread. Warnings are looked for only in a config without
+// problems, because a warning about a setting that must change anyway is noise.
 func load(path string, data []byte, env Environment, known *memory) (*Config, Sources, error) {
 	r := newReader(path, data, nil, env)
 	known.begin()
 	r.apart, r.known = true, known
-	cfg, err := r.parse(data)
+	cfg, err := r.parse(data, r.config)
 	if err != nil {
 		r = newReader(path, data, nil, env)
 		known.begin() // what was found before is of files that may have changed since
 		r.known = known
-		cfg, err = r.parse(data)
+		cfg, err = r.parse(data, r.config)
 	}
 	if err == nil {
-		cfg.Digest = r.sources.digest()
+		cfg.Sources, cfg.Included, cfg.Digest = r.sources, r.included, r.sources.digest()
+		r.warnAll(cfg)
+		known.keep(cfg)
 	}
 	return cfg, r.sources, err
 }

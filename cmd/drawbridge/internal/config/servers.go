@@ -247,7 +247,7 @@ func (r *reader) directory(n *node) string {
 	}
 	info, err := os.Stat(path)
 	if err != nil || !info.IsDir() {
-		r.fault(n, "%s is not a directory", n.raw)
+		r.fault(n, "%q is not a directory", n.raw)
 		r.await(path)
 	}
 	return path

@@ -12,19 +12,8 @@ func LoadSigners(path string, env Environment) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newReader(path, data, nil, env).parseSigners(data)
-}
-
-// parseSigners is to LoadSigners what parse is to Load.
-func (r *reader) parseSigners(data []byte) (*Config, error) {
-	cfg := Default()
-	if r.root = r.parseYAML(data); r.root != nil {
-		r.signers(cfg, r.root)
-	}
-	if len(r.problems) > 0 {
-		return nil, RefusedError(sorted(r.problems))
-	}
-	return cfg, nil
+	r := newReader(path, data, nil, env)
+	return r.parse(data, r.signers)
 }
 
 // signers is to LoadSigners what reader.config is to Load. It ignores the keys that it

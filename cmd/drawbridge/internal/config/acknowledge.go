@@ -20,13 +20,14 @@ func (r *reader) acknowledge(n *node) {
 }
 
 // acknowledgements returns the items with that code in the lists acknowledge of the given
-// mappings.
-func acknowledgements(code string, within ...*node) []*node {
+// mappings. There is a use for them now.
+func (r *reader) acknowledgements(code string, within ...*node) []*node {
 	var found []*node
 	for _, n := range within {
 		for _, item := range n.child("acknowledge").items {
 			if item.text == code {
 				found = append(found, item)
+				r.needed[item] = true
 			}
 		}
 	}
@@ -36,10 +37,7 @@ func acknowledgements(code string, within ...*node) []*node {
 // warn records a warning at a node unless it is acknowledged, either by the config as a
 // whole or by one of the mappings in within, which are those that the node stands in.
 func (r *reader) warn(code string, at *node, within []*node, format string, args ...any) {
-	meant := acknowledgements(code, append(within, r.root)...)
-	for _, item := range meant {
-		r.needed[item] = true
-	}
+	meant := r.acknowledgements(code, append(within, r.root)...)
 	if len(r.warnings) < maxProblems && len(meant) == 0 {
 		r.warnings = append(r.warnings,
 			Warning{at.problem(fmt.Sprintf(format, args...)), code})

@@ -22,11 +22,6 @@ func (r *reader) builtin(s *Server, n *node) {
 	}
 	if n.kind == mapping {
 		r.object(n, "builtin", r.builtinFields(s))
-		for _, m := range n.members {
-			if slices.Contains(builtin.Names(), m.name) && !slices.Contains(s.Builtin, m.name) {
-				s.Builtin = append(s.Builtin, m.name)
-			}
-		}
 		return
 	}
 	r.eachText(n, "builtin", func(at *node, name string) {
@@ -53,27 +48,26 @@ func builtinNeeds() map[string][]string {
 // builtinFields returns the built-in tools, each with the function that reads its keys
 // into s.
 func (r *reader) builtinFields(s *Server) fields {
-	tool := func(n *node, name string, keys fields) {
-		if r.object(n, name, keys) {
-			r.need(n, name, builtinNeeds()[name]...)
+	tool := func(name string, keys fields) func(*node) {
+		return func(n *node) {
+			if r.object(n, name, keys) {
+				r.need(n, name, builtinNeeds()[name]...)
+			}
+			s.Builtin = append(s.Builtin, name)
 		}
 	}
 	return fields{
-		"calculate":    func(n *node) { tool(n, "calculate", nil) },
-		"current_time": func(n *node) { tool(n, "current_time", nil) },
-		"analyze_csv": func(n *node) {
-			tool(n, "analyze_csv", fields{"csv_root": into(&s.CSVRoot, r.directory)})
-		},
-		"get_weather": func(n *node) {
-			tool(n, "get_weather", fields{
-				"weather_url":   into(&s.WeatherURL, r.serverURL),
-				"geocoding_url": into(&s.GeocodingURL, r.serverURL),
-			})
-		},
-		"query_database": func(n *node) {
-			tool(n, "query_database", fields{"databases": func(n *node) { r.databases(s, n) }})
-		},
-		"describe_database": func(n *node) { tool(n, "describe_database", nil) },
+		"calculate":    tool("calculate", nil),
+		"current_time": tool("current_time", nil),
+		"analyze_csv":  tool("analyze_csv", fields{"csv_root": into(&s.CSVRoot, r.directory)}),
+		"get_weather": tool("get_weather", fields{
+			"weather_url":   into(&s.WeatherURL, r.serverURL),
+			"geocoding_url": into(&s.GeocodingURL, r.serverURL),
+		}),
+		"query_database": tool("query_database", fields{
+			"databases": func(n *node) { r.databases(s, n) },
+		}),
+		"describe_database": tool("describe_database", nil),
 	}
 }
 

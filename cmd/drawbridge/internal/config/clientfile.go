@@ -1,8 +1,10 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -143,10 +145,7 @@ func (f *clientFile) ignore(at *node, format string, args ...any) {
 // become the same, the second gets the suffix -2 and so on, and is cut so that it stays
 // within the 16 characters that a name may have.
 func freeName(name string, taken []string) string {
-	base := validServerName(name)
-	if base == "" {
-		base = "server"
-	}
+	base := cmp.Or(asName(name, 16), "server")
 	free := base
 	for i := 2; slices.Contains(taken, free); i++ {
 		suffix := "-" + strconv.Itoa(i)
@@ -312,13 +311,11 @@ func (f *clientFile) variable(inner string) (string, error) {
 // input of VS Code, such as INPUT_API_KEY for the input api-key. VS Code asks its user
 // for inputs; here nobody is there to be asked.
 func inputVariable(id string) string {
-	return "INPUT_" + strings.Map(func(c rune) rune {
-		if c < 0x80 && variableName("_"+string(c)) {
-			return c
-		}
-		return '_'
-	}, strings.ToUpper(id))
+	return "INPUT_" + notInVariables.ReplaceAllString(strings.ToUpper(id), "_")
 }
+
+// notInVariables is a character that the name of a variable does not have.
+var notInVariables = regexp.MustCompile(`[^A-Z0-9_]`)
 
 // workspace returns the folder of the project that the file belongs to: the directory of
 // the file or, if that is .vscode or .cursor, the directory above it.

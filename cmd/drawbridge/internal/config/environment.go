@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 )
 
@@ -24,7 +25,7 @@ func ProcessEnvironment() Environment { return os.LookupEnv }
 func expand(text string, env Environment) (out string, defaulted bool, err error) {
 	out, err = replaceVariables(text, func(inner string) (string, error) {
 		name, fallback, hasFallback := strings.Cut(inner, ":-")
-		if !variableName(name) {
+		if !variableName.MatchString(name) {
 			return "", errors.New("${…} wants the name of an environment variable: letters, digits and _, " +
 				"then perhaps :- and a default")
 		}
@@ -64,14 +65,5 @@ func replaceVariables(text string, value func(inner string) (string, error)) (st
 	}
 }
 
-// variableName tells whether s is the name of a variable: letters, digits and _, not
-// beginning with a digit.
-func variableName(s string) bool {
-	for i := range len(s) {
-		c := s[i] | 0x20
-		if s[i] != '_' && (c < 'a' || c > 'z') && (i == 0 || s[i] < '0' || s[i] > '9') {
-			return false
-		}
-	}
-	return s != ""
-}
+// variableName is the form of the name of a variable.
+var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)

@@ -3,11 +3,14 @@ package config
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"log/slog"
 	"regexp"
+	"time"
 	"unicode/utf8"
 
 	"github.com/drawbridge-mcp/drawbridge/auth/provider"
+	"github.com/drawbridge-mcp/drawbridge/auth/signin"
 	"github.com/drawbridge-mcp/drawbridge/auth/signin/clients"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
@@ -84,8 +87,12 @@ func (r *reader) topFields(cfg *Config) fields {
 		"registration": into(&cfg.Registration, func(n *node) clients.Registration {
 			return clients.Registration(r.choice(n, "on", "dynamic", "off"))
 		}),
-		"spent_tokens": into(&cfg.SpentTokens, r.spentTokens),
-		"advertise":    func(n *node) { r.advertise(cfg, n) },
+		"spent_tokens": into(&cfg.SpentTokens, bounded(
+			r, r.duration, leastSpentWindow, signin.MostSpentWindow,
+			fmt.Sprintf("spent refresh tokens are answered for 1m to %d hours",
+				signin.MostSpentWindow/time.Hour),
+		)),
+		"advertise": func(n *node) { r.advertise(cfg, n) },
 		"scopes_supported": func(n *node) {
 			// An empty list says that there are none, and is not taken for a missing one.
 			cfg.ScopesSupported = append([]string{}, r.checkedTexts("scopes_supported", checkScope)(n)...)
@@ -125,10 +132,14 @@ func (r *reader) topFields(cfg *Config) fields {
 			"max_streams":         into(&l.MaxStreams, r.between(1, 1_000_000)),
 			"max_connections":     into(&l.MaxConnections, r.between(1, 10_000_000)),
 			"address_connections": into(&l.AddressConnections, r.between(1, 10_000_000)),
-			"memory":              into(&l.Memory, r.memory),
+			"memory":              into(&l.Memory, r.sizeFrom(minMemory, tooLittleMemory)),
 		}),
 	}
 }
+
+// leastSpentWindow is the least of spent_tokens: below it, windows that share a token
+// would end each other's sign-ins.
+const leastSpentWindow = time.Minute
 
 // The least bounds of sessions.events. What is beyond them is dropped, also where a client
 // that is connected has yet to be sent it: a call may tell of much at one moment.
@@ -247,18 +258,11 @@ func (r *reader) logLevel(n *node) (level slog.Level) {
 // times over on their way.
 const minMemory = 4 << 20
 
-// memory returns the size of limits.memory. A size without a unit is bytes, so that
+// tooLittleMemory is the message about less. A size without a unit is bytes, so that
 // whoever forgets the unit asks for far too little, and would find out only when requests
 // are refused.
-func (r *reader) memory(n *node) int64 {
-	size := r.size(n)
-	if size > 0 && size < minMemory {
-		r.fault(n, "%s is too little: limits.memory is at least 4MiB, so that one user has room for "+
-			"messages of 64 KiB; say 64MiB or more, or leave it out, and it follows from what the process "+
-			"may have", n.raw)
-	}
-	return size
-}
+const tooLittleMemory = "limits.memory is at least 4MiB, so that one user has room for messages of " +
+	"64 KiB; say 64MiB or more, or leave it out, and it follows from what the process may have"
 
 func (r *reader) newIndex(cfg *Config) index {
 	tenants := r.root.child("tenants").members

@@ -102,9 +102,9 @@ func (r *reader) claims(iss *auth.Issuer, tenants *[]*node) fields {
 		}),
 		"scopes": r.section("scopes", fields{
 			"claims": into(&iss.ScopeClaims, r.textsOf("claims")),
-			"map":    into(&iss.ScopeMap, r.named("map")),
+			"map":    into(&iss.ScopeMap, named(r, "map", r.text)),
 		}),
-		"require":       into(&iss.Require, r.named("require")),
+		"require":       into(&iss.Require, named(r, "require", r.text)),
 		"subject_claim": into(&iss.SubjectClaim, r.text),
 		"name_claim":    into(&iss.NameClaim, r.text),
 		"tenants_allowed": func(n *node) {
@@ -112,15 +112,6 @@ func (r *reader) claims(iss *auth.Issuer, tenants *[]*node) fields {
 				iss.TenantsAllowed, *tenants = append(iss.TenantsAllowed, id), append(*tenants, item)
 			})
 		},
-	}
-}
-
-// named reads a mapping from texts to texts.
-func (r *reader) named(what string) func(*node) map[string]string {
-	return func(n *node) map[string]string {
-		out := make(map[string]string, len(n.members))
-		r.entries(n, what, func(m member) { out[m.name] = r.text(m.value) })
-		return out
 	}
 }
 

@@ -37,7 +37,7 @@ func (r *reader) pairs(
 // checkVariable returns what is wrong with an environment variable for a program, "" when
 // nothing is.
 func checkVariable(name, value string) string {
-	if !variableName(name) || strings.ContainsRune(value, 0) {
+	if !variableName.MatchString(name) || strings.ContainsRune(value, 0) {
 		return "the name of a variable has letters, digits and _; its value has no NUL"
 	}
 	return ""

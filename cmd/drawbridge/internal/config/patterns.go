@@ -48,14 +48,12 @@ func (r *reader) watchPatterns(cfg *Config, t *gateway.TenantConfig, n *node) {
 // acknowledgement is needed depends on what the servers offer, which nobody knows yet. So
 // it is kept for Needless, with the rule that it is about.
 func (r *reader) mayMatchNothing(cfg *Config, about acknowledgement, within ...*node) bool {
-	found := acknowledgements(codeNoMatch, within...)
+	found := r.acknowledgements(codeNoMatch, within...)
 	for _, item := range found {
-		r.needed[item] = true
-		if r.known.lasting {
-			continue
+		if !r.known.lasting {
+			about.at = item.problem(codeNoMatch)
+			cfg.acknowledged = append(cfg.acknowledged, about)
 		}
-		about.at = item.problem(codeNoMatch)
-		cfg.acknowledged = append(cfg.acknowledged, about)
 	}
 	return len(found) > 0
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"net/url"
 	"os"
@@ -67,8 +68,9 @@ func (r *reader) redis(cfg *Config, n *node) {
 		"password_file":          into(&to.PasswordFile, secret),
 		"sentinel_user":          into(&to.SentinelUser, r.text),
 		"sentinel_password_file": into(&to.SentinelPasswordFile, secret),
-		"patience":               into(&to.Patience, r.patience),
-		"memory":                 into(&to.Memory, r.sizeFrom(leastRedisMemory, "memory is 16MiB at least")),
+		"patience": into(&to.Patience, bounded(r, r.duration, leastPatience, mostPatience,
+			fmt.Sprintf("patience is %v to %v", leastPatience, mostPatience))),
+		"memory": into(&to.Memory, r.sizeFrom(leastRedisMemory, "memory is 16MiB at least")),
 		"ca_file": func(n *node) {
 			held := sha256.Sum256(r.read(n))
 			to.CAFile, to.Authorities = r.path(n), held[:]
@@ -88,15 +90,6 @@ const (
 	leastPatience = 10 * time.Millisecond
 	mostPatience  = 10 * time.Second
 )
-
-// patience reads how long a call waits.
-func (r *reader) patience(n *node) time.Duration {
-	d := r.duration(n)
-	if d != 0 && (d < leastPatience || d > mostPatience) {
-		r.fault(n, "patience is %v to %v", leastPatience, mostPatience)
-	}
-	return d
-}
 
 // leastRedisMemory is the least of redis.memory: with less, a replica could hardly keep
 // one answer.

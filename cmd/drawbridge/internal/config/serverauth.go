@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -11,23 +12,23 @@ import (
 // serverAuth returns a function that reads the block auth of a server.
 func (r *reader) serverAuth(s *Server) func(*node) {
 	lists := fields{"lists": into(&s.Auth.OwnLists, r.is("user", "user", "operator"))}
-	return r.auth(&s.Auth.Spec, lists, func() Server { return *s })
+	return r.auth(&s.Auth.Spec, lists, s)
 }
 
-// auth returns a function that reads a block auth, which reached may read later: whether an
-// endpoint may be at a private address is said beside the block. more are the keys that it
-// has beside those of tenants.
-func (r *reader) auth(spec *credential.Spec, more fields, reached func() Server) func(*node) {
+// auth returns a function that reads a block auth for a server, which may not be read
+// yet: whether an endpoint may be at a private address is said beside the block. more are
+// the keys that it has beside those of tenants.
+func (r *reader) auth(spec *credential.Spec, more fields, s *Server) func(*node) {
 	return func(n *node) {
 		known := fields{
-			"header":     func(n *node) { spec.Header = r.authHeader(n) },
+			"header":     into(&spec.Header, r.authHeader),
 			"token_file": into(&spec.TokenFile, r.secretFile),
 			"client_credentials": func(n *node) {
 				spec.ClientCredentials = &credential.Client{}
-				r.authClient(spec.ClientCredentials, n, "client_credentials", nil, reached)
+				r.authClient(spec.ClientCredentials, n, "client_credentials", nil, s)
 			},
-			"identity":       func(n *node) { spec.Identity = r.identity(n) },
-			"token_exchange": func(n *node) { spec.Exchange = r.tokenExchange(n, reached) },
+			"identity":       into(&spec.Identity, r.identity),
+			"token_exchange": func(n *node) { spec.Exchange = r.tokenExchange(n, s) },
 		}
 		kinds := slices.Sorted(maps.Keys(known))
 		maps.Copy(known, more)
@@ -79,12 +80,10 @@ func (r *reader) authHeader(n *node) *credential.Header {
 
 // authClient reads what the gateway is to an authorization server. more are the keys that
 // the block has beside that.
-func (r *reader) authClient(c *credential.Client, n *node, what string, more fields,
-	reached func() Server,
-) {
+func (r *reader) authClient(c *credential.Client, n *node, what string, more fields, s *Server) {
 	known := fields{
-		"token_url":             func(n *node) { c.TokenURL = r.endpoint(n, reached) },
-		"issuer":                func(n *node) { c.Issuer = r.endpoint(n, reached) },
+		"token_url":             func(n *node) { c.TokenURL = r.endpoint(n, s) },
+		"issuer":                func(n *node) { c.Issuer = r.endpoint(n, s) },
 		"client_id":             into(&c.ID, r.text),
 		"client_secret_file":    into(&c.SecretFile, r.secretFile),
 		"client_key_file":       func(n *node) { c.KeyFile = r.checkedFile(n, credential.CheckKey) },
@@ -107,7 +106,7 @@ func (r *reader) authClient(c *credential.Client, n *node, what string, more fie
 
 // endpoint reads an address to which secrets are sent: https, or for trials http on this
 // machine.
-func (r *reader) endpoint(n *node, reached func() Server) string {
+func (r *reader) endpoint(n *node, s *Server) string {
 	text := r.text(n)
 	if text == "" {
 		return ""
@@ -117,7 +116,7 @@ func (r *reader) endpoint(n *node, reached func() Server) string {
 		r.fault(n, "%s", err)
 		return text
 	}
-	r.later = append(r.later, func() { r.checkReachable(n, reached().PrivateAddresses) })
+	r.later = append(r.later, func() { r.checkReachable(n, s.PrivateAddresses) })
 	return text
 }
 
@@ -128,15 +127,8 @@ func (r *reader) identity(n *node) *credential.Identity {
 		"audience": into(&id.Audience, r.text),
 		"claims":   into(&id.Claims, r.textsOf("claims")),
 		"header":   into(&id.Header, r.headerName),
-		"plain_headers": func(n *node) {
-			id.Plain = map[string]string{}
-			r.entries(n, "plain_headers", func(m member) {
-				if reason := checkHeader(m.name, ""); reason != "" {
-					r.fault(m.key, "%s", reason)
-				}
-				id.Plain[m.name] = r.text(m.value)
-			})
-		},
+
+		"plain_headers":   into(&id.Plain, r.pairs("plain_headers", checkHeaderOnce())),
 		"trusted_network": into(&trusted, r.boolean),
 	})
 	if !ok {
@@ -169,37 +161,24 @@ func (r *reader) identity(n *node) *credential.Identity {
 			id.Audience == "" && n.member("header") != nil, n.member("header"),
 			"header goes with audience",
 		})
-	r.checkPlain(id, plain)
+	r.checkPlain(id, n.child("plain_headers"))
 	if at := n.member("audience"); at != nil {
 		r.identities = append(r.identities, at)
 	}
 	return id
 }
 
-// checkPlain reports plain headers of claims that an identity does not have, and headers
-// that stand twice.
+// checkPlain reports plain headers of claims that an identity does not have, and one that
+// is that of the identity.
 func (r *reader) checkPlain(id *credential.Identity, n *node) {
 	there := append([]string{"sub", "tenant", "client_id"}, id.Claims...)
-	seen := map[string]bool{}
-	if id.Audience != "" {
-		seen[strings.ToLower(id.Header)] = true
-		if id.Header == "" {
-			seen["authorization"] = true
-		}
-	}
-	if n == nil || n.kind != mapping {
-		return
-	}
 	for _, m := range n.members {
-		if m.value.text != "" && !slices.Contains(there, m.value.text) {
-			r.faultHint(m.value, nearest(m.value.raw, there), "an identity has no claim %s; it has %s",
-				m.value.raw,
-				strings.Join(there, ", "))
+		if m.value.kind == scalar && m.value.broken == "" && !slices.Contains(there, m.value.text) {
+			r.faultHint(m.value, nearest(m.value.raw, there), "an identity has no claim %q; it has %s",
+				m.value.raw, strings.Join(there, ", "))
 		}
-		if name := strings.ToLower(m.name); seen[name] {
+		if id.Audience != "" && strings.EqualFold(m.name, cmp.Or(id.Header, "Authorization")) {
 			r.fault(m.key, "the header %s stands twice", m.name)
-		} else {
-			seen[name] = true
 		}
 	}
 }
@@ -220,13 +199,13 @@ func (r *reader) checkAudience(cfg *Config, at *node) {
 	}
 }
 
-func (r *reader) tokenExchange(n *node, reached func() Server) *credential.Exchange {
+func (r *reader) tokenExchange(n *node, s *Server) *credential.Exchange {
 	x := &credential.Exchange{}
 	r.authClient(&x.Client, n, "token_exchange", fields{
 		"audience": into(&x.Audience, r.text),
 		"actor":    into(&x.Actor, r.boolean),
 		"style":    into(&x.Entra, r.is("entra", "standard", "entra")),
-	}, reached)
+	}, s)
 	if n.kind != mapping {
 		return x
 	}
@@ -289,7 +268,7 @@ func (r *reader) tenantAuth(cfg *Config, tenant string, servers *[]string) func(
 			}
 			var spec credential.Spec
 			server := &cfg.Servers[i]
-			r.auth(&spec, nil, func() Server { return *server })(m.value)
+			r.auth(&spec, nil, server)(m.value)
 			r.checkAuth(server, spec, m.value)
 			r.later = append(r.later, func() {
 				if !slices.Contains(*servers, m.name) {

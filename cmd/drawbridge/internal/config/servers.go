@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -24,7 +25,7 @@ func (r *reader) servers(cfg *Config, n *node) {
 	r.entries(n, "servers", func(m member) {
 		s := Server{Name: m.name, Prefix: m.name, Grace: defaultGrace, StartTimeout: defaultStartTimeout}
 		if !registry.ValidServerName(m.name) {
-			r.faultHint(m.key, validServerName(m.name),
+			r.faultHint(m.key, asName(m.name, 16),
 				"%q is not a server's name: 1 to 16 of a-z, 0-9 and -", m.name)
 		}
 		r.server(&s, m.value)
@@ -33,18 +34,15 @@ func (r *reader) servers(cfg *Config, n *node) {
 	})
 }
 
-// validServerName makes a valid server's name of any text, "" when no character of the
-// text can stay.
-func validServerName(text string) string {
-	name := strings.Map(func(c rune) rune {
-		if c < 0x80 && registry.ValidServerName(string(c)) {
-			return c
-		}
-		return '-'
-	}, strings.ToLower(text))
-	name = strings.Trim(name, "-")
-	return strings.TrimRight(name[:min(16, len(name))], "-")
+// asName makes a name of any text, for a server or login, of that length at most: of a to
+// z, digits and dashes. It is "" when no character of the text can stay.
+func asName(text string, most int) string {
+	name := strings.Trim(notInNames.ReplaceAllString(strings.ToLower(text), "-"), "-")
+	return strings.TrimRight(name[:min(most, len(name))], "-")
 }
+
+// notInNames is a character that such a name does not have.
+var notInNames = regexp.MustCompile(`[^a-z0-9-]`)
 
 // keysOfKinds says which keys belong to servers of some kinds alone. why is why another
 // kind has no use for them; "": it follows from the kind.
@@ -139,7 +137,7 @@ func (r *reader) serverFields(s *Server) fields {
 		"idempotent":        into(&s.Idempotent, r.toolPatterns),
 		"released":          into(&s.Released, r.digests),
 		"pinned":            into(&s.Pinned, r.boolean),
-		"tool_timeouts":     into(&s.ToolTimeouts, r.toolTimeouts),
+		"tool_timeouts":     into(&s.ToolTimeouts, named(r, "tool_timeouts", r.duration)),
 		"openapi": func(n *node) {
 			if strings.Contains(n.text, "://") {
 				r.fault(n, "openapi is a file, and this is an address: fetch the document, and name its file")
@@ -152,13 +150,6 @@ func (r *reader) serverFields(s *Server) fields {
 		"include":        into(&s.API.Include, r.textsOf("include")),
 		"output_schemas": into(&s.API.OutputSchemas, r.boolean),
 	}
-}
-
-// toolTimeouts reads durations by the names that the server gives to its tools.
-func (r *reader) toolTimeouts(n *node) map[string]time.Duration {
-	timeouts := map[string]time.Duration{}
-	r.entries(n, "tool_timeouts", func(m member) { timeouts[m.name] = r.duration(m.value) })
-	return timeouts
 }
 
 // checkType reports a type that contradicts what the server is, and takes the transport

@@ -7,12 +7,10 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/auth/provider"
-	"github.com/drawbridge-mcp/drawbridge/auth/signin"
 	"github.com/drawbridge-mcp/drawbridge/auth/signin/clients"
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 )
@@ -63,7 +61,7 @@ func (r *reader) signInOf(login *Login) func(*node) {
 func (r *reader) finishSignIn(login *Login, at, issuer *node) {
 	address := login.Issuer.Issuer
 	if login.Name == "" {
-		login.Name = nameOf(address)
+		login.Name = asName(parsedURL(address).Hostname(), 40)
 	}
 	if at.kind != mapping || issuer == nil || address == "" {
 		return
@@ -112,20 +110,6 @@ func (r *reader) checkIssuerAddress(n *node, address string, private bool) {
 		}) {
 		r.checkReachable(n, private)
 	}
-}
-
-// nameOf makes a name out of the host of an address, "" if it has none.
-func nameOf(address string) string {
-	name := strings.Trim(strings.Map(func(c rune) rune {
-		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' {
-			return c
-		}
-		return '-'
-	}, strings.ToLower(parsedURL(address).Hostname())), "-")
-	if len(name) > 40 {
-		name = strings.Trim(name[:40], "-")
-	}
-	return name
 }
 
 // github reads an entry of issuers that is GitHub, which signs no tokens.
@@ -344,17 +328,6 @@ func (r *reader) checkSigningIn(cfg *Config) {
 			"clients sign in over https; let a load balancer speak it and set public_url to what clients " +
 				"type",
 		})
-}
-
-// spentTokens returns for how long a spent refresh token is answered. Below a minute
-// windows that share a token would end each other's sign-ins.
-func (r *reader) spentTokens(n *node) time.Duration {
-	d := r.duration(n)
-	if d != 0 && (d < time.Minute || d > signin.MostSpentWindow) {
-		r.fault(n, "%s: spent refresh tokens are answered for 1m to %d hours", n.raw,
-			signin.MostSpentWindow/time.Hour)
-	}
-	return d
 }
 
 // hasLogins tells whether any issuer of the file has a sign_in or is GitHub, good or not.

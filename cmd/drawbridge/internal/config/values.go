@@ -152,12 +152,18 @@ func parseSize(s string) (int64, error) {
 
 // sizeFrom reads a size of at least so many bytes; of less it says problem.
 func (r *reader) sizeFrom(least int64, problem string) func(*node) int64 {
-	return func(n *node) int64 {
-		size := r.size(n)
-		if size != 0 && size < least {
-			r.fault(n, "%s", problem)
+	return bounded(r, r.size, least, math.MaxInt64, problem)
+}
+
+// bounded reads a value from least to most by read, which returns zero after a problem.
+// Of any other value it says problem.
+func bounded[T ~int64](r *reader, read func(*node) T, least, most T, problem string) func(*node) T {
+	return func(n *node) T {
+		v := read(n)
+		if v != 0 && (v < least || v > most) {
+			r.fault(n, "%s: %s", n.raw, problem)
 		}
-		return size
+		return v
 	}
 }
 
@@ -232,6 +238,15 @@ func (r *reader) textsAmong(what string, allowed ...string) func(*node) []string
 				out = append(out, text)
 			}
 		})
+		return out
+	}
+}
+
+// named reads values by names that the operator chooses.
+func named[T any](r *reader, what string, read func(*node) T) func(*node) map[string]T {
+	return func(n *node) map[string]T {
+		out := make(map[string]T, len(n.members))
+		r.entries(n, what, func(m member) { out[m.name] = read(m.value) })
 		return out
 	}
 }

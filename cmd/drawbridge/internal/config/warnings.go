@@ -147,11 +147,7 @@ func (r *reader) warnServer(s *Server, reached bool, m member) {
 func (r *reader) watchMemory(cfg *Config) {
 	limits := r.root.child("limits")
 	await := func(code string, at *node) awaited {
-		meant := acknowledgements(code, r.root)
-		for _, item := range meant {
-			r.needed[item] = true
-		}
-		return awaited{at.problem(""), len(meant) > 0}
+		return awaited{at.problem(""), len(r.acknowledgements(code, r.root)) > 0}
 	}
 	cfg.largeBody = await(codeLargeBody, cmp.Or(limits.member("max_body"), limits.member("memory"), r.root))
 	cfg.muchMemory = await(codeMuchMemory, cmp.Or(limits.member("memory"), r.root))
@@ -210,9 +206,7 @@ func (r *reader) watchReleases(cfg *Config, s *Server, n *node) {
 	for _, at := range n.child("released").items {
 		cfg.releases[release{s.Name, at.text}] = at.problem(at.raw)
 	}
-	for _, item := range acknowledgements(CodeUnusedRelease, n, r.root) {
-		s.IdleReleases, r.needed[item] = true, true
-	}
+	s.IdleReleases = len(r.acknowledgements(CodeUnusedRelease, n, r.root)) > 0
 }
 
 // exposesCredentials tells whether requests to the address carry credentials over the

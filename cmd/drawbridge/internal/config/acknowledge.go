@@ -38,8 +38,8 @@ func (r *reader) acknowledgements(code string, within ...*node) []*node {
 // whole or by one of the mappings in within, which are those that the node stands in.
 func (r *reader) warn(code string, at *node, within []*node, format string, args ...any) {
 	meant := r.acknowledgements(code, append(within, r.root)...)
-	if len(r.warnings) < maxProblems && len(meant) == 0 {
-		r.warnings = append(r.warnings,
+	if len(r.cfg.Warnings) < maxProblems && len(meant) == 0 {
+		r.cfg.Warnings = append(r.cfg.Warnings,
 			Warning{at.problem(fmt.Sprintf(format, args...)), code})
 	}
 }

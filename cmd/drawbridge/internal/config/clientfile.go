@@ -161,7 +161,7 @@ func (f *clientFile) server(n *node) (Server, []Problem) {
 		PrivateAddresses: true, Grace: defaultGrace, StartTimeout: defaultStartTimeout,
 		Env: map[string]string{}, Headers: map[string]string{},
 	}
-	r := &reader{}
+	r := newReader(f.file, nil, nil, f.env)
 	switch {
 	case n.kind != mapping:
 		r.fault(n, "a server is an object with a command or a url")

@@ -4,9 +4,9 @@ import "github.com/drawbridge-mcp/drawbridge/internal/pgdial"
 
 // data reads where it is kept what outlives a restart. A folder serves one replica: what
 // one has written there another would not know of.
-func (r *reader) data(cfg *Config, n *node) {
-	to := &cfg.Data
-	cfg.positions["data"] = n.problem("")
+func (r *reader) data(n *node) {
+	to := &r.cfg.Data
+	r.cfg.positions["data"] = n.problem("")
 	r.object(n, "data", fields{
 		"dir":           into(&to.Dir, r.path),
 		"postgres_file": into(&to.PostgresFile, r.postgresFile),
@@ -16,12 +16,12 @@ func (r *reader) data(cfg *Config, n *node) {
 		dir := n.member("dir")
 		r.faultFirst(
 			wrong{
-				dir != nil && (len(cfg.Redis.Addresses) > 0 || cfg.Replicas > 1), dir,
+				dir != nil && (len(r.cfg.Redis.Addresses) > 0 || r.cfg.Replicas > 1), dir,
 				"several replicas share what they keep; write postgres_file, with the address of a " +
 					"PostgreSQL server in the file, in the place of dir",
 			},
 			wrong{
-				to.PostgresFile != "" && cfg.Sessions.KeysFile == "", n,
+				to.PostgresFile != "" && r.cfg.Sessions.KeysFile == "", n,
 				"what is kept at a server is sealed with the keys of sessions.keys_file, which is not " +
 					"there; make it with: openssl rand -base64 32 > session.keys",
 			})
@@ -40,10 +40,10 @@ func (r *reader) postgresFile(n *node) string {
 }
 
 // accessKeys reads whether access keys are taken. They need a place where they are kept.
-func (r *reader) accessKeys(cfg *Config, n *node) {
-	cfg.AccessKeys = r.is("on", "on", "off")(n)
+func (r *reader) accessKeys(n *node) {
+	r.cfg.AccessKeys = r.is("on", "on", "off")(n)
 	r.later = append(r.later, func() {
-		if cfg.AccessKeys && !cfg.Data.Exists() {
+		if r.cfg.AccessKeys && !r.cfg.Data.Exists() {
 			r.fault(n, "access keys are kept where data says, which is not there; write data: {dir: "+
 				"/var/lib/drawbridge}")
 		}

@@ -18,23 +18,21 @@ import (
 
 // parse returns what read finds in the text of the config file. The error is a
 // RefusedError.
-func (r *reader) parse(data []byte, read func(*Config, *node)) (*Config, error) {
-	cfg := Default()
-	cfg.File = r.file
+func (r *reader) parse(data []byte, read func()) (*Config, error) {
 	if r.root = r.parseYAML(data); r.root != nil {
-		read(cfg, r.root)
+		read()
 	}
 	if len(r.problems) > 0 {
 		return nil, RefusedError(sorted(r.problems))
 	}
-	return cfg, nil
+	return r.cfg, nil
 }
 
 // finish runs the checks that need the whole config but its tenants, for example whether
 // a tenant that an issuer names exists. They wait until every key has been read because a
 // file may have its keys in any order.
-func (r *reader) finish(cfg *Config) {
-	r.index = r.newIndex(cfg)
+func (r *reader) finish() {
+	r.index = r.newIndex()
 	for _, check := range r.later {
 		check()
 	}
@@ -44,66 +42,66 @@ func (r *reader) finish(cfg *Config) {
 // config reads the top level of the file. The order of the keys means nothing, so
 // whatever depends on several keys is looked at after all keys have been read. The
 // tenants come last: each is read, checked and forgotten before the next.
-func (r *reader) config(cfg *Config, root *node) {
-	known := r.topFields(cfg)
-	if !r.includes(root, known) {
+func (r *reader) config() {
+	known := r.topFields()
+	if !r.includes(r.root, known) {
 		return
 	}
-	complete := r.object(root, "the config", known) &&
-		r.need(root, "the config", "issuers", "tenants", "servers")
+	complete := r.object(r.root, "the config", known) &&
+		r.need(r.root, "the config", "issuers", "tenants", "servers")
 	if complete {
-		cfg.Audit.File = r.auditFile(cfg)
-		r.checkAddresses(cfg)
-		r.finish(cfg)
-		r.checkSigningIn(cfg)
+		r.cfg.Audit.File = r.auditFile()
+		r.checkAddresses()
+		r.finish()
+		r.checkSigningIn()
 	}
-	if n := root.member("tenants"); n != nil {
-		r.tenants(cfg, n, complete)
+	if n := r.root.member("tenants"); n != nil {
+		r.tenants(n, complete)
 	}
 	if complete {
-		r.finishAuth(cfg)
+		r.finishAuth()
 	}
 }
 
 // topFields returns the keys of the top level, each with the function that reads its
-// value into cfg. Which keys exist is said here alone; an included file and LoadSigners
+// value into r.cfg. Which keys exist is said here alone; an included file and LoadSigners
 // accept a part of them.
-func (r *reader) topFields(cfg *Config) fields {
-	s, l := &cfg.Sessions, &cfg.Limits
+func (r *reader) topFields() fields {
+	s, l := &r.cfg.Sessions, &r.cfg.Limits
 	return fields{
 		"include": func(*node) {}, // the files were joined before any key is read, see includes
 		"tenants": func(*node) {}, // read last, see config
 
-		"listen":          into(&cfg.Listen, r.address),
-		"operator":        into(&cfg.Operator, r.address),
-		"public_url":      into(&cfg.PublicURL, r.publicURL),
-		"allowed_origins": into(&cfg.AllowedOrigins, r.checkedTexts("allowed_origins", checkOrigin)),
-		"allowed_hosts":   into(&cfg.AllowedHosts, r.checkedTexts("allowed_hosts", checkHost)),
-		"trusted_proxies": into(&cfg.TrustedProxies, r.prefixes),
-		"revisions":       r.section("revisions", fields{"legacy_sse": into(&cfg.LegacySSE, r.boolean)}),
+		"listen":          into(&r.cfg.Listen, r.address),
+		"operator":        into(&r.cfg.Operator, r.address),
+		"public_url":      into(&r.cfg.PublicURL, r.publicURL),
+		"allowed_origins": into(&r.cfg.AllowedOrigins, r.checkedTexts("allowed_origins", checkOrigin)),
+		"allowed_hosts":   into(&r.cfg.AllowedHosts, r.checkedTexts("allowed_hosts", checkHost)),
+		"trusted_proxies": into(&r.cfg.TrustedProxies, r.prefixes),
+		"revisions":       r.section("revisions", fields{"legacy_sse": into(&r.cfg.LegacySSE, r.boolean)}),
 
-		"issuers": func(n *node) { r.issuers(cfg, n) },
-		"clients": func(n *node) { r.clients(cfg, n) },
-		"registration": into(&cfg.Registration, func(n *node) clients.Registration {
+		"issuers": r.issuers,
+		"clients": r.clients,
+		"registration": into(&r.cfg.Registration, func(n *node) clients.Registration {
 			return clients.Registration(r.choice(n, "on", "dynamic", "off"))
 		}),
-		"spent_tokens": into(&cfg.SpentTokens, bounded(
+		"spent_tokens": into(&r.cfg.SpentTokens, bounded(
 			r, r.duration, leastSpentWindow, signin.MostSpentWindow,
 			fmt.Sprintf("spent refresh tokens are answered for 1m to %d hours",
 				signin.MostSpentWindow/time.Hour),
 		)),
-		"advertise": func(n *node) { r.advertise(cfg, n) },
+		"advertise": r.advertise,
 		"scopes_supported": func(n *node) {
 			// An empty list says that there are none, and is not taken for a missing one.
-			cfg.ScopesSupported = append([]string{}, r.checkedTexts("scopes_supported", checkScope)(n)...)
+			r.cfg.ScopesSupported = append([]string{}, r.checkedTexts("scopes_supported", checkScope)(n)...)
 		},
-		"servers":      func(n *node) { r.servers(cfg, n) },
-		"redis":        func(n *node) { r.redis(cfg, n) },
-		"link":         func(n *node) { r.link(cfg, n) },
-		"replicas":     func(n *node) { r.replicas(cfg, n) },
-		"key_sets_dir": func(n *node) { r.keySetsDir(cfg, n) },
-		"data":         func(n *node) { r.data(cfg, n) },
-		"access_keys":  func(n *node) { r.accessKeys(cfg, n) },
+		"servers":      r.servers,
+		"redis":        r.redis,
+		"link":         r.link,
+		"replicas":     r.replicas,
+		"key_sets_dir": r.keySetsDir,
+		"data":         r.data,
+		"access_keys":  r.accessKeys,
 		"acknowledge":  r.acknowledge,
 
 		"sessions": r.section("sessions", fields{
@@ -116,16 +114,16 @@ func (r *reader) topFields(cfg *Config) fields {
 				"age":   into(&s.EventAge, r.duration),
 			}),
 		}),
-		"audit": r.section("audit", r.auditFields(cfg)),
+		"audit": r.section("audit", r.auditFields()),
 		"log": r.section("log", fields{
-			"level":  into(&cfg.LogLevel, r.logLevel),
-			"format": into(&cfg.LogFormat, r.among("json", "text")),
+			"level":  into(&r.cfg.LogLevel, r.logLevel),
+			"format": into(&r.cfg.LogFormat, r.among("json", "text")),
 		}),
-		"lists": r.section("lists", fields{"page_size": into(&cfg.PageSize, r.between(1, 10_000))}),
+		"lists": r.section("lists", fields{"page_size": into(&r.cfg.PageSize, r.between(1, 10_000))}),
 		"extensions": r.section("extensions", fields{
-			"pass": into(&cfg.PassedExtensions, r.checkedTexts("extensions.pass", checkExtension)),
+			"pass": into(&r.cfg.PassedExtensions, r.checkedTexts("extensions.pass", checkExtension)),
 		}),
-		"card": func(n *node) { r.card(cfg, n) },
+		"card": r.card,
 		"limits": r.section("limits", fields{
 			"max_body":            into(&l.MaxBody, r.size),
 			"max_requests":        into(&l.MaxRequests, r.between(1, 1_000_000)),
@@ -159,7 +157,7 @@ const (
 
 // card reads what the gateway says of itself to everybody.
 // https://static.modelcontextprotocol.io/schemas/v1/server-card.schema.json
-func (r *reader) card(cfg *Config, n *node) {
+func (r *reader) card(n *node) {
 	short := func(n *node) string {
 		text := r.text(n)
 		if utf8.RuneCountInString(text) > maxCardText {
@@ -170,12 +168,13 @@ func (r *reader) card(cfg *Config, n *node) {
 	r.object(n, "card", fields{
 		"name": func(n *node) {
 			name := r.text(n)
-			if cfg.Card.Name = name; name != "" && (!cardName.MatchString(name) || len(name) > maxCardName) {
+			r.cfg.Card.Name = name
+			if name != "" && (!cardName.MatchString(name) || len(name) > maxCardName) {
 				r.fault(n, "%q: a server card has a name such as com.example/tools", n.raw)
 			}
 		},
-		"title":       into(&cfg.Card.Title, short),
-		"description": into(&cfg.Card.Description, short),
+		"title":       into(&r.cfg.Card.Title, short),
+		"description": into(&r.cfg.Card.Description, short),
 	})
 	r.need(n, "card", "name", "description")
 }
@@ -194,18 +193,18 @@ func checkExtension(id string) error {
 
 // replicas reads how many there are. Several need common keys: each would make its own at
 // random, and none could open what another has sealed.
-func (r *reader) replicas(cfg *Config, n *node) {
-	if cfg.Replicas = r.between(1, 10_000)(n); cfg.Replicas > 1 {
-		r.later = append(r.later, func() { r.checkReplicas(cfg, n) })
+func (r *reader) replicas(n *node) {
+	if r.cfg.Replicas = r.between(1, 10_000)(n); r.cfg.Replicas > 1 {
+		r.later = append(r.later, func() { r.checkReplicas(n) })
 	}
 }
 
 // keySetsDir reads where key sets outlive the process. They need keys that do: nobody
 // could open them again.
-func (r *reader) keySetsDir(cfg *Config, n *node) {
-	cfg.KeySetsDir = r.path(n)
+func (r *reader) keySetsDir(n *node) {
+	r.cfg.KeySetsDir = r.path(n)
 	r.later = append(r.later, func() {
-		if cfg.Sessions.KeysFile == "" && cfg.Data.Dir == "" {
+		if r.cfg.Sessions.KeysFile == "" && r.cfg.Data.Dir == "" {
 			r.fault(n, "key sets are sealed with the keys of sessions.keys_file, which is not there; "+
 				"make it with: openssl rand -base64 32 > session.keys")
 		}
@@ -241,8 +240,8 @@ func (r *reader) auditPath(n *node) string {
 
 // auditFile returns where the audit records go: the file of audit.file or, when the
 // config names none, audit.jsonl in the directory of the config file.
-func (r *reader) auditFile(cfg *Config) string {
-	return cmp.Or(cfg.Audit.File, r.path(&node{kind: scalar, file: r.file, text: "audit.jsonl"}))
+func (r *reader) auditFile() string {
+	return cmp.Or(r.cfg.Audit.File, r.path(&node{kind: scalar, file: r.file, text: "audit.jsonl"}))
 }
 
 // logLevel reads a level; after a problem it is that of info.
@@ -264,25 +263,25 @@ const minMemory = 4 << 20
 const tooLittleMemory = "limits.memory is at least 4MiB, so that one user has room for messages of " +
 	"64 KiB; say 64MiB or more, or leave it out, and it follows from what the process may have"
 
-func (r *reader) newIndex(cfg *Config) index {
+func (r *reader) newIndex() index {
 	tenants := r.root.child("tenants").members
 	x := index{
 		tenant: make(map[string]bool, len(tenants)),
-		server: make(map[string]*Server, len(cfg.Servers)), issuers: r.issuerNames(),
+		server: make(map[string]*Server, len(r.cfg.Servers)), issuers: r.issuerNames(),
 	}
-	if len(cfg.Clients) > 0 && cfg.PublicURL != "" {
-		x.issuers = append(x.issuers, cfg.PublicURL) // of clients that have tokens of their own
+	if len(r.cfg.Clients) > 0 && r.cfg.PublicURL != "" {
+		x.issuers = append(x.issuers, r.cfg.PublicURL) // of clients that have tokens of their own
 	}
 	if r.root.member("access_keys") != nil { // on or off: to turn keys off must not take another change
-		x.issuers = append(x.issuers, cfg.PublicAddress())
+		x.issuers = append(x.issuers, r.cfg.PublicAddress())
 	}
 	for _, m := range tenants {
 		x.tenants = append(x.tenants, m.name)
 		x.tenant[m.name] = true
 	}
-	for i := range cfg.Servers {
-		x.servers = append(x.servers, cfg.Servers[i].Name)
-		x.server[cfg.Servers[i].Name] = &cfg.Servers[i]
+	for i := range r.cfg.Servers {
+		x.servers = append(x.servers, r.cfg.Servers[i].Name)
+		x.server[r.cfg.Servers[i].Name] = &r.cfg.Servers[i]
 	}
 	return x
 }

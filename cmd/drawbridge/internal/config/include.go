@@ -43,8 +43,8 @@ func (r *reader) includes(root *node, known fields) bool {
 	r.eachText(patterns, "include", func(at *node, _ string) {
 		pattern := r.pattern(at)
 		files, err := matching(pattern)
-		r.sources.patterns = append(r.sources.patterns, pattern)
-		r.sources.names = append(r.sources.names, files...)
+		r.cfg.Sources.patterns = append(r.cfg.Sources.patterns, pattern)
+		r.cfg.Sources.names = append(r.cfg.Sources.names, files...)
 		switch {
 		case err != nil:
 			r.fault(at, "%q is not a pattern of files: only *, ? and [a-z] stand for other characters",
@@ -67,7 +67,7 @@ func (r *reader) includes(root *node, known fields) bool {
 			whole = r.include(root, own, file, at, known) && whole
 		}
 	})
-	r.included = len(read)
+	r.cfg.Included = len(read)
 	return whole && patterns.kind == list && matched == len(patterns.items)
 }
 

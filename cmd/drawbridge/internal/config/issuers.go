@@ -27,23 +27,23 @@ func algorithms() []string {
 	}
 }
 
-// issuers reads the list of issuers. An issuer is added to cfg by finishIssuer, after all
-// keys have been read, because its audiences may depend on public_url.
-func (r *reader) issuers(cfg *Config, n *node) {
+// issuers reads the list of issuers. An issuer is added to r.cfg by finishIssuer, after
+// all keys have been read, because its audiences may depend on public_url.
+func (r *reader) issuers(n *node) {
 	r.faultEmpty(n, "without an issuer nobody can log in")
 	r.sequence(n, "issuers", func(item *node) {
 		if github := item.member("github"); github != nil {
-			r.object(item, "an entry with github", fields{"github": func(n *node) { r.github(cfg, n) }})
+			r.object(item, "an entry with github", fields{"github": r.github})
 			return
 		}
 		before := len(r.problems)
 		iss, login, at := r.issuer(item)
 		whole := len(r.problems) == before
-		r.later = append(r.later, func() { r.finishIssuer(cfg, iss, at, whole) })
+		r.later = append(r.later, func() { r.finishIssuer(iss, at, whole) })
 		if login != nil {
 			login.Issuer, login.PrivateAddresses = iss.Issuer, iss.PrivateAddresses
 			r.finishSignIn(login, item.member("sign_in"), item.member("issuer"))
-			r.later = append(r.later, func() { r.addLogin(cfg, login, item.member("sign_in"), nil, false) })
+			r.later = append(r.later, func() { r.addLogin(login, item.member("sign_in"), nil, false) })
 		}
 	})
 }
@@ -236,18 +236,18 @@ func parseSecret(data []byte) ([]auth.Key, error) {
 // Whole says that the issuer was read without a problem. Only then is it given to package
 // auth for a last check, which would otherwise complain about values that the file does
 // not have.
-func (r *reader) finishIssuer(cfg *Config, iss Issuer, positions issuerPositions, whole bool) {
+func (r *reader) finishIssuer(iss Issuer, positions issuerPositions, whole bool) {
 	r.checkTenants(positions.tenants)
-	iss.Recorded = cfg.Records.Claims
+	iss.Recorded = r.cfg.Records.Claims
 	if len(iss.Audiences) == 0 {
-		iss.Audiences = audiencesOf(cfg.PublicAddress(), iss.Issuer)
+		iss.Audiences = audiencesOf(r.cfg.PublicAddress(), iss.Issuer)
 	}
 	if whole {
 		// With those of the same name before it, since a token's audience chooses among
 		// them.
 		issuers := []auth.Issuer{iss.Issuer}
-		for i := range cfg.Issuers {
-			if same := cfg.Issuers[i].Issuer; same.Issuer == iss.Issuer.Issuer {
+		for i := range r.cfg.Issuers {
+			if same := r.cfg.Issuers[i].Issuer; same.Issuer == iss.Issuer.Issuer {
 				issuers = append(issuers, same)
 			}
 		}
@@ -257,9 +257,9 @@ func (r *reader) finishIssuer(cfg *Config, iss Issuer, positions issuerPositions
 		}
 	}
 	if at := positions.name; at != nil {
-		cfg.positions[EntryName(len(cfg.Issuers))] = at.problem("")
+		r.cfg.positions[EntryName(len(r.cfg.Issuers))] = at.problem("")
 	}
-	cfg.Issuers = append(cfg.Issuers, iss)
+	r.cfg.Issuers = append(r.cfg.Issuers, iss)
 }
 
 // checkTenants reports the nodes that name tenants which are not there.

@@ -6,13 +6,13 @@ import (
 )
 
 // link reads where other replicas reach this one.
-func (r *reader) link(cfg *Config, n *node) {
+func (r *reader) link(n *node) {
 	r.object(n, "link", fields{
-		"listen":  into(&cfg.Link.Listen, r.linkListen),
-		"address": into(&cfg.Link.Address, r.linkAddress),
+		"listen":  into(&r.cfg.Link.Listen, r.linkListen),
+		"address": into(&r.cfg.Link.Address, r.linkAddress),
 	})
 	r.later = append(r.later, func() {
-		if len(cfg.Redis.Addresses) == 0 {
+		if len(r.cfg.Redis.Addresses) == 0 {
 			r.fault(n, "link: there are no other replicas without redis")
 		}
 	})

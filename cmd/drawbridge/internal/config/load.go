@@ -23,11 +23,11 @@ func load(path string, data []byte, env Environment, known *memory) (*Config, So
 		cfg, err = r.parse(data, r.config)
 	}
 	if err == nil {
-		cfg.Sources, cfg.Included, cfg.Digest = r.sources, r.included, r.sources.digest()
-		r.warnAll(cfg)
+		cfg.Digest = cfg.Sources.digest()
+		r.warnAll()
 		known.keep(cfg)
 	}
-	return cfg, r.sources, err
+	return cfg, r.cfg.Sources, err
 }
 
 // Loader loads one config file again and again, and does again only what may come out
@@ -56,7 +56,7 @@ func NewLoader(path string, env Environment) *Loader {
 func (l *Loader) Load() (*Config, Sources, error) {
 	data, err := readFile(l.path)
 	if err != nil {
-		return nil, newReader(l.path, data, err, l.env).sources, err
+		return nil, newReader(l.path, data, err, l.env).cfg.Sources, err
 	}
 	return load(l.path, data, l.env, &l.memory)
 }

@@ -47,13 +47,13 @@ func (r *reader) publicURL(n *node) string {
 // checkAddresses reports addresses that do not go together: operator and listen must
 // differ, and an address that nobody elsewhere can type needs a public_url. It runs after
 // all addresses were read.
-func (r *reader) checkAddresses(cfg *Config) {
-	if cfg.Listen != "" && cfg.Listen == cfg.Operator && !strings.HasSuffix(cfg.Listen, ":0") {
+func (r *reader) checkAddresses() {
+	if r.cfg.Listen != "" && r.cfg.Listen == r.cfg.Operator && !strings.HasSuffix(r.cfg.Listen, ":0") {
 		r.fault(r.at("operator"),
 			"operator and listen are the same address; the operator's page is not for clients")
 	}
-	if cfg.PublicURL == "" && r.root.member("public_url") == nil && cfg.Listen != "" &&
-		(!IsLoopback(cfg.Listen) || strings.HasSuffix(cfg.Listen, ":0")) {
+	if r.cfg.PublicURL == "" && r.root.member("public_url") == nil && r.cfg.Listen != "" &&
+		(!IsLoopback(r.cfg.Listen) || strings.HasSuffix(r.cfg.Listen, ":0")) {
 		r.fault(r.at("listen"), "clients elsewhere cannot type this address: set public_url to what they "+
 			"type, like https://mcp.example.com")
 	}

@@ -28,8 +28,8 @@ func (r *reader) readFiles(a *API) (read func(name string) ([]byte, error), rele
 		open := func(string) (*os.File, error) { return root.Open(name) }
 		data, _, err := readRegular(path, stat, open)
 		if err == nil || errors.Is(err, fs.ErrNotExist) { // what else there is may lie elsewhere
-			r.sources.files = append(r.sources.files, path)
-			r.sources.sum = chain(r.sources.sum, data, err)
+			r.cfg.Sources.files = append(r.cfg.Sources.files, path)
+			r.cfg.Sources.sum = chain(r.cfg.Sources.sum, data, err)
 		}
 		if err != nil {
 			a.Files[filepath.ToSlash(name)] = File{Problem: err.Error()}

@@ -18,22 +18,22 @@ import (
 
 // watchPatterns notes where each pattern of a tenant stands, so that a later warning can
 // name its place, and marks the rules whose patterns may match nothing without a warning.
-func (r *reader) watchPatterns(cfg *Config, t *gateway.TenantConfig, n *node) {
+func (r *reader) watchPatterns(t *gateway.TenantConfig, n *node) {
 	note := func(position gateway.PatternPosition, at *node) {
 		if r.known.lasting {
 			return
 		}
 		position.Tenant = t.ID
-		cfg.patterns[position] = at.problem(at.raw)
+		r.cfg.patterns[position] = at.problem(at.raw)
 	}
-	t.MayMatchNothing = r.mayMatchNothing(cfg, acknowledgement{tenant: t.ID, rule: anyRule}, n, r.root)
+	t.MayMatchNothing = r.mayMatchNothing(acknowledgement{tenant: t.ID, rule: anyRule}, n, r.root)
 	for _, m := range n.child("limits").child("tools").members {
 		note(gateway.PatternPosition{Pattern: m.name},
 			&node{raw: m.name, file: m.key.file, line: m.key.line, col: m.key.col})
 	}
 	for i := range t.Rules {
 		item := n.child("rules").items[i]
-		own := r.mayMatchNothing(cfg, acknowledgement{tenant: t.ID, rule: i + 1}, item)
+		own := r.mayMatchNothing(acknowledgement{tenant: t.ID, rule: i + 1}, item)
 		t.Rules[i].MayMatchNothing = own || t.MayMatchNothing
 		for _, at := range item.child("allow").items {
 			note(gateway.PatternPosition{Rule: i + 1, Pattern: at.text}, at)
@@ -47,12 +47,12 @@ func (r *reader) watchPatterns(cfg *Config, t *gateway.TenantConfig, n *node) {
 // mayMatchNothing tells whether one of the mappings acknowledges no-match. Whether the
 // acknowledgement is needed depends on what the servers offer, which nobody knows yet. So
 // it is kept for Needless, with the rule that it is about.
-func (r *reader) mayMatchNothing(cfg *Config, about acknowledgement, within ...*node) bool {
+func (r *reader) mayMatchNothing(about acknowledgement, within ...*node) bool {
 	found := r.acknowledgements(codeNoMatch, within...)
 	for _, item := range found {
 		if !r.known.lasting {
 			about.at = item.problem(codeNoMatch)
-			cfg.acknowledged = append(cfg.acknowledged, about)
+			r.cfg.acknowledged = append(r.cfg.acknowledged, about)
 		}
 	}
 	return len(found) > 0

@@ -19,22 +19,20 @@ type reader struct {
 	// the config, or that of an included file while include reads it.
 	file string
 	env  Environment
+	cfg  *Config // that is read
 	// Whether tenants of included files are left unread until they are wanted, see part.
 	apart  bool
 	opened opened // the part that was parsed again last
 	// What a Loader remembers of tenants.
 	known    *memory
 	problems []Problem
-	sources  Sources
 	secrets  []string // files that are read again without a reload, and so are no sources
 	bytes    int      // of YAML, of the config and all included files together; parseYAML bounds them
-	included int      // how many files were included
 	root     *node    // the whole config, included files joined to it; nil until the config file is parsed
 	later    []func() // checks that need the whole config; finish runs them
 	index    index    // for those checks; finish fills it
 	// the audiences of identities, which must not be the gateway's own
 	identities []*node
-	warnings   []Warning
 
 	// The items of all lists acknowledge, and those among them that silence a warning or
 	// may do so. What is in the first and not in the second is useless, and validate says
@@ -47,10 +45,11 @@ type reader struct {
 // file or, if the file could not be read, err says why: both go into the digest of the
 // sources, so that a Watch notices when the file comes back.
 func newReader(path string, data []byte, err error, env Environment) *reader {
-	return &reader{
-		file: path, env: env, known: &memory{}, needed: make(map[*node]bool),
-		sources: Sources{files: []string{path}, sum: chain(nil, data, err)},
+	r := &reader{
+		file: path, env: env, cfg: Default(), known: &memory{}, needed: make(map[*node]bool),
 	}
+	r.cfg.File, r.cfg.Sources = path, Sources{files: []string{path}, sum: chain(nil, data, err)}
+	return r
 }
 
 // fault records a problem at the place of a node. Nothing is recorded beyond maxProblems.

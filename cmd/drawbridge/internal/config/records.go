@@ -12,12 +12,12 @@ import (
 )
 
 // auditFields returns the keys under audit.
-func (r *reader) auditFields(cfg *Config) fields {
-	records := &cfg.Records
+func (r *reader) auditFields() fields {
+	records := &r.cfg.Records
 	return fields{
-		"file":      into(&cfg.Audit.File, r.auditPath),
-		"when_full": into(&cfg.Audit.Drop, r.is("drop", "block", "drop")),
-		"sync":      into(&cfg.Audit.Always, r.is("always", "always", "interval")),
+		"file":      into(&r.cfg.Audit.File, r.auditPath),
+		"when_full": into(&r.cfg.Audit.Drop, r.is("drop", "block", "drop")),
+		"sync":      into(&r.cfg.Audit.Always, r.is("always", "always", "interval")),
 		"claims": func(n *node) {
 			records.Claims = r.checkedTexts("claims", checkRecordedClaim)(n)
 			r.checkMembers(n, "claims", records.Claims)

@@ -56,9 +56,9 @@ func (r Redis) TLS() (*tls.Config, error) {
 }
 
 // redis reads how to reach the server that replicas share.
-func (r *reader) redis(cfg *Config, n *node) {
-	to := &cfg.Redis
-	cfg.positions["redis"] = n.problem("")
+func (r *reader) redis(n *node) {
+	to := &r.cfg.Redis
+	r.cfg.positions["redis"] = n.problem("")
 	secret := func(n *node) string { fromFile(r, checkPassword)(n); return r.path(n) }
 	file := func(n *node) string { r.read(n); return r.path(n) }
 	before := len(r.problems)
@@ -81,7 +81,7 @@ func (r *reader) redis(cfg *Config, n *node) {
 	if r.need(n, "redis", "url") && len(r.problems) == before {
 		r.checkRedis(to, n)
 	}
-	r.later = append(r.later, func() { r.checkReplicas(cfg, n) })
+	r.later = append(r.later, func() { r.checkReplicas(n) })
 }
 
 // Bounds of redis.patience: less is missed by a pause of a busy machine, and more would
@@ -210,8 +210,8 @@ func redisAddress(host, port string) (string, bool) {
 
 // checkReplicas reports several replicas without common keys: each process would make its
 // own at random, and none could open what another has sealed.
-func (r *reader) checkReplicas(cfg *Config, n *node) {
-	if cfg.Sessions.KeysFile == "" {
+func (r *reader) checkReplicas(n *node) {
+	if r.cfg.Sessions.KeysFile == "" {
 		r.fault(n, "several replicas need a common sessions.keys_file, the same file at each; make it "+
 			"with: openssl rand -base64 32 > session.keys")
 	}

@@ -185,14 +185,14 @@ func (r *reader) checkPlain(id *credential.Identity, n *node) {
 
 // checkAudience reports an identity that would be for this gateway: a server could take it
 // and come back with it as its caller. at is the audience.
-func (r *reader) checkAudience(cfg *Config, at *node) {
-	own := cfg.PublicAddress()
+func (r *reader) checkAudience(at *node) {
+	own := r.cfg.PublicAddress()
 	if at.text == own || strings.HasPrefix(at.text, own+"/") {
 		r.fault(at, "this is the gateway's own address; say the server's")
 		return
 	}
-	for i := range cfg.Issuers {
-		if slices.Contains(cfg.Issuers[i].Audiences, at.text) {
+	for i := range r.cfg.Issuers {
+		if slices.Contains(r.cfg.Issuers[i].Audiences, at.text) {
 			r.fault(at, "this gateway takes tokens with this audience; say the server's")
 			return
 		}
@@ -258,16 +258,16 @@ func folded(name string) string { return strings.ReplaceAll(strings.ToLower(name
 
 // tenantAuth returns a function that reads the block auth of a tenant: what it has in
 // place of a server's own.
-func (r *reader) tenantAuth(cfg *Config, tenant string, servers *[]string) func(*node) {
+func (r *reader) tenantAuth(tenant string, servers *[]string) func(*node) {
 	return func(n *node) {
 		r.entries(n, "auth", func(m member) {
-			i := slices.IndexFunc(cfg.Servers, func(s Server) bool { return s.Name == m.name })
+			i := slices.IndexFunc(r.cfg.Servers, func(s Server) bool { return s.Name == m.name })
 			if i < 0 {
 				r.fault(m.key, "there is no server %q", m.name)
 				return
 			}
 			var spec credential.Spec
-			server := &cfg.Servers[i]
+			server := &r.cfg.Servers[i]
 			r.auth(&spec, nil, server)(m.value)
 			r.checkAuth(server, spec, m.value)
 			r.later = append(r.later, func() {
@@ -285,18 +285,18 @@ func (r *reader) tenantAuth(cfg *Config, tenant string, servers *[]string) func(
 
 // finishAuth tells issuers what of their tokens goes on with a caller, and identities
 // whose they are. It runs when all else has been read.
-func (r *reader) finishAuth(cfg *Config) {
+func (r *reader) finishAuth() {
 	for _, at := range r.identities {
-		r.checkAudience(cfg, at)
+		r.checkAudience(at)
 	}
-	for i := range cfg.Servers {
-		own := &cfg.Servers[i].Auth
+	for i := range r.cfg.Servers {
+		own := &r.cfg.Servers[i].Auth
 		if slices.ContainsFunc(own.specs(), func(s credential.Spec) bool { return s.Identity != nil }) {
-			own.Issuer = cfg.PublicAddress()
+			own.Issuer = r.cfg.PublicAddress()
 		}
 	}
-	claims := cfg.IdentityClaims()
-	for i := range cfg.Issuers {
-		cfg.Issuers[i].KeepClaims, cfg.Issuers[i].KeepToken = claims, cfg.ExchangesTokens()
+	claims := r.cfg.IdentityClaims()
+	for i := range r.cfg.Issuers {
+		r.cfg.Issuers[i].KeepClaims, r.cfg.Issuers[i].KeepToken = claims, r.cfg.ExchangesTokens()
 	}
 }

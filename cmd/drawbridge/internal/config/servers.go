@@ -18,10 +18,10 @@ const (
 	defaultStartTimeout = time.Minute      // long enough for npx and the like to fetch the program first
 )
 
-// servers reads the mapping of servers into cfg.Servers, in the order of the files. A
+// servers reads the mapping of servers into r.cfg.Servers, in the order of the files. A
 // server with problems is added too, so that tenants which name it get no problem of
 // their own.
-func (r *reader) servers(cfg *Config, n *node) {
+func (r *reader) servers(n *node) {
 	r.entries(n, "servers", func(m member) {
 		s := Server{Name: m.name, Prefix: m.name, Grace: defaultGrace, StartTimeout: defaultStartTimeout}
 		if !registry.ValidServerName(m.name) {
@@ -29,8 +29,8 @@ func (r *reader) servers(cfg *Config, n *node) {
 				"%q is not a server's name: 1 to 16 of a-z, 0-9 and -", m.name)
 		}
 		r.server(&s, m.value)
-		cfg.Servers = append(cfg.Servers, s)
-		cfg.positions["server "+m.name] = m.key.problem("")
+		r.cfg.Servers = append(r.cfg.Servers, s)
+		r.cfg.positions["server "+m.name] = m.key.problem("")
 	})
 }
 

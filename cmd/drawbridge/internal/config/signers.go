@@ -18,26 +18,26 @@ func LoadSigners(path string, env Environment) (*Config, error) {
 
 // signers is to LoadSigners what reader.config is to Load. It ignores the keys that it
 // does not know.
-func (r *reader) signers(cfg *Config, root *node) {
+func (r *reader) signers() {
 	known := fields{
-		"listen":     into(&cfg.Listen, r.address),
-		"public_url": into(&cfg.PublicURL, r.publicURL),
-		"issuers":    func(n *node) { r.issuers(cfg, n) },
+		"listen":     into(&r.cfg.Listen, r.address),
+		"public_url": into(&r.cfg.PublicURL, r.publicURL),
+		"issuers":    r.issuers,
 		"tenants": func(n *node) {
 			r.entries(n, "tenants", func(m member) {
-				cfg.Tenants = append(cfg.Tenants, gateway.TenantConfig{ID: m.name})
+				r.cfg.Tenants = append(r.cfg.Tenants, gateway.TenantConfig{ID: m.name})
 			})
 		},
 	}
-	if !r.includes(root, r.topFields(cfg)) {
+	if !r.includes(r.root, r.topFields()) {
 		return
 	}
-	whole := r.entries(root, "the config", func(m member) {
+	whole := r.entries(r.root, "the config", func(m member) {
 		if read := known[m.name]; read != nil {
 			read(m.value)
 		}
 	})
-	if whole && r.need(root, "the config", "issuers", "tenants") {
-		r.finish(cfg)
+	if whole && r.need(r.root, "the config", "issuers", "tenants") {
+		r.finish()
 	}
 }

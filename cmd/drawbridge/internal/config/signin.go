@@ -113,7 +113,7 @@ func (r *reader) checkIssuerAddress(n *node, address string, private bool) {
 }
 
 // github reads an entry of issuers that is GitHub, which signs no tokens.
-func (r *reader) github(cfg *Config, n *node) {
+func (r *reader) github(n *node) {
 	login := Login{
 		Issuer: auth.Issuer{Issuer: provider.GitHubIssuer}, GitHub: true,
 		Scopes: provider.DefaultScopes(provider.GitHubIssuer),
@@ -130,14 +130,14 @@ func (r *reader) github(cfg *Config, n *node) {
 		login.Name = "github"
 	}
 	whole := len(r.problems) == before
-	r.later = append(r.later, func() { r.addLogin(cfg, &login, n, tenants, whole) })
+	r.later = append(r.later, func() { r.addLogin(&login, n, tenants, whole) })
 }
 
 // addLogin adds a login once the whole config is known.
-func (r *reader) addLogin(cfg *Config, login *Login, at *node, tenants []*node, whole bool) {
+func (r *reader) addLogin(login *Login, at *node, tenants []*node, whole bool) {
 	r.checkTenants(tenants)
-	for i := range cfg.Logins {
-		if cfg.Logins[i].Name == login.Name {
+	for i := range r.cfg.Logins {
+		if r.cfg.Logins[i].Name == login.Name {
 			r.fault(at, "two logins have the name %q, and one address of a callback; give one of them "+
 				"another with name", login.Name)
 		}
@@ -145,8 +145,8 @@ func (r *reader) addLogin(cfg *Config, login *Login, at *node, tenants []*node, 
 	if whole {
 		r.checkMeaning(login, at)
 	}
-	cfg.Logins = append(cfg.Logins, *login)
-	cfg.positions["login "+login.Name] = at.problem("")
+	r.cfg.Logins = append(r.cfg.Logins, *login)
+	r.cfg.positions["login "+login.Name] = at.problem("")
 }
 
 // checkMeaning reports what package auth has against the claims of a login. It wants keys
@@ -188,7 +188,7 @@ func parseClientKey(data []byte) (*auth.Key, error) {
 }
 
 // clients reads the clients that need not register themselves.
-func (r *reader) clients(cfg *Config, n *node) {
+func (r *reader) clients(n *node) {
 	if n.kind == list && len(n.items) > maxClients {
 		r.fault(n, "more than %d clients; let them register themselves", maxClients)
 		return
@@ -209,11 +209,11 @@ func (r *reader) clients(cfg *Config, n *node) {
 		}
 		r.checkClient(&c, item)
 		same := func(other clients.Fixed) bool { return other.ID == c.ID && c.ID != "" }
-		if slices.ContainsFunc(cfg.Clients, same) {
+		if slices.ContainsFunc(r.cfg.Clients, same) {
 			r.fault(item.member("client_id"), "two clients have the id %q", c.ID)
 		}
-		cfg.Clients = append(cfg.Clients, c)
-		cfg.positions["clients"] = n.problem("")
+		r.cfg.Clients = append(r.cfg.Clients, c)
+		r.cfg.positions["clients"] = n.problem("")
 		if at := item.member("tenant"); at != nil {
 			r.later = append(r.later, func() { r.checkTenants([]*node{at}) })
 		}
@@ -281,16 +281,16 @@ func checkScope(text string) error {
 const SignInKeyword = "sign_in"
 
 // advertise reads which authorization servers the metadata of /mcp names.
-func (r *reader) advertise(cfg *Config, n *node) {
-	cfg.Advertise = []string{}
+func (r *reader) advertise(n *node) {
+	r.cfg.Advertise = []string{}
 	nodes := map[string]*node{}
 	r.eachText(n, "advertise", func(at *node, name string) {
-		cfg.Advertise, nodes[name] = append(cfg.Advertise, name), at
+		r.cfg.Advertise, nodes[name] = append(r.cfg.Advertise, name), at
 	})
 	r.later = append(r.later, func() {
-		for _, name := range cfg.Advertise {
+		for _, name := range r.cfg.Advertise {
 			switch {
-			case name == SignInKeyword && !r.hasLogins() && len(cfg.Clients) == 0:
+			case name == SignInKeyword && !r.hasLogins() && len(r.cfg.Clients) == 0:
 				r.fault(nodes[name], "there is no sign_in to advertise")
 			case name != SignInKeyword && !slices.Contains(r.index.issuers, name):
 				r.faultHint(nodes[name], nearest(name, r.index.issuers),
@@ -303,16 +303,16 @@ func (r *reader) advertise(cfg *Config, n *node) {
 
 // checkSigningIn reports what the gateway's own sign-in lacks. It runs after all keys were
 // read.
-func (r *reader) checkSigningIn(cfg *Config) {
+func (r *reader) checkSigningIn() {
 	for _, name := range []string{"registration", "spent_tokens"} {
-		if at := r.root.member(name); at != nil && len(cfg.Logins) == 0 && !r.hasLogins() {
+		if at := r.root.member(name); at != nil && len(r.cfg.Logins) == 0 && !r.hasLogins() {
 			r.fault(at, "%s goes with sign_in of an issuer: nobody could sign in", name)
 		}
 	}
-	if !cfg.SignsIn() {
+	if !r.cfg.SignsIn() {
 		return
 	}
-	u := parsedURL(cfg.PublicAddress())
+	u := parsedURL(r.cfg.PublicAddress())
 	if r.root.member("data") == nil {
 		r.fault(r.root, "sign_in and clients need data, which has the clients and who is signed in; "+
 			"write data: {dir: /var/lib/drawbridge}")

@@ -11,16 +11,16 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// tenants reads the mapping of tenants into cfg.Tenants, in the order of the files. All
+// tenants reads the mapping of tenants into r.cfg.Tenants, in the order of the files. All
 // other keys have been read. The checks of a tenant against servers and issuers are made
 // only if these are complete.
-func (r *reader) tenants(cfg *Config, n *node, complete bool) {
+func (r *reader) tenants(n *node, complete bool) {
 	if n.kind == mapping && len(n.members) == 0 {
 		r.fault(n, "without a tenant nobody is let in")
 	}
-	serving := r.servingTenants(cfg)
+	serving := r.servingTenants()
 	r.known.surround(r)
-	cfg.Tenants = make([]gateway.TenantConfig, 0, len(n.members))
+	r.cfg.Tenants = make([]gateway.TenantConfig, 0, len(n.members))
 	r.entries(n, "tenants", func(m member) {
 		if !gateway.IsTenantID(m.name) {
 			r.fault(m.key,
@@ -30,22 +30,22 @@ func (r *reader) tenants(cfg *Config, n *node, complete bool) {
 		key := r.known.key(m, serving[m.name])
 		t, known := r.known.find(m.name, key)
 		if !known {
-			warnings := len(r.warnings)
-			t = r.known.shared(r.wholeTenant(cfg, m, serving[m.name], complete))
-			known = len(r.warnings) == warnings && !cfg.hasAuth(m.name)
+			warnings := len(r.cfg.Warnings)
+			t = r.known.shared(r.wholeTenant(m, serving[m.name], complete))
+			known = len(r.cfg.Warnings) == warnings && !r.cfg.hasAuth(m.name)
 		}
 		t.Position = positionOf(m.key)
 		if known && r.known.lasting {
 			r.known.keys[m.name] = key
 		}
-		cfg.Tenants = append(cfg.Tenants, t)
+		r.cfg.Tenants = append(r.cfg.Tenants, t)
 	})
 }
 
 // servingTenants returns the issuers whose tokens, or whose people, may be of each tenant.
-func (r *reader) servingTenants(cfg *Config) map[string][]string {
+func (r *reader) servingTenants() map[string][]string {
 	serving := make(map[string][]string)
-	for _, pair := range cfg.speakers(r.index.tenants) {
+	for _, pair := range r.cfg.speakers(r.index.tenants) {
 		serving[pair[1]] = append(serving[pair[1]], pair[0])
 	}
 	return serving
@@ -55,11 +55,11 @@ func positionOf(n *node) gateway.Position { return gateway.Position{File: n.file
 
 // wholeTenant reads one tenant, checks it if the rest is complete, and warns of it if
 // there is no problem.
-func (r *reader) wholeTenant(cfg *Config, m member, serving []string, complete bool) gateway.TenantConfig {
+func (r *reader) wholeTenant(m member, serving []string, complete bool) gateway.TenantConfig {
 	t := gateway.TenantConfig{ID: m.name, Position: positionOf(m.key)}
 	before := len(r.problems)
 	value := r.open(m)
-	r.tenant(cfg, &t, value)
+	r.tenant(&t, value)
 	checks := r.later
 	r.later = nil
 	if !complete {
@@ -89,7 +89,7 @@ func (r *reader) compileTenant(at *node, t gateway.TenantConfig) {
 }
 
 // tenant reads one tenant into t.
-func (r *reader) tenant(cfg *Config, t *gateway.TenantConfig, n *node) {
+func (r *reader) tenant(t *gateway.TenantConfig, n *node) {
 	r.object(n, "a tenant", fields{
 		"servers": func(n *node) {
 			r.eachText(n, "servers", func(at *node, name string) {
@@ -101,7 +101,7 @@ func (r *reader) tenant(cfg *Config, t *gateway.TenantConfig, n *node) {
 			r.sequence(n, "rules", func(item *node) { t.Rules = append(t.Rules, r.rule(t, item)) })
 		},
 		"limits":      r.tenantLimits(t),
-		"auth":        r.tenantAuth(cfg, t.ID, &t.Servers),
+		"auth":        r.tenantAuth(t.ID, &t.Servers),
 		"output":      r.output(&t.Output),
 		"inline_refs": into(&t.InlineRefs, r.boolean),
 		"card": func(n *node) {
@@ -111,7 +111,7 @@ func (r *reader) tenant(cfg *Config, t *gateway.TenantConfig, n *node) {
 		},
 		"acknowledge": r.acknowledge,
 	})
-	r.watchPatterns(cfg, t, n)
+	r.watchPatterns(t, n)
 	r.need(n, "the tenant", "servers")
 }
 

@@ -308,7 +308,7 @@ func (r *reader) await(path string) { _, _ = r.source(path) } // its content is 
 // sourceInfo is source for a caller who wants to know which file it is, too.
 func (r *reader) sourceInfo(path string) ([]byte, os.FileInfo, error) {
 	data, info, err := readFileInfo(path)
-	r.sources.files = append(r.sources.files, path)
-	r.sources.sum = chain(r.sources.sum, data, err)
+	r.cfg.Sources.files = append(r.cfg.Sources.files, path)
+	r.cfg.Sources.sum = chain(r.cfg.Sources.sum, data, err)
 	return data, info, err
 }

@@ -49,34 +49,32 @@ func unmatched(cfg *Config, catalogue *registry.Registry) []Warning {
 	return out
 }
 
-// warnAll looks for settings that work and may not be meant, and puts the warnings into
-// cfg, with those of tenants, which were found as each was read. It runs only for a
-// config without problems, so that the nodes of servers are there and in the same order
-// as in cfg.
-func (r *reader) warnAll(cfg *Config) {
-	r.warnOperator(cfg)
-	r.warnAudit(cfg)
+// warnAll looks for settings that work and may not be meant, and sorts the warnings, with
+// those of tenants, which were found as each was read. It runs only for a config without
+// problems, so that the nodes of servers are there and in the same order as in r.cfg.
+func (r *reader) warnAll() {
+	r.warnOperator()
+	r.warnAudit()
 	r.warnWritable()
 	r.warnRedis()
-	r.watchMemory(cfg)
-	reached := cfg.reached()
+	r.watchMemory()
+	reached := r.cfg.reached()
 	for i, m := range r.root.member("servers").members {
-		r.warnServer(&cfg.Servers[i], reached[m.name], m)
-		r.watchReleases(cfg, &cfg.Servers[i], m.value)
+		r.warnServer(&r.cfg.Servers[i], reached[m.name], m)
+		r.watchReleases(&r.cfg.Servers[i], m.value)
 	}
 	for _, item := range r.acknowledged {
 		if !r.needed[item] {
-			cfg.idle = append(cfg.idle, item.problem(item.text))
+			r.cfg.idle = append(r.cfg.idle, item.problem(item.text))
 		}
 	}
-	sortWarnings(r.warnings)
-	cfg.Warnings = r.warnings
+	sortWarnings(r.cfg.Warnings)
 }
 
 // warnOperator warns of an operator's page on all addresses of the machine: it asks for
 // no login, and shows which servers there are.
-func (r *reader) warnOperator(cfg *Config) {
-	host, _, err := net.SplitHostPort(cfg.Operator)
+func (r *reader) warnOperator() {
+	host, _, err := net.SplitHostPort(r.cfg.Operator)
 	address, _ := netip.ParseAddr(host)
 	if err == nil && address.Unmap().IsUnspecified() {
 		r.warn(codeOpenOperator, r.at("operator"), nil,
@@ -88,12 +86,12 @@ func (r *reader) warnOperator(cfg *Config) {
 // warnAudit warns of an audit file whose directory does not exist here. It is no problem,
 // because a config is often checked on another machine. A file that is taken by default
 // lies beside the config, so its directory exists.
-func (r *reader) warnAudit(cfg *Config) {
+func (r *reader) warnAudit() {
 	file := r.root.child("audit").member("file")
-	if file == nil || cfg.Audit.File == "-" {
+	if file == nil || r.cfg.Audit.File == "-" {
 		return
 	}
-	if info, err := os.Stat(filepath.Dir(cfg.Audit.File)); err != nil || !info.IsDir() {
+	if info, err := os.Stat(filepath.Dir(r.cfg.Audit.File)); err != nil || !info.IsDir() {
 		r.warn(codeNoAudit, file, nil, "%q cannot be written here: its directory is not there", file.raw)
 	}
 }
@@ -105,7 +103,8 @@ func (r *reader) warnWritable() {
 	if runtime.GOOS == "windows" {
 		return // its files have access lists, and Go makes up the mode
 	}
-	for _, file := range slices.Compact(slices.Sorted(slices.Values(append(r.secrets, r.sources.files...)))) {
+	files := slices.Concat(r.secrets, r.cfg.Sources.files)
+	for _, file := range slices.Compact(slices.Sorted(slices.Values(files))) {
 		info, err := os.Stat(file)
 		if err == nil && info.Mode().Perm()&0o002 != 0 {
 			r.warn(codeWritable, &node{file: file, line: 1, col: 1}, nil,
@@ -144,13 +143,13 @@ func (r *reader) warnServer(s *Server, reached bool, m member) {
 // watchMemory notes where the warnings about memory belong, and whether they are
 // acknowledged. Nobody knows here whether they are given, so the acknowledgements count
 // as needed.
-func (r *reader) watchMemory(cfg *Config) {
+func (r *reader) watchMemory() {
 	limits := r.root.child("limits")
 	await := func(code string, at *node) awaited {
 		return awaited{at.problem(""), len(r.acknowledgements(code, r.root)) > 0}
 	}
-	cfg.largeBody = await(codeLargeBody, cmp.Or(limits.member("max_body"), limits.member("memory"), r.root))
-	cfg.muchMemory = await(codeMuchMemory, cmp.Or(limits.member("memory"), r.root))
+	r.cfg.largeBody = await(codeLargeBody, cmp.Or(limits.member("max_body"), limits.member("memory"), r.root))
+	r.cfg.muchMemory = await(codeMuchMemory, cmp.Or(limits.member("memory"), r.root))
 }
 
 // WarnOfBody adds a warning if the largest body is larger than most, which is what one
@@ -202,9 +201,9 @@ func roundSize(n int64) string {
 // watchReleases notes where each release of a server stands, so that a later warning can
 // name its place, and whether that warning is acknowledged. Nobody knows here whether it
 // is needed, so the acknowledgement counts as such.
-func (r *reader) watchReleases(cfg *Config, s *Server, n *node) {
+func (r *reader) watchReleases(s *Server, n *node) {
 	for _, at := range n.child("released").items {
-		cfg.releases[release{s.Name, at.text}] = at.problem(at.raw)
+		r.cfg.releases[release{s.Name, at.text}] = at.problem(at.raw)
 	}
 	s.IdleReleases = len(r.acknowledgements(CodeUnusedRelease, n, r.root)) > 0
 }

@@ -56,9 +56,12 @@ func (r *reader) issuer(n *node) (iss Issuer, login *Login, at issuerPositions) 
 	}
 	known := r.claims(&iss.Issuer, &at.tenants)
 	maps.Copy(known, fields{
-		"issuer":            func(n *node) { iss.Issuer.Issuer, at.name = r.text(n), n },
-		"algorithms":        into(&iss.Algorithms, r.algorithms),
-		"audiences":         into(&iss.Audiences, r.audiences),
+		"issuer": func(n *node) { iss.Issuer.Issuer, at.name = r.text(n), n },
+		"algorithms": into(&iss.Algorithms, r.filled("without an algorithm no token can be verified",
+			r.textsAmong("algorithms", algorithms()...))),
+		// An empty list is not taken for a missing one.
+		"audiences": into(&iss.Audiences, r.filled(
+			"an empty list of audiences; leave it out for <public_url>/mcp", r.textsOf("audiences"))),
 		"max_token_life":    into(&iss.MaxLifetime, r.duration),
 		"private_addresses": into(&iss.PrivateAddresses, r.boolean),
 		"jwks_url":          into(&iss.JWKSURL, r.text),
@@ -149,20 +152,6 @@ func (r *reader) checkTenantSource(n *node) {
 			r.fault(allowed, "tenants_allowed goes with tenants; this issuer has a fixed tenant")
 		}
 	}
-}
-
-// algorithms returns the algorithms that a config lists for an issuer. Unknown ones and
-// an empty list are problems.
-func (r *reader) algorithms(n *node) []string {
-	r.faultEmpty(n, "without an algorithm no token can be verified")
-	return r.textsAmong("algorithms", algorithms()...)(n)
-}
-
-// audiences returns the audiences that a config lists for an issuer; an empty list is a
-// problem, and is not taken for a missing one.
-func (r *reader) audiences(n *node) []string {
-	r.faultEmpty(n, "an empty list of audiences; leave it out for <public_url>/mcp")
-	return r.textsOf("audiences")(n)
 }
 
 // checkSource checks an issuer's source of keys together with its algorithms. The HS

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -126,39 +127,30 @@ func (r *reader) checkRedis(to *Redis, n *node) {
 const urlForms = "redis://host:6379, redis+sentinel://host:26379,host:26379/master or " +
 	"redis+cluster://host:6379,host:6379; rediss for TLS"
 
+// redisForm has the parts of an address: TLS, kind, hosts, and what follows them.
+var redisForm = regexp.MustCompile(`^redis(s?)(|\+sentinel|\+cluster)://([^/?#]*)/?([^?#]*)$`)
+
 // redisURL reads the address of a server, of sentinels or of a cluster. Its problems
 // never repeat the text, which may hold a password.
 func (r *reader) redisURL(to *Redis, n *node) {
 	text := r.text(n)
-	if text == "" {
-		return
-	}
-	scheme, rest, _ := strings.Cut(text, "://")
-	hosts, path, _ := strings.Cut(rest, "/")
-	kind, secure := strings.CutPrefix(scheme, "rediss")
-	if !secure {
-		kind = strings.TrimPrefix(scheme, "redis")
-	}
-	var port string
+	parts := redisForm.FindStringSubmatch(text)
 	switch {
-	case strings.Contains(rest, "@"):
+	case text == "":
+		return
+	case strings.Contains(text, "@"):
 		r.fault(n, "no user and no password stand in url; use user and password_file")
 		return
-	case !strings.HasPrefix(scheme, "redis") || strings.ContainsAny(rest, "?#"):
-		r.fault(n, "this is no address of Redis; write %s", urlForms)
-		return
-	case kind == "":
-		port = "6379"
-	case kind == "+sentinel":
-		port = "26379"
-	case kind == "+cluster":
-		port, to.Cluster = "6379", true
-	default:
+	case parts == nil:
 		r.fault(n, "this is no address of Redis; write %s", urlForms)
 		return
 	}
-	to.Secure = secure
-	for host := range strings.SplitSeq(hosts, ",") {
+	kind, port := parts[2], "6379"
+	if kind == "+sentinel" {
+		port = "26379"
+	}
+	to.Secure, to.Cluster = parts[1] != "", kind == "+cluster"
+	for host := range strings.SplitSeq(parts[3], ",") {
 		address, ok := redisAddress(host, port)
 		if !ok {
 			r.fault(n, "a host of url is none; write %s", urlForms)
@@ -170,7 +162,7 @@ func (r *reader) redisURL(to *Redis, n *node) {
 		r.fault(n, "one server has one address; write redis+sentinel:// or redis+cluster:// for several")
 		return
 	}
-	r.redisPath(to, n, kind, path)
+	r.redisPath(to, n, kind, parts[4])
 }
 
 // redisPath reads what follows the hosts: the name of the master at sentinels, and the

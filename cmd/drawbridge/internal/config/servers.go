@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -134,7 +135,7 @@ func (r *reader) serverFields(s *Server) fields {
 		"prefix":            into(&s.Prefix, r.prefix),
 		"acknowledge":       r.acknowledge,
 		"shared":            into(&s.Shared, r.boolean),
-		"idempotent":        into(&s.Idempotent, r.toolPatterns),
+		"idempotent":        into(&s.Idempotent, r.checkedTexts("idempotent", checkOwnPattern)),
 		"released":          into(&s.Released, r.digests),
 		"pinned":            into(&s.Pinned, r.boolean),
 		"tool_timeouts":     into(&s.ToolTimeouts, named(r, "tool_timeouts", r.duration)),
@@ -195,23 +196,18 @@ func (r *reader) prefix(n *node) string {
 	return ""
 }
 
-// toolPatterns reads patterns of the names that a server itself gives to its tools,
-// without the prefix.
-func (r *reader) toolPatterns(n *node) []string {
-	var out []string
-	r.eachText(n, "idempotent", func(at *node, pattern string) {
-		switch {
-		case patternShape.MatchString(pattern):
-		case strings.ContainsAny(pattern, `?[]\`):
-			r.fault(at, "%q is not a pattern: only * stands for other characters; ?, [ ] and \\ do not",
-				at.raw)
-		default:
-			r.fault(at, "%q is not a pattern: a tool's own name of letters, digits, _ - . / : and single "+
-				"spaces, with * for any run of characters", at.raw)
-		}
-		out = append(out, pattern)
-	})
-	return out
+// checkOwnPattern tells why a text is no pattern of the names that a server itself gives
+// to its tools, without the prefix.
+func checkOwnPattern(pattern string) error {
+	switch {
+	case patternShape.MatchString(pattern):
+		return nil
+	case strings.ContainsAny(pattern, `?[]\`):
+		return errors.New("in a pattern only * stands for other characters; ?, [ ] and \\ do not")
+	default:
+		return errors.New("a pattern is a tool's own name of letters, digits, _ - . / : and single spaces, " +
+			"with * for any run of characters")
+	}
 }
 
 // digests reads digests of definitions, as /readyz and validate -online print them.

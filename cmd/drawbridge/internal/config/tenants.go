@@ -147,10 +147,8 @@ func (r *reader) rule(t *gateway.TenantConfig, n *node) gateway.Rule {
 // the tenant. If an empty list meant the same, whoever removes the last name from it
 // would open the rule to all.
 func (r *reader) nonEmpty(what string) func(*node) []string {
-	return func(n *node) []string {
-		r.faultEmpty(n, "an empty list of "+what+"; leave it out if the rule is for everyone of the tenant")
-		return r.textsOf(what)(n)
-	}
+	return r.filled("an empty list of "+what+"; leave it out if the rule is for everyone of the tenant",
+		r.textsOf(what))
 }
 
 // subjects reads the users that a rule is for, each as issuer#subject: the same subject

@@ -198,6 +198,14 @@ func (r *reader) textsOf(what string) func(*node) []string {
 	return r.checkedTexts(what, func(string) error { return nil })
 }
 
+// filled reads a list that must not be empty. Of an empty one it says problem.
+func (r *reader) filled(problem string, read func(*node) []string) func(*node) []string {
+	return func(n *node) []string {
+		r.faultEmpty(n, problem)
+		return read(n)
+	}
+}
+
 // eachText calls read for each text of a list with its node. A text that stands twice in
 // the list is a problem, because it is likely a slip for another one; read is not called
 // for it again.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"regexp"
 	"unicode/utf8"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
@@ -47,6 +48,12 @@ func parseJSONC(file string, data []byte) (*node, error) {
 	return tree(plain, at), nil
 }
 
+// jsonPart is what JSON with comments begins with: a text in quotes, perhaps without its
+// end, a comment, the beginning of one that does not end, blanks, a number or a word, or
+// any one character.
+var jsonPart = regexp.MustCompile(
+	`(?s)^(?:"(?:\\.|[^"\\])*"?|//[^\n]*|/\*.*?\*/|/\*|[ \t\r\n]+|[\w.+-]+|.)`)
+
 // plainJSON returns data with blanks in the place of comments and of commas before a
 // closing bracket. unclosed is the offset of a comment that does not end, -1 when there
 // is none.
@@ -55,58 +62,28 @@ func plainJSON(data []byte) (plain []byte, unclosed int) {
 	comma := -1     // offset of a comma that only blanks and comments have followed; -1: there is none
 	valued := false // a comma is taken away only after a value: [,] is no list
 	for i := 0; i < len(plain); {
-		end, isComment := skip(plain, i)
+		part := jsonPart.Find(plain[i:])
 		switch {
-		case end < 0:
+		case string(part) == "/*":
 			return nil, i
-		case isComment:
-			blank(plain[i:end])
-		case bytes.IndexByte([]byte(" \t\r\n"), plain[i]) >= 0:
-		case plain[i] == ',':
+		case bytes.HasPrefix(part, []byte("//")), bytes.HasPrefix(part, []byte("/*")):
+			blank(part)
+		case bytes.ContainsAny(part[:1], " \t\r\n"):
+		case part[0] == ',':
 			comma = -1
 			if valued {
 				comma = i
 			}
 			valued = false
 		default:
-			if isClosing := plain[i] == '}' || plain[i] == ']'; isClosing && comma >= 0 {
+			if isClosing := part[0] == '}' || part[0] == ']'; isClosing && comma >= 0 {
 				plain[comma] = ' '
 			}
-			comma, valued = -1, plain[i] != '{' && plain[i] != '[' && plain[i] != ':'
+			comma, valued = -1, part[0] != '{' && part[0] != '[' && part[0] != ':'
 		}
-		i = end
+		i += len(part)
 	}
 	return plain, -1
-}
-
-// skip returns the end of the comment, string or single byte that begins at i; -1 for a
-// comment without an end.
-func skip(data []byte, i int) (end int, isComment bool) {
-	rest := data[i:]
-	switch {
-	case bytes.HasPrefix(rest, []byte("//")):
-		if length := bytes.IndexByte(rest, '\n'); length >= 0 {
-			return i + length, true
-		}
-		return len(data), true
-	case bytes.HasPrefix(rest, []byte("/*")):
-		length := bytes.Index(rest[2:], []byte("*/"))
-		if length < 0 {
-			return -1, true
-		}
-		return i + 2 + length + 2, true
-	case rest[0] == '"':
-		for j := 1; j < len(rest); j++ {
-			switch rest[j] {
-			case '\\':
-				j++
-			case '"':
-				return i + j + 1, false
-			}
-		}
-		return len(data), false // strictjson says that the string does not end
-	}
-	return i + 1, false
 }
 
 // blank overwrites a comment but keeps its line breaks, so that the lines below it keep

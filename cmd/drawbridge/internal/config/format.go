@@ -264,24 +264,18 @@ const tooLittleMemory = "limits.memory is at least 4MiB, so that one user has ro
 	"64 KiB; say 64MiB or more, or leave it out, and it follows from what the process may have"
 
 func (r *reader) newIndex() index {
-	tenants := r.root.child("tenants").members
-	x := index{
-		tenant: make(map[string]bool, len(tenants)),
-		server: make(map[string]*Server, len(r.cfg.Servers)), issuers: r.issuerNames(),
-	}
+	x := index{tenants: map[string]bool{}, servers: map[string]*Server{}, issuers: r.issuerNames()}
 	if len(r.cfg.Clients) > 0 && r.cfg.PublicURL != "" {
 		x.issuers = append(x.issuers, r.cfg.PublicURL) // of clients that have tokens of their own
 	}
 	if r.root.member("access_keys") != nil { // on or off: to turn keys off must not take another change
 		x.issuers = append(x.issuers, r.cfg.PublicAddress())
 	}
-	for _, m := range tenants {
-		x.tenants = append(x.tenants, m.name)
-		x.tenant[m.name] = true
+	for _, m := range r.root.child("tenants").members {
+		x.tenants[m.name] = true
 	}
 	for i := range r.cfg.Servers {
-		x.servers = append(x.servers, r.cfg.Servers[i].Name)
-		x.server[r.cfg.Servers[i].Name] = &r.cfg.Servers[i]
+		x.servers[r.cfg.Servers[i].Name] = &r.cfg.Servers[i]
 	}
 	return x
 }

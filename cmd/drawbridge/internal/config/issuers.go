@@ -254,8 +254,8 @@ func (r *reader) finishIssuer(iss Issuer, positions issuerPositions, whole bool)
 // checkTenants reports the nodes that name tenants which are not there.
 func (r *reader) checkTenants(nodes []*node) {
 	for _, at := range nodes {
-		if at.text != "" && at.kind == scalar && !r.index.tenant[at.text] && !r.full() {
-			r.faultHint(at, nearest(at.raw, r.index.tenants), "there is no tenant %q", at.raw)
+		if at.text != "" && at.kind == scalar && !r.index.tenants[at.text] && !r.full() {
+			r.faultHint(at, nearestKey(at.raw, r.index.tenants), "there is no tenant %q", at.raw)
 		}
 	}
 }

@@ -63,7 +63,7 @@ func (r *reader) mayMatchNothing(about acknowledgement, within ...*node) bool {
 func (r *reader) prefixesOf(servers []string) map[string]string {
 	prefixes := make(map[string]string)
 	for _, name := range servers {
-		if s := r.index.server[name]; s != nil && s.Prefix != name {
+		if s := r.index.servers[name]; s != nil && s.Prefix != name {
 			prefixes[name] = s.Prefix
 		}
 	}
@@ -98,7 +98,7 @@ func (r *reader) checkToolPattern(t *gateway.TenantConfig, at *node, pattern str
 	}
 	var known []string // names of tools as a pattern would have them
 	for _, name := range t.Servers {
-		s := r.index.server[name]
+		s := r.index.servers[name]
 		if s == nil || !registry.MayMatch(pattern, registry.Beginning(s.Prefix)) {
 			continue
 		}
@@ -120,7 +120,7 @@ func (r *reader) checkToolPattern(t *gateway.TenantConfig, at *node, pattern str
 func (r *reader) checkOnePattern(t *gateway.TenantConfig, at *node, pattern string) {
 	for _, word := range strings.Fields(pattern)[1:] {
 		for _, name := range t.Servers {
-			if s := r.index.server[name]; s != nil && s.Prefix != "" &&
+			if s := r.index.servers[name]; s != nil && s.Prefix != "" &&
 				strings.HasPrefix(word, registry.Beginning(s.Prefix)) {
 				r.fault(at, "%q is more than one pattern: write each by itself, as in [a, b]", at.raw)
 				return
@@ -133,7 +133,7 @@ func (r *reader) checkOnePattern(t *gateway.TenantConfig, at *node, pattern stri
 // That is a problem of its own, and until it is corrected nothing can be said about
 // patterns that mean the server.
 func (r *reader) reachesUnknown(t *gateway.TenantConfig) bool {
-	return slices.ContainsFunc(t.Servers, func(name string) bool { return r.index.server[name] == nil })
+	return slices.ContainsFunc(t.Servers, func(name string) bool { return r.index.servers[name] == nil })
 }
 
 // checkPatternServer reports a pattern of tools or prompts that fits the names of no
@@ -146,7 +146,7 @@ func (r *reader) checkPatternServer(t *gateway.TenantConfig, at *node, pattern s
 	var servers []*Server
 	var prefixes []string
 	for _, name := range t.Servers {
-		s := r.index.server[name]
+		s := r.index.servers[name]
 		if registry.MayMatch(pattern, registry.Beginning(s.Prefix)) {
 			return
 		}

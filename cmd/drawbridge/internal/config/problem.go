@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -58,6 +59,11 @@ func byPlace(a, b Problem) int {
 // nearest returns the one of known that looks most like name, "" when none looks like a
 // slip of it.
 func nearest(name string, known []string) string { return registry.Nearest(name, known) }
+
+// nearestKey is nearest for names that are the keys of a map.
+func nearestKey[T any](name string, known map[string]T) string {
+	return nearest(name, slices.Sorted(maps.Keys(known)))
+}
 
 // orList writes names as a choice: a, b or c.
 func orList(names []string) string {

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 )
 
@@ -124,8 +123,7 @@ func (r *reader) object(n *node, what string, known fields) bool {
 				r.fault(m.key, "unknown key %q in %s; %s", m.name, what, cure)
 				return
 			}
-			names := slices.Sorted(maps.Keys(known))
-			r.faultHint(m.key, nearest(m.name, names), "unknown key %q in %s", m.name, what)
+			r.faultHint(m.key, nearestKey(m.name, known), "unknown key %q in %s", m.name, what)
 			return
 		}
 		read(m.value)
@@ -249,7 +247,7 @@ func (r *reader) oneOf(n *node, what string, names ...string) string {
 // tenant is looked up, so that a search through lists would take time that grows with the
 // square of a large config.
 type index struct {
-	tenants, issuers, servers []string // their names, in the order of the file
-	tenant                    map[string]bool
-	server                    map[string]*Server
+	tenants map[string]bool
+	issuers []string
+	servers map[string]*Server
 }

@@ -3,6 +3,8 @@ package config
 import (
 	"crypto/sha256"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
@@ -45,7 +47,7 @@ func (r *reader) tenants(n *node, complete bool) {
 // servingTenants returns the issuers whose tokens, or whose people, may be of each tenant.
 func (r *reader) servingTenants() map[string][]string {
 	serving := make(map[string][]string)
-	for _, pair := range r.cfg.speakers(r.index.tenants) {
+	for _, pair := range r.cfg.speakers(slices.Sorted(maps.Keys(r.index.tenants))) {
 		serving[pair[1]] = append(serving[pair[1]], pair[0])
 	}
 	return serving
@@ -117,8 +119,8 @@ func (r *reader) tenant(t *gateway.TenantConfig, n *node) {
 
 // checkServerName reports a server in a tenant's list that the config does not have.
 func (r *reader) checkServerName(at *node) {
-	if r.index.server[at.text] == nil && !r.full() {
-		r.faultHint(at, nearest(at.raw, r.index.servers), "there is no server %q", at.raw)
+	if r.index.servers[at.text] == nil && !r.full() {
+		r.faultHint(at, nearestKey(at.raw, r.index.servers), "there is no server %q", at.raw)
 	}
 }
 
@@ -282,8 +284,8 @@ func (r *reader) textSize(n *node) int { return int(r.size(n)) }
 // On which issuers serve it, see key; on variables of the environment, see there too.
 func (k *memory) surround(r *reader) {
 	around := sha256.New()
-	for _, name := range r.index.servers {
-		s := r.index.server[name]
+	for i := range r.cfg.Servers {
+		s := &r.cfg.Servers[i]
 		// a hash has no errors
 		_, _ = fmt.Fprintf(around, "server %q %q %t\n", s.Name, s.Prefix, len(s.Builtin) > 0)
 	}

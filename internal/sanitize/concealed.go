@@ -6,7 +6,6 @@ import (
 	"unicode"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
-	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
 // Finding is hidden text in a string that is never edited.
@@ -17,9 +16,6 @@ type Finding struct {
 	// another way
 	First rune
 }
-
-// maxPath bounds the Path of a Finding, in bytes.
-const maxPath = 160
 
 // Concealed returns the first of the strings of a definition that hold hidden text
 // although Definition does not edit them, at most limit, and how many there are. Those
@@ -32,91 +28,25 @@ const maxPath = 160
 // count as hidden text: on a terminal the first overwrites the line, and the second may
 // clear the screen.
 func Concealed(definition mcp.Object, limit int) (first []Finding, all int) {
-	s := seeker{cleaner: cleaner{unhides: true}, limit: limit}
-	at := definitionPosition(definition)
-	for name, value := range definition.Members {
-		s.path = append(s.path[:0], step{name: strictjson.AppendQuote(nil, name)})
-		s.judge(s.path[0].name)
-		s.cursor = strictjson.CursorOf(value)
-		s.value(at.member([]byte(name)))
-	}
-	return s.first, s.all
-}
-
-// seeker goes through a definition and looks at the strings that are never edited. Its
-// cleaner repairs copies, and only to see whether they would change.
-type seeker struct {
-	cleaner
-
-	cursor strictjson.Cursor // before the token that is next
-	path   []step            // that leads to it
-	limit  int
-	first  []Finding
-	all    int
-}
-
-// step leads from a value to a member or an element.
-type step struct {
-	name  []byte // a JSON string
-	index int
-	array bool // it leads to the element with that index; false: to the member with that name
-}
-
-// value looks at the value that is next and moves the cursor behind it.
-func (s *seeker) value(at position) {
-	switch s.cursor.Kind() {
-	case '"':
-		if raw := s.cursor.Next(); at.text() != free {
-			s.judge(raw)
-		}
-	case '[':
-		s.cursor.Enter()
-		for i := 0; s.cursor.More(); i++ {
-			s.path = append(s.path, step{index: i, array: true})
-			s.value(at)
-			s.path = s.path[:len(s.path)-1]
-		}
-	case '{':
-		for s.cursor.Enter(); s.cursor.More(); {
-			name := s.cursor.Next()
-			s.path = append(s.path, step{name: name})
-			s.judge(name)
-			s.value(at.member(textOf(name)))
-			s.path = s.path[:len(s.path)-1]
-		}
-	default:
-		s.cursor.Next()
-	}
-}
-
-// judge notes a finding at the present place if the JSON string raw holds hidden text.
-// Most strings have no character that could be hidden text, and are not even decoded.
-func (s *seeker) judge(raw []byte) {
-	if _, sight := scan(raw, 0); sight.marks&(escaped|beyond|carriage) == 0 {
-		return
-	}
-	kind, first := s.conceals(s.decode(raw))
-	if kind == "" {
-		return
-	}
-	if s.all++; s.all <= s.limit {
-		s.first = append(s.first, Finding{Path: s.spelt(), Kind: kind, First: first})
-	}
+	w := borrow(Policy{Secrets: Off})
+	defer giveBack(w)
+	w.strict, w.watch, w.limit = true, w.watch|carriage, limit
+	w.object(definition, definitionPosition(definition))
+	return w.concealed, w.offences
 }
 
 // conceals returns the kind of what is hidden in text, "" if nothing is, and the first
 // character that cleaning removes.
-func (s *seeker) conceals(text []byte) (Kind, rune) {
-	original := string(text) // repair may use the memory of text
-	s.counts = counts{}
-	cleaned, _ := s.repair(text)
-	first := firstRemoved(original, cleaned)
+func conceals(text string) (Kind, rune) {
+	c := cleaner{unhides: true}
+	cleaned, _ := c.repair([]byte(text))
+	first := firstRemoved(text, cleaned)
 	switch {
-	case s.escape > 0:
+	case c.escape > 0:
 		return Escape, first
-	case s.hidden > 0:
+	case c.hidden > 0:
 		return Hidden, first
-	case s.control > 0 || coversLine(original):
+	case c.control > 0 || coversLine(text):
 		return Control, first
 	}
 	return "", 0
@@ -142,25 +72,6 @@ func coversLine(text string) bool {
 		}
 	}
 	return false
-}
-
-// spelt spells the present path.
-func (s *seeker) spelt() string {
-	var out strings.Builder
-	for i, one := range s.path {
-		if out.Len() > maxPath {
-			return out.String() + "…"
-		}
-		switch {
-		case one.array:
-			out.WriteString("[" + strconv.Itoa(one.index) + "]")
-		case i == 0:
-			out.WriteString(Spell(string(textOf(one.name))))
-		default:
-			out.WriteString("." + Spell(string(textOf(one.name))))
-		}
-	}
-	return out.String()
 }
 
 // maxSpelt bounds what Spell returns, in bytes.

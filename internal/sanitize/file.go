@@ -151,8 +151,8 @@ func (w *walker) judge(i int, file []byte, hides func() bool) {
 	}
 	before := w.foundSecret
 	w.foundSecret = false
-	if hides() && w.offence < 0 {
-		w.offence, w.digest = i, digest
+	if hides() {
+		w.offend(i, nil, digest)
 	}
 	w.secretFile = w.secretFile || w.foundSecret
 	w.foundSecret = w.foundSecret || before

@@ -125,8 +125,8 @@ func TestDigestIsOfWhatIsNamed(t *testing.T) {
 	file := `"contents":[{"uri":"skill://a/b","blob":"` + base64.StdEncoding.EncodeToString([]byte("a\u200bb")) + `"}]`
 	for text, want := range map[string]string{
 		"{" + file + "}":                            "contents[0].blob",
-		`{"resultType":"a\u200bb",` + file + "}":    "contents[0].blob",
-		"{" + file + `,"cacheScope":"a\u200bb"}`:    "cacheScope",
+		`{"resultType":"a\u200bb",` + file + "}":    "resultType",
+		"{" + file + `,"cacheScope":"a\u200bb"}`:    "contents[0].blob",
 		`{"cacheScope":"a\u200bb",` + file + "}":    "cacheScope",
 		`{"contents":[{"uri":"skill://a\u200bb"}]}`: "contents[0].uri",
 	} {

@@ -3,6 +3,7 @@ package sanitize
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
@@ -32,38 +33,43 @@ func (e *HiddenError) Error() string {
 // itself.
 const nameOfMember = "the name of a member"
 
-// accuse notes that the string at path offends, which is a file if there is a digest. Of
-// several the first by name is told, so that it is always the same one.
-func (w *walker) accuse(path, digest string) {
-	if w.offends == "" || path < w.offends {
-		w.offends, w.advised = path, digest
+// offend notes that text hides something and must not be edited: the string that begins
+// at data[i] or, if i is below zero, the name of the member whose value is walked. digest
+// is that of the file, if it is one. In a definition what scripts and emoji need may stay
+// there, as it may in results.
+func (w *walker) offend(i int, text []byte, digest string) {
+	found := Finding{}
+	if w.strict {
+		if found.Kind, found.First = conceals(string(text)); found.Kind == "" {
+			return
+		}
+	}
+	if w.offences++; w.offences <= w.limit {
+		found.Path, w.digest = w.where(i), digest
+		w.concealed = append(w.concealed, found)
 	}
 }
 
 // refusal returns a *HiddenError when a string of the message hides text and must not be
-// edited, nil otherwise.
+// edited, nil otherwise. Of several it names the first.
 func (w *walker) refusal() error {
-	if w.offends == "" {
+	if w.offences == 0 {
 		return nil
 	}
-	return &HiddenError{w.offends, w.advised}
+	return &HiddenError{w.concealed[0].Path, w.digest}
 }
 
-// shown returns the name of a member as it may be shown.
-func shown(name string, known bool) string {
-	if known {
-		return name
+// maxPath is about how long a path gets, in bytes.
+const maxPath = 160
+
+// where returns the place of a string, as offend has it. A second walk finds the string,
+// so that a walk in which nothing offends need not keep track.
+func (w *walker) where(i int) string {
+	if i < 0 {
+		return w.nameIn("", w.member)
 	}
-	return "*"
-}
-
-// where returns the place of the string that begins at index i of the value that was
-// walked last. root is the name of the value as it may be shown, and at the place of the
-// value. A second walk finds the string, so that a walk in which nothing offends need not
-// keep track.
-func (w *walker) where(root string, at position, i int) string {
-	path := root
-	for c := strictjson.CursorOf(w.data); ; {
+	path, at := w.shown(w.member, w.known), w.at
+	for c := strictjson.CursorOf(w.data); len(path) <= maxPath; {
 		switch c.Kind() {
 		case '[':
 			path += "[" + strconv.Itoa(enterElement(&c, i)) + "]"
@@ -76,15 +82,39 @@ func (w *walker) where(root string, at position, i int) string {
 			}
 			name, isName := enterMember(&c, i)
 			if isName {
-				return nameOfMember + " of " + path
+				return w.nameIn(path, string(name))
 			}
 			to, known := at.lookup(name)
-			path += "." + shown(string(name), known)
-			at = to
+			path, at = path+"."+w.shown(string(name), known), to
 		default:
 			return path
 		}
 	}
+	return path + "…"
+}
+
+// shown returns the name of a member as it may be shown: that of a definition to its
+// operator, that of a message to anybody.
+func (w *walker) shown(name string, known bool) string {
+	switch {
+	case w.strict:
+		return Spell(name)
+	case known:
+		return name
+	}
+	return "*"
+}
+
+// nameIn returns the place of the name of a member in the object at path, which is "" for
+// the message itself.
+func (w *walker) nameIn(path, name string) string {
+	switch {
+	case w.strict:
+		return strings.TrimPrefix(path+"."+Spell(name), ".")
+	case path == "":
+		return nameOfMember
+	}
+	return nameOfMember + " of " + path
 }
 
 // enterElement moves the cursor before the element of the array that is next in which

@@ -133,8 +133,16 @@ func TestTheSamePlaceIsToldEachTime(t *testing.T) {
 			`{"structuredContent":{"@":1},"content":[{"text":"@"},{"type":"resource_link","uri":"@"}],"messages":[{"role":"@"}]}`, "@", dirt))
 	for range 50 {
 		_, _, err := sanitize.Policy{}.Result(result)
-		wantHidden(t, "several places", err, "content[1].uri")
+		wantHidden(t, "several places", err, "the name of a member of structuredContent")
 	}
+}
+
+// TestALongPlaceIsCut hides text deep within a result.
+func TestALongPlaceIsCut(t *testing.T) {
+	const levels = 60
+	deep := strings.Repeat("[", levels) + `{"` + dirt + `":1}` + strings.Repeat("]", levels)
+	_, _, err := sanitize.Policy{}.Result(object(t, `{"structuredContent":`+deep+`}`))
+	wantHidden(t, "many arrays", err, "structuredContent"+strings.Repeat("[0]", 48)+"…")
 }
 
 func TestNotificationWithHiddenTextThatIsNotEditedIsRefused(t *testing.T) {

@@ -132,7 +132,7 @@ func (p Policy) result(result mcp.Object, at position) (mcp.Object, Report, erro
 	switch {
 	case p.Secrets == Block && w.foundSecret, w.secretFile:
 		return mcp.Object{}, w.report(), ErrBlocked
-	case w.offends != "":
+	case w.offences > 0:
 		return mcp.Object{}, w.report(), w.refusal()
 	case w.tooLarge:
 		return mcp.Object{}, w.report(), &SizeError{"max_binary", w.maxBinary}
@@ -182,7 +182,7 @@ func (p Policy) Error(e *mcp.Error) (*mcp.Error, Report) {
 			at = failure
 		}
 		data, differs := w.rewrite(e.Data, at)
-		if w.offence >= 0 {
+		if w.offences > 0 {
 			data, differs = nil, true
 		}
 		cleaned.Data, changed = data, changed || differs

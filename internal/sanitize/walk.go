@@ -26,6 +26,9 @@ type walker struct {
 	maxBinary int   // bytes of one Base64 member
 	tooLarge  bool  // one was over maxBinary
 
+	member string            // whose value is walked, of the message itself
+	known  bool              // the protocol has a member of that name there
+	at     position          // where its value stands
 	data   []byte            // the value being walked
 	cursor strictjson.Cursor // before the token of data that is next
 	out    []byte            // nil: nothing was changed yet
@@ -35,10 +38,11 @@ type walker struct {
 	wholly     bool     // contents of resources are files
 	secretFile bool     // one holds a secret
 
-	offence int    // index in data of the first string that hides text and must not be edited; -1: none
-	digest  string // of the file that is the offence; "": it is in none
-	offends string // where such a string stands in the message; "": nowhere
-	advised string // the digest of that, if it is a file
+	// strings that hide text and must not be edited: the first ones, limit at most
+	concealed []Finding
+	limit     int
+	offences  int    // how many there are
+	digest    string // of the file that is the last of concealed; "": it is none
 }
 
 // walkers keeps walkers with their buffers between uses.
@@ -55,6 +59,7 @@ func borrow(p Policy) *walker {
 		},
 		budget:    budget{remaining: unlimited},
 		maxBinary: unlimited,
+		limit:     1,
 	}
 	if w.unhides {
 		w.watch |= escaped | beyond
@@ -67,8 +72,8 @@ func borrow(p Policy) *walker {
 
 // giveBack returns a walker to the pool. It keeps no reference to what was walked.
 func giveBack(w *walker) {
-	w.data, w.cursor, w.out, w.released = nil, strictjson.Cursor{}, nil, nil
 	w.shrink()
+	*w = walker{cleaner: cleaner{current: w.current, spare: w.spare}}
 	walkers.Put(w)
 }
 
@@ -79,14 +84,12 @@ func (w *walker) object(o mcp.Object, at position) mcp.Object {
 	members, changed := few[:0], false
 	for name, value := range o.Members {
 		to, known := at.lookup([]byte(name))
+		w.member, w.known = name, known
 		if !known {
 			w.name(name)
 		}
 		fresh, differs := w.rewrite(value, to)
 		members, changed = append(members, mcp.Member{Name: name, Value: fresh}), changed || differs
-		if w.offence >= 0 {
-			w.accuse(w.where(shown(name, known), to, w.offence), w.digest)
-		}
 	}
 	if !changed {
 		return o
@@ -97,15 +100,14 @@ func (w *walker) object(o mcp.Object, at position) mcp.Object {
 // name flags the name of a member of the message itself when a rule fires in it.
 func (w *walker) name(name string) {
 	if w.inspect([]byte(name)) != 0 && w.flagText([]byte(name), &w.flaggedKey) {
-		w.accuse(nameOfMember, "")
+		w.offend(-1, []byte(name), "")
 	}
 }
 
 // rewrite cleans raw, which stands at that place. The same bytes come back when no rule
 // fires.
 func (w *walker) rewrite(raw mcp.RawJSON, at position) (cleaned mcp.RawJSON, changed bool) {
-	w.data, w.cursor, w.out, w.copied, w.offence = raw, strictjson.CursorOf(raw), nil, 0, -1
-	w.digest = ""
+	w.data, w.cursor, w.at, w.out, w.copied = raw, strictjson.CursorOf(raw), at, nil, 0
 	w.value(at)
 	if w.out == nil {
 		return raw, false
@@ -213,8 +215,8 @@ func (w *walker) clean(raw []byte, s sight) (text []byte, changed bool) {
 // flag adds one to count when a rule fires in the JSON string data[i:end]. The string
 // keeps its bytes. When it hides text, it is an offence.
 func (w *walker) flag(i, end int, s sight, count *int) {
-	if s.marks&w.watch != 0 && w.flagText(w.decode(w.data[i:end]), count) && w.offence < 0 {
-		w.offence = i
+	if s.marks&w.watch != 0 && w.flagText(w.decode(w.data[i:end]), count) {
+		w.offend(i, w.decode(w.data[i:end]), "")
 	}
 }
 

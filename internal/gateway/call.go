@@ -69,7 +69,7 @@ type found struct {
 type running struct {
 	begun  begun                             // by which Reauthorize ends the use
 	hold   func(end func()) (release func()) // as registry.Call.Hold
-	life   lifetime.Context                  // of this round
+	life   lifetime.Context                  // of this round, from revocable on
 	spent  time.Duration                     // how much of the item's time all rounds have used
 	source registry.Call                     // what the source gets to know
 	// takes the id of the task that the call becomes; nil: it may not

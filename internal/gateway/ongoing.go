@@ -4,8 +4,10 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/lifetime"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
@@ -17,53 +19,23 @@ type ongoing struct {
 	uses map[*begun]struct{}
 }
 
-// begun is one use that goes on. It is safe for concurrent use.
+// begun is one use that goes on.
 type begun struct {
 	principal *auth.Principal
 	item      *registry.Item
-	parked    bool // nobody runs it: its source keeps it open in wait for answers
-
-	mu      sync.Mutex // guards the fields below
-	revoked bool
-	end     ender // ends what the use waits for now; nil: nothing
+	life      *lifetime.Context // of a call that runs; nil: its source keeps it open in wait for answers
+	end       func()            // ends what the source keeps open; may be called more than once
+	revoked   atomic.Bool
 }
 
-// ender ends something. Close does not wait, and may be called more than once.
-type ender interface{ Close() }
-
-// endFunc is a function as an ender.
-type endFunc func()
-
-func (f endFunc) Close() { f() }
-
-// endBy lets revoke call end from now on, and calls it if the use was revoked already.
-// What end was before is over.
-func (u *begun) endBy(end ender) {
-	u.mu.Lock()
-	u.end = end
-	revoked := u.revoked
-	u.mu.Unlock()
-	if revoked {
-		end.Close()
-	}
-}
-
-// revoke ends the use, now and in all that it begins later.
+// revoke ends the use.
 func (u *begun) revoke() {
-	u.mu.Lock()
-	u.revoked = true
-	end := u.end
-	u.mu.Unlock()
-	if end != nil {
-		end.Close()
+	u.revoked.Store(true)
+	if u.life != nil {
+		u.life.End(ErrRevoked)
+		return
 	}
-}
-
-// isRevoked tells whether the use was revoked.
-func (u *begun) isRevoked() bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.revoked
+	u.end()
 }
 
 // add notes that a use goes on, until remove is called.

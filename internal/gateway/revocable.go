@@ -4,17 +4,20 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
 // revocable ends the call as soon as Reauthorize finds that its caller may not go on. Whatever
-// the item answers then is not told. It makes no context for that: a call has one anyway
-// wherever it waits, in check and in timed, and there tells begun how to end it.
+// the item answers then is not told. Its context is that of all further stages: timed has
+// it end when the time of the item is used up.
 func (g *Gateway) revocable(next Handler) Handler {
 	return func(ctx context.Context, c *call) (mcp.Object, error) {
-		c.begun.principal, c.begun.item = &c.caller.Principal, c.item
+		c.life.Begin(ctx, time.Time{})
+		defer c.life.Close()
+		c.begun.principal, c.begun.item, c.begun.life = &c.caller.Principal, c.item, &c.life
 		g.ongoing.add(&c.begun)
 		defer g.ongoing.remove(&c.begun)
 		if !g.stillAllows(c) {
@@ -24,7 +27,7 @@ func (g *Gateway) revocable(next Handler) Handler {
 			return mcp.Object{}, errHomeLost
 		}
 		c.hold = func(end func()) (release func()) { return g.hold(ctx, c, end) }
-		result, err := next(ctx, c)
+		result, err := next(&c.life, c)
 		switch {
 		case c.isRevoked(ctx):
 			return mcp.Object{}, ErrRevoked
@@ -36,9 +39,10 @@ func (g *Gateway) revocable(next Handler) Handler {
 }
 
 // isRevoked tells whether the call was ended because its caller may not go on with it, by
-// Reauthorize or by the door.
+// Reauthorize or by the door. ctx is that of revocable: whatever ends the call first is the
+// only cause in the context of the call.
 func (c *call) isRevoked(ctx context.Context) bool {
-	return c.begun.isRevoked() || errors.Is(context.Cause(ctx), ErrRevoked)
+	return c.begun.revoked.Load() || errors.Is(context.Cause(ctx), ErrRevoked)
 }
 
 // stillAllows tells whether the tenants that are in force now allow the call. They may
@@ -61,7 +65,7 @@ func (g *Gateway) hold(ctx context.Context, c *call, end func()) (release func()
 	if !ok {
 		return slotRelease
 	}
-	entry := &begun{principal: &c.caller.Principal, item: c.item, parked: true, end: endFunc(end)}
+	entry := &begun{principal: &c.caller.Principal, item: c.item, end: end}
 	g.ongoing.add(entry)
 	if c.isRevoked(ctx) {
 		end()
@@ -76,8 +80,8 @@ func (g *Gateway) Ongoing() int { return len(g.ongoing.all()) }
 // Stop ends what the door cannot end: calls that wait here for answers.
 func (g *Gateway) Stop() {
 	for _, u := range g.ongoing.all() {
-		if u.parked {
-			u.end.Close()
+		if u.life == nil {
+			u.end()
 		}
 	}
 }

@@ -173,13 +173,10 @@ func (g *Gateway) timed(next Handler) Handler {
 			c.noteOpen(c.params)
 			return mcp.Object{}, &timeoutError{c.item.Server, whole}
 		}
-		limited := &c.life
-		limited.Begin(ctx, started.Add(whole-c.spent))
-		defer limited.Close()
-		c.begun.endBy(limited)
-		result, err := next(limited, c)
+		c.life.EndAt(started.Add(whole - c.spent))
+		result, err := next(ctx, c)
 		c.spent += time.Since(started)
-		if err != nil && ctx.Err() == nil && errors.Is(limited.Err(), context.DeadlineExceeded) {
+		if err != nil && c.spent >= whole && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			return mcp.Object{}, &timeoutError{c.item.Server, whole}
 		}
 		return result, err

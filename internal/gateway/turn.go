@@ -52,13 +52,10 @@ func (m *argumentBudget) Memory(bytes int64) error {
 	return err
 }
 
-// Turn implements schema.Budget. The wait ends when the call is revoked.
+// Turn implements schema.Budget.
 func (m *argumentBudget) Turn(estimate time.Duration) error {
 	return m.slot.take(estimate, func() (release func(), err error) {
-		ctx, cancel := context.WithCancel(m.ctx)
-		defer cancel()
-		m.call.begun.endBy(endFunc(cancel))
 		defer since(time.Now(), &m.call.request.Waited.Queue)
-		return m.call.gateway.config.Turns.Enter(ctx, m.call.user(), estimate)
+		return m.call.gateway.config.Turns.Enter(m.ctx, m.call.user(), estimate)
 	})
 }

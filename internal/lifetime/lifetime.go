@@ -46,6 +46,18 @@ func (c *Context) Begin(parent context.Context, deadline time.Time) {
 // context.Cause returns then.
 func (c *Context) DependOn(other context.Context, cause error) { c.other, c.cause = other, cause }
 
+// EndAt has a Context that has begun without a deadline end at a time, too. Nobody uses the
+// Context meanwhile but who may End it, and who waited for its end before is told of the
+// time no more.
+func (c *Context) EndAt(deadline time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.deadline = deadline
+	if c.armed != nil {
+		c.armed, c.free = context.WithDeadline(c.armed, deadline)
+	}
+}
+
 // End ends the Context. cause is what context.Cause returns from then on, unless it has
 // ended before; nil stands for context.Canceled.
 func (c *Context) End(cause error) {

@@ -167,6 +167,35 @@ func TestParentShowsThrough(t *testing.T) {
 	}
 }
 
+// TestATimeMayBeSetLater gives a Context a deadline after it has begun, before anybody has
+// waited for its end and after.
+func TestATimeMayBeSetLater(t *testing.T) {
+	for _, armed := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			var c lifetime.Context
+			c.Begin(t.Context(), time.Time{})
+			defer c.Close()
+			if armed {
+				c.Done()
+			}
+			want := time.Now().Add(time.Minute)
+			c.EndAt(want)
+			if got, ok := c.Deadline(); !ok || !got.Equal(want) {
+				t.Errorf("armed %v: got deadline %v, %v, want %v", armed, got, ok, want)
+			}
+			if err := c.Err(); err != nil {
+				t.Errorf("armed %v: got %v before the time", armed, err)
+			}
+			child, stop := context.WithCancel(&c)
+			defer stop()
+			<-child.Done()
+			if err := c.Err(); !errors.Is(err, context.DeadlineExceeded) || time.Now().Before(want) {
+				t.Errorf("armed %v: got %v at %v, want the end at %v", armed, err, time.Now(), want)
+			}
+		})
+	}
+}
+
 // TestUnwatchedCostsNothing shows what the package is for.
 func TestUnwatchedCostsNothing(t *testing.T) {
 	parent, cancel := context.WithCancel(t.Context())

@@ -53,38 +53,33 @@ func (m *callerView) remember(listed *registry.Tool) {
 // items by which they are. Clients that host no apps do not see the tools that only views
 // are meant to call.
 func (m *callerView) listTools(view *registry.View, tools []*registry.Tool, items []*registry.Item) {
-	if m.tasked {
-		m.lists[listedAllTools] = items
-	}
 	for i, tool := range tools {
-		if !needsTask(tool) && !tool.AppOnly {
-			m.lists[listedTools] = append(m.lists[listedTools], items[i])
+		if !tool.AppOnly {
+			m.enter(listedTools, tool, items[i])
 		}
-	}
-	if !m.hasApps {
-		return
-	}
-	m.lists[listedAllTools] = nil
-	for i, tool := range tools {
-		if m.tasked && !tool.AppOnly {
-			m.lists[listedAllTools] = append(m.lists[listedAllTools], items[i])
+		if !m.hasApps {
+			continue
 		}
 		item := items[i]
 		if !view.Extensions(tool.Server).Has(mcp.ExtensionApps) {
 			item = &m.form(tool, registry.ForModels).Item
 		}
-		m.enterForApps(item, tool)
+		m.enter(listedForApps, tool, item)
 	}
-	m.nameOwn(view, tools)
+	if m.hasApps {
+		m.nameOwn(view, tools)
+	}
 }
 
-// enterForApps adds a tool to the lists for hosts of apps.
-func (m *callerView) enterForApps(item *registry.Item, tool *registry.Tool) {
+// enter adds a tool to one of the lists of tools and, where some tools run as tasks only,
+// to the same list with those.
+func (m *callerView) enter(list listKind, tool *registry.Tool, item *registry.Item) {
 	if m.tasked {
-		m.lists[listedAllForApps] = append(m.lists[listedAllForApps], item)
+		with := withTasks[list]
+		m.lists[with] = append(m.lists[with], item)
 	}
 	if !needsTask(tool) {
-		m.lists[listedForApps] = append(m.lists[listedForApps], item)
+		m.lists[list] = append(m.lists[list], item)
 	}
 }
 
@@ -108,7 +103,7 @@ func (m *callerView) nameOwn(view *registry.View, tools []*registry.Tool) {
 		if m.own[tool.Name] == tool && tool.ListsOwnName() {
 			alias := &m.form(tool, registry.OwnNamed).Item
 			m.aliases = append(m.aliases, alias)
-			m.enterForApps(alias, tool)
+			m.enter(listedForApps, tool, alias)
 		}
 	}
 }

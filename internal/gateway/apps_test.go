@@ -108,6 +108,28 @@ func TestToolsOfAppsAreListedToWhoCanShowThem(t *testing.T) {
 	}
 }
 
+// TestToolsForViewsAloneAreListedToHostsAlone lists to a client that knows tasks and hosts
+// no apps what a server has that offers tools for views, and shows none.
+func TestToolsForViewsAloneAreListedToHostsAlone(t *testing.T) {
+	b, seen := newAppBench(t, everyItem, "mod")
+	source := appServer("mod", seen)
+	source.Tools = append(source.Tools[1:], registry.Offer{
+		Definition: object(
+			`{"name":"long","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}}`),
+		Timeout: libraryTime, Tasks: mcp.TasksAsked, Call: source.Tools[0].Call,
+	})
+	b.replace(t, source)
+	result, failure := b.handle(t, knowing(mcp.TasksAsked, mcp.MethodToolsList, `{}`))
+	if failure != nil {
+		t.Fatal(failure)
+	}
+	for name, want := range map[string]bool{"mod__long": true, "mod__think": true, "mod__refresh": false} {
+		if got := strings.Contains(string(result.Value("tools")), `"`+name+`"`); got != want {
+			t.Errorf("%s is listed: %t, want %t", name, got, want)
+		}
+	}
+}
+
 func TestListsStayAsTheyAreWhereNoServerHasApps(t *testing.T) {
 	b := newBench(t)
 	if with, without := toolsFor(t, b, appHost), toolsFor(t, b, mcp.Extensions{}); !slices.Equal(with,

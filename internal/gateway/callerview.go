@@ -150,17 +150,13 @@ func (m *callerView) listFor(r *Request) listKind {
 	if kind != listedTools {
 		return kind
 	}
-	tasked := m.tasked && r.Tasks != 0
-	hosts := m.hasApps && r.Extensions.Has(mcp.ExtensionApps)
-	switch {
-	case tasked && hosts:
-		return listedAllForApps
-	case hosts:
-		return listedForApps
-	case tasked:
-		return listedAllTools
+	if m.hasApps && r.Extensions.Has(mcp.ExtensionApps) {
+		kind = listedForApps
 	}
-	return listedTools
+	if m.tasked && r.Tasks != 0 {
+		kind = withTasks[kind]
+	}
+	return kind
 }
 
 // digest returns a digest of lists of items. It also changes when what announced says of
@@ -255,6 +251,9 @@ var listings = [listKinds]struct{ method, purpose string }{
 	listedTemplates:  {mcp.MethodTemplatesList, "cursor of templates"},
 	listedSkills:     {mcp.MethodSkillsList, "cursor of skills"},
 }
+
+// withTasks has for each list of tools the one that has also those that run as tasks only.
+var withTasks = map[listKind]listKind{listedTools: listedAllTools, listedForApps: listedAllForApps}
 
 // listsOfKinds has the list of each kind of items but tools, of which there are several.
 var listsOfKinds = map[registry.Kind]listKind{

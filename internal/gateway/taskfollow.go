@@ -86,7 +86,7 @@ func (f *follower) poll(ctx context.Context) error {
 	f.wait = defaultPoll
 	g, request := f.gateway, f.request
 	request.Memory = g.config.Memory.Reserve(share.User(f.caller.Principal.User()))
-	defer func() { request.Memory.Release() }()
+	defer request.Memory.Release()
 	state, err := g.call(ctx, g.newCall(f.caller, &request, g.methods[mcp.MethodTasksGet]))
 	if err != nil {
 		rpcErr, ok := errors.AsType[*mcp.Error](err)

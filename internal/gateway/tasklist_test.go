@@ -53,6 +53,9 @@ func TestTasksAreListedToTheirOwnerAlone(t *testing.T) {
 		if got := tasksListed(t, b, "alice"); !slices.Equal(got, want) || len(l.uses) != 1 {
 			t.Errorf("listed %q after %d looks, want %q after one", got, len(l.uses), want)
 		}
+		if of := l.uses[0].Memory.User(); of != share.User(alice.User()) {
+			t.Errorf("what the server says of a task is held for %v, want for the user that lists it", of)
+		}
 		if got := tasksListed(t, b, "bob"); len(got) > 0 {
 			t.Errorf("another user sees %q", got)
 		}

@@ -70,7 +70,9 @@ func (g *Gateway) pollTasks(ctx context.Context, c Caller, r *Request, owner [sh
 				Tasks: r.Tasks, Extensions: r.Extensions,
 				Params: mcp.NewObject(mcp.Member{Name: "taskId", Value: mcp.String(id)}),
 				Notify: func(context.Context, mcp.Notification) error { return nil },
+				Memory: g.config.Memory.Reserve(share.User(c.Principal.User())),
 			}
+			defer request.Memory.Release()
 			_, err := g.call(ctx, g.newCall(c, request, g.methods[mcp.MethodTasksGet]))
 			switch rpcErr, ok := errors.AsType[*mcp.Error](err); {
 			case ok && rpcErr.StableCode() == "DB-TASK":

@@ -44,7 +44,7 @@ func TestSlotsAreAskedForUntilOneIsFree(t *testing.T) {
 		}
 	}
 	if err := b.takeSlot(t.Context(), allot.Calls, share.User(alice.User()), 100); !errors.Is(err,
-		errUserSlots) {
+		share.ErrUser) {
 		t.Errorf("one over half of the slots: %v", err)
 	}
 }
@@ -62,7 +62,7 @@ func TestSlotsAreTakenOfWhatIsHere(t *testing.T) {
 			taken++
 		}
 	}
-	if taken != 4 || !errors.Is(err, errUserSlots) || d.steps != 0 {
+	if taken != 4 || !errors.Is(err, share.ErrUser) || d.steps != 0 {
 		t.Errorf("got %d slots of 8, %d steps left, %v", taken, d.steps, err)
 	}
 	if got := b.Taken(allot.Streams, "acme"); got != taken {

@@ -36,9 +36,10 @@ type call struct {
 	running  // by revocable, timed and invoke
 	cleaning // by sanitized
 
-	budget  argumentBudget // of validated
-	outcome string         // for the records; the stage that decides it sets it; "": an ordinary result
-	wrong   string         // the place of the argument that was refused, for the record
+	budget argumentBudget // of validated
+	// for the records; the stage that decides it sets it; "": an ordinary result
+	outcome string
+	wrong   registry.ArgumentError // the argument that was refused, if one was
 }
 
 // round is what is known of the earlier rounds of a call. Zero is that of the first

@@ -108,13 +108,13 @@ func (g *Gateway) explained(
 		rpcErr, _ := errors.AsType[*mcp.Error](err)
 		failure = admission(rpcErr)
 	} else {
-		result, err := stack(stages, reached)(ctx, c)
+		_, err := stack(stages, reached)(ctx, c)
 		e.item(g, c, err)
 		if err = e.guess(g, c, err); errors.Is(err, errReached) {
 			err = nil
 		}
 		if c.outcome == outcomeInvalid {
-			e.Text = textOf(result)
+			e.Text = c.wrong.Text
 		}
 		failure = failureOf(err)
 	}
@@ -135,16 +135,6 @@ func admission(rpcErr *mcp.Error) failure {
 		f.kind = outcomeForbidden
 	}
 	return f
-}
-
-// textOf returns the text of a result of our own.
-func textOf(result mcp.Object) string {
-	parts, _ := result.Value("content").Elements()
-	if len(parts) == 0 {
-		return ""
-	}
-	text, _ := parts[0].Member("text").Text()
-	return text
 }
 
 // item notes what the rules say of the item that the request means, if there is one.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 )
 
@@ -16,12 +17,8 @@ const (
 	codeToolLimit   = "DB-LIMIT-TOOL"
 )
 
-// Errors of take: who has as many slots as it may, or that there are none.
-var (
-	errNoSlots     = errors.New("there are no slots")
-	errUserSlots   = errors.New("the user has as many slots as one user may")
-	errTenantSlots = errors.New("the tenant has as many slots as it may")
-)
+// errNoSlots is the error of take where there never is a slot.
+var errNoSlots = errors.New("there are no slots")
 
 // rate is one bucket that was asked: the stable code when it is empty, and its setting
 // under limits of the tenant.
@@ -71,7 +68,7 @@ func noSlot(err error, code, what, setting string, retry time.Duration) *mcp.Err
 			": only a higher limit would help")
 	}
 	whose := "This tenant has as many " + what + " open as " + setting + " allows"
-	if errors.Is(err, errUserSlots) {
+	if errors.Is(err, share.ErrUser) {
 		whose = "You have half of the " + what + " that " + setting +
 			" allows this tenant, which is the most for one user"
 	}

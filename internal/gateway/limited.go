@@ -111,19 +111,13 @@ func (g *Gateway) Taken(kind allot.Kind, tenant string) int {
 }
 
 // take takes one of the limit slots of the user's tenant, of which here may be given
-// out. The error is errUserSlots or errTenantSlots if there was none, and errNoSlots
-// if there never is one.
+// out. The error is one of package share if there was none, and errNoSlots if there never
+// is one.
 func take(slots *share.Budget, user share.User, limit, here int) error {
 	if limit == 0 {
 		return errNoSlots
 	}
-	switch err := slots.TakeWithin(user, 1, share.Bounds{Tenant: int64(here), User: int64(ofUser(here))}); {
-	case err == nil:
-		return nil
-	case errors.Is(err, share.ErrUser):
-		return errUserSlots
-	}
-	return errTenantSlots
+	return slots.TakeWithin(user, 1, share.Bounds{Tenant: int64(here), User: int64(ofUser(here))})
 }
 
 // OpenStream takes one of the tenant's slots for event streams, of which one user has at

@@ -21,7 +21,7 @@ func (c *call) record(ctx context.Context, failure failure, started time.Time) a
 		Issuer: principal.Issuer, Subject: principal.Subject, ClientID: principal.ClientID,
 		Name: principal.Name, TokenID: principal.TokenID, Claims: principal.Recorded,
 		Method: c.request.Method, Item: c.spelt(), Outcome: c.kind(failure), Reason: failure.reason,
-		Argument: c.wrong,
+		Argument: c.wrong.Path,
 		Duration: time.Since(started), Upstream: c.upstream, Repairs: int(c.repairs.Load()),
 		Wait: c.request.Waited.total(), WaitedFor: c.request.Waited.longest(),
 		Scopes: principal.Scopes, Ruled: c.caller.Tenant.scopes, Remote: c.request.From.Remote,

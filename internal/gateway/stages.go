@@ -151,7 +151,7 @@ func (g *Gateway) validated(next Handler) Handler {
 		if !ok {
 			return mcp.Object{}, err
 		}
-		c.wrong = wrong.Path
+		c.wrong = *wrong
 		if c.tool == nil {
 			return mcp.Object{}, mcp.Stable(mcp.CodeInvalidParams, "DB-PARAMS", "Invalid params: "+wrong.Text)
 		}

@@ -19,20 +19,17 @@ const (
 // addresses fail often, for a gauge that an alert watches; who they are stands in the log
 // and in the audit records.
 //
-// It counts into windows of failureWindow and keeps two of them, this one and the one
-// before. So what noisy sees reaches back between one and two windows, and failures need
-// no time of their own. Its memory is bounded, although attackers have as many addresses
+// It counts into spans of failureWindow, so that what noisy sees reaches back between one
+// and two of them. Its memory is bounded, although attackers have as many addresses
 // as they like: if too many fail within one window, those with few failures are
 // forgotten.
 type failures struct {
-	mu       sync.Mutex         // guards the fields below
-	started  time.Time          // when this window began
-	now      map[netip.Addr]int // failures in this window
-	previous map[netip.Addr]int // failures in the window before; never changed
+	mu    sync.Mutex                   // guards the field below
+	spans evict.Spans[netip.Addr, int] // failures
 }
 
 func newFailures() *failures {
-	return &failures{started: time.Now(), now: make(map[netip.Addr]int)}
+	return &failures{spans: evict.Spans[netip.Addr, int]{Length: failureWindow}}
 }
 
 // add counts a failure of an address. An IPv6 address counts for its /64 network, because
@@ -48,13 +45,14 @@ func (f *failures) add(addr netip.Addr) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.turnLocked()
-	if _, known := f.now[addr]; !known && len(f.now) >= maxAddresses {
-		evict.One(f.now, sampleSize, func(_ netip.Addr, count int) (worth float64, may bool) {
+	f.spans.Turn(time.Now())
+	now := f.spans.Now
+	if _, known := now[addr]; !known && len(now) >= maxAddresses {
+		evict.One(now, sampleSize, func(_ netip.Addr, count int) (worth float64, may bool) {
 			return float64(count), true
 		})
 	}
-	f.now[addr]++
+	now[addr]++
 }
 
 // noisy returns how many addresses failed at least noisyFrom times in the two windows
@@ -62,31 +60,18 @@ func (f *failures) add(addr netip.Addr) {
 func (f *failures) noisy() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.turnLocked()
+	f.spans.Turn(time.Now())
+	now, before := f.spans.Now, f.spans.Previous
 	n := 0
-	for addr, count := range f.now {
-		if count+f.previous[addr] >= noisyFrom {
+	for addr, count := range now {
+		if count+before[addr] >= noisyFrom {
 			n++
 		}
 	}
-	for addr, count := range f.previous {
-		if f.now[addr] == 0 && count >= noisyFrom {
+	for addr, count := range before {
+		if now[addr] == 0 && count >= noisyFrom {
 			n++
 		}
 	}
 	return n
-}
-
-// turnLocked begins a new window if this one is over. If nobody came for longer than two
-// windows, the one before this is too old as well.
-func (f *failures) turnLocked() {
-	past := time.Since(f.started)
-	if past < failureWindow {
-		return
-	}
-	f.previous = f.now
-	if past >= 2*failureWindow {
-		f.previous = nil
-	}
-	f.now, f.started = make(map[netip.Addr]int), time.Now()
 }

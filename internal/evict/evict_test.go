@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/evict"
 )
@@ -47,5 +48,24 @@ func TestASampleIsEnough(t *testing.T) {
 	})
 	if looked != 16 || len(all) != 999 {
 		t.Errorf("looked at %d, and left %d", looked, len(all))
+	}
+}
+
+// TestSpansForgetWhatIsOld enters something and looks for it later.
+func TestSpansForgetWhatIsOld(t *testing.T) {
+	t.Parallel()
+	const length = time.Minute
+	entered := time.Now()
+	for after, want := range map[time.Duration][2]bool{ // in this span, and in the one before
+		0: {true, false}, length - 1: {true, false}, length: {false, true}, 2*length - 1: {false, true},
+		2 * length: {false, false}, time.Hour: {false, false},
+	} {
+		spans := evict.Spans[string, bool]{Length: length}
+		spans.Turn(entered)
+		spans.Now["a"] = true
+		spans.Turn(entered.Add(after))
+		if got := [2]bool{spans.Now["a"], spans.Previous["a"]}; got != want {
+			t.Errorf("after %v: got it in this span and the one before: %v, want %v", after, got, want)
+		}
 	}
 }

@@ -315,7 +315,7 @@ func TestWhatIsUsedIsBounded(t *testing.T) {
 	u = newUsed()
 	u.first(nonce{}, now)
 	for i := range maxUsed {
-		u.now[nonce{1, byte(i), byte(i >> 8), byte(i >> 16)}] = struct{}{}
+		u.spans.Now[nonce{1, byte(i), byte(i >> 8), byte(i >> 16)}] = struct{}{}
 	}
 	if u.first(nonce{2}, now) {
 		t.Error("what cannot be remembered counts as unused")

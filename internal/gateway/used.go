@@ -3,6 +3,8 @@ package gateway
 import (
 	"sync"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/evict"
 )
 
 // stateLife is how long a requestState is valid.
@@ -15,41 +17,25 @@ const maxUsed = 1 << 16
 // state for which there is no room counts as used, and then costs what a call costs. It
 // is safe for concurrent use.
 type used struct {
-	mu       sync.Mutex // guards the fields below
-	began    time.Time  // when the present span began
-	now      map[nonce]struct{}
-	previous map[nonce]struct{}
+	mu    sync.Mutex // guards the field below
+	spans evict.Spans[nonce, struct{}]
 }
 
 type nonce [16]byte
 
-func newUsed() *used { return &used{now: make(map[nonce]struct{})} }
+func newUsed() *used { return &used{spans: evict.Spans[nonce, struct{}]{Length: stateLife}} }
 
 // first tells whether this is the first use of the state with that nonce, and remembers
 // it.
 func (u *used) first(n nonce, now time.Time) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.turnLocked(now)
-	_, known := u.now[n]
-	_, knew := u.previous[n]
-	if known || knew || len(u.now) >= maxUsed {
+	u.spans.Turn(now)
+	_, known := u.spans.Now[n]
+	_, knew := u.spans.Previous[n]
+	if known || knew || len(u.spans.Now) >= maxUsed {
 		return false
 	}
-	u.now[n] = struct{}{}
+	u.spans.Now[n] = struct{}{}
 	return true
-}
-
-// turnLocked begins a new span if the present one is over. A state that was used in one
-// span is remembered until the next one ends, so for at least as long as it is valid.
-func (u *used) turnLocked(now time.Time) {
-	past := now.Sub(u.began)
-	if past < stateLife {
-		return
-	}
-	u.previous = u.now
-	if past >= 2*stateLife {
-		u.previous = nil
-	}
-	u.now, u.began = make(map[nonce]struct{}), now
 }

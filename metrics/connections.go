@@ -16,7 +16,7 @@ type connections struct {
 func newConnections(r prometheus.Registerer, f promauto.Factory) *connections {
 	open := prometheus.NewDesc("drawbridge_connections_open", "Connections of clients that are "+
 		"open.", nil, nil)
-	c := &connections{
+	return &connections{
 		connsOpen: ask(r, func(read func() int, set gaugeSetter) { set(open, float64(read())) }, open),
 		connsLimit: f.NewGauge(prometheus.GaugeOpts{
 			Name: "drawbridge_connections_limit", Help: "Connections of clients that may be open at once.",
@@ -30,8 +30,6 @@ func newConnections(r prometheus.Registerer, f promauto.Factory) *connections {
 			Help: "Unauthenticated connections, and idle ones, that gave their slot to another.",
 		}, []string{"bound"}),
 	}
-	c.connsOpen.Of(func() int { return 0 })
-	return c
 }
 
 // Connections records how many connections of clients may be open, and sets the function

@@ -27,7 +27,8 @@ import (
 // Metrics records. Its methods are named after what has happened, and are safe for
 // concurrent use. AuditWritable, LogLost, MemoryUse, WorkUse, UpstreamLoads, RedisState,
 // RedisClock, Replicas, Draining and IssuerKeys take a function instead, which is called
-// at every reading of the metrics: it must be quick and safe for concurrent use.
+// at every reading of the metrics: it must be quick and safe for concurrent use. LogLost
+// is called once at most.
 type Metrics struct {
 	*traffic
 	*connections
@@ -44,9 +45,9 @@ type Metrics struct {
 	Store *Store // of what outlives a restart
 }
 
-// New registers all metrics with registerer, and with them those of the Go runtime and of
-// the process. It panics if registerer has one of them already, so it can be called once
-// for each registerer.
+// New registers all metrics but that of LogLost with registerer, and with them those of
+// the Go runtime and of the process. It panics if registerer has one of them already, so
+// it can be called once for each registerer.
 func New(registerer prometheus.Registerer) *Metrics {
 	registerer.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

@@ -42,6 +42,7 @@ func scrape(t *testing.T, handler http.Handler) []string {
 // record uses every method once.
 func record(m *metrics.Metrics) {
 	m.BuildInfo("1.2.3", "c0ffee")
+	m.LogLost(func() uint64 { return 6 })
 	m.Request("/mcp", http.MethodPost, http.StatusOK, "modern", time.Millisecond)
 	m.Call("acme", "files", "files__read", "ok", 3*time.Millisecond)
 	m.CallStarted("acme")
@@ -186,6 +187,7 @@ func TestEveryMetric(t *testing.T) {
 		`drawbridge_replica_local_limits_total 1`,
 		`drawbridge_replica_values_refused_total 1`,
 		`drawbridge_panics_total 1`,
+		`drawbridge_log_lines_dropped_total 6`,
 		`version="1.2.3"} 1`,
 	} {
 		if !strings.Contains(got, want+"\n") && !strings.HasSuffix(got, want) {

@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"runtime"
-	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
@@ -18,17 +17,19 @@ type process struct {
 	valuesRefused  prometheus.Counter
 	auditDropped   prometheus.Counter
 	localLimits    prometheus.Counter
-	AuditWritable  *Asked[func() bool]           // tells whether audit records can be written
-	logLost        atomic.Pointer[func() uint64] // nil: nobody has set it yet
+	AuditWritable  *Asked[func() bool] // tells whether audit records can be written
 	panics         prometheus.Counter
 	buildInfo      *prometheus.GaugeVec
+
+	later promauto.Factory // of what is registered when it can be counted
 }
 
 func newProcess(r prometheus.Registerer, f promauto.Factory) *process {
 	writable := prometheus.NewDesc("drawbridge_audit_writable",
 		"Whether audit records can be written. While they cannot, calls are refused; with "+
 			"when_full=drop they go on, and records that memory does not hold are lost.", nil, nil)
-	p := &process{
+	return &process{
+		later: f,
 		reloads: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "drawbridge_config_reloads_total", Help: "Attempts to load the config.",
 		}, []string{"result"}),
@@ -73,17 +74,6 @@ func newProcess(r prometheus.Registerer, f promauto.Factory) *process {
 		AuditWritable: ask(r, func(check func() bool, set gaugeSetter) { set(writable, oneIf(check())) },
 			writable),
 	}
-	p.AuditWritable.Of(func() bool { return true })
-	f.NewCounterFunc(prometheus.CounterOpts{
-		Name: "drawbridge_log_lines_dropped_total",
-		Help: "Log lines that nobody took from standard error in time.",
-	}, func() float64 {
-		if lost := p.logLost.Load(); lost != nil {
-			return float64((*lost)())
-		}
-		return 0
-	})
-	return p
 }
 
 // BuildInfo records the version that runs, the commit that it was built from, and the
@@ -134,10 +124,14 @@ func (p *process) ValueRefused() { p.valuesRefused.Inc() }
 // AuditDropped counts n audit records that are lost.
 func (p *process) AuditDropped(n int) { p.auditDropped.Add(float64(n)) }
 
-// LogLost sets the function that tells how many log lines could not be written since the
-// start; the number never falls. It is called whenever metrics are read. Until it is set,
-// the counter is 0.
-func (p *process) LogLost(lost func() uint64) { p.logLost.Store(&lost) }
+// LogLost registers the function that tells how many log lines could not be written since
+// the start; the number never falls. It is called whenever metrics are read.
+func (p *process) LogLost(lost func() uint64) {
+	p.later.NewCounterFunc(prometheus.CounterOpts{
+		Name: "drawbridge_log_lines_dropped_total",
+		Help: "Log lines that nobody took from standard error in time.",
+	}, func() float64 { return float64(lost()) })
+}
 
 // Panicked counts a panic that was recovered from.
 func (p *process) Panicked() { p.panics.Inc() }

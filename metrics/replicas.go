@@ -16,7 +16,7 @@ type replicas struct {
 	received     *prometheus.CounterVec
 	takenForGone prometheus.Counter
 	config       *prometheus.GaugeVec
-	// Draining tells whether the gateway is stopping; until it is set, it is not
+	// Draining tells whether the gateway is stopping
 	Draining *Asked[func() bool]
 	// RedisClock tells how far the clock here is ahead of that of Redis, if that is known
 	RedisClock *Asked[func() (ahead time.Duration, known bool)]
@@ -34,7 +34,7 @@ func newReplicas(registerer prometheus.Registerer, f promauto.Factory) *replicas
 		"How far the clock of this replica is ahead of that of Redis; below zero: behind. There are "+
 			"no series where the config names no Redis.",
 		nil, nil)
-	r := &replicas{
+	return &replicas{
 		losses: f.NewCounter(prometheus.CounterOpts{
 			Name: "drawbridge_redis_losses_total",
 			Help: "Times that Redis had lost what replicas share. Sessions go on.",
@@ -68,8 +68,6 @@ func newReplicas(registerer prometheus.Registerer, f promauto.Factory) *replicas
 			}
 		}, clock),
 	}
-	r.Draining.Of(func() bool { return false })
-	return r
 }
 
 // RedisLost counts that Redis had lost what replicas share.

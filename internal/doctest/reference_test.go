@@ -204,7 +204,7 @@ func (d *descriptions) Unregister(prometheus.Collector) bool { return false }
 func TestEveryMetricIsInTheReference(t *testing.T) {
 	t.Parallel()
 	registered := &descriptions{}
-	metrics.New(registered)
+	metrics.New(registered).LogLost(nil)
 	want, labels := map[string]string{}, map[string]string{}
 	form := regexp.MustCompile(`fqName: "(drawbridge_\w+)".*variableLabels: \{([^}]*)\}`)
 	for _, text := range registered.all {

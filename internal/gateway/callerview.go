@@ -7,32 +7,36 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
 // maxCallerViews is how many different sets of rules are remembered per tenant and
-// catalogue; further ones are worked out each time.
+// catalogue, and how many of lists for users.
 const maxCallerViews = 1024
 
 // tenantView is what a tenant sees of one state of the catalogue.
 type tenantView struct {
 	catalogue *registry.Catalogue
 	view      *registry.View
-	callers   sync.Map // ruleSet → *callerView
-	count     atomic.Int32
-	buckets   sync.Map      // *registry.Tool → []ratelimit.Bucket, of the tools that were called
-	idle      func() []idle // patterns not known to match anything; worked out once
-	// *registry.View → *tenantView: what clients see by the extensions that they declare,
-	// where lists depend on them
-	variants sync.Map
+	callers   cache[ruleSet, *callerView]
+	buckets   cache[*registry.Tool, []ratelimit.Bucket] // of the tools that were called
+	// patterns not known to match anything; worked out once. nil where nobody asks for them
+	idle func() []idle
+	// what clients see by the extensions that they declare, where lists depend on them
+	variants cache[*registry.View, *tenantView]
 
-	personal bool     // of users to whom servers offer lists of their own
-	ofOthers sync.Map // string of numbers of lists → *tenantView, of such users
-	others   atomic.Int32
+	personal bool                       // of users to whom servers offer lists of their own
+	ofOthers cache[string, *tenantView] // of such users, by the numbers of their lists
+}
+
+// callerViewKey is what a callerView depends on. Tenants with the same servers have the
+// same view.
+type callerViewKey struct {
+	view    *registry.View
+	allowed bitset
 }
 
 // callerView is what callers to whom the same is allowed see and may use: lists and calls

@@ -40,7 +40,7 @@ func New(cfg Config) *Gateway {
 		complete:   mcp.Member{Name: "resultType", Value: mcp.String("complete")},
 	}
 	if _, alone := cfg.Others.(*replica.Alone); !alone {
-		g.self, g.callerViews.compared = cfg.Others.Self(), true
+		g.self = cfg.Others.Self()
 	}
 	g.meta = mcp.NewObject(mcp.Member{Name: mcp.MetaServerInfo, Value: g.serverInfo}).JSON()
 	g.ending = g.finish(hinted(mcp.Object{}))

@@ -17,10 +17,10 @@
 //	                         unmatched: what no rule names
 //	a call and the desk      call: what the stages have found; gateway; turn; question; mention
 //	  parts of a call        relay, callslot, bulkhead, ongoing, state
-//	what is remembered       page, memo, callerviews, used, tasklist
+//	what is remembered       page, memo, used, tasklist
 //	policy                   tenant, rule, profile, personal; callerview: what follows from rules;
 //	                         apps: what of it hosts of apps see
-//	what all of them use     request, waited, errors, uncredited, vocabulary, limit
+//	what all of them use     request, waited, errors, uncredited, vocabulary, limit, cache
 package gateway
 
 import (
@@ -86,7 +86,7 @@ type Gateway struct {
 	used          *used         // states that were used here
 	self          replica.ID    // "" where there are no other replicas
 	rendered      *rendered
-	callerViews   callerViews
+	callerViews   cache[callerViewKey, *callerView] // of all tenants, by what they are made of
 	ongoing       ongoing
 	tasks         taskList
 

@@ -217,6 +217,41 @@ func TestTenantsWithTheSameRightsShareOneGrant(t *testing.T) {
 	})
 }
 
+// TestViewsOfOneTenantAreBounded has callers with every set of scopes, to each of whom
+// another set of tools is allowed.
+func TestViewsOfOneTenantAreBounded(t *testing.T) {
+	const tools = 12
+	tenant := TenantConfig{ID: "acme", Servers: []string{"wide"}}
+	for n := range tools {
+		tenant.Rules = append(tenant.Rules, Rule{
+			Scopes: []string{fmt.Sprint(n)}, Allow: []string{fmt.Sprintf("wide__tool_%04d", n)},
+		})
+	}
+	b := newBench(t, tenant)
+	b.replace(t, wide(tools))
+	for set := range 1 << tools {
+		who := alice
+		who.Scopes = nil
+		for n := range tools {
+			if set>>n&1 == 1 {
+				who.Scopes = append(who.Scopes, fmt.Sprint(n))
+			}
+		}
+		c, err := b.Resolve(who)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := len(b.callerViewOf(c).tools); got != len(who.Scopes) {
+			t.Fatalf("with the scopes %v: got %d tools, want as many", who.Scopes, got)
+		}
+	}
+	kept := 0
+	b.callerViews.known.Range(func(any, any) bool { kept++; return true })
+	if kept > maxCallerViews {
+		t.Errorf("got %d views remembered, want at most %d", kept, maxCallerViews)
+	}
+}
+
 // TestInlinedListIsAnother shows that a tenant whose tools are shown without references
 // shares no list with others.
 func TestInlinedListIsAnother(t *testing.T) {

@@ -43,18 +43,11 @@ func (s *tenantView) with(c *Caller) *tenantView {
 		}
 		key = binary.BigEndian.AppendUint64(key, number)
 	}
-	if known, ok := s.ofOthers.Load(string(key)); ok {
-		return known.(*tenantView)
-	}
-	if s.others.Add(1) > maxCallerViews { // lists that nobody has any more would fill the memory
-		s.ofOthers.Clear()
-		s.others.Store(1)
-	}
-	made := &tenantView{
-		catalogue: s.catalogue, view: s.catalogue.ViewOf(c.Tenant.servers, c.personal.lists), personal: true,
-	}
-	stored, _ := s.ofOthers.LoadOrStore(string(key), made)
-	return stored.(*tenantView)
+	// without a bound, lists that nobody has any more would fill the memory
+	return s.ofOthers.get(string(key), maxCallerViews, func() *tenantView {
+		view := s.catalogue.ViewOf(c.Tenant.servers, c.personal.lists)
+		return &tenantView{catalogue: s.catalogue, view: view, personal: true}
+	})
 }
 
 // informed returns what servers offer to the caller alone. It waits for that as long as
@@ -79,12 +72,9 @@ func (g *Gateway) tenantViewAs(c *Caller, declared mcp.Extensions) *tenantView {
 
 // of returns what is seen through one of the variants of the view.
 func (s *tenantView) of(view *registry.View) *tenantView {
-	if known, ok := s.variants.Load(view); ok {
-		return known.(*tenantView)
-	}
-	known, _ := s.variants.LoadOrStore(view,
-		&tenantView{catalogue: s.catalogue, view: view, idle: s.idle, personal: s.personal})
-	return known.(*tenantView)
+	return s.variants.get(view, unbounded, func() *tenantView {
+		return &tenantView{catalogue: s.catalogue, view: view, personal: s.personal}
+	})
 }
 
 // callerViewOf returns what the caller may see and use now, whatever its client declares.
@@ -98,19 +88,17 @@ func (g *Gateway) callerViewAs(c Caller, declared mcp.Extensions) *callerView {
 
 // callerViewIn returns what the caller may see and use of what its tenant sees.
 func (g *Gateway) callerViewIn(s *tenantView, c Caller) *callerView {
-	if known, ok := s.callers.Load(c.rules); ok {
-		return known.(*callerView)
-	}
-	allowed := c.Tenant.allowed(s.view, c.rules)
-	if s.count.Add(1) > maxCallerViews {
-		return newCallerView(s.view, allowed, g.callerViews.compared)
-	}
-	if s.personal { // it ends with the tenant's view
-		stored, _ := s.callers.LoadOrStore(c.rules, newCallerView(s.view, allowed, g.callerViews.compared))
-		return stored.(*callerView)
-	}
-	stored, _ := s.callers.LoadOrStore(c.rules, g.callerViews.of(s, allowed))
-	return stored.(*callerView)
+	return s.callers.get(c.rules, maxCallerViews, func() *callerView {
+		allowed := c.Tenant.allowed(s.view, c.rules)
+		// where there are other replicas, what callers see here may be compared with what
+		// they see there
+		makes := func() *callerView { return newCallerView(s.view, allowed, g.self != "") }
+		// it ends with the tenant's view, or this tenant alone could have any number
+		if s.personal || s.callers.made.Load() > maxCallerViews {
+			return makes()
+		}
+		return g.callerViews.get(callerViewKey{s.view, allowed}, unbounded, makes)
+	})
 }
 
 // toolBuckets appends the buckets of tools that a call of the tool costs the user of the
@@ -123,12 +111,9 @@ func (g *Gateway) toolBuckets(buckets []ratelimit.Bucket, tool *registry.Tool,
 		return buckets
 	}
 	s := g.tenantViewOf(caller)
-	known, ok := s.buckets.Load(tool)
-	if !ok {
-		known, _ = s.buckets.LoadOrStore(tool, t.bucketsOf(tool))
-	}
+	known := s.buckets.get(tool, unbounded, func() []ratelimit.Bucket { return t.bucketsOf(tool) })
 	own := len(buckets)
-	buckets = append(buckets, known.([]ratelimit.Bucket)...)
+	buckets = append(buckets, known...)
 	key := caller.key()
 	for i := own; i < len(buckets); i++ {
 		buckets[i].Sharer = key

@@ -81,26 +81,25 @@ var errMethod = mcp.Stable(mcp.CodeMethodNotFound, "DB-METHOD", "Method not foun
 func (g *Gateway) Run(ctx context.Context) error {
 	var collisions map[registry.Collision]bool
 	var unmatched map[PatternPosition]bool
-	quiet := time.NewTimer(reportAfter) // runs from the first change since patterns were last looked at
-	defer quiet.Stop()
-	for running := true; ; {
+	// runs from the first change since patterns were last looked at; nil: none came since
+	var quiet <-chan time.Time
+	for {
 		changed := g.config.Registry.Changed()
 		g.rendered.forget()
 		g.callerViews.forget()
 		collisions = g.reportCollisions(ctx, collisions)
 		g.announce()
-		if !running {
-			quiet.Reset(reportAfter)
-			running = true
+		if quiet == nil {
+			quiet = time.After(reportAfter)
 		}
-		for same := true; same; {
+		for again := false; !again; {
 			select {
 			case <-changed:
-				same = false
+				again = true
 			case <-g.renewed:
-				same = false
-			case <-quiet.C:
-				unmatched, running = g.reportUnmatched(ctx, unmatched), false
+				again = true
+			case <-quiet:
+				unmatched, quiet = g.reportUnmatched(ctx, unmatched), nil
 			case <-ctx.Done():
 				return nil
 			}

@@ -81,7 +81,7 @@ func (m *rendered) text(t *Tenant, r *Request,
 	items := visible.lists[kind][start:end]
 	parts, size := make([]mcp.RawJSON, 0, len(items)), len("[]")
 	for _, item := range items {
-		part := m.shape(r.Form, item.Kind, visible.shown(t, item))
+		part := m.shape(r.Form, kind.member(), visible.shown(t, item))
 		parts = append(parts, part)
 		size += len(part) + len(",")
 	}
@@ -94,27 +94,20 @@ func (m *rendered) text(t *Tenant, r *Request,
 	return m.pages.keep(key, made, len(made)), nil
 }
 
-// shape returns an item in a form; nil is the form of the catalogue.
-func (m *rendered) shape(f *Form, kind registry.Kind, item mcp.RawJSON) mcp.RawJSON {
-	if f == nil || len(item) == 0 || !f.Differs(membersOfKinds[kind], item) {
+// shape returns an item of a list in a form; nil is the form of the catalogue.
+func (m *rendered) shape(f *Form, list string, item mcp.RawJSON) mcp.RawJSON {
+	if f == nil || len(item) == 0 || !f.Differs(list, item) {
 		return item
 	}
 	key := shapeKey{&item[0], len(item), f.Revision}
 	if known, ok := m.shapes.find(key); ok {
 		return known
 	}
-	shaped := f.Of(membersOfKinds[kind], item)
+	shaped := f.Of(list, item)
 	if string(shaped) == string(item) {
 		return m.shapes.keep(key, item, 0)
 	}
 	return m.shapes.keep(key, shaped, len(shaped))
-}
-
-// membersOfKinds are what the list of items of each kind is called in a result.
-var membersOfKinds = map[registry.Kind]string{
-	registry.KindTool: mcp.ResultTools, registry.KindPrompt: mcp.ResultPrompts,
-	registry.KindResource: mcp.ResultResources, registry.KindTemplate: mcp.ResultTemplates,
-	registry.KindSkill: mcp.ResultSkills,
 }
 
 // shown returns the definition of an item in the form in which the lists of the tenant

@@ -93,6 +93,7 @@ func TestFilesInBase64AreJudgedByWhatTheyHold(t *testing.T) {
 		"a text in a picture":           {"x/y", plain.EncodeToString(slices.Concat(picture, []byte(notes), picture)), sanitize.Policy{Files: true}, false},
 		"NULs all over a text":          {"x/y", plain.EncodeToString([]byte(sown)), sanitize.Policy{Files: true}, false},
 		"a text in UTF-16":              {"x/y", plain.EncodeToString(inUTF16(notes)), sanitize.Policy{Files: true}, false},
+		"the same in the other order":   {"x/y", plain.EncodeToString(swapped(inUTF16(notes))), sanitize.Policy{Files: true}, false},
 		"a secret in a picture":         {"x/y", plain.EncodeToString(slices.Concat(picture, []byte(strings.Repeat(" key: "+secret, 9)), picture)), sanitize.Policy{Files: true}, false},
 		"a text in Latin-1":             {"text/plain", plain.EncodeToString([]byte("caf\xe9 " + strings.Repeat("and tea ", 20))), sanitize.Policy{Files: true}, true},
 		"a picture that says what it is": {"image/jpeg", plain.EncodeToString(slices.Concat(picture,
@@ -140,6 +141,15 @@ func TestDigestIsOfWhatIsNamed(t *testing.T) {
 			t.Errorf("%s: got %v, want %s", text, err, want)
 		}
 	}
+}
+
+// swapped returns pairs of bytes in the other order.
+func swapped(pairs []byte) []byte {
+	var other []byte
+	for pair := range slices.Chunk(pairs, 2) {
+		other = append(other, pair[1], pair[0])
+	}
+	return other
 }
 
 // inUTF16 returns a text as Windows writes it.

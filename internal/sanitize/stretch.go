@@ -1,10 +1,10 @@
 package sanitize
 
 import (
-	"bytes"
 	"iter"
-	"unicode/utf16"
 	"unicode/utf8"
+
+	"golang.org/x/text/encoding/unicode"
 )
 
 // This file finds text in files that have other bytes, too. One such byte does not make a
@@ -67,16 +67,9 @@ func appendLegible(dst, part []byte) (legible []byte, strange int) {
 // fromUTF16 returns a file in UTF-8 that begins with a byte order mark of UTF-16, and any
 // other file as it is.
 func fromUTF16(file []byte) []byte {
-	high := 0 // which of two bytes is the high one
-	switch {
-	case bytes.HasPrefix(file, []byte{0xFF, 0xFE}):
-		high = 1
-	case !bytes.HasPrefix(file, []byte{0xFE, 0xFF}):
+	text, err := unicode.UTF16(unicode.BigEndian, unicode.ExpectBOM).NewDecoder().Bytes(file)
+	if err != nil { // it has no such mark
 		return file
 	}
-	units := make([]uint16, 0, len(file)/2)
-	for ; len(file) >= 2; file = file[2:] {
-		units = append(units, uint16(file[high])<<8|uint16(file[1-high]))
-	}
-	return []byte(string(utf16.Decode(units)))
+	return text
 }

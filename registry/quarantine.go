@@ -74,20 +74,22 @@ type Admission struct {
 // definition if it is pinned, is quarantined, unless its digest is one of those that the
 // operator has released. The error is then a *QuarantineError.
 func Admit(definition mcp.Object, released []string, pinned bool) (Admission, error) {
-	cleaned, report := sanitize.Definition(definition)
+	judged := sanitize.Definition(definition, maxFound)
+	report := judged.Report
 	a := Admission{
-		Definition: cleaned,
+		Definition: judged.Definition,
 		Repairs:    report.Total() - report[sanitize.FlaggedKey] - report[sanitize.FlaggedURI],
 	}
-	found, total := sanitize.Concealed(definition, maxFound)
-	if total == 0 && !pinned {
+	if judged.Total == 0 && !pinned {
 		return a, nil
 	}
 	a.Released = digest(definition)
 	if slices.Contains(released, a.Released) {
 		return a, nil
 	}
-	return Admission{}, &QuarantineError{Digest: a.Released, Found: found, Total: total}
+	return Admission{}, &QuarantineError{
+		Digest: a.Released, Found: judged.Concealed, Total: judged.Total,
+	}
 }
 
 // digestScheme begins every digest.

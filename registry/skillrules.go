@@ -32,7 +32,7 @@ func checkSkill(definition mcp.Object) error {
 		return refuse("name", errFrontmatter)
 	case definition.Size() > maxSkill:
 		return refuse("size", errLarge)
-	case sanitize.HoldsSecret(definition):
+	case sanitize.Definition(definition, 0).HoldsSecret:
 		return refuse("secret", fmt.Errorf("definition: %w", sanitize.ErrBlocked))
 	}
 	return checkFiles(definition.Value("resources"))

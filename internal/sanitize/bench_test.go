@@ -71,6 +71,6 @@ func BenchmarkDefinition(b *testing.B) {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		sanitize.Definition(definition)
+		cleanDefinition(definition)
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
-
-	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
 // Finding is hidden text in a string that is never edited.
@@ -15,24 +13,6 @@ type Finding struct {
 	// the first character that is hidden text, or begins it; zero: cleaning would change
 	// another way
 	First rune
-}
-
-// Concealed returns the first of the strings of a definition that hold hidden text
-// although Definition does not edit them, at most limit, and how many there are. Those
-// strings go back to the server, or are compared or looked up by programs: names, keys,
-// URIs, what validates in schemas, and everything that no revision of the protocol knows
-// as a text. In the others, such as descriptions, Definition removes hidden text.
-//
-// What scripts and emoji need stays, as it does in results: a choice may be an emoji of a
-// family or a Persian word. A carriage return and a form feed between other characters
-// count as hidden text: on a terminal the first overwrites the line, and the second may
-// clear the screen.
-func Concealed(definition mcp.Object, limit int) (first []Finding, all int) {
-	w := borrow(Policy{Secrets: Off})
-	defer giveBack(w)
-	w.strict, w.watch, w.limit = true, w.watch|carriage, limit
-	w.object(definition, definitionPosition(definition))
-	return w.concealed, w.offences
 }
 
 // conceals returns the kind of what is hidden in text, "" if nothing is, and the first

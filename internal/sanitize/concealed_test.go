@@ -47,8 +47,8 @@ func TestHiddenTextInADefinitionIsCleanedOrFound(t *testing.T) {
 			text := "word" + hidden + "word"
 			data := encoded(t, everywhere(definition, text))
 			dirty := object(t, string(data))
-			result, _ := sanitize.Definition(dirty)
-			findings, _ := sanitize.Concealed(dirty, math.MaxInt)
+			result, _ := cleanDefinition(dirty)
+			findings, _ := concealed(dirty, math.MaxInt)
 			left := textsOf(decoded(t, result.JSON()))
 			var want []string
 			for place := range textsOf(decoded(t, data)) {
@@ -91,8 +91,8 @@ func TestHiddenTextAloneIsCleanedOrFound(t *testing.T) {
 			hidden := concealments[kind]
 			turn++
 			dirty := object(t, string(encoded(t, put("word"+hidden+"word"))))
-			result, _ := sanitize.Definition(dirty)
-			findings, all := sanitize.Concealed(dirty, 10)
+			result, _ := cleanDefinition(dirty)
+			findings, all := concealed(dirty, 10)
 			switch {
 			case all == 0 && !conceals(decoded(t, result.JSON()), hidden):
 				if !isText(place) {
@@ -329,7 +329,7 @@ func textsOf(value any) map[string]string {
 // and emoji need.
 func TestDefinitionsOfRealServersConcealNothing(t *testing.T) {
 	for name, data := range corpus.Tools(t) {
-		if found, all := sanitize.Concealed(object(t, string(data)), 1); all > 0 {
+		if found, all := concealed(object(t, string(data)), 1); all > 0 {
 			t.Errorf("%s: %v", name, found)
 		}
 	}
@@ -342,7 +342,7 @@ func TestDefinitionsOfRealServersConcealNothing(t *testing.T) {
 			`{"name":"a","inputSchema":{"enum":[@]}}`,
 			`{"name":"a","_meta":{@:1}}`, `{"uri":@}`,
 		} {
-			if found, all := sanitize.Concealed(object(t,
+			if found, all := concealed(object(t,
 				strings.ReplaceAll(frame, "@", string(mcp.String(text)))), 1); all > 0 {
 				t.Errorf("%+q in %s: got %v, want nothing", text, frame, found)
 			}
@@ -354,7 +354,7 @@ func TestConcealedNamesPlaces(t *testing.T) {
 	definition := object(
 		t, `{"name":"a","inputSchema":{"properties":{"x\u200b":{"enum":["a","b","c\u202ed"]}},"y":"\u001b[0m"},"_meta":{"k":"\u0007"},`+
 			`"`+strings.Repeat("long", 99)+`":"\u200b"}`)
-	found, all := sanitize.Concealed(definition, 3)
+	found, all := concealed(definition, 3)
 	want := []sanitize.Finding{
 		{Path: `inputSchema.properties.x\u200b`, Kind: sanitize.Hidden, First: '\u200b'},
 		{Path: `inputSchema.properties.x\u200b.enum[2]`, Kind: sanitize.Hidden, First: '\u202e'},
@@ -363,7 +363,7 @@ func TestConcealedNamesPlaces(t *testing.T) {
 	if !slices.Equal(found, want) || all != 5 {
 		t.Errorf("got %v of %d, want %v of 5", found, all, want)
 	}
-	found, _ = sanitize.Concealed(definition, 9)
+	found, _ = concealed(definition, 9)
 	if got := found[3]; got != (sanitize.Finding{Path: "_meta.k", Kind: sanitize.Control, First: '\a'}) {
 		t.Errorf("got %v, want a control in _meta.k", got)
 	}

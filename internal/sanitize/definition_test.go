@@ -37,7 +37,7 @@ func TestT33DefinitionsAreCleanedStrictly(t *testing.T) {
 	} {
 		for _, raw := range []mcp.RawJSON{mcp.String(c.text), escapeAll(c.text)} {
 			definition := object(t, `{"name":"add","description":`+string(raw)+`}`)
-			cleaned, report := sanitize.Definition(definition)
+			cleaned, report := cleanDefinition(definition)
 			if got := cleaned.Text("description"); got != c.want || !maps.Equal(report, c.report) {
 				t.Errorf("%s: got %+q, %v, want %+q, %v", c.name, got, report, c.want, c.report)
 			}
@@ -61,7 +61,7 @@ func TestT33EveryTextOfADefinitionIsCleaned(t *testing.T) {
 		`{"uri":"a:b","name":"n","title":"@","description":"@","size":7}`,
 		`{"uriTemplate":"a:{b}","name":"n","title":"@","description":"@"}`,
 	} {
-		cleaned, report := sanitize.Definition(object(t, strings.ReplaceAll(frame, "@", dirt)))
+		cleaned, report := cleanDefinition(object(t, strings.ReplaceAll(frame, "@", dirt)))
 		want := object(t, strings.ReplaceAll(frame, "@", "abcde")).JSON()
 		if got := cleaned.JSON(); string(got) != string(want) {
 			t.Errorf("got  %+q\nwant %+q", got, want)
@@ -112,7 +112,7 @@ func TestT33WhatHasAMeaningInADefinitionIsFlagged(t *testing.T) {
 	} {
 		for _, text := range []string{dirt, ghp(), "\ue000"} {
 			definition := object(t, strings.ReplaceAll(c.definition, "@", text))
-			cleaned, report := sanitize.Definition(definition)
+			cleaned, report := cleanDefinition(definition)
 			if !sameBytes(definition, cleaned) || !maps.Equal(report, sanitize.Report{c.kind: 1}) {
 				t.Errorf("%s: got %+q, %v, want it unchanged and 1 %s", c.definition, cleaned.JSON(), report,
 					c.kind)

@@ -19,6 +19,19 @@ func object(t testing.TB, text string) mcp.Object {
 	return o
 }
 
+// cleanDefinition returns what becomes of a definition.
+func cleanDefinition(definition mcp.Object) (mcp.Object, sanitize.Report) {
+	judged := sanitize.Definition(definition, 0)
+	return judged.Definition, judged.Report
+}
+
+// concealed returns the first strings of a definition that hide text and are not edited,
+// and how many there are.
+func concealed(definition mcp.Object, limit int) (first []sanitize.Finding, all int) {
+	judged := sanitize.Definition(definition, limit)
+	return judged.Concealed, judged.Total
+}
+
 // textOf returns the text of the first content block.
 func textOf(t testing.TB, result mcp.Object) string {
 	t.Helper()

@@ -112,7 +112,7 @@ func (p Policy) Result(result mcp.Object) (mcp.Object, Report, error) {
 func (p Policy) Task(state mcp.Object) (mcp.Object, Report, error) { return p.result(state, taskState) }
 
 // Skill cleans what stands beside a skill in the answer to skills/get. The skill itself
-// is judged as a definition is, by Concealed and HoldsSecret. It is like Result.
+// is judged as a definition is, by Definition. It is like Result.
 func (p Policy) Skill(result mcp.Object) (mcp.Object, Report, error) {
 	return p.result(result, skillGot)
 }

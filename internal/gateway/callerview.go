@@ -36,7 +36,7 @@ type tenantView struct {
 // same view.
 type callerViewKey struct {
 	view    *registry.View
-	allowed bitset
+	allowed grants
 }
 
 // callerView is what callers to whom the same is allowed see and may use: lists and calls
@@ -68,20 +68,13 @@ func (m *callerView) tool(name string) *registry.Tool {
 
 // newCallerView returns the view of what is allowed, whose lists have what is announced,
 // too; see Tenant.allowed. Its digests have Content only if that is compared.
-func newCallerView(view *registry.View, allowed bitset, compared bool) *callerView {
+func newCallerView(view *registry.View, allowed grants, compared bool) *callerView {
 	made := &callerView{}
-	n := 0
-	behind := itemsOf(view) + len(view.AppURIs())
-	next := func() (mayUse, listed bool) {
-		n++
-		mayUse = allowed.has(n - 1)
-		return mayUse, mayUse || allowed.has(behind+n-1)
-	}
-	views := readableViews(view, allowed)
+	views := readableViews(view, allowed.usable)
 	var all []*registry.Item
 	var shown []*registry.Tool // the same
-	for _, tool := range view.Tools {
-		mayUse, listed := next()
+	for i, tool := range view.Tools {
+		mayUse, listed := allowed.of(i)
 		if !listed || isStranded(tool) {
 			continue
 		}
@@ -101,8 +94,8 @@ func newCallerView(view *registry.View, allowed bitset, compared bool) *callerVi
 		all, shown = append(all, &form.Item), append(shown, tool)
 		made.tasked = made.tasked || needsTask(tool)
 	}
-	for _, item := range itemsIn(view)[len(view.Tools):] {
-		if _, listed := next(); listed && view.Lists(item.Server) {
+	for i, item := range itemsIn(view)[len(view.Tools):] {
+		if _, listed := allowed.of(len(view.Tools) + i); listed && view.Lists(item.Server) {
 			kind := listsOfKinds[item.Kind]
 			made.lists[kind] = append(made.lists[kind], item)
 		}
@@ -279,6 +272,19 @@ func listOf(method string) listKind {
 func (k listKind) member() string { return mcp.MethodOf(listings[k].method).Result }
 
 func (k listKind) purpose() string { return listings[k].purpose }
+
+// grants are what callers may do with the items of a view, kind after kind in the order of
+// Kind's constants, and with the views of its apps, which stand behind all items.
+type grants struct {
+	usable    bitset
+	announced bitset // items that are listed although they are not usable; "" where none is
+}
+
+// of tells whether callers may use one of them, and whether lists have it.
+func (g grants) of(i int) (mayUse, listed bool) {
+	mayUse = g.usable.has(i)
+	return mayUse, mayUse || g.announced.has(i)
+}
 
 // bitset says of each of a number of things yes or no: no of those behind its end. It is
 // comparable.

@@ -402,23 +402,21 @@ func (c *Caller) mayUse(item *registry.Item) bool {
 	return slices.Contains(c.Tenant.servers, item.Server) && c.Tenant.allows(c.rules, item)
 }
 
-// allowed says of each item of the view, kind after kind in the order of Kind's
-// constants, whether the rules allow it, and then of the views of its apps. Where rules
-// announce items that they do not allow, it says after that of each item whether it is
-// one of these.
-func (t *Tenant) allowed(view *registry.View, rules ruleSet) bitset {
+// allowed returns what the rules let callers do with the items of the view and the views
+// of its apps. Of items that they do not allow it also says which they announce.
+func (t *Tenant) allowed(view *registry.View, rules ruleSet) grants {
 	items := itemsOf(view)
-	all := items + len(view.AppURIs())
-	set := make([]byte, (all+7)/8, (all+items+7)/8)
+	usable := make([]byte, (items+len(view.AppURIs())+7)/8)
+	var announced []byte
 	n := 0
 	add := func(item *registry.Item) {
 		name := policyNameOf(item)
 		switch allowed, by := t.judge(rules, &name, nil); {
 		case allowed:
-			set[n/8] |= 1 << (n % 8)
+			usable[n/8] |= 1 << (n % 8)
 		case by < 0 && n < items && t.announces(rules, &name):
-			set = set[:cap(set)]
-			set[(all+n)/8] |= 1 << ((all + n) % 8)
+			announced = append(announced, make([]byte, len(usable)-len(announced))...)
+			announced[n/8] |= 1 << (n % 8)
 		}
 		n++
 	}
@@ -432,7 +430,7 @@ func (t *Tenant) allowed(view *registry.View, rules ruleSet) bitset {
 			n++
 		}
 	}
-	return bitset(set)
+	return grants{bitset(usable), bitset(announced)}
 }
 
 // ofUser returns how many of that many slots of a tenant one of its users may hold.

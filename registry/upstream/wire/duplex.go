@@ -153,16 +153,8 @@ func (d *duplex) missed(m *lostError) {
 // all kinds of things; what is no message is counted and dropped. What is large is held
 // by the server until it is known whom it answers, and from then on by that caller.
 func (d *duplex) take(ctx context.Context, text []byte) {
-	if text[0] != '{' && text[0] != '[' {
-		d.up.Count(Garbage, 1)
-		d.read.pace(d.hurry, len(text))
-		return
-	}
 	var one [1]*mcp.Message
-	messages, readable := d.messages(ctx, text, one[:0])
-	if !readable {
-		return
-	}
+	messages := d.messages(ctx, text, one[:0])
 	if !holdAnswer(messages) {
 		d.read.pace(d.hurry, len(text))
 	}
@@ -172,21 +164,24 @@ func (d *duplex) take(ctx context.Context, text []byte) {
 }
 
 // messages reads a text in its turn, and appends its messages to into, which is empty.
-// readable is false if it holds no message, or if the connection is being closed.
-func (d *duplex) messages(ctx context.Context, text []byte, into []*mcp.Message) (messages []*mcp.Message,
-	readable bool,
-) {
+// There are none if it holds no message, or if the connection is being closed.
+func (d *duplex) messages(ctx context.Context, text []byte, into []*mcp.Message) []*mcp.Message {
+	if text[0] != '{' && text[0] != '[' {
+		d.up.Count(Garbage, 1)
+		return nil
+	}
 	release, err := d.read.turn(ctx, d.memory.Server, len(text))
 	if err != nil {
-		return nil, false
+		return nil
 	}
 	defer release()
-	if messages, err = d.read.messages(text, into); err != nil {
+	messages, err := d.read.messages(text, into)
+	if err != nil {
 		d.up.Count(Garbage, 1)
 		d.badAnswer(text, err)
-		return nil, false
+		return nil
 	}
-	return messages, true
+	return messages
 }
 
 // badAnswer ends the requests that an invalid text answers, as far as their ids can be

@@ -95,11 +95,13 @@ func TestWhatSaysNothingIsPaced(t *testing.T) {
 }
 
 // TestChildrenThatSayNothingArePaced has a child flood its standard output with empty
-// lines, or its standard error.
+// lines, or with lines that are no messages, or its standard error.
 func TestChildrenThatSayNothingArePaced(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
 		"output": strings.Repeat("\n", 2<<20),
+		"words":  strings.Repeat("it works\n", 20_000),
+		"object": strings.Repeat("{ state: 'up' }\n", 20_000),
 		"error":  strings.Repeat(strings.Repeat("e", 100)+"\n", 20_000),
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -165,7 +165,7 @@ func (p *parking) resume(ctx context.Context, who auth.Owner, c *registry.Call,
 	d.attach(c)
 	if err = d.answer(ctx, answers, c.Refusals); err != nil && ctx.Err() == nil {
 		d.abort()
-		return mcp.Object{}, p.server.forCaller(ctx, err)
+		return mcp.Object{}, err
 	}
 	return d.round(ctx, c)
 }
@@ -404,7 +404,8 @@ func (d *parkedCall) answer(ctx context.Context, answers mcp.Object, refusals ma
 	d.stopExpiry()
 	for _, body := range d.answered(answers, refusals) {
 		if err := d.session.session.link.Send(ctx, body); err != nil && !d.over() {
-			return d.parking.server.from(err)
+			// whatever became of the answer, the call itself was sent before
+			return d.parking.server.unavailable(true, cause(d.parking.server.from(err)))
 		}
 	}
 	return nil

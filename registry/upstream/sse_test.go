@@ -336,6 +336,35 @@ func TestAnswersToPOST(t *testing.T) {
 	}
 }
 
+// TestACallWhoseAnswersAreRefusedWasMade has a server ask in the middle of a call, and
+// refuse the message that answers: the call may have taken effect by then.
+func TestACallWhoseAnswersAreRefusedWasMade(t *testing.T) {
+	t.Parallel()
+	s, asker := &streamed{}, make(chan *fake, 1)
+	s.accept = func(w http.ResponseWriter, r *http.Request, m wire) bool {
+		answers := m.Method == "" && string(m.ID) == "7"
+		if answers {
+			s.mu.Lock()
+			asker <- s.sessions[r.URL.Query().Get("session")]
+			s.mu.Unlock()
+			w.WriteHeader(http.StatusBadRequest)
+		}
+		return answers
+	}
+	serveStreamed(t, s)
+	cfg := s.config()
+	cfg.Shared = false
+	r := start(t, cfg)
+	r.untilTool("ask")
+	p := person{"a", "alice", `{"sampling":{}}`, ""}
+	asked, state := r.first("ask", p)
+	_, _, _, err := r.round(t.Context(), "ask", p.call(t, "t", accept(asked, "x"), state, nil))
+	if got := kindOf(mcp.Object{}, err); got != "sent" {
+		t.Errorf("got %s (%s), want unavailable, sent", got, cause(err))
+	}
+	await(t, asker).handle(wire{ID: json.RawMessage("7")}, nil) // so that it waits no longer
+}
+
 // TestTrap23_EndpointIsResolvedAgainstTheURL shows each form of address that a server
 // behind a path may give, and that messages carry the same credentials as the stream.
 func TestTrap23_EndpointIsResolvedAgainstTheURL(t *testing.T) {

@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -258,41 +257,28 @@ func (l *legacy) reopen(ctx context.Context, forgotten *wire.SessionError) error
 	if err != nil {
 		return err
 	}
-	unwatched, err := l.restore(limited)
-	if err != nil && ctx.Err() != nil {
-		// Else level and subscriptions would be missing until it is forgotten, too. Where the
-		// server cannot restore them, or not in time, it would not serve any more at all.
-		forgotten.Revert()
-		return err
-	}
-	l.watchers.end(unwatched)
-	return err
+	return l.restore(limited)
 }
 
-// restore gives a new session the log level, the stream and the subscriptions that the
-// forgotten one had. The watchers are told of a change, because one may have been missed
-// in between. It returns the resources to which it could not subscribe.
-func (l *legacy) restore(ctx context.Context) (unwatched []string, err error) {
+// restore gives a new session the stream and the log level that the forgotten one had. A
+// level that does not come through is asked for by the next call that wants messages. The
+// watchers end: who follows their resources subscribes again, as after any end of a
+// subscription, and tells of a change, because one may have been missed in between.
+func (l *legacy) restore(ctx context.Context) error {
 	if renew := l.renew.Load(); renew != nil {
 		(*renew)()
 	}
-	send := func(out *wire.Request) (done bool) {
-		_, failed := l.conn.exchange(ctx, l.link, out)
-		if !isAnswer(failed) {
-			err = cmp.Or(err, failed)
-		}
-		return failed == nil
+	l.watchers.end()
+	level := mcp.Level(l.level.Load())
+	if level == 0 {
+		return nil
 	}
-	if level := mcp.Level(l.level.Load()); level > 0 {
-		send(l.setLevel(level))
+	_, err := l.conn.exchange(ctx, l.link, l.setLevel(level))
+	if err == nil || isAnswer(err) {
+		return nil
 	}
-	for _, uri := range l.watchers.uris() {
-		if !send(l.about(mcp.MethodSubscribe, uri)) {
-			unwatched = append(unwatched, uri)
-		}
-	}
-	l.watchers.missed()
-	return unwatched, err
+	l.level.Store(0)
+	return err
 }
 
 // alive sends a ping. An answer that ping is unknown is a proof of life as well.
@@ -427,9 +413,9 @@ func (l *legacy) notified(m *mcp.Message) {
 }
 
 // watchResource subscribes to changes of a resource, calls onConfirmed once when the
-// server has agreed, and tells of changes until ctx or the session ends, or the one in its
-// place lacks the subscription. It ignores the tenant, because older has chosen the
-// session by it. Several may watch the same resource; the server is asked once.
+// server has agreed, and tells of changes until ctx or the session ends, or the server has
+// forgotten the session. It ignores the tenant, because older has chosen the session by
+// it. Several may watch the same resource; the server is asked once.
 // https://modelcontextprotocol.io/specification/2025-11-25/server/resources#subscriptions
 func (l *legacy) watchResource(ctx context.Context, _, uri string, onConfirmed func(),
 	updated func(uri string),

@@ -471,6 +471,7 @@ func TestLegacyResourcesAreFollowed(t *testing.T) {
 			nil)); err != nil {
 			t.Fatal(err)
 		}
+		time.Sleep(200 * time.Millisecond) // of which the server has half for itself
 		synctest.Wait()
 		if got := drained(heard); len(got) != 2 {
 			t.Errorf("after the session of a tenant was opened again: heard %q, want a change for each", got)

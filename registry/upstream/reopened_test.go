@@ -81,73 +81,9 @@ func (s *strict) did(method, session string) bool {
 	return s.ready[method+session]
 }
 
-// TestSessionThatWasNotOpenedToItsEndServesNobody has the caller leave for whom a session
-// is opened in place of the one that the server forgot, in the middle of the handshake or
-// of what brings the subscriptions back.
-func TestSessionThatWasNotOpenedToItsEndServesNobody(t *testing.T) {
-	t.Parallel()
-	for _, during := range []string{opened, subscribe} {
-		t.Run(during, func(t *testing.T) {
-			t.Parallel()
-			s, cfg := serveStrict(t, func(r *http.Request, method, session string) {
-				if session == "s-2" && method == during {
-					<-r.Context().Done()
-				}
-			})
-			r := start(t, cfg)
-			r.untilTool("tool")
-			r.until("there is a resource", func() bool { return r.last().Resources == 1 })
-			if ok, err := r.resource("file:///a").Subscribe(t.Context(), share.User{TenantID: "a"},
-				func(string) {}); !ok || err != nil {
-				t.Fatalf("subscribe: got %v, %v", ok, err)
-			}
-			s.forget()
-			ctx, leave := context.WithCancel(t.Context())
-			left := make(chan error, 1)
-			go func() {
-				_, err := r.call(ctx, "tool", `{}`, nil)
-				left <- err
-			}()
-			seen := 0
-			for want := 3; seen < want; seen++ { // two in the first session
-				if await(t, s.seen) == opened && seen == 2 && during == subscribe {
-					want++
-				}
-			}
-			leave()
-			if err := await(t, left); err == nil {
-				t.Fatal("the call of who left was served")
-			}
-			if got := text(parse(t, r.must("tool", `{}`))); got != "ok" {
-				t.Errorf("the next call: got %q", got)
-			}
-			var ended []seenRequest
-			for late := time.Now().Add(limit); len(ended) == 0 && time.Now().Before(late); {
-				if ended = s.sights(http.MethodDelete); during != opened {
-					break // others may have used the session
-				}
-				time.Sleep(time.Millisecond)
-			}
-			if during == opened && (len(ended) != 1 || ended[0].header.Get("Mcp-Session-Id") != "s-2") {
-				t.Errorf("sessions %v are ended at the server, want s-2", ended)
-			}
-			calls := s.sights("tools/call")
-			if last := calls[len(calls)-1].header.Get("Mcp-Session-Id"); !s.did(subscribe, last) {
-				t.Errorf("session %s, which served the call, has no subscription", last)
-			}
-		})
-	}
-}
-
-// TestServerThatCannotRestoreSubscriptionsServes has a server that fails at each attempt to
-// bring back a subscription in a new session.
-func TestServerThatCannotRestoreSubscriptionsServes(t *testing.T) {
-	t.Parallel()
-	s, cfg := serveStrict(t, func(_ *http.Request, method, session string) {
-		if method == subscribe && session != "s-1" {
-			panic(http.ErrAbortHandler)
-		}
-	})
+// follows starts the gateway and has somebody follow the resource of the server.
+func (s *strict) follows(t *testing.T, cfg upstream.Config) *rig {
+	t.Helper()
 	r := start(t, cfg)
 	r.untilTool("tool")
 	r.until("there is a resource", func() bool { return r.last().Resources == 1 })
@@ -155,10 +91,83 @@ func TestServerThatCannotRestoreSubscriptionsServes(t *testing.T) {
 		func(string) {}); !ok || err != nil {
 		t.Fatalf("subscribe: got %v, %v", ok, err)
 	}
+	return r
+}
+
+// followed waits until the session that served the last call has the subscription.
+func (s *strict) followed(t *testing.T) {
+	t.Helper()
+	calls := s.sights("tools/call")
+	last := calls[len(calls)-1].header.Get("Mcp-Session-Id")
+	eventually(t, "session "+last+" has the subscription", func() bool { return s.did(subscribe, last) })
+}
+
+// TestSessionThatWasNotOpenedToItsEndServesNobody has the caller leave for whom a session
+// is opened in place of the one that the server forgot, in the middle of the handshake.
+func TestSessionThatWasNotOpenedToItsEndServesNobody(t *testing.T) {
+	t.Parallel()
+	s, cfg := serveStrict(t, func(r *http.Request, method, session string) {
+		if session == "s-2" && method == opened {
+			<-r.Context().Done()
+		}
+	})
+	r := s.follows(t, cfg)
 	s.forget()
-	_, _ = r.call(t.Context(), "tool", `{}`, nil) // the subscription is not restored for it
+	ctx, leave := context.WithCancel(t.Context())
+	left := make(chan error, 1)
+	go func() {
+		_, err := r.call(ctx, "tool", `{}`, nil)
+		left <- err
+	}()
+	for range 3 { // two in the first session
+		await(t, s.seen)
+	}
+	leave()
+	if err := await(t, left); err == nil {
+		t.Fatal("the call of who left was served")
+	}
 	if got := text(parse(t, r.must("tool", `{}`))); got != "ok" {
 		t.Errorf("the next call: got %q", got)
+	}
+	var ended []seenRequest
+	eventually(t, "s-2 is ended at the server", func() bool {
+		ended = s.sights(http.MethodDelete)
+		return len(ended) > 0
+	})
+	if len(ended) != 1 || ended[0].header.Get("Mcp-Session-Id") != "s-2" {
+		t.Errorf("sessions %v are ended at the server, want s-2", ended)
+	}
+	s.followed(t)
+}
+
+// TestCallsDoNotWaitForSubscriptionsThatComeBack has a server forget a session, and take
+// its time with the subscription that comes back in the next one, or fail at it at first.
+func TestCallsDoNotWaitForSubscriptionsThatComeBack(t *testing.T) {
+	t.Parallel()
+	for _, fails := range []bool{false, true} {
+		release := make(chan struct{})
+		s, cfg := serveStrict(t, func(_ *http.Request, method, session string) {
+			if method != subscribe || session == "s-1" {
+				return
+			}
+			select {
+			case <-release:
+			default:
+				if fails {
+					panic(http.ErrAbortHandler)
+				}
+				<-release
+			}
+		})
+		r := s.follows(t, cfg)
+		s.forget()
+		for range 2 {
+			if got := text(parse(t, r.must("tool", `{}`))); got != "ok" {
+				t.Errorf("fails %v: a call: got %q", fails, got)
+			}
+		}
+		close(release)
+		s.followed(t)
 	}
 }
 

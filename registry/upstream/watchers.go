@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"maps"
 	"slices"
 	"sync"
 
@@ -12,7 +11,7 @@ import (
 type watcher struct {
 	uri     string
 	updated func(uri string) // must not block, because the reader of the connection calls it
-	over    chan struct{}    // closed when the server does not tell of changes any more
+	over    chan struct{}    // closed when the server has forgotten that it was asked
 }
 
 // watchers are all watchers of one legacy session. The zero value has none. It is safe
@@ -20,13 +19,6 @@ type watcher struct {
 type watchers struct {
 	mu    sync.Mutex // guards the field below
 	byURI map[string][]*watcher
-}
-
-// uris returns the resources that are watched, in no order.
-func (s *watchers) uris() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Collect(maps.Keys(s.byURI))
 }
 
 // add adds a watcher. It returns whether it is the first of its resource, so that the
@@ -41,30 +33,30 @@ func (s *watchers) add(w *watcher) bool {
 	return len(s.byURI[w.uri]) == 1
 }
 
-// drop removes a watcher. It returns whether nobody watches its resource any more, so
-// that the server can be told.
+// drop removes a watcher. It returns whether that was the last of its resource, so that
+// the server can be told.
 func (s *watchers) drop(w *watcher) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	had := len(s.byURI[w.uri])
 	left := slices.DeleteFunc(s.byURI[w.uri], func(other *watcher) bool { return other == w })
 	s.byURI[w.uri] = left
 	if len(left) == 0 {
 		delete(s.byURI, w.uri)
 	}
-	return len(left) == 0
+	return had > 0 && len(left) == 0
 }
 
-// end removes the watchers of resources of which the server does not tell any more, and
-// says so to them.
-func (s *watchers) end(uris []string) {
+// end removes all watchers, and says so to them.
+func (s *watchers) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, uri := range uris {
-		for _, w := range s.byURI[uri] {
+	for _, all := range s.byURI {
+		for _, w := range all {
 			close(w.over)
 		}
-		delete(s.byURI, uri)
 	}
+	clear(s.byURI)
 }
 
 // updated tells a change to the watchers of the resource that changed and to those of a

@@ -70,11 +70,6 @@ func (e *SessionError) Error() string { return "session is unknown to the server
 // no further handshake is needed.
 func (e *SessionError) Replaced() bool { return e.link.state.Load() != e.stale }
 
-// Revert gives up the session that was opened in place of the unknown one, because it
-// lacks what that one had. Later requests fail as this one did, so that the next of them
-// opens another.
-func (e *SessionError) Revert() { e.link.state.Store(e.stale) }
-
 // NewHTTP returns a link to a server over Streamable HTTP. It sends nothing yet.
 func NewHTTP(at Site, up Events) (*HTTP, error) {
 	target, err := url.Parse(at.URL)

@@ -180,7 +180,8 @@ func (f *fake) handle(m wire, line []byte) {
 		}
 		f.reply(
 			m.ID, fmt.Sprintf(
-				`{"protocolVersion":%q,"capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"fake","version":"1"}}`, version))
+				`{"protocolVersion":%q,"capabilities":{"tools":{"listChanged":true}%s},"serverInfo":{"name":"fake","version":"1"}}`, version,
+				map[string]string{"apps": `,"prompts":{},"resources":{}`}[f.kind]))
 	case "subscriptions/listen":
 		f.mu.Lock()
 		f.listen = m.ID
@@ -189,6 +190,8 @@ func (f *fake) handle(m wire, line []byte) {
 			`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true},"_meta":{"io.modelcontextprotocol/subscriptionId":%s}}}`, m.ID)
 	case "tools/list":
 		f.list(m)
+	case "prompts/list", "resources/list", "resources/templates/list":
+		f.reply(m.ID, `{"prompts":[],"resources":[],"resourceTemplates":[]}`)
 	case "tools/call":
 		held := make(chan struct{})
 		if m.Params.Name == "slow" { // here, since the cancellation may be read before the goroutine runs

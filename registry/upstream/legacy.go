@@ -117,10 +117,8 @@ func (l *legacy) page(ctx context.Context, method string, cursor mcp.RawJSON) (m
 	return withoutEnd(mcp.Legacy, result), err
 }
 
-// as fails: a session declares one thing, and a bare one has none beside it.
-func (l *legacy) as(context.Context, mcp.Object) (pager, func(), error) {
-	return nil, nil, errAlone
-}
+// as is nil: a session declares one thing, and a bare one has none beside it.
+func (l *legacy) as(mcp.Object) pager { return nil }
 
 // call runs a call whose caller cannot be asked.
 func (l *legacy) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object, error) {

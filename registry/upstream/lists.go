@@ -137,7 +137,12 @@ func (l *lists) checkAfter() time.Duration {
 // waiting. Its error is that of the tools, which ends the connection; an error of another
 // list is noted in that list, because tools work without it.
 func (l *lists) read(ctx context.Context, asked topics, publish func()) error {
-	if err := l.readOwn(ctx, asked, publish); err != nil {
+	early := func() {
+		if l.tools.text != nil {
+			publish()
+		}
+	}
+	if err := l.readOwn(ctx, asked, early); err != nil {
 		return err
 	}
 	if l.ask != nil {
@@ -151,8 +156,9 @@ func (l *lists) read(ctx context.Context, asked topics, publish func()) error {
 }
 
 // readOwn is read without the variants and the last publish. It reads the lists at the
-// same time.
-func (l *lists) readOwn(ctx context.Context, asked topics, publish func()) error {
+// same time, and calls late once if that takes longer than toolsFirst. When the tools
+// cannot be read, it gives the others up.
+func (l *lists) readOwn(ctx context.Context, asked topics, late func()) error {
 	limited, cancel := context.WithTimeout(ctx, listLimit)
 	defer cancel()
 	wanted, beside := l.wanted(asked), l.conn.busy()
@@ -169,32 +175,24 @@ func (l *lists) readOwn(ctx context.Context, asked topics, publish func()) error
 		}()
 	}
 	var failed error
-	takeAll(readings, func(r reading) {
-		if err := l.take(ctx, r); err != nil {
-			failed = err
-			cancel()
-		}
-	}, func() {
-		if failed == nil && l.tools.text != nil {
-			publish()
-		}
-	})
-	return cmp.Or(failed, ctx.Err())
-}
-
-// takeAll takes what comes, until the channel has brought as many as it has room for. It
-// calls late when that has taken longer than toolsFirst.
-func takeAll[T any](came <-chan T, take func(T), late func()) {
 	patience := time.After(toolsFirst)
-	for left := cap(came); left > 0; {
+	for left := len(wanted); left > 0; {
 		select {
-		case one := <-came:
+		case r := <-readings:
 			left--
-			take(one)
+			if failed == nil {
+				failed = l.take(ctx, r)
+			}
+			if failed != nil {
+				cancel()
+			}
 		case <-patience:
-			late()
+			if failed == nil {
+				late()
+			}
 		}
 	}
+	return cmp.Or(failed, ctx.Err())
 }
 
 // wanted returns the lists of the topics that the server has, and empties the lists that

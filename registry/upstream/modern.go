@@ -143,11 +143,11 @@ func (m *modern) page(ctx context.Context, method string, cursor mcp.RawJSON) (m
 }
 
 // as asks on the same connection: each request says what its client is.
-func (m *modern) as(_ context.Context, declared mcp.Object) (pager, func(), error) {
+func (m *modern) as(declared mcp.Object) pager {
 	meta := m.meta.With(mcp.MetaClientCapabilities, declared.JSON())
 	return func(ctx context.Context, method string, cursor mcp.RawJSON) (mcp.Object, error) {
 		return m.pageWith(ctx, meta, method, cursor)
-	}, func() {}, nil
+	}
 }
 
 func (m *modern) pageWith(ctx context.Context, meta mcp.Object, method string,

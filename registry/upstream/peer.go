@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -20,10 +19,6 @@ const (
 	// other era by now.
 	reprobeEvery = 10 * time.Minute
 )
-
-// errAlone is the error of a peer that can ask in no other name: all clients get its own
-// lists.
-var errAlone = errors.New("there is no session beside")
 
 // pager asks for one page of a list, as peer.page does.
 type pager func(ctx context.Context, method string, cursor mcp.RawJSON) (mcp.Object, error)
@@ -51,9 +46,9 @@ func withoutEnd(era mcp.Era, page mcp.Object) mcp.Object {
 // 2026-07-28, whatever the server's own era and transport. Its methods are safe for
 // concurrent use.
 type peer interface {
-	// as returns what asks for pages as a client would that declares these capabilities,
-	// until done is called.
-	as(ctx context.Context, declared mcp.Object) (page pager, done func(), err error)
+	// as returns what asks for pages as a client would that declares these capabilities;
+	// nil: it can ask in no other name, and all clients get its own lists.
+	as(declared mcp.Object) pager
 	// prepare puts into i what every call about it needs. It is called once, when the
 	// item is made.
 	prepare(i *item)

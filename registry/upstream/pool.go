@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/pace"
@@ -51,16 +53,26 @@ func (o *older) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object
 	return o.pool.call(ctx, i, c)
 }
 
-// as takes a pooled session that declares this, as a loan, which calls may displace.
-func (o *older) as(ctx context.Context, declared mcp.Object) (pager, func(), error) {
+// as asks on a pooled session that declares this, for each page as a loan, which calls may
+// displace. It asks for one page at a time: a pool that lends would open a session for each
+// that is asked for before the first is open.
+func (o *older) as(declared mcp.Object) pager {
 	if o.pool.most < 1 {
-		return nil, nil, errAlone
+		return nil
 	}
-	s, _, err := o.pool.take(ctx, seats.Key{Traits: string(declared.JSON())}, seats.Loan)
-	if err != nil {
-		return nil, nil, err
+	k, asking := seats.Key{Traits: string(declared.JSON())}, semaphore.NewWeighted(1)
+	return func(ctx context.Context, method string, cursor mcp.RawJSON) (mcp.Object, error) {
+		if err := asking.Acquire(ctx, 1); err != nil {
+			return mcp.Object{}, err
+		}
+		defer asking.Release(1)
+		s, _, err := o.pool.take(ctx, k, seats.Loan)
+		if err != nil {
+			return mcp.Object{}, err
+		}
+		defer o.pool.seats.Release(s, seats.Loan)
+		return s.Session.session.page(ctx, method, cursor)
 	}
-	return s.Session.session.page, func() { o.pool.seats.Release(s, seats.Loan) }, nil
 }
 
 // watchResource watches on a pooled session of the tenant, because a subscription at the

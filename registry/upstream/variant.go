@@ -3,9 +3,7 @@ package upstream
 import (
 	"bytes"
 	"context"
-	"errors"
 	"slices"
-	"sync/atomic"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -66,93 +64,35 @@ func (l *lists) setVariants() {
 		return
 	}
 	l.apart, l.variants, l.changed, l.stale = apart, nil, everyTopic, true
-	if !apart.Any() {
-		return
-	}
 	for _, set := range apart.Sets() {
-		if set != l.base() {
-			v := newLists(l.conn, l.cfg, l.ask)
-			v.declared = set
+		v := newLists(l.conn, l.cfg, nil)
+		v.declared = set
+		if v.ask = l.conn.peer.as(l.declaring(v)); v.ask != nil && set != l.base() {
 			l.variants = append(l.variants, v)
 		}
 	}
 }
 
 // readVariants reads the lists of the topics in asked as clients get them that declare
-// other extensions. It calls publish if that takes long. What cannot be read is noted in
-// the list.
+// other extensions, one set after the other. It calls publish if that takes long. What
+// cannot be read is noted in the list; no error ends the connection.
 func (l *lists) readVariants(ctx context.Context, asked topics, publish func()) {
 	l.setVariants()
-	if len(l.variants) == 0 {
-		return
-	}
 	limited, cancel := context.WithTimeout(ctx, listLimit)
 	defer cancel()
-	var alone atomic.Bool
-	came := make(chan []reading, len(l.variants))
-	of := make(map[*listing]*lists)
 	for _, v := range l.variants {
 		topics := asked
 		if v.tools.read.IsZero() {
 			topics = everyTopic
 		}
-		wanted, declared := v.wanted(topics), l.declaring(v)
-		for _, one := range wanted {
-			of[one] = v
+		err := v.readOwn(limited, topics, publish)
+		if err != nil && ctx.Err() == nil && v.tools.fail(l.cfg.Name, err) {
+			v.stale = true
+			l.cfg.Logger.WarnContext(ctx, "the lists for clients with fewer extensions cannot be read",
+				"error", problem(err))
 		}
-		go func() { // never blocks: the channel has room
-			var readings []reading
-			err := l.cfg.saved(ctx, func() (err error) {
-				readings, err = l.conn.fetchAs(limited, declared, wanted)
-				return err
-			})
-			if errors.Is(err, errAlone) {
-				alone.Store(true)
-			}
-			came <- readings
-		}()
-	}
-	takeAll(came, func(readings []reading) {
-		for _, r := range readings {
-			of[r.of].takeVariant(ctx, r)
-		}
-	}, publish)
-	if alone.Load() {
-		l.variants = nil
-	}
-	for _, v := range l.variants {
 		l.changed, l.stale = l.changed|v.changed, l.stale || v.stale
 		v.changed, v.stale = 0, false
-	}
-}
-
-// fetchAs reads the lists as a client gets them that declares these capabilities.
-func (c *control) fetchAs(ctx context.Context, declared mcp.Object, wanted []*listing) ([]reading, error) {
-	readings := make([]reading, 0, len(wanted))
-	page, done, err := c.peer.as(ctx, declared)
-	switch {
-	case errors.Is(err, errAlone):
-		return nil, err
-	case err == nil:
-		defer done()
-	}
-	for _, one := range wanted {
-		r := reading{of: one, err: err}
-		if err == nil {
-			r = one.fetch(ctx, c.server, page)
-		}
-		readings = append(readings, r)
-	}
-	return readings, nil
-}
-
-// takeVariant is take for a list of a variant: no error ends the connection.
-func (l *lists) takeVariant(ctx context.Context, r reading) {
-	err := l.take(ctx, r)
-	if err != nil && ctx.Err() == nil && r.of.fail(l.cfg.Name, err) {
-		l.stale = true
-		l.cfg.Logger.WarnContext(ctx, "a list for clients with fewer extensions cannot be read",
-			"kind", string(r.of.kind), "error", problem(err))
 	}
 }
 

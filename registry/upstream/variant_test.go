@@ -96,6 +96,9 @@ func TestListsAreReadForEachSetOfExtensions(t *testing.T) {
 			if test.another[0] == test.hosts[0] || r.cfg.URL != "" {
 				return
 			}
+			if got := r.up.Load().Processes; got != 2 {
+				t.Errorf("%d processes run, want one beside that of the lists", got)
+			}
 			call := request(t, `{}`, nil)
 			call.Method, call.Client = mcp.MethodToolsCall, "window"
 			result, err := r.tool("describe").Call(t.Context(), call)

@@ -45,9 +45,7 @@ type connection struct {
 	// of a pooled session: the connection that reads the lists; nil: this is that
 	// connection
 	control   *connection
-	heard     atomic.Uint32 // the topics of which the server announced changes on this connection
-	overheard atomic.Uint32 // the topics of which it announced changes in a pooled session
-	overhears func()        // called when it announced one beside the stream for that; nil: nobody is told
+	overhears func() // called when it announced one beside the stream for that; nil: nobody is told
 
 	capabilities atomic.Pointer[mcp.Object] // what the server declares; nil: unknown
 	// the server lists other items to clients that declare other extensions, see variant.go
@@ -101,23 +99,18 @@ func closeLink(ctx context.Context, link wire.Link, polite bool) {
 func (c *connection) changed() { c.reread(everyTopic) }
 
 // announced asks for the lists of one kind to be read again because the server says that
-// they changed. Which connection heard it is remembered, because some servers announce a
-// change only in the session of the call that made it; see tells. What a pooled session
-// hears may be true of that session alone, so only a list that reads otherwise is told
-// then.
+// they changed. What a pooled session hears may be true of that session alone, so only a
+// list that reads otherwise is told then.
 func (c *connection) announced(kind registry.Kind) {
 	topic := topicOf(kind)
 	// no stream told all who listen
 	if reads := cmp.Or(c.control, c); !c.announces.Load() && reads.overhears != nil {
 		reads.overhears()
 	}
-	if c.control != nil {
-		c.control.overheard.Or(uint32(topic))
-		c.reread(topic)
-		return
+	if c.control == nil {
+		topic |= topic << announcedBy
 	}
-	c.heard.Or(uint32(topic))
-	c.reread(topic | topic<<announcedBy)
+	c.reread(topic)
 }
 
 // reread has lists read again, always by the control connection: what a list shows may
@@ -263,25 +256,4 @@ func (c *connection) topics() topics {
 func (c *connection) subscribable() bool {
 	declared, known := c.declared()
 	return !known || string(declared.Object("resources").Value("subscribe")) == "true"
-}
-
-// tells tells whether changes of a topic are announced without being asked for, so that
-// its list need not be read from time to time. The stream for announcements must be open.
-// A modern server has then agreed to announce. A legacy server must also declare it, and
-// must not have shown that it announces the topic to the sessions of calls alone.
-func (c *connection) tells(t topics) bool {
-	switch {
-	case !c.announces.Load():
-		return false
-	case c.hears.Load() == nil:
-		return true
-	}
-	return c.declares(t) && topics(c.overheard.Load()&^c.heard.Load())&t == 0
-}
-
-// declares tells whether a legacy server declares that it announces changes of a topic.
-func (c *connection) declares(t topics) bool {
-	name := map[topics]string{topicTools: "tools", topicPrompts: "prompts", topicResources: "resources"}[t]
-	declared, _ := c.declared()
-	return string(declared.Object(name).Value("listChanged")) == "true"
 }

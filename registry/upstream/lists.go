@@ -99,8 +99,8 @@ func (l *lists) isHad(one *listing) bool {
 
 // due returns the topics of the lists that are to be read again although nothing
 // announced a change. Those are, first, the lists that are no longer fresh, if the last
-// attempt failed or no announcement could come. Second, after freshMax, those whose
-// changes the server might announce but need not.
+// attempt failed or no announcement could come. Second, after freshMax, all others: a
+// server need not announce what it could, and some tell the session of a call alone.
 func (l *lists) due() topics {
 	var due topics
 	announced := l.conn.announces.Load()
@@ -108,9 +108,9 @@ func (l *lists) due() topics {
 		if !l.isHad(one) {
 			continue
 		}
-		topic, age := topicOf(one.kind), time.Since(one.read)
-		if age >= one.fresh && (one.failures > 0 || !announced) || age >= freshMax && !l.conn.tells(topic) {
-			due |= topic
+		age := time.Since(one.read)
+		if age >= one.fresh && (one.failures > 0 || !announced) || age >= freshMax {
+			due |= topicOf(one.kind)
 		}
 	}
 	return due

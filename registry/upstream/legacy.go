@@ -37,7 +37,6 @@ type legacy struct {
 	alone        bool               // it runs one call at a time
 	life         context.Context    //nolint:containedctx // until the session is closed
 	stop         context.CancelFunc // ends life, and with it subscriptions and waits
-	attend       func()             // starts watch once; nil on a control connection: the supervisor does
 	streaming    chan struct{}      // closed when the server's own stream is open, or is known not to exist
 	streams      sync.Once
 	calls        *calls // the open calls whose callers can be asked
@@ -437,9 +436,6 @@ func (l *legacy) watchResource(ctx context.Context, _, uri string, onConfirmed f
 // resource. It waits for the stream that brings the changes first, because a change
 // announced before that would be lost.
 func (l *legacy) subscribe(ctx context.Context, w *watcher) error {
-	if l.attend != nil {
-		l.attend()
-	}
 	l.awaitStream(ctx)
 	if err := l.setting.Acquire(ctx, 1); err != nil {
 		return err

@@ -179,23 +179,16 @@ func (p *pool) takeFor(ctx context.Context, c *registry.Call, i *item) (*seat, e
 // the catalogue. An error means that nothing of the call has left.
 func (p *pool) take(ctx context.Context, k seats.Key, u seats.Use) (*seat, seats.Waits, error) {
 	s, waits, err := p.seats.Take(ctx, k, u)
-	return s, waits, p.catalogueError(err)
-}
-
-// catalogueError puts an error of the seats into those of the catalogue.
-func (p *pool) catalogueError(err error) error {
 	switch {
-	case err == nil:
-		return nil
 	case errors.Is(err, seats.ErrNone):
-		return p.server.unavailable(false, errNoChild)
+		err = p.server.unavailable(false, errNoChild)
 	case errors.Is(err, seats.ErrEnded):
-		return p.server.unavailable(false, wire.ErrGone)
+		err = p.server.unavailable(false, wire.ErrGone)
 	case errors.Is(err, seats.ErrLate):
 		p.conn.waitedInVain() // perhaps because the server hangs, and opens no session
-		return p.server.unavailable(false, err)
+		err = p.server.unavailable(false, err)
 	}
-	return err
+	return s, waits, err
 }
 
 // call runs one call, of whichever sort: the repeat of a parked call, a request about a

@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -52,8 +51,7 @@ func (s *pooled) Open(ctx context.Context, opened func()) error {
 	session.tasks.Store(&heard)
 	opened()
 	session.alone = s.key.Alone
-	session.attend = sync.OnceFunc(s.follow)
-	session.attend()
+	s.follow()
 	if !s.key.Patient && s.lagging.Load() {
 		return nil
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -303,21 +302,9 @@ func (d *dialer) ask(ctx context.Context, c *control, link wire.Link, patient bo
 // the child lives, the answer has another probeLimit, and after that it ends the
 // connection (reprobe).
 func (d *dialer) olderUnlessModern(ctx context.Context, c *control, link wire.Link, asked *inquiry) error {
-	opening, cancel := context.WithCancel(ctx)
-	var watching sync.WaitGroup
-	watching.Go(func() {
-		if says, _ := asked.within(opening, forGood); says == saysModern {
-			cancel()
-		}
-	})
-	err := d.older(opening, c, link, kindShy)
-	cancel()
-	watching.Wait()
-	limit := probeLimit
-	if err != nil {
-		limit = 0
-	}
-	if says, _ := asked.within(ctx, limit); says == saysModern {
+	err := d.older(ctx, c, link, kindShy)
+	// after an error the link is closed, so that this does not wait for an answer
+	if says, _ := asked.within(ctx, probeLimit); says == saysModern {
 		if err == nil {
 			c.peer.close(ctx, false)
 		}

@@ -335,15 +335,10 @@ func (m *modern) subscription(filter mcp.Object) *wire.Request {
 }
 
 // watchResource opens a subscription for this resource alone, so that what comes on it
-// belongs to nobody else. Where the server is told who calls there is none: it is for a
-// tenant, and a change that one user may know of is none of another's. For when
-// onConfirmed and updated are called, see peer.
+// belongs to nobody else. For when onConfirmed and updated are called, see peer.
 func (m *modern) watchResource(ctx context.Context, tenantID, uri string, onConfirmed func(),
 	updated func(uri string),
 ) error {
-	if m.credential.Personal(tenantID) {
-		return unannounced()
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	list := mcp.Array([]mcp.RawJSON{mcp.String(uri)})

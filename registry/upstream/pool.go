@@ -81,9 +81,6 @@ func (o *older) as(declared mcp.Object) pager {
 func (o *older) watchResource(ctx context.Context, tenantID, uri string, onConfirmed func(),
 	updated func(uri string),
 ) error {
-	if o.pool.credential.Personal(tenantID) {
-		return unannounced() // a change that one user may know of is none of another's
-	}
 	if o.pool.shared || o.pool.lends {
 		return o.legacy.watchResource(ctx, tenantID, uri, onConfirmed, updated)
 	}
@@ -163,16 +160,6 @@ func newPool(ctx context.Context, c *connection, streams bool, cfg *Config, dial
 	}
 	p.seats.Go(p.sweep)
 	return p
-}
-
-// takeFor is take for a call, which is told for how long it waited.
-func (p *pool) takeFor(ctx context.Context, c *registry.Call, i *item) (*seat, error) {
-	s, waits, err := p.take(ctx, p.keyOf(c, i), seats.Call)
-	if c.Waited != nil {
-		c.Waited.Slot += waits.Queue
-		c.Waited.Process += waits.Opening
-	}
-	return s, err
 }
 
 // take returns a seat for a call or a loan, and puts the errors of the seats into those of
@@ -267,7 +254,11 @@ func (p *pool) seated(ctx context.Context, i *item, c *registry.Call,
 	use func(*seat) (mcp.Object, error),
 ) (mcp.Object, error) {
 	for again := false; ; again = true {
-		s, err := p.takeFor(ctx, c, i)
+		s, waits, err := p.take(ctx, p.keyOf(c, i), seats.Call)
+		if c.Waited != nil {
+			c.Waited.Slot += waits.Queue
+			c.Waited.Process += waits.Opening
+		}
 		if err != nil {
 			return mcp.Object{}, err
 		}

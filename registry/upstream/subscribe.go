@@ -12,6 +12,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
@@ -28,10 +29,12 @@ var errUnconfirmed = errors.New("no confirmation of the subscription in time")
 // connections: what is followed is subscribed to again on each new connection. It is safe
 // for concurrent use.
 type watches struct {
-	server  fault
-	child   bool            // the server is a child process
-	control func() *control // returns the present control connection, nil when there is none
-	slots   *share.Budget   // one for each watch, held by one of the users for whom it is
+	server fault
+	child  bool // the server is a child process
+	// what requests carry; nil: nothing
+	credential *credential.Source
+	control    func() *control // returns the present control connection, nil when there is none
+	slots      *share.Budget   // one for each watch, held by one of the users for whom it is
 
 	mu    sync.Mutex // guards the fields below and those of each watch
 	byKey map[watchKey]*watch
@@ -83,6 +86,10 @@ func (t *watches) subscribe(ctx context.Context, user share.User, uri string,
 	updated func(uri string), over func(),
 ) error {
 	tenantID := user.TenantID
+	if t.credential.Personal(tenantID) {
+		// it is told who calls: a change that one user may know of is none of another's
+		return unannounced()
+	}
 	if c := t.control(); c != nil && c.version == mcp.LatestModern && t.child {
 		// a modern child has one session for all, in which some servers know each
 		// resource only once

@@ -93,8 +93,8 @@ func New(cfg Config, reg *registry.Registry) *Upstream {
 	u.standing = standing{tell: cfg.Status, logger: cfg.Logger, status: Status{Server: cfg.Name}}
 	u.dialer = dialer{cfg: &u.cfg}
 	u.watches = watches{
-		server: fault(cfg.Name), child: cfg.URL == "", control: u.control.Load, slots: share.New(maxWatches),
-		byKey: map[watchKey]*watch{},
+		server: fault(cfg.Name), child: cfg.URL == "", credential: cfg.Credential, control: u.control.Load,
+		slots: share.New(maxWatches), byKey: map[watchKey]*watch{},
 	}
 	return u
 }

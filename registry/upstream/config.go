@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"runtime/debug"
 	"time"
 
@@ -51,6 +52,7 @@ type Config struct {
 	// included, which serves no calls unless Shared or OneUser says so. Zero: 8.
 	MaxChildren int
 
+	// an address, as whoever makes the Config has checked
 	URL string
 	// "sse": HTTP+SSE only; "http" or "streamable-http": Streamable HTTP only; "":
 	// whatever is found
@@ -125,6 +127,7 @@ type Config struct {
 	Logger   *slog.Logger
 
 	throttle *wire.Throttle // of all connections to the server; set by New
+	target   *url.URL       // URL, in its parts; set by New
 }
 
 var errPanicked = errors.New("a fault of the gateway itself, which its log has")
@@ -167,7 +170,7 @@ func (c *Config) openLimit() time.Duration {
 func (c *Config) site(of *auth.Owner) wire.Site {
 	return wire.Site{
 		Credential: c.credential(of),
-		URL:        c.URL, Client: c.Client.Transport, Headers: c.Headers, Version: c.Version,
+		URL:        c.target, Client: c.Client.Transport, Headers: c.Headers, Version: c.Version,
 		Throttle: c.throttle, Memory: c.memory(), Turns: c.Turns,
 	}
 }

@@ -108,7 +108,7 @@ func (d *dialer) dial(ctx context.Context, c *connection, k kind) (link wire.Lin
 	case k == kindSSE:
 		link, err = wire.OpenSSE(ctx, d.cfg.site(c.owner), c)
 	default:
-		link, err = wire.NewHTTP(d.cfg.site(c.owner), c)
+		link = wire.NewHTTP(d.cfg.site(c.owner), c)
 	}
 	return link, c.server.from(err)
 }

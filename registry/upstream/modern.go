@@ -288,9 +288,6 @@ const (
 // acknowledged tells whether the server had accepted it.
 func (m *modern) subscribe(ctx context.Context) (acknowledged bool, err error) {
 	asked := m.filter()
-	if asked.Len() == 0 {
-		return false, mcp.Errorf(mcp.CodeMethodNotFound, "there is nothing to tell")
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	m.renew.Store(&cancel)

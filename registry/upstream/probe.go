@@ -140,10 +140,7 @@ func refused(err error) bool {
 // discover asks a server over Streamable HTTP what it is. Whoever gets the peer closes
 // it; after an error there is nothing to close.
 func (d *dialer) discover(ctx context.Context, c *connection) (verdict, *modern, error) {
-	link, err := wire.NewHTTP(d.cfg.site(c.owner), c)
-	if err != nil {
-		return 0, nil, c.server.from(err)
-	}
+	link := wire.NewHTTP(d.cfg.site(c.owner), c)
 	m := newModern(c, link, d.cfg, link.Header())
 	says, err := d.probe(ctx, m)
 	if err != nil {

@@ -45,6 +45,7 @@ package upstream
 
 import (
 	"context"
+	"net/url"
 	"sync/atomic"
 	"time"
 
@@ -88,6 +89,7 @@ func New(cfg Config, reg *registry.Registry) *Upstream {
 	}
 	cfg.Logger = cfg.Logger.With("server", cfg.Name)
 	cfg.throttle = &wire.Throttle{}
+	cfg.target, _ = url.Parse(cfg.URL) // it can be: it was checked
 	u := &Upstream{cfg: cfg}
 	u.section = section{cfg: &u.cfg, reg: reg}
 	u.standing = standing{tell: cfg.Status, logger: cfg.Logger, status: Status{Server: cfg.Name}}

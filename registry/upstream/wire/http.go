@@ -71,16 +71,12 @@ func (e *SessionError) Error() string { return "session is unknown to the server
 func (e *SessionError) Replaced() bool { return e.link.state.Load() != e.stale }
 
 // NewHTTP returns a link to a server over Streamable HTTP. It sends nothing yet.
-func NewHTTP(at Site, up Events) (*HTTP, error) {
-	target, err := url.Parse(at.URL)
-	if err != nil {
-		return nil, unavailable(false, errors.New("url cannot be parsed"))
-	}
+func NewHTTP(at Site, up Events) *HTTP {
 	return &HTTP{
-		sender: sender{at.Client, at.Credential}, up: up, target: target, base: baseHeader(at),
+		sender: sender{at.Client, at.Credential}, up: up, target: at.URL, base: baseHeader(at),
 		read: reader{up.Count, at.Throttle, at.Turns}, memory: at.Memory, background: newBackground(up),
 		calls: underway{all: map[mcp.ID]func(*mcp.Message){}},
-	}, nil
+	}
 }
 
 // SessionID returns the id of the session that a handshake opened, "" when there is none.

@@ -13,7 +13,7 @@ import (
 
 // Site says where a server over HTTP is and how it is reached.
 type Site struct {
-	URL     string
+	URL     *url.URL          // shared: not modified
 	Client  http.RoundTripper // not an http.Client, so that there are no redirects and no cookies
 	Headers map[string]string // sent with every request; the protocol's own cannot be set
 	// what requests carry beside that, see Credential; nil: nothing

@@ -54,13 +54,9 @@ var _ Link = (*SSE)(nil)
 // OpenSSE opens the stream and waits for the address of messages. ctx bounds the opening
 // only; Close ends the stream.
 func OpenSSE(ctx context.Context, at Site, up Events) (*SSE, error) {
-	source, err := url.Parse(at.URL)
-	if err != nil {
-		return nil, unavailable(false, errors.New("url cannot be parsed"))
-	}
 	l := &SSE{
 		duplex: newDuplex(up, reader{up.Count, at.Throttle, at.Turns}, at.Memory),
-		sender: sender{at.Client, at.Credential}, source: source, base: baseHeader(at),
+		sender: sender{at.Client, at.Credential}, source: at.URL, base: baseHeader(at),
 		background: newBackground(up), ready: make(chan struct{}),
 	}
 	l.tellOut, l.hurry = l.Tell, l.life.Done()

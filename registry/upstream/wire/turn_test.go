@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -35,14 +36,10 @@ func exchanges(answer string, turns *fairqueue.Queue) map[string]func(context.Co
 	*Request) (mcp.Object, error) {
 	overHTTP := func(kind, body string) func(context.Context, *Request) (mcp.Object, error) {
 		return func(ctx context.Context, out *Request) (mcp.Object, error) {
-			link, err := NewHTTP(Site{
-				URL: "http://server.invalid/mcp", Client: oneAnswer{kind, body},
-				Turns: turns,
-			}, &eventRecorder{})
-			if err != nil {
-				return mcp.Object{}, err
-			}
-			return link.Exchange(ctx, out)
+			return NewHTTP(Site{
+				URL:    &url.URL{Scheme: "http", Host: "server.invalid", Path: "/mcp"},
+				Client: oneAnswer{kind, body}, Turns: turns,
+			}, &eventRecorder{}).Exchange(ctx, out)
 		}
 	}
 	return map[string]func(context.Context, *Request) (mcp.Object, error){

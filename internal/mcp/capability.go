@@ -7,8 +7,9 @@ package mcp
 // can be asked the same have the same text and can share what is kept by it.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic#capabilities
 func CapabilitiesOf(revision string, declared Object) Object {
-	asks := 0
+	var asks byte
 	if elicitation := declared.Value("elicitation"); elicitation.IsObject() && revision >= Revision2506 {
+		asks |= asksElicitation
 		url := elicitation.Member("url").IsObject()
 		if elicitation.Member("form").IsObject() || !url || revision < Revision2511 {
 			asks |= asksForm // no mode, or a revision that had no modes, means forms
@@ -29,47 +30,67 @@ func CapabilitiesOf(revision string, declared Object) Object {
 			asks |= asksTools
 		}
 	}
-	return canonical[asks]
+	return CapabilitiesIn(asks)
 }
 
-// What a client can be asked, as bits.
+// What a client can be asked, as bits. Tickets of sessions have them: see server/ticket
+// before one changes.
 const (
-	asksForm = 1 << iota
+	asksElicitation byte = 1 << iota
+	asksForm
 	asksURL
 	asksRoots
 	asksSampling
 	asksContext
 	asksTools
-	asksAll = 1 << iota
+	asksAll = 1<<iota - 1
 )
+
+// askable has the names for each bit, in the order of the canonical form. A part follows
+// the whole that it belongs to.
+var askable = [...]struct{ name, part string }{
+	{"elicitation", ""},
+	{"elicitation", "form"},
+	{"elicitation", "url"},
+	{"roots", ""},
+	{"sampling", ""},
+	{"sampling", "context"},
+	{"sampling", "tools"},
+}
 
 // canonical has the form of CapabilitiesOf for each combination of bits. It is made once,
 // because modern clients declare their capabilities with every request. It is never
 // changed.
-var canonical = func() (forms [asksAll]Object) {
-	for asks := range forms {
-		part := func(bits int, value RawJSON) RawJSON {
-			if asks&bits == 0 {
-				return nil
+var canonical = func() (forms [asksAll + 1]Object) {
+	for bits := range forms {
+		for i, one := range askable {
+			if bits&(1<<i) == 0 {
+				continue
 			}
-			return value
+			whole := forms[bits].Object(one.name)
+			if one.part != "" {
+				whole = whole.With(one.part, RawJSON("{}"))
+			}
+			forms[bits] = forms[bits].With(one.name, whole.JSON())
 		}
-		elicitation := NewObject(
-			Member{Name: "form", Value: part(asksForm, RawJSON("{}"))},
-			Member{Name: "url", Value: part(asksURL, RawJSON("{}"))},
-		)
-		sampling := NewObject(
-			Member{Name: "context", Value: part(asksContext, RawJSON("{}"))},
-			Member{Name: "tools", Value: part(asksTools, RawJSON("{}"))},
-		)
-		forms[asks] = NewObject(
-			Member{Name: "elicitation", Value: part(asksForm|asksURL, elicitation.JSON())},
-			Member{Name: "roots", Value: part(asksRoots, RawJSON("{}"))},
-			Member{Name: "sampling", Value: part(asksSampling, sampling.JSON())},
-		)
 	}
 	return forms
 }()
+
+// CapabilitiesIn returns the capabilities that CapabilityBits has as those bits. Bits of
+// what is not known here mean nothing.
+func CapabilitiesIn(bits byte) Object { return canonical[bits&asksAll] }
+
+// CapabilityBits returns capabilities, in canonical form, as bits.
+func CapabilityBits(capabilities Object) (bits byte) {
+	for i, one := range askable {
+		whole := capabilities.Value(one.name)
+		if whole != nil && (one.part == "" || whole.Member(one.part) != nil) {
+			bits |= 1 << i
+		}
+	}
+	return bits
+}
 
 // CanBeAsked tells whether a client can be asked the question of a server, which is a
 // request of that method with these params. capabilities are those of the client in

@@ -88,6 +88,28 @@ func TestWhoCanBeAskedWhat(t *testing.T) {
 	}
 }
 
+// TestBitsOfCapabilities fixes which bit says what, because tickets of sessions have them.
+func TestBitsOfCapabilities(t *testing.T) {
+	for text, bits := range map[string]byte{
+		`{}`:                          0,
+		`{"elicitation":{"form":{}}}`: 3,
+		`{"elicitation":{"url":{}}}`:  5,
+		`{"roots":{}}`:                8,
+		`{"sampling":{}}`:             16,
+		`{"sampling":{"context":{}}}`: 48,
+		`{"elicitation":{"form":{},"url":{}},"roots":{},"sampling":{"context":{},"tools":{}}}`: 127,
+	} {
+		if got := mcp.CapabilityBits(capabilities(t, text)); got != bits {
+			t.Errorf("%s: got %d, want %d", text, got, bits)
+		}
+		for _, read := range []byte{bits, bits | 128} {
+			if got := string(mcp.CapabilitiesIn(read).JSON()); got != text {
+				t.Errorf("%d: got %s, want %s", read, got, text)
+			}
+		}
+	}
+}
+
 func FuzzCapabilitiesOf(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `{"elicitation":{"url":{}},"sampling":{"tools":{}},"roots":{}}`,

@@ -46,14 +46,14 @@ type Ticket struct {
 	Owner    [sha256.Size]byte
 	Opened   time.Time // in seconds
 	Revision string    // as negotiated; means nothing over HTTP+SSE, where the handshake comes later
-	// what the client can be asked, see EncodeCapabilities; means nothing over HTTP+SSE
+	// what the client can be asked, see mcp.CapabilityBits; means nothing over HTTP+SSE
 	Capabilities byte
 	Extensions   mcp.Extensions
 }
 
 // Agreed returns what the handshake decided.
 func (t *Ticket) Agreed() Terms {
-	return Terms{t.Revision, decodeCapabilities(t.Capabilities), t.Extensions}
+	return Terms{t.Revision, mcp.CapabilitiesIn(t.Capabilities), t.Extensions}
 }
 
 // Terms are what the handshake of a session decides.
@@ -118,44 +118,6 @@ func legacyRevision(name []byte) string {
 		}
 	}
 	return ""
-}
-
-// askable lists what a client can be asked; each entry is one bit of a ticket. A part
-// follows the whole that it belongs to.
-var askable = [...]struct{ name, part string }{
-	{"elicitation", ""},
-	{"elicitation", "form"},
-	{"elicitation", "url"},
-	{"roots", ""},
-	{"sampling", ""},
-	{"sampling", "context"},
-	{"sampling", "tools"},
-}
-
-// EncodeCapabilities returns capabilities, in the form of mcp.CapabilitiesOf, as bits.
-func EncodeCapabilities(capabilities mcp.Object) (bits byte) {
-	for i, one := range askable {
-		if one.part == "" && capabilities.Has(one.name) || one.part != "" &&
-			capabilities.Object(one.name).Has(one.part) {
-			bits |= 1 << i
-		}
-	}
-	return bits
-}
-
-// decodeCapabilities reads what EncodeCapabilities wrote.
-func decodeCapabilities(bits byte) (capabilities mcp.Object) {
-	for i, one := range askable {
-		switch {
-		case bits&(1<<i) == 0:
-		case one.part == "":
-			capabilities = capabilities.With(one.name, mcp.RawJSON("{}"))
-		default:
-			capabilities = capabilities.With(one.name, capabilities.Object(one.name).With(one.part,
-				mcp.RawJSON("{}")).JSON())
-		}
-	}
-	return capabilities
 }
 
 // OpenedBy returns the replica that opened the session of a ticket.

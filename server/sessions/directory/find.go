@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/forward"
@@ -22,7 +23,7 @@ func (d *Directory) Open(ctx context.Context, purpose string, c gateway.Caller,
 ) (l *sessions.Session, id string, refused *exchange.Refusal, err error) {
 	t := ticket.Ticket{
 		Opener: d.opener, Key: ticket.NewKey(), Owner: c.Principal.Owner().Digest(), Opened: time.Now(),
-		Revision: agreed.Revision, Capabilities: ticket.EncodeCapabilities(agreed.Capabilities),
+		Revision: agreed.Revision, Capabilities: mcp.CapabilityBits(agreed.Capabilities),
 		Extensions: agreed.Extensions,
 	}
 	id, err = d.config.Seal.Seal(purpose, t.Encode())

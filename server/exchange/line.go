@@ -90,12 +90,8 @@ func (s *Service) logRequest(x *Exchange, r *http.Request) {
 	if !x.Forwarded { // it is counted where the client is
 		s.Metrics.Request(s.config.RouteOf(r), r.Method, x.Status, eraNames[x.Era], now.Sub(x.Started))
 	}
-	own, often := s.hasOwnLine(x)
-	if own && x.Outcome != OutcomeForwarded && x.Status != statusElsewhere {
+	if s.hasOwnLine(x) && x.Outcome != OutcomeForwarded && x.Status != statusElsewhere {
 		s.logLine(x.Context(), now, x, r.Method, r.URL.Path)
-	}
-	if often {
-		x.delay(&s.unauthenticated) // the client gets it after that
 	}
 }
 

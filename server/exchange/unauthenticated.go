@@ -9,23 +9,32 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 )
 
+// tally counts a request of somebody whom nobody knows, and tells whether it is told in a
+// line of its own. Who comes again and again waits for each further answer, but for what
+// stands in the log alone and is cheap, such as a path that is not there.
+func (s *Service) tally(x *Exchange, who sumKey) (own bool) {
+	who.network = networkOf(x.Remote)
+	form, often := s.sums.count(who, x.Started)
+	x.lineForm = form
+	if often && (!who.logged || who.method != "") {
+		x.delay(&s.unauthenticated)
+	}
+	return form == lineOwn
+}
+
 // RecordUnauthenticated puts the refusal of an unverified caller on record, or counts it for the
 // line at the end of the window. Who is refused again and again waits for each further
 // answer.
 func (s *Service) RecordUnauthenticated(x *Exchange, outcome, reason string) {
-	who := sumKey{network: networkOf(x.Remote), outcome: outcome, reason: reason}
+	who := sumKey{outcome: outcome, reason: reason}
 	if x.Refused != nil {
 		who.issuer = x.Refused.Issuer
 	}
-	var often bool
-	if x.lineForm, often = s.sums.count(who, x.Started); x.lineForm == lineOwn {
+	if s.tally(x, who) {
 		x.record(outcome, reason)
-	} else {
-		s.Metrics.Refused(outcome, "", reason)
+		return
 	}
-	if often {
-		x.delay(&s.unauthenticated)
-	}
+	s.Metrics.Refused(outcome, "", reason)
 }
 
 // RecordSignIn puts on record what the authorization server did: for the request in ctx,
@@ -42,15 +51,8 @@ func (s *Service) RecordSignIn(ctx context.Context, r audit.Record) bool {
 	r.Time, r.RequestID, r.Remote, r.Method = x.Started, x.ID, x.Remote, x.Method
 	r.Duration = time.Since(x.Started)
 	if r.Subject == "" {
-		who := sumKey{
-			network: networkOf(x.Remote), outcome: r.Outcome, reason: r.Reason, issuer: r.Issuer,
-			method: x.Method,
-		}
-		var often bool
-		if x.lineForm, often = s.sums.count(who, x.Started); often {
-			x.delay(&s.unauthenticated)
-		}
-		if x.lineForm != lineOwn {
+		who := sumKey{outcome: r.Outcome, reason: r.Reason, issuer: r.Issuer, method: x.Method}
+		if !s.tally(x, who) {
 			return false
 		}
 	}
@@ -63,18 +65,17 @@ func (s *Service) RecordSignIn(ctx context.Context, r audit.Record) bool {
 // such callers that are on record are in the log as they are there; all others, such as
 // those for the metadata or for a path that is not there, are counted here. So are
 // requests to sign in that nobody is known of yet. They cost more than a refusal, so who
-// sends many is often: only an answer with tokens is for somebody who has proved something.
-func (s *Service) hasOwnLine(x *Exchange) (own, often bool) {
+// sends many waits here, before the end of the answer: only one with tokens is for somebody
+// who has proved something.
+func (s *Service) hasOwnLine(x *Exchange) bool {
 	if x.lineForm == lineUndecided && x.Principal.Issuer == "" {
-		signIn := strings.HasPrefix(x.Method, SignInMethods) && x.Method != SignInMethods+"token"
-		who := sumKey{network: networkOf(x.Remote), outcome: x.Outcome, logged: true}
-		if signIn {
+		who := sumKey{outcome: x.Outcome, logged: true}
+		if strings.HasPrefix(x.Method, SignInMethods) && x.Method != SignInMethods+"token" {
 			who.method = x.Method
 		}
-		x.lineForm, often = s.sums.count(who, x.Started)
-		often = often && signIn
+		return s.tally(x, who)
 	}
-	return x.lineForm != lineSummed, often
+	return x.lineForm != lineSummed
 }
 
 // SignInMethods is how the methods begin that log and audit name for requests to the

@@ -80,7 +80,7 @@ func (s *Server) bounded(x *exchange.Exchange, r *http.Request) bool {
 		x.Refuse("", exchange.TooLarge(s.config.MaxBody))
 	default:
 		if r.ContentLength != 0 {
-			_ = x.Control.SetReadDeadline(x.Started.Add(s.config.ReadTimeout)) // a recorder has no deadlines
+			_ = x.Control.SetReadDeadline(x.Started.Add(exchange.ReadTimeout)) // a recorder has no deadlines
 		}
 		if r.ContentLength < 0 { // net/http ends a body at the length that it declares
 			r.Body = http.MaxBytesReader(x.ResponseWriter, r.Body, s.config.MaxBody)

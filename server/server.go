@@ -109,9 +109,7 @@ type Config struct {
 	MaxBody                    int64         // bytes; zero: DefaultMaxBody
 	MaxRequests                int           // requests in work at once; zero: DefaultMaxRequests
 	// event streams at once, of which one tenant alone gets half; zero: 20,000
-	MaxStreams  int
-	ReadTimeout time.Duration // of a request body; zero: 10 s
-	Heartbeat   time.Duration // silence on a stream before a comment; zero: 20 s
+	MaxStreams int
 }
 
 // Server is the client-facing HTTP service. It is safe for concurrent use.
@@ -144,8 +142,6 @@ func newServer(cfg Config, d exchange.Desk) *Server {
 	cfg.MaxBody = cmp.Or(cfg.MaxBody, DefaultMaxBody)
 	cfg.MaxRequests = cmp.Or(cfg.MaxRequests, DefaultMaxRequests)
 	cfg.MaxStreams = cmp.Or(cfg.MaxStreams, 20_000)
-	cfg.ReadTimeout = cmp.Or(cfg.ReadTimeout, 10*time.Second)
-	cfg.Heartbeat = cmp.Or(cfg.Heartbeat, 20*time.Second)
 	if cfg.Others == nil {
 		cfg.Others = replica.NewAlone()
 	}
@@ -157,13 +153,11 @@ func newServer(cfg Config, d exchange.Desk) *Server {
 	in := exchange.New(exchange.Config{
 		Desk: d, Metrics: cfg.Metrics, Logger: cfg.Logger, Memory: cfg.Memory, Turns: cfg.Turns,
 		Settings: cfg.Settings, Recheck: cfg.Recheck, RouteOf: routeOf, Extensions: cfg.Extensions,
-		MaxBody: cfg.MaxBody, ReadTimeout: cfg.ReadTimeout,
+		MaxBody: cfg.MaxBody,
 	})
 	s := &Server{
 		exchanges: in,
-		streams: streams.New(streams.Config{
-			Exchanges: in, Turns: cfg.Turns, Heartbeat: cfg.Heartbeat, Most: int64(cfg.MaxStreams),
-		}),
+		streams:   streams.New(streams.Config{Exchanges: in, Turns: cfg.Turns, Most: int64(cfg.MaxStreams)}),
 		config:    cfg,
 		desk:      d,
 		forwarder: forward.New(in, cfg.Others, int64(cfg.MaxRequests)),
@@ -171,14 +165,13 @@ func newServer(cfg Config, d exchange.Desk) *Server {
 	}
 	s.modern = modern.New(modern.Config{
 		Exchanges: in, Streams: s.streams, Forwarder: s.forwarder, Working: &s.working, Once: cfg.Once,
-		Memory: cfg.Memory, MaxRequests: cfg.MaxRequests, Heartbeat: cfg.Heartbeat, Name: cfg.Card.Name,
-		Version: cfg.Version,
+		Memory: cfg.Memory, MaxRequests: cfg.MaxRequests, Name: cfg.Card.Name, Version: cfg.Version,
 	})
 	s.legacy = legacy.New(legacy.Config{
 		Exchanges: in, Streams: s.streams, Forwarder: s.forwarder, Working: &s.working, Seal: cfg.Seal,
 		Log: cfg.Log, Entries: cfg.Entries, Others: cfg.Others, Metrics: cfg.Metrics, Memory: cfg.Memory,
-		Heartbeat: cfg.Heartbeat, SessionIdle: cfg.SessionIdle, SessionMaxAge: cfg.SessionMaxAge,
-		Name: cfg.Card.Name, Version: cfg.Version,
+		SessionIdle: cfg.SessionIdle, SessionMaxAge: cfg.SessionMaxAge, Name: cfg.Card.Name,
+		Version: cfg.Version,
 	})
 	cfg.Others.ServeClients(s.forwarded())
 	return s

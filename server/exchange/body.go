@@ -83,7 +83,7 @@ func (s *Service) unreceived(err error) *Refusal {
 	case errors.Is(err, errNoMemory):
 		return tooLargeForMemory(s.memoryForBody)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return tooLate(s.config.ReadTimeout)
+		return errTooLate
 	}
 	return cmp.Or(RefusalOfMemory(err), errBody)
 }
@@ -168,7 +168,7 @@ func (x *Exchange) receive(from io.Reader, length int64) ([]byte, error) {
 // come since begun. It is never later than ReadTimeout allows for the whole body.
 func (x *Exchange) patience(begun time.Time, came int) time.Time {
 	atRate := begun.Add(bodyGrace + time.Duration(came)*time.Second/bodyRate)
-	if last := x.Started.Add(x.service.config.ReadTimeout); last.Before(atRate) {
+	if last := x.Started.Add(ReadTimeout); last.Before(atRate) {
 		return last
 	}
 	return atRate

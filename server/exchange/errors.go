@@ -37,6 +37,9 @@ type Refusal struct {
 	Err    *mcp.Error
 }
 
+// ReadTimeout is how long the body of a request may take.
+const ReadTimeout = 10 * time.Second
+
 // How slowly a body may come. Every request that is being read has one of the slots for
 // requests in work, so whoever sends a few bytes and waits would keep others out for the
 // whole of ReadTimeout.
@@ -74,6 +77,9 @@ var (
 			"proxy_http_version 1.1")
 	errMediaType = NewRefusal(http.StatusUnsupportedMediaType, "DB-MEDIA-TYPE",
 		"The body must be application/json in UTF-8, without Content-Encoding")
+	errTooLate = NewRefusal(http.StatusRequestTimeout, "DB-BODY-TIME", fmt.Sprintf(
+		"The body came too slowly: after %v it must come with %s a second, and within %v in all",
+		bodyGrace, mcp.InBytes(bodyRate), ReadTimeout))
 	ErrOverload = later(NewRefusal(http.StatusServiceUnavailable, "DB-OVERLOAD",
 		"Too many requests are in work: try again later"), time.Second)
 	errOverloadMemory = later(NewRefusal(http.StatusServiceUnavailable, "DB-OVERLOAD-MEMORY",
@@ -168,14 +174,6 @@ var (
 	ErrUnknownMethod = mcp.Errorf(mcp.CodeMethodNotFound, "Method not found").WithStable()
 	ErrPanic         = Refusalf(http.StatusInternalServerError, mcp.CodeInternal, "Internal error")
 )
-
-// tooLate refuses a body that came too slowly.
-func tooLate(within time.Duration) *Refusal {
-	return NewRefusal(http.StatusRequestTimeout, "DB-BODY-TIME",
-		fmt.Sprintf(
-			"The body came too slowly: after %v it must come with %s a second, and within %v in all",
-			bodyGrace, mcp.InBytes(bodyRate), within))
-}
 
 // TooLarge refuses a body over the limit of the config, in bytes.
 func TooLarge(most int64) *Refusal {

@@ -4,7 +4,6 @@ import (
 	"log/slog"
 	"net/http"
 	"sync/atomic"
-	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
@@ -26,10 +25,9 @@ type Config struct {
 	// accepted now.
 	Recheck func(auth.Principal) error
 	// RouteOf returns the pattern of the route that a request matched.
-	RouteOf     func(*http.Request) string
-	Extensions  *mcp.ExtensionTable // that are carried; nil: those that are known
-	MaxBody     int64               // bytes
-	ReadTimeout time.Duration       // of a request body
+	RouteOf    func(*http.Request) string
+	Extensions *mcp.ExtensionTable // that are carried; nil: those that are known
+	MaxBody    int64               // bytes
 }
 
 // Service is what the exchanges of a server have in common: what bounds them, where

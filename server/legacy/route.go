@@ -10,6 +10,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/forward"
 	"github.com/drawbridge-mcp/drawbridge/server/sessions"
+	"github.com/drawbridge-mcp/drawbridge/server/streams"
 	"github.com/drawbridge-mcp/drawbridge/server/ticket"
 )
 
@@ -76,7 +77,7 @@ func (s *Service) untilOver(ctx context.Context, do func()) {
 // tellChanges has streams at other replicas told of changed lists, and tries again to
 // make subscriptions, until ctx ends.
 func (s *Service) tellChanges(ctx context.Context) {
-	heartbeat := time.NewTicker(s.config.Heartbeat)
+	heartbeat := time.NewTicker(streams.Heartbeat)
 	defer heartbeat.Stop()
 	for changed := s.desk.Changed(); ; {
 		select {

@@ -50,7 +50,6 @@ type Config struct {
 	Others    replica.Others
 	Metrics   *metrics.Metrics
 	Memory    *share.Budget // of bytes, for what is held for clients
-	Heartbeat time.Duration // between two tries to do what could not be done
 
 	SessionIdle, SessionMaxAge time.Duration
 

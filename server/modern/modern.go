@@ -16,7 +16,6 @@ import (
 	"context"
 	"net/http"
 	"sync/atomic"
-	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -37,7 +36,6 @@ type Config struct {
 	Once        once.Store    // answers of calls with a key
 	Memory      *share.Budget // of bytes, for what is held for clients
 	MaxRequests int           // requests in work at once
-	Heartbeat   time.Duration // silence before an answer becomes a stream
 
 	Name, Version string // of the gateway; Name may be ""
 }

@@ -18,7 +18,7 @@ import (
 type response struct {
 	endpoint *Endpoint
 	x        *exchange.Exchange
-	alarm    *streams.Alarm // rings after Heartbeat; nil: no stream is possible, or the answer is finished
+	alarm    *streams.Alarm // rings after a heartbeat; nil: no stream is possible, or the answer is finished
 
 	mu     sync.Mutex      // guards the fields below, and the connection while the call is under way
 	out    *streams.Stream // nil as long as the answer is not a stream
@@ -33,7 +33,7 @@ func (p *response) begin(e *Endpoint, x *exchange.Exchange) {
 	defer p.mu.Unlock()
 	p.endpoint, p.x, p.plain = e, x, !x.AcceptsStream
 	if !p.plain {
-		p.alarm = e.alarms.Set(e.config.Heartbeat, p)
+		p.alarm = e.alarms.Set(streams.Heartbeat, p)
 	}
 }
 
@@ -55,7 +55,7 @@ func (p *response) notify(_ context.Context, n mcp.Notification) error {
 	if !p.openLocked() {
 		return nil
 	}
-	p.alarm.Delay(p.endpoint.config.Heartbeat)
+	p.alarm.Delay(streams.Heartbeat)
 	err := p.out.Send(sse.Event{Data: mcp.AppendRequest(nil, "", n.Method, n.Params)})
 	if p.x.Key != nil {
 		return nil // see above
@@ -70,7 +70,7 @@ func (p *response) Ring() {
 	defer p.mu.Unlock()
 	whole := p.endpoint.config.Exchanges.Safely(p.x.Outliving(), func() {
 		if p.openLocked() && p.out.Comment() == nil {
-			p.alarm.Delay(p.endpoint.config.Heartbeat)
+			p.alarm.Delay(streams.Heartbeat)
 		}
 	})
 	if !whole {

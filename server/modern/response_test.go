@@ -4,7 +4,6 @@ import (
 	"log/slog"
 	"net/http/httptest"
 	"testing"
-	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
@@ -14,7 +13,7 @@ import (
 func TestAnAlarmThatRingsLateOpensNoStream(t *testing.T) {
 	t.Parallel()
 	guard := exchange.Guard{Log: slog.New(slog.DiscardHandler)}
-	e := &Endpoint{config: Config{Exchanges: &exchange.Service{Guard: guard}, Heartbeat: time.Hour}}
+	e := &Endpoint{config: Config{Exchanges: &exchange.Service{Guard: guard}}}
 	x := &exchange.Exchange{ResponseWriter: httptest.NewRecorder(), AcceptsStream: true}
 	var p response
 	p.begin(e, x)
@@ -32,7 +31,7 @@ func TestAnAlarmThatRingsLateOpensNoStream(t *testing.T) {
 func TestAnAnswerThatIsBegunAgainMeetsALateAlarm(t *testing.T) {
 	t.Parallel()
 	guard := exchange.Guard{Log: slog.New(slog.DiscardHandler)}
-	e := &Endpoint{config: Config{Exchanges: &exchange.Service{Guard: guard}, Heartbeat: time.Hour}}
+	e := &Endpoint{config: Config{Exchanges: &exchange.Service{Guard: guard}}}
 	x := &exchange.Exchange{ResponseWriter: httptest.NewRecorder()}
 	var p response
 	p.begin(e, x)

@@ -177,7 +177,7 @@ func (f *Flow) advance(ctx context.Context) error {
 	if !f.isOver() {
 		err = f.source.Step(ctx, f.out)
 	}
-	if err == nil && time.Since(f.out.last) >= f.set.config.Heartbeat {
+	if err == nil && time.Since(f.out.last) >= Heartbeat {
 		err = f.out.Comment()
 	}
 	if errors.Is(err, ErrEnded) {
@@ -214,7 +214,7 @@ func (f *Flow) next(now time.Time) time.Time {
 	if f.out != nil && f.out.last.Before(now) {
 		due = f.out.last
 	}
-	due = due.Add(f.set.config.Heartbeat)
+	due = due.Add(Heartbeat)
 	if !f.ends.IsZero() && !f.ending && f.ends.Before(due) {
 		due = f.ends
 	}

@@ -31,6 +31,10 @@ import (
 // for a client, but the log of events may be far away.
 const FlowWorkers = 16
 
+// Heartbeat is how long a stream may be silent before a comment. It is also when an answer
+// that takes long becomes one, and when what could not be done is tried again.
+const Heartbeat = 20 * time.Second
+
 // Set is the event streams that are open, and what they share instead of having it
 // each: the goroutines that send, one clock, and one eye on the catalogue:
 //
@@ -73,7 +77,6 @@ type Set struct {
 type Config struct {
 	Exchanges *exchange.Service
 	Turns     *fairqueue.Queue // at writing what is large
-	Heartbeat time.Duration    // silence on a stream before a comment
 	Most      int64            // streams at once, of which one tenant alone gets half
 }
 
@@ -176,7 +179,7 @@ func (fs *Set) wakeDue(now time.Time) {
 	defer fs.mu.Unlock()
 	for len(fs.times) > 0 && !fs.times[0].due.After(now) {
 		f := fs.times[0]
-		fs.times.move(f, now.Add(fs.config.Heartbeat))
+		fs.times.move(f, now.Add(Heartbeat))
 		fs.wakeLocked(f)
 	}
 }

@@ -37,7 +37,7 @@ func (slow) Close(context.Context, bool) {}
 func TestStreamWhoseTokenExpiresWhileItSendsEndsThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs := New(Config{
-			Exchanges: &exchange.Service{Desk: constant{}}, Heartbeat: 20 * time.Second, Most: 2,
+			Exchanges: &exchange.Service{Desk: constant{}}, Most: 2,
 		})
 		other := fs.NewFlow(nil, nil)
 		defer fs.remove(other)

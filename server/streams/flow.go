@@ -68,6 +68,8 @@ type Flow struct {
 	wire  *wire              // nil: net/http has the connection
 	entry *exchange.LogEntry // of the log of requests; nil: net/http has the connection
 	gone  atomic.Bool        // the client has left
+	// its caller is not accepted any more, so the stream must end
+	revoked atomic.Bool
 
 	// The mutex of the set guards what follows.
 	state   flowState
@@ -94,9 +96,6 @@ const (
 func (fs *Set) NewFlow(from Source, slot *Slot) *Flow {
 	f := &Flow{set: fs, source: from, slot: slot, resumed: make(chan struct{}, 1)}
 	fs.add(f)
-	if slot != nil {
-		slot.flow.Store(f)
-	}
 	return f
 }
 
@@ -129,6 +128,9 @@ func (f *Flow) Serve(ctx context.Context, x *exchange.Exchange) {
 			f.abandon(ctx, x)
 		}
 	}()
+	if f.slot != nil && x.IsOutdated() { // since it got its slot, and before it was among the open ones
+		f.revoked.Store(true)
+	}
 	var err error
 	if f.out, err = f.source.Open(ctx, x); err != nil {
 		return
@@ -190,7 +192,7 @@ func (f *Flow) advance(ctx context.Context) error {
 
 // isOver tells whether the caller has lost the right to the stream, or its time is over.
 func (f *Flow) isOver() bool {
-	return f.slot != nil && (f.slot.revoked.Load() || !f.expires().IsZero() &&
+	return f.slot != nil && (f.revoked.Load() || !f.expires().IsZero() &&
 		!time.Now().Before(f.expires()))
 }
 

@@ -55,9 +55,6 @@ const Heartbeat = 20 * time.Second
 type Set struct {
 	config Config
 	slots  *share.Budget
-	// open are the *Slot of streams that clients opened, besides those that answer a
-	// POST: these end with their request
-	open sync.Map
 
 	draining atomic.Bool   // set by End
 	kick     chan struct{} // holds a value if watch is to look again at the time or for flows
@@ -67,10 +64,10 @@ type Set struct {
 	queue    []*Flow
 	workers  int
 	watching bool
-	// connections that were taken over, counted until they are closed and nobody reads
-	// any more
+	// connections that were taken over, until they are closed, and the goroutines that
+	// read from them
 	taken int
-	none  chan struct{} // closed when taken is zero; nil: nobody waits for that
+	fewer sync.Cond // taken has changed
 }
 
 // Config is what a set needs. Every field is required.
@@ -82,7 +79,9 @@ type Config struct {
 
 // New returns an empty set.
 func New(cfg Config) *Set {
-	return &Set{config: cfg, slots: share.New(cfg.Most), kick: make(chan struct{}, 1)}
+	fs := &Set{config: cfg, slots: share.New(cfg.Most), kick: make(chan struct{}, 1)}
+	fs.fewer.L = &fs.mu
+	return fs
 }
 
 // End ends every stream, each at a time of its own: see endAll.
@@ -94,12 +93,15 @@ func (fs *Set) End() {
 // Reauthorize ends the streams whose callers are not accepted any more, besides those that
 // answer a POST. It returns how many they were.
 func (fs *Set) Reauthorize(accepts func(auth.Principal) bool) (ended int) {
-	fs.open.Range(func(key, _ any) bool {
-		if p := key.(*Slot); !accepts(p.Principal) && p.revoke() {
+	fs.mu.Lock()
+	open := slices.DeleteFunc(slices.Clone(fs.times), func(f *Flow) bool { return f.slot == nil })
+	fs.mu.Unlock()
+	for _, f := range open {
+		if !accepts(f.slot.Principal) && !f.revoked.Swap(true) {
+			f.Wake()
 			ended++
 		}
-		return true
-	})
+	}
 	return ended
 }
 
@@ -333,15 +335,6 @@ func (fs *Set) first() *Flow {
 	return f
 }
 
-// expect notes that a connection is about to be taken over. A stop that asked in between,
-// when net/http has given the connection up and nobody else counts it yet, would go on
-// without its stream.
-func (fs *Set) expect() {
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	fs.taken += 2 // the connection, and the goroutine that reads from it
-}
-
 // take notes that workers drive a flow from now on, whose connection was taken over.
 func (fs *Set) take(f *Flow) {
 	fs.mu.Lock()
@@ -357,36 +350,23 @@ func (fs *Set) Taken() int {
 	return fs.taken
 }
 
-// gaveUp notes that a connection that was taken over was closed, or that the goroutine
-// that read from it has ended.
-func (fs *Set) gaveUp() {
+// countTaken notes that there are so many more of these, or fewer.
+func (fs *Set) countTaken(more int) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	if fs.taken--; fs.taken == 0 && fs.none != nil {
-		close(fs.none)
-		fs.none = nil
-	}
+	fs.taken += more
+	fs.fewer.Broadcast()
 }
 
 // EndTaken returns when no connection is left that was taken over. When ctx ends, it
 // closes those that are left.
 func (fs *Set) EndTaken(ctx context.Context) {
 	fs.endNow()
+	defer context.AfterFunc(ctx, fs.cut)()
 	fs.mu.Lock()
-	if fs.taken == 0 {
-		fs.mu.Unlock()
-		return
-	}
-	if fs.none == nil {
-		fs.none = make(chan struct{})
-	}
-	none := fs.none
-	fs.mu.Unlock()
-	select {
-	case <-none:
-	case <-ctx.Done():
-		fs.cut()
-		<-none
+	defer fs.mu.Unlock()
+	for fs.taken > 0 {
+		fs.fewer.Wait()
 	}
 }
 

@@ -2,7 +2,6 @@ package streams
 
 import (
 	"errors"
-	"sync/atomic"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
@@ -15,8 +14,6 @@ type Slot struct {
 	set       *Set
 	closed    func()
 	Principal auth.Principal
-	revoked   atomic.Bool          // its caller is not accepted any more, so the stream must end
-	flow      atomic.Pointer[Flow] // that has the slot; nil: none has it yet
 }
 
 // Kinds of streams that are special: one answers a POST, and the other one's end is that
@@ -44,11 +41,7 @@ func (fs *Set) TakeSlot(x *exchange.Exchange, kind string) (*Slot, *exchange.Ref
 		return nil, exchange.RefusalOf(err, x.Era)
 	}
 	p := &Slot{set: fs, closed: closed, Principal: x.Principal}
-	if kind == KindPost { // it ends with its request
-		return p, nil
-	}
-	fs.open.Store(p, nil)
-	if x.IsOutdated() {
+	if kind != KindPost && x.IsOutdated() { // one that answers a POST ends with its request
 		p.Release()
 		return nil, x.RefuseOutdated()
 	}
@@ -64,18 +57,8 @@ func (fs *Set) TakeLastingSlot(x *exchange.Exchange, kind string) (*Slot, *excha
 	return fs.TakeSlot(x, kind)
 }
 
-// revoke makes the stream end. It is false if it was called before.
-func (p *Slot) revoke() (first bool) {
-	first = !p.revoked.Swap(true)
-	if f := p.flow.Load(); f != nil {
-		f.Wake()
-	}
-	return first
-}
-
 // Release gives the slot back.
 func (p *Slot) Release() {
-	p.set.open.Delete(p)
 	p.set.slots.Give(share.User(p.Principal.User()), 1)
 	p.closed()
 }

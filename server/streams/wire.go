@@ -2,6 +2,7 @@ package streams
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -67,11 +68,12 @@ func (f *Flow) take(x *exchange.Exchange) bool {
 	if f.slot == nil || !takeable(x) {
 		return false
 	}
-	f.set.expect()
+	// before that: a stop that looked in between, when net/http has given the connection
+	// up and nobody else counts it yet, would go on without its stream
+	f.set.countTaken(2) // the connection, and the goroutine that reads from it
 	conn, ahead, err := x.Control.Hijack()
 	if err != nil {
-		f.set.gaveUp()
-		f.set.gaveUp()
+		f.set.countTaken(-2)
 		return false
 	}
 	x.Taken = true
@@ -127,7 +129,7 @@ func (f *Flow) listen(allowed int) {
 	_ = f.wire.conn.Close() // a write that waits for the client ends with that
 	f.gone.Store(true)
 	f.Wake()
-	f.set.gaveUp()
+	f.set.countTaken(-1)
 }
 
 // CanTake implements outlet.
@@ -191,35 +193,12 @@ func (w *wire) attempt(data []byte) (n int, err error) {
 	if w.raw == nil {
 		return 0, nil
 	}
-	a := attempts.Get().(*attempt)
-	defer attempts.Put(a)
-	a.data, a.written, a.err = data, 0, nil
-	closed := w.raw.Write(a.write)
-	a.data = nil
-	if closed != nil {
-		return 0, closed
-	}
-	return a.written, a.err
-}
-
-// attempt is one write without waiting. It is used again and again, since a function made
-// for each write would be garbage for each stream at each event.
-type attempt struct {
-	write   func(fd uintptr) (done bool)
-	data    []byte
-	written int
-	err     error
-}
-
-// attempts keeps those that are not in use.
-var attempts = sync.Pool{New: func() any {
-	a := &attempt{}
-	a.write = func(fd uintptr) bool {
-		a.written, a.err = writeNow(fd, a.data)
+	closed := w.raw.Write(func(fd uintptr) (done bool) {
+		n, err = writeNow(fd, data)
 		return true
-	}
-	return a
-}}
+	})
+	return n, cmp.Or(closed, err)
+}
 
 // sendUnsent writes what write left over.
 func (w *wire) sendUnsent() error {
@@ -293,5 +272,5 @@ func (f *Flow) hangUp(whole bool) {
 		_ = f.wire.conn.Close() // the client may have closed it
 	}
 	f.set.remove(f)
-	f.set.gaveUp()
+	f.set.countTaken(-1)
 }

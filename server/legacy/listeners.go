@@ -193,8 +193,8 @@ func (s *Service) noticesFor(l *sessions.Session, stream string, p auth.Principa
 		}
 	}
 	for id, one := range l.TakeOnce() {
-		if s.tellsOnce(caller, id, one) {
-			all = append(all, one)
+		if s.tellsOnce(caller, id, one.Method) {
+			all = append(all, sessions.Notice{Session: l, Method: one.Method, Text: one.Text})
 		}
 	}
 	return all, more, true

@@ -49,7 +49,7 @@ func (e *Endpoint) listen(x *exchange.Exchange, m *mcp.Message) {
 	sub := &subscription{
 		endpoint: e, slot: slot, id: mcp.ID(strings.Clone(string(m.ID))),
 		updates: notices.NewPending(e.config.Memory, share.User(x.Principal.User())),
-		tasks:   followedTasks{memory: e.config.Memory, user: share.User(x.Principal.User())},
+		tasks:   notices.NewPending(e.config.Memory, share.User(x.Principal.User())),
 	}
 	for i, name := range listFilters {
 		sub.lists[i] = string(filter.Value(name)) == "true"
@@ -116,10 +116,10 @@ type subscription struct {
 	ids      []string                 // the tasks that are to be followed; nil when that was tried
 	follows  []followed               // those that are subscribed to
 	tasked   []followed               // the tasks that are followed
-	tasks    followedTasks
 
-	mu      sync.Mutex // guards the field below
+	mu      sync.Mutex // guards the fields below
 	updates *notices.Pending
+	tasks   *notices.Pending // states of tasks
 }
 
 var _ streams.Source = (*subscription)(nil)
@@ -202,11 +202,14 @@ func (sub *subscription) opened(ctx context.Context, names []string,
 // taskChanged takes the state of a task that the client is to be told of. It is false if
 // there is no memory for it.
 func (sub *subscription) taskChanged(id string, state mcp.Object) bool {
-	if !sub.tasks.put(id, state) {
-		return false
+	latest := notices.State{Text: state.JSON()}
+	sub.mu.Lock()
+	taken := sub.tasks.Put(id, latest)
+	sub.mu.Unlock()
+	if taken {
+		sub.flow.Wake()
 	}
-	sub.flow.Wake()
-	return true
+	return taken
 }
 
 // Close implements source.
@@ -214,10 +217,10 @@ func (sub *subscription) Close(context.Context, bool) {
 	for _, one := range slices.Concat(sub.follows, sub.tasked) {
 		one.Stop()
 	}
-	sub.tasks.close()
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
 	sub.updates.Close()
+	sub.tasks.Close()
 }
 
 // reauthorize ends the subscriptions that the caller may not have any more.
@@ -242,25 +245,31 @@ func (sub *subscription) updated(uri, part string) {
 	sub.flow.Wake()
 }
 
-// firstUpdate returns one of the changes of which the client has yet to be told. It is
-// false if there are none.
-func (sub *subscription) firstUpdate() (uri string, ok bool) {
+// carried stands for the stream of the request, of which there is one.
+const carried = "listen"
+
+// first returns one of the changes of which the client has yet to be told, and the state if
+// it has one. It is false if there are none.
+func (sub *subscription) first(of *notices.Pending) (key string, state []byte, ok bool) {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
-	for one := range sub.updates.All() {
-		if !ok || one < uri {
-			uri, ok = one, true
+	for one := range of.All() {
+		if !ok || one < key {
+			key, ok = one, true
 		}
 	}
-	return uri, ok
+	if ok {
+		of.Assign(key, carried)
+	}
+	return key, of.State(key).Text, ok
 }
 
-// forgetUpdate notes that the client is about to be told of a change: the next one is
-// another.
-func (sub *subscription) forgetUpdate(uri string) {
+// forget notes that the client is about to be told of a change that first returned. If it
+// has changed again since, that is another change, and is kept.
+func (sub *subscription) forget(of *notices.Pending, key string) {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
-	sub.updates.Drop(func(changed, _ string) bool { return changed == uri })
+	of.Drop(func(changed, stream string) bool { return changed == key && stream == carried })
 }
 
 // honoured returns the part of its filter that the client will be told of.
@@ -317,10 +326,10 @@ func (sub *subscription) tellLists(caller gateway.Caller, out *streams.Stream) e
 
 // tellUpdates sends a notice of each changed resource that the caller may still read.
 func (sub *subscription) tellUpdates(out *streams.Stream) error {
-	for uri, ok := sub.firstUpdate(); ok; uri, ok = sub.firstUpdate() {
+	for uri, _, ok := sub.first(sub.updates); ok; uri, _, ok = sub.first(sub.updates) {
 		notice := sub.notice(mcp.NotifyResourceUpdated,
 			mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)}))
-		err := sub.tell(out, notice, func() { sub.forgetUpdate(uri) },
+		err := sub.tell(out, notice, func() { sub.forget(sub.updates, uri) },
 			func(c gateway.Caller) bool { return sub.endpoint.config.Exchanges.Desk.Reads(c, uri) })
 		if err != nil {
 			return err
@@ -331,9 +340,9 @@ func (sub *subscription) tellUpdates(out *streams.Stream) error {
 
 // tellTasks sends the states that wait, of tasks that the caller may still follow.
 func (sub *subscription) tellTasks(out *streams.Stream) error {
-	for id, state, ok := sub.tasks.first(); ok; id, state, ok = sub.tasks.first() {
+	for id, state, ok := sub.first(sub.tasks); ok; id, state, ok = sub.first(sub.tasks) {
 		params, _ := mcp.ObjectOf(state)
-		err := sub.tell(out, sub.notice(mcp.NotifyTasks, params), func() { sub.tasks.forget(id, state) },
+		err := sub.tell(out, sub.notice(mcp.NotifyTasks, params), func() { sub.forget(sub.tasks, id) },
 			func(c gateway.Caller) bool { return sub.endpoint.config.Exchanges.Desk.FollowsTask(c, id) })
 		if err != nil {
 			return err

@@ -6,8 +6,7 @@
 // it, and the Endpoint, which stands in modern:
 //
 //	one message             modern: what it is, and one request of the desk
-//	  what is special       keyed: a call that is to run once; listen: a subscription, which is a stream;
-//	                        followedtasks: what it says of tasks
+//	  what is special       keyed: a call that is to run once; listen: a subscription, which is a stream
 //	how it is judged        headers: they must say what the body says
 //	how it is answered      response: JSON, or an event stream
 package modern

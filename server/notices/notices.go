@@ -1,6 +1,6 @@
 // Package notices is what clients are told without asking: that a list has changed, or a
-// resource that they follow. It knows what there is to tell, and not on which stream:
-// pending has the changes that a client has yet to be told of.
+// resource or a task that they follow. It knows what there is to tell, and not on which
+// stream: pending has the changes that a client has yet to be told of.
 package notices
 
 import (

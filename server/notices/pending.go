@@ -7,23 +7,21 @@ import (
 )
 
 const (
-	// maxUpdates is how many changed resources and parts of resources are remembered.
-	// Beyond that, a changed part is remembered as a change of the resource that the
-	// subscription names.
+	// maxUpdates is how many changes are remembered. Beyond that, a changed part of a
+	// resource is remembered as a change of the resource that the subscription names.
 	maxUpdates = 1024
-	// updateCost is what a changed part takes in memory besides its URI, in bytes,
-	// roughly.
+	// updateCost is what a change takes in memory besides its texts, in bytes, roughly.
 	updateCost = 128
 )
 
-// Pending are the changed resources and parts of resources of which a client has yet to
-// be told. The user holds the parts, which the server names, for as long as they are
-// here. What a subscription names is held with that, by the desk. Whoever has them
-// guards them.
+// Pending are the changes of which a client has yet to be told: of resources and parts of
+// resources (Add), or of what has states, such as tasks (Put). The user holds what is
+// remembered of them for as long as they are here, but for the resources that a
+// subscription names: these are held with that, by the desk. Whoever has them guards them.
 type Pending struct {
 	memory  *share.Budget
 	user    share.User
-	changed map[string]update // by URI; nil: none
+	changed map[string]update // by URI or id; nil: none
 	over    bool
 }
 
@@ -32,6 +30,13 @@ type update struct {
 	stream string // that carries the notice; "": none does yet
 	uri    string // that the subscription names
 	cost   int64  // bytes that the user holds for it
+	state  State
+}
+
+// State is the latest that there is to tell of something that has states.
+type State struct {
+	Method string // of the notice; "": all have the same
+	Text   []byte // shared: do not modify it
 }
 
 // NewPending returns what remembers changes for a user.
@@ -39,8 +44,8 @@ func NewPending(memory *share.Budget, user share.User) *Pending {
 	return &Pending{memory: memory, user: user}
 }
 
-// All returns the changed resources and parts, each with the stream that carries its
-// notice, "" if none does yet. A nil u has none.
+// All returns what has changed, each with the stream that carries its notice, "" if none
+// does yet. A nil u has none.
 func (u *Pending) All() iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
 		if u == nil {
@@ -78,11 +83,31 @@ func (u *Pending) Add(uri, part string) {
 		}
 	}
 	one.stream, one.uri = "", uri
+	u.set(part, one)
+}
+
+// Put remembers the state of something with that id, in the place of an earlier one of
+// which the client was not told. It is false if there is no room, or after Close.
+func (u *Pending) Put(id string, s State) bool {
+	before, known := u.changed[id]
+	cost := int64(updateCost + len(id) + len(s.Text))
+	if u.over || !known && len(u.changed) >= maxUpdates || u.memory.Take(u.user, cost) != nil {
+		return false
+	}
+	u.memory.Give(u.user, before.cost)
+	u.set(id, update{cost: cost, state: s})
+	return true
+}
+
+func (u *Pending) set(key string, one update) {
 	if u.changed == nil {
 		u.changed = make(map[string]update)
 	}
-	u.changed[part] = one
+	u.changed[key] = one
 }
+
+// State returns what Put remembered under that id.
+func (u *Pending) State(id string) State { return u.changed[id].state }
 
 // Assign notes that the stream carries the notice of a change.
 func (u *Pending) Assign(uri, stream string) {
@@ -130,8 +155,11 @@ func (u *Pending) Forget(subscribed string, other func(changed string) string) {
 	})
 }
 
-// Close forgets all changes, and remembers no more.
+// Close forgets all changes, and remembers no more. A nil u has none.
 func (u *Pending) Close() {
+	if u == nil {
+		return
+	}
 	u.over = true
 	u.Drop(func(string, string) bool { return true })
 }

@@ -154,13 +154,17 @@ func (l *Session) isDueLocked(now time.Time) bool {
 
 // addUpdateLocked remembers that a resource, or a part of one, has changed.
 func (l *Session) addUpdateLocked(uri, part string) {
-	if l.life.isOver() {
-		return
+	if !l.life.isOver() {
+		l.pendingLocked(&l.notices.updates).Add(uri, part)
 	}
-	if l.notices.updates == nil {
-		l.notices.updates = notices.NewPending(l.roster.memory, share.User(l.User))
+}
+
+// pendingLocked returns the changes at that place, which are made when there is the first.
+func (l *Session) pendingLocked(at **notices.Pending) *notices.Pending {
+	if *at == nil {
+		*at = notices.NewPending(l.roster.memory, share.User(l.User))
 	}
-	l.notices.updates.Add(uri, part)
+	return *at
 }
 
 // learnLists notes what the client was told of lists, as the entry has it.
@@ -203,55 +207,32 @@ func (l *Session) ListsDue() (text string, due bool) {
 	return text, due
 }
 
-// Bounds of the notices of one session that are told once and wait for a stream: of
-// tasks, and of what users were to do at some address. Of each the latest counts.
-const (
-	maxOnce     = 100
-	maxOnceSize = 4 << 10 // bytes of one: what is longer is told when the client asks
-	onceCost    = 128     // bytes that one takes besides its text and its id, roughly
-)
+// maxOnceSize is how many bytes a notice has at most that is told once and waits for a
+// stream: what is longer is told when the client asks.
+const maxOnceSize = 4 << 10
 
-// onceSize returns how many bytes a notice takes.
-func onceSize(id string, notice []byte) int64 { return int64(onceCost + len(id) + len(notice)) }
-
-// NoteOnce notes that the client is to be told that notice, of the task or elicitation
-// with that id, once. It is false if this replica does not lead the session, or there is
-// no room. The user holds what waits: a session may be without a stream for long.
+// NoteOnce notes that the client is to be told that notice once, of the task or elicitation
+// with that id, of which the latest counts. It is false if this replica does not lead the
+// session, or there is no room. The user holds what waits: a session may be without a
+// stream for long.
 func (l *Session) NoteOnce(id, method string, notice []byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	before, waits := l.notices.once[id]
-	if l.life.isOver() || l.Shared && !l.leader.Here || len(notice) > maxOnceSize ||
-		!waits && len(l.notices.once) >= maxOnce {
+	if l.life.isOver() || l.Shared && !l.leader.Here || len(notice) > maxOnceSize {
 		return false
 	}
-	user := share.User(l.User)
-	if l.roster.memory.Take(user, onceSize(id, notice)) != nil {
-		return false
-	}
-	if waits {
-		l.roster.memory.Give(user, onceSize(id, before.Text))
-	}
-	if l.notices.once == nil {
-		l.notices.once = make(map[string]Notice)
-	}
-	l.notices.once[id] = Notice{Session: l, Method: method, Text: notice}
-	return true
+	return l.pendingLocked(&l.notices.once).Put(id, notices.State{Method: method, Text: notice})
 }
 
 // TakeOnce returns the notices that wait, by their ids. The stream that takes them tells
 // them.
-func (l *Session) TakeOnce() map[string]Notice {
+func (l *Session) TakeOnce() map[string]notices.State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.takeOnceLocked()
-}
-
-func (l *Session) takeOnceLocked() map[string]Notice {
-	waiting := l.notices.once
-	for id, one := range waiting {
-		l.roster.memory.Give(share.User(l.User), onceSize(id, one.Text))
-	}
-	l.notices.once = nil
-	return waiting
+	taken := make(map[string]notices.State)
+	l.notices.once.Drop(func(id, _ string) bool {
+		taken[id] = l.notices.once.State(id)
+		return true
+	})
+	return taken
 }

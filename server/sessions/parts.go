@@ -143,7 +143,7 @@ type pendingNotices struct {
 	// paced tells that its streams are woken when it may be told of others.
 	pacedUntil time.Time
 	paced      bool
-	once       map[string]Notice        // notices that are told once and that no stream has yet, by id
+	once       *notices.Pending         // what is told once and no stream has yet; nil: none has come
 	watched    map[string]*Subscription // subscriptions, by URI
 	// those of the primary before that are to be made again; true: that was tried
 	lost      map[string]bool

@@ -201,10 +201,8 @@ func (l *Session) emptied() (watched map[string]*Subscription) {
 		j.Life.End(ErrSessionEnded)
 	}
 	watched, l.notices.watched = l.notices.watched, nil
-	if l.notices.updates != nil {
-		l.notices.updates.Close()
-	}
-	l.takeOnceLocked()
+	l.notices.updates.Close()
+	l.notices.once.Close()
 	l.notices.lost, l.notices.reopening = nil, nil
 	return watched
 }

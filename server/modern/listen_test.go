@@ -1,0 +1,42 @@
+package modern
+
+import (
+	"testing"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/server/notices"
+)
+
+// TestAStateThatComesMeanwhileIsKept puts a later state of a task, and that of another
+// task, while the client is about to be told of the first.
+func TestAStateThatComesMeanwhileIsKept(t *testing.T) {
+	t.Parallel()
+	memory := share.New(1 << 20)
+	tasks := notices.NewPending(memory, share.User{TenantID: "acme"})
+	sub := &subscription{}
+	put := func(id, text string) {
+		t.Helper()
+		if !tasks.Put(id, notices.State{Text: []byte(text)}) {
+			t.Fatalf("%s: no room", id)
+		}
+	}
+	next := func(want string) (forget func()) {
+		t.Helper()
+		id, state, ok := sub.first(tasks)
+		if got := id + " " + string(state); got != want || !ok {
+			t.Errorf("got %s, want %s", got, want)
+		}
+		return func() { sub.forget(tasks, id) }
+	}
+	put("b", "1")
+	forget := next("b 1")
+	put("b", "2")
+	forget()
+	next("b 2") // its client does not take it yet
+	put("a", "1")
+	next("a 1")()
+	next("b 2")()
+	if _, _, more := sub.first(tasks); more || memory.InUse() != 0 {
+		t.Errorf("there are more: %t, and %d bytes are held, want none", more, memory.InUse())
+	}
+}

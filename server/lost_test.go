@@ -85,6 +85,35 @@ func TestAnUnsubscribedResourceIsNotOpenedAgain(t *testing.T) {
 	}
 }
 
+// TestAResourceThatIsUnsubscribedBeforeItsTurnIsNotOpenedAgain ends both subscriptions of a
+// session while the first of them is being opened: the other one is not tried.
+func TestAResourceThatIsUnsubscribedBeforeItsTurnIsNotOpenedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tries atomic.Int64
+		begun, ends := make(chan struct{}), make(chan struct{})
+		c := newChangingFleet(t)
+		c.get(t, 1, "")
+		c.request(t, 0, "subscribe", "file:///a")
+		c.request(t, 0, "subscribe", "file:///b")
+		c.files[1].fail(func() error {
+			if tries.Add(1) == 1 {
+				close(begun)
+				<-ends
+			}
+			return nil
+		})
+		c.kill(0)
+		<-begun
+		c.request(t, 1, "unsubscribe", "file:///a")
+		c.request(t, 1, "unsubscribe", "file:///b")
+		close(ends)
+		<-time.After(5 * time.Minute)
+		if open := c.files[1].open(); open != 0 || tries.Load() != 1 {
+			t.Errorf("got %d attempts and %d subscriptions, want 1 and none", tries.Load(), open)
+		}
+	})
+}
+
 // TestASubscriptionThatIsRefusedForGoodIsTriedOnce opens a subscription whose resource is not
 // there any more.
 func TestASubscriptionThatIsRefusedForGoodIsTriedOnce(t *testing.T) {

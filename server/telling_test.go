@@ -61,11 +61,17 @@ func (c *changingFleet) get(t *testing.T, at int, last string) *listener {
 	return c.worlds[at].hearing(t, m)
 }
 
-// subscribe and unsubscribe send such a request to a replica.
+// subscribe sends such a request about file:///a to a replica: subscribe or unsubscribe.
 func (c *changingFleet) subscribe(t *testing.T, at int, method string) {
 	t.Helper()
+	c.request(t, at, method, "file:///a")
+}
+
+// request sends such a request about a resource to a replica.
+func (c *changingFleet) request(t *testing.T, at int, method, uri string) {
+	t.Helper()
 	got := c.worlds[at].do(t, inSession("POST", c.id, `{"jsonrpc":"2.0","id":9,"method":"resources/`+method+
-		`","params":{"uri":"file:///a"}}`))
+		`","params":{"uri":"`+uri+`"}}`))
 	if got.Code != http.StatusOK || strings.Contains(got.Body.String(), "error") {
 		t.Fatalf("%s: got %d %s", method, got.Code, got.Body)
 	}

@@ -123,7 +123,11 @@ func (s *Service) resubscribe(ctx context.Context, l *sessions.Session, c gatewa
 	defer stop()
 	lost, end := l.BeginResubscribing()
 	defer end()
-	for uri, tried := range lost {
+	for _, uri := range lost {
+		tried, still := l.Lost(uri)
+		if !still {
+			continue
+		}
 		params := mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)})
 		rpcErr := s.subscribe(ctx, c, s.exchanges.IDs.Next(), l, params)
 		switch {
@@ -134,9 +138,7 @@ func (s *Service) resubscribe(ctx context.Context, l *sessions.Session, c gatewa
 				"error",
 				rpcErr)
 		}
-		if rpcErr != nil && !isForGood(rpcErr) {
-			l.Lose(uri)
-		}
+		l.Resubscribed(uri, rpcErr != nil && !isForGood(rpcErr))
 	}
 }
 

@@ -146,8 +146,8 @@ type pendingNotices struct {
 	once       *notices.Pending         // what is told once and no stream has yet; nil: none has come
 	watched    map[string]*Subscription // subscriptions, by URI
 	// those of the primary before that are to be made again; true: that was tried
-	lost      map[string]bool
-	reopening map[string]bool // those that are being made again; nil: nobody makes any
+	lost          map[string]bool
+	resubscribing bool // somebody makes them
 }
 
 // Subscription is the subscription of a session to one resource.

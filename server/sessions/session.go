@@ -203,7 +203,7 @@ func (l *Session) emptied() (watched map[string]*Subscription) {
 	watched, l.notices.watched = l.notices.watched, nil
 	l.notices.updates.Close()
 	l.notices.once.Close()
-	l.notices.lost, l.notices.reopening = nil, nil
+	l.notices.lost = nil
 	return watched
 }
 

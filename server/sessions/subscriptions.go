@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
@@ -117,40 +118,43 @@ func (l *Session) learnWatches(facts map[string]string) {
 	}
 }
 
-// BeginResubscribing returns the subscriptions that are to be made again, and whether
-// that was tried before. There are none if somebody else is about to. end notes that the
-// caller makes none any more.
-func (l *Session) BeginResubscribing() (lost map[string]bool, end func()) {
+// BeginResubscribing returns the subscriptions that are to be made again. There are none if
+// somebody else is about to. end notes that the caller makes none any more.
+func (l *Session) BeginResubscribing() (lost []string, end func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.isLostLocked() {
 		return nil, func() {} // the end of another is not this caller's to note
 	}
-	l.notices.reopening, l.notices.lost = l.notices.lost, nil
-	// a copy: the client may unsubscribe while the caller goes through it
-	return maps.Clone(l.notices.reopening), l.endResubscribing
+	l.notices.resubscribing = true
+	return slices.Collect(maps.Keys(l.notices.lost)), l.endResubscribing
 }
 
 func (l *Session) endResubscribing() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.notices.reopening = nil
+	l.notices.resubscribing = false
 }
 
-// Lose notes that a subscription could not be made again, unless the client has ended it
-// meanwhile, or made it, or another replica leads the session by now, which has it of the
-// entry.
-func (l *Session) Lose(uri string) {
+// Lost tells whether a subscription is still to be made again: the client may have ended it
+// meanwhile, or another replica leads the session. tried tells whether that was tried.
+func (l *Session) Lost(uri string) (tried, lost bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, wanted := l.notices.reopening[uri]; !wanted || l.notices.watched[uri] != nil || !l.leader.Here ||
-		l.life.isOver() {
+	tried, lost = l.notices.lost[uri]
+	return tried, lost
+}
+
+// Resubscribed notes that it was tried to make a subscription again, which is to be tried
+// once more if again is true. One that the client has made or ended meanwhile is not.
+func (l *Session) Resubscribed(uri string, again bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, lost := l.notices.lost[uri]; lost && again && l.notices.watched[uri] == nil {
+		l.notices.lost[uri] = true
 		return
 	}
-	if l.notices.lost == nil {
-		l.notices.lost = make(map[string]bool)
-	}
-	l.notices.lost[uri] = true
+	delete(l.notices.lost, uri)
 }
 
 // IsLost tells whether subscriptions are to be made again.
@@ -161,7 +165,7 @@ func (l *Session) IsLost() bool {
 }
 
 func (l *Session) isLostLocked() bool {
-	return l.leader.Here && len(l.notices.lost) > 0 && l.notices.reopening == nil && !l.life.isOver()
+	return l.leader.Here && len(l.notices.lost) > 0 && !l.notices.resubscribing && !l.life.isOver()
 }
 
 // DropWatch ends the subscription to a resource, and forgets its changes.
@@ -170,7 +174,6 @@ func (l *Session) DropWatch(uri string) {
 	w := l.notices.watched[uri]
 	delete(l.notices.watched, uri)
 	delete(l.notices.lost, uri)
-	delete(l.notices.reopening, uri)
 	l.notices.updates.Forget(uri, l.watchOfLocked)
 	l.mu.Unlock()
 	if w != nil {

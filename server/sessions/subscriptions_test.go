@@ -2,6 +2,7 @@ package sessions
 
 import (
 	"maps"
+	"slices"
 	"testing"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
@@ -23,15 +24,19 @@ func TestSubscriptionsAreMadeAgainByOne(t *testing.T) {
 	if len(other) != 0 {
 		t.Errorf("got %v to make again for another, want nothing", other)
 	}
-	l.DropWatch("file:///a")
-	if len(lost) != 2 {
-		t.Errorf("got %v, want what whoever makes them goes through to stay", lost)
+	if facts := l.Facts(); len(facts) != 2 {
+		t.Errorf("the entry is to have %v meanwhile, want both", facts)
 	}
-	l.Lose("file:///a")
-	l.Lose("file:///b")
+	l.DropWatch("file:///a")
+	if _, still := l.Lost("file:///a"); still {
+		t.Error("what the client has ended is made again")
+	}
+	l.Resubscribed("file:///a", true)
+	l.Resubscribed("file:///b", true)
 	end()
-	if again, _ := l.BeginResubscribing(); len(again) != 1 || !again["file:///b"] {
-		t.Errorf("got %v to make again, want file:///b, as tried before", again)
+	again, _ := l.BeginResubscribing()
+	if tried, _ := l.Lost("file:///b"); !slices.Equal(again, []string{"file:///b"}) || !tried {
+		t.Errorf("got %v to make again, tried before: %v, want file:///b, as tried", again, tried)
 	}
 }
 
@@ -42,7 +47,7 @@ func TestSubscriptionsAreMadeAgainByWhoLeads(t *testing.T) {
 	l.learnWatches(map[string]string{WatchFact("file:///a"): "file:///a"})
 	_, end := l.BeginResubscribing()
 	l.BecomeFollower("b", 2)
-	l.Lose("file:///a")
+	l.Resubscribed("file:///a", true)
 	end()
 	l.BecomePrimary(primary.Entry{Epoch: 3}, "", nil)
 	if l.IsLost() {

@@ -312,6 +312,37 @@ func TestTakenStreamEndsAsAnyOther(t *testing.T) {
 	}
 }
 
+// TestLineOfATakenStreamSaysWhoseItIs: the line has the name of its user and the extensions
+// of its client, as that of any request.
+func TestLineOfATakenStreamSaysWhoseItIs(t *testing.T) {
+	for era, of := range eraStreams() {
+		t.Run(era, func(t *testing.T) {
+			h := newListeningWorld(t, func(w *world) {
+				verify := w.config.Verify
+				w.config.Verify = func(ctx context.Context, token string) (auth.Principal, error) {
+					p, err := verify(ctx, token)
+					p.Name = "Ann"
+					return p, err
+				}
+			})
+			m, line := of(t, h.world, "alice"), []string{`"msg":"request"`, `"name":"Ann"`}
+			m.body = strings.Replace(m.body, `clientCapabilities":{}`,
+				`clientCapabilities":{"extensions":{"com.example/b":{},"com.example/a":{}}}`, 1)
+			if era == "listen" {
+				line = append(line, `"extensions":"com.example/a com.example/b"`)
+			}
+			g := h.visit(t, m, "")
+			eventually(t, func() bool { return server.HasTaken(h.Server) })
+			line = append(line, `"path":"`+m.path+`"`, `"http_method":"`+m.method+`"`)
+			g.Close()
+			eventually(t, func() bool { return !server.HasTaken(h.Server) })
+			if got := h.log.lines(line...); len(got) != 1 {
+				t.Errorf("got %d lines with %q, want one: %s", len(got), line, &h.log.text)
+			}
+		})
+	}
+}
+
 // rpc returns the method of the protocol that the log names for a stream.
 func (m message) rpc() string { return m.headers[mcp.HeaderMethod] }
 

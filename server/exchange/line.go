@@ -9,7 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
 // attributes keeps the memory for the attributes of lines.
@@ -98,20 +100,23 @@ func (s *Service) logRequest(x *Exchange, r *http.Request) {
 // LogEntry is what the log says of the request of a stream when the stream ends. By then the
 // request itself is long gone.
 type LogEntry struct {
-	id, tenant, remote      string
-	route, httpMethod, path string
-	method, era             string // "" unless known
-	started                 time.Time
+	id, tenant, name, remote string
+	route, httpMethod, path  string
+	method, era              string      // "" unless known
+	extensions               mcp.RawJSON // that the client declares, as far as they are logged; nil: none
+	started                  time.Time
 }
 
 // EntryOf returns the entry of a request. It copies the texts that are part of what the
 // client sent, or all of that would stay in memory.
 func EntryOf(x *Exchange) LogEntry {
 	return LogEntry{
-		id: strings.Clone(x.ID), tenant: x.Principal.TenantID, remote: strings.Clone(x.Remote),
-		route: x.service.config.RouteOf(x.Request), httpMethod: strings.Clone(Cut(x.Request.Method)),
+		id: strings.Clone(x.ID), tenant: x.Principal.TenantID, name: x.Principal.Name,
+		remote: strings.Clone(x.Remote),
+		route:  x.service.config.RouteOf(x.Request), httpMethod: strings.Clone(Cut(x.Request.Method)),
 		path: strings.Clone(Cut(x.Request.URL.Path)), method: strings.Clone(Cut(x.Method)),
 		era: eraNames[x.Era], started: x.Started,
+		extensions: mcp.ExtensionsNamed(strings.Fields(loggedExtensions(x.extensions))...).JSON(),
 	}
 }
 
@@ -119,7 +124,8 @@ func EntryOf(x *Exchange) LogEntry {
 func (e *LogEntry) exchange() *Exchange {
 	return &Exchange{
 		ID: e.id, Remote: e.remote, Method: e.method, Started: e.started, Status: http.StatusOK,
-		Caller: gateway.Caller{Tenant: &gateway.Tenant{ID: e.tenant}},
+		Caller:    gateway.Caller{Tenant: &gateway.Tenant{ID: e.tenant}},
+		Principal: auth.Principal{Name: e.name}, extensions: e.extensions,
 	}
 }
 

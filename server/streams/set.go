@@ -43,7 +43,7 @@ const Heartbeat = 20 * time.Second
 //	the end of a session, a revoked   │         queue, first come first served
 //	  caller, a takeover, a client    ├─ wake ──▶ ▢▢▢▢▢▢ ──▶ workers: each sends what one flow has, without waiting
 //	  that leaves                     │
-//	watch: lists that changed, drain, │
+//	watch: lists that changed, ends,  │
 //	  heartbeats, expired tokens ─────┘
 //
 // A flow stands in the queue once, however often it was woken, so a tenant with much to
@@ -84,9 +84,28 @@ func New(cfg Config) *Set {
 	return fs
 }
 
-// End ends every stream, each at a time of its own: see endAll.
+// When the process stops, streams end one after the other, so that thousands of clients
+// do not come back in one moment: about endsEach apart, and all within endsAll.
+const (
+	endsEach = time.Millisecond
+	endsAll  = 10 * time.Second
+)
+
+// End ends every stream, each at a time of its own, at random.
 func (fs *Set) End() {
+	now := time.Now()
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
 	fs.draining.Store(true)
+	within := min(time.Duration(len(fs.times))*endsEach, endsAll)
+	for _, f := range slices.Clone(fs.times) {
+		if f.ends.IsZero() {
+			f.ends = now.Add(rand.N(within)) //nolint:gosec // it spreads clients, and guards nothing
+			if f.ends.Before(f.due) {
+				fs.times.move(f, f.ends)
+			}
+		}
+	}
 	pace.Signal(fs.kick)
 }
 
@@ -136,16 +155,12 @@ func (fs *Set) remove(f *Flow) {
 	}
 }
 
-// watch wakes flows because of the time, because lists may have changed, and when streams
-// must end. It returns when there are no flows.
+// watch wakes flows because of the time, and because lists may have changed. It returns
+// when there are no flows.
 func (fs *Set) watch(changed <-chan struct{}) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for ended := false; ; {
-		if !ended && fs.IsDraining() {
-			ended = true
-			fs.endAll()
-		}
+	for {
 		due, ok := fs.earliest()
 		if !ok {
 			return
@@ -195,29 +210,6 @@ func (fs *Set) WakeAll() {
 	}
 }
 
-// When the process stops, streams end one after the other, so that thousands of clients
-// do not come back in one moment: about endsEach apart, and all within endsAll.
-const (
-	endsEach = time.Millisecond
-	endsAll  = 10 * time.Second
-)
-
-// endAll sets when each flow ends, at random.
-func (fs *Set) endAll() {
-	now := time.Now()
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	within := min(time.Duration(len(fs.times))*endsEach, endsAll)
-	for _, f := range slices.Clone(fs.times) {
-		if f.ends.IsZero() {
-			f.ends = now.Add(rand.N(within)) //nolint:gosec // it spreads clients, and guards nothing
-			if f.ends.Before(f.due) {
-				fs.times.move(f, f.ends)
-			}
-		}
-	}
-}
-
 // endNow ends the flows whose turn has not come.
 func (fs *Set) endNow() {
 	now := time.Now()
@@ -243,11 +235,10 @@ func (fs *Set) IsDue(f *Flow) bool {
 
 // IsEnding tells whether flows are about to end whose turn has not come.
 func (fs *Set) IsEnding() bool {
-	draining, now := fs.IsDraining(), time.Now()
+	now := time.Now()
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	return draining && slices.ContainsFunc(fs.times,
-		func(f *Flow) bool { return f.ends.IsZero() || now.Before(f.ends) })
+	return slices.ContainsFunc(fs.times, func(f *Flow) bool { return now.Before(f.ends) })
 }
 
 // Reading notes that the log of the flow is about to be read.

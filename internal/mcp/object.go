@@ -40,13 +40,7 @@ func (r RawJSON) IsObject() bool { return len(r) > 0 && r[0] == '{' }
 func (r RawJSON) IsArray() bool { return len(r) > 0 && r[0] == '[' }
 
 // Text returns the text of r, and false if r is not a JSON string.
-func (r RawJSON) Text() (string, bool) {
-	if len(r) == 0 || r[0] != '"' {
-		return "", false
-	}
-	text, err := strictjson.Unquote(r)
-	return text, err == nil
-}
+func (r RawJSON) Text() (string, bool) { return strictjson.Text(r) }
 
 // Says tells whether r is the JSON string with that text. It spares the copy that Text
 // makes.
@@ -231,14 +225,7 @@ func (o Object) Members(yield func(name string, value RawJSON) bool) {
 
 // Value returns the value of the member with that name, nil if there is none. It goes
 // through the members one by one, of which messages have few.
-func (o Object) Value(name string) RawJSON {
-	for i := range o.members {
-		if o.members[i].Name == name {
-			return o.members[i].Value
-		}
-	}
-	return nil
-}
+func (o Object) Value(name string) RawJSON { return strictjson.Find(o.members, name) }
 
 // Has tells whether there is a member with that name.
 func (o Object) Has(name string) bool { return o.Value(name) != nil }

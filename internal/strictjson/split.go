@@ -117,9 +117,9 @@ func Text(value []byte) (string, bool) {
 
 // Find returns the value of the member of that name, nil if there is none.
 func Find(members []Member, name string) []byte {
-	for _, m := range members {
-		if m.Name == name {
-			return m.Value
+	for i := range members {
+		if members[i].Name == name {
+			return members[i].Value
 		}
 	}
 	return nil

@@ -52,7 +52,7 @@ func (s *Server) post(x *exchange.Exchange, r *http.Request) {
 		if s.forwarder.Deliver(x, to, m, raw) {
 			return
 		}
-		x.Reservation.TakeSlot(&s.working)
+		x.Reservation.TakeSlot()
 	}
 	if x.Era == mcp.Modern {
 		s.modern.Answer(x, m, raw)

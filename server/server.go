@@ -164,12 +164,12 @@ func newServer(cfg Config, d exchange.Desk) *Server {
 		again:     make(chan struct{}, 1),
 	}
 	s.modern = modern.New(modern.Config{
-		Exchanges: in, Streams: s.streams, Forwarder: s.forwarder, Working: &s.working, Once: cfg.Once,
-		Memory: cfg.Memory, MaxRequests: cfg.MaxRequests, Name: cfg.Card.Name, Version: cfg.Version,
+		Exchanges: in, Streams: s.streams, Forwarder: s.forwarder, Once: cfg.Once, Memory: cfg.Memory,
+		MaxRequests: cfg.MaxRequests, Name: cfg.Card.Name, Version: cfg.Version,
 	})
 	s.legacy = legacy.New(legacy.Config{
-		Exchanges: in, Streams: s.streams, Forwarder: s.forwarder, Working: &s.working, Seal: cfg.Seal,
-		Log: cfg.Log, Entries: cfg.Entries, Others: cfg.Others, Metrics: cfg.Metrics, Memory: cfg.Memory,
+		Exchanges: in, Streams: s.streams, Forwarder: s.forwarder, Seal: cfg.Seal, Log: cfg.Log,
+		Entries: cfg.Entries, Others: cfg.Others, Metrics: cfg.Metrics, Memory: cfg.Memory,
 		SessionIdle: cfg.SessionIdle, SessionMaxAge: cfg.SessionMaxAge, Name: cfg.Card.Name,
 		Version: cfg.Version,
 	})

@@ -211,8 +211,9 @@ func (x *Exchange) ConcludeError(e *mcp.Error) { x.Conclude(outcomeFor(e)) }
 
 // Reservation is what a request in work takes of what all requests share.
 type Reservation struct {
-	Slot *atomic.Int64    // counts it among the requests in work; nil: nothing does
-	Body share.Allocation // of the memory of its body
+	Slot  *atomic.Int64    // counts it among the requests in work; nil: nothing does
+	given bool             // the slot was given back
+	Body  share.Allocation // of the memory of its body
 }
 
 // Release gives back what the request holds; further calls do nothing. It also drops what
@@ -225,17 +226,17 @@ func (x *Exchange) Release() {
 // ReleaseSlot gives back only the slot among the requests in work, when the request
 // begins to wait for something slow. The memory of its body stays counted.
 func (r *Reservation) ReleaseSlot() {
-	if r.Slot != nil {
+	if r.Slot != nil && !r.given {
 		r.Slot.Add(-1)
-		r.Slot = nil
+		r.given = true
 	}
 }
 
-// TakeSlot takes a slot again that was given back while others were asked; nil: none.
-func (r *Reservation) TakeSlot(working *atomic.Int64) {
-	if r.Slot == nil && working != nil {
-		r.Slot = working
-		working.Add(1)
+// TakeSlot takes the slot again if it was given back, while others were asked.
+func (r *Reservation) TakeSlot() {
+	if r.given {
+		r.Slot.Add(1)
+		r.given = false
 	}
 }
 

@@ -171,9 +171,8 @@ func (s *Service) notified(ctx context.Context, l *sessions.Session, m *mcp.Mess
 			return nil // no request has it
 		}
 		if x := exchange.FromContext(ctx); !l.Cancel(id) && l.Leader().Running[id] && x != nil {
-			slot := x.Reservation.Slot
 			s.tellFormer(ctx, x, l, mcp.AppendRequest(nil, "", m.Method, m.Params), x.Reservation.ReleaseSlot)
-			x.Reservation.TakeSlot(slot) // what comes behind it in a batch is in work again
+			x.Reservation.TakeSlot() // what comes behind it in a batch is in work again
 		}
 	}
 	return nil

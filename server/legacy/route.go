@@ -38,7 +38,7 @@ func (s *Service) route(x *exchange.Exchange, t *ticket.Ticket, id mcp.ID,
 			return nil
 		}
 		if l != nil {
-			x.Reservation.TakeSlot(s.config.Working)
+			x.Reservation.TakeSlot()
 			return l
 		}
 		switch ask(to) {

@@ -2,7 +2,6 @@ package legacy
 
 import (
 	"errors"
-	"sync/atomic"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/batch"
@@ -43,8 +42,7 @@ type Config struct {
 	Exchanges *exchange.Service
 	Streams   *streams.Set
 	Forwarder *forward.Forwarder
-	Working   *atomic.Int64 // counts the requests in work
-	Seal      *seal.Ring    // of session ids
+	Seal      *seal.Ring // of session ids
 	Log       eventlog.Log
 	Entries   primary.Store // say which replica leads each session; nil: there are no others
 	Others    replica.Others

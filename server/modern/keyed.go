@@ -61,7 +61,7 @@ func (e *Endpoint) keyedRequest(x *exchange.Exchange, m *mcp.Message, body []byt
 		if e.config.Forwarder.Forward(x, at.Home, m, body) == forward.Done {
 			return
 		}
-		x.Reservation.TakeSlot(e.config.Working)
+		x.Reservation.TakeSlot()
 		c.response.begin(e, x)
 		if !e.config.Forwarder.AwaitChange(x.Context(), until) {
 			break

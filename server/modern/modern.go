@@ -14,7 +14,6 @@ package modern
 import (
 	"context"
 	"net/http"
-	"sync/atomic"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -31,7 +30,6 @@ type Config struct {
 	Exchanges   *exchange.Service
 	Streams     *streams.Set
 	Forwarder   *forward.Forwarder
-	Working     *atomic.Int64 // counts the requests in work
 	Once        once.Store    // answers of calls with a key
 	Memory      *share.Budget // of bytes, for what is held for clients
 	MaxRequests int           // requests in work at once

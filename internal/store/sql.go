@@ -35,15 +35,9 @@ type SQL struct {
 	// Numbers returns what a statement selects: names, each with a number.
 	Numbers func(ctx context.Context, s Statement) (map[string]int, error)
 	// Change runs statements in one transaction, and returns how many rows each of them
-	// has changed. After an error nothing is changed; then there may be the numbers of
-	// those before the one that failed. The error is ErrFull if one of Bounded has
-	// failed.
+	// has changed. After an error nothing is changed.
 	Change func(ctx context.Context, statements ...Statement) (rows []int64, err error)
-	// Bounded returns statements that fail if the tenant of a row has too many of its
-	// kind. What has expired gives way first.
-	Bounded func(row Row) []Statement
-	// Anew has fill insert all rows that there are from then on, in one transaction. An
-	// error of fill that is none of insert wraps ErrUnread.
+	// Anew has fill insert all rows that there are from then on, in one transaction.
 	Anew func(ctx context.Context, fill func(insert func(Statement) error) error) error
 	// Unlocked ends a selection of rows that are to be removed where others may have some
 	// of them in work, and passes over these. "": nobody has.
@@ -202,19 +196,17 @@ func insertion(r Row) Statement {
 		r.Kind, r.ID, r.Tenant, r.Owner, r.Expires, r.Version, r.Key, r.Value)
 }
 
-// insert writes a row that is new.
+// insert writes a row that is new. If it is one too many, it is removed again.
 func (s *SQL) insert(ctx context.Context, row Row) error {
-	expired := NewStatement("DELETE FROM records WHERE kind = $1 AND id = $2 AND expires <= $3",
-		row.Kind, row.ID, s.Config.Time())
-	rows, err := s.Change(ctx, append([]Statement{expired, insertion(row)}, s.Bounded(row)...)...)
-	if len(rows) > 1 && rows[1] == 0 {
-		return ErrConflict
-	}
-	return err
+	return s.bounded(ctx, row, insertion(row),
+		NewStatement(`DELETE FROM records WHERE kind = $1 AND id = $2 AND version = $3 AND EXISTS
+			(SELECT 1 FROM counts WHERE kind = $1 AND tenant = $4 AND records > $5)`,
+			row.Kind, row.ID, row.Version, row.Tenant, s.Config.Bound(row.Kind)))
 }
 
 // update writes a row over the one that has a version. Nearly always it stays with its
-// tenant, whose bound need not be looked at then.
+// tenant, whose bound need not be looked at then. One that moves to a tenant which is
+// full stays as it was read.
 func (s *SQL) update(ctx context.Context, row Row, read int64) error {
 	text := `UPDATE records SET tenant = $1, owner = $2, expires = $3, version = $4, key = $5, value = $6
 		WHERE kind = $7 AND id = $8 AND version = $9 AND expires > $10 AND `
@@ -226,12 +218,35 @@ func (s *SQL) update(ctx context.Context, row Row, read int64) error {
 	if err != nil || rows[0] > 0 {
 		return err
 	}
-	moved := []Statement{{text + "tenant <> $1", values}}
-	rows, err = s.Change(ctx, append(moved, s.Bounded(row)...)...)
-	if len(rows) > 0 && rows[0] == 0 {
-		return ErrConflict
+	text += "tenant <> $1 AND NOT EXISTS " +
+		"(SELECT 1 FROM counts WHERE kind = $7 AND tenant = $1 AND records >= $11)"
+	values = append(values, s.Config.Bound(row.Kind))
+	return s.bounded(ctx, row, Statement{text, values}, NewStatement("UPDATE records SET version = version "+
+		"WHERE kind = $1 AND id = $2 AND version = $3 AND tenant <> $4", row.Kind, row.ID, read, row.Tenant))
+}
+
+// bounded writes a row in one transaction with full, which changes something if the
+// tenant of the row has too many of its kind. Then what has expired of them gives way.
+func (s *SQL) bounded(ctx context.Context, row Row, write, full Statement) error {
+	now := s.Config.Time()
+	for _, expired := range []Statement{
+		NewStatement("DELETE FROM records WHERE kind = $1 AND id = $2 AND expires <= $3",
+			row.Kind, row.ID, now),
+		NewStatement("DELETE FROM records WHERE (kind, id) IN (SELECT kind, id FROM records "+
+			"WHERE kind = $1 AND tenant = $2 AND expires <= $3 LIMIT $4)",
+			row.Kind, row.Tenant, now, MostSwept),
+	} {
+		rows, err := s.Change(ctx, expired, write, full)
+		switch {
+		case err != nil:
+			return err
+		case rows[2] == 0 && rows[1] == 0:
+			return ErrConflict
+		case rows[2] == 0:
+			return nil
+		}
 	}
-	return err
+	return ErrFull
 }
 
 // Delete removes a record.
@@ -328,16 +343,13 @@ func AllRows() Statement {
 	return NewStatement("SELECT " + Columns + " FROM records ORDER BY kind, id")
 }
 
-// ErrUnread is that rows which are to be written cannot be read.
-var ErrUnread = errors.New("read the rows that are to be written")
-
 // Replace puts rows in the place of all that there are.
 func (s *SQL) Replace(ctx context.Context, rows iter.Seq2[Row, error]) (int, error) {
 	now, replaced := s.Config.Time(), 0
 	err := s.Anew(ctx, func(insert func(Statement) error) error {
 		for row, err := range rows {
 			if err != nil {
-				return fmt.Errorf("%w: %w", ErrUnread, err)
+				return fmt.Errorf("read the rows that are to be written: %w", err)
 			}
 			if row.Expires <= now {
 				continue

@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/pgdial"
-	"github.com/drawbridge-mcp/drawbridge/internal/store"
 )
 
 const (
@@ -238,12 +237,4 @@ func (p *conns) alone(ctx context.Context, do func(*pgconn.PgConn) error) error 
 		return err
 	}
 	return context.Cause(ctx)
-}
-
-// isFull returns store.ErrFull in the place of the error by which the server says it.
-func isFull(err error) error {
-	if says, ok := errors.AsType[*pgconn.PgError](err); ok && says.Code == fullCode {
-		return store.ErrFull
-	}
-	return err
 }

@@ -22,7 +22,6 @@ import (
 type Store struct {
 	store.SQL
 
-	cfg   store.Config
 	conns *conns
 }
 
@@ -33,10 +32,10 @@ var _ store.Database = (*Store)(nil)
 // *store.SchemaError says that it cannot. A server that is away at the start is no reason
 // for a gateway not to start.
 func New(file string, cfg store.Config) *Store {
-	s := &Store{cfg: cfg, conns: newConns(file)}
+	s := &Store{conns: newConns(file)}
 	s.SQL = store.SQL{
-		Config: &s.cfg, Select: s.selected, Numbers: s.numbers, Change: s.change, Bounded: s.bounded,
-		Anew: s.anew, Unlocked: " FOR UPDATE SKIP LOCKED",
+		Config: &cfg, Select: s.selected, Numbers: s.numbers, Change: s.change, Anew: s.anew,
+		Unlocked: " FOR UPDATE SKIP LOCKED",
 	}
 	return s
 }

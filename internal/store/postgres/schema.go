@@ -12,8 +12,7 @@ import (
 
 // migrations returns the steps, of which the first makes version 1. The triggers count
 // the rows of each tenant; they take the counts in one order, so that two of them never
-// wait for each other. Function bounded is called in the transaction that has inserted a
-// row: what has expired gives way, and too many are an error of its own.
+// wait for each other.
 func migrations() []store.Migration {
 	return []store.Migration{{Oldest: 1, Text: `
 CREATE TABLE records(
@@ -52,21 +51,8 @@ CREATE TRIGGER records_insert AFTER INSERT ON records REFERENCING NEW TABLE AS a
 CREATE TRIGGER records_delete AFTER DELETE ON records REFERENCING OLD TABLE AS removed
   FOR EACH STATEMENT EXECUTE FUNCTION count_less();
 CREATE TRIGGER records_move AFTER UPDATE ON records REFERENCING OLD TABLE AS removed NEW TABLE AS added
-  FOR EACH STATEMENT EXECUTE FUNCTION count_moved();
-CREATE FUNCTION bounded(a_kind text, a_tenant text, most bigint, now bigint) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE n bigint; BEGIN
-  FOR attempt IN 1..2 LOOP
-    SELECT records INTO n FROM counts WHERE kind = a_kind AND tenant = a_tenant;
-    IF n IS NULL OR n <= most THEN RETURN; END IF;
-    DELETE FROM records WHERE (kind, id) IN (
-      SELECT kind, id FROM records WHERE kind = a_kind AND tenant = a_tenant AND expires <= now LIMIT 500);
-  END LOOP;
-  RAISE EXCEPTION 'too many records' USING ERRCODE = 'DB001';
-END $$`}}
+  FOR EACH STATEMENT EXECUTE FUNCTION count_moved();`}}
 }
-
-// fullCode is the SQLSTATE that function bounded raises.
-const fullCode = "DB001"
 
 // migrationLock is a number that only replicas which migrate take a lock on.
 const migrationLock = 0x6472617762726467

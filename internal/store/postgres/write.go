@@ -11,8 +11,7 @@ import (
 const mostInserts = 200 // rows in one batch of anew
 
 // batch runs statements in one transaction and one round trip, and returns how many rows
-// each of them has changed or returned. After an error nothing is changed; then there are
-// the numbers of those before the one that failed.
+// each of them has changed. After an error nothing is changed.
 func batch(ctx context.Context, c *pgconn.PgConn, statements ...store.Statement) (rows []int64, err error) {
 	b := &pgconn.Batch{}
 	for _, s := range statements {
@@ -37,15 +36,9 @@ func (s *Store) change(ctx context.Context, statements ...store.Statement) (rows
 	}
 	err = s.conns.with(ctx, func(ctx context.Context, c *pgconn.PgConn) error {
 		rows, err = batch(ctx, c, statements...)
-		return isFull(err)
+		return err
 	})
 	return rows, err
-}
-
-// bounded is the statement that fails if the tenant of a row has too many.
-func (s *Store) bounded(r store.Row) []store.Statement {
-	return []store.Statement{store.NewStatement("SELECT bounded($1, $2, $3, $4)",
-		r.Kind, r.Tenant, s.cfg.Bound(r.Kind), s.cfg.Time())}
 }
 
 // anew has fill insert rows in the place of all that there are, over a connection of its

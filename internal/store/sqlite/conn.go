@@ -45,7 +45,7 @@ func prepare(c *sqlite3.Conn, reads bool) error {
 			sqlite3.DBCONFIG_TRUSTED_SCHEMA:  false,
 			sqlite3.DBCONFIG_WRITABLE_SCHEMA: false,
 		}),
-		c.BusyTimeout(busyTime), c.Exec(pragmas), c.CreateFunction(fullFunction, 0, 0, full))
+		c.BusyTimeout(busyTime), c.Exec(pragmas))
 }
 
 // run runs a statement, and calls each for every row of its result. Arguments are

@@ -55,9 +55,6 @@ func TestListsReadNoMoreThanTheyReturn(t *testing.T) {
 		of := store.Listing(q, 1)
 		check(fmt.Sprintf("%+v", q), index, of.Text, of.Values...)
 	}
-	bounded := s.bounded(store.Row{Kind: "k", Tenant: "t"})[0]
-	check("the counts come first", "SEARCH c USING PRIMARY KEY (kind=? AND tenant=?); SEARCH r USING",
-		bounded.Text, bounded.Values...)
 	ofKey := store.OfKey("k", "a", "b")
 	check("rows of a key", "INDEX records_key (key=? AND (kind,id)>(?,?))", ofKey.Text, ofKey.Values...)
 }

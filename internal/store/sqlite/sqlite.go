@@ -33,8 +33,6 @@ var errClosed = errors.New("the store is closed")
 type Store struct {
 	store.SQL
 
-	cfg store.Config
-
 	path    string
 	writes  chan *write
 	readers chan *conn // nil in it: to be opened by whoever takes it
@@ -72,12 +70,11 @@ func open(path string, cfg store.Config, made bool) (*Store, error) {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), c.shut())
 	}
 	s := &Store{
-		cfg: cfg, path: path, writes: make(chan *write, mostWrites), readers: make(chan *conn, readers),
+		path: path, writes: make(chan *write, mostWrites), readers: make(chan *conn, readers),
 		closed: make(chan struct{}), over: make(chan struct{}),
 	}
 	s.SQL = store.SQL{
-		Config: &s.cfg, Select: s.selected, Numbers: s.numbers, Change: s.change, Bounded: s.bounded,
-		Anew: s.anew,
+		Config: &cfg, Select: s.selected, Numbers: s.numbers, Change: s.change, Anew: s.anew,
 	}
 	for range readers {
 		s.readers <- nil

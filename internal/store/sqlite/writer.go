@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/ncruces/go-sqlite3"
-
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 )
 
@@ -16,7 +14,7 @@ type write struct {
 	ctx    context.Context //nolint:containedctx // the goroutine that writes has another one
 	do     func(c *conn) ([]int64, error)
 	rows   []int64       // that do has returned; to be read after done
-	failed error         // of this one alone; to be read after done
+	failed error         // to be read after done
 	done   chan struct{} // closed when it is committed or has failed
 }
 
@@ -105,7 +103,7 @@ func commit(c *conn, batch []*write) (err error) {
 			w.failed = context.Cause(w.ctx) // nobody waits for it
 			continue
 		}
-		if err := attempt(c, w); err != nil {
+		if w.rows, err = w.do(c); err != nil {
 			return errors.Join(err, rollback(c))
 		}
 	}
@@ -123,64 +121,17 @@ func rollback(c *conn) error {
 	return c.Exec("ROLLBACK")
 }
 
-// attempt does one thing of a transaction. What is refused is undone, and the others go
-// on; the error is one that the transaction does not survive.
-func attempt(c *conn, w *write) error {
-	if err := c.run(nil, "SAVEPOINT attempt"); err != nil {
-		return err
-	}
-	var err error
-	w.rows, err = w.do(c)
-	if errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrUnread) {
-		w.failed = err
-		err = c.run(nil, "ROLLBACK TO attempt")
-	}
-	if err != nil {
-		return err
-	}
-	return c.run(nil, "RELEASE attempt")
-}
-
 // change runs statements in one transaction.
 func (s *Store) change(ctx context.Context, statements ...store.Statement) ([]int64, error) {
 	return s.write(ctx, func(c *conn) (rows []int64, err error) {
 		for _, of := range statements {
 			if err := c.run(nil, of.Text, of.Values...); err != nil {
-				return rows, isFull(err)
+				return nil, err
 			}
 			rows = append(rows, c.Changes())
 		}
 		return rows, nil
 	})
-}
-
-// bounded are the statements that refuse a row which is one too many for its tenant. The
-// rows of the tenant are looked at only if they are too many, so the counts come first.
-// https://www.sqlite.org/optoverview.html#crossjoin
-func (s *Store) bounded(row store.Row) []store.Statement {
-	most := s.cfg.Bound(row.Kind)
-	return []store.Statement{
-		store.NewStatement(`DELETE FROM records WHERE rowid IN (SELECT r.rowid FROM counts c
-			CROSS JOIN records r ON r.kind = c.kind AND r.tenant = c.tenant
-			WHERE c.kind = $1 AND c.tenant = $2 AND c.records > $3 AND r.expires <= $4 LIMIT $5)`,
-			row.Kind, row.Tenant, most, s.cfg.Time(), store.MostSwept),
-		store.NewStatement("SELECT "+fullFunction+"() FROM counts "+
-			"WHERE kind = $1 AND tenant = $2 AND records > $3", row.Kind, row.Tenant, most),
-	}
-}
-
-// fullFunction is the name of a function that fails.
-const fullFunction = "too_many"
-
-// full is the function that bounded calls of a tenant that has too many.
-func full(ctx sqlite3.Context, _ ...sqlite3.Value) { ctx.ResultError(sqlite3.CONSTRAINT_FUNCTION) }
-
-// isFull returns store.ErrFull in the place of the error of that function.
-func isFull(err error) error {
-	if errors.Is(err, sqlite3.CONSTRAINT_FUNCTION) {
-		return store.ErrFull
-	}
-	return err
 }
 
 // anew has fill insert rows in the place of all that there are.

@@ -367,15 +367,12 @@ func (s *SQL) Replace(ctx context.Context, rows iter.Seq2[Row, error]) (int, err
 	return replaced, nil
 }
 
-// Sequence returns the rows that all calls each for, until that returns false. An error
-// of all ends them.
-func Sequence(all func(each func(Row) bool) error) iter.Seq2[Row, error] {
+// Sequence returns the rows that all calls each for. An error of all ends them. Whoever
+// wants no more waits until all has read the others.
+func Sequence(all func(each func(Row)) error) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
 		stopped := false
-		err := all(func(row Row) bool {
-			stopped = !yield(row, nil)
-			return !stopped
-		})
+		err := all(func(row Row) { stopped = stopped || !yield(row, nil) })
 		if err != nil && !stopped {
 			yield(Row{}, fmt.Errorf("read all records: %w", err))
 		}

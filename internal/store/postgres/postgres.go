@@ -79,56 +79,58 @@ func rowOf(values [][]byte) (row store.Row, err error) {
 	return row, errors.Join(first, second)
 }
 
-// selected returns rows that a statement selects, all of them.
-func (s *Store) selected(ctx context.Context, of store.Statement) (rows []store.Row, err error) {
-	err = s.conns.with(ctx, func(ctx context.Context, c *pgconn.PgConn) error {
-		rows = nil
-		texts, bound := arguments(of.Values)
-		reader := c.ExecParams(ctx, of.Text, texts, nil, bound, formats())
-		return read(reader, func(row store.Row) bool { rows = append(rows, row); return true })
-	})
-	return rows, err
-}
-
-// read calls each for all rows of a result, until it returns false.
-func read(reader *pgconn.ResultReader, each func(store.Row) bool) error {
+// run runs a statement, and calls each with the columns of every row of its result, as
+// they come in the formats; none: all as texts.
+func run(ctx context.Context, c *pgconn.PgConn, of store.Statement, formats []int16,
+	each func(columns [][]byte) error,
+) error {
+	texts, bound := arguments(of.Values)
+	reader := c.ExecParams(ctx, of.Text, texts, nil, bound, formats)
 	var failed error
 	for failed == nil && reader.NextRow() {
-		var row store.Row
-		if row, failed = rowOf(reader.Values()); failed == nil && !each(row) {
-			break
-		}
+		failed = each(reader.Values())
 	}
 	_, err := reader.Close()
 	return errors.Join(failed, err)
 }
 
+// selected returns rows that a statement selects, all of them.
+func (s *Store) selected(ctx context.Context, of store.Statement) (rows []store.Row, err error) {
+	err = s.conns.with(ctx, func(ctx context.Context, c *pgconn.PgConn) error {
+		rows = nil
+		return run(ctx, c, of, formats(), func(columns [][]byte) error {
+			row, err := rowOf(columns)
+			rows = append(rows, row)
+			return err
+		})
+	})
+	return rows, err
+}
+
 // numbers returns a result of names and numbers.
 func (s *Store) numbers(ctx context.Context, of store.Statement) (numbers map[string]int, err error) {
 	err = s.conns.with(ctx, func(ctx context.Context, c *pgconn.PgConn) error {
-		texts, bound := arguments(of.Values)
-		result := c.ExecParams(ctx, of.Text, texts, nil, bound, nil).Read()
-		if result.Err != nil {
-			return result.Err
-		}
 		numbers = map[string]int{}
-		for _, row := range result.Rows {
-			n, err := strconv.Atoi(string(row[1]))
-			if err != nil {
-				return err
-			}
-			numbers[string(row[0])] = n
-		}
-		return nil
+		return run(ctx, c, of, nil, func(columns [][]byte) error {
+			n, err := strconv.Atoi(string(columns[1]))
+			numbers[string(columns[0])] = n
+			return err
+		})
 	})
 	return numbers, err
 }
 
 // Rows returns all rows as they are at one moment, over a connection of their own.
 func (s *Store) Rows(ctx context.Context) iter.Seq2[store.Row, error] {
-	return store.Sequence(func(each func(store.Row) bool) error {
+	return store.Sequence(func(each func(store.Row)) error {
 		return s.conns.alone(ctx, func(c *pgconn.PgConn) error {
-			return read(c.ExecParams(ctx, store.AllRows().Text, nil, nil, nil, formats()), each)
+			return run(ctx, c, store.AllRows(), formats(), func(columns [][]byte) error {
+				row, err := rowOf(columns)
+				if err == nil {
+					each(row)
+				}
+				return err
+			})
 		})
 	})
 }

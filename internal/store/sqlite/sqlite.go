@@ -200,19 +200,9 @@ func (s *Store) Intact(ctx context.Context) error {
 
 // Rows returns all rows as they are at one moment.
 func (s *Store) Rows(ctx context.Context) iter.Seq2[store.Row, error] {
-	return store.Sequence(func(each func(store.Row) bool) error {
-		return s.read(ctx, func(c *conn) (err error) {
-			statement, _, err := c.Prepare(store.AllRows().Text)
-			if err != nil {
-				return err
-			}
-			defer func() { err = errors.Join(err, statement.Close()) }()
-			for statement.Step() {
-				if !each(rowAt(statement)) {
-					return nil
-				}
-			}
-			return statement.Err()
+	return store.Sequence(func(each func(store.Row)) error {
+		return s.read(ctx, func(c *conn) error {
+			return c.run(func(at *sqlite3.Stmt) { each(rowAt(at)) }, store.AllRows().Text)
 		})
 	})
 }

@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -16,33 +18,27 @@ const (
 	mostConns   = 4               // of one replica; each is a process at the server
 	opTime      = 5 * time.Second // of one operation, with the wait for a connection
 	connectTime = 2 * time.Second // of opening a connection
+	endTime     = time.Second     // of closing one
 	downTime    = time.Second     // after a connection could not be opened, none is tried
 	idleTime    = time.Second     // a connection that nobody used for longer is tried before it is used
 	maxMessage  = 1 << 20         // of the server, in bytes; a row is far smaller
 	attempts    = 3               // of what the server ended in favour of another transaction
 )
 
-// Errors of what cannot be done now.
-var (
-	errClosed = errors.New("the store is closed")
-	errSlow   = errors.New("the database did not answer in time")
-)
+// errSlow is why something was not waited for any longer.
+var errSlow = errors.New("the database did not answer in time")
 
-// conns are the connections of a store.
+// conns are the connections of a store. Package database/sql keeps those that are open,
+// and has conns open another one. It runs no statements: whoever takes a connection uses
+// it as it is.
 type conns struct {
 	file     string
-	free     chan conn     // that are open
-	unopened chan struct{} // has a value for each that may be opened
-	closed   chan struct{}
+	pool     *sql.DB
 	down     atomic.Pointer[downtime]
 	migrated atomic.Bool // by this process, or found to be
 }
 
-// conn is a connection that nobody uses.
-type conn struct {
-	*pgconn.PgConn
-	used time.Time
-}
+var _ driver.Connector = (*conns)(nil)
 
 // downtime is why no connection is tried for a while.
 type downtime struct {
@@ -51,29 +47,11 @@ type downtime struct {
 }
 
 func newConns(file string) *conns {
-	p := &conns{
-		file: file, free: make(chan conn, mostConns), unopened: make(chan struct{}, mostConns),
-		closed: make(chan struct{}),
-	}
-	for range mostConns {
-		p.unopened <- struct{}{}
-	}
+	p := &conns{file: file}
+	p.pool = sql.OpenDB(p)
+	p.pool.SetMaxOpenConns(mostConns)
+	p.pool.SetMaxIdleConns(mostConns)
 	return p
-}
-
-// close closes the connections when nobody uses them any more. It is called once.
-func (p *conns) close() error {
-	close(p.closed)
-	ctx, stop := context.WithTimeout(context.Background(), opTime)
-	defer stop()
-	for range mostConns {
-		select {
-		case c := <-p.free:
-			_ = c.Close(ctx) // nothing was written that could be lost
-		case <-p.unopened:
-		}
-	}
-	return nil
 }
 
 // with calls do with a connection, and once more when the server has ended what it did in
@@ -96,100 +74,91 @@ func (p *conns) with(ctx context.Context, do func(context.Context, *pgconn.PgCon
 }
 
 func (p *conns) once(ctx context.Context, do func(context.Context, *pgconn.PgConn) error) error {
-	c, err := p.take(ctx)
+	taken, err := p.pool.Conn(ctx)
 	if err != nil {
 		return err
 	}
-	err = do(ctx, c.PgConn)
-	p.give(c)
-	return err
+	defer func() { _ = taken.Close() }() // it goes back to the pool
+	return taken.Raw(func(opened any) error { return do(ctx, opened.(*conn).PgConn) })
 }
 
-// take returns a connection that give takes back. One that is open comes first, even
-// while none is tried: the server may have no room for another.
-func (p *conns) take(ctx context.Context) (c conn, err error) {
-	if ctx.Err() != nil {
-		return c, context.Cause(ctx)
-	}
-	select {
-	case c = <-p.free:
-	default:
-		if err := p.problem(); err != nil {
-			return c, err
-		}
-		select {
-		case c = <-p.free:
-		case <-p.unopened:
-		case <-p.closed:
-			return c, errClosed
-		case <-ctx.Done():
-			return c, context.Cause(ctx)
-		}
-	}
-	if c.PgConn != nil && time.Since(c.used) > idleTime && c.Ping(ctx) != nil {
-		p.end(c) // the server has closed it meanwhile, such as in a failover
-		c = conn{}
-	}
-	if c.PgConn == nil {
-		if c.PgConn, err = p.connect(ctx); err != nil {
-			p.unopened <- struct{}{}
-			return c, err
-		}
-	}
-	return c, nil
-}
-
-// give takes a connection back.
-func (p *conns) give(c conn) {
-	if c.IsClosed() || c.TxStatus() != 'I' {
-		p.end(c)
-		p.unopened <- struct{}{}
-		return
-	}
-	c.used = time.Now()
-	p.free <- c
-}
-
-// end closes a connection without waiting.
-func (p *conns) end(c conn) {
-	ctx, stop := context.WithCancel(context.Background())
-	stop()
-	_ = c.Close(ctx) // it is of no use any more
-}
-
-// problem returns why no connection is opened now, without asking the server.
-func (p *conns) problem() error {
-	select {
-	case <-p.closed:
-		return errClosed
-	default:
-	}
-	if down := p.down.Load(); down != nil && time.Now().Before(down.until) {
-		return down.err
-	}
-	return nil
-}
-
-// connect opens a connection whose schema is as this program needs it, to a server that
-// can be written to. Just after a failover the address may still lead to the server that
-// is a standby now, and a connection there would last. If it fails, whoever comes in the
-// next moment gets the same error at once.
-func (p *conns) connect(ctx context.Context) (*pgconn.PgConn, error) {
+// Connect opens a connection of the pool to a server that can be written to. Just after a
+// failover the address may still lead to the server that is a standby now, and a
+// connection there would last. If it fails, whoever comes in the next moment gets the
+// same error at once.
+func (p *conns) Connect(ctx context.Context) (driver.Conn, error) {
 	if err := p.problem(); err != nil {
 		return nil, err
 	}
+	ctx, stop := context.WithTimeoutCause(ctx, opTime, errSlow)
+	defer stop()
 	c, err := p.open(ctx, opTime)
 	if err == nil {
 		if err = pgconn.ValidateConnectTargetSessionAttrsPrimary(ctx, c); err == nil {
-			return c, nil
+			return &conn{PgConn: c, used: time.Now()}, nil
 		}
-		p.end(conn{PgConn: c})
+		end(c)
 	}
 	err = fmt.Errorf("connect to the database: %w", err)
 	if ctx.Err() == nil {
 		p.down.Store(&downtime{time.Now().Add(downTime), err})
 	}
 	return nil, err
+}
+
+// problem returns why no connection is opened now, without asking the server.
+func (p *conns) problem() error {
+	if down := p.down.Load(); down != nil && time.Now().Before(down.until) {
+		return down.err
+	}
+	return nil
+}
+
+// Driver implements driver.Connector. Nobody asks for it.
+func (p *conns) Driver() driver.Driver { return nil }
+
+// conn is a connection of the pool.
+type conn struct {
+	*pgconn.PgConn
+
+	used time.Time
+}
+
+var (
+	_ driver.SessionResetter = (*conn)(nil)
+	_ driver.Validator       = (*conn)(nil)
+)
+
+// ResetSession tells before a connection is used whether it still can be: the server may
+// have closed it meanwhile, such as in a failover.
+func (c *conn) ResetSession(ctx context.Context) error {
+	if time.Since(c.used) > idleTime && c.Ping(ctx) != nil {
+		return driver.ErrBadConn
+	}
+	return nil
+}
+
+// IsValid tells whether a connection that was used can be used again.
+func (c *conn) IsValid() bool {
+	c.used = time.Now()
+	return !c.IsClosed() && c.TxStatus() == 'I'
+}
+
+// Close closes a connection that the pool does not want any more.
+func (c *conn) Close() error {
+	end(c.PgConn)
+	return nil
+}
+
+// A driver.Conn has these two besides, which nobody calls.
+func (*conn) Prepare(string) (driver.Stmt, error) { return nil, errors.ErrUnsupported }
+func (*conn) Begin() (driver.Tx, error)           { return nil, errors.ErrUnsupported }
+
+// end closes a connection. What was not committed is rolled back.
+func end(c *pgconn.PgConn) {
+	ctx, stop := context.WithTimeout(context.Background(), endTime)
+	defer stop()
+	_ = c.Close(ctx) // nothing was written that could be lost
 }
 
 // open opens a connection, whose statements end after a time; zero: never.
@@ -212,7 +181,7 @@ func (p *conns) open(ctx context.Context, most time.Duration) (*pgconn.PgConn, e
 		return c, nil
 	}
 	if err := migrate(ctx, c); err != nil {
-		p.end(conn{PgConn: c})
+		end(c)
 		if says, ok := errors.AsType[*pgconn.PgError](err); ok {
 			err = fmt.Errorf("bring the schema up to date: %w", says)
 		}
@@ -232,7 +201,7 @@ func (p *conns) alone(ctx context.Context, do func(*pgconn.PgConn) error) error 
 	if err != nil {
 		return fmt.Errorf("connect to the database: %w", err)
 	}
-	defer p.end(conn{PgConn: c})
+	defer end(c)
 	if err := do(c); err != nil && ctx.Err() == nil {
 		return err
 	}

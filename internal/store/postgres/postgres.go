@@ -40,8 +40,8 @@ func New(file string, cfg store.Config) *Store {
 	return s
 }
 
-// Close closes the connections.
-func (s *Store) Close() error { return s.conns.close() }
+// Close closes the connections, those in use as soon as nobody uses them.
+func (s *Store) Close() error { return s.conns.pool.Close() }
 
 // arguments returns the arguments of a statement as texts, and bytes as they are.
 func arguments(values []any) (texts [][]byte, formats []int16) {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
@@ -37,12 +38,13 @@ type Client struct {
 type prover struct {
 	spec *Client
 	now  func() time.Time
-	file *file
+	path string                 // of the file
+	last atomic.Pointer[[]byte] // what could be read of it last; nil: nothing could
 }
 
 func newProver(spec *Client, now func() time.Time) *prover {
 	path := spec.SecretFile + spec.KeyFile + spec.AssertionFile // one of them is set
-	return &prover{spec: spec, now: now, file: newFile(path, now)}
+	return &prover{spec: spec, now: now, path: path}
 }
 
 // prove puts the proof into a request: into its header, or into its form. audience is for
@@ -51,13 +53,17 @@ func newProver(spec *Client, now func() time.Time) *prover {
 func (p *prover) prove(header http.Header, form url.Values, audience string,
 	methods []string,
 ) (secrets []string, err error) {
-	content, _, err := p.file.read()
-	if err != nil {
+	content, err := readSecret(p.path)
+	if err == nil {
+		p.last.Store(&content)
+	}
+	last := p.last.Load() // goes on while the file is being replaced
+	if last == nil {
 		return nil, failed(FaultMissing, "file of the client: %w", err)
 	}
-	secret := string(content)
+	secret := string(*last)
 	if p.spec.KeyFile != "" {
-		if secret, err = p.assertion(content, audience); err != nil {
+		if secret, err = p.assertion(*last, audience); err != nil {
 			return nil, failed(FaultMissing, "key of the client: %w", err)
 		}
 	}

@@ -127,11 +127,9 @@ func New(cfg Config) *Source {
 func newKind(spec Spec, l *life) kind {
 	switch {
 	case spec.Header != nil:
-		return &fixed{life: l, name: spec.Header.Name, file: newFile(spec.Header.File, l.cfg.Now)}
+		return &fixed{life: l, name: spec.Header.Name, path: spec.Header.File}
 	case spec.TokenFile != "":
-		return &fixed{
-			life: l, name: authorization, prefix: "Bearer ", file: newFile(spec.TokenFile, l.cfg.Now),
-		}
+		return &fixed{life: l, name: authorization, prefix: "Bearer ", path: spec.TokenFile}
 	case spec.ClientCredentials != nil:
 		return newClientCredentials(spec.ClientCredentials, l).shared(spec.ClientCredentials)
 	case spec.Identity != nil:

@@ -7,82 +7,12 @@ import (
 	"io"
 	"os"
 	"strings"
-	"sync"
-	"time"
 )
 
 const (
-	maxFile    = 64 << 10    // bytes of a file with a secret, token or key
-	checkEvery = time.Second // how often a file is looked at, to see whether it changed
-	maxToken   = 16 << 10    // bytes of a token; servers take headers of about that
+	maxFile  = 64 << 10 // bytes of a file with a secret, token or key
+	maxToken = 16 << 10 // bytes of a token; servers take headers of about that
 )
-
-// file is a file with a secret that the operator, or the platform, replaces while the
-// gateway runs. It keeps the last content that could be read: a file that is being
-// replaced is missing for a moment. It is safe for concurrent use.
-type file struct {
-	path string
-	now  func() time.Time
-
-	mu      sync.Mutex // guards the fields below
-	content []byte     // the last that was read; nil: none was
-	version int        // counts contents; zero: none was read
-	err     error      // why the last attempt to read it failed
-	looked  time.Time
-	info    os.FileInfo // of the file that has the content
-}
-
-func newFile(path string, now func() time.Time) *file { return &file{path: path, now: now} }
-
-// read returns the content and its version, which is another number for another content.
-// If it changed less than checkEvery ago, that may not be seen yet.
-func (f *file) read() (content []byte, version int, err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if now := f.now(); f.looked.IsZero() || now.Sub(f.looked) >= checkEvery || now.Before(f.looked) {
-		f.checkLocked(now)
-	}
-	return f.resultLocked()
-}
-
-// again looks at the file now, and tells whether its content is another than that
-// version.
-func (f *file) again(version int) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.info = nil // also of a file of the same size and time
-	f.checkLocked(f.now())
-	return f.version != version
-}
-
-func (f *file) resultLocked() ([]byte, int, error) {
-	if f.content == nil {
-		return nil, 0, f.err
-	}
-	return f.content, f.version, nil
-}
-
-// checkLocked reads the file if it is not the one that was read last.
-func (f *file) checkLocked(now time.Time) {
-	f.looked = now
-	info, err := os.Stat(f.path)
-	if err == nil && f.info != nil && os.SameFile(info, f.info) && info.Size() == f.info.Size() &&
-		info.ModTime().Equal(f.info.ModTime()) {
-		return
-	}
-	var content []byte
-	if err == nil {
-		content, err = readSecret(f.path)
-	}
-	if f.err = err; err != nil {
-		return
-	}
-	f.info = info
-	if !bytes.Equal(content, f.content) {
-		f.content = content
-		f.version++
-	}
-}
 
 // CheckFile returns why a file with a secret cannot be used, nil if it can be. Its text is
 // without the path and the content.

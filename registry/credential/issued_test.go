@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -392,6 +393,25 @@ func TestRefusalsOfEndpointsHaveWords(t *testing.T) {
 				t.Errorf("got the log %q, want the reason in it", log.String())
 			}
 		})
+	}
+}
+
+// TestClientGoesOnWhileItsFileIsGone has a file that is being replaced when the next
+// token is asked for.
+func TestClientGoesOnWhileItsFileIsGone(t *testing.T) {
+	e := newEndpoint(t, func(w http.ResponseWriter, _ url.Values, n int) {
+		give(w, fmt.Sprintf("token-%d", n), 100)
+	})
+	client, now := e.client(t), time.Now()
+	s := source(t, credential.Config{
+		Spec: credential.Spec{ClientCredentials: &client}, Now: func() time.Time { return now },
+	})
+	for _, want := range []string{"token-1", "token-2"} {
+		if got := bearerOf(t, grant(t, s, nil)); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		_ = os.Remove(client.SecretFile) // it is gone the second time
+		now = now.Add(time.Hour)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/fetch"
 )
 
 const (
@@ -109,7 +111,7 @@ func documentOf(ctx context.Context, issuer string) (found *oidc.Provider, d doc
 	found, err = oidc.NewProvider(ctx, issuer)
 	if other, ok := errors.AsType[*oidc.IssuerMismatchError](err); ok {
 		return nil, d, fmt.Errorf("the provider's document is of the issuer %q, and the config names %q: "+
-			"they must be equal, character by character", clean(other.Discovered, maxSays, nil), issuer)
+			"they must be equal, character by character", fetch.Clean(other.Discovered, maxSays, nil), issuer)
 	}
 	if err != nil {
 		return nil, d, bare("get the provider's document", err)

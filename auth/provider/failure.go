@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 
 	"golang.org/x/oauth2"
 
@@ -84,8 +83,8 @@ func withoutSecrets(doing string, err error, secrets ...string) error {
 		return bare(doing, err)
 	}
 	e := &Error{
-		Doing: doing, Code: clean(answer.ErrorCode, maxCode, secrets),
-		Says: clean(answer.ErrorDescription, maxSays, secrets),
+		Doing: doing, Code: fetch.Clean(answer.ErrorCode, maxCode, secrets),
+		Says: fetch.Clean(answer.ErrorDescription, maxSays, secrets),
 		anew: slices.Contains(ending(), answer.ErrorCode),
 	}
 	if answer.Response != nil {
@@ -116,7 +115,7 @@ func bare(doing string, err error) error {
 	if known, ok := errors.AsType[*Error](err); ok {
 		return known
 	}
-	return &cutError{text: doing + ": " + clean(err.Error(), maxSays, nil), err: err}
+	return &cutError{text: doing + ": " + fetch.Clean(err.Error(), maxSays, nil), err: err}
 }
 
 // cutError is an error of which only the beginning is told.
@@ -127,23 +126,3 @@ type cutError struct {
 
 func (e *cutError) Error() string { return e.text }
 func (e *cutError) Unwrap() error { return e.err }
-
-// clean returns the beginning of a text of a provider, in printable ASCII on one line, or
-// "" if it repeats a secret.
-func clean(text string, most int, secrets []string) string {
-	repeats := func(secret string) bool { return secret != "" && strings.Contains(text, secret) }
-	if slices.ContainsFunc(secrets, repeats) {
-		return ""
-	}
-	text = strings.Map(func(r rune) rune {
-		if r < ' ' || r > '~' {
-			return ' '
-		}
-		return r
-	}, text)
-	text = strings.Join(strings.Fields(text), " ")
-	if len(text) > most {
-		text = text[:most]
-	}
-	return text
-}

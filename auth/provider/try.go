@@ -85,8 +85,8 @@ func (p *OIDC) tryCallback(ctx context.Context, callback string) error {
 		return nil
 	default:
 		return &Error{
-			Doing: "begin a sign-in", Status: response.StatusCode, Code: clean(code, maxCode, nil),
-			Says: clean(back.Get("error_description"), maxSays, nil),
+			Doing: "begin a sign-in", Status: response.StatusCode, Code: fetch.Clean(code, maxCode, nil),
+			Says: fetch.Clean(back.Get("error_description"), maxSays, nil),
 		}
 	}
 }

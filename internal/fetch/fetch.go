@@ -1,5 +1,6 @@
-// Package fetch asks a server once, and reads its answer whole, up to a bound. It opens
-// no connection by itself: the client does, which package dial makes.
+// Package fetch asks a server once, and reads its answer whole, up to a bound. It knows
+// what of an answer or error may stand in a log. It opens no connection by itself: the
+// client does, which package dial makes.
 package fetch
 
 import (
@@ -56,4 +57,27 @@ func Bare(err error) error {
 		return about.Err
 	}
 	return err
+}
+
+// Clean returns the beginning of what a server says, for a log: in printable ASCII on one
+// line. It is "" if the server repeats one of the secrets that it was sent, or a piece of
+// one that is long enough to be of use.
+func Clean(text string, most int, secrets []string) string {
+	const piece = 16
+	for _, secret := range secrets {
+		for start := 0; start == 0 || start+piece <= len(secret); start += piece {
+			part := secret[start:min(start+piece, len(secret))]
+			if part != "" && strings.Contains(text, part) {
+				return ""
+			}
+		}
+	}
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return ' '
+		}
+		return r
+	}, text)
+	text = strings.Join(strings.Fields(text), " ")
+	return text[:min(len(text), most)]
 }

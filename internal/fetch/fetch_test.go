@@ -68,3 +68,25 @@ func TestAnAnswerThatBreaksOffIsAnError(t *testing.T) {
 		t.Errorf("got %q, want an error", answer.Body)
 	}
 }
+
+// TestCleanIsFitForALog has servers say what must not stand there.
+func TestCleanIsFitForALog(t *testing.T) {
+	t.Parallel()
+	const secret = "0123456789abcdefghijklmnopqrstuvwxyz"
+	for _, test := range []struct {
+		says string
+		most int
+		want string
+	}{
+		{"bad \t request\r\nINFO forged\x1b[31m é", 100, "bad request INFO forged [31m"},
+		{"invalid_grant", 7, "invalid"},
+		{"no secret of ours", 100, "no secret of ours"},
+		{"bad " + secret, 100, ""},
+		{"bad " + secret[10:34], 100, ""}, // a piece of it
+		{"bad hush", 100, ""},
+	} {
+		if got := fetch.Clean(test.says, test.most, []string{secret, "hush", ""}); got != test.want {
+			t.Errorf("%q: got %q, want %q", test.says, got, test.want)
+		}
+	}
+}

@@ -219,44 +219,16 @@ func (e *endpoint) refusal(response *fetch.Answer, said answer, secrets []string
 		said.text(secrets))
 }
 
-// text returns what an endpoint said of its refusal, cleaned and without what it was
-// sent.
+// text returns what an endpoint said of its refusal, without what it was sent.
 func (a answer) text(secrets []string) string {
-	text := plainText(a.code, 64)
+	text := fetch.Clean(a.code, 64, secrets)
 	if text == "" {
 		return "without a reason"
 	}
-	if more := plainText(redacted(a.description, secrets), 200); more != "" {
+	if more := fetch.Clean(a.description, 200, secrets); more != "" {
 		text += " (" + more + ")"
 	}
-	return redacted(text, secrets)
-}
-
-// redacted returns text without the secrets. Pieces of one that are long enough to be of
-// use are found too, where an endpoint cuts what it repeats.
-func redacted(text string, secrets []string) string {
-	const piece = 16
-	for _, secret := range secrets {
-		for start := 0; start+piece <= len(secret); start += piece {
-			if strings.Contains(text, secret[start:start+piece]) {
-				return "what it said repeats a secret"
-			}
-		}
-		if secret != "" {
-			text = strings.ReplaceAll(text, secret, "[redacted]")
-		}
-	}
 	return text
-}
-
-// plainText returns the beginning of text with ? for all that is not printable ASCII.
-func plainText(text string, limit int) string {
-	return strings.Map(func(c rune) rune {
-		if c < ' ' || c > '~' {
-			return '?'
-		}
-		return c
-	}, text[:min(len(text), limit)])
 }
 
 // readAnswer reads the members of an answer that matter. A number that is written as a

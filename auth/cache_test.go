@@ -3,7 +3,6 @@ package auth
 import (
 	"context"
 	"crypto/sha256"
-	"net/http"
 	"strconv"
 	"testing"
 	"time"
@@ -35,27 +34,12 @@ func TestCacheKeepsWhatIsAskedFor(t *testing.T) {
 	}
 }
 
-// TestAbsentKeysAreBounded shows that a flood of names of keys takes no more memory than
-// the bound.
-func TestAbsentKeysAreBounded(t *testing.T) {
-	r := newRemote(&Issuer{}, &Config{Client: &http.Client{}, Now: time.Now})
-	for i := range 10 * maxAbsent {
-		name := strconv.Itoa(i)
-		if err := r.outcome(name); err != nil {
-			t.Fatal(err)
-		}
-		if _, there := r.absent[name]; !there || len(r.absent) > maxAbsent {
-			t.Fatalf("after %d names: remembers %d, the last one: %v", i+1, len(r.absent), there)
-		}
-	}
-}
-
 // changing is a source whose set can be replaced.
 type changing struct{ set *keySet }
 
-func (c *changing) current(time.Time) *keySet              { return c.set }
-func (c *changing) isAwaited() bool                        { return false }
-func (c *changing) fetchFor(context.Context, string) error { return nil }
+func (c *changing) current(time.Time) *keySet        { return c.set }
+func (c *changing) isAwaited() bool                  { return false }
+func (c *changing) fetchAgain(context.Context) error { return nil }
 
 func TestEntryHolds(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)

@@ -168,7 +168,7 @@ func (i *issuer) find(ctx context.Context, p *parsed, now func() time.Time) (*ke
 	set := i.keys.current(now())
 	keys, known := set.find(p.keyID, p.algorithm)
 	if !known {
-		err := i.keys.fetchFor(ctx, p.keyID)
+		err := i.keys.fetchAgain(ctx)
 		set = i.keys.current(now())
 		keys, known = set.find(p.keyID, p.algorithm)
 		if !known && (err != nil || set == nil) {

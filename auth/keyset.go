@@ -30,10 +30,9 @@ type source interface {
 	// isAwaited tells whether nobody knows yet which keys there are, because the first
 	// look for them has not ended. It does not wait.
 	isAwaited() bool
-	// fetchFor looks anew for a key with that id, if there is anywhere to look. It may
-	// wait. An error means that it could not look, so that it is not known whether there
-	// is such a key.
-	fetchFor(ctx context.Context, keyID string) error
+	// fetchAgain looks anew for keys, if there is anywhere to look. It may wait. An error
+	// means that it could not look, so that it is not known which keys there are.
+	fetchAgain(ctx context.Context) error
 }
 
 // keySet is the keys of an issuer at one time. It is never changed once others can see
@@ -201,8 +200,8 @@ func (k verifying) serves(algorithms []string) bool {
 // there is nowhere else to look.
 type handed struct{}
 
-func (handed) isAwaited() bool                        { return false }
-func (handed) fetchFor(context.Context, string) error { return nil }
+func (handed) isAwaited() bool                  { return false }
+func (handed) fetchAgain(context.Context) error { return nil }
 
 // fixed is a source of keys that do not change while the gateway has this config.
 type fixed struct {

@@ -19,8 +19,6 @@ const (
 	// failed while a set serves.
 	minPause     = 30 * time.Second
 	retryPause   = 2 * time.Second  // after one that failed while none does
-	absentFor    = 60 * time.Second // how long a key that was not in the set is not looked for again
-	maxAbsent    = 1024             // key ids that are remembered as absent
 	fetchTimeout = 5 * time.Second  // of one fetch; less than MinRefresh
 	waitTimeout  = 10 * time.Second // how long a request waits for a fetch
 
@@ -53,8 +51,7 @@ var (
 // saved last does, by this process or another, until its own time and stale.
 //
 // Anybody can send a token with an unknown key id, so everything that such a token can
-// cause is bounded: fetches by minPause, those who wait by maxWaiting, and the key ids
-// that are remembered by maxAbsent.
+// cause is bounded: fetches by minPause, and those who wait by maxWaiting.
 type remote struct {
 	issuer  string
 	url     string
@@ -82,9 +79,8 @@ type remote struct {
 	// end fires when the set becomes too old to be used. It is nil if there is no set, or
 	// run has not begun.
 	end     *time.Timer
-	waiting int                  // how many requests wait for a flight
-	absent  map[string]time.Time // key ids that the set did not have, and when they were looked for
-	stopped bool                 // run has ended, so nothing is fetched any more
+	waiting int  // how many requests wait for a flight
+	stopped bool // run has ended, so nothing is fetched any more
 }
 
 var _ source = (*remote)(nil)
@@ -107,7 +103,6 @@ func newRemote(cfg *Issuer, all *Config) *remote {
 		store:   all.Store,
 		change:  all.Changed,
 		wake:    make(chan struct{}, 1),
-		absent:  make(map[string]time.Time),
 	}
 }
 
@@ -127,12 +122,11 @@ func (r *remote) isAwaited() bool {
 	return r.set.Load() == nil && r.failing.IsZero() && !r.stopped
 }
 
-// fetchFor implements source. It asks for a fetch, or joins the one under way, and waits
-// for it. It returns at once if the key was looked for a moment ago, if the last fetch is
-// too recent, if the last fetch failed and an older set serves, or if too many wait
-// already.
-func (r *remote) fetchFor(ctx context.Context, keyID string) error {
-	flight, err := r.join(keyID)
+// fetchAgain implements source. It asks for a fetch, or joins the one under way, and
+// waits for it. It returns at once if the last fetch is too recent, if it failed and an
+// older set serves, or if too many wait already.
+func (r *remote) fetchAgain(ctx context.Context) error {
+	flight, err := r.join()
 	if flight == nil {
 		return err
 	}
@@ -141,7 +135,7 @@ func (r *remote) fetchFor(ctx context.Context, keyID string) error {
 	defer limit.Stop()
 	select {
 	case <-flight:
-		return r.outcome(keyID)
+		return r.outcome()
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-limit.C:
@@ -153,12 +147,9 @@ func (r *remote) fetchFor(ctx context.Context, keyID string) error {
 // it calls quit. If it returns no flight, there is nothing to wait for and nothing to
 // leave. The error then is that of the last fetch, nil if that succeeded, or says that
 // too many wait.
-func (r *remote) join(keyID string) (<-chan struct{}, error) {
+func (r *remote) join() (<-chan struct{}, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if missed, ok := r.absent[keyID]; ok && r.now().Sub(missed) < absentFor {
-		return nil, r.failure
-	}
 	if r.flight == nil {
 		if !r.dueLocked() {
 			return nil, r.failure
@@ -204,21 +195,11 @@ func (r *remote) openLocked() {
 	r.tried = r.now()
 }
 
-// outcome returns the error of the flight that has just ended. If the new set does not
-// have the key either, that is remembered for a while.
-func (r *remote) outcome(keyID string) error {
+// outcome returns the error of the flight that has just ended.
+func (r *remote) outcome() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.failure != nil {
-		return r.failure
-	}
-	if _, known := r.set.Load().find(keyID, ""); !known {
-		if len(r.absent) >= maxAbsent {
-			clear(r.absent)
-		}
-		r.absent[keyID] = r.now()
-	}
-	return nil
+	return r.failure
 }
 
 // run is the goroutine of the source. It fetches the set at once, whenever a request asks

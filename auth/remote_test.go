@@ -161,8 +161,7 @@ func TestT43UnknownKeyFlood(t *testing.T) {
 	})
 }
 
-// TestT43SameUnknownKey shows that one name that does not exist is looked for once a
-// minute.
+// TestT43SameUnknownKey shows that one name that does not exist is looked for every 30 s.
 func TestT43SameUnknownKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		idp := &provider{keys: keySet(keyOf("k1", newEd()))}
@@ -175,8 +174,9 @@ func TestT43SameUnknownKey(t *testing.T) {
 				t.Fatalf("got reason %q, want key", got)
 			}
 		}
-		if n := idp.count(); n < 4 || n > 6 {
-			t.Errorf("got %d fetches in 5 minutes, want one a minute", n)
+		idp.checkPace(t)
+		if n := idp.count(); n < 9 || n > 11 {
+			t.Errorf("got %d fetches in 5 minutes, want one every 30 s", n)
 		}
 	})
 }

@@ -22,7 +22,7 @@ type cell struct {
 	traced bool    // a Trace goes with it
 
 	mu      sync.Mutex // guards the fields below
-	spurned string     // what the server refused last; "": nothing
+	spurned string     // what the server refused last of what replicas share; "": nothing
 	headers *Headers   // nil: there was none yet
 	made    time.Time  // when it came
 	renew   time.Time  // from then on the next is asked for
@@ -146,6 +146,9 @@ func (c *cell) refused(g *Headers) bool {
 	case now.Sub(c.made) < refusedGap:
 		return false
 	}
-	c.headers, c.until, c.spurned = nil, time.Time{}, g.values[0]
+	if c.common != nil {
+		c.spurned = g.values[0]
+	}
+	c.headers, c.until = nil, time.Time{}
 	return true
 }

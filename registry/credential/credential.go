@@ -15,7 +15,7 @@
 // under its owner, and never found under another's.
 //
 // Read headers.go and credential.go first, then static.go with file.go, identity.go with
-// signer.go, and issued.go, which keeps what endpoints gave, with endpoint.go and
+// signer.go, and issued.go, which has what endpoints gave, with endpoint.go and
 // clientauth.go. cell.go and cache.go keep things for a time, and shared.go keeps them for
 // other replicas.
 package credential

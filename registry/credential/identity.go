@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
@@ -16,9 +15,9 @@ import (
 )
 
 const (
-	// signEvery is how long an identity is used, so that a signature is not made for each
-	// call.
-	signEvery = time.Minute
+	// usedFor is how long an identity is used, so that a signature is not made for each
+	// call. The next one is made when a fifth of it is left, which is after a minute.
+	usedFor = 75 * time.Second
 	// identityLife is how long it is good: for a server whose clock is off, or that takes
 	// its time, too.
 	identityLife = 3 * time.Minute
@@ -68,7 +67,7 @@ type identities struct {
 	life  *life
 	spec  *Identity
 	cache *Cache[identity]
-	own   identity // the gateway's
+	own   *identity // the gateway's
 }
 
 var _ kind = (*identities)(nil)
@@ -76,31 +75,42 @@ var _ kind = (*identities)(nil)
 // identity is that of one caller, or of the gateway itself.
 type identity struct {
 	visit
-	all    *identities
-	claims map[string]any // all but those of time; immutable
-
-	mu     sync.Mutex // guards the fields below; held while it is signed, so that this is done once
-	ready  *Headers   // nil: none was signed
-	made   time.Time
-	signed string // id of the key
+	cell cell
+	ask  func(context.Context) (issued, error) // signs another one
 }
 
 func newIdentities(spec *Identity, l *life) *identities {
 	all := &identities{life: l, spec: spec, cache: NewCache[identity]()}
-	all.own.all = all
-	all.own.claims = map[string]any{"sub": l.cfg.Issuer}
+	all.own = all.identityWith(map[string]any{"sub": l.cfg.Issuer})
 	return all
 }
 
+// identityWith returns an identity with those claims, and those of time, not signed yet.
+func (all *identities) identityWith(claims map[string]any) *identity {
+	return &identity{
+		cell: cell{life: all.life, traced: true},
+		ask: func(context.Context) (issued, error) {
+			g, err := all.sign(claims)
+			if err != nil {
+				return issued{}, &Error{FaultMissing, err}
+			}
+			return issued{g, usedFor}, nil
+		},
+	}
+}
+
+// current returns the identity as it was signed last.
+func (i *identity) current(ctx context.Context) (*Headers, error) { return i.cell.get(ctx, i.ask) }
+
 // headers returns the identity of p. What is kept depends on the claims of p's token too,
 // since two tokens of one user may say different things.
-func (all *identities) headers(_ context.Context, p *auth.Principal) (*Headers, error) {
+func (all *identities) headers(ctx context.Context, p *auth.Principal) (*Headers, error) {
 	if p == nil {
-		return all.own.current()
+		return all.own.current(ctx)
 	}
 	one := all.cache.At(all.cacheKey(p), func() *identity { return all.identityOf(p) })
 	one.comes(p.Expiry)
-	return one.current()
+	return one.current(ctx)
 }
 
 func (all *identities) cacheKey(p *auth.Principal) CacheKey {
@@ -109,9 +119,9 @@ func (all *identities) cacheKey(p *auth.Principal) CacheKey {
 
 // cached returns the identity of an owner that was used last, as long as the token is good
 // with which its caller came.
-func (all *identities) cached(_ context.Context, owner auth.Owner) (*Headers, error) {
+func (all *identities) cached(ctx context.Context, owner auth.Owner) (*Headers, error) {
 	if one := all.cache.of(owner); one != nil && !one.over(all.life.cfg.Now()) {
-		return one.current()
+		return one.current(ctx)
 	}
 	return nil, &Error{FaultMissing, errUnheld}
 }
@@ -134,36 +144,14 @@ func (all *identities) identityOf(p *auth.Principal) *identity {
 			claims[c.Name] = json.RawMessage(c.Value)
 		}
 	}
-	return &identity{all: all, claims: claims}
+	return all.identityWith(claims)
 }
 
-// current returns the identity, signed less than a minute ago and with the key that signs
-// now.
-func (i *identity) current() (*Headers, error) {
-	l := i.all.life
-	now, key := l.cfg.Now(), l.cfg.Signer.current()
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.ready != nil && now.Sub(i.made) < signEvery && !now.Before(i.made) && i.signed == key.ID {
-		return i.ready, nil
-	}
-	g, err := i.sign(now, key)
-	if err != nil {
-		failure := &Error{FaultMissing, err}
-		l.tell(failure)
-		return nil, failure
-	}
-	g.origin = i
-	i.ready, i.made, i.signed = g, now, key.ID
-	l.cfg.Count(Made)
-	return g, nil
-}
-
-// sign makes the headers that carry the identity.
-func (i *identity) sign(now time.Time, key auth.Key) (*Headers, error) {
-	spec, g := i.all.spec, &Headers{traced: true}
+// sign makes the headers that carry an identity with those claims.
+func (all *identities) sign(claims map[string]any) (*Headers, error) {
+	spec, g := all.spec, &Headers{}
 	for _, header := range slices.Sorted(maps.Keys(spec.Plain)) {
-		value, is, err := i.plain(spec.Plain[header])
+		value, is, err := plain(claims[spec.Plain[header]])
 		if err != nil {
 			return nil, err
 		}
@@ -175,10 +163,10 @@ func (i *identity) sign(now time.Time, key auth.Key) (*Headers, error) {
 	if spec.Audience == "" {
 		return g, nil
 	}
-	extra := maps.Clone(i.claims)
+	extra, now := maps.Clone(claims), all.life.cfg.Now()
 	extra["jti"] = rand.Text()
-	token, err := auth.Sign(key, algorithm, auth.Claims{
-		Issuer: i.all.life.cfg.Issuer, Audience: spec.Audience, Extra: extra,
+	token, err := auth.Sign(all.life.cfg.Signer.current(), algorithm, auth.Claims{
+		Issuer: all.life.cfg.Issuer, Audience: spec.Audience, Extra: extra,
 		IssuedAt: now, Expiry: now.Add(identityLife), Type: Type,
 	})
 	switch {
@@ -195,8 +183,8 @@ func (i *identity) sign(now time.Time, key auth.Key) (*Headers, error) {
 }
 
 // plain returns a claim as the value of a header, and false if there is no such claim.
-func (i *identity) plain(name string) (value string, is bool, err error) {
-	switch claim := i.claims[name].(type) {
+func plain(claim any) (value string, is bool, err error) {
+	switch claim := claim.(type) {
 	case string:
 		value = claim
 	case json.RawMessage:
@@ -211,18 +199,4 @@ func (i *identity) plain(name string) (value string, is bool, err error) {
 		return "", false, errUnplain
 	}
 	return value, true, nil
-}
-
-// refused has the identity signed anew, unless that was done only just now.
-func (i *identity) refused(g *Headers) bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	switch {
-	case i.ready != g:
-		return true
-	case i.all.life.cfg.Now().Sub(i.made) < refusedGap:
-		return false
-	}
-	i.ready = nil
-	return true
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -20,7 +21,7 @@ import (
 )
 
 // verify returns the claims of an identity, as a server does that knows the key set alone.
-func verify(t *testing.T, set []byte, token string) jwt.MapClaims {
+func verify(t *testing.T, now time.Time, set []byte, token string) jwt.MapClaims {
 	t.Helper()
 	var known struct {
 		Keys []struct{ Kid, X, Y string }
@@ -38,7 +39,8 @@ func verify(t *testing.T, set []byte, token string) jwt.MapClaims {
 		}
 		return nil, fmt.Errorf("no key %v", j.Header["kid"])
 	}, jwt.WithValidMethods([]string{"ES256"}), jwt.WithIssuer(own), jwt.WithAudience(server),
-		jwt.WithExpirationRequired(), jwt.WithIssuedAt())
+		jwt.WithExpirationRequired(), jwt.WithIssuedAt(),
+		jwt.WithTimeFunc(func() time.Time { return now }))
 	if err != nil {
 		t.Fatalf("got %v, want an identity that the key set verifies", err)
 	}
@@ -80,7 +82,7 @@ func TestIdentitySaysWhoCalls(t *testing.T) {
 		"groups": []string{"a"},
 	})
 	identity := bearerOf(t, grant(t, s, ann))
-	who := verify(t, signer.KeySet(), identity)
+	who := verify(t, time.Now(), signer.KeySet(), identity)
 	if who["sub"] != issuer+"#ann" || who["tenant"] != "acme" || who["client_id"] != "claude" {
 		t.Errorf("got %v, want ann of acme with claude", who)
 	}
@@ -175,7 +177,8 @@ func TestKeysRotateWithNoIdentityRefused(t *testing.T) {
 	})
 	check := func(set []byte) {
 		t.Helper()
-		verify(t, set, bearerOf(t, grant(t, s, ann)))
+		now = now.Add(2 * time.Minute) // so that it is signed anew
+		verify(t, now, set, bearerOf(t, grant(t, s, ann)))
 	}
 	// added everywhere before it signs; servers may have the set of either replica
 	check(b.KeySet())
@@ -227,6 +230,51 @@ func TestPlainHeadersSayWhoCalls(t *testing.T) {
 			t.Errorf("got %v for the email %q, want it refused", err, odd)
 		}
 	}
+}
+
+// TestIdentityIsSignedAnewAfterAMinute has a caller come again and again, and the server
+// refuse one that says nothing of a caller without an email.
+func TestIdentityIsSignedAnewAfterAMinute(t *testing.T) {
+	people := newTokenIssuer(t, issuer)
+	ann, _ := people.caller(issuer, "ann", "acme", nil)
+	synctest.Test(t, func(t *testing.T) {
+		s := source(t, credential.Config{
+			Spec: credential.Spec{Identity: &credential.Identity{
+				Audience: server,
+				Plain:    map[string]string{"X-Email": "email"},
+			}},
+			Tenants: map[string]credential.Spec{"plain": {Identity: &credential.Identity{
+				Plain: map[string]string{"X-Email": "email"},
+			}}},
+		})
+		first := grant(t, s, ann)
+		time.Sleep(59 * time.Second)
+		if grant(t, s, ann) != first {
+			t.Error("got another identity within a minute, want the same")
+		}
+		time.Sleep(2 * time.Second)
+		grant(t, s, ann) // has the next one signed beside
+		synctest.Wait()
+		next := grant(t, s, ann)
+		if next == first {
+			t.Error("got the same identity after a minute, want another")
+		}
+		if next.Refused() {
+			t.Error("an identity that was signed just now is signed again")
+		}
+		time.Sleep(10 * time.Second)
+		if !next.Refused() || grant(t, s, ann) == next {
+			t.Error("got the same identity after the server refused it, want another")
+		}
+
+		nobody := *ann
+		nobody.TenantID = "plain"
+		empty := grant(t, s, &nobody)
+		time.Sleep(10 * time.Second)
+		if !empty.Refused() {
+			t.Error("got no other attempt without headers")
+		}
+	})
 }
 
 // TestIdentityThatNoHeaderHoldsIsNotSent has callers whose claims are longer than what

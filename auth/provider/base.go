@@ -74,7 +74,8 @@ func (b *base) signedIn(token *oauth2.Token, claims []byte, keep refreshState) (
 		return signin.Identity{}, err
 	}
 	return signin.Identity{
-		Claims: claims, RefreshToken: text, AccessToken: token.AccessToken, Expiry: token.Expiry,
+		Claims: claims, Subject: keep.Subject, RefreshToken: text, AccessToken: token.AccessToken,
+		Expiry: token.Expiry,
 	}, nil
 }
 

@@ -50,7 +50,8 @@ func TestSignInAndRefresh(t *testing.T) {
 	if claims["sub"] != "alice" || claims["email"] != "alice@example.com" || claims["nonce"] != nil {
 		t.Errorf("claims %v", claims)
 	}
-	if id.SessionID != "session-1" || id.AccessToken == "" || id.Expiry.Before(time.Now()) {
+	if id.Subject != "alice" || id.SessionID != "session-1" || id.AccessToken == "" ||
+		id.Expiry.Before(time.Now()) {
 		t.Errorf("identity %+v", id)
 	}
 	if f.basic[0] != clientID || f.forms[0].Has("client_secret") {

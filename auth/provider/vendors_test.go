@@ -260,8 +260,8 @@ func TestGitHub(t *testing.T) {
 		"iss": provider.GitHubIssuer, "sub": "7", "login": "alice", "name": "Alice",
 		"orgs": []any{"acme", "globex"}, "org_ids": []any{"1", "2"},
 	}
-	if diff := cmp.Diff(want, claimsOf(t, id)); diff != "" {
-		t.Error(diff)
+	if diff := cmp.Diff(want, claimsOf(t, id)); diff != "" || id.Subject != "7" {
+		t.Errorf("subject %q, claims: %s", id.Subject, diff)
 	}
 	if g.sent[0].Get("code_verifier") != attempt.Verifier || g.sent[0].Get("client_secret") != secret {
 		t.Errorf("sent %v", g.sent[0])

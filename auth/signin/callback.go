@@ -119,7 +119,7 @@ func (s *core) arrived(x *exchange, t *attempt, person auth.Principal, id *Ident
 		Issuer: person.Issuer, Subject: person.Subject, Name: person.Name, Claimed: person.Scopes,
 		Tenant: person.TenantID, Tenants: person.Tenants,
 		RefreshToken: id.RefreshToken, SessionID: id.SessionID,
-		ProviderSubject: subjectOf(id.Claims), SignedIn: now.Unix(), Looked: now.Unix(),
+		ProviderSubject: id.Subject, SignedIn: now.Unix(), Looked: now.Unix(),
 	}
 	s.keepToken(f, id)
 	ctx := x.request.Context()

@@ -301,14 +301,3 @@ func isDigest(want, secret string) bool {
 
 // atTime returns the time that a record has in seconds.
 func atTime(seconds int64) time.Time { return time.Unix(seconds, 0) }
-
-// subjectOf returns the sub of a provider's claims, which were read before.
-func subjectOf(claims []byte) string {
-	var said struct {
-		Subject string `json:"sub"`
-	}
-	if strictjson.Unmarshal(claims, &said) != nil {
-		return ""
-	}
-	return said.Subject
-}

@@ -206,7 +206,7 @@ func (p *idp) Exchange(_ context.Context, a signin.Attempt, code, _ string) (sig
 }
 
 func (p *idp) identityLocked(person string) signin.Identity {
-	id := signin.Identity{Claims: []byte(p.claims[person]), SessionID: p.sessions}
+	id := signin.Identity{Claims: []byte(p.claims[person]), Subject: person, SessionID: p.sessions}
 	if !p.silent {
 		id.RefreshToken = fmt.Sprintf("rt-%s-%d", person, len(p.refresh))
 		p.refresh[id.RefreshToken] = person

@@ -78,6 +78,9 @@ type Identity struct {
 	// Claims are those of the ID token together with what userinfo adds, as one JSON
 	// object; what they mean is decided by the mapping of the issuer's config.
 	Claims []byte
+	// Subject is the sub claim, by which the provider names the person in logouts. It
+	// need not be that of the mapping.
+	Subject string
 	// RefreshToken is the provider's; "": it gave none. It is kept sealed.
 	RefreshToken string
 	AccessToken  string    // the provider's, for exchanges of tokens; ""

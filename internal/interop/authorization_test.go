@@ -45,7 +45,7 @@ func (atOnce) AuthURL(_ context.Context, a signin.Attempt) (string, error) {
 }
 
 func (atOnce) Exchange(context.Context, signin.Attempt, string, string) (signin.Identity, error) {
-	return signin.Identity{Claims: []byte(`{"sub":"ann","groups":["acme"]}`)}, nil
+	return signin.Identity{Claims: []byte(`{"sub":"ann","groups":["acme"]}`), Subject: "ann"}, nil
 }
 
 func (atOnce) Refresh(context.Context, string) (signin.Identity, error) {

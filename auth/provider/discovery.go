@@ -61,6 +61,7 @@ func (p *OIDC) discover(ctx context.Context) (*discovered, error) {
 			return nil, err
 		}
 		p.found.Store(made)
+		p.transport.guard(made.document.Keys)
 		return made, nil
 	})
 	select {
@@ -101,7 +102,6 @@ func (p *OIDC) fetch(ctx context.Context) (*discovered, error) {
 	if d.endpoint.AuthStyle, err = p.style(d.document.ClientMethods); err != nil {
 		return nil, err
 	}
-	p.transport.guard(d.document.Keys)
 	d.keys = oidc.NewRemoteKeySet(ctx, d.document.Keys)
 	return d, nil
 }

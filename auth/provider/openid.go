@@ -80,7 +80,9 @@ func (p *OIDC) Reach(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.found.CompareAndSwap(nil, made)
+	if p.found.CompareAndSwap(nil, made) {
+		p.transport.guard(made.document.Keys)
+	}
 	return p.takesClient()
 }
 

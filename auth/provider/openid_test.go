@@ -231,6 +231,31 @@ func TestUnknownKeysAskSeldom(t *testing.T) {
 	}
 }
 
+// TestKeysInForceAreAskedForSeldom has the document lead to other keys. Whoever looks
+// whether the provider is reached reads it before the document in force is replaced.
+func TestKeysInForceAreAskedForSeldom(t *testing.T) {
+	f := newFake(plainIssuer)
+	p, _ := f.provider(t, nil)
+	stranger := newFake(plainIssuer)
+	ask := func() {
+		if _, err := p.VerifyLogout(t.Context(), stranger.logout(nil)); err == nil {
+			t.Fatal("accepted the logout token of a stranger")
+		}
+	}
+	ask()
+	f.document["jwks_uri"] = plainIssuer + "/other"
+	if err := p.Reach(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		stranger.key.ID = strings.Repeat("x", i+1)
+		ask()
+	}
+	if n := f.calls["/keys"]; n != 1 {
+		t.Errorf("%d fetches of keys for 21 tokens of strangers, want 1", n)
+	}
+}
+
 func TestUserinfo(t *testing.T) {
 	for _, c := range []struct {
 		name   string

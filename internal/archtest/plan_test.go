@@ -134,12 +134,7 @@ func doors() []door {
 			[]string{"metrics", "cmd/drawbridge"},
 			"names and labels are one page",
 		},
-		{"github.com/getkin/kin-openapi", []string{"registry/openapi"}, "it could read any file and address"},
-		{
-			"github.com/oasdiff/yaml",
-			[]string{"registry/openapi"},
-			"documents are read as the OpenAPI library reads them",
-		},
+		{"github.com/oasdiff/yaml", []string{"registry/openapi"}, "documents of APIs may be YAML"},
 		{"github.com/goccy/go-yaml", []string{"cmd/drawbridge/internal/config"}, "only the config is YAML"},
 		{
 			"github.com/redis/rueidis",

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/getkin/kin-openapi/openapi3"
-
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -32,44 +30,39 @@ type argument struct {
 // newArgument returns the argument for a parameter, nil for a parameter that the caller
 // is not to set. own are the names of the headers that the gateway sets, which no argument
 // may set. The error is for a required parameter that cannot be served.
-func newArgument(p *openapi3.Parameter, own []string, s *schemas) (*argument, error) {
+func newArgument(p *parameter, own []string, s *schemas) (*argument, error) {
+	schema := p.at.child("schema")
 	a := &argument{
-		parameter: p.Name, location: p.In, required: p.Required || p.In == openapi3.ParameterInPath,
-		slashes: p.AllowReserved, reserved: p.AllowReserved && p.In == openapi3.ParameterInQuery,
-		integers: saysIntegers(p.Schema),
+		parameter: p.Name, location: p.In, required: p.Required || p.In == "path",
+		slashes: p.AllowReserved, reserved: p.AllowReserved && p.In == "query",
+		integers: s.saysIntegers(schema),
 	}
 	switch p.In {
-	case openapi3.ParameterInPath, openapi3.ParameterInQuery:
-	case openapi3.ParameterInHeader:
+	case "path", "query":
+	case "header":
 		if slices.Contains(ignoredHeaders, strings.ToLower(p.Name)) || sets(own, p.Name) {
 			return nil, nil
 		}
 		if !mayBeArgument(p.Name) {
 			return nil, a.leftOut(s, "no argument may set this header")
 		}
-	case openapi3.ParameterInCookie:
+	case "cookie":
 		return nil, a.leftOut(s, "no argument may set a cookie")
 	default:
 		return nil, a.leftOut(s, "it is in no place that is known")
 	}
-	if problem := a.readStyle(p.Style, p.Explode, p.Schema, "parameters"); problem != "" {
+	if problem := a.readStyle(p.style, schema, s, "parameters"); problem != "" {
 		return nil, a.leftOut(s, problem)
 	}
-	ref := p.Schema
-	if len(p.Content) > 0 {
-		media := p.Content.Get(typeJSON)
-		for mediaType := range p.Content {
-			if rank(mediaType) >= rankOther { // with a charset, for example
-				media = p.Content[mediaType]
-			}
-		}
-		if media == nil || len(p.Content) > 1 {
+	content := p.at.child("content")
+	if kinds := content.names(); len(kinds) > 0 {
+		if kind := rank(kinds[0]); len(kinds) > 1 || kind == rankNone || kind == rankForm {
 			return nil, a.leftOut(s, "its content is not JSON")
 		}
-		ref, a.asJSON = media.Schema, true
+		schema, a.asJSON = content.child(kinds[0]).child("schema"), true
 	}
 	var err error
-	if a.schema, err = s.of(ref, p.Description); err != nil {
+	if a.schema, err = s.of(schema, p.Description); err != nil {
 		return nil, fmt.Errorf("parameter %q: %w", p.Name, err)
 	}
 	return a, nil
@@ -85,67 +78,37 @@ func (a *argument) leftOut(s *schemas, reason string) error {
 	return fmt.Errorf("%s parameter %q is required, but %s", a.location, a.parameter, reason)
 }
 
+// style is how the document has a value written; "" and nil: it does not say.
+type style struct {
+	Style         string
+	Explode       *bool
+	AllowReserved bool
+}
+
 // readStyle sets style and explode, as the document has them or as the place of the
-// argument gives them by default; "" and nil: the document does not say. what is what the
-// value is written as. problem says why the style cannot be served, "" when it can.
+// argument gives them by default. what is what the value is written as. problem says why
+// the style cannot be served, "" when it can.
 // https://spec.openapis.org/oas/v3.1.1.html#style-values
-func (a *argument) readStyle(style string, explode *bool, schema *openapi3.SchemaRef,
-	what string,
-) (problem string) {
+func (a *argument) readStyle(said style, schema *place, s *schemas, what string) (problem string) {
 	styles := map[string][]string{
-		openapi3.ParameterInPath:   {"simple", "label", "matrix"},
-		openapi3.ParameterInQuery:  {"form", "spaceDelimited", "pipeDelimited", "deepObject"},
-		openapi3.ParameterInHeader: {"simple"},
+		"path":   {"simple", "label", "matrix"},
+		"query":  {"form", "spaceDelimited", "pipeDelimited", "deepObject"},
+		"header": {"simple"},
 	}[a.location]
-	a.style = cmp.Or(style, styles[0])
+	a.style = cmp.Or(said.Style, styles[0])
 	a.explode = a.style == "form"
-	if explode != nil {
-		a.explode = *explode
+	if said.Explode != nil {
+		a.explode = *said.Explode
 	}
 	switch {
 	case !slices.Contains(styles, a.style):
 		return fmt.Sprintf("it has the style %q, which is not served", a.style)
-	case a.explode && a.location == openapi3.ParameterInQuery && a.style != "deepObject" && isObject(schema):
+	case a.explode && a.location == "query" && a.style != "deepObject" && s.isObject(schema):
 		return "it is an object whose properties would become " + what + " of their own"
-	case a.style != "deepObject" && !a.elements && listsObjects(schema):
+	case a.style != "deepObject" && !a.elements && s.listsObjects(schema):
 		return "it is a list of objects, for which there is no style"
 	}
 	return ""
-}
-
-// saysIntegers tells whether a schema says that its values are integers, or lists of them.
-func saysIntegers(ref *openapi3.SchemaRef) bool {
-	isInteger := func(ref *openapi3.SchemaRef) bool {
-		return ref != nil && ref.Value != nil && ref.Value.Type.Includes(openapi3.TypeInteger)
-	}
-	return isInteger(ref) || isInteger(elementsOf(ref))
-}
-
-// listsObjects tells whether a schema says that its values are lists of objects.
-func listsObjects(ref *openapi3.SchemaRef) bool { return isObject(elementsOf(ref)) }
-
-// elementsOf returns what a schema says of the elements of its lists, nil for nothing.
-func elementsOf(ref *openapi3.SchemaRef) *openapi3.SchemaRef {
-	if ref == nil || ref.Value == nil {
-		return nil
-	}
-	return ref.Value.Items
-}
-
-// isObject tells whether a schema says that its values are objects, itself or in a part
-// of it by allOf.
-func isObject(ref *openapi3.SchemaRef) bool { return saysObject(ref, map[*openapi3.Schema]bool{}) }
-
-// saysObject is isObject for a schema of which those in met were looked at already, since
-// parts may lead back to each other.
-func saysObject(ref *openapi3.SchemaRef, met map[*openapi3.Schema]bool) bool {
-	if ref == nil || ref.Value == nil || met[ref.Value] {
-		return false
-	}
-	met[ref.Value] = true
-	return ref.Value.Type.Includes(openapi3.TypeObject) || len(ref.Value.Properties) > 0 ||
-		slices.ContainsFunc(ref.Value.AllOf,
-			func(part *openapi3.SchemaRef) bool { return saysObject(part, met) })
 }
 
 // ignoredHeaders are those of which the specification says that a parameter of that name

@@ -3,12 +3,9 @@ package openapi
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
-
-	"github.com/getkin/kin-openapi/openapi3"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
@@ -26,34 +23,34 @@ type body struct {
 // newBody returns the body of an operation, nil when it takes none. Of several media
 // types it chooses the one with the highest rank, and of equal ones the first by name, so
 // that the choice is always the same.
-func newBody(o *loaded, s *schemas) (*body, error) {
-	ref := o.op.RequestBody
-	if ref == nil || ref.Value == nil || len(ref.Value.Content) == 0 {
-		return nil, nil
+func newBody(o *operation, s *schemas) (*body, error) {
+	at, err := s.from.followed(o.at.child("requestBody"), "requestBodies")
+	content := at.child("content")
+	kinds := content.names()
+	if err != nil || len(kinds) == 0 {
+		return nil, err
 	}
-	var chosen string
-	for mediaType := range ref.Value.Content {
-		if rank(mediaType) > rank(chosen) || rank(mediaType) == rank(chosen) && mediaType < chosen {
-			chosen = mediaType
-		}
+	var said struct {
+		Description string
+		Required    bool
 	}
-	media := ref.Value.Content[chosen]
+	if err := at.read(&said); err != nil {
+		return nil, err
+	}
+	chosen := slices.MaxFunc(kinds, func(a, b string) int { return rank(a) - rank(b) })
+	media := content.child(chosen)
 	switch {
 	// its content has no meaning: https://www.rfc-editor.org/rfc/rfc9110#section-9.3.1
 	case o.method == http.MethodGet:
-		return nil, withoutBody(ref.Value, media, s)
+		return nil, withoutBody(said.Required, media.child("schema"), s)
 	case rank(chosen) == rankNone:
 		return nil, errors.New("its body is neither JSON nor a form")
 	}
-	b := &body{mediaType: chosen, form: rank(chosen) == rankForm, required: ref.Value.Required}
+	b := &body{mediaType: chosen, form: rank(chosen) == rankForm, required: said.Required}
 	if rank(chosen) == rankRange {
 		b.mediaType = typeJSON
 	}
-	if media == nil {
-		media = openapi3.NewMediaType()
-	}
-	var err error
-	if b.schema, err = s.of(media.Schema, ref.Value.Description); err != nil {
+	if b.schema, err = s.of(media.child("schema"), said.Description); err != nil {
 		return nil, fmt.Errorf("body: %w", err)
 	}
 	if b.form {
@@ -65,12 +62,12 @@ func newBody(o *loaded, s *schemas) (*body, error) {
 // withoutBody leaves out the body of a GET. It notes that unless the schema of the body
 // has no properties: some documents give every operation such a body, and there is
 // nothing to miss in it.
-func withoutBody(b *openapi3.RequestBody, media *openapi3.MediaType, s *schemas) error {
-	if b.Required {
+func withoutBody(required bool, schema *place, s *schemas) error {
+	if required {
 		return errors.New("it requires a body with GET")
 	}
-	if media == nil || media.Schema == nil || media.Schema.Value == nil ||
-		len(media.Schema.Value.Properties) > 0 {
+	said, _ := s.from.followed(schema, sectionSchemas)
+	if said == nil || len(said.child("properties").names()) > 0 {
 		s.note("its body is left out: GET has none")
 	}
 	return nil
@@ -80,21 +77,16 @@ func withoutBody(b *openapi3.RequestBody, media *openapi3.MediaType, s *schemas)
 // written as the document says is left out of the schema, or is an error when it is
 // required.
 // https://spec.openapis.org/oas/v3.1.1.html#encoding-object
-func (b *body) encode(media *openapi3.MediaType, s *schemas) error {
+func (b *body) encode(media *place, s *schemas) error {
 	b.fields = map[string]*argument{}
-	var properties openapi3.Schemas
-	if media.Schema != nil && media.Schema.Value != nil {
-		properties = media.Schema.Value.Properties
+	schema, _ := s.from.followed(media.child("schema"), sectionSchemas) // it was followed before
+	properties := schema.child("properties")
+	for _, name := range properties.names() {
+		b.fields[name] = plainField(name, s.saysIntegers(properties.child(name)))
 	}
-	for name, schema := range properties {
-		b.fields[name] = plainField(name, schema)
-	}
-	for _, name := range slices.Sorted(maps.Keys(media.Encoding)) {
-		encoding := media.Encoding[name]
-		if encoding == nil {
-			continue
-		}
-		field, problem := newField(name, encoding, properties[name])
+	encodings := media.child("encoding")
+	for _, name := range encodings.names() {
+		field, problem := newField(name, encodings.child(name), properties.child(name), s)
 		if problem == "" {
 			b.fields[name] = field
 			continue
@@ -112,16 +104,21 @@ func (b *body) encode(media *openapi3.MediaType, s *schemas) error {
 // newField returns how a property of a form is written, or the problem why it cannot be.
 // As the specification has it, a content type is ignored when there is a style, explode
 // or allowReserved.
-func newField(name string, e *openapi3.Encoding, schema *openapi3.SchemaRef) (field *argument,
-	problem string,
-) {
-	field = plainField(name, schema)
-	if e.Style != "" || e.Explode != nil || e.AllowReserved {
-		field.objects, field.reserved = false, e.AllowReserved
-		return field, field.readStyle(e.Style, e.Explode, schema, "fields")
+func newField(name string, encoding, schema *place, s *schemas) (field *argument, problem string) {
+	var said struct {
+		ContentType string
+		style
+	}
+	if err := encoding.read(&said); err != nil {
+		return nil, err.Error()
+	}
+	field = plainField(name, s.saysIntegers(schema))
+	if said.style != (style{}) {
+		field.objects, field.reserved = false, said.AllowReserved
+		return field, field.readStyle(said.style, schema, s, "fields")
 	}
 	var kinds []string
-	for kind := range strings.SplitSeq(e.ContentType, ",") {
+	for kind := range strings.SplitSeq(said.ContentType, ",") {
 		if kind = strings.TrimSpace(kind); kind != "" {
 			kinds = append(kinds, kind)
 		}
@@ -129,9 +126,9 @@ func newField(name string, e *openapi3.Encoding, schema *openapi3.SchemaRef) (fi
 	switch {
 	case slices.ContainsFunc(kinds, func(kind string) bool { return rank(kind) >= rankOther }):
 		field.asJSON = true
-	case len(kinds) > 0 && (isObject(schema) || listsObjects(schema)):
+	case len(kinds) > 0 && (s.isObject(schema) || s.listsObjects(schema)):
 		return nil, fmt.Sprintf("it is or has an object that would have to be written as %q",
-			mcp.Clip(e.ContentType, maxReason))
+			mcp.Clip(said.ContentType, maxReason))
 	case len(kinds) > 0:
 		field.objects, field.elements = false, false
 	}
@@ -140,11 +137,10 @@ func newField(name string, e *openapi3.Encoding, schema *openapi3.SchemaRef) (fi
 
 // plainField returns how a property of a form is written by default: a text as it is,
 // each element of a list as a field of its own, and an object as JSON.
-func plainField(name string, schema *openapi3.SchemaRef) *argument {
+func plainField(name string, integers bool) *argument {
 	return &argument{
-		name: "body." + name, parameter: name, location: openapi3.ParameterInQuery, style: "form",
-		explode: true,
-		objects: true, elements: true, integers: saysIntegers(schema),
+		name: "body." + name, parameter: name, location: "query", style: "form", explode: true,
+		objects: true, elements: true, integers: integers,
 	}
 }
 
@@ -162,7 +158,7 @@ func (b *body) formTexts(raw mcp.RawJSON) (string, error) {
 		}
 		field := b.fields[name]
 		if field == nil {
-			field = plainField(name, nil)
+			field = plainField(name, false)
 		}
 		more, err := field.queryTexts(member)
 		if err != nil {

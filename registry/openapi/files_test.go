@@ -73,14 +73,15 @@ func TestOperationsInFilesBecomeTools(t *testing.T) {
 		got[r.Item] = r.Err.Error()
 	}
 	want := map[string]string{
-		"POST /v2/missing": `$ref "resources/missing.yml" cannot be read: openat resources/missing.yml: no such file or directory`,
-		"POST /v2/pointer": `$ref "resources/droplets/create.yml#/nothing" leads nowhere`,
-		"* /v2/outside": `its path: $ref "../references.yaml" leads out of the document's folder, ` +
+		"POST /v2/missing": `at #/paths/~1v2~1missing/post: $ref "resources/missing.yml" cannot be read: openat resources/missing.yml: no such file or directory`,
+		"POST /v2/pointer": `at #/paths/~1v2~1pointer/post: $ref "resources/droplets/create.yml#/nothing" leads nowhere`,
+		"* /v2/outside": `its path: at #/paths/~1v2~1outside: $ref "../references.yaml" leads out of the document's folder, ` +
 			`and only files below it are read`,
-		"POST /v2/rooted": `$ref "/etc/passwd" leads out of the document's folder, and only files below it are read`,
-		"POST /v2/web": `$ref "https://specs.example/create.yml" leads to an address, ` +
+		"POST /v2/rooted": `at #/paths/~1v2~1rooted/post: $ref "/etc/passwd" leads out of the document's folder, ` +
+			`and only files below it are read`,
+		"POST /v2/web": `at #/paths/~1v2~1web/post: $ref "https://specs.example/create.yml" leads to an address, ` +
 			`and only files below the document's folder are read`,
-		"body": `at #/paths/~1v2~1body/post/requestBody/content/application~1json/schema: $ref "resources/../../../secret.yml#/a" ` +
+		"body": `body: at #/paths/~1v2~1body/post/requestBody/content/application~1json/schema: $ref "resources/../../../secret.yml#/a" ` +
 			`leads out of the document's folder, and only files below it are read`,
 		"POST /v2/circle": `references that lead to each other`,
 	}
@@ -179,7 +180,7 @@ func TestAReferenceIsFollowedOnce(t *testing.T) {
 			properties[i] = fmt.Sprintf(`"p%d":{"$ref":%q}`, i, missing)
 		}
 		cfg := newAPI(t).config([]byte(`{"openapi":"3.0.3","info":{"title":"x","version":"1"},"paths":{"/a":{"get":{`+
-			`"operationId":"op","parameters":[{"name":"q","in":"query","schema":{"properties":{`+
+			`"operationId":"op","parameters":[{"name":"q","in":"query","style":"deepObject","schema":{"properties":{`+
 			strings.Join(properties, ",")+`}}}],"responses":{"200":{"description":"x"}}}}},`+
 			`"components":{"schemas":{"A":`+large+`}}}`), "op")
 		cfg.Files = func(string) ([]byte, error) { return []byte(common), nil }
@@ -235,7 +236,7 @@ func TestALargePartIsTakenApartOnce(t *testing.T) {
 		held = append(held, fmt.Sprintf(`"p%d":{}`, i))
 	}
 	cfg := newAPI(t).config([]byte(`{"openapi":"3.0.3","info":{"title":"x","version":"1"},"paths":{"/a":{"get":{`+
-		`"operationId":"op","parameters":[{"name":"q","in":"query","schema":{"properties":{`+
+		`"operationId":"op","parameters":[{"name":"q","in":"query","style":"deepObject","schema":{"properties":{`+
 		strings.Join(properties, ",")+`}}}],"responses":{"200":{"description":"x"}}}}},`+
 		`"components":{"schemas":{"A":{"properties":{`+strings.Join(held, ",")+`}}}}}`), "op")
 	var before, after runtime.MemStats

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/getkin/kin-openapi/openapi3"
-
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
@@ -62,10 +60,7 @@ func nameArguments(arguments []*argument, hasBody bool) error {
 	sorted := slices.SortedFunc(slices.Values(arguments),
 		func(a, b *argument) int { return strings.Compare(a.parameter, b.parameter) })
 	taken := map[string]bool{"body": hasBody}
-	for _, location := range []string{
-		openapi3.ParameterInPath, openapi3.ParameterInQuery,
-		openapi3.ParameterInHeader,
-	} {
+	for _, location := range []string{"path", "query", "header"} {
 		within := slices.DeleteFunc(slices.Clone(sorted),
 			func(a *argument) bool { return a.location != location })
 		nameWithin(within)

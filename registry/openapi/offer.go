@@ -2,14 +2,13 @@ package openapi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
-
-	"github.com/getkin/kin-openapi/openapi3"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
@@ -25,20 +24,24 @@ type made struct {
 
 // newOffer makes the tool of an operation. The error says why the operation cannot become
 // a tool.
-func newOffer(cfg *Config, doc *document, t *target, from *operation) (_ made, err error) {
-	defer contain(&err)
-	hints, ok := annotations[from.method]
-	if !ok && from.fault == nil {
-		return made{}, fmt.Errorf("the method %s is not served", from.method)
+func newOffer(cfg *Config, doc *document, t *target, o *operation) (made, error) {
+	if o.fault != nil {
+		return made{}, o.fault
 	}
-	o, err := doc.load(from, cfg.OutputSchemas)
-	if err != nil {
+	hints, ok := annotations[o.method]
+	if !ok {
+		return made{}, fmt.Errorf("the method %s is not served", o.method)
+	}
+	m := &maker{doc: doc, operation: o, target: t, hints: hints, outputSchemas: cfg.OutputSchemas}
+	if err := o.at.read(&m.said); err != nil {
 		return made{}, err
 	}
-	m := &maker{o: o, target: t, hints: hints, outputSchemas: cfg.OutputSchemas}
 	fitting, err := m.fitting()
 	if err != nil {
 		return made{}, err
+	}
+	if err := strictjson.Check(fitting.definition.JSON()); err != nil {
+		return made{}, fmt.Errorf("its definition: %w", err)
 	}
 	admitted, err := registry.Admit(fitting.definition, cfg.Released, false)
 	if err != nil {
@@ -53,7 +56,9 @@ func newOffer(cfg *Config, doc *document, t *target, from *operation) (_ made, e
 // maker makes the tool of one operation. When a try shows that the tool is too large, it
 // makes the tool again from the beginning, with other settings.
 type maker struct {
-	o             *loaded
+	doc *document
+	*operation
+	said          struct{ Summary, Description string } // of the operation
 	target        *target
 	hints         mcp.RawJSON // the annotations of the tool
 	outputSchemas bool
@@ -79,23 +84,23 @@ func (t *tool) notes() []string {
 
 // make makes the tool with the maker's present settings.
 func (m *maker) make() (*tool, error) {
-	t := &tool{caller: &caller{target: m.target, method: m.o.method}, input: m.schemas(request)}
-	if err := t.readParameters(m.o, t.input); err != nil {
+	t := &tool{caller: &caller{target: m.target, method: m.method}, input: m.schemas(request)}
+	if err := t.readParameters(m.operation, t.input); err != nil {
 		return nil, err
 	}
-	if named, _ := strictjson.Elements(nil, m.o.servers); len(named) > 0 &&
-		!bytes.Equal(m.o.servers, m.o.from.root["servers"]) {
+	servers := cmp.Or(m.at.child("servers"), m.item.child("servers"))
+	if len(servers.items()) > 0 && !bytes.Equal(servers.raw, m.doc.root.child("servers").value()) {
 		t.input.note(
 			"the servers that the document names for it alone are not asked: its requests go where all go")
 	}
 	var err error
-	if t.body, err = newBody(m.o, t.input); err != nil {
+	if t.body, err = newBody(m.operation, t.input); err != nil {
 		return nil, err
 	}
 	if err := nameArguments(t.arguments, t.body != nil); err != nil {
 		return nil, err
 	}
-	if t.segments, err = template(m.o.path, t.arguments); err != nil {
+	if t.segments, err = template(m.path, t.arguments); err != nil {
 		return nil, err
 	}
 	return t, m.define(t)
@@ -105,14 +110,14 @@ func (m *maker) make() (*tool, error) {
 // when some were taken out.
 func (m *maker) define(t *tool) error {
 	t.definition = mcp.NewObject(
-		mcp.Member{Name: "name", Value: mcp.String(m.o.name)},
-		mcp.Member{Name: "description", Value: mcp.String(m.o.description())},
+		mcp.Member{Name: "name", Value: mcp.String(m.name)},
+		mcp.Member{Name: "description", Value: mcp.String(m.description())},
 		mcp.Member{Name: "inputSchema", Value: t.inputSchema(t.input)},
 		mcp.Member{Name: "annotations", Value: m.hints},
 	)
 	if m.outputSchemas {
 		t.output = m.schemas(answer)
-		output, err := m.o.outputSchema(t.output)
+		output, err := outputSchema(m.operation, t.output)
 		if err != nil {
 			return err
 		}
@@ -123,7 +128,7 @@ func (m *maker) define(t *tool) error {
 
 // schemas returns a converter of schemas with the maker's settings.
 func (m *maker) schemas(dir direction) *schemas {
-	s := newSchemas(m.o, dir)
+	s := newSchemas(m.doc, dir)
 	s.texts = m.texts
 	return s
 }
@@ -148,11 +153,11 @@ const (
 
 // description returns the description of the tool: summary and description of the
 // operation, or method and path when it has neither.
-func (o *loaded) description() string {
-	summary, text := strings.TrimSpace(o.op.Summary), strings.TrimSpace(o.op.Description)
+func (m *maker) description() string {
+	summary, text := strings.TrimSpace(m.said.Summary), strings.TrimSpace(m.said.Description)
 	switch {
 	case summary == "" && text == "":
-		text = o.method + " " + o.path
+		text = m.method + " " + m.path
 	case text == "":
 		text = summary
 	case summary != "" && !strings.HasPrefix(text, summary):
@@ -162,8 +167,8 @@ func (o *loaded) description() string {
 }
 
 // readParameters makes an argument of each parameter that a caller is to set.
-func (c *caller) readParameters(o *loaded, s *schemas) error {
-	parameters, err := o.all()
+func (c *caller) readParameters(o *operation, s *schemas) error {
+	parameters, err := s.from.parameters(o)
 	if err != nil {
 		return err
 	}
@@ -211,38 +216,36 @@ func (c *caller) inputSchema(s *schemas) mcp.RawJSON {
 // outputSchema returns the schema of the answer when exactly one success is documented
 // and it is a JSON object, and otherwise nil: an answer that no schema describes would
 // break the one that was declared, and become an error.
-func (o *loaded) outputSchema(s *schemas) (mcp.RawJSON, error) {
-	var success *openapi3.ResponseRef
-	responses := o.op.Responses.Map()
-	for status, response := range responses {
+func outputSchema(o *operation, s *schemas) (mcp.RawJSON, error) {
+	var success *place
+	responses := o.at.child("responses")
+	for _, status := range responses.names() {
 		if !strings.HasPrefix(status, "2") {
 			continue
 		}
 		if success != nil {
 			return nil, nil
 		}
-		success = response
+		success = responses.child(status)
 	}
-	if success == nil || success.Value == nil || responses["default"] != nil && len(responses) == 1 {
-		return nil, nil
+	success, err := s.from.followed(success, "responses")
+	content := success.child("content")
+	schema := content.child(typeJSON).child("schema")
+	if err != nil || schema == nil || len(content.names()) > 1 {
+		return nil, err
 	}
-	media := success.Value.Content[typeJSON]
-	if media == nil || len(success.Value.Content) > 1 || !isObject(media.Schema) {
-		return nil, nil
-	}
-	raw, err := s.of(media.Schema, "")
+	raw, err := s.of(schema, "")
 	if err != nil {
 		return nil, fmt.Errorf("answer: %w", err)
 	}
-	schema, ok := mcp.ObjectOf(raw)
-	if !ok {
+	if !s.isObject(schema) {
 		return nil, nil
 	}
 	// Revisions before 2026-07-28 require "type": "object" at the root, where the schema
 	// may have a $ref.
 	return mcp.NewObject(
 		mcp.Member{Name: "type", Value: mcp.String("object")},
-		mcp.Member{Name: "allOf", Value: mcp.Array([]mcp.RawJSON{schema.JSON()})},
+		mcp.Member{Name: "allOf", Value: mcp.Array([]mcp.RawJSON{raw})},
 		mcp.Member{Name: "$defs", Value: s.definitions(raw)},
 	).JSON(), nil
 }

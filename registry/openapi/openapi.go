@@ -11,17 +11,17 @@
 //
 // Once, when the config is loaded:
 //
-//	Load ──parse──▶ document ──operations, choose──▶ operation ──load──▶ loaded ──maker──▶ tool ──▶ registry.Offer
-//	                                                                              │
-//	                                         arguments, body, schemas, then as small as the catalogue wants it
+//	Load ──parse──▶ document ──operations, choose──▶ operation ──maker──▶ tool ──▶ registry.Offer
+//	                                                              │
+//	                         arguments, body, schemas, then as small as the catalogue wants it
 //
 // For every call:
 //
 //	caller.call ──▶ run ──▶ request (address, headers, content) ──▶ HTTP client ──▶ answer ──▶ result
 //
-// Reading order: this file, document.go (the document) with reference.go, files.go and
-// extract.go, offer.go (from an operation to a tool) with name.go, argument.go, body.go,
-// schema.go and size.go, then request.go with value.go, and answer.go. All read text.go.
+// Reading order: this file, document.go (the document) with reference.go and files.go,
+// offer.go (from an operation to a tool) with name.go, argument.go, body.go, schema.go and
+// size.go, then request.go with value.go, and answer.go. All read text.go.
 package openapi
 
 import (
@@ -153,9 +153,9 @@ func refusal(cfg *Config, o *operation, err error) registry.Refusal {
 	}
 }
 
-// contain turns a panic of a library into an error: a running gateway must survive a
-// reload, whatever is in the file. It must be deferred directly, since recover works
-// nowhere else.
+// contain turns a panic of a library, such as that for YAML, into an error: a running
+// gateway must survive a reload, whatever is in the file. It must be deferred directly,
+// since recover works nowhere else.
 func contain(err *error) {
 	if p := recover(); p != nil {
 		*err = errors.New("it cannot be read")

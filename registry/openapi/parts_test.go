@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/getkin/kin-openapi/openapi3"
-
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
@@ -24,7 +22,7 @@ func TestPartsOfPartsAreSearchedOnce(t *testing.T) {
 			text = `{"allOf":[` + text + `]}`
 		}
 		return testing.AllocsPerRun(1, func() {
-			s := newSchemas(&loaded{doc: &openapi3.T{OpenAPI: "3.1.0"}}, request)
+			s := newSchemas(&document{}, request)
 			if _, err := s.convert(mcp.RawJSON(text)); err != nil {
 				t.Error(err)
 			}

@@ -1,11 +1,12 @@
 package openapi
 
 import (
-	"bytes"
-	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,37 +14,111 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// part is a piece of the document that references lead to or into: a component, a path
-// item, or another member of the root. Parts are what an operation takes along into the
-// small document that the library reads.
-type part struct {
-	place
-	tokens     []string    // of its JSON pointer: 3 for a component, 2 for a path item, otherwise 1
-	references []reference // all that stand in raw
+// place is a value of a document, where it stands. What it holds is looked for once,
+// since many references may lead into a large value, or to what is not there. A nil place
+// is a value that is not there, and holds nothing.
+type place struct {
+	within *place // what holds it; nil: it is the whole of a file
+	name   string // by which that holds it; of a whole file as in files
+	raw    mcp.RawJSON
+
+	held     map[string]*place // by name, and by index those that were looked for; nil: none was
+	elements [][]byte          // of an array, of which millions fit into a document
 }
 
-// reference is one $ref.
-type reference struct {
-	pointer string // JSON pointer of the object that has the $ref
-	target  string // the text of the $ref
+// String returns how a reference names the place.
+func (p *place) String() string {
+	if p.within == nil {
+		return p.name + "#"
+	}
+	return p.within.String() + token(p.name)
 }
 
-// referenceError says which reference is wrong, and what is wrong with it.
-type referenceError struct {
-	reference
-	problem string
+// file returns the name of the file that the place is in.
+func (p *place) file() string {
+	for p.within != nil {
+		p = p.within
+	}
+	return p.name
 }
 
-func (e *referenceError) Error() string {
-	return fmt.Sprintf("at #%s: $ref %q %s", mcp.Clip(e.pointer, maxReason), mcp.Clip(e.target, maxReason),
-		e.problem)
+// value returns the JSON that stands there.
+func (p *place) value() mcp.RawJSON {
+	if p == nil {
+		return nil
+	}
+	return p.raw
 }
 
-// pointer returns the tokens of the JSON pointer in a reference within the document, as
-// #/components/schemas/Pet. The error completes the sentence "$ref … ".
+// text returns the text of a member, "" when there is none or it is no string.
+func (p *place) text(name string) string {
+	text, _ := p.child(name).value().Text()
+	return text
+}
+
+// read decodes what stands there into a struct.
+func (p *place) read(v any) error {
+	if err := json.Unmarshal(p.raw, v); err != nil { //nolint:forbidigo // asJSON has checked it
+		return fmt.Errorf("at %s: %s", mcp.Clip(p.String(), maxReason), oneLine(err))
+	}
+	return nil
+}
+
+// names returns the names of the members, in order.
+func (p *place) names() []string {
+	if !p.value().IsObject() {
+		return nil
+	}
+	p.open()
+	return slices.Sorted(maps.Keys(p.held))
+}
+
+// items returns the elements.
+func (p *place) items() []*place {
+	if !p.value().IsArray() {
+		return nil
+	}
+	p.open()
+	all := make([]*place, len(p.elements))
+	for i := range all {
+		all[i] = p.child(strconv.Itoa(i))
+	}
+	return all
+}
+
+// child returns what p holds by that name or index, nil if it holds nothing there.
+func (p *place) child(name string) *place {
+	if p == nil {
+		return nil
+	}
+	p.open()
+	i, err := strconv.Atoi(name)
+	if held := p.held[name]; held != nil || err != nil || i < 0 || i >= len(p.elements) {
+		return held
+	}
+	p.held[name] = &place{within: p, name: name, raw: p.elements[i]}
+	return p.held[name]
+}
+
+// open takes the value apart, unless it was.
+func (p *place) open() {
+	if p.held != nil {
+		return
+	}
+	p.held = map[string]*place{}
+	o, _ := mcp.ObjectOf(p.raw)
+	for name, value := range o.Members {
+		p.held[name] = &place{within: p, name: name, raw: value}
+	}
+	if p.raw.IsArray() {
+		p.elements, _ = strictjson.Elements(nil, p.raw)
+	}
+}
+
+// pointer returns the tokens of the JSON pointer in a reference. The error completes the
+// sentence "$ref … ".
 // https://www.rfc-editor.org/rfc/rfc6901#section-6
-func pointer(ref string) ([]string, error) {
-	fragment := strings.TrimPrefix(ref, "#")
+func pointer(fragment string) ([]string, error) {
 	decoded, err := url.PathUnescape(fragment)
 	rest, rooted := strings.CutPrefix(decoded, "/")
 	if err != nil || !rooted {
@@ -56,155 +131,69 @@ func pointer(ref string) ([]string, error) {
 	return tokens, nil
 }
 
-// pointerTo returns the JSON pointer with those tokens.
-func pointerTo(tokens []string) string {
-	var out strings.Builder
-	for _, name := range tokens {
-		out.WriteString(token(name))
-	}
-	return out.String()
-}
-
 // token returns the text of one token in a JSON pointer, with the slash before it.
 func token(name string) string {
 	return "/" + strings.ReplaceAll(strings.ReplaceAll(name, "~", "~0"), "/", "~1")
 }
 
-// place is a value that references lead to or through. What it holds is looked for once,
-// since many references may lead into a large value, or to what is not there.
-type place struct {
-	raw      []byte
-	held     map[string]*place // by name, and by index those that were looked for; nil: none was
-	elements [][]byte          // of an array, of which millions fit into a document
-}
+// maxItemReferences is how many references are followed one after the other, since they
+// may lead in a circle.
+const maxItemReferences = 8
 
-// follow returns the value that tokens lead to from p, nil when there is none.
-func (p *place) follow(tokens []string) []byte {
-	for _, name := range tokens {
-		if p.held == nil {
-			p.open()
+// followed returns p, or what it refers to, which is of that section of the components.
+func (d *document) followed(p *place, section string) (*place, error) {
+	for range maxItemReferences {
+		ref := p.text("$ref")
+		if ref == "" {
+			return p, nil
 		}
-		if p = p.next(name); p == nil {
-			return nil
+		var err error
+		if p, err = d.find(p, ref, section); err != nil {
+			return nil, err
 		}
 	}
-	return p.raw
+	return nil, errors.New("references that lead to each other")
 }
 
-func (p *place) open() {
-	p.held = map[string]*place{}
-	for _, m := range membersOf(p.raw) {
-		p.held[m.Name] = &place{raw: m.Value}
+// find returns what a reference leads to that stands in or below p. section is that of
+// the components of which it must be, if it is a component; "": there is no such. The
+// error names the reference.
+func (d *document) find(p *place, ref, section string) (*place, error) {
+	name, fragment, err := d.target(p.file(), ref)
+	var to *place
+	if err == nil {
+		ref = strings.TrimSuffix(name+"#"+fragment, "#")
+		to, err = d.lookup(name, fragment, section)
 	}
-	if bytes.HasPrefix(p.raw, []byte("[")) {
-		p.elements, _ = strictjson.Elements(nil, p.raw)
+	if err != nil {
+		return nil, fmt.Errorf("at %s: $ref %q %w", mcp.Clip(p.String(), maxReason),
+			mcp.Clip(ref, maxReason), err)
 	}
-}
-
-// next returns what p holds by that name or index, nil if it holds nothing there.
-func (p *place) next(name string) *place {
-	i, err := strconv.Atoi(name)
-	if held := p.held[name]; held != nil || err != nil || i < 0 || i >= len(p.elements) {
-		return held
-	}
-	p.held[name] = &place{raw: p.elements[i]}
-	return p.held[name]
+	return to, nil
 }
 
 var errNowhere = errors.New("leads nowhere")
 
-// find returns what a reference leads to. The error names the reference.
-func (d *document) find(ref string) ([]byte, error) {
-	tokens, p, err := d.resolve(ref)
+// lookup is find in the file of that name. The error completes the sentence "$ref … ".
+func (d *document) lookup(name, fragment, section string) (*place, error) {
+	whole, err := d.content(name)
+	if err != nil || fragment == "" && name != "" {
+		return whole, err
+	}
+	tokens, err := pointer(fragment)
 	if err != nil {
-		return nil, fmt.Errorf("$ref %q %w", mcp.Clip(d.written(ref), maxReason), err)
+		return nil, err
 	}
-	return p.follow(tokens[len(p.tokens):]), nil
-}
-
-// resolve returns the tokens of a reference and the part that it leads to or into. The
-// error completes the sentence "$ref … ".
-func (d *document) resolve(ref string) ([]string, *part, error) {
-	if !strings.HasPrefix(ref, "#") { // what leads to a file was made local
-		_, err := d.within("", ref)
-		return nil, nil, cmp.Or(err, errNowhere)
+	if len(tokens) == 3 && tokens[0] == "components" && tokens[1] != section &&
+		!strings.HasPrefix(tokens[1], "x-") && section != "" {
+		return nil, fmt.Errorf("leads to one of %s, where one of %s belongs", mcp.Clip(tokens[1], maxReason),
+			section)
 	}
-	tokens, err := pointer(ref)
-	if err != nil {
-		return nil, nil, err
+	for _, name := range tokens {
+		whole = whole.child(name)
 	}
-	p, err := d.part(tokens)
-	return tokens, p, err
-}
-
-// part returns the part of the document in which tokens lead to a value. The error
-// completes the sentence "$ref … ".
-func (d *document) part(tokens []string) (*part, error) {
-	count := 1
-	switch {
-	case tokens[0] == "components" && len(tokens) > 2:
-		count = 3
-	case tokens[0] == "paths" && len(tokens) > 1:
-		count = 2
-	}
-	pointer := pointerTo(tokens[:count])
-	p, known := d.parts[pointer]
-	if !known {
-		raw, err := d.raw(pointer, tokens[:count])
-		if err != nil {
-			return nil, err
-		}
-		if raw == nil {
-			return nil, errNowhere
-		}
-		p = &part{
-			place: place{raw: raw}, tokens: tokens[:count], references: referencesIn(nil, pointer, raw),
-		}
-		d.parts[pointer] = p
-	}
-	if p.follow(tokens[count:]) == nil {
+	if whole == nil {
 		return nil, errNowhere
 	}
-	return p, nil
-}
-
-// raw returns the JSON of a part, nil when there is none.
-func (d *document) raw(pointer string, tokens []string) ([]byte, error) {
-	var raw []byte
-	switch len(tokens) {
-	case 3:
-		return d.component(tokens[1], tokens[2])
-	case 2:
-		raw = d.paths[tokens[1]]
-	default:
-		raw = d.root[tokens[0]]
-	}
-	return d.local("", pointer, raw), nil
-}
-
-// referencesIn appends to found every $ref in raw, which stands at pointer. Some may
-// stand in examples and mean nothing; so a reference that leads nowhere is only reported
-// when the library then fails.
-func referencesIn(found []reference, pointer string, raw []byte) []reference {
-	if !bytes.Contains(raw, []byte(`$ref`)) {
-		return found
-	}
-	switch raw[0] {
-	case '{':
-		for _, m := range membersOf(raw) {
-			if m.Name == "$ref" && m.Value[0] == '"' {
-				if target, err := strictjson.Unquote(m.Value); err == nil {
-					found = append(found, reference{pointer, target})
-				}
-				continue
-			}
-			found = referencesIn(found, pointer+token(m.Name), m.Value)
-		}
-	case '[':
-		elements, _ := strictjson.Elements(nil, raw)
-		for i, element := range elements {
-			found = referencesIn(found, pointer+"/"+strconv.Itoa(i), element)
-		}
-	}
-	return found
+	return whole, nil
 }

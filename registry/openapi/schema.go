@@ -2,10 +2,10 @@ package openapi
 
 import (
 	"fmt"
+	"path"
 	"slices"
+	"strconv"
 	"strings"
-
-	"github.com/getkin/kin-openapi/openapi3"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
@@ -25,16 +25,21 @@ const (
 // to becomes a definition in $defs of the tool. It is for one goroutine.
 type schemas struct {
 	from  *document
-	doc   *openapi3.T // the part of from that the operation needs, as the library reads it
-	old   bool        // the document is of 3.0
 	dir   direction
 	texts int                    // bytes that a description may have; maxDescription: any number
+	at    *place                 // where the schema stands that is looked at, or what holds it
 	defs  map[string]mcp.RawJSON // by name; nil while a definition is being made, so that recursion ends
+	names map[*place]string      // of definitions, by where they stand in the document
 	// what absent returns for what a reference leads to; nil while that is looked for
-	absences map[string][]string
+	absences map[*place][]string
+	met      map[*place]bool // what references led to
+	size     int             // bytes of all that they led to
 
 	notes []string // for the operator: in what the tool differs from the document, each once
 }
+
+// sectionSchemas is the section of the components that has schemas.
+const sectionSchemas = "schemas"
 
 // note tells the operator something, once.
 func (s *schemas) note(format string, args ...any) {
@@ -43,47 +48,42 @@ func (s *schemas) note(format string, args ...any) {
 	}
 }
 
-func newSchemas(o *loaded, dir direction) *schemas {
+func newSchemas(from *document, dir direction) *schemas {
 	return &schemas{
-		from: o.from, doc: o.doc, old: o.doc.IsOpenAPI30(), dir: dir,
-		defs: map[string]mcp.RawJSON{}, absences: map[string][]string{},
+		from: from, dir: dir, defs: map[string]mcp.RawJSON{}, names: map[*place]string{},
+		absences: map[*place][]string{}, met: map[*place]bool{},
 	}
 }
 
-// components begins the references to schemas of the document's components.
-const components = "#/components/schemas/"
-
-// of returns the schema that ref has or refers to, converted. A missing schema allows
-// everything. description is that of the parameter or body that has the schema; it is
-// used when the schema has none itself.
-func (s *schemas) of(ref *openapi3.SchemaRef, description string) (mcp.RawJSON, error) {
-	if ref == nil || ref.Ref == "" && ref.Value == nil {
-		return described(mcp.RawJSON("{}"), description), nil
+// of returns the schema that stands there, converted. A missing schema allows everything.
+// description is that of the parameter or body that has the schema; it is used when the
+// schema has none itself, and is never left out.
+func (s *schemas) of(at *place, description string) (mcp.RawJSON, error) {
+	converted := mcp.RawJSON("{}")
+	if !at.value().IsNull() {
+		var err error
+		s.within(at, func() { converted, err = s.convert(at.raw) })
+		if err != nil {
+			return nil, err
+		}
 	}
-	text, err := ref.MarshalJSON()
-	if err != nil {
-		return nil, fmt.Errorf("schema: %w", err)
+	o, ok := mcp.ObjectOf(converted)
+	if !ok || description == "" || o.Text("description") != "" {
+		return converted, nil
 	}
-	raw, err := mcp.ParseRaw(text)
-	if err != nil {
-		return nil, fmt.Errorf("schema: %w", err)
+	text := s.text("description", mcp.String(description))
+	if text == nil {
+		text = mcp.String(mcp.Clip(description, leastText))
 	}
-	converted, err := s.convert(described(raw, description))
-	if err != nil {
-		return nil, err
-	}
-	// again, since convert drops what stands beside a reference in 3.0
-	return described(converted, description), nil
+	return o.With("description", text).JSON(), nil
 }
 
-// described returns the schema with that description, or unchanged when it has one of its
-// own.
-func described(raw mcp.RawJSON, description string) mcp.RawJSON {
-	o, ok := mcp.ObjectOf(raw)
-	if !ok || description == "" || o.Has("description") {
-		return raw
-	}
-	return o.With("description", mcp.String(description)).JSON()
+// within calls do for what stands at a place.
+func (s *schemas) within(at *place, do func()) {
+	before := s.at
+	s.at = at
+	do()
+	s.at = before
 }
 
 // convert converts one schema and those within it. A value that is no object (true and
@@ -109,7 +109,7 @@ func (s *schemas) convertPart(raw mcp.RawJSON, absent []string) (mcp.RawJSON, er
 		to = to.With("$ref", mcp.String(local))
 		// members beside a reference are ignored:
 		// https://spec.openapis.org/oas/v3.0.4.html#reference-object
-		if s.old {
+		if s.from.old {
 			return to.JSON(), nil
 		}
 	}
@@ -124,7 +124,7 @@ func (s *schemas) convertPart(raw mcp.RawJSON, absent []string) (mcp.RawJSON, er
 	}
 	to = exclusive(to, "minimum", "exclusiveMinimum")
 	to = exclusive(to, "maximum", "exclusiveMaximum")
-	if s.old && string(from.Value("nullable")) == "true" {
+	if s.from.old && string(from.Value("nullable")) == "true" {
 		to = nullable(to)
 	}
 	return to.JSON(), nil
@@ -148,6 +148,10 @@ func (s *schemas) text(name string, value mcp.RawJSON) mcp.RawJSON {
 func (s *schemas) keyword(from mcp.Object, name string, value mcp.RawJSON,
 	absent []string,
 ) (mcp.RawJSON, error) {
+	// some generators write null and [] for what they do not say
+	if (value.IsNull() || string(value) == "[]") && name != "const" && name != "default" {
+		return nil, nil
+	}
 	switch name {
 	case "description", "title", "examples", "$comment":
 		return s.text(name, value), nil
@@ -230,23 +234,20 @@ func (s *schemas) required(raw mcp.RawJSON, properties mcp.Object, absent []stri
 	return mcp.Array(kept)
 }
 
-// hidden tells whether a property does not exist in this direction: it, or the component
-// that it refers to, is readOnly in a request or writeOnly in an answer.
+// hidden tells whether a property does not exist in this direction: it, or what it refers
+// to, is readOnly in a request or writeOnly in an answer.
 func (s *schemas) hidden(property mcp.RawJSON) bool {
-	o, _ := mcp.ObjectOf(property)
 	keyword := "readOnly"
 	if s.dir == answer {
 		keyword = "writeOnly"
 	}
-	if string(o.Value(keyword)) == "true" && (!s.old || !o.Has("$ref")) {
-		return true
+	o, _ := mcp.ObjectOf(property)
+	ref, own := o.Text("$ref"), string(o.Value(keyword)) == "true"
+	if ref == "" || own && !s.from.old {
+		return own
 	}
-	name, local := strings.CutPrefix(o.Text("$ref"), components)
-	component := s.component(name)
-	if !local || component == nil || component.Value == nil {
-		return false
-	}
-	return s.dir == request && component.Value.ReadOnly || s.dir == answer && component.Value.WriteOnly
+	to, err := s.find(ref)
+	return err == nil && string(to.child(keyword).value()) == "true" // else refer says so
 }
 
 // maxAbsent bounds the names that absent returns.
@@ -278,72 +279,111 @@ func (s *schemas) absent(schema mcp.Object) []string {
 
 // absentAt is absent for what a reference leads to.
 func (s *schemas) absentAt(ref string) []string {
-	if _, known := s.absences[ref]; !known {
-		s.absences[ref] = nil                            // for references that lead back here
-		if target, err := s.from.find(ref); err == nil { // else refer says so
-			if schema, err := mcp.ParseObject(target); err == nil { // else it has no properties
-				s.absences[ref] = s.absent(schema)
-			}
-		}
-	}
-	return s.absences[ref]
-}
-
-// component returns the schema of that name in the components, nil when there is none.
-func (s *schemas) component(name string) *openapi3.SchemaRef {
-	if s.doc.Components == nil {
+	to, err := s.find(ref)
+	if err != nil { // refer says so
 		return nil
 	}
-	return s.doc.Components.Schemas[name]
+	if _, known := s.absences[to]; !known {
+		s.absences[to] = nil // for references that lead back here
+		schema, _ := mcp.ObjectOf(to.raw)
+		s.within(to, func() { s.absences[to] = s.absent(schema) })
+	}
+	return s.absences[to]
+}
+
+// find returns what a reference leads to in the schema that is looked at.
+func (s *schemas) find(ref string) (*place, error) {
+	to, err := s.from.find(s.at, ref, sectionSchemas)
+	if err != nil {
+		return nil, err
+	}
+	if !s.met[to] {
+		s.met[to] = true
+		s.size += len(to.raw)
+	}
+	if s.size > maxReferred {
+		return nil, fmt.Errorf("it refers to more than %d MiB of the document", maxReferred>>20)
+	}
+	return to, nil
 }
 
 // refer returns what a reference becomes: a reference to a definition in $defs, which it
-// makes unless it exists. The definition of a component has the component's name.
+// makes unless it exists.
 func (s *schemas) refer(ref string) (string, error) {
-	name, local := strings.CutPrefix(ref, components)
-	component := s.component(name)
-	if !local || component == nil || !plainName(name) {
-		return s.referElsewhere(ref)
+	to, err := s.find(ref)
+	if err != nil {
+		return "", err
 	}
-	return s.defined(name, func() (mcp.RawJSON, error) { return s.of(component, "") })
-}
-
-// defined returns a reference to the definition of that name, which read makes unless it
-// exists.
-func (s *schemas) defined(name string, read func() (mcp.RawJSON, error)) (string, error) {
-	if _, known := s.defs[name]; !known {
-		s.defs[name] = nil // for references to it from within itself
-		definition, err := read()
-		if err != nil {
+	name, known := s.names[to]
+	if !known {
+		name = s.newName(to)
+		s.names[to], s.defs[name] = name, nil // for references to it from within itself
+		if s.defs[name], err = s.of(to, ""); err != nil {
 			return "", err
 		}
-		s.defs[name] = definition
 	}
 	return "#/$defs/" + name, nil
 }
 
-// referElsewhere is refer for references to anything but a component, as into the middle
-// of a component or a path, and for components whose names would need escaping in a
-// reference.
-func (s *schemas) referElsewhere(ref string) (string, error) {
-	return s.defined(hashed("at", ref), func() (mcp.RawJSON, error) {
-		target, err := s.from.find(ref)
-		if err != nil {
-			return nil, err
+// newName returns a name for the definition of what stands at a place: that of the place,
+// or of its file, as far as it needs no escaping in a reference.
+func (s *schemas) newName(at *place) string {
+	base := at.name
+	if at.within == nil {
+		base = strings.TrimSuffix(path.Base(base), path.Ext(base))
+	}
+	base = strings.Map(func(c rune) rune {
+		if !isAlphanumeric(c) && c != '.' && c != '-' {
+			return '_'
 		}
-		raw, err := mcp.ParseRaw(slices.Clone(target))
-		if err != nil {
-			return nil, fmt.Errorf("$ref %q: %w", mcp.Clip(ref, maxReason), err)
+		return c
+	}, base)
+	name := base
+	for i := 0; ; i++ {
+		if _, taken := s.defs[name]; !taken {
+			return name
 		}
-		return s.convert(raw)
-	})
+		name = hashed(base, at.String()+strconv.Itoa(i))
+	}
 }
 
-// plainName tells whether the name of a component needs no escaping in a reference. Other
-// names are not valid, but occur.
-// https://spec.openapis.org/oas/v3.1.1.html#components-object
-func plainName(name string) bool {
-	return strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") == ""
+// says tells whether a schema says that its values are of that type.
+func (s *schemas) says(at *place, kind string) bool {
+	at, err := s.from.followed(at, sectionSchemas)
+	said := at.child("type")
+	return err == nil && (said.value().Says(kind) ||
+		slices.ContainsFunc(said.items(), func(one *place) bool { return one.raw.Says(kind) }))
+}
+
+// saysIntegers tells whether a schema says that its values are integers, or lists of them.
+func (s *schemas) saysIntegers(at *place) bool {
+	return s.says(at, "integer") || s.says(s.elementsOf(at), "integer")
+}
+
+// listsObjects tells whether a schema says that its values are lists of objects.
+func (s *schemas) listsObjects(at *place) bool { return s.isObject(s.elementsOf(at)) }
+
+// elementsOf returns what a schema says of the elements of its lists, nil for nothing.
+func (s *schemas) elementsOf(at *place) *place {
+	at, _ = s.from.followed(at, sectionSchemas) // nil, of which nothing is said
+	return at.child("items")
+}
+
+// isObject tells whether a schema says that its values are objects, itself or in a part
+// of it by allOf.
+func (s *schemas) isObject(at *place) bool { return s.saysObject(at, map[*place]bool{}) }
+
+// saysObject is isObject for a schema of which those in met were looked at already, since
+// parts may lead back to each other.
+func (s *schemas) saysObject(at *place, met map[*place]bool) bool {
+	at, err := s.from.followed(at, sectionSchemas)
+	if err != nil || at == nil || met[at] {
+		return false
+	}
+	met[at] = true
+	part := func(one *place) bool { return s.saysObject(one, met) }
+	return s.says(at, "object") || len(at.child("properties").names()) > 0 ||
+		slices.ContainsFunc(at.child("allOf").items(), part)
 }
 
 // exclusive converts an exclusive bound from the form of 3.0, a flag beside the bound, to

@@ -168,3 +168,17 @@ func TestTheSchemaOfEncodedTextLeadsSomewhere(t *testing.T) {
 		t.Errorf("got %s, want the schema of the text in the tool", raw)
 	}
 }
+
+// TestKeywordsWithoutAValueSayNothing: some generators write null and [] for those.
+func TestKeywordsWithoutAValueSayNothing(t *testing.T) {
+	tools, refused := load(t, newAPI(t).config(withParameter(`{"name":"q","in":"query","description":"of it",
+		"schema":{"type":"string","description":"","enum":[],"allOf":[],"required":null,"pattern":null,"maxLength":null,
+		"items":null,"default":null,"x-null":null}}`)))
+	if len(refused) > 0 {
+		t.Fatal(refused[0].Err)
+	}
+	want := `"q":{"default":null,"description":"of it","type":"string"}`
+	if raw := string(tools["op"].Raw); !strings.Contains(raw, want) {
+		t.Errorf("got %s, want %s", raw, want)
+	}
+}

@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,7 +19,7 @@ import (
 // fitting makes a tool of a size that the catalogue takes. What was reduced is noted for
 // the operator; the error says that no reduction suffices.
 func (m *maker) fitting() (t *tool, err error) {
-	for _, m.texts = range []int{maxDescription, 400, 150, 60, 0} {
+	for _, m.texts = range []int{maxDescription, 400, 150, leastText, 0} {
 		if t, err = m.make(); err != nil {
 			return nil, err
 		}
@@ -179,13 +180,34 @@ func (s *schemas) opened(raw mcp.RawJSON) (schema mcp.Object, ok bool) {
 // through other definitions.
 func (s *schemas) reached(raw mcp.RawJSON) map[string]mcp.RawJSON {
 	found := map[string]mcp.RawJSON{}
-	for open := referencesIn(nil, "", raw); len(open) > 0; {
-		name, _ := strings.CutPrefix(open[0].target, "#/$defs/")
+	for open := referencesIn(nil, raw); len(open) > 0; {
+		name, _ := strings.CutPrefix(open[0], "#/$defs/")
 		open = open[1:]
 		if definition, known := s.defs[name]; known && found[name] == nil {
 			found[name] = definition
-			open = referencesIn(open, "", definition)
+			open = referencesIn(open, definition)
 		}
+	}
+	return found
+}
+
+// referencesIn appends to found the text of every $ref in a schema.
+func referencesIn(found []string, raw mcp.RawJSON) []string {
+	if !bytes.Contains(raw, []byte(`$ref`)) {
+		return found
+	}
+	o, _ := mcp.ObjectOf(raw)
+	for name, value := range o.Members {
+		if name == "$ref" && value.IsText() {
+			ref, _ := value.Text()
+			found = append(found, ref)
+			continue
+		}
+		found = referencesIn(found, value)
+	}
+	elements, _ := raw.Elements()
+	for _, element := range elements {
+		found = referencesIn(found, element)
 	}
 	return found
 }

@@ -101,3 +101,43 @@ func TestAnOutputSchemaThatDoesNotFitIsLeftOut(t *testing.T) {
 		t.Errorf("got %v, want a tool without an output schema and with its input", refused)
 	}
 }
+
+// TestDescriptionsOfParametersAreShortenedToo, and stay so where those within schemas are
+// left out: they came back whole then.
+func TestDescriptionsOfParametersAreShortenedToo(t *testing.T) {
+	const count = 400
+	var parameters []string
+	for i := range count {
+		parameters = append(parameters, fmt.Sprintf(`{"name":"p%d","in":"query","description":%q,`+
+			`"schema":{"type":"string","title":%[2]q}}`, i, strings.Repeat("x", 200)))
+	}
+	cfg := newAPI(t).config(withParameter(strings.Join(parameters, ",")))
+	tools, refused := load(t, cfg)
+	if len(refused) > 0 {
+		t.Fatal(refused[0].Err)
+	}
+	want := []string{`operation "op": descriptions within its schemas are left out, for it to fit`}
+	if got := notes(t, cfg); !slices.Equal(got, want) {
+		t.Errorf("got notes %q, want %q", got, want)
+	}
+	cut := `"description":"` + strings.Repeat("x", 60) + "…\""
+	if raw := string(tools["op"].Raw); strings.Count(raw, cut) != count || strings.Contains(raw, `"title"`) {
+		t.Errorf("got %.300s, want all with %s", raw, cut)
+	}
+}
+
+// TestWhatAToolRefersToIsBounded together, however little of it would be left in the end.
+func TestWhatAToolRefersToIsBounded(t *testing.T) {
+	var properties, held []string
+	for i := range 5 {
+		properties = append(properties, fmt.Sprintf(`"p%d":{"$ref":"#/components/schemas/A%[1]d"}`, i))
+		held = append(held, fmt.Sprintf(`"A%d":{"description":%q}`, i, strings.Repeat("x", 1<<20)))
+	}
+	cfg := newAPI(t).config([]byte(`{"openapi":"3.1.0","paths":{"/a":{"post":{"operationId":"op","requestBody":{"content":{`+
+		`"application/json":{"schema":{"properties":{`+strings.Join(properties, ",")+`}}}}}}}},`+
+		`"components":{"schemas":{`+strings.Join(held, ",")+`}}}`), "*")
+	_, refused := load(t, cfg)
+	if len(refused) != 1 || !strings.Contains(refused[0].Err.Error(), "it refers to more than 4 MiB of the document") {
+		t.Errorf("got %v, want one refusal", refused)
+	}
+}

@@ -16,6 +16,10 @@ const (
 // (see fitting).
 const maxDescription = 8 << 10
 
+// leastText is to how many bytes a description within a schema is cut before it is left
+// out.
+const leastText = 60
+
 // The ranks of media types that a body can be written in.
 const (
 	rankNone  = iota // cannot be written

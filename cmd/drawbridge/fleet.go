@@ -317,18 +317,12 @@ func (f *fleet) rereadAll() {
 func (f *fleet) startBuiltin(ctx context.Context, s config.Server) (stop func()) {
 	cfg := s.BuiltinConfig()
 	cfg.Turns = f.turns
-	offers, release, err := builtin.New(cfg)
+	offers, err := builtin.New(cfg)
 	if err != nil {
 		return f.fail(ctx, s, err)
 	}
 	f.offer(ctx, s, offers, upstream.Status{})
-	return func() {
-		f.catalogue.Lose(s.Name, s.Prefix)
-		if err := release(); err != nil {
-			f.log.WarnContext(ctx, "built-in tools released with an error", slog.String("server", s.Name),
-				slog.Any("error", err))
-		}
-	}
+	return func() { f.catalogue.Lose(s.Name, s.Prefix) }
 }
 
 // fail notes that a server of built-in tools or an HTTP API cannot start. Nothing tries

@@ -51,19 +51,19 @@ func (e *usageError) Error() string { return e.text }
 
 func usagef(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
 
-// newAnalyzeCSV makes the tool analyze_csv. It opens the data directory once and keeps it
-// open: os.Root lets no path and no symbolic link lead out of it, and when another
-// directory takes its place later, calls still read the one that was configured.
-func newAnalyzeCSV(cfg Config) (registry.Func, func() error, error) {
+// newAnalyzeCSV makes the tool analyze_csv. Each call opens the data directory, so that
+// it reads what is there now, also when another directory has taken its place.
+func newAnalyzeCSV(cfg Config) (registry.Func, error) {
 	if cfg.CSVRoot == "" {
-		return nil, nil, errors.New("needs a directory below which it reads")
+		return nil, errors.New("needs a directory below which it reads")
 	}
 	root, err := os.OpenRoot(cfg.CSVRoot)
 	if err != nil {
-		return nil, nil, fmt.Errorf("open the data directory: %w", err)
+		return nil, fmt.Errorf("open the data directory: %w", err)
 	}
+	_ = root.Close() // it was only tried
 	call := func(ctx context.Context, c *registry.Call) (mcp.Object, error) {
-		result, err := analyzeFile(ctx, root, c, cfg.Turns)
+		result, err := analyzeFile(ctx, cfg.CSVRoot, c, cfg.Turns)
 		if usage, ok := errors.AsType[*usageError](err); ok {
 			return mcp.ToolError(usage.text), nil
 		}
@@ -72,12 +72,12 @@ func newAnalyzeCSV(cfg Config) (registry.Func, func() error, error) {
 		}
 		return structuredResult(result), nil
 	}
-	return call, root.Close, nil
+	return call, nil
 }
 
-// analyzeFile reads the arguments, opens the file and analyses it. Errors are
-// *usageError, or that of ctx.
-func analyzeFile(ctx context.Context, root *os.Root, c *registry.Call, turns *fairqueue.Queue) (
+// analyzeFile reads the arguments, opens the file below directory and analyses it. Errors
+// are *usageError, or that of ctx.
+func analyzeFile(ctx context.Context, directory string, c *registry.Call, turns *fairqueue.Queue) (
 	*analyzeCSVResult, error,
 ) {
 	args := arguments(c)
@@ -88,7 +88,7 @@ func analyzeFile(ctx context.Context, root *os.Root, c *registry.Call, turns *fa
 		}
 		delimiter = text[0]
 	}
-	file, err := openBelow(root, args.Text("path"))
+	file, err := openBelow(directory, args.Text("path"))
 	if err != nil {
 		return nil, err
 	}
@@ -110,15 +110,21 @@ func analyzeFile(ctx context.Context, root *os.Root, c *registry.Call, turns *fa
 
 func errTooManyBytes() error { return usagef("The file is larger than %d MiB.", maxCSVBytes>>20) }
 
-// openBelow opens a regular file below root. Errors are *usageError. A file that does not
-// exist and one that a symbolic link leads to outside of root give the same error, so
-// that a caller cannot find out which files the machine has. Only a path that by itself
-// leads out, as ../x does, is told so.
-func openBelow(root *os.Root, path string) (*os.File, error) {
+// openBelow opens a regular file below directory: os.Root lets no path and no symbolic
+// link lead out of that. Errors are *usageError. A file that does not exist and one that a
+// symbolic link leads to outside give the same error, so that a caller cannot find out
+// which files the machine has. Only a path that by itself leads out, as ../x does, is told
+// so.
+func openBelow(directory, path string) (*os.File, error) {
 	if !filepath.IsLocal(filepath.FromSlash(path)) {
 		return nil, usagef("The path must be relative to the data directory and must not lead out of it.")
 	}
 	unreadable := usagef("There is no readable file with that path in the data directory.")
+	root, err := os.OpenRoot(directory)
+	if err != nil {
+		return nil, unreadable
+	}
+	defer func() { _ = root.Close() }() // nothing was written
 	// a named pipe would block
 	file, err := root.OpenFile(filepath.FromSlash(path), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

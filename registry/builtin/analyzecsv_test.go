@@ -236,16 +236,24 @@ func TestAnalyzeCSVEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestAnalyzeCSVAnswersAfterRelease(t *testing.T) {
-	offers, release, err := builtin.New(builtin.Config{Tools: []string{"analyze_csv"}, CSVRoot: t.TempDir()})
-	if err != nil {
+// TestAnalyzeCSVReadsTheDirectoryThatIsThere: some jobs put a new directory in the place of
+// the old one. Its files were not read before the gateway started anew.
+func TestAnalyzeCSVReadsTheDirectoryThatIsThere(t *testing.T) {
+	offer, dir := withFiles(t, map[string]string{"f.csv": "a\n1\n"})
+	if err := os.Rename(dir, dir+".old"); err != nil {
 		t.Fatal(err)
 	}
-	if err := release(); err != nil {
+	if got := refusal(t, call(t, offer, `{"path":"f.csv"}`)); !strings.Contains(got, "There is no readable file") {
+		t.Errorf("without a directory: got %q", got)
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if got := refusal(t, call(t, offers[0], `{"path":"f.csv"}`)); !strings.Contains(got,
-		"There is no readable file") {
-		t.Errorf("got %q", got)
+	if err := os.WriteFile(filepath.Join(dir, "f.csv"), []byte("b\n2\n3\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	result := call(t, offer, `{"path":"f.csv"}`)
+	if got := result.Object("structuredContent").Value("rows"); string(got) != "2" {
+		t.Errorf("got %s rows, want those of the new file: %s", got, result.JSON())
 	}
 }

@@ -21,7 +21,6 @@
 package builtin
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -37,10 +36,9 @@ const defaultTimeout = 30 * time.Second
 type tool struct {
 	name       string
 	definition string // JSON, as in tools/list
-	// make returns the Func that runs the tool, and a function that closes what the Func
-	// keeps open, or nil when it keeps nothing open. The Func is safe for concurrent use.
-	// The error says what is wrong with the Config.
-	make func(Config) (registry.Func, func() error, error)
+	// make returns the Func that runs the tool, which is safe for concurrent use and keeps
+	// nothing open. The error says what is wrong with the Config.
+	make func(Config) (registry.Func, error)
 }
 
 // tools returns every built-in tool, sorted by name.
@@ -64,12 +62,8 @@ func Names() []string {
 	return names
 }
 
-// New returns the configured tools as offers, in the order of cfg.Tools, and a function
-// that closes what they keep open. Without an error, that function is never nil, and the
-// caller must call it when the tools are no longer called. A call that comes after it all
-// the same fails without harm: analyze_csv then answers that there is no such file. With
-// an error, nothing stays open.
-func New(cfg Config) ([]registry.Offer, func() error, error) {
+// New returns the configured tools as offers, in the order of cfg.Tools.
+func New(cfg Config) ([]registry.Offer, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
@@ -77,46 +71,34 @@ func New(cfg Config) ([]registry.Offer, func() error, error) {
 		cfg.Timeout = defaultTimeout
 	}
 	var offers []registry.Offer
-	var releases []func() error
-	release := func() error {
-		var errs []error
-		for _, r := range releases {
-			errs = append(errs, r())
-		}
-		return errors.Join(errs...)
-	}
 	for i, name := range cfg.Tools {
 		if slices.Contains(cfg.Tools[:i], name) {
-			return nil, nil, errors.Join(fmt.Errorf("built-in tool %q is listed twice", name), release())
+			return nil, fmt.Errorf("built-in tool %q is listed twice", name)
 		}
-		offer, done, err := newOffer(cfg, name)
+		offer, err := newOffer(cfg, name)
 		if err != nil {
-			return nil, nil, errors.Join(err, release())
-		}
-		if done != nil {
-			releases = append(releases, done)
+			return nil, err
 		}
 		offers = append(offers, offer)
 	}
-	return offers, release, nil
+	return offers, nil
 }
 
-// newOffer returns the offer of one tool and the function that closes what it keeps open,
-// which may be nil.
-func newOffer(cfg Config, name string) (registry.Offer, func() error, error) {
+// newOffer returns the offer of one tool.
+func newOffer(cfg Config, name string) (registry.Offer, error) {
 	all := tools()
 	i := slices.IndexFunc(all, func(t tool) bool { return t.name == name })
 	if i < 0 {
-		return registry.Offer{}, nil, fmt.Errorf("no built-in tool is called %q; there are %s", name,
+		return registry.Offer{}, fmt.Errorf("no built-in tool is called %q; there are %s", name,
 			strings.Join(Names(), ", "))
 	}
-	call, done, err := all[i].make(cfg)
+	call, err := all[i].make(cfg)
 	if err != nil {
-		return registry.Offer{}, nil, fmt.Errorf("built-in tool %s: %w", name, err)
+		return registry.Offer{}, fmt.Errorf("built-in tool %s: %w", name, err)
 	}
 	definition, err := mcp.ParseObject([]byte(defined(all[i].definition, cfg)))
 	if err != nil {
-		return registry.Offer{}, nil, fmt.Errorf("definition of built-in tool %s: %w", name, err)
+		return registry.Offer{}, fmt.Errorf("definition of built-in tool %s: %w", name, err)
 	}
-	return registry.Offer{Definition: definition, Timeout: cfg.Timeout, Call: call}, done, nil
+	return registry.Offer{Definition: definition, Timeout: cfg.Timeout, Call: call}, nil
 }

@@ -36,15 +36,10 @@ func everything(t *testing.T) builtin.Config {
 func open(t *testing.T, cfg builtin.Config, name string) registry.Offer {
 	t.Helper()
 	cfg.Tools = []string{name}
-	offers, release, err := builtin.New(cfg)
+	offers, err := builtin.New(cfg)
 	if err != nil {
 		t.Fatalf("New(%s): %v", name, err)
 	}
-	t.Cleanup(func() {
-		if err := release(); err != nil {
-			t.Errorf("release %s: %v", name, err)
-		}
-	})
 	if len(offers) != 1 {
 		t.Fatalf("New(%s) made %d offers, want 1", name, len(offers))
 	}
@@ -154,11 +149,10 @@ func TestNamesAreSortedAndComplete(t *testing.T) {
 func TestOffersStandInTheConfiguredOrder(t *testing.T) {
 	cfg := everything(t)
 	slices.Reverse(cfg.Tools)
-	offers, release, err := builtin.New(cfg)
+	offers, err := builtin.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer release()
 	var got []string
 	for _, offer := range offers {
 		got = append(got, offer.Definition.Text("name"))
@@ -172,12 +166,9 @@ func TestOffersStandInTheConfiguredOrder(t *testing.T) {
 }
 
 func TestNothingIsOfferedUnlessConfigured(t *testing.T) {
-	offers, release, err := builtin.New(builtin.Config{})
+	offers, err := builtin.New(builtin.Config{})
 	if err != nil || len(offers) != 0 {
 		t.Errorf("New of nothing = %d offers, %v; want none", len(offers), err)
-	}
-	if err := release(); err != nil {
-		t.Error(err)
 	}
 }
 
@@ -233,7 +224,7 @@ func TestNewRefuses(t *testing.T) {
 		"no client": {weather(func(c *builtin.Config) { c.Client = nil }), "needs an HTTP client"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, _, err := builtin.New(test.cfg)
+			_, err := builtin.New(test.cfg)
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got error %v, want one with %q", err, test.want)
 			}
@@ -243,11 +234,10 @@ func TestNewRefuses(t *testing.T) {
 
 // The words of a definition are what a model decides by.
 func TestDefinitionsAreCompleteAndModest(t *testing.T) {
-	offers, release, err := builtin.New(everything(t))
+	offers, err := builtin.New(everything(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer release()
 	for _, offer := range offers {
 		d := offer.Definition
 		name := d.Text("name")
@@ -277,11 +267,10 @@ func TestDefinitionsAreCompleteAndModest(t *testing.T) {
 
 // The schema of each revision reads every definition as a Tool.
 func TestDefinitionsFitTheProtocolSchema(t *testing.T) {
-	offers, release, err := builtin.New(everything(t))
+	offers, err := builtin.New(everything(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer release()
 	for revision, path := range map[string]string{
 		mcp.Revision2607: "/$defs/Tool", mcp.Revision2511: "/$defs/Tool",
 		mcp.Revision2506: "/definitions/Tool",

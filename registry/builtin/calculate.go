@@ -22,7 +22,7 @@ type calculateResult struct {
 }
 
 // newCalculate makes the tool calculate, which needs nothing of the config.
-func newCalculate(Config) (registry.Func, func() error, error) { return calculate, nil, nil }
+func newCalculate(Config) (registry.Func, error) { return calculate, nil }
 
 // calculate serves one call.
 func calculate(_ context.Context, c *registry.Call) (mcp.Object, error) {

@@ -186,11 +186,10 @@ func FuzzCalculate(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
-	offers, release, err := builtin.New(builtin.Config{Tools: []string{"calculate"}})
+	offers, err := builtin.New(builtin.Config{Tools: []string{"calculate"}})
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Cleanup(func() { release() })
 	f.Fuzz(func(t *testing.T, expression string) {
 		if !utf8.ValidString(expression) {
 			t.Skip("arguments are valid UTF-8")

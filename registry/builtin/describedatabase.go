@@ -37,8 +37,8 @@ type columnLayout struct {
 }
 
 // newDescribeDatabase makes the tool describe_database.
-func newDescribeDatabase(cfg Config) (registry.Func, func() error, error) {
-	call, err := databaseTool(cfg,
+func newDescribeDatabase(cfg Config) (registry.Func, error) {
+	return databaseTool(cfg,
 		func(ctx context.Context, c *registry.Call, d namedSource) (mcp.Object, error) {
 			one := database.Parameter{}
 			if name := arguments(c).Text("table"); name != "" {
@@ -55,7 +55,6 @@ func newDescribeDatabase(cfg Config) (registry.Func, func() error, error) {
 				return layoutResult(name, table)
 			})
 		})
-	return call, nil, err
 }
 
 // layoutResult returns the result of describe_database from the rows of a source's

@@ -41,10 +41,10 @@ type getWeatherResult struct {
 }
 
 // newGetWeather makes the tool get_weather.
-func newGetWeather(cfg Config) (registry.Func, func() error, error) {
+func newGetWeather(cfg Config) (registry.Func, error) {
 	meteo, err := newOpenMeteo(cfg)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	call := func(ctx context.Context, c *registry.Call) (mcp.Object, error) {
 		args := arguments(c)
@@ -64,7 +64,7 @@ func newGetWeather(cfg Config) (registry.Func, func() error, error) {
 		}
 		return mcp.ToolError(weatherFault(err)), nil
 	}
-	return call, nil, nil
+	return call, nil
 }
 
 // weatherFault words an error of openMeteo.weather for the model. It repeats nothing that

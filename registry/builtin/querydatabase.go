@@ -122,8 +122,8 @@ func CheckDatabases(ctx context.Context, cfg Config) (lines []string, err error)
 }
 
 // newQueryDatabase makes the tool query_database.
-func newQueryDatabase(cfg Config) (registry.Func, func() error, error) {
-	call, err := databaseTool(cfg,
+func newQueryDatabase(cfg Config) (registry.Func, error) {
+	return databaseTool(cfg,
 		func(ctx context.Context, c *registry.Call, d namedSource) (mcp.Object, error) {
 			args := arguments(c)
 			q := &database.Query{Text: args.Text("query"), Limit: defaultRows}
@@ -136,7 +136,6 @@ func newQueryDatabase(cfg Config) (registry.Func, func() error, error) {
 			}
 			return d.answer(ctx, c, q, queryResult)
 		})
-	return call, nil, err
 }
 
 // databaseTool makes a tool that uses the database which its argument of that name names.

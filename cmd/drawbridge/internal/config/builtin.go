@@ -108,7 +108,7 @@ func (r *reader) databaseFields(d *builtin.Database) fields {
 }
 
 // checkBuiltin reports what keeps the built-in tools of a server from being made. Package
-// builtin has most of these checks, so the tools are made once, on trial, and released.
+// builtin has most of these checks, so the tools are made once, on trial.
 func (r *reader) checkBuiltin(s *Server, n *node) {
 	for _, name := range []string{"weather_url", "geocoding_url"} {
 		if value := n.child("builtin").child("get_weather").member(name); value != nil {
@@ -126,11 +126,7 @@ func (r *reader) checkBuiltin(s *Server, n *node) {
 	if len(r.problems) > 0 {
 		return
 	}
-	_, release, err := builtin.New(s.BuiltinConfig())
-	if err == nil {
-		err = release()
-	}
-	if err != nil {
+	if _, err := builtin.New(s.BuiltinConfig()); err != nil {
 		r.fault(n.member("builtin"), "%s", err)
 	}
 }

@@ -83,11 +83,7 @@ func (r *Redis) Ahead() int {
 
 // Len returns how many keys are remembered.
 func (m *Memory) Len() int {
-	n := 0
-	for i := range m.shards {
-		m.shards[i].mu.Lock()
-		n += len(m.shards[i].buckets)
-		m.shards[i].mu.Unlock()
-	}
-	return n
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.buckets)
 }

@@ -4,9 +4,9 @@
 // question; that is package share's.
 //
 // A Limiter is a set of token buckets. This file defines it, memory.go implements it for
-// one process, and redis.go for several that share buckets on a server; prefetches.go takes
-// tokens of those ahead. part.go has the rule by which sharers of a bucket are kept from
-// taking all of it.
+// one process, and redis.go for several that share buckets on a server; prefetches.go
+// takes tokens of those ahead. bucket.go has what is known of a bucket, and the rule by
+// which its sharers are kept from taking all of it.
 package ratelimit
 
 import (
@@ -38,9 +38,9 @@ type Bucket struct {
 	// Sharer names who takes, if the bucket has several who share it, such as the users
 	// of a tenant. None of them can then take what the others need: one alone gets half
 	// of Burst at once and all of Rate in the long run, and one who was quiet finds
-	// tokens at once, whatever up to 15 others do; see part.go. Empty: the bucket belongs
-	// to whoever comes first. In one call, all buckets with the same Key have the same
-	// Sharer.
+	// tokens at once, whatever up to 15 others do; see bucket.go. Empty: the bucket
+	// belongs to whoever comes first. In one call, all buckets with the same Key have the
+	// same Sharer.
 	Sharer string
 	// Group names what keeps together the buckets of one call where they are spread over
 	// several nodes. All buckets of a call have the same, and nothing else is in its
@@ -90,6 +90,19 @@ func (l Limit) never(tokens int, sharer string, index int) *ExceededError {
 	return nil
 }
 
+// want is what one call takes of one bucket: a Bucket, or several with the same key.
+type want struct {
+	*Bucket
+
+	index  int // of the first Bucket
+	tokens int // of all together
+
+	// Of a Redis.
+	prefetch *prefetch
+	short    bool // the prefetch has too few
+	aside    int  // tokens of the prefetch that are kept for this call during its trip
+}
+
 // merge adds up what goes to the same bucket: compared one by one with the tokens that
 // there are, several could take more together. It returns the refusal of the first that
 // never has so many, nil for none. buffer spares an allocation.
@@ -111,4 +124,12 @@ next:
 		}
 	}
 	return buffer, nil
+}
+
+// longer returns the refusal that holds for longer; one of them may be nil.
+func longer(a, b *ExceededError) *ExceededError {
+	if a == nil || b != nil && b.RetryAfter > a.RetryAfter {
+		return b
+	}
+	return a
 }

@@ -37,7 +37,7 @@ type RedisConfig struct {
 // as what was used lately, and the prefetches of all replicas together are at most an
 // eighth of Burst. So of a bucket with a Burst below 8 × Replicas none is taken ahead,
 // and each Take is a trip. Nothing is taken ahead of the reserve for the quiet; see
-// part.go.
+// bucket.go.
 //
 // What a sharer owes is counted by each replica for itself, and what the bucket lacks is
 // known as of the last trip. At each replica a sharer counts as quiet that owes
@@ -80,17 +80,6 @@ func NewRedis(cfg RedisConfig) *Redis {
 	}
 }
 
-// want is what one call takes of one bucket: a Bucket, or several with the same key.
-type want struct {
-	*Bucket
-
-	index    int // of the first Bucket
-	tokens   int // of all together
-	prefetch *prefetch
-	short    bool // the prefetch has too few
-	aside    int  // tokens of the prefetch that are kept for this call during its trip
-}
-
 // ask returns what a trip asks for a prefetch that has too few tokens, all of which will be
 // kept aside.
 func (w *want) ask(now time.Time) ask {
@@ -98,8 +87,8 @@ func (w *want) ask(now time.Time) ask {
 		prefetch: w.prefetch, need: w.tokens - w.aside, owed: -1, ahead: w.prefetch.ahead(now),
 		prefetched: w.prefetch.all(now),
 	}
-	if !w.prefetch.isQuiet(w, now) {
-		a.owed = w.prefetch.owes(w.Sharer, now) + float64(w.aside)
+	if v := w.prefetch.view(now); !v.isQuiet(w) {
+		a.owed = v.owes(w.Sharer) + float64(w.aside)
 	}
 	return a
 }
@@ -162,20 +151,12 @@ func (r *Redis) peekLocked(wants []want, now time.Time) (refused *ExceededError,
 	return refused, short
 }
 
-// longer returns the refusal that holds for longer; one of them may be nil.
-func longer(a, b *ExceededError) *ExceededError {
-	if a == nil || b != nil && b.RetryAfter > a.RetryAfter {
-		return b
-	}
-	return a
-}
-
 // takeLocked takes what is wanted from the prefetches, which have enough, and has those
 // filled with few tokens left.
 func (r *Redis) takeLocked(wants []want, now time.Time) {
 	for i := range wants {
 		w := &wants[i]
-		w.prefetch.owe(w, now)
+		w.prefetch.owe(w, w.prefetch.view(now))
 		w.prefetch.tokens -= w.tokens
 	}
 	r.fillLocked(wants, now)
@@ -228,7 +209,7 @@ func (r *Redis) fetchLocked(ctx context.Context, wants []want, now time.Time) er
 		w := &wants[i]
 		w.prefetch.aside -= w.aside
 		if taken {
-			w.prefetch.owe(w, then)
+			w.prefetch.owe(w, w.prefetch.view(then))
 			continue
 		}
 		if then.Before(w.prefetch.until) {
@@ -253,7 +234,7 @@ func beginLocked(asks []ask) (over chan struct{}) {
 	over = make(chan struct{})
 	for i := range asks {
 		a := &asks[i]
-		a.limit, a.prefetch.trip = a.prefetch.bucket.Limit, over
+		a.limit, a.prefetch.trip = a.prefetch.limit, over
 	}
 	return over
 }
@@ -276,7 +257,7 @@ func (r *Redis) goLocked(ctx context.Context, asks []ask, over chan struct{}, no
 	for i := range asks {
 		l := asks[i].prefetch
 		l.trip = nil
-		if err == nil && l.bucket.Limit == asks[i].limit {
+		if err == nil && l.limit == asks[i].limit {
 			// of before the trip, so that the server lets the prefetch live longer than the
 			// replica does
 			l.add(outcomes[i], now)

@@ -60,7 +60,7 @@ func terms(replica string, asks []ask) (keys, args []string) {
 	args = append(args, replica, strconv.Itoa(int(prefetchLife/time.Second)))
 	for i := range asks {
 		a := &asks[i]
-		keys = append(keys, keyOf(&a.prefetch.bucket))
+		keys = append(keys, a.prefetch.key)
 		args = append(args, number(a.limit.Rate), strconv.Itoa(a.limit.Burst), strconv.Itoa(a.need),
 			number(a.owed),
 			strconv.Itoa(a.ahead), strconv.Itoa(a.prefetched))

@@ -24,7 +24,7 @@ local function prefetched(key, fields)
   return before, others
 end
 
--- shares is the rule of part.go for a sharer that owes so much to a bucket with so many tokens.
+-- shares is the rule of bucket.go for a sharer that owes so much to a bucket with so many tokens.
 local function shares(need, owed, has, burst)
   local left = has - need
   owed = math.min(owed, math.max(burst - has, 0)) + need

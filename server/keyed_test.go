@@ -364,7 +364,9 @@ func TestRedisKeepsAnswers(t *testing.T) {
 		w := newWorld(t, func(w *world) {
 			w.config.Seal, w.config.Others = ring, hub.Join()
 			store := redis.New(server.Config())
-			answers = once.NewRedis(once.RedisConfig{Store: store, Seal: ring, Others: w.config.Others})
+			answers = once.NewRedis(once.RedisConfig{
+				Store: store, Seal: ring, Others: w.config.Others, Quota: share.New(128 << 20),
+			})
 			redistest.Run(t, store)
 			w.config.Once = answers
 		})

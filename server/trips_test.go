@@ -19,6 +19,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/server/once"
 )
 
@@ -131,8 +132,7 @@ func sharingAll(t *testing.T) func(*world) {
 	t.Cleanup(func() { stop(); running.Wait() })
 	return func(w *world) {
 		answers := once.NewRedis(once.RedisConfig{
-			Store: w.store, Seal: w.config.Seal,
-			Others: w.config.Others,
+			Store: w.store, Seal: w.config.Seal, Others: w.config.Others, Quota: share.New(128 << 20),
 		})
 		w.config.Once = answers
 		running.Go(func() { _ = answers.Run(ctx) })

@@ -35,10 +35,6 @@ type sharing struct {
 	lists   *relisting      // of servers
 }
 
-// answersPart is the part of what a replica may put into Redis that answers of calls with
-// a key may take: the whole divided by this.
-const answersPart = 2
-
 // newSharing returns what the config says, not running yet. An error is about a file that
 // the config names.
 func newSharing(cfg *config.Config, ring *seal.Ring, log *slog.Logger, m *metrics.Metrics) (sharing, error) {
@@ -78,9 +74,7 @@ func newSharing(cfg *config.Config, ring *seal.Ring, log *slog.Logger, m *metric
 	})
 	m.RedisClock.Of(group.Ahead)
 	quota := share.New(cfg.Redis.Memory / int64(allowed))
-	answers := once.NewRedis(once.RedisConfig{
-		Store: store, Seal: ring, Others: group, Capacity: quota.Total() / answersPart, Quota: quota,
-	})
+	answers := once.NewRedis(once.RedisConfig{Store: store, Seal: ring, Others: group, Quota: quota})
 	return sharing{
 		store: store, others: group, group: group, once: answers, quota: quota, allowed: allowed,
 	}, nil

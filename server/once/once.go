@@ -107,14 +107,19 @@ func (f *flight) Wanted() bool { return f.waiting.Load() > 0 }
 // budgets bounds what is kept, with the shares of tenants and users. Two budgets count
 // it: the part that may go into answers at all, so that they never crowd out requests,
 // and the whole.
-type budgets struct{ part, whole *share.Budget } // whole may be nil
+type budgets struct{ part, whole *share.Budget }
+
+// newBudgets returns the budgets for answers that may take the whole divided by part.
+func newBudgets(whole *share.Budget, part int64) budgets {
+	return budgets{share.New(whole.Total() / part), whole}
+}
 
 // take takes n bytes of both. The error is ErrFull.
 func (r *budgets) take(u share.User, n int64) error {
 	if r.part.Take(u, n) != nil {
 		return ErrFull
 	}
-	if r.whole != nil && r.whole.Take(u, n) != nil {
+	if r.whole.Take(u, n) != nil {
 		r.part.Give(u, n)
 		return ErrFull
 	}
@@ -123,7 +128,5 @@ func (r *budgets) take(u share.User, n int64) error {
 
 func (r *budgets) give(u share.User, n int64) {
 	r.part.Give(u, n)
-	if r.whole != nil {
-		r.whole.Give(u, n)
-	}
+	r.whole.Give(u, n)
 }

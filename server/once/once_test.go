@@ -52,7 +52,7 @@ func newLab(t *testing.T) *lab {
 func (l *lab) join(t *testing.T, change ...func(*once.RedisConfig)) *member {
 	t.Helper()
 	m := &member{others: l.hub.Join(), store: redis.New(l.server.Config())}
-	cfg := once.RedisConfig{Store: m.store, Seal: l.ring, Others: m.others}
+	cfg := once.RedisConfig{Store: m.store, Seal: l.ring, Others: m.others, Quota: share.New(128 << 20)}
 	for _, f := range change {
 		f(&cfg)
 	}
@@ -274,7 +274,7 @@ func TestOneUserFillsOnlyItsShare(t *testing.T) {
 		}
 	})
 	t.Run("redis", func(t *testing.T) {
-		check(t, newLab(t).join(t, func(c *once.RedisConfig) { c.Capacity = 1 << 20 }), 1<<20)
+		check(t, newLab(t).join(t, func(c *once.RedisConfig) { c.Quota = share.New(2 << 20) }), 1<<20)
 	})
 }
 
@@ -322,7 +322,9 @@ func TestAnAnswerOutlivesTheStopOfItsReplica(t *testing.T) {
 	b := l.join(t)
 	store := redis.New(l.server.Config())
 	others := l.hub.Join()
-	stopping := once.NewRedis(once.RedisConfig{Store: store, Seal: l.ring, Others: others})
+	stopping := once.NewRedis(once.RedisConfig{
+		Store: store, Seal: l.ring, Others: others, Quota: share.New(128 << 20),
+	})
 	redistest.Run(t, store)
 	c := claim(t, stopping, request(1, 1))
 	l.server.Freeze(t)
@@ -455,7 +457,9 @@ func TestAClaimThatNobodyKnowsIsDropped(t *testing.T) {
 	a, b := l.join(t), l.join(t)
 	// claims in the name of a
 	store := redis.New(l.server.Config())
-	ghost := once.NewRedis(once.RedisConfig{Store: store, Seal: l.ring, Others: a.others})
+	ghost := once.NewRedis(once.RedisConfig{
+		Store: store, Seal: l.ring, Others: a.others, Quota: share.New(128 << 20),
+	})
 	redistest.Run(t, store)
 	claim(t, ghost, request(1, 1))
 	_, err := repeat(t, b, request(1, 1))
@@ -467,11 +471,13 @@ func TestAClaimThatNobodyKnowsIsDropped(t *testing.T) {
 }
 
 // TestAnswersCountInTheQuota fills what the replica may have in Redis with other things:
-// a request with a key is refused then, and runs when there is room again.
+// a request with a new key is refused then, and runs when there is room again. One whose
+// answer is kept gets that.
 func TestAnswersCountInTheQuota(t *testing.T) {
 	t.Parallel()
 	quota := share.New(1 << 20)
 	a := newLab(t).join(t, func(c *once.RedisConfig) { c.Quota = quota })
+	claim(t, a, request(2, 1)).Finish(t.Context(), once.Answer{Status: 200, Message: []byte("x")})
 	others := share.User{TenantID: "acme", Subject: "another"}
 	for quota.Take(others, 512) == nil {
 	}
@@ -480,6 +486,9 @@ func TestAnswersCountInTheQuota(t *testing.T) {
 	}
 	if _, err := repeat(t, a, request(1, 1)); !errors.Is(err, once.ErrFull) {
 		t.Errorf("got %v, want ErrFull", err)
+	}
+	if answer, err := repeat(t, a, request(2, 1)); err != nil || string(answer.Message) != "x" {
+		t.Errorf("what is kept: got %v, %v; want the answer", answer, err)
 	}
 	quota.Give(request(1, 1).User, quota.InUseBy("acme")-held)
 	claim(t, a, request(1, 1)).Finish(t.Context(), once.Answer{Status: 200, Message: make([]byte, 1000)})

@@ -26,7 +26,9 @@ func TestALossWhileAClaimIsRenewedCounts(t *testing.T) {
 			s.reclaim()
 		}
 	}
-	s = NewRedis(RedisConfig{Store: redis.New(cfg), Seal: seal.RandomRing(), Others: hub.Join()})
+	s = NewRedis(RedisConfig{
+		Store: redis.New(cfg), Seal: seal.RandomRing(), Others: hub.Join(), Quota: share.New(128 << 20),
+	})
 	redistest.Run(t, s.config.Store)
 	redistest.WaitUp(t, s.config.Store)
 	user := share.User{TenantID: "acme", Issuer: "i", Subject: "alice"}
@@ -38,12 +40,12 @@ func TestALossWhileAClaimIsRenewedCounts(t *testing.T) {
 		t.Fatalf("%d claims are due, want 1", len(due))
 	}
 	losing.Store(true)
-	due[0].tend(t.Context())
+	s.tend(t.Context(), due[0])
 	if len(s.due(time.Now())) != 1 {
 		t.Error("the claim is not renewed again")
 	}
 	losing.Store(false)
-	due[0].tend(t.Context())
+	s.tend(t.Context(), due[0])
 	if n := len(s.due(time.Now())); n != 0 {
 		t.Errorf("%d claims are due after it was renewed, want none", n)
 	}

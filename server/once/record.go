@@ -38,9 +38,25 @@ const clocksDiffer = time.Minute
 
 // isStale tells whether a record of a request that is over has outlived its time, so that
 // somebody must have kept a copy and put it back. One that runs has no end: whoever
-// claims it has to know it, see Redis.Begin.
+// claims it has to know it, see store.Begin.
 func (p *record) isStale(now time.Time) bool {
 	return p.state != running && now.Sub(p.at).Abs() > Retention+clocksDiffer
+}
+
+// problem returns why a request gets nothing of the record under its key; nil: it gets
+// the answer, or waits for that.
+func (p *record) problem(r *Request, now time.Time) error {
+	switch {
+	case p.isStale(now):
+		return ErrUnknown
+	case p.body != r.Body:
+		return ErrBody
+	case p.state == unkept:
+		return ErrUnkept
+	case p.state != running && p.state != answered: // of a later version
+		return ErrUnknown
+	}
+	return nil
 }
 
 // purpose binds a record to its key. Its number changes with the form of a record.

@@ -1,10 +1,9 @@
 package once
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
-	"sync"
+	"strconv"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/pace"
@@ -14,18 +13,13 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
-// RedisConfig is what a Redis needs. Every field is required but Capacity, Quota and Now.
+// RedisConfig is what a Redis needs. Every field is required but Now.
 type RedisConfig struct {
 	Store  *redis.Store
 	Seal   *seal.Ring
 	Others replica.Others
-	// Capacity is how many bytes of answers this replica may have in Redis, shared out
-	// among tenants and users. Zero: 64 MiB.
-	Capacity int64
-	// Quota is what this replica may have in Redis altogether, in bytes, of which the
-	// answers take their part. nil: answers alone are bounded.
-	Quota *share.Budget
-	Now   func() time.Time // that records show; nil: time.Now
+	Quota  *share.Budget    // what this replica may have in Redis altogether, in bytes
+	Now    func() time.Time // that records show; nil: time.Now
 }
 
 // Redis is a Store that replicas share. A key is one record in Redis: claimed by whoever
@@ -40,30 +34,21 @@ type RedisConfig struct {
 // to a node that had not heard of a claim. The home claims what still runs there again as
 // soon as it notices.
 type Redis struct {
-	config  RedisConfig
-	budgets budgets
+	store
 
-	mu     sync.Mutex                   // guards the fields below
-	claims map[[sha256.Size]byte]*claim // that this replica has, by the names of their requests
-	lapses []lapse                      // of what was written, the oldest first
+	config RedisConfig
 }
 
-var _ Store = (*Redis)(nil)
-
-// lapse is when a part of the room is free again.
-type lapse struct {
-	at   time.Time
-	user share.User
-	size int64
-}
+var (
+	_ Store  = (*Redis)(nil)
+	_ keeper = (*Redis)(nil)
+)
 
 const (
-	defaultCapacity = 64 << 20
-	renewAfter      = Retention / 4
-	settleTick      = time.Second
-	lastTime        = time.Second            // for what is left to be written when Run ends
-	missedFor       = 3 * time.Second        // for which a replica must not be there to count as gone
-	missedRecheck   = 250 * time.Millisecond // after which it is looked for again
+	quotaPart  = 2 // answers may take the Quota divided by this
+	renewAfter = Retention / 4
+	settleTick = time.Second
+	lastTime   = time.Second // for what is left to be written when Run ends
 )
 
 // smallRecord is how large a record may be that is read without saying so before: others
@@ -88,17 +73,72 @@ var retentionMillis = redis.Millis(Retention)
 
 // NewRedis returns a Redis. It is called before cfg.Store runs. Run makes it live.
 func NewRedis(cfg RedisConfig) *Redis {
-	cfg.Capacity = cmp.Or(cfg.Capacity, defaultCapacity)
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	s := &Redis{
-		config: cfg, budgets: budgets{share.New(cfg.Capacity), cfg.Quota},
-		claims: make(map[[sha256.Size]byte]*claim),
-	}
+	s := &Redis{config: cfg}
+	s.kept, s.claims, s.others, s.now = s, make(map[[sha256.Size]byte]*claim), cfg.Others, cfg.Now
+	s.budgets = newBudgets(cfg.Quota, quotaPart)
 	cfg.Store.OnLoss(s.reclaim)
 	return s
 }
+
+// begin implements keeper. While Redis is away nothing is claimed: such a claim would
+// need an end that cannot be written.
+func (s *Redis) begin(r *Request) (string, error) {
+	if err := s.config.Store.Up(); err != nil {
+		return "", err
+	}
+	p := record{state: running, at: s.now(), body: r.Body, home: s.others.Self()}
+	return p.seal(s.config.Seal, r), nil
+}
+
+// enter implements keeper.
+func (s *Redis) enter(ctx context.Context, c *claim) (*record, error) {
+	reply, err := s.try(ctx, c)
+	if err != nil || reply.Nil() {
+		return nil, err
+	}
+	text, _ := reply.Text()                             // "" for what no replica has written
+	p, _ := openRecord(s.config.Seal, &c.request, text) // likewise: such a record is stale
+	p.text = text
+	return &p, nil
+}
+
+// try returns the record under the key, or claims it. A record that is large is read as
+// such: the first look only says how large it is.
+func (s *Redis) try(ctx context.Context, c *claim) (redis.Reply, error) {
+	keys, args := []string{keyOf(&c.request)}, []string{c.text, retentionMillis, strconv.Itoa(smallRecord)}
+	reply, err := enter.Run(ctx, s.config.Store, keys, args)
+	if err != nil || reply.Nil() {
+		return reply, err
+	}
+	if size, err := reply.Int(); err == nil && size <= 2*MaxAnswer {
+		args[2] = strconv.FormatInt(size, 10)
+		return enter.RunFor(ctx, s.config.Store, int(size), keys, args)
+	}
+	return reply, nil // a record, or what no replica has written
+}
+
+// end implements keeper.
+func (s *Redis) end(ctx context.Context, c *claim, p *record) error {
+	text := ""
+	if p != nil {
+		text = p.seal(s.config.Seal, &c.request)
+	}
+	return s.put(ctx, c, text)
+}
+
+// put writes another record under the key of a claim if it has that one or none; ""
+// forgets it.
+func (s *Redis) put(ctx context.Context, c *claim, text string) error {
+	args := []string{c.text, text, retentionMillis}
+	_, err := put.Run(ctx, s.config.Store, []string{keyOf(&c.request)}, args)
+	return err
+}
+
+// keyOf returns the key of a request in Redis.
+func keyOf(r *Request) string { return redis.Key(r.User.TenantID, "once", r.name()) }
 
 // reclaim has Run claim again what runs here: Redis may have forgotten it.
 func (s *Redis) reclaim() {
@@ -109,120 +149,24 @@ func (s *Redis) reclaim() {
 	}
 }
 
-// Begin implements Store.
-func (s *Redis) Begin(ctx context.Context, r Request) (Claim, *Answer, error) {
-	if err := s.config.Store.Up(); err != nil {
-		// a claim that was not made needs no end: while Redis is away none would be
-		// forgotten
-		return nil, nil, err
-	}
-	s.sweep(time.Now())
-	for missed := (time.Time{}); ; {
-		c, err := s.newClaim(ctx, r)
-		if err != nil {
-			return nil, nil, err
-		}
-		found, err := c.enter(ctx)
-		if found == nil && err == nil {
-			return c, nil, nil
-		}
-		s.budgets.give(r.User, claimCost)
-		switch {
-		case err != nil:
-			return nil, nil, err
-		case found.state == answered:
-			return nil, &found.answer, nil
-		}
-		switch home := found.home; {
-		case home == s.config.Others.Self():
-			// of no request: it was written late, after whoever claimed had given up
-			if err := c.put(ctx, found.text, ""); err != nil {
-				return nil, nil, err
-			}
-			continue
-		case s.config.Others.IsThere(home):
-			return nil, nil, &ElsewhereError{home}
-		case missed.IsZero():
-			missed = time.Now()
-		case time.Since(missed) > missedFor:
-			return nil, nil, ErrUnknown
-		}
-		if !pace.Wait(ctx, missedRecheck) {
-			return nil, nil, context.Cause(ctx)
-		}
-	}
-}
-
-// newClaim enters a claim, once there is no other for its key at this replica.
-func (s *Redis) newClaim(ctx context.Context, r Request) (*claim, error) {
-	c := &claim{
-		store: s, request: r, key: keyOf(&r), renewed: time.Now(), flight: flight{over: make(chan struct{})},
-	}
-	p := record{state: running, at: s.config.Now(), body: r.Body, home: s.config.Others.Self()}
-	c.text = p.seal(s.config.Seal, &r)
-	for {
-		s.mu.Lock()
-		other := s.claims[r.Name]
-		switch {
-		case other != nil && other.request.Body != r.Body:
-			s.mu.Unlock()
-			return nil, ErrBody
-		case other == nil:
-			err := s.budgets.take(r.User, claimCost)
-			if err == nil {
-				s.claims[r.Name] = c
-			}
-			s.mu.Unlock()
-			return c, err
-		}
-		other.waiting.Add(1)
-		s.mu.Unlock()
-		if err := other.await(ctx); err != nil {
-			return nil, err
-		}
-	}
-}
-
-// keyOf returns the key of a request in Redis.
-func keyOf(r *Request) string { return redis.Key(r.User.TenantID, "once", r.name()) }
-
-// lapse notes that a part of the room is free again after Retention.
-func (s *Redis) lapse(u share.User, size int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lapses = append(s.lapses, lapse{time.Now().Add(Retention), u, size})
-}
-
-// sweep gives back the room of what has lapsed.
-func (s *Redis) sweep(now time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := 0
-	for n < len(s.lapses) && !now.Before(s.lapses[n].at) {
-		s.budgets.give(s.lapses[n].user, s.lapses[n].size)
-		n++
-	}
-	s.lapses = s.lapses[n:]
-}
-
 // Run renews the claims of requests that run here, and writes what could not be written
 // at once, until ctx ends. Then it tries once more, for lastTime at most: nobody else can
 // tell later how a request ended.
 func (s *Redis) Run(ctx context.Context) error {
-	pace.Every(ctx, settleTick, func(ctx context.Context) {
-		s.sweep(time.Now())
-		s.tend(ctx)
-	})
+	pace.Every(ctx, settleTick, s.tendAll)
 	last, stop := context.WithTimeout(context.WithoutCancel(ctx), lastTime)
 	defer stop()
-	s.tend(last)
+	s.tendAll(last)
 	return nil
 }
 
-// tend does for all claims what is due.
-func (s *Redis) tend(ctx context.Context) {
+// tendAll does for all claims what is due, if Redis is there.
+func (s *Redis) tendAll(ctx context.Context) {
+	if s.config.Store.Up() != nil {
+		return
+	}
 	for _, c := range s.due(time.Now()) {
-		c.tend(ctx)
+		s.tend(ctx, c)
 	}
 }
 
@@ -232,9 +176,27 @@ func (s *Redis) due(now time.Time) []*claim {
 	defer s.mu.Unlock()
 	var due []*claim
 	for _, c := range s.claims {
-		if c.end != nil || now.Sub(c.renewed) > renewAfter {
+		if !c.ended.IsZero() || now.Sub(c.renewed) > renewAfter {
 			due = append(due, c)
 		}
 	}
 	return due
+}
+
+// tend renews a claim, or writes its end.
+func (s *Redis) tend(ctx context.Context, c *claim) {
+	s.mu.Lock()
+	end, ended, before := c.end, c.ended, c.renewed
+	c.renewed = time.Now() // now, so that a reclaim that comes meanwhile is not forgotten
+	s.mu.Unlock()
+	switch {
+	case !ended.IsZero():
+		if s.end(ctx, c, end) == nil || time.Since(ended) > 2*Retention {
+			c.forget()
+		}
+	case s.put(ctx, c, c.text) != nil:
+		s.mu.Lock()
+		c.renewed = before
+		s.mu.Unlock()
+	}
 }

@@ -2,114 +2,161 @@ package once
 
 import (
 	"context"
-	"strconv"
+	"crypto/sha256"
+	"sync"
 	"time"
 
-	"github.com/drawbridge-mcp/drawbridge/internal/redis"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 )
+
+// store is what Memory and Redis have in common: the claims of requests that run here,
+// and who waits for them. What outlives a request is with its keeper.
+type store struct {
+	kept    keeper
+	budgets budgets
+	others  replica.Others
+	now     func() time.Time
+
+	mu     sync.Mutex                   // guards the fields below
+	claims map[[sha256.Size]byte]*claim // by the names of their requests
+}
+
+// keeper has the answers of requests, and the claims of those that run where other
+// replicas see them.
+type keeper interface {
+	// begin returns the text that stands for the claim of a request. The error says why
+	// none can be made now.
+	begin(r *Request) (text string, err error)
+	// enter claims a key. If another request has it, enter returns the record of that.
+	enter(ctx context.Context, c *claim) (*record, error)
+	// end writes the record of a request that is over; nil: its key is free.
+	end(ctx context.Context, c *claim, p *record) error
+}
 
 // claim is a request that runs here, or the end of which is still to be written.
 type claim struct {
-	store   *Redis
+	store   *store
 	request Request
-	key     string // of Redis
-	text    string // of the record with which it was claimed
+	text    string // that stands for it, see keeper.begin
 	flight
 
 	// Guarded by the mutex of the store.
 	renewed time.Time
-	end     func(context.Context) error // what is to be written in the end; nil: it runs
-	ended   time.Time
+	ended   time.Time // when its end could not be written first; zero: it runs
+	end     *record   // that is to be written then; nil: the key is to be free
 }
 
 var _ Claim = (*claim)(nil)
 
-// forget takes the claim out of those that live here, once.
-func (c *claim) forget() {
-	c.store.mu.Lock()
-	defer c.store.mu.Unlock()
-	if c.store.claims[c.request.Name] == c {
-		delete(c.store.claims, c.request.Name)
-		close(c.over)
+const (
+	missedFor     = 3 * time.Second        // for which a replica must not be there to count as gone
+	missedRecheck = 250 * time.Millisecond // after which it is looked for again
+)
+
+// Begin implements Store.
+func (s *store) Begin(ctx context.Context, r Request) (Claim, *Answer, error) {
+	for missed := (time.Time{}); ; {
+		c, err := s.newClaim(ctx, r)
+		if err != nil {
+			return nil, nil, err
+		}
+		found, err := c.enter(ctx)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case found == nil:
+			return c, nil, nil
+		case found.state == answered:
+			return nil, &found.answer, nil
+		}
+		switch home := found.home; {
+		case home == s.others.Self():
+			// of no request: it was written late, after whoever claimed had given up
+			if err := s.kept.end(ctx, &claim{request: r, text: found.text}, nil); err != nil {
+				return nil, nil, err
+			}
+			continue
+		case s.others.IsThere(home):
+			return nil, nil, &ElsewhereError{home}
+		case missed.IsZero():
+			missed = time.Now()
+		case time.Since(missed) > missedFor:
+			return nil, nil, ErrUnknown
+		}
+		if !pace.Wait(ctx, missedRecheck) {
+			return nil, nil, context.Cause(ctx)
+		}
 	}
 }
 
-// enter claims the key. If another request has it, enter returns its record, which says
-// that it runs or has its answer.
-func (c *claim) enter(ctx context.Context) (*record, error) {
-	reply, err := c.try(ctx)
+// newClaim notes a claim, once there is no other for its key at this replica.
+func (s *store) newClaim(ctx context.Context, r Request) (*claim, error) {
+	text, err := s.kept.begin(&r)
 	if err != nil {
-		c.settle(context.WithoutCancel(ctx), c.drop) // it may have been claimed all the same
 		return nil, err
 	}
-	if reply.Nil() {
-		return nil, nil //nolint:nilnil // it is claimed, and there is no record of another
+	c := &claim{store: s, request: r, text: text, renewed: time.Now()}
+	c.over = make(chan struct{})
+	for {
+		s.mu.Lock()
+		other := s.claims[r.Name]
+		switch {
+		case other == nil:
+			s.claims[r.Name] = c
+			s.mu.Unlock()
+			return c, nil
+		case other.request.Body != r.Body:
+			s.mu.Unlock()
+			return nil, ErrBody
+		}
+		other.waiting.Add(1)
+		s.mu.Unlock()
+		if err := other.await(ctx); err != nil {
+			return nil, err
+		}
 	}
-	c.forget()
-	text, err := reply.Text()
-	p, ok := openRecord(c.store.config.Seal, &c.request, text)
-	switch {
-	case err != nil, !ok, p.isStale(c.store.config.Now()):
-		return nil, ErrUnknown
-	case p.body != c.request.Body:
-		return nil, ErrBody
-	case p.state == unkept:
-		return nil, ErrUnkept
-	case p.state != running && p.state != answered: // of a later version
-		return nil, ErrUnknown
-	}
-	p.text = text
-	return &p, nil
 }
 
-// try returns the record under the key, or claims it. A record that is large is read as
-// such: the first look only says how large it is.
-func (c *claim) try(ctx context.Context) (redis.Reply, error) {
-	args := []string{c.text, retentionMillis, strconv.Itoa(smallRecord)}
-	reply, err := enter.Run(ctx, c.store.config.Store, []string{c.key}, args)
-	if err != nil || reply.Nil() {
-		return reply, err
+// enter claims the key, if there is room for that. If another request has it, enter
+// returns its record, which says that it runs or has its answer.
+func (c *claim) enter(ctx context.Context) (*record, error) {
+	found, err := c.store.kept.enter(ctx, c)
+	if found != nil {
+		c.forget()
+		return found, found.problem(&c.request, c.store.now())
 	}
-	if size, err := reply.Int(); err == nil && size <= 2*MaxAnswer {
-		args[2] = strconv.FormatInt(size, 10)
-		return enter.RunFor(ctx, c.store.config.Store, int(size), []string{c.key}, args)
+	if err == nil {
+		err = c.store.budgets.take(c.request.User, claimCost)
 	}
-	return reply, nil // a record, or what no replica has written
+	if err != nil {
+		c.settle(context.WithoutCancel(ctx), nil) // it is claimed, or may be
+	}
+	return nil, err
 }
 
 // Finish implements Claim.
 func (c *claim) Finish(ctx context.Context, a Answer) {
-	p := record{
-		state: answered, at: c.store.config.Now(), body: c.request.Body,
-		home: c.store.config.Others.Self(), answer: a,
-	}
+	s, user := c.store, c.request.User
+	p := record{state: answered, at: s.now(), body: c.request.Body, home: s.others.Self(), answer: a}
 	size := int64(claimCost + len(a.Message))
-	if len(a.Message) > MaxAnswer || c.store.budgets.take(c.request.User, int64(len(a.Message))) != nil {
+	if len(a.Message) > MaxAnswer || s.budgets.take(user, int64(len(a.Message))) != nil {
 		p.state, p.answer, size = unkept, Answer{}, claimCost
 	}
-	text := p.seal(c.store.config.Seal, &c.request)
-	c.store.lapse(c.request.User, size)
-	c.settle(ctx, func(ctx context.Context) error { return c.put(ctx, c.text, text) })
+	time.AfterFunc(Retention, func() { s.budgets.give(user, size) })
+	c.settle(ctx, &p)
 }
 
 // Free implements Claim.
 func (c *claim) Free(ctx context.Context) {
 	c.store.budgets.give(c.request.User, claimCost)
-	c.settle(ctx, c.drop)
+	c.settle(ctx, nil)
 }
 
-// put writes another record under the key if it has that one or none; "" forgets it.
-func (c *claim) put(ctx context.Context, before, text string) error {
-	_, err := put.Run(ctx, c.store.config.Store, []string{c.key}, []string{before, text, retentionMillis})
-	return err
-}
-
-func (c *claim) drop(ctx context.Context) error { return c.put(ctx, c.text, "") }
-
-// settle writes how the claim ends. What cannot be written now, Run tries again until the
-// claim has lapsed.
-func (c *claim) settle(ctx context.Context, end func(context.Context) error) {
-	if end(ctx) == nil {
+// settle writes how the claim ends. What cannot be written now, Redis.Run tries again
+// until the claim has lapsed.
+func (c *claim) settle(ctx context.Context, end *record) {
+	if c.store.kept.end(ctx, c, end) == nil {
 		c.forget()
 		return
 	}
@@ -118,21 +165,12 @@ func (c *claim) settle(ctx context.Context, end func(context.Context) error) {
 	c.end, c.ended = end, time.Now()
 }
 
-// tend renews the claim, or writes its end.
-func (c *claim) tend(ctx context.Context) {
+// forget takes the claim out of those that live here, once.
+func (c *claim) forget() {
 	c.store.mu.Lock()
-	end, lapsed := c.end, !c.ended.IsZero() && time.Since(c.ended) > 2*Retention
-	before := c.renewed
-	c.renewed = time.Now() // now, so that a reclaim that comes meanwhile is not forgotten
-	c.store.mu.Unlock()
-	switch {
-	case end != nil:
-		if end(ctx) == nil || lapsed {
-			c.forget()
-		}
-	case c.put(ctx, c.text, c.text) != nil:
-		c.store.mu.Lock()
-		c.renewed = before
-		c.store.mu.Unlock()
+	defer c.store.mu.Unlock()
+	if c.store.claims[c.request.Name] == c {
+		delete(c.store.claims, c.request.Name)
+		close(c.over)
 	}
 }

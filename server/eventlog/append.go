@@ -18,14 +18,14 @@ const maxTries = 100
 func (l *Redis) Append(ctx context.Context, session Key, stream string, data []byte,
 	last bool,
 ) (string, error) {
-	return l.append(ctx, &writing{log: l, streamKey: streamKey{session, stream}, data: data, last: last})
+	return l.append(ctx, &writing{streamKey: streamKey{session, stream}, data: data, last: last})
 }
 
 // Notify implements Log.
 func (l *Redis) Notify(ctx context.Context, session Key, stream string, epoch uint64,
 	data []byte,
 ) (string, error) {
-	return l.append(ctx, &writing{log: l, streamKey: streamKey{session, stream}, data: data, epoch: epoch})
+	return l.append(ctx, &writing{streamKey: streamKey{session, stream}, data: data, epoch: epoch})
 }
 
 func (l *Redis) append(ctx context.Context, w *writing) (string, error) {
@@ -33,7 +33,7 @@ func (l *Redis) append(ctx context.Context, w *writing) (string, error) {
 		return l.local.Append(ctx, w.session, w.stream, w.data, w.last)
 	}
 	for range maxTries {
-		sequence, again, err := w.try(ctx)
+		sequence, again, err := l.try(ctx, w)
 		switch {
 		case err != nil:
 			return "", err
@@ -48,17 +48,22 @@ func (l *Redis) append(ctx context.Context, w *writing) (string, error) {
 //
 //	room is taken in memory ──▶ the event is in the server ──▶ it is in memory, and readers are woken
 type writing struct {
-	log *Redis
 	streamKey
 	data  []byte
 	last  bool
 	epoch uint64 // of who leads the session, if it is a notice; zero: anybody may append it
+
+	// Of the trip to the server.
+	args    []string
+	done    chan struct{} // of a notice: closed when the server has answered
+	said    string        // what it has answered, as run returns it
+	readers []redis.Reply
+	err     error
 }
 
 // try appends the event. again tells that another replica has appended before it, which
 // is to be taken into account.
-func (w *writing) try(ctx context.Context) (sequence uint64, again bool, err error) {
-	l := w.log
+func (l *Redis) try(ctx context.Context, w *writing) (sequence uint64, again bool, err error) {
 	l.local.mu.Lock()
 	s := l.local.findLocked(w.session, w.stream)
 	if s == nil {
@@ -98,10 +103,10 @@ func (w *writing) try(ctx context.Context) (sequence uint64, again bool, err err
 		return sequence, false, nil
 	}
 	l.local.mu.Unlock()
-	said, readers, err := w.write(ctx, sequence)
-	again, err = w.written(s, sequence, said, err)
+	l.write(ctx, w, sequence)
+	again, err = l.written(w, s, sequence)
 	if err == nil && !again {
-		l.notifyReaders(w.streamKey, readers)
+		l.notifyReaders(w.streamKey, w.readers)
 	}
 	return sequence, again, err
 }
@@ -131,39 +136,35 @@ func topOf(said string, rest []redis.Reply) (top uint64, last, ok bool) {
 
 // write writes the event to the server. Whoever appends may leave meanwhile: what was
 // begun is finished, so that it is known whether the event is there.
-func (w *writing) write(ctx context.Context, sequence uint64) (said string, readers []redis.Reply,
-	err error,
-) {
+func (l *Redis) write(ctx context.Context, w *writing, sequence uint64) {
 	entry := entryID(sequence, w.last)
-	sealed := w.log.config.Seal.SealBytes(w.eventPurpose(entry), w.data)
-	args := []string{
-		entry, string(sealed), w.log.life(), entryID(sequence, false), strconv.FormatUint(w.epoch, 10),
+	sealed := l.config.Seal.SealBytes(w.eventPurpose(entry), w.data)
+	w.args = []string{
+		entry, string(sealed), l.life(), entryID(sequence, false), strconv.FormatUint(w.epoch, 10),
 		// Where replicas append in turn, none holds so many events that it drops any.
-		strconv.Itoa(w.log.config.Count + 1), // and the head
+		strconv.Itoa(l.config.Count + 1), // and the head
 	}
-	ctx = context.WithoutCancel(ctx)
-	one := &appending{streamKey: w.streamKey, args: args}
 	if w.epoch == 0 {
-		w.log.appendAll(ctx, []*appending{one})
+		l.appendAll(context.WithoutCancel(ctx), []*writing{w})
 	} else {
-		w.log.notify(one)
+		w.done = make(chan struct{})
+		l.noticing.Add(w.session.Owner.TenantID, w)
+		<-w.done
 	}
-	return one.said, one.readers, one.err
 }
 
 // written adds the event to what is in memory if the server has it.
-func (w *writing) written(s *memoryStream, sequence uint64, said string, err error) (again bool, _ error) {
-	l := w.log
+func (l *Redis) written(w *writing, s *memoryStream, sequence uint64) (again bool, _ error) {
 	l.local.mu.Lock()
 	defer l.local.mu.Unlock()
 	// it may have been forgotten meanwhile
 	here, shared := l.local.findLocked(w.session, w.stream) == s, s.shared
 	switch {
-	case here && err == nil && said == saidOK:
+	case here && w.err == nil && w.said == saidOK:
 		shared.top = sequence
 		l.local.addLocked(s, sequence, w.data, w.last)
 		return false, nil
-	case here && shared.own && (errors.Is(err, redis.ErrDown) || err == nil && said == saidGone):
+	case here && shared.own && (errors.Is(w.err, redis.ErrDown) || w.err == nil && w.said == saidGone):
 		l.loseLocked(w.streamKey, s)
 		l.local.addLocked(s, sequence, w.data, w.last)
 		return false, nil
@@ -171,12 +172,12 @@ func (w *writing) written(s *memoryStream, sequence uint64, said string, err err
 	l.giveBackLocked(s, w)
 	l.giveQuotaLocked(s, quotaOf(w.data))
 	switch {
-	case err != nil:
-		return false, err
-	case said == saidOK:
+	case w.err != nil:
+		return false, w.err
+	case w.said == saidOK:
 		s.session.rouse()
 		return false, nil
-	case said == saidTaken:
+	case w.said == saidTaken:
 		if here {
 			l.releaseLocked(s)
 		}

@@ -16,27 +16,8 @@ import (
 // maxBatch is how many notices go in one trip: the server does nothing else meanwhile.
 const maxBatch = 64
 
-// appending is one event on its way to the server.
-type appending struct {
-	streamKey
-	args []string
-	done chan struct{} // closed when the server has answered; nil: nobody waits for that
-
-	// What the server has answered, as run returns it.
-	said    string
-	readers []redis.Reply
-	err     error
-}
-
-// notify writes a notice to the server, together with others of its tenant.
-func (l *Redis) notify(one *appending) {
-	one.done = make(chan struct{})
-	l.noticing.Add(one.session.Owner.TenantID, one)
-	<-one.done
-}
-
-// appendNotices makes one trip for notices of a tenant.
-func (l *Redis) appendNotices(ctx context.Context, _ string, some []*appending) {
+// appendNotices makes one trip for notices of a tenant, each of which somebody waits for.
+func (l *Redis) appendNotices(ctx context.Context, _ string, some []*writing) {
 	l.appendAll(ctx, some)
 	for _, one := range some {
 		close(one.done)
@@ -44,7 +25,7 @@ func (l *Redis) appendNotices(ctx context.Context, _ string, some []*appending) 
 }
 
 // appendAll writes events of one tenant to the server in one trip.
-func (l *Redis) appendAll(ctx context.Context, all []*appending) {
+func (l *Redis) appendAll(ctx context.Context, all []*writing) {
 	var keys, args []string
 	for _, a := range all {
 		keys, args = append(keys, a.keys()...), append(args, a.args...)

@@ -70,7 +70,6 @@ type Memory struct {
 
 	mu       sync.Mutex // guards the fields below and everything they lead to
 	sessions map[string]*memorySession
-	byAge    *list.List // of *memoryStream; the one that was not used for the longest time is first
 	holders  map[share.User]*holder
 	tenants  map[string]int64 // bytes of the events of each
 	// names of sessions that have ended and are in sessions; the one that ended first is
@@ -105,7 +104,6 @@ type memoryStream struct {
 	bytes   int           // of its events
 	last    bool          // its last event was appended: the newest one
 	touched time.Duration // when it was last read or appended to, since the Memory was made
-	element *list.Element // in Memory.byAge
 	full    *list.Element // in holder.full; nil: it has no events
 	shared  *sharedStream // what a Redis knows of it; nil: no other replica does
 }
@@ -122,8 +120,8 @@ func NewMemory(cfg MemoryConfig) *Memory {
 	budget := share.New(cfg.Memory.Total() / streamsPart)
 	return &Memory{
 		config: cfg, budget: budget, most: budget.Most(), remembered: maxRemembered, began: cfg.Now(),
-		sessions: make(map[string]*memorySession), byAge: list.New(),
-		holders: make(map[share.User]*holder), tenants: make(map[string]int64),
+		sessions: make(map[string]*memorySession), holders: make(map[share.User]*holder),
+		tenants: make(map[string]int64),
 	}
 }
 
@@ -271,7 +269,7 @@ func (m *Memory) End(session Key) {
 	if s.ended {
 		return
 	}
-	for _, stream := range s.streams.all() {
+	for stream := range s.streams.all() {
 		m.forgetLocked(stream)
 	}
 	s.streams, s.ended, s.touched = streams{}, true, m.now()
@@ -327,7 +325,6 @@ func (m *Memory) openLocked(session Key, stream string, now time.Time) (*memoryS
 		if err := m.reserveLocked(s, streamCost); err != nil {
 			return nil, err
 		}
-		s.element = m.byAge.PushBack(s)
 		owner.streams.add(s)
 	}
 	m.touchLocked(s, now)
@@ -338,7 +335,6 @@ func (m *Memory) openLocked(session Key, stream string, now time.Time) (*memoryS
 func (m *Memory) touchLocked(s *memoryStream, now time.Time) {
 	s.touched = now.Sub(m.began)
 	s.session.touched = s.touched
-	m.byAge.MoveToBack(s.element)
 	if s.full != nil {
 		m.holders[s.session.owner].full.MoveToBack(s.full)
 	}
@@ -359,7 +355,6 @@ func (m *Memory) forgetLocked(s *memoryStream) {
 	m.droppedLocked(s, nil)
 	m.emptyLocked(s)
 	m.giveLocked(s.session.owner, streamCost)
-	m.byAge.Remove(s.element)
 	s.session.streams.remove(s)
 }
 
@@ -374,20 +369,18 @@ func (m *Memory) sweepLocked(now time.Time) {
 		return
 	}
 	m.swept = now
-	for e := m.byAge.Front(); e != nil; {
-		s := e.Value.(*memoryStream)
-		if now.Sub(m.began)-s.touched <= m.kept() {
-			break
-		}
-		e = e.Next()
-		m.forgetLocked(s)
-	}
-	for len(m.ended) > 0 && now.Sub(m.began)-m.sessions[m.ended[0]].touched > m.remembered {
+	at := now.Sub(m.began)
+	for len(m.ended) > 0 && at-m.sessions[m.ended[0]].touched > m.remembered {
 		delete(m.sessions, m.ended[0])
 		m.ended = m.ended[1:]
 	}
 	for name, s := range m.sessions {
-		if s.streams.none() && len(s.follow) == 0 && !s.ended && now.Sub(m.began)-s.touched > m.remembered {
+		for stream := range s.streams.all() {
+			if at-stream.touched > m.kept() {
+				m.forgetLocked(stream)
+			}
+		}
+		if s.streams.none() && len(s.follow) == 0 && !s.ended && at-s.touched > m.remembered {
 			delete(m.sessions, name)
 		}
 	}

@@ -63,7 +63,7 @@ type RedisConfig struct {
 type Redis struct {
 	config   RedisConfig
 	local    *Memory
-	noticing batch.Queue[string, *appending]    // notices, by tenant
+	noticing batch.Queue[string, *writing]      // notices, by tenant
 	waking   batch.Queue[replica.ID, streamKey] // what replicas that read have yet to be told of
 	chores   batch.Queue[struct{}, chore]       // what is yet to be dropped in the server
 	begun    chan func(context.Context)         // does the chores

@@ -8,48 +8,38 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 )
 
-// ownStream is a stream that only this replica appends to and that is in the server.
-type ownStream struct {
-	streamKey
-	used bool // here, within half the age of events
-}
-
-// ownStreams returns all of them.
-func (l *Redis) ownStreams() (streams []ownStream) {
+// ownStreams returns the streams that only this replica appends to and that are in the
+// server.
+func (l *Redis) ownStreams() (streams []streamKey) {
 	m := l.local
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now := m.now()
-	for e := m.byAge.Front(); e != nil; e = e.Next() {
-		s := e.Value.(*memoryStream)
-		if s.shared != nil && s.shared.own && !s.shared.lost {
-			streams = append(streams, ownStream{
-				streamKey{Key{Name: s.session.name, Owner: s.session.owner}, s.name},
-				now-s.touched < l.config.Age/2,
-			})
+	m.sweepLocked(m.config.Now())
+	for _, session := range m.sessions {
+		for s := range session.streams.all() {
+			if s.shared != nil && s.shared.own && !s.shared.lost {
+				streams = append(streams, streamKey{Key{Name: session.name, Owner: session.owner}, s.name})
+			}
 		}
 	}
 	return streams
 }
 
-// renewAll keeps in the server the streams that are used here, and here those that are
-// read at other replicas.
+// renewAll keeps in the server the streams that are here, and here those that are read at
+// other replicas.
 func (l *Redis) renewAll(ctx context.Context) {
 	life, streams := []string{l.life()}, l.ownStreams()
 	commands := make([]redis.Command, 0, 3*len(streams))
 	for _, p := range streams {
 		keys := p.keys()
-		keep := redis.Command{Name: "PTTL", Key: keys[1]}
-		if p.used {
-			keep = redis.Command{Name: "PEXPIRE", Key: keys[1], Args: life}
-		}
-		commands = append(commands, keep, redis.Command{Name: "PEXPIRE", Key: keys[2], Args: life},
+		commands = append(commands, redis.Command{Name: "PEXPIRE", Key: keys[1], Args: life},
+			redis.Command{Name: "PEXPIRE", Key: keys[2], Args: life},
 			redis.Command{Name: "SMEMBERS", Key: keys[2]})
 	}
 	replies, _ := l.config.Store.DoAll(ctx, commands...) // the next time is soon enough for the rest
 	for i := range len(replies) / 3 {
-		if p := streams[i]; !p.used && l.isReadElsewhere(replies[3*i+2]) {
-			l.touch(p.streamKey)
+		if l.isReadElsewhere(replies[3*i+2]) {
+			l.touch(streams[i])
 		}
 	}
 }
@@ -79,7 +69,7 @@ func (l *Redis) touch(p streamKey) {
 func (l *Redis) repairAll(ctx context.Context) bool {
 	all := true
 	for _, p := range l.ownStreams() {
-		all = l.repair(ctx, p.streamKey) == nil && all
+		all = l.repair(ctx, p) == nil && all
 	}
 	return all
 }
@@ -95,7 +85,7 @@ func (l *Redis) repair(ctx context.Context, p streamKey) error {
 		return err
 	}
 	defer func() { <-s.shared.turn }()
-	w := &writing{log: l, streamKey: p}
+	w := &writing{streamKey: p}
 	said, rest, err := l.run(ctx, topScript, 0, p, "", "", "", "")
 	if err != nil {
 		return err
@@ -104,10 +94,10 @@ func (l *Redis) repair(ctx context.Context, p streamKey) error {
 	for _, e := range l.missing(p, top, ok) {
 		w.data, w.last = e.Data, e.Last
 		_, sequence, _ := parseID(e.ID)
-		if said, _, err = w.write(ctx, sequence); err != nil {
-			return err
+		if l.write(ctx, w, sequence); w.err != nil {
+			return w.err
 		}
-		if said != saidOK {
+		if w.said != saidOK {
 			l.missing(p, 0, false)
 			return nil
 		}

@@ -1,5 +1,7 @@
 package eventlog
 
+import "iter"
+
 // streams are those of one session, by name. Most sessions have one at a time, which
 // needs no map: that would be a third of what such a session takes. The zero streams are
 // empty.
@@ -37,16 +39,18 @@ func (s *streams) remove(one *memoryStream) {
 	delete(s.more, one.name)
 }
 
-// all returns the streams, in any order.
-func (s *streams) all() []*memoryStream {
-	var all []*memoryStream
-	if s.one != nil {
-		all = append(all, s.one)
+// all yields the streams, in any order. One that is yielded may be removed.
+func (s *streams) all() iter.Seq[*memoryStream] {
+	return func(yield func(*memoryStream) bool) {
+		if s.one != nil && !yield(s.one) {
+			return
+		}
+		for _, one := range s.more {
+			if !yield(one) {
+				return
+			}
+		}
 	}
-	for _, one := range s.more {
-		all = append(all, one)
-	}
-	return all
 }
 
 // none tells whether there is no stream.

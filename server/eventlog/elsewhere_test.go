@@ -380,6 +380,23 @@ func TestAStreamThatIsReadElsewhereStays(t *testing.T) {
 	})
 }
 
+// TestWhoHasReadAStreamToItsEndIsForgotten reads a stream that has ended at another
+// replica, which lives on: the stream is not kept for that.
+func TestWhoHasReadAStreamToItsEndIsForgotten(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	a, b := h.join(t), h.join(t)
+	begin(t, a, "s", "p1", true)
+	add(t, a, "s", "p1", "a", true)
+	want(t, b, "s", "p1", "", "a", false)
+	const readers = "db2:{acme}:readers:p1:s"
+	a.does(t, "PEXPIRE", readers, "10000")
+	a.Renew(t.Context())
+	if left, err := a.does(t, "PTTL", readers).Int(); left > 10_000 || err != nil {
+		t.Errorf("its readers are kept for %d ms, error %v; want 10000 at most", left, err)
+	}
+}
+
 func TestNobodyBelievesWhatOthersWroteIntoRedis(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)

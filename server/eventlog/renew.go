@@ -8,9 +8,14 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 )
 
-// ownStreams returns the streams that only this replica appends to and that are in the
-// server.
-func (l *Redis) ownStreams() (streams []streamKey) {
+// ownStream is a stream that only this replica appends to and that is in the server.
+type ownStream struct {
+	streamKey
+	last bool // it has had its last event
+}
+
+// ownStreams returns all of them.
+func (l *Redis) ownStreams() (streams []ownStream) {
 	m := l.local
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -18,7 +23,8 @@ func (l *Redis) ownStreams() (streams []streamKey) {
 	for _, session := range m.sessions {
 		for s := range session.streams.all() {
 			if s.shared != nil && s.shared.own && !s.shared.lost {
-				streams = append(streams, streamKey{Key{Name: session.name, Owner: session.owner}, s.name})
+				key := streamKey{Key{Name: session.name, Owner: session.owner}, s.name}
+				streams = append(streams, ownStream{key, s.last})
 			}
 		}
 	}
@@ -26,20 +32,24 @@ func (l *Redis) ownStreams() (streams []streamKey) {
 }
 
 // renewAll keeps in the server the streams that are here, and here those that are read at
-// other replicas.
+// other replicas. Who reads a stream stands there for as long as it reads, and for as
+// long as it has to be told what comes.
 func (l *Redis) renewAll(ctx context.Context) {
 	life, streams := []string{l.life()}, l.ownStreams()
-	commands := make([]redis.Command, 0, 3*len(streams))
+	commands, readers := make([]redis.Command, 0, 3*len(streams)), make([]redis.Command, 0, len(streams))
 	for _, p := range streams {
 		keys := p.keys()
 		commands = append(commands, redis.Command{Name: "PEXPIRE", Key: keys[1], Args: life},
-			redis.Command{Name: "PEXPIRE", Key: keys[2], Args: life},
 			redis.Command{Name: "SMEMBERS", Key: keys[2]})
+		if !p.last {
+			readers = append(readers, redis.Command{Name: "PEXPIRE", Key: keys[2], Args: life})
+		}
 	}
-	replies, _ := l.config.Store.DoAll(ctx, commands...) // the next time is soon enough for the rest
-	for i := range len(replies) / 3 {
-		if l.isReadElsewhere(replies[3*i+2]) {
-			l.touch(streams[i])
+	// the next time is soon enough for the rest
+	replies, _ := l.config.Store.DoAll(ctx, append(commands, readers...)...)
+	for i := range min(len(replies)/2, len(streams)) {
+		if l.isReadElsewhere(replies[2*i+1]) {
+			l.touch(streams[i].streamKey)
 		}
 	}
 }
@@ -69,7 +79,7 @@ func (l *Redis) touch(p streamKey) {
 func (l *Redis) repairAll(ctx context.Context) bool {
 	all := true
 	for _, p := range l.ownStreams() {
-		all = l.repair(ctx, p) == nil && all
+		all = l.repair(ctx, p.streamKey) == nil && all
 	}
 	return all
 }

@@ -141,14 +141,11 @@ func (l *Redis) heard(_ context.Context, _ replica.ID, w replica.Message) ([]byt
 	return nil, nil
 }
 
-// lookAgain wakes all readers, because messages may have been lost, and has Run look what
-// the server has lost.
+// lookAgain wakes all readers, because messages may have been lost.
 func (l *Redis) lookAgain() {
-	m := l.local
-	m.mu.Lock()
-	for _, s := range m.sessions {
+	l.local.mu.Lock()
+	defer l.local.mu.Unlock()
+	for _, s := range l.local.sessions {
 		s.rouse()
 	}
-	m.mu.Unlock()
-	pace.Signal(l.returned)
 }

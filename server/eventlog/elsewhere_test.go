@@ -14,6 +14,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lifetime/lifetimetest"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
+	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/server/eventlog"
 )
@@ -237,10 +238,12 @@ func TestAStreamMayBeForgottenBeforeRedisIsToldWhatItDropped(t *testing.T) {
 	h := newHouse(t)
 	var passed atomic.Int64 // of the replica's time
 	now := func() time.Time { return time.Now().Add(time.Duration(passed.Load())) }
+	store := redis.New(h.server.Config())
 	a := &resident{admin: h.server.Admin(t), Redis: eventlog.NewRedis(eventlog.RedisConfig{
 		MemoryConfig: eventlog.MemoryConfig{Age: time.Hour, Count: 1, Now: now},
-		Store:        h.server.Store(t), Seal: h.ring, Others: h.hub.Join(), Logger: slog.New(slog.DiscardHandler),
+		Store:        store, Seal: h.ring, Others: h.hub.Join(), Logger: slog.New(slog.DiscardHandler),
 	})}
+	redistest.Run(t, store)
 	begin(t, a, "s", "p1", true)
 	add(t, a, "s", "p1", "dropped", false)
 	add(t, a, "s", "p1", "newest", false)

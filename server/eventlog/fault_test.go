@@ -214,7 +214,7 @@ func TestTheNewestEventsComeBackAfterAFailover(t *testing.T) {
 			add(t, a, "s", "p1", "3", ends)
 			a.does(t, "RESTORE", streamKey, "60000", dump, "REPLACE")
 			want(t, b, "s", "p1", id, "", true)
-			a.member.Return()
+			h.server.Exec(t, "CLIENT", "KILL", "TYPE", "normal") // which is over before anybody is missed
 			eventually(t, "what was lost is there again", func() bool {
 				text, _ := read(t, b, "s", "p1", id)
 				return text == "2 3"

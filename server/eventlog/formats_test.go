@@ -15,9 +15,10 @@ import (
 // a stream of one event.
 func keptLog(t *testing.T) (l *Redis, in Key) {
 	t.Helper()
-	store, ring := redistest.Start(t).Store(t), sealtest.Ring(t)
+	store, ring := redis.New(redistest.Start(t).Config()), sealtest.Ring(t)
 	member := (&replicatest.Hub{}).Join()
 	l = NewRedis(RedisConfig{Store: store, Seal: ring, Others: member, Logger: slog.New(slog.DiscardHandler)})
+	redistest.Run(t, store)
 	in = Key{
 		Name:  "00112233445566778899aabbccddeeff",
 		Owner: share.User{TenantID: "acme", Issuer: "https://issuer.test", Subject: "alice"},

@@ -196,8 +196,7 @@ func TestCallsAreLinearWhenConnectionsBreak(t *testing.T) {
 	var stores []*redis.Store
 	for range 3 {
 		proxy := redistest.NewProxy(t, h.server.Address)
-		store := redistest.Run(t,
-			redis.New(redis.Config{Addresses: []string{proxy.Address}, Patience: redistest.Patience}))
+		store := redis.New(redis.Config{Addresses: []string{proxy.Address}, Patience: redistest.Patience})
 		proxies, stores = append(proxies, proxy), append(stores, store)
 		replicas = append(replicas, h.joinBy(t, store))
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lifetime/lifetimetest"
+	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/server/eventlog"
@@ -171,10 +172,12 @@ func TestAStreamWithoutRoomLeavesTheServerAlone(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	counted := share.New(1 << 20)
+	store := redis.New(h.server.Config())
 	a := eventlog.NewRedis(eventlog.RedisConfig{
-		Store: h.server.Store(t), Seal: h.ring, Others: h.hub.Join(), Quota: counted,
+		Store: store, Seal: h.ring, Others: h.hub.Join(), Quota: counted,
 		Logger: slog.New(slog.DiscardHandler), Refused: func() { h.refused.Add(1) },
 	})
+	redistest.Run(t, store)
 	b := h.join(t)
 	key, other := ownedBy("acme", "ann", "s"), ownedBy("globex", "ida", "s2")
 	for counted.Take(key.Owner, 1<<10) == nil {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/batch"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
@@ -75,8 +76,7 @@ var _ Log = (*Redis)(nil)
 // kindAppended says that a stream has something new.
 const kindAppended = "appended 2"
 
-// NewRedis returns a Redis. It sets handlers of cfg.Others, so it is called before that
-// runs.
+// NewRedis returns a Redis. It is called before cfg.Store and cfg.Others run.
 func NewRedis(cfg RedisConfig) *Redis {
 	if cfg.Refused == nil {
 		cfg.Refused = func() {}
@@ -96,6 +96,7 @@ func NewRedis(cfg RedisConfig) *Redis {
 	l.local.dropped = l.dropped
 	cfg.Others.Handle(kindAppended, l.heard)
 	cfg.Others.OnReturn(l.lookAgain)
+	cfg.Store.OnLoss(func() { pace.Signal(l.returned) })
 	return l
 }
 

@@ -39,10 +39,10 @@ type resident struct {
 // join adds a replica that runs until the test ends.
 func (h *house) join(t *testing.T, change ...func(*eventlog.RedisConfig)) *resident {
 	t.Helper()
-	return h.joinBy(t, h.server.Store(t), change...)
+	return h.joinBy(t, redis.New(h.server.Config()), change...)
 }
 
-// joinBy is join for a replica that has its own way to the server.
+// joinBy is join for a replica that has its own way to the server, which does not run yet.
 func (h *house) joinBy(t *testing.T, store *redis.Store, change ...func(*eventlog.RedisConfig)) *resident {
 	t.Helper()
 	r := &resident{store: store, admin: h.server.Admin(t), member: h.hub.Join()}
@@ -54,6 +54,7 @@ func (h *house) joinBy(t *testing.T, store *redis.Store, change ...func(*eventlo
 		f(&cfg)
 	}
 	r.Redis = eventlog.NewRedis(cfg)
+	redistest.Run(t, r.store)
 	lifetimetest.Run(t, r.Run)
 	return r
 }
@@ -82,10 +83,11 @@ func TestRedis(t *testing.T) {
 
 func BenchmarkRedisAppend(b *testing.B) {
 	h := &house{server: redistest.Start(b), ring: seal.RandomRing()}
+	store := redis.New(h.server.Config())
 	l := eventlog.NewRedis(eventlog.RedisConfig{
-		Store: h.server.Store(b), Seal: h.ring, Others: h.hub.Join(),
-		Logger: slog.New(slog.DiscardHandler),
+		Store: store, Seal: h.ring, Others: h.hub.Join(), Logger: slog.New(slog.DiscardHandler),
 	})
+	redistest.Run(b, store)
 	if _, err := l.Begin(b.Context(), of("s"), "p1"); err != nil {
 		b.Fatal(err)
 	}

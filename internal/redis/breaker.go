@@ -78,17 +78,14 @@ func (b *breaker) open(err error) bool {
 	return true
 }
 
-// prove notes a probe that succeeded, and tells whether that is enough to close.
-func (b *breaker) prove() bool {
+// prove notes a probe that succeeded, and closes the breaker if that is enough.
+func (b *breaker) prove() (closed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.proofs++
-	return b.proofs >= b.need
-}
-
-func (b *breaker) close() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	if b.proofs++; b.proofs < b.need {
+		return false
+	}
 	b.state.Store(&problem{})
 	b.closed = time.Now()
+	return true
 }

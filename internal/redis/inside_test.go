@@ -22,7 +22,7 @@ func TestCallReturnsThoughLibraryDoesNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(Config{Addresses: []string{"127.0.0.1:1"}})
 		s.link.Store(&link{life: t.Context()})
-		s.breaker.close()
+		s.breaker.prove()
 		hang := make(chan struct{})
 		defer close(hang)
 		library := func(context.Context, rueidis.Client, bool) error { <-hang; return nil }
@@ -57,7 +57,6 @@ func TestBreakerThatOpensAgainNeedsMoreProofs(t *testing.T) {
 		proofs := func() (n int) {
 			for n = 1; !b.prove(); n++ {
 			}
-			b.close()
 			return n
 		}
 		if got := proofs(); got != 1 {
@@ -156,7 +155,7 @@ func TestPulsesAreAtEveryNode(t *testing.T) {
 func TestLateCallHasAProbeMade(t *testing.T) {
 	t.Parallel()
 	s := New(Config{})
-	s.breaker.close()
+	s.breaker.prove()
 	if err := s.failed(t.Context(), errLate); !errors.Is(err, ErrDown) || s.Up() != nil {
 		t.Errorf("the call got %v, and the others %v", err, s.Up())
 	}
@@ -176,7 +175,7 @@ func TestLateCallHasAProbeMade(t *testing.T) {
 func TestACallThatEndsWithItsLinkKeepsTheReason(t *testing.T) {
 	t.Parallel()
 	s := New(Config{})
-	s.breaker.close()
+	s.breaker.prove()
 	s.trip(explain(errLate))
 	if err := s.failed(t.Context(), context.Canceled); !errors.Is(err, ErrDown) || s.State() != StateSlow {
 		t.Errorf("the call got %v, and the server is %s, want it slow", err, s.State())

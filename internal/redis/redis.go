@@ -104,12 +104,11 @@ type Store struct {
 	onGeneration []func()
 
 	// Of the goroutine of Run.
-	memory    memory
-	unwell    bool // the last probe failed
-	announced bool // what onChange was told last
-	said      State
-	since     time.Time // when the log said that the server is not used; zero: it is, or that was not said
-	alarmed   bool      // the log has said that this lasts
+	memory  memory
+	unwell  bool      // the last probe failed
+	said    State     // what the log has said last
+	since   time.Time // when the log said that the server is not used; zero: it is, or that was not said
+	alarmed bool      // the log has said that this lasts
 }
 
 // New returns a Store that is not connected: Run connects it. Until then every call fails
@@ -239,11 +238,10 @@ func (s *Store) judge(ctx context.Context, err error) {
 		}
 		s.trip(err)
 	}
-	if s.Up() != nil && (err != nil || s.announced) { // one that is well at the first check is not announced
+	if s.Up() != nil && (err != nil || s.said == StateUp) { // or it is well at the first check
 		s.tell(ctx)
 	}
 	if err == nil && s.Up() != nil && s.breaker.prove() {
-		s.breaker.close()
 		s.tell(ctx)
 	}
 }
@@ -257,31 +255,24 @@ func (s *Store) tell(ctx context.Context) {
 	if state == s.said {
 		return
 	}
+	was, up := s.said == StateUp, state == StateUp
 	s.said = state
 	switch err := s.Up(); {
 	case err == nil:
 		s.since, s.alarmed = time.Time{}, false
 		s.config.Logger.InfoContext(ctx, "redis is used")
 	case state == StateStarting:
-		s.mark()
+		s.since = cmp.Or(s.since, time.Now())
 		s.config.Logger.InfoContext(ctx, "redis was not reached yet", slog.Any("error", err))
 	default:
-		s.mark()
+		s.since = cmp.Or(s.since, time.Now())
 		s.config.Logger.WarnContext(ctx, "redis is not used now", slog.String("state", string(state)),
 			slog.Any("error", err))
 	}
-	if up := state == StateUp; up != s.announced {
-		s.announced = up
-		for _, f := range s.onChange {
+	for _, f := range s.onChange {
+		if up != was {
 			f(up)
 		}
-	}
-}
-
-// mark notes when the log said first that the server is not used.
-func (s *Store) mark() {
-	if s.since.IsZero() {
-		s.since = time.Now()
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
@@ -44,7 +46,8 @@ type Config struct {
 
 // Blocks is Slots of which several replicas hold blocks, in Redis.
 type Blocks struct {
-	config Config
+	config  Config
+	growing singleflight.Group // askings for larger blocks, by name
 
 	mu     sync.Mutex // guards the fields below and the fields of blocks
 	blocks map[name]*block
@@ -65,14 +68,13 @@ type block struct {
 	// holds a value while Redis is asked, so that the newest answer is the one that
 	// counts
 	turn    chan struct{}
-	limit   int           // the tenant's, as it was last said
-	slots   int           // that may be given out
-	since   time.Time     // what Leads said when they were granted; zero: none were granted yet
-	granted time.Time     // when they were asked for
-	lost    time.Time     // since when Redis is asked in vain; zero: it is not
-	touched time.Time     // when somebody last asked
-	refused time.Time     // when a larger block was last refused
-	growing chan struct{} // closed when a larger one was granted or refused; nil: none is asked for
+	limit   int       // the tenant's, as it was last said
+	slots   int       // that may be given out
+	since   time.Time // what Leads said when they were granted; zero: none were granted yet
+	granted time.Time // when they were asked for
+	lost    time.Time // since when Redis is asked in vain; zero: it is not
+	touched time.Time // when somebody last asked
+	refused time.Time // when a larger block was last refused
 }
 
 // NewBlocks returns Blocks of which none is held. Run renews them.
@@ -140,19 +142,17 @@ func (b *Blocks) More(ctx context.Context, kind Kind, tenant string, limit int) 
 	b.mu.Lock()
 	one := b.blockLocked(name{kind, tenant}, limit, now)
 	before := b.hereLocked(one)
-	if before >= limit || now.Sub(one.refused) < pause {
-		b.mu.Unlock()
+	refused := before >= limit || now.Sub(one.refused) < pause
+	b.mu.Unlock()
+	if refused {
 		return false
 	}
-	growing := one.growing
-	if growing == nil {
-		growing = make(chan struct{})
-		one.growing = growing
-		go b.grow(context.WithoutCancel(ctx), one, before) // the patience of the store bounds it
-	}
-	b.mu.Unlock()
+	grown := b.growing.DoChan(string(kind)+" "+tenant, func() (any, error) {
+		b.grow(context.WithoutCancel(ctx), one, before) // the patience of the store bounds it
+		return struct{}{}, nil
+	})
 	select {
-	case <-growing:
+	case <-grown:
 		return b.Here(kind, tenant, limit) > before
 	case <-ctx.Done():
 		return false
@@ -168,8 +168,6 @@ func (b *Blocks) grow(ctx context.Context, one *block, before int) {
 	if here := b.hereLocked(one); here <= before || here <= b.config.Used(one.kind, one.tenant) {
 		one.refused = time.Now()
 	}
-	close(one.growing)
-	one.growing = nil
 }
 
 // demand is what a replica asks Redis for, of the slots of a tenant.
@@ -253,7 +251,7 @@ func (b *Blocks) renew(ctx context.Context, one *block) {
 	taken, now := b.config.Used(one.kind, one.tenant), time.Now()
 	since, _ := b.config.Leads()
 	used := one.touched.After(one.granted)
-	over := taken == 0 && one.growing == nil && now.Sub(one.touched) > idle
+	over := taken == 0 && now.Sub(one.touched) > idle
 	due := used || !one.lost.IsZero() || one.slots > taken || over ||
 		!one.since.Equal(since) || now.Sub(one.granted) > keyLife/2
 	b.mu.Unlock()
@@ -273,7 +271,7 @@ func (b *Blocks) renew(ctx context.Context, one *block) {
 	defer b.mu.Unlock()
 	// One of which Redis was told in vain stays, to be given up again: the others count it
 	// for as long as this replica lives.
-	if over && one.growing == nil && one.slots == 0 && one.lost.IsZero() {
+	if over && time.Since(one.touched) > idle && one.slots == 0 && one.lost.IsZero() {
 		delete(b.blocks, one.name)
 	}
 }

@@ -59,8 +59,7 @@ func (b *Blocks) grant(ctx context.Context, n name, d demand) (slots int, err er
 	key := redis.Key(n.tenant, "blocks", string(n.kind))
 	args := []string{
 		b.config.Self, strconv.Itoa(d.limit), strconv.Itoa(d.taken), strconv.Itoa(d.needed),
-		strconv.Itoa(d.wanted),
-		strconv.FormatInt(young.Milliseconds(), 10), strconv.FormatInt(keyLife.Milliseconds(), 10),
+		strconv.Itoa(d.wanted), redis.Millis(young), redis.Millis(keyLife),
 	}
 	for _, id := range b.config.Living() {
 		args = append(args, string(id))

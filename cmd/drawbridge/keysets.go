@@ -96,10 +96,7 @@ func (k *keySets) Save(ctx context.Context, issuer string, text []byte, life tim
 		return err
 	}
 	_, err := k.shared.Do(ctx, redis.Command{
-		Name: "SET", Key: k.key(issuer), Args: []string{
-			string(sealed), "PX",
-			strconv.FormatInt(life.Milliseconds(), 10),
-		},
+		Name: "SET", Key: k.key(issuer), Args: []string{string(sealed), "PX", redis.Millis(life)},
 	})
 	return err
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
-	"strconv"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/pace"
@@ -27,7 +26,7 @@ import (
 type Shared struct {
 	Store *redis.Store
 	Seal  *seal.Ring
-	Quota *share.Budget // bytes that this replica may put into Redis; nil: it is not bounded
+	Quota *share.Budget // bytes that this replica may put into Redis
 }
 
 const (
@@ -104,7 +103,7 @@ func (c *common) fetch(ctx context.Context, spurned string, ask func(context.Con
 // claim makes this replica the one that asks. It is false while another one is.
 func (c *common) claim(ctx context.Context) (bool, error) {
 	reply, err := c.Store.Do(ctx, redis.Command{Name: "SET", Key: c.key + ":asking", Args: []string{
-		"1", "NX", "PX", strconv.FormatInt((askLimit + sharedPatience).Milliseconds(), 10),
+		"1", "NX", "PX", redis.Millis(askLimit + sharedPatience),
 	}})
 	return err == nil && !reply.Nil(), err
 }
@@ -146,20 +145,18 @@ func (c *common) keep(ctx context.Context, got issued) {
 	plain = append(binary.BigEndian.AppendUint64(plain, uint64(got.life)), value...) //nolint:gosec // it is positive
 	sealed := c.Seal.SealBytes(c.key, plain)
 	cost := int64(len(sealed) + len(c.key) + sharedCost)
-	if c.Quota != nil && c.Quota.Take(c.user, cost) != nil {
+	if c.Quota.Take(c.user, cost) != nil {
 		return
 	}
 	_, err := c.Store.Do(ctx, redis.Command{Name: "SET", Key: c.key, Args: []string{
-		string(sealed), "PX", strconv.FormatInt(got.life.Milliseconds(), 10),
+		string(sealed), "PX", redis.Millis(got.life),
 	}})
-	switch {
-	case c.Quota == nil:
-	case err != nil: // the others ask for themselves
+	if err != nil { // the others ask for themselves
 		c.Quota.Give(c.user, cost)
-	default:
-		if c.lapse != nil && c.lapse.Stop() {
-			c.Quota.Give(c.user, c.cost) // of what it has replaced
-		}
-		c.cost, c.lapse = cost, time.AfterFunc(got.life, func() { c.Quota.Give(c.user, cost) })
+		return
 	}
+	if c.lapse != nil && c.lapse.Stop() {
+		c.Quota.Give(c.user, c.cost) // of what it has replaced
+	}
+	c.cost, c.lapse = cost, time.AfterFunc(got.life, func() { c.Quota.Give(c.user, cost) })
 }

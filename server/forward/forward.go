@@ -29,23 +29,11 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
 
-// A session is led by one replica, and some things are where they began: a call that
-// waits for answers, a task, a session over HTTP+SSE. What a client sends of them may
-// come to any replica. The request is then forwarded:
-//
-//	client ──▶ first replica: authenticated, admitted, body read whole and decoded
-//	              │ elsewhere: the primary of a session, the opener of one over HTTP+SSE, the replica that is named by the
-//	              │            id of a question, a requestState or the id of a task
-//	              ▼ link: the request as it came, with its token
-//	           second replica: authenticated, judged by its own config, limited, run and put on record
-//	              │
-//	client ◀── first replica: the answer, as it comes
-//
-// A request that was forwarded is not forwarded again: a replica that does not lead its
-// session says so, and the first looks the session up. The first replica takes what every
-// request costs, and puts on record only what never reached the second. Requests that
-// were forwarded have slots of their own at both, or replicas that are full would wait
-// for each other.
+// docs/architecture.md draws what happens ("What is forwarded"). A request that was
+// forwarded is not forwarded again: a replica that does not lead its session says so, and
+// the first looks the session up. The first replica takes what every request costs, and
+// puts on record only what never reached the second. Requests that were forwarded have
+// slots of their own at both, or replicas that are full would wait for each other.
 
 // Forwarder has other replicas answer requests. It is safe for concurrent use.
 type Forwarder struct {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -166,22 +165,17 @@ func (s *sharing) run(work context.Context, group *errgroup.Group) {
 	if s.store == nil {
 		return
 	}
-	var users sync.WaitGroup
+	var users errgroup.Group
 	for _, run := range []func(context.Context) error{
 		s.group.Run, s.blocks.Run, s.events.Run, s.once.Run, s.lists.run,
 	} {
-		users.Add(1)
-		group.Go(func() error {
-			defer users.Done()
-			return run(work)
-		})
+		users.Go(func() error { return run(work) }) // which returns no error
 	}
 	last, stop := context.WithCancel(context.WithoutCancel(work))
 	group.Go(func() error { return s.store.Run(last) })
 	group.Go(func() error {
 		defer stop()
-		users.Wait()
-		return nil
+		return users.Wait()
 	})
 }
 

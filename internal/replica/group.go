@@ -184,14 +184,9 @@ func (g *Group) part(ctx context.Context) {
 // replica leads. It asks that at each beat: a lease lasts little more than two beats
 // longer than it takes to notice that Redis is away, and others may notice it a beat later.
 func (g *Group) probe(ctx context.Context) {
-	ticker := time.NewTicker(probing)
-	defer ticker.Stop()
 	for {
 		g.tryAll(ctx)
-		select {
-		case <-g.tryNow:
-		case <-ticker.C:
-		case <-ctx.Done():
+		if !pace.WaitOr(ctx, probing, g.tryNow) {
 			return
 		}
 	}

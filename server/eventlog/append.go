@@ -30,7 +30,7 @@ func (l *Redis) Notify(ctx context.Context, session Key, stream string, epoch ui
 
 func (l *Redis) append(ctx context.Context, w *writing) (string, error) {
 	if w.session.Here {
-		return l.local.Append(ctx, w.session, w.stream, w.data, w.last)
+		return l.Memory.Append(ctx, w.session, w.stream, w.data, w.last)
 	}
 	for range maxTries {
 		sequence, again, err := l.try(ctx, w)
@@ -64,12 +64,12 @@ type writing struct {
 // try appends the event. again tells that another replica has appended before it, which
 // is to be taken into account.
 func (l *Redis) try(ctx context.Context, w *writing) (sequence uint64, again bool, err error) {
-	l.local.mu.Lock()
-	s := l.local.findLocked(w.session, w.stream)
+	l.mu.Lock()
+	s := l.findLocked(w.session, w.stream)
 	if s == nil {
 		s, _, err = l.joinLocked(ctx, w.streamKey)
 	}
-	l.local.mu.Unlock()
+	l.mu.Unlock()
 	if err != nil {
 		return 0, false, err
 	}
@@ -77,19 +77,19 @@ func (l *Redis) try(ctx context.Context, w *writing) (sequence uint64, again boo
 		return 0, false, err
 	}
 	defer func() { <-s.shared.turn }()
-	l.local.mu.Lock()
-	if l.local.findLocked(w.session, w.stream) != s { // it was forgotten meanwhile
-		l.local.mu.Unlock()
+	l.mu.Lock()
+	if l.findLocked(w.session, w.stream) != s { // it was forgotten meanwhile
+		l.mu.Unlock()
 		return 0, true, nil
 	}
-	l.local.touchLocked(s, l.config.Now()) // or it could be swept
-	if _, err = l.local.readyLocked(w.session, w.stream, len(w.data)); err == nil {
+	l.touchLocked(s, l.config.Now()) // or it could be swept
+	if _, err = l.readyLocked(w.session, w.stream, len(w.data)); err == nil {
 		if err = l.takeServerQuotaLocked(s, w); err != nil {
 			l.giveBackLocked(s, w)
 		}
 	}
 	if err != nil {
-		l.local.mu.Unlock()
+		l.mu.Unlock()
 		return 0, false, err
 	}
 	sequence, lost := s.shared.top+1, s.shared.lost
@@ -98,11 +98,11 @@ func (l *Redis) try(ctx context.Context, w *writing) (sequence uint64, again boo
 		if s.events.newest != nil {
 			sequence = s.events.newest.sequence + 1
 		}
-		l.local.addLocked(s, sequence, w.data, w.last)
-		l.local.mu.Unlock()
+		l.addLocked(s, sequence, w.data, w.last)
+		l.mu.Unlock()
 		return sequence, false, nil
 	}
-	l.local.mu.Unlock()
+	l.mu.Unlock()
 	l.write(ctx, w, sequence)
 	again, err = l.written(w, s, sequence)
 	if err == nil && !again {
@@ -155,18 +155,18 @@ func (l *Redis) write(ctx context.Context, w *writing, sequence uint64) {
 
 // written adds the event to what is in memory if the server has it.
 func (l *Redis) written(w *writing, s *memoryStream, sequence uint64) (again bool, _ error) {
-	l.local.mu.Lock()
-	defer l.local.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	// it may have been forgotten meanwhile
-	here, shared := l.local.findLocked(w.session, w.stream) == s, s.shared
+	here, shared := l.findLocked(w.session, w.stream) == s, s.shared
 	switch {
 	case here && w.err == nil && w.said == saidOK:
 		shared.top = sequence
-		l.local.addLocked(s, sequence, w.data, w.last)
+		l.addLocked(s, sequence, w.data, w.last)
 		return false, nil
 	case here && shared.own && (errors.Is(w.err, redis.ErrDown) || w.err == nil && w.said == saidGone):
 		l.loseLocked(w.streamKey, s)
-		l.local.addLocked(s, sequence, w.data, w.last)
+		l.addLocked(s, sequence, w.data, w.last)
 		return false, nil
 	}
 	l.giveBackLocked(s, w)
@@ -207,7 +207,7 @@ func (l *Redis) takeServerQuotaLocked(s *memoryStream, w *writing) error {
 
 // giveBackLocked gives back the room that was taken for the event.
 func (l *Redis) giveBackLocked(s *memoryStream, w *writing) {
-	l.local.giveLocked(s.session.owner, int64(eventCost+len(w.data)))
+	l.giveLocked(s.session.owner, int64(eventCost+len(w.data)))
 }
 
 // notifyReaders tells the other replicas that read a stream that there is something new.

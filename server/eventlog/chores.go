@@ -68,7 +68,7 @@ func (l *Redis) doChores(ctx context.Context, _ struct{}, some []chore) {
 		return
 	}
 	for _, c := range some {
-		if c.forgotten.IsZero() || l.config.Now().Sub(c.forgotten) < 2*l.local.kept() {
+		if c.forgotten.IsZero() || l.config.Now().Sub(c.forgotten) < 2*l.kept() {
 			l.chores.Add(struct{}{}, c)
 		}
 	}
@@ -77,9 +77,9 @@ func (l *Redis) doChores(ctx context.Context, _ struct{}, some []chore) {
 // oldest returns the id of the entry before which the server keeps nothing of a stream,
 // "" if the stream is not here any more.
 func (l *Redis) oldest(p streamKey) string {
-	l.local.mu.Lock()
-	defer l.local.mu.Unlock()
-	s := l.local.findLocked(p.session, p.stream)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.findLocked(p.session, p.stream)
 	if s == nil || s.shared.lost {
 		return ""
 	}
@@ -93,16 +93,14 @@ func (l *Redis) Run(ctx context.Context) error {
 	defer working.Wait()
 	renew := time.NewTicker(max(time.Millisecond, l.config.Age/4))
 	defer renew.Stop()
-	retry := time.NewTicker(choreRetry)
-	defer retry.Stop()
-	for broken := false; ; {
+	for {
 		select {
 		case run := <-l.begun:
 			working.Go(func() { run(ctx) })
-		case <-l.returned:
-			broken = !l.repairAll(ctx)
-		case <-retry.C:
-			broken = broken && !l.repairAll(ctx)
+		case <-l.suspect:
+			if !l.repairAll(ctx) {
+				time.AfterFunc(choreRetry, l.suspectLoss)
+			}
 		case <-renew.C:
 			l.renewAll(ctx)
 		case <-ctx.Done():
@@ -127,7 +125,7 @@ func (l *Redis) heard(_ context.Context, _ replica.ID, w replica.Message) ([]byt
 	if len(w.Parts) < 2 {
 		return nil, replica.ErrForm
 	}
-	m := l.local
+	m := l.Memory
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.sessions[w.Parts[0]]
@@ -141,11 +139,14 @@ func (l *Redis) heard(_ context.Context, _ replica.ID, w replica.Message) ([]byt
 	return nil, nil
 }
 
+// suspectLoss has Run look what the server has lost.
+func (l *Redis) suspectLoss() { pace.Signal(l.suspect) }
+
 // lookAgain wakes all readers, because messages may have been lost.
 func (l *Redis) lookAgain() {
-	l.local.mu.Lock()
-	defer l.local.mu.Unlock()
-	for _, s := range l.local.sessions {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.sessions {
 		s.rouse()
 	}
 }

@@ -12,7 +12,7 @@ func (l *Redis) Read(ctx context.Context, session Key, stream, after string) (ev
 	err error,
 ) {
 	if session.Here {
-		return l.local.Read(ctx, session, stream, after)
+		return l.Memory.Read(ctx, session, stream, after)
 	}
 	sequence, ok := afterIn(stream, after)
 	if !ok {
@@ -26,7 +26,7 @@ func (l *Redis) Read(ctx context.Context, session Key, stream, after string) (ev
 // Find implements Log.
 func (l *Redis) Find(ctx context.Context, session Key, event string) (string, error) {
 	if session.Here {
-		return l.local.Find(ctx, session, event)
+		return l.Memory.Find(ctx, session, event)
 	}
 	name, sequence, ok := parseID(event)
 	if !ok {
@@ -34,11 +34,6 @@ func (l *Redis) Find(ctx context.Context, session Key, event string) (string, er
 	}
 	r := &reading{log: l, streamKey: streamKey{session, name}, few: true}
 	return name, r.look(ctx, sequence)
-}
-
-// Drop implements Log.
-func (l *Redis) Drop(ctx context.Context, session Key, stream, through string) {
-	l.local.Drop(ctx, session, stream, through)
 }
 
 // reading is one look for the events of a stream.
@@ -63,7 +58,7 @@ func (r *reading) look(ctx context.Context, sequence uint64) error {
 // here looks in memory for the events after a sequence. It is false if they must be
 // looked for in the server.
 func (r *reading) here(sequence uint64) (bool, error) {
-	m := r.log.local
+	m := r.log.Memory
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.findLocked(r.session, r.stream)

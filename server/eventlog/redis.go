@@ -8,7 +8,6 @@ import (
 	"log/slog"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/batch"
-	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
@@ -62,13 +61,16 @@ type RedisConfig struct {
 // Values are sealed for their place, so that whoever can write to the server can make the
 // gateway forget, but not believe. What was not written by a replica counts as not there.
 type Redis struct {
+	// Memory has what this replica appended itself, who follows, and which sessions have
+	// ended. Streams that other replicas began are theirs to forget.
+	*Memory
+
 	config   RedisConfig
-	local    *Memory
 	noticing batch.Queue[string, *writing]      // notices, by tenant
 	waking   batch.Queue[replica.ID, streamKey] // what replicas that read have yet to be told of
 	chores   batch.Queue[struct{}, chore]       // what is yet to be dropped in the server
 	begun    chan func(context.Context)         // does the chores
-	returned chan struct{}                      // holds a token while the server may have lost something
+	suspect  chan struct{}                      // holds a token while the server may have lost something
 }
 
 var _ Log = (*Redis)(nil)
@@ -83,26 +85,26 @@ func NewRedis(cfg RedisConfig) *Redis {
 	}
 	cfg.Quota = cmp.Or(cfg.Quota, share.New(defaultQuota))
 	l := &Redis{
-		config: cfg, local: NewMemory(cfg.MemoryConfig),
-		begun: make(chan func(context.Context), 1), returned: make(chan struct{}, 1),
+		config: cfg, Memory: NewMemory(cfg.MemoryConfig),
+		begun: make(chan func(context.Context), 1), suspect: make(chan struct{}, 1),
 	}
 	aside := func(run func(context.Context)) { go run(context.Background()) } // it ends when nothing waits
 	l.noticing.Do, l.noticing.Most, l.noticing.Go = l.appendNotices, maxBatch, aside
 	l.waking.Do, l.waking.Most, l.waking.Go = l.wake, maxBatch, aside
 	l.chores.Do, l.chores.Most = l.doChores, maxChores
 	l.chores.Go = func(run func(context.Context)) { l.begun <- run } // one at a time: there is one key
-	l.config.MemoryConfig = l.local.config
-	l.local.remembered = l.config.Age
-	l.local.dropped = l.dropped
+	l.config.MemoryConfig = l.Memory.config
+	l.remembered = l.config.Age
+	l.Memory.dropped = l.dropped
 	cfg.Others.Handle(kindAppended, l.heard)
 	cfg.Others.OnReturn(l.lookAgain)
-	cfg.Store.OnLoss(func() { pace.Signal(l.returned) })
+	cfg.Store.OnLoss(l.suspectLoss)
 	return l
 }
 
 // life returns for how many milliseconds the server keeps a stream that nobody reads.
 func (l *Redis) life() string {
-	kept := l.local.kept()
+	kept := l.kept()
 	return redis.Millis(kept + kept/8)
 }
 
@@ -161,12 +163,12 @@ func (l *Redis) refuse(ctx context.Context, p streamKey) error {
 // Begin implements Log.
 func (l *Redis) Begin(ctx context.Context, session Key, stream string) (lasting bool, err error) {
 	if session.Here {
-		return l.local.Begin(ctx, session, stream)
+		return l.Memory.Begin(ctx, session, stream)
 	}
 	p := streamKey{session, stream}
-	l.local.mu.Lock()
-	defer l.local.mu.Unlock()
-	s := l.local.findLocked(p.session, p.stream)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.findLocked(p.session, p.stream)
 	if s == nil {
 		var begun bool
 		if s, begun, err = l.joinLocked(ctx, p); begun {
@@ -189,7 +191,7 @@ func (l *Redis) Begin(ctx context.Context, session Key, stream string) (lasting 
 // replica has begun it, and if there is room in the server. The lock is not held during
 // the trip.
 func (l *Redis) joinLocked(ctx context.Context, p streamKey) (s *memoryStream, begun bool, err error) {
-	if err = l.local.endedLocked(p.session); err != nil {
+	if err = l.endedLocked(p.session); err != nil {
 		return nil, false, err
 	}
 	base, head := l.now(), ""
@@ -197,7 +199,7 @@ func (l *Redis) joinLocked(ctx context.Context, p streamKey) (s *memoryStream, b
 	if full == nil {
 		head = string(l.config.Seal.SealBytes(p.headPurpose(base), nil))
 	}
-	l.local.mu.Unlock()
+	l.mu.Unlock()
 	said, rest, err := l.run(ctx, topScript, 0, p, entryID(base, false), head, l.life(),
 		string(l.config.Others.Self()))
 	top, last, ok := topOf(said, rest)
@@ -210,7 +212,7 @@ func (l *Redis) joinLocked(ctx context.Context, p streamKey) (s *memoryStream, b
 	case !ok:
 		err = l.refuse(ctx, p)
 	}
-	l.local.mu.Lock()
+	l.mu.Lock()
 	if begun = err == nil && said == saidBegun; !begun { // where it begins is not known
 		base = 0
 	}
@@ -233,7 +235,7 @@ func (l *Redis) joinLocked(ctx context.Context, p streamKey) (s *memoryStream, b
 
 // openLocked returns a stream, which it makes with that base if it is not there.
 func (l *Redis) openLocked(p streamKey, base uint64) (*memoryStream, error) {
-	s, err := l.local.openLocked(p.session, p.stream, l.config.Now())
+	s, err := l.Memory.openLocked(p.session, p.stream, l.config.Now())
 	if err == nil && s.shared == nil {
 		s.shared, s.floor = newSharedStream(base), base
 	}
@@ -253,16 +255,5 @@ func (l *Redis) loseLocked(p streamKey, s *memoryStream) {
 // releaseLocked forgets a stream here alone, because another replica appends to it.
 func (l *Redis) releaseLocked(s *memoryStream) {
 	s.shared.over = true
-	l.local.forgetLocked(s)
+	l.forgetLocked(s)
 }
-
-// Follow implements Log.
-func (l *Redis) Follow(ctx context.Context, session Key, f Follower) error {
-	return l.local.Follow(ctx, session, f)
-}
-
-// Unfollow implements Log.
-func (l *Redis) Unfollow(session Key, f Follower) { l.local.Unfollow(session, f) }
-
-// End implements Log. Streams that other replicas began are theirs to forget.
-func (l *Redis) End(session Key) { l.local.End(session) }

@@ -16,7 +16,7 @@ type ownStream struct {
 
 // ownStreams returns all of them.
 func (l *Redis) ownStreams() (streams []ownStream) {
-	m := l.local
+	m := l.Memory
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.sweepLocked(m.config.Now())
@@ -66,10 +66,10 @@ func (l *Redis) isReadElsewhere(readers redis.Reply) bool {
 
 // touch notes that a stream is used.
 func (l *Redis) touch(p streamKey) {
-	l.local.mu.Lock()
-	defer l.local.mu.Unlock()
-	if s := l.local.findLocked(p.session, p.stream); s != nil {
-		l.local.touchLocked(s, l.config.Now())
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s := l.findLocked(p.session, p.stream); s != nil {
+		l.touchLocked(s, l.config.Now())
 	}
 }
 
@@ -85,9 +85,9 @@ func (l *Redis) repairAll(ctx context.Context) bool {
 }
 
 func (l *Redis) repair(ctx context.Context, p streamKey) error {
-	l.local.mu.Lock()
-	s := l.local.findLocked(p.session, p.stream)
-	l.local.mu.Unlock()
+	l.mu.Lock()
+	s := l.findLocked(p.session, p.stream)
+	l.mu.Unlock()
 	if s == nil {
 		return nil // it has ended, or was forgotten
 	}
@@ -119,9 +119,9 @@ func (l *Redis) repair(ctx context.Context, p streamKey) error {
 // it has. If it has no such stream, or one that does not go on here, the stream goes on
 // in memory only.
 func (l *Redis) missing(p streamKey, top uint64, there bool) []Event {
-	l.local.mu.Lock()
-	defer l.local.mu.Unlock()
-	s := l.local.findLocked(p.session, p.stream)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.findLocked(p.session, p.stream)
 	if s == nil || !s.shared.own || s.shared.lost {
 		return nil
 	}

@@ -9,8 +9,8 @@ const (
 	// the prefetches of all replicas together are at most Burst divided by this
 	prefetchPart  = 8
 	prefetchSmall = 16 // tokens of the smallest, if they may be so many
-	// a bucket that was empty is asked for again after this, however empty it was
-	emptyMost = 10 * time.Second
+	// what a trip has found counts for so long: the server may have lost what it had
+	knownTime = 10 * time.Second
 )
 
 // prefetch is what one replica has taken ahead of one bucket, and what it knows of that:
@@ -29,14 +29,6 @@ type prefetch struct {
 	trip       chan struct{} // under way, closed when it is over; nil: none
 	awaited    int           // tokens that others need, and wait for the trip
 	used       time.Time     // when somebody last took of it
-	empty      empty
-}
-
-// empty says that the bucket had fewer tokens than those, and will have so many at a
-// time. The zero empty says nothing.
-type empty struct {
-	tokens       int
-	noted, until time.Time
 }
 
 // adapt makes the prefetch one of the bucket as it is now. After a change nothing is known
@@ -44,7 +36,7 @@ type empty struct {
 func (l *prefetch) adapt(b *Bucket) {
 	if l.limit != b.Limit || l.group != b.Group {
 		l.key, l.group, l.limit = keyOf(b), b.Group, b.Limit
-		l.tokens, l.left, l.at, l.empty = 0, float64(b.Limit.Burst), time.Time{}, empty{}
+		l.tokens, l.left, l.at = 0, float64(b.Limit.Burst), time.Time{}
 	}
 }
 
@@ -66,15 +58,15 @@ func (l *prefetch) view(now time.Time) view {
 	return l.bucket.view(now, l.available(now), l.replicas)
 }
 
-// refuse returns the refusal that is known without a trip, nil for none: the bucket was
-// found empty, or the sharer has its share.
-func (l *prefetch) refuse(w *want, now time.Time) *ExceededError {
-	e := &l.empty
-	if w.tokens >= e.tokens && now.Before(e.until) && now.Sub(e.noted) < emptyMost &&
-		l.available(now) < w.tokens {
-		return l.view(now).refusal(w, e.until.Sub(now), false)
+// refuse returns the refusal of a call that has so many tokens of this prefetch, nil for
+// none, by what the last trip has found: the bucket has no more than that and what it has
+// regained, and the sharer may have its share.
+func (l *prefetch) refuse(w *want, has int, now time.Time) *ExceededError {
+	wait, enough := time.Duration(0), true
+	if now.Sub(l.at) < knownTime {
+		wait, enough = l.limit.wait(w.tokens-has, l.has(now))
 	}
-	return l.view(now).refusal(w, 0, true)
+	return l.view(now).refusal(w, wait, enough)
 }
 
 // most returns how many tokens the prefetch may have.
@@ -105,20 +97,9 @@ func (l *prefetch) ahead(now time.Time) int {
 }
 
 // add puts into the prefetch what a trip has brought that began at that time.
-func (l *prefetch) add(o outcome, at time.Time) {
-	l.tokens, l.until = l.available(at)+o.ahead, at.Add(prefetchLife)
-	l.left, l.at, l.dry = o.left, at, o.ahead == 0
-}
-
-// lacked returns the refusal that follows from what a trip has found, which has brought so
-// many tokens ahead, nil if this bucket has enough, and notes it. What other calls have put
-// back meanwhile was not there for the trip.
-func (l *prefetch) lacked(w *want, ahead int, now time.Time) *ExceededError {
-	wait, enough := l.limit.wait(w.tokens-w.aside-ahead, l.left)
-	if !enough {
-		l.empty = empty{w.tokens, now, now.Add(upToMicros(wait))}
-	}
-	return l.view(now).refusal(w, wait, enough)
+func (l *prefetch) add(a *ask, at time.Time) {
+	l.tokens, l.until = l.available(at)+a.got, at.Add(prefetchLife)
+	l.left, l.at, l.dry = a.left, at, a.got == 0
 }
 
 // isIdle tells whether the prefetch was not used for so long that nothing is lost with it.

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 )
 
@@ -142,9 +143,7 @@ func (r *Redis) peekLocked(wants []want, now time.Time) (refused *ExceededError,
 	for i := range wants {
 		w := &wants[i]
 		w.prefetch = r.prefetchLocked(w.Bucket, now)
-		if one := w.prefetch.refuse(w, now); one != nil {
-			refused = longer(refused, one)
-		}
+		refused = longer(refused, w.prefetch.refuse(w, w.prefetch.available(now), now))
 		w.short = w.prefetch.available(now) < w.tokens
 		short = short || w.short
 	}
@@ -179,10 +178,7 @@ func (r *Redis) awaitLocked(ctx context.Context, w *want) {
 	trip := w.prefetch.trip
 	w.prefetch.awaited += w.tokens
 	r.mu.Unlock()
-	select {
-	case <-trip:
-	case <-ctx.Done():
-	}
+	_ = pace.Await(ctx, trip) // Take looks whether ctx has ended
 	r.mu.Lock()
 	w.prefetch.awaited -= w.tokens
 }
@@ -216,7 +212,7 @@ func (r *Redis) fetchLocked(ctx context.Context, wants []want, now time.Time) er
 			w.prefetch.tokens += w.aside
 		}
 		if w.short && err == nil {
-			refused = longer(refused, w.prefetch.lacked(w, asks[0].got, then))
+			refused = longer(refused, w.prefetch.refuse(w, w.aside+asks[0].got, then))
 			asks = asks[1:]
 		}
 	}
@@ -248,20 +244,18 @@ func (r *Redis) goLocked(ctx context.Context, asks []ask, over chan struct{}, no
 	keys, args := terms(r.config.Replica, asks)
 	r.mu.Unlock()
 	reply, err := r.trip(ctx, keys, args)
-	var outcomes []outcome
 	if err == nil {
-		taken, outcomes, err = readOutcomes(reply, asks)
+		taken, err = readAnswer(reply, asks)
 	}
 	r.mu.Lock()
 	close(over)
 	for i := range asks {
-		l := asks[i].prefetch
-		l.trip = nil
-		if err == nil && l.limit == asks[i].limit {
+		a := &asks[i]
+		a.prefetch.trip = nil
+		if err == nil && a.prefetch.limit == a.limit {
 			// of before the trip, so that the server lets the prefetch live longer than the
 			// replica does
-			l.add(outcomes[i], now)
-			asks[i].got = outcomes[i].ahead
+			a.prefetch.add(a, now)
 		}
 	}
 	return taken, err

@@ -45,13 +45,10 @@ type ask struct {
 	owed       float64 // by the sharer that needs them; below zero: there is none, or a quiet one
 	ahead      int     // more tokens that are wanted
 	prefetched int     // tokens that the prefetch has, those that are kept aside included
-	got        int     // of ahead, what the trip has brought
-}
 
-// outcome is what a trip has brought of one bucket.
-type outcome struct {
-	ahead int
-	left  float64 // tokens that the bucket has afterwards
+	// What a trip that was answered has brought.
+	got  int     // tokens of those ahead
+	left float64 // that the bucket has afterwards
 }
 
 // terms returns the keys and the arguments of a trip.
@@ -81,41 +78,24 @@ func number(n float64) string {
 	return strconv.FormatFloat(min(n, math.MaxFloat64), 'g', -1, 64)
 }
 
-// readOutcomes reads the answer to those asks: whether what is needed was taken, and what each
-// bucket gave.
-func readOutcomes(reply redis.Reply, asks []ask) (taken bool, outcomes []outcome, err error) {
+// readAnswer reads the answer to those asks: whether what is needed was taken, and what
+// each bucket gave, which it notes.
+func readAnswer(reply redis.Reply, asks []ask) (taken bool, err error) {
 	answer, err := reply.List()
 	if err != nil || len(answer) != 1+2*len(asks) {
-		return false, nil, errors.Join(errAnswer, err)
+		return false, errors.Join(errAnswer, err)
 	}
 	done, err := answer[0].Int()
-	if err != nil {
-		return false, nil, errors.Join(errAnswer, err)
-	}
-	outcomes = make([]outcome, len(asks))
 	for i := range asks {
-		ahead, err := answer[1+2*i].Int()
-		if err != nil || ahead < 0 || ahead > int64(asks[i].ahead) {
-			return false, nil, errors.Join(errAnswer, err)
+		a := &asks[i]
+		got, err1 := answer[1+2*i].Int()
+		text, err2 := answer[2+2*i].Text()
+		left, err3 := strconv.ParseFloat(text, 64)
+		err = errors.Join(err, err1, err2, err3)
+		if err != nil || got < 0 || got > int64(a.ahead) || !(left >= 0 && left <= math.MaxFloat64) {
+			return false, errors.Join(errAnswer, err)
 		}
-		left, err := amount(answer[2+2*i])
-		if err != nil {
-			return false, nil, err
-		}
-		outcomes[i] = outcome{int(ahead), left}
+		a.got, a.left = int(got), left
 	}
-	return done == 1, outcomes, nil
-}
-
-// amount reads a number that is finite and not negative.
-func amount(reply redis.Reply) (float64, error) {
-	text, err := reply.Text()
-	if err != nil {
-		return 0, errors.Join(errAnswer, err)
-	}
-	n, err := strconv.ParseFloat(text, 64)
-	if err != nil || !(n >= 0 && n <= math.MaxFloat64) {
-		return 0, errAnswer
-	}
-	return n, nil
+	return done == 1, nil
 }

@@ -5,6 +5,8 @@ import (
 	"sort"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/drawbridge-mcp/drawbridge/internal/evict"
 )
 
@@ -46,12 +48,14 @@ const (
 	slack = 1e-6
 )
 
-// bucket is what is known of the tokens of one key. A Memory knows all, and a Redis what
-// it was told by the last trip.
+// bucket is what is known of the tokens of one key. A Memory counts them, and a Redis
+// knows what it was told by the last trip.
 type bucket struct {
-	limit Limit
-	left  float64         // tokens at that time
-	at    time.Time       // in a Redis zero: there was no trip, and the bucket counts as full
+	limit   Limit
+	limiter *rate.Limiter // of a Memory; nil: of a Redis
+	// of a Redis: tokens at that time; zero: there was no trip, and the bucket counts as full
+	left  float64
+	at    time.Time
 	parts map[string]part // by sharer
 }
 
@@ -64,8 +68,10 @@ type part struct {
 
 // has returns how many tokens the bucket has now.
 func (b *bucket) has(now time.Time) float64 {
-	// an infinite Rate would give no number in no time
-	gained := max(now.Sub(b.at).Seconds(), 0) * min(b.limit.Rate, math.MaxFloat64)
+	if b.limiter != nil {
+		return b.limiter.TokensAt(now)
+	}
+	gained := max(now.Sub(b.at).Seconds(), 0) * float64(b.limit.perSecond())
 	return min(b.left+gained, float64(b.limit.Burst))
 }
 
@@ -163,6 +169,10 @@ func (v view) waitShare(w *want) (time.Duration, bool) {
 	return time.Duration(millis) * time.Millisecond, false
 }
 
+// perSecond returns how many tokens a bucket gains. An infinite Rate would give no number
+// in no time; the largest is rate.Inf.
+func (l Limit) perSecond() rate.Limit { return rate.Limit(min(l.Rate, math.MaxFloat64)) }
+
 // quiet returns how much a sharer may owe that is quiet, where that many replicas count
 // what it owes for themselves. Of several replicas each allows its part, but two tokens
 // if a single one does: who asks twice in a row is not loud.
@@ -198,7 +208,7 @@ func (l Limit) Most() int {
 func (l Limit) wait(tokens int, has float64) (time.Duration, bool) {
 	seconds := (float64(tokens) - has) / l.Rate
 	switch {
-	case seconds*float64(time.Second) < 1: // as the script has it
+	case seconds*float64(time.Second) < 1: // as the script and a rate.Limiter have it
 		return 0, true
 	case seconds > maxRetry.Seconds():
 		return maxRetry, false

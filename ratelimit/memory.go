@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/drawbridge-mcp/drawbridge/internal/evict"
 )
 
@@ -54,7 +56,8 @@ func (m *Memory) Take(_ context.Context, buckets ...Bucket) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	// The time is taken with the lock held. Taken before, it could be older than the time
-	// that another call has put into a bucket meanwhile.
+	// that another call has put into a bucket meanwhile, and the bucket would see time go
+	// backwards.
 	now, all := time.Now(), found[:0]
 	var refused *ExceededError
 	for i := range wants {
@@ -70,7 +73,7 @@ func (m *Memory) Take(_ context.Context, buckets ...Bucket) error {
 	for i, b := range all {
 		w := &wants[i]
 		b.owe(w, b.view(now, 0, 1))
-		b.left, b.at = max(b.has(now)-float64(w.tokens), 0), now
+		b.limiter.AllowN(now, w.tokens)
 		if m.buckets[w.Key] == nil {
 			m.rememberLocked(w.Key, b, now)
 		}
@@ -84,9 +87,11 @@ func (m *Memory) bucketLocked(of *Bucket, now time.Time) *bucket {
 	b := m.buckets[of.Key]
 	switch {
 	case b == nil:
-		b = &bucket{limit: of.Limit, left: float64(of.Limit.Burst), at: now}
+		b = &bucket{limit: of.Limit, limiter: rate.NewLimiter(of.Limit.perSecond(), of.Limit.Burst)}
 	case b.limit != of.Limit:
-		b.left, b.at, b.limit = b.has(now), now, of.Limit
+		b.limit = of.Limit
+		b.limiter.SetLimitAt(now, of.Limit.perSecond())
+		b.limiter.SetBurstAt(now, of.Limit.Burst)
 	}
 	return b
 }

@@ -406,10 +406,11 @@ func TestPanicInAReadingEndsItAlone(t *testing.T) {
 	cfg.Credential = credential.New(credential.Config{
 		Server: "up", Issuer: gatewayAddress, Signer: signer,
 		Spec: credential.Spec{Identity: &credential.Identity{Audience: serverAudience}},
-		Count: func(string) {
+		Now: func() time.Time {
 			if armed.CompareAndSwap(true, false) {
 				panic("a fault of ours")
 			}
+			return time.Now()
 		},
 	})
 	t.Cleanup(cfg.Credential.Close)

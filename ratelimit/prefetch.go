@@ -14,7 +14,7 @@ const (
 )
 
 // prefetch is what one replica has taken ahead of one bucket, and what it knows of that:
-// at is when the last trip began, and left what the bucket had after it. The lock of its
+// at is when the last trip was over, and left what the bucket had then. The lock of its
 // Redis guards it.
 type prefetch struct {
 	bucket
@@ -96,10 +96,12 @@ func (l *prefetch) ahead(now time.Time) int {
 	return max(min(max(l.size, l.awaited), l.most())-l.all(now), 0)
 }
 
-// add puts into the prefetch what a trip has brought that began at that time.
-func (l *prefetch) add(a *ask, at time.Time) {
-	l.tokens, l.until = l.available(at)+a.got, at.Add(prefetchLife)
-	l.left, l.at, l.dry = a.left, at, a.got == 0
+// add puts into the prefetch what a trip has brought. What the bucket had left counts from
+// its end: from its begin it would be more than there is, and the next trip would be
+// refused.
+func (l *prefetch) add(a *ask, began, ended time.Time) {
+	l.tokens, l.until = l.available(began)+a.got, began.Add(prefetchLife)
+	l.left, l.at, l.dry = a.left, ended, a.got == 0
 }
 
 // isIdle tells whether the prefetch was not used for so long that nothing is lost with it.

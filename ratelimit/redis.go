@@ -255,7 +255,7 @@ func (r *Redis) goLocked(ctx context.Context, asks []ask, over chan struct{}, no
 		if err == nil && a.prefetch.limit == a.limit {
 			// of before the trip, so that the server lets the prefetch live longer than the
 			// replica does
-			a.prefetch.add(a, now)
+			a.prefetch.add(a, now, r.now())
 		}
 	}
 	return taken, err

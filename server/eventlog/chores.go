@@ -93,13 +93,17 @@ func (l *Redis) Run(ctx context.Context) error {
 	defer working.Wait()
 	renew := time.NewTicker(max(time.Millisecond, l.config.Age/4))
 	defer renew.Stop()
+	var retry *time.Timer // has what the server has lost looked for again; nil: that never failed
 	for {
 		select {
 		case run := <-l.begun:
 			working.Go(func() { run(ctx) })
 		case <-l.suspect:
+			if retry != nil {
+				retry.Stop() // one is enough, however often the server comes and goes
+			}
 			if !l.repairAll(ctx) {
-				time.AfterFunc(choreRetry, l.suspectLoss)
+				retry = time.AfterFunc(choreRetry, l.suspectLoss)
 			}
 		case <-renew.C:
 			l.renewAll(ctx)

@@ -15,7 +15,7 @@ const (
 	unkept   = 'n' // it ran, and its answer is not here
 )
 
-// record is what Redis keeps under a key. It is sealed, so that nobody but a replica
+// record is what is kept under a key. In Redis it is sealed, so that nobody but a replica
 // makes one: an answer that somebody else wrote would be taken for that of a tool.
 //
 //	state 1 │ time in milliseconds 8 │ digest of the body 32 │ id of the replica 16 │ HTTP status 2 │ message

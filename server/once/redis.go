@@ -122,6 +122,9 @@ func (s *Redis) try(ctx context.Context, c *claim) (redis.Reply, error) {
 
 // end implements keeper.
 func (s *Redis) end(ctx context.Context, c *claim, p *record) error {
+	if err := s.config.Store.Up(); err != nil {
+		return err // before a record is sealed for nothing
+	}
 	text := ""
 	if p != nil {
 		text = p.seal(s.config.Seal, &c.request)
@@ -160,11 +163,8 @@ func (s *Redis) Run(ctx context.Context) error {
 	return nil
 }
 
-// tendAll does for all claims what is due, if Redis is there.
+// tendAll does for all claims what is due.
 func (s *Redis) tendAll(ctx context.Context) {
-	if s.config.Store.Up() != nil {
-		return
-	}
 	for _, c := range s.due(time.Now()) {
 		s.tend(ctx, c)
 	}

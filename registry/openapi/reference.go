@@ -108,6 +108,7 @@ func (p *place) open() {
 	p.held = map[string]*place{}
 	o, _ := mcp.ObjectOf(p.raw)
 	for name, value := range o.Members {
+		name = strings.Clone(name) // it is a part of the whole file, and tools keep some of the names
 		p.held[name] = &place{within: p, name: name, raw: value}
 	}
 	if p.raw.IsArray() {

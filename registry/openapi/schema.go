@@ -95,7 +95,7 @@ func (s *schemas) convert(raw mcp.RawJSON) (mcp.RawJSON, error) { return s.conve
 func (s *schemas) convertPart(raw mcp.RawJSON, absent []string) (mcp.RawJSON, error) {
 	from, ok := mcp.ObjectOf(raw)
 	if !ok {
-		return raw, nil
+		return slices.Clone(raw), nil // tools keep it, and not the document
 	}
 	if absent == nil {
 		absent = s.absent(from)
@@ -247,7 +247,11 @@ func (s *schemas) hidden(property mcp.RawJSON) bool {
 		return own
 	}
 	to, err := s.find(ref)
-	return err == nil && string(to.child(keyword).value()) == "true" // else refer says so
+	if err != nil || string(to.child(keyword).value()) == "true" {
+		return err == nil // else refer says so
+	}
+	to, err = s.from.followed(to, sectionSchemas) // it may be a reference itself, as to a file
+	return err == nil && string(to.child(keyword).value()) == "true"
 }
 
 // maxAbsent bounds the names that absent returns.

@@ -182,3 +182,18 @@ func TestKeywordsWithoutAValueSayNothing(t *testing.T) {
 		t.Errorf("got %s, want %s", raw, want)
 	}
 }
+
+// TestReadOnlyIsSeenBehindAReferenceToAReference has a component that is a reference, as
+// most are in documents of several files.
+func TestReadOnlyIsSeenBehindAReferenceToAReference(t *testing.T) {
+	tools, refused := load(t, newAPI(t).config([]byte(`{"openapi":"3.0.3","paths":{"/a":{"post":{"operationId":"op",
+		"requestBody":{"content":{"application/json":{"schema":{"type":"object","required":["id","n"],"properties":{
+		"id":{"$ref":"#/components/schemas/Id"},"n":{"type":"string"}}}}}}}}},"components":{"schemas":{
+		"Id":{"$ref":"#/components/schemas/UUID"},"UUID":{"type":"string","readOnly":true}}}}`), "*"))
+	if len(refused) > 0 {
+		t.Fatal(refused[0].Err)
+	}
+	if raw := string(tools["op"].Raw); strings.Contains(raw, `"id"`) {
+		t.Errorf("got %s, want no id", raw)
+	}
+}

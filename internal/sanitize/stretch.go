@@ -1,6 +1,7 @@
 package sanitize
 
 import (
+	"bytes"
 	"iter"
 	"unicode/utf8"
 
@@ -67,8 +68,12 @@ func appendLegible(dst, part []byte) (legible []byte, strange int) {
 // fromUTF16 returns a file in UTF-8 that begins with a byte order mark of UTF-16, and any
 // other file as it is.
 func fromUTF16(file []byte) []byte {
+	// before the decoder, which makes room for all of the file first
+	if !bytes.HasPrefix(file, []byte{0xFF, 0xFE}) && !bytes.HasPrefix(file, []byte{0xFE, 0xFF}) {
+		return file
+	}
 	text, err := unicode.UTF16(unicode.BigEndian, unicode.ExpectBOM).NewDecoder().Bytes(file)
-	if err != nil { // it has no such mark
+	if err != nil {
 		return file
 	}
 	return text

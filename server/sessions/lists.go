@@ -229,6 +229,9 @@ func (l *Session) NoteOnce(id, method string, notice []byte) bool {
 func (l *Session) TakeOnce() map[string]notices.State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.notices.once == nil {
+		return nil
+	}
 	taken := make(map[string]notices.State)
 	l.notices.once.Drop(func(id, _ string) bool {
 		taken[id] = l.notices.once.State(id)

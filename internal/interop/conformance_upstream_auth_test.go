@@ -24,6 +24,7 @@ var upstreamAuth = map[string]string{
 // that server, its issuer, is read from the metadata of the resource here.
 func TestConformanceOfUpstreamAuth(t *testing.T) {
 	t.Parallel()
+	node(t) // says whether it is there before anything starts
 	for scenario, id := range upstreamAuth {
 		t.Run(scenario, func(t *testing.T) {
 			t.Parallel()

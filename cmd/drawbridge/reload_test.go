@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/auth/signin"
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -197,7 +198,7 @@ func leaves(kind reflect.Type) (all [][]int) {
 	for i := range kind.NumField() {
 		switch field := kind.Field(i); {
 		case !field.IsExported():
-		case field.Type.Kind() == reflect.Func || field.Type.Kind() == reflect.Interface: // a part in this process
+		case field.Type.Kind() == reflect.Func || field.Type == reflect.TypeFor[signin.Provider](): // a part in this process
 		case field.Type.Kind() == reflect.Struct:
 			for _, inner := range leaves(field.Type) {
 				all = append(all, append([]int{i}, inner...))

@@ -192,11 +192,13 @@ func (f *clientFile) server(n *node) (Server, []Problem) {
 		"enabled": func(*node) {},
 	}
 	for _, m := range n.members {
-		if known := read[m.name]; known != nil {
+		switch known := read[m.name]; {
+		case known == nil:
+			f.ignore(m.key, "%.40q has no effect here%s", m.name, cures()[m.name])
+		case m.value.kind == scalar && m.value.text == "": // some clients write what a server has not
+		default:
 			f.expand(m.value)
 			known(m.value)
-		} else {
-			f.ignore(m.key, "%.40q has no effect here%s", m.name, cures()[m.name])
 		}
 	}
 	f.checkKind(r, &s, n)

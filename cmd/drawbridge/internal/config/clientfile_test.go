@@ -60,6 +60,10 @@ func TestClientFilesAreRead(t *testing.T) {
 			Server{Name: "files", Command: "x"},
 		},
 		{
+			"empty members", `{"mcpServers": {"files": {"url": "", "cwd": "", "command": "x", "args": [""], "env": {"A": ""}}}}`,
+			Server{Name: "files", Command: "x"},
+		},
+		{
 			"name made valid", `{"mcpServers": {"My Long Server_Name!": {"command": "x"}}}`,
 			Server{Name: "my-long-server-n", Command: "x"},
 		},

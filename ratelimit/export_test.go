@@ -66,6 +66,15 @@ func Before(l *Redis, f func(keys []string)) {
 	}
 }
 
+// After makes l call f after each round trip, before its answer is there.
+func After(l *Redis, f func()) {
+	next := l.trip
+	l.trip = func(ctx context.Context, keys, args []string) (redis.Reply, error) {
+		defer f()
+		return next(ctx, keys, args)
+	}
+}
+
 // KeyOf returns the key under which a bucket is kept.
 func KeyOf(b Bucket) string { return keyOf(&b) }
 

@@ -76,6 +76,36 @@ func TestARefusalIsAskedForOnceInItsTime(t *testing.T) {
 	})
 }
 
+// TestARefusalNamesItsBucketHoweverLongTripsTake has every other trip come to the server
+// late, and all answers: what the bucket regains meanwhile is not counted twice.
+func TestARefusalNamesItsBucketHoweverLongTripsTake(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		l := w.replica(2)
+		late := false
+		ratelimit.Before(l, func([]string) {
+			if late = !late; late {
+				time.Sleep(20 * time.Millisecond)
+			}
+		})
+		ratelimit.After(l, func() { time.Sleep(50 * time.Millisecond) })
+		tenant := ratelimit.Bucket{Key: "tenant", Limit: ratelimit.Limit{Rate: 1000, Burst: 1000}}
+		user := ratelimit.Bucket{Key: "user", Limit: ratelimit.Limit{Rate: 10, Burst: 20}}
+		refused := 0
+		for range 500 {
+			if refusal := exceeded(t, l, tenant, user); refusal != nil {
+				refused++
+				if refusal.Bucket != 1 {
+					t.Fatalf("got %+v after %d refusals, want a refusal of bucket 1", refusal, refused)
+				}
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if refused < 100 {
+			t.Errorf("%d of 500 calls were refused", refused)
+		}
+	})
+}
+
 // TestALongRefusalIsAskedForAgain shows that a replica asks again in time, although it
 // knows a refusal for long: the bucket may have been filled by somebody else.
 func TestALongRefusalIsAskedForAgain(t *testing.T) {

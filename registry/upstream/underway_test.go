@@ -2,7 +2,6 @@ package upstream_test
 
 import (
 	"context"
-	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
@@ -36,41 +35,6 @@ func TestProgressOnTheSessionsOwnStreamReachesItsCall(t *testing.T) {
 					asks, got)
 			}
 		}, readScript(t, "mcpgo-progress"))
-	}
-}
-
-// TestProgressOnTheStreamOfAnotherCallReachesItsCall has a server tell the progress of one
-// call on the response to another, as mcp-go does on whichever is free.
-func TestProgressOnTheStreamOfAnotherCallReachesItsCall(t *testing.T) {
-	t.Parallel()
-	tokens, answer := make(chan string, 1), make(chan bool)
-	s := serve(t, &web{session: "s", call: func(w http.ResponseWriter, _ *http.Request, m wire) {
-		if token := m.Params.Meta["progressToken"]; token != nil {
-			tokens <- string(token)
-			<-answer
-			sendJSON(w, m.ID, okResult)
-			return
-		}
-		send := events(w)
-		send("%s", data(`{"jsonrpc":"2.0","method":"notifications/progress",`+
-			`"params":{"progressToken":%s,"progress":1}}`, <-tokens))
-		send("%s", data(`{"jsonrpc":"2.0","id":%s,"result":`+okResult+`}`, m.ID))
-	}})
-	r := start(t, s.config())
-	r.untilTool("tool")
-	heard, ended := make(chan mcp.Notification, 10), make(chan error, 1)
-	go func() {
-		_, err := r.call(t.Context(), "tool", `{"_meta":{"progressToken":"mine"}}`,
-			func(n mcp.Notification) { heard <- n })
-		ended <- err
-	}()
-	r.must("tool", `{}`)
-	close(answer)
-	if err := await(t, ended); err != nil {
-		t.Fatal(err)
-	}
-	if len(heard) != 1 {
-		t.Errorf("the caller heard %d notifications, want its progress", len(heard))
 	}
 }
 

@@ -275,18 +275,16 @@ func result(answer *mcp.Message) (mcp.Object, error) {
 }
 
 // receive takes one message of the response to out, and returns it when it is the answer.
-// A nil out is none: the message came on no request's stream.
 func (l *HTTP) receive(ctx context.Context, out *Request, m *mcp.Message) *mcp.Message {
 	switch {
-	case m.IsResponse() && out != nil && m.ID == out.ID:
+	case m.IsResponse() && m.ID == out.ID:
 		return m
 	case m.IsResponse():
 		l.up.Count(Foreign, 1)
 	case m.IsRequest():
 		l.answer(ctx, m, out)
-	case out != nil && (owner(m) == out.ID || m.Method == mcp.NotifyMessage):
+	case out.owns(m), m.Method == mcp.NotifyMessage:
 		out.deliver(ctx, m)
-	case l.calls.tell(m):
 	default:
 		l.up.Notification(m)
 	}
@@ -488,8 +486,22 @@ func (l *HTTP) followOnce(ctx context.Context, s *session, at *progress,
 	reserved := l.memory.reserve()
 	defer reserved.Release()
 	return true, l.read.stream(ctx, resp.Body, at, reserved, func(m *mcp.Message) bool {
-		return l.receive(ctx, nil, m) != nil // it never is: no request has its answer there
+		l.receiveUnasked(ctx, m)
+		return false
 	})
+}
+
+// receiveUnasked takes a message that came on no request's stream.
+func (l *HTTP) receiveUnasked(ctx context.Context, m *mcp.Message) {
+	switch {
+	case m.IsResponse():
+		l.up.Count(Foreign, 1)
+	case m.IsRequest():
+		l.answer(ctx, m, nil)
+	case l.calls.tell(m):
+	default:
+		l.up.Notification(m)
+	}
 }
 
 // drain reads what follows the answer, so that the connection can be used again. A server

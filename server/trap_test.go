@@ -251,8 +251,8 @@ func TestTrap26_OneStreamTellsEachChange(t *testing.T) {
 		}
 		synctest.Wait()
 		for range 2 {
+			asker.changePrompts() // before what wakes the streams
 			files.change("file:///a", "file:///a")
-			asker.changePrompts()
 			w.offer(t)
 			wait(t)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
+	"github.com/drawbridge-mcp/drawbridge/registry/schema"
 )
 
 // place is a value of a document, where it stands. What it holds is looked for once,
@@ -31,7 +32,7 @@ func (p *place) String() string {
 	if p.within == nil {
 		return p.name + "#"
 	}
-	return p.within.String() + token(p.name)
+	return p.within.String() + "/" + schema.PointerToken(p.name)
 }
 
 // file returns the name of the file that the place is in.
@@ -130,11 +131,6 @@ func pointer(fragment string) ([]string, error) {
 		tokens[i] = strings.ReplaceAll(strings.ReplaceAll(tokens[i], "~1", "/"), "~0", "~")
 	}
 	return tokens, nil
-}
-
-// token returns the text of one token in a JSON pointer, with the slash before it.
-func token(name string) string {
-	return "/" + strings.ReplaceAll(strings.ReplaceAll(name, "~", "~0"), "/", "~1")
 }
 
 // maxItemReferences is how many references are followed one after the other, since they

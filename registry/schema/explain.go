@@ -59,7 +59,7 @@ func pointer(path []string, foreign int) string {
 	}
 	var text strings.Builder
 	for _, name := range path {
-		text.WriteString("/" + escape(name))
+		text.WriteString("/" + PointerToken(name))
 	}
 	return text.String()
 }

@@ -165,7 +165,7 @@ func (p *parser) named(n *node, keyword string, value mcp.RawJSON) error {
 func (p *parser) entry(n *node, keyword, name string, value mcp.RawJSON) error {
 	e := edge{keyword: keyword, name: name}
 	if keyword == "patternProperties" {
-		compiled, size, err := p.compile(n, keyword+"/"+escape(name), name)
+		compiled, size, err := p.compile(n, keyword+"/"+PointerToken(name), name)
 		if err != nil {
 			return err
 		}
@@ -178,7 +178,7 @@ func (p *parser) entry(n *node, keyword, name string, value mcp.RawJSON) error {
 	if keyword == "$defs" || keyword == "definitions" {
 		parent = nil
 	}
-	to, err := p.read(parent, n.pointer+"/"+keyword+"/"+escape(name), value)
+	to, err := p.read(parent, n.pointer+"/"+keyword+"/"+PointerToken(name), value)
 	if err != nil {
 		return err
 	}
@@ -231,7 +231,7 @@ func (n *node) names(value mcp.RawJSON, keyword string) ([]string, error) {
 	return names, nil
 }
 
-// escape writes name as a token of a JSON pointer.
-func escape(name string) string {
+// PointerToken writes name as a token of a JSON pointer.
+func PointerToken(name string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(name, "~", "~0"), "/", "~1")
 }

@@ -155,9 +155,12 @@ func (t *transport) idleOf(target *url.URL) *pool {
 	return &t.idle
 }
 
+// UsualPort returns the port of URLs that name none, "" if the scheme is not of HTTP.
+func UsualPort(scheme string) string { return map[string]string{"http": "80", "https": "443"}[scheme] }
+
 // connect opens a connection to the host of a URL.
 func (t *transport) connect(ctx context.Context, target *url.URL) (*conn, error) {
-	port := cmp.Or(target.Port(), map[string]string{"http": "80", "https": "443"}[target.Scheme])
+	port := cmp.Or(target.Port(), UsualPort(target.Scheme))
 	address, secure := net.JoinHostPort(target.Hostname(), port), t.rest.TLSClientConfig
 	if t.find != nil {
 		var err error

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
 )
@@ -173,7 +174,7 @@ func endpoint(source *url.URL, data []byte) (*url.URL, error) {
 // origin returns scheme, host and port in one spelling, for comparison.
 // https://datatracker.ietf.org/doc/html/rfc6454#section-4
 func origin(u *url.URL) string {
-	port := cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
+	port := cmp.Or(u.Port(), dial.UsualPort(u.Scheme))
 	return fmt.Sprintf("%s://%s:%s", u.Scheme, strings.ToLower(u.Hostname()), port)
 }
 

@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 )
 
 // address returns the host:port to listen on. The host must be an IP address or
@@ -84,8 +86,7 @@ func checkOrigin(text string) error {
 	if !validPort(u.Port()) {
 		return errPort
 	}
-	usual := ":" + map[string]string{"http": "80", "https": "443"}[u.Scheme]
-	if rest, found := strings.CutSuffix(text, usual); found {
+	if rest, found := strings.CutSuffix(text, ":"+dial.UsualPort(u.Scheme)); found {
 		return fmt.Errorf("browsers leave the usual port out of an origin; write %s", rest)
 	}
 	return nil

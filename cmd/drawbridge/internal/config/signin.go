@@ -67,7 +67,7 @@ func (r *reader) finishSignIn(login *Login, at, issuer *node) {
 		return
 	}
 	r.checkIssuerAddress(issuer, address, login.PrivateAddresses)
-	if address == provider.GitHubIssuer || strings.HasPrefix(address, "https://github.com") {
+	if parsedURL(address).Hostname() == "github.com" {
 		r.fault(issuer, "GitHub has no OpenID Connect; write an entry with github in place of issuer")
 	}
 	scopes := at.member("scopes")

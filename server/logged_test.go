@@ -62,6 +62,38 @@ func TestTheLogHasTheWordOfTheAuditAndTheCode(t *testing.T) {
 				test.code)
 		}
 	}
+	w = newWorld(t, logging(&log))
+	session := w.open(t, "alice", mcp.Revision2511)
+	unserved := modernCall("echo")
+	unserved.method = http.MethodPut
+	for _, test := range []struct {
+		message       message
+		outcome, code string
+	}{
+		{modernList("no cursor"), "invalid_request", "DB-CURSOR"},
+		{
+			inSession("POST", session, `{"jsonrpc":"2.0","id":1,"method":"no/method"}`), "invalid_request",
+			"DB-METHOD",
+		},
+		{
+			inSession("POST", session,
+				`{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"loud"}}`),
+			"invalid_request", "DB-PARAMS",
+		},
+		{
+			inSession("POST", session,
+				`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"no:thing"}}`),
+			"unknown", "DB-RESOURCE",
+		},
+		{unserved, "invalid_request", "DB-HTTP-METHOD"},
+	} {
+		log.Reset()
+		w.do(t, test.message)
+		if line := lastLine(&log); line.Text("outcome") != test.outcome || line.Text("code") != test.code {
+			t.Errorf("%s: got %s, want the outcome %s and the code %s", test.message.body, line.JSON(),
+				test.outcome, test.code)
+		}
+	}
 	log.Reset()
 	r := modernCall("echo").request(t.Context(), "")
 	r.Header.Set("Authorization", "Bearer nonsense")

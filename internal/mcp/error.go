@@ -65,6 +65,7 @@ var stableCodes = map[int]string{
 	CodeMethodNotFound:     "DB-METHOD",
 	CodeInvalidParams:      "DB-PARAMS",
 	CodeHeaderMismatch:     "DB-HEADER",
+	CodeMissingCapability:  "DB-CAPABILITY",
 	CodeUnsupportedVersion: "DB-REVISION",
 }
 

@@ -67,10 +67,10 @@ func (x *Exchange) auditOutcome() string {
 		return x.Ended
 	case x.Refused != nil:
 		return "unauthenticated"
-	case x.Status == http.StatusOK && strings.HasPrefix(x.Outcome, "error "):
-		return "invalid_request" // of the door: other errors are the desk's
+	case x.Status == http.StatusOK: // such as for a cursor: nothing else of it is on record
+		return cmp.Or(gateway.OutcomeOf(x.Outcome), "invalid_request")
 	}
-	return cmp.Or(gateway.OutcomeOf(x.Outcome), recordedAs(x.Status))
+	return recordedAs(x.Status)
 }
 
 // Logged writes one line for each request that is answered here, or sums up those of a

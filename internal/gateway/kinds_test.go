@@ -396,8 +396,13 @@ func TestTrap13_OnlyTheCallerKeepsContents(t *testing.T) {
 func TestResultsThatNobodyCanUse(t *testing.T) {
 	tests := []struct{ method, result string }{
 		{mcp.MethodPromptsGet, `{}`},
+		{mcp.MethodPromptsGet, `{"messages":{}}`},
+		{mcp.MethodPromptsGet, `{"toolResult":"x"}`},
 		{mcp.MethodResourcesRead, `{}`},
+		{mcp.MethodResourcesRead, `{"content":[]}`},
+		{mcp.MethodResourcesRead, `{"contents":null}`},
 		{mcp.MethodComplete, `{}`},
+		{mcp.MethodComplete, `{"completion":{}}`},
 		{mcp.MethodComplete, `{"completion":{"values":[5]}}`},
 		{mcp.MethodComplete, `{"resultType":"input_required","requestState":"s"}`},
 		{mcp.MethodToolsCall, `{"resultType":"task"}`},

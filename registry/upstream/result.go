@@ -7,71 +7,22 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
-// maxValues is how many values a completion may have.
-// https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/completion
-const maxValues = 100
-
 // complete brings the result of a method into the form that is passed on: a complete
-// result that has what the method promises, or, from a modern server and for a method
-// that may ask, questions. A result of any other type is an error.
+// result, that of a tool with content, or questions from a modern server. A result of any
+// other type is an error. Whether the result has what its method promises, and whether the
+// method may ask at all, is for whoever called to judge, of whatever source.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 func (f fault) complete(method, revision string, result mcp.Object) (mcp.Object, error) {
 	kind := result.Value("resultType")
-	asks := kind.Says("input_required") && mcp.EraOf(revision) == mcp.Modern && mayAsk(method)
+	asks := kind.Says("input_required") && mcp.EraOf(revision) == mcp.Modern
 	if kind != nil && !asks && !kind.Says("complete") {
 		return mcp.Object{}, f.protocol("%s: a result of a type that was not asked for", method)
 	}
 	result = withoutServerInfo(result)
-	if asks {
-		return f.question(method, result)
-	}
-	switch member := mcp.MethodOf(method).Result; member {
-	case mcp.ResultContent:
-		return f.content(result)
-	case mcp.ResultMessages, mcp.ResultContents:
-		return f.holding(method, result, member)
-	case mcp.ResultCompletion:
-		return f.values(result)
-	}
-	return result, nil
-}
-
-// mayAsk tells whether a method may be answered with questions.
-func mayAsk(method string) bool { return mcp.MethodOf(method).Asks }
-
-// question returns a result with questions as it is. It must have questions, or a
-// requestState alone, which tells the client to send the request again.
-func (f fault) question(method string, result mcp.Object) (mcp.Object, error) {
-	requests, state := result.Value("inputRequests"), result.Value("requestState")
-	if requests == nil && state == nil || requests != nil && !requests.IsObject() ||
-		state != nil && !state.IsText() {
-		return mcp.Object{}, f.protocol("%s: neither questions nor a state in a result that asks for input",
-			method)
-	}
-	return result, nil
-}
-
-// holding returns the result as it is if that member is an array.
-func (f fault) holding(method string, result mcp.Object, member string) (mcp.Object, error) {
-	if !result.Value(member).IsArray() {
-		return mcp.Object{}, f.protocol("%s: no array of %s", method, member)
-	}
-	return result, nil
-}
-
-// values returns the result of a completion, cut to maxValues.
-func (f fault) values(result mcp.Object) (mcp.Object, error) {
-	completion := result.Object("completion")
-	values, ok := completion.Value("values").Elements()
-	noText := func(value mcp.RawJSON) bool { return !value.IsText() }
-	if !ok || slices.ContainsFunc(values, noText) {
-		return mcp.Object{}, f.protocol("completion/complete: no array of texts")
-	}
-	if len(values) <= maxValues {
+	if asks || mcp.MethodOf(method).Result != mcp.ResultContent {
 		return result, nil
 	}
-	completion = completion.With("values", mcp.Array(values[:maxValues])).With("hasMore", mcp.Bool(true))
-	return result.With("completion", completion.JSON()), nil
+	return f.content(result)
 }
 
 // content returns the result of a tool call with an array of content. A result without

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
@@ -339,6 +342,46 @@ func TestRepeatOfWhoHasLeftEndsTheCall(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestWhoHasLeftNeedsNoCredential repeats a call for somebody who gave up when there is no
+// credential for it any more: what the call kept is given back at once all the same.
+func TestWhoHasLeftNeedsNoCredential(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "token")
+	write := func(content string) {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("a-good-token")
+	var source *credential.Source
+	inBubble(t, &chat{}, func(cfg *upstream.Config) {
+		source = credential.New(credential.Config{Server: "up", Spec: credential.Spec{TokenFile: path}})
+		cfg.Credential = source
+	}, func(t *testing.T, r *rig) {
+		defer source.Close()
+		var released atomic.Int32
+		c := alice.call(t, "", "", "", nil)
+		c.Hold = func(func()) func() { return func() { released.Add(1) } }
+		_, state, _, err := r.round(t.Context(), "late", c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write("no token")
+		time.Sleep(15 * time.Second) // until it is seen, and before the server is asked whether it lives
+		if _, _, _, err = r.round(t.Context(), "late", alice.call(t, "", "", "", nil)); err == nil {
+			t.Fatal("a call was made without a credential")
+		}
+		left, leave := context.WithCancel(t.Context())
+		leave()
+		began := time.Now()
+		if _, _, _, err = r.round(left, "late", alice.call(t, "", "", state, nil)); !errors.Is(err,
+			context.Canceled) || released.Load() != 1 || time.Since(began) != 0 {
+			t.Errorf("got %v and %d places released after %v, want what the caller's context says, and one at once",
+				err, released.Load(), time.Since(began))
+		}
+	})
 }
 
 // TestParkedCallsHaveALimit parks more calls of one user than may wait. It could take all

@@ -182,8 +182,8 @@ func (p *pool) take(ctx context.Context, k seats.Key, u seats.Use) (*seat, seats
 // task, a call whose caller can be asked, or a plain one.
 func (p *pool) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object, error) {
 	// What the caller has is made first, so that a session opens with it, and a fault of it
-	// is the call's own.
-	if _, err := p.credential.For(ctx, &c.Principal); err != nil {
+	// is the call's own. Who has left needs none to end a call that is parked.
+	if _, err := p.credential.For(ctx, &c.Principal); err != nil && ctx.Err() == nil {
 		return mcp.Object{}, p.server.unavailable(false, err)
 	}
 	state := c.Params.Text("requestState")

@@ -62,10 +62,10 @@ type parking struct {
 	slots  *share.Budget // of the calls in waiting
 
 	mu sync.Mutex // guards the fields below
-	// the parked calls, by the requestState that their callers have; nil after shut
+	// the parked calls, by the requestState that their callers have, and those that read
+	// tasks/result for clients who cannot, by the id of the task. Both are random. nil after
+	// shut
 	waiting map[string]*parkedCall
-	// those that read tasks/result for clients who cannot, by the ids of the tasks
-	ofTasks map[string]*parkedCall
 }
 
 // parkedCall is one call whose caller can be asked, from its first round to its end. Its
@@ -183,16 +183,17 @@ func (p *parking) park(state string, d *parkedCall) bool {
 	return true
 }
 
-// find returns the call that is parked under a state, nil when there is none.
+// find returns the call that is parked under a state, or reads the result of the task with
+// that id; nil when there is none.
 func (p *parking) find(state string) *parkedCall {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.waiting[state]
 }
 
-// claim takes a call out of those that are parked. It returns true once for each park: of
-// two repeats, or of a repeat and the end of parkLimit, the first one goes on with the
-// call.
+// claim takes a call out of those that are parked, and gives its place back. It returns
+// true once for each park: of two repeats, or of a repeat and the end of parkLimit, the
+// first one goes on with the call.
 func (p *parking) claim(state string, d *parkedCall) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -156,7 +156,7 @@ func newPool(ctx context.Context, c *connection, streams bool, cfg *Config, dial
 	p.tasks.seats = p.seats
 	p.parking = &parking{
 		server: c.server, seats: p.seats, tasks: p.tasks, count: cfg.Count, saved: cfg.saved,
-		slots: share.New(parkedMax), waiting: map[string]*parkedCall{}, ofTasks: map[string]*parkedCall{},
+		slots: share.New(parkedMax), waiting: map[string]*parkedCall{},
 	}
 	p.seats.Go(p.sweep)
 	return p

@@ -66,9 +66,7 @@ func (p *parking) answerTask(ctx context.Context, who auth.Owner, c *registry.Ca
 	if err != nil {
 		return err
 	}
-	p.mu.Lock()
-	d := p.ofTasks[c.Task]
-	p.mu.Unlock()
+	d := p.find(c.Task)
 	if d == nil || d.owner != who {
 		return nil
 	}
@@ -98,7 +96,7 @@ func (p *parking) beginReader(who auth.Owner, one task, i *item,
 ) (d *parkedCall, began bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if d := p.ofTasks[c.Task]; d != nil {
+	if d := p.waiting[c.Task]; d != nil {
 		return d, false, nil
 	}
 	own := *i
@@ -118,9 +116,10 @@ func (p *parking) beginReader(who auth.Owner, one task, i *item,
 		p.seats.Release(one.seat, seats.Call)
 		err = p.server.unavailable(false, errCrowded)
 	default:
-		p.ofTasks[c.Task] = d
-		if err = d.start(one.seat, &own, read, func() { p.endReader(c.Task, d) }); err != nil {
-			delete(p.ofTasks, c.Task)
+		p.waiting[c.Task] = d
+		ended := func() { p.claim(c.Task, d); d.release() }
+		if err = d.start(one.seat, &own, read, ended); err != nil {
+			delete(p.waiting, c.Task)
 			p.slots.Give(d.user(), 1)
 		}
 	}
@@ -131,24 +130,10 @@ func (p *parking) beginReader(who auth.Owner, one task, i *item,
 	return d, true, nil
 }
 
-func (p *parking) endReader(id string, d *parkedCall) {
-	p.mu.Lock()
-	delete(p.ofTasks, id)
-	p.mu.Unlock()
-	p.slots.Give(d.user(), 1)
-	d.release()
-}
-
 // endIfOver ends the call that reads the result of a task, because a request told that
 // the task is at its end.
 func (p *parking) endIfOver(id, status string) {
-	if mcp.TaskGoesOn(status) {
-		return
-	}
-	p.mu.Lock()
-	d := p.ofTasks[id]
-	p.mu.Unlock()
-	if d != nil {
+	if d := p.find(id); d != nil && !mcp.TaskGoesOn(status) {
 		d.cancel()
 	}
 }

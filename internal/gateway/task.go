@@ -184,16 +184,11 @@ func conformTask(ctx context.Context, g *Gateway, c *call, result mcp.Object) (m
 		// a result has its type wherever it stands, and clients check that
 		return notice.With("result", checked.With("resultType", mcp.String("complete")).JSON()), err
 	case "failed":
-		failed, ok := mcp.ObjectOf(result.Value("error"))
-		code, isCode := failed.Value("code").Int()
-		if !ok || !isCode {
+		said := mcp.ErrorIn(result.Value("error"))
+		if said == nil {
 			return mcp.Object{}, c.broken("a failed task without an error")
 		}
-		said := passable(&mcp.Error{
-			Code: int(code), Message: failed.Text("message"),
-			Data: failed.Value("data"),
-		})
-		return notice.With("error", said.Object().JSON()), nil
+		return notice.With("error", passable(said).Object().JSON()), nil
 	}
 	return notice, nil
 }

@@ -199,14 +199,10 @@ func (c *call) endOf(state mcp.Object) (mcp.Object, error) {
 		}
 		return result.Without("resultType"), nil
 	case "failed":
-		said := state.Object("error")
-		code, isCode := said.Value("code").Int()
-		if !isCode {
-			return mcp.Object{}, c.broken("a failed task without an error")
+		if said := mcp.ErrorIn(state.Value("error")); said != nil {
+			return mcp.Object{}, said
 		}
-		return mcp.Object{}, &mcp.Error{
-			Code: int(code), Message: said.Text("message"), Data: said.Value("data"),
-		}
+		return mcp.Object{}, c.broken("a failed task without an error")
 	}
 	return mcp.ToolError("The task was cancelled."), nil
 }

@@ -43,6 +43,17 @@ type Error struct {
 // Error implements error, for logs.
 func (e *Error) Error() string { return fmt.Sprintf("%s (%d)", e.Message, e.Code) }
 
+// ErrorIn returns the error that raw is, as Object writes it, nil if raw is no object with an
+// integer code.
+func ErrorIn(raw RawJSON) *Error {
+	detail, _ := ObjectOf(raw)
+	code, ok := detail.Value("code").Int()
+	if !ok {
+		return nil
+	}
+	return &Error{Code: int(code), Message: detail.Text("message"), Data: detail.Value("data")}
+}
+
 // Errorf returns an error whose whole text is told to the client, so no argument may hold
 // anything internal.
 func Errorf(code int, format string, args ...any) *Error {

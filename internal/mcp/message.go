@@ -174,12 +174,9 @@ func (m *Message) readAnswer(envelope Object) error {
 		}
 		return nil
 	}
-	detail, ok := ObjectOf(failure)
-	code, isInt := detail.Value("code").Int()
-	if !ok || !isInt {
+	if m.Err = ErrorIn(failure); m.Err == nil {
 		return Errorf(CodeInvalidRequest, "Invalid request: error must be an object with an integer code")
 	}
-	m.Err = &Error{Code: int(code), Message: detail.Text("message"), Data: detail.Value("data")}
 	return nil
 }
 

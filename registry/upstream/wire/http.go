@@ -340,15 +340,11 @@ func (l *HTTP) refusal(out *Request, resp *response) *mcp.Error {
 	if resp.media != typeJSON || !id.IsNull() && mcp.ID(id) != out.ID || id.IsNull() && out.Header == nil {
 		return nil
 	}
-	detail := envelope.Object("error")
-	code, ok := detail.Value("code").Int()
-	if !ok {
-		return nil
-	}
-	if out.Header == nil && resp.StatusCode == http.StatusBadRequest {
+	answered := mcp.ErrorIn(envelope.Value("error"))
+	if answered != nil && out.Header == nil && resp.StatusCode == http.StatusBadRequest {
 		l.up.CheckAlive() // some servers say so when they do not know the session
 	}
-	return &mcp.Error{Code: int(code), Message: detail.Text("message"), Data: detail.Value("data")}
+	return answered
 }
 
 // readStreams reads the answer from an event stream. A legacy server may end the stream

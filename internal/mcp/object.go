@@ -67,14 +67,6 @@ func (r RawJSON) Member(name string) RawJSON {
 	return o.Value(name)
 }
 
-// HasOnly tells whether r is an object with one member, which has that name. Like Member,
-// it keeps nothing.
-func (r RawJSON) HasOnly(name string) bool {
-	var few [8]Member
-	o, ok := objectIn(few[:0], r)
-	return ok && o.Len() == 1 && o.members[0].Name == name
-}
-
 // Int returns the value of r, and false if r is not an integer, has a fraction or an
 // exponent, or does not fit an int64.
 func (r RawJSON) Int() (int64, bool) {

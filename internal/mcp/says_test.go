@@ -74,14 +74,3 @@ func TestMetaIsThatOfTheParams(t *testing.T) {
 		}
 	}
 }
-
-func TestHasOnlyIsOneMemberOfThatName(t *testing.T) {
-	for raw, want := range map[string]bool{
-		`{"a":1}`: true, `{"\u0061":{}}`: true, `{"a":null}`: true, `{"a":1,"b":2}`: false, `{"b":1}`: false,
-		`{}`: false, `["a"]`: false, `"a"`: false, `null`: false, ``: false,
-	} {
-		if got := mcp.RawJSON(raw).HasOnly("a"); got != want {
-			t.Errorf("%s: got %v, want %v", raw, got, want)
-		}
-	}
-}

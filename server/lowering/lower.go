@@ -17,11 +17,7 @@ import (
 // and so does what nobody here knows. The items of a list are in their form already (see
 // forms).
 func Result(revision, method string, result mcp.Object) mcp.Object {
-	if result.Value("_meta").HasOnly(mcp.MetaServerInfo) { // as the desk adds it
-		result = result.Without("resultType", "ttlMs", "cacheScope", "_meta")
-	} else {
-		result = lowerMeta(result.Without("resultType", "ttlMs", "cacheScope"))
-	}
+	result = lowerMeta(result.Without("resultType", "ttlMs", "cacheScope"))
 	switch mcp.MethodOf(method).Result {
 	case mcp.ResultContent:
 		if result.Has("task") && Tasks(revision) != 0 {

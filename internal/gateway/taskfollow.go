@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -24,8 +23,8 @@ import (
 // FollowTask calls onStatus with the state of a task of 2026-07-28, now and whenever it
 // is another, until it is at its end or the subscription is stopped. onStatus is called
 // by a goroutine of the gateway; it is false if the state cannot be taken yet, and is
-// tried again. r is the request that follows the task: of it counts what is said of the
-// client. The error is an *mcp.Error.
+// tried again. r is the request that follows the task, and is kept: of it counts what is
+// said of the client. The error is an *mcp.Error.
 func (g *Gateway) FollowTask(ctx context.Context, c Caller, r *Request, id string,
 	onStatus func(state mcp.Object) bool,
 ) (Subscription, error) {
@@ -33,12 +32,7 @@ func (g *Gateway) FollowTask(ctx context.Context, c Caller, r *Request, id strin
 	if err != nil {
 		return Subscription{}, failureOf(err).rpcErr
 	}
-	f := &follower{gateway: g, caller: c, id: id, onStatus: onStatus, request: Request{
-		ID: r.ID, Method: mcp.MethodTasksGet, Capabilities: r.Capabilities, Extensions: r.Extensions,
-		Client: r.Client, From: r.From, Tasks: r.Tasks,
-		Params: mcp.NewObject(mcp.Member{Name: "taskId", Value: mcp.String(id)}),
-		Notify: func(context.Context, mcp.Notification) error { return nil },
-	}}
+	f := &follower{gateway: g, caller: c, request: r, id: id, onStatus: onStatus}
 	if err := f.poll(ctx); err != nil {
 		stop()
 		return Subscription{}, err
@@ -57,7 +51,7 @@ func (g *Gateway) FollowTask(ctx context.Context, c Caller, r *Request, id strin
 type follower struct {
 	gateway  *Gateway
 	caller   Caller
-	request  Request
+	request  *Request // that follows it
 	id       string
 	onStatus func(state mcp.Object) bool
 
@@ -84,13 +78,9 @@ func (f *follower) run(ctx context.Context) {
 // poll asks for the state, and tells it if it is new.
 func (f *follower) poll(ctx context.Context) error {
 	f.wait = defaultPoll
-	g, request := f.gateway, f.request
-	request.Memory = g.config.Memory.Reserve(share.User(f.caller.Principal.User()))
-	defer request.Memory.Release()
-	state, err := g.call(ctx, g.newCall(f.caller, &request, g.methods[mcp.MethodTasksGet]))
+	state, gone, err := f.gateway.stateOf(ctx, f.caller, f.request, f.id)
 	if err != nil {
-		rpcErr, ok := errors.AsType[*mcp.Error](err)
-		f.over = ok && rpcErr.StableCode() == "DB-TASK"
+		f.over = gone
 		return err
 	}
 	f.wait = pollOf(state)

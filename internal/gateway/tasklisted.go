@@ -49,8 +49,26 @@ func (g *Gateway) listTasks(ctx context.Context, c Caller, r *Request) (mcp.Obje
 	return mcp.NewObject(mcp.Member{Name: mcp.ResultTasks, Value: mcp.Array(states)}), nil
 }
 
-// pollTasks asks the servers for the states of tasks, as the caller's own tasks/get
-// would, so that each look is judged and on record.
+// stateOf asks for the state of a task as the caller's own tasks/get would, so that the look
+// is judged and on record. r is the request for which it is asked: of it counts what is
+// said of the client. gone tells that the caller has no such task any more.
+func (g *Gateway) stateOf(ctx context.Context, c Caller, r *Request, id string) (state mcp.Object, gone bool,
+	err error,
+) {
+	request := &Request{
+		ID: r.ID, Method: mcp.MethodTasksGet, Capabilities: r.Capabilities, InSession: r.InSession,
+		Client: r.Client, From: r.From, Tasks: r.Tasks, Extensions: r.Extensions,
+		Params: mcp.NewObject(mcp.Member{Name: "taskId", Value: mcp.String(id)}),
+		Notify: func(context.Context, mcp.Notification) error { return nil },
+		Memory: g.config.Memory.Reserve(share.User(c.Principal.User())),
+	}
+	defer request.Memory.Release()
+	state, err = g.call(ctx, g.newCall(c, request, g.methods[mcp.MethodTasksGet]))
+	rpcErr, ok := errors.AsType[*mcp.Error](err)
+	return state, ok && rpcErr.StableCode() == "DB-TASK", err
+}
+
+// pollTasks asks the servers for the states of tasks.
 func (g *Gateway) pollTasks(ctx context.Context, c Caller, r *Request, owner [sha256.Size]byte) {
 	all := g.tasks.of(owner)
 	maps.DeleteFunc(all, func(_ string, one listedTask) bool {
@@ -65,17 +83,9 @@ func (g *Gateway) pollTasks(ctx context.Context, c Caller, r *Request, owner [sh
 	polls.SetLimit(pollsAtOnce)
 	for _, id := range ids[:min(len(ids), maxPolls)] {
 		polls.Go(func() error {
-			request := &Request{
-				ID: r.ID, Method: mcp.MethodTasksGet, InSession: r.InSession, Client: r.Client, From: r.From,
-				Tasks: r.Tasks, Extensions: r.Extensions,
-				Params: mcp.NewObject(mcp.Member{Name: "taskId", Value: mcp.String(id)}),
-				Notify: func(context.Context, mcp.Notification) error { return nil },
-				Memory: g.config.Memory.Reserve(share.User(c.Principal.User())),
-			}
-			defer request.Memory.Release()
-			_, err := g.call(ctx, g.newCall(c, request, g.methods[mcp.MethodTasksGet]))
-			switch rpcErr, ok := errors.AsType[*mcp.Error](err); {
-			case ok && rpcErr.StableCode() == "DB-TASK":
+			_, gone, err := g.stateOf(ctx, c, r, id)
+			switch {
+			case gone:
 				g.tasks.drop(owner, id)
 			case err != nil:
 				g.tasks.missed(owner, id)

@@ -63,10 +63,8 @@ const digestTime = 2 * time.Nanosecond
 // has left meanwhile.
 func (g *Gateway) digest(ctx context.Context, c *call) string {
 	arguments := c.params.Value("arguments")
-	if g.config.Digests == nil || arguments == nil {
-		return ""
-	}
-	if estimate := time.Duration(len(arguments)) * digestTime; estimate >= fairqueue.Small {
+	estimate := time.Duration(len(arguments)) * digestTime
+	if g.config.Digests != nil && estimate >= fairqueue.Small {
 		if release, err := g.config.Turns.Finish(context.WithoutCancel(ctx), c.user(), estimate); err == nil {
 			defer release()
 		}

@@ -2,7 +2,8 @@ package gateway
 
 import (
 	"context"
-	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
 // Repeat judges a caller who asks for the answer of a call that was made before, perhaps
@@ -15,23 +16,16 @@ func (g *Gateway) Repeat(ctx context.Context, caller Caller, r *Request) error {
 	if m == nil {
 		return errMethod
 	}
-	c, started := g.newCall(caller, r, m), time.Now()
-	if g.config.Audit.Book() != nil {
-		return g.unrecordable(ctx, c)
-	}
-	err := m.find(g, c)
-	if isUnsent(err) {
-		err = nil
-	}
-	c.outcome = outcomeRepeated
-	failure := failureOf(err)
-	record := c.record(ctx, failure, started)
-	if !g.recorded(ctx, &record) {
-		return failureOf(errUnrecorded).rpcErr
-	}
-	if failure.rpcErr == nil {
-		return nil
-	}
-	g.config.Metrics.Refused(failure.kind, caller.Tenant.ID, failure.reason)
-	return failure.rpcErr
+	_, err := g.audited(func(_ context.Context, c *call) (mcp.Object, error) {
+		c.outcome = outcomeRepeated
+		err := m.find(g, c)
+		if isUnsent(err) {
+			return mcp.Object{}, nil
+		}
+		if failure := failureOf(err); failure.rpcErr != nil {
+			g.config.Metrics.Refused(failure.kind, caller.Tenant.ID, failure.reason)
+		}
+		return mcp.Object{}, err
+	})(ctx, g.newCall(caller, r, m))
+	return err
 }

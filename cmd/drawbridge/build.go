@@ -213,8 +213,7 @@ func (p *parts) auditChanged(problem error) {
 func (p *parts) auditMoved(err error) {
 	if err != nil {
 		p.log.ErrorContext(context.Background(),
-			"the audit file is not at its place, and no other can be opened there; the old one is still "+
-				"written",
+			"the audit file was moved or removed, and no other can be opened at its place",
 			slog.String("file", auditLocation(p.started)), slog.Any("error", err))
 		return
 	}

@@ -50,7 +50,7 @@ func (p *parts) reloads(ctx, work context.Context, hangups <-chan os.Signal, loa
 		case <-work.Done():
 			return nil
 		case <-hangups:
-			p.reopenAudit(ctx)
+			p.audit.Reopen() // a hangup is also how log rotation says that it has moved the file away
 			watch.Follow(p.reload(ctx, work, loader))
 		case <-next.C:
 			began := time.Now()
@@ -60,14 +60,6 @@ func (p *parts) reloads(ctx, work context.Context, hangups <-chan os.Signal, loa
 				watch.Follow(p.reload(ctx, work, loader))
 			}
 		}
-	}
-}
-
-// reopenAudit opens the audit file again under its name: a hangup is also how log
-// rotation says that it has moved the file away.
-func (p *parts) reopenAudit(ctx context.Context) {
-	if err := p.audit.Reopen(); err != nil {
-		p.log.ErrorContext(ctx, "the audit file cannot be opened anew", slog.Any("error", err))
 	}
 }
 

@@ -94,8 +94,8 @@ type Config struct {
 	Changed func(problem error)
 	// Moved is called when the file is no longer at its name: with nil when another was
 	// opened there and is written from now on, with an error when none could be opened,
-	// so that the old one is still written. The writer calls it, so it must not wait; may
-	// be nil.
+	// so that the old one is still written. What Reopen announced is told as an error alone.
+	// The writer calls it, so it must not wait; may be nil.
 	Moved func(err error)
 }
 
@@ -134,8 +134,8 @@ type Log struct {
 	wanted   bool          // somebody in book waits for room
 	tried    chan struct{} // closed, and replaced, when the writer has tried to make room
 	problem  error         // why records cannot be written now; nil: they can
-	next     *replacement  // the file that Reopen wants the writer to go on with; nil: none
-	again    bool          // the writer is to try again what failed, and to look whether its file has changed
+	again    bool          // the writer is to try again what failed, and to look whether its file was moved
+	rotated  bool          // Reopen was called since it looked last
 	isClosed bool          // Close was called
 }
 
@@ -378,39 +378,17 @@ func (l *Log) Problem() error {
 	return l.refusalLocked()
 }
 
-// Reopen opens the file anew, for log rotation: what comes from now on goes to the file
-// that has the name then. If it cannot be opened, the error says why and the old file
-// stays in use. If the writer hangs, the error is errStalled, and the writer changes to
-// the new file as soon as it goes on.
-func (l *Log) Reopen() error {
-	if l == nil || l.cfg.File == standardOutput {
-		return nil
+// Reopen is for log rotation: if the file is no longer at its name, what comes from now on
+// goes to another that the writer opens there. Who asks knows that it was moved, so that
+// Moved is told only if no other can be opened. It waits for nothing.
+func (l *Log) Reopen() {
+	if l == nil {
+		return
 	}
-	f, torn, err := openFile(l.cfg.File)
-	if err != nil {
-		return err
-	}
-	r := &replacement{file: f, torn: torn, done: make(chan error, 1)}
 	l.mu.Lock()
-	switch {
-	case l.isClosed:
-		err = os.ErrClosed
-	case l.next != nil:
-		err = errStalled // the writer has not even taken the file of an earlier Reopen
-	default:
-		l.next = r
-	}
-	l.mu.Unlock()
-	if err != nil {
-		return errors.Join(err, f.Close())
-	}
+	defer l.mu.Unlock()
+	l.again, l.rotated = true, true
 	pace.Signal(l.wake)
-	select {
-	case err := <-r.done:
-		return err
-	case <-time.After(l.patience):
-		return errStalled
-	}
 }
 
 // Close writes and syncs what is left, gives back room that was reserved and not needed,

@@ -137,10 +137,11 @@ func (s *sink) checkSpace() {
 }
 
 // moved tells whether the name under which the file was opened belongs to another file by
-// now, or to none. Only a regular file can be moved; standard output has no name.
-func (s *sink) moved() bool {
+// now, or to none. Only a regular file is moved without a word; standard output has no
+// name.
+func (s *sink) moved(announced bool) bool {
 	open, ok := s.file.(diskFile)
-	if !ok || !s.regular {
+	if !ok || !s.regular && !announced {
 		return false
 	}
 	there, err := os.Stat(open.Name())

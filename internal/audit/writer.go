@@ -38,15 +38,6 @@ func (k backlog) with(b *batch) backlog {
 	return backlog{append(k.lines, b.lines...), k.count + b.count}
 }
 
-// replacement is a file that Reopen has opened, for the writer to go on with.
-type replacement struct {
-	file file
-	torn bool // it ends within a line
-	// done gets one value, and has room for it, when the file is in use: what went wrong
-	// with the old one, or nil.
-	done chan error
-}
-
 // write is the writer: it does what there is to do until Close. It waits on one channel
 // only, and not in a select, because every lone record waits for it to wake. Go runs a
 // goroutine that was woken before all that could run already, so without a step back each
@@ -68,10 +59,8 @@ func (l *Log) write() {
 // there was none. last is true if it was the last step.
 func (l *Log) step() (last bool) {
 	do := l.begin()
-	if do.next != nil {
-		do.next.done <- l.sink.replace(do.next.file, do.next.torn)
-	} else if do.again {
-		l.follow()
+	if do.again {
+		l.follow(do.rotated)
 	}
 	if do.low || do.again {
 		l.makeSpace(do.again)
@@ -89,10 +78,11 @@ func (l *Log) step() (last bool) {
 
 // follow opens the file anew if it is no longer at its name. Somebody moved it away or
 // removed it without telling the gateway, as many a log rotation does, and looks for new
-// lines at the name. If no file can be opened there, the old one is still written and
-// follow tries again at the next occasion; Moved hears of that only once.
-func (l *Log) follow() {
-	if !l.sink.moved() {
+// lines at the name, or has announced it by Reopen. If no file can be opened there, the
+// old one is still written and follow tries again at the next occasion; Moved hears of
+// that only once.
+func (l *Log) follow(rotated bool) {
+	if !l.sink.moved(rotated) {
 		l.adrift = false
 		return
 	}
@@ -100,7 +90,7 @@ func (l *Log) follow() {
 	if err == nil {
 		err = l.sink.replace(f, torn)
 	}
-	if l.cfg.Moved != nil && (err == nil || !l.adrift) {
+	if l.cfg.Moved != nil && ((err != nil) != l.adrift || err == nil && !rotated) {
 		l.cfg.Moved(err)
 	}
 	l.adrift = err != nil
@@ -110,11 +100,11 @@ func (l *Log) follow() {
 type duties struct {
 	// to write; nil: none gathered, or it has to wait until what failed before it is
 	// tried again
-	batch *batch
-	next  *replacement // to change to; nil: none
-	again bool         // try again what failed
-	low   bool         // room is low, or somebody waits for it
-	last  bool         // Close was called
+	batch   *batch
+	again   bool // try again what failed, and look whether the file was moved
+	rotated bool // which was announced
+	low     bool // room is low, or somebody waits for it
+	last    bool // Close was called
 }
 
 // begin takes over what there is to do. It notes the time, by which the watch sees how
@@ -123,9 +113,9 @@ func (l *Log) begin() duties {
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	do := duties{next: l.next, again: l.again || l.next != nil || l.isClosed, last: l.isClosed}
+	do := duties{again: l.again || l.isClosed, rotated: l.rotated, last: l.isClosed}
 	do.low = l.short == nil && (l.wanted || l.freeLocked() < lowSpace)
-	l.since, l.next, l.again = now, nil, false
+	l.since, l.again, l.rotated = now, false, false
 	if l.batch.count > 0 && (l.backlog.count == 0 || do.again) {
 		do.batch = l.batch
 		l.inWork, l.batch = l.batch, l.newBatch()

@@ -21,8 +21,8 @@ type Call struct {
 	Trace     credential.Trace // of the request of the client
 	// Params are the params of the request in the form of revision 2026-07-28. Names and
 	// URIs in them are still the exposed ones: a source uses Target instead. The gateway
-	// has unsealed inputResponses and requestState, so that the source sees the keys and
-	// the state that it gave out itself.
+	// has unsealed requestState, so that the source sees the state that it gave out itself,
+	// and has checked that the inputResponses of a repeat, or to a task, are objects by key.
 	Params mcp.Object
 	// Capabilities say what the client can be asked during this call, in the canonical
 	// form of mcp.CapabilitiesOf. When they are empty, the client can be asked nothing.

@@ -48,5 +48,20 @@ func (c *call) askable(questions mcp.RawJSON) error {
 	return nil
 }
 
+// checkAnswers returns an error unless what the client sends as answers to questions is an
+// object of objects.
+func (c *call) checkAnswers() error {
+	if err := needObject(c.params, "inputResponses"); err != nil {
+		return err
+	}
+	for key, answer := range c.params.Object("inputResponses").Members {
+		if !answer.IsObject() {
+			return mcp.Stable(mcp.CodeInvalidParams, "DB-PARAMS",
+				"Invalid params: the answer to "+clip(key, maxQuestionKey)+" must be an object")
+		}
+	}
+	return nil
+}
+
 // deprecated has the questions that the protocol will remove, by their methods.
 var deprecated = map[string]string{mcp.MethodRoots: "roots", mcp.MethodSample: "sampling"}

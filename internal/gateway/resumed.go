@@ -54,6 +54,11 @@ func (g *Gateway) resume(ctx context.Context, c *call, sealed mcp.RawJSON) error
 		return &stateError{stateExpired}
 	}
 	c.state = s
+	if c.params.Has("inputResponses") {
+		if err := c.checkAnswers(); err != nil {
+			return err // before the state is used up, so that the client may send better ones
+		}
+	}
 	if g.isFirst(ctx, c, s, now) {
 		// A repeat whose caller has left has the source let go of the call. It must not
 		// fail for want of tokens, or the call would keep its slot for minutes more.

@@ -49,6 +49,28 @@ func (b *bench) asked(t *testing.T, r *Request) mcp.Object {
 	return result
 }
 
+// TestAnswersInAWrongFormUseNothingUp sends answers that are none, which the server does not
+// get, and then better ones.
+func TestAnswersInAWrongFormUseNothingUp(t *testing.T) {
+	tenant := everything()
+	tenant.Limits.UserCalls = &ratelimit.Limit{Rate: 0.001, Burst: 4}
+	b, l := newLibrary(t, tenant)
+	l.asksOnce(subjects[0])
+	r := ask(mcp.MethodToolsCall, subjects[0].params)
+	asks := b.asked(t, r)
+	for _, bad := range []string{`[]`, `"x"`, `{"q":1}`} {
+		wrong := repeat(r, asks)
+		wrong.Params = wrong.Params.With("inputResponses", mcp.RawJSON(bad))
+		if _, failure := b.handle(t, wrong); stable(failure) != "DB-PARAMS" || len(l.uses) != 1 {
+			t.Errorf("%s: %v and %d uses, want invalid params and no further use", bad, failure, len(l.uses))
+		}
+	}
+	// no token is left: what was refused has cost one each, and the state is good
+	if result, failure := b.handle(t, repeat(r, asks)); failure != nil || len(l.uses) != 2 {
+		t.Errorf("got %s, %v after %d uses, want the result", result.JSON(), failure, len(l.uses))
+	}
+}
+
 // TestRoundsOfACall shows what a call with a question looks like to the client, the
 // source and the audit.
 func TestRoundsOfACall(t *testing.T) {

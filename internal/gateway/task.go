@@ -202,9 +202,7 @@ func rescueTask(_ *call, said *upstreamError) (mcp.Object, error) {
 	return mcp.Object{}, said
 }
 
-func checkUpdate(c *call, _ schema.Budget) error {
-	return needObject(c.params, "inputResponses")
-}
+func checkUpdate(c *call, _ schema.Budget) error { return c.checkAnswers() }
 
 // conformEmpty answers only that what the client wanted was done.
 func conformEmpty(context.Context, *Gateway, *call, mcp.Object) (mcp.Object, error) {

@@ -15,22 +15,14 @@ import (
 const stateAgain = "again"
 
 // again tells whether the repeat of such a call is to be made anew: only if its caller
-// accepted to open every address. The error is that of answers in a wrong form.
-func again(c *registry.Call) (bool, error) {
-	answers, err := answersOf(c)
-	if err != nil {
-		return false, err
-	}
+// accepted to open every address.
+func again(c *registry.Call) bool {
 	accepted := len(c.Refusals) == 0
-	for key, raw := range answers.Members {
-		answer, ok := mcp.ObjectOf(raw)
-		if !ok {
-			return false, mcp.Errorf(mcp.CodeInvalidParams,
-				"Invalid params: the answer to %s must be an object", key)
-		}
+	for _, raw := range c.Params.Object("inputResponses").Members {
+		answer, _ := mcp.ObjectOf(raw)
 		accepted = accepted && answer.Text("action") == "accept"
 	}
-	return accepted, nil
+	return accepted
 }
 
 // openTries is how often a call is made whose user opens addresses meanwhile, over half a

@@ -143,27 +143,16 @@ func (d *parkedCall) start(s *seat, i *item, c *registry.Call, ended func()) err
 }
 
 // resume runs the next round of a parked call: c is its repeat, state its requestState. A
-// state is good for one repeat, by the owner of the call. Answers in a wrong form are
-// refused before the state is used up, so that the client may send better ones.
+// state is good for one repeat, by the owner of the call.
 func (p *parking) resume(ctx context.Context, who auth.Owner, c *registry.Call,
 	state string,
 ) (mcp.Object, error) {
-	answers, err := answersOf(c)
-	if err != nil {
-		return mcp.Object{}, err
-	}
 	d := p.find(state)
-	if d == nil || d.owner != who {
-		return mcp.Object{}, errNotParked
-	}
-	if err = d.check(answers); err != nil {
-		return mcp.Object{}, err
-	}
-	if !p.claim(state, d) {
+	if d == nil || d.owner != who || !p.claim(state, d) {
 		return mcp.Object{}, errNotParked
 	}
 	d.attach(c)
-	if err = d.answer(ctx, answers, c.Refusals); err != nil && ctx.Err() == nil {
+	if err := d.answer(ctx, c); err != nil && ctx.Err() == nil {
 		d.abort()
 		return mcp.Object{}, err
 	}
@@ -383,27 +372,12 @@ func (d *parkedCall) stopExpiry() {
 	}
 }
 
-// answersOf returns the answers that a repeat brings, by the keys of their questions;
-// empty when it brings none.
-func answersOf(c *registry.Call) (mcp.Object, error) {
-	raw := c.Params.Value("inputResponses")
-	if raw == nil {
-		return mcp.Object{}, nil
-	}
-	answers, ok := mcp.ObjectOf(raw)
-	if !ok {
-		return mcp.Object{}, mcp.Errorf(mcp.CodeInvalidParams,
-			"Invalid params: inputResponses must be an object")
-	}
-	return answers, nil
-}
-
-// answer sends the caller's answers to the server, each once. Questions without an answer
-// stay open, for the next round. An answer that cannot be sent matters only while the
-// exchange still runs.
-func (d *parkedCall) answer(ctx context.Context, answers mcp.Object, refusals map[string]*mcp.Error) error {
+// answer sends the answers of a caller to the server, each once. Questions without an
+// answer stay open, for the next round. An answer that cannot be sent matters only while
+// the exchange still runs.
+func (d *parkedCall) answer(ctx context.Context, c *registry.Call) error {
 	d.stopExpiry()
-	for _, body := range d.answered(answers, refusals) {
+	for _, body := range d.answered(c.Params.Object("inputResponses"), c.Refusals) {
 		if err := d.session.session.link.Send(ctx, body); err != nil && !d.over() {
 			// whatever became of the answer, the call itself was sent before
 			return d.parking.server.unavailable(true, cause(d.parking.server.from(err)))

@@ -186,18 +186,13 @@ func (p *pool) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object,
 	if _, err := p.credential.For(ctx, &c.Principal); err != nil && ctx.Err() == nil {
 		return mcp.Object{}, p.server.unavailable(false, err)
 	}
-	state := c.Params.Text("requestState")
-	opens := state == stateAgain
-	if opens {
-		accepted, err := again(c)
-		switch {
-		case err != nil:
-			return mcp.Object{}, err
-		case !accepted:
+	state, tries := c.Params.Text("requestState"), 1
+	if state == stateAgain {
+		if !again(c) {
 			const text = "The user did not open the address that the server asked for"
 			return failed(i, text, mcp.Errorf(mcp.CodeInvalidParams, text))
 		}
-		state = ""
+		state, tries = "", openTries
 	}
 	// nothing would tie a task's questions to it, and each user would need a child of its own
 	// for as long as a task runs, so nobody is asked
@@ -208,10 +203,6 @@ func (p *pool) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object,
 	if c.LogLevel > 0 && p.most < 1 { // there is no session for them, and the call is worth more
 		mute := *c
 		mute.LogLevel, c = 0, &mute
-	}
-	tries := 1
-	if opens {
-		tries = openTries
 	}
 	result, err := untilOpened(ctx, tries, func() (mcp.Object, error) { return p.callAs(ctx, i, c, state) })
 	if err != nil {

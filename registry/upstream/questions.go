@@ -281,22 +281,9 @@ func (q *questions) holds(release func()) bool {
 	return !q.ended
 }
 
-// check tells what is wrong with the form of the answers. An answer to no open question
-// is ignored.
-func (q *questions) check(answers mcp.Object) error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for _, one := range q.open {
-		if answer := answers.Value(one.key); answer != nil && !answer.IsObject() {
-			return mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: the answer to %s must be an object",
-				one.key)
-		}
-	}
-	return nil
-}
-
 // answered removes the questions that the caller has answered or refused, and returns the
-// messages that answer them to the server. Questions without an answer stay open.
+// messages that answer them to the server. Questions without an answer stay open, and an
+// answer to no open question is ignored.
 func (q *questions) answered(answers mcp.Object, refusals map[string]*mcp.Error) (bodies [][]byte) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -62,18 +62,12 @@ func (p *parking) update(ctx context.Context, who auth.Owner, one task, i *item,
 // answerTask sends answers to the server. Those to no open question are ignored.
 // https://modelcontextprotocol.io/extensions/tasks
 func (p *parking) answerTask(ctx context.Context, who auth.Owner, c *registry.Call) error {
-	answers, err := answersOf(c)
-	if err != nil {
-		return err
-	}
 	d := p.find(c.Task)
 	if d == nil || d.owner != who {
 		return nil
 	}
-	if err = d.check(answers); err != nil {
-		return err
-	}
-	if err = d.answer(ctx, answers, c.Refusals); err != nil {
+	err := d.answer(ctx, c)
+	if err != nil {
 		d.cancel() // or the server would wait for an answer that nobody can give any more
 	}
 	return err

@@ -157,7 +157,8 @@ func (c *control) end(ctx context.Context, polite bool) {
 // newItem returns a prepared item. quoted is what stands in the params of a call; see
 // item.
 func (c *control) newItem(method, name string, quoted mcp.RawJSON) *item {
-	i := &item{method: method, name: name, quoted: quoted, revision: c.version, asks: mcp.MethodOf(method).Asks}
+	i := &item{method: method, name: name, quoted: quoted, revision: c.version}
+	i.asks = mcp.MethodOf(method).Asks
 	c.peer.prepare(i)
 	return i
 }

@@ -221,11 +221,28 @@ func NewScript(text string) *Script { return &Script{rueidis.NewLuaScript(text),
 // Run runs the script in one round trip, but for the first time. There is at least one
 // key. Errors are those of Store.Do.
 func (p *Script) Run(ctx context.Context, s *Store, keys, args []string) (Reply, error) {
-	return p.RunFor(ctx, s, 0, keys, args)
+	return p.runFor(ctx, s, 0, keys, args)
 }
 
-// RunFor is Run for an answer that may have so many bytes.
-func (p *Script) RunFor(ctx context.Context, s *Store, answer int, keys, args []string) (Reply, error) {
+// RunSized is Run for an answer that may be large, and whose size nobody knows before. The
+// script has as its last argument how many bytes the answer may have. Where that needs
+// more, it answers with how many: then it is run again for these, unless they are more than
+// most.
+func (p *Script) RunSized(ctx context.Context, s *Store, answer, most int, keys,
+	args []string,
+) (Reply, error) {
+	for {
+		reply, err := p.runFor(ctx, s, answer, keys, append(args, strconv.Itoa(answer)))
+		needs, other := reply.Int()
+		if err != nil || other != nil || needs <= int64(answer) || needs > int64(most) {
+			return reply, err
+		}
+		answer = int(needs)
+	}
+}
+
+// runFor is Run for an answer that may have so many bytes.
+func (p *Script) runFor(ctx context.Context, s *Store, answer int, keys, args []string) (Reply, error) {
 	if err := s.admit(kindOf(keys[0])); err != nil {
 		return Reply{}, err
 	}

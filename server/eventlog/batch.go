@@ -42,6 +42,6 @@ func (l *Redis) appendAll(ctx context.Context, all []*writing) {
 			a.err = err
 			continue
 		}
-		a.said, a.readers, a.err = l.heardOf(ctx, a.streamKey, each[i])
+		a.said, a.readers, a.err = l.heardOf(ctx, a.streamKey, each[i], nil)
 	}
 }

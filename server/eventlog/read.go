@@ -124,18 +124,9 @@ func (r *reading) page(ctx context.Context, sequence uint64) (full bool, err err
 	if r.follows {
 		reader = string(l.config.Others.Self())
 	}
-	size, single := pageBytes, ""
-	read := func() (said string, rest []redis.Reply, err error) {
-		return l.run(ctx, readScript, size, r.streamKey, from, strconv.Itoa(count), l.life(), reader,
-			strconv.Itoa(size), single)
-	}
-	said, rest, err := read()
-	if err == nil && said == saidLarge && len(rest) > 0 {
-		if n, err := rest[0].Int(); err == nil && n > 0 && n < maxEvent {
-			size, single = int(n), "1"
-		}
-		said, rest, err = read()
-	}
+	reply, err := readScript.RunSized(ctx, l.config.Store, pageBytes, maxEvent, r.keys(),
+		[]string{from, strconv.Itoa(count), l.life(), reader})
+	said, rest, err := l.heardOf(ctx, r.streamKey, reply, err)
 	switch {
 	case err != nil:
 		return false, err

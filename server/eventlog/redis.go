@@ -108,23 +108,23 @@ func (l *Redis) life() string {
 	return redis.Millis(kept + kept/8)
 }
 
-// run runs a script whose answer may have so many bytes, zero for a short one. It returns
-// what the script said first, and the rest. The error is ErrFenced if another replica
-// leads the session.
-func (l *Redis) run(ctx context.Context, script *redis.Script, answer int, p streamKey,
-	args ...string,
-) (said string, rest []redis.Reply, err error) {
-	reply, err := script.RunFor(ctx, l.config.Store, answer, p.keys(), args)
-	if err != nil {
-		return "", nil, err
-	}
-	return l.heardOf(ctx, p, reply)
-}
-
-// heardOf reads what a script has said of a stream.
-func (l *Redis) heardOf(ctx context.Context, p streamKey, reply redis.Reply) (said string, rest []redis.Reply,
+// askTop runs topScript, and returns what it said first, and the rest.
+func (l *Redis) askTop(ctx context.Context, p streamKey, args ...string) (said string, rest []redis.Reply,
 	err error,
 ) {
+	reply, err := topScript.Run(ctx, l.config.Store, p.keys(), args)
+	return l.heardOf(ctx, p, reply, err)
+}
+
+// heardOf reads what a script has said of a stream, unless it has failed with that error:
+// what it said first, and the rest. The error is ErrFenced if another replica leads the
+// session.
+func (l *Redis) heardOf(ctx context.Context, p streamKey, reply redis.Reply, failed error) (said string,
+	rest []redis.Reply, err error,
+) {
+	if failed != nil {
+		return "", nil, failed
+	}
 	parts, err := reply.List()
 	if err == nil && len(parts) > 0 {
 		said, err = parts[0].Text()
@@ -200,7 +200,7 @@ func (l *Redis) joinLocked(ctx context.Context, p streamKey) (s *memoryStream, b
 		head = string(l.config.Seal.SealBytes(p.headPurpose(base), nil))
 	}
 	l.mu.Unlock()
-	said, rest, err := l.run(ctx, topScript, 0, p, entryID(base, false), head, l.life(),
+	said, rest, err := l.askTop(ctx, p, entryID(base, false), head, l.life(),
 		string(l.config.Others.Self()))
 	top, last, ok := topOf(said, rest)
 	switch {

@@ -96,7 +96,7 @@ func (l *Redis) repair(ctx context.Context, p streamKey) error {
 	}
 	defer func() { <-s.shared.turn }()
 	w := &writing{streamKey: p}
-	said, rest, err := l.run(ctx, topScript, 0, p, "", "", "", "")
+	said, rest, err := l.askTop(ctx, p, "", "", "", "")
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,6 @@ const (
 	saidFailed = "failed" // somebody else has written there
 	saidBegun  = "begun"  // the stream has, and has no event yet
 	saidGone   = "gone"   // there is no such stream
-	saidLarge  = "large"  // an event has more bytes than were asked for
 	saidTaken  = "taken"  // there is an event with that sequence, or the stream has ended
 )
 
@@ -61,9 +60,8 @@ return all`)
 // readScript returns entries of a stream, or if there are none, the id of the newest that
 // there ever was. It returns "more" behind entries that are not all, because they have
 // too many bytes: other answers would wait behind theirs. ARGV: id from which on, how
-// many at most, milliseconds, the replica or "" if it does not go on reading, how many
-// bytes at most, and 1 if a single entry may have more. Otherwise it returns "large" and
-// how many bytes such an entry has.
+// many at most, milliseconds, the replica or "" if it does not go on reading, and how many
+// bytes at most. If the first event alone has more, it returns how many there have to be.
 var readScript = redis.NewScript(`
 if redis.call('EXISTS', KEYS[2]) == 0 then return {'gone'} end
 if ARGV[4] ~= '' then
@@ -80,7 +78,7 @@ while left > 0 do
     room = room - #entry[2][2]
     if room < 0 then
       if #found > least then return {'ok', found, 'more'} end
-      if ARGV[6] ~= '1' then return {'large', #entry[2][2]} end
+      return tonumber(ARGV[5]) - room
     end
     found[#found + 1] = entry
     from = '(' .. entry[1]

@@ -3,7 +3,6 @@ package once
 import (
 	"context"
 	"crypto/sha256"
-	"strconv"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/pace"
@@ -51,8 +50,8 @@ const (
 	lastTime   = time.Second // for what is left to be written when Run ends
 )
 
-// smallRecord is how large a record may be that is read without saying so before: others
-// do not wait for what is larger.
+// smallRecord is how large a record may be that is read at once: others do not wait for
+// what is larger.
 const smallRecord = 4 << 10
 
 // The scripts change a key only if it holds what the caller believes, in one step.
@@ -95,7 +94,8 @@ func (s *Redis) begin(r *Request) (string, error) {
 
 // enter implements keeper.
 func (s *Redis) enter(ctx context.Context, c *claim) (*record, error) {
-	reply, err := s.try(ctx, c)
+	reply, err := enter.RunSized(ctx, s.config.Store, smallRecord, 2*MaxAnswer, []string{keyOf(&c.request)},
+		[]string{c.text, retentionMillis})
 	if err != nil || reply.Nil() {
 		return nil, err
 	}
@@ -103,21 +103,6 @@ func (s *Redis) enter(ctx context.Context, c *claim) (*record, error) {
 	p, _ := openRecord(s.config.Seal, &c.request, text) // likewise: such a record is stale
 	p.text = text
 	return &p, nil
-}
-
-// try returns the record under the key, or claims it. A record that is large is read as
-// such: the first look only says how large it is.
-func (s *Redis) try(ctx context.Context, c *claim) (redis.Reply, error) {
-	keys, args := []string{keyOf(&c.request)}, []string{c.text, retentionMillis, strconv.Itoa(smallRecord)}
-	reply, err := enter.Run(ctx, s.config.Store, keys, args)
-	if err != nil || reply.Nil() {
-		return reply, err
-	}
-	if size, err := reply.Int(); err == nil && size <= 2*MaxAnswer {
-		args[2] = strconv.FormatInt(size, 10)
-		return enter.RunFor(ctx, s.config.Store, int(size), keys, args)
-	}
-	return reply, nil // a record, or what no replica has written
 }
 
 // end implements keeper.

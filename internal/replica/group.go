@@ -11,8 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/singleflight"
-
 	"github.com/drawbridge-mcp/drawbridge/internal/link"
 	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
@@ -81,8 +79,9 @@ type Group struct {
 	clock  atomic.Pointer[clock]
 	lease  lease
 
-	looking   sync.Mutex // held while it is noted who lives
-	strangers singleflight.Group
+	looking sync.Mutex // held while it is noted who lives; guards the fields below
+	looked  time.Time  // when that began last
+	problem error      // why it failed; nil: it did not
 }
 
 var _ Others = (*Group)(nil)

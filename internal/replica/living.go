@@ -71,36 +71,21 @@ func (g *Group) Peer(id string) (link.Peer, bool) {
 // Named implements link.Directory. It looks once more for a certificate that is not
 // known: its replica may have begun since the last beat.
 func (g *Group) Named(ctx context.Context, digest link.Digest) (id string, ok bool) {
-	for fresh := false; ; {
-		for id, m := range *g.members.Load() {
-			if m.peer.Digest == digest {
-				return string(id), true
-			}
-		}
-		if fresh {
-			return "", false
-		}
-		for range 2 { // of two that others began, the second began after this call
-			mine, err := g.checkForStranger(ctx)
-			if err != nil {
-				return "", false
-			}
-			if fresh = true; mine {
-				break
-			}
-		}
+	asked := time.Now()
+	if id, ok = g.named(digest); !ok && g.checkSince(context.WithoutCancel(ctx), asked) == nil {
+		id, ok = g.named(digest)
 	}
+	return id, ok
 }
 
-// checkForStranger is check for all who show certificates at the same time that are not
-// known: beats would wait behind as many strangers as come. mine is false if another had
-// begun it, maybe before the replica that is looked for was there.
-func (g *Group) checkForStranger(ctx context.Context) (mine bool, err error) {
-	_, err, _ = g.strangers.Do("", func() (any, error) {
-		mine = true
-		return nil, g.check(context.WithoutCancel(ctx))
-	})
-	return mine, err
+// named returns the id of the replica that has a certificate, if it is known here.
+func (g *Group) named(digest link.Digest) (id string, ok bool) {
+	for id, m := range *g.members.Load() {
+		if m.peer.Digest == digest {
+			return string(id), true
+		}
+	}
+	return "", false
 }
 
 // beat says that this replica lives, until ctx ends. While it cannot, it has probe ask the
@@ -160,9 +145,21 @@ return {now, known, others}`)
 // error nobody is forgotten, because nothing is known. If the others did not know that
 // this one lives, because it stood still for too long or somebody removed it, they have
 // told it nothing meanwhile, and no call fails for that: so OnReturn is told.
-func (g *Group) check(ctx context.Context) error {
+func (g *Group) check(ctx context.Context) error { return g.checkSince(ctx, time.Now()) }
+
+// checkSince is check, if nobody has begun one after that time: else many who show
+// certificates that are not known would each ask, and beats would wait behind them.
+func (g *Group) checkSince(ctx context.Context, since time.Time) error {
 	g.looking.Lock() // so that what is noted is not older than what was
 	defer g.looking.Unlock()
+	if !g.looked.After(since) {
+		g.looked = time.Now()
+		g.problem = g.checkLocked(ctx)
+	}
+	return g.problem
+}
+
+func (g *Group) checkLocked(ctx context.Context) error {
 	asked, address, before := time.Now(), g.address.Load(), g.clock.Load()
 	reply, err := beating.Run(ctx, g.config.Store, []string{livingKey}, g.says(address))
 	if err != nil {

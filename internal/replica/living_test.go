@@ -168,20 +168,11 @@ func TestWhoHasJustBegunIsNoStranger(t *testing.T) {
 	}
 	g, other, address := join(), join(), "127.0.0.1:1"
 	other.address.Store(&address)
-	began, end, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		_, _, _ = g.strangers.Do("", func() (any, error) {
-			close(began)
-			<-end
-			return nil, nil //nolint:nilnil // as that of a stranger
-		})
-	}()
-	<-began
+	g.looking.Lock() // as who looks for a stranger
+	g.looked = time.Now()
 	redistest.Wait(t, func() error { return other.check(t.Context()) })
-	time.AfterFunc(time.Second/5, func() { close(end) }) // by when Named waits for it
+	time.AfterFunc(time.Second/5, g.looking.Unlock) // by when Named waits for it
 	if _, known := g.Named(t.Context(), other.identity.Digest()); !known {
 		t.Error("a replica that is there is not known")
 	}
-	<-ended
 }

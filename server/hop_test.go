@@ -36,7 +36,7 @@ func twoHouses(t testing.TB) (two [2]house) {
 		two[i] = newHouse(t, server, func(w *world) {
 			group = newGroup(t, replica.GroupConfig{Store: store, Seal: ring, Logger: w.config.Logger})
 			log = eventlog.NewRedis(eventlog.RedisConfig{
-				Store: store, Seal: ring, Others: group, Logger: w.config.Logger,
+				Store: store, Seal: ring, Others: group,
 			})
 			w.config.Verify, w.config.Recheck = verifier.Verify, verifier.Recheck
 			w.config.Seal, w.config.Log, w.config.Others = ring, log, group

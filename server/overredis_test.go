@@ -31,7 +31,6 @@ func overRedis(t *testing.T, server *redistest.Server, change ...func(*world)) (
 			mail = newGroup(t, replica.GroupConfig{Store: store, Seal: ring, Logger: w.config.Logger})
 			log = eventlog.NewRedis(eventlog.RedisConfig{
 				Store: store, Seal: ring, Others: mail,
-				Logger: w.config.Logger,
 			})
 			w.config.Seal, w.config.Log, w.config.Others = ring, log, mail
 			w.config.Entries = recordsOf(store, ring, mail)

@@ -56,7 +56,7 @@ func (l ownLog) End(in eventlog.Key) { l.Log.End(in) }
 // recordsOf returns the records of a replica over a real server.
 func recordsOf(store *redis.Store, ring *seal.Ring, others replica.Others) *primary.Redis {
 	return primary.NewRedis(primary.RedisConfig{
-		Store: store, Seal: ring, Others: others, Logger: slog.New(slog.DiscardHandler), Life: time.Hour,
+		Store: store, Seal: ring, Others: others, Life: time.Hour,
 	})
 }
 
@@ -73,7 +73,7 @@ func onRedis(t *testing.T, worlds int, change ...func(*world)) (served *redistes
 		store := redis.New(served.Config())
 		mail := newGroup(t, replica.GroupConfig{Store: store, Seal: ring, Logger: logger})
 		mails[i] = mail
-		log := eventlog.NewRedis(eventlog.RedisConfig{Store: store, Seal: ring, Others: mail, Logger: logger})
+		log := eventlog.NewRedis(eventlog.RedisConfig{Store: store, Seal: ring, Others: mail})
 		w := newWorld(t, append([]func(*world){func(w *world) {
 			w.store, w.config.Seal, w.config.Entries = store, ring, recordsOf(store, ring, mail)
 			w.config.Log, w.config.Others = ownLog{&sharedLog{Log: log, trips: trips}}, &countedMail{

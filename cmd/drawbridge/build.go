@@ -274,8 +274,8 @@ func (p *parts) newEntries(s config.Sessions) primary.Store {
 	}
 	idle := cmp.Or(s.Idle, server.DefaultSessionIdle)
 	return primary.NewRedis(primary.RedisConfig{
-		Store: p.sharing.store, Seal: p.ring, Others: p.sharing.others, Logger: p.log,
-		Life: idle + idle/5 + time.Minute, Refused: p.metrics.ValueRefused,
+		Store: p.sharing.store, Seal: p.ring, Others: p.sharing.others,
+		Life: idle + idle/5 + time.Minute,
 	})
 }
 
@@ -290,8 +290,8 @@ func (p *parts) newSessionLog(s config.Sessions) eventlog.Log {
 		return eventlog.NewMemory(bounds)
 	}
 	p.sharing.events = eventlog.NewRedis(eventlog.RedisConfig{
-		MemoryConfig: bounds, Store: p.sharing.store, Seal: p.ring, Others: p.sharing.others, Logger: p.log,
-		Quota: p.sharing.quota, Refused: p.metrics.ValueRefused,
+		MemoryConfig: bounds, Store: p.sharing.store, Seal: p.ring, Others: p.sharing.others,
+		Quota: p.sharing.quota,
 	})
 	return p.sharing.events
 }

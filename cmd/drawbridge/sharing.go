@@ -51,6 +51,7 @@ func newSharing(cfg *config.Config, ring *seal.Ring, log *slog.Logger, m *metric
 		m.RedisCall(kind, string(outcome), took)
 	}
 	settings.Opened = func(state redis.State) { m.RedisStopped(string(state)) }
+	settings.Refused = m.ValueRefused
 	store := redis.New(settings)
 	store.OnGeneration(m.RedisLost)
 	m.RedisState.Of(func() map[string]bool {

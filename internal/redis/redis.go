@@ -74,6 +74,9 @@ type Config struct {
 	// Opened is told each time that calls are not made any more; nil: nobody is. It must
 	// return at once.
 	Opened func(State)
+	// Refused is called for each value that is not what a replica has written; nil: nobody
+	// is told.
+	Refused func()
 }
 
 // How often the server is asked whether it is well, and how long a connection may take.
@@ -122,6 +125,9 @@ func New(cfg Config) *Store {
 	if cfg.Opened == nil {
 		cfg.Opened = func(State) {}
 	}
+	if cfg.Refused == nil {
+		cfg.Refused = func() {}
+	}
 	return &Store{
 		config: cfg, wake: make(chan struct{}, 1), traffic: newTraffic(), memory: newMemory(cfg.Cluster),
 	}
@@ -161,6 +167,14 @@ func (s *Store) Generation() (string, bool) {
 		return *text, true
 	}
 	return "", false
+}
+
+// Refuse notes that the server holds what no replica has written there, and of what that
+// would be.
+func (s *Store) Refuse(ctx context.Context, of ...slog.Attr) {
+	s.config.Refused()
+	s.config.Logger.LogAttrs(ctx, slog.LevelWarn,
+		"redis holds what no replica has written there; it is not used", of...)
 }
 
 // Run connects, and asks the server now and then whether it is well, until ctx ends. A

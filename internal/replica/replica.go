@@ -20,10 +20,13 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"fmt"
+	"log/slog"
 	"net/http"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/link"
+	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 )
 
 // ID names a process from its start to its end: 16 hexadecimal digits. It may stand in
@@ -53,6 +56,21 @@ var ErrForm = errors.New("that message has another form")
 
 // ErrUnreached says that there is no such replica, or no longer.
 var ErrUnreached = link.ErrUnreached
+
+// errLater says that what is in the server may be of a version that knows more than this
+// one. It is like a fault: nothing is known here, and nothing has ended.
+var errLater = fmt.Errorf("what redis holds may be of a later version: %w", redis.ErrDown)
+
+// Refuse notes that what is in the server was not written by a replica, or by one of a
+// later version. It returns unknown, which says that nothing is there, or while such a
+// replica lives an error like that of a fault.
+func Refuse(ctx context.Context, o Others, store *redis.Store, unknown error, of ...slog.Attr) error {
+	store.Refuse(ctx, of...)
+	if o.IsNewerThere() {
+		return errLater
+	}
+	return unknown
+}
 
 // Handler takes messages of one kind, and returns what it says to that. It may be called
 // for several at once; whoever has sent the message waits until it returns. An error says

@@ -3,7 +3,6 @@ package eventlog_test
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"regexp"
 	"strconv"
 	"strings"
@@ -241,7 +240,7 @@ func TestAStreamMayBeForgottenBeforeRedisIsToldWhatItDropped(t *testing.T) {
 	store := redis.New(h.server.Config())
 	a := &resident{admin: h.server.Admin(t), Redis: eventlog.NewRedis(eventlog.RedisConfig{
 		MemoryConfig: eventlog.MemoryConfig{Age: time.Hour, Count: 1, Now: now},
-		Store:        store, Seal: h.ring, Others: h.hub.Join(), Logger: slog.New(slog.DiscardHandler),
+		Store:        store, Seal: h.ring, Others: h.hub.Join(),
 	})}
 	redistest.Run(t, store)
 	begin(t, a, "s", "p1", true)

@@ -3,7 +3,6 @@ package eventlog_test
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -254,7 +253,7 @@ func TestWhatIsToBeDroppedDoesNotPileUp(t *testing.T) {
 					tries.Add(1)
 				}
 			}}),
-			Seal: seal.RandomRing(), Others: hub.Join(), Logger: slog.New(slog.DiscardHandler),
+			Seal: seal.RandomRing(), Others: hub.Join(),
 		})
 		lifetimetest.Run(t, l.Run)
 		for n := range 2000 {

@@ -1,7 +1,6 @@
 package eventlog
 
 import (
-	"log/slog"
 	"testing"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
@@ -17,7 +16,7 @@ func keptLog(t *testing.T) (l *Redis, in Key) {
 	t.Helper()
 	store, ring := redis.New(redistest.Start(t).Config()), sealtest.Ring(t)
 	member := (&replicatest.Hub{}).Join()
-	l = NewRedis(RedisConfig{Store: store, Seal: ring, Others: member, Logger: slog.New(slog.DiscardHandler)})
+	l = NewRedis(RedisConfig{Store: store, Seal: ring, Others: member})
 	redistest.Run(t, store)
 	in = Key{
 		Name:  "00112233445566778899aabbccddeeff",

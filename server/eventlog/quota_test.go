@@ -3,13 +3,11 @@ package eventlog_test
 import (
 	"bytes"
 	"fmt"
-	"log/slog"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/lifetime/lifetimetest"
-	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/server/eventlog"
@@ -172,10 +170,9 @@ func TestAStreamWithoutRoomLeavesTheServerAlone(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	counted := share.New(1 << 20)
-	store := redis.New(h.server.Config())
+	store := h.newStore()
 	a := eventlog.NewRedis(eventlog.RedisConfig{
 		Store: store, Seal: h.ring, Others: h.hub.Join(), Quota: counted,
-		Logger: slog.New(slog.DiscardHandler), Refused: func() { h.refused.Add(1) },
 	})
 	redistest.Run(t, store)
 	b := h.join(t)

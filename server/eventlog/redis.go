@@ -22,13 +22,9 @@ type RedisConfig struct {
 	Store  *redis.Store
 	Seal   *seal.Ring
 	Others replica.Others
-	Logger *slog.Logger
 	// Quota is what this replica may put into the server, in bytes. nil: its own, of 64
 	// MiB.
 	Quota *share.Budget
-	// Refused is called when the server returns what no replica has written there. nil:
-	// nobody is told.
-	Refused func()
 }
 
 // Redis is a Log of several replicas, over what they share. It is safe for concurrent
@@ -80,9 +76,6 @@ const kindAppended = "appended 2"
 
 // NewRedis returns a Redis. It is called before cfg.Store and cfg.Others run.
 func NewRedis(cfg RedisConfig) *Redis {
-	if cfg.Refused == nil {
-		cfg.Refused = func() {}
-	}
 	cfg.Quota = cmp.Or(cfg.Quota, share.New(defaultQuota))
 	l := &Redis{
 		config: cfg, Memory: NewMemory(cfg.MemoryConfig),
@@ -143,21 +136,11 @@ func (l *Redis) heardOf(ctx context.Context, p streamKey, reply redis.Reply, fai
 // errJunk says that somebody else has written where a stream or its readers are kept.
 var errJunk = fmt.Errorf("%w: a key has another type", redis.ErrDown)
 
-// errLater says that what is in the server may be of a version that knows more than this
-// one. It is like a fault: nothing is known here, and nothing has ended.
-var errLater = fmt.Errorf("what redis holds may be of a later version: %w", redis.ErrDown)
-
 // refuse notes that what is in the server was not written by a replica, or by one of a
 // later version.
 func (l *Redis) refuse(ctx context.Context, p streamKey) error {
-	l.config.Refused()
-	l.config.Logger.WarnContext(ctx, "redis holds what no replica has written there; it is not used",
-		slog.String("tenant", p.session.Owner.TenantID),
-		slog.String("stream", p.stream))
-	if l.config.Others.IsNewerThere() {
-		return errLater
-	}
-	return ErrUnknown
+	return replica.Refuse(ctx, l.config.Others, l.config.Store, ErrUnknown,
+		slog.String("tenant", p.session.Owner.TenantID), slog.String("stream", p.stream))
 }
 
 // Begin implements Log.

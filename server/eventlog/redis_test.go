@@ -1,7 +1,6 @@
 package eventlog_test
 
 import (
-	"log/slog"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -27,6 +26,13 @@ func newHouse(t *testing.T) *house {
 	return &house{server: redistest.Start(t), ring: seal.RandomRing()}
 }
 
+// newStore returns a way to the server, which does not run yet.
+func (h *house) newStore() *redis.Store {
+	cfg := h.server.Config()
+	cfg.Refused = func() { h.refused.Add(1) }
+	return redis.New(cfg)
+}
+
 // resident is one replica.
 type resident struct {
 	*eventlog.Redis
@@ -39,7 +45,7 @@ type resident struct {
 // join adds a replica that runs until the test ends.
 func (h *house) join(t *testing.T, change ...func(*eventlog.RedisConfig)) *resident {
 	t.Helper()
-	return h.joinBy(t, redis.New(h.server.Config()), change...)
+	return h.joinBy(t, h.newStore(), change...)
 }
 
 // joinBy is join for a replica that has its own way to the server, which does not run yet.
@@ -48,7 +54,6 @@ func (h *house) joinBy(t *testing.T, store *redis.Store, change ...func(*eventlo
 	r := &resident{store: store, admin: h.server.Admin(t), member: h.hub.Join()}
 	cfg := eventlog.RedisConfig{
 		Store: r.store, Seal: h.ring, Others: r.member,
-		Logger: slog.New(slog.DiscardHandler), Refused: func() { h.refused.Add(1) },
 	}
 	for _, f := range change {
 		f(&cfg)
@@ -85,7 +90,7 @@ func BenchmarkRedisAppend(b *testing.B) {
 	h := &house{server: redistest.Start(b), ring: seal.RandomRing()}
 	store := redis.New(h.server.Config())
 	l := eventlog.NewRedis(eventlog.RedisConfig{
-		Store: store, Seal: h.ring, Others: h.hub.Join(), Logger: slog.New(slog.DiscardHandler),
+		Store: store, Seal: h.ring, Others: h.hub.Join(),
 	})
 	redistest.Run(b, store)
 	if _, err := l.Begin(b.Context(), of("s"), "p1"); err != nil {

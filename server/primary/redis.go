@@ -18,16 +18,12 @@ import (
 // by its primary.
 const settleTime = 5 * time.Second
 
-// RedisConfig is what a Redis needs. Every field is required but Refused.
+// RedisConfig is what a Redis needs. Every field is required.
 type RedisConfig struct {
 	Store  *redis.Store
 	Seal   *seal.Ring
 	Others replica.Others
-	Logger *slog.Logger
 	Life   time.Duration // of an entry that nobody renews
-	// Refused is called when the server returns what no replica has written there. nil:
-	// nobody is told.
-	Refused func()
 }
 
 // Redis is a Store of several replicas, over what they share. An entry is a hash: the
@@ -43,9 +39,6 @@ var _ Store = (*Redis)(nil)
 
 // NewRedis returns a Redis. It is called before cfg.Store runs.
 func NewRedis(cfg RedisConfig) *Redis {
-	if cfg.Refused == nil {
-		cfg.Refused = func() {}
-	}
 	s := &Redis{config: cfg}
 	cfg.Store.OnGeneration(func() { s.lost.Store(time.Now().UnixNano()) })
 	return s
@@ -202,20 +195,10 @@ func (s *Redis) read(ctx context.Context, k Key, reply redis.Reply) (r Entry, _ 
 	return r, nil
 }
 
-// errLater says that what is in the server may be of a version that knows more than this
-// one: nothing is known here.
-var errLater = fmt.Errorf("what redis holds may be of a later version: %w", redis.ErrDown)
-
 // refuse notes that what is in the server was not written by a replica, or by one of a
 // later version.
 func (s *Redis) refuse(ctx context.Context, k Key) error {
-	s.config.Refused()
-	s.config.Logger.WarnContext(ctx, "redis holds what no replica has written there; it is not used",
-		slog.String("tenant", k.Tenant))
-	if s.config.Others.IsNewerThere() {
-		return errLater
-	}
-	return ErrNone
+	return replica.Refuse(ctx, s.config.Others, s.config.Store, ErrNone, slog.String("tenant", k.Tenant))
 }
 
 // Take implements Store. An epoch is the time in milliseconds where that is higher than

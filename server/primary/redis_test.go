@@ -2,7 +2,6 @@ package primary_test
 
 import (
 	"errors"
-	"log/slog"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -33,11 +32,11 @@ func newOverRedis(t *testing.T) *overRedis {
 	t.Helper()
 	r := &overRedis{server: redistest.Start(t), member: (&replicatest.Hub{}).Join()}
 	r.admin = r.server.Admin(t)
-	store := redis.New(r.server.Config())
+	cfg := r.server.Config()
+	cfg.Refused = func() { r.refused.Add(1) }
+	store := redis.New(cfg)
 	r.Store = primary.NewRedis(primary.RedisConfig{
-		Store: store, Seal: seal.RandomRing(), Others: r.member,
-		Logger: slog.New(slog.DiscardHandler), Life: time.Hour,
-		Refused: func() { r.refused.Add(1) },
+		Store: store, Seal: seal.RandomRing(), Others: r.member, Life: time.Hour,
 	})
 	redistest.Run(t, store)
 	return r

@@ -2,6 +2,7 @@ package primary
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -52,9 +53,8 @@ const (
 	factPrefix   = "fact-"
 )
 
-// What the scripts answer.
+// What the script answers besides that it is done.
 const (
-	saidOK     = "ok"
 	saidNone   = "none"
 	saidFenced = "fenced"
 )
@@ -62,74 +62,91 @@ const (
 // KeyOf returns the name of the key of an entry in Redis.
 func KeyOf(k Key) string { return redis.Key(k.Tenant, "session", k.Name) }
 
-// writing writes an entry. ARGV: primary, epoch, seal, milliseconds that it is kept, 1 if
-// it may begin, and then facts by name and value, "" to forget one.
-var writing = redis.NewScript(`
+// changing changes an entry as one step. ARGV: what is done ("open", "keep", "end"), the
+// primary and the epoch that do it, their seal, milliseconds that the entry is kept, the
+// primary and the epoch that must be there, if that is not 0, and then facts by name and
+// value, "" to forget one. It returns what became of it and, where something must be
+// there, the whole entry.
+var changing = redis.NewScript(`
 if redis.call('TYPE', KEYS[1]).ok ~= 'hash' then redis.call('DEL', KEYS[1]) end
-local had = redis.call('HMGET', KEYS[1], 'epoch', 'primary')
-local epoch = tonumber(had[1] or '')
-if not epoch and ARGV[5] ~= '1' then return 'none' end
-if epoch and (epoch > tonumber(ARGV[2]) or epoch == tonumber(ARGV[2]) and had[2] ~= ARGV[1])
-  then return 'fenced' end
-redis.call('HSET', KEYS[1], 'primary', ARGV[1], 'epoch', ARGV[2], 'seal', ARGV[3])
-for i = 6, #ARGV, 2 do
+local had = redis.call('HMGET', KEYS[1], 'primary', 'epoch')
+local epoch, mine = tonumber(had[2] or ''), tonumber(ARGV[3])
+if epoch and (epoch > mine or epoch == mine and had[1] ~= ARGV[2] and ARGV[1] ~= 'end')
+  then return {'fenced', false} end
+if ARGV[1] == 'end' then
+  redis.call('DEL', KEYS[1])
+  return {'ok', false}
+end
+if not epoch and ARGV[1] ~= 'open' then return {'none', false} end
+local takes = ARGV[7] ~= '0'
+if takes and (had[1] ~= ARGV[6] or had[2] ~= ARGV[7]) then return {'fenced', false} end
+redis.call('HSET', KEYS[1], 'primary', ARGV[2], 'epoch', ARGV[3], 'seal', ARGV[4])
+for i = 8, #ARGV, 2 do
   if ARGV[i + 1] == '' then redis.call('HDEL', KEYS[1], ARGV[i])
     else redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
 end
-redis.call('PEXPIRE', KEYS[1], ARGV[4])
-return 'ok'`)
-
-// taking gives an entry to another primary. ARGV: primary and epoch as they must be, the
-// new ones, seal, milliseconds. It returns the whole entry.
-var taking = redis.NewScript(`
-if redis.call('TYPE', KEYS[1]).ok ~= 'hash' then return {'none'} end
-local had = redis.call('HMGET', KEYS[1], 'primary', 'epoch')
-if not had[2] then return {'none'} end
-if had[1] ~= ARGV[1] or had[2] ~= ARGV[2] then return {'fenced'} end
-redis.call('HSET', KEYS[1], 'primary', ARGV[3], 'epoch', ARGV[4], 'seal', ARGV[5])
-redis.call('PEXPIRE', KEYS[1], ARGV[6])
-return {'ok', redis.call('HGETALL', KEYS[1])}`)
-
-// ending forgets an entry. ARGV: the epoch of who ends the session.
-var ending = redis.NewScript(`
-if redis.call('TYPE', KEYS[1]).ok == 'hash' then
-  local epoch = tonumber(redis.call('HGET', KEYS[1], 'epoch') or '')
-  if epoch and epoch > tonumber(ARGV[1]) then return 'fenced' end
-end
-redis.call('DEL', KEYS[1])
-return 'ok'`)
+redis.call('PEXPIRE', KEYS[1], ARGV[5])
+return {'ok', takes and redis.call('HGETALL', KEYS[1])}`)
 
 // Open implements Store.
-func (s *Redis) Open(ctx context.Context, k Key, r Entry) error { return s.write(ctx, k, r, "1") }
+func (s *Redis) Open(ctx context.Context, k Key, r Entry) error {
+	_, err := s.change(ctx, "open", k, r, Entry{})
+	return err
+}
 
 // Keep implements Store.
-func (s *Redis) Keep(ctx context.Context, k Key, r Entry) error { return s.write(ctx, k, r, "0") }
+func (s *Redis) Keep(ctx context.Context, k Key, r Entry) error {
+	_, err := s.change(ctx, "keep", k, r, Entry{})
+	return err
+}
 
-func (s *Redis) write(ctx context.Context, k Key, r Entry, begins string) error {
-	args := []string{string(r.Primary), epochText(r.Epoch), s.seal(k, r), redis.Millis(s.config.Life), begins}
+// End implements Store.
+func (s *Redis) End(ctx context.Context, k Key, epoch uint64) error {
+	_, err := s.change(ctx, "end", k, Entry{Epoch: epoch}, Entry{})
+	return err
+}
+
+// Take implements Store. An epoch is the time in milliseconds where that is higher than
+// the one before: so it is also higher than what a server that failed over has forgotten.
+func (s *Redis) Take(ctx context.Context, k Key, from Entry, to replica.ID) (Entry, error) {
+	r := Entry{Primary: to, Epoch: max(from.Epoch+1, Epoch())}
+	now, err := s.change(ctx, "keep", k, r, from)
+	if err != nil {
+		return Entry{}, err
+	}
+	return s.read(ctx, k, now)
+}
+
+// change runs the script, where from must be there if that is not the zero Entry. It
+// returns the whole entry then.
+func (s *Redis) change(ctx context.Context, what string, k Key, r, from Entry) (now redis.Reply, _ error) {
+	args := []string{
+		what, string(r.Primary), epochText(r.Epoch), s.seal(k, r), redis.Millis(s.config.Life),
+		string(from.Primary), epochText(from.Epoch),
+	}
 	for name, text := range r.Facts {
 		if text != "" {
 			text = string(s.config.Seal.SealBytes(factPurpose(k, name), []byte(text)))
 		}
 		args = append(args, factPrefix+name, text)
 	}
-	return s.said(writing.Run(ctx, s.config.Store, []string{KeyOf(k)}, args))
-}
-
-// said returns what the answer of a script means.
-func (s *Redis) said(reply redis.Reply, err error) error {
+	reply, err := changing.Run(ctx, s.config.Store, []string{KeyOf(k)}, args)
 	if err != nil {
-		return err
+		return now, err
 	}
-	switch said, err := reply.Text(); {
+	parts, err := reply.List()
+	if err != nil || len(parts) != 2 {
+		return now, errors.Join(redis.ErrDown, err)
+	}
+	switch said, err := parts[0].Text(); {
 	case err != nil:
-		return fmt.Errorf("%w: %w", redis.ErrDown, err)
+		return now, errors.Join(redis.ErrDown, err)
 	case said == saidNone:
-		return ErrNone
+		return now, ErrNone
 	case said == saidFenced:
-		return ErrFenced
+		return now, ErrFenced
 	}
-	return nil
+	return parts[1], nil
 }
 
 // Read implements Store.
@@ -199,36 +216,6 @@ func (s *Redis) read(ctx context.Context, k Key, reply redis.Reply) (r Entry, _ 
 // later version.
 func (s *Redis) refuse(ctx context.Context, k Key) error {
 	return replica.Refuse(ctx, s.config.Others, s.config.Store, ErrNone, slog.String("tenant", k.Tenant))
-}
-
-// Take implements Store. An epoch is the time in milliseconds where that is higher than
-// the one before: so it is also higher than what a server that failed over has forgotten.
-func (s *Redis) Take(ctx context.Context, k Key, from Entry, to replica.ID) (Entry, error) {
-	r := Entry{Primary: to, Epoch: max(from.Epoch+1, Epoch())}
-	args := []string{
-		string(from.Primary), epochText(from.Epoch), string(to), epochText(r.Epoch),
-		s.seal(k, r), redis.Millis(s.config.Life),
-	}
-	reply, err := taking.Run(ctx, s.config.Store, []string{KeyOf(k)}, args)
-	if err != nil {
-		return Entry{}, err
-	}
-	parts, err := reply.List()
-	if err != nil || len(parts) == 0 {
-		return Entry{}, s.refuse(ctx, k)
-	}
-	if err := s.said(parts[0], nil); err != nil {
-		return Entry{}, err
-	}
-	if len(parts) < 2 {
-		return Entry{}, s.refuse(ctx, k)
-	}
-	return s.read(ctx, k, parts[1])
-}
-
-// End implements Store.
-func (s *Redis) End(ctx context.Context, k Key, epoch uint64) error {
-	return s.said(ending.Run(ctx, s.config.Store, []string{KeyOf(k)}, []string{epochText(epoch)}))
 }
 
 // Renew implements Store.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/singleflight"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/pace"
@@ -222,16 +223,12 @@ func (b *Blocks) Run(ctx context.Context) error {
 
 // forEach calls do for each block, several at once.
 func (b *Blocks) forEach(do func(*block)) {
-	var all sync.WaitGroup
-	turns := make(chan struct{}, abreast)
+	var all errgroup.Group
+	all.SetLimit(abreast)
 	for _, one := range b.all() {
-		turns <- struct{}{}
-		all.Go(func() {
-			defer func() { <-turns }()
-			do(one)
-		})
+		all.Go(func() error { do(one); return nil })
 	}
-	all.Wait()
+	_ = all.Wait() // there is no error
 }
 
 // all returns the blocks that there are now.

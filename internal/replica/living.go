@@ -256,23 +256,22 @@ func (g *Group) forget() {
 // left stays for as long as its last beat counts here: Redis may have lost what it had,
 // or been away until now. whole tells that it was not.
 func (g *Group) note(said living, whole bool) {
-	before, now := *g.members.Load(), time.Now()
-	members, newer, older, changed := make(map[ID]*member, len(said.others)), false, false, false
+	members, now, newer, older, changed := maps.Clone(*g.members.Load()), time.Now(), false, false, false
 	for id, of := range said.others {
 		if len(id) != len(g.id) || of.state == stateLeft {
 			continue
 		}
 		newer, older = newer || of.formats > Formats, older || of.formats < Formats
-		m := before[id]
+		m := members[id]
 		if peer, ok := g.peer(id, of.sealed); m == nil && ok {
 			m = &member{peer: peer}
 			m.begin()
-			changed = true
+			members[id], changed = m, true
 		}
 		if m == nil {
 			continue
 		}
-		if members[id] = m; m.beat != of.beat {
+		if m.beat != of.beat {
 			m.beat, m.seen = of.beat, now
 		}
 		if of.state == stateDrains && !m.drains.Swap(true) {
@@ -280,15 +279,13 @@ func (g *Group) note(said living, whole bool) {
 		}
 	}
 	var gone []*member
-	for id, m := range before {
+	for id, m := range members {
+		of, is := said.others[id]
 		if !whole {
 			m.seen = now
 		}
-		switch {
-		case members[id] != nil:
-		case said.others[id].state != stateLeft && now.Sub(m.seen) < life:
-			members[id] = m
-		default:
+		if of.state == stateLeft || !is && now.Sub(m.seen) >= life {
+			delete(members, id)
 			gone, changed = append(gone, m), true
 		}
 	}

@@ -66,6 +66,25 @@ func TestBothPrimariesOfADrainHearTheClient(t *testing.T) {
 	}
 }
 
+// TestAnIDIsFreeWhenTheFormerPrimaryIsGone lets the replica end that led a session before
+// and answers a call of it: its client may use the id of that call again.
+func TestAnIDIsFreeWhenTheFormerPrimaryIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := together(t, 2)
+		a, b := c.worlds[0], c.worlds[1]
+		id := a.openAsking(t, mcp.Revision2511)
+		over := a.follow(t, legacyCall(id, "slow"))
+		wait(t)
+		a.word().Drain()
+		wantStatus(t, "taken over", b.do(t, inSession("POST", id, pingBody).id("7")), http.StatusOK)
+		wantStatus(t, "while the call runs", b.do(t, legacyCall(id, "echo")), http.StatusBadRequest)
+		a.letGo()
+		<-over
+		c.hub.Leave(a.word().Member)
+		wantStatus(t, "when its replica is gone", b.do(t, legacyCall(id, "echo")), http.StatusOK)
+	})
+}
+
 // TestNoCallBeginsWhereAnotherReplicaLeadsByThen has a replica take a session over in the
 // moment in which the one that led it has found that it does. The call is run by the new
 // primary, which a client that cancels it reaches.

@@ -245,7 +245,7 @@ func (s *Service) beginLegacy(ctx context.Context, x *exchange.Exchange, l *sess
 	if refused != nil {
 		return ctx, refused
 	}
-	if refused := l.Enter(j, visits); refused != nil {
+	if refused := l.Enter(j, visits, s.config.Others.IsThere); refused != nil {
 		s.exchanges.Jobs.Finish(j)
 		return ctx, refused
 	}

@@ -6,14 +6,16 @@ import (
 	"slices"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
 
 // Enter adds a job. Two jobs of a session at the same time must not have the same id. A
 // job that does not visit is for who leads the session, and refused as ErrReplicas if
 // another replica has taken that over since the session was found: who leads it has asked
-// which jobs there are, and would not know of this one.
-func (l *Session) Enter(j *exchange.Job, visits bool) *exchange.Refusal {
+// which jobs there are, and would not know of this one. isThere tells whether a replica
+// lives: an id that the former primary had in flight is free when that is gone.
+func (l *Session) Enter(j *exchange.Job, visits bool, isThere func(replica.ID) bool) *exchange.Refusal {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -27,7 +29,7 @@ func (l *Session) Enter(j *exchange.Job, visits bool) *exchange.Refusal {
 	if l.work.jobs == nil {
 		l.work.jobs = make(map[mcp.ID]*exchange.Job)
 	}
-	if l.work.jobs[j.ID] != nil || l.leader.Running[j.ID] {
+	if l.work.jobs[j.ID] != nil || l.leader.Running[j.ID] && isThere(l.leader.Former) {
 		return exchange.ErrIDInUse
 	}
 	l.work.jobs[j.ID] = j

@@ -14,7 +14,7 @@ import (
 func TestAllWhoWaitForTheEndOfJobsAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, j := &Session{}, &exchange.Job{ID: "1"}
-		if refused := l.Enter(j, false); refused != nil {
+		if refused := l.Enter(j, false, nil); refused != nil {
 			t.Fatal(refused.Err)
 		}
 		began := time.Now()

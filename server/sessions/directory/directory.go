@@ -77,8 +77,8 @@ type Directory struct {
 	taking     singleflight.Group
 	beingTaken sync.Map // has the ticket.Key of each session in taking
 
-	mu      sync.Mutex             // guards the field below
-	unended map[primary.Key]uint64 // epochs of entries that are yet to be removed
+	mu      sync.Mutex          // guards the field below
+	unended []*sessions.Session // that have ended, and whose entries are yet to be removed
 }
 
 // New returns a directory without sessions.
@@ -86,7 +86,7 @@ func New(cfg Config) *Directory {
 	d := &Directory{
 		Roster: sessions.NewRoster(cfg.Guard, cfg.Memory, cfg.OnNotices), Shared: cfg.Entries != nil,
 		config: cfg, ended: sessions.NewEnded(),
-		rewriting: make(chan struct{}, 1), unended: make(map[primary.Key]uint64),
+		rewriting: make(chan struct{}, 1),
 	}
 	_, _ = hex.Decode(d.opener[:], []byte(cfg.Others.Self())) // as replica.NewID makes it
 	if d.Shared {

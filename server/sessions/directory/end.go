@@ -2,6 +2,7 @@ package directory
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
+	"github.com/drawbridge-mcp/drawbridge/server/primary"
 	"github.com/drawbridge-mcp/drawbridge/server/sessions"
 )
 
@@ -132,13 +134,14 @@ func (d *Directory) forget(ctx context.Context, l *sessions.Session) {
 	if !l.Shared || !l.Leader().Here {
 		return
 	}
-	if d.config.Entries.End(context.WithoutCancel(ctx), l.EntryKey(), l.Leader().Epoch) == nil {
+	err := d.config.Entries.End(context.WithoutCancel(ctx), l.EntryKey(), l.Leader().Epoch)
+	if err == nil || errors.Is(err, primary.ErrFenced) {
 		return
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.unended) < maxUnended {
-		d.unended[l.EntryKey()] = l.Leader().Epoch
+		d.unended = append(d.unended, l)
 	}
 }
 

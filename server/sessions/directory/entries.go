@@ -151,13 +151,9 @@ func (d *Directory) renew(ctx context.Context, since time.Time) {
 func (d *Directory) removeEnded(ctx context.Context) {
 	d.mu.Lock()
 	left := d.unended
-	d.unended = make(map[primary.Key]uint64)
+	d.unended = nil
 	d.mu.Unlock()
-	for k, epoch := range left {
-		if err := d.config.Entries.End(ctx, k, epoch); err != nil && !errors.Is(err, primary.ErrFenced) {
-			d.mu.Lock()
-			d.unended[k] = epoch
-			d.mu.Unlock()
-		}
+	for _, l := range left {
+		d.forget(ctx, l)
 	}
 }

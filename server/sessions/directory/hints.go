@@ -3,6 +3,7 @@ package directory
 import (
 	"sync"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/evict"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/server/ticket"
 )
@@ -35,11 +36,8 @@ func (h *hints) set(key ticket.Key, at replica.ID) {
 	if h.known == nil {
 		h.known = make(map[ticket.Key]replica.ID)
 	}
-	for some := range h.known {
-		if len(h.known) < maxHints {
-			break
-		}
-		delete(h.known, some)
+	if len(h.known) >= maxHints {
+		evict.One(h.known, 1, func(ticket.Key, replica.ID) (worth float64, may bool) { return 0, true })
 	}
 	h.known[key] = at
 }

@@ -107,7 +107,7 @@ func (d *Directory) lookup(ctx context.Context, t *ticket.Ticket, c gateway.Call
 	for range maxTakes {
 		record, err := d.config.Entries.Read(ctx, keyOf(t, c))
 		if err != nil {
-			return nil, d.unlooked(t, denied, err), d.refusalOf(ctx, t, denied, err)
+			return d.unlooked(ctx, t, denied, err)
 		}
 		at := record.Primary
 		if at != self && at != denied && d.config.Others.IsThere(at) && !d.config.Others.Drains(at) {
@@ -118,8 +118,8 @@ func (d *Directory) lookup(ctx context.Context, t *ticket.Ticket, c gateway.Call
 		switch {
 		case errors.Is(err, primary.ErrFenced):
 			continue
-		case err != nil:
-			return nil, "", d.refusalOf(ctx, t, denied, err)
+		case err != nil: // nobody knows who leads it now, so that the opener is not asked
+			return d.unlooked(ctx, t, t.OpenedBy(), err)
 		}
 		return l, "", refused
 	}
@@ -189,31 +189,21 @@ func (d *Directory) TakeOver(ctx context.Context, l *sessions.Session, c gateway
 // ForgetLeader notes that the replica which was believed to lead a session does not.
 func (d *Directory) ForgetLeader(t *ticket.Ticket) { d.hints.set(t.Key, "") }
 
-// unlooked returns the replica that is asked for a session because it cannot be looked
-// up: the one that opened it, also if that drains. It is "" if that was asked, or is not
-// there.
-func (d *Directory) unlooked(t *ticket.Ticket, denied replica.ID, err error) replica.ID {
-	at := t.OpenedBy()
-	if errors.Is(err, primary.ErrNone) || at == denied || at == d.config.Others.Self() ||
-		!d.config.Others.IsThere(at) {
-		return ""
-	}
-	return at
-}
-
-// refusalOf returns the refusal for an error of the entries.
-func (d *Directory) refusalOf(ctx context.Context, t *ticket.Ticket, denied replica.ID,
+// unlooked says what becomes of a request for a session that cannot be looked up, for that
+// error. The replica that opened the session is asked, also if that drains, unless that is
+// denied, or is not there.
+func (d *Directory) unlooked(ctx context.Context, t *ticket.Ticket, denied replica.ID,
 	err error,
-) *exchange.Refusal {
-	switch {
-	case errors.Is(err, primary.ErrNone):
+) (*sessions.Session, replica.ID, *exchange.Refusal) {
+	if errors.Is(err, primary.ErrNone) {
 		d.hints.set(t.Key, "")
-		return sessions.Miss(ctx, d.ended.Why(t.Key))
-	case d.unlooked(t, denied, err) != "":
-		return nil
+		return nil, "", sessions.Miss(ctx, d.ended.Why(t.Key))
+	}
+	if at := t.OpenedBy(); at != denied && at != d.config.Others.Self() && d.config.Others.IsThere(at) {
+		return nil, at, nil
 	}
 	d.config.Guard.Log.WarnContext(ctx, "a session cannot be looked up", slog.Any("error", err))
-	return exchange.ErrReplicas
+	return nil, "", exchange.ErrReplicas
 }
 
 // begin makes this replica the primary of a session that it has taken over from another,

@@ -1,6 +1,7 @@
 package eventlog
 
 import (
+	"cmp"
 	"container/list"
 	"errors"
 
@@ -59,39 +60,28 @@ func (m *Memory) giveLocked(user share.User, n int64) {
 // of that it is the user with most. So whoever needs room takes it from itself, or from
 // one who has more.
 func (m *Memory) victimLocked(user share.User, n int64, refused error) *holder {
-	itself := func() *holder { return m.holders[user] }
-	colleague := func() *holder {
-		own := n
-		if h := m.holders[user]; h != nil {
-			own += h.bytes
-		}
-		return m.largestLocked(user.TenantID, own)
+	itself, own, most := m.holders[user], n, m.tenants[user.TenantID]+n
+	if itself != nil && errors.Is(refused, share.ErrUser) {
+		return itself // to look for others goes through all
 	}
-	other := func() *holder {
-		tenant, most := user.TenantID, m.tenants[user.TenantID]+n
-		for id, bytes := range m.tenants {
-			if bytes > most {
-				tenant, most = id, bytes
-			}
-		}
-		if tenant == user.TenantID {
-			return nil
-		}
-		return m.largestLocked(tenant, 0)
+	if itself != nil {
+		own += itself.bytes
 	}
-	order := []func() *holder{other, colleague, itself}
+	colleague := m.largestLocked(user.TenantID, own)
+	tenant, other := user.TenantID, (*holder)(nil)
+	for id, bytes := range m.tenants {
+		if bytes > most {
+			tenant, most = id, bytes
+		}
+	}
+	if tenant != user.TenantID {
+		other = m.largestLocked(tenant, 0)
+	}
 	switch {
-	case errors.Is(refused, share.ErrUser):
-		order = []func() *holder{itself, colleague, other}
-	case errors.Is(refused, share.ErrTenant):
-		order = []func() *holder{colleague, itself, other}
+	case errors.Is(refused, share.ErrUser), errors.Is(refused, share.ErrTenant):
+		return cmp.Or(colleague, itself, other)
 	}
-	for _, find := range order {
-		if h := find(); h != nil {
-			return h
-		}
-	}
-	return nil
+	return cmp.Or(other, colleague, itself)
 }
 
 // largestLocked returns the user of a tenant that has most events, if they have more than

@@ -136,7 +136,7 @@ func (l *Redis) heard(_ context.Context, _ replica.ID, w replica.Message) ([]byt
 	if s == nil || s.owner.TenantID != w.Tenant {
 		return nil, nil
 	}
-	if one := s.streams.find(w.Parts[1]); one != nil && one.shared != nil && !one.shared.lost {
+	if one := s.streams[w.Parts[1]]; one != nil && one.shared != nil && !one.shared.lost {
 		l.releaseLocked(one) // what it has is in the server, with what the other has appended
 	}
 	s.rouse()

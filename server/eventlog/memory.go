@@ -89,8 +89,8 @@ type memorySession struct {
 	// together, so that an id is not used twice even if a stream is dropped and begins
 	// anew under its name.
 	sequence uint64
-	streams  streams
-	follow   []Follower // told of each event and at the end
+	streams  map[string]*memoryStream // by name; nil: there was none yet
+	follow   []Follower               // told of each event and at the end
 	ended    bool
 	touched  time.Duration // when it was last used, since the Memory was made
 }
@@ -269,10 +269,10 @@ func (m *Memory) End(session Key) {
 	if s.ended {
 		return
 	}
-	for stream := range s.streams.all() {
+	for _, stream := range s.streams {
 		m.forgetLocked(stream)
 	}
-	s.streams, s.ended, s.touched = streams{}, true, m.now()
+	s.ended, s.touched = true, m.now()
 	s.rouse()
 	s.follow = nil
 	if m.ended = append(m.ended, session.Name); len(m.ended) > maxEnded {
@@ -298,7 +298,7 @@ func (m *Memory) sessionLocked(key Key) *memorySession {
 // has ended.
 func (m *Memory) findLocked(session Key, stream string) *memoryStream {
 	if owner := m.sessions[session.Name]; owner != nil {
-		return owner.streams.find(stream)
+		return owner.streams[stream]
 	}
 	return nil
 }
@@ -319,13 +319,16 @@ func (m *Memory) openLocked(session Key, stream string, now time.Time) (*memoryS
 	if owner.ended {
 		return nil, ErrUnknown
 	}
-	s := owner.streams.find(stream)
+	s := owner.streams[stream]
 	if s == nil {
 		s = &memoryStream{session: owner, name: stream}
 		if err := m.reserveLocked(s, streamCost); err != nil {
 			return nil, err
 		}
-		owner.streams.add(s)
+		if owner.streams == nil {
+			owner.streams = make(map[string]*memoryStream, 1)
+		}
+		owner.streams[stream] = s
 	}
 	m.touchLocked(s, now)
 	return s, nil
@@ -355,7 +358,9 @@ func (m *Memory) forgetLocked(s *memoryStream) {
 	m.droppedLocked(s, nil)
 	m.emptyLocked(s)
 	m.giveLocked(s.session.owner, streamCost)
-	s.session.streams.remove(s)
+	if delete(s.session.streams, s.name); len(s.session.streams) == 0 {
+		s.session.streams = nil // most sessions are idle, and a map takes room
+	}
 }
 
 // kept returns for how long a stream is kept that nobody reads.
@@ -375,12 +380,12 @@ func (m *Memory) sweepLocked(now time.Time) {
 		m.ended = m.ended[1:]
 	}
 	for name, s := range m.sessions {
-		for stream := range s.streams.all() {
+		for _, stream := range s.streams {
 			if at-stream.touched > m.kept() {
 				m.forgetLocked(stream)
 			}
 		}
-		if s.streams.none() && len(s.follow) == 0 && !s.ended && at-s.touched > m.remembered {
+		if len(s.streams) == 0 && len(s.follow) == 0 && !s.ended && at-s.touched > m.remembered {
 			delete(m.sessions, name)
 		}
 	}

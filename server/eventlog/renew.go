@@ -21,7 +21,7 @@ func (l *Redis) ownStreams() (streams []ownStream) {
 	defer m.mu.Unlock()
 	m.sweepLocked(m.config.Now())
 	for _, session := range m.sessions {
-		for s := range session.streams.all() {
+		for _, s := range session.streams {
 			if s.shared != nil && s.shared.own && !s.shared.lost {
 				key := streamKey{Key{Name: session.name, Owner: session.owner}, s.name}
 				streams = append(streams, ownStream{key, s.last})

@@ -103,7 +103,7 @@ type Store struct {
 	traffic    traffic                // what is under way
 
 	// Set before Run.
-	onChange     []func(up bool)
+	onUp         []func()
 	onGeneration []func()
 
 	// Of the goroutine of Run.
@@ -133,27 +133,18 @@ func New(cfg Config) *Store {
 	}
 }
 
-// OnChange calls f with true when calls begin to be made, and with false when they are
-// not any more, in turn. Between the two, others may have written, and a few seconds of
-// what this replica wrote may be lost. f is called on the goroutine of Run, and must
-// return at once. OnChange is called before Run.
-func (s *Store) OnChange(f func(up bool)) { s.onChange = append(s.onChange, f) }
-
 // OnGeneration calls f when the generation has become another, before any call is made in
 // that one. f is called on the goroutine of Run, and must return at once. OnGeneration is
 // called before Run.
 func (s *Store) OnGeneration(f func()) { s.onGeneration = append(s.onGeneration, f) }
 
 // OnLoss calls f when the server may have lost something: at another generation, and
-// whenever calls begin to be made, perhaps to a server that lacks the newest. f is called
-// on the goroutine of Run, and must return at once. OnLoss is called before Run.
+// whenever calls begin to be made. Others may have written until then, and a few seconds of
+// what this replica wrote may be lost. f is called on the goroutine of Run, and must return
+// at once. OnLoss is called before Run.
 func (s *Store) OnLoss(f func()) {
 	s.OnGeneration(f)
-	s.OnChange(func(up bool) {
-		if up {
-			f()
-		}
-	})
+	s.onUp = append(s.onUp, f)
 }
 
 // Generation is a text of 32 hexadecimal digits that all replicas share, and that changes
@@ -269,24 +260,21 @@ func (s *Store) tell(ctx context.Context) {
 	if state == s.said {
 		return
 	}
-	was, up := s.said == StateUp, state == StateUp
 	s.said = state
-	switch err := s.Up(); {
-	case err == nil:
+	switch err := s.Up(); state {
+	case StateUp:
 		s.since, s.alarmed = time.Time{}, false
 		s.config.Logger.InfoContext(ctx, "redis is used")
-	case state == StateStarting:
+		for _, f := range s.onUp {
+			f()
+		}
+	case StateStarting:
 		s.since = cmp.Or(s.since, time.Now())
 		s.config.Logger.InfoContext(ctx, "redis was not reached yet", slog.Any("error", err))
 	default:
 		s.since = cmp.Or(s.since, time.Now())
 		s.config.Logger.WarnContext(ctx, "redis is not used now", slog.String("state", string(state)),
 			slog.Any("error", err))
-	}
-	for _, f := range s.onChange {
-		if up != was {
-			f(up)
-		}
 	}
 }
 

@@ -71,8 +71,6 @@ func TestServerThatIsDownAtStartIsTriedAgain(t *testing.T) {
 	server.Stop()
 	cfg, c := counted(redis.Config{Addresses: []string{server.Address}, Patience: redistest.Patience})
 	store := redis.New(cfg)
-	var changes []bool // read after the store is up
-	store.OnChange(func(up bool) { changes = append(changes, up) })
 	lifetimetest.Run(t, store.Run)
 	redistest.Wait(t, func() error {
 		if err := store.Up(); !strings.Contains(err.Error(), "connection refused") {
@@ -292,14 +290,9 @@ func TestManyCallersAtOnceWhenServerIsWellAgain(t *testing.T) {
 	server := redistest.StartOne(t)
 	cfg, c := counted(redis.Config{Addresses: []string{server.Address}, Patience: redistest.Patience})
 	store := redis.New(cfg)
-	var ups, downs atomic.Int32
-	store.OnChange(func(up bool) {
-		if up {
-			ups.Add(1)
-		} else {
-			downs.Add(1)
-		}
-	})
+	var losses, generations atomic.Int32
+	store.OnLoss(func() { losses.Add(1) })
+	store.OnGeneration(func() { generations.Add(1) })
 	lifetimetest.Run(t, store.Run)
 	redistest.WaitUp(t, store)
 	server.Stop()
@@ -317,8 +310,8 @@ func TestManyCallersAtOnceWhenServerIsWellAgain(t *testing.T) {
 		t.Errorf("%d calls were made to a server that was gone", n)
 	}
 	redistest.Wait(t, func() error {
-		if ups.Load() != 2 || downs.Load() != 1 {
-			return fmt.Errorf("told of %d ups and %d downs", ups.Load(), downs.Load())
+		if ups := losses.Load() - generations.Load(); ups != 2 || len(c.openings()) != 1 {
+			return fmt.Errorf("told of %d ups and %d downs", ups, len(c.openings()))
 		}
 		return nil
 	})

@@ -5,7 +5,6 @@ import (
 	"net/http"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
-	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/forward"
@@ -71,16 +70,7 @@ func (s *Service) PostMessage(w http.ResponseWriter, r *http.Request) {
 		x.Refuse("", exchange.ErrMethod)
 		return
 	}
-	id, refused := sessionOfQuery(r)
-	if x.Refuses("", refused) {
-		return
-	}
-	home, elsewhere := s.sessions.Home(id, x.Caller)
-	elsewhere = elsewhere && !x.Forwarded
-	var l *sessions.Session
-	if !elsewhere {
-		l, refused = s.sessions.Find(x.Context(), id, x.Caller)
-	}
+	l, home, refused := s.sessions.Find(x)
 	if x.Refuses("", refused) {
 		return
 	}
@@ -95,11 +85,11 @@ func (s *Service) PostMessage(w http.ResponseWriter, r *http.Request) {
 	m := x.Decode(raw)
 	switch {
 	case m == nil:
-	case elsewhere && s.config.Others.IsThere(home):
+	case home != "" && s.config.Others.IsThere(home):
 		if s.forwarder.Forward(x, home, m, raw) != forward.Done {
 			x.Refuse(m.ID, exchange.ErrReplicas)
 		}
-	case elsewhere:
+	case home != "":
 		x.Refuse(m.ID, s.missing(x.Context()))
 	case !m.IsRequest():
 		x.Acknowledge(s.notified(x.Context(), l, m))
@@ -108,18 +98,6 @@ func (s *Service) PostMessage(w http.ResponseWriter, r *http.Request) {
 			x.WriteStatus(http.StatusAccepted)
 		}
 	}
-}
-
-// sessionOfQuery returns the id of the session that the query names.
-func sessionOfQuery(r *http.Request) (string, *exchange.Refusal) {
-	ids := r.URL.Query()["sessionId"]
-	if len(ids) == 0 {
-		return "", exchange.ErrNoSession
-	}
-	if len(ids) == 1 && len(ids[0]) <= seal.MaxLength {
-		return ids[0], nil
-	}
-	return "", exchange.ErrSession
 }
 
 // takeRequest has a goroutine answer a request on the stream of the session.

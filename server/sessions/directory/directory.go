@@ -143,14 +143,20 @@ var plains = sync.Pool{New: func() any { return new([ticket.Size]byte) }}
 
 // Of returns the ticket of the session that a request names in its header.
 func (d *Directory) Of(x *exchange.Exchange) (*ticket.Ticket, *exchange.Refusal) {
-	ids := x.Request.Header[mcp.HeaderSessionID]
-	if len(ids) == 0 {
+	return d.named(x, ticket.Session, x.Request.Header[mcp.HeaderSessionID])
+}
+
+// named returns the ticket that is sealed in the one id that a request names.
+func (d *Directory) named(x *exchange.Exchange, purpose string, ids []string) (*ticket.Ticket,
+	*exchange.Refusal,
+) {
+	switch {
+	case len(ids) == 0:
 		return nil, exchange.ErrNoSession
+	case len(ids) > 1 || len(ids[0]) > seal.MaxLength:
+		return nil, exchange.ErrSession
 	}
-	if len(ids) == 1 && len(ids[0]) <= seal.MaxLength {
-		return d.ticketOf(x.Context(), ticket.Session, ids[0], x.Caller)
-	}
-	return nil, exchange.ErrSession
+	return d.ticketOf(x.Context(), purpose, ids[0], x.Caller)
 }
 
 // RewriteAll has tend write all entries again: the store may have lost some.

@@ -36,18 +36,23 @@ func (d *Directory) Open(ctx context.Context, purpose string, c gateway.Caller,
 	return l, id, refused, nil
 }
 
-// Find returns the session over HTTP+SSE that id names, if it belongs to the caller and
-// is alive. The client is not told why a session is not found: the id may be forged,
-// unknown, of somebody else or of another instance, or the session may have ended or
-// expired. Only the log tells.
-func (d *Directory) Find(ctx context.Context, id string, c gateway.Caller) (*sessions.Session,
-	*exchange.Refusal,
+// Find returns the session over HTTP+SSE that a request names in its query, if it belongs
+// to the caller and is alive. One that another replica opened lives there: then Find
+// returns that one, if the request was not forwarded. The client is not told why a session
+// is not found: the id may be forged, unknown, of somebody else or of another instance, or
+// the session may have ended or expired. Only the log tells.
+func (d *Directory) Find(x *exchange.Exchange) (l *sessions.Session, home replica.ID,
+	refused *exchange.Refusal,
 ) {
-	t, refused := d.ticketOf(ctx, ticket.SSE, id, c)
-	if refused != nil {
-		return nil, refused
+	t, refused := d.named(x, ticket.SSE, x.Request.URL.Query()["sessionId"])
+	switch {
+	case refused != nil:
+		return nil, "", refused
+	case d.Shared && t.Opener != d.opener && !x.Forwarded:
+		return nil, t.OpenedBy(), nil
 	}
-	return d.findHere(ctx, t, c)
+	l, refused = d.findHere(x.Context(), t, x.Caller)
+	return l, "", refused
 }
 
 // Visit returns a session for what this replica has of it, a question or a task, whoever
@@ -88,19 +93,4 @@ func (d *Directory) Visit(ctx context.Context, t *ticket.Ticket, c gateway.Calle
 		return nil, exchange.ErrReplicas
 	}
 	return l, nil
-}
-
-// Home returns the replica that opened a session over HTTP+SSE. It is false if that is
-// this one, if there are no others, or if the id is not the caller's: then Find says why
-// there is no such session.
-func (d *Directory) Home(id string, c gateway.Caller) (replica.ID, bool) {
-	if !d.Shared {
-		return "", false
-	}
-	owner := c.Principal.Owner().Digest() // for every id, as in Find
-	t, ok := d.openTicket(ticket.SSE, id)
-	if !ok || t.Owner != owner || t.Opener == d.opener {
-		return "", false
-	}
-	return t.OpenedBy(), true
 }

@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"maps"
+	"net/http"
 	"regexp"
 	"strings"
 	"sync"
@@ -35,6 +36,18 @@ func TestWireExtensionsAtReplicas(t *testing.T) {
 		runAll(t, worlds)
 		return x.script(inTurn(t, worlds))
 	})
+}
+
+// TestSessionOpensForWhoDeclaresTheMost has a client declare as much of extensions as is let
+// through: what its session keeps of that stands in the id, which goes in a header.
+func TestSessionOpensForWhoDeclaresTheMost(t *testing.T) {
+	w := newWorld(t, func(w *world) {
+		w.config.Extensions = mcp.NewExtensionTable(mcp.Extension{ID: "com.example/passed"})
+	})
+	id := w.openAs(t, hers, `{"extensions":{"com.example/passed":{"x":"`+strings.Repeat("x", 480)+`"},`+
+		`"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]},`+
+		`"io.modelcontextprotocol/skills":{}}}`)
+	wantStatus(t, "a ping", w.do(t, inSession("POST", id, pingBody)), http.StatusOK)
 }
 
 // extended are the servers of the scripts: "mod" has an app and a skill, "asked" has tasks

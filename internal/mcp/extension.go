@@ -253,9 +253,11 @@ func ParseExtensions(text string) Extensions {
 
 // Bounds of what one side declares.
 const (
-	maxPassed  = 512 // bytes of the settings of all extensions that are let through, as JSON
-	maxUnknown = 8   // identifiers of others that are told
-	maxApart   = 3   // extensions by which lists of a server are kept apart
+	// bytes of all extensions that are let through, as JSON; with the others they fit the id
+	// of a session, see seal.MaxPlain
+	maxPassed  = 512
+	maxUnknown = 8 // identifiers of others that are told
+	maxApart   = 3 // extensions by which lists of a server are kept apart
 )
 
 // ExtensionTable says which extensions a gateway carries: those that it knows and those
@@ -370,7 +372,7 @@ func (t *ExtensionTable) of(declared RawJSON,
 			}
 		case row.Apart:
 		case row.Settings == nil: // let through as it is
-			if passed += len(id) + len(value); passed <= maxPassed {
+			if passed += len(id) + len(value) + len(`"":,`); passed <= maxPassed {
 				allowed = allowed.With(id, value)
 			}
 		default:

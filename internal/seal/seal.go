@@ -33,8 +33,9 @@ import (
 )
 
 // MaxLength is the longest token that Seal makes and Open takes, in bytes. It keeps
-// tokens short enough for HTTP headers, in which session ids travel.
-const MaxLength = 512
+// tokens short enough for HTTP headers, in which session ids travel. These say, too, what
+// clients have declared of extensions, for which mcp.ExtensionTable has a bound.
+const MaxLength = 1024
 
 // MaxPlain is the longest text that Seal takes, in bytes: what fits a token of MaxLength.
 const MaxPlain = MaxLength/4*3 - overhead

@@ -76,10 +76,9 @@ type Flow struct {
 	again   bool          // woken while somebody drives it
 	unread  bool          // the log may have more than was read
 	resumed chan struct{} // wakes the goroutine of the request; nil: workers drive it
-	due     time.Time     // when it is woken because of the time
+	timer   *time.Timer   // wakes it because of the time
 	ends    time.Time     // when it ends because the process stops; zero: that does not stop
 	ending  bool          // it was driven since then
-	index   int           // in the schedule
 }
 
 type flowState uint8
@@ -160,7 +159,6 @@ func (f *Flow) await(ctx context.Context) error {
 	}
 	select {
 	case <-f.resumed:
-		f.set.resume(f)
 		return nil
 	case <-ctx.Done():
 		return errLeft
@@ -209,14 +207,10 @@ func (f *Flow) expires() time.Time {
 // answer a POST.
 func (f *Flow) Lasts() bool { return f.slot != nil }
 
-// next returns when the flow is to be woken because of the time: to break the silence,
-// or to end. It is called with the mutex of the set.
-func (f *Flow) next(now time.Time) time.Time {
-	due := now
-	if f.out != nil && f.out.last.Before(now) {
-		due = f.out.last
-	}
-	due = due.Add(Heartbeat)
+// next returns when the flow, of which all there is has been sent, is to be woken because
+// of the time: to break the silence, or to end. It is called with the mutex of the set.
+func (f *Flow) next() time.Time {
+	due := f.out.last.Add(Heartbeat)
 	if !f.ends.IsZero() && !f.ending && f.ends.Before(due) {
 		due = f.ends
 	}

@@ -6,14 +6,14 @@
 // To read the package, begin at the top of this table. A file uses only what stands below
 // it or on its line:
 //
-//	how a stream is held    set: all that are open; slot: how many; flow: one of them; schedule: when; wire: its connection;
+//	how a stream is held    set: all that are open; slot: how many; flow: one of them; wire: its connection;
 //	                        stream: its events; writenow: without waiting
 //	before it is a stream   alarm: an answer that takes long becomes one
 package streams
 
 import (
-	"container/heap"
 	"context"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -22,7 +22,6 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
-	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
@@ -36,15 +35,16 @@ const FlowWorkers = 16
 const Heartbeat = 20 * time.Second
 
 // Set is the event streams that are open, and what they share instead of having it
-// each: the goroutines that send, one clock, and one eye on the catalogue:
+// each: the goroutines that send, and one eye on the catalogue:
 //
 //	an event of the log ──────────────┐
 //	an updated resource ──────────────┤
 //	the end of a session, a revoked   │         queue, first come first served
 //	  caller, a takeover, a client    ├─ wake ──▶ ▢▢▢▢▢▢ ──▶ workers: each sends what one flow has, without waiting
 //	  that leaves                     │
-//	watch: lists that changed, ends,  │
-//	  heartbeats, expired tokens ─────┘
+//	watch: lists that changed ────────┤
+//	its timer: ends, heartbeats,      │
+//	  expired tokens ─────────────────┘
 //
 // A flow stands in the queue once, however often it was woken, so a tenant with much to
 // say takes turns with the others. Watch and the workers run only while they have
@@ -56,14 +56,13 @@ type Set struct {
 	config Config
 	slots  *share.Budget
 
-	draining atomic.Bool   // set by End
-	kick     chan struct{} // holds a value if watch is to look again at the time or for flows
+	draining atomic.Bool // set by End
 
-	mu       sync.Mutex // guards the fields below, and those of flows that say so
-	times    schedule   // of all flows
-	queue    []*Flow
-	workers  int
-	watching bool
+	mu      sync.Mutex // guards the fields below, and those of flows that say so
+	open    map[*Flow]struct{}
+	none    chan struct{} // closed when no flow is open any more; nil: none is
+	queue   []*Flow
+	workers int
 	// connections that were taken over, until they are closed, and the goroutines that
 	// read from them
 	taken int
@@ -79,7 +78,7 @@ type Config struct {
 
 // New returns an empty set.
 func New(cfg Config) *Set {
-	fs := &Set{config: cfg, slots: share.New(cfg.Most), kick: make(chan struct{}, 1)}
+	fs := &Set{config: cfg, slots: share.New(cfg.Most), open: make(map[*Flow]struct{})}
 	fs.fewer.L = &fs.mu
 	return fs
 }
@@ -97,25 +96,28 @@ func (fs *Set) End() {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	fs.draining.Store(true)
-	within := min(time.Duration(len(fs.times))*endsEach, endsAll)
-	for _, f := range slices.Clone(fs.times) {
+	within := min(time.Duration(len(fs.open))*endsEach, endsAll)
+	for f := range fs.open {
 		if f.ends.IsZero() {
 			f.ends = now.Add(rand.N(within)) //nolint:gosec // it spreads clients, and guards nothing
-			if f.ends.Before(f.due) {
-				fs.times.move(f, f.ends)
+			if f.state == flowIdle {
+				f.timer.Reset(time.Until(f.next()))
 			}
 		}
 	}
-	pace.Signal(fs.kick)
+}
+
+// flows returns the open flows of which something is so.
+func (fs *Set) flows(is func(*Flow) bool) []*Flow {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	return slices.DeleteFunc(slices.Collect(maps.Keys(fs.open)), func(f *Flow) bool { return !is(f) })
 }
 
 // Reauthorize ends the streams whose callers are not accepted any more, besides those that
 // answer a POST. It returns how many they were.
 func (fs *Set) Reauthorize(accepts func(auth.Principal) bool) (ended int) {
-	fs.mu.Lock()
-	open := slices.DeleteFunc(slices.Clone(fs.times), func(f *Flow) bool { return f.slot == nil })
-	fs.mu.Unlock()
-	for _, f := range open {
+	for _, f := range fs.flows((*Flow).Lasts) {
 		if !accepts(f.slot.Principal) && !f.revoked.Swap(true) {
 			f.Wake()
 			ended++
@@ -129,19 +131,18 @@ func (fs *Set) IsDraining() bool { return fs.draining.Load() }
 
 // add enters a flow that the calling goroutine drives.
 func (fs *Set) add(f *Flow) {
-	now := time.Now()
 	// before the flow looks at lists, so that it misses no change after that
 	changed := fs.config.Exchanges.Desk.Changed()
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	if fs.IsDraining() {
-		f.ends = now // it gets what there is
+		f.ends = time.Now() // it gets what there is
 	}
-	f.due = f.next(now)
-	heap.Push(&fs.times, f)
-	if !fs.watching {
-		fs.watching = true
-		go fs.watch(changed) // until there are no flows
+	f.timer = time.AfterFunc(Heartbeat, f.Wake)
+	fs.open[f] = struct{}{}
+	if fs.none == nil {
+		fs.none = make(chan struct{})
+		go fs.watch(changed, fs.none) // until there are no flows
 	}
 }
 
@@ -150,54 +151,23 @@ func (fs *Set) remove(f *Flow) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	f.state = flowEnded
-	if heap.Remove(&fs.times, f.index); len(fs.times) == 0 {
-		pace.Signal(fs.kick)
+	f.timer.Stop()
+	if delete(fs.open, f); len(fs.open) == 0 {
+		close(fs.none)
+		fs.none = nil
 	}
 }
 
-// watch wakes flows because of the time, and because lists may have changed. It returns
-// when there are no flows.
-func (fs *Set) watch(changed <-chan struct{}) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
+// watch wakes flows because lists may have changed, until there are none.
+func (fs *Set) watch(changed, none <-chan struct{}) {
 	for {
-		due, ok := fs.earliest()
-		if !ok {
-			return
-		}
-		timer.Reset(time.Until(due))
 		select {
-		case <-timer.C:
-			fs.wakeDue(time.Now())
 		case <-changed:
 			changed = fs.config.Exchanges.Desk.Changed()
 			fs.WakeAll()
-		case <-fs.kick:
+		case <-none:
+			return
 		}
-	}
-}
-
-// earliest returns when the next flow is to be woken. It is false if there are none,
-// and then watch ends.
-func (fs *Set) earliest() (time.Time, bool) {
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	if len(fs.times) == 0 {
-		fs.watching = false
-		return time.Time{}, false
-	}
-	return fs.times[0].due, true
-}
-
-// wakeDue wakes those whose time has come. Until one has been driven, it is due again
-// only after a heartbeat.
-func (fs *Set) wakeDue(now time.Time) {
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	for len(fs.times) > 0 && !fs.times[0].due.After(now) {
-		f := fs.times[0]
-		fs.times.move(f, now.Add(Heartbeat))
-		fs.wakeLocked(f)
 	}
 }
 
@@ -205,7 +175,7 @@ func (fs *Set) wakeDue(now time.Time) {
 func (fs *Set) WakeAll() {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	for _, f := range fs.times {
+	for f := range fs.open {
 		fs.wakeLocked(f)
 	}
 }
@@ -215,7 +185,7 @@ func (fs *Set) endNow() {
 	now := time.Now()
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	for _, f := range fs.times {
+	for f := range fs.open {
 		f.ends = now
 		fs.wakeLocked(f)
 	}
@@ -236,9 +206,7 @@ func (fs *Set) IsDue(f *Flow) bool {
 // IsEnding tells whether flows are about to end whose turn has not come.
 func (fs *Set) IsEnding() bool {
 	now := time.Now()
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	return slices.ContainsFunc(fs.times, func(f *Flow) bool { return now.Before(f.ends) })
+	return len(fs.flows(func(f *Flow) bool { return now.Before(f.ends) })) > 0
 }
 
 // Reading notes that the log of the flow is about to be read.
@@ -254,7 +222,7 @@ func (fs *Set) wakeLocked(f *Flow) {
 		f.again = true
 	case f.state != flowIdle:
 	case f.resumed != nil:
-		f.state = flowQueued
+		f.state = flowWorking
 		f.resumed <- struct{}{} // there is room: the flow was idle
 	default:
 		fs.queueLocked(f)
@@ -280,7 +248,6 @@ func (fs *Set) requeue(f *Flow) {
 // settle notes that a flow has nothing more to send. It is false, and the flow goes on,
 // if it was woken meanwhile.
 func (fs *Set) settle(f *Flow) bool {
-	now := time.Now()
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	if f.again || f.unread {
@@ -288,18 +255,8 @@ func (fs *Set) settle(f *Flow) bool {
 		return false
 	}
 	f.state = flowIdle
-	fs.times.move(f, f.next(now))
-	if f.index == 0 {
-		pace.Signal(fs.kick)
-	}
+	f.timer.Reset(time.Until(f.next()))
 	return true
-}
-
-// resume notes that the calling goroutine drives a flow that was woken.
-func (fs *Set) resume(f *Flow) {
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	f.state = flowWorking
 }
 
 // work drives the flows in the queue until there are none.
@@ -364,10 +321,7 @@ func (fs *Set) EndTaken(ctx context.Context) {
 // cut closes the connections that were taken over. Their flows end as if the clients had
 // left.
 func (fs *Set) cut() {
-	fs.mu.Lock()
-	left := slices.DeleteFunc(slices.Clone(fs.times), func(f *Flow) bool { return f.resumed != nil })
-	fs.mu.Unlock()
-	for _, f := range left {
+	for _, f := range fs.flows(func(f *Flow) bool { return f.resumed == nil }) {
 		_ = f.wire.conn.Close() // whatever is left had its time
 	}
 }

@@ -32,8 +32,7 @@ func (slow) SendEnd(*Stream) error       { return nil }
 func (slow) Close(context.Context, bool) {}
 
 // TestStreamWhoseTokenExpiresWhileItSendsEndsThen: the stream ends when what was under
-// way has been sent, and not at the next heartbeat. The clock of the set sleeps for
-// another stream meanwhile.
+// way has been sent, and not at the next heartbeat. Another stream is open meanwhile.
 func TestStreamWhoseTokenExpiresWhileItSendsEndsThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs := New(Config{

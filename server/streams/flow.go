@@ -274,15 +274,7 @@ func (f *Flow) catchUp(err error) {
 // the client is cut off.
 func (f *Flow) advanceSafely() (err error) {
 	defer f.recovered(&err)
-	buffer := scratch.Get().(*[]byte)
-	f.out.buffer = *buffer
-	err = f.advance(context.Background()) // the request is over for net/http
-	if f.out.buffer != nil {
-		*buffer = f.out.buffer[:0]
-	}
-	f.out.buffer = nil // an idle stream keeps none
-	scratch.Put(buffer)
-	return err
+	return f.advance(context.Background()) // the request is over for net/http
 }
 
 // recovered turns a panic into a line in the log, and sets err.

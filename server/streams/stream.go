@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
@@ -21,8 +22,7 @@ const (
 	Retry = time.Second
 	// RetryJitter is by how much that differs at a stop.
 	RetryJitter = 2 * time.Second
-	// retainedBuffer is the largest buffer that an open stream keeps between two events,
-	// in bytes.
+	// retainedBuffer is the largest buffer that is kept for further events, in bytes.
 	retainedBuffer = 4 << 10
 )
 
@@ -38,9 +38,8 @@ var _ outlet = (*exchange.Exchange)(nil)
 
 // Stream is an open event stream to one client. One goroutine at a time uses it.
 type Stream struct {
-	to     outlet
-	buffer []byte
-	last   time.Time // when something was sent
+	to   outlet
+	last time.Time // when something was sent
 }
 
 // Open answers the request with an event stream.
@@ -71,8 +70,7 @@ func (o *Stream) Send(e sse.Event) error {
 	if len(e.Data) > exchange.WriteSize && !bytes.ContainsAny(e.Data, "\r\n") {
 		return o.sendLong(e, exchange.Payload{e.Data})
 	}
-	o.buffer = sse.Append(o.buffer[:0], e)
-	return o.flush()
+	return o.send(func(to []byte) []byte { return sse.Append(to, e) })
 }
 
 // CanTake tells whether an event of so many bytes may be sent now; the error is errFull.
@@ -96,8 +94,7 @@ func (o *Stream) sendLong(e sse.Event, line exchange.Payload) error {
 			return err
 		}
 	}
-	o.buffer, o.last = nil, time.Now()
-	return o.to.Flush()
+	return o.sent()
 }
 
 // Comment writes a comment, so that no load balancer cuts the stream for being silent.
@@ -105,17 +102,34 @@ func (o *Stream) Comment() error {
 	if err := o.CanTake(0); err != nil {
 		return err
 	}
-	o.buffer = sse.AppendComment(o.buffer[:0], "")
-	return o.flush()
+	return o.send(func(to []byte) []byte { return sse.AppendComment(to, "") })
 }
 
-func (o *Stream) flush() error {
-	if err := o.to.WriteAll(o.buffer); err != nil {
+// send writes what fill appends.
+func (o *Stream) send(fill func(to []byte) []byte) error {
+	if err := inBuffer(fill, o.to.WriteAll); err != nil {
 		return err
 	}
-	if cap(o.buffer) > retainedBuffer {
-		o.buffer = nil
-	}
+	return o.sent()
+}
+
+// sent notes that something was written, which the client gets now.
+func (o *Stream) sent() error {
 	o.last = time.Now()
 	return o.to.Flush()
+}
+
+// scratch keeps buffers of retainedBuffer bytes at most, for events and chunks that are
+// being written: an idle stream has none.
+var scratch = sync.Pool{New: func() any { return new([]byte) }}
+
+// inBuffer calls use with what fill appends to a buffer.
+func inBuffer(fill func(to []byte) []byte, use func(data []byte) error) error {
+	buffer := scratch.Get().(*[]byte)
+	defer scratch.Put(buffer)
+	data := fill((*buffer)[:0])
+	if cap(data) <= retainedBuffer {
+		*buffer = data
+	}
+	return use(data)
 }

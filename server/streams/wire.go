@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"sync"
 	"syscall"
 	"time"
 
@@ -161,19 +160,14 @@ func (w *wire) WriteAll(data []byte) error {
 // Flush implements outlet: nothing is kept back.
 func (w *wire) Flush() error { return nil }
 
-// scratch keeps buffers of retainedBuffer bytes at most, for events and chunks that are
-// being written.
-var scratch = sync.Pool{New: func() any { return new([]byte) }}
-
 // writeChunk writes one chunk, or keeps for sendUnsent what the client does not take of
 // it at once.
 func (w *wire) writeChunk(data []byte) error {
-	buffer := scratch.Get().(*[]byte)
-	defer scratch.Put(buffer)
-	framed := appendChunk((*buffer)[:0], data)
-	if cap(framed) <= retainedBuffer {
-		*buffer = framed
-	}
+	return inBuffer(func(to []byte) []byte { return appendChunk(to, data) }, w.writeFramed)
+}
+
+// writeFramed is writeChunk for one that has its frame.
+func (w *wire) writeFramed(framed []byte) error {
 	if w.waits {
 		return w.writeInTime(framed)
 	}

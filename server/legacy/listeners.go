@@ -192,8 +192,8 @@ func (s *Service) noticesFor(l *sessions.Session, stream string, p auth.Principa
 			})
 		}
 	}
-	for id, one := range l.TakeOnce() {
-		if s.tellsOnce(caller, id, one.Method) {
+	for _, one := range l.TakeOnce() {
+		if s.tellsOnce(caller, one.ID, one.Method) {
 			all = append(all, sessions.Notice{Session: l, Method: one.Method, Text: one.Text})
 		}
 	}

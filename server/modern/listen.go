@@ -48,8 +48,7 @@ func (e *Endpoint) listen(x *exchange.Exchange, m *mcp.Message) {
 	}
 	sub := &subscription{
 		endpoint: e, slot: slot, id: mcp.ID(strings.Clone(string(m.ID))),
-		updates: notices.NewPending(e.config.Memory, share.User(x.Principal.User())),
-		tasks:   notices.NewPending(e.config.Memory, share.User(x.Principal.User())),
+		memory: notices.Memory{Budget: e.config.Memory, User: share.User(x.Principal.User())},
 	}
 	for i, name := range listFilters {
 		sub.lists[i] = string(filter.Value(name)) == "true"
@@ -117,9 +116,11 @@ type subscription struct {
 	follows  []followed               // those that are subscribed to
 	tasked   []followed               // the tasks that are followed
 
+	memory notices.Memory // of the fields below
+
 	mu      sync.Mutex // guards the fields below
-	updates *notices.Pending
-	tasks   *notices.Pending // states of tasks
+	updates notices.Pending
+	tasks   notices.Pending // states of tasks
 }
 
 var _ streams.Source = (*subscription)(nil)
@@ -130,10 +131,18 @@ type followed struct {
 	gateway.Subscription
 }
 
-// Open implements source: it subscribes to the resources, and sends the acknowledgement.
+// Open implements source: it subscribes to the resources, begins to follow the tasks, and
+// sends the acknowledgement. Those that the caller cannot have are left out of that, as
+// the protocol wants.
 func (sub *subscription) Open(ctx context.Context, x *exchange.Exchange) (*streams.Stream, error) {
-	sub.subscribe(ctx, x)
-	sub.followTasks(ctx, x)
+	desk, caller, request := sub.endpoint.config.Exchanges.Desk, x.Caller, requestOfListener(ctx, x)
+	sub.follows = sub.opened(ctx, sub.uris, func(uri string) (gateway.Subscription, error) {
+		return desk.Subscribe(ctx, caller, request, uri, func(part string) { sub.updated(uri, part) })
+	})
+	sub.tasked = sub.opened(ctx, sub.ids, func(id string) (gateway.Subscription, error) {
+		return desk.FollowTask(ctx, caller, request, id,
+			func(state mcp.Object) bool { return sub.taskChanged(id, state) })
+	})
 	sub.uris, sub.ids = nil, nil
 	x.Release()
 	out, err := streams.OpenLasting(x)
@@ -142,28 +151,6 @@ func (sub *subscription) Open(ctx context.Context, x *exchange.Exchange) (*strea
 	}
 	params := mcp.NewObject(mcp.Member{Name: "notifications", Value: sub.honoured().JSON()})
 	return out, out.Send(sub.notice(mcp.NotifyAcknowledged, params))
-}
-
-// subscribe subscribes to resources. Those that cannot be subscribed to are left out of
-// the acknowledgement, as the protocol wants.
-func (sub *subscription) subscribe(ctx context.Context, x *exchange.Exchange) {
-	desk, caller, request := sub.endpoint.config.Exchanges.Desk, x.Caller, requestOfListener(ctx, x)
-	sub.follows = sub.opened(ctx, sub.uris, func(uri string) (gateway.Subscription, error) {
-		return desk.Subscribe(ctx, caller, request, uri, func(part string) { sub.updated(uri, part) })
-	})
-}
-
-// followTasks begins to follow tasks. Those that the caller cannot follow are left out of
-// the acknowledgement, as resources are.
-func (sub *subscription) followTasks(ctx context.Context, x *exchange.Exchange) {
-	if len(sub.ids) == 0 {
-		return
-	}
-	desk, caller, request := sub.endpoint.config.Exchanges.Desk, x.Caller, requestOfListener(ctx, x)
-	sub.tasked = sub.opened(ctx, sub.ids, func(id string) (gateway.Subscription, error) {
-		return desk.FollowTask(ctx, caller, request, id,
-			func(state mcp.Object) bool { return sub.taskChanged(id, state) })
-	})
 }
 
 // requestOfListener returns what the desk must know of the client that listens. It lives
@@ -204,7 +191,7 @@ func (sub *subscription) opened(ctx context.Context, names []string,
 func (sub *subscription) taskChanged(id string, state mcp.Object) bool {
 	latest := notices.State{Text: state.JSON()}
 	sub.mu.Lock()
-	taken := sub.tasks.Put(id, latest)
+	taken := sub.tasks.Put(sub.memory, id, latest)
 	sub.mu.Unlock()
 	if taken {
 		sub.flow.Wake()
@@ -219,8 +206,8 @@ func (sub *subscription) Close(context.Context, bool) {
 	}
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
-	sub.updates.Close()
-	sub.tasks.Close()
+	sub.updates.Close(sub.memory)
+	sub.tasks.Close(sub.memory)
 }
 
 // reauthorize ends the subscriptions that the caller may not have any more.
@@ -240,7 +227,7 @@ func (sub *subscription) reauthorize(caller gateway.Caller) {
 // further changes of it count as the same one.
 func (sub *subscription) updated(uri, part string) {
 	sub.mu.Lock()
-	sub.updates.Add(uri, part)
+	sub.updates.Add(sub.memory, uri, part)
 	sub.mu.Unlock()
 	sub.flow.Wake()
 }
@@ -269,7 +256,7 @@ func (sub *subscription) first(of *notices.Pending) (key string, state []byte, o
 func (sub *subscription) forget(of *notices.Pending, key string) {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
-	of.Drop(func(changed, stream string) bool { return changed == key && stream == carried })
+	of.Drop(sub.memory, func(changed, stream string) bool { return changed == key && stream == carried })
 }
 
 // honoured returns the part of its filter that the client will be told of.
@@ -305,10 +292,11 @@ func (sub *subscription) Step(_ context.Context, out *streams.Stream) error {
 	if err := sub.tellLists(caller, out); err != nil {
 		return err
 	}
-	if err := sub.tellUpdates(out); err != nil {
+	desk := sub.endpoint.config.Exchanges.Desk
+	if err := sub.tell(out, &sub.updates, sub.noticeOfUpdate, desk.Reads); err != nil {
 		return err
 	}
-	return sub.tellTasks(out)
+	return sub.tell(out, &sub.tasks, sub.noticeOfTask, desk.FollowsTask)
 }
 
 // tellLists sends a notice of each list that changed.
@@ -324,51 +312,40 @@ func (sub *subscription) tellLists(caller gateway.Caller, out *streams.Stream) e
 	return nil
 }
 
-// tellUpdates sends a notice of each changed resource that the caller may still read.
-func (sub *subscription) tellUpdates(out *streams.Stream) error {
-	for uri, _, ok := sub.first(sub.updates); ok; uri, _, ok = sub.first(sub.updates) {
-		notice := sub.notice(mcp.NotifyResourceUpdated,
-			mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)}))
-		err := sub.tell(out, notice, func() { sub.forget(sub.updates, uri) },
-			func(c gateway.Caller) bool { return sub.endpoint.config.Exchanges.Desk.Reads(c, uri) })
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// tellTasks sends the states that wait, of tasks that the caller may still follow.
-func (sub *subscription) tellTasks(out *streams.Stream) error {
-	for id, state, ok := sub.first(sub.tasks); ok; id, state, ok = sub.first(sub.tasks) {
-		params, _ := mcp.ObjectOf(state)
-		err := sub.tell(out, sub.notice(mcp.NotifyTasks, params), func() { sub.forget(sub.tasks, id) },
-			func(c gateway.Caller) bool { return sub.endpoint.config.Exchanges.Desk.FollowsTask(c, id) })
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// tell sends a notice of what has waited, which forget takes away, if the caller may
-// still know of it. It looks up what the caller may do after it has taken the change:
-// otherwise it would tell of a change that came after the right to know of it had ended.
-func (sub *subscription) tell(out *streams.Stream, notice sse.Event, forget func(),
-	mayKnow func(gateway.Caller) bool,
+// tell sends a notice of each change that waits and that the caller may still know of. It
+// looks up what the caller may do after it has taken the change: otherwise it would tell
+// of a change that came after the right to know of it had ended.
+func (sub *subscription) tell(out *streams.Stream, of *notices.Pending,
+	noticeOf func(key string, state []byte) sse.Event, mayKnow func(c gateway.Caller, key string) bool,
 ) error {
-	if err := out.CanTake(len(notice.Data)); err != nil {
-		return err // before it is forgotten
+	for key, state, ok := sub.first(of); ok; key, state, ok = sub.first(of) {
+		notice := noticeOf(key, state)
+		if err := out.CanTake(len(notice.Data)); err != nil {
+			return err // before it is forgotten
+		}
+		sub.forget(of, key)
+		caller, accepted := sub.endpoint.config.Exchanges.Resolve(sub.slot.Principal)
+		if !accepted {
+			return streams.ErrEnded
+		}
+		if !mayKnow(caller, key) {
+			continue
+		}
+		if err := out.Send(notice); err != nil {
+			return err
+		}
 	}
-	forget()
-	caller, ok := sub.endpoint.config.Exchanges.Resolve(sub.slot.Principal)
-	if !ok {
-		return streams.ErrEnded
-	}
-	if !mayKnow(caller) {
-		return nil
-	}
-	return out.Send(notice)
+	return nil
+}
+
+func (sub *subscription) noticeOfUpdate(uri string, _ []byte) sse.Event {
+	return sub.notice(mcp.NotifyResourceUpdated,
+		mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)}))
+}
+
+func (sub *subscription) noticeOfTask(_ string, state []byte) sse.Event {
+	params, _ := mcp.ObjectOf(state)
+	return sub.notice(mcp.NotifyTasks, params)
 }
 
 // SendEnd implements source: it sends the result of the request.

@@ -12,21 +12,20 @@ import (
 func TestAStateThatComesMeanwhileIsKept(t *testing.T) {
 	t.Parallel()
 	memory := share.New(1 << 20)
-	tasks := notices.NewPending(memory, share.User{TenantID: "acme"})
-	sub := &subscription{}
+	sub := &subscription{memory: notices.Memory{Budget: memory, User: share.User{TenantID: "acme"}}}
 	put := func(id, text string) {
 		t.Helper()
-		if !tasks.Put(id, notices.State{Text: []byte(text)}) {
+		if !sub.tasks.Put(sub.memory, id, notices.State{Text: []byte(text)}) {
 			t.Fatalf("%s: no room", id)
 		}
 	}
 	next := func(want string) (forget func()) {
 		t.Helper()
-		id, state, ok := sub.first(tasks)
+		id, state, ok := sub.first(&sub.tasks)
 		if got := id + " " + string(state); got != want || !ok {
 			t.Errorf("got %s, want %s", got, want)
 		}
-		return func() { sub.forget(tasks, id) }
+		return func() { sub.forget(&sub.tasks, id) }
 	}
 	put("b", "1")
 	forget := next("b 1")
@@ -36,7 +35,7 @@ func TestAStateThatComesMeanwhileIsKept(t *testing.T) {
 	put("a", "1")
 	next("a 1")()
 	next("b 2")()
-	if _, _, more := sub.first(tasks); more || memory.InUse() != 0 {
+	if _, _, more := sub.first(&sub.tasks); more || memory.InUse() != 0 {
 		t.Errorf("there are more: %t, and %d bytes are held, want none", more, memory.InUse())
 	}
 }

@@ -17,12 +17,17 @@ const (
 // Pending are the changes of which a client has yet to be told: of resources and parts of
 // resources (Add), or of what has states, such as tasks (Put). The user holds what is
 // remembered of them for as long as they are here, but for the resources that a
-// subscription names: these are held with that, by the desk. Whoever has them guards them.
+// subscription names: these are held with that, by the desk. Whoever has them guards
+// them, and names the same Memory each time. The zero Pending is ready to use.
 type Pending struct {
-	memory  *share.Budget
-	user    share.User
 	changed map[string]update // by URI or id; nil: none
 	over    bool
+}
+
+// Memory is where the memory for changes comes from, and who holds it.
+type Memory struct {
+	Budget *share.Budget
+	User   share.User
 }
 
 // update is one of them.
@@ -39,18 +44,10 @@ type State struct {
 	Text   []byte // shared: do not modify it
 }
 
-// NewPending returns what remembers changes for a user.
-func NewPending(memory *share.Budget, user share.User) *Pending {
-	return &Pending{memory: memory, user: user}
-}
-
 // All returns what has changed, each with the stream that carries its notice, "" if none
-// does yet. A nil u has none.
+// does yet.
 func (u *Pending) All() iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
-		if u == nil {
-			return
-		}
 		for uri, one := range u.changed {
 			if !yield(uri, one.stream) {
 				return
@@ -60,25 +57,20 @@ func (u *Pending) All() iter.Seq2[string, string] {
 }
 
 // Subscription returns the URI of the subscription that a change belongs to, "" if there
-// is no such change. A nil u has none.
-func (u *Pending) Subscription(uri string) string {
-	if u == nil {
-		return ""
-	}
-	return u.changed[uri].uri
-}
+// is no such change.
+func (u *Pending) Subscription(uri string) string { return u.changed[uri].uri }
 
 // Add remembers a change of a part; the subscription to uri said so. If there is no room
 // for the part, uri is remembered in its place. Until the client is told, further changes
 // of it count as the same one.
-func (u *Pending) Add(uri, part string) {
+func (u *Pending) Add(in Memory, uri, part string) {
 	if u.over {
 		return
 	}
 	one, known := u.changed[part]
 	if !known && part != uri {
 		one.cost = int64(updateCost + len(part))
-		if len(u.changed) >= maxUpdates || u.memory.Take(u.user, one.cost) != nil {
+		if len(u.changed) >= maxUpdates || in.Budget.Take(in.User, one.cost) != nil {
 			part, one = uri, u.changed[uri]
 		}
 	}
@@ -88,13 +80,13 @@ func (u *Pending) Add(uri, part string) {
 
 // Put remembers the state of something with that id, in the place of an earlier one of
 // which the client was not told. It is false if there is no room, or after Close.
-func (u *Pending) Put(id string, s State) bool {
+func (u *Pending) Put(in Memory, id string, s State) bool {
 	before, known := u.changed[id]
 	cost := int64(updateCost + len(id) + len(s.Text))
-	if u.over || !known && len(u.changed) >= maxUpdates || u.memory.Take(u.user, cost) != nil {
+	if u.over || !known && len(u.changed) >= maxUpdates || in.Budget.Take(in.User, cost) != nil {
 		return false
 	}
-	u.memory.Give(u.user, before.cost)
+	in.Budget.Give(in.User, before.cost)
 	u.set(id, update{cost: cost, state: s})
 	return true
 }
@@ -116,35 +108,28 @@ func (u *Pending) Assign(uri, stream string) {
 	u.changed[uri] = one
 }
 
-// Unassign notes that the stream does not carry the notice of a change, if it does. A nil
-// u has no change.
+// Unassign notes that the stream does not carry the notice of a change, if it does.
 func (u *Pending) Unassign(uri, stream string) {
-	if u == nil {
-		return
-	}
 	if one, known := u.changed[uri]; known && one.stream == stream {
 		u.Assign(uri, "")
 	}
 }
 
-// Drop forgets the changes for which sent is true. A nil u has none.
-func (u *Pending) Drop(sent func(uri, stream string) bool) {
-	if u == nil {
-		return
-	}
+// Drop forgets the changes for which sent is true.
+func (u *Pending) Drop(in Memory, sent func(uri, stream string) bool) {
 	for uri, one := range u.changed {
 		if sent(uri, one.stream) {
-			u.memory.Give(u.user, one.cost)
+			in.Budget.Give(in.User, one.cost)
 			delete(u.changed, uri)
 		}
 	}
 }
 
 // Forget forgets the changes that belong to the subscription to a URI, unless another one
-// covers them too, as other tells with its URI, "" if none does: they belong to that then. A
-// nil u has none.
-func (u *Pending) Forget(subscribed string, other func(changed string) string) {
-	u.Drop(func(changed, _ string) bool {
+// covers them too, as other tells with its URI, "" if none does: they belong to that
+// then.
+func (u *Pending) Forget(in Memory, subscribed string, other func(changed string) string) {
+	u.Drop(in, func(changed, _ string) bool {
 		one := u.changed[changed]
 		if one.uri != subscribed {
 			return false
@@ -155,11 +140,8 @@ func (u *Pending) Forget(subscribed string, other func(changed string) string) {
 	})
 }
 
-// Close forgets all changes, and remembers no more. A nil u has none.
-func (u *Pending) Close() {
-	if u == nil {
-		return
-	}
+// Close forgets all changes, and remembers no more.
+func (u *Pending) Close(in Memory) {
 	u.over = true
-	u.Drop(func(string, string) bool { return true })
+	u.Drop(in, func(string, string) bool { return true })
 }

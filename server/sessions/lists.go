@@ -93,7 +93,7 @@ func (l *Session) Sent(stream string) {
 			n.carrier = ""
 		}
 	}
-	l.notices.updates.Drop(func(_, carrier string) bool { return carrier == stream })
+	l.notices.updates.Drop(l.memory(), func(_, carrier string) bool { return carrier == stream })
 }
 
 // noStream is the name of a stream that a session never has: they count from 1.
@@ -108,7 +108,7 @@ func (l *Session) Retell() {
 		l.notices.lists[i].carrier = noStream
 	}
 	for uri := range l.notices.watched {
-		l.addUpdateLocked(uri, uri)
+		l.notices.updates.Add(l.memory(), uri, uri)
 	}
 }
 
@@ -121,7 +121,7 @@ func (l *Session) NoteUpdate(uri, part string) bool {
 	if l.life.isOver() || l.notices.watched[uri] == nil {
 		return false
 	}
-	l.addUpdateLocked(uri, part)
+	l.notices.updates.Add(l.memory(), uri, part)
 	return l.isDueLocked(time.Now())
 }
 
@@ -152,19 +152,9 @@ func (l *Session) isDueLocked(now time.Time) bool {
 	return false
 }
 
-// addUpdateLocked remembers that a resource, or a part of one, has changed.
-func (l *Session) addUpdateLocked(uri, part string) {
-	if !l.life.isOver() {
-		l.pendingLocked(&l.notices.updates).Add(uri, part)
-	}
-}
-
-// pendingLocked returns the changes at that place, which are made when there is the first.
-func (l *Session) pendingLocked(at **notices.Pending) *notices.Pending {
-	if *at == nil {
-		*at = notices.NewPending(l.roster.memory, share.User(l.User))
-	}
-	return *at
+// memory is that of what the client has yet to be told.
+func (l *Session) memory() notices.Memory {
+	return notices.Memory{Budget: l.roster.memory, User: share.User(l.User)}
 }
 
 // learnLists notes what the client was told of lists, as the entry has it.
@@ -221,20 +211,22 @@ func (l *Session) NoteOnce(id, method string, notice []byte) bool {
 	if l.life.isOver() || l.Shared && !l.leader.Here || len(notice) > maxOnceSize {
 		return false
 	}
-	return l.pendingLocked(&l.notices.once).Put(id, notices.State{Method: method, Text: notice})
+	return l.notices.once.Put(l.memory(), id, notices.State{Method: method, Text: notice})
 }
 
-// TakeOnce returns the notices that wait, by their ids. The stream that takes them tells
-// them.
-func (l *Session) TakeOnce() map[string]notices.State {
+// Once is a notice that is told once, of the task or elicitation with that id.
+type Once struct {
+	notices.State
+
+	ID string
+}
+
+// TakeOnce returns the notices that wait. The stream that takes them tells them.
+func (l *Session) TakeOnce() (taken []Once) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.notices.once == nil {
-		return nil
-	}
-	taken := make(map[string]notices.State)
-	l.notices.once.Drop(func(id, _ string) bool {
-		taken[id] = l.notices.once.State(id)
+	l.notices.once.Drop(l.memory(), func(id, _ string) bool {
+		taken = append(taken, Once{l.notices.once.State(id), id})
 		return true
 	})
 	return taken

@@ -137,13 +137,13 @@ type pendingNotices struct {
 		content  string // digest of what that holds
 		carrier  string // the stream that has the notice and has not sent it yet; "" for none
 	}
-	stored  string           // what the entry has of the lists
-	updates *notices.Pending // changed resources; nil: none has changed yet
+	stored  string          // what the entry has of the lists
+	updates notices.Pending // changed resources
 	// pacedUntil is up to when the client has used up its pace of changed resources;
 	// paced tells that its streams are woken when it may be told of others.
 	pacedUntil time.Time
 	paced      bool
-	once       *notices.Pending         // what is told once and no stream has yet; nil: none has come
+	once       notices.Pending          // what is told once and no stream has yet
 	watched    map[string]*Subscription // subscriptions, by URI
 	// those of the primary before that are to be made again; true: that was tried
 	lost          map[string]bool

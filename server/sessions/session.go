@@ -201,8 +201,8 @@ func (l *Session) emptied() (watched map[string]*Subscription) {
 		j.Life.End(ErrSessionEnded)
 	}
 	watched, l.notices.watched = l.notices.watched, nil
-	l.notices.updates.Close()
-	l.notices.once.Close()
+	l.notices.updates.Close(l.memory())
+	l.notices.once.Close(l.memory())
 	l.notices.lost = nil
 	return watched
 }

@@ -174,7 +174,7 @@ func (l *Session) DropWatch(uri string) {
 	w := l.notices.watched[uri]
 	delete(l.notices.watched, uri)
 	delete(l.notices.lost, uri)
-	l.notices.updates.Forget(uri, l.watchOfLocked)
+	l.notices.updates.Forget(l.memory(), uri, l.watchOfLocked)
 	l.mu.Unlock()
 	if w != nil {
 		w.stop()

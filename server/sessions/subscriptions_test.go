@@ -13,7 +13,7 @@ import (
 // TestSubscriptionsAreMadeAgainByOne has two want to make the subscriptions of a session
 // again, and the client end one of them meanwhile.
 func TestSubscriptionsAreMadeAgainByOne(t *testing.T) {
-	l := &Session{Shared: true, leader: Leader{Here: true}}
+	l := &Session{Shared: true, roster: &Roster{}, leader: Leader{Here: true}}
 	l.learnWatches(map[string]string{WatchFact("file:///a"): "file:///a", WatchFact("file:///b"): "file:///b"})
 	lost, end := l.BeginResubscribing()
 	if len(lost) != 2 {
@@ -43,7 +43,7 @@ func TestSubscriptionsAreMadeAgainByOne(t *testing.T) {
 // TestSubscriptionsAreMadeAgainByWhoLeads has another replica take the session over while a
 // subscription is being made again. Its client ends it there, and the session comes back.
 func TestSubscriptionsAreMadeAgainByWhoLeads(t *testing.T) {
-	l := &Session{Shared: true, leader: Leader{Here: true}}
+	l := &Session{Shared: true, roster: &Roster{}, leader: Leader{Here: true}}
 	l.learnWatches(map[string]string{WatchFact("file:///a"): "file:///a"})
 	_, end := l.BeginResubscribing()
 	l.BecomeFollower("b", 2)

@@ -95,8 +95,8 @@ func (l *Redis) try(ctx context.Context, w *writing) (sequence uint64, again boo
 	sequence, lost := s.shared.top+1, s.shared.lost
 	if lost {
 		sequence = max(s.floor, s.shared.top) + 1
-		if s.events.newest != nil {
-			sequence = s.events.newest.sequence + 1
+		if n := len(s.events); n > 0 {
+			sequence = s.events[n-1].sequence + 1
 		}
 		l.addLocked(s, sequence, w.data, w.last)
 		l.mu.Unlock()

@@ -29,18 +29,18 @@ type chore struct {
 // forget has the server forget a stream.
 func (l *Redis) forget(p streamKey) { l.chores.Add(struct{}{}, chore{p, l.config.Now()}) }
 
-// dropped is told that a stream has lost its oldest event, or with nil that it is
-// forgotten here. The mutex of the Memory is held.
-func (l *Redis) dropped(s *memoryStream, e *memoryEvent) {
+// dropped is told that a stream has lost its oldest event, which had that data, or that
+// it is forgotten here. The mutex of the Memory is held.
+func (l *Redis) dropped(s *memoryStream, oldest []byte, forgotten bool) {
 	shared, p := s.shared, streamKey{Key{Name: s.session.name, Owner: s.session.owner}, s.name}
-	size := shared.quota
-	if e != nil {
-		size = quotaOf(e.data)
+	size := quotaOf(oldest)
+	if forgotten {
+		size = shared.quota
 	}
 	l.giveQuotaLocked(s, size)
 	switch {
 	case shared.lost || shared.over: // the server has nothing of it, or is to forget all
-	case e != nil:
+	case !forgotten:
 		l.chores.Add(struct{}{}, chore{streamKey: p})
 	default:
 		shared.over = true
@@ -83,7 +83,7 @@ func (l *Redis) oldest(p streamKey) string {
 	if s == nil || s.shared.lost {
 		return ""
 	}
-	return entryID(s.floor+1, s.last && s.events.count == 0)
+	return entryID(s.floor+1, s.last && len(s.events) == 0)
 }
 
 // Run does what is off the path, until ctx ends: it drops in the server what was dropped

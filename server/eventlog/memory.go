@@ -62,8 +62,9 @@ type Memory struct {
 	most   int64         // bytes that one event may have
 	began  time.Time     // when it was made
 	// dropped is called with the mutex held when a stream that others share has lost its
-	// oldest event, or with nil when it is about to lose all it has. nil: nobody is told.
-	dropped func(s *memoryStream, oldest *memoryEvent)
+	// oldest event, with the data of that, or is about to be forgotten with all it has.
+	// nil: nobody is told.
+	dropped func(s *memoryStream, oldest []byte, forgotten bool)
 	// remembered is for how long a session is remembered that has no streams, since it
 	// was last used: maxRemembered, or less where Redis remembers it.
 	remembered time.Duration
@@ -99,13 +100,20 @@ type memorySession struct {
 type memoryStream struct {
 	session *memorySession
 	name    string
-	events  events
+	events  []memoryEvent // in order of sequence
 	floor   uint64        // sequence of the newest event that was dropped; zero: none was
 	bytes   int           // of its events
 	last    bool          // its last event was appended: the newest one
 	touched time.Duration // when it was last read or appended to, since the Memory was made
 	full    *list.Element // in holder.full; nil: it has no events
 	shared  *sharedStream // what a Redis knows of it; nil: no other replica does
+}
+
+// memoryEvent is one event and when it came.
+type memoryEvent struct {
+	sequence uint64
+	data     []byte
+	at       time.Duration // since the Memory was made
 }
 
 // NewMemory returns an empty Memory.
@@ -167,7 +175,7 @@ func (m *Memory) readyLocked(session Key, stream string, size int) (*memoryStrea
 // addLocked adds an event for which readyLocked has taken room. It came when the stream
 // was last used.
 func (m *Memory) addLocked(s *memoryStream, sequence uint64, data []byte, last bool) {
-	s.events.add(&memoryEvent{sequence: sequence, data: data, at: s.touched})
+	s.events = append(s.events, memoryEvent{sequence, data, s.touched})
 	s.last = last
 	m.grownLocked(s, eventCost+len(data))
 	s.session.rouse()
@@ -192,7 +200,7 @@ func (m *Memory) Drop(_ context.Context, session Key, stream, through string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.findLocked(session, stream)
-	for s != nil && s.events.count > 0 && s.events.first.sequence <= sequence {
+	for s != nil && len(s.events) > 0 && s.events[0].sequence <= sequence {
 		m.dropOldestLocked(s)
 	}
 }
@@ -347,15 +355,15 @@ func (m *Memory) touchLocked(s *memoryStream, now time.Time) {
 // more, which itself counts only as one.
 func (m *Memory) trimLocked(s *memoryStream, now time.Time) {
 	oldest := now.Sub(m.began) - m.config.Age
-	for s.events.count > 0 && (s.events.count >= m.config.Count || s.bytes > m.config.Bytes ||
-		s.events.first.at < oldest) {
+	for len(s.events) > 0 && (len(s.events) >= m.config.Count || s.bytes > m.config.Bytes ||
+		s.events[0].at < oldest) {
 		m.dropOldestLocked(s)
 	}
 }
 
 // forgetLocked forgets a stream, with all that it has.
 func (m *Memory) forgetLocked(s *memoryStream) {
-	m.droppedLocked(s, nil)
+	m.droppedLocked(s, nil, true)
 	m.emptyLocked(s)
 	m.giveLocked(s.session.owner, streamCost)
 	if delete(s.session.streams, s.name); len(s.session.streams) == 0 {
@@ -394,11 +402,11 @@ func (m *Memory) sweepLocked(now time.Time) {
 // after returns the events whose sequence is higher.
 func (s *memoryStream) after(sequence uint64) []Event {
 	var events []Event
-	for e := range s.events.all() {
+	for i, e := range s.events {
 		if e.sequence > sequence {
 			events = append(events, Event{
-				ID: eventID(s.name, e.sequence), Data: e.data, Last: s.last &&
-					e.next == nil, LocalOnly: s.shared.isLocalOnly(e.sequence),
+				ID: eventID(s.name, e.sequence), Data: e.data, Last: s.last && i == len(s.events)-1,
+				LocalOnly: s.shared.isLocalOnly(e.sequence),
 			})
 		}
 	}
@@ -411,15 +419,8 @@ func (s *memoryStream) after(sequence uint64) []Event {
 // It is not enough that the sequence is above the floor: streams of a session share the
 // numbers, so such a number may be that of another stream's event.
 func (s *memoryStream) has(sequence uint64) bool {
-	if sequence == s.floor {
-		return true
-	}
-	for e := range s.events.all() {
-		if e.sequence == sequence {
-			return true
-		}
-	}
-	return false
+	return sequence == s.floor ||
+		slices.ContainsFunc(s.events, func(e memoryEvent) bool { return e.sequence == sequence })
 }
 
 // rouse tells all who follow the session. Those whose stream has nothing new read in

@@ -114,24 +114,28 @@ func (m *Memory) shedLocked(h *holder, needy *memoryStream) {
 // those who read it get ErrUnknown: one that began anew under its name would look as if
 // nothing had been said.
 func (m *Memory) emptyLocked(s *memoryStream) {
-	for s.events.count > 0 {
+	for len(s.events) > 0 {
 		m.dropOldestLocked(s)
 	}
 }
 
 // dropOldestLocked drops the oldest event of a stream.
 func (m *Memory) dropOldestLocked(s *memoryStream) {
-	event := s.events.drop()
+	event := s.events[0]
+	s.events[0] = memoryEvent{} // or the array would keep its data
+	if s.events = s.events[1:]; len(s.events) == 0 {
+		s.events = nil
+	}
 	s.floor = event.sequence
 	cost := len(event.data) + eventCost
 	m.giveLocked(s.session.owner, int64(cost))
 	m.grownLocked(s, -cost)
-	m.droppedLocked(s, event)
+	m.droppedLocked(s, event.data, false)
 }
 
-func (m *Memory) droppedLocked(s *memoryStream, oldest *memoryEvent) {
+func (m *Memory) droppedLocked(s *memoryStream, oldest []byte, forgotten bool) {
 	if s.shared != nil {
-		m.dropped(s, oldest)
+		m.dropped(s, oldest, forgotten)
 	}
 }
 

@@ -28,7 +28,7 @@ func (s *Service) initialize(ctx context.Context, x *exchange.Exchange, m *mcp.M
 		return
 	}
 	revision := negotiate(m.Params.Text("protocolVersion"))
-	sess, id, refused := s.openSession(ctx, x, ticket.Session, s.termsOf(ctx, x, revision, m))
+	sess, id, refused := s.sessions.Open(ctx, ticket.Session, x.Caller, s.termsOf(ctx, x, revision, m))
 	if x.Refuses(m.ID, refused) {
 		return
 	}
@@ -47,18 +47,6 @@ func (s *Service) termsOf(ctx context.Context, x *exchange.Exchange, revision st
 		Revision: revision, Capabilities: mcp.CapabilitiesOf(revision, declared),
 		Extensions: x.Declares(ctx, declared.Value("extensions")),
 	}
-}
-
-// openSession opens a session for the caller of x and returns it with its id.
-func (s *Service) openSession(ctx context.Context, x *exchange.Exchange, purpose string,
-	agreed ticket.Terms,
-) (*sessions.Session, string, *exchange.Refusal) {
-	l, id, refused, err := s.sessions.Open(ctx, purpose, x.Caller, agreed)
-	if err != nil {
-		s.exchanges.Log.ErrorContext(ctx, "session id not sealed", "error", err)
-		return nil, "", exchange.ErrPanic
-	}
-	return l, id, refused
 }
 
 func checkInitialize(m *mcp.Message) *exchange.Refusal {

@@ -33,7 +33,7 @@ func (s *Service) route(x *exchange.Exchange, t *ticket.Ticket, id mcp.ID,
 ) *sessions.Session {
 	denied, until := replica.ID(""), time.Now().Add(forward.HoldTime)
 	for {
-		l, to, refused := s.sessions.Whose(x.Context(), t, x.Caller, denied)
+		l, to, refused := s.sessions.Whose(x, t, denied)
 		if x.Refuses(id, refused) {
 			return nil
 		}

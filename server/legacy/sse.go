@@ -36,7 +36,8 @@ func (s *Service) OpenSSE(w http.ResponseWriter, r *http.Request) {
 	if x.Refuses("", refused) {
 		return
 	}
-	l, id, refused := s.openSession(x.Context(), x, ticket.SSE, ticket.Terms{Revision: mcp.Revision2024})
+	l, id, refused := s.sessions.Open(x.Context(), ticket.SSE, x.Caller,
+		ticket.Terms{Revision: mcp.Revision2024})
 	if refused != nil {
 		slot.Release()
 		x.Refuse("", refused)

@@ -9,10 +9,11 @@
 //	what Redis has       entries: what is kept of sessions is written, renewed and removed
 //	who leads a session  lead: this replica, which then has it, another, or nobody any more
 //	a session ends       end: by itself, evicted for another, by its client, or because rights have changed
-//	what all share       directory: what the id of a session says; hints: where sessions were found
+//	what all share       directory: what the id of a session says; recent: what is remembered of sessions
 package directory
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"math"
@@ -24,7 +25,6 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
-	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
@@ -71,9 +71,8 @@ type Directory struct {
 
 	config     Config
 	opener     [ticket.OpenerSize]byte // this process
-	ended      *sessions.Ended
-	hints      hints
-	rewriting  chan struct{} // holds a value if entries may be lost
+	ended      recent[string]          // how sessions ended
+	hints      recent[replica.ID]      // where sessions were found that their openers do not lead
 	taking     singleflight.Group
 	beingTaken sync.Map // has the ticket.Key of each session in taking
 
@@ -81,12 +80,19 @@ type Directory struct {
 	unended []*sessions.Session // that have ended, and whose entries are yet to be removed
 }
 
+// How much is remembered of sessions, at least. To look for one that is forgotten costs a
+// round trip, and of an end that is forgotten the log says less.
+const (
+	hintsRemembered = 5000
+	endsRemembered  = 4096
+)
+
 // New returns a directory without sessions.
 func New(cfg Config) *Directory {
 	d := &Directory{
 		Roster: sessions.NewRoster(cfg.Guard, cfg.Memory, cfg.OnNotices), Shared: cfg.Entries != nil,
-		config: cfg, ended: sessions.NewEnded(),
-		rewriting: make(chan struct{}, 1),
+		config: cfg, ended: recent[string]{half: endsRemembered},
+		hints: recent[replica.ID]{half: hintsRemembered},
 	}
 	_, _ = hex.Decode(d.opener[:], []byte(cfg.Others.Self())) // as replica.NewID makes it
 	if d.Shared {
@@ -159,7 +165,14 @@ func (d *Directory) named(x *exchange.Exchange, purpose string, ids []string) (*
 	return d.ticketOf(x.Context(), purpose, ids[0], x.Caller)
 }
 
-// RewriteAll has tend write all entries again: the store may have lost some.
+// missed returns the refusal of a session that is not here. A client that uses one which
+// has ended is told only that there is no such session; an operator reads in the line of
+// that request why.
+func (d *Directory) missed(ctx context.Context, key ticket.Key) *exchange.Refusal {
+	return sessions.Miss(ctx, cmp.Or(d.ended.of(key), sessions.LostForgotten))
+}
+
+// RewriteAll has Tend write all entries again: the store may have lost some.
 func (d *Directory) RewriteAll() {
-	pace.Signal(d.rewriting)
+	d.Roster.Each(func(l *sessions.Session) { l.SetUnwritten(true) })
 }

@@ -26,7 +26,7 @@ func (d *Directory) add(ctx context.Context, l *sessions.Session, c gateway.Call
 	for _, gone := range evicted {
 		gone.Discard()
 		if gone.Leader().Here { // another goes on elsewhere, and may come back
-			d.ended.Add(gone.Key, sessions.EndEvicted)
+			d.ended.set(gone.Key, sessions.EndEvicted)
 			d.forget(ctx, gone)
 			d.ForgetEvents(gone)
 		}
@@ -67,7 +67,7 @@ func (d *Directory) Shut(l *sessions.Session, how string) bool {
 	d.Roster.Remove(l)
 	ended := l.Close()
 	if ended && l.Leader().Here {
-		d.ended.Add(l.Key, how)
+		d.ended.set(l.Key, how)
 	}
 	return ended
 }

@@ -85,12 +85,10 @@ func (d *Directory) Tend(ctx context.Context, changed <-chan struct{}, takeStran
 	defer ticker.Stop()
 	for renewed := time.Now(); ; {
 		select {
-		case <-d.rewriting:
-			d.write(ctx, func(*sessions.Session) bool { return true })
 		case <-changed:
 			takeStranded(ctx)
 		case now := <-ticker.C:
-			d.write(ctx, func(l *sessions.Session) bool { return l.Leader().Unwritten })
+			d.write(ctx)
 			d.removeEnded(ctx)
 			takeStranded(ctx)
 			if now.Sub(renewed) >= d.config.SessionIdle/renewals {
@@ -106,25 +104,27 @@ func (d *Directory) Tend(ctx context.Context, changed <-chan struct{}, takeStran
 // renewals is how often the entry of a session is renewed while the session may be idle.
 const renewals = 10
 
-// write writes the entries of those sessions that this replica leads.
-func (d *Directory) write(ctx context.Context, which func(*sessions.Session) bool) {
+// write writes the entries that lack something, of sessions that this replica leads.
+func (d *Directory) write(ctx context.Context) {
 	since, leads := d.config.Others.Leads()
 	if !leads {
 		return // later, when it is sure again
 	}
-	d.Each(ctx, func(l *sessions.Session) bool { return l.Shared && l.Leader().Here && which(l) },
-		func(l *sessions.Session) {
-			if !l.IsSureSince(since) {
-				_ = d.confirm(ctx, l) // or at its next use
-				return
-			}
-			l.SetUnwritten(false)
-			d.save(ctx, l, d.config.Entries.Open, l.Facts())
-			l.NoteRewritten()               // before it is asked whether it is over: see ShutDeleted
-			if l.Stage() == sessions.Over { // it has ended meanwhile
-				d.forget(ctx, l)
-			}
-		})
+	d.Each(ctx, func(l *sessions.Session) bool {
+		leader := l.Leader()
+		return l.Shared && leader.Here && leader.Unwritten
+	}, func(l *sessions.Session) {
+		if !l.IsSureSince(since) {
+			_ = d.confirm(ctx, l) // or at its next use
+			return
+		}
+		l.SetUnwritten(false)
+		d.save(ctx, l, d.config.Entries.Open, l.Facts())
+		l.NoteRewritten()               // before it is asked whether it is over: see ShutDeleted
+		if l.Stage() == sessions.Over { // it has ended meanwhile
+			d.forget(ctx, l)
+		}
+	})
 }
 
 // renew keeps the entries of sessions for longer that were used since then, and writes

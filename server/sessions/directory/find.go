@@ -3,6 +3,7 @@ package directory
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
@@ -20,20 +21,21 @@ import (
 // idle, the new one is refused. A shared one is recorded by Register.
 func (d *Directory) Open(ctx context.Context, purpose string, c gateway.Caller,
 	agreed ticket.Terms,
-) (l *sessions.Session, id string, refused *exchange.Refusal, err error) {
+) (l *sessions.Session, id string, refused *exchange.Refusal) {
 	t := ticket.Ticket{
 		Opener: d.opener, Key: ticket.NewKey(), Owner: c.Principal.Owner().Digest(), Opened: time.Now(),
 		Revision: agreed.Revision, Capabilities: mcp.CapabilityBits(agreed.Capabilities),
 		Extensions: agreed.Extensions,
 	}
-	id, err = d.config.Seal.Seal(purpose, t.Encode())
+	id, err := d.config.Seal.Seal(purpose, t.Encode())
 	if err != nil {
-		return nil, "", nil, err
+		d.config.Guard.Log.ErrorContext(ctx, "session id not sealed", slog.Any("error", err))
+		return nil, "", exchange.ErrPanic
 	}
 	l = d.sessionOf(&t, c.Principal, d.Shared && purpose == ticket.Session)
 	l.BeginLeading(primary.Epoch())
 	l, refused = d.add(ctx, l, c)
-	return l, id, refused, nil
+	return l, id, refused
 }
 
 // Find returns the session over HTTP+SSE that a request names in its query, if it belongs
@@ -64,9 +66,6 @@ func (d *Directory) Visit(ctx context.Context, t *ticket.Ticket, c gateway.Calle
 		return d.findHere(ctx, t, c)
 	}
 	here := d.Roster.Find(t.Key)
-	if here != nil && here.Stage() == sessions.Over {
-		here = nil
-	}
 	if here != nil {
 		switch leader := here.Leader(); {
 		case leader.Here:
@@ -86,7 +85,7 @@ func (d *Directory) Visit(ctx context.Context, t *ticket.Ticket, c gateway.Calle
 		if here != nil && !here.Leader().Here {
 			d.Shut(here, sessions.EndClosed) // cancels what runs in it
 		}
-		return nil, sessions.Miss(ctx, d.ended.Why(t.Key))
+		return nil, d.missed(ctx, t.Key)
 	case here != nil:
 		return here, nil
 	case err != nil:

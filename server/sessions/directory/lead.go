@@ -29,13 +29,14 @@ import (
 // A follower has streams of the session, or a request about a task that lives there, and a
 // former primary calls that it began. Both are in the roster, and lead nothing.
 
-// Whose finds out which replica leads the session of a ticket, which is the caller's:
-// this one, and then it returns the session, or the other one that it returns. denied has
-// said that it does not; "": none has. A request that was forwarded is answered here, if
-// the entry says so: this replica may be about to take the session over.
-func (d *Directory) Whose(ctx context.Context, t *ticket.Ticket, c gateway.Caller,
+// Whose finds out which replica leads the session of a request with that ticket, which is
+// the caller's: this one, and then it returns the session, or the other one that it
+// returns. denied has said that it does not; "": none has. A request that was forwarded is
+// answered here, if the entry says so: this replica may be about to take the session over.
+func (d *Directory) Whose(x *exchange.Exchange, t *ticket.Ticket,
 	denied replica.ID,
 ) (l *sessions.Session, to replica.ID, refused *exchange.Refusal) {
+	ctx, c := x.Context(), x.Caller
 	if !d.Shared {
 		l, refused = d.findHere(ctx, t, c)
 		return l, "", refused
@@ -45,7 +46,7 @@ func (d *Directory) Whose(ctx context.Context, t *ticket.Ticket, c gateway.Calle
 			return l, "", refused
 		}
 	}
-	if x := exchange.FromContext(ctx); x != nil && x.Forwarded {
+	if x.Forwarded {
 		l, refused = d.takenHere(ctx, t, c)
 		return l, "", refused
 	}
@@ -197,7 +198,7 @@ func (d *Directory) unlooked(ctx context.Context, t *ticket.Ticket, denied repli
 ) (*sessions.Session, replica.ID, *exchange.Refusal) {
 	if errors.Is(err, primary.ErrNone) {
 		d.hints.set(t.Key, "")
-		return nil, "", sessions.Miss(ctx, d.ended.Why(t.Key))
+		return nil, "", d.missed(ctx, t.Key)
 	}
 	if at := t.OpenedBy(); at != denied && at != d.config.Others.Self() && d.config.Others.IsThere(at) {
 		return nil, at, nil
@@ -258,7 +259,7 @@ func (d *Directory) useLed(ctx context.Context, l *sessions.Session, c gateway.C
 	now := time.Now()
 	if !l.Use(now, d.config.SessionIdle, c.Principal) {
 		d.End(ctx, l, l.Lapse(now))
-		return sessions.Miss(ctx, d.ended.Why(l.Key))
+		return d.missed(ctx, l.Key)
 	}
 	if l.Shared {
 		// the handshake is over: this replica opened the session, or another one did and
@@ -309,7 +310,7 @@ func (d *Directory) findHere(ctx context.Context, t *ticket.Ticket, c gateway.Ca
 	}
 	l := d.Roster.Find(t.Key)
 	if l == nil {
-		return nil, sessions.Miss(ctx, d.ended.Why(t.Key))
+		return nil, d.missed(ctx, t.Key)
 	}
 	return l, d.useLed(ctx, l, c)
 }

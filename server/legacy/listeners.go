@@ -60,7 +60,7 @@ const headerEpoch = "Drawbridge-Epoch"
 
 // tellLater has the replicas that hold streams for notices of a session told what is new.
 func (s *Service) tellLater(l *sessions.Session) {
-	for _, at := range l.ListensAt() {
+	for at := range l.Listeners() {
 		s.outbox.Add(at, l)
 	}
 }
@@ -143,8 +143,8 @@ const (
 // noticesAt returns what the newest stream of a session at a replica is to be told, as
 // noticesFor does.
 func (s *Service) noticesAt(l *sessions.Session, at replica.ID) (all []sessions.Notice, more bool) {
-	h := l.ListenerAt(at)
-	if _, leads := s.config.Others.Leads(); h == nil || !leads {
+	h := l.Listeners()[at]
+	if h == nil {
 		return nil, false
 	}
 	all, more, accepted := s.noticesFor(l, h.Stream, h.Listener.Principal)

@@ -18,18 +18,22 @@ const (
 	provenTime = 10 * time.Second
 )
 
-// ListensAt returns the replicas that hold streams for notices of the session, if this
-// one leads it.
-func (l *Session) ListensAt() (at []replica.ID) {
+// Listeners returns the newest stream for notices at each other replica that holds some, if
+// this one leads the session.
+func (l *Session) Listeners() map[replica.ID]*Holder {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	var newest map[replica.ID]*Holder
 	for _, h := range l.streams.holders {
-		if h.Listener != nil && h.Stream[0] == 'g' && l.leader.Here && !l.life.isOver() &&
-			!slices.Contains(at, h.Listener.At) {
-			at = append(at, h.Listener.At)
+		if h.Listener == nil || h.Stream[0] != 'g' || !l.leader.Here || l.life.isOver() {
+			continue
 		}
+		if newest == nil {
+			newest = make(map[replica.ID]*Holder)
+		}
+		newest[h.Listener.At] = h
 	}
-	return at
+	return newest
 }
 
 // Notice is a notice for a stream at another replica.
@@ -39,19 +43,6 @@ type Notice struct {
 	Method  string
 	URI     string // of the resource that has changed; "": a list has
 	Text    []byte
-}
-
-// ListenerAt returns the newest stream for notices at a replica, nil if there is none.
-func (l *Session) ListenerAt(at replica.ID) *Holder {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, h := range slices.Backward(l.streams.holders) {
-		if h.Listener != nil && h.Listener.At == at && h.Stream[0] == 'g' && l.leader.Here &&
-			!l.life.isOver() {
-			return h
-		}
-	}
-	return nil
 }
 
 // SentBy notes that a notice is where its stream is held.
@@ -67,7 +58,7 @@ func (l *Session) SentBy(one Notice) {
 
 // Settle notes that what a stream at a replica carried has got there.
 func (l *Session) Settle(at replica.ID) {
-	if h := l.ListenerAt(at); h != nil {
+	if h := l.Listeners()[at]; h != nil {
 		l.Sent(h.Stream)
 	}
 }
@@ -255,7 +246,7 @@ func (l *Session) holderLocked(stream string) *Holder {
 
 // Hold gives a stream of the log to one connection. It takes the stream away from the
 // connection that had it and waits until that one has sent its last event: otherwise both
-// might send the same event. release is called once, even after an error, which is that
+// might send the same event. Release is called once, even after an error, which is that
 // of ctx.
 func (l *Session) Hold(ctx context.Context, stream string, f *streams.Flow) (mine *Holder, err error) {
 	mine = &Holder{Stream: stream, flow: f}

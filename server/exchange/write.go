@@ -39,14 +39,22 @@ func (x *Exchange) WriteAs(types []string, status int, body ...[]byte) {
 
 // WriteAll writes data in pieces that each have a deadline, at the pace of what is large.
 func (x *Exchange) WriteAll(data []byte) error {
-	for written := 0; written < len(data); {
+	return InPieces(x.service.config.Turns, data, func(piece []byte) error {
 		x.AllowWrite()
+		_, err := x.Write(piece)
+		return err
+	})
+}
+
+// InPieces has data written piece by piece, at the pace of what is large.
+func InPieces(turns *fairqueue.Queue, data []byte, write func(piece []byte) error) error {
+	for written := 0; written < len(data); {
 		n := min(len(data)-written, WriteSize)
-		if _, err := x.Write(data[written : written+n]); err != nil {
+		if err := write(data[written : written+n]); err != nil {
 			return err
 		}
 		if written += n; written > fairqueue.Swift {
-			x.service.config.Turns.Pace(context.Background(), n)
+			turns.Pace(context.Background(), n)
 		}
 	}
 	return nil

@@ -87,12 +87,7 @@ func (f *feed) Open(ctx context.Context, x *exchange.Exchange) (*streams.Stream,
 		x.WriteStatus(http.StatusNoContent)
 		return nil, streams.ErrEnded
 	}
-	var out *streams.Stream
-	if f.slot == nil {
-		out, err = streams.Open(x)
-	} else {
-		out, err = streams.OpenLasting(x)
-	}
+	out, err := f.flow.Begin(x)
 	if err == nil && f.first != nil {
 		err = out.Send(*f.first)
 		f.first = nil

@@ -145,7 +145,7 @@ func (sub *subscription) Open(ctx context.Context, x *exchange.Exchange) (*strea
 	})
 	sub.uris, sub.ids = nil, nil
 	x.Release()
-	out, err := streams.OpenLasting(x)
+	out, err := sub.flow.Begin(x)
 	if err != nil {
 		return out, err
 	}

@@ -141,6 +141,15 @@ func (f *Flow) Serve(ctx context.Context, x *exchange.Exchange) {
 	}
 }
 
+// Begin answers the request with the event stream of the flow. If that takes the
+// connection over from net/http, the client is told that nothing follows it there.
+func (f *Flow) Begin(x *exchange.Exchange) (*Stream, error) {
+	if f.canTake(x) {
+		x.Header().Set("Connection", "close")
+	}
+	return Open(x)
+}
+
 // abandon ends the flow in the goroutine of its request.
 func (f *Flow) abandon(ctx context.Context, x *exchange.Exchange) {
 	defer f.set.remove(f)

@@ -196,11 +196,8 @@ func (fs *Set) IsDue(f *Flow) bool {
 	now := time.Now()
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	if f.ends.IsZero() || now.Before(f.ends) {
-		return false
-	}
-	f.ending = true
-	return true
+	f.ending = !f.ends.IsZero() && !now.Before(f.ends)
+	return f.ending
 }
 
 // IsEnding tells whether flows are about to end whose turn has not come.

@@ -1,8 +1,6 @@
 package streams
 
 import (
-	"errors"
-
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
@@ -23,17 +21,21 @@ const (
 	KindSession = "sse"
 )
 
+// slotRefusals are for who gets no slot.
+var slotRefusals = exchange.Refusals{
+	{share.ErrTotal, exchange.ErrStreams},
+	{share.ErrTenant, exchange.ErrStreamShare},
+	{share.ErrUser, exchange.ErrStreamShare},
+}
+
 // TakeSlot takes a slot for a stream of one of these kinds: get, post, listen,
 // sse.
 func (fs *Set) TakeSlot(x *exchange.Exchange, kind string) (*Slot, *exchange.Refusal) {
 	if kind == KindSession && fs.IsDraining() {
 		return nil, exchange.ErrDraining
 	}
-	switch err := fs.slots.Take(share.User(x.Principal.User()), 1); {
-	case errors.Is(err, share.ErrTotal):
-		return nil, exchange.ErrStreams
-	case err != nil:
-		return nil, exchange.ErrStreamShare
+	if refused := slotRefusals.Of(fs.slots.Take(share.User(x.Principal.User()), 1)); refused != nil {
+		return nil, refused
 	}
 	closed, err := fs.config.Exchanges.Desk.OpenStream(x.Context(), x.Caller, kind)
 	if err != nil {

@@ -52,15 +52,6 @@ func Open(x *exchange.Exchange) (*Stream, error) {
 	return &Stream{to: x, last: time.Now()}, x.Control.Flush()
 }
 
-// OpenLasting does so for a stream that a flow takes over from net/http, if it can: the
-// client is told that nothing follows it on the connection.
-func OpenLasting(x *exchange.Exchange) (*Stream, error) {
-	if takeable(x) {
-		x.Header().Set("Connection", "close")
-	}
-	return Open(x)
-}
-
 // Send writes one event. If the error is errFull, nothing was written; any other means
 // that the client is gone or too slow.
 func (o *Stream) Send(e sse.Event) error {

@@ -3,7 +3,6 @@ package streams
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"errors"
 	"net"
 	"net/http"
@@ -64,7 +63,7 @@ var _ outlet = (*wire)(nil)
 // take takes the connection over. It is false if that cannot be done, and changes nothing
 // then.
 func (f *Flow) take(x *exchange.Exchange) bool {
-	if f.slot == nil || !takeable(x) {
+	if !f.canTake(x) {
 		return false
 	}
 	// before that: a stop that looked in between, when net/http has given the connection
@@ -107,11 +106,11 @@ func (f *Flow) holdTaken(conn net.Conn, x *exchange.Exchange) {
 	f.wire, f.out, f.entry = &parts.wire, &parts.out, &parts.entry
 }
 
-// takeable tells whether the connection of a request can be taken over: not the link of
-// replicas, nor a recorder of a test.
-func takeable(x *exchange.Exchange) bool {
+// canTake tells whether the connection of the request can be taken over: not that of a
+// POST, the link of replicas, nor a recorder of a test.
+func (f *Flow) canTake(x *exchange.Exchange) bool {
 	_, ok := x.ResponseWriter.(http.Hijacker)
-	return ok
+	return ok && f.Lasts()
 }
 
 // listen waits until the client is gone, and drops what it sends until then. It is the
@@ -144,18 +143,7 @@ func (w *wire) lags() bool { return len(w.unsent) > 0 }
 
 // WriteAll implements outlet. Each chunk that may be waited for has a deadline, and goes
 // at the pace of what is large.
-func (w *wire) WriteAll(data []byte) error {
-	for written := 0; written < len(data); {
-		n := min(len(data)-written, exchange.WriteSize)
-		if err := w.writeChunk(data[written : written+n]); err != nil {
-			return err
-		}
-		if written += n; written > fairqueue.Swift {
-			w.turns.Pace(context.Background(), n)
-		}
-	}
-	return nil
-}
+func (w *wire) WriteAll(data []byte) error { return exchange.InPieces(w.turns, data, w.writeChunk) }
 
 // Flush implements outlet: nothing is kept back.
 func (w *wire) Flush() error { return nil }

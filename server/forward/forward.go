@@ -344,11 +344,9 @@ func (f *Forwarder) resumes(x *exchange.Exchange, from replica.ID) bool {
 
 // ForwardAnswer gives an answer of a client, which came among others, to the replica that
 // has the question, as Deliver does.
-func (f *Forwarder) ForwardAnswer(ctx context.Context, to replica.ID, message []byte) *exchange.Refusal {
-	x := exchange.FromContext(ctx)
-	if x == nil {
-		return nil // nobody asked
-	}
+func (f *Forwarder) ForwardAnswer(ctx context.Context, x *exchange.Exchange, to replica.ID,
+	message []byte,
+) *exchange.Refusal {
 	if f.Ask(ctx, to, RequestOf(x, message)) == http.StatusAccepted {
 		return nil
 	}
@@ -366,11 +364,10 @@ const (
 // be asked, the request is to be tried again: a list without its tasks would be wrong. A
 // session over HTTP+SSE reaches this replica alone, and has the tasks that it can use.
 // reserved holds the answer.
-func (f *Forwarder) JoinTasks(ctx context.Context, m *mcp.Message, result mcp.Object,
+func (f *Forwarder) JoinTasks(ctx context.Context, x *exchange.Exchange, m *mcp.Message, result mcp.Object,
 	reserved *share.Reservation,
 ) (mcp.Object, *mcp.Error) {
-	x := exchange.FromContext(ctx)
-	if x == nil || x.Forwarded || x.Request.URL.Path == exchange.MessagesPath || len(f.others.All()) == 0 {
+	if x.Forwarded || x.Request.URL.Path == exchange.MessagesPath || len(f.others.All()) == 0 {
 		return result, nil
 	}
 	request := RequestOf(x, mcp.AppendRequest(nil, m.ID, m.Method, m.Params))

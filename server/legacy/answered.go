@@ -12,7 +12,9 @@ import (
 // answered takes an answer of the client to a question that was asked in its session, on
 // this replica or another. An answer to anything else is dropped, and so is a second
 // answer. If it is refused, the client may send it again.
-func (s *Service) answered(ctx context.Context, l *sessions.Session, m *mcp.Message) *exchange.Refusal {
+func (s *Service) answered(ctx context.Context, x *exchange.Exchange, l *sessions.Session,
+	m *mcp.Message,
+) *exchange.Refusal {
 	id, _ := mcp.RawJSON(m.ID).Text()
 	home, ok := forward.HomeOf(id)
 	if !ok {
@@ -26,7 +28,7 @@ func (s *Service) answered(ctx context.Context, l *sessions.Session, m *mcp.Mess
 	case home == s.config.Others.Self():
 		return exchange.RefusalOfMemory(l.Take(id, message))
 	case l.Shared:
-		return s.forwarder.ForwardAnswer(ctx, home, message)
+		return s.forwarder.ForwardAnswer(ctx, x, home, message)
 	}
 	return nil
 }

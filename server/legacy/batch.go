@@ -55,7 +55,7 @@ func (s *Service) Batch(x *exchange.Exchange, raw mcp.RawJSON) {
 			return
 		}
 	}
-	if x.Refuses("", s.allNotified(x.Context(), l, others)) {
+	if x.Refuses("", s.allNotified(x, l, others)) {
 		return
 	}
 	if len(requests) == 0 {
@@ -101,12 +101,12 @@ func unpack(raw mcp.RawJSON) (requests, others []*mcp.Message, refused *exchange
 }
 
 // allNotified takes the messages of a batch that need no answer.
-func (s *Service) allNotified(ctx context.Context, l *sessions.Session, others []*mcp.Message,
+func (s *Service) allNotified(x *exchange.Exchange, l *sessions.Session, others []*mcp.Message,
 ) *exchange.Refusal {
-	ctx, stop := context.WithTimeout(ctx, forward.HoldTime) // for all of them together
+	ctx, stop := context.WithTimeout(x.Context(), forward.HoldTime) // for all of them together
 	defer stop()
 	for _, m := range others {
-		if refused := s.notified(ctx, l, m); refused != nil {
+		if refused := s.notified(ctx, x, l, m); refused != nil {
 			return refused
 		}
 	}
@@ -137,7 +137,7 @@ func (s *Service) answerBatch(x *exchange.Exchange, l *sessions.Session, request
 		all.Go(func() {
 			answers[i] = exchange.Answer{ID: m.ID, Err: exchange.ErrPanic.Err}
 			s.exchanges.Safely(ctx, func() {
-				answers[i] = s.legacyAnswer(ctx, x.Caller, x.ID, l, m, responder.of(j))
+				answers[i] = s.legacyAnswer(ctx, x, l, m, responder.of(j))
 			})
 		})
 	}

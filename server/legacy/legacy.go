@@ -120,7 +120,7 @@ func (s *Service) Answer(x *exchange.Exchange, m *mcp.Message, body []byte) {
 	case refused != nil:
 		x.Refuse(m.ID, refused)
 	case !m.IsRequest():
-		x.Acknowledge(s.notified(x.Context(), l, m))
+		x.Acknowledge(s.notified(x.Context(), x, l, m))
 	case s.legacyRequest(x, l, m, visits):
 		s.Answer(x, m, body) // another replica has just taken the session over
 	}
@@ -159,10 +159,12 @@ func (s *Service) asFormer(x *exchange.Exchange, t *ticket.Ticket, m *mcp.Messag
 
 // notified takes a message that needs no answer. That the roots of a client changed needs
 // no action: they are asked for anew each time.
-func (s *Service) notified(ctx context.Context, l *sessions.Session, m *mcp.Message) *exchange.Refusal {
+func (s *Service) notified(ctx context.Context, x *exchange.Exchange, l *sessions.Session,
+	m *mcp.Message,
+) *exchange.Refusal {
 	switch {
 	case m.IsResponse():
-		return s.answered(ctx, l, m)
+		return s.answered(ctx, x, l, m)
 	case m.Method == mcp.NotifyInitialized:
 		l.Reach(sessions.Ready)
 	case m.Method == mcp.NotifyCancelled:
@@ -170,7 +172,7 @@ func (s *Service) notified(ctx context.Context, l *sessions.Session, m *mcp.Mess
 		if id == "" || len(id) > mcp.MaxID {
 			return nil // no request has it
 		}
-		if x := exchange.FromContext(ctx); !l.Cancel(id) && l.Leader().Running[id] && x != nil {
+		if !l.Cancel(id) && l.Leader().Running[id] {
 			s.tellFormer(ctx, x, l, mcp.AppendRequest(nil, "", m.Method, m.Params), x.Reservation.ReleaseSlot)
 			x.Reservation.TakeSlot() // what comes behind it in a batch is in work again
 		}
@@ -210,7 +212,7 @@ func (s *Service) legacyRequest(x *exchange.Exchange, l *sessions.Session, m *mc
 	p.begin(s, x, l, m.ID)
 	c.responder = p.responder()
 	c.responder.memory = &j.Answer
-	a := s.legacyAnswer(ctx, x.Caller, x.ID, l, m, &c.responder)
+	a := s.legacyAnswer(ctx, x, l, m, &c.responder)
 	x.Ended = a.Ended
 	l.Answered(j)
 	if a.Silent {
@@ -254,9 +256,8 @@ func (s *Service) beginLegacy(ctx context.Context, x *exchange.Exchange, l *sess
 
 // legacyAnswer runs one request of a session, and brings its result into the form of the
 // session's revision.
-func (s *Service) legacyAnswer(ctx context.Context, c gateway.Caller, id string, l *sessions.Session,
-	m *mcp.Message,
-	responder *responder,
+func (s *Service) legacyAnswer(ctx context.Context, x *exchange.Exchange, l *sessions.Session,
+	m *mcp.Message, responder *responder,
 ) exchange.Answer {
 	a := exchange.Answer{ID: m.ID, Shared: exchange.SharedBy(m.Method), Memory: responder.memory}
 	if !lowering.HasMethod(l.Client().Revision, m.Method) {
@@ -267,17 +268,16 @@ func (s *Service) legacyAnswer(ctx context.Context, c gateway.Caller, id string,
 	case mcp.MethodPing: // its result is empty
 	case mcp.MethodSetLevel:
 		if a.Err = s.setLevel(ctx, l, m.Params); a.Err == nil {
-			s.tellFormer(ctx, exchange.FromContext(ctx), l, mcp.AppendRequest(nil, m.ID, m.Method, m.Params),
-				responder.releaseSlot)
+			s.tellFormer(ctx, x, l, mcp.AppendRequest(nil, m.ID, m.Method, m.Params), responder.releaseSlot)
 		}
 	case mcp.MethodSubscribe:
-		if a.Err = s.subscribe(ctx, c, id, l, m.Params); a.Err != nil {
+		if a.Err = s.subscribe(ctx, x.Caller, x.ID, l, m.Params); a.Err != nil {
 			_, a.Err = lowering.Error(m.Method, a.Err)
 		}
 	case mcp.MethodUnsubscribe:
 		a.Err = s.unsubscribe(ctx, l, m.Params)
 	default:
-		a.Result, a.Err = s.inRounds(ctx, c, l, responder, id, m)
+		a.Result, a.Err = s.inRounds(ctx, x, l, responder, m)
 		a.Ended = responder.rounds.request.Ended.Outcome
 		if a.Err == nil {
 			a.Result = lowering.Result(l.Client().Revision, m.Method, a.Result)

@@ -513,7 +513,7 @@ func (s *Service) tellFormer(ctx context.Context, x *exchange.Exchange, l *sessi
 	body []byte, rest func(),
 ) bool {
 	former := l.Leader().Former
-	if former == "" || x == nil {
+	if former == "" {
 		return true
 	}
 	rest()

@@ -88,9 +88,8 @@ type roundTrips struct {
 }
 
 // inRounds runs one request of a session until it has a result.
-func (s *Service) inRounds(ctx context.Context, c gateway.Caller, l *sessions.Session, responder *responder,
-	id string,
-	m *mcp.Message,
+func (s *Service) inRounds(ctx context.Context, x *exchange.Exchange, l *sessions.Session,
+	responder *responder, m *mcp.Message,
 ) (mcp.Object, *mcp.Error) {
 	client := l.Client()
 	capabilities := client.Capabilities
@@ -99,19 +98,16 @@ func (s *Service) inRounds(ctx context.Context, c gateway.Caller, l *sessions.Se
 	}
 	rt := &responder.rounds
 	*rt = roundTrips{
-		server: s, session: l, responder: responder, caller: c, revision: client.Revision,
+		server: s, session: l, responder: responder, caller: x.Caller, revision: client.Revision,
 		request: gateway.Request{
-			ID: id, Method: m.Method, Params: m.Params.Without("inputResponses", "requestState"),
+			ID: x.ID, Method: m.Method, Params: m.Params.Without("inputResponses", "requestState"),
 			Capabilities: capabilities, InSession: true, Extensions: client.Extensions, Client: l.Name,
 			LogLevel: client.Level, Notify: responder.notify, Tasks: lowering.Tasks(client.Revision),
 			Memory: responder.memory, Form: lowering.Form(client.Revision),
-			From: fromOf(ctx, l),
+			From: fromOf(ctx, l), Traceparent: x.Traceparent(),
 		},
 	}
-	if x := exchange.FromContext(ctx); x != nil {
-		rt.request.Waited.Queue = x.Queued
-		rt.request.Traceparent = x.Traceparent()
-	}
+	rt.request.Waited.Queue = x.Queued
 	defer func() { rt.heard.Release() }()
 	if m.Params.Has("task") || m.Method == mcp.MethodTasksResult {
 		rt.request.OnTaskStatus = func(id string, n mcp.Notification) { s.tellOnce(l, id, n) }
@@ -127,7 +123,7 @@ func (s *Service) inRounds(ctx context.Context, c gateway.Caller, l *sessions.Se
 		return lowering.Error(m.Method, rpcErr)
 	}
 	if m.Method == mcp.MethodTasksList {
-		return s.forwarder.JoinTasks(ctx, m, result, responder.memory)
+		return s.forwarder.JoinTasks(ctx, x, m, result, responder.memory)
 	}
 	return result, nil
 }

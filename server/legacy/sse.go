@@ -93,7 +93,7 @@ func (s *Service) PostMessage(w http.ResponseWriter, r *http.Request) {
 	case home != "":
 		x.Refuse(m.ID, s.missing(x.Context()))
 	case !m.IsRequest():
-		x.Acknowledge(s.notified(x.Context(), l, m))
+		x.Acknowledge(s.notified(x.Context(), x, l, m))
 	default:
 		if !x.Refuses(m.ID, s.takeRequest(x, l, m)) {
 			x.WriteStatus(http.StatusAccepted)
@@ -154,7 +154,7 @@ func (s *Service) answerSSE(ctx context.Context, x *exchange.Exchange, l *sessio
 			a = s.agreeSSE(x, l, m, sender.agreed)
 			return
 		}
-		a = s.legacyAnswer(ctx, x.Caller, x.ID, l, m, &responder{
+		a = s.legacyAnswer(ctx, x, l, m, &responder{
 			sender: sender, carriesQuestions: true,
 			body: sender.taken.Body.Size(), memory: &j.Answer,
 		})

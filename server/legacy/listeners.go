@@ -103,7 +103,7 @@ func (s *Service) tellSessions(ctx context.Context, at replica.ID, some []*sessi
 	parts := make([]string, 0, 4*len(all))
 	for _, one := range all {
 		l := one.Session
-		parts = append(parts, string(l.Key[:]), one.Holder.Stream, epochText(l.Leader().Epoch),
+		parts = append(parts, string(l.Key[:]), one.Listener.Stream, epochText(l.Leader().Epoch),
 			string(one.Text))
 	}
 	var taken []byte
@@ -121,9 +121,9 @@ func (s *Service) tellSessions(ctx context.Context, at replica.ID, some []*sessi
 			s.sessions.Superseded(l)
 		case err == nil && i < len(taken) && taken[i] == noticeLater: // it comes again at a heartbeat
 		case err == nil:
-			l.DropListener(one.Holder.Stream, at)
+			l.DropListener(one.Listener.Stream, at)
 		}
-		l.Unassign(one.Holder.Stream, one.Method, one.URI)
+		l.Unassign(one.Listener.Stream, one.Method, one.URI)
 		delete(rest, l) // it would be tried again without a pause; a heartbeat tells all
 	}
 	for _, l := range some {
@@ -143,19 +143,19 @@ const (
 // noticesAt returns what the newest stream of a session at a replica is to be told, as
 // noticesFor does.
 func (s *Service) noticesAt(l *sessions.Session, at replica.ID) (all []sessions.Notice, more bool) {
-	h := l.Listeners()[at]
-	if h == nil {
+	to := l.Listeners()[at]
+	if to == nil {
 		return nil, false
 	}
-	all, more, accepted := s.noticesFor(l, h.Stream, h.Listener.Principal)
+	all, more, accepted := s.noticesFor(l, to.Stream, to.Principal)
 	if !accepted {
-		l.DropListener(h.Stream, at)
+		l.DropListener(to.Stream, at)
 		// one for each stream
 		s.background.begin(context.Background(),
-			func(ctx context.Context) { s.letGo(ctx, l, h.Stream, at, l.Leader().Epoch) })
+			func(ctx context.Context) { s.letGo(ctx, l, to.Stream, at, l.Leader().Epoch) })
 	}
 	for i := range all {
-		all[i].Holder = h
+		all[i].Listener = to
 	}
 	return all, more
 }
@@ -350,7 +350,7 @@ func (s *Service) listenElsewhere(x *exchange.Exchange, stream string) {
 			x.Refuse("", forward.ErrElsewhere)
 			return
 		}
-		l.AddListener(stream, &sessions.Listener{At: replica.ID(x.From), Principal: x.Principal})
+		l.AddListener(&sessions.Listener{Stream: stream, At: replica.ID(x.From), Principal: x.Principal})
 	}
 	x.Header().Set(headerEpoch, epochText(l.Leader().Epoch))
 	x.WriteStatus(http.StatusOK)

@@ -18,38 +18,37 @@ const (
 	provenTime = 10 * time.Second
 )
 
-// Listeners returns the newest stream for notices at each other replica that holds some, if
-// this one leads the session.
-func (l *Session) Listeners() map[replica.ID]*Holder {
+// Listeners returns the newest stream for notices at each other replica that holds some,
+// if this one leads the session.
+func (l *Session) Listeners() map[replica.ID]*Listener {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var newest map[replica.ID]*Holder
-	for _, h := range l.streams.holders {
-		if h.Listener == nil || h.Stream[0] != 'g' || !l.leader.Here || l.life.isOver() {
-			continue
+	if len(l.streams.elsewhere) == 0 || !l.leader.Here || l.life.isOver() {
+		return nil
+	}
+	newest := make(map[replica.ID]*Listener)
+	for _, one := range l.streams.elsewhere {
+		if one.Stream[0] == 'g' {
+			newest[one.At] = one
 		}
-		if newest == nil {
-			newest = make(map[replica.ID]*Holder)
-		}
-		newest[h.Listener.At] = h
 	}
 	return newest
 }
 
 // Notice is a notice for a stream at another replica.
 type Notice struct {
-	Session *Session
-	Holder  *Holder
-	Method  string
-	URI     string // of the resource that has changed; "": a list has
-	Text    []byte
+	Session  *Session
+	Listener *Listener
+	Method   string
+	URI      string // of the resource that has changed; "": a list has
+	Text     []byte
 }
 
 // SentBy notes that a notice is where its stream is held.
 func (l *Session) SentBy(one Notice) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now, listener := time.Now(), one.Holder.Listener
+	now, listener := time.Now(), one.Listener
 	proven := func(r receipt) bool { return r.isProven(now) }
 	listener.receipts = append(slices.DeleteFunc(listener.receipts, proven), receipt{
 		at: now, method: one.Method, uri: one.URI, watch: l.notices.updates.Subscription(one.URI),
@@ -58,8 +57,8 @@ func (l *Session) SentBy(one Notice) {
 
 // Settle notes that what a stream at a replica carried has got there.
 func (l *Session) Settle(at replica.ID) {
-	if h := l.Listeners()[at]; h != nil {
-		l.Sent(h.Stream)
+	if to := l.Listeners()[at]; to != nil {
+		l.Sent(to.Stream)
 	}
 }
 
@@ -104,8 +103,7 @@ func (l *Session) AwaitStream(ctx context.Context, stream string) bool {
 func (l *Session) Holds(stream string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h := l.holderLocked(stream)
-	return h != nil && h.flow != nil
+	return l.holderLocked(stream) != nil
 }
 
 // LedBy notes which other replica leads the session.
@@ -122,7 +120,7 @@ func (l *Session) LedBy(at replica.ID, epoch uint64) {
 func (l *Session) LoseStream(ctx context.Context, stream string) {
 	l.mu.Lock()
 	h := l.holderLocked(stream)
-	if h == nil || h.flow == nil {
+	if h == nil {
 		l.mu.Unlock()
 		return
 	}
@@ -137,10 +135,8 @@ func (l *Session) LoseStream(ctx context.Context, stream string) {
 func (l *Session) AwaitEnd(ctx context.Context) {
 	var left []<-chan struct{}
 	l.mu.Lock()
-	for _, h := range l.streams.holders {
-		if h.flow != nil {
-			left = append(left, h.goneLocked())
-		}
+	for _, h := range l.streams.here {
+		left = append(left, h.goneLocked())
 	}
 	l.mu.Unlock()
 	ctx, stop := context.WithTimeout(ctx, NoticeTime/2)
@@ -167,23 +163,22 @@ func await(ctx context.Context, done <-chan struct{}) bool {
 }
 
 // AddListener notes that a stream is held at another replica.
-func (l *Session) AddListener(stream string, to *Listener) {
+func (l *Session) AddListener(to *Listener) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.streams.holders = append(l.streams.holders, &Holder{Stream: stream, Listener: to})
+	l.streams.elsewhere = append(l.streams.elsewhere, to)
 }
 
 // DropListener notes that a stream is not held at a replica any more.
 func (l *Session) DropListener(stream string, at replica.ID) {
 	l.changeUse(func() {
-		l.dropListenersLocked(func(h *Holder) bool { return h.Stream == stream && h.Listener.At == at })
+		l.dropListenersLocked(func(one *Listener) bool { return one.Stream == stream && one.At == at })
 	})
 	l.WakeStreams()
 }
 
-func (l *Session) dropListenersLocked(which func(*Holder) bool) {
-	l.streams.holders = slices.DeleteFunc(l.streams.holders,
-		func(h *Holder) bool { return h.Listener != nil && which(h) })
+func (l *Session) dropListenersLocked(which func(*Listener) bool) {
+	l.streams.elsewhere = slices.DeleteFunc(l.streams.elsewhere, which)
 }
 
 // StreamsAt returns the replicas that hold streams of the session, by stream.
@@ -191,10 +186,8 @@ func (l *Session) StreamsAt() map[string]replica.ID {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at := make(map[string]replica.ID)
-	for _, h := range l.streams.holders {
-		if h.Listener != nil {
-			at[h.Stream] = h.Listener.At
-		}
+	for _, one := range l.streams.elsewhere {
+		at[one.Stream] = one.At
 	}
 	return at
 }
@@ -204,8 +197,8 @@ func (l *Session) StreamsAt() map[string]replica.ID {
 func (l *Session) StrandedAt() (at replica.ID, stranded bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, h := range l.streams.holders {
-		stranded = stranded || h.flow != nil && h.flow.Lasts()
+	for _, h := range l.streams.here {
+		stranded = stranded || h.flow.Lasts()
 	}
 	return l.leader.At, stranded && !l.life.isOver()
 }
@@ -224,8 +217,7 @@ func (l *Session) EndStreams() {
 
 // forNoticesLocked returns the connections here that send streams for notices.
 func (l *Session) forNoticesLocked() []*Holder {
-	return slices.DeleteFunc(slices.Clone(l.streams.holders),
-		func(h *Holder) bool { return h.flow == nil || h.Stream[0] != 'g' })
+	return slices.DeleteFunc(slices.Clone(l.streams.here), func(h *Holder) bool { return h.Stream[0] != 'g' })
 }
 
 // lose has the connection here that sends the stream end: another one takes it.
@@ -234,9 +226,9 @@ func (h *Holder) lose() {
 	h.flow.Wake()
 }
 
-// holderLocked returns who holds a stream of the log, nil if nobody does.
+// holderLocked returns who holds a stream of the log here, nil if nobody does.
 func (l *Session) holderLocked(stream string) *Holder {
-	for _, h := range l.streams.holders {
+	for _, h := range l.streams.here {
 		if h.Stream == stream {
 			return h
 		}
@@ -252,13 +244,13 @@ func (l *Session) Hold(ctx context.Context, stream string, f *streams.Flow) (min
 	mine = &Holder{Stream: stream, flow: f}
 	l.mu.Lock()
 	before := l.holderLocked(stream)
-	if before == nil || before.flow == nil {
-		l.streams.holders = append(l.streams.holders, mine)
+	if before == nil {
+		l.streams.here = append(l.streams.here, mine)
 		l.mu.Unlock()
 		return mine, nil
 	}
 	gone := before.goneLocked() // somebody else may wait for it already
-	l.streams.holders[slices.Index(l.streams.holders, before)] = mine
+	l.streams.here[slices.Index(l.streams.here, before)] = mine
 	l.mu.Unlock()
 	before.lose()
 	return mine, pace.Await(ctx, gone)
@@ -267,7 +259,7 @@ func (l *Session) Hold(ctx context.Context, stream string, f *streams.Flow) (min
 // Release gives the stream back, unless another connection has taken it.
 func (l *Session) Release(mine *Holder) {
 	l.changeUse(func() {
-		l.streams.holders = slices.DeleteFunc(l.streams.holders, func(h *Holder) bool { return h == mine })
+		l.streams.here = slices.DeleteFunc(l.streams.here, func(h *Holder) bool { return h == mine })
 		if mine.gone != nil {
 			close(mine.gone)
 		}
@@ -279,7 +271,7 @@ func (l *Session) Release(mine *Holder) {
 func (l *Session) HasStreams() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.Shared && len(l.streams.holders) > 0
+	return l.Shared && l.streams.hasAny()
 }
 
 // DropGone forgets the streams at replicas that are gone. What was told there a moment
@@ -296,11 +288,11 @@ func (l *Session) DropGone(isThere func(replica.ID) bool) {
 	}
 	var all []receipt
 	l.changeUse(func() {
-		l.dropListenersLocked(func(h *Holder) bool {
-			if dead[h.Listener.At] {
-				all = append(all, h.Listener.receipts...)
+		l.dropListenersLocked(func(one *Listener) bool {
+			if dead[one.At] {
+				all = append(all, one.receipts...)
 			}
-			return dead[h.Listener.At]
+			return dead[one.At]
 		})
 	})
 	now := time.Now()

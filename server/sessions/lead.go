@@ -151,7 +151,7 @@ func (l *Session) BecomeFollower(at replica.ID, epoch uint64) (before uint64, le
 	if was.Here {
 		lost = l.forNoticesLocked()
 	}
-	l.dropListenersLocked(func(*Holder) bool { return true })
+	l.streams.elsewhere = nil
 	watched := l.notices.watched
 	l.notices.watched, l.notices.lost = nil, nil
 	l.mu.Unlock()

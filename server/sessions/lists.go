@@ -37,7 +37,8 @@ func (l *Session) Assign(d gateway.Digests, stream string) (methods []string) {
 // isUnsentLocked tells whether a notice that one stream carries falls to another, because
 // no connection has the first one any more.
 func (l *Session) isUnsentLocked(carrier, stream string) bool {
-	return carrier != "" && carrier != stream && l.holderLocked(carrier) == nil
+	return carrier != "" && carrier != stream && l.holderLocked(carrier) == nil &&
+		!slices.ContainsFunc(l.streams.elsewhere, func(one *Listener) bool { return one.Stream == carrier })
 }
 
 // Unassign notes that notices with that method, or of that resource, could not be put into

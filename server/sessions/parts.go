@@ -69,8 +69,14 @@ func (w *work) inFlight() int { return len(w.jobs) + int(w.answering) }
 type connections struct {
 	opened  int32                    // how many there have been
 	opening map[string]chan struct{} // those about to be opened; closed when they are; nil: none
-	holders []*Holder                // of those that are open; few, so a map would be no faster
+	// of those that are open here, and at other replicas in the order in which they came;
+	// few, so a map would be no faster
+	here      []*Holder
+	elsewhere []*Listener
 }
+
+// hasAny tells whether one is open anywhere, as far as is known here.
+func (c *connections) hasAny() bool { return len(c.here)+len(c.elsewhere) > 0 }
 
 // Leader is what a replica knows of who leads a session.
 type Leader struct {
@@ -88,6 +94,7 @@ type Leader struct {
 
 // Listener is where a stream is held that is at another replica.
 type Listener struct {
+	Stream    string
 	At        replica.ID
 	Principal auth.Principal // whose stream it is
 	receipts  []receipt      // what it was told within provenTime, the oldest first
@@ -104,13 +111,12 @@ type receipt struct {
 // isProven tells whether its replica has lived with the notice for long enough.
 func (r receipt) isProven(now time.Time) bool { return now.Sub(r.at) > provenTime }
 
-// Holder is a connection that sends a stream of the log, here or at another replica.
+// Holder is a connection here that sends a stream of the log.
 type Holder struct {
-	Stream   string
-	flow     *streams.Flow // nil: it is at another replica
-	Listener *Listener     // there; nil: it is here
-	Lost     atomic.Bool   // another connection takes over
-	Untaken  atomic.Bool   // Lost, but none has come yet: the primary may believe that this one is there
+	Stream  string
+	flow    *streams.Flow
+	Lost    atomic.Bool // another connection takes over
+	Untaken atomic.Bool // Lost, but none has come yet: the primary may believe that this one is there
 	// closed when this one sends nothing more; nil: nobody waits for that; guarded by the
 	// mutex of the session
 	gone chan struct{}

@@ -123,7 +123,7 @@ func (l *Session) Lapse(now time.Time) string {
 }
 
 func (l *Session) isBusyLocked() bool {
-	return l.work.inFlight() > 0 || len(l.streams.holders) > 0
+	return l.work.inFlight() > 0 || l.streams.hasAny()
 }
 
 // yield ends the session to make room for another one, if it is idle and was not used
@@ -210,12 +210,8 @@ func (l *Session) emptied() (watched map[string]*Subscription) {
 // WakeStreams has the streams of the session look for something to send, or for a reason to end.
 func (l *Session) WakeStreams() {
 	l.mu.Lock()
-	flows, elsewhere := make([]*streams.Flow, 0, len(l.streams.holders)), false
-	for _, h := range l.streams.holders {
-		if h.flow == nil {
-			elsewhere = true
-			continue
-		}
+	flows, elsewhere := make([]*streams.Flow, 0, len(l.streams.here)), len(l.streams.elsewhere) > 0
+	for _, h := range l.streams.here {
 		flows = append(flows, h.flow)
 	}
 	l.mu.Unlock()

@@ -3,9 +3,7 @@ package upstream
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -19,7 +17,6 @@ const (
 	maxList    = 32 << 20         // bytes of all definitions
 	freshMax   = 10 * time.Minute // the longest time until a list is read again, whatever the server says
 	maxTTL     = 24 * time.Hour   // of what is passed on of how long a server says that a list is fresh
-	maxRefused = 200              // bytes of a name or URI that a refusal quotes
 	checkEvery = 30 * time.Second // between two proofs of life, or readings that nothing announced, at least
 )
 
@@ -33,7 +30,7 @@ type listing struct {
 
 	// all definitions as they came, to compare; nil: not read, or the last attempt failed
 	text     mcp.RawJSON
-	items    []mcp.Object // the definitions that can be used, cleaned
+	items    []mcp.Object // the definitions that are not quarantined, cleaned
 	refused  []registry.Refusal
 	withheld []string      // names or URIs of the definitions that are quarantined
 	released []string      // digests of those that would be, had the operator not released them
@@ -127,8 +124,8 @@ func (one *listing) take(cfg *Config, r reading) (differs bool, repaired int) {
 	return true, repaired
 }
 
-// admit takes a definition among the items, or notes why it cannot be used. It returns
-// how many repairs cleaning made in it.
+// admit takes a definition among the items, unless it is quarantined. What else is wrong
+// with it is for the catalogue to say. It returns how many repairs cleaning made in it.
 func (one *listing) admit(cfg *Config, definition mcp.Object) (repairs int) {
 	key := definition.Text(one.key)
 	pinned := cfg.Pinned && (one.kind == registry.KindTool || one.kind == registry.KindPrompt)
@@ -141,12 +138,7 @@ func (one *listing) admit(cfg *Config, definition mcp.Object) (repairs int) {
 	if admitted.Released != "" {
 		one.released = append(one.released, admitted.Released)
 	}
-	cleaned := admitted.Definition
-	if reason, err := one.judge(definition, cleaned); err != nil {
-		one.refuse(cfg.Name, cleaned.Text(one.key), reason, err)
-		return admitted.Repairs
-	}
-	one.items = append(one.items, cleaned)
+	one.items = append(one.items, admitted.Definition)
 	return admitted.Repairs
 }
 
@@ -162,7 +154,7 @@ func (one *listing) fail(server string, err error) (differs bool) {
 	before := one.refused
 	// so that the next success counts as a difference and removes this reason
 	one.refused, one.text = nil, nil
-	one.refuse(server, "", "list", err)
+	one.refuse(server, "list", err)
 	return len(before) != 1 || before[0].Reason != "list" || before[0].Err.Error() != err.Error()
 }
 
@@ -174,33 +166,9 @@ func (one *listing) empty() bool {
 	return had
 }
 
-// refuse notes a definition that cannot be used, or with an empty item a list. A long
-// name is cut.
-func (one *listing) refuse(server, item, reason string, err error) {
-	if len(item) > maxRefused {
-		item = strings.ToValidUTF8(item[:maxRefused], "")
-	}
+// refuse notes why the list is not there, or not whole.
+func (one *listing) refuse(server, reason string, err error) {
 	one.refused = append(one.refused, registry.Refusal{
-		Server: server, Kind: one.kind, Item: item,
-		Reason: reason, Err: err,
+		Server: server, Kind: one.kind, Reason: reason, Err: err,
 	})
-}
-
-var (
-	errName = errors.New("name is missing or holds hidden characters")
-	errURI  = errors.New("URI is missing or holds hidden characters")
-)
-
-// judge tells why a definition cannot be used at all: without a name or URI, or with one
-// that cleaning changes, nobody could call it by what they see. What else a kind demands
-// is for the catalogue to say.
-func (one *listing) judge(definition, cleaned mcp.Object) (reason string, err error) {
-	switch key := definition.Text(one.key); {
-	case one.key != "name" && (key == "" || cleaned.Text(one.key) != key):
-		return "uri", errURI
-	case one.kind == registry.KindSkill: // its name is in its frontmatter
-	case definition.Text("name") == "", one.key == "name" && cleaned.Text("name") != key:
-		return "name", errName
-	}
-	return "", nil
 }

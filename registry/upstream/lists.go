@@ -247,7 +247,7 @@ func (l *lists) take(ctx context.Context, r reading) error {
 	}
 	l.changed, l.stale = l.changed|topicOf(one.kind), true
 	if overflow {
-		one.refuse(l.cfg.Name, "", "size", errOverflow)
+		one.refuse(l.cfg.Name, "size", errOverflow)
 	}
 	if one == l.tools {
 		l.offers = l.conn.offers(l.cfg, l.tools.items)

@@ -50,9 +50,9 @@ const (
 	listings                 // how many there are
 )
 
-// ListedAs returns the tool as it is listed in that way. It is for lists alone: calls go to the
-// tool itself.
-func (t *Tool) ListedAs(listing Listing) *Tool {
+// ListedAs returns the tool as it is listed in that way. It is for lists alone: calls go
+// to the tool itself.
+func (t *Tool) ListedAs(listing Listing) *Item {
 	if known := t.byListing[listing].Load(); known != nil {
 		return known
 	}
@@ -61,16 +61,10 @@ func (t *Tool) ListedAs(listing Listing) *Tool {
 		return meta.With(mcp.MetaApp, meta.Object(mcp.MetaApp).With("visibility",
 			mcp.Array([]mcp.RawJSON{mcp.String(to)})).JSON()).JSON()
 	}
-	listed := &Tool{
-		Item: Item{
-			Kind: t.Kind, Server: t.Server, Name: t.Name, Exposed: t.Exposed, origin: t.origin,
-		},
-		input: t.input, output: t.output,
-	}
-	definition := t.Definition
+	definition, exposed := t.Definition, t.Exposed
 	switch listing {
 	case OwnNamed:
-		listed.Exposed = t.Name
+		exposed = t.Name
 		meta = withoutView(meta)
 		definition = definition.WithAll(
 			mcp.Member{Name: "name", Value: mcp.String(t.Name)}, mcp.Member{
@@ -82,8 +76,11 @@ func (t *Tool) ListedAs(listing Listing) *Tool {
 	default:
 		definition = definition.WithMeta(withoutView(meta))
 	}
-	listed.Definition, listed.Raw = definition, definition.JSON()
-	listed.inlined = listed.inlineOnce()
+	listed := &Item{
+		Kind: t.Kind, Server: t.Server, Name: t.Name, Exposed: exposed, Definition: definition,
+		Raw: definition.JSON(), origin: t.origin,
+	}
+	t.inline(listed)
 	t.byListing[listing].CompareAndSwap(nil, listed)
 	return t.byListing[listing].Load()
 }

@@ -29,6 +29,7 @@ type Item struct {
 	origin    *origin
 	offered   [sha256.Size]byte    // hash of the definition as offered
 	call      atomic.Pointer[Func] // serves calls of a tool; nil for other kinds: their source's Use does
+	inlined   func() mcp.RawJSON   // what Inlined returns for a tool; nil: Raw
 	arguments *schema.Schema       // of a prompt
 	pattern   *uriPattern          // of a template
 }
@@ -101,6 +102,19 @@ func (i *Item) Call(ctx context.Context, c *Call) (mcp.Object, error) {
 // errNoUse is for an item of an older catalogue: its source has since been replaced by
 // one without Use.
 var errNoUse = errors.New("the server has neither prompts nor resources any more")
+
+// Inlined returns Raw for clients that cannot follow $ref: in the schemas of a tool, every
+// reference is replaced by what it points to, and $defs are dropped. The schemas then
+// accept the same values, unless they are recursive: a reference that leads back into
+// itself becomes a schema without constraints, so that more is accepted. It is Raw itself
+// where there are no references, and where inlining would make the definition too large or
+// too deep. The text is made once and shared: do not modify it.
+func (i *Item) Inlined() mcp.RawJSON {
+	if i.inlined == nil {
+		return i.Raw
+	}
+	return i.inlined()
+}
 
 // Lists tells whether the item's server lists a resource with that own URI.
 func (i *Item) Lists(uri string) bool { return i.origin.service.Load().listed[uri] }

@@ -27,9 +27,8 @@ type Tool struct {
 	Unenforced []string
 
 	input     *schema.Schema
-	output    *schema.Schema     // nil when the tool declares no outputSchema
-	inlined   func() mcp.RawJSON // inline, run at most once: few tenants ask for it
-	byListing [listings]atomic.Pointer[Tool]
+	output    *schema.Schema // nil when the tool declares no outputSchema
+	byListing [listings]atomic.Pointer[Item]
 }
 
 // ArgumentError says which argument is wrong, how, and what is allowed. Its text is for
@@ -99,18 +98,14 @@ func withoutPath(object mcp.Object, path []string) mcp.Object {
 	return object.With(path[0], withoutPath(object.Object(path[0]), path[1:]).JSON())
 }
 
-// Inlined returns the JSON of the tool's definition for clients that cannot follow $ref:
-// in its schemas, every reference is replaced by what it points to, and $defs are
-// dropped. The schemas then accept the same values, unless they are recursive: a
-// reference that leads back into itself becomes a schema without constraints, so that
-// more is accepted. The definition is returned unchanged when it has no references, and
-// when inlining would make it too large or too deep. The text is made once and shared: do
-// not modify it.
-func (t *Tool) Inlined() mcp.RawJSON { return t.inlined() }
+// inline makes what Inlined returns for i, the tool or a form of it, when it is asked for
+// first: few tenants ask for it.
+func (t *Tool) inline(i *Item) {
+	i.inlined = sync.OnceValue(func() mcp.RawJSON { return t.inlinedDefinition(i) })
+}
 
-// inline makes what Inlined returns.
-func (t *Tool) inline() mcp.RawJSON {
-	definition := t.Definition
+func (t *Tool) inlinedDefinition(i *Item) mcp.RawJSON {
+	definition := i.Definition
 	for _, part := range []struct {
 		member string
 		schema *schema.Schema
@@ -120,7 +115,7 @@ func (t *Tool) inline() mcp.RawJSON {
 		}
 		raw, ok := part.schema.Inline(MaxDefinition)
 		if !ok {
-			return t.Raw
+			return i.Raw
 		}
 		if o, _ := mcp.ObjectOf(raw); part.schema == t.input && o.Text("type") != "object" {
 			// In draft-07, keywords beside $ref have no effect, so inlining drops a type
@@ -132,7 +127,7 @@ func (t *Tool) inline() mcp.RawJSON {
 	}
 	raw := definition.JSON()
 	if len(raw) > MaxDefinition || strictjson.Check(raw) != nil {
-		return t.Raw
+		return i.Raw
 	}
 	return raw
 }
@@ -193,12 +188,9 @@ func newTool(o *origin, offer *Offer) (*Tool, error) {
 	t.app, definition = o.readApp(definition)
 	t.Definition = definition.With("name", mcp.String(t.Exposed))
 	t.Raw = t.Definition.JSON()
-	t.inlined = t.inlineOnce()
+	t.inline(&t.Item)
 	return t, nil
 }
-
-// inlineOnce returns inline as a function that runs it at most once.
-func (t *Tool) inlineOnce() func() mcp.RawJSON { return sync.OnceValue(t.inline) }
 
 var (
 	errInputType  = errors.New(`inputSchema must be an object with "type": "object"`)
@@ -257,10 +249,10 @@ func (t *Tool) with(offer *Offer) *Tool {
 		t = &Tool{
 			Item: Item{
 				Kind: t.Kind, Server: t.Server, Name: t.Name, Exposed: t.Exposed, Definition: t.Definition,
-				Raw: t.Raw, Timeout: offer.Timeout, origin: t.origin, offered: t.offered,
+				Raw: t.Raw, Timeout: offer.Timeout, origin: t.origin, offered: t.offered, inlined: t.inlined,
 			},
 			app: t.app, Headers: t.Headers, Tasks: offer.Tasks, Unenforced: t.Unenforced,
-			input: t.input, output: t.output, inlined: t.inlined,
+			input: t.input, output: t.output,
 		}
 	}
 	t.callBy(offer.Call)

@@ -16,8 +16,6 @@ type apps struct {
 	// them
 	own     map[string]*registry.Tool
 	aliases []*registry.Item // of them, as they are listed
-	// what of the lists stands for a tool in another form, or for one that is announced
-	forms map[*registry.Item]*registry.Tool
 }
 
 // readableViews returns which views of apps can be read, by their exposed URIs. They
@@ -34,21 +32,6 @@ func readableViews(view *registry.View, allowed bitset) map[string]bool {
 	return readable
 }
 
-// form returns the tool as it is listed in that way, and remembers that it is one.
-func (m *callerView) form(tool *registry.Tool, listing registry.Listing) *registry.Tool {
-	listed := tool.ListedAs(listing)
-	m.remember(listed)
-	return listed
-}
-
-// remember notes a tool that is listed and that nobody calls by the item of its list.
-func (m *callerView) remember(listed *registry.Tool) {
-	if m.forms == nil {
-		m.forms = make(map[*registry.Item]*registry.Tool)
-	}
-	m.forms[&listed.Item] = listed
-}
-
 // listTools makes the lists of tools out of all that are listed to anybody, and of the
 // items by which they are. Clients that host no apps do not see the tools that only views
 // are meant to call.
@@ -62,7 +45,7 @@ func (m *callerView) listTools(view *registry.View, tools []*registry.Tool, item
 		}
 		item := items[i]
 		if !view.Extensions(tool.Server).Has(mcp.ExtensionApps) {
-			item = &m.form(tool, registry.ForModels).Item
+			item = tool.ListedAs(registry.ForModels)
 		}
 		m.enter(listedForApps, tool, item)
 	}
@@ -101,7 +84,7 @@ func (m *callerView) nameOwn(view *registry.View, tools []*registry.Tool) {
 	}
 	for _, tool := range tools {
 		if m.own[tool.Name] == tool && tool.ListsOwnName() {
-			alias := &m.form(tool, registry.OwnNamed).Item
+			alias := tool.ListedAs(registry.OwnNamed)
 			m.aliases = append(m.aliases, alias)
 			m.enter(listedForApps, tool, alias)
 		}

@@ -80,18 +80,16 @@ func newCallerView(view *registry.View, allowed grants, compared bool) *callerVi
 		}
 		if mayUse {
 			made.tools = append(made.tools, tool)
-		} else {
-			made.remember(tool)
 		}
 		if !view.Lists(tool.Server) {
 			continue
 		}
 		made.hasApps = made.hasApps || tool.AppURI != ""
-		form := tool
+		form := &tool.Item
 		if tool.AppURI != "" && !views[tool.AppURI] {
-			form = made.form(tool, registry.Viewless)
+			form = tool.ListedAs(registry.Viewless)
 		}
-		all, shown = append(all, &form.Item), append(shown, tool)
+		all, shown = append(all, form), append(shown, tool)
 		made.tasked = made.tasked || needsTask(tool)
 	}
 	for i, item := range itemsIn(view)[len(view.Tools):] {

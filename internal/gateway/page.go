@@ -3,7 +3,6 @@ package gateway
 import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
-	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
 // This file makes the text of a page of a list, from the texts of its items:
@@ -81,7 +80,11 @@ func (m *rendered) text(t *Tenant, r *Request,
 	items := visible.lists[kind][start:end]
 	parts, size := make([]mcp.RawJSON, 0, len(items)), len("[]")
 	for _, item := range items {
-		part := m.shape(r.Form, kind.member(), visible.shown(t, item))
+		raw := item.Raw
+		if t.inlineRefs {
+			raw = item.Inlined()
+		}
+		part := m.shape(r.Form, kind.member(), raw)
 		parts = append(parts, part)
 		size += len(part) + len(",")
 	}
@@ -108,16 +111,4 @@ func (m *rendered) shape(f *Form, list string, item mcp.RawJSON) mcp.RawJSON {
 		return m.shapes.keep(key, item, 0)
 	}
 	return m.shapes.keep(key, shaped, len(shaped))
-}
-
-// shown returns the definition of an item in the form in which the lists of the tenant
-// show it.
-func (m *callerView) shown(t *Tenant, item *registry.Item) mcp.RawJSON {
-	if t.inlineRefs && item.Kind == registry.KindTool {
-		if form := m.forms[item]; form != nil {
-			return form.Inlined()
-		}
-		return m.tool(item.Exposed).Inlined()
-	}
-	return item.Raw
 }

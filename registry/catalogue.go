@@ -18,9 +18,7 @@ import (
 type Catalogue struct {
 	sections map[string]section // by server name
 	replaced chan struct{}      // closed when a newer catalogue is published
-	// *View by viewKey; grows with the different sets of servers that tenants have, and
-	// with the sets of extensions by which their lists differ
-	views sync.Map
+	views    sync.Map           // *View by viewKey; grows with the sets of servers that tenants have
 }
 
 // section is what one server has in a catalogue. It is a value, and nothing that it refers

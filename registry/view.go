@@ -41,7 +41,7 @@ type View struct {
 	catalogue *Catalogue     // that it is of
 	apart     mcp.Extensions // on which lists of its servers depend; none: see For
 	own       map[string]*Lists
-	variants  sync.Map // string of extensions → *View, of a view that has own
+	variants  sync.Map // mcp.Extensions → *View, as For returns them
 }
 
 // Collision names an item that was left out of a view. Either a server earlier in the
@@ -107,14 +107,10 @@ func (v *View) For(declared mcp.Extensions) *View {
 		return v
 	}
 	set := declared.Among(v.apart)
-	key, known := viewKey(v.order)+"\x00"+string(set.JSON()), &v.catalogue.views
-	if v.own != nil {
-		known = &v.variants
-	}
-	if view, ok := known.Load(key); ok {
+	if view, ok := v.variants.Load(set); ok {
 		return view.(*View)
 	}
-	view, _ := known.LoadOrStore(key, v.catalogue.newView(v.order, &set, v.own))
+	view, _ := v.variants.LoadOrStore(set, v.catalogue.newView(v.order, &set, v.own))
 	return view.(*View)
 }
 

@@ -208,14 +208,25 @@ func newCatalogue(sections map[string]section) *Catalogue {
 	return &Catalogue{sections: sections, replaced: make(chan struct{})}
 }
 
-// Unenforced says, for operators, what is not enforced of the schemas of a server's
-// tools; see Tool.Unenforced.
-func (c *Catalogue) Unenforced(server string) []string {
-	var all []string
-	for _, t := range c.sections[server].tools {
+// Offered is what operators are told of what a server has in the catalogue.
+type Offered struct {
+	// how many of each, whichever clients they are listed to
+	Tools, Prompts, Resources, Templates int
+	// Unenforced says what of the tools' schemas is not enforced, as Tool.Unenforced.
+	Unenforced []string
+}
+
+// Offered returns that of a server.
+func (c *Catalogue) Offered(server string) Offered {
+	s := c.sections[server]
+	offered := Offered{
+		Tools: len(s.tools), Prompts: len(s.items[prompts]), Resources: len(s.items[resources]),
+		Templates: len(s.items[templates]),
+	}
+	for _, t := range s.tools {
 		for _, gap := range t.Unenforced {
-			all = append(all, fmt.Sprintf("%s %q: %s", t.Kind, t.Name, gap))
+			offered.Unenforced = append(offered.Unenforced, fmt.Sprintf("%s %q: %s", t.Kind, t.Name, gap))
 		}
 	}
-	return all
+	return offered
 }

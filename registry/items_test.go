@@ -324,6 +324,10 @@ func TestItemsBeyondTheLimitAreLeftOut(t *testing.T) {
 		got); diff != "" {
 		t.Error(diff)
 	}
+	if got := r.Catalogue().Offered("s"); got.Prompts != 5_000 || got.Resources != 5_000 ||
+		got.Templates != 5_000 {
+		t.Errorf("got %+v, want 5000 of each", got)
+	}
 	v := r.Catalogue().View([]string{"s"})
 	if len(v.Prompts) != 5_000 || len(v.Resources) != 5_000 || len(v.Templates) != 5_000 {
 		t.Errorf("got %d, %d and %d, want 5000 of each", len(v.Prompts), len(v.Resources), len(v.Templates))

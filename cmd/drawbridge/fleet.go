@@ -336,8 +336,7 @@ func (f *fleet) fail(ctx context.Context, s config.Server, err error) (stop func
 }
 
 // offer puts the tools of a server that is known without a connection into the catalogue.
-// It notes status, to which it adds how many tools there are and which the catalogue left
-// out.
+// It notes status, to which it adds what the catalogue has of them and what it left out.
 func (f *fleet) offer(ctx context.Context, s config.Server, offers []registry.Offer, status upstream.Status) {
 	for i := range offers {
 		if own := s.ToolTimeouts[offers[i].Definition.Text("name")]; own > 0 {
@@ -346,8 +345,8 @@ func (f *fleet) offer(ctx context.Context, s config.Server, offers []registry.Of
 	}
 	left := f.catalogue.Replace(registry.Source{Name: s.Name, Prefix: s.Prefix, Own: true, Tools: offers})
 	status.Server, status.Up, status.Tried = s.Name, true, true
-	status.Tools, status.Refused = len(offers)-len(left), append(status.Refused, left...)
-	status.Unenforced = f.catalogue.Catalogue().Unenforced(s.Name)
+	status.Refused = append(status.Refused, left...)
+	status.Offered = f.catalogue.Catalogue().Offered(s.Name)
 	f.note(ctx, withoutMeant(s, status))
 }
 

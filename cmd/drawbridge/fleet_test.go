@@ -441,8 +441,8 @@ func TestServerUpIsLoggedWithWhatItOffers(t *testing.T) {
 		slog.New(slog.NewTextHandler(&log, nil)))
 	defer f.close()
 	status := upstream.Status{
-		Server: "box", Up: true, Tried: true, Revision: "2024-11-05", Tools: 4,
-		Prompts: 3, Resources: 2, Templates: 1,
+		Server: "box", Up: true, Tried: true, Revision: "2024-11-05",
+		Offered: registry.Offered{Tools: 4, Prompts: 3, Resources: 2, Templates: 1},
 	}
 	f.note(t.Context(), status)
 	if want := "server=box revision=2024-11-05 tools=4 prompts=3 resources=2 templates=1"; !strings.Contains(
@@ -455,7 +455,7 @@ func TestServerUpIsLoggedWithWhatItOffers(t *testing.T) {
 	}{
 		{status, "4 tools, 3 prompts, 2 resources, 1 template"},
 		{upstream.Status{}, "0 tools"},
-		{upstream.Status{Tools: 1, Prompts: 1}, "1 tool, 1 prompt"},
+		{upstream.Status{Offered: registry.Offered{Tools: 1, Prompts: 1}}, "1 tool, 1 prompt"},
 	} {
 		if got := offered(test.status); got != test.want {
 			t.Errorf("got %q, want %q", got, test.want)

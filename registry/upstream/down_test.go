@@ -177,8 +177,8 @@ func TestAServerThatIsBackIsNotPoorerForAMoment(t *testing.T) {
 		s.state.Store(answering)
 		time.Sleep(4 * time.Second)
 		synctest.Wait()
-		if got := r.last(); !got.Up || got.Prompts != 0 {
-			t.Fatalf("status: got %+v, want up with the tools first", got)
+		if got := r.last(); !got.Up || got.Tools != 1 || got.Prompts != 1 {
+			t.Fatalf("status: got %+v, want up with the tools first, and the prompt of before", got)
 		}
 		time.Sleep(grace)
 		synctest.Wait()

@@ -290,33 +290,13 @@ func (l *lists) source(subscribe func(ctx context.Context, user share.User, uri 
 	return s
 }
 
-// status returns what the server has in the catalogue. left are the definitions that the
-// catalogue refused; they are not counted.
+// status returns what was read, but for what the catalogue has of it. left are the
+// definitions that the catalogue refused.
 func (l *lists) status(left []registry.Refusal) Status {
-	s := Status{
-		Revision: l.conn.version,
-		Tools:    len(l.offers), Prompts: len(l.prompts.items), Resources: len(l.resources.items),
-		Templates: len(l.templates.items),
+	s := Status{Revision: l.conn.version, Refused: slices.Clone(left), Idle: l.idle()}
+	for _, one := range l.every() { // what several variants have is told once
+		s.Refused = append(s.Refused, registry.Unknown(s.Refused, one.refused)...)
 	}
-	counts := map[registry.Kind]*int{
-		registry.KindTool: &s.Tools, registry.KindPrompt: &s.Prompts, registry.KindResource: &s.Resources,
-		registry.KindTemplate: &s.Templates,
-	}
-	for _, r := range left {
-		if count := counts[r.Kind]; count != nil {
-			*count--
-		}
-	}
-	s.Refused = slices.Clone(left)
-	for _, one := range l.all() {
-		s.Refused = append(s.Refused, one.refused...)
-	}
-	for _, v := range l.variants {
-		for _, one := range v.all() {
-			s.Refused = append(s.Refused, registry.Unknown(s.Refused, one.refused)...)
-		}
-	}
-	s.Idle = l.idle()
 	return s
 }
 

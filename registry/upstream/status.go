@@ -24,13 +24,10 @@ type Status struct {
 	Tried    bool // at least one attempt to connect has ended, well or badly
 	Revision string
 
-	Tools, Prompts, Resources, Templates int // how many of each are in the catalogue
+	registry.Offered
 
 	// definitions left out; with reason "list", a whole list that could not be read
-	Refused []registry.Refusal
-	// Unenforced says what of the tools' schemas is not enforced, as in registry.Tool.
-	Unenforced []string
-
+	Refused  []registry.Refusal
 	Idle     []string // digests of Config.Released that release nothing; none until every list was read
 	Restarts int
 	Problem  string    // why the server is down; "" when it is up

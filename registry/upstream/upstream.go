@@ -312,6 +312,6 @@ func (u *Upstream) publish(l *lists) Status {
 		left = u.section.reg.Replace(source)
 	}
 	status := l.status(left)
-	status.Unenforced = u.section.reg.Catalogue().Unenforced(u.cfg.Name)
+	status.Offered = u.section.reg.Catalogue().Offered(u.cfg.Name)
 	return status
 }

@@ -109,6 +109,26 @@ func TestListsAreReadForEachSetOfExtensions(t *testing.T) {
 	}
 }
 
+// TestStatusCountsWhatIsInTheCatalogue lists to clients without an extension a tool that
+// cannot be called, beside one that can.
+func TestStatusCountsWhatIsInTheCatalogue(t *testing.T) {
+	t.Parallel()
+	w := appWeb(true)
+	w.other["tools/list"] = func(rw http.ResponseWriter, _ *http.Request, m wire) {
+		said := string(m.Params.Meta["io.modelcontextprotocol/clientCapabilities"])
+		tools := appTools(true)
+		if !strings.Contains(said, mcp.ExtensionApps) {
+			tools += `,{"name":"bad","inputSchema":{"type":"array"}}`
+		}
+		sendJSON(rw, m.ID, `{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[`+tools+`]}`)
+	}
+	r := start(t, serve(t, w).config())
+	r.until("the bad tool is refused", func() bool { return len(r.last().Refused) == 1 })
+	if got := r.last(); got.Tools != 1 {
+		t.Errorf("status: got %+v, want one tool", got)
+	}
+}
+
 // TestListsAreReadOnceWithoutExtensions holds what servers cost that have none on which a
 // list depends.
 func TestListsAreReadOnceWithoutExtensions(t *testing.T) {

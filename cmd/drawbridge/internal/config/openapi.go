@@ -68,7 +68,7 @@ func (r *reader) checkAPI(s *Server, n *node) {
 	empty := registry.New()
 	refused := slices.Concat(loaded.Refusals,
 		empty.Replace(registry.Source{Name: s.Name, Prefix: s.Prefix, Own: true, Tools: offers}))
-	for _, part := range empty.Catalogue().Unenforced(s.Name) {
+	for _, part := range empty.Catalogue().Offered(s.Name).Unenforced {
 		s.API.Notes = append(s.API.Notes, "server "+s.Name+": not enforced: "+part)
 	}
 	for _, note := range loaded.Notes {

@@ -25,12 +25,13 @@ type Item struct {
 	Definition mcp.Object    // as clients see it; zero for an item that is in no list
 	Raw        mcp.RawJSON   // the JSON of Definition, encoded once
 	Timeout    time.Duration // limit of one use
+	Headers    []HeaderParam // of a tool, in the order of its input schema
 
 	origin    *origin
 	offered   [sha256.Size]byte    // hash of the definition as offered
 	call      atomic.Pointer[Func] // serves calls of a tool; nil for other kinds: their source's Use does
 	inlined   func() mcp.RawJSON   // what Inlined returns for a tool; nil: Raw
-	arguments *schema.Schema       // of a prompt
+	arguments *schema.Schema       // what those of a tool or prompt must fit
 	pattern   *uriPattern          // of a template
 }
 

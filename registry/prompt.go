@@ -7,17 +7,6 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/schema"
 )
 
-// ValidateWithin checks the arguments of prompts/get (nil means {}): they must be an
-// object of strings that has those which the prompt requires. The item must be a prompt
-// that has a definition. Errors are *ArgumentError or *schema.BudgetError, as in
-// Tool.ValidateWithin. arguments must have passed strictjson.Check.
-func (i *Item) ValidateWithin(arguments mcp.RawJSON, budget schema.Budget) error {
-	if arguments == nil {
-		arguments = mcp.RawJSON("{}")
-	}
-	return asArgumentError(i.arguments.CheckUnambiguousWithin(arguments, "arguments", budget))
-}
-
 // definePrompt reads the definition of a prompt. Errors are *refusalError.
 func (i *Item) definePrompt(definition mcp.Object) error {
 	exposed, err := exposedPrompt(i.origin.prefix, i.Name)

@@ -29,7 +29,7 @@
 //	what readers get       lookup: items by name; view: what one list of servers offers; catalogue;
 //	                       build: from offers to items
 //	the kinds              tool, app, header; prompt; resource; skill
-//	what they share        item; skillrules: what no skill may be
+//	what they share        item, argument; skillrules: what no skill may be
 //	  URIs in results      expose
 //	  one server           origin
 //	what is refused        quarantine: hidden text; refuse

@@ -19,83 +19,14 @@ type Tool struct {
 	Item
 	app
 
-	Headers []HeaderParam // in the order of the input schema
-	Tasks   mcp.Tasks     // the form of tasks that its calls may become; zero: none
+	Tasks mcp.Tasks // the form of tasks that its calls may become; zero: none
 	// Unenforced says what of its schemas is not enforced, for operators: parts of a
 	// schema that cannot be checked, and an output schema that is left out of the
 	// definition.
 	Unenforced []string
 
-	input     *schema.Schema
 	output    *schema.Schema // nil when the tool declares no outputSchema
 	byListing [listings]atomic.Pointer[Item]
-}
-
-// ArgumentError says which argument is wrong, how, and what is allowed. Its text is for
-// the model that wrote the arguments, and repeats none of their values.
-type ArgumentError struct {
-	Text string
-	// Path is where the first of them stands, as schema.MismatchError has it; "" where
-	// that is not known, or no name of the schema.
-	Path string
-}
-
-func (e *ArgumentError) Error() string { return e.Text }
-
-// ValidateWithin checks arguments (nil means {}) against the input schema. Errors are
-// *ArgumentError or, where the budget refuses the means, *schema.BudgetError; a nil
-// budget refuses none. arguments must have passed strictjson.Check. For an argument that
-// a header would repeat, null means that it is absent, whatever the schema says about
-// null: a header cannot carry null.
-func (t *Tool) ValidateWithin(arguments mcp.RawJSON, budget schema.Budget) error {
-	if arguments == nil {
-		arguments = mcp.RawJSON("{}")
-	}
-	err := t.input.CheckUnambiguousWithin(arguments, "arguments", budget)
-	if err == nil {
-		return nil
-	}
-	if fewer, found := t.withoutNulls(arguments); found {
-		err = t.input.CheckUnambiguousWithin(fewer, "arguments", budget)
-	}
-	return asArgumentError(err)
-}
-
-// asArgumentError returns an error of a schema as one of the arguments. That the check
-// did not get what it needs is not the fault of the arguments and is returned as it is.
-func asArgumentError(err error) error {
-	if _, unmet := errors.AsType[*schema.BudgetError](err); unmet || err == nil {
-		return err
-	}
-	wrong := &ArgumentError{Text: err.Error()}
-	if mismatch, is := errors.AsType[*schema.MismatchError](err); is {
-		wrong.Path = mismatch.Path
-	}
-	return wrong
-}
-
-// withoutNulls returns the arguments without those that a header would repeat and that
-// are null. found is false when there are none.
-// https://modelcontextprotocol.io/specification/2026-07-28/server/tools#x-mcp-header
-func (t *Tool) withoutNulls(arguments mcp.RawJSON) (fewer mcp.RawJSON, found bool) {
-	object, _ := mcp.ObjectOf(arguments)
-	for i := range t.Headers {
-		if value := t.Headers[i].Argument(arguments); value != nil && value.IsNull() {
-			object, found = withoutPath(object, t.Headers[i].Path), true
-		}
-	}
-	if !found {
-		return nil, false
-	}
-	return object.JSON(), true
-}
-
-// withoutPath returns object without the value that path leads to, which must exist.
-func withoutPath(object mcp.Object, path []string) mcp.Object {
-	if len(path) == 1 {
-		return object.Without(path[0])
-	}
-	return object.With(path[0], withoutPath(object.Object(path[0]), path[1:]).JSON())
 }
 
 // inline makes what Inlined returns for i, the tool or a form of it, when it is asked for
@@ -109,7 +40,7 @@ func (t *Tool) inlinedDefinition(i *Item) mcp.RawJSON {
 	for _, part := range []struct {
 		member string
 		schema *schema.Schema
-	}{{"inputSchema", t.input}, {"outputSchema", t.output}} {
+	}{{"inputSchema", t.arguments}, {"outputSchema", t.output}} {
 		if part.schema == nil || !part.schema.HasReferences() {
 			continue
 		}
@@ -117,7 +48,7 @@ func (t *Tool) inlinedDefinition(i *Item) mcp.RawJSON {
 		if !ok {
 			return i.Raw
 		}
-		if o, _ := mcp.ObjectOf(raw); part.schema == t.input && o.Text("type") != "object" {
+		if o, _ := mcp.ObjectOf(raw); part.schema == t.arguments && o.Text("type") != "object" {
 			// In draft-07, keywords beside $ref have no effect, so inlining drops a type
 			// at the root; but the protocol requires "type": "object" there of every
 			// tool.
@@ -207,13 +138,13 @@ func (t *Tool) readSchemas(definition mcp.Object) (mcp.Object, error) {
 		return definition, refuse("schema", errInputType)
 	}
 	var err error
-	if t.input, err = schema.Compile(raw); err != nil {
+	if t.arguments, err = schema.Compile(raw); err != nil {
 		return definition, refuse(reasonOf(err), fmt.Errorf("inputSchema: %w", err))
 	}
-	if t.Headers, err = headerParams(t.input); err != nil {
+	if t.Headers, err = headerParams(t.arguments); err != nil {
 		return definition, refuse("header", err)
 	}
-	for _, gap := range t.input.Unenforced() {
+	for _, gap := range t.arguments.Unenforced() {
 		t.Unenforced = append(t.Unenforced, "inputSchema: "+gap)
 	}
 	if raw = definition.Value("outputSchema"); raw == nil {
@@ -249,10 +180,10 @@ func (t *Tool) with(offer *Offer) *Tool {
 		t = &Tool{
 			Item: Item{
 				Kind: t.Kind, Server: t.Server, Name: t.Name, Exposed: t.Exposed, Definition: t.Definition,
-				Raw: t.Raw, Timeout: offer.Timeout, origin: t.origin, offered: t.offered, inlined: t.inlined,
+				Raw: t.Raw, Timeout: offer.Timeout, Headers: t.Headers, origin: t.origin, offered: t.offered,
+				inlined: t.inlined, arguments: t.arguments,
 			},
-			app: t.app, Headers: t.Headers, Tasks: offer.Tasks, Unenforced: t.Unenforced,
-			input: t.input, output: t.output,
+			app: t.app, Tasks: offer.Tasks, Unenforced: t.Unenforced, output: t.output,
 		}
 	}
 	t.callBy(offer.Call)

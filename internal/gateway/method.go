@@ -78,11 +78,8 @@ func unchecked(*call, schema.Budget) error { return nil }
 
 func checkArguments(c *call, budget schema.Budget) error {
 	arguments, err := c.arguments()
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case c.tool != nil:
-		return c.tool.ValidateWithin(arguments, budget)
 	}
 	return c.item.ValidateWithin(arguments, budget)
 }

@@ -66,3 +66,13 @@ func (e *ProtocolError) Error() string {
 
 // Unwrap returns the cause.
 func (e *ProtocolError) Unwrap() error { return e.Err }
+
+// UsageError is a mistake of the model that called a tool. Its text tells the model what
+// to do better, and repeats no value. Sources return it, and whoever called the tool gets
+// it as a result with isError.
+type UsageError struct{ Text string }
+
+func (e *UsageError) Error() string { return e.Text }
+
+// Usagef returns a *UsageError.
+func Usagef(format string, args ...any) error { return &UsageError{fmt.Sprintf(format, args...)} }

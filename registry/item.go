@@ -157,9 +157,13 @@ func (i *Item) Down() *DownError {
 	}
 }
 
-// call runs f, and maps and judges the URIs in its result or error.
+// call runs f, and maps and judges the URIs in its result or error. A mistake of the model
+// becomes a result.
 func (o *origin) call(ctx context.Context, f Func, c *Call) (mcp.Object, error) {
 	result, err := f(ctx, c)
+	if usage, ok := errors.AsType[*UsageError](err); ok {
+		return mcp.ToolError(usage.Text), nil
+	}
 	if err == nil && c.Method == mcp.MethodSkillsGet {
 		err = o.judgeSkill(result.Object("skill"))
 	}

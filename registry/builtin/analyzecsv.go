@@ -44,13 +44,6 @@ type analyzeCSVResult struct {
 	Columns []columnSummary `json:"columns"`
 }
 
-// usageError is an error whose text is for the model: it becomes a result with isError.
-type usageError struct{ text string }
-
-func (e *usageError) Error() string { return e.text }
-
-func usagef(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
-
 // newAnalyzeCSV makes the tool analyze_csv. Each call opens the data directory, so that
 // it reads what is there now, also when another directory has taken its place.
 func newAnalyzeCSV(cfg Config) (registry.Func, error) {
@@ -62,21 +55,17 @@ func newAnalyzeCSV(cfg Config) (registry.Func, error) {
 		return nil, fmt.Errorf("open the data directory: %w", err)
 	}
 	_ = root.Close() // it was only tried
-	call := func(ctx context.Context, c *registry.Call) (mcp.Object, error) {
+	return func(ctx context.Context, c *registry.Call) (mcp.Object, error) {
 		result, err := analyzeFile(ctx, cfg.CSVRoot, c, cfg.Turns)
-		if usage, ok := errors.AsType[*usageError](err); ok {
-			return mcp.ToolError(usage.text), nil
-		}
 		if err != nil {
 			return mcp.Object{}, err
 		}
 		return structuredResult(result), nil
-	}
-	return call, nil
+	}, nil
 }
 
 // analyzeFile reads the arguments, opens the file below directory and analyses it. Errors
-// are *usageError, or that of ctx.
+// are *registry.UsageError, or that of ctx.
 func analyzeFile(ctx context.Context, directory string, c *registry.Call, turns *fairqueue.Queue) (
 	*analyzeCSVResult, error,
 ) {
@@ -84,7 +73,8 @@ func analyzeFile(ctx context.Context, directory string, c *registry.Call, turns 
 	delimiter := byte(',')
 	if text := args.Text("delimiter"); text != "" {
 		if !slices.Contains([]string{",", ";", "|", "\t"}, text) {
-			return nil, usagef("The delimiter must be a comma, a semicolon, a vertical bar or a tab.")
+			return nil, registry.Usagef(
+				"The delimiter must be a comma, a semicolon, a vertical bar or a tab.")
 		}
 		delimiter = text[0]
 	}
@@ -108,18 +98,21 @@ func analyzeFile(ctx context.Context, directory string, c *registry.Call, turns 
 	return result, err
 }
 
-func errTooManyBytes() error { return usagef("The file is larger than %d MiB.", maxCSVBytes>>20) }
+func errTooManyBytes() error {
+	return registry.Usagef("The file is larger than %d MiB.", maxCSVBytes>>20)
+}
 
 // openBelow opens a regular file below directory: os.Root lets no path and no symbolic
-// link lead out of that. Errors are *usageError. A file that does not exist and one that a
-// symbolic link leads to outside give the same error, so that a caller cannot find out
-// which files the machine has. Only a path that by itself leads out, as ../x does, is told
-// so.
+// link lead out of that. Errors are *registry.UsageError. A file that does not exist and
+// one that a symbolic link leads to outside give the same error, so that a caller cannot
+// find out which files the machine has. Only a path that by itself leads out, as ../x
+// does, is told so.
 func openBelow(directory, path string) (*os.File, error) {
 	if !filepath.IsLocal(filepath.FromSlash(path)) {
-		return nil, usagef("The path must be relative to the data directory and must not lead out of it.")
+		return nil, registry.Usagef(
+			"The path must be relative to the data directory and must not lead out of it.")
 	}
-	unreadable := usagef("There is no readable file with that path in the data directory.")
+	unreadable := registry.Usagef("There is no readable file with that path in the data directory.")
 	root, err := os.OpenRoot(directory)
 	if err != nil {
 		return nil, unreadable
@@ -144,7 +137,7 @@ func openBelow(directory, path string) (*os.File, error) {
 }
 
 // analyze reads a CSV text row by row and keeps no row. only is the name of the one
-// column to look at, "" for all. Errors are *usageError, or that of ctx.
+// column to look at, "" for all. Errors are *registry.UsageError, or that of ctx.
 func analyze(ctx context.Context, r io.Reader, delimiter byte, only string) (*analyzeCSVResult, error) {
 	begun := bufio.NewReader(r)
 	if start, _ := begun.Peek(len(byteOrderMark)); string(start) == byteOrderMark {
@@ -154,7 +147,7 @@ func analyze(ctx context.Context, r io.Reader, delimiter byte, only string) (*an
 	reader.Comma, reader.ReuseRecord = rune(delimiter), true
 	header, err := reader.Read()
 	if errors.Is(err, io.EOF) {
-		return nil, usagef("The file is empty. Its first row must name the columns.")
+		return nil, registry.Usagef("The file is empty. Its first row must name the columns.")
 	}
 	if err != nil {
 		return nil, csvError(err)
@@ -171,7 +164,7 @@ func analyze(ctx context.Context, r io.Reader, delimiter byte, only string) (*an
 		case err != nil:
 			return nil, csvError(err)
 		case rows == maxCSVRows:
-			return nil, usagef("The file has more than %d rows.", maxCSVRows)
+			return nil, registry.Usagef("The file has more than %d rows.", maxCSVRows)
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		}
@@ -191,37 +184,38 @@ func summarize(rows int, columns []*column) *analyzeCSVResult {
 }
 
 // columnsOf returns the columns to look at: those that are called only, of which there
-// may be several, or all when only is "". Errors are *usageError.
+// may be several, or all when only is "". Errors are *registry.UsageError.
 func columnsOf(header []string, only string) ([]*column, error) {
 	var columns []*column
 	for i, name := range header {
 		name = strings.TrimSpace(name)
 		if len(name) > maxCSVName || !utf8.ValidString(name) {
-			return nil, usagef("The name of column %d is longer than %d bytes or is not UTF-8 text.", i+1,
-				maxCSVName)
+			return nil, registry.Usagef(
+				"The name of column %d is longer than %d bytes or is not UTF-8 text.", i+1, maxCSVName)
 		}
 		if only == "" || name == only {
 			columns = append(columns, &column{index: i, name: name})
 		}
 	}
 	if len(columns) == 0 {
-		return nil, usagef("No column has that name. Leave the column out to see the names of all.")
+		return nil, registry.Usagef("No column has that name. Leave the column out to see the names of all.")
 	}
 	return columns, nil
 }
 
-// csvError returns a *usageError for an error of csv.Reader. It says where the file is
-// wrong, and repeats nothing from it.
+// csvError returns a *registry.UsageError for an error of csv.Reader. It says where the
+// file is wrong, and repeats nothing from it.
 func csvError(err error) error {
 	syntax, isSyntax := errors.AsType[*csv.ParseError](err)
-	_, isUsage := errors.AsType[*usageError](err)
+	_, isUsage := errors.AsType[*registry.UsageError](err)
 	switch {
 	case isUsage:
 		return err
 	case !isSyntax:
-		return usagef("The file cannot be read to its end.")
+		return registry.Usagef("The file cannot be read to its end.")
 	case errors.Is(err, csv.ErrFieldCount):
-		return usagef("Line %d has not as many cells as the first row. Is the delimiter right?", syntax.Line)
+		return registry.Usagef("Line %d has not as many cells as the first row. Is the delimiter right?",
+			syntax.Line)
 	}
-	return usagef("Line %d has a misplaced quotation mark at byte %d.", syntax.Line, syntax.Column)
+	return registry.Usagef("Line %d has a misplaced quotation mark at byte %d.", syntax.Line, syntax.Column)
 }

@@ -74,9 +74,16 @@ func tryCall(ctx context.Context, t *testing.T, offer registry.Offer, arguments 
 	if err != nil {
 		t.Fatalf("test arguments %s: %v", arguments, err)
 	}
-	name := offer.Definition.Value("name")
-	params := mcp.NewObject(mcp.Member{Name: "name", Value: name}, mcp.Member{Name: "arguments", Value: args})
-	result, err := offer.Call(ctx, &registry.Call{Params: params})
+	name := offer.Definition.Text("name")
+	params := mcp.NewObject(mcp.Member{Name: "name", Value: mcp.String(name)},
+		mcp.Member{Name: "arguments", Value: args})
+	catalogue := registry.New()
+	catalogue.Replace(registry.Source{Name: "box", Own: true, Tools: []registry.Offer{offer}})
+	tool, err := catalogue.Catalogue().View([]string{"box"}).Lookup(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := tool.Call(ctx, &registry.Call{Params: params})
 	if err == nil {
 		if fault := strictjson.Check(result.JSON()); fault != nil {
 			t.Fatalf("result is not strict JSON: %v: %s", fault, result.JSON())

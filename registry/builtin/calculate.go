@@ -28,11 +28,11 @@ func newCalculate(Config) (registry.Func, error) { return calculate, nil }
 func calculate(_ context.Context, c *registry.Call) (mcp.Object, error) {
 	expression := arguments(c).Text("expression")
 	if strings.TrimSpace(expression) == "" {
-		return errorResult(`The expression is empty. Give one such as "2 * (3 + 4)".`), nil
+		return mcp.Object{}, registry.Usagef(`The expression is empty. Give one such as "2 * (3 + 4)".`)
 	}
 	v, err := evaluate(expression)
 	if err != nil {
-		return errorResult("The expression cannot be evaluated: %v.", err), nil
+		return mcp.Object{}, registry.Usagef("The expression cannot be evaluated: %v.", err)
 	}
 	result := calculateResult{Result: v.text(), Exact: !v.approximate}
 	if strings.Contains(result.Result, "/") {

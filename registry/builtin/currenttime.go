@@ -31,8 +31,8 @@ func newCurrentTime(cfg Config) (registry.Func, error) {
 	call := func(_ context.Context, c *registry.Call) (mcp.Object, error) {
 		zone, ok := location(arguments(c).Text("timezone"))
 		if !ok {
-			return errorResult(
-				`No time zone has that name. Use an IANA name of the form "Europe/Berlin", or "UTC".`), nil
+			return mcp.Object{}, registry.Usagef(
+				`No time zone has that name. Use an IANA name of the form "Europe/Berlin", or "UTC".`)
 		}
 		now := cfg.Now().In(zone)
 		abbreviation, _ := now.Zone()

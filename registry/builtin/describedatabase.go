@@ -49,7 +49,7 @@ func newDescribeDatabase(cfg Config) (registry.Func, error) {
 			}
 			return d.answer(ctx, c, q, func(name string, table *database.Table) mcp.Object {
 				if len(table.Rows) == 0 && one.Kind != database.Null {
-					return errorResult("The database has no table or view of that name that can be read. " +
+					return mcp.ToolError("The database has no table or view of that name that can be read. " +
 						"Leave the table out to see all.")
 				}
 				return layoutResult(name, table)

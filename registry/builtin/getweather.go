@@ -50,9 +50,9 @@ func newGetWeather(cfg Config) (registry.Func, error) {
 		args := arguments(c)
 		name := strings.TrimSpace(args.Text("location"))
 		if name == "" || utf8.RuneCountInString(name) > maxLocation {
-			return errorResult(
+			return mcp.Object{}, registry.Usagef(
 				`The location must be a city such as "Berlin" or a postal code, of at most %d characters.`,
-				maxLocation), nil
+				maxLocation)
 		}
 		imperial := args.Text("units") == "imperial"
 		result, err := meteo.weather(ctx, name, imperial)
@@ -62,7 +62,7 @@ func newGetWeather(cfg Config) (registry.Func, error) {
 		if ctx.Err() != nil { // the caller left or the whole call timed out, which the gateway answers
 			return mcp.Object{}, fmt.Errorf("look up weather: %w", ctx.Err())
 		}
-		return mcp.ToolError(weatherFault(err)), nil
+		return mcp.Object{}, registry.Usagef("%s", weatherFault(err))
 	}
 	return call, nil
 }

@@ -132,7 +132,7 @@ func newQueryDatabase(cfg Config) (registry.Func, error) {
 				q.Limit = int(min(max(n, 1), database.MaxRows))
 			}
 			if fault := readParameters(q, args.Value("parameters")); fault != "" {
-				return mcp.ToolError(fault), nil
+				return mcp.Object{}, registry.Usagef("%s", fault)
 			}
 			return d.answer(ctx, c, q, queryResult)
 		})
@@ -149,7 +149,7 @@ func databaseTool(cfg Config,
 	return func(ctx context.Context, c *registry.Call) (mcp.Object, error) {
 		d, found := all.named(arguments(c).Text("database"))
 		if !found {
-			return errorResult("There is no such database; there are %s.", all.names()), nil
+			return mcp.Object{}, registry.Usagef("There is no such database; there are %s.", all.names())
 		}
 		return use(ctx, c, d)
 	}, nil
@@ -185,7 +185,7 @@ func (d namedSource) answer(ctx context.Context, c *registry.Call, q *database.Q
 	table, err := d.Query(ctx, q)
 	if fault, ours := errors.AsType[*database.Error](err); ours {
 		c.Memory.Shrink(0)
-		return mcp.ToolError(fault.Text), nil
+		return mcp.Object{}, registry.Usagef("%s", fault.Text)
 	}
 	switch {
 	case err != nil && ctx.Err() != nil:

@@ -1,8 +1,6 @@
 package builtin
 
 import (
-	"fmt"
-
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -28,11 +26,4 @@ func encoded(v any) mcp.RawJSON {
 		panic("builtin: " + err.Error())
 	}
 	return text
-}
-
-// errorResult returns the result (with isError) of a call that is wrong or cannot be
-// served now. Its text tells the model what is wrong and what to do instead. The error of
-// a Func, in contrast, is for faults that the model cannot mend.
-func errorResult(format string, args ...any) mcp.Object {
-	return mcp.ToolError(fmt.Sprintf(format, args...))
 }

@@ -1,6 +1,10 @@
 package builtin
 
-import "io"
+import (
+	"io"
+
+	"github.com/drawbridge-mcp/drawbridge/registry"
+)
 
 // rowLimiter stands between a file and encoding/csv, which keeps a whole row in memory
 // however long it is: one missing quotation mark can make a single row of a whole file.
@@ -16,7 +20,8 @@ type rowLimiter struct {
 	bytes, cells int // of the present row so far; cells counts delimiters, which are one less
 }
 
-// Read implements io.Reader. Its errors are *usageError, or those of the reader below.
+// Read implements io.Reader. Its errors are *registry.UsageError, or those of the reader
+// below.
 func (l *rowLimiter) Read(p []byte) (int, error) {
 	n, err := l.reader.Read(p)
 	for _, c := range p[:n] {
@@ -31,11 +36,11 @@ func (l *rowLimiter) Read(p []byte) (int, error) {
 			l.bytes, l.cells = 0, 0
 		}
 		if l.cells == maxCSVColumns {
-			return 0, usagef("The file has more than %d columns.", maxCSVColumns)
+			return 0, registry.Usagef("The file has more than %d columns.", maxCSVColumns)
 		}
 		if l.bytes > maxCSVRow {
-			return 0, usagef("A row of the file is longer than %d MiB. A quotation mark may be missing.",
-				maxCSVRow>>20)
+			return 0, registry.Usagef(
+				"A row of the file is longer than %d MiB. A quotation mark may be missing.", maxCSVRow>>20)
 		}
 	}
 	return n, err

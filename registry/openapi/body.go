@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
 // body says how the argument body becomes the body of a request.
@@ -145,11 +146,11 @@ func plainField(name string, integers bool) *argument {
 }
 
 // formTexts writes an object as a form. Members that are null are not written. The error
-// is a *usageError.
+// is a *registry.UsageError.
 func (b *body) formTexts(raw mcp.RawJSON) (string, error) {
 	o, ok := mcp.ObjectOf(raw)
 	if !ok {
-		return "", usagef("arguments.body must be an object")
+		return "", registry.Usagef("arguments.body must be an object")
 	}
 	var pieces []string
 	for name, member := range o.Members {

@@ -3,8 +3,6 @@ package openapi
 import (
 	"bytes"
 	"cmp"
-	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -48,7 +46,7 @@ func newOffer(cfg *Config, doc *document, t *target, o *operation) (made, error)
 		return made{}, err
 	}
 	return made{
-		offer: registry.Offer{Definition: admitted.Definition, Timeout: cfg.Timeout, Call: fitting.call},
+		offer: registry.Offer{Definition: admitted.Definition, Timeout: cfg.Timeout, Call: fitting.run},
 		notes: fitting.notes(), released: admitted.Released,
 	}, nil
 }
@@ -248,14 +246,4 @@ func outputSchema(o *operation, s *schemas) (mcp.RawJSON, error) {
 		mcp.Member{Name: "allOf", Value: mcp.Array([]mcp.RawJSON{raw})},
 		mcp.Member{Name: "$defs", Value: s.definitions(raw)},
 	).JSON(), nil
-}
-
-// call serves one tools/call. It is the Func of the offer and safe for concurrent use.
-// Mistakes of the model become results with isError; other errors are those of run.
-func (c *caller) call(ctx context.Context, call *registry.Call) (mcp.Object, error) {
-	result, err := c.run(ctx, call)
-	if usage, ok := errors.AsType[*usageError](err); ok {
-		return mcp.ToolError(usage.text), nil
-	}
-	return result, err
 }

@@ -17,7 +17,7 @@
 //
 // For every call:
 //
-//	caller.call ──▶ run ──▶ request (address, headers, content) ──▶ HTTP client ──▶ answer ──▶ result
+//	caller.run ──▶ request (address, headers, content) ──▶ HTTP client ──▶ answer ──▶ result
 //
 // Reading order: this file, document.go (the document) with reference.go and files.go,
 // offer.go (from an operation to a tool) with name.go, argument.go, body.go, schema.go and

@@ -133,7 +133,7 @@ func plainPath(path string) bool {
 const maxAddress = 32 << 10
 
 // errAddress means a fault of this package: arguments that lead elsewhere are refused as
-// a *usageError before.
+// a *registry.UsageError before.
 var errAddress = errors.New("the arguments would lead to another address")
 
 // address returns the address of a call with these arguments. Whatever they are, the
@@ -154,7 +154,7 @@ func (c *caller) address(arguments mcp.Object) (*url.URL, error) {
 		text += "?" + query
 	}
 	if len(text) > maxAddress {
-		return nil, usagef("The arguments make an address of more than %d bytes.", maxAddress)
+		return nil, registry.Usagef("The arguments make an address of more than %d bytes.", maxAddress)
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != c.base.Scheme || u.Host != c.base.Host || u.User != nil ||
@@ -167,7 +167,7 @@ func (c *caller) address(arguments mcp.Object) (*url.URL, error) {
 }
 
 // path returns the path of a call, behind that of the base address, with the arguments
-// written in. Errors are *usageError.
+// written in. Errors are *registry.UsageError.
 func (c *caller) path(arguments mcp.Object) (string, error) {
 	var out strings.Builder
 	for _, s := range c.segments {
@@ -190,14 +190,14 @@ func (c *caller) path(arguments mcp.Object) (string, error) {
 		}
 		// Pieces that are harmless alone may lead elsewhere together, as . and . do.
 		if len(s) > 1 && !harmless(registry.Decode(out.String()[start:])) {
-			return "", usagef("The arguments make a part of the address that leads elsewhere.")
+			return "", registry.Usagef("The arguments make a part of the address that leads elsewhere.")
 		}
 	}
 	return out.String(), nil
 }
 
 // query returns the query of a call without the question mark, "" for none. An argument
-// that is missing or null is not written. Errors are *usageError.
+// that is missing or null is not written. Errors are *registry.UsageError.
 func (c *caller) query(arguments mcp.Object) (string, error) {
 	var pieces []string
 	for _, a := range c.arguments {
@@ -251,7 +251,7 @@ func (c *caller) content(arguments mcp.Object) ([]byte, error) {
 	return raw, nil
 }
 
-// request makes the HTTP request of a call. Errors are *usageError or errAddress.
+// request makes the HTTP request of a call. Errors are *registry.UsageError or errAddress.
 func (c *caller) request(ctx context.Context, arguments mcp.Object) (*http.Request, error) {
 	address, err := c.address(arguments)
 	if err != nil {
@@ -278,7 +278,8 @@ func (c *caller) request(ctx context.Context, arguments mcp.Object) (*http.Reque
 	return r, nil
 }
 
-// run sends the request of a call and makes a result of the answer. Errors are *usageError,
+// run sends the request of a call and makes a result of the answer. It is the Func of the
+// offer and safe for concurrent use. Errors are *registry.UsageError,
 // *registry.UnavailableError, errAddress, a *registry.MemoryError or that of ctx. An
 // *UnavailableError says whether the API may have received the call: that is taken to be
 // so as soon as the headers were written.

@@ -2,7 +2,6 @@ package openapi
 
 import (
 	"bytes"
-	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
@@ -17,14 +16,6 @@ import (
 // Whatever the value, it must stay the value of its own parameter: it must not end the
 // parameter, add another one, or lead to another path.
 
-// usageError is a mistake of the model. Its text tells the model what to do better, and
-// repeats no value.
-type usageError struct{ text string }
-
-func (e *usageError) Error() string { return e.text }
-
-func usagef(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
-
 // value is the value of an argument, taken apart as texts: either text, list or pairs.
 type value struct {
 	plain bool // the value is text
@@ -34,7 +25,7 @@ type value struct {
 }
 
 // read takes the value of the argument apart. Elements of a list that are objects or lists
-// are refused where no style says how to write them. The error is a *usageError.
+// are refused where no style says how to write them. The error is a *registry.UsageError.
 func (a *argument) read(raw mcp.RawJSON) (value, error) {
 	switch {
 	case a.asJSON || a.objects && raw.IsObject():
@@ -48,8 +39,8 @@ func (a *argument) read(raw mcp.RawJSON) (value, error) {
 				text, ok = string(element), true
 			}
 			if !ok {
-				return value{}, usagef("arguments.%s: the elements must be texts, numbers or booleans",
-					a.name)
+				return value{}, registry.Usagef(
+					"arguments.%s: the elements must be texts, numbers or booleans", a.name)
 			}
 			v.list[i] = text
 		}
@@ -60,7 +51,8 @@ func (a *argument) read(raw mcp.RawJSON) (value, error) {
 		for key, member := range o.Members {
 			text, ok := a.scalar(member)
 			if !ok {
-				return value{}, usagef("arguments.%s: the values must be texts, numbers or booleans", a.name)
+				return value{}, registry.Usagef("arguments.%s: the values must be texts, numbers or booleans",
+					a.name)
 			}
 			v.pairs = append(v.pairs, [2]string{key, text})
 		}
@@ -68,7 +60,7 @@ func (a *argument) read(raw mcp.RawJSON) (value, error) {
 	}
 	text, ok := a.scalar(raw)
 	if !ok {
-		return value{}, usagef("arguments.%s must not be null", a.name)
+		return value{}, registry.Usagef("arguments.%s must not be null", a.name)
 	}
 	return value{text: text, plain: true}, nil
 }
@@ -119,20 +111,21 @@ func (v value) joined(escaped func(string) string, between, equals string) strin
 
 // pathText returns what the value becomes in a segment of the path. It refuses values
 // that could lead to another path, and empty ones, which would leave out the segment. The
-// error is a *usageError.
+// error is a *registry.UsageError.
 // https://spec.openapis.org/oas/v3.1.1.html#style-examples
 func (a *argument) pathText(v value) (string, error) {
 	if !v.plain && len(v.list) == 0 && len(v.pairs) == 0 || v.plain && v.text == "" {
-		return "", usagef("arguments.%s must not be empty: it is part of the address", a.name)
+		return "", registry.Usagef("arguments.%s must not be empty: it is part of the address", a.name)
 	}
 	for _, text := range v.texts() {
 		if !harmless(text) {
-			return "", usagef(
+			return "", registry.Usagef(
 				"arguments.%s must not be . or .., have them or nothing between slashes, have control "+
 					"characters or be longer than %d bytes: it is part of the address", a.name, maxPathText)
 		}
 		if !a.slashes && hasSlash(text) {
-			return "", usagef("arguments.%s must not have slashes: it is one part of the address", a.name)
+			return "", registry.Usagef("arguments.%s must not have slashes: it is one part of the address",
+				a.name)
 		}
 	}
 	name := escape(a.parameter)
@@ -154,7 +147,7 @@ func (a *argument) pathText(v value) (string, error) {
 }
 
 // queryTexts returns the name=value pieces that a value becomes in the query or in a
-// form; an empty list becomes none. The error is a *usageError.
+// form; an empty list becomes none. The error is a *registry.UsageError.
 func (a *argument) queryTexts(raw mcp.RawJSON) ([]string, error) {
 	if a.style == "deepObject" && !a.asJSON {
 		return a.deepTexts(nil, a.parameter, raw)
@@ -168,7 +161,7 @@ func (a *argument) queryTexts(raw mcp.RawJSON) ([]string, error) {
 	case v.plain:
 		return []string{name + "=" + a.escaped(v.text)}, nil
 	case v.pairs != nil && a.explode:
-		return nil, usagef("arguments.%s must not be an object", a.name)
+		return nil, registry.Usagef("arguments.%s must not be an object", a.name)
 	case a.explode:
 		var pieces []string
 		for _, text := range v.list {
@@ -183,8 +176,8 @@ func (a *argument) queryTexts(raw mcp.RawJSON) ([]string, error) {
 	if mark := map[string]string{"spaceDelimited": " ", "pipeDelimited": "|"}[a.style]; mark != "" {
 		between = escape(mark)
 		if slices.ContainsFunc(v.texts(), func(text string) bool { return strings.Contains(text, mark) }) {
-			return nil, usagef("arguments.%s: no element may have %q, which stands between elements", a.name,
-				mark)
+			return nil, registry.Usagef(
+				"arguments.%s: no element may have %q, which stands between elements", a.name, mark)
 		}
 	}
 	return []string{name + "=" + v.joined(a.escapedElement, between, between)}, nil
@@ -207,7 +200,7 @@ func (a *argument) deepTexts(pieces []string, name string, raw mcp.RawJSON) ([]s
 	if o, ok := mcp.ObjectOf(raw); ok {
 		for key, member := range o.Members {
 			if strings.ContainsAny(key, "[]") {
-				return nil, usagef("arguments.%s: a name in it must not have brackets", a.name)
+				return nil, registry.Usagef("arguments.%s: a name in it must not have brackets", a.name)
 			}
 			if pieces, err = a.deepTexts(pieces, name+"["+key+"]", member); err != nil {
 				return nil, err
@@ -223,7 +216,7 @@ func (a *argument) deepTexts(pieces []string, name string, raw mcp.RawJSON) ([]s
 
 // headerText returns what the value becomes in a header. It refuses every character but
 // visible ASCII and spaces, above all line breaks, which would end the header. The error
-// is a *usageError.
+// is a *registry.UsageError.
 func (a *argument) headerText(v value) (string, error) {
 	equals := ","
 	if a.explode {
@@ -232,7 +225,7 @@ func (a *argument) headerText(v value) (string, error) {
 	text := v.joined(func(text string) string { return text }, ",", equals)
 	for i := range len(text) {
 		if text[i] < ' ' || text[i] > '~' {
-			return "", usagef(
+			return "", registry.Usagef(
 				"arguments.%s is sent in a header, which takes visible ASCII characters and spaces only",
 				a.name)
 		}

@@ -70,9 +70,13 @@ func (m *callerView) enter(list listKind, tool *registry.Tool, item *registry.It
 // lists them so as well.
 func (m *callerView) nameOwn(view *registry.View, tools []*registry.Tool) {
 	m.own = make(map[string]*registry.Tool)
+	listed := make(map[string]bool, len(tools))
+	for _, tool := range tools {
+		listed[tool.Exposed] = true
+	}
 	for _, tool := range tools {
 		if !tool.ForApps || !view.Extensions(tool.Server).Has(mcp.ExtensionApps) ||
-			m.tool(tool.Name) != nil ||
+			m.tool(tool.Name) != nil || listed[tool.Name] ||
 			m.tool(tool.Exposed) == nil { // it is listed only
 			continue
 		}

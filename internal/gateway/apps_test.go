@@ -251,6 +251,31 @@ func TestOwnNamesOfAppsResolveUnlessTheyAreAmbiguous(t *testing.T) {
 	}
 }
 
+// TestOwnNamesOfAppsAreNoNamesOfAnnouncedTools announces a tool under the name that the
+// server of an app gives to one of its own.
+func TestOwnNamesOfAppsAreNoNamesOfAnnouncedTools(t *testing.T) {
+	seen := &[]*registry.Call{}
+	b := newBench(t, TenantConfig{ID: "acme", Servers: []string{"mod", "bare"}, Rules: []Rule{
+		{Allow: []string{"mod__*"}}, {Scopes: []string{"more"}, Allow: []string{"refresh"}, Announce: true},
+	}})
+	app := appServer("mod", seen)
+	b.replace(t, app)
+	b.replace(t, registry.Source{Name: "bare", Tools: []registry.Offer{{
+		Definition: object(`{"name":"refresh","inputSchema":{"type":"object"}}`), Timeout: libraryTime,
+		Call: app.Tools[0].Call,
+	}}})
+	named := slices.DeleteFunc(toolsFor(t, b, appHost),
+		func(line string) bool { return !strings.HasPrefix(line, "refresh") })
+	if len(named) != 1 {
+		t.Errorf("listed under that name: %q, want one", named)
+	}
+	r := request("refresh", `{}`)
+	r.Extensions = appHost
+	if _, failure := b.handle(t, r); failure == nil || len(*seen) > 0 {
+		t.Errorf("called: got %v and %d calls, want the announced tool refused", failure, len(*seen))
+	}
+}
+
 // TestHeadersRepeatWhatTheListOfAClientSays has a tool whose argument travels as a header in
 // the list of clients without apps alone.
 func TestHeadersRepeatWhatTheListOfAClientSays(t *testing.T) {

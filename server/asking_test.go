@@ -32,8 +32,7 @@ func (w *world) asking() (*asker, *files) {
 func (a *asker) lists(d gateway.Digests) gateway.Digests {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	d.Prompts, d.Resources = strconv.Itoa(a.prompts), "r"
-	d.Content[1] = d.Prompts
+	d[1], d[2].Listed = gateway.Digest{Listed: strconv.Itoa(a.prompts), Content: strconv.Itoa(a.prompts)}, "r"
 	return d
 }
 

@@ -326,7 +326,8 @@ func TestClientsAreToldOfTheirOwnLists(t *testing.T) {
 	first := plain("describe")
 	hosts := toolsFor(t, b, appHost)
 	second := plain("describe", "tell")
-	if first.Tools == second.Tools || first.Prompts != second.Prompts || first.Resources == "" {
+	if first[digestOfTools] == second[digestOfTools] || first[digestOfPrompts] != second[digestOfPrompts] ||
+		first[digestOfResources].Listed == "" {
 		t.Errorf("digests before %+v and after %+v a tool came for clients without apps", first, second)
 	}
 	if got := toolsFor(t, b, appHost); !slices.Equal(got, hosts) || slices.ContainsFunc(got, func(line string) bool {

@@ -102,18 +102,15 @@ func newCallerView(view *registry.View, allowed grants, compared bool) *callerVi
 		func(a, b *registry.Tool) int { return strings.Compare(a.Exposed, b.Exposed) })
 	made.listTools(view, shown, all)
 	made.extensions = extensionsOf(view, made)
-	made.digests = Digests{
-		Tools:   digest(view.Announced, all, made.aliases),
-		Prompts: digest(view.Announced, made.lists[listedPrompts]),
-		Resources: digest(view.Announced, made.lists[listedResources],
-			made.lists[listedTemplates], made.lists[listedSkills]),
-	}
-	if compared {
-		made.digests.Content = [3]string{
-			digest(unannounced, all, made.aliases)[:contentDigits],
-			digest(unannounced, made.lists[listedPrompts])[:contentDigits],
-			digest(unannounced, made.lists[listedResources],
-				made.lists[listedTemplates], made.lists[listedSkills])[:contentDigits],
+	for i, lists := range [...][][]*registry.Item{
+		digestOfTools: {all, made.aliases}, digestOfPrompts: {made.lists[listedPrompts]},
+		digestOfResources: {
+			made.lists[listedResources], made.lists[listedTemplates], made.lists[listedSkills],
+		},
+	} {
+		made.digests[i].Listed = digest(view.Announced, lists...)
+		if compared {
+			made.digests[i].Content = digest(unannounced, lists...)[:contentDigits]
 		}
 	}
 	return made
@@ -177,16 +174,26 @@ func line(sum hash.Hash, raw mcp.RawJSON) {
 	sum.Write([]byte{'\n'})
 }
 
-// Digests identify the lists that a caller sees. Each changes if, and only if, its list
-// changes, or a server of which the list has at least one item announces a change. The
-// digest of the tools covers also those that run only as tasks, so it is the same for all
-// clients of a caller.
-type Digests struct {
-	Tools, Prompts, Resources string // Resources: with their templates and skills
-	// Content are digests of the same lists, in this order, that leave out what servers
-	// announced: replicas that offer a caller the same have the same. They are empty
-	// where there are no other replicas.
-	Content [3]string
+// Digests identify the lists that a caller sees: those of tools, of prompts, and of
+// resources with their templates and skills, in this order.
+type Digests [3]Digest
+
+// The indices in Digests.
+const (
+	digestOfTools = iota
+	digestOfPrompts
+	digestOfResources
+)
+
+// Digest identifies the lists of one kind.
+type Digest struct {
+	// Listed changes if, and only if, a list changes, or a server of which it has at least
+	// one item announces a change. That of the tools covers also those that run only as
+	// tasks, so it is the same for all clients of a caller.
+	Listed string
+	// Content is of the same lists, and leaves out what servers announced: replicas that
+	// offer a caller the same have the same. It is empty where there are no other replicas.
+	Content string
 }
 
 // and returns digests that change if d or other does.
@@ -198,24 +205,10 @@ func (d Digests) and(other Digests) Digests {
 		sum := sha256.Sum256([]byte(a + b))
 		return hex.EncodeToString(sum[:])[:len(a)]
 	}
-	d.Tools, d.Prompts = both(d.Tools, other.Tools), both(d.Prompts, other.Prompts)
-	d.Resources = both(d.Resources, other.Resources)
-	for i := range d.Content {
-		d.Content[i] = both(d.Content[i], other.Content[i])
+	for i := range d {
+		d[i] = Digest{both(d[i].Listed, other[i].Listed), both(d[i].Content, other[i].Content)}
 	}
 	return d
-}
-
-// of returns the digest that covers a list.
-func (d Digests) of(kind listKind) string {
-	switch kind {
-	case listedTools, listedAllTools, listedForApps, listedAllForApps:
-		return d.Tools
-	case listedPrompts:
-		return d.Prompts
-	default:
-		return d.Resources
-	}
 }
 
 // listKind is one of the lists that clients ask for.
@@ -234,17 +227,21 @@ const (
 	listKinds // how many there are
 )
 
-// listings says of each list by which method clients ask for it, and the purpose that its
-// cursors are sealed for, so that a cursor of one list is not valid for another.
-var listings = [listKinds]struct{ method, purpose string }{
-	listedTools:      {mcp.MethodToolsList, "cursor"},
-	listedAllTools:   {mcp.MethodToolsList, "cursor of all tools"},
-	listedForApps:    {mcp.MethodToolsList, "cursor for apps"},
-	listedAllForApps: {mcp.MethodToolsList, "cursor of all tools for apps"},
-	listedPrompts:    {mcp.MethodPromptsList, "cursor of prompts"},
-	listedResources:  {mcp.MethodResourcesList, "cursor of resources"},
-	listedTemplates:  {mcp.MethodTemplatesList, "cursor of templates"},
-	listedSkills:     {mcp.MethodSkillsList, "cursor of skills"},
+// listings says of each list by which method clients ask for it, the purpose that its
+// cursors are sealed for, so that a cursor of one list is not valid for another, and which
+// digest covers it.
+var listings = [listKinds]struct {
+	method, purpose string
+	digest          int
+}{
+	listedTools:      {mcp.MethodToolsList, "cursor", digestOfTools},
+	listedAllTools:   {mcp.MethodToolsList, "cursor of all tools", digestOfTools},
+	listedForApps:    {mcp.MethodToolsList, "cursor for apps", digestOfTools},
+	listedAllForApps: {mcp.MethodToolsList, "cursor of all tools for apps", digestOfTools},
+	listedPrompts:    {mcp.MethodPromptsList, "cursor of prompts", digestOfPrompts},
+	listedResources:  {mcp.MethodResourcesList, "cursor of resources", digestOfResources},
+	listedTemplates:  {mcp.MethodTemplatesList, "cursor of templates", digestOfResources},
+	listedSkills:     {mcp.MethodSkillsList, "cursor of skills", digestOfResources},
 }
 
 // withTasks has for each list of tools the one that has also those that run as tasks only.

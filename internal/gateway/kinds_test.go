@@ -315,9 +315,9 @@ func TestDigestsTellTheKindsApart(t *testing.T) {
 			letter string
 			differ bool
 		}{
-			{"t", before.Tools != after.Tools},
-			{"p", before.Prompts != after.Prompts},
-			{"r", before.Resources != after.Resources},
+			{"t", before[digestOfTools] != after[digestOfTools]},
+			{"p", before[digestOfPrompts] != after[digestOfPrompts]},
+			{"r", before[digestOfResources] != after[digestOfResources]},
 		} {
 			if one.differ {
 				got += one.letter

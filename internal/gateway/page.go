@@ -68,7 +68,7 @@ func (m *rendered) text(t *Tenant, r *Request,
 	visible *callerView, kind listKind, start, end int,
 ) (mcp.RawJSON, error) {
 	key := pageKey{
-		digest: visible.digests.of(kind), kind: kind, start: start, end: end,
+		digest: visible.digests[listings[kind].digest].Listed, kind: kind, start: start, end: end,
 		inlined: t.inlineRefs,
 	}
 	if r.Form != nil {

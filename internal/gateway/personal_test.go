@@ -133,7 +133,7 @@ func TestEachUserSeesListsOfTheirOwn(t *testing.T) {
 	default:
 		t.Error("got no word of the change, want one")
 	}
-	if b.Lists(admit(alice)) != before || b.Lists(admit(bob)).Tools == other.Tools {
+	if b.Lists(admit(alice)) != before || b.Lists(admit(bob))[digestOfTools] == other[digestOfTools] {
 		t.Error("got another list for alice or the same for bob, want the change told to bob alone")
 	}
 	stranger := alice

@@ -29,9 +29,9 @@ type Change struct{ Method, Digest, Content string }
 // Changes returns what there is to say of each kind of list.
 func Changes(d gateway.Digests) [3]Change {
 	return [3]Change{
-		{mcp.NotifyToolsChanged, d.Tools, d.Content[0]},
-		{mcp.NotifyPromptsChanged, d.Prompts, d.Content[1]},
-		{mcp.NotifyResourcesChanged, d.Resources, d.Content[2]},
+		{mcp.NotifyToolsChanged, d[0].Listed, d[0].Content},
+		{mcp.NotifyPromptsChanged, d[1].Listed, d[1].Content},
+		{mcp.NotifyResourcesChanged, d[2].Listed, d[2].Content},
 	}
 }
 

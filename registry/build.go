@@ -46,7 +46,7 @@ func build(s Source, before section) (section, []Refusal) {
 		extensions: s.Extensions,
 	}
 	for _, kind := range s.Unread {
-		next.listed[listOf(kind)] = false
+		next.listed[listOf[kind]] = false
 	}
 	known := before.offered(s.Base)
 	next.itemSet = b.itemSetOf(s.lists(), known)
@@ -109,7 +109,8 @@ func (s *section) vary(b *builder) {
 // itemSetOf makes the items of lists. known are those that are used again.
 func (b *builder) itemSetOf(lists Variant, known itemSet) itemSet {
 	b.lists = lists
-	made := itemSet{tools: makeAll(b, KindTool, toolNames(lists.Tools), known.tools, b.tool)}
+	named := func(i int) string { return lists.Tools[i].Definition.Text("name") }
+	made := itemSet{tools: makeAll(b, KindTool, len(lists.Tools), named, known.tools, b.tool)}
 	if b.source.Use == nil {
 		return made
 	}
@@ -131,25 +132,9 @@ func (b *builder) itemSetOf(lists Variant, known itemSet) itemSet {
 // lists are known. For tools it takes over only the latter; see Source.Unread.
 func (s *section) keep(kinds []Kind, listed [3]bool, known itemSet) {
 	for _, kind := range kinds {
-		s.listed[listOf(kind)] = listed[listOf(kind)]
+		s.listed[listOf[kind]] = listed[listOf[kind]]
 	}
 	s.itemSet = s.filled(kinds, known)
-}
-
-func toolNames(offers []Offer) []string {
-	names := make([]string, len(offers))
-	for i := range offers {
-		names[i] = offers[i].Definition.Text("name")
-	}
-	return names
-}
-
-func textsOf(definitions []mcp.Object, member string) []string {
-	texts := make([]string, len(definitions))
-	for i, definition := range definitions {
-		texts[i] = definition.Text(member)
-	}
-	return texts
 }
 
 // builder collects the items and refusals of one source during one build.
@@ -182,11 +167,11 @@ type entry interface {
 	item() *Item
 }
 
-// makeAll makes the items of one kind and orders them by exposed name. names are the own
-// names as offered. made makes the item with index i of the offer; known is the item of
-// that own name in the section before, or nil. An item that cannot be made, or whose name
-// an earlier one took, is refused alone.
-func makeAll[T entry](b *builder, kind Kind, names []string, before []T,
+// makeAll makes the items of one kind, of which so many are offered, and orders them by
+// exposed name. named returns the own name of the one with index i, and made makes its
+// item; known is the item of that own name in the section before, or nil. An item that
+// cannot be made, or whose name an earlier one took, is refused alone.
+func makeAll[T entry](b *builder, kind Kind, offered int, named func(i int) string, before []T,
 	made func(i int, known T) (T, error),
 ) []T {
 	known := make(map[string]T, len(before))
@@ -196,12 +181,13 @@ func makeAll[T entry](b *builder, kind Kind, names []string, before []T,
 	// taken holds own names, folded, and exposed names behind "=". Both must be unique:
 	// two own names can be cut to the same exposed one, and names that differ only in
 	// case are easily taken for each other.
-	taken := make(map[string]bool, 2*len(names))
+	taken := make(map[string]bool, 2*offered)
 	var items []T
-	for i, name := range names {
+	for i := range offered {
+		name := named(i)
 		if i == maxItems {
 			b.refuse(kind, name, refuse("size",
-				fmt.Errorf("this and %d more beyond the %d that one server may offer", len(names)-i-1,
+				fmt.Errorf("this and %d more beyond the %d that one server may offer", offered-i-1,
 					maxItems)))
 			break
 		}
@@ -316,14 +302,13 @@ var defined = [definedKinds]definedKind{
 // defined returns the items of a kind: the known one where building it again would make
 // the same one, otherwise a new one.
 func (b *builder) defined(k *definedKind, definitions []mcp.Object, before []*Item) []*Item {
-	names := textsOf(definitions, k.member)
-	return makeAll(b, k.kind, names, before, func(i int, known *Item) (*Item, error) {
+	named := func(i int) string { return definitions[i].Text(k.member) }
+	return makeAll(b, k.kind, len(definitions), named, before, func(i int, known *Item) (*Item, error) {
 		if known != nil && b.unchanged(known, definitions[i]) {
 			return known, nil
 		}
 		made := &Item{
-			Kind: k.kind, Server: b.origin.server, Name: definitions[i].Text(k.member), Timeout: b.timeout(),
-			origin: b.origin,
+			Kind: k.kind, Server: b.origin.server, Name: named(i), Timeout: b.timeout(), origin: b.origin,
 		}
 		return made, k.define(made, definitions[i])
 	})

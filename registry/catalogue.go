@@ -160,18 +160,9 @@ func (s *section) offered(declared mcp.Extensions) itemSet {
 	return s.itemSet
 }
 
-// listOf returns the index of a kind in listed and announced. Resources, templates and
-// skills share one, because the protocol has one notification for changes of both.
-func listOf(kind Kind) int {
-	switch kind {
-	case KindTool:
-		return 0
-	case KindPrompt:
-		return 1
-	case KindResource, KindTemplate, KindSkill:
-	}
-	return 2
-}
+// listOf has the index of each kind in listed and announced. Resources, templates and
+// skills share one, because the protocol has one notification for changes of all three.
+var listOf = map[Kind]int{KindTool: 0, KindPrompt: 1, KindResource: 2, KindTemplate: 2, KindSkill: 2}
 
 // empty tells whether nothing is known of the server, not even that it is lost.
 func (s *section) empty() bool { return s.origin == nil }

@@ -106,7 +106,7 @@ func (r *Registry) Remove(source string) {
 // not show. Resources and templates count as one list.
 func (r *Registry) Announce(source string, kind Kind) {
 	r.update(source, func(present section) section {
-		present.announced[listOf(kind)]++
+		present.announced[listOf[kind]]++
 		return present
 	})
 }

@@ -176,13 +176,13 @@ func (v *View) prefixes(server string) bool {
 // Only a difference between two values means something: the list changed between them.
 // Resources and templates are one list.
 func (v *View) Announced(server string, kind Kind) uint64 {
-	return v.sections[server].announced[listOf(kind)]
+	return v.sections[server].announced[listOf[kind]]
 }
 
 // Listed tells whether a server's list of that kind is known, even if it is empty. When
 // it is not, nobody can say that a name does not exist at the server. Resources and
 // templates are one list.
-func (v *View) Listed(server string, kind Kind) bool { return v.sections[server].listed[listOf(kind)] }
+func (v *View) Listed(server string, kind Kind) bool { return v.sections[server].listed[listOf[kind]] }
 
 // Extensions returns those that a server of the view declares.
 func (v *View) Extensions(server string) mcp.Extensions { return v.sections[server].extensions }
@@ -245,4 +245,4 @@ func (s *section) isUnreached() bool { return s.origin != nil && !s.reached }
 
 // isUnlisted tells whether the server has lists for each user, and that of the kind is not
 // known.
-func (s *section) isUnlisted(kind Kind) bool { return s.personal != nil && !s.listed[listOf(kind)] }
+func (s *section) isUnlisted(kind Kind) bool { return s.personal != nil && !s.listed[listOf[kind]] }

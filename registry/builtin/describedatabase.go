@@ -45,7 +45,7 @@ func newDescribeDatabase(cfg Config) (registry.Func, error) {
 				one = database.Parameter{Kind: database.Text, Text: name}
 			}
 			q := &database.Query{
-				Text: d.Layout(), Parameters: []database.Parameter{one}, Limit: database.MaxRows,
+				Text: d.layout, Parameters: []database.Parameter{one}, Limit: database.MaxRows,
 			}
 			return d.answer(ctx, c, q, func(name string, table *database.Table) mcp.Object {
 				if len(table.Rows) == 0 && one.Kind != database.Null {
@@ -57,9 +57,9 @@ func newDescribeDatabase(cfg Config) (registry.Func, error) {
 		})
 }
 
-// layoutResult returns the result of describe_database from the rows of a source's
-// Layout: schema, table, kind, column, type, whether it is required, whether it is of the
-// key, and what it refers to, in the order of the tables.
+// layoutResult returns the result of describe_database from the rows of a layout: schema,
+// table, kind, column, type, whether it is required, whether it is of the key, and what it
+// refers to, in the order of the tables.
 func layoutResult(name string, table *database.Table) mcp.Object {
 	result := layout{Database: name, Tables: []tableLayout{}}
 	if table.More || table.Full {

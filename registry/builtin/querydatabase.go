@@ -43,9 +43,6 @@ type Database struct {
 type source interface {
 	Query(ctx context.Context, q *database.Query) (*database.Table, error)
 	Check(ctx context.Context) (notes []string, err error)
-	Layout() string
-	Dialect() string
-	Memory() int64
 }
 
 var (
@@ -57,7 +54,9 @@ var (
 type databases []namedSource
 
 type namedSource struct {
-	name string
+	name, dialect string
+	layout        string // the query that describe_database runs
+	memory        int64  // bytes that one query takes at most
 	source
 }
 
@@ -75,9 +74,11 @@ func openDatabases(cfg Config) (databases, error) {
 			if err != nil {
 				return nil, fmt.Errorf("database %s: %w", d.Name, err)
 			}
-			all = append(all, namedSource{d.Name, file})
+			all = append(all, namedSource{d.Name, sqlite.Dialect, sqlite.Layout, sqlite.Memory, file})
 		case d.PostgresFile != "":
-			all = append(all, namedSource{d.Name, postgres.New(d.PostgresFile)})
+			all = append(all, namedSource{
+				d.Name, postgres.Dialect, postgres.Layout, postgres.Memory, postgres.New(d.PostgresFile),
+			})
 		default:
 			return nil, fmt.Errorf("database %s: needs sqlite or postgres_file", d.Name)
 		}
@@ -90,9 +91,9 @@ func defined(definition string, cfg Config) string {
 	var names, described []string
 	for _, d := range cfg.Databases {
 		names = append(names, string(strictjson.AppendQuote(nil, d.Name)))
-		dialect := "PostgreSQL"
+		dialect := postgres.Dialect
 		if d.SQLite != "" {
-			dialect = "SQLite"
+			dialect = sqlite.Dialect
 		}
 		described = append(described, d.Name+" ("+dialect+")")
 	}
@@ -115,7 +116,7 @@ func CheckDatabases(ctx context.Context, cfg Config) (lines []string, err error)
 			faults = append(faults, fmt.Errorf("database %s: %w", d.name, err))
 			continue
 		}
-		lines = append(lines, strings.Join(append([]string{d.name + " is " + d.Dialect()}, notes...),
+		lines = append(lines, strings.Join(append([]string{d.name + " is " + d.dialect}, notes...),
 			", but "))
 	}
 	return lines, errors.Join(faults...)
@@ -179,7 +180,7 @@ func (d namedSource) answer(ctx context.Context, c *registry.Call, q *database.Q
 	render func(string, *database.Table) mcp.Object,
 ) (mcp.Object, error) {
 	q.User = share.User(c.Principal.User())
-	if err := c.Memory.Resize(d.Memory()); err != nil {
+	if err := c.Memory.Resize(d.memory); err != nil {
 		return mcp.Object{}, fmt.Errorf("room for a query: %w", err)
 	}
 	table, err := d.Query(ctx, q)

@@ -27,6 +27,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/database"
 )
 
+// Dialect is the name of the language.
+const Dialect = "PostgreSQL"
+
 // Memory is the most that one query takes here, in bytes: a row as it comes, twice, and
 // the result.
 const Memory = 2*maxRow + 4*database.MaxResult
@@ -42,12 +45,6 @@ type Server struct {
 
 // New returns the database at the address in a file, which is read for each connection.
 func New(file string) *Server { return &Server{file} }
-
-// Memory returns the most that one query takes here, in bytes.
-func (*Server) Memory() int64 { return Memory }
-
-// Dialect returns the name of the language.
-func (*Server) Dialect() string { return "PostgreSQL" }
 
 // Query runs a query. The error is a *database.Error if the query is at fault or the
 // database cannot be used, or that of ctx if it ends.
@@ -85,8 +82,7 @@ func (s *Server) Check(ctx context.Context) (notes []string, err error) {
 
 // Layout is a query that lists all columns that the role may read, as describe_database
 // wants them. It binds the name of one table, with or without its schema, or null.
-func (*Server) Layout() string {
-	return `SELECT n.nspname AS schema, c.relname AS table_name,
+const Layout = `SELECT n.nspname AS schema, c.relname AS table_name,
   CASE c.relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'view' ELSE 'table' END AS kind,
   a.attname AS column_name, format_type(a.atttypid, a.atttypmod) AS type, a.attnotnull AS required,
   EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary
@@ -101,7 +97,6 @@ WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition AND a.attn
   AND has_schema_privilege(n.oid, 'USAGE') AND has_column_privilege(c.oid, a.attnum, 'SELECT')
   AND ($1::text IS NULL OR $1::text IN (c.relname::text, n.nspname || '.' || c.relname))
 ORDER BY 1, 2, a.attnum`
-}
 
 // running is a connection on which something may run at the server.
 type running struct {

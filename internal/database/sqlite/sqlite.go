@@ -30,6 +30,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/sqlitefile"
 )
 
+// Dialect is the name of the language.
+const Dialect = "SQLite"
+
 // Memory is the most that one query takes, in bytes.
 const Memory = sqlitefile.Memory
 
@@ -47,12 +50,6 @@ func New(path string, turns *fairqueue.Queue) (*File, error) {
 	}
 	return &File{whole, turns}, nil
 }
-
-// Memory returns the most that one query takes, in bytes.
-func (*File) Memory() int64 { return Memory }
-
-// Dialect returns the name of the language.
-func (*File) Dialect() string { return "SQLite" }
 
 // Query runs a query. The error is a *database.Error if the query is at fault, or that of
 // ctx if it ends.
@@ -92,16 +89,14 @@ func (f *File) Check(ctx context.Context) (notes []string, err error) {
 // name of one table, or null. It leaves out what cannot be read, because to ask for the
 // columns of one of these would be an error of the whole: a view of what is gone, and a
 // table of a module that is not here, such as FTS5.
-func (*File) Layout() string {
-	return `SELECT '' AS schema, t.name AS table_name, t.type AS kind, c.name AS column_name, c.type AS type,
-  c."notnull" OR c.pk > 0 AS required, c.pk > 0 AS key,
+const Layout = `SELECT '' AS schema, t.name AS table_name, t.type AS kind, c.name AS column_name,
+  c.type AS type, c."notnull" OR c.pk > 0 AS required, c.pk > 0 AS key,
   (SELECT min(f."table" || coalesce('.' || f."to", '')) FROM pragma_foreign_key_list(t.name) f
     WHERE f."from" = c.name) AS refers
 FROM sqlite_schema t JOIN pragma_table_xinfo(t.name) c
 WHERE t.type IN ('table', 'view') AND t.name NOT LIKE 'sqlite\_%' ESCAPE '\'
   AND (?1 IS NULL OR t.name = ?1) AND c.hidden <> 1 AND has_columns(t.name)
 ORDER BY t.name, c.cid`
-}
 
 // restrict shuts everything that a query needs not.
 func restrict(c *sqlite3.Conn, turn *slice) error {

@@ -132,18 +132,14 @@ func (v *Verifier) entryFor(issuer string, audiences []string) *issuer {
 	return entries[0]
 }
 
-// Adopt takes over the key set that from has fetched for the named issuer, so that
+// Adopt takes over the key sets that from has fetched from the same places, so that
 // whoever calls while the first fetch is under way need not wait, and Recheck knows the
-// issuer's keys at once. It is called before Run and before anybody else uses v. The
-// caller says thereby that the issuer is the same in both, and that its set may be
-// fetched from the same place; if the address is not the same, nothing is taken over.
-func (v *Verifier) Adopt(from *Verifier, issuer string) {
-	for _, after := range v.issuers[issuer] {
-		made, is := after.keys.(*remote)
-		for _, before := range from.issuers[issuer] {
-			if old, both := before.keys.(*remote); is && both && old.url == made.url {
+// issuers' keys at once. It is called before Run and before anybody else uses v.
+func (v *Verifier) Adopt(from *Verifier) {
+	for _, made := range v.remotes {
+		for _, old := range from.remotes {
+			if old.place == made.place {
 				made.adopt(old)
-				break
 			}
 		}
 	}

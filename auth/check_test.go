@@ -165,7 +165,7 @@ func TestNobodyIsRefusedForKeysThatAreAwaited(t *testing.T) {
 			judged := func(issuer auth.Issuer) (now func() string, told *atomic.Int64) {
 				told = new(atomic.Int64)
 				v := runningWith(t, auth.Config{
-					Issuers: []auth.Issuer{issuer}, Client: clientOf(slowly(idp.answer, time.Second)),
+					Issuers: []auth.Issuer{fetched(issuer, clientOf(slowly(idp.answer, time.Second)))},
 					Changed: func() { told.Add(1) },
 				})
 				return func() string { return reason(t, token, v.Recheck(p)) }, told

@@ -3,7 +3,6 @@ package auth
 import (
 	"context"
 	"log/slog"
-	"net/http"
 	"slices"
 	"time"
 )
@@ -100,6 +99,12 @@ type Issuer struct {
 	// change
 	JWKSURL string
 
+	// Fetch gets the text of the key set at JWKSURL. Issuers that have a JWKSURL need it
+	// where Run runs. Place says where Fetch gets it from: what was had from another place
+	// counts for nothing.
+	Fetch func(ctx context.Context) ([]byte, error)
+	Place string
+
 	// How long a key that the provider at JWKSURL has removed may still verify.
 	// KeysRefresh is that bound while the provider answers: the set is fetched at least
 	// that often; zero: 5 minutes. KeysStale is the bound while it does not: for that
@@ -125,10 +130,7 @@ func (i *Issuer) AllTenants() []string {
 
 // Config is what a Verifier needs.
 type Config struct {
-	Issuers []Issuer
-	// Client fetches key sets. It is required if an issuer has a JWKSURL. Redirects are
-	// not followed and cookies not kept, whatever it would do itself.
-	Client    *http.Client
+	Issuers   []Issuer
 	Now       func() time.Time // nil: time.Now
 	CacheSize int              // how many verified tokens are remembered; zero: 10,000
 	// Logger is told of key sets that could not be fetched, of refused keys in them, and
@@ -145,14 +147,13 @@ type Config struct {
 	Store KeySetStore
 }
 
-// KeySetStore keeps the last key set of each issuer beyond the life of a process, so that
-// one that starts while an issuer cannot be reached has keys all the same. It is safe for
-// concurrent use.
+// KeySetStore keeps the last key set of each Issuer.Place beyond the life of a process, so
+// that one that starts while an issuer cannot be reached has keys all the same. It is safe
+// for concurrent use.
 type KeySetStore interface {
-	// Save keeps a text for the issuer in the place of the one before, for as long as
-	// life.
-	Save(ctx context.Context, issuer string, text []byte, life time.Duration) error
+	// Save keeps a text instead of the one before, for as long as life.
+	Save(ctx context.Context, place string, text []byte, life time.Duration) error
 	// Load returns the text that was saved last, nil if there is none. It is only ever a
 	// text of Save: whoever could make another would choose the keys that are believed.
-	Load(ctx context.Context, issuer string) ([]byte, error)
+	Load(ctx context.Context, place string) ([]byte, error)
 }

@@ -134,9 +134,6 @@ func newSource(cfg *Issuer, all *Config) (source, error) {
 	case len(cfg.JWKS) > 0:
 		return newFixedSet(cfg.JWKS, cfg.Algorithms)
 	}
-	if all.Client == nil {
-		return nil, errors.New("no client to fetch the key set with")
-	}
 	if err := errors.Join(checkAddress(cfg.JWKSURL),
 		CheckKeyTimes(cfg.KeysRefresh, cfg.KeysStale)); err != nil {
 		return nil, err

@@ -160,7 +160,6 @@ func TestNewRefusesFaultyIssuers(t *testing.T) {
 		{"two ways to a tenant", func(i *auth.Issuer) { i.TenantClaim = "org" }, "both"},
 		{"no keys", func(i *auth.Issuer) { i.Keys = nil }, "exactly one"},
 		{"two sources of keys", func(i *auth.Issuer) { i.JWKSURL = "https://x.example/" }, "exactly one"},
-		{"no client", func(i *auth.Issuer) { i.Keys, i.JWKSURL = nil, "https://x.example/" }, "client"},
 		{
 			"a key of no allowed algorithm", func(i *auth.Issuer) { i.Algorithms = []string{"RS256"} },
 			"none of the allowed",
@@ -230,10 +229,7 @@ func TestNewRefusesFaultyIssuers(t *testing.T) {
 	} {
 		issuer := good
 		issuer.Keys, issuer.JWKSURL = nil, address
-		if _, err := auth.New(auth.Config{
-			Issuers: []auth.Issuer{issuer},
-			Client:  clientOf(nil),
-		}); err == nil {
+		if _, err := auth.New(auth.Config{Issuers: []auth.Issuer{issuer}}); err == nil {
 			t.Errorf("address %q: got no error", address)
 		}
 	}
@@ -245,10 +241,7 @@ func TestNewRefusesFaultyIssuers(t *testing.T) {
 	for name, other := range map[string]auth.Issuer{
 		"of another source": good, "at another address": elsewhere, "with other times": seldom,
 	} {
-		if _, err := auth.New(auth.Config{
-			Issuers: []auth.Issuer{fetched, other},
-			Client:  clientOf(nil),
-		}); err == nil {
+		if _, err := auth.New(auth.Config{Issuers: []auth.Issuer{fetched, other}}); err == nil {
 			t.Errorf("two entries with keys %s: got no error", name)
 		}
 	}

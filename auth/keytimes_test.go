@@ -42,8 +42,8 @@ func TestARemovedKeyIsRefusedInTime(t *testing.T) {
 			issuer := remoteIssuer()
 			issuer.KeysRefresh, issuer.KeysStale = refresh, stale
 			v := runningWith(t, auth.Config{
-				Issuers: []auth.Issuer{issuer}, Changed: func() { told.Add(1) },
-				Client: clientOf(slowly(idp.answer, slow)),
+				Issuers: []auth.Issuer{fetched(issuer, clientOf(slowly(idp.answer, slow)))},
+				Changed: func() { told.Add(1) },
 			})
 			time.Sleep(moment)
 			token := tokenLiving(key, 23*time.Hour)
@@ -106,7 +106,7 @@ func TestLastKeysServeWhileTheProviderFails(t *testing.T) {
 			idp := &provider{keys: keySet(key)}
 			issuer := remoteIssuer()
 			issuer.KeysRefresh, issuer.KeysStale = refresh, stale
-			v := runningWith(t, auth.Config{Issuers: []auth.Issuer{issuer}, Client: clientOf(idp.answer)})
+			v := runningWith(t, auth.Config{Issuers: []auth.Issuer{fetched(issuer, clientOf(idp.answer))}})
 			synctest.Wait()
 			idp.setDown(true)
 			time.Sleep(stale - time.Second)
@@ -187,7 +187,7 @@ func TestKeyTimesWithinBounds(t *testing.T) {
 	} {
 		issuer := remoteIssuer()
 		issuer.KeysRefresh, issuer.KeysStale = test.refresh, test.stale
-		_, err := auth.New(auth.Config{Issuers: []auth.Issuer{issuer}, Client: clientOf(nil)})
+		_, err := auth.New(auth.Config{Issuers: []auth.Issuer{issuer}})
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("refresh %v, stale %v: got %v, want %q", test.refresh, test.stale, err, test.want)
 		}
@@ -216,7 +216,7 @@ func TestRemovedKeyOverARealConnection(t *testing.T) {
 			issuer.JWKSURL, issuer.KeysRefresh, issuer.KeysStale = server.URL, 10*time.Second, 10*time.Second
 			changed := make(chan struct{}, 1)
 			v := runningWith(t, auth.Config{
-				Issuers: []auth.Issuer{issuer}, Client: server.Client(),
+				Issuers: []auth.Issuer{fetched(issuer, server.Client())},
 				Changed: func() {
 					select {
 					case changed <- struct{}{}:

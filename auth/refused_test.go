@@ -175,12 +175,10 @@ func checkAddress(t *testing.T, set readKeySet) {
 		issuer := acme(auth.Key{}, "RS256", "ES256", "EdDSA", "HS256")
 		issuer.Keys, issuer.JWKSURL = nil, "https://login.acme.example/keys"
 		v := runningWith(t, auth.Config{
-			Issuers: []auth.Issuer{issuer}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-			Client: clientOf(func(r *http.Request) (*http.Response,
-				error,
-			) {
+			Issuers: []auth.Issuer{fetched(issuer, clientOf(func(r *http.Request) (*http.Response, error) {
 				return answer(r, set.text()), nil
-			}),
+			}))},
+			Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		})
 		synctest.Wait()
 		told := v.KeySets()[0].Refused

@@ -55,9 +55,10 @@ var (
 type remote struct {
 	issuer  string
 	url     string
-	refresh time.Duration // as Issuer.KeysRefresh, never zero
-	stale   time.Duration // as Issuer.KeysStale, never zero
-	client  *http.Client
+	place   string                                    // as Issuer.Place
+	get     func(ctx context.Context) ([]byte, error) // as Issuer.Fetch
+	refresh time.Duration                             // as Issuer.KeysRefresh, never zero
+	stale   time.Duration                             // as Issuer.KeysStale, never zero
 	now     func() time.Time
 	logger  *slog.Logger
 	store   KeySetStore            // as Config.Store; may be nil
@@ -86,18 +87,15 @@ type remote struct {
 var _ source = (*remote)(nil)
 
 // newRemote returns a source of the key set at the address of cfg. It fetches nothing
-// before run runs. The client is a copy that follows no redirects and keeps no cookies:
-// keys come from the configured address and no other.
+// before run runs.
 func newRemote(cfg *Issuer, all *Config) *remote {
-	client := *all.Client
-	client.Jar = nil
-	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &remote{
 		issuer:  cfg.Issuer,
 		url:     cfg.JWKSURL,
+		place:   cfg.Place,
+		get:     cfg.Fetch,
 		refresh: keysRefresh(cfg),
 		stale:   keysStale(cfg),
-		client:  &client,
 		now:     all.Now,
 		logger:  all.Logger,
 		store:   all.Store,
@@ -375,7 +373,7 @@ func (r *remote) stop() {
 func (r *remote) fetch(ctx context.Context) (set *keySet, text []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
-	if text, err = FetchKeySet(ctx, r.client, r.url); err == nil {
+	if text, err = r.get(ctx); err == nil {
 		set, err = parseSet(text, false)
 	}
 	if err != nil {

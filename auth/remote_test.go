@@ -26,6 +26,15 @@ func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f
 
 func clientOf(f transport) *http.Client { return &http.Client{Transport: f} }
 
+// fetched returns an issuer whose key set a client fetches.
+func fetched(issuer auth.Issuer, client *http.Client) auth.Issuer {
+	issuer.Place = issuer.Issuer
+	issuer.Fetch = func(ctx context.Context) ([]byte, error) {
+		return auth.FetchKeySet(ctx, client, issuer.JWKSURL)
+	}
+	return issuer
+}
+
 // provider answers with a key set and notes when it was asked.
 type provider struct {
 	mu      sync.Mutex // guards the fields below
@@ -91,7 +100,7 @@ func remoteIssuer() auth.Issuer {
 // bubble, ends.
 func running(t *testing.T, client *http.Client) *auth.Verifier {
 	t.Helper()
-	return runningWith(t, auth.Config{Issuers: []auth.Issuer{remoteIssuer()}, Client: client})
+	return runningWith(t, auth.Config{Issuers: []auth.Issuer{fetched(remoteIssuer(), client)}})
 }
 
 // runningWith returns a verifier that runs until the test, or bubble, ends.
@@ -237,7 +246,7 @@ func TestT43Outage(t *testing.T) {
 		idp := &provider{keys: keySet(key)}
 		issuer := remoteIssuer()
 		issuer.KeysStale = 24 * time.Hour
-		v := runningWith(t, auth.Config{Issuers: []auth.Issuer{issuer}, Client: clientOf(idp.answer)})
+		v := runningWith(t, auth.Config{Issuers: []auth.Issuer{fetched(issuer, clientOf(idp.answer))}})
 		synctest.Wait()
 		idp.setDown(true)
 		for range 23 {
@@ -432,7 +441,7 @@ func TestWithoutRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		key := keyOf("k1", newEd())
 		idp := &provider{keys: keySet(key)}
-		v, err := auth.New(auth.Config{Issuers: []auth.Issuer{remoteIssuer()}, Client: clientOf(idp.answer)})
+		v, err := auth.New(auth.Config{Issuers: []auth.Issuer{fetched(remoteIssuer(), clientOf(idp.answer))}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -519,7 +528,7 @@ func TestT43HostileAnswers(t *testing.T) {
 			defer server.Close()
 			issuer := acme(auth.Key{}, "EdDSA", "HS256")
 			issuer.Keys, issuer.JWKSURL = nil, server.URL+"/keys"
-			v, err := auth.New(auth.Config{Issuers: []auth.Issuer{issuer}, Client: server.Client()})
+			v, err := auth.New(auth.Config{Issuers: []auth.Issuer{fetched(issuer, server.Client())}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -28,7 +28,7 @@ func newUnsaved(text []byte, fetched time.Time) *unsaved {
 func (r *remote) save(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
-	err := r.store.Save(ctx, r.issuer, r.unsaved.text, r.stale)
+	err := r.store.Save(ctx, r.place, r.unsaved.text, r.stale)
 	if err == nil {
 		r.unsaved = nil
 		return
@@ -46,7 +46,7 @@ func (r *remote) restore(ctx context.Context) (*keySet, time.Time) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
-	saved, err := r.store.Load(ctx, r.issuer)
+	saved, err := r.store.Load(ctx, r.place)
 	if err != nil || len(saved) < timeSize {
 		if err != nil {
 			r.logger.DebugContext(ctx, "saved key set not read", "issuer", r.issuer, "error", err)

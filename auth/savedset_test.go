@@ -19,20 +19,20 @@ type savedSets struct {
 	lives []time.Duration
 }
 
-func (s *savedSets) Save(_ context.Context, issuer string, text []byte, life time.Duration) error {
+func (s *savedSets) Save(_ context.Context, place string, text []byte, life time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.fault == nil {
-		s.texts = map[string][]byte{issuer: text}
+		s.texts = map[string][]byte{place: text}
 		s.lives = append(s.lives, life)
 	}
 	return s.fault
 }
 
-func (s *savedSets) Load(_ context.Context, issuer string) ([]byte, error) {
+func (s *savedSets) Load(_ context.Context, place string) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.texts[issuer], s.fault
+	return s.texts[place], s.fault
 }
 
 // TestSavedSetServesWhereTheProviderFails starts a second verifier, with the store of the
@@ -43,7 +43,7 @@ func TestSavedSetServesWhereTheProviderFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		key, next := keyOf("k1", newEd()), keyOf("k2", newEd())
 		idp, store := &provider{keys: keySet(key)}, &savedSets{}
-		cfg := auth.Config{Issuers: []auth.Issuer{remoteIssuer()}, Client: clientOf(idp.answer), Store: store}
+		cfg := auth.Config{Issuers: []auth.Issuer{fetched(remoteIssuer(), clientOf(idp.answer))}, Store: store}
 		runningWith(t, cfg)
 		fetched := time.Now().Truncate(time.Second)
 		synctest.Wait()
@@ -97,8 +97,8 @@ func TestSetIsSavedAsSoonAsItCan(t *testing.T) {
 		idp, store := &provider{keys: keySet(keyOf("k1", newEd()))},
 			&savedSets{fault: errors.New("not reached yet")}
 		runningWith(t, auth.Config{
-			Issuers: []auth.Issuer{remoteIssuer()}, Client: clientOf(idp.answer),
-			Store: store,
+			Issuers: []auth.Issuer{fetched(remoteIssuer(), clientOf(idp.answer))},
+			Store:   store,
 		})
 		time.Sleep(20 * time.Second)
 		store.mu.Lock()
@@ -154,8 +154,8 @@ func TestSavedSetIsNoBetterThanAFetchedOne(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				idp, store := &provider{keys: keySet(key)}, &savedSets{}
 				cfg := auth.Config{
-					Issuers: []auth.Issuer{remoteIssuer()}, Client: clientOf(idp.answer),
-					Store: store,
+					Issuers: []auth.Issuer{fetched(remoteIssuer(), clientOf(idp.answer))},
+					Store:   store,
 				}
 				runningWith(t, cfg)
 				synctest.Wait()

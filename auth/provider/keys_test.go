@@ -1,7 +1,6 @@
 package provider_test
 
 import (
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -27,19 +26,9 @@ func TestKeySetIsFoundByTheDocument(t *testing.T) {
 		if c.change != nil {
 			f.document = c.change
 		}
-		client := &http.Client{Transport: provider.KeySet{Issuer: plainIssuer, Plain: c.plain, Inner: f}}
-		request := must(http.NewRequestWithContext(t.Context(), http.MethodGet,
-			provider.DocumentURL(plainIssuer), http.NoBody))
-		response, err := client.Do(request)
-		if (err == nil) != c.ok {
-			t.Errorf("%s: got error %v, want success %t", c.name, err, c.ok)
-			continue
-		}
-		if err != nil {
-			continue
-		}
-		if body := must(io.ReadAll(response.Body)); !strings.Contains(string(body), `"kid":"key-1"`) {
-			t.Errorf("%s: got %s, want the key set", c.name, body)
+		text, err := provider.FetchKeySet(t.Context(), &http.Client{Transport: f}, plainIssuer, c.plain)
+		if (err == nil) != c.ok || strings.Contains(string(text), `"kid":"key-1"`) != c.ok {
+			t.Errorf("%s: got %s and error %v, want the key set: %t", c.name, text, err, c.ok)
 		}
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
@@ -43,60 +42,44 @@ func newKeySetStorage(cfg *config.Config, ring *seal.Ring, shared *redis.Store) 
 	}, nil
 }
 
-// of returns the store of the key sets of these issuers, nil if they are kept nowhere.
-func (p keySetStorage) of(issuers []config.Issuer) auth.KeySetStore {
-	if p.directory == "" && p.shared == nil {
+var _ auth.KeySetStore = keySetStorage{}
+
+// forVerifier returns the storage for a verifier, nil if sets are kept nowhere.
+func (k keySetStorage) forVerifier() auth.KeySetStore {
+	if k.directory == "" && k.shared == nil {
 		return nil
 	}
-	names := make(map[string]string, len(issuers))
-	for i := range issuers {
-		iss := &issuers[i]
-		names[iss.Issuer.Issuer] = strconv.Quote(iss.Issuer.Issuer) + strconv.Quote(iss.JWKSURL) +
-			strconv.FormatBool(iss.PrivateAddresses)
-	}
-	return &keySets{keySetStorage: p, names: names}
+	return k
 }
 
-// keySets keeps the key sets of some issuers.
-type keySets struct {
-	keySetStorage
+// keySetPurpose stands before the place to which a sealed key set is bound.
+const keySetPurpose = "key set 1 "
 
-	// names has, by issuer, a text that is the same only if the set comes from the same
-	// place: what an address in the internal network has said must not count once that is
-	// forbidden.
-	names map[string]string
-}
-
-var _ auth.KeySetStore = (*keySets)(nil)
-
-// purpose binds a sealed key set to its issuer and where it comes from.
-func (k *keySets) purpose(issuer string) string { return "key set 1 " + k.names[issuer] }
-
-// digest names the key set of an issuer in file names and keys of Redis.
-func (k *keySets) digest(issuer string) string {
-	sum := sha256.Sum256([]byte(k.names[issuer]))
+// keySetName names the key set of a place in file names and keys of Redis.
+func keySetName(place string) string {
+	sum := sha256.Sum256([]byte(place))
 	return hex.EncodeToString(sum[:16])
 }
 
-func (k *keySets) file(issuer string) string {
-	return filepath.Join(k.directory, k.digest(issuer)+".keyset")
+func (k keySetStorage) file(place string) string {
+	return filepath.Join(k.directory, keySetName(place)+".keyset")
 }
 
-func (k *keySets) key(issuer string) string { return redis.CommonKey("keyset", k.digest(issuer)) }
+func keySetKey(place string) string { return redis.CommonKey("keyset", keySetName(place)) }
 
 // Save implements auth.KeySetStore.
-func (k *keySets) Save(ctx context.Context, issuer string, text []byte, life time.Duration) error {
-	sealed := k.ring.SealBytes(k.purpose(issuer), text)
+func (k keySetStorage) Save(ctx context.Context, place string, text []byte, life time.Duration) error {
+	sealed := k.ring.SealBytes(keySetPurpose+place, text)
 	if k.directory != "" {
 		_, err := k.onDisk(ctx, func() ([]byte, error) {
 			return nil, writeWhole(k.directory, ".keyset-*", sealed, func(part string) error {
-				return os.Rename(part, k.file(issuer))
+				return os.Rename(part, k.file(place))
 			})
 		})
 		return err
 	}
 	_, err := k.shared.Do(ctx, redis.Command{
-		Name: "SET", Key: k.key(issuer), Args: []string{string(sealed), "PX", redis.Millis(life)},
+		Name: "SET", Key: keySetKey(place), Args: []string{string(sealed), "PX", redis.Millis(life)},
 	})
 	return err
 }
@@ -107,7 +90,7 @@ var errDiskHangs = errors.New("the disk of key_sets_dir does not answer")
 // onDisk calls do and returns what it does, but waits no longer than ctx: nothing ends a
 // read or write of a disk that hangs, and meanwhile keys must be fetched all the same.
 // One that hangs keeps all others out, so that no more than one goroutine is left behind.
-func (k *keySets) onDisk(ctx context.Context, do func() ([]byte, error)) ([]byte, error) {
+func (k keySetStorage) onDisk(ctx context.Context, do func() ([]byte, error)) ([]byte, error) {
 	select {
 	case k.disk <- struct{}{}:
 	case <-ctx.Done():
@@ -129,18 +112,18 @@ func (k *keySets) onDisk(ctx context.Context, do func() ([]byte, error)) ([]byte
 }
 
 // Load implements auth.KeySetStore.
-func (k *keySets) Load(ctx context.Context, issuer string) ([]byte, error) {
-	sealed, err := k.read(ctx, issuer)
+func (k keySetStorage) Load(ctx context.Context, place string) ([]byte, error) {
+	sealed, err := k.read(ctx, place)
 	if sealed == nil || err != nil {
 		return nil, err
 	}
-	return k.ring.OpenBytes(k.purpose(issuer), sealed)
+	return k.ring.OpenBytes(keySetPurpose+place, sealed)
 }
 
-// read returns the sealed key set of an issuer, nil if there is none.
-func (k *keySets) read(ctx context.Context, issuer string) ([]byte, error) {
+// read returns the sealed key set of a place, nil if there is none.
+func (k keySetStorage) read(ctx context.Context, place string) ([]byte, error) {
 	if k.directory != "" {
-		data, err := k.onDisk(ctx, func() ([]byte, error) { return os.ReadFile(k.file(issuer)) })
+		data, err := k.onDisk(ctx, func() ([]byte, error) { return os.ReadFile(k.file(place)) })
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, nil
 		}
@@ -152,7 +135,7 @@ func (k *keySets) read(ctx context.Context, issuer string) ([]byte, error) {
 		// again.
 		awaitRedis(ctx, k.shared)
 	}
-	reply, err := k.shared.Do(ctx, redis.Command{Name: "GET", Key: k.key(issuer)})
+	reply, err := k.shared.Do(ctx, redis.Command{Name: "GET", Key: keySetKey(place)})
 	if err != nil || reply.Nil() {
 		return nil, err
 	}

@@ -81,15 +81,15 @@ func TestReplicaStartsWhileAnIssuerFails(t *testing.T) {
 func TestKeySetIsReadOnceRedisIsUsed(t *testing.T) {
 	t.Parallel()
 	iss, ring, server := newLogin(t).issuer(), ringOf(t, 1), redistest.Start(t)
-	name, issuers := iss.Issuer.Issuer, []config.Issuer{iss}
-	running := keySetStorage{ring: ring, shared: server.Store(t)}.of(issuers)
-	if err := running.Save(t.Context(), name, []byte("keys"), time.Hour); err != nil {
+	place := withKeySet(iss).Place
+	running := keySetStorage{ring: ring, shared: server.Store(t)}
+	if err := running.Save(t.Context(), place, []byte("keys"), time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	store, asked, got := redis.New(server.Config()), make(chan struct{}), make(chan string, 1)
 	go func() { // it is waited for below
 		close(asked)
-		text, err := keySetStorage{ring: ring, shared: store}.of(issuers).Load(t.Context(), name)
+		text, err := keySetStorage{ring: ring, shared: store}.Load(t.Context(), place)
 		got <- fmt.Sprint(string(text), err)
 	}()
 	<-asked
@@ -151,12 +151,11 @@ func TestAHungDiskKeepsNoKeysAway(t *testing.T) {
 	t.Parallel()
 	l, dir := newLogin(t), t.TempDir()
 	l.failing.Store(true)
-	storage, issuers := keySetsIn(t, 1, dir), []config.Issuer{l.issuer()}
-	sets, _ := storage.of(issuers).(*keySets)
-	if err := syscall.Mkfifo(sets.file(l.issuer().Issuer.Issuer), 0o600); err != nil { // nobody writes to it
+	storage, iss := keySetsIn(t, 1, dir), l.issuer()
+	if err := syscall.Mkfifo(storage.file(withKeySet(iss).Place), 0o600); err != nil { // nobody writes to it
 		t.Fatal(err)
 	}
-	v, err := newVerifiers(issuers, storage, slog.New(slog.DiscardHandler), func() {})
+	v, err := newVerifiers([]config.Issuer{iss}, storage, slog.New(slog.DiscardHandler), func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,12 +182,11 @@ func TestKeySetsAreSealedAndBound(t *testing.T) {
 	dir := t.TempDir()
 	place := keySetsIn(t, 1, dir)
 	iss := l.issuer()
-	name := iss.Issuer.Issuer
-	if err := place.of([]config.Issuer{iss}).Save(t.Context(), name, []byte("keys"), 0); err != nil {
+	if err := place.Save(t.Context(), withKeySet(iss).Place, []byte("keys"), 0); err != nil {
 		t.Fatal(err)
 	}
 	load := func(place keySetStorage, iss config.Issuer) string {
-		text, _ := place.of([]config.Issuer{iss}).Load(t.Context(), name)
+		text, _ := place.Load(t.Context(), withKeySet(iss).Place)
 		return string(text)
 	}
 	if got := load(place, iss); got != "keys" {

@@ -166,6 +166,7 @@ func TestNoSettingChangesUnseen(t *testing.T) {
 	unseen(t, tenantChanges, "ID", "Position.File", "Position.Line", "ToolLines",
 		"Prefixes" /* of servers */, "MayMatchNothing")
 	unseen(t, issuerChanges, "Issuer.Issuer", "Discover", /* no jwks_url */
+		"Issuer.Place",                                                                /* which follows from others */
 		"Issuer.Recorded" /* audit.claims */, "Issuer.KeepClaims", "Issuer.KeepToken", /* auth of servers */
 		"Issuer.SpeaksFor" /* of the gateway itself alone */)
 	unseen(t, func(before, after *config.Config) []string { return changeList(before, before, after) },

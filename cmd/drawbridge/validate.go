@@ -263,7 +263,7 @@ func tryDatabases(ctx context.Context, srv config.Server, c *check) error {
 // tryKeySet fetches an issuer's key set and reads it as the running gateway does. It says
 // which keys that refuses.
 func tryKeySet(ctx context.Context, iss config.Issuer, c *check) error {
-	set, err := auth.FetchKeySet(ctx, keySetClient(iss), iss.JWKSURL)
+	set, err := withKeySet(iss).Fetch(ctx)
 	if err != nil {
 		return fmt.Errorf("fetch key set: %w", err)
 	}

@@ -3,9 +3,9 @@ package main
 import (
 	"context"
 	"log/slog"
-	"net/http"
 	"reflect"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -99,9 +99,7 @@ func (v *verifiers) replace(ctx context.Context, issuers []config.Issuer, next *
 		v.current.Load().Refresh()
 		return
 	}
-	for _, name := range unchangedSets(v.known, issuers) {
-		next.Adopt(v.current.Load(), name)
-	}
+	next.Adopt(v.current.Load())
 	before := v.running
 	v.current.Store(next)
 	v.known, v.running = issuers, startTask(ctx, next.Run)
@@ -122,23 +120,6 @@ func settingsOfAll(issuers []config.Issuer) []config.Issuer {
 	return plain
 }
 
-// unchangedSets names the issuers whose key set is fetched from the same place as before.
-// With other private_addresses it is not the same place: what an address in the internal
-// network has said must not count once that is forbidden.
-func unchangedSets(before, after []config.Issuer) []string {
-	var names []string
-	for i := range after {
-		same := func(old config.Issuer) bool {
-			return old.Issuer.Issuer == after[i].Issuer.Issuer && old.JWKSURL == after[i].JWKSURL &&
-				old.PrivateAddresses == after[i].PrivateAddresses && old.Discover == after[i].Discover
-		}
-		if slices.ContainsFunc(before, same) {
-			names = append(names, after[i].Issuer.Issuer)
-		}
-	}
-	return names
-}
-
 // wait ends the present verifier and waits for it. Its caller has ended the context given
 // to start and replace, so that a verifier which a late reload puts in place ends at
 // once.
@@ -150,50 +131,35 @@ func (v *verifiers) wait() {
 
 // verifier returns a verifier for the issuers, for replace.
 func (v *verifiers) verifier(issuers []config.Issuer) (*auth.Verifier, error) {
-	plain := make([]auth.Issuer, 0, len(issuers))
-	for _, iss := range issuers {
-		plain = append(plain, iss.Issuer)
+	plain := make([]auth.Issuer, len(issuers))
+	for i, iss := range issuers {
+		// Entries of one issuer have one key set.
+		iss.PrivateAddresses = slices.ContainsFunc(issuers, func(other config.Issuer) bool {
+			return other.JWKSURL == iss.JWKSURL && other.PrivateAddresses
+		})
+		plain[i] = withKeySet(iss)
 	}
 	return auth.New(auth.Config{
-		Issuers: plain, Client: keySetClient(issuers...), Logger: v.log, Changed: v.changed,
-		Store: v.storage.of(issuers),
+		Issuers: plain, Logger: v.log, Changed: v.changed, Store: v.storage.forVerifier(),
 	})
 }
 
-// keySetClient returns a client that fetches the key sets of issuers from the jwks_url of
-// each. It connects to private addresses only for those that may be there.
-func keySetClient(issuers ...config.Issuer) *http.Client {
-	client := dial.Client(dial.Config{})
-	t := keySetTransport{public: client.Transport, own: map[string]http.RoundTripper{}}
-	private := dial.Client(dial.Config{PrivateAddresses: true}).Transport
-	for i := range issuers {
-		iss, client := &issuers[i], t.public
-		if iss.PrivateAddresses {
-			client = private
-		}
+// withKeySet returns an issuer with how its key set is fetched, if it is fetched. Each has
+// a client of its own, so that the permission of one issuer to be at a private address
+// opens the internal network to no other. With another permission it is another place: what
+// an address in the internal network has said must not count once that is forbidden.
+func withKeySet(iss config.Issuer) auth.Issuer {
+	if iss.JWKSURL == "" {
+		return iss.Issuer
+	}
+	iss.Place = strconv.Quote(iss.Issuer.Issuer) + strconv.Quote(iss.JWKSURL) +
+		strconv.FormatBool(iss.PrivateAddresses)
+	client := dial.Client(dial.Config{PrivateAddresses: iss.PrivateAddresses})
+	iss.Fetch = func(ctx context.Context) ([]byte, error) {
 		if iss.Discover {
-			client = provider.KeySet{Issuer: iss.Issuer.Issuer, Plain: iss.PrivateAddresses, Inner: client}
+			return provider.FetchKeySet(ctx, client, iss.Issuer.Issuer, iss.PrivateAddresses)
 		}
-		if iss.JWKSURL != "" && client != t.public {
-			t.own[provider.AsRequested(iss.JWKSURL)] = client
-		}
+		return auth.FetchKeySet(ctx, client, iss.JWKSURL)
 	}
-	client.Transport = t
-	return client
-}
-
-// keySetTransport lets exactly the named key sets be fetched from loopback or private
-// addresses, or be found by a document. A verifier has one client for all issuers, and a
-// permission for one issuer must not open the internal network to the key set of another.
-type keySetTransport struct {
-	public http.RoundTripper
-	own    map[string]http.RoundTripper // by jwks_url, escaped as in a request
-}
-
-// RoundTrip implements http.RoundTripper.
-func (t keySetTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if client := t.own[r.URL.String()]; client != nil {
-		return client.RoundTrip(r)
-	}
-	return t.public.RoundTrip(r)
+	return iss.Issuer
 }

@@ -412,17 +412,17 @@ func TestPrivateKeySetsMayBeSpeltInAnyWay(t *testing.T) {
 		strings.Replace(web.URL, "http", "HTTP", 1) + "/keys",
 	} {
 		iss := config.Issuer{Issuer: auth.Issuer{JWKSURL: address}, PrivateAddresses: true}
-		if set, err := auth.FetchKeySet(t.Context(), keySetClient(iss), address); err != nil {
+		if set, err := withKeySet(iss).Fetch(t.Context()); err != nil {
 			t.Errorf("%s: got %q and %v", address, set, err)
 		}
 		iss.PrivateAddresses = false
-		if set, err := auth.FetchKeySet(t.Context(), keySetClient(iss), address); err == nil {
+		if set, err := withKeySet(iss).Fetch(t.Context()); err == nil {
 			t.Errorf("%s: got %q without private_addresses", address, set)
 		}
 	}
 	// nobody listens there as a rule, but the connection is tried
 	empty := config.Issuer{Issuer: auth.Issuer{JWKSURL: "http://127.0.0.1:/keys"}, PrivateAddresses: true}
-	if _, err := auth.FetchKeySet(t.Context(), keySetClient(empty), empty.JWKSURL); errors.Is(err, dial.ErrProhibited) {
+	if _, err := withKeySet(empty).Fetch(t.Context()); errors.Is(err, dial.ErrProhibited) {
 		t.Errorf("%s: got %v, in spite of private_addresses", empty.JWKSURL, err)
 	}
 }

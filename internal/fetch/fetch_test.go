@@ -3,8 +3,10 @@ package fetch_test
 import (
 	"io"
 	"net/http"
+	"net/http/cookiejar"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/fetch"
@@ -38,6 +40,37 @@ func TestDo(t *testing.T) {
 			string(answer.Body) != test.body {
 			t.Errorf("got %d, %v, %q, want %q", answer.Status, answer.Header, answer.Body, test.body)
 		}
+	}
+}
+
+// TestNothingLeadsElsewhere asks a server that sends whoever asks to another address, with
+// a cookie, by a client that would follow and keep it.
+func TestNothingLeadsElsewhere(t *testing.T) {
+	t.Parallel()
+	var cookies, elsewhere atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		cookies.Add(int32(len(r.Cookies())))
+		if r.URL.Path == "/elsewhere" {
+			elsewhere.Add(1)
+		}
+		http.SetCookie(w, &http.Cookie{Name: "known", Value: "1"})
+		http.Redirect(w, r, "/elsewhere", http.StatusFound)
+	}))
+	defer server.Close()
+	client := server.Client()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client.Jar = jar
+	for range 2 {
+		answer, err := fetch.Do(t.Context(), client, fetch.Request{Address: server.URL, Most: 100})
+		if err != nil || answer.Status != http.StatusFound {
+			t.Fatalf("got %v, %v, want the redirect itself", answer, err)
+		}
+	}
+	if cookies.Load() > 0 || elsewhere.Load() > 0 {
+		t.Errorf("%d requests with a cookie and %d elsewhere, want none", cookies.Load(), elsewhere.Load())
 	}
 }
 

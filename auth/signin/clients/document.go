@@ -55,11 +55,8 @@ type document struct {
 }
 
 func newDocuments(client *http.Client, now func() time.Time) *documents {
-	guarded := *client
-	guarded.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	guarded.Jar = nil
 	return &documents{
-		client: &guarded, now: now, known: make(map[string]document),
+		client: client, now: now, known: make(map[string]document),
 		fetches: make(chan struct{}, maxFetches),
 	}
 }

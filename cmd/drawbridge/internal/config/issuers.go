@@ -8,7 +8,6 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/auth/provider"
-	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 )
 
 // issuerPositions are the nodes of an issuer at which finishIssuer may report problems, once
@@ -240,7 +239,7 @@ func (r *reader) finishIssuer(iss Issuer, positions issuerPositions, whole bool)
 				issuers = append(issuers, same)
 			}
 		}
-		_, err := auth.New(auth.Config{Issuers: issuers, Client: dial.Client(dial.Config{})})
+		_, err := auth.New(auth.Config{Issuers: issuers})
 		for _, e := range split(err) {
 			r.fault(positions.name, "%s", e)
 		}

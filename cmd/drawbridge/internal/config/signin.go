@@ -12,7 +12,6 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/auth/provider"
 	"github.com/drawbridge-mcp/drawbridge/auth/signin/clients"
-	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 )
 
 const (
@@ -155,9 +154,7 @@ func (r *reader) checkMeaning(login *Login, at *node) {
 	meaning := login.Issuer
 	meaning.Algorithms, meaning.Audiences = []string{"RS256"}, []string{login.ClientID}
 	meaning.JWKSURL = provider.GitHubIssuer
-	_, err := auth.New(auth.Config{
-		Issuers: []auth.Issuer{meaning}, Client: dial.Client(dial.Config{}),
-	})
+	_, err := auth.New(auth.Config{Issuers: []auth.Issuer{meaning}})
 	for _, e := range split(err) {
 		r.fault(at, "%s", e)
 	}

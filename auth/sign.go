@@ -2,14 +2,11 @@ package auth
 
 import (
 	"cmp"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
-
-	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
 // Claims are the claims of a token to sign. Those that are zero are left out.
@@ -39,20 +36,11 @@ func Sign(key Key, algorithm string, claims Claims) (string, error) {
 	if key.ID != "" {
 		header["kid"] = key.ID
 	}
-	input, err := encode(header)
-	if err != nil {
-		return "", err
-	}
-	payload, err := encode(claims.members())
-	if err != nil {
-		return "", err
-	}
-	input += "." + payload
-	signature, err := sign(algorithm, input, key.Private)
+	token, err := sign(algorithm, header, claims.members(), key.Private)
 	if err != nil {
 		return "", fmt.Errorf("sign token: %w", err)
 	}
-	return input + "." + base64.RawURLEncoding.EncodeToString(signature), nil
+	return token, nil
 }
 
 // members returns the claims by name, as they go into the token.
@@ -69,14 +57,4 @@ func (c Claims) members() map[string]any {
 		}
 	}
 	return members
-}
-
-// encode returns the part of a token that holds these members: their JSON text in
-// base64url.
-func encode(members map[string]any) (string, error) {
-	data, err := strictjson.Marshal(members)
-	if err != nil {
-		return "", fmt.Errorf("encode token: %w", err)
-	}
-	return base64.RawURLEncoding.EncodeToString(data), nil
 }

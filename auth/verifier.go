@@ -2,8 +2,8 @@
 // about that library: it ignores crit (RFC 7515 section 4.1.11) and b64 (RFC 7797), takes
 // the last of two members of one name, has no bound on size or depth, skips line breaks
 // in base64url, and accepts any salt length for PS256, PS384 and PS512. So its parser is
-// not used: parse reads tokens and refuses all that, and the library only verifies
-// signatures and registered claims.
+// not used: parse reads tokens and refuses all that, and the library only writes tokens,
+// and verifies signatures and registered claims.
 
 package auth
 
@@ -136,10 +136,10 @@ func (p *parsed) signed(keys []verifying) (verifying, error) {
 	return verifying{}, &Error{Reason: "signature"}
 }
 
-// sign returns the signature of input. The algorithm must be one of methods and
-// fit the key.
-func sign(algorithm, input string, key crypto.PrivateKey) ([]byte, error) {
-	return methods[algorithm].Sign(input, key)
+// sign returns a token. The algorithm must be one of methods and fit the key.
+func sign(algorithm string, header, claims map[string]any, key crypto.PrivateKey) (string, error) {
+	token := jwt.Token{Method: methods[algorithm], Header: header, Claims: jwt.MapClaims(claims)}
+	return token.SignedString(key)
 }
 
 // methods are the library's implementations of the algorithms that are known here. There

@@ -12,6 +12,7 @@
 // it or on its line:
 //
 //	beside the Verifier   sign: makes tokens; reader: says what claims mean that somebody else has verified
+//	                      publickeys: verifies who signed a token that is none for a Verifier
 //	one token             auth: the Verifier, the order of its checks, and Recheck at a later time
 //	what is configured    issuer: judges claims by it; check; namedclaim: claims that no token has
 //	keys at an address    remote; keytimes: how long they serve; savedset: what outlives the process

@@ -118,32 +118,6 @@ func setElements(data []byte) ([]json.RawMessage, error) {
 	return set.Keys, nil
 }
 
-// ReadableSet returns the text of a key set with those of its keys alone that verify tokens
-// and that go-jose can read, which takes no RSA key of more than 4096 bits. Because of one
-// key that it cannot read, such as for a broken certificate beside it, go-oidc takes none.
-// https://www.rfc-editor.org/rfc/rfc7517#section-5
-func ReadableSet(text []byte) ([]byte, error) {
-	elements, err := setElements(text)
-	if err != nil {
-		return nil, err
-	}
-	readable := make([]json.RawMessage, 0, len(elements))
-	for _, element := range elements {
-		var key jwk
-		if strictjson.Unmarshal(element, &key) != nil || !key.verifies() || hasPrivatePart(element) {
-			continue
-		}
-		if _, err := key.verifying(); err != nil {
-			continue
-		}
-		text, err := strictjson.Marshal(key)
-		if err == nil && new(jose.JSONWebKey).UnmarshalJSON(text) == nil {
-			readable = append(readable, text)
-		}
-	}
-	return strictjson.Marshal(map[string]any{"keys": readable})
-}
-
 // verifies tells whether the key is declared for verifying signatures and not for
 // something else, and its id is one that a token can name.
 func (k *jwk) verifies() bool {

@@ -290,14 +290,21 @@ func (o *owned) current(time.Time) *keySet {
 	if set := o.set.Load(); set != nil && set.generation == generation {
 		return set
 	}
-	set := &keySet{generation: generation}
+	set := setOf(keys)
+	set.generation = generation
+	o.set.Store(set)
+	return set
+}
+
+// setOf returns a set of keys, without those that serve no algorithm.
+func setOf(keys []Key) *keySet {
+	set := &keySet{}
 	for _, key := range keys {
 		if added, err := newVerifying(key.ID, key.Public); err == nil {
 			set.keys = append(set.keys, added)
 		}
 	}
 	set.unite()
-	o.set.Store(set)
 	return set
 }
 

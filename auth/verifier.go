@@ -26,6 +26,7 @@ const maxToken = 8 << 10 // bytes of a token
 type parsed struct {
 	algorithm string
 	keyID     string // "" when the header has no kid
+	typ       []byte // JSON; nil when the header has none
 	claims    claims
 	input     string // what was signed: the first two parts of the token and the dot between them
 	signature []byte
@@ -49,6 +50,9 @@ func parse(token string) (*parsed, error) {
 	p, payload, err := takeApart(token)
 	if err != nil {
 		return nil, err
+	}
+	if p.typ != nil && !isAccessToken(p.typ) {
+		return nil, refuse("malformed", "the header's typ is not fit")
 	}
 	if p.claims, err = readClaims(payload); err != nil {
 		return nil, err
@@ -98,7 +102,7 @@ func (p *parsed) readHeader(data []byte) error {
 			p.keyID, ok = strictjson.Text(m.Value)
 			ok = ok && len(p.keyID) <= maxName
 		case "typ":
-			ok = isAccessToken(m.Value)
+			p.typ = m.Value
 		case "crit", "b64", "zip", "enc":
 			return refuse("malformed", "the header has "+m.Name)
 		}

@@ -24,7 +24,7 @@ const (
 // discovered is what the document of a provider says. It is never changed.
 type discovered struct {
 	provider *oidc.Provider
-	keys     *oidc.RemoteKeySet // new with each document, so that a key that was taken back does not stay
+	keys     *signers // new with each document, so that a key that was taken back does not stay
 	endpoint oauth2.Endpoint
 	document document
 	fetched  time.Time
@@ -61,7 +61,6 @@ func (p *OIDC) discover(ctx context.Context) (*discovered, error) {
 			return nil, err
 		}
 		p.found.Store(made)
-		p.transport.guard(made.document.Keys)
 		return made, nil
 	})
 	select {
@@ -102,7 +101,7 @@ func (p *OIDC) fetch(ctx context.Context) (*discovered, error) {
 	if d.endpoint.AuthStyle, err = p.style(d.document.ClientMethods); err != nil {
 		return nil, err
 	}
-	d.keys = oidc.NewRemoteKeySet(ctx, d.document.Keys)
+	d.keys = newSigners(p, d.document.Keys)
 	return d, nil
 }
 

@@ -3,4 +3,4 @@ package provider
 import "time"
 
 // SetKeysGap changes how long after a fetch of keys none follows.
-func (p *OIDC) SetKeysGap(gap time.Duration) { p.transport.gap = gap }
+func (p *OIDC) SetKeysGap(gap time.Duration) { p.gap = gap }

@@ -50,7 +50,7 @@ func NewGitHub(cfg Config) (*GitHub, error) {
 		return nil, errors.New("GitHub takes no client key, only a client secret")
 	}
 	p := &GitHub{base: base{cfg: cfg}, web: GitHubIssuer, api: githubAPI}
-	p.cfg.Client.Transport = &transport{inner: cfg.Client.Transport, now: cfg.Now}
+	p.cfg.Client.Transport = &transport{inner: cfg.Client.Transport}
 	return p, nil
 }
 

@@ -2,15 +2,18 @@ package provider
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/auth/signin"
@@ -111,7 +114,7 @@ func (p *OIDC) VerifyLogout(ctx context.Context, raw string) (signin.Logout, err
 // be fetched again: a new key may have signed the token of somebody who just proved
 // himself. What strangers can send must not make requests wait.
 func (p *OIDC) verifier(d *discovered, patient bool) *oidc.IDTokenVerifier {
-	return oidc.NewVerifier(p.cfg.Issuer, keySet{remote: d.keys, patient: patient, gap: p.transport.gap},
+	return oidc.NewVerifier(p.cfg.Issuer, keySet{d.keys, patient},
 		&oidc.Config{ClientID: p.cfg.ClientID, SupportedSigningAlgs: algorithms(), Now: p.cfg.Now})
 }
 
@@ -123,25 +126,79 @@ func algorithms() []string {
 	}
 }
 
-// keySet is the key set of a provider.
+// keySet is the key set of a provider for those who wait, or not.
 type keySet struct {
-	remote  *oidc.RemoteKeySet
+	*signers
+
 	patient bool
-	gap     time.Duration
 }
 
 var _ oidc.KeySet = keySet{}
 
 // VerifySignature implements oidc.KeySet.
 func (k keySet) VerifySignature(ctx context.Context, token string) ([]byte, error) {
-	payload, err := k.remote.VerifySignature(ctx, token)
-	if !k.patient || !errors.Is(err, errTooSoon) {
-		return payload, err
+	if payload, err := k.known.Load().Payload(token); err == nil {
+		return payload, nil
 	}
-	if !pace.Wait(ctx, k.gap) {
-		return nil, ctx.Err()
+	failed := k.renew(ctx)
+	if k.patient && errors.Is(failed, errTooSoon) && pace.Wait(ctx, k.of.gap) {
+		failed = k.renew(ctx)
 	}
-	return k.remote.VerifySignature(ctx, token)
+	payload, err := k.known.Load().Payload(token) // also if others have fetched the key
+	if err != nil {
+		return nil, cmp.Or(failed, err)
+	}
+	return payload, nil
+}
+
+// keysGap is the least time between two fetches of the keys that a document names. Anybody
+// can send a logout token with a key id that nobody has.
+const keysGap = 5 * time.Second
+
+// errTooSoon tells that keys were fetched a moment ago.
+var errTooSoon = errors.New("the key set was fetched a moment ago")
+
+// signers are the keys that one document of a provider names. They are fetched when a token
+// wants one that is not known.
+type signers struct {
+	of      *OIDC
+	address string
+	known   atomic.Pointer[auth.PublicKeys] // never nil
+	flight  singleflight.Group
+	fetched time.Time // when they were asked for last; only the one flight uses it
+}
+
+func newSigners(of *OIDC, address string) *signers {
+	k := &signers{of: of, address: address}
+	k.known.Store(auth.NewPublicKeys())
+	return k
+}
+
+// renew fetches the keys, once for all who wait, or returns errTooSoon.
+func (k *signers) renew(ctx context.Context) error {
+	flight := k.flight.DoChan("", func() (any, error) {
+		now := k.of.cfg.Now()
+		if now.Sub(k.fetched) < k.of.gap {
+			return nil, errTooSoon
+		}
+		k.fetched = now
+		// It goes on when the first that asked for it has left: others wait for it.
+		text, err := auth.FetchKeySet(context.WithoutCancel(ctx), k.of.cfg.Client, k.address)
+		if err != nil {
+			return nil, err
+		}
+		keys, err := auth.ReadPublicKeys(text)
+		if err == nil {
+			k.known.Store(keys)
+		}
+		return nil, err
+	})
+	select {
+	case answer := <-flight:
+		return answer.Err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // claimsOf returns the claims of what go-oidc has verified, as auth.Members does.

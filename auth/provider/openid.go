@@ -23,6 +23,7 @@ type OIDC struct {
 	base
 
 	transport *transport
+	gap       time.Duration // as keysGap
 
 	flights singleflight.Group         // fetches of the document; there is one at a time
 	found   atomic.Pointer[discovered] // nil: never fetched
@@ -40,8 +41,8 @@ func New(cfg Config) (*OIDC, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	p := &OIDC{base: base{cfg: cfg}}
-	p.transport = &transport{inner: cfg.Client.Transport, now: cfg.Now, gap: keysGap}
+	p := &OIDC{base: base{cfg: cfg}, gap: keysGap}
+	p.transport = &transport{inner: cfg.Client.Transport}
 	if cfg.ClientKey != nil {
 		algorithm := cfg.ClientKey.AlgorithmAmong([]string{"RS256", "ES256", "ES384", "ES512", "EdDSA"})
 		if algorithm == "" {
@@ -80,9 +81,7 @@ func (p *OIDC) Reach(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if p.found.CompareAndSwap(nil, made) {
-		p.transport.guard(made.document.Keys)
-	}
+	p.found.CompareAndSwap(nil, made)
 	return p.takesClient()
 }
 

@@ -10,11 +10,9 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 )
 
@@ -22,12 +20,7 @@ const (
 	attemptTime = 10 * time.Second // that one request may take, its answer included
 	maxBody     = 1 << 20          // bytes of an answer
 	retryPause  = 200 * time.Millisecond
-	keysGap     = 5 * time.Second // between two fetches of one key set
 )
-
-// errTooSoon tells that a key set was fetched a moment ago. Anybody can send a logout
-// token with a key id that nobody has; go-oidc asks the provider each time.
-var errTooSoon = errors.New("the key set was fetched a moment ago")
 
 // errUnsent tells that the provider has received nothing of a request.
 var errUnsent = errors.New("nothing was sent")
@@ -41,22 +34,13 @@ var errUnsent = errors.New("nothing was sent")
 // sent twice is taken for a stolen one.
 type transport struct {
 	inner  http.RoundTripper
-	now    func() time.Time
 	assert func(endpoint string) (string, error) // makes a client_assertion for each POST; nil: none
-	gap    time.Duration                         // between two fetches of keys
-
-	mu      sync.Mutex // guards the fields below
-	keys    string     // the address of the key set
-	fetched time.Time  // when it was asked for last
 }
 
 var _ http.RoundTripper = (*transport)(nil)
 
 // RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if err := t.tooSoon(r.URL.String()); err != nil {
-		return nil, err
-	}
 	r, err := t.asserted(r)
 	if err != nil {
 		return nil, err
@@ -118,58 +102,8 @@ func (t *transport) once(r *http.Request) (response *http.Response, wrote bool, 
 	case len(body) > maxBody:
 		return nil, true, fmt.Errorf("an answer of more than %d bytes", maxBody)
 	}
-	if t.isKeys(r.URL.String()) && response.StatusCode == http.StatusOK {
-		if body, err = auth.ReadableSet(body); err != nil {
-			return nil, true, fmt.Errorf("read the key set: %w", err)
-		}
-	}
 	response.Body = io.NopCloser(bytes.NewReader(body))
 	return response, true, nil
-}
-
-// AsRequested returns an address as a request to it has it: with its scheme in lower
-// case, and without a colon that has no port. One that cannot be read is returned as it
-// is.
-func AsRequested(address string) string {
-	u, err := url.Parse(address)
-	if err != nil {
-		return address
-	}
-	u.Host = strings.TrimSuffix(u.Host, ":")
-	return u.String()
-}
-
-// guard bounds how often the key set at an address is fetched.
-func (t *transport) guard(keys string) {
-	keys = AsRequested(keys)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.keys != keys {
-		t.keys, t.fetched = keys, time.Time{}
-	}
-}
-
-// isKeys tells whether address is that of the key set.
-func (t *transport) isKeys(address string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return address == t.keys
-}
-
-// tooSoon returns errTooSoon if address is that of the key set and it was fetched within
-// the gap.
-func (t *transport) tooSoon(address string) error {
-	if !t.isKeys(address) {
-		return nil
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := t.now()
-	if now.Sub(t.fetched) < t.gap {
-		return errTooSoon
-	}
-	t.fetched = now
-	return nil
 }
 
 // asserted returns the request with a client_assertion in its form, if there is one.

@@ -34,7 +34,7 @@ func (p *OIDC) Try(ctx context.Context, callback string, claims []string) (notes
 	if err != nil {
 		return nil, err
 	}
-	if _, err := fetch.Do(ctx, p.cfg.Client, fetch.Request{Address: d.document.Keys}); err != nil {
+	if err := d.keys.renew(ctx); err != nil {
 		return nil, bare("get the keys", err)
 	}
 	if err := p.tryCallback(ctx, callback); err != nil {

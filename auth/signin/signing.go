@@ -64,27 +64,15 @@ func (s *signer) sign(at address, claims auth.Claims, scopes []string) (string, 
 
 // familyOf returns the family of an access token of this server, "" if it is none.
 func (s *signer) familyOf(token string) string {
-	dot := strings.LastIndexByte(token, '.')
-	_, payload, found := strings.Cut(token[:max(dot, 0)], ".")
-	signature, err := base64.RawURLEncoding.DecodeString(token[dot+1:])
-	if !found || err != nil {
+	keys, _ := s.keys()
+	payload, err := auth.NewPublicKeys(keys...).Payload(token)
+	var claims struct {
+		Family string `json:"family"`
+	}
+	if err != nil || strictjson.Unmarshal(payload, &claims) != nil {
 		return ""
 	}
-	keys, _ := s.keys()
-	for _, key := range keys {
-		if !ed25519.Verify(key.Public.(ed25519.PublicKey), []byte(token[:dot]), signature) {
-			continue
-		}
-		var claims struct {
-			Family string `json:"family"`
-		}
-		data, err := base64.RawURLEncoding.DecodeString(payload)
-		if err != nil || strictjson.Unmarshal(data, &claims) != nil {
-			return ""
-		}
-		return claims.Family
-	}
-	return ""
+	return claims.Family
 }
 
 // tenantClaim has the one tenant that an access token is for.

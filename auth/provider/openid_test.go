@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"io"
 	"maps"
 	"net/http"
 	"net/url"
@@ -284,6 +285,33 @@ func TestUserinfo(t *testing.T) {
 				t.Errorf("%v ends what may go on later", err)
 			}
 		})
+	}
+}
+
+// signedUserinfo is a provider that signs what its userinfo says.
+type signedUserinfo struct{ *fake }
+
+func (f signedUserinfo) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := f.fake.RoundTrip(r)
+	if err == nil && strings.HasSuffix(r.URL.Path, "/userinfo") {
+		answer.Header.Set("Content-Type", "application/jwt")
+		answer.Body = io.NopCloser(strings.NewReader(f.sign("", map[string]any{"email": "alice@example.com"})))
+	}
+	return answer, err
+}
+
+// TestUserinfoMayBeSigned has userinfo signed by the key of the ID token that was verified
+// just now.
+func TestUserinfoMayBeSigned(t *testing.T) {
+	f := newFake(plainIssuer)
+	f.userinfo = map[string]any{}
+	p, _ := f.provider(t, func(cfg *provider.Config) { cfg.Client = &http.Client{Transport: signedUserinfo{f}} })
+	id, err := f.redeem(t, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if claims := claimsOf(t, id); claims["email"] != "alice@example.com" {
+		t.Errorf("claims %v, want those that userinfo has signed", claims)
 	}
 }
 

@@ -35,10 +35,7 @@ type GitHub struct {
 	api string
 }
 
-var (
-	_ signin.Provider = (*GitHub)(nil)
-	_ signin.Reacher  = (*GitHub)(nil)
-)
+var _ signin.Provider = (*GitHub)(nil)
 
 // NewGitHub returns GitHub as a provider. The Issuer of the config is not looked at.
 func NewGitHub(cfg Config) (*GitHub, error) {
@@ -95,7 +92,7 @@ func (p *GitHub) Refresh(ctx context.Context, refreshToken string) (signin.Ident
 	return id, err
 }
 
-// Reach implements signin.Reacher. Its API answers a stranger sixty times an hour, so the
+// Reach implements signin.Provider. Its API answers a stranger sixty times an hour, so the
 // page is asked where people sign in. Whatever it says to a request without a client, it
 // is there. If it refuses the client it is as good as away.
 func (p *GitHub) Reach(ctx context.Context) error {

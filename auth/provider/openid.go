@@ -33,7 +33,6 @@ type OIDC struct {
 var (
 	_ signin.Provider       = (*OIDC)(nil)
 	_ signin.LogoutVerifier = (*OIDC)(nil)
-	_ signin.Reacher        = (*OIDC)(nil)
 )
 
 // New returns a provider. It connects to nothing yet.
@@ -73,7 +72,7 @@ func (p *OIDC) AuthURL(ctx context.Context, a signin.Attempt) (string, error) {
 	return p.oauthAt(a.Callback, d.endpoint).AuthCodeURL(a.State, options...), nil
 }
 
-// Reach implements signin.Reacher: it fetches the document. That serves only if there is
+// Reach implements signin.Provider: it fetches the document. That serves only if there is
 // none yet, because the keys go with their document. A provider that refuses the client
 // is as good as away.
 func (p *OIDC) Reach(ctx context.Context) error {

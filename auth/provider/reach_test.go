@@ -47,7 +47,7 @@ func TestReach(t *testing.T) {
 		http.StatusFound: true, http.StatusNotFound: true, http.StatusServiceUnavailable: false,
 	} {
 		status = code
-		if err := signin.Reacher(g).Reach(t.Context()); (err == nil) != want {
+		if err := g.Reach(t.Context()); (err == nil) != want {
 			t.Errorf("GitHub answers %d: reached %v, want %v", code, err == nil, want)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth/signin/clients"
@@ -67,7 +68,8 @@ type core struct {
 	now      func() time.Time
 	signer   signer
 	ended    ended
-	reach    reach
+	// the providers that do not answer, by name; replaced whole, never nil
+	unreached atomic.Pointer[map[string]Unreached]
 	// have a value for each question to a provider under way: who somebody is that is signed
 	// in, and who somebody is that comes back from there, whom anybody can send
 	lookups, arrivals chan struct{}

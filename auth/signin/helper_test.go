@@ -182,6 +182,8 @@ func newIDP(name, issuer string) *idp {
 func (p *idp) Name() string   { return p.name }
 func (p *idp) Issuer() string { return p.issuer }
 
+func (*idp) Reach(context.Context) error { return nil }
+
 func (p *idp) AuthURL(_ context.Context, a signin.Attempt) (string, error) {
 	query := url.Values{"state": {a.State}, "nonce": {a.Nonce}, "redirect_uri": {a.Callback}}
 	return p.issuer + "authorize?" + query.Encode(), nil

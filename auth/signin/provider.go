@@ -59,6 +59,8 @@ type Provider interface {
 	// With any other error there may be the RefreshToken of the Identity: the provider gave
 	// it before it failed, and it counts from then on.
 	Refresh(ctx context.Context, refreshToken string) (Identity, error)
+	// Reach returns why the provider cannot be reached, or is of no use, nil if it can.
+	Reach(ctx context.Context) error
 }
 
 // CallbackPath is where providers send people back to, below the public URL and before

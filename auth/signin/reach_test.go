@@ -12,7 +12,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth/signin"
 )
 
-// reachable is a provider that can be asked whether it answers.
+// reachable is a provider that says so when it is away.
 type reachable struct{ *idp }
 
 func (p reachable) Reach(context.Context) error {

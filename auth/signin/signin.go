@@ -21,6 +21,7 @@ func New(cfg Config) *Server {
 		arrivals: make(chan struct{}, maxLookups),
 		signer:   signer{ring: cfg.Ring, now: cfg.Now},
 	}
+	c.unreached.Store(&map[string]Unreached{})
 	c.registry = clients.NewRegistry(clients.Config{
 		Ring: cfg.Ring, Store: cfg.Store, Documents: cfg.Documents, Now: cfg.Now,
 		Fixed: func() []clients.Fixed { return cfg.Settings().Clients },
@@ -98,9 +99,6 @@ func (s *Server) Issuers(settings Settings, tenants []string) []auth.Issuer {
 	}
 	return made
 }
-
-// Unreached returns the providers that cannot be reached now, in no order.
-func (s *Server) Unreached() []Unreached { return s.core.reach.unreached() }
 
 // SignOut ends all families of a person, and returns how many these were. The person is
 // named as rules do it: by the issuer and its subject.

@@ -87,6 +87,9 @@ func (l *toyLogin) Refresh(_ context.Context, subject string) (signin.Identity, 
 	return signin.Identity{}, signin.ErrSignInAgain
 }
 
+// Reach implements signin.Provider. It is in this process.
+func (*toyLogin) Reach(context.Context) error { return nil }
+
 // ServeHTTP shows the page on which a visitor chooses who to be. A page that another name
 // leads here is of somebody else, who wants a browser of this machine to come.
 func (l *toyLogin) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -52,6 +52,8 @@ func (atOnce) Refresh(context.Context, string) (signin.Identity, error) {
 	return signin.Identity{}, errors.New("nobody refreshes here")
 }
 
+func (atOnce) Reach(context.Context) error { return nil }
+
 // TestAuthorizationSuite lets the official suite judge the authorization server, at its
 // address for all tenants and at that of one, in every revision.
 func TestAuthorizationSuite(t *testing.T) {

@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// that a document, and the keys with it, serve before they are fetched again
-	documentFresh = time.Hour
-	documentStale = 24 * time.Hour // that they serve while they cannot be fetched
-	documentPause = 30 * time.Second
+	documentStale = 24 * time.Hour // that a document serves while no newer one can be fetched
+	// that keys serve before they are fetched again, so that one that was taken back does not
+	// stay
+	keysFresh = time.Hour
 )
 
 // discovered is what the document of a provider says. It is never changed.
 type discovered struct {
 	provider *oidc.Provider
-	keys     *signers // new with each document, so that a key that was taken back does not stay
+	keys     *signers
 	endpoint oauth2.Endpoint
 	document document
 	fetched  time.Time
@@ -42,40 +42,35 @@ type document struct {
 	BackChannelLogout bool     `json:"backchannel_logout_supported"`
 }
 
-// discover returns what the provider's document says. One fetch serves all who wait. It
-// goes on when the one who began it has left, and an old document serves while there is
-// no newer one.
+// discover returns what the provider's document says. Reach looks for a newer one, so that
+// the one in force serves until it is too old.
 func (p *OIDC) discover(ctx context.Context) (*discovered, error) {
-	old, now := p.found.Load(), p.cfg.Now()
-	if old != nil && (now.Sub(old.fetched) < documentFresh ||
-		now.Sub(old.fetched) < documentStale && now.UnixNano() < p.pause.Load()) {
+	old := p.found.Load()
+	if old != nil && p.cfg.Now().Sub(old.fetched) < documentStale {
 		return old, nil
 	}
+	return p.renew(ctx, old)
+}
+
+// renew fetches another document than old. One fetch serves all who wait, and goes on when
+// the one who began it has left.
+func (p *OIDC) renew(ctx context.Context, old *discovered) (*discovered, error) {
 	flight := p.flights.DoChan("", func() (any, error) {
 		if made := p.found.Load(); made != old {
 			return made, nil // a flight has landed since this one was wanted
 		}
 		made, err := p.fetch(context.WithoutCancel(ctx))
-		if err != nil {
-			p.pause.Store(p.cfg.Now().Add(documentPause).UnixNano())
-			return nil, err
+		if err == nil {
+			p.found.Store(made)
 		}
-		p.found.Store(made)
-		return made, nil
+		return made, err
 	})
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case answer := <-flight:
-		if made, ok := answer.Val.(*discovered); ok && answer.Err == nil {
-			return made, nil
-		}
-		if old != nil && now.Sub(old.fetched) < documentStale {
-			p.cfg.Logger.WarnContext(ctx, "document of the provider not fetched",
-				"issuer", p.cfg.Issuer, "error", answer.Err)
-			return old, nil
-		}
-		return nil, answer.Err
+		made, _ := answer.Val.(*discovered) // nil beside an error
+		return made, answer.Err
 	}
 }
 
@@ -101,7 +96,11 @@ func (p *OIDC) fetch(ctx context.Context) (*discovered, error) {
 	if d.endpoint.AuthStyle, err = p.style(d.document.ClientMethods); err != nil {
 		return nil, err
 	}
-	d.keys = newSigners(p, d.document.Keys)
+	d.keys = newSigners(p, d.document.Keys, d.fetched)
+	if old := p.found.Load(); old != nil && old.keys.address == d.keys.address &&
+		d.fetched.Sub(old.keys.made) < keysFresh {
+		d.keys = old.keys
+	}
 	return d, nil
 }
 

@@ -151,25 +151,26 @@ func (k keySet) VerifySignature(ctx context.Context, token string) ([]byte, erro
 	return payload, nil
 }
 
-// keysGap is the least time between two fetches of the keys that a document names. Anybody
-// can send a logout token with a key id that nobody has.
+// keysGap is the least time between two fetches of the keys at one address. Anybody can
+// send a logout token with a key id that nobody has.
 const keysGap = 5 * time.Second
 
 // errTooSoon tells that keys were fetched a moment ago.
 var errTooSoon = errors.New("the key set was fetched a moment ago")
 
-// signers are the keys that one document of a provider names. They are fetched when a token
+// signers are the keys that documents of a provider name. They are fetched when a token
 // wants one that is not known.
 type signers struct {
 	of      *OIDC
 	address string
+	made    time.Time
 	known   atomic.Pointer[auth.PublicKeys] // never nil
 	flight  singleflight.Group
 	fetched time.Time // when they were asked for last; only the one flight uses it
 }
 
-func newSigners(of *OIDC, address string) *signers {
-	k := &signers{of: of, address: address}
+func newSigners(of *OIDC, address string, now time.Time) *signers {
+	k := &signers{of: of, address: address, made: now}
 	k.known.Store(auth.NewPublicKeys())
 	return k
 }

@@ -27,7 +27,6 @@ type OIDC struct {
 
 	flights singleflight.Group         // fetches of the document; there is one at a time
 	found   atomic.Pointer[discovered] // nil: never fetched
-	pause   atomic.Int64               // nanoseconds since 1970; the document is not fetched before
 }
 
 var (
@@ -72,15 +71,12 @@ func (p *OIDC) AuthURL(ctx context.Context, a signin.Attempt) (string, error) {
 	return p.oauthAt(a.Callback, d.endpoint).AuthCodeURL(a.State, options...), nil
 }
 
-// Reach implements signin.Provider: it fetches the document. That serves only if there is
-// none yet, because the keys go with their document. A provider that refuses the client
-// is as good as away.
+// Reach implements signin.Provider: it fetches the document. A provider that refuses the
+// client is as good as away.
 func (p *OIDC) Reach(ctx context.Context) error {
-	made, err := p.fetch(ctx)
-	if err != nil {
+	if _, err := p.renew(ctx, p.found.Load()); err != nil {
 		return err
 	}
-	p.found.CompareAndSwap(nil, made)
 	return p.takesClient()
 }
 

@@ -227,8 +227,8 @@ func TestUnknownKeysAskSeldom(t *testing.T) {
 	}
 }
 
-// TestKeysInForceAreAskedForSeldom has the document lead to other keys. Whoever looks
-// whether the provider is reached reads it before the document in force is replaced.
+// TestKeysInForceAreAskedForSeldom has the document lead to other keys, which whoever looks
+// whether the provider is reached finds, again and again.
 func TestKeysInForceAreAskedForSeldom(t *testing.T) {
 	f := newFake(plainIssuer)
 	p, _ := f.provider(t, nil)
@@ -240,15 +240,15 @@ func TestKeysInForceAreAskedForSeldom(t *testing.T) {
 	}
 	ask()
 	f.document["jwks_uri"] = plainIssuer + "/other"
-	if err := p.Reach(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	for i := range 20 {
+		if err := p.Reach(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		stranger.key.ID = strings.Repeat("x", i+1)
 		ask()
 	}
-	if n := f.calls["/keys"]; n != 1 {
-		t.Errorf("%d fetches of keys for 21 tokens of strangers, want 1", n)
+	if before, after := f.calls["/keys"], f.calls["/other"]; before != 1 || after != 1 {
+		t.Errorf("%d and %d fetches of keys for 21 tokens of strangers, want 1 of each", before, after)
 	}
 }
 
@@ -566,7 +566,7 @@ func TestDocumentIsFetchedOnce(t *testing.T) {
 	}
 }
 
-// TestOldDocumentServes has a provider that goes away for longer than a document is fresh.
+// TestOldDocumentServes has a provider that goes away for a day.
 func TestOldDocumentServes(t *testing.T) {
 	f := newFake(plainIssuer)
 	now := time.Now()
@@ -575,7 +575,10 @@ func TestOldDocumentServes(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.bad = func(string, url.Values) (int, string) { return 503, "down" }
-	now = now.Add(2 * time.Hour)
+	now = now.Add(23 * time.Hour)
+	if err := p.Reach(t.Context()); err == nil {
+		t.Error("a provider that is down counts as reached")
+	}
 	for range 3 {
 		if _, err := p.AuthURL(t.Context(), attempt); err != nil {
 			t.Error(err)
@@ -587,6 +590,51 @@ func TestOldDocumentServes(t *testing.T) {
 	now = now.Add(24 * time.Hour)
 	if _, err := p.AuthURL(t.Context(), attempt); err == nil {
 		t.Error("a document of yesterday serves")
+	}
+}
+
+// TestNewDocumentCounts has a provider whose document and keys are others than before. Who
+// looks whether it is reached finds the document, and an hour after keys were fetched they
+// are fetched again, so that one that was taken back does not stay.
+func TestNewDocumentCounts(t *testing.T) {
+	f := newFake(plainIssuer)
+	now := time.Now()
+	f.claims["exp"] = now.Add(24 * time.Hour).Unix()
+	p, _ := f.provider(t, func(cfg *provider.Config) { cfg.Now = func() time.Time { return now } })
+	if _, err := f.redeem(t, p); err != nil {
+		t.Fatal(err)
+	}
+	f.document["authorization_response_iss_parameter_supported"] = true
+	reached := func() {
+		t.Helper()
+		if err := p.Reach(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reached()
+	if _, err := f.redeem(t, p); err == nil {
+		t.Error("the document of before counts still")
+	}
+	delete(f.document, "authorization_response_iss_parameter_supported")
+	reached()
+	if _, err := f.redeem(t, p); err != nil || f.calls["/keys"] != 1 {
+		t.Errorf("with the same keys: error %v after %d fetches of keys, want 1", err, f.calls["/keys"])
+	}
+	now = now.Add(time.Hour)
+	reached()
+	if _, err := f.redeem(t, p); err != nil || f.calls["/keys"] != 2 {
+		t.Errorf("after an hour: error %v after %d fetches of keys, want 2", err, f.calls["/keys"])
+	}
+	now = now.Add(time.Hour)
+	f.bad = func(path string, _ url.Values) (int, string) {
+		if path == "/keys" {
+			return 200, `{"keys":[]}`
+		}
+		return 0, ""
+	}
+	reached()
+	if _, err := f.redeem(t, p); err == nil {
+		t.Error("an hour after a key was taken back, a token of it is taken")
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/drawbridge-mcp/drawbridge/auth/signin"
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
@@ -72,15 +73,7 @@ func (s signingIn) answer(w http.ResponseWriter, r *http.Request) {
 	}
 	x.Method = signInMethod(r.URL.Path)
 	s.ServeHTTP(w, r.WithContext(x.Context()))
-	switch status := x.Status; {
-	case status < http.StatusBadRequest:
-	case status == http.StatusUnauthorized:
-		x.Conclude("unauthenticated")
-	case status == http.StatusForbidden:
-		x.Conclude("forbidden")
-	case status >= http.StatusInternalServerError:
-		x.Conclude("unavailable")
-	default:
-		x.Conclude("invalid_request")
+	if x.Status >= http.StatusBadRequest {
+		x.Conclude(signin.OutcomeOf(x.Status))
 	}
 }

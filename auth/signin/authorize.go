@@ -126,7 +126,7 @@ func (s *core) choose(x *exchange, logins []Login, query url.Values) {
 // bounce tells a client of a fault by way of the browser.
 func (s *core) bounce(x *exchange, asked ask, f *fault) {
 	line := audit.Record{
-		Outcome: outcomeOf(http.StatusBadRequest), Reason: f.label(), ClientID: asked.Client.Short(),
+		Outcome: OutcomeOf(http.StatusBadRequest), Reason: f.label(), ClientID: asked.Client.Short(),
 	}
 	s.refused(x, "authorize", line, slog.String("client", line.ClientID))
 	to := s.answerURL(asked, url.Values{"error": {f.code}, "error_description": {f.says}})

@@ -49,7 +49,7 @@ func (s *core) fail(x *exchange, endpoint string, err error) {
 // show answers a person with a problem, in words.
 func (s *core) show(x *exchange, p *problemError) {
 	line := p.line
-	line.Outcome = outcomeOf(p.status)
+	line.Outcome = OutcomeOf(p.status)
 	s.refused(x, "page", line)
 	pages.Page{
 		Status: p.status, Language: x.language(), Problem: p.page,
@@ -84,7 +84,7 @@ func (s *core) refused(x *exchange, endpoint string, line audit.Record, more ...
 // refuse answers a program with a fault.
 func (s *core) refuse(x *exchange, endpoint string, f *fault) {
 	status := cmp.Or(f.status, http.StatusBadRequest)
-	s.refused(x, endpoint, audit.Record{Outcome: outcomeOf(status), Reason: f.label()})
+	s.refused(x, endpoint, audit.Record{Outcome: OutcomeOf(status), Reason: f.label()})
 	switch status {
 	case http.StatusUnauthorized:
 		if x.request.Header.Get("Authorization") != "" { // https://www.rfc-editor.org/rfc/rfc6749#section-5.2

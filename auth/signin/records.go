@@ -23,8 +23,9 @@ func (f *family) record(outcome, reason string) audit.Record {
 	return line
 }
 
-// outcomeOf returns the word of the audit for a refusal that is answered with the status.
-func outcomeOf(status int) string {
+// OutcomeOf returns the word of audit and log for a refusal that is answered with the
+// status.
+func OutcomeOf(status int) string {
 	switch {
 	case status == http.StatusUnauthorized:
 		return "unauthenticated"

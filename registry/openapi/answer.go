@@ -48,14 +48,14 @@ func (c *caller) answer(ctx context.Context, response *http.Response, secrets []
 	case response.StatusCode < 200 || response.StatusCode > 299:
 		return refused(status, response, secrets), nil
 	}
-	data, err := c.read(response.Body, maxAnswer+1, claim)
+	data, err := c.read(response, claim)
 	switch {
-	case err != nil:
-		return mcp.Object{}, c.unread(ctx, err)
-	case len(data) > maxAnswer:
+	case errors.Is(err, share.ErrTooLarge):
 		return mcp.ToolError(
 			fmt.Sprintf("The API answered %s with more than %d MiB, which is too much to pass on.", status,
 				maxAnswer>>20)), nil
+	case err != nil:
+		return mcp.Object{}, c.unread(ctx, err)
 	case len(bytes.TrimSpace(data)) == 0: // some libraries write a space or a line
 		return mcp.TextResult("Done: the API answered " + status + "."), nil
 	}

@@ -1,8 +1,7 @@
 package openapi
 
 import (
-	"errors"
-	"io"
+	"net/http"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -16,28 +15,13 @@ func (c *caller) hold(claim *share.Reservation, bytes int) error {
 	return nil
 }
 
-// read reads to the end, but at most limit bytes. claim holds what has come, or the error
-// is a *registry.MemoryError.
-func (c *caller) read(from io.Reader, limit int, claim *share.Reservation) ([]byte, error) {
-	data := make([]byte, 0, min(limit, 4<<10))
-	for len(data) < limit {
-		if len(data) == cap(data) {
-			size := min(cap(data)*3/2, limit)
-			if err := c.hold(claim, size); err != nil {
-				return nil, err
-			}
-			data = append(make([]byte, 0, size), data...)
-		}
-		n, err := from.Read(data[len(data):cap(data)])
-		data = data[:len(data)+n]
-		if errors.Is(err, io.EOF) {
-			return data, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	return data, nil
+// read reads what an API answers to its end. claim holds what has come, or the error is a
+// *registry.MemoryError; of more than maxAnswer bytes it is share.ErrTooLarge.
+func (c *caller) read(response *http.Response, claim *share.Reservation) ([]byte, error) {
+	return share.Incoming{
+		Length: int(response.ContentLength), Most: maxAnswer, Trusted: share.Step, Ahead: 2,
+		Hold: func(bytes int) error { return c.hold(claim, bytes) },
+	}.ReadAll(response.Body)
 }
 
 // resultSize returns about how many bytes are in memory at most while data is made a

@@ -20,7 +20,7 @@ type oneAnswer string
 
 func (o oneAnswer) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{
-		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
+		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, ContentLength: -1,
 		Body: io.NopCloser(strings.NewReader(string(o))),
 	}, nil
 }

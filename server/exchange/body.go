@@ -80,7 +80,7 @@ func (s *Service) unreceived(err error) *Refusal {
 		return TooLarge(s.config.MaxBody)
 	}
 	switch {
-	case errors.Is(err, errNoMemory):
+	case errors.Is(err, share.ErrTooLarge):
 		return tooLargeForMemory(s.memoryForBody)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return errTooLate
@@ -127,71 +127,16 @@ func isJSON(h http.Header) bool {
 	return err == nil && media == jsonType && (!found || strings.EqualFold(charset, "utf-8"))
 }
 
-// errNoMemory is the error for a body that one user could not hold even if nobody held
-// anything.
-var errNoMemory = errors.New("the body never fits into the share of a user")
-
 // receive reads a body to its end, length being what its header declares, negative if it
-// does not. Memory is allocated for what has arrived and not for what was announced, and
-// counted before it is allocated: a client that announces much and sends little holds
-// little. An error may be one of package share, errNoMemory, or os.ErrDeadlineExceeded if
-// the body comes too slowly.
+// does not. Its memory is counted before it is allocated. An error may be one of package
+// share; share.ErrTooLarge is for a body that takes all that a user can hold if nobody
+// holds anything, or more.
 func (x *Exchange) receive(from io.Reader, length int64) ([]byte, error) {
-	first := int64(share.Covered)
-	if length >= 0 {
-		first = min(first, length+1)
+	x.arriving = arriving{
+		Reader: from, control: &x.Control, begun: time.Now(), last: x.Started.Add(ReadTimeout),
 	}
-	data := make([]byte, 0, first)
-	begun, deadline := time.Now(), time.Time{}
-	for {
-		if next := x.patience(begun, len(data)); !next.Equal(deadline) {
-			deadline = next
-			_ = x.Control.SetReadDeadline(deadline) // a recorder has no deadlines
-		}
-		n, err := from.Read(data[len(data):cap(data)])
-		data = data[:len(data)+n]
-		if errors.Is(err, io.EOF) {
-			return data, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		if len(data) == cap(data) {
-			if data, err = x.enlarge(data, length); err != nil {
-				return nil, err
-			}
-		}
-	}
-}
-
-// patience returns until when the next bytes of a body must have come, when so many have
-// come since begun. It is never later than ReadTimeout allows for the whole body.
-func (x *Exchange) patience(begun time.Time, came int) time.Time {
-	atRate := begun.Add(bodyGrace + time.Duration(came)*time.Second/bodyRate)
-	if last := x.Started.Add(ReadTimeout); last.Before(atRate) {
-		return last
-	}
-	return atRate
-}
-
-// enlarge returns data with room for half as much again, or for twice as much if the
-// header declared a length, so that less is copied; or for the whole body or all that a
-// user can hold if that is less.
-func (x *Exchange) enlarge(data []byte, length int64) ([]byte, error) {
-	most := x.service.memoryForBody
-	if int64(cap(data)) >= most {
-		return nil, errNoMemory
-	}
-	grown := int64(cap(data)) * 3 / 2
-	if length >= 0 {
-		grown = int64(cap(data)) * 2
-	}
-	size := min(max(grown, share.Step), most)
-	if length > int64(len(data)) {
-		size = min(size, length+1) // the last byte is for the end to be seen
-	}
-	if err := x.Reservation.Body.Resize(size); err != nil {
-		return nil, err
-	}
-	return append(make([]byte, 0, size), data...), nil
+	return share.Incoming{
+		Length: int(length), Most: int(x.service.memoryForBody) - 1, Trusted: share.Covered, Ahead: 2,
+		Hold: func(bytes int) error { return x.Reservation.Body.Resize(int64(bytes)) },
+	}.ReadAll(&x.arriving)
 }

@@ -11,7 +11,8 @@
 //	                        answer: from the desk; write: with JSON; refuse: with an error;
 //	                        whereto: which issuers and scopes clients are told of;
 //	                        unauthenticated: refusals of callers that nobody knows, summed up
-//	what these consist of   jobs; key: Idempotency-Key; summed: sums and delays; extensions; desk: what the door uses of it
+//	what these consist of   arriving: a body; jobs; key: Idempotency-Key; summed: sums and delays; extensions;
+//	                        desk: what the door uses of it
 //	what all of them use    errors: what is told with which status; settings; text; guard: panics; requestid
 package exchange
 
@@ -66,6 +67,7 @@ type Exchange struct {
 	LinkNote      string         // what that one says about the request; see link.Request
 	Tenant        string         // that the path names, "" when it names none; set by authenticated
 	Reservation   Reservation    // while it is in work
+	arriving      arriving       // its body
 
 	Era  mcp.Era    // set by the endpoint; zero while unknown
 	Meta mcp.Object // of the message

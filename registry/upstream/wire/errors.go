@@ -7,13 +7,14 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 )
 
 // Causes that are told apart.
 var (
 	ErrGone     = errors.New("connection is closed")
-	ErrTooLarge = errors.New("message too large")
+	ErrTooLarge = share.ErrTooLarge
 	ErrEnded    = errors.New("stream ended without the answer")
 )
 

@@ -65,11 +65,11 @@ func appended(line, part []byte, limit int, reserved *share.Reservation) ([]byte
 		return line, ErrTooLarge
 	}
 	if size > cap(line) {
-		larger, err := enlarged(line, max(size, cap(line)*3/2), reserved)
-		if err != nil {
+		larger := max(size, cap(line)*3/2)
+		if err := holds(reserved, larger); err != nil {
 			return line, err
 		}
-		line = larger
+		line = append(make([]byte, 0, larger), line...)
 	}
 	return append(line, part...), nil
 }

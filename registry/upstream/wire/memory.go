@@ -41,11 +41,3 @@ var _ dial.Memory = (*answerMemory)(nil)
 
 // Hold implements dial.Memory.
 func (r *answerMemory) Hold(bytes int) error { return holds((*share.Reservation)(r), bytes) }
-
-// enlarged returns data with room for size bytes, after the reservation holds that much.
-func enlarged(data []byte, size int, reserved *share.Reservation) ([]byte, error) {
-	if err := holds(reserved, size); err != nil {
-		return nil, err
-	}
-	return append(make([]byte, 0, size), data...), nil
-}

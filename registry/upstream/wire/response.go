@@ -3,7 +3,6 @@ package wire
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"mime"
 	"net/http"
@@ -88,47 +87,10 @@ var mediaTypes = map[string]media{"application/json": typeJSON, "text/event-stre
 // bytes is ErrTooLarge, whatever length was announced.
 func (r *response) read(limit int, reserved *share.Reservation) ([]byte, error) {
 	defer r.discard()
-	length := int(r.ContentLength) // negative: not announced
-	if length > limit {
-		return nil, ErrTooLarge
-	}
-	first := share.Covered
-	if length >= 0 {
-		first = min(length, trusted)
-	}
-	body, err := enlarged(nil, first, reserved)
-	if err != nil {
-		return nil, err
-	}
-	for len(body) != length {
-		if len(body) > limit {
-			return nil, ErrTooLarge
-		}
-		if len(body) == cap(body) {
-			if body, err = enlarged(body, more(cap(body), length, limit), reserved); err != nil {
-				return nil, err
-			}
-		}
-		n, err := r.Body.Read(body[len(body):cap(body)])
-		body = body[:len(body)+n]
-		switch {
-		case errors.Is(err, io.EOF) && length < 0:
-			return body, nil
-		case errors.Is(err, io.EOF) && len(body) < length:
-			return nil, io.ErrUnexpectedEOF
-		case err != nil && !errors.Is(err, io.EOF):
-			return nil, err
-		}
-	}
-	return body, nil
-}
-
-// more returns how many bytes to make room for when all of that much room is used.
-func more(used, length, limit int) int {
-	if length >= 0 {
-		return min(used*believed, length)
-	}
-	return min(max(used*3/2, share.Step), limit+1) // one byte shows that there are too many
+	return share.Incoming{
+		Length: int(r.ContentLength), Most: limit, Trusted: trusted, Ahead: believed,
+		Hold: func(bytes int) error { return holds(reserved, bytes) },
+	}.ReadAll(r.Body)
 }
 
 // drain reads what follows the answer, so that the connection can be used again, and

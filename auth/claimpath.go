@@ -68,7 +68,7 @@ func inside(value []byte, step string) []byte {
 		list, _ := strictjson.Members(nil, value) // it was checked
 		return strictjson.Find(list, step)
 	case '[':
-		list, err := strictjson.Elements(nil, value)
+		list, err := strictjson.Elements[[]byte](value)
 		if i, bad := strconv.Atoi(step); err == nil && bad == nil && i >= 0 && i < len(list) {
 			return list[i]
 		}

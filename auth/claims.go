@@ -135,7 +135,7 @@ func texts(value []byte) ([]string, bool) {
 	if len(value) == 0 || value[0] != '[' {
 		return nil, false
 	}
-	elements, err := strictjson.Elements(nil, value)
+	elements, err := strictjson.Elements[[]byte](value)
 	if err != nil {
 		return nil, false
 	}

@@ -122,7 +122,7 @@ func says(value []byte, want string) bool {
 	if len(value) == 0 || value[0] != '[' {
 		return isValue(value, want)
 	}
-	elements, _ := strictjson.Elements(nil, value) // it was checked
+	elements, _ := strictjson.Elements[[]byte](value) // it was checked
 	return slices.ContainsFunc(elements, func(element []byte) bool { return isValue(element, want) })
 }
 

@@ -84,15 +84,8 @@ func (r RawJSON) Millis(most time.Duration) (time.Duration, bool) {
 
 // Elements returns the elements of r, and false if r is not an array. They alias r.
 func (r RawJSON) Elements() ([]RawJSON, bool) {
-	parts, err := strictjson.Elements(nil, r)
-	if err != nil {
-		return nil, false
-	}
-	elements := make([]RawJSON, len(parts))
-	for i, part := range parts {
-		elements[i] = part
-	}
-	return elements, true
+	elements, err := strictjson.Elements[RawJSON](r)
+	return elements, err == nil
 }
 
 // String returns text as a JSON string.

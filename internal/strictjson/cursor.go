@@ -26,12 +26,10 @@ func CursorOf(data []byte) Cursor { return Cursor{data: data} }
 // colons do not count as tokens.
 func (c *Cursor) Kind() byte {
 	for c.i < len(c.data) {
-		switch b := c.data[c.i]; b {
-		case ' ', '\t', '\n', '\r', ',', ':':
-			c.i++
-		default:
+		if b := c.data[c.i]; b > ' ' && b != ',' && b != ':' {
 			return b
 		}
+		c.i++
 	}
 	return 0
 }
@@ -67,17 +65,14 @@ func (c *Cursor) More() bool {
 // a name with its quotation marks. What it returns aliases the text.
 func (c *Cursor) Next() []byte {
 	c.Kind()
+	return c.pass()
+}
+
+// pass is Next for a cursor that Kind has moved.
+func (c *Cursor) pass() []byte {
 	start := c.i
 	c.i = value(c.data, start)
 	return c.data[start:c.i:c.i]
-}
-
-// space returns the index of the first byte at or after i that is not whitespace.
-func space(data []byte, i int) int {
-	for i < len(data) && (data[i] == ' ' || data[i] == '\n' || data[i] == '\r' || data[i] == '\t') {
-		i++
-	}
-	return i
 }
 
 // value returns the index after the value that starts at i. On data that has not passed

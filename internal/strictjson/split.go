@@ -25,39 +25,22 @@ var errNotChecked = errors.New("not a checked JSON value of this kind")
 // it. Only this one level is looked at. The members alias data, which must have passed
 // Check.
 func Members(dst []Member, data []byte) ([]Member, error) {
-	i := space(data, 0)
-	if i >= len(data) || data[i] != '{' {
+	c := CursorOf(data)
+	if c.Kind() != '{' {
 		return nil, errNotChecked
 	}
-	if i = space(data, i+1); i < len(data) && data[i] == '}' {
-		return dst, nil
-	}
-	for i < len(data) && data[i] == '"' {
-		end := value(data, i)
-		name, err := unquoteInPlace(data[i:end])
+	for c.Enter(); c.Kind() != '}'; {
+		name, err := unquoteInPlace(c.pass())
 		if err != nil {
 			return nil, err
 		}
-		if i = space(data, end); i >= len(data) || data[i] != ':' {
+		value := c.Next()
+		if len(value) == 0 {
 			return nil, errNotChecked
 		}
-		i = space(data, i+1)
-		if end = value(data, i); end == i {
-			return nil, errNotChecked
-		}
-		dst = append(dst, Member{Name: name, Value: data[i:end:end]})
-		i = space(data, end)
-		if i >= len(data) || data[i] != ',' {
-			break
-		}
-		if i = space(data, i+1); i >= len(data) || data[i] != '"' {
-			return nil, errNotChecked
-		}
+		dst = append(dst, Member{Name: name, Value: value})
 	}
-	if i >= len(data) || data[i] != '}' {
-		return nil, errNotChecked
-	}
-	return dst, nil
+	return dst, c.noComma()
 }
 
 // unquoteInPlace is Unquote without a copy, if the text contains no escapes and so stands
@@ -69,32 +52,35 @@ func unquoteInPlace(data []byte) (string, error) {
 	return Unquote(data)
 }
 
-// Elements appends the elements of the array in data to dst, in their order, and returns
-// it. They alias data, which must have passed Check.
-func Elements(dst [][]byte, data []byte) ([][]byte, error) {
-	i := space(data, 0)
-	if i >= len(data) || data[i] != '[' {
+// Elements returns the elements of the array in data, in their order. They alias data,
+// which must have passed Check.
+func Elements[T ~[]byte](data []byte) ([]T, error) {
+	c := CursorOf(data)
+	if c.Kind() != '[' {
 		return nil, errNotChecked
 	}
-	if i = space(data, i+1); i < len(data) && data[i] == ']' {
-		return dst, nil
-	}
-	for i < len(data) {
-		end := value(data, i)
-		if end == i {
+	var elements []T
+	for c.Enter(); c.Kind() != ']'; {
+		element := c.pass()
+		if len(element) == 0 {
 			return nil, errNotChecked
 		}
-		dst = append(dst, data[i:end:end])
-		i = space(data, end)
-		if i >= len(data) || data[i] != ',' {
-			break
-		}
-		i = space(data, i+1)
+		elements = append(elements, element)
 	}
-	if i >= len(data) || data[i] != ']' {
-		return nil, errNotChecked
+	return elements, c.noComma()
+}
+
+// noComma returns an error if a comma stands before the bracket that is next. A cursor
+// does not stop at commas.
+func (c *Cursor) noComma() error {
+	i := c.i - 1
+	for c.data[i] <= ' ' {
+		i-- // before it all stands another bracket
 	}
-	return dst, nil
+	if c.data[i] == ',' {
+		return errNotChecked
+	}
+	return nil
 }
 
 // Unquote returns the text of the JSON string in data. It is a copy.

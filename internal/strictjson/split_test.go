@@ -43,7 +43,7 @@ func TestMembers(t *testing.T) {
 
 func TestElements(t *testing.T) {
 	t.Parallel()
-	elements, err := strictjson.Elements(nil, []byte(` [1 , "a,]" ,[[]],{"b":[2]},null,-1.5e3 ] `))
+	elements, err := strictjson.Elements[[]byte]([]byte(` [1 , "a,]" ,[[]],{"b":[2]},null,-1.5e3 ] `))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func TestNotOfThisKind(t *testing.T) {
 		if members, err := strictjson.Members(nil, []byte(text)); err == nil {
 			t.Errorf("Members(%q) = %v, want an error", text, members)
 		}
-		if elements, err := strictjson.Elements(nil, []byte(text)); err == nil {
+		if elements, err := strictjson.Elements[[]byte]([]byte(text)); err == nil {
 			t.Errorf("Elements(%q) = %q, want an error", text, elements)
 		}
 	}
@@ -202,7 +202,7 @@ func FuzzCheck(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		members, errMembers := strictjson.Members(nil, data) // neither may panic, whatever the text
-		elements, errElements := strictjson.Elements(nil, data)
+		elements, errElements := strictjson.Elements[[]byte](data)
 		for range strictjson.Tokens(data) {
 		}
 		walk(new(strictjson.CursorOf(data)))

@@ -113,7 +113,7 @@ func (p *place) open() {
 		p.held[name] = &place{within: p, name: name, raw: value}
 	}
 	if p.raw.IsArray() {
-		p.elements, _ = strictjson.Elements(nil, p.raw)
+		p.elements, _ = strictjson.Elements[[]byte](p.raw)
 	}
 }
 

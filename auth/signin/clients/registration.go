@@ -56,7 +56,7 @@ func read(data []byte) (said, error) {
 	if strictjson.Unmarshal(data, &members) != nil {
 		return said{}, errMetadata // and not that error: it may name members, which are the client's choice
 	}
-	redirects, err := strictjson.Elements(nil, members.Redirects)
+	redirects, err := strictjson.Elements[[]byte](members.Redirects)
 	if err != nil && members.Redirects != nil {
 		return said{}, errMetadata
 	}

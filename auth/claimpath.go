@@ -24,12 +24,10 @@ func newClaimPath(text string) (claimPath, error) {
 	case text == "":
 		return p, nil
 	case strings.HasPrefix(text, "/"):
-		for step := range strings.SplitSeq(text[1:], "/") {
-			if strings.Contains(strings.NewReplacer("~0", "", "~1", "").Replace(step), "~") {
-				return p, errors.New("a JSON pointer has ~0 for ~ and ~1 for /")
-			}
-			p.steps = append(p.steps, strings.NewReplacer("~1", "/", "~0", "~").Replace(step))
+		if !strictjson.Pointer(text).IsValid() {
+			return p, errors.New("a JSON pointer has ~0 for ~ and ~1 for /")
 		}
+		p.steps = slices.Collect(strictjson.Pointer(text).Tokens())
 		return p, nil
 	case strings.Contains(text, "://"):
 		p.steps = []string{text}

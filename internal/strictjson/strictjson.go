@@ -44,6 +44,10 @@ const (
 	maxPointer = 128 // bytes of a SyntaxError's pointer
 )
 
+// Pointer is a JSON pointer, which is checked, taken apart and extended by its methods.
+// https://www.rfc-editor.org/rfc/rfc6901
+type Pointer = jsontext.Pointer
+
 // SyntaxError says what is wrong with a text, and where. It holds a place and a reason
 // and never the value that stands there, so it may be shown to whoever sent the text.
 type SyntaxError struct {
@@ -159,7 +163,7 @@ func fault(d *jsontext.Decoder, reason string) error {
 
 // short returns the beginning of a pointer, since the names in it are as long as the
 // sender likes.
-func short(pointer jsontext.Pointer) string {
+func short(pointer Pointer) string {
 	if len(pointer) <= maxPointer {
 		return string(pointer)
 	}

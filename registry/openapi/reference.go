@@ -12,7 +12,6 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
-	"github.com/drawbridge-mcp/drawbridge/registry/schema"
 )
 
 // place is a value of a document, where it stands. What it holds is looked for once,
@@ -32,7 +31,7 @@ func (p *place) String() string {
 	if p.within == nil {
 		return p.name + "#"
 	}
-	return p.within.String() + "/" + schema.PointerToken(p.name)
+	return string(strictjson.Pointer(p.within.String()).AppendToken(p.name))
 }
 
 // file returns the name of the file that the place is in.
@@ -122,15 +121,10 @@ func (p *place) open() {
 // https://www.rfc-editor.org/rfc/rfc6901#section-6
 func pointer(fragment string) ([]string, error) {
 	decoded, err := url.PathUnescape(fragment)
-	rest, rooted := strings.CutPrefix(decoded, "/")
-	if err != nil || !rooted {
+	if err != nil || !strings.HasPrefix(decoded, "/") {
 		return nil, errors.New("is no JSON pointer")
 	}
-	tokens := strings.Split(rest, "/")
-	for i := range tokens {
-		tokens[i] = strings.ReplaceAll(strings.ReplaceAll(tokens[i], "~1", "/"), "~0", "~")
-	}
-	return tokens, nil
+	return slices.Collect(strictjson.Pointer(decoded).Tokens()), nil
 }
 
 // maxItemReferences is how many references are followed one after the other, since they

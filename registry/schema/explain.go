@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
 // Bounds of the text about a value that is not valid. A model reads it, so it must stay
@@ -57,11 +58,11 @@ func pointer(path []string, foreign int) string {
 	if foreign > 0 {
 		path = path[:min(len(path), foreign-1)]
 	}
-	var text strings.Builder
+	var to strictjson.Pointer
 	for _, name := range path {
-		text.WriteString("/" + PointerToken(name))
+		to = to.AppendToken(name)
 	}
-	return text.String()
+	return string(to)
 }
 
 // text joins the problems, as many as there is room for.
@@ -246,12 +247,7 @@ func (n *node) patternsOf(name string) (met []*node) {
 // branch that is probably meant: of those for the type of the value, the one with the
 // least faults.
 func (e *explainer) alternatives(f *fault, n *node, keyword string, value any, path []string) {
-	branches := 0
-	for i := range n.edges {
-		if n.edges[i].keyword == keyword {
-			branches++
-		}
-	}
+	branches := len(n.under(keyword))
 	var failed, near []*fault
 	var wanted kinds
 	for _, inner := range f.inner {

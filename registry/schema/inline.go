@@ -66,7 +66,7 @@ func (in *inliner) eachBelow(n *node, keyword string, value mcp.RawJSON, do func
 		for name, raw := range object.Members {
 			in.remaining -= len(name) + len(`"":,`)
 			if !raw.IsArray() { // an array is a list of names, which dependencies of draft-07 may hold
-				raw = do(in.byPointer[pointer+"/"+PointerToken(name)])
+				raw = do(in.byPointer[memberPointer(n, keyword, name)])
 			}
 			members = append(members, mcp.Member{Name: name, Value: raw})
 		}

@@ -165,7 +165,7 @@ func (p *parser) named(n *node, keyword string, value mcp.RawJSON) error {
 func (p *parser) entry(n *node, keyword, name string, value mcp.RawJSON) error {
 	e := edge{keyword: keyword, name: name}
 	if keyword == "patternProperties" {
-		compiled, size, err := p.compile(n, keyword+"/"+PointerToken(name), name)
+		compiled, size, err := p.compile(n, string(strictjson.Pointer(keyword).AppendToken(name)), name)
 		if err != nil {
 			return err
 		}
@@ -178,7 +178,7 @@ func (p *parser) entry(n *node, keyword, name string, value mcp.RawJSON) error {
 	if keyword == "$defs" || keyword == "definitions" {
 		parent = nil
 	}
-	to, err := p.read(parent, n.pointer+"/"+keyword+"/"+PointerToken(name), value)
+	to, err := p.read(parent, memberPointer(n, keyword, name), value)
 	if err != nil {
 		return err
 	}
@@ -231,7 +231,7 @@ func (n *node) names(value mcp.RawJSON, keyword string) ([]string, error) {
 	return names, nil
 }
 
-// PointerToken writes name as a token of a JSON pointer.
-func PointerToken(name string) string {
-	return strings.ReplaceAll(strings.ReplaceAll(name, "~", "~0"), "/", "~1")
+// memberPointer returns the pointer to the subschema of that name under a keyword of n.
+func memberPointer(n *node, keyword, name string) string {
+	return string(strictjson.Pointer(n.pointer + "/" + keyword).AppendToken(name))
 }

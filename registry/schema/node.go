@@ -90,14 +90,7 @@ func (n *node) under(keyword string) []edge {
 }
 
 // rule returns the value of an assertion, nil when there is none.
-func (n *node) rule(keyword string) mcp.RawJSON {
-	for _, r := range n.rules {
-		if r.Name == keyword {
-			return r.Value
-		}
-	}
-	return nil
-}
+func (n *node) rule(keyword string) mcp.RawJSON { return strictjson.Find(n.rules, keyword) }
 
 // kinds is a set of the types of JSON Schema. The empty set is no constraint.
 type kinds uint8

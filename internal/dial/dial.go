@@ -6,12 +6,13 @@
 // that only it can reach (SSRF). Of what is said over a connection this package knows no
 // more than HTTP: neither MCP nor who calls.
 //
-// dial.go decides about addresses and makes the client. transport.go sends the requests:
-// plain ones over connections of its own, all others through net/http. conn.go is one
-// such connection, begin.go and step.go send a request over it, pool.go keeps those that
-// are idle, keepalive.go says for how long, and canceler.go ends requests whose contexts
-// end. post.go sends what was prepared, answer.go reads the usual answer to that, and
-// secure.go does the same over TLS. peers.go sends what is no HTTP.
+// dial.go decides about addresses and makes the client, and send.go asks by one.
+// transport.go sends the requests: plain ones over connections of its own, all others
+// through net/http. conn.go is one such connection, begin.go and step.go send a request
+// over it, pool.go keeps those that are idle, keepalive.go says for how long, and
+// canceler.go ends requests whose contexts end. post.go sends what was prepared, answer.go
+// reads the usual answer to that, and secure.go does the same over TLS. peers.go sends
+// what is no HTTP.
 //
 // It is the only package that imports code.dny.dev/ssrf, and the only one that makes HTTP
 // transports.

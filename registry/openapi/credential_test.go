@@ -139,8 +139,8 @@ func TestARequestThatWasRefusedHadNoEffect(t *testing.T) {
 	})
 	cfg := a.config([]byte(forwarding))
 	cfg.Credential = newCredential(t, credential.Spec{TokenFile: path})
-	inner, requests := cfg.Client.Transport, 0
-	cfg.Client.Transport = transport(func(r *http.Request) (*http.Response, error) {
+	inner, requests := cfg.Client, 0
+	cfg.Client = transport(func(r *http.Request) (*http.Response, error) {
 		if requests++; requests > 1 {
 			return nil, errors.New("connection refused")
 		}

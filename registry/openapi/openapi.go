@@ -68,9 +68,9 @@ type Config struct {
 	// although the API did what was asked. Documents are often wrong about answers, so it
 	// should be set only for those that are known to be right.
 	OutputSchemas bool
-	// Client must follow no redirect: a redirect would carry credentials to an address
-	// that nobody configured. Load only checks that its CheckRedirect is set.
-	Client  *http.Client
+	// Client is no http.Client, so that no redirect carries credentials to an address that
+	// nobody configured.
+	Client  http.RoundTripper
 	Timeout time.Duration // limit of one call; zero: 30 s
 	// Turns is where large answers wait to be made results. nil: they are made at once.
 	Turns *fairqueue.Queue
@@ -97,9 +97,6 @@ func Load(cfg Config) (loaded *Loaded, err error) {
 	base, err := baseURL(cfg.BaseURL)
 	if err != nil {
 		return nil, err
-	}
-	if cfg.Client == nil || cfg.Client.CheckRedirect == nil {
-		return nil, errors.New("needs an HTTP client that follows no redirect")
 	}
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = defaultTimeout

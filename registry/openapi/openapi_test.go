@@ -65,7 +65,7 @@ func (a *api) last(t testing.TB) (*http.Request, string) {
 func (a *api) config(document []byte, include ...string) openapi.Config {
 	return openapi.Config{
 		Name: "tracker", Document: document, BaseURL: a.URL + "/v3/", Include: include,
-		Client: dial.Client(dial.Config{PrivateAddresses: true}),
+		Client: dial.Client(dial.Config{PrivateAddresses: true}).Transport,
 	}
 }
 
@@ -464,7 +464,7 @@ func TestUnavailable(t *testing.T) {
 func TestPrivateAddressesAreGuarded(t *testing.T) {
 	a := newAPI(t)
 	cfg := a.config(issues(t), "issues/get")
-	cfg.Client = dial.Client(dial.Config{})
+	cfg.Client = dial.Client(dial.Config{}).Transport
 	tools, _ := load(t, cfg)
 	if _, err := use(t.Context(), tools["issues_get"], `{"owner":"a","repo":"b","number":7}`); !errors.Is(err,
 		dial.ErrProhibited) {
@@ -496,8 +496,7 @@ func TestUnusableConfigs(t *testing.T) {
 			func(c *openapi.Config) { c.BaseURL = "https://x.example/a/../b" },
 			"dot segments",
 		},
-		"encoded":           {func(c *openapi.Config) { c.BaseURL = "https://x.example/a%2fb" }, "encoded"},
-		"follows redirects": {func(c *openapi.Config) { c.Client = &http.Client{} }, "follows no redirect"},
+		"encoded": {func(c *openapi.Config) { c.BaseURL = "https://x.example/a%2fb" }, "encoded"},
 		"Swagger 2.0": {func(c *openapi.Config) {
 			c.Document = []byte(`{"swagger":"2.0","info":{"title":"x","version":"1"},"paths":{}}`)
 		}, "3.0"},

@@ -1,21 +1,17 @@
 package openapi
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
-	"net/http/httptrace"
 	"net/url"
 	"strings"
-	"sync/atomic"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
-	"github.com/drawbridge-mcp/drawbridge/internal/fetch"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/credential"
@@ -28,9 +24,9 @@ type target struct {
 	header http.Header // the operator's, with credentials
 	// what requests carry beside that; nil: nothing
 	credential *credential.Source
-	own        []string         // names of the headers of both
-	secrets    []string         // credentials that no answer may repeat to the model
-	client     *http.Client     // follows no redirect
+	own        []string // names of the headers of both
+	secrets    []string // credentials that no answer may repeat to the model
+	client     http.RoundTripper
 	turns      *fairqueue.Queue // at making large answers results; nil: nobody waits
 }
 
@@ -251,45 +247,33 @@ func (c *caller) content(arguments mcp.Object) ([]byte, error) {
 	return raw, nil
 }
 
-// request makes the HTTP request of a call. Errors are *registry.UsageError or errAddress.
-func (c *caller) request(ctx context.Context, arguments mcp.Object) (*http.Request, error) {
+// run sends the request of a call and makes a result of the answer. Errors are *registry.UsageError,
+// *registry.UnavailableError, errAddress, a *registry.MemoryError or that of ctx. An
+// *UnavailableError says whether the API may have received the call.
+func (c *caller) run(ctx context.Context, call *registry.Call) (mcp.Object, error) {
+	arguments := call.Params.Object("arguments")
 	address, err := c.address(arguments)
 	if err != nil {
-		return nil, err
+		return mcp.Object{}, err
 	}
 	header, err := c.headers(arguments)
 	if err != nil {
-		return nil, err
+		return mcp.Object{}, err
 	}
 	content, err := c.content(arguments)
 	if err != nil {
-		return nil, err
+		return mcp.Object{}, err
 	}
-	var reader io.Reader = http.NoBody
 	if content != nil {
-		reader = bytes.NewReader(content)
 		header.Set("Content-Type", c.body.mediaType)
 	}
-	r, err := http.NewRequestWithContext(ctx, c.method, "", reader)
+	response, granted, sent, err := credential.Carried(
+		func() (*credential.Headers, error) { return c.credential.For(ctx, &call.Principal) },
+		func(g *credential.Headers) (*http.Response, bool, error) {
+			return dial.Send(ctx, c.client, address, c.method, g.Add(header, call.Trace), content)
+		})
 	if err != nil {
-		return nil, errAddress // its text would hold arguments
-	}
-	r.URL, r.Host, r.Header = address, address.Host, header
-	return r, nil
-}
-
-// run sends the request of a call and makes a result of the answer. It is the Func of the
-// offer and safe for concurrent use. Errors are *registry.UsageError,
-// *registry.UnavailableError, errAddress, a *registry.MemoryError or that of ctx. An
-// *UnavailableError says whether the API may have received the call: that is taken to be
-// so as soon as the headers were written.
-func (c *caller) run(ctx context.Context, call *registry.Call) (mcp.Object, error) {
-	var sent atomic.Bool
-	traced := httptrace.WithClientTrace(ctx,
-		&httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }})
-	response, granted, err := c.send(traced, call, &sent)
-	if err != nil {
-		return mcp.Object{}, err
+		return mcp.Object{}, c.unavailable(ctx, sent, err)
 	}
 	response.Body = c.turns.Paced(ctx, response.Body)
 	defer func() { _ = response.Body.Close() }() // the body was read as far as it is wanted
@@ -300,41 +284,12 @@ func (c *caller) run(ctx context.Context, call *registry.Call) (mcp.Object, erro
 	return c.answer(ctx, response, c.secretsWith(granted), call.Memory)
 }
 
-// send sends the request of a call. If the API refuses what it carries, and there is
-// something else by now, the request is sent once more: an API that answers so has not
-// done what was asked. What the API says of where a credential could be had is not read.
-func (c *caller) send(ctx context.Context, call *registry.Call, sent *atomic.Bool) (*http.Response,
-	*credential.Headers, error,
-) {
-	for again := false; ; again = true {
-		r, err := c.request(ctx, call.Params.Object("arguments"))
-		if err != nil {
-			return nil, nil, err
-		}
-		g, err := c.credential.For(ctx, &call.Principal)
-		if err != nil {
-			return nil, nil, c.unavailable(ctx, false, err)
-		}
-		g.Set(r.Header, call.Trace)
-		response, err := c.client.Do(r)
-		if err != nil {
-			return nil, nil, c.unavailable(ctx, sent.Load(), err)
-		}
-		if again || response.StatusCode != http.StatusUnauthorized || !g.Refused() {
-			return response, g, nil
-		}
-		_ = response.Body.Close() // nothing depends on its success
-		sent.Store(false)
-	}
-}
-
 // unavailable returns the error for a request that failed, or that of ctx when ctx has
 // ended.
 func (c *caller) unavailable(ctx context.Context, sent bool, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	err = fetch.Bare(err)
 	return &registry.UnavailableError{
 		Server: c.server, Sent: sent, Credential: credential.FaultOf(err), Err: err,
 	}

@@ -34,10 +34,7 @@ func TestLargeAnswersTakeTurnsAtOnce(t *testing.T) {
 	for size, waits := range map[int]bool{100: false, 1 << 20: true} {
 		synctest.Test(t, func(t *testing.T) {
 			turns := fairqueue.New(1)
-			client := &http.Client{
-				Transport:     oneAnswer(`["` + strings.Repeat("x", size) + `"]`),
-				CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-			}
+			client := oneAnswer(`["` + strings.Repeat("x", size) + `"]`)
 			tools, _ := load(t, openapi.Config{
 				Name: "issues", Document: document, BaseURL: "http://api.invalid",
 				Include: []string{"issues/get"}, Client: client, Turns: turns,

@@ -33,7 +33,7 @@ func survey(file string) (t tally) {
 		defer root.Close() //nolint:errcheck // it was only read
 		loaded := must.Have(openapi.Load(openapi.Config{
 			Name: name, Document: data, Files: root.ReadFile, BaseURL: "https://api.example.com",
-			Include: []string{"*"}, Client: dial.Client(dial.Config{}),
+			Include: []string{"*"}, Client: dial.Client(dial.Config{}).Transport,
 		}))
 		left := registry.New().Replace(registry.Source{Name: name, Prefix: name, Own: true, Tools: loaded.Offers})
 		t = tally{

@@ -1,13 +1,9 @@
 package wire
 
 import (
-	"bytes"
-	"context"
 	"io"
 	"mime"
 	"net/http"
-	"net/http/httptrace"
-	"net/url"
 	"sync/atomic"
 	"time"
 
@@ -35,27 +31,6 @@ type response struct {
 	*http.Response
 	media   media
 	headers *credential.Headers // what the request carried; nil: nothing
-}
-
-// roundTrip sends one HTTP request. sent tells, beside an error, whether the server may
-// have received the request: if its headers were written, it may.
-func roundTrip(
-	ctx context.Context, client http.RoundTripper, target *url.URL, method string, header http.Header,
-	body []byte,
-) (answer *http.Response, sent bool, err error) {
-	var written atomic.Bool
-	trace := &httptrace.ClientTrace{WroteHeaders: func() { written.Store(true) }}
-	req := (&http.Request{
-		Method: method, URL: target, Host: target.Host, Header: header,
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-	}).WithContext(httptrace.WithClientTrace(ctx, trace))
-	if body != nil {
-		req.ContentLength = int64(len(body))
-		req.Body = io.NopCloser(bytes.NewReader(body))
-		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
-	}
-	answer, err = client.RoundTrip(req)
-	return answer, err == nil || written.Load(), err
 }
 
 // media is the type of a body.

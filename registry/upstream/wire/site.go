@@ -6,6 +6,7 @@ import (
 	"net/url"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry/credential"
@@ -34,50 +35,35 @@ type sender struct {
 	credential Credential        // nil: nothing
 }
 
-// headers returns what a request carries, and the trace that goes with it.
-func (s *sender) headers(ctx context.Context, out *Request) (*credential.Headers, credential.Trace, error) {
-	if s.credential == nil {
-		return nil, credential.Trace{}, nil
-	}
-	p, trace := out.caller()
-	g, err := s.credential(ctx, p)
-	return g, trace, err
-}
-
 // roundTrip sends one HTTP request, on behalf of whom out is; nil: of the link itself. sent
-// is as in the function roundTrip.
+// is as of dial.Send.
 func (s *sender) roundTrip(ctx context.Context, out *Request, target *url.URL, method string,
 	header http.Header, body []byte,
 ) (resp *response, sent bool, err error) {
 	return s.carried(ctx, out, func(g *credential.Headers, trace credential.Trace) (
 		*http.Response, bool, error,
 	) {
-		return roundTrip(ctx, s.client, target, method, g.Add(header, trace), body)
+		return dial.Send(ctx, s.client, target, method, g.Add(header, trace), body)
 	})
 }
 
-// carried has send send a request with what it carries. If the server refuses that, and
-// there is something else by now, the request is sent once more: a server that answers so
-// has not run it. What the server says of where a credential could be had is not read. If
+// carried has send send a request with what it carries, as credential.Carried does. If
 // send returns neither a response nor an error, so does carried.
 func (s *sender) carried(ctx context.Context, out *Request,
 	send func(g *credential.Headers, trace credential.Trace) (answer *http.Response, sent bool, err error),
 ) (resp *response, sent bool, err error) {
-	for again := false; ; again = true {
-		g, trace, err := s.headers(ctx, out)
-		if err != nil {
-			return nil, false, err
+	p, trace := out.caller()
+	//nolint:bodyclose // whoever gets the response closes it
+	answer, g, sent, err := credential.Carried(func() (*credential.Headers, error) {
+		if s.credential == nil {
+			return nil, nil //nolint:nilnil // nothing, as Site says
 		}
-		answer, sent, err := send(g, trace) //nolint:bodyclose // whoever gets the response closes it
-		if answer == nil || err != nil {
-			return nil, sent, err
-		}
-		resp = &response{answer, mediaType(answer.Header), g}
-		if again || resp.StatusCode != http.StatusUnauthorized || !g.Refused() {
-			return resp, sent, nil
-		}
-		resp.discard()
+		return s.credential(ctx, p)
+	}, func(g *credential.Headers) (*http.Response, bool, error) { return send(g, trace) })
+	if answer == nil || err != nil {
+		return nil, sent, err
 	}
+	return &response{answer, mediaType(answer.Header), g}, sent, nil
 }
 
 // baseHeader returns the headers of messages: the operator's and our own. Those of the

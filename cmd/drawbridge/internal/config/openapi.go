@@ -125,7 +125,7 @@ func (s Server) OpenAPIConfig() openapi.Config {
 		Include:       s.API.Include,
 		Headers:       s.Headers,
 		OutputSchemas: s.API.OutputSchemas,
-		Client:        dial.Client(dial.Config{PrivateAddresses: s.PrivateAddresses}),
+		Client:        dial.Client(dial.Config{PrivateAddresses: s.PrivateAddresses}).Transport,
 		Timeout:       s.Timeout,
 		Released:      s.Released,
 	}

@@ -95,7 +95,7 @@ func (l *HTTP) Header() http.Header { return l.base }
 func (l *HTTP) Begin(ctx context.Context, sessionID, revision string, completion []byte) error {
 	s := l.newSession(sessionID, revision)
 	s.ready = l.Prepare(s.post)
-	if err := l.sendWith(ctx, s.post, completion); err != nil {
+	if err := l.postMessage(ctx, nil, l.target, s.post, completion, l.drain); err != nil {
 		return err
 	}
 	l.state.Store(s)
@@ -517,20 +517,7 @@ func (l *HTTP) Send(ctx context.Context, body []byte) error {
 	if s := l.state.Load(); s != nil {
 		header = s.post
 	}
-	return l.sendWith(ctx, header, body)
-}
-
-// sendWith is Send with these headers.
-func (l *HTTP) sendWith(ctx context.Context, header http.Header, body []byte) error {
-	resp, sent, err := l.do(ctx, nil, http.MethodPost, header, body)
-	if err != nil {
-		return unavailable(sent, err)
-	}
-	l.drain(resp)
-	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return unavailable(true, refusedBy(resp))
-	}
-	return nil
+	return l.postMessage(ctx, nil, l.target, header, body, l.drain)
 }
 
 // Tell posts a message in the background. When too many are on their way, the message is

@@ -66,6 +66,26 @@ func (s *sender) carried(ctx context.Context, out *Request,
 	return &response{answer, mediaType(answer.Header), g}, sent, nil
 }
 
+// postMessage posts a message that nobody answers, or that is answered elsewhere, on behalf of
+// whom out is; nil: of the link itself. Any status of success accepts it; the body of the
+// response has no meaning, and drain reads it.
+func (s *sender) postMessage(ctx context.Context, out *Request, target *url.URL, header http.Header,
+	body []byte, drain func(*response),
+) error {
+	resp, sent, err := s.roundTrip(ctx, out, target, http.MethodPost, header, body)
+	if err != nil {
+		return unavailable(sent, err)
+	}
+	drain(resp)
+	switch {
+	case resp.StatusCode >= 200 && resp.StatusCode <= 299:
+		return nil
+	case resp.StatusCode < 400:
+		return protocol("%w", refusedBy(resp))
+	}
+	return unavailable(resp.StatusCode >= 500, refusedBy(resp))
+}
+
 // baseHeader returns the headers of messages: the operator's and our own. Those of the
 // protocol cannot be the operator's.
 func baseHeader(at Site) http.Header {

@@ -206,8 +206,7 @@ func (l *SSE) Begin(ctx context.Context, _, _ string, completion []byte) error {
 	return l.Send(ctx, completion)
 }
 
-// Send posts one message. Any status of success accepts it; the body of the response has
-// no meaning.
+// Send posts one message.
 func (l *SSE) Send(ctx context.Context, body []byte) error { return l.sendFor(ctx, nil, body) }
 
 // sendFor is Send on behalf of whom out is; nil: of the link itself.
@@ -215,20 +214,7 @@ func (l *SSE) sendFor(ctx context.Context, out *Request, body []byte) error {
 	if cause := l.Loss(); cause != nil {
 		return unavailable(false, cause)
 	}
-	resp, sent, err := l.roundTrip(ctx, out, l.target, http.MethodPost, l.base, body)
-	if err != nil {
-		return unavailable(sent, err)
-	}
-	if resp.StatusCode >= 200 && resp.StatusCode <= 299 {
-		resp.drain()
-		return nil
-	}
-	defer resp.discard()
-	cause := refusedBy(resp)
-	if resp.StatusCode < 400 {
-		return protocol("%w", cause)
-	}
-	return unavailable(resp.StatusCode >= 500, cause)
+	return l.postMessage(ctx, out, l.target, l.base, body, func(resp *response) { resp.drain() })
 }
 
 // Tell posts a message in the background. When too many are on their way, the message is

@@ -130,33 +130,13 @@ func name(value []byte) (string, bool) {
 	return s, ok && len(s) <= maxName
 }
 
-// texts returns the elements of value, and false if value is not a JSON array of strings.
-func texts(value []byte) ([]string, bool) {
-	if len(value) == 0 || value[0] != '[' {
-		return nil, false
-	}
-	elements, err := strictjson.Elements[[]byte](value)
-	if err != nil {
-		return nil, false
-	}
-	list := make([]string, 0, len(elements))
-	for _, element := range elements {
-		s, ok := strictjson.Text(element)
-		if !ok {
-			return nil, false
-		}
-		list = append(list, s)
-	}
-	return list, true
-}
-
 // audience returns the value of aud, which is one string or an array of strings: RFC 7519
 // section 4.1.3.
 func audience(value []byte) ([]string, bool) {
 	if one, ok := strictjson.Text(value); ok {
 		return []string{one}, one != ""
 	}
-	return texts(value)
+	return strictjson.Texts(value)
 }
 
 // words returns the words of a scope claim, which is a text with blanks between them (RFC
@@ -169,7 +149,7 @@ func words(value []byte) ([]string, bool) {
 	if s, ok := strictjson.Text(value); ok {
 		return strings.Fields(s), true
 	}
-	return texts(value)
+	return strictjson.Texts(value)
 }
 
 // date returns the time of a NumericDate (RFC 7519 section 2), rounded down to whole

@@ -101,6 +101,23 @@ func Text(value []byte) (string, bool) {
 	return text, err == nil
 }
 
+// Texts returns the texts of a JSON array of strings. It is false for any other value, and
+// for none.
+func Texts(value []byte) ([]string, bool) {
+	elements, err := Elements[[]byte](value)
+	if err != nil {
+		return nil, false
+	}
+	texts := make([]string, len(elements))
+	for i, element := range elements {
+		var ok bool
+		if texts[i], ok = Text(element); !ok {
+			return nil, false
+		}
+	}
+	return texts, true
+}
+
 // Find returns the value of the member of that name, nil if there is none.
 func Find(members []Member, name string) []byte {
 	for i := range members {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -353,6 +354,17 @@ func FuzzQuote(f *testing.F) {
 			t.Errorf("%q came back as %q, error %v", text, got, err)
 		}
 	})
+}
+
+func TestTextsAreAllOrNone(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string][]string{
+		`[]`: {}, `["a", "\u0022"]`: {"a", `"`}, `["a",1]`: nil, `"a"`: nil, `{}`: nil, "": nil,
+	} {
+		if got, ok := strictjson.Texts([]byte(text)); ok != (want != nil) || !slices.Equal(got, want) {
+			t.Errorf("Texts(%s) = %q, %t, want %q", text, got, ok, want)
+		}
+	}
 }
 
 func TestTextsAndMembersAreFound(t *testing.T) {

@@ -218,15 +218,9 @@ func (p *parser) compile(n *node, at, source string) (*regexp.Regexp, int, error
 
 // names reads a list of names of properties. keyword is what the error calls it.
 func (n *node) names(value mcp.RawJSON, keyword string) ([]string, error) {
-	elements, ok := value.Elements()
+	names, ok := strictjson.Texts(value)
 	if !ok {
 		return nil, n.refuse("%s must be a list of names", keyword)
-	}
-	names := make([]string, len(elements))
-	for i, element := range elements {
-		if names[i], ok = element.Text(); !ok {
-			return nil, n.refuse("%s must be a list of names", keyword)
-		}
 	}
 	return names, nil
 }

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bytes"
 	"slices"
 	"strconv"
 	"strings"
@@ -265,25 +266,13 @@ func AppendResult(dst []byte, id ID, result Object) []byte {
 // copied, and what follows. If the result has no such member, all is in head.
 func SplitResult(id ID, result Object, member string) (head []byte, value RawJSON, tail []byte) {
 	value = result.Value(member)
-	text := make([]byte, 0, len(id)+result.Size()-len(value)+40)
-	text = append(append(append(text, `{"jsonrpc":"2.0","id":`...), id...), `,"result":{`...)
-	cut := -1
-	for i := range result.members {
-		if i > 0 {
-			text = append(text, ',')
-		}
-		text = append(strictjson.AppendQuote(text, result.members[i].Name), ':')
-		if cut < 0 && result.members[i].Name == member {
-			cut = len(text)
-			continue
-		}
-		text = append(text, result.members[i].Value...)
+	if value == nil {
+		return AppendResult(nil, id, result), nil, nil
 	}
-	text = append(text, "}}"...)
-	if cut < 0 {
-		return text, nil, nil
-	}
-	return text[:cut:cut], value, text[cut:]
+	const gap = "\x00" // no JSON has such a byte
+	text := AppendResult(nil, id, result.With(member, RawJSON(gap)))
+	head, tail, _ = bytes.Cut(text, []byte(gap))
+	return slices.Clip(head), value, tail
 }
 
 // AppendError appends the response with that error to dst. id is that of the request. If

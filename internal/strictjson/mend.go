@@ -2,6 +2,8 @@ package strictjson
 
 import (
 	"bytes"
+	"encoding/binary"
+	"encoding/hex"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -66,18 +68,10 @@ func surrogate(data []byte) (rune, bool) {
 	if len(data) < 6 || data[0] != '\\' || data[1] != 'u' {
 		return 0, false
 	}
-	var unit rune
-	for _, c := range data[2:6] { // strconv would make an error of each that is wrong
-		switch {
-		case c >= '0' && c <= '9':
-			unit = unit<<4 | rune(c-'0')
-		case c >= 'a' && c <= 'f':
-			unit = unit<<4 | rune(c-'a'+10)
-		case c >= 'A' && c <= 'F':
-			unit = unit<<4 | rune(c-'A'+10)
-		default:
-			return 0, false
-		}
+	var unit [2]byte
+	if _, err := hex.Decode(unit[:], data[2:6]); err != nil {
+		return 0, false
 	}
-	return unit, utf16.IsSurrogate(unit)
+	r := rune(binary.BigEndian.Uint16(unit[:]))
+	return r, utf16.IsSurrogate(r)
 }

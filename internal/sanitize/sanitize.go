@@ -196,8 +196,8 @@ func (p Policy) Error(e *mcp.Error) (*mcp.Error, Report) {
 // unlimited is a limit that nothing exceeds.
 const unlimited = math.MaxInt
 
-// Text cleans a text that somebody else than a server wrote, for records: it redacts
-// secrets and removes what hides.
+// Text cleans a text for records, or for an operator: it redacts secrets and removes what
+// hides.
 func Text(text string) string {
 	w := borrow(Policy{})
 	defer giveBack(w)

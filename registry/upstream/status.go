@@ -129,7 +129,6 @@ func problem(err error) string {
 	} else if cause := errors.Unwrap(err); cause != nil {
 		text = cause.Error()
 	}
-	cleaned, _ := sanitize.Policy{}.Error(&mcp.Error{Message: text})
-	text = cleaned.Message
+	text = sanitize.Text(strings.ToValidUTF8(text, "\uFFFD"))
 	return strings.ToValidUTF8(text[:min(len(text), 300)], "")
 }

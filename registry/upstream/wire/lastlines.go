@@ -91,8 +91,7 @@ func (w *LastLines) Shown() []string {
 // a cut or a repair within one would leave the rest of it to be read.
 func readable(line []byte, hide *strings.Replacer, limit int) string {
 	text := hide.Replace(strings.ToValidUTF8(string(line), "\uFFFD"))
-	cleaned, _ := sanitize.Policy{}.Error(&mcp.Error{Message: text})
-	text = hide.Replace(cleaned.Message) // secrets that hidden characters had split
+	text = hide.Replace(sanitize.Text(text)) // again, for secrets that hidden characters had split
 	text = strings.TrimSpace(strings.ReplaceAll(text, "\r", " "))
 	return mcp.Clip(text, limit)
 }

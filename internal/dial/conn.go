@@ -26,9 +26,8 @@ var (
 // context of the request ends.
 type conn struct {
 	net.Conn
-	host   string             // as in the URLs of its requests
+	to     origin             // as in the URLs of its requests
 	owner  *transport         // whose it is
-	idle   *pool              // of owner, to which it goes when it is idle
 	raw    syscall.RawConn    // to look at the socket; nil: not possible, so the connection is used once
 	under  *records           // what is under TLS; nil: there is no TLS
 	step   func(uintptr) bool // the method ask, so that it is not allocated for each request
@@ -66,7 +65,7 @@ func (c *conn) Read(p []byte) (int, error) {
 // more; without it, somebody may, and finds the connection closed.
 func (c *conn) release(keep bool) {
 	if c.owner.canceler.remove(c) && keep && c.reusable() {
-		c.idle.put(c)
+		c.owner.idle.put(c)
 		return
 	}
 	c.cut()

@@ -45,17 +45,17 @@ func TestIdleTimeIsWhatKeepAliveNames(t *testing.T) {
 		"5":                            idleTimeout,
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			p := &pool{most: 1, conns: map[string][]*conn{}}
+			p := &pool{most: 1, conns: map[origin][]*conn{}}
 			closed := 0
 			c := &conn{life: idleTime([]byte(value), idleTimeout), cut: func() { closed++ }}
 			p.put(c)
 			time.Sleep(want - 1)
-			if p.take("") != c {
+			if p.take(origin{}) != c {
 				t.Errorf("%q: not used again before %v", value, want)
 			}
 			p.put(c)
 			time.Sleep(want)
-			if p.take("") != nil || closed != 1 {
+			if p.take(origin{}) != nil || closed != 1 {
 				t.Errorf("%q: used again after %v, or not closed", value, want)
 			}
 			time.Sleep(idleTimeout) // until nothing sweeps any more
@@ -68,7 +68,7 @@ func TestIdleTimeIsWhatKeepAliveNames(t *testing.T) {
 func TestSweepLeavesWhatMayBeIdleLonger(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := &pool{most: 3, conns: map[string][]*conn{}}
+		p := &pool{most: 3, conns: map[origin][]*conn{}}
 		var closed atomic.Int32
 		for _, value := range []string{"timeout=5", "timeout=80", "timeout=5"} {
 			p.put(&conn{life: idleTime([]byte(value), idleTimeout), cut: func() { closed.Add(1) }})
@@ -76,9 +76,9 @@ func TestSweepLeavesWhatMayBeIdleLonger(t *testing.T) {
 		time.Sleep(sweepEvery)
 		synctest.Wait()
 		p.mu.Lock()
-		if closed.Load() != 2 || len(p.conns[""]) != 1 || p.conns[""][0].life != 79*time.Second {
+		if closed.Load() != 2 || len(p.conns[origin{}]) != 1 || p.conns[origin{}][0].life != 79*time.Second {
 			t.Errorf("%d were closed, %d are left; want 2, and the one of 79 s", closed.Load(),
-				len(p.conns[""]))
+				len(p.conns[origin{}]))
 		}
 		p.mu.Unlock()
 		time.Sleep(idleTimeout)

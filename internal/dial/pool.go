@@ -10,22 +10,25 @@ import (
 // at the latest after idleTimeout and a third.
 const sweepEvery = idleTimeout / 3
 
+// origin is what a connection goes to: without TLS, which is the scheme http, or with it.
+type origin struct{ scheme, host string }
+
 // pool keeps idle connections, each for its life. It hands out the one that was used last,
 // so that those which are more than needed stay unused and are closed. It is safe for
 // concurrent use, and closes connections without holding its mutex.
 type pool struct {
-	most int // per host
+	most int // per origin
 
 	mu       sync.Mutex         // guards the fields below
-	conns    map[string][]*conn // by host, the longest idle first
+	conns    map[origin][]*conn // the longest idle first
 	sweeping bool               // a timer will call sweep; none runs while nothing is idle
 }
 
 // take returns an idle connection, nil if there is none. It may be one that the server
 // has closed: begin finds that out. Those that are too old it drops.
-func (p *pool) take(host string) *conn {
+func (p *pool) take(to origin) *conn {
 	for {
-		c := p.pop(host)
+		c := p.pop(to)
 		if c == nil || time.Now().Before(c.until) {
 			return c
 		}
@@ -34,17 +37,17 @@ func (p *pool) take(host string) *conn {
 }
 
 // pop removes and returns the connection that was used last, nil if there is none.
-func (p *pool) pop(host string) *conn {
+func (p *pool) pop(to origin) *conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	conns := p.conns[host]
+	conns := p.conns[to]
 	if len(conns) == 0 {
 		return nil
 	}
 	last := len(conns) - 1
 	c := conns[last]
 	conns[last] = nil
-	p.conns[host] = conns[:last]
+	p.conns[to] = conns[:last]
 	return c
 }
 
@@ -61,11 +64,11 @@ func (p *pool) put(c *conn) {
 func (p *pool) push(c *conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.conns[c.host]) >= p.most {
+	if len(p.conns[c.to]) >= p.most {
 		return false
 	}
 	c.until = time.Now().Add(c.life)
-	p.conns[c.host] = append(p.conns[c.host], c)
+	p.conns[c.to] = append(p.conns[c.to], c)
 	if !p.sweeping {
 		p.sweeping = true
 		time.AfterFunc(sweepEvery, p.sweep)
@@ -96,16 +99,16 @@ func (p *pool) remove(then time.Time) []*conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var old []*conn
-	for host, conns := range p.conns {
-		p.conns[host] = slices.DeleteFunc(conns, func(c *conn) bool {
+	for to, conns := range p.conns {
+		p.conns[to] = slices.DeleteFunc(conns, func(c *conn) bool {
 			over := !c.until.After(then)
 			if over {
 				old = append(old, c)
 			}
 			return over
 		})
-		if len(p.conns[host]) == 0 {
-			delete(p.conns, host)
+		if len(p.conns[to]) == 0 {
+			delete(p.conns, to)
 		}
 	}
 	return old

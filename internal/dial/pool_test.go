@@ -16,10 +16,10 @@ import (
 func TestIdleConnectionsAreClosed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := &pool{most: 3, conns: map[string][]*conn{}}
+		p := &pool{most: 3, conns: map[origin][]*conn{}}
 		var closed atomic.Int32 // by the goroutines of timers too
 		give := func(host string) {
-			p.put(&conn{host: host, life: idleTimeout, cut: func() { closed.Add(1) }})
+			p.put(&conn{to: origin{host: host}, life: idleTimeout, cut: func() { closed.Add(1) }})
 		}
 		give("a")
 		time.Sleep(idleTimeout / 2)
@@ -28,7 +28,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 		time.Sleep(idleTimeout/2 + sweepEvery)
 		synctest.Wait()
 		p.mu.Lock()
-		if closed.Load() != 1 || len(p.conns["a"]) != 1 || len(p.conns["b"]) != 1 {
+		if closed.Load() != 1 || len(p.conns[origin{host: "a"}]) != 1 || len(p.conns[origin{host: "b"}]) != 1 {
 			t.Errorf("after the first sweeps: %d were closed, %v are left; want one, and one of each host",
 				closed.Load(), p.conns)
 		}
@@ -45,15 +45,15 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 			give("a")
 		}
 		p.mu.Lock()
-		if closed.Load() != 4 || len(p.conns["a"]) != 3 {
-			t.Errorf("of 4 connections %d are kept, want 3", len(p.conns["a"]))
+		if closed.Load() != 4 || len(p.conns[origin{host: "a"}]) != 3 {
+			t.Errorf("of 4 connections %d are kept, want 3", len(p.conns[origin{host: "a"}]))
 		}
-		p.conns["a"][2].until = time.Now()
+		p.conns[origin{host: "a"}][2].until = time.Now()
 		p.mu.Unlock()
-		if p.pop("b") != nil {
+		if p.pop(origin{host: "b"}) != nil {
 			t.Error("got a connection to another host")
 		}
-		if p.take("a"); closed.Load() < 5 {
+		if p.take(origin{host: "a"}); closed.Load() < 5 {
 			t.Error("an old connection was taken")
 		}
 		p.drop(time.Now().Add(idleTimeout))

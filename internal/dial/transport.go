@@ -41,8 +41,7 @@ const maxSent = 64 << 10
 type transport struct {
 	rest     *http.Transport // for requests that are not plain
 	dialer   *dialer         // checks addresses; rest has the same
-	idle     pool            // of own connections without TLS
-	secured  pool            // of those with TLS
+	idle     pool            // own connections
 	canceler *canceler       // over the contexts of requests on own connections
 	// as of NewPeers; nil: a host is an address
 	find func(host string) (address string, secure *tls.Config, err error)
@@ -54,8 +53,7 @@ type transport struct {
 func newTransport(d *dialer) *transport {
 	return &transport{
 		rest: newRest(d), dialer: d,
-		idle:     pool{most: maxIdle, conns: map[string][]*conn{}},
-		secured:  pool{most: maxIdle, conns: map[string][]*conn{}},
+		idle:     pool{most: maxIdle, conns: map[origin][]*conn{}},
 		canceler: newCanceler(),
 	}
 }
@@ -79,9 +77,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 // CloseIdleConnections closes the connections that no request uses now. http.Client looks
 // for a method of this name.
 func (t *transport) CloseIdleConnections() {
-	all := time.Now().Add(idleTimeout) // none may be idle for longer
-	t.idle.drop(all)
-	t.secured.drop(all)
+	t.idle.drop(time.Now().Add(idleTimeout)) // none may be idle for longer
 	t.rest.CloseIdleConnections()
 }
 
@@ -119,7 +115,7 @@ func (t *transport) begin(ctx context.Context, target *url.URL, m *message) (c *
 		return nil, false, err
 	}
 	for {
-		c = t.idleOf(target).take(target.Host)
+		c = t.idle.take(origin{target.Scheme, target.Host})
 		idle := c != nil
 		if !idle {
 			if c, err = t.connect(ctx, target); err != nil {
@@ -147,14 +143,6 @@ func endedOr(ctx context.Context, err error) error {
 	return err
 }
 
-// idleOf returns the pool of the connections for a URL.
-func (t *transport) idleOf(target *url.URL) *pool {
-	if target.Scheme == "https" {
-		return &t.secured
-	}
-	return &t.idle
-}
-
 // UsualPort returns the port of URLs that name none, "" if the scheme is not of HTTP.
 func UsualPort(scheme string) string { return map[string]string{"http": "80", "https": "443"}[scheme] }
 
@@ -180,7 +168,7 @@ func (t *transport) connect(ctx context.Context, target *url.URL) (*conn, error)
 		}
 		return nil, err
 	}
-	c := &conn{Conn: dialed, host: target.Host, owner: t, idle: t.idleOf(target), life: idleTimeout}
+	c := &conn{Conn: dialed, to: origin{target.Scheme, target.Host}, owner: t, life: idleTimeout}
 	if target.Scheme == "https" {
 		if err := c.secure(ctx, dialed, secure, target.Hostname()); err != nil {
 			_ = dialed.Close() // the handshake failed, and says why

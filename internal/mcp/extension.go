@@ -189,9 +189,6 @@ func (e Extensions) With(other Extensions) Extensions {
 
 // Without returns the extensions that other does not have.
 func (e Extensions) Without(other Extensions) Extensions {
-	if !e.Any() || !other.Any() {
-		return e
-	}
 	return extensionsOf(e.object().Without(other.IDs()...))
 }
 

@@ -102,16 +102,11 @@ func (c *caller) resultOf(status string, header http.Header, data []byte) mcp.Ob
 func structured(status string, data []byte) mcp.Object {
 	// some libraries write a byte order mark: https://www.rfc-editor.org/rfc/rfc8259#section-8.1
 	mended, _ := strictjson.Mend(bytes.TrimPrefix(data, []byte("\uFEFF")))
-	raw, err := mcp.ParseRaw(mended)
-	if err == nil {
-		var compact []byte
-		compact, err = strictjson.Compact(raw)
-		raw = compact
-	}
-	if err != nil {
+	if strictjson.Check(mended) != nil {
 		return mcp.ToolError("The API answered " + status + ", but its JSON cannot be read.")
 	}
-	result := mcp.TextResult(string(raw))
+	compact, _ := strictjson.Compact(mended) // it was checked
+	result, raw := mcp.TextResult(string(compact)), mcp.RawJSON(compact)
 	if raw.IsNull() {
 		return result
 	}

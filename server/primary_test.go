@@ -450,9 +450,7 @@ func TestATenantMissingForAWhileLosesNoSession(t *testing.T) {
 		a, b := c.worlds[0], c.worlds[1]
 		id := a.openAsking(t, mcp.Revision2511)
 		for _, tenants := range [][]gateway.TenantConfig{a.tenants[1:], a.tenants} {
-			if err := a.gateway.SetTenants(tenants); err != nil {
-				t.Fatal(err)
-			}
+			a.gateway.SetPolicy("", tenants)
 			a.Reauthorize()
 			<-time.After(10 * time.Second)
 		}

@@ -162,9 +162,7 @@ func TestASessionThatIsLetGoOfComesBack(t *testing.T) {
 		},
 		"its tenant is missing for a moment": func(t *testing.T, w []*world, _ []string, _ string) int {
 			for open, tenants := range [][]gateway.TenantConfig{w[0].tenants[1:], w[0].tenants} {
-				if err := w[0].gateway.SetTenants(tenants); err != nil {
-					t.Fatal(err)
-				}
+				w[0].gateway.SetPolicy("", tenants)
 				w[0].Reauthorize()
 				eventually(t, func() bool { return open > 0 || w[0].sessionsOpen(t) == 0 })
 			}

@@ -259,9 +259,7 @@ func TestSessionBoundsAreReloaded(t *testing.T) {
 		wait(t)
 		for _, test := range []struct{ tenant, user, open int }{{5, 5, 5}, {2, 3, 2}, {3, 1, 1}} {
 			bounded(test.tenant, test.user)(w)
-			if err := w.gateway.SetTenants(w.tenants); err != nil {
-				t.Fatal(err)
-			}
+			w.gateway.SetPolicy("", w.tenants)
 			w.open(t, "alice", mcp.Revision2511)
 			if open := w.sessionsOpen(t); open != test.open {
 				t.Errorf("%+v: %d sessions are open", test, open)
@@ -269,9 +267,7 @@ func TestSessionBoundsAreReloaded(t *testing.T) {
 		}
 		for _, none := range [][2]int{{0, 3}, {3, 0}} {
 			bounded(none[0], none[1])(w)
-			if err := w.gateway.SetTenants(w.tenants); err != nil {
-				t.Fatal(err)
-			}
+			w.gateway.SetPolicy("", w.tenants)
 			got := w.do(t, initialize(mcp.Revision2511))
 			if got.Code != http.StatusTooManyRequests || got.Header().Get("Retry-After") != "" ||
 				stable(t, got.Body) != limitSessions {
@@ -379,9 +375,7 @@ func TestRefusedSessionKeepsNoMemory(t *testing.T) {
 		idle := w.open(t, "alice", mcp.Revision2511)
 		wait(t)
 		bounded(1, 1)(w)
-		if err := w.gateway.SetTenants(w.tenants); err != nil {
-			t.Fatal(err)
-		}
+		w.gateway.SetPolicy("", w.tenants)
 		got := w.do(t, initialize(mcp.Revision2511))
 		if got.Code != http.StatusTooManyRequests || stable(t, got.Body) != limitSessions {
 			t.Errorf("got %d %s, want 429 %s", got.Code, got.Body, limitSessions)

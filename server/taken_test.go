@@ -269,10 +269,8 @@ func TestTakenStreamEndsAsAnyOther(t *testing.T) {
 		) {
 			h.revoke(func(auth.Principal) bool { return true })
 		}, outcome: "revoked"},
-		"tenant gone": {do: func(t *testing.T, h *listeningWorld, _ message, _ *streamClient) {
-			if err := h.gateway.SetTenants([]gateway.TenantConfig{{ID: "globex"}}); err != nil {
-				t.Fatal(err)
-			}
+		"tenant gone": {do: func(_ *testing.T, h *listeningWorld, _ message, _ *streamClient) {
+			h.gateway.SetPolicy("", []gateway.TenantConfig{{ID: "globex"}})
 			h.Reauthorize()
 		}, outcome: "revoked"},
 		"session deleted": {do: func(t *testing.T, h *listeningWorld, m message, _ *streamClient) {

@@ -91,7 +91,5 @@ func (w *world) script(t *testing.T) *wiretest.World {
 
 func (w *world) setTenants(t testing.TB, tenants []gateway.TenantConfig) {
 	t.Helper()
-	if err := w.gateway.SetTenants(tenants); err != nil {
-		t.Error(err)
-	}
+	w.gateway.SetPolicy("", tenants)
 }

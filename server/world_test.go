@@ -194,9 +194,7 @@ func newWorld(t testing.TB, change ...func(*world)) *world {
 	})
 	w.config.Gateway = w.gateway
 	w.offer(t)
-	if err := w.gateway.SetTenants(w.tenants); err != nil {
-		t.Fatal(err)
-	}
+	w.gateway.SetPolicy("", w.tenants)
 	w.Server = server.New(w.config)
 	w.run(t)
 	return w

@@ -137,9 +137,7 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 		Name:     cfg.Card.Name,
 		Version:  thisBuild().version,
 	})
-	if err := p.gateway.SetPolicy(cfg.Digest, cfg.Tenants); err != nil {
-		return nil, err
-	}
+	p.gateway.SetPolicy(cfg.Digest, cfg.Tenants)
 	p.metrics.ServeTenants(cfg.TenantIDs())
 	serving := p.serverConfig(cfg)
 	p.signIns.mount(&serving)

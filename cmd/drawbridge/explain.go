@@ -176,11 +176,8 @@ func oneTenant(p *auth.Principal) error {
 func (w *walk) judge(
 	ctx context.Context, p auth.Principal, request *gateway.Request, catalogue *registry.Registry,
 ) (allowed bool, err error) {
-	g, err := deskOf(w.cfg, catalogue)
-	switch {
-	case err != nil:
-		return false, err
-	case request == nil:
+	g := deskOf(w.cfg, catalogue)
+	if request == nil {
 		return true, w.tellItems(g, p)
 	}
 	e := g.Explain(ctx, p, request)
@@ -193,12 +190,13 @@ const outcomeLet = "ok"
 
 // deskOf returns a gateway that serves nobody, with the tenants of a config and what the
 // catalogue offers.
-func deskOf(cfg *config.Config, catalogue *registry.Registry) (*gateway.Gateway, error) {
+func deskOf(cfg *config.Config, catalogue *registry.Registry) *gateway.Gateway {
 	g := gateway.New(gateway.Config{
 		Registry: catalogue, Limiter: ratelimit.NewMemory(0), Metrics: metrics.New(prometheus.NewRegistry()),
 		Logger: slog.New(slog.DiscardHandler), Slots: cfg.Limits.MaxRequests,
 	})
-	return g, g.SetPolicy(cfg.Digest, cfg.Tenants)
+	g.SetPolicy(cfg.Digest, cfg.Tenants)
+	return g
 }
 
 // principal returns who the request is from, and writes how that is known. refused is why

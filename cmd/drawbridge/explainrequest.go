@@ -215,11 +215,7 @@ func limitsOfTool(e *entry, code string, cfg *config.Config) []gateway.LimitSays
 	if cfg == nil || code != codeToolLimit {
 		return nil
 	}
-	g, err := deskOf(cfg, registry.New())
-	if err != nil {
-		return nil
-	}
-	return g.ToolLimits(e.Tenant, e.Item)
+	return deskOf(cfg, registry.New()).ToolLimits(e.Tenant, e.Item)
 }
 
 // inTime writes seconds as people read them.

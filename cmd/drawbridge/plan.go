@@ -73,8 +73,8 @@ func (p *planned) load(ctx context.Context, file string, online bool) (err error
 		return err
 	}
 	p.offers = newOffers(ctx, p.cfg, online)
-	p.desk, err = deskOf(p.cfg, p.offers.catalogue)
-	return err
+	p.desk = deskOf(p.cfg, p.offers.catalogue)
+	return nil
 }
 
 // run writes the plan.

@@ -233,9 +233,7 @@ func TestALargeReloadIsTwentyLinesOfTheLog(t *testing.T) {
 				ID: fmt.Sprintf("t%02d", i), Servers: []string{"away"}, Rules: []gateway.Rule{rule},
 			})
 		}
-		if err := g.SetTenants(tenants); err != nil {
-			t.Fatal(err)
-		}
+		g.SetPolicy("", tenants)
 	}
 	a := newAccessLog(g, slog.New(slog.NewTextHandler(&out, nil)))
 	policy(gateway.Rule{Allow: []string{"away__one", "away__two"}})

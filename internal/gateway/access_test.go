@@ -67,9 +67,7 @@ func deskWith(t *testing.T, unread bool, tools []string, rules []Rule) *Gateway 
 		catalogue.Replace(source)
 	}
 	g := New(Config{Registry: catalogue})
-	if err := g.SetTenants([]TenantConfig{{ID: "acme", Servers: []string{"box"}, Rules: rules}}); err != nil {
-		t.Fatal(err)
-	}
+	g.SetPolicy("", []TenantConfig{{ID: "acme", Servers: []string{"box"}, Rules: rules}})
 	return g
 }
 

@@ -8,38 +8,21 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 )
 
-// SetTenants replaces all tenants at once. If it finds problems it returns all of them,
-// and nothing is replaced. A tenant whose config is the same as before stays the same
-// *Tenant, with all that is known of what it sees: of very many tenants a reload changes
-// a few.
-func (g *Gateway) SetTenants(tenants []TenantConfig) error { return g.SetPolicy("", tenants) }
-
-// shownDigest is how much of the digest of the config stands in records.
-const shownDigest = 12
-
-// SetPolicy is SetTenants for tenants of a config with that digest, which stands in the
-// records of their calls.
-func (g *Gateway) SetPolicy(config string, tenants []TenantConfig) error {
-	next, err := g.Policy(config, tenants)
-	if err != nil {
-		return err
-	}
-	g.Enforce(next)
-	return nil
+// SetPolicy replaces all tenants at once by those of a config with that digest, which
+// stands in the records of their calls.
+func (g *Gateway) SetPolicy(config string, tenants []TenantConfig) {
+	g.Enforce(g.Policy(config, tenants))
 }
 
 // Policy is the tenants of a config, ready to come into force.
 type Policy struct{ tenants *directory }
 
-// Policy returns what SetPolicy puts in force, with its error. Enforce takes no time
-// then, while very many tenants that are new take seconds here.
-func (g *Gateway) Policy(config string, tenants []TenantConfig) (Policy, error) {
-	next, err := newDirectory(tenants, g.tenants.Load())
-	if err != nil {
-		return Policy{}, err
-	}
-	next.config = config[:min(len(config), shownDigest)]
-	return Policy{next}, nil
+// Policy returns what SetPolicy puts in force. Enforce takes no time then, while very
+// many tenants that are new take seconds here. A tenant whose config is the same as before
+// stays the same *Tenant, with all that is known of what it sees: of very many tenants a
+// reload changes a few.
+func (g *Gateway) Policy(config string, tenants []TenantConfig) Policy {
+	return Policy{newDirectory(config, tenants, g.tenants.Load())}
 }
 
 // Enforce puts a policy of this gateway in force.

@@ -67,9 +67,7 @@ func newBenchOf(t testing.TB, change func(*Config), tenants ...TenantConfig) *be
 			Rules: []Rule{{Allow: []string{"*"}}},
 		}}
 	}
-	if err := b.SetTenants(tenants); err != nil {
-		t.Fatal(err)
-	}
+	b.SetPolicy("", tenants)
 	return b
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// New returns a gateway without tenants. It refuses everybody until SetTenants is called.
+// New returns a gateway without tenants. It refuses everybody until SetPolicy is called.
 func New(cfg Config) *Gateway {
 	cfg.PageSize = cmp.Or(cfg.PageSize, 1000)
 	cfg.Allot = cmp.Or[allot.Slots](cfg.Allot, allot.Whole{})
@@ -112,20 +112,10 @@ func (g *Gateway) Run(ctx context.Context) error {
 // one, so a look right away would report what is right soon.
 const reportAfter = time.Second
 
-// CheckTenants returns every problem for which SetTenants would refuse the tenants, nil
-// when there is none. It needs no gateway, so that a config can be checked before one is
-// made.
-func CheckTenants(tenants []TenantConfig) error {
-	_, err := newDirectory(tenants, &directory{})
-	return err
-}
-
 // UnmatchedIn returns what Unmatched would return of a gateway that has these tenants and
-// this catalogue. The error is that of CheckTenants; then there is no result.
-func UnmatchedIn(catalogue *registry.Registry, tenants []TenantConfig) ([]Unmatched, error) {
-	g := New(Config{Registry: catalogue}) // SetTenants and Unmatched use nothing else of the config
-	if err := g.SetTenants(tenants); err != nil {
-		return nil, err
-	}
-	return g.Unmatched(), nil
+// this catalogue.
+func UnmatchedIn(catalogue *registry.Registry, tenants []TenantConfig) []Unmatched {
+	g := New(Config{Registry: catalogue}) // SetPolicy and Unmatched use nothing else of the config
+	g.SetPolicy("", tenants)
+	return g.Unmatched()
 }

@@ -253,9 +253,7 @@ func TestNoServerTakesOverTheNamesOfALostOne(t *testing.T) {
 		t.Errorf("warnings: got %s, want those of before: %s", got, warned)
 	}
 	tenant.Servers = []string{"heir"} // the tenant has the lost server no more
-	if err := b.SetTenants([]TenantConfig{tenant}); err != nil {
-		t.Fatal(err)
-	}
+	b.SetPolicy("", []TenantConfig{tenant})
 	if _, failure := b.handle(t, ask(mcp.MethodToolsCall, subjects[0].params)); failure != nil ||
 		len(l.uses) != 1 {
 		t.Errorf("without the lost server: got %v and %d uses, want the other one called", failure,

@@ -240,8 +240,8 @@ func naming(patterns []string, n *policyName, denies bool) string {
 		if denies {
 			cfg = Rule{Deny: cfg.Allow}
 		}
-		r, err := compileRule(&cfg)
-		return err == nil && (r.allow.match(n) || denies && r.denies(n))
+		r := compileRule(&cfg)
+		return r.allow.match(n) || denies && r.denies(n)
 	})
 	if i < 0 {
 		return ""

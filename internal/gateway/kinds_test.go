@@ -698,9 +698,7 @@ func TestInlineRefs(t *testing.T) {
 	b.replace(t, s)
 	for _, inline := range []bool{false, true} {
 		tenant.InlineRefs = inline
-		if err := b.SetTenants([]TenantConfig{tenant}); err != nil {
-			t.Fatal(err)
-		}
+		b.SetPolicy("", []TenantConfig{tenant})
 		result, _ := b.handle(t, &Request{Method: mcp.MethodToolsList})
 		if got := strings.Contains(string(result.JSON()), "$ref"); got == inline {
 			t.Errorf("inline_refs %v: %s", inline, result.JSON())

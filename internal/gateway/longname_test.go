@@ -137,12 +137,10 @@ func TestNamesInOtherCharactersAreKnownByBothSpellings(t *testing.T) {
 			limits := unlimited()
 			limits.Tools = map[string]ratelimit.Limit{pattern: {}}
 			allow := []Rule{{Allow: []string{"*"}}}
-			if err := b.SetTenants([]TenantConfig{{
+			b.SetPolicy("", []TenantConfig{{
 				ID: "acme", Servers: []string{"long"}, Rules: allow,
 				Limits: limits,
-			}}); err != nil {
-				t.Fatal(err)
-			}
+			}})
 			_, failure := b.handle(t, ask(mcp.MethodToolsCall, `{"name":`+strconv.Quote(item.Exposed)+`}`))
 			if stable(failure) != "DB-LIMIT-TOOL" {
 				t.Errorf("limit of %s: got %v, want DB-LIMIT-TOOL", pattern, failure)
@@ -161,12 +159,10 @@ func onlyItem(view *registry.View) *registry.Item {
 // offers tells whether alice sees the item in a list, and can use it, under these rules.
 func (b *bench) offers(t *testing.T, item *registry.Item, method string, rules []Rule) (isListed, used bool) {
 	t.Helper()
-	if err := b.SetTenants([]TenantConfig{{
+	b.SetPolicy("", []TenantConfig{{
 		ID: "acme", Servers: []string{"long"}, Rules: rules,
 		Limits: unlimited(),
-	}}); err != nil {
-		t.Fatal(err)
-	}
+	}})
 	caller, err := b.Resolve(alice)
 	if err != nil {
 		t.Fatal(err)

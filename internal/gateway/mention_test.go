@@ -134,9 +134,7 @@ func TestARuleOfAReloadHoldsForResultsThatAreHeld(t *testing.T) {
 			tenant TenantConfig
 			want   string
 		}{{b.tenants.Load().byID["acme"].config, ""}, {restricted(test.denied), test.want}} {
-			if err := b.SetTenants([]TenantConfig{rules.tenant}); err != nil {
-				t.Fatal(err)
-			}
+			b.SetPolicy("", []TenantConfig{rules.tenant})
 			result, failure := b.handle(t, about(mcp.TasksAsked, mcp.MethodTasksResult,
 				made.Object("task").Text("taskId"), ""))
 			if stable(failure) != rules.want || strings.Contains(string(result.JSON()), secretText) != (rules.want == "") {
@@ -150,9 +148,7 @@ func TestARuleOfAReloadHoldsForResultsThatAreHeld(t *testing.T) {
 func TestARuleOfAReloadHoldsForResultsOfCallsInWork(t *testing.T) {
 	b, l := newLibrary(t)
 	l.reply = func(context.Context, *registry.Call) (mcp.Object, error) {
-		if err := b.SetTenants([]TenantConfig{restricted("resource:lib:file:///secret/*")}); err != nil {
-			t.Error(err)
-		}
+		b.SetPolicy("", []TenantConfig{restricted("resource:lib:file:///secret/*")})
 		return object(mentions[0].answer(embedded("file:///secret/a"))), nil
 	}
 	result, failure := b.handle(t, ask(mentions[0].method, mentions[0].params))

@@ -151,9 +151,7 @@ func TestListsAreForgottenWithTheirCatalogue(t *testing.T) {
 	b.replace(t, wide(20))
 	asked := 0
 	b.tools(t, tenantOf(0), untitled(&asked))
-	if err := b.SetTenants(tenants); err != nil {
-		t.Fatal(err)
-	}
+	b.SetPolicy("", tenants)
 	if pages, items := b.rendered.pages.size, b.rendered.shapes.size; pages+items != 0 {
 		t.Errorf("after a reload, %d bytes of pages and %d of items are remembered, want none", pages, items)
 	}
@@ -208,9 +206,7 @@ func TestTenantsWithTheSameRightsShareOneGrant(t *testing.T) {
 			t.Errorf("%s calls a tool: %v, want %q", test.caller.Tenant.ID, failure, test.code)
 		}
 	}
-	if err := b.SetTenants(tenants); err != nil {
-		t.Fatal(err)
-	}
+	b.SetPolicy("", tenants)
 	b.callerViews.known.Range(func(key, _ any) bool {
 		t.Errorf("a view is left after a reload: %v", key)
 		return true
@@ -290,9 +286,7 @@ func TestListsChangeWhileTheyAreRead(t *testing.T) {
 	}
 	for n := range 50 {
 		b.replace(t, wide([]int{10, 20}[n%2]))
-		if err := b.SetTenants(tenants); err != nil {
-			t.Fatal(err)
-		}
+		b.SetPolicy("", tenants)
 	}
 	all.Wait()
 }

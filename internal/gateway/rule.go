@@ -170,38 +170,31 @@ const (
 // has tells whether the rule applies.
 func (s ruleSet) has(r *rule) bool { return s[r.number] == applies }
 
-func compileRule(cfg *Rule) (rule, error) {
-	r := rule{condition: condition{cfg.Scopes, cfg.Subjects}, announce: cfg.Announce}
-	var err error
-	if r.allow, err = compilePatterns(cfg.Allow); err != nil {
-		return rule{}, err
-	}
-	if r.deny, err = compilePatterns(cfg.Deny); err != nil {
-		return rule{}, err
+func compileRule(cfg *Rule) rule {
+	r := rule{
+		condition: condition{cfg.Scopes, cfg.Subjects}, announce: cfg.Announce,
+		allow: compilePatterns(cfg.Allow), deny: compilePatterns(cfg.Deny),
 	}
 	for kind, names := range r.deny {
 		if isOfURIs(kind) {
 			r.deny[kind] = withSpelling(withSpelling(names, registry.Decode), registry.UsualSpelling)
 		}
 	}
-	if len(cfg.Allow)+len(cfg.Deny) == 0 {
-		return rule{}, fmt.Errorf("it neither allows nor denies anything")
-	}
-	return r, nil
+	return r
 }
 
-// compilePatterns sorts patterns by the kind of item that they name.
-func compilePatterns(texts []string) (patterns, error) {
+// compilePatterns sorts patterns by the kind of item that they name. A text that is no
+// pattern would deny nothing, and nobody would notice.
+func compilePatterns(texts []string) patterns {
 	p := make(patterns)
 	for _, text := range texts {
 		kind, pattern := PatternKind(text)
 		if kind == "" {
-			return nil, fmt.Errorf("pattern %q: want a tool's name, prompt:NAME, "+
-				"resource:SERVER:URI or skill:SERVER:URI, with * for any run of characters", text)
+			panic("gateway: no pattern: " + text)
 		}
 		p[kind] = append(p[kind], pattern)
 	}
-	return p, nil
+	return p
 }
 
 // PatternKind returns the kind of the items that a pattern of a rule names, and the

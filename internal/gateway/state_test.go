@@ -242,9 +242,7 @@ func TestPolicyIsCheckedAgainOnARepeat(t *testing.T) {
 	result := b.asked(t, r)
 	tenant := everything()
 	tenant.Rules = []Rule{{Allow: []string{"*other"}}}
-	if err := b.SetTenants([]TenantConfig{tenant}); err != nil {
-		t.Fatal(err)
-	}
+	b.SetPolicy("", []TenantConfig{tenant})
 	if _, failure := b.handle(t, repeat(r, result)); stable(failure) != "DB-TOOL" || len(l.uses) != 1 {
 		t.Errorf("%v and %d uses, want the tool unknown now", failure, len(l.uses))
 	}
@@ -379,9 +377,7 @@ func TestHeldPlace(t *testing.T) {
 	if _, failure := b.handle(t, r); stable(failure) != "DB-LIMIT-CONCURRENCY" {
 		t.Errorf("another call: %v, want no place for it", failure)
 	}
-	if err := b.SetTenants([]TenantConfig{tenant}); err != nil {
-		t.Fatal(err)
-	}
+	b.SetPolicy("", []TenantConfig{tenant})
 	second := b.asked(t, repeat(r, first)) // in the place of the parked call
 	taken("asked again", 1)
 	if _, failure := b.handle(t, repeat(r, first)); stable(failure) != "DB-LIMIT-CONCURRENCY" {

@@ -187,9 +187,7 @@ func TestTaskIsItsOwners(t *testing.T) {
 			if test.rules != nil {
 				changed := everything()
 				changed.Rules = test.rules
-				if err := b.SetTenants([]TenantConfig{changed, other}); err != nil {
-					t.Fatal(err)
-				}
+				b.SetPolicy("", []TenantConfig{changed, other})
 			}
 			l.says(`{"taskId":"own-1","status":"working"}`)
 			_, failure := b.handleAs(t, b.caller(t, test.who), about(test.form, mcp.MethodTasksGet, id, ""))
@@ -403,9 +401,7 @@ func TestWhoMayAskForATask(t *testing.T) {
 	b.replace(t, s)
 	both := everything()
 	both.Servers = []string{"lib", "plain"}
-	if err := b.SetTenants([]TenantConfig{both}); err != nil {
-		t.Fatal(err)
-	}
+	b.SetPolicy("", []TenantConfig{both})
 	tests := []struct {
 		params     string
 		form       mcp.Tasks

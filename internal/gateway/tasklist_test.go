@@ -66,9 +66,7 @@ func TestTasksAreListedToTheirOwnerAlone(t *testing.T) {
 		}
 		tenant := everything()
 		tenant.Rules = []Rule{{Allow: []string{"lib__other"}}}
-		if err := b.SetTenants([]TenantConfig{tenant}); err != nil {
-			t.Fatal(err)
-		}
+		b.SetPolicy("", []TenantConfig{tenant})
 		if got := tasksListed(t, b, "alice"); len(got) > 0 {
 			t.Errorf("listed %q, want nothing whose tool is not allowed", got)
 		}
@@ -175,9 +173,7 @@ func TestWhatServersSayOfTasksIsJudged(t *testing.T) {
 	}
 	tenant := everything()
 	tenant.Rules = []Rule{{Allow: []string{"lib__other"}}}
-	if err := b.SetTenants([]TenantConfig{tenant}); err != nil {
-		t.Fatal(err)
-	}
+	b.SetPolicy("", []TenantConfig{tenant})
 	if say(object(`{"taskId":"own-1","status":"completed"}`)); len(told) != 1 {
 		t.Errorf("told %q to one who may not use the tool any more", told[1:])
 	}
@@ -197,9 +193,7 @@ func TestTasksAreFollowedToTheirEnd(t *testing.T) {
 			t.Helper()
 			tenant := everything()
 			tenant.Rules = []Rule{{Allow: []string{"lib__other"}}}
-			if err := b.SetTenants([]TenantConfig{tenant}); err != nil {
-				t.Fatal(err)
-			}
+			b.SetPolicy("", []TenantConfig{tenant})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,8 +1,8 @@
 package gateway
 
 import (
-	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"regexp"
 	"slices"
@@ -17,9 +17,10 @@ import (
 
 // TenantConfig is the whole policy of one tenant: which servers it can reach, and what
 // its callers may do there. It is shared with the Tenant that is compiled from it: do not
-// modify what it holds afterwards.
+// modify what it holds afterwards. Whoever reads one from outside has checked it: no two
+// tenants have one ID, and what stands in rules are patterns.
 type TenantConfig struct {
-	ID      string
+	ID      string   // see IsTenantID
 	Servers []string // it can reach, in order of precedence
 	// Prefixes are what the exposed names of a server begin with, by server; one that is
 	// not here has its own name.
@@ -125,38 +126,32 @@ type Position struct {
 	Line int // from 1
 }
 
-// newDirectory compiles tenants, and takes those from before whose config is the same.
-// The error joins all problems.
-func newDirectory(tenants []TenantConfig, before *directory) (*directory, error) {
+// newDirectory compiles tenants of a config with that digest, and takes those from before
+// whose config is the same.
+func newDirectory(config string, tenants []TenantConfig, before *directory) *directory {
 	next := &directory{
-		byID: make(map[string]*Tenant, len(tenants)), ids: make([]string, 0, len(tenants)),
+		byID:   make(map[string]*Tenant, len(tenants)),
 		stands: make(map[string]Position, len(tenants)),
+		config: config[:min(len(config), shownDigest)],
 	}
-	var problems []error
 	for i := range tenants {
-		t, err := before.compiled(&tenants[i])
-		switch {
-		case err != nil:
-			problems = append(problems, fmt.Errorf("tenant %q: %w", tenants[i].ID, err))
-		case next.byID[t.ID] != nil:
-			problems = append(problems, fmt.Errorf("tenant %q: defined twice", t.ID))
-		default:
-			next.byID[t.ID] = t
-			next.ids = append(next.ids, t.ID)
-			next.stands[t.ID] = tenants[i].Position
-		}
+		id := tenants[i].ID
+		next.byID[id], next.stands[id] = before.compiled(&tenants[i]), tenants[i].Position
 	}
-	slices.Sort(next.ids)
-	return next, errors.Join(problems...)
+	next.ids = slices.Sorted(maps.Keys(next.byID))
+	return next
 }
+
+// shownDigest is how much of the digest of the config stands in records.
+const shownDigest = 12
 
 // compiled returns the tenant with that config: the one that is there, if it was compiled
 // from an equal one. Where parts of both configs are the same memory, as package config
 // leaves them for a tenant whose text did not change, the comparison does not look into
 // them.
-func (d *directory) compiled(cfg *TenantConfig) (*Tenant, error) {
+func (d *directory) compiled(cfg *TenantConfig) *Tenant {
 	if t := d.byID[cfg.ID]; t != nil && t.config.Equal(cfg) {
-		return t, nil
+		return t
 	}
 	return compileTenant(cfg)
 }
@@ -177,10 +172,7 @@ func (p Position) ofRule(number int, r *Rule) string {
 	return fmt.Sprintf("%s:%d", p.File, p.Line+r.Line)
 }
 
-func compileTenant(cfg *TenantConfig) (*Tenant, error) {
-	if cfg.ID == "" || strings.ContainsRune(cfg.ID, 0) {
-		return nil, errors.New("an id is empty or holds a NUL")
-	}
+func compileTenant(cfg *TenantConfig) *Tenant {
 	requests, calls, userCalls := defaultLimits()
 	t := &Tenant{
 		ID:       cfg.ID,
@@ -209,14 +201,10 @@ func compileTenant(cfg *TenantConfig) (*Tenant, error) {
 	slices.SortFunc(t.tools, func(a, b toolLimit) int { return strings.Compare(a.pattern, b.pattern) })
 	t.rules = make([]rule, 0, len(cfg.Rules))
 	for i := range cfg.Rules {
-		r, err := compileRule(&cfg.Rules[i])
-		if err != nil {
-			return nil, fmt.Errorf("rule %d: %w", i+1, err)
-		}
-		t.rules = append(t.rules, r)
+		t.rules = append(t.rules, compileRule(&cfg.Rules[i]))
 	}
 	t.number()
-	return t, nil
+	return t
 }
 
 // number collects the conditions of the rules, and the scopes that they name.

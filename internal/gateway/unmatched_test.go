@@ -191,9 +191,7 @@ func TestReloadTellsNoPassingWarning(t *testing.T) {
 		go func() { done <- b.Run(ctx) }()
 		time.Sleep(3 * reportAfter)
 		for _, name := range []string{"more", "yet-more"} {
-			if err := b.SetTenants(rules("lib__" + name)); err != nil {
-				t.Fatal(err)
-			}
+			b.SetPolicy("", rules("lib__"+name))
 			synctest.Wait()
 			s := l.source("lib")
 			s.Tools[0].Definition = s.Tools[0].Definition.With("name", mcp.String(name))

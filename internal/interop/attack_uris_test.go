@@ -295,12 +295,10 @@ func libraryWorld(t *testing.T) (g *desk.Gateway, free, restricted desk.Caller) 
 			denies.Deny = append(denies.Deny, "resource:lib:"+scheme+"://"+host+"/*")
 		}
 	}
-	if err := g.SetTenants([]desk.TenantConfig{
+	g.SetPolicy("", []desk.TenantConfig{
 		{ID: "free", Servers: []string{"lib"}, Rules: []desk.Rule{all}},
 		{ID: "restricted", Servers: []string{"lib"}, Rules: []desk.Rule{all, denies}},
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
 	var err error
 	if free, err = g.Resolve(auth.Principal{TenantID: "free", Issuer: "i", Subject: "s"}); err != nil {
 		t.Fatal(err)

@@ -112,7 +112,7 @@ func newWorld() *world {
 		Registry: catalogue, Limiter: ratelimit.NewMemory(0), Metrics: recorder, Seal: ring, Logger: quiet,
 		PageSize: 2, Version: "scoreboard",
 	})
-	must.OK(desk.SetTenants(tenants()))
+	desk.SetPolicy("", tenants())
 	settings := server.Settings{
 		PublicURL:            "https://mcp.test",
 		AuthorizationServers: []server.AuthorizationServer{{Issuer: "https://one.test/"}},

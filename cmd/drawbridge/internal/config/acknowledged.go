@@ -62,19 +62,10 @@ func idleRules(cfg *Config, catalogue *registry.Registry) map[string][]int {
 		}
 	}
 	idle := make(map[string][]int)
-	for _, u := range unmatchedIn(catalogue, tenants) {
+	for _, u := range gateway.UnmatchedIn(catalogue, tenants) {
 		idle[u.Tenant] = append(idle[u.Tenant], u.Rule)
 	}
 	return idle
-}
-
-// unmatchedIn is gateway.UnmatchedIn for tenants of a config that was taken.
-func unmatchedIn(catalogue *registry.Registry, tenants []gateway.TenantConfig) []gateway.Unmatched {
-	found, err := gateway.UnmatchedIn(catalogue, tenants)
-	if err != nil {
-		panic(err) // a config with such tenants is refused
-	}
-	return found
 }
 
 // unsureTenants returns the tenants of which at least one server has not been asked what

@@ -59,7 +59,6 @@ func positionOf(n *node) gateway.Position { return gateway.Position{File: n.file
 // there is no problem.
 func (r *reader) wholeTenant(m member, serving []string, complete bool) gateway.TenantConfig {
 	t := gateway.TenantConfig{ID: m.name, Position: positionOf(m.key)}
-	before := len(r.problems)
 	value := r.open(m)
 	r.tenant(&t, value)
 	checks := r.later
@@ -67,27 +66,14 @@ func (r *reader) wholeTenant(m member, serving []string, complete bool) gateway.
 	if !complete {
 		return t
 	}
-	sound := len(r.problems) == before
 	for _, check := range checks {
 		check()
-	}
-	if sound {
-		r.compileTenant(m.key, t)
 	}
 	t.Prefixes = r.prefixesOf(t.Servers)
 	if len(r.problems) == 0 {
 		r.warnTenant(serving, member{m.name, m.key, value})
 	}
 	return t
-}
-
-// compileTenant lets package gateway check a tenant as it would when it takes the tenant
-// into use. What this package has no rule for is then reported with a place. It runs only
-// for a tenant without problems.
-func (r *reader) compileTenant(at *node, t gateway.TenantConfig) {
-	for _, e := range split(gateway.CheckTenants([]gateway.TenantConfig{t})) {
-		r.fault(at, "%s", e)
-	}
 }
 
 // tenant reads one tenant into t.

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
@@ -40,7 +41,7 @@ func (c *Config) AllWarnings(catalogue *registry.Registry, idle map[string][]str
 // unmatched returns a warning for each pattern that matches nothing in the catalogue.
 func unmatched(cfg *Config, catalogue *registry.Registry) []Warning {
 	var out []Warning
-	for _, u := range unmatchedIn(catalogue, cfg.Tenants) {
+	for _, u := range gateway.UnmatchedIn(catalogue, cfg.Tenants) {
 		at := cfg.patterns[u.PatternPosition]
 		at.Text, at.Hint = fmt.Sprintf("%q matches nothing that the tenant's servers offer", at.Text),
 			u.Nearest

@@ -172,6 +172,20 @@ func (v *View) prefixes(server string) bool {
 	return s.origin != nil && s.origin.prefix != ""
 }
 
+// Beginning returns what the names of a server's items of that kind begin with in patterns
+// of a policy, see Item.PolicyName. It is "" for a server of which nothing is known, as for
+// one without a prefix: it may have items of any name.
+func (v *View) Beginning(kind Kind, server string) string {
+	switch s := v.sections[server]; {
+	case kind == KindResource, kind == KindTemplate, kind == KindSkill:
+		return server + ":"
+	case s.origin == nil:
+		return ""
+	default:
+		return Beginning(s.origin.prefix)
+	}
+}
+
 // Announced returns how many changes of its list of that kind a server has announced.
 // Only a difference between two values means something: the list changed between them.
 // Resources and templates are one list.

@@ -164,7 +164,7 @@ func TestNoSettingChangesUnseen(t *testing.T) {
 	unseen(t, serverChanges)
 	unseen(t, loginChanges)
 	unseen(t, tenantChanges, "ID", "Position.File", "Position.Line", "ToolLines",
-		"Prefixes" /* of servers */, "MayMatchNothing")
+		"MayMatchNothing")
 	unseen(t, issuerChanges, "Issuer.Issuer", "Discover", /* no jwks_url */
 		"Issuer.Place",                                                                /* which follows from others */
 		"Issuer.Recorded" /* audit.claims */, "Issuer.KeepClaims", "Issuer.KeepToken", /* auth of servers */

@@ -469,7 +469,7 @@ func (c *comparison) open(s *side, text string) string {
 	}
 	for _, server := range s.t.servers {
 		if known := shows(&c.before, server) && shows(&c.after, server); !known &&
-			registry.MayMatch(pattern, s.t.beginning(kind, server)) {
+			registry.MayMatch(pattern, s.view.Beginning(kind, server)) {
 			return server
 		}
 	}

@@ -198,7 +198,7 @@ func (t *Tenant) unprefixed(view *registry.View, kind registry.Kind) string {
 		return ""
 	}
 	for _, server := range t.servers {
-		if prefix, set := t.prefixes[server]; set && prefix == "" && !view.Listed(server, kind) {
+		if view.Beginning(kind, server) == "" && !view.Listed(server, kind) {
 			return server
 		}
 	}

@@ -22,12 +22,9 @@ import (
 type TenantConfig struct {
 	ID      string   // see IsTenantID
 	Servers []string // it can reach, in order of precedence
-	// Prefixes are what the exposed names of a server begin with, by server; one that is
-	// not here has its own name.
-	Prefixes map[string]string
-	Rules    []Rule // none: nothing is allowed
-	Limits   Limits
-	Output   sanitize.Policy
+	Rules   []Rule   // none: nothing is allowed
+	Limits  Limits
+	Output  sanitize.Policy
 	// InlineRefs shows the tools of lists with the local references in their schemas
 	// inlined.
 	InlineRefs bool
@@ -88,7 +85,6 @@ type Tenant struct {
 
 	config      TenantConfig // that it was compiled from
 	servers     []string
-	prefixes    map[string]string
 	rules       []rule
 	conditions  []condition // of the rules, each once
 	announced   []bool      // of each condition, whether a rule with it has announce
@@ -175,10 +171,9 @@ func (p Position) ofRule(number int, r *Rule) string {
 func compileTenant(cfg *TenantConfig) *Tenant {
 	requests, calls, userCalls := defaultLimits()
 	t := &Tenant{
-		ID:       cfg.ID,
-		config:   *cfg,
-		servers:  cfg.Servers,
-		prefixes: cfg.Prefixes,
+		ID:      cfg.ID,
+		config:  *cfg,
+		servers: cfg.Servers,
 		requests: ratelimit.Bucket{
 			Key: "requests\x00" + cfg.ID, Limit: or(cfg.Limits.Requests, requests),
 			Group: cfg.ID,

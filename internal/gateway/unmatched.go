@@ -78,7 +78,7 @@ func (t *Tenant) idle(view *registry.View) []idle {
 		found := idle{Unmatched: Unmatched{PatternPosition: w.PatternPosition}, known: known}
 		if known && guesses < maxGuesses {
 			guesses++
-			found.Nearest = t.guess(&w, names[w.kind])
+			found.Nearest = t.guess(view, &w, names[w.kind])
 		}
 		out = append(out, found)
 	}
@@ -110,7 +110,7 @@ func policyNames(view *registry.View) map[registry.Kind][]policyName {
 func (t *Tenant) knows(view *registry.View, w *watched) (known, possible bool) {
 	known = true
 	for _, server := range t.servers {
-		if !registry.MayMatch(w.text, t.beginning(w.kind, server)) {
+		if !registry.MayMatch(w.text, view.Beginning(w.kind, server)) {
 			continue
 		}
 		known = known && view.Listed(server, w.kind)
@@ -119,26 +119,13 @@ func (t *Tenant) knows(view *registry.View, w *watched) (known, possible bool) {
 	return known, possible
 }
 
-// beginning returns the text with which the policy names of the server's items of that
-// kind begin.
-func (t *Tenant) beginning(kind registry.Kind, server string) string {
-	if isOfURIs(kind) {
-		return server + ":"
-	}
-	prefix, set := t.prefixes[server]
-	if !set {
-		prefix = server
-	}
-	return registry.Beginning(prefix)
-}
-
 // guess returns the pattern that the operator may have meant, "" if nothing looks
 // similar. If the pattern begins with the prefix of a server, only what follows the
 // prefix is compared.
-func (t *Tenant) guess(w *watched, names []policyName) string {
+func (t *Tenant) guess(view *registry.View, w *watched, names []policyName) string {
 	beginning := ""
 	for _, server := range t.servers {
-		if b := t.beginning(w.kind, server); len(b) > len(beginning) && strings.HasPrefix(w.text, b) {
+		if b := view.Beginning(w.kind, server); len(b) > len(beginning) && strings.HasPrefix(w.text, b) {
 			beginning = b
 		}
 	}

@@ -58,18 +58,6 @@ func (r *reader) mayMatchNothing(about acknowledgement, within ...*node) bool {
 	return len(found) > 0
 }
 
-// prefixesOf returns the prefixes of the servers that a tenant names, where a prefix
-// differs from the server's name: exposed names begin with the prefix.
-func (r *reader) prefixesOf(servers []string) map[string]string {
-	prefixes := make(map[string]string)
-	for _, name := range servers {
-		if s := r.index.servers[name]; s != nil && s.Prefix != name {
-			prefixes[name] = s.Prefix
-		}
-	}
-	return prefixes
-}
-
 // checkSubject reports a subject of an issuer that the config does not have.
 func (r *reader) checkSubject(at *node) {
 	known := r.index.issuers

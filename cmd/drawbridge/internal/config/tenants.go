@@ -69,7 +69,6 @@ func (r *reader) wholeTenant(m member, serving []string, complete bool) gateway.
 	for _, check := range checks {
 		check()
 	}
-	t.Prefixes = r.prefixesOf(t.Servers)
 	if len(r.problems) == 0 {
 		r.warnTenant(serving, member{m.name, m.key, value})
 	}

@@ -74,7 +74,6 @@ func (p *parts) reload(ctx, work context.Context, loader *config.Loader) config.
 	defer freeMemory()
 	cfg, read, err := loader.Load()
 	if err == nil {
-		cfg.KeepAddress(p.started)
 		warnOfMemory(cfg, planHere(cfg.Limits))
 		err = p.replace(work, cfg)
 	}

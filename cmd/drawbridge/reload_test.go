@@ -123,17 +123,6 @@ func TestIssuersThatChangeGetANewVerifier(t *testing.T) {
 	}
 }
 
-func TestReloadWithAnotherListenKeepsTheAudience(t *testing.T) {
-	want := parse(t, minimal).Issuers[0].Audiences
-	for _, started := range []string{minimal, "public_url: https://mcp.example.com\n" + minimal} {
-		next := parse(t, "listen: 127.0.0.1:8081\n"+minimal)
-		next.KeepAddress(parse(t, started))
-		if diff := cmp.Diff(want, next.Issuers[0].Audiences); diff != "" {
-			t.Errorf("after %s (-want +got):\n%s", started, diff)
-		}
-	}
-}
-
 func TestAReloadSaysWhatChanged(t *testing.T) {
 	many := ""
 	for i := range 30 {

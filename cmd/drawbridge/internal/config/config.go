@@ -71,9 +71,8 @@ import (
 
 // Config is everything that a config file says, checked, with the documented defaults in
 // place. The comment of each field names the key of the file that sets the field. A
-// Config does not change once it is in use, so any goroutine may read it. Only
-// KeepAddress and the commands that complete a Default change one, before anybody else
-// sees it.
+// Config does not change once it is in use, so any goroutine may read it. Only the
+// commands that complete a Default change one, before anybody else sees it.
 type Config struct {
 	File     string // that was loaded, as the operator wrote its name; "" for a Default
 	Included int    // how many other files the config was joined from

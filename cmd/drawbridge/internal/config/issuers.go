@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"maps"
 	"net/url"
 	"slices"
@@ -228,7 +229,7 @@ func (r *reader) finishIssuer(iss Issuer, positions issuerPositions, whole bool)
 	r.checkTenants(positions.tenants)
 	iss.Recorded = r.cfg.Records.Claims
 	if len(iss.Audiences) == 0 {
-		iss.Audiences = audiencesOf(r.cfg.PublicAddress(), iss.Issuer)
+		iss.Audiences = audiencesOf(r.runningAddress(), iss.Issuer)
 	}
 	if whole {
 		// With those of the same name before it, since a token's audience chooses among
@@ -270,27 +271,13 @@ func audiencesOf(address string, iss auth.Issuer) []string {
 	return audiences
 }
 
-// KeepAddress is for a reload. Without public_url, the audiences that the file leaves out
-// follow from listen. A new listen takes effect only at a restart, so until then those
-// audiences must go on naming the address of the config that the process was started
-// with: otherwise the clients' tokens would be refused, and identities would be of an issuer
-// that servers do not know. It is called once, before anybody else sees the config.
-func (c *Config) KeepAddress(started *Config) {
-	if c.PublicURL != "" {
-		return
+// runningAddress is PublicAddress for what callers and servers compare. Without public_url
+// it follows from listen, and a new listen takes effect only at a restart. Until then it
+// goes on naming the address that the process was started with: otherwise the clients'
+// tokens would be refused, and identities would be of an issuer that servers do not know.
+func (r *reader) runningAddress() string {
+	if r.cfg.PublicURL != "" {
+		return r.cfg.PublicURL
 	}
-	running := "http://" + started.Listen // whatever public_url was
-	wrong, right := c.PublicAddress()+"/", running+"/"
-	for i := range c.Servers {
-		if c.Servers[i].Auth.Issuer != "" {
-			c.Servers[i].Auth.Issuer = running
-		}
-	}
-	for i := range c.Issuers {
-		for j, audience := range c.Issuers[i].Audiences {
-			if rest, ok := strings.CutPrefix(audience, wrong); ok {
-				c.Issuers[i].Audiences[j] = right + rest
-			}
-		}
-	}
+	return "http://" + cmp.Or(r.known.listen, r.cfg.Listen)
 }

@@ -255,3 +255,39 @@ func TestAFileThatIsTooLargeIsRefusedWithAWordOnInclude(t *testing.T) {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
+
+// TestAnotherListenKeepsTheAddressThatRuns reloads a config whose listen a restart alone
+// would bring into force.
+func TestAnotherListenKeepsTheAddressThatRuns(t *testing.T) {
+	const told = minimal + "  told: {url: \"https://told.example/mcp\", auth: {identity: {audience: told}}}\n"
+	const written = "http://127.0.0.1:8081/mcp"
+	named := strings.Replace(minimal, "tenant: acme", "tenant: acme, audiences: [\""+written+"\"]", 1)
+	cfg, _, err := load("testdata/inline.yaml", []byte("listen: 127.0.0.1:8081\n"+named), testEnvironment,
+		&memory{lasting: true, listen: "127.0.0.1:8080"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := cfg.Issuers[0].Audiences; !slices.Equal(got, []string{written}) {
+		t.Errorf("got the audiences %q, want what the file says", got)
+	}
+	for _, started := range []string{told, "public_url: https://mcp.example.com\n" + told} {
+		known := memory{lasting: true}
+		for _, text := range []string{started, "listen: 127.0.0.1:8081\n" + told} {
+			cfg, _, err := load("testdata/inline.yaml", []byte(text), testEnvironment, &known)
+			if err != nil {
+				t.Fatal(err)
+			}
+			address := "http://127.0.0.1:8080"
+			if text == started {
+				address = cfg.PublicAddress()
+			}
+			want := []string{address + "/mcp", address + "/t/acme/mcp"}
+			if got := cfg.Issuers[0].Audiences; !slices.Equal(got, want) {
+				t.Errorf("after\n%s\ngot the audiences %q, want %q", started, got, want)
+			}
+			if got := cfg.Servers[1].Auth.Issuer; got != address {
+				t.Errorf("after\n%s\ngot identities of %q, want %q", started, got, address)
+			}
+		}
+	}
+}

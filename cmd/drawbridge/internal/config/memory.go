@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 
@@ -13,6 +14,7 @@ type memory struct {
 	// Whether it serves further loads. Otherwise a load keeps every place that only
 	// validate asks for.
 	lasting bool
+	listen  string                // of the config that was loaded first; "": none was yet
 	tenants map[string]remembered // by id
 	parts   map[digest]*part      // by the digest of their text
 
@@ -74,6 +76,7 @@ func (k *memory) shared(t gateway.TenantConfig) gateway.TenantConfig {
 // keep ends a load without problems: from now on its tenants are those that are
 // remembered.
 func (k *memory) keep(cfg *Config) {
+	k.listen = cmp.Or(k.listen, cfg.Listen)
 	k.tenants = make(map[string]remembered, len(cfg.Tenants))
 	for i := range cfg.Tenants {
 		t := &cfg.Tenants[i]

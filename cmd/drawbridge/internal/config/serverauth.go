@@ -292,7 +292,7 @@ func (r *reader) finishAuth() {
 	for i := range r.cfg.Servers {
 		own := &r.cfg.Servers[i].Auth
 		if slices.ContainsFunc(own.specs(), func(s credential.Spec) bool { return s.Identity != nil }) {
-			own.Issuer = r.cfg.PublicAddress()
+			own.Issuer = r.runningAddress()
 		}
 	}
 	claims := r.cfg.IdentityClaims()

@@ -13,19 +13,17 @@ func Load(path string, env Environment) (*Config, error) {
 // problems, because a warning about a setting that must change anyway is noise.
 func load(path string, data []byte, env Environment, known *memory) (*Config, Sources, error) {
 	r := newReader(path, data, nil, env)
-	known.begin()
 	r.apart, r.known = true, known
 	cfg, err := r.parse(data, r.config)
 	if err != nil {
-		r = newReader(path, data, nil, env)
-		known.begin() // what was found before is of files that may have changed since
+		r = newReader(path, data, nil, env) // the files may have changed since
 		r.known = known
 		cfg, err = r.parse(data, r.config)
 	}
 	if err == nil {
 		cfg.Digest = cfg.Sources.digest()
 		r.warnAll()
-		known.keep(cfg)
+		r.remember()
 	}
 	return cfg, r.cfg.Sources, err
 }

@@ -26,14 +26,14 @@ func (r *reader) markUnread(included *node, text []byte) {
 		tenants.members[i].value = &node{kind: unread, part: p, number: i}
 	}
 	p.tenants = slices.Clip(tenants.members)
-	r.known.read = append(r.known.read, p)
+	r.next.parts[p.sum] = p
 }
 
-// includeKnown joins a file of tenants that is as it was in the config before, without
-// parsing it. It returns false for any other file.
+// includeKnown joins a file of tenants alone that is as it was in the config before,
+// without parsing it. It returns false for any other file.
 func (r *reader) includeKnown(root *node, text []byte) bool {
-	p := r.known.part(r.file, text)
-	if p == nil || !r.apart {
+	p := r.known.parts[sha256.Sum256(text)]
+	if p == nil || !r.apart || !p.alone || p.file != r.file || len(p.tenants) == 0 {
 		return false
 	}
 	p.text = text
@@ -41,7 +41,7 @@ func (r *reader) includeKnown(root *node, text []byte) bool {
 	first := p.tenants[0].key
 	tenants := &node{kind: mapping, file: p.file, line: first.line, col: first.col, members: p.tenants}
 	root.join(member{name: "tenants", key: tenants, value: tenants})
-	r.known.read = append(r.known.read, p)
+	r.next.parts[p.sum] = p
 	return r.bytes <= maxConfigBytes
 }
 

@@ -20,10 +20,10 @@ type reader struct {
 	env  Environment
 	cfg  *Config // that is read
 	// Whether tenants of included files are left unread until they are wanted, see part.
-	apart  bool
-	opened opened // the part that was parsed again last
-	// What a Loader remembers of tenants.
-	known    *memory
+	apart    bool
+	opened   opened  // the part that was parsed again last
+	known    *memory // what a Loader remembers of the config before
+	next     memory  // and what it will remember of this one
 	problems []Problem
 	secrets  []string // files that are read again without a reload, and so are no sources
 	bytes    int      // of YAML, of the config and all included files together; parseYAML bounds them
@@ -45,7 +45,8 @@ type reader struct {
 // sources, so that a Watch notices when the file comes back.
 func newReader(path string, data []byte, err error, env Environment) *reader {
 	r := &reader{
-		file: path, env: env, cfg: Default(), known: &memory{}, needed: make(map[*node]bool),
+		file: path, env: env, cfg: Default(), known: &memory{}, next: newMemory(),
+		needed: make(map[*node]bool),
 	}
 	r.cfg.File, r.cfg.Sources = path, Sources{files: []string{path}, sum: chain(nil, data, err)}
 	return r

@@ -20,8 +20,7 @@ func (r *reader) tenants(n *node, complete bool) {
 	if n.kind == mapping && len(n.members) == 0 {
 		r.fault(n, "without a tenant nobody is let in")
 	}
-	serving := r.servingTenants()
-	r.known.surround(r)
+	serving, around := r.servingTenants(), r.around()
 	r.cfg.Tenants = make([]gateway.TenantConfig, 0, len(n.members))
 	r.entries(n, "tenants", func(m member) {
 		if !gateway.IsTenantID(m.name) {
@@ -29,18 +28,23 @@ func (r *reader) tenants(n *node, complete bool) {
 				"a tenant's name has 1 to 64 letters, digits, dots, - and _, and begins with a letter or "+
 					"digit")
 		}
-		key := r.known.key(m, serving[m.name])
-		t, known := r.known.find(m.name, key)
-		if !known {
+		now := remembered{key: r.keyOf(m, around, serving[m.name])}
+		before := r.known.tenants[m.name]
+		t := before.tenant
+		if now.key != before.key || now.key == (digest{}) {
 			warnings := len(r.cfg.Warnings)
-			t = r.known.shared(r.wholeTenant(m, serving[m.name], complete))
-			known = len(r.cfg.Warnings) == warnings && !r.cfg.hasAuth(m.name)
+			read := r.wholeTenant(m, serving[m.name], complete)
+			if t == nil || !t.Equal(&read) { // equal ones are the same memory
+				t = &read
+			}
+			if len(r.cfg.Warnings) > warnings || r.cfg.hasAuth(m.name) {
+				now.key = digest{}
+			}
 		}
-		t.Position = positionOf(m.key)
-		if known && r.known.lasting {
-			r.known.keys[m.name] = key
-		}
-		r.cfg.Tenants = append(r.cfg.Tenants, t)
+		r.cfg.Tenants = append(r.cfg.Tenants, *t)
+		now.tenant = &r.cfg.Tenants[len(r.cfg.Tenants)-1] // there is room for all
+		now.tenant.Position = positionOf(m.key)
+		r.next.tenants[m.name] = now
 	})
 }
 
@@ -263,11 +267,12 @@ func (r *reader) mode(allowed ...string) func(*node) sanitize.Mode {
 
 func (r *reader) textSize(n *node) int { return int(r.size(n)) }
 
-// surround goes on with a load whose keys but the tenants have been read. What a tenant
-// says depends, beside its own text, on the names, prefixes and kinds of servers, on the
-// names of issuers, on whether there is a card, and on what the whole config acknowledges.
-// On which issuers serve it, see key; on variables of the environment, see there too.
-func (k *memory) surround(r *reader) {
+// around returns a digest of what every tenant depends on, when all other keys have been
+// read. What a tenant says depends, beside its own text, on the names, prefixes and kinds
+// of servers, on the names of issuers, on whether there is a card, and on what the whole
+// config acknowledges. On which issuers serve it, see keyOf; on variables of the
+// environment, see there too.
+func (r *reader) around() digest {
 	around := sha256.New()
 	for i := range r.cfg.Servers {
 		s := &r.cfg.Servers[i]
@@ -278,5 +283,5 @@ func (k *memory) surround(r *reader) {
 	for _, item := range r.root.child("acknowledge").items {
 		_, _ = fmt.Fprintf(around, "acknowledge %q\n", item.text)
 	}
-	k.around = digest(around.Sum(nil))
+	return digest(around.Sum(nil))
 }

@@ -46,11 +46,8 @@ func (f *findings) judge(ctx context.Context, cfg *config.Config, online bool) {
 		s := &cfg.Servers[i]
 		status := known[s.Name]
 		idle[s.Name] = status.Idle
-		f.Notes = append(f.Notes, s.API.Notes...) // also of what is quarantined of it
-		if s.IsElsewhere() {
-			f.Notes = slices.Concat(f.Notes, quarantineNotes(status),
-				unenforced(status, len(status.Unenforced)))
-		}
+		f.Notes = slices.Concat(f.Notes, s.API.Notes, quarantineNotes(status),
+			unenforced(status, len(status.Unenforced)))
 	}
 	f.Warnings = cfg.AllWarnings(offers.catalogue, idle)
 	reached := len(failed(offers.checks)) == 0

@@ -65,21 +65,14 @@ func (r *reader) checkAPI(s *Server, n *node) {
 	// The catalogue refuses definitions too. An empty one is asked here, so that what it
 	// refuses is known before the gateway runs.
 	offers := loaded.Offers
-	empty := registry.New()
 	refused := slices.Concat(loaded.Refusals,
-		empty.Replace(registry.Source{Name: s.Name, Prefix: s.Prefix, Own: true, Tools: offers}))
-	for _, part := range empty.Catalogue().Offered(s.Name).Unenforced {
-		s.API.Notes = append(s.API.Notes, "server "+s.Name+": not enforced: "+part)
-	}
+		registry.New().Replace(registry.Source{Name: s.Name, Prefix: s.Prefix, Own: true, Tools: offers}))
 	for _, note := range loaded.Notes {
 		s.API.Notes = append(s.API.Notes, "server "+s.Name+": "+note)
 	}
 	for _, one := range refused {
-		if quarantine, ok := errors.AsType[*registry.QuarantineError](one.Err); ok {
-			s.API.Notes = append(s.API.Notes,
-				fmt.Sprintf("server %s: operation '%s' is quarantined: %v; %s", s.Name, one.Item, quarantine,
-					quarantine.Cure()))
-			continue
+		if isQuarantined(one) {
+			continue // its status has that, too
 		}
 		text := fmt.Sprintf("operation %q cannot be a tool: %v", one.Item, one.Err)
 		if slices.Contains(s.API.Include, one.Item) {

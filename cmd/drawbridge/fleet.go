@@ -41,7 +41,7 @@ const maxRefusalsShown = 10
 //	   |                             |  puts its lists there itself ------------------------> ^
 //	   |                             |  each change of its status
 //	   |                             v
-//	   |                           note --> statuses, outages --> metrics, log, warnings
+//	   |                           note --> statuses --> metrics, log, warnings
 //	   |
 //	   +--> end of each that is gone or differs, side by side; one that differs starts when it has ended
 //
@@ -71,7 +71,6 @@ type fleet struct {
 	mu        sync.Mutex                 // guards the fields below
 	statuses  map[string]upstream.Status // the newest of each server
 	connected map[string]connected       // the servers that it connects to, which are the upstreams
-	outages   map[string]outage          // of the servers that are not up
 	logged    map[string]map[string]bool // what tellQuarantine logged of each
 	applied   bool                       // the servers of the config were started
 }
@@ -80,13 +79,6 @@ type fleet struct {
 type connected interface {
 	Load() upstream.Load
 	Reread()
-}
-
-// outage is the time since a server was last up, or since the start of one that never
-// was.
-type outage struct {
-	failed int    // attempts to connect that failed in this time
-	cause  string // why the server was lost; "" if it never was up
 }
 
 // runningServer is a server with the config that it was started with, which apply
@@ -103,8 +95,8 @@ func newFleet(catalogue *registry.Registry, m *metrics.Metrics, log *slog.Logger
 	f := &fleet{
 		catalogue: catalogue, metrics: m, log: log,
 		running: map[string]runningServer{}, statuses: map[string]upstream.Status{},
-		connected: map[string]connected{}, outages: map[string]outage{},
-		logged: map[string]map[string]bool{}, signer: credential.NewSigner(time.Now),
+		connected: map[string]connected{}, logged: map[string]map[string]bool{},
+		signer: credential.NewSigner(time.Now),
 	}
 	m.UpstreamLoads.Of(f.loadsForMetrics)
 	return f
@@ -195,7 +187,6 @@ func (f *fleet) end(r runningServer, next config.Server, returns bool) {
 	before := f.statuses[name]
 	delete(f.statuses, name)
 	delete(f.connected, name)
-	delete(f.outages, name)
 	if !returns {
 		delete(f.logged, name)
 	}
@@ -331,7 +322,9 @@ func (f *fleet) startBuiltin(ctx context.Context, s config.Server) (stop func())
 func (f *fleet) fail(ctx context.Context, s config.Server, err error) (stop func()) {
 	outage := f.catalogue.Lose(s.Name, s.Prefix)
 	f.catalogue.Unlist(s.Name, outage)
-	f.note(ctx, upstream.Status{Server: s.Name, Tried: true, Problem: err.Error(), Since: outage.Since})
+	f.note(ctx, upstream.Status{
+		Server: s.Name, Tried: true, Failed: 1, Problem: err.Error(), Since: outage.Since,
+	})
 	return func() {}
 }
 
@@ -400,7 +393,7 @@ func keeper() []string {
 // and then again only for another reason: each further attempt is logged at debug level,
 // or a server that is down for a night would fill the log.
 func (f *fleet) note(ctx context.Context, now upstream.Status) {
-	before, known, out := f.keep(now)
+	before, known := f.keep(now)
 	f.metrics.UpstreamUp(now.Server, now.Up, now.Tools)
 	if known && now.Restarts > before.Restarts {
 		f.metrics.UpstreamReconnected(now.Server)
@@ -409,11 +402,11 @@ func (f *fleet) note(ctx context.Context, now upstream.Status) {
 	f.countRefusals(now.Server, before.Refused, others)
 	switch {
 	case now.Up && !before.Up:
-		f.tellUp(ctx, before, now, out)
+		f.tellUp(ctx, before, now)
 	case !now.Up && now.Tried && (before.Up || before.Problem != now.Problem):
-		f.log.LogAttrs(ctx, slog.LevelWarn, "server down", whyDown(now, out.failed)...)
+		f.log.LogAttrs(ctx, slog.LevelWarn, "server down", whyDown(now)...)
 	case !now.Up && now.Tried:
-		f.log.LogAttrs(ctx, slog.LevelDebug, "server still down", whyDown(now, out.failed)...)
+		f.log.LogAttrs(ctx, slog.LevelDebug, "server still down", whyDown(now)...)
 	}
 	f.tellQuarantine(ctx, now, held)
 	for _, r := range newRefusals(before.Refused, others) {
@@ -429,42 +422,30 @@ func (f *fleet) note(ctx context.Context, now upstream.Status) {
 }
 
 // keep puts the newest status of a server in the place of the one before and returns the
-// latter; known is false if there was none. It also returns the outage of the server as
-// it is now, or, if the server has just come up, the outage that is over.
-func (f *fleet) keep(now upstream.Status) (before upstream.Status, known bool, out outage) {
+// latter; known is false if there was none.
+func (f *fleet) keep(now upstream.Status) (before upstream.Status, known bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	before, known = f.statuses[now.Server]
 	f.statuses[now.Server] = now
-	out = f.outages[now.Server]
-	switch {
-	case now.Up:
-		delete(f.outages, now.Server)
-		return before, known, out
-	case before.Up: // it was lost just now, and no attempt to connect has been made yet
-		out.cause = now.Problem
-	case now.Tried:
-		out.failed++
-	}
-	f.outages[now.Server] = out
-	return before, known, out
+	return before, known
 }
 
 // tellUp logs that a server is up. For a server that had to be connected to, the line has
 // the number of attempts and the time since the server was lost or first tried. If the
 // server was up before, the line also has the reason why it was lost.
-func (f *fleet) tellUp(ctx context.Context, before, now upstream.Status, over outage) {
+func (f *fleet) tellUp(ctx context.Context, before, now upstream.Status) {
 	attributes := []slog.Attr{
 		slog.String("server", now.Server), slog.String("revision", now.Revision),
 		slog.Int("tools", now.Tools), slog.Int("prompts", now.Prompts), slog.Int("resources", now.Resources),
 		slog.Int("templates", now.Templates),
 	}
 	if !before.Since.IsZero() {
-		attributes = append(attributes, slog.Int("attempt", over.failed+1),
+		attributes = append(attributes, slog.Int("attempt", now.Failed+1),
 			slog.Float64("after_seconds", time.Since(before.Since).Seconds()))
 	}
 	if now.Restarts > before.Restarts {
-		attributes = append(attributes, slog.Int("restarts", now.Restarts), slog.String("reason", over.cause))
+		attributes = append(attributes, slog.Int("restarts", now.Restarts), slog.String("reason", now.Lost))
 		f.log.LogAttrs(ctx, slog.LevelInfo, "server restarted", attributes...)
 		return
 	}
@@ -473,13 +454,13 @@ func (f *fleet) tellUp(ctx context.Context, before, now upstream.Status, over ou
 
 // whyDown returns for the log why a server is down, and how many attempts to connect have
 // failed.
-func whyDown(now upstream.Status, failed int) []slog.Attr {
+func whyDown(now upstream.Status) []slog.Attr {
 	attributes := []slog.Attr{slog.String("server", now.Server), slog.String("problem", now.Problem)}
 	if len(now.Said) > 0 {
 		attributes = append(attributes, slog.String("stderr", strings.Join(now.Said, " | ")))
 	}
-	if failed > 0 {
-		attributes = append(attributes, slog.Int("attempt", failed))
+	if now.Failed > 0 {
+		attributes = append(attributes, slog.Int("attempt", now.Failed))
 	}
 	return attributes
 }

@@ -482,19 +482,19 @@ func TestARestartIsLoggedWithItsReason(t *testing.T) {
 				`level=INFO msg="server up" server=box revision="" tools=0 prompts=0 resources=0 templates=0 attempt=1 after_seconds=2`,
 			},
 			{
-				upstream.Status{Tried: true, Problem: "child ended", Since: began},
+				upstream.Status{Tried: true, Problem: "child ended", Lost: "child ended", Since: began},
 				`level=WARN msg="server down" server=box problem="child ended"`,
 			},
 			{
-				upstream.Status{Tried: true, Problem: "no such program", Since: began},
+				upstream.Status{Tried: true, Problem: "no such program", Failed: 1, Since: began},
 				`level=WARN msg="server down" server=box problem="no such program" attempt=1`,
 			},
 			{
-				upstream.Status{Tried: true, Problem: "no such program", Since: began},
+				upstream.Status{Tried: true, Problem: "no such program", Failed: 2, Since: began},
 				`level=DEBUG msg="server still down" server=box problem="no such program" attempt=2`,
 			},
 			{
-				upstream.Status{Up: true, Tried: true, Restarts: 1},
+				upstream.Status{Up: true, Tried: true, Restarts: 1, Failed: 2, Lost: "child ended"},
 				`level=INFO msg="server restarted" server=box revision="" tools=0 prompts=0 resources=0 templates=0 attempt=3 after_seconds=2 restarts=1 reason="child ended"`,
 			},
 		} {

@@ -58,7 +58,11 @@ func TestARestartIsNoChange(t *testing.T) {
 		outage(t, s, func(t *testing.T, r *rig) {
 			before, changed := r.reg.Catalogue(), r.reg.Changed()
 			held := r.tool("tool")
-			since := r.last().Since
+			lost := r.last()
+			if lost.Failed != 0 || lost.Lost != lost.Problem {
+				t.Errorf("modern %v: status: got %+v, want that it was lost and not tried again", modern, lost)
+			}
+			since := lost.Since
 			if took := time.Since(since); took > time.Second {
 				t.Errorf("modern %v: down since %v before it was noticed", modern, took)
 			}
@@ -73,6 +77,8 @@ func TestARestartIsNoChange(t *testing.T) {
 			synctest.Wait()
 			if got := r.last(); !got.Up || got.Restarts != 1 || !got.Since.IsZero() {
 				t.Fatalf("modern %v: status: got %+v, want up again", modern, got)
+			} else if got.Failed == 0 || got.Lost != lost.Problem {
+				t.Errorf("modern %v: status: got %+v, want why it was lost and attempts that failed", modern, got)
 			}
 			time.Sleep(2 * grace) // longer than what is left of the first grace
 			synctest.Wait()

@@ -30,10 +30,15 @@ type Status struct {
 	Refused  []registry.Refusal
 	Idle     []string // digests of Config.Released that release nothing; none until every list was read
 	Restarts int
-	Problem  string    // why the server is down; "" when it is up
-	Said     []string  // the last lines that its child wrote to standard error, cleaned: they often say why
-	Since    time.Time // when the server went down, or was first tried; zero when it is up
-	Advice   string    // what operators should mend although the server is up; "": nothing
+	// Failed and Lost are of the time since the server was up, or since the start of one that
+	// never was; of a server that is up, of the time before: how many attempts to connect
+	// have failed, and why it was lost ("": it never was up).
+	Failed  int
+	Lost    string
+	Problem string    // why the server is down; "" when it is up
+	Said    []string  // the last lines that its child wrote to standard error, cleaned: they often say why
+	Since   time.Time // when the server went down, or was first tried; zero when it is up
+	Advice  string    // what operators should mend although the server is up; "": nothing
 }
 
 // Load is what an upstream costs at one moment.
@@ -63,6 +68,7 @@ type standing struct {
 func (s *standing) up(now Status) {
 	now.Server, now.Up, now.Tried, now.Restarts, now.Advice = s.status.Server, true, true, s.status.Restarts,
 		s.status.Advice
+	now.Failed, now.Lost = s.status.Failed, s.status.Lost
 	if !s.status.Up && s.wasUp {
 		now.Restarts++
 	}
@@ -74,10 +80,14 @@ func (s *standing) up(now Status) {
 // down records that the upstream is lost since that time, and why. It is called when its
 // child has ended, so that said is complete.
 func (s *standing) down(err error, said []string, since time.Time) {
+	failed, lost := s.status.Failed+1, s.status.Lost
+	if s.status.Up {
+		failed, lost = 0, problem(err)
+	}
 	s.status = Status{
 		Server: s.status.Server, Tried: true, Revision: s.status.Revision, Restarts: s.status.Restarts,
-		Problem: problem(err),
-		Said:    said, Since: since,
+		Failed: failed, Lost: lost, Problem: problem(err),
+		Said: said, Since: since,
 	}
 	s.tell(s.status)
 }

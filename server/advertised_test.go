@@ -94,7 +94,7 @@ func TestTenantIsNotLedToAnothersIssuer(t *testing.T) {
 	} {
 		w := newWorld(t, func(w *world) {
 			w.settings.AuthorizationServers = c.servers
-			w.settings.Known = func(tenant string) bool { return tenant != "nobody" }
+			w.settings.Scopes = map[string][]string{"acme": nil, "globex": nil, "poor": nil}
 		})
 		h := w.Handler()
 		got := record(h, message{method: http.MethodGet, path: "/.well-known/oauth-protected-resource" +
@@ -145,10 +145,7 @@ func TestOwnSignInNamesItself(t *testing.T) {
 	w := newWorld(t, func(w *world) {
 		w.settings.SignIn = true
 		w.settings.AuthorizationServers = nil
-		w.settings.Known = func(tenant string) bool { return tenant == "acme" }
-		w.settings.Scopes = func(tenant string) []string {
-			return map[string][]string{"": {"tools.read", "tools.write"}, "acme": {"tools.read"}}[tenant]
-		}
+		w.settings.Scopes = map[string][]string{"": {"tools.read", "tools.write"}, "acme": {"tools.read"}}
 	})
 	h := w.Handler()
 	document := func(path string) string {
@@ -195,7 +192,8 @@ func TestAdvertiseSaysWhatIsNamed(t *testing.T) {
 // some look at the header with HEAD alone.
 func TestChallengeNamesScopes(t *testing.T) {
 	w := newWorld(t, func(w *world) {
-		w.settings.Scopes = func(string) []string { return []string{"tools.read", "tools.write"} }
+		scopes := []string{"tools.read", "tools.write"}
+		w.settings.Scopes = map[string][]string{"": scopes, "acme": scopes}
 	})
 	h := w.Handler()
 	for _, method := range []string{http.MethodPost, http.MethodHead, http.MethodGet} {
@@ -210,7 +208,7 @@ func TestChallengeNamesScopes(t *testing.T) {
 		}
 	}
 	for _, scopes := range [][]string{nil, {`a"b`}, {strings.Repeat("a", 2000)}} {
-		w.settings.Scopes = func(string) []string { return scopes }
+		w.settings.Scopes = map[string][]string{"": scopes}
 		got := record(h, message{method: http.MethodPost, path: "/mcp"}.request(t.Context(), ""))
 		if challenge := got.Header().Get("WWW-Authenticate"); strings.Contains(challenge, "scope=") ||
 			!strings.Contains(challenge, "resource_metadata=") {

@@ -28,13 +28,8 @@ func advertised(cfg *config.Config, s *server.Settings) {
 			s.Advertise[i] = s.PublicURL
 		}
 	}
-	known := make(map[string]bool, len(cfg.Tenants))
-	for i := range cfg.Tenants {
-		known[cfg.Tenants[i].ID] = true
-	}
-	s.Known = func(tenant string) bool { return known[tenant] }
-	s.Scopes = scopesToAskFor(cfg)
 	asks := asksForScopes(cfg)
+	s.Scopes = scopesToAskFor(cfg, asks)
 	s.CouldGrant = func(p *auth.Principal, scope string) bool {
 		return asks[p.Issuer] || slices.Contains(p.Spare, scope)
 	}
@@ -64,26 +59,32 @@ func hasLogin(cfg *config.Config, tenant string) bool {
 		func(l config.Login) bool { return slices.Contains(l.AllTenants(), tenant) })
 }
 
-// scopesToAskFor returns what tells which scopes the clients of a tenant ask for: those of
-// the config or, without any, those of the rules. Where no issuer takes scopes from what
-// was asked for there are none: a provider that does not know them refuses the sign-in.
-func scopesToAskFor(cfg *config.Config) func(tenant string) []string {
-	if cfg.ScopesSupported != nil {
-		return func(string) []string { return cfg.ScopesSupported }
-	}
-	asks := asksForScopes(cfg)
-	byTenant := make(map[string][]string, len(cfg.Tenants))
-	for i := range cfg.Tenants {
-		t := &cfg.Tenants[i]
-		if len(cfg.Logins) > 0 || slices.ContainsFunc(cfg.Issuers, func(iss config.Issuer) bool {
-			return asks[iss.Issuer.Issuer] && slices.Contains(iss.AllTenants(), t.ID)
-		}) {
-			byTenant[t.ID] = scopesOfRules(t)
-			byTenant[""] = append(byTenant[""], byTenant[t.ID]...)
+// scopesToAskFor returns which scopes the clients of each tenant ask for: those of the
+// config or, without any, those of the rules. Where no issuer takes scopes from what was
+// asked for there are none: a provider that does not know them refuses the sign-in. asks is
+// what asksForScopes returns.
+func scopesToAskFor(cfg *config.Config, asks map[string]bool) map[string][]string {
+	given := map[string]bool{} // tenants whose tokens get what was asked for
+	for i := range cfg.Issuers {
+		for _, tenant := range cfg.Issuers[i].AllTenants() {
+			given[tenant] = given[tenant] || asks[cfg.Issuers[i].Issuer.Issuer]
 		}
 	}
-	byTenant[""] = distinct(byTenant[""])
-	return func(tenant string) []string { return byTenant[tenant] }
+	byTenant := make(map[string][]string, len(cfg.Tenants)+1)
+	var all []string
+	for i := range cfg.Tenants {
+		t := &cfg.Tenants[i]
+		scopes := cfg.ScopesSupported
+		if scopes == nil && (len(cfg.Logins) > 0 || given[t.ID]) {
+			scopes = scopesOfRules(t)
+			all = append(all, scopes...)
+		}
+		byTenant[t.ID] = scopes
+	}
+	if byTenant[""] = cfg.ScopesSupported; cfg.ScopesSupported == nil {
+		byTenant[""] = distinct(all)
+	}
+	return byTenant
 }
 
 // knownScopes returns the scopes that clients may ask for at the gateway: those that they

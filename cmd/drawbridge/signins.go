@@ -71,7 +71,7 @@ func newSignIns(cfg *config.Config, public *server.Settings, p signInParts) (*si
 func (s *signIns) next(cfg *config.Config, public *server.Settings) (*signin.Settings, error) {
 	made := &signin.Settings{
 		PublicURL: public.PublicURL, Registration: cfg.Registration, Scopes: knownScopes(cfg),
-		Advertised:  public.Scopes(""),
+		Advertised:  public.Scopes[""],
 		Clients:     cfg.Clients,
 		SpentWindow: cfg.SpentTokens,
 		KeepTokens:  cfg.ExchangesTokens(),

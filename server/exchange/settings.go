@@ -31,14 +31,13 @@ type Settings struct {
 	// Advertise has the issuers that the metadata of /mcp names; nil: all, or with SignIn
 	// that of the gateway.
 	Advertise []string
-	// Scopes returns the scopes that clients of a tenant are told to ask for; "" is /mcp,
-	// and an unknown tenant has the same as that. Nil, and no scopes: nothing is told.
-	Scopes func(tenant string) []string
+	// Scopes has the tenants that there are, each with the scopes that its clients are told
+	// to ask for; "" is /mcp, and an unknown tenant has the same as that. No scopes: nothing
+	// is told. Nil: no tenant is known.
+	Scopes map[string][]string
 	// CouldGrant tells whether another sign-in could give a caller the scope. Nil: it
 	// could.
 	CouldGrant func(p *auth.Principal, scope string) bool
-	// Known tells whether there is a tenant of that name; nil: none is known.
-	Known func(tenant string) bool
 }
 
 // AuthorizationServer is an issuer at which clients can get a token by themselves.

@@ -31,17 +31,17 @@ func (s *Settings) IssuersOf(tenant string) []string {
 
 // ScopesOf returns the scopes that clients of a tenant are told of.
 func (s *Settings) ScopesOf(tenant string) []string {
-	switch {
-	case s.Scopes == nil:
-		return nil
-	case s.SignIn || !s.knows(tenant): // behind our own sign-in no document says more than another
-		return s.Scopes("")
+	if s.SignIn || !s.knows(tenant) { // behind our own sign-in no document says more than another
+		tenant = ""
 	}
-	return s.Scopes(tenant)
+	return s.Scopes[tenant]
 }
 
 // knows tells whether there is a tenant of that name.
-func (s *Settings) knows(tenant string) bool { return s.Known != nil && s.Known(tenant) }
+func (s *Settings) knows(tenant string) bool {
+	_, known := s.Scopes[tenant]
+	return known
+}
 
 // maxScopes is how long the list of scopes may be in a header, in bytes. A client that
 // reads none there finds them in the metadata.

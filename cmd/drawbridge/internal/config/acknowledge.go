@@ -37,8 +37,10 @@ func (r *reader) acknowledgements(code string, within ...*node) []*node {
 // warn records a warning at a node unless it is acknowledged, either by the config as a
 // whole or by one of the mappings in within, which are those that the node stands in.
 func (r *reader) warn(code string, at *node, within []*node, format string, args ...any) {
-	meant := r.acknowledgements(code, append(within, r.root)...)
-	if len(r.cfg.Warnings) < maxProblems && len(meant) == 0 {
+	if len(r.acknowledgements(code, append(within, r.root)...)) > 0 {
+		return
+	}
+	if r.warned++; r.warned <= maxProblems {
 		r.cfg.Warnings = append(r.cfg.Warnings,
 			Warning{at.problem(fmt.Sprintf(format, args...)), code})
 	}

@@ -291,3 +291,35 @@ func TestAnotherListenKeepsTheAddressThatRuns(t *testing.T) {
 		}
 	}
 }
+
+// TestWarningsBeyondTheBoundComeWithALaterLoad has more warnings of tenants than are kept,
+// and mends some: the others are there at the reload, as in a load of its own.
+func TestWarningsBeyondTheBoundComeWithALaterLoad(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "drawbridge.yaml")
+	write(t, filepath.Join(dir, "secret"), "f3b1c0a9e8d7c6b5a4938271605f4e3d2c1b0a99")
+	served := func(tenants int) string {
+		names := []string{"acme"}
+		for i := range tenants {
+			names = append(names, fmt.Sprintf("t%03d", i))
+		}
+		return "issuers: [{issuer: \"https://login.example/\", hmac_secret_file: secret, algorithms: [HS256], " +
+			"tenants: {claim: org}, tenants_allowed: [" + strings.Join(names, ", ") + "]}]\n" +
+			"servers:\n  files: {builtin: [calculate]}\ntenants:\n  acme: {servers: [files]}\ninclude: [more-*.yaml]\n"
+	}
+	for i := range maxProblems + 20 {
+		write(t, filepath.Join(dir, fmt.Sprintf("more-%03d.yaml", i)),
+			fmt.Sprintf("tenants:\n  t%03d: {servers: [files]}\n", i))
+	}
+	loader := NewLoader(file, testEnvironment)
+	for tenants, want := range []int{maxProblems, 20} {
+		write(t, file, served(tenants*maxProblems))
+		cfg, _, err := loader.Load()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := len(cfg.Warnings); got != want {
+			t.Errorf("with %d tenants served: got %d warnings, want %d", tenants*maxProblems, got, want)
+		}
+	}
+}

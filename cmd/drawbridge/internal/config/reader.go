@@ -25,6 +25,7 @@ type reader struct {
 	known    *memory // what a Loader remembers of the config before
 	next     memory  // and what it will remember of this one
 	problems []Problem
+	warned   int      // warnings so far, also beyond those that are kept
 	secrets  []string // files that are read again without a reload, and so are no sources
 	bytes    int      // of YAML, of the config and all included files together; parseYAML bounds them
 	root     *node    // the whole config, included files joined to it; nil until the config file is parsed

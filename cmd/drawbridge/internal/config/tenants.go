@@ -32,12 +32,12 @@ func (r *reader) tenants(n *node, complete bool) {
 		before := r.known.tenants[m.name]
 		t := before.tenant
 		if now.key != before.key || now.key == (digest{}) {
-			warnings := len(r.cfg.Warnings)
+			warned := r.warned
 			read := r.wholeTenant(m, serving[m.name], complete)
 			if t == nil || !t.Equal(&read) { // equal ones are the same memory
 				t = &read
 			}
-			if len(r.cfg.Warnings) > warnings || r.cfg.hasAuth(m.name) {
+			if r.warned > warned || r.cfg.hasAuth(m.name) {
 				now.key = digest{}
 			}
 		}

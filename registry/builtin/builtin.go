@@ -21,6 +21,7 @@
 package builtin
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -67,9 +68,7 @@ func New(cfg Config) ([]registry.Offer, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	if cfg.Timeout <= 0 {
-		cfg.Timeout = defaultTimeout
-	}
+	cfg.Timeout = cmp.Or(cfg.Timeout, defaultTimeout)
 	var offers []registry.Offer
 	for i, name := range cfg.Tools {
 		if slices.Contains(cfg.Tools[:i], name) {

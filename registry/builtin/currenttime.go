@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"path"
+	"slices"
 	"strings"
 	"time"
 	_ "time/tzdata" // compiled in, because a minimal container has no files with time zones
@@ -48,11 +49,8 @@ func newCurrentTime(cfg Config) (registry.Func, error) {
 // UTC. The names that stand for the zone of the machine count as unknown, because they
 // would tell callers where the gateway runs.
 func location(name string) (*time.Location, bool) {
-	switch strings.ToLower(path.Base(name)) { // ./localtime is the same
-	case "local", "localtime", "posixrules":
-		return nil, false
-	}
-	if len(name) > 64 {
+	local := []string{"local", "localtime", "posixrules"} // ./localtime is the same
+	if len(name) > 64 || slices.Contains(local, strings.ToLower(path.Base(name))) {
 		return nil, false
 	}
 	zone, err := time.LoadLocation(name)

@@ -3,6 +3,7 @@ package builtin
 import (
 	"fmt"
 	"math/big"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 )
@@ -206,51 +207,26 @@ func (p *parser) expect(c byte) error {
 func isDigit(c byte) bool  { return '0' <= c && c <= '9' }
 func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 
-// number reads digits with or without a point and an exponent, as 12, .5 or 6.02e23.
-// Spaces within are not allowed.
+// literal is a number: digits with or without a point, and perhaps an exponent.
+var literal = regexp.MustCompile(`^([0-9]*\.?[0-9]*)(?:([eE])[-+]?([0-9]*))?`)
+
+// number reads a number such as 12, .5 or 6.02e23. Spaces within are not allowed.
 func (p *parser) number() (value, error) {
 	start := p.at
-	digits := p.digits()
-	if p.at < len(p.text) && p.text[p.at] == '.' {
-		p.at++
-		digits += p.digits()
-	}
-	if digits == 0 {
+	found := literal.FindStringSubmatch(p.text[start:])
+	mantissa, isScaled, exponent := found[1], found[2] != "", found[3]
+	switch {
+	case mantissa == ".":
 		return value{}, p.errorAt(start, "a point without digits")
+	case isScaled && exponent == "":
+		return value{}, p.errorAt(start+len(mantissa), "an exponent without digits")
+	case len(exponent) > maxLiteralExponent:
+		return value{}, p.errorAt(start+len(mantissa), errTooLarge.Error())
 	}
-	if p.at < len(p.text) && p.text[p.at]|0x20 == 'e' {
-		if err := p.exponent(); err != nil {
-			return value{}, err
-		}
-	}
-	v, err := value{rat: rational(p.text[start:p.at])}.bounded()
+	p.at += len(found[0])
+	v, err := value{rat: rational(found[0])}.bounded()
 	if err != nil {
 		return value{}, p.errorAt(start, err.Error())
 	}
 	return v, nil
-}
-
-// digits skips digits and returns how many there were.
-func (p *parser) digits() int {
-	start := p.at
-	for p.at < len(p.text) && isDigit(p.text[p.at]) {
-		p.at++
-	}
-	return p.at - start
-}
-
-// exponent reads e and a number with or without a sign.
-func (p *parser) exponent() error {
-	start := p.at
-	p.at++
-	if p.at < len(p.text) && (p.text[p.at] == '-' || p.text[p.at] == '+') {
-		p.at++
-	}
-	switch n := p.digits(); {
-	case n == 0:
-		return p.errorAt(start, "an exponent without digits")
-	case n > maxLiteralExponent:
-		return p.errorAt(start, errTooLarge.Error())
-	}
-	return nil
 }

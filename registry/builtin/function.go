@@ -3,6 +3,7 @@ package builtin
 import (
 	"fmt"
 	"math/big"
+	"slices"
 	"strings"
 )
 
@@ -101,14 +102,7 @@ func roundTo(args []value) (value, error) {
 // any of args is, even when it is an exact one itself: with the true value of the
 // approximate one, another could be the least.
 func extreme(args []value, order int) value {
-	best := args[0]
-	approximate := best.approximate
-	for _, v := range args[1:] {
-		approximate = approximate || v.approximate
-		if v.rat.Cmp(best.rat) == order {
-			best = v
-		}
-	}
-	best.approximate = approximate
+	best := slices.MaxFunc(args, func(a, b value) int { return order * a.rat.Cmp(b.rat) })
+	best.approximate = slices.ContainsFunc(args, func(v value) bool { return v.approximate })
 	return best
 }

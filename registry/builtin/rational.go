@@ -3,6 +3,7 @@ package builtin
 import (
 	"errors"
 	"math/big"
+	"strconv"
 )
 
 // Bounds of a value, checked after every operation: powers of powers would fill any
@@ -86,25 +87,15 @@ func power(base, exponent value) (value, error) {
 		}
 		base.rat = new(big.Rat).Inv(base.rat)
 	}
-	// powers of 0, 1 and -1 stay small, so any exponent is allowed
-	if bits(base.rat) <= 2 && base.rat.IsInt() {
-		return smallPower(base, n), nil
+	// powers of 0, 1 and -1 stay small, so any exponent is allowed: unless it is 0, all
+	// that counts is whether it is odd
+	if bits(base.rat) <= 2 && base.rat.IsInt() && n.Sign() > 0 {
+		n.Sub(big.NewInt(2), n.And(n, big.NewInt(1)))
 	}
 	if !n.IsInt64() || n.Int64() > maxExponent {
 		return value{}, errTooLarge
 	}
 	return repeated(base, n.Int64())
-}
-
-// smallPower raises 0, 1 or -1 to n, which is not negative. 0^0 is 1.
-func smallPower(base value, n *big.Int) value {
-	if n.Bit(0) == 1 {
-		return base
-	}
-	if n.Sign() == 0 || base.rat.Sign() != 0 {
-		base.rat = big.NewRat(1, 1)
-	}
-	return base
 }
 
 // repeated raises base to n by repeated squaring. Every step is bounded, so that a large
@@ -157,16 +148,9 @@ func ceil(r *big.Rat) *big.Rat {
 // rounded rounds r to that many decimals; a half is rounded away from zero. decimals may
 // be negative.
 func rounded(r *big.Rat, decimals int64) *big.Rat {
-	scale := new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(max(decimals, -decimals)), nil))
-	if decimals < 0 {
-		scale.Inv(scale)
-	}
-	result := new(big.Rat).Abs(r)
-	result = floor(result.Add(result.Mul(result, scale), big.NewRat(1, 2)))
-	if r.Sign() < 0 {
-		result.Neg(result)
-	}
-	return result.Quo(result, scale)
+	scale := rational("1e" + strconv.FormatInt(decimals, 10))
+	whole := rational(new(big.Rat).Mul(r, scale).FloatString(0))
+	return whole.Quo(whole, scale)
 }
 
 // text returns an exact value as a decimal number when it has finitely many decimals,

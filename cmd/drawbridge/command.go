@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"text/template"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
@@ -174,6 +175,15 @@ func when(is bool, format string, args ...any) string {
 		return ""
 	}
 	return fmt.Sprintf(format, args...)
+}
+
+// filled returns a text of this program with what it tells, which always fits.
+func filled(text *template.Template, with any) string {
+	var out strings.Builder
+	if err := text.Execute(&out, with); err != nil {
+		panic(err)
+	}
+	return out.String()
 }
 
 // hint returns words about which of the known names was probably meant, "" when none is

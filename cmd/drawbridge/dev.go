@@ -5,11 +5,11 @@ import (
 	"crypto/ed25519"
 	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"text/template"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
@@ -158,42 +158,71 @@ func (t *trial) makeToken(now time.Time) error {
 	return err
 }
 
-// text returns what dev prints once everything has been started, the token included.
+// devText is what dev prints once everything has been started: with a token, or with a
+// login, at which the address is enough for a client.
+var devText = template.Must(template.New("dev").Parse(
+	`drawbridge {{.version}}, dev mode: only this machine can connect
+
+  endpoint  {{.url}}
+  operator  http://{{.operator}}/readyz and /metrics
+  audit     {{.audit}} (until you stop)
+{{range .tools}}  tools     {{.}}
+{{end}}{{range .found.Missing}}  missing   {{.}}
+{{end}}{{range .found.Skipped}}  skipped   {{.}}
+{{end}}{{range .found.Ignored}}  ignored   {{.}}
+{{end}}{{if .login}}  login     {{.login}} (a toy that checks nobody)
+
+TOY LOGIN: nobody is checked. Whoever can open a browser here can be anybody. It is for
+trying out on this machine; docs/login says how your company's login takes its place.
+
+Claude Code:
+
+claude mcp add --transport http drawbridge {{.url}}
+
+Then type /mcp in Claude Code, choose drawbridge and sign in. A browser opens: choose who
+you are, and allow it.
+{{else}}  token     tenant {{.tenant}}, may use everything, good until {{.expires}}
+
+Call a tool:
+
+{{.curl}}
+
+Claude Code:
+
+claude mcp add --transport http drawbridge {{.url}} --header "Authorization: Bearer {{.token}}"
+{{end}}
+Cursor and other clients with an mcpServers file:
+
+{
+  "mcpServers": {
+    "drawbridge": {
+      "type": "http",
+      "url": "{{.url}}"{{if .token}},
+      "headers": {"Authorization": "Bearer {{.token}}"}{{end}}
+    }
+  }
+}
+{{if .token}}
+The token alone:
+
+{{.token}}
+{{end}}
+Stop with Ctrl-C.
+`))
+
+// text returns what dev prints, the token included.
 func (t *trial) text(l listeners) string {
-	var b strings.Builder
-	row := func(name, format string, args ...any) {
-		fmt.Fprintf(&b, "  %-9s "+format+"\n", append([]any{name}, args...)...)
+	tools := make([]string, len(t.config.Servers))
+	for i := range t.config.Servers {
+		tools[i] = describe(&t.config.Servers[i])
 	}
 	url := t.config.PublicURL + "/mcp"
-	fmt.Fprintf(&b, "drawbridge %s, dev mode: only this machine can connect\n\n", thisBuild().version)
-	row("endpoint", "%s", url)
-	row("operator", "http://%s/readyz and /metrics", l.operator.Addr())
-	row("audit", "%s (until you stop)", t.config.Audit.File)
-	for i := range t.config.Servers {
-		row("tools", "%s", describe(&t.config.Servers[i]))
-	}
-	for _, part := range []struct {
-		name     string
-		problems []config.Problem
-	}{{"missing", t.found.Missing}, {"skipped", t.found.Skipped}, {"ignored", t.found.Ignored}} {
-		for _, p := range part.problems {
-			row(part.name, "%s", p)
-		}
-	}
-	if t.token == "" {
-		row("login", "%s (a toy that checks nobody)", t.login)
-		t.signInText(&b, url)
-		return b.String()
-	}
-	row("token", "tenant %s, may use everything, good until %s", devTenant, t.expires.Format("Mon 15:04 MST"))
-	fmt.Fprintf(&b, "\nCall a tool:\n\n%s\n", t.curl(url))
-	fmt.Fprintf(
-		&b, "\nClaude Code:\n\nclaude mcp add --transport http drawbridge %s --header \"Authorization: "+
-			"Bearer %s\"\n", url, t.token)
-	fmt.Fprintf(&b, "\nCursor and other clients with an mcpServers file:\n\n")
-	snippet(&b, url, fmt.Sprintf(",\n      \"headers\": {\"Authorization\": \"Bearer %s\"}", t.token))
-	fmt.Fprintf(&b, "\nThe token alone:\n\n%s\n\nStop with Ctrl-C.\n", t.token)
-	return b.String()
+	return filled(devText, map[string]any{
+		"version": thisBuild().version, "url": url, "operator": l.operator.Addr(),
+		"audit": t.config.Audit.File, "tools": tools, "found": t.found, "login": t.login,
+		"tenant": devTenant, "expires": t.expires.Format("Mon 15:04 MST"), "token": t.token,
+		"curl": t.curl(url),
+	})
 }
 
 // curl returns one line that works in a shell as it stands. It is a call of the revision
@@ -212,18 +241,4 @@ func (t *trial) curl(url string) string {
 		"Mcp-Name: toolbox__calculate",
 	}
 	return fmt.Sprintf("curl -sS %s -H '%s' -d '%s'", url, strings.Join(headers, "' -H '"), body)
-}
-
-// snippet writes the entry for a client's mcpServers file. more is what stands behind the
-// address.
-func snippet(w io.Writer, url, more string) {
-	_, _ = fmt.Fprintf(w, `{
-  "mcpServers": {
-    "drawbridge": {
-      "type": "http",
-      "url": %q%s
-    }
-  }
-}
-`, url, more) // a write into a buffer cannot fail
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -172,24 +171,4 @@ func (t *trial) startLogin(ctx context.Context, dir string) (stop func(), err er
 		closeHTTP(server)
 		serving.stop()
 	}, nil
-}
-
-// signInText writes what to do with a client, for whom the address is enough.
-func (t *trial) signInText(w io.Writer, url string) {
-	_, _ = fmt.Fprintf(w, `
-TOY LOGIN: nobody is checked. Whoever can open a browser here can be anybody. It is for
-trying out on this machine; docs/login says how your company's login takes its place.
-
-Claude Code:
-
-claude mcp add --transport http drawbridge %[1]s
-
-Then type /mcp in Claude Code, choose drawbridge and sign in. A browser opens: choose who
-you are, and allow it.
-
-Cursor and other clients with an mcpServers file:
-
-`, url) // a write into a buffer cannot fail
-	snippet(w, url, "")
-	_, _ = fmt.Fprint(w, "\nStop with Ctrl-C.\n") // the same
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"flag"
+	"maps"
 	"slices"
 	"strings"
 
@@ -74,26 +75,15 @@ func nearTopics(topic string) string {
 	for _, c := range commands() {
 		all = append(all, c.name)
 	}
-	for words := range meanings() {
-		all = append(all, words)
+	all = distinct(slices.AppendSeq(all, maps.Keys(meanings())))
+	nearest, typed := registry.Nearest(topic, append(topics(), all...)), strings.ToLower(topic)
+	near := slices.DeleteFunc(all, func(name string) bool {
+		known := strings.ToLower(name)
+		isAlike := strings.Contains(known, typed) || len(known) > 3 && strings.Contains(typed, known)
+		return !isAlike || name == nearest
+	})
+	if nearest != "" {
+		near = slices.Insert(near, 0, nearest)
 	}
-	slices.Sort(all[len(topics()):])
-	near := []string{registry.Nearest(topic, all)}
-	for _, name := range all {
-		small, typed := strings.ToLower(name), strings.ToLower(topic)
-		if strings.Contains(small, typed) || len(small) > 3 && strings.Contains(typed, small) {
-			near = append(near, name)
-		}
-	}
-	if near[0] == "" {
-		near = near[1:]
-	}
-	if len(near) == 0 {
-		return ""
-	}
-	first := near[0]
-	others := slices.DeleteFunc(near[1:], func(name string) bool { return name == first })
-	slices.Sort(others)
-	near = slices.Compact(append([]string{first}, others...))
-	return " (did you mean " + strings.Join(near[:min(len(near), 5)], " or ") + "?)"
+	return when(len(near) > 0, " (did you mean %s?)", strings.Join(near[:min(len(near), 5)], " or "))
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"text/template"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
@@ -102,37 +103,23 @@ func validateCommand(flags *flag.FlagSet) action {
 	}
 }
 
+// findingsText has a line for each of the findings.
+var findingsText = template.Must(template.New("findings").Parse(`{{range .Problems}}{{.}}
+{{end}}{{range .Warnings}}{{.}}
+{{end}}{{range .Notes}}note: {{.}}
+{{end}}{{range .Online}}{{.}}
+{{end}}{{if and .OK .Audit}}audit records go to {{.Audit}}
+{{end}}`))
+
 // text returns the findings as lines; summary says what a good config holds.
 func (f *findings) text(summary string) string {
-	var out strings.Builder
-	for _, p := range f.Problems {
-		fmt.Fprintln(&out, p)
+	verdict := "ok (" + summary + ")"
+	if !f.OK {
+		problems, warnings := len(f.Problems)+len(failed(f.Online)), len(f.Warnings)
+		verdict = strings.Trim(when(problems > 0, "%s", count(problems, "problem"))+", "+
+			when(f.strict && warnings > 0, "%s", count(warnings, "warning")), ", ")
 	}
-	for _, w := range f.Warnings {
-		fmt.Fprintln(&out, w)
-	}
-	for _, note := range f.Notes {
-		fmt.Fprintf(&out, "note: %s\n", note)
-	}
-	for _, c := range f.Online {
-		fmt.Fprintln(&out, c)
-	}
-	if f.OK && f.Audit != "" {
-		fmt.Fprintf(&out, "audit records go to %s\n", f.Audit)
-	}
-	if f.OK {
-		fmt.Fprintf(&out, "%s: ok (%s)\n", f.File, summary)
-		return out.String()
-	}
-	var why []string
-	if n := len(f.Problems) + len(failed(f.Online)); n > 0 {
-		why = append(why, count(n, "problem"))
-	}
-	if f.strict && len(f.Warnings) > 0 {
-		why = append(why, count(len(f.Warnings), "warning"))
-	}
-	fmt.Fprintf(&out, "%s: %s\n", f.File, strings.Join(why, ", "))
-	return out.String()
+	return filled(findingsText, f) + f.File + ": " + verdict + "\n"
 }
 
 // triesBeside returns what validate -online tries beside the servers that it asks, in the

@@ -71,7 +71,7 @@ type fleet struct {
 	mu        sync.Mutex                 // guards the fields below
 	statuses  map[string]upstream.Status // the newest of each server
 	connected map[string]connected       // the servers that it connects to, which are the upstreams
-	logged    map[string]map[string]bool // what tellQuarantine logged of each
+	logged    map[string]map[string]bool // what the log was told of each, see tells
 	applied   bool                       // the servers of the config were started
 }
 
@@ -409,10 +409,14 @@ func (f *fleet) note(ctx context.Context, now upstream.Status) {
 		f.log.LogAttrs(ctx, slog.LevelDebug, "server still down", whyDown(now)...)
 	}
 	f.tellQuarantine(ctx, now, held)
-	for _, r := range newRefusals(before.Refused, others) {
-		f.log.WarnContext(ctx, "item left out", slog.String("server", r.Server),
-			slog.String("kind", string(r.Kind)), slog.String("item", r.Item),
-			slog.String("reason", r.Reason), slog.Any("error", r.Err))
+	lines := 0
+	for _, r := range others {
+		if lines < maxRefusalsShown && f.tells(now.Server, string(r.Kind)+" "+r.Item+", "+r.Reason) {
+			lines++
+			f.log.WarnContext(ctx, "item left out", slog.String("server", r.Server),
+				slog.String("kind", string(r.Kind)), slog.String("item", r.Item),
+				slog.String("reason", r.Reason), slog.Any("error", r.Err))
+		}
 	}
 	if n := len(now.Unenforced); n > 0 && !slices.Equal(before.Unenforced, now.Unenforced) {
 		f.log.WarnContext(ctx, "parts of schemas are not enforced", slog.String("server", now.Server),
@@ -463,28 +467,6 @@ func whyDown(now upstream.Status) []slog.Attr {
 		attributes = append(attributes, slog.Int("attempt", now.Failed))
 	}
 	return attributes
-}
-
-// newRefusals returns the refusals in now that are not in before, at most
-// maxRefusalsShown: a server that lists its tools again must not fill the log with what
-// was told already.
-func newRefusals(before, now []registry.Refusal) []registry.Refusal {
-	type cause struct {
-		kind         registry.Kind
-		item, reason string
-	}
-	seen := make(map[cause]bool, len(before))
-	for _, r := range before {
-		seen[cause{r.Kind, r.Item, r.Reason}] = true
-	}
-	var out []registry.Refusal
-	for _, r := range now {
-		if c := (cause{r.Kind, r.Item, r.Reason}); !seen[c] && len(out) < maxRefusalsShown {
-			seen[c] = true
-			out = append(out, r)
-		}
-	}
-	return out
 }
 
 // countRefusals sets the metric of refused items for each reason. A reason that was there

@@ -167,12 +167,22 @@ func TestLeftOutToolsAreLoggedOnce(t *testing.T) {
 		{"another reason", []registry.Refusal{refusal("b", "schema")}, 1},
 		{"twice the same", []registry.Refusal{refusal("c", "name"), refusal("c", "name")}, 1},
 		{"many", many, maxRefusalsShown},
+		{"none, as of a server that is lost", nil, 0},
+		{"one that was there before", []registry.Refusal{refusal("a", "schema")}, 0},
 	} {
 		log.Reset()
 		f.note(t.Context(), upstream.Status{Server: "box", Up: true, Tried: true, Refused: test.refused})
 		if got := strings.Count(log.String(), "item left out"); got != test.want {
 			t.Errorf("%s: %d items were logged, want %d", test.name, got, test.want)
 		}
+	}
+	log.Reset()
+	for i := range 3 * maxLogged {
+		other := []registry.Refusal{refusal(fmt.Sprint("n", i), "schema")}
+		f.note(t.Context(), upstream.Status{Server: "box", Up: true, Tried: true, Refused: other})
+	}
+	if got := strings.Count(log.String(), "item left out"); got > maxLogged {
+		t.Errorf("%d items were logged of a server that always breaks another", got)
 	}
 }
 

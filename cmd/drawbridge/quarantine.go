@@ -15,9 +15,10 @@ import (
 // This file tells operators of definitions that are quarantined, because text is hidden
 // in them or their server is pinned, and of releases that let none in.
 
-// maxQuarantineLogged bounds how many digests of one server the log names. A server that
-// hides something else in each of its lists must not fill the log.
-const maxQuarantineLogged = 200
+// maxLogged bounds how much of what is left out of one server the log names. A server that
+// hides something else in each of its lists, or breaks something else, must not fill the
+// log.
+const maxLogged = 200
 
 // quarantined splits the refusals of a server into those of quarantined definitions and
 // the others.
@@ -55,7 +56,8 @@ func (f *fleet) tellQuarantine(ctx context.Context, now upstream.Status, found [
 	f.countIdle()
 }
 
-// tells tells whether the log should name this of a server, which it does once.
+// tells tells whether the log should name this of what is left out of a server. It does so
+// once: the server may be lost and come back as often as it likes.
 func (f *fleet) tells(server, what string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -64,7 +66,7 @@ func (f *fleet) tells(server, what string) bool {
 		logged = map[string]bool{}
 		f.logged[server] = logged
 	}
-	if logged[what] || len(logged) >= maxQuarantineLogged {
+	if logged[what] || len(logged) >= maxLogged {
 		return false
 	}
 	logged[what] = true

@@ -80,10 +80,10 @@ func TestQuarantineIsLoggedOnceForADefinition(t *testing.T) {
 		}
 	}
 	log.Reset()
-	for i := range 3 * maxQuarantineLogged {
+	for i := range 3 * maxLogged {
 		f.note(t.Context(), up(heldTool("a", fmt.Sprint("sha256:new", i))))
 	}
-	if got := strings.Count(log.String(), "\n"); got > maxQuarantineLogged {
+	if got := strings.Count(log.String(), "\n"); got > maxLogged {
 		t.Errorf("%d lines were logged for a server that always hides something else", got)
 	}
 }

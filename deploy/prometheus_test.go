@@ -99,8 +99,8 @@ func recorded(t *testing.T) (names []string) {
 			text += read(t, file)
 		}
 	}
-	for _, match := range regexp.MustCompile(`(?:Name:\s+|NewDesc\()"(drawbridge_[a-z_]+)"`).FindAllStringSubmatch(text,
-		-1) {
+	named := regexp.MustCompile(`(?:Name:\s+|\[2\]string\{\s*)"(drawbridge_[a-z_]+)"`)
+	for _, match := range named.FindAllStringSubmatch(text, -1) {
 		names = append(names, match[1])
 	}
 	return names

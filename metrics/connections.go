@@ -9,18 +9,10 @@ import (
 type connections struct {
 	connsRefused *prometheus.CounterVec
 	connsClosed  *prometheus.CounterVec
-	connsLimit   prometheus.Gauge
-	connsOpen    *Asked[func() int]
 }
 
-func newConnections(r prometheus.Registerer, f promauto.Factory) *connections {
-	open := prometheus.NewDesc("drawbridge_connections_open", "Connections of clients that are "+
-		"open.", nil, nil)
+func newConnections(f promauto.Factory) *connections {
 	return &connections{
-		connsOpen: ask(r, func(read func() int, set gaugeSetter) { set(open, float64(read())) }, open),
-		connsLimit: f.NewGauge(prometheus.GaugeOpts{
-			Name: "drawbridge_connections_limit", Help: "Connections of clients that may be open at once.",
-		}),
 		connsRefused: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "drawbridge_connections_refused_total",
 			Help: "Connections that found no slot, by the bound that was reached.",
@@ -30,13 +22,6 @@ func newConnections(r prometheus.Registerer, f promauto.Factory) *connections {
 			Help: "Unauthenticated connections, and idle ones, that gave their slot to another.",
 		}, []string{"bound"}),
 	}
-}
-
-// Connections records how many connections of clients may be open, and sets the function
-// that tells how many are. It is called whenever metrics are read.
-func (c *connections) Connections(limit int, open func() int) {
-	c.connsLimit.Set(float64(limit))
-	c.connsOpen.Of(open)
 }
 
 // ConnectionRefused counts a connection that found no slot. bound is the bound that was

@@ -9,10 +9,10 @@
 // Prometheus until the process ends. If clients could choose one, they could make as many
 // as they like.
 //
-// Each file has the metrics of one subject, and the methods that record them. Some are
-// not recorded but asked for when somebody reads them (Asked): Of sets the function that
-// is asked. failures.go keeps the one count that is no series, refused tokens by address,
-// and resolved.go makes it cheap to record what happens at each call.
+// Each file has the metrics of one subject, and the methods that record them. Those of
+// asked.go are not recorded but asked for when somebody reads them: Of sets the function
+// that is asked. failures.go keeps the one count that is no series, refused tokens by
+// address, and resolved.go makes it cheap to record what happens at each call.
 package metrics
 
 import (
@@ -25,18 +25,14 @@ import (
 )
 
 // Metrics records. Its methods are named after what has happened, and are safe for
-// concurrent use. AuditWritable, LogLost, MemoryUse, WorkUse, UpstreamLoads, RedisState,
-// RedisClock, Replicas, Draining and IssuerKeys take a function instead, which is called
-// at every reading of the metrics: it must be quick and safe for concurrent use. LogLost
-// is called once at most.
+// concurrent use. LogLost and all that is Asked take a function instead, which is called at
+// every reading of the metrics: it must be quick and safe for concurrent use. LogLost is
+// called once at most.
 type Metrics struct {
 	*traffic
 	*connections
 	*upstreams
-	*loads
-	*keys
-	*memory
-	*work
+	*asked
 	*shared
 	*replicas
 	*signIns
@@ -54,11 +50,9 @@ func New(registerer prometheus.Registerer) *Metrics {
 	f := promauto.With(registerer)
 	traffic := newTraffic(f)
 	return &Metrics{
-		traffic: traffic, connections: newConnections(registerer, f), upstreams: newUpstreams(f, traffic),
-		loads: newLoads(registerer), keys: newKeys(registerer), memory: newMemory(registerer),
-		work: newWork(registerer), shared: newShared(registerer, f), replicas: newReplicas(registerer, f),
-		signIns: newSignIns(f), process: newProcess(registerer, f),
-		Store: newStore(registerer, f),
+		traffic: traffic, connections: newConnections(f), upstreams: newUpstreams(f, traffic),
+		asked: newAsked(registerer), shared: newShared(f), replicas: newReplicas(f),
+		signIns: newSignIns(f), process: newProcess(f), Store: newStore(f),
 	}
 }
 

@@ -39,6 +39,11 @@ func scrape(t *testing.T, handler http.Handler) []string {
 	return lines
 }
 
+// says returns what tells these values.
+func says(label string, values ...float64) func(tell metrics.Tell) {
+	return func(tell metrics.Tell) { tell(label, values...) }
+}
+
 // record uses every method once.
 func record(m *metrics.Metrics) {
 	m.BuildInfo("1.2.3", "c0ffee")
@@ -65,42 +70,44 @@ func record(m *metrics.Metrics) {
 	m.UpstreamUp("files", true, 12)
 	m.UpstreamReconnected("files")
 	m.ItemsRefused("files", "schema", 2)
-	m.Connections(40, func() int { return 7 })
+	m.Connections.Of(says("", 40, 7))
 	m.ConnectionRefused("total")
 	m.ConnectionClosed("address")
-	m.MemoryUse.Of(func() metrics.MemoryUse {
-		return metrics.MemoryUse{Limit: 100, InUse: 50, Tenants: map[string]int64{"acme": 30, "": 5}}
+	m.MemoryHeld.Of(func(tell metrics.Tell) {
+		tell("acme", 30)
+		tell("", 20)
 	})
+	m.MemoryLimit.Of(says("", 100))
 	m.ItemsQuarantined("files", 1)
-	m.WorkUse.Of(func() metrics.WorkUse {
-		return metrics.WorkUse{Slots: 3, Busy: 2, Waiting: map[string]int{"acme": 4}}
-	})
-	m.UpstreamLoads.Of(func() map[string]metrics.UpstreamLoad {
-		return map[string]metrics.UpstreamLoad{"files": {Processes: 3, Sessions: 2}}
-	})
-	m.IssuerKeys.Of(func() map[string]metrics.IssuerKeys {
-		return map[string]metrics.IssuerKeys{
-			"https://login.example/": {Usable: true},
-			"robots":                 {Failing: time.Now().Add(-time.Hour)},
-		}
+	m.WorkSlots.Of(says("", 3, 2))
+	m.WorkWaiting.Of(says("acme", 4))
+	m.UpstreamLoads.Of(says("files", 3, 2))
+	m.IssuerKeys.Of(func(tell metrics.Tell) {
+		tell("https://login.example/", 1, 0)
+		tell("robots", 0, 3600)
 	})
 	m.SealKeys("c0ffee", nil)
 	m.SealKeys("f1d296", []string{"c0ffee"})
-	m.Replicas.Of(func() metrics.Running { return metrics.Running{Running: 3, Reached: 1, Allowed: 2} })
-	m.Store.State.Of(func() (bool, map[string]int) { return true, map[string]int{"family": 3} })
+	m.Replicas.Of(says("reached", 1))
+	m.StoreUp.Of(says("", 1))
+	m.StoreRecords.Of(says("family", 3))
 	m.Store.Call("put", "ok", time.Millisecond)
-	m.RedisState.Of(func() map[string]bool { return map[string]bool{"up": true, "slow": false} })
+	m.RedisState.Of(func(tell metrics.Tell) {
+		tell("up", metrics.OneIf(true))
+		tell("slow", metrics.OneIf(false))
+	})
 	m.RedisCall("rate", "done", 2*time.Millisecond)
 	m.RedisCall("mail", "skipped", -1)
 	m.RedisLost()
-	m.RedisClock.Of(func() (time.Duration, bool) { return -1500 * time.Millisecond, true })
+	m.RedisClock.Of(says("", -1.5))
 	m.SessionTakenOver()
 	m.MessageSent("news 1", "sent")
 	m.MessageReceived("end 1")
 	m.TakenForGone()
 	m.ConfigInForce("aaaaaaaa")
 	m.ConfigInForce("c0ffee00")
-	m.Draining.Of(func() bool { return true })
+	m.Draining.Of(says("", 1))
+	m.AuditWritable.Of(says("", 1))
 	m.RedisStopped("slow")
 	m.Reloaded(true)
 	m.ConfigWarnings("no-match", 5)
@@ -165,6 +172,8 @@ func TestEveryMetric(t *testing.T) {
 		`drawbridge_store_records{kind="family"} 3`,
 		`drawbridge_store_calls_total{call="put",outcome="ok"} 1`,
 		`drawbridge_store_call_duration_seconds_count{call="put"} 1`,
+		`drawbridge_replicas{kind="reached"} 1`,
+		`drawbridge_audit_writable 1`,
 		`drawbridge_redis_state{state="up"} 1`,
 		`drawbridge_redis_state{state="slow"} 0`,
 		`drawbridge_redis_calls_total{kind="rate",outcome="done"} 1`,
@@ -302,7 +311,7 @@ func TestUpstreamRemoved(t *testing.T) {
 	record(m)
 	m.UpstreamUp("other", true, 1)
 	m.UpstreamRemoved("files")
-	m.UpstreamLoads.Of(func() map[string]metrics.UpstreamLoad { return nil }) // only servers that are there tell
+	m.UpstreamLoads.Of(func(metrics.Tell) {}) // only servers that are there are told of
 	for _, line := range scrape(t, handler) {
 		if strings.Contains(line, `server="files"`) {
 			t.Errorf("left behind: %s", line)

@@ -17,17 +17,13 @@ type process struct {
 	valuesRefused  prometheus.Counter
 	auditDropped   prometheus.Counter
 	localLimits    prometheus.Counter
-	AuditWritable  *Asked[func() bool] // tells whether audit records can be written
 	panics         prometheus.Counter
 	buildInfo      *prometheus.GaugeVec
 
 	later promauto.Factory // of what is registered when it can be counted
 }
 
-func newProcess(r prometheus.Registerer, f promauto.Factory) *process {
-	writable := prometheus.NewDesc("drawbridge_audit_writable",
-		"Whether audit records can be written. While they cannot, calls are refused; with "+
-			"when_full=drop they go on, and records that memory does not hold are lost.", nil, nil)
+func newProcess(f promauto.Factory) *process {
 	return &process{
 		later: f,
 		reloads: f.NewCounterVec(prometheus.CounterOpts{
@@ -71,8 +67,6 @@ func newProcess(r prometheus.Registerer, f promauto.Factory) *process {
 		buildInfo: f.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "drawbridge_build_info", Help: "The build that runs.",
 		}, []string{"version", "revision", "goversion"}),
-		AuditWritable: ask(r, func(check func() bool, set gaugeSetter) { set(writable, oneIf(check())) },
-			writable),
 	}
 }
 
@@ -96,7 +90,7 @@ func (p *process) SealKeys(seals string, open []string) {
 // Reloaded records an attempt to load the config. The first one, at the start, counts
 // too.
 func (p *process) Reloaded(ok bool) {
-	p.reloadOK.Set(oneIf(ok))
+	p.reloadOK.Set(OneIf(ok))
 	if !ok {
 		p.reloads.WithLabelValues("refused").Inc()
 		return

@@ -1,8 +1,6 @@
 package metrics
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
@@ -16,10 +14,6 @@ type replicas struct {
 	received     *prometheus.CounterVec
 	takenForGone prometheus.Counter
 	config       *prometheus.GaugeVec
-	// Draining tells whether the gateway is stopping
-	Draining *Asked[func() bool]
-	// RedisClock tells how far the clock here is ahead of that of Redis, if that is known
-	RedisClock *Asked[func() (ahead time.Duration, known bool)]
 
 	// of sent, by kind and outcome: each forwarded request counts as a message
 	ofMessages resolved[[2]string, prometheus.Counter]
@@ -27,13 +21,7 @@ type replicas struct {
 
 // newReplicas makes them. Messages have few kinds, which are named in the code of those
 // who send them.
-func newReplicas(registerer prometheus.Registerer, f promauto.Factory) *replicas {
-	draining := prometheus.NewDesc("drawbridge_draining",
-		"Whether the gateway is stopping, and lets calls end.", nil, nil)
-	clock := prometheus.NewDesc("drawbridge_redis_clock_offset_seconds",
-		"How far the clock of this replica is ahead of that of Redis; below zero: behind. There are "+
-			"no series where the config names no Redis.",
-		nil, nil)
+func newReplicas(f promauto.Factory) *replicas {
 	return &replicas{
 		losses: f.NewCounter(prometheus.CounterOpts{
 			Name: "drawbridge_redis_losses_total",
@@ -60,13 +48,6 @@ func newReplicas(registerer prometheus.Registerer, f promauto.Factory) *replicas
 		config: f.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "drawbridge_config_info", Help: "The digest of all files of the config in use.",
 		}, []string{"digest"}),
-		Draining: ask(registerer, func(is func() bool, set gaugeSetter) { set(draining, oneIf(is())) },
-			draining),
-		RedisClock: ask(registerer, func(read func() (time.Duration, bool), set gaugeSetter) {
-			if offset, known := read(); known {
-				set(clock, offset.Seconds())
-			}
-		}, clock),
 	}
 }
 

@@ -80,11 +80,3 @@ type inFlight struct {
 }
 
 func newInFlight(gauge prometheus.Gauge) inFlight { return inFlight{gauge, gauge.Dec} }
-
-// oneIf returns the value of a gauge that answers a question: 1 for yes, 0 for no.
-func oneIf(ok bool) float64 {
-	if ok {
-		return 1
-	}
-	return 0
-}

@@ -90,6 +90,6 @@ func (s *signIns) Families(byTenant map[string]int) {
 func (s *signIns) Providers(up map[string]bool) {
 	s.providers.Reset()
 	for name, is := range up {
-		s.providers.WithLabelValues(name).Set(oneIf(is))
+		s.providers.WithLabelValues(name).Set(OneIf(is))
 	}
 }

@@ -9,26 +9,13 @@ import (
 
 // Store has the metrics of the store of what outlives a restart.
 type Store struct {
-	// State tells whether the store can be used, and how many records it has by kind.
-	State   *Asked[func() (up bool, records map[string]int)]
 	calls   *prometheus.CounterVec
 	seconds *prometheus.HistogramVec
 }
 
 // newStore makes the metrics. What takes longer than the last bucket is given up.
-func newStore(r prometheus.Registerer, f promauto.Factory) *Store {
-	up := prometheus.NewDesc("drawbridge_store_up",
-		"Whether the store of data can be used. There are no series where the config has no data.", nil, nil)
-	records := prometheus.NewDesc("drawbridge_store_records",
-		"Records in the store by kind, as counted at the last look.", []string{"kind"}, nil)
+func newStore(f promauto.Factory) *Store {
 	return &Store{
-		State: ask(r, func(read func() (bool, map[string]int), set gaugeSetter) {
-			isUp, byKind := read()
-			set(up, oneIf(isUp))
-			for kind, n := range byKind {
-				set(records, float64(n), kind)
-			}
-		}, up, records),
 		calls: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "drawbridge_store_calls_total",
 			Help: "Calls to the store by what they do (get, put, delete, list) and outcome (ok, not_found, " +

@@ -69,7 +69,7 @@ func (u *upstreams) ServerCall(server string) (done func()) {
 // UpstreamUp records whether an upstream answers and how many tools it offers. The series
 // stay until UpstreamRemoved.
 func (u *upstreams) UpstreamUp(server string, up bool, tools int) {
-	u.upstreamUp.WithLabelValues(server).Set(oneIf(up))
+	u.upstreamUp.WithLabelValues(server).Set(OneIf(up))
 	u.upstreamTools.WithLabelValues(server).Set(float64(tools))
 }
 

@@ -105,7 +105,7 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 	case err != nil:
 		return nil, err
 	}
-	p.metrics.AuditWritable.Of(func() bool { return p.audit.Problem() == nil })
+	p.metrics.AuditWritable.Of(func(tell metrics.Tell) { tell("", metrics.OneIf(p.audit.Problem() == nil)) })
 	if err := p.buildLogins(cfg); err != nil {
 		return nil, err
 	}
@@ -144,7 +144,7 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 	p.server = server.New(serving)
 	p.signIns.audit = p.server.RecordSignIn
 	p.status = newStatus(p)
-	p.metrics.Draining.Of(p.status.drain.Load)
+	p.metrics.Draining.Of(func(tell metrics.Tell) { tell("", metrics.OneIf(p.status.drain.Load())) })
 	return p, nil
 }
 
@@ -164,16 +164,24 @@ func (p *parts) buildLogins(cfg *config.Config) error {
 	if p.issuers, err = newVerifiers(issuers, storage, p.log, p.loginsChanged); err != nil {
 		return err
 	}
-	p.metrics.IssuerKeys.Of(p.issuers.keysForMetrics)
+	p.metrics.IssuerKeys.Of(func(tell metrics.Tell) {
+		tellKeySets(p.issuers.current.Load().KeySets(), tell)
+	})
 	return nil
 }
 
 // tellUse has the metrics say which config is in force and what requests use.
 func (p *parts) tellUse(cfg *config.Config) {
-	p.metrics.WorkUse.Of(func() metrics.WorkUse {
-		return metrics.WorkUse{Slots: p.turns.Slots(), Busy: p.turns.Busy(), Waiting: p.turns.Waiting()}
+	p.metrics.WorkSlots.Of(func(tell metrics.Tell) {
+		tell("", float64(p.turns.Slots()), float64(p.turns.Busy()))
 	})
-	p.metrics.MemoryUse.Of(func() metrics.MemoryUse { return memoryUse(p.memory) })
+	p.metrics.WorkWaiting.Of(func(tell metrics.Tell) {
+		for tenant, n := range p.turns.Waiting() {
+			tell(tenant, float64(n))
+		}
+	})
+	p.metrics.MemoryHeld.Of(func(tell metrics.Tell) { tellHeld(p.memory, tell) })
+	p.metrics.MemoryLimit.Of(func(tell metrics.Tell) { tell("", float64(p.memory.Total())) })
 	p.metrics.Reloaded(true) // the config of the start counts as the first one that was taken
 	p.metrics.ConfigInForce(cfg.Digest)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/connlimit"
+	"github.com/drawbridge-mcp/drawbridge/metrics"
 )
 
 const (
@@ -60,7 +61,9 @@ func (p *parts) newDoors(l config.Limits, descriptors, memory int64) doors {
 		Closed:  func(c connlimit.Cause) { p.metrics.ConnectionClosed(string(c)) },
 	})
 	d.operator = connlimit.New(connlimit.Config{Total: operatorConnections})
-	p.metrics.Connections(d.total, d.clients.Open)
+	p.metrics.Connections.Of(func(tell metrics.Tell) {
+		tell("", float64(d.total), float64(d.clients.Open()))
+	})
 	return d
 }
 

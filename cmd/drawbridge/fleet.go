@@ -98,7 +98,11 @@ func newFleet(catalogue *registry.Registry, m *metrics.Metrics, log *slog.Logger
 		connected: map[string]connected{}, logged: map[string]map[string]bool{},
 		signer: credential.NewSigner(time.Now),
 	}
-	m.UpstreamLoads.Of(f.loadsForMetrics)
+	m.UpstreamLoads.Of(func(tell metrics.Tell) {
+		for name, load := range f.loads() {
+			tell(name, float64(load.Processes), float64(load.Sessions))
+		}
+	})
 	return f
 }
 

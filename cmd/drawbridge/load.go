@@ -3,7 +3,6 @@ package main
 import (
 	"maps"
 
-	"github.com/drawbridge-mcp/drawbridge/metrics"
 	"github.com/drawbridge-mcp/drawbridge/server/admin"
 )
 
@@ -16,15 +15,6 @@ func (f *fleet) loads() map[string]admin.Server {
 	out := make(map[string]admin.Server, len(all))
 	for name, u := range all {
 		out[name] = admin.Server(u.Load())
-	}
-	return out
-}
-
-// loadsForMetrics is loads in the type of package metrics.
-func (f *fleet) loadsForMetrics() map[string]metrics.UpstreamLoad {
-	out := map[string]metrics.UpstreamLoad{}
-	for name, load := range f.loads() {
-		out[name] = metrics.UpstreamLoad(load)
 	}
 	return out
 }

@@ -104,13 +104,16 @@ func maxBody(l config.Limits) int64 { return cmp.Or(l.MaxBody, server.DefaultMax
 // maxHolders is how many tenants the metrics name, those that hold most.
 const maxHolders = 20
 
-// memoryUse returns what the metrics tell of a budget.
-func memoryUse(b *share.Budget) metrics.MemoryUse {
-	use := metrics.MemoryUse{Limit: b.Total(), InUse: b.InUse(), Tenants: make(map[string]int64)}
+// tellHeld tells the metrics who holds how much of a budget.
+func tellHeld(b *share.Budget, tell metrics.Tell) {
+	others := b.InUse()
 	for _, h := range b.Top(maxHolders) {
-		use.Tenants[h.TenantID] = h.InUse
+		if h.TenantID != "" {
+			others -= h.InUse
+			tell(h.TenantID, float64(h.InUse))
+		}
 	}
-	return use
+	tell("", float64(max(others, 0)))
 }
 
 // overload returns what /readyz says while a request of the largest size could be refused

@@ -193,9 +193,13 @@ func TestOverloadNamesTheHolder(t *testing.T) {
 	if got := tell(); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	use := memoryUse(b)
-	if diff := cmp.Diff([]string{"acme", "globex"}, slices.Sorted(maps.Keys(use.Tenants))); diff != "" ||
-		use.Limit != 64<<20 || use.InUse != b.InUse() {
-		t.Errorf("got %+v (-want +got):\n%s", use, diff)
+	held, sum := map[string]float64{}, 0.0
+	tellHeld(b, func(tenant string, values ...float64) {
+		held[tenant] = values[0]
+		sum += values[0]
+	})
+	if diff := cmp.Diff([]string{"", "acme", "globex"}, slices.Sorted(maps.Keys(held))); diff != "" ||
+		sum != float64(b.InUse()) {
+		t.Errorf("got %v, which comes to %v of %v (-want +got):\n%s", held, sum, b.InUse(), diff)
 	}
 }

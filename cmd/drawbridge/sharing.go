@@ -54,12 +54,11 @@ func newSharing(cfg *config.Config, ring *seal.Ring, log *slog.Logger, m *metric
 	settings.Refused = m.ValueRefused
 	store := redis.New(settings)
 	store.OnGeneration(m.RedisLost)
-	m.RedisState.Of(func() map[string]bool {
-		states, now := make(map[string]bool), store.State()
+	m.RedisState.Of(func(tell metrics.Tell) {
+		now := store.State()
 		for _, state := range redis.States() {
-			states[string(state)] = state == now
+			tell(string(state), metrics.OneIf(state == now))
 		}
-		return states
 	})
 	allowed := max(cfg.Replicas, 1)
 	group, err := replica.NewGroup(replica.GroupConfig{
@@ -69,10 +68,16 @@ func newSharing(cfg *config.Config, ring *seal.Ring, log *slog.Logger, m *metric
 	if err != nil {
 		return sharing{}, err
 	}
-	m.Replicas.Of(func() metrics.Running {
-		return metrics.Running{Running: group.Count(), Reached: group.Reached(), Allowed: allowed}
+	m.Replicas.Of(func(tell metrics.Tell) {
+		tell("running", float64(group.Count()))
+		tell("reached", float64(group.Reached()))
+		tell("allowed", float64(allowed))
 	})
-	m.RedisClock.Of(group.Ahead)
+	m.RedisClock.Of(func(tell metrics.Tell) {
+		if ahead, known := group.Ahead(); known {
+			tell("", ahead.Seconds())
+		}
+	})
 	quota := share.New(cfg.Redis.Memory / int64(allowed))
 	answers := once.NewRedis(once.RedisConfig{Store: store, Seal: ring, Others: group, Quota: quota})
 	return sharing{

@@ -74,7 +74,12 @@ func newStoring(cfg *config.Config, ring *seal.Ring, log *slog.Logger, m *metric
 		return &storing{}, err
 	}
 	s := &storing{db: measured{db, m}, ring: ring, log: log, metrics: m}
-	m.Store.State.Of(func() (up bool, records map[string]int) { return s.up() == nil, *s.kinds.Load() })
+	m.StoreUp.Of(func(tell metrics.Tell) { tell("", metrics.OneIf(s.up() == nil)) })
+	m.StoreRecords.Of(func(tell metrics.Tell) {
+		for kind, n := range *s.kinds.Load() {
+			tell(kind, float64(n))
+		}
+	})
 	s.kinds.Store(&map[string]int{})
 	ctx, stop := context.WithTimeout(context.Background(), storeWait)
 	defer stop()

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/auth/provider"
@@ -77,14 +78,15 @@ func (v *verifiers) start(ctx context.Context) {
 	v.running = startTask(ctx, v.current.Load().Run)
 }
 
-// keysForMetrics tells how it fares to fetch the key sets of the issuers in force, in the
-// type of the metrics.
-func (v *verifiers) keysForMetrics() map[string]metrics.IssuerKeys {
-	out := map[string]metrics.IssuerKeys{}
-	for _, set := range v.current.Load().KeySets() {
-		out[set.Issuer] = metrics.IssuerKeys{Usable: !set.Until.IsZero(), Failing: set.Failing}
+// tellKeySets tells the metrics how it fares to fetch the keys of issuers.
+func tellKeySets(sets []auth.KeySet, tell metrics.Tell) {
+	for _, set := range sets {
+		failing := 0.0
+		if !set.Failing.IsZero() {
+			failing = time.Since(set.Failing).Truncate(time.Second).Seconds()
+		}
+		tell(set.Issuer, metrics.OneIf(!set.Until.IsZero()), failing)
 	}
-	return out
 }
 
 // replace puts next in the place of the present verifier, unless the issuers are the

@@ -19,6 +19,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
@@ -337,6 +339,21 @@ func TestReadyzTellsOfKeys(t *testing.T) {
 			got.Failing != test.set.Failing {
 			t.Errorf("%s: got %+v, want the times of %+v", test.name, got, test.set)
 		}
+	}
+}
+
+// TestMetricsTellOfKeys has one issuer whose keys are there, and one that has not answered
+// for an hour and had none before.
+func TestMetricsTellOfKeys(t *testing.T) {
+	got := map[string][]float64{}
+	synctest.Test(t, func(*testing.T) {
+		tellKeySets([]auth.KeySet{
+			{Issuer: "a", Until: time.Now().Add(time.Hour)},
+			{Issuer: "b", Failing: time.Now().Add(-time.Hour - 300*time.Millisecond)},
+		}, func(issuer string, values ...float64) { got[issuer] = values })
+	})
+	if diff := cmp.Diff(map[string][]float64{"a": {1, 0}, "b": {0, 3600}}, got); diff != "" {
+		t.Errorf("usable, and failing for so many seconds (-want +got):\n%s", diff)
 	}
 }
 

@@ -38,14 +38,17 @@ func keysCommand(flags *flag.FlagSet) action {
 	return func(ctx context.Context, words []string, s streams) error {
 		verb := strings.Join(words[:min(1, len(words))], "")
 		wants := map[string]int{"create": 1, "list": 1, "revoke": 2}[verb]
-		life, err := lifeOf(*ttl)
-		switch {
-		case wants == 0 || len(words) != wants:
-			return refused("write create, list or revoke ID; see drawbridge keys -h")
-		case verb == "create" && (*tenant == "" || *subject == ""):
-			return refused("create needs -tenant and -subject")
-		case err != nil:
-			return refused("-ttl: %v", err)
+		life, fault := lifeOf(*ttl)
+		if err := refusedFirst(
+			wrong{
+				wants == 0 || len(words) != wants,
+				"write create, list or revoke ID; see drawbridge keys -h",
+			},
+			wrong{
+				verb == "create" && (*tenant == "" || *subject == ""), "create needs -tenant and -subject",
+			},
+			wrong{fault != nil, fmt.Sprintf("-ttl: %v", fault)}); err != nil {
+			return err
 		}
 		if err := without(flags, verb, map[string][]string{
 			"list": {"subject", "scopes", "ttl"}, "revoke": {"tenant", "subject", "scopes", "ttl"},

@@ -146,6 +146,23 @@ func refused(format string, args ...any) error {
 	return &exitError{code: exitRefused, err: fmt.Errorf(format, args...)}
 }
 
+// wrong is what may be wrong with a command line, so that its rules can stand in a list.
+type wrong struct {
+	is   bool
+	text string
+}
+
+// refusedFirst returns the error for the first rule that a command line breaks, nil if it
+// keeps them all.
+func refusedFirst(rules ...wrong) error {
+	for _, rule := range rules {
+		if rule.is {
+			return refused("%s", rule.text)
+		}
+	}
+	return nil
+}
+
 // refusedConfig returns the error for a config that cannot be loaded, whose problems are
 // lines for an editor.
 func refusedConfig(err error) error { return &exitError{exitRefused, err, true} }

@@ -78,8 +78,8 @@ func explainCommand(flags *flag.FlagSet) action {
 			}
 			return explainRequest(q, s)
 		}
-		if problem := q.problem(); problem != "" {
-			return refused("%s", problem)
+		if err := q.check(); err != nil {
+			return err
 		}
 		cfg, err := config.Load(q.file, config.ProcessEnvironment())
 		if err != nil {
@@ -98,25 +98,26 @@ func explainCommand(flags *flag.FlagSet) action {
 	}
 }
 
-// problem says what is wrong with a question about no request that was made, "" if nothing
-// is.
-func (q *asked) problem() string {
+// check refuses a question about no request that makes no sense.
+func (q *asked) check() error {
 	named := []string{q.tool, q.prompt, q.resource}
 	items := len(slices.DeleteFunc(named, func(name string) bool { return name == "" }))
-	switch {
-	case len(q.audits) > 0:
-		return "-audit goes with -request alone"
-	case items > 1:
-		return "-tool, -prompt and -resource exclude each other"
-	case q.tokenFile != "" && q.subject+q.scopes+q.issuer != "":
-		return "-token-file goes in place of -issuer, -subject and -scopes; with it -tenant is the one of " +
-			"the address"
-	case q.tokenFile == "" && (q.tenant == "" || q.subject == ""):
-		return "-tenant and -subject are needed, or -token-file"
-	case q.arguments != "" && q.tool+q.prompt == "":
-		return "-args goes with -tool or -prompt; a resource takes no arguments"
-	}
-	return ""
+	return refusedFirst(
+		wrong{len(q.audits) > 0, "-audit goes with -request alone"},
+		wrong{items > 1, "-tool, -prompt and -resource exclude each other"},
+		wrong{
+			q.tokenFile != "" && q.subject+q.scopes+q.issuer != "",
+			"-token-file goes in place of -issuer, -subject and -scopes; with it -tenant is the one of " +
+				"the address",
+		},
+		wrong{
+			q.tokenFile == "" && (q.tenant == "" || q.subject == ""),
+			"-tenant and -subject are needed, or -token-file",
+		},
+		wrong{
+			q.arguments != "" && q.tool+q.prompt == "",
+			"-args goes with -tool or -prompt; a resource takes no arguments",
+		})
 }
 
 // walk explains one request.
@@ -409,9 +410,7 @@ func describeRule(r *gateway.RuleSays, p auth.Principal) string {
 // change says what an operator may change so that the request is let through.
 func (w *walk) change(g *gateway.Gateway, e *gateway.Explanation, p auth.Principal) string {
 	switch {
-	case e.Outcome == outcomeForbidden && e.Reason == "denied":
-		return changeRule(e.Rule, nil)
-	case e.Outcome == outcomeForbidden && len(e.Missing) > 0:
+	case e.Outcome == outcomeForbidden && (e.Reason == "denied" || len(e.Missing) > 0):
 		return changeRule(e.Rule, e.Missing)
 	case e.Outcome == outcomeForbidden && e.Reason == "no_rule":
 		return fmt.Sprintf("add to the rules of tenant %s: - {allow: [%q]}", p.TenantID, e.Pattern)

@@ -55,14 +55,14 @@ func tokenCommand(flags *flag.FlagSet) action {
 				online: *online,
 			}, s)
 		}
-		if request.tenant == "" || request.subject == "" {
-			return refused("-tenant and -subject are needed")
-		}
-		if *online {
-			return refused("-online goes with -explain alone")
-		}
-		if request.ttl <= 0 || request.ttl > auth.MaxLifetime {
-			return refused("-ttl must be over zero and at most 24h")
+		if err := refusedFirst(
+			wrong{request.tenant == "" || request.subject == "", "-tenant and -subject are needed"},
+			wrong{*online, "-online goes with -explain alone"},
+			wrong{
+				request.ttl <= 0 || request.ttl > auth.MaxLifetime,
+				"-ttl must be over zero and at most 24h",
+			}); err != nil {
+			return err
 		}
 		request.scopes = scopesOf(*scopes)
 		cfg, err := config.LoadSigners(*file, config.ProcessEnvironment())

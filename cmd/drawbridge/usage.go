@@ -103,11 +103,11 @@ func usageCommand(flags *flag.FlagSet) action {
 	flags.Func("audit", "an audit `file` in place of the config's"+auditAgain, each(&audits))
 	return func(_ context.Context, _ []string, s streams) error {
 		r.by = strings.Split(*by, ",")
-		switch problem := cmp.Or(r.span(*since, *until, time.Now().UTC()), r.problem()); {
-		case problem != "":
-			return refused("%s", problem)
-		case *inJSON && *inCSV:
-			return refused("-json and -csv exclude each other")
+		problem := cmp.Or(r.span(*since, *until, time.Now().UTC()), r.problem())
+		if err := refusedFirst(
+			wrong{problem != "", problem},
+			wrong{*inJSON && *inCSV, "-json and -csv exclude each other"}); err != nil {
+			return err
 		}
 		if len(audits) == 0 {
 			cfg, err := config.Load(*file, config.ProcessEnvironment())
@@ -164,14 +164,14 @@ func sinceWhen(text string, now time.Time) (time.Time, error) {
 // problem says what is wrong with -by, "" if nothing is.
 func (r *usageReport) problem() string {
 	known := slices.Sorted(maps.Keys((&entry{}).counted()))
-	for _, name := range r.by {
+	for i, name := range r.by {
 		if !slices.Contains(known, name) {
 			return fmt.Sprintf("-by knows no %q%s; there are %s", name, hint(name, known),
 				strings.Join(known, ", "))
 		}
-	}
-	if len(r.by) > maxBy {
-		return "-by names something twice"
+		if slices.Contains(r.by[:i], name) {
+			return fmt.Sprintf("-by names %s twice", name)
+		}
 	}
 	return ""
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/connlimit"
 	"github.com/drawbridge-mcp/drawbridge/internal/evict"
 )
 
@@ -24,35 +25,32 @@ const (
 // as they like: if too many fail within one window, those with few failures are
 // forgotten.
 type failures struct {
-	mu    sync.Mutex                   // guards the field below
-	spans evict.Spans[netip.Addr, int] // failures
+	mu    sync.Mutex                     // guards the field below
+	spans evict.Spans[netip.Prefix, int] // failures
 }
 
 func newFailures() *failures {
-	return &failures{spans: evict.Spans[netip.Addr, int]{Length: failureWindow}}
+	return &failures{spans: evict.Spans[netip.Prefix, int]{Length: failureWindow}}
 }
 
-// add counts a failure of an address. An IPv6 address counts for its /64 network, because
-// one customer usually has a whole one and could use a new address for every attempt. An
+// add counts a failure of an address. An IPv6 address counts for its network, because one
+// customer usually has a whole one and could use a new address for every attempt. An
 // address that is not known is not counted.
 func (f *failures) add(addr netip.Addr) {
-	addr = addr.Unmap().WithZone("")
-	if addr.Is6() {
-		addr = netip.PrefixFrom(addr, 64).Masked().Addr()
-	}
-	if !addr.IsValid() {
+	from := connlimit.Network(addr)
+	if !from.IsValid() {
 		return
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.spans.Turn(time.Now())
 	now := f.spans.Now
-	if _, known := now[addr]; !known && len(now) >= maxAddresses {
-		evict.One(now, sampleSize, func(_ netip.Addr, count int) (worth float64, may bool) {
+	if _, known := now[from]; !known && len(now) >= maxAddresses {
+		evict.One(now, sampleSize, func(_ netip.Prefix, count int) (worth float64, may bool) {
 			return float64(count), true
 		})
 	}
-	now[addr]++
+	now[from]++
 }
 
 // noisy returns how many addresses failed at least noisyFrom times in the two windows

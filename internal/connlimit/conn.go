@@ -17,9 +17,9 @@ type conn struct {
 	net.Conn
 	limiter *Limiter
 	trusted bool
-	from    netip.Addr // the key of source
-	source  *address   // nil: the address is trusted
-	framing framing    // of its requests
+	from    netip.Prefix // the key of source
+	source  *address     // nil: the address is trusted
+	framing framing      // of its requests
 
 	unauthenticated atomic.Bool
 	busy            atomic.Bool // a request is in work

@@ -73,7 +73,7 @@ type Limiter struct {
 	mu        sync.Mutex // guards the fields below, and those of conns and of lists
 	open      int
 	all       queues
-	addresses map[netip.Addr]*address // those with a connection that is not trusted
+	addresses map[netip.Prefix]*address // those with a connection that is not trusted
 }
 
 // address is the connections of one address.
@@ -147,7 +147,7 @@ func New(cfg Config) *Limiter {
 	if cfg.Address <= 0 {
 		cfg.Address = cfg.Total
 	}
-	return &Limiter{cfg: cfg, addresses: make(map[netip.Addr]*address)}
+	return &Limiter{cfg: cfg, addresses: make(map[netip.Prefix]*address)}
 }
 
 // Open returns how many connections are open.

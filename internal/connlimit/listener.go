@@ -53,7 +53,7 @@ func (l *Limiter) admit(accepted net.Conn) *conn {
 	from := addressOf(accepted)
 	c := &conn{Conn: accepted, limiter: l, trusted: l.cfg.Trusted != nil && l.cfg.Trusted(from)}
 	l.mu.Lock()
-	out, cause, ok := l.admitLocked(c, network(from))
+	out, cause, ok := l.admitLocked(c, Network(from))
 	l.mu.Unlock()
 	if !ok {
 		tell(l.cfg.Refused, cause)
@@ -75,7 +75,7 @@ func tell(to func(Cause), cause Cause) {
 // admitLocked counts c. If there was no room, out is the connection that lost its slot
 // to c, which has to be closed, and cause says why. ok is false if no connection can give
 // way.
-func (l *Limiter) admitLocked(c *conn, from netip.Addr) (out *conn, cause Cause, ok bool) {
+func (l *Limiter) admitLocked(c *conn, from netip.Prefix) (out *conn, cause Cause, ok bool) {
 	var source *address
 	if !c.trusted {
 		if source = l.addresses[from]; source == nil {
@@ -116,11 +116,13 @@ func addressOf(c net.Conn) netip.Addr {
 	return tcp.AddrPort().Addr().Unmap().WithZone("")
 }
 
-// network returns what is bounded as one address: of IPv6 the first 64 bits, since
-// whoever has one address there has all with these.
-func network(a netip.Addr) netip.Addr {
-	if !a.Is6() {
-		return a
+// Network returns what counts as one address: of IPv6 the first 64 bits, since whoever has
+// one address there has all with these. It is not valid for the zero Addr.
+func Network(a netip.Addr) netip.Prefix {
+	a = a.Unmap().WithZone("")
+	bits := a.BitLen()
+	if a.Is6() {
+		bits = 64
 	}
-	return netip.PrefixFrom(a, 64).Masked().Addr()
+	return netip.PrefixFrom(a, bits).Masked()
 }

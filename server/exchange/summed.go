@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
+	"github.com/drawbridge-mcp/drawbridge/internal/connlimit"
 	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 )
 
@@ -107,18 +108,10 @@ func (o *tally) add(who sumKey, at time.Time) {
 	sum.Duration = max(sum.Duration, at.Sub(sum.Time))
 }
 
-// networkOf returns the network whose refusals are summed up together. One host with IPv6
-// usually has a whole /64.
+// networkOf returns the network whose refusals are summed up together.
 func networkOf(remote string) netip.Prefix {
-	address, err := netip.ParseAddr(remote)
-	if err != nil {
-		return netip.Prefix{}
-	}
-	address = address.Unmap().WithZone("")
-	if address.Is4() {
-		return netip.PrefixFrom(address, address.BitLen())
-	}
-	return netip.PrefixFrom(address, 64).Masked()
+	address, _ := netip.ParseAddr(remote) // what is none has no network
+	return connlimit.Network(address)
 }
 
 func remoteName(network netip.Prefix) string {

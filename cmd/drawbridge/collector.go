@@ -9,6 +9,7 @@ import (
 	"runtime/metrics"
 
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 )
 
 const (
@@ -81,10 +82,8 @@ func (c *collector) Run(ctx context.Context) error {
 	for {
 		c.adjust()
 		c.await()
-		select {
-		case <-ctx.Done():
+		if pace.Await(ctx, c.collected) != nil {
 			return nil
-		case <-c.collected:
 		}
 	}
 }
@@ -101,12 +100,7 @@ func (c *collector) adjust() {
 // await has the next collection put a value into collected. Nothing refers to the object
 // that it makes, so the next collection finds that it is garbage.
 func (c *collector) await() {
-	runtime.AddCleanup(new(unused), func(collected chan<- struct{}) {
-		select {
-		case collected <- struct{}{}:
-		default: // Run has not looked since the one before
-		}
-	}, c.collected)
+	runtime.AddCleanup(new(unused), pace.Signal, chan<- struct{}(c.collected))
 }
 
 // unused is an object for await. It holds a pointer because Go keeps small objects

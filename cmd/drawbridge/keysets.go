@@ -103,12 +103,10 @@ func (k keySetStorage) onDisk(ctx context.Context, do func() ([]byte, error)) ([
 		defer func() { <-k.disk; close(done) }()
 		data, err = do()
 	}()
-	select {
-	case <-done:
-		return data, err
-	case <-ctx.Done():
+	if pace.Await(ctx, done) != nil {
 		return nil, errDiskHangs
 	}
+	return data, err
 }
 
 // Load implements auth.KeySetStore.

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
@@ -67,12 +68,7 @@ func (b *lineBuffer) Write(line []byte) (int, error) {
 }
 
 // prompt makes Run write the lines now and not at the next interval.
-func (b *lineBuffer) prompt() {
-	select {
-	case b.wake <- struct{}{}:
-	default: // Run is already about to do so
-	}
-}
+func (b *lineBuffer) prompt() { pace.Signal(b.wake) }
 
 // flush writes the lines, and then logs how many were lost since it last did. It takes
 // the lines away first, so that the mutex is not held while it writes. Only Run calls it.
@@ -109,19 +105,12 @@ func (b *lineBuffer) keep(lines []byte) {
 // Run writes lines at intervals, and at once after prompt, until ctx ends. Then it writes
 // the last ones.
 func (b *lineBuffer) Run(ctx context.Context) error {
-	ticker := time.NewTicker(logFlushInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			b.flush()
-			b.flush() // what the first one said
-			return nil
-		case <-ticker.C:
-		case <-b.wake:
-		}
+	for pace.WaitOr(ctx, logFlushInterval, b.wake) {
 		b.flush()
 	}
+	b.flush()
+	b.flush() // what the first one said
+	return nil
 }
 
 // promptHandler hands records on, and has warnings and errors written at once: an

@@ -216,13 +216,11 @@ func (p *parts) run(ctx context.Context, l listeners, o options) error {
 	if o.up != nil {
 		o.up()
 	}
-	select {
-	case <-ctx.Done():
+	if pace.Await(work, ctx.Done()) == nil { // otherwise a part failed: the stop begins without a drain
 		p.drain(work, o.delay, func() {
 			refuseConnections(work, l.clients)
 			<-accepting // or one that was accepted last would not be known yet
 		})
-	case <-work.Done(): // a part failed: the stop begins without a drain
 	}
 	p.closeClients(clients)
 	end()

@@ -67,10 +67,7 @@ func (s *status) await(ctx context.Context) {
 func delayedUntil(awaited <-chan struct{}, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != server.KeysPath {
-			select {
-			case <-awaited:
-			case <-r.Context().Done():
-			}
+			_ = pace.Await(r.Context(), awaited) // who is gone gets its answer, too, which nobody reads
 		}
 		next.ServeHTTP(w, r)
 	})

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"time"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 )
 
 // task is a goroutine that can be ended and waited for. It is safe for concurrent use,
@@ -37,10 +39,7 @@ func (t *task) stop() {
 // process.
 func (t *task) stopWithin(d time.Duration) {
 	t.cancel()
-	select {
-	case <-t.done:
-	case <-time.After(d):
-	}
+	pace.WaitOr(context.Background(), d, t.done)
 }
 
 // pollInterval is between two looks whether something that ends soon has ended.

@@ -352,21 +352,16 @@ const maxExceptions = 8
 // exceptions names those of but who are of the kind i, too.
 func exceptions(all []profile, but []int, i int) string {
 	var names []string
-	more := 0
 	for _, j := range but {
-		switch {
-		case j == i || !all[i].covers(&all[j]):
-		case len(names) < maxExceptions:
+		if j != i && all[i].covers(&all[j]) {
 			names = append(names, all[j].String())
-		default:
-			more++
 		}
-	}
-	if more > 0 {
-		names = append(names, fmt.Sprintf("%d others", more))
 	}
 	if len(names) == 0 {
 		return ""
+	}
+	if more := len(names) - maxExceptions; more > 0 {
+		names = append(names[:maxExceptions], fmt.Sprintf("%d others", more))
 	}
 	return " (but not " + strings.Join(names, ", ") + ")"
 }

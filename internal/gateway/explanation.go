@@ -36,7 +36,6 @@ type Explanation struct {
 
 	Limits []LimitSays // all that the request counts in
 	Output sanitize.Policy
-	Down   *registry.DownError // of the server at the moment; nil if it is up
 }
 
 // RuleSays is what one rule says of an item for a caller.
@@ -150,7 +149,7 @@ func (e *Explanation) item(g *Gateway, c *call, err error) {
 		return
 	}
 	n := policyNameOf(item)
-	e.Server, e.Down = item.Server, item.Down()
+	e.Server = item.Server
 	e.judge(g, &c.caller, &n)
 	if item.Kind == registry.KindTool {
 		e.Limits = g.limits(c.caller.Tenant, &n)

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"syscall"
@@ -63,10 +64,7 @@ func passOver(raw syscall.RawConn) error {
 		set = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
 			&unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
 	})
-	if err != nil {
-		return err
-	}
-	return set
+	return cmp.Or(err, set)
 }
 
 // isWaitedAt tells whether a listener has connections that nobody has accepted.

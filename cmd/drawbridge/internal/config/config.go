@@ -45,8 +45,9 @@
 //	  servers         servers, builtin; serverauth: what they are told of who calls
 //	    parts of one  urls, rights, patterns, openapi, pairs, network, data
 //	the tree          include, part, yaml, syntax
-//	one value         acknowledge, values: how each kind is read; reader: what is wrong
-//	what there is     memory, config, files, node, codes, problem, environment;
+//	one value         acknowledge, values: how each kind is read; reader: what is wrong;
+//	                  memory: what was so in the config before
+//	what there is     config, files, node, codes, problem, environment;
 //	                  acknowledged: what is acknowledged in vain
 package config
 

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"maps"
 	"net/url"
 	"slices"
@@ -269,15 +268,4 @@ func audiencesOf(address string, iss auth.Issuer) []string {
 		audiences = append(audiences, address+"/t/"+url.PathEscape(tenant)+"/mcp")
 	}
 	return audiences
-}
-
-// runningAddress is PublicAddress for what callers and servers compare. Without public_url
-// it follows from listen, and a new listen takes effect only at a restart. Until then it
-// goes on naming the address that the process was started with: otherwise the clients'
-// tokens would be refused, and identities would be of an issuer that servers do not know.
-func (r *reader) runningAddress() string {
-	if r.cfg.PublicURL != "" {
-		return r.cfg.PublicURL
-	}
-	return "http://" + cmp.Or(r.known.listen, r.cfg.Listen)
 }

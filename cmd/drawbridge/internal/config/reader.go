@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -252,4 +253,15 @@ type index struct {
 	tenants map[string]bool
 	issuers []string
 	servers map[string]*Server
+}
+
+// runningAddress is PublicAddress for what callers and servers compare. Without public_url
+// it follows from listen, and a new listen takes effect only at a restart. Until then it
+// goes on naming the address that the process was started with: otherwise the clients'
+// tokens would be refused, and identities would be of an issuer that servers do not know.
+func (r *reader) runningAddress() string {
+	if r.cfg.PublicURL != "" {
+		return r.cfg.PublicURL
+	}
+	return "http://" + cmp.Or(r.known.listen, r.cfg.Listen)
 }

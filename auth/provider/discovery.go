@@ -67,7 +67,7 @@ func (p *OIDC) renew(ctx context.Context, old *discovered) (*discovered, error) 
 	})
 	select {
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, bare("get the provider's document", ctx.Err())
 	case answer := <-flight:
 		made, _ := answer.Val.(*discovered) // nil beside an error
 		return made, answer.Err

@@ -137,14 +137,18 @@ var _ oidc.KeySet = keySet{}
 
 // VerifySignature implements oidc.KeySet.
 func (k keySet) VerifySignature(ctx context.Context, token string) ([]byte, error) {
-	if payload, err := k.known.Load().Payload(token); err == nil {
+	known := k.known.Load()
+	payload, err := known.Payload(token)
+	if err == nil {
 		return payload, nil
 	}
 	failed := k.renew(ctx)
 	if k.patient && errors.Is(failed, errTooSoon) && pace.Wait(ctx, k.of.gap) {
 		failed = k.renew(ctx)
 	}
-	payload, err := k.known.Load().Payload(token) // also if others have fetched the key
+	if now := k.known.Load(); now != known { // also if others have fetched the key
+		payload, err = now.Payload(token)
+	}
 	if err != nil {
 		return nil, cmp.Or(failed, err)
 	}

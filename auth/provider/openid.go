@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"mime"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/auth/signin"
+	"github.com/drawbridge-mcp/drawbridge/internal/fetch"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
@@ -198,7 +201,8 @@ func (p *OIDC) identity(ctx context.Context, d *discovered, token *oauth2.Token,
 }
 
 // userinfo returns what the userinfo endpoint adds, nothing if there is none or it does
-// not take the token: Entra's is for tokens of Microsoft Graph alone.
+// not take the token: Entra's is for tokens of Microsoft Graph alone. What is signed is
+// verified by the keys of ID tokens, which go-oidc would fetch and read by itself.
 // https://openid.net/specs/openid-connect-core-1_0.html#UserInfoResponse
 func (p *OIDC) userinfo(ctx context.Context, d *discovered, token *oauth2.Token, subject string) (
 	[]strictjson.Member, error,
@@ -206,7 +210,10 @@ func (p *OIDC) userinfo(ctx context.Context, d *discovered, token *oauth2.Token,
 	if d.provider.UserInfoEndpoint() == "" {
 		return nil, nil
 	}
-	info, err := d.provider.UserInfo(p.with(ctx), oauth2.StaticTokenSource(token))
+	answer, err := fetch.Do(ctx, p.cfg.Client, fetch.Request{
+		Address: d.provider.UserInfoEndpoint(), Most: maxBody,
+		Header: http.Header{"Authorization": {token.Type() + " " + token.AccessToken}},
+	})
 	if refused, ok := errors.AsType[*Error](err); ok && refused.Status < http.StatusInternalServerError &&
 		refused.Status != http.StatusTooManyRequests {
 		p.tellOnce(ctx, "the provider's userinfo does not take its access token: only the ID token counts")
@@ -215,7 +222,14 @@ func (p *OIDC) userinfo(ctx context.Context, d *discovered, token *oauth2.Token,
 	if err != nil {
 		return nil, bare("ask userinfo", err)
 	}
-	claims, err := claimsOf(info, "sub")
+	said := answer.Body
+	if kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type")); kind == "application/jwt" {
+		said, err = keySet{d.keys, true}.VerifySignature(ctx, strings.TrimSpace(string(said)))
+		if err != nil {
+			return nil, bare("verify userinfo", err)
+		}
+	}
+	claims, err := auth.Members(said, "sub")
 	if err != nil {
 		return nil, fmt.Errorf("userinfo: %w", err)
 	}

@@ -182,6 +182,7 @@ func TestKeysRotate(t *testing.T) {
 // other libraries do not read, and parts of that one which nobody needs.
 func TestOneKeyCostsNoOther(t *testing.T) {
 	f := newFake(plainIssuer)
+	f.userinfo = map[string]any{}
 	good := string(must(json.Marshal(jose.JSONWebKey{Key: f.key.Public, KeyID: f.key.ID, Use: "sig"})))
 	modulus := base64.RawURLEncoding.EncodeToString(bytes.Repeat([]byte{0xff}, 5000/8))
 	for name, keys := range map[string]string{
@@ -197,7 +198,9 @@ func TestOneKeyCostsNoOther(t *testing.T) {
 			}
 			return 200, `{"keys":[` + keys + `]}`
 		}
-		p, _ := f.provider(t, nil)
+		p, _ := f.provider(t, func(cfg *provider.Config) {
+			cfg.Client = &http.Client{Transport: signedUserinfo{f}}
+		})
 		if _, err := f.redeem(t, p); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -137,7 +137,7 @@ func (v *verifiers) verifier(issuers []config.Issuer) (*auth.Verifier, error) {
 	for i, iss := range issuers {
 		// Entries of one issuer have one key set.
 		iss.PrivateAddresses = slices.ContainsFunc(issuers, func(other config.Issuer) bool {
-			return other.JWKSURL == iss.JWKSURL && other.PrivateAddresses
+			return other.Issuer.Issuer == iss.Issuer.Issuer && other.PrivateAddresses
 		})
 		plain[i] = withKeySet(iss)
 	}

@@ -247,7 +247,12 @@ func (n *node) patternsOf(name string) (met []*node) {
 // branch that is probably meant: of those for the type of the value, the one with the
 // least faults.
 func (e *explainer) alternatives(f *fault, n *node, keyword string, value any, path []string) {
-	branches := len(n.under(keyword))
+	branches := 0
+	for i := range n.edges { // under would copy them, and for each item that fails
+		if n.edges[i].keyword == keyword {
+			branches++
+		}
+	}
 	var failed, near []*fault
 	var wanted kinds
 	for _, inner := range f.inner {

@@ -193,6 +193,7 @@ func (f *fleet) end(r runningServer, next config.Server, returns bool) {
 	delete(f.connected, name)
 	if !returns {
 		delete(f.logged, name)
+		delete(f.logged, name+leftOutItems)
 	}
 	f.mu.Unlock()
 	f.countRefusals(name, before.Refused, nil)
@@ -415,7 +416,8 @@ func (f *fleet) note(ctx context.Context, now upstream.Status) {
 	f.tellQuarantine(ctx, now, held)
 	lines := 0
 	for _, r := range others {
-		if lines < maxRefusalsShown && f.tells(now.Server, string(r.Kind)+" "+r.Item+", "+r.Reason) {
+		if lines < maxRefusalsShown &&
+			f.tells(now.Server+leftOutItems, string(r.Kind)+" "+r.Item+", "+r.Reason) {
 			lines++
 			f.log.WarnContext(ctx, "item left out", slog.String("server", r.Server),
 				slog.String("kind", string(r.Kind)), slog.String("item", r.Item),

@@ -184,6 +184,12 @@ func TestLeftOutToolsAreLoggedOnce(t *testing.T) {
 	if got := strings.Count(log.String(), "item left out"); got > maxLogged {
 		t.Errorf("%d items were logged of a server that always breaks another", got)
 	}
+	f.note(t.Context(), upstream.Status{
+		Server: "box", Up: true, Tried: true, Refused: []registry.Refusal{heldTool("a", "sha256:1")},
+	})
+	if !strings.Contains(log.String(), "definition quarantined") {
+		t.Error("what is broken has used up the lines of what is hidden")
+	}
 }
 
 func TestWarningsNameWhatIsLeftOut(t *testing.T) {

@@ -15,10 +15,15 @@ import (
 // This file tells operators of definitions that are quarantined, because text is hidden
 // in them or their server is pinned, and of releases that let none in.
 
-// maxLogged bounds how much of what is left out of one server the log names. A server that
-// hides something else in each of its lists, or breaks something else, must not fill the
-// log.
+// maxLogged bounds how much of what is quarantined of one server the log names, and how
+// much of what else is left out. A server that hides something else in each of its lists,
+// or breaks something else, must not fill the log.
 const maxLogged = 200
+
+// leftOutItems stands behind the name of a server in fleet.logged, for items that are left
+// out and not quarantined. They have a bound of their own: a server must not use up the
+// lines of what it hides.
+const leftOutItems = " items"
 
 // quarantined splits the refusals of a server into those of quarantined definitions and
 // the others.

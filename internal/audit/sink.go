@@ -146,10 +146,13 @@ func (s *sink) moved(announced bool) bool {
 	}
 	there, err := os.Stat(open.Name())
 	if err != nil {
-		return errors.Is(err, fs.ErrNotExist)
+		return announced || errors.Is(err, fs.ErrNotExist)
 	}
 	here, err := open.Stat()
-	return err == nil && !os.SameFile(here, there)
+	if err != nil {
+		return announced // nobody knows; who announces it wants the file opened anew
+	}
+	return !os.SameFile(here, there)
 }
 
 // reserve makes sure of n bytes behind the end or, if there are not that many, of as many

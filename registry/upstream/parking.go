@@ -63,8 +63,8 @@ type parking struct {
 
 	mu sync.Mutex // guards the fields below
 	// the parked calls, by the requestState that their callers have, and those that read
-	// tasks/result for clients who cannot, by the id of the task. Both are random. nil after
-	// shut
+	// tasks/result for clients who cannot, by the id of the task. States are random, so no
+	// task of a server has the name of one. nil after shut
 	waiting map[string]*parkedCall
 }
 

@@ -68,6 +68,10 @@ func (m *Memory) victimLocked(user share.User, n int64, refused error) *holder {
 		own += itself.bytes
 	}
 	colleague := m.largestLocked(user.TenantID, own)
+	within := errors.Is(refused, share.ErrUser) || errors.Is(refused, share.ErrTenant)
+	if within && cmp.Or(colleague, itself) != nil {
+		return cmp.Or(colleague, itself)
+	}
 	tenant, other := user.TenantID, (*holder)(nil)
 	for id, bytes := range m.tenants {
 		if bytes > most {
@@ -76,10 +80,6 @@ func (m *Memory) victimLocked(user share.User, n int64, refused error) *holder {
 	}
 	if tenant != user.TenantID {
 		other = m.largestLocked(tenant, 0)
-	}
-	switch {
-	case errors.Is(refused, share.ErrUser), errors.Is(refused, share.ErrTenant):
-		return cmp.Or(colleague, itself, other)
 	}
 	return cmp.Or(other, colleague, itself)
 }

@@ -203,7 +203,14 @@ func (fs *Set) IsDue(f *Flow) bool {
 // IsEnding tells whether flows are about to end whose turn has not come.
 func (fs *Set) IsEnding() bool {
 	now := time.Now()
-	return len(fs.flows(func(f *Flow) bool { return now.Before(f.ends) })) > 0
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	for f := range fs.open {
+		if now.Before(f.ends) {
+			return true
+		}
+	}
+	return false
 }
 
 // Reading notes that the log of the flow is about to be read.

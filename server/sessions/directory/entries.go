@@ -154,6 +154,9 @@ func (d *Directory) removeEnded(ctx context.Context) {
 	d.unended = nil
 	d.mu.Unlock()
 	for _, l := range left {
+		if ctx.Err() != nil {
+			return // the other entries end by themselves, as at any stop
+		}
 		d.forget(ctx, l)
 	}
 }

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -96,9 +97,11 @@ func useStored(c *call) (mcp.Object, error) {
 	return state.Without("taskId"), nil // as its server, which has no id for it, would say it
 }
 
-// errTaskOver says what servers of 2025-11-25 must say.
+// errTaskOver says what servers of 2025-11-25 must say. It is wrapped, because an
+// *mcp.Error in place of a result is one of the server.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks#task-cancellation
-var errTaskOver = mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: the task is at its end already")
+var errTaskOver = fmt.Errorf("cancel: %w",
+	mcp.Stable(mcp.CodeInvalidParams, "DB-TASK", "Invalid params: the task is at its end already"))
 
 // useOlder answers a request of a client of 2025-11-25 about a task of 2026-07-28.
 func useOlder(ctx context.Context, c *call) (mcp.Object, error) {

@@ -255,9 +255,14 @@ type Variant struct {
 // Unknown returns those of more that are of another definition than all that are known,
 // or for another reason: a server may list one in several variants.
 func Unknown(known, more []Refusal) []Refusal {
-	return slices.DeleteFunc(slices.Clone(more), func(r Refusal) bool {
-		return slices.ContainsFunc(known, func(k Refusal) bool {
-			return k.Kind == r.Kind && k.Item == r.Item && k.Reason == r.Reason
-		})
-	})
+	type cause struct {
+		kind         Kind
+		item, reason string
+	}
+	seen := make(map[cause]bool, len(known))
+	for _, k := range known {
+		seen[cause{k.Kind, k.Item, k.Reason}] = true
+	}
+	return slices.DeleteFunc(slices.Clone(more),
+		func(r Refusal) bool { return seen[cause{r.Kind, r.Item, r.Reason}] })
 }

@@ -247,7 +247,8 @@ func (c *caller) content(arguments mcp.Object) ([]byte, error) {
 	return raw, nil
 }
 
-// run sends the request of a call and makes a result of the answer. Errors are *registry.UsageError,
+// run sends the request of a call and makes a result of the answer. It is the Func of the
+// offer and safe for concurrent use. Errors are *registry.UsageError,
 // *registry.UnavailableError, errAddress, a *registry.MemoryError or that of ctx. An
 // *UnavailableError says whether the API may have received the call.
 func (c *caller) run(ctx context.Context, call *registry.Call) (mcp.Object, error) {

@@ -71,8 +71,10 @@ type fleet struct {
 	mu        sync.Mutex                 // guards the fields below
 	statuses  map[string]upstream.Status // the newest of each server
 	connected map[string]connected       // the servers that it connects to, which are the upstreams
-	logged    map[string]map[string]bool // what the log was told of each, see tells
-	applied   bool                       // the servers of the config were started
+	// what the log has named of each that is quarantined, and of what else is left out; see
+	// tells
+	loggedHeld, loggedLeftOut map[string]map[string]bool
+	applied                   bool // the servers of the config were started
 }
 
 // connected is an upstream, or what stands in for one in a test.
@@ -95,8 +97,8 @@ func newFleet(catalogue *registry.Registry, m *metrics.Metrics, log *slog.Logger
 	f := &fleet{
 		catalogue: catalogue, metrics: m, log: log,
 		running: map[string]runningServer{}, statuses: map[string]upstream.Status{},
-		connected: map[string]connected{}, logged: map[string]map[string]bool{},
-		signer: credential.NewSigner(time.Now),
+		connected: map[string]connected{}, loggedHeld: map[string]map[string]bool{},
+		loggedLeftOut: map[string]map[string]bool{}, signer: credential.NewSigner(time.Now),
 	}
 	m.UpstreamLoads.Of(func(tell metrics.Tell) {
 		for name, load := range f.loads() {
@@ -192,8 +194,8 @@ func (f *fleet) end(r runningServer, next config.Server, returns bool) {
 	delete(f.statuses, name)
 	delete(f.connected, name)
 	if !returns {
-		delete(f.logged, name)
-		delete(f.logged, name+leftOutItems)
+		delete(f.loggedHeld, name)
+		delete(f.loggedLeftOut, name)
 	}
 	f.mu.Unlock()
 	f.countRefusals(name, before.Refused, nil)
@@ -417,7 +419,7 @@ func (f *fleet) note(ctx context.Context, now upstream.Status) {
 	lines := 0
 	for _, r := range others {
 		if lines < maxRefusalsShown &&
-			f.tells(now.Server+leftOutItems, string(r.Kind)+" "+r.Item+", "+r.Reason) {
+			f.tells(f.loggedLeftOut, now.Server, string(r.Kind)+" "+r.Item+", "+r.Reason) {
 			lines++
 			f.log.WarnContext(ctx, "item left out", slog.String("server", r.Server),
 				slog.String("kind", string(r.Kind)), slog.String("item", r.Item),

@@ -16,14 +16,10 @@ import (
 // in them or their server is pinned, and of releases that let none in.
 
 // maxLogged bounds how much of what is quarantined of one server the log names, and how
-// much of what else is left out. A server that hides something else in each of its lists,
-// or breaks something else, must not fill the log.
+// much of what else is left out: a server must not use up the lines of what it hides. One
+// that hides something else in each of its lists, or breaks something else, must not fill
+// the log.
 const maxLogged = 200
-
-// leftOutItems stands behind the name of a server in fleet.logged, for items that are left
-// out and not quarantined. They have a bound of their own: a server must not use up the
-// lines of what it hides.
-const leftOutItems = " items"
 
 // quarantined splits the refusals of a server into those of quarantined definitions and
 // the others.
@@ -44,7 +40,8 @@ func quarantined(refused []registry.Refusal) (found, others []registry.Refusal) 
 func (f *fleet) tellQuarantine(ctx context.Context, now upstream.Status, found []registry.Refusal) {
 	f.metrics.ItemsQuarantined(now.Server, len(found))
 	for _, r := range found {
-		if why, ok := errors.AsType[*registry.QuarantineError](r.Err); ok && f.tells(now.Server, why.Digest) {
+		why, ok := errors.AsType[*registry.QuarantineError](r.Err)
+		if ok && f.tells(f.loggedHeld, now.Server, why.Digest) {
 			f.log.WarnContext(ctx, "definition quarantined", slog.String("server", r.Server),
 				slog.String("kind", string(r.Kind)),
 				slog.String("item", r.Item), slog.String("digest", why.Digest), slog.Any("error", why),
@@ -52,7 +49,7 @@ func (f *fleet) tellQuarantine(ctx context.Context, now upstream.Status, found [
 		}
 	}
 	for _, digest := range now.Idle {
-		if f.tells(now.Server, "idle "+digest) {
+		if f.tells(f.loggedHeld, now.Server, "idle "+digest) {
 			f.log.WarnContext(ctx, "a release lets nothing in", slog.String("code", config.CodeUnusedRelease),
 				slog.String("server", now.Server),
 				slog.String("digest", digest))
@@ -61,20 +58,21 @@ func (f *fleet) tellQuarantine(ctx context.Context, now upstream.Status, found [
 	f.countIdle()
 }
 
-// tells tells whether the log should name this of what is left out of a server. It does so
-// once: the server may be lost and come back as often as it likes.
-func (f *fleet) tells(server, what string) bool {
+// tells tells whether the log should name this of what is left out of a server, and notes
+// in logged that it does. It does so once: the server may be lost and come back as often
+// as it likes.
+func (f *fleet) tells(logged map[string]map[string]bool, server, what string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	logged := f.logged[server]
-	if logged == nil {
-		logged = map[string]bool{}
-		f.logged[server] = logged
+	before := logged[server]
+	if before == nil {
+		before = map[string]bool{}
+		logged[server] = before
 	}
-	if logged[what] || len(logged) >= maxLogged {
+	if before[what] || len(before) >= maxLogged {
 		return false
 	}
-	logged[what] = true
+	before[what] = true
 	return true
 }
 

@@ -5,11 +5,8 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
@@ -17,8 +14,6 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
-	"github.com/drawbridge-mcp/drawbridge/metrics"
-	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
@@ -154,13 +149,13 @@ func (w *walk) run(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	offers := newOffers(ctx, w.cfg, w.online)
-	defer offers.close()
-	w.statuses = offers.fleet.known()
-	for _, c := range failed(offers.checks) {
+	by := newPlanned(ctx, w.cfg, w.online)
+	defer by.fleet.close()
+	w.statuses = by.fleet.known()
+	for _, c := range failed(by.checks) {
 		w.line("server", "%s", c)
 	}
-	return w.judge(ctx, principal, request, offers.catalogue)
+	return w.judge(ctx, principal, request, by.desk)
 }
 
 // oneTenant returns an error for a token of several tenants of which none is chosen.
@@ -172,12 +167,10 @@ func oneTenant(p *auth.Principal) error {
 		"choose with -tenant, as clients do with /t/TENANT/mcp; there are %s", strings.Join(p.Tenants, ", "))
 }
 
-// judge writes what becomes of a request where the servers offer what is in the
-// catalogue; nil: what the caller may use of that.
+// judge writes what becomes of a request at a gateway; nil: what the caller may use there.
 func (w *walk) judge(
-	ctx context.Context, p auth.Principal, request *gateway.Request, catalogue *registry.Registry,
+	ctx context.Context, p auth.Principal, request *gateway.Request, g *gateway.Gateway,
 ) (allowed bool, err error) {
-	g := deskOf(w.cfg, catalogue)
 	if request == nil {
 		return true, w.tellItems(g, p)
 	}
@@ -188,17 +181,6 @@ func (w *walk) judge(
 
 // outcomeLet is the outcome of a request that would be sent to its server.
 const outcomeLet = "ok"
-
-// deskOf returns a gateway that serves nobody, with the tenants of a config and what the
-// catalogue offers.
-func deskOf(cfg *config.Config, catalogue *registry.Registry) *gateway.Gateway {
-	g := gateway.New(gateway.Config{
-		Registry: catalogue, Limiter: ratelimit.NewMemory(0), Metrics: metrics.New(prometheus.NewRegistry()),
-		Logger: slog.New(slog.DiscardHandler), Slots: cfg.Limits.MaxRequests,
-	})
-	g.SetPolicy(cfg.Digest, cfg.Tenants)
-	return g
-}
 
 // principal returns who the request is from, and writes how that is known. refused is why
 // the token is none.

@@ -404,7 +404,7 @@ func (s *scenario) ask(t *testing.T, c *decided, cfg *config.Config, running *ga
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.allowed, err = w.judge(t.Context(), p, request, known); err != nil {
+	if c.allowed, err = w.judge(t.Context(), p, request, deskOf(cfg, known)); err != nil {
 		t.Fatal(err)
 	}
 	c.said = w.out.String()

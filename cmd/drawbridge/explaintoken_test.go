@@ -409,7 +409,7 @@ func (s *tokenScenario) explain(t *testing.T, a *askedAt) {
 	if err == nil && refused == nil {
 		request, wrong := w.gatewayRequest()
 		if err = errors.Join(wrong, oneTenant(&p)); err == nil {
-			_, err = w.judge(t.Context(), p, request, s.parts.fleet.catalogue)
+			_, err = w.judge(t.Context(), p, request, deskOf(w.cfg, s.parts.fleet.catalogue))
 		}
 	}
 	a.said = w.out.String()

@@ -266,9 +266,9 @@ func TestValidateDeclaresWhatTheGatewayDeclares(t *testing.T) {
 			Name: "mod", Prefix: "mod", URL: web.URL, Revision: mcp.Revision2511, PrivateAddresses: true,
 		}},
 	}
-	offers := newOffers(t.Context(), cfg, true)
-	defer offers.close()
-	for _, c := range offers.checks {
+	p := newPlanned(t.Context(), cfg, true)
+	defer p.fleet.close()
+	for _, c := range p.checks {
 		if !c.OK {
 			t.Errorf("%s: %s", c.Name, c.Message)
 		}

@@ -79,7 +79,7 @@ func TestKeySetIsFoundByTheProvidersDocument(t *testing.T) {
 		},
 		Discover: true, PrivateAddresses: true,
 	}
-	if err := tryKeySet(t.Context(), iss, &check{}); err != nil {
+	if _, err := tryKeySet(t.Context(), withKeySet(iss)); err != nil {
 		t.Error(err)
 	}
 	v, err := newVerifiers([]config.Issuer{iss}, keySetStorage{}, slog.New(slog.DiscardHandler), func() {})
@@ -89,7 +89,7 @@ func TestKeySetIsFoundByTheProvidersDocument(t *testing.T) {
 	v.start(t.Context())
 	eventually(t, "the key set is there", func() bool { return v.current.Load().HasKeys() })
 	iss.PrivateAddresses = false
-	if tryKeySet(t.Context(), iss, &check{}) == nil {
+	if _, err := tryKeySet(t.Context(), withKeySet(iss)); err == nil {
 		t.Error("a document on this machine is read without private_addresses")
 	}
 }

@@ -13,49 +13,62 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
+	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
-// offers is what the servers of a config offer, for commands that start no gateway.
+// planned is a config, and what its servers offer, for commands that start no gateway.
 // Built-in tools and HTTP APIs are known from the config; programs and addresses only if
 // they were asked. Of the others it is known that they were not reached, so that a name
 // can be told to be one of theirs by its prefix.
-type offers struct {
-	catalogue *registry.Registry
-	fleet     *fleet // runs those that the config says, and has the status of all that are known
-	checks    []check
+type planned struct {
+	cfg    *config.Config
+	fleet  *fleet // runs those that the config says, and has the status of all that are known
+	desk   *gateway.Gateway
+	checks []check
 }
 
-// newOffers returns what the servers of cfg offer. Only if online, those elsewhere are
-// asked, and what is to be tried beside them is tried at the same time.
-func newOffers(ctx context.Context, cfg *config.Config, online bool, beside ...try) *offers {
-	o := &offers{catalogue: registry.New()}
-	o.fleet = newFleet(o.catalogue, metrics.New(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
-	o.fleet.extensions, o.fleet.signer = carried(cfg), newSigner(cfg)
+// newPlanned returns a config with what its servers offer. Only if online, those elsewhere
+// are asked, and what is to be tried beside them is tried at the same time. Its fleet is
+// for the caller to close.
+func newPlanned(ctx context.Context, cfg *config.Config, online bool, beside ...try) *planned {
+	catalogue := registry.New()
+	p := &planned{cfg: cfg, desk: deskOf(cfg, catalogue)}
+	p.fleet = newFleet(catalogue, metrics.New(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+	p.fleet.extensions, p.fleet.signer = carried(cfg), newSigner(cfg)
 	tries := beside
 	for _, s := range cfg.Servers {
 		if s.IsElsewhere() {
-			o.catalogue.Lose(s.Name, s.Prefix)
-			tries = append(tries, o.try(s))
+			catalogue.Lose(s.Name, s.Prefix)
+			tries = append(tries, p.try(s))
 		}
 	}
-	o.fleet.apply(ctx, slices.DeleteFunc(slices.Clone(cfg.Servers), config.Server.IsElsewhere))
+	p.fleet.apply(ctx, slices.DeleteFunc(slices.Clone(cfg.Servers), config.Server.IsElsewhere))
 	if online {
-		o.checks = tryAll(ctx, cfg, tries)
+		p.checks = tryAll(ctx, cfg, tries)
 	}
-	return o
+	return p
 }
 
-// close ends what newOffers has started.
-func (o *offers) close() { o.fleet.close() }
+// deskOf returns a gateway that serves nobody, with the tenants of a config and what the
+// catalogue offers.
+func deskOf(cfg *config.Config, catalogue *registry.Registry) *gateway.Gateway {
+	g := gateway.New(gateway.Config{
+		Registry: catalogue, Limiter: ratelimit.NewMemory(0), Metrics: metrics.New(prometheus.NewRegistry()),
+		Logger: slog.New(slog.DiscardHandler), Slots: cfg.Limits.MaxRequests,
+	})
+	g.SetPolicy(cfg.Digest, cfg.Tenants)
+	return g
+}
 
 // try returns how a server elsewhere is asked.
-func (o *offers) try(s config.Server) try {
+func (p *planned) try(s config.Server) try {
 	name := "server " + s.Name
-	t := try{name: name, place: name, run: func(ctx context.Context, c *check) error {
-		return o.ask(ctx, s, c)
+	t := try{name: name, place: name, run: func(ctx context.Context) (string, error) {
+		return p.ask(ctx, s)
 	}}
 	if s.Command != "" {
 		t.more = s.StartTimeout // a program has to start before it can answer
@@ -65,22 +78,22 @@ func (o *offers) try(s config.Server) try {
 
 // ask connects to one server, as the gateway does, reads its lists into the catalogue and
 // disconnects.
-func (o *offers) ask(ctx context.Context, s config.Server, c *check) error {
-	cfg, catalogue := o.fleet.connection(s), o.catalogue
+func (p *planned) ask(ctx context.Context, s config.Server) (message string, err error) {
+	cfg, catalogue := p.fleet.connection(s), p.fleet.catalogue
 	defer cfg.Credential.Close()
 	if s.Auth.OwnLists {
 		catalogue = registry.New() // nobody will read the lists of a person
 	}
 	status, err := upstream.New(cfg, catalogue).Probe(ctx)
 	if err != nil {
-		return errors.New(status.Problem + lastSaid(status))
+		return "", errors.New(status.Problem + lastSaid(status))
 	}
-	o.fleet.keep(withoutMeant(s, status))
-	c.Message = fmt.Sprintf("speaks %s, offers %s", status.Revision, offered(status))
+	p.fleet.keep(withoutMeant(s, status))
+	message = fmt.Sprintf("speaks %s, offers %s", status.Revision, offered(status))
 	if n := len(status.Refused); n > 0 {
-		c.Message += fmt.Sprintf("; %d left out (%s)", n, refusals(status.Refused))
+		message += fmt.Sprintf("; %d left out (%s)", n, refusals(status.Refused))
 	}
-	return nil
+	return message, nil
 }
 
 // check is one thing that -online tried over the network, with the place of the server or
@@ -109,12 +122,12 @@ func (c check) String() string {
 	return fmt.Sprintf("FAIL %s:%d:%d: %s: %s", c.File, c.Line, c.Column, c.Name, c.Message)
 }
 
-// try is one thing that -online tries. What it finds goes into the check; an error is why
-// it failed. Where it stands in the config is the Position of its place.
+// try is one thing that -online tries. The message says what it finds, or the error why it
+// failed. Where it stands in the config is the Position of its place.
 type try struct {
 	name, place string
 	more        time.Duration // that it may take beyond onlineTimeout
-	run         func(ctx context.Context, c *check) error
+	run         func(ctx context.Context) (message string, err error)
 }
 
 // onlineTimeout bounds all connections of -online, which are made at once.
@@ -124,14 +137,12 @@ const onlineTimeout = 15 * time.Second
 func (t try) check(ctx context.Context, cfg *config.Config) check {
 	ctx, cancel := context.WithTimeout(ctx, onlineTimeout+t.more)
 	defer cancel()
-	at := cfg.Position(t.place)
-	c := check{Name: t.name, File: at.File, Line: at.Line, Column: at.Column}
-	err := t.run(ctx, &c)
+	message, err := t.run(ctx)
 	if err != nil {
-		c.Message = strings.ReplaceAll(err.Error(), "\n", "; ")
+		message = strings.ReplaceAll(err.Error(), "\n", "; ")
 	}
-	c.OK = err == nil
-	return c
+	at := cfg.Position(t.place)
+	return check{t.name, err == nil, message, at.File, at.Line, at.Column}
 }
 
 // tryAll tries all at once and waits for the answers, so that a slow one does not add its

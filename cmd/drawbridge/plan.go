@@ -8,21 +8,13 @@ import (
 	"slices"
 
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
-	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 )
 
 // plan says what changes for callers between two configs.
 type plan struct {
-	before, after planned
+	before, after *planned
 	losses        int // lines that say that somebody may do less
 	s             streams
-}
-
-// planned is one of the two configs, with a gateway that serves nobody.
-type planned struct {
-	cfg    *config.Config
-	offers *offers
-	desk   *gateway.Gateway
 }
 
 // planHelp is the help of the command plan.
@@ -47,16 +39,19 @@ func planCommand(flags *flag.FlagSet) action {
 			return refused("two configs are needed, the old and the new one, and %d are named: "+
 				"drawbridge plan OLD NEW", len(files))
 		}
-		p := &plan{s: s}
-		for i, side := range []*planned{&p.before, &p.after} {
-			if err := side.load(ctx, files[i], *online); err != nil {
+		var sides [2]*planned
+		for i, file := range files {
+			cfg, err := config.Load(file, config.ProcessEnvironment())
+			if err != nil {
 				return refusedConfig(err)
 			}
-			defer side.offers.close()
-			for _, c := range failed(side.offers.checks) {
-				s.complain("drawbridge plan: %s: %s\n", files[i], c)
+			sides[i] = newPlanned(ctx, cfg, *online)
+			defer sides[i].fleet.close()
+			for _, c := range failed(sides[i].checks) {
+				s.complain("drawbridge plan: %s: %s\n", file, c)
 			}
 		}
+		p := &plan{before: sides[0], after: sides[1], s: s}
 		if err := p.run(ctx, audits); err != nil {
 			return refused("%w", err)
 		}
@@ -65,16 +60,6 @@ func planCommand(flags *flag.FlagSet) action {
 		}
 		return nil
 	}
-}
-
-// load reads a config and learns what its servers offer.
-func (p *planned) load(ctx context.Context, file string, online bool) (err error) {
-	if p.cfg, err = config.Load(file, config.ProcessEnvironment()); err != nil {
-		return err
-	}
-	p.offers = newOffers(ctx, p.cfg, online)
-	p.desk = deskOf(p.cfg, p.offers.catalogue)
-	return nil
 }
 
 // run writes the plan.
@@ -99,7 +84,7 @@ func (p *plan) run(ctx context.Context, audits []string) error {
 	if len(audits) == 0 {
 		return nil
 	}
-	calls := newCallsJudged(&p.before, &p.after)
+	calls := newCallsJudged(p.before, p.after)
 	if _, err := readAudits("plan", audits, p.s, func(e *entry) { calls.add(ctx, e) }); err != nil {
 		return err
 	}

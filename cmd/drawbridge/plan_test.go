@@ -42,11 +42,12 @@ func plannedOf(t *testing.T, text string) *planned {
 			t.Fatal(err)
 		}
 	}
-	p := &planned{}
-	if err := p.load(t.Context(), file, false); err != nil {
+	cfg, err := config.Load(file, config.ProcessEnvironment())
+	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(p.offers.close)
+	p := newPlanned(t.Context(), cfg, false)
+	t.Cleanup(p.fleet.close)
 	return p
 }
 

@@ -39,10 +39,10 @@ type findings struct {
 // as in the running gateway, with the built-in tools and HTTP APIs and, if online, with
 // what the other servers say when they are connected to.
 func (f *findings) judge(ctx context.Context, cfg *config.Config, online bool) {
-	offers := newOffers(ctx, cfg, online, triesBeside(cfg)...)
-	defer offers.close()
-	f.Online = offers.checks
-	known, idle := offers.fleet.known(), make(map[string][]string)
+	p := newPlanned(ctx, cfg, online, triesBeside(cfg)...)
+	defer p.fleet.close()
+	f.Online = p.checks
+	known, idle := p.fleet.known(), make(map[string][]string)
 	for i := range cfg.Servers {
 		s := &cfg.Servers[i]
 		status := known[s.Name]
@@ -50,11 +50,11 @@ func (f *findings) judge(ctx context.Context, cfg *config.Config, online bool) {
 		f.Notes = slices.Concat(f.Notes, s.API.Notes, quarantineNotes(status),
 			unenforced(status, len(status.Unenforced)))
 	}
-	f.Warnings = cfg.AllWarnings(offers.catalogue, idle)
-	reached := len(failed(offers.checks)) == 0
+	f.Warnings = cfg.AllWarnings(p.fleet.catalogue, idle)
+	reached := len(failed(p.checks)) == 0
 	f.OK = reached && (!f.strict || len(f.Warnings) == 0)
-	for _, p := range cfg.Needless(offers.catalogue, online && reached) {
-		f.Notes = append(f.Notes, p.String())
+	for _, needless := range cfg.Needless(p.fleet.catalogue, online && reached) {
+		f.Notes = append(f.Notes, needless.String())
 	}
 }
 
@@ -125,33 +125,33 @@ func (f *findings) text(summary string) string {
 // triesBeside returns what validate -online tries beside the servers that it asks, in the
 // order of the config; Redis, what is kept and issuers are first.
 func triesBeside(cfg *config.Config) (tries []try) {
-	add := func(name, place string, run func(ctx context.Context, c *check) error) {
+	add := func(name, place string, run func(context.Context) (string, error)) {
 		tries = append(tries, try{name: name, place: place, run: run})
 	}
 	if len(cfg.Redis.Addresses) > 0 {
 		add("redis", "redis",
-			func(ctx context.Context, c *check) error { return tryRedis(ctx, cfg.Redis, c) })
+			func(ctx context.Context) (string, error) { return tryRedis(ctx, cfg.Redis) })
 	}
 	if file := cfg.Data.PostgresFile; file != "" {
-		add("data", "data", func(ctx context.Context, c *check) error { return tryStore(ctx, file, c) })
+		add("data", "data", func(ctx context.Context) (string, error) { return tryStore(ctx, file) })
 	}
 	for i, iss := range cfg.Issuers {
 		if iss.JWKSURL != "" {
 			add("issuer "+iss.Issuer.Issuer, config.EntryName(i),
-				func(ctx context.Context, c *check) error { return tryKeySet(ctx, iss, c) })
+				func(ctx context.Context) (string, error) { return tryKeySet(ctx, withKeySet(iss)) })
 		}
 	}
 	for i := range cfg.Logins {
 		name := "login " + cfg.Logins[i].Name
 		add(name, name,
-			func(ctx context.Context, c *check) error { return tryLogin(ctx, cfg, &cfg.Logins[i], c) })
+			func(ctx context.Context) (string, error) { return tryLogin(ctx, cfg, &cfg.Logins[i]) })
 	}
 	if slices.ContainsFunc(cfg.Clients, func(c clients.Fixed) bool { return speaks(&c) }) {
-		add("clients", "clients", func(ctx context.Context, c *check) error { return tryNames(ctx, cfg, c) })
+		add("clients", "clients", func(ctx context.Context) (string, error) { return tryNames(ctx, cfg) })
 	}
 	for _, srv := range cfg.Servers {
 		if name := "server " + srv.Name; len(srv.Databases) > 0 {
-			add(name, name, func(ctx context.Context, c *check) error { return tryDatabases(ctx, srv, c) })
+			add(name, name, func(ctx context.Context) (string, error) { return tryDatabases(ctx, srv) })
 		}
 		// HTTP APIs are not tried: they have no request that is sure to be harmless.
 	}
@@ -159,14 +159,13 @@ func triesBeside(cfg *config.Config) (tries []try) {
 }
 
 // tryNames looks whether access keys are called as clients are.
-func tryNames(ctx context.Context, cfg *config.Config, c *check) error {
-	c.Message = "no access key has the name of one"
+func tryNames(ctx context.Context, cfg *config.Config) (message string, err error) {
 	_, db, err := openThere(cfg, true)
-	if err != nil || db == nil {
-		return err
+	if err == nil && db != nil {
+		defer closeQuietly(db)
+		err = namesake(ctx, db, cfg)
 	}
-	defer closeQuietly(db)
-	return namesake(ctx, db, cfg)
+	return "no access key has the name of one", err
 }
 
 // redisTimeout is how long -online waits for Redis, which has several tries within that.
@@ -174,10 +173,10 @@ const redisTimeout = 5 * time.Second
 
 // tryRedis connects to Redis as a replica does, and writes what shows that writes are
 // taken: a key that ends by itself.
-func tryRedis(ctx context.Context, r config.Redis, c *check) error {
+func tryRedis(ctx context.Context, r config.Redis) (message string, err error) {
 	settings, err := redisConfig(r)
 	if err != nil {
-		return err
+		return "", err
 	}
 	store := redis.New(settings)
 	// without the end of ctx, so that the reason is not that it is stopped
@@ -187,11 +186,10 @@ func tryRedis(ctx context.Context, r config.Redis, c *check) error {
 	defer cancel()
 	awaitRedis(late, store)
 	if err := store.Up(); err != nil {
-		return err
+		return "", err
 	}
 	use, err := store.MemoryUse(ctx)
-	c.Message, err = judgeMemory(use, err, r.Memory)
-	return err
+	return judgeMemory(use, err, r.Memory)
 }
 
 // memoryFactor is how many times redis.memory the server must be able to hold: replicas
@@ -228,47 +226,44 @@ const maxGreeting = 64 << 10
 
 // tryStore connects to the PostgreSQL server of data, with the address in a file. The
 // tables are left alone: a gateway that starts makes them, and brings them up to date.
-func tryStore(ctx context.Context, file string, c *check) error {
+func tryStore(ctx context.Context, file string) (message string, err error) {
 	connection, err := pgdial.Connect(ctx, file, pgdial.Options{MaxMessage: maxGreeting})
 	if err != nil {
-		return err
+		return "", err
 	}
-	c.Message = "PostgreSQL lets the gateway in"
-	return connection.Close(ctx)
+	return "PostgreSQL lets the gateway in", connection.Close(ctx)
 }
 
 // tryDatabases connects to each database of a server.
-func tryDatabases(ctx context.Context, srv config.Server, c *check) error {
+func tryDatabases(ctx context.Context, srv config.Server) (message string, err error) {
 	lines, err := builtin.CheckDatabases(ctx, srv.BuiltinConfig())
-	c.Message = strings.Join(lines, "; ")
-	return err
+	return strings.Join(lines, "; "), err
 }
 
 // tryKeySet fetches an issuer's key set and reads it as the running gateway does. It says
 // which keys that refuses.
-func tryKeySet(ctx context.Context, iss config.Issuer, c *check) error {
-	set, err := withKeySet(iss).Fetch(ctx)
+func tryKeySet(ctx context.Context, iss auth.Issuer) (message string, err error) {
+	set, err := iss.Fetch(ctx)
 	if err != nil {
-		return fmt.Errorf("fetch key set: %w", err)
+		return "", fmt.Errorf("fetch key set: %w", err)
 	}
 	refused, err := auth.ReadKeySet(set, iss.Algorithms)
-	c.Message = "the key set is there and can be read"
+	message = "the key set is there and can be read"
 	for _, key := range refused {
-		c.Message += "; refused " + key
+		message += "; refused " + key
 	}
-	return err
+	return message, err
 }
 
 // tryLogin asks a provider for all that a sign-in needs, and whether it sends people back
 // here.
-func tryLogin(ctx context.Context, cfg *config.Config, login *config.Login, c *check) error {
+func tryLogin(ctx context.Context, cfg *config.Config, login *config.Login) (message string, err error) {
 	p, err := newProvider(login, slog.New(slog.DiscardHandler))
 	if err != nil {
-		return err
+		return "", err
 	}
 	callback := cfg.PublicAddress() + signin.CallbackPath + login.Name
 	notes, err := p.Try(ctx, callback, claimsRead(login))
 	found := append([]string{"people sign in there and come back to " + callback}, notes...)
-	c.Message = strings.Join(found, "; ")
-	return err
+	return strings.Join(found, "; "), err
 }

@@ -40,10 +40,10 @@ func TestOnlineChecksTheRoomOfRedis(t *testing.T) {
 			if c.filled {
 				server.Exec(t, "SETRANGE", "junk", fmt.Sprint(300<<20), "x") // zeros before it
 			}
-			got := try{name: "redis", run: func(ctx context.Context, got *check) error {
+			got := try{name: "redis", run: func(ctx context.Context) (string, error) {
 				return tryRedis(ctx, config.Redis{
 					Addresses: []string{server.Address}, Memory: 256 << 20, Patience: redistest.Patience,
-				}, got)
+				})
 			}}.check(t.Context(), &config.Config{})
 			if got.OK != c.ok || !strings.Contains(got.Message, c.message) {
 				t.Errorf("got %v %q, want %v %q", got.OK, got.Message, c.ok, c.message)

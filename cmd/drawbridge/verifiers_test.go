@@ -454,13 +454,13 @@ func TestOnlineReadsKeysAsTheGatewayDoes(t *testing.T) {
 		serve.ServeHTTP(set, r)
 		fmt.Fprint(w, strings.Replace(set.Body.String(), "[", `[{"kty":"oct","kid":"shared","k":"c2VjcmV0"},`, 1))
 	})
-	var c check
-	if err := tryKeySet(t.Context(), l.issuer(), &c); err != nil || !strings.Contains(c.Message, `refused key "shared"`) {
-		t.Errorf("got %q, %v, want the refused key named and no error", c.Message, err)
+	message, err := tryKeySet(t.Context(), withKeySet(l.issuer()))
+	if err != nil || !strings.Contains(message, `refused key "shared"`) {
+		t.Errorf("got %q, %v, want the refused key named and no error", message, err)
 	}
 	other := l.issuer()
 	other.Algorithms = []string{"RS256"}
-	if err := tryKeySet(t.Context(), other, &c); err == nil || !strings.Contains(err.Error(), `key "shared"`) {
+	if _, err = tryKeySet(t.Context(), withKeySet(other)); err == nil || !strings.Contains(err.Error(), `key "shared"`) {
 		t.Errorf("where no key serves: got %v, want an error that names the refused key, too", err)
 	}
 }

@@ -17,6 +17,10 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 )
 
+// oneKey is a key set for EdDSA.
+const oneKey = `{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"a",` +
+	`"x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}`
+
 // newLoginServer returns a provider that knows one callback, and whose key set is that of
 // set.
 func newLoginServer(t *testing.T, callback, set string) *httptest.Server {
@@ -70,8 +74,7 @@ func TestOnlineTriesLogins(t *testing.T) {
 // TestKeySetIsFoundByTheProvidersDocument has an issuer with sign_in and no jwks_url, and
 // a token that the provider signed itself.
 func TestKeySetIsFoundByTheProvidersDocument(t *testing.T) {
-	web := newLoginServer(t, "", `{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"a",`+
-		`"x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}`)
+	web := newLoginServer(t, "", oneKey)
 	iss := config.Issuer{
 		Issuer: auth.Issuer{
 			Issuer: web.URL, JWKSURL: web.URL + "/.well-known/openid-configuration", Algorithms: []string{"EdDSA"},

@@ -135,10 +135,10 @@ func triesBeside(cfg *config.Config) (tries []try) {
 	if file := cfg.Data.PostgresFile; file != "" {
 		add("data", "data", func(ctx context.Context) (string, error) { return tryStore(ctx, file) })
 	}
-	for i, iss := range cfg.Issuers {
+	for i, iss := range withKeySets(cfg.Issuers) {
 		if iss.JWKSURL != "" {
-			add("issuer "+iss.Issuer.Issuer, config.EntryName(i),
-				func(ctx context.Context) (string, error) { return tryKeySet(ctx, withKeySet(iss)) })
+			add("issuer "+iss.Issuer, config.EntryName(i),
+				func(ctx context.Context) (string, error) { return tryKeySet(ctx, iss) })
 		}
 	}
 	for i := range cfg.Logins {

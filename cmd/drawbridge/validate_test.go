@@ -93,4 +93,12 @@ servers:
 	if want := []int{2, 3}; !slices.Equal(lines, want) {
 		t.Errorf("got failures on the lines %v, want %v", lines, want)
 	}
+	web := newLoginServer(t, "", oneKey)
+	for i := range cfg.Issuers {
+		iss := &cfg.Issuers[i]
+		iss.JWKSURL, iss.Algorithms, iss.PrivateAddresses = web.URL+"/keys", []string{"EdDSA"}, i == 0
+	}
+	if got := failed(tryAll(t.Context(), cfg, triesBeside(cfg))); len(got) > 0 {
+		t.Errorf("where one entry has private_addresses, which goes for the key set of both: got %+v", got)
+	}
 }

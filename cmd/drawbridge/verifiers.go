@@ -133,17 +133,22 @@ func (v *verifiers) wait() {
 
 // verifier returns a verifier for the issuers, for replace.
 func (v *verifiers) verifier(issuers []config.Issuer) (*auth.Verifier, error) {
-	plain := make([]auth.Issuer, len(issuers))
+	return auth.New(auth.Config{
+		Issuers: withKeySets(issuers), Logger: v.log, Changed: v.changed, Store: v.storage.forVerifier(),
+	})
+}
+
+// withKeySets returns issuers with how their key sets are fetched. Entries of one issuer
+// have one key set, which may be at a private address if one of them says so.
+func withKeySets(issuers []config.Issuer) []auth.Issuer {
+	all := make([]auth.Issuer, len(issuers))
 	for i, iss := range issuers {
-		// Entries of one issuer have one key set.
 		iss.PrivateAddresses = slices.ContainsFunc(issuers, func(other config.Issuer) bool {
 			return other.Issuer.Issuer == iss.Issuer.Issuer && other.PrivateAddresses
 		})
-		plain[i] = withKeySet(iss)
+		all[i] = withKeySet(iss)
 	}
-	return auth.New(auth.Config{
-		Issuers: plain, Logger: v.log, Changed: v.changed, Store: v.storage.forVerifier(),
-	})
+	return all
 }
 
 // withKeySet returns an issuer with how its key set is fetched, if it is fetched. Each has

@@ -355,6 +355,8 @@ func (w *walk) tellArguments(e *gateway.Explanation) {
 	switch {
 	case e.Outcome == outcomeInvalidArguments:
 		w.line("arguments", "do not fit the schema: %s", e.Text)
+	case e.Reason == codeParams:
+		w.line("arguments", "are refused: %s", e.Err.Message)
 	case e.Guessed && w.arguments != "":
 		w.line("arguments", "were not checked: the schema is not known here")
 	case e.Outcome == outcomeLet && !e.Guessed && w.resource == "":
@@ -396,7 +398,7 @@ func (w *walk) change(g *gateway.Gateway, e *gateway.Explanation, p auth.Princip
 		return changeRule(e.Rule, e.Missing)
 	case e.Outcome == outcomeForbidden && e.Reason == "no_rule":
 		return fmt.Sprintf("add to the rules of tenant %s: - {allow: [%q]}", p.TenantID, e.Pattern)
-	case e.Outcome == outcomeInvalidArguments:
+	case e.Outcome == outcomeInvalidArguments, e.Reason == codeParams:
 		return "the arguments"
 	case e.Err.StableCode() == codeToolLimit && slices.ContainsFunc(e.Limits, isToolLimit):
 		l := e.Limits[slices.IndexFunc(e.Limits, isToolLimit)]
@@ -435,8 +437,11 @@ func changeRule(rule string, missing []string) string {
 	return "a denial wins over all rules that allow: narrow the patterns of " + rule + ", or whom it is for"
 }
 
-// codeToolLimit is the code of a limit that only calls of some tools count in.
-const codeToolLimit = "DB-LIMIT-TOOL"
+// Codes to which the walk has words of its own.
+const (
+	codeToolLimit = "DB-LIMIT-TOOL" // of a limit that only calls of some tools count in
+	codeParams    = "DB-PARAMS"     // of arguments, where the item is there; the message says which
+)
 
 // placed says a limit in words, what of it is for one user, and where that of a tool
 // stands.

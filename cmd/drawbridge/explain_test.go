@@ -133,6 +133,8 @@ func (c *decided) wrong() string {
 	case c.outcome == "invalid_arguments" && !strings.Contains(rest, "arguments do not fit the schema: "+
 		c.text+"\n"):
 		return "want that the arguments do not fit: " + c.text
+	case c.reason == "DB-PARAMS" && !strings.Contains(rest, "arguments are refused: "+c.told.Message+"\n"):
+		return "want what the client reads of its arguments: " + c.told.Message
 	}
 	advice := `- {allow: ["` + c.pattern + `"]}`
 	if c.there && c.reason == "no_rule" && !strings.Contains(rest, advice) {

@@ -151,6 +151,8 @@ func linesAbout(pairs [][2]string) string {
 // now.
 func changeSince(e *entry, code, file string, stale bool) string {
 	ask := askAgain(e, file)
+	arguments := e.Outcome == outcomeInvalidArguments ||
+		e.Reason == codeParams && (e.Method == mcp.MethodToolsCall || e.Method == mcp.MethodPromptsGet)
 	switch {
 	case e.Rule != "" && stale:
 		return "see which rule decides now: " + ask
@@ -158,9 +160,9 @@ func changeSince(e *entry, code, file string, stale bool) string {
 		return changeRule(e.Rule, e.Missing)
 	case e.Outcome == outcomeForbidden && e.Item != "" && e.Reason != code:
 		return "see which rule decides: " + ask
-	case e.Outcome == outcomeInvalidArguments && e.Argument != "":
+	case arguments && e.Argument != "":
 		return "see what it must be, with the arguments: " + ask + " -online -args JSON"
-	case e.Outcome == outcomeInvalidArguments:
+	case arguments:
 		return "see which argument does not fit, with the arguments: " + ask + " -online -args JSON"
 	case e.Outcome == outcomeUnknown && e.Reason == "":
 		return "see whether a name is near that there is: " + ask + " -online"

@@ -191,37 +191,44 @@ func (w *walk) principal(ctx context.Context) (p auth.Principal, refused *auth.E
 	if err := cmp.Or(checkTenant(w.cfg, w.tenant), w.subjectAlone()); err != nil {
 		return p, nil, err
 	}
+	speakers := w.cfg.Speakers()
+	i := slices.IndexFunc(speakers, func(pair [2]string) bool {
+		return pair[1] == w.tenant && (w.issuer == "" || pair[0] == w.issuer)
+	})
+	if i < 0 {
+		return p, nil, w.whyNobody(speakers)
+	}
+	p = auth.Principal{
+		Issuer: speakers[i][0], Subject: w.subject, TenantID: w.tenant, Scopes: scopesOf(w.scopes),
+	}
+	at, by := w.loginLocation(p.Issuer), "its sign-in or access key"
+	if i := slices.IndexFunc(w.cfg.Issuers, func(iss config.Issuer) bool {
+		return iss.Issuer.Issuer == p.Issuer && serves(&iss, w.tenant)
+	}); i >= 0 {
+		at, by = w.entryLocation(i), tenantSource(&w.cfg.Issuers[i])
+	}
+	w.line("issuer", "%s (%s)", p.Issuer, at)
+	w.line("tenant", "%s, by %s", p.TenantID, by)
+	w.line("caller", "%s#%s%s", p.Issuer, p.Subject, scopesIn(p.Scopes))
+	return p, nil, nil
+}
+
+// whyNobody says why none of those who speak for tenants, or not the issuer that is asked
+// about, speaks for the tenant.
+func (w *walk) whyNobody(speakers [][2]string) error {
 	var names []string
-	for _, pair := range w.cfg.Speakers() {
-		if !slices.Contains(names, pair[0]) {
-			names = append(names, pair[0])
-		}
-		if pair[1] != w.tenant || w.issuer != "" && pair[0] != w.issuer {
-			continue
-		}
-		p = auth.Principal{Issuer: pair[0], Subject: w.subject, TenantID: w.tenant}
-		p.Scopes = scopesOf(w.scopes)
-		at, by := w.loginLocation(p.Issuer), "its sign-in or access key"
-		serving := func(iss config.Issuer) bool {
-			return iss.Issuer.Issuer == p.Issuer && serves(&iss, w.tenant)
-		}
-		if i := slices.IndexFunc(w.cfg.Issuers, serving); i >= 0 {
-			at, by = w.entryLocation(i), tenantSource(&w.cfg.Issuers[i])
-		}
-		w.line("issuer", "%s (%s)", p.Issuer, at)
-		w.line("tenant", "%s, by %s", p.TenantID, by)
-		w.line("caller", "%s#%s%s", p.Issuer, p.Subject, scopesIn(p.Scopes))
-		return p, nil, nil
+	for _, pair := range speakers {
+		names = append(names, pair[0])
 	}
 	switch {
 	case w.issuer == "":
-		return p, nil, fmt.Errorf("no issuer serves the tenant %s", w.tenant)
+		return fmt.Errorf("no issuer serves the tenant %s", w.tenant)
 	case slices.Contains(names, w.issuer):
-		return p, nil, fmt.Errorf(
-			"the issuer %s serves other tenants than %s: name one that does, or change its tenant",
-			w.issuer, w.tenant)
+		return fmt.Errorf(
+			"the issuer %s serves other tenants than %s: name one that does, or change its tenant", w.issuer,
+			w.tenant)
 	}
-	return p, nil, unknownIssuer(w.issuer, names)
+	return unknownIssuer(w.issuer, names)
 }
 
 // subjectAlone refuses a subject that is written as rules write it, with its issuer. It

@@ -154,8 +154,8 @@ func named(name string) string {
 // refusedToken writes why a token is refused, in words that a client never reads.
 func (w *walk) refusedToken(refused *auth.Error, entry int) {
 	code := gateway.CodeOf(outcomeUnauthenticated, refused.Reason, "")
-	fmt.Fprintf(&w.out, "refused: %s, %s (the client reads %s)\n\n", outcomeUnauthenticated, refused.Reason,
-		code)
+	w.putFirst(fmt.Sprintf("refused: %s, %s (the client reads %s)", outcomeUnauthenticated, refused.Reason,
+		code))
 	detail := ""
 	if refused.Err != nil {
 		detail = ": " + refused.Err.Error()

@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -126,6 +128,26 @@ func TestKeySetThatCannotBeReadIsNone(t *testing.T) {
 	}
 }
 
+// TestExplainConcludesFirstThatATokenIsRefused has an expired token of an issuer whose keys
+// cannot be fetched, which is said, too.
+func TestExplainConcludesFirstThatATokenIsRefused(t *testing.T) {
+	away, file := issuerOf("https://away.example"), filepath.Join(t.TempDir(), "token")
+	away.JWKSURL, away.PrivateAddresses = "http://127.0.0.1:1/keys", true
+	text := tokenSince(t, newKey(t), away.Issuer.Issuer, time.Now().Add(-2*time.Hour))
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w := &walk{cfg: &config.Config{Issuers: []config.Issuer{away}}, asked: asked{online: true, tokenFile: file}}
+	if _, refused, err := w.principal(t.Context()); err != nil || refused == nil {
+		t.Fatalf("got refusal %v and error %v, want a refusal", refused, err)
+	}
+	got := w.out.String()
+	if !strings.HasPrefix(got, "refused: unauthenticated, expired (the client reads DB-AUTH-EXPIRED)\n\n") ||
+		!strings.Contains(got, "\nkeys      cannot be fetched: ") {
+		t.Errorf("got %s", got)
+	}
+}
+
 // TestWithoutOnlineExplainWaitsForNoKeys has a token of an issuer whose keys are fetched.
 func TestWithoutOnlineExplainWaitsForNoKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -160,9 +182,14 @@ func newKey(t *testing.T) auth.Key {
 // tokenBy returns a token of ann that lasts for an hour.
 func tokenBy(t *testing.T, key auth.Key, issuer string) string {
 	t.Helper()
-	now := time.Now()
+	return tokenSince(t, key, issuer, time.Now())
+}
+
+// tokenSince returns a token of ann that was issued then, and lasts for an hour.
+func tokenSince(t *testing.T, key auth.Key, issuer string, then time.Time) string {
+	t.Helper()
 	text, err := auth.Sign(key, "EdDSA", auth.Claims{
-		Issuer: issuer, Subject: "ann", Audience: "us", IssuedAt: now, Expiry: now.Add(time.Hour),
+		Issuer: issuer, Subject: "ann", Audience: "us", IssuedAt: then, Expiry: then.Add(time.Hour),
 	})
 	if err != nil {
 		t.Fatal(err)

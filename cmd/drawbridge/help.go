@@ -32,7 +32,7 @@ func helpCommand(*flag.FlagSet) action {
 // helpOn prints what the documentation says of a topic: a page, a command, or a code or
 // outcome of the records.
 func helpOn(topic string, s streams) error {
-	if text := page(topic); text != "" && slices.Contains(topics(), topic) {
+	if text := page(topic); text != "" {
 		s.say("%s", text)
 		if section(page("commands"), topic) != "" {
 			s.say("\nThe command of that name: drawbridge %s -h\n", topic)
@@ -46,7 +46,7 @@ func helpOn(topic string, s streams) error {
 	found := false
 	for _, words := range slices.Concat([]string{topic}, withReason(topic)) {
 		if m := meaningOf(words); m.says != "" {
-			s.say("%s: %s\n%s", words, m.says, m.cures())
+			s.say("%s: %s\n%s", words, m.says, when(m.cure != "", "cure: %s\n", m.cure))
 			found = true
 		}
 		if m := signInMeanings()[words]; m.says != "" && m != meaningOf(words) {

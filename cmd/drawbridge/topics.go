@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"io/fs"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -18,40 +19,33 @@ func developers() []string {
 	return []string{".", "architecture", "extending"}
 }
 
-// topics returns what help can be asked about: the pages of the documentation by name, a
-// README by that of its folder, without those for developers.
-func topics() []string {
-	var names []string
-	for _, pattern := range []string{"*.md", "reference/*.md", "login/*.md"} {
-		files, _ := fs.Glob(docs.Pages, pattern) // the pattern is good
-		for _, file := range files {
+// files has the pages of the documentation by name, a README by that of its folder,
+// without those for developers.
+var files = sync.OnceValue(func() map[string]string {
+	all := map[string]string{}
+	for _, pattern := range []string{"*.md", "login/*.md", "reference/*.md"} {
+		found, _ := fs.Glob(docs.Pages, pattern) // the pattern is good
+		for _, file := range found {
 			name := strings.TrimSuffix(path.Base(file), ".md")
 			if name == "README" {
 				name = path.Base(path.Dir(file))
 			}
 			if !slices.Contains(developers(), name) {
-				names = append(names, name)
+				all[name] = file
 			}
 		}
 	}
-	slices.Sort(names)
-	return names
-}
+	return all
+})
+
+// topics returns what help can be asked about, sorted.
+func topics() []string { return slices.Sorted(maps.Keys(files())) }
 
 // tags are what pages have for browsers alone: pictures, and places that links lead to.
 var tags = regexp.MustCompile(`<img [^>]*>\n*|<a id="[^"]*"></a>`)
 
 // page returns the text of a topic for a terminal, "" if there is none of that name.
-func page(topic string) string {
-	for _, file := range []string{
-		"reference/" + topic + ".md", topic + ".md", "login/" + topic + ".md", topic + "/README.md",
-	} {
-		if text := textOfPage(file); text != "" {
-			return text
-		}
-	}
-	return ""
-}
+func page(topic string) string { return textOfPage(files()[topic]) }
 
 // textOfPage returns the text of a file of the documentation for a terminal, "" if there
 // is no such file.
@@ -112,11 +106,6 @@ func isSeparator(c rune) bool { return !unicode.IsLetter(c) && !unicode.IsDigit(
 
 // meaning is what the reference says of a code, an outcome or a reason.
 type meaning struct{ says, cure string }
-
-// cures says what to do, as a line; nothing where the reference has no cure.
-func (m meaning) cures() string {
-	return when(m.cure != "", "cure: %s\n", m.cure)
-}
 
 // meaningOf looks up a code, an outcome, or an outcome with its reason as "forbidden,
 // denied".

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"flag"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -29,44 +30,40 @@ func helpCommand(*flag.FlagSet) action {
 	}
 }
 
-// helpOn prints what the documentation says of a topic: a page, a command, or a code or
-// outcome of the records.
+// helpOn prints what the documentation says of a topic: a page or a command of that name,
+// what it means in the records, and for what is neither page nor command what helps
+// somebody who sees it.
 func helpOn(topic string, s streams) error {
-	if text := page(topic); text != "" {
-		s.say("%s", text)
-		if section(page("commands"), topic) != "" {
-			s.say("\nThe command of that name: drawbridge %s -h\n", topic)
-		}
-		return nil
+	text, command := page(topic), section(page("commands"), topic)
+	parts := []string{text, command, meansIn(topic)}
+	switch {
+	case text != "" && command != "":
+		parts[1] = fmt.Sprintf("The command of that name: drawbridge %s -h\n", topic)
+	case text+command == "":
+		parts = append(parts, ofSymptom(topic)...)
 	}
-	if text := section(page("commands"), topic); text != "" {
-		s.say("%s\n", strings.TrimRight(text, "\n"))
-		return nil
+	parts = slices.DeleteFunc(parts, func(part string) bool { return part == "" })
+	if len(parts) == 0 {
+		return refused("there is nothing about %q%s\n\nTopics: %s, each command, each code and outcome of "+
+			"the records, as drawbridge help DB-TOOL, and what people see, as drawbridge help 403",
+			topic, nearTopics(topic), strings.Join(topics(), ", "))
 	}
-	found := false
+	s.say("%s", strings.Join(parts, "\n"))
+	return nil
+}
+
+// meansIn says line by line what a code, an outcome or a reason means in the records, ""
+// for what is none.
+func meansIn(topic string) (lines string) {
 	for _, words := range slices.Concat([]string{topic}, withReason(topic)) {
 		if m := meaningOf(words); m.says != "" {
-			s.say("%s: %s\n%s", words, m.says, when(m.cure != "", "cure: %s\n", m.cure))
-			found = true
+			lines += fmt.Sprintf("%s: %s\n%s", words, m.says, when(m.cure != "", "cure: %s\n", m.cure))
 		}
 		if m := signInMeanings()[words]; m.says != "" && m != meaningOf(words) {
-			s.say("%s, of a sign-in: %s\n", words, m.says)
-			found = true
+			lines += fmt.Sprintf("%s, of a sign-in: %s\n", words, m.says)
 		}
 	}
-	for _, part := range ofSymptom(topic) {
-		if found {
-			s.say("\n")
-		}
-		s.say("%s\n", part)
-		found = true
-	}
-	if found {
-		return nil
-	}
-	return refused("there is nothing about %q%s\n\nTopics: %s, each command, each code and outcome of the "+
-		"records, as drawbridge help DB-TOOL, and what people see, as drawbridge help 403",
-		topic, nearTopics(topic), strings.Join(topics(), ", "))
+	return lines
 }
 
 // nearTopics names what help knows that looks like a topic, "" for nothing.

@@ -62,7 +62,7 @@ func section(text, heading string) string {
 		return ""
 	}
 	body, _, _ := strings.Cut(rest, "\n## ")
-	return "## " + heading + "\n" + body
+	return strings.TrimSpace("## "+heading+"\n"+body) + "\n"
 }
 
 // withReason returns the outcomes with a reason that the word alone says.
@@ -94,7 +94,7 @@ func ofSymptom(topic string) (sections []string) {
 		for line := range strings.Lines(text) {
 			heading, is := strings.CutPrefix(strings.TrimSpace(line), "## ")
 			if is && anchor == strings.Join(strings.FieldsFunc(strings.ToLower(heading), isSeparator), "-") {
-				sections = append(sections, strings.TrimSpace(section(text, heading)))
+				sections = append(sections, section(text, heading))
 			}
 		}
 	}

@@ -2,9 +2,8 @@ package main
 
 import (
 	"context"
+	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/batch"
 	"github.com/drawbridge-mcp/drawbridge/internal/pace"
@@ -26,12 +25,24 @@ const relistGap = time.Second
 //
 // It is safe for concurrent use.
 type relisting struct {
-	others replica.Others
-	reread func(server string)
-	// names of servers of which all others are yet to be told, and what tells them
-	waiting batch.Queue[struct{}, string]
-	begun   chan func(context.Context)
+	others  replica.Others
+	reread  func(server string)
+	waiting batch.Queue[struct{}, relisted]
+	begun   chan func(context.Context) // hands on what waits
 }
+
+// relisted is a server whose lists may have changed, of which others are yet to be told.
+type relisted struct {
+	to     replica.ID // one replica, or one of the words below
+	server string
+}
+
+const (
+	toAll replica.ID = "all" // all others that are known here
+	// toNewcomers: all others, as soon as all are known here. Who has come while they were
+	// not was told nothing.
+	toNewcomers replica.ID = "newcomers"
+)
 
 // maxRelisted is how many servers go in one message.
 const maxRelisted = 1000
@@ -48,7 +59,7 @@ func newRelisting(others replica.Others, reread func(server string), rereadAll f
 }
 
 // add has the others read the lists of a server again. It does not block.
-func (r *relisting) add(server string) { r.waiting.Add(struct{}{}, server) }
+func (r *relisting) add(server string) { r.waiting.Add(struct{}{}, relisted{toAll, server}) }
 
 // run tells the others, until ctx ends.
 func (r *relisting) run(ctx context.Context) error {
@@ -62,29 +73,42 @@ func (r *relisting) run(ctx context.Context) error {
 	}
 }
 
-// tell tells all others at once: all that serve are known here, unless this replica may
-// lead nothing. What one of them did not take is told again, but for who is gone, and so
-// is what was told while this replica may not know all others: who has come meanwhile was
-// told nothing.
-func (r *relisting) tell(ctx context.Context, _ struct{}, servers []string) {
+// tell tells replicas at once, each of its servers. All that serve are known here, unless
+// this replica may lead nothing. A replica that did not take it is told again, and no other
+// one: each reads the lists as often as it is told.
+func (r *relisting) tell(ctx context.Context, _ struct{}, some []relisted) {
 	_, leads := r.others.Leads()
-	w := replica.Message{Kind: kindLists, Parts: servers}
-	var sends errgroup.Group
-	for _, to := range r.others.All() {
-		sends.Go(func() error {
-			_, err := r.others.Send(ctx, to, w)
-			if err != nil && !r.others.IsThere(to) {
-				return nil
-			}
-			return err
-		})
-	}
-	err := sends.Wait()
-	if pace.Wait(ctx, relistGap) && (err != nil || !leads) {
-		for _, server := range servers {
-			r.add(server)
+	servers := map[replica.ID][]string{}
+	for _, one := range some {
+		to := []replica.ID{one.to}
+		if one.to == toAll || one.to == toNewcomers && leads {
+			to = r.others.All()
+		}
+		if one.to == toAll && !leads {
+			to = append(to, toNewcomers)
+		}
+		for _, id := range to {
+			servers[id] = append(servers[id], one.server)
 		}
 	}
+	var tells sync.WaitGroup
+	for to, names := range servers {
+		tells.Go(func() {
+			done := to != toNewcomers && r.send(ctx, to, names)
+			if pace.Wait(ctx, relistGap) && !done {
+				for _, server := range names {
+					r.waiting.Add(struct{}{}, relisted{to, server})
+				}
+			}
+		})
+	}
+	tells.Wait()
+}
+
+// send tells one replica. It is false if that is there and did not take it.
+func (r *relisting) send(ctx context.Context, to replica.ID, servers []string) bool {
+	_, err := r.others.Send(ctx, to, replica.Message{Kind: kindLists, Parts: servers})
+	return err == nil || !r.others.IsThere(to)
 }
 
 // heard takes a message of another replica.

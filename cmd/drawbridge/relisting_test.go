@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
+	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
 )
 
@@ -148,6 +150,50 @@ func TestListsThatChangeWhileAReplicaIsGoneChangeThere(t *testing.T) {
 			if !slices.Contains(*test.got, test.want) {
 				t.Errorf("%s read the lists of %q, want %q among them", name, *test.got, test.want)
 			}
+		}
+	})
+}
+
+// TestOnlyWhoDidNotTakeItIsToldAgain has a replica that takes a message only at the fifth
+// time, and one that may lead nothing for a while: those that were told read no lists again
+// meanwhile.
+func TestOnlyWhoDidNotTakeItIsToldAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var hub replicatest.Hub
+		here, there, deaf := hub.Join(), hub.Join(), hub.Join()
+		var read []string
+		newRelisting(there, func(server string) { read = append(read, server) }, func() {})
+		tries := 0
+		deaf.Handle(kindLists, func(context.Context, replica.ID, replica.Message) ([]byte, error) {
+			if tries++; tries < 5 {
+				return nil, errors.New("not taken")
+			}
+			return nil, nil
+		})
+		r := newRelisting(here, func(string) {}, func() {})
+		ctx, stop := context.WithCancel(t.Context())
+		var over sync.WaitGroup
+		over.Go(func() { _ = r.run(ctx) })
+		defer func() { stop(); over.Wait() }()
+		wait := func() {
+			time.Sleep(time.Minute)
+			synctest.Wait()
+		}
+		r.add("crm")
+		wait()
+		if !slices.Equal(read, []string{"crm"}) || tries != 5 {
+			t.Errorf("read %q, and told the other one %d times, want crm once and 5", read, tries)
+		}
+		here.SetLeads(false)
+		r.add("wiki")
+		wait()
+		if !slices.Equal(read, []string{"crm", "wiki"}) {
+			t.Errorf("told by who may lead nothing: read %q, want wiki once", read)
+		}
+		here.SetLeads(true)
+		wait()
+		if !slices.Equal(read, []string{"crm", "wiki", "wiki"}) {
+			t.Errorf("when all are known there again: read %q, want wiki once more", read)
 		}
 	})
 }

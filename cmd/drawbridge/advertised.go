@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"net"
 	"net/url"
 	"slices"
@@ -18,11 +19,8 @@ import (
 func advertised(cfg *config.Config, s *server.Settings) {
 	s.SignIn = len(cfg.Logins) > 0
 	s.AuthorizationServers = directServers(cfg)
-	s.Advertise = slices.Clone(cfg.Advertise)
-	if cfg.Advertise != nil {
-		s.Advertise = slices.DeleteFunc(s.Advertise,
-			func(name string) bool { return name != config.SignInKeyword && !isServer(name) })
-	}
+	s.Advertise = slices.DeleteFunc(slices.Clone(cfg.Advertise), // nil stays nil
+		func(name string) bool { return name != config.SignInKeyword && !isServer(name) })
 	for i, name := range s.Advertise {
 		if name == config.SignInKeyword {
 			s.Advertise[i] = s.PublicURL
@@ -138,10 +136,8 @@ func isServer(issuer string) bool {
 	if err != nil || u.Hostname() == "" || u.User != nil || strings.ContainsAny(issuer, "?#") {
 		return false
 	}
-	if port := u.Port(); port != "" {
-		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-			return false
-		}
+	if port, err := strconv.ParseUint(cmp.Or(u.Port(), "443"), 10, 16); err != nil || port == 0 {
+		return false
 	}
 	return u.Scheme == "https" || u.Scheme == "http" && config.IsLoopback(net.JoinHostPort(u.Hostname(), "0"))
 }

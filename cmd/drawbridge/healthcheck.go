@@ -35,21 +35,8 @@ func healthcheckCommand(flags *flag.FlagSet) action {
 	return func(ctx context.Context, _ []string, s streams) error {
 		ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 		defer cancel()
-		return checkHealth(ctx, reachable(*address), s)
+		return checkHealth(ctx, *address, s)
 	}
-}
-
-// reachable replaces the host of an address that means every interface, such as :9090, by
-// loopback: one can listen on every interface but not connect to it.
-func reachable(address string) string {
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return address
-	}
-	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
-		return net.JoinHostPort("127.0.0.1", port)
-	}
-	return address
 }
 
 // unhealthy returns the error for a gateway that does not serve.
@@ -57,10 +44,15 @@ func unhealthy(format string, args ...any) error {
 	return &exitError{exitFailure, fmt.Errorf("not healthy: "+format, args...), true}
 }
 
-// checkHealth asks the gateway whether it is ready, and prints the answer.
+// checkHealth asks the gateway whether it is ready, and prints the answer. One can listen
+// on every interface, as with :9090, but not connect to it: it is asked on loopback.
 func checkHealth(ctx context.Context, address string, s streams) error {
-	if _, _, err := net.SplitHostPort(address); err != nil {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
 		return unhealthy("%q is not host:port", address)
+	}
+	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
+		address = net.JoinHostPort("127.0.0.1", port)
 	}
 	answer, err := fetch.Do(ctx, dial.Client(dial.Config{PrivateAddresses: true}),
 		fetch.Request{Address: "http://" + address + "/readyz", Most: maxReadBytes})

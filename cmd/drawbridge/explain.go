@@ -174,6 +174,16 @@ func (w *walk) judge(
 	if request == nil {
 		return true, w.tellItems(g, p)
 	}
+	isUnknown := func() bool {
+		e := g.ExplainItem(ctx, p, request)
+		return e.Outcome == outcomeUnknown
+	}
+	if isUnknown() {
+		request.Extensions = mcp.ExtensionsNamed(mcp.ExtensionApps)
+		if !isUnknown() {
+			w.line("client", "only one that hosts apps may use it, and declares %s", mcp.ExtensionApps)
+		}
+	}
 	e := g.Explain(ctx, p, request)
 	w.tell(g, &e, p)
 	return e.Outcome == outcomeLet, nil

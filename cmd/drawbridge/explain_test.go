@@ -77,6 +77,40 @@ func TestTheGatewayDecidesWhatExplainSays(t *testing.T) {
 	}
 }
 
+// TestExplainSaysWhatOnlyHostsOfAppsMayUse asks about a tool that is for the views of apps
+// alone, and about one for everybody.
+func TestExplainSaysWhatOnlyHostsOfAppsMayUse(t *testing.T) {
+	cfg, all := parse(t, strings.Replace(minimal, "[files]", `[files], rules: [{allow: ["*"]}]`, 1)), registry.New()
+	var offers []registry.Offer
+	for name, meta := range map[string]string{"refresh": `{"ui":{"visibility":["app"]}}`, "read": "{}"} {
+		definition, err := mcp.ParseObject([]byte(`{"name":"` + name + `","inputSchema":{"type":"object"},"_meta":` +
+			meta + `}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		offers = append(offers, registry.Offer{Definition: definition, Timeout: time.Minute})
+	}
+	if left := all.Replace(registry.Source{Name: "files", Prefix: "files", Tools: offers}); len(left) > 0 {
+		t.Fatalf("left out: %+v", left)
+	}
+	for tool, want := range map[string]bool{"files__refresh": true, "files__read": false} {
+		w := &walk{cfg: cfg, asked: asked{tenant: "acme", subject: "alice", tool: tool, arguments: "{}"}}
+		p, _, err := w.principal(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		request, err := w.gatewayRequest()
+		if err != nil {
+			t.Fatal(err)
+		}
+		allowed, err := w.judge(t.Context(), p, request, deskOf(cfg, all))
+		said := strings.Contains(w.out.String(), "\nclient    only one that hosts apps may use it")
+		if err != nil || !allowed || said != want {
+			t.Errorf("%s: got %v, allowed %t and\n%s", tool, err, allowed, w.out.String())
+		}
+	}
+}
+
 // decided is one request of a caller, and what became of it.
 type decided struct {
 	id, config, said string

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -160,7 +161,16 @@ func (w *walk) refusedToken(refused *auth.Error, entry int) {
 	if refused.Err != nil {
 		detail = ": " + refused.Err.Error()
 	}
-	cure := meaningOf(code).cure
+	// the cure of a code may lead to the log of a gateway, which nobody has here
+	cure := cmp.Or(map[string]string{
+		"malformed": "the token alone, as it was given out: three parts with dots between",
+		"issuer":    "add the issuer that the token names to issuers, or get a token of one that is there",
+		"algorithm": "algorithms of the entry, or how the issuer signs",
+		"key":       "the keys of the entry, or a token that the issuer has signed with one of them",
+		"signature": "the keys of the entry, or a token that the issuer has signed with one of them",
+		"audience":  "audiences of the entry, or a token for this gateway",
+		"claims":    "what the issuer says in the claim, or what the entry says of it",
+	}[refused.Reason], meaningOf(code).cure)
 	switch {
 	case errors.Is(refused.Err, accesskey.ErrOff):
 		cure = "turn access keys on with access_keys: on, or send a token"

@@ -174,19 +174,25 @@ func (w *walk) judge(
 	if request == nil {
 		return true, w.tellItems(g, p)
 	}
-	isUnknown := func() bool {
-		e := g.ExplainItem(ctx, p, request)
-		return e.Outcome == outcomeUnknown
-	}
-	if isUnknown() {
-		request.Extensions = mcp.ExtensionsNamed(mcp.ExtensionApps)
-		if !isUnknown() {
-			w.line("client", "only one that hosts apps may use it, and declares %s", mcp.ExtensionApps)
-		}
+	if e := explainItem(ctx, g, p, request); e.Outcome != outcomeUnknown && request.Extensions.Any() {
+		w.line("client", "only one that hosts apps may use it, and declares %s", mcp.ExtensionApps)
 	}
 	e := g.Explain(ctx, p, request)
 	w.tell(g, &e, p)
 	return e.Outcome == outcomeLet, nil
+}
+
+// explainItem is Gateway.ExplainItem for a client of which it is not known what it declares.
+// It hosts apps, and the request then says so, if no other client is offered the item.
+func explainItem(
+	ctx context.Context, g *gateway.Gateway, p auth.Principal, request *gateway.Request,
+) gateway.Explanation {
+	e := g.ExplainItem(ctx, p, request)
+	if e.Outcome == outcomeUnknown {
+		request.Extensions = mcp.ExtensionsNamed(mcp.ExtensionApps)
+		e = g.ExplainItem(ctx, p, request)
+	}
+	return e
 }
 
 // outcomeLet is the outcome of a request that would be sent to its server.

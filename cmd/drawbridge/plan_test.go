@@ -10,11 +10,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/auth/provider"
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/server/admin"
 )
@@ -171,6 +173,44 @@ servers:
 		if !slices.Equal(open, test.open) || j.judged != 2-len(test.open) {
 			t.Errorf("%+v: got %d calls judged, not those of %q", test, j.judged, open)
 		}
+	}
+}
+
+// TestPlanKnowsWhatIsListedToSomeClientsAlone judges calls of tools that a server lists only
+// to hosts of apps, and only to others.
+func TestPlanKnowsWhatIsListedToSomeClientsAlone(t *testing.T) {
+	apps := mcp.ExtensionsNamed(mcp.ExtensionApps)
+	offer := func(name string) []registry.Offer {
+		definition, err := mcp.ParseObject([]byte(`{"name":"` + name + `","inputSchema":{"type":"object"}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []registry.Offer{{Definition: definition, Timeout: time.Minute}}
+	}
+	var sides []*planned
+	for _, rules := range []string{`{allow: ["*"]}`, `{allow: ["*"]}, {deny: ["mod__draw", "mod__describe"]}`} {
+		p := plannedOf(t, `issuers:
+  - {issuer: "https://login.acme.example/", hmac_secret_file: secret, algorithms: [HS256], tenant: acme}
+tenants:
+  acme: {servers: [mod], rules: [`+rules+`]}
+servers:
+  mod: {url: "https://mod.example/mcp"}
+`)
+		p.fleet.catalogue.Replace(registry.Source{
+			Name: "mod", Prefix: "mod", Extensions: apps, Apart: apps, Base: apps, Tools: offer("draw"),
+			Variants: []registry.Variant{{Tools: offer("describe")}},
+		})
+		sides = append(sides, p)
+	}
+	j := newCallsJudged(sides[0], sides[1])
+	for _, item := range []string{"mod__draw", "mod__describe", "mod__none"} {
+		j.add(t.Context(), &entry{
+			Tenant: "acme", Issuer: "https://login.acme.example/", Subject: "ann", Method: "tools/call",
+			Item: item, Outcome: "ok", Config: sides[0].cfg.Digest,
+		})
+	}
+	if got := j.calls[becomesRefused]; got != 2 || j.judged != 3 {
+		t.Errorf("%d of %d calls would be refused, want 2 of 3: %v", got, j.judged, j.rows)
 	}
 }
 

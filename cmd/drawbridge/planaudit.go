@@ -14,7 +14,6 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
-	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
 // callsJudged is what a new config makes of the calls in audit files.
@@ -267,7 +266,7 @@ func (j *callsJudged) judge(ctx context.Context, call *judgedCall) (both [2]verd
 
 // byRules says what the rules of one config make of a call with these scopes.
 func byRules(ctx context.Context, call *judgedCall, by *planned, scopes []string) verdict {
-	e := by.desk.ExplainItem(ctx, call.principal(scopes), call.request())
+	e := explainItem(ctx, by.desk, call.principal(scopes), call.request())
 	if isLet(&e) {
 		return verdict{allowed: true, byRules: true}
 	}
@@ -304,7 +303,7 @@ func (j *callsJudged) perhaps(ctx context.Context, call *judgedCall) (scopes []s
 		recorded = append(recorded, j.before.desk.ScopesNamed(call.tenant)...)
 	}
 	for _, by := range []*planned{j.before, j.after} {
-		e := by.desk.ExplainItem(ctx, call.principal(strings.Fields(call.scopes)), call.request())
+		e := explainItem(ctx, by.desk, call.principal(strings.Fields(call.scopes)), call.request())
 		for _, r := range e.Rules {
 			if !r.Allows && !r.Denies || r.Others {
 				continue
@@ -348,13 +347,7 @@ func whyRefused(e *gateway.Explanation) string {
 
 // request returns the call's request as far as rules look at it, nil if its item is not
 // theirs to judge.
-func (call *judgedCall) request() *gateway.Request {
-	r := requestOf(call.method, call.item)
-	if r != nil {
-		r.Extensions = mcp.ExtensionsNamed(mcp.ExtensionApps)
-	}
-	return r
-}
+func (call *judgedCall) request() *gateway.Request { return requestOf(call.method, call.item) }
 
 // maxOpenRows bounds how many rows name calls that were not judged.
 const maxOpenRows = 20

@@ -154,7 +154,7 @@ func (f *feed) Step(ctx context.Context, out *streams.Stream) error {
 // still get their answers to the client; a session that ends with the stream takes no
 // further ones.
 func (f *feed) isDue() bool {
-	if !f.server.streams.IsDue(f.flow) {
+	if !f.flow.IsDue() {
 		return false
 	}
 	if f.owns {

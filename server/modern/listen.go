@@ -285,7 +285,7 @@ func namesOf(filter mcp.Object, member string, follows []followed) mcp.Object {
 // Step implements source.
 func (sub *subscription) Step(_ context.Context, out *streams.Stream) error {
 	caller, ok := sub.endpoint.config.Exchanges.Resolve(sub.slot.Principal)
-	if !ok || sub.endpoint.config.Streams.IsDue(sub.flow) {
+	if !ok || sub.flow.IsDue() {
 		return streams.ErrEnded
 	}
 	sub.reauthorize(caller)

@@ -78,7 +78,7 @@ type Flow struct {
 	resumed chan struct{} // wakes the goroutine of the request; nil: workers drive it
 	timer   *time.Timer   // wakes it because of the time
 	ends    time.Time     // when it ends because the process stops; zero: that does not stop
-	ending  bool          // it was driven since then
+	due     bool          // it was driven since then; whoever drives it reads it as it is
 }
 
 type flowState uint8
@@ -182,6 +182,7 @@ func (f *Flow) advance(ctx context.Context) error {
 	if f.gone.Load() {
 		return errLeft
 	}
+	f.set.noteDue(f) // whether the source asks or not, or the time would wake it without end
 	err := ErrEnded
 	if !f.isOver() {
 		err = f.source.Step(ctx, f.out)
@@ -203,6 +204,10 @@ func (f *Flow) isOver() bool {
 		!time.Now().Before(f.expires()))
 }
 
+// IsDue tells, in Step, whether the time of the stream has come to end because the process
+// stops.
+func (f *Flow) IsDue() bool { return f.due }
+
 // expires returns when the stream ends because its token has expired, the zero time if it
 // does not.
 func (f *Flow) expires() time.Time {
@@ -220,7 +225,7 @@ func (f *Flow) Lasts() bool { return f.slot != nil }
 // of the time: to break the silence, or to end. It is called with the mutex of the set.
 func (f *Flow) next() time.Time {
 	due := f.out.last.Add(Heartbeat)
-	if !f.ends.IsZero() && !f.ending && f.ends.Before(due) {
+	if !f.ends.IsZero() && !f.due && f.ends.Before(due) {
 		due = f.ends
 	}
 	if end := f.expires(); !end.IsZero() && end.Before(due) {

@@ -191,13 +191,13 @@ func (fs *Set) endNow() {
 	}
 }
 
-// IsDue tells whether the time of a flow has come to end because the process stops.
-func (fs *Set) IsDue(f *Flow) bool {
+// noteDue notes whether the time of a flow, which is about to be driven, has come to end
+// because the process stops.
+func (fs *Set) noteDue(f *Flow) {
 	now := time.Now()
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	f.ending = !f.ends.IsZero() && !now.Before(f.ends)
-	return f.ending
+	f.due = !f.ends.IsZero() && !now.Before(f.ends)
 }
 
 // IsEnding tells whether flows are about to end whose turn has not come.

@@ -58,3 +58,38 @@ func TestStreamWhoseTokenExpiresWhileItSendsEndsThen(t *testing.T) {
 		}
 	})
 }
+
+// lasting is a source that says nothing, and does not end because the process stops. It
+// counts how often it is driven.
+type lasting struct {
+	slow
+
+	driven int
+}
+
+// Step implements Source.
+func (l *lasting) Step(context.Context, *Stream) error {
+	l.driven++
+	return nil
+}
+
+// TestStreamThatGoesOnDuringAStopIsDrivenOnce when its time to end has come, and not
+// without a pause: it waits for a call that goes on.
+func TestStreamThatGoesOnDuringAStopIsDrivenOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fs := New(Config{Exchanges: &exchange.Service{Desk: constant{}}, Most: 2})
+		source := &lasting{}
+		f := fs.NewFlow(source, &Slot{})
+		defer fs.remove(f)
+		f.out = &Stream{last: time.Now()}
+		ctx, stop := context.WithTimeout(t.Context(), Heartbeat/2)
+		defer stop()
+		time.AfterFunc(time.Second, fs.End)
+		for source.driven < 100 && f.advance(ctx) == nil && f.await(ctx) == nil { // as Serve does it
+			continue
+		}
+		if source.driven > 3 {
+			t.Errorf("it was driven %d times, want once when it begins and once at its time", source.driven)
+		}
+	})
+}

@@ -512,6 +512,31 @@ func TestSessionsWhileTheStoreIsDown(t *testing.T) {
 	})
 }
 
+// TestASessionThatWasTakenOverIsFoundWhileTheStoreIsDown, by replicas that have never
+// looked it up, after the replica that opened it has ended. One that nobody leads is not.
+// Another replica has just died, of which the others do not know.
+func TestASessionThatWasTakenOverIsFoundWhileTheStoreIsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := together(t, 5)
+		a, b := c.worlds[0], c.worlds[1]
+		id, other := a.open(t, "alice", mcp.Revision2511), a.open(t, "alice", mcp.Revision2511)
+		a.word().Drain()
+		wantStatus(t, "taken over", b.do(t, inSession("POST", id, pingBody)), http.StatusOK)
+		c.hub.Leave(a.word().Member)
+		c.setDown(true)
+		defer c.hub.Cut(c.worlds[4].word().Member)()
+		for _, w := range c.worlds[2:4] {
+			for range 5 {
+				wantStatus(t, "a call", w.do(t, legacyCall(id, "echo")), http.StatusOK)
+			}
+			wantReplicas(t, "a session that nobody leads", w.do(t, inSession("POST", other, pingBody)))
+		}
+		if r, _ := c.records.Of(c.name(t, id)); r.Primary != b.config.Others.Self() {
+			t.Errorf("got %s as primary, want the replica that took the session over", r.Primary)
+		}
+	})
+}
+
 // name returns the name of a session in the entries.
 func (c *common) name(t *testing.T, id string) string {
 	t.Helper()

@@ -335,7 +335,7 @@ func (s *Service) listenElsewhere(x *exchange.Exchange, stream string) {
 	t, refused := s.sessions.Of(x)
 	var l *sessions.Session
 	if refused == nil {
-		l, _, refused = s.sessions.Whose(x, t, "")
+		l, _, refused = s.sessions.Whose(x, t, nil)
 	}
 	if refused == nil {
 		refused = checkRevision(x, l)

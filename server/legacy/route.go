@@ -31,7 +31,8 @@ func (s *Service) missing(ctx context.Context) *exchange.Refusal {
 func (s *Service) route(x *exchange.Exchange, t *ticket.Ticket, id mcp.ID,
 	ask func(to replica.ID) forward.Outcome,
 ) *sessions.Session {
-	denied, until := replica.ID(""), time.Now().Add(forward.HoldTime)
+	var denied []replica.ID // each once
+	until := time.Now().Add(forward.HoldTime)
 	for {
 		l, to, refused := s.sessions.Whose(x, t, denied)
 		if x.Refuses(id, refused) {
@@ -43,16 +44,15 @@ func (s *Service) route(x *exchange.Exchange, t *ticket.Ticket, id mcp.ID,
 		}
 		switch ask(to) {
 		case forward.Done, forward.Taken:
+			if len(denied) > 0 {
+				s.sessions.NoteLeader(t, to)
+			}
 			return nil
 		case forward.Denied:
-			s.sessions.ForgetLeader(t)
-			if to == denied {
-				x.Refuse(id, exchange.ErrReplicas)
-				return nil
-			}
-			denied = to
+			s.sessions.NoteLeader(t, "")
+			denied = append(denied, to)
 		case forward.Unreached, forward.Lost:
-			denied = ""
+			denied = nil
 			if !s.forwarder.AwaitChange(x.Context(), until) {
 				x.Refuse(id, exchange.ErrReplicas)
 				return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
@@ -31,10 +32,12 @@ import (
 
 // Whose finds out which replica leads the session of a request with that ticket, which is
 // the caller's: this one, and then it returns the session, or the other one that it
-// returns. denied has said that it does not; "": none has. A request that was forwarded is
-// answered here, if the entry says so: this replica may be about to take the session over.
+// returns. Those denied have said that they do not. A request that was forwarded is answered
+// here, if the entry says so: this replica may be about to take the session over. While no
+// entry can be read, the others are asked in turn: who does not lead the session says so at
+// once.
 func (d *Directory) Whose(x *exchange.Exchange, t *ticket.Ticket,
-	denied replica.ID,
+	denied []replica.ID,
 ) (l *sessions.Session, to replica.ID, refused *exchange.Refusal) {
 	ctx, c := x.Context(), x.Caller
 	if !d.Shared {
@@ -50,12 +53,19 @@ func (d *Directory) Whose(x *exchange.Exchange, t *ticket.Ticket,
 		l, refused = d.takenHere(ctx, t, c)
 		return l, "", refused
 	}
-	if denied == "" {
-		if to := d.guess(t); to != "" {
-			return nil, to, nil
+	if to := d.guess(t); to != "" && len(denied) == 0 {
+		return nil, to, nil
+	}
+	l, to, refused, err := d.lookup(ctx, t, c, denied)
+	if err == nil {
+		return l, to, refused
+	}
+	for _, at := range d.config.Others.All() { // in no order, so that one which is not reached is no obstacle
+		if !errors.Is(err, primary.ErrNone) && !slices.Contains(denied, at) {
+			return nil, at, nil
 		}
 	}
-	return d.lookup(ctx, t, c, denied)
+	return nil, "", d.unlooked(ctx, t, err)
 }
 
 // takenHere returns the session of a ticket if this replica has something of it, or is
@@ -99,32 +109,34 @@ func (d *Directory) guess(t *ticket.Ticket) replica.ID {
 // the same time.
 const maxTakes = 3
 
-// lookup looks the session up in the entries, and takes it over if its primary is gone or
-// drains.
+// lookup looks the session up in the entries, and takes it over if its primary is gone,
+// drains, or has denied that it leads it. An error says that there is no entry, or that it
+// cannot be read.
 func (d *Directory) lookup(ctx context.Context, t *ticket.Ticket, c gateway.Caller,
-	denied replica.ID,
-) (*sessions.Session, replica.ID, *exchange.Refusal) {
+	denied []replica.ID,
+) (*sessions.Session, replica.ID, *exchange.Refusal, error) {
 	self := d.config.Others.Self()
 	for range maxTakes {
 		record, err := d.config.Entries.Read(ctx, keyOf(t, c))
 		if err != nil {
-			return d.unlooked(ctx, t, denied, err)
+			return nil, "", nil, err
 		}
 		at := record.Primary
-		if at != self && at != denied && d.config.Others.IsThere(at) && !d.config.Others.Drains(at) {
+		if at != self && !slices.Contains(denied, at) && d.config.Others.IsThere(at) &&
+			!d.config.Others.Drains(at) {
 			d.hints.set(t.Key, at)
-			return nil, at, nil
+			return nil, at, nil, nil
 		}
 		l, refused, err := d.take(ctx, t, c, record)
 		switch {
 		case errors.Is(err, primary.ErrFenced):
 			continue
-		case err != nil: // nobody knows who leads it now, so that the opener is not asked
-			return d.unlooked(ctx, t, t.OpenedBy(), err)
+		case err != nil: // nobody knows who leads it now, so that nobody is asked
+			return nil, "", d.unlooked(ctx, t, err), nil
 		}
-		return l, "", refused
+		return l, "", refused, nil
 	}
-	return nil, "", exchange.ErrReplicas
+	return nil, "", exchange.ErrReplicas, nil
 }
 
 // take takes a session over, once for all who want it at the same time: the last of two
@@ -183,28 +195,24 @@ func (d *Directory) TakeOver(ctx context.Context, l *sessions.Session, c gateway
 		Opener: d.opener, Key: l.Key, Opened: l.Expiry.Add(-d.config.SessionMaxAge),
 		Revision: l.Client().Revision,
 	}
-	_, to, refused := d.lookup(ctx, t, c, "")
+	_, to, refused, err := d.lookup(ctx, t, c, nil)
+	if err != nil {
+		refused = d.unlooked(ctx, t, err)
+	}
 	return to, refused
 }
 
-// ForgetLeader notes that the replica which was believed to lead a session does not.
-func (d *Directory) ForgetLeader(t *ticket.Ticket) { d.hints.set(t.Key, "") }
+// NoteLeader notes which replica leads a session; "": not the one that was believed to.
+func (d *Directory) NoteLeader(t *ticket.Ticket, at replica.ID) { d.hints.set(t.Key, at) }
 
-// unlooked says what becomes of a request for a session that cannot be looked up, for that
-// error. The replica that opened the session is asked, also if that drains, unless that is
-// denied, or is not there.
-func (d *Directory) unlooked(ctx context.Context, t *ticket.Ticket, denied replica.ID,
-	err error,
-) (*sessions.Session, replica.ID, *exchange.Refusal) {
+// unlooked returns the refusal of a session that cannot be looked up, for that error.
+func (d *Directory) unlooked(ctx context.Context, t *ticket.Ticket, err error) *exchange.Refusal {
 	if errors.Is(err, primary.ErrNone) {
 		d.hints.set(t.Key, "")
-		return nil, "", d.missed(ctx, t.Key)
-	}
-	if at := t.OpenedBy(); at != denied && at != d.config.Others.Self() && d.config.Others.IsThere(at) {
-		return nil, at, nil
+		return d.missed(ctx, t.Key)
 	}
 	d.config.Guard.Log.WarnContext(ctx, "a session cannot be looked up", slog.Any("error", err))
-	return nil, "", exchange.ErrReplicas
+	return exchange.ErrReplicas
 }
 
 // begin makes this replica the primary of a session that it has taken over from another,

@@ -537,6 +537,31 @@ func TestASessionThatWasTakenOverIsFoundWhileTheStoreIsDown(t *testing.T) {
 	})
 }
 
+// TestASessionThatCannotBeTakenOverYetSaysNothing in the log, each time that it is tried for
+// the sake of its stream. It is taken over when the store is back, and the stream goes on.
+func TestASessionThatCannotBeTakenOverYetSaysNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log logBuffer
+		c := together(t, 2, noting(&log))
+		a, b := c.worlds[0], c.worlds[1]
+		id := a.open(t, "alice", mcp.Revision2511)
+		stream := b.hearing(t, inSession("GET", id, ""))
+		wait(t)
+		c.setDown(true)
+		c.hub.Leave(a.word().Member)
+		<-time.After(15 * time.Second)
+		if n := len(log.lines("looked up")); n != 0 {
+			t.Errorf("the log has %d lines about it, want none", n)
+		}
+		c.setDown(false)
+		wait(t)
+		if r, _ := c.records.Of(c.name(t, id)); r.Primary != b.config.Others.Self() || stream.isOver() {
+			t.Errorf("got %s as primary, and the stream is over: %v; want the replica with the stream, open",
+				r.Primary, stream.isOver())
+		}
+	})
+}
+
 // name returns the name of a session in the entries.
 func (c *common) name(t *testing.T, id string) string {
 	t.Helper()

@@ -196,8 +196,11 @@ func (d *Directory) TakeOver(ctx context.Context, l *sessions.Session, c gateway
 		Revision: l.Client().Revision,
 	}
 	_, to, refused, err := d.lookup(ctx, t, c, nil)
-	if err != nil {
+	switch {
+	case errors.Is(err, primary.ErrNone):
 		refused = d.unlooked(ctx, t, err)
+	case err != nil: // it is tried again each second, for thousands of sessions
+		refused = exchange.ErrReplicas
 	}
 	return to, refused
 }

@@ -313,6 +313,50 @@ func TestWithoutRedisNothingRuns(t *testing.T) {
 	}
 }
 
+// TestARepeatWhereTheCallRanNeedsNoRedis stops Redis while requests run. Repeats at the
+// replica that runs them wait for them, or come later, and get what became of them: nobody
+// is told that nothing was done. One that had no effect may run again.
+func TestARepeatWhereTheCallRanNeedsNoRedis(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	a := l.join(t)
+	ran, freed := claim(t, a, request(1, 1)), claim(t, a, request(2, 1))
+	waiting := make(chan *once.Answer, 1)
+	go func() {
+		_, answer, err := a.Begin(context.Background(), request(1, 1))
+		if err != nil {
+			t.Error("a repeat that waits:", err)
+		}
+		waiting <- answer
+	}()
+	eventually(t, "the repeat waits", ran.Wanted)
+	l.server.Stop()
+	ran.Finish(t.Context(), once.Answer{Status: 200, Message: []byte("x")})
+	freed.Free(t.Context())
+	if answer := <-waiting; answer == nil || string(answer.Message) != "x" {
+		t.Errorf("a repeat that waits got %v, want the answer", answer)
+	}
+	if answer, err := repeat(t, a, request(1, 1)); err != nil || string(answer.Message) != "x" {
+		t.Errorf("a later one got %v, %v; want the answer", answer, err)
+	}
+	if _, err := repeat(t, a, request(1, 2)); !errors.Is(err, once.ErrBody) {
+		t.Errorf("another body: got %v, want ErrBody", err)
+	}
+	if _, err := repeat(t, a, request(2, 2)); !errors.Is(err, redis.ErrDown) {
+		t.Errorf("the key of one that had no effect: got %v, want ErrDown", err)
+	}
+	l.server.Begin(t)
+	var c once.Claim
+	eventually(t, "it runs when Redis is back", func() (runs bool) {
+		c, _, _ = a.Begin(t.Context(), request(2, 2))
+		return c != nil
+	})
+	c.Free(t.Context())
+	if answer, err := repeat(t, a, request(1, 1)); err != nil || string(answer.Message) != "x" {
+		t.Errorf("when Redis is back: got %v, %v; want the answer", answer, err)
+	}
+}
+
 // TestAnAnswerOutlivesTheStopOfItsReplica freezes Redis when a request ends, shortly
 // before its replica stops. Redis goes on just in time, so repeats elsewhere get the
 // answer.

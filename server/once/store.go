@@ -57,11 +57,10 @@ const (
 // Begin implements Store.
 func (s *store) Begin(ctx context.Context, r Request) (Claim, *Answer, error) {
 	for missed := (time.Time{}); ; {
-		c, err := s.newClaim(ctx, r)
-		if err != nil {
-			return nil, nil, err
+		c, found, err := s.newClaim(ctx, r)
+		if c != nil {
+			found, err = c.enter(ctx)
 		}
-		found, err := c.enter(ctx)
 		switch {
 		case err != nil:
 			return nil, nil, err
@@ -90,30 +89,33 @@ func (s *store) Begin(ctx context.Context, r Request) (Claim, *Answer, error) {
 	}
 }
 
-// newClaim notes a claim, once there is no other for its key at this replica.
-func (s *store) newClaim(ctx context.Context, r Request) (*claim, error) {
-	text, err := s.kept.begin(&r)
-	if err != nil {
-		return nil, err
-	}
-	c := &claim{store: s, request: r, text: text, renewed: time.Now()}
-	c.over = make(chan struct{})
+// newClaim notes a claim, once no other request runs here under its key. If the end of one
+// is known, and has yet to be written, newClaim returns the record of that.
+func (s *store) newClaim(ctx context.Context, r Request) (c *claim, _ *record, _ error) {
 	for {
+		text, refused := s.kept.begin(&r)
 		s.mu.Lock()
 		other := s.claims[r.Name]
 		switch {
-		case other == nil:
-			s.claims[r.Name] = c
+		case other == nil || other.end == nil && !other.ended.IsZero(): // the key is free, or is to be
+			if refused == nil {
+				c = &claim{store: s, request: r, text: text, renewed: time.Now()}
+				c.over = make(chan struct{})
+				s.claims[r.Name] = c
+			}
 			s.mu.Unlock()
-			return c, nil
+			return c, nil, refused
 		case other.request.Body != r.Body:
 			s.mu.Unlock()
-			return nil, ErrBody
+			return nil, nil, ErrBody
+		case other.end != nil:
+			s.mu.Unlock()
+			return nil, other.end, other.end.problem(&r, s.now())
 		}
 		other.waiting.Add(1)
 		s.mu.Unlock()
 		if err := other.await(ctx); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 }
@@ -154,7 +156,7 @@ func (c *claim) Free(ctx context.Context) {
 }
 
 // settle writes how the claim ends. What cannot be written now, Redis.Run tries again
-// until the claim has lapsed.
+// until the claim has lapsed. Who waits here knows the end meanwhile.
 func (c *claim) settle(ctx context.Context, end *record) {
 	if c.store.kept.end(ctx, c, end) == nil {
 		c.forget()
@@ -163,6 +165,7 @@ func (c *claim) settle(ctx context.Context, end *record) {
 	c.store.mu.Lock()
 	defer c.store.mu.Unlock()
 	c.end, c.ended = end, time.Now()
+	close(c.over)
 }
 
 // forget takes the claim out of those that live here, once.
@@ -171,6 +174,8 @@ func (c *claim) forget() {
 	defer c.store.mu.Unlock()
 	if c.store.claims[c.request.Name] == c {
 		delete(c.store.claims, c.request.Name)
-		close(c.over)
+		if c.ended.IsZero() {
+			close(c.over)
+		}
 	}
 }

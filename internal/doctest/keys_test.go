@@ -53,7 +53,6 @@ func keyPlaces() map[string]keyPlace {
 		"builtinFields":  {"Servers", "builtin."},
 		"databaseFields": {"Servers", "builtin.query_database.databases.*."},
 		"processLimits":  {"Servers", "limits."},
-		"signers":        {}, // what token reads of a config: keys that stand above
 		"server":         {}, // of the files of clients, which are no config of the gateway
 	}
 }

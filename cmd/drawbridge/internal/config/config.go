@@ -18,10 +18,10 @@
 //	   |  join the trees of the included files to it                     include
 //	   v
 //	one tree, of which the tenants of included files are unread
-//	   |  read the value of each key, by one table of keys               format
+//	   |  read the value of each key, by one table of keys; issuers last format
 //	   v
 //	Config, key by key
-//	   |  checks that need all keys: does a named tenant exist?          reader.later
+//	   |  checks that need several keys: is there data for sign_in?      reader.checkTogether
 //	   |  parse, read and check the tenants, file by file                part, tenants
 //	   v
 //	checked Config, or a RefusedError with every problem

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -28,39 +29,101 @@ func (r *reader) parse(data []byte, read func()) (*Config, error) {
 	return r.cfg, nil
 }
 
-// finish runs the checks that need the whole config but its tenants, for example whether
-// a tenant that an issuer names exists. They wait until every key has been read because a
-// file may have its keys in any order.
-func (r *reader) finish() {
-	r.index = r.newIndex()
-	for _, check := range r.later {
-		check()
-	}
-	r.later = nil
-}
-
-// config reads the top level of the file. The order of the keys means nothing, so
-// whatever depends on several keys is looked at after all keys have been read. The
-// tenants come last: each is read, checked and forgotten before the next.
+// config reads the top level of the file. The order of the keys means nothing: issuers
+// and tenants, which are checked against all other keys, are read after these, and
+// whatever else depends on several keys is looked at then. The tenants come last: each is
+// read, checked and forgotten before the next.
 func (r *reader) config() {
 	known := r.topFields()
 	if !r.includes(r.root, known) {
 		return
 	}
+	r.index = r.newIndex()
 	complete := r.object(r.root, "the config", known) &&
 		r.need(r.root, "the config", "issuers", "tenants", "servers")
+	if n := r.root.member("issuers"); n != nil {
+		r.issuers(n)
+	}
 	if complete {
+		r.finishIndex()
 		r.cfg.Audit.File = r.auditFile()
-		r.checkAddresses()
-		r.finish()
-		r.checkSigningIn()
+		r.checkTogether()
 	}
 	if n := r.root.member("tenants"); n != nil {
-		r.tenants(n, complete)
+		r.tenants(n)
 	}
-	if complete {
-		r.finishAuth()
-	}
+	r.finishAuth()
+}
+
+// checkTogether reports keys of the top level that do not go together. It runs after all
+// of them were read, but for the tenants.
+func (r *reader) checkTogether() {
+	c, at := r.cfg, r.root.member
+	public, signsIn, u := at("public_url"), c.SignsIn(), parsedURL(c.PublicAddress())
+	const (
+		makeKeys   = "make it with: openssl rand -base64 32 > session.keys"
+		commonKeys = "several replicas need a common sessions.keys_file, the same file at each; " + makeKeys
+		nobody     = " goes with sign_in of an issuer: nobody could sign in"
+	)
+	keyless := c.Sessions.KeysFile == ""
+	r.faultEach(
+		wrong{
+			c.Listen != "" && c.Listen == c.Operator && !strings.HasSuffix(c.Listen, ":0"), r.at("operator"),
+			"operator and listen are the same address; the operator's page is not for clients",
+		},
+		wrong{
+			public == nil && c.Listen != "" && (!IsLoopback(c.Listen) || strings.HasSuffix(c.Listen, ":0")),
+			r.at("listen"),
+			"clients elsewhere cannot type this address: set public_url to what they type, like " +
+				"https://mcp.example.com",
+		},
+		// each process would make keys at random, and none could open what another has sealed
+		wrong{at("redis") != nil && keyless, at("redis"), commonKeys},
+		wrong{c.Replicas > 1 && keyless, at("replicas"), commonKeys},
+		wrong{
+			at("link") != nil && len(c.Redis.Addresses) == 0, at("link"),
+			"link: there are no other replicas without redis",
+		},
+		// what one replica has written into a folder another would not know of
+		wrong{
+			c.Data.Dir != "" && (len(c.Redis.Addresses) > 0 || c.Replicas > 1),
+			r.root.child("data").member("dir"),
+			"several replicas share what they keep; write postgres_file, with the address of a PostgreSQL " +
+				"server in the file, in the place of dir",
+		},
+		wrong{
+			c.Data.PostgresFile != "" && keyless, at("data"),
+			"what is kept at a server is sealed with the keys of sessions.keys_file, which is not there; " +
+				makeKeys,
+		},
+		// nobody could open them again
+		wrong{
+			at("key_sets_dir") != nil && keyless && c.Data.Dir == "", at("key_sets_dir"),
+			"key sets are sealed with the keys of sessions.keys_file, which is not there; " + makeKeys,
+		},
+		wrong{
+			c.AccessKeys && !c.Data.Exists(), at("access_keys"),
+			"access keys are kept where data says, which is not there; write data: {dir: " +
+				"/var/lib/drawbridge}",
+		},
+		wrong{at("registration") != nil && !r.hasLogins(), at("registration"), "registration" + nobody},
+		wrong{at("spent_tokens") != nil && !r.hasLogins(), at("spent_tokens"), "spent_tokens" + nobody},
+		wrong{
+			signsIn && at("data") == nil, r.root,
+			"sign_in and clients need data, which has the clients and who is signed in; write data: {dir: " +
+				"/var/lib/drawbridge}",
+		},
+		wrong{
+			signsIn && public == nil, r.root,
+			"sign_in and clients need public_url: it is the name of the gateway in tokens, and the " +
+				"beginning of the callback's address",
+		},
+		wrong{
+			signsIn && public != nil && u.Scheme == "http" && !isLoopbackHost(u.Hostname()), public,
+			"clients sign in over https; let a load balancer speak it and set public_url to what clients " +
+				"type",
+		})
+	r.checkAdvertised()
 }
 
 // topFields returns the keys of the top level, each with the function that reads its
@@ -70,7 +133,8 @@ func (r *reader) topFields() fields {
 	s, l := &r.cfg.Sessions, &r.cfg.Limits
 	return fields{
 		"include": func(*node) {}, // the files were joined before any key is read, see includes
-		"tenants": func(*node) {}, // read last, see config
+		"issuers": func(*node) {}, // read when all else is known, see config
+		"tenants": func(*node) {}, // read last
 
 		"listen":          into(&r.cfg.Listen, r.address),
 		"operator":        into(&r.cfg.Operator, r.address),
@@ -80,7 +144,6 @@ func (r *reader) topFields() fields {
 		"trusted_proxies": into(&r.cfg.TrustedProxies, r.prefixes),
 		"revisions":       r.section("revisions", fields{"legacy_sse": into(&r.cfg.LegacySSE, r.boolean)}),
 
-		"issuers": r.issuers,
 		"clients": r.clients,
 		"registration": into(&r.cfg.Registration, func(n *node) clients.Registration {
 			return clients.Registration(r.choice(n, "on", "dynamic", "off"))
@@ -90,18 +153,18 @@ func (r *reader) topFields() fields {
 			fmt.Sprintf("spent refresh tokens are answered for 1m to %d hours",
 				signin.MostSpentWindow/time.Hour),
 		)),
-		"advertise": r.advertise,
+		// An empty list says that there are none, and is not taken for a missing one.
+		"advertise": func(n *node) { r.cfg.Advertise = append([]string{}, r.textsOf("advertise")(n)...) },
 		"scopes_supported": func(n *node) {
-			// An empty list says that there are none, and is not taken for a missing one.
 			r.cfg.ScopesSupported = append([]string{}, r.checkedTexts("scopes_supported", checkScope)(n)...)
 		},
 		"servers":      r.servers,
 		"redis":        r.redis,
 		"link":         r.link,
-		"replicas":     r.replicas,
-		"key_sets_dir": r.keySetsDir,
+		"replicas":     into(&r.cfg.Replicas, r.between(1, 10_000)),
+		"key_sets_dir": into(&r.cfg.KeySetsDir, r.path),
 		"data":         r.data,
-		"access_keys":  r.accessKeys,
+		"access_keys":  into(&r.cfg.AccessKeys, r.is("on", "on", "off")),
 		"acknowledge":  r.acknowledge,
 
 		"sessions": r.section("sessions", fields{
@@ -191,26 +254,6 @@ func checkExtension(id string) error {
 	return nil
 }
 
-// replicas reads how many there are. Several need common keys: each would make its own at
-// random, and none could open what another has sealed.
-func (r *reader) replicas(n *node) {
-	if r.cfg.Replicas = r.between(1, 10_000)(n); r.cfg.Replicas > 1 {
-		r.later = append(r.later, func() { r.checkReplicas(n) })
-	}
-}
-
-// keySetsDir reads where key sets outlive the process. They need keys that do: nobody
-// could open them again.
-func (r *reader) keySetsDir(n *node) {
-	r.cfg.KeySetsDir = r.path(n)
-	r.later = append(r.later, func() {
-		if r.cfg.Sessions.KeysFile == "" && r.cfg.Data.Dir == "" {
-			r.fault(n, "key sets are sealed with the keys of sessions.keys_file, which is not there; "+
-				"make it with: openssl rand -base64 32 > session.keys")
-		}
-	})
-}
-
 // sealKeys returns the keys in a file, which the setting names. It also makes a ring of them and
 // drops it, so that keys that the gateway could not start with are reported here, with
 // their place.
@@ -263,21 +306,31 @@ const minMemory = 4 << 20
 const tooLittleMemory = "limits.memory is at least 4MiB, so that one user has room for messages of " +
 	"64 KiB; say 64MiB or more, or leave it out, and it follows from what the process may have"
 
+// newIndex returns an index with what the tree of nodes says alone.
 func (r *reader) newIndex() index {
-	x := index{tenants: map[string]bool{}, servers: map[string]*Server{}, issuers: r.issuerNames()}
+	x := index{issuers: r.issuerNames()}
+	if tenants := r.root.member("tenants"); tenants != nil {
+		x.tenants = make(map[string]bool, len(tenants.members))
+		for _, m := range tenants.members {
+			x.tenants[m.name] = true
+		}
+	}
+	return x
+}
+
+// finishIndex adds what the config says when all but the tenants has been read.
+func (r *reader) finishIndex() {
+	x := &r.index
 	if len(r.cfg.Clients) > 0 && r.cfg.PublicURL != "" {
 		x.issuers = append(x.issuers, r.cfg.PublicURL) // of clients that have tokens of their own
 	}
 	if r.root.member("access_keys") != nil { // on or off: to turn keys off must not take another change
 		x.issuers = append(x.issuers, r.cfg.PublicAddress())
 	}
-	for _, m := range r.root.child("tenants").members {
-		x.tenants[m.name] = true
-	}
+	x.servers = make(map[string]*Server, len(r.cfg.Servers))
 	for i := range r.cfg.Servers {
 		x.servers[r.cfg.Servers[i].Name] = &r.cfg.Servers[i]
 	}
-	return x
 }
 
 // issuerNames returns the names of all issuers in the tree of nodes, also of those that

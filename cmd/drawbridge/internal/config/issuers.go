@@ -10,13 +10,6 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth/provider"
 )
 
-// issuerPositions are the nodes of an issuer at which finishIssuer may report problems, once
-// the whole config is known.
-type issuerPositions struct {
-	name    *node // nil: the issuer has no name, which is a problem already
-	tenants []*node
-}
-
 // algorithms returns the names of the JWS algorithms that a config may list. The name
 // none is not among them: whoever may use it needs no key.
 func algorithms() []string {
@@ -26,8 +19,8 @@ func algorithms() []string {
 	}
 }
 
-// issuers reads the list of issuers. An issuer is added to r.cfg by finishIssuer, after
-// all keys have been read, because its audiences may depend on public_url.
+// issuers reads the list of issuers. All else but the tenants has been read, because the
+// audiences of an issuer may depend on public_url.
 func (r *reader) issuers(n *node) {
 	r.faultEmpty(n, "without an issuer nobody can log in")
 	r.sequence(n, "issuers", func(item *node) {
@@ -36,26 +29,25 @@ func (r *reader) issuers(n *node) {
 			return
 		}
 		before := len(r.problems)
-		iss, login, at := r.issuer(item)
-		whole := len(r.problems) == before
-		r.later = append(r.later, func() { r.finishIssuer(iss, at, whole) })
+		iss, login := r.issuer(item)
+		r.finishIssuer(iss, item.member("issuer"), len(r.problems) == before)
 		if login != nil {
 			login.Issuer, login.PrivateAddresses = iss.Issuer, iss.PrivateAddresses
 			r.finishSignIn(login, item.member("sign_in"), item.member("issuer"))
-			r.later = append(r.later, func() { r.addLogin(login, item.member("sign_in"), nil, false) })
+			r.addLogin(login, item.member("sign_in"), false)
 		}
 	})
 }
 
 // issuer reads one issuer, and checks what can be checked without the rest of the config.
 // The login is nil if people do not sign in there with a browser.
-func (r *reader) issuer(n *node) (iss Issuer, login *Login, at issuerPositions) {
+func (r *reader) issuer(n *node) (iss Issuer, login *Login) {
 	if n.member("sign_in") != nil {
 		login = &Login{}
 	}
-	known := r.claims(&iss.Issuer, &at.tenants)
+	known := r.claims(&iss.Issuer)
 	maps.Copy(known, fields{
-		"issuer": func(n *node) { iss.Issuer.Issuer, at.name = r.text(n), n },
+		"issuer": into(&iss.Issuer.Issuer, r.text),
 		"algorithms": into(&iss.Algorithms, r.filled("without an algorithm no token can be verified",
 			r.textsAmong("algorithms", algorithms()...))),
 		// An empty list is not taken for a missing one.
@@ -72,7 +64,7 @@ func (r *reader) issuer(n *node) (iss Issuer, login *Login, at issuerPositions) 
 		"sign_in":           r.signInOf(login),
 	})
 	if !r.object(n, "an issuer", known) || !r.need(n, "the issuer", "issuer", "algorithms") {
-		return iss, nil, at
+		return iss, nil
 	}
 	sources := []string{"jwks_url", "jwks_file", "public_key_file", "hmac_secret_file"}
 	if login != nil &&
@@ -85,22 +77,17 @@ func (r *reader) issuer(n *node) (iss Issuer, login *Login, at issuerPositions) 
 		r.checkKeyTimes(&iss, source, n)
 	}
 	r.checkTenantSource(n)
-	return iss, login, at
+	return iss, login
 }
 
 // claims returns the rows of a table of keys that say what claims mean, whatever they
-// came in. The nodes that name tenants are added to tenants.
-func (r *reader) claims(iss *auth.Issuer, tenants *[]*node) fields {
+// came in.
+func (r *reader) claims(iss *auth.Issuer) fields {
 	return fields{
-		"tenant": func(n *node) { iss.Tenant, *tenants = r.text(n), append(*tenants, n) },
+		"tenant": into(&iss.Tenant, r.tenantName),
 		"tenants": r.section("tenants", fields{
 			"claim": into(&iss.TenantClaim, r.text),
-			"map": func(n *node) {
-				iss.TenantMap = make(map[string]string, len(n.members))
-				r.entries(n, "map", func(m member) {
-					iss.TenantMap[m.name], *tenants = r.text(m.value), append(*tenants, m.value)
-				})
-			},
+			"map":   into(&iss.TenantMap, named(r, "map", r.tenantName)),
 		}),
 		"scopes": r.section("scopes", fields{
 			"claims": into(&iss.ScopeClaims, r.textsOf("claims")),
@@ -110,8 +97,8 @@ func (r *reader) claims(iss *auth.Issuer, tenants *[]*node) fields {
 		"subject_claim": into(&iss.SubjectClaim, r.text),
 		"name_claim":    into(&iss.NameClaim, r.text),
 		"tenants_allowed": func(n *node) {
-			r.eachText(n, "tenants_allowed", func(item *node, id string) {
-				iss.TenantsAllowed, *tenants = append(iss.TenantsAllowed, id), append(*tenants, item)
+			r.eachText(n, "tenants_allowed", func(item *node, _ string) {
+				iss.TenantsAllowed = append(iss.TenantsAllowed, r.tenantName(item))
 			})
 		},
 	}
@@ -219,13 +206,12 @@ func parseSecret(data []byte) ([]auth.Key, error) {
 	return []auth.Key{key}, err
 }
 
-// finishIssuer does what needs the rest of the config: it checks that the issuer's
-// tenants exist, and fills in the audiences that follow from the address of the gateway.
+// finishIssuer fills in what follows from the rest of the config, such as the audiences,
+// and adds the issuer to the config. at is the value of its name, nil if it has none.
 // Whole says that the issuer was read without a problem. Only then is it given to package
 // auth for a last check, which would otherwise complain about values that the file does
 // not have.
-func (r *reader) finishIssuer(iss Issuer, positions issuerPositions, whole bool) {
-	r.checkTenants(positions.tenants)
+func (r *reader) finishIssuer(iss Issuer, at *node, whole bool) {
 	iss.Recorded = r.cfg.Records.Claims
 	if len(iss.Audiences) == 0 {
 		iss.Audiences = audiencesOf(r.runningAddress(), iss.Issuer)
@@ -241,22 +227,22 @@ func (r *reader) finishIssuer(iss Issuer, positions issuerPositions, whole bool)
 		}
 		_, err := auth.New(auth.Config{Issuers: issuers})
 		for _, e := range split(err) {
-			r.fault(positions.name, "%s", e)
+			r.fault(at, "%s", e)
 		}
 	}
-	if at := positions.name; at != nil {
+	if at != nil {
 		r.cfg.positions[EntryName(len(r.cfg.Issuers))] = at.problem("")
 	}
 	r.cfg.Issuers = append(r.cfg.Issuers, iss)
 }
 
-// checkTenants reports the nodes that name tenants which are not there.
-func (r *reader) checkTenants(nodes []*node) {
-	for _, at := range nodes {
-		if at.text != "" && at.kind == scalar && !r.index.tenants[at.text] && !r.full() {
-			r.faultHint(at, nearestKey(at.raw, r.index.tenants), "there is no tenant %q", at.raw)
-		}
+// tenantName reads the name of a tenant, which must be there.
+func (r *reader) tenantName(n *node) string {
+	name := r.text(n)
+	if name != "" && r.index.tenants != nil && !r.index.tenants[name] && !r.full() {
+		r.faultHint(n, nearestKey(n.raw, r.index.tenants), "there is no tenant %q", n.raw)
 	}
+	return name
 }
 
 // audiencesOf returns the audiences of an issuer that lists none: the resources that the

@@ -11,11 +11,6 @@ func (r *reader) link(n *node) {
 		"listen":  into(&r.cfg.Link.Listen, r.linkListen),
 		"address": into(&r.cfg.Link.Address, r.linkAddress),
 	})
-	r.later = append(r.later, func() {
-		if len(r.cfg.Redis.Addresses) == 0 {
-			r.fault(n, "link: there are no other replicas without redis")
-		}
-	})
 }
 
 // linkListen returns an address to listen on, of which the host may be left out.

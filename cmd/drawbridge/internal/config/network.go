@@ -46,21 +46,6 @@ func (r *reader) publicURL(n *node) string {
 	return text
 }
 
-// checkAddresses reports addresses that do not go together: operator and listen must
-// differ, and an address that nobody elsewhere can type needs a public_url. It runs after
-// all addresses were read.
-func (r *reader) checkAddresses() {
-	if r.cfg.Listen != "" && r.cfg.Listen == r.cfg.Operator && !strings.HasSuffix(r.cfg.Listen, ":0") {
-		r.fault(r.at("operator"),
-			"operator and listen are the same address; the operator's page is not for clients")
-	}
-	if r.cfg.PublicURL == "" && r.root.member("public_url") == nil && r.cfg.Listen != "" &&
-		(!IsLoopback(r.cfg.Listen) || strings.HasSuffix(r.cfg.Listen, ":0")) {
-		r.fault(r.at("listen"), "clients elsewhere cannot type this address: set public_url to what they "+
-			"type, like https://mcp.example.com")
-	}
-}
-
 // IsLoopback tells whether only this machine can reach an address of the form host:port.
 // It resolves no names: of all names, only localhost is taken for loopback.
 func IsLoopback(address string) bool {

@@ -30,8 +30,7 @@ type reader struct {
 	secrets  []string // files that are read again without a reload, and so are no sources
 	bytes    int      // of YAML, of the config and all included files together; parseYAML bounds them
 	root     *node    // the whole config, included files joined to it; nil until the config file is parsed
-	later    []func() // checks that need the whole config; finish runs them
-	index    index    // for those checks; finish fills it
+	index    index    // for checks of names
 	// the audiences of identities, which must not be the gateway's own
 	identities []*node
 
@@ -250,9 +249,9 @@ func (r *reader) oneOf(n *node, what string, names ...string) string {
 // tenant is looked up, so that a search through lists would take time that grows with the
 // square of a large config.
 type index struct {
-	tenants map[string]bool
-	issuers []string
-	servers map[string]*Server
+	tenants map[string]bool    // nil: the file has none, which is a problem of its own
+	issuers []string           // all of them, as servers, when the rest of the config has been read
+	servers map[string]*Server // nil: a part of the config is missing
 }
 
 // runningAddress is PublicAddress for what callers and servers compare. Without public_url

@@ -82,7 +82,6 @@ func (r *reader) redis(n *node) {
 	if r.need(n, "redis", "url") && len(r.problems) == before {
 		r.checkRedis(to, n)
 	}
-	r.later = append(r.later, func() { r.checkReplicas(n) })
 }
 
 // Bounds of redis.patience: less is missed by a pause of a busy machine, and more would
@@ -198,13 +197,4 @@ func redisAddress(host, port string) (string, bool) {
 	}
 	port = cmp.Or(u.Port(), port)
 	return net.JoinHostPort(u.Hostname(), port), validPort(port)
-}
-
-// checkReplicas reports several replicas without common keys: each process would make its
-// own at random, and none could open what another has sealed.
-func (r *reader) checkReplicas(n *node) {
-	if r.cfg.Sessions.KeysFile == "" {
-		r.fault(n, "several replicas need a common sessions.keys_file, the same file at each; make it "+
-			"with: openssl rand -base64 32 > session.keys")
-	}
 }

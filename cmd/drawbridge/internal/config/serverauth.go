@@ -15,8 +15,8 @@ func (r *reader) serverAuth(s *Server) func(*node) {
 	return r.auth(&s.Auth.Spec, lists, s)
 }
 
-// auth returns a function that reads a block auth for a server, which may not be read
-// yet: whether an endpoint may be at a private address is said beside the block. more are
+// auth returns a function that reads a block auth for a server, all else of which has been
+// read: whether an endpoint may be at a private address is said beside the block. more are
 // the keys that it has beside those of tenants.
 func (r *reader) auth(spec *credential.Spec, more fields, s *Server) func(*node) {
 	return func(n *node) {
@@ -116,7 +116,7 @@ func (r *reader) endpoint(n *node, s *Server) string {
 		r.fault(n, "%s", err)
 		return text
 	}
-	r.later = append(r.later, func() { r.checkReachable(n, s.PrivateAddresses) })
+	r.checkReachable(n, s.PrivateAddresses)
 	return text
 }
 
@@ -258,7 +258,7 @@ func folded(name string) string { return strings.ReplaceAll(strings.ToLower(name
 
 // tenantAuth returns a function that reads the block auth of a tenant: what it has in
 // place of a server's own.
-func (r *reader) tenantAuth(tenant string, servers *[]string) func(*node) {
+func (r *reader) tenantAuth(tenant string, servers []string) func(*node) {
 	return func(n *node) {
 		r.entries(n, "auth", func(m member) {
 			i := slices.IndexFunc(r.cfg.Servers, func(s Server) bool { return s.Name == m.name })
@@ -270,11 +270,9 @@ func (r *reader) tenantAuth(tenant string, servers *[]string) func(*node) {
 			server := &r.cfg.Servers[i]
 			r.auth(&spec, nil, server)(m.value)
 			r.checkAuth(server, spec, m.value)
-			r.later = append(r.later, func() {
-				if !slices.Contains(*servers, m.name) {
-					r.fault(m.key, "the tenant does not use the server %s", m.name)
-				}
-			})
+			if !slices.Contains(servers, m.name) {
+				r.fault(m.key, "the tenant does not use the server %s", m.name)
+			}
 			if server.Auth.Tenants == nil {
 				server.Auth.Tenants = map[string]credential.Spec{}
 			}

@@ -73,6 +73,10 @@ func (r *reader) server(s *Server, n *node) {
 	if !r.object(n, "a server", r.serverFields(s)) {
 		return
 	}
+	auth := n.member("auth")
+	if auth != nil {
+		r.serverAuth(s)(auth)
+	}
 	kind := r.oneOf(n, "the server", "builtin", "command", "url", "openapi")
 	if kind == "" {
 		return
@@ -102,8 +106,8 @@ func (r *reader) server(s *Server, n *node) {
 	case "openapi":
 		r.checkAPI(s, n)
 	}
-	if value := n.member("auth"); value != nil {
-		r.checkAuth(s, s.Auth.Spec, value)
+	if auth != nil {
+		r.checkAuth(s, s.Auth.Spec, auth)
 	}
 	if s.Pinned && s.Auth.OwnLists {
 		r.fault(n.member("pinned"), "pinned does not go with lists: user: nobody reads what each "+
@@ -126,7 +130,7 @@ func (r *reader) serverFields(s *Server) fields {
 		"start_timeout":     into(&s.StartTimeout, r.duration),
 		"url":               into(&s.URL, r.serverURL),
 		"headers":           into(&s.Headers, r.pairs("headers", checkHeaderOnce())),
-		"auth":              r.serverAuth(s),
+		"auth":              func(*node) {}, // read last, see server
 		"grace":             into(&s.Grace, r.duration),
 		"timeout":           into(&s.Timeout, r.duration),
 		"private_addresses": into(&s.PrivateAddresses, r.boolean),

@@ -19,25 +19,23 @@ func LoadSigners(path string, env Environment) (*Config, error) {
 // signers is to LoadSigners what reader.config is to Load. It ignores the keys that it
 // does not know.
 func (r *reader) signers() {
-	known := fields{
-		"listen":     into(&r.cfg.Listen, r.address),
-		"public_url": into(&r.cfg.PublicURL, r.publicURL),
-		"issuers":    r.issuers,
-		"tenants": func(n *node) {
-			r.entries(n, "tenants", func(m member) {
-				r.cfg.Tenants = append(r.cfg.Tenants, gateway.TenantConfig{ID: m.name})
-			})
-		},
-	}
-	if !r.includes(r.root, r.topFields()) {
+	known := r.topFields()
+	if !r.includes(r.root, known) {
 		return
 	}
-	whole := r.entries(r.root, "the config", func(m member) {
-		if read := known[m.name]; read != nil {
-			read(m.value)
+	r.index = r.newIndex()
+	r.entries(r.root, "the config", func(m member) {
+		switch m.name {
+		case "listen", "public_url":
+			known[m.name](m.value)
+		case "tenants":
+			r.entries(m.value, "tenants", func(m member) {
+				r.cfg.Tenants = append(r.cfg.Tenants, gateway.TenantConfig{ID: m.name})
+			})
 		}
 	})
-	if whole && r.need(r.root, "the config", "issuers", "tenants") {
-		r.finish()
+	if n := r.root.member("issuers"); n != nil {
+		r.issuers(n)
 	}
+	r.need(r.root, "the config", "issuers", "tenants")
 }

@@ -118,9 +118,8 @@ func (r *reader) github(n *node) {
 		Scopes: provider.DefaultScopes(provider.GitHubIssuer),
 	}
 	before := len(r.problems)
-	var tenants []*node
 	known := r.signIn(&login)
-	maps.Copy(known, r.claims(&login.Issuer, &tenants))
+	maps.Copy(known, r.claims(&login.Issuer))
 	if !r.object(n, "github", known) || !r.need(n, "github", "client_id", "client_secret_file") {
 		return
 	}
@@ -128,20 +127,19 @@ func (r *reader) github(n *node) {
 	if login.Name == "" {
 		login.Name = "github"
 	}
-	whole := len(r.problems) == before
-	r.later = append(r.later, func() { r.addLogin(&login, n, tenants, whole) })
+	r.addLogin(&login, n, len(r.problems) == before)
 }
 
-// addLogin adds a login once the whole config is known.
-func (r *reader) addLogin(login *Login, at *node, tenants []*node, whole bool) {
-	r.checkTenants(tenants)
+// addLogin adds a login to the config. checks says that package auth is to have a look at
+// its claims.
+func (r *reader) addLogin(login *Login, at *node, checks bool) {
 	for i := range r.cfg.Logins {
 		if r.cfg.Logins[i].Name == login.Name {
 			r.fault(at, "two logins have the name %q, and one address of a callback; give one of them "+
 				"another with name", login.Name)
 		}
 	}
-	if whole {
+	if checks {
 		r.checkMeaning(login, at)
 	}
 	r.cfg.Logins = append(r.cfg.Logins, *login)
@@ -198,7 +196,7 @@ func (r *reader) clients(n *node) {
 			"client_secret_file": into(&c.Secret, fromFile(r, parseClientSecret)),
 			"redirect_uris":      into(&c.Redirects, r.checkedTexts("redirect_uris", clients.CheckRedirect)),
 			"grants":             into(&c.Grants, grants),
-			"tenant":             into(&c.Tenant, r.text),
+			"tenant":             into(&c.Tenant, r.tenantName),
 			"scopes":             into(&c.Scopes, r.checkedTexts("scopes", checkScope)),
 		}
 		if !r.object(item, "a client", known) || !r.need(item, "the client", "client_id") {
@@ -211,9 +209,6 @@ func (r *reader) clients(n *node) {
 		}
 		r.cfg.Clients = append(r.cfg.Clients, c)
 		r.cfg.positions["clients"] = n.problem("")
-		if at := item.member("tenant"); at != nil {
-			r.later = append(r.later, func() { r.checkTenants([]*node{at}) })
-		}
 	})
 }
 
@@ -277,54 +272,18 @@ func checkScope(text string) error {
 // SignInKeyword stands in advertise for the gateway's own sign-in.
 const SignInKeyword = "sign_in"
 
-// advertise reads which authorization servers the metadata of /mcp names.
-func (r *reader) advertise(n *node) {
-	r.cfg.Advertise = []string{}
-	nodes := map[string]*node{}
-	r.eachText(n, "advertise", func(at *node, name string) {
-		r.cfg.Advertise, nodes[name] = append(r.cfg.Advertise, name), at
-	})
-	r.later = append(r.later, func() {
-		for _, name := range r.cfg.Advertise {
-			switch {
-			case name == SignInKeyword && !r.hasLogins() && len(r.cfg.Clients) == 0:
-				r.fault(nodes[name], "there is no sign_in to advertise")
-			case name != SignInKeyword && !slices.Contains(r.index.issuers, name):
-				r.faultHint(nodes[name], nearest(name, r.index.issuers),
-					"%q is no issuer of this config, and not %s",
-					nodes[name].raw, SignInKeyword)
-			}
-		}
-	})
-}
-
-// checkSigningIn reports what the gateway's own sign-in lacks. It runs after all keys were
-// read.
-func (r *reader) checkSigningIn() {
-	for _, name := range []string{"registration", "spent_tokens"} {
-		if at := r.root.member(name); at != nil && len(r.cfg.Logins) == 0 && !r.hasLogins() {
-			r.fault(at, "%s goes with sign_in of an issuer: nobody could sign in", name)
+// checkAdvertised reports what of advertise is no authorization server.
+func (r *reader) checkAdvertised() {
+	for _, name := range r.cfg.Advertise {
+		at := itemOf(r.root.child("advertise"), name)
+		switch {
+		case name == SignInKeyword && !r.hasLogins() && len(r.cfg.Clients) == 0:
+			r.fault(at, "there is no sign_in to advertise")
+		case name != SignInKeyword && !slices.Contains(r.index.issuers, name):
+			r.faultHint(at, nearest(name, r.index.issuers), "%q is no issuer of this config, and not %s", at.raw,
+				SignInKeyword)
 		}
 	}
-	if !r.cfg.SignsIn() {
-		return
-	}
-	u := parsedURL(r.cfg.PublicAddress())
-	if r.root.member("data") == nil {
-		r.fault(r.root, "sign_in and clients need data, which has the clients and who is signed in; "+
-			"write data: {dir: /var/lib/drawbridge}")
-	}
-	r.faultFirst(
-		wrong{
-			r.root.member("public_url") == nil, r.root,
-			"sign_in and clients need public_url: it is the name of the gateway in tokens, and the " +
-				"beginning of the callback's address",
-		},
-		wrong{
-			u.Scheme == "http" && !isLoopbackHost(u.Hostname()), r.at("public_url"),
-			"clients sign in over https; let a load balancer speak it and set public_url to what clients " +
-				"type",
-		})
 }
 
 // hasLogins tells whether any issuer of the file has a sign_in or is GitHub, good or not.

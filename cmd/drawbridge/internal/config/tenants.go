@@ -14,9 +14,8 @@ import (
 )
 
 // tenants reads the mapping of tenants into r.cfg.Tenants, in the order of the files. All
-// other keys have been read. The checks of a tenant against servers and issuers are made
-// only if these are complete.
-func (r *reader) tenants(n *node, complete bool) {
+// other keys have been read.
+func (r *reader) tenants(n *node) {
 	if n.kind == mapping && len(n.members) == 0 {
 		r.fault(n, "without a tenant nobody is let in")
 	}
@@ -33,7 +32,7 @@ func (r *reader) tenants(n *node, complete bool) {
 		t := before.tenant
 		if now.key != before.key || now.key == (digest{}) {
 			warned := r.warned
-			read := r.wholeTenant(m, serving[m.name], complete)
+			read := r.wholeTenant(m, serving[m.name])
 			if t == nil || !t.Equal(&read) { // equal ones are the same memory
 				t = &read
 			}
@@ -59,40 +58,32 @@ func (r *reader) servingTenants() map[string][]string {
 
 func positionOf(n *node) gateway.Position { return gateway.Position{File: n.file, Line: n.line} }
 
-// wholeTenant reads one tenant, checks it if the rest is complete, and warns of it if
-// there is no problem.
-func (r *reader) wholeTenant(m member, serving []string, complete bool) gateway.TenantConfig {
+// wholeTenant reads one tenant, and warns of it if there is no problem.
+func (r *reader) wholeTenant(m member, serving []string) gateway.TenantConfig {
 	t := gateway.TenantConfig{ID: m.name, Position: positionOf(m.key)}
 	value := r.open(m)
 	r.tenant(&t, value)
-	checks := r.later
-	r.later = nil
-	if !complete {
-		return t
-	}
-	for _, check := range checks {
-		check()
-	}
 	if len(r.problems) == 0 {
 		r.warnTenant(serving, member{m.name, m.key, value})
 	}
 	return t
 }
 
-// tenant reads one tenant into t.
+// tenant reads one tenant into t, its servers first: all else is checked against them.
 func (r *reader) tenant(t *gateway.TenantConfig, n *node) {
+	if servers := n.member("servers"); servers != nil {
+		r.eachText(servers, "servers", func(at *node, name string) {
+			t.Servers = append(t.Servers, name)
+			r.checkServerName(at)
+		})
+	}
 	r.object(n, "a tenant", fields{
-		"servers": func(n *node) {
-			r.eachText(n, "servers", func(at *node, name string) {
-				t.Servers = append(t.Servers, name)
-				r.later = append(r.later, func() { r.checkServerName(at) })
-			})
-		},
+		"servers": func(*node) {},
 		"rules": func(n *node) {
 			r.sequence(n, "rules", func(item *node) { t.Rules = append(t.Rules, r.rule(t, item)) })
 		},
 		"limits":      r.tenantLimits(t),
-		"auth":        r.tenantAuth(t.ID, &t.Servers),
+		"auth":        r.tenantAuth(t.ID, t.Servers),
 		"output":      r.output(&t.Output),
 		"inline_refs": into(&t.InlineRefs, r.boolean),
 		"card": func(n *node) {
@@ -108,7 +99,7 @@ func (r *reader) tenant(t *gateway.TenantConfig, n *node) {
 
 // checkServerName reports a server in a tenant's list that the config does not have.
 func (r *reader) checkServerName(at *node) {
-	if r.index.servers[at.text] == nil && !r.full() {
+	if r.index.servers != nil && r.index.servers[at.text] == nil && !r.full() {
 		r.faultHint(at, nearestKey(at.raw, r.index.servers), "there is no server %q", at.raw)
 	}
 }
@@ -153,15 +144,14 @@ func (r *reader) subjects(n *node) []string {
 		case !found || issuer == "" || subject == "":
 			r.fault(item, "%q is not issuer#subject, like https://login.example/#alice", item.raw)
 		default:
-			r.later = append(r.later, func() { r.checkSubject(item) })
+			r.checkSubject(item)
 		}
 	}
 	return texts
 }
 
 // patterns reads patterns of exposed names. A bare pattern means tools; prompt:,
-// resource: and skill: before it mean the other kinds. Whether a pattern can match
-// anything is checked later, when all servers are known.
+// resource: and skill: before it mean the other kinds.
 func (r *reader) patterns(t *gateway.TenantConfig, what string) func(*node) []string {
 	return func(n *node) (out []string) {
 		r.faultEmpty(n, "an empty list of patterns")
@@ -171,7 +161,7 @@ func (r *reader) patterns(t *gateway.TenantConfig, what string) func(*node) []st
 			kind, rest := gateway.PatternKind(pattern)
 			switch {
 			case kind == registry.KindTool && patternShape.MatchString(pattern):
-				r.later = append(r.later, func() { r.checkToolPattern(t, at, pattern) })
+				r.checkToolPattern(t, at, pattern)
 			case kind == registry.KindTool:
 				r.fault(at, "%q is not a pattern: it has letters, digits, _ - . / : and single spaces, and "+
 					"* stands for any run of characters", at.raw)
@@ -183,9 +173,9 @@ func (r *reader) patterns(t *gateway.TenantConfig, what string) func(*node) []st
 				kind == registry.KindSkill) && strings.ContainsAny(rest, " \t\r\n"):
 				r.fault(at, "%q names nothing", at.raw)
 			case kind == registry.KindPrompt:
-				r.later = append(r.later, func() { r.checkPatternServer(t, at, rest) })
+				r.checkPatternServer(t, at, rest)
 			default:
-				r.later = append(r.later, func() { r.checkResourceServer(t, at, rest) })
+				r.checkResourceServer(t, at, rest)
 			}
 		})
 		return out
@@ -216,7 +206,7 @@ func (r *reader) toolLimits(t *gateway.TenantConfig, n *node) {
 		at := *m.key
 		at.kind, at.text, at.raw = scalar, m.name, m.name
 		if patternShape.MatchString(m.name) {
-			r.later = append(r.later, func() { r.checkToolPattern(t, &at, m.name) })
+			r.checkToolPattern(t, &at, m.name)
 		} else {
 			r.fault(m.key, "%q is not a pattern of tools", m.name)
 		}

@@ -16,44 +16,50 @@ import (
 // for programs and addresses, asked says that all of them were connected to. For a tenant
 // with a server that was not asked, every acknowledgement of no-match counts as needed.
 func (c *Config) Needless(catalogue *registry.Registry, asked bool) []Problem {
+	if len(c.idle) == 0 {
+		return nil
+	}
+	needed := c.neededFor(catalogue, asked)
 	var out []Problem
-	for _, p := range c.idle {
-		if p.Text == codeNoCommand || p.Text == codeNoAudit || p.Text == codeWritable {
-			p.Text = fmt.Sprintf("%q acknowledges nothing on this machine; if the file is for it alone, it "+
-				"may go", p.Text)
-		} else {
-			p.Text = fmt.Sprintf("%q acknowledges nothing; it may go", p.Text)
+	for _, item := range c.idle {
+		rest := "; it may go"
+		switch item.text {
+		case codeNoMatch:
+			if needed[item] {
+				continue
+			}
+		case codeNoCommand, codeNoAudit, codeWritable:
+			rest = " on this machine; if the file is for it alone, it may go"
 		}
-		out = append(out, p)
-	}
-	if len(c.acknowledged) == 0 {
-		return sorted(out)
-	}
-	idle := idleRules(c, catalogue)
-	unsure := unsureTenants(c, asked)
-	needed := make(map[Problem]bool)
-	for _, a := range c.acknowledged {
-		if unsure[a.tenant] ||
-			slices.ContainsFunc(idle[a.tenant],
-				func(rule int) bool { return a.rule == anyRule || a.rule == rule }) {
-			needed[a.at] = true
-		}
-	}
-	for _, a := range c.acknowledged {
-		if p := a.at; !needed[p] {
-			p.Text = fmt.Sprintf("%q acknowledges nothing; it may go", p.Text)
-			out = append(out, p)
-		}
+		out = append(out, item.problem(fmt.Sprintf("%q acknowledges nothing%s", item.text, rest)))
 	}
 	return sorted(out)
 }
 
-// idleRules returns, for each tenant id, the numbers of its rules (from 1) with patterns
-// that match nothing in the catalogue, whether or not that is acknowledged. The number 0
-// stands for the tenant's limits.
-func idleRules(cfg *Config, catalogue *registry.Registry) map[string][]int {
-	// The config is shared, so what changes here are copies of its tenants and rules.
-	tenants := slices.Clone(cfg.Tenants)
+// neededFor returns the items that acknowledge no-match and silence a warning, or may do
+// so.
+func (c *Config) neededFor(catalogue *registry.Registry, asked bool) map[*node]bool {
+	unsure := unsureTenants(c, asked)
+	needed := make(map[*node]bool)
+	need := func(at gateway.PatternPosition) {
+		for _, item := range c.patterns[at].acknowledged {
+			needed[item] = true
+		}
+	}
+	for at := range c.patterns {
+		if unsure[at.Tenant] {
+			need(at)
+		}
+	}
+	for _, u := range gateway.UnmatchedIn(catalogue, unacknowledged(c.Tenants)) {
+		need(u.PatternPosition)
+	}
+	return needed
+}
+
+// unacknowledged returns copies of tenants of which every pattern should match something.
+func unacknowledged(tenants []gateway.TenantConfig) []gateway.TenantConfig {
+	tenants = slices.Clone(tenants)
 	for i := range tenants {
 		tenants[i].MayMatchNothing = false
 		tenants[i].Rules = slices.Clone(tenants[i].Rules)
@@ -61,11 +67,7 @@ func idleRules(cfg *Config, catalogue *registry.Registry) map[string][]int {
 			tenants[i].Rules[j].MayMatchNothing = false
 		}
 	}
-	idle := make(map[string][]int)
-	for _, u := range gateway.UnmatchedIn(catalogue, tenants) {
-		idle[u.Tenant] = append(idle[u.Tenant], u.Rule)
-	}
-	return idle
+	return tenants
 }
 
 // unsureTenants returns the tenants of which at least one server has not been asked what

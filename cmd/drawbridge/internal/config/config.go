@@ -138,16 +138,14 @@ type Config struct {
 	// patterns too
 	Warnings []Warning
 
-	patterns map[gateway.PatternPosition]Problem // where each pattern stands, with its text as written
-	// Places that acknowledge a code in vain, with the code as text. Those that
-	// acknowledge no-match are below instead: whether they are needed depends on what the
-	// servers offer, see Needless.
-	idle         []Problem
-	acknowledged []acknowledgement   // of no-match
-	positions    map[string]Problem  // where each server and issuer stands; keys as of Position
-	releases     map[release]Problem // where each release stands, with its text as written
-	largeBody    awaited             // the warning about the largest body
-	muchMemory   awaited             // the warning about limits.memory
+	patterns map[gateway.PatternPosition]awaited // about each pattern, with its text as written
+	// The items of lists acknowledge that silence nothing so far. Whether one of no-match is
+	// needed depends on what the servers offer, see Needless.
+	idle       []*node
+	positions  map[string]Problem  // where each server and issuer stands; keys as of Position
+	releases   map[release]Problem // where each release stands, with its text as written
+	largeBody  awaited             // the warning about the largest body
+	muchMemory awaited             // the warning about limits.memory
 }
 
 // Records is what the file says under audit of the content of records.
@@ -206,7 +204,7 @@ func Default() *Config {
 		LegacySSE: true, Registration: clients.RegistrationOn,
 		LogLevel:  slog.LevelInfo,
 		LogFormat: "json",
-		patterns:  map[gateway.PatternPosition]Problem{},
+		patterns:  map[gateway.PatternPosition]awaited{},
 		positions: map[string]Problem{},
 		releases:  map[release]Problem{},
 	}
@@ -465,26 +463,15 @@ type Server struct {
 // known from the config.
 func (s Server) IsElsewhere() bool { return s.Command != "" || s.URL != "" }
 
-// acknowledgement is one place in a file that acknowledges the code no-match, together
-// with one rule that the place covers. A place that covers several rules, such as a
-// tenant or the whole config, has one acknowledgement for each.
-type acknowledgement struct {
-	at     Problem // the place, with the code as its text
-	tenant string
-	rule   int // number of the rule from 1, or anyRule
-}
-
-// anyRule stands for every rule of a tenant and its limits together.
-const anyRule = -1
-
 // release is one digest in released of a server.
 type release struct{ server, digest string }
 
-// awaited is where a warning belongs that follows from the memory of the machine, which
-// is not known here, and whether it is acknowledged.
+// awaited is where a warning belongs that follows from what is not known here: the memory
+// of the machine, or what servers offer.
 type awaited struct {
-	problem Problem
-	meant   bool
+	Problem
+
+	acknowledged []*node // the items of lists acknowledge that silence it
 }
 
 // Auth is what requests to a server carry beside its headers, and on whose behalf.

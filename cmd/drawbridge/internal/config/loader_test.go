@@ -102,7 +102,7 @@ func TestALoaderNoticesWhateverAFreshLoadWould(t *testing.T) {
 		}
 		if want != nil {
 			// for validate alone
-			want.patterns, want.idle, want.acknowledged = map[gateway.PatternPosition]Problem{}, got.idle, nil
+			want.patterns, want.idle = map[gateway.PatternPosition]awaited{}, got.idle
 		}
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s:\ngot  %+v\nwant %+v", step.name, got, want)

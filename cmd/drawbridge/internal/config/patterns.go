@@ -19,43 +19,30 @@ import (
 // watchPatterns notes where each pattern of a tenant stands, so that a later warning can
 // name its place, and marks the rules whose patterns may match nothing without a warning.
 func (r *reader) watchPatterns(t *gateway.TenantConfig, n *node) {
-	note := func(position gateway.PatternPosition, at *node) {
+	note := func(position gateway.PatternPosition, at *node, acknowledged []*node) {
 		if r.known.lasting {
 			return
 		}
 		position.Tenant = t.ID
-		r.cfg.patterns[position] = at.problem(at.raw)
+		r.cfg.patterns[position] = awaited{at.problem(at.raw), acknowledged}
 	}
-	t.MayMatchNothing = r.mayMatchNothing(acknowledgement{tenant: t.ID, rule: anyRule}, n, r.root)
+	all := r.acknowledgements(codeNoMatch, n, r.root)
+	t.MayMatchNothing = len(all) > 0
 	for _, m := range n.child("limits").child("tools").members {
 		note(gateway.PatternPosition{Pattern: m.name},
-			&node{raw: m.name, file: m.key.file, line: m.key.line, col: m.key.col})
+			&node{raw: m.name, file: m.key.file, line: m.key.line, col: m.key.col}, all)
 	}
 	for i := range t.Rules {
 		item := n.child("rules").items[i]
-		own := r.mayMatchNothing(acknowledgement{tenant: t.ID, rule: i + 1}, item)
-		t.Rules[i].MayMatchNothing = own || t.MayMatchNothing
+		own := slices.Concat(all, r.acknowledgements(codeNoMatch, item))
+		t.Rules[i].MayMatchNothing = len(own) > 0
 		for _, at := range item.child("allow").items {
-			note(gateway.PatternPosition{Rule: i + 1, Pattern: at.text}, at)
+			note(gateway.PatternPosition{Rule: i + 1, Pattern: at.text}, at, own)
 		}
 		for _, at := range item.child("deny").items {
-			note(gateway.PatternPosition{Rule: i + 1, Deny: true, Pattern: at.text}, at)
+			note(gateway.PatternPosition{Rule: i + 1, Deny: true, Pattern: at.text}, at, own)
 		}
 	}
-}
-
-// mayMatchNothing tells whether one of the mappings acknowledges no-match. Whether the
-// acknowledgement is needed depends on what the servers offer, which nobody knows yet. So
-// it is kept for Needless, with the rule that it is about.
-func (r *reader) mayMatchNothing(about acknowledgement, within ...*node) bool {
-	found := r.acknowledgements(codeNoMatch, within...)
-	for _, item := range found {
-		if !r.known.lasting {
-			about.at = item.problem(codeNoMatch)
-			r.cfg.acknowledged = append(r.cfg.acknowledged, about)
-		}
-	}
-	return len(found) > 0
 }
 
 // checkSubject reports a subject of an issuer that the config does not have.

@@ -42,7 +42,7 @@ func (c *Config) AllWarnings(catalogue *registry.Registry, idle map[string][]str
 func unmatched(cfg *Config, catalogue *registry.Registry) []Warning {
 	var out []Warning
 	for _, u := range gateway.UnmatchedIn(catalogue, cfg.Tenants) {
-		at := cfg.patterns[u.PatternPosition]
+		at := cfg.patterns[u.PatternPosition].Problem
 		at.Text, at.Hint = fmt.Sprintf("%q matches nothing that the tenant's servers offer", at.Text),
 			u.Nearest
 		out = append(out, Warning{at, codeNoMatch})
@@ -65,8 +65,8 @@ func (r *reader) warnAll() {
 		r.watchReleases(&r.cfg.Servers[i], m.value)
 	}
 	for _, item := range r.acknowledged {
-		if !r.needed[item] {
-			r.cfg.idle = append(r.cfg.idle, item.problem(item.text))
+		if !r.needed[item] || item.text == codeNoMatch {
+			r.cfg.idle = append(r.cfg.idle, item)
 		}
 	}
 	sortWarnings(r.cfg.Warnings)
@@ -147,7 +147,7 @@ func (r *reader) warnServer(s *Server, reached bool, m member) {
 func (r *reader) watchMemory() {
 	limits := r.root.child("limits")
 	await := func(code string, at *node) awaited {
-		return awaited{at.problem(""), len(r.acknowledgements(code, r.root)) > 0}
+		return awaited{at.problem(""), r.acknowledgements(code, r.root)}
 	}
 	r.cfg.largeBody = await(codeLargeBody, cmp.Or(limits.member("max_body"), limits.member("memory"), r.root))
 	r.cfg.muchMemory = await(codeMuchMemory, cmp.Or(limits.member("memory"), r.root))
@@ -181,10 +181,10 @@ func (c *Config) WarnOfMemory(most int64, source string) {
 
 // warnOf adds a warning unless it is acknowledged.
 func (c *Config) warnOf(at awaited, code, text string) {
-	if at.meant {
+	if len(at.acknowledged) > 0 {
 		return
 	}
-	warning := Warning{at.problem, code}
+	warning := Warning{at.Problem, code}
 	warning.Text = text
 	c.Warnings = append(c.Warnings, warning)
 	sortWarnings(c.Warnings)

@@ -20,7 +20,8 @@ import (
 // parse returns what read finds in the text of the config file. The error is a
 // RefusedError.
 func (r *reader) parse(data []byte, read func()) (*Config, error) {
-	if r.root = r.parseYAML(data); r.root != nil {
+	r.bytes = len(data)
+	if r.root = r.parseYAML(r.cfg.File, data); r.root != nil {
 		read()
 	}
 	if len(r.problems) > 0 {
@@ -284,7 +285,7 @@ func (r *reader) auditPath(n *node) string {
 // auditFile returns where the audit records go: the file of audit.file or, when the
 // config names none, audit.jsonl in the directory of the config file.
 func (r *reader) auditFile() string {
-	return cmp.Or(r.cfg.Audit.File, r.path(&node{kind: scalar, file: r.file, text: "audit.jsonl"}))
+	return cmp.Or(r.cfg.Audit.File, r.path(&node{kind: scalar, file: r.cfg.File, text: "audit.jsonl"}))
 }
 
 // logLevel reads a level; after a problem it is that of info.

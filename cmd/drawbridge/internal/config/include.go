@@ -85,20 +85,16 @@ func (r *reader) include(root *node, own os.FileInfo, file string, at *node, kno
 		r.fault(at, "%s", err)
 		return false
 	}
-	// While the file is parsed, problems and relative file names belong to it and not to
-	// the config.
-	config := r.file
-	defer func() { r.file = config }()
-	r.file = file
-	if r.includeKnown(root, data) {
+	r.bytes += len(data)
+	if r.includeKnown(root, file, data) {
 		return true
 	}
-	included := r.parseYAML(data)
+	included := r.parseYAML(file, data)
 	if included == nil {
 		return false
 	}
 	if r.apart {
-		r.markUnread(included, data)
+		r.markUnread(included, file, data)
 	}
 	names := slices.Sorted(maps.Keys(includable()))
 	return r.entries(included, "an included file", func(m member) {

@@ -226,7 +226,7 @@ func TestTheTenantsOfOneFileAreInMemoryAtATime(t *testing.T) {
 	}
 	r := newReader(file, data, nil, testEnvironment)
 	r.apart = true
-	r.root = r.parseYAML(data)
+	r.root = r.parseYAML(file, data)
 	if !r.includes(r.root, fields{}) {
 		t.Fatal(r.problems)
 	}

@@ -15,11 +15,8 @@ const maxProblems = 100
 // its caller goes on, so that later problems are found in the same run. The results count
 // only if problems is empty at the end. A reader is for one load and one goroutine.
 type reader struct {
-	// The file that is read at the moment, by the name that the operator wrote: that of
-	// the config, or that of an included file while include reads it.
-	file string
-	env  Environment
-	cfg  *Config // that is read
+	env Environment
+	cfg *Config // that is read
 	// Whether tenants of included files are left unread until they are wanted, see part.
 	apart    bool
 	opened   opened  // the part that was parsed again last
@@ -28,7 +25,7 @@ type reader struct {
 	problems []Problem
 	warned   int      // warnings so far, also beyond those that are kept
 	secrets  []string // files that are read again without a reload, and so are no sources
-	bytes    int      // of YAML, of the config and all included files together; parseYAML bounds them
+	bytes    int      // of YAML, of the config and all files included so far; parseYAML bounds them
 	root     *node    // the whole config, included files joined to it; nil until the config file is parsed
 	index    index    // for checks of names
 	// the audiences of identities, which must not be the gateway's own
@@ -46,7 +43,7 @@ type reader struct {
 // sources, so that a Watch notices when the file comes back.
 func newReader(path string, data []byte, err error, env Environment) *reader {
 	r := &reader{
-		file: path, env: env, cfg: Default(), known: &memory{}, next: newMemory(),
+		env: env, cfg: Default(), known: &memory{}, next: newMemory(),
 		needed: make(map[*node]bool),
 	}
 	r.cfg.File, r.cfg.Sources = path, Sources{files: []string{path}, sum: chain(nil, data, err)}

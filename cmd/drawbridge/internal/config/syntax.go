@@ -15,22 +15,23 @@ import (
 
 // checkTokens refuses anchors, aliases, tags, directives and complex keys. It returns
 // whether the tokens may be parsed.
-func (r *reader) checkTokens(tokens token.Tokens) bool {
-	before := len(r.problems)
+func (p *parser) checkTokens(tokens token.Tokens) bool {
+	before := len(p.r.problems)
 	for i, t := range tokens {
-		if text := unused(t.Type); text != "" && !r.full() { // blamed looks at the whole line before each
+		if text := unused(t.Type); text != "" && !p.r.full() { // blamed looks at the whole line before each
 			t, text = blamed(tokens[:i+1], text)
-			r.fault(r.nodeAt(t), "%s", text)
+			p.r.fault(p.nodeAt(t), "%s", text)
 		}
 	}
-	return len(r.problems) == before
+	return len(p.r.problems) == before
 }
 
 // document returns the node of the tokens of a document, nil after a problem. It may
 // overwrite what follows the tokens.
-func (r *reader) document(tokens token.Tokens) *node {
+func (p *parser) document(tokens token.Tokens) *node {
 	end := &token.Token{Position: &token.Position{}}
-	p := &parser{r: r, tokens: append(tokens, end)}
+	tokens = append(tokens, end)
+	p.tokens = tokens
 	root := p.value()
 	if p.peek(0) != end {
 		p.unexpected()
@@ -51,6 +52,7 @@ func (r *reader) document(tokens token.Tokens) *node {
 //	  └───── scalar                        value
 type parser struct {
 	r      *reader
+	file   string
 	tokens token.Tokens // and a last one, left of all others, that has no type
 	at     int          // index of the next token
 	failed bool         // a problem was recorded
@@ -91,7 +93,7 @@ func (p *parser) fail(text string) {
 	if p.forgotten != nil {
 		t, text = p.forgotten, fmt.Sprintf("this %s is not closed", p.forgotten.Value)
 	}
-	p.r.fault(p.r.nodeAt(t), "%s", text)
+	p.r.fault(p.nodeAt(t), "%s", text)
 	p.failed, p.at = true, len(p.tokens)
 }
 
@@ -107,7 +109,7 @@ func (p *parser) value() *node {
 	default:
 		return p.scalar()
 	}
-	out := p.r.nodeAt(p.peek(0))
+	out := p.nodeAt(p.peek(0))
 	p.depth++
 	if p.depth > maxConfigDepth {
 		p.fail(fmt.Sprintf("more than %d levels deep", maxConfigDepth))
@@ -123,7 +125,7 @@ func (p *parser) mapping(out *node) {
 	p.left = p.peek(0).Position.Column
 	for column := p.left; p.isKey() && p.peek(0).Position.Column == column; p.left = column {
 		key := p.key("")
-		out.members = append(out.members, member{name: key.Value, key: p.r.nodeAt(key), value: p.below(key)})
+		out.members = append(out.members, member{name: key.Value, key: p.nodeAt(key), value: p.below(key)})
 	}
 }
 
@@ -168,7 +170,7 @@ func (p *parser) below(key *token.Token) *node {
 	case t.Position.Column > key.Position.Column, t.Position.Column == key.Position.Column && p.isEntry():
 		return p.value()
 	}
-	none := p.r.nodeAt(colon)
+	none := p.nodeAt(colon)
 	none.kind, none.col = null, none.col+1
 	return none
 }
@@ -196,7 +198,7 @@ func (p *parser) flow(out *node) {
 	p.open = append(p.open, start)
 	p.at++
 	if out.kind == mapping && p.isKey() {
-		first := p.r.nodeAt(p.peek(0))
+		first := p.nodeAt(p.peek(0))
 		out.line, out.col = first.line, first.col
 	}
 	for !p.failed && p.peek(0).Type != closing {
@@ -223,7 +225,7 @@ func (p *parser) item(in *node) {
 	switch {
 	case p.isKey():
 		if in.kind == list {
-			one := p.r.nodeAt(t)
+			one := p.nodeAt(t)
 			one.kind, in.items = mapping, append(in.items, one)
 			in = one
 		}
@@ -231,7 +233,7 @@ func (p *parser) item(in *node) {
 		if p.isKey() {
 			p.key(secondColon)
 		}
-		in.members = append(in.members, member{name: t.Value, key: p.r.nodeAt(t), value: p.value()})
+		in.members = append(in.members, member{name: t.Value, key: p.nodeAt(t), value: p.value()})
 	case in.kind == mapping && (isText(t) || opens(t)):
 		p.fail("a colon and a value are missing after this; between { } stands key: value")
 	default:
@@ -242,7 +244,7 @@ func (p *parser) item(in *node) {
 // scalar reads a text, a number or the like. A text after | or > is a token of its own.
 func (p *parser) scalar() *node {
 	t := p.peek(0)
-	out := p.r.nodeAt(t)
+	out := p.nodeAt(t)
 	if t.Indicator == token.BlockScalarIndicator && len(p.open) == 0 {
 		p.at++
 		if t = p.peek(0); t.Type != token.StringType {
@@ -413,9 +415,9 @@ func plainMessage(text string) string {
 	return errUnreadable.Error() + "; look at the indentation, quotes, colons and brackets before it"
 }
 
-// nodeAt returns an empty node at the place of t in the file that is read.
-func (r *reader) nodeAt(t *token.Token) *node {
-	return &node{file: r.file, line: max(1, t.Position.Line), col: max(1, t.Position.Column)}
+// nodeAt returns an empty node at the place of t.
+func (p *parser) nodeAt(t *token.Token) *node {
+	return &node{file: p.file, line: max(1, t.Position.Line), col: max(1, t.Position.Column)}
 }
 
 // errUnreadable stands in for errors of the library that have no plain words of ours, and

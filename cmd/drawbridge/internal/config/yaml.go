@@ -19,11 +19,10 @@ import (
 //
 //	bytes --scan--> tokens --oneDocument--> those of the config --parser--> nodes
 
-// parseYAML reads the one document of the file that the reader is at into nodes. It
-// returns nil when the text is no such document; then at least one problem says why.
-func (r *reader) parseYAML(data []byte) *node {
-	start := &node{file: r.file, line: 1, col: 1}
-	r.bytes += len(data)
+// parseYAML reads the one document of a file into nodes. It returns nil when the text is
+// no such document; then at least one problem says why.
+func (r *reader) parseYAML(file string, data []byte) *node {
+	p, start := &parser{r: r, file: file}, &node{file: file, line: 1, col: 1}
 	switch {
 	case len(data) > maxPartBytes:
 		r.fault(start,
@@ -40,7 +39,7 @@ func (r *reader) parseYAML(data []byte) *node {
 	// the scanner would keep breaks in quotes that are folded to spaces
 	text = strings.ReplaceAll(text, "\r\n", "\n")
 	if line := tabbedLine(text); line > 0 {
-		r.fault(&node{file: r.file, line: line, col: 1},
+		r.fault(&node{file: file, line: line, col: 1},
 			"a tab in a line of more than 64 KiB; write spaces, or \\t in double quotes")
 		return nil
 	}
@@ -49,13 +48,13 @@ func (r *reader) parseYAML(data []byte) *node {
 		r.fault(start, "%s", err)
 		return nil
 	}
-	if !r.checkTokens(tokens) {
+	if !p.checkTokens(tokens) {
 		return nil
 	}
-	if tokens = r.oneDocument(tokens); len(tokens) == 0 {
+	if tokens = p.oneDocument(tokens); len(tokens) == 0 {
 		return nil
 	}
-	return r.document(tokens)
+	return p.document(tokens)
 }
 
 // tabbedLine returns the number of the first line that has a tab and more than maxTabLine
@@ -99,7 +98,7 @@ func contain(err *error) {
 // oneDocument returns the tokens between the marks --- and ... of the document, which may
 // be left out. A second document is a problem, and then there are no tokens: ignoring it
 // would ignore settings that somebody wrote. None at all are a problem, too.
-func (r *reader) oneDocument(tokens token.Tokens) token.Tokens {
+func (p *parser) oneDocument(tokens token.Tokens) token.Tokens {
 	if len(tokens) > 0 && tokens[0].Type == token.DocumentHeaderType {
 		tokens = tokens[1:]
 	}
@@ -107,7 +106,7 @@ func (r *reader) oneDocument(tokens token.Tokens) token.Tokens {
 	for i, t := range tokens {
 		mark := t.Type == token.DocumentHeaderType || t.Type == token.DocumentEndType
 		if !mark && i > end {
-			r.fault(r.nodeAt(t), "a second document; the config is one document")
+			p.r.fault(p.nodeAt(t), "a second document; the config is one document")
 			return nil
 		}
 		if mark {
@@ -115,7 +114,7 @@ func (r *reader) oneDocument(tokens token.Tokens) token.Tokens {
 		}
 	}
 	if end == 0 {
-		r.fault(&node{file: r.file, line: 1, col: 1}, "the file is empty")
+		p.r.fault(&node{file: p.file, line: 1, col: 1}, "the file is empty")
 	}
 	return tokens[:end]
 }

@@ -67,15 +67,16 @@ func TestNestingIsCountedInLevels(t *testing.T) {
 func asTheLibrary(t *testing.T, file, text string) bool {
 	t.Helper()
 	r := newReader(file, nil, nil, testEnvironment)
+	p := &parser{r: r, file: file}
 	tokens, err := scan(text)
-	if err != nil || !r.checkTokens(tokens) {
+	if err != nil || !p.checkTokens(tokens) {
 		return false
 	}
-	if tokens = r.oneDocument(tokens); len(tokens) == 0 {
+	if tokens = p.oneDocument(tokens); len(tokens) == 0 {
 		return false
 	}
-	theirs, err := parsedByLibrary(r, slices.Clone(tokens))
-	ours := r.document(tokens)
+	theirs, err := parsedByLibrary(p, slices.Clone(tokens))
+	ours := p.document(tokens)
 	if (ours == nil) != (len(r.problems) > 0) {
 		t.Fatalf("%s: got node %v with problems %v", file, ours, r.problems)
 	}
@@ -96,7 +97,7 @@ func asTheLibrary(t *testing.T, file, text string) bool {
 }
 
 // parsedByLibrary has the library parse tokens, few enough for it.
-func parsedByLibrary(r *reader, tokens token.Tokens) (root *node, err error) {
+func parsedByLibrary(p *parser, tokens token.Tokens) (root *node, err error) {
 	defer contain(&err)
 	file, err := library.Parse(tokens, 0, library.AllowDuplicateMapKey())
 	if err == nil && (len(file.Docs) != 1 || file.Docs[0].Body == nil) {
@@ -105,17 +106,17 @@ func parsedByLibrary(r *reader, tokens token.Tokens) (root *node, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return convert(r, file.Docs[0].Body), nil
+	return convert(p, file.Docs[0].Body), nil
 }
 
 // convert makes nodes of the library's syntax tree.
-func convert(r *reader, n ast.Node) *node {
-	out := r.nodeAt(n.GetToken())
+func convert(p *parser, n ast.Node) *node {
+	out := p.nodeAt(n.GetToken())
 	pair := func(pair *ast.MappingValueNode) {
 		key := pair.Key.GetToken()
 		out.kind = mapping
 		out.members = append(out.members, member{
-			name: key.Value, key: r.nodeAt(key), value: convert(r, pair.Value),
+			name: key.Value, key: p.nodeAt(key), value: convert(p, pair.Value),
 		})
 		// the library points at the first colon
 		out.line, out.col = out.members[0].key.line, out.members[0].key.col
@@ -131,16 +132,16 @@ func convert(r *reader, n ast.Node) *node {
 	case *ast.SequenceNode:
 		out.kind = list
 		for _, item := range n.Values {
-			out.items = append(out.items, convert(r, item))
+			out.items = append(out.items, convert(p, item))
 		}
 	case *ast.NullNode:
 		out.kind = null
 	case *ast.StringNode:
-		r.setText(out, n.Value)
+		p.r.setText(out, n.Value)
 	case *ast.LiteralNode:
-		r.setText(out, n.Value.Value)
+		p.r.setText(out, n.Value.Value)
 	default:
-		r.setText(out, n.GetToken().Value)
+		p.r.setText(out, n.GetToken().Value)
 	}
 	return out
 }
@@ -209,7 +210,7 @@ func TestTabsAreNotLostFromTexts(t *testing.T) {
 		{"a: |\n  x\ty\n", ""},
 	} {
 		r := newReader("tabs.yaml", nil, nil, testEnvironment)
-		r.parseYAML([]byte(test.text))
+		r.parseYAML("tabs.yaml", []byte(test.text))
 		if got := errorText(RefusedError(r.problems)); len(r.problems) > 0 && got != test.want ||
 			len(r.problems) == 0 && test.want != "" {
 			t.Errorf("%q: got %q, want %q", test.text, got, test.want)
@@ -223,7 +224,7 @@ func TestLineBreaksOfWindowsMeanTheSame(t *testing.T) {
 	const text = "a: \"x\n  y\"\nb: 'x\n\n  y'\nc: x\n  y\nd: |\n  x\n  y\ne: >-\n  x\n  y\nf: [\"x\n  y\", {z: \"x\n  y\"}]\n"
 	read := func(text string) *node {
 		r := newReader("lines.yaml", nil, nil, testEnvironment)
-		n := r.parseYAML([]byte(text))
+		n := r.parseYAML("lines.yaml", []byte(text))
 		if len(r.problems) > 0 {
 			t.Fatal(r.problems)
 		}
@@ -245,7 +246,7 @@ func TestManyKeysAreReadInTimeAndStack(t *testing.T) {
 		fmt.Fprintf(&text, "      k%d:\n", i)
 	}
 	r := newReader("many.yaml", nil, nil, testEnvironment)
-	root := r.parseYAML([]byte(text.String()))
+	root := r.parseYAML("many.yaml", []byte(text.String()))
 	if root == nil {
 		t.Fatal(r.problems)
 	}

@@ -48,40 +48,32 @@ func parseJSONC(file string, data []byte) (*node, error) {
 	return tree(plain, at), nil
 }
 
-// jsonPart is what JSON with comments begins with: a text in quotes, perhaps without its
-// end, a comment, the beginning of one that does not end, blanks, a number or a word, or
-// any one character.
-var jsonPart = regexp.MustCompile(
-	`(?s)^(?:"(?:\\.|[^"\\])*"?|//[^\n]*|/\*.*?\*/|/\*|[ \t\r\n]+|[\w.+-]+|.)`)
+// jsonComment is a text in quotes, perhaps without its end, a comment, or the beginning of
+// one that does not end. Texts are there so that nothing in them is taken for the others.
+var jsonComment = regexp.MustCompile(`(?s)"(?:\\.|[^"\\])*"?|//[^\n]*|/\*.*?\*/|/\*`)
+
+// lastComma is a text in quotes, or a comma with a closing bracket behind it.
+var lastComma = regexp.MustCompile(`(?s)"(?:\\.|[^"\\])*"?|,[ \t\r\n]*[}\]]`)
 
 // plainJSON returns data with blanks in the place of comments and of commas before a
 // closing bracket. unclosed is the offset of a comment that does not end, -1 when there
 // is none.
 func plainJSON(data []byte) (plain []byte, unclosed int) {
 	plain = bytes.Clone(data)
-	comma := -1     // offset of a comma that only blanks and comments have followed; -1: there is none
-	valued := false // a comma is taken away only after a value: [,] is no list
-	for i := 0; i < len(plain); {
-		part := jsonPart.Find(plain[i:])
-		switch {
+	for _, at := range jsonComment.FindAllIndex(plain, -1) {
+		switch part := plain[at[0]:at[1]]; {
 		case string(part) == "/*":
-			return nil, i
-		case bytes.HasPrefix(part, []byte("//")), bytes.HasPrefix(part, []byte("/*")):
+			return nil, at[0]
+		case part[0] == '/':
 			blank(part)
-		case bytes.ContainsAny(part[:1], " \t\r\n"):
-		case part[0] == ',':
-			comma = -1
-			if valued {
-				comma = i
-			}
-			valued = false
-		default:
-			if isClosing := part[0] == '}' || part[0] == ']'; isClosing && comma >= 0 {
-				plain[comma] = ' '
-			}
-			comma, valued = -1, part[0] != '{' && part[0] != '[' && part[0] != ':'
 		}
-		i += len(part)
+	}
+	for _, at := range lastComma.FindAllIndex(plain, -1) {
+		before := bytes.TrimRight(plain[:at[0]], " \t\r\n")
+		// a comma is taken away only after a value: [,] is no list
+		if plain[at[0]] == ',' && len(before) > 0 && !bytes.ContainsAny(before[len(before)-1:], "[{,:") {
+			plain[at[0]] = ' '
+		}
 	}
 	return plain, -1
 }

@@ -109,35 +109,31 @@ func (r *reader) claims(iss *auth.Issuer) fields {
 // the claim may say is listed: without that, the issuer of one tenant could write tokens
 // for any other.
 func (r *reader) checkTenantSource(n *node) {
-	from, allowed := n.member("tenants"), n.member("tenants_allowed")
-	switch r.oneOf(n, "the issuer", "tenant", "tenants") {
-	case "tenants":
-		listed := allowed != nil && (allowed.kind != list || len(allowed.items) > 0)
-		claim, mapped := from.member("claim"), from.member("map")
-		if from.kind != mapping {
-			return
-		}
-		r.faultFirst(
-			wrong{claim == nil, from, `tenants lacks "claim": which claim names the tenants`},
-			wrong{
-				listed && mapped != nil, allowed,
-				"tenants_allowed goes with a claim that names tenants themselves; map says already which " +
-					"tenants there are",
-			},
-			wrong{
-				mapped != nil && mapped.kind == mapping && len(mapped.members) == 0, mapped,
-				"an empty map leads to no tenant",
-			},
-			wrong{
-				!listed && mapped == nil, claim,
-				"the claim needs tenants_allowed, which tenants this issuer may name, or a map from what " +
-					"it says to tenants",
-			})
-	case "tenant":
-		if allowed != nil {
-			r.fault(allowed, "tenants_allowed goes with tenants; this issuer has a fixed tenant")
-		}
-	}
+	from, allowed := n.child("tenants"), n.member("tenants_allowed")
+	claim, mapped := from.member("claim"), from.member("map")
+	source := r.oneOf(n, "the issuer", "tenant", "tenants")
+	named := source == "tenants" && from.kind == mapping
+	listed := allowed != nil && (allowed.kind != list || len(allowed.items) > 0)
+	r.faultFirst(
+		wrong{
+			source == "tenant" && allowed != nil, allowed,
+			"tenants_allowed goes with tenants; this issuer has a fixed tenant",
+		},
+		wrong{named && claim == nil, from, `tenants lacks "claim": which claim names the tenants`},
+		wrong{
+			named && listed && mapped != nil, allowed,
+			"tenants_allowed goes with a claim that names tenants themselves; map says already which " +
+				"tenants there are",
+		},
+		wrong{
+			named && mapped != nil && mapped.kind == mapping && len(mapped.members) == 0, mapped,
+			"an empty map leads to no tenant",
+		},
+		wrong{
+			named && !listed && mapped == nil, claim,
+			"the claim needs tenants_allowed, which tenants this issuer may name, or a map from what it " +
+				"says to tenants",
+		})
 }
 
 // checkSource checks an issuer's source of keys together with its algorithms. The HS

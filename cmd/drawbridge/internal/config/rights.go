@@ -78,14 +78,6 @@ func (r *reader) cpuTime(n *node) time.Duration {
 		})
 }
 
-// checkRights reports a limit that would not do what it says.
-func (r *reader) checkRights(s *Server, n *node) {
-	if s.Rights.Limits.Processes > 0 && n.member("user") == nil {
-		r.fault(n.member("limits").member("processes"),
-			"processes goes with user: the system counts all processes of a user, the gateway's own too")
-	}
-}
-
 // withheld says why servers cannot get the rights of their own that they are to have, ""
 // when they can. system is the operating system, as in runtime.GOOS, and uid the number
 // of the user who runs the gateway.

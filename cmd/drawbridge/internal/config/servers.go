@@ -89,18 +89,27 @@ func (r *reader) server(s *Server, n *node) {
 			}
 		}
 	}
-	if s.MaxChildren == 1 && !s.Shared {
-		r.fault(n.member("max_children"),
-			"one child is for lists only and leaves none for calls; say 2 or more, or shared: true")
-	}
+	r.faultEach(
+		wrong{
+			s.MaxChildren == 1 && !s.Shared, n.member("max_children"),
+			"one child is for lists only and leaves none for calls; say 2 or more, or shared: true",
+		},
+		wrong{
+			kind == "command" && s.Rights.Limits.Processes > 0 && n.member("user") == nil,
+			n.child("limits").member("processes"),
+			"processes goes with user: the system counts all processes of a user, the gateway's own too",
+		},
+		wrong{
+			s.Pinned && s.Auth.OwnLists, n.member("pinned"),
+			"pinned does not go with lists: user: nobody reads what each user is listed, so nobody could " +
+				"release it",
+		})
 	for _, name := range []string{"url", "base_url"} {
 		if value := n.member(name); value != nil {
 			r.checkReachable(value, s.PrivateAddresses)
 		}
 	}
 	switch kind {
-	case "command":
-		r.checkRights(s, n)
 	case "builtin":
 		r.checkBuiltin(s, n)
 	case "openapi":
@@ -108,10 +117,6 @@ func (r *reader) server(s *Server, n *node) {
 	}
 	if auth != nil {
 		r.checkAuth(s, s.Auth.Spec, auth)
-	}
-	if s.Pinned && s.Auth.OwnLists {
-		r.fault(n.member("pinned"), "pinned does not go with lists: user: nobody reads what each "+
-			"user is listed, so nobody could release it")
 	}
 	r.checkType(s, n, kind)
 }

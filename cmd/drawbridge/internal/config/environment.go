@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -45,25 +46,23 @@ func expand(text string, env Environment) (out string, defaulted bool, err error
 // replaceVariables replaces each ${…} in a text by what value returns for what stands in
 // it, which is not looked through again.
 func replaceVariables(text string, value func(inner string) (string, error)) (string, error) {
-	var b strings.Builder
-	for {
-		before, rest, found := strings.Cut(text, "${")
-		b.WriteString(before)
-		if !found {
-			return b.String(), nil
+	var broken error // the first
+	out := variable.ReplaceAllStringFunc(text, func(found string) string {
+		replaced, err := "", errors.New("${ without }")
+		if inner, closed := strings.CutSuffix(found[len("${"):], "}"); closed {
+			replaced, err = value(inner)
 		}
-		inner, after, closed := strings.Cut(rest, "}")
-		if !closed {
-			return "", errors.New("${ without }")
-		}
-		replaced, err := value(inner)
-		if err != nil {
-			return "", err
-		}
-		b.WriteString(replaced)
-		text = after
+		broken = cmp.Or(broken, err)
+		return replaced
+	})
+	if broken != nil {
+		return "", broken
 	}
+	return out, nil
 }
+
+// variable is a ${…}, or the rest of a text with one that does not end.
+var variable = regexp.MustCompile(`\$\{[^}]*}?`)
 
 // variableName is the form of the name of a variable.
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)

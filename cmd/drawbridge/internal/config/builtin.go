@@ -115,12 +115,11 @@ func (r *reader) checkBuiltin(s *Server, n *node) {
 			r.checkReachable(value, s.PrivateAddresses)
 		}
 	}
-	if at := n.child("builtin").member("describe_database"); at != nil &&
-		n.child("builtin").member("query_database") == nil {
-		r.fault(
-			at,
-			"describe_database describes the databases of query_database, which this server does not have")
-	}
+	at := n.child("builtin").member("describe_database")
+	r.faultFirst(wrong{
+		at != nil && n.child("builtin").member("query_database") == nil, at,
+		"describe_database describes the databases of query_database, which this server does not have",
+	})
 	// After any problem, s may be incomplete, and package builtin would complain about
 	// values that the file does not have.
 	if len(r.problems) > 0 {

@@ -162,15 +162,10 @@ func (f *clientFile) server(n *node) (Server, []Problem) {
 		Env: map[string]string{}, Headers: map[string]string{},
 	}
 	r := newReader(f.file, nil, nil, f.env)
-	switch {
-	case n.kind != mapping:
-		r.fault(n, "a server is an object with a command or a url")
-		return s, r.problems
-	case n.child("disabled").text == "true":
-		r.fault(n.member("disabled"), "disabled in the file")
-		return s, r.problems
-	case n.child("enabled").text == "false":
-		r.fault(n.member("enabled"), "disabled in the file")
+	if r.faultFirst(
+		wrong{n.kind != mapping, n, "a server is an object with a command or a url"},
+		wrong{n.child("disabled").text == "true", n.member("disabled"), "disabled in the file"},
+		wrong{n.child("enabled").text == "false", n.member("enabled"), "disabled in the file"}) {
 		return s, r.problems
 	}
 	address := func(at *node) {
@@ -214,17 +209,16 @@ func cures() map[string]string {
 // checkKind decides whether a server is a command or an address; both or neither is a
 // problem. Members that belong to the other kind are ignored, with their place.
 func (f *clientFile) checkKind(r *reader, s *Server, n *node) {
+	if len(r.problems) > 0 || r.faultFirst(
+		wrong{s.Command != "" && s.URL != "", n, "it has both a command and an address; keep one"},
+		wrong{
+			s.Command == "" && s.URL == "", n,
+			"it has neither a command nor an address; add command or url",
+		}) {
+		return
+	}
 	kind, idle := "command", []string{"headers"}
-	switch {
-	case len(r.problems) > 0:
-		return
-	case s.Command != "" && s.URL != "":
-		r.fault(n, "it has both a command and an address; keep one")
-		return
-	case s.Command == "" && s.URL == "":
-		r.fault(n, "it has neither a command nor an address; add command or url")
-		return
-	case s.URL != "":
+	if s.URL != "" {
 		kind, idle = "url", []string{"args", "cwd", "env"}
 	}
 	for _, m := range n.members {

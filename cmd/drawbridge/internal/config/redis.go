@@ -97,26 +97,21 @@ const leastRedisMemory = 16 << 20
 
 // checkRedis reports keys that do not go together. It is called if each of them is right.
 func (r *reader) checkRedis(to *Redis, n *node) {
-	var all []wrong
-	for _, pair := range [][2]string{
-		{"user", "password_file"},
-		{"sentinel_user", "sentinel_password_file"},
-		{"certificate_file", "certificate_key_file"},
-		{"certificate_key_file", "certificate_file"},
-	} {
-		at := n.member(pair[0])
-		all = append(all, wrong{at != nil && n.member(pair[1]) == nil, at, pair[0] + " needs " + pair[1]})
+	without := func(is bool, name, text string) wrong {
+		return wrong{!is && n.member(name) != nil, n.member(name), name + text}
 	}
-	for _, name := range []string{"ca_file", "certificate_file"} {
-		at := n.member(name)
-		all = append(all, wrong{at != nil && !to.Secure, at, name + " goes with TLS: write rediss:// in url"})
+	needs := func(name, other string) wrong {
+		return without(n.member(other) != nil, name, " needs "+other)
 	}
-	if r.faultFirst(all...) {
+	if r.faultFirst(
+		needs("user", "password_file"), needs("sentinel_user", "sentinel_password_file"),
+		needs("certificate_file", "certificate_key_file"), needs("certificate_key_file", "certificate_file"),
+		without(to.Secure, "ca_file", " goes with TLS: write rediss:// in url"),
+		without(to.Secure, "certificate_file", " goes with TLS: write rediss:// in url")) {
 		return
 	}
-	if at := n.member("sentinel_password_file"); at != nil && to.Master == "" {
-		r.fault(at, "sentinel_password_file goes with redis+sentinel:// in url")
-	}
+	r.faultFirst(without(to.Master != "", "sentinel_password_file",
+		" goes with redis+sentinel:// in url"))
 	if _, err := to.TLS(); err != nil {
 		r.fault(n, "%s", err)
 	}
@@ -134,14 +129,12 @@ var redisForm = regexp.MustCompile(`^redis(s?)(|\+sentinel|\+cluster)://([^/?#]*
 func (r *reader) redisURL(to *Redis, n *node) {
 	text := r.text(n)
 	parts := redisForm.FindStringSubmatch(text)
-	switch {
-	case text == "":
-		return
-	case strings.Contains(text, "@"):
-		r.fault(n, "no user and no password stand in url; use user and password_file")
-		return
-	case parts == nil:
-		r.fault(n, "this is no address of Redis; write %s", urlForms)
+	if text == "" || r.faultFirst(
+		wrong{
+			strings.Contains(text, "@"), n,
+			"no user and no password stand in url; use user and password_file",
+		},
+		wrong{parts == nil, n, "this is no address of Redis; write " + urlForms}) {
 		return
 	}
 	kind, port := parts[2], "6379"
@@ -179,14 +172,10 @@ func (r *reader) redisPath(to *Redis, n *node, kind, path string) {
 		return
 	}
 	database, err := strconv.Atoi(number)
-	switch {
-	case err != nil || database < 0:
-		r.fault(n, "what follows the hosts of url is no number of a database")
-	case to.Cluster && database != 0:
-		r.fault(n, "a cluster has no databases; leave the number out")
-	default:
-		to.Database = database
-	}
+	r.faultFirst(
+		wrong{err != nil || database < 0, n, "what follows the hosts of url is no number of a database"},
+		wrong{to.Cluster && database != 0, n, "a cluster has no databases; leave the number out"})
+	to.Database = database
 }
 
 // redisAddress returns host:port of a host with or without a port.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"math"
 	"os/user"
 	"strconv"
@@ -30,12 +31,10 @@ func (r *reader) user(n *node) (u process.User) {
 		}
 		uid, gid = found.Uid, found.Gid
 	}
-	var valid bool
-	if u, valid = numbers(uid, gid); !valid {
-		r.fault(n, "%q is not a user: a name, or numbers as uid:gid", n.raw)
-	} else if u.UID == 0 {
-		r.fault(n, "%q is root, and user is there to take rights away", n.raw)
-	}
+	u, valid := numbers(uid, gid)
+	r.faultFirst(
+		wrong{!valid, n, fmt.Sprintf("%q is not a user: a name, or numbers as uid:gid", n.raw)},
+		wrong{u.UID == 0, n, fmt.Sprintf("%q is root, and user is there to take rights away", n.raw)})
 	return u
 }
 

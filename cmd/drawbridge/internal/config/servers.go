@@ -254,12 +254,10 @@ func (r *reader) directory(n *node) string {
 func (r *reader) arguments(n *node) []string {
 	var out []string
 	r.sequence(n, "args", func(item *node) {
-		switch {
-		case r.faultBroken(item):
-		case item.kind != scalar:
-			r.fault(item, "an argument is a text")
-		case strings.ContainsRune(item.text, 0):
-			r.fault(item, "a text with a NUL character")
+		if !r.faultBroken(item) {
+			r.faultFirst(
+				wrong{item.kind != scalar, item, "an argument is a text"},
+				wrong{strings.ContainsRune(item.text, 0), item, "a text with a NUL character"})
 		}
 		out = append(out, item.text)
 	})

@@ -66,9 +66,6 @@ func (r *reader) finishSignIn(login *Login, at, issuer *node) {
 		return
 	}
 	r.checkIssuerAddress(issuer, address, login.PrivateAddresses)
-	if parsedURL(address).Hostname() == "github.com" {
-		r.fault(issuer, "GitHub has no OpenID Connect; write an entry with github in place of issuer")
-	}
 	scopes := at.member("scopes")
 	if scopes == nil {
 		login.Scopes = provider.DefaultScopes(address)
@@ -106,6 +103,10 @@ func (r *reader) checkIssuerAddress(n *node, address string, private bool) {
 			everybody("common") || everybody("organizations"), n,
 			"this address is for all organisations, and its tokens have other issuers; name the id of " +
 				"yours: https://login.microsoftonline.com/ID/v2.0",
+		},
+		wrong{
+			u.Hostname() == "github.com", n,
+			"GitHub has no OpenID Connect; write an entry with github in place of issuer",
 		}) {
 		r.checkReachable(n, private)
 	}
@@ -280,8 +281,8 @@ func (r *reader) checkAdvertised() {
 		case name == SignInKeyword && !r.hasLogins() && len(r.cfg.Clients) == 0:
 			r.fault(at, "there is no sign_in to advertise")
 		case name != SignInKeyword && !slices.Contains(r.index.issuers, name):
-			r.faultHint(at, nearest(name, r.index.issuers), "%q is no issuer of this config, and not %s", at.raw,
-				SignInKeyword)
+			r.faultHint(at, nearest(name, r.index.issuers), "%q is no issuer of this config, and not %s",
+				at.raw, SignInKeyword)
 		}
 	}
 }

@@ -23,16 +23,13 @@ import (
 // no such document; then at least one problem says why.
 func (r *reader) parseYAML(file string, data []byte) *node {
 	p, start := &parser{r: r, file: file}, &node{file: file, line: 1, col: 1}
-	switch {
-	case len(data) > maxPartBytes:
-		r.fault(start,
-			"the file is larger than 1 MiB; put tenants into other files, and name these under include")
-		return nil
-	case r.bytes > maxConfigBytes:
-		r.fault(start, "with this file the config is larger than 16 MiB")
-		return nil
-	case !utf8.Valid(data):
-		r.fault(start, "the file is not UTF-8 text")
+	if r.faultFirst(
+		wrong{
+			len(data) > maxPartBytes, start,
+			"the file is larger than 1 MiB; put tenants into other files, and name these under include",
+		},
+		wrong{r.bytes > maxConfigBytes, start, "with this file the config is larger than 16 MiB"},
+		wrong{!utf8.Valid(data), start, "the file is not UTF-8 text"}) {
 		return nil
 	}
 	text := strings.TrimPrefix(string(data), "\ufeff")

@@ -116,8 +116,9 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 		p.fleet.shared = &credential.Shared{Store: p.sharing.store, Seal: p.ring, Quota: p.sharing.quota}
 	}
 	p.fleet.memory, p.fleet.turns, p.fleet.extensions = p.memory, p.turns, carried(cfg)
-	p.sharing.lists = newRelisting(p.sharing.others, p.fleet.reread, p.fleet.rereadAll)
-	p.fleet.overheard = p.sharing.lists.add
+	lists := newRelisting(p.sharing.others, p.fleet.reread, p.fleet.rereadAll)
+	p.sharing.users = append(p.sharing.users, lists.run)
+	p.fleet.overheard = lists.add
 	p.gateway = gateway.New(gateway.Config{
 		Registry: catalogue,
 		Limiter:  p.sharing.limiter(cfg.Replicas, p.metrics),
@@ -240,7 +241,7 @@ func (p *parts) serverConfig(cfg *config.Config) server.Config {
 		Log:           p.newSessionLog(cfg.Sessions),
 		Others:        p.sharing.others,
 		Entries:       p.newEntries(cfg.Sessions),
-		Once:          p.sharing.answers(),
+		Once:          p.sharing.once,
 		Logger:        p.log,
 		Metrics:       p.metrics,
 		Memory:        p.memory,
@@ -295,11 +296,12 @@ func (p *parts) newSessionLog(s config.Sessions) eventlog.Log {
 	if p.sharing.store == nil {
 		return eventlog.NewMemory(bounds)
 	}
-	p.sharing.events = eventlog.NewRedis(eventlog.RedisConfig{
+	events := eventlog.NewRedis(eventlog.RedisConfig{
 		MemoryConfig: bounds, Store: p.sharing.store, Seal: p.ring, Others: p.sharing.others,
 		Quota: p.sharing.quota,
 	})
-	return p.sharing.events
+	p.sharing.users = append(p.sharing.users, events.Run)
+	return events
 }
 
 // addressOf returns the address of the clients' listener: the host as the config has it,

@@ -17,7 +17,6 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/metrics"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 	"github.com/drawbridge-mcp/drawbridge/server/admin"
-	"github.com/drawbridge-mcp/drawbridge/server/eventlog"
 	"github.com/drawbridge-mcp/drawbridge/server/once"
 )
 
@@ -25,13 +24,12 @@ import (
 type sharing struct {
 	store   *redis.Store // nil: there are no others
 	others  replica.Others
-	blocks  *allot.Blocks   // nil: there are no others
-	group   *replica.Group  // that others are; nil: there are no others
-	events  *eventlog.Redis // of sessions, set when the server is built; nil: there are no others
-	once    *once.Redis     // answers of calls with a key; nil: there are no others
-	quota   *share.Budget   // bytes that this replica may put into Redis; nil: there is none
-	allowed int             // replicas at once, by the config
-	lists   *relisting      // of servers
+	group   *replica.Group // that others are; nil: there are no others
+	once    once.Store     // answers of calls with a key; nil: there are no others
+	quota   *share.Budget  // bytes that this replica may put into Redis; nil: there is none
+	allowed int            // replicas at once, by the config
+	// what uses the store and runs as long as it does; they return no errors
+	users []func(context.Context) error
 }
 
 // newSharing returns what the config says, not running yet. An error is about a file that
@@ -82,6 +80,7 @@ func newSharing(cfg *config.Config, ring *seal.Ring, log *slog.Logger, m *metric
 	answers := once.NewRedis(once.RedisConfig{Store: store, Seal: ring, Others: group, Quota: quota})
 	return sharing{
 		store: store, others: group, group: group, once: answers, quota: quota, allowed: allowed,
+		users: []func(context.Context) error{group.Run, answers.Run},
 	}, nil
 }
 
@@ -145,14 +144,15 @@ func (s *sharing) slots(p *parts, replicas int) allot.Slots {
 	if s.store == nil {
 		return allot.Whole{}
 	}
-	s.blocks = allot.NewBlocks(allot.Config{
+	blocks := allot.NewBlocks(allot.Config{
 		Store: s.store, Self: string(s.others.Self()), Replicas: replicas,
 		Leads: s.group.Leads, Living: s.group.All,
 		Used: func(kind allot.Kind, tenant string) int { return p.gateway.Taken(kind, tenant) },
 	})
-	s.others.OnReturn(s.blocks.Recheck) // to the others, the blocks of who is gone are free
-	s.store.OnLoss(s.blocks.Recheck)
-	return s.blocks
+	s.others.OnReturn(blocks.Recheck) // to the others, the blocks of who is gone are free
+	s.store.OnLoss(blocks.Recheck)
+	s.users = append(s.users, blocks.Run)
+	return blocks
 }
 
 // limiter returns what counts calls and requests.
@@ -172,10 +172,8 @@ func (s *sharing) run(work context.Context, group *errgroup.Group) {
 		return
 	}
 	var users errgroup.Group
-	for _, run := range []func(context.Context) error{
-		s.group.Run, s.blocks.Run, s.events.Run, s.once.Run, s.lists.run,
-	} {
-		users.Go(func() error { return run(work) }) // which returns no error
+	for _, run := range s.users {
+		users.Go(func() error { return run(work) })
 	}
 	last, stop := context.WithCancel(context.WithoutCancel(work))
 	group.Go(func() error { return s.store.Run(last) })
@@ -183,12 +181,4 @@ func (s *sharing) run(work context.Context, group *errgroup.Group) {
 		defer stop()
 		return users.Wait()
 	})
-}
-
-// answers returns the store of answers of calls with a key, nil without other replicas.
-func (s *sharing) answers() once.Store {
-	if s.once == nil {
-		return nil
-	}
-	return s.once
 }

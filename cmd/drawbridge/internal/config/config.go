@@ -454,7 +454,7 @@ type Server struct {
 	// digests of definitions that are let in although they hold hidden text, as of
 	// registry.Admit, or although the server is Pinned
 	Released     []string
-	IdleReleases bool // acknowledge unused-release: what Released names need not be there
+	IdleReleases bool // acknowledge unused-release: what Released names, if any, need not be there
 	Pinned       bool // tools and prompts that Released does not name are left out
 }
 

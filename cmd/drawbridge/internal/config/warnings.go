@@ -206,7 +206,8 @@ func (r *reader) watchReleases(s *Server, n *node) {
 	for _, at := range n.child("released").items {
 		r.cfg.releases[release{s.Name, at.text}] = at.problem(at.raw)
 	}
-	s.IdleReleases = len(r.acknowledgements(CodeUnusedRelease, n, r.root)) > 0
+	meant := len(r.acknowledgements(CodeUnusedRelease, n, r.root)) > 0
+	s.IdleReleases = meant && len(s.Released) > 0 // any difference would restart the others, too
 }
 
 // exposesCredentials tells whether requests to the address carry credentials over the

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
@@ -120,5 +122,13 @@ func TestReplicasThatDoNotKnowHowManyTheyAre(t *testing.T) {
 			func(w Warning) bool { return w.Code == codeNoReplicas }); got != want {
 			t.Errorf("%q: warned %v, want %v", settings, got, want)
 		}
+	}
+}
+
+// TestAnAcknowledgementIsNoChangeOfServersItIsNotAbout: what differs is started again.
+func TestAnAcknowledgementIsNoChangeOfServersItIsNotAbout(t *testing.T) {
+	without, with := parse(t, minimal), parse(t, "acknowledge: [unused-release]\n"+minimal)
+	if diff := cmp.Diff(without.Servers, with.Servers, cmp.AllowUnexported(API{})); diff != "" {
+		t.Errorf("servers (-without +with):\n%s", diff)
 	}
 }

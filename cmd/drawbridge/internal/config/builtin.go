@@ -61,8 +61,8 @@ func (r *reader) builtinFields(s *Server) fields {
 		"current_time": tool("current_time", nil),
 		"analyze_csv":  tool("analyze_csv", fields{"csv_root": into(&s.CSVRoot, r.directory)}),
 		"get_weather": tool("get_weather", fields{
-			"weather_url":   into(&s.WeatherURL, r.serverURL),
-			"geocoding_url": into(&s.GeocodingURL, r.serverURL),
+			"weather_url":   into(&s.WeatherURL, r.serverURL(s)),
+			"geocoding_url": into(&s.GeocodingURL, r.serverURL(s)),
 		}),
 		"query_database": tool("query_database", fields{
 			"databases": func(n *node) { r.databases(s, n) },
@@ -110,11 +110,6 @@ func (r *reader) databaseFields(d *builtin.Database) fields {
 // checkBuiltin reports what keeps the built-in tools of a server from being made. Package
 // builtin has most of these checks, so the tools are made once, on trial.
 func (r *reader) checkBuiltin(s *Server, n *node) {
-	for _, name := range []string{"weather_url", "geocoding_url"} {
-		if value := n.child("builtin").child("get_weather").member(name); value != nil {
-			r.checkReachable(value, s.PrivateAddresses)
-		}
-	}
 	at := n.child("builtin").member("describe_database")
 	r.faultFirst(wrong{
 		at != nil && n.child("builtin").member("query_database") == nil, at,

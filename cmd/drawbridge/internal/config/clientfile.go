@@ -38,7 +38,7 @@ type clientFile struct {
 // RefusedError says why the file has no servers at all; any other error says that the
 // file cannot be read.
 func Import(file string, taken []string, env Environment) (Imported, error) {
-	data, err := readFile(file)
+	data, _, err := readFile(file)
 	if err != nil {
 		return Imported{}, err
 	}
@@ -172,7 +172,7 @@ func (f *clientFile) server(n *node) (Server, []Problem) {
 		if s.URL != "" {
 			r.fault(at, "it has two addresses; keep one")
 		}
-		s.URL = r.serverURL(at)
+		s.URL = r.serverURL(&s)(at)
 	}
 	read := fields{
 		"command": into(&s.Command, r.text),

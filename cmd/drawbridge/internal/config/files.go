@@ -29,19 +29,13 @@ type Sources struct {
 func (s *Sources) digest() string { return hex.EncodeToString(s.sum[:4]) }
 
 // readFile reads a regular file, but no more than maxFileBytes and one byte. With that
-// byte the caller can tell a file that is too large from one that just fits.
-func readFile(path string) ([]byte, error) {
-	data, _, err := readFileInfo(path)
-	return data, err
-}
-
-// readFileInfo is readFile for a caller who wants to know which file it is, too: nil if
-// there is none.
-func readFileInfo(path string) ([]byte, os.FileInfo, error) {
+// byte the caller can tell a file that is too large from one that just fits. It also says
+// which file it is, nil if there is none.
+func readFile(path string) ([]byte, os.FileInfo, error) {
 	return readRegular(path, os.Stat, os.Open)
 }
 
-// readRegular is readFileInfo with functions that find and open the file.
+// readRegular is readFile with functions that find and open the file.
 func readRegular(
 	path string, stat func(string) (os.FileInfo, error), open func(string) (*os.File, error),
 ) ([]byte, os.FileInfo, error) {

@@ -76,7 +76,7 @@ func (r *reader) includes(root *node, known fields) bool {
 func (r *reader) include(root *node, own os.FileInfo, file string, at *node, known fields) bool {
 	// The file counts among the sources even if it is refused below, so that a Watch
 	// notices when it is corrected.
-	data, info, err := r.sourceInfo(file)
+	data, info, err := r.source(file)
 	if own != nil && info != nil && os.SameFile(info, own) {
 		r.fault(at, "%q matches the config itself; keep what is included in a directory of its own", at.raw)
 		return false

@@ -52,7 +52,7 @@ func NewLoader(path string, env Environment) *Loader {
 // that were read even when the config is refused: the next change of one of those files
 // is probably the correction, and the caller has to notice it.
 func (l *Loader) Load() (*Config, Sources, error) {
-	data, err := readFile(l.path)
+	data, _, err := readFile(l.path)
 	if err != nil {
 		return nil, newReader(l.path, data, err, l.env).cfg.Sources, err
 	}

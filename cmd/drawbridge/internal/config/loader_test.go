@@ -220,7 +220,7 @@ func TestTheTenantsOfOneFileAreInMemoryAtATime(t *testing.T) {
 		write(t, filepath.Join(dir, fmt.Sprintf("more-%d.yaml", i)),
 			fmt.Sprintf("tenants:\n  a%d: {servers: [x]}\n  b%d: {servers: [y]}\n", i, i))
 	}
-	data, err := readFile(file)
+	data, _, err := readFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}

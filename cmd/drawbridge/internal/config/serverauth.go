@@ -15,9 +15,8 @@ func (r *reader) serverAuth(s *Server) func(*node) {
 	return r.auth(&s.Auth.Spec, lists, s)
 }
 
-// auth returns a function that reads a block auth for a server, all else of which has been
-// read: whether an endpoint may be at a private address is said beside the block. more are
-// the keys that it has beside those of tenants.
+// auth returns a function that reads a block auth for a server, of which is known whether
+// its addresses may be private. more are the keys that it has beside those of tenants.
 func (r *reader) auth(spec *credential.Spec, more fields, s *Server) func(*node) {
 	return func(n *node) {
 		known := fields{

@@ -66,16 +66,15 @@ var keysOfKinds = []struct {
 	{[]string{"pinned"}, []string{"url", "command"}, "; this server offers what the config says"},
 }
 
-// server reads one server. First comes which kind of server it is; then every key that
-// belongs to another kind is a problem, because it would have no effect; then the checks
-// of the kind.
+// server reads one server, first whether its addresses may be private. Then comes which
+// kind of server it is; then every key that belongs to another kind is a problem, because
+// it would have no effect; then the checks of the kind.
 func (r *reader) server(s *Server, n *node) {
+	if at := n.member("private_addresses"); at != nil {
+		s.PrivateAddresses = r.boolean(at)
+	}
 	if !r.object(n, "a server", r.serverFields(s)) {
 		return
-	}
-	auth := n.member("auth")
-	if auth != nil {
-		r.serverAuth(s)(auth)
 	}
 	kind := r.oneOf(n, "the server", "builtin", "command", "url", "openapi")
 	if kind == "" {
@@ -104,19 +103,14 @@ func (r *reader) server(s *Server, n *node) {
 			"pinned does not go with lists: user: nobody reads what each user is listed, so nobody could " +
 				"release it",
 		})
-	for _, name := range []string{"url", "base_url"} {
-		if value := n.member(name); value != nil {
-			r.checkReachable(value, s.PrivateAddresses)
-		}
-	}
 	switch kind {
 	case "builtin":
 		r.checkBuiltin(s, n)
 	case "openapi":
 		r.checkAPI(s, n)
 	}
-	if auth != nil {
-		r.checkAuth(s, s.Auth.Spec, auth)
+	if value := n.member("auth"); value != nil {
+		r.checkAuth(s, s.Auth.Spec, value)
 	}
 	r.checkType(s, n, kind)
 }
@@ -133,12 +127,12 @@ func (r *reader) serverFields(s *Server) fields {
 		"limits":            r.processLimits(&s.Rights.Limits),
 		"max_children":      into(&s.MaxChildren, r.between(1, 1000)),
 		"start_timeout":     into(&s.StartTimeout, r.duration),
-		"url":               into(&s.URL, r.serverURL),
+		"url":               into(&s.URL, r.serverURL(s)),
 		"headers":           into(&s.Headers, r.pairs("headers", checkHeaderOnce())),
-		"auth":              func(*node) {}, // read last, see server
+		"auth":              r.serverAuth(s),
 		"grace":             into(&s.Grace, r.duration),
 		"timeout":           into(&s.Timeout, r.duration),
-		"private_addresses": into(&s.PrivateAddresses, r.boolean),
+		"private_addresses": func(*node) {}, // read first, see server
 		"type":              func(n *node) { r.choice(n, "http", "streamable-http", "stdio", "sse") },
 		"revision":          into(&s.Revision, r.revision),
 		"prefix":            into(&s.Prefix, r.prefix),
@@ -156,7 +150,7 @@ func (r *reader) serverFields(s *Server) fields {
 			s.API.Document, s.API.folder = r.read(n),
 				filepath.Dir(r.path(n))
 		},
-		"base_url":       into(&s.API.BaseURL, r.serverURL),
+		"base_url":       into(&s.API.BaseURL, r.serverURL(s)),
 		"include":        into(&s.API.Include, r.textsOf("include")),
 		"output_schemas": into(&s.API.OutputSchemas, r.boolean),
 	}

@@ -8,7 +8,7 @@ import "github.com/drawbridge-mcp/drawbridge/internal/gateway"
 // machine where the variables with the servers' secrets are not set. The errors are those
 // of Load.
 func LoadSigners(path string, env Environment) (*Config, error) {
-	data, err := readFile(path)
+	data, _, err := readFile(path)
 	if err != nil {
 		return nil, err
 	}

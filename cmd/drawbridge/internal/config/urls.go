@@ -54,11 +54,24 @@ func isLoopbackHost(host string) bool {
 	return host == "localhost" || err == nil && address.IsLoopback()
 }
 
-// serverURL reads the address of a server.
-func (r *reader) serverURL(n *node) string {
-	text := r.text(n)
-	r.checkServerURL(n)
-	return text
+// serverURL reads an address of a server, of which is known whether it may be private. Its
+// messages never quote the address, because the query of a URL may hold a secret.
+func (r *reader) serverURL(s *Server) func(*node) string {
+	return func(n *node) string {
+		text := r.text(n)
+		u := parsedURL(text)
+		if text != "" && !r.faultFirst(
+			wrong{
+				u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || strings.Contains(text, " "), n,
+				"this is not an http or https address",
+			},
+			wrong{u.User != nil, n, "credentials do not belong into an address; put them into headers"},
+			wrong{u.Fragment != "", n, "an address with a #fragment"},
+			wrong{!validPort(u.Port()), n, errPort.Error()}) {
+			r.checkReachable(n, s.PrivateAddresses)
+		}
+		return text
+	}
 }
 
 // parsedURL returns the parts of an address; all are empty if it is none.
@@ -68,21 +81,4 @@ func parsedURL(address string) *url.URL {
 		return &url.URL{}
 	}
 	return u
-}
-
-// checkServerURL reports a text that is no address of a server. Its messages never quote
-// the address, because the query of a URL may hold a secret.
-func (r *reader) checkServerURL(n *node) {
-	if n.kind != scalar || n.text == "" {
-		return
-	}
-	u := parsedURL(n.text)
-	r.faultFirst(
-		wrong{
-			u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || strings.Contains(n.text, " "), n,
-			"this is not an http or https address",
-		},
-		wrong{u.User != nil, n, "credentials do not belong into an address; put them into headers"},
-		wrong{u.Fragment != "", n, "an address with a #fragment"},
-		wrong{!validPort(u.Port()), n, errPort.Error()})
 }

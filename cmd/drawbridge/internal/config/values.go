@@ -277,7 +277,7 @@ func (r *reader) read(n *node) []byte {
 	if path == "" {
 		return nil
 	}
-	data, err := r.source(path)
+	data, _, err := r.source(path)
 	if err != nil {
 		r.fault(n, "%s", err)
 		return nil
@@ -301,21 +301,16 @@ func fromFile[T any](r *reader, parse func(data []byte) (T, error)) func(*node) 
 	}
 }
 
-// source reads a file and adds it to the sources, even if it cannot be read: when it
-// appears, the config must be read again.
-func (r *reader) source(path string) ([]byte, error) {
-	data, _, err := r.sourceInfo(path)
-	return data, err
-}
-
 // await adds a path to the sources for which the config is refused, because nothing is
 // there or it cannot be used, and which is no source otherwise. When that is mended, the
 // config must be read again.
-func (r *reader) await(path string) { _, _ = r.source(path) } // its content is not wanted here
+func (r *reader) await(path string) { _, _, _ = r.source(path) } // its content is not wanted here
 
-// sourceInfo is source for a caller who wants to know which file it is, too.
-func (r *reader) sourceInfo(path string) ([]byte, os.FileInfo, error) {
-	data, info, err := readFileInfo(path)
+// source reads a file and adds it to the sources, even if it cannot be read: when it
+// appears, the config must be read again. It also says which file it is, nil if there is
+// none.
+func (r *reader) source(path string) ([]byte, os.FileInfo, error) {
+	data, info, err := readFile(path)
 	r.cfg.Sources.files = append(r.cfg.Sources.files, path)
 	r.cfg.Sources.sum = chain(r.cfg.Sources.sum, data, err)
 	return data, info, err

@@ -100,7 +100,7 @@ func (w *Watch) Changed() bool {
 func (w *Watch) digest() []byte {
 	var sum []byte
 	for _, file := range w.read.files {
-		data, err := readFile(file)
+		data, _, err := readFile(file)
 		sum = chain(sum, data, err)
 	}
 	return sum

@@ -121,6 +121,31 @@ func TestWhatAFileLeavesOutHasDocumentedDefaults(t *testing.T) {
 	}
 }
 
+// TestListenersAreApart: the second could not listen, and whoever starts the gateway would
+// look for another program that has its address.
+func TestListenersAreApart(t *testing.T) {
+	for _, test := range []struct {
+		listen, operator string
+		same             bool
+	}{
+		{"127.0.0.1:8080", "localhost:8080", true},
+		{"0.0.0.0:8080", "127.0.0.1:8080", true},
+		{"127.0.0.1:8080", "0.0.0.0:8080", true},
+		{"\"[::]:8080\"", "10.0.0.5:8080", true},
+		{"0.0.0.0:8080", "\"[::1]:8080\"", false},
+		{"127.0.0.1:8080", "127.0.0.2:8080", false},
+		{"127.0.0.1:8080", "127.0.0.1:8081", false},
+		{"127.0.0.1:0", "localhost:0", false},
+	} {
+		text := "public_url: https://mcp.example.com\nlisten: " + test.listen + "\noperator: " + test.operator +
+			"\n" + minimal
+		_, err := parseConfig("testdata/inline.yaml", []byte(text), testEnvironment)
+		if got := strings.Contains(errorText(err), "are the same address"); got != test.same {
+			t.Errorf("%s and %s: got %v, want that they are refused: %t", test.listen, test.operator, err, test.same)
+		}
+	}
+}
+
 func TestAudienceFollowsPublicURL(t *testing.T) {
 	cfg := parse(t, "public_url: https://mcp.example.com/\n"+minimal)
 	if got, want := cfg.Issuers[0].Audiences, []string{

@@ -69,7 +69,7 @@ func (r *reader) checkTogether() {
 	keyless := c.Sessions.KeysFile == ""
 	r.faultEach(
 		wrong{
-			c.Listen != "" && c.Listen == c.Operator && !strings.HasSuffix(c.Listen, ":0"), r.at("operator"),
+			overlap(c.Listen, c.Operator), r.at("operator"),
 			"operator and listen are the same address; the operator's page is not for clients",
 		},
 		wrong{

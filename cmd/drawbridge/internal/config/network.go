@@ -22,9 +22,23 @@ func (r *reader) address(n *node) string {
 		return ""
 	}
 	return parsed(r, n, "an address and a port, like 127.0.0.1:8080", func(s string) (string, error) {
-		_, err := netip.ParseAddrPort(strings.Replace(s, "localhost:", "127.0.0.1:", 1))
+		_, err := netip.ParseAddrPort(withoutName(s))
 		return s, err
 	})
+}
+
+// overlap tells whether two addresses to listen on have one in common, so that only one of
+// them can be listened on. An unspecified address is all of its kind, and that of IPv6 all.
+func overlap(a, b string) bool {
+	x, _ := netip.ParseAddrPort(withoutName(a)) // zero after a problem
+	y, _ := netip.ParseAddrPort(withoutName(b))
+	covers := func(x, y netip.Addr) bool { return x == y || x.IsUnspecified() && (x.Is6() || y.Is4()) }
+	return x.Port() != 0 && x.Port() == y.Port() && (covers(x.Addr(), y.Addr()) || covers(y.Addr(), x.Addr()))
+}
+
+// withoutName returns an address to listen on with that of localhost in place of the name.
+func withoutName(address string) string {
+	return strings.Replace(address, "localhost:", "127.0.0.1:", 1)
 }
 
 // publicURL returns the address that clients type, without a slash at the end; "" after a

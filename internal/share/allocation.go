@@ -20,7 +20,7 @@ const (
 type Allocation struct {
 	budget *Budget
 	user   User
-	size   int64
+	size   int64 // bytes that there are, as was said last
 }
 
 // Allocate returns an allocation of the user that holds nothing.
@@ -30,27 +30,31 @@ func (b *Budget) Allocate(u User) Allocation { return Allocation{budget: b, user
 // rounded up to whole steps. An error of Take says that it cannot grow so far; then it
 // holds what it held. Making it smaller always succeeds.
 func (l *Allocation) Resize(size int64) error {
-	need := int64(0)
-	if size > Covered {
-		need = (size + Step - 1) / Step * Step
-	}
+	held, need := needOf(l.size), needOf(size)
 	switch {
-	case need > l.size:
-		if l.budget == nil {
-			return ErrTotal
-		}
-		if err := l.budget.take(l.user, need-l.size, unbounded(), l.size); err != nil {
+	case need > held && l.budget == nil:
+		return ErrTotal
+	case need > held:
+		if err := l.budget.take(l.user, need-held, unbounded(), held); err != nil {
 			return err
 		}
-	case need < l.size:
-		l.budget.Give(l.user, l.size-need)
+	case need < held:
+		l.budget.Give(l.user, held-need)
 	}
-	l.size = need
+	l.size = size
 	return nil
 }
 
+// needOf returns how much of a budget so many bytes need.
+func needOf(size int64) int64 {
+	if size <= Covered {
+		return 0
+	}
+	return (size + Step - 1) / Step * Step
+}
+
 // Size returns how much the allocation holds of its budget, in bytes.
-func (l *Allocation) Size() int64 { return l.size }
+func (l *Allocation) Size() int64 { return needOf(l.size) }
 
 // Release gives back all that the allocation holds. Further calls do nothing.
 func (l *Allocation) Release() { _ = l.Resize(0) } // becoming smaller succeeds

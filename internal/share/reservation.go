@@ -20,7 +20,6 @@ var ErrOver = errors.New("nobody holds this any more")
 type Reservation struct {
 	mu         sync.Mutex // guards the fields below
 	allocation Allocation
-	size       int64 // as it was last said
 	over       bool
 }
 
@@ -55,11 +54,7 @@ func (c *Reservation) resizeLocked(size int64) error {
 	if c.over {
 		return ErrOver
 	}
-	if err := c.allocation.Resize(size); err != nil {
-		return err
-	}
-	c.size = size
-	return nil
+	return c.allocation.Resize(size)
 }
 
 // Shrink makes the reservation hold what size bytes need, if it holds more.
@@ -69,7 +64,7 @@ func (c *Reservation) Shrink(size int64) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if size < c.size {
+	if size < c.allocation.size {
 		_ = c.resizeLocked(size) // what is over holds nothing
 	}
 }
@@ -92,7 +87,7 @@ func (c *Reservation) Adopt(other *Reservation) {
 	if c == nil || other == nil {
 		return
 	}
-	allocation, size := other.give()
+	allocation := other.give()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.over {
@@ -100,16 +95,16 @@ func (c *Reservation) Adopt(other *Reservation) {
 		return
 	}
 	c.allocation.Release()
-	c.allocation, c.size = allocation, size
+	c.allocation = allocation
 }
 
 // give releases the reservation, and returns what it held for somebody else to hold.
-func (c *Reservation) give() (allocation Allocation, size int64) {
+func (c *Reservation) give() Allocation {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	allocation, size = c.allocation, c.size
-	c.allocation, c.size, c.over = allocation.budget.Allocate(allocation.user), 0, true
-	return allocation, size
+	held := c.allocation
+	c.allocation, c.over = held.budget.Allocate(held.user), true
+	return held
 }
 
 // User returns who holds the reservation, or held it. It is the zero User if c is nil.
@@ -129,7 +124,7 @@ func (c *Reservation) Size() int64 {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.size
+	return c.allocation.size
 }
 
 // Release gives back all that the reservation holds, for good. Further calls do nothing.
@@ -137,6 +132,6 @@ func (c *Reservation) Release() {
 	if c == nil {
 		return
 	}
-	allocation, _ := c.give()
+	allocation := c.give()
 	allocation.Release()
 }

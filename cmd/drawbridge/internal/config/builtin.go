@@ -59,7 +59,9 @@ func (r *reader) builtinFields(s *Server) fields {
 	return fields{
 		"calculate":    tool("calculate", nil),
 		"current_time": tool("current_time", nil),
-		"analyze_csv":  tool("analyze_csv", fields{"csv_root": into(&s.CSVRoot, r.directory)}),
+		"analyze_csv": tool("analyze_csv", fields{
+			"csv_root": into(&s.CSVRoot, r.existing("%q is not a directory", os.FileMode.IsDir)),
+		}),
 		"get_weather": tool("get_weather", fields{
 			"weather_url":   into(&s.WeatherURL, r.serverURL(s)),
 			"geocoding_url": into(&s.GeocodingURL, r.serverURL(s)),
@@ -96,13 +98,7 @@ func (r *reader) databases(s *Server, n *node) {
 // into d.
 func (r *reader) databaseFields(d *builtin.Database) fields {
 	return fields{
-		"sqlite": func(n *node) {
-			d.SQLite = r.path(n)
-			if info, err := os.Stat(d.SQLite); d.SQLite != "" && (err != nil || !info.Mode().IsRegular()) {
-				r.fault(n, "%s is not a file", n.raw)
-				r.await(d.SQLite)
-			}
-		},
+		"sqlite":        into(&d.SQLite, r.existing("%s is not a file", os.FileMode.IsRegular)),
 		"postgres_file": into(&d.PostgresFile, r.postgresFile),
 	}
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -177,7 +178,7 @@ func (f *clientFile) server(n *node) (Server, []Problem) {
 	read := fields{
 		"command": into(&s.Command, r.text),
 		"args":    into(&s.Args, r.arguments),
-		"cwd":     into(&s.Dir, r.directory),
+		"cwd":     into(&s.Dir, r.existing("%q is not a directory", os.FileMode.IsDir)),
 		"env":     into(&s.Env, r.pairs("env", checkVariable)),
 		"headers": into(&s.Headers, r.pairs("headers", checkHeaderOnce())),
 		"url":     address, "httpUrl": address, "serverUrl": address,

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -77,12 +78,12 @@ func (r *reader) include(root *node, own os.FileInfo, file string, at *node, kno
 	// The file counts among the sources even if it is refused below, so that a Watch
 	// notices when it is corrected.
 	data, info, err := r.source(file)
-	if own != nil && info != nil && os.SameFile(info, own) {
-		r.fault(at, "%q matches the config itself; keep what is included in a directory of its own", at.raw)
-		return false
-	}
-	if err != nil {
-		r.fault(at, "%s", err)
+	if r.faultFirst(
+		wrong{
+			own != nil && info != nil && os.SameFile(info, own), at,
+			fmt.Sprintf("%q matches the config itself; keep what is included in a directory of its own", at.raw),
+		},
+		wrong{err != nil, at, fmt.Sprint(err)}) {
 		return false
 	}
 	r.bytes += len(data)

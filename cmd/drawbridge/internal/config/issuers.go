@@ -177,13 +177,9 @@ func (r *reader) checkAlgorithms(source string, shared bool, algs *node) {
 func (r *reader) checkKeyTimes(iss *Issuer, source string, n *node) {
 	refresh, stale := n.member("keys_refresh"), n.member("keys_stale")
 	if source != "jwks_url" {
-		for name, at := range map[string]*node{"keys_refresh": refresh, "keys_stale": stale} {
-			if at != nil {
-				r.fault(at,
-					"%s goes with jwks_url; the keys of this issuer are in a file, and a reload reads it "+
-						"again", name)
-			}
-		}
+		const why = " goes with jwks_url; the keys of this issuer are in a file, and a reload reads it again"
+		r.faultEach(wrong{refresh != nil, refresh, "keys_refresh" + why},
+			wrong{stale != nil, stale, "keys_stale" + why})
 		return
 	}
 	every := iss.KeysRefresh

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -140,18 +141,12 @@ func tree(plain []byte, at *walker) *node {
 
 // fill gives n the kind and the text of a token.
 func (n *node) fill(token []byte) {
-	switch token[0] {
-	case '{':
-		n.kind = mapping
-	case '[':
-		n.kind = list
-	case 'n':
-		n.kind = null
-	case '"':
-		n.kind = scalar
+	n.kind = cmp.Or(map[byte]kind{'{': mapping, '[': list, 'n': null}[token[0]], scalar)
+	if n.kind == scalar {
+		n.text = string(token)
+	}
+	if token[0] == '"' {
 		n.text, _ = strictjson.Unquote(token) // it was checked
-	default:
-		n.kind, n.text = scalar, string(token)
 	}
 	n.raw = n.text
 }

@@ -225,21 +225,16 @@ func (r *reader) need(n *node, what string, names ...string) bool {
 // oneOf returns which one of the names the mapping has. If the mapping has none of them
 // or several, that is a problem and the result is "".
 func (r *reader) oneOf(n *node, what string, names ...string) string {
-	found := ""
-	for _, name := range names {
-		switch value := n.member(name); {
-		case value == nil:
-		case found != "":
-			r.fault(value, "%s has both %s and %s; keep one", what, found, name)
-			return ""
-		default:
-			found = name
-		}
-	}
-	if found == "" {
+	found := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return n.member(name) == nil })
+	switch len(found) {
+	case 0:
 		r.fault(n, "%s needs one of %s", what, orList(names))
+	case 1:
+		return found[0]
+	default:
+		r.fault(n.member(found[1]), "%s has both %s and %s; keep one", what, found[0], found[1])
 	}
-	return found
+	return ""
 }
 
 // index finds tenants, issuers and servers by name. Every pattern and every name in a

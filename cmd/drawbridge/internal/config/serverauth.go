@@ -186,16 +186,16 @@ func (r *reader) checkPlain(id *credential.Identity, n *node) {
 // and come back with it as its caller. at is the audience.
 func (r *reader) checkAudience(at *node) {
 	own := r.cfg.PublicAddress()
-	if at.text == own || strings.HasPrefix(at.text, own+"/") {
-		r.fault(at, "this is the gateway's own address; say the server's")
-		return
-	}
-	for i := range r.cfg.Issuers {
-		if slices.Contains(r.cfg.Issuers[i].Audiences, at.text) {
-			r.fault(at, "this gateway takes tokens with this audience; say the server's")
-			return
-		}
-	}
+	taken := func(i Issuer) bool { return slices.Contains(i.Audiences, at.text) }
+	r.faultFirst(
+		wrong{
+			at.text == own || strings.HasPrefix(at.text, own+"/"), at,
+			"this is the gateway's own address; say the server's",
+		},
+		wrong{
+			slices.ContainsFunc(r.cfg.Issuers, taken), at,
+			"this gateway takes tokens with this audience; say the server's",
+		})
 }
 
 func (r *reader) tokenExchange(n *node, s *Server) *credential.Exchange {

@@ -121,7 +121,7 @@ func (r *reader) serverFields(s *Server) fields {
 		"builtin":           func(n *node) { r.builtin(s, n) },
 		"command":           into(&s.Command, r.text),
 		"args":              into(&s.Args, r.arguments),
-		"cwd":               into(&s.Dir, r.directory),
+		"cwd":               into(&s.Dir, r.existing("%q is not a directory", os.FileMode.IsDir)),
 		"env":               into(&s.Env, r.pairs("env", checkVariable)),
 		"user":              into(&s.Rights.User, r.user),
 		"limits":            r.processLimits(&s.Rights.Limits),
@@ -226,21 +226,6 @@ func (r *reader) digests(n *node) []string {
 		out = append(out, digest)
 	})
 	return out
-}
-
-// directory returns the path of a directory that must exist. A relative one begins at the
-// directory of the file.
-func (r *reader) directory(n *node) string {
-	path := r.path(n)
-	if path == "" {
-		return ""
-	}
-	info, err := os.Stat(path)
-	if err != nil || !info.IsDir() {
-		r.fault(n, "%q is not a directory", n.raw)
-		r.await(path)
-	}
-	return path
 }
 
 // arguments returns the arguments of a program. Unlike other lists of texts, they may be

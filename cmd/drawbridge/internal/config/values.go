@@ -40,25 +40,23 @@ func (r *reader) faultBroken(n *node) bool {
 // text returns the text of a scalar. Anything else, and an empty text, is a problem, and
 // the result is "".
 func (r *reader) text(n *node) string {
-	switch {
-	case n.kind != scalar:
-		r.fault(n, "a text is wanted here")
-	case r.faultBroken(n):
-	case n.text == "" && n.expanded:
-		r.fault(n, "%s is empty", n.raw)
-	case n.text == "":
-		r.fault(n, "a text is wanted here, not an empty one")
-	case strings.ContainsRune(n.text, 0):
-		r.fault(n, "a text with a NUL character")
-	case strings.ContainsAny(n.raw, "\r\n"):
-		r.fault(n, "a text with a line break; write |- or >- if it is only the one at the end")
-	case strings.ContainsAny(n.text, "\r\n"):
+	if r.faultBroken(n) || r.faultFirst(
+		wrong{n.kind != scalar, n, "a text is wanted here"},
+		wrong{n.text == "" && n.expanded, n, n.raw + " is empty"},
+		wrong{n.text == "", n, "a text is wanted here, not an empty one"},
+		wrong{strings.ContainsRune(n.text, 0), n, "a text with a NUL character"},
+		wrong{
+			strings.ContainsAny(n.raw, "\r\n"), n,
+			"a text with a line break; write |- or >- if it is only the one at the end",
+		},
 		// such as that at the end of a file: the text would name something else
-		r.fault(n, "the value of a variable brings a line break into %s (at its end?)", n.raw)
-	default:
-		return n.text
+		wrong{
+			strings.ContainsAny(n.text, "\r\n"), n,
+			"the value of a variable brings a line break into " + n.raw + " (at its end?)",
+		}) {
+		return ""
 	}
-	return ""
+	return n.text
 }
 
 // parsed returns what parse makes of the text of a scalar. If parse fails, that is a
@@ -67,11 +65,7 @@ func (r *reader) text(n *node) string {
 // "a size over zero".
 func parsed[T any](r *reader, n *node, want string, parse func(string) (T, error)) T {
 	var zero T
-	if r.faultBroken(n) {
-		return zero
-	}
-	if n.kind != scalar {
-		r.fault(n, "%s is wanted here", want)
+	if r.faultBroken(n) || r.faultFirst(wrong{n.kind != scalar, n, want + " is wanted here"}) {
 		return zero
 	}
 	v, err := parse(n.text)
@@ -268,6 +262,19 @@ func (r *reader) path(n *node) string {
 		return name
 	}
 	return filepath.Join(filepath.Dir(n.file), name)
+}
+
+// existing reads the path of what must be there and be of a kind, which is tells. A relative
+// one begins at the directory of the file. Of anything else it says problem.
+func (r *reader) existing(problem string, is func(os.FileMode) bool) func(*node) string {
+	return func(n *node) string {
+		path := r.path(n)
+		if info, err := os.Stat(path); path != "" && (err != nil || !is(info.Mode())) {
+			r.fault(n, problem, n.raw)
+			r.await(path)
+		}
+		return path
+	}
 }
 
 // read returns the content of a small file that the config names, such as a key; nil

@@ -21,7 +21,7 @@
 //	   |  read the value of each key, by one table of keys; issuers last format
 //	   v
 //	Config, key by key
-//	   |  checks that need several keys: is there data for sign_in?      reader.checkTogether
+//	   |  checks that need several keys: is there data for sign_in?      checkTogether
 //	   |  parse, read and check the tenants, file by file                part, tenants
 //	   v
 //	checked Config, or a RefusedError with every problem
@@ -139,8 +139,8 @@ type Config struct {
 	Warnings []Warning
 
 	patterns map[gateway.PatternPosition]awaited // about each pattern, with its text as written
-	// The items of lists acknowledge that silence nothing so far. Whether one of no-match is
-	// needed depends on what the servers offer, see Needless.
+	// The items of lists acknowledge that silence nothing so far. Whether one of no-match
+	// is needed depends on what the servers offer, see Needless.
 	idle       []*node
 	positions  map[string]Problem  // where each server and issuer stands; keys as of Position
 	releases   map[release]Problem // where each release stands, with its text as written

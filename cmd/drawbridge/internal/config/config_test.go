@@ -121,8 +121,8 @@ func TestWhatAFileLeavesOutHasDocumentedDefaults(t *testing.T) {
 	}
 }
 
-// TestListenersAreApart: the second could not listen, and whoever starts the gateway would
-// look for another program that has its address.
+// TestListenersAreApart: the second could not listen, and whoever starts the gateway
+// would look for another program that has its address.
 func TestListenersAreApart(t *testing.T) {
 	for _, test := range []struct {
 		listen, operator string

@@ -78,7 +78,7 @@ func (r *reader) checkTogether() {
 			"clients elsewhere cannot type this address: set public_url to what they type, like " +
 				"https://mcp.example.com",
 		},
-		// each process would make keys at random, and none could open what another has sealed
+		// each process would make its own, and none could open what another has sealed
 		wrong{at("redis") != nil && keyless, at("redis"), commonKeys},
 		wrong{c.Replicas > 1 && keyless, at("replicas"), commonKeys},
 		wrong{

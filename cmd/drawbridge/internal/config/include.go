@@ -81,7 +81,8 @@ func (r *reader) include(root *node, own os.FileInfo, file string, at *node, kno
 	if r.faultFirst(
 		wrong{
 			own != nil && info != nil && os.SameFile(info, own), at,
-			fmt.Sprintf("%q matches the config itself; keep what is included in a directory of its own", at.raw),
+			fmt.Sprintf("%q matches the config itself; keep what is included in a directory of its own",
+				at.raw),
 		},
 		wrong{err != nil, at, fmt.Sprint(err)}) {
 		return false

@@ -49,8 +49,9 @@ func parseJSONC(file string, data []byte) (*node, error) {
 	return tree(plain, at), nil
 }
 
-// jsonComment is a text in quotes, perhaps without its end, a comment, or the beginning of
-// one that does not end. Texts are there so that nothing in them is taken for the others.
+// jsonComment is a text in quotes, perhaps without its end, a comment, or the beginning
+// of one that does not end. Texts are there so that nothing in them is taken for the
+// others.
 var jsonComment = regexp.MustCompile(`(?s)"(?:\\.|[^"\\])*"?|//[^\n]*|/\*.*?\*/|/\*`)
 
 // lastComma is a text in quotes, or a comma with a closing bracket behind it.

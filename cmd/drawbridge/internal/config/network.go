@@ -27,8 +27,9 @@ func (r *reader) address(n *node) string {
 	})
 }
 
-// overlap tells whether two addresses to listen on have one in common, so that only one of
-// them can be listened on. An unspecified address is all of its kind, and that of IPv6 all.
+// overlap tells whether two addresses to listen on have one in common, so that only one
+// of them can be listened on. An unspecified address is all of its kind, and that of IPv6
+// all that there are.
 func overlap(a, b string) bool {
 	x, _ := netip.ParseAddrPort(withoutName(a)) // zero after a problem
 	y, _ := netip.ParseAddrPort(withoutName(b))
@@ -36,7 +37,8 @@ func overlap(a, b string) bool {
 	return x.Port() != 0 && x.Port() == y.Port() && (covers(x.Addr(), y.Addr()) || covers(y.Addr(), x.Addr()))
 }
 
-// withoutName returns an address to listen on with that of localhost in place of the name.
+// withoutName returns an address to listen on with that of localhost in place of the
+// name.
 func withoutName(address string) string {
 	return strings.Replace(address, "localhost:", "127.0.0.1:", 1)
 }

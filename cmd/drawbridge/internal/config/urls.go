@@ -54,8 +54,8 @@ func isLoopbackHost(host string) bool {
 	return host == "localhost" || err == nil && address.IsLoopback()
 }
 
-// serverURL reads an address of a server, of which is known whether it may be private. Its
-// messages never quote the address, because the query of a URL may hold a secret.
+// serverURL reads an address of a server, of which is known whether it may be private.
+// Its messages never quote the address, because the query of a URL may hold a secret.
 func (r *reader) serverURL(s *Server) func(*node) string {
 	return func(n *node) string {
 		text := r.text(n)

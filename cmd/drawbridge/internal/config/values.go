@@ -264,8 +264,8 @@ func (r *reader) path(n *node) string {
 	return filepath.Join(filepath.Dir(n.file), name)
 }
 
-// existing reads the path of what must be there and be of a kind, which is tells. A relative
-// one begins at the directory of the file. Of anything else it says problem.
+// existing reads the path of what must be there and be of a kind, which is tells. Of
+// anything else it says problem.
 func (r *reader) existing(problem string, is func(os.FileMode) bool) func(*node) string {
 	return func(n *node) string {
 		path := r.path(n)

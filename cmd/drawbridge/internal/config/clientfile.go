@@ -191,7 +191,8 @@ func (f *clientFile) server(n *node) (Server, []Problem) {
 		switch known := read[m.name]; {
 		case known == nil:
 			f.ignore(m.key, "%.40q has no effect here%s", m.name, cures()[m.name])
-		case m.value.kind == scalar && m.value.text == "": // some clients write what a server has not
+		case m.value.kind == null, m.value.kind == scalar && m.value.text == "":
+			// some clients write what a server has not
 		default:
 			f.expand(m.value)
 			known(m.value)

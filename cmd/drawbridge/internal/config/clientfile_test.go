@@ -64,6 +64,10 @@ func TestClientFilesAreRead(t *testing.T) {
 			Server{Name: "files", Command: "x"},
 		},
 		{
+			"null members", `{"mcpServers": {"files": {"url": null, "cwd": null, "args": null, "env": null, "command": "x"}}}`,
+			Server{Name: "files", Command: "x"},
+		},
+		{
 			"name made valid", `{"mcpServers": {"My Long Server_Name!": {"command": "x"}}}`,
 			Server{Name: "my-long-server-n", Command: "x"},
 		},

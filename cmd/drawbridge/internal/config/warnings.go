@@ -229,7 +229,8 @@ func (s Server) exposesCredentials(address string) bool {
 // Redis does not answer, each of them would allow all of every limit.
 func (r *reader) warnRedis() {
 	if at := r.root.member("redis"); at != nil && r.root.member("replicas") == nil {
-		r.warn(codeNoReplicas, at, nil, "replicas is not set: while Redis does not answer, each replica "+
-			"allows all of every limit, as if it were alone; write how many there are at most")
+		r.warn(codeNoReplicas, at, nil, "replicas is not set: each replica keeps in Redis as much as "+
+			"redis.memory is for all and, while Redis does not answer, allows all of every limit, as if it "+
+			"were alone; write how many there are at most")
 	}
 }

@@ -3,8 +3,6 @@ package schema
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -75,11 +73,7 @@ func (s *Schema) ambiguous(value mcp.RawJSON, name string, b Budget) error {
 	if _, err := s.askWork(value, unenforced, name, b); err != nil {
 		return err
 	}
-	decoded, err := decodeWithin(b, value, 0)
-	if err != nil {
-		return err
-	}
-	path, first, second := undeclaredTwins(decoded, s.root.inPlace(nil), nil)
+	path, first, second := undeclaredTwins(new(strictjson.CursorOf(value)), s.root.inPlace(nil), nil)
 	if path == nil {
 		return nil
 	}
@@ -137,7 +131,3 @@ type MismatchError struct {
 }
 
 func (m *MismatchError) Error() string { return m.text }
-
-// sortedNames returns the names of object in a fixed order, so that one value always gets
-// the same text.
-func sortedNames(object map[string]any) []string { return slices.Sorted(maps.Keys(object)) }

@@ -238,67 +238,47 @@ func (g *graph) overlap(i int, group []*node) (recursive bool, err error) {
 // properties and additionalProperties, or prefixItems and items: one of the two never
 // sees what the other does.
 func (g *graph) slots(n *node, weight func(*node) int) int {
-	anywhere := map[string]int{}
+	anywhere := map[part]int{}
 	clear(g.named)
 	for member, count := range g.closures[n].count {
-		index := 0
-		rest := restOf(member, weight)
-		for _, e := range member.edges {
+		members, items := rest(member, "additionalProperties", weight), rest(member, "items", weight)
+		for i := range member.edges {
+			e := &member.edges[i]
 			w := count * weight(e.to)
-			switch e.keyword {
-			case "properties":
-				g.named[slot{kind: "{", name: e.name}] += w - count*rest["{"]
-			case "prefixItems":
-				g.named[slot{kind: "[", index: index}] += w - count*rest["["]
-				index++
+			switch e.part {
+			case oneMember:
+				g.named[slot{eachMember, e.name}] += w - count*members
+			case oneItem:
+				g.named[slot{eachItem, e.name}] += w - count*items
 			default:
-				anywhere[partOf(e.keyword)] += w
+				anywhere[e.part] += w
 			}
 		}
 	}
-	delete(anywhere, "") // in place
+	delete(anywhere, whole)
 	most := 0
 	for _, sum := range anywhere {
 		most = max(most, sum)
 	}
 	for s, sum := range g.named {
-		most = max(most, sum+anywhere[s.kind])
+		most = max(most, sum+anywhere[s.of])
 	}
 	return most
 }
 
-// partOf returns for which parts of a value a keyword has subschemas that it does not name
-// one by one: members ("{"), items ("[") or names; "" for other keywords. It is no map,
-// since countSteps asks for each subschema at each item: up to 400 million times.
-func partOf(keyword string) string {
-	switch keyword {
-	case "additionalProperties", "patternProperties", "unevaluatedProperties":
-		return "{"
-	case "items", "contains", "unevaluatedItems":
-		return "["
-	case "propertyNames":
-		return "names"
-	}
-	return ""
-}
-
 // slot is one part of a value that a schema speaks of by itself.
 type slot struct {
-	kind  string // "{" for a member, "[" for an item
-	name  string // of the member
-	index int    // of the item
+	of   part   // eachMember or eachItem
+	name string // of the member, or index of the item
 }
 
-// restOf returns how much the subschemas of one node weigh that speak of all the members
-// ("{") or items ("[") which the node does not name.
-func restOf(n *node, weight func(*node) int) map[string]int {
-	rest := map[string]int{}
-	for _, e := range n.edges {
-		if e.keyword == "additionalProperties" || e.keyword == "items" {
-			rest[partOf(e.keyword)] += weight(e.to)
-		}
+// rest returns how much the subschema of one node weighs under a keyword that speaks of
+// what the node does not name.
+func rest(n *node, keyword string, weight func(*node) int) int {
+	if to := n.child(keyword); to != nil {
+		return weight(to)
 	}
-	return rest
+	return 0
 }
 
 // sum adds up the cost of the whole schema. What lies below the root may be met by

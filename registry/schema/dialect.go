@@ -50,6 +50,7 @@ type keyword struct {
 	since dialect // the first that has it
 	until dialect // the last that has it; zero: it is still there
 	shape shape
+	part  part
 	// the name of the keywords that depend on each other and on this one; "": it means
 	// the same whatever stands beside it
 	group      string
@@ -66,32 +67,46 @@ const (
 	namedSchemas // an object
 )
 
+// part says of what in a value the subschemas under a keyword speak.
+type part int
+
+const (
+	nothing    part = iota // only references lead to them
+	whole                  // the value itself
+	oneMember              // the member of that name
+	eachMember             // all members, or those that no other keyword names
+	eachName               // the names of all members
+	oneItem                // the item with that index
+	eachItem               // all items, or those that no other keyword names
+)
+
 // keywords are those of which there is something to say. All others are in every dialect,
 // and hold no subschemas.
 var keywords = map[string]keyword{
+	"$ref":              {part: whole},
 	"$defs":             {shape: namedSchemas},
 	"definitions":       {shape: namedSchemas},
-	"properties":        {shape: namedSchemas, group: "members"},
-	"patternProperties": {shape: namedSchemas, group: "members"},
-	"dependentSchemas":  {shape: namedSchemas, since: draft2019},
-	"dependencies":      {shape: namedSchemas, until: draft7},
+	"properties":        {shape: namedSchemas, part: oneMember, group: "members"},
+	"patternProperties": {shape: namedSchemas, part: eachMember, group: "members"},
+	"dependentSchemas":  {shape: namedSchemas, part: whole, since: draft2019},
+	"dependencies":      {shape: namedSchemas, part: whole, until: draft7},
 
-	"allOf":       {shape: manySchemas},
-	"anyOf":       {shape: manySchemas},
-	"oneOf":       {shape: manySchemas},
-	"prefixItems": {shape: manySchemas, since: draft2020, group: "items"},
+	"allOf":       {shape: manySchemas, part: whole},
+	"anyOf":       {shape: manySchemas, part: whole},
+	"oneOf":       {shape: manySchemas, part: whole},
+	"prefixItems": {shape: manySchemas, part: oneItem, since: draft2020, group: "items"},
 
-	"items":                 {shape: oneSchema, group: "items"}, // or many, see shapeOf
-	"additionalItems":       {shape: oneSchema, until: draft2019, group: "items"},
-	"contains":              {shape: oneSchema, since: draft6, group: "items"},
-	"propertyNames":         {shape: oneSchema, since: draft6},
-	"additionalProperties":  {shape: oneSchema, group: "members"},
-	"unevaluatedItems":      {shape: oneSchema, since: draft2019, group: "unevaluated"},
-	"unevaluatedProperties": {shape: oneSchema, since: draft2019, group: "unevaluated"},
-	"not":                   {shape: oneSchema},
-	"if":                    {shape: oneSchema, since: draft7, group: "if"},
-	"then":                  {shape: oneSchema, since: draft7, group: "if"},
-	"else":                  {shape: oneSchema, since: draft7, group: "if"},
+	"items":                 {shape: oneSchema, part: eachItem, group: "items"}, // or many, see shapeOf
+	"additionalItems":       {shape: oneSchema, part: eachItem, until: draft2019, group: "items"},
+	"contains":              {shape: oneSchema, part: eachItem, since: draft6, group: "items"},
+	"propertyNames":         {shape: oneSchema, part: eachName, since: draft6},
+	"additionalProperties":  {shape: oneSchema, part: eachMember, group: "members"},
+	"unevaluatedItems":      {shape: oneSchema, part: eachItem, since: draft2019, group: "unevaluated"},
+	"unevaluatedProperties": {shape: oneSchema, part: eachMember, since: draft2019, group: "unevaluated"},
+	"not":                   {shape: oneSchema, part: whole},
+	"if":                    {shape: oneSchema, part: whole, since: draft7, group: "if"},
+	"then":                  {shape: oneSchema, part: whole, since: draft7, group: "if"},
+	"else":                  {shape: oneSchema, part: whole, since: draft7, group: "if"},
 
 	"const":             {since: draft6},
 	"minContains":       {since: draft2019, group: "items"},

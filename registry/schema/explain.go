@@ -198,34 +198,12 @@ func (e *explainer) surplus(n *node, path []string) {
 // returns a schema that allows everything, so that the explanation ends there instead of
 // failing.
 func (n *node) follow(f *fault) *node {
-	switch f.step {
-	case "properties":
-		if p := n.named[f.which]; p.node != nil {
-			return p.node
-		}
-	case "patternProperties":
-		if met := n.patternsOf(f.which); len(met) > 0 {
-			return met[0]
-		}
-	case "dependentSchemas":
-		for _, e := range n.edges {
-			if e.keyword == f.step && e.name == f.which {
-				return e.to
-			}
-		}
-	case "prefixItems", "allOf", "anyOf", "oneOf":
-		index, err := strconv.Atoi(f.which)
-		for _, e := range n.edges { // not those that under returns: of many branches, each is followed
-			if e.keyword != f.step {
-				continue
-			}
-			if index--; err == nil && index < 0 {
-				return e.to
-			}
-		}
-	default:
-		if to := n.child(f.step); to != nil {
-			return to
+	isOne := keywords[f.step].shape <= oneSchema // else the fault says which one
+	// not those that under returns, which are a copy: of many branches, each is followed
+	for i := range n.edges {
+		e := &n.edges[i]
+		if e.keyword == f.step && (isOne || e.pattern == nil && e.name == f.which || e.matches(f.which)) {
+			return e.to
 		}
 	}
 	return &node{}
@@ -235,7 +213,7 @@ func (n *node) follow(f *fault) *node {
 // meets.
 func (n *node) patternsOf(name string) (met []*node) {
 	for _, e := range n.edges {
-		if e.keyword == "patternProperties" && e.pattern.MatchString(name) {
+		if e.matches(name) {
 			met = append(met, e.to)
 		}
 	}

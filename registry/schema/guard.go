@@ -60,11 +60,11 @@ func guard(raw mcp.RawJSON) (p *parser, root *node, c *cost, err error) {
 		return nil, nil, nil, err
 	}
 	p.gaps = weaken(root, p.nodes)
-	if c, err = measure(root, p.nodes); err != nil {
-		return nil, nil, nil, err
-	}
 	for _, n := range p.nodes {
 		n.derive()
+	}
+	if c, err = measure(root, p.nodes); err != nil {
+		return nil, nil, nil, err
 	}
 	markPatterns(p.nodes)
 	return p, root, c, nil
@@ -166,7 +166,7 @@ func (p *parser) resolve() error {
 		if to.anchor == "" {
 			to.anchor = "r" + strconv.Itoa(i)
 		}
-		ref.from.edges = append(ref.from.edges, edge{keyword: "$ref", to: to})
+		ref.from.edges = append(ref.from.edges, newEdge("$ref", to))
 	}
 	return nil
 }
@@ -192,14 +192,17 @@ var (
 	errRecursive = errors.New("a keyword of 2019-09, which $schema does not name")
 )
 
-// derive fills in the fields of n that the fast path reads, from the edges and rules that
-// the parser has collected. It marks as unproven a node with a keyword that the fast path
-// does not know.
+// derive fills in the fields of n and its edges that others read, from the edges and rules
+// that the parser has collected. It marks as unproven a node with a keyword that the fast
+// path does not know.
 func (n *node) derive() {
-	if n.never {
-		return
-	}
-	for _, e := range n.edges {
+	before := map[string]int{} // how many edges have that keyword
+	for i := range n.edges {
+		e := &n.edges[i]
+		if keywords[e.keyword].shape == manySchemas {
+			e.name = strconv.Itoa(before[e.keyword])
+			before[e.keyword]++
+		}
 		switch e.keyword {
 		case "properties":
 			n.name(e.name, property{node: e.to})

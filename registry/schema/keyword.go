@@ -109,7 +109,7 @@ func (p *parser) name(n *node, keyword, text string) error {
 func (p *parser) below(n *node, at, keyword string, raw mcp.RawJSON) (*node, error) {
 	to, err := p.read(n, n.pointer+"/"+at, raw)
 	if err == nil {
-		n.edges = append(n.edges, edge{keyword: keyword, to: to})
+		n.edges = append(n.edges, newEdge(keyword, to))
 	}
 	return to, err
 }
@@ -163,7 +163,8 @@ func (p *parser) named(n *node, keyword string, value mcp.RawJSON) error {
 // entry reads one member of such an object. Definitions get no edge: only references lead
 // to them, so a definition that nobody refers to costs nothing.
 func (p *parser) entry(n *node, keyword, name string, value mcp.RawJSON) error {
-	e := edge{keyword: keyword, name: name}
+	e := newEdge(keyword, nil)
+	e.name = name
 	if keyword == "patternProperties" {
 		compiled, size, err := p.compile(n, string(strictjson.Pointer(keyword).AppendToken(name)), name)
 		if err != nil {

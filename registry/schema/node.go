@@ -51,11 +51,19 @@ type node struct {
 
 // edge leads from a node to a subschema of it, or by $ref to one somewhere else.
 type edge struct {
-	keyword string         // which leads there, under its name of 2020-12
-	name    string         // of the property; of patternProperties the pattern as the library gets it
+	keyword string // which leads there, under its name of 2020-12
+	part    part   // of the keyword
+	// of the property; of patternProperties the pattern as the library gets it; in a list of
+	// subschemas its index
+	name    string
 	pattern *regexp.Regexp // of patternProperties, else nil
 	weight  int            // of pattern, see weigh
 	to      *node
+}
+
+// newEdge returns an edge without a name.
+func newEdge(keyword string, to *node) edge {
+	return edge{keyword: keyword, part: keywords[keyword].part, to: to}
 }
 
 // property is what a node says about one name.
@@ -66,12 +74,24 @@ type property struct {
 
 // inPlace tells whether the subschema applies to the same value as the node itself, not
 // to a part of it.
-func (e edge) inPlace() bool {
-	switch e.keyword {
-	case "$ref", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas":
-		return true
-	}
-	return false
+func (e *edge) inPlace() bool { return e.part == whole }
+
+// matches tells whether the subschema is one of patternProperties for members of that
+// name.
+func (e *edge) matches(name string) bool { return e.pattern != nil && e.pattern.MatchString(name) }
+
+// meetsMember tells whether the member with that name of a value meets the subschema. It
+// may be wrongly true, since it does not look at what additionalProperties leaves to
+// others.
+func (e *edge) meetsMember(name string) bool {
+	return e.part == oneMember && e.name == name ||
+		e.part == eachMember && (e.pattern == nil || e.matches(name))
+}
+
+// meetsItem tells whether the item with that index of a value meets the subschema; it too
+// may be wrongly true.
+func (e *edge) meetsItem(index string) bool {
+	return e.part == oneItem && e.name == index || e.part == eachItem
 }
 
 // child returns the first subschema under keyword, nil when there is none.

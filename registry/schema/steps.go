@@ -146,14 +146,13 @@ func (s *stepCounter) object(n *node, c *strictjson.Cursor) bool {
 // member counts what e adds for the member whose name has just been read and whose value
 // is at c, which it may move.
 func (s *stepCounter) member(e *edge, quoted []byte, c *strictjson.Cursor) bool {
-	switch e.keyword {
-	case "patternProperties":
+	switch e.part {
+	case eachName:
+		c.MoveTo(c.At() - len(quoted))
+	case eachMember:
 		if !s.text(e.weight, quoted) {
 			return false
 		}
-	case "propertyNames":
-		c.MoveTo(c.At() - len(quoted))
-	case "additionalProperties", "unevaluatedProperties":
 	default:
 		return true
 	}
@@ -161,17 +160,12 @@ func (s *stepCounter) member(e *edge, quoted []byte, c *strictjson.Cursor) bool 
 }
 
 func (s *stepCounter) array(n *node, c *strictjson.Cursor) bool {
-	index := 0
-	for c.Enter(); c.More(); index++ {
-		s.path = append(s.path, strconv.Itoa(index))
-		tuple := 0
-		for _, e := range n.edges {
-			meets := partOf(e.keyword) == "["
-			if e.keyword == "prefixItems" {
-				meets = tuple == index
-				tuple++
-			}
-			if meets && e.to.patterns && !s.ahead(e.to, c) {
+	c.Enter()
+	for i := 0; c.More(); i++ {
+		index := strconv.Itoa(i)
+		s.path = append(s.path, index)
+		for _, e := range n.patterned {
+			if e.meetsItem(index) && !s.ahead(e.to, c) {
 				return false
 			}
 		}

@@ -79,48 +79,37 @@ func isExotic(quoted []byte) bool {
 	return bytes.ContainsFunc(quoted, func(r rune) bool { return r >= utf8.RuneSelf || r == '\\' })
 }
 
-// undeclaredTwins finds the first twins that the schema does not declare. at are the
-// nodes that value meets; it walks down the value and the nodes together, because a name
-// that is declared in one place may be none in another. path leads to value,
-// found to the first of the twins; it is nil when there are none.
-func undeclaredTwins(value any, at []*node, path []string) (found []string, first, second string) {
-	switch v := value.(type) {
-	case []any:
-		for i, item := range v {
-			inner := append(slices.Clip(path), strconv.Itoa(i))
-			if found, first, second = undeclaredTwins(item,
-				below(at, func(n *node) []*node { return n.atIndex(i) }), inner); found != nil {
-				return found, first, second
+// undeclaredTwins finds the first twins in the next value that the schema does not
+// declare, and passes the value if there are none. at are the nodes that the value meets;
+// it walks down the value and the nodes together, because a name that is declared in one
+// place may be none in another. path leads to the value, found to the second of the twins;
+// it is nil when there are none.
+func undeclaredTwins(c *strictjson.Cursor, at []*node, path []string) (found []string, first, second string) {
+	switch c.Kind() {
+	case '[':
+		c.Enter()
+		for i := 0; c.More() && found == nil; i++ {
+			index := strconv.Itoa(i)
+			inner := below(at, func(e *edge) bool { return e.meetsItem(index) })
+			found, first, second = undeclaredTwins(c, inner, append(slices.Clip(path), index))
+		}
+	case '{':
+		seen := map[string]string{} // names, by their folded form
+		for c.Enter(); c.More() && found == nil; {
+			name, _ := strictjson.Unquote(c.Next())
+			inner, folded := append(slices.Clip(path), named(name)), strictjson.Fold(name)
+			other, ok := seen[folded]
+			if ok && (!declares(at, name) || !declares(at, other)) {
+				return inner, min(other, name), max(other, name)
 			}
+			seen[folded] = name
+			found, first, second = undeclaredTwins(c,
+				below(at, func(e *edge) bool { return e.meetsMember(name) }), inner)
 		}
-	case map[string]any:
-		if first, second = alike(v, at); first != "" {
-			return append(slices.Clip(path), named(first)), first, second
-		}
-		for _, name := range sortedNames(v) {
-			inner := append(slices.Clip(path), named(name))
-			if found, first, second = undeclaredTwins(v[name],
-				below(at, func(n *node) []*node { return n.atName(name) }), inner); found != nil {
-				return found, first, second
-			}
-		}
+	default:
+		c.Next()
 	}
-	return nil, "", ""
-}
-
-// alike returns twins of object of which the nodes do not declare both, "" when there are
-// none.
-func alike(object map[string]any, at []*node) (first, second string) {
-	seen := make(map[string]string, len(object))
-	for _, name := range sortedNames(object) {
-		folded := strictjson.Fold(name)
-		other, ok := seen[folded]
-		if ok && (!declares(at, name) || !declares(at, other)) {
-			return other, name
-		}
-		seen[folded] = name
-	}
-	return "", ""
+	return found, first, second
 }
 
 // declares tells whether name is among the properties of one of the nodes.
@@ -128,13 +117,15 @@ func declares(at []*node, name string) bool {
 	return slices.ContainsFunc(at, func(n *node) bool { return n.named[name].node != nil })
 }
 
-// below returns the nodes that a part of the value meets: those that step leads to, and
-// all that these lead to in place.
-func below(at []*node, step func(*node) []*node) []*node {
-	var all []*node
+// below returns the nodes that a part of the value meets: those that such edges lead to,
+// and all that these lead to in place.
+func below(at []*node, meets func(*edge) bool) (all []*node) {
 	for _, n := range at {
-		for _, to := range step(n) {
-			all = to.inPlace(all)
+		edges := n.readable()
+		for i := range edges {
+			if meets(&edges[i]) {
+				all = edges[i].to.inPlace(all)
+			}
 		}
 	}
 	return all
@@ -153,35 +144,4 @@ func (n *node) inPlace(all []*node) []*node {
 		}
 	}
 	return all
-}
-
-// atName returns the nodes that the member with that name meets by n. It may return too
-// many, since it does not look at what additionalProperties leaves to others: then more
-// names count as declared.
-func (n *node) atName(name string) []*node {
-	var to []*node
-	for _, e := range n.readable() {
-		if e.keyword == "properties" && e.name == name || partOf(e.keyword) == "{" &&
-			(e.pattern == nil || e.pattern.MatchString(name)) {
-			to = append(to, e.to)
-		}
-	}
-	return to
-}
-
-// atIndex returns the nodes that the item with that index meets by n; it too may return
-// too many.
-func (n *node) atIndex(i int) []*node {
-	var to []*node
-	index := 0
-	for _, e := range n.readable() {
-		tuple := e.keyword == "prefixItems"
-		if tuple && index == i || partOf(e.keyword) == "[" {
-			to = append(to, e.to)
-		}
-		if tuple {
-			index++
-		}
-	}
-	return to
 }

@@ -2,6 +2,7 @@ package openapi
 
 import (
 	"bytes"
+	"cmp"
 	"net/url"
 	"slices"
 	"strconv"
@@ -109,10 +110,48 @@ func (v value) joined(escaped func(string) string, between, equals string) strin
 	return strings.Join(pieces, between)
 }
 
+// form is how a style writes values, as an expression of a URI template does.
+// https://www.rfc-editor.org/rfc/rfc6570#appendix-A
+type form struct {
+	first string // stands before everything
+	named bool   // the name of the parameter stands before a value
+	// stands between elements or pairs of which each is written on its own, with the name if
+	// the style is named
+	between string
+	mark    string // stands between the others; "": a comma
+}
+
+// forms are the styles. https://spec.openapis.org/oas/v3.1.1.html#style-examples
+var forms = map[string]form{
+	"simple":         {between: ","},
+	"label":          {first: ".", between: "."},
+	"matrix":         {first: ";", between: ";", named: true},
+	"form":           {between: "&", named: true},
+	"spaceDelimited": {between: "&", named: true, mark: " "},
+	"pipeDelimited":  {between: "&", named: true, mark: "|"},
+	"deepObject":     {named: true}, // of a value that is written as JSON
+}
+
+// written returns what the value becomes in the style of the argument, each text in it
+// escaped.
+func (a *argument) written(v value, escaped func(string) string) string {
+	f, name := forms[a.style], ""
+	if f.named {
+		name = escape(a.parameter) + "="
+	}
+	switch {
+	case v.plain || !a.explode:
+		mark := cmp.Or(escape(f.mark), ",")
+		return f.first + name + v.joined(escaped, mark, mark)
+	case v.pairs != nil:
+		return f.first + v.joined(escaped, f.between, "=")
+	}
+	return f.first + name + v.joined(escaped, f.between+name, "")
+}
+
 // pathText returns what the value becomes in a segment of the path. It refuses values
 // that could lead to another path, and empty ones, which would leave out the segment. The
 // error is a *registry.UsageError.
-// https://spec.openapis.org/oas/v3.1.1.html#style-examples
 func (a *argument) pathText(v value) (string, error) {
 	if !v.plain && len(v.list) == 0 && len(v.pairs) == 0 || v.plain && v.text == "" {
 		return "", registry.Usagef("arguments.%s must not be empty: it is part of the address", a.name)
@@ -128,22 +167,7 @@ func (a *argument) pathText(v value) (string, error) {
 				a.name)
 		}
 	}
-	name := escape(a.parameter)
-	switch {
-	case a.style == "label" && a.explode:
-		return "." + v.joined(escape, ".", "="), nil
-	case a.style == "label":
-		return "." + v.joined(escape, ",", ","), nil
-	case a.style == "matrix" && a.explode && v.pairs != nil:
-		return ";" + v.joined(escape, ";", "="), nil
-	case a.style == "matrix" && a.explode:
-		return ";" + name + "=" + v.joined(escape, ";"+name+"=", ""), nil
-	case a.style == "matrix":
-		return ";" + name + "=" + v.joined(escape, ",", ","), nil
-	case a.explode:
-		return v.joined(escape, ",", "="), nil
-	}
-	return v.joined(escape, ",", ","), nil
+	return a.written(v, escape), nil
 }
 
 // queryTexts returns the name=value pieces that a value becomes in the query or in a
@@ -153,34 +177,25 @@ func (a *argument) queryTexts(raw mcp.RawJSON) ([]string, error) {
 		return a.deepTexts(nil, a.parameter, raw)
 	}
 	v, err := a.read(raw)
-	if err != nil {
-		return nil, err
-	}
-	name := escape(a.parameter)
+	mark := forms[a.style].mark
+	has := func(text string) bool { return strings.Contains(text, mark) }
 	switch {
+	case err != nil:
+		return nil, err
 	case v.plain:
-		return []string{name + "=" + a.escaped(v.text)}, nil
 	case v.pairs != nil && a.explode:
 		return nil, registry.Usagef("arguments.%s must not be an object", a.name)
-	case a.explode:
-		var pieces []string
-		for _, text := range v.list {
-			pieces = append(pieces, name+"="+a.escaped(text))
-		}
-		return pieces, nil
 	case len(v.list) == 0 && len(v.pairs) == 0:
 		return nil, nil
-	}
-	between := ","
+	case a.explode:
 	// a comma within an element is encoded and one between two is not; these are alike
-	if mark := map[string]string{"spaceDelimited": " ", "pipeDelimited": "|"}[a.style]; mark != "" {
-		between = escape(mark)
-		if slices.ContainsFunc(v.texts(), func(text string) bool { return strings.Contains(text, mark) }) {
-			return nil, registry.Usagef(
-				"arguments.%s: no element may have %q, which stands between elements", a.name, mark)
-		}
+	case mark != "" && slices.ContainsFunc(v.texts(), has):
+		return nil, registry.Usagef(
+			"arguments.%s: no element may have %q, which stands between elements", a.name, mark)
+	default:
+		return []string{a.written(v, a.escapedElement)}, nil
 	}
-	return []string{name + "=" + v.joined(a.escapedElement, between, between)}, nil
+	return []string{a.written(v, a.escaped)}, nil
 }
 
 // deepTexts appends the pieces of a value in the style deepObject: name[key]=value, and
@@ -218,11 +233,7 @@ func (a *argument) deepTexts(pieces []string, name string, raw mcp.RawJSON) ([]s
 // visible ASCII and spaces, above all line breaks, which would end the header. The error
 // is a *registry.UsageError.
 func (a *argument) headerText(v value) (string, error) {
-	equals := ","
-	if a.explode {
-		equals = "="
-	}
-	text := v.joined(func(text string) string { return text }, ",", equals)
+	text := a.written(v, func(text string) string { return text })
 	for i := range len(text) {
 		if text[i] < ' ' || text[i] > '~' {
 			return "", registry.Usagef(

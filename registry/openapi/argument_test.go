@@ -70,6 +70,41 @@ func TestAParameterThatListsObjectsIsLeftOut(t *testing.T) {
 	}
 }
 
+// TestAParameterThatListsListsIsLeftOut as one that lists objects is: it was offered, and
+// each call with it was refused.
+func TestAParameterThatListsListsIsLeftOut(t *testing.T) {
+	a := newAPI(t)
+	const list = `"schema":{"type":"array","items":{"$ref":"#/components/schemas/Range"}}}`
+	cfg := a.config([]byte(`{"openapi":"3.0.3","info":{"title":"x","version":"1"},
+		"paths":{"/a":{"get":{"operationId":"op","parameters":[
+			{"name":"plain","in":"query",` + list + `,
+			{"name":"deep","in":"query","style":"deepObject","explode":true,` + list + `],"responses":{}}}},
+		"components":{"schemas":{"Range":{"type":"array","items":{"type":"integer"}}}}}`))
+	want := []string{
+		`operation "op": query parameter "plain" is left out: it is a list of lists, for which there is no style`,
+	}
+	if got := notes(t, cfg); !slices.Equal(got, want) {
+		t.Errorf("got notes %q, want %q", got, want)
+	}
+	tools, _ := load(t, cfg)
+	mustUse(t, tools["op"], `{"deep":[[1,2]]}`)
+	if r, _ := a.last(t); r.RequestURI != "/v3/a?deep%5B0%5D%5B0%5D=1&deep%5B0%5D%5B1%5D=2" {
+		t.Errorf("got %s", r.RequestURI)
+	}
+}
+
+// TestAnObjectOfJSONHasItsNameWhateverTheStyle: beside a content, a style means nothing.
+func TestAnObjectOfJSONHasItsNameWhateverTheStyle(t *testing.T) {
+	a := newAPI(t)
+	tools, _ := load(t, a.config([]byte(`{"openapi":"3.0.3","info":{"title":"x","version":"1"},
+		"paths":{"/a":{"get":{"operationId":"op","parameters":[{"name":"deep","in":"query","style":"deepObject",
+			"content":{"application/json":{"schema":{"type":"object"}}}}],"responses":{}}}}}`)))
+	mustUse(t, tools["op"], `{"deep":{"id":1}}`)
+	if r, _ := a.last(t); r.RequestURI != "/v3/a?deep=%7B%22id%22%3A1%7D" {
+		t.Errorf("got %s", r.RequestURI)
+	}
+}
+
 // TestServersOfAnOperationAreNoted since its requests go where all go, and the API may not
 // have the operation there.
 func TestServersOfAnOperationAreNoted(t *testing.T) {
@@ -99,16 +134,20 @@ func TestIntegersHaveNoPoint(t *testing.T) {
 			{"name":"id","in":"path","required":true,"schema":{"type":"integer"}},
 			{"name":"page","in":"query","schema":{"type":["integer","null"]}},
 			{"name":"ids","in":"query","schema":{"type":"array","items":{"type":"integer"}}},
+			{"name":"limit","in":"query","schema":{"anyOf":[{"type":"integer","minimum":1},{"type":"null"}]}},
+			{"name":"either","in":"query","schema":{"oneOf":[{"type":"string"},{"$ref":"#/components/schemas/Whole"}]}},
+			{"name":"some","in":"query","schema":{"anyOf":[{"type":"array","items":{"type":"integer"}},{"type":"null"}]}},
 			{"name":"version","in":"query","schema":{"type":"number"}}],
 		"requestBody":{"content":{"application/x-www-form-urlencoded":{
 			"schema":{"properties":{"amount":{"type":"integer"},"rate":{"type":"number"},
 				"sizes":{"type":"array","items":{"type":"integer"}}}},
 			"encoding":{"sizes":{"style":"pipeDelimited"}}}}},
-		"responses":{}}}}}`), "op"))
-	mustUse(t, tools["op"], `{"id":7.0,"page":20.0,"ids":[1.0,30],"version":1.0,
+		"responses":{}}}},
+		"components":{"schemas":{"Whole":{"allOf":[{"type":"integer"}]}}}}`), "op"))
+	mustUse(t, tools["op"], `{"id":7.0,"page":20.0,"ids":[1.0,30],"limit":5.0,"either":6.0,"some":[8.0],"version":1.0,
 		"body":{"amount":2000.0,"rate":1.0,"sizes":[1.0,2.0],"other":3.0}}`)
 	r, body := a.last(t)
-	if want := "/v3/p/7?page=20&ids=1&ids=30&version=1.0"; r.RequestURI != want {
+	if want := "/v3/p/7?page=20&ids=1&ids=30&limit=5&either=6&some=8&version=1.0"; r.RequestURI != want {
 		t.Errorf("got %s, want %s", r.RequestURI, want)
 	}
 	if want := "amount=2000&rate=1.0&sizes=1%7C2&other=3.0"; body != want {

@@ -359,9 +359,12 @@ func (s *schemas) says(at *place, kind string) bool {
 		slices.ContainsFunc(said.items(), func(one *place) bool { return one.raw.Says(kind) }))
 }
 
-// saysIntegers tells whether a schema says that its values are integers, or lists of them.
+// saysIntegers tells whether a schema, or one of its alternatives, says that its values are
+// integers, or lists of them.
 func (s *schemas) saysIntegers(at *place) bool {
-	return s.says(at, "integer") || s.says(s.elementsOf(at), "integer")
+	return s.some(at, []string{"allOf", "anyOf", "oneOf"}, func(one *place) bool {
+		return s.says(one, "integer") || s.says(s.elementsOf(one), "integer")
+	})
 }
 
 // listsObjects tells whether a schema says that its values are lists of objects.
@@ -375,19 +378,28 @@ func (s *schemas) elementsOf(at *place) *place {
 
 // isObject tells whether a schema says that its values are objects, itself or in a part
 // of it by allOf.
-func (s *schemas) isObject(at *place) bool { return s.saysObject(at, map[*place]bool{}) }
+func (s *schemas) isObject(at *place) bool {
+	return s.some(at, []string{"allOf"}, func(one *place) bool {
+		return s.says(one, "object") || len(one.child("properties").names()) > 0
+	})
+}
 
-// saysObject is isObject for a schema of which those in met were looked at already, since
-// parts may lead back to each other.
-func (s *schemas) saysObject(at *place, met map[*place]bool) bool {
-	at, err := s.from.followed(at, sectionSchemas)
-	if err != nil || at == nil || met[at] {
-		return false
+// some tells whether is is true of a schema, or of one that stands in a list under one of
+// these keywords in it, or in such a one.
+func (s *schemas) some(at *place, keywords []string, is func(*place) bool) bool {
+	met := map[*place]bool{nil: true} // they may lead back to each other
+	var look func(at *place) bool
+	look = func(at *place) bool {
+		at, err := s.from.followed(at, sectionSchemas)
+		if err != nil || met[at] {
+			return false
+		}
+		met[at] = true
+		return is(at) || slices.ContainsFunc(keywords, func(keyword string) bool {
+			return slices.ContainsFunc(at.child(keyword).items(), look)
+		})
 	}
-	met[at] = true
-	part := func(one *place) bool { return s.saysObject(one, met) }
-	return s.says(at, "object") || len(at.child("properties").names()) > 0 ||
-		slices.ContainsFunc(at.child("allOf").items(), part)
+	return look(at)
 }
 
 // exclusive converts an exclusive bound from the form of 3.0, a flag beside the bound, to

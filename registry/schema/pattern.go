@@ -34,11 +34,11 @@ func compilePattern(source string) (*regexp.Regexp, int, error) {
 	if utf8.RuneCountInString(source) > maxPattern {
 		return nil, 0, errPatternLength
 	}
-	t := translator{in: source}
-	if err := t.run(); err != nil {
+	translated, err := translate(source)
+	if err != nil {
 		return nil, 0, err
 	}
-	parsed, err := syntax.Parse(t.out.String(), syntax.Perl)
+	parsed, err := syntax.Parse(translated, syntax.Perl)
 	if err != nil {
 		return nil, 0, errPattern
 	}
@@ -52,7 +52,7 @@ func compilePattern(source string) (*regexp.Regexp, int, error) {
 	if len(program.Inst) > maxProgram {
 		return nil, 0, errProgram
 	}
-	return regexp.MustCompile(t.out.String()), len(program.Inst), nil // it parses and compiles likewise
+	return regexp.MustCompile(translated), len(program.Inst), nil // it parses and compiles likewise
 }
 
 // expanded returns about how many instructions re has once what repeats is written out: up
@@ -71,154 +71,78 @@ func expanded(re *syntax.Regexp) int {
 	return size
 }
 
-// translator writes a pattern of ECMA-262 as one of RE2, from left to right.
-type translator struct {
-	in      string
-	i       int // where it reads next
-	out     strings.Builder
-	inClass bool // within brackets
-	set     bool // within brackets, just behind an escape for several characters, such as \w
-}
+// piece is what is read of a pattern at once: an escape, the beginning of a group that
+// says what it is, or one character.
+var piece = regexp.MustCompile(`(?s)\\(?:x[[:xdigit:]]{2}|u[[:xdigit:]]{4}|u\{[[:xdigit:]]+\}|` +
+	`[pP]\{[^}]*\}|0[0-9]?|.)|\(\?[:<]?|.`)
 
-// run translates the whole pattern.
-func (t *translator) run() error {
-	for t.i < len(t.in) {
-		_, size := utf8.DecodeRuneInString(t.in[t.i:])
-		piece := t.in[t.i : t.i+size]
-		t.i += size
-		set := t.set
-		t.set = false
+// translate writes a pattern of ECMA-262 as one of RE2. [] and [^] are refused: RE2 takes
+// the bracket behind them for the first element. Within brackets, a bracket might begin a
+// named class of RE2, so it is escaped. So is a dash beside an escape for several
+// characters, which stands for itself in ECMA-262.
+func translate(source string) (string, error) {
+	var out strings.Builder
+	pieces := append(piece.FindAllString(source, -1), "") // behind each stands another
+	inClass := false                                      // within brackets
+	for i, p := range pieces[:len(pieces)-1] {
+		next := pieces[i+1]
 		switch {
-		case piece == `\`:
-			if err := t.escape(); err != nil {
-				return err
+		case p[0] == '\\':
+			var ok bool
+			if p, ok = escape(p, inClass); !ok {
+				return "", errPattern
 			}
-		case t.inClass:
-			t.element(piece, set)
-		case piece == ".":
-			t.out.WriteString(`[^\n\r\x{2028}\x{2029}]`)
-		case piece == "[":
-			if err := t.open(); err != nil {
-				return err
+		case inClass:
+			inClass = p != "]"
+			if p == "[" || p == "-" && (isSet(pieces[i-1]) || isSet(next)) {
+				p = `\` + p
 			}
-		case piece == "(" && t.ahead("?") && !t.ahead("?:") && !t.ahead("?<"):
-			return errPattern
-		default:
-			t.out.WriteString(piece)
+		case p == "[":
+			inClass = true
+			if next == "]" || next == "^" && pieces[i+2] == "]" {
+				return "", errPattern
+			}
+		case p == ".":
+			p = `[^\n\r\x{2028}\x{2029}]`
+		case p == "(?":
+			return "", errPattern
 		}
+		out.WriteString(p)
 	}
-	return nil
+	return out.String(), nil
 }
 
-// ahead tells whether text comes next.
-func (t *translator) ahead(text string) bool { return strings.HasPrefix(t.in[t.i:], text) }
-
-// aheadSet tells whether an escape for several characters comes next.
-func (t *translator) aheadSet() bool {
-	return t.ahead(`\`) && len(t.in) > t.i+1 && strings.IndexByte("sSdDwWpP", t.in[t.i+1]) >= 0
+// isSet tells whether a piece is an escape for several characters.
+func isSet(p string) bool {
+	return len(p) > 1 && p[0] == '\\' && strings.IndexByte("sSdDwWpP", p[1]) >= 0
 }
 
-// open begins a class in brackets. [] and [^] are refused: RE2 takes the bracket behind
-// them for the first element.
-func (t *translator) open() error {
-	t.inClass = true
-	t.out.WriteByte('[')
-	if t.ahead("^") {
-		t.i++
-		t.out.WriteByte('^')
+// escape returns what RE2 has for an escape. Those that are not listed here are refused:
+// RE2 either has another meaning for them (\A, \z, \Q) or none (references to groups). So
+// is a half of a surrogate pair, since RE2 reads whole characters.
+func escape(p string, inClass bool) (translated string, ok bool) {
+	if len(p) == 1 {
+		return "", false
 	}
-	if t.ahead("]") {
-		return errPattern
-	}
-	return nil
-}
-
-// element writes one character within brackets. A dash beside an escape for several
-// characters stands for itself in ECMA-262, so it is escaped; set tells that such an
-// escape stands before it. So is a bracket, which might otherwise begin a named class of
-// RE2.
-func (t *translator) element(piece string, set bool) {
-	switch {
-	case piece == "]":
-		t.inClass = false
-	case piece == "[", piece == "-" && (set || t.aheadSet()):
-		t.out.WriteByte('\\')
-	}
-	t.out.WriteString(piece)
-}
-
-// escape writes what a backslash stands before. Escapes that are not listed here are
-// refused: RE2 either has another meaning for them (\A, \z, \Q) or none (references to
-// groups).
-func (t *translator) escape() error {
-	if t.i >= len(t.in) {
-		return errPattern
-	}
-	c := t.in[t.i]
-	t.i++
-	switch {
+	switch c := p[1]; {
 	case c == 's' || c == 'S':
-		t.whiteSpace(c)
-	case strings.IndexByte("dDwW", c) >= 0:
-		t.set = t.inClass
-		t.out.WriteString(`\` + string(c))
-	case strings.IndexByte("nrtfv", c) >= 0, strings.IndexByte("bB", c) >= 0 && !t.inClass,
-		c < utf8.RuneSelf && !isAlphanumeric(c):
-		t.out.WriteString(`\` + string(c))
-	case c == 'x' || c == 'u':
-		return t.hex(c)
-	case c == '0' && (t.i >= len(t.in) || t.in[t.i] < '0' || t.in[t.i] > '9'):
-		t.out.WriteString(`\x{0}`)
-	case (c == 'p' || c == 'P') && t.ahead("{") && !t.ahead("{^"):
-		t.set = t.inClass
-		t.out.WriteString(`\` + string(c))
-		if end := strings.IndexByte(t.in[t.i:], '}'); end > 0 {
-			t.out.WriteString(t.in[t.i : t.i+end+1])
-			t.i += end + 1
+		set := map[byte]string{'s': space, 'S': notSpace}[c]
+		if inClass {
+			return set, true
 		}
-	default:
-		return errPattern
+		return "[" + set + "]", true
+	case strings.IndexByte("dDwWnrtfv", c) >= 0, strings.IndexByte("bB", c) >= 0 && !inClass,
+		c < utf8.RuneSelf && !isAlphanumeric(c):
+		return p, true
+	case p == `\0`:
+		return `\x{0}`, true
+	case len(p) > 2 && (c == 'p' || c == 'P'):
+		return p, p[3] != '^'
+	case len(p) > 2 && (c == 'x' || c == 'u'):
+		code, err := strconv.ParseUint(strings.Trim(p[2:], "{}"), 16, 32)
+		return fmt.Sprintf(`\x{%x}`, code), err == nil && utf8.ValidRune(rune(code)) //nolint:gosec // G115: a code too large for a rune is invalid as one
 	}
-	return nil
-}
-
-// whiteSpace writes \s or \S with the meaning of ECMA-262.
-func (t *translator) whiteSpace(c byte) {
-	set := space
-	if c == 'S' {
-		set = notSpace
-	}
-	if !t.inClass {
-		t.out.WriteString("[" + set + "]")
-		return
-	}
-	t.set = true
-	t.out.WriteString(set)
-}
-
-// hex writes \xHH, \uHHHH or \u{H…}. A half of a surrogate pair is refused, since RE2
-// reads whole characters.
-func (t *translator) hex(c byte) error {
-	digits := 2
-	if c == 'u' {
-		digits = 4
-	}
-	rest := t.in[t.i:]
-	if c == 'u' && strings.HasPrefix(rest, "{") {
-		digits = strings.IndexByte(rest, '}') - 1
-		rest = rest[1:]
-		t.i += 2
-	}
-	if digits < 1 || len(rest) < digits {
-		return errPattern
-	}
-	code, err := strconv.ParseUint(rest[:digits], 16, 32)
-	if err != nil || !utf8.ValidRune(rune(code)) { //nolint:gosec // G115: a code too large for a rune is invalid as one
-		return errPattern
-	}
-	t.i += digits
-	fmt.Fprintf(&t.out, `\x{%x}`, code)
-	return nil
+	return "", false
 }
 
 func isAlphanumeric(c byte) bool {

@@ -2,6 +2,7 @@ package openapi
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -106,20 +107,13 @@ func nameWithin(arguments []*argument) {
 // created> would both become created.
 var comparisons = strings.NewReplacer("<=", "_lte_", ">=", "_gte_", "<", "_lt_", ">", "_gt_")
 
+var unfit = regexp.MustCompile(`[^a-zA-Z0-9.-]+`)
+
 // fit makes a name of a tool or argument of text: one _ takes the place of each run of
 // characters that such names must not have. A name that is too long is cut and ends in a
 // hash of text.
 func fit(text string) string {
-	var out strings.Builder
-	for _, c := range text {
-		if !isAlphanumeric(c) && c != '-' && c != '.' {
-			c = '_'
-		}
-		if c != '_' || !strings.HasSuffix(out.String(), "_") {
-			out.WriteRune(c)
-		}
-	}
-	fitted := out.String()
+	fitted := unfit.ReplaceAllString(text, "_")
 	if fitted != text { // a _ at an end that stands for a bracket, as in filter[name], tells a model nothing
 		fitted = strings.Trim(fitted, "_")
 	}
@@ -133,8 +127,4 @@ func fit(text string) string {
 // hash of full at its end.
 func hashed(name, full string) string {
 	return registry.Marked(name, maxName, full)
-}
-
-func isAlphanumeric(c rune) bool {
-	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
 }

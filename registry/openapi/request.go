@@ -7,6 +7,8 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"path"
+	"regexp"
 	"strings"
 	"time"
 
@@ -105,24 +107,14 @@ func inPath(arguments []*argument, name string) *argument {
 	return nil
 }
 
-// plainPath tells whether all servers read the path in the same way: no segment is empty
-// or of dots, and no character in it is encoded or would have to be. The empty path is
-// plain.
-func plainPath(path string) bool {
-	if path == "" {
-		return true
-	}
-	for segment := range strings.SplitSeq(strings.TrimPrefix(path, "/"), "/") {
-		if segment == "" || segment == "." || segment == ".." {
-			return false
-		}
-		for _, c := range segment {
-			if !isAlphanumeric(c) && !strings.ContainsRune("-._~!$&'()*+,;=:@", c) {
-				return false
-			}
-		}
-	}
-	return true
+// inSegments matches a path of segments that are not empty and have no character that is
+// encoded or would have to be.
+var inSegments = regexp.MustCompile(`^(?:/[-a-zA-Z0-9._~!$&'()*+,;=:@]+)*$`)
+
+// plainPath tells whether all servers read the path in the same way: it is in segments, of
+// which none is of dots. The empty path is plain.
+func plainPath(text string) bool {
+	return inSegments.MatchString(text) && (text == "" || path.Clean(text) == text)
 }
 
 // maxAddress bounds the address of one request, in bytes.

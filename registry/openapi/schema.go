@@ -3,6 +3,7 @@ package openapi
 import (
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -329,6 +330,9 @@ func (s *schemas) refer(ref string) (string, error) {
 	return "#/$defs/" + name, nil
 }
 
+// escaped are the characters that references escape, or some readers of them may.
+var escaped = regexp.MustCompile(`[^a-zA-Z0-9.-]`)
+
 // newName returns a name for the definition of what stands at a place: that of the place,
 // or of its file, as far as it needs no escaping in a reference.
 func (s *schemas) newName(at *place) string {
@@ -336,12 +340,7 @@ func (s *schemas) newName(at *place) string {
 	if at.within == nil {
 		base = strings.TrimSuffix(path.Base(base), path.Ext(base))
 	}
-	base = strings.Map(func(c rune) rune {
-		if !isAlphanumeric(c) && c != '.' && c != '-' {
-			return '_'
-		}
-		return c
-	}, base)
+	base = escaped.ReplaceAllString(base, "_")
 	name := base
 	for i := 0; ; i++ {
 		if _, taken := s.defs[name]; !taken {

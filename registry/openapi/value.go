@@ -234,12 +234,10 @@ func (a *argument) deepTexts(pieces []string, name string, raw mcp.RawJSON) ([]s
 // is a *registry.UsageError.
 func (a *argument) headerText(v value) (string, error) {
 	text := a.written(v, func(text string) string { return text })
-	for i := range len(text) {
-		if text[i] < ' ' || text[i] > '~' {
-			return "", registry.Usagef(
-				"arguments.%s is sent in a header, which takes visible ASCII characters and spaces only",
-				a.name)
-		}
+	if strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c > '~' }) {
+		return "", registry.Usagef(
+			"arguments.%s is sent in a header, which takes visible ASCII characters and spaces only",
+			a.name)
 	}
 	return strings.TrimSpace(text), nil
 }

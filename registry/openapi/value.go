@@ -17,23 +17,22 @@ import (
 // Whatever the value, it must stay the value of its own parameter: it must not end the
 // parameter, add another one, or lead to another path.
 
-// value is the value of an argument, taken apart as texts: either text, list or pairs.
+// value is the value of an argument, taken apart: a text of its own is one part, and so is
+// each element of a list, and each member of an object, which has its name and its text.
 type value struct {
-	plain bool // the value is text
-	text  string
-	list  []string
-	pairs [][2]string // keys and values of an object, in its order; nil when the value is no object
+	plain  bool // it is one text
+	object bool
+	parts  [][]string
 }
 
 // read takes the value of the argument apart. Elements of a list that are objects or lists
 // are refused where no style says how to write them. The error is a *registry.UsageError.
 func (a *argument) read(raw mcp.RawJSON) (value, error) {
-	switch {
-	case a.asJSON || a.objects && raw.IsObject():
-		return value{text: string(raw), plain: true}, nil
-	case raw.IsArray():
-		elements, _ := raw.Elements()
-		v := value{list: make([]string, len(elements))}
+	if a.asJSON || a.objects && raw.IsObject() {
+		return value{plain: true, parts: [][]string{{string(raw)}}}, nil
+	}
+	if elements, ok := raw.Elements(); ok {
+		v := value{parts: make([][]string, len(elements))}
 		for i, element := range elements {
 			text, ok := a.scalar(element)
 			if a.elements && (element.IsObject() || element.IsArray()) {
@@ -43,19 +42,19 @@ func (a *argument) read(raw mcp.RawJSON) (value, error) {
 				return value{}, registry.Usagef(
 					"arguments.%s: the elements must be texts, numbers or booleans", a.name)
 			}
-			v.list[i] = text
+			v.parts[i] = []string{text}
 		}
 		return v, nil
-	case raw.IsObject():
-		o, _ := mcp.ObjectOf(raw)
-		v := value{pairs: make([][2]string, 0, o.Len())}
+	}
+	if o, ok := mcp.ObjectOf(raw); ok {
+		v := value{object: true}
 		for key, member := range o.Members {
 			text, ok := a.scalar(member)
 			if !ok {
 				return value{}, registry.Usagef("arguments.%s: the values must be texts, numbers or booleans",
 					a.name)
 			}
-			v.pairs = append(v.pairs, [2]string{key, text})
+			v.parts = append(v.parts, []string{key, text})
 		}
 		return v, nil
 	}
@@ -63,7 +62,7 @@ func (a *argument) read(raw mcp.RawJSON) (value, error) {
 	if !ok {
 		return value{}, registry.Usagef("arguments.%s must not be null", a.name)
 	}
-	return value{text: text, plain: true}, nil
+	return value{plain: true, parts: [][]string{{text}}}, nil
 }
 
 // scalar returns the text of a string, number or boolean; ok is false for other values. To
@@ -83,29 +82,17 @@ func (a *argument) scalar(raw mcp.RawJSON) (string, bool) {
 }
 
 // texts returns every text in the value, also the keys of an object.
-func (v value) texts() []string {
-	if v.plain {
-		return []string{v.text}
-	}
-	all := slices.Clone(v.list)
-	for _, pair := range v.pairs {
-		all = append(all, pair[0], pair[1])
-	}
-	return all
-}
+func (v value) texts() []string { return slices.Concat(v.parts...) }
 
 // joined writes a value, each text in it escaped. between stands between elements or
-// pairs, and equals between a key and its value.
+// members, and equals between the name of one and its text.
 func (v value) joined(escaped func(string) string, between, equals string) string {
-	if v.plain {
-		return escaped(v.text)
-	}
-	var pieces []string
-	for _, text := range v.list {
-		pieces = append(pieces, escaped(text))
-	}
-	for _, pair := range v.pairs {
-		pieces = append(pieces, escaped(pair[0])+equals+escaped(pair[1]))
+	pieces := make([]string, len(v.parts))
+	for i, part := range v.parts {
+		pieces[i] = escaped(part[0])
+		if v.object {
+			pieces[i] += equals + escaped(part[1])
+		}
 	}
 	return strings.Join(pieces, between)
 }
@@ -143,7 +130,7 @@ func (a *argument) written(v value, escaped func(string) string) string {
 	case v.plain || !a.explode:
 		mark := cmp.Or(escape(f.mark), ",")
 		return f.first + name + v.joined(escaped, mark, mark)
-	case v.pairs != nil:
+	case v.object:
 		return f.first + v.joined(escaped, f.between, "=")
 	}
 	return f.first + name + v.joined(escaped, f.between+name, "")
@@ -153,7 +140,7 @@ func (a *argument) written(v value, escaped func(string) string) string {
 // that could lead to another path, and empty ones, which would leave out the segment. The
 // error is a *registry.UsageError.
 func (a *argument) pathText(v value) (string, error) {
-	if !v.plain && len(v.list) == 0 && len(v.pairs) == 0 || v.plain && v.text == "" {
+	if len(v.parts) == 0 || v.plain && v.parts[0][0] == "" {
 		return "", registry.Usagef("arguments.%s must not be empty: it is part of the address", a.name)
 	}
 	for _, text := range v.texts() {
@@ -183,9 +170,9 @@ func (a *argument) queryTexts(raw mcp.RawJSON) ([]string, error) {
 	case err != nil:
 		return nil, err
 	case v.plain:
-	case v.pairs != nil && a.explode:
+	case v.object && a.explode:
 		return nil, registry.Usagef("arguments.%s must not be an object", a.name)
-	case len(v.list) == 0 && len(v.pairs) == 0:
+	case len(v.parts) == 0:
 		return nil, nil
 	case a.explode:
 	// a comma within an element is encoded and one between two is not; these are alike
@@ -203,25 +190,23 @@ func (a *argument) queryTexts(raw mcp.RawJSON) ([]string, error) {
 // lists become; most APIs read name[key][key] and name[key][0].
 // https://spec.openapis.org/oas/v3.1.1.html#style-examples
 func (a *argument) deepTexts(pieces []string, name string, raw mcp.RawJSON) ([]string, error) {
-	var err error
-	if elements, ok := raw.Elements(); ok {
-		for i, element := range elements {
-			if pieces, err = a.deepTexts(pieces, name+"["+strconv.Itoa(i)+"]", element); err != nil {
-				return nil, err
-			}
-		}
-		return pieces, nil
+	var members []mcp.Member
+	elements, _ := raw.Elements()
+	for i, element := range elements {
+		members = append(members, mcp.Member{Name: strconv.Itoa(i), Value: element})
 	}
-	if o, ok := mcp.ObjectOf(raw); ok {
-		for key, member := range o.Members {
-			if strings.ContainsAny(key, "[]") {
-				return nil, registry.Usagef("arguments.%s: a name in it must not have brackets", a.name)
-			}
-			if pieces, err = a.deepTexts(pieces, name+"["+key+"]", member); err != nil {
-				return nil, err
-			}
+	o, _ := mcp.ObjectOf(raw)
+	for key, member := range o.Members {
+		if strings.ContainsAny(key, "[]") {
+			return nil, registry.Usagef("arguments.%s: a name in it must not have brackets", a.name)
 		}
-		return pieces, nil
+		members = append(members, mcp.Member{Name: key, Value: member})
+	}
+	for _, m := range members {
+		var err error
+		if pieces, err = a.deepTexts(pieces, name+"["+m.Name+"]", m.Value); err != nil {
+			return nil, err
+		}
 	}
 	if text, ok := a.scalar(raw); ok { // null is not written
 		pieces = append(pieces, escape(name)+"="+a.escaped(text))

@@ -1,13 +1,13 @@
 package openapi
 
 import (
-	"bytes"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/schema"
 )
@@ -191,23 +191,15 @@ func (s *schemas) reached(raw mcp.RawJSON) map[string]mcp.RawJSON {
 	return found
 }
 
-// referencesIn appends to found the text of every $ref in a schema.
+// referencesIn appends to found the text of every $ref in a schema. Of lists of texts it
+// may have some that are none.
 func referencesIn(found []string, raw mcp.RawJSON) []string {
-	if !bytes.Contains(raw, []byte(`$ref`)) {
-		return found
-	}
-	o, _ := mcp.ObjectOf(raw)
-	for name, value := range o.Members {
-		if name == "$ref" && value.IsText() {
-			ref, _ := value.Text()
-			found = append(found, ref)
-			continue
+	refers := false // the name $ref stands before
+	for _, token := range strictjson.Tokens(raw) {
+		if text, is := strictjson.Text(token); is && refers {
+			found = append(found, text)
 		}
-		found = referencesIn(found, value)
-	}
-	elements, _ := raw.Elements()
-	for _, element := range elements {
-		found = referencesIn(found, element)
+		refers = string(token) == `"$ref"`
 	}
 	return found
 }

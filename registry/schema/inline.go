@@ -144,22 +144,13 @@ func (in *inliner) members(n *node, object mcp.Object, depth int) (own mcp.Objec
 // unevaluatedProperties, since what the reference that was cut would have evaluated
 // counts as unevaluated now.
 func loosen(own mcp.Object, weakened map[string]bool) mcp.Object {
+	branches := own.Value("oneOf")
 	own = own.Without("unevaluatedItems", "unevaluatedProperties")
-	if weakened["not"] {
-		own = own.Without("not")
+	for keyword := range weakened {
+		own = own.Without(hanging[keyword]...)
 	}
-	if weakened["if"] {
-		own = own.Without("if", "then", "else")
-	}
-	if weakened["contains"] {
-		own = own.Without("maxContains")
-	}
-	if weakened["oneOf"] {
-		branches := own.Value("oneOf")
-		own = own.Without("oneOf")
-		if !own.Has("anyOf") {
-			own = own.With("anyOf", branches)
-		}
+	if weakened["oneOf"] && !own.Has("anyOf") {
+		own = own.With("anyOf", branches)
 	}
 	return own
 }
@@ -183,16 +174,13 @@ func (in *inliner) refer(own mcp.Object, to *node, depth int) (merged mcp.Object
 	}
 	inlined, cut := in.schema(to, depth)
 	if there, _ := mcp.ObjectOf(inlined); isObject && mergeable(own, there) {
-		members := make([]mcp.Member, 0, own.Len()+there.Len())
-		for name, value := range own.Members {
-			members = append(members, mcp.Member{Name: name, Value: value})
-		}
+		var more []mcp.Member
 		for name, value := range there.Members {
 			if !own.Has(name) {
-				members = append(members, mcp.Member{Name: name, Value: value})
+				more = append(more, mcp.Member{Name: name, Value: value})
 			}
 		}
-		return mcp.NewObject(members...), cut
+		return own.WithAll(more...), cut
 	}
 	all, _ := own.Value("allOf").Elements()
 	return own.With("allOf", mcp.Array(append(all, inlined))), cut

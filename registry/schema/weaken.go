@@ -26,6 +26,12 @@ import (
 //	unevaluatedProperties, unevaluatedItems
 //	                       taken out where it is unknown what is evaluated
 
+// hanging are, by a keyword, those that may refuse more when what stands under it accepts
+// more. In the place of oneOf stands anyOf then, unless there is one.
+var hanging = map[string][]string{
+	"not": {"not"}, "if": {"if", "then", "else"}, "contains": {"maxContains"}, "oneOf": {"oneOf"},
+}
+
 // gap is a keyword of a node that cannot be enforced.
 type gap struct{ at, why string } // at is the keyword, or several tokens of a JSON pointer from the node
 
@@ -84,11 +90,10 @@ func (n *node) loosen(weak map[*node]bool) {
 	for _, e := range n.edges {
 		leads[e.keyword] = leads[e.keyword] || weak[e.to]
 	}
-	if leads["not"] {
-		n.takeOut("not")
-	}
-	if leads["if"] {
-		n.takeOut("if", "then", "else")
+	for _, keyword := range []string{"not", "if"} {
+		if leads[keyword] {
+			n.takeOut(hanging[keyword]...)
+		}
 	}
 	if slices.ContainsFunc(n.unenforced, func(e edge) bool { return e.keyword == "patternProperties" }) {
 		n.takeOut("additionalProperties")

@@ -88,18 +88,32 @@ type graph struct {
 // closure is everything that checks a value where one node does: that node and all that
 // it leads to in place.
 type closure struct {
+	load
+
 	count map[*node]int // how many ways lead to each of them
-	total int           // sum of the counts
 	chain int           // nodes on the longest way
 }
 
-// sum adds up a number of each node, as often as ways lead there.
-func (c closure) sum(of func(*node) int) (sum int) {
-	for member, count := range c.count {
-		sum += count * of(member)
-	}
-	return sum
+// load is what the check of one value takes.
+type load struct {
+	nodes   int // that check it
+	units   int // of work of the library
+	program int // instructions of patterns
+	keep    int // bytes that the library keeps of it, at most
+	unique  int // nodes with uniqueItems
 }
+
+// plus adds up two loads.
+func (l load) plus(o load) load {
+	return load{
+		l.nodes + o.nodes, l.units + o.units, l.program + o.program, l.keep + o.keep,
+		l.unique + o.unique,
+	}
+}
+
+// work returns the units of work that the library needs for one value. They grow with the
+// longest way in place, because the library searches its stack of schemas at every step.
+func (c *closure) work() int { return c.units * (32 + c.chain) / 32 }
 
 // measure returns the cost of a schema. It refuses schemas in which a cycle of references
 // never reaches another part of the value, in which too many subschemas meet one value,
@@ -153,7 +167,7 @@ func (g *graph) closure(n *node) (closure, error) {
 		return c, nil
 	}
 	g.closures[n] = closure{}
-	c := closure{count: map[*node]int{n: 1}, total: 1, chain: 1}
+	c := closure{load: n.load(), count: map[*node]int{n: 1}, chain: 1}
 	for _, e := range n.edges {
 		if !e.inPlace() {
 			continue
@@ -166,7 +180,7 @@ func (g *graph) closure(n *node) (closure, error) {
 			c.count[to] += count
 		}
 		c.chain = max(c.chain, inner.chain+1)
-		if c.total += inner.total; c.total > maxInPlace {
+		if c.load = c.plus(inner.load); c.nodes > maxInPlace {
 			return c, n.refuse("one value can meet more than %d subschemas", maxInPlace)
 		}
 	}
@@ -284,44 +298,22 @@ func rest(n *node, keyword string, weight func(*node) int) int {
 // sum adds up the cost of the whole schema. What lies below the root may be met by
 // several branches at once, and counts as often.
 func (g *graph) sum(root *node, nodes []*node, overlapping int) *cost {
-	c := &cost{root: g.work(root), program: g.program(root), keep: g.keeps(root)}
+	top := g.closures[root]
+	c := &cost{root: top.work(), passes: top.nodes, program: top.program, keep: top.keep, unique: top.unique}
 	for _, n := range nodes {
 		for _, e := range n.edges {
 			if !e.inPlace() {
-				c.value = max(c.value, g.work(e.to)*overlapping)
-				c.meets = max(c.meets, g.closures[e.to].total*overlapping)
-				c.program = max(c.program, g.program(e.to)*overlapping)
-				c.keeps = max(c.keeps, g.keeps(e.to)*overlapping)
-				c.unique = max(c.unique, g.unique(e.to)*overlapping)
+				below := g.closures[e.to]
+				c.value = max(c.value, below.work()*overlapping)
+				c.meets = max(c.meets, below.nodes*overlapping)
+				c.program = max(c.program, below.program*overlapping)
+				c.keeps = max(c.keeps, below.keep*overlapping)
+				c.unique = max(c.unique, below.unique*overlapping)
 			}
 		}
 	}
-	c.passes = max(c.meets, g.closures[root].total)
-	c.unique = max(c.unique, g.unique(root))
+	c.passes = max(c.passes, c.meets)
 	return c
-}
-
-// work returns the units of work that the library needs for one value that n checks. They
-// grow with the longest way in place, because the library searches its stack of schemas
-// at every step.
-func (g *graph) work(n *node) int {
-	c := g.closures[n]
-	return c.sum((*node).work) * (32 + c.chain) / 32
-}
-
-// program returns how many instructions of patterns run for one value that n checks.
-func (g *graph) program(n *node) int {
-	return g.closures[n].sum(func(member *node) int { return member.program })
-}
-
-// unique returns how many subschemas with uniqueItems check one value that n checks.
-func (g *graph) unique(n *node) int {
-	return g.closures[n].sum(func(member *node) int {
-		if member.bounds.unique {
-			return 1
-		}
-		return 0
-	})
 }
 
 // uniqueDepths returns at which depths of a value subschemas with uniqueItems can be met
@@ -350,9 +342,13 @@ func uniqueDepths(root *node) (at []bool) {
 	return at
 }
 
-// keeps returns how many bytes the library keeps of one value that n checks, at most.
-func (g *graph) keeps(n *node) int {
-	return g.closures[n].sum(func(member *node) int { return failureSize + member.texts() })
+// load returns what a node takes by itself.
+func (n *node) load() load {
+	l := load{nodes: 1, units: n.work(), program: n.program, keep: failureSize + n.texts()}
+	if n.bounds.unique {
+		l.unique = 1
+	}
+	return l
 }
 
 // texts returns how many bytes the texts have that the library writes of one value which

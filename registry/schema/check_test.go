@@ -46,6 +46,10 @@ func TestErrorsSayWhereWhatAndWhatIsAllowed(t *testing.T) {
 			"surplus where nothing is known", `{"type":"object","additionalProperties":false}`, `{"zip":1}`,
 			"zip: is not allowed here",
 		},
+		{
+			"a property that must not be there", `{"properties":{"a":false,"b":{},"c":false}}`, `{"a":1}`,
+			"a: is not allowed here; allowed: b",
+		},
 		{"type", object(`{"type":"integer"}`), `{"a":"secret"}`, "a: must be an integer, got a string"},
 		{
 			"types", object(`{"type":["integer","null"]}`), `{"a":"secret"}`,

@@ -182,7 +182,7 @@ func (e *explainer) inner(f *fault, n *node, value any, path []string) {
 func (e *explainer) surplus(n *node, path []string) {
 	var known []string
 	for name, p := range n.named {
-		if p.node != nil {
+		if p.node != nil && !p.node.never {
 			known = append(known, named(name))
 		}
 	}

@@ -68,6 +68,14 @@ func TestErrorsSayWhereWhatAndWhatIsAllowed(t *testing.T) {
 			"b$: must be a string, got an integer",
 		},
 		{"const", object(`{"const":"x"}`), `{"a":"secret"}`, `a: must be "x"`},
+		{
+			"const of each branch", object(`{"oneOf":[{"const":"x","title":"X"},{"const":1}]}`), `{"a":"secret"}`,
+			`a: must be one of "x", 1`,
+		},
+		{
+			"const of several branches", object(`{"oneOf":[{"const":"x"},{"const":"x"}]}`), `{"a":"x"}`,
+			"a: matches several of the 2 allowed forms, and must match exactly one",
+		},
 		{"minimum", object(`{"minimum":1.50}`), `{"a":1}`, "a: must be at least 1.50"},
 		{"maximum", object(`{"maximum":1}`), `{"a":2}`, "a: must be at most 1"},
 		{"exclusive", object(`{"exclusiveMinimum":1}`), `{"a":1}`, "a: must be above 1"},

@@ -244,7 +244,10 @@ func (e *explainer) alternatives(f *fault, n *node, keyword string, value any, p
 			near = append(near, inner)
 		}
 	}
+	values := n.constants(keyword)
 	switch {
+	case values != nil && len(failed) == branches:
+		e.enum(values, path)
 	case keyword == "oneOf" && len(failed) < branches && f.cut:
 		e.add(path, "does not match exactly one of the %d allowed forms", branches)
 	case keyword == "oneOf" && len(failed) < branches: // of anyOf, the rest was not collected
@@ -261,6 +264,22 @@ func (e *explainer) alternatives(f *fault, n *node, keyword string, value any, p
 		}
 		e.fault(near[0], n.follow(near[0]), value, path)
 	}
+}
+
+// constants returns the values that the branches of a keyword have, as const; nil if one
+// of them has none.
+func (n *node) constants(keyword string) (values []mcp.RawJSON) {
+	for i := range n.edges {
+		if n.edges[i].keyword != keyword {
+			continue
+		}
+		value := n.edges[i].to.rule("const")
+		if value == nil {
+			return nil
+		}
+		values = append(values, value)
+	}
+	return values
 }
 
 // weight counts the faults of a branch. A wrong const or enum weighs more than others,

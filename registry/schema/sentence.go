@@ -14,7 +14,8 @@ func (e *explainer) keyword(f *fault, n *node, keyword string, value any, path [
 	case "type":
 		e.add(path, "must be %s, got %s", n.kinds, kindOfValue(value))
 	case "enum":
-		e.enum(n, path)
+		elements, _ := n.rule(keyword).Elements()
+		e.enum(elements, path)
 	case "const":
 		e.add(path, "must be %s", mcp.Clip(string(n.rule(keyword)), 200))
 	case "required":
@@ -58,8 +59,7 @@ var sentences = map[string]string{
 }
 
 // enum lists the values that are allowed.
-func (e *explainer) enum(n *node, path []string) {
-	elements, _ := n.rule("enum").Elements()
+func (e *explainer) enum(elements []mcp.RawJSON, path []string) {
 	texts := make([]string, len(elements))
 	for i, element := range elements {
 		texts[i] = mcp.Clip(string(element), 60)

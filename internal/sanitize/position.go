@@ -92,20 +92,11 @@ func (at position) member(name []byte) position {
 // lookup is member, and tells as well whether the protocol has the member there. The name
 // of such a member hides nothing and may be shown to anybody.
 func (at position) lookup(name []byte) (to position, known bool) {
-	switch at {
-	case free, counted, binary, blob:
-		return free, false
-	case exact, address, whole, wholeView, wholeFile:
-		return exact, false
-	case sealed:
-		return sealed, false
-	default:
-		form := &protocol[at]
-		if to, known = form.members[string(name)]; !known {
-			to = form.others
-		}
-		return to, known
+	form := &protocol[at]
+	if to, known = form.members[string(name)]; !known {
+		to = form.others
 	}
+	return to, known
 }
 
 // text returns how a string is treated that stands where the protocol has an object.

@@ -1,5 +1,7 @@
 package sanitize
 
+import "bytes"
+
 // alphabet is a set of bytes.
 type alphabet [256]bool
 
@@ -24,6 +26,17 @@ func (a *alphabet) span(text []byte, most int) int {
 		}
 	}
 	return most
+}
+
+// prefixSize returns the size of the one in the list with which text begins, 0 when it
+// begins with none.
+func prefixSize(text []byte, list []string) int {
+	for _, prefix := range list {
+		if bytes.HasPrefix(text, []byte(prefix)) {
+			return len(prefix)
+		}
+	}
+	return 0
 }
 
 const (

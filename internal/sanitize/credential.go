@@ -13,22 +13,30 @@ import (
 // behind their names, signatures in addresses, and tokens that say themselves what they
 // are.
 
+// Signs as they are written in texts, in URLs and in JSON: plus and slash in Base64, the
+// equals signs behind it, and what may stand between a name and its value.
+var (
+	plusOrSlash = []string{`\/`, "%2B", "%2F", "%2b", "%2f"} // beside themselves
+	equalsSign  = []string{"=", "%3D", "%3d"}
+	joinSigns   = []string{
+		" ", "\t", ":", "=", ">", "\"", "'", "`", "\\", ",", "|", "%20", "%22", "%27", "%3A", "%3D", "%3a", "%3d",
+	}
+)
+
 // units returns how many bytes at the start of text write n characters of Base64. Plus
 // and slash may be escaped as in URLs or JSON. It is 0 when there are fewer.
 func units(text []byte, n int) int {
 	i := 0
 	for range n {
-		switch rest := text[i:]; {
-		case len(rest) > 0 && base64Plain[rest[0]] && rest[0] != '=':
+		if i < len(text) && base64Digits[text[i]] {
 			i++
-		case bytes.HasPrefix(rest, []byte(`\/`)):
-			i += 2
-		case bytes.HasPrefix(rest, []byte("%2B")), bytes.HasPrefix(rest, []byte("%2F")),
-			bytes.HasPrefix(rest, []byte("%2b")), bytes.HasPrefix(rest, []byte("%2f")):
-			i += 3
-		default:
+			continue
+		}
+		size := prefixSize(text[i:], plusOrSlash)
+		if size == 0 {
 			return 0
 		}
+		i += size
 	}
 	return i
 }
@@ -41,14 +49,11 @@ func padded(text []byte, n, equals int) int {
 		return 0
 	}
 	for range equals {
-		switch rest := text[size:]; {
-		case bytes.HasPrefix(rest, []byte("=")):
-			size++
-		case bytes.HasPrefix(rest, []byte("%3D")), bytes.HasPrefix(rest, []byte("%3d")):
-			size += 3
-		default:
+		next := prefixSize(text[size:], equalsSign)
+		if next == 0 {
 			return 0
 		}
+		size += next
 	}
 	if equals == 0 && size < len(text) && base64Plain[text[size]] {
 		return 0
@@ -97,27 +102,12 @@ func awsSecret(text []byte, _, body int) (start, end int) {
 	const most = 12 // bytes of such signs
 	start = body
 	for size := 1; size > 0 && start < body+most; start += size {
-		size = joinSign(text[start:])
+		size = prefixSize(text[start:], joinSigns)
 	}
 	if size := awsSecretAt(text[start:]); size > 0 && start > body {
 		return start, start + size
 	}
 	return 0, 0
-}
-
-// joinSign returns the size of the sign at the start of text that may stand between a
-// name and its value, 0 when there is none.
-func joinSign(text []byte) int {
-	if len(text) > 0 && bytes.IndexByte([]byte(" \t:=>\"'`\\,|"), text[0]) >= 0 {
-		return 1
-	}
-	if len(text) >= 3 {
-		switch string(text[:3]) {
-		case "%20", "%22", "%27", "%3A", "%3D", "%3a", "%3d":
-			return 3
-		}
-	}
-	return 0
 }
 
 // awsSecretAt returns the size of what looks like a secret key of AWS at the start of

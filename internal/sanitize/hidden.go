@@ -1,7 +1,6 @@
 package sanitize
 
 import (
-	"bytes"
 	"unicode"
 	"unicode/utf8"
 )
@@ -92,14 +91,9 @@ func (j *judge) allowed(before []byte, i int, r rune) int {
 // and 0 otherwise. Any other run behind a black flag is hidden text.
 // https://www.unicode.org/reports/tr51/#def_emoji_tag_sequence
 func flagTags(text []byte) int {
-	for _, tags := range []string{
+	return prefixSize(text, []string{
 		"\U000E0067\U000E0062\U000E0065\U000E006E\U000E0067\U000E007F", // gbeng
 		"\U000E0067\U000E0062\U000E0073\U000E0063\U000E0074\U000E007F", // gbsct
 		"\U000E0067\U000E0062\U000E0077\U000E006C\U000E0073\U000E007F", // gbwls
-	} {
-		if bytes.HasPrefix(text, []byte(tags)) {
-			return len(tags)
-		}
-	}
-	return 0
+	})
 }

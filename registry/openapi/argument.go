@@ -20,11 +20,11 @@ type argument struct {
 	asJSON    bool   // the whole value is written as JSON
 	objects   bool   // an object is written as JSON
 	elements  bool   // elements of a list that are objects or lists are written as JSON
-	integers  bool   // its values are integers, or lists of them
 	slashes   bool   // the value may have slashes although it is in the path
 	reserved  bool   // some reserved characters are not encoded, see escapeReserved
 	required  bool
 	schema    mcp.RawJSON
+	integers  map[string]bool // where its values have integers, see schemas.integersOf
 }
 
 // newArgument returns the argument for a parameter, nil for a parameter that the caller
@@ -35,7 +35,7 @@ func newArgument(p *parameter, own []string, s *schemas) (*argument, error) {
 	a := &argument{
 		parameter: p.Name, location: p.In, required: p.Required || p.In == "path",
 		slashes: p.AllowReserved, reserved: p.AllowReserved && p.In == "query",
-		integers: s.saysIntegers(schema),
+		integers: s.integersOf(schema),
 	}
 	switch p.In {
 	case "path", "query":

@@ -1,6 +1,7 @@
 package openapi_test
 
 import (
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -152,5 +153,38 @@ func TestIntegersHaveNoPoint(t *testing.T) {
 	}
 	if want := "amount=2000&rate=1.0&sizes=1%7C2&other=3.0"; body != want {
 		t.Errorf("got %s, want %s", body, want)
+	}
+}
+
+// TestIntegersWithinObjectsHaveNoPoint either, however deep they stand in what is written
+// as an address or a form.
+func TestIntegersWithinObjectsHaveNoPoint(t *testing.T) {
+	a := newAPI(t)
+	tools, _ := load(t, a.config([]byte(`{"openapi":"3.1.0","info":{"title":"x","version":"1"},"paths":{
+		"/p":{"post":{"operationId":"op","parameters":[
+			{"name":"X-Page","in":"header","schema":{"type":"object","properties":{"size":{"type":"integer"}}}},
+			{"name":"tree","in":"query","style":"deepObject","schema":{"$ref":"#/components/schemas/Tree"}}],
+		"requestBody":{"content":{"application/x-www-form-urlencoded":{
+			"schema":{"properties":{"items":{"type":"array","items":{"properties":{
+				"quantity":{"type":"integer"},"weight":{"type":"number"}}}}}},
+			"encoding":{"items":{"style":"deepObject"}}}}},
+		"responses":{}}}},
+		"components":{"schemas":{"Tree":{"type":"object","properties":{
+			"size":{"anyOf":[{"type":"integer"},{"type":"null"}]},"height":{"type":"number"},
+			"trees":{"type":"array","items":{"$ref":"#/components/schemas/Tree"}}}}}}}`), "op"))
+	mustUse(t, tools["op"], `{"X-Page":{"size":20.0,"other":1.0},
+		"tree":{"size":1.0,"height":2.0,"trees":[{"size":3.0,"trees":[{"size":4.0,"height":5.0}]}]},
+		"body":{"items":[{"quantity":6.0,"weight":7.0}]}}`)
+	r, body := a.last(t)
+	want := "tree[size]=1&tree[height]=2.0&tree[trees][0][size]=3&tree[trees][0][trees][0][size]=4&" +
+		"tree[trees][0][trees][0][height]=5.0"
+	if got, _ := url.QueryUnescape(r.URL.RawQuery); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got := r.Header.Get("X-Page"); got != "size,20,other,1.0" {
+		t.Errorf("got the header %s", got)
+	}
+	if got, _ := url.QueryUnescape(body); got != "items[0][quantity]=6&items[0][weight]=7.0" {
+		t.Errorf("got the form %s", got)
 	}
 }

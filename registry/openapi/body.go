@@ -81,11 +81,12 @@ func withoutBody(required bool, schema *place, s *schemas) error {
 func (b *body) encode(media *place, s *schemas) error {
 	b.fields = map[string]*argument{}
 	schema, _ := s.from.followed(media.child("schema"), sectionSchemas) // it was followed before
-	properties := schema.child("properties")
+	properties, encodings := schema.child("properties"), media.child("encoding")
 	for _, name := range properties.names() {
-		b.fields[name] = plainField(name, s.saysIntegers(properties.child(name)))
+		if encodings.child(name) == nil {
+			b.fields[name] = plainField(name, s.integersOf(properties.child(name)))
+		}
 	}
-	encodings := media.child("encoding")
 	for _, name := range encodings.names() {
 		field, problem := newField(name, encodings.child(name), properties.child(name), s)
 		if problem == "" {
@@ -113,7 +114,7 @@ func newField(name string, encoding, schema *place, s *schemas) (field *argument
 	if err := encoding.read(&said); err != nil {
 		return nil, err.Error()
 	}
-	field = plainField(name, s.saysIntegers(schema))
+	field = plainField(name, s.integersOf(schema))
 	if said.style != (style{}) {
 		field.objects, field.reserved = false, said.AllowReserved
 		return field, field.readStyle(said.style, schema, s, "fields")
@@ -138,7 +139,7 @@ func newField(name string, encoding, schema *place, s *schemas) (field *argument
 
 // plainField returns how a property of a form is written by default: a text as it is,
 // each element of a list as a field of its own, and an object as JSON.
-func plainField(name string, integers bool) *argument {
+func plainField(name string, integers map[string]bool) *argument {
 	return &argument{
 		name: "body." + name, parameter: name, location: "query", style: "form", explode: true,
 		objects: true, elements: true, integers: integers,
@@ -159,7 +160,7 @@ func (b *body) formTexts(raw mcp.RawJSON) (string, error) {
 		}
 		field := b.fields[name]
 		if field == nil {
-			field = plainField(name, false)
+			field = plainField(name, nil)
 		}
 		more, err := field.queryTexts(member)
 		if err != nil {

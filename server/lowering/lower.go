@@ -128,53 +128,31 @@ func lowerCall(revision string, result mcp.Object) mcp.Object {
 	if revision >= mcp.Revision2506 && result.Has("content") && (structured == nil || structured.IsObject()) {
 		return result
 	}
-	content, _ := result.Value("content").Elements()
-	changed := result.Value("content") == nil // every handshake revision requires it
 	if structured != nil && (revision < mcp.Revision2506 || !structured.IsObject()) {
 		result = result.Without("structuredContent")
-		if len(content) == 0 { // or the client would learn nothing
-			content, changed = append(content, mcp.TextBlock(string(structured))), true
+		// or the client would learn nothing
+		if content, _ := result.Value("content").Elements(); len(content) == 0 {
+			result = result.With("content", mcp.Array([]mcp.RawJSON{mcp.TextBlock(string(structured))}))
 		}
 	}
-	if lowerBlocks(revision, content) {
-		changed = true
+	if !result.Has("content") { // every handshake revision requires it
+		result = result.With("content", mcp.RawJSON("[]"))
 	}
-	if !changed {
-		return result
-	}
-	return result.With("content", mcp.Array(content))
-}
-
-// lowerBlocks brings blocks of content into a revision, in place. It tells whether it
-// changed any.
-func lowerBlocks(revision string, content []mcp.RawJSON) (changed bool) {
-	if revision >= mcp.Revision2506 {
-		return false
-	}
-	for i, block := range content {
-		if lowered := lowerBlock(revision, block); lowered != nil {
-			content[i], changed = lowered, true
-		}
-	}
-	return changed
+	return changeEach(result, "content",
+		func(block mcp.RawJSON) mcp.RawJSON { return lowerBlock(revision, block) })
 }
 
 // lowerPrompt brings the messages of a prompt into a revision. Each message has one block
 // of content.
 func lowerPrompt(revision string, result mcp.Object) mcp.Object {
-	messages, _ := result.Value("messages").Elements()
-	changed := false
-	for i, raw := range messages {
-		message, ok := mcp.ObjectOf(raw)
-		content := []mcp.RawJSON{message.Value("content")}
-		if ok && content[0].IsObject() && lowerBlocks(revision, content) {
-			messages[i], changed = message.With("content", content[0]).JSON(), true
+	return changeEach(result, "messages", func(raw mcp.RawJSON) mcp.RawJSON {
+		message, _ := mcp.ObjectOf(raw)
+		block := lowerBlock(revision, message.Value("content"))
+		if block == nil {
+			return nil
 		}
-	}
-	if !changed {
-		return result
-	}
-	return result.With("messages", mcp.Array(messages))
+		return message.With("content", block).JSON()
+	})
 }
 
 // Question brings a question to the client into a revision. It was checked before
@@ -215,17 +193,22 @@ func lowerSampling(revision string, capabilities, params mcp.Object) mcp.Object 
 			split = append(split, raw)
 			continue
 		}
-		lowerBlocks(revision, blocks)
 		for _, block := range blocks {
+			if lowered := lowerBlock(revision, block); lowered != nil {
+				block = lowered
+			}
 			split = append(split, message.With("content", block).JSON())
 		}
 	}
 	return params.With("messages", mcp.Array(split))
 }
 
-// lowerBlock returns the text that stands for a block of a kind that the revision does
-// not have, nil for a block that it has.
+// lowerBlock returns the text that stands for a block of content of a kind that the
+// revision does not have, nil for a block that it has.
 func lowerBlock(revision string, raw mcp.RawJSON) mcp.RawJSON {
+	if revision >= mcp.Revision2506 {
+		return nil
+	}
 	block, _ := mcp.ObjectOf(raw)
 	switch kind := block.Text("type"); {
 	case kind == "resource_link":
@@ -243,14 +226,27 @@ func lowerBlock(revision string, raw mcp.RawJSON) mcp.RawJSON {
 
 // withoutEach returns an object without that member of each object in one of its lists.
 func withoutEach(object mcp.Object, list, member string) mcp.Object {
-	elements, _ := object.Value(list).Elements()
-	if len(elements) == 0 {
-		return object
-	}
-	for i, raw := range elements {
-		if one, ok := mcp.ObjectOf(raw); ok {
-			elements[i] = one.Without(member).JSON()
+	return changeEach(object, list, func(raw mcp.RawJSON) mcp.RawJSON {
+		one, _ := mcp.ObjectOf(raw)
+		if !one.Has(member) {
+			return nil
 		}
+		return one.Without(member).JSON()
+	})
+}
+
+// changeEach returns an object in one of whose lists what change returns stands in the
+// place of each element for which that is not nil.
+func changeEach(object mcp.Object, list string, change func(mcp.RawJSON) mcp.RawJSON) mcp.Object {
+	elements, _ := object.Value(list).Elements()
+	changed := false
+	for i, raw := range elements {
+		if other := change(raw); other != nil {
+			elements[i], changed = other, true
+		}
+	}
+	if !changed {
+		return object
 	}
 	return object.With(list, mcp.Array(elements))
 }

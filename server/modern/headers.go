@@ -1,6 +1,7 @@
 package modern
 
 import (
+	"cmp"
 	"math/big"
 	"net/http"
 
@@ -16,22 +17,16 @@ func (e *Endpoint) check(x *exchange.Exchange, m *mcp.Message) *exchange.Refusal
 	if m.IsNotification() {
 		return checkNotification(x.Request.Header, x.Meta, m)
 	}
-	if refused := checkMeta(x.Meta); refused != nil {
-		return refused
+	h := x.Request.Header
+	refused := cmp.Or(checkMeta(x.Meta), checkVersion(h, x.Meta), checkNames(h, m))
+	switch {
+	case refused != nil:
+	case mcp.MethodOf(m.Method).Only == mcp.Legacy: // the desk knows no eras, so it cannot refuse these
+		refused = &exchange.Refusal{Status: http.StatusNotFound, Err: exchange.ErrUnknownMethod}
+	case m.Method == mcp.MethodToolsCall:
+		refused = e.checkParams(x, m)
 	}
-	if refused := checkVersion(x.Request.Header, x.Meta); refused != nil {
-		return refused
-	}
-	if refused := checkNames(x.Request.Header, m); refused != nil {
-		return refused
-	}
-	if mcp.MethodOf(m.Method).Only == mcp.Legacy { // the desk knows no eras, so it cannot refuse these
-		return &exchange.Refusal{Status: http.StatusNotFound, Err: exchange.ErrUnknownMethod}
-	}
-	if m.Method == mcp.MethodToolsCall {
-		return e.checkParams(x, m)
-	}
-	return nil
+	return refused
 }
 
 // checkMeta requires the metadata that every modern request carries.

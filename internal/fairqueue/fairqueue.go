@@ -80,7 +80,6 @@ type turn struct {
 	waits        bool          // it found no free slot
 	ready        chan struct{} // closed when the turn has a slot
 	began        time.Time     // when it got the slot; zero: it waits
-	left         bool
 }
 
 // Enter waits until the user has a slot for work that takes about as long as estimate.
@@ -128,7 +127,7 @@ func (q *Queue) Finish(ctx context.Context, u share.User, estimate time.Duration
 
 // await waits until t has a slot. When ctx ends before, t leaves the queue.
 func (q *Queue) await(ctx context.Context, t *turn) (release func(), err error) {
-	release = func() { q.finish(t) }
+	release = sync.OnceFunc(func() { q.finish(t) })
 	if !t.waits {
 		return release, nil // even if ctx has ended: there is nothing to wait for
 	}
@@ -194,10 +193,6 @@ func (q *Queue) serveLocked() {
 func (q *Queue) finish(t *turn) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if t.left {
-		return
-	}
-	t.left = true
 	if t.began.IsZero() {
 		t.tenant.waiting--
 		t.user.waiting--

@@ -18,7 +18,7 @@ type callSlot struct {
 	user     share.User
 	bulkhead *bulkhead // where the call is counted at the server of its item; nil: nowhere
 	counters [levels]counter
-	counted  func() // ends the count of the call at the server in the metrics; nil: there is none
+	counted  func() // ends the count of the call at that server in the metrics
 	holders  atomic.Int32
 }
 
@@ -47,10 +47,8 @@ func (p *callSlot) release() {
 	if p.holders.Add(-1) > 0 {
 		return
 	}
-	if p.counted != nil {
-		p.counted()
-	}
 	if p.bulkhead != nil {
+		p.counted()
 		p.bulkhead.release(p.counters)
 	}
 	p.calls.Give(p.user, 1)

@@ -101,20 +101,22 @@ func (g *Gateway) usable(c *call, name string) *registry.Tool {
 }
 
 func (g *Gateway) findPrompt(c *call) error {
-	return g.findPromptOf(c, c.params)
+	return g.findIn(c, registry.KindPrompt, (*registry.View).Prompt, c.params, "name")
 }
 
-// findPromptOf finds the prompt that these params name.
-func (g *Gateway) findPromptOf(c *call, params mcp.Object) error {
-	name, err := text(params, "name")
+// findIn finds the item of a kind that a member of these params names.
+func (g *Gateway) findIn(c *call, kind registry.Kind, in func(*registry.View, string) (*registry.Item, error),
+	params mcp.Object, member string,
+) error {
+	name, err := text(params, member)
 	if err != nil {
 		return err
 	}
-	prompt, err := g.viewOf(c).Prompt(name)
+	item, err := in(g.viewOf(c), name)
 	if err != nil {
-		return g.absent(c, registry.KindPrompt, name)
+		return g.absent(c, kind, name)
 	}
-	return g.allow(c, prompt, name)
+	return g.allow(c, item, name)
 }
 
 func (g *Gateway) findResource(c *call) error {
@@ -165,17 +167,9 @@ func (g *Gateway) findReference(c *call) error {
 	ref := c.params.Object("ref")
 	switch ref.Text("type") {
 	case "ref/prompt":
-		return g.findPromptOf(c, ref)
+		return g.findIn(c, registry.KindPrompt, (*registry.View).Prompt, ref, "name")
 	case "ref/resource":
-		uri, err := text(ref, "uri")
-		if err != nil {
-			return err
-		}
-		template, err := g.viewOf(c).Template(uri)
-		if err != nil {
-			return g.absent(c, registry.KindTemplate, uri)
-		}
-		return g.allow(c, template, uri)
+		return g.findIn(c, registry.KindTemplate, (*registry.View).Template, ref, "uri")
 	}
 	return mcp.Stable(mcp.CodeInvalidParams, "DB-PARAMS",
 		"Invalid params: ref must be of type ref/prompt or ref/resource")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
@@ -156,8 +157,12 @@ func (g *Gateway) outputChecked(ctx context.Context, c *call, result mcp.Object)
 		return mcp.ToolError("The tool's answer has no structured content, although the tool declares an " +
 			"output schema. This is a fault of the tool, not of the arguments."), nil
 	}
-	budget := &resultBudget{gateway: g, call: c, ctx: ctx, before: c.request.Memory.Size()}
-	defer budget.giveBack()
+	budget := &resultBudget{
+		turn:   turn{call: c, ctx: ctx, enter: (*fairqueue.Queue).Finish},
+		before: c.request.Memory.Size(),
+	}
+	defer c.request.Memory.Shrink(budget.before)
+	defer budget.end()
 	err := c.tool.ValidateOutputWithin(structured, budget)
 	if _, unmet := errors.AsType[*schema.BudgetError](err); unmet {
 		return mcp.Object{}, err
@@ -171,13 +176,10 @@ func (g *Gateway) outputChecked(ctx context.Context, c *call, result mcp.Object)
 }
 
 // resultBudget are what the check of a result may use: room beside the answer, and a slot
-// for what takes long.
+// for what takes long, for which it waits however long: the call has been made.
 type resultBudget struct {
-	gateway *Gateway
-	call    *call
-	ctx     context.Context //nolint:containedctx // of the check, which is over when it ends
-	before  int64           // bytes that the room of the answer held
-	slot    slot
+	turn
+	before int64 // bytes that the room of the answer held
 }
 
 var _ schema.Budget = (*resultBudget)(nil)
@@ -188,20 +190,6 @@ func (m *resultBudget) Memory(bytes int64) error {
 		return &registry.MemoryError{Server: m.call.item.Server, Err: err}
 	}
 	return nil
-}
-
-// Turn implements schema.Budget. It waits however long: the call has been made.
-func (m *resultBudget) Turn(estimate time.Duration) error {
-	return m.slot.take(estimate, func() (release func(), err error) {
-		defer since(time.Now(), &m.call.request.Waited.Queue)
-		return m.gateway.config.Turns.Finish(m.ctx, m.call.user(), estimate)
-	})
-}
-
-// giveBack ends the check.
-func (m *resultBudget) giveBack() {
-	m.call.request.Memory.Shrink(m.before)
-	m.slot.give()
 }
 
 // count adds up what cleaning changed, for the audit and the metrics.

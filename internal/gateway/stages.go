@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
@@ -219,9 +220,10 @@ func (g *Gateway) abandon(ctx context.Context, c *call) {
 // check checks what the client sent along, within the budget that the caller has.
 func (g *Gateway) check(ctx context.Context, c *call) error {
 	b := &c.budget // and not a variable, which would be one more allocation of every call
-	b.call, b.ctx, b.allocation = c, ctx, g.config.Memory.Allocate(c.user())
+	b.turn = turn{call: c, ctx: ctx, enter: (*fairqueue.Queue).Enter}
+	b.allocation = g.config.Memory.Allocate(c.user())
 	defer b.allocation.Release()
-	defer b.slot.give()
+	defer b.end()
 	return c.method.check(c, b)
 }
 

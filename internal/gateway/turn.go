@@ -9,24 +9,30 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/schema"
 )
 
-// slot is one of the slots for work that takes long, which a call takes at most once for
-// one piece of work. The zero slot is not taken yet.
-type slot struct{ release func() }
+// turn is that of the check of one value, which takes a slot for work that takes long at
+// most once.
+type turn struct {
+	call *call
+	ctx  context.Context //nolint:containedctx // of the check, which is over when it ends
+	// waits for the slot, in one of the ways that a Queue has
+	enter   func(*fairqueue.Queue, context.Context, share.User, time.Duration) (release func(), err error)
+	release func() // gives the slot back; nil: none was taken
+}
 
-// take waits for a slot by enter if the work that it is asked about takes long.
-// Afterwards the slot is held until give.
-func (s *slot) take(estimate time.Duration, enter func() (release func(), err error)) (err error) {
-	if s.release != nil || estimate < fairqueue.Small {
+// Turn implements schema.Budget.
+func (t *turn) Turn(estimate time.Duration) (err error) {
+	if t.release != nil || estimate < fairqueue.Small {
 		return nil
 	}
-	s.release, err = enter()
+	defer since(time.Now(), &t.call.request.Waited.Queue)
+	t.release, err = t.enter(t.call.gateway.config.Turns, t.ctx, t.call.user(), estimate)
 	return err
 }
 
-// give gives the slot back if it was taken.
-func (s *slot) give() {
-	if s.release != nil {
-		s.release()
+// end ends the turn.
+func (t *turn) end() {
+	if t.release != nil {
+		t.release()
 	}
 }
 
@@ -34,10 +40,8 @@ func (s *slot) give() {
 // caller, since a decoded value takes up to fifty times the memory of its text, and a
 // slot for what takes long.
 type argumentBudget struct {
-	call       *call
-	ctx        context.Context //nolint:containedctx // of the check, which is over when it ends
+	turn
 	allocation share.Allocation
-	slot       slot
 }
 
 var _ schema.Budget = (*argumentBudget)(nil)
@@ -50,12 +54,4 @@ func (m *argumentBudget) Memory(bytes int64) error {
 		return share.ErrNever
 	}
 	return err
-}
-
-// Turn implements schema.Budget.
-func (m *argumentBudget) Turn(estimate time.Duration) error {
-	return m.slot.take(estimate, func() (release func(), err error) {
-		defer since(time.Now(), &m.call.request.Waited.Queue)
-		return m.call.gateway.config.Turns.Enter(m.ctx, m.call.user(), estimate)
-	})
 }

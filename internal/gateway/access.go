@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -185,7 +184,7 @@ func (c *comparison) items(ctx context.Context) error {
 		return cmp.Or(strings.Compare(string(a.kind), string(b.kind)), strings.Compare(a.name, b.name))
 	})
 	keys = slices.Compact(keys)
-	w := itemWork{c: c, known: make(map[string][]change), groups: make(map[change]int)}
+	w := itemWork{c: c, known: make(map[[3]string][]change), groups: make(map[change]int)}
 	for some := range slices.Chunk(keys, judgedAtOnce) {
 		release, err := c.turn(ctx, len(some))
 		if err != nil {
@@ -202,9 +201,9 @@ func (c *comparison) items(ctx context.Context) error {
 // itemWork is what comparing items has found so far.
 type itemWork struct {
 	c *comparison
-	// by what every rule says of an item on both sides: callers are looked for once for
-	// all items of which that is the same, as it mostly is
-	known  map[string][]change
+	// by the kind of an item and what every rule says of it on both sides: callers are
+	// looked for once for all items of which that is the same, as it mostly is
+	known  map[[3]string][]change
 	groups map[change]int // place in c.found
 }
 
@@ -213,11 +212,12 @@ func (w *itemWork) compare(key itemKey, was, is *registry.Item) {
 	if was == nil && w.c.before.isOpen(is) || is == nil && w.c.after.isOpen(was) {
 		return // it may be there on both sides
 	}
-	signature := string(key.kind) + w.c.before.signature(was) + "\x00" + w.c.after.signature(is)
-	changes, judged := w.known[signature]
+	before, after := w.c.before.saidOf(was), w.c.after.saidOf(is)
+	alike := [...]string{string(key.kind), before, after}
+	changes, judged := w.known[alike]
 	if !judged {
-		changes = w.c.changes(was, is)
-		w.known[signature] = changes
+		changes = w.c.changes(was, is, before, after)
+		w.known[alike] = changes
 	}
 	for _, ch := range changes {
 		ch.kind = key.kind
@@ -268,36 +268,27 @@ func (s *side) isOpen(item *registry.Item) bool {
 	return item != nil && slices.Contains(s.t.servers, item.Server) && !s.view.Listed(item.Server, item.Kind)
 }
 
-// signature is the same for items of which every rule says the same.
-func (s *side) signature(item *registry.Item) string {
+// saidOf returns what each rule says of an item to those to whom it applies: the effect of
+// the first in the first byte. It is "-" for no item.
+func (s *side) saidOf(item *registry.Item) string {
 	if item == nil {
 		return "-"
 	}
 	n := policyNameOf(item)
-	var says strings.Builder
-	s.t.judge(s.everyRule(), &n, func(_ int, e effect) { says.WriteString(strconv.Itoa(int(e))) })
-	return says.String()
+	everyRule := ruleSet(strings.Repeat("\x01", len(s.t.conditions)))
+	var said strings.Builder
+	s.t.judge(everyRule, &n, func(_ int, e effect) { said.WriteByte(byte(e)) })
+	return said.String()
 }
 
-// everyRule is the set of a caller to whom all rules apply.
-func (s *side) everyRule() ruleSet { return ruleSet(strings.Repeat("\x01", len(s.t.conditions))) }
-
-// naming returns the rules that allow an item, and those that deny it.
-func (s *side) naming(item *registry.Item) (allow, deny []*rule) {
-	if item == nil {
-		return nil, nil
-	}
-	n := policyNameOf(item)
-	s.t.judge(s.everyRule(), &n, func(i int, says effect) {
-		switch says {
-		case allowing:
-			allow = append(allow, &s.t.rules[i])
-		case denying:
-			deny = append(deny, &s.t.rules[i])
-		default:
+// with returns the rules that have that effect, where saidOf returned said.
+func (s *side) with(e effect, said string) (rules []*rule) {
+	for i := range said {
+		if effect(said[i]) == e {
+			rules = append(rules, &s.t.rules[i])
 		}
-	})
-	return allow, deny
+	}
+	return rules
 }
 
 // change is what changes for some callers, of an item of that kind.
@@ -321,11 +312,11 @@ func (ch *change) difference() Difference {
 }
 
 // changes returns for whom it changes whether they may use an item, which is nil on a
-// side that does not have it.
-func (c *comparison) changes(was, is *registry.Item) (all []change) {
-	allowBefore, denyBefore := c.before.naming(was)
-	allowAfter, denyAfter := c.after.naming(is)
-	kinds, whole := profilesOf(slices.Concat(allowBefore, allowAfter), slices.Concat(denyBefore, denyAfter))
+// side that does not have it. before and after are what the rules say of it.
+func (c *comparison) changes(was, is *registry.Item, before, after string) (all []change) {
+	kinds, whole := profilesOf(
+		slices.Concat(c.before.with(allowing, before), c.after.with(allowing, after)),
+		slices.Concat(c.before.with(denying, before), c.after.with(denying, after)))
 	lost, gained := make([]bool, len(kinds)), make([]bool, len(kinds))
 	why := make([]string, len(kinds))
 	for i := range kinds {

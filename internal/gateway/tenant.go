@@ -264,7 +264,7 @@ func (t *Tenant) matching(p *auth.Principal) ruleSet {
 }
 
 // effect is what one rule says of an item for a caller.
-type effect int
+type effect byte
 
 const (
 	silent    effect = iota // it applies, and none of its patterns names the item

@@ -206,13 +206,12 @@ func (s *Server) refuseLogin(x *exchange.Exchange, refused *auth.Error) {
 // If the path names a tenant, it must be one of the token: the path chooses among these
 // alone.
 func (s *Server) admitted(x *exchange.Exchange, r *http.Request) bool {
-	var err error
+	price := 1
 	if x.Forwarded {
-		x.Caller, err = s.desk.AdmitForwarded(x.Context(), x.Principal)
-	} else {
-		x.Caller, err = s.desk.Admit(x.Context(), x.Principal, 1)
+		price = 0
 	}
-	if err != nil {
+	var err error
+	if x.Caller, err = s.desk.Admit(x.Context(), x.Principal, price); err != nil {
 		x.RefuseAdmission(err)
 		return false
 	}

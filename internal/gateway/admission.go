@@ -54,25 +54,18 @@ func (g *Gateway) Resolve(p auth.Principal) (Caller, error) {
 	return c, nil
 }
 
-// Admit finds the tenant of a principal and takes n request tokens from it. Errors are
-// *mcp.Error: CodeForbidden if the tenant is not served, CodeLimited if it has too few
-// tokens.
+// Admit finds the tenant of a principal and takes n request tokens from it: none for a
+// request that another replica has charged for. Errors are *mcp.Error: CodeForbidden if
+// the tenant is not served, CodeLimited if it has too few tokens.
 func (g *Gateway) Admit(ctx context.Context, p auth.Principal, n int) (Caller, error) {
 	c, err := g.Resolve(p)
 	if err != nil {
 		return Caller{}, err
 	}
 	c.userKey = c.key()
-	if err := g.Charge(ctx, c, n); err != nil {
-		return c, err
+	if n > 0 {
+		err = g.Charge(ctx, c, n)
 	}
-	c.personal = g.informed(ctx, &c)
-	return c, nil
-}
-
-// AdmitForwarded is Admit for a request that another replica has charged for.
-func (g *Gateway) AdmitForwarded(ctx context.Context, p auth.Principal) (Caller, error) {
-	c, err := g.Resolve(p)
 	if err == nil {
 		c.personal = g.informed(ctx, &c)
 	}

@@ -351,10 +351,10 @@ func (c *Caller) lacking(scopes []string) []string {
 	return without(scopes, c.Principal.Scopes)
 }
 
-// Caller is who sends a request, and the policy of the tenant that applies. Only Admit,
-// AdmitForwarded and Resolve make one. It is valid for one request; whatever lives longer,
-// such as a stream, resolves the principal again each time. What it says belongs together:
-// do not modify it.
+// Caller is who sends a request, and the policy of the tenant that applies. Only Admit
+// and Resolve make one. It is valid for one request; whatever lives longer, such as a
+// stream, resolves the principal again each time. What it says belongs together: do not
+// modify it.
 type Caller struct {
 	Principal auth.Principal
 	Tenant    *Tenant

@@ -14,11 +14,10 @@ import (
 // Desk is what the door uses of *gateway.Gateway. It is an interface so that a test can
 // put something that misbehaves in its place.
 type Desk interface {
-	// Admit finds the tenant of a principal and takes the price of n requests;
-	// AdmitForwarded takes none, since another replica did. Resolve only finds the tenant.
+	// Admit finds the tenant of a principal and takes the price of n requests. Resolve only
+	// finds the tenant.
 	Admit(ctx context.Context, p auth.Principal, n int) (gateway.Caller, error)
 	Resolve(p auth.Principal) (gateway.Caller, error)
-	AdmitForwarded(ctx context.Context, p auth.Principal) (gateway.Caller, error)
 	Charge(ctx context.Context, c gateway.Caller, n int) error
 	ChargeSize(ctx context.Context, c gateway.Caller, size int64) error
 

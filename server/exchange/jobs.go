@@ -25,7 +25,6 @@ type Job struct {
 	ID        mcp.ID
 	principal auth.Principal
 	Life      lifetime.Context  // of what answers it; begun by begin
-	Answered  bool              // its id is free again; guarded by the mutex of its session
 	Answer    share.Reservation // holds its answer; released when the client has it
 }
 

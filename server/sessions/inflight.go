@@ -41,9 +41,8 @@ func (l *Session) Enter(j *exchange.Job, visits bool, isThere func(replica.ID) b
 func (l *Session) Answered(j *exchange.Job) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !j.Answered {
+	if l.work.jobs[j.ID] == j {
 		delete(l.work.jobs, j.ID)
-		j.Answered = true
 		l.work.answering++
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
-	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/forward"
 	"github.com/drawbridge-mcp/drawbridge/server/sessions"
@@ -28,24 +27,16 @@ func (s *Service) Batch(x *exchange.Exchange, raw mcp.RawJSON) {
 		return
 	}
 	x.Era = mcp.Legacy
-	t, refused := s.sessions.Of(x)
-	if x.Refuses("", refused) {
-		return
-	}
-	l := s.route(x, t, "", func(to replica.ID) forward.Outcome {
-		return s.forwarder.Forward(x, to, &mcp.Message{Method: "batch"}, raw)
-	})
+	l := s.find(x, &mcp.Message{Method: "batch"}, raw, false)
 	if l == nil {
 		return
 	}
-	if refused = checkRevision(x, l); refused == nil && (l.Client().Revision != mcp.Revision2503 ||
-		!absentOr(x.Request.Header[mcp.HeaderProtocolVersion], mcp.Revision2503)) {
-		refused = exchange.ErrBatch
+	if l.Client().Revision != mcp.Revision2503 ||
+		!absentOr(x.Request.Header[mcp.HeaderProtocolVersion], mcp.Revision2503) {
+		x.Refuse("", exchange.ErrBatch)
+		return
 	}
-	var requests, others []*mcp.Message
-	if refused == nil {
-		requests, others, refused = unpack(raw)
-	}
+	requests, others, refused := unpack(raw)
 	if x.Refuses("", refused) {
 		return
 	}

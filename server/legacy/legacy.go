@@ -33,7 +33,6 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/lowering"
 	"github.com/drawbridge-mcp/drawbridge/server/sessions"
 	"github.com/drawbridge-mcp/drawbridge/server/sessions/directory"
-	"github.com/drawbridge-mcp/drawbridge/server/ticket"
 )
 
 // New returns a service, which works together with the other replicas.
@@ -89,36 +88,18 @@ func (s *Service) HoldRoster() (release func()) { return s.sessions.Roster.Hold(
 // Answer answers one message of a session over Streamable HTTP.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http
 func (s *Service) Answer(x *exchange.Exchange, m *mcp.Message, body []byte) {
-	if m.IsRequest() && m.Method == mcp.MethodInitialize {
-		s.initialize(x.Context(), x, m)
-		return
-	}
-	t, refused := s.sessions.Of(x)
 	var l *sessions.Session
 	visits := s.isHome(m)
 	switch {
-	case refused != nil:
+	case m.IsRequest() && m.Method == mcp.MethodInitialize:
+		s.initialize(x.Context(), x, m)
 	case x.LinkNote == noteFormer:
-		s.asFormer(x, t, m)
-		return
-	case visits:
-		l, refused = s.sessions.Visit(x.Context(), t, x.Caller)
-		if refused == nil && s.sessions.Shared && mcp.MethodOf(m.Method).Asks {
-			// or the answers of its client would not find who waits for them
-			l, refused = s.sessions.Enter(x.Context(), t, x.Caller)
-		}
+		s.asFormer(x, m)
 	default:
-		if l = s.route(x, t, m.ID,
-			func(to replica.ID) forward.Outcome { return s.forwarder.Forward(x, to, m, body) }); l == nil {
-			return
-		}
-	}
-	if refused == nil {
-		refused = checkRevision(x, l)
+		l = s.find(x, m, body, visits)
 	}
 	switch {
-	case refused != nil:
-		x.Refuse(m.ID, refused)
+	case l == nil: // it is answered
 	case !m.IsRequest():
 		x.Acknowledge(s.notified(x.Context(), x, l, m))
 	case s.legacyRequest(x, l, m, visits):
@@ -141,12 +122,19 @@ func (s *Service) isHome(m *mcp.Message) bool {
 
 // asFormer does what a client asks for with the calls that this replica began when it led
 // the session.
-func (s *Service) asFormer(x *exchange.Exchange, t *ticket.Ticket, m *mcp.Message) {
+func (s *Service) asFormer(x *exchange.Exchange, m *mcp.Message) {
+	t, refused := s.sessions.Of(x)
+	if x.Refuses(m.ID, refused) {
+		return
+	}
 	l := s.sessions.Roster.Find(t.Key)
 	switch {
 	case l == nil:
 		x.Refuse(m.ID, forward.ErrElsewhere)
 		return
+	case x.Request.Method == http.MethodDelete:
+		s.sessions.Drop(l, sessions.EndClosed)
+		l.AwaitJobs(x.Context())
 	case m.Method == mcp.NotifyCancelled:
 		l.Cancel(mcp.ID(m.Params.Value("requestId")))
 	case m.Method == mcp.MethodSetLevel:
@@ -433,25 +421,13 @@ func (s *Service) giveUpFeed(f *feed) {
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management
 func (s *Service) Delete(x *exchange.Exchange) {
 	x.Era = mcp.Legacy
-	t, refused := s.sessions.Of(x)
-	if x.Refuses("", refused) {
-		return
-	}
+	m := &mcp.Message{Method: http.MethodDelete}
 	if x.LinkNote == noteFormer {
-		if l := s.sessions.Roster.Find(t.Key); l != nil {
-			s.sessions.Drop(l, sessions.EndClosed)
-			l.AwaitJobs(x.Context())
-		}
-		x.WriteStatus(http.StatusNoContent)
+		s.asFormer(x, m)
 		return
 	}
-	l := s.route(x, t, "", func(to replica.ID) forward.Outcome {
-		return s.forwarder.Forward(x, to, &mcp.Message{Method: http.MethodDelete}, nil)
-	})
+	l := s.find(x, m, nil, false)
 	if l == nil {
-		return
-	}
-	if x.Refuses("", checkRevision(x, l)) {
 		return
 	}
 	switch refused := s.endByClient(x, l); {

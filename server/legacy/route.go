@@ -24,6 +24,34 @@ func (s *Service) missing(ctx context.Context) *exchange.Refusal {
 	return sessions.Miss(ctx, sessions.LostRestart)
 }
 
+// find returns the session that a request names, if this replica leads it, or if the
+// message visits: it is about something that is here, whoever leads. Otherwise the request
+// is answered, by the replica that leads the session or with a refusal.
+func (s *Service) find(x *exchange.Exchange, m *mcp.Message, body []byte, visits bool) (l *sessions.Session) {
+	t, refused := s.sessions.Of(x)
+	switch {
+	case refused != nil:
+	case visits:
+		l, refused = s.sessions.Visit(x.Context(), t, x.Caller)
+		if refused == nil && s.sessions.Shared && mcp.MethodOf(m.Method).Asks {
+			// or the answers of its client would not find who waits for them
+			l, refused = s.sessions.Enter(x.Context(), t, x.Caller)
+		}
+	default:
+		if l = s.route(x, t, m.ID,
+			func(to replica.ID) forward.Outcome { return s.forwarder.Forward(x, to, m, body) }); l == nil {
+			return nil
+		}
+	}
+	if refused == nil {
+		refused = checkRevision(x, l)
+	}
+	if x.Refuses(m.ID, refused) {
+		return nil
+	}
+	return l
+}
+
 // route finds the replica that leads the session of a ticket. It returns the session if
 // that is this one. Otherwise ask has the other do what is to be done, and the request is
 // answered. A primary that is not reached is most likely about to be known as gone, and

@@ -30,8 +30,7 @@ func (g *Gateway) Enforce(next Policy) {
 	g.tenants.Store(next.tenants)
 	g.rendered.forget()
 	g.callerViews.forget()
-	g.announce()
-	pace.Signal(g.renewed)
+	pace.Signal(g.renewed) // Run tells of it
 }
 
 // Resolve finds the tenant of a principal without charging for it. Streams use it,

@@ -46,8 +46,6 @@ func New(cfg Config) *Gateway {
 	g.ending = g.finish(hinted(mcp.Object{}))
 	g.call = stack(g.stages(), invoke)
 	g.tenants.Store(&directory{})
-	changed := make(chan struct{})
-	g.changed.Store(&changed)
 	return g
 }
 
@@ -76,8 +74,8 @@ func (g *Gateway) Handle(ctx context.Context, c Caller, r *Request) (mcp.Object,
 
 var errMethod = mcp.Stable(mcp.CodeMethodNotFound, "DB-METHOD", "Method not found")
 
-// Run tells those who wait on Changed when the catalogue changes, and reports to
-// operators what they should know of it, until ctx ends.
+// Run tells whoever asked by OnChange when the catalogue or the tenants change, and reports
+// to operators what they should know of it, until ctx ends.
 func (g *Gateway) Run(ctx context.Context) error {
 	var collisions map[registry.Collision]bool
 	var unmatched map[PatternPosition]bool
@@ -87,8 +85,8 @@ func (g *Gateway) Run(ctx context.Context) error {
 		changed := g.config.Registry.Changed()
 		g.rendered.forget()
 		g.callerViews.forget()
-		collisions = g.reportCollisions(ctx, collisions)
 		g.announce()
+		collisions = g.reportCollisions(ctx, collisions)
 		if quiet == nil {
 			quiet = time.After(reportAfter)
 		}

@@ -25,6 +25,7 @@ package gateway
 
 import (
 	"log/slog"
+	"sync"
 	"sync/atomic"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/allot"
@@ -91,8 +92,10 @@ type Gateway struct {
 	tasks         taskList
 
 	tenants atomic.Pointer[directory]
-	changed atomic.Pointer[chan struct{}]
 	renewed chan struct{} // holds a value if tenants were replaced and Run has not looked at them yet
+
+	mu       sync.Mutex // guards the field below
+	onChange []func()
 }
 
 // finish adds what every result of this gateway has: a resultType, and the gateway's own
@@ -109,13 +112,20 @@ func (g *Gateway) finish(result mcp.Object) mcp.Object {
 	return result.WithAll(g.complete, meta)
 }
 
-// Changed returns a channel that is closed at the next change of the catalogue or the
-// tenants. A caller that asks for the channel first and calls Lists afterwards misses no
-// change.
-func (g *Gateway) Changed() <-chan struct{} { return *g.changed.Load() }
+// OnChange has do called after each change of the catalogue or the tenants, from any
+// goroutine. It must not block. Whoever calls Lists after OnChange misses no change.
+func (g *Gateway) OnChange(do func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.onChange = append(g.onChange, do)
+}
 
-// announce wakes everybody who waits on Changed.
+// announce tells of a change.
 func (g *Gateway) announce() {
-	next := make(chan struct{})
-	close(*g.changed.Swap(&next))
+	g.mu.Lock()
+	all := g.onChange
+	g.mu.Unlock()
+	for _, do := range all {
+		do()
+	}
 }

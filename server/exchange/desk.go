@@ -34,7 +34,7 @@ type Desk interface {
 
 	OpenStream(ctx context.Context, c gateway.Caller, kind string) (closed func(), err error)
 	Lists(c gateway.Caller) gateway.Digests
-	Changed() <-chan struct{}
+	OnChange(do func())
 	Subscribe(ctx context.Context, c gateway.Caller, r *gateway.Request, uri string,
 		updated func(uri string)) (gateway.Subscription, error)
 	Reads(c gateway.Caller, uri string) bool

@@ -20,7 +20,6 @@ import (
 	"context"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
@@ -48,6 +47,9 @@ func New(cfg Config) *Service {
 		Guard: cfg.Exchanges.Guard, SessionIdle: cfg.SessionIdle, SessionMaxAge: cfg.SessionMaxAge,
 		OnNotices: s.tellLater, TellTaken: s.tellTaken, OnTaken: s.taken, LetGo: s.letGoAll,
 	})
+	if s.sessions.Shared {
+		s.desk.OnChange(s.tellAll)
+	}
 	cfg.Others.OnReturn(s.sessions.RewriteAll)
 	cfg.Others.OnChange(s.noteChange)
 	cfg.Others.Handle(kindListener, s.heardListener)
@@ -55,18 +57,16 @@ func New(cfg Config) *Service {
 	return s
 }
 
-// Begin begins to keep what other replicas must know of sessions, until ctx ends. The
-// function that it returns waits for that, and ends what runs beside requests.
+// Begin begins to keep what other replicas must know of sessions. The function that it
+// returns ends that and all else that runs beside requests, and waits for it.
 func (s *Service) Begin(ctx context.Context) (end func()) {
-	var tending sync.WaitGroup
 	if s.sessions.Shared {
-		tending.Go(func() { s.untilOver(ctx, func() { s.sessions.Tend(ctx, s.changed, s.takeStranded) }) })
-		tending.Go(func() { s.untilOver(ctx, func() { s.tellChanges(ctx) }) })
+		s.background.begin(ctx, func(ctx context.Context) {
+			s.untilOver(ctx, func() { s.sessions.Tend(ctx, s.changed, s.takeStranded) })
+		})
+		s.background.begin(ctx, func(ctx context.Context) { s.untilOver(ctx, func() { s.tryAgain(ctx) }) })
 	}
-	return func() {
-		tending.Wait()
-		s.background.end()
-	}
+	return s.background.end
 }
 
 // Sweep ends the sessions that nobody has used for too long.

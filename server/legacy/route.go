@@ -102,21 +102,15 @@ func (s *Service) untilOver(ctx context.Context, do func()) {
 	}
 }
 
-// tellChanges has streams at other replicas told of changed lists, and tries again to
-// make subscriptions, until ctx ends.
-func (s *Service) tellChanges(ctx context.Context) {
-	heartbeat := time.NewTicker(streams.Heartbeat)
-	defer heartbeat.Stop()
-	for changed := s.desk.Changed(); ; {
-		select {
-		case <-changed:
-			changed = s.desk.Changed()
-			s.sessions.Roster.Each(s.tellLater)
-		case <-heartbeat.C:
-			s.resubscribeAll()
-			s.sessions.Roster.Each(s.tellLater) // what could not be told before
-		case <-ctx.Done():
-			return
-		}
-	}
+// tellAll has streams at other replicas told of what is new: of lists that have changed, for
+// example.
+func (s *Service) tellAll() { s.sessions.Roster.Each(s.tellLater) }
+
+// tryAgain tells what could not be told before, and makes the subscriptions that could not
+// be made, until ctx ends.
+func (s *Service) tryAgain(ctx context.Context) {
+	pace.Every(ctx, streams.Heartbeat, func(context.Context) {
+		s.resubscribeAll()
+		s.tellAll()
+	})
 }

@@ -35,20 +35,19 @@ const FlowWorkers = 16
 const Heartbeat = 20 * time.Second
 
 // Set is the event streams that are open, and what they share instead of having it
-// each: the goroutines that send, and one eye on the catalogue:
+// each: the goroutines that send, and what wakes all of them:
 //
 //	an event of the log ──────────────┐
 //	an updated resource ──────────────┤
 //	the end of a session, a revoked   │         queue, first come first served
 //	  caller, a takeover, a client    ├─ wake ──▶ ▢▢▢▢▢▢ ──▶ workers: each sends what one flow has, without waiting
 //	  that leaves                     │
-//	watch: lists that changed ────────┤
+//	lists that changed ───────────────┤
 //	its timer: ends, heartbeats,      │
 //	  expired tokens ─────────────────┘
 //
 // A flow stands in the queue once, however often it was woken, so a tenant with much to
-// say takes turns with the others. Watch and the workers run only while they have
-// something to do.
+// say takes turns with the others. The workers run only while they have something to do.
 //
 // It is safe for concurrent use. Its mutex may be locked while that of the log is, never
 // the other way round, and nothing is called while it is held.
@@ -60,7 +59,6 @@ type Set struct {
 
 	mu      sync.Mutex // guards the fields below, and those of flows that say so
 	open    map[*Flow]struct{}
-	none    chan struct{} // closed when no flow is open any more; nil: none is
 	queue   []*Flow
 	workers int
 	// connections that were taken over, until they are closed, and the goroutines that
@@ -80,6 +78,7 @@ type Config struct {
 func New(cfg Config) *Set {
 	fs := &Set{config: cfg, slots: share.New(cfg.Most), open: make(map[*Flow]struct{})}
 	fs.fewer.L = &fs.mu
+	cfg.Exchanges.Desk.OnChange(fs.WakeAll)
 	return fs
 }
 
@@ -131,19 +130,13 @@ func (fs *Set) IsDraining() bool { return fs.draining.Load() }
 
 // add enters a flow that the calling goroutine drives.
 func (fs *Set) add(f *Flow) {
-	// before the flow looks at lists, so that it misses no change after that
-	changed := fs.config.Exchanges.Desk.Changed()
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	if fs.IsDraining() {
 		f.ends = time.Now() // it gets what there is
 	}
 	f.timer = time.AfterFunc(Heartbeat, f.Wake)
-	fs.open[f] = struct{}{}
-	if fs.none == nil {
-		fs.none = make(chan struct{})
-		go fs.watch(changed, fs.none) // until there are no flows
-	}
+	fs.open[f] = struct{}{} // before the flow looks at lists, so that it misses no change after that
 }
 
 // remove takes out a flow that has ended.
@@ -152,23 +145,7 @@ func (fs *Set) remove(f *Flow) {
 	defer fs.mu.Unlock()
 	f.state = flowEnded
 	f.timer.Stop()
-	if delete(fs.open, f); len(fs.open) == 0 {
-		close(fs.none)
-		fs.none = nil
-	}
-}
-
-// watch wakes flows because lists may have changed, until there are none.
-func (fs *Set) watch(changed, none <-chan struct{}) {
-	for {
-		select {
-		case <-changed:
-			changed = fs.config.Exchanges.Desk.Changed()
-			fs.WakeAll()
-		case <-none:
-			return
-		}
-	}
+	delete(fs.open, f)
 }
 
 // WakeAll has all flows look for something to send.

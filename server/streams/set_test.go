@@ -14,7 +14,7 @@ import (
 // constant is a desk whose lists never change.
 type constant struct{ exchange.Desk }
 
-func (constant) Changed() <-chan struct{} { return nil }
+func (constant) OnChange(func()) {}
 
 // slow is a source that takes a time for what there is to send.
 type slow time.Duration

@@ -9,9 +9,11 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
 // TestTrap04_StatusFollowsErrorInModernOnly is the table from errors of the desk to HTTP
@@ -81,27 +83,44 @@ func TestTrap04_StatusFollowsErrorInModernOnly(t *testing.T) {
 	}
 }
 
-// TestTheLogCallsNoQuestionOk gives results that are not the end of a call. The audit has
-// the same words for them.
+// TestTheLogCallsNoQuestionOk makes calls that end in a task or in a question, and such as
+// only look so. The audit has the same words for them.
 func TestTheLogCallsNoQuestionOk(t *testing.T) {
 	var log bytes.Buffer
-	w := newWorld(t, logging(&log))
-	for result, want := range map[string]string{
-		`{"resultType":"input_required","requestState":"s"}`: "input_required",
-		`{"resultType":"task","taskId":"t"}`:                 "task",
-		`{"task":{"taskId":"t"}}`:                            "task",
-		`{"task":{"taskId":"t"},"content":[]}`:               "ok",
-		`{"resultType":"complete","content":[]}`:             "ok",
+	w := newTasksWorld(t, logging(&log))
+	tool := func(name, result string) registry.Offer {
+		return registry.Offer{
+			Definition: object(`{"name":"` + name + `","inputSchema":{"type":"object"}}`), Timeout: time.Minute,
+			Call: func(context.Context, *registry.Call) (mcp.Object, error) { return object(result), nil },
+		}
+	}
+	for _, refusal := range w.registry.Replace(registry.Source{Name: "box", Tools: []registry.Offer{
+		tool("asks", `{"resultType":"input_required","requestState":"s"}`),
+		tool("mentions", `{"task":{"taskId":"t"},"content":[]}`),
+		tool("completes", `{"resultType":"complete","content":[]}`),
+	}}) {
+		t.Fatalf("refused: %+v", refusal)
+	}
+	given := modernCall("given")
+	given.body = strings.Replace(given.body, modernMeta, tasksMeta, 1)
+	asked := inSession("POST", w.open(t, "alice", mcp.Revision2511),
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"asked","task":{"ttl":7}}}`)
+	for name, test := range map[string]struct {
+		message message
+		want    string
+	}{
+		"a question":                    {modernCall("asks"), "input_required"},
+		"a question under a key":        {modernCall("asks").with("Idempotency-Key", "a"), "input_required"},
+		"a task of 2026-07-28":          {given, "task"},
+		"a task under a key":            {given.with("Idempotency-Key", "b"), "task"},
+		"a task of 2025-11-25":          {asked, "task"},
+		"a result that mentions a task": {modernCall("mentions"), "ok"},
+		"a complete result":             {modernCall("completes"), "ok"},
 	} {
 		log.Reset()
-		w.behind(&fakeDesk{handle: func(context.Context, gateway.Caller, *gateway.Request) (mcp.Object,
-			error,
-		) {
-			return object(result), nil
-		}})
-		w.do(t, modernCall("echo"))
-		if got := lastLine(&log).Text("outcome"); got != want {
-			t.Errorf("%s: got the outcome %s, want %s", result, got, want)
+		w.do(t, test.message)
+		if got := lastLine(&log).Text("outcome"); got != test.want {
+			t.Errorf("%s: got the outcome %s, want %s", name, got, test.want)
 		}
 	}
 }

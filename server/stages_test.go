@@ -60,6 +60,28 @@ func TestStageLogged(t *testing.T) {
 	}
 }
 
+// TestLogSaysThatAToolFailedInEachWayToCallIt calls a tool whose result has isError: as a
+// modern client, also under a key, and in a session, with answers of both forms.
+func TestLogSaysThatAToolFailedInEachWayToCallIt(t *testing.T) {
+	var out bytes.Buffer
+	w := newWorld(t, logging(&out))
+	modern, legacy := modernCall("fails"), legacyCall(w.open(t, "alice", mcp.Revision2511), "fails")
+	const streams = "text/event-stream, application/json"
+	for name, call := range map[string]message{
+		"modern":              modern,
+		"modern, as a stream": modern.with("Accept", streams),
+		"under a key":         modern.with("Idempotency-Key", "a"),
+		"session":             legacy,
+		"session, as stream":  legacy.with("Accept", streams),
+	} {
+		out.Reset()
+		w.do(t, call)
+		if got := object(out.String()).Text("outcome"); got != "tool_error" {
+			t.Errorf("%s: got the outcome %q, want tool_error", name, got)
+		}
+	}
+}
+
 func TestStageRecovered(t *testing.T) {
 	var out bytes.Buffer
 	w := newWorld(t, logging(&out))

@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"time"
 
@@ -107,7 +108,8 @@ func (a *Answer) Unkept(requestID string) []byte {
 }
 
 // Outcome returns the outcome in one word for the log, which is the one of the audit where
-// both have a line. Of a result with isError it does not say why.
+// both have a line. Of a result with isError it does not say why. It is asked for before
+// the result is forgotten.
 func (a *Answer) Outcome() string {
 	switch {
 	case a.Silent:
@@ -117,15 +119,7 @@ func (a *Answer) Outcome() string {
 	case string(a.Result.Value("isError")) == "true":
 		return "tool_error"
 	}
-	for _, kind := range [...]string{"input_required", "task"} {
-		if a.Result.Value("resultType").Says(kind) {
-			return kind
-		}
-	}
-	if a.Result.Has("task") && !a.Result.Has("content") {
-		return "task" // as clients of 2025-11-25 get it: without resultType, in the place of a result
-	}
-	return OutcomeOK
+	return cmp.Or(a.Ended, OutcomeOK)
 }
 
 // Handle passes a request to the desk.

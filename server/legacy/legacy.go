@@ -201,11 +201,12 @@ func (s *Service) legacyRequest(x *exchange.Exchange, l *sessions.Session, m *mc
 	c.responder = p.responder()
 	c.responder.memory = &j.Answer
 	a := s.legacyAnswer(ctx, x, l, m, &c.responder)
+	outcome := a.Outcome()
 	x.Ended = a.Ended
 	l.Answered(j)
 	if a.Silent {
 		p.finish(ctx, 0, nil, noMessage)
-		x.Conclude(a.Outcome())
+		x.Conclude(outcome)
 		return false
 	}
 	status := http.StatusOK
@@ -221,7 +222,7 @@ func (s *Service) legacyRequest(x *exchange.Exchange, l *sessions.Session, m *mc
 		return false
 	}
 	p.finish(ctx, status, s.exchanges.Payload(ctx, &a, x.ID), func() []byte { return a.Unkept(x.ID) })
-	x.Conclude(a.Outcome())
+	x.Conclude(outcome)
 	return false
 }
 

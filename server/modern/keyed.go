@@ -180,6 +180,7 @@ func (e *Endpoint) runKeyed(ctx context.Context, x *exchange.Exchange, c *call, 
 		c.response.finish(ctx, &a)
 		return
 	}
+	x.Outcome, x.Ended = a.Outcome(), a.Ended
 	given := once.Answer{Status: http.StatusOK}
 	if a.Err != nil {
 		given.Status = exchange.StatusOf(a.Err.Code, mcp.Modern)
@@ -187,7 +188,6 @@ func (e *Endpoint) runKeyed(ctx context.Context, x *exchange.Exchange, c *call, 
 	given.Message = e.config.Exchanges.Payload(ctx, &a, x.ID).Joined()
 	claim.Finish(x.Outliving(), given)
 	settled = true
-	x.Outcome, x.Ended = a.Outcome(), a.Ended
 	c.response.give(given.Status, given.Message)
 }
 

@@ -31,7 +31,7 @@ func appendRefusal(line []slog.Attr, refused *auth.Error) []slog.Attr {
 	}
 	if refused.Claim != "" {
 		line = append(line, slog.String("claim", refused.Claim),
-			slog.String("found", Harmless(refused.Found)),
+			slog.String("found", legible(refused.Found)),
 			slog.Any("expected", refused.Expected))
 	}
 	if refused.Name != "" {

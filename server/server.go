@@ -197,8 +197,8 @@ func (s *Server) Handler() http.Handler {
 	if s.config.SignIn == nil {
 		r.Post(exchange.RegisterPath, s.register)
 	} else {
-		for _, route := range signInRoutes() {
-			r.HandleFunc(route, signingIn{s.config.SignIn}.answer)
+		for route, method := range signInRoutes() {
+			r.HandleFunc(route, signingIn{s.config.SignIn}.answering(method))
 		}
 	}
 	return r

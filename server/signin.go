@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"net/http"
-	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/auth/signin"
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
@@ -18,38 +17,28 @@ type SignIn interface {
 	Serves(path string) bool
 }
 
-// signInRoutes are the routes of a SignIn.
-func signInRoutes() []string {
-	routes := []string{"/consent", "/callback/{provider}", "/logout/{provider}"}
-	for _, document := range [...]string{
-		"/.well-known/oauth-authorization-server", "/.well-known/openid-configuration",
-	} {
-		routes = append(routes, document, document+exchange.TenantPath+"{tenant}",
-			exchange.TenantPath+"{tenant}"+document)
-	}
-	for _, path := range [...]string{"/authorize", "/token", exchange.RegisterPath, "/revoke", "/jwks"} {
-		routes = append(routes, path, exchange.TenantPath+"{tenant}"+path)
-	}
-	return routes
-}
-
 // SignInMethods is how the methods begin that log and audit name for requests to the
 // authorization server.
 const SignInMethods = exchange.SignInMethods
 
-// signInMethod returns how log and audit call a request to the authorization server, ""
-// for its documents.
-func signInMethod(path string) string {
-	path = strings.TrimPrefix(path, "/")
-	if rest, is := strings.CutPrefix(path, exchange.TenantPath[1:]); is {
-		_, path, _ = strings.Cut(rest, "/")
+// signInRoutes are the routes of a SignIn, each with how log and audit call requests to it:
+// "" for documents.
+func signInRoutes() map[string]string {
+	const tenant = exchange.TenantPath + "{tenant}"
+	routes := map[string]string{
+		"/consent": SignInMethods + "consent", "/callback/{provider}": SignInMethods + "callback",
+		"/logout/{provider}": SignInMethods + "logout", "/jwks": "", tenant + "/jwks": "",
 	}
-	endpoint, _, _ := strings.Cut(path, "/")
-	switch endpoint {
-	case "authorize", "callback", "consent", "logout", "register", "revoke", "token":
-		return SignInMethods + endpoint
+	for _, endpoint := range [...]string{"authorize", "register", "revoke", "token"} {
+		method := SignInMethods + endpoint
+		routes["/"+endpoint], routes[tenant+"/"+endpoint] = method, method
 	}
-	return ""
+	for _, document := range [...]string{
+		"/.well-known/oauth-authorization-server", "/.well-known/openid-configuration",
+	} {
+		routes[document], routes[document+tenant], routes[tenant+document] = "", "", ""
+	}
+	return routes
 }
 
 // RecordSignIn puts on record what the authorization server did, for the request in ctx
@@ -64,16 +53,18 @@ type signingIn struct{ SignIn }
 // serves tells whether the path is one of the authorization server, if there is one.
 func (s signingIn) serves(path string) bool { return s.SignIn != nil && s.Serves(path) }
 
-// answer answers a request.
-func (s signingIn) answer(w http.ResponseWriter, r *http.Request) {
-	x := exchange.Of(w)
-	if !s.serves(r.URL.Path) || r.URL.RawPath != "" {
-		x.Refuse("", exchange.ErrNotFound)
-		return
-	}
-	x.Method = signInMethod(r.URL.Path)
-	s.ServeHTTP(w, r.WithContext(x.Context()))
-	if x.Status >= http.StatusBadRequest {
-		x.Conclude(signin.OutcomeOf(x.Status))
+// answering returns what answers the requests that log and audit call by that method.
+func (s signingIn) answering(method string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		x := exchange.Of(w)
+		if !s.serves(r.URL.Path) || r.URL.RawPath != "" {
+			x.Refuse("", exchange.ErrNotFound)
+			return
+		}
+		x.Method = method
+		s.ServeHTTP(w, r.WithContext(x.Context()))
+		if x.Status >= http.StatusBadRequest {
+			x.Conclude(signin.OutcomeOf(x.Status))
+		}
 	}
 }

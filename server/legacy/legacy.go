@@ -335,8 +335,7 @@ func (s *Service) findFeed(x *exchange.Exchange) *feed {
 	if refused == nil {
 		refused = s.beginFeed(x, f)
 	}
-	if refused != nil {
-		x.Refuse("", refused)
+	if x.Refuses("", refused) {
 		s.giveUpFeed(f)
 		if at := f.session.Leader().At; known && at != "" && f.stream != "" {
 			s.leave(x.Context(), f.session, f.stream, at)
@@ -407,13 +406,11 @@ func (s *Service) beginFeed(x *exchange.Exchange, f *feed) (refused *exchange.Re
 
 // giveUpFeed lets go of what a GET has taken that is not answered with a stream.
 func (s *Service) giveUpFeed(f *feed) {
-	if f.slot != nil {
-		f.slot.Release()
+	if f.session == nil {
+		return
 	}
-	if f.session != nil {
-		f.session.StreamOpened(f.stream)
-	}
-	if f.session != nil && !f.session.Leader().Here && !f.session.IsBusy() {
+	f.session.StreamOpened(f.stream)
+	if !f.session.Leader().Here && !f.session.IsBusy() {
 		s.sessions.Drop(f.session, sessions.EndIdle)
 	}
 }

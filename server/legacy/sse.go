@@ -38,16 +38,14 @@ func (s *Service) OpenSSE(w http.ResponseWriter, r *http.Request) {
 	}
 	l, id, refused := s.sessions.Open(x.Context(), ticket.SSE, x.Caller,
 		ticket.Terms{Revision: mcp.Revision2024})
-	if refused != nil {
+	if x.Refuses("", refused) {
 		slot.Release()
-		x.Refuse("", refused)
 		return
 	}
 	s.config.Metrics.DeprecatedUsed(x.Caller.Tenant.ID, "sse")
-	if _, refused := s.beginStream(x.Context(), l, sseStream); refused != nil {
+	if _, refused := s.beginStream(x.Context(), l, sseStream); x.Refuses("", refused) {
 		s.sessions.End(x.Context(), l, sessions.EndClosed)
 		slot.Release()
-		x.Refuse("", refused)
 		return
 	}
 	l.Assign(s.desk.Lists(x.Caller), "") // the client has yet to list: what it sees now is no change

@@ -178,12 +178,12 @@ type itemKey struct {
 
 // items compares who may use which item.
 func (c *comparison) items(ctx context.Context) error {
-	was, keys := c.before.offers(nil)
-	is, keys := c.after.offers(keys)
-	slices.SortFunc(keys, func(a, b itemKey) int {
+	was, is := c.before.offers(), c.after.offers()
+	both := maps.Clone(was)
+	maps.Copy(both, is)
+	keys := slices.SortedFunc(maps.Keys(both), func(a, b itemKey) int {
 		return cmp.Or(strings.Compare(string(a.kind), string(b.kind)), strings.Compare(a.name, b.name))
 	})
-	keys = slices.Compact(keys)
 	w := itemWork{c: c, known: make(map[[3]string][]change), groups: make(map[change]int)}
 	for some := range slices.Chunk(keys, judgedAtOnce) {
 		release, err := c.turn(ctx, len(some))
@@ -248,18 +248,15 @@ func (c *comparison) turn(ctx context.Context, items int) (release func(), err e
 	return release, err
 }
 
-// offers returns the items of the tenant's servers but skills, and adds their names to
-// keys.
-func (s *side) offers(keys []itemKey) (map[itemKey]*registry.Item, []itemKey) {
+// offers returns the items of the tenant's servers but skills.
+func (s *side) offers() map[itemKey]*registry.Item {
 	all := make(map[itemKey]*registry.Item, itemsOf(s.view))
 	for _, item := range itemsIn(s.view) {
 		if item.Kind != registry.KindSkill {
-			key := itemKey{item.Kind, item.Exposed}
-			all[key] = item
-			keys = append(keys, key)
+			all[itemKey{item.Kind, item.Exposed}] = item
 		}
 	}
-	return all, keys
+	return all
 }
 
 // isOpen tells whether the server of an item is one of the tenant's, and it is not known

@@ -104,7 +104,7 @@ func (a *Answer) Message(requestID string) []byte {
 // Unkept returns what is told in the place of the response if there is no memory to keep
 // that for its client.
 func (a *Answer) Unkept(requestID string) []byte {
-	return mcp.AppendError(nil, a.ID, errUnkept.OfRequest(requestID))
+	return mcp.AppendError(nil, a.ID, ErrUnkept.OfRequest(requestID))
 }
 
 // Outcome returns the outcome in one word for the log, which is the one of the audit where

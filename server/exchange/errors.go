@@ -167,7 +167,7 @@ var (
 		"The replica that keeps this has not answered; the request may have taken effect")
 	ErrBegun = mcp.Stable(mcp.CodeInternal, "DB-AUDIT",
 		"The rest of the call cannot be recorded, so it was not made; the call may have taken effect")
-	errUnkept = mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-MEMORY",
+	ErrUnkept = mcp.Stable(mcp.CodeInternal, "DB-OUTPUT-MEMORY",
 		"The call was made, and its answer is larger than the memory that is left to keep it for you: ask "+
 			"for less at once")
 	ErrNotAsked      = mcp.Stable(mcp.CodeInternal, "DB-INPUT", "The client cannot be asked this")

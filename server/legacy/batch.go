@@ -142,13 +142,10 @@ func (s *Service) answerBatch(x *exchange.Exchange, l *sessions.Session, request
 		return
 	}
 	p.finish(ctx, http.StatusOK, message, func() []byte {
-		var unkept [][]byte
 		for i := range answers {
-			if !answers[i].Silent {
-				unkept = append(unkept, answers[i].Unkept(x.ID))
-			}
+			answers[i].Err = exchange.ErrUnkept
 		}
-		return mcp.Array(unkept)
+		return s.arrayOf(ctx, answers, x.ID).Joined()
 	})
 }
 

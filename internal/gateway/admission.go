@@ -30,7 +30,8 @@ func (g *Gateway) Enforce(next Policy) {
 	g.tenants.Store(next.tenants)
 	g.rendered.forget()
 	g.callerViews.forget()
-	pace.Signal(g.renewed) // Run tells of it
+	g.announce() // at once, whatever Run does now: rights may have ended
+	pace.Signal(g.renewed)
 }
 
 // Resolve finds the tenant of a principal without charging for it. Streams use it,

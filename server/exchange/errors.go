@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
+	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
@@ -267,13 +269,17 @@ var outcomesByStatus = map[int]string{
 	http.StatusOK:                  "internal", // an error of the desk that StatusOf does not list
 }
 
-// recordedAs returns the outcome of a refusal for the audit, in the same words that calls
-// have.
-func recordedAs(status int) string {
-	if outcome, known := outcomesByStatus[status]; known {
-		return outcome
+// recordedAs returns the outcome of a refusal with that code for the audit, in the same
+// words that calls have.
+func recordedAs(status int, code string) string {
+	outcome, known := outcomesByStatus[status]
+	switch {
+	case !known:
+		return "invalid_request"
+	case outcome == "internal": // of several kinds, such as of a replica that is lost
+		return cmp.Or(gateway.OutcomeOf(code), outcome)
 	}
-	return "invalid_request"
+	return outcome
 }
 
 // outcomeFor returns the outcome of an error for the log.

@@ -70,7 +70,7 @@ func (x *Exchange) auditOutcome() string {
 	case x.Status == http.StatusOK: // such as for a cursor: nothing else of it is on record
 		return cmp.Or(gateway.OutcomeOf(x.Outcome), "invalid_request")
 	}
-	return recordedAs(x.Status)
+	return recordedAs(x.Status, x.Outcome)
 }
 
 // Logged writes one line for each request that is answered here, or sums up those of a

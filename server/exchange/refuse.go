@@ -42,7 +42,8 @@ func (x *Exchange) record(outcome, reason string) {
 func (x *Exchange) RefuseAdmission(err error) {
 	x.service.DelayLimited(x, err)
 	refused := RefusalOf(err, 0)
-	x.record(recordedAs(refused.Status), refused.Err.StableCode())
+	code := refused.Err.StableCode()
+	x.record(recordedAs(refused.Status, code), code)
 	x.AnswerError("", refused.Err, refused.Status)
 }
 
@@ -89,7 +90,8 @@ const statusElsewhere = http.StatusMisdirectedRequest
 // many such requests there are.
 func (x *Exchange) TurnAway(r *Refusal) {
 	if r.Status != statusElsewhere {
-		x.service.Metrics.Refused(recordedAs(r.Status), "", r.Err.StableCode())
+		code := r.Err.StableCode()
+		x.service.Metrics.Refused(recordedAs(r.Status, code), "", code)
 	}
 	x.AnswerError("", r.Err, r.Status)
 }
@@ -99,7 +101,8 @@ func (x *Exchange) TurnAway(r *Refusal) {
 // that refuse unauthenticated callers record it, in sums.
 func (x *Exchange) RecordRefusal(r *Refusal) {
 	if x.Caller.Tenant != nil && r.Status != statusElsewhere {
-		x.record(recordedAs(r.Status), r.Err.StableCode())
+		code := r.Err.StableCode()
+		x.record(recordedAs(r.Status, code), code)
 	}
 }
 

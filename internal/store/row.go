@@ -54,9 +54,8 @@ func (c *Config) Time() int64 {
 type Row struct {
 	Kind, ID, Tenant, Owner string
 
-	Expires int64  // in milliseconds since 1970
-	Version int64  // above zero
-	Key     string // the id of the key that seals the value, as seal.Ring.IDs has it
+	Expires int64 // in milliseconds since 1970
+	Version int64 // above zero
 	Value   []byte
 }
 
@@ -81,7 +80,7 @@ func (c *Config) Seal(r Record) (Row, error) {
 		Kind: r.Kind, ID: r.ID, Tenant: r.Tenant, Owner: r.Owner,
 		Expires: r.Expires.UnixMilli(), Version: newVersion(),
 	}
-	c.reseal(&row, r.Value)
+	row.Value = c.Ring.SealBytes(row.purpose(), r.Value)
 	return row, nil
 }
 
@@ -92,19 +91,13 @@ func isName(text string) bool {
 	return len(text) <= maxName && utf8.ValidString(text) && !strings.ContainsRune(text, 0)
 }
 
-// reseal seals the value of a row with the newest key.
-func (c *Config) reseal(row *Row, plain []byte) {
-	row.Value = c.Ring.SealBytes(row.purpose(), plain)
-	row.Key = KeyOf(row.Value)
-}
-
-// KeyOf returns the id of the key that seals a value. It stands after the version, see
-// package seal.
-func KeyOf(value []byte) string {
-	if len(value) < 4 {
+// key returns the id of the key that seals the value, as seal.Ring.IDs has it. It stands
+// after the version, see package seal.
+func (r *Row) key() string {
+	if len(r.Value) < 4 {
 		return ""
 	}
-	return hex.EncodeToString(value[1:4])
+	return hex.EncodeToString(r.Value[1:4])
 }
 
 // purpose binds a value to its row: whoever can write to the database can neither move it

@@ -14,6 +14,28 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 )
 
+// columns are those of a row, as a database has them.
+type columns store.Row
+
+func (c columns) ColumnText(place int) string {
+	return []string{c.Kind, c.ID, c.Tenant, c.Owner}[place]
+}
+
+func (c columns) ColumnInt64(place int) int64 { return []int64{c.Expires, c.Version}[place-4] }
+
+func (c columns) ColumnBlob(_ int, to []byte) []byte { return append(to, c.Value...) }
+
+// querying returns the function of a database whose statements select those rows.
+func querying(rows func(store.Statement) []store.Row) func(context.Context, store.Statement,
+	func(store.Columns)) error {
+	return func(_ context.Context, of store.Statement, each func(store.Columns)) error {
+		for _, row := range rows(of) {
+			each(columns(row))
+		}
+		return nil
+	}
+}
+
 // TestListsReadPastManyDamagedRowsInFewSteps lists one record behind a thousand rows that
 // cannot be read.
 func TestListsReadPastManyDamagedRowsInFewSteps(t *testing.T) {
@@ -30,14 +52,14 @@ func TestListsReadPastManyDamagedRowsInFewSteps(t *testing.T) {
 		all = append(all, row)
 	}
 	steps := 0
-	s := store.SQL{Config: &cfg, Select: func(_ context.Context, of store.Statement) ([]store.Row, error) {
+	s := store.SQL{Config: &cfg, Query: querying(func(of store.Statement) []store.Row {
 		steps++
 		from, after, limit := 0, of.Values[1].(string), of.Values[3].(int)
 		for from < len(all) && all[from].ID <= after {
 			from++
 		}
-		return all[from:min(from+limit, len(all))], nil
-	}}
+		return all[from:min(from+limit, len(all))]
+	})}
 	found, err := s.List(t.Context(), store.Query{Kind: "k", Limit: 1})
 	if err != nil || len(found) != 1 || found[0].ID != "1000" {
 		t.Errorf("got %v, %v, want the first that can be read", found, err)
@@ -61,9 +83,7 @@ func TestALogTellsOfADamagedRowOnce(t *testing.T) {
 		row.Value[len(row.Value)-1] ^= 1
 		all = append(all, row)
 	}
-	s := store.SQL{Config: &cfg, Select: func(context.Context, store.Statement) ([]store.Row, error) {
-		return all, nil
-	}}
+	s := store.SQL{Config: &cfg, Query: querying(func(store.Statement) []store.Row { return all })}
 	list := func() string {
 		log.Reset()
 		for range 3 {
@@ -104,13 +124,13 @@ func TestSweepThatFailsGoesOnWithTheSameRows(t *testing.T) {
 	away, sealed := false, 0
 	s := store.SQL{
 		Config: &cfg,
-		Select: func(_ context.Context, of store.Statement) ([]store.Row, error) {
+		Query: querying(func(of store.Statement) []store.Row {
 			from := 0
 			for from < len(all) && all[from].ID <= of.Values[2].(string) {
 				from++
 			}
-			return all[from:min(from+of.Values[3].(int), len(all))], nil
-		},
+			return all[from:min(from+of.Values[3].(int), len(all))]
+		}),
 		Change: func(_ context.Context, statements ...store.Statement) ([]int64, error) {
 			if len(statements) == 0 || strings.HasPrefix(statements[0].Text, "DELETE") {
 				return make([]int64, 1), nil

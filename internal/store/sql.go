@@ -22,18 +22,27 @@ type Statement struct {
 // NewStatement returns a statement with the values of its parameters.
 func NewStatement(text string, values ...any) Statement { return Statement{text, values} }
 
-// Columns are those of a row, in the order in which SQL wants them.
-const Columns = "kind, id, tenant, owner, expires, version, key, value"
+// columns are those of a row, in the order in which SQL wants them.
+const columns = "kind, id, tenant, owner, expires, version, key, value"
+
+// Columns are the values of one row of a result, by their places from zero.
+type Columns interface {
+	ColumnText(place int) string
+	ColumnInt64(place int) int64
+	// ColumnBlob appends the bytes to others.
+	ColumnBlob(place int, to []byte) []byte
+}
 
 // SQL is the part of a Database that is the same in all dialects of SQL. How a statement
 // is run is the implementation's own. All fields are required unless a comment says
 // otherwise.
 type SQL struct {
 	Config *Config
-	// Select returns all rows of a statement that selects Columns.
-	Select func(ctx context.Context, s Statement) ([]Row, error)
-	// Numbers returns what a statement selects: names, each with a number.
-	Numbers func(ctx context.Context, s Statement) (map[string]int, error)
+	// Query calls each for every row of the result of a statement. What it is given is not
+	// valid any more when it has returned.
+	Query func(ctx context.Context, s Statement, each func(Columns)) error
+	// Scan is Query for results of any size, which may take as long as ctx lasts.
+	Scan func(ctx context.Context, s Statement, each func(Columns)) error
 	// Change runs statements in one transaction, and returns how many rows each of them
 	// has changed. After an error nothing is changed.
 	Change func(ctx context.Context, statements ...Statement) (rows []int64, err error)
@@ -54,8 +63,8 @@ func (s *SQL) Get(ctx context.Context, kind, id string) (Record, error) {
 	if !isName(id) {
 		return Record{}, ErrNotFound
 	}
-	rows, err := s.Select(ctx, NewStatement(
-		"SELECT "+Columns+" FROM records WHERE kind = $1 AND id = $2 AND expires > $3",
+	rows, err := s.rows(ctx, NewStatement(
+		"SELECT "+columns+" FROM records WHERE kind = $1 AND id = $2 AND expires > $3",
 		kind, id, s.Config.Time()))
 	if err != nil {
 		return Record{}, fmt.Errorf("read a record: %w", err)
@@ -64,6 +73,20 @@ func (s *SQL) Get(ctx context.Context, kind, id string) (Record, error) {
 		return Record{}, ErrNotFound
 	}
 	return s.Config.Open(rows[0])
+}
+
+// rows returns all rows of a statement that selects columns.
+func (s *SQL) rows(ctx context.Context, of Statement) (rows []Row, err error) {
+	err = s.Query(ctx, of, func(c Columns) { rows = append(rows, rowOf(c)) })
+	return rows, err
+}
+
+// rowOf returns the row of columns. Its value is never nil, which would be NULL.
+func rowOf(c Columns) Row {
+	return Row{
+		Kind: c.ColumnText(0), ID: c.ColumnText(1), Tenant: c.ColumnText(2), Owner: c.ColumnText(3),
+		Expires: c.ColumnInt64(4), Version: c.ColumnInt64(5), Value: c.ColumnBlob(7, []byte{}),
+	}
 }
 
 // List returns the records of a query whose rows can be read. Of others the log has a
@@ -75,7 +98,7 @@ func (s *SQL) List(ctx context.Context, q Query) ([]Record, error) {
 	unread := map[string]int64{}
 	most := q.Most()
 	for q.Limit = most; ; q.Limit = min(2*q.Limit, maxListed) { // else many bad ones would come one by one
-		some, err := s.Select(ctx, Listing(q, s.Config.Time()))
+		some, err := s.rows(ctx, Listing(q, s.Config.Time()))
 		if err != nil {
 			return nil, fmt.Errorf("list records: %w", err)
 		}
@@ -121,7 +144,7 @@ func (s *SQL) unlogged(unread map[string]int64) int {
 // one, and SQLite uses it only where the statement says that it wants no others.
 // https://www.sqlite.org/partialindex.html#queries_using_partial_indexes
 func Listing(q Query, now int64) Statement {
-	text, values := "SELECT "+Columns+" FROM records WHERE kind = $1 AND id > $2 AND expires > $3",
+	text, values := "SELECT "+columns+" FROM records WHERE kind = $1 AND id > $2 AND expires > $3",
 		[]any{q.Kind, q.After, now}
 	parameter := func(value any) string {
 		values = append(values, value)
@@ -144,7 +167,8 @@ func (s *SQL) Count(ctx context.Context, kind string) (map[string]int, error) {
 
 // Kinds returns how many rows there are of each kind.
 func (s *SQL) Kinds(ctx context.Context) (map[string]int, error) {
-	return s.numbers(ctx, "SELECT kind, sum(records) FROM counts WHERE records > 0 GROUP BY kind")
+	return s.numbers(ctx,
+		"SELECT kind, CAST(sum(records) AS bigint) FROM counts WHERE records > 0 GROUP BY kind")
 }
 
 // Keys returns how many rows each key seals.
@@ -152,9 +176,12 @@ func (s *SQL) Keys(ctx context.Context) (map[string]int, error) {
 	return s.numbers(ctx, "SELECT key, count(*) FROM records GROUP BY key")
 }
 
+// numbers returns what a statement selects: names, each with a number.
 func (s *SQL) numbers(ctx context.Context, text string, values ...any) (map[string]int, error) {
-	numbers, err := s.Numbers(ctx, Statement{text, values})
-	if err != nil {
+	numbers := map[string]int{}
+	if err := s.Query(ctx, Statement{text, values}, func(c Columns) {
+		numbers[c.ColumnText(0)] = int(c.ColumnInt64(1))
+	}); err != nil {
 		return nil, fmt.Errorf("count records: %w", err)
 	}
 	return numbers, nil
@@ -191,9 +218,9 @@ func (s *SQL) Put(ctx context.Context, r Record) (version int64, err error) {
 
 // insertion is the statement that inserts a row, unless there is one.
 func insertion(r Row) Statement {
-	return NewStatement("INSERT INTO records("+Columns+") "+
+	return NewStatement("INSERT INTO records("+columns+") "+
 		"VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING",
-		r.Kind, r.ID, r.Tenant, r.Owner, r.Expires, r.Version, r.Key, r.Value)
+		r.Kind, r.ID, r.Tenant, r.Owner, r.Expires, r.Version, r.key(), r.Value)
 }
 
 // insert writes a row that is new. If it is one too many, it is removed again.
@@ -211,7 +238,7 @@ func (s *SQL) update(ctx context.Context, row Row, read int64) error {
 	text := `UPDATE records SET tenant = $1, owner = $2, expires = $3, version = $4, key = $5, value = $6
 		WHERE kind = $7 AND id = $8 AND version = $9 AND expires > $10 AND `
 	values := []any{
-		row.Tenant, row.Owner, row.Expires, row.Version, row.Key, row.Value, row.Kind, row.ID, read,
+		row.Tenant, row.Owner, row.Expires, row.Version, row.key(), row.Value, row.Kind, row.ID, read,
 		s.Config.Time(),
 	}
 	rows, err := s.Change(ctx, Statement{text + "tenant = $1", values})
@@ -300,7 +327,7 @@ func (s *SQL) sealAgain(ctx context.Context, p Pass) (Pass, error) {
 		p.More = false // what was left to remove does not begin it again
 		return p, nil
 	}
-	rows, err := s.Select(ctx, OfKey(older[at], p.kind, p.id))
+	rows, err := s.rows(ctx, OfKey(older[at], p.kind, p.id))
 	if err != nil {
 		return p, err
 	}
@@ -313,10 +340,10 @@ func (s *SQL) sealAgain(ctx context.Context, p Pass) (Pass, error) {
 			next.Unread++
 			continue
 		}
-		s.Config.reseal(&row, plain)
+		row.Value = s.Config.Ring.SealBytes(row.purpose(), plain)
 		changes = append(changes, NewStatement(
 			"UPDATE records SET key = $1, value = $2 WHERE kind = $3 AND id = $4 AND version = $5",
-			row.Key, row.Value, row.Kind, row.ID, row.Version))
+			row.key(), row.Value, row.Kind, row.ID, row.Version))
 	}
 	if _, err := s.Change(ctx, changes...); err != nil {
 		return p, err // these rows are the next ones still
@@ -334,13 +361,21 @@ func (s *SQL) sealAgain(ctx context.Context, p Pass) (Pass, error) {
 // OfKey is the statement that selects rows which a key seals, after the one with that
 // kind and id.
 func OfKey(key, kind, id string) Statement {
-	return NewStatement("SELECT "+Columns+" FROM records "+
+	return NewStatement("SELECT "+columns+" FROM records "+
 		"WHERE key = $1 AND (kind, id) > ($2, $3) ORDER BY kind, id LIMIT $4", key, kind, id, MostSwept)
 }
 
-// AllRows is the statement that selects all rows.
-func AllRows() Statement {
-	return NewStatement("SELECT " + Columns + " FROM records ORDER BY kind, id")
+// Rows returns all rows as they are at one moment. Whoever wants no more waits until the
+// others have been read.
+func (s *SQL) Rows(ctx context.Context) iter.Seq2[Row, error] {
+	return func(yield func(Row, error) bool) {
+		stopped := false
+		err := s.Scan(ctx, NewStatement("SELECT "+columns+" FROM records ORDER BY kind, id"),
+			func(c Columns) { stopped = stopped || !yield(rowOf(c), nil) })
+		if err != nil && !stopped {
+			yield(Row{}, fmt.Errorf("read all records: %w", err))
+		}
+	}
 }
 
 // Replace puts rows in the place of all that there are.
@@ -365,18 +400,6 @@ func (s *SQL) Replace(ctx context.Context, rows iter.Seq2[Row, error]) (int, err
 		return 0, fmt.Errorf("replace all records: %w", err)
 	}
 	return replaced, nil
-}
-
-// Sequence returns the rows that all calls each for. An error of all ends them. Whoever
-// wants no more waits until all has read the others.
-func Sequence(all func(each func(Row)) error) iter.Seq2[Row, error] {
-	return func(yield func(Row, error) bool) {
-		stopped := false
-		err := all(func(row Row) { stopped = stopped || !yield(row, nil) })
-		if err != nil && !stopped {
-			yield(Row{}, fmt.Errorf("read all records: %w", err))
-		}
-	}
 }
 
 // Migration is one step of a schema, which stands in the database for good. A step that

@@ -22,7 +22,6 @@ const (
 	downTime    = time.Second     // after a connection could not be opened, none is tried
 	idleTime    = time.Second     // a connection that nobody used for longer is tried before it is used
 	maxMessage  = 1 << 20         // of the server, in bytes; a row is far smaller
-	attempts    = 3               // of what the server ended in favour of another transaction
 )
 
 // errSlow is why something was not waited for any longer.
@@ -54,32 +53,19 @@ func newConns(file string) *conns {
 	return p
 }
 
-// with calls do with a connection, and once more when the server has ended what it did in
-// favour of another transaction: nothing of it was done then.
+// with calls do with a connection of the pool.
 func (p *conns) with(ctx context.Context, do func(context.Context, *pgconn.PgConn) error) error {
 	limited, stop := context.WithTimeoutCause(ctx, opTime, errSlow)
 	defer stop()
-	var err error
-	for range attempts {
-		err = p.once(limited, do)
-		says, ok := errors.AsType[*pgconn.PgError](err)
-		if !ok || says.Code != "40P01" && says.Code != "40001" { // deadlock detected, serialization failure
-			break
-		}
+	taken, err := p.pool.Conn(limited)
+	if err == nil {
+		err = taken.Raw(func(opened any) error { return do(limited, opened.(*conn).PgConn) })
+		_ = taken.Close() // it goes back to the pool
 	}
 	if err != nil && limited.Err() != nil {
 		return context.Cause(limited)
 	}
 	return err
-}
-
-func (p *conns) once(ctx context.Context, do func(context.Context, *pgconn.PgConn) error) error {
-	taken, err := p.pool.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = taken.Close() }() // it goes back to the pool
-	return taken.Raw(func(opened any) error { return do(ctx, opened.(*conn).PgConn) })
 }
 
 // Connect opens a connection of the pool to a server that can be written to. Just after a

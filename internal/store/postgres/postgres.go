@@ -8,9 +8,8 @@ package postgres
 
 import (
 	"context"
-	"errors"
+	"encoding/binary"
 	"fmt"
-	"iter"
 	"strconv"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -34,7 +33,7 @@ var _ store.Database = (*Store)(nil)
 func New(file string, cfg store.Config) *Store {
 	s := &Store{conns: newConns(file)}
 	s.SQL = store.SQL{
-		Config: &cfg, Select: s.selected, Numbers: s.numbers, Change: s.change, Anew: s.anew,
+		Config: &cfg, Query: s.query, Scan: s.scan, Change: s.change, Anew: s.anew,
 		Unlocked: " FOR UPDATE SKIP LOCKED",
 	}
 	return s
@@ -64,73 +63,42 @@ func arguments(values []any) (texts [][]byte, formats []int16) {
 	return texts, formats
 }
 
-// formats returns how the columns come: numbers as texts, and the value as bytes.
-func formats() []int16 { return []int16{0, 0, 0, 0, 0, 0, 0, 1} }
+// columns are the values of a row as the server has them in memory, with the highest byte
+// of a number first.
+type columns [][]byte
 
-// rowOf returns a row from its columns.
-func rowOf(values [][]byte) (row store.Row, err error) {
-	row = store.Row{
-		Kind: string(values[0]), ID: string(values[1]), Tenant: string(values[2]), Owner: string(values[3]),
-		Key: string(values[6]), Value: append([]byte{}, values[7]...),
-	}
-	var first, second error
-	row.Expires, first = strconv.ParseInt(string(values[4]), 10, 64)
-	row.Version, second = strconv.ParseInt(string(values[5]), 10, 64)
-	return row, errors.Join(first, second)
+var _ store.Columns = columns(nil)
+
+// ColumnText implements store.Columns.
+func (c columns) ColumnText(place int) string { return string(c[place]) }
+
+// ColumnInt64 implements store.Columns. The number is a bigint.
+func (c columns) ColumnInt64(place int) int64 {
+	return int64(binary.BigEndian.Uint64(c[place])) //nolint:gosec // the server had it as an int64
 }
 
-// run runs a statement, and calls each with the columns of every row of its result, as
-// they come in the formats; none: all as texts.
-func run(ctx context.Context, c *pgconn.PgConn, of store.Statement, formats []int16,
-	each func(columns [][]byte) error,
-) error {
+// ColumnBlob implements store.Columns.
+func (c columns) ColumnBlob(place int, to []byte) []byte { return append(to, c[place]...) }
+
+// run runs a statement, and calls each for every row of its result.
+func run(ctx context.Context, c *pgconn.PgConn, of store.Statement, each func(store.Columns)) error {
 	texts, bound := arguments(of.Values)
-	reader := c.ExecParams(ctx, of.Text, texts, nil, bound, formats)
-	var failed error
-	for failed == nil && reader.NextRow() {
-		failed = each(reader.Values())
+	reader := c.ExecParams(ctx, of.Text, texts, nil, bound, []int16{1}) // for all columns: as columns are
+	for reader.NextRow() {
+		each(columns(reader.Values()))
 	}
 	_, err := reader.Close()
-	return errors.Join(failed, err)
+	return err
 }
 
-// selected returns rows that a statement selects, all of them.
-func (s *Store) selected(ctx context.Context, of store.Statement) (rows []store.Row, err error) {
-	err = s.conns.with(ctx, func(ctx context.Context, c *pgconn.PgConn) error {
-		rows = nil
-		return run(ctx, c, of, formats(), func(columns [][]byte) error {
-			row, err := rowOf(columns)
-			rows = append(rows, row)
-			return err
-		})
+// query runs a statement with a connection of the store.
+func (s *Store) query(ctx context.Context, of store.Statement, each func(store.Columns)) error {
+	return s.conns.with(ctx, func(ctx context.Context, c *pgconn.PgConn) error {
+		return run(ctx, c, of, each)
 	})
-	return rows, err
 }
 
-// numbers returns a result of names and numbers.
-func (s *Store) numbers(ctx context.Context, of store.Statement) (numbers map[string]int, err error) {
-	err = s.conns.with(ctx, func(ctx context.Context, c *pgconn.PgConn) error {
-		numbers = map[string]int{}
-		return run(ctx, c, of, nil, func(columns [][]byte) error {
-			n, err := strconv.Atoi(string(columns[1]))
-			numbers[string(columns[0])] = n
-			return err
-		})
-	})
-	return numbers, err
-}
-
-// Rows returns all rows as they are at one moment, over a connection of their own.
-func (s *Store) Rows(ctx context.Context) iter.Seq2[store.Row, error] {
-	return store.Sequence(func(each func(store.Row)) error {
-		return s.conns.alone(ctx, func(c *pgconn.PgConn) error {
-			return run(ctx, c, store.AllRows(), formats(), func(columns [][]byte) error {
-				row, err := rowOf(columns)
-				if err == nil {
-					each(row)
-				}
-				return err
-			})
-		})
-	})
+// scan runs a statement over a connection of its own.
+func (s *Store) scan(ctx context.Context, of store.Statement, each func(store.Columns)) error {
+	return s.conns.alone(ctx, func(c *pgconn.PgConn) error { return run(ctx, c, of, each) })
 }

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"strconv"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -87,18 +86,15 @@ func upgrade(ctx context.Context, c *pgconn.PgConn) (string, error) {
 // schemaOf returns the version of the schema, and the oldest that a program must know;
 // zeros: there is none.
 func schemaOf(ctx context.Context, c *pgconn.PgConn) (version, oldest int, err error) {
-	found := c.ExecParams(ctx, "SELECT to_regclass('drawbridge.schema') IS NOT "+
-		"NULL", nil, nil, nil, nil).Read()
-	if found.Err != nil || len(found.Rows) == 0 || string(found.Rows[0][0]) != "t" {
-		return 0, 0, found.Err
+	tables := int64(0)
+	err = run(ctx, c, store.NewStatement("SELECT count(to_regclass('drawbridge.schema'))"),
+		func(c store.Columns) { tables = c.ColumnInt64(0) })
+	if err != nil || tables == 0 {
+		return 0, 0, err
 	}
-	result := c.ExecParams(ctx, "SELECT version, oldest FROM schema", nil, nil, nil, nil).Read()
-	if result.Err != nil || len(result.Rows) == 0 {
-		return 0, 0, result.Err
-	}
-	version, first := strconv.Atoi(string(result.Rows[0][0]))
-	oldest, second := strconv.Atoi(string(result.Rows[0][1]))
-	return version, oldest, errors.Join(first, second)
+	err = run(ctx, c, store.NewStatement("SELECT version::bigint, oldest::bigint FROM schema"),
+		func(c store.Columns) { version, oldest = int(c.ColumnInt64(0)), int(c.ColumnInt64(1)) })
+	return version, oldest, err
 }
 
 // execute runs statements of this file.

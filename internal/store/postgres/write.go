@@ -2,13 +2,17 @@ package postgres
 
 import (
 	"context"
+	"errors"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 )
 
-const mostInserts = 200 // rows in one batch of anew
+const (
+	mostInserts = 200 // rows in one batch of anew
+	attempts    = 3   // of what the server ended in favour of another transaction
+)
 
 // batch runs statements in one transaction and one round trip, and returns how many rows
 // each of them has changed. After an error nothing is changed.
@@ -29,13 +33,21 @@ func batch(ctx context.Context, c *pgconn.PgConn, statements ...store.Statement)
 	return rows, results.Close()
 }
 
-// change runs a batch with a connection of the store, if there is anything to do.
+// change runs a batch with a connection of the store, if there is anything to do, and
+// again when the server has ended it in favour of another transaction: nothing of it was
+// done then.
 func (s *Store) change(ctx context.Context, statements ...store.Statement) (rows []int64, err error) {
 	if len(statements) == 0 {
 		return nil, nil
 	}
 	err = s.conns.with(ctx, func(ctx context.Context, c *pgconn.PgConn) error {
-		rows, err = batch(ctx, c, statements...)
+		for range attempts {
+			rows, err = batch(ctx, c, statements...)
+			says, ok := errors.AsType[*pgconn.PgError](err)
+			if !ok || says.Code != "40P01" && says.Code != "40001" { // deadlock, serialization failure
+				break
+			}
+		}
 		return err
 	})
 	return rows, err

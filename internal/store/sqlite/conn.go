@@ -48,9 +48,9 @@ func prepare(c *sqlite3.Conn, reads bool) error {
 		c.BusyTimeout(busyTime), c.Exec(pragmas))
 }
 
-// run runs a statement, and calls each for every row of its result. Arguments are
-// strings, numbers and bytes.
-func (c *conn) run(each func(*sqlite3.Stmt), text string, arguments ...any) (err error) {
+// run runs a statement, and calls each for every row of its result; nil: there is none.
+// Arguments are strings, numbers and bytes.
+func (c *conn) run(each func(store.Columns), text string, arguments ...any) (err error) {
 	s := c.statements[text]
 	if s == nil {
 		if s, _, err = c.PrepareFlags(text, sqlite3.PREPARE_PERSISTENT); err != nil {
@@ -65,9 +65,7 @@ func (c *conn) run(each func(*sqlite3.Stmt), text string, arguments ...any) (err
 		}
 	}
 	for s.Step() {
-		if each != nil {
-			each(s)
-		}
+		each(s)
 	}
 	return s.Err()
 }
@@ -84,15 +82,6 @@ func bind(s *sqlite3.Stmt, at int, argument any) error {
 		return s.BindBlob(at, v)
 	default:
 		panic(fmt.Sprintf("a %T cannot be bound", v))
-	}
-}
-
-// rowAt returns the row that a statement is at.
-func rowAt(s *sqlite3.Stmt) store.Row {
-	return store.Row{
-		Kind: s.ColumnText(0), ID: s.ColumnText(1), Tenant: s.ColumnText(2), Owner: s.ColumnText(3),
-		Expires: s.ColumnInt64(4), Version: s.ColumnInt64(5), Key: s.ColumnText(6),
-		Value: s.ColumnBlob(7, nil),
 	}
 }
 

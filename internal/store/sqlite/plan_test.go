@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ncruces/go-sqlite3"
-
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 )
@@ -39,7 +37,7 @@ func TestListsReadNoMoreThanTheyReturn(t *testing.T) {
 	check := func(name, index, text string, arguments ...any) {
 		var plan []string
 		err := s.read(t.Context(), func(c *conn) error {
-			return c.run(func(at *sqlite3.Stmt) { plan = append(plan, at.ColumnText(3)) }, "EXPLAIN QUERY PLAN "+text, arguments...)
+			return c.run(func(of store.Columns) { plan = append(plan, of.ColumnText(3)) }, "EXPLAIN QUERY PLAN "+text, arguments...)
 		})
 		got := strings.Join(plan, "; ")
 		if err != nil || !strings.Contains(got, index) || strings.Contains(got, "TEMP B-TREE") {

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/ncruces/go-sqlite3"
-
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 )
 
@@ -53,8 +51,9 @@ func migrate(c *conn, made bool) (err error) {
 		return err
 	}
 	version, oldest := 0, 0
-	if err := c.run(func(s *sqlite3.Stmt) { version, oldest = s.ColumnInt(0), s.ColumnInt(1) },
-		"SELECT version, oldest FROM schema"); err != nil {
+	if err := c.run(func(of store.Columns) {
+		version, oldest = int(of.ColumnInt64(0)), int(of.ColumnInt64(1))
+	}, "SELECT version, oldest FROM schema"); err != nil {
 		return err
 	}
 	if made && version == 0 {

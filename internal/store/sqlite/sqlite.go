@@ -12,12 +12,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"iter"
 	"os"
 	"path/filepath"
 	"sync"
-
-	"github.com/ncruces/go-sqlite3"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/sqlitefile"
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
@@ -34,8 +31,8 @@ type Store struct {
 	store.SQL
 
 	path    string
-	writes  chan *write
-	readers chan *conn // nil in it: to be opened by whoever takes it
+	writes  chan *write // whoever sends waits until it is taken
+	readers chan *conn  // nil in it: to be opened by whoever takes it
 	closed  chan struct{}
 	over    chan struct{} // closed when the goroutine that writes has ended
 	ended   error         // of the connection that writes; read after over
@@ -70,11 +67,11 @@ func open(path string, cfg store.Config, made bool) (*Store, error) {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), c.shut())
 	}
 	s := &Store{
-		path: path, writes: make(chan *write, mostWrites), readers: make(chan *conn, readers),
+		path: path, writes: make(chan *write), readers: make(chan *conn, readers),
 		closed: make(chan struct{}), over: make(chan struct{}),
 	}
 	s.SQL = store.SQL{
-		Config: &cfg, Select: s.selected, Numbers: s.numbers, Change: s.change, Anew: s.anew,
+		Config: &cfg, Query: s.query, Scan: s.query, Change: s.change, Anew: s.anew,
 	}
 	for range readers {
 		s.readers <- nil
@@ -165,30 +162,16 @@ func guarded(c *conn, do func(c *conn) error) (err error) {
 	return do(c)
 }
 
-// selected returns rows that a statement selects, all of them.
-func (s *Store) selected(ctx context.Context, of store.Statement) (rows []store.Row, err error) {
-	err = s.read(ctx, func(c *conn) error {
-		return c.run(func(at *sqlite3.Stmt) { rows = append(rows, rowAt(at)) }, of.Text, of.Values...)
-	})
-	return rows, err
-}
-
-// numbers returns a result of names and numbers.
-func (s *Store) numbers(ctx context.Context, of store.Statement) (numbers map[string]int, err error) {
-	numbers = map[string]int{}
-	err = s.read(ctx, func(c *conn) error {
-		return c.run(func(at *sqlite3.Stmt) { numbers[at.ColumnText(0)] = at.ColumnInt(1) },
-			of.Text, of.Values...)
-	})
-	return numbers, err
+// query runs a statement that reads.
+func (s *Store) query(ctx context.Context, of store.Statement, each func(store.Columns)) error {
+	return s.read(ctx, func(c *conn) error { return c.run(each, of.Text, of.Values...) })
 }
 
 // Intact reads the whole file, and returns an error that says how it is damaged.
 func (s *Store) Intact(ctx context.Context) error {
 	damage := ""
-	err := s.read(ctx, func(c *conn) error {
-		return c.run(func(at *sqlite3.Stmt) { damage = at.ColumnText(0) }, "PRAGMA integrity_check(1)")
-	})
+	err := s.query(ctx, store.NewStatement("PRAGMA integrity_check(1)"),
+		func(of store.Columns) { damage = of.ColumnText(0) })
 	if err != nil {
 		return fmt.Errorf("check the file: %w", err)
 	}
@@ -196,13 +179,4 @@ func (s *Store) Intact(ctx context.Context) error {
 		return fmt.Errorf("the file is damaged: %s", damage)
 	}
 	return nil
-}
-
-// Rows returns all rows as they are at one moment.
-func (s *Store) Rows(ctx context.Context) iter.Seq2[store.Row, error] {
-	return store.Sequence(func(each func(store.Row)) error {
-		return s.read(ctx, func(c *conn) error {
-			return c.run(func(at *sqlite3.Stmt) { each(rowAt(at)) }, store.AllRows().Text)
-		})
-	})
 }

@@ -34,13 +34,6 @@ func (s *Store) write(ctx context.Context, do func(c *conn) ([]int64, error)) ([
 		return w.rows, w.failed
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
-	case <-s.over:
-	}
-	select {
-	case <-w.done:
-		return w.rows, w.failed
-	default:
-		return nil, errClosed // it came when the goroutine that writes had looked for the last time
 	}
 }
 
@@ -74,7 +67,7 @@ func (s *Store) writer(c *conn) {
 	}
 }
 
-// next waits for something to write and returns all that is there, at most mostWrites. It
+// next waits for something to write and returns all that waits, at most mostWrites. It
 // returns nil when the store is closed and nothing is left.
 func (s *Store) next() (batch []*write) {
 	select {

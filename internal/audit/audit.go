@@ -105,38 +105,35 @@ type Log struct {
 	cfg      Config
 	patience time.Duration // writePatience or dropPatience
 
-	wake    chan struct{}      // holds a value when there is something to do for the writer
-	stop    context.CancelFunc // for Close: it ends the watch, sync, and the waiting in book
-	stopped <-chan struct{}    // closed by stop
-	ended   sync.WaitGroup     // of write, watch and sync
-	sink    *sink              // for the writer; sync may run beside it
+	wake  chan struct{}      // holds a value when there is something to do for the writer
+	stop  context.CancelFunc // for Close: it ends the watch and sync
+	ended sync.WaitGroup     // of write, watch and sync
+	sink  *sink              // for the writer; sync may run beside it
 
 	batches sync.Pool // of *batch, those that are not in use
 
-	// Only the writer uses these three, so they need no mutex.
-	backlog backlog // what could not be written and is tried again
-	failed  error   // of the last write; nil: it succeeded
-	adrift  bool    // the file is not at its name, no other can be opened there, and Moved was told so
+	// Only the writer uses these two, so they need no mutex.
+	failed error // of the last write, whose lines are tried again; nil: it succeeded
+	adrift bool  // the file is not at its name, no other can be opened there, and Moved was told so
 
 	// Only the watch uses these two.
 	looks    int   // how often it has looked at the writer
 	reported error // the problem that Changed heard of last; nil: none
 
-	mu       sync.Mutex    // guards the fields below
-	batch    *batch        // the one that gathers; never nil
-	inWork   *batch        // the one that the writer writes; nil: none
-	since    time.Time     // when the writer began its present step; zero: it waits for something to do
-	booked   int           // lines for which Book has succeeded and Keep was not called yet
-	lines    int           // lines that came and are not written
-	bytes    int64         // of those lines
-	space    int64         // bytes that are sure to fit behind what is written
-	short    error         // why there is not more room; nil: there is, or nobody has tried
-	wanted   bool          // somebody in book waits for room
-	tried    chan struct{} // closed, and replaced, when the writer has tried to make room
-	problem  error         // why records cannot be written now; nil: they can
-	again    bool          // the writer is to try again what failed, and to look whether its file was moved
-	rotated  bool          // Reopen was called since it looked last
-	isClosed bool          // Close was called
+	tried sync.Cond // of mu: the writer has tried to make room
+
+	mu       sync.Mutex // guards the fields below
+	batch    *batch     // the one that gathers, behind what could not be written; never nil
+	inWork   *batch     // the one that the writer writes; nil: none
+	since    time.Time  // when the writer began its present step; zero: it waits for something to do
+	booked   int        // lines for which Book has succeeded and Keep was not called yet
+	space    int64      // bytes that are sure to fit behind what is written
+	short    error      // why there is not more room; nil: there is, or nobody has tried
+	wanted   bool       // somebody in book waits for room
+	problem  error      // why records cannot be written now; nil: they can
+	again    bool       // the writer is to try again what failed, and to look whether its file was moved
+	rotated  bool       // Reopen was called since it looked last
+	isClosed bool       // Close was called
 }
 
 // batch is the lines of several records, which are written together. All who added one
@@ -198,9 +195,10 @@ func newLog(cfg Config, f file, torn bool) *Log {
 	ctx, stop := context.WithCancel(context.Background())
 	l := &Log{
 		cfg: cfg, patience: writePatience, sink: newSink(f, torn, cfg.Drop),
-		wake: make(chan struct{}, 1), stop: stop, stopped: ctx.Done(), tried: make(chan struct{}),
+		wake: make(chan struct{}, 1), stop: stop,
 		batches: sync.Pool{New: func() any { return new(batch) }},
 	}
+	l.tried.L = &l.mu
 	l.batch = l.newBatch()
 	if cfg.Drop {
 		l.patience = dropPatience
@@ -254,15 +252,9 @@ func (l *Log) book() error {
 			}
 			return nil
 		}
-		tried := l.tried
 		l.wanted = true
 		pace.Signal(l.wake)
-		l.mu.Unlock()
-		select {
-		case <-tried: // the watch ends it when the writer does not
-		case <-l.stopped:
-		}
-		l.mu.Lock()
+		l.tried.Wait() // the watch ends it when the writer does not
 	}
 }
 
@@ -283,11 +275,25 @@ func (l *Log) refusalLocked() error {
 }
 
 // isCrowdedLocked tells whether as many lines are booked and wait as may.
-func (l *Log) isCrowdedLocked() bool { return l.booked+l.lines >= maxWaiting+l.cfg.Calls }
+func (l *Log) isCrowdedLocked() bool {
+	lines, _ := l.waitingLocked()
+	return l.booked+lines >= maxWaiting+l.cfg.Calls
+}
 
 // freeLocked returns how many bytes of the room are neither booked nor needed by lines
 // that wait to be written. It may be negative.
-func (l *Log) freeLocked() int64 { return l.space - l.bytes - int64(l.booked)*maxLine }
+func (l *Log) freeLocked() int64 {
+	_, bytes := l.waitingLocked()
+	return l.space - int64(bytes) - int64(l.booked)*maxLine
+}
+
+// waitingLocked returns how many lines came and are not written, and how long they are.
+func (l *Log) waitingLocked() (lines, bytes int) {
+	if l.inWork != nil {
+		lines, bytes = l.inWork.count, len(l.inWork.lines)
+	}
+	return lines + l.batch.count, bytes + len(l.batch.lines)
+}
 
 // Keep writes a record for which Book has succeeded, and returns when it is in the file,
 // or with Always on disk. Concurrent callers share one write and one sync. An error means
@@ -339,17 +345,15 @@ func (l *Log) add(r *Record) (*batch, error) {
 	if !l.cfg.Drop {
 		l.booked--
 	}
-	switch {
+	switch lines, _ := l.waitingLocked(); {
 	case l.isClosed:
 		return nil, os.ErrClosed
-	case l.cfg.Drop && l.lines >= maxWaiting:
+	case l.cfg.Drop && lines >= maxWaiting:
 		return nil, errWaiting
 	}
 	b := l.batch
 	b.lines = append(b.lines, *line...)
 	b.count++
-	l.lines++
-	l.bytes += int64(len(*line))
 	if b.count == 1 {
 		pace.Signal(l.wake)
 	}
@@ -403,6 +407,7 @@ func (l *Log) Close() error {
 	l.mu.Lock()
 	before := l.isClosed
 	l.isClosed = true
+	l.tried.Broadcast()
 	l.mu.Unlock()
 	if before {
 		return nil
@@ -434,7 +439,7 @@ func (l *Log) Close() error {
 // any.
 func (l *Log) lost() error {
 	l.mu.Lock()
-	n := l.lines
+	n, _ := l.waitingLocked()
 	l.mu.Unlock()
 	if n == 0 {
 		return nil

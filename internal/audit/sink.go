@@ -186,46 +186,32 @@ func (s *sink) reserve(n int64) error {
 // failed. After an error it first cuts what it wrote off the file, as far as possible,
 // and returns those of the lines that must be written again.
 func (s *sink) write(lines []byte, synced bool) (left []byte, err error) {
-	lines, err = s.breakLine(lines)
-	left = lines
-	n := 0
-	if err == nil {
-		n, err = s.file.Write(lines)
-		s.end += int64(n)
-		s.reserved -= min(int64(n), s.reserved)
-		left = lines[n:]
-	}
+	text := s.following(lines)
+	n, err := s.file.Write(text)
+	s.end += int64(n)
+	s.reserved -= min(int64(n), s.reserved)
 	if err == nil && s.regular && (s.written() || synced) {
 		err = s.sync(s.file)
 	}
 	if err != nil {
-		left = s.takeBack(lines, n)
-		err = fmt.Errorf("write audit record: %w", err)
-	}
-	return left, err
-}
-
-// breakLine ends a line that is there in half, so that the next record does not go on in
-// it, and returns what is to be written behind it. The half line is lost, but spoils only
-// itself. The first of lines is there by then if it lacked its break alone, unless others
-// have written behind it.
-func (s *sink) breakLine(lines []byte) ([]byte, error) {
-	if !s.torn {
-		return lines, nil
-	}
-	info, err := s.file.Stat()
-	isThere := err == nil && s.unbroken > 0 && info.Size() == s.unbroken
-	n, err := s.file.Write([]byte{'\n'})
-	if err != nil {
-		return lines, err
+		return s.takeBack(lines, text, n), fmt.Errorf("write audit record: %w", err)
 	}
 	s.torn, s.unbroken = false, 0
-	s.end += int64(n)
-	s.reserved -= min(int64(n), s.reserved)
-	if isThere {
-		lines = lines[bytes.IndexByte(lines, '\n')+1:]
+	return nil, nil
+}
+
+// following returns what is written for lines. It begins with a break if a line is there
+// in half, so that the next record does not go on in it: the half line is lost, but spoils
+// only itself. If the first of lines is there but for its break, and others have not
+// written behind it, the break is all that is written of it.
+func (s *sink) following(lines []byte) []byte {
+	if !s.torn {
+		return lines
 	}
-	return lines, nil
+	if info, err := s.file.Stat(); err == nil && s.unbroken > 0 && info.Size() == s.unbroken {
+		return lines[bytes.IndexByte(lines, '\n'):]
+	}
+	return append([]byte{'\n'}, lines...)
 }
 
 // written notes that the file has something to sync. now is true if the last sync failed:
@@ -237,15 +223,15 @@ func (s *sink) written() (now bool) {
 	return s.suspect
 }
 
-// takeBack undoes a write that failed after n bytes of lines, and returns what must be
-// written again.
+// takeBack undoes a write of lines that failed after n bytes of their text, and returns
+// what must be written again.
 //
 //	a pipe                      what went in is gone to its reader: go on where it stopped, in the middle of a line
 //	nobody else has written     cut the n bytes off, and write all lines again
 //	otherwise                   cut nothing, it may be theirs: lines that are whole stay, the rest is written again
-func (s *sink) takeBack(lines []byte, n int) (left []byte) {
+func (s *sink) takeBack(lines, text []byte, n int) (left []byte) {
 	if !s.regular {
-		return lines[n:]
+		return text[n:]
 	}
 	if n == 0 {
 		return lines
@@ -259,11 +245,12 @@ func (s *sink) takeBack(lines []byte, n int) (left []byte) {
 	if err == nil {
 		s.end, s.reserved = info.Size(), 0
 	}
-	whole := bytes.LastIndexByte(lines[:n], '\n') + 1
-	if s.torn = whole < n; s.torn && lines[n] == '\n' {
-		s.unbroken = s.end // breakLine decides whether it is written again
+	whole := bytes.LastIndexByte(text[:n], '\n') + 1
+	s.torn, s.unbroken = whole < n, 0
+	if s.torn && text[n] == '\n' {
+		s.unbroken = s.end // following decides whether it is written again
 	}
-	return lines[whole:]
+	return text[whole:]
 }
 
 // unsynced returns the file if something in it waits for a sync, otherwise nil.

@@ -269,6 +269,26 @@ func TestALineThatOthersGoOnInIsWrittenAgain(t *testing.T) {
 	}
 }
 
+// TestABreakBehindAHalfLineIsWrittenOnce has the first write behind half a line fail after
+// each number of bytes: what is there in the end is the same.
+func TestABreakBehindAHalfLineIsWrittenOnce(t *testing.T) {
+	const lines, want = "one\ntwo\n", "hal\none\ntwo\n"
+	for fits := range len(want) - len("hal") {
+		d := newDisk()
+		d.text = []byte("hal")
+		s := newSink(d, true, false)
+		d.set(&d.space, fits)
+		left, err := s.write([]byte(lines), false)
+		if !errors.Is(err, errDisk) {
+			t.Fatalf("got error %v, want %v", err, errDisk)
+		}
+		d.set(&d.space, -1)
+		if left, err = s.write(left, false); len(left) > 0 || err != nil || string(d.text) != want {
+			t.Errorf("with room for %d bytes: got %q, %q left and error %v, want %q", fits, d.text, left, err, want)
+		}
+	}
+}
+
 // TestWholeLinesStayWithoutABreak shows that no empty line stands behind lines that were
 // written whole before a write failed, and that they are not written again, also if only
 // the line break of the last one is missing.

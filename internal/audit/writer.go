@@ -3,6 +3,7 @@ package audit
 import (
 	"context"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/pace"
@@ -19,24 +20,6 @@ const (
 	// through, refuse the next, and so on.
 	recoverySpace = 16 * maxLine
 )
-
-// backlog is what could not be written and waits in memory to be tried again.
-type backlog struct {
-	lines []byte
-	count int // of lines, including those that are in the file but could not be synced
-}
-
-// with returns what is kept followed by the lines of a batch, which may be nil. The order
-// of the records is that in which they came.
-func (k backlog) with(b *batch) backlog {
-	switch {
-	case b == nil:
-		return k
-	case k.count == 0:
-		return backlog{b.lines, b.count}
-	}
-	return backlog{append(k.lines, b.lines...), k.count + b.count}
-}
 
 // write is the writer: it does what there is to do until Close. It waits on one channel
 // only, and not in a select, because every lone record waits for it to wake. Go runs a
@@ -65,14 +48,11 @@ func (l *Log) step() (last bool) {
 	if do.low || do.again {
 		l.makeSpace(do.again)
 	}
-	todo := l.backlog.with(do.batch)
-	// nothing to write, or it is not yet time to try it again
-	if todo.count == 0 || do.batch == nil && !do.again {
-		l.end(nil, backlog{}, nil, l.failed)
-		return do.last
+	var left []byte
+	if do.batch != nil {
+		left, l.failed = l.sink.write(do.batch.lines, l.cfg.Always)
 	}
-	left, err := l.sink.write(todo.lines, l.cfg.Always)
-	l.end(do.batch, todo, left, err)
+	l.end(do.batch, left)
 	return do.last
 }
 
@@ -98,13 +78,11 @@ func (l *Log) follow(rotated bool) {
 
 // duties are what the writer has to do in one step.
 type duties struct {
-	// to write; nil: none gathered, or it has to wait until what failed before it is
-	// tried again
-	batch   *batch
-	again   bool // try again what failed, and look whether the file was moved
-	rotated bool // which was announced
-	low     bool // room is low, or somebody waits for it
-	last    bool // Close was called
+	batch   *batch // to write; nil: none gathered, or what failed is not to be tried again yet
+	again   bool   // try again what failed, and look whether the file was moved
+	rotated bool   // which was announced
+	low     bool   // room is low, or somebody waits for it
+	last    bool   // Close was called
 }
 
 // begin takes over what there is to do. It notes the time, by which the watch sees how
@@ -116,32 +94,28 @@ func (l *Log) begin() duties {
 	do := duties{again: l.again || l.isClosed, rotated: l.rotated, last: l.isClosed}
 	do.low = l.short == nil && (l.wanted || l.freeLocked() < lowSpace)
 	l.since, l.again, l.rotated = now, false, false
-	if l.batch.count > 0 && (l.backlog.count == 0 || do.again) {
+	if l.batch.count > 0 && (l.failed == nil || do.again) {
 		do.batch = l.batch
 		l.inWork, l.batch = l.batch, l.newBatch()
 	}
 	return do
 }
 
-// end ends a step that was to write todo, the lines of which left could not be written.
-// It keeps those, tells all who wait for b, and finds out whether records can be written
-// now.
-func (l *Log) end(b *batch, todo backlog, left []byte, err error) {
+// end ends a step that was to write b, which may be nil, and tells all who wait for it.
+// If that failed, the lines that are left are written again before those that came later,
+// and all of b count as not written, since they may not be on the disk. It finds out
+// whether records can be written now.
+func (l *Log) end(b *batch, left []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.since, l.inWork, l.failed = time.Time{}, nil, err
+	l.since, l.inWork = time.Time{}, nil
 	l.space = l.sink.space()
-	l.bytes -= int64(len(todo.lines) - len(left))
-	switch {
-	case todo.count == 0:
-	case err == nil:
-		l.lines -= todo.count
-		l.backlog = backlog{}
-	default:
-		l.backlog = backlog{append([]byte(nil), left...), todo.count}
-	}
-	l.endLocked(b, err)
 	if b != nil {
+		if l.failed != nil {
+			l.batch.lines = slices.Insert(l.batch.lines, 0, left...)
+			l.batch.count += b.count
+		}
+		l.endLocked(b, l.failed)
 		l.release(b)
 	}
 	// the watch gave it up while the writer hung; the writer goes on, so waiting makes
@@ -150,8 +124,8 @@ func (l *Log) end(b *batch, todo backlog, left []byte, err error) {
 		l.batch = l.renewed(l.batch)
 	}
 	switch {
-	case err != nil:
-		l.problem = err
+	case l.failed != nil:
+		l.problem = l.failed
 	case l.short != nil && l.freeLocked() < maxLine:
 		l.problem = l.short
 	case l.short == nil || l.freeLocked() >= recoverySpace:
@@ -187,14 +161,8 @@ func (l *Log) makeSpace(looking bool) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.space, l.short = l.sink.space(), short
-	l.triedLocked()
-}
-
-// triedLocked wakes those who wait in book for room, so that they look again.
-func (l *Log) triedLocked() {
-	close(l.tried)
-	l.wanted, l.tried = false, make(chan struct{})
+	l.space, l.short, l.wanted = l.sink.space(), short, false
+	l.tried.Broadcast()
 }
 
 // watch is what the second goroutine does at every watchInterval. It sees to it that
@@ -232,7 +200,7 @@ func (l *Log) giveUpLocked() {
 	l.problem = errStalled
 	l.endLocked(l.inWork, errStalled)
 	l.endLocked(l.batch, errStalled)
-	l.triedLocked()
+	l.tried.Broadcast()
 }
 
 // sync is what the third goroutine does at every Interval: it syncs the file, beside the

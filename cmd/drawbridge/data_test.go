@@ -240,6 +240,26 @@ func TestFileThatIsNoBackupIsNotRestored(t *testing.T) {
 	}
 }
 
+// TestFileThatLacksItsLogIsNotRestored restores the file of a gateway that runs, or was
+// killed: its last records stand beside it.
+func TestFileThatLacksItsLogIsNotRestored(t *testing.T) {
+	file := keepingConfig(t, "")
+	before := keep(t, file)
+	put(t, before, "1")
+	if err := before.db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s := keep(t, file)
+	put(t, s, "2")
+	code, said := operate(t, "data", "restore", filepath.Join(filepath.Dir(file), "kept", storeFile), "-config", file)
+	if code != exitFailure || !strings.Contains(said, storeFile+"-wal") || !strings.Contains(said, "data backup") {
+		t.Errorf("got exit %d and %s", code, said)
+	}
+	if _, err := s.db.Get(t.Context(), "family", "2"); err != nil {
+		t.Errorf("the last record: %v", err)
+	}
+}
+
 // TestNothingIsDoneWithoutTheKeys has other keys than those that seal what is kept. Who is
 // not seen then is neither signed out nor revoked.
 func TestNothingIsDoneWithoutTheKeys(t *testing.T) {

@@ -8,6 +8,7 @@
 package pgdial
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -34,13 +35,6 @@ const connectTime = 10 * time.Second
 // Form is what stands in the file of an address.
 const Form = "postgres://user:password@host:5432/database?sslmode=verify-full" //nolint:gosec // no password
 
-// address is what the file of an address says.
-type address struct {
-	host, user, password, database string
-	port                           uint16
-	secure                         *tls.Config // nil: without TLS
-}
-
 // CheckFile returns an error that says what is wrong with the address in a file, without
 // its text, which has a password.
 func CheckFile(file string) error {
@@ -48,64 +42,71 @@ func CheckFile(file string) error {
 	return err
 }
 
-// read returns the address in a file.
-func read(file string) (address, error) {
+// unset has all that the driver would take from the environment and the home directory:
+// what stands in the text wins. What counts is set afterwards.
+const unset = "host=localhost port=5432 user=none dbname=none sslmode=disable sslrootcert='' sslcert='' " +
+	"sslkey='' sslcertmode=allow passfile='' target_session_attrs=any connect_timeout=0 " +
+	"min_protocol_version='' max_protocol_version='' channel_binding=prefer require_auth=''"
+
+// read returns how to reach the address in a file.
+func read(file string) (*pgconn.Config, error) {
 	data, err := os.ReadFile(file) //nolint:gosec // the operator names it
 	if err != nil {
-		return address{}, err
+		return nil, err
 	}
-	a, err := parse(strings.TrimSpace(string(data)), filepath.Dir(file))
+	cfg, err := pgconn.ParseConfig(unset)
 	if err != nil {
-		return a, fmt.Errorf("%s: %w", file, err)
+		return nil, errors.New("PGSERVICE in the environment names a service that cannot be read: unset it")
 	}
-	return a, nil
+	cfg.TLSConfig, cfg.Fallbacks, cfg.ValidateConnect = nil, nil, nil
+	if err := parse(cfg, strings.TrimSpace(string(data)), filepath.Dir(file)); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return cfg, nil
 }
 
 // errForm is that an address is none.
 var errForm = errors.New("this is no address of PostgreSQL; write " + Form)
 
-// parse reads an address. Files that it names are relative to dir. Nothing is taken from
-// the environment, and nothing but what stands here may stand in it: options of the
-// driver could undo what this package makes sure of.
-func parse(text, dir string) (a address, err error) {
+// parse reads an address into cfg, which has no TLS. Files that it names are relative to
+// dir. Nothing is taken from the environment, and nothing but what stands here may stand
+// in it: options of the driver could undo what this package makes sure of.
+func parse(cfg *pgconn.Config, text, dir string) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" || u.Opaque != "" ||
 		u.Fragment != "" {
-		return a, errForm // and not err, which quotes the text
+		return errForm // and not err, which quotes the text
 	}
-	a.host, a.user, a.database = u.Hostname(), u.User.Username(), strings.TrimPrefix(u.Path, "/")
-	a.password, _ = u.User.Password()
-	if a.host == "" || a.user == "" || a.database == "" || strings.ContainsAny(a.host, "/,") {
-		return a, errForm
+	cfg.Host, cfg.User, cfg.Database = u.Hostname(), u.User.Username(), strings.TrimPrefix(u.Path, "/")
+	cfg.Password, _ = u.User.Password()
+	if cfg.Host == "" || cfg.User == "" || cfg.Database == "" || strings.ContainsAny(cfg.Host, "/,") {
+		return errForm
 	}
-	port, err := strconv.ParseUint("0"+u.Port(), 10, 16)
-	if err != nil {
-		return a, errForm
+	port, err := strconv.ParseUint(cmp.Or(u.Port(), "5432"), 10, 16)
+	if err != nil || port == 0 {
+		return errForm
 	}
-	a.port = uint16(port)
-	if port == 0 {
-		a.port = 5432
-	}
+	cfg.Port = uint16(port)
 	options := u.Query()
 	for name := range options {
 		switch name {
 		case "sslmode", "sslrootcert", "sslcert", "sslkey":
 		default:
-			return a, fmt.Errorf(
+			return fmt.Errorf(
 				"the option %q has no meaning here; there are sslmode, sslrootcert, sslcert and sslkey", name)
 		}
 	}
 	switch mode := options.Get("sslmode"); {
 	case mode == "verify-full":
-		a.secure, err = secured(a.host, options, dir)
-		return a, err
+		cfg.TLSConfig, err = secured(cfg.Host, options, dir)
+		return err
 	case mode != "" && mode != "disable":
-		return a, fmt.Errorf(
+		return fmt.Errorf(
 			"sslmode=%s does not make sure whom the password is sent to; write sslmode=verify-full", mode)
-	case !isLoopback(a.host):
-		return a, errors.New("TLS is needed beyond this machine; write sslmode=verify-full")
+	case !isLoopback(cfg.Host):
+		return errors.New("TLS is needed beyond this machine; write sslmode=verify-full")
 	}
-	return a, nil
+	return nil
 }
 
 // isLoopback tells whether a host is this machine by its very name.
@@ -137,24 +138,12 @@ type Options struct {
 	MaxMessage int               // bytes that one message of the server may have
 }
 
-// unset has all that the driver would take from the environment and the home directory:
-// what stands in the text wins. What counts is set afterwards.
-const unset = "host=localhost port=5432 user=none dbname=none sslmode=disable sslrootcert='' sslcert='' " +
-	"sslkey='' sslcertmode=allow passfile='' target_session_attrs=any connect_timeout=0 " +
-	"min_protocol_version='' max_protocol_version='' channel_binding=prefer require_auth=''"
-
 // Connect opens a connection to the address in a file, which is read anew.
 func Connect(ctx context.Context, file string, o Options) (*pgconn.PgConn, error) {
-	a, err := read(file)
+	cfg, err := read(file)
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := pgconn.ParseConfig(unset)
-	if err != nil {
-		return nil, errors.New("PGSERVICE in the environment names a service that cannot be read: unset it")
-	}
-	cfg.Host, cfg.Port, cfg.User, cfg.Password, cfg.Database = a.host, a.port, a.user, a.password, a.database
-	cfg.TLSConfig, cfg.Fallbacks, cfg.ValidateConnect = a.secure, nil, nil
 	cfg.SSLNegotiation, cfg.KerberosSrvName, cfg.KerberosSpn = "", "", ""
 	cfg.MaxProtocolMessageBodyLen = o.MaxMessage
 	cfg.RuntimeParams = map[string]string{"application_name": "drawbridge", "client_encoding": "UTF8"}

@@ -12,9 +12,7 @@ import (
 // Load returns the settings of a client that takes servers whose certificates the
 // authorities in one file have signed, and that shows a certificate with a key. Without a
 // file of authorities they are those of the system, and without a certificate none is
-// shown. The certificate is read again for each connection: one that was renewed is shown
-// from then on. Where it cannot be read, as while its files are being replaced, the last
-// one is shown.
+// shown.
 func Load(authorities, certificate, key string) (*tls.Config, error) {
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
 	if authorities != "" {
@@ -30,12 +28,24 @@ func Load(authorities, certificate, key string) (*tls.Config, error) {
 	if certificate == "" {
 		return cfg, nil
 	}
-	first, err := tls.LoadX509KeyPair(certificate, key)
+	pair, err := tls.LoadX509KeyPair(certificate, key)
 	if err != nil {
 		return nil, fmt.Errorf("certificate %s with key %s: %w", certificate, key, err)
 	}
+	cfg.Certificates = []tls.Certificate{pair}
+	return cfg, nil
+}
+
+// LoadForMany is Load for many connections. The certificate is read again for each: one
+// that was renewed is shown from then on. Where it cannot be read, as while its files are
+// being replaced, the last one is shown.
+func LoadForMany(authorities, certificate, key string) (*tls.Config, error) {
+	cfg, err := Load(authorities, certificate, key)
+	if err != nil || certificate == "" {
+		return cfg, err
+	}
 	var last atomic.Pointer[tls.Certificate]
-	last.Store(&first)
+	last.Store(&cfg.Certificates[0])
 	cfg.GetClientCertificate = func(asked *tls.CertificateRequestInfo) (*tls.Certificate, error) {
 		if pair, err := tls.LoadX509KeyPair(certificate, key); err == nil {
 			last.Store(&pair)

@@ -23,7 +23,7 @@ func TestARenewedCertificateIsShown(t *testing.T) {
 		Version:          tls.VersionTLS13,
 		SignatureSchemes: []tls.SignatureScheme{tls.ECDSAWithP256AndSHA256, tls.PSSWithSHA256, tls.Ed25519},
 	}
-	cfg := fatal.Have(tlsfile.Load(certificate, certificate, key))(t)
+	cfg := fatal.Have(tlsfile.LoadForMany(certificate, certificate, key))(t)
 	shows := func(what string) {
 		t.Helper()
 		shown := fatal.Have(cfg.GetClientCertificate(asked))(t)
@@ -40,7 +40,7 @@ func TestARenewedCertificateIsShown(t *testing.T) {
 	if shown := fatal.Have(cfg.GetClientCertificate(asked))(t); len(shown.Certificate) > 0 {
 		t.Error("a server is shown a certificate that it does not want")
 	}
-	if _, err := tlsfile.Load(certificate, certificate, key); err == nil {
+	if _, err := tlsfile.LoadForMany(certificate, certificate, key); err == nil {
 		t.Error("settings were made without the key")
 	}
 }

@@ -53,7 +53,7 @@ func (r Redis) TLS() (*tls.Config, error) {
 	if !r.Secure {
 		return nil, nil //nolint:nilnil // nil is without TLS
 	}
-	return tlsfile.Load(r.CAFile, r.CertificateFile, r.CertificateSecret)
+	return tlsfile.LoadForMany(r.CAFile, r.CertificateFile, r.CertificateSecret)
 }
 
 // redis reads how to reach the server that replicas share.

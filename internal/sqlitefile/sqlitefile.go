@@ -26,10 +26,10 @@ const Memory = 16 << 20
 // ErrMemory is that the bound on the memory of a connection is reached.
 var ErrMemory = errors.New("out of memory")
 
-// Open opens the file at an absolute path, in a mode of SQLite: ro or rw. Then prepare
-// makes the connection what its user needs.
-// https://www.sqlite.org/uri.html#urimode
-func Open(ctx context.Context, path, mode string, prepare func(*sqlite3.Conn) error) (
+// Open opens the file at an absolute path, with parameters such as the mode ro or rw. Then
+// prepare makes the connection what its user needs.
+// https://www.sqlite.org/uri.html#recognized_query_parameters
+func Open(ctx context.Context, path string, parameters url.Values, prepare func(*sqlite3.Conn) error) (
 	c *sqlite3.Conn, err error,
 ) {
 	defer Recovered(&err)
@@ -37,7 +37,8 @@ func Open(ctx context.Context, path, mode string, prepare func(*sqlite3.Conn) er
 	if !strings.HasPrefix(path, "/") {
 		path = "/" + path // of Windows, where it begins with a letter
 	}
-	at := url.URL{Scheme: "file", Path: path, RawQuery: "mode=" + mode}
+	query := strings.ReplaceAll(parameters.Encode(), "+", "%20") // which SQLite takes for a plus
+	at := url.URL{Scheme: "file", Path: path, RawQuery: query}
 	c, err = sqlite3.OpenContext(sqlite3.WithMaxMemory(ctx, Memory), at.String())
 	if err != nil {
 		return nil, err

@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -60,7 +61,8 @@ func (f *File) Query(ctx context.Context, q *database.Query) (table *database.Ta
 	}
 	defer turn.finish()
 	// Whatever SQLite can lock is locked before a text of a stranger is compiled.
-	c, err := sqlitefile.Open(turn, f.path, "ro", func(c *sqlite3.Conn) error { return restrict(c, turn) })
+	c, err := sqlitefile.Open(turn, f.path, url.Values{"mode": {"ro"}},
+		func(c *sqlite3.Conn) error { return restrict(c, turn) })
 	if err != nil {
 		return nil, f.explain(ctx, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"time"
 
 	"github.com/ncruces/go-sqlite3"
@@ -21,9 +22,14 @@ type conn struct {
 	statements map[string]*sqlite3.Stmt
 }
 
-// connect opens a connection. One that only reads cannot write by mistake.
+// connect opens a connection. One that only reads cannot write by mistake. The log, which
+// the driver makes anew in the place of an empty one, has the rights of the file.
 func connect(path string, reads bool) (*conn, error) {
-	opened, err := sqlitefile.Open(context.Background(), path, "rw",
+	if err := createFiles(path); err != nil {
+		return nil, err
+	}
+	opened, err := sqlitefile.Open(context.Background(), path,
+		url.Values{"mode": {"rw"}, "modeof": {path}},
 		func(c *sqlite3.Conn) error { return prepare(c, reads) })
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)

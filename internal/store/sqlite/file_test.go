@@ -162,7 +162,7 @@ func TestRecordsOutliveAClosedStore(t *testing.T) {
 }
 
 func TestNobodyElseMayReadTheFiles(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "drawbridge.db")
+	path := filepath.Join(t.TempDir(), "a file+the %20 & others.db")
 	if err := os.WriteFile(path, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}

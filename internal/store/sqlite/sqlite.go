@@ -55,15 +55,11 @@ func open(path string, cfg store.Config, made bool) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := createFiles(path); err != nil {
-		return nil, err
-	}
 	c, err := connect(path, false)
 	if err != nil {
 		return nil, err
 	}
-	// In the place of an empty log the driver makes one of its own.
-	if err := errors.Join(migrate(c, made), createFiles(path)); err != nil {
+	if err := migrate(c, made); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), c.shut())
 	}
 	s := &Store{
@@ -138,20 +134,28 @@ func (s *Store) read(ctx context.Context, do func(c *conn) error) (err error) {
 		return context.Cause(ctx)
 	}
 	defer func() { s.readers <- c }()
-	if c == nil {
-		if c, err = connect(s.path, true); err != nil {
+	err = s.use(&c, true, func(c *conn) error {
+		c.SetInterrupt(ctx)
+		defer c.SetInterrupt(context.Background())
+		return do(c)
+	})
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// use calls do with a connection, nil: which it opens. One that may not survive the error
+// of do is closed, and nil from then on.
+func (s *Store) use(c **conn, reads bool, do func(c *conn) error) (err error) {
+	if *c == nil {
+		if *c, err = connect(s.path, reads); err != nil {
 			return err
 		}
 	}
-	c.SetInterrupt(ctx)
-	err = guarded(c, do)
-	c.SetInterrupt(context.Background())
-	if !passing(err) {
-		_ = c.shut() // the error says why it is of no use any more
-		c = nil
-	}
-	if err != nil && ctx.Err() != nil {
-		return context.Cause(ctx)
+	if err = guarded(*c, do); !passing(err) {
+		_ = (*c).shut() // the error says why it is of no use any more
+		*c = nil
 	}
 	return err
 }

@@ -37,29 +37,16 @@ func (s *Store) write(ctx context.Context, do func(c *conn) ([]int64, error)) ([
 	}
 }
 
-// writer writes until the store is closed. It opens another connection after an error
-// that the one it has may not survive.
+// writer writes until the store is closed.
 func (s *Store) writer(c *conn) {
 	defer close(s.over)
 	for batch := s.next(); batch != nil; batch = s.next() {
-		var err error
-		if c == nil {
-			if c, err = connect(s.path, false); err == nil {
-				err = createFiles(s.path) // the one before may have removed the log
-			}
-		}
-		if err == nil {
-			err = guarded(c, func(c *conn) error { return commit(c, batch) })
-		}
+		err := s.use(&c, false, func(c *conn) error { return commit(c, batch) })
 		for _, w := range batch {
 			if err != nil {
 				w.rows, w.failed = nil, err // what it met in the transaction was undone
 			}
 			close(w.done)
-		}
-		if c != nil && err != nil {
-			_ = c.shut() // the error says why it is of no use any more
-			c = nil
 		}
 	}
 	if c != nil {

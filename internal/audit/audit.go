@@ -9,20 +9,21 @@
 //	caller                          Log                                     writer (one goroutine)
 //	Book ──── room for a line? ───▶ booked++                  ◀── room ──── extends the file ahead
 //	(the call runs)
-//	Keep ──── line ───────────────▶ the batch that gathers ──── batch ────▶ writes, retries what failed
-//	     ◀─── written, or given up: the batch is done ◀───────── done ──────┘
+//	Keep ──── line ───────────────▶ the lines that gather ──── lines ─────▶ writes, retries what failed
+//	     ◀─── written, or given up ◀──────────────────────────── end ───────┘
 //
 // Only the writer writes to the file, because a write to a pipe that nobody reads, or to
 // a disk that hangs, cannot be interrupted. Everybody else waits for the writer, and a
-// second goroutine, the watch, ends that waiting when the writer takes too long. A batch,
-// which is the lines of all who come while the writer is busy, goes through these states:
+// second goroutine, the watch, ends that waiting when the writer takes too long. Lines are
+// numbered in the order in which they came. Those that come while the writer is busy
+// gather, and are written together. Two numbers say how far the writer is:
 //
-//	gathers ──begin──▶ in work ──end──▶ done: written, or with the error of the write
-//	   │                  │
-//	   └── giveUpLocked ──┴───────────▶ done with errStalled: nobody waits any more
+//	1 … written            these are in the file
+//	written+1 … answered   they could not be written, or the watch gave up: nobody waits for them any more
+//	answered+1 … came      whoever brought them waits
 //
-// Done means that nobody waits for the batch any more, not that its lines are gone. Those
-// that could not be written stay in memory and are tried again until Close.
+// Lines that nobody waits for are not gone. Those that could not be written stay in memory,
+// before those that came later, and are tried again until Close.
 //
 // record.go makes the line, digest.go the digest of arguments in it, audit.go has what
 // callers use, writer.go the three goroutines (writer, watch and the periodic sync),
@@ -37,7 +38,6 @@ import (
 	"fmt"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/pace"
@@ -57,7 +57,7 @@ const (
 	// How long Close waits for what is left to be written.
 	closePatience = 3 * time.Second
 
-	maxSpare = 64 << 10 // bytes of memory of a batch that are kept for its next use
+	maxSpare = 64 << 10 // bytes of memory for lines that are kept for the next ones
 )
 
 var (
@@ -110,8 +110,6 @@ type Log struct {
 	ended sync.WaitGroup     // of write, watch and sync
 	sink  *sink              // for the writer; sync may run beside it
 
-	batches sync.Pool // of *batch, those that are not in use
-
 	// Only the writer uses these two, so they need no mutex.
 	failed error // of the last write, whose lines are tried again; nil: it succeeded
 	adrift bool  // the file is not at its name, no other can be opened there, and Moved was told so
@@ -120,11 +118,18 @@ type Log struct {
 	looks    int   // how often it has looked at the writer
 	reported error // the problem that Changed heard of last; nil: none
 
-	tried sync.Cond // of mu: the writer has tried to make room
+	tried sync.Cond    // of mu: the writer has tried to make room
+	over  [2]sync.Cond // of mu: a round of the writer is over; rounds take turns with them
 
 	mu       sync.Mutex // guards the fields below
-	batch    *batch     // the one that gathers, behind what could not be written; never nil
-	inWork   *batch     // the one that the writer writes; nil: none
+	lines    []byte     // those that gather, behind what could not be written
+	inWork   []byte     // those that the writer writes
+	spare    []byte     // memory for the next that gather
+	round    int        // of the writer, in which the lines that gather will be written
+	came     int        // number of the last line that came
+	answered int        // number of the last line that nobody waits for any more
+	written  int        // number of the last line that is written
+	reason   error      // what those are answered whose lines are not written
 	since    time.Time  // when the writer began its present step; zero: it waits for something to do
 	booked   int        // lines for which Book has succeeded and Keep was not called yet
 	space    int64      // bytes that are sure to fit behind what is written
@@ -134,48 +139,6 @@ type Log struct {
 	again    bool       // the writer is to try again what failed, and to look whether its file was moved
 	rotated  bool       // Reopen was called since it looked last
 	isClosed bool       // Close was called
-}
-
-// batch is the lines of several records, which are written together. All who added one
-// wait for done. Since there is one for every lone record, it is used again when nobody
-// refers to it any more: neither the writer nor who waits.
-type batch struct {
-	lines []byte         // whole lines, one after the other
-	count int            // of the lines
-	ended bool           // done is over; guarded by Log.mu
-	done  sync.WaitGroup // over when the lines are written or given up
-	err   error          // set before done is over
-	users atomic.Int32   // who waits for done, and one for the Log until the writer is through with it
-}
-
-// newBatch returns an empty batch.
-func (l *Log) newBatch() *batch {
-	b := l.batches.Get().(*batch)
-	b.users.Store(1)
-	b.done.Add(1)
-	return b
-}
-
-// release says that one of the users of b is through with it. The last one gives it back,
-// with its memory unless that is large, so nobody may touch it after its own release.
-func (l *Log) release(b *batch) {
-	if b.users.Add(-1) > 0 {
-		return
-	}
-	b.lines, b.count, b.ended, b.err = b.lines[:0], 0, false, nil
-	if cap(b.lines) > maxSpare {
-		b.lines = nil
-	}
-	l.batches.Put(b)
-}
-
-// renewed returns a batch of the lines of b with a done of its own. Whoever adds to b
-// after b was given up finds done over and does not wait; whoever adds to the new one
-// waits again. The writer never sees b, so b is not used again.
-func (l *Log) renewed(b *batch) *batch {
-	next := l.newBatch()
-	next.lines, next.count = b.lines, b.count
-	return next
 }
 
 // Open opens the file of cfg and starts to write. The error is about opening only. If
@@ -196,10 +159,8 @@ func newLog(cfg Config, f file, torn bool) *Log {
 	l := &Log{
 		cfg: cfg, patience: writePatience, sink: newSink(f, torn, cfg.Drop),
 		wake: make(chan struct{}, 1), stop: stop,
-		batches: sync.Pool{New: func() any { return new(batch) }},
 	}
-	l.tried.L = &l.mu
-	l.batch = l.newBatch()
+	l.tried.L, l.over[0].L, l.over[1].L = &l.mu, &l.mu, &l.mu
 	if cfg.Drop {
 		l.patience = dropPatience
 	}
@@ -275,24 +236,12 @@ func (l *Log) refusalLocked() error {
 }
 
 // isCrowdedLocked tells whether as many lines are booked and wait as may.
-func (l *Log) isCrowdedLocked() bool {
-	lines, _ := l.waitingLocked()
-	return l.booked+lines >= maxWaiting+l.cfg.Calls
-}
+func (l *Log) isCrowdedLocked() bool { return l.booked+l.came-l.written >= maxWaiting+l.cfg.Calls }
 
 // freeLocked returns how many bytes of the room are neither booked nor needed by lines
 // that wait to be written. It may be negative.
 func (l *Log) freeLocked() int64 {
-	_, bytes := l.waitingLocked()
-	return l.space - int64(bytes) - int64(l.booked)*maxLine
-}
-
-// waitingLocked returns how many lines came and are not written, and how long they are.
-func (l *Log) waitingLocked() (lines, bytes int) {
-	if l.inWork != nil {
-		lines, bytes = l.inWork.count, len(l.inWork.lines)
-	}
-	return lines + l.batch.count, bytes + len(l.batch.lines)
+	return l.space - int64(len(l.lines)) - int64(len(l.inWork)) - int64(l.booked)*maxLine
 }
 
 // Keep writes a record for which Book has succeeded, and returns when it is in the file,
@@ -304,17 +253,20 @@ func (l *Log) Keep(r *Record) error {
 	if l == nil {
 		return nil
 	}
-	b, err := l.add(r)
-	if err != nil {
+	line := memory.Get().(*[]byte)
+	*line = r.appendLine((*line)[:0])
+	l.mu.Lock()
+	number, err := l.addLocked(*line)
+	memory.Put(line)
+	if err == nil {
+		err = l.waitLocked(number)
+	}
+	l.mu.Unlock()
+	if number == 0 {
 		l.drop(1)
 	}
-	if b != nil {
-		b.done.Wait() // the writer ends it or, when the writer hangs, the watch
-		err = b.err
-		l.release(b)
-	}
 	if l.cfg.Drop {
-		return nil // the record is in memory or counted; if it is lost in the end, Close counts it
+		err = nil // the record is in memory or counted; if it is lost in the end, Close counts it
 	}
 	return err
 }
@@ -328,40 +280,42 @@ func (l *Log) Write(r *Record) error {
 	return l.Keep(r)
 }
 
-// lines keeps the memory in which records become lines, before they are copied to a
-// batch.
-var lines = sync.Pool{New: func() any { return new([]byte) }}
+// memory is that in which records become lines, before they are copied to those that
+// gather.
+var memory = sync.Pool{New: func() any { return new([]byte) }}
 
-// add adds the record's line to the batch that gathers, and ends its booking. It returns
-// the batch to wait for. The batch is nil if the record was not added, which the error
-// explains, and if with Drop nobody is to wait because records cannot be written anyway.
-func (l *Log) add(r *Record) (*batch, error) {
-	line := lines.Get().(*[]byte)
-	defer lines.Put(line)
-	*line = r.appendLine((*line)[:0])
-
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// addLocked adds a line to those that gather, and ends its booking. It returns the number
+// of the line, zero if it was not added, which the error explains.
+func (l *Log) addLocked(line []byte) (number int, err error) {
 	if !l.cfg.Drop {
 		l.booked--
 	}
-	switch lines, _ := l.waitingLocked(); {
+	switch {
 	case l.isClosed:
-		return nil, os.ErrClosed
-	case l.cfg.Drop && lines >= maxWaiting:
-		return nil, errWaiting
+		return 0, os.ErrClosed
+	case l.cfg.Drop && l.came-l.written >= maxWaiting:
+		return 0, errWaiting
 	}
-	b := l.batch
-	b.lines = append(b.lines, *line...)
-	b.count++
-	if b.count == 1 {
+	if len(l.lines) == 0 {
 		pace.Signal(l.wake)
 	}
-	if l.cfg.Drop && l.problem != nil {
-		return nil, nil // the record waits in memory for better times, the call does not
+	l.lines = append(l.lines, line...)
+	l.came++
+	return l.came, nil
+}
+
+// waitLocked waits until the line that came last, and has this number, is written or given
+// up. With Drop nobody waits while records cannot be written anyway: the record waits in
+// memory for better times, the call does not.
+func (l *Log) waitLocked(number int) error {
+	over := &l.over[l.round%2]
+	for l.answered < number && (!l.cfg.Drop || l.problem == nil) {
+		over.Wait() // the writer ends it or, when the writer hangs, the watch
 	}
-	b.users.Add(1)
-	return b, nil
+	if l.written < number {
+		return l.reason
+	}
+	return nil
 }
 
 // drop counts n records as lost.
@@ -439,7 +393,7 @@ func (l *Log) Close() error {
 // any.
 func (l *Log) lost() error {
 	l.mu.Lock()
-	n, _ := l.waitingLocked()
+	n := l.came - l.written
 	l.mu.Unlock()
 	if n == 0 {
 		return nil

@@ -49,10 +49,10 @@ func (l *Log) step() (last bool) {
 		l.makeSpace(do.again)
 	}
 	var left []byte
-	if do.batch != nil {
-		left, l.failed = l.sink.write(do.batch.lines, l.cfg.Always)
+	if do.upTo > 0 {
+		left, l.failed = l.sink.write(l.inWork, l.cfg.Always)
 	}
-	l.end(do.batch, left)
+	l.end(do.upTo, left)
 	return do.last
 }
 
@@ -78,15 +78,17 @@ func (l *Log) follow(rotated bool) {
 
 // duties are what the writer has to do in one step.
 type duties struct {
-	batch   *batch // to write; nil: none gathered, or what failed is not to be tried again yet
-	again   bool   // try again what failed, and look whether the file was moved
-	rotated bool   // which was announced
-	low     bool   // room is low, or somebody waits for it
-	last    bool   // Close was called
+	// number of the last line to write; zero: there is nothing to write, or what failed is
+	// not to be tried again yet
+	upTo    int
+	again   bool // try again what failed, and look whether the file was moved
+	rotated bool // which was announced
+	low     bool // room is low, or somebody waits for it
+	last    bool // Close was called
 }
 
 // begin takes over what there is to do. It notes the time, by which the watch sees how
-// long the step has taken, and lets a new batch gather.
+// long the step has taken. What comes from then on gathers for the next round.
 func (l *Log) begin() duties {
 	now := time.Now()
 	l.mu.Lock()
@@ -94,34 +96,35 @@ func (l *Log) begin() duties {
 	do := duties{again: l.again || l.isClosed, rotated: l.rotated, last: l.isClosed}
 	do.low = l.short == nil && (l.wanted || l.freeLocked() < lowSpace)
 	l.since, l.again, l.rotated = now, false, false
-	if l.batch.count > 0 && (l.failed == nil || do.again) {
-		do.batch = l.batch
-		l.inWork, l.batch = l.batch, l.newBatch()
+	if l.came > l.written && (l.failed == nil || do.again) {
+		do.upTo = l.came
+		l.inWork, l.lines, l.spare = l.lines, l.spare, nil
+		l.round++
 	}
 	return do
 }
 
-// end ends a step that was to write b, which may be nil, and tells all who wait for it.
-// If that failed, the lines that are left are written again before those that came later,
-// and all of b count as not written, since they may not be on the disk. It finds out
-// whether records can be written now.
-func (l *Log) end(b *batch, left []byte) {
+// end ends a step that was to write the lines up to a number, zero: none, and tells all who
+// wait for them. If that failed, what is left of them is written again before those that
+// came later, and none of them counts as written, since they may not be on the disk. It
+// finds out whether records can be written now.
+func (l *Log) end(upTo int, left []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.since, l.inWork = time.Time{}, nil
+	l.since = time.Time{}
 	l.space = l.sink.space()
-	if b != nil {
-		if l.failed != nil {
-			l.batch.lines = slices.Insert(l.batch.lines, 0, left...)
-			l.batch.count += b.count
+	if upTo > 0 {
+		if l.failed == nil {
+			l.written = upTo
+		} else {
+			l.lines, l.reason = slices.Insert(l.lines, 0, left...), l.failed
 		}
-		l.endLocked(b, l.failed)
-		l.release(b)
-	}
-	// the watch gave it up while the writer hung; the writer goes on, so waiting makes
-	// sense again
-	if l.batch.ended {
-		l.batch = l.renewed(l.batch)
+		if cap(l.inWork) <= maxSpare {
+			l.spare = l.inWork[:0]
+		}
+		l.inWork = nil
+		l.answered = max(l.answered, upTo) // the watch may have given up more
+		l.over[(l.round-1)%2].Broadcast()
 	}
 	switch {
 	case l.failed != nil:
@@ -131,16 +134,6 @@ func (l *Log) end(b *batch, left []byte) {
 	case l.short == nil || l.freeLocked() >= recoverySpace:
 		l.problem = nil
 	}
-}
-
-// endLocked tells those who wait for b what became of it, unless they were told before. b
-// may be nil.
-func (l *Log) endLocked(b *batch, err error) {
-	if b == nil || b.ended {
-		return
-	}
-	b.ended, b.err = true, err
-	b.done.Done()
 }
 
 // makeSpace extends the file ahead if little room is free. With looking it first finds out
@@ -194,12 +187,12 @@ func (l *Log) check(again bool) error {
 }
 
 // giveUpLocked ends all waiting for a writer that hangs, with errStalled. No line is
-// given up: the writer still has those in work, and the batch that gathers goes on to
-// gather. Until the writer goes on, nobody waits for that batch either.
+// given up: the writer still has those in work, and those that gather go on to gather.
 func (l *Log) giveUpLocked() {
-	l.problem = errStalled
-	l.endLocked(l.inWork, errStalled)
-	l.endLocked(l.batch, errStalled)
+	l.problem, l.reason, l.answered = errStalled, errStalled, l.came
+	for i := range l.over {
+		l.over[i].Broadcast()
+	}
 	l.tried.Broadcast()
 }
 

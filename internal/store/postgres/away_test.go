@@ -14,6 +14,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/database/postgrestest"
 	"github.com/drawbridge-mcp/drawbridge/internal/fatal"
+	"github.com/drawbridge-mcp/drawbridge/internal/netfault"
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 	"github.com/drawbridge-mcp/drawbridge/internal/store/postgres"
 )
@@ -136,6 +137,33 @@ func TestAStandbyIsLeft(t *testing.T) {
 		if time.Since(began) > patience {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestConnectionsThatAreSilentAreLeft has the host of the server vanish, as in a failover,
+// without an end of its connections, and the address lead to another one.
+func TestConnectionsThatAreSilentAreLeft(t *testing.T) {
+	direct, _ := create(t)
+	proxy := fatal.Have(netfault.Start(server.Address))(t)
+	t.Cleanup(proxy.Close)
+	address := string(fatal.Have(os.ReadFile(direct))(t))
+	file := filepath.Join(t.TempDir(), "dsn")
+	fatal.OK(t, os.WriteFile(file, []byte(strings.Replace(address, server.Address, proxy.Address, 1)), 0o600))
+	s := open(t, file, config())
+	var over sync.WaitGroup
+	for i := range 8 { // over several connections
+		over.Go(func() {
+			if _, err := s.Put(t.Context(), record(fmt.Sprint(i))); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	over.Wait()
+	proxy.BlackHole()
+	fatal.OK(t, os.WriteFile(file, []byte(address), 0o600))
+	time.Sleep(1100 * time.Millisecond) // connections that were used just now are not tried
+	if _, err := s.Get(t.Context(), "family", "1"); err != nil {
+		t.Errorf("got error %v from a store that is there", err)
 	}
 }
 

@@ -21,6 +21,7 @@ const (
 	endTime     = time.Second     // of closing one
 	downTime    = time.Second     // after a connection could not be opened, none is tried
 	idleTime    = time.Second     // a connection that nobody used for longer is tried before it is used
+	tryTime     = time.Second     // of trying one; two and a new one fit into opTime
 	maxMessage  = 1 << 20         // of the server, in bytes; a row is far smaller
 )
 
@@ -116,9 +117,14 @@ var (
 )
 
 // ResetSession tells before a connection is used whether it still can be: the server may
-// have closed it meanwhile, such as in a failover.
+// have closed it meanwhile, such as in a failover, or have vanished without a word.
 func (c *conn) ResetSession(ctx context.Context) error {
-	if time.Since(c.used) > idleTime && c.Ping(ctx) != nil {
+	if time.Since(c.used) <= idleTime {
+		return nil
+	}
+	limited, stop := context.WithTimeout(ctx, tryTime)
+	defer stop()
+	if c.Ping(limited) != nil {
 		return driver.ErrBadConn
 	}
 	return nil

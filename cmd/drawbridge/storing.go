@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -29,8 +30,8 @@ const (
 	ringFile  = "session.keys"  // in data.dir, in the form of sessions.keys_file
 
 	storeCheck = 5 * time.Second // between two looks at whether the store is well
-	storeSweep = 12              // so many looks are between two sweeps, a minute if the store answers
-	storeWait  = 6 * time.Second // of one call that no client waits for
+	storeSweep = time.Minute     // between two sweeps
+	storeWait  = 6 * time.Second // of a look that no client waits for
 )
 
 // storing is what this process keeps for good. Of the zero value there is nothing kept.
@@ -81,9 +82,7 @@ func newStoring(cfg *config.Config, ring *seal.Ring, log *slog.Logger, m *metric
 		}
 	})
 	s.kinds.Store(&map[string]int{})
-	ctx, stop := context.WithTimeout(context.Background(), storeWait)
-	defer stop()
-	err = s.check(ctx)
+	err = s.check(context.Background())
 	_, isOld := errors.AsType[*store.SchemaError](err)
 	_, lacksKeys := errors.AsType[*store.KeyError](err)
 	if isOld || lacksKeys || err != nil && cfg.Data.Dir != "" {
@@ -100,6 +99,8 @@ func (s *storing) up() error { return *s.problem.Load() }
 
 // check asks whether the store can be used, says when that changes, and counts the records.
 func (s *storing) check(ctx context.Context) error {
+	ctx, stop := context.WithTimeout(ctx, storeWait)
+	defer stop()
 	err := s.db.Check(ctx)
 	if err == nil && !s.keyed.Load() {
 		if err = store.MissingKeys(ctx, s.db, s.ring); err == nil {
@@ -133,44 +134,33 @@ func (s *storing) run(ctx context.Context) error {
 	if s.db == nil {
 		return nil
 	}
-	for look := 1; pace.Wait(ctx, storeCheck); look++ {
-		s.within(ctx, func(ctx context.Context) { _ = s.check(ctx) }) // it has told of it
-		if look%storeSweep == 0 {
+	var swept sync.WaitGroup
+	swept.Go(func() { // which may take long, and the checks go on
+		for pace.Wait(ctx, storeSweep) {
 			s.sweep(ctx)
 		}
+	})
+	for pace.Wait(ctx, storeCheck) {
+		_ = s.check(ctx) // it has told of it
 	}
+	swept.Wait()
 	return s.db.Close()
 }
 
 // sweep removes what has expired, and seals all with the newest key. It says of how many
 // records it cannot do that when their number is another than before.
 func (s *storing) sweep(ctx context.Context) {
-	var pass store.Pass
-	for first := true; first || pass.More && ctx.Err() == nil; first = false {
-		var err error
-		s.within(ctx, func(ctx context.Context) { pass, err = s.db.Sweep(ctx, pass) })
-		if err != nil {
-			if s.up() == nil {
-				s.log.WarnContext(ctx, "the store cannot be swept", slog.Any("error", err))
-			}
-			return
+	unread, err := s.db.Sweep(ctx)
+	if err != nil {
+		if s.up() == nil && ctx.Err() == nil {
+			s.log.WarnContext(ctx, "the store cannot be swept", slog.Any("error", err))
 		}
-	}
-	if pass.More {
 		return
 	}
-	if before := s.unread.Swap(int64(pass.Unread)); pass.Unread > 0 && before != int64(pass.Unread) {
+	if before := s.unread.Swap(int64(unread)); unread > 0 && before != int64(unread) {
 		s.log.ErrorContext(ctx, "records that an older key seals cannot be read, and so not be sealed with "+
-			"the newest",
-			slog.Int("records", pass.Unread))
+			"the newest", slog.Int("records", unread))
 	}
-}
-
-// within calls do with the time that a call may take.
-func (s *storing) within(ctx context.Context, do func(context.Context)) {
-	limited, stop := context.WithTimeout(ctx, storeWait)
-	defer stop()
-	do(limited)
 }
 
 // mayAdopt returns an error if a key of the present ring that the next one lacks seals

@@ -139,9 +139,9 @@ type Database interface {
 	Kinds(ctx context.Context) (map[string]int, error)
 	// Keys returns how many rows each key seals, by its id.
 	Keys(ctx context.Context) (map[string]int, error)
-	// Sweep removes some rows that have expired, and seals some with the newest key that
-	// an older one seals. It goes on with a pass, and returns how far that has come.
-	Sweep(ctx context.Context, p Pass) (Pass, error)
+	// Sweep removes rows that have expired, and seals those with the newest key that older
+	// ones seal. It returns how many of these cannot be read, and so not be sealed again.
+	Sweep(ctx context.Context) (unread int, err error)
 	// Rows returns all rows as they are at one moment. An error ends them.
 	Rows(ctx context.Context) iter.Seq2[Row, error]
 	// Replace puts rows in the place of all that there are, at once or not at all, and

@@ -7,7 +7,6 @@ import (
 	"iter"
 	"log/slog"
 	"maps"
-	"slices"
 	"strconv"
 	"sync"
 )
@@ -285,77 +284,60 @@ func (s *SQL) Delete(ctx context.Context, kind, id string) error {
 	return nil
 }
 
-// MostSwept is how many rows one sweep removes at most, and how many it seals again.
+// MostSwept is how many rows one statement removes at most, and how many are sealed again
+// in one transaction.
 const MostSwept = 500
 
-// Pass is how far some sweeps, one after the other, have come with all rows that older
-// keys seal. The zero value is at the beginning.
-type Pass struct {
-	More   bool // the next sweep goes on
-	Unread int  // rows that cannot be read, and so not be sealed again
-
-	key      string // at whose rows it is
-	kind, id string // of the last of them that was looked at
-	done     bool
-}
-
-// Sweep removes rows that have expired, and seals those again that an older key seals.
-func (s *SQL) Sweep(ctx context.Context, p Pass) (Pass, error) {
-	removed, err := s.Change(ctx, NewStatement("DELETE FROM records WHERE (kind, id) IN (SELECT kind, id "+
-		"FROM records WHERE expires <= $1 LIMIT $2"+s.Unlocked+")", s.Config.Time(), MostSwept))
-	if err != nil {
-		return p, fmt.Errorf("remove what has expired: %w", err)
-	}
-	p, err = s.sealAgain(ctx, p)
-	if err != nil {
-		return p, fmt.Errorf("seal records with the newest key: %w", err)
-	}
-	p.More = p.More || removed[0] == MostSwept
-	return p, nil
-}
-
-// sealAgain goes on with a pass: it seals some rows of an older key with the newest one,
-// unless they are changed meanwhile. They keep their versions, since nobody who has read
-// one need know of it.
-func (s *SQL) sealAgain(ctx context.Context, p Pass) (Pass, error) {
-	older := s.Config.Ring.IDs()[1:]
-	at := slices.Index(older, p.key)
-	if at < 0 && !p.done { // it begins, or others are the keys by now
-		p, at = Pass{done: len(older) == 0}, 0
-	}
-	if p.done {
-		p.More = false // what was left to remove does not begin it again
-		return p, nil
-	}
-	rows, err := s.rows(ctx, OfKey(older[at], p.kind, p.id))
-	if err != nil {
-		return p, err
-	}
-	next := p
-	var changes []Statement
-	for _, row := range rows {
-		next.kind, next.id = row.Kind, row.ID
-		plain, err := s.Config.Ring.OpenBytes(row.purpose(), row.Value)
+// Sweep removes rows that have expired, and seals those again that older keys seal.
+func (s *SQL) Sweep(ctx context.Context) (unread int, err error) {
+	for more := true; more; {
+		removed, err := s.Change(ctx, NewStatement("DELETE FROM records WHERE (kind, id) IN "+
+			"(SELECT kind, id FROM records WHERE expires <= $1 LIMIT $2"+s.Unlocked+")",
+			s.Config.Time(), MostSwept))
 		if err != nil {
-			next.Unread++
-			continue
+			return 0, fmt.Errorf("remove what has expired: %w", err)
 		}
-		row.Value = s.Config.Ring.SealBytes(row.purpose(), plain)
-		changes = append(changes, NewStatement(
-			"UPDATE records SET key = $1, value = $2 WHERE kind = $3 AND id = $4 AND version = $5",
-			row.key(), row.Value, row.Kind, row.ID, row.Version))
+		more = removed[0] == MostSwept
 	}
-	if _, err := s.Change(ctx, changes...); err != nil {
-		return p, err // these rows are the next ones still
+	for _, older := range s.Config.Ring.IDs()[1:] {
+		left, err := s.sealAgain(ctx, older)
+		if err != nil {
+			return 0, fmt.Errorf("seal records with the newest key: %w", err)
+		}
+		unread += left
 	}
-	next.key = older[at]
-	if len(rows) < MostSwept {
-		if next.done = at+1 == len(older); !next.done {
-			next.key, next.kind, next.id = older[at+1], "", ""
+	return unread, nil
+}
+
+// sealAgain seals the rows of an older key with the newest one, unless they are changed
+// meanwhile. They keep their versions, since nobody who has read one need know of it.
+func (s *SQL) sealAgain(ctx context.Context, older string) (unread int, err error) {
+	var last Row
+	for {
+		rows, err := s.rows(ctx, OfKey(older, last.Kind, last.ID))
+		if err != nil {
+			return 0, err
+		}
+		var changes []Statement
+		for _, row := range rows {
+			last = row
+			plain, err := s.Config.Ring.OpenBytes(row.purpose(), row.Value)
+			if err != nil {
+				unread++
+				continue
+			}
+			row.Value = s.Config.Ring.SealBytes(row.purpose(), plain)
+			changes = append(changes, NewStatement(
+				"UPDATE records SET key = $1, value = $2 WHERE kind = $3 AND id = $4 AND version = $5",
+				row.key(), row.Value, row.Kind, row.ID, row.Version))
+		}
+		if _, err := s.Change(ctx, changes...); err != nil {
+			return 0, err
+		}
+		if len(rows) < MostSwept {
+			return unread, nil
 		}
 	}
-	next.More = !next.done
-	return next, nil
 }
 
 // OfKey is the statement that selects rows which a key seals, after the one with that

@@ -110,7 +110,7 @@ func testDatabase(t *testing.T, open opener) {
 	t.Helper()
 	for _, test := range []struct {
 		name string
-		most int // records of a family that a tenant may have; 0: any number
+		most int // records of a kind that a tenant may have; 0: any number
 		run  func(*testing.T, fixture)
 	}{
 		{"a record is written, read, changed and removed", 0, changed},
@@ -133,11 +133,8 @@ func testDatabase(t *testing.T, open opener) {
 			var passed atomic.Int64
 			began := time.Now()
 			cfg := store.Config{
-				Ring: ring(t, 1), Log: slog.New(slog.DiscardHandler),
+				Bound: test.most, Ring: ring(t, 1), Log: slog.New(slog.DiscardHandler),
 				Now: func() time.Time { return began.Add(time.Duration(passed.Load())) },
-			}
-			if test.most > 0 {
-				cfg.Bounds = map[string]int{"family": test.most}
 			}
 			test.run(t, fixture{open(t, cfg), cfg, func(d time.Duration) { passed.Add(int64(d)) }})
 		})

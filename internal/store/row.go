@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -17,30 +18,23 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 )
 
-// DefaultBound is how many records of a kind a tenant may have, unless Config.Bounds says
+// defaultBound is how many records of a kind a tenant may have, unless Config.Bound says
 // otherwise.
-const DefaultBound = 100_000
+const defaultBound = 100_000
 
 // maxName is how long a kind, an id, a tenant or an owner may be, in bytes.
 const maxName = 256
 
 // Config is what every implementation needs.
 type Config struct {
-	Ring *seal.Ring // seals values
-	// Bounds says how many records of a kind a tenant may have. For a kind that is not in
-	// it, this is DefaultBound.
-	Bounds map[string]int
-	Now    func() time.Time // nil: time.Now
-	Log    *slog.Logger
+	Ring  *seal.Ring       // seals values
+	Bound int              // records of a kind that a tenant may have; zero: 100,000
+	Now   func() time.Time // nil: time.Now
+	Log   *slog.Logger
 }
 
-// Bound returns how many records of a kind a tenant may have.
-func (c *Config) Bound(kind string) int {
-	if bound, ok := c.Bounds[kind]; ok {
-		return bound
-	}
-	return DefaultBound
-}
+// bound returns how many records of a kind a tenant may have.
+func (c *Config) bound() int { return cmp.Or(c.Bound, defaultBound) }
 
 // Time returns the present time as rows have it.
 func (c *Config) Time() int64 {

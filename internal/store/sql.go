@@ -227,7 +227,7 @@ func (s *SQL) insert(ctx context.Context, row Row) error {
 	return s.bounded(ctx, row, insertion(row),
 		NewStatement(`DELETE FROM records WHERE kind = $1 AND id = $2 AND version = $3 AND EXISTS
 			(SELECT 1 FROM counts WHERE kind = $1 AND tenant = $4 AND records > $5)`,
-			row.Kind, row.ID, row.Version, row.Tenant, s.Config.Bound(row.Kind)))
+			row.Kind, row.ID, row.Version, row.Tenant, s.Config.bound()))
 }
 
 // update writes a row over the one that has a version. Nearly always it stays with its
@@ -246,7 +246,7 @@ func (s *SQL) update(ctx context.Context, row Row, read int64) error {
 	}
 	text += "tenant <> $1 AND NOT EXISTS " +
 		"(SELECT 1 FROM counts WHERE kind = $7 AND tenant = $1 AND records >= $11)"
-	values = append(values, s.Config.Bound(row.Kind))
+	values = append(values, s.Config.bound())
 	return s.bounded(ctx, row, Statement{text, values}, NewStatement("UPDATE records SET version = version "+
 		"WHERE kind = $1 AND id = $2 AND version = $3 AND tenant <> $4", row.Kind, row.ID, read, row.Tenant))
 }

@@ -117,7 +117,7 @@ func (s *sink) use(f file, torn bool) {
 	s.endless = s.unbooked || !s.regular
 }
 
-// room returns how many bytes are sure to fit behind the end.
+// space returns how many bytes are sure to fit behind the end.
 func (s *sink) space() int64 {
 	if s.endless {
 		return endlessSpace

@@ -159,31 +159,24 @@ func (l *Log) makeSpace(looking bool) {
 }
 
 // watch is what the second goroutine does at every watchInterval. It sees to it that
-// nobody waits for a writer that hangs, wakes the writer for what must be tried again,
-// and tells Changed of problems. It never touches the file, so it cannot hang itself.
+// nobody waits for a writer whose step has taken longer than patience, wakes the writer for
+// what must be tried again, and tells Changed of problems. It never touches the file, so it
+// cannot hang itself.
 func (l *Log) watch(context.Context) {
-	l.looks++
-	problem := l.check(l.looks%retryTicks == 0)
-	if (problem == nil) != (l.reported == nil) && l.cfg.Changed != nil {
-		l.cfg.Changed(problem)
-	}
-	l.reported = problem
-}
-
-// check ends the waiting for a writer whose step has taken longer than patience. It
-// returns why records cannot be written, nil if they can. again lets the writer try again
-// what failed.
-func (l *Log) check(again bool) error {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if again {
+	if l.looks++; l.looks%retryTicks == 0 {
 		l.again = true
 		pace.Signal(l.wake)
 	}
 	if !l.since.IsZero() && time.Since(l.since) >= l.patience {
 		l.giveUpLocked()
 	}
-	return l.problem
+	problem := l.problem
+	l.mu.Unlock()
+	if (problem == nil) != (l.reported == nil) && l.cfg.Changed != nil {
+		l.cfg.Changed(problem)
+	}
+	l.reported = problem
 }
 
 // giveUpLocked ends all waiting for a writer that hangs, with errStalled. No line is

@@ -8,7 +8,6 @@ package postgres
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"strconv"
 
@@ -72,9 +71,12 @@ var _ store.Columns = columns(nil)
 // ColumnText implements store.Columns.
 func (c columns) ColumnText(place int) string { return string(c[place]) }
 
-// ColumnInt64 implements store.Columns. The number is a bigint.
-func (c columns) ColumnInt64(place int) int64 {
-	return int64(binary.BigEndian.Uint64(c[place])) //nolint:gosec // the server had it as an int64
+// ColumnInt64 implements store.Columns, for an integer that is not below zero.
+func (c columns) ColumnInt64(place int) (n int64) {
+	for _, digit := range c[place] {
+		n = n<<8 | int64(digit)
+	}
+	return n
 }
 
 // ColumnBlob implements store.Columns.

@@ -92,7 +92,7 @@ func schemaOf(ctx context.Context, c *pgconn.PgConn) (version, oldest int, err e
 	if err != nil || tables == 0 {
 		return 0, 0, err
 	}
-	err = run(ctx, c, store.NewStatement("SELECT version::bigint, oldest::bigint FROM schema"),
+	err = run(ctx, c, store.NewStatement("SELECT version, oldest FROM schema"),
 		func(c store.Columns) { version, oldest = int(c.ColumnInt64(0)), int(c.ColumnInt64(1)) })
 	return version, oldest, err
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/registry"
-	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/seats"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
@@ -121,27 +120,6 @@ func reserveToSend(call *registry.Call) (*share.Reservation, error) {
 // use runs one call that is not about a tool.
 func (c *control) use(ctx context.Context, call *registry.Call) (mcp.Object, error) {
 	return c.call(ctx, c.itemOf(call), call)
-}
-
-// judge draws conclusions from a failed call, as health.go says. A broken answer, or the
-// answer that the revision is unknown, asks for a proof of life. A header mismatch means
-// that the definition has changed since it was listed, so the lists are read again. A
-// caller who left, who has no room for an answer, or of whom the server did not believe
-// who it is, says nothing about the server; one whose time was over is counted by
-// conclude.
-func (c *control) judge(err error) {
-	var (
-		answered *mcp.Error
-		full     *registry.MemoryError
-	)
-	switch {
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), throttled(err),
-		errors.As(err, &full), credential.FaultOf(err) != "":
-	case !errors.As(err, &answered), answered.Code == mcp.CodeUnsupportedVersion:
-		c.CheckAlive()
-	case answered.Code == mcp.CodeHeaderMismatch:
-		c.changed()
-	}
 }
 
 // end closes the connection and waits until everything that belongs to it has ended.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
+	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
@@ -21,8 +22,8 @@ import (
 //	  caller has room for
 //	cancelled by its caller                    nothing
 //	HTTP status 429                            nothing: the server is well, and has much to do
-//	any other status, connection refused or    a proof of life is asked for at once
-//	  reset, no MCP, stream without answer
+//	any other status, connection refused or    a proof of life is asked for at once, also in the
+//	  reset, no MCP, stream without answer     pooled session over HTTP that the request was of
 //	no answer until its time was over          a proof of life, after patience such requests in a row
 //
 //	the proof of life                          what follows
@@ -63,6 +64,27 @@ func (c *connection) conclude(ctx context.Context, method string, err error) {
 	case c.busy() && mcp.MethodOf(method).Lists:
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		c.waitedInVain()
+	}
+}
+
+// judge draws conclusions from how a call failed on the connection, or could not be made. A
+// broken answer, or the answer that the revision is unknown, asks for a proof of life. A
+// header mismatch means that the definition has changed since it was listed, so the lists
+// are read again. A caller who left, who has no room for an answer, or of whom the server
+// did not believe who it is, says nothing about the server; one whose time was over is
+// counted by conclude.
+func (c *connection) judge(err error) {
+	var (
+		answered *mcp.Error
+		full     *registry.MemoryError
+	)
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), throttled(err),
+		errors.As(err, &full), credential.FaultOf(err) != "":
+	case !errors.As(err, &answered), answered.Code == mcp.CodeUnsupportedVersion:
+		c.CheckAlive()
+	case answered.Code == mcp.CodeHeaderMismatch:
+		c.changed()
 	}
 }
 

@@ -183,10 +183,31 @@ func TestSessionThatIsAlwaysUnknownIsGivenUp(t *testing.T) {
 	}
 }
 
-// TestBusySessionIsExamined has a server forget the session of the calls in its own way,
+// TestBusySessionIsExamined has servers forget the session of the calls in their own ways,
 // while one of them goes on: the others get another session.
 func TestBusySessionIsExamined(t *testing.T) {
 	t.Parallel()
+	const text = "Bad Request: No valid session ID provided"
+	for name, refuse := range map[string]func(w http.ResponseWriter, m wire){
+		"an error": func(w http.ResponseWriter, m wire) {
+			sendError(w, http.StatusBadRequest, m.ID, -32000, text)
+		},
+		"an error without an id, as examples of the npm SDK": func(w http.ResponseWriter, _ wire) {
+			sendError(w, http.StatusBadRequest, nil, -32000, text)
+		},
+		"a text, as the Python SDK once did": func(w http.ResponseWriter, _ wire) {
+			http.Error(w, text, http.StatusBadRequest)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testBusySessionIsExamined(t, refuse)
+		})
+	}
+}
+
+func testBusySessionIsExamined(t *testing.T, refuse func(w http.ResponseWriter, m wire)) {
+	t.Helper()
 	var broken atomic.Value // the session
 	broken.Store("")
 	busy := make(chan string, 1)
@@ -194,7 +215,7 @@ func TestBusySessionIsExamined(t *testing.T) {
 	unless := func(sound http.HandlerFunc) func(http.ResponseWriter, *http.Request, wire) {
 		return func(w http.ResponseWriter, r *http.Request, m wire) {
 			if r.Header.Get("Mcp-Session-Id") == broken.Load() {
-				sendError(w, http.StatusBadRequest, m.ID, -32000, "Bad Request: no valid session ID provided")
+				refuse(w, m)
 				return
 			}
 			sound(w, r)

@@ -214,7 +214,14 @@ func (l *legacy) setLevel(level mcp.Level) *wire.Request {
 // leaves, the server is told that the request is cancelled.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management
 func (l *legacy) exchange(ctx context.Context, out *wire.Request) (result mcp.Object, err error) {
-	defer func() { l.conn.conclude(ctx, out.Method, err) }()
+	defer func() {
+		l.conn.conclude(ctx, out.Method, err)
+		// On the control connection, whoever asked judges, and the pipes of a child say whether
+		// it lives.
+		if err != nil && l.conn.control != nil && l.conn.cfg.URL != "" {
+			l.conn.judge(l.conn.server.forCaller(ctx, err))
+		}
+	}()
 	result, err = l.conn.exchange(ctx, l.link, out)
 	if err == nil {
 		return result, nil

@@ -95,14 +95,9 @@ type Pool[S Session] struct {
 	work sync.WaitGroup     // all goroutines of the pool; Close waits for them
 
 	// guards the fields below and those of each seat; never held during I/O of a session
-	mu     sync.Mutex
-	taking map[Key][]*Seat[S]    // the seats that take calls, the oldest of each key first
-	all    map[*Seat[S]]struct{} // the seats that have a slot
-	// how many seats are Closing, each of which is a slot for somebody in the queue
-	closing int
-	// how many seats are Retiring, which will be Closing when their last call has ended
-	retiring int
-	queue    []*waiter[S] // the calls and loans that wait for room, in the order in which they came
+	mu    sync.Mutex
+	seats []*Seat[S]   // those that have a slot, the oldest first
+	queue []*waiter[S] // the calls and loans that wait for room, in the order in which they came
 	// the seat that Lend added, which takes no slot; nil: the pool does not lend
 	lent *Seat[S]
 }
@@ -119,9 +114,7 @@ type waiter[S Session] struct {
 // not end with it: Close ends them.
 func New[S Session](ctx context.Context, cfg Config[S]) *Pool[S] {
 	life, end := context.WithCancel(context.WithoutCancel(ctx)) //nolint:gosec // Close calls end
-	return &Pool[S]{
-		cfg: cfg, life: life, end: end, taking: map[Key][]*Seat[S]{}, all: map[*Seat[S]]struct{}{},
-	}
+	return &Pool[S]{cfg: cfg, life: life, end: end}
 }
 
 // Go runs f in a goroutine that may use seats: Close waits for it before it closes any.
@@ -146,7 +139,7 @@ func (r *Pool[S]) Go(f func(ctx context.Context)) (cancel func(), ok bool) {
 func (r *Pool[S]) Size() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.all)
+	return len(r.seats)
 }
 
 // Lend adds a seat with a session that is open already, and that somebody else examines
@@ -160,7 +153,6 @@ func (r *Pool[S]) Lend(session S, k Key) {
 		idle: time.Now(),
 	}
 	close(r.lent.opened)
-	r.taking[k] = append(r.taking[k], r.lent)
 }
 
 // Waits are for how long a use waited for its seat.
@@ -248,7 +240,7 @@ func (r *Pool[S]) Release(s *Seat[S], u Use) {
 func (r *Pool[S]) Sweep() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for s := range r.all {
+	for _, s := range r.seats {
 		if !time.Now().Before(s.needed) {
 			s.needed = time.Time{}
 		}
@@ -272,7 +264,7 @@ func (r *Pool[S]) Close(ctx context.Context, polite bool) {
 	r.work.Wait()
 	var open sync.WaitGroup
 	// needs no lock: all goroutines have ended, and nothing changes it any more
-	for s := range r.all {
+	for _, s := range r.seats {
 		open.Go(func() { s.Session.Close(ctx, polite) })
 	}
 	open.Wait()
@@ -367,11 +359,22 @@ func (r *Pool[S]) serveLocked() {
 			close(t.served)
 			return true
 		}
-		if left++; left > r.closing && !r.closeIdleLocked(t.key) && left > r.closing+r.retiring {
+		if left++; left > r.countLocked(Closing) && !r.closeIdleLocked(t.key) &&
+			left > r.countLocked(Closing, Retiring) {
 			r.retireLocked(t.key)
 		}
 		return false
 	})
+}
+
+// countLocked returns how many seats are in one of these states.
+func (r *Pool[S]) countLocked(states ...State) (n int) {
+	for _, s := range r.seats {
+		if slices.Contains(states, s.state) {
+			n++
+		}
+	}
+	return n
 }
 
 // admitLocked returns a seat for one more use: one that is there, or a new one if there
@@ -403,8 +406,8 @@ func (r *Pool[S]) findLocked(k Key) *Seat[S] {
 		return r.borrowLocked(k)
 	}
 	alone := k.Alone || k.Patient && r.cfg.Alone()
-	for _, s := range r.taking[k] {
-		if !alone || s.calls == 0 {
+	for _, s := range r.seats {
+		if s.takesLocked(k) && (!alone || s.calls == 0) {
 			return s
 		}
 	}
@@ -417,24 +420,18 @@ func (r *Pool[S]) findLocked(k Key) *Seat[S] {
 // stay idle and are closed.
 func (r *Pool[S]) borrowLocked(k Key) *Seat[S] {
 	var free *Seat[S]
-	for other, seats := range r.taking { // few keys: such a pool has one user
-		if other != k && (other.Dedicated || k.Dedicated || other.Traits != k.Traits ||
-			other.Alone != k.Alone) {
-			continue
-		}
-		for _, s := range seats {
-			switch {
-			case other == k && s.calls > 0 && !k.Alone && !k.Solo:
-				return s
-			case r.lendableLocked(s, k.Owner) && (free == nil || s == r.lent):
-				free = s
-			}
+	for _, s := range append([]*Seat[S]{r.lent}, r.seats...) {
+		switch {
+		case !s.state.taking(), s.key != k && (s.key.Dedicated || k.Dedicated || s.key.Traits != k.Traits ||
+			s.key.Alone != k.Alone):
+		case s.key == k && s.calls > 0 && !k.Alone && !k.Solo:
+			return s
+		case free == nil && r.lendableLocked(s, k.Owner):
+			free = s
 		}
 	}
 	if free != nil {
-		r.unlistLocked(free)
 		free.key = k
-		r.taking[k] = append(r.taking[k], free)
 	}
 	return free
 }
@@ -458,7 +455,7 @@ func (r *Pool[S]) rivalsLocked(k Key) func(*Seat[S]) bool {
 	ofTenant := func(s *Seat[S]) bool { return s.key.ofOne() && s.key.TenantID == k.TenantID }
 	ofUser := func(s *Seat[S]) bool { return s.key.ofOne() && s.key.User == k.User }
 	users, tenants := 0, 0
-	for s := range r.all {
+	for _, s := range r.seats {
 		if ofTenant(s) {
 			tenants++
 		}
@@ -472,7 +469,7 @@ func (r *Pool[S]) rivalsLocked(k Key) func(*Seat[S]) bool {
 		return ofUser
 	case shares && tenants >= r.cfg.Max-(r.cfg.Max+1)/4:
 		return ofTenant
-	case len(r.all) >= r.cfg.Max:
+	case len(r.seats) >= r.cfg.Max:
 		return func(*Seat[S]) bool { return true }
 	}
 	return nil
@@ -484,7 +481,7 @@ func (r *Pool[S]) rivalsLocked(k Key) func(*Seat[S]) bool {
 // than they are of use. It is called only when there is no room for the key.
 func (r *Pool[S]) closeIdleLocked(k Key) bool {
 	var grace time.Duration
-	if len(r.taking[k]) > 0 {
+	if r.hasLocked(k) {
 		grace = idleGrace
 	}
 	first := r.firstLocked(k, func(s *Seat[S]) bool { return s.calls == 0 && time.Since(s.idle) >= grace },
@@ -500,14 +497,19 @@ func (r *Pool[S]) closeIdleLocked(k Key) bool {
 // gets its turn even though no rival is ever idle. It is called only when there is no
 // room for the key.
 func (r *Pool[S]) retireLocked(k Key) {
-	if len(r.taking[k]) > 0 {
+	if r.hasLocked(k) {
 		return
 	}
 	opened := func(s, other *Seat[S]) bool { return s.since.Before(other.since) }
 	if first := r.firstLocked(k, (*Seat[S]).hadTurnLocked, opened); first != nil {
-		r.stopLocked(first, Retiring)
-		r.retiring++
+		first.state = Retiring
 	}
+}
+
+// hasLocked tells whether a seat takes calls of the key.
+func (r *Pool[S]) hasLocked(k Key) bool {
+	return r.lent != nil && r.lent.key == k ||
+		slices.ContainsFunc(r.seats, func(s *Seat[S]) bool { return s.takesLocked(k) })
 }
 
 // firstLocked returns, of the key's rivals that take calls and meet the condition, the
@@ -517,11 +519,9 @@ func (r *Pool[S]) firstLocked(k Key, meets func(*Seat[S]) bool,
 	before func(s, other *Seat[S]) bool,
 ) (first *Seat[S]) {
 	rivals := r.rivalsLocked(k)
-	for _, seats := range r.taking {
-		for _, s := range seats {
-			if s != r.lent && meets(s) && rivals(s) && (first == nil || before(s, first)) {
-				first = s
-			}
+	for _, s := range r.seats {
+		if s.state.taking() && meets(s) && rivals(s) && (first == nil || before(s, first)) {
+			first = s
 		}
 	}
 	return first
@@ -533,8 +533,7 @@ func (r *Pool[S]) beginLocked(k Key) *Seat[S] {
 	s := &Seat[S]{key: k, opened: make(chan struct{}), idle: time.Now()}
 	s.Session = r.cfg.New(k, func() { r.discard(s) })
 	s.suspected = s.Session.Suspected()
-	r.all[s] = struct{}{}
-	r.taking[k] = append(r.taking[k], s)
+	r.seats = append(r.seats, s)
 	r.work.Go(func() { r.open(s) })
 	return s
 }
@@ -553,8 +552,13 @@ func (r *Pool[S]) open(s *Seat[S]) {
 	if s.state == Closing {
 		return // closeLocked's goroutine waits for opened and frees the slot
 	}
-	r.stopLocked(s, Gone)
-	delete(r.all, s)
+	r.freeLocked(s)
+}
+
+// freeLocked gives the slot of a seat to the queue.
+func (r *Pool[S]) freeLocked(s *Seat[S]) {
+	s.state = Gone
+	r.seats = slices.DeleteFunc(r.seats, func(other *Seat[S]) bool { return other == s })
 	r.serveLocked()
 }
 
@@ -605,27 +609,10 @@ func (r *Pool[S]) discard(s *Seat[S]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s.state.taking() {
-		r.stopLocked(s, Dead)
+		s.state = Dead
 	}
 	if s.state == Dead && s.calls == 0 {
 		r.closeLocked(s)
-	}
-}
-
-// stopLocked brings a seat into a state in which it takes no more calls.
-func (r *Pool[S]) stopLocked(s *Seat[S], to State) {
-	if s.state == Retiring {
-		r.retiring--
-	}
-	s.state = to
-	r.unlistLocked(s)
-}
-
-// unlistLocked takes a seat out of those of its key that take calls.
-func (r *Pool[S]) unlistLocked(s *Seat[S]) {
-	left := slices.DeleteFunc(r.taking[s.key], func(other *Seat[S]) bool { return other == s })
-	if r.taking[s.key] = left; len(left) == 0 {
-		delete(r.taking, s.key)
 	}
 }
 
@@ -637,17 +624,13 @@ func (r *Pool[S]) closeLocked(s *Seat[S]) {
 	if s.state == Closing || s.state == Gone || r.life.Err() != nil {
 		return
 	}
-	r.stopLocked(s, Closing)
-	r.closing++
+	s.state = Closing
 	r.work.Go(func() {
 		if <-s.opened; s.err == nil {
 			s.Session.Close(context.Background(), true)
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.closing--
-		s.state = Gone
-		delete(r.all, s)
-		r.serveLocked()
+		r.freeLocked(s)
 	})
 }

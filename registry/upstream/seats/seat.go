@@ -71,6 +71,9 @@ type Seat[S Session] struct {
 	needed       time.Time // until then an idle seat is kept; zero: it is not
 }
 
+// takesLocked tells whether the seat takes calls of the key.
+func (s *Seat[S]) takesLocked(k Key) bool { return s.state.taking() && s.key == k }
+
 // unusedLocked tells whether the seat has been idle for idleLimit and nothing else keeps
 // it.
 func (s *Seat[S]) unusedLocked() bool {

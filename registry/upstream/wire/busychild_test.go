@@ -30,13 +30,13 @@ func TestBusyChildIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, theirs := newBusyChild()
 		for range 2 {
-			if err := k.enqueue(t.Context(), []byte("{}")); err != nil {
+			if err := k.Send(t.Context(), []byte("{}")); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := theirs.Read(make([]byte, len("{}\n"))); err != nil {
 				t.Fatalf("%v: %v", err, k.Loss())
 			}
-			if err := k.enqueue(t.Context(), []byte("{}")); err != nil {
+			if err := k.Send(t.Context(), []byte("{}")); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(5 * time.Minute)
@@ -58,13 +58,13 @@ func TestWhatNobodyWaitsForIsNotWritten(t *testing.T) {
 		k, theirs := newBusyChild()
 		ctx, leave := context.WithCancel(t.Context())
 		for _, ask := range []string{"first", "left", "left"} {
-			go func() { _ = k.enqueue(ctx, []byte(ask)) }() // as far as the child takes it
+			go func() { _ = k.Send(ctx, []byte(ask)) }() // as far as the child takes it
 			synctest.Wait()
 		}
 		leave()
 		synctest.Wait()
 		k.Tell(t.Context(), []byte("told"))
-		go func() { _ = k.enqueue(t.Context(), []byte("stays")) }()
+		go func() { _ = k.Send(t.Context(), []byte("stays")) }()
 		in := bufio.NewReader(theirs)
 		got := map[string]bool{}
 		for range 3 {

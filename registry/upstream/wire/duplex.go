@@ -20,8 +20,11 @@ type duplex struct {
 	read    reader
 	waiting pending
 	memory  Memory
-	// sends the answer to a question in the background; set before reading begins
-	tellOut func(context.Context, []byte)
+	// by which this side sends; set before reading begins
+	out interface {
+		Send(ctx context.Context, body []byte) error
+		Tell(ctx context.Context, body []byte)
+	}
 	// closed when what is left is read without pauses; set before reading begins
 	hurry <-chan struct{}
 
@@ -42,14 +45,11 @@ func newDuplex(up Events, read reader, memory Memory) duplex {
 // loss is the server's own doing.
 func (d *duplex) Loss() error { return context.Cause(d.life) }
 
-// exchange sends a request and waits for its answer. send returns as soon as the request
-// is on its way.
-func (d *duplex) exchange(ctx context.Context, out *Request,
-	send func(ctx context.Context, body []byte) error,
-) (mcp.Object, error) {
+// Exchange sends a request and waits for its answer. SSE has a way of its own.
+func (d *duplex) Exchange(ctx context.Context, out *Request) (mcp.Object, error) {
 	w := d.waiting.add(out, d.memory)
 	defer d.waiting.remove(w, out.ID)
-	if err := send(ctx, out.Body); err != nil {
+	if err := d.out.Send(ctx, out.Body); err != nil {
 		out.Unsent = true
 		return mcp.Object{}, err
 	}
@@ -105,11 +105,16 @@ func (d *duplex) finish(ctx context.Context, out *Request, w *waiter, a answer) 
 	return result(a.message)
 }
 
-// begin is called after a legacy handshake. Such a server announces changes of its lists
-// on the one stream, without being asked, so from now on the way for them is open.
-func (d *duplex) begin() {
+// Streams is false: all requests share one stream.
+func (d *duplex) Streams() bool { return false }
+
+// Begin completes a legacy handshake. The stream is the session, so nothing else changes.
+// Such a server announces changes of its lists there, without being asked, so from now on
+// the way for them is open.
+func (d *duplex) Begin(ctx context.Context, _, _ string, completion []byte) error {
 	d.legacy.Store(true)
 	d.up.Following(true, false)
+	return d.out.Send(ctx, completion)
 }
 
 // Follow waits for the loss of the connection. It reads nothing: what the server sends on
@@ -212,7 +217,7 @@ func (d *duplex) dispatch(ctx context.Context, m *mcp.Message, size int) {
 		}
 	case m.IsRequest():
 		if answer := d.up.Question(m, nil); answer != nil {
-			d.tellOut(ctx, answer)
+			d.out.Tell(ctx, answer)
 		}
 	case m.Method == mcp.NotifyCancelled && d.waiting.end(mcp.ID(m.Params.Value("requestId"))):
 	default:

@@ -30,6 +30,12 @@ func (n *eventRecorder) Count(Anomaly, int) {}
 
 func (n *eventRecorder) Saved(_ context.Context, do func() error) error { return do() }
 
+// sends is this side of a pipe.
+type sends func(ctx context.Context, body []byte) error
+
+func (s sends) Send(ctx context.Context, body []byte) error { return s(ctx, body) }
+func (s sends) Tell(ctx context.Context, body []byte)       { _ = s(ctx, body) }
+
 // TestNotesComeBeforeTheQuestionAfterThem takes a note and a question in while whoever
 // waits for the answer is late: the request that hears at once has the note first. From
 // outside, how late anyone is cannot be chosen.
@@ -60,7 +66,10 @@ func TestLogMessagesBelongToTheRequestThatWantsThem(t *testing.T) {
 	t.Parallel()
 	up := &eventRecorder{}
 	link := newDuplex(up, reader{count: up.Count}, Memory{})
-	link.begin()
+	link.out = sends(func(context.Context, []byte) error { return nil })
+	if err := link.Begin(t.Context(), "", mcp.LatestLegacy, nil); err != nil {
+		t.Fatal(err)
+	}
 	say := func() {
 		link.take(
 			t.Context(), []byte(

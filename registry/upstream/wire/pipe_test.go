@@ -22,7 +22,7 @@ func TestBrokenPipeDoesNotHideWhyAChildEnded(t *testing.T) {
 				exited: make(chan struct{}),
 			}
 			go k.write()
-			if err := k.enqueue(t.Context(), []byte("{}")); err != nil {
+			if err := k.Send(t.Context(), []byte("{}")); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(endLimit - time.Nanosecond)

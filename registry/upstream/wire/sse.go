@@ -60,7 +60,7 @@ func OpenSSE(ctx context.Context, at Site, up Events) (*SSE, error) {
 		sender: sender{at.Client, at.Credential}, source: at.URL, base: baseHeader(at),
 		background: newBackground(up), ready: make(chan struct{}),
 	}
-	l.tellOut, l.hurry = l.Tell, l.life.Done()
+	l.out, l.hurry = l, l.life.Done()
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	l.end = end
 	defer context.AfterFunc(ctx, end)() // deferred, so that ctx ends the opening but not the open stream
@@ -178,9 +178,6 @@ func origin(u *url.URL) string {
 	return fmt.Sprintf("%s://%s:%s", u.Scheme, strings.ToLower(u.Hostname()), port)
 }
 
-// Streams is false: all requests share one stream.
-func (l *SSE) Streams() bool { return false }
-
 // Exchange posts a request and waits for its answer on the stream. Some servers end the
 // POST only after they have sent the answer, so both are waited for at the same time.
 func (l *SSE) Exchange(ctx context.Context, out *Request) (mcp.Object, error) {
@@ -198,12 +195,6 @@ func (l *SSE) Exchange(ctx context.Context, out *Request) (mcp.Object, error) {
 	defer time.AfterFunc(postGrace, cancel).Stop()
 	post.Wait()
 	return result, err
-}
-
-// Begin completes the handshake. The stream is the session, so nothing else changes.
-func (l *SSE) Begin(ctx context.Context, _, _ string, completion []byte) error {
-	l.begin()
-	return l.Send(ctx, completion)
 }
 
 // Send posts one message.

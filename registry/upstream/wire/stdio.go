@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
-	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/process"
 )
 
@@ -85,7 +84,7 @@ func Start(ctx context.Context, of Program, up Events) (*Child, error) {
 		background: make(chan []byte, tellMax),
 		exited:     make(chan struct{}), drained: make(chan struct{}), silent: make(chan struct{}),
 	}
-	k.tellOut, k.hurry = k.Tell, k.exited
+	k.out, k.hurry = k, k.exited
 	k.said.begin(k.hide)
 	if err := k.start(ctx, of); err != nil {
 		return nil, unavailable(false, err)
@@ -235,18 +234,10 @@ func (k *Child) readErrors(ctx context.Context) {
 	}
 }
 
-// Streams is false: all requests share one pipe.
-func (k *Child) Streams() bool { return false }
-
-// Exchange writes a request and waits for its answer.
-func (k *Child) Exchange(ctx context.Context, out *Request) (mcp.Object, error) {
-	return k.exchange(ctx, out, k.enqueue)
-}
-
-// enqueue waits until a message is the next one to be written. A child that reads slowly
-// makes callers wait, who may leave: then their messages are neither kept nor written.
-// body is not used by anybody else meanwhile: a line feed is appended to it.
-func (k *Child) enqueue(ctx context.Context, body []byte) error {
+// Send writes a message, and waits until it is the next one to be written. A child that
+// reads slowly makes callers wait, who may leave: then their messages are neither kept nor
+// written. body is not used by anybody else meanwhile: a line feed is appended to it.
+func (k *Child) Send(ctx context.Context, body []byte) error {
 	if cause := k.Loss(); cause != nil {
 		return unavailable(false, cause)
 	}
@@ -259,15 +250,6 @@ func (k *Child) enqueue(ctx context.Context, body []byte) error {
 		return unavailable(false, k.Loss())
 	}
 }
-
-// Begin completes the handshake. The pipe is the session, so nothing else changes.
-func (k *Child) Begin(ctx context.Context, _, _ string, completion []byte) error {
-	k.begin()
-	return k.Send(ctx, completion)
-}
-
-// Send writes a message, and waits until it is the next one to be written.
-func (k *Child) Send(ctx context.Context, body []byte) error { return k.enqueue(ctx, body) }
 
 // Tell queues a message if there is a place; otherwise it is dropped and counted.
 func (k *Child) Tell(_ context.Context, body []byte) {

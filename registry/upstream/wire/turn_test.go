@@ -49,10 +49,11 @@ func exchanges(answer string, turns *fairqueue.Queue) map[string]func(context.Co
 			up := &eventRecorder{}
 			link := newDuplex(up, reader{count: up.Count, turns: turns},
 				Memory{Server: share.Server("tools")})
-			return link.exchange(ctx, out, func(ctx context.Context, _ []byte) error {
+			link.out = sends(func(ctx context.Context, _ []byte) error {
 				link.take(ctx, []byte(answer))
 				return nil
 			})
+			return link.Exchange(ctx, out)
 		},
 	}
 }

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -34,24 +33,6 @@ func holdAnswer(messages []*mcp.Message) bool {
 	return slices.ContainsFunc(messages, (*mcp.Message).IsResponse)
 }
 
-// message reads one message, which shares memory with data. Beside an error, the message
-// holds the id as far as that could be read.
-func (r reader) message(data []byte) (*mcp.Message, error) {
-	m, err := mcp.Decode(data)
-	if err == nil || m.ID != "" {
-		return m, err
-	}
-	// One truncated character must not cost a whole result, so that much is mended.
-	mended, n := strictjson.Mend(data)
-	if n == 0 {
-		return m, err
-	}
-	if m, err = mcp.Decode(mended); err == nil {
-		r.count(Mended, n)
-	}
-	return m, err
-}
-
 // turn waits until a text of that many bytes, which the user holds, may be read. release
 // ends the turn. The error is why ctx has ended before.
 func (r reader) turn(ctx context.Context, holder share.User, bytes int) (release func(), err error) {
@@ -71,20 +52,24 @@ func (r reader) inTurn(ctx context.Context, holder share.User, data []byte,
 }
 
 // messages reads a text of one message, or of an array of messages as servers of
-// 2025-03-26 may send. It appends them to into, which is empty: with room for one, the
-// usual text needs no memory for a list.
+// 2025-03-26 may send. They share memory with data. It appends them to into, which is
+// empty: with room for one, the usual text needs no memory for a list.
 func (r reader) messages(data []byte, into []*mcp.Message) ([]*mcp.Message, error) {
-	if trimmed := bytes.TrimLeft(data, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '[' {
-		m, err := r.message(data)
-		return append(into, m), unreadable(err)
-	}
-	mended, n := strictjson.Mend(data)
-	raw, err := mcp.ParseRaw(mended)
+	raw, err := mcp.ParseRaw(data)
 	if err != nil {
-		return nil, err
-	}
-	if n > 0 {
+		// One truncated character must not cost a whole result, so that much is mended.
+		mended, n := strictjson.Mend(data)
+		if n == 0 {
+			return nil, err
+		}
+		if raw, err = mcp.ParseRaw(mended); err != nil {
+			return nil, err
+		}
 		r.count(Mended, n)
+	}
+	if !raw.IsArray() {
+		m, err := mcp.DecodeRaw(raw)
+		return append(into, m), unreadable(err)
 	}
 	elements, _ := raw.Elements()
 	if len(elements) > maxBatch {

@@ -36,8 +36,8 @@ type HTTP struct {
 
 	up         Events
 	target     *url.URL
-	base       http.Header // the headers of every request; shared: not modified
-	state      atomic.Pointer[session]
+	base       http.Header             // the headers of every request; shared: not modified
+	state      atomic.Pointer[session] // never nil
 	read       reader
 	memory     Memory
 	calls      underway
@@ -48,10 +48,10 @@ type HTTP struct {
 var _ Link = (*HTTP)(nil)
 
 // session is what a legacy handshake agreed on. It is immutable; a new handshake makes
-// another one.
+// another one. A link begins with one that nothing was agreed on for.
 type session struct {
 	id       string
-	revision string
+	revision string      // "": there was no handshake
 	post     http.Header // the headers of a POST
 	ready    *dial.Post  // the same, prepared; nil: it cannot be
 	get      http.Header // the headers of a GET
@@ -72,20 +72,17 @@ func (e *SessionError) Replaced() bool { return e.link.state.Load() != e.stale }
 
 // NewHTTP returns a link to a server over Streamable HTTP. It sends nothing yet.
 func NewHTTP(at Site, up Events) *HTTP {
-	return &HTTP{
+	l := &HTTP{
 		sender: sender{at.Client, at.Credential}, up: up, target: at.URL, base: baseHeader(at),
 		read: reader{up.Count, at.Throttle, at.Turns}, memory: at.Memory, background: newBackground(up),
 		calls: underway{all: map[mcp.ID]func(*mcp.Message){}},
 	}
+	l.state.Store(l.newSession("", ""))
+	return l
 }
 
 // SessionID returns the id of the session that a handshake opened, "" when there is none.
-func (l *HTTP) SessionID() string {
-	if s := l.state.Load(); s != nil {
-		return s.id
-	}
-	return ""
-}
+func (l *HTTP) SessionID() string { return l.state.Load().id }
 
 // Header returns the headers of all messages. They are shared: do not modify.
 func (l *HTTP) Header() http.Header { return l.base }
@@ -179,10 +176,10 @@ func (l *HTTP) post(
 // Exchange posts a request and reads its answer from the response, which is a JSON body
 // or an event stream.
 func (l *HTTP) Exchange(ctx context.Context, out *Request) (mcp.Object, error) {
-	header, ready, s := out.Header, out.Post, (*session)(nil)
+	header, ready, s := out.Header, out.Post, l.state.Load()
 	if header == nil {
 		header = l.base
-		if s = l.state.Load(); s != nil && out.Method != mcp.MethodInitialize {
+		if out.Method != mcp.MethodInitialize {
 			header, ready = s.post, s.ready
 		}
 		if out.Notify != nil {
@@ -275,16 +272,18 @@ func result(answer *mcp.Message) (mcp.Object, error) {
 }
 
 // receive takes one message of the response to out, and returns it when it is the answer.
+// A nil out is none: the message came on the stream of the server's own.
 func (l *HTTP) receive(ctx context.Context, out *Request, m *mcp.Message) *mcp.Message {
 	switch {
-	case m.IsResponse() && m.ID == out.ID:
+	case m.IsResponse() && out != nil && m.ID == out.ID:
 		return m
 	case m.IsResponse():
 		l.up.Count(Foreign, 1)
 	case m.IsRequest():
 		l.answer(ctx, m, out)
-	case out.owns(m), m.Method == mcp.NotifyMessage:
+	case out != nil && (out.owns(m) || m.Method == mcp.NotifyMessage):
 		out.deliver(ctx, m)
+	case out == nil && l.calls.tell(m): // what comes on the response to another call is nobody's
 	default:
 		l.up.Notification(m)
 	}
@@ -295,7 +294,7 @@ func (l *HTTP) receive(ctx context.Context, out *Request, m *mcp.Message) *mcp.M
 // when it came on none. A modern server must not send requests, and there would be no
 // session in which to answer, so it gets no answer.
 func (l *HTTP) answer(ctx context.Context, m *mcp.Message, out *Request) {
-	if l.state.Load() == nil {
+	if l.state.Load().revision == "" {
 		l.up.Count(Garbage, 1)
 		return
 	}
@@ -313,7 +312,7 @@ func (l *HTTP) refused(out *Request, s *session, resp *response) error {
 		return protocol("%w", cause)
 	}
 	answered := l.refusal(out, resp)
-	legacySession := s != nil && s.id != "" && out.Method != mcp.MethodInitialize
+	legacySession := s.id != "" && out.Method != mcp.MethodInitialize
 	switch resp.StatusCode {
 	case http.StatusBadRequest, http.StatusNotFound:
 		if answered != nil {
@@ -378,7 +377,7 @@ func (l *HTTP) readStreams(ctx context.Context, out *Request, s *session, resp *
 			return mcp.Object{}, ctx.Err()
 		case errors.As(err, &broken), errors.As(err, &full):
 			return mcp.Object{}, err
-		case s == nil || at.id == "":
+		case s.revision == "" || at.id == "":
 			return mcp.Object{}, unavailable(true, errors.Join(ErrEnded, err))
 		}
 		if at.fresh || time.Since(began) > lasted {
@@ -432,7 +431,7 @@ func (l *HTTP) resume(ctx context.Context, out *Request, s *session, at *progres
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#listening-for-messages-from-the-server
 func (l *HTTP) Follow(ctx context.Context) error {
 	s := l.state.Load()
-	if s == nil {
+	if s.revision == "" {
 		return nil
 	}
 	again, had := false, false // had: there was such a stream before
@@ -482,22 +481,8 @@ func (l *HTTP) followOnce(ctx context.Context, s *session, at *progress,
 	reserved := l.memory.reserve()
 	defer reserved.Release()
 	return true, l.read.stream(ctx, resp.Body, at, reserved, func(m *mcp.Message) bool {
-		l.receiveUnasked(ctx, m)
-		return false
+		return l.receive(ctx, nil, m) != nil // it is none's answer
 	})
-}
-
-// receiveUnasked takes a message that came on no request's stream.
-func (l *HTTP) receiveUnasked(ctx context.Context, m *mcp.Message) {
-	switch {
-	case m.IsResponse():
-		l.up.Count(Foreign, 1)
-	case m.IsRequest():
-		l.answer(ctx, m, nil)
-	case l.calls.tell(m):
-	default:
-		l.up.Notification(m)
-	}
 }
 
 // drain reads what follows the answer, so that the connection can be used again. A server
@@ -513,11 +498,7 @@ func (l *HTTP) drain(resp *response) {
 // Send posts a notification, or the answer to a server's request, and waits until the
 // server has accepted it.
 func (l *HTTP) Send(ctx context.Context, body []byte) error {
-	header := l.base
-	if s := l.state.Load(); s != nil {
-		header = s.post
-	}
-	return l.postMessage(ctx, nil, l.target, header, body, l.drain)
+	return l.postMessage(ctx, nil, l.target, l.state.Load().post, body, l.drain)
 }
 
 // Tell posts a message in the background. When too many are on their way, the message is
@@ -529,8 +510,8 @@ func (l *HTTP) Tell(ctx context.Context, body []byte) { l.background.tell(ctx, b
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management
 func (l *HTTP) Close(ctx context.Context, polite bool) {
 	l.background.close()
-	if s := l.state.Load(); polite && s != nil {
-		l.end(ctx, s)
+	if polite {
+		l.end(ctx, l.state.Load())
 	}
 }
 

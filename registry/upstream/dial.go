@@ -64,22 +64,30 @@ func (d *dialer) open(ctx context.Context, c *connection, capabilities mcp.Objec
 	if known == kindUnknown || known == kindModern {
 		return nil, c.server.unavailable(false, errors.New("server was not found to be of the legacy era"))
 	}
-	l, err := d.openAs(ctx, c, known, capabilities, open)
+	l, err := d.openAs(ctx, c, nil, known, capabilities, open)
 	return d.logged(ctx, c, l, err)
 }
 
-// openAs dials as the kind says and does the legacy handshake, both within the time for
-// opening.
-func (d *dialer) openAs(ctx context.Context, c *connection, k kind, capabilities mcp.Object,
-	open *calls,
-) (*legacy, error) {
-	limited, cancel := context.WithTimeout(ctx, d.cfg.openLimit())
+// openAs does the legacy handshake within the time for opening, on a link that it dials as
+// the kind says if there is none. It closes the link when that fails, and after a panic,
+// too: a child or a stream does not end by itself.
+func (d *dialer) openAs(ctx context.Context, c *connection, link wire.Link, k kind,
+	capabilities mcp.Object, open *calls,
+) (l *legacy, err error) {
+	ctx, cancel := context.WithTimeout(ctx, d.cfg.openLimit())
 	defer cancel()
-	link, err := d.dial(limited, c, k)
-	if err != nil {
-		return nil, d.timeout(err)
+	if link == nil {
+		if link, err = d.dial(ctx, c, k); err != nil {
+			return nil, d.timeout(err)
+		}
 	}
-	return d.openOn(limited, c, link, capabilities, open)
+	defer func() {
+		if l == nil {
+			link.Close(ctx, false)
+		}
+	}()
+	l, err = openLegacy(ctx, c, link, d.cfg, capabilities, open)
+	return l, d.timeout(err)
 }
 
 // openSide opens one session with a modern server in an older revision, for the type
@@ -88,7 +96,7 @@ func (d *dialer) openSide(ctx context.Context, c *connection, capabilities mcp.O
 	open *calls,
 ) (l *legacy, err error) {
 	defer func() { l, err = d.logged(ctx, c, l, err) }()
-	if l, err = d.openAs(ctx, c, kindLegacy, capabilities, open); err != nil {
+	if l, err = d.openAs(ctx, c, nil, kindLegacy, capabilities, open); err != nil {
 		return nil, err
 	}
 	if web, ok := l.link.(*wire.HTTP); ok && web.SessionID() == "" {
@@ -111,20 +119,6 @@ func (d *dialer) dial(ctx context.Context, c *connection, k kind) (link wire.Lin
 		link = wire.NewHTTP(d.cfg.site(c.owner), c)
 	}
 	return link, c.server.from(err)
-}
-
-// openOn does the legacy handshake on a transport, and closes the transport when that
-// fails. A panic closes it, too: a child or a stream does not end by itself.
-func (d *dialer) openOn(
-	ctx context.Context, c *connection, link wire.Link, capabilities mcp.Object, open *calls,
-) (l *legacy, err error) {
-	defer func() {
-		if l == nil {
-			link.Close(ctx, false)
-		}
-	}()
-	l, err = openLegacy(ctx, c, link, d.cfg, capabilities, open)
-	return l, d.timeout(err)
 }
 
 // startChild starts a child and counts it until its process has ended. The child is

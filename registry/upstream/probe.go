@@ -72,13 +72,8 @@ func (d *dialer) serve(ctx context.Context, c *control) {
 
 // older makes c a connection to a legacy server of that kind, which it remembers. link is
 // a transport that is open already; nil: one is dialled.
-func (d *dialer) older(ctx context.Context, c *control, link wire.Link, k kind) (err error) {
-	var l *legacy
-	if nobody := (&calls{strays: &strays{}}); link == nil {
-		l, err = d.openAs(ctx, c.connection, k, d.declared(), nobody)
-	} else {
-		l, err = d.openOn(ctx, c.connection, link, d.declared(), nobody)
-	}
+func (d *dialer) older(ctx context.Context, c *control, link wire.Link, k kind) error {
+	l, err := d.openAs(ctx, c.connection, link, k, d.declared(), &calls{strays: &strays{}})
 	if err != nil {
 		return err
 	}

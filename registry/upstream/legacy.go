@@ -30,8 +30,8 @@ type legacy struct {
 	revision     string
 	capabilities mcp.Object          // declared to the server
 	opening      *semaphore.Weighted // a lock: whoever has it replaces a forgotten session
-	// a lock: whoever has it changes level or subscriptions, or two callers' requests could
-	// reach the server in another order than they are recorded here
+	// a lock: whoever has it changes the level, or two callers' requests could reach the
+	// server in another order than they are recorded here
 	setting      *semaphore.Weighted
 	both         bool               // its server speaks the modern era too: a result may be input_required
 	alone        bool               // it runs one call at a time
@@ -418,20 +418,26 @@ func (l *legacy) notified(m *mcp.Message) {
 
 // watchResource subscribes to changes of a resource, calls onConfirmed once when the
 // server has agreed, and tells of changes until ctx or the session ends, or the server has
-// forgotten the session. It ignores the tenant, because older has chosen the session by
-// it. Several may watch the same resource; the server is asked once.
+// forgotten the session. It waits for the stream that brings the changes first, because a
+// change announced before that would be lost. It ignores the tenant, because older has
+// chosen the session by it. Nobody else watches the same resource in the session.
 // https://modelcontextprotocol.io/specification/2025-11-25/server/resources#subscriptions
 func (l *legacy) watchResource(ctx context.Context, _, uri string, onConfirmed func(),
 	updated func(uri string),
 ) error {
 	w := &watcher{uri: uri, updated: updated, over: make(chan struct{})}
-	if err := l.subscribe(ctx, w); err != nil {
-		return err
+	l.awaitStream(ctx)
+	l.watchers.add(w)
+	defer l.watchers.drop(w)
+	if _, err := l.exchange(ctx, l.about(mcp.MethodSubscribe, uri)); err != nil {
+		return l.conn.server.forCaller(ctx, err)
 	}
-	defer l.unsubscribe(ctx, w)
 	onConfirmed()
 	select {
 	case <-ctx.Done():
+		if l.life.Err() == nil { // or it would open the session again
+			l.unsubscribe(ctx, uri)
+		}
 		return ctx.Err()
 	case <-w.over:
 	case <-l.life.Done():
@@ -439,46 +445,12 @@ func (l *legacy) watchResource(ctx context.Context, _, uri string, onConfirmed f
 	return l.conn.server.unavailable(true, wire.ErrGone)
 }
 
-// subscribe adds a watcher, and subscribes at the server when it is the first of its
-// resource. It waits for the stream that brings the changes first, because a change
-// announced before that would be lost.
-func (l *legacy) subscribe(ctx context.Context, w *watcher) error {
-	l.awaitStream(ctx)
-	if err := l.setting.Acquire(ctx, 1); err != nil {
-		return err
-	}
-	defer l.setting.Release(1)
-	if !l.watchers.add(w) {
-		return nil
-	}
-	subscribed := false
-	defer func() {
-		if !subscribed { // after a panic, too: else nobody would ask the server for it again
-			l.watchers.drop(w)
-		}
-	}()
-	_, err := l.exchange(ctx, l.about(mcp.MethodSubscribe, w.uri))
-	subscribed = err == nil
-	return l.conn.server.forCaller(ctx, err)
-}
-
-// unsubscribe removes a watcher, and unsubscribes at the server when it was the last of
-// its resource.
-func (l *legacy) unsubscribe(ctx context.Context, w *watcher) {
-	// the watcher's own context has ended
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit)
+// unsubscribe tells the server that nobody watches a resource any more. If that fails, what
+// it announces for nobody is dropped.
+func (l *legacy) unsubscribe(ctx context.Context, uri string) {
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit)
 	defer cancel()
-	if l.setting.Acquire(ctx, 1) != nil {
-		l.watchers.drop(w) // the server stays subscribed, and what it announces for nobody is dropped
-		return
-	}
-	defer l.setting.Release(1)
-	if !l.watchers.drop(w) {
-		return
-	}
-	if l.life.Err() == nil {
-		_, _ = l.exchange(ctx, l.about(mcp.MethodUnsubscribe, w.uri)) // else announcements are dropped
-	}
+	_, _ = l.exchange(limited, l.about(mcp.MethodUnsubscribe, uri)) // as said above
 }
 
 // about returns a request about the resource with that URI.

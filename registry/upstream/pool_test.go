@@ -487,6 +487,38 @@ func TestLegacyResourcesAreFollowed(t *testing.T) {
 	})
 }
 
+// TestSharedSessionFollowsAResourceOnce has two tenants follow one resource at a server with
+// one session for all. The server is asked once, and told when the last of them leaves.
+func TestSharedSessionFollowsAResourceOnce(t *testing.T) {
+	t.Parallel()
+	s := &chat{streams: true}
+	inBubble(t, s, func(cfg *upstream.Config) { cfg.Shared = true }, func(t *testing.T, r *rig) {
+		heard, leave := make(chan string, 100), map[string]func(){}
+		for _, tenant := range []string{"a", "b"} {
+			ctx, cancel := context.WithCancel(t.Context())
+			leave[tenant] = cancel
+			ok, err := r.resource("file:///a").Subscribe(ctx, share.User{TenantID: tenant},
+				func(uri string) { heard <- tenant + " " + uri })
+			if !ok || err != nil {
+				t.Fatalf("subscribe: got %v, %v", ok, err)
+			}
+		}
+		leave["a"]()
+		synctest.Wait()
+		s.push(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"file:///a"}}`)
+		synctest.Wait()
+		asked, told := len(s.sights("resources/subscribe")), len(s.sights("resources/unsubscribe"))
+		if got := drained(heard); strings.Join(got, ",") != "b file:///a" || asked != 1 || told != 0 {
+			t.Errorf("one has left: heard %q, %d subscriptions and %d ends, want b, 1 and 0", got, asked, told)
+		}
+		leave["b"]()
+		synctest.Wait()
+		if told = len(s.sights("resources/unsubscribe")); told != 1 {
+			t.Errorf("both have left: got %d ends, want 1", told)
+		}
+	})
+}
+
 func drained(from <-chan string) (all []string) {
 	for {
 		select {

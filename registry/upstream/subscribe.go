@@ -30,7 +30,7 @@ var errUnconfirmed = errors.New("no confirmation of the subscription in time")
 // for concurrent use.
 type watches struct {
 	server fault
-	child  bool // the server is a child process
+	common map[mcp.Era]bool // by era: the server has one session for all
 	// what requests carry; nil: nothing
 	credential *credential.Source
 	control    func() *control // returns the present control connection, nil when there is none
@@ -90,10 +90,8 @@ func (t *watches) subscribe(ctx context.Context, user share.User, uri string,
 		// it is told who calls: a change that one user may know of is none of another's
 		return unannounced()
 	}
-	if c := t.control(); c != nil && c.version == mcp.LatestModern && t.child {
-		// a modern child has one session for all, in which some servers know each
-		// resource only once
-		tenantID = ""
+	if c := t.control(); c != nil && t.common[mcp.EraOf(c.version)] {
+		tenantID = "" // each resource is followed only once in a session: some servers know no more
 	}
 	l := &listener{
 		user: user, updated: updated, over: over, gone: ctx.Done(), outcome: make(chan error, 1),

@@ -51,6 +51,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -95,8 +96,9 @@ func New(cfg Config, reg *registry.Registry) *Upstream {
 	u.standing = standing{tell: cfg.Status, logger: cfg.Logger, status: Status{Server: cfg.Name}}
 	u.dialer = dialer{cfg: &u.cfg}
 	u.watches = watches{
-		server: fault(cfg.Name), child: cfg.URL == "", credential: cfg.Credential, control: u.control.Load,
-		slots: share.New(maxWatches), byKey: map[watchKey]*watch{},
+		server: fault(cfg.Name), credential: cfg.Credential, control: u.control.Load,
+		common: map[mcp.Era]bool{mcp.Modern: cfg.URL == "", mcp.Legacy: cfg.Shared},
+		slots:  share.New(maxWatches), byKey: map[watchKey]*watch{},
 	}
 	return u
 }

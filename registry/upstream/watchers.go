@@ -21,26 +21,18 @@ type watchers struct {
 	watching []*watcher
 }
 
-// add adds a watcher. It returns whether it is the first of its resource, so that the
-// server must be asked.
-func (s *watchers) add(w *watcher) (first bool) {
+// add adds a watcher.
+func (s *watchers) add(w *watcher) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	first = !slices.ContainsFunc(s.watching, w.watchesSame)
 	s.watching = append(s.watching, w)
-	return first
 }
 
-func (w *watcher) watchesSame(other *watcher) bool { return w.uri == other.uri }
-
-// drop removes a watcher. It returns whether that was the last of its resource, so that
-// the server can be told.
-func (s *watchers) drop(w *watcher) (last bool) {
+// drop removes a watcher, if it is still there.
+func (s *watchers) drop(w *watcher) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	had := len(s.watching)
 	s.watching = slices.DeleteFunc(s.watching, func(other *watcher) bool { return other == w })
-	return len(s.watching) < had && !slices.ContainsFunc(s.watching, w.watchesSame)
 }
 
 // end removes all watchers, and says so to them.

@@ -39,8 +39,7 @@ import (
 // input_required by hand, without looking at the revision, fails here as it fails without
 // the gateway. Config.Shared and a named revision keep all calls on the modern side.
 type both struct {
-	*modern
-	pool *pool
+	withPool
 
 	proven atomic.Bool // a session of the older side was opened at least once
 	// until then no call goes to the older side; nil: calls may
@@ -62,7 +61,7 @@ var _ peer = (*both)(nil)
 // newBoth adds an older side to a modern server. dial opens the sessions of that side;
 // seen are the stray questions of the server.
 func newBoth(ctx context.Context, m *modern, cfg *Config, dial opener, seen *strays) *both {
-	b := &both{modern: m}
+	b := &both{withPool: withPool{peer: m}}
 	b.pool = newPool(ctx, m.conn, m.link.Streams(), cfg, func(ctx context.Context, c *connection,
 		capabilities mcp.Object, open *calls,
 	) (*legacy, error) {
@@ -99,7 +98,7 @@ func (b *both) isAway(err error) bool {
 		return saysNothingOfEras(status)
 	}
 	_, lost := errors.AsType[*registry.UnavailableError](err)
-	return lost && b.link.Streams() && !errors.Is(err, errSilent)
+	return lost && b.pool.streams && !errors.Is(err, errSilent)
 }
 
 // shutFor keeps calls from the older side for so long.
@@ -126,21 +125,14 @@ func (b *both) takes(i *item, c *registry.Call) bool {
 // to the server directly.
 func (b *both) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object, error) {
 	if !b.takes(i, c) {
-		return b.modern.call(ctx, i, c)
+		return b.peer.call(ctx, i, c)
 	}
 	result, err := b.pool.call(ctx, i, c)
 	if errors.Is(err, errOneEra) {
-		return b.modern.call(ctx, i, c)
+		return b.peer.call(ctx, i, c)
 	}
 	if refusedQuestion(err) && !b.pool.parking.asked.Load() {
 		b.shutFor(forGood) // its sessions cannot ask, as with Python's json_response
 	}
 	return result, err
-}
-
-func (b *both) sessions() int { return b.pool.seats.Size() }
-
-func (b *both) close(ctx context.Context, polite bool) {
-	b.pool.close(ctx, polite)
-	b.modern.close(ctx, polite)
 }

@@ -85,8 +85,9 @@ type parkedCall struct {
 	done         chan struct{} // closed when the exchange has ended, after result and err were set
 	result       mcp.Object
 	err          error
-	// ends a call that is parked for too long; nil: it was never parked
-	expiry atomic.Pointer[time.Timer]
+	// ends the call if it is parked for too long; nil: it was never parked. Guarded by the
+	// mutex of parking
+	expiry *time.Timer
 }
 
 // errNotParked is one error for a state that is unknown, used, expired or another
@@ -159,8 +160,9 @@ func (p *parking) resume(ctx context.Context, who auth.Owner, c *registry.Call,
 	return d.round(ctx, c)
 }
 
-// park makes a call wait for its repeat under a state. It returns false when too many
-// calls are parked, of its caller, of its tenant or of all, or when the pool is closing.
+// park makes a call wait for its repeat under a state, for parkLimit at most. It returns
+// false when too many calls are parked, of its caller, of its tenant or of all, or when the
+// pool is closing.
 func (p *parking) park(state string, d *parkedCall) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -168,6 +170,12 @@ func (p *parking) park(state string, d *parkedCall) bool {
 		return false
 	}
 	p.waiting[state] = d
+	d.expiry = time.AfterFunc(parkLimit, func() {
+		if p.claim(state, d) {
+			d.abort()
+			d.giveBack(context.Background()) // there is no caller whose context could be used
+		}
+	})
 	p.asked.Store(true)
 	return true
 }
@@ -189,6 +197,9 @@ func (p *parking) claim(state string, d *parkedCall) bool {
 	if p.waiting[state] != d {
 		return false
 	}
+	if d.expiry != nil {
+		d.expiry.Stop() // or it would keep the call in memory
+	}
 	delete(p.waiting, state)
 	p.slots.Give(d.user(), 1)
 	return true
@@ -203,7 +214,9 @@ func (p *parking) shut() (finish func()) {
 	p.waiting = nil
 	return func() {
 		for _, d := range waiting {
-			d.stopExpiry()
+			if d.expiry != nil {
+				d.expiry.Stop()
+			}
 			d.release()
 		}
 	}
@@ -216,18 +229,13 @@ func (d *parkedCall) run(ctx context.Context, s *seat, i *item, c *registry.Call
 	defer stop()
 	own := *c
 	own.Memory = d.memory // it outlives the round in which the call began
-	exchange := func() (result mcp.Object, err error) {
+	d.result, d.err = d.parking.tasks.tracked(s, c, func() (result mcp.Object, err error) {
 		err = d.parking.saved(ctx, func() (err error) {
 			result, err = d.session.session.run(ctx, i, &own, d.questions)
 			return err
 		})
 		return result, err
-	}
-	if c.Tasks == mcp.TasksAsked && c.Task == "" {
-		d.result, d.err = d.parking.tasks.tracked(s, c, exchange)
-	} else {
-		d.result, d.err = exchange()
-	}
+	})
 	if d.err != nil && !isAnswer(d.err) {
 		d.session.calls.abandon(d.owner)
 	}
@@ -318,7 +326,6 @@ func (d *parkedCall) park(c *registry.Call) (mcp.Object, error) {
 		return mcp.Object{}, nil
 	}
 	d.slotRetained = d.slotRetained || release != nil
-	d.startExpiry(state)
 	if c.Pinned != nil {
 		*c.Pinned = true // the state leads to a parked call of this process
 	}
@@ -333,16 +340,6 @@ func inputRequired(requests mcp.Object, state string) mcp.Object {
 		mcp.Member{Name: "inputRequests", Value: requests.JSON()},
 		mcp.Member{Name: "requestState", Value: mcp.String(state)},
 	)
-}
-
-// startExpiry cancels the call if its repeat does not come within parkLimit.
-func (d *parkedCall) startExpiry(state string) {
-	d.expiry.Store(time.AfterFunc(parkLimit, func() {
-		if d.parking.claim(state, d) {
-			d.abort()
-			d.giveBack(context.Background()) // there is no caller whose context could be used
-		}
-	}))
 }
 
 // user returns whose share the call takes from.
@@ -364,19 +361,10 @@ func (d *parkedCall) abort() {
 	d.release()
 }
 
-// stopExpiry stops the timer of a call whose repeat has come, so that it does not keep the
-// call in memory. One that is missed here finds that the call was claimed.
-func (d *parkedCall) stopExpiry() {
-	if expiry := d.expiry.Load(); expiry != nil {
-		expiry.Stop()
-	}
-}
-
 // answer sends the answers of a caller to the server, each once. Questions without an
 // answer stay open, for the next round. An answer that cannot be sent matters only while
 // the exchange still runs.
 func (d *parkedCall) answer(ctx context.Context, c *registry.Call) error {
-	d.stopExpiry()
 	for _, body := range d.answered(c.Params.Object("inputResponses"), c.Refusals) {
 		if err := d.session.session.link.Send(ctx, body); err != nil && !d.over() {
 			// whatever became of the answer, the call itself was sent before

@@ -26,12 +26,22 @@ const (
 	sweepEvery      = 30 * time.Second // how often sessions and tasks are looked for whose time is over
 )
 
-// older is a server of the legacy era: one session, the control connection, reads the
-// lists and follows their changes; sessions of a pool run the calls.
-type older struct {
-	*legacy
+// withPool is a peer on the control connection, with a pool of sessions beside it.
+type withPool struct {
+	peer
 	pool *pool
 }
+
+func (w *withPool) sessions() int { return w.peer.sessions() + w.pool.seats.Size() }
+
+func (w *withPool) close(ctx context.Context, polite bool) {
+	w.pool.close(ctx, polite)
+	w.peer.close(ctx, polite)
+}
+
+// older is a server of the legacy era: one session, the control connection, reads the
+// lists and follows their changes; sessions of a pool run the calls.
+type older struct{ withPool }
 
 var _ peer = (*older)(nil)
 
@@ -46,7 +56,7 @@ func newOlder(ctx context.Context, control *legacy, cfg *Config, dial opener, se
 	} else if cfg.OneUser && cfg.URL == "" {
 		p.lend(control)
 	}
-	return &older{control, p}
+	return &older{withPool{control, p}}
 }
 
 func (o *older) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object, error) {
@@ -82,7 +92,7 @@ func (o *older) watchResource(ctx context.Context, tenantID, uri string, onConfi
 	updated func(uri string),
 ) error {
 	if o.pool.shared || o.pool.lends {
-		return o.legacy.watchResource(ctx, tenantID, uri, onConfirmed, updated)
+		return o.peer.watchResource(ctx, tenantID, uri, onConfirmed, updated)
 	}
 	s, _, err := o.pool.take(ctx, seats.Key{Owner: auth.Owner{User: auth.User{TenantID: tenantID}}},
 		seats.Loan)
@@ -91,14 +101,6 @@ func (o *older) watchResource(ctx context.Context, tenantID, uri string, onConfi
 	}
 	defer o.pool.seats.Release(s, seats.Loan)
 	return s.Session.session.watchResource(ctx, tenantID, uri, onConfirmed, updated)
-}
-
-// sessions returns the number of pooled sessions and the control connection.
-func (o *older) sessions() int { return 1 + o.pool.seats.Size() }
-
-func (o *older) close(ctx context.Context, polite bool) {
-	o.pool.close(ctx, polite)
-	o.legacy.close(ctx, polite)
 }
 
 // pool runs the calls of a legacy server on sessions that keep callers apart: what the
@@ -266,9 +268,6 @@ func (p *pool) seated(ctx context.Context, i *item, c *registry.Call,
 func (p *pool) run(ctx context.Context, s *seat, session *legacy, i *item,
 	c *registry.Call,
 ) (mcp.Object, error) {
-	if c.Tasks != mcp.TasksAsked {
-		return session.call(ctx, i, c)
-	}
 	return p.tasks.tracked(s, c, func() (mcp.Object, error) { return session.call(ctx, i, c) })
 }
 

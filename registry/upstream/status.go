@@ -58,9 +58,8 @@ type Load struct {
 type standing struct {
 	tell    func(Status)
 	logger  *slog.Logger
-	status  Status
-	wasUp   bool
-	advised bool // the advice is in the log
+	status  Status // with a revision once it was up
+	advised bool   // the advice is in the log
 }
 
 // up records that the upstream is connected and what it offers now. A return after a loss
@@ -69,10 +68,9 @@ func (s *standing) up(now Status) {
 	now.Server, now.Up, now.Tried, now.Restarts, now.Advice = s.status.Server, true, true, s.status.Restarts,
 		s.status.Advice
 	now.Failed, now.Lost = s.status.Failed, s.status.Lost
-	if !s.status.Up && s.wasUp {
+	if !s.status.Up && s.status.Revision != "" {
 		now.Restarts++
 	}
-	s.wasUp = true
 	s.status = now
 	s.tell(now)
 }

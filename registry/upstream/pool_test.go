@@ -505,7 +505,8 @@ func TestSharedSessionFollowsAResourceOnce(t *testing.T) {
 		}
 		leave["a"]()
 		synctest.Wait()
-		s.push(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"file:///a"}}`)
+		s.push(`{"jsonrpc":"2.0","method":"notifications/resources/updated",` +
+			`"params":{"uri":"file:///a"}}`)
 		synctest.Wait()
 		asked, told := len(s.sights("resources/subscribe")), len(s.sights("resources/unsubscribe"))
 		if got := drained(heard); strings.Join(got, ",") != "b file:///a" || asked != 1 || told != 0 {

@@ -96,13 +96,7 @@ func (d *duplex) finishOr(ctx context.Context, out *Request, w *waiter, err erro
 // kept, and returns the answer.
 func (d *duplex) finish(ctx context.Context, out *Request, w *waiter, a answer) (mcp.Object, error) {
 	w.notes.Each(func(m *mcp.Message) { out.deliver(ctx, m) })
-	if a.err != nil {
-		if _, full := errors.AsType[*MemoryError](a.err); full {
-			return mcp.Object{}, a.err
-		}
-		return mcp.Object{}, protocol("read answer: %w", a.err)
-	}
-	return result(a.message)
+	return a.result, a.err
 }
 
 // Streams is false: all requests share one stream.
@@ -132,8 +126,9 @@ func (d *duplex) Follow(ctx context.Context) error {
 // at once, and need not wait for the timeout. If the message does not show whom it
 // answers, and exactly one request waits, it is taken for its answer.
 func (d *duplex) missed(m *lostError) {
-	why := ErrTooLarge
+	var why error
 	if errors.Is(m, ErrTooLarge) {
+		why = unread(ErrTooLarge)
 		d.up.Count(Oversized, 1)
 	} else {
 		// It was the share of the server, and not the caller's own, in which there was no
@@ -151,7 +146,7 @@ func (d *duplex) missed(m *lostError) {
 			return
 		}
 	}
-	d.waiting.resolve(id, answer{err: why})
+	d.waiting.resolve(id, answer{err: why}, 0)
 }
 
 // take takes one text that is not empty: a line, or the data of an event. Servers print
@@ -202,7 +197,7 @@ func (d *duplex) badAnswer(text []byte, err error) {
 	}
 	for _, envelope := range envelopes {
 		if envelope.Member("method") == nil {
-			d.waiting.resolve(mcp.ID(envelope.Member("id")), answer{err: err})
+			d.waiting.resolve(mcp.ID(envelope.Member("id")), answer{err: unread(err)}, 0)
 		}
 	}
 }
@@ -212,7 +207,8 @@ func (d *duplex) badAnswer(text []byte, err error) {
 func (d *duplex) dispatch(ctx context.Context, m *mcp.Message, size int) {
 	switch {
 	case m.IsResponse():
-		if !d.waiting.resolve(m.ID, d.waiting.reservedAnswer(m, size)) {
+		object, err := result(m)
+		if !d.waiting.resolve(m.ID, answer{object, err}, size) {
 			d.up.Count(Foreign, 1)
 		}
 	case m.IsRequest():
@@ -259,11 +255,14 @@ type waiter struct {
 	modern   bool               // a modern server may end it with a cancellation in place of an answer
 }
 
-// answer is how a request ended: with a message, or with err.
+// answer is what a message has answered, or why there is no answer.
 type answer struct {
-	message *mcp.Message
-	err     error
+	result mcp.Object
+	err    error
 }
+
+// unread returns the error for an answer that cannot be read.
+func unread(err error) error { return protocol("read answer: %w", err) }
 
 func newPending() pending { return pending{waiters: map[mcp.ID]*waiter{}} }
 
@@ -321,31 +320,25 @@ func (p *pending) find(id mcp.ID) *waiter {
 // subscription. It returns false when the id is of no request to a modern server.
 func (p *pending) end(id mcp.ID) bool {
 	w := p.find(id)
-	return w != nil && w.modern && p.resolve(id, answer{err: ErrEnded})
+	return w != nil && w.modern && p.resolve(id, answer{err: unread(ErrEnded)}, 0)
 }
 
-// resolve gives a request its answer, once. It returns false when no request with that id
-// waits.
-func (p *pending) resolve(id mcp.ID, a answer) bool {
+// resolve gives a request its answer, once, in a text of that many bytes. The caller holds
+// that from now on, or gets an error in its place if it has no room. resolve returns false
+// when no request with that id waits.
+func (p *pending) resolve(id mcp.ID, a answer, bytes int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	w, ok := p.waiters[id]
-	if ok {
-		delete(p.waiters, id)
-		w.answer <- a // never blocks: an id is resolved once, and there is room for one
+	if !ok {
+		return false
 	}
-	return ok
-}
-
-// reservedAnswer returns the answer that a message brings, in a text of that many bytes,
-// which the caller holds from now on: or an error, if the caller has no room for it.
-func (p *pending) reservedAnswer(m *mcp.Message, size int) answer {
-	if w := p.find(m.ID); w != nil {
-		if err := holds(w.reserved, size); err != nil {
-			return answer{err: err}
-		}
+	if err := holds(w.reserved, bytes); err != nil {
+		a = answer{err: err}
 	}
-	return answer{message: m}
+	delete(p.waiters, id)
+	w.answer <- a // never blocks: an id is resolved once, and there is room for one
+	return true
 }
 
 // only returns the id of the request that waits, and true, if exactly one does.

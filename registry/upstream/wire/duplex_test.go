@@ -141,7 +141,7 @@ func TestABatchWithABadMessageLeavesNobodyWaiting(t *testing.T) {
 		select {
 		case a := <-w.answer:
 			if a.err == nil {
-				t.Errorf("got %v, want an error", a.message)
+				t.Errorf("got %s, want an error", a.result.JSON())
 			}
 		default:
 			t.Error("got no answer, want an error at once")

@@ -253,7 +253,7 @@ func (l *HTTP) takeJSON(ctx context.Context, out *Request, body []byte,
 	case ctx.Err() != nil:
 		return mcp.Object{}, ctx.Err()
 	case err != nil:
-		return mcp.Object{}, protocol("read answer: %w", err)
+		return mcp.Object{}, unread(err)
 	}
 	for _, m := range messages {
 		if answer := l.receive(ctx, out, m); answer != nil {

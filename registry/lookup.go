@@ -2,6 +2,7 @@ package registry
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -15,24 +16,32 @@ func (v *View) Owned(uri string) []*Item {
 	if !keepsScheme(uri) {
 		return nil
 	}
-	var listed, possible []*Item
+	owned := v.listedAs(resources, uri)
+	if len(owned) > 0 {
+		return owned
+	}
 	for _, server := range v.order {
-		s := v.sections[server]
-		if s.origin == nil || s.origin.prefix == "" {
-			continue
-		}
-		if known, err := find(v.items[resources], s.origin.exposed(uri)); err == nil {
-			listed = append(listed, known)
-		} else if s.extensions.Any() && s.reads && len(listed) == 0 {
+		if s := v.sections[server]; v.prefixes(server) && s.extensions.Any() && s.reads {
 			if r, err := v.unlisted(server, uri, s.origin.exposed(uri)); err == nil {
-				possible = append(possible, r)
+				owned = append(owned, r)
 			}
 		}
 	}
-	if len(listed) > 0 {
-		return listed
+	return owned
+}
+
+// listedAs returns the listed items of a kind, by its index in defined, whose own URI at a
+// server with a prefix is that.
+func (v *View) listedAs(kind int, own string) (items []*Item) {
+	for _, server := range v.order {
+		if !v.prefixes(server) {
+			continue
+		}
+		if known, err := find(v.items[kind], v.sections[server].origin.exposed(own)); err == nil {
+			items = append(items, known)
+		}
 	}
-	return possible
+	return items
 }
 
 // Resource returns the resource with that exposed URI. Servers may have resources that
@@ -148,12 +157,8 @@ func (v *View) Skill(uri string) (*Item, error) {
 	if len(v.OwnedSkills(uri)) > 0 {
 		return nil, ErrNotFound // it is for the caller of OwnedSkills to say which
 	}
-	var only []string
-	for _, server := range v.open {
-		if v.sections[server].extensions.Has(mcp.ExtensionSkills) {
-			only = append(only, server)
-		}
-	}
+	only := slices.DeleteFunc(slices.Clone(v.open),
+		func(server string) bool { return !v.Extensions(server).Has(mcp.ExtensionSkills) })
 	if len(only) != 1 {
 		return nil, ErrNotFound
 	}
@@ -162,17 +167,7 @@ func (v *View) Skill(uri string) (*Item, error) {
 
 // OwnedSkills returns the listed skills of servers with a prefix of which that is the own
 // URI, as a file of a skill names another.
-func (v *View) OwnedSkills(uri string) []*Item {
-	var owned []*Item
-	for _, server := range v.order {
-		if s := v.sections[server]; s.origin != nil && s.origin.prefix != "" {
-			if skill, err := find(v.items[skills], s.origin.exposed(uri)); err == nil {
-				owned = append(owned, skill)
-			}
-		}
-	}
-	return owned
-}
+func (v *View) OwnedSkills(uri string) []*Item { return v.listedAs(skills, uri) }
 
 // unlistedSkill makes a skill that the server may have although it does not list it.
 func (v *View) unlistedSkill(server, own string) (*Item, error) {

@@ -101,9 +101,10 @@ var errNoTasks = errors.New("the server has no tasks any more")
 // newTool makes a tool of an offer. Errors are *refusalError.
 func newTool(o *origin, offer *Offer) (*Tool, error) {
 	raw := offer.Definition.JSON()
-	t := &Tool{}
-	t.Kind, t.Server, t.Name, t.Timeout = KindTool, o.server, offer.Definition.Text("name"), offer.Timeout
-	t.origin, t.offered, t.Tasks = o, sha256.Sum256(raw), offer.Tasks
+	t := &Tool{Tasks: offer.Tasks, Item: Item{
+		Kind: KindTool, Server: o.server, Name: offer.Definition.Text("name"), Timeout: offer.Timeout,
+		origin: o, offered: sha256.Sum256(raw),
+	}}
 	t.callBy(offer.Call)
 	var err error
 	if t.Exposed, err = exposedTool(o.prefix, t.Name); err != nil {

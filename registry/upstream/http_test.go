@@ -255,6 +255,50 @@ func testBusySessionIsExamined(t *testing.T, refuse func(w http.ResponseWriter, 
 	}
 }
 
+// TestCallInAForgottenSessionIsMadeInAnother has servers forget the session of the calls, and
+// say so in ways that leave open whether it is the session which they refuse. Only a session
+// in which nothing else is answered either is given up.
+func TestCallInAForgottenSessionIsMadeInAnother(t *testing.T) {
+	t.Parallel()
+	for name, refuse := range map[string]func(w http.ResponseWriter){
+		"an error without an id": func(w http.ResponseWriter) {
+			sendError(w, http.StatusBadRequest, nil, -32000, "Bad Request: No valid session ID provided")
+		},
+		"a text": func(w http.ResponseWriter) { http.Error(w, "Bad Request", http.StatusBadRequest) },
+	} {
+		for _, known := range []bool{false, true} {
+			var forgotten atomic.Value // the session
+			forgotten.Store("")
+			s := &web{session: "s", call: func(w http.ResponseWriter, r *http.Request, m wire) {
+				if r.Header.Get("Mcp-Session-Id") == forgotten.Load() {
+					refuse(w)
+					return
+				}
+				sendJSON(w, m.ID, okResult)
+			}}
+			s.other = map[string]func(http.ResponseWriter, *http.Request, wire){
+				"ping": func(w http.ResponseWriter, r *http.Request, m wire) {
+					if r.Header.Get("Mcp-Session-Id") == forgotten.Load() && !known {
+						refuse(w)
+						return
+					}
+					sendJSON(w, m.ID, `{}`)
+				},
+			}
+			r := start(t, serve(t, s).config())
+			r.untilTool("tool")
+			if _, err := r.call(t.Context(), "tool", `{}`, nil); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			forgotten.Store(s.sights("tools/call")[0].header.Get("Mcp-Session-Id"))
+			_, err := r.call(t.Context(), "tool", `{}`, nil)
+			if got := len(s.sights("tools/call")); (err != nil) != known || known && got != 2 || !known && got != 3 {
+				t.Errorf("%s, session known %t: got %v after %d calls", name, known, err, got)
+			}
+		}
+	}
+}
+
 // TestAServerThatDoesNotKnowPingLives has a server refuse calls in a way that makes a
 // session suspect. Its answer to ping proves that it lives, whatever it says.
 func TestAServerThatDoesNotKnowPingLives(t *testing.T) {

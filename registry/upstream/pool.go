@@ -239,10 +239,10 @@ func (p *pool) plain(ctx context.Context, i *item, c *registry.Call) (mcp.Object
 	})
 }
 
-// seated runs a call on a seat, which use leaves. The pool learns a moment later than a
-// call that a child has ended. Where nothing of the call was sent for that reason, the
-// call is made on another seat, once: otherwise the call after one that crashed its child
-// could fail with it.
+// seated runs a call on a seat, which use leaves. The pool learns no sooner than a call that
+// a child has ended, or that the server has forgotten the session. Where nothing of the
+// call was run for that reason, it is made on another seat, once: otherwise the call after
+// one that crashed its child could fail with it.
 func (p *pool) seated(ctx context.Context, i *item, c *registry.Call,
 	use func(*seat) (mcp.Object, error),
 ) (mcp.Object, error) {
@@ -257,7 +257,7 @@ func (p *pool) seated(ctx context.Context, i *item, c *registry.Call,
 		}
 		result, err := use(s)
 		lost, unavailable := errors.AsType[*registry.UnavailableError](err)
-		if again || !unavailable || lost.Sent || !s.Session.discardLost() {
+		if again || !unavailable || lost.Sent || !s.Session.discardLost(ctx, err) {
 			return result, err
 		}
 	}

@@ -2,10 +2,13 @@ package upstream
 
 import (
 	"context"
+	"errors"
+	"net/http"
 	"sync/atomic"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/seats"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
 // opener opens one more session with a server: on conn, with the capabilities declared.
@@ -73,11 +76,16 @@ func (s *pooled) follow() {
 }
 
 // discardLost tells the pool that the session is dead, if its connection is known to be
-// lost, and returns whether it is. What is lent from the control connection is left to
-// whoever supervises that.
-func (s *pooled) discardLost() bool {
-	link, ok := s.session.link.(interface{ Loss() error })
-	if !ok || link.Loss() == nil || s.lost == nil {
+// lost, or if the server refuses a proof of life as it refused a call with err: some that
+// have forgotten a session answer 400 in it and not 404. It returns whether that is so. What
+// is lent from the control connection is left to whoever supervises that.
+func (s *pooled) discardLost(ctx context.Context, err error) bool {
+	if link, ok := s.session.link.(interface{ Loss() error }); ok {
+		if link.Loss() == nil || s.lost == nil {
+			return false
+		}
+	} else if status, is := errors.AsType[*wire.StatusError](err); !is ||
+		status.Status != http.StatusBadRequest || s.Alive(ctx) == nil || ctx.Err() != nil {
 		return false
 	}
 	s.lost()

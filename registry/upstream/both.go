@@ -60,9 +60,9 @@ var _ peer = (*both)(nil)
 
 // newBoth adds an older side to a modern server. dial opens the sessions of that side;
 // seen are the stray questions of the server.
-func newBoth(ctx context.Context, m *modern, cfg *Config, dial opener, seen *strays) *both {
+func newBoth(ctx context.Context, m *modern, dial opener, seen *strays) *both {
 	b := &both{withPool: withPool{peer: m}}
-	b.pool = newPool(ctx, m.conn, m.link.Streams(), cfg, func(ctx context.Context, c *connection,
+	b.pool = newPool(ctx, m.conn, m.link.Streams(), func(ctx context.Context, c *connection,
 		capabilities mcp.Object, open *calls,
 	) (*legacy, error) {
 		l, err := dial(ctx, c, capabilities, open)
@@ -80,7 +80,7 @@ func (b *both) opened(c *connection, err error) error {
 		return nil
 	}
 	switch {
-	case credential.FaultOf(err) != "" && c.owner != nil && b.pool.credential.Personal(c.owner.TenantID):
+	case credential.FaultOf(err) != "" && c.owner != nil && c.cfg.Credential.Personal(c.owner.TenantID):
 		// its owner's alone: others may have one that will do
 	case b.proven.Load(), b.isAway(err):
 		b.shutFor(sideRest)

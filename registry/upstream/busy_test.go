@@ -67,18 +67,18 @@ func (o *serialServer) Follow(ctx context.Context) error {
 func (o *serialServer) supervised(t *testing.T, version string) (*control, *lists, <-chan error) {
 	t.Helper()
 	u := New(Config{Name: "up", Shared: true, Logger: slog.New(slog.DiscardHandler)}, registry.New())
-	c := &control{connection: newConnection(&Config{Name: "up"})}
+	c := &control{connection: newConnection(&u.cfg)}
 	c.version = version
 	if version == mcp.LatestModern {
-		c.peer = newModern(c.connection, o, &u.cfg, nil)
+		c.peer = newModern(c.connection, o, nil)
 	} else {
-		l, err := openLegacy(t.Context(), c.connection, o, &u.cfg, mcp.Object{}, &calls{strays: &strays{}})
+		l, err := openLegacy(t.Context(), c.connection, o, mcp.Object{}, &calls{strays: &strays{}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		c.peer = l
 	}
-	l := newLists(c, &u.cfg, u.pager(c))
+	l := newLists(c, u.pager(c))
 	if err := u.list(t.Context(), l, everyTopic, 0); err != nil {
 		t.Fatal(err)
 	}

@@ -235,9 +235,9 @@ func (c *connection) has(name string) bool {
 }
 
 // extensions returns which extensions the server declares that are carried.
-func (c *connection) extensions(carried *mcp.ExtensionTable) mcp.Extensions {
+func (c *connection) extensions() mcp.Extensions {
 	declared, _ := c.declared()
-	return carried.OfServer(declared)
+	return c.cfg.Extensions.OfServer(declared)
 }
 
 // topics returns the topics of which the server has lists.

@@ -36,24 +36,24 @@ type control struct {
 }
 
 // offers returns the definitions of tools in the form that the catalogue takes.
-func (c *control) offers(cfg *Config, tools []mcp.Object) []registry.Offer {
+func (c *control) offers(tools []mcp.Object) []registry.Offer {
 	offers := make([]registry.Offer, len(tools))
 	for i, definition := range tools {
-		offers[i] = c.offer(cfg, definition)
+		offers[i] = c.offer(definition)
 	}
 	return offers
 }
 
-func (c *control) offer(cfg *Config, definition mcp.Object) registry.Offer {
+func (c *control) offer(definition mcp.Object) registry.Offer {
 	name := definition.Text("name")
 	tasks, definition := c.tasksOf(definition)
 	t := c.newItem(mcp.MethodToolsCall, name, mcp.String(name))
-	t.idempotent = isIdempotent(cfg.Idempotent, name)
+	t.idempotent = isIdempotent(c.cfg.Idempotent, name)
 	asTask := *t
 	asTask.asTask, asTask.idempotent = true, false // a second call would leave the first one's task behind
 	return registry.Offer{
 		Definition: definition,
-		Timeout:    cmp.Or(cfg.ToolTimeouts[name], cfg.Timeout),
+		Timeout:    cmp.Or(c.cfg.ToolTimeouts[name], c.cfg.Timeout),
 		Tasks:      tasks,
 		Call: func(ctx context.Context, call *registry.Call) (mcp.Object, error) {
 			switch {

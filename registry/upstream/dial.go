@@ -86,7 +86,7 @@ func (d *dialer) openAs(ctx context.Context, c *connection, link wire.Link, k ki
 			link.Close(ctx, false)
 		}
 	}()
-	l, err = openLegacy(ctx, c, link, d.cfg, capabilities, open)
+	l, err = openLegacy(ctx, c, link, capabilities, open)
 	return l, d.timeout(err)
 }
 

@@ -26,7 +26,7 @@ func TestOpenPipeIsNotTakenForNews(t *testing.T) {
 		}
 		c.declare(capabilities)
 		c.Following(true, false) // as over a pipe
-		l := newLists(&control{connection: c}, &Config{}, (*legacy)(nil).page)
+		l := newLists(&control{connection: c}, (*legacy)(nil).page)
 		for after, want := range map[time.Duration]topics{
 			freshMax - time.Minute: 0,
 			freshMax + time.Minute: want,

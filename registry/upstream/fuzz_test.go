@@ -61,7 +61,7 @@ func FuzzTake(f *testing.F) {
 			return
 		}
 		elements, _ := raw.Elements()
-		for _, one := range newLists(nil, nil, nil).all() {
+		for _, one := range newLists(nil, nil).all() {
 			one.take(&Config{Name: "s"}, reading{of: one, raw: elements})
 			if len(one.items)+len(one.refused) != len(elements) {
 				t.Errorf("%s: %d kept and %d refused of %d", one.kind, len(one.items), len(one.refused),

@@ -23,9 +23,8 @@ const streamLimit = time.Second
 // opens. It serves as control connection or as pooled session. It is safe for concurrent
 // use. https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle
 type legacy struct {
-	conn    *connection
-	link    wire.Link
-	version string // of the gateway, which the handshake names
+	conn *connection
+	link wire.Link
 	// that the handshake asks for; the server may answer with another one of the era
 	revision     string
 	capabilities mcp.Object          // declared to the server
@@ -56,16 +55,16 @@ var _ peer = (*legacy)(nil)
 // openLegacy does the handshake on a transport and declares the capabilities. open are
 // the calls that the server may ask something. When it fails, the caller closes the link.
 func openLegacy(
-	ctx context.Context, c *connection, link wire.Link, cfg *Config, capabilities mcp.Object, open *calls,
+	ctx context.Context, c *connection, link wire.Link, capabilities mcp.Object, open *calls,
 ) (*legacy, error) {
 	life, stop := context.WithCancel(context.Background())
 	l := &legacy{
-		conn: c, link: link, version: cfg.Version, revision: mcp.LatestLegacy, capabilities: capabilities,
+		conn: c, link: link, revision: mcp.LatestLegacy, capabilities: capabilities,
 		opening: semaphore.NewWeighted(1), setting: semaphore.NewWeighted(1),
 		life: life, stop: stop, streaming: make(chan struct{}), calls: open,
 	}
-	if cfg.named() == mcp.Legacy {
-		l.revision = cfg.Revision
+	if c.cfg.named() == mcp.Legacy {
+		l.revision = c.cfg.Revision
 	}
 	c.hearBy(l)
 	revision, err := l.initialize(ctx)
@@ -82,7 +81,7 @@ func (l *legacy) initialize(ctx context.Context) (revision string, err error) {
 	params := mcp.NewObject(
 		mcp.Member{Name: "protocolVersion", Value: mcp.String(l.revision)},
 		mcp.Member{Name: "capabilities", Value: l.capabilities.JSON()},
-		mcp.Member{Name: "clientInfo", Value: clientInfo(l.version)},
+		mcp.Member{Name: "clientInfo", Value: clientInfo(l.conn.cfg.Version)},
 	)
 	out := l.request(mcp.MethodInitialize, params)
 	defer func() {

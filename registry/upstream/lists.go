@@ -25,7 +25,6 @@ const listLimit = 30 * time.Second
 // they have no lock.
 type lists struct {
 	conn *control
-	cfg  *Config
 	// nil: nothing is asked, since each user has lists of their own
 	ask                                          pager
 	tools, prompts, resources, templates, skills *listing
@@ -49,9 +48,9 @@ type lists struct {
 
 // newLists returns the lists of a new connection. None is read yet, and the catalogue is
 // to be told in any case.
-func newLists(c *control, cfg *Config, ask pager) *lists {
+func newLists(c *control, ask pager) *lists {
 	return &lists{
-		conn: c, cfg: cfg, stale: true, ask: ask,
+		conn: c, stale: true, ask: ask,
 		tools: &listing{
 			kind: registry.KindTool, method: mcp.MethodToolsList, member: "tools",
 			key: "name",
@@ -91,7 +90,7 @@ func (l *lists) every() []*listing {
 // isHad tells whether the server has a list.
 func (l *lists) isHad(one *listing) bool {
 	if l.ask == nil || one.kind == registry.KindSkill &&
-		!l.conn.extensions(l.cfg.Extensions).Has(mcp.ExtensionSkills) {
+		!l.conn.extensions().Has(mcp.ExtensionSkills) {
 		return false
 	}
 	return l.conn.topics()&topicOf(one.kind) != 0
@@ -166,7 +165,7 @@ func (l *lists) readOwn(ctx context.Context, asked topics, late func()) error {
 	for _, one := range wanted {
 		go func() { // never blocks: the channel has room
 			r := reading{of: one}
-			r.err = l.cfg.saved(ctx, func() error {
+			r.err = l.conn.cfg.saved(ctx, func() error {
 				r = one.fetch(limited, l.conn.server, l.ask)
 				r.beside = beside || l.conn.busy()
 				return r.err
@@ -228,17 +227,17 @@ func (l *lists) take(ctx context.Context, r reading) error {
 	case err != nil && (one == l.tools && !excused || ctx.Err() != nil):
 		return err
 	case err != nil && (!overflow || len(r.raw) == 0):
-		if one.fail(l.cfg.Name, err) {
+		if one.fail(l.conn.cfg.Name, err) {
 			l.stale = true
-			l.cfg.Logger.WarnContext(ctx, "a list cannot be read", "kind", string(one.kind), "error",
+			l.conn.cfg.Logger.WarnContext(ctx, "a list cannot be read", "kind", string(one.kind), "error",
 				problem(err))
 		}
 		l.conn.judge(err)
 		return nil
 	}
-	differs, repaired := one.take(l.cfg, r)
+	differs, repaired := one.take(l.conn.cfg, r)
 	if repaired > 0 {
-		l.cfg.Logger.WarnContext(ctx, "definitions held hidden text, which was removed", "kind",
+		l.conn.cfg.Logger.WarnContext(ctx, "definitions held hidden text, which was removed", "kind",
 			string(one.kind), "repairs", repaired)
 	}
 	if !differs {
@@ -247,10 +246,10 @@ func (l *lists) take(ctx context.Context, r reading) error {
 	}
 	l.changed, l.stale = l.changed|topicOf(one.kind), true
 	if overflow {
-		one.refuse(l.cfg.Name, "size", errOverflow)
+		one.refuse(l.conn.cfg.Name, "size", errOverflow)
 	}
 	if one == l.tools {
-		l.offers = l.conn.offers(l.cfg, l.tools.items)
+		l.offers = l.conn.offers(l.tools.items)
 		l.apps = bytes.Contains(l.tools.text, []byte(mcp.MetaAppURI))
 	}
 	return nil
@@ -263,9 +262,9 @@ func (l *lists) source(subscribe func(ctx context.Context, user share.User, uri 
 ) registry.Source {
 	c := l.conn
 	s := registry.Source{
-		Name: l.cfg.Name, Prefix: l.cfg.Prefix, Timeout: l.cfg.Timeout, Tools: l.offers,
+		Name: l.conn.cfg.Name, Prefix: l.conn.cfg.Prefix, Timeout: l.conn.cfg.Timeout, Tools: l.offers,
 		Prompts: l.prompts.items, Resources: l.resources.items, Templates: l.templates.items,
-		Withheld: l.resources.withheld, Released: l.cfg.Released, Extensions: c.extensions(l.cfg.Extensions),
+		Withheld: l.resources.withheld, Released: l.conn.cfg.Released, Extensions: c.extensions(),
 		Reads: c.has("resources") && (!l.resources.none || !l.templates.none),
 	}
 	for _, one := range l.all() {
@@ -305,7 +304,7 @@ func (l *lists) status(left []registry.Refusal) Status {
 // nobody knows. Neither does anybody know what the files of apps hold before they are
 // read.
 func (l *lists) idle() []string {
-	if l.ask == nil || l.apps || l.conn.extensions(l.cfg.Extensions).Any() {
+	if l.ask == nil || l.apps || l.conn.extensions().Any() {
 		return nil
 	}
 	needed := make(map[string]bool)
@@ -317,5 +316,6 @@ func (l *lists) idle() []string {
 			needed[digest] = true
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(l.cfg.Released), func(digest string) bool { return needed[digest] })
+	return slices.DeleteFunc(slices.Clone(l.conn.cfg.Released),
+		func(digest string) bool { return needed[digest] })
 }

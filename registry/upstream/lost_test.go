@@ -71,7 +71,7 @@ func TestCallsThatDidNotReachALostChildGetAnother(t *testing.T) {
 					life: life, stop: stop, streaming: make(chan struct{}),
 				}, nil
 			}
-			p := newPool(t.Context(), newConnection(&Config{Name: "s"}), false, &Config{}, open, &strays{})
+			p := newPool(t.Context(), newConnection(&Config{Name: "s"}), false, open, &strays{})
 			defer p.close(context.Background(), true)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()

@@ -16,7 +16,6 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/registry"
-	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
 
@@ -31,8 +30,6 @@ type modern struct {
 	// appended
 	head string
 	base http.Header
-	// what requests carry; nil: nothing
-	credential *credential.Source
 
 	// ends the present subscription, so that another is opened; nil: none yet
 	renew atomic.Pointer[context.CancelFunc]
@@ -42,19 +39,18 @@ var _ peer = (*modern)(nil)
 
 // newModern returns the peer for a transport. base are the headers of all requests; nil
 // over stdio.
-func newModern(c *connection, link wire.Link, cfg *Config, base http.Header) *modern {
+func newModern(c *connection, link wire.Link, base http.Header) *modern {
 	meta := mcp.NewObject(
 		mcp.Member{Name: mcp.MetaProtocolVersion, Value: mcp.String(mcp.LatestModern)},
-		mcp.Member{Name: mcp.MetaClientInfo, Value: clientInfo(cfg.Version)},
+		mcp.Member{Name: mcp.MetaClientInfo, Value: clientInfo(c.cfg.Version)},
 		mcp.Member{Name: mcp.MetaClientCapabilities, Value: mcp.RawJSON("{}")},
 	)
 	text := meta.JSON()
 	own := string(text[1 : len(text)-1])
 	// some tools may be listed only then
-	meta = meta.With(mcp.MetaClientCapabilities, cfg.everything().JSON())
+	meta = meta.With(mcp.MetaClientCapabilities, c.cfg.everything().JSON())
 	return &modern{
 		conn: c, link: link, meta: meta, own: own, head: strings.TrimSuffix(own, "{}"), base: base,
-		credential: cfg.Credential,
 	}
 }
 
@@ -340,7 +336,7 @@ func (m *modern) watchResource(ctx context.Context, tenantID, uri string, onConf
 	defer cancel()
 	list := mcp.Array([]mcp.RawJSON{mcp.String(uri)})
 	out := m.subscription(mcp.NewObject(mcp.Member{Name: "resourceSubscriptions", Value: list}))
-	if m.credential != nil {
+	if m.conn.cfg.Credential != nil {
 		out.For = &auth.Principal{TenantID: tenantID}
 	}
 	confirmed, refused := false, false

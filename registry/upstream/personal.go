@@ -44,7 +44,6 @@ const (
 type personal struct {
 	reg    *registry.Registry
 	conn   *control
-	cfg    *Config
 	ctx    context.Context //nolint:containedctx // readings outlive the request that asks, and end with the connection
 	end    context.CancelFunc
 	work   sync.WaitGroup
@@ -83,13 +82,13 @@ type ownLists struct {
 	reading  chan struct{}   // closed when the one under way ends; nil: none is
 }
 
-func newPersonal(ctx context.Context, reg *registry.Registry, c *control, cfg *Config) *personal {
+func newPersonal(ctx context.Context, reg *registry.Registry, c *control) *personal {
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
 	return &personal{
-		reg: reg, conn: c, cfg: cfg, ctx: ctx, end: end, slots: semaphore.NewWeighted(personalReadings),
+		reg: reg, conn: c, ctx: ctx, end: end, slots: semaphore.NewWeighted(personalReadings),
 		cache: credential.NewCache[ownLists](),
 		shared: &sharedLists{
-			claim: cfg.Memory.Reserve(share.Server(cfg.Name)),
+			claim: c.cfg.Memory.Reserve(share.Server(c.cfg.Name)),
 			all:   map[[sha256.Size]byte]weak.Pointer[registry.Lists]{},
 		},
 	}
@@ -110,13 +109,13 @@ func (p *personal) close() {
 // whose streams wait for news.
 func (p *personal) outdated() {
 	p.epoch.Add(1)
-	p.reg.Renew(p.cfg.Name)
+	p.reg.Renew(p.conn.cfg.Name)
 }
 
 // Known implements registry.Personal. Lists that the server may have changed are read
 // beside it.
 func (p *personal) Known(who *auth.Principal) *registry.Lists {
-	own := p.cache.Peek(p.cfg.Credential.CacheKey(who))
+	own := p.cache.Peek(p.conn.cfg.Credential.CacheKey(who))
 	if own == nil {
 		return nil
 	}
@@ -146,7 +145,7 @@ func (p *personal) beginLocked(own *ownLists, who *auth.Principal, epoch uint64)
 // Lists implements registry.Personal. Lists that are only old are read again beside the
 // request; it waits where there are none, or the server has announced others.
 func (p *personal) Lists(ctx context.Context, who *auth.Principal) (*registry.Lists, error) {
-	own := p.cache.At(p.cfg.Credential.CacheKey(who), func() *ownLists { return &ownLists{} })
+	own := p.cache.At(p.conn.cfg.Credential.CacheKey(who), func() *ownLists { return &ownLists{} })
 	epoch := p.epoch.Load()
 	own.mu.Lock()
 	outdated := own.due.IsZero() || own.epoch != epoch
@@ -185,7 +184,7 @@ func (p *personal) read(own *ownLists, who *auth.Principal) {
 	)
 	err := p.slots.Acquire(p.ctx, 1)
 	if err == nil {
-		err = p.cfg.saved(p.ctx, func() (err error) {
+		err = p.conn.cfg.saved(p.ctx, func() (err error) {
 			lists, fresh, err = p.ask(who)
 			return err
 		})
@@ -216,14 +215,14 @@ func (p *personal) read(own *ownLists, who *auth.Principal) {
 		p.tell()
 	}
 	if err != nil && p.ctx.Err() == nil {
-		p.cfg.Logger.WarnContext(p.ctx, "the lists of a user cannot be read",
+		p.conn.cfg.Logger.WarnContext(p.ctx, "the lists of a user cannot be read",
 			slog.String("tenant", who.TenantID), slog.String("problem", problem(err)))
 	}
 }
 
 // ask reads all lists as the user.
 func (p *personal) ask(who *auth.Principal) (lists *registry.Lists, fresh time.Duration, err error) {
-	l := newLists(p.conn, p.cfg, func(ctx context.Context, method string, cursor mcp.RawJSON) (mcp.Object,
+	l := newLists(p.conn, func(ctx context.Context, method string, cursor mcp.RawJSON) (mcp.Object,
 		error,
 	) {
 		return p.page(ctx, who, method, cursor)
@@ -268,7 +267,7 @@ func (p *personal) made(digest [sha256.Size]byte, l *lists) (*registry.Lists, er
 		return nil, &registry.MemoryError{Err: err}
 	}
 	if len(left) > 0 {
-		p.cfg.Logger.InfoContext(p.ctx, "a definition of a user's lists was left out",
+		p.conn.cfg.Logger.InfoContext(p.ctx, "a definition of a user's lists was left out",
 			slog.String("problem", problem(left[0].Err)))
 	}
 	return made, nil
@@ -323,7 +322,7 @@ func (p *personal) tell() {
 			p.mu.Lock()
 			p.renewal = nil
 			p.mu.Unlock()
-			p.reg.Renew(p.cfg.Name)
+			p.reg.Renew(p.conn.cfg.Name)
 		})
 	}
 }

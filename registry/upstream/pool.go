@@ -14,7 +14,6 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/registry"
-	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/seats"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
 )
@@ -47,13 +46,13 @@ var _ peer = (*older)(nil)
 
 // newOlder adds a pool to a control connection. dial opens the sessions of the pool; seen
 // are the stray questions of the server.
-func newOlder(ctx context.Context, control *legacy, cfg *Config, dial opener, seen *strays) *older {
-	p := newPool(ctx, control.conn, control.link.Streams(), cfg, dial, seen)
-	if cfg.Shared {
+func newOlder(ctx context.Context, control *legacy, dial opener, seen *strays) *older {
+	p := newPool(ctx, control.conn, control.link.Streams(), dial, seen)
+	if control.conn.cfg.Shared {
 		p.control = control
 		heard := func(state mcp.Object) { p.tasks.heard(nil, state) }
 		control.tasks.Store(&heard)
-	} else if cfg.OneUser && cfg.URL == "" {
+	} else if control.conn.cfg.OneUser && control.conn.cfg.URL == "" {
 		p.lend(control)
 	}
 	return &older{withPool{control, p}}
@@ -91,7 +90,7 @@ func (o *older) as(declared mcp.Object) pager {
 func (o *older) watchResource(ctx context.Context, tenantID, uri string, onConfirmed func(),
 	updated func(uri string),
 ) error {
-	if o.pool.shared || o.pool.lends {
+	if o.pool.cfg.Shared || o.pool.lends {
 		return o.peer.watchResource(ctx, tenantID, uri, onConfirmed, updated)
 	}
 	s, _, err := o.pool.take(ctx, seats.Key{Owner: auth.Owner{User: auth.User{TenantID: tenantID}}},
@@ -109,13 +108,10 @@ func (o *older) watchResource(ctx context.Context, tenantID, uri string, onConfi
 // concurrent use.
 type pool struct {
 	control *legacy // with Config.Shared: runs calls whose callers cannot be asked; nil otherwise
+	cfg     *Config
 	conn    *connection
-	server  fault
-	shared  bool // Config.Shared: one session may serve everyone
 	streams bool // the transport gives each call a stream of its own
-	// what requests carry; nil: nothing
-	credential *credential.Source
-	most       int // sessions at the same time, beside the control connection
+	most    int  // sessions at the same time, beside the control connection
 	// Config.OneUser: the control connection is lent to one client after the other
 	lends   bool
 	seats   *seats.Pool[*pooled] // the sessions
@@ -128,19 +124,18 @@ type pool struct {
 // newPool returns a pool without sessions. c is the control connection, dial opens the
 // sessions, seen are the stray questions of the server. The pool has the values of ctx
 // and outlives it: close ends it.
-func newPool(ctx context.Context, c *connection, streams bool, cfg *Config, dial opener, seen *strays) *pool {
+func newPool(ctx context.Context, c *connection, streams bool, dial opener, seen *strays) *pool {
 	p := &pool{
-		conn: c, server: c.server, shared: cfg.Shared, streams: streams, most: maxSessions,
-		credential: cfg.Credential,
-		everything: string(cfg.everything().JSON()),
+		cfg: c.cfg, conn: c, streams: streams, most: maxSessions,
+		everything: string(c.cfg.everything().JSON()),
 	}
-	if cfg.URL == "" {
-		p.most = cmp.Or(cfg.MaxChildren, defaultChildren) - 1 // one is the control connection's
+	if c.cfg.URL == "" {
+		p.most = cmp.Or(c.cfg.MaxChildren, defaultChildren) - 1 // one is the control connection's
 	}
 	p.tasks = newTasks(c.server)
 	lagging := &atomic.Bool{}
 	p.seats = seats.New(ctx, seats.Config[*pooled]{
-		Max: p.most, Opening: 2 * cfg.openLimit(), // a child may be started twice
+		Max: p.most, Opening: 2 * c.cfg.openLimit(), // a child may be started twice
 		New: func(k seats.Key, lost func()) *pooled {
 			conn := newSessionConnection(c)
 			if k.Owner != (auth.Owner{}) {
@@ -157,7 +152,7 @@ func newPool(ctx context.Context, c *connection, streams bool, cfg *Config, dial
 	})
 	p.tasks.seats = p.seats
 	p.parking = &parking{
-		server: c.server, seats: p.seats, tasks: p.tasks, count: cfg.Count, saved: cfg.saved,
+		server: c.server, seats: p.seats, tasks: p.tasks, count: c.cfg.Count, saved: c.cfg.saved,
 		slots: share.New(parkedMax), waiting: map[string]*parkedCall{},
 	}
 	p.seats.Go(p.sweep)
@@ -170,12 +165,12 @@ func (p *pool) take(ctx context.Context, k seats.Key, u seats.Use) (*seat, seats
 	s, waits, err := p.seats.Take(ctx, k, u)
 	switch {
 	case errors.Is(err, seats.ErrNone):
-		err = p.server.unavailable(false, errNoChild)
+		err = p.conn.server.unavailable(false, errNoChild)
 	case errors.Is(err, seats.ErrEnded):
-		err = p.server.unavailable(false, wire.ErrGone)
+		err = p.conn.server.unavailable(false, wire.ErrGone)
 	case errors.Is(err, seats.ErrLate):
 		p.conn.waitedInVain() // perhaps because the server hangs, and opens no session
-		err = p.server.unavailable(false, err)
+		err = p.conn.server.unavailable(false, err)
 	}
 	return s, waits, err
 }
@@ -185,8 +180,8 @@ func (p *pool) take(ctx context.Context, k seats.Key, u seats.Use) (*seat, seats
 func (p *pool) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object, error) {
 	// What the caller has is made first, so that a session opens with it, and a fault of it
 	// is the call's own. Who has left needs none to end a call that is parked.
-	if _, err := p.credential.For(ctx, &c.Principal); err != nil && ctx.Err() == nil {
-		return mcp.Object{}, p.server.unavailable(false, err)
+	if _, err := p.cfg.Credential.For(ctx, &c.Principal); err != nil && ctx.Err() == nil {
+		return mcp.Object{}, p.conn.server.unavailable(false, err)
 	}
 	state, tries := c.Params.Text("requestState"), 1
 	if state == stateAgain {
@@ -230,7 +225,7 @@ func (p *pool) callAs(ctx context.Context, i *item, c *registry.Call, state stri
 // plain runs a call whose caller cannot be asked anything.
 func (p *pool) plain(ctx context.Context, i *item, c *registry.Call) (mcp.Object, error) {
 	k := p.keyOf(c, i)
-	if p.shared && k == (seats.Key{}) && (c.LogLevel == 0 || !p.conn.has("logging")) {
+	if p.cfg.Shared && k == (seats.Key{}) && (c.LogLevel == 0 || !p.conn.has("logging")) {
 		return p.run(ctx, nil, p.control, i, c)
 	}
 	return p.seated(ctx, i, c, func(s *seat) (mcp.Object, error) {
@@ -286,8 +281,8 @@ func (p *pool) keyOf(c *registry.Call, i *item) seats.Key {
 	logs := c.LogLevel > 0 // many servers send them that do not declare logging
 	k.Alone = !p.streams && (k.Patient || logs)
 	switch {
-	case p.shared:
-	case k.Patient || logs || p.credential.Personal(c.Principal.TenantID):
+	case p.cfg.Shared:
+	case k.Patient || logs || p.cfg.Credential.Personal(c.Principal.TenantID):
 		k.Owner = c.Principal.Owner()
 	default:
 		k.TenantID = c.Principal.TenantID
@@ -333,7 +328,7 @@ func (p *pool) useTask(ctx context.Context, i *item, c *registry.Call) (mcp.Obje
 	session, s := p.control, one.seat
 	if s != nil {
 		session = s.Session.session
-		if c.LogLevel > 0 && !p.shared && !p.lends && s.Session.key.Owner != c.Principal.Owner() {
+		if c.LogLevel > 0 && !p.cfg.Shared && !p.lends && s.Session.key.Owner != c.Principal.Owner() {
 			// its client wants them only since the task began, in a session of several
 			// users
 			mute := *c

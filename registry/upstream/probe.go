@@ -62,10 +62,10 @@ func (d *dialer) declared() mcp.Object {
 func (d *dialer) serve(ctx context.Context, c *control) {
 	switch p := c.peer.(type) {
 	case *legacy:
-		c.peer = newOlder(ctx, p, d.cfg, d.open, &d.strays)
+		c.peer = newOlder(ctx, p, d.open, &d.strays)
 	case *modern:
 		if d.cfg.named() == 0 && !d.cfg.Shared {
-			c.peer = newBoth(ctx, p, d.cfg, d.openSide, &d.strays)
+			c.peer = newBoth(ctx, p, d.openSide, &d.strays)
 		}
 	}
 }
@@ -136,7 +136,7 @@ func refused(err error) bool {
 // it; after an error there is nothing to close.
 func (d *dialer) discover(ctx context.Context, c *connection) (verdict, *modern, error) {
 	link := wire.NewHTTP(d.cfg.site(c.owner), c)
-	m := newModern(c, link, d.cfg, link.Header())
+	m := newModern(c, link, link.Header())
 	says, err := d.probe(ctx, m)
 	if err != nil {
 		m.close(ctx, false)
@@ -264,7 +264,7 @@ func (d *dialer) connectChild(ctx context.Context, c *control) error {
 // connection to it. patient: all of that time may pass before the child answers. After an
 // error, link is closed.
 func (d *dialer) ask(ctx context.Context, c *control, link wire.Link, patient bool) error {
-	m := newModern(c.connection, link, d.cfg, nil)
+	m := newModern(c.connection, link, nil)
 	asked, limit := d.inquire(ctx, m), probeLimit
 	if patient {
 		limit = forGood

@@ -138,7 +138,7 @@ func (u *Upstream) Probe(ctx context.Context) (Status, error) {
 		return Status{Server: u.cfg.Name, Tried: true, Problem: problem(err), Said: u.dialer.lastSaid()}, err
 	}
 	defer c.end(ctx, true)
-	l := newLists(c, &u.cfg, u.pager(c))
+	l := newLists(c, u.pager(c))
 	if err := l.read(ctx, everyTopic, func() {}); err != nil {
 		return Status{Server: u.cfg.Name, Tried: true, Problem: problem(err), Said: u.dialer.lastSaid()}, err
 	}
@@ -180,9 +180,9 @@ func (u *Upstream) serve(ctx context.Context) error {
 	u.dialer.serve(ctx, c)
 	u.control.Store(c)
 	defer u.control.Store(nil)
-	l := newLists(c, &u.cfg, u.pager(c))
+	l := newLists(c, u.pager(c))
 	if u.cfg.Personal {
-		l.personal = newPersonal(ctx, u.section.reg, c, &u.cfg)
+		l.personal = newPersonal(ctx, u.section.reg, c)
 		defer l.personal.close()
 	}
 	if err := u.list(ctx, l, everyTopic, 0); err != nil {

@@ -28,16 +28,16 @@ import (
 // that it declares and, since not all servers declare it, that of apps if a tool has a
 // view.
 func (l *lists) dependsOn() mcp.Extensions {
-	has := l.conn.extensions(l.cfg.Extensions)
+	has := l.conn.extensions()
 	if l.apps {
 		has = has.With(mcp.ExtensionsNamed(mcp.ExtensionApps))
 	}
-	return l.cfg.Extensions.ListsApart(has)
+	return l.conn.cfg.Extensions.ListsApart(has)
 }
 
 // base returns which of the extensions on which lists depend conn declares.
 func (l *lists) base() mcp.Extensions {
-	if l.conn.bare(l.cfg) {
+	if l.conn.bare() {
 		return mcp.Extensions{}
 	}
 	return l.apart
@@ -45,16 +45,16 @@ func (l *lists) base() mcp.Extensions {
 
 // bare tells whether the connection declares nothing: it is a session that serves
 // everyone.
-func (c *connection) bare(cfg *Config) bool { return cfg.Shared && mcp.EraOf(c.version) == mcp.Legacy }
+func (c *connection) bare() bool { return c.cfg.Shared && mcp.EraOf(c.version) == mcp.Legacy }
 
 // declaring returns what a client declares to the server that has of the extensions on
 // which lists depend those of the variant, in the place of conn.
 func (l *lists) declaring(v *lists) mcp.Object {
 	missing := l.apart.Without(v.declared)
-	if l.conn.bare(l.cfg) {
-		return l.cfg.Extensions.All().Without(missing).Adding(mcp.Object{})
+	if l.conn.bare() {
+		return l.conn.cfg.Extensions.All().Without(missing).Adding(mcp.Object{})
 	}
-	return l.cfg.everythingBut(missing)
+	return l.conn.cfg.everythingBut(missing)
 }
 
 // setVariants makes the variants fit the extensions on which lists depend now.
@@ -65,7 +65,7 @@ func (l *lists) setVariants() {
 	}
 	l.apart, l.variants, l.changed, l.stale = apart, nil, everyTopic, true
 	for _, set := range apart.Sets() {
-		v := newLists(l.conn, l.cfg, nil)
+		v := newLists(l.conn, nil)
 		v.declared = set
 		if v.ask = l.conn.peer.as(l.declaring(v)); v.ask != nil && set != l.base() {
 			l.variants = append(l.variants, v)
@@ -86,9 +86,9 @@ func (l *lists) readVariants(ctx context.Context, asked topics, publish func()) 
 			topics = everyTopic
 		}
 		err := v.readOwn(limited, topics, publish)
-		if err != nil && ctx.Err() == nil && v.tools.fail(l.cfg.Name, err) {
+		if err != nil && ctx.Err() == nil && v.tools.fail(l.conn.cfg.Name, err) {
 			v.stale = true
-			l.cfg.Logger.WarnContext(ctx, "the lists for clients with fewer extensions cannot be read",
+			l.conn.cfg.Logger.WarnContext(ctx, "the lists for clients with fewer extensions cannot be read",
 				"error", problem(err))
 		}
 		l.changed, l.stale = l.changed|v.changed, l.stale || v.stale

@@ -192,6 +192,9 @@ func TestBusySessionIsExamined(t *testing.T) {
 		"an error": func(w http.ResponseWriter, m wire) {
 			sendError(w, http.StatusBadRequest, m.ID, -32000, text)
 		},
+		"an error with the status of a session that is unknown": func(w http.ResponseWriter, m wire) {
+			sendError(w, http.StatusNotFound, m.ID, -32001, "Session not found")
+		},
 		"an error without an id, as examples of the npm SDK": func(w http.ResponseWriter, _ wire) {
 			sendError(w, http.StatusBadRequest, nil, -32000, text)
 		},

@@ -316,6 +316,9 @@ func (l *HTTP) refused(out *Request, s *session, resp *response) error {
 	switch resp.StatusCode {
 	case http.StatusBadRequest, http.StatusNotFound:
 		if answered != nil {
+			if out.Header == nil {
+				l.up.CheckAlive() // some servers say so when they do not know the session
+			}
 			return answered
 		}
 		if legacySession && resp.StatusCode == http.StatusNotFound {
@@ -339,11 +342,7 @@ func (l *HTTP) refusal(out *Request, resp *response) *mcp.Error {
 	if resp.media != typeJSON || !id.IsNull() && mcp.ID(id) != out.ID || id.IsNull() && out.Header == nil {
 		return nil
 	}
-	answered := mcp.ErrorIn(envelope.Value("error"))
-	if answered != nil && out.Header == nil && resp.StatusCode == http.StatusBadRequest {
-		l.up.CheckAlive() // some servers say so when they do not know the session
-	}
-	return answered
+	return mcp.ErrorIn(envelope.Value("error"))
 }
 
 // readStreams reads the answer from an event stream. A legacy server may end the stream

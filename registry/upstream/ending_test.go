@@ -21,7 +21,7 @@ func TestWhoSubscribesAsTheUpstreamEndsIsTold(t *testing.T) {
 	if err := all.slots.Take(user, 1); err != nil {
 		t.Fatal(err)
 	}
-	all.end(w)
+	all.remove(w)
 	select {
 	case err := <-l.outcome:
 		if err == nil {

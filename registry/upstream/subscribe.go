@@ -35,12 +35,13 @@ type watches struct {
 	credential *credential.Source
 	control    func() *control // returns the present control connection, nil when there is none
 	slots      *share.Budget   // one for each watch, held by one of the users for whom it is
+	life       context.Context //nolint:containedctx // of all watches, which are nobody's in particular
+	end        context.CancelFunc
 
 	mu    sync.Mutex // guards the fields below and those of each watch
 	byKey map[watchKey]*watch
-	ended bool
 
-	work sync.WaitGroup // the goroutine keep of each watch; nothing is added once ended is set
+	work sync.WaitGroup // the goroutine keep of each watch; nothing is added once life has ended
 }
 
 // watchKey says which resource is followed for which tenant. Tenants share nothing,
@@ -96,37 +97,36 @@ func (t *watches) subscribe(ctx context.Context, user share.User, uri string,
 	l := &listener{
 		user: user, updated: updated, over: over, gone: ctx.Done(), outcome: make(chan error, 1),
 	}
-	w, err := t.join(ctx, watchKey{tenantID, uri}, l)
+	w, err := t.join(watchKey{tenantID, uri}, l)
 	if err != nil {
 		return err
 	}
-	stop := context.AfterFunc(ctx, func() { t.remove(w, l) })
+	stop := context.AfterFunc(ctx, func() { t.leave(w, l) })
 	select {
 	case err = <-l.outcome:
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
 	if err != nil && stop() {
-		t.remove(w, l)
+		t.leave(w, l)
 	}
 	return err
 }
 
 // join adds a listener to the watch of a resource, and starts the watch if there is none.
-func (t *watches) join(ctx context.Context, key watchKey, l *listener) (*watch, error) {
+func (t *watches) join(key watchKey, l *listener) (*watch, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	w := t.byKey[key]
 	switch {
-	case t.ended:
+	case t.life.Err() != nil:
 		return nil, t.server.unavailable(false, wire.ErrGone)
 	case w == nil || w.ending:
 		if err := t.slots.Take(l.user, 1); err != nil {
 			return nil, &registry.SubscribedError{Server: string(t.server), Err: err}
 		}
-		// It is for all who ask later too, so it ends with the last of them and not with
-		// the first.
-		lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		// It is for all who ask later too, so it has nothing of the request of the first.
+		lasting, cancel := context.WithCancel(t.life)
 		next := &watch{
 			key: key, cancel: cancel, hurry: make(chan struct{}, 1), done: make(chan struct{}),
 			holder: l.user, listeners: map[*listener]struct{}{},
@@ -147,10 +147,10 @@ func (t *watches) join(ctx context.Context, key watchKey, l *listener) (*watch, 
 	return w, nil
 }
 
-// remove removes a listener. The watch ends with its last listener. When its holder has
+// leave removes a listener. The watch ends with its last listener. When its holder has
 // left, one of the others holds its slot from then on, if one has room; else users could
 // fill each other's shares by following the same and staying.
-func (t *watches) remove(w *watch, l *listener) {
+func (t *watches) leave(w *watch, l *listener) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(w.listeners, l)
@@ -173,10 +173,10 @@ func (t *watches) remove(w *watch, l *listener) {
 	}
 }
 
-// end removes a watch whose goroutine is about to return, and lets the next one of the
+// remove removes a watch whose goroutine is about to return, and lets the next one of the
 // same resource begin. Listeners that rely on the watch are left when the upstream ends.
 // From then on the watch has none: whoever leaves must not move a slot that is given back.
-func (t *watches) end(w *watch) {
+func (t *watches) remove(w *watch) {
 	t.mu.Lock()
 	w.cancel()
 	close(w.done)
@@ -202,10 +202,7 @@ func (t *watches) end(w *watch) {
 // close ends all watches and waits for their goroutines. No watch begins afterwards.
 func (t *watches) close() {
 	t.mu.Lock()
-	t.ended = true
-	for _, w := range t.byKey {
-		w.cancel()
-	}
+	t.end()
 	t.mu.Unlock()
 	t.work.Wait()
 }
@@ -213,7 +210,7 @@ func (t *watches) close() {
 // keep holds the subscription of a watch open until ctx ends. A subscription that was
 // never confirmed is not tried again: its listeners have got the error.
 func (t *watches) keep(ctx context.Context, w *watch) {
-	defer t.end(w)
+	defer t.remove(w)
 	if w.after != nil {
 		// if the server saw the new subscription before the end of the old one, it would
 		// end the new one

@@ -95,7 +95,9 @@ func New(cfg Config, reg *registry.Registry) *Upstream {
 	u.section = section{cfg: &u.cfg, reg: reg}
 	u.standing = standing{tell: cfg.Status, logger: cfg.Logger, status: Status{Server: cfg.Name}}
 	u.dialer = dialer{cfg: &u.cfg}
+	life, end := context.WithCancel(context.Background())
 	u.watches = watches{
+		life: life, end: end,
 		server: fault(cfg.Name), credential: cfg.Credential, control: u.control.Load,
 		common: map[mcp.Era]bool{mcp.Modern: cfg.URL == "", mcp.Legacy: cfg.Shared},
 		slots:  share.New(maxWatches), byKey: map[watchKey]*watch{},

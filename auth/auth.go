@@ -18,9 +18,10 @@
 //	keys at an address    remote; keytimes: how long they serve; savedset: what outlives the process
 //	a token taken apart   verifier: the only file that imports the JWT library
 //	who a caller is       principal; carried: what else of a token goes with it; cache: of verified tokens
-//	sets of keys          keyset, jwks
+//	sets of keys as text  jwks
 //	what claims mean      mapping, claimpath, claims
 //	what is handed in     config
+//	sets of keys          keyset
 //	keys                  keys, secret: files of them; roca: weak ones
 //	what all of them use  errors
 package auth
@@ -204,9 +205,6 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Principal, error) 
 
 // read takes a token apart, and finds the entry that judges it.
 func (v *Verifier) read(token string) (*parsed, *issuer, error) {
-	if err := fits(token); err != nil {
-		return nil, nil, err
-	}
 	p, err := parse(token)
 	if err != nil {
 		return nil, nil, err
@@ -232,16 +230,20 @@ func (v *Verifier) verify(ctx context.Context, token string, now time.Time) (*en
 		signer, err = p.signed(keys)
 	}
 	if err != nil {
-		return nil, claiming(err, p.claims.issuer)
+		if refused, ok := errors.AsType[*Error](err); ok {
+			refused.Claimed = p.claims.issuer
+		}
+		return nil, err
 	}
 	principal, values, err := from.accept(&p.claims, now)
 	if err != nil {
 		return nil, from.attributed(err, &p.claims)
 	}
 	principal.proof = from.proof(p, signer, values)
+	principal.token = from.vouched(principal.proof.family)
 	return &entry{
 		principal: principal, until: p.claims.expires.Add(leeway), keys: from.keys,
-		generation: set.generation, keepToken: from.keepToken, tokenOf: from.tokenOf,
+		generation: set.generation, keepToken: from.keepToken && from.own == nil,
 	}, nil
 }
 

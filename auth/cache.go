@@ -25,8 +25,6 @@ type entry struct {
 	keys       source    // of the token's issuer
 	generation uint64    // of the key set that verified the token
 	keepToken  bool      // the token goes on with the principal
-	// tokenOf gives what goes on in place of the token. It is nil if nothing does.
-	tokenOf func(ctx context.Context, family string) (string, error)
 }
 
 // holds tells whether the token would be verified again now: it has not expired, and its
@@ -92,9 +90,7 @@ func (c *cache) addLocked(d digest, e *entry) {
 func (e *entry) carrying(token string, d digest) Principal {
 	p := e.principal
 	if e.keepToken {
-		p.token = &carriedToken{text: token, digest: d}
-	} else if family := p.proof.family; e.tokenOf != nil && family != "" {
-		p.token = &carriedToken{digest: digestOf("family\x00" + family), family: family, of: e.tokenOf}
+		p.token = &carriedToken{d, func(context.Context) (string, error) { return token, nil }}
 	}
 	return p
 }

@@ -18,11 +18,9 @@ type Claim struct {
 // person signs in again.
 var ErrSubjectGone = errors.New("the caller has no token that could be shown for it")
 
-// carriedToken is the token of a principal, or how to get it. It is behind a pointer so
-// that whatever prints a principal prints an address.
+// carriedToken is how to get the token of a principal. It is behind a pointer so that
+// whatever prints a principal prints an address.
 type carriedToken struct {
-	text   string // "": of gives it
-	digest digest // of text, or of family
-	family string // for which of is asked
-	of     func(ctx context.Context, family string) (string, error)
+	digest digest // of the token, or of the family that it is had for
+	text   func(context.Context) (string, error)
 }

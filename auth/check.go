@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"slices"
@@ -56,12 +57,15 @@ func (p *Principal) ended() error {
 // proof returns by what the verified token p of the issuer was accepted; tenants are the
 // values that named its tenants.
 func (i *issuer) proof(p *parsed, signer verifying, tenants []string) *proof {
-	family, _ := strictjson.Text(p.claims.member(FamilyClaim)) // a token without one cannot be revoked
-	carried := i.carried(&p.claims)
+	family := ""
+	if i.own != nil {
+		family, _ = strictjson.Text(p.claims.member(FamilyClaim)) // a token without one cannot be revoked
+	}
+	carried := i.carried(&p.claims, family)
 	return &proof{
 		issuer:    i.name,
 		family:    family,
-		revoked:   i.revoked,
+		own:       i.own,
 		key:       signer.fingerprint,
 		keyID:     p.keyID,
 		algorithm: p.algorithm,
@@ -109,15 +113,26 @@ func (i *issuer) isTenant(p *Principal) bool {
 // carried returns what goes on of the claims of a token. Of one that this gateway has
 // given to a person these are the claims that are sealed in it: its own are the gateway's
 // words.
-func (i *issuer) carried(c *claims) []Claim {
-	if _, signedIn := strictjson.Text(c.member(FamilyClaim)); i.openSealed == nil || !signedIn {
+func (i *issuer) carried(c *claims, family string) []Claim {
+	if family == "" {
 		return carriedClaims(c.all, i.keepClaims)
 	}
 	sealed, is := strictjson.Text(c.member(SealedClaim))
 	if !is {
 		return nil
 	}
-	return Keep(i.openSealed(sealed), i.keepClaims)
+	return Keep(i.own.OpenSealed(sealed), i.keepClaims)
+}
+
+// vouched returns how the token is had that goes on in place of one that this gateway has
+// given out for a family, nil if none does.
+func (i *issuer) vouched(family string) *carriedToken {
+	if i.own == nil || !i.keepToken || family == "" {
+		return nil
+	}
+	return &carriedToken{digestOf("family\x00" + family), func(ctx context.Context) (string, error) {
+		return i.own.TokenOf(ctx, family)
+	}}
 }
 
 // Keep returns those of the claims with these names that would go on with a principal whose

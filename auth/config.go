@@ -20,7 +20,7 @@ const (
 	FamilyClaim = "family" // what the token was given out for
 	// scopes that another token of the same sign-in could have, as scope has those of this
 	SpareClaim = "spare_scope"
-	// claims of the person that only the gateway reads: Issuer.OpenSealed has them
+	// claims of the person that only the gateway reads: Own.OpenSealed has them
 	SealedClaim = "kept"
 )
 
@@ -69,32 +69,22 @@ type Issuer struct {
 	Recorded []string
 
 	// What goes on with the Principal of a token, for servers that are told who calls: the
-	// claims with these names, at the top of the token, and the token itself.
+	// claims with these names, at the top of the token, and the token itself. Of a token of
+	// this gateway these are what Own has in their place.
 	KeepClaims []string
 	KeepToken  bool
-	// OpenSealed gives the claims, as a JSON object, that a token of this gateway has
-	// sealed in its claim SealedClaim, and of which KeepClaims chooses. Nil: its tokens
-	// have none.
-	OpenSealed func(sealed string) []byte
-	// TokenOf gives, in place of a token of this gateway, the one of whoever vouches for the
-	// person of the family that its claim FamilyClaim names. The error is ErrSubjectGone if
-	// the person has to sign in for that. Nil: such a token goes on with nobody.
-	TokenOf func(ctx context.Context, family string) (string, error)
 
 	MaxLifetime time.Duration // how long its tokens may live; zero: the constant MaxLifetime
 
-	// The issuer is this gateway, which signs tokens for people whom others know.
-	// SpeaksFor has the issuers that a claim OriginClaim may name: the Principal has that
-	// one as its Issuer. Nil: the issuer speaks for its own people. Revoked tells whether
-	// what a token was given out for, which its claim FamilyClaim names, has ended; it is
-	// asked at each use, and must be quick. Nil: nothing ends before its time.
+	// The issuer signs tokens for people whom others know. SpeaksFor has the issuers that a
+	// claim OriginClaim may name: the Principal has that one as its Issuer. Nil: the issuer
+	// speaks for its own people.
 	SpeaksFor []string
-	Revoked   func(family string) bool
 
 	// Exactly one source of keys.
-	Own  func() (keys []Key, generation uint64) // of this gateway; the generation differs when they do
-	Keys []Key                                  // from a file: public keys, or one shared secret
-	JWKS []byte                                 // the text of a key set from a file
+	Own  *Own   // of this gateway
+	Keys []Key  // from a file: public keys, or one shared secret
+	JWKS []byte // the text of a key set from a file
 	// the address of a key set, which is fetched while Run runs, and again when keys
 	// change
 	JWKSURL string
@@ -111,6 +101,22 @@ type Issuer struct {
 	// long the last set serves, and then tokens are refused as unavailable; zero: 1 hour,
 	// or KeysRefresh if that is longer. CheckKeyTimes has their bounds.
 	KeysRefresh, KeysStale time.Duration
+}
+
+// Own is this gateway as an issuer. Its functions are safe for concurrent use.
+type Own struct {
+	// Keys returns the keys that verify its tokens, which may change at any time. It is
+	// asked at each use, and must be quick.
+	Keys func() *PublicKeys
+	// Revoked tells whether what a token was given out for, which its claim FamilyClaim
+	// names, has ended. It is asked at each use, and must be quick.
+	Revoked func(family string) bool
+	// OpenSealed returns the claims, as a JSON object, that a token of a family has sealed in
+	// its claim SealedClaim.
+	OpenSealed func(sealed string) []byte
+	// TokenOf returns the token of whoever vouches for the person of a family. The error is
+	// ErrSubjectGone if the person has to sign in for that.
+	TokenOf func(ctx context.Context, family string) (string, error)
 }
 
 // AllTenants returns the tenants that the issuer's tokens may be for, each once, in no

@@ -46,17 +46,6 @@ func (e *Error) Error() string { return "token refused: " + e.Reason }
 // Unwrap returns the cause, nil if there is none.
 func (e *Error) Unwrap() error { return e.Err }
 
-// claiming returns a copy of err that says which issuer the token names.
-func claiming(err error, issuer string) error {
-	refused, ok := errors.AsType[*Error](err)
-	if !ok {
-		return err
-	}
-	claimed := *refused // others may share it
-	claimed.Claimed = issuer
-	return &claimed
-}
-
 // address returns an issuer that has the form of an address, and "" for any other text.
 // https://openid.net/specs/openid-connect-core-1_0.html#IssuerIdentifier
 func address(issuer string) string {

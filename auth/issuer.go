@@ -23,14 +23,12 @@ type issuer struct {
 	mapping     *mapping
 	maxLifetime time.Duration
 	keepClaims  []string
-	openSealed  func(sealed string) []byte
 	keepToken   bool
-	tokenOf     func(ctx context.Context, family string) (string, error)
 	named       []*namedClaim
 	rules       rules
 	keys        source
 	origins     []string // that it speaks for; nil: itself alone
-	revoked     func(family string) bool
+	own         *Own     // nil: it is not this gateway
 }
 
 // newIssuer makes the issuer cfg ready for use, or returns what is wrong with it. all is
@@ -51,14 +49,12 @@ func newIssuer(cfg *Issuer, all *Config) (*issuer, error) {
 		mapping:     mapping,
 		maxLifetime: cmp.Or(cfg.MaxLifetime, MaxLifetime),
 		keepClaims:  slices.Clone(cfg.KeepClaims),
-		openSealed:  cfg.OpenSealed,
 		keepToken:   cfg.KeepToken,
-		tokenOf:     cfg.TokenOf,
 		named:       newNamedClaims(cfg, mapping),
 		rules:       newRules(cfg, all),
 		keys:        keys,
 		origins:     slices.Clone(cfg.SpeaksFor),
-		revoked:     cfg.Revoked,
+		own:         cfg.Own,
 	}, nil
 }
 
@@ -128,7 +124,7 @@ func newSource(cfg *Issuer, all *Config) (source, error) {
 	}
 	switch {
 	case cfg.Own != nil:
-		return newOwned(cfg.Own), nil
+		return owned{own: cfg.Own}, nil
 	case len(cfg.Keys) > 0:
 		return newFixed(cfg.Keys, cfg.Algorithms)
 	case len(cfg.JWKS) > 0:
@@ -140,6 +136,17 @@ func newSource(cfg *Issuer, all *Config) (source, error) {
 	}
 	return newRemote(cfg, all), nil
 }
+
+// owned is the source of the keys of this gateway itself, which may change at any time.
+type owned struct {
+	handed
+
+	own *Own
+}
+
+var _ source = owned{}
+
+func (o owned) current(time.Time) *keySet { return o.own.Keys().set }
 
 // checkAddress returns an error unless the address is one that a key set can be fetched
 // from.
@@ -197,20 +204,16 @@ func (i *issuer) accept(c *claims, now time.Time) (p Principal, tenants []string
 	return i.principal(c)
 }
 
-// attributed returns an error of accept with what the verified signature makes certain:
-// the issuer, what people call its subject and, if the audience is the fault, both
-// audiences.
+// attributed adds to an error of accept what the verified signature makes certain: the
+// issuer, what people call its subject and, if the audience is the fault, both audiences.
 func (i *issuer) attributed(err error, c *claims) error {
-	refused, ok := errors.AsType[*Error](err)
-	if !ok {
-		return err
+	if refused, ok := errors.AsType[*Error](err); ok {
+		refused.Issuer, refused.Name = i.name, i.mapping.nameOf(c)
+		if refused.Reason == "audience" {
+			refused.Audience, refused.Expected = c.audience, i.audiences
+		}
 	}
-	known := *refused // others may share the error
-	known.Issuer, known.Name = i.name, i.mapping.nameOf(c)
-	if known.Reason == "audience" {
-		known.Audience, known.Expected = c.audience, i.audiences
-	}
-	return &known
+	return err
 }
 
 // principal returns whom verified claims speak for, and the values that name the tenants.

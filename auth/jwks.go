@@ -93,6 +93,25 @@ func ReadKeySet(text []byte, algorithms []string) (refused []string, err error) 
 	return set.refused, nil
 }
 
+var errNoneServes = errors.New("key set: no key in it serves one of the allowed algorithms")
+
+// newFixedSet returns a source of the key set in a file. No key in it may be refused, and
+// at least one must serve one of the allowed algorithms: the set is made by the issuer
+// and may have keys for other purposes.
+func newFixedSet(data []byte, allowed []string) (source, error) {
+	set, err := parseSet(data, true)
+	if err == nil {
+		err = set.whole()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("key set: %w", err)
+	}
+	if !set.serves(allowed) {
+		return nil, errNoneServes
+	}
+	return fixed{set: set}, nil
+}
+
 // hasPrivatePart tells whether a key, as JSON text, has what signs with it.
 func hasPrivatePart(element []byte) bool {
 	var key struct {

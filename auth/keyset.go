@@ -12,7 +12,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 )
 
@@ -239,25 +238,6 @@ func newFixed(keys []Key, allowed []string) (source, error) {
 	return fixed{set: set}, nil
 }
 
-var errNoneServes = errors.New("key set: no key in it serves one of the allowed algorithms")
-
-// newFixedSet returns a source of the key set in a file. No key in it may be refused, and
-// at least one must serve one of the allowed algorithms: the set is made by the issuer
-// and may have keys for other purposes.
-func newFixedSet(data []byte, allowed []string) (source, error) {
-	set, err := parseSet(data, true)
-	if err == nil {
-		err = set.whole()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("key set: %w", err)
-	}
-	if !set.serves(allowed) {
-		return nil, errNoneServes
-	}
-	return fixed{set: set}, nil
-}
-
 // pairs tells whether the two parts of a key belong together.
 func pairs(key Key) bool {
 	switch private := key.Private.(type) {
@@ -271,41 +251,22 @@ func pairs(key Key) bool {
 	return false
 }
 
-// owned is the source of the keys of this gateway itself, which may change at any time.
-type owned struct {
-	handed
+// PublicKeys verify who signed a token that is none for a Verifier, such as an ID token of
+// a provider. What the token says is left to whoever asks. They are never changed. Those
+// of this gateway itself serve a Verifier, too: see Own.
+type PublicKeys struct{ set *keySet }
 
-	keys func() ([]Key, uint64)
-	set  atomic.Pointer[keySet] // made of the keys of its generation; nil: none was made yet
-}
-
-var _ source = (*owned)(nil)
-
-// newOwned returns a source of the keys that a function tells.
-func newOwned(keys func() ([]Key, uint64)) *owned { return &owned{keys: keys} }
-
-// current implements source. Keys that serve no algorithm are left out.
-func (o *owned) current(time.Time) *keySet {
-	keys, generation := o.keys()
-	if set := o.set.Load(); set != nil && set.generation == generation {
-		return set
-	}
-	set := setOf(keys)
-	set.generation = generation
-	o.set.Store(set)
-	return set
-}
-
-// setOf returns a set of keys, without those that serve no algorithm.
-func setOf(keys []Key) *keySet {
-	set := &keySet{}
+// NewPublicKeys returns the public parts of keys. Those that serve no algorithm are left
+// out. generation differs from that of other keys of the same issuer.
+func NewPublicKeys(generation uint64, keys ...Key) *PublicKeys {
+	set := &keySet{generation: generation}
 	for _, key := range keys {
 		if added, err := newVerifying(key.ID, key.Public); err == nil {
 			set.keys = append(set.keys, added)
 		}
 	}
 	set.unite()
-	return set
+	return &PublicKeys{set}
 }
 
 // fingerprint is a digest that no other key or secret has.

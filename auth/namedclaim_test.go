@@ -80,7 +80,7 @@ func byTenant() auth.Issuer {
 func ofGateway() auth.Issuer {
 	issuer := acme(auth.Key{Public: secret}, "HS256")
 	keys := issuer.Keys
-	issuer.Own, issuer.Keys = func() ([]auth.Key, uint64) { return keys, 1 }, nil
+	issuer.Own, issuer.Keys = &auth.Own{Keys: func() *auth.PublicKeys { return auth.NewPublicKeys(1, keys...) }}, nil
 	issuer.NameClaim = "name"
 	return issuer
 }

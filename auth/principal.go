@@ -112,18 +112,15 @@ func (p *Principal) ClaimsDigest() [sha256.Size]byte {
 }
 
 // SubjectToken returns the token that the principal was made from, if Issuer.KeepToken
-// asked for it, or what Issuer.TokenOf gives in its place; otherwise the error is
+// asked for it, or what Own.TokenOf gives in its place; otherwise the error is
 // ErrSubjectGone. It is for one caller: the exchange of it for a token of a server
 // (registry/credential), which shows it to the configured endpoint alone. Nobody else may
 // ask, and a test of package archtest holds that.
 func (p *Principal) SubjectToken(ctx context.Context) (string, error) {
-	switch {
-	case p.token == nil:
+	if p.token == nil {
 		return "", ErrSubjectGone
-	case p.token.of == nil:
-		return p.token.text, nil
 	}
-	return p.token.of(ctx, p.token.family)
+	return p.token.text(ctx)
 }
 
 // SubjectDigest returns a digest that no other SubjectToken has, or of one that is had in
@@ -147,14 +144,12 @@ type proof struct {
 	mapping   *mapping // by which the claims were read
 	// the values of the claim that named the tenants; none: the issuer has one tenant
 	tenants []string
-	family  string                   // what the token was given out for; "": it does not say
-	revoked func(family string) bool // nil: nothing ends before its time
-	carried []Claim                  // as Issuer.KeepClaims asks
+	family  string  // what this gateway gave the token out for; "": it does not say, or is of others
+	own     *Own    // nil: the token is of others
+	carried []Claim // as Issuer.KeepClaims asks
 
 	carriedDigest [sha256.Size]byte // of carried, see Principal.ClaimsDigest
 }
 
 // isRevoked tells whether what the token was given out for has ended.
-func (p *proof) isRevoked() bool {
-	return p.family != "" && p.revoked != nil && p.revoked(p.family)
-}
+func (p *proof) isRevoked() bool { return p.family != "" && p.own.Revoked(p.family) }

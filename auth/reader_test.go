@@ -54,7 +54,10 @@ func TestOwnTokensSpeakForPeopleOfOthers(t *testing.T) {
 	own := auth.Issuer{
 		Issuer: "https://gate.example", Algorithms: []string{"EdDSA"}, Audiences: []string{audience},
 		TenantClaim: "tenant", TenantsAllowed: []string{"acme"}, SpeaksFor: []string{issuerName},
-		Own: func() ([]auth.Key, uint64) { return keys, generation }, Revoked: func(f string) bool { return ended[f] },
+		Own: &auth.Own{
+			Keys:    func() *auth.PublicKeys { return auth.NewPublicKeys(generation, keys...) },
+			Revoked: func(f string) bool { return ended[f] },
+		},
 	}
 	v := verifier(t, own)
 	sign := func(key auth.Key, origin string) string {

@@ -32,21 +32,16 @@ type parsed struct {
 	signature []byte
 }
 
-// fits refuses a token that is missing or too long, before it is taken apart.
-func fits(token string) error {
-	if token == "" {
-		return &Error{Reason: "missing"}
-	}
-	if len(token) > maxToken {
-		return refuse("malformed", "longer than 8 KB")
-	}
-	return nil
-}
-
-// parse takes apart a token that fits. It refuses every form that two parsers could read
+// parse takes apart a token. It refuses every form that two parsers could read
 // differently: if two programs disagree about what a token says, one can be played off
 // against the other.
 func parse(token string) (*parsed, error) {
+	switch {
+	case token == "":
+		return nil, &Error{Reason: "missing"}
+	case len(token) > maxToken:
+		return nil, refuse("malformed", "longer than 8 KB")
+	}
 	p, payload, err := takeApart(token)
 	if err != nil {
 		return nil, err

@@ -175,7 +175,7 @@ type signers struct {
 
 func newSigners(of *OIDC, address string, now time.Time) *signers {
 	k := &signers{of: of, address: address, made: now}
-	k.known.Store(auth.NewPublicKeys())
+	k.known.Store(auth.NewPublicKeys(0))
 	return k
 }
 

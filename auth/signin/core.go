@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/auth/signin/clients"
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/pace"
@@ -67,6 +68,7 @@ type core struct {
 	log      *slog.Logger
 	now      func() time.Time
 	signer   signer
+	own      *auth.Own // what verifies tokens of the signer; always the same
 	ended    ended
 	// the providers that do not answer, by name; replaced whole, never nil
 	unreached atomic.Pointer[map[string]Unreached]

@@ -60,9 +60,8 @@ func (s *core) metadata(x *exchange) error {
 // jwks tells with which keys tokens are signed. Clients need not know them.
 // https://www.rfc-editor.org/rfc/rfc8037#section-2
 func (s *core) jwks(x *exchange) error {
-	keys, _ := s.signer.keys()
-	list := make([]map[string]any, 0, len(keys))
-	for _, key := range keys {
+	var list []map[string]any
+	for _, key := range s.signer.keys().keys {
 		list = append(list, map[string]any{
 			"kty": "OKP", "crv": "Ed25519", "use": "sig", "alg": "EdDSA", "kid": key.ID,
 			"x": base64.RawURLEncoding.EncodeToString(key.Public.(ed25519.PublicKey)),

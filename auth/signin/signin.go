@@ -21,6 +21,10 @@ func New(cfg Config) *Server {
 		arrivals: make(chan struct{}, maxLookups),
 		signer:   signer{ring: cfg.Ring, now: cfg.Now},
 	}
+	c.own = &auth.Own{
+		Keys:    func() *auth.PublicKeys { return c.signer.keys().public },
+		Revoked: c.ended.has, OpenSealed: c.openCarried, TokenOf: c.providerToken,
+	}
 	c.unreached.Store(&map[string]Unreached{})
 	c.registry = clients.NewRegistry(clients.Config{
 		Ring: cfg.Ring, Store: cfg.Store, Documents: cfg.Documents, Now: cfg.Now,
@@ -83,14 +87,8 @@ func (s *Server) Issuers(settings Settings, tenants []string) []auth.Issuer {
 		a := address{settings, tenant}
 		issuer := auth.Issuer{
 			Issuer: a.issuer(), Algorithms: []string{"EdDSA"}, Audiences: []string{a.resource()},
-			Tenant: tenant, NameClaim: "name", SpeaksFor: origins, Revoked: s.core.ended.has,
-			MaxLifetime: tokenLife, Own: s.core.signer.keys,
-		}
-		if len(settings.KeepClaims) > 0 {
-			issuer.KeepClaims, issuer.OpenSealed = settings.KeepClaims, s.core.openCarried
-		}
-		if settings.KeepTokens {
-			issuer.TokenOf = s.core.providerToken
+			Tenant: tenant, NameClaim: "name", SpeaksFor: origins, MaxLifetime: tokenLife, Own: s.core.own,
+			KeepClaims: settings.KeepClaims, KeepToken: settings.KeepTokens,
 		}
 		if tenant == "" {
 			issuer.TenantClaim, issuer.TenantsAllowed = tenantClaim, tenants

@@ -13,10 +13,11 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-// signingKeys are the keys that tokens are signed with.
+// signingKeys are the keys of all tokens.
 type signingKeys struct {
-	keys    []auth.Key // newest first
-	adopted uint64     // of the ring, when they were derived
+	keys    []auth.Key       // newest first
+	public  *auth.PublicKeys // the same
+	adopted uint64           // of the ring, when they were derived
 }
 
 // signer signs access tokens.
@@ -26,14 +27,13 @@ type signer struct {
 	made atomic.Pointer[signingKeys] // nil: none were derived yet
 }
 
-// keys returns the keys of all tokens, newest first, and a number that differs when
-// they do. They follow the keys of the ring, whose rotation has three steps for this
-// reason: each replica knows a key before the first token is signed with it, and keeps it
-// until the last one has expired.
-func (s *signer) keys() (keys []auth.Key, generation uint64) {
+// keys returns the keys of all tokens. They follow the keys of the ring, whose rotation has
+// three steps for this reason: each replica knows a key before the first token is signed
+// with it, and keeps it until the last one has expired.
+func (s *signer) keys() *signingKeys {
 	adopted := s.ring.Adopted()
 	if made := s.made.Load(); made != nil && made.adopted == adopted {
-		return made.keys, adopted
+		return made
 	}
 	made := &signingKeys{adopted: adopted}
 	for _, seed := range s.ring.Derive("access tokens, EdDSA") {
@@ -44,8 +44,9 @@ func (s *signer) keys() (keys []auth.Key, generation uint64) {
 			Public: public, Private: private,
 		})
 	}
+	made.public = auth.NewPublicKeys(adopted, made.keys...)
 	s.made.Store(made)
-	return made.keys, adopted
+	return made
 }
 
 // sign signs an access token.
@@ -58,14 +59,12 @@ func (s *signer) sign(at address, claims auth.Claims, scopes []string) (string, 
 	if len(scopes) > 0 {
 		claims.Extra["scope"] = strings.Join(scopes, " ")
 	}
-	keys, _ := s.keys()
-	return auth.Sign(keys[0], "EdDSA", claims)
+	return auth.Sign(s.keys().keys[0], "EdDSA", claims)
 }
 
 // familyOf returns the family of an access token of this server, "" if it is none.
 func (s *signer) familyOf(token string) string {
-	keys, _ := s.keys()
-	payload, err := auth.NewPublicKeys(keys...).Payload(token)
+	payload, err := s.keys().public.Payload(token)
 	var claims struct {
 		Family string `json:"family"`
 	}

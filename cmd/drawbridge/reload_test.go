@@ -157,7 +157,7 @@ func TestNoSettingChangesUnseen(t *testing.T) {
 	unseen(t, issuerChanges, "Issuer.Issuer", "Discover", /* no jwks_url */
 		"Issuer.Place",                                                                /* which follows from others */
 		"Issuer.Recorded" /* audit.claims */, "Issuer.KeepClaims", "Issuer.KeepToken", /* auth of servers */
-		"Issuer.SpeaksFor" /* of the gateway itself alone */)
+		"Issuer.SpeaksFor", "Issuer.Own" /* of the gateway itself alone */)
 	unseen(t, func(before, after *config.Config) []string { return changeList(before, before, after) },
 		"File", "Included", "Digest", "Warnings",
 		"Sessions.KeysFile", "Records.KeyFile" /* their contents count */, "Audit.Interval", "Audit.Calls" /* no keys */)

@@ -97,7 +97,7 @@ func tellKeySets(sets []auth.KeySet, tell metrics.Tell) {
 func (v *verifiers) replace(ctx context.Context, issuers []config.Issuer, next *auth.Verifier) {
 	v.changing.Lock()
 	defer v.changing.Unlock()
-	if reflect.DeepEqual(settingsOfAll(issuers), settingsOfAll(v.known)) {
+	if reflect.DeepEqual(issuers, v.known) {
 		v.current.Load().Refresh()
 		return
 	}
@@ -107,19 +107,6 @@ func (v *verifiers) replace(ctx context.Context, issuers []config.Issuer, next *
 	v.known, v.running = issuers, startTask(ctx, next.Run)
 	before.stop()
 	v.changed()
-}
-
-// settingsOfAll returns issuers without functions, which nothing can compare. There is one
-// authorization server in a process, and so they are always the same. Whether there is a
-// TokenOf may change, and stands in KeepToken, which goes with none.
-func settingsOfAll(issuers []config.Issuer) []config.Issuer {
-	plain := slices.Clone(issuers)
-	for i := range plain {
-		of := &plain[i].Issuer
-		of.KeepToken = of.KeepToken || of.TokenOf != nil
-		of.Own, of.Revoked, of.OpenSealed, of.TokenOf = nil, nil, nil, nil
-	}
-	return plain
 }
 
 // wait ends the present verifier and waits for it. Its caller has ended the context given

@@ -230,25 +230,27 @@ func TestAReloadFetchesKeysAtOnce(t *testing.T) {
 }
 
 // TestAReloadKeepsTheVerifierOfTheSameIssuers reloads with an issuer as the gateway's own
-// sign-in makes it, whose functions are never the same as before by comparison.
+// sign-in makes it, whose functions nothing can compare.
 func TestAReloadKeepsTheVerifierOfTheSameIssuers(t *testing.T) {
 	l := newLogin(t)
-	own := func(tokenOf func(context.Context, string) (string, error)) config.Issuer {
+	signIn := &auth.Own{
+		Keys:       func() *auth.PublicKeys { return auth.NewPublicKeys(1, *l.key.Load()) },
+		Revoked:    func(string) bool { return false },
+		OpenSealed: func(string) []byte { return nil },
+		TokenOf:    func(context.Context, string) (string, error) { return "", auth.ErrSubjectGone },
+	}
+	own := func(keepToken bool) config.Issuer {
 		return config.Issuer{Issuer: auth.Issuer{
 			Issuer: "https://gw.example/", Algorithms: []string{"EdDSA"}, Audiences: []string{"us"},
-			Tenant: "acme", KeepClaims: []string{"groups"}, TokenOf: tokenOf,
-			Own:        func() ([]auth.Key, uint64) { return []auth.Key{*l.key.Load()}, 1 },
-			Revoked:    func(string) bool { return false },
-			OpenSealed: func(string) []byte { return nil },
+			Tenant: "acme", KeepClaims: []string{"groups"}, KeepToken: keepToken, Own: signIn,
 		}}
 	}
-	tokenOf := func(context.Context, string) (string, error) { return "", auth.ErrSubjectGone }
-	v := started(t, func() {}, own(tokenOf))
+	v := started(t, func() {}, own(true))
 	first := v.current.Load()
-	if reloaded(t, v, own(tokenOf)); v.current.Load() != first {
+	if reloaded(t, v, own(true)); v.current.Load() != first {
 		t.Error("the same issuer has another verifier after a reload")
 	}
-	if reloaded(t, v, own(nil)); v.current.Load() == first {
+	if reloaded(t, v, own(false)); v.current.Load() == first {
 		t.Error("an issuer that gives no tokens any more has the verifier from before")
 	}
 }

@@ -68,7 +68,10 @@ func (o *ownSignIn) caller(t *testing.T, family string) (*auth.Principal, string
 	}
 	v, err := auth.New(auth.Config{Issuers: []auth.Issuer{{
 		Issuer: ownIssuer, Algorithms: []string{"HS256"}, Audiences: []string{"gw"}, Tenant: "acme",
-		Keys: []auth.Key{o.key}, SpeaksFor: []string{"https://login.example"}, TokenOf: o.tokenOf,
+		SpeaksFor: []string{"https://login.example"}, KeepToken: true, Own: &auth.Own{
+			Keys:    func() *auth.PublicKeys { return auth.NewPublicKeys(1, o.key) },
+			Revoked: func(string) bool { return false }, TokenOf: o.tokenOf,
+		},
 	}}})
 	if err != nil {
 		t.Fatal(err)

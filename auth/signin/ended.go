@@ -138,54 +138,48 @@ func (s *core) tellSignOut(ctx context.Context, ended store.Record) {
 const signedOut = "signed_out"
 
 // endAll ends the families that records lead to, many at a time, and returns how many of
-// them had not ended before. Each is tried again while others change it.
-func (s *core) endAll(ctx context.Context, q store.Query, reason string,
-	familyBy func(store.Record) (*family, error),
+// them had not ended before. idOf returns the family of a record, and exempt tells whether it
+// is one that goes on; nil: none does.
+func (s *core) endAll(ctx context.Context, q store.Query, reason string, idOf func(store.Record) string,
+	exempt func(*family) bool,
 ) (int, error) {
 	records, err := store.All(ctx, s.config.Store, q)
 	var mu sync.Mutex // guards the fields below
 	count := 0
 	faults := []error{err}
 	together(records, func(r store.Record) {
-		f, err := familyBy(r)
-		if errors.Is(err, store.ErrNotFound) {
-			return
-		}
-		open := false
-		if err == nil {
-			open = f.Stage != stageEnded
-			err = s.endRetrying(ctx, f, reason)
-		}
+		f, err := s.endSettled(ctx, idOf(r), reason, exempt)
 		mu.Lock()
 		defer mu.Unlock()
-		if err != nil {
+		switch {
+		case err != nil:
 			faults = append(faults, err)
-			return
+		case f != nil:
+			count++
+			s.log.LogAttrs(ctx, slog.LevelInfo, "signed out",
+				append(f.attrs(), slog.String("reason", reason))...)
 		}
-		if !open {
-			return
-		}
-		count++
-		s.log.LogAttrs(ctx, slog.LevelInfo, "signed out", append(f.attrs(), slog.String("reason", reason))...)
 	})
 	return count, errors.Join(faults...)
 }
 
-// endRetrying ends a family though others change it meanwhile.
-func (s *core) endRetrying(ctx context.Context, f *family, reason string) error {
-	err := s.end(ctx, f, reason)
-	for tries := 0; errors.Is(err, store.ErrConflict) && tries < maxTries; tries++ {
-		fresh, again := s.family(ctx, f.ID)
-		if errors.Is(again, store.ErrNotFound) {
-			return nil
+// endSettled ends the family with that id though others change it meanwhile, and returns it
+// unless it has ended before, or is exempt.
+func (s *core) endSettled(ctx context.Context, id, reason string, exempt func(*family) bool) (
+	*family, error,
+) {
+	return s.settled(ctx, func() (*family, error) {
+		f, err := s.family(ctx, id)
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			return nil, nil
+		case err != nil:
+			return nil, err
+		case f.Stage == stageEnded, exempt != nil && exempt(f):
+			return nil, nil
 		}
-		if again != nil {
-			return again
-		}
-		*f = *fresh
-		err = s.end(ctx, f, reason)
-	}
-	return err
+		return f, s.end(ctx, f, reason)
+	})
 }
 
 // endSurplus ends families of the person of f beyond those that one person may have:
@@ -197,18 +191,17 @@ func (s *core) endSurplus(ctx context.Context, f *family) {
 		return
 	}
 	slices.SortFunc(records, func(a, b store.Record) int { return a.Expires.Compare(b.Expires) })
-	var first *family
-	open := 0
+	first, open := "", 0
 	for _, r := range records {
 		old, err := familyOf(r)
 		if err != nil || old.Stage == stageEnded {
 			continue
 		}
-		if open++; first == nil && old.ID != f.ID {
-			first = old
+		if open++; first == "" && old.ID != f.ID {
+			first = old.ID
 		}
 	}
 	if open > maxFamilies {
-		_ = s.endRetrying(ctx, first, "too_many") // the next sign-in tries again
+		_, _ = s.endSettled(ctx, first, "too_many", nil) // the next sign-in tries again
 	}
 }

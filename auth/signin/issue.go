@@ -43,10 +43,9 @@ func (s *core) tokensOf(f *family, wanted []string) (tokens, error) {
 }
 
 // suspect ends a family whose code or token somebody has who should not, and returns what
-// that one is told. It ends also if its client refreshes meanwhile: replicas are told of an
-// end first, so that one that is given up would refuse the access tokens of a live family.
+// that one is told.
 func (s *core) suspect(ctx context.Context, f *family, reason string) error {
-	if err := s.endRetrying(ctx, f, reason); err != nil {
+	if err := s.end(ctx, f, reason); err != nil {
 		return err
 	}
 	s.log.LogAttrs(ctx, slog.LevelWarn, "a sign-in was ended because its code or token may be stolen",

@@ -50,13 +50,8 @@ func (s *core) loggedOut(ctx context.Context, issuer string, said Logout) error 
 		key = "sid\x00" + said.SessionID
 	}
 	query := store.Query{Kind: indexKind, Owner: owner(issuer, key)}
-	_, err := s.endAll(ctx, query, "logged_out", func(r store.Record) (*family, error) {
-		f, err := s.family(ctx, string(r.Value))
-		if err == nil && atTime(f.SignedIn).After(said.Issued.Add(clockSkew)) {
-			return nil, store.ErrNotFound
-		}
-		return f, err
-	})
+	_, err := s.endAll(ctx, query, "logged_out", func(r store.Record) string { return string(r.Value) },
+		func(f *family) bool { return atTime(f.SignedIn).After(said.Issued.Add(clockSkew)) })
 	return err
 }
 

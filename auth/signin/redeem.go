@@ -26,12 +26,12 @@ func (s *core) redeem(ctx context.Context, at address, q *request) (tokens, erro
 	if len(id) != idSize {
 		return tokens{}, errGrant
 	}
-	var made tokens
 	key := newTokenKey()
-	err := s.retry(ctx, func() (err error) {
-		made, err = s.redeemOnce(ctx, at, q, id, secret, key)
-		return err
-	})
+	f, err := s.settled(ctx, func() (*family, error) { return s.redeemOnce(ctx, at, q, id, secret, key) })
+	if err != nil {
+		return tokens{}, err
+	}
+	made, err := s.begun(ctx, f)
 	if c := q.client.fixed; c != nil && !c.Has("refresh_token") {
 		made.refresh = ""
 	}
@@ -42,49 +42,41 @@ func (s *core) redeem(ctx context.Context, at address, q *request) (tokens, erro
 // family has it already tells that an earlier try has written it, and that the answer of
 // the store was lost.
 func (s *core) redeemOnce(ctx context.Context, at address, q *request, id, secret string, key []byte) (
-	tokens, error,
+	*family, error,
 ) {
-	f, err := s.family(ctx, id)
-	if errors.Is(err, store.ErrNotFound) {
-		return tokens{}, errGrant
-	}
-	if err != nil {
-		return tokens{}, err
-	}
-	if f.Stage != stageCode && f.Stage != stageActive || !isDigest(f.Secret, secret) {
-		return tokens{}, errGrant
-	}
-	if q.client.is(f) && q.client.isGone(f) {
-		return tokens{}, errClient
-	}
-	if f.Stage == stageActive && hmac.Equal(f.Key, key) {
-		return s.begun(ctx, f)
-	}
-	if f.Stage == stageActive {
-		return tokens{}, s.suspect(ctx, f, "code_replay")
-	}
-	if !q.client.is(f) || q.form.Get("redirect_uri") != f.Ask.Redirect ||
-		!proves(q.form.Get("code_verifier"), f.Ask.Challenge) || at.tenant != f.Ask.Tenant {
-		return tokens{}, s.suspect(ctx, f, "code_of_another")
-	}
 	now := s.now()
-	if !now.Before(atTime(f.Until)) {
-		return tokens{}, errGrant
+	f, err := s.family(ctx, id)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil, errGrant
+	case err != nil:
+		return nil, err
+	case f.Stage != stageCode && f.Stage != stageActive || !isDigest(f.Secret, secret):
+		return nil, errGrant
+	case q.client.is(f) && q.client.isGone(f):
+		return nil, errClient
+	case f.Stage == stageActive && hmac.Equal(f.Key, key):
+		return f, nil
+	case f.Stage == stageActive:
+		return nil, s.suspect(ctx, f, "code_replay")
+	case !q.client.is(f), q.form.Get("redirect_uri") != f.Ask.Redirect, at.tenant != f.Ask.Tenant,
+		!proves(q.form.Get("code_verifier"), f.Ask.Challenge):
+		return nil, s.suspect(ctx, f, "code_of_another")
+	case !now.Before(atTime(f.Until)):
+		return nil, errGrant
 	}
 	if f := judgeResource(at, q.form); f != nil {
-		return tokens{}, f
+		return nil, f
 	}
 	f.Stage, f.Key, f.Generation = stageActive, key, 1
 	if err := s.index(ctx, f); err != nil {
-		return tokens{}, err
+		return nil, err
 	}
-	if err := s.put(ctx, f, f.expires(now)); err != nil {
-		if errors.Is(err, store.ErrConflict) { // another was first
-			return tokens{}, errGrant
-		}
-		return tokens{}, err
+	err = s.put(ctx, f, f.expires(now))
+	if errors.Is(err, store.ErrConflict) { // another was first
+		return nil, errGrant
 	}
-	return s.begun(ctx, f)
+	return f, err
 }
 
 // begun puts on record that a family has its first tokens, and returns them.

@@ -60,7 +60,9 @@ func (s *core) refresh(ctx context.Context, at address, q *request) (tokens, err
 	return s.tokensOf(f, wanted)
 }
 
-// settled calls do again while others change the family, and while what it needs is away.
+// settled calls do again, which reads the family anew, while others change it, and while
+// what it needs is away. Who ends a family has to go on until it has ended: replicas are told
+// first, and would refuse the access tokens of one that lives on.
 func (s *core) settled(ctx context.Context, do func() (*family, error)) (f *family, err error) {
 	tries := 0
 	err = s.retry(ctx, func() (err error) {

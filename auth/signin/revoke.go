@@ -21,7 +21,10 @@ func (s *core) revoke(x *exchange) error {
 		return err
 	}
 	ctx := context.WithoutCancel(x.request.Context())
-	if err := s.retry(ctx, func() error { return s.revokeOnce(ctx, client, form.Get("token")) }); err != nil {
+	_, err = s.settled(ctx, func() (*family, error) {
+		return nil, s.revokeOnce(ctx, client, form.Get("token"))
+	})
+	if err != nil {
 		return err
 	}
 	x.Header().Set("Content-Length", "0")
@@ -47,5 +50,5 @@ func (s *core) revokeOnce(ctx context.Context, client credentials, token string)
 	case !client.is(f) || refreshes && !f.made(p):
 		return nil
 	}
-	return s.endRetrying(ctx, f, "revoked")
+	return s.end(ctx, f, "revoked")
 }

@@ -102,5 +102,5 @@ func (s *Server) Issuers(settings Settings, tenants []string) []auth.Issuer {
 // named as rules do it: by the issuer and its subject.
 func (s *Server) SignOut(ctx context.Context, issuer, subject string) (int, error) {
 	return s.core.endAll(ctx, store.Query{Kind: familyKind, Owner: owner(issuer, subject)}, signedOut,
-		familyOf)
+		func(r store.Record) string { return r.ID }, nil)
 }

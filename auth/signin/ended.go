@@ -20,8 +20,8 @@ const (
 	endedKind    = "ended"      // of records
 	recordedKind = "ended-told" // of those that say of an end that it is on record
 	pollEvery    = 500 * time.Millisecond
-	// how much the clocks of replicas may differ, and how long a write may take
-	pollBack  = 15 * time.Second
+	// how much clocks may differ, a minute as elsewhere, and how long a write may take
+	pollBack  = 75 * time.Second
 	endedLife = tokenLife + 2*time.Minute // longer than any access token of the family
 )
 

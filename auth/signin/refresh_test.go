@@ -351,6 +351,13 @@ func TestSignOutEndsAllOfAPerson(t *testing.T) {
 				}
 				return errors.Join(err, twice)
 			},
+			"sign-out at a machine that is behind": func(w *world) error {
+				behind := w.replica(t, func(c *signin.Config, _ *signin.Settings) {
+					c.Now = func() time.Time { return time.Now().Add(-59 * time.Second) }
+				})
+				_, err := behind.SignOut(t.Context(), idpIssuer, "ann")
+				return err
+			},
 			"logout by subject": func(w *world) error { return w.logout(t, "sub:ann") },
 			"logout by session": func(w *world) error { return w.logout(t, "sid:s1") },
 		} {

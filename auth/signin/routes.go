@@ -10,13 +10,24 @@ import (
 // endpoint is what a path leads to.
 type endpoint struct {
 	// serve answers, or returns an error that fail answers with
-	serve   func(*core, *exchange) error
-	name    string // in records, of its faults; "": it has none
-	methods string
-	// pages of any origin may ask it, because what it answers does not depend on what a
-	// browser sends by itself
-	public bool
+	serve    func(*core, *exchange) error
+	name     string // in records, of its faults; "": it has none
+	methods  string
+	exposure exposure
 }
+
+// exposure is where an endpoint is, and who may ask it.
+type exposure int
+
+const (
+	// everywhere is at the address of each tenant, too, for browsers that somebody has sent.
+	everywhere exposure = iota
+	// public is everywhere, for pages of any origin, too, because what it answers does not
+	// depend on what a browser sends by itself.
+	public
+	// root is at the address of all tenants alone: a provider knows one callback.
+	root
+)
 
 const (
 	metadataPath = "/.well-known/oauth-authorization-server"
@@ -24,53 +35,42 @@ const (
 	tenantPath   = "/t/"
 )
 
-// endpoints are what paths lead to, behind the address that they belong to.
+// endpoints are what paths lead to, behind the address that they belong to. Behind a slash
+// at the end stands the name of a provider.
 var endpoints = map[string]endpoint{
-	metadataPath: {(*core).metadata, "", "GET, HEAD", true},
-	openIDPath:   {(*core).metadata, "", "GET, HEAD", true},
-	"/jwks":      {(*core).jwks, "", "GET, HEAD", true},
-	"/register":  {(*core).register, "register", "POST", true},
-	"/token":     {(*core).token, "token", "POST", true},
-	"/revoke":    {(*core).revoke, "revoke", "POST", true},
-	"/authorize": {(*core).authorize, "", "GET, HEAD", false},
+	metadataPath: {(*core).metadata, "", "GET, HEAD", public},
+	openIDPath:   {(*core).metadata, "", "GET, HEAD", public},
+	"/jwks":      {(*core).jwks, "", "GET, HEAD", public},
+	"/register":  {(*core).register, "register", "POST", public},
+	"/token":     {(*core).token, "token", "POST", public},
+	"/revoke":    {(*core).revoke, "revoke", "POST", public},
+	"/authorize": {(*core).authorize, "", "GET, HEAD", everywhere},
+	"/consent":   {(*core).consent, "", "GET, HEAD, POST", root},
+	CallbackPath: {(*core).callback, "", "GET", root},
+	"/logout/":   {(*core).logout, "logout", "POST", root},
 }
 
-// rootEndpointOf returns what a path leads to that only the address of all tenants has. A
-// provider knows one callback.
-func rootEndpointOf(path string) (e endpoint, name string, ok bool) {
-	if path == "/consent" {
-		return endpoint{(*core).consent, "", "GET, HEAD, POST", false}, "", true
-	}
-	if name, is := strings.CutPrefix(path, CallbackPath); is && name != "" && !strings.Contains(name, "/") {
-		return endpoint{(*core).callback, "", "GET", false}, name, true
-	}
-	if name, is := strings.CutPrefix(path, "/logout/"); is && name != "" && !strings.Contains(name, "/") {
-		return endpoint{(*core).logout, "logout", "POST", false}, name, true
-	}
-	return endpoint{}, "", false
-}
-
-// find returns what a path leads to, and the tenant that it names. Metadata of a tenant
-// stands where RFC 8414 wants it, with the tenant at the end, and where OpenID Connect
-// wants it, with the tenant in front.
+// find returns what a path leads to, and the tenant or provider that it names. Metadata of
+// a tenant stands where RFC 8414 wants it, with the tenant at the end, and where OpenID
+// Connect wants it, with the tenant in front.
 // https://www.rfc-editor.org/rfc/rfc8414#section-3.1
 func (s *Server) find(path string) (e endpoint, tenant, name string, ok bool) {
 	for _, document := range []string{metadataPath, openIDPath} {
 		if tenant, is := strings.CutPrefix(path, document+tenantPath); is {
-			e = endpoints[document]
-			return e, tenant, "", s.core.config.IsTenant(tenant)
+			return endpoints[document], tenant, "", s.core.config.IsTenant(tenant)
 		}
 	}
 	if rest, is := strings.CutPrefix(path, tenantPath); is {
 		tenant, rest, _ := strings.Cut(rest, "/")
 		e, ok = endpoints["/"+rest]
-		return e, tenant, "", ok && s.core.config.IsTenant(tenant)
+		return e, tenant, "", ok && e.exposure != root && s.core.config.IsTenant(tenant)
 	}
-	if e, ok = endpoints[path]; ok {
-		return e, "", "", true
+	last := strings.LastIndexByte(path, '/') + 1
+	if e, ok = endpoints[path[:last]]; ok {
+		return e, "", path[last:], path[last:] != ""
 	}
-	e, name, ok = rootEndpointOf(path)
-	return e, "", name, ok
+	e, ok = endpoints[path]
+	return e, "", "", ok
 }
 
 // Serves tells whether a path is one of this server. It says itself which origins may
@@ -89,12 +89,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	x := &exchange{w, r, address{s.core.config.Settings(), tenant}, name}
 	pages.SetHeader(x.Header())
-	if e.public {
+	if e.exposure == public {
 		shareWithAll(x.Header())
 	}
 	if !strings.Contains(e.methods, r.Method) {
 		x.Header().Set("Allow", e.methods)
-		if r.Method == http.MethodOptions && e.public {
+		if r.Method == http.MethodOptions && e.exposure == public {
 			x.WriteHeader(http.StatusNoContent)
 			return
 		}

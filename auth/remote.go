@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/fetch"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 )
 
 const (
@@ -70,10 +71,10 @@ type remote struct {
 	warned  time.Time // when the log was told last of a fetch that failed
 	unsaved *unsaved  // what is to be saved; nil: nothing, or everything was
 
-	mu      sync.Mutex    // guards the fields below; not held while fetching
-	flight  chan struct{} // closed when the fetch that is wanted or under way has ended; nil: none is
-	tried   time.Time     // when the last flight began; zero: none has
-	failure error         // of the last fetch; nil: it succeeded, or there was none
+	mu      sync.Mutex // guards the fields below; not held while fetching
+	flight  *flight    // that is wanted or under way; nil: none is
+	tried   time.Time  // when the last flight began; zero: none has
+	failure error      // of the last fetch; nil: it succeeded, or there was none
 	// failing is when the first of the fetches that have failed in a row ended. It is zero
 	// if the last one succeeded.
 	failing time.Time
@@ -85,6 +86,12 @@ type remote struct {
 }
 
 var _ source = (*remote)(nil)
+
+// flight is a fetch for all who wait for it.
+type flight struct {
+	done chan struct{} // closed when it has ended
+	err  error         // of the fetch; read when done is closed
+}
 
 // newRemote returns a source of the key set at the address of cfg. It fetches nothing
 // before run runs.
@@ -124,28 +131,24 @@ func (r *remote) isAwaited() bool {
 // waits for it. It returns at once if the last fetch is too recent, if it failed and an
 // older set serves, or if too many wait already.
 func (r *remote) fetchAgain(ctx context.Context) error {
-	flight, err := r.join()
-	if flight == nil {
+	joined, err := r.join()
+	if joined == nil {
 		return err
 	}
 	defer r.quit()
-	limit := time.NewTimer(waitTimeout)
-	defer limit.Stop()
-	select {
-	case <-flight:
-		return r.outcome()
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-limit.C:
-		return errNoRun
+	ctx, cancel := context.WithTimeoutCause(ctx, waitTimeout, errNoRun)
+	defer cancel()
+	if err := pace.Await(ctx, joined.done); err != nil {
+		return err
 	}
+	return joined.err
 }
 
 // join returns the flight to wait for, and counts the caller among those who wait until
 // it calls quit. If it returns no flight, there is nothing to wait for and nothing to
 // leave. The error then is that of the last fetch, nil if that succeeded, or says that
 // too many wait.
-func (r *remote) join() (<-chan struct{}, error) {
+func (r *remote) join() (*flight, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.flight == nil {
@@ -189,15 +192,8 @@ func (r *remote) dueLocked() bool {
 
 // openLocked begins a flight.
 func (r *remote) openLocked() {
-	r.flight = make(chan struct{})
+	r.flight = &flight{done: make(chan struct{})}
 	r.tried = r.now()
-}
-
-// outcome returns the error of the flight that has just ended.
-func (r *remote) outcome() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.failure
 }
 
 // run is the goroutine of the source. It fetches the set at once, whenever a request asks
@@ -352,7 +348,8 @@ func (r *remote) publishLocked(set *keySet, asked time.Time) (changed bool) {
 // closeLocked ends the flight if there is one.
 func (r *remote) closeLocked() {
 	if r.flight != nil {
-		close(r.flight)
+		r.flight.err = r.failure
+		close(r.flight.done)
 		r.flight = nil
 	}
 }

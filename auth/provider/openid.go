@@ -45,13 +45,7 @@ func New(cfg Config) (*OIDC, error) {
 	p := &OIDC{base: base{cfg: cfg}, gap: keysGap}
 	p.transport = &transport{inner: cfg.Client.Transport}
 	if cfg.ClientKey != nil {
-		algorithm := cfg.ClientKey.AlgorithmAmong([]string{"RS256", "ES256", "ES384", "ES512", "EdDSA"})
-		if algorithm == "" {
-			return nil, errors.New("the client key is none that signs RS256, ES256, ES384, ES512 or EdDSA")
-		}
-		p.transport.assert = func(endpoint string) (string, error) {
-			return p.assertion(algorithm, endpoint)
-		}
+		p.transport.assert = p.assertion
 	}
 	p.cfg.Client.Transport = p.transport
 	return p, nil
@@ -244,9 +238,9 @@ const assertionLife = 2 * time.Minute
 
 // assertion returns a proof that we hold the key of the client, for one request.
 // https://openid.net/specs/openid-connect-core-1_0.html#ClientAuthentication
-func (p *OIDC) assertion(algorithm, endpoint string) (string, error) {
+func (p *OIDC) assertion(endpoint string) (string, error) {
 	now := p.cfg.Now()
-	return auth.Sign(*p.cfg.ClientKey, algorithm, auth.Claims{
+	return auth.Sign(*p.cfg.ClientKey, p.cfg.ClientKey.Algorithm(), auth.Claims{
 		Issuer: p.cfg.ClientID, Subject: p.cfg.ClientID, Audience: endpoint,
 		IssuedAt: now, Expiry: now.Add(assertionLife),
 		Extra: map[string]any{"jti": oauth2.GenerateVerifier()},

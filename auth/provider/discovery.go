@@ -52,26 +52,18 @@ func (p *OIDC) discover(ctx context.Context) (*discovered, error) {
 	return p.renew(ctx, old)
 }
 
-// renew fetches another document than old. One fetch serves all who wait, and goes on when
-// the one who began it has left.
+// renew fetches another document than old.
 func (p *OIDC) renew(ctx context.Context, old *discovered) (*discovered, error) {
-	flight := p.flights.DoChan("", func() (any, error) {
+	return p.flights.Do(ctx, "", func(ctx context.Context) (*discovered, error) {
 		if made := p.found.Load(); made != old {
 			return made, nil // a flight has landed since this one was wanted
 		}
-		made, err := p.fetch(context.WithoutCancel(ctx))
+		made, err := p.fetch(ctx)
 		if err == nil {
 			p.found.Store(made)
 		}
 		return made, err
 	})
-	select {
-	case <-ctx.Done():
-		return nil, bare("get the provider's document", ctx.Err())
-	case answer := <-flight:
-		made, _ := answer.Val.(*discovered) // nil beside an error
-		return made, answer.Err
-	}
 }
 
 // fetch gets the document from the provider and checks it.

@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
-	"golang.org/x/sync/singleflight"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/auth/signin"
+	"github.com/drawbridge-mcp/drawbridge/internal/fetch"
 	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
@@ -169,7 +169,7 @@ type signers struct {
 	address string
 	made    time.Time
 	known   atomic.Pointer[auth.PublicKeys] // never nil
-	flight  singleflight.Group
+	flights fetch.Once[*auth.PublicKeys]
 	fetched time.Time // when they were asked for last; only the one flight uses it
 }
 
@@ -181,14 +181,13 @@ func newSigners(of *OIDC, address string, now time.Time) *signers {
 
 // renew fetches the keys, once for all who wait, or returns errTooSoon.
 func (k *signers) renew(ctx context.Context) error {
-	flight := k.flight.DoChan("", func() (any, error) {
+	_, err := k.flights.Do(ctx, "", func(ctx context.Context) (*auth.PublicKeys, error) {
 		now := k.of.cfg.Now()
 		if now.Sub(k.fetched) < k.of.gap {
 			return nil, errTooSoon
 		}
 		k.fetched = now
-		// It goes on when the first that asked for it has left: others wait for it.
-		text, err := auth.FetchKeySet(context.WithoutCancel(ctx), k.of.cfg.Client, k.address)
+		text, err := auth.FetchKeySet(ctx, k.of.cfg.Client, k.address)
 		if err != nil {
 			return nil, err
 		}
@@ -196,14 +195,9 @@ func (k *signers) renew(ctx context.Context) error {
 		if err == nil {
 			k.known.Store(keys)
 		}
-		return nil, err
+		return keys, err
 	})
-	select {
-	case answer := <-flight:
-		return answer.Err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return err
 }
 
 // claimsOf returns the claims of what go-oidc has verified, as auth.Members does.

@@ -12,7 +12,6 @@ import (
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
-	"golang.org/x/sync/singleflight"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/auth/signin"
@@ -28,7 +27,7 @@ type OIDC struct {
 	transport *transport
 	gap       time.Duration // as keysGap
 
-	flights singleflight.Group         // fetches of the document; there is one at a time
+	flights fetch.Once[*discovered]    // of the document
 	found   atomic.Pointer[discovered] // nil: never fetched
 }
 

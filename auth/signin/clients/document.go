@@ -1,6 +1,7 @@
 package clients
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,8 +12,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/sync/singleflight"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/evict"
 	"github.com/drawbridge-mcp/drawbridge/internal/fetch"
@@ -39,7 +38,7 @@ var errDocument = errors.New("the client's document is not fit")
 type documents struct {
 	client  *http.Client
 	now     func() time.Time
-	flight  singleflight.Group
+	flights fetch.Once[document]
 	fetches chan struct{} // has a value for each fetch under way
 
 	mu    sync.Mutex // guards the field below
@@ -87,19 +86,12 @@ func (d *documents) find(ctx context.Context, id string) (Client, error) {
 	if known, ok := d.remembered(id); ok {
 		return known.client, known.err
 	}
-	fetched := d.flight.DoChan(id, func() (any, error) {
-		// It goes on when the first that asked for it has left: others wait for it.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTime)
+	made, err := d.flights.Do(ctx, id, func(ctx context.Context) (document, error) {
+		ctx, cancel := context.WithTimeout(ctx, fetchTime)
 		defer cancel()
 		return d.fetch(ctx, id), nil
 	})
-	select {
-	case <-ctx.Done():
-		return Client{}, ctx.Err()
-	case result := <-fetched:
-		made := result.Val.(document)
-		return made.client, made.err
-	}
+	return made.client, cmp.Or(made.err, err)
 }
 
 // remembered returns the document that was fetched lately.

@@ -5,9 +5,13 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth/signin"
+	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 )
 
@@ -152,4 +156,49 @@ func TestFamilyEndsThoughItsClientComesMeanwhile(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestASignOutIsOnRecordOnce has a client that refreshes just when the operator signs its
+// person out, so that the end is told to replicas twice.
+func TestASignOutIsOnRecordOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		c := w.signIn(t, base, "ann", nil)
+		var lines atomic.Int32
+		var running sync.WaitGroup
+		ctx, cancel := contextOf(t)
+		for range 2 {
+			replica := w.replica(t, func(cfg *signin.Config, _ *signin.Settings) {
+				cfg.Audit = func(_ context.Context, r audit.Record) bool {
+					if r.Reason == "signed_out" {
+						lines.Add(1)
+					}
+					return true
+				}
+			})
+			running.Go(func() { _ = replica.Run(ctx) })
+		}
+		time.Sleep(time.Minute)
+		told := 0
+		command := w.replica(t, func(cfg *signin.Config, _ *signin.Settings) {
+			cfg.Store = hookedStore{cfg.Store, func(r store.Record) {
+				if r.Kind != "ended" {
+					return
+				}
+				if told++; told == 1 {
+					c.mustRefresh(w.server, c.refreshWith)
+				}
+				time.Sleep(time.Millisecond)
+			}}
+		})
+		if n, err := command.SignOut(t.Context(), idpIssuer, "ann"); n != 1 || err != nil || told != 2 {
+			t.Errorf("ended %d, error %v, after replicas were told %d times, want 1 after 2", n, err, told)
+		}
+		time.Sleep(time.Second)
+		if n := lines.Load(); n != 1 {
+			t.Errorf("the end is on record %d times, want once", n)
+		}
+		cancel()
+		running.Wait()
+	})
 }

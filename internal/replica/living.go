@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -57,7 +56,17 @@ func (g *Group) IsNewerThere() bool { return g.newer.Load() }
 func (g *Group) Count() int { return len(*g.members.Load()) + 1 }
 
 // All implements Others.
-func (g *Group) All() []ID { return slices.Collect(maps.Keys(*g.members.Load())) }
+func (g *Group) All() (all []ID) {
+	var unreached []ID
+	for id, m := range *g.members.Load() {
+		if m.reached.Load() {
+			all = append(all, id)
+		} else {
+			unreached = append(unreached, id)
+		}
+	}
+	return append(all, unreached...)
+}
 
 // Peer implements link.Directory.
 func (g *Group) Peer(id string) (link.Peer, bool) {

@@ -9,9 +9,8 @@ import (
 
 // background runs what the server does beside the requests of clients, mostly to tell
 // other replicas something. Each function runs in a goroutine of its own, and whoever
-// begins it bounds how many there are and how long each takes. Run ends and waits for
-// those that are left. A panic ends only the function that panicked. It is safe for
-// concurrent use.
+// begins it bounds how many there are. end ends and waits for those that are left. A panic
+// ends only the function that panicked. It is safe for concurrent use.
 type background struct {
 	exchange.Guard
 

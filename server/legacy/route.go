@@ -2,6 +2,7 @@ package legacy
 
 import (
 	"context"
+	"net/http"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -72,7 +73,7 @@ func (s *Service) route(x *exchange.Exchange, t *ticket.Ticket, id mcp.ID,
 		}
 		switch ask(to) {
 		case forward.Done, forward.Taken:
-			if len(denied) > 0 {
+			if x.Status < http.StatusInternalServerError { // one that is full or stops need not lead it
 				s.sessions.NoteLeader(t, to)
 			}
 			return nil

@@ -126,6 +126,9 @@ func (c *claim) enter(ctx context.Context) (*record, error) {
 	found, err := c.store.kept.enter(ctx, c)
 	if found != nil {
 		c.forget()
+		if found.state == running && found.home == c.store.others.Self() {
+			return found, nil // of no request, see Begin
+		}
 		return found, found.problem(&c.request, c.store.now())
 	}
 	if err == nil {

@@ -60,7 +60,7 @@ func (d *Directory) Whose(x *exchange.Exchange, t *ticket.Ticket,
 	if err == nil {
 		return l, to, refused
 	}
-	for _, at := range d.config.Others.All() { // in no order, so that one which is not reached is no obstacle
+	for _, at := range d.config.Others.All() { // those that are reached come first
 		if !errors.Is(err, primary.ErrNone) && !slices.Contains(denied, at) {
 			return nil, at, nil
 		}
@@ -206,7 +206,11 @@ func (d *Directory) TakeOver(ctx context.Context, l *sessions.Session, c gateway
 }
 
 // NoteLeader notes which replica leads a session; "": not the one that was believed to.
-func (d *Directory) NoteLeader(t *ticket.Ticket, at replica.ID) { d.hints.set(t.Key, at) }
+func (d *Directory) NoteLeader(t *ticket.Ticket, at replica.ID) {
+	if at == "" || d.guess(t) != at {
+		d.hints.set(t.Key, at)
+	}
+}
 
 // unlooked returns the refusal of a session that cannot be looked up, for that error.
 func (d *Directory) unlooked(ctx context.Context, t *ticket.Ticket, err error) *exchange.Refusal {

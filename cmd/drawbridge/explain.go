@@ -155,7 +155,7 @@ func (w *walk) run(ctx context.Context) (bool, error) {
 	for _, c := range failed(by.checks) {
 		w.line("server", "%s", c)
 	}
-	return w.judge(ctx, principal, request, by.desk)
+	return w.judge(ctx, principal, request, by.desk())
 }
 
 // oneTenant returns an error for a token of several tenants of which none is chosen.

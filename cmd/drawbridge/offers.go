@@ -26,8 +26,8 @@ import (
 // can be told to be one of theirs by its prefix.
 type planned struct {
 	cfg    *config.Config
-	fleet  *fleet // runs those that the config says, and has the status of all that are known
-	desk   *gateway.Gateway
+	fleet  *fleet                  // runs those of the config, and has the status of all that are known
+	desk   func() *gateway.Gateway // made when it is asked for first
 	checks []check
 }
 
@@ -36,7 +36,9 @@ type planned struct {
 // for the caller to close.
 func newPlanned(ctx context.Context, cfg *config.Config, online bool, beside ...try) *planned {
 	catalogue := registry.New()
-	p := &planned{cfg: cfg, desk: deskOf(cfg, catalogue)}
+	p := &planned{
+		cfg: cfg, desk: sync.OnceValue(func() *gateway.Gateway { return deskOf(cfg, catalogue) }),
+	}
 	p.fleet = newFleet(catalogue, metrics.New(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 	p.fleet.extensions, p.fleet.signer = carried(cfg), newSigner(cfg)
 	tries := beside

@@ -69,7 +69,7 @@ func (p *plan) run(ctx context.Context, audits []string) error {
 		p.s.say("config: %s\n", change)
 	}
 	p.speakers()
-	found, err := p.after.desk.Compare(ctx, p.before.desk.Access(), p.after.desk.Access())
+	found, err := p.after.desk().Compare(ctx, p.before.desk().Access(), p.after.desk().Access())
 	if err != nil {
 		return err
 	}

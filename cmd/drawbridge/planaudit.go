@@ -266,7 +266,7 @@ func (j *callsJudged) judge(ctx context.Context, call *judgedCall) (both [2]verd
 
 // byRules says what the rules of one config make of a call with these scopes.
 func byRules(ctx context.Context, call *judgedCall, by *planned, scopes []string) verdict {
-	e := explainItem(ctx, by.desk, call.principal(scopes), call.request())
+	e := explainItem(ctx, by.desk(), call.principal(scopes), call.request())
 	if isLet(&e) {
 		return verdict{allowed: true, byRules: true}
 	}
@@ -300,10 +300,10 @@ const maxPerhaps = 6
 func (j *callsJudged) perhaps(ctx context.Context, call *judgedCall) (scopes []string) {
 	recorded := strings.Fields(call.missing)
 	if call.named {
-		recorded = append(recorded, j.before.desk.ScopesNamed(call.tenant)...)
+		recorded = append(recorded, j.before.desk().ScopesNamed(call.tenant)...)
 	}
 	for _, by := range []*planned{j.before, j.after} {
-		e := explainItem(ctx, by.desk, call.principal(strings.Fields(call.scopes)), call.request())
+		e := explainItem(ctx, by.desk(), call.principal(strings.Fields(call.scopes)), call.request())
 		for _, r := range e.Rules {
 			if !r.Allows && !r.Denies || r.Others {
 				continue

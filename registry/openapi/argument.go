@@ -107,7 +107,7 @@ func (a *argument) readStyle(said style, schema *place, s *schemas, what string)
 		return "it is an object whose properties would become " + what + " of their own"
 	case a.style != "deepObject" && !a.elements && s.listsObjects(schema):
 		return "it is a list of objects, for which there is no style"
-	case a.style != "deepObject" && !a.elements && s.says(s.elementsOf(schema), "array"):
+	case a.style != "deepObject" && !a.elements && s.listsLists(schema):
 		return "it is a list of lists, for which there is no style"
 	}
 	return ""

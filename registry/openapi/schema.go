@@ -382,7 +382,8 @@ func (s *schemas) findIntegers(at *place, path string, depth int, found map[stri
 		return
 	}
 	s.some(at, []string{"allOf", "anyOf", "oneOf"}, func(one *place) bool {
-		if s.looked++; s.looked > maxLooked || depth > maxNested {
+		// a value and its elements are looked at in any case: each stands in the document
+		if s.looked++; depth > 1 && (s.looked > maxLooked || depth > maxNested) {
 			return true
 		}
 		if s.says(one, "integer") {
@@ -399,6 +400,12 @@ func (s *schemas) findIntegers(at *place, path string, depth int, found map[stri
 
 // listsObjects tells whether a schema says that its values are lists of objects.
 func (s *schemas) listsObjects(at *place) bool { return s.isObject(s.elementsOf(at)) }
+
+// listsLists tells whether a schema says that its values are lists of lists alone.
+func (s *schemas) listsLists(at *place) bool {
+	one, err := s.from.followed(s.elementsOf(at), sectionSchemas)
+	return err == nil && one.child("type").value().Says("array")
+}
 
 // elementsOf returns what a schema says of the elements of its lists, nil for nothing.
 func (s *schemas) elementsOf(at *place) *place {

@@ -185,9 +185,10 @@ func (a *argument) queryTexts(raw mcp.RawJSON) ([]string, error) {
 	return []string{a.written(v, a.escaped)}, nil
 }
 
-// deepTexts appends the pieces of what stands at a path of a value in the style deepObject:
-// name[key]=value, and name[0]=value for a list. The specification does not define what nested objects and
-// lists become; most APIs read name[key][key] and name[key][0].
+// deepTexts appends the pieces of what stands at a path of a value in the style
+// deepObject: name[key]=value, and name[0]=value for a list. The specification does not
+// define what nested objects and lists become; most APIs read name[key][key] and
+// name[key][0].
 // https://spec.openapis.org/oas/v3.1.1.html#style-examples
 func (a *argument) deepTexts(pieces []string, name, path string, raw mcp.RawJSON) ([]string, error) {
 	var members []mcp.Member

@@ -22,6 +22,9 @@ import (
 //	  caller has room for
 //	cancelled by its caller                    nothing
 //	HTTP status 429                            nothing: the server is well, and has much to do
+//	an older server's error with 400 or 404    a proof of life of the session that the request was of
+//	400 without an answer, in a pooled         a proof of life before the caller is told: if there is
+//	  session over HTTP                        none, the call is made once in another session
 //	any other status, connection refused or    a proof of life is asked for at once, also in the
 //	  reset, no MCP, stream without answer     pooled session over HTTP that the request was of
 //	no answer until its time was over          a proof of life, after patience such requests in a row

@@ -329,6 +329,30 @@ func TestAServerThatDoesNotKnowPingLives(t *testing.T) {
 	}
 }
 
+// TestAPingThatIsRefusedAsksForNoOther has a server refuse one call in the only session, and
+// every ping by the status that HTTP has for what is unknown.
+func TestAPingThatIsRefusedAsksForNoOther(t *testing.T) {
+	t.Parallel()
+	s := &web{session: "s", call: func(w http.ResponseWriter, _ *http.Request, m wire) {
+		sendError(w, http.StatusBadRequest, m.ID, -32000, "Bad Request: no valid session ID provided")
+	}}
+	s.other = map[string]func(http.ResponseWriter, *http.Request, wire){
+		"ping": func(w http.ResponseWriter, _ *http.Request, m wire) {
+			sendError(w, http.StatusNotFound, m.ID, -32601, "what is ping?")
+		},
+	}
+	r := start(t, shared(serve(t, s).config()))
+	r.untilTool("tool")
+	if _, err := r.call(t.Context(), "tool", `{}`, nil); err == nil {
+		t.Fatal("a refused call succeeds")
+	}
+	eventually(t, "a ping is sent", func() bool { return len(s.sights("ping")) > 0 })
+	wait(t.Context(), 1600*time.Millisecond) // four times the gap between two
+	if got := len(s.sights("ping")); got != 1 {
+		t.Errorf("%d pings were sent for one call that failed, want one", got)
+	}
+}
+
 // TestBrokenStreamIsResumed ends the stream before the answer, twice, and gives the
 // answer on the third.
 func TestBrokenStreamIsResumed(t *testing.T) {

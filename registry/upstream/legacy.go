@@ -246,7 +246,10 @@ func (l *legacy) reopen(ctx context.Context, forgotten *wire.SessionError) error
 		return err
 	}
 	defer l.opening.Release(1)
-	if forgotten.Replaced() {
+	switch {
+	case l.life.Err() != nil: // it is being closed: nobody would end another
+		return wire.ErrGone
+	case forgotten.Replaced():
 		return nil
 	}
 	limited, cancel := context.WithTimeout(ctx, handshakeLimit)

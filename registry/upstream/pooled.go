@@ -76,16 +76,18 @@ func (s *pooled) follow() {
 }
 
 // discardLost tells the pool that the session is dead, if its connection is known to be
-// lost, or if the server refuses a proof of life as it refused a call with err: some that
-// have forgotten a session answer 400 in it and not 404. It returns whether that is so. What
-// is lent from the control connection is left to whoever supervises that.
+// lost, or if the server refused a call by 400, as err says, and gives no proof of life in
+// it: some that have forgotten a session answer so, and not 404. It returns whether that is
+// so. What is lent from the control connection is left to whoever supervises that.
 func (s *pooled) discardLost(ctx context.Context, err error) bool {
+	limited, cancel := context.WithTimeout(ctx, aliveLimit)
+	defer cancel()
 	if link, ok := s.session.link.(interface{ Loss() error }); ok {
 		if link.Loss() == nil || s.lost == nil {
 			return false
 		}
 	} else if status, is := errors.AsType[*wire.StatusError](err); !is ||
-		status.Status != http.StatusBadRequest || s.Alive(ctx) == nil || ctx.Err() != nil {
+		status.Status != http.StatusBadRequest || s.Alive(limited) == nil || limited.Err() != nil {
 		return false
 	}
 	s.lost()

@@ -46,7 +46,10 @@ type watches struct {
 
 // watchKey says which resource is followed for which tenant. Tenants share nothing,
 // except where the server has one session for all; then tenantID is "".
-type watchKey struct{ tenantID, uri string }
+type watchKey struct {
+	tenantID, uri string
+	common        bool // the server had one session for all when the watch began
+}
 
 // watch is one resource that is followed for one tenant, on behalf of all its listeners.
 // Its goroutine (keep) holds the subscription open.
@@ -86,18 +89,18 @@ type listener struct {
 func (t *watches) subscribe(ctx context.Context, user share.User, uri string,
 	updated func(uri string), over func(),
 ) error {
-	tenantID := user.TenantID
-	if t.credential.Personal(tenantID) {
+	key := watchKey{tenantID: user.TenantID, uri: uri}
+	if t.credential.Personal(user.TenantID) {
 		// it is told who calls: a change that one user may know of is none of another's
 		return unannounced()
 	}
 	if c := t.control(); c != nil && t.common[mcp.EraOf(c.version)] {
-		tenantID = "" // each resource is followed only once in a session: some servers know no more
+		key = watchKey{uri: uri, common: true} // some servers know a resource only once in a session
 	}
 	l := &listener{
 		user: user, updated: updated, over: over, gone: ctx.Done(), outcome: make(chan error, 1),
 	}
-	w, err := t.join(watchKey{tenantID, uri}, l)
+	w, err := t.join(key, l)
 	if err != nil {
 		return err
 	}
@@ -240,6 +243,10 @@ func (t *watches) attempt(ctx context.Context, w *watch) error {
 	defer timer.Stop()
 	err := t.server.unavailable(false, wire.ErrGone)
 	if c := t.control(); c != nil {
+		if w.key.common != t.common[mcp.EraOf(c.version)] {
+			w.cancel() // its listeners subscribe again, by what the server is now
+			return err
+		}
 		err = c.Saved(limited, func() error {
 			return c.peer.watchResource(limited, w.key.tenantID, w.key.uri, func() {
 				if timer.Stop() {

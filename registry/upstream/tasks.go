@@ -53,9 +53,9 @@ var errTaskLost = mcp.Errorf(mcp.CodeInvalidParams,
 	"Invalid params: the task is lost, because the session with its server has ended or its time is over")
 
 // tracked runs a call, which may become a task if it asks for that. s is the seat of its
-// session, nil for the control connection's. A slot is taken before the call runs, because a task that the
-// server made could not be refused any more. If a task was made, its id in the result is
-// replaced by one that leads back to its session.
+// session, nil for the control connection's. A slot is taken before the call runs,
+// because a task that the server made could not be refused any more. If a task was made,
+// its id in the result is replaced by one that leads back to its session.
 func (t *tasks) tracked(s *seat, c *registry.Call, run func() (mcp.Object, error)) (mcp.Object, error) {
 	if c.Tasks != mcp.TasksAsked || c.Task != "" {
 		return run()

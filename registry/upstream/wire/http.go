@@ -316,8 +316,10 @@ func (l *HTTP) refused(out *Request, s *session, resp *response) error {
 	switch resp.StatusCode {
 	case http.StatusBadRequest, http.StatusNotFound:
 		if answered != nil {
-			if out.Header == nil {
-				l.up.CheckAlive() // some servers say so when they do not know the session
+			// Some servers say so when they do not know the session. Whoever asked for a proof
+			// of life judges it: a server that does not know ping would be asked without end.
+			if out.Header == nil && out.Method != mcp.MethodPing {
+				l.up.CheckAlive()
 			}
 			return answered
 		}

@@ -1,8 +1,6 @@
 package schema_test
 
 import (
-	"runtime"
-	"strings"
 	"testing"
 
 	"github.com/drawbridge-mcp/drawbridge/registry/schema"
@@ -64,19 +62,6 @@ func TestPatternsThatRE2ReadsDifferentlyAreRefused(t *testing.T) {
 		if compiled, _, err := schema.CompilePattern(pattern); err == nil {
 			t.Errorf("%s is read as %s", pattern, compiled)
 		}
-	}
-}
-
-// TestLongPatternsAreRefusedBeforeTheyAreCompiled holds for one whose program would take 36
-// MiB.
-func TestLongPatternsAreRefusedBeforeTheyAreCompiled(t *testing.T) {
-	pattern := "(?:" + strings.Repeat("a", 900) + "){1000}"
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	_, _, err := schema.CompilePattern(pattern)
-	runtime.ReadMemStats(&after)
-	if spent := after.TotalAlloc - before.TotalAlloc; err == nil || spent > 5<<20 {
-		t.Errorf("got %v after %d bytes, want an error after few", err, spent)
 	}
 }
 

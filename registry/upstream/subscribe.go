@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -30,7 +29,6 @@ var errUnconfirmed = errors.New("no confirmation of the subscription in time")
 // for concurrent use.
 type watches struct {
 	server fault
-	common map[mcp.Era]bool // by era: the server has one session for all
 	// what requests carry; nil: nothing
 	credential *credential.Source
 	control    func() *control // returns the present control connection, nil when there is none
@@ -46,10 +44,7 @@ type watches struct {
 
 // watchKey says which resource is followed for which tenant. Tenants share nothing,
 // except where the server has one session for all; then tenantID is "".
-type watchKey struct {
-	tenantID, uri string
-	common        bool // the server had one session for all when the watch began
-}
+type watchKey struct{ tenantID, uri string }
 
 // watch is one resource that is followed for one tenant, on behalf of all its listeners.
 // Its goroutine (keep) holds the subscription open.
@@ -89,13 +84,13 @@ type listener struct {
 func (t *watches) subscribe(ctx context.Context, user share.User, uri string,
 	updated func(uri string), over func(),
 ) error {
-	key := watchKey{tenantID: user.TenantID, uri: uri}
+	key := watchKey{user.TenantID, uri}
 	if t.credential.Personal(user.TenantID) {
 		// it is told who calls: a change that one user may know of is none of another's
 		return unannounced()
 	}
-	if c := t.control(); c != nil && t.common[mcp.EraOf(c.version)] {
-		key = watchKey{uri: uri, common: true} // some servers know a resource only once in a session
+	if c := t.control(); c != nil && c.isCommon() {
+		key.tenantID = "" // some servers know a resource only once in a session
 	}
 	l := &listener{
 		user: user, updated: updated, over: over, gone: ctx.Done(), outcome: make(chan error, 1),
@@ -243,7 +238,7 @@ func (t *watches) attempt(ctx context.Context, w *watch) error {
 	defer timer.Stop()
 	err := t.server.unavailable(false, wire.ErrGone)
 	if c := t.control(); c != nil {
-		if w.key.common != t.common[mcp.EraOf(c.version)] {
+		if (w.key.tenantID == "") != c.isCommon() { // its era is another one
 			w.cancel() // its listeners subscribe again, by what the server is now
 			return err
 		}

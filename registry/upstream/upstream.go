@@ -51,7 +51,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -99,8 +98,7 @@ func New(cfg Config, reg *registry.Registry) *Upstream {
 	u.watches = watches{
 		life: life, end: end,
 		server: fault(cfg.Name), credential: cfg.Credential, control: u.control.Load,
-		common: map[mcp.Era]bool{mcp.Modern: cfg.URL == "", mcp.Legacy: cfg.Shared},
-		slots:  share.New(maxWatches), byKey: map[watchKey]*watch{},
+		slots: share.New(maxWatches), byKey: map[watchKey]*watch{},
 	}
 	return u
 }

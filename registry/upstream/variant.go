@@ -47,6 +47,12 @@ func (l *lists) base() mcp.Extensions {
 // everyone.
 func (c *connection) bare() bool { return c.cfg.Shared && mcp.EraOf(c.version) == mcp.Legacy }
 
+// isCommon tells whether all tenants are in one session of the server: in such a one, or
+// in that of a modern child.
+func (c *connection) isCommon() bool {
+	return c.bare() || c.cfg.URL == "" && mcp.EraOf(c.version) == mcp.Modern
+}
+
 // declaring returns what a client declares to the server that has of the extensions on
 // which lists depend those of the variant, in the place of conn.
 func (l *lists) declaring(v *lists) mcp.Object {

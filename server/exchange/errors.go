@@ -269,6 +269,12 @@ var outcomesByStatus = map[int]string{
 	http.StatusOK:                  "internal", // an error of the desk that StatusOf does not list
 }
 
+// recorded returns the outcome and the reason of a refusal for the audit.
+func (r *Refusal) recorded() (outcome, reason string) {
+	reason = r.Err.StableCode()
+	return recordedAs(r.Status, reason), reason
+}
+
 // recordedAs returns the outcome of a refusal with that code for the audit, in the same
 // words that calls have.
 func recordedAs(status int, code string) string {

@@ -42,8 +42,7 @@ func (x *Exchange) record(outcome, reason string) {
 func (x *Exchange) RefuseAdmission(err error) {
 	x.service.DelayLimited(x, err)
 	refused := RefusalOf(err, 0)
-	code := refused.Err.StableCode()
-	x.record(recordedAs(refused.Status, code), code)
+	x.record(refused.recorded())
 	x.AnswerError("", refused.Err, refused.Status)
 }
 
@@ -90,8 +89,8 @@ const statusElsewhere = http.StatusMisdirectedRequest
 // many such requests there are.
 func (x *Exchange) TurnAway(r *Refusal) {
 	if r.Status != statusElsewhere {
-		code := r.Err.StableCode()
-		x.service.Metrics.Refused(recordedAs(r.Status, code), "", code)
+		outcome, reason := r.recorded()
+		x.service.Metrics.Refused(outcome, "", reason)
 	}
 	x.AnswerError("", r.Err, r.Status)
 }
@@ -101,8 +100,7 @@ func (x *Exchange) TurnAway(r *Refusal) {
 // that refuse unauthenticated callers record it, in sums.
 func (x *Exchange) RecordRefusal(r *Refusal) {
 	if x.Caller.Tenant != nil && r.Status != statusElsewhere {
-		code := r.Err.StableCode()
-		x.record(recordedAs(r.Status, code), code)
+		x.record(r.recorded())
 	}
 }
 

@@ -50,8 +50,8 @@ image: ## the container image drawbridge, with its version, commit and date
 # time, so twice as many run as there are processors. The linter vets. What only a debugger reads is not linked, which takes a quarter
 # of a link's time.
 RACE = ./registry/upstream ./cmd/drawbridge ./server ./ratelimit ./auth ./auth/accesskey ./auth/provider ./auth/signin ./internal/gateway ./internal/allot ./internal/audit ./internal/batch \
-	./internal/connlimit ./internal/database/postgres ./internal/database/sqlite ./internal/dial ./internal/fairqueue ./internal/fetch \
-	./internal/lifetime ./internal/link ./internal/redis ./internal/replica ./internal/seal ./internal/share ./internal/sse ./internal/store ./internal/store/postgres ./internal/store/sqlite \
+	./internal/connlimit ./internal/database/postgres ./internal/database/sqlite ./internal/dial ./internal/fairqueue \
+	./internal/lifetime ./internal/link ./internal/pace ./internal/redis ./internal/replica ./internal/seal ./internal/share ./internal/sse ./internal/store ./internal/store/postgres ./internal/store/sqlite \
 	./metrics ./registry ./registry/builtin ./registry/credential ./registry/openapi ./registry/schema \
 	./registry/upstream/process ./registry/upstream/seats ./registry/upstream/wire ./server/once ./server/primary ./server/eventlog \
 	./server/sessions/directory ./server/forward ./server/legacy ./server/modern ./server/sessions ./server/streams

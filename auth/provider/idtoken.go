@@ -16,7 +16,6 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/auth/signin"
-	"github.com/drawbridge-mcp/drawbridge/internal/fetch"
 	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
@@ -169,7 +168,7 @@ type signers struct {
 	address string
 	made    time.Time
 	known   atomic.Pointer[auth.PublicKeys] // never nil
-	flights fetch.Once[*auth.PublicKeys]
+	flights pace.Once[*auth.PublicKeys]
 	fetched time.Time // when they were asked for last; only the one flight uses it
 }
 

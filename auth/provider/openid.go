@@ -16,6 +16,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/auth/signin"
 	"github.com/drawbridge-mcp/drawbridge/internal/fetch"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
@@ -27,7 +28,7 @@ type OIDC struct {
 	transport *transport
 	gap       time.Duration // as keysGap
 
-	flights fetch.Once[*discovered]    // of the document
+	flights pace.Once[*discovered]     // of the document
 	found   atomic.Pointer[discovered] // nil: never fetched
 }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sync/singleflight"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
@@ -48,7 +47,7 @@ type Config struct {
 // Blocks is Slots of which several replicas hold blocks, in Redis.
 type Blocks struct {
 	config  Config
-	growing singleflight.Group // askings for larger blocks, by name
+	growing pace.Once[struct{}] // askings for larger blocks, by name
 
 	mu     sync.Mutex // guards the fields below and the fields of blocks
 	blocks map[name]*block
@@ -148,16 +147,11 @@ func (b *Blocks) More(ctx context.Context, kind Kind, tenant string, limit int) 
 	if refused {
 		return false
 	}
-	grown := b.growing.DoChan(string(kind)+" "+tenant, func() (any, error) {
-		b.grow(context.WithoutCancel(ctx), one, before) // the patience of the store bounds it
+	_, err := b.growing.Do(ctx, string(kind)+" "+tenant, func(ctx context.Context) (struct{}, error) {
+		b.grow(ctx, one, before) // the patience of the store bounds it
 		return struct{}{}, nil
 	})
-	select {
-	case <-grown:
-		return b.Here(kind, tenant, limit) > before
-	case <-ctx.Done():
-		return false
-	}
+	return err == nil && b.Here(kind, tenant, limit) > before
 }
 
 // grow asks for twice as many slots as there were before. Whoever wants more may do so

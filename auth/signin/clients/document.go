@@ -15,6 +15,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/evict"
 	"github.com/drawbridge-mcp/drawbridge/internal/fetch"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 )
 
 const (
@@ -38,7 +39,7 @@ var errDocument = errors.New("the client's document is not fit")
 type documents struct {
 	client  *http.Client
 	now     func() time.Time
-	flights fetch.Once[document]
+	flights pace.Once[document]
 	fetches chan struct{} // has a value for each fetch under way
 
 	mu    sync.Mutex // guards the field below

@@ -1,4 +1,4 @@
-package fetch_test
+package pace_test
 
 import (
 	"context"
@@ -6,15 +6,15 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/drawbridge-mcp/drawbridge/internal/fetch"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 )
 
-// TestAFetchGoesOnForThoseWhoWait has somebody who begins a fetch and leaves, and another
+// TestWhatIsDoneOnceGoesOnForThoseWhoWait has somebody who begins a fetch and leaves, and another
 // who waits for it.
-func TestAFetchGoesOnForThoseWhoWait(t *testing.T) {
+func TestWhatIsDoneOnceGoesOnForThoseWhoWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var once fetch.Once[int]
+		var once pace.Once[int]
 		calls, landed := 0, make(chan struct{})
 		slow := func(ctx context.Context) (int, error) {
 			calls++

@@ -1,4 +1,4 @@
-package fetch
+package pace
 
 import (
 	"context"
@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// Once has all who want the same at a time wait for one fetch. It is safe for concurrent
-// use, and its zero value is ready.
+// Once has all who want the same at a time wait until it was done for one of them. It is
+// safe for concurrent use, and its zero value is ready.
 type Once[T any] struct{ flights singleflight.Group }
 
 // Do returns what do returns, which is called for the first of those who come with a key.

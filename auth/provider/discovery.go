@@ -54,7 +54,7 @@ func (p *OIDC) discover(ctx context.Context) (*discovered, error) {
 
 // renew fetches another document than old.
 func (p *OIDC) renew(ctx context.Context, old *discovered) (*discovered, error) {
-	return p.flights.Do(ctx, "", func(ctx context.Context) (*discovered, error) {
+	found, err := p.flights.Do(ctx, "", func(ctx context.Context) (*discovered, error) {
 		if made := p.found.Load(); made != old {
 			return made, nil // a flight has landed since this one was wanted
 		}
@@ -64,6 +64,10 @@ func (p *OIDC) renew(ctx context.Context, old *discovered) (*discovered, error) 
 		}
 		return made, err
 	})
+	if err != nil && ctx.Err() != nil {
+		err = bare("get the provider's document", ctx.Err())
+	}
+	return found, err
 }
 
 // fetch gets the document from the provider and checks it.

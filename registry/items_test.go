@@ -231,6 +231,7 @@ func TestOneBadDefinitionOfAnyKindDropsThatOneAlone(t *testing.T) {
 		{"no name", "resource", `{"uri":"a:b"}`, "name"},
 		{"size no number", "resource", `{"name":"x","uri":"a:b","size":"7"}`, "schema"},
 		{"annotations no object", "resource", `{"name":"x","uri":"a:b","annotations":[]}`, "schema"},
+		{"priority no number", "resource", `{"name":"x","uri":"a:b","annotations":{"priority":"1"}}`, "schema"},
 		{"duplicate", "resource", `{"name":"x","uri":"good:a"}`, "duplicate"},
 		{"no template", "template", `{"name":"x"}`, "uri"},
 		{"open", "template", `{"name":"x","uriTemplate":"a:{b"}`, "uri"},
@@ -285,11 +286,27 @@ func TestNullIsAbsent(t *testing.T) {
 	r := registry.New()
 	mustReplace(t, r, registry.Source{
 		Name: "s", Use: answer("s"),
-		Prompts: []mcp.Object{parse(t, `{"name":"x","title":null,"arguments":null,"z":1.0}`)},
+		Tools: []registry.Offer{{Timeout: time.Second, Definition: parse(t, `{"name":"t","title":null,`+
+			`"description":null,"inputSchema":{"type":"object"},"annotations":{"title":null,"readOnlyHint":true},`+
+			`"_meta":null,"icons":[{"src":"https://x.test/i.png","sizes":null}],"execution":null}`)}},
+		Prompts: []mcp.Object{
+			parse(t, `{"name":"x","title":null,"arguments":null,"z":1.0}`),
+			parse(t, `{"name":"y","arguments":[{"name":"a","required":null},{"name":"b", "z":1.0}]}`),
+		},
+		Resources: []mcp.Object{
+			parse(t, `{"name":"r","uri":"a:b","size":null,"annotations":{"audience":null,"priority":null}}`),
+		},
 	})
-	if got, want := string(r.Catalogue().View([]string{"s"}).Prompts[0].Raw),
-		`{"name":"x","z":1.0}`; got != want {
-		t.Errorf("got %s, want %s", got, want)
+	view := r.Catalogue().View([]string{"s"})
+	for want, got := range map[string]mcp.RawJSON{
+		`{"name":"t","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true},"icons":[{"src":"https://x.test/i.png"}]}`: view.Tools[0].Raw,
+		`{"name":"x","z":1.0}`: view.Prompts[0].Raw,
+		`{"name":"y","arguments":[{"name":"a"},{"name":"b","z":1.0}]}`: view.Prompts[1].Raw,
+		`{"name":"r","uri":"a:b","annotations":{}}`:                    view.Resources[0].Raw,
+	} {
+		if string(got) != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
 	}
 }
 

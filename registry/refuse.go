@@ -28,27 +28,60 @@ var (
 // checkMembers refuses a definition in which a member of the protocol has the wrong JSON
 // type. A client that decodes lists into typed structures would refuse the whole list for
 // it, with the items of all other servers. It returns the definition without members that
-// are null: to such clients a null is no string, and servers mean "absent" by it.
+// are null: to such clients a null is no string, and servers mean "absent" by it. Both
+// hold for annotations, for icons, and for the arguments of a prompt, too.
 // https://modelcontextprotocol.io/specification/2026-07-28/schema
 func checkMembers(definition mcp.Object) (mcp.Object, error) {
-	var absent []string
+	checked := definition
 	for name, value := range definition.Members {
 		if value.IsNull() {
-			absent = append(absent, name)
+			checked = checked.Without(name)
 			continue
 		}
 		if fits := typesOf[name]; fits != nil && !fits(value) {
 			return definition, refuse("schema", errors.New(name+" has the wrong type"))
 		}
+		if name == "annotations" || name == "arguments" || name == "icons" {
+			within, err := checkWithin(value)
+			if err != nil {
+				return definition, err
+			}
+			checked = checked.With(name, within)
+		}
 	}
-	return definition.Without(absent...), nil
+	return checked, nil
+}
+
+// checkWithin is checkMembers for an object, or those in a list. What is neither stays.
+func checkWithin(value mcp.RawJSON) (mcp.RawJSON, error) {
+	if object, is := mcp.ObjectOf(value); is {
+		checked, err := checkMembers(object)
+		return checked.JSON(), err
+	}
+	parts, isList := value.Elements()
+	if !isList {
+		return value, nil
+	}
+	for i := range parts {
+		var err error
+		if parts[i], err = checkWithin(parts[i]); err != nil {
+			return nil, err
+		}
+	}
+	return mcp.Array(parts), nil
 }
 
 // typesOf are the JSON types that members of the protocol have.
 var typesOf = map[string]func(mcp.RawJSON) bool{
 	"title": mcp.RawJSON.IsText, "description": mcp.RawJSON.IsText, "mimeType": mcp.RawJSON.IsText,
-	"annotations": mcp.RawJSON.IsObject, "_meta": mcp.RawJSON.IsObject,
+	"annotations": mcp.RawJSON.IsObject, "_meta": mcp.RawJSON.IsObject, "execution": mcp.RawJSON.IsObject,
 	"icons": mcp.RawJSON.IsArray, "arguments": mcp.RawJSON.IsArray, "size": isNumber,
+	// of annotations
+	"audience": mcp.RawJSON.IsArray, "priority": isNumber, "lastModified": mcp.RawJSON.IsText,
+	"readOnlyHint": isBoolean, "destructiveHint": isBoolean, "idempotentHint": isBoolean,
+	"openWorldHint": isBoolean,
 }
 
 func isNumber(value mcp.RawJSON) bool { return value[0] == '-' || value[0] >= '0' && value[0] <= '9' }
+
+func isBoolean(value mcp.RawJSON) bool { return string(value) == "true" || string(value) == "false" }

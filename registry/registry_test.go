@@ -227,6 +227,10 @@ func TestOneBadDefinitionDropsThatOneAlone(t *testing.T) {
 		},
 		{"large definition", registry.Offer{Definition: define("x", strings.Repeat("x", 129<<10))}, "size"},
 		{"bad header", with("x", "inputSchema", `{"type":"object","x-mcp-header":"A"}`), "header"},
+		{"title no string", with("x", "title", "5"), "schema"},
+		{"description no string", with("x", "description", `["a"]`), "schema"},
+		{"icons no list", with("x", "icons", "{}"), "schema"},
+		{"hint no boolean", with("x", "annotations", `{"readOnlyHint":"true"}`), "schema"},
 		{"duplicate", registry.Offer{Definition: define("good", "another")}, "duplicate"},
 		{"duplicate but for case", registry.Offer{Definition: define("GOOD", "another")}, "duplicate"},
 	} {

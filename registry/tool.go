@@ -111,6 +111,9 @@ func newTool(o *origin, offer *Offer) (*Tool, error) {
 		return nil, refuse("name", err)
 	}
 	definition, err := t.readSchemas(offer.Definition)
+	if err == nil {
+		definition, err = checkMembers(definition)
+	}
 	if err != nil {
 		return nil, err
 	}

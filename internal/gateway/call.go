@@ -104,8 +104,8 @@ func (g *Gateway) newCall(c Caller, r *Request, m *method) *call {
 }
 
 // withoutNullArguments returns params without the member arguments if that is null. Some
-// clients send null for a tool or prompt without arguments, and servers accept it. No
-// other null in a place where the protocol has none is forgiven.
+// clients send null for a tool or prompt without arguments, and servers accept it. Of what
+// calls carry, no other null in a place where the protocol has none is forgiven.
 func withoutNullArguments(params mcp.Object) mcp.Object {
 	if arguments := params.Value("arguments"); arguments != nil && arguments.IsNull() {
 		return params.Without("arguments")

@@ -388,7 +388,7 @@ func TestListPagesAndCursors(t *testing.T) {
 	}); err == nil {
 		t.Error("another user's cursor was accepted")
 	}
-	for _, bad := range []string{`"x"`, `5`, `null`} {
+	for _, bad := range []string{`"x"`, `5`, `{}`} {
 		params := mcp.NewObject(mcp.Member{Name: "cursor", Value: mcp.RawJSON(bad)})
 		_, err := b.Handle(t.Context(), caller, &Request{Method: mcp.MethodToolsList, Params: params})
 		var failure *mcp.Error

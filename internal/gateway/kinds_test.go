@@ -227,8 +227,8 @@ func TestListsOfEachKindPage(t *testing.T) {
 }
 
 // TestTrap24_CursorServesTheUserOfItsList shows whom a cursor serves: the user of the
-// list it was made for. One that is empty, which the gateway never gives, is the first
-// page's.
+// list it was made for. One that is empty, which the gateway never gives, or null is the
+// first page's.
 func TestTrap24_CursorServesTheUserOfItsList(t *testing.T) {
 	b, _ := newLibrary(t, everything(), TenantConfig{
 		ID: "globex", Servers: []string{"lib"},
@@ -253,12 +253,14 @@ func TestTrap24_CursorServesTheUserOfItsList(t *testing.T) {
 			"another tenant": {carol, list.method, cursor, false},
 			"another list":   {alice, lists[(i+1)%len(lists)].method, cursor, false},
 			"empty":          {alice, list.method, `""`, true},
-			"null":           {alice, list.method, `null`, false},
+			"null":           {alice, list.method, `null`, true},
+			"a number":       {alice, list.method, `7`, false},
 			"cut":            {alice, list.method, cursor[:len(cursor)-2] + `"`, false},
 		} {
 			page, failure := b.handleAs(t, b.caller(t, test.who),
 				&Request{Method: test.method, Params: object(`{"cursor":` + test.cursor + `}`)})
-			if isFirst := string(page.Value(list.member)) == string(first.Value(list.member)); isFirst != (name == "empty") {
+			isFirst := string(page.Value(list.member)) == string(first.Value(list.member))
+			if isFirst != (name == "empty" || name == "null") {
 				t.Errorf("%s, %s: got %s, the first page: %v", list.method, name, page.JSON(), isFirst)
 			}
 			if (failure == nil) != test.good || failure != nil && (failure.Code != mcp.CodeInvalidParams ||

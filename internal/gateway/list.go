@@ -23,9 +23,9 @@ func (g *Gateway) list(c Caller, r *Request) (mcp.Object, error) {
 	visible := g.callerViewAs(c, r.Extensions)
 	kind := visible.listFor(r)
 	start := 0
-	// Some clients ask for the first page with an empty cursor, which the gateway never
-	// gives.
-	if cursor := r.Params.Value("cursor"); cursor != nil && !cursor.Says("") {
+	// Some clients ask for the first page with a cursor that is empty, which the gateway
+	// never gives, or null.
+	if cursor := r.Params.Value("cursor"); !cursor.IsNull() && !cursor.Says("") {
 		var ok bool
 		if start, ok = g.openCursor(c, kind, visible.lists[kind], cursor); !ok {
 			return mcp.Object{},

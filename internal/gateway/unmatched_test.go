@@ -227,3 +227,40 @@ func TestManySlipsAreGuessedWithinBounds(t *testing.T) {
 		t.Errorf("%d warnings, want %d and how many more", len(warnings), maxWarnings)
 	}
 }
+
+// TestTheLogNamesCollisionsOnceAndNotWithoutABound has two tenants with the same servers.
+func TestTheLogNamesCollisionsOnceAndNotWithoutABound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, TenantConfig{ID: "acme", Servers: []string{"box", "twin"}},
+			TenantConfig{ID: "globex", Servers: []string{"box", "twin"}})
+		var log bytes.Buffer
+		b.config.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		box, twin := b.source("box"), b.source("twin")
+		twin.Prefix, twin.Tools = "box", box.Tools[:1]
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- b.Run(ctx) }()
+		named := func() int { return strings.Count(log.String(), "its name is taken") }
+		b.registry.Replace(twin)
+		synctest.Wait()
+		if got := named(); got != 1 {
+			t.Errorf("one collision: %d lines, want one", got)
+		}
+		for i := range maxWarnings + 10 {
+			more := box.Tools[0]
+			more.Definition = more.Definition.With("name", mcp.String(fmt.Sprint("t", i)))
+			box.Tools = append(box.Tools, more)
+		}
+		twin.Tools = box.Tools
+		b.registry.Replace(box)
+		b.registry.Replace(twin)
+		synctest.Wait()
+		if got := named(); got > maxWarnings+1 || got < maxWarnings-1 {
+			t.Errorf("many collisions: %d lines, want about %d", got, maxWarnings)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -61,7 +61,8 @@ func serversWithApps(view *registry.View) (servers []string) {
 }
 
 // reportCollisions counts the items that are left out because of their names, and logs
-// those that were not reported before. It returns all that count as reported.
+// those that were not reported before, each once: Warnings names all tenants that have it.
+// It returns all that count as reported.
 func (g *Gateway) reportCollisions(ctx context.Context,
 	before map[registry.Collision]bool,
 ) map[registry.Collision]bool {
@@ -73,11 +74,12 @@ func (g *Gateway) reportCollisions(ctx context.Context,
 	directory := g.tenants.Load()
 	for _, id := range directory.ids {
 		for _, c := range g.tenantViewFor(directory.byID[id]).view.Collisions {
-			if !now[c] {
-				dropped[c.Dropped]++
-				now[c] = true
+			if now[c] {
+				continue
 			}
-			if !before[c] {
+			now[c] = true
+			dropped[c.Dropped]++
+			if !before[c] && len(now) <= maxWarnings {
 				g.config.Logger.WarnContext(ctx, "item left out: its name is taken",
 					slog.String("tenant", id),
 					slog.String("kind", string(c.Kind)), slog.String("item", c.Exposed),

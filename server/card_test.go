@@ -1,12 +1,14 @@
 package server_test
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -181,5 +183,35 @@ func TestCardsAreForEveryPage(t *testing.T) {
 	request.Host = "evil.test"
 	if got := record(w.Handler(), request); got.Code != http.StatusForbidden {
 		t.Errorf("under a foreign host: %d", got.Code)
+	}
+}
+
+// TestDocumentsForEverybodyHaveAHead asks for each by HEAD, as programs do that look
+// whether it is there.
+func TestDocumentsForEverybodyHaveAHead(t *testing.T) {
+	w := newWorld(t, func(w *world) {
+		w.config.Card = server.Card{Name: "test.mcp/tools"}
+		w.config.KeySet = func() []byte { return []byte(`{"keys":[]}`) }
+		w.settings.AuthorizationServers = issuers("https://issuer.test")
+	})
+	base := w.serve(t)
+	for _, path := range []string{
+		cardPath, catalogPath, server.KeysPath, "/.well-known/oauth-protected-resource",
+		"/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-protected-resource/t/acme/mcp",
+	} {
+		var headers [2]http.Header
+		for i, method := range []string{http.MethodGet, http.MethodHead} {
+			got := call(t.Context(), t, base, message{method: method, path: path})
+			body, err := io.ReadAll(got.Body)
+			if err != nil || got.StatusCode != http.StatusOK || (len(body) > 0) != (method == http.MethodGet) {
+				t.Errorf("%s %s: status %d, %q, %v", method, path, got.StatusCode, body, err)
+			}
+			headers[i] = got.Header
+			headers[i].Del("Date")
+			headers[i].Del("X-Request-Id")
+		}
+		if diff := cmp.Diff(headers[0], headers[1]); diff != "" {
+			t.Errorf("%s: headers by GET and by HEAD differ:\n%s", path, diff)
+		}
 	}
 }

@@ -242,7 +242,7 @@ func TestT14EveryRouteWantsAToken(t *testing.T) {
 				public := strings.HasPrefix(path, "/.well-known/oauth-protected-resource")
 				cells++
 				switch {
-				case public && method == "GET":
+				case public && (method == "GET" || method == "HEAD"):
 					if got.Code != http.StatusOK {
 						t.Errorf("%s %s: got %d, want 200", method, path, got.Code)
 					}

@@ -183,16 +183,20 @@ func (s *Server) Handler() http.Handler {
 	// Every request, to whatever path, is:
 	every := chi.Chain(s.identified, s.exchanges.Logged, s.recovered, checked(s.sameOrigin, s.bounded))
 	r := s.router(every)
-	r.Get(exchange.MetadataPath, s.metadata)
-	r.Get(exchange.MetadataPath+exchange.EndpointPath, s.metadata)
-	r.Get(exchange.MetadataPath+exchange.TenantPath+"{tenant}"+exchange.EndpointPath, s.metadata)
+	document := func(path string, write http.HandlerFunc) { // of which net/http sends no body for HEAD
+		r.Get(path, write)
+		r.Head(path, write)
+	}
+	document(exchange.MetadataPath, s.metadata)
+	document(exchange.MetadataPath+exchange.EndpointPath, s.metadata)
+	document(exchange.MetadataPath+exchange.TenantPath+"{tenant}"+exchange.EndpointPath, s.metadata)
 	if s.config.Card.Name != "" {
-		r.Get(catalogPath, s.public)
-		r.Get(exchange.EndpointPath+cardSuffix, s.public)
-		r.Get(exchange.TenantPath+"{tenant}"+exchange.EndpointPath+cardSuffix, s.public)
+		document(catalogPath, s.public)
+		document(exchange.EndpointPath+cardSuffix, s.public)
+		document(exchange.TenantPath+"{tenant}"+exchange.EndpointPath+cardSuffix, s.public)
 	}
 	if s.config.KeySet != nil {
-		r.Get(KeysPath, s.keySet)
+		document(KeysPath, s.keySet)
 	}
 	if s.config.SignIn == nil {
 		r.Post(exchange.RegisterPath, s.register)

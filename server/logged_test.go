@@ -94,6 +94,16 @@ func TestTheLogHasTheWordOfTheAuditAndTheCode(t *testing.T) {
 				test.outcome, test.code)
 		}
 	}
+	forms, _ := newFormsWorldOf(t, logging(&log))
+	forms.tenants[0].Rules = []gateway.Rule{{Allow: []string{"*"}}}
+	forms.setTenants(t, forms.tenants)
+	session = forms.open(t, "alice", mcp.Revision2511)
+	log.Reset()
+	forms.do(t, inSession("POST", session,
+		`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"file:///a"}}`))
+	if line := lastLine(&log); line.Text("outcome") != "forbidden" || line.Text("code") != "DB-RESOURCE" {
+		t.Errorf("a subscription that no rule allows: got %s, want the outcome forbidden", line.JSON())
+	}
 	log.Reset()
 	r := modernCall("echo").request(t.Context(), "")
 	r.Header.Set("Authorization", "Bearer nonsense")

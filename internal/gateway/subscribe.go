@@ -29,6 +29,9 @@ type Subscription struct {
 	// Allows tells whether that caller, as resolved just now, may still have the
 	// subscription. It waits for nothing.
 	Allows func(Caller) bool
+	// Outcome is how the request ended, in the words of the records, also one that was
+	// refused; "": it was not recorded.
+	Outcome string
 }
 
 // Subscribe calls updated whenever the resource with that exposed URI changes, until the
@@ -63,7 +66,7 @@ func (g *Gateway) Subscribe(ctx context.Context, c Caller, r *Request, uri strin
 		if opened.Stop != nil {
 			opened.Stop() // it was opened, but could not be recorded, or was revoked meanwhile
 		}
-		return Subscription{}, err
+		return Subscription{Outcome: request.Ended.Outcome}, err
 	}
 	return opened, nil
 }

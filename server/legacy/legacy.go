@@ -260,7 +260,7 @@ func (s *Service) legacyAnswer(ctx context.Context, x *exchange.Exchange, l *ses
 			s.tellFormer(ctx, x, l, mcp.AppendRequest(nil, m.ID, m.Method, m.Params), responder.releaseSlot)
 		}
 	case mcp.MethodSubscribe:
-		if a.Err = s.subscribe(ctx, x.Caller, x.ID, l, m.Params); a.Err != nil {
+		if a.Ended, a.Err = s.subscribe(ctx, x.Caller, x.ID, l, m.Params); a.Err != nil {
 			_, a.Err = lowering.Error(m.Method, a.Err)
 		}
 	case mcp.MethodUnsubscribe:

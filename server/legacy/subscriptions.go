@@ -22,24 +22,24 @@ func (s *Service) updated(l *sessions.Session, uri, part string) {
 }
 
 // subscribe opens a subscription of the session, unless it is open already or about to
-// be.
+// be. It also returns how the desk has recorded a request that it refused.
 // https://modelcontextprotocol.io/specification/2025-11-25/server/resources#subscriptions
 func (s *Service) subscribe(ctx context.Context, c gateway.Caller, id string, l *sessions.Session,
 	params mcp.Object,
-) *mcp.Error {
+) (outcome string, rpcErr *mcp.Error) {
 	uri, refused := notices.URIOf(params.Value("uri"))
 	if refused != nil {
-		return refused.Err
+		return "", refused.Err
 	}
 	w, mine := l.Reserve(uri)
 	switch {
 	case w == nil:
-		return cmp.Or(lostToAnother(l), exchange.ErrSubscriptions.Err)
+		return "", cmp.Or(lostToAnother(l), exchange.ErrSubscriptions.Err)
 	case !mine:
 		if pace.Await(ctx, w.Opened) != nil {
-			return exchange.ErrCancelledCall
+			return "", exchange.ErrCancelledCall
 		}
-		return cmp.Or(w.Err, lostToAnother(l))
+		return "", cmp.Or(w.Err, lostToAnother(l))
 	}
 	request := &gateway.Request{ID: id, From: fromOf(ctx, l), Extensions: l.Client().Extensions}
 	_, w.Err = s.exchanges.Guarded(ctx, func() (result mcp.Object, err error) {
@@ -56,7 +56,7 @@ func (s *Service) subscribe(ctx context.Context, c gateway.Caller, id string, l 
 	if now, ok := s.exchanges.Resolve(c.Principal); ok { // rules may have changed while it was being opened
 		s.forgetWatches(ctx, l.Reauthorize(now))
 	}
-	return cmp.Or(w.Err, lostToAnother(l))
+	return w.Subscription.Outcome, cmp.Or(w.Err, lostToAnother(l))
 }
 
 // fromOf says for records where a request of the session came from.
@@ -129,7 +129,7 @@ func (s *Service) resubscribe(ctx context.Context, l *sessions.Session, c gatewa
 			continue
 		}
 		params := mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)})
-		rpcErr := s.subscribe(ctx, c, s.exchanges.IDs.Next(), l, params)
+		_, rpcErr := s.subscribe(ctx, c, s.exchanges.IDs.Next(), l, params)
 		switch {
 		case rpcErr == nil:
 			s.updated(l, uri, uri)

@@ -228,6 +228,40 @@ func TestManySlipsAreGuessedWithinBounds(t *testing.T) {
 	}
 }
 
+// TestAPatternIsLoggedBesideManyThatWereLogged adds one to a whole file of slips.
+func TestAPatternIsLoggedBesideManyThatWereLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		deny := make([]string, 0, maxWarnings+10)
+		for i := range cap(deny) - 1 {
+			deny = append(deny, fmt.Sprint("lib__none", i))
+		}
+		rules := func() []TenantConfig {
+			return []TenantConfig{{
+				ID: "acme", Servers: []string{"lib"}, Rules: []Rule{{Deny: slices.Clone(deny)}},
+			}}
+		}
+		b, _ := newLibrary(t, rules()...)
+		var log bytes.Buffer
+		b.config.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- b.Run(ctx) }()
+		for _, want := range []int{maxWarnings, maxWarnings + 1} {
+			time.Sleep(3 * reportAfter)
+			synctest.Wait()
+			if got := strings.Count(log.String(), "code=no-match"); got != want {
+				t.Errorf("%d patterns: logged %d times, want %d", len(deny), got, want)
+			}
+			deny = append(deny, "lib__another")
+			b.SetPolicy("", rules())
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestTheLogNamesCollisionsOnceAndNotWithoutABound has two tenants with the same servers.
 func TestTheLogNamesCollisionsOnceAndNotWithoutABound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -255,8 +289,19 @@ func TestTheLogNamesCollisionsOnceAndNotWithoutABound(t *testing.T) {
 		b.registry.Replace(box)
 		b.registry.Replace(twin)
 		synctest.Wait()
-		if got := named(); got > maxWarnings+1 || got < maxWarnings-1 {
-			t.Errorf("many collisions: %d lines, want about %d", got, maxWarnings)
+		many := named()
+		if many > maxWarnings+1 || many < maxWarnings-1 {
+			t.Errorf("many collisions: %d lines, want about %d", many, maxWarnings)
+		}
+		more := box.Tools[0]
+		more.Definition = more.Definition.With("name", mcp.String("another"))
+		box.Tools = append(box.Tools, more)
+		twin.Tools = box.Tools
+		b.registry.Replace(box)
+		b.registry.Replace(twin)
+		synctest.Wait()
+		if got := named() - many; got != 1 {
+			t.Errorf("one more: %d lines, want one", got)
 		}
 		cancel()
 		if err := <-done; err != nil {

@@ -67,6 +67,7 @@ func (g *Gateway) reportCollisions(ctx context.Context,
 	before map[registry.Collision]bool,
 ) map[registry.Collision]bool {
 	now := make(map[registry.Collision]bool)
+	lines := 0
 	dropped := make(map[string]int)
 	for c := range before {
 		dropped[c.Dropped] = 0
@@ -79,7 +80,8 @@ func (g *Gateway) reportCollisions(ctx context.Context,
 			}
 			now[c] = true
 			dropped[c.Dropped]++
-			if !before[c] && len(now) <= maxWarnings {
+			if !before[c] && lines < maxWarnings {
+				lines++
 				g.config.Logger.WarnContext(ctx, "item left out: its name is taken",
 					slog.String("tenant", id),
 					slog.String("kind", string(c.Kind)), slog.String("item", c.Exposed),
@@ -117,7 +119,7 @@ func (g *Gateway) reportUnmatched(ctx context.Context,
 	before map[PatternPosition]bool,
 ) map[PatternPosition]bool {
 	now := make(map[PatternPosition]bool)
-	count := 0
+	count, lines := 0, 0
 	directory := g.tenants.Load()
 	for _, id := range directory.ids {
 		for _, one := range g.tenantViewFor(directory.byID[id]).idle() {
@@ -127,7 +129,8 @@ func (g *Gateway) reportUnmatched(ctx context.Context,
 			if one.known || before[one.PatternPosition] {
 				now[one.PatternPosition] = true
 			}
-			if one.known && !before[one.PatternPosition] && len(now) <= maxWarnings {
+			if one.known && !before[one.PatternPosition] && lines < maxWarnings {
+				lines++
 				g.config.Logger.WarnContext(ctx, "a pattern matches nothing",
 					slog.String("code", CodeNoMatch), slog.String("tenant", id),
 					slog.Int("rule", one.Rule), slog.Bool("deny", one.Deny),

@@ -12,6 +12,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 )
 
 // TestUpdatesOfListenAreBounded lets many parts of a resource change before the stream
@@ -43,6 +44,37 @@ func TestUpdatesOfListenAreBounded(t *testing.T) {
 		w.tenants[0].Servers = []string{"box", "forms"}
 		w.tenants[0].Rules = []gateway.Rule{{Allow: []string{"*", "resource:*"}}}
 	})
+}
+
+// TestListenOpensAtTheRateOfCalls asks for more resources than the user may make calls at
+// once, and for more than the client can be kept waiting for.
+func TestListenOpensAtTheRateOfCalls(t *testing.T) {
+	for count, want := range map[int]int{10: 10, 60: 2 + 20} {
+		bubble(t, func(t *testing.T, w *world) {
+			for _, refusal := range w.registry.Replace((&forms{}).source()) {
+				t.Fatalf("refused: %+v", refusal)
+			}
+			uris := make([]string, count)
+			for i := range uris {
+				uris[i] = fmt.Sprintf(`"file:///%d"`, i)
+			}
+			m := modernListen()
+			m.body = strings.Replace(m.body, `{"toolsListChanged":true}`,
+				`{"resourceSubscriptions":[`+strings.Join(uris, ",")+`]}`, 1)
+			began := time.Now()
+			stream := w.follow(t, m)
+			time.Sleep(time.Minute)
+			w.EndStreams()
+			got := <-stream
+			if n := strings.Count(got, `"file:///`); n < want-1 || n > want || time.Since(began) > 2*time.Minute {
+				t.Errorf("%d resources: got %d, want %d:\n%s", count, n, want, got)
+			}
+		}, func(w *world) {
+			w.tenants[0].Servers = []string{"box", "forms"}
+			w.tenants[0].Rules = []gateway.Rule{{Allow: []string{"*", "resource:*"}}}
+			w.tenants[0].Limits = gateway.Limits{UserCalls: &ratelimit.Limit{Rate: 1, Burst: 2}}
+		})
+	}
 }
 
 // TestQuestionsEndWithTheirIssuer lets the client answer when its issuer is not in force

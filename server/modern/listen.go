@@ -11,6 +11,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
@@ -136,10 +137,10 @@ type followed struct {
 // the protocol wants.
 func (sub *subscription) Open(ctx context.Context, x *exchange.Exchange) (*streams.Stream, error) {
 	desk, caller, request := sub.endpoint.config.Exchanges.Desk, x.Caller, requestOfListener(ctx, x)
-	sub.follows = sub.opened(ctx, sub.uris, func(uri string) (gateway.Subscription, error) {
+	sub.follows = sub.opened(ctx, x, sub.uris, func(uri string) (gateway.Subscription, error) {
 		return desk.Subscribe(ctx, caller, request, uri, func(part string) { sub.updated(uri, part) })
 	})
-	sub.tasked = sub.opened(ctx, sub.ids, func(id string) (gateway.Subscription, error) {
+	sub.tasked = sub.opened(ctx, x, sub.ids, func(id string) (gateway.Subscription, error) {
 		return desk.FollowTask(ctx, caller, request, id,
 			func(state mcp.Object) bool { return sub.taskChanged(id, state) })
 	})
@@ -163,27 +164,44 @@ func requestOfListener(ctx context.Context, x *exchange.Exchange) *gateway.Reque
 }
 
 // opened opens subscriptions, several at a time, and returns those that could be opened.
-func (sub *subscription) opened(ctx context.Context, names []string,
+// Those that are more than a rate of calls allows at once are opened at its pace, as long as
+// the client can be kept waiting: it would not learn why they are missing.
+func (sub *subscription) opened(ctx context.Context, x *exchange.Exchange, names []string,
 	open func(name string) (gateway.Subscription, error),
 ) []followed {
-	found := make([]followed, len(names))
-	var all errgroup.Group
-	all.SetLimit(openingSubscriptions)
-	for i, name := range names {
-		all.Go(func() error {
-			var one gateway.Subscription
-			_, rpcErr := sub.endpoint.config.Exchanges.Guarded(ctx, func() (result mcp.Object, err error) {
-				one, err = open(name)
-				return result, err
-			})
-			if rpcErr == nil {
-				found[i] = followed{name, one}
-			}
-			return nil
+	found, refused := make([]followed, len(names)), make([]*mcp.Error, len(names))
+	try := func(i int) {
+		found[i].uri = names[i]
+		_, refused[i] = sub.endpoint.config.Exchanges.Guarded(ctx, func() (result mcp.Object, err error) {
+			found[i].Subscription, err = open(names[i])
+			return result, err
 		})
 	}
+	var all errgroup.Group
+	all.SetLimit(openingSubscriptions)
+	for i := range names {
+		all.Go(func() error { try(i); return nil })
+	}
 	_ = all.Wait() // none fails
+	patient, stop := context.WithTimeout(ctx, streams.Heartbeat)
+	defer stop()
+	for i := range names {
+		for isRate(refused[i]) && pace.Wait(patient, refused[i].RetryAfter) {
+			x.Reservation.ReleaseSlot()
+			try(i)
+		}
+	}
 	return slices.DeleteFunc(found, func(one followed) bool { return one.Stop == nil })
+}
+
+// isRate tells whether a subscription is refused because of a rate, and may be opened before
+// the client has waited for too long.
+func isRate(refused *mcp.Error) bool {
+	if refused == nil || refused.RetryAfter <= 0 || refused.RetryAfter > streams.Heartbeat {
+		return false
+	}
+	code := refused.StableCode()
+	return code == "DB-LIMIT-TENANT" || code == "DB-LIMIT-USER"
 }
 
 // taskChanged takes the state of a task that the client is to be told of. It is false if

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"text/template"
 	"time"
+	"unicode"
 
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/registry"
@@ -192,6 +193,18 @@ func when(is bool, format string, args ...any) string {
 		return ""
 	}
 	return fmt.Sprintf(format, args...)
+}
+
+// legible returns text in one line, in which a reader sees each character.
+func legible(text string) string { return strings.Map(visible, strings.ReplaceAll(text, "\n", " ")) }
+
+// visible shows line breaks and what a terminal would obey, in names that clients choose,
+// as U+FFFD.
+func visible(c rune) rune {
+	if unicode.IsPrint(c) {
+		return c
+	}
+	return unicode.ReplacementChar
 }
 
 // filled returns a text of this program with what it tells, which always fits.

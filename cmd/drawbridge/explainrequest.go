@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
@@ -234,15 +233,6 @@ func (e *entry) upstream() string {
 // server chose can begin another line.
 func lineAbout(about, format string, args ...any) string {
 	return strings.Map(visible, fmt.Sprintf("%-9s "+format, append([]any{about}, args...)...)) + "\n"
-}
-
-// visible shows line breaks and what a terminal would obey, in names that clients choose,
-// as U+FFFD.
-func visible(c rune) rune {
-	if unicode.IsPrint(c) {
-		return c
-	}
-	return unicode.ReplacementChar
 }
 
 // meaningsOf returns what the reference says of how a request ended: of its outcome, of

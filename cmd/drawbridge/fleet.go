@@ -557,6 +557,10 @@ func lastSaid(s upstream.Status) string {
 	return when(len(s.Said) > 0, "; last on its standard error: %s", strings.Join(s.Said, " | "))
 }
 
+// maxReason bounds how much the warnings say of what is wrong with one item, in bytes:
+// servers name what stands in a schema.
+const maxReason = 300
+
 // leftOut says in words what a refusal leaves out: one item, or a whole list that could
 // not be read. Of one that the operator can release it says how.
 func leftOut(r registry.Refusal) string {
@@ -566,7 +570,12 @@ func leftOut(r registry.Refusal) string {
 	if r.Item == "" && r.Reason == "list" {
 		return fmt.Sprintf("its list of %ss cannot be read", r.Kind)
 	}
-	return fmt.Sprintf("%s %q is left out: %s", r.Kind, r.Item, r.Reason)
+	return fmt.Sprintf("%s %q is left out: %s", r.Kind, r.Item, mcp.Clip(legible(whyLeftOut(r)), maxReason))
+}
+
+// whyLeftOut says what is wrong with an item that is left out.
+func whyLeftOut(r registry.Refusal) string {
+	return r.Reason + when(r.Reason != registry.ReasonQuarantined && r.Err != nil, ", %v", r.Err)
 }
 
 // startOpenAPI offers the operations of an HTTP API's document as tools. It does not

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -197,7 +198,10 @@ func TestWarningsNameWhatIsLeftOut(t *testing.T) {
 	defer f.close()
 	refused := []registry.Refusal{
 		{Server: "box", Kind: registry.KindPrompt, Reason: "list"},
-		{Server: "box", Kind: registry.KindResource, Item: "file:///a", Reason: "duplicate"},
+		{
+			Server: "box", Kind: registry.KindResource, Item: "file:///a", Reason: "duplicate",
+			Err: errors.New("an earlier\nhas\u200b it"),
+		},
 	}
 	for i := range maxRefusalsShown {
 		refused = append(refused, registry.Refusal{
@@ -216,7 +220,7 @@ func TestWarningsNameWhatIsLeftOut(t *testing.T) {
 	for i, want := range map[int]string{
 		0:            "server box is down: gone (since 2026-11-22T04:53:32Z)",
 		1:            "server box: its list of prompts cannot be read",
-		2:            `server box: resource "file:///a" is left out: duplicate`,
+		2:            `server box: resource "file:///a" is left out: duplicate, an earlier has� it`,
 		len(got) - 1: "server box: 2 more items are left out",
 	} {
 		if got[i] != want {

@@ -177,12 +177,6 @@ func offered(s upstream.Status) string {
 // with it. Of what is quarantined there are notes.
 func refusals(all []registry.Refusal) string {
 	first := all[0]
-	text := fmt.Sprintf("%s %s: %s", first.Kind, first.Item, first.Reason)
-	if first.Reason != registry.ReasonQuarantined && first.Err != nil {
-		text += fmt.Sprintf(", %v", first.Err)
-	}
-	if len(all) > 1 {
-		text += ", …"
-	}
-	return strings.Map(visible, strings.ReplaceAll(text, "\n", " "))
+	return legible(fmt.Sprintf("%s %s: %s", first.Kind, first.Item, whyLeftOut(first))) +
+		when(len(all) > 1, ", …")
 }

@@ -24,7 +24,7 @@ import (
 const openingSubscriptions = 4
 
 // listFilters are the members of a filter that ask for notices of changed lists, in the
-// order of changes.
+// order of gateway.Digests.
 var listFilters = [...]string{"toolsListChanged", "promptsListChanged", "resourcesListChanged"}
 
 // listen answers subscriptions/listen with an event stream of notices, until the client
@@ -55,8 +55,8 @@ func (e *Endpoint) listen(x *exchange.Exchange, m *mcp.Message) {
 		sub.lists[i] = string(filter.Value(name)) == "true"
 	}
 	// taken before the acknowledgement, so that no change after it goes untold
-	for i, change := range notices.Changes(e.config.Exchanges.Desk.Lists(x.Caller)) {
-		sub.notified[i] = change.Digest
+	for i, list := range e.config.Exchanges.Desk.Lists(x.Caller) {
+		sub.notified[i] = list.Listed
 	}
 	sub.flow = e.config.Streams.NewFlow(sub, slot)
 	if !e.config.Streams.IsDraining() { // otherwise the stream ends at once, and tells of nothing
@@ -319,13 +319,13 @@ func (sub *subscription) Step(_ context.Context, out *streams.Stream) error {
 
 // tellLists sends a notice of each list that changed.
 func (sub *subscription) tellLists(caller gateway.Caller, out *streams.Stream) error {
-	for i, change := range notices.Changes(sub.endpoint.config.Exchanges.Desk.Lists(caller)) {
-		if sub.lists[i] && change.Digest != sub.notified[i] {
-			if err := out.Send(sub.notice(change.Method, mcp.Object{})); err != nil {
+	for i, list := range sub.endpoint.config.Exchanges.Desk.Lists(caller) {
+		if sub.lists[i] && list.Listed != sub.notified[i] {
+			if err := out.Send(sub.notice(notices.ListMethods[i], mcp.Object{})); err != nil {
 				return err
 			}
 		}
-		sub.notified[i] = change.Digest
+		sub.notified[i] = list.Listed
 	}
 	return nil
 }

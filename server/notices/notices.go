@@ -21,26 +21,18 @@ func URIOf(value mcp.RawJSON) (string, *exchange.Refusal) {
 	return uri, nil
 }
 
-// Change is what there is to say of one kind of list: the method of the notice that it
-// changed, the digest that shows whether it did, and the digest of what it holds, which
-// replicas can compare.
-type Change struct{ Method, Digest, Content string }
-
-// Changes returns what there is to say of each kind of list.
-func Changes(d gateway.Digests) [3]Change {
-	return [3]Change{
-		{mcp.NotifyToolsChanged, d[0].Listed, d[0].Content},
-		{mcp.NotifyPromptsChanged, d[1].Listed, d[1].Content},
-		{mcp.NotifyResourcesChanged, d[2].Listed, d[2].Content},
-	}
+// ListMethods are the methods of the notices that say that a list has changed, in the order
+// of gateway.Digests. They are never changed.
+var ListMethods = [len(gateway.Digests{})]string{
+	mcp.NotifyToolsChanged, mcp.NotifyPromptsChanged, mcp.NotifyResourcesChanged,
 }
 
 // listNotices are the notices of changed lists, which are the same for all sessions: each
 // log keeps them, and they would be a copy for each stream.
 var listNotices = func() map[string][]byte {
 	all := make(map[string][]byte)
-	for _, change := range Changes(gateway.Digests{}) {
-		all[change.Method] = mcp.AppendRequest(nil, "", change.Method, mcp.Object{})
+	for _, method := range ListMethods {
+		all[method] = mcp.AppendRequest(nil, "", method, mcp.Object{})
 	}
 	return all
 }()

@@ -20,16 +20,16 @@ const MaxUpdates = 32
 func (l *Session) Assign(d gateway.Digests, stream string) (methods []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i, change := range notices.Changes(d) {
+	for i, list := range d {
 		n := &l.notices.lists[i]
-		if n.notified == "" && n.content == change.Content { // another replica has told the client
-			n.notified = change.Digest
+		if n.notified == "" && n.content == list.Content { // another replica has told the client
+			n.notified = list.Listed
 		}
-		if n.notified == change.Digest && !l.isUnsentLocked(n.carrier, stream) {
+		if n.notified == list.Listed && !l.isUnsentLocked(n.carrier, stream) {
 			continue
 		}
-		n.notified, n.content, n.carrier = change.Digest, change.Content, stream
-		methods = append(methods, change.Method)
+		n.notified, n.content, n.carrier = list.Listed, list.Content, stream
+		methods = append(methods, notices.ListMethods[i])
 	}
 	return methods
 }
@@ -47,10 +47,8 @@ func (l *Session) isUnsentLocked(carrier, stream string) bool {
 func (l *Session) Unassign(stream, method, uri string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i, change := range notices.Changes(gateway.Digests{}) {
-		if change.Method == method && l.notices.lists[i].carrier == stream {
-			l.notices.lists[i].notified, l.notices.lists[i].content, l.notices.lists[i].carrier = "", "", ""
-		}
+	if i := slices.Index(notices.ListMethods[:], method); i >= 0 && l.notices.lists[i].carrier == stream {
+		l.notices.lists[i].carrier = noStream
 	}
 	l.notices.updates.Unassign(uri, stream)
 }

@@ -119,6 +119,32 @@ func TestKeptSubscriptionsAreBounded(t *testing.T) {
 	})
 }
 
+// TestManySubscriptionsComeBackAtTheRateOfCalls lets a replica die whose session has more of
+// them than its user may make calls at once.
+func TestManySubscriptionsComeBackAtTheRateOfCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChangingFleet(t)
+		for n := range 10 {
+			c.request(t, 0, "subscribe", fmt.Sprintf("file:///%d", n))
+		}
+		var last time.Time
+		c.files[1].fail(func() error {
+			if since := time.Since(last); since < time.Second {
+				return mcp.Stable(mcp.CodeLimited, "DB-LIMIT-USER", "x").After(time.Second - since)
+			}
+			last = time.Now()
+			return nil
+		})
+		stream := c.get(t, 1, "")
+		c.kill(0)
+		<-time.After(25 * time.Second) // of which it takes some to know that it is gone
+		if open := c.files[1].open(); open != 10 {
+			t.Errorf("got %d subscriptions, want all", open)
+		}
+		expectNotices(t, "after the death", stream, mcp.NotifyResourceUpdated, 10)
+	})
+}
+
 // TestUnsubscribingHoldsWhereItCouldNotBeWritten unsubscribes while the store is away,
 // and lets the replica of the subscription die when it is back. The next one opened it
 // again.

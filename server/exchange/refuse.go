@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 )
 
 // CutShort ends the answer to the request with that id after a panic, in the goroutine of
@@ -196,4 +198,17 @@ func (s *Service) DelayLimited(x *Exchange, err error) {
 func (x *Exchange) delay(by *delayer) {
 	x.Reservation.ReleaseSlot()
 	by.wait(x.Context(), x.Header(), x.Status != 0)
+}
+
+// AwaitRate waits until what is more than a rate allows may be tried again. It is false if
+// that is not why it was refused, or would be after the deadline of ctx, or ctx ends.
+func AwaitRate(ctx context.Context, refused *mcp.Error) bool {
+	if refused == nil || refused.RetryAfter <= 0 {
+		return false
+	}
+	if code := refused.StableCode(); code != "DB-LIMIT-TENANT" && code != "DB-LIMIT-USER" {
+		return false
+	}
+	deadline, bounded := ctx.Deadline()
+	return (!bounded || time.Until(deadline) >= refused.RetryAfter) && pace.Wait(ctx, refused.RetryAfter)
 }

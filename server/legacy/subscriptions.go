@@ -115,9 +115,9 @@ func (s *Service) keepWatch(ctx context.Context, l *sessions.Session, uri string
 }
 
 // resubscribe makes the subscriptions again that the replica had which led the session
-// before. One that cannot be made now, because its server is down for example, is tried
-// again at a later heartbeat. One that is refused for good stays in the entry, for the
-// next primary.
+// before, at the rate of calls if they are many. One that cannot be made now, because its
+// server is down for example, is tried again at a later heartbeat. One that is refused for
+// good stays in the entry, for the next primary.
 func (s *Service) resubscribe(ctx context.Context, l *sessions.Session, c gateway.Caller) {
 	ctx, stop := context.WithTimeout(ctx, resubscribeTime)
 	defer stop()
@@ -130,6 +130,9 @@ func (s *Service) resubscribe(ctx context.Context, l *sessions.Session, c gatewa
 		}
 		params := mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)})
 		_, rpcErr := s.subscribe(ctx, c, s.exchanges.IDs.Next(), l, params)
+		for exchange.AwaitRate(ctx, rpcErr) {
+			_, rpcErr = s.subscribe(ctx, c, s.exchanges.IDs.Next(), l, params)
+		}
 		switch {
 		case rpcErr == nil:
 			s.updated(l, uri, uri)

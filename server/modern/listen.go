@@ -11,7 +11,6 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
-	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
@@ -186,22 +185,12 @@ func (sub *subscription) opened(ctx context.Context, x *exchange.Exchange, names
 	patient, stop := context.WithTimeout(ctx, streams.Heartbeat)
 	defer stop()
 	for i := range names {
-		for isRate(refused[i]) && pace.Wait(patient, refused[i].RetryAfter) {
+		for exchange.AwaitRate(patient, refused[i]) {
 			x.Reservation.ReleaseSlot()
 			try(i)
 		}
 	}
 	return slices.DeleteFunc(found, func(one followed) bool { return one.Stop == nil })
-}
-
-// isRate tells whether a subscription is refused because of a rate, and may be opened before
-// the client has waited for too long.
-func isRate(refused *mcp.Error) bool {
-	if refused == nil || refused.RetryAfter <= 0 || refused.RetryAfter > streams.Heartbeat {
-		return false
-	}
-	code := refused.StableCode()
-	return code == "DB-LIMIT-TENANT" || code == "DB-LIMIT-USER"
 }
 
 // taskChanged takes the state of a task that the client is to be told of. It is false if

@@ -202,7 +202,7 @@ func newCatalogue(sections map[string]section) *Catalogue {
 // Offered is what operators are told of what a server has in the catalogue.
 type Offered struct {
 	// how many of each, whichever clients they are listed to
-	Tools, Prompts, Resources, Templates int
+	Tools, Prompts, Resources, Templates, Skills int
 	// Unenforced says what of the tools' schemas is not enforced, as Tool.Unenforced.
 	Unenforced []string
 }
@@ -212,7 +212,7 @@ func (c *Catalogue) Offered(server string) Offered {
 	s := c.sections[server]
 	offered := Offered{
 		Tools: len(s.tools), Prompts: len(s.items[prompts]), Resources: len(s.items[resources]),
-		Templates: len(s.items[templates]),
+		Templates: len(s.items[templates]), Skills: len(s.items[skills]),
 	}
 	for _, t := range s.tools {
 		for _, gap := range t.Unenforced {

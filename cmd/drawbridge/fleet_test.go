@@ -476,6 +476,7 @@ func TestServerUpIsLoggedWithWhatItOffers(t *testing.T) {
 		{status, "4 tools, 3 prompts, 2 resources, 1 template"},
 		{upstream.Status{}, "0 tools"},
 		{upstream.Status{Offered: registry.Offered{Tools: 1, Prompts: 1}}, "1 tool, 1 prompt"},
+		{upstream.Status{Offered: registry.Offered{Skills: 2}}, "0 tools, 2 skills"},
 	} {
 		if got := offered(test.status); got != test.want {
 			t.Errorf("got %q, want %q", got, test.want)

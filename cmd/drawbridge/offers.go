@@ -165,7 +165,7 @@ func offered(s upstream.Status) string {
 	for _, other := range []struct {
 		n    int
 		noun string
-	}{{s.Prompts, "prompt"}, {s.Resources, "resource"}, {s.Templates, "template"}} {
+	}{{s.Prompts, "prompt"}, {s.Resources, "resource"}, {s.Templates, "template"}, {s.Skills, "skill"}} {
 		if other.n > 0 {
 			parts = append(parts, count(other.n, other.noun))
 		}

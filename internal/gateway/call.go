@@ -222,7 +222,7 @@ func (c *call) isOlder() bool {
 }
 
 // mayBeHeld tells whether the result of the call is held here if it becomes no task.
-func (c *call) mayBeHeld() bool { return c.tasks != 0 && c.isOlder() }
+func (c *call) mayBeHeld() bool { return c.tasks != 0 && c.request.Tasks == mcp.TasksAsked }
 
 // user returns who holds what the call takes.
 func (c *call) user() share.User { return share.User(c.caller.Principal.User()) }

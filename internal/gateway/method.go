@@ -111,10 +111,10 @@ func checkCompletion(c *call, _ schema.Budget) error {
 // tool. A client that must get a task gets one that has the result.
 func conformTool(ctx context.Context, g *Gateway, c *call, result mcp.Object) (mcp.Object, error) {
 	result, err := g.outputChecked(ctx, c, result)
-	if err == nil && c.mayBeHeld() {
-		return g.resultAsTask(c, result)
+	if err != nil {
+		return result, err
 	}
-	return result, err
+	return g.resultAsTask(c, result)
 }
 
 // holdsArray returns what refuses an answer that has no array under that name, in these

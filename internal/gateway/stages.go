@@ -157,7 +157,7 @@ func (g *Gateway) validated(next Handler) Handler {
 			return mcp.Object{}, mcp.Stable(mcp.CodeInvalidParams, "DB-PARAMS", "Invalid params: "+wrong.Text)
 		}
 		c.outcome = outcomeInvalid
-		return mcp.ToolError(wrong.Text), nil
+		return g.resultAsTask(c, mcp.ToolError(wrong.Text))
 	}
 }
 

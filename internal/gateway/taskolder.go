@@ -11,7 +11,8 @@ import (
 
 // A client of 2025-11-25 asks for a task, and must get one. A server of 2026-07-28 decides
 // by itself whether a call becomes a task, so that a result may come instead, which is
-// then held here as that of a task at its end:
+// then held here as that of a task at its end. So is the refusal of arguments, and what a
+// server of 2025-11-25 answers with instead of a task:
 //
 //	client of 2025-11-25      server of 2026-07-28
 //	tools/call with task ──▶  tools/call: a task, or a result, which taskList holds
@@ -40,8 +41,11 @@ func older(state mcp.Object) mcp.Object {
 
 // resultAsTask answers a call that was to become a task and has a result, with a task
 // that has this result. Where there is no room to hold it, the client gets the result
-// itself.
+// itself, as does one that asked for no task.
 func (g *Gateway) resultAsTask(c *call, result mcp.Object) (mcp.Object, error) {
+	if !c.mayBeHeld() {
+		return result, nil
+	}
 	life, status := resultLife, "completed"
 	if asked, ok := c.params.Object("task").Value("ttl").Millis(life); ok {
 		life = asked

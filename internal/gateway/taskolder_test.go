@@ -242,6 +242,38 @@ func TestResultInPlaceOfATask(t *testing.T) {
 	})
 }
 
+// TestWhoAsksForATaskGetsOne asks servers of both forms for tasks, with arguments that are
+// refused and with some that the server of 2025-11-25 answers with a result. Programs that
+// ask for a task cannot read anything else.
+func TestWhoAsksForATaskGetsOne(t *testing.T) {
+	for _, test := range []struct {
+		form                           mcp.Tasks
+		arguments, status, text, first string // the first outcome on record
+		uses                           int
+	}{
+		{mcp.TasksGiven, `{"n":"one"}`, "failed", "n: must be an integer", outcomeInvalid, 0},
+		{mcp.TasksAsked, `{"n":"one"}`, "failed", "n: must be an integer", outcomeInvalid, 0},
+		{mcp.TasksAsked, `{"n":1}`, "completed", "at once", "ok", 1},
+	} {
+		b, l := newTasks(t, test.form)
+		l.says(`{"content":[{"type":"text","text":"at once"}]}`)
+		result, failure := b.handle(t, knowing(mcp.TasksAsked, mcp.MethodToolsCall,
+			`{"name":"lib__ask","arguments":`+test.arguments+`,"task":{}}`))
+		made := result.Object("task")
+		if failure != nil || made.Text("status") != test.status || result.Has("content") ||
+			len(l.uses) != test.uses {
+			t.Fatalf("%s: got %s, %v after %d uses", test.arguments, result.JSON(), failure, len(l.uses))
+		}
+		if records := b.records(t); !strings.Contains(records, `"outcome":"`+test.first+`"`) {
+			t.Errorf("%s: on record is %s, want %s", test.arguments, records, test.first)
+		}
+		got, failure := b.handle(t, about(mcp.TasksAsked, mcp.MethodTasksResult, made.Text("taskId"), ""))
+		if failure != nil || !strings.Contains(string(got.JSON()), test.text) || len(l.uses) != test.uses {
+			t.Errorf("%s: the result is %s, %v; want %s", test.arguments, got.JSON(), failure, test.text)
+		}
+	}
+}
+
 // TestHeldResultsOfAClientHaveABound makes calls with large results that are to become
 // tasks, until no more are held, and once more when the time of these is over.
 func TestHeldResultsOfAClientHaveABound(t *testing.T) {

@@ -38,3 +38,35 @@ func TestLaterRoundThatCannotBeRecordedIsNotRepeated(t *testing.T) {
 		}
 	}
 }
+
+// TestLaterRoundIsTriedAgainWhereItIsRefused has the desk refuse the second round of a call,
+// because the limits allow no call at the moment: a few times, and for good. Nothing advises
+// an older client to make the call again, of which the first round was done.
+func TestLaterRoundIsTriedAgainWhereItIsRefused(t *testing.T) {
+	for refusals, want := range map[int]string{3: `"text":"done"`, 100: "it is not ready in time"} {
+		bubble(t, func(t *testing.T, w *world) {
+			rounds := 0
+			w.behind(&fakeDesk{handle: func(_ context.Context, _ gateway.Caller, r *gateway.Request) (mcp.Object,
+				error,
+			) {
+				rounds++
+				state := r.Params.Text("requestState")
+				switch {
+				case rounds == 1:
+					return object(`{"resultType":"input_required","requestState":"held"}`), nil
+				case state != "held":
+					t.Errorf("round %d has state %q", rounds, state)
+				case rounds <= 1+refusals:
+					return mcp.Object{}, mcp.Stable(mcp.CodeLimited, "DB-LIMIT-CONCURRENCY",
+						"too many").After(time.Second)
+				}
+				return textResult("done"), nil
+			}})
+			got := w.do(t, legacyCall(w.open(t, "alice", mcp.Revision2511), "echo"))
+			if body := got.Body.String(); got.Code != http.StatusOK || !strings.Contains(body, want) ||
+				strings.Contains(body, "retryAfterMs") {
+				t.Errorf("after %d refusals: got %d %s, want %s", refusals, got.Code, body, want)
+			}
+		})
+	}
+}

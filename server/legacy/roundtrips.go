@@ -132,17 +132,20 @@ func (rt *roundTrips) run(ctx context.Context) (mcp.Object, *mcp.Error) {
 	params := rt.request.Params
 	for rounds, pauses := 0, 0; ; {
 		result, rpcErr := rt.server.exchanges.Handle(ctx, rt.caller, &rt.request)
-		if rpcErr != nil && rounds+pauses > 0 && rpcErr.StableCode() == exchange.Unrecordable {
+		// of a later round nothing was done; the client would make the whole call again
+		refused := rpcErr != nil && rounds+pauses > 0 && rpcErr.RetryAfter > 0
+		if refused && rpcErr.StableCode() == exchange.Unrecordable {
 			return mcp.Object{}, exchange.ErrBegun
 		}
-		if rpcErr != nil || !result.Value("resultType").Says("input_required") {
+		if !refused && !result.Value("resultType").Says("input_required") {
 			return result, rpcErr
 		}
-		questions := result.Object("inputRequests")
-		next := params.With("requestState", result.Value("requestState"))
+		next := rt.request.Params
+		if !refused {
+			next, rt.request.Refusals = params.With("requestState", result.Value("requestState")), nil
+		}
 		var err error
-		rt.request.Refusals = nil
-		if questions.Len() > 0 {
+		if questions := result.Object("inputRequests"); questions.Len() > 0 {
 			rounds, pauses = rounds+1, 0
 			var answers mcp.Object
 			answers, err = rt.askAll(ctx, rounds, questions)

@@ -5,7 +5,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
@@ -259,4 +261,77 @@ func TestPanicAtOneOfSeveralListsIsTheRequests(t *testing.T) {
 			_, _ = b.Admit(t.Context(), alice, 1)
 		}()
 	}
+}
+
+// forgetful is a server that has to be asked each time what it offers a user, as after a new
+// connection to it.
+type forgetful struct{ *personalServer }
+
+func (forgetful) Known(*auth.Principal) *registry.Lists { return nil }
+
+// TestATaskIsFollowedWhileItsServerHasToBeAsked follows a task of a server that has lists
+// for each user, and that offers its user nothing that is known. The rules still hold.
+func TestATaskIsFollowedWhileItsServerHasToBeAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tenant := TenantConfig{ID: "acme", Servers: []string{"own"}, Rules: []Rule{{Allow: []string{"*"}}}}
+		b := newBench(t, tenant)
+		w := &personalServer{registry: b.registry, offers: map[string]*registry.Lists{}}
+		all := []registry.Kind{registry.KindTool, registry.KindPrompt, registry.KindResource}
+		b.registry.ReplacePersonal(registry.Source{Name: "own", Prefix: "own", Unread: all}, forgetful{w})
+		var status atomic.Value
+		status.Store("working")
+		lists, _ := b.registry.NewLists(registry.Source{Name: "own", Prefix: "own", Tools: []registry.Offer{{
+			Definition: object(`{"name":"one","inputSchema":{"type":"object"}}`), Timeout: time.Minute,
+			Tasks: mcp.TasksGiven,
+			Call: func(context.Context, *registry.Call) (mcp.Object, error) {
+				return object(`{"taskId":"own-1","status":"` + status.Load().(string) + `"}`), nil
+			},
+		}}})
+		w.offers[alice.Subject] = lists
+		id, err := b.seal(purposeTask, &task{
+			Owner: alice.Owner().Digest(), Form: mcp.TasksGiven, Server: "own", Tool: "own__one", Own: "own-1",
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		caller, err := b.Admit(t.Context(), alice, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		told := make(chan string, 9)
+		followed, err := b.FollowTask(t.Context(), caller, knowing(mcp.TasksGiven, "", `{}`), id,
+			func(state mcp.Object) bool { told <- state.Text("status"); return true })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := <-told; got != "working" {
+			t.Errorf("told %q, want what it is", got)
+		}
+		now := func() Caller {
+			t.Helper()
+			c, err := b.Resolve(alice)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return c
+		}
+		if !followed.Allows(now()) {
+			t.Error("the task is not followed any more, though nothing says that it is not offered")
+		}
+		status.Store("cancelled")
+		select {
+		case got := <-told:
+			if got != "cancelled" {
+				t.Errorf("told %q, want how it ended", got)
+			}
+		case <-time.After(time.Minute):
+			t.Error("nothing was told of its end")
+		}
+		tenant.Rules = []Rule{{Allow: []string{"*"}, Deny: []string{"own__one"}}}
+		b.SetPolicy("", []TenantConfig{tenant})
+		if followed.Allows(now()) {
+			t.Error("the task of a tool that is denied is followed")
+		}
+		followed.Stop()
+	})
 }

@@ -140,10 +140,7 @@ func (g *Gateway) Home(caller Caller, method string, params mcp.Object,
 		return ""
 	}
 	t, err := g.openTask(params.Text("taskId"))
-	if err != nil || !g.isElsewhere(t.Home) {
-		return ""
-	}
-	if found := g.callerViewOf(caller).tool(t.Tool); found == nil || found.Server != t.Server {
+	if err != nil || !g.isElsewhere(t.Home) || !g.mayUseToolOf(t, &caller) {
 		return ""
 	}
 	return t.Home

@@ -3,6 +3,7 @@ package gateway
 import (
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
+	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
 // seal returns a state or a task as clients have it.
@@ -41,4 +42,16 @@ func (g *Gateway) openTask(id string) (*task, error) {
 		return nil, g.unreadable(&taskError{taskForged})
 	}
 	return t, nil
+}
+
+// mayUseToolOf tells whether a caller may use the tool of a task now, whatever its client
+// declares. As long as its server does not say what it offers to the caller, what the rules
+// say of the name holds.
+func (g *Gateway) mayUseToolOf(t *task, c *Caller) bool {
+	s := g.tenantViewOf(c)
+	if found := g.callerViewIn(s, *c).tool(t.Tool); found != nil {
+		return found.Server == t.Server
+	}
+	guess := s.view.Unreached(registry.KindTool, t.Tool)
+	return guess != nil && guess.Server == t.Server && c.Tenant.allows(c.rules, guess)
 }

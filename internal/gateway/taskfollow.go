@@ -66,7 +66,7 @@ func (f *follower) run(ctx context.Context) {
 		if !pace.Wait(ctx, f.wait) {
 			return
 		}
-		caller, err := f.gateway.Resolve(f.caller.Principal)
+		caller, err := f.gateway.Admit(ctx, f.caller.Principal, 0) // which may have its lists read
 		if err != nil {
 			return
 		}

@@ -101,11 +101,7 @@ func (g *Gateway) pollTasks(ctx context.Context, c Caller, r *Request, owner [sh
 func (g *Gateway) FollowsTask(c Caller, id string) bool {
 	owner := c.Principal.Owner().Digest()
 	t, err := g.openTask(id)
-	if err != nil || t.Owner != owner {
-		return false
-	}
-	found := g.callerViewOf(c).tool(t.Tool)
-	return found != nil && found.Server == t.Server
+	return err == nil && t.Owner == owner && g.mayUseToolOf(t, &c)
 }
 
 // taskUpdates passes on what the server of a task says of it by itself. It outlives the

@@ -7,8 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
 // TestLaterRoundThatCannotBeRecordedIsNotRepeated shows that an older client may repeat a
@@ -68,5 +70,41 @@ func TestLaterRoundIsTriedAgainWhereItIsRefused(t *testing.T) {
 				t.Errorf("after %d refusals: got %d %s, want %s", refusals, got.Code, body, want)
 			}
 		})
+	}
+}
+
+// forgetful is a server that offers each user a tool, and has to be asked each time which,
+// as after a new connection to it.
+type forgetful struct{ lists *registry.Lists }
+
+func (f forgetful) Lists(context.Context, *auth.Principal) (*registry.Lists, error) {
+	return f.lists, nil
+}
+
+func (forgetful) Known(*auth.Principal) *registry.Lists { return nil }
+
+// TestLaterRoundAsksWhatItsServerOffers has a tool say later, of a server that has lists for
+// each user.
+func TestLaterRoundAsksWhatItsServerOffers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(w *world) {
+		w.tenants[0].Servers, w.tenants[0].Rules = []string{"own"}, []gateway.Rule{{Allow: []string{"*"}}}
+	})
+	own := registry.Source{Name: "own", Prefix: "own", Unread: []registry.Kind{registry.KindTool}}
+	lists, refused := w.registry.NewLists(registry.Source{Name: "own", Prefix: "own", Tools: []registry.Offer{{
+		Definition: object(`{"name":"slow","inputSchema":{"type":"object"}}`), Timeout: time.Minute,
+		Call: func(_ context.Context, c *registry.Call) (mcp.Object, error) {
+			if !c.Params.Has("requestState") {
+				return object(`{"resultType":"input_required","requestState":"s"}`), nil
+			}
+			return textResult("done"), nil
+		},
+	}}})
+	if left := w.registry.ReplacePersonal(own, forgetful{lists}); len(left)+len(refused) > 0 {
+		t.Fatal(left, refused)
+	}
+	got := w.do(t, legacyCall(w.open(t, "alice", mcp.Revision2511), "own__slow"))
+	if body := got.Body.String(); !strings.Contains(body, `"text":"done"`) {
+		t.Errorf("got %d %s, want the result", got.Code, body)
 	}
 }

@@ -161,8 +161,8 @@ func (rt *roundTrips) run(ctx context.Context) (mcp.Object, *mcp.Error) {
 		if err != nil {
 			return rt.giveUp(ctx, err)
 		}
-		caller, ok := rt.server.exchanges.Resolve(rt.caller.Principal)
-		if !ok {
+		caller, unserved := rt.server.desk.Admit(ctx, rt.caller.Principal, 0) // its lists may have to be read
+		if unserved != nil || !rt.server.exchanges.Accepts(rt.caller.Principal) {
 			_, _ = rt.giveUp(ctx, exchange.ErrCancelledCall) // the client is told only that the call ended
 			return mcp.Object{}, exchange.ErrCancelledCall
 		}

@@ -202,6 +202,9 @@ func (p *pool) call(ctx context.Context, i *item, c *registry.Call) (mcp.Object,
 		mute.LogLevel, c = 0, &mute
 	}
 	result, err := untilOpened(ctx, tries, func() (mcp.Object, error) { return p.callAs(ctx, i, c, state) })
+	if i.method == mcp.MethodTasksResult && (isAnswer(err) || err == nil && !result.Has("inputRequests")) {
+		p.tasks.setRead(c.Task)
+	}
 	if err != nil {
 		return opened(i, c, err)
 	}
@@ -346,6 +349,9 @@ func (p *pool) useTask(ctx context.Context, i *item, c *registry.Call) (mcp.Obje
 	if result.Text("taskId") == one.own {
 		result = result.With("taskId", mcp.String(c.Task))
 		p.parking.endIfOver(c.Task, result.Text("status"))
+		if result.Text("status") == "cancelled" {
+			p.tasks.setRead(c.Task)
+		}
 	}
 	return result, err
 }

@@ -380,6 +380,43 @@ func TestTasksHaveALimit(t *testing.T) {
 	})
 }
 
+// TestTasksWhoseResultWasReadMakeRoom opens as many as one user may have, reads the results
+// of two, and cancels one.
+func TestTasksWhoseResultWasReadMakeRoom(t *testing.T) {
+	t.Parallel()
+	inBubble(t, &chat{}, nil, func(t *testing.T, r *rig) {
+		ann := person{tenant: "a", name: "ann"}
+		made := make([]string, 100)
+		for n := range made {
+			var err error
+			if made[n], err = r.job(ann, "obeys", fmt.Sprint(3600000-n)); err != nil {
+				t.Fatal(err, cause(err))
+			}
+		}
+		if _, err := r.ofJob(ann, "tasks/cancel", made[0], "", ""); err != nil {
+			t.Fatal(err, cause(err))
+		}
+		for _, n := range []int{3, 7} {
+			if _, err := r.ofJob(ann, "tasks/result", made[n], "", ""); err != nil {
+				t.Fatal(err, cause(err))
+			}
+		}
+		if _, err := r.job(ann, "x", "3600000"); err != nil {
+			t.Errorf("one more: %v (%s), want room for it", err, cause(err))
+		}
+		for n, gone := range map[int]bool{3: false, 4: false, 7: true, 99: false} {
+			if _, err := r.ofJob(ann, "tasks/get", made[n], "", ""); (err != nil) != gone {
+				t.Errorf("task %d: %v, want it gone: %v", n, err, gone)
+			}
+		}
+		for _, room := range []bool{true, true, false} { // of the other two, and none
+			if _, err := r.job(ann, "x", "3600000"); room != (err == nil) || !room && !isUnavailable(err) {
+				t.Errorf("got %v (%s), want room for one more: %v", err, cause(err), room)
+			}
+		}
+	})
+}
+
 // TestFailedCallsTakeNoPlaceOfTasks fails more often than there are places.
 func TestFailedCallsTakeNoPlaceOfTasks(t *testing.T) {
 	t.Parallel()

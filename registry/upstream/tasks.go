@@ -31,6 +31,8 @@ type task struct {
 	own   string // its id at the server; "" while the call that makes it is open
 	user  share.User
 	until time.Time
+	// its result was, or it was cancelled and has none: it makes room for another one if need be
+	read bool
 
 	tell     func(state mcp.Object) // as registry.Call.OnTaskStatus
 	notified time.Time              // when the server last said something of it by itself
@@ -50,7 +52,8 @@ type tasks struct {
 }
 
 var errTaskLost = mcp.Errorf(mcp.CodeInvalidParams,
-	"Invalid params: the task is lost, because the session with its server has ended or its time is over")
+	"Invalid params: the task is lost, because the session with its server has ended, its time is over, or "+
+		"others have its place")
 
 // tracked runs a call, which may become a task if it asks for that. s is the seat of its
 // session, nil for the control connection's. A slot is taken before the call runs,
@@ -126,16 +129,46 @@ func newTasks(server fault) *tasks {
 	return &tasks{server: server, slots: share.New(tasksMax), byID: map[string]*task{}}
 }
 
-// add takes a slot for a task, and returns false when the user, its tenant or the pool
-// has none left.
+// add takes a slot for a task, in the place of one of the user whose result was read if
+// need be. It returns false when the user, its tenant or the pool has none left.
 func (t *tasks) add(id string, one *task) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.slots.TakeWithin(one.user, 1, share.Bounds{Tenant: tasksMax, User: userTasksMax}) != nil {
-		return false
+	if !t.takeLocked(one.user) {
+		t.forgetReadLocked(one.user)
+		if !t.takeLocked(one.user) {
+			return false
+		}
 	}
 	t.byID[id] = one
 	return true
+}
+
+// takeLocked takes a slot for a task of the user, if there is one.
+func (t *tasks) takeLocked(user share.User) bool {
+	return t.slots.TakeWithin(user, 1, share.Bounds{Tenant: tasksMax, User: userTasksMax}) == nil
+}
+
+// forgetReadLocked forgets one of the user's tasks whose result was read: that whose time
+// is over first. A client that runs each call as a task would soon have no place left
+// otherwise, though it needs none of its tasks any more.
+func (t *tasks) forgetReadLocked(user share.User) {
+	first := ""
+	for id, one := range t.byID {
+		if one.read && one.user == user && (first == "" || one.until.Before(t.byID[first].until)) {
+			first = id
+		}
+	}
+	t.removeLocked(first)
+}
+
+// setRead notes that the result of a task was read, or that it has none.
+func (t *tasks) setRead(id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if one := t.byID[id]; one != nil {
+		one.read = true
+	}
 }
 
 // forgetLocked forgets the tasks for which over is true.

@@ -124,7 +124,8 @@ func TestStreamsOverRedis(t *testing.T) {
 
 // TestStreamsGoOnWithoutRedis stops the server that replicas share: streams that are open
 // go on with what happens at their replica, without ids, because nobody could resume
-// them, and messages come from another replica as before.
+// them, and messages come from another replica as before. A stream that another replica
+// has begun was told nothing until the server was back.
 func TestStreamsGoOnWithoutRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -134,11 +135,18 @@ func TestStreamsGoOnWithoutRedis(t *testing.T) {
 	address = strings.TrimSpace(address)
 	stream := call(t.Context(), t, bases[0], inSession("GET", c.id, ""))
 	stream.until(t, "retry: ")
+	other := c.worlds[0].openAsking(t, mcp.Revision2511)
+	ctx, leave := context.WithCancel(t.Context())
+	last := lastID(t, call(ctx, t, bases[1], inSession("GET", other, "")).until(t, "retry: "))
+	leave()
+	moved := call(t.Context(), t, bases[0], inSession("GET", other, "").with(mcp.HeaderLastEventID, last))
 	server.Stop()
 	c.lists[0].changePrompts()
 	c.worlds[0].offer(t, "more")
-	if got := stream.until(t, mcp.NotifyPromptsChanged); strings.Contains(got, "id: ") {
-		t.Errorf("got %q, want no id", got)
+	for what, one := range map[string]*answer{"begun here": stream, "begun elsewhere": moved} {
+		if got := one.until(t, mcp.NotifyPromptsChanged); strings.Contains(got, "id: ") {
+			t.Errorf("%s: got %q, want no id", what, got)
+		}
 	}
 	if got := call(t.Context(), t, bases[0],
 		posted(address, pingBody)); got.StatusCode != http.StatusAccepted {

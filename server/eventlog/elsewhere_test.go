@@ -145,6 +145,47 @@ func TestAppendedInTurnAStreamStaysWithinItsBound(t *testing.T) {
 	}
 }
 
+// TestAStreamThatCameHere takes a stream over from the replica that began it, which has
+// to hear of what is appended. What comes then is read without a round trip, and the
+// stream goes on without the server; what was there before is read from that.
+func TestAStreamThatCameHere(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	a, b := h.join(t), h.join(t)
+	begin(t, a, "s", "g0", true)
+	begin(t, b, "s", "g0", true)
+	begin(t, a, "s", "g1", true)
+	first := add(t, a, "s", "g1", "1", false)
+	second := add(t, a, "s", "g1", "2", false)
+	for n, r := range []*resident{b, a, b} { // to and fro
+		begin(t, r, "s", "g1", true)
+		before := r.trips(t)
+		want(t, r, "s", "g1", second, "", true)
+		want(t, b, "s", "g0", eventlog.FirstID("g0"), "", true)
+		if got := r.trips(t) - before; got != 0 && n > 0 || got > 1 {
+			t.Errorf("got %d round trips to read what came last, want none after the first time", got)
+		}
+		next := add(t, r, "s", "g1", "x", false)
+		want(t, r, "s", "g1", second, "x", true)
+		for _, other := range []*resident{a, b} {
+			eventually(t, "the other has heard of it", func() bool {
+				events, _, err := other.Read(t.Context(), of("s"), "g1", second)
+				return len(events) == 1 && err == nil
+			})
+		}
+		want(t, r, "s", "g1", first, "2 x x x"[:3+2*n], true)
+		second = next
+	}
+	h.server.Stop()
+	if _, err := b.Append(t.Context(), of("s"), "g1", []byte("y"), false); err != nil {
+		t.Fatal(err)
+	}
+	events, more, err := b.Read(t.Context(), of("s"), "g1", second)
+	if len(events) != 1 || !events[0].LocalOnly || !more || err != nil {
+		t.Errorf("without the server: got %v, %t, %v, want one event that is here only", events, more, err)
+	}
+}
+
 func TestRoundTrips(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -350,7 +391,8 @@ func TestAllKeysGoByThemselves(t *testing.T) {
 }
 
 // TestAStreamThatIsReadElsewhereStays lets the replica that appends believe that time
-// passes.
+// passes. The stream of a session that has ended goes, whoever has read it: nobody tells
+// a replica that leads the session no more, so it stayed for as long as both lived.
 func TestAStreamThatIsReadElsewhereStays(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -363,8 +405,11 @@ func TestAStreamThatIsReadElsewhereStays(t *testing.T) {
 	b := h.join(t)
 	begin(t, a, "s", "p1", true)
 	begin(t, a, "s", "p2", true)
+	begin(t, a, "ended", "p1", true)
+	a.does(t, "HSET", "db2:{acme}:session:s", "epoch", "1", "primary", "b")
 	id := add(t, a, "s", "p1", "a", false)
 	want(t, b, "s", "p1", "", "a", true)
+	want(t, b, "ended", "p1", "", "", true)
 	for range 4 {
 		pass(50 * time.Second)
 		a.Renew(t.Context())
@@ -376,9 +421,10 @@ func TestAStreamThatIsReadElsewhereStays(t *testing.T) {
 		t.Errorf("got %d round trips, want 1: the stream was forgotten", got)
 	}
 	want(t, b, "s", "p1", id, "b", true)
-	eventually(t, "the stream that nobody reads is gone", func() bool {
-		n, _ := a.does(t, "EXISTS", "db2:{acme}:stream:p2:s").Int()
-		return n == 0
+	eventually(t, "the streams that nobody reads, or that nobody appends to, are gone", func() bool {
+		n1, _ := a.does(t, "EXISTS", "db2:{acme}:stream:p2:s").Int()
+		n2, _ := a.does(t, "EXISTS", "db2:{acme}:stream:p1:ended").Int()
+		return n1+n2 == 0
 	})
 }
 

@@ -75,8 +75,9 @@ var ErrFenced = errors.New("another replica leads the session")
 // failed; Memory has none, and those of Redis wrap redis.ErrDown. Implementations are
 // safe for concurrent use.
 type Log interface {
-	// Begin begins a stream to which only this replica appends, so that it need not ask
-	// others what is on it. It is in time before any other call for the stream. lasting
+	// Begin says that only this replica appends to a stream from now on, so that it need not
+	// ask others what comes on it: the stream begins, or comes here from a replica that
+	// appends no more. It is in time before any other call for a stream that begins. lasting
 	// tells whether the stream can be read elsewhere; if not, the client must be given no
 	// id of it. The error is ErrUnknown if the session has ended.
 	Begin(ctx context.Context, session Key, stream string) (lasting bool, err error)

@@ -69,6 +69,8 @@ func (r *reading) here(sequence uint64) (bool, error) {
 		sequence = s.shared.base
 	}
 	switch {
+	case sequence < s.shared.joined:
+		return false, nil
 	case sequence < s.floor: // the server may not know yet that it was dropped
 		return false, ErrUnknown
 	case r.few && s.shared.lost: // the client may have got events without an id, and would get them again
@@ -143,6 +145,7 @@ func (r *reading) page(ctx context.Context, sequence uint64) (full bool, err err
 		if sequence, err = r.head(ctx, entries); err != nil {
 			return false, err
 		}
+		l.noteBase(r.streamKey, sequence)
 		entries = entries[1:]
 	} else if len(entries) == 0 {
 		top, last, ok := topOf(said, rest[1:])
@@ -153,6 +156,15 @@ func (r *reading) page(ctx context.Context, sequence uint64) (full bool, err err
 		return false, nil
 	}
 	return len(rest) > 1 || len(entries) >= count-1, r.take(ctx, sequence, entries)
+}
+
+// noteBase notes where a stream begins that came here from another replica.
+func (l *Redis) noteBase(p streamKey, base uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s := l.findLocked(p.session, p.stream); s != nil {
+		s.shared.base = base
+	}
 }
 
 // opens opens what an entry holds.

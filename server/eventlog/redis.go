@@ -31,8 +31,8 @@ type RedisConfig struct {
 // use; Run must run.
 //
 //	                     ┌───────────── this replica ─────────────┐
-//	Begin, Append ──────▶│ Memory: what it appended itself        │──▶ Read, Find of a stream that it began:
-//	      │              └────────────────────────────────────────┘    no round trip
+//	Begin, Append ──────▶│ Memory: what it appended itself        │──▶ Read, Find of a stream that it alone
+//	      │              └────────────────────────────────────────┘    appends to: no round trip
 //	      │ one round trip
 //	      ▼
 //	 Redis stream ──▶ Read, Find of all other streams: one round trip
@@ -154,8 +154,11 @@ func (l *Redis) Begin(ctx context.Context, session Key, stream string) (lasting 
 	s := l.findLocked(p.session, p.stream)
 	if s == nil {
 		var begun bool
-		if s, begun, err = l.joinLocked(ctx, p); begun {
+		if s, begun, err = l.joinLocked(ctx, p); err == nil {
 			s.shared.own = true
+			if !begun {
+				s.shared.joined, s.floor = s.shared.top, s.shared.top
+			}
 		}
 	}
 	if errors.Is(err, redis.ErrDown) { // it goes on in memory only

@@ -32,23 +32,23 @@ func (l *Redis) ownStreams() (streams []ownStream) {
 }
 
 // renewAll keeps in the server the streams that are here, and here those that are read at
-// other replicas. Who reads a stream stands there for as long as it reads, and for as
-// long as it has to be told what comes.
+// other replicas, until the session ends. Who reads a stream stands there for as long as
+// it reads, and for as long as it has to be told what comes.
 func (l *Redis) renewAll(ctx context.Context) {
 	life, streams := []string{l.life()}, l.ownStreams()
-	commands, readers := make([]redis.Command, 0, 3*len(streams)), make([]redis.Command, 0, len(streams))
+	commands, readers := make([]redis.Command, 0, 4*len(streams)), make([]redis.Command, 0, len(streams))
 	for _, p := range streams {
 		keys := p.keys()
 		commands = append(commands, redis.Command{Name: "PEXPIRE", Key: keys[1], Args: life},
-			redis.Command{Name: "SMEMBERS", Key: keys[2]})
+			redis.Command{Name: "SMEMBERS", Key: keys[2]}, redis.Command{Name: "EXISTS", Key: keys[0]})
 		if !p.last {
 			readers = append(readers, redis.Command{Name: "PEXPIRE", Key: keys[2], Args: life})
 		}
 	}
 	// the next time is soon enough for the rest
 	replies, _ := l.config.Store.DoAll(ctx, append(commands, readers...)...)
-	for i := range min(len(replies)/2, len(streams)) {
-		if l.isReadElsewhere(replies[2*i+1]) {
+	for i := range min(len(replies)/3, len(streams)) {
+		if goesOn, _ := replies[3*i+2].Int(); goesOn > 0 && l.isReadElsewhere(replies[3*i+1]) {
 			l.touch(streams[i].streamKey)
 		}
 	}

@@ -95,18 +95,20 @@ return {'gone'}`)
 
 // topScript returns the id of the newest event that a stream ever had. It begins the
 // stream if it is not there. ARGV: id and value of the head, or "" if it is not to begin,
-// milliseconds that it is kept, and the replica that reads it from its beginning, or "".
+// milliseconds that it is kept, and the replica that appends to it and is told of what
+// others append, or "".
 var topScript = redis.NewScript(`
-if redis.call('EXISTS', KEYS[2]) == 0 then
-  if ARGV[2] == '' then return {'gone'} end
+local begins = redis.call('EXISTS', KEYS[2]) == 0
+if begins and ARGV[2] == '' then return {'gone'} end
+if begins then
   redis.call('XADD', KEYS[2], ARGV[1], 'd', ARGV[2])
   redis.call('PEXPIRE', KEYS[2], ARGV[3])
-  if ARGV[4] ~= '' then
-    redis.call('SADD', KEYS[3], ARGV[4])
-    redis.call('PEXPIRE', KEYS[3], ARGV[3])
-  end
-  return {'begun', ARGV[1]}
 end
+if ARGV[4] ~= '' then
+  redis.call('SADD', KEYS[3], ARGV[4])
+  redis.call('PEXPIRE', KEYS[3], ARGV[3])
+end
+if begins then return {'begun', ARGV[1]} end
 local info = redis.call('XINFO', 'STREAM', KEYS[2])
 for i = 1, #info, 2 do
   if info[i] == 'last-generated-id' then return {'ok', info[i + 1]} end

@@ -24,15 +24,18 @@ import (
 // Memory guards it.
 type sharedStream struct {
 	turn chan struct{} // holds one token, of whoever appends: events are written one after the other
-	// own tells that this replica began it by Begin, and knows of no other that appends:
-	// what it holds in memory is all there is.
+	// own tells that Begin was called, and this replica knows of no other that appends: what
+	// it holds in memory is all there is after joined.
 	own bool
 	// lost tells that the stream goes on in memory only, from the event after top on.
-	lost  bool
-	over  bool   // it was forgotten here
-	base  uint64 // sequence before that of the first event; zero: not known
-	top   uint64 // sequence of the newest event that is known to be in the server
-	quota int64  // bytes in the server that the owner of the session holds for it; see quota.go
+	lost bool
+	over bool // it was forgotten here
+	// sequence of the newest event when this replica began to append to a stream that
+	// another one has begun; zero: none has
+	joined uint64
+	base   uint64 // sequence before that of the first event; zero: not known
+	top    uint64 // sequence of the newest event that is known to be in the server
+	quota  int64  // bytes in the server that the owner of the session holds for it; see quota.go
 }
 
 func newSharedStream(base uint64) *sharedStream {

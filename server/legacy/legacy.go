@@ -385,17 +385,19 @@ func (s *Service) beginFeed(x *exchange.Exchange, f *feed) (refused *exchange.Re
 	switch {
 	case f.stream == "":
 		return exchange.ErrEvent
-	case f.after != "":
-		// A stream for notices may say nothing for long. The Go SDK gives up the session if one
-		// is cut and resumed six times with the same id; without an id it begins a new one.
-		if !f.tells {
-			f.first = f.session.Priming(f.after)
-		}
+	case !f.tells: // the replica that runs the call appends to it
+		f.first = f.session.Priming(f.after)
 	default:
-		if f.numbered, refused = s.beginStream(x.Context(), f.session, f.stream); refused != nil {
+		f.numbered, refused = s.beginStream(x.Context(), f.session, f.stream)
+		switch {
+		case refused != nil:
 			return refused
-		}
-		if f.numbered {
+		case f.after != "" && !f.numbered:
+			return exchange.ErrReplicas // what was on it is not there just now
+		case f.after == "" && f.numbered:
+			// One that goes on has none, since it may say nothing for long. The Go SDK gives up
+			// the session if a stream is cut and resumed six times with the same id; without an
+			// id it begins a new one.
 			f.first = f.session.Priming(eventlog.FirstID(f.stream))
 		}
 	}

@@ -118,6 +118,8 @@ var (
 	ErrNoSession = NewRefusal(http.StatusBadRequest, "DB-SESSION-MISSING",
 		"Mcp-Session-Id is missing: send initialize first, then the Mcp-Session-Id of its answer; or send "+
 			"MCP-Protocol-Version: 2026-07-28, which needs no session")
+	ErrNoSSESession = NewRefusal(http.StatusBadRequest, "DB-SESSION-MISSING",
+		"sessionId is missing: send messages to the address that the stream of GET "+SSEPath+" begins with")
 	errKey = NewRefusal(http.StatusBadRequest, "DB-IDEMPOTENCY-KEY",
 		"Idempotency-Key must be one text of 1 to 128 visible ASCII characters")
 	ErrKeyBody = NewRefusal(http.StatusUnprocessableEntity, "DB-IDEMPOTENCY-BODY",

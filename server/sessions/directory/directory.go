@@ -157,6 +157,8 @@ func (d *Directory) named(x *exchange.Exchange, purpose string, ids []string) (*
 	*exchange.Refusal,
 ) {
 	switch {
+	case len(ids) == 0 && purpose == ticket.SSE:
+		return nil, exchange.ErrNoSSESession
 	case len(ids) == 0:
 		return nil, exchange.ErrNoSession
 	case len(ids) > 1 || len(ids[0]) > seal.MaxLength:

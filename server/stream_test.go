@@ -66,6 +66,15 @@ func TestStreamLegacyGetAndResume(t *testing.T) {
 	got.expect(t, "retry: ", "")
 }
 
+// TestAStreamWithoutAnEventBeginsAnew asks for a stream with the header of a client that has
+// no id yet. It was refused as one whose events are gone.
+func TestAStreamWithoutAnEventBeginsAnew(t *testing.T) {
+	w := newWorld(t)
+	base, id := w.serve(t), w.open(t, "alice", mcp.Revision2511)
+	got := call(t.Context(), t, base, inSession("GET", id, "").with(mcp.HeaderLastEventID, ""))
+	got.expect(t, "id: g1-0", "retry: 1000", "data:")
+}
+
 func TestStreamResumePost(t *testing.T) {
 	w := newWorld(t)
 	base, id := w.serve(t), w.open(t, "alice", mcp.Revision2511)

@@ -362,7 +362,7 @@ func (s *Service) nameStream(x *exchange.Exchange, f *feed, l *sessions.Session)
 	}
 	switch last := x.Request.Header[mcp.HeaderLastEventID]; {
 	case refused != nil:
-	case len(last) == 0:
+	case strings.Join(last, "") == "": // some clients send the header before they have an id
 		f.stream = l.NextStream('g', "")
 	case len(last) == 1:
 		name, err := s.config.Log.Find(x.Context(), l.InLog(), last[0])

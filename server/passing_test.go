@@ -165,6 +165,23 @@ func TestMessagesReachTheReplicaWithTheStream(t *testing.T) {
 	})
 }
 
+// TestAMessageOverSSEWaitsForItsReplica sends one to another replica while that of the
+// session is not reached. It was refused, and clients do not send again what was refused.
+func TestAMessageOverSSEWaitsForItsReplica(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChangingFleet(t)
+		stream, address := c.worlds[0].openSSE(t, "alice")
+		mend := c.hub.Cut(c.worlds[0].config.Others.(*replicatest.Member))
+		time.AfterFunc(3*time.Second, mend)
+		got := c.worlds[1].do(t, posted(address, pingBody))
+		wantStatus(t, "a message while the link is cut", got, http.StatusAccepted)
+		wait(t)
+		if text := stream.text(); !strings.Contains(text, `"id":1,"result"`) {
+			t.Errorf("got %q on the stream, want an answer", text)
+		}
+	})
+}
+
 // TestTasksAreListedOverSSE lists the tasks of a session over HTTP+SSE, which lives at one
 // replica, whichever the request comes to. The others were asked at an address where they
 // have no such session, and a request that had come to the right one was refused.

@@ -15,16 +15,6 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/ticket"
 )
 
-// missing returns the refusal for a session whose home is not there. Shortly after a
-// fault nobody can tell whether it is, and then the client must not throw its session
-// away.
-func (s *Service) missing(ctx context.Context) *exchange.Refusal {
-	if s.forwarder.IsUnsure() {
-		return exchange.ErrReplicas
-	}
-	return sessions.Miss(ctx, sessions.LostRestart)
-}
-
 // find returns the session that a request names, if this replica leads it, or if the
 // message visits: it is about something that is here, whoever leads. Otherwise the request
 // is answered, by the replica that leads the session or with a refusal.

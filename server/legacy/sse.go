@@ -7,7 +7,6 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
-	"github.com/drawbridge-mcp/drawbridge/server/forward"
 	"github.com/drawbridge-mcp/drawbridge/server/sessions"
 	"github.com/drawbridge-mcp/drawbridge/server/streams"
 	"github.com/drawbridge-mcp/drawbridge/server/ticket"
@@ -84,12 +83,10 @@ func (s *Service) PostMessage(w http.ResponseWriter, r *http.Request) {
 	m := x.Decode(raw)
 	switch {
 	case m == nil:
-	case home != "" && s.config.Others.IsThere(home):
-		if s.forwarder.Forward(x, home, m, raw) != forward.Done {
-			x.Refuse(m.ID, exchange.ErrReplicas)
-		}
 	case home != "":
-		x.Refuse(m.ID, s.missing(x.Context()))
+		if !s.forwarder.Deliver(x, home, m, raw) { // the session has ended with its stream
+			x.Refuse(m.ID, sessions.Miss(x.Context(), sessions.LostRestart))
+		}
 	case !m.IsRequest():
 		x.Acknowledge(s.notified(x.Context(), x, l, m))
 	default:

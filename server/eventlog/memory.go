@@ -185,10 +185,15 @@ func (m *Memory) addLocked(s *memoryStream, sequence uint64, data []byte, last b
 func (m *Memory) Read(_ context.Context, session Key, stream, after string) (events []Event, more bool,
 	err error,
 ) {
+	sequence, ok := afterIn(stream, after)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s, events, err := m.readLocked(session, stream, after)
-	return events, err == nil && !s.last, err
+	s := m.findLocked(session, stream)
+	if !ok || s == nil || !s.has(sequence) {
+		return nil, false, ErrUnknown
+	}
+	m.touchLocked(s, m.config.Now())
+	return s.after(sequence), !s.last, nil
 }
 
 // Drop implements Log.
@@ -203,21 +208,6 @@ func (m *Memory) Drop(_ context.Context, session Key, stream, through string) {
 	for s != nil && len(s.events) > 0 && s.events[0].sequence <= sequence {
 		m.dropOldestLocked(s)
 	}
-}
-
-// readLocked returns a stream and those of its events that follow an id. The errors are
-// those of Read.
-func (m *Memory) readLocked(session Key, stream, after string) (*memoryStream, []Event, error) {
-	sequence, ok := afterIn(stream, after)
-	if !ok {
-		return nil, nil, ErrUnknown
-	}
-	s := m.findLocked(session, stream)
-	if s == nil || !s.has(sequence) {
-		return nil, nil, ErrUnknown
-	}
-	m.touchLocked(s, m.config.Now())
-	return s, s.after(sequence), nil
 }
 
 // Follow implements Log.

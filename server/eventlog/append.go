@@ -194,9 +194,13 @@ func (l *Redis) takeServerQuotaLocked(s *memoryStream, w *writing) error {
 	if s.shared.lost {
 		return nil
 	}
-	err := l.takeQuotaLocked(s, quotaOf(w.data))
+	size := quotaOf(w.data)
+	err := l.config.Quota.Take(s.session.owner, size)
 	switch {
-	case err == nil || w.last && !s.shared.own:
+	case err == nil:
+		s.shared.quota += size
+		return nil
+	case w.last && !s.shared.own:
 		return nil
 	case s.shared.own:
 		l.loseLocked(w.streamKey, s)

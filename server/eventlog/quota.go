@@ -32,15 +32,6 @@ var errFull = fmt.Errorf("%w: its room is used up", redis.ErrDown)
 // errQuota is errFull with the error of the budget.
 func errQuota(err error) error { return fmt.Errorf("%w: %w", errFull, err) }
 
-// takeQuotaLocked counts n bytes of a stream that are about to be in the server.
-func (l *Redis) takeQuotaLocked(s *memoryStream, n int64) error {
-	if err := l.config.Quota.Take(s.session.owner, n); err != nil {
-		return err
-	}
-	s.shared.quota += n
-	return nil
-}
-
 // giveQuotaLocked counts n bytes of a stream as gone from the server, or as much as was
 // counted.
 func (l *Redis) giveQuotaLocked(s *memoryStream, n int64) {

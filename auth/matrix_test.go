@@ -49,6 +49,11 @@ func TestT42TokenMatrix(t *testing.T) {
 		{"expired within the leeway", mint(private, good, said.with("exp", unix(-29*time.Second))), ""},
 		{"scope a list", mint(private, good, said.with("scope", `["a","b"]`)), ""},
 		{
+			"the ids of two hundred groups",
+			mint(private, good, said.with("groups", `["`+strings.Repeat(`5c6f0000-0000-0000-0000-000000000000","`, 199)+`"]`)),
+			"",
+		},
+		{
 			"jku and x5u of an attacker, good signature",
 			mint(private, good.with("jku", `"http://127.0.0.1:1/"`).with("x5u", `"http://127.0.0.1:1/"`),
 				said), "",
@@ -140,6 +145,7 @@ func TestT42TokenMatrix(t *testing.T) {
 			"a number of 100 digits", mint(private, good, said.with("x", strings.Repeat("9", 100))),
 			"malformed",
 		},
+		{"17 KiB", mint(private, good, said.with("x", `"`+strings.Repeat("a", 12600)+`"`)), "malformed"},
 		{"100 KB", mint(private, good, said.with("x", `"`+strings.Repeat("a", 100<<10)+`"`)), "malformed"},
 		{"no sub", mint(private, good, said.without("sub")), "claims"},
 		{"empty sub", mint(private, good, said.with("sub", `""`)), "claims"},

@@ -20,7 +20,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
 
-const maxToken = 8 << 10 // bytes of a token
+// maxToken is the longest token, in bytes: with the ids of two hundred groups, as many as
+// Microsoft Entra puts into one, it has some 13,000.
+const maxToken = 16 << 10
 
 // parsed is a token that has the right form. Nothing in it is verified yet.
 type parsed struct {
@@ -40,7 +42,7 @@ func parse(token string) (*parsed, error) {
 	case token == "":
 		return nil, &Error{Reason: "missing"}
 	case len(token) > maxToken:
-		return nil, refuse("malformed", "longer than 8 KB")
+		return nil, refuse("malformed", "longer than 16 KiB")
 	}
 	p, payload, err := takeApart(token)
 	if err != nil {

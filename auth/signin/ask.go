@@ -48,9 +48,13 @@ func judgeResource(a address, values url.Values) *fault {
 // who asks for nothing else has asked for all.
 var identityScopes = []string{"openid", "profile", "email", "address", "phone", "offline_access"}
 
+// MaxScopes is how many bytes a client may use to name the scopes that it asks for: they
+// are kept in a cookie.
+const MaxScopes = 1024
+
 // scopesAsked returns the scopes that are asked for and may be, none if that is all.
 func scopesAsked(known []string, text string) ([]string, *fault) {
-	if len(text) > maxState {
+	if len(text) > MaxScopes {
 		return nil, errRepeated
 	}
 	var asked []string

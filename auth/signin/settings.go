@@ -23,8 +23,8 @@ type Settings struct {
 	// Scopes are those that clients may ask for: the same at all addresses, so that they
 	// tell nobody which tenants there are. None: none are known, and each is passed on.
 	Scopes []string
-	// Advertised are the scopes that clients are told to ask for. They may be fewer: of
-	// others a client hears when it needs them.
+	// Advertised are the scopes that clients are told to ask for, within MaxScopes. They may
+	// be fewer: of others a client hears when it needs them.
 	Advertised []string
 	// SpentWindow is for how long the spent refresh token of a family is answered with its
 	// present one. Zero: DefaultSpentWindow.

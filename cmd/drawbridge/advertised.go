@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/auth/signin"
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/server"
@@ -81,6 +82,11 @@ func scopesToAskFor(cfg *config.Config, asks map[string]bool) map[string][]strin
 	}
 	if byTenant[""] = cfg.ScopesSupported; cfg.ScopesSupported == nil {
 		byTenant[""] = distinct(all)
+	}
+	// Clients ask for all that they are told of, and more than they may ask for would keep
+	// everybody from signing in. Who asks for none gets what the person has.
+	if len(cfg.Logins) > 0 && len(strings.Join(byTenant[""], " ")) > signin.MaxScopes {
+		byTenant[""] = nil
 	}
 	return byTenant
 }

@@ -131,6 +131,18 @@ func TestScopesToAskFor(t *testing.T) {
 		t.Errorf("clients may ask for %q, want also the scopes of rules", got)
 	}
 	check("a setting", map[string]string{"": "only", "acme": "only", "nobody": "only"})
+	cfg.ScopesSupported = strings.Fields(strings.Repeat("scope-of-17-bytes ", 57))
+	if got := settingsOf(cfg, "127.0.0.1:8080").ScopesOf(""); len(got) != 0 {
+		t.Errorf("clients are told of %d scopes, want none: they may not ask for so many", len(got))
+	}
+	cfg.ScopesSupported = cfg.ScopesSupported[1:]
+	if got := settingsOf(cfg, "127.0.0.1:8080").ScopesOf(""); len(got) != 56 {
+		t.Errorf("clients are told of %d scopes, want 56, for which they may ask", len(got))
+	}
+	cfg.Logins, cfg.ScopesSupported = nil, append(cfg.ScopesSupported, "another")
+	if got := settingsOf(cfg, "127.0.0.1:8080").ScopesOf("acme"); len(got) != 57 {
+		t.Errorf("clients of another issuer are told of %d scopes, want 57", len(got))
+	}
 }
 
 // TestSignInIsAdvertised shows which issuers are named beside a sign-in of the gateway:

@@ -125,6 +125,21 @@ func (r *reader) checkTogether() {
 				"type",
 		})
 	r.checkAdvertised()
+	if signsIn {
+		r.checkOwnName()
+	}
+}
+
+// checkOwnName reports issuers that are named as the gateway, or as one of its addresses:
+// those are the names under which it gives out tokens itself.
+func (r *reader) checkOwnName() {
+	own := r.cfg.PublicAddress()
+	for _, item := range r.root.child("issuers").items {
+		if name := item.child("issuer"); name.text == own || strings.HasPrefix(name.text, own+"/t/") {
+			r.fault(name, "with sign_in or clients the gateway gives out tokens under this name itself; "+
+				"call the issuer otherwise")
+		}
+	}
 }
 
 // topFields returns the keys of the top level, each with the function that reads its

@@ -31,6 +31,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/auth/signin"
 	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -201,8 +202,8 @@ func (s *Server) Handler() http.Handler {
 	if s.config.SignIn == nil {
 		r.Post(exchange.RegisterPath, s.register)
 	} else {
-		for route, method := range signInRoutes() {
-			r.HandleFunc(route, signingIn{s.config.SignIn}.answering(method))
+		for route, name := range signin.Routes() {
+			r.HandleFunc(route, signingIn{s.config.SignIn}.answering(name))
 		}
 	}
 	return r

@@ -21,26 +21,6 @@ type SignIn interface {
 // authorization server.
 const SignInMethods = exchange.SignInMethods
 
-// signInRoutes are the routes of a SignIn, each with how log and audit call requests to it:
-// "" for documents.
-func signInRoutes() map[string]string {
-	const tenant = exchange.TenantPath + "{tenant}"
-	routes := map[string]string{
-		"/consent": SignInMethods + "consent", "/callback/{provider}": SignInMethods + "callback",
-		"/logout/{provider}": SignInMethods + "logout", "/jwks": "", tenant + "/jwks": "",
-	}
-	for _, endpoint := range [...]string{"authorize", "register", "revoke", "token"} {
-		method := SignInMethods + endpoint
-		routes["/"+endpoint], routes[tenant+"/"+endpoint] = method, method
-	}
-	for _, document := range [...]string{
-		"/.well-known/oauth-authorization-server", "/.well-known/openid-configuration",
-	} {
-		routes[document], routes[document+tenant], routes[tenant+document] = "", "", ""
-	}
-	return routes
-}
-
 // RecordSignIn puts on record what the authorization server did, for the request in ctx
 // if it has one. It tells whether the log is to have a line, too.
 func (s *Server) RecordSignIn(ctx context.Context, r audit.Record) bool {
@@ -53,8 +33,12 @@ type signingIn struct{ SignIn }
 // serves tells whether the path is one of the authorization server, if there is one.
 func (s signingIn) serves(path string) bool { return s.SignIn != nil && s.Serves(path) }
 
-// answering returns what answers the requests that log and audit call by that method.
-func (s signingIn) answering(method string) http.HandlerFunc {
+// answering returns what answers the requests to a route of that name.
+func (s signingIn) answering(name string) http.HandlerFunc {
+	method := SignInMethods + name
+	if name == "" { // of a document, which log and audit know by its path
+		method = ""
+	}
 	return func(w http.ResponseWriter, r *http.Request) {
 		x := exchange.Of(w)
 		if !s.serves(r.URL.Path) || r.URL.RawPath != "" {

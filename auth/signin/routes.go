@@ -11,7 +11,7 @@ import (
 type endpoint struct {
 	// serve answers, or returns an error that fail answers with
 	serve    func(*core, *exchange) error
-	name     string // in records, of its faults; "": it has none
+	name     string // in records; "": it is a document
 	methods  string
 	exposure exposure
 }
@@ -44,10 +44,30 @@ var endpoints = map[string]endpoint{
 	"/register":  {(*core).register, "register", "POST", public},
 	"/token":     {(*core).token, "token", "POST", public},
 	"/revoke":    {(*core).revoke, "revoke", "POST", public},
-	"/authorize": {(*core).authorize, "", "GET, HEAD", everywhere},
-	"/consent":   {(*core).consent, "", "GET, HEAD, POST", root},
-	CallbackPath: {(*core).callback, "", "GET", root},
+	"/authorize": {(*core).authorize, "authorize", "GET, HEAD", everywhere},
+	"/consent":   {(*core).consent, "consent", "GET, HEAD, POST", root},
+	CallbackPath: {(*core).callback, "callback", "GET", root},
 	"/logout/":   {(*core).logout, "logout", "POST", root},
+}
+
+// Routes returns the routes of a Server, with names in braces where a path has the name of
+// a tenant or a provider. Each has the name of what it leads to, "" for a document.
+func Routes() map[string]string {
+	const tenant = tenantPath + "{tenant}"
+	routes := make(map[string]string)
+	for path, e := range endpoints {
+		if strings.HasSuffix(path, "/") {
+			path += "{provider}"
+		}
+		routes[path] = e.name
+		if e.exposure != root {
+			routes[tenant+path] = e.name
+		}
+		if path == metadataPath || path == openIDPath {
+			routes[path+tenant] = e.name
+		}
+	}
+	return routes
 }
 
 // find returns what a path leads to, and the tenant or provider that it names. Metadata of

@@ -59,13 +59,18 @@ func (r *reader) signInOf(login *Login) func(*node) {
 // name. at is the value of sign_in, issuer that of the issuer's name.
 func (r *reader) finishSignIn(login *Login, at, issuer *node) {
 	address := login.Issuer.Issuer
+	host := parsedURL(address).Hostname()
 	if login.Name == "" {
-		login.Name = asName(parsedURL(address).Hostname(), 40)
+		login.Name = asName(host, 40)
 	}
 	if at.kind != mapping || issuer == nil || address == "" {
 		return
 	}
 	r.checkIssuerAddress(issuer, address, login.PrivateAddresses)
+	r.faultFirst(wrong{
+		host != "" && login.Name == "", at,
+		`sign_in lacks "name": none can be made of the host of the issuer`,
+	})
 	scopes := at.member("scopes")
 	if scopes == nil {
 		login.Scopes = provider.DefaultScopes(address)

@@ -33,13 +33,11 @@ type discovered struct {
 // document has the members of a document that go-oidc has no place for.
 // https://openid.net/specs/openid-connect-discovery-1_0.html#ProviderMetadata
 type document struct {
-	Keys              string   `json:"jwks_uri"`
-	TellsIssuer       bool     `json:"authorization_response_iss_parameter_supported"`
-	ClientMethods     []string `json:"token_endpoint_auth_methods_supported"`
-	AssertionMethods  []string `json:"token_endpoint_auth_signing_alg_values_supported"`
-	ScopesSupported   []string `json:"scopes_supported"`
-	ClaimsSupported   []string `json:"claims_supported"`
-	BackChannelLogout bool     `json:"backchannel_logout_supported"`
+	Keys            string   `json:"jwks_uri"`
+	TellsIssuer     bool     `json:"authorization_response_iss_parameter_supported"`
+	ClientMethods   []string `json:"token_endpoint_auth_methods_supported"`
+	ScopesSupported []string `json:"scopes_supported"`
+	ClaimsSupported []string `json:"claims_supported"`
 }
 
 // discover returns what the provider's document says. Reach looks for a newer one, so that

@@ -236,16 +236,25 @@ func (f *fake) provider(t *testing.T, change func(*provider.Config)) (*provider.
 	var log bytes.Buffer
 	cfg := provider.Config{
 		Name: "login", Issuer: f.issuer, ClientID: clientID, ClientSecret: secret,
-		Client: &http.Client{Transport: f}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Scopes: provider.DefaultScopes(f.issuer), Client: &http.Client{Transport: f},
+		Logger: slog.New(slog.NewTextHandler(&log, nil)), Now: time.Now,
 	}
 	if change != nil {
 		change(&cfg)
 	}
-	p, err := provider.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p, &log
+	return provider.New(cfg), &log
+}
+
+// newOverGitHub returns GitHub as a provider that is reached by a transport.
+func newOverGitHub(transport http.RoundTripper) *provider.GitHub {
+	return provider.NewGitHub(provider.Config{
+		Name: "github", ClientID: clientID, ClientSecret: secret,
+		Scopes: provider.DefaultScopes(provider.GitHubIssuer), Logger: slog.New(slog.DiscardHandler), Now: time.Now,
+		Client: &http.Client{
+			Transport:     transport,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	})
 }
 
 // redeem signs in and redeems the code.

@@ -38,17 +38,14 @@ var (
 )
 
 // New returns a provider. It connects to nothing yet.
-func New(cfg Config) (*OIDC, error) {
-	if err := cfg.check(); err != nil {
-		return nil, err
-	}
+func New(cfg Config) *OIDC {
 	p := &OIDC{base: base{cfg: cfg}, gap: keysGap}
 	p.transport = &transport{inner: cfg.Client.Transport}
 	if cfg.ClientKey != nil {
 		p.transport.assert = p.assertion
 	}
 	p.cfg.Client.Transport = p.transport
-	return p, nil
+	return p
 }
 
 // AuthURL implements signin.Provider. PKCE is asked for also where the document does not

@@ -744,25 +744,3 @@ func TestVerifyLogout(t *testing.T) {
 		}
 	}
 }
-
-func TestConfigIsChecked(t *testing.T) {
-	key, public := newKey("a"), newKey("b")
-	public.Private = nil
-	good := provider.Config{
-		Name: "login", Issuer: plainIssuer, ClientID: clientID, ClientSecret: secret, Client: &http.Client{},
-	}
-	for name, change := range map[string]func(*provider.Config){
-		"no name":       func(c *provider.Config) { c.Name = "" },
-		"no client id":  func(c *provider.Config) { c.ClientID = "" },
-		"no proof":      func(c *provider.Config) { c.ClientSecret = "" },
-		"two proofs":    func(c *provider.Config) { c.ClientKey = &key },
-		"a public key":  func(c *provider.Config) { c.ClientSecret, c.ClientKey = "", &public },
-		"no connection": func(c *provider.Config) { c.Client = nil },
-	} {
-		cfg := good
-		change(&cfg)
-		if _, err := provider.New(cfg); err == nil {
-			t.Errorf("%s: accepted", name)
-		}
-	}
-}

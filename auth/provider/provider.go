@@ -19,17 +19,15 @@
 package provider
 
 import (
-	"errors"
 	"log/slog"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 )
 
-// Config of a provider.
+// Config of a provider. Every field is required.
 type Config struct {
 	Name     string // as signin.Provider says it
 	Issuer   string // as its tokens and its document write it, byte for byte; GitHub has a fixed one
@@ -39,7 +37,7 @@ type Config struct {
 	ClientSecret string
 	ClientKey    *auth.Key // with its private part, for private_key_jwt; not for GitHub
 
-	Scopes []string // that are asked for; empty: DefaultScopes of the issuer
+	Scopes []string // that are asked for
 
 	// Client makes all requests, by dial.Client. The provider takes it over, and puts its
 	// own bounds in front of its transport.
@@ -47,8 +45,8 @@ type Config struct {
 	// Plain allows http in the addresses of the provider, for one in the own network.
 	Plain bool
 
-	Logger *slog.Logger     // nil: nobody is told what the provider leaves out
-	Now    func() time.Time // nil: time.Now
+	Logger *slog.Logger // is told what the provider leaves out
+	Now    func() time.Time
 }
 
 // google is the issuer of Google, which gives refresh tokens in a way of its own.
@@ -66,31 +64,6 @@ func DefaultScopes(issuer string) []string {
 		return []string{"read:user", "read:org"}
 	}
 	return []string{"openid", "email", "offline_access"}
-}
-
-// check completes the config of any provider, or says what it lacks.
-func (c *Config) check() error {
-	switch {
-	case c.Name == "" || c.Issuer == "" || c.ClientID == "":
-		return errors.New("a provider needs a name, an issuer and a client id")
-	case (c.ClientSecret == "") == (c.ClientKey == nil):
-		return errors.New("a provider needs either a client secret or a client key")
-	case c.ClientKey != nil && c.ClientKey.Private == nil:
-		return errors.New("the client key has no private part")
-	case c.Client == nil:
-		return errors.New("a provider needs a client")
-	}
-	if c.Now == nil {
-		c.Now = time.Now
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	if len(c.Scopes) == 0 {
-		c.Scopes = DefaultScopes(c.Issuer)
-	}
-	c.Scopes = slices.Clone(c.Scopes)
-	return nil
 }
 
 // DocumentURL returns where the document of an issuer is.

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/drawbridge-mcp/drawbridge/auth/provider"
 	"github.com/drawbridge-mcp/drawbridge/auth/signin"
 )
 
@@ -27,22 +26,13 @@ func TestReach(t *testing.T) {
 		t.Errorf("the document of before does not serve any more: %v", err)
 	}
 	status := http.StatusFound
-	g, err := provider.NewGitHub(provider.Config{
-		Name: "github", ClientID: clientID, ClientSecret: secret,
-		Client: &http.Client{
-			Transport: handled(func(w http.ResponseWriter, r *http.Request) {
-				if r.URL.Host != "github.com" || r.Method != http.MethodHead {
-					t.Errorf("GitHub is asked by %s %s", r.Method, r.URL)
-				}
-				w.Header().Set("Location", "https://github.com/login")
-				w.WriteHeader(status)
-			}),
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := newOverGitHub(handled(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Host != "github.com" || r.Method != http.MethodHead {
+			t.Errorf("GitHub is asked by %s %s", r.Method, r.URL)
+		}
+		w.Header().Set("Location", "https://github.com/login")
+		w.WriteHeader(status)
+	}))
 	for code, want := range map[int]bool{
 		http.StatusFound: true, http.StatusNotFound: true, http.StatusServiceUnavailable: false,
 	} {
@@ -95,18 +85,12 @@ func TestAProviderThatRefusesTheClientIsNotReached(t *testing.T) {
 		}
 	}
 
-	g, err := provider.NewGitHub(provider.Config{
-		Name: "github", ClientID: clientID, ClientSecret: secret,
-		Client: &http.Client{Transport: handled(func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			if r.Method == http.MethodPost {
-				w.Write([]byte(`{"error":"incorrect_client_credentials"}`))
-			}
-		})},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := newOverGitHub(handled(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.Method == http.MethodPost {
+			w.Write([]byte(`{"error":"incorrect_client_credentials"}`))
+		}
+	}))
 	if err := g.Reach(t.Context()); err != nil {
 		t.Errorf("GitHub, before anybody signs in: %v", err)
 	}

@@ -52,7 +52,11 @@ func TestTry(t *testing.T) {
 				return 0, ""
 			}
 			f.location = c.location
-			p, _ := f.provider(t, func(cfg *provider.Config) { cfg.Scopes = c.scopes })
+			p, _ := f.provider(t, func(cfg *provider.Config) {
+				if c.scopes != nil {
+					cfg.Scopes = c.scopes
+				}
+			})
 			notes, err := p.Try(t.Context(), callback, []string{"groups", "realm", "https://a.example/b"})
 			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("got error %v, want %q", err, c.want)

@@ -232,13 +232,7 @@ func newGitHub(t *testing.T) (*github, *provider.GitHub) {
 		user: `{"id":7,"login":"alice","name":"Alice","email":null}`,
 		orgs: func(string) string { return `[{"id":1,"login":"acme"},{"id":2,"login":"globex"}]` },
 	}
-	p, err := provider.NewGitHub(provider.Config{
-		Name: "github", ClientID: clientID, ClientSecret: secret, Client: &http.Client{Transport: g},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g, p
+	return g, newOverGitHub(g)
 }
 
 func TestGitHub(t *testing.T) {
@@ -363,14 +357,8 @@ func TestSentTwice(t *testing.T) {
 	} {
 		f := newFake(plainIssuer)
 		tries := 0
-		broken := &http.Client{Transport: broken{f, c.path, &tries, false}}
-		p, err := provider.New(provider.Config{
-			Name: "login", Issuer: plainIssuer, ClientID: clientID, ClientSecret: secret, Client: broken,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err = p.Exchange(t.Context(), attempt, "code-1", ""); err == nil || tries != c.want {
+		p, _ := f.provider(t, func(cfg *provider.Config) { cfg.Client.Transport = broken{f, c.path, &tries, false} })
+		if _, err := p.Exchange(t.Context(), attempt, "code-1", ""); err == nil || tries != c.want {
 			t.Errorf("%s: sent %d times, want %d: %v", c.name, tries, c.want, err)
 		}
 	}
@@ -387,13 +375,7 @@ func TestLostAnswerOfRefresh(t *testing.T) {
 			t.Fatal(err)
 		}
 		tries := 0
-		lost, err := provider.New(provider.Config{
-			Name: "login", Issuer: plainIssuer, ClientID: clientID, ClientSecret: secret,
-			Client: &http.Client{Transport: broken{f, "/token", &tries, !sent}},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		lost, _ := f.provider(t, func(cfg *provider.Config) { cfg.Client.Transport = broken{f, "/token", &tries, !sent} })
 		_, err = lost.Refresh(t.Context(), id.RefreshToken)
 		if err == nil || errors.Is(err, signin.ErrUnanswered) != sent {
 			t.Errorf("sent %t: %v", sent, err)

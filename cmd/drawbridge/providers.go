@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/auth/provider"
@@ -13,10 +14,10 @@ import (
 
 // newProvider returns the provider of a login. It connects to nothing yet, and never to
 // private addresses unless the login says so.
-func newProvider(login *config.Login, log *slog.Logger) (provider.Trier, error) {
+func newProvider(login *config.Login, log *slog.Logger) provider.Trier {
 	cfg := provider.Config{
 		Name: login.Name, Issuer: login.Issuer.Issuer, ClientID: login.ClientID, ClientSecret: login.Secret,
-		ClientKey: login.Key, Scopes: login.Scopes, Plain: login.PrivateAddresses, Logger: log,
+		ClientKey: login.Key, Scopes: login.Scopes, Plain: login.PrivateAddresses, Logger: log, Now: time.Now,
 		Client: dial.Client(dial.Config{PrivateAddresses: login.PrivateAddresses}),
 	}
 	if login.GitHub {

@@ -93,12 +93,9 @@ func (s *signIns) login(l *config.Login) (signin.Login, error) {
 	if i := slices.IndexFunc(s.logins, same); i >= 0 {
 		return s.settings.Load().Logins[i], nil
 	}
-	provider, err := l.Toy, error(nil)
+	provider := l.Toy
 	if provider == nil {
-		provider, err = newProvider(l, s.log)
-	}
-	if err != nil {
-		return signin.Login{}, err
+		provider = newProvider(l, s.log)
 	}
 	reader, err := auth.NewReader(l.Issuer)
 	if err != nil {

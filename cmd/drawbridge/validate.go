@@ -258,10 +258,7 @@ func tryKeySet(ctx context.Context, iss auth.Issuer) (message string, err error)
 // tryLogin asks a provider for all that a sign-in needs, and whether it sends people back
 // here.
 func tryLogin(ctx context.Context, cfg *config.Config, login *config.Login) (message string, err error) {
-	p, err := newProvider(login, slog.New(slog.DiscardHandler))
-	if err != nil {
-		return "", err
-	}
+	p := newProvider(login, slog.New(slog.DiscardHandler))
 	callback := cfg.PublicAddress() + signin.CallbackPath + login.Name
 	notes, err := p.Try(ctx, callback, claimsRead(login))
 	found := append([]string{"people sign in there and come back to " + callback}, notes...)

@@ -152,13 +152,9 @@ func (r *reader) addLogin(login *Login, at *node, checks bool) {
 	r.cfg.positions["login "+login.Name] = at.problem("")
 }
 
-// checkMeaning reports what package auth has against the claims of a login. It wants keys
-// for that, which GitHub does not have; none are fetched here.
+// checkMeaning reports what package auth has against the claims of a login.
 func (r *reader) checkMeaning(login *Login, at *node) {
-	meaning := login.Issuer
-	meaning.Algorithms, meaning.Audiences = []string{"RS256"}, []string{login.ClientID}
-	meaning.JWKSURL = provider.GitHubIssuer
-	_, err := auth.New(auth.Config{Issuers: []auth.Issuer{meaning}})
+	_, err := auth.NewReader(login.Issuer)
 	for _, e := range split(err) {
 		r.fault(at, "%s", e)
 	}

@@ -52,6 +52,11 @@ func cardEndpoints(s *exchange.Settings) []string {
 	return paths
 }
 
+// tenantOf returns the tenant that the path of an endpoint names, "" for none.
+func tenantOf(endpoint string) string {
+	return strings.TrimSuffix(strings.TrimPrefix(endpoint, exchange.TenantPath), exchange.EndpointPath)
+}
+
 // public serves the documents for everybody. Any page in a browser may read them.
 func (s *Server) public(w http.ResponseWriter, r *http.Request) {
 	x := exchange.Of(w)
@@ -73,7 +78,7 @@ func (s *Server) card(settings *exchange.Settings, endpoint string) mcp.RawJSON 
 		mcp.Member{Name: "url", Value: mcp.String(settings.Base() + endpoint)},
 		mcp.Member{Name: "supportedProtocolVersions", Value: mcp.Strings(mcp.Revisions())},
 	)
-	if len(settings.AuthorizationServers) == 0 { // where there are some, clients get a token by themselves
+	if len(settings.IssuersOf(tenantOf(endpoint))) == 0 { // else clients get a token by themselves
 		remote = remote.With("headers", mcp.RawJSON(`[{"name":"Authorization",`+
 			`"description":"Bearer and a token of the operator","isRequired":true,"isSecret":true}]`))
 	}
@@ -98,9 +103,8 @@ func (s *Server) catalog(settings *exchange.Settings) mcp.RawJSON {
 	identifier := "urn:air:" + strings.Join(labels, ".") + ":mcp:" + name
 	var entries []mcp.RawJSON
 	for _, endpoint := range cardEndpoints(settings) {
-		tenant := strings.TrimSuffix(strings.TrimPrefix(endpoint, exchange.TenantPath), exchange.EndpointPath)
 		id := identifier
-		if tenant != "" {
+		if tenant := tenantOf(endpoint); tenant != "" {
 			id += "-" + tenant
 		}
 		entries = append(entries, mcp.NewObject(

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -75,9 +76,19 @@ func documentSchema(t *testing.T, name string) *jsonschema.Schema {
 // https://github.com/modelcontextprotocol/experimental-ext-server-card, 8924e08.
 func TestCardsFitTheOfficialSchema(t *testing.T) {
 	schema := documentSchema(t, "server-card")
-	for _, issuers := range [][]exchange.AuthorizationServer{nil, {{Issuer: "https://issuer.test"}}} {
+	for name, c := range map[string]struct {
+		issuers []exchange.AuthorizationServer
+		signIn  bool
+		asks    []string // at which endpoints clients are asked for a token
+	}{
+		"no issuer":     {asks: []string{"/mcp", "/t/acme/mcp"}},
+		"an issuer":     {issuers: []exchange.AuthorizationServer{{Issuer: "https://issuer.test"}}},
+		"of one tenant": {[]exchange.AuthorizationServer{{"https://issuer.test", "globex"}}, false, []string{"/t/acme/mcp"}},
+		"a sign-in":     {signIn: true},
+	} {
 		w := newCardWorld(t)
-		w.settings.AuthorizationServers = issuers
+		w.settings.AuthorizationServers, w.settings.SignIn = c.issuers, c.signIn
+		w.settings.Scopes = map[string][]string{"acme": nil, "globex": nil}
 		for _, endpoint := range []string{"/mcp", "/t/acme/mcp"} {
 			got := anonymous(t, w, http.MethodGet, endpoint+"/server-card", nil)
 			card, err := jsonschema.UnmarshalJSON(strings.NewReader(got.Body.String()))
@@ -91,8 +102,8 @@ func TestCardsFitTheOfficialSchema(t *testing.T) {
 			if url, _ := remotes[0].Member("url").Text(); url != "https://mcp.test"+endpoint {
 				t.Errorf("%s: leads to %s", endpoint, url)
 			}
-			if asks := remotes[0].Member("headers") != nil; asks != (issuers == nil) {
-				t.Errorf("%s: asks for a token: %t", endpoint, asks)
+			if asks := remotes[0].Member("headers") != nil; asks != slices.Contains(c.asks, endpoint) {
+				t.Errorf("%s: %s: asks for a token: %t", name, endpoint, asks)
 			}
 			if kind := got.Header().Get("Content-Type"); kind != "application/mcp-server-card+json" {
 				t.Errorf("%s: is %s", endpoint, kind)

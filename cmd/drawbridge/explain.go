@@ -204,7 +204,7 @@ func (w *walk) principal(ctx context.Context) (p auth.Principal, refused *auth.E
 	if w.tokenFile != "" {
 		return w.ofToken(ctx)
 	}
-	if err := cmp.Or(checkTenant(w.cfg, w.tenant), w.subjectAlone()); err != nil {
+	if err := cmp.Or(checkTenant(w.cfg, w.tenant), subjectAlone(w.cfg, w.subject)); err != nil {
 		return p, nil, err
 	}
 	speakers := w.cfg.Speakers()
@@ -249,9 +249,9 @@ func (w *walk) whyNobody(speakers [][2]string) error {
 
 // subjectAlone refuses a subject that is written as rules write it, with its issuer. It
 // would be another person, whom no rule names.
-func (w *walk) subjectAlone() error {
-	for _, pair := range w.cfg.Speakers() {
-		if subject, whole := strings.CutPrefix(w.subject, pair[0]+"#"); whole {
+func subjectAlone(cfg *config.Config, subject string) error {
+	for _, pair := range cfg.Speakers() {
+		if subject, whole := strings.CutPrefix(subject, pair[0]+"#"); whole {
 			return fmt.Errorf("-subject is without the issuer: write -issuer %s -subject %s",
 				quoted(pair[0]), quoted(subject))
 		}

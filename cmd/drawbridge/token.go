@@ -100,7 +100,8 @@ func explainToken(ctx context.Context, q asked, s streams) error {
 // whose private or shared key the config has. It returns that issuer too. Real issuers
 // keep their private keys to themselves, so it works with keys for trials only.
 func signToken(cfg *config.Config, request tokenRequest, now time.Time) (string, config.Issuer, error) {
-	if err := cmp.Or(checkTenant(cfg, request.tenant), checkIssuer(cfg, request.issuer)); err != nil {
+	if err := cmp.Or(checkTenant(cfg, request.tenant), checkIssuer(cfg, request.issuer),
+		subjectAlone(cfg, request.subject)); err != nil {
 		return "", config.Issuer{}, err
 	}
 	for _, iss := range cfg.Issuers {

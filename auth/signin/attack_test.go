@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth/signin"
+	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 )
 
@@ -335,6 +336,33 @@ func TestWhatTheOperatorCanMendIsLogged(t *testing.T) {
 			t.Errorf("%q: the log has %s", code, w.log)
 		}
 	}
+}
+
+// TestStrangersDoNotFillTheLog has strangers cause what the operator is told of, again and
+// again: once there are lines enough of a refusal, there is none of what was at fault.
+func TestStrangersDoNotFillTheLog(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		for _, logged := range []bool{true, false} {
+			w := newWorld(t, func(cfg *signin.Config, _ *signin.Settings) {
+				cfg.Audit = func(context.Context, audit.Record) bool { return logged }
+			})
+			b := w.browser(t)
+			b.get(base + "/authorize?" + query("https://app.example/client.json", loopback).Encode())
+			to := b.toProvider(base, query(b.register(base, loopback), loopback))
+			b.get(base + "/callback/corp?error=invalid_scope&state=" + parsed(t, to).Query().Get("state"))
+			b.post(base+"/logout/corp", url.Values{"logout_token": {"none"}})
+			w.store.setAway(errUnavailable)
+			b.post(base+"/token", redeem("app", strings.Repeat("A", 26)+".x"))
+			for _, line := range []string{
+				"sign-in is not possible now", "the provider of a sign-in failed",
+				"a logout of a provider was not believed", "tokens cannot be given out now",
+			} {
+				if said := strings.Contains(w.log.String(), line); said != logged {
+					t.Errorf("the log is to have lines: %t, and has one of %q: %t\n%s", logged, line, said, w.log)
+				}
+			}
+		}
+	})
 }
 
 // TestOldAnswersOfProvidersAreRefused shows that an attempt ends after ten minutes.

@@ -115,8 +115,11 @@ func (s *core) towards(t *attempt) Attempt {
 // operator how.
 func (s *core) providerFailed(x *exchange, provider string, err error) error {
 	s.config.Records.SignedIn(provider, "failed")
-	s.log.LogAttrs(x.request.Context(), slog.LevelWarn, "the provider of a sign-in failed",
-		slog.String("provider", provider), slog.Any("error", err))
 	x.Header().Set("Retry-After", "30")
-	return newProblem(http.StatusServiceUnavailable, pages.ProviderFailed, "provider_failed")
+	p := newProblem(http.StatusServiceUnavailable, pages.ProviderFailed, "provider_failed")
+	p.tell = func() {
+		s.log.LogAttrs(x.request.Context(), slog.LevelWarn, "the provider of a sign-in failed",
+			slog.String("provider", provider), slog.Any("error", err))
+	}
+	return p
 }

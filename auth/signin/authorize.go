@@ -128,7 +128,7 @@ func (s *core) bounce(x *exchange, asked ask, f *fault) {
 	line := audit.Record{
 		Outcome: OutcomeOf(http.StatusBadRequest), Reason: f.label(), ClientID: asked.Client.Short(),
 	}
-	s.refused(x, "authorize", line, slog.String("client", line.ClientID))
+	s.refused(x, "authorize", line, nil, slog.String("client", line.ClientID))
 	to := s.answerURL(asked, url.Values{"error": {f.code}, "error_description": {f.says}})
 	isLoopback := strings.HasPrefix(asked.Redirect, "http://") // no other redirect is
 	if asked.Client.Kind == clients.Configured || isLoopback {

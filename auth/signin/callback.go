@@ -101,7 +101,7 @@ func (s *core) noAccess(x *exchange, t *attempt, person auth.Principal, err erro
 		line.Found, line.Expected = refused.Found, refused.Expected
 	}
 	s.log.LogAttrs(x.request.Context(), slog.LevelWarn, "a person who signed in has no access", attrs...)
-	return &problemError{http.StatusForbidden, pages.NoAccess, line}
+	return &problemError{status: http.StatusForbidden, page: pages.NoAccess, line: line}
 }
 
 // cut returns a text that somebody else has chosen, short enough for a line of the log.

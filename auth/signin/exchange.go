@@ -39,9 +39,12 @@ func (s *core) fail(x *exchange, endpoint string, err error) {
 	}
 	f, is := errors.AsType[*fault](err)
 	if !is {
-		s.log.LogAttrs(x.request.Context(), slog.LevelWarn, "tokens cannot be given out now",
-			slog.Any("error", err))
-		f = errUnavailable
+		passing := *errUnavailable
+		passing.tell = func() {
+			s.log.LogAttrs(x.request.Context(), slog.LevelWarn, "tokens cannot be given out now",
+				slog.Any("error", err))
+		}
+		f = &passing
 	}
 	s.refuse(x, endpoint, f)
 }
@@ -50,7 +53,7 @@ func (s *core) fail(x *exchange, endpoint string, err error) {
 func (s *core) show(x *exchange, p *problemError) {
 	line := p.line
 	line.Outcome = OutcomeOf(p.status)
-	s.refused(x, "page", line)
+	s.refused(x, "page", line, p.tell)
 	pages.Page{
 		Status: p.status, Language: x.language(), Problem: p.page,
 		Request: x.Header().Get("X-Request-Id"), // that it has in all records
@@ -60,19 +63,26 @@ func (s *core) show(x *exchange, p *problemError) {
 // away returns the problem that something needed cannot be reached, and tells the
 // operator what.
 func (s *core) away(x *exchange, what string, err error) error {
-	s.log.LogAttrs(x.request.Context(), slog.LevelWarn, "sign-in is not possible now",
-		slog.String("needs", what), slog.Any("error", err))
 	x.Header().Set("Retry-After", "30")
-	return newProblem(http.StatusServiceUnavailable, pages.Unavailable, "unavailable")
+	p := newProblem(http.StatusServiceUnavailable, pages.Unavailable, "unavailable")
+	p.tell = func() {
+		s.log.LogAttrs(x.request.Context(), slog.LevelWarn, "sign-in is not possible now",
+			slog.String("needs", what), slog.Any("error", err))
+	}
+	return p
 }
 
 // refused puts a refusal on record, and into the log unless there are too many of its
-// kind. line has what is known of who was refused.
-func (s *core) refused(x *exchange, endpoint string, line audit.Record, more ...slog.Attr) {
+// kind, with what tell logs of it; nil: nothing more. line has what is known of who was
+// refused.
+func (s *core) refused(x *exchange, endpoint string, line audit.Record, tell func(), more ...slog.Attr) {
 	s.config.Records.SignInRefused(endpoint, line.Reason)
 	ctx := x.request.Context()
 	if !s.config.Audit(ctx, line) {
 		return
+	}
+	if tell != nil {
+		tell()
 	}
 	attrs := append([]slog.Attr{
 		slog.String("endpoint", endpoint), slog.String("reason", line.Reason),
@@ -84,7 +94,7 @@ func (s *core) refused(x *exchange, endpoint string, line audit.Record, more ...
 // refuse answers a program with a fault.
 func (s *core) refuse(x *exchange, endpoint string, f *fault) {
 	status := cmp.Or(f.status, http.StatusBadRequest)
-	s.refused(x, endpoint, audit.Record{Outcome: OutcomeOf(status), Reason: f.label()})
+	s.refused(x, endpoint, audit.Record{Outcome: OutcomeOf(status), Reason: f.label()}, f.tell)
 	switch status {
 	case http.StatusUnauthorized:
 		if x.request.Header.Get("Authorization") != "" { // https://www.rfc-editor.org/rfc/rfc6749#section-5.2

@@ -13,11 +13,12 @@ type problemError struct {
 	status int
 	page   pages.Problem
 	line   audit.Record // what is put on record, but for the outcome
+	tell   func()       // logs what was at fault, unless there are too many; nil: nothing is logged
 }
 
 // newProblem returns a problem of which no more is known than its reason.
-func newProblem(status int, page pages.Problem, reason string) error {
-	return &problemError{status, page, audit.Record{Reason: reason}}
+func newProblem(status int, page pages.Problem, reason string) *problemError {
+	return &problemError{status: status, page: page, line: audit.Record{Reason: reason}}
 }
 
 func (p *problemError) Error() string { return p.line.Reason }
@@ -28,6 +29,7 @@ type fault struct {
 	says   string // for whoever reads the client's log; constant text
 	reason string // one word for metrics and log; "": the code
 	status int    // at the token endpoint; zero: 400
+	tell   func() // as of problemError
 }
 
 func (f *fault) Error() string { return f.code + ": " + f.says }
@@ -41,13 +43,13 @@ func (f *fault) label() string {
 var (
 	// The one answer after which clients keep their tokens and try again.
 	errUnavailable = &fault{
-		"temporarily_unavailable", "try again in a moment", "",
-		http.StatusServiceUnavailable,
+		code: "temporarily_unavailable", says: "try again in a moment", status: http.StatusServiceUnavailable,
 	}
 
 	errClient = &fault{
-		"invalid_client", "the client is not known here, or did not prove who it is: register again", "",
-		http.StatusUnauthorized,
+		code:   "invalid_client",
+		says:   "the client is not known here, or did not prove who it is: register again",
+		status: http.StatusUnauthorized,
 	}
 	errUnauthorized = &fault{code: "unauthorized_client", says: "the client may not use this grant"}
 	errGrant        = &fault{

@@ -163,27 +163,26 @@ func (f *family) expires(now time.Time) time.Time {
 // that mean something here, that the client has asked for, and that it wants now if it
 // says so. None known, asked for or wanted stands for all.
 func (f *family) scopes(known, wanted []string) []string {
-	has := func(list []string, scope string) bool { return len(list) == 0 || slices.Contains(list, scope) }
-	var scopes []string
-	for _, scope := range f.Claimed {
-		if has(known, scope) && has(f.Ask.Scopes, scope) && has(wanted, scope) &&
-			!slices.Contains(scopes, scope) {
-			scopes = append(scopes, scope)
-		}
-	}
-	return scopes
+	return f.claimedIn(known, f.Ask.Scopes, wanted)
 }
 
 // spare returns the scopes that the person has beyond those of a token: a client that
 // asks for them in another sign-in gets them.
-func (f *family) spare(known, has []string) (spare []string) {
+func (f *family) spare(known, has []string) []string {
+	given := func(scope string) bool { return slices.Contains(has, scope) }
+	return slices.DeleteFunc(f.claimedIn(known), given)
+}
+
+// claimedIn returns the scopes that the claims give and each list has, once each. A list of
+// none has all.
+func (f *family) claimedIn(lists ...[]string) (scopes []string) {
 	for _, scope := range f.Claimed {
-		if (len(known) == 0 || slices.Contains(known, scope)) && !slices.Contains(has, scope) &&
-			!slices.Contains(spare, scope) {
-			spare = append(spare, scope)
+		lacks := func(list []string) bool { return len(list) > 0 && !slices.Contains(list, scope) }
+		if !slices.ContainsFunc(lists, lacks) && !slices.Contains(scopes, scope) {
+			scopes = append(scopes, scope)
 		}
 	}
-	return spare
+	return scopes
 }
 
 // take takes over what the provider says of the person now. It is false if the person is

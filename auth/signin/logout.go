@@ -19,6 +19,5 @@ type LogoutVerifier interface {
 type Logout struct {
 	Subject   string // the sub claim: all sign-ins of this person; "": only those of SessionID
 	SessionID string // as Identity.SessionID; "": all sign-ins of Subject
-	TokenID   string // no two logouts have the same
 	Issued    time.Time
 }

@@ -186,10 +186,6 @@ func (s *core) takeAnswer(ctx context.Context, f *family, l *Login, id *Identity
 	if id.SessionID != "" && id.SessionID != f.SessionID {
 		f.SessionID, f.Indexed = id.SessionID, 0
 	}
-	if len(id.Claims) == 0 { // the provider has no new ones to say, and vouches for the person
-		f.Looked = s.now().Unix()
-		return nil
-	}
 	person, err := l.Claims.Read(id.Claims)
 	if refused, is := errors.AsType[*auth.Error](err); is {
 		s.log.LogAttrs(ctx, slog.LevelInfo, "a person has lost access",

@@ -27,6 +27,9 @@ var keysHelp = help{
 		"Exit 0 when it is done, 1 when not, 2 when the config or the command line is refused.",
 }
 
+// maxSubject is how long the subject of a key may be, in bytes, as that of a token.
+const maxSubject = 255
+
 // keysCommand is the command keys.
 func keysCommand(flags *flag.FlagSet) action {
 	file := flags.String("config", defaultConfigFile, "the config `file`")
@@ -46,6 +49,10 @@ func keysCommand(flags *flag.FlagSet) action {
 			},
 			wrong{
 				verb == "create" && (*tenant == "" || *subject == ""), "create needs -tenant and -subject",
+			},
+			wrong{
+				len(*subject) > maxSubject || strings.TrimSpace(*subject) != *subject,
+				"-subject has 255 bytes at most, and no blanks around it",
 			},
 			wrong{fault != nil, fmt.Sprintf("-ttl: %v", fault)}); err != nil {
 			return err

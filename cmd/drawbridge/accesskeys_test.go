@@ -77,6 +77,7 @@ func TestKeysCommandSaysWhatIsWrong(t *testing.T) {
 		{"", exitRefused, "write create, list or revoke ID"},
 		{"revoke", exitRefused, "write create, list or revoke ID"},
 		{"create -tenant acme", exitRefused, "needs -tenant and -subject"},
+		{"create -tenant acme -subject " + strings.Repeat("x", 256), exitRefused, "-subject has 255 bytes at most"},
 		{"create -tenant acme -subject ci -ttl 400d", exitRefused, "is no time such as 90d or 12h, of a year at most"},
 		{"create -tenant acme -subject ci -ttl -1h", exitRefused, "is no time"},
 		{"create -tenant nobody -subject ci", exitFailure, `there is no tenant "nobody"`},
@@ -100,6 +101,10 @@ func TestKeysCommandSaysWhatIsWrong(t *testing.T) {
 		if code, said := operate(t, args...); code != test.code || !strings.Contains(said, test.want) {
 			t.Errorf("%v: got exit %d and %s, want %d and %q", args, code, said, test.code, test.want)
 		}
+	}
+	code, said := operate(t, "keys", "create", "-tenant", "acme", "-subject", " ci", "-config", file)
+	if code != exitRefused || !strings.Contains(said, "no blanks around it") {
+		t.Errorf("a blank before the subject: got exit %d and %s", code, said)
 	}
 }
 

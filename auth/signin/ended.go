@@ -118,9 +118,9 @@ func together(records []store.Record, do func(store.Record)) {
 const endsAtOnce = 16
 
 // tellSignOut puts on record that the operator has ended a family: the command that does
-// it has no audit, and a replica that begins to read has read of it before. Of several
-// replicas the first does it, also of an end that they were told of twice. One that cannot
-// ask whether it is puts a line too many on record rather than none.
+// it has no audit and no metrics, and a replica that begins to read has read of it before.
+// Of several replicas the first does it, also of an end that they were told of twice. One
+// that cannot ask whether it is puts a line too many on record rather than none.
 func (s *core) tellSignOut(ctx context.Context, ended store.Record) {
 	f, err := s.family(ctx, familyEnded(ended))
 	if err != nil { // its record has expired
@@ -130,7 +130,7 @@ func (s *core) tellSignOut(ctx context.Context, ended store.Record) {
 		Kind: recordedKind, ID: f.ID, Tenant: ended.Tenant, Expires: ended.Expires,
 	})
 	if !errors.Is(err, store.ErrConflict) {
-		s.config.Audit(ctx, f.record(OutcomeEnded, signedOut))
+		s.tellEnd(ctx, f, signedOut)
 	}
 }
 

@@ -181,6 +181,7 @@ func TestASignOutIsOnRecordOnce(t *testing.T) {
 		time.Sleep(time.Minute)
 		told := 0
 		command := w.replica(t, func(cfg *signin.Config, _ *signin.Settings) {
+			cfg.Records = &counts{} // which nobody reads
 			cfg.Store = hookedStore{cfg.Store, func(r store.Record) {
 				if r.Kind != "ended" {
 					return
@@ -197,6 +198,9 @@ func TestASignOutIsOnRecordOnce(t *testing.T) {
 		time.Sleep(time.Second)
 		if n := lines.Load(); n != 1 {
 			t.Errorf("the end is on record %d times, want once", n)
+		}
+		if n := w.counts.get("ended", "signed_out"); n != 1 {
+			t.Errorf("the end is counted %d times, want once", n)
 		}
 		cancel()
 		running.Wait()

@@ -26,6 +26,7 @@ import (
 // can be told to be one of theirs by its prefix.
 type planned struct {
 	cfg    *config.Config
+	speaks map[[2]string]bool      // Speakers of the config: of many tenants they are many
 	fleet  *fleet                  // runs those of the config, and has the status of all that are known
 	desk   func() *gateway.Gateway // made when it is asked for first
 	checks []check
@@ -37,7 +38,11 @@ type planned struct {
 func newPlanned(ctx context.Context, cfg *config.Config, online bool, beside ...try) *planned {
 	catalogue := registry.New()
 	p := &planned{
-		cfg: cfg, desk: sync.OnceValue(func() *gateway.Gateway { return deskOf(cfg, catalogue) }),
+		cfg: cfg, speaks: map[[2]string]bool{},
+		desk: sync.OnceValue(func() *gateway.Gateway { return deskOf(cfg, catalogue) }),
+	}
+	for _, speaker := range cfg.Speakers() {
+		p.speaks[speaker] = true
 	}
 	p.fleet = newFleet(catalogue, metrics.New(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 	p.fleet.extensions, p.fleet.signer = carried(cfg), newSigner(cfg)

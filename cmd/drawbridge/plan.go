@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 )
@@ -118,15 +117,14 @@ func (p *plan) line(loss bool, text string) {
 
 // speakers says of which tenants issuers begin or cease to speak.
 func (p *plan) speakers() {
-	was, is := p.before.cfg.Speakers(), p.after.cfg.Speakers()
-	for _, s := range was {
-		if !slices.Contains(is, s) {
+	for _, s := range p.before.cfg.Speakers() {
+		if !p.after.speaks[s] {
 			p.line(true, fmt.Sprintf("tenant %s: callers of %s lose everything (the issuer serves the "+
 				"tenant no more)", s[1], s[0]))
 		}
 	}
-	for _, s := range is {
-		if !slices.Contains(was, s) {
+	for _, s := range p.after.cfg.Speakers() {
+		if !p.before.speaks[s] {
 			p.line(false, fmt.Sprintf("tenant %s: callers of %s have access now (the issuer serves the "+
 				"tenant)", s[1], s[0]))
 		}

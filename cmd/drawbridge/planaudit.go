@@ -66,31 +66,32 @@ func newCallsJudged(before, after *planned) *callsJudged {
 		before: before, after: after,
 		same:     len(changeList(before.cfg, before.cfg, after.cfg)) == 0,
 		changed:  changedSpeakers(before.cfg, after.cfg),
-		touched:  touchedTenants(before.cfg, after.cfg),
+		touched:  touchedTenants(before, after),
 		verdicts: map[judgedCall][2]verdict{}, rows: uses[judgedRow]{},
 	}
 }
 
 // touchedTenants returns the tenants of which something is different by which calls are
 // judged: their rules, their servers, or who speaks for them.
-func touchedTenants(before, after *config.Config) map[string]bool {
+func touchedTenants(before, after *planned) map[string]bool {
 	touched := map[string]bool{}
-	for _, cfgs := range [][2]*config.Config{{before, after}, {after, before}} {
-		servers, tenants := byName(cfgs[1].Servers, serverName), byName(cfgs[1].Tenants, tenantName)
-		for i := range cfgs[0].Tenants {
-			t := &cfgs[0].Tenants[i]
+	for _, sides := range [][2]*planned{{before, after}, {after, before}} {
+		own, others := sides[0].cfg, sides[1].cfg
+		servers, tenants := byName(others.Servers, serverName), byName(others.Tenants, tenantName)
+		for i := range own.Tenants {
+			t := &own.Tenants[i]
 			other := tenants[t.ID]
 			touched[t.ID] = touched[t.ID] || other == nil || !slices.Equal(t.Servers, other.Servers) ||
 				!slices.EqualFunc(t.Rules, other.Rules, sameRule)
-			for j := range cfgs[0].Servers {
-				s := &cfgs[0].Servers[j]
+			for j := range own.Servers {
+				s := &own.Servers[j]
 				if slices.Contains(t.Servers, s.Name) && !reflect.DeepEqual(s, servers[s.Name]) {
 					touched[t.ID] = true
 				}
 			}
 		}
-		for _, speaker := range cfgs[0].Speakers() {
-			if !slices.Contains(cfgs[1].Speakers(), speaker) {
+		for speaker := range sides[0].speaks {
+			if !sides[1].speaks[speaker] {
 				touched[speaker[1]] = true
 			}
 		}
@@ -284,7 +285,7 @@ func (j *callsJudged) beforeRules(call *judgedCall, by *planned) verdict {
 			"a line without a method")}
 	case audit.MayBeCut(call.item):
 		return verdict{open: "the name of the item was cut"}
-	case !slices.Contains(by.cfg.Speakers(), [2]string{call.issuer, call.tenant}):
+	case !by.speaks[[2]string{call.issuer, call.tenant}]:
 		return verdict{why: "the issuer serves the tenant no more"}
 	case by == j.after && j.changedSpeaker(call) != "":
 		return verdict{open: j.changedSpeaker(call) + " changes, and its tokens may say something else"}

@@ -50,14 +50,14 @@ func (r *reader) publicURL(n *node) string {
 	if text == "" {
 		return ""
 	}
-	if err := checkOrigin(text); errors.Is(err, errPort) {
-		r.fault(n, "public_url: %s", err)
-	} else if err != nil {
+	if err := checkOrigin(text); errors.Is(err, errOrigin) {
 		hint := ""
 		if cut := strings.TrimSuffix(text, "/mcp"); checkOrigin(cut) == nil && !n.expanded {
 			hint = cut
 		}
 		r.faultHint(n, hint, "public_url is scheme://host or scheme://host:port, without a path")
+	} else if err != nil {
+		r.fault(n, "public_url: %s", err)
 	}
 	return text
 }
@@ -77,12 +77,13 @@ func isAddress(text string) bool {
 func isNumber(text string) bool { return text != "" && strings.Trim(text, "0123456789") == "" }
 
 // checkOrigin returns what is wrong with an origin, nil when nothing is. An origin is
-// scheme and host alone, as browsers send it in the header Origin.
+// scheme and host alone, as browsers send it in the header Origin: no star stands for other
+// hosts, and no letter is beyond ASCII.
 func checkOrigin(text string) error {
 	u, err := url.Parse(text)
-	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || u.Scheme+"://"+
-		u.Host != text {
-		return errors.New("an origin is scheme://host or scheme://host:port, like https://app.example.com")
+	if err != nil || !hostPattern.MatchString(u.Host) || (u.Scheme != "http" && u.Scheme != "https") ||
+		u.Scheme+"://"+u.Host != text {
+		return errOrigin
 	}
 	if !validPort(u.Port()) {
 		return errPort
@@ -92,6 +93,9 @@ func checkOrigin(text string) error {
 	}
 	return nil
 }
+
+// errOrigin says what an origin is.
+var errOrigin = errors.New("an origin is scheme://host or scheme://host:port, like https://app.example.com")
 
 var hostPattern = regexp.MustCompile(`^([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$`)
 

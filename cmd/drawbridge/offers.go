@@ -182,6 +182,9 @@ func offered(s upstream.Status) string {
 // with it. Of what is quarantined there are notes.
 func refusals(all []registry.Refusal) string {
 	first := all[0]
-	return legible(fmt.Sprintf("%s %s: %s", first.Kind, first.Item, whyLeftOut(first))) +
-		when(len(all) > 1, ", …")
+	what := fmt.Sprintf("%s %s", first.Kind, first.Item)
+	if first.Item == "" { // of a list that cannot be read
+		what = fmt.Sprintf("all %ss", first.Kind)
+	}
+	return legible(what+": "+whyLeftOut(first)) + when(len(all) > 1, ", …")
 }

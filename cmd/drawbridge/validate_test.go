@@ -63,7 +63,11 @@ func TestOnlineSaysWhatIsWrongWithADefinition(t *testing.T) {
 	hidden := registry.Refusal{
 		Kind: registry.KindTool, Item: "c", Reason: registry.ReasonQuarantined, Err: errors.New("a note says it"),
 	}
+	list := registry.Refusal{
+		Kind: registry.KindTemplate, Reason: "list", Err: errors.New("no array of resourceTemplates"),
+	}
 	for want, all := range map[string][]registry.Refusal{
+		"all templates, no array of resourceTemplates":    {list},
 		"tool a\ufffd b: schema, inputSchema: no type":    {wrong},
 		"tool a\ufffd b: schema, inputSchema: no type, …": {wrong, hidden},
 		"tool c: quarantined":                             {hidden},

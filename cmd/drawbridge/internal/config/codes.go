@@ -17,6 +17,7 @@ const (
 	codeMuchMemory     = "much-memory"        // limits.memory is more than the process has for requests
 	codeNoAudit        = "no-audit-directory" // the audit file's directory is not there
 	codeNoCommand      = "no-command"         // a server's command is no program
+	codeNoRedis        = "no-redis"           // replicas without redis
 	codeNoReplicas     = "no-replicas"        // redis without replicas
 	codeNoRights       = "no-rights"          // a server cannot get the user or the limits that it is to have
 	codeOpenOperator   = "open-operator"      // the operator's page is on all addresses
@@ -24,6 +25,7 @@ const (
 	codeUnserved       = "unserved-tenant"    // no issuer's tokens are for the tenant
 	codeUnused         = "unused-server"      // no tenant reaches the server
 	codeWritable       = "writable-file"      // anybody on the machine may write a file of the config
+	codeWrongPrefix    = "wrong-prefix"       // a name of tools is not of the kind that stands there
 
 	// CodeUnusedRelease is for a digest in released that lets nothing in. Only who is
 	// connected to the server knows, so package config gives this warning for others.
@@ -34,10 +36,8 @@ const (
 func Codes() []string {
 	return []string{
 		codeDeniesTools, codeForeignSubject, codeLargeBody, codeMuchMemory, codeNoAudit, codeNoCommand,
-		codeNoMatch,
-		codeNoReplicas, codeNoRights, codeOpenOperator, codePlainHTTP, codeUnserved, CodeUnusedRelease,
-		codeUnused,
-		codeWritable,
+		codeNoMatch, codeNoRedis, codeNoReplicas, codeNoRights, codeOpenOperator, codePlainHTTP,
+		codeUnserved, CodeUnusedRelease, codeUnused, codeWritable, codeWrongPrefix,
 	}
 }
 

@@ -50,6 +50,13 @@ type member struct {
 	value *node
 }
 
+// asText returns the key as a text that is its name, for keys that are read as values are.
+func (m member) asText() *node {
+	at := *m.key
+	at.kind, at.text, at.raw = scalar, m.name, m.name
+	return &at
+}
+
 // member returns the value of a name, nil when there is none.
 func (n *node) member(name string) *node {
 	for _, m := range n.members {

@@ -29,8 +29,7 @@ func (r *reader) watchPatterns(t *gateway.TenantConfig, n *node) {
 	all := r.acknowledgements(codeNoMatch, n, r.root)
 	t.MayMatchNothing = len(all) > 0
 	for _, m := range n.child("limits").child("tools").members {
-		note(gateway.PatternPosition{Pattern: m.name},
-			&node{raw: m.name, file: m.key.file, line: m.key.line, col: m.key.col}, all)
+		note(gateway.PatternPosition{Pattern: m.name}, m.asText(), all)
 	}
 	for i := range t.Rules {
 		item := n.child("rules").items[i]

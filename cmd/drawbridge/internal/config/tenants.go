@@ -203,10 +203,8 @@ func (r *reader) tenantLimits(t *gateway.TenantConfig) func(*node) {
 func (r *reader) toolLimits(t *gateway.TenantConfig, n *node) {
 	t.Limits.Tools, t.ToolLines = map[string]ratelimit.Limit{}, map[string]int{}
 	r.entries(n, "tools", func(m member) {
-		at := *m.key
-		at.kind, at.text, at.raw = scalar, m.name, m.name
 		if patternShape.MatchString(m.name) {
-			r.checkToolPattern(t, &at, m.name)
+			r.checkToolPattern(t, m.asText(), m.name)
 		} else {
 			r.fault(m.key, "%q is not a pattern of tools", m.name)
 		}

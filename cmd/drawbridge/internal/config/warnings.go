@@ -58,10 +58,12 @@ func (r *reader) warnAll() {
 	r.warnAudit()
 	r.warnWritable()
 	r.warnRedis()
+	r.warnRecorded()
 	r.watchMemory()
 	reached := r.cfg.reached()
 	for i, m := range r.root.member("servers").members {
 		r.warnServer(&r.cfg.Servers[i], reached[m.name], m)
+		r.warnOwnNames(&r.cfg.Servers[i], m.value)
 		r.watchReleases(&r.cfg.Servers[i], m.value)
 	}
 	for _, item := range r.acknowledged {
@@ -137,6 +139,36 @@ func (r *reader) warnServer(s *Server, reached bool, m member) {
 		if at := m.value.member(name); at != nil && s.exposesCredentials(at.text) {
 			r.warn(codePlainHTTP, at, within,
 				"credentials go to a public address over plain http, where others can read them; use https")
+		}
+	}
+}
+
+// warnOwnNames warns of names and patterns of a server's own tools that begin as clients see
+// its tools. Hardly any server has tools of such names.
+func (r *reader) warnOwnNames(s *Server, n *node) {
+	named := slices.Clone(n.child("idempotent").items)
+	for _, m := range n.child("tool_timeouts").members {
+		named = append(named, m.asText())
+	}
+	for _, at := range named {
+		if s.Prefix != "" && strings.HasPrefix(at.text, registry.Beginning(s.Prefix)) {
+			r.warn(codeWrongPrefix, at, []*node{n},
+				"%q begins with the prefix that clients see; here stand the server's own names, without it",
+				at.raw)
+		}
+	}
+}
+
+// warnRecorded warns of patterns in audit.arguments that fit the tools and prompts of no
+// server: nothing would be on record.
+func (r *reader) warnRecorded() {
+	for _, m := range r.root.child("audit").child("arguments").members {
+		_, pattern := gateway.PatternKind(m.name)
+		fits := func(s Server) bool { return registry.MayMatch(pattern, registry.Beginning(s.Prefix)) }
+		if !slices.ContainsFunc(r.cfg.Servers, fits) {
+			r.warn(codeWrongPrefix, m.key, nil,
+				"%q matches nothing: names begin with a server's prefix and __, and no server has this one",
+				m.name)
 		}
 	}
 }
@@ -226,11 +258,17 @@ func (s Server) exposesCredentials(address string) bool {
 }
 
 // warnRedis warns of replicas that share limits and do not know how many they are: while
-// Redis does not answer, each of them would allow all of every limit.
+// Redis does not answer, each of them would allow all of every limit. It warns also of
+// replicas that share nothing.
 func (r *reader) warnRedis() {
-	if at := r.root.member("redis"); at != nil && r.root.member("replicas") == nil {
-		r.warn(codeNoReplicas, at, nil, "replicas is not set: each replica keeps in Redis as much as "+
+	redis, replicas := r.root.member("redis"), r.root.member("replicas")
+	switch {
+	case redis != nil && replicas == nil:
+		r.warn(codeNoReplicas, redis, nil, "replicas is not set: each replica keeps in Redis as much as "+
 			"redis.memory is for all and, while Redis does not answer, allows all of every limit, as if it "+
 			"were alone; write how many there are at most")
+	case redis == nil && r.cfg.Replicas > 1:
+		r.warn(codeNoRedis, replicas, nil, "redis is not set: replicas share nothing, so each allows all of "+
+			"every limit, and a session of an older client is known only to the one that opened it")
 	}
 }

@@ -103,24 +103,79 @@ func TestCommandsRunWhereTheConfigSays(t *testing.T) {
 	}
 }
 
-// TestReplicasThatDoNotKnowHowManyTheyAre shows when that is warned of: where they share
-// limits.
+// TestNamesOfToolsThatMeanNothingAreWarnedOf has names as clients see them where a server's
+// own stand, and the other way round.
+func TestNamesOfToolsThatMeanNothingAreWarnedOf(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name, server, audit string
+		want                []string
+	}{
+		{
+			"as they are meant", `tool_timeouts: {search: 2m}, idempotent: [search, "get_*", "*__x"]`,
+			`{"files__*": [path], "*": [path], "prompt:files__p": [path], "f*": [path]}`, nil,
+		},
+		{
+			"the other way round", `tool_timeouts: {files__search: 2m}, idempotent: ["files__*", get]`,
+			`{search: [path], "prompt:p__*": [path], "files": [path]}`,
+			[]string{"7:47", "7:80", "8:21", "8:37", "8:60"},
+		},
+		{
+			"meant", `tool_timeouts: {files__search: 2m}, acknowledge: [wrong-prefix]`,
+			`{"*": [path]}`, nil,
+		},
+		{
+			"without a prefix", `prefix: "", tool_timeouts: {files__search: 2m}, idempotent: [files__x]`,
+			`{search: [path]}`, nil,
+		},
+	} {
+		cfg := parse(t, `issuers:
+  - {issuer: "https://login.example/", jwks_url: "https://login.example/keys", algorithms: [RS256], tenant: acme}
+tenants:
+  acme: {servers: [files], rules: [{allow: ["*"]}]}
+acknowledge: [no-command]
+servers:
+  files: {command: mcp-files, `+test.server+`}
+audit: {arguments: `+test.audit+`}
+`)
+		var got []string
+		for _, w := range cfg.Warnings {
+			if w.Code == codeWrongPrefix {
+				got = append(got, fmt.Sprintf("%d:%d", w.Line, w.Column))
+			}
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s: warnings of names (-want +got):\n%s", test.name, diff)
+		}
+	}
+}
+
+// TestReplicasThatDoNotKnowHowManyTheyAre shows when that is warned of, where they share
+// limits, and that replicas without anything in common are.
 func TestReplicasThatDoNotKnowHowManyTheyAre(t *testing.T) {
 	keys := filepath.Join(t.TempDir(), "keys")
 	if err := os.WriteFile(keys, []byte(strings.Repeat("QUJD", 10)+"QUI=\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for settings, want := range map[string]bool{
-		"":                                     false,
-		"redis: {url: redis://a}":              true,
-		"redis: {url: redis://a}\nreplicas: 3": false,
-		"redis: {url: redis://a}\nreplicas: 1": false,
-		"redis: {url: redis://a}\nacknowledge: [no-replicas]": false,
+	for settings, want := range map[string]string{
+		"":                                     "",
+		"redis: {url: redis://a}":              codeNoReplicas,
+		"redis: {url: redis://a}\nreplicas: 3": "",
+		"redis: {url: redis://a}\nreplicas: 1": "",
+		"redis: {url: redis://a}\nacknowledge: [no-replicas]": "",
+		"replicas: 1":                          "",
+		"replicas: 3":                          codeNoRedis,
+		"replicas: 3\nacknowledge: [no-redis]": "",
 	} {
 		cfg := parse(t, "sessions: {keys_file: "+keys+"}\n"+settings+"\n"+minimal)
-		if got := slices.ContainsFunc(cfg.Warnings,
-			func(w Warning) bool { return w.Code == codeNoReplicas }); got != want {
-			t.Errorf("%q: warned %v, want %v", settings, got, want)
+		got := ""
+		for _, w := range cfg.Warnings {
+			if w.Code == codeNoReplicas || w.Code == codeNoRedis {
+				got += w.Code
+			}
+		}
+		if got != want {
+			t.Errorf("%q: warned of %q, want %q", settings, got, want)
 		}
 	}
 }

@@ -29,12 +29,12 @@ type keySetStorage struct {
 	disk chan struct{}
 }
 
-// newKeySetStorage returns where the config wants key sets kept. The error says that its
-// directory is none.
+// newKeySetStorage returns where the config wants key sets kept. Its directory is made if it
+// is not there; the error says why it cannot be.
 func newKeySetStorage(cfg *config.Config, ring *seal.Ring, shared *redis.Store) (keySetStorage, error) {
 	if cfg.KeySetsDir != "" {
-		if info, err := os.Stat(cfg.KeySetsDir); err != nil || !info.IsDir() {
-			return keySetStorage{}, fmt.Errorf("key_sets_dir: %q is no directory", cfg.KeySetsDir)
+		if err := os.MkdirAll(cfg.KeySetsDir, 0o700); err != nil {
+			return keySetStorage{}, fmt.Errorf("key_sets_dir: %w", err)
 		}
 	}
 	return keySetStorage{

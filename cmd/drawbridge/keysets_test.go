@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -142,6 +143,24 @@ func keySetsIn(t *testing.T, fill byte, dir string) keySetStorage {
 		t.Fatal(err)
 	}
 	return storage
+}
+
+// TestDirectoryOfKeySetsIsMade names one that is not there, and one that cannot be.
+func TestDirectoryOfKeySetsIsMade(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "kept", "sets")
+	keySetsIn(t, 1, dir)
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		t.Errorf("got %v, error %v, want a directory", info, err)
+	}
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := newKeySetStorage(&config.Config{KeySetsDir: file}, ringOf(t, 1), nil)
+	if err == nil || !strings.HasPrefix(err.Error(), "key_sets_dir: ") {
+		t.Errorf("a file in its place: got error %v, want one that names the setting", err)
+	}
 }
 
 // TestAHungDiskKeepsNoKeysAway has a key set saved where reading does not end, while the

@@ -391,6 +391,7 @@ func (w *walk) tellArguments(e *gateway.Explanation) {
 const (
 	outcomeInvalidArguments = "invalid_arguments"
 	outcomeForbidden        = "forbidden"
+	outcomeLimited          = "limited"
 	outcomeUnknown          = "unknown"
 	outcomeUnavailable      = "unavailable"
 )
@@ -423,9 +424,8 @@ func (w *walk) change(g *gateway.Gateway, e *gateway.Explanation, p auth.Princip
 		return fmt.Sprintf("add to the rules of tenant %s: - {allow: [%q]}", p.TenantID, e.Pattern)
 	case e.Outcome == outcomeInvalidArguments, e.Reason == codeParams:
 		return "the arguments"
-	case e.Err.StableCode() == codeToolLimit && slices.ContainsFunc(e.Limits, isToolLimit):
-		l := e.Limits[slices.IndexFunc(e.Limits, isToolLimit)]
-		return "the limit " + placed(l)
+	case e.Outcome == outcomeLimited && slices.ContainsFunc(e.Limits, letsNothing):
+		return "the limit " + placed(e.Limits[slices.IndexFunc(e.Limits, letsNothing)])
 	case e.Outcome == outcomeUnknown:
 		if left := w.leftOut(p.TenantID, e.Kind, e.Name); left != "" {
 			return left
@@ -479,5 +479,6 @@ func placed(l gateway.LimitSays) string {
 	return text
 }
 
-// isToolLimit tells whether a limit is that of a tool, and lets nothing through.
-func isToolLimit(l gateway.LimitSays) bool { return l.Never && l.Location != "" }
+// letsNothing tells whether a limit lets nothing through. No other can refuse a request that
+// is explained, since nothing else counts in it.
+func letsNothing(l gateway.LimitSays) bool { return l.Never }

@@ -174,6 +174,9 @@ func (c *decided) wrong() string {
 	if c.there && c.reason == "no_rule" && !strings.Contains(rest, advice) {
 		return "want the advice " + advice
 	}
+	if c.outcome == outcomeLimited && !strings.Contains(rest, "change    the limit ") {
+		return "want the advice to change a limit: waiting does not help"
+	}
 	if c.reason == "DB-LIMIT-TOOL" && !strings.Contains(rest, "change    "+c.toolLimit) {
 		return "want the advice " + c.toolLimit
 	}

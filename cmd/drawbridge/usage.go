@@ -227,7 +227,7 @@ func (u *use) count(e *entry) {
 // isRefused tells whether the request was refused, so that nothing was used.
 func (e *entry) isRefused() bool {
 	return slices.Contains([]string{
-		"limited", outcomeForbidden, outcomeUnknown, outcomeInvalidArguments, "invalid_request",
+		outcomeLimited, outcomeForbidden, outcomeUnknown, outcomeInvalidArguments, "invalid_request",
 		"missing_capability", "unrecordable", outcomeUnauthenticated,
 	}, e.Outcome)
 }

@@ -50,11 +50,11 @@ func (f *findings) judge(ctx context.Context, cfg *config.Config, online bool) {
 		f.Notes = slices.Concat(f.Notes, s.API.Notes, quarantineNotes(status),
 			unenforced(status, len(status.Unenforced)))
 	}
-	f.Warnings = cfg.AllWarnings(p.fleet.catalogue, idle)
 	reached := len(failed(p.checks)) == 0
-	f.OK = reached && (!f.strict || len(f.Warnings) == 0)
-	for _, needless := range cfg.Needless(p.fleet.catalogue, online && reached) {
-		f.Notes = append(f.Notes, needless.String())
+	warnings, needless := cfg.Judge(p.fleet.catalogue, online && reached, idle)
+	f.Warnings, f.OK = warnings, reached && (!f.strict || len(warnings) == 0)
+	for _, one := range needless {
+		f.Notes = append(f.Notes, one.String())
 	}
 }
 

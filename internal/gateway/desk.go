@@ -109,11 +109,3 @@ func (g *Gateway) Run(ctx context.Context) error {
 // a reload changes tenants and servers one after the other, and servers come up one by
 // one, so a look right away would report what is right soon.
 const reportAfter = time.Second
-
-// UnmatchedIn returns what Unmatched would return of a gateway that has these tenants and
-// this catalogue.
-func UnmatchedIn(catalogue *registry.Registry, tenants []TenantConfig) []Unmatched {
-	g := New(Config{Registry: catalogue}) // SetPolicy and Unmatched use nothing else of the config
-	g.SetPolicy("", tenants)
-	return g.Unmatched()
-}

@@ -22,18 +22,39 @@ type watched struct {
 	text string // of the pattern, without its kind
 }
 
-// watched returns the patterns of a tenant, except those that the config acknowledges to
-// match nothing. Nobody keeps them: with very many tenants they would take as much memory
-// as the rules.
-func (t *Tenant) watched() []watched {
+// UnmatchedIn returns the patterns of tenants that match nothing in a catalogue, also those
+// that the config acknowledges, tenant after tenant.
+func UnmatchedIn(catalogue *registry.Registry, tenants []TenantConfig) (out []Unmatched) {
+	now := catalogue.Catalogue()
+	for i := range tenants {
+		t := compileTenant(&tenants[i])
+		out = append(out, certain(t.idle(now.View(t.servers), true))...)
+	}
+	return out
+}
+
+// certain returns those of which it is certain that they match nothing.
+func certain(all []idle) (out []Unmatched) {
+	for _, one := range all {
+		if one.known {
+			out = append(out, one.Unmatched)
+		}
+	}
+	return out
+}
+
+// watched returns the patterns of a tenant. Those that the config acknowledges to match
+// nothing are among them if meant is set. Nobody keeps them: with very many tenants they
+// would take as much memory as the rules.
+func (t *Tenant) watched(meant bool) []watched {
 	var all []watched
 	for i := range t.config.Rules {
-		if r := &t.config.Rules[i]; !r.MayMatchNothing {
+		if r := &t.config.Rules[i]; meant || !r.MayMatchNothing {
 			all = watchedIn(all, PatternPosition{Tenant: t.ID, Rule: i + 1}, r.Allow)
 			all = watchedIn(all, PatternPosition{Tenant: t.ID, Rule: i + 1, Deny: true}, r.Deny)
 		}
 	}
-	if t.config.MayMatchNothing {
+	if t.config.MayMatchNothing && !meant {
 		return all
 	}
 	for _, l := range t.tools {
@@ -55,13 +76,13 @@ func watchedIn(all []watched, at PatternPosition, texts []string) []watched {
 	return all
 }
 
-// idle returns the patterns that are not known to match anything in the view.
-func (t *Tenant) idle(view *registry.View) []idle {
+// idle returns the patterns that are not known to match anything in the view, see watched.
+func (t *Tenant) idle(view *registry.View, meant bool) []idle {
 	var out []idle
 	// of the view, when a pattern has to be compared with all of them
 	var names map[registry.Kind][]policyName
 	guesses := 0
-	for _, w := range t.watched() {
+	for _, w := range t.watched(meant) {
 		if w.isIn(view) {
 			continue
 		}

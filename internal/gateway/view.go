@@ -18,7 +18,7 @@ func (g *Gateway) tenantViewFor(t *Tenant) *tenantView {
 		return s
 	}
 	s := &tenantView{catalogue: catalogue, view: catalogue.View(t.servers)}
-	s.idle = sync.OnceValue(func() []idle { return t.idle(s.view) })
+	s.idle = sync.OnceValue(func() []idle { return t.idle(s.view, false) })
 	t.seen.Store(s)
 	return s
 }

@@ -102,11 +102,7 @@ func (g *Gateway) Unmatched() []Unmatched {
 	var out []Unmatched
 	directory := g.tenants.Load()
 	for _, id := range directory.ids {
-		for _, one := range g.tenantViewFor(directory.byID[id]).idle() {
-			if one.known {
-				out = append(out, one.Unmatched)
-			}
-		}
+		out = append(out, certain(g.tenantViewFor(directory.byID[id]).idle())...)
 	}
 	return out
 }

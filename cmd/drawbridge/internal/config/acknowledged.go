@@ -3,23 +3,18 @@ package config
 import (
 	"fmt"
 	"slices"
-
-	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
-	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
-// Needless returns each place that acknowledges a warning which would not be given
-// anyway, so that a stale acknowledgement does not silence a real warning one day.
-//
-// Whether the code no-match is needed depends on what the servers of the tenant offer,
-// which the catalogue holds. Built-in tools and HTTP APIs are known without a connection;
-// for programs and addresses, asked says that all of them were connected to. For a tenant
-// with a server that was not asked, every acknowledgement of no-match counts as needed.
-func (c *Config) Needless(catalogue *registry.Registry, asked bool) []Problem {
-	if len(c.idle) == 0 {
-		return nil
+// needless returns each place that acknowledges nothing. needed are the items that silence
+// the warning no-match. Of a tenant with a server that was not asked what it offers, every
+// acknowledgement of that warning counts as needed, too.
+func (c *Config) needless(needed map[*node]bool, asked bool) []Problem {
+	unsure := unsureTenants(c, asked)
+	for at, pattern := range c.patterns {
+		for _, item := range pattern.acknowledged {
+			needed[item] = needed[item] || unsure[at.Tenant]
+		}
 	}
-	needed := c.neededFor(catalogue, asked)
 	var out []Problem
 	for _, item := range c.idle {
 		rest := "; it may go"
@@ -34,40 +29,6 @@ func (c *Config) Needless(catalogue *registry.Registry, asked bool) []Problem {
 		out = append(out, item.problem(fmt.Sprintf("%q acknowledges nothing%s", item.text, rest)))
 	}
 	return sorted(out)
-}
-
-// neededFor returns the items that acknowledge no-match and silence a warning, or may do
-// so.
-func (c *Config) neededFor(catalogue *registry.Registry, asked bool) map[*node]bool {
-	unsure := unsureTenants(c, asked)
-	needed := make(map[*node]bool)
-	need := func(at gateway.PatternPosition) {
-		for _, item := range c.patterns[at].acknowledged {
-			needed[item] = true
-		}
-	}
-	for at := range c.patterns {
-		if unsure[at.Tenant] {
-			need(at)
-		}
-	}
-	for _, u := range gateway.UnmatchedIn(catalogue, unacknowledged(c.Tenants)) {
-		need(u.PatternPosition)
-	}
-	return needed
-}
-
-// unacknowledged returns copies of tenants of which every pattern should match something.
-func unacknowledged(tenants []gateway.TenantConfig) []gateway.TenantConfig {
-	tenants = slices.Clone(tenants)
-	for i := range tenants {
-		tenants[i].MayMatchNothing = false
-		tenants[i].Rules = slices.Clone(tenants[i].Rules)
-		for j := range tenants[i].Rules {
-			tenants[i].Rules[j].MayMatchNothing = false
-		}
-	}
-	return tenants
 }
 
 // unsureTenants returns the tenants of which at least one server has not been asked what

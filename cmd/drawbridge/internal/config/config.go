@@ -134,13 +134,13 @@ type Config struct {
 	PassedExtensions []string
 
 	Sources Sources // the files that the config was read from, to be watched
-	// that no acknowledge silences, in the order of the files; AllWarnings has those of
-	// patterns too
+	// that no acknowledge silences, in the order of the files; Judge has those of patterns
+	// too
 	Warnings []Warning
 
 	patterns map[gateway.PatternPosition]awaited // about each pattern, with its text as written
 	// The items of lists acknowledge that silence nothing so far. Whether one of no-match
-	// is needed depends on what the servers offer, see Needless.
+	// is needed depends on what the servers offer, see Judge.
 	idle       []*node
 	positions  map[string]Problem  // where each server and issuer stands; keys as of Position
 	releases   map[release]Problem // where each release stands, with its text as written

@@ -20,34 +20,40 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
-// AllWarnings returns the warnings of the config, sorted by place, together with one for
-// each pattern that matches nothing in the catalogue and one for each release that lets
-// nothing in. The caller has filled the catalogue with what the config's servers offer,
-// as far as that is known; idle are digests in released, by server, that let nothing in.
-func (c *Config) AllWarnings(catalogue *registry.Registry, idle map[string][]string) []Warning {
-	all := append(slices.Clone(c.Warnings), unmatched(c, catalogue)...)
+// Judge returns the warnings of the config, sorted by place, together with one for each
+// pattern that matches nothing in the catalogue and one for each release that lets nothing
+// in. It also returns each place that acknowledges a warning which would not be given
+// anyway, so that a stale acknowledgement does not silence a real warning one day.
+//
+// The caller has filled the catalogue with what the config's servers offer, as far as that
+// is known: built-in tools and HTTP APIs are, without a connection; for programs and
+// addresses, asked says that all of them were connected to. idle are digests in released, by
+// server, that let nothing in.
+func (c *Config) Judge(
+	catalogue *registry.Registry, asked bool, idle map[string][]string,
+) (warnings []Warning, needless []Problem) {
+	warnings, needed := slices.Clone(c.Warnings), make(map[*node]bool)
+	for _, u := range gateway.UnmatchedIn(catalogue, c.Tenants) {
+		at := c.patterns[u.PatternPosition]
+		for _, item := range at.acknowledged {
+			needed[item] = true
+		}
+		if len(at.acknowledged) == 0 {
+			at.Text, at.Hint = fmt.Sprintf("%q matches nothing that the tenant's servers offer", at.Text),
+				u.Nearest
+			warnings = append(warnings, Warning{at.Problem, codeNoMatch})
+		}
+	}
 	for server, digests := range idle {
 		for _, digest := range digests {
 			at := c.releases[release{server, digest}]
 			at.Text = fmt.Sprintf("%q lets nothing in: the server offers no such definition, or nothing is "+
 				"hidden in it; it may go", at.Text)
-			all = append(all, Warning{at, CodeUnusedRelease})
+			warnings = append(warnings, Warning{at, CodeUnusedRelease})
 		}
 	}
-	sortWarnings(all)
-	return all
-}
-
-// unmatched returns a warning for each pattern that matches nothing in the catalogue.
-func unmatched(cfg *Config, catalogue *registry.Registry) []Warning {
-	var out []Warning
-	for _, u := range gateway.UnmatchedIn(catalogue, cfg.Tenants) {
-		at := cfg.patterns[u.PatternPosition].Problem
-		at.Text, at.Hint = fmt.Sprintf("%q matches nothing that the tenant's servers offer", at.Text),
-			u.Nearest
-		out = append(out, Warning{at, codeNoMatch})
-	}
-	return out
+	sortWarnings(warnings)
+	return warnings, c.needless(needed, asked)
 }
 
 // warnAll looks for settings that work and may not be meant, and sorts the warnings, with

@@ -21,7 +21,8 @@ func TestT19SecretsAreNotInWarnings(t *testing.T) {
   c: {url: "http://mcp.example.com/", headers: {X-Key: "${SECRET}"}}
 `)
 	var all strings.Builder
-	for _, w := range append(cfg.Warnings, unmatched(cfg, registry.New())...) {
+	warnings, _ := cfg.Judge(registry.New(), false, nil)
+	for _, w := range warnings {
 		fmt.Fprintln(&all, w)
 	}
 	for _, code := range []string{codeNoAudit, codeNoCommand, codePlainHTTP, codeUnused} {

@@ -103,7 +103,7 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("%w: make its directory, or change audit.file", err)
 	case err != nil:
-		return nil, err
+		return nil, fmt.Errorf("%w: let the gateway write there, or change audit.file", err)
 	}
 	p.metrics.AuditWritable.Of(func(tell metrics.Tell) { tell("", metrics.OneIf(p.audit.Problem() == nil)) })
 	if err := p.buildLogins(cfg); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -136,6 +137,13 @@ func problem(err error) string {
 		text = refused.Error() + adviceOn(refused)
 	} else if cause := errors.Unwrap(err); cause != nil {
 		text = cause.Error()
+	}
+	// what a name server did says from which port it was asked, which is another each time, and
+	// the log would take the same reason for another one
+	if _, ok := errors.AsType[*net.DNSError](err); ok {
+		if source, rest, found := strings.Cut(text, "->"); found {
+			text = source[:strings.LastIndex(source, " ")+1] + rest
+		}
 	}
 	text = sanitize.Text(strings.ToValidUTF8(text, "\uFFFD"))
 	return strings.ToValidUTF8(text[:min(len(text), 300)], "")

@@ -216,8 +216,15 @@ func (p *parts) auditChanged(problem error) {
 }
 
 // auditMoved is called by the audit log when its file is not at its place any more, for
-// example because it was rotated. The error is nil if a new file is open at its place.
+// example because it was rotated. The error is nil if a new file is open at its place and
+// the old one is closed.
 func (p *parts) auditMoved(err error) {
+	if closing, ok := errors.AsType[*audit.ClosingError](err); ok {
+		p.log.ErrorContext(context.Background(),
+			"the audit file was moved or removed; the last lines of the old one may not be on the disk",
+			slog.String("file", auditLocation(p.started)), slog.Any("error", closing))
+		return
+	}
 	if err != nil {
 		p.log.ErrorContext(context.Background(),
 			"the audit file was moved or removed, and no other can be opened at its place",

@@ -94,10 +94,17 @@ type Config struct {
 	Changed func(problem error)
 	// Moved is called when the file is no longer at its name: with nil when another was
 	// opened there and is written from now on, with an error when none could be opened,
-	// so that the old one is still written. What Reopen announced is told as an error alone.
-	// The writer calls it, so it must not wait; may be nil.
+	// so that the old one is still written, and with a *ClosingError when another is written
+	// and the old one could not be closed well. What Reopen announced is told as an error
+	// alone. The writer calls it, so it must not wait; may be nil.
 	Moved func(err error)
 }
+
+// ClosingError is why a file that was moved could not be closed well. Its last lines may
+// not be on the disk.
+type ClosingError struct{ Err error }
+
+func (e *ClosingError) Error() string { return e.Err.Error() }
 
 // Log writes records. It is safe for concurrent use. A nil *Log records nothing, and all
 // of its methods succeed. Close ends its goroutines.

@@ -281,12 +281,15 @@ func (s *sink) sync(f file) error {
 	return err
 }
 
-// replace finishes and closes the file and goes on with f. The error is about the old
-// file; f is in use either way.
+// replace finishes and closes the file and goes on with f. The error is a *ClosingError
+// about the old file; f is in use either way.
 func (s *sink) replace(f file, torn bool) error {
 	err := s.finish()
 	s.use(f, torn)
-	return err
+	if err != nil {
+		return &ClosingError{err}
+	}
+	return nil
 }
 
 // finish syncs what waits for it, gives back what was reserved and not written, and

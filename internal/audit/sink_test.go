@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -630,6 +631,40 @@ func TestRecordAfterStallIsWaitedFor(t *testing.T) {
 			t.Errorf("got records %s, want 1 2", got)
 		}
 	})
+}
+
+// TestFileThatClosesBadlyIsFollowed moves a file away that cannot be closed. What comes
+// is in another file, and the word about it speaks of the old one.
+func TestFileThatClosesBadlyIsFollowed(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), "audit")
+	words := make(chan error, 10)
+	l, err := Open(Config{File: name, Moved: func(err error) { words <- err }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if err := l.sink.file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(name, name+".1"); err != nil {
+		t.Fatal(err)
+	}
+	l.Reopen()
+	err = <-words
+	if closing, ok := errors.AsType[*ClosingError](err); !ok || !errors.Is(closing.Err, os.ErrClosed) {
+		t.Errorf("got %v, want a ClosingError", err)
+	}
+	l.Reopen() // the writer looks again before it writes
+	if err := l.Write(record(1)); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+	if text, err := os.ReadFile(name); err != nil || len(text) == 0 {
+		t.Errorf("got %q and %v, want the record in the new file", text, err)
+	}
+	if len(words) > 0 {
+		t.Errorf("told again: %v", <-words)
+	}
 }
 
 // TestRoomThatCallsGiveBackIsBooked shows that a call which waits for room gets what

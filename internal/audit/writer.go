@@ -67,13 +67,14 @@ func (l *Log) follow(rotated bool) {
 		return
 	}
 	f, torn, err := openFile(l.cfg.File)
-	if err == nil {
+	opened := err == nil
+	if opened {
 		err = l.sink.replace(f, torn)
 	}
-	if l.cfg.Moved != nil && ((err != nil) != l.adrift || err == nil && !rotated) {
+	if l.cfg.Moved != nil && (opened == l.adrift || opened && (err != nil || !rotated)) {
 		l.cfg.Moved(err)
 	}
-	l.adrift = err != nil
+	l.adrift = !opened
 }
 
 // duties are what the writer has to do in one step.

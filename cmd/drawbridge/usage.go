@@ -47,7 +47,7 @@ func (u uses[Row]) count(row, others Row, e *entry) {
 type usageRow [maxBy]string
 
 // maxBy is how many things there are to count by.
-const maxBy = 7
+const maxBy = 8
 
 // usageReport is who used what, from audit files.
 type usageReport struct {
@@ -78,7 +78,8 @@ var usageHelp = help{
 		"[-by tenant,user,tool,client] [-json | -csv]",
 	"Counts who used what, from audit files: one row for each tenant, user, tool and client, or as -by " +
 		"says.\n" +
-		"Refused are calls that were not made, failed are those that ended in an error.\n" +
+		"Refused are calls that were not let through, failed are those that ended in an error, were " +
+		"cancelled or found their server away; -by outcome,reason tells these apart.\n" +
 		"Exit 0 when the files could be read, 2 otherwise.",
 }
 
@@ -89,7 +90,7 @@ func usageCommand(flags *flag.FlagSet) action {
 	until := flags.String("until", "", "the end, as `1d` for a day ago, or a day such as 2026-11-07, which "+
 		"counts whole")
 	by := flags.String("by", "tenant,user,tool,client",
-		"what to count by, a `list` of these four, name, server and outcome")
+		"what to count by, a `list` of these four, name, server, outcome and reason")
 	r := &usageReport{uses: uses[usageRow]{}}
 	flags.StringVar(&r.wanted.tenant, "tenant", "",
 		"count this tenant alone; * in a `pattern` stands for any text")
@@ -186,6 +187,7 @@ func (e *entry) counted() map[string]string {
 	return map[string]string{
 		"tenant": e.Tenant, "user": e.user(), "name": e.Name, "tool": tool,
 		"client": cmp.Or(e.Client, e.ClientID), "server": e.Server, "outcome": e.Outcome,
+		"reason": e.Reason,
 	}
 }
 
@@ -195,7 +197,7 @@ func (r *usageReport) add(e *entry) {
 		r.first = e.Time
 	}
 	late := !r.until.IsZero() && !e.Time.Before(r.until)
-	if late || e.Time.Before(r.since) || e.isSignIn() || !r.wanted.fits(e) {
+	if late || e.Time.Before(r.since) || !e.isCall() || !r.wanted.fits(e) {
 		return
 	}
 	var row, others usageRow
@@ -222,6 +224,13 @@ func (u *use) count(e *entry) {
 	if e.Time.After(u.Last) {
 		u.Last = e.Time
 	}
+}
+
+// isCall tells whether the line counts as a call. None is what is about signing in, nor
+// what asks about a task, as often as its client likes: the call that made the task has a
+// line of its own. Such a request counts if it was refused.
+func (e *entry) isCall() bool {
+	return !e.isSignIn() && (e.isRefused() || !strings.HasPrefix(e.Method, "tasks/"))
 }
 
 // isRefused tells whether the request was refused, so that nothing was used.
@@ -285,6 +294,10 @@ func (r *usageReport) each(cell func(name string) string, do func(cells []string
 
 // warn says when the files may not reach back as far as was asked, as after a rotation.
 func (r *usageReport) warn(s streams) {
+	if r.first.IsZero() {
+		s.complain("drawbridge usage: the files have no line: name older ones, too, with -audit\n")
+		return
+	}
 	if len(r.uses) == 0 && r.wanted != (wanted{}) {
 		s.complain("drawbridge usage: nothing fits; a user is ISSUER#SUBJECT, and * in a pattern stands " +
 			"for any text, as in '*#alice' and 'github__*'\n")

@@ -62,7 +62,7 @@ func keysCommand(flags *flag.FlagSet) action {
 		}[verb]...); err != nil {
 			return err
 		}
-		return withKeeping(*file, s, func(k *keeping) error {
+		return withKeeping(*file, verb == "create", s, func(k *keeping) error {
 			if err := k.hasKeys(ctx); err != nil {
 				return err
 			}

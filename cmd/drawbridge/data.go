@@ -38,14 +38,19 @@ type keeping struct {
 }
 
 // withKeeping calls do with the store that a config names, which it closes. A config that
-// has none is refused.
-func withKeeping(file string, s streams, do func(*keeping) error) error {
+// has none is refused. makes tells that a folder without a store gets one. Otherwise that
+// is an error: its disk may not be mounted, and a backup of nothing would pass for one.
+func withKeeping(file string, makes bool, s streams, do func(*keeping) error) error {
 	cfg, err := config.Load(file, config.ProcessEnvironment())
 	if err == nil && !cfg.Data.Exists() {
 		err = fmt.Errorf("%s has no data, so nothing is kept", file)
 	}
 	if err != nil {
 		return refused("%w", err)
+	}
+	if dir := cfg.Data.Dir; dir != "" && !makes && !isThere(filepath.Join(dir, storeFile)) {
+		return fmt.Errorf("%s has no %s: nothing was kept there yet, or its disk is not mounted", dir,
+			storeFile)
 	}
 	k := &keeping{cfg: cfg}
 	if k.ring, err = newRing(cfg); err != nil {
@@ -99,7 +104,7 @@ func dataCommand(flags *flag.FlagSet) action {
 		if do == nil || len(words) != wants || *remove && verb != "check" {
 			return refused("write check, backup FILE or restore FILE; see drawbridge data -h")
 		}
-		return withKeeping(*file, s, func(k *keeping) error {
+		return withKeeping(*file, verb == "restore", s, func(k *keeping) error {
 			k.remove = *remove
 			return do(k, ctx, words[len(words)-1], s)
 		})
@@ -169,7 +174,7 @@ func (k *keeping) removeAll(ctx context.Context, damaged []store.Row, s streams)
 
 // backup writes all records to a new file, which has its name when it is whole.
 func (k *keeping) backup(ctx context.Context, path string, s streams) error {
-	if exists(path) {
+	if isThere(path) {
 		return fmt.Errorf("%s is there already: name a new file", path)
 	}
 	dir, err := os.MkdirTemp(filepath.Dir(path), ".backup.")
@@ -188,7 +193,7 @@ func (k *keeping) backup(ctx context.Context, path string, s streams) error {
 	}
 	// SQLite closes a file without an error when it cannot write the log into it.
 	// https://www.sqlite.org/wal.html#the_wal_file
-	if exists(part + "-wal") {
+	if isThere(part + "-wal") {
 		return fmt.Errorf("%s could not be written whole; there may be too little room for twice its size",
 			path)
 	}
@@ -204,7 +209,7 @@ func (k *keeping) backup(ctx context.Context, path string, s streams) error {
 // copied first, since to open it would change it. Beside a file that is in use, or that
 // was not closed, stands a log of SQLite with its last records.
 func (k *keeping) restore(ctx context.Context, path string, s streams) error {
-	if log := path + "-wal"; exists(log) {
+	if log := path + "-wal"; isThere(log) {
 		return fmt.Errorf("%s is no backup: its last records are in %s; make a backup of it with drawbridge "+
 			"data backup, and restore that", path, log)
 	}
@@ -234,12 +239,6 @@ func (k *keeping) restore(ctx context.Context, path string, s streams) error {
 		"revoke it again\n",
 		count(records, "record"), path)
 	return nil
-}
-
-// exists tells whether there is something at a path.
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
 }
 
 // copyFile copies a file to a new one that only the user of this process may read.
@@ -275,7 +274,7 @@ func signOutCommand(flags *flag.FlagSet) action {
 			return refused("name the person as rules do, as ISSUER#SUBJECT; see drawbridge " +
 				"sign-out -h")
 		}
-		return withKeeping(*file, s, func(k *keeping) error {
+		return withKeeping(*file, false, s, func(k *keeping) error {
 			if err := k.hasKeys(ctx); err != nil {
 				return err
 			}

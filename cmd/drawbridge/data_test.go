@@ -305,6 +305,36 @@ func TestAStoreThatIsAwayIsNoFaultOfTheKeys(t *testing.T) {
 	}
 }
 
+// TestWhatIsNotThereIsNotMade runs commands where no gateway has kept anything, such as on
+// a disk that is not mounted. They make nothing, and a backup of nothing is none.
+func TestWhatIsNotThereIsNotMade(t *testing.T) {
+	file := keepingConfig(t, "")
+	backup := filepath.Join(filepath.Dir(file), "monday.backup")
+	for _, args := range [][]string{
+		{"data", "backup", backup},
+		{"data", "check"},
+		{"sign-out", "https://login.example#ann"},
+		{"keys", "list"},
+		{"keys", "revoke", "none"},
+	} {
+		code, said := operate(t, append(args, "-config", file)...)
+		if code != exitFailure || !strings.Contains(said, "nothing was kept there yet, or its disk is not") {
+			t.Errorf("%v: got exit %d and %s", args, code, said)
+		}
+	}
+	if isThere(backup) || isThere(filepath.Join(filepath.Dir(file), "kept")) {
+		t.Error("something was made")
+	}
+	for _, args := range [][]string{
+		{"keys", "create", "-tenant", "acme", "-subject", "ci"},
+		{"data", "backup", backup},
+	} {
+		if code, said := operate(t, append(args, "-config", file)...); code != exitOK {
+			t.Errorf("%v: got exit %d and %s", args, code, said)
+		}
+	}
+}
+
 func TestDataCommandSaysWhatIsMissing(t *testing.T) {
 	without := filepath.Join(t.TempDir(), "drawbridge.yaml")
 	text := strings.Replace(keepingText, "data: {dir: kept}", "", 1)

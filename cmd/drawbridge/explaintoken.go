@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -240,19 +238,13 @@ func (w *walk) givenOut(ctx context.Context) (*givenOut, error) {
 func openThere(cfg *config.Config, server bool) (ring *seal.Ring, db store.Database, err error) {
 	dir := cfg.Data.Dir
 	ring = seal.RandomRing() // without keys a gateway that starts makes new ones
-	if len(cfg.Sessions.Keys) > 0 || isThere(dir, ringFile) {
+	if len(cfg.Sessions.Keys) > 0 || isThere(filepath.Join(dir, ringFile)) {
 		ring, err = newRing(cfg)
 	}
-	if err == nil && (dir == "" && server || dir != "" && isThere(dir, storeFile)) {
+	if err == nil && (dir == "" && server || dir != "" && isThere(filepath.Join(dir, storeFile))) {
 		db, err = openStore(cfg, ring, slog.New(slog.DiscardHandler))
 	}
 	return ring, db, err
-}
-
-// isThere tells whether a folder has a file, perhaps one that cannot be read.
-func isThere(dir, name string) bool {
-	_, err := os.Stat(filepath.Join(dir, name))
-	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // signIns finds out how tokens for people who signed in are verified.

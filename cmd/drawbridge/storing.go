@@ -296,7 +296,7 @@ func makeKeys(dir, path string) ([]byte, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	if _, err := os.Stat(filepath.Join(dir, storeFile)); err == nil {
+	if isThere(filepath.Join(dir, storeFile)) {
 		return nil, fmt.Errorf("%s is not there, and %s is sealed with its keys; put it back, or name its "+
 			"keys in sessions.keys_file",
 			path, storeFile)
@@ -309,6 +309,12 @@ func makeKeys(dir, path string) ([]byte, error) {
 		return nil, err
 	}
 	return os.ReadFile(path) //nolint:gosec // the operator names the folder
+}
+
+// isThere tells whether there is something at a path, perhaps what cannot be read.
+func isThere(path string) bool {
+	_, err := os.Stat(path)
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // writeWhole writes a file of which nobody reads a half, and that only the user of this

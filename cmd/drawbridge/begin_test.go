@@ -42,12 +42,15 @@ servers:
 	if p.status.await(soon); soon.Err() == nil {
 		t.Error("clients are served before the store was asked")
 	}
+	if p.status.view().Ready {
+		t.Error("/readyz says that it is ready before the store was asked")
+	}
 	if err := p.signIns.server.Learn(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	p.status.await(t.Context())
-	if !p.signIns.begun() {
-		t.Error("clients are not served once the store was asked")
+	if !p.signIns.begun() || !p.status.view().Ready {
+		t.Error("clients are not served once the store was asked, or /readyz does not say so")
 	}
 }
 

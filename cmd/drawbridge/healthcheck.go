@@ -78,7 +78,8 @@ func reportHealth(status int, view admin.View, s streams) error {
 	case len(view.Problems) > 0:
 		return unhealthy("%s", strings.Join(view.Problems, "; "))
 	case status == http.StatusServiceUnavailable:
-		return unhealthy("the gateway is starting; not every server has been tried yet")
+		return unhealthy("the gateway is starting: not every server has been tried yet, or the store was " +
+			"not asked yet who has signed out")
 	}
 	return unhealthy("/readyz answered %d; is this the operator's address of a gateway?", status)
 }

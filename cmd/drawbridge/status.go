@@ -14,9 +14,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/admin"
 )
 
-// readyAfter is how long the gateway may stay not ready because a server has not
-// answered. Then it is ready all the same, or one broken server would keep every tenant
-// out.
+// readyAfter is how long the gateway waits at its start for what clients need. Then it is
+// ready all the same, or one broken server would keep every tenant out.
 const readyAfter = 10 * time.Second
 
 // keylessAtMost is how long the gateway may stay not ready because no issuer has keys.
@@ -30,7 +29,8 @@ const keylessAtMost = 5 * time.Minute
 type status struct {
 	parts *parts
 	start time.Time
-	// ready stays true once it is: a server that a reload adds does not take readiness back.
+	// ready is true once await has returned: what is missing later, such as a server that a
+	// reload adds, does not take readiness back.
 	ready atomic.Bool
 	// keyed stays true once an issuer had keys, or keylessAtMost has passed.
 	keyed   atomic.Bool
@@ -53,12 +53,13 @@ func newStatus(p *parts) *status {
 // load balancer that asks nobody, such as nginx, sends requests as soon as the address is
 // listened on, and they would be refused.
 func (s *status) await(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, readyAfter)
+	limited, cancel := context.WithTimeout(ctx, readyAfter)
 	defer cancel()
 	p := s.parts
-	for ctx.Err() == nil && (!p.fleet.tried() || !p.sharing.begun() || !p.signIns.begun()) {
-		pace.Wait(ctx, pollInterval)
+	for limited.Err() == nil && (!p.fleet.tried() || !p.sharing.begun() || !p.signIns.begun()) {
+		pace.Wait(limited, pollInterval)
 	}
+	s.ready.Store(ctx.Err() == nil)
 }
 
 // delayedUntil has requests wait until a channel is closed. Those for the keys of
@@ -78,9 +79,6 @@ func (s *status) setRestart(names []string) { s.restart.Store(&names) }
 
 // view returns what /readyz shows now.
 func (s *status) view() admin.View {
-	if !s.ready.Load() && (s.parts.fleet.tried() || time.Since(s.start) > readyAfter) {
-		s.ready.Store(true)
-	}
 	view := admin.View{
 		Ready: s.ready.Load() && !s.drain.Load(), Draining: s.drain.Load(),
 		Servers: s.parts.fleet.loads(),

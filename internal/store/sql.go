@@ -186,9 +186,12 @@ func (s *SQL) numbers(ctx context.Context, text string, values ...any) (map[stri
 	return numbers, nil
 }
 
-// Check writes and reads.
+// Check writes and reads. What it writes differs from what is there, though nobody else
+// sees it: SQLite writes nothing where a row stays as it is, and would find no fault on a
+// disk that is full.
 func (s *SQL) Check(ctx context.Context) error {
-	if _, err := s.Change(ctx, NewStatement("UPDATE schema SET version = version")); err != nil {
+	if _, err := s.Change(ctx, NewStatement("UPDATE schema SET version = version + 1"),
+		NewStatement("UPDATE schema SET version = version - 1")); err != nil {
 		return err
 	}
 	_, err := s.Count(ctx, "")

@@ -222,6 +222,28 @@ func TestTwoProcessesUseOneFile(t *testing.T) {
 	}
 }
 
+// TestACheckWrites looks for what a check has written: without that it would not find that
+// a disk is full. SQLite writes nothing where a row stays as it is.
+func TestACheckWrites(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "kept.db")
+	s := openAt(t, path, fixed())
+	size := func() int64 {
+		t.Helper()
+		about, err := os.Stat(path + "-wal")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return about.Size()
+	}
+	before := size()
+	if err := s.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if after := size(); after <= before {
+		t.Errorf("the log has %d bytes, as before", after)
+	}
+}
+
 func TestFileThatIsNoDatabase(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "drawbridge.db")
 	if err := os.WriteFile(path, []byte(strings.Repeat("no database ", 1000)), 0o600); err != nil {

@@ -311,6 +311,8 @@ func TestUpstreamRemoved(t *testing.T) {
 	record(m)
 	m.UpstreamUp("other", true, 1)
 	m.UpstreamRemoved("files")
+	m.Call("acme", "files", "read", "cancelled", time.Second) // which was in work
+	m.Repaired("acme", "files", "ansi", 1)
 	m.UpstreamLoads.Of(func(metrics.Tell) {}) // only servers that are there are told of
 	for _, line := range scrape(t, handler) {
 		if strings.Contains(line, `server="files"`) {
@@ -320,6 +322,12 @@ func TestUpstreamRemoved(t *testing.T) {
 	if got := strings.Join(scrape(t, handler), "\n"); !strings.Contains(got,
 		`drawbridge_upstream_up{server="other"} 1`) {
 		t.Error("another server's series went too")
+	}
+	m.UpstreamUp("files", true, 1)
+	m.Call("acme", "files", "read", "ok", time.Second)
+	if got := strings.Join(scrape(t, handler), "\n"); !strings.Contains(got,
+		`drawbridge_calls_total{item="read",outcome="ok",server="files",tenant="acme"} 1`) {
+		t.Errorf("a server that came back has no series:\n%s", got)
 	}
 }
 

@@ -89,6 +89,7 @@ func TestASeriesThatComesBackCounts(t *testing.T) {
 		t.Errorf("left behind: %q", got)
 	}
 	m.ServeTenants([]string{"acme"})
+	m.UpstreamUp("files", true, 1)
 	use(m)
 	want := []string{
 		`drawbridge_calls_in_flight{tenant="acme"} 1`,
@@ -137,6 +138,7 @@ func TestReloadsWhileCallsAreCounted(t *testing.T) {
 		}
 	}
 	m.UpstreamRemoved("files") // with it the calls of acme, and what is remembered of them
+	m.UpstreamUp("files", true, 1)
 	use(m)
 	want := `drawbridge_calls_total{item="files__read",outcome="ok",server="files",tenant="acme"} 1`
 	if got := series(t, registry, "acme"); !slices.Contains(got, want) {

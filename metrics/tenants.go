@@ -20,9 +20,14 @@ func (t *traffic) ServeTenants(ids []string) {
 	}
 }
 
-// seriesOfLabels is a metric with a series for each combination of labels.
-type seriesOfLabels interface {
+// drop drops the series of metrics that have a label with that value.
+func drop(label, value string, metrics ...interface {
 	DeletePartialMatch(gone prometheus.Labels) (deleted int)
+},
+) {
+	for _, m := range metrics {
+		m.DeletePartialMatch(prometheus.Labels{label: value})
+	}
 }
 
 // tidy drops the series of a tenant that is not there. Whoever has made one of them, or
@@ -34,12 +39,17 @@ func (t *traffic) tidy(tenant string) {
 	if tenants == nil || tenant == "" || (*tenants)[tenant] {
 		return
 	}
-	gone := prometheus.Labels{"tenant": tenant}
-	for _, vec := range []seriesOfLabels{
-		t.calls, t.refusals, t.repairs, t.deprecated, t.evictions, t.callsInFlight, t.streams, t.sessions,
-	} {
-		vec.DeletePartialMatch(gone)
-	}
+	drop("tenant", tenant, t.calls, t.refusals, t.repairs, t.deprecated, t.evictions, t.callsInFlight,
+		t.streams, t.sessions)
 	t.ofCalls.forget()
 	t.ofTenants.forget()
+}
+
+// tidyServer drops the series of the calls of a server that was removed. Whoever has made
+// one of them, or added to it, calls it afterwards, as tidy.
+func (t *traffic) tidyServer(server string) {
+	if _, is := t.removed.Load(server); is {
+		drop("server", server, t.calls, t.callSeconds, t.repairs)
+		t.ofCalls.forget()
+	}
 }

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,6 +28,7 @@ type traffic struct {
 
 	failures *failures
 	tenants  atomic.Pointer[map[string]bool] // that have series; nil: all
+	removed  sync.Map                        // servers that left the config, by name: they have no series
 
 	// The series of what happens at each call.
 	ofRequests resolved[requestLabels, counted]
@@ -134,6 +136,7 @@ func statusClass(status int) string {
 func (t *traffic) Call(tenant, server, item, outcome string, took time.Duration) {
 	labels := callLabels{tenant, server, item, outcome}
 	series := t.ofCalls.get(labels, func() counted {
+		defer t.tidyServer(server)
 		defer t.tidy(tenant)
 		return counted{
 			t.calls.WithLabelValues(tenant, server, item, outcome),
@@ -160,6 +163,7 @@ func (t *traffic) CallStarted(tenant string) (done func()) {
 func (t *traffic) Repaired(tenant, server, kind string, n int) {
 	t.repairs.WithLabelValues(tenant, server, kind).Add(float64(n))
 	t.tidy(tenant)
+	t.tidyServer(server)
 }
 
 // DeprecatedUsed counts one use of a part of the protocol that is deprecated: sse,

@@ -67,8 +67,9 @@ func (u *upstreams) ServerCall(server string) (done func()) {
 }
 
 // UpstreamUp records whether an upstream answers and how many tools it offers. The series
-// stay until UpstreamRemoved.
+// stay until UpstreamRemoved. A server that was removed has series again from then on.
 func (u *upstreams) UpstreamUp(server string, up bool, tools int) {
+	u.traffic.removed.Delete(server)
 	u.upstreamUp.WithLabelValues(server).Set(OneIf(up))
 	u.upstreamTools.WithLabelValues(server).Set(float64(tools))
 }
@@ -108,15 +109,12 @@ func (u *upstreams) ItemsRefused(server, reason string, n int) {
 
 // UpstreamRemoved deletes the series of a server that left the config. Otherwise they
 // would keep their last values until the process ends, and an upstream that was down when
-// it was removed would raise an alert for ever.
+// it was removed would raise an alert for ever. Its calls that end later leave no series
+// either.
 func (u *upstreams) UpstreamRemoved(server string) {
-	label := prometheus.Labels{"server": server}
-	for _, vec := range []seriesOfLabels{
-		u.upstreamUp, u.upstreamTools, u.upstreamRefused, u.quarantined, u.upstreamCalls, u.reconnects,
-		u.anomalies, u.credentials, u.traffic.calls, u.traffic.callSeconds, u.traffic.repairs,
-	} {
-		vec.DeletePartialMatch(label)
-	}
-	u.traffic.ofCalls.forget()
+	drop("server", server, u.upstreamUp, u.upstreamTools, u.upstreamRefused, u.quarantined, u.upstreamCalls,
+		u.reconnects, u.anomalies, u.credentials)
 	u.ofServers.forget()
+	u.traffic.removed.Store(server, true)
+	u.traffic.tidyServer(server)
 }

@@ -382,7 +382,7 @@ func (s *SQL) Replace(ctx context.Context, rows iter.Seq2[Row, error]) (int, err
 		return nil
 	})
 	if err != nil {
-		return 0, fmt.Errorf("replace all records: %w", err)
+		return 0, fmt.Errorf("write all records: %w", err)
 	}
 	return replaced, nil
 }

@@ -23,10 +23,9 @@ import (
 // gateway forget keys, but not believe any.
 type keySetStorage struct {
 	ring      *seal.Ring
-	directory string       // "": none
-	shared    *redis.Store // nil: none
-	// disk has room for the one who reads or writes in the directory.
-	disk chan struct{}
+	directory string             // "": none
+	shared    *redis.Store       // nil: none
+	disk      *pace.Once[[]byte] // reads and writes in the directory
 }
 
 // newKeySetStorage returns where the config wants key sets kept. Its directory is made if it
@@ -38,7 +37,7 @@ func newKeySetStorage(cfg *config.Config, ring *seal.Ring, shared *redis.Store) 
 		}
 	}
 	return keySetStorage{
-		ring: ring, directory: cfg.KeySetsDir, shared: shared, disk: make(chan struct{}, 1),
+		ring: ring, directory: cfg.KeySetsDir, shared: shared, disk: new(pace.Once[[]byte]),
 	}, nil
 }
 
@@ -71,7 +70,7 @@ func keySetKey(place string) string { return redis.CommonKey("keyset", keySetNam
 func (k keySetStorage) Save(ctx context.Context, place string, text []byte, life time.Duration) error {
 	sealed := k.ring.SealBytes(keySetPurpose+place, text)
 	if k.directory != "" {
-		_, err := k.onDisk(ctx, func() ([]byte, error) {
+		_, err := k.onDisk(ctx, "save "+place, func() ([]byte, error) {
 			return nil, writeWhole(k.directory, ".keyset-*", sealed, func(part string) error {
 				return os.Rename(part, k.file(place))
 			})
@@ -87,23 +86,14 @@ func (k keySetStorage) Save(ctx context.Context, place string, text []byte, life
 // errDiskHangs says that a file of the directory was not read or written in time.
 var errDiskHangs = errors.New("the disk of key_sets_dir does not answer")
 
-// onDisk calls do and returns what it does, but waits no longer than ctx: nothing ends a
-// read or write of a disk that hangs, and meanwhile keys must be fetched all the same.
-// One that hangs keeps all others out, so that no more than one goroutine is left behind.
-func (k keySetStorage) onDisk(ctx context.Context, do func() ([]byte, error)) ([]byte, error) {
-	select {
-	case k.disk <- struct{}{}:
-	case <-ctx.Done():
-		return nil, errDiskHangs
-	}
-	var data []byte
-	var err error
-	done := make(chan struct{})
-	go func() { // nobody waits for it once ctx has ended
-		defer func() { <-k.disk; close(done) }()
-		data, err = do()
-	}()
-	if pace.Await(ctx, done) != nil {
+// onDisk calls do, which is what its name says, and returns what it does, but waits no
+// longer than ctx: nothing ends a read or write of a disk that hangs, and meanwhile keys must
+// be fetched all the same. While one hangs, whoever wants the same waits for that one, so
+// that no more goroutines are left behind than there are key sets to read and to write; a
+// newer text is saved after the next fetch.
+func (k keySetStorage) onDisk(ctx context.Context, name string, do func() ([]byte, error)) ([]byte, error) {
+	data, err := k.disk.Do(ctx, name, func(context.Context) ([]byte, error) { return do() })
+	if ctx.Err() != nil {
 		return nil, errDiskHangs
 	}
 	return data, err
@@ -121,7 +111,9 @@ func (k keySetStorage) Load(ctx context.Context, place string) ([]byte, error) {
 // read returns the sealed key set of a place, nil if there is none.
 func (k keySetStorage) read(ctx context.Context, place string) ([]byte, error) {
 	if k.directory != "" {
-		data, err := k.onDisk(ctx, func() ([]byte, error) { return os.ReadFile(k.file(place)) })
+		data, err := k.onDisk(ctx, "load "+place, func() ([]byte, error) {
+			return os.ReadFile(k.file(place))
+		})
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, nil
 		}

@@ -85,14 +85,8 @@ func createFiles(path string) error {
 		if err != nil {
 			return err
 		}
-		about, err := f.Stat()
-		if err = errors.Join(err, f.Close()); err != nil {
+		if err := errors.Join(f.Chmod(0o600), f.Close()); err != nil {
 			return err
-		}
-		if about.Mode().Perm()&0o077 != 0 {
-			if err := os.Chmod(name, 0o600); err != nil {
-				return err
-			}
 		}
 	}
 	dir, err := os.Open(filepath.Dir(path))

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"maps"
 	"net/netip"
 	"sync"
 	"time"
@@ -59,17 +60,10 @@ func (f *failures) noisy() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.spans.Turn(time.Now())
-	now, before := f.spans.Now, f.spans.Previous
-	n := 0
-	for addr, count := range now {
-		if count+before[addr] >= noisyFrom {
-			n++
-		}
+	sums := maps.Clone(f.spans.Now)
+	for addr, count := range f.spans.Previous {
+		sums[addr] += count
 	}
-	for addr, count := range before {
-		if now[addr] == 0 && count >= noisyFrom {
-			n++
-		}
-	}
-	return n
+	maps.DeleteFunc(sums, func(_ netip.Prefix, count int) bool { return count < noisyFrom })
+	return len(sums)
 }

@@ -24,7 +24,6 @@ type argument struct {
 	reserved  bool   // some reserved characters are not encoded, see escapeReserved
 	required  bool
 	schema    mcp.RawJSON
-	integers  map[string]bool // where its values have integers, see schemas.integersOf
 }
 
 // newArgument returns the argument for a parameter, nil for a parameter that the caller
@@ -35,7 +34,6 @@ func newArgument(p *parameter, own []string, s *schemas) (*argument, error) {
 	a := &argument{
 		parameter: p.Name, location: p.In, required: p.Required || p.In == "path",
 		slashes: p.AllowReserved, reserved: p.AllowReserved && p.In == "query",
-		integers: s.integersOf(schema),
 	}
 	switch p.In {
 	case "path", "query":

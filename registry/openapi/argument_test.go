@@ -156,6 +156,55 @@ func TestIntegersHaveNoPoint(t *testing.T) {
 	}
 }
 
+// TestIntegersInJSONHaveNoPoint either, in bodies and in parameters. All else of a body stays
+// as it is written.
+func TestIntegersInJSONHaveNoPoint(t *testing.T) {
+	a := newAPI(t)
+	tools, _ := load(t, a.config([]byte(`{"openapi":"3.0.3","info":{"title":"x","version":"1"},"paths":{
+		"/p":{"post":{"operationId":"op","parameters":[
+			{"name":"filter","in":"query","content":{"application/json":{"schema":{
+				"type":"object","properties":{"from":{"type":"integer"}}}}}}],
+		"requestBody":{"content":{"application/json":{"schema":{"$ref":"#/components/schemas/Order"}}}},
+		"responses":{}}}},
+		"components":{"schemas":{
+			"Order":{"allOf":[{"$ref":"#/components/schemas/Base"},{"properties":{
+				"lines":{"type":"array","items":{"$ref":"#/components/schemas/Line"}},
+				"stock":{"type":"object","additionalProperties":{"type":"integer"}}}}]},
+			"Base":{"type":"object","properties":{"id":{"type":"integer","nullable":true},"rate":{"type":"number"}}},
+			"Line":{"type":"object","properties":{"count":{"type":"integer"},"note":{"type":"string"},
+				"parts":{"type":"array","items":{"$ref":"#/components/schemas/Line"}}}}}}}`), "op"))
+	mustUse(t, tools["op"], `{"filter":{"from":1.0,"to":2.0},"body":{"id":3.0,"rate":4.0,
+		"lines":[{"count":5.0,"note":"6.0","parts":[{"count":-7.0}, {"count":8}]},{"count":9.0}],
+		"stock":{"a.b":10.0},"other":{"count":11.0}}}`)
+	r, body := a.last(t)
+	if got, _ := url.QueryUnescape(r.URL.RawQuery); got != `filter={"from":1,"to":2.0}` {
+		t.Errorf("got the query %s", got)
+	}
+	want := `{"id":3,"rate":4.0,"lines":[{"count":5,"note":"6.0","parts":[{"count":-7},{"count":8}]},{"count":9}],` +
+		`"stock":{"a.b":10},"other":{"count":11.0}}`
+	if got := strings.NewReplacer("\n", "", "\t", "", " ", "").Replace(body); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// TestManyIntegersHaveNoPoint: the schema is looked at once for each place in the values, and
+// not for each value, or a bound would be met.
+func TestManyIntegersHaveNoPoint(t *testing.T) {
+	a := newAPI(t)
+	var named []string
+	for _, letter := range "abcdefghijklmnopqrstuvwxyz" {
+		named = append(named, `"`+strings.Repeat(string(letter), 1000)+`":{"type":"integer"}`)
+	}
+	tools, _ := load(t, a.config([]byte(`{"openapi":"3.1.0","info":{"title":"x","version":"1"},"paths":{
+		"/p":{"post":{"operationId":"op","requestBody":{"content":{"application/json":{"schema":{
+			"type":"array","items":{"properties":{"n":{"type":"integer"},`+strings.Join(named, ",")+`}}}}}},
+		"responses":{}}}}}`), "op"))
+	mustUse(t, tools["op"], `{"body":[`+strings.Repeat(`{"n":1.0},`, 2000)+`{"n":2.0}]}`)
+	if _, body := a.last(t); strings.Contains(body, ".") || strings.Count(body, `{"n":1}`) != 2000 {
+		t.Errorf("got %.100s …", body)
+	}
+}
+
 // TestIntegersWithinObjectsHaveNoPoint either, however deep they stand in what is written
 // as an address or a form.
 func TestIntegersWithinObjectsHaveNoPoint(t *testing.T) {

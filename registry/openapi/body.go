@@ -15,7 +15,7 @@ import (
 type body struct {
 	mediaType string // as in the document, with its parameters, or JSON; sent as Content-Type
 	form      bool   // written as a form, otherwise as JSON
-	// of a form: the properties that the document names, by name
+	// of a form: the properties of which the document says how they are written, by name
 	fields   map[string]*argument
 	required bool
 	schema   mcp.RawJSON
@@ -82,11 +82,6 @@ func (b *body) encode(media *place, s *schemas) error {
 	b.fields = map[string]*argument{}
 	schema, _ := s.from.followed(media.child("schema"), sectionSchemas) // it was followed before
 	properties, encodings := schema.child("properties"), media.child("encoding")
-	for _, name := range properties.names() {
-		if encodings.child(name) == nil {
-			b.fields[name] = plainField(name, s.integersOf(properties.child(name)))
-		}
-	}
 	for _, name := range encodings.names() {
 		field, problem := newField(name, encodings.child(name), properties.child(name), s)
 		if problem == "" {
@@ -114,7 +109,7 @@ func newField(name string, encoding, schema *place, s *schemas) (field *argument
 	if err := encoding.read(&said); err != nil {
 		return nil, err.Error()
 	}
-	field = plainField(name, s.integersOf(schema))
+	field = plainField(name)
 	if said.style != (style{}) {
 		field.objects, field.reserved = false, said.AllowReserved
 		return field, field.readStyle(said.style, schema, s, "fields")
@@ -139,10 +134,10 @@ func newField(name string, encoding, schema *place, s *schemas) (field *argument
 
 // plainField returns how a property of a form is written by default: a text as it is,
 // each element of a list as a field of its own, and an object as JSON.
-func plainField(name string, integers map[string]bool) *argument {
+func plainField(name string) *argument {
 	return &argument{
 		name: "body." + name, parameter: name, location: "query", style: "form", explode: true,
-		objects: true, elements: true, integers: integers,
+		objects: true, elements: true,
 	}
 }
 
@@ -160,7 +155,7 @@ func (b *body) formTexts(raw mcp.RawJSON) (string, error) {
 		}
 		field := b.fields[name]
 		if field == nil {
-			field = plainField(name, nil)
+			field = plainField(name)
 		}
 		more, err := field.queryTexts(member)
 		if err != nil {

@@ -45,6 +45,7 @@ func newOffer(cfg *Config, doc *document, t *target, o *operation) (made, error)
 	if err != nil {
 		return made{}, err
 	}
+	fitting.schema = admitted.Definition.Value("inputSchema")
 	return made{
 		offer: registry.Offer{Definition: admitted.Definition, Timeout: cfg.Timeout, Call: fitting.run},
 		notes: fitting.notes(), released: admitted.Released,

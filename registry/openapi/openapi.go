@@ -21,7 +21,7 @@
 //
 // Reading order: this file, document.go (the document) with reference.go and files.go,
 // offer.go (from an operation to a tool) with name.go, argument.go, body.go, schema.go and
-// size.go, then request.go with value.go, and answer.go. All read text.go.
+// size.go, then request.go with integer.go and value.go, and answer.go. All read text.go.
 package openapi
 
 import (

@@ -40,6 +40,7 @@ type caller struct {
 	segments  []segment
 	arguments []*argument
 	body      *body
+	schema    mcp.RawJSON // of the arguments, as the catalogue has it
 }
 
 // segment is what stands between two slashes of a path: literal texts and arguments, in
@@ -244,7 +245,7 @@ func (c *caller) content(arguments mcp.Object) ([]byte, error) {
 // *registry.UnavailableError, errAddress, a *registry.MemoryError or that of ctx. An
 // *UnavailableError says whether the API may have received the call.
 func (c *caller) run(ctx context.Context, call *registry.Call) (mcp.Object, error) {
-	arguments := call.Params.Object("arguments")
+	arguments, _ := mcp.ObjectOf(c.integral(call.Params.Value("arguments")))
 	address, err := c.address(arguments)
 	if err != nil {
 		return mcp.Object{}, err

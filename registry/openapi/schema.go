@@ -1,7 +1,6 @@
 package openapi
 
 import (
-	"bytes"
 	"fmt"
 	"path"
 	"regexp"
@@ -35,7 +34,6 @@ type schemas struct {
 	// what absent returns for what a reference leads to; nil while that is looked for
 	absences map[*place][]string
 	met      map[*place]bool // what references led to
-	looked   int             // schemas that findIntegers has looked at
 	size     int             // bytes of all that they led to
 
 	notes []string // for the operator: in what the tool differs from the document, each once
@@ -358,44 +356,6 @@ func (s *schemas) says(at *place, kind string) bool {
 	said := at.child("type")
 	return err == nil && (said.value().Says(kind) ||
 		slices.ContainsFunc(said.items(), func(one *place) bool { return one.raw.Says(kind) }))
-}
-
-// Bounds of integersOf: schemas that are looked at for one tool, and how deep a value has
-// integers that are known.
-const (
-	maxLooked = 10_000
-	maxNested = 8
-)
-
-// integersOf returns where in its values a schema, or one of its alternatives, says that
-// integers are: by the names that lead there from member to member, each behind a slash.
-// An element of a list is where the list is.
-func (s *schemas) integersOf(at *place) map[string]bool {
-	found := map[string]bool{}
-	s.findIntegers(at, "", 0, found)
-	return found
-}
-
-func (s *schemas) findIntegers(at *place, path string, depth int, found map[string]bool) {
-	// most of the values in a form are texts, and need not be taken apart
-	if raw := at.value(); !bytes.Contains(raw, []byte("integer")) && !bytes.Contains(raw, []byte("$ref")) {
-		return
-	}
-	s.some(at, []string{"allOf", "anyOf", "oneOf"}, func(one *place) bool {
-		// a value and its elements are looked at in any case: each stands in the document
-		if s.looked++; depth > 1 && (s.looked > maxLooked || depth > maxNested) {
-			return true
-		}
-		if s.says(one, "integer") {
-			found[path] = true
-		}
-		s.findIntegers(one.child("items"), path, depth+1, found)
-		properties := one.child("properties")
-		for _, name := range properties.names() {
-			s.findIntegers(properties.child(name), path+"/"+name, depth+1, found)
-		}
-		return false
-	})
 }
 
 // listsObjects tells whether a schema says that its values are lists of objects.

@@ -1,7 +1,6 @@
 package openapi
 
 import (
-	"bytes"
 	"cmp"
 	"net/url"
 	"slices"
@@ -34,7 +33,7 @@ func (a *argument) read(raw mcp.RawJSON) (value, error) {
 	if elements, ok := raw.Elements(); ok {
 		v := value{parts: make([][]string, len(elements))}
 		for i, element := range elements {
-			text, ok := a.scalar(element, "")
+			text, ok := scalar(element)
 			if a.elements && (element.IsObject() || element.IsArray()) {
 				text, ok = string(element), true
 			}
@@ -49,7 +48,7 @@ func (a *argument) read(raw mcp.RawJSON) (value, error) {
 	if o, ok := mcp.ObjectOf(raw); ok {
 		v := value{object: true}
 		for key, member := range o.Members {
-			text, ok := a.scalar(member, "/"+key)
+			text, ok := scalar(member)
 			if !ok {
 				return value{}, registry.Usagef("arguments.%s: the values must be texts, numbers or booleans",
 					a.name)
@@ -58,25 +57,20 @@ func (a *argument) read(raw mcp.RawJSON) (value, error) {
 		}
 		return v, nil
 	}
-	text, ok := a.scalar(raw, "")
+	text, ok := scalar(raw)
 	if !ok {
 		return value{}, registry.Usagef("arguments.%s must not be null", a.name)
 	}
 	return value{plain: true, parts: [][]string{{text}}}, nil
 }
 
-// scalar returns the text of a string, number or boolean; ok is false for other values. To
-// a schema 7.0 is an integer, and clients that have all numbers as floats write it so, but
-// few APIs take it for one. path is where it stands, as integersOf has it.
-func (a *argument) scalar(raw mcp.RawJSON, path string) (string, bool) {
+// scalar returns the text of a string, number or boolean; ok is false for other values.
+func scalar(raw mcp.RawJSON) (string, bool) {
 	if raw.IsNull() || raw.IsArray() || raw.IsObject() {
 		return "", false
 	}
 	if text, ok := raw.Text(); ok {
 		return text, true
-	}
-	if a.integers[path] {
-		raw = bytes.TrimSuffix(raw, []byte(".0"))
 	}
 	return string(raw), raw[0] != '"'
 }
@@ -161,7 +155,7 @@ func (a *argument) pathText(v value) (string, error) {
 // form; an empty list becomes none. The error is a *registry.UsageError.
 func (a *argument) queryTexts(raw mcp.RawJSON) ([]string, error) {
 	if a.style == "deepObject" && !a.asJSON {
-		return a.deepTexts(nil, a.parameter, "", raw)
+		return a.deepTexts(nil, a.parameter, raw)
 	}
 	v, err := a.read(raw)
 	mark := forms[a.style].mark
@@ -185,12 +179,12 @@ func (a *argument) queryTexts(raw mcp.RawJSON) ([]string, error) {
 	return []string{a.written(v, a.escaped)}, nil
 }
 
-// deepTexts appends the pieces of what stands at a path of a value in the style
+// deepTexts appends the pieces of a value, or of what stands within it, in the style
 // deepObject: name[key]=value, and name[0]=value for a list. The specification does not
 // define what nested objects and lists become; most APIs read name[key][key] and
 // name[key][0].
 // https://spec.openapis.org/oas/v3.1.1.html#style-examples
-func (a *argument) deepTexts(pieces []string, name, path string, raw mcp.RawJSON) ([]string, error) {
+func (a *argument) deepTexts(pieces []string, name string, raw mcp.RawJSON) ([]string, error) {
 	var members []mcp.Member
 	elements, _ := raw.Elements()
 	for i, element := range elements {
@@ -205,15 +199,11 @@ func (a *argument) deepTexts(pieces []string, name, path string, raw mcp.RawJSON
 	}
 	for _, m := range members {
 		var err error
-		below := path
-		if raw.IsObject() {
-			below += "/" + m.Name
-		}
-		if pieces, err = a.deepTexts(pieces, name+"["+m.Name+"]", below, m.Value); err != nil {
+		if pieces, err = a.deepTexts(pieces, name+"["+m.Name+"]", m.Value); err != nil {
 			return nil, err
 		}
 	}
-	if text, ok := a.scalar(raw, path); ok { // null is not written
+	if text, ok := scalar(raw); ok { // null is not written
 		pieces = append(pieces, escape(name)+"="+a.escaped(text))
 	}
 	return pieces, nil

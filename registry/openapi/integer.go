@@ -1,0 +1,121 @@
+package openapi
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
+)
+
+// maxLooked is how many bytes of schemas are looked at for the integers of one call, since
+// many values may lead to much of them. Beyond that, numbers stay as they are written.
+const maxLooked = 8 << 20
+
+// integral returns the arguments of a call with every integer written as one. To a schema
+// 7.0 is an integer, and clients that have all numbers as floats write it so, but few APIs
+// take it for one. What is no integer by the tool's schema stays as it is written.
+func (c *caller) integral(arguments mcp.RawJSON) mcp.RawJSON {
+	if !bytes.Contains(arguments, []byte(".0")) {
+		return arguments
+	}
+	all := &shape{}
+	i := &integers{Cursor: strictjson.CursorOf(arguments), left: maxLooked}
+	i.defs, _ = mcp.ObjectOf(c.schema.Member("$defs"))
+	i.join(all, c.schema)
+	i.pass(all)
+	whole, from := make([]byte, 0, len(arguments)), 0
+	for _, at := range i.points {
+		whole, from = append(whole, arguments[from:at]...), at+len(".0")
+	}
+	return append(whole, arguments[from:]...)
+}
+
+// integers finds in arguments the integers that are written with a point. It goes through
+// them beside the schema.
+type integers struct {
+	strictjson.Cursor
+
+	defs   mcp.Object // to which references in the schema lead, by name
+	left   int        // bytes of schemas that may still be looked at
+	points []int      // where each .0 begins that is to be left out
+}
+
+// shape is what the document says of values in one place: a schema, with those of which it
+// consists and from which it chooses.
+type shape struct {
+	schemas []mcp.Object
+	below   map[string]*shape // of members and elements, as far as they were looked for
+}
+
+// pass passes the value that is next.
+func (i *integers) pass(s *shape) {
+	kind := i.Kind()
+	switch {
+	case len(s.schemas) == 0:
+		i.Next()
+	case kind == '{':
+		for i.Enter(); i.More(); {
+			name, _ := strictjson.Text(i.Next())
+			i.pass(i.find(s, "properties", name))
+		}
+	case kind == '[':
+		for i.Enter(); i.More(); {
+			i.pass(i.find(s, "items", ""))
+		}
+	case bytes.HasSuffix(i.Next(), []byte(".0")) && slices.ContainsFunc(s.schemas, saysInteger):
+		i.points = append(i.points, i.At()-len(".0"))
+	}
+}
+
+// saysInteger tells whether a schema says that its values may be integers.
+func saysInteger(schema mcp.Object) bool {
+	said := schema.Value("type")
+	kinds, _ := said.Elements()
+	return said.Says("integer") ||
+		slices.ContainsFunc(kinds, func(kind mcp.RawJSON) bool { return kind.Says("integer") })
+}
+
+// find returns the shape of the member of that name, or of elements.
+func (i *integers) find(s *shape, keyword, name string) *shape {
+	key := keyword + name
+	if found := s.below[key]; found != nil {
+		return found
+	}
+	found := &shape{}
+	for _, one := range s.schemas {
+		said := one.Value(keyword)
+		if keyword == "properties" {
+			i.left -= len(said)
+			if said = said.Member(name); said == nil {
+				said = one.Value("additionalProperties")
+			}
+		}
+		i.join(found, said)
+	}
+	if s.below == nil {
+		s.below = map[string]*shape{}
+	}
+	s.below[key] = found
+	return found
+}
+
+// join adds a schema to a shape.
+func (i *integers) join(s *shape, raw mcp.RawJSON) {
+	i.left -= len(raw)
+	schema, ok := mcp.ObjectOf(raw)
+	if !ok || i.left < 0 {
+		return
+	}
+	s.schemas = append(s.schemas, schema)
+	if name, refers := strings.CutPrefix(schema.Text("$ref"), "#/$defs/"); refers {
+		i.join(s, i.defs.Value(name))
+	}
+	for _, keyword := range []string{"allOf", "anyOf", "oneOf"} {
+		parts, _ := schema.Value(keyword).Elements()
+		for _, part := range parts {
+			i.join(s, part)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package openapi
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -130,6 +131,36 @@ func refused(status string, response *http.Response, secrets []string) mcp.Objec
 	return mcp.ToolError(said + ": " + excerpt)
 }
 
+// unzip has the body of an answer read as it was before gzip compressed it, as some APIs do
+// though nobody asks for it.
+func unzip(response *http.Response) {
+	if !slices.Contains([]string{"gzip", "x-gzip"}, contentCoding(response.Header)) {
+		return
+	}
+	plain, err := gzip.NewReader(response.Body)
+	if err != nil {
+		return // it is empty, or stays what cannot be passed on
+	}
+	response.Header.Del("Content-Encoding")
+	response.Body, response.ContentLength = unzipped{plain, response.Body}, -1
+}
+
+// unzipped is the body of an answer, read by the Reader and closed by the Closer.
+type unzipped struct {
+	io.Reader
+	io.Closer
+}
+
+// contentCoding returns how a body is compressed, "" if it is not. Some APIs say that it is
+// not, for proxies to leave it so.
+func contentCoding(header http.Header) string {
+	coding := strings.ToLower(header.Get("Content-Encoding"))
+	if coding == "identity" || coding == "none" {
+		return ""
+	}
+	return coding
+}
+
 // kind says how the body of an answer is passed on.
 type kind int
 
@@ -143,7 +174,9 @@ const (
 // messages. What parameters it has means nothing here, be they broken.
 func kindOf(header http.Header) (kind, string) {
 	mediaType, _, err := mime.ParseMediaType(header.Get("Content-Type"))
-	switch {
+	switch coding := contentCoding(header); {
+	case coding != "":
+		return kindOther, "content compressed by " + mcp.Clip(coding, 100)
 	case err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) || mediaType == "":
 		return kindOther, "content of an unknown type"
 	case mediaType == typeJSON || strings.HasSuffix(mediaType, "+json"):

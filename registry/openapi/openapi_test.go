@@ -1,6 +1,7 @@
 package openapi_test
 
 import (
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -331,6 +332,52 @@ func TestRequests(t *testing.T) {
 		if got := r.Header.Get("Authorization"); got != "Bearer s3cret-value" {
 			t.Errorf("%s: Authorization is %q", test.tool, got)
 		}
+	}
+}
+
+// TestCompressedAnswers has an API compress what it answers, though nobody has asked for it.
+// What gzip compressed is read, within the same bounds and without credentials.
+func TestCompressedAnswers(t *testing.T) {
+	a := newAPI(t)
+	cfg := a.config(operation("/x", `"parameters":[]`))
+	cfg.Headers = map[string]string{"Authorization": "Bearer 0123456789abcdef"}
+	tools, _ := load(t, cfg)
+	for _, test := range []struct {
+		coding, plain string
+		status        int
+		want          string
+	}{
+		{"gzip", `{"a":1}`, http.StatusOK, `{"a":1}`},
+		{"GZIP", `{"a":"0123456789abcdef"}`, http.StatusOK, `{"a":"[redacted]"}`},
+		{"x-gzip", `no 0123456789abcdef`, http.StatusBadRequest, "The API answered 400 Bad Request: no [redacted]"},
+		{"gzip", strings.Repeat(" ", 17<<20), http.StatusOK, "The API answered 200 OK with more than 16 MiB, which is too much to pass on."},
+		{"identity", `{"a":1}`, http.StatusOK, `{"a":1}`},
+		{"none", `{"a":1}`, http.StatusOK, `{"a":1}`},
+		{"br", "\x8b\x00", http.StatusOK, "The API answered 200 OK with content compressed by br, which cannot be passed on."},
+		{"br", "\x8b\x00", http.StatusBadRequest, "The API answered 400 Bad Request."},
+	} {
+		a.answers(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Content-Encoding", test.coding)
+			w.WriteHeader(test.status)
+			if !strings.Contains(strings.ToLower(test.coding), "gzip") {
+				_, _ = io.WriteString(w, test.plain)
+				return
+			}
+			zip := gzip.NewWriter(w)
+			_, _ = io.WriteString(zip, test.plain)
+			_ = zip.Close()
+		})
+		if got, _ := said(t, mustUse(t, tools["op"], `{}`)); got != test.want {
+			t.Errorf("%s %.20q: got %.200q, want %q", test.coding, test.plain, got, test.want)
+		}
+	}
+	a.answers(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Encoding", "gzip")
+		w.WriteHeader(http.StatusNoContent)
+	})
+	if got, _ := said(t, mustUse(t, tools["op"], `{}`)); got != "Done: the API answered 204 No Content." {
+		t.Errorf("without a body: got %q", got)
 	}
 }
 

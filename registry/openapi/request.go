@@ -269,6 +269,7 @@ func (c *caller) run(ctx context.Context, call *registry.Call) (mcp.Object, erro
 	if err != nil {
 		return mcp.Object{}, c.unavailable(ctx, sent, err)
 	}
+	unzip(response)
 	response.Body = c.turns.Paced(ctx, response.Body)
 	defer func() { _ = response.Body.Close() }() // the body was read as far as it is wanted
 	if granted != nil && response.StatusCode == http.StatusUnauthorized {

@@ -22,7 +22,8 @@ import (
 //	  caller has room for
 //	cancelled by its caller                    nothing
 //	HTTP status 429                            nothing: the server is well, and has much to do
-//	an older server's error with 400 or 404    a proof of life of the session that the request was of
+//	an older server's error with 400, 404      a proof of life of the session that the request was of
+//	  or 500
 //	400 without an answer, in a pooled         a proof of life before the caller is told: if there is
 //	  session over HTTP                        none, the call is made once in another session
 //	any other status, connection refused or    a proof of life is asked for at once, also in the
@@ -32,6 +33,7 @@ import (
 //	the proof of life                          what follows
 //	answered: also that ping is not known      the server is up
 //	  to it, or 429
+//	404: the session is not known              another session is opened in its place
 //	anything else, or nothing in aliveLimit    on the control connection: the server is down.
 //	                                           In a pooled session: this session is given up,
 //	                                           and the next call opens another

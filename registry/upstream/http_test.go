@@ -302,6 +302,69 @@ func TestCallInAForgottenSessionIsMadeInAnother(t *testing.T) {
 	}
 }
 
+// TestServerThatForgetsTheSessionOfItsListsStaysUp has a server say by an error with the id of
+// the ping that it does not know the session of the lists. It is well, and gets another
+// session; calls in other sessions go on.
+func TestServerThatForgetsTheSessionOfItsListsStaysUp(t *testing.T) {
+	t.Parallel()
+	s := &web{session: "s", call: func(w http.ResponseWriter, _ *http.Request, m wire) {
+		sendJSON(w, m.ID, `{"content":"no array"}`)
+	}}
+	s.other = map[string]handler{"ping": func(w http.ResponseWriter, r *http.Request, m wire) {
+		if r.Header.Get("Mcp-Session-Id") == "s-1" {
+			sendError(w, http.StatusNotFound, m.ID, -32001, "Session not found")
+			return
+		}
+		sendJSON(w, m.ID, `{}`)
+	}}
+	r := start(t, serve(t, s).config())
+	r.untilTool("tool")
+	_, _ = r.call(t.Context(), "tool", `{}`, nil) // its answer is broken, so the server is asked for a proof of life
+	eventually(t, "another session lists", func() bool {
+		asked := s.sights("tools/list")
+		return len(asked) > 1 && asked[len(asked)-1].header.Get("Mcp-Session-Id") != "s-1"
+	})
+	if got := r.last(); !got.Up || got.Restarts > 0 {
+		t.Errorf("got %+v, want up all the time", got)
+	}
+}
+
+// TestAnErrorWithTheStatus500IsTheAnswer as with any other status, for callers to read.
+func TestAnErrorWithTheStatus500IsTheAnswer(t *testing.T) {
+	t.Parallel()
+	for _, modern := range []bool{false, true} {
+		s := &web{modern: modern, call: func(w http.ResponseWriter, _ *http.Request, m wire) {
+			sendError(w, http.StatusInternalServerError, m.ID, -32603, "no such customer")
+		}}
+		r := start(t, serve(t, s).config())
+		r.untilTool("tool")
+		_, err := r.call(t.Context(), "tool", `{}`, nil)
+		if answered, ok := errors.AsType[*mcp.Error](err); !ok || answered.Message != "no such customer" {
+			t.Errorf("modern %t: got %v, want the error of the server", modern, err)
+		}
+	}
+}
+
+// TestContentEncoding has servers say how their answers are compressed, which nobody has asked
+// them for. Some say that they are not.
+func TestContentEncoding(t *testing.T) {
+	t.Parallel()
+	for coding, problem := range map[string]string{
+		"identity": "", "none": "", "gzip": `answer with Content-Encoding "gzip", which nobody asked for`,
+	} {
+		s := &web{session: "s", call: func(w http.ResponseWriter, _ *http.Request, m wire) {
+			w.Header().Set("Content-Encoding", coding)
+			events(w)("data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":%s}\n\n", m.ID, okResult)
+		}}
+		r := start(t, serve(t, s).config())
+		r.untilTool("tool")
+		_, err := r.call(t.Context(), "tool", `{}`, nil)
+		if (err != nil) != (problem != "") || err != nil && !strings.Contains(err.Error(), problem) {
+			t.Errorf("%s: got %v, want %q", coding, err, problem)
+		}
+	}
+}
+
 // TestAServerThatDoesNotKnowPingLives has a server refuse calls in a way that makes a
 // session suspect. Its answer to ping proves that it lives, whatever it says.
 func TestAServerThatDoesNotKnowPingLives(t *testing.T) {

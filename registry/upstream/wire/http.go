@@ -216,6 +216,10 @@ func (l *HTTP) Exchange(ctx context.Context, out *Request) (mcp.Object, error) {
 	case typeUnknown:
 	}
 	resp.discard()
+	if !isPlain(resp.Header) {
+		return mcp.Object{}, protocol("answer with Content-Encoding %.100q, which nobody asked for",
+			resp.Header.Get("Content-Encoding"))
+	}
 	return mcp.Object{}, protocol("answer of the media type %.100q, which MCP has not",
 		resp.Header.Get("Content-Type"))
 }
@@ -303,29 +307,29 @@ func (l *HTTP) answer(ctx context.Context, m *mcp.Message, out *Request) {
 	}
 }
 
-// refused turns an HTTP status that is no success into an error. The server is taken to
-// have run nothing, unless the status is 500 or more.
+// refused turns an HTTP status that is no success into an error. With 400 and 404, and
+// with 500 outside of a handshake, a JSON-RPC error in it is the answer. Otherwise the
+// server is taken to have run nothing, unless the status is 500 or more.
 func (l *HTTP) refused(out *Request, s *session, resp *response) error {
 	defer resp.discard()
 	cause := refusedBy(resp)
 	if resp.StatusCode < 400 || resp.StatusCode > 599 {
 		return protocol("%w", cause)
 	}
-	answered := l.refusal(out, resp)
-	legacySession := s.id != "" && out.Method != mcp.MethodInitialize
-	switch resp.StatusCode {
-	case http.StatusBadRequest, http.StatusNotFound:
-		if answered != nil {
-			// Some servers say so when they do not know the session. Whoever asked for a proof
-			// of life judges it: a server that does not know ping would be asked without end.
-			if out.Header == nil && out.Method != mcp.MethodPing {
-				l.up.CheckAlive()
-			}
-			return answered
+	answered, pings := l.refusal(out, resp), out.Method == mcp.MethodPing
+	begins := out.Method == mcp.MethodInitialize || out.Method == mcp.MethodDiscover
+	switch status := resp.StatusCode; {
+	case status == http.StatusNotFound && s.id != "" && !begins && (answered == nil || pings &&
+		answered.Code != mcp.CodeMethodNotFound && answered.Code != mcp.CodeInvalidParams):
+		return &SessionError{l, s}
+	case answered != nil && (status == http.StatusBadRequest || status == http.StatusNotFound ||
+		status == http.StatusInternalServerError && !begins):
+		// Some servers say so when they do not know the session. Whoever asked for a proof
+		// of life judges it: a server that does not know ping would be asked without end.
+		if out.Header == nil && !pings {
+			l.up.CheckAlive()
 		}
-		if legacySession && resp.StatusCode == http.StatusNotFound {
-			return &SessionError{l, s}
-		}
+		return answered
 	}
 	return unavailable(resp.StatusCode >= 500, cause)
 }

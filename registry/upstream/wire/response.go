@@ -4,6 +4,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -45,7 +46,7 @@ const (
 // mediaType returns the type of an answer's body. A compressed body is unknown, because
 // nobody asked for compression.
 func mediaType(header http.Header) media {
-	if header.Get("Content-Encoding") != "" {
+	if !isPlain(header) {
 		return typeUnknown
 	}
 	name := header.Get("Content-Type")
@@ -53,6 +54,12 @@ func mediaType(header http.Header) media {
 		name, _, _ = mime.ParseMediaType(name)
 	}
 	return mediaTypes[name]
+}
+
+// isPlain tells whether a body is not compressed. Some servers say that it is not, so that no
+// proxy compresses their event streams.
+func isPlain(header http.Header) bool {
+	return slices.Contains([]string{"", "identity", "none"}, header.Get("Content-Encoding"))
 }
 
 var mediaTypes = map[string]media{"application/json": typeJSON, "text/event-stream": typeStream}

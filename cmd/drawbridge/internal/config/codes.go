@@ -12,6 +12,7 @@ const (
 	codeNoMatch = gateway.CodeNoMatch // a pattern that matches nothing
 	// a rule denies all tools, and prompts or resources stay allowed
 	codeDeniesTools    = "denies-tools-alone"
+	codeExposed        = "exposed-file"       // analyze_csv reads a file of the config
 	codeForeignSubject = "foreign-subject"    // a subject whose issuer does not serve the tenant
 	codeLargeBody      = "large-body"         // a body may be larger than one user's share of the memory
 	codeMuchMemory     = "much-memory"        // limits.memory is more than the process has for requests
@@ -35,9 +36,9 @@ const (
 // Codes returns the codes of all warnings, in alphabetical order.
 func Codes() []string {
 	return []string{
-		codeDeniesTools, codeForeignSubject, codeLargeBody, codeMuchMemory, codeNoAudit, codeNoCommand,
-		codeNoMatch, codeNoRedis, codeNoReplicas, codeNoRights, codeOpenOperator, codePlainHTTP,
-		codeUnserved, CodeUnusedRelease, codeUnused, codeWritable, codeWrongPrefix,
+		codeDeniesTools, codeExposed, codeForeignSubject, codeLargeBody, codeMuchMemory, codeNoAudit,
+		codeNoCommand, codeNoMatch, codeNoRedis, codeNoReplicas, codeNoRights, codeOpenOperator,
+		codePlainHTTP, codeUnserved, CodeUnusedRelease, codeUnused, codeWritable, codeWrongPrefix,
 	}
 }
 

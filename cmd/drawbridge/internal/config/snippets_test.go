@@ -136,8 +136,10 @@ func loadSnippet(t *testing.T, text string) string {
 	dir := t.TempDir()
 	server := httptest.NewTLSServer(nil)
 	server.Close()
-	if err := os.Mkdir(filepath.Join(dir, "tokens"), 0o700); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"tokens", "data"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
 	}
 	text = strings.ReplaceAll(text, "/run/secrets/drawbridge/", "")
 	files := map[string][]byte{

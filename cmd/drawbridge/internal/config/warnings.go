@@ -112,8 +112,7 @@ func (r *reader) warnWritable() {
 	if runtime.GOOS == "windows" {
 		return // its files have access lists, and Go makes up the mode
 	}
-	files := slices.Concat(r.secrets, r.cfg.Sources.files)
-	for _, file := range slices.Compact(slices.Sorted(slices.Values(files))) {
+	for _, file := range r.files() {
 		info, err := os.Stat(file)
 		if err == nil && info.Mode().Perm()&0o002 != 0 {
 			r.warn(codeWritable, &node{file: file, line: 1, col: 1}, nil,
@@ -122,9 +121,15 @@ func (r *reader) warnWritable() {
 	}
 }
 
+// files returns all files that the config was read from, sorted.
+func (r *reader) files() []string {
+	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(r.secrets, r.cfg.Sources.files))))
+}
+
 // warnServer warns of a server that no tenant reaches, of a command that is no program
-// here or cannot be started as the config wants, and of credentials over plain HTTP. The
-// argument reached tells whether a tenant reaches the server.
+// here or cannot be started as the config wants, of credentials over plain HTTP, and of
+// files of the config among those that callers read. The argument reached tells whether a
+// tenant reaches the server.
 func (r *reader) warnServer(s *Server, reached bool, m member) {
 	within := []*node{m.value}
 	if !reached {
@@ -140,6 +145,17 @@ func (r *reader) warnServer(s *Server, reached bool, m member) {
 	if why := withheld(s.Rights, runtime.GOOS, os.Geteuid()); why != "" {
 		at := cmp.Or(m.value.member("user"), m.value.member("limits"))
 		r.warn(codeNoRights, at, within, "%s; as it is, the server will not start", why)
+	}
+	if at := m.value.child("builtin").child("analyze_csv").member("csv_root"); at != nil {
+		files := r.files()
+		if i := slices.IndexFunc(files, func(file string) bool {
+			below, err := filepath.Rel(s.CSVRoot, file)
+			return err == nil && filepath.IsLocal(below)
+		}); i >= 0 {
+			r.warn(codeExposed, at, within,
+				"callers of analyze_csv can read parts of %s, which is below this directory; give them one "+
+					"that has nothing but data", files[i])
+		}
 	}
 	for _, name := range []string{"url", "base_url"} {
 		if at := m.value.member(name); at != nil && s.exposesCredentials(at.text) {

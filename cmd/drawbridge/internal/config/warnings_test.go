@@ -59,6 +59,45 @@ func TestCredentialsOverPlainHTTP(t *testing.T) {
 	}
 }
 
+// TestFilesOfTheConfigAmongDataAreWarnedOf shows when: whoever may use analyze_csv reads the
+// first line of each file there, which of a key is all.
+func TestFilesOfTheConfigAmongDataAreWarnedOf(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"data", "data/keys"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"secret", "data/keys/secret"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("f3b1c0a9e8d7c6b5a4938271605f4e3d2c1b0a99"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, test := range []struct {
+		root, secret, exposed string
+	}{
+		{"data", "secret", ""},
+		{".", "secret", "drawbridge.yaml"},
+		{"data", "data/keys/secret", "data/keys/secret"},
+		{"data, acknowledge: [exposed-file]", "data/keys/secret", ""},
+		{"data/../.", "secret", "drawbridge.yaml"},
+	} {
+		root, rest, _ := strings.Cut(test.root, ",")
+		text := strings.Replace(minimal, "bad/secret", test.secret, 1)
+		text = strings.Replace(text, "{command: mcp-files}",
+			"{builtin: {analyze_csv: {csv_root: "+root+"}},"+rest+"}", 1)
+		cfg, err := parseConfig(filepath.Join(dir, "drawbridge.yaml"), []byte(text), testEnvironment)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(cfg.Warnings, func(w Warning) bool { return w.Code == codeExposed })
+		if (i >= 0) != (test.exposed != "") ||
+			i >= 0 && !strings.Contains(cfg.Warnings[i].Text, filepath.Join(dir, test.exposed)+",") {
+			t.Errorf("%s: got %v, want a warning of %q", test.root, cfg.Warnings, test.exposed)
+		}
+	}
+}
+
 func TestOperatorOnAllAddressesIsWarnedOf(t *testing.T) {
 	for address, want := range map[string]bool{
 		"0.0.0.0:9090": true, "[::]:9090": true, "[::ffff:0.0.0.0]:9090": true, "127.0.0.1:9090": false,

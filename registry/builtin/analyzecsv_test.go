@@ -85,6 +85,14 @@ func TestAnalyzeCSV(t *testing.T) {
 			"a\n" + strings.Repeat("999999999999999999\n", 20), `{"path":"f.csv"}`,
 			`{"rows":20,"columns":[{"name":"a","count":20,"numeric":20,"sum":19999999999999999980,"average":999999999999999999,"min":999999999999999999,"max":999999999999999999}]}`,
 		},
+		"several CRs, as programs write that convert twice": {
+			"a,b\r\r\n1,2\r\r\n", `{"path":"f.csv","column":"b"}`,
+			`{"rows":1,"columns":[{"name":"b","count":1,"numeric":1,"sum":2,"average":2,"min":2,"max":2}]}`,
+		},
+		"CR within cells": {
+			"\"a\rb\",c\n1\r2,3\n", `{"path":"f.csv","column":"c"}`,
+			`{"rows":1,"columns":[{"name":"c","count":1,"numeric":1,"sum":3,"average":3,"min":3,"max":3}]}`,
+		},
 		"no numbers": {
 			"a\nNaN\nInf\n0x10\n1_000\n1e101\n--1\n.\n-\n1e\ne1\n1.2.3\n" + strings.Repeat("9", 65) +
 				"\n", `{"path":"f.csv"}`,
@@ -110,6 +118,7 @@ func TestAnalyzeCSVSaysWhatIsWrong(t *testing.T) {
 		"empty.csv": "", "ragged.csv": "a,b\n1,2\nsecret\n", "quote.csv": "a\nsec\"ret\n",
 		"open.csv": "a\n\"secret\n",
 		"name.csv": strings.Repeat("x", 1001) + "\n1\n", "bytes.csv": "\xff\xfe\n1\n", "good.csv": "a\n1\n",
+		"mac.csv": "a,b\r1,2\r", "long.csv": strings.Repeat("a,b\r", 200),
 	})
 	for arguments, want := range map[string]string{
 		`{"path":"empty.csv"}`:                 "The file is empty",
@@ -118,6 +127,8 @@ func TestAnalyzeCSVSaysWhatIsWrong(t *testing.T) {
 		`{"path":"open.csv"}`:                  "has a misplaced quotation mark",
 		`{"path":"name.csv"}`:                  "name of column 1 is longer than 1000 bytes",
 		`{"path":"bytes.csv"}`:                 "is not UTF-8",
+		`{"path":"mac.csv"}`:                   "The lines of the file end with CR alone",
+		`{"path":"long.csv"}`:                  "The lines of the file end with CR alone",
 		`{"path":"good.csv","column":"b"}`:     "No column has that name",
 		`{"path":"good.csv","delimiter":"x"}`:  "The delimiter must be",
 		`{"path":"good.csv","delimiter":",,"}`: "The delimiter must be",

@@ -41,7 +41,8 @@ type connection struct {
 	// this connection
 	unread atomic.Uint32
 
-	said *wire.LastLines // of its child, the last one if it took several; empty for a server over HTTP
+	strange atomic.Bool     // the server sent what is no message
+	said    *wire.LastLines // of its child, the last one if it took several; empty for a server over HTTP
 	// of a pooled session: the connection that reads the lists; nil: this is that
 	// connection
 	control   *connection
@@ -125,7 +126,12 @@ func (c *connection) reread(changed topics) {
 func (c *connection) CheckAlive() { pace.Signal(c.suspected) }
 
 // Count counts n things that no server should send.
-func (c *connection) Count(kind Anomaly, n int) { c.cfg.Count(kind, n) }
+func (c *connection) Count(kind Anomaly, n int) {
+	if kind == Garbage {
+		c.strange.Store(true)
+	}
+	c.cfg.Count(kind, n)
+}
 
 // Saved is Config.saved.
 func (c *connection) Saved(ctx context.Context, do func() error) error { return c.cfg.saved(ctx, do) }

@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -78,7 +79,7 @@ func (d *dialer) openAs(ctx context.Context, c *connection, link wire.Link, k ki
 	defer cancel()
 	if link == nil {
 		if link, err = d.dial(ctx, c, k); err != nil {
-			return nil, d.timeout(err)
+			return nil, d.timeout(c, err)
 		}
 	}
 	defer func() {
@@ -87,7 +88,7 @@ func (d *dialer) openAs(ctx context.Context, c *connection, link wire.Link, k ki
 		}
 	}()
 	l, err = openLegacy(ctx, c, link, capabilities, open)
-	return l, d.timeout(err)
+	return l, d.timeout(c, err)
 }
 
 // openSide opens one session with a modern server in an older revision, for the type
@@ -186,11 +187,15 @@ func (d *dialer) lastSaid() []string {
 	return nil
 }
 
-// timeout turns an expired deadline of a handshake into an error that says so. Other
-// errors stay as they are.
-func (d *dialer) timeout(err error) error {
-	if errors.Is(err, context.DeadlineExceeded) {
-		return fault(d.cfg.Name).unavailable(true, errSilent)
+// timeout turns an expired deadline of a handshake into an error that says so, and what a
+// child said in place of an answer. Other errors stay as they are.
+func (d *dialer) timeout(c *connection, err error) error {
+	switch {
+	case !errors.Is(err, context.DeadlineExceeded):
+		return err
+	case d.cfg.URL == "" && c.strange.Load():
+		return c.server.unavailable(true, fmt.Errorf("%w, and on its standard output are lines that are no "+
+			"messages: it may speak over HTTP, or print its log there", errSilent))
 	}
-	return err
+	return c.server.unavailable(true, errSilent)
 }

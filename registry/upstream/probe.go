@@ -272,7 +272,7 @@ func (d *dialer) ask(ctx context.Context, c *control, link wire.Link, patient bo
 	says, err := asked.within(ctx, limit)
 	switch {
 	case err != nil:
-		err = d.timeout(err)
+		err = d.timeout(c.connection, err)
 	case says == saysModern:
 		d.became(c, m)
 		return nil
@@ -411,7 +411,7 @@ func (d *dialer) discovered(ctx, limited context.Context, m *modern) (verdict, e
 	case errors.As(err, &answered):
 		return d.weighError(answered)
 	case ctx.Err() != nil:
-		return 0, d.timeout(err)
+		return 0, d.timeout(m.conn, err)
 	case limited.Err() != nil:
 		return saysNothing, nil //nolint:nilerr // its silence is the answer
 	case errors.As(err, &unavailable) && !errors.As(err, &status):

@@ -2,7 +2,9 @@ package config
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net"
 	"net/netip"
@@ -135,12 +137,8 @@ func (r *reader) warnServer(s *Server, reached bool, m member) {
 	if !reached {
 		r.warn(codeUnused, m.key, within, "no tenant reaches the server %q", s.Name)
 	}
-	if at := m.value.member("command"); at != nil && upstream.CheckCommand(s.Command, s.Dir) != nil {
-		why := "it is not in PATH"
-		if strings.Contains(s.Command, " ") {
-			why = "no shell splits it, so all but the program belongs in args"
-		}
-		r.warn(codeNoCommand, at, within, "%q is no program that can be started here: %s", at.raw, why)
+	if at := m.value.member("command"); at != nil {
+		r.warnCommand(s, at, within)
 	}
 	if why := withheld(s.Rights, runtime.GOOS, os.Geteuid()); why != "" {
 		at := cmp.Or(m.value.member("user"), m.value.member("limits"))
@@ -193,6 +191,22 @@ func (r *reader) warnRecorded() {
 				m.name)
 		}
 	}
+}
+
+// warnCommand warns of a command that is no program here.
+func (r *reader) warnCommand(s *Server, at *node, within []*node) {
+	err, why := upstream.CheckCommand(s.Command, s.Dir), "it is not in PATH"
+	switch {
+	case err == nil:
+		return
+	case strings.Contains(s.Command, " "):
+		why = "no shell splits it, so all but the program belongs in args"
+	case errors.Is(err, fs.ErrPermission):
+		why = "the file may not be executed; chmod +x allows it"
+	case strings.Contains(s.Command, "/"):
+		why = "no program is there"
+	}
+	r.warn(codeNoCommand, at, within, "%q is no program that can be started here: %s", at.raw, why)
 }
 
 // watchMemory notes where the warnings about memory belong, and whether they are

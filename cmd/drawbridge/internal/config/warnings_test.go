@@ -59,6 +59,25 @@ func TestCredentialsOverPlainHTTP(t *testing.T) {
 	}
 }
 
+// TestNoCommandSaysWhy a program cannot be started, as far as that is known.
+func TestNoCommandSaysWhy(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "server.py")
+	if err := os.WriteFile(file, []byte("#!/usr/bin/python3\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for command, want := range map[string]string{
+		file:              "the file may not be executed; chmod +x allows it",
+		file + "x":        "no program is there",
+		"no-such-program": "it is not in PATH",
+		"npx server":      "no shell splits it, so all but the program belongs in args",
+	} {
+		cfg := parse(t, strings.Replace(minimal, "mcp-files", command, 1))
+		if len(cfg.Warnings) != 1 || !strings.HasSuffix(cfg.Warnings[0].Text, "started here: "+want) {
+			t.Errorf("%s: got %v, want %q", command, cfg.Warnings, want)
+		}
+	}
+}
+
 // TestFilesOfTheConfigAmongDataAreWarnedOf shows when: whoever may use analyze_csv reads the
 // first line of each file there, which of a key is all.
 func TestFilesOfTheConfigAmongDataAreWarnedOf(t *testing.T) {

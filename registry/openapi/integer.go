@@ -69,13 +69,7 @@ func (i *integers) pass(s *shape) {
 	}
 }
 
-// saysInteger tells whether a schema says that its values may be integers.
-func saysInteger(schema mcp.Object) bool {
-	said := schema.Value("type")
-	kinds, _ := said.Elements()
-	return said.Says("integer") ||
-		slices.ContainsFunc(kinds, func(kind mcp.RawJSON) bool { return kind.Says("integer") })
-}
+func saysInteger(schema mcp.Object) bool { return says(schema.Value("type"), "integer") }
 
 // find returns the shape of the member of that name, or of elements.
 func (i *integers) find(s *shape, keyword, name string) *shape {

@@ -350,12 +350,10 @@ func (s *schemas) newName(at *place) string {
 	}
 }
 
-// says tells whether a schema says that its values are of that type.
-func (s *schemas) says(at *place, kind string) bool {
-	at, err := s.from.followed(at, sectionSchemas)
-	said := at.child("type")
-	return err == nil && (said.value().Says(kind) ||
-		slices.ContainsFunc(said.items(), func(one *place) bool { return one.raw.Says(kind) }))
+// says tells whether a type, as a schema has it, is of that kind or may be.
+func says(kinds mcp.RawJSON, kind string) bool {
+	several, _ := kinds.Elements()
+	return slices.ContainsFunc(append(several, kinds), func(one mcp.RawJSON) bool { return one.Says(kind) })
 }
 
 // listsObjects tells whether a schema says that its values are lists of objects.
@@ -376,27 +374,18 @@ func (s *schemas) elementsOf(at *place) *place {
 // isObject tells whether a schema says that its values are objects, itself or in a part
 // of it by allOf.
 func (s *schemas) isObject(at *place) bool {
-	return s.some(at, []string{"allOf"}, func(one *place) bool {
-		return s.says(one, "object") || len(one.child("properties").names()) > 0
-	})
-}
-
-// some tells whether is is true of a schema, or of one that stands in a list under one of
-// these keywords in it, or in such a one.
-func (s *schemas) some(at *place, keywords []string, is func(*place) bool) bool {
-	met := map[*place]bool{nil: true} // they may lead back to each other
-	var look func(at *place) bool
-	look = func(at *place) bool {
+	met := map[*place]bool{nil: true} // parts may lead back to each other
+	var is func(at *place) bool
+	is = func(at *place) bool {
 		at, err := s.from.followed(at, sectionSchemas)
 		if err != nil || met[at] {
 			return false
 		}
 		met[at] = true
-		return is(at) || slices.ContainsFunc(keywords, func(keyword string) bool {
-			return slices.ContainsFunc(at.child(keyword).items(), look)
-		})
+		return says(at.child("type").value(), "object") || len(at.child("properties").names()) > 0 ||
+			slices.ContainsFunc(at.child("allOf").items(), is)
 	}
-	return look(at)
+	return is(at)
 }
 
 // exclusive converts an exclusive bound from the form of 3.0, a flag beside the bound, to

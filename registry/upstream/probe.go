@@ -118,9 +118,12 @@ func (d *dialer) connectHTTP(ctx context.Context, c *control) error {
 		}
 		return err
 	}
-	if err = d.older(ctx, c, nil, kindLegacy); refused(err) && d.cfg.Type == "" &&
-		d.older(ctx, c, nil, kindSSE) == nil {
-		return nil
+	if err = d.older(ctx, c, nil, kindLegacy); !refused(err) || d.cfg.Type != "" {
+		return err
+	}
+	other := d.older(ctx, c, nil, kindSSE)
+	if other == nil || errors.Is(other, wire.ErrEndpoint) || isAnswer(other) || wantsSignIn(other) {
+		return other // a server that speaks HTTP+SSE, and says what is wrong
 	}
 	return err
 }

@@ -401,6 +401,19 @@ func TestTrap23_EndpointIsResolvedAgainstTheURL(t *testing.T) {
 	}
 }
 
+// TestForeignEndpointIsToldWhereTheTransportIsFound too, and not that the server takes no POST.
+func TestForeignEndpointIsToldWhereTheTransportIsFound(t *testing.T) {
+	t.Parallel()
+	s := serveStreamed(t, &streamed{endpoint: "http://mcp.internal:8000/messages?session=%s"})
+	cfg := s.config()
+	cfg.Type = ""
+	r := start(t, cfg)
+	r.until("an attempt ended", func() bool { return r.last().Tried })
+	if got := r.last(); got.Up || got.Problem != "endpoint is not an address on the origin of the url" {
+		t.Errorf("got %+v, want down because of the endpoint", got)
+	}
+}
+
 // TestForeignEndpointIsRefused shows that no address gets the operator's credentials but
 // those of the origin.
 func TestForeignEndpointIsRefused(t *testing.T) {

@@ -27,10 +27,11 @@ const (
 	maxEvent = 4 * maxMessage
 )
 
-var (
-	errEndpoint   = errors.New("endpoint is not an address on the origin of the url")
-	errStreamDone = errors.New("event stream ended")
-)
+// ErrEndpoint is the error for a server whose stream says that messages are to be posted
+// elsewhere.
+var ErrEndpoint = errors.New("endpoint is not an address on the origin of the url")
+
+var errStreamDone = errors.New("event stream ended")
 
 // SSE is HTTP+SSE: one event stream brings everything that the server says, and its first
 // event says where messages are posted to. The stream is the session; it cannot be
@@ -104,7 +105,7 @@ func (l *SSE) awaitEndpoint(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-l.life.Done():
-		if cause := l.Loss(); errors.Is(cause, errEndpoint) {
+		if cause := l.Loss(); errors.Is(cause, ErrEndpoint) {
 			return protocol("%w", cause)
 		}
 		return unavailable(true, l.Loss())
@@ -161,11 +162,11 @@ func (l *SSE) receive(ctx context.Context, body io.Reader) error {
 // credentials, are sent there.
 func endpoint(source *url.URL, data []byte) (*url.URL, error) {
 	if len(data) == 0 || len(data) > maxEndpoint || bytes.ContainsAny(data, "\\\n\r\t ") {
-		return nil, errEndpoint
+		return nil, ErrEndpoint
 	}
 	target, err := source.Parse(string(data))
 	if err != nil || target.Opaque != "" || target.User != nil || origin(target) != origin(source) {
-		return nil, errEndpoint
+		return nil, ErrEndpoint
 	}
 	target.Fragment, target.RawFragment = "", ""
 	return target, nil

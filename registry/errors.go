@@ -12,6 +12,9 @@ type UnavailableError struct {
 	Server string
 	Sent   bool // the server may have received the call; only a call that was not sent is safe to repeat
 	SignIn bool // the server wants a sign-in, as in DownError
+	// Status is the HTTP status with which the server refused it, as it would again. Zero:
+	// there was none.
+	Status int
 	// Credential is why the server was not told, or did not believe, who calls. "": that is
 	// not why.
 	Credential credential.Fault

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -309,22 +310,27 @@ func TestARepeatAtALostServerDoesNotSayThatNothingWasSent(t *testing.T) {
 func TestTheAuditTellsACallThatWasNotMadeFromALostOne(t *testing.T) {
 	for _, test := range []struct {
 		sent, signIn bool
+		status       int
 		code, reason string
 		text         string
 	}{
-		{false, false, "DB-UPSTREAM-DOWN", "start", "The server lib is not available now"},
+		{false, false, 0, "DB-UPSTREAM-DOWN", "start", "The server lib is not available now"},
 		{
-			false, true, "DB-UPSTREAM-DOWN", "start",
+			false, false, http.StatusRequestEntityTooLarge, "DB-UPSTREAM-DOWN", "start",
+			"The server lib refused the request with the HTTP status 413; the call was not made",
+		},
+		{
+			false, true, http.StatusUnauthorized, "DB-UPSTREAM-DOWN", "start",
 			"The server lib did not make the call: it wants a sign-in, and the operator",
 		},
-		{true, false, "DB-UPSTREAM-LOST", "lost", "The server went away"},
+		{true, false, 0, "DB-UPSTREAM-LOST", "lost", "The server went away"},
 	} {
 		for _, cause := range []error{
 			errors.New("child ended"), mcp.Errorf(mcp.CodeInvalidParams, "no such revision"),
 		} {
 			b, l := newLibrary(t)
 			l.fails(&registry.UnavailableError{
-				Server: "lib", Sent: test.sent, SignIn: test.signIn, Err: cause,
+				Server: "lib", Sent: test.sent, SignIn: test.signIn, Status: test.status, Err: cause,
 			})
 			_, failure := b.handle(t, ask(mcp.MethodToolsCall, subjects[0].params))
 			if stable(failure) != test.code || !strings.HasPrefix(failure.Message, test.text) {

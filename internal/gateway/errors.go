@@ -472,10 +472,15 @@ func notAvailable(err *registry.UnavailableError) failure {
 		}
 	}
 	text, again := "The server "+err.Server+" is not available now; the call was not made", time.Second
-	if err.SignIn {
+	switch {
+	case err.SignIn:
 		text = "The server " + err.Server +
 			" did not make the call: it wants a sign-in, and the operator of " +
 			"this gateway must give a credential that it takes. Go on without it."
+		again = downRetryMax
+	case err.Status != 0:
+		text = fmt.Sprintf("The server %s refused the request with the HTTP status %d; the call was not made",
+			err.Server, err.Status)
 		again = downRetryMax
 	}
 	return failure{

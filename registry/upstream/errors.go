@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -34,8 +35,8 @@ type fault string
 // the server may have received the request, so the call may have taken effect.
 func (f fault) unavailable(sent bool, err error) error {
 	return &registry.UnavailableError{
-		Server: string(f), Sent: sent, SignIn: wantsSignIn(err), Credential: credential.FaultOf(err),
-		Err: err,
+		Server: string(f), Sent: sent, SignIn: wantsSignIn(err), Status: refusedFor(err),
+		Credential: credential.FaultOf(err), Err: err,
 	}
 }
 
@@ -133,6 +134,17 @@ func toOpen(err error) *mcp.Error {
 func wantsSignIn(err error) bool {
 	refused, ok := errors.AsType[*wire.StatusError](err)
 	return ok && refused.SignIn
+}
+
+// refusedFor returns the status of a refusal that another attempt would meet again, zero for
+// any other error.
+func refusedFor(err error) int {
+	refused, ok := errors.AsType[*wire.StatusError](err)
+	passing := []int{http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests}
+	if !ok || refused.Status < 400 || refused.Status >= 500 || slices.Contains(passing, refused.Status) {
+		return 0
+	}
+	return refused.Status
 }
 
 // Refusals of questions.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
 )
 
@@ -341,6 +342,25 @@ func TestAnErrorWithTheStatus500IsTheAnswer(t *testing.T) {
 		_, err := r.call(t.Context(), "tool", `{}`, nil)
 		if answered, ok := errors.AsType[*mcp.Error](err); !ok || answered.Message != "no such customer" {
 			t.Errorf("modern %t: got %v, want the error of the server", modern, err)
+		}
+	}
+}
+
+// TestStatusOfARefusal tells which are told to the caller: those that a repeat would meet too.
+func TestStatusOfARefusal(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[int]int{
+		http.StatusBadRequest: 400, http.StatusForbidden: 403, http.StatusRequestEntityTooLarge: 413,
+		http.StatusTooManyRequests: 0, http.StatusRequestTimeout: 0, http.StatusServiceUnavailable: 0,
+	} {
+		s := &web{modern: true, call: func(w http.ResponseWriter, _ *http.Request, _ wire) {
+			w.WriteHeader(status)
+		}}
+		r := start(t, serve(t, s).config())
+		r.untilTool("tool")
+		_, err := r.call(t.Context(), "tool", `{}`, nil)
+		if got, ok := errors.AsType[*registry.UnavailableError](err); !ok || got.Status != want {
+			t.Errorf("%d: got %+v, want the status %d", status, err, want)
 		}
 	}
 }

@@ -2,29 +2,51 @@ package openapi
 
 import (
 	"bytes"
+	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
+	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
 // maxLooked is how many bytes of schemas are looked at for the integers of one call, since
 // many values may lead to much of them. Beyond that, numbers stay as they are written.
 const maxLooked = 8 << 20
 
+// integerTime is about how long it takes to look at one byte of arguments.
+const integerTime = 40 * time.Nanosecond
+
 // integral returns the arguments of a call with every integer written as one. To a schema
 // 7.0 is an integer, and clients that have all numbers as floats write it so, but few APIs
-// take it for one. What is no integer by the tool's schema stays as it is written.
-func (c *caller) integral(arguments mcp.RawJSON) mcp.RawJSON {
-	if !bytes.Contains(arguments, []byte(".0")) {
-		return arguments
+// take it for one. What is no integer by the tool's schema stays as it is written. The
+// error is that of ctx, which ended while many arguments waited for their turn.
+func (c *caller) integral(ctx context.Context, call *registry.Call) (mcp.Object, error) {
+	arguments := call.Params.Value("arguments")
+	if bytes.Contains(arguments, []byte(".0")) {
+		release, err := c.turns.Finish(ctx, call.Memory.User(), time.Duration(len(arguments))*integerTime)
+		if err != nil {
+			return mcp.Object{}, c.unavailable(ctx, false, err)
+		}
+		defer release()
+		arguments = c.withoutPoints(arguments)
 	}
+	o, _ := mcp.ObjectOf(arguments)
+	return o, nil
+}
+
+// withoutPoints is integral for arguments that may have such an integer.
+func (c *caller) withoutPoints(arguments mcp.RawJSON) mcp.RawJSON {
 	all := &shape{}
 	i := &integers{Cursor: strictjson.CursorOf(arguments), left: maxLooked}
 	i.defs, _ = mcp.ObjectOf(c.schema.Member("$defs"))
 	i.join(all, c.schema)
 	i.pass(all)
+	if len(i.points) == 0 {
+		return arguments
+	}
 	whole, from := make([]byte, 0, len(arguments)), 0
 	for _, at := range i.points {
 		whole, from = append(whole, arguments[from:at]...), at+len(".0")

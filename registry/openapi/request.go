@@ -245,7 +245,10 @@ func (c *caller) content(arguments mcp.Object) ([]byte, error) {
 // *registry.UnavailableError, errAddress, a *registry.MemoryError or that of ctx. An
 // *UnavailableError says whether the API may have received the call.
 func (c *caller) run(ctx context.Context, call *registry.Call) (mcp.Object, error) {
-	arguments, _ := mcp.ObjectOf(c.integral(call.Params.Value("arguments")))
+	arguments, err := c.integral(ctx, call)
+	if err != nil {
+		return mcp.Object{}, err
+	}
 	address, err := c.address(arguments)
 	if err != nil {
 		return mcp.Object{}, err

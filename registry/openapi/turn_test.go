@@ -1,6 +1,8 @@
 package openapi_test
 
 import (
+	"context"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -66,6 +68,49 @@ func TestLargeAnswersTakeTurnsAtOnce(t *testing.T) {
 			if !answered || turns.Busy() != 0 {
 				t.Errorf("%d bytes, afterwards: answered is %t, and %d slots are held", size, answered,
 					turns.Busy())
+			}
+		})
+	}
+}
+
+// TestManyIntegersTakeTurnsAtOnce keeps the one slot busy: to look for integers in large
+// arguments waits for it, whoever leaves meanwhile sends nothing, and small ones do not wait.
+func TestManyIntegersTakeTurnsAtOnce(t *testing.T) {
+	t.Parallel()
+	document := operation("/x", `"requestBody":{"content":{"application/json":{"schema":{
+		"type":"array","items":{"type":"integer"}}}}}`)
+	document = []byte(strings.Replace(string(document), `"get"`, `"post"`, 1))
+	for count, waits := range map[int]bool{1: false, 100_000: true} {
+		synctest.Test(t, func(t *testing.T) {
+			turns := fairqueue.New(1)
+			tools, _ := load(t, openapi.Config{
+				Name: "issues", Document: document, BaseURL: "http://api.invalid", Include: []string{"op"},
+				Client: oneAnswer(`1`), Turns: turns,
+			})
+			leave, err := turns.Enter(t.Context(), share.User{TenantID: "loud"}, time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer leave()
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() {
+				_, err := tools["op"].Call(ctx, &registry.Call{
+					Method: mcp.MethodToolsCall,
+					Params: mcp.NewObject(mcp.Member{
+						Name:  "arguments",
+						Value: mcp.RawJSON(`{"body":[` + strings.Repeat("1.0,", count) + `2.0]}`),
+					}),
+				})
+				ended <- err
+			}()
+			synctest.Wait()
+			if len(ended) == 1 == waits {
+				t.Errorf("%d integers, while the slot is held: ended is %t", count, len(ended) == 1)
+			}
+			cancel()
+			if err := <-ended; (err != nil) != waits || waits && !errors.Is(err, context.Canceled) {
+				t.Errorf("%d integers: got %v", count, err)
 			}
 		})
 	}

@@ -91,3 +91,16 @@ func TestSlotsThatCameForAnotherCallAreTaken(t *testing.T) {
 		}
 	}
 }
+
+// TestNoUserIsBlamedForSlotsThatAreElsewhere: a caller who holds nothing was told that it
+// had half of what its tenant may have, when other replicas had all of that.
+func TestNoUserIsBlamedForSlotsThatAreElsewhere(t *testing.T) {
+	b := newBench(t, TenantConfig{ID: "acme", Servers: []string{"box"}})
+	b.config.Allot = &steppedSlots{}
+	for _, kind := range []allot.Kind{allot.Calls, allot.Streams} {
+		err := b.takeSlot(t.Context(), kind, share.User(alice.User()), 100)
+		if !errors.Is(err, share.ErrTenant) {
+			t.Errorf("%s: got %v, want an error that names the tenant", kind, err)
+		}
+	}
+}

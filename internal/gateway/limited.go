@@ -112,10 +112,13 @@ func (g *Gateway) Taken(kind allot.Kind, tenant string) int {
 
 // take takes one of the limit slots of the user's tenant, of which here may be given
 // out. The error is one of package share if there was none, and errNoSlots if there never
-// is one.
+// is one. Where other replicas have all of them, that is no user's doing.
 func take(slots *share.Budget, user share.User, limit, here int) error {
-	if limit == 0 {
+	switch {
+	case limit == 0:
 		return errNoSlots
+	case here == 0:
+		return share.ErrTenant
 	}
 	return slots.TakeWithin(user, 1, share.Bounds{Tenant: int64(here), User: int64(ofUser(here))})
 }

@@ -25,7 +25,7 @@ const (
 	quiet   = 2 * time.Second
 	idle    = 30 * time.Second // after which it is given up in any case
 	pause   = renewal / 2      // after a refusal, in which no larger block is asked for
-	least   = 8                // slots that are asked for at first
+	first   = 8                // slots that are asked for at first, at most
 	abreast = 64               // renewals under way at once
 )
 
@@ -130,7 +130,7 @@ func (b *Blocks) hereLocked(one *block) int {
 		slots = one.slots
 	}
 	if away {
-		slots = max(slots, one.limit/max(b.config.Replicas, 1), 1)
+		slots = max(slots, b.share(one.limit))
 	}
 	return min(slots, one.limit)
 }
@@ -157,13 +157,20 @@ func (b *Blocks) More(ctx context.Context, kind Kind, tenant string, limit int) 
 // grow asks for twice as many slots as there were before. Whoever wants more may do so
 // while some are free here, which are for other users, or for calls at other servers.
 func (b *Blocks) grow(ctx context.Context, one *block, before int) {
-	b.ask(ctx, one, func(d *demand) { d.wanted = max(2*d.taken, 2*d.granted, least) })
+	b.ask(ctx, one, func(d *demand) { d.wanted = max(2*d.taken, 2*d.granted, b.least(d.limit)) })
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if here := b.hereLocked(one); here <= before || here <= b.config.Used(one.kind, one.tenant) {
 		one.refused = time.Now()
 	}
 }
+
+// least returns how many of that many slots are asked for at first: no more than an even
+// part, or a tenant with few would find none at the next replica while none is taken.
+func (b *Blocks) least(limit int) int { return min(b.share(limit), first) }
+
+// share returns an even part of that many slots, one at least.
+func (b *Blocks) share(limit int) int { return max(limit/max(b.config.Replicas, 1), 1) }
 
 // demand is what a replica asks Redis for, of the slots of a tenant.
 type demand struct {
@@ -253,7 +260,7 @@ func (b *Blocks) renew(ctx context.Context, one *block) {
 		switch {
 		case over:
 		case used:
-			d.wanted = max(2*d.taken, d.granted-d.granted/4, least)
+			d.wanted = max(2*d.taken, d.granted-d.granted/4, b.least(d.limit))
 		default:
 			d.wanted = max(d.taken, d.granted-max(d.granted/4, 1))
 		}

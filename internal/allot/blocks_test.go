@@ -26,6 +26,7 @@ const tenant = "acme"
 type holder struct {
 	*allot.Blocks
 
+	tenant    string
 	limit     int
 	taken     atomic.Int64
 	unnoticed atomic.Bool // the others take it for alive though Redis is away
@@ -61,7 +62,7 @@ func join(t *testing.T, store *redis.Store, self string, replicas, limit int) *h
 	found, _ := censuses.LoadOrStore(t, &livingReplicas{living: make(map[replica.ID]bool)})
 	here := found.(*livingReplicas) //nolint:forcetypeassert // nothing else is stored
 	here.set(replica.ID(self), true)
-	h, began := &holder{limit: limit}, time.Now()
+	h, began := &holder{tenant: tenant, limit: limit}, time.Now()
 	h.Blocks = allot.NewBlocks(allot.Config{
 		Store: store, Self: self, Replicas: replicas, Living: here.all,
 		Leads: func() (time.Time, bool) { return began, store.Up() == nil || h.unnoticed.Load() },
@@ -76,7 +77,7 @@ func join(t *testing.T, store *redis.Store, self string, replicas, limit int) *h
 // take takes a slot as the desk does.
 func (h *holder) take(ctx context.Context) bool {
 	within := func() bool {
-		here := int64(h.Here(allot.Calls, tenant, h.limit))
+		here := int64(h.Here(allot.Calls, h.tenant, h.limit))
 		for {
 			n := h.taken.Load()
 			if n >= here {
@@ -87,7 +88,7 @@ func (h *holder) take(ctx context.Context) bool {
 			}
 		}
 	}
-	return within() || h.More(ctx, allot.Calls, tenant, h.limit) && within()
+	return within() || h.More(ctx, allot.Calls, h.tenant, h.limit) && within()
 }
 
 func (h *holder) give() { h.taken.Add(-1) }
@@ -114,6 +115,26 @@ func TestOneReplicaMayUseAll(t *testing.T) {
 	}
 	if a.take(t.Context()) || b.take(t.Context()) {
 		t.Error("there was a place beyond the limit")
+	}
+}
+
+// TestFewSlotsAreFoundAtEachReplica: of a tenant with few slots, the first replica that was
+// asked took all. A client whose load balancer sent each call to the next one was refused,
+// though it had no call in work.
+func TestFewSlotsAreFoundAtEachReplica(t *testing.T) {
+	t.Parallel()
+	store := redistest.Start(t).Store(t)
+	for _, limit := range []int{2, 4, 9} {
+		a := join(t, store, fmt.Sprint("a", limit), 2, limit)
+		b := join(t, store, fmt.Sprint("b", limit), 2, limit)
+		for _, h := range []*holder{a, b, a, b} {
+			h.tenant = fmt.Sprint("few", limit)
+			if !h.take(t.Context()) {
+				t.Errorf("of %d slots none was found, and none is taken", limit)
+				continue
+			}
+			h.give()
+		}
 	}
 }
 

@@ -38,9 +38,9 @@ type Slots interface {
 	// Here returns how many of the limit slots of the tenant this replica may give out
 	// now, those that are taken here included. It waits for nothing.
 	Here(kind Kind, tenant string, limit int) int
-	// More asks for more than Here said, and tells whether Here may say more now. It
-	// waits until the context ends, for one round trip at most.
-	More(ctx context.Context, kind Kind, tenant string, limit int) bool
+	// More asks for more than Here said, so that Here may say more after it. It waits
+	// until the context ends, for one round trip at most.
+	More(ctx context.Context, kind Kind, tenant string, limit int)
 }
 
 // Whole is Slots where there is one replica.
@@ -52,4 +52,4 @@ var _ Slots = Whole{}
 func (Whole) Here(_ Kind, _ string, limit int) int { return limit }
 
 // More implements Slots: there are no more.
-func (Whole) More(context.Context, Kind, string, int) bool { return false }
+func (Whole) More(context.Context, Kind, string, int) {}

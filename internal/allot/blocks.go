@@ -137,7 +137,7 @@ func (b *Blocks) hereLocked(one *block) int {
 
 // More implements Slots. All who want more slots of a tenant at the same time wait for
 // the same answer.
-func (b *Blocks) More(ctx context.Context, kind Kind, tenant string, limit int) bool {
+func (b *Blocks) More(ctx context.Context, kind Kind, tenant string, limit int) {
 	now := time.Now()
 	b.mu.Lock()
 	one := b.blockLocked(name{kind, tenant}, limit, now)
@@ -145,13 +145,13 @@ func (b *Blocks) More(ctx context.Context, kind Kind, tenant string, limit int) 
 	refused := before >= limit || now.Sub(one.refused) < pause
 	b.mu.Unlock()
 	if refused {
-		return false
+		return
 	}
-	_, err := b.growing.Do(ctx, string(kind)+" "+tenant, func(ctx context.Context) (struct{}, error) {
-		b.grow(ctx, one, before) // the patience of the store bounds it
+	// the patience of the store bounds it, and Here says what came of it
+	_, _ = b.growing.Do(ctx, string(kind)+" "+tenant, func(ctx context.Context) (struct{}, error) {
+		b.grow(ctx, one, before)
 		return struct{}{}, nil
 	})
-	return err == nil && b.Here(kind, tenant, limit) > before
 }
 
 // grow asks for twice as many slots as there were before. Whoever wants more may do so

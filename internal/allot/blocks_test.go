@@ -88,7 +88,11 @@ func (h *holder) take(ctx context.Context) bool {
 			}
 		}
 	}
-	return within() || h.More(ctx, allot.Calls, h.tenant, h.limit) && within()
+	if within() {
+		return true
+	}
+	h.More(ctx, allot.Calls, h.tenant, h.limit)
+	return within()
 }
 
 func (h *holder) give() { h.taken.Add(-1) }
@@ -273,7 +277,8 @@ func TestIdleTenantsCostNothing(t *testing.T) {
 	a := join(t, server.Store(t), "a", 3, 100)
 	a.taken.Store(1)
 	for i := range 200 {
-		if !a.More(t.Context(), allot.Streams, fmt.Sprint("tenant", i), 100) {
+		name := fmt.Sprint("tenant", i)
+		if a.More(t.Context(), allot.Streams, name, 100); a.Here(allot.Streams, name, 100) == 0 {
 			t.Fatal("places were refused")
 		}
 	}
@@ -388,7 +393,7 @@ func TestABlockIsGivenUpOnceRedisIsBack(t *testing.T) {
 	}
 	store := redistest.Run(t, redis.New(cfg))
 	a, b := join(t, store, "a", 2, 10), join(t, server.Store(t), "b", 2, 10)
-	if !a.More(t.Context(), allot.Calls, tenant, 10) {
+	if a.More(t.Context(), allot.Calls, tenant, 10); a.Here(allot.Calls, tenant, 10) == 0 {
 		t.Fatal("no block was granted")
 	}
 	server.Freeze(t)

@@ -14,13 +14,11 @@ type steppedSlots struct{ here, steps int }
 
 func (d *steppedSlots) Here(_ allot.Kind, _ string, limit int) int { return min(d.here, limit) }
 
-func (d *steppedSlots) More(context.Context, allot.Kind, string, int) bool {
-	if d.steps == 0 {
-		return false
+func (d *steppedSlots) More(context.Context, allot.Kind, string, int) {
+	if d.steps > 0 {
+		d.steps--
+		d.here *= 2
 	}
-	d.steps--
-	d.here *= 2
-	return true
 }
 
 // singleSlots gives out one slot more each time that it is asked.
@@ -28,10 +26,7 @@ type singleSlots struct{ here int }
 
 func (d *singleSlots) Here(_ allot.Kind, _ string, limit int) int { return min(d.here, limit) }
 
-func (d *singleSlots) More(context.Context, allot.Kind, string, int) bool {
-	d.here++
-	return true
-}
+func (d *singleSlots) More(context.Context, allot.Kind, string, int) { d.here++ }
 
 // TestSlotsAreAskedForUntilOneIsFree: a replica that gets too few slots in one step asks
 // again, so that a burst of one user's calls is served while slots of the tenant are free.
@@ -75,10 +70,7 @@ type overtaken struct{ here int }
 
 func (o *overtaken) Here(_ allot.Kind, _ string, limit int) int { return min(o.here, limit) }
 
-func (o *overtaken) More(_ context.Context, _ allot.Kind, _ string, limit int) bool {
-	o.here = limit
-	return false
-}
+func (o *overtaken) More(_ context.Context, _ allot.Kind, _ string, limit int) { o.here = limit }
 
 // TestSlotsThatCameForAnotherCallAreTaken: of calls that come at one moment, one that
 // asks for more slots after another has got them takes one of those.

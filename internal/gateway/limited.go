@@ -87,9 +87,9 @@ func (g *Gateway) tryWithMore(ctx context.Context, kind allot.Kind, tenant strin
 	here := g.config.Allot.Here(kind, tenant, limit)
 	err := try(here)
 	for err != nil && !errors.Is(err, errServerCrowded) && here < limit {
-		before, more := here, g.config.Allot.More(ctx, kind, tenant, limit)
-		here = g.config.Allot.Here(kind, tenant, limit)
-		if !more && here <= before { // others may have got more before this one asked
+		before := here
+		g.config.Allot.More(ctx, kind, tenant, limit)
+		if here = g.config.Allot.Here(kind, tenant, limit); here <= before {
 			break
 		}
 		err = try(here)
@@ -114,10 +114,10 @@ func (g *Gateway) Taken(kind allot.Kind, tenant string) int {
 // out. The error is one of package share if there was none, and errNoSlots if there never
 // is one. Where other replicas have all of them, that is no user's doing.
 func take(slots *share.Budget, user share.User, limit, here int) error {
-	switch {
-	case limit == 0:
+	if limit == 0 {
 		return errNoSlots
-	case here == 0:
+	}
+	if here == 0 {
 		return share.ErrTenant
 	}
 	return slots.TakeWithin(user, 1, share.Bounds{Tenant: int64(here), User: int64(ofUser(here))})

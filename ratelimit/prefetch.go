@@ -21,6 +21,7 @@ type prefetch struct {
 
 	key, group string // of the bucket: its key in Redis, and its Group
 	replicas   int
+	shared     bool          // somebody shares it with others
 	tokens     int           // that may be used
 	aside      int           // more tokens, which calls keep during their trips
 	until      time.Time     // when they are lost
@@ -38,6 +39,7 @@ func (l *prefetch) adapt(b *Bucket) {
 		l.key, l.group, l.limit = keyOf(b), b.Group, b.Limit
 		l.tokens, l.left, l.at = 0, float64(b.Limit.Burst), time.Time{}
 	}
+	l.shared = b.Sharer != ""
 }
 
 // available returns how many tokens may be used now.
@@ -71,6 +73,11 @@ func (l *prefetch) refuse(w *want, has int, now time.Time) *ExceededError {
 
 // most returns how many tokens the prefetch may have.
 func (l *prefetch) most() int { return l.limit.Burst / (prefetchPart * l.replicas) }
+
+// inTurn tells whether one trip waits for the one before: it needs to know what that has
+// brought ahead, or what whoever takes has taken by it. The calls of a user whose own
+// bucket is small depend on neither, and each is a trip: in turn they would take long.
+func (l *prefetch) inTurn() bool { return l.most() > 0 || l.shared }
 
 // isLow tells whether the prefetch should be filled: half of it is used, or its time is half
 // over.

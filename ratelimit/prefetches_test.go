@@ -375,6 +375,56 @@ func TestManyWaitForOneTrip(t *testing.T) {
 	})
 }
 
+// TestCallsThatAskEachTimeDoSoAtOnce: of a bucket of which nothing is taken ahead, calls
+// that come at one moment asked one after the other, so that the last of a user's twenty
+// waited for twenty round trips.
+func TestCallsThatAskEachTimeDoSoAtOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		l := w.named("me", 3)
+		ratelimit.Before(l, func([]string) { time.Sleep(100 * time.Millisecond) })
+		user := ratelimit.Bucket{Key: "user", Limit: ratelimit.Limit{Rate: 1e-9, Burst: 20}}
+		began, refused := time.Now(), atomic.Int64{}
+		var group sync.WaitGroup
+		for range 25 {
+			group.Go(func() {
+				if exceeded(t, l, user) != nil {
+					refused.Add(1)
+				}
+			})
+		}
+		group.Wait()
+		if took := time.Since(began); took > 100*time.Millisecond || refused.Load() != 5 {
+			t.Errorf("25 calls took %s, and %d were refused; want one round trip, and 5", took,
+				refused.Load())
+		}
+	})
+}
+
+// TestOneWhoComesAtOnceTakesNoMoreThanItsShare: calls of one sharer that come at one moment
+// take no more of a bucket than one after the other.
+func TestOneWhoComesAtOnceTakesNoMoreThanItsShare(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		l := w.named("me", 3)
+		ratelimit.Before(l, func([]string) { time.Sleep(time.Millisecond) })
+		shared := ratelimit.Bucket{
+			Key: "tool", Sharer: "alice", Limit: ratelimit.Limit{Rate: 1e-9, Burst: 20},
+		}
+		var group sync.WaitGroup
+		got := atomic.Int64{}
+		for range 25 {
+			group.Go(func() {
+				if exceeded(t, l, shared) == nil {
+					got.Add(1)
+				}
+			})
+		}
+		group.Wait()
+		if n := got.Load(); n != 10 {
+			t.Errorf("%d taken of 20, want half", n)
+		}
+	})
+}
+
 // TestRefusedCallsPrefetchNothing: calls that a narrow bucket refuses leave nothing of
 // the wide one with their replica. A trip brought a token for each call that waited for
 // it, the replica kept them, up to three quarters of the bucket, and others were refused.

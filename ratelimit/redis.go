@@ -225,12 +225,15 @@ func (r *Redis) fetchLocked(ctx context.Context, wants []want, now time.Time) er
 	return refused
 }
 
-// beginLocked notes that a trip for those asks is under way until over is closed.
+// beginLocked notes that a trip for those asks is under way until over is closed, where
+// others have to wait for it.
 func beginLocked(asks []ask) (over chan struct{}) {
 	over = make(chan struct{})
 	for i := range asks {
 		a := &asks[i]
-		a.limit, a.prefetch.trip = a.prefetch.limit, over
+		if a.limit = a.prefetch.limit; a.prefetch.inTurn() {
+			a.prefetch.trip = over
+		}
 	}
 	return over
 }
@@ -251,7 +254,9 @@ func (r *Redis) goLocked(ctx context.Context, asks []ask, over chan struct{}, no
 	close(over)
 	for i := range asks {
 		a := &asks[i]
-		a.prefetch.trip = nil
+		if a.prefetch.trip == over {
+			a.prefetch.trip = nil
+		}
 		if err == nil && a.prefetch.limit == a.limit {
 			// of before the trip, so that the server lets the prefetch live longer than the
 			// replica does

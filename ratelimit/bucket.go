@@ -202,6 +202,15 @@ func (l Limit) Most() int {
 	return max(half, min(l.Burst, 1))
 }
 
+// most returns how many tokens of a full bucket one may take at once who shares it with
+// others, or "" for one whose bucket it is.
+func (l Limit) most(sharer string) int {
+	if sharer == "" {
+		return l.Burst
+	}
+	return l.Most()
+}
+
 // wait tells whether a bucket of this limit that has so many tokens has as many as are
 // wanted, of which there are no more than its Burst. If it has not, the duration says
 // when it will.

@@ -84,7 +84,7 @@ func (l Limit) never(tokens int, sharer string, index int) *ExceededError {
 	switch {
 	case !(l.Rate > 0) || tokens > l.Burst:
 		return &ExceededError{Bucket: index}
-	case sharer != "" && !l.shares(float64(tokens), 0, 0, l.quiet(1)):
+	case tokens > l.most(sharer):
 		return &ExceededError{Bucket: index, Share: true}
 	}
 	return nil

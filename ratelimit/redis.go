@@ -266,7 +266,9 @@ func (r *Redis) goLocked(ctx context.Context, asks []ask, over chan struct{}, no
 	return taken, err
 }
 
-// locally decides by the part of this replica, because the server did not.
+// locally decides by the part of this replica, because the server did not. What the whole
+// bucket would have takes no more than the part ever has, or it would be refused for as
+// long as the server is away.
 func (r *Redis) locally(ctx context.Context, buckets []Bucket) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -276,17 +278,10 @@ func (r *Redis) locally(ctx context.Context, buckets []Bucket) error {
 	shares := buffer[:0]
 	for _, b := range buckets {
 		b.Limit = b.Limit.among(r.config.Replicas)
+		b.N = min(b.tokens(), b.Limit.most(b.Sharer))
 		shares = append(shares, b)
 	}
-	err := r.memory.Take(ctx, shares...)
-	if exceeded, ok := errors.AsType[*ExceededError](err); ok && exceeded.RetryAfter == 0 {
-		// The whole bucket would do, so this is not for ever: the client comes back when
-		// the part has gained so much.
-		b := &shares[exceeded.Bucket]
-		seconds := min(float64(b.tokens())/b.Limit.Rate, maxRetry.Seconds())
-		exceeded.RetryAfter = max(time.Duration(seconds*float64(time.Second)), time.Second)
-	}
-	return err
+	return r.memory.Take(ctx, shares...)
 }
 
 // among returns the part of the limit that each of that many replicas allows by itself.

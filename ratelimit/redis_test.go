@@ -286,6 +286,13 @@ func TestWithoutTheServerEachReplicaAllowsItsPart(t *testing.T) {
 	if refusal := exceeded(t, l, b); refusal == nil || refusal.RetryAfter == 0 {
 		t.Errorf("more than the part: got %+v, want a time to come back", refusal)
 	}
+	large := ratelimit.Bucket{
+		Key: "large", Group: "acme", Sharer: "alice", N: 100, Limit: ratelimit.Limit{Rate: 100, Burst: 200},
+	}
+	if refusal := exceeded(t, l, large); refusal != nil {
+		t.Errorf("what takes all that a sharer may take of the whole: got %+v, want what it may of the part",
+			refusal)
+	}
 	one := ratelimit.Bucket{Key: "one", Group: "acme", Limit: ratelimit.Limit{Rate: 1e-6, Burst: 1}}
 	if n := taken(t, l, one); n != 1 {
 		t.Errorf("%d taken of a burst of 1, want 1: a part below one token is one", n)

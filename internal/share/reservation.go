@@ -47,10 +47,6 @@ func (c *Reservation) Resize(size int64) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.resizeLocked(size)
-}
-
-func (c *Reservation) resizeLocked(size int64) error {
 	if c.over {
 		return ErrOver
 	}
@@ -59,25 +55,16 @@ func (c *Reservation) resizeLocked(size int64) error {
 
 // Shrink makes the reservation hold what size bytes need, if it holds more.
 func (c *Reservation) Shrink(size int64) {
-	if c == nil {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if size < c.allocation.size {
-		_ = c.resizeLocked(size) // what is over holds nothing
+	if size < c.Size() {
+		_ = c.Resize(size) // what is over holds nothing
 	}
 }
 
 // Another returns a reservation of the same user and budget that holds nothing, for what
 // may outlive c, even if c is released already. It is nil if c is.
 func (c *Reservation) Another() *Reservation {
-	if c == nil {
-		return nil
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.allocation.budget.Reserve(c.allocation.user)
+	held := c.held()
+	return held.budget.Reserve(held.user)
 }
 
 // Adopt makes c hold what other holds in place of what it held itself, and releases
@@ -108,23 +95,19 @@ func (c *Reservation) give() Allocation {
 }
 
 // User returns who holds the reservation, or held it. It is the zero User if c is nil.
-func (c *Reservation) User() User {
-	if c == nil {
-		return User{}
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.allocation.user
-}
+func (c *Reservation) User() User { return c.held().user }
 
 // Size returns how many bytes there are, as it was last said.
-func (c *Reservation) Size() int64 {
-	if c == nil {
-		return 0
+func (c *Reservation) Size() int64 { return c.held().size }
+
+// held returns the allocation as it is now, to look at; the zero one if c is nil.
+func (c *Reservation) held() (a Allocation) {
+	if c != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		a = c.allocation
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.allocation.size
+	return a
 }
 
 // Release gives back all that the reservation holds, for good. Further calls do nothing.

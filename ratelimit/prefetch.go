@@ -28,7 +28,6 @@ type prefetch struct {
 	size       int           // tokens that it should have
 	dry        bool          // the last trip brought none ahead
 	trip       chan struct{} // under way, closed when it is over; nil: none
-	awaited    int           // tokens that others need, and wait for the trip
 	used       time.Time     // when somebody last took of it
 }
 
@@ -89,9 +88,9 @@ func (l *prefetch) isLow(now time.Time) bool {
 }
 
 // ahead returns how many tokens a trip should bring besides those that are needed: for the
-// size, which grows when the prefetch is used up fast, and shrinks otherwise, or for those
-// who wait. It is never more than the prefetch may have, also for those: they may be
-// refused for another bucket, or go away, and others would lack what was brought for them.
+// size, which grows when the prefetch is used up fast, and shrinks otherwise. It is never
+// more than the prefetch may have, also for those who wait: they may be refused for another
+// bucket, or go away, and others would lack what was brought for them.
 func (l *prefetch) ahead(now time.Time) int {
 	switch since := now.Sub(l.at); {
 	case since < prefetchTime:
@@ -100,7 +99,7 @@ func (l *prefetch) ahead(now time.Time) int {
 		l.size /= 2
 	}
 	l.size = min(max(l.size, prefetchSmall), l.most())
-	return max(min(max(l.size, l.awaited), l.most())-l.all(now), 0)
+	return max(l.size-l.all(now), 0)
 }
 
 // add puts into the prefetch what a trip has brought. What the bucket had left counts from

@@ -106,17 +106,18 @@ func (r *Redis) Take(ctx context.Context, buckets ...Bucket) error {
 	for ctx.Err() == nil {
 		r.mu.Lock()
 		now := r.now()
-		refused, short := r.peekLocked(wants, now)
-		if refused != nil || !short {
-			if refused == nil {
-				r.takeLocked(wants, now)
-			}
+		refused, short, trip := r.peekLocked(wants, now)
+		switch {
+		case refused != nil:
 			r.mu.Unlock()
-			return orNil(refused)
-		}
-		if other := pending(wants); other != nil {
-			r.awaitLocked(ctx, other)
+			return refused
+		case !short:
+			r.takeLocked(wants, now)
 			r.mu.Unlock()
+			return nil
+		case trip != nil:
+			r.mu.Unlock()
+			_ = pace.Await(ctx, trip) // or ctx has ended, as is seen above
 			continue
 		}
 		err := r.fetchLocked(ctx, wants, now)
@@ -129,25 +130,24 @@ func (r *Redis) Take(ctx context.Context, buckets ...Bucket) error {
 	return context.Cause(ctx)
 }
 
-// orNil returns a refusal as an error.
-func orNil(refused *ExceededError) error {
-	if refused == nil {
-		return nil
-	}
-	return refused
-}
-
 // peekLocked finds the prefetch of each bucket. It returns the refusal that is known to
 // come, of the bucket that takes longest, and tells whether a prefetch has too few tokens.
-func (r *Redis) peekLocked(wants []want, now time.Time) (refused *ExceededError, short bool) {
+// trip is one that is under way for such a prefetch, nil if there is none.
+func (r *Redis) peekLocked(wants []want, now time.Time) (refused *ExceededError, short bool,
+	trip <-chan struct{},
+) {
 	for i := range wants {
 		w := &wants[i]
 		w.prefetch = r.prefetchLocked(w.Bucket, now)
 		refused = longer(refused, w.prefetch.refuse(w, w.prefetch.available(now), now))
-		w.short = w.prefetch.available(now) < w.tokens
-		short = short || w.short
+		if w.short = w.prefetch.available(now) < w.tokens; w.short {
+			short = true
+			if w.prefetch.trip != nil {
+				trip = w.prefetch.trip
+			}
+		}
 	}
-	return refused, short
+	return refused, short, trip
 }
 
 // takeLocked takes what is wanted from the prefetches, which have enough, and has those
@@ -159,28 +159,6 @@ func (r *Redis) takeLocked(wants []want, now time.Time) {
 		w.prefetch.tokens -= w.tokens
 	}
 	r.fillLocked(wants, now)
-}
-
-// pending returns a prefetch with too few tokens for which a trip is under way, nil if
-// there is none.
-func pending(wants []want) *want {
-	for i := range wants {
-		if w := &wants[i]; w.short && w.prefetch.trip != nil {
-			return w
-		}
-	}
-	return nil
-}
-
-// awaitLocked waits until the trip that is under way for a prefetch is over, or ctx ends.
-// The lock is not held meanwhile.
-func (r *Redis) awaitLocked(ctx context.Context, w *want) {
-	trip := w.prefetch.trip
-	w.prefetch.awaited += w.tokens
-	r.mu.Unlock()
-	_ = pace.Await(ctx, trip) // Take looks whether ctx has ended
-	r.mu.Lock()
-	w.prefetch.awaited -= w.tokens
 }
 
 // fetchLocked makes the trip for the prefetches that have too few tokens, and takes what is

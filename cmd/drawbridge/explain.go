@@ -424,8 +424,8 @@ func (w *walk) change(g *gateway.Gateway, e *gateway.Explanation, p auth.Princip
 		return fmt.Sprintf("add to the rules of tenant %s: - {allow: [%q]}", p.TenantID, e.Pattern)
 	case e.Outcome == outcomeInvalidArguments, e.Reason == codeParams:
 		return "the arguments"
-	case e.Outcome == outcomeLimited && slices.ContainsFunc(e.Limits, letsNothing):
-		return "the limit " + placed(e.Limits[slices.IndexFunc(e.Limits, letsNothing)])
+	case e.Outcome == outcomeLimited:
+		return changeLimits(e.Limits)
 	case e.Outcome == outcomeUnknown:
 		if left := w.leftOut(p.TenantID, e.Kind, e.Name); left != "" {
 			return left
@@ -460,6 +460,18 @@ func changeRule(rule string, missing []string) string {
 	return "a denial wins over all rules that allow: narrow the patterns of " + rule + ", or whom it is for"
 }
 
+// changeLimits says what to change where limits refuse a request though nothing of them is
+// used: those that let nothing through.
+func changeLimits(limits []gateway.LimitSays) string {
+	var never []string
+	for _, l := range limits {
+		if l.Never {
+			never = append(never, "the limit "+placed(l))
+		}
+	}
+	return strings.Join(never, "; ")
+}
+
 // Codes to which the walk has words of its own.
 const (
 	codeToolLimit = "DB-LIMIT-TOOL" // of a limit that only calls of some tools count in
@@ -478,7 +490,3 @@ func placed(l gateway.LimitSays) string {
 	}
 	return text
 }
-
-// letsNothing tells whether a limit lets nothing through. No other can refuse a request that
-// is explained, since nothing else counts in it.
-func letsNothing(l gateway.LimitSays) bool { return l.Never }

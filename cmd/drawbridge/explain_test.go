@@ -180,6 +180,12 @@ func (c *decided) wrong() string {
 	if c.reason == "DB-LIMIT-TOOL" && !strings.Contains(rest, "change    "+c.toolLimit) {
 		return "want the advice " + c.toolLimit
 	}
+	for limit := range c.never {
+		advice := "the limit " + limit + ": lets nothing through"
+		if c.outcome == "limited" && !strings.Contains(rest, advice) {
+			return "want the advice " + advice
+		}
+	}
 	if !strings.Contains(rest, "\nrule ") {
 		return "" // refused before the rules were asked
 	}

@@ -63,7 +63,7 @@ func (s *Server) answerPanic(x *exchange.Exchange, problem any) {
 }
 
 // bounded takes one of the slots for requests in work, and bounds how large the body may
-// be and how long it may take.
+// be.
 func (s *Server) bounded(x *exchange.Exchange, r *http.Request) bool {
 	x.Reservation.Slot = &s.working
 	if x.Forwarded {
@@ -79,9 +79,6 @@ func (s *Server) bounded(x *exchange.Exchange, r *http.Request) bool {
 	case r.ContentLength > s.config.MaxBody:
 		x.Refuse("", exchange.TooLarge(s.config.MaxBody))
 	default:
-		if r.ContentLength != 0 {
-			_ = x.Control.SetReadDeadline(x.Started.Add(exchange.ReadTimeout)) // a recorder has no deadlines
-		}
 		if r.ContentLength < 0 { // net/http ends a body at the length that it declares
 			r.Body = http.MaxBytesReader(x.ResponseWriter, r.Body, s.config.MaxBody)
 		}

@@ -429,6 +429,32 @@ func TestSlowBody(t *testing.T) {
 	}
 }
 
+// TestARefusedRequestHoldsItsConnectionNoLonger: who was refused before its body was
+// looked at, for its host or because too much was in work, and never sent all of it, kept
+// its connection for ever.
+func TestARefusedRequestHoldsItsConnectionNoLonger(t *testing.T) {
+	for _, host := range []string{"other.test", "mcp.test"} {
+		bubble(t, func(t *testing.T, w *world) {
+			client, server := net.Pipe()
+			s := &http.Server{Handler: w.Handler()}
+			go s.Serve(&oneConnection{server})
+			defer s.Close()
+			defer time.AfterFunc(time.Minute, func() { client.Close() }).Stop()
+			var sending sync.WaitGroup
+			sending.Go(func() {
+				fmt.Fprintf(client, "POST /mcp HTTP/1.1\r\nHost: %s\r\nContent-Length: 100000\r\n\r\n{", host)
+			})
+			started := time.Now()
+			_, _ = io.Copy(io.Discard, client) // to the end of the connection
+			if took := time.Since(started); took > 11*time.Second {
+				t.Errorf("%s: it had its connection for %s, want ten seconds", host, took)
+			}
+			client.Close()
+			sending.Wait()
+		}, func(w *world) { w.config.MaxRequests = -1 })
+	}
+}
+
 // oneConnection is a listener with one connection.
 type oneConnection struct{ net.Conn }
 

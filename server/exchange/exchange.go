@@ -163,8 +163,8 @@ func (x *Exchange) note(m *mcp.Message) {
 // RequestIDHeader names the id of a request in its answer, whatever that is.
 const RequestIDHeader = "X-Request-Id"
 
-// Begin gives a request an id, which its answer and all its records carry, and a
-// place where later stages keep what they find out. An id that the client sends is
+// Begin gives a request an id, which its answer and all its records carry, a place where
+// later stages keep what they find out, and the time that its body may take. An id that the client sends is
 // ignored: clients must not choose what stands in the records, and two requests must not
 // share an id.
 func (s *Service) Begin(w http.ResponseWriter, r *http.Request) *Exchange {
@@ -184,6 +184,10 @@ func (s *Service) Begin(w http.ResponseWriter, r *http.Request) *Exchange {
 	}
 	x.named[0] = x.ID
 	x.Header()[RequestIDHeader] = x.named[:]
+	// Also of what is refused: net/http reads on in its body before it sends the answer.
+	if r.ContentLength != 0 {
+		_ = x.Control.SetReadDeadline(x.Started.Add(ReadTimeout)) // a recorder has no deadlines
+	}
 	return x
 }
 

@@ -61,10 +61,7 @@ func (g *Gateway) charge(ctx context.Context, c *call, tool *registry.Tool,
 		buffers.Put(buffer)
 	}()
 	defer since(time.Now(), &c.request.Waited.Limit)
-	if all := g.toolBuckets(append(buffer[:0], buckets...), tool, &c.caller); len(all) > 0 {
-		return g.config.Limiter.Take(ctx, all...)
-	}
-	return nil
+	return g.config.Limiter.Take(ctx, g.toolBuckets(append(buffer[:0], buckets...), tool, &c.caller)...)
 }
 
 // takeSlot takes one of the limit slots of a kind that the user's tenant has at all

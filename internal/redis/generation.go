@@ -169,9 +169,6 @@ func (s *Store) HasLost(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	known, _ := s.Generation()
-	text := ""
-	if !reply.Nil() {
-		text, _ = reply.Text() // whatever else is there is no generation
-	}
+	text, _ := answer{Reply: reply}.text() // whatever else is there is no generation
 	return text != known, nil
 }

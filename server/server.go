@@ -50,10 +50,11 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/streams"
 )
 
-// Defaults of Config, on which the need for memory depends.
+// Defaults of Config, on which the need for memory and for connections depends.
 const (
 	DefaultMaxBody     = 4 << 20 // bytes
 	DefaultMaxRequests = 1024
+	DefaultMaxStreams  = 20_000
 )
 
 // DefaultSessionIdle is the default of Config, on which it depends for how long replicas
@@ -109,7 +110,7 @@ type Config struct {
 	SessionIdle, SessionMaxAge time.Duration // zero: DefaultSessionIdle, 24 h
 	MaxBody                    int64         // bytes; zero: DefaultMaxBody
 	MaxRequests                int           // requests in work at once; zero: DefaultMaxRequests
-	// event streams at once, of which one tenant alone gets half; zero: 20,000
+	// event streams at once, of which one tenant alone gets half; zero: DefaultMaxStreams
 	MaxStreams int
 }
 
@@ -142,7 +143,7 @@ func newServer(cfg Config, d exchange.Desk) *Server {
 	cfg.SessionMaxAge = cmp.Or(cfg.SessionMaxAge, 24*time.Hour)
 	cfg.MaxBody = cmp.Or(cfg.MaxBody, DefaultMaxBody)
 	cfg.MaxRequests = cmp.Or(cfg.MaxRequests, DefaultMaxRequests)
-	cfg.MaxStreams = cmp.Or(cfg.MaxStreams, 20_000)
+	cfg.MaxStreams = cmp.Or(cfg.MaxStreams, DefaultMaxStreams)
 	if cfg.Others == nil {
 		cfg.Others = replica.NewAlone()
 	}

@@ -263,7 +263,7 @@ func (p *parts) serverConfig(cfg *config.Config) server.Config {
 		SessionMaxAge: cfg.Sessions.MaxAge,
 		MaxBody:       cfg.Limits.MaxBody,
 		MaxRequests:   cfg.Limits.MaxRequests,
-		MaxStreams:    cfg.Limits.MaxStreams,
+		MaxStreams:    p.doors.streams(cfg.Limits),
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/connlimit"
 	"github.com/drawbridge-mcp/drawbridge/metrics"
+	"github.com/drawbridge-mcp/drawbridge/server"
 )
 
 const (
@@ -22,6 +23,10 @@ const (
 	// are not, 5 to 8 KiB.
 	connectionsPercent = 20
 	connectionMemory   = 32 << 10
+
+	// streamsPercent is how much of the connections event streams may take. None of them
+	// gives way to a newcomer, so with all of them nobody's request would find a slot.
+	streamsPercent = 75
 
 	defaultConnections  = 20_000 // if neither descriptors nor memory are bounded more tightly
 	operatorConnections = 64     // of the operator's listener: Prometheus, a load balancer's checks, a person
@@ -65,6 +70,12 @@ func (p *parts) newDoors(l config.Limits, descriptors, memory int64) doors {
 		tell("", float64(d.total), float64(d.clients.Open()))
 	})
 	return d
+}
+
+// streams returns how many event streams may be open. The config decides; otherwise the
+// number of connections.
+func (d doors) streams(l config.Limits) int {
+	return cmp.Or(l.MaxStreams, min(server.DefaultMaxStreams, max(d.total*streamsPercent/100, 1)))
 }
 
 // tell logs the bounds of clients, and warns if the config allows more connections than

@@ -49,6 +49,27 @@ func TestConnectionBounds(t *testing.T) {
 	}
 }
 
+// TestStreamsLeaveConnectionsToRequests: on a machine with few connections, streams of some
+// tenants took all of them, and nobody else found one.
+func TestStreamsLeaveConnectionsToRequests(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		limits config.Limits
+		total  int
+		want   int
+	}{
+		{config.Limits{}, 1433, 1074},
+		{config.Limits{}, 20_000, 15_000},
+		{config.Limits{}, 100_000, 20_000},
+		{config.Limits{}, 1, 1},
+		{config.Limits{MaxStreams: 50}, 40, 50},
+	} {
+		if got := (doors{total: test.total}).streams(test.limits); got != test.want {
+			t.Errorf("%+v with %d connections: got %d streams, want %d", test.limits, test.total, got, test.want)
+		}
+	}
+}
+
 // TestUnauthenticatedConnectionsLockNobodyOut opens ten times as many connections as
 // there may be, none of which says who it is. A client with a token keeps the connection
 // that it had, and another finds a place.

@@ -83,7 +83,7 @@ func TestCardsFitTheOfficialSchema(t *testing.T) {
 	}{
 		"no issuer":     {asks: []string{"/mcp", "/t/acme/mcp"}},
 		"an issuer":     {issuers: []exchange.AuthorizationServer{{Issuer: "https://issuer.test"}}},
-		"of one tenant": {[]exchange.AuthorizationServer{{"https://issuer.test", "globex"}}, false, []string{"/t/acme/mcp"}},
+		"of one tenant": {[]exchange.AuthorizationServer{{Issuer: "https://issuer.test", Tenant: "globex"}}, false, []string{"/t/acme/mcp"}},
 		"a sign-in":     {signIn: true},
 	} {
 		w := newCardWorld(t)

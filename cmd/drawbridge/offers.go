@@ -182,9 +182,9 @@ func offered(s upstream.Status) string {
 // with it. Of what is quarantined there are notes.
 func refusals(all []registry.Refusal) string {
 	first := all[0]
-	what := fmt.Sprintf("%s %s", first.Kind, first.Item)
+	text := fmt.Sprintf("%s %s: %s", first.Kind, first.Item, whyLeftOut(first))
 	if first.Item == "" { // of a list that cannot be read
-		what = fmt.Sprintf("all %ss", first.Kind)
+		text = fmt.Sprintf("all %ss, %v", first.Kind, first.Err)
 	}
-	return legible(what+": "+whyLeftOut(first)) + when(len(all) > 1, ", …")
+	return legible(text) + when(len(all) > 1, ", …")
 }

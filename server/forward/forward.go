@@ -342,17 +342,6 @@ func (f *Forwarder) resumes(x *exchange.Exchange, from replica.ID) bool {
 	return x.Era == mcp.Legacy && f.others.IsThere(from)
 }
 
-// ForwardAnswer gives an answer of a client, which came among others, to the replica that
-// has the question, as Deliver does.
-func (f *Forwarder) ForwardAnswer(ctx context.Context, x *exchange.Exchange, to replica.ID,
-	message []byte,
-) *exchange.Refusal {
-	if f.Ask(ctx, to, RequestOf(x, message)) == http.StatusAccepted {
-		return nil
-	}
-	return exchange.ErrReplicas // the first answer counts, so the client may send it again
-}
-
 // Bounds of the lists of tasks that other replicas have.
 const (
 	maxTaskList  = 4 << 20 // bytes of one

@@ -2,6 +2,7 @@ package legacy
 
 import (
 	"context"
+	"net/http"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
@@ -27,8 +28,8 @@ func (s *Service) answered(ctx context.Context, x *exchange.Exchange, l *session
 	switch {
 	case home == s.config.Others.Self():
 		return exchange.RefusalOfMemory(l.Take(id, message))
-	case l.Shared:
-		return s.forwarder.ForwardAnswer(ctx, x, home, message)
+	case l.Shared && s.forwarder.Ask(ctx, home, forward.RequestOf(x, message)) != http.StatusAccepted:
+		return exchange.ErrReplicas // the first answer counts, so the client may send it again
 	}
 	return nil
 }

@@ -343,8 +343,7 @@ func (s *Service) findFeed(x *exchange.Exchange) *feed {
 		return nil
 	}
 	if l != nil {
-		s.takeStream(x.Context(), l, f.stream)
-		s.retell(x, l, f.stream)
+		s.takeFor(x, l, f.stream)
 	}
 	return f
 }

@@ -193,7 +193,8 @@ func (s *Service) noticesFor(l *sessions.Session, stream string, p auth.Principa
 		}
 	}
 	for _, one := range l.TakeOnce() {
-		if s.tellsOnce(caller, one.ID, one.Method) {
+		// of a task its client is told if it may follow that now
+		if one.Method != mcp.NotifyTasksStatus || s.desk.FollowsTask(caller, one.ID) {
 			all = append(all, sessions.Notice{Session: l, Method: one.Method, Text: one.Text})
 		}
 	}
@@ -337,8 +338,7 @@ func (s *Service) listenElsewhere(x *exchange.Exchange, stream string) {
 		return
 	}
 	if stream != "" {
-		s.takeStream(x.Context(), l, stream)
-		s.retell(x, l, stream)
+		s.takeFor(x, l, stream)
 		if x.Context().Err() != nil { // the sender has given up, and may have said so before
 			x.Refuse("", forward.ErrElsewhere)
 			return
@@ -362,9 +362,11 @@ func (s *Service) takeStream(ctx context.Context, l *sessions.Session, stream st
 	l.LoseStream(ctx, stream)
 }
 
-// retell has a client told again of all that it follows if it wanted to go on with another
-// stream than it got: what that one carried is lost, and nobody knows how much of it came.
-func (s *Service) retell(x *exchange.Exchange, l *sessions.Session, got string) {
+// takeFor takes the stream that a client got from whoever sends it, and has the client told
+// again of all that it follows if it wanted to go on with another: what that one carried is
+// lost, and nobody knows how much of it came.
+func (s *Service) takeFor(x *exchange.Exchange, l *sessions.Session, got string) {
+	s.takeStream(x.Context(), l, got)
 	wanted, _, named := strings.Cut(x.Request.Header.Get(mcp.HeaderLastEventID), "-")
 	if named && wanted != got {
 		s.takeStream(x.Context(), l, wanted)

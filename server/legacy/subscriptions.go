@@ -95,12 +95,6 @@ func (s *Service) opened(l *sessions.Session, id string) {
 	s.tellOnce(l, id, mcp.Notification{Method: mcp.NotifyOpened, Params: params})
 }
 
-// tellsOnce tells whether a caller may be told a notice of that method, of the task or
-// elicitation with that id: of a task, if it may follow that now.
-func (s *Service) tellsOnce(c gateway.Caller, id, method string) bool {
-	return method != mcp.NotifyTasksStatus || s.desk.FollowsTask(c, id)
-}
-
 // resubscribeTime bounds how long it takes to make the subscriptions of a session again.
 const resubscribeTime = time.Minute
 

@@ -81,10 +81,13 @@ func TestCardsFitTheOfficialSchema(t *testing.T) {
 		signIn  bool
 		asks    []string // at which endpoints clients are asked for a token
 	}{
-		"no issuer":     {asks: []string{"/mcp", "/t/acme/mcp"}},
-		"an issuer":     {issuers: []exchange.AuthorizationServer{{Issuer: "https://issuer.test"}}},
-		"of one tenant": {[]exchange.AuthorizationServer{{Issuer: "https://issuer.test", Tenant: "globex"}}, false, []string{"/t/acme/mcp"}},
-		"a sign-in":     {signIn: true},
+		"no issuer": {asks: []string{"/mcp", "/t/acme/mcp"}},
+		"an issuer": {issuers: []exchange.AuthorizationServer{{Issuer: "https://issuer.test"}}},
+		"of one tenant": {
+			issuers: []exchange.AuthorizationServer{{Issuer: "https://issuer.test", Tenant: "globex"}},
+			asks:    []string{"/t/acme/mcp"},
+		},
+		"a sign-in": {signIn: true},
 	} {
 		w := newCardWorld(t)
 		w.settings.AuthorizationServers, w.settings.SignIn = c.issuers, c.signIn

@@ -161,6 +161,7 @@ func (w *walk) refusedToken(refused *auth.Error, entry int) {
 	}
 	// the cure of a code may lead to the log of a gateway, which nobody has here
 	cure := cmp.Or(map[string]string{
+		"missing":   "the file, which is empty: it wants the token alone",
 		"malformed": "the token alone, as it was given out: three parts with dots between",
 		"issuer":    "add the issuer that the token names to issuers, or get a token of one that is there",
 		"algorithm": "algorithms of the entry, or how the issuer signs",

@@ -204,12 +204,6 @@ func parseSecret(data []byte) ([]auth.Key, error) {
 // auth for a last check, which would otherwise complain about values that the file does
 // not have.
 func (r *reader) finishIssuer(iss Issuer, at *node, whole bool) {
-	own := r.cfg.PublicURL
-	r.faultFirst(wrong{
-		at != nil && own != "" && (iss.Issuer.Issuer == own ||
-			strings.HasPrefix(iss.Issuer.Issuer, own+"/t/")) && (r.hasLogins() || len(r.cfg.Clients) > 0), at,
-		"with sign_in or clients the gateway itself is the issuer of that name; this one needs another",
-	})
 	iss.Recorded = r.cfg.Records.Claims
 	if len(iss.Audiences) == 0 {
 		iss.Audiences = audiencesOf(r.runningAddress(), iss.Issuer)

@@ -37,7 +37,8 @@ type RedisConfig struct {
 // use within prefetchLife is lost, and comes back with the rate. A prefetch is as large
 // as what was used lately, and the prefetches of all replicas together are at most an
 // eighth of Burst. So of a bucket with a Burst below 8 × Replicas none is taken ahead,
-// and each Take is a trip. Nothing is taken ahead of the reserve for the quiet; see
+// and each Take is a trip; those of a bucket that nobody shares do not wait for each other.
+// Nothing is taken ahead of the reserve for the quiet; see
 // bucket.go.
 //
 // What a sharer owes is counted by each replica for itself, and what the bucket lacks is

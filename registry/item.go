@@ -185,7 +185,7 @@ func (i *Item) define(member string, definition mcp.Object, exposed string) erro
 		return refuse("size", errLarge)
 	}
 	i.Exposed, i.offered = exposed, sha256.Sum256(raw)
-	checked, err := checkMembers(definition)
+	checked, err := checkMembers(definition, itemTypes)
 	if err != nil {
 		return err
 	}

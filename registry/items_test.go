@@ -310,6 +310,25 @@ func TestNullIsAbsent(t *testing.T) {
 	}
 }
 
+// TestMembersThatAreNotOfTheProtocolAreNotJudged has them where the protocol has others of
+// their names.
+func TestMembersThatAreNotOfTheProtocolAreNotJudged(t *testing.T) {
+	tool := `{"name":"t","inputSchema":{"type":"object"},"size":"large","priority":"high","arguments":{"title":5}}`
+	resource := `{"name":"r","uri":"a:b","lastModified":1700000000000,"audience":"staff"}`
+	r := registry.New()
+	mustReplace(t, r, registry.Source{
+		Name: "s", Use: answer("s"), Resources: []mcp.Object{parse(t, resource)},
+		Tools: []registry.Offer{{Timeout: time.Second, Definition: parse(t, tool)}},
+	})
+	view := r.Catalogue().View([]string{"s"})
+	if got := string(view.Tools[0].Raw); got != tool {
+		t.Errorf("got %s, want %s", got, tool)
+	}
+	if got := string(view.Resources[0].Raw); got != resource {
+		t.Errorf("got %s, want %s", got, resource)
+	}
+}
+
 // TestASizeIsAnyNumber: that of an empty file is zero.
 func TestASizeIsAnyNumber(t *testing.T) {
 	for _, size := range []string{"0", "9", "12.5", "-1"} {

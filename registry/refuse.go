@@ -29,20 +29,22 @@ var (
 // type. A client that decodes lists into typed structures would refuse the whole list for
 // it, with the items of all other servers. It returns the definition without members that
 // are null: to such clients a null is no string, and servers mean "absent" by it. Both
-// hold for annotations, for icons, and for the arguments of a prompt, too.
+// hold for annotations, for icons, and for the arguments of a prompt, too. Members that
+// the protocol does not have are not looked at.
 // https://modelcontextprotocol.io/specification/2026-07-28/schema
-func checkMembers(definition mcp.Object) (mcp.Object, error) {
+func checkMembers(definition mcp.Object, of types) (mcp.Object, error) {
 	checked := definition
 	for name, value := range definition.Members {
 		if value.IsNull() {
 			checked = checked.Without(name)
 			continue
 		}
-		if fits := typesOf[name]; fits != nil && !fits(value) {
+		fits := of[name]
+		if fits != nil && !fits(value) {
 			return definition, refuse("schema", errors.New(name+" has the wrong type"))
 		}
-		if name == "annotations" || name == "arguments" || name == "icons" {
-			within, err := checkWithin(value)
+		if inner := typesWithin[name]; fits != nil && inner != nil {
+			within, err := checkWithin(value, inner)
 			if err != nil {
 				return definition, err
 			}
@@ -53,9 +55,9 @@ func checkMembers(definition mcp.Object) (mcp.Object, error) {
 }
 
 // checkWithin is checkMembers for an object, or those in a list. What is neither stays.
-func checkWithin(value mcp.RawJSON) (mcp.RawJSON, error) {
+func checkWithin(value mcp.RawJSON, of types) (mcp.RawJSON, error) {
 	if object, is := mcp.ObjectOf(value); is {
-		checked, err := checkMembers(object)
+		checked, err := checkMembers(object, of)
 		return checked.JSON(), err
 	}
 	parts, isList := value.Elements()
@@ -64,23 +66,37 @@ func checkWithin(value mcp.RawJSON) (mcp.RawJSON, error) {
 	}
 	for i := range parts {
 		var err error
-		if parts[i], err = checkWithin(parts[i]); err != nil {
+		if parts[i], err = checkWithin(parts[i], of); err != nil {
 			return nil, err
 		}
 	}
 	return mcp.Array(parts), nil
 }
 
-// typesOf are the JSON types that members of the protocol have.
-var typesOf = map[string]func(mcp.RawJSON) bool{
-	"title": mcp.RawJSON.IsText, "description": mcp.RawJSON.IsText, "mimeType": mcp.RawJSON.IsText,
-	"annotations": mcp.RawJSON.IsObject, "_meta": mcp.RawJSON.IsObject, "execution": mcp.RawJSON.IsObject,
-	"icons": mcp.RawJSON.IsArray, "arguments": mcp.RawJSON.IsArray, "size": isNumber,
-	// of annotations
-	"audience": mcp.RawJSON.IsArray, "priority": isNumber, "lastModified": mcp.RawJSON.IsText,
-	"readOnlyHint": isBoolean, "destructiveHint": isBoolean, "idempotentHint": isBoolean,
-	"openWorldHint": isBoolean,
-}
+// types are the JSON types of members of the protocol, by their names.
+type types map[string]func(mcp.RawJSON) bool
+
+// Types of the members of a tool, of any other item, and of what stands within either.
+var (
+	toolTypes = types{
+		"title": mcp.RawJSON.IsText, "description": mcp.RawJSON.IsText, "icons": mcp.RawJSON.IsArray,
+		"annotations": mcp.RawJSON.IsObject, "_meta": mcp.RawJSON.IsObject, "execution": mcp.RawJSON.IsObject,
+	}
+	itemTypes = types{
+		"title": mcp.RawJSON.IsText, "description": mcp.RawJSON.IsText, "icons": mcp.RawJSON.IsArray,
+		"annotations": mcp.RawJSON.IsObject, "_meta": mcp.RawJSON.IsObject,
+		"arguments": mcp.RawJSON.IsArray, "mimeType": mcp.RawJSON.IsText, "size": isNumber,
+	}
+	typesWithin = map[string]types{
+		"annotations": {
+			"title": mcp.RawJSON.IsText, "readOnlyHint": isBoolean, "destructiveHint": isBoolean,
+			"idempotentHint": isBoolean, "openWorldHint": isBoolean,
+			"audience": mcp.RawJSON.IsArray, "priority": isNumber, "lastModified": mcp.RawJSON.IsText,
+		},
+		"arguments": {"title": mcp.RawJSON.IsText, "description": mcp.RawJSON.IsText},
+		"icons":     {"mimeType": mcp.RawJSON.IsText},
+	}
+)
 
 func isNumber(value mcp.RawJSON) bool { return value[0] == '-' || value[0] >= '0' && value[0] <= '9' }
 

@@ -112,7 +112,7 @@ func newTool(o *origin, offer *Offer) (*Tool, error) {
 	}
 	definition, err := t.readSchemas(offer.Definition)
 	if err == nil {
-		definition, err = checkMembers(definition)
+		definition, err = checkMembers(definition, toolTypes)
 	}
 	if err != nil {
 		return nil, err

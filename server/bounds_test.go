@@ -13,6 +13,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/ratelimit"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 )
 
 // TestUpdatesOfListenAreBounded lets many parts of a resource change before the stream
@@ -75,6 +76,22 @@ func TestListenOpensAtTheRateOfCalls(t *testing.T) {
 			w.tenants[0].Limits = gateway.Limits{UserCalls: &ratelimit.Limit{Rate: 1, Burst: 2}}
 		})
 	}
+}
+
+// TestWaitingForARateGetsLongerInVain has many attempts refused, for the time until the next
+// token. Others may wait for the same one.
+func TestWaitingForARateGetsLongerInVain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refused := mcp.Stable(mcp.CodeLimited, "DB-LIMIT-TENANT", "later").After(5 * time.Millisecond)
+		for inVain, want := range map[int]time.Duration{
+			0: 5 * time.Millisecond, 3: 8 * time.Millisecond, 60: 2 * time.Second,
+		} {
+			began := time.Now()
+			if !exchange.AwaitRate(t.Context(), refused, inVain) || time.Since(began) != want {
+				t.Errorf("after %d: waited for %v, want %v", inVain, time.Since(began), want)
+			}
+		}
+	})
 }
 
 // TestQuestionsEndWithTheirIssuer lets the client answer when its issuer is not in force

@@ -23,6 +23,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/replica/replicatest"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/server/eventlog"
+	"github.com/drawbridge-mcp/drawbridge/server/forward"
 	"github.com/drawbridge-mcp/drawbridge/server/primary/primarytest"
 )
 
@@ -348,9 +349,12 @@ func TestMessageForAReplicaThatIsGone(t *testing.T) {
 			t.Errorf("after a fault: got %d, want 503", got.Code)
 		}
 		<-time.After(10 * time.Second)
-		if got := all[1].do(t, posted(address, pingBody)); got.Code != http.StatusNotFound ||
-			stable(t, got.Body) != "DB-SESSION" {
-			t.Errorf("later: got %d, want 404", got.Code)
+		answer := `{"jsonrpc":"2.0","id":"` + forward.NewQuestion(all[0].config.Others.Self()) + `","result":{}}`
+		for _, body := range []string{pingBody, answer} {
+			if got := all[1].do(t, posted(address, body)); got.Code != http.StatusNotFound ||
+				stable(t, got.Body) != "DB-SESSION" {
+				t.Errorf("%s later: got %d, want 404", body, got.Code)
+			}
 		}
 	})
 }

@@ -73,6 +73,27 @@ func TestLaterRoundIsTriedAgainWhereItIsRefused(t *testing.T) {
 	}
 }
 
+// TestLaterRoundIsNotTriedAgainWhereThatHelpsNobody has the second round refused by what
+// lasts. The client is told why at once.
+func TestLaterRoundIsNotTriedAgainWhereThatHelpsNobody(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		rounds := 0
+		w.behind(&fakeDesk{handle: func(context.Context, gateway.Caller, *gateway.Request) (mcp.Object, error) {
+			if rounds++; rounds == 1 {
+				return object(`{"resultType":"input_required","requestState":"held"}`), nil
+			}
+			return mcp.Object{}, mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-CREDENTIAL",
+				"the credential is not taken").After(30 * time.Second)
+		}})
+		began := time.Now()
+		got := w.do(t, legacyCall(w.open(t, "alice", mcp.Revision2511), "echo"))
+		if body := got.Body.String(); !strings.Contains(body, "the credential is not taken") ||
+			strings.Contains(body, "retryAfterMs") || time.Since(began) > 10*time.Second {
+			t.Errorf("after %v: got %d %s, want the reason", time.Since(began), got.Code, body)
+		}
+	})
+}
+
 // forgetful is a server that offers each user a tool, and has to be asked each time which,
 // as after a new connection to it.
 type forgetful struct{ lists *registry.Lists }

@@ -26,7 +26,7 @@ const (
 
 	// streamsPercent is how much of the connections event streams may take. None of them
 	// gives way to a newcomer, so with all of them nobody's request would find a slot.
-	streamsPercent = 75
+	streamsPercent = 90
 
 	defaultConnections  = 20_000 // if neither descriptors nor memory are bounded more tightly
 	operatorConnections = 64     // of the operator's listener: Prometheus, a load balancer's checks, a person
@@ -72,8 +72,8 @@ func (p *parts) newDoors(l config.Limits, descriptors, memory int64) doors {
 	return d
 }
 
-// streams returns how many event streams may be open. The config decides; otherwise the
-// number of connections.
+// streams returns how many event streams may be open. The config decides; otherwise it is
+// a part of the connections, at most server.DefaultMaxStreams.
 func (d doors) streams(l config.Limits) int {
 	return cmp.Or(l.MaxStreams, min(server.DefaultMaxStreams, max(d.total*streamsPercent/100, 1)))
 }

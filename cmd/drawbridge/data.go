@@ -174,7 +174,7 @@ func (k *keeping) removeAll(ctx context.Context, damaged []store.Row, s streams)
 
 // backup writes all records to a new file, which has its name when it is whole.
 func (k *keeping) backup(ctx context.Context, path string, s streams) error {
-	if isThere(path) {
+	if exists(path) {
 		return fmt.Errorf("%s is there already: name a new file", path)
 	}
 	dir, err := os.MkdirTemp(filepath.Dir(path), ".backup.")
@@ -193,7 +193,7 @@ func (k *keeping) backup(ctx context.Context, path string, s streams) error {
 	}
 	// SQLite closes a file without an error when it cannot write the log into it.
 	// https://www.sqlite.org/wal.html#the_wal_file
-	if isThere(part + "-wal") {
+	if exists(part + "-wal") {
 		return fmt.Errorf("%s could not be written whole; there may be too little room for twice its size",
 			path)
 	}
@@ -209,7 +209,7 @@ func (k *keeping) backup(ctx context.Context, path string, s streams) error {
 // copied first, since to open it would change it. Beside a file that is in use, or that
 // was not closed, stands a log of SQLite with its last records.
 func (k *keeping) restore(ctx context.Context, path string, s streams) error {
-	if log := path + "-wal"; isThere(log) {
+	if log := path + "-wal"; exists(log) {
 		return fmt.Errorf("%s is no backup: its last records are in %s; make a backup of it with drawbridge "+
 			"data backup, and restore that", path, log)
 	}
@@ -239,6 +239,12 @@ func (k *keeping) restore(ctx context.Context, path string, s streams) error {
 		"revoke it again\n",
 		count(records, "record"), path)
 	return nil
+}
+
+// exists tells whether something is seen at a path.
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }
 
 // copyFile copies a file to a new one that only the user of this process may read.

@@ -471,22 +471,21 @@ func notAvailable(err *registry.UnavailableError) failure {
 				"The server went away before it answered; the call may have taken effect"),
 		}
 	}
-	text, again := "The server "+err.Server+" is not available now; the call was not made", time.Second
+	down := func(text string) *mcp.Error {
+		return mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-DOWN", "The server "+err.Server+text)
+	}
+	failed := failure{kind: kindUnavailable, reason: reasonStart, inside: true}
 	switch {
 	case err.SignIn:
-		text = "The server " + err.Server +
-			" did not make the call: it wants a sign-in, and the operator of " +
-			"this gateway must give a credential that it takes. Go on without it."
-		again = downRetryMax
-	case err.Status != 0:
-		text = fmt.Sprintf("The server %s refused the request with the HTTP status %d; the call was not made",
-			err.Server, err.Status)
-		again = downRetryMax
+		failed.rpcErr = down(" did not make the call: it wants a sign-in, and the operator of this gateway " +
+			"must give a credential that it takes. Go on without it.").After(downRetryMax)
+	case err.Status != 0: // as it would again, so there is no time to come back
+		failed.rpcErr = down(fmt.Sprintf(" refused the request with the HTTP status %d; the call was not "+
+			"made", err.Status))
+	default:
+		failed.rpcErr = down(" is not available now; the call was not made").After(time.Second)
 	}
-	return failure{
-		kind: kindUnavailable, reason: reasonStart, inside: true,
-		rpcErr: mcp.Stable(mcp.CodeInternal, "DB-UPSTREAM-DOWN", text).After(again),
-	}
+	return failed
 }
 
 // isUnsent tells whether err says that the server could not be reached and that nothing

@@ -66,13 +66,17 @@ func (f *follower) run(ctx context.Context) {
 		if !pace.Wait(ctx, f.wait) {
 			return
 		}
-		caller, err := f.gateway.Admit(ctx, f.caller.Principal, 0) // which may have its lists read
-		if err != nil {
+		if _, err := f.gateway.guarded(ctx, nil, f.admit); err != nil {
 			return
 		}
-		f.caller = caller
 		_ = f.poll(ctx) // it is on record, and tried again unless the task is gone
 	}
+}
+
+// admit looks up what the caller may do now. It may have the lists of the caller read.
+func (f *follower) admit(ctx context.Context, _ *call) (_ mcp.Object, err error) {
+	f.caller, err = f.gateway.Admit(ctx, f.caller.Principal, 0)
+	return mcp.Object{}, err
 }
 
 // poll asks for the state, and tells it if it is new.

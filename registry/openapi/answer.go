@@ -151,11 +151,14 @@ type unzipped struct {
 	io.Closer
 }
 
-// contentCoding returns how a body is compressed, "" if it is not. Some APIs say that it is
-// not, for proxies to leave it so.
+// compressions are the codings that compress. Some APIs name something else in that place,
+// such as their charset, and clients pass over it.
+var compressions = []string{"gzip", "x-gzip", "deflate", "compress", "x-compress", "br", "zstd"}
+
+// contentCoding returns how a body is compressed, "" if it is not.
 func contentCoding(header http.Header) string {
-	coding := strings.ToLower(header.Get("Content-Encoding"))
-	if coding == "identity" || coding == "none" {
+	coding := strings.ToLower(strings.TrimSpace(header.Get("Content-Encoding")))
+	if !slices.Contains(compressions, coding) {
 		return ""
 	}
 	return coding
@@ -176,7 +179,7 @@ func kindOf(header http.Header) (kind, string) {
 	mediaType, _, err := mime.ParseMediaType(header.Get("Content-Type"))
 	switch coding := contentCoding(header); {
 	case coding != "":
-		return kindOther, "content compressed by " + mcp.Clip(coding, 100)
+		return kindOther, "content compressed by " + coding
 	case err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) || mediaType == "":
 		return kindOther, "content of an unknown type"
 	case mediaType == typeJSON || strings.HasSuffix(mediaType, "+json"):

@@ -100,6 +100,9 @@ func (i *integers) find(s *shape, keyword, name string) *shape {
 		return found
 	}
 	found := &shape{}
+	if i.left < 0 { // or names without end would each be looked for
+		return found
+	}
 	for _, one := range s.schemas {
 		said := one.Value(keyword)
 		if keyword == "properties" {

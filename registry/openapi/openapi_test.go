@@ -353,6 +353,7 @@ func TestCompressedAnswers(t *testing.T) {
 		{"gzip", strings.Repeat(" ", 17<<20), http.StatusOK, "The API answered 200 OK with more than 16 MiB, which is too much to pass on."},
 		{"identity", `{"a":1}`, http.StatusOK, `{"a":1}`},
 		{"none", `{"a":1}`, http.StatusOK, `{"a":1}`},
+		{"UTF-8", `{"a":1}`, http.StatusOK, `{"a":1}`},
 		{"br", "\x8b\x00", http.StatusOK, "The API answered 200 OK with content compressed by br, which cannot be passed on."},
 		{"br", "\x8b\x00", http.StatusBadRequest, "The API answered 400 Bad Request."},
 	} {

@@ -346,6 +346,23 @@ func TestAnErrorWithTheStatus500IsTheAnswer(t *testing.T) {
 	}
 }
 
+// TestAnErrorWithTheStatus500WithoutAnIDIsNone has the server go wrong before it has read
+// what is asked for, as its HTTP layer says then.
+func TestAnErrorWithTheStatus500WithoutAnIDIsNone(t *testing.T) {
+	t.Parallel()
+	for _, modern := range []bool{false, true} {
+		s := &web{modern: modern, call: func(w http.ResponseWriter, _ *http.Request, _ wire) {
+			sendError(w, http.StatusInternalServerError, nil, -32603, "Internal server error")
+		}}
+		r := start(t, serve(t, s).config())
+		r.untilTool("tool")
+		_, err := r.call(t.Context(), "tool", `{}`, nil)
+		if lost, ok := errors.AsType[*registry.UnavailableError](err); !ok || !lost.Sent {
+			t.Errorf("modern %t: got %v, want that the server was lost", modern, err)
+		}
+	}
+}
+
 // TestStatusOfARefusal tells which are told to the caller: those that a repeat would meet too.
 func TestStatusOfARefusal(t *testing.T) {
 	t.Parallel()

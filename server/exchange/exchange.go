@@ -164,9 +164,9 @@ func (x *Exchange) note(m *mcp.Message) {
 const RequestIDHeader = "X-Request-Id"
 
 // Begin gives a request an id, which its answer and all its records carry, a place where
-// later stages keep what they find out, and the time that its body may take. An id that the client sends is
-// ignored: clients must not choose what stands in the records, and two requests must not
-// share an id.
+// later stages keep what they find out, and the time that its body may take. An id that
+// the client sends is ignored: clients must not choose what stands in the records, and two
+// requests must not share an id.
 func (s *Service) Begin(w http.ResponseWriter, r *http.Request) *Exchange {
 	x := &Exchange{
 		ResponseWriter: w,

@@ -200,15 +200,21 @@ func (x *Exchange) delay(by *delayer) {
 	by.wait(x.Context(), x.Header(), x.Status != 0)
 }
 
-// AwaitRate waits until what is more than a rate allows may be tried again. It is false if
-// that is not why it was refused, or would be after the deadline of ctx, or ctx ends.
-func AwaitRate(ctx context.Context, refused *mcp.Error) bool {
+// maxRateWait bounds how much longer it takes for having been tried in vain.
+const maxRateWait = 2 * time.Second
+
+// AwaitRate waits until what is more than a rate allows may be tried again, and longer the
+// more often it was tried in vain: many may wait for the same token, and each attempt is on
+// record. It is false if that is not why it was refused, or would be after the deadline of
+// ctx, or ctx ends.
+func AwaitRate(ctx context.Context, refused *mcp.Error, inVain int) bool {
 	if refused == nil || refused.RetryAfter <= 0 {
 		return false
 	}
 	if code := refused.StableCode(); code != "DB-LIMIT-TENANT" && code != "DB-LIMIT-USER" {
 		return false
 	}
+	wait := max(refused.RetryAfter, min(time.Millisecond<<min(inVain, 11), maxRateWait))
 	deadline, bounded := ctx.Deadline()
-	return (!bounded || time.Until(deadline) >= refused.RetryAfter) && pace.Wait(ctx, refused.RetryAfter)
+	return (!bounded || time.Until(deadline) >= wait) && pace.Wait(ctx, wait)
 }

@@ -134,8 +134,8 @@ func (f *Forwarder) Deliver(x *exchange.Exchange, to replica.ID, m *mcp.Message,
 			}
 			lost = lost || became == Lost && m.IsRequest()
 		case f.IsUnsure():
-		case !m.IsResponse() && !lost:
-			return false
+		case (!m.IsResponse() || x.Request.URL.Path == exchange.MessagesPath) && !lost:
+			return false // an answer over HTTP+SSE, too: its session is gone with that replica
 		default:
 			until = time.Time{}
 		}

@@ -25,6 +25,7 @@ const (
 	maxPauses  = 16
 	firstPause = 100 * time.Millisecond
 	maxPause   = 10 * time.Second
+	lasting    = 30 * time.Second // a refusal that says to come back after so long passes by no pause
 )
 
 // errNoStream is the error for a message to a client that accepts no stream.
@@ -136,6 +137,10 @@ func (rt *roundTrips) run(ctx context.Context) (mcp.Object, *mcp.Error) {
 		refused := rpcErr != nil && rounds+pauses > 0 && rpcErr.RetryAfter > 0
 		if refused && rpcErr.StableCode() == exchange.Unrecordable {
 			return mcp.Object{}, exchange.ErrBegun
+		}
+		if refused && rpcErr.RetryAfter >= lasting {
+			_, _ = rt.giveUp(ctx, lowering.ErrPauses)
+			return mcp.Object{}, mcp.Stable(mcp.CodeInternal, rpcErr.StableCode(), rpcErr.Message)
 		}
 		if !refused && !result.Value("resultType").Says("input_required") {
 			return result, rpcErr

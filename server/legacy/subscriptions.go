@@ -124,10 +124,14 @@ func (s *Service) resubscribe(ctx context.Context, l *sessions.Session, c gatewa
 		}
 		params := mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)})
 		_, rpcErr := s.subscribe(ctx, c, s.exchanges.IDs.Next(), l, params)
-		for exchange.AwaitRate(ctx, rpcErr) {
-			_, rpcErr = s.subscribe(ctx, c, s.exchanges.IDs.Next(), l, params)
+		for inVain := 0; still && exchange.AwaitRate(ctx, rpcErr, inVain); inVain++ {
+			if _, still = l.Lost(uri); still {
+				_, rpcErr = s.subscribe(ctx, c, s.exchanges.IDs.Next(), l, params)
+			}
 		}
 		switch {
+		case !still: // the client has ended it meanwhile
+			continue
 		case rpcErr == nil:
 			s.updated(l, uri, uri)
 		case !tried: // or a server that stays down would fill the log

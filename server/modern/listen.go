@@ -136,10 +136,12 @@ type followed struct {
 // the protocol wants.
 func (sub *subscription) Open(ctx context.Context, x *exchange.Exchange) (*streams.Stream, error) {
 	desk, caller, request := sub.endpoint.config.Exchanges.Desk, x.Caller, requestOfListener(ctx, x)
-	sub.follows = sub.opened(ctx, x, sub.uris, func(uri string) (gateway.Subscription, error) {
+	patient, stop := context.WithTimeout(ctx, streams.Heartbeat)
+	defer stop()
+	sub.follows = sub.opened(ctx, patient, x, sub.uris, func(uri string) (gateway.Subscription, error) {
 		return desk.Subscribe(ctx, caller, request, uri, func(part string) { sub.updated(uri, part) })
 	})
-	sub.tasked = sub.opened(ctx, x, sub.ids, func(id string) (gateway.Subscription, error) {
+	sub.tasked = sub.opened(ctx, patient, x, sub.ids, func(id string) (gateway.Subscription, error) {
 		return desk.FollowTask(ctx, caller, request, id,
 			func(state mcp.Object) bool { return sub.taskChanged(id, state) })
 	})
@@ -163,9 +165,9 @@ func requestOfListener(ctx context.Context, x *exchange.Exchange) *gateway.Reque
 }
 
 // opened opens subscriptions, several at a time, and returns those that could be opened.
-// Those that are more than a rate of calls allows at once are opened at its pace, as long as
-// the client can be kept waiting: it would not learn why they are missing.
-func (sub *subscription) opened(ctx context.Context, x *exchange.Exchange, names []string,
+// Those that are more than a rate of calls allows at once are opened at its pace until
+// patient ends, since the client would not learn why they are missing.
+func (sub *subscription) opened(ctx, patient context.Context, x *exchange.Exchange, names []string,
 	open func(name string) (gateway.Subscription, error),
 ) []followed {
 	found, refused := make([]followed, len(names)), make([]*mcp.Error, len(names))
@@ -182,12 +184,15 @@ func (sub *subscription) opened(ctx context.Context, x *exchange.Exchange, names
 		all.Go(func() error { try(i); return nil })
 	}
 	_ = all.Wait() // none fails
-	patient, stop := context.WithTimeout(ctx, streams.Heartbeat)
-	defer stop()
+	inVain := 0
 	for i := range names {
-		for exchange.AwaitRate(patient, refused[i]) {
+		for ; !sub.endpoint.config.Streams.IsDraining() &&
+			exchange.AwaitRate(patient, refused[i], inVain); inVain++ {
 			x.Reservation.ReleaseSlot()
 			try(i)
+		}
+		if refused[i] == nil {
+			inVain = 0
 		}
 	}
 	return slices.DeleteFunc(found, func(one followed) bool { return one.Stop == nil })

@@ -308,8 +308,8 @@ func (l *HTTP) answer(ctx context.Context, m *mcp.Message, out *Request) {
 }
 
 // refused turns an HTTP status that is no success into an error. With 400 and 404, and
-// with 500 outside of a handshake, a JSON-RPC error in it is the answer. Otherwise the
-// server is taken to have run nothing, unless the status is 500 or more.
+// with 500 to what a client has asked for, a JSON-RPC error in it is the answer. Otherwise
+// the server is taken to have run nothing, unless the status is 500 or more.
 func (l *HTTP) refused(out *Request, s *session, resp *response) error {
 	defer resp.discard()
 	cause := refusedBy(resp)
@@ -318,12 +318,14 @@ func (l *HTTP) refused(out *Request, s *session, resp *response) error {
 	}
 	answered, pings := l.refusal(out, resp), out.Method == mcp.MethodPing
 	begins := out.Method == mcp.MethodInitialize || out.Method == mcp.MethodDiscover
+	// the gateway asks for these again, while their answer would count for good
+	again := begins || out.Method == mcp.MethodListen || mcp.MethodOf(out.Method).Lists
 	switch status := resp.StatusCode; {
 	case status == http.StatusNotFound && s.id != "" && !begins && (answered == nil || pings &&
 		answered.Code != mcp.CodeMethodNotFound && answered.Code != mcp.CodeInvalidParams):
 		return &SessionError{l, s}
 	case answered != nil && (status == http.StatusBadRequest || status == http.StatusNotFound ||
-		status == http.StatusInternalServerError && !begins):
+		status == http.StatusInternalServerError && !again):
 		// Some servers say so when they do not know the session. Whoever asked for a proof
 		// of life judges it: a server that does not know ping would be asked without end.
 		if out.Header == nil && !pings {
@@ -337,7 +339,7 @@ func (l *HTTP) refused(out *Request, s *session, resp *response) error {
 // refusal returns the JSON-RPC error in the body of a refusal, nil when there is none.
 // From a legacy server it must carry the id of the request: an error without one comes
 // from the server's HTTP layer and answers no call. From a modern server it may carry
-// none.
+// none, but with 500.
 func (l *HTTP) refusal(out *Request, resp *response) *mcp.Error {
 	body, err := resp.read(maxRefusal, nil) // so little is covered
 	if err != nil {
@@ -345,7 +347,8 @@ func (l *HTTP) refusal(out *Request, resp *response) *mcp.Error {
 	}
 	envelope, _ := mcp.ParseObject(body) // what is no object has no code either
 	id := envelope.Value("id")
-	if resp.media != typeJSON || !id.IsNull() && mcp.ID(id) != out.ID || id.IsNull() && out.Header == nil {
+	if resp.media != typeJSON || !id.IsNull() && mcp.ID(id) != out.ID ||
+		id.IsNull() && (out.Header == nil || resp.StatusCode >= http.StatusInternalServerError) {
 		return nil
 	}
 	return mcp.ErrorIn(envelope.Value("error"))

@@ -14,7 +14,7 @@ import (
 // This file refuses patterns that can never match. The hazard is a rule that denies: with
 // a slip in its pattern it denies nothing, and nobody notices. A pattern that may match
 // later, when a server offers more, is not refused but gets the warning no-match, see
-// unmatched.
+// Judge.
 
 // watchPatterns notes where each pattern of a tenant stands, so that a later warning can
 // name its place, and marks the rules whose patterns may match nothing without a warning.

@@ -95,7 +95,7 @@ func (r *reader) checkIssuerAddress(n *node, address string, private bool) {
 	everybody := func(path string) bool { return strings.Contains(address, "microsoftonline.com/"+path+"/") }
 	if !r.faultFirst(
 		wrong{
-			u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || u.RawQuery != "" ||
+			u.Hostname() == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || u.RawQuery != "" ||
 				u.Fragment != "", n,
 			"sign_in needs an issuer that is an https address: its document is found there",
 		},

@@ -55,7 +55,8 @@ func (r *reader) publicURL(n *node) string {
 		if cut := strings.TrimSuffix(text, "/mcp"); checkOrigin(cut) == nil && !n.expanded {
 			hint = cut
 		}
-		r.faultHint(n, hint, "public_url is scheme://host or scheme://host:port, without a path, and a host beyond ASCII as xn--…")
+		r.faultHint(n, hint, "public_url is scheme://host or scheme://host:port, without a path, "+
+			"and a host beyond ASCII as xn--…")
 	} else if err != nil {
 		r.fault(n, "public_url: %s", err)
 	}

@@ -95,8 +95,8 @@ func (r *reader) checkIssuerAddress(n *node, address string, private bool) {
 	everybody := func(path string) bool { return strings.Contains(address, "microsoftonline.com/"+path+"/") }
 	if !r.faultFirst(
 		wrong{
-			u.Hostname() == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || u.RawQuery != "" ||
-				u.Fragment != "", n,
+			u.Hostname() == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil ||
+				u.RawQuery != "" || u.Fragment != "", n,
 			"sign_in needs an issuer that is an https address: its document is found there",
 		},
 		wrong{

@@ -58,8 +58,8 @@ func TestStreamsLeaveConnectionsToRequests(t *testing.T) {
 		total  int
 		want   int
 	}{
-		{config.Limits{}, 1433, 1074},
-		{config.Limits{}, 20_000, 15_000},
+		{config.Limits{}, 1433, 1289},
+		{config.Limits{}, 20_000, 18_000},
 		{config.Limits{}, 100_000, 20_000},
 		{config.Limits{}, 1, 1},
 		{config.Limits{MaxStreams: 50}, 40, 50},

@@ -18,7 +18,6 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
-	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 )
 
@@ -56,29 +55,21 @@ func (c *caller) answer(ctx context.Context, response *http.Response, secrets []
 			fmt.Sprintf("The API answered %s with more than %d MiB, which is too much to pass on.", status,
 				maxAnswer>>20)), nil
 	case err != nil:
-		return mcp.Object{}, c.unread(ctx, err)
+		return mcp.Object{}, c.unavailable(ctx, true, err)
 	case len(bytes.TrimSpace(data)) == 0: // some libraries write a space or a line
 		return mcp.TextResult("Done: the API answered " + status + "."), nil
 	}
 	release, err := c.turns.Finish(ctx, claim.User(), time.Duration(len(data))*resultTime)
 	if err != nil {
-		return mcp.Object{}, c.unread(ctx, err)
+		return mcp.Object{}, c.unavailable(ctx, true, err)
 	}
 	defer release()
 	if err := c.hold(claim, resultSize(data)); err != nil {
-		return mcp.Object{}, c.unread(ctx, err)
+		return mcp.Object{}, c.unavailable(ctx, true, err)
 	}
 	result := c.resultOf(status, response.Header, redact(data, secrets))
 	claim.Shrink(int64(result.Size()))
 	return result, nil
-}
-
-// unread returns the error for an answer that could not be read, or not be held.
-func (c *caller) unread(ctx context.Context, err error) error {
-	if _, full := errors.AsType[*registry.MemoryError](err); full && ctx.Err() == nil {
-		return err
-	}
-	return c.unavailable(ctx, true, err)
 }
 
 // resultOf returns the result of a call that succeeded, with the data of the answer.
@@ -120,12 +111,9 @@ func refused(status string, response *http.Response, secrets []string) mcp.Objec
 	said := "The API answered " + status
 	// the status says enough when the body breaks off
 	data, _ := io.ReadAll(io.LimitReader(response.Body, maxRefusal))
-	if kind, _ := kindOf(response.Header); kind == kindOther {
-		return mcp.ToolError(said + ".")
-	}
 	excerpt := strings.TrimSpace(mcp.Clip(strings.ToValidUTF8(string(redact(data, secrets)), "\uFFFD"),
 		maxExcerpt))
-	if excerpt == "" {
+	if kind, _ := kindOf(response.Header); kind == kindOther || excerpt == "" {
 		return mcp.ToolError(said + ".")
 	}
 	return mcp.ToolError(said + ": " + excerpt)
@@ -221,10 +209,7 @@ func appendSpellings(secrets []string, secret string) []string {
 
 // secretsWith returns the texts that no answer to a request may repeat which carried g.
 func (c *caller) secretsWith(g *credential.Headers) []string {
-	if g == nil {
-		return c.secrets
-	}
-	secrets := slices.Clone(c.secrets)
+	secrets := slices.Clip(c.secrets) // others have them too
 	for _, secret := range g.Secrets() {
 		secrets = appendSpellings(secrets, secret)
 	}

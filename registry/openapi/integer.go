@@ -40,28 +40,22 @@ func (c *caller) integral(ctx context.Context, call *registry.Call) (mcp.Object,
 // withoutPoints is integral for arguments that may have such an integer.
 func (c *caller) withoutPoints(arguments mcp.RawJSON) mcp.RawJSON {
 	all := &shape{}
-	i := &integers{Cursor: strictjson.CursorOf(arguments), left: maxLooked}
+	i := &integers{Cursor: strictjson.CursorOf(arguments), from: arguments, left: maxLooked}
 	i.defs, _ = mcp.ObjectOf(c.schema.Member("$defs"))
 	i.join(all, c.schema)
 	i.pass(all)
-	if len(i.points) == 0 {
-		return arguments
-	}
-	whole, from := make([]byte, 0, len(arguments)), 0
-	for _, at := range i.points {
-		whole, from = append(whole, arguments[from:at]...), at+len(".0")
-	}
-	return append(whole, arguments[from:]...)
+	return append(i.to, arguments[i.copied:]...)
 }
 
-// integers finds in arguments the integers that are written with a point. It goes through
-// them beside the schema.
+// integers copies arguments without the points of integers. It goes through them beside
+// the schema.
 type integers struct {
 	strictjson.Cursor
 
-	defs   mcp.Object // to which references in the schema lead, by name
-	left   int        // bytes of schemas that may still be looked at
-	points []int      // where each .0 begins that is to be left out
+	from, to mcp.RawJSON // the arguments, and their copy
+	copied   int         // bytes of from that stand in to, without the points
+	defs     mcp.Object  // to which references in the schema lead, by name
+	left     int         // bytes of schemas that may still be looked at
 }
 
 // shape is what the document says of values in one place: a schema, with those of which it
@@ -87,7 +81,7 @@ func (i *integers) pass(s *shape) {
 			i.pass(i.find(s, "items", ""))
 		}
 	case bytes.HasSuffix(i.Next(), []byte(".0")) && slices.ContainsFunc(s.schemas, saysInteger):
-		i.points = append(i.points, i.At()-len(".0"))
+		i.to, i.copied = append(i.to, i.from[i.copied:i.At()-len(".0")]...), i.At()
 	}
 }
 

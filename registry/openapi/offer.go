@@ -127,9 +127,10 @@ func (m *maker) define(t *tool) error {
 
 // schemas returns a converter of schemas with the maker's settings.
 func (m *maker) schemas(dir direction) *schemas {
-	s := newSchemas(m.doc, dir)
-	s.texts = m.texts
-	return s
+	return &schemas{
+		from: m.doc, dir: dir, texts: m.texts, defs: map[string]mcp.RawJSON{}, names: map[*place]string{},
+		absences: map[*place][]string{}, met: map[*place]bool{},
+	}
 }
 
 // annotations are those of tools by method, as far as HTTP defines it. HTTP does not say

@@ -22,7 +22,7 @@ func TestPartsOfPartsAreSearchedOnce(t *testing.T) {
 			text = `{"allOf":[` + text + `]}`
 		}
 		return testing.AllocsPerRun(1, func() {
-			s := newSchemas(&document{}, request)
+			s := (&maker{doc: &document{}}).schemas(request)
 			if _, err := s.convert(mcp.RawJSON(text)); err != nil {
 				t.Error(err)
 			}

@@ -282,11 +282,14 @@ func (c *caller) run(ctx context.Context, call *registry.Call) (mcp.Object, erro
 	return c.answer(ctx, response, c.secretsWith(granted), call.Memory)
 }
 
-// unavailable returns the error for a request that failed, or that of ctx when ctx has
-// ended.
+// unavailable returns the error for a request that failed, or for an answer that could not
+// be read; that of ctx when ctx has ended, and a *registry.MemoryError as it is.
 func (c *caller) unavailable(ctx context.Context, sent bool, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
+	}
+	if full, ok := errors.AsType[*registry.MemoryError](err); ok {
+		return full
 	}
 	return &registry.UnavailableError{
 		Server: c.server, Sent: sent, Credential: credential.FaultOf(err), Err: err,

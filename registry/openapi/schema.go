@@ -49,13 +49,6 @@ func (s *schemas) note(format string, args ...any) {
 	}
 }
 
-func newSchemas(from *document, dir direction) *schemas {
-	return &schemas{
-		from: from, dir: dir, defs: map[string]mcp.RawJSON{}, names: map[*place]string{},
-		absences: map[*place][]string{}, met: map[*place]bool{},
-	}
-}
-
 // of returns the schema that stands there, converted. A missing schema allows everything.
 // description is that of the parameter or body that has the schema; it is used when the
 // schema has none itself, and is never left out.
@@ -160,7 +153,7 @@ func (s *schemas) keyword(from mcp.Object, name string, value mcp.RawJSON,
 		"$schema", "$id":
 		return nil, nil
 	case "properties":
-		return s.named(value, func(property mcp.RawJSON) bool { return s.hidden(property) })
+		return s.named(value, s.hidden)
 	case "patternProperties", "dependentSchemas", "$defs", "definitions":
 		return s.named(value, func(mcp.RawJSON) bool { return false })
 	case "required":
@@ -415,13 +408,8 @@ func nullable(o mcp.Object) mcp.Object {
 	}
 	o = o.With("type", mcp.Array([]mcp.RawJSON{mcp.String(kind), mcp.String("null")}))
 	values, ok := o.Value("enum").Elements()
-	if !ok {
+	if !ok || slices.ContainsFunc(values, mcp.RawJSON.IsNull) {
 		return o
-	}
-	for _, value := range values {
-		if value.IsNull() {
-			return o
-		}
 	}
 	return o.With("enum", mcp.Array(append(values, mcp.RawJSON("null"))))
 }

@@ -93,14 +93,12 @@ func analyzeFile(ctx context.Context, directory string, c *registry.Call, turns 
 	case err != nil && ctx.Err() != nil: // perhaps while it waited for a turn
 		return nil, ctx.Err()
 	case limited.N == 0:
-		return nil, errTooManyBytes()
+		return nil, errTooManyBytes
 	}
 	return result, err
 }
 
-func errTooManyBytes() error {
-	return registry.Usagef("The file is larger than %d MiB.", maxCSVBytes>>20)
-}
+var errTooManyBytes = registry.Usagef("The file is larger than %d MiB.", maxCSVBytes>>20)
 
 // openBelow opens a regular file below directory: os.Root lets no path and no symbolic
 // link lead out of that. Errors are *registry.UsageError. A file that does not exist and
@@ -128,7 +126,7 @@ func openBelow(directory, path string) (*os.File, error) {
 	case err != nil || !info.Mode().IsRegular():
 		err = unreadable
 	case info.Size() > maxCSVBytes:
-		err = errTooManyBytes()
+		err = errTooManyBytes
 	default:
 		return file, nil
 	}

@@ -29,7 +29,7 @@ type currentTimeResult struct {
 
 // newCurrentTime makes the tool current_time. It reads the clock of cfg.Now.
 func newCurrentTime(cfg Config) (registry.Func, error) {
-	call := func(_ context.Context, c *registry.Call) (mcp.Object, error) {
+	return func(_ context.Context, c *registry.Call) (mcp.Object, error) {
 		zone, ok := location(arguments(c).Text("timezone"))
 		if !ok {
 			return mcp.Object{}, registry.Usagef(
@@ -41,8 +41,7 @@ func newCurrentTime(cfg Config) (registry.Func, error) {
 			Time: now.Format(time.RFC3339), Weekday: now.Weekday().String(), Timezone: zone.String(),
 			Abbreviation: abbreviation, Offset: now.Format("-07:00"), Unix: now.Unix(),
 		}), nil
-	}
-	return call, nil
+	}, nil
 }
 
 // location returns the time zone of that IANA name, and false for an unknown one; "" is

@@ -46,7 +46,7 @@ func newGetWeather(cfg Config) (registry.Func, error) {
 	if err != nil {
 		return nil, err
 	}
-	call := func(ctx context.Context, c *registry.Call) (mcp.Object, error) {
+	return func(ctx context.Context, c *registry.Call) (mcp.Object, error) {
 		args := arguments(c)
 		name := strings.TrimSpace(args.Text("location"))
 		if name == "" || utf8.RuneCountInString(name) > maxLocation {
@@ -63,8 +63,7 @@ func newGetWeather(cfg Config) (registry.Func, error) {
 			return mcp.Object{}, fmt.Errorf("look up weather: %w", ctx.Err())
 		}
 		return mcp.Object{}, registry.Usagef("%s", weatherFault(err))
-	}
-	return call, nil
+	}, nil
 }
 
 // weatherFault words an error of openMeteo.weather for the model. It repeats nothing that

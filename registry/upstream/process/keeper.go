@@ -42,10 +42,9 @@ const (
 // keeper is the life of one keeper.
 type keeper struct {
 	order
-	socket   *os.File
-	reported sync.Once     // the end, which main and sweep may both want to report
-	doomed   chan struct{} // closed when everything is to end
-	doom     func()        // closes it
+	socket *os.File
+	doomed chan struct{} // closed when everything is to end
+	doom   func()        // closes it
 }
 
 // order is what a keeper is told on its command line.
@@ -113,8 +112,7 @@ func (k *keeper) run(again []string) {
 	}()
 	go k.passOn(asked, program)
 	go k.sweep()
-	how := k.reap(program)
-	k.finish(how)
+	k.finish(k.reap(program))
 }
 
 // start starts the program, which then has its rights already. again is how the command
@@ -210,10 +208,9 @@ func ending(status unix.WaitStatus) string {
 	return fmt.Sprintf("exit status %d", status.ExitStatus())
 }
 
-// finish says the last word and ends the process.
-func (k *keeper) finish(how string) {
-	k.reported.Do(func() { report(k.socket, statusEnded, errors.New(how)) })
-}
+// finish says how the program ended, and ends the process. Where sweep and reap come to
+// it at once, the owner reads the first line alone.
+func (k *keeper) finish(how string) { report(k.socket, statusEnded, errors.New(how)) }
 
 // report says how it ended, as one line, and ends the process at once: nothing in it
 // waits to be written.

@@ -38,7 +38,10 @@ type duplex struct {
 
 func newDuplex(up Events, read reader, memory Memory) duplex {
 	life, lost := context.WithCancelCause(context.Background())
-	return duplex{up: up, read: read, memory: memory, waiting: newPending(), life: life, lost: lost}
+	return duplex{
+		up: up, read: read, memory: memory, waiting: pending{waiters: map[mcp.ID]*waiter{}},
+		life: life, lost: lost,
+	}
 }
 
 // Loss returns why the connection is lost, nil while it is not. Before Close is called, a
@@ -264,8 +267,6 @@ type answer struct {
 // unread returns the error for an answer that cannot be read.
 func unread(err error) error { return protocol("read answer: %w", err) }
 
-func newPending() pending { return pending{waiters: map[mcp.ID]*waiter{}} }
-
 // add begins to wait for the answer to a request. It is called before the request is
 // sent; remove ends the wait. What waits to be told is held by whoever holds the answer,
 // otherwise by the server, from memory.
@@ -333,7 +334,7 @@ func (p *pending) resolve(id mcp.ID, a answer, bytes int) bool {
 	if !ok {
 		return false
 	}
-	if err := holds(w.reserved, bytes); err != nil {
+	if err := (*holder)(w.reserved).Hold(bytes); err != nil {
 		a = answer{err: err}
 	}
 	delete(p.waiters, id)

@@ -158,7 +158,7 @@ func (l *HTTP) post(
 		resp, sent, err = l.carried(ctx, out, func(g *credential.Headers, trace credential.Trace) (
 			other *http.Response, sent bool, err error,
 		) {
-			answer, other, sent, err = ready.Send(ctx, g.Lines(trace), out.Body, (*answerMemory)(reserved))
+			answer, other, sent, err = ready.Send(ctx, g.Lines(trace), out.Body, (*holder)(reserved))
 			return other, sent, err
 		})
 		switch {
@@ -285,7 +285,7 @@ func (l *HTTP) receive(ctx context.Context, out *Request, m *mcp.Message) *mcp.M
 		l.up.Count(Foreign, 1)
 	case m.IsRequest():
 		l.answer(ctx, m, out)
-	case out != nil && (out.owns(m) || m.Method == mcp.NotifyMessage):
+	case out != nil && (owner(m) == out.ID || m.Method == mcp.NotifyMessage):
 		out.deliver(ctx, m)
 	case out == nil && l.calls.tell(m): // what comes on the response to another call is nobody's
 	default:

@@ -66,7 +66,7 @@ func appended(line, part []byte, limit int, reserved *share.Reservation) ([]byte
 	}
 	if size > cap(line) {
 		larger := max(size, cap(line)*3/2)
-		if err := holds(reserved, larger); err != nil {
+		if err := (*holder)(reserved).Hold(larger); err != nil {
 			return line, err
 		}
 		line = append(make([]byte, 0, larger), line...)

@@ -26,18 +26,15 @@ func (e *MemoryError) Error() string { return "no room for the answer: " + e.Err
 // Unwrap returns the error of package share.
 func (e *MemoryError) Unwrap() error { return e.Err }
 
-// holds makes the reservation hold a text of that many bytes.
-func holds(reserved *share.Reservation, bytes int) error {
-	if err := reserved.Resize(int64(bytes)); err != nil {
+// holder is a reservation, as whoever reads asks it for memory.
+type holder share.Reservation
+
+var _ dial.Memory = (*holder)(nil)
+
+// Hold makes the reservation hold a text of that many bytes. The error is a *MemoryError.
+func (r *holder) Hold(bytes int) error {
+	if err := (*share.Reservation)(r).Resize(int64(bytes)); err != nil {
 		return &MemoryError{err}
 	}
 	return nil
 }
-
-// answerMemory is the reservation of an answer, as package dial asks it.
-type answerMemory share.Reservation
-
-var _ dial.Memory = (*answerMemory)(nil)
-
-// Hold implements dial.Memory.
-func (r *answerMemory) Hold(bytes int) error { return holds((*share.Reservation)(r), bytes) }

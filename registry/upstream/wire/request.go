@@ -78,10 +78,6 @@ func (o *Request) setFinished(finished bool) {
 	o.finished = finished
 }
 
-// owns tells whether a notification belongs to this request, by its progress token or
-// subscription id.
-func (o *Request) owns(m *mcp.Message) bool { return owner(m) == o.ID }
-
 // owner returns the id of the request that a notification belongs to, "" when it does not
 // say. Progress tokens and subscription ids are the ids of requests.
 func owner(m *mcp.Message) mcp.ID {

@@ -71,7 +71,7 @@ func (r *response) read(limit int, reserved *share.Reservation) ([]byte, error) 
 	defer r.discard()
 	return share.Incoming{
 		Length: int(r.ContentLength), Most: limit, Trusted: trusted, Ahead: believed,
-		Hold: func(bytes int) error { return holds(reserved, bytes) },
+		Hold: (*holder)(reserved).Hold,
 	}.ReadAll(r.Body)
 }
 

@@ -126,7 +126,7 @@ func (l *SSE) receive(ctx context.Context, body io.Reader) error {
 	reserved := l.memory.reserve()
 	defer reserved.Release()
 	idle := padding{read: l.read, hurry: l.hurry}
-	for event, err := range sse.ReadWithin(body, maxEvent, reserving(reserved), idle.add) {
+	for event, err := range sse.ReadWithin(body, maxEvent, (*holder)(reserved).Hold, idle.add) {
 		if errors.Is(err, sse.ErrTooLong) {
 			l.missed(&lostError{err: ErrTooLarge})
 			return ErrTooLarge

@@ -31,7 +31,7 @@ func (r reader) stream(
 	take func(*mcp.Message) (enough bool),
 ) error {
 	idle := padding{read: r, hurry: ctx.Done()}
-	for event, err := range sse.ReadWithin(body, maxMessage, reserving(reserved), idle.add) {
+	for event, err := range sse.ReadWithin(body, maxMessage, (*holder)(reserved).Hold, idle.add) {
 		if errors.Is(err, sse.ErrTooLong) {
 			r.count(Oversized, 1)
 			return protocol("%w", ErrTooLarge)
@@ -73,9 +73,4 @@ func owned(data []byte) []byte {
 		return data
 	}
 	return append([]byte(nil), data...)
-}
-
-// reserving returns how a reader of events asks for memory.
-func reserving(reserved *share.Reservation) func(int) error {
-	return func(bytes int) error { return holds(reserved, bytes) }
 }

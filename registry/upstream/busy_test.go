@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -70,7 +71,7 @@ func (o *serialServer) supervised(t *testing.T, version string) (*control, *list
 	c := &control{connection: newConnection(&u.cfg)}
 	c.version = version
 	if version == mcp.LatestModern {
-		c.peer = newModern(c.connection, o, nil)
+		c.peer = newModern(c.connection, o, http.Header{})
 	} else {
 		l, err := openLegacy(t.Context(), c.connection, o, mcp.Object{}, &calls{strays: &strays{}})
 		if err != nil {

@@ -23,7 +23,7 @@ func (c *counter) call(i *item, call *registry.Call, own string) *wire.Request {
 	id := c.next()
 	raw := call.Params.Value("_meta")
 	meta, _ := mcp.ObjectOf(raw)
-	body := make([]byte, 0, callSize(i, call.Params, own))
+	body := make([]byte, 0, 128+len(i.quoted)+len(own)+call.Params.Size()) // about as long as it becomes
 	return &wire.Request{
 		ID: id, Method: i.method, Body: appendCall(body, id, i, call.Params, raw != nil, meta, own),
 		Notify: notifier(call, meta), Memory: call.Memory, For: &call.Principal, Trace: call.Trace,
@@ -109,12 +109,6 @@ func appendMeta(dst []byte, id mcp.ID, meta mcp.Object, own string) []byte {
 func isToken(raw mcp.RawJSON) bool {
 	_, isInt := raw.Int()
 	return isInt || raw.IsText()
-}
-
-// callSize returns about how many bytes the message of a call has, so that its memory is
-// allocated once.
-func callSize(i *item, params mcp.Object, own string) int {
-	return 128 + len(i.quoted) + len(own) + params.Size()
 }
 
 // notifier returns a function that passes notifications of a call on to its caller:

@@ -48,7 +48,8 @@ func (c *control) offer(definition mcp.Object) registry.Offer {
 	name := definition.Text("name")
 	tasks, definition := c.tasksOf(definition)
 	t := c.newItem(mcp.MethodToolsCall, name, mcp.String(name))
-	t.idempotent = isIdempotent(c.cfg.Idempotent, name)
+	t.idempotent = slices.ContainsFunc(c.cfg.Idempotent,
+		func(pattern string) bool { return registry.MatchName(pattern, name) })
 	asTask := *t
 	asTask.asTask, asTask.idempotent = true, false // a second call would leave the first one's task behind
 	return registry.Offer{
@@ -65,13 +66,6 @@ func (c *control) offer(definition mcp.Object) registry.Offer {
 			return c.call(ctx, t, call)
 		},
 	}
-}
-
-// isIdempotent tells whether the operator's patterns name the tool.
-func isIdempotent(patterns []string, tool string) bool {
-	return slices.ContainsFunc(patterns, func(pattern string) bool {
-		return registry.MatchName(pattern, tool)
-	})
 }
 
 // call runs one call, and once more where repeats says so. Its errors are of the kinds

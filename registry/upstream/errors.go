@@ -157,8 +157,6 @@ var (
 // rejection returns the answer to a question that is refused.
 func rejection(id mcp.ID, err *mcp.Error) []byte { return mcp.AppendError(nil, id, err) }
 
-// unannounced returns the error for a resource whose changes the server does not
-// announce.
-func unannounced() error {
-	return mcp.Errorf(mcp.CodeInvalidParams, "The server does not tell of changes of this resource")
-}
+// errUnannounced is the error for a resource whose changes the server does not announce.
+var errUnannounced = mcp.Errorf(mcp.CodeInvalidParams,
+	"The server does not tell of changes of this resource")

@@ -37,8 +37,8 @@ type modern struct {
 
 var _ peer = (*modern)(nil)
 
-// newModern returns the peer for a transport. base are the headers of all requests; nil
-// over stdio.
+// newModern returns the peer for a transport. base are the headers of all requests. Over
+// stdio they are empty and not sent, but never nil: that would mean a legacy request.
 func newModern(c *connection, link wire.Link, base http.Header) *modern {
 	meta := mcp.NewObject(
 		mcp.Member{Name: mcp.MetaProtocolVersion, Value: mcp.String(mcp.LatestModern)},
@@ -76,11 +76,6 @@ func (m *modern) ownFor(c *registry.Call) string {
 // its headers.
 func (m *modern) header(method, name string) http.Header {
 	header := m.base.Clone()
-	if header == nil {
-		// over stdio headers are not sent, but must not be nil: that would mean a legacy
-		// request
-		header = http.Header{}
-	}
 	header.Set(mcp.HeaderProtocolVersion, mcp.LatestModern)
 	header.Set(mcp.HeaderMethod, method)
 	if name != "" {
@@ -363,7 +358,7 @@ func (m *modern) watchResource(ctx context.Context, tenantID, uri string, onConf
 		(*renew)()
 	}
 	if refused {
-		return unannounced()
+		return errUnannounced
 	}
 	return err
 }

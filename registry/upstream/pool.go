@@ -132,7 +132,7 @@ func newPool(ctx context.Context, c *connection, streams bool, dial opener, seen
 	if c.cfg.URL == "" {
 		p.most = cmp.Or(c.cfg.MaxChildren, defaultChildren) - 1 // one is the control connection's
 	}
-	p.tasks = newTasks(c.server)
+	p.tasks = &tasks{server: c.server, slots: share.New(tasksMax), byID: map[string]*task{}}
 	lagging := &atomic.Bool{}
 	p.seats = seats.New(ctx, seats.Config[*pooled]{
 		Max: p.most, Opening: 2 * c.cfg.openLimit(), // a child may be started twice
@@ -144,7 +144,7 @@ func newPool(ctx context.Context, c *connection, streams bool, dial opener, seen
 			return &pooled{
 				key: k, conn: conn, calls: &calls{strays: seen}, dial: dial, seats: p.seats,
 				lagging: lagging,
-				lost:    lost, closed: p.tasks.forget, heard: p.tasks.heard,
+				lost:    lost, closed: p.tasks.closed, heard: p.tasks.heard,
 			}
 		},
 		Alone:    seen.expected,

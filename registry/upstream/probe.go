@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"errors"
+	"net/http"
 	"slices"
 	"time"
 
@@ -30,19 +31,14 @@ func (d *dialer) connect(ctx context.Context) (*control, error) {
 	return c, err
 }
 
+// connectOnce is connect for one attempt. After an error nothing is open.
 func (d *dialer) connectOnce(ctx context.Context) (*control, error) {
-	c := &control{connection: newConnection(d.cfg)}
+	c, open := &control{connection: newConnection(d.cfg)}, d.connectChild
 	d.said.Store(c.said)
-	var err error
 	if d.cfg.URL != "" {
-		err = d.connectHTTP(ctx, c)
-	} else {
-		err = d.connectChild(ctx, c)
+		open = d.connectHTTP
 	}
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
+	return c, open(ctx, c)
 }
 
 // declared returns what the control connection says that its client can be asked. It says
@@ -110,15 +106,15 @@ func (d *dialer) connectHTTP(ctx context.Context, c *control) error {
 	if d.cfg.named() == mcp.Modern {
 		return c.server.protocol("%w", errNotModern)
 	}
-	var err error
 	if d.known() == kindSSE {
-		if err = d.older(ctx, c, nil, kindSSE); err != nil && ctx.Err() == nil &&
-			d.older(ctx, c, nil, kindLegacy) == nil {
+		err := d.older(ctx, c, nil, kindSSE)
+		if err != nil && ctx.Err() == nil && d.older(ctx, c, nil, kindLegacy) == nil {
 			return nil
 		}
 		return err
 	}
-	if err = d.older(ctx, c, nil, kindLegacy); !refused(err) || d.cfg.Type != "" {
+	err := d.older(ctx, c, nil, kindLegacy)
+	if !refused(err) || d.cfg.Type != "" {
 		return err
 	}
 	other := d.older(ctx, c, nil, kindSSE)
@@ -267,7 +263,7 @@ func (d *dialer) connectChild(ctx context.Context, c *control) error {
 // connection to it. patient: all of that time may pass before the child answers. After an
 // error, link is closed.
 func (d *dialer) ask(ctx context.Context, c *control, link wire.Link, patient bool) error {
-	m := newModern(c.connection, link, nil)
+	m := newModern(c.connection, link, http.Header{})
 	asked, limit := d.inquire(ctx, m), probeLimit
 	if patient {
 		limit = forGood

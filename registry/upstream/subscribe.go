@@ -87,7 +87,7 @@ func (t *watches) subscribe(ctx context.Context, user share.User, uri string,
 	key := watchKey{user.TenantID, uri}
 	if t.credential.Personal(user.TenantID) {
 		// it is told who calls: a change that one user may know of is none of another's
-		return unannounced()
+		return errUnannounced
 	}
 	if c := t.control(); c != nil && c.isCommon() {
 		key.tenantID = "" // some servers know a resource only once in a session

@@ -125,10 +125,6 @@ func (one *task) isOf(s *pooled) bool {
 	return one.seat.Session == s
 }
 
-func newTasks(server fault) *tasks {
-	return &tasks{server: server, slots: share.New(tasksMax), byID: map[string]*task{}}
-}
-
 // add takes a slot for a task, in the place of one of the user whose result was read if
 // need be. It returns false when the user, its tenant or the pool has none left.
 func (t *tasks) add(id string, one *task) bool {
@@ -171,10 +167,12 @@ func (t *tasks) setRead(id string) {
 	}
 }
 
-// forgetLocked forgets the tasks for which over is true.
-func (t *tasks) forgetLocked(over func(id string, one *task) bool) {
+// forget forgets the tasks for which over is true.
+func (t *tasks) forget(over func(one *task) bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	for id, one := range t.byID {
-		if over(id, one) {
+		if over(one) {
 			t.removeLocked(id)
 		}
 	}
@@ -202,15 +200,9 @@ func (t *tasks) rejoin(id string) (copied task, ok bool) {
 
 // expire forgets the tasks whose time is over. Those whose call is still open are kept.
 func (t *tasks) expire() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	now := time.Now()
-	t.forgetLocked(func(_ string, one *task) bool { return one.own != "" && !now.Before(one.until) })
+	t.forget(func(one *task) bool { return one.own != "" && !now.Before(one.until) })
 }
 
-// forget forgets the tasks of a session that is closed.
-func (t *tasks) forget(s *pooled) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.forgetLocked(func(_ string, one *task) bool { return one.isOf(s) })
-}
+// closed forgets the tasks of a session that is closed.
+func (t *tasks) closed(s *pooled) { t.forget(func(one *task) bool { return one.isOf(s) }) }

@@ -45,13 +45,16 @@ func build(s Source, before section) (section, []Refusal) {
 		origin: b.origin, reached: true, listed: [3]bool{true, true, true},
 		extensions: s.Extensions,
 	}
+	// items of kinds that were not read stay, and whether their lists are known; of tools
+	// only the latter, see Source.Unread
+	keeps := s.Use != nil && before.origin == b.origin
 	for _, kind := range s.Unread {
-		next.listed[listOf[kind]] = false
+		next.listed[listOf[kind]] = keeps && before.listed[listOf[kind]]
 	}
 	known := before.offered(s.Base)
 	next.itemSet = b.itemSetOf(s.lists(), known)
-	if s.Use != nil && before.origin == b.origin {
-		next.keep(s.Unread, before.listed, known)
+	if keeps {
+		next.itemSet = next.filled(s.Unread, known)
 	}
 	next.vary(b)
 	// not all servers declare it
@@ -126,15 +129,6 @@ func (b *builder) itemSetOf(lists Variant, known itemSet) itemSet {
 	}
 	slices.Sort(made.withheld)
 	return made
-}
-
-// keep takes over the items of those kinds from known, and from listed whether their
-// lists are known. For tools it takes over only the latter; see Source.Unread.
-func (s *section) keep(kinds []Kind, listed [3]bool, known itemSet) {
-	for _, kind := range kinds {
-		s.listed[listOf[kind]] = listed[listOf[kind]]
-	}
-	s.itemSet = s.filled(kinds, known)
 }
 
 // builder collects the items and refusals of one source during one build.
@@ -325,12 +319,10 @@ func newService(s Source, next *section) *service {
 	made := &service{
 		use: s.Use, completes: s.Completes, released: s.Released,
 		listed: make(map[string]bool, len(next.items[resources])),
+		skills: make(map[string][]string, len(next.items[skills])), fresh: s.SkillsFresh,
 	}
 	if s.Use != nil {
 		made.subscribe = s.Subscribe
-	}
-	if count := len(next.items[skills]); count > 0 {
-		made.skills, made.fresh = make(map[string][]string, count), s.SkillsFresh
 	}
 	for _, skill := range next.items[skills] {
 		directory := UsualSpelling(directoryOf(skill.Name))

@@ -18,7 +18,7 @@ import (
 type Catalogue struct {
 	sections map[string]section // by server name
 	replaced chan struct{}      // closed when a newer catalogue is published
-	views    sync.Map           // *View by viewKey; grows with the sets of servers that tenants have
+	views    sync.Map           // *View by names of servers; grows with the sets of servers that tenants have
 }
 
 // section is what one server has in a catalogue. It is a value, and nothing that it refers
@@ -193,9 +193,6 @@ func (s *section) offering(own *Lists) section {
 }
 
 func newCatalogue(sections map[string]section) *Catalogue {
-	if sections == nil {
-		sections = map[string]section{}
-	}
 	return &Catalogue{sections: sections, replaced: make(chan struct{})}
 }
 

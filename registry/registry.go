@@ -67,7 +67,7 @@ type Registry struct {
 // New returns an empty registry.
 func New() *Registry {
 	r := &Registry{}
-	r.current.Store(newCatalogue(nil))
+	r.current.Store(newCatalogue(map[string]section{}))
 	return r
 }
 
@@ -119,10 +119,7 @@ func (r *Registry) update(source string, change func(section) section) {
 	before := r.current.Load()
 	present := before.sections[source]
 	next := change(present)
-	if next.empty() {
-		next = section{}
-	}
-	if present.equal(&next) {
+	if present.empty() && next.empty() || present.equal(&next) {
 		return
 	}
 	sections := maps.Clone(before.sections)

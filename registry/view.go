@@ -2,9 +2,8 @@ package registry
 
 import (
 	"errors"
+	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -232,25 +231,12 @@ func (v *View) Lists(server string) bool { return !v.sections[server].unlisted }
 // unknown; it then has no items. For the same list the same *View is returned, so that
 // tenants with the same servers share its memory.
 func (c *Catalogue) View(servers []string) *View {
-	key := viewKey(servers)
+	key := fmt.Sprintf("%q", servers) // quoted: one tenant must never get the view of another
 	if v, ok := c.views.Load(key); ok {
 		return v.(*View)
 	}
 	v, _ := c.views.LoadOrStore(key, c.newView(servers, nil, nil))
 	return v.(*View)
-}
-
-// viewKey joins names with their lengths before them, so that different lists have
-// different keys whatever characters the names have: one tenant must never get the view
-// of another.
-func viewKey(servers []string) string {
-	var key strings.Builder
-	for _, server := range servers {
-		key.WriteString(strconv.Itoa(len(server)))
-		key.WriteByte(':')
-		key.WriteString(server)
-	}
-	return key.String()
 }
 
 // isUnreached tells whether the server is known to be down and has never offered

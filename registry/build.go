@@ -298,7 +298,8 @@ var defined = [definedKinds]definedKind{
 func (b *builder) defined(k *definedKind, definitions []mcp.Object, before []*Item) []*Item {
 	named := func(i int) string { return definitions[i].Text(k.member) }
 	return makeAll(b, k.kind, len(definitions), named, before, func(i int, known *Item) (*Item, error) {
-		if known != nil && b.unchanged(known, definitions[i]) {
+		if known != nil && known.origin == b.origin && known.Timeout == b.timeout() &&
+			known.offered == sha256.Sum256(definitions[i].JSON()) {
 			return known, nil
 		}
 		made := &Item{
@@ -306,11 +307,6 @@ func (b *builder) defined(k *definedKind, definitions []mcp.Object, before []*It
 		}
 		return made, k.define(made, definitions[i])
 	})
-}
-
-// unchanged tells whether building the definition again would make the same item.
-func (b *builder) unchanged(i *Item, definition mcp.Object) bool {
-	return i.origin == b.origin && i.Timeout == b.timeout() && sha256.Sum256(definition.JSON()) == i.offered
 }
 
 // newService makes the service of what a source offers now. It takes URIs from the section

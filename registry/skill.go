@@ -39,9 +39,6 @@ func (i *Item) Skills() []string {
 // SkillsOf is Skills for another own URI of the item's server. The directory of a skill
 // may be spelt in another way there, which the server takes for the same.
 func (i *Item) SkillsOf(uri string) (names []string) {
-	if i.origin == nil {
-		return nil
-	}
 	service := i.origin.service.Load()
 	if len(service.skills) == 0 {
 		return nil

@@ -18,8 +18,13 @@ func (r *Registry) NewLists(s Source) (*Lists, []Refusal) {
 	return &Lists{section: made, number: lists.Add(1), bytes: made.bytes()}, refused
 }
 
-// Number returns a number that no other lists have.
-func (l *Lists) Number() uint64 { return l.number }
+// Number returns a number that no other lists have, zero for nil.
+func (l *Lists) Number() uint64 {
+	if l == nil {
+		return 0
+	}
+	return l.number
+}
 
 // Bytes returns about how many bytes of memory the lists take.
 func (l *Lists) Bytes() int64 { return l.bytes }

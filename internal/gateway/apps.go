@@ -21,9 +21,6 @@ type apps struct {
 // readableViews returns which views of apps can be read, by their exposed URIs. They
 // stand behind all items in what is allowed.
 func readableViews(view *registry.View, allowed bitset) map[string]bool {
-	if len(view.AppURIs()) == 0 {
-		return nil
-	}
 	readable := make(map[string]bool)
 	first := itemsOf(view)
 	for i, uri := range view.AppURIs() {

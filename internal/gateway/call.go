@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -95,22 +96,14 @@ type cleaning struct {
 // newCall returns a call of which no stage has found anything.
 func (g *Gateway) newCall(c Caller, r *Request, m *method) *call {
 	params := r.Params
-	if m.arguments {
-		params = withoutNullArguments(params)
+	// Some clients send null for a tool or prompt without arguments, and servers accept it.
+	// Of what calls carry, no other null in a place where the protocol has none is forgiven.
+	if arguments := params.Value("arguments"); m.arguments && arguments != nil && arguments.IsNull() {
+		params = params.Without("arguments")
 	}
 	return &call{
 		gateway: g, caller: c, request: r, method: m, params: params, round: round{prepaid: m.free},
 	}
-}
-
-// withoutNullArguments returns params without the member arguments if that is null. Some
-// clients send null for a tool or prompt without arguments, and servers accept it. Of what
-// calls carry, no other null in a place where the protocol has none is forgiven.
-func withoutNullArguments(params mcp.Object) mcp.Object {
-	if arguments := params.Value("arguments"); arguments != nil && arguments.IsNull() {
-		return params.Without("arguments")
-	}
-	return params
 }
 
 // Handler answers a call. Inside the chain an error may be of any type; the outermost
@@ -161,16 +154,10 @@ type method struct {
 // spelt returns how the client names the item, for records.
 func (m *method) spelt(params mcp.Object) string {
 	if m.Name == mcp.MethodComplete {
-		return speltReference(params.Object(m.Subject))
+		ref := params.Object(m.Subject)
+		return cmp.Or(ref.Text("name"), ref.Text("uri"))
 	}
 	return params.Text(m.Subject)
-}
-
-func speltReference(ref mcp.Object) string {
-	if name := ref.Text("name"); name != "" {
-		return name
-	}
-	return ref.Text("uri")
 }
 
 // text returns a member of params that must be a text.

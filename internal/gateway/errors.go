@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -278,11 +277,12 @@ type fixed struct {
 
 // findFixed returns what becomes of the first of the errors in a table that err is.
 func findFixed(table []fixed, err error) (f failure, found bool) {
-	i := slices.IndexFunc(table, func(one fixed) bool { return errors.Is(err, one.err) })
-	if i < 0 {
-		return failure{}, false
+	for i := range table {
+		if errors.Is(err, table[i].err) {
+			return table[i].failure, true
+		}
 	}
-	return table[i].failure, true
+	return failure{}, false
 }
 
 // limitReached is what becomes of a call that a limit refuses.

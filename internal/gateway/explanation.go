@@ -105,7 +105,10 @@ func (g *Gateway) explained(
 	var failure failure
 	if err != nil {
 		rpcErr, _ := errors.AsType[*mcp.Error](err)
-		failure = admission(rpcErr)
+		failure = limitReached(rpcErr)
+		if rpcErr.Code == mcp.CodeForbidden { // in the words of the door's record
+			failure.kind = outcomeForbidden
+		}
 	} else {
 		_, err := stack(stages, reached)(ctx, c)
 		e.item(g, c, err)
@@ -126,16 +129,6 @@ func (g *Gateway) explained(
 
 func reached(context.Context, *call) (mcp.Object, error) { return mcp.Object{}, errReached }
 
-// admission returns what becomes of a request that Admit refuses, in the words of the
-// door's record.
-func admission(rpcErr *mcp.Error) failure {
-	f := limitReached(rpcErr)
-	if rpcErr.Code == mcp.CodeForbidden {
-		f.kind = outcomeForbidden
-	}
-	return f
-}
-
 // item notes what the rules say of the item that the request means, if there is one.
 func (e *Explanation) item(g *Gateway, c *call, err error) {
 	item := c.item
@@ -151,9 +144,6 @@ func (e *Explanation) item(g *Gateway, c *call, err error) {
 	n := policyNameOf(item)
 	e.Server = item.Server
 	e.judge(g, &c.caller, &n)
-	if item.Kind == registry.KindTool {
-		e.Limits = g.limits(c.caller.Tenant, &n)
-	}
 }
 
 // guess judges a name that is not in the catalogue, and that a server of the tenant may
@@ -179,7 +169,6 @@ func (e *Explanation) guess(g *Gateway, c *call, err error) error {
 	}
 	e.Guessed = true
 	e.judge(g, &c.caller, &n)
-	e.Limits = g.limits(c.caller.Tenant, &n)
 	if allowed, _ := c.caller.Tenant.judge(c.caller.rules, &n, nil); !allowed {
 		return g.refused(&c.caller, &n, e.Name)
 	}
@@ -204,11 +193,11 @@ func (t *Tenant) unprefixed(view *registry.View, kind registry.Kind) string {
 	return ""
 }
 
-// judge notes what every rule says of the item that is called n.
+// judge notes what every rule says of the item that is called n, and its limits.
 func (e *Explanation) judge(g *Gateway, c *Caller, n *policyName) {
 	t := c.Tenant
 	stands := g.tenants.Load()
-	e.Rules, e.Pattern = nil, n.pattern()
+	e.Rules, e.Pattern, e.Limits = nil, n.pattern(), g.limits(t, n)
 	t.judge(c.rules, n, func(i int, says effect) {
 		r := &t.rules[i]
 		one := RuleSays{
@@ -234,18 +223,13 @@ func (e *Explanation) judge(g *Gateway, c *Caller, n *policyName) {
 // naming returns the first of the patterns that names what is called n, or that denies
 // it, as it is written.
 func naming(patterns []string, n *policyName, denies bool) string {
-	i := slices.IndexFunc(patterns, func(pattern string) bool {
-		cfg := Rule{Allow: []string{pattern}}
-		if denies {
-			cfg = Rule{Deny: cfg.Allow}
+	for _, pattern := range patterns {
+		r := compileRule(&Rule{Allow: []string{pattern}, Deny: []string{pattern}})
+		if r.allow.match(n) || denies && r.denies(n) {
+			return pattern
 		}
-		r := compileRule(&cfg)
-		return r.allow.match(n) || denies && r.denies(n)
-	})
-	if i < 0 {
-		return ""
 	}
-	return patterns[i]
+	return ""
 }
 
 // limits returns the limits that a call of the tenant counts in, with those of the tool

@@ -92,9 +92,7 @@ func (g *Gateway) usable(c *call, name string) *registry.Tool {
 	if found == nil && g.hostsApps(c) {
 		found = visible.own[name]
 	}
-	switch {
-	case found == nil:
-	case needsTask(found) && c.request.Tasks == 0, found.AppOnly && !g.hostsApps(c):
+	if found != nil && (needsTask(found) && c.request.Tasks == 0 || found.AppOnly && !g.hostsApps(c)) {
 		return nil
 	}
 	return found

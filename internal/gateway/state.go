@@ -48,13 +48,9 @@ type state struct {
 func digestOf(texts ...string) [sha256.Size]byte {
 	var joined []byte
 	for _, text := range texts {
-		joined = appendSized(joined, text)
+		joined = append(binary.AppendUvarint(joined, uint64(len(text))), text...)
 	}
 	return sha256.Sum256(joined)
-}
-
-func appendSized(dst []byte, text string) []byte {
-	return append(binary.AppendUvarint(dst, uint64(len(text))), text...)
 }
 
 // task is what the id of a task, as clients have it, says. The server keeps the task

@@ -65,12 +65,6 @@ const (
 	defaultUserSessions = 1_000
 )
 
-// defaultLimits returns the limits of a tenant whose config does not set them.
-func defaultLimits() (requests, calls, userCalls ratelimit.Limit) {
-	return ratelimit.Limit{Rate: 100, Burst: 200}, ratelimit.Limit{Rate: 50, Burst: 100},
-		ratelimit.Limit{Rate: 10, Burst: 20}
-}
-
 // tenantID is the form of tenant ids. An id is a name in the config, a segment of paths
 // and a label of metrics.
 var tenantID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
@@ -169,20 +163,19 @@ func (p Position) ofRule(number int, r *Rule) string {
 }
 
 func compileTenant(cfg *TenantConfig) *Tenant {
-	requests, calls, userCalls := defaultLimits()
 	t := &Tenant{
 		ID:      cfg.ID,
 		config:  *cfg,
 		servers: cfg.Servers,
 		requests: ratelimit.Bucket{
-			Key: "requests\x00" + cfg.ID, Limit: or(cfg.Limits.Requests, requests),
-			Group: cfg.ID,
+			Key: "requests\x00" + cfg.ID, Group: cfg.ID,
+			Limit: or(cfg.Limits.Requests, ratelimit.Limit{Rate: 100, Burst: 200}),
 		},
 		calls: ratelimit.Bucket{
-			Key: "calls\x00" + cfg.ID, Limit: or(cfg.Limits.Calls, calls),
-			Group: cfg.ID,
+			Key: "calls\x00" + cfg.ID, Group: cfg.ID,
+			Limit: or(cfg.Limits.Calls, ratelimit.Limit{Rate: 50, Burst: 100}),
 		},
-		userCalls:   or(cfg.Limits.UserCalls, userCalls),
+		userCalls:   or(cfg.Limits.UserCalls, ratelimit.Limit{Rate: 10, Burst: 20}),
 		concurrency: or(cfg.Limits.Concurrency, defaultConcurrency),
 		streams:     or(cfg.Limits.Streams, defaultStreams),
 		sessions:    or(cfg.Limits.Sessions, defaultSessions),
@@ -388,11 +381,18 @@ func (c *Caller) mayUse(item *registry.Item) bool {
 // allowed returns what the rules let callers do with the items of the view and the views
 // of its apps. Of items that they do not allow it also says which they announce.
 func (t *Tenant) allowed(view *registry.View, rules ruleSet) grants {
-	items := itemsOf(view)
-	usable := make([]byte, (items+len(view.AppURIs())+7)/8)
+	all := itemsIn(view)
+	items := len(all)
+	for _, uri := range view.AppURIs() {
+		shown, _ := view.Resource(uri) // nil: there is none
+		all = append(all, shown)
+	}
+	usable := make([]byte, (len(all)+7)/8)
 	var announced []byte
-	n := 0
-	add := func(item *registry.Item) {
+	for n, item := range all {
+		if item == nil {
+			continue
+		}
 		name := policyNameOf(item)
 		switch allowed, by := t.judge(rules, &name, nil); {
 		case allowed:
@@ -400,17 +400,6 @@ func (t *Tenant) allowed(view *registry.View, rules ruleSet) grants {
 		case by < 0 && n < items && t.announces(rules, &name):
 			announced = append(announced, make([]byte, len(usable)-len(announced))...)
 			announced[n/8] |= 1 << (n % 8)
-		}
-		n++
-	}
-	for _, item := range itemsIn(view) {
-		add(item)
-	}
-	for _, uri := range view.AppURIs() {
-		if shown, err := view.Resource(uri); err == nil {
-			add(shown)
-		} else {
-			n++
 		}
 	}
 	return grants{bitset(usable), bitset(announced)}

@@ -37,11 +37,7 @@ func (g *Gateway) tenantViewOf(c *Caller) *tenantView {
 func (s *tenantView) with(c *Caller) *tenantView {
 	var key []byte
 	for _, server := range s.view.Personal {
-		number := uint64(0)
-		if own := c.personal.lists[server.Name]; own != nil {
-			number = own.Number()
-		}
-		key = binary.BigEndian.AppendUint64(key, number)
+		key = binary.BigEndian.AppendUint64(key, c.personal.lists[server.Name].Number())
 	}
 	// without a bound, lists that nobody has any more would fill the memory
 	return s.ofOthers.get(string(key), maxCallerViews, func() *tenantView {

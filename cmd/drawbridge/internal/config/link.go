@@ -23,7 +23,7 @@ func (r *reader) linkListen(n *node) string {
 				return "", errPort
 			}
 			return s, nil
-		})
+		}, nil)
 }
 
 // linkAddress returns an address or a name that others connect to.
@@ -40,5 +40,5 @@ func (r *reader) linkAddress(n *node) string {
 				return "", errPort
 			}
 			return s, nil
-		})
+		}, nil)
 }

@@ -24,7 +24,7 @@ func (r *reader) address(n *node) string {
 	return parsed(r, n, "an address and a port, like 127.0.0.1:8080", func(s string) (string, error) {
 		_, err := netip.ParseAddrPort(withoutName(s))
 		return s, err
-	})
+	}, nil)
 }
 
 // overlap tells whether two addresses to listen on have one in common, so that only one

@@ -67,14 +67,8 @@ func (r *reader) processLimits(l *process.Limits) func(*node) {
 
 // cpuTime returns a duration of whole seconds, which is how the system counts it.
 func (r *reader) cpuTime(n *node) time.Duration {
-	return parsed(r, n, "a time of at least a second, like 90s, 10m or 24h",
-		func(s string) (time.Duration, error) {
-			d, err := time.ParseDuration(s)
-			if err == nil && (d < time.Second || d%time.Second != 0) {
-				err = strconv.ErrRange
-			}
-			return d, err
-		})
+	return parsed(r, n, "a time of at least a second, like 90s, 10m or 24h", time.ParseDuration,
+		func(d time.Duration) bool { return d >= time.Second && d%time.Second == 0 })
 }
 
 // withheld says why servers cannot get the rights of their own that they are to have, ""

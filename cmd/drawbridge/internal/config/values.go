@@ -59,17 +59,19 @@ func (r *reader) text(n *node) string {
 	return n.text
 }
 
-// parsed returns what parse makes of the text of a scalar. If parse fails, that is a
-// problem, and the result is zero. The message quotes what the file has and not the error
-// of parse, which might repeat the value of a variable. Want says what is expected, as in
-// "a size over zero".
-func parsed[T any](r *reader, n *node, want string, parse func(string) (T, error)) T {
+// parsed returns what parse makes of the text of a scalar. If parse fails, or what it
+// returns is not valid, that is a problem, and the result is zero; nil for valid takes all.
+// The message quotes what the file has and not the error of parse, which might repeat the
+// value of a variable. Want says what is expected, as in "a size over zero".
+func parsed[T any](
+	r *reader, n *node, want string, parse func(string) (T, error), valid func(T) bool,
+) T {
 	var zero T
 	if r.faultBroken(n) || r.faultFirst(wrong{n.kind != scalar, n, want + " is wanted here"}) {
 		return zero
 	}
 	v, err := parse(n.text)
-	if err != nil {
+	if err != nil || valid != nil && !valid(v) {
 		r.fault(n, "%q is not %s", n.raw, want)
 		return zero
 	}
@@ -82,49 +84,33 @@ func (r *reader) boolean(n *node) bool {
 			return false, strconv.ErrSyntax
 		}
 		return s == "true", nil
-	})
+	}, nil)
 }
 
 // between reads a whole number from low to high.
 func (r *reader) between(low, high int) func(*node) int {
 	return func(n *node) int {
 		want := fmt.Sprintf("a whole number from %d to %d", low, high)
-		return parsed(r, n, want, func(s string) (int, error) {
-			v, err := strconv.Atoi(s)
-			if err == nil && (v < low || v > high) {
-				err = strconv.ErrRange
-			}
-			return v, err
-		})
+		return parsed(r, n, want, strconv.Atoi, func(v int) bool { return v >= low && v <= high })
 	}
 }
 
 // rate returns a number that is not negative.
 func (r *reader) rate(n *node) float64 {
-	return parsed(r, n, "a number of 0 or more", func(s string) (float64, error) {
-		v, err := strconv.ParseFloat(s, 64)
-		if err == nil && (math.IsNaN(v) || v < 0 || v > 1e9) {
-			err = strconv.ErrRange
-		}
-		return v, err
-	})
+	return parsed(r, n, "a number of 0 or more",
+		func(s string) (float64, error) { return strconv.ParseFloat(s, 64) },
+		func(v float64) bool { return v >= 0 && v <= 1e9 }) // which NaN is not
 }
 
 // duration returns a duration over zero.
 func (r *reader) duration(n *node) time.Duration {
-	return parsed(r, n, "a duration over zero, like 500ms, 30s, 5m or 24h",
-		func(s string) (time.Duration, error) {
-			d, err := time.ParseDuration(s)
-			if err == nil && d <= 0 {
-				err = strconv.ErrRange
-			}
-			return d, err
-		})
+	return parsed(r, n, "a duration over zero, like 500ms, 30s, 5m or 24h", time.ParseDuration,
+		func(d time.Duration) bool { return d > 0 })
 }
 
 // size returns a count of bytes over zero.
 func (r *reader) size(n *node) int64 {
-	return parsed(r, n, "a size over zero, like 4096, 512KiB, 4MiB or 1GiB", parseSize)
+	return parsed(r, n, "a size over zero, like 4096, 512KiB, 4MiB or 1GiB", parseSize, nil)
 }
 
 // parseSize returns the bytes that a size such as 4096 or 512KiB stands for. The bound of

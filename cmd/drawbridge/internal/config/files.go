@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -40,11 +39,8 @@ func readRegular(
 	path string, stat func(string) (os.FileInfo, error), open func(string) (*os.File, error),
 ) ([]byte, os.FileInfo, error) {
 	info, err := stat(path)
-	if cause, ok := errors.AsType[*fs.PathError](err); ok {
-		return nil, nil, fmt.Errorf("%s: %w", path, cause.Err)
-	}
-	if err != nil {
-		return nil, nil, err
+	if err != nil { // an *fs.PathError, whose cause leaves out how the file was asked for
+		return nil, nil, fmt.Errorf("%s: %w", path, errors.Unwrap(err))
 	}
 	if !info.Mode().IsRegular() { // opening a pipe would wait for its writer, perhaps for ever
 		return nil, info, fmt.Errorf("%s is not a regular file", path)

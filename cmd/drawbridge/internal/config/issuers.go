@@ -218,9 +218,7 @@ func (r *reader) finishIssuer(iss Issuer, at *node, whole bool) {
 			}
 		}
 		_, err := auth.New(auth.Config{Issuers: issuers})
-		for _, e := range split(err) {
-			r.fault(at, "%s", e)
-		}
+		r.faultAll(at, err)
 	}
 	if at != nil {
 		r.cfg.positions[EntryName(len(r.cfg.Issuers))] = at.problem("")

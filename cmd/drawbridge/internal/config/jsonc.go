@@ -23,8 +23,7 @@ func parseJSONC(file string, data []byte) (*node, error) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	at := &walker{file: file, text: data, line: 1, col: 1}
 	refuse := func(offset int, text string) error {
-		n := at.node(min(offset, len(data)))
-		return RefusedError{{file, n.line, n.col, text, ""}}
+		return RefusedError{at.node(min(offset, len(data))).problem(text)}
 	}
 	if len(data) > maxFileBytes {
 		return nil, refuse(0, "the file is larger than 16 MiB")

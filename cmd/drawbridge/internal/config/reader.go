@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 )
@@ -87,6 +88,19 @@ func (r *reader) faultEach(all ...wrong) {
 	}
 }
 
+// faultAll records each of the errors that one joins; nil is none.
+func (r *reader) faultAll(at *node, err error) {
+	var joined interface{ Unwrap() []error }
+	switch {
+	case errors.As(err, &joined):
+		for _, one := range joined.Unwrap() {
+			r.fault(at, "%s", one)
+		}
+	case err != nil:
+		r.fault(at, "%s", err)
+	}
+}
+
 // faultEmpty records that a list is empty, in those words.
 func (r *reader) faultEmpty(n *node, text string) {
 	r.faultFirst(wrong{n.kind == list && len(n.items) == 0, n, text})
@@ -100,10 +114,7 @@ func (r *reader) full() bool { return len(r.problems) >= maxProblems }
 // at returns the value of a key at the top of the file, or the whole file when the key is
 // not there.
 func (r *reader) at(name string) *node {
-	if n := r.root.member(name); n != nil {
-		return n
-	}
-	return r.root
+	return cmp.Or(r.root.member(name), r.root)
 }
 
 // fields says which keys a mapping may have: for each key, the function that reads its

@@ -146,18 +146,11 @@ func (r *reader) addLogin(login *Login, at *node, checks bool) {
 		}
 	}
 	if checks {
-		r.checkMeaning(login, at)
+		_, err := auth.NewReader(login.Issuer)
+		r.faultAll(at, err)
 	}
 	r.cfg.Logins = append(r.cfg.Logins, *login)
 	r.cfg.positions["login "+login.Name] = at.problem("")
-}
-
-// checkMeaning reports what package auth has against the claims of a login.
-func (r *reader) checkMeaning(login *Login, at *node) {
-	_, err := auth.NewReader(login.Issuer)
-	for _, e := range split(err) {
-		r.fault(at, "%s", e)
-	}
 }
 
 // parseClientSecret returns the secret in a file, without a line break at its end.

@@ -252,9 +252,8 @@ func (c *Config) warnOf(at awaited, code, text string) {
 	if len(at.acknowledged) > 0 {
 		return
 	}
-	warning := Warning{at.Problem, code}
-	warning.Text = text
-	c.Warnings = append(c.Warnings, warning)
+	at.Text = text
+	c.Warnings = append(c.Warnings, Warning{at.Problem, code})
 	sortWarnings(c.Warnings)
 }
 

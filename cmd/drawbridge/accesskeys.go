@@ -41,7 +41,7 @@ func keysCommand(flags *flag.FlagSet) action {
 	return func(ctx context.Context, words []string, s streams) error {
 		verb := strings.Join(words[:min(1, len(words))], "")
 		wants := map[string]int{"create": 1, "list": 1, "revoke": 2}[verb]
-		life, fault := lifeOf(*ttl)
+		life, fault := spanOf(*ttl)
 		if err := refusedFirst(
 			wrong{
 				wants == 0 || len(words) != wants,
@@ -54,7 +54,10 @@ func keysCommand(flags *flag.FlagSet) action {
 				len(*subject) > maxSubject || strings.TrimSpace(*subject) != *subject,
 				"-subject has 255 bytes at most, and no blanks around it",
 			},
-			wrong{fault != nil, fmt.Sprintf("-ttl: %v", fault)}); err != nil {
+			wrong{
+				fault != nil || life <= 0 || life > accesskey.MaxLife,
+				fmt.Sprintf("-ttl: %q is no time such as 90d or 12h, of a year at most", *ttl),
+			}); err != nil {
 			return err
 		}
 		if err := without(flags, verb, map[string][]string{
@@ -78,15 +81,6 @@ func keysCommand(flags *flag.FlagSet) action {
 			return revokeKey(ctx, book, words[1], s)
 		})
 	}
-}
-
-// lifeOf reads how long a key lives, in days or as Go writes durations.
-func lifeOf(text string) (time.Duration, error) {
-	life, err := spanOf(text)
-	if err != nil || life <= 0 || life > accesskey.MaxLife {
-		return 0, fmt.Errorf("%q is no time such as 90d or 12h, of a year at most", text)
-	}
-	return life, nil
 }
 
 // createKey makes a key, and prints it alone to the output, for programs.

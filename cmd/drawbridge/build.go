@@ -18,6 +18,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/auth/accesskey"
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
+	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -358,8 +359,7 @@ func tenantsWithCard(cfg *config.Config) (ids []string) {
 func allowedHosts(cfg *config.Config, public, address string) []string {
 	hosts := []string{address}
 	if u, err := url.Parse(public); err == nil {
-		usual := map[string]string{"http": ":80", "https": ":443"}[u.Scheme]
-		hosts = append(hosts, strings.TrimSuffix(u.Host, usual))
+		hosts = append(hosts, strings.TrimSuffix(u.Host, ":"+dial.UsualPort(u.Scheme)))
 	}
 	if _, port, err := net.SplitHostPort(address); err == nil {
 		for _, name := range []string{"localhost", "127.0.0.1", "::1"} {

@@ -227,7 +227,7 @@ func (k *keeping) restore(ctx context.Context, path string, s streams) error {
 	if err != nil {
 		return fmt.Errorf("%s is no backup that can be read: %w", path, err)
 	}
-	defer func() { _ = from.Close() }() // a copy
+	defer closeQuietly(from)
 	if err := errors.Join(from.Intact(ctx), store.MissingKeys(ctx, from, k.ring)); err != nil {
 		return fmt.Errorf("%s: %w (the keys in force are in %s)", path, err, k.keysLocation())
 	}
@@ -253,7 +253,7 @@ func copyFile(to, from string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = in.Close() }()                                     // it was only read
+	defer closeQuietly(in)
 	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) //nolint:gosec // in a new folder
 	if err != nil {
 		return err

@@ -67,7 +67,8 @@ func (p *plan) run(ctx context.Context, audits []string) error {
 	for _, change := range all {
 		p.s.say("config: %s\n", change)
 	}
-	p.speakers()
+	p.speakers(p.before, p.after, true, "lose everything (the issuer serves the tenant no more)")
+	p.speakers(p.after, p.before, false, "have access now (the issuer serves the tenant)")
 	found, err := p.after.desk().Compare(ctx, p.before.desk().Access(), p.after.desk().Access())
 	if err != nil {
 		return err
@@ -115,18 +116,12 @@ func (p *plan) line(loss bool, text string) {
 	p.s.say("%s\n", text)
 }
 
-// speakers says of which tenants issuers begin or cease to speak.
-func (p *plan) speakers() {
-	for _, s := range p.before.cfg.Speakers() {
-		if !p.after.speaks[s] {
-			p.line(true, fmt.Sprintf("tenant %s: callers of %s lose everything (the issuer serves the "+
-				"tenant no more)", s[1], s[0]))
-		}
-	}
-	for _, s := range p.after.cfg.Speakers() {
-		if !p.before.speaks[s] {
-			p.line(false, fmt.Sprintf("tenant %s: callers of %s have access now (the issuer serves the "+
-				"tenant)", s[1], s[0]))
+// speakers says for which tenants issuers speak in one config and not in the other, and
+// what that means for their callers.
+func (p *plan) speakers(in, notIn *planned, loss bool, means string) {
+	for _, s := range in.cfg.Speakers() {
+		if !notIn.speaks[s] {
+			p.line(loss, fmt.Sprintf("tenant %s: callers of %s %s", s[1], s[0], means))
 		}
 	}
 }

@@ -81,14 +81,14 @@ func (p *parts) reload(ctx, work context.Context, loader *config.Loader) config.
 	if err != nil {
 		// a fault elsewhere in the config must not keep a removed key alive
 		p.issuers.current.Load().Refresh()
-		p.status.setRefused(firstLine(err))
+		p.status.refused.Store(new(firstLine(err)))
 		p.log.ErrorContext(ctx, "config refused; the one before it stays in force",
 			slog.String("file", p.started.File), slog.String("problems", err.Error()))
 		return read
 	}
-	p.status.setRefused("")
+	p.status.refused.Store(nil)
 	restart := restartNeeded(p.started, cfg)
-	p.status.setRestart(restart)
+	p.status.restart.Store(&restart)
 	tellWarnings(ctx, cfg, p.log, p.metrics)
 	p.log.InfoContext(ctx, "config reloaded", slog.String("config", summary(cfg)),
 		slog.String("changes", changes(p.started, p.inForce, cfg)))

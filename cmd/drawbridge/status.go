@@ -35,15 +35,14 @@ type status struct {
 	// keyed stays true once an issuer had keys, or keylessAtMost has passed.
 	keyed   atomic.Bool
 	drain   atomic.Bool              // true from the beginning of the stop
-	refused atomic.Pointer[string]   // why the newest config was refused; "": it was not
+	refused atomic.Pointer[string]   // why the newest config was refused; nil: it was not
 	restart atomic.Pointer[[]string] // names of settings that differ from what runs until a restart
 }
 
 // newStatus returns the status of parts whose other fields have been set.
 func newStatus(p *parts) *status {
 	s := &status{parts: p, start: time.Now()}
-	s.setRefused("")
-	s.setRestart(nil)
+	s.restart.Store(new([]string))
 	return s
 }
 
@@ -74,9 +73,6 @@ func delayedUntil(awaited <-chan struct{}, next http.Handler) http.Handler {
 	})
 }
 
-func (s *status) setRefused(reason string)  { s.refused.Store(&reason) }
-func (s *status) setRestart(names []string) { s.restart.Store(&names) }
-
 // view returns what /readyz shows now.
 func (s *status) view() admin.View {
 	view := admin.View{
@@ -85,9 +81,9 @@ func (s *status) view() admin.View {
 	}
 	view.Overload = strings.Trim(overload(s.parts.memory, maxBody(s.parts.started.Limits))+"; "+
 		s.parts.doors.overload(), "; ")
-	if reason := *s.refused.Load(); reason != "" {
+	if reason := s.refused.Load(); reason != nil {
 		view.Warnings = append(view.Warnings,
-			"the newest config is refused and the one before it is in force: "+reason)
+			"the newest config is refused and the one before it is in force: "+*reason)
 	}
 	for _, name := range *s.restart.Load() {
 		view.Warnings = append(view.Warnings, "restart to change "+name)

@@ -325,10 +325,7 @@ func addressOf(cfg *config.Config, l listeners) string {
 // reload may change. Address is that of the clients' listener; it takes the place of a
 // missing public_url.
 func settingsOf(cfg *config.Config, address string) *server.Settings {
-	public := cfg.PublicAddress()
-	if cfg.PublicURL == "" {
-		public = "http://" + address
-	}
+	public := cmp.Or(cfg.PublicURL, "http://"+address)
 	settings := &server.Settings{
 		PublicURL:      public,
 		AllowedOrigins: cfg.AllowedOrigins,

@@ -142,6 +142,14 @@ func (e *exitError) Error() string { return fmt.Sprint(e.err) }
 // errUnsaid ends a command that has said itself why it fails.
 var errUnsaid = &exitError{code: exitFailure}
 
+// unsaidIf returns errUnsaid for a command that fails, nil for one that does not.
+func unsaidIf(fails bool) error {
+	if fails {
+		return errUnsaid
+	}
+	return nil
+}
+
 // refused returns the error for a command line, or a file, that is refused.
 func refused(format string, args ...any) error {
 	return &exitError{code: exitRefused, err: fmt.Errorf(format, args...)}

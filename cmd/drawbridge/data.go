@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -74,10 +75,7 @@ func (k *keeping) hasKeys(ctx context.Context) error {
 
 // keysLocation says where the keys are without which nothing that is kept can be read.
 func (k *keeping) keysLocation() string {
-	if k.cfg.Sessions.KeysFile != "" {
-		return k.cfg.Sessions.KeysFile
-	}
-	return filepath.Join(k.cfg.Data.Dir, ringFile)
+	return cmp.Or(k.cfg.Sessions.KeysFile, filepath.Join(k.cfg.Data.Dir, ringFile))
 }
 
 // dataHelp is the help of the command data.

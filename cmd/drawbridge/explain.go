@@ -86,10 +86,7 @@ func explainCommand(flags *flag.FlagSet) action {
 			return refused("%w", err)
 		}
 		s.say("%s", w.out.String())
-		if !allowed {
-			return errUnsaid
-		}
-		return nil
+		return unsaidIf(!allowed)
 	}
 }
 
@@ -337,20 +334,13 @@ func (w *walk) tell(g *gateway.Gateway, e *gateway.Explanation, p auth.Principal
 
 // conclusion says in one line what becomes of the request.
 func (w *walk) conclusion(e *gateway.Explanation) string {
-	guessed := ""
-	if e.Guessed {
-		guessed = ", if the server " + e.Server + " has it"
-	}
+	guessed := when(e.Guessed, ", if the server %s has it", e.Server)
 	if e.Outcome == outcomeLet {
 		return "let through" + guessed
 	}
-	text := "refused: " + e.Outcome
-	if e.Reason != "" && !strings.HasPrefix(e.Reason, "DB-") {
-		text += ", " + e.Reason
-	}
-	if e.Rule != "" && e.Outcome == outcomeForbidden {
-		text += ", by " + e.Rule
-	}
+	text := "refused: " + e.Outcome +
+		when(e.Reason != "" && !strings.HasPrefix(e.Reason, "DB-"), ", %s", e.Reason) +
+		when(e.Rule != "" && e.Outcome == outcomeForbidden, ", by %s", e.Rule)
 	if e.Err != nil {
 		text += " (the client reads " + e.Err.StableCode() + ")"
 	}
@@ -481,12 +471,6 @@ const (
 // placed says a limit in words, what of it is for one user, and where that of a tool
 // stands.
 func placed(l gateway.LimitSays) string {
-	text := l.String()
-	if l.User > 0 && !l.Never {
-		text += fmt.Sprintf(", of which one user %d", l.User)
-	}
-	if l.Location != "" {
-		text += " (" + l.Location + ")"
-	}
-	return text
+	return l.String() + when(l.User > 0 && !l.Never, ", of which one user %d", l.User) +
+		when(l.Location != "", " (%s)", l.Location)
 }

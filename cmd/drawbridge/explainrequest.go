@@ -79,13 +79,8 @@ func happened(e *entry, cfg *config.Config, file string) string {
 	if !e.isSignIn() { // whose errors are those of OAuth
 		code = gateway.CodeOf(e.Outcome, e.Reason, e.Method)
 	}
-	ended := e.Outcome
-	if e.Reason != "" && e.Reason != code {
-		ended += ", " + e.Reason
-	}
-	if code != "" {
-		ended += " (the client read " + code + ")"
-	}
+	ended := e.Outcome + when(e.Reason != "" && e.Reason != code, ", %s", e.Reason) +
+		when(code != "", " (the client read %s)", code)
 	stale := cfg != nil && e.Config != "" && e.Config != cfg.Digest
 	rule, digest := e.Rule, e.Config
 	if stale {
@@ -184,11 +179,8 @@ func askAgain(e *entry, file string) string {
 	}
 	var command strings.Builder
 	command.WriteString("drawbridge explain")
-	if file == defaultConfigFile {
-		file = ""
-	}
 	for _, said := range [][2]string{
-		{"-config", file},
+		{"-config", when(file != defaultConfigFile, "%s", file)},
 		{"-tenant", e.Tenant},
 		{"-issuer", e.Issuer},
 		{"-subject", e.Subject},

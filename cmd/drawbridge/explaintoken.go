@@ -155,10 +155,7 @@ func (w *walk) refusedToken(refused *auth.Error, entry int) {
 	code := gateway.CodeOf(outcomeUnauthenticated, refused.Reason, "")
 	w.putFirst(fmt.Sprintf("refused: %s, %s (the client reads %s)", outcomeUnauthenticated, refused.Reason,
 		code))
-	detail := ""
-	if refused.Err != nil {
-		detail = ": " + refused.Err.Error()
-	}
+	detail := when(refused.Err != nil, ": %v", refused.Err)
 	// the cure of a code may lead to the log of a gateway, which nobody has here
 	cure := cmp.Or(map[string]string{
 		"missing":   "the file, which is empty: it wants the token alone",
@@ -201,10 +198,8 @@ func claimAtFault(refused *auth.Error) string {
 	if refused.Found != "" {
 		found = fmt.Sprintf("is %q", refused.Found)
 	}
-	if len(refused.Expected) > 0 {
-		found += fmt.Sprintf(", expected is one of %q", refused.Expected)
-	}
-	return refused.Claim + " " + found
+	return refused.Claim + " " + found +
+		when(len(refused.Expected) > 0, ", expected is one of %q", refused.Expected)
 }
 
 // givenOut is what the gateway itself gives out, as far as explain looks at it.

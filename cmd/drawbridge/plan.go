@@ -54,10 +54,7 @@ func planCommand(flags *flag.FlagSet) action {
 		if err := p.run(ctx, audits); err != nil {
 			return refused("%w", err)
 		}
-		if p.losses > 0 {
-			return errUnsaid
-		}
-		return nil
+		return unsaidIf(p.losses > 0)
 	}
 }
 

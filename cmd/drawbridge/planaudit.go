@@ -392,8 +392,5 @@ func (r *judgedRow) describe(u *use) string {
 		text += ":"
 	}
 	text += fmt.Sprintf(" %s: %s, last %s", r.item, count(u.Calls, "call"), u.Last.UTC().Format(time.RFC3339))
-	if r.why != "" {
-		text += " (" + r.why + ")"
-	}
-	return text
+	return text + when(r.why != "", " (%s)", r.why)
 }

@@ -145,10 +145,7 @@ func checkIssuer(cfg *config.Config, name string) error {
 // unknownIssuer returns the error for an issuer that is none of names, which may have one
 // more than once.
 func unknownIssuer(name string, names []string) error {
-	near := hint(name, names)
-	if near == "" {
-		near = "; there are " + strings.Join(distinct(names), ", ")
-	}
+	near := cmp.Or(hint(name, names), "; there are "+strings.Join(distinct(names), ", "))
 	return fmt.Errorf("there is no issuer %q%s", name, near)
 }
 

@@ -144,10 +144,7 @@ func (r *usageReport) span(since, until string, now time.Time) string {
 	if _, err := time.Parse(time.DateOnly, until); err == nil {
 		r.until = r.until.AddDate(0, 0, 1) // the day counts whole
 	}
-	if !r.since.Before(r.until) {
-		return "-since is not before -until"
-	}
-	return ""
+	return when(!r.since.Before(r.until), "-since is not before -until")
 }
 
 // sinceWhen reads a time as -since has it.

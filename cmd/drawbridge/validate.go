@@ -96,10 +96,7 @@ func validateCommand(flags *flag.FlagSet) action {
 			text = asJSON(&found)
 		}
 		s.say("%s", text)
-		if !found.OK {
-			return errUnsaid
-		}
-		return nil
+		return unsaidIf(!found.OK)
 	}
 }
 

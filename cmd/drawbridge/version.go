@@ -32,10 +32,8 @@ func thisBuild() origin {
 			settings[s.Key] = s.Value
 		}
 	}
-	revision := settings["vcs.revision"]
-	if settings["vcs.modified"] == "true" {
-		revision += "-dirty" // the working tree had changes; git describe marks it in the same way
-	}
+	// that the working tree had changes, git describe marks in the same way
+	revision := settings["vcs.revision"] + when(settings["vcs.modified"] == "true", "-dirty")
 	return origin{
 		cmp.Or(version, built, "devel"), cmp.Or(commit, revision, "unknown"),
 		cmp.Or(date, settings["vcs.time"], "unknown"),

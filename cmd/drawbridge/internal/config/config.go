@@ -52,6 +52,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -280,10 +281,7 @@ func (c *Config) speakers(tenants []string) (all [][2]string) {
 // PublicAddress is the beginning of the address that clients type, without /mcp:
 // PublicURL or, without that, Listen.
 func (c *Config) PublicAddress() string {
-	if c.PublicURL != "" {
-		return c.PublicURL
-	}
-	return "http://" + c.Listen
+	return cmp.Or(c.PublicURL, "http://"+c.Listen)
 }
 
 // Issuer is one issuer whose tokens are accepted: what verifying its tokens takes, and

@@ -262,8 +262,5 @@ type index struct {
 // goes on naming the address that the process was started with: otherwise the clients'
 // tokens would be refused, and identities would be of an issuer that servers do not know.
 func (r *reader) runningAddress() string {
-	if r.cfg.PublicURL != "" {
-		return r.cfg.PublicURL
-	}
-	return "http://" + cmp.Or(r.known.listen, r.cfg.Listen)
+	return cmp.Or(r.cfg.PublicURL, "http://"+cmp.Or(r.known.listen, r.cfg.Listen))
 }

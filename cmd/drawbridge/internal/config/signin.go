@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -60,9 +61,7 @@ func (r *reader) signInOf(login *Login) func(*node) {
 func (r *reader) finishSignIn(login *Login, at, issuer *node) {
 	address := login.Issuer.Issuer
 	host := parsedURL(address).Hostname()
-	if login.Name == "" {
-		login.Name = asName(host, 40)
-	}
+	login.Name = cmp.Or(login.Name, asName(host, 40))
 	if at.kind != mapping || issuer == nil || address == "" {
 		return
 	}
@@ -130,9 +129,7 @@ func (r *reader) github(n *node) {
 		return
 	}
 	r.checkTenantSource(n)
-	if login.Name == "" {
-		login.Name = "github"
-	}
+	login.Name = cmp.Or(login.Name, "github")
 	r.addLogin(&login, n, len(r.problems) == before)
 }
 

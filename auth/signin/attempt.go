@@ -83,19 +83,13 @@ func (s *core) begin(x *exchange, t *attempt) error {
 // has begun it lately with that provider.
 func (s *core) resumed(x *exchange, state string) (attempt, bool) {
 	id, secret, _ := strings.Cut(state, ".")
-	if len(id) != idSize {
-		return attempt{}, false
-	}
 	cookie, err := x.request.Cookie(cookiePrefix + id)
-	if err != nil {
-		return attempt{}, false
-	}
-	text, err := s.config.Ring.OpenLong(attemptPurpose, cookie.Value)
-	if err != nil {
+	if len(id) != idSize || err != nil {
 		return attempt{}, false
 	}
 	var t attempt
-	if strictjson.Unmarshal(text, &t) != nil {
+	text, err := s.config.Ring.OpenLong(attemptPurpose, cookie.Value)
+	if err != nil || strictjson.Unmarshal(text, &t) != nil {
 		return attempt{}, false
 	}
 	age := s.now().Sub(time.Unix(t.Begun, 0))

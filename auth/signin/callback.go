@@ -132,7 +132,7 @@ func (s *core) arrived(x *exchange, t *attempt, person auth.Principal, id *Ident
 		return s.consentFailed(x, "logout", err)
 	}
 	secret := rand.Text()
-	f.Secret = digest(secret)
+	f.Secret = clients.DigestOf(secret)
 	if t.Client.Kind == clients.Configured && f.Tenant != "" {
 		to, err := s.consented(x, f)
 		if err != nil {

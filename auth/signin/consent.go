@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"slices"
 
+	"github.com/drawbridge-mcp/drawbridge/auth/signin/clients"
 	"github.com/drawbridge-mcp/drawbridge/auth/signin/pages"
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 )
@@ -150,7 +151,7 @@ func (s *core) allowed(x *exchange, f *family, tenant string) error {
 // the code that the client brings.
 func (s *core) consented(x *exchange, f *family) (to string, err error) {
 	ctx, secret := x.request.Context(), rand.Text()
-	f.Stage, f.Secret = stageCode, digest(secret)
+	f.Stage, f.Secret = stageCode, clients.DigestOf(secret)
 	f.Until = s.now().Add(codeLife).Unix()
 	err = s.retry(ctx, func() error {
 		if err := s.registry.Keep(ctx, f.Ask.Client, f.Tenant, owner(f.Issuer, f.Subject)); err != nil {

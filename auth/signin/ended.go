@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/drawbridge-mcp/drawbridge/auth/signin/clients"
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 )
 
@@ -28,7 +29,8 @@ const (
 // end ends a family, at every replica within a second. First the others are told of its
 // access tokens, then the family itself is ended, so that no token is given out any more.
 // In this order nothing is done as long as something is left to do: whoever gets an error
-// does all of it again, and no family has ended that replicas were not told of.
+// does all of it again with the family read anew, and none has ended that replicas were not
+// told of.
 func (s *core) end(ctx context.Context, f *family, reason string) error {
 	now := s.now()
 	until := now.Add(endedLife)
@@ -39,13 +41,10 @@ func (s *core) end(ctx context.Context, f *family, reason string) error {
 		return fmt.Errorf("tell that the family has ended: %w", err)
 	}
 	if f.Stage != stageEnded {
-		before := *f
 		f.Stage, f.RefreshToken, f.Key, f.Spent, f.Asking = stageEnded, "", nil, nil, 0
 		f.AccessToken, f.AccessUntil = "", 0
-		f.Secret = digest(rand.Text()) // of this end, which is on record once: see putOwn
-		err := s.retry(ctx, func() error { return s.putOwn(ctx, f, now.Add(endedLife)) })
-		if err != nil {
-			*f = before
+		f.Secret = clients.DigestOf(rand.Text()) // of this end, which is on record once: see putOwn
+		if err := s.retry(ctx, func() error { return s.putOwn(ctx, f, until) }); err != nil {
 			return err
 		}
 		s.tellEnd(ctx, f, reason)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/auth/signin/clients"
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
 )
@@ -86,7 +87,7 @@ type family struct {
 }
 
 // owner returns what the records of a person are listed by.
-func owner(issuer, subject string) string { return digest(issuer + "\x00" + subject) }
+func owner(issuer, subject string) string { return clients.DigestOf(issuer + "\x00" + subject) }
 
 // put writes the family. The error may be store.ErrConflict or store.ErrFull.
 func (s *core) put(ctx context.Context, f *family, expires time.Time) error {
@@ -287,15 +288,9 @@ func (f *family) spentLately(generation uint32, now time.Time, window time.Durat
 	return known && now.Sub(atTime(at)) <= window
 }
 
-// digest returns the digest by which a secret is kept.
-func digest(secret string) string {
-	sum := sha256.Sum256([]byte(secret))
-	return base64.RawURLEncoding.EncodeToString(sum[:])
-}
-
-// isDigest tells whether a secret has that digest.
+// isDigest tells whether a secret has that digest, by which it is kept.
 func isDigest(want, secret string) bool {
-	return subtle.ConstantTimeCompare([]byte(want), []byte(digest(secret))) == 1
+	return subtle.ConstantTimeCompare([]byte(want), []byte(clients.DigestOf(secret))) == 1
 }
 
 // atTime returns the time that a record has in seconds.

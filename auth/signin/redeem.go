@@ -31,11 +31,16 @@ func (s *core) redeem(ctx context.Context, at address, q *request) (tokens, erro
 	if err != nil {
 		return tokens{}, err
 	}
-	made, err := s.begun(ctx, f)
+	made, err := s.tokensOf(f, nil)
+	if err != nil {
+		return tokens{}, err
+	}
+	s.log.LogAttrs(ctx, slog.LevelInfo, "signed in", f.attrs()...)
+	s.config.Audit(ctx, f.record("ok", "signed_in"))
 	if c := q.client.fixed; c != nil && !c.Has("refresh_token") {
 		made.refresh = ""
 	}
-	return made, err
+	return made, nil
 }
 
 // redeemOnce is redeem without a second try. The tokens of the family get the key. That a
@@ -77,17 +82,6 @@ func (s *core) redeemOnce(ctx context.Context, at address, q *request, id, secre
 		return nil, errGrant
 	}
 	return f, err
-}
-
-// begun puts on record that a family has its first tokens, and returns them.
-func (s *core) begun(ctx context.Context, f *family) (tokens, error) {
-	made, err := s.tokensOf(f, nil)
-	if err != nil {
-		return tokens{}, err
-	}
-	s.log.LogAttrs(ctx, slog.LevelInfo, "signed in", f.attrs()...)
-	s.config.Audit(ctx, f.record("ok", "signed_in"))
-	return made, nil
 }
 
 // proves tells whether a verifier belongs to a challenge of S256, which every code has.

@@ -1,6 +1,7 @@
 package signin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -179,9 +180,7 @@ func (s *core) askProvider(ctx context.Context, f *family) error {
 
 // takeAnswer takes over what the provider has said.
 func (s *core) takeAnswer(ctx context.Context, f *family, l *Login, id *Identity) error {
-	if id.RefreshToken != "" {
-		f.RefreshToken = id.RefreshToken
-	}
+	f.RefreshToken = cmp.Or(id.RefreshToken, f.RefreshToken)
 	s.keepToken(f, id)
 	if id.SessionID != "" && id.SessionID != f.SessionID {
 		f.SessionID, f.Indexed = id.SessionID, 0

@@ -80,10 +80,8 @@ func (s *core) blame(ctx context.Context, q *request, err error) error {
 // https://www.rfc-editor.org/rfc/rfc6749#section-4.4
 func (s *core) ownTokens(ctx context.Context, at address, q *request) (tokens, error) {
 	c := q.client.fixed
-	if c == nil || c.Secret == "" || !c.Has("client_credentials") {
-		return tokens{}, errUnauthorized
-	}
-	if at.tenant != "" && at.tenant != c.Tenant {
+	if c == nil || c.Secret == "" || !c.Has("client_credentials") ||
+		at.tenant != "" && at.tenant != c.Tenant {
 		return tokens{}, errUnauthorized
 	}
 	if f := judgeResource(at, q.form); f != nil {

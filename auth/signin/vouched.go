@@ -1,6 +1,7 @@
 package signin
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,11 +24,8 @@ func (s *core) keepToken(f *family, id *Identity) {
 	if !s.config.Settings().KeepTokens || id.AccessToken == "" {
 		return
 	}
-	until := id.Expiry
-	if until.IsZero() {
-		until = s.now().Add(usualAccess)
-	}
-	f.AccessToken, f.AccessUntil = id.AccessToken, until.Unix()
+	f.AccessToken = id.AccessToken
+	f.AccessUntil = cmp.Or(id.Expiry, s.now().Add(usualAccess)).Unix()
 }
 
 // maxCarried bounds the claims of a person in an access token, which must fit a header.
@@ -37,7 +35,7 @@ const maxCarried = 2 << 10 // bytes
 // keepClaims keeps what servers are to be told of a person, and returns the names of claims
 // that find no room.
 func (s *core) keepClaims(f *family, id *Identity) (tooLong []string) {
-	f.Carried = nil
+	f.Carried = map[string]json.RawMessage{}
 	left := maxCarried
 	for _, c := range auth.Keep(id.Claims, s.config.Settings().KeepClaims) {
 		size := len(c.Name) + len(c.Value)
@@ -46,9 +44,6 @@ func (s *core) keepClaims(f *family, id *Identity) (tooLong []string) {
 			continue
 		}
 		left -= size
-		if f.Carried == nil {
-			f.Carried = map[string]json.RawMessage{}
-		}
 		f.Carried[c.Name] = c.Value
 	}
 	return tooLong

@@ -75,10 +75,10 @@ func (f *Fixed) Proves(secret string) bool {
 // one stands there by its digest.
 const MaxShort = 200
 
-// DigestOf returns a digest of a client id that fits the name of a record, whatever
-// characters the id has.
-func DigestOf(id string) string {
-	sum := sha256.Sum256([]byte(id))
+// DigestOf returns a digest of a client id, or of any other text, that fits the name of a
+// record, whatever characters the text has.
+func DigestOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 

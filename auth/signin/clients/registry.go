@@ -111,7 +111,11 @@ func (r *Registry) Find(ctx context.Context, id string) (Client, error) {
 // registered returns a client that has registered itself: lately, or before and then
 // somebody has consented.
 func (r *Registry) registered(ctx context.Context, id, sealed string) (Client, error) {
-	c, err := r.opened(sealed)
+	var c Client
+	text, err := r.config.Ring.OpenLong(purpose, sealed)
+	if err == nil {
+		err = strictjson.Unmarshal(text, &c)
+	}
 	if err == nil && r.config.Now().Sub(time.Unix(c.Issued, 0)) < unusedLife {
 		c.ID, c.Digest = id, DigestOf(id)
 		return c, nil
@@ -128,17 +132,6 @@ func (r *Registry) registered(ctx context.Context, id, sealed string) (Client, e
 	}
 	c.ID = id
 	return c, nil
-}
-
-// opened returns the client that is sealed into an id.
-func (r *Registry) opened(sealed string) (Client, error) {
-	text, err := r.config.Ring.OpenLong(purpose, sealed)
-	if err != nil {
-		return Client{}, err
-	}
-	var c Client
-	err = strictjson.Unmarshal(text, &c)
-	return c, err
 }
 
 // Known tells whether somebody may have that id, without looking at what is on the web.

@@ -8,6 +8,7 @@ package pages
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"html/template"
@@ -93,10 +94,8 @@ type page struct {
 
 // Write writes the page as the answer.
 func (p Page) Write(w http.ResponseWriter) {
+	p.Language = cmp.Or(p.Language, English)
 	data := page{Page: p, wording: texts[p.Language], Style: style}
-	if p.Language == "" {
-		data.Language, data.wording = English, texts[English]
-	}
 	switch {
 	case p.Choice != nil:
 		data.Title = data.ChooseTitle
@@ -120,10 +119,7 @@ func (p Page) Write(w http.ResponseWriter) {
 	h.Set("X-Frame-Options", "DENY")
 	h.Set("Vary", "Accept-Language, Cookie")
 	h.Set("Content-Length", strconv.Itoa(out.Len()))
-	if p.Status == 0 {
-		p.Status = http.StatusOK
-	}
-	w.WriteHeader(p.Status)
+	w.WriteHeader(cmp.Or(p.Status, http.StatusOK))
 	_, _ = w.Write(out.Bytes()) // the browser is gone
 }
 

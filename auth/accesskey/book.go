@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -120,12 +121,8 @@ func (b Book) Revoke(ctx context.Context, id string) (Key, error) {
 	if IsKey(id) {
 		id = digest(id)
 	}
-	var found []Key
-	for _, k := range keys {
-		if id != "" && strings.HasPrefix(k.digest, id) {
-			found = append(found, k)
-		}
-	}
+	isOther := func(k Key) bool { return id == "" || !strings.HasPrefix(k.digest, id) }
+	found := slices.DeleteFunc(keys, isOther)
 	switch {
 	case len(found) == 0:
 		return Key{}, ErrNotFound

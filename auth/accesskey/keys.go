@@ -1,11 +1,12 @@
 package accesskey
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"sync"
 	"time"
 
@@ -146,10 +147,7 @@ func (k *Keys) ask(ctx context.Context, id string) (Key, error) {
 	}
 	// Revoke may not have come to the end. What it does after this is heard at the next look.
 	if _, err := k.cfg.Store.Get(ctx, kindRevoked, id); !errors.Is(err, store.ErrNotFound) {
-		if err == nil {
-			err = store.ErrNotFound
-		}
-		return Key{}, err
+		return Key{}, cmp.Or(err, store.ErrNotFound)
 	}
 	return keyOf(r)
 }
@@ -297,16 +295,12 @@ func (k *Keys) noteUses(ctx context.Context) {
 func (k *Keys) noteUse(ctx context.Context, h cached) {
 	ctx, stop := context.WithTimeout(ctx, askTime)
 	defer stop()
-	value, err := json.Marshal(h.seen.Unix())
-	if err != nil {
-		return
-	}
 	r, err := k.cfg.Store.Get(ctx, kindUse, h.key.digest)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return // it is noted at the next use
 	}
 	_, _ = k.cfg.Store.Put(ctx, store.Record{ // it is noted at the next use
-		Kind: kindUse, ID: h.key.digest, Tenant: h.key.Tenant, Expires: h.key.Expires, Value: value,
-		Version: r.Version,
+		Kind: kindUse, ID: h.key.digest, Tenant: h.key.Tenant, Expires: h.key.Expires,
+		Value: strconv.AppendInt(nil, h.seen.Unix(), 10), Version: r.Version,
 	})
 }

@@ -256,10 +256,7 @@ func (v *Verifier) Unverified(token string) (Principal, error) {
 		return Principal{}, err
 	}
 	principal, _, err := from.accept(&p.claims, v.now())
-	if err != nil {
-		return Principal{}, from.attributed(err, &p.claims)
-	}
-	return principal, nil
+	return principal, from.attributed(err, &p.claims)
 }
 
 // Entry returns the place in Config.Issuers of the entry that judges a token, whether or

@@ -106,10 +106,7 @@ func (c *claims) timely(now time.Time, life time.Duration) error {
 	if c.issued.After(now.Add(maxEarly)) {
 		return c.unfit("early", "iat", "at most "+unixTime(now.Add(maxEarly)), "issued in the future")
 	}
-	issued := c.issued
-	if issued.IsZero() {
-		issued = now.Add(leeway)
-	}
+	issued := cmp.Or(c.issued, now.Add(leeway))
 	if c.expires.Sub(issued) > life {
 		return c.unfit("lifetime", "exp", "at most "+unixTime(issued.Add(life)),
 			"it may live for "+life.String()+" from when it was issued")

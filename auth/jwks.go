@@ -183,12 +183,9 @@ func (k *jwk) public() crypto.PublicKey {
 // of more than 31 bits is refused, because no signature is verified with one.
 func (k *jwk) rsa() crypto.PublicKey {
 	modulus, err := unbase64(k.Modulus)
-	if err != nil {
-		return nil
-	}
-	exponent, err := unbase64(k.Exponent)
+	exponent, bad := unbase64(k.Exponent)
 	e := new(big.Int).SetBytes(exponent)
-	if err != nil || e.BitLen() > 31 {
+	if err != nil || bad != nil || e.BitLen() > 31 {
 		return nil
 	}
 	return &rsa.PublicKey{N: new(big.Int).SetBytes(modulus), E: int(e.Int64())}

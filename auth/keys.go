@@ -147,10 +147,8 @@ func ParseKeys(text []byte) ([]Key, error) {
 	// it did.
 	for begun > 0 {
 		var block *pem.Block
-		if block, text = pem.Decode(text); block == nil {
-			return nil, errors.New("a PEM block that is cut off or damaged")
-		}
-		if begun--; bytes.Count(text, []byte("-----BEGIN ")) != begun {
+		block, text = pem.Decode(text)
+		if begun--; block == nil || bytes.Count(text, []byte("-----BEGIN ")) != begun {
 			return nil, errors.New("a PEM block that is cut off or damaged")
 		}
 		if block.Type == "EC PARAMETERS" {

@@ -258,10 +258,9 @@ func beginning(text string, most int) string {
 // unfit returns an *Error that says which claim is at fault, what stands there and what
 // was expected.
 func unfit(reason string, at *claimPath, found []byte, wanted []string, cause error) error {
-	e := &Error{
-		Reason: reason, Err: cause, Claim: at.text, Found: string(found[:min(len(found), maxFound)]),
+	return &Error{
+		Reason: reason, Err: cause, Claim: at.text,
+		Found:    strings.ToValidUTF8(string(found[:min(len(found), maxFound)]), ""),
 		Expected: wanted[:min(len(wanted), maxWanted)],
 	}
-	e.Found = strings.ToValidUTF8(e.Found, "")
-	return e
 }

@@ -29,8 +29,5 @@ func (r *Reader) Read(claims []byte) (Principal, error) {
 	if err == nil {
 		p, _, err = r.issuer.principal(&c)
 	}
-	if err != nil {
-		return Principal{}, r.issuer.attributed(err, &c)
-	}
-	return p, nil
+	return p, r.issuer.attributed(err, &c)
 }

@@ -98,11 +98,9 @@ func withoutSecrets(doing string, err error, secrets ...string) error {
 // With most statuses from 500 on, something in front of the provider may have lost its
 // answer.
 func refreshFailed(failed error) error {
-	if refused, ok := errors.AsType[*Error](failed); ok &&
+	refused, ok := errors.AsType[*Error](failed)
+	if errors.Is(failed, errUnsent) || ok &&
 		(refused.Status < http.StatusInternalServerError || refused.Status == http.StatusServiceUnavailable) {
-		return failed
-	}
-	if errors.Is(failed, errUnsent) {
 		return failed
 	}
 	return fmt.Errorf("%w: %w", signin.ErrUnanswered, failed)

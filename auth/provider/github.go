@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -158,11 +159,10 @@ func (p *GitHub) identity(ctx context.Context, token *oauth2.Token, was string) 
 	if err != nil {
 		return signin.Identity{}, err
 	}
-	keep := refreshState{Token: token.RefreshToken, Subject: said.Subject}
-	if keep.Token == "" {
-		keep.Token, keep.Access = token.AccessToken, true
-	}
-	return p.signedIn(token, data, keep)
+	return p.signedIn(token, data, refreshState{
+		Token: cmp.Or(token.RefreshToken, token.AccessToken), Access: token.RefreshToken == "",
+		Subject: said.Subject,
+	})
 }
 
 // orgs adds the organisations of somebody, page by page. More than are read are an error:

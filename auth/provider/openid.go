@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,6 +53,13 @@ func New(cfg Config) *OIDC {
 // list it: who does not know it ignores it.
 // https://www.rfc-editor.org/rfc/rfc9700#section-2.1.1
 func (p *OIDC) AuthURL(ctx context.Context, a signin.Attempt) (string, error) {
+	return p.authURL(ctx, a)
+}
+
+// authURL is AuthURL with more parameters, which win over those that each sign-in has.
+func (p *OIDC) authURL(ctx context.Context, a signin.Attempt, more ...oauth2.AuthCodeOption) (
+	string, error,
+) {
 	d, err := p.discover(ctx)
 	if err != nil {
 		return "", err
@@ -62,7 +70,7 @@ func (p *OIDC) AuthURL(ctx context.Context, a signin.Attempt) (string, error) {
 		// alone.
 		options = append(options, oauth2.AccessTypeOffline, oauth2.SetAuthURLParam("prompt", "consent"))
 	}
-	return p.oauthAt(a.Callback, d.endpoint).AuthCodeURL(a.State, options...), nil
+	return p.oauthAt(a.Callback, d.endpoint).AuthCodeURL(a.State, append(options, more...)...), nil
 }
 
 // Reach implements signin.Provider: it fetches the document. A provider that refuses the
@@ -156,9 +164,7 @@ func (p *OIDC) refreshed(ctx context.Context, d *discovered, token *oauth2.Token
 		return signin.Identity{}, fmt.Errorf("%w: the refreshed ID token is of somebody else",
 			signin.ErrSignInAgain)
 	}
-	if who.session == "" {
-		who.session = textOf(before, "sid")
-	}
+	who.session = cmp.Or(who.session, textOf(before, "sid"))
 	return p.identity(ctx, d, token, who)
 }
 

@@ -48,21 +48,14 @@ func (p *OIDC) Try(ctx context.Context, callback string, claims []string) (notes
 // that nobody is signed in. One that does not know them may send nobody there.
 // https://openid.net/specs/openid-connect-core-1_0.html#AuthRequest
 func (p *OIDC) tryCallback(ctx context.Context, callback string) error {
-	address, err := p.AuthURL(ctx, signin.Attempt{
+	address, err := p.authURL(ctx, signin.Attempt{
 		State: oauth2.GenerateVerifier(), Nonce: oauth2.GenerateVerifier(),
 		Verifier: oauth2.GenerateVerifier(), Callback: callback,
-	})
+	}, oauth2.SetAuthURLParam("prompt", "none"))
 	if err != nil {
 		return err
 	}
-	u, err := url.Parse(address)
-	if err != nil {
-		return err
-	}
-	query := u.Query()
-	query.Set("prompt", "none")
-	u.RawQuery = query.Encode()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {
 		return err
 	}

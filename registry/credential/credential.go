@@ -141,14 +141,17 @@ func newKind(spec Spec, l *life) kind {
 }
 
 // nothing is the kind of a source that gives no headers.
-type nothing struct{}
+type nothing struct{ impersonal }
 
 var _ kind = nothing{}
 
 func (nothing) headers(context.Context, *auth.Principal) (*Headers, error) { return nil, nil }
 func (nothing) cached(context.Context, auth.Owner) (*Headers, error)       { return nil, nil }
 
-func (nothing) cacheKey(p *auth.Principal) CacheKey { return CacheKey{owner: p.Owner()} }
+// impersonal is what kinds have in common that have the same for all callers.
+type impersonal struct{}
+
+func (impersonal) cacheKey(p *auth.Principal) CacheKey { return CacheKey{owner: p.Owner()} }
 
 // For returns what a request on behalf of p carries, nil: nothing. A nil p is the gateway
 // itself. Errors are *Error, or that of ctx.
@@ -233,8 +236,7 @@ type life struct {
 
 func newLife(cfg *Config) *life {
 	ctx, end := context.WithCancel(context.Background())
-	own := *cfg
-	return &life{cfg: &own, ctx: ctx, end: end, logged: map[Fault]time.Time{}}
+	return &life{cfg: cfg, ctx: ctx, end: end, logged: map[Fault]time.Time{}}
 }
 
 // logInterval is the least time between two log lines of one fault, or an endpoint that

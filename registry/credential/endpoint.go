@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -128,10 +129,7 @@ func (e *endpoint) once(ctx context.Context, form url.Values, secrets []string) 
 	if err != nil {
 		return issued{}, true, err
 	}
-	header, own := http.Header{}, url.Values{}
-	for name, values := range form {
-		own[name] = slices.Clone(values)
-	}
+	header, own := http.Header{}, maps.Clone(form) // prove sets values, and changes none
 	audience := at.Issuer
 	if audience == "" || e.aimed {
 		audience = at.TokenURL

@@ -1,6 +1,7 @@
 package credential
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -50,10 +51,7 @@ func (i *Identity) names() []string {
 	if i.Audience == "" {
 		return out
 	}
-	if i.Header == "" {
-		return append(out, authorization)
-	}
-	return append(out, i.Header)
+	return append(out, cmp.Or(i.Header, authorization))
 }
 
 // Reserved returns the names of the claims that the gateway makes, which none of the

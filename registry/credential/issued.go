@@ -17,6 +17,8 @@ import (
 // clientCredentials is a token for the gateway itself, the same for all callers.
 // https://www.rfc-editor.org/rfc/rfc6749#section-4.4
 type clientCredentials struct {
+	impersonal
+
 	endpoint *endpoint
 	form     url.Values // immutable
 	cell     cell
@@ -50,8 +52,6 @@ func ask(form url.Values, scopes []string, resource string) {
 func (c *clientCredentials) headers(ctx context.Context, _ *auth.Principal) (*Headers, error) {
 	return c.cell.get(ctx, func(ctx context.Context) (issued, error) { return c.endpoint.ask(ctx, c.form) })
 }
-
-func (c *clientCredentials) cacheKey(p *auth.Principal) CacheKey { return CacheKey{owner: p.Owner()} }
 
 func (c *clientCredentials) cached(ctx context.Context, _ auth.Owner) (*Headers, error) {
 	return c.headers(ctx, nil)

@@ -15,6 +15,8 @@ const checkEvery = time.Second
 // the platform, replaces the file while the gateway runs: what could be read last goes on
 // while it cannot be.
 type fixed struct {
+	impersonal
+
 	life   *life
 	name   string
 	prefix string // before the content
@@ -36,10 +38,7 @@ func (f *fixed) headers(context.Context, *auth.Principal) (*Headers, error) {
 	if now := f.life.cfg.Now(); f.read.IsZero() || now.Sub(f.read) >= checkEvery || now.Before(f.read) {
 		f.readLocked(now)
 	}
-	if f.ready == nil {
-		return nil, f.err
-	}
-	return f.ready, nil
+	return f.ready, f.err
 }
 
 func (f *fixed) readLocked(now time.Time) {
@@ -62,13 +61,11 @@ func (f *fixed) readLocked(now time.Time) {
 	}
 	value := f.prefix + string(content)
 	if f.ready == nil || f.ready.values[0] != value {
-		f.ready = newHeaders(f.name, value)
+		f.ready, f.err = newHeaders(f.name, value), nil
 		f.ready.origin = f
 		f.life.cfg.Count(Made)
 	}
 }
-
-func (f *fixed) cacheKey(p *auth.Principal) CacheKey { return CacheKey{owner: p.Owner()} }
 
 func (f *fixed) cached(ctx context.Context, _ auth.Owner) (*Headers, error) {
 	return f.headers(ctx, nil)

@@ -175,18 +175,12 @@ func TextCell(s string) Cell {
 // BinaryCell returns bytes in Base64 with how many there are, cut with a mark if there
 // are too many.
 func BinaryCell(b []byte) Cell {
-	out := struct {
+	kept := b[:min(len(b), MaxCell/4*3)]
+	text, err := strictjson.Marshal(struct {
 		Base64 []byte `json:"base64"`
 		Bytes  int    `json:"bytes"`
 		Cut    bool   `json:"cut,omitzero"`
-	}{b, len(b), false}
-	if out.Base64 == nil {
-		out.Base64 = []byte{}
-	}
-	if len(b) > MaxCell/4*3 {
-		out.Base64, out.Cut = b[:MaxCell/4*3], true
-	}
-	text, err := strictjson.Marshal(out)
+	}{kept, len(b), len(kept) < len(b)})
 	if err != nil {
 		panic(err) // bytes and numbers can always be encoded
 	}

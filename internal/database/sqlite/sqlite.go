@@ -176,10 +176,7 @@ func run(c *sqlite3.Conn, q *database.Query) (table *database.Table, err error) 
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	if another, _, err := c.Prepare(tail); another != nil || err != nil {
-		if another != nil {
-			err = another.Close()
-		}
-		return nil, errors.Join(database.ErrSeveral(), err)
+		return nil, errors.Join(database.ErrSeveral(), err, another.Close())
 	}
 	if s.ColumnCount() == 0 || !s.ReadOnly() {
 		return nil, database.ErrWrites()

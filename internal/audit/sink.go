@@ -167,16 +167,14 @@ func (s *sink) reserve(n int64) error {
 		err := s.file.Reserve(s.end, s.reserved+more)
 		switch {
 		case err == nil:
-			s.reserved += more
+			if s.reserved += more; short == nil {
+				return nil
+			}
 		case errors.Is(err, errors.ErrUnsupported):
 			s.endless = true
 			return nil
 		default:
 			short = fmt.Errorf("make room for audit records: %w", err)
-			continue
-		}
-		if short == nil {
-			return nil
 		}
 	}
 	return short

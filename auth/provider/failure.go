@@ -46,33 +46,29 @@ func (e *Error) Unwrap() error {
 	switch {
 	case e.anew:
 		return signin.ErrSignInAgain
-	case slices.Contains(refusing(), e.Code):
+	case slices.Contains(refusing, e.Code):
 		return signin.ErrClientRefused
 	}
 	return nil
 }
 
-// ending lists the errors after which what was kept is worth nothing. A network error is
+// ending are the errors after which what was kept is worth nothing. A network error is
 // none of them, nor is one that a later attempt may not meet.
 // https://www.rfc-editor.org/rfc/rfc6749#section-5.2
 // https://openid.net/specs/openid-connect-core-1_0.html#AuthError
-func ending() []string {
-	return []string{
-		"invalid_grant", "interaction_required", "login_required", "consent_required",
-		"account_selection_required",
-		// of GitHub
-		"bad_refresh_token", "bad_verification_code",
-	}
+var ending = []string{
+	"invalid_grant", "interaction_required", "login_required", "consent_required",
+	"account_selection_required",
+	// of GitHub
+	"bad_refresh_token", "bad_verification_code",
 }
 
-// refusing lists the errors by which a provider refuses the client itself, whoever signs
+// refusing are the errors by which a provider refuses the client itself, whoever signs
 // in.
 // https://www.rfc-editor.org/rfc/rfc6749#section-5.2
-func refusing() []string {
-	return []string{
-		"invalid_client", "unauthorized_client",
-		"incorrect_client_credentials", // of GitHub
-	}
+var refusing = []string{
+	"invalid_client", "unauthorized_client",
+	"incorrect_client_credentials", // of GitHub
 }
 
 // withoutSecrets returns the error of a request to a token endpoint without anything that
@@ -85,7 +81,7 @@ func withoutSecrets(doing string, err error, secrets ...string) error {
 	e := &Error{
 		Doing: doing, Code: fetch.Clean(answer.ErrorCode, maxCode, secrets),
 		Says: fetch.Clean(answer.ErrorDescription, maxSays, secrets),
-		anew: slices.Contains(ending(), answer.ErrorCode),
+		anew: slices.Contains(ending, answer.ErrorCode),
 	}
 	if answer.Response != nil {
 		e.Status = answer.Response.StatusCode

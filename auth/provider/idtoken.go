@@ -112,15 +112,13 @@ func (p *OIDC) VerifyLogout(ctx context.Context, raw string) (signin.Logout, err
 // himself. What strangers can send must not make requests wait.
 func (p *OIDC) verifier(d *discovered, patient bool) *oidc.IDTokenVerifier {
 	return oidc.NewVerifier(p.cfg.Issuer, keySet{d.keys, patient},
-		&oidc.Config{ClientID: p.cfg.ClientID, SupportedSigningAlgs: algorithms(), Now: p.cfg.Now})
+		&oidc.Config{ClientID: p.cfg.ClientID, SupportedSigningAlgs: algorithms, Now: p.cfg.Now})
 }
 
-// algorithms lists what ID tokens may be signed with: all that need a public key.
-func algorithms() []string {
-	return []string{
-		oidc.RS256, oidc.RS384, oidc.RS512, oidc.PS256, oidc.PS384, oidc.PS512,
-		oidc.ES256, oidc.ES384, oidc.ES512, oidc.EdDSA,
-	}
+// algorithms are what ID tokens may be signed with: all that need a public key.
+var algorithms = []string{
+	oidc.RS256, oidc.RS384, oidc.RS512, oidc.PS256, oidc.PS384, oidc.PS512,
+	oidc.ES256, oidc.ES384, oidc.ES512, oidc.EdDSA,
 }
 
 // keySet is the key set of a provider for those who wait, or not.

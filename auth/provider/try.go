@@ -74,7 +74,7 @@ func (p *OIDC) tryCallback(ctx context.Context, callback string) error {
 		return fmt.Errorf("the provider sends people back to %s with what is no query", callback)
 	}
 	switch code := back.Get("error"); {
-	case code == "" || slices.Contains(waiting(), code):
+	case code == "" || slices.Contains(waiting, code):
 		return nil
 	default:
 		return &Error{
@@ -84,12 +84,10 @@ func (p *OIDC) tryCallback(ctx context.Context, callback string) error {
 	}
 }
 
-// waiting lists the errors that say no more than that nobody is signed in.
-func waiting() []string {
-	return []string{
-		"login_required", "interaction_required", "consent_required", "account_selection_required",
-		"immediate_failed", // of Google
-	}
+// waiting are the errors that say no more than that nobody is signed in.
+var waiting = []string{
+	"login_required", "interaction_required", "consent_required", "account_selection_required",
+	"immediate_failed", // of Google
 }
 
 // notes returns what of a document does not fit the config, for people.

@@ -10,15 +10,12 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/database"
 )
 
-// slowFunctions returns functions whose time grows with the square of their arguments in
-// a single step, in small letters: SQLite asks between steps alone whether it is to go
-// on.
-func slowFunctions() []string {
-	return []string{
-		"decimal_exp", "decimal_mul", "decimal_pow2", "json_patch", "jsonb_patch", "load_extension", "regexp",
-		"regexpi",
-		"sqlite_log",
-	}
+// slowFunctions are those whose time grows with the square of their arguments in a single
+// step, in small letters: SQLite asks between steps alone whether it is to go on.
+var slowFunctions = []string{
+	"decimal_exp", "decimal_mul", "decimal_pow2", "json_patch", "jsonb_patch", "load_extension", "regexp",
+	"regexpi",
+	"sqlite_log",
 }
 
 // addFunctions replaces functions that are slow and cannot be missed by others that do

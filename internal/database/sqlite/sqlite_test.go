@@ -139,6 +139,7 @@ func TestQueriesReadEveryKindOfValue(t *testing.T) {
 			`"Infinity"|"-Infinity"|"9223372036854775807"` + "\n",
 		},
 		"functions":        {"SELECT trim('xxaxx', 'x'), ltrim('éa', 'é'), rtrim('ab', 'b'), instr('héllo', 'l'), replace('aXbX', 'X', '--')", nil, `"a"|"a"|"a"|3|"a--b--"` + "\n"},
+		"no bytes":         {"SELECT x''", nil, `{"base64":"","bytes":0}` + "\n"},
 		"no UTF-8":         {"SELECT cast(x'61ff62' AS TEXT)", nil, "\"a\uFFFDb\"\n"},
 		"a comment behind": {"SELECT 1; -- and no more", nil, "1\n"},
 		"the schema": {

@@ -9,11 +9,10 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 )
 
-// migrations returns the steps, of which the first makes version 1. The triggers count
+// migrations are the steps, of which the first makes version 1. The triggers count
 // the rows of each tenant; they take the counts in one order, so that two of them never
 // wait for each other.
-func migrations() []store.Migration {
-	return []store.Migration{{Oldest: 1, Text: `
+var migrations = []store.Migration{{Oldest: 1, Text: `
 CREATE TABLE records(
   kind text COLLATE "C" NOT NULL, id text COLLATE "C" NOT NULL, tenant text COLLATE "C" NOT NULL,
   owner text COLLATE "C" NOT NULL, expires bigint NOT NULL, version bigint NOT NULL,
@@ -51,7 +50,6 @@ CREATE TRIGGER records_delete AFTER DELETE ON records REFERENCING OLD TABLE AS r
   FOR EACH STATEMENT EXECUTE FUNCTION count_less();
 CREATE TRIGGER records_move AFTER UPDATE ON records REFERENCING OLD TABLE AS removed NEW TABLE AS added
   FOR EACH STATEMENT EXECUTE FUNCTION count_moved();`}}
-}
 
 // migrationLock is a number that only replicas which migrate take a lock on.
 const migrationLock = 0x6472617762726467
@@ -80,7 +78,7 @@ func upgrade(ctx context.Context, c *pgconn.PgConn) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return store.Upgrade(migrations(), version, oldest)
+	return store.Upgrade(migrations, version, oldest)
 }
 
 // schemaOf returns the version of the schema, and the oldest that a program must know;

@@ -7,9 +7,8 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 )
 
-// migrations returns the steps, of which the first makes version 1.
-func migrations() []store.Migration {
-	return []store.Migration{{Oldest: 1, Text: `
+// migrations are the steps, of which the first makes version 1.
+var migrations = []store.Migration{{Oldest: 1, Text: `
 CREATE TABLE records(
   kind TEXT NOT NULL, id TEXT NOT NULL, tenant TEXT NOT NULL, owner TEXT NOT NULL,
   expires INTEGER NOT NULL, version INTEGER NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL,
@@ -34,7 +33,6 @@ CREATE TRIGGER records_move AFTER UPDATE OF tenant ON records WHEN old.tenant <>
   INSERT INTO counts VALUES (new.kind, new.tenant, 1)
     ON CONFLICT DO UPDATE SET records = records + 1;
 END;`}}
-}
 
 var errNoStore = errors.New("no store of drawbridge was ever in it")
 
@@ -59,7 +57,7 @@ func migrate(c *conn, made bool) (err error) {
 	if made && version == 0 {
 		return errNoStore
 	}
-	text, err := store.Upgrade(migrations(), version, oldest)
+	text, err := store.Upgrade(migrations, version, oldest)
 	if err != nil {
 		return err
 	}

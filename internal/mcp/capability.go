@@ -1,5 +1,7 @@
 package mcp
 
+import "cmp"
+
 // CapabilitiesOf returns what a client can be asked, out of what it declared in a
 // revision. The result has one canonical form, which is the modern one: elicitation with
 // form and url, sampling with context and tools, roots. All else is left out. So the rest
@@ -67,11 +69,7 @@ var canonical = func() (forms [asksAll + 1]Object) {
 			if bits&(1<<i) == 0 {
 				continue
 			}
-			whole := forms[bits].Object(one.name)
-			if one.part != "" {
-				whole = whole.With(one.part, RawJSON("{}"))
-			}
-			forms[bits] = forms[bits].With(one.name, whole.JSON())
+			forms[bits] = withPart(forms[bits], one.name, one.part)
 		}
 	}
 	return forms
@@ -92,6 +90,16 @@ func CapabilityBits(capabilities Object) (bits byte) {
 	return bits
 }
 
+// withPart returns capabilities together with the one of that name, and with that part of
+// it; "": with none.
+func withPart(capabilities Object, name, part string) Object {
+	whole := capabilities.Object(name)
+	if part != "" {
+		whole = whole.With(part, RawJSON("{}"))
+	}
+	return capabilities.With(name, whole.JSON())
+}
+
 // CanBeAsked tells whether a client can be asked the question of a server, which is a
 // request of that method with these params. capabilities are those of the client in
 // canonical form.
@@ -108,11 +116,7 @@ func WithNeeded(capabilities Object, method string, params Object) (needed Objec
 	if !ok {
 		return capabilities, false
 	}
-	whole := capabilities.Object(name)
-	if part != "" {
-		whole = whole.With(part, RawJSON("{}"))
-	}
-	return capabilities.With(name, whole.JSON()), true
+	return withPart(capabilities, name, part), true
 }
 
 // neededFor returns the capability that a client needs for a question, and which part of
@@ -120,10 +124,7 @@ func WithNeeded(capabilities Object, method string, params Object) (needed Objec
 func neededFor(method string, params Object) (name, part string, ok bool) {
 	switch method {
 	case MethodElicit:
-		mode := params.Text("mode")
-		if mode == "" {
-			mode = "form"
-		}
+		mode := cmp.Or(params.Text("mode"), "form")
 		return "elicitation", mode, mode == "form" || mode == "url"
 	case MethodSample:
 		if params.Has("tools") || params.Has("toolChoice") {

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -83,11 +84,7 @@ var stableCodes = map[int]string{
 // WithStable returns e with the stable code that goes with its code, or DB-INTERNAL if
 // none does. It takes the place of a stable code that e has.
 func (e *Error) WithStable() *Error {
-	stable := stableCodes[e.Code]
-	if stable == "" {
-		stable = "DB-INTERNAL"
-	}
-	return e.With("code", String(stable))
+	return e.With("code", String(cmp.Or(stableCodes[e.Code], "DB-INTERNAL")))
 }
 
 // With returns e with a member in its data. Data that is no object gives way to one.

@@ -239,14 +239,19 @@ func twin(o Object) (string, bool) {
 	return "", false
 }
 
+// appendHead appends the beginning of a message to dst, with the id unless that is "".
+func appendHead(dst []byte, id ID) []byte {
+	dst = append(dst, `{"jsonrpc":"2.0"`...)
+	if id == "" {
+		return dst
+	}
+	return append(append(dst, `,"id":`...), id...)
+}
+
 // AppendRequest appends a request to dst or, if id is "", a notification. Empty params
 // are left out.
 func AppendRequest(dst []byte, id ID, method string, params Object) []byte {
-	dst = append(dst, `{"jsonrpc":"2.0"`...)
-	if id != "" {
-		dst = append(append(dst, `,"id":`...), id...)
-	}
-	dst = strictjson.AppendQuote(append(dst, `,"method":`...), method)
+	dst = strictjson.AppendQuote(append(appendHead(dst, id), `,"method":`...), method)
 	if params.Len() > 0 {
 		dst = params.AppendJSON(append(dst, `,"params":`...))
 	}
@@ -256,8 +261,7 @@ func AppendRequest(dst []byte, id ID, method string, params Object) []byte {
 // AppendResult appends the response with that result to dst. id is that of the request.
 func AppendResult(dst []byte, id ID, result Object) []byte {
 	dst = slices.Grow(dst, len(id)+result.Size()+40)
-	dst = append(append(dst, `{"jsonrpc":"2.0","id":`...), id...)
-	dst = result.AppendJSON(append(dst, `,"result":`...))
+	dst = result.AppendJSON(append(appendHead(dst, id), `,"result":`...))
 	return append(dst, '}')
 }
 
@@ -278,11 +282,7 @@ func SplitResult(id ID, result Object, member string) (head []byte, value RawJSO
 // AppendError appends the response with that error to dst. id is that of the request. If
 // it is "", the response has no id: no revision allows null.
 func AppendError(dst []byte, id ID, e *Error) []byte {
-	dst = append(dst, `{"jsonrpc":"2.0"`...)
-	if id != "" {
-		dst = append(append(dst, `,"id":`...), id...)
-	}
-	dst = e.Object().AppendJSON(append(dst, `,"error":`...))
+	dst = e.Object().AppendJSON(append(appendHead(dst, id), `,"error":`...))
 	return append(dst, '}')
 }
 

@@ -102,20 +102,19 @@ func (one *block) loseLocked() {
 
 // Here implements Slots.
 func (b *Blocks) Here(kind Kind, tenant string, limit int) int {
-	now := time.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.hereLocked(b.blockLocked(name{kind, tenant}, limit, now))
+	return b.hereLocked(b.blockLocked(name{kind, tenant}, limit))
 }
 
-// blockLocked returns the block of that name, which somebody asks for.
-func (b *Blocks) blockLocked(n name, limit int, now time.Time) *block {
+// blockLocked returns the block of that name, which somebody asks for now.
+func (b *Blocks) blockLocked(n name, limit int) *block {
 	one := b.blocks[n]
 	if one == nil {
 		one = &block{name: n, turn: make(chan struct{}, 1)}
 		b.blocks[n] = one
 	}
-	one.limit, one.touched = limit, now
+	one.limit, one.touched = limit, time.Now()
 	return one
 }
 
@@ -138,11 +137,10 @@ func (b *Blocks) hereLocked(one *block) int {
 // More implements Slots. All who want more slots of a tenant at the same time wait for
 // the same answer.
 func (b *Blocks) More(ctx context.Context, kind Kind, tenant string, limit int) {
-	now := time.Now()
 	b.mu.Lock()
-	one := b.blockLocked(name{kind, tenant}, limit, now)
+	one := b.blockLocked(name{kind, tenant}, limit)
 	before := b.hereLocked(one)
-	refused := before >= limit || now.Sub(one.refused) < pause
+	refused := before >= limit || time.Since(one.refused) < pause
 	b.mu.Unlock()
 	if refused {
 		return
@@ -189,8 +187,7 @@ func (b *Blocks) ask(ctx context.Context, one *block, want func(*demand)) {
 	sent := time.Now()
 	since, _ := b.config.Leads()
 	b.mu.Lock()
-	d := demand{limit: one.limit, granted: one.slots}
-	d.taken = b.config.Used(one.kind, one.tenant)
+	d := demand{limit: one.limit, granted: one.slots, taken: b.config.Used(one.kind, one.tenant)}
 	if d.taken > 0 || sent.Sub(one.touched) < quiet {
 		d.needed = d.taken + d.taken/2 + 1
 	}

@@ -109,10 +109,7 @@ func (l *Limiter) admitLocked(c *conn, from netip.Prefix) (out *conn, cause Caus
 
 // addressOf returns the address of the client, the zero Addr if it has none.
 func addressOf(c net.Conn) netip.Addr {
-	tcp, ok := c.RemoteAddr().(*net.TCPAddr)
-	if !ok {
-		return netip.Addr{}
-	}
+	tcp, _ := c.RemoteAddr().(*net.TCPAddr) // a nil one has the zero address
 	return tcp.AddrPort().Addr().Unmap().WithZone("")
 }
 

@@ -112,9 +112,8 @@ func (c *Reservation) held() (a Allocation) {
 
 // Release gives back all that the reservation holds, for good. Further calls do nothing.
 func (c *Reservation) Release() {
-	if c == nil {
-		return
+	if c != nil {
+		allocation := c.give()
+		allocation.Release()
 	}
-	allocation := c.give()
-	allocation.Release()
 }

@@ -1,6 +1,9 @@
 package share
 
-import "math"
+import (
+	"math"
+	"sort"
+)
 
 // How a budget is divided; the package comment says why.
 const (
@@ -122,16 +125,10 @@ func (r *rule) blame(s state, n int64) error {
 // most returns the largest amount that fits for a user whose tenant holds nothing, if all
 // others hold what all says.
 func (r *rule) most(all account) int64 {
-	low, high := int64(0), r.total
-	for low < high {
-		middle := low + (high-low+1)/2
-		if _, ok := r.add(state{all: all}, middle); ok {
-			low = middle
-		} else {
-			high = middle - 1
-		}
-	}
-	return low
+	return int64(sort.Search(int(r.total), func(n int) bool {
+		_, fits := r.add(state{all: all}, int64(n)+1)
+		return !fits
+	}))
 }
 
 // check returns an error if n more would be beyond the bounds.

@@ -152,9 +152,8 @@ func (b *Budget) Most() int64 { return b.rule.most(account{}) }
 // Available returns how much somebody could take now whose tenant holds nothing.
 func (b *Budget) Available() int64 {
 	b.mu.Lock()
-	all := b.all
-	b.mu.Unlock()
-	return b.rule.most(all)
+	defer b.mu.Unlock()
+	return b.rule.most(b.all)
 }
 
 // InUse returns how much all hold together.

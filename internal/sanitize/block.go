@@ -2,6 +2,7 @@ package sanitize
 
 import (
 	"bytes"
+	"cmp"
 	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
@@ -32,10 +33,8 @@ func blockPosition(at position, c strictjson.Cursor) position {
 	if at == sampled {
 		types = sampledBlocks
 	}
-	if kind, known := types[string(textOf(find(c, "type")))]; known {
-		return kind
-	}
-	return strangeBlock
+	// what is not in the table is at zero, which is the place of no block
+	return cmp.Or(types[string(textOf(find(c, "type")))], strangeBlock)
 }
 
 // refuseLink puts refusedLink in the place of the content block that is next, and moves

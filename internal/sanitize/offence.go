@@ -50,12 +50,9 @@ func (w *walker) offend(i int, text []byte, digest string) {
 	}
 }
 
-// refusal returns a *HiddenError when a string of the message hides text and must not be
-// edited, nil otherwise. Of several it names the first.
+// refusal returns the *HiddenError of a message in which a string hides text and must not
+// be edited, as offences tells. Of several it names the first.
 func (w *walker) refusal() error {
-	if w.offences == 0 {
-		return nil
-	}
 	return &HiddenError{w.concealed[0].Path, w.digest}
 }
 

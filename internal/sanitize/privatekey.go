@@ -14,28 +14,16 @@ const (
 )
 
 // privateKey is the extent of the rule for private keys in PEM or PGP form, which begin
-// with "-----BEGIN " and end with their END line.
+// with "-----BEGIN " and end with their END line. When there is none, because the text was
+// cut, the key ends with its last long run of Base64, so that half a key is redacted too.
 // https://www.rfc-editor.org/rfc/rfc7468
 func privateKey(text []byte, begin, body int) (start, end int) {
-	if size := keySize(text[body:]); size > 0 {
-		return begin, body + size
+	label, _, found := bytes.Cut(text[body:min(len(text), body+maxLabel)], []byte(dashes))
+	if !found || !bytes.HasSuffix(bytes.TrimSuffix(label, []byte(" BLOCK")), []byte("PRIVATE KEY")) {
+		return 0, 0
 	}
-	return 0, 0
-}
-
-// keySize returns the size of the private key whose BEGIN line goes on with text, up to
-// the end of its END line. When there is no END line, because the text was cut, the key
-// ends with its last long run of Base64, so that half a key is redacted too. It returns 0
-// when text is no private key.
-func keySize(text []byte) int {
-	label := bytes.Index(text[:min(len(text), maxLabel)], []byte(dashes))
-	if label < 0 || !bytes.HasSuffix(bytes.TrimSuffix(text[:label], []byte(" BLOCK")),
-		[]byte("PRIVATE KEY")) {
-		return 0
-	}
-	body := label + len(dashes)
-	end, longest, run, keyEnd := body, 0, 0, 0
-	for ; end < len(text) && privateKeyText[text[end]]; end++ {
+	longest, run, keyEnd := 0, 0, 0
+	for end = body + len(label) + len(dashes); end < len(text) && privateKeyText[text[end]]; end++ {
 		if text[end] == '-' && bytes.HasPrefix(text[end:], []byte(dashes)) {
 			break
 		}
@@ -50,24 +38,21 @@ func keySize(text []byte) int {
 		}
 	}
 	if longest < minKeyLine {
-		return 0
+		return 0, 0
 	}
 	if last := lastLine(text[end:]); last > 0 {
-		return end + last
+		return begin, end + last
 	}
-	return keyEnd
+	return begin, keyEnd
 }
 
 // lastLine returns the size of the line "-----END …-----" at the start of text, 0 when
 // there is none.
 func lastLine(text []byte) int {
 	rest, ok := bytes.CutPrefix(text, []byte(dashes+"END "))
-	if !ok {
+	label, _, found := bytes.Cut(rest[:min(len(rest), maxLabel)], []byte(dashes))
+	if !ok || !found {
 		return 0
 	}
-	label := bytes.Index(rest[:min(len(rest), maxLabel)], []byte(dashes))
-	if label < 0 {
-		return 0
-	}
-	return len(text) - len(rest) + label + len(dashes)
+	return len(text) - len(rest) + len(label) + len(dashes)
 }

@@ -158,8 +158,8 @@ func (p Policy) Notification(params mcp.Object) (mcp.Object, Report, error) {
 	w := borrow(p)
 	defer giveBack(w)
 	cleaned := w.object(params, notification)
-	if err := w.refusal(); err != nil {
-		return mcp.Object{}, w.report(), err
+	if w.offences > 0 {
+		return mcp.Object{}, w.report(), w.refusal()
 	}
 	return cleaned, w.report(), nil
 }

@@ -197,19 +197,13 @@ func (w *walker) text(at position) {
 	case wholeView, wholeFile:
 		w.encoded(i, end, at == wholeView)
 	default:
-		if text, changed := w.clean(w.data[i:end], s); changed {
+		if s.marks&w.watch == 0 {
+			return
+		}
+		if text, changed := w.repair(w.decode(w.data[i:end])); changed {
 			w.replace(i, end, text)
 		}
 	}
-}
-
-// clean returns the cleaned text of a JSON string. When changed is false, the string
-// needs no change and text means nothing.
-func (w *walker) clean(raw []byte, s sight) (text []byte, changed bool) {
-	if s.marks&w.watch == 0 {
-		return nil, false
-	}
-	return w.repair(w.decode(raw))
 }
 
 // flag adds one to count when a rule fires in the JSON string data[i:end]. The string

@@ -73,17 +73,13 @@ func guard(raw mcp.RawJSON) (p *parser, root *node, c *cost, err error) {
 // read reads the subschema at pointer. parent is the node one of whose keywords it
 // belongs to.
 func (p *parser) read(parent *node, pointer string, raw mcp.RawJSON) (*node, error) {
-	n := &node{raw: raw, pointer: pointer, parent: parent}
+	n := &node{raw: raw, pointer: pointer, parent: parent, never: string(raw) == "false"}
 	if len(p.nodes) >= maxSubschemas {
 		return nil, n.refuse("more than %d subschemas", maxSubschemas)
 	}
 	p.nodes = append(p.nodes, n)
 	p.byPointer[pointer] = n
-	switch {
-	case string(raw) == "true":
-		return n, nil
-	case string(raw) == "false":
-		n.never = true
+	if n.never || string(raw) == "true" {
 		return n, nil
 	}
 	object, ok := mcp.ObjectOf(raw)

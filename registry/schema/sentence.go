@@ -19,7 +19,7 @@ func (e *explainer) keyword(f *fault, n *node, keyword string, value any, path [
 	case "const":
 		e.add(path, "must be %s", mcp.Clip(string(n.rule(keyword)), 200))
 	case "required":
-		e.required(n, value, path)
+		e.missing(n.required, value, path, "is required")
 	case "dependentRequired":
 		e.dependent(n, value, path)
 	case "anyOf", "oneOf":
@@ -67,12 +67,12 @@ func (e *explainer) enum(elements []mcp.RawJSON, path []string) {
 	e.add(path, "must be one of %s", list(texts))
 }
 
-// required names every member that is missing.
-func (e *explainer) required(n *node, value any, path []string) {
+// missing says the same of each of the names that the value at path lacks.
+func (e *explainer) missing(names []string, value any, path []string, format string, args ...any) {
 	object, _ := value.(map[string]any)
-	for _, name := range n.required {
+	for _, name := range names {
 		if _, ok := object[name]; !ok {
-			e.add(append(slices.Clip(path), named(name)), "is required")
+			e.add(append(slices.Clip(path), named(name)), format, args...)
 		}
 	}
 }
@@ -86,10 +86,6 @@ func (e *explainer) dependent(n *node, value any, path []string) {
 			continue
 		}
 		names, _ := n.names(list, "dependentRequired")
-		for _, name := range names {
-			if _, ok := object[name]; !ok {
-				e.add(append(slices.Clip(path), named(name)), "is required when %s is given", named(given))
-			}
-		}
+		e.missing(names, value, path, "is required when %s is given", named(given))
 	}
 }

@@ -38,10 +38,8 @@ func markPatterns(nodes []*node) {
 	for _, n := range nodes {
 		for i := range n.edges {
 			e := &n.edges[i]
-			switch {
-			case e.weight == 0 && !e.to.patterns:
-			case e.keyword == "properties": // n.named has them by their names
-			default:
+			// n.named has those of properties by their names
+			if (e.weight > 0 || e.to.patterns) && e.keyword != "properties" {
 				n.patterned = append(n.patterned, e)
 			}
 		}

@@ -102,11 +102,7 @@ func (p *process) Reloaded(ok bool) {
 // ConfigWarnings records how many warnings with that code the config in use has and does
 // not acknowledge. If there are none, the series is deleted.
 func (p *process) ConfigWarnings(code string, n int) {
-	if n == 0 {
-		p.configWarnings.DeleteLabelValues(code)
-		return
-	}
-	p.configWarnings.WithLabelValues(code).Set(float64(n))
+	setOrDelete(p.configWarnings, n, code)
 }
 
 // LimitedLocally counts one decision on a rate by this replica's part of the limit.

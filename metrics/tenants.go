@@ -30,6 +30,16 @@ func drop(label, value string, metrics ...interface {
 	}
 }
 
+// setOrDelete sets the series with these values of labels to n. If that is zero, it
+// deletes the series.
+func setOrDelete(gauges *prometheus.GaugeVec, n int, labels ...string) {
+	if n == 0 {
+		gauges.DeleteLabelValues(labels...)
+		return
+	}
+	gauges.WithLabelValues(labels...).Set(float64(n))
+}
+
 // tidy drops the series of a tenant that is not there. Whoever has made one of them, or
 // added to it, calls it afterwards: so it makes no difference whether ServeTenants comes
 // before or between. The empty tenant stands for those who are not authenticated, and

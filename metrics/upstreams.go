@@ -100,11 +100,7 @@ func (u *upstreams) ItemsQuarantined(server string, n int) {
 // their own. If there are none, the series is deleted rather than set to zero: it would
 // outlive a server that is gone.
 func (u *upstreams) ItemsRefused(server, reason string, n int) {
-	if n == 0 {
-		u.upstreamRefused.DeleteLabelValues(server, reason)
-		return
-	}
-	u.upstreamRefused.WithLabelValues(server, reason).Set(float64(n))
+	setOrDelete(u.upstreamRefused, n, server, reason)
 }
 
 // UpstreamRemoved deletes the series of a server that left the config. Otherwise they

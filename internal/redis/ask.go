@@ -18,35 +18,8 @@ type turn struct {
 // run makes the call.
 func (t *turn) run(l *link, wait time.Duration) { t.came <- t.call(l.patient(wait), l.client) }
 
-// newTurn returns a turn whose timer runs.
-func (s *Store) newTurn(call func(context.Context, rueidis.Client) error, wait time.Duration) *turn {
-	t, again := s.turns.Get().(*turn)
-	if !again {
-		t = &turn{came: make(chan error, 1), timer: time.NewTimer(wait)}
-	} else {
-		t.timer.Reset(wait)
-	}
-	t.call = call
-	return t
-}
-
-// reuse keeps a turn that is over for the next call.
-func (s *Store) reuse(t *turn) {
-	t.call = nil
-	s.turns.Put(t)
-}
-
-// ready returns the link over which a call can begin now.
-func (s *Store) ready(ctx context.Context) (*link, error) {
-	l := s.link.Load()
-	if l == nil {
-		return nil, errNotYet
-	}
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	return l, nil
-}
+// newTurn returns a turn for the pool.
+func newTurn() any { return &turn{came: make(chan error, 1), timer: time.NewTimer(time.Hour)} }
 
 // ask makes a call of a kind, see kindOf, over a link, on a goroutine of its own, and
 // waits for it at most that long. If over is false, the goroutine may still run, and what
@@ -57,17 +30,17 @@ func (s *Store) ask(ctx context.Context, l *link, kind string, wait time.Duratio
 	call func(context.Context, rueidis.Client) error,
 ) (over bool, err error) {
 	began := time.Now()
-	t := s.newTurn(call, wait)
+	t := s.turns.Get().(*turn)
+	t.call = call
+	t.timer.Reset(wait)
 	go t.run(l, wait)
 	select {
 	case err = <-t.came:
 		over = true
-		s.reuse(t)
 	case <-t.timer.C:
 		select {
 		case err = <-t.came: // both came while this process did not run
 			over = true
-			s.reuse(t)
 		default:
 			err = errLate
 		}
@@ -77,6 +50,10 @@ func (s *Store) ask(ctx context.Context, l *link, kind string, wait time.Duratio
 		return false, context.Cause(ctx)
 	}
 	took := time.Since(began)
+	if over {
+		t.call = nil
+		s.turns.Put(t)
+	}
 	if wait > s.config.Patience || err != nil {
 		took = -1 // it may have waited for something to come, or was not answered
 	}

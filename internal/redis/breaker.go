@@ -55,12 +55,9 @@ func (b *breaker) problem() error {
 	return fmt.Errorf("%w: %w", ErrDown, errNotYet)
 }
 
-// open notes why the server is not asked any more. It tells whether it was asked until
-// now.
+// open notes why the server is not asked any more, in an error that wraps ErrDown. It
+// tells whether it was asked until now.
 func (b *breaker) open(err error) bool {
-	if !errors.Is(err, ErrDown) {
-		err = fmt.Errorf("%w: %w", ErrDown, err)
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	was := b.state.Load()
@@ -69,9 +66,8 @@ func (b *breaker) open(err error) bool {
 	if was == nil || was.err != nil {
 		return false
 	}
-	b.need = max(1, b.need)
 	if time.Since(b.closed) < relapse {
-		b.need = min(2*b.need, mostProofs)
+		b.need = min(2*max(b.need, 1), mostProofs)
 	} else {
 		b.need = 1
 	}

@@ -35,8 +35,6 @@ const (
 // errLarge says that a large call was too slow, or that others did not let it begin.
 var errLarge = errors.New("it did not take a large value in time")
 
-func isLarge(size int) bool { return size >= large }
-
 func bytesOf(args []string) (size int) {
 	for _, a := range args {
 		size += len(a)
@@ -61,13 +59,16 @@ func newTraffic() traffic {
 func (s *Store) askSized(ctx context.Context, key string, size int,
 	call func(ctx context.Context, client rueidis.Client, apart bool) error,
 ) (over bool, err error) {
-	l, err := s.ready(ctx)
-	if err != nil {
-		return false, err
+	l := s.link.Load()
+	if l == nil {
+		return false, errNotYet
+	}
+	if ctx.Err() != nil {
+		return false, context.Cause(ctx)
 	}
 	tenant := tenantOf(key)
 	user, size := share.User{TenantID: tenant}, size+callBytes
-	if !isLarge(size) && (tenant == "" || s.traffic.shared.Take(user, int64(size)) == nil) {
+	if size < large && (tenant == "" || s.traffic.shared.Take(user, int64(size)) == nil) {
 		return s.ask(ctx, l, kindOf(key), s.config.Patience,
 			func(ctx context.Context, client rueidis.Client) error {
 				if tenant != "" {
@@ -90,11 +91,8 @@ func (s *Store) askSized(ctx context.Context, key string, size int,
 			defer release()
 			return call(ctx, client, true)
 		})
-	if err == nil || ctx.Err() != nil {
-		return over, err
-	}
-	if state, _ := stateOf(err); state == StateSlow && errorCode(err) == "" {
-		return over, errLarge
+	if state, _ := stateOf(err); state == StateSlow && errorCode(err) == "" && ctx.Err() == nil {
+		err = errLarge
 	}
 	return over, err
 }

@@ -130,6 +130,7 @@ func New(cfg Config) *Store {
 	}
 	return &Store{
 		config: cfg, wake: make(chan struct{}, 1), traffic: newTraffic(), memory: newMemory(cfg.Cluster),
+		turns: sync.Pool{New: newTurn},
 	}
 }
 
@@ -310,7 +311,7 @@ func (s *Store) fail(err error) {
 }
 
 func (s *Store) stop() {
-	s.breaker.open(errStopped)
+	s.breaker.open(explain(errStopped))
 	if l := s.link.Swap(nil); l != nil {
 		l.close()
 	}

@@ -67,10 +67,7 @@ func (l *Session) Settle(at replica.ID) {
 func (l *Session) ExpectStream(stream string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.streams.opening == nil {
-		l.streams.opening = make(map[string]chan struct{})
-	}
-	l.streams.opening[stream] = make(chan struct{})
+	put(&l.streams.opening, stream, make(chan struct{}))
 }
 
 // StreamOpened notes that a stream is open, or will not be.
@@ -197,10 +194,8 @@ func (l *Session) StreamsAt() map[string]replica.ID {
 func (l *Session) StrandedAt() (at replica.ID, stranded bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, h := range l.streams.here {
-		stranded = stranded || h.flow.Lasts()
-	}
-	return l.leader.At, stranded && !l.life.isOver()
+	lasts := func(h *Holder) bool { return h.flow.Lasts() }
+	return l.leader.At, slices.ContainsFunc(l.streams.here, lasts) && !l.life.isOver()
 }
 
 // EndStreams ends the streams for notices that are here. That of a call follows the log,

@@ -26,13 +26,10 @@ func (l *Session) Enter(j *exchange.Job, visits bool, isThere func(replica.ID) b
 	case l.work.closed:
 		return exchange.ErrDraining
 	}
-	if l.work.jobs == nil {
-		l.work.jobs = make(map[mcp.ID]*exchange.Job)
-	}
 	if l.work.jobs[j.ID] != nil || l.leader.Running[j.ID] && isThere(l.leader.Former) {
 		return exchange.ErrIDInUse
 	}
-	l.work.jobs[j.ID] = j
+	put(&l.work.jobs, j.ID, j)
 	return nil
 }
 

@@ -90,10 +90,7 @@ func (l *Session) NoteUnwritten(facts map[string]string) {
 	l.leader.Unwritten = true
 	for name, text := range facts {
 		if text == "" && len(l.leader.forgotten) < maxForgotten {
-			if l.leader.forgotten == nil {
-				l.leader.forgotten = make(map[string]string)
-			}
-			l.leader.forgotten[name] = ""
+			put(&l.leader.forgotten, name, "")
 		}
 	}
 }

@@ -92,6 +92,15 @@ type Leader struct {
 	forgotten map[string]string // facts that the entry is to forget, by name, each ""; nil: none
 }
 
+// put sets an element of a map, which it makes if there is none: most sessions are idle,
+// and a map takes room.
+func put[K comparable, V any](in *map[K]V, key K, value V) {
+	if *in == nil {
+		*in = make(map[K]V)
+	}
+	(*in)[key] = value
+}
+
 // Listener is where a stream is held that is at another replica.
 type Listener struct {
 	Stream    string

@@ -8,10 +8,7 @@ func (l *Session) Expect(q *Question) bool {
 	if l.life.isOver() {
 		return false
 	}
-	if l.asked == nil {
-		l.asked = make(map[string]*Question)
-	}
-	l.asked[q.ID] = q
+	put(&l.asked, q.ID, q)
 	return true
 }
 

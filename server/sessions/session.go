@@ -19,6 +19,7 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -210,13 +211,10 @@ func (l *Session) emptied() (watched map[string]*Subscription) {
 // WakeStreams has the streams of the session look for something to send, or for a reason to end.
 func (l *Session) WakeStreams() {
 	l.mu.Lock()
-	flows, elsewhere := make([]*streams.Flow, 0, len(l.streams.here)), len(l.streams.elsewhere) > 0
-	for _, h := range l.streams.here {
-		flows = append(flows, h.flow)
-	}
+	here, elsewhere := slices.Clone(l.streams.here), len(l.streams.elsewhere) > 0
 	l.mu.Unlock()
-	for _, f := range flows {
-		f.Wake()
+	for _, h := range here {
+		h.flow.Wake()
 	}
 	if elsewhere {
 		l.roster.onNotices(l)

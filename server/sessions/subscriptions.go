@@ -53,11 +53,8 @@ func (l *Session) Reserve(uri string) (w *Subscription, mine bool) {
 	if l.life.isOver() || !l.leader.Here || len(l.notices.watched) >= exchange.MaxSubscriptions {
 		return nil, false
 	}
-	if l.notices.watched == nil {
-		l.notices.watched = make(map[string]*Subscription)
-	}
 	w = &Subscription{Opened: make(chan struct{}), stored: l.keepsLocked(uri)}
-	l.notices.watched[uri] = w
+	put(&l.notices.watched, uri, w)
 	return w, true
 }
 
@@ -110,10 +107,7 @@ func (l *Session) learnWatches(facts map[string]string) {
 		if strings.HasPrefix(name, factWatch) && len(uri) <= exchange.MaxURI &&
 			len(l.notices.lost) < exchange.MaxSubscriptions &&
 			l.notices.watched[uri] == nil {
-			if l.notices.lost == nil {
-				l.notices.lost = make(map[string]bool)
-			}
-			l.notices.lost[uri] = false
+			put(&l.notices.lost, uri, false)
 		}
 	}
 }

@@ -36,12 +36,13 @@ func (l *Session) IsSureSince(since time.Time) bool {
 func (l *Session) EntryKey() primary.Key { return primary.Key{Tenant: l.User.TenantID, Name: l.Name} }
 
 // Facts returns all that is kept of a session that this replica leads, and the text ""
-// for what is to be forgotten. It is called when all of it is about to be written.
+// for what is to be forgotten. It is called when all of it is about to be written, and
+// counts as written then.
 func (l *Session) Facts() map[string]string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	facts := l.leader.forgotten
-	if l.leader.forgotten = nil; facts == nil {
+	if l.leader.forgotten, l.leader.Unwritten = nil, false; facts == nil {
 		facts = make(map[string]string)
 	}
 	if l.client.Level != 0 {
@@ -76,14 +77,9 @@ const (
 	FactLists = "lists" // digests of what the client was told of lists last
 )
 
-// SetUnwritten notes whether the entry lacks something.
-func (l *Session) SetUnwritten(unwritten bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.leader.Unwritten = unwritten
-}
-
-// NoteUnwritten notes that some facts could not be written. Facts returns them later.
+// NoteUnwritten notes that the entry lacks something, such as facts that could not be
+// written. Facts returns them later, also those that are to be forgotten. nil: it is not
+// known what the entry lacks.
 func (l *Session) NoteUnwritten(facts map[string]string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -15,26 +15,24 @@ import (
 // Reauthorize ends the subscriptions of the session that its caller may not have any more, and
 // returns them.
 func (l *Session) Reauthorize(c gateway.Caller) (given []Revoked) {
-	lost := l.loseWatches(c)
-	for uri, w := range lost {
-		w.stop()
-		given = append(given, Revoked{l, uri})
+	given = l.loseWatches(c)
+	for _, one := range given {
+		one.watch.stop()
 	}
-	if len(lost) > 0 {
+	if len(given) > 0 {
 		l.MarkUsed()
 	}
 	return given
 }
 
 // loseWatches takes out the subscriptions that are open and that the caller may not have.
-func (l *Session) loseWatches(c gateway.Caller) (lost map[string]*Subscription) {
+func (l *Session) loseWatches(c gateway.Caller) (lost []Revoked) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	lost = make(map[string]*Subscription)
 	maps.DeleteFunc(l.notices.watched, func(uri string, w *Subscription) bool {
 		refused := w.isOpen() && w.Err == nil && !w.Subscription.Allows(c)
 		if refused {
-			lost[uri] = w
+			lost = append(lost, Revoked{l, uri, w})
 		}
 		return refused
 	})
@@ -191,6 +189,7 @@ func (l *Session) watchOfLocked(changed string) string {
 type Revoked struct {
 	Session *Session
 	URI     string
+	watch   *Subscription
 }
 
 // IsWatched tells whether the session is subscribed to a resource, or about to be, and

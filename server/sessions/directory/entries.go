@@ -59,7 +59,7 @@ func (d *Directory) Delete(ctx context.Context, l *sessions.Session) *exchange.R
 		return forward.ErrElsewhere
 	case err != nil:
 		d.config.Guard.Log.WarnContext(ctx, "a session cannot be ended", slog.Any("error", err))
-		l.SetUnwritten(true) // the answer alone may be lost
+		l.NoteUnwritten(nil) // the answer alone may be lost
 		return exchange.ErrReplicas
 	}
 	return nil
@@ -118,7 +118,6 @@ func (d *Directory) write(ctx context.Context) {
 			_ = d.confirm(ctx, l) // or at its next use
 			return
 		}
-		l.SetUnwritten(false)
 		d.save(ctx, l, d.config.Entries.Open, l.Facts())
 		l.NoteRewritten()               // before it is asked whether it is over: see ShutDeleted
 		if l.Stage() == sessions.Over { // it has ended meanwhile
@@ -143,7 +142,7 @@ func (d *Directory) renew(ctx context.Context, since time.Time) {
 		d.config.Guard.Log.DebugContext(ctx, "sessions are not renewed", slog.Any("error", err))
 	}
 	for _, k := range missing {
-		used[k].SetUnwritten(true)
+		used[k].NoteUnwritten(nil)
 	}
 }
 

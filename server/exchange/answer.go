@@ -75,8 +75,11 @@ func SharedBy(method string) string {
 
 // Payload returns the response, and forgets the result. It is that of message, but for
 // the text that others share: what is copied around that is too little to wait for a
-// turn.
+// turn. It is nil if the client gets none.
 func (s *Service) Payload(ctx context.Context, a *Answer, requestID string) Payload {
+	if a.Silent {
+		return nil
+	}
 	if a.Err != nil || a.Shared == "" || len(a.Result.Value(a.Shared)) < splitFrom {
 		a.text[0] = s.Message(ctx, a, requestID)
 		return a.text[:]

@@ -137,10 +137,6 @@ func (s *Service) answerBatch(x *exchange.Exchange, l *sessions.Session, request
 		l.Answered(j)
 	}
 	message := s.arrayOf(ctx, answers, x.ID)
-	if message == nil {
-		p.finish(ctx, 0, nil, noMessage)
-		return
-	}
 	p.finish(ctx, http.StatusOK, message, func() []byte {
 		for i := range answers {
 			answers[i].Err = exchange.ErrUnkept

@@ -204,16 +204,11 @@ func (s *Service) legacyRequest(x *exchange.Exchange, l *sessions.Session, m *mc
 	outcome := a.Outcome()
 	x.Ended = a.Ended
 	l.Answered(j)
-	if a.Silent {
-		p.finish(ctx, 0, nil, noMessage)
-		x.Conclude(outcome)
-		return false
-	}
 	status := http.StatusOK
 	if a.Err != nil {
 		status = exchange.StatusOf(a.Err.Code, mcp.Legacy)
 	}
-	if status == http.StatusOK && x.PrefersStream {
+	if status == http.StatusOK && x.PrefersStream && !a.Silent {
 		p.follow()
 	}
 	if p.decide() == "" && a.Err != nil {

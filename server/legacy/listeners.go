@@ -150,9 +150,7 @@ func (s *Service) noticesAt(l *sessions.Session, at replica.ID) (all []sessions.
 	all, more, accepted := s.noticesFor(l, to.Stream, to.Principal)
 	if !accepted {
 		l.DropListener(to.Stream, at)
-		// one for each stream
-		s.background.begin(context.Background(),
-			func(ctx context.Context) { s.letGo(ctx, l, to.Stream, at, l.Leader().Epoch) })
+		s.letGoAll(l, map[string]replica.ID{to.Stream: at}, l.Leader().Epoch)
 	}
 	for i := range all {
 		all[i].Listener = to
@@ -320,10 +318,11 @@ const (
 	leaveMost  = time.Minute
 )
 
-// letGoAll has replicas end the streams that they hold of a session which this one led
-// with that epoch: their clients come back, and the streams become known to who leads.
+// letGoAll has replicas end the streams that they hold of a session which this one leads,
+// or led with that epoch: clients that may come back, and the streams become known to who
+// leads.
 func (s *Service) letGoAll(l *sessions.Session, at map[string]replica.ID, epoch uint64) {
-	// one for each stream that was elsewhere when another replica took the session
+	// one for each stream that was elsewhere
 	for stream, one := range at {
 		s.background.begin(context.Background(),
 			func(ctx context.Context) { s.letGo(ctx, l, stream, one, epoch) })

@@ -161,7 +161,7 @@ func (p *reply) finish(ctx context.Context, status int, message exchange.Payload
 	case stream != "":
 		ctx = context.WithoutCancel(ctx)
 		_, err := p.server.config.Log.Append(ctx, p.session.InLog(), stream, message.Joined(), true)
-		if exchange.RefusalOfMemory(err) != nil {
+		if message != nil && exchange.RefusalOfMemory(err) != nil {
 			p.server.exchanges.Log.WarnContext(ctx, "answer not kept", "error", err, "bytes", message.Size())
 			_, err = p.server.config.Log.Append(ctx, p.session.InLog(), stream, unkept(), true)
 		}
@@ -181,6 +181,3 @@ func (p *reply) finish(ctx context.Context, status int, message exchange.Payload
 		p.x.WriteStatus(http.StatusAccepted)
 	}
 }
-
-// noMessage is for finish when there is no message.
-func noMessage() []byte { return nil }

@@ -118,16 +118,15 @@ func (s *Service) resubscribe(ctx context.Context, l *sessions.Session, c gatewa
 	lost, end := l.BeginResubscribing()
 	defer end()
 	for _, uri := range lost {
-		tried, still := l.Lost(uri)
-		if !still {
-			continue
-		}
+		var rpcErr *mcp.Error
 		params := mcp.NewObject(mcp.Member{Name: "uri", Value: mcp.String(uri)})
-		_, rpcErr := s.subscribe(ctx, c, s.exchanges.IDs.Next(), l, params)
-		for inVain := 0; still && exchange.AwaitRate(ctx, rpcErr, inVain); inVain++ {
-			if _, still = l.Lost(uri); still {
-				_, rpcErr = s.subscribe(ctx, c, s.exchanges.IDs.Next(), l, params)
+		tried, still := l.Lost(uri)
+		for inVain := 0; still; inVain++ {
+			_, rpcErr = s.subscribe(ctx, c, s.exchanges.IDs.Next(), l, params)
+			if !exchange.AwaitRate(ctx, rpcErr, inVain) {
+				break
 			}
+			_, still = l.Lost(uri)
 		}
 		switch {
 		case !still: // the client has ended it meanwhile

@@ -226,12 +226,8 @@ func (m *Memory) Follow(_ context.Context, session Key, f Follower) error {
 func (m *Memory) Unfollow(session Key, f Follower) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := m.sessions[session.Name]
-	if s == nil {
-		return
-	}
-	if i := slices.Index(s.follow, f); i >= 0 {
-		s.follow = slices.Delete(s.follow, i, i+1)
+	if s := m.sessions[session.Name]; s != nil {
+		s.follow = slices.DeleteFunc(s.follow, func(one Follower) bool { return one == f })
 	}
 }
 

@@ -20,8 +20,7 @@ func (s *Server) endpoint(w http.ResponseWriter, r *http.Request) {
 	case http.MethodDelete:
 		s.legacy.Delete(x)
 	default:
-		x.Header().Set("Allow", "POST, GET, DELETE")
-		x.Refuse("", exchange.ErrMethod)
+		x.RefuseMethod("POST, GET, DELETE")
 	}
 }
 

@@ -82,6 +82,12 @@ func (x *Exchange) Refuses(id mcp.ID, r *Refusal) bool {
 	return r != nil
 }
 
+// RefuseMethod refuses a request at a path that offers only these methods of HTTP.
+func (x *Exchange) RefuseMethod(offered string) {
+	x.Header().Set("Allow", offered)
+	x.Refuse("", ErrMethod)
+}
+
 // statusElsewhere is how a replica refuses what another has forwarded to it. That one
 // goes on with the request, and has its line, its record and its count.
 const statusElsewhere = http.StatusMisdirectedRequest

@@ -100,9 +100,10 @@ func (s *refusalSums) count(who sumKey, at time.Time) (form lineForm, often bool
 func (o *tally) add(who sumKey, at time.Time) {
 	sum := &o.sum
 	if sum.Count == 0 {
-		sum.Time, sum.Outcome, sum.Reason, sum.Remote, sum.Issuer = at, who.outcome, who.reason,
-			remoteName(who.network), who.issuer
-		sum.Method = who.method
+		*sum = audit.Record{
+			Time: at, Outcome: who.outcome, Reason: who.reason, Remote: remoteName(who.network),
+			Issuer: who.issuer, Method: who.method,
+		}
 	}
 	sum.Count++
 	sum.Duration = max(sum.Duration, at.Sub(sum.Time))

@@ -42,7 +42,7 @@ func (s *Service) RecordUnauthenticated(x *Exchange, outcome, reason string) {
 // strangers are, so it tells whether the log is to have a line, too, and who is refused
 // again and again waits for the answer.
 func (s *Service) RecordSignIn(ctx context.Context, r audit.Record) bool {
-	x, _ := ctx.Value(exchangeKey{}).(*Exchange)
+	x := FromContext(ctx)
 	if x == nil {
 		r.Time = time.Now()
 		s.Desk.Note(ctx, r)
@@ -50,11 +50,9 @@ func (s *Service) RecordSignIn(ctx context.Context, r audit.Record) bool {
 	}
 	r.Time, r.RequestID, r.Remote, r.Method = x.Started, x.ID, x.Remote, x.Method
 	r.Duration = time.Since(x.Started)
-	if r.Subject == "" {
-		who := sumKey{outcome: r.Outcome, reason: r.Reason, issuer: r.Issuer, method: x.Method}
-		if !s.tally(x, who) {
-			return false
-		}
+	who := sumKey{outcome: r.Outcome, reason: r.Reason, issuer: r.Issuer, method: x.Method}
+	if r.Subject == "" && !s.tally(x, who) {
+		return false
 	}
 	x.lineForm = lineOwn
 	s.Desk.Note(x.Outliving(), r)

@@ -281,8 +281,7 @@ func (s *Service) legacyAnswer(ctx context.Context, x *exchange.Exchange, l *ses
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#listening-for-messages-from-the-server
 func (s *Service) Get(x *exchange.Exchange) {
 	if _, named := x.Request.Header[mcp.HeaderSessionID]; !named {
-		x.Header().Set("Allow", "POST")
-		x.Refuse("", exchange.ErrMethod)
+		x.RefuseMethod("POST")
 		return
 	}
 	x.Era = mcp.Legacy

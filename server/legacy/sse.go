@@ -23,8 +23,7 @@ func (s *Service) OpenSSE(w http.ResponseWriter, r *http.Request) {
 	x.Era = mcp.Legacy
 	x.ReadAccept(r.Header)
 	if r.Method != http.MethodGet {
-		x.Header().Set("Allow", "GET")
-		x.Refuse("", exchange.ErrMethod)
+		x.RefuseMethod("GET")
 		return
 	}
 	if !x.AcceptsStream {
@@ -64,8 +63,7 @@ func (s *Service) PostMessage(w http.ResponseWriter, r *http.Request) {
 	x := exchange.Of(w)
 	x.Era = mcp.Legacy
 	if r.Method != http.MethodPost {
-		x.Header().Set("Allow", "POST")
-		x.Refuse("", exchange.ErrMethod)
+		x.RefuseMethod("POST")
 		return
 	}
 	l, home, refused := s.sessions.Find(x)

@@ -264,8 +264,8 @@ func (f *Flow) turn() {
 // catchUp sends what a flow has, and gives its client as much time for each write as any
 // other answer does. err is what advance returned.
 func (f *Flow) catchUp(err error) {
-	f.wire.waits = true
 	for {
+		f.wire.waits = true
 		if late := f.wire.sendUnsent(); late != nil {
 			err = late
 		}
@@ -280,7 +280,6 @@ func (f *Flow) catchUp(err error) {
 		if f.set.settle(f) {
 			return
 		}
-		f.wire.waits = true
 	}
 }
 

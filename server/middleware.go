@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"net/netip"
@@ -140,15 +141,8 @@ func (s *Server) login(x *exchange.Exchange, r *http.Request) *auth.Error {
 		x.Token = token
 		return nil
 	}
-	return loginError(err)
-}
-
-// loginError returns an error of Verify with its reason.
-func loginError(err error) *auth.Error {
-	if refused, known := errors.AsType[*auth.Error](err); known {
-		return refused
-	}
-	return &auth.Error{Reason: "malformed", Err: err}
+	refused, _ = errors.AsType[*auth.Error](err)
+	return cmp.Or(refused, &auth.Error{Reason: "malformed", Err: err})
 }
 
 // Details for the log.

@@ -244,10 +244,7 @@ func routeOf(r *http.Request) string {
 	if route == nil { // it came by the shortcut
 		return exchange.EndpointPath
 	}
-	if pattern := route.RoutePattern(); pattern != "" {
-		return pattern
-	}
-	return "none"
+	return cmp.Or(route.RoutePattern(), "none")
 }
 
 // shortcut is a router that leads messages to exchange.EndpointPath past itself. Nearly every

@@ -1,6 +1,7 @@
 package eventlog
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 
@@ -65,9 +66,7 @@ func (r *reading) here(sequence uint64) (bool, error) {
 	if s == nil {
 		return false, m.endedLocked(r.session)
 	}
-	if sequence == 0 {
-		sequence = s.shared.base
-	}
+	sequence = cmp.Or(sequence, s.shared.base)
 	switch {
 	case sequence < s.shared.joined:
 		return false, nil

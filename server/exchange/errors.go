@@ -257,10 +257,8 @@ func RefusalOf(err error, era mcp.Era) *Refusal {
 
 // ErrorOf returns what the client may be told of err.
 func ErrorOf(err error) *mcp.Error {
-	if rpcErr, ok := errors.AsType[*mcp.Error](err); ok {
-		return rpcErr
-	}
-	return ErrPanic.Err
+	rpcErr, _ := errors.AsType[*mcp.Error](err)
+	return cmp.Or(rpcErr, ErrPanic.Err)
 }
 
 // outcomesByStatus has the outcomes of refusals that are not invalid requests.
@@ -280,11 +278,8 @@ func (r *Refusal) recorded() (outcome, reason string) {
 // recordedAs returns the outcome of a refusal with that code for the audit, in the same
 // words that calls have.
 func recordedAs(status int, code string) string {
-	outcome, known := outcomesByStatus[status]
-	switch {
-	case !known:
-		return "invalid_request"
-	case outcome == "internal": // of several kinds, such as of a replica that is lost
+	outcome := cmp.Or(outcomesByStatus[status], "invalid_request")
+	if outcome == "internal" { // of several kinds, such as of a replica that is lost
 		return cmp.Or(gateway.OutcomeOf(code), outcome)
 	}
 	return outcome
@@ -338,14 +333,9 @@ var (
 // same answer; otherwise whoever has none could try out issuers, keys and forgeries.
 // After that, the issuer itself gave out the token, and its bearer may know what to do.
 func RefusedLogin(why *auth.Error) *Refusal {
-	if refusal, listed := loginRefusals[why.Reason]; listed {
-		return refusal
-	}
+	listed := loginRefusals[why.Reason]
 	if why.Issuer == "" {
-		return errToken
+		return cmp.Or(listed, errToken)
 	}
-	if refusal, listed := verifiedRefusals[why.Reason]; listed {
-		return refusal
-	}
-	return errClaims
+	return cmp.Or(listed, verifiedRefusals[why.Reason], errClaims)
 }

@@ -17,6 +17,7 @@
 package exchange
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
@@ -129,9 +130,7 @@ func FromContext(ctx context.Context) *Exchange {
 
 // WriteHeader implements http.ResponseWriter.
 func (x *Exchange) WriteHeader(status int) {
-	if x.Status == 0 {
-		x.Status = status
-	}
+	x.Status = cmp.Or(x.Status, status)
 	// a sign-in is known to come too often when its header is written already
 	crowded := strings.HasPrefix(x.Method, SignInMethods) && x.service.unauthenticated.full()
 	if crowded || x.service.parting.Load() {

@@ -5,6 +5,7 @@
 package lowering
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"strings"
@@ -71,10 +72,7 @@ func lacking(rpcErr *mcp.Error) string {
 			names = append(names, name+"."+part)
 		}
 	}
-	if len(names) == 0 {
-		return "a capability that it did not declare"
-	}
-	return strings.Join(names, ", ")
+	return cmp.Or(strings.Join(names, ", "), "a capability that it did not declare")
 }
 
 // isNotFound tells whether an error says that a resource does not exist. An error about

@@ -1,6 +1,7 @@
 package directory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -95,10 +96,7 @@ func keyOf(t *ticket.Ticket, c gateway.Caller) primary.Key {
 // guess returns the replica that most likely leads a session, if that lives and does not
 // drain: as was found out before, or the one that opened the session. It costs nothing.
 func (d *Directory) guess(t *ticket.Ticket) replica.ID {
-	at := d.hints.of(t.Key)
-	if at == "" {
-		at = t.OpenedBy()
-	}
+	at := cmp.Or(d.hints.of(t.Key), t.OpenedBy())
 	if at == d.config.Others.Self() || !d.config.Others.IsThere(at) || d.config.Others.Drains(at) {
 		return ""
 	}

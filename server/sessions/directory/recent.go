@@ -1,6 +1,7 @@
 package directory
 
 import (
+	"cmp"
 	"sync"
 
 	"github.com/drawbridge-mcp/drawbridge/server/ticket"
@@ -19,10 +20,7 @@ type recent[V comparable] struct {
 func (r *recent[V]) of(key ticket.Key) V {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if one, known := r.now[key]; known {
-		return one
-	}
-	return r.before[key]
+	return cmp.Or(r.now[key], r.before[key])
 }
 
 // set notes something of a session, or with the zero V that nothing is known.

@@ -78,7 +78,7 @@ func (g *Gateway) Charge(ctx context.Context, c Caller, n int) error {
 	bucket := c.Tenant.requests
 	bucket.N, bucket.Sharer = n, c.key()
 	if err := g.config.Limiter.Take(ctx, bucket); err != nil {
-		return failureOf(limitError{err, []rate{{codeTenantLimit, "requests"}}}).rpcErr
+		return failureOf(limitError{err, []rate{{CodeTenantLimit, "requests"}}}).rpcErr
 	}
 	return nil
 }

@@ -12,8 +12,8 @@ import (
 
 // Stable codes of rates: of a tenant, of one user, and of a tool.
 const (
-	codeTenantLimit = "DB-LIMIT-TENANT"
-	codeUserLimit   = "DB-LIMIT-USER"
+	CodeTenantLimit = "DB-LIMIT-TENANT"
+	CodeUserLimit   = "DB-LIMIT-USER"
 	codeToolLimit   = "DB-LIMIT-TOOL"
 )
 
@@ -39,8 +39,8 @@ func (e limitError) Unwrap() error { return e.error }
 func (e limitError) clientError(exceeded *ratelimit.ExceededError) *mcp.Error {
 	r := e.rates[min(exceeded.Bucket, len(e.rates)-1)]
 	setting := "limits." + r.setting
-	if exceeded.Share && r.code == codeTenantLimit {
-		r.code = codeUserLimit
+	if exceeded.Share && r.code == CodeTenantLimit {
+		r.code = CodeUserLimit
 	}
 	if exceeded.RetryAfter <= 0 {
 		return mcp.Stable(mcp.CodeLimited, r.code, "This is more than "+setting+
@@ -50,7 +50,7 @@ func (e limitError) clientError(exceeded *ratelimit.ExceededError) *mcp.Error {
 	switch {
 	case exceeded.Share:
 		what = "You have used your share of " + setting + ", which for one user is at most half of the burst"
-	case r.code == codeUserLimit:
+	case r.code == CodeUserLimit:
 		what = "You make more requests than " + setting + " allows one user"
 	case r.code == codeToolLimit:
 		what = "This tool is called more often than " + setting + " allows"

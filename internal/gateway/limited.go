@@ -40,7 +40,7 @@ func (g *Gateway) limited(next Handler) Handler {
 		if err := g.charge(ctx, c, c.charged, all, own); err != nil {
 			return mcp.Object{}, limitError{
 				err,
-				[]rate{{codeTenantLimit, "calls"}, {codeUserLimit, "user_calls"}, {codeToolLimit, "tools"}},
+				[]rate{{CodeTenantLimit, "calls"}, {CodeUserLimit, "user_calls"}, {codeToolLimit, "tools"}},
 			}
 		}
 		return next(ctx, c)

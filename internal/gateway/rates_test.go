@@ -127,7 +127,7 @@ func TestACallThatEndsIsNoFaultOfTheLimits(t *testing.T) {
 		errors.New("no answer"):                   "DB-LIMITER",
 		&ratelimit.ExceededError{RetryAfter: 1e9}: "DB-LIMIT-TENANT",
 	} {
-		got := failureOf(limitError{err, []rate{{codeTenantLimit, "calls"}}})
+		got := failureOf(limitError{err, []rate{{CodeTenantLimit, "calls"}}})
 		if got.rpcErr.StableCode() != want || got.inside != (want == "DB-LIMITER") {
 			t.Errorf("%v: told %v, into the log: %v; want %s", err, got.rpcErr, got.inside, want)
 		}

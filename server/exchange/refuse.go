@@ -217,7 +217,7 @@ func AwaitRate(ctx context.Context, refused *mcp.Error, inVain int) bool {
 	if refused == nil || refused.RetryAfter <= 0 {
 		return false
 	}
-	if code := refused.StableCode(); code != "DB-LIMIT-TENANT" && code != "DB-LIMIT-USER" {
+	if code := refused.StableCode(); code != gateway.CodeTenantLimit && code != gateway.CodeUserLimit {
 		return false
 	}
 	wait := max(refused.RetryAfter, min(time.Millisecond<<min(inVain, 11), maxRateWait))

@@ -567,11 +567,14 @@ func leftOut(r registry.Refusal) string {
 	if why, ok := errors.AsType[*registry.QuarantineError](r.Err); ok {
 		return fmt.Sprintf("%s '%s' is quarantined: %v; %s", r.Kind, r.Item, why, why.Cure())
 	}
-	if r.Item == "" && r.Reason == "list" {
+	if isList(r) {
 		return fmt.Sprintf("its list of %ss cannot be read", r.Kind)
 	}
 	return fmt.Sprintf("%s %q is left out: %s", r.Kind, r.Item, mcp.Clip(legible(whyLeftOut(r)), maxReason))
 }
+
+// isList tells whether a refusal leaves out a whole list that could not be read.
+func isList(r registry.Refusal) bool { return r.Item == "" && r.Reason == "list" }
 
 // whyLeftOut says what is wrong with an item that is left out.
 func whyLeftOut(r registry.Refusal) string {

@@ -183,7 +183,7 @@ func offered(s upstream.Status) string {
 func refusals(all []registry.Refusal) string {
 	first := all[0]
 	text := fmt.Sprintf("%s %s: %s", first.Kind, first.Item, whyLeftOut(first))
-	if first.Item == "" && first.Reason == "list" { // it cannot be read
+	if isList(first) {
 		text = fmt.Sprintf("all %ss, %v", first.Kind, first.Err)
 	}
 	return legible(text) + when(len(all) > 1, ", …")

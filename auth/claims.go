@@ -14,9 +14,9 @@ const (
 	maxEarly = 60 * time.Second // how far in the future the time may be at which a token says it was issued
 	lastDate = 253402300799     // the end of the year 9999, in seconds since 1970
 
-	// maxName is how many bytes a subject, client id or key id may have. For sub, OpenID
+	// MaxName is how many bytes a subject, client id or key id may have. For sub, OpenID
 	// Connect Core 1.0 section 2 says so.
-	maxName = 255
+	MaxName = 255
 )
 
 // claims are what a token says. They are of the right types, but nobody has checked yet
@@ -124,7 +124,7 @@ func (c *claims) member(name string) []byte {
 // name somebody.
 func name(value []byte) (string, bool) {
 	s, ok := strictjson.Text(value)
-	return s, ok && len(s) <= maxName
+	return s, ok && len(s) <= MaxName
 }
 
 // audience returns the value of aud, which is one string or an array of strings: RFC 7519

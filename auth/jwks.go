@@ -141,7 +141,7 @@ func setElements(data []byte) ([]json.RawMessage, error) {
 // something else, and its id is one that a token can name.
 func (k *jwk) verifies() bool {
 	return (k.Use == "" || k.Use == "sig") &&
-		(k.Operations == nil || slices.Contains(k.Operations, "verify")) && len(k.ID) <= maxName
+		(k.Operations == nil || slices.Contains(k.Operations, "verify")) && len(k.ID) <= MaxName
 }
 
 // verifying returns the key ready for use, or says why it is not fit for that. A key that

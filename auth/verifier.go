@@ -97,7 +97,7 @@ func (p *parsed) readHeader(data []byte) error {
 			p.algorithm, ok = strictjson.Text(m.Value)
 		case "kid":
 			p.keyID, ok = strictjson.Text(m.Value)
-			ok = ok && len(p.keyID) <= maxName
+			ok = ok && len(p.keyID) <= MaxName
 		case "typ":
 			p.typ = m.Value
 		case "crit", "b64", "zip", "enc":

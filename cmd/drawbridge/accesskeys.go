@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/auth/accesskey"
 	"github.com/drawbridge-mcp/drawbridge/auth/signin/clients"
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
@@ -26,9 +27,6 @@ var keysHelp = help{
 		"every replica within a second.\n" +
 		"Exit 0 when it is done, 1 when not, 2 when the config or the command line is refused.",
 }
-
-// maxSubject is how long the subject of a key may be, in bytes, as that of a token.
-const maxSubject = 255
 
 // keysCommand is the command keys.
 func keysCommand(flags *flag.FlagSet) action {
@@ -51,8 +49,8 @@ func keysCommand(flags *flag.FlagSet) action {
 				verb == "create" && (*tenant == "" || *subject == ""), "create needs -tenant and -subject",
 			},
 			wrong{
-				len(*subject) > maxSubject || strings.TrimSpace(*subject) != *subject,
-				"-subject has 255 bytes at most, and no blanks around it",
+				len(*subject) > auth.MaxName || strings.TrimSpace(*subject) != *subject,
+				fmt.Sprintf("-subject has %d bytes at most, and no blanks around it", auth.MaxName),
 			},
 			wrong{
 				fault != nil || life <= 0 || life > accesskey.MaxLife,

@@ -183,8 +183,9 @@ func (r *Redis) fetchLocked(ctx context.Context, wants []want, now time.Time) er
 	for i := range wants {
 		w := &wants[i]
 		w.prefetch.aside -= w.aside
-		if taken {
-			w.prefetch.owe(w, w.prefetch.view(then))
+		if taken { // what was taken is missing by now, and was not when it was asked for
+			v := w.prefetch.bucket.view(then, w.prefetch.available(then)+w.tokens, w.prefetch.replicas)
+			w.prefetch.owe(w, v)
 			continue
 		}
 		if then.Before(w.prefetch.until) {

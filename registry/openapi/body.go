@@ -148,7 +148,7 @@ func (b *body) formTexts(raw mcp.RawJSON) (string, error) {
 	if !ok {
 		return "", registry.Usagef("arguments.body must be an object")
 	}
-	var pieces []string
+	var f fields
 	for name, member := range o.Members {
 		if member.IsNull() {
 			continue
@@ -157,11 +157,9 @@ func (b *body) formTexts(raw mcp.RawJSON) (string, error) {
 		if field == nil {
 			field = plainField(name)
 		}
-		more, err := field.queryTexts(member)
-		if err != nil {
+		if err := field.addTo(&f, member); err != nil {
 			return "", err
 		}
-		pieces = append(pieces, more...)
 	}
-	return strings.Join(pieces, "&"), nil
+	return f.String(), nil
 }

@@ -2,6 +2,7 @@ package openapi_test
 
 import (
 	"net/url"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -131,6 +132,42 @@ func TestABodyOfAnyTypeIsJSON(t *testing.T) {
 		mustUse(t, tools["op"], `{"body":{"a":1}}`)
 		if r, _ := a.last(t); r.Header.Get("Content-Type") != want {
 			t.Errorf("%s: sent as %q, want %q", types, r.Header.Get("Content-Type"), want)
+		}
+	}
+}
+
+// TestNamesOfArgumentsAreNotRepeatedWithoutEnd sends what would become gigabytes: a long
+// name before each element of a list, or before what stands within an object.
+func TestNamesOfArgumentsAreNotRepeatedWithoutEnd(t *testing.T) {
+	a := newAPI(t)
+	form := []byte(`{"openapi":"3.1.0","info":{"title":"x","version":"1"},"paths":{"/p":{"post":{"operationId":"op",
+		"requestBody":{"content":{"application/x-www-form-urlencoded":{"schema":{"type":"object"},
+			"encoding":{"deep":{"style":"deepObject"}}}}},"responses":{}}}}}`)
+	query := withParameter(
+		`{"name":"deep","in":"query","style":"deepObject","explode":true,"schema":{"type":"object"}}`)
+	name := strings.Repeat("n", 64<<10)
+	ones := "[" + strings.Repeat("1,", 10_000) + "1]"
+	nulls := "[" + strings.Repeat("null,", 10_000) + "null]"
+	for _, test := range []struct {
+		document  []byte
+		arguments string
+	}{
+		{form, `{"body":{"` + name + `":` + ones + `}}`},
+		{form, `{"body":{"deep":{"` + name + `":` + ones + `}}}`},
+		{form, `{"body":{"deep":{"` + name + `":` + nulls + `}}}`},
+		{query, `{"deep":{"` + name + `":` + ones + `}}`},
+		{query, `{"deep":{"` + name[:4000] + `":` + ones + `}}`},
+	} {
+		tools, _ := load(t, a.config(test.document, "op"))
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		text, failed := said(t, mustUse(t, tools["op"], test.arguments))
+		runtime.ReadMemStats(&after)
+		if !failed || !strings.Contains(text, "names") {
+			t.Errorf("%.30q…: got %.100s, error %v", test.arguments, text, failed)
+		}
+		if took := (after.TotalAlloc - before.TotalAlloc) >> 20; took > 100 {
+			t.Errorf("%.30q…: it took %d MiB", test.arguments, took)
 		}
 	}
 }

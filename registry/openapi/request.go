@@ -188,19 +188,17 @@ func (c *caller) path(arguments mcp.Object) (string, error) {
 // query returns the query of a call without the question mark, "" for none. An argument
 // that is missing or null is not written. Errors are *registry.UsageError.
 func (c *caller) query(arguments mcp.Object) (string, error) {
-	var pieces []string
+	var f fields
 	for _, a := range c.arguments {
 		raw := arguments.Value(a.name)
 		if a.location != "query" || raw.IsNull() {
 			continue
 		}
-		more, err := a.queryTexts(raw)
-		if err != nil {
+		if err := a.addTo(&f, raw); err != nil {
 			return "", err
 		}
-		pieces = append(pieces, more...)
 	}
-	return strings.Join(pieces, "&"), nil
+	return f.String(), nil
 }
 
 // headers returns the headers of a request but the credential. The operator's are set

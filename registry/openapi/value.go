@@ -91,30 +91,30 @@ func (v value) joined(escaped func(string) string, between, equals string) strin
 	return strings.Join(pieces, between)
 }
 
-// form is how a style writes values, as an expression of a URI template does.
-// https://www.rfc-editor.org/rfc/rfc6570#appendix-A
+// form is how a style writes values in a path or header, as an expression of a URI
+// template does. https://www.rfc-editor.org/rfc/rfc6570#appendix-A
 type form struct {
 	first string // stands before everything
 	named bool   // the name of the parameter stands before a value
 	// stands between elements or pairs of which each is written on its own, with the name if
-	// the style is named
+	// the style is named; between the others stands a comma
 	between string
-	mark    string // stands between the others; "": a comma
 }
 
-// forms are the styles. https://spec.openapis.org/oas/v3.1.1.html#style-examples
+// forms are the styles of paths and headers.
+// https://spec.openapis.org/oas/v3.1.1.html#style-examples
 var forms = map[string]form{
-	"simple":         {between: ","},
-	"label":          {first: ".", between: "."},
-	"matrix":         {first: ";", between: ";", named: true},
-	"form":           {between: "&", named: true},
-	"spaceDelimited": {between: "&", named: true, mark: " "},
-	"pipeDelimited":  {between: "&", named: true, mark: "|"},
-	"deepObject":     {named: true}, // of a value that is written as JSON
+	"simple": {between: ","},
+	"label":  {first: ".", between: "."},
+	"matrix": {first: ";", between: ";", named: true},
 }
 
-// written returns what the value becomes in the style of the argument, each text in it
-// escaped.
+// marks are what stands between the elements of a list that is one value in a query, by
+// style; in all other styles that is a comma.
+var marks = map[string]string{"spaceDelimited": " ", "pipeDelimited": "|"}
+
+// written returns what the value becomes in the style of the argument, in a path or
+// header, each text in it escaped.
 func (a *argument) written(v value, escaped func(string) string) string {
 	f, name := forms[a.style], ""
 	if f.named {
@@ -122,8 +122,7 @@ func (a *argument) written(v value, escaped func(string) string) string {
 	}
 	switch {
 	case v.plain || !a.explode:
-		mark := cmp.Or(escape(f.mark), ",")
-		return f.first + name + v.joined(escaped, mark, mark)
+		return f.first + name + v.joined(escaped, ",", ",")
 	case v.object:
 		return f.first + v.joined(escaped, f.between, "=")
 	}
@@ -151,40 +150,76 @@ func (a *argument) pathText(v value) (string, error) {
 	return a.written(v, escape), nil
 }
 
-// queryTexts returns the name=value pieces that a value becomes in the query or in a
-// form; an empty list becomes none. The error is a *registry.UsageError.
-func (a *argument) queryTexts(raw mcp.RawJSON) ([]string, error) {
+// maxNames bounds the names in a query or a form together, in bytes. The whole name stands
+// before each element of a list and before whatever an object holds, and callers choose
+// the names in forms and objects: a name of a megabyte before a hundred thousand elements
+// would take all memory.
+const maxNames = 4 << 20
+
+// fields are the name=value pieces of a query or a form.
+type fields struct {
+	pieces []string
+	names  int // bytes
+}
+
+// add adds a field, whose name and text are escaped. The error is a *registry.UsageError.
+func (f *fields) add(name, text string) error {
+	if f.names += len(name); f.names > maxNames {
+		return registry.Usagef(
+			"The arguments repeat their names until these have more than %d bytes: use shorter names, or "+
+				"fewer values.", maxNames)
+	}
+	f.pieces = append(f.pieces, name+"="+text)
+	return nil
+}
+
+// String returns the query or the form.
+func (f *fields) String() string { return strings.Join(f.pieces, "&") }
+
+// addTo adds the fields that a value becomes in the query or in a form; an empty list
+// becomes none. The error is a *registry.UsageError.
+func (a *argument) addTo(f *fields, raw mcp.RawJSON) error {
 	if a.style == "deepObject" && !a.asJSON {
-		return a.deepTexts(nil, a.parameter, raw)
+		return a.addDeep(f, a.parameter, raw)
 	}
 	v, err := a.read(raw)
-	mark := forms[a.style].mark
+	name, mark := escape(a.parameter), marks[a.style]
 	has := func(text string) bool { return strings.Contains(text, mark) }
 	switch {
 	case err != nil:
-		return nil, err
+		return err
 	case v.plain:
+		return f.add(name, a.escaped(v.parts[0][0]))
 	case v.object && a.explode:
-		return nil, registry.Usagef("arguments.%s must not be an object", a.name)
+		return registry.Usagef("arguments.%s must not be an object", a.name)
 	case len(v.parts) == 0:
-		return nil, nil
+		return nil
 	case a.explode:
+		for _, part := range v.parts {
+			if err := f.add(name, a.escaped(part[0])); err != nil {
+				return err
+			}
+		}
+		return nil
 	// a comma within an element is encoded and one between two is not; these are alike
 	case mark != "" && slices.ContainsFunc(v.texts(), has):
-		return nil, registry.Usagef(
+		return registry.Usagef(
 			"arguments.%s: no element may have %q, which stands between elements", a.name, mark)
-	default:
-		return []string{a.written(v, a.escapedElement)}, nil
 	}
-	return []string{a.written(v, a.escaped)}, nil
+	mark = cmp.Or(escape(mark), ",")
+	return f.add(name, v.joined(a.escapedElement, mark, mark))
 }
 
-// deepTexts appends the pieces of a value, or of what stands within it, in the style
+// addDeep adds the fields of a value, or of what stands within it, in the style
 // deepObject: name[key]=value, and name[0]=value for a list. The specification does not
 // define what nested objects and lists become; most APIs read name[key][key] and
 // name[key][0].
 // https://spec.openapis.org/oas/v3.1.1.html#style-examples
-func (a *argument) deepTexts(pieces []string, name string, raw mcp.RawJSON) ([]string, error) {
+func (a *argument) addDeep(f *fields, name string, raw mcp.RawJSON) error {
+	if len(name) > maxPathText { // each member would copy it
+		return registry.Usagef("arguments.%s: names within names have more than %d bytes together",
+			mcp.Clip(a.name, maxReason), maxPathText)
+	}
 	var members []mcp.Member
 	elements, _ := raw.Elements()
 	for i, element := range elements {
@@ -193,20 +228,19 @@ func (a *argument) deepTexts(pieces []string, name string, raw mcp.RawJSON) ([]s
 	o, _ := mcp.ObjectOf(raw)
 	for key, member := range o.Members {
 		if strings.ContainsAny(key, "[]") {
-			return nil, registry.Usagef("arguments.%s: a name in it must not have brackets", a.name)
+			return registry.Usagef("arguments.%s: a name in it must not have brackets", a.name)
 		}
 		members = append(members, mcp.Member{Name: key, Value: member})
 	}
 	for _, m := range members {
-		var err error
-		if pieces, err = a.deepTexts(pieces, name+"["+m.Name+"]", m.Value); err != nil {
-			return nil, err
+		if err := a.addDeep(f, name+"["+m.Name+"]", m.Value); err != nil {
+			return err
 		}
 	}
 	if text, ok := scalar(raw); ok { // null is not written
-		pieces = append(pieces, escape(name)+"="+a.escaped(text))
+		return f.add(escape(name), a.escaped(text))
 	}
-	return pieces, nil
+	return nil
 }
 
 // headerText returns what the value becomes in a header. It refuses every character but

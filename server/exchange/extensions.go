@@ -28,7 +28,7 @@ func (u *unknownExtensions) first(id string) bool {
 	if u.logged[id] || len(u.logged) >= maxUnknownExtensions {
 		return false
 	}
-	u.logged[id] = true
+	u.logged[strings.Clone(id)] = true // or all of the message would stay in memory
 	return true
 }
 

@@ -159,8 +159,8 @@ func (sub *subscription) Open(ctx context.Context, x *exchange.Exchange) (*strea
 // longer than the body of the request.
 func requestOfListener(ctx context.Context, x *exchange.Exchange) *gateway.Request {
 	r := requestFrom(ctx, x)
-	r.Client, r.From.Version = strings.Clone(r.Client), strings.Clone(r.From.Version)
-	r.From.Name = r.Client
+	r.Client = strings.Clone(exchange.Cut(r.Client))
+	r.From.Name, r.From.Version = r.Client, strings.Clone(exchange.Cut(r.From.Version))
 	return &r
 }
 

@@ -1,9 +1,12 @@
 package modern
 
 import (
+	"strings"
 	"testing"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/notices"
 )
 
@@ -37,5 +40,18 @@ func TestAStateThatComesMeanwhileIsKept(t *testing.T) {
 	next("b 2")()
 	if _, _, more := sub.first(&sub.tasks); more || memory.InUse() != 0 {
 		t.Errorf("there are more: %t, and %d bytes are held, want none", more, memory.InUse())
+	}
+}
+
+// TestLittleIsKeptOfWhatAListenerSaysOfItself: it stays for as long as a subscription, and
+// nothing counts it.
+func TestLittleIsKeptOfWhatAListenerSaysOfItself(t *testing.T) {
+	t.Parallel()
+	long := mcp.String(strings.Repeat("x", 1<<20))
+	info := mcp.NewObject(mcp.Member{Name: "name", Value: long}, mcp.Member{Name: "version", Value: long})
+	x := &exchange.Exchange{Meta: mcp.NewObject(mcp.Member{Name: mcp.MetaClientInfo, Value: info.JSON()})}
+	r := requestOfListener(t.Context(), x)
+	if kept := len(r.Client) + len(r.From.Name) + len(r.From.Version); kept > 1<<10 || r.Client == "" {
+		t.Errorf("%d bytes are kept", kept)
 	}
 }

@@ -2,6 +2,7 @@ package registry_test
 
 import (
 	"fmt"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -307,6 +308,27 @@ func TestNullIsAbsent(t *testing.T) {
 		if string(got) != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
+	}
+}
+
+// TestManyMembersThatAreNullCostLittle takes what is absent out of a definition in one go:
+// a copy for each would cost gigabytes.
+func TestManyMembersThatAreNullCostLittle(t *testing.T) {
+	var nulls strings.Builder
+	for i := range 10_000 {
+		fmt.Fprintf(&nulls, `"n%d":null,`, i)
+	}
+	r, s := registry.New(), source("x", "x", "tool")
+	s.Tools[0].Definition = parse(t, `{`+nulls.String()+`"name":"tool","inputSchema":{"type":"object"}}`)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	mustReplace(t, r, s)
+	runtime.ReadMemStats(&after)
+	if took := (after.TotalAlloc - before.TotalAlloc) >> 20; took > 100 {
+		t.Errorf("it took %d MiB", took)
+	}
+	if tool, err := r.Catalogue().View([]string{"x"}).Lookup("x__tool"); err != nil || tool.Definition.Has("n1") {
+		t.Errorf("got %v, want a tool without the members", err)
 	}
 }
 

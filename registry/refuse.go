@@ -33,10 +33,9 @@ var (
 // the protocol does not have are not looked at.
 // https://modelcontextprotocol.io/specification/2026-07-28/schema
 func checkMembers(definition mcp.Object, of types) (mcp.Object, error) {
-	checked := definition
+	kept := make([]mcp.Member, 0, definition.Len())
 	for name, value := range definition.Members {
 		if value.IsNull() {
-			checked = checked.Without(name)
 			continue
 		}
 		fits := of[name]
@@ -48,10 +47,11 @@ func checkMembers(definition mcp.Object, of types) (mcp.Object, error) {
 			if err != nil {
 				return definition, err
 			}
-			checked = checked.With(name, within)
+			value = within
 		}
+		kept = append(kept, mcp.Member{Name: name, Value: value})
 	}
-	return checked, nil
+	return mcp.NewObject(kept...), nil
 }
 
 // checkWithin is checkMembers for an object, or those in a list. What is neither stays.

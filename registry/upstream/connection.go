@@ -219,8 +219,17 @@ func (c *connection) gives(call *registry.Call) bool {
 	return call.Tasks == mcp.TasksGiven && c.tasks() == mcp.TasksGiven
 }
 
-// declare records the capabilities of the server.
-func (c *connection) declare(capabilities mcp.Object) { c.capabilities.Store(&capabilities) }
+// maxDeclared bounds the capabilities of a server that are kept, in bytes.
+const maxDeclared = 64 << 10
+
+// declare records the capabilities of the server. It keeps a copy, because the answer that
+// they stand in may be thousands of times as long. Those that are too large stay unknown.
+func (c *connection) declare(capabilities mcp.Object) {
+	if capabilities.Size() <= maxDeclared {
+		kept, _ := mcp.ObjectOf(capabilities.JSON())
+		c.capabilities.Store(&kept)
+	}
+}
 
 // declared returns the capabilities of the server. known is false as long as it has
 // declared nothing.

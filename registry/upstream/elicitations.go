@@ -30,12 +30,22 @@ type elicitation struct {
 	tell    func(id string) // as registry.Call.OnOpened
 }
 
+// elicitationOf returns the server's id of the address in the params of a question, "" if
+// there is none, or one that is too long.
+func elicitationOf(params mcp.Object) string {
+	id := params.Text("elicitationId")
+	if len(id) > maxElicitationID {
+		return ""
+	}
+	return id
+}
+
 // rename returns the params of a question with an id of the gateway in place of the
 // server's, or without one if they have none, or tell is nil.
 func (e *elicitations) rename(params mcp.Object, tell func(id string)) mcp.Object {
-	own := params.Text("elicitationId")
+	own := elicitationOf(params)
 	params = params.Without("elicitationId")
-	if own == "" || len(own) > maxElicitationID || tell == nil {
+	if own == "" || tell == nil {
 		return params
 	}
 	e.mu.Lock()

@@ -118,7 +118,7 @@ func (one *listing) take(cfg *Config, r reading) (differs bool, repaired int) {
 	one.text, one.items = text, make([]mcp.Object, 0, len(r.raw))
 	one.refused, one.withheld, one.released = nil, nil, nil
 	for _, raw := range r.raw {
-		definition, _ := mcp.ObjectOf(raw)
+		definition, _ := mcp.ObjectOf(bytes.Clone(raw)) // or an item would keep its whole page
 		repaired += one.admit(cfg, definition)
 	}
 	return true, repaired

@@ -209,7 +209,7 @@ func (q *questions) ask(m *mcp.Message, stray bool) *mcp.Error {
 	q.seen[m.ID] = true
 	q.open = append(q.open, question{
 		id: m.ID, key: questionKey(q.prefix, len(q.seen)), request: inputRequest(m.Method, params),
-		stray: stray, elicitation: m.Params.Text("elicitationId"),
+		stray: stray, elicitation: elicitationOf(m.Params),
 	})
 	pace.Signal(q.asked)
 	return nil

@@ -98,7 +98,7 @@ func (p *parking) beginReader(who auth.Owner, one task, i *item,
 	// nothing else of the request that happens to be the first one is kept
 	read := &registry.Call{
 		Method: own.method, Principal: c.Principal, Trace: c.Trace, Capabilities: c.Capabilities,
-		Extensions: c.Extensions, Client: c.Client, Tasks: c.Tasks, Task: c.Task, Memory: c.Memory,
+		Extensions: c.Extensions, Tasks: c.Tasks, Task: c.Task, Memory: c.Memory,
 	}
 	d = p.newCall(who, one.seat, &own, read)
 	d.until, d.notes, d.cost = one.until, nil, parkedCost

@@ -105,10 +105,13 @@ func appendMeta(dst []byte, id mcp.ID, meta mcp.Object, own string) []byte {
 	return append(dst, '}')
 }
 
+// maxToken bounds a progress token, in bytes: each notification repeats it.
+const maxToken = 1 << 10
+
 // isToken tells whether raw may be a progress token: a string or an integer.
 func isToken(raw mcp.RawJSON) bool {
 	_, isInt := raw.Int()
-	return isInt || raw.IsText()
+	return len(raw) <= maxToken && (isInt || raw.IsText())
 }
 
 // notifier returns a function that passes notifications of a call on to its caller:

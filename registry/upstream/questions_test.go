@@ -29,3 +29,20 @@ func TestALongIDOfAnAddressIsNotKept(t *testing.T) {
 		}
 	}
 }
+
+// TestALongProgressTokenIsNone: each notification would repeat it, so that a call would be
+// answered with any number of megabytes a second.
+func TestALongProgressTokenIsNone(t *testing.T) {
+	t.Parallel()
+	for token, want := range map[string]string{
+		"mine": `{"progressToken":7}`, strings.Repeat("t", maxToken): `{}`,
+	} {
+		meta := mcp.NewObject(mcp.Member{Name: mcp.MetaProgressToken, Value: mcp.String(token)})
+		if got := string(appendMeta(nil, "7", meta, "")); got != want {
+			t.Errorf("a token of %d bytes: the server gets %.100s, want %s", len(token), got, want)
+		}
+		if hears := notifier(&registry.Call{}, meta) != nil; hears != (want != `{}`) {
+			t.Errorf("a token of %d bytes: the client hears of progress: %v", len(token), hears)
+		}
+	}
+}

@@ -170,6 +170,10 @@ func Question(revision string, capabilities mcp.Object, method string, params mc
 	return params
 }
 
+// maxBeside bounds what stands in a message besides its content, in bytes, if that is
+// split: each of its blocks would have a copy.
+const maxBeside = 256
+
 // lowerSampling brings a request for sampling into a revision. Since 2025-11-25 a message
 // may have several blocks, and including context needs a capability.
 func lowerSampling(revision string, capabilities, params mcp.Object) mcp.Object {
@@ -187,7 +191,8 @@ func lowerSampling(revision string, capabilities, params mcp.Object) mcp.Object 
 		if !several {
 			blocks = []mcp.RawJSON{message.Value("content")}
 		}
-		if !ok || !several && !blocks[0].IsObject() {
+		if !ok || !several && !blocks[0].IsObject() ||
+			len(blocks) > 1 && message.Without("content").Size() > maxBeside {
 			split = append(split, raw)
 			continue
 		}

@@ -140,7 +140,8 @@ func (a *argument) pathText(v value) (string, error) {
 		if !harmless(text) {
 			return "", registry.Usagef(
 				"arguments.%s must not be . or .., have them or nothing between slashes, have control "+
-					"characters or be longer than %d bytes: it is part of the address", a.name, maxPathText)
+					"characters, be encoded more than %d times or be longer than %d bytes: it is part of "+
+					"the address", a.name, maxLayers, maxPathText)
 		}
 		if !a.slashes && hasSlash(text) {
 			return "", registry.Usagef("arguments.%s must not have slashes: it is one part of the address",
@@ -290,27 +291,32 @@ var harmlessReserved = strings.NewReplacer("%3A", ":", "%2F", "/", "%3F", "?", "
 // maxPathText bounds one text within a path, in bytes.
 const maxPathText = 4096
 
+// maxLayers bounds how often a text within a path is encoded: to look through thousands of
+// layers takes a hundredth of a second, and a list has a thousand such texts.
+const maxLayers = 128
+
 // harmless tells whether a text can stand in a path without leading elsewhere, whichever
 // server on the way reads it. It must have no segment that is empty or of dots, also for
 // a server that decodes more than once, takes a backslash for a slash or cuts segments at
-// a semicolon. Decoding ends, because every round makes the text shorter.
+// a semicolon.
 func harmless(text string) bool {
 	if len(text) > maxPathText {
 		return false
 	}
-	for decoded := range registry.Decodings(text, len(text)) {
-		for piece := range strings.SplitSeq(strings.ReplaceAll(decoded, `\`, "/"), "/") {
+	plain := text
+	for plain = range registry.Decodings(text, maxLayers) {
+		for piece := range strings.SplitSeq(strings.ReplaceAll(plain, `\`, "/"), "/") {
 			switch piece, _, _ = strings.Cut(piece, ";"); piece {
 			case "", ".", "..":
 				return false
 			}
 		}
-		if strings.ContainsFunc(decoded,
+		if strings.ContainsFunc(plain,
 			func(c rune) bool { return c < ' ' || c == 0x7F || c == utf8.RuneError }) {
 			return false
 		}
 	}
-	return true
+	return registry.Decode(plain) == plain
 }
 
 // hasSlash tells whether a server on the way may read a text as more than one segment of
@@ -319,7 +325,7 @@ func harmless(text string) bool {
 // parameters for which the document allows reserved characters take slashes.
 // https://spec.openapis.org/oas/v3.2.0.html#parameter-allow-reserved
 func hasSlash(text string) bool {
-	for decoded := range registry.Decodings(text, len(text)) {
+	for decoded := range registry.Decodings(text, maxLayers) {
 		if strings.ContainsAny(decoded, `/\`) {
 			return true
 		}

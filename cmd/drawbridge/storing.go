@@ -118,11 +118,12 @@ func (s *storing) check(ctx context.Context) error {
 	return err
 }
 
-// publish keeps why the store cannot be used, nil if it can, and says when that changes.
+// publish keeps why the store cannot be used, nil if it can, and says when that changes. A
+// stop that ends the question says nothing of the store.
 func (s *storing) publish(ctx context.Context, problem error) {
 	before := s.problem.Swap(&problem)
 	switch was := before != nil && *before != nil; {
-	case problem != nil && !was:
+	case problem != nil && !was && !errors.Is(problem, context.Canceled):
 		s.log.ErrorContext(ctx, "the store cannot be used", slog.Any("error", problem))
 	case problem == nil && was:
 		s.log.InfoContext(ctx, "the store is used again")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -56,4 +57,19 @@ func TestALookSaysOfTheStoreOnlyWhetherItCanBeUsed(t *testing.T) {
 	}
 	close(over)
 	<-asked
+}
+
+// TestAStopIsNoFaultOfTheStore ends the process while it asks how the store is.
+func TestAStopIsNoFaultOfTheStore(t *testing.T) {
+	s := keep(t, keepingConfig(t, ""))
+	var log bytes.Buffer
+	s.log = slog.New(slog.NewTextHandler(&log, nil))
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := s.check(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("got error %v, want that the look was ended", err)
+	}
+	if log.Len() > 0 {
+		t.Errorf("got %s, want nothing", log.String())
+	}
 }

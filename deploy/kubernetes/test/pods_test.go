@@ -458,6 +458,19 @@ func TestDataOfOneReplicaIsOnAVolume(t *testing.T) {
 	}
 }
 
+// TestABackupCanBeRestoredInAPod wants a folder for the copy of a backup, which data
+// restore makes in the temporary folder of a system without data.dir.
+func TestABackupCanBeRestoredInAPod(t *testing.T) {
+	pod := template(t, map[string]any{
+		"config.data": map[string]any{"postgres_file": "/run/secrets/drawbridge/postgres.dsn"},
+	}).Spec
+	volume, mount := pod.Volumes[len(pod.Volumes)-1],
+		pod.Containers[0].VolumeMounts[len(pod.Containers[0].VolumeMounts)-1]
+	if volume.EmptyDir == nil || mount.Name != volume.Name || mount.MountPath != "/tmp" || mount.ReadOnly {
+		t.Errorf("got the volume %v at %v, want a folder at /tmp that can be written", volume, mount)
+	}
+}
+
 // TestADigestWinsOverATag pins the image.
 func TestADigestWinsOverATag(t *testing.T) {
 	digest := "sha256:" + strings.Repeat("0a", 32)

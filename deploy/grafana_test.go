@@ -14,7 +14,7 @@ import (
 // dashboard is what is checked of one.
 type dashboard struct {
 	Templating struct {
-		List []struct{ Name, Query string }
+		List []struct{ Name, Query, AllValue string }
 	}
 	Panels []struct {
 		ID      int
@@ -34,13 +34,18 @@ func readDashboard(t *testing.T) (d dashboard) {
 }
 
 // TestDashboardPanelsAreWhole looks for what Grafana would show wrongly without a word:
-// panels that lie over each other or share an id, variables that nobody defines, and
-// labels in a legend that the expression has summed away.
+// panels that lie over each other or share an id, variables that nobody defines, all of a
+// variable where it means more than the values that other variables leave, and labels in a
+// legend that the expression has summed away.
 func TestDashboardPanelsAreWhole(t *testing.T) {
 	d := readDashboard(t)
 	variables := []string{"__rate_interval"}
 	for _, v := range d.Templating.List {
 		variables = append(variables, v.Name)
+		if v.Name == "instance" && (v.AllValue != "" || !strings.Contains(v.Query, "$namespace")) {
+			t.Errorf("all instances are %q of %s, want those of the job and the namespace", v.AllValue,
+				v.Query)
+		}
 	}
 	taken, ids := make(map[[2]int]string), make(map[int]bool)
 	for _, p := range d.Panels {

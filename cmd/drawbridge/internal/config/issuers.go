@@ -90,8 +90,9 @@ func (r *reader) claims(iss *auth.Issuer) fields {
 			"map":   into(&iss.TenantMap, named(r, "map", r.tenantName)),
 		}),
 		"scopes": r.section("scopes", fields{
-			"claims": into(&iss.ScopeClaims, r.textsOf("claims")),
-			"map":    into(&iss.ScopeMap, named(r, "map", r.text)),
+			"claims": into(&iss.ScopeClaims, r.filled(
+				"an empty list of claims; leave it out for the claim scope", r.textsOf("claims"))),
+			"map": into(&iss.ScopeMap, named(r, "map", r.text)),
 		}),
 		"require":       into(&iss.Require, named(r, "require", r.text)),
 		"subject_claim": into(&iss.SubjectClaim, r.text),

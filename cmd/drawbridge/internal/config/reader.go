@@ -129,7 +129,7 @@ func (r *reader) object(n *node, what string, known fields) bool {
 	return r.entries(n, what, func(m member) {
 		read, ok := known[m.name]
 		if !ok {
-			if cure := cureOf(what, m.name); cure != "" {
+			if cure := cureOf(what, m.name, known); cure != "" {
 				r.fault(m.key, "unknown key %q in %s; %s", m.name, what, cure)
 				return
 			}
@@ -141,8 +141,11 @@ func (r *reader) object(n *node, what string, known fields) bool {
 }
 
 // cureOf says what to write in place of a key that clients and other gateways have in such a
-// mapping, "" for any other key.
-func cureOf(what, key string) string {
+// mapping, or of one whose value stands in a file here; "" for any other key.
+func cureOf(what, key string, known fields) string {
+	if known[key+"_file"] != nil {
+		return "write a file that has it as " + key + "_file"
+	}
 	const (
 		byRules  = "what callers may use is said by the rules of their tenant"
 		byHeader = "write headers: {Authorization: \"Bearer ${TOKEN}\"}, or auth"
@@ -178,7 +181,6 @@ func cureOf(what, key string) string {
 		"a limit per":             "rate is how many a second: 0.5 is one in two seconds",
 		"an issuer client_id":     "write it in sign_in",
 		"an issuer client_secret": "write sign_in, with a file that has it as client_secret_file",
-		"sign_in client_secret":   "write a file that has it as client_secret_file",
 
 		"a tenant allow":        "write rules: [{allow: […]}]",
 		"a tenant deny":         "write rules: [{deny: […]}]",

@@ -127,6 +127,10 @@ func TestServersThatCannotRunAreSkippedWithTheReason(t *testing.T) {
 			"the header authorization stands twice",
 		},
 		{"gateway's header", `{"url": "https://example.com", "headers": {"Host": "x"}}`, "sets Host itself"},
+		{
+			"variable without braces",
+			`{"httpUrl": "https://example.com", "headers": {"Authorization": "Bearer $TOKEN"}}`, "as ${NAME}",
+		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

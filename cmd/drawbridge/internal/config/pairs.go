@@ -9,8 +9,9 @@ import (
 
 // pairs reads names with values, such as headers. The values may be secrets, so no
 // message quotes one. A name that looks like that of a secret may not take the default of
-// a variable: a gateway that runs with a placeholder for its token fails later, and less
-// clearly. The function check returns what is wrong with a pair, "" when nothing is.
+// a variable, and no value may end in a variable without braces: a gateway that runs with
+// a placeholder for its token fails later, and less clearly. The function check returns
+// what is wrong with a pair, "" when nothing is.
 func (r *reader) pairs(
 	what string, check func(name, value string) string,
 ) func(*node) map[string]string {
@@ -22,6 +23,7 @@ func (r *reader) pairs(
 				r.faultFirst(
 					wrong{m.value.kind != scalar, m.value, "a text is wanted here"},
 					wrong{reason != "", m.key, reason},
+					wrong{bareVariable.MatchString(m.value.raw), m.value, "a variable is written as ${NAME}"},
 					wrong{
 						m.value.defaulted && sanitize.NamesSecret(m.name), m.value,
 						"a name like that of a secret allows no default: set the variable or, if this is " +
@@ -33,6 +35,10 @@ func (r *reader) pairs(
 		return out
 	}
 }
+
+// bareVariable is a value that is, or ends in, a variable as shells and some clients write
+// it.
+var bareVariable = regexp.MustCompile(`(^| )\$[A-Z_][A-Z0-9_]*$`)
 
 // checkVariable returns what is wrong with an environment variable for a program, "" when
 // nothing is.

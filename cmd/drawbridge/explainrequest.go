@@ -111,6 +111,10 @@ func happened(e *entry, cfg *config.Config, file string) string {
 		{"rule", rule},
 		{"argument", when(e.Argument != "", "%s does not fit, or is missing", e.Argument)},
 		{"missing", when(len(e.Missing) > 0, "the token lacks %s", strings.Join(e.Missing, " "))},
+		{
+			"cleaned", when(e.Repairs > 0, "%s in the answer: drawbridge help cleaning",
+				count(e.Repairs, "change")),
+		},
 		{"time", inTime(e.Duration) + e.upstream()},
 		{
 			"waited", when(e.WaitedFor != "", "%s, most of it for: %s", inTime(e.Wait),

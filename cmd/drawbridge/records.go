@@ -43,6 +43,7 @@ type entry struct {
 	Rule      string    `json:"rule"`
 	Missing   []string  `json:"missing"`
 	Config    string    `json:"config"`
+	Repairs   int       `json:"repairs"`
 	Count     int       `json:"count"`
 	Upstream  float64   `json:"upstream_seconds"`
 	Wait      float64   `json:"wait_seconds"`

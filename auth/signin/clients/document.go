@@ -176,7 +176,7 @@ func readDocument(id string, data []byte) (Client, error) {
 	}
 	s, err := read(data)
 	u, bad := url.Parse(id)
-	if err != nil || bad != nil || s.id != id || s.secret || s.method != "" && s.method != "none" {
+	if err != nil || bad != nil || s.id != id || s.secret || !s.public {
 		return Client{}, errors.Join(ErrUnknown, errDocument)
 	}
 	made := Client{

@@ -1,6 +1,7 @@
 package clients
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -35,20 +36,24 @@ func Code(err error) string {
 
 // said is what a program says of itself.
 type said struct {
-	id, name, method string
-	redirects        []string
-	secret           bool // it has a member for one
+	id, name  string
+	redirects []string
+	secret    bool // it has a member for one
+	public    bool // it need not prove who it is
 }
 
 // read reads a registration or a document. Members that are not known are ignored, as the
 // RFC asks, and so are redirect URIs that cannot be used: programs register several kinds
-// at once, and one that is bad must not cost them the good ones.
+// at once, and one that is bad must not cost them the good ones. Of several ways to prove
+// who it is, a program leaves the choice to the server.
 // https://www.rfc-editor.org/rfc/rfc7591#section-2
+// https://openid.net/specs/openid-connect-rp-metadata-choices-1_0.html
 func read(data []byte) (said, error) {
 	var members struct {
 		ID        json.RawMessage `json:"client_id"`
 		Name      json.RawMessage `json:"client_name"`
 		Method    json.RawMessage `json:"token_endpoint_auth_method"`
+		Methods   json.RawMessage `json:"token_endpoint_auth_methods_supported"`
 		Secret    json.RawMessage `json:"client_secret"`
 		Expires   json.RawMessage `json:"client_secret_expires_at"`
 		Redirects json.RawMessage `json:"redirect_uris"`
@@ -60,9 +65,11 @@ func read(data []byte) (said, error) {
 	if err != nil && members.Redirects != nil {
 		return said{}, errMetadata
 	}
+	methods, _ := strictjson.Texts(members.Methods) // those that it has beside the one that it prefers
 	s := said{
-		id: textOf(members.ID), name: cleaned(textOf(members.Name)), method: textOf(members.Method),
-		redirects: usable(redirects), secret: members.Secret != nil || members.Expires != nil,
+		id: textOf(members.ID), name: cleaned(textOf(members.Name)), redirects: usable(redirects),
+		secret: members.Secret != nil || members.Expires != nil,
+		public: slices.Contains(append(methods, cmp.Or(textOf(members.Method), "none")), "none"),
 	}
 	if len(s.redirects) == 0 {
 		return said{}, errRedirects

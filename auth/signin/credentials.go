@@ -15,24 +15,25 @@ type credentials struct {
 
 // credentials returns the client of a request. One that the operator has configured with
 // a secret must prove it. All others are public, and prove by PKCE and by their tokens
-// that they are the same as before.
+// that they are the same as before. Many programs do not encode what they send by Basic.
 // https://www.rfc-editor.org/rfc/rfc6749#section-2.3.1
 func (s *core) credentials(r *http.Request, form url.Values) (credentials, error) {
 	id, secret := form.Get("client_id"), form.Get("client_secret")
+	asSent := secret
 	if r.Header.Get("Authorization") != "" {
 		name, password, ok := r.BasicAuth()
 		plain, err := url.QueryUnescape(name)
-		plainSecret, bad := url.QueryUnescape(password)
-		if !ok || err != nil || bad != nil || secret != "" || id != "" && id != plain {
+		plainSecret, _ := url.QueryUnescape(password) // "" unless it is encoded
+		if !ok || err != nil || secret != "" || id != "" && id != plain {
 			return credentials{}, errClient
 		}
-		id, secret = plain, plainSecret
+		id, secret, asSent = plain, plainSecret, password
 	}
 	if id == "" {
 		return credentials{}, errRepeated
 	}
 	fixed := s.registry.FixedBy(id)
-	if fixed != nil && fixed.Secret != "" && !fixed.Proves(secret) {
+	if fixed != nil && fixed.Secret != "" && !fixed.Proves(secret) && !fixed.Proves(asSent) {
 		return credentials{}, errClient
 	}
 	return credentials{id, fixed}, nil

@@ -232,7 +232,7 @@ func TestDynamicRegistrationReadsNoDocument(t *testing.T) {
 // people in with a secret and without consent, and have tokens of their own.
 func TestConfiguredClients(t *testing.T) {
 	t.Parallel()
-	secret := strings.Repeat("s3cret-", 6)
+	secret := strings.Repeat("s3+/cr%t=", 6)
 	w := newWorld(t, func(_ *signin.Config, s *signin.Settings) {
 		s.Registration = clients.RegistrationOff
 		s.Clients = []clients.Fixed{
@@ -285,7 +285,20 @@ func TestConfiguredClients(t *testing.T) {
 	if answer := b.post(base+"/t/umbrella/token", own); answer.StatusCode != http.StatusBadRequest {
 		t.Errorf("at another tenant: status %d", answer.StatusCode)
 	}
-	// Basic, and no consent.
+	// Basic is encoded by some programs, and by others not.
+	for sent, want := range map[string]int{
+		url.QueryEscape(secret): http.StatusOK, secret: http.StatusOK, "": http.StatusUnauthorized,
+		url.QueryEscape(url.QueryEscape(secret)): http.StatusUnauthorized, secret + "%": http.StatusUnauthorized,
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, base+"/token",
+			strings.NewReader("grant_type=client_credentials"))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.SetBasicAuth("ci", sent)
+		if answer := b.do(r); answer.StatusCode != want {
+			t.Errorf("%q by Basic: status %d, want %d", sent, answer.StatusCode, want)
+		}
+	}
+	// No consent is asked for.
 	answer = b.get(w.idp.signIn(t, "ann", b.toProvider(base, query("web", loopback))))
 	code := parsed(t, answer.Header.Get("Location")).Query().Get("code")
 	form := redeem("web", code)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -464,7 +463,6 @@ func TestConsentIsTheBrowsersOwn(t *testing.T) {
 	if again.Get("proof") != form.Get("proof") {
 		t.Error("a second load of the page voids the first")
 	}
-	cookies := maps.Clone(b.cookies)
 	r := httptest.NewRequestWithContext(
 		t.Context(),
 		http.MethodPost,
@@ -475,10 +473,6 @@ func TestConsentIsTheBrowsersOwn(t *testing.T) {
 	r.Header.Set("Origin", "null") // as browsers send it from a page without Referer
 	r.Header.Set("Sec-Fetch-Site", "same-origin")
 	movedTo(t, b.do(r))
-	b.cookies = cookies
-	if answer := b.post(base+"/consent", form); answer.StatusCode != http.StatusConflict {
-		t.Errorf("a second click: status %d, want 409", answer.StatusCode)
-	}
 	b, form = ask()
 	form.Set("decision", "deny")
 	if to := movedTo(
@@ -487,6 +481,35 @@ func TestConsentIsTheBrowsersOwn(t *testing.T) {
 	); to.Query().Get("error") != "access_denied" ||
 		to.Query().Has("code") {
 		t.Errorf("denied: %v", to)
+	}
+}
+
+// TestASecondClickLeadsWhereTheFirstDid has a person click twice: the browser shows the
+// answer to the second click alone. Both lead to the client with one code, until that was
+// redeemed, and one consent is on record. Whoever has the code sees nothing of the page.
+func TestASecondClickLeadsWhereTheFirstDid(t *testing.T) {
+	t.Parallel()
+	kept := &lines{}
+	w := newWorld(t, kept.keep)
+	b := w.browser(t)
+	id := b.register(base, loopback)
+	form := b.asked(w.idp.signIn(t, "ann", b.toProvider(base, query(id, loopback))))
+	first := movedTo(t, b.post(base+"/consent", form))
+	if second := movedTo(t, b.post(base+"/consent", form)); second.String() != first.String() {
+		t.Errorf("the second click leads to %v, want %v", second, first)
+	}
+	kept.expect(t, "a consent with two clicks", annOnRecord+"ok consented")
+	code := first.Query().Get("code")
+	client := w.browser(t)
+	_, client.cookies["__Host-drawbridge-"+form.Get("id")], _ = strings.Cut(code, ".")
+	if answer := client.get(base + "/consent?id=" + form.Get("id")); answer.StatusCode != http.StatusConflict {
+		t.Errorf("the page for whoever has the code: status %d, want 409", answer.StatusCode)
+	}
+	if answer := b.post(base+"/token", redeem(id, code)); answer.StatusCode != http.StatusOK {
+		t.Errorf("token: status %d: %s", answer.StatusCode, read(answer))
+	}
+	if answer := b.post(base+"/consent", form); answer.StatusCode != http.StatusConflict {
+		t.Errorf("a click when the program has its tokens: status %d, want 409", answer.StatusCode)
 	}
 }
 

@@ -134,7 +134,7 @@ func (s *core) arrived(x *exchange, t *attempt, person auth.Principal, id *Ident
 	secret := rand.Text()
 	f.Secret = clients.DigestOf(secret)
 	if t.Client.Kind == clients.Configured && f.Tenant != "" {
-		to, err := s.consented(x, f)
+		to, err := s.consented(x, f, secret)
 		if err != nil {
 			return err
 		}

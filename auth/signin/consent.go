@@ -3,7 +3,6 @@ package signin
 import (
 	"cmp"
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
@@ -42,16 +41,16 @@ func (s *core) consent(x *exchange) error {
 	if !s.isOwnForm(x) || !isProof(values.Get("proof"), secret, f.ID) {
 		return newProblem(http.StatusForbidden, pages.Refused, "forged_consent")
 	}
-	x.dropCookie(cookiePrefix + f.ID)
+	x.setCookie(cookiePrefix+f.ID, secret, codeLife) // for a second click
 	if values.Get("decision") != "allow" {
 		s.denied(x, f)
 		return nil
 	}
-	return s.allowed(x, f, values.Get("tenant"))
+	return s.allowed(x, f, secret, values.Get("tenant"))
 }
 
-// pending returns the family that waits for the consent of this very browser, and the
-// secret in the browser's cookie.
+// pending returns the family that waits for the consent of this very browser, or whose code
+// may be on the way, and the secret in the browser's cookie.
 func (s *core) pending(x *exchange, id string) (f *family, secret string, err error) {
 	cookie, err := x.request.Cookie(cookiePrefix + id)
 	if len(id) != idSize || err != nil {
@@ -64,13 +63,14 @@ func (s *core) pending(x *exchange, id string) (f *family, secret string, err er
 		return nil, "", newProblem(http.StatusBadRequest, pages.OtherBrowser, "consent_expired")
 	case err != nil:
 		return nil, "", s.away(x, "family", err)
+	case f.Stage == stageConsent && isDigest(f.Secret, cookie.Value),
+		f.Stage == stageCode && isDigest(f.Secret, codeOf(cookie.Value, f.ID)):
+		x.at = address{x.at.settings, f.Ask.Tenant}
+		return f, cookie.Value, nil
 	case f.Stage != stageConsent:
 		return nil, "", newProblem(http.StatusConflict, pages.AlreadyDone, "already_done")
-	case !isDigest(f.Secret, cookie.Value):
-		return nil, "", newProblem(http.StatusBadRequest, pages.OtherBrowser, "other_browser")
 	}
-	x.at = address{x.at.settings, f.Ask.Tenant}
-	return f, cookie.Value, nil
+	return nil, "", newProblem(http.StatusBadRequest, pages.OtherBrowser, "other_browser")
 }
 
 // isOwnForm tells whether a browser sent a form from a page of this server. Its pages
@@ -89,9 +89,17 @@ func isProof(proof, secret, id string) bool {
 
 // proofOf returns what a form must bring along, for the secret in the browser's cookie. A
 // page of another site can have the browser send the cookie, but does not know the proof.
-func proofOf(secret, id string) string {
+func proofOf(secret, id string) string { return derived(secret, "consent "+id) }
+
+// codeOf returns the secret of the code that a browser with that secret brings to the
+// client. It is the same however often a person clicks: the browser shows the answer to the
+// last click alone.
+func codeOf(secret, id string) string { return derived(secret, "code "+id) }
+
+// derived returns a text for one use that nobody finds who does not know the secret.
+func derived(secret, use string) string {
 	mac := hmac.New(sha256.New, []byte(secret))
-	mac.Write([]byte("consent " + id))
+	mac.Write([]byte(use))
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
@@ -132,14 +140,14 @@ func (s *core) denied(x *exchange, f *family) {
 
 // allowed gives the client its code by way of the browser. The answer to the form is a
 // page: of a redirect, browsers would hold the client's own next hop against the policy.
-func (s *core) allowed(x *exchange, f *family, tenant string) error {
+func (s *core) allowed(x *exchange, f *family, secret, tenant string) error {
 	if f.Tenant == "" {
 		if !slices.Contains(f.Tenants, tenant) {
 			return newProblem(http.StatusBadRequest, pages.Refused, "no_tenant_chosen")
 		}
 		f.Tenant = tenant
 	}
-	to, err := s.consented(x, f)
+	to, err := s.consented(x, f, secret)
 	if err != nil {
 		return err
 	}
@@ -147,11 +155,15 @@ func (s *core) allowed(x *exchange, f *family, tenant string) error {
 	return nil
 }
 
-// consented makes a family wait for its client, and returns where the browser goes, with
-// the code that the client brings.
-func (s *core) consented(x *exchange, f *family) (to string, err error) {
-	ctx, secret := x.request.Context(), rand.Text()
-	f.Stage, f.Secret = stageCode, clients.DigestOf(secret)
+// consented makes a family wait for its client, and returns where the browser with that
+// secret goes, with the code that the client brings.
+func (s *core) consented(x *exchange, f *family, secret string) (to string, err error) {
+	ctx, code := x.request.Context(), codeOf(secret, f.ID)
+	to = s.answerURL(f.Ask, url.Values{"code": {f.ID + "." + code}})
+	if f.Stage == stageCode { // a second click
+		return to, nil
+	}
+	f.Stage, f.Secret = stageCode, clients.DigestOf(code)
 	f.Until = s.now().Add(codeLife).Unix()
 	err = s.retry(ctx, func() error {
 		if err := s.registry.Keep(ctx, f.Ask.Client, f.Tenant, owner(f.Issuer, f.Subject)); err != nil {
@@ -165,14 +177,14 @@ func (s *core) consented(x *exchange, f *family) (to string, err error) {
 	}
 	s.config.Audit(ctx, f.record("ok", "consented"))
 	s.endSurplus(ctx, f)
-	return s.answerURL(f.Ask, url.Values{"code": {f.ID + "." + secret}}), nil
+	return to, nil
 }
 
 // consentFailed returns the problem of a person of whom something could not be kept, as
 // what says.
 func (s *core) consentFailed(x *exchange, what string, err error) error {
 	switch {
-	case errors.Is(err, store.ErrConflict): // a second click came first
+	case errors.Is(err, store.ErrConflict): // another page of the same came first
 		return newProblem(http.StatusConflict, pages.AlreadyDone, "already_done")
 	case errors.Is(err, store.ErrFull):
 		return newProblem(http.StatusServiceUnavailable, pages.TooMany, "full")

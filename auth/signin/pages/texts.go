@@ -119,9 +119,10 @@ var texts = map[Language]wording{
 			},
 			OtherBrowser: {
 				"This sign-in was not begun here",
-				"It was begun in another browser, or more than ten minutes ago.",
-				"Start again in the program, and stay in one browser. If you did not start a program, " +
-					"close this page.",
+				"It was begun in another browser, or more than ten minutes ago, or you have answered " +
+					"it already.",
+				"Go back to the program. If it still waits, start again there, stay in one browser, and " +
+					"let it keep cookies. If you did not start a program, close this page.",
 			},
 			AlreadyDone: {
 				"This is done already", "You have answered this before, so the program has what it needs.",
@@ -211,9 +212,11 @@ var texts = map[Language]wording{
 			},
 			OtherBrowser: {
 				"Diese Anmeldung wurde nicht hier begonnen",
-				"Sie wurde in einem anderen Browser begonnen oder vor mehr als zehn Minuten.",
-				"Beginnen Sie im Programm noch einmal und bleiben Sie in einem Browser. Wenn Sie kein " +
-					"Programm gestartet haben, schließen Sie diese Seite.",
+				"Sie wurde in einem anderen Browser begonnen oder vor mehr als zehn Minuten, oder Sie " +
+					"haben schon geantwortet.",
+				"Gehen Sie zum Programm zurück. Wenn es noch wartet, beginnen Sie dort noch einmal, " +
+					"bleiben Sie in einem Browser und erlauben Sie ihm Cookies. Wenn Sie kein Programm " +
+					"gestartet haben, schließen Sie diese Seite.",
 			},
 			AlreadyDone: {
 				"Das ist schon erledigt",

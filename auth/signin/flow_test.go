@@ -242,6 +242,7 @@ func TestConfiguredClients(t *testing.T) {
 				Tenant: "acme",
 				Scopes: []string{"read", "write"},
 			}),
+			fixed("cron", clients.Fixed{Secret: secret, Grants: []string{"client_credentials"}, Tenant: "acme"}),
 			fixed("web", clients.Fixed{Secret: secret, Redirects: []string{loopback}}),
 		}
 	})
@@ -272,11 +273,12 @@ func TestConfiguredClients(t *testing.T) {
 		"other scope":    {func(v url.Values) { v.Set("scope", "admin") }, "invalid_scope"},
 		"no client":      {func(v url.Values) { v.Del("client_id") }, "invalid_request"},
 		"unknown client": {func(v url.Values) { v.Set("client_id", "robot") }, "invalid_client"},
+		"without scopes": {func(v url.Values) { v.Set("client_id", "cron") }, ""},
 	} {
 		form, _ := url.ParseQuery(own.Encode())
 		test.change(form)
 		answer := b.post(base+"/token", form)
-		got := object(t, answer)["error"]
+		got, _ := object(t, answer)["error"].(string)
 		if unknown := test.code == "invalid_client"; got != test.code ||
 			unknown != (answer.StatusCode == http.StatusUnauthorized) {
 			t.Errorf("%s: status %d, %v, want %s", name, answer.StatusCode, got, test.code)

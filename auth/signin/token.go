@@ -76,7 +76,8 @@ func (s *core) blame(ctx context.Context, q *request, err error) error {
 }
 
 // ownTokens gives a client that the operator has configured a token of its own. In rules
-// it is the user of that name whom this gateway itself knows.
+// it is the user of that name whom this gateway itself knows. One that has no scopes asks
+// for those of others all the same, because it is told of them.
 // https://www.rfc-editor.org/rfc/rfc6749#section-4.4
 func (s *core) ownTokens(ctx context.Context, at address, q *request) (tokens, error) {
 	c := q.client.fixed
@@ -88,7 +89,7 @@ func (s *core) ownTokens(ctx context.Context, at address, q *request) (tokens, e
 		return tokens{}, f
 	}
 	scopes := c.Scopes
-	if asked := strings.Fields(q.form.Get("scope")); len(asked) > 0 {
+	if asked := strings.Fields(q.form.Get("scope")); len(asked) > 0 && len(scopes) > 0 {
 		scopes = slices.DeleteFunc(slices.Clone(c.Scopes), func(scope string) bool {
 			return !slices.Contains(asked, scope)
 		})

@@ -347,13 +347,14 @@ func TestStrangersDoNotFillTheLog(t *testing.T) {
 			})
 			b := w.browser(t)
 			b.get(base + "/authorize?" + query("https://app.example/client.json", loopback).Encode())
+			b.get(base + "/authorize?" + query("nobody", loopback).Encode())
 			to := b.toProvider(base, query(b.register(base, loopback), loopback))
 			b.get(base + "/callback/corp?error=invalid_scope&state=" + parsed(t, to).Query().Get("state"))
 			b.post(base+"/logout/corp", url.Values{"logout_token": {"none"}})
 			w.store.setAway(errUnavailable)
 			b.post(base+"/token", redeem("app", strings.Repeat("A", 26)+".x"))
 			for _, line := range []string{
-				"sign-in is not possible now", "the provider of a sign-in failed",
+				"sign-in is not possible now", "the provider of a sign-in failed", "a client is not known",
 				"a logout of a provider was not believed", "tokens cannot be given out now",
 			} {
 				if said := strings.Contains(w.log.String(), line); said != logged {
@@ -795,6 +796,10 @@ func TestClientsWithDocuments(t *testing.T) {
 			}
 			if fetches > 1 {
 				t.Errorf("%s: fetched %d times", name, fetches)
+			}
+			unfit := test.want == http.StatusBadRequest && fetches > 0
+			if told := strings.Contains(w.log.String(), "secret or key: "+documentID); told != unfit {
+				t.Errorf("%s: that the document is not fit is in the log: %t", name, told)
 			}
 		}
 	})

@@ -34,7 +34,12 @@ func (s *core) authorize(x *exchange) error {
 	client, err := s.registry.Find(x.request.Context(), query.Get("client_id"))
 	switch {
 	case errors.Is(err, clients.ErrUnknown):
-		return newProblem(http.StatusBadRequest, pages.UnknownClient, "unknown_client")
+		p := newProblem(http.StatusBadRequest, pages.UnknownClient, "unknown_client")
+		p.tell = func() {
+			s.log.LogAttrs(x.request.Context(), slog.LevelInfo, "a client is not known",
+				slog.Any("error", err))
+		}
+		return p
 	case err != nil:
 		return s.away(x, "client", err)
 	}

@@ -29,8 +29,11 @@ const (
 	failedFresh  = 10 * time.Second // for how long a failure stands
 )
 
-// errDocument says that there is a document, and that it is not the client's.
-var errDocument = errors.New("the client's document is not fit")
+// unfit returns the error of a client whose document is there, and is not fit.
+func unfit(id string) error {
+	return fmt.Errorf("%w: what is at its address does not describe it, or says that it proves itself by "+
+		"a secret or key: %s", ErrUnknown, id)
+}
 
 // documents fetches what programs say of themselves on the web. Whoever sends an id of
 // that kind chooses where this gateway connects to: the client that it is given connects
@@ -160,7 +163,7 @@ func (d *documents) load(ctx context.Context, id string) (Client, time.Duration,
 	if answer.Status != http.StatusOK ||
 		kind != "application/json" &&
 			(!strings.HasPrefix(kind, "application/") || !strings.HasSuffix(kind, "+json")) {
-		return Client{}, failedFresh, errors.Join(ErrUnknown, errDocument)
+		return Client{}, failedFresh, unfit(id)
 	}
 	client, err := readDocument(id, answer.Body)
 	if err != nil {
@@ -172,12 +175,12 @@ func (d *documents) load(ctx context.Context, id string) (Client, time.Duration,
 // readDocument returns the client that a document describes.
 func readDocument(id string, data []byte) (Client, error) {
 	if len(data) > maxDocument {
-		return Client{}, errors.Join(ErrUnknown, errDocument)
+		return Client{}, unfit(id)
 	}
 	s, err := read(data)
 	u, bad := url.Parse(id)
 	if err != nil || bad != nil || s.id != id || s.secret || !s.public {
-		return Client{}, errors.Join(ErrUnknown, errDocument)
+		return Client{}, unfit(id)
 	}
 	made := Client{
 		Kind: Document, ID: id, Digest: DigestOf(id), Name: s.name, Host: u.Host, Redirects: s.redirects,

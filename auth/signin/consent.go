@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/base64"
 	"errors"
 	"log/slog"
@@ -38,7 +37,7 @@ func (s *core) consent(x *exchange) error {
 		s.askPerson(x, f, secret)
 		return nil
 	}
-	if !s.isOwnForm(x) || !isProof(values.Get("proof"), secret, f.ID) {
+	if !s.isOwnForm(x) || !hmac.Equal([]byte(values.Get("proof")), []byte(proofOf(secret, f.ID))) {
 		return newProblem(http.StatusForbidden, pages.Refused, "forged_consent")
 	}
 	x.setCookie(cookiePrefix+f.ID, secret, codeLife) // for a second click
@@ -80,11 +79,6 @@ func (s *core) isOwnForm(x *exchange) bool {
 	origin, site := x.request.Header.Get("Origin"), x.request.Header.Get("Sec-Fetch-Site")
 	own := origin == "" || origin == "null" || origin == x.at.settings.PublicURL
 	return own && (site == "" || site == "same-origin")
-}
-
-// isProof tells whether a form has brought along the proof.
-func isProof(proof, secret, id string) bool {
-	return subtle.ConstantTimeCompare([]byte(proof), []byte(proofOf(secret, id))) == 1
 }
 
 // proofOf returns what a form must bring along, for the secret in the browser's cookie. A

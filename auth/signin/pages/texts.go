@@ -139,8 +139,11 @@ var texts = map[Language]wording{
 			},
 			NoAccess: {
 				"Your account has no access here",
-				"You are signed in, but your account is not allowed to use this address.",
-				"Ask your administrator for access, or use the address that you were given.",
+				"The service that knows who you are has signed you in with an account that may not use " +
+					"this address.",
+				"If you have another account, sign out of this one at that service and start again in " +
+					"the program. If not, ask your administrator for access, or use the address that you " +
+					"were given.",
 			},
 			TooMany: {
 				"Too many programs are connected", "No more programs can be connected at this moment.",
@@ -234,9 +237,11 @@ var texts = map[Language]wording{
 			},
 			NoAccess: {
 				"Ihr Konto hat hier keinen Zugang",
-				"Sie sind angemeldet, aber Ihr Konto darf diese Adresse nicht benutzen.",
-				"Bitten Sie Ihre Administration um Zugang, oder nehmen Sie die Adresse, die man Ihnen " +
-					"genannt hat.",
+				"Der Dienst, der Sie kennt, hat Sie mit einem Konto angemeldet, das diese Adresse nicht " +
+					"benutzen darf.",
+				"Wenn Sie ein anderes Konto haben, melden Sie sich dort von diesem ab und beginnen Sie " +
+					"im Programm noch einmal. Wenn nicht, bitten Sie Ihre Administration um Zugang, oder " +
+					"nehmen Sie die Adresse, die man Ihnen genannt hat.",
 			},
 			TooMany: {
 				"Zu viele Programme sind verbunden", "Im Augenblick können keine weiteren verbunden werden.",

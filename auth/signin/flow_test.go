@@ -263,6 +263,11 @@ func TestConfiguredClients(t *testing.T) {
 		!slices.Equal(p.Scopes, []string{"read"}) {
 		t.Errorf("got %+v, %v", p, err)
 	}
+	if got := object(t, b.post(base+"/revoke", url.Values{
+		"token": {got["access_token"].(string)}, "client_id": {"ci"}, "client_secret": {secret},
+	})); got["error"] != "unsupported_token_type" {
+		t.Errorf("revoked: %v, though the token goes on", got)
+	}
 	for name, test := range map[string]struct {
 		change func(url.Values)
 		code   string

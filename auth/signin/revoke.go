@@ -32,14 +32,21 @@ func (s *core) revoke(x *exchange) error {
 	return nil
 }
 
-// revokeOnce ends the family of a token, if the token is of the client.
+// revokeOnce ends the family of a token, if the token is of the client. One without a family
+// goes on, which its client must not take for an end.
+// https://www.rfc-editor.org/rfc/rfc7009#section-2.2.1
 func (s *core) revokeOnce(ctx context.Context, client credentials, token string) error {
 	p, refreshes := readToken(token)
 	id := p.family
 	if !refreshes {
-		if id = s.signer.familyOf(token); id == "" {
+		family, ours := s.signer.familyOf(token)
+		switch {
+		case !ours:
 			return nil
+		case family == "":
+			return &fault{code: "unsupported_token_type", says: "a token of a client itself ends by its time"}
 		}
+		id = family
 	}
 	f, err := s.family(ctx, id)
 	switch {

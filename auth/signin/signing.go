@@ -62,16 +62,15 @@ func (s *signer) sign(at address, claims auth.Claims, scopes []string) (string, 
 	return auth.Sign(s.keys().keys[0], "EdDSA", claims)
 }
 
-// familyOf returns the family of an access token of this server, "" if it is none.
-func (s *signer) familyOf(token string) string {
+// familyOf returns the family of an access token, "" of one that a client has for itself. It
+// is false if the token is none of this server.
+func (s *signer) familyOf(token string) (family string, ours bool) {
 	payload, err := s.keys().public.Payload(token)
 	var claims struct {
 		Family string `json:"family"`
 	}
-	if err != nil || strictjson.Unmarshal(payload, &claims) != nil {
-		return ""
-	}
-	return claims.Family
+	ours = err == nil && strictjson.Unmarshal(payload, &claims) == nil
+	return claims.Family, ours
 }
 
 // tenantClaim has the one tenant that an access token is for.

@@ -51,12 +51,13 @@ func pagesServer(t *testing.T) *httptest.Server {
 	mux := http.NewServeMux()
 	for name, page := range signInPages() {
 		for _, language := range []pages.Language{pages.English, pages.German} {
-			page.Language = language
+			shown := page
+			shown.Language = language
 			path := "/" + name
 			if language == pages.German {
 				path = "/de" + path
 			}
-			mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) { page.Write(w) })
+			mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) { shown.Write(w) })
 		}
 	}
 	mux.HandleFunc("POST /consent", func(w http.ResponseWriter, r *http.Request) {

@@ -47,9 +47,8 @@ async function judge(name, page) {
 await with_(names, { colorScheme: 'light', viewport: { width: 560, height: 700 } }, async (page, name) => {
   await judge(name, page);
   if (pictures) {
-    const height = await page.evaluate(() => document.body.offsetHeight + 2 * document.body.offsetTop);
-    await page.setViewportSize({ width: 560, height });
-    await page.screenshot({ path: `${pictures}/${name.replaceAll('/', '-').replace(/\?.*/, '')}.png` });
+    await page.setViewportSize({ width: 560, height: 100 });
+    await page.screenshot({ path: `${pictures}/${name.replaceAll('/', '-').replace(/\?.*/, '')}.png`, fullPage: true });
     await page.setViewportSize({ width: 560, height: 700 });
   }
 });

@@ -110,10 +110,8 @@ func (s *core) towards(t *attempt) Attempt {
 func (s *core) providerFailed(x *exchange, provider string, err error) error {
 	s.config.Records.SignedIn(provider, "failed")
 	x.Header().Set("Retry-After", "30")
-	p := newProblem(http.StatusServiceUnavailable, pages.ProviderFailed, "provider_failed")
-	p.tell = func() {
+	return newProblem(http.StatusServiceUnavailable, pages.ProviderFailed, "provider_failed").telling(func() {
 		s.log.LogAttrs(x.request.Context(), slog.LevelWarn, "the provider of a sign-in failed",
 			slog.String("provider", provider), slog.Any("error", err))
-	}
-	return p
+	})
 }

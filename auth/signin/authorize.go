@@ -34,12 +34,10 @@ func (s *core) authorize(x *exchange) error {
 	client, err := s.registry.Find(x.request.Context(), query.Get("client_id"))
 	switch {
 	case errors.Is(err, clients.ErrUnknown):
-		p := newProblem(http.StatusBadRequest, pages.UnknownClient, "unknown_client")
-		p.tell = func() {
+		return newProblem(http.StatusBadRequest, pages.UnknownClient, "unknown_client").telling(func() {
 			s.log.LogAttrs(x.request.Context(), slog.LevelInfo, "a client is not known",
 				slog.Any("error", err))
-		}
-		return p
+		})
 	case err != nil:
 		return s.away(x, "client", err)
 	}
@@ -130,10 +128,9 @@ func (s *core) choose(x *exchange, logins []Login, query url.Values) {
 
 // bounce tells a client of a fault by way of the browser.
 func (s *core) bounce(x *exchange, asked ask, f *fault) {
-	line := audit.Record{
+	s.refused(x, "authorize", audit.Record{
 		Outcome: OutcomeOf(http.StatusBadRequest), Reason: f.label(), ClientID: asked.Client.Short(),
-	}
-	s.refused(x, "authorize", line, nil, slog.String("client", line.ClientID))
+	}, nil)
 	to := s.answerURL(asked, url.Values{"error": {f.code}, "error_description": {f.says}})
 	isLoopback := strings.HasPrefix(asked.Redirect, "http://") // no other redirect is
 	if asked.Client.Kind == clients.Configured || isLoopback {

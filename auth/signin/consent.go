@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"slices"
@@ -122,8 +121,7 @@ func (s *core) askPerson(x *exchange, f *family, secret string) {
 
 // denied ends a family that the person does not want, and sends the browser back.
 func (s *core) denied(x *exchange, f *family) {
-	s.refused(x, "consent", f.record("forbidden", "denied"), nil,
-		slog.String("client", f.Ask.Client.Short()))
+	s.refused(x, "consent", f.record("forbidden", "denied"), nil)
 	_ = s.config.Store.Delete(x.request.Context(), familyKind, f.ID) // else it expires
 	to := s.answerURL(
 		f.Ask,

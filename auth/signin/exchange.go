@@ -39,12 +39,13 @@ func (s *core) fail(x *exchange, endpoint string, err error) {
 	}
 	f, is := errors.AsType[*fault](err)
 	if !is {
-		passing := *errUnavailable
-		passing.tell = func() {
-			s.log.LogAttrs(x.request.Context(), slog.LevelWarn, "tokens cannot be given out now",
-				slog.Any("error", err))
+		f = &fault{ // the one answer after which clients keep their tokens and try again
+			code: "temporarily_unavailable", says: "try again in a moment",
+			status: http.StatusServiceUnavailable, tell: func() {
+				s.log.LogAttrs(x.request.Context(), slog.LevelWarn, "tokens cannot be given out now",
+					slog.Any("error", err))
+			},
 		}
-		f = &passing
 	}
 	s.refuse(x, endpoint, f)
 }
@@ -64,18 +65,16 @@ func (s *core) show(x *exchange, p *problemError) {
 // operator what.
 func (s *core) away(x *exchange, what string, err error) error {
 	x.Header().Set("Retry-After", "30")
-	p := newProblem(http.StatusServiceUnavailable, pages.Unavailable, "unavailable")
-	p.tell = func() {
+	return newProblem(http.StatusServiceUnavailable, pages.Unavailable, "unavailable").telling(func() {
 		s.log.LogAttrs(x.request.Context(), slog.LevelWarn, "sign-in is not possible now",
 			slog.String("needs", what), slog.Any("error", err))
-	}
-	return p
+	})
 }
 
 // refused puts a refusal on record, and into the log unless there are too many of its
 // kind, with what tell logs of it; nil: nothing more. line has what is known of who was
 // refused.
-func (s *core) refused(x *exchange, endpoint string, line audit.Record, tell func(), more ...slog.Attr) {
+func (s *core) refused(x *exchange, endpoint string, line audit.Record, tell func()) {
 	s.config.Records.SignInRefused(endpoint, line.Reason)
 	ctx := x.request.Context()
 	if !s.config.Audit(ctx, line) {
@@ -84,11 +83,9 @@ func (s *core) refused(x *exchange, endpoint string, line audit.Record, tell fun
 	if tell != nil {
 		tell()
 	}
-	attrs := append([]slog.Attr{
-		slog.String("endpoint", endpoint), slog.String("reason", line.Reason),
-		slog.String("tenant", x.at.tenant),
-	}, more...)
-	s.log.LogAttrs(ctx, slog.LevelInfo, "sign-in refused", attrs...)
+	s.log.LogAttrs(ctx, slog.LevelInfo, "sign-in refused", slog.String("endpoint", endpoint),
+		slog.String("reason", line.Reason), slog.String("tenant", x.at.tenant),
+		slog.String("client", line.ClientID))
 }
 
 // refuse answers a program with a fault.

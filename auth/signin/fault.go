@@ -21,6 +21,12 @@ func newProblem(status int, page pages.Problem, reason string) *problemError {
 	return &problemError{status: status, page: page, line: audit.Record{Reason: reason}}
 }
 
+// telling returns the problem, of which tell logs what was at fault.
+func (p *problemError) telling(tell func()) *problemError {
+	p.tell = tell
+	return p
+}
+
 func (p *problemError) Error() string { return p.line.Reason }
 
 // fault is an error that a client is told, with a word of OAuth.
@@ -41,11 +47,6 @@ func (f *fault) label() string {
 
 // Faults that several endpoints have.
 var (
-	// The one answer after which clients keep their tokens and try again.
-	errUnavailable = &fault{
-		code: "temporarily_unavailable", says: "try again in a moment", status: http.StatusServiceUnavailable,
-	}
-
 	errClient = &fault{
 		code:   "invalid_client",
 		says:   "the client is not known here, or did not prove who it is: register again",

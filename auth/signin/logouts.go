@@ -27,12 +27,12 @@ func (s *core) logout(x *exchange) error {
 	defer cancel()
 	said, err := verifier.VerifyLogout(brief, form.Get("logout_token"))
 	if err != nil || said.Subject == "" && said.SessionID == "" {
-		tell := func() {
-			s.log.LogAttrs(ctx, slog.LevelWarn, "a logout of a provider was not believed",
-				slog.String("provider", x.name), slog.Any("error", err))
-		}
 		return &fault{
-			code: "invalid_request", says: "the logout token is not fit", reason: "logout_token", tell: tell,
+			code: "invalid_request", says: "the logout token is not fit", reason: "logout_token",
+			tell: func() {
+				s.log.LogAttrs(ctx, slog.LevelWarn, "a logout of a provider was not believed",
+					slog.String("provider", x.name), slog.Any("error", err))
+			},
 		}
 	}
 	// Held for as long as any other, because most providers do not come again.

@@ -39,14 +39,12 @@ func New(cfg Config) *Server {
 func (s *Server) Run(ctx context.Context) error {
 	var others sync.WaitGroup // what may take long
 	others.Go(func() {
-		for s.core.reachAll(ctx); pace.Wait(ctx, reachEvery); {
-			s.core.reachAll(ctx)
-		}
+		s.core.reachAll(ctx)
+		pace.Every(ctx, reachEvery, s.core.reachAll)
 	})
 	others.Go(func() {
-		for s.countFamilies(ctx); pace.Wait(ctx, countEvery); {
-			s.countFamilies(ctx)
-		}
+		s.countFamilies(ctx)
+		pace.Every(ctx, countEvery, s.countFamilies)
 	})
 	defer others.Wait()
 	learn := func(ctx context.Context) { _ = s.Learn(ctx) } // the next one tries again

@@ -180,7 +180,7 @@ func (e *endpoint) read(response *fetch.Answer, secrets []string) (issued, bool,
 			"the endpoint that gives tokens answered %d, which leads elsewhere and is not followed", status)
 	case said.code != "", status >= 400:
 		return issued{}, false, e.refusal(response, said, secrets)
-	case status != http.StatusOK || len(response.Body) > maxAnswer || !ok:
+	case status != http.StatusOK || !ok:
 		return issued{}, false, failed(FaultAway,
 			"the endpoint that gives tokens answered %d with what is no answer of OAuth", status)
 	case !isToken(said.token):
@@ -314,11 +314,8 @@ func (e *endpoint) fetch(ctx context.Context, address string) (metadata, error) 
 	if response.Status != http.StatusOK {
 		return metadata{}, failed(FaultAway, "the metadata of the issuer answered %d", response.Status)
 	}
-	if len(response.Body) > maxMetadata {
-		return metadata{}, failed(FaultAway, "the metadata of the issuer cannot be read")
-	}
 	var found metadata
-	if strictjson.Unmarshal(response.Body, &found) != nil {
+	if strictjson.Unmarshal(response.Body, &found) != nil { // or they are too long, and break off
 		return metadata{}, failed(FaultAway, "the metadata of the issuer are no metadata of OAuth")
 	}
 	if found.Issuer != e.spec.Issuer {

@@ -174,9 +174,6 @@ func (d *documents) load(ctx context.Context, id string) (Client, time.Duration,
 
 // readDocument returns the client that a document describes.
 func readDocument(id string, data []byte) (Client, error) {
-	if len(data) > maxDocument {
-		return Client{}, unfit(id)
-	}
 	s, err := read(data)
 	u, bad := url.Parse(id)
 	if err != nil || bad != nil || s.id != id || s.secret || !s.public {

@@ -33,10 +33,7 @@ func (o *origin) readApp(definition mcp.Object) (app, mcp.Object) {
 		a.AppOnly = a.ForApps && !forModels
 	}
 	a.AppURI = o.exposedView(viewIn(meta))
-	if mapped := o.viewMapped(meta); mapped != nil {
-		definition = definition.With("_meta", mapped)
-	}
-	return a, definition
+	return a, definition.With("_meta", o.viewMapped(meta))
 }
 
 // Listing is a way in which a tool is listed besides that of its definition.

@@ -341,12 +341,8 @@ func (o *origin) exposedView(uri string) string {
 	return o.exposed(uri)
 }
 
-// viewMapped returns _meta with the exposed URI of the view in both places, nil where
-// nothing changes.
+// viewMapped returns _meta with the exposed URI of the view in both places.
 func (o *origin) viewMapped(meta mcp.Object) mcp.RawJSON {
-	if o.prefix == "" {
-		return nil
-	}
 	mapped := meta
 	if ui := meta.Object(mcp.MetaApp); ui.Text(mcp.MetaAppURI) != "" {
 		mapped = mapped.With(mcp.MetaApp,
@@ -374,9 +370,6 @@ func withoutView(meta mcp.Object) mcp.Object {
 // skillMapped returns what a server says of a skill with exposed URIs: its own and those
 // of its files.
 func (o *origin) skillMapped(skill mcp.Object) mcp.Object {
-	if o.prefix == "" {
-		return skill
-	}
 	if uri := skill.Text("uri"); schemeOf(uri) != "" {
 		skill = skill.With("uri", mcp.String(o.exposed(uri)))
 	}

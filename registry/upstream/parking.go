@@ -391,9 +391,6 @@ func (d *parkedCall) giveBack(ctx context.Context) { d.pass(ctx, d.drop()) }
 // pass passes questions on to other calls of the same owner, or tells the server that
 // they end with this call.
 func (d *parkedCall) pass(ctx context.Context, left []question) {
-	if len(left) == 0 {
-		return
-	}
 	for _, answer := range d.session.calls.pass(d.owner, left) {
 		d.session.session.link.Tell(ctx, answer)
 	}

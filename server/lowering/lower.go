@@ -84,9 +84,6 @@ func isNotFound(rpcErr *mcp.Error) bool {
 
 // lowerMeta removes from _meta what only the stateless form has there.
 func lowerMeta(result mcp.Object) mcp.Object {
-	if !result.Has("_meta") {
-		return result
-	}
 	return result.WithMeta(result.Object("_meta").Without(mcp.MetaServerInfo))
 }
 

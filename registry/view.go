@@ -215,11 +215,11 @@ func (v *View) Template(uriTemplate string) (*Item, error) {
 }
 
 func find[T any](items map[string]T, name string) (T, error) {
-	if item, ok := items[name]; ok {
-		return item, nil
+	item, ok := items[name]
+	if !ok {
+		return item, ErrNotFound
 	}
-	var none T
-	return none, ErrNotFound
+	return item, nil
 }
 
 // Lists tells whether items of a server belong in lists. Those of a server that was

@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -40,10 +41,7 @@ func nameTools(operations []*operation) {
 // plainName returns the name of the operation's tool as long as no other operation would
 // have it too.
 func (o *operation) plainName() string {
-	if name := fit(o.id); name != "" {
-		return name
-	}
-	return fit(strings.ToLower(o.method) + "_" + strings.Trim(o.path, "/"))
+	return cmp.Or(fit(o.id), fit(strings.ToLower(o.method)+"_"+strings.Trim(o.path, "/")))
 }
 
 // nameArguments gives each argument its name: the name of its parameter, with characters

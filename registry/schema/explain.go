@@ -91,7 +91,6 @@ func (e *explainer) text() string {
 // value against n, and path is where the value stands. Keywords of n itself come first,
 // then its subschemas in the order of the members they are about.
 func (e *explainer) fault(f *fault, n *node, value any, path []string) {
-	slices.Sort(f.keywords)
 	for _, keyword := range f.keywords {
 		e.keyword(f, n, keyword, value, path)
 	}

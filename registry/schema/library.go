@@ -9,7 +9,9 @@ package schema
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/kaptinlin/jsonschema"
@@ -122,10 +124,10 @@ const maxFaults = 200
 // fault is one invalid node of the library's result: which of its keywords failed, and
 // the invalid nodes below.
 type fault struct {
-	step     string // keyword that led here; "" for $ref and else
-	which    string // property, pattern or index under that keyword
-	at       string // name or index of the value within the value above; "" when it is the same value
-	keywords []string
+	step     string   // keyword that led here; "" for $ref and else
+	which    string   // property, pattern or index under that keyword
+	at       string   // name or index of the value within the value above; "" when it is the same value
+	keywords []string // in order
 	inner    []*fault
 	cut      bool // some of inner were not collected
 }
@@ -134,11 +136,11 @@ type fault struct {
 // failed below not and if is left out, because for these keywords failing is no fault.
 func collect(result *jsonschema.EvaluationResult, budget *int) *fault {
 	*budget--
-	f := &fault{at: strings.TrimPrefix(result.InstanceLocation, "/")}
-	f.step, f.which, _ = strings.Cut(strings.TrimPrefix(result.EvaluationPath, "/"), "/")
-	for keyword := range result.Errors {
-		f.keywords = append(f.keywords, keyword)
+	f := &fault{
+		at:       strings.TrimPrefix(result.InstanceLocation, "/"),
+		keywords: slices.Sorted(maps.Keys(result.Errors)),
 	}
+	f.step, f.which, _ = strings.Cut(strings.TrimPrefix(result.EvaluationPath, "/"), "/")
 	for _, detail := range result.Details {
 		if detail == nil || detail.IsValid() {
 			continue

@@ -484,12 +484,13 @@ func TestServerUpIsLoggedWithWhatItOffers(t *testing.T) {
 	}
 }
 
-// TestARestartIsLoggedWithItsReason loses a server and lets it come back at the third
+// TestARestartIsLoggedWithItsReason loses a server and lets it come back, once, at the third
 // attempt.
 func TestARestartIsLoggedWithItsReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		f := newFleet(registry.New(), metrics.New(prometheus.NewRegistry()),
+		registerer := prometheus.NewRegistry()
+		f := newFleet(registry.New(), metrics.New(registerer),
 			slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 		began := time.Now()
 		f.note(t.Context(), upstream.Status{Server: "box", Since: began})
@@ -525,6 +526,9 @@ func TestARestartIsLoggedWithItsReason(t *testing.T) {
 			if _, got, _ := strings.Cut(strings.TrimSpace(log.String()), " "); got != step.want {
 				t.Errorf("got  %s\nwant %s", got, step.want)
 			}
+		}
+		if got := metricstest.Sum(t, registerer, "drawbridge_upstream_reconnects_total"); got != 1 {
+			t.Errorf("the metric counts %v returns, want one", got)
 		}
 	})
 }

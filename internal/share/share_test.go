@@ -85,6 +85,7 @@ func TestErrorsNameWhoCanMakeRoom(t *testing.T) {
 	want("a user whose colleagues hold much", user(1, 3), 128<<10, share.ErrTenant)
 	want("more than there is", user(1, 3), 2<<20, share.ErrTotal)
 	want("more than there is, whoever waits", user(1, 3), 2<<20, share.ErrNever)
+	want("as much as one user ever gets", user(1, 3), b.Most(), share.ErrTenant)
 	want("more than one user ever gets", user(1, 3), b.Most()+1, share.ErrNever)
 	for n := range 8 {
 		fill(t, b, user(2+n, 1), 64)

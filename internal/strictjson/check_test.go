@@ -122,6 +122,7 @@ func TestErrorsShowNoValues(t *testing.T) {
 		`{"params":{"token":hunter2}}`:             "byte 19",
 		`{"a":["hunter2","hunter2",01e]}`:          `"/a"`,
 		`{"a":{"b":1,"b":"hunter2"}}`:              `"/a/b"`,
+		`[` + strings.Repeat("1", 65) + `]`:        "more than 64 characters",
 		`{"` + long + `":{"x":hunter2}}`:           "€",
 		`{"a":"hunter2","` + long + `":1` + "\x00": "byte",
 	} {

@@ -187,6 +187,9 @@ func TestFilesAreReadToABound(t *testing.T) {
 		written(t, strings.Repeat("k", bound+1)),
 		written(t, strings.Repeat("k", bound)+"\nand more"), // what is within the bound ends with a line
 	}
+	if err := credential.CheckFile(written(t, strings.Repeat("k", bound))); err != nil {
+		t.Errorf("got %v of a file with as much as it may have", err)
+	}
 	if info, err := os.Stat("/proc/kallsyms"); err == nil && info.Size() == 0 {
 		paths = append(paths, "/proc/kallsyms")
 	}

@@ -13,7 +13,8 @@ import (
 
 const (
 	defaultSize = 100_000
-	sampleSize  = 64               // buckets that are looked at to find some to forget
+	fewPart     = 64               // from the size divided by this on, full buckets are forgotten
+	sampleSize  = 8                // buckets that are looked at to find some to forget
 	minRetry    = time.Millisecond // the shortest RetryAfter: rounded down to zero it would mean never
 	// the longest RetryAfter: a tiny Rate gives seconds that overflow a Duration
 	maxRetry = 365 * 24 * time.Hour
@@ -34,11 +35,12 @@ type Memory struct {
 
 var _ Limiter = (*Memory)(nil)
 
-// NewMemory returns a limiter that remembers at most size keys; zero means 100,000. If
-// there are more, it forgets buckets. A bucket that is forgotten starts full when its key
-// comes back. So full buckets are forgotten first, because for them that changes nothing,
-// and then those that are nearly full. A flood of new keys, which an attacker can cause,
-// therefore hardly refills the bucket of somebody who is at the limit.
+// NewMemory returns a limiter that remembers at most size keys; zero means 100,000. A
+// bucket that is forgotten starts full when its key comes back. So where there are more than
+// a few, full ones are forgotten, because for them that changes nothing: what is remembered
+// is of those who come now, and not of all who ever came. If there are too many, those go
+// that are nearly full. A flood of new keys, which an attacker can cause, therefore hardly
+// refills the bucket of somebody who is at the limit.
 func NewMemory(size int) *Memory {
 	return &Memory{size: cmp.Or(size, defaultSize), buckets: make(map[string]*bucket)}
 }
@@ -96,12 +98,16 @@ func (m *Memory) bucketLocked(of *Bucket, now time.Time) *bucket {
 	return b
 }
 
-// rememberLocked remembers a bucket. If there is no room, others are forgotten: the
-// fuller a bucket is, the less is lost with it.
+// rememberLocked remembers a bucket. Unless there are few, those of a sample are forgotten
+// that are full and, if there is no room, the fullest: the fuller a bucket is, the less is
+// lost with it. Were it done among few, each call would make its buckets anew, because
+// those of a calm tenant are full again when the next one comes.
 func (m *Memory) rememberLocked(key string, b *bucket, now time.Time) {
-	if len(m.buckets) >= m.size {
+	if len(m.buckets) >= m.size/fewPart {
+		crowded := len(m.buckets) >= m.size
 		evict.One(m.buckets, sampleSize, func(_ string, old *bucket) (worth float64, may bool) {
-			return 1 - old.has(now)/float64(old.limit.Burst), true
+			worth = 1 - old.has(now)/float64(old.limit.Burst)
+			return worth, crowded || worth <= 0
 		})
 	}
 	m.buckets[key] = b

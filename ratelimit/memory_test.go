@@ -60,6 +60,50 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
+// TestFullBucketsAreForgotten shows that users who do not come back leave nothing behind,
+// however many they were, and that those who are at their limit are remembered.
+func TestFullBucketsAreForgotten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := ratelimit.NewMemory(0)
+		limit := ratelimit.Limit{Rate: 10, Burst: 20}
+		empty := ratelimit.Bucket{Key: "empty", Limit: ratelimit.Limit{Rate: 1e-6, Burst: 5}}
+		if n := taken(t, l, empty); n != 5 {
+			t.Fatalf("%d taken, want 5", n)
+		}
+		for i := range 20_000 {
+			b := ratelimit.Bucket{Key: strconv.Itoa(i), Limit: limit}
+			if refusal := exceeded(t, l, b); refusal != nil {
+				t.Fatalf("a new key was refused: %v", refusal)
+			}
+			time.Sleep(10 * time.Millisecond) // so ten of them are not full at a time
+		}
+		if n := l.Len(); n > 2000 {
+			t.Errorf("%d keys remembered of 20,000, though hardly any bucket lacks a token", n)
+		}
+		if refusal := exceeded(t, l, empty); refusal == nil {
+			t.Error("the empty bucket was forgotten")
+		}
+	})
+}
+
+// TestFewBucketsAreKept has three buckets refill between calls, which need not make them anew.
+func TestFewBucketsAreKept(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := ratelimit.NewMemory(0)
+		for range 10 {
+			for _, key := range []string{"requests", "calls", "user"} {
+				_ = exceeded(t, l, ratelimit.Bucket{Key: key, Limit: ratelimit.Limit{Rate: 10, Burst: 20}})
+				time.Sleep(time.Minute)
+			}
+		}
+		if n := l.Len(); n != 3 {
+			t.Errorf("%d keys remembered, want 3", n)
+		}
+	})
+}
+
 // TestFullBucketsAreForgottenFirst shows that a flood of keys does not reset a bucket
 // that is in use.
 func TestFullBucketsAreForgottenFirst(t *testing.T) {

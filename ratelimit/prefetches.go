@@ -27,7 +27,7 @@ func (r *Redis) prefetchLocked(b *Bucket, now time.Time) *prefetch {
 
 func (r *Redis) forgetLocked(now time.Time) {
 	crowded := len(r.prefetches) >= prefetchesMost
-	evict.One(r.prefetches, sampleSize/8, func(_ string, l *prefetch) (worth float64, may bool) {
+	evict.One(r.prefetches, sampleSize, func(_ string, l *prefetch) (worth float64, may bool) {
 		if l.isIdle(now) {
 			return 0, true
 		}

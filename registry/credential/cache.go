@@ -26,6 +26,7 @@ type Cache[T any] struct {
 	all    map[CacheKey]*list.Element
 	latest map[auth.Owner]*list.Element // of each owner, the one that was asked for last
 	order  *list.List                   // of *cacheEntry[T], the one asked for last in front
+	over   func(*T) bool                // as NewCache has it
 }
 
 type cacheEntry[T any] struct {
@@ -46,10 +47,17 @@ func valueOf[T any](element *list.Element) *T {
 	return entryOf[T](element).value
 }
 
-// NewCache returns a cache that is empty.
-func NewCache[T any]() *Cache[T] {
+// sampleSize is how many things are looked at for what is over when another one is kept.
+const sampleSize = 8
+
+// NewCache returns a cache that is empty. over tells whether nobody has a use for something
+// any more; it must be quick. When something new is kept, those of a sample are forgotten
+// that are over. Else each cache would fill up, however few callers there are: their tokens
+// are others every hour.
+func NewCache[T any](over func(*T) bool) *Cache[T] {
 	return &Cache[T]{
 		all: map[CacheKey]*list.Element{}, latest: map[auth.Owner]*list.Element{}, order: list.New(),
+		over: over,
 	}
 }
 
@@ -64,6 +72,7 @@ func (c *Cache[T]) At(at CacheKey, fresh func() *T) *T {
 		if c.order.Len() > maxCached {
 			c.forgetLocked(c.order.Back())
 		}
+		c.forgetOverLocked()
 	}
 	c.order.MoveToFront(element)
 	c.latest[at.owner] = element
@@ -82,6 +91,20 @@ func (c *Cache[T]) of(owner auth.Owner) *T {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return valueOf[T](c.latest[owner])
+}
+
+// forgetOverLocked forgets what is over of a random sample: in the order of use, one that
+// lasts and nobody asks for would stand before all others.
+func (c *Cache[T]) forgetOverLocked() {
+	looked := 0
+	for _, some := range c.all {
+		if c.over(valueOf[T](some)) {
+			c.forgetLocked(some)
+		}
+		if looked++; looked == sampleSize {
+			break
+		}
+	}
 }
 
 func (c *Cache[T]) forgetLocked(element *list.Element) {

@@ -78,7 +78,9 @@ type identity struct {
 }
 
 func newIdentities(spec *Identity, l *life) *identities {
-	all := &identities{life: l, spec: spec, cache: NewCache[identity]()}
+	all := &identities{
+		life: l, spec: spec, cache: NewCache(func(one *identity) bool { return one.over(l.cfg.Now()) }),
+	}
 	all.own = all.identityWith(map[string]any{"sub": l.cfg.Issuer})
 	return all
 }

@@ -118,7 +118,10 @@ func newExchanges(spec *Exchange, l *life) *exchanges {
 		own.form.Set("audience", spec.Audience)
 	}
 	own.shared(spec)
-	return &exchanges{life: l, spec: spec, endpoint: own.endpoint, own: own, cache: NewCache[exchanged]()}
+	return &exchanges{
+		life: l, spec: spec, endpoint: own.endpoint, own: own,
+		cache: NewCache(func(one *exchanged) bool { return one.over(l.cfg.Now()) && one.cell.peek() == nil }),
+	}
 }
 
 // kindURN is what the names of the types of tokens begin with:

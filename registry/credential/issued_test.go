@@ -16,8 +16,11 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -310,6 +313,47 @@ func TestTwoTokensOfOneUserAreExchangedEach(t *testing.T) {
 		if got := bearerOf(t, grant(t, s, p)); got != "for-"+scope {
 			t.Errorf("got %s with a token for %s", got, scope)
 		}
+	}
+}
+
+// TestWhatExpiredTokensBroughtIsForgotten has callers who do not come back: when their tokens
+// and what was given for these have expired, the next callers find the memory free.
+func TestWhatExpiredTokensBroughtIsForgotten(t *testing.T) {
+	const callers, size = 200, 15_000
+	people := newTokenIssuer(t, issuer)
+	e := newEndpoint(t, func(w http.ResponseWriter, _ url.Values, _ int) {
+		give(w, strings.Repeat("x", size), 3600)
+	})
+	var ahead atomic.Int64 // of the clock
+	s := source(t, credential.Config{
+		Spec: credential.Spec{Exchange: &credential.Exchange{Client: e.client(t), Audience: "crm"}},
+		Now:  func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) },
+	})
+	comes := func(subject string) {
+		p, _ := people.caller(issuer, subject, "acme", nil)
+		grant(t, s, p)
+	}
+	heap := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	comes("ann")
+	before := heap()
+	for i := range callers {
+		comes(strconv.Itoa(i))
+	}
+	held := heap() - before
+	if held < callers*size {
+		t.Fatalf("%d callers hold %d bytes, want %d at least", callers, held, callers*size)
+	}
+	ahead.Store(int64(2 * time.Hour))
+	for i := range callers / 4 {
+		comes("later " + strconv.Itoa(i))
+	}
+	if left := heap() - before; left > held/2 {
+		t.Errorf("%d bytes are held for callers who are gone, of %d", left, held)
 	}
 }
 

@@ -86,7 +86,7 @@ func newPersonal(ctx context.Context, reg *registry.Registry, c *control) *perso
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
 	return &personal{
 		reg: reg, conn: c, ctx: ctx, end: end, slots: semaphore.NewWeighted(personalReadings),
-		cache: credential.NewCache[ownLists](),
+		cache: credential.NewCache(func(*ownLists) bool { return false }),
 		shared: &sharedLists{
 			claim: c.cfg.Memory.Reserve(share.Server(c.cfg.Name)),
 			all:   map[[sha256.Size]byte]weak.Pointer[registry.Lists]{},

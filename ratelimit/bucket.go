@@ -109,10 +109,8 @@ func (b *bucket) owe(w *want, v view) {
 // forgetParts forgets sharers: of a sample those that owe nothing any more and, if there
 // are too many and all owe something, the one that owes least.
 func (b *bucket) forgetParts(v view) {
-	crowded := len(b.parts) >= partsMost
 	evict.One(b.parts, partsSample, func(_ string, p part) (worth float64, may bool) {
-		owed := v.fade(p) - slack
-		return owed, crowded || owed < 0
+		return v.fade(p) - slack, len(b.parts) >= partsMost
 	})
 }
 

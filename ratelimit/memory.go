@@ -104,10 +104,8 @@ func (m *Memory) bucketLocked(of *Bucket, now time.Time) *bucket {
 // those of a calm tenant are full again when the next one comes.
 func (m *Memory) rememberLocked(key string, b *bucket, now time.Time) {
 	if len(m.buckets) >= m.size/fewPart {
-		crowded := len(m.buckets) >= m.size
 		evict.One(m.buckets, sampleSize, func(_ string, old *bucket) (worth float64, may bool) {
-			worth = 1 - old.has(now)/float64(old.limit.Burst)
-			return worth, crowded || worth <= 0
+			return 1 - old.has(now)/float64(old.limit.Burst), len(m.buckets) >= m.size
 		})
 	}
 	m.buckets[key] = b

@@ -26,12 +26,11 @@ func (r *Redis) prefetchLocked(b *Bucket, now time.Time) *prefetch {
 }
 
 func (r *Redis) forgetLocked(now time.Time) {
-	crowded := len(r.prefetches) >= prefetchesMost
 	evict.One(r.prefetches, sampleSize, func(_ string, l *prefetch) (worth float64, may bool) {
 		if l.isIdle(now) {
 			return 0, true
 		}
-		return 1 / (1 + now.Sub(l.used).Seconds()), crowded && l.trip == nil
+		return 1 / (1 + now.Sub(l.used).Seconds()), len(r.prefetches) >= prefetchesMost && l.trip == nil
 	})
 }
 

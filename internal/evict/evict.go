@@ -8,14 +8,14 @@ import (
 )
 
 // One looks at a random sample of a map. It drops what is worth nothing or, if there is
-// none, what is worth least. A sample keeps it fast however large the map is. It is false
-// if it could drop nothing: worth says of all that it may not.
-func One[K comparable, V any](from map[K]V, sample int, worth func(K, V) (worth float64, may bool)) bool {
+// none, what is worth least of that which may go although it is worth something. A sample
+// keeps it fast however large the map is.
+func One[K comparable, V any](from map[K]V, sample int, worth func(K, V) (worth float64, may bool)) {
 	var victim K
 	least, looked, dropped := math.Inf(1), 0, false
 	for key, value := range from { // Go goes through maps in random order, which makes this a sample
 		is, may := worth(key, value)
-		if may && is <= 0 {
+		if is <= 0 {
 			delete(from, key)
 			dropped = true
 		} else if may && is < least {
@@ -27,9 +27,7 @@ func One[K comparable, V any](from map[K]V, sample int, worth func(K, V) (worth 
 	}
 	if !dropped && !math.IsInf(least, 1) {
 		delete(from, victim)
-		dropped = true
 	}
-	return dropped
 }
 
 // Spans is a map of the present span of time and one of the span before. So what was

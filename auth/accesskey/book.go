@@ -114,22 +114,26 @@ func (b Book) Named(ctx context.Context, subject string) (Key, error) {
 // it was revoked is written first: were the key removed first and the rest failed, a
 // replica would go on with what it holds in memory.
 func (b Book) Revoke(ctx context.Context, id string) (Key, error) {
-	keys, err := b.List(ctx, "")
-	if err != nil {
-		return Key{}, err
-	}
 	if IsKey(id) {
 		id = digest(id)
 	}
-	isOther := func(k Key) bool { return id == "" || !strings.HasPrefix(k.digest, id) }
-	found := slices.DeleteFunc(keys, isOther)
+	// ids are listed in their order, so the keys that begin so are the first of these
+	records, err := b.Store.List(ctx, store.Query{Kind: kindKey, After: id[:min(idSize, len(id))]})
+	if err != nil {
+		return Key{}, err
+	}
+	isOther := func(r store.Record) bool { return id == "" || !strings.HasPrefix(r.ID, id) }
+	found := slices.DeleteFunc(records, isOther)
 	switch {
 	case len(found) == 0:
 		return Key{}, ErrNotFound
 	case len(found) > 1:
 		return Key{}, ErrAmbiguous
 	}
-	k := found[0]
+	k, err := keyOf(found[0])
+	if err != nil {
+		return Key{}, err
+	}
 	_, err = b.Store.Put(ctx, store.Record{
 		Kind: kindRevoked, ID: k.digest, Tenant: k.Tenant, Expires: time.Now().Add(tellTime),
 	})

@@ -498,6 +498,56 @@ func TestFullMemoryForgetsIdleKeys(t *testing.T) {
 	}
 }
 
+// listed is a store that counts how often it lists records.
+type listed struct {
+	store.Database
+
+	lists int
+}
+
+func (l *listed) List(ctx context.Context, q store.Query) ([]store.Record, error) {
+	l.lists++
+	return l.Database.List(ctx, q)
+}
+
+// TestRevokeReadsFewKeys shows that it makes no difference to Revoke how many keys there
+// are.
+func TestRevokeReadsFewKeys(t *testing.T) {
+	settings := store.Config{Ring: seal.RandomRing(), Log: slog.New(slog.DiscardHandler)}
+	file, err := sqlite.Open(filepath.Join(t.TempDir(), "drawbridge.db"), settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = file.Close() }) // nothing is written any more
+	if _, err := file.Replace(t.Context(), func(yield func(store.Row, error) bool) {
+		for i := range 5000 {
+			if !yield(settings.Seal(store.Record{
+				Kind: kindKey, ID: digest(strconv.Itoa(i)), Tenant: "payments", Owner: "ci",
+				Expires: time.Now().Add(time.Hour), Value: []byte(`{"scopes":[],"created":1}`),
+			})) {
+				return
+			}
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	text, k := create(t, file, time.Hour)
+	db := &listed{Database: file}
+	for _, id := range []string{"", k.digest[:1]} {
+		if got, err := (Book{db}).Revoke(t.Context(), id); err == nil {
+			t.Errorf("the key %s is revoked by %q, with which others begin", got.ID, id)
+		}
+	}
+	db.lists = 0
+	if got, err := (Book{db}).Revoke(t.Context(), text); err != nil || got.ID != k.ID || db.lists != 1 {
+		t.Errorf("got %s and error %v after %d lists, want %s after one", got.ID, err, db.lists, k.ID)
+	}
+	other := digest("17")
+	if got, err := (Book{db}).Revoke(t.Context(), other[:idSize]); err != nil || got.digest != other {
+		t.Errorf("got %s and error %v, want %s", got.digest, err, other)
+	}
+}
+
 // asked is a store without records that takes long, and says when it was asked.
 type asked struct {
 	store.Database

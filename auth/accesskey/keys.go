@@ -29,9 +29,12 @@ const (
 	askTime  = 2 * time.Second // of one question to the store
 	useTime  = time.Minute     // between two notes of when keys were used
 
-	maxCached  = 10_000 // keys in memory
-	sampleSize = 16     // of them that are looked at to find one to forget
-	maxUnknown = 4      // questions about keys that are not in memory, at once
+	// maxCached is how many keys are in memory. What a key that was forgotten has open is
+	// taken for that of a revoked one at the next look at rights, so that it is more than
+	// are ever in use at one replica. Each takes about half a KiB.
+	maxCached  = 100_000
+	sampleSize = 16 // of them that are looked at to find one to forget
+	maxUnknown = 4  // questions about keys that are not in memory, at once
 )
 
 // Config is what Keys need. Every field is required.

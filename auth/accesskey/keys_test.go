@@ -498,6 +498,33 @@ func TestFullMemoryForgetsIdleKeys(t *testing.T) {
 	}
 }
 
+// TestKeysOfManyMachinesKeepWhatTheyOpened shows that keys whose streams are idle are not
+// forgotten for others: what they have open would end with the next reload, and go on
+// when they are revoked.
+func TestKeysOfManyMachinesKeepWhatTheyOpened(t *testing.T) {
+	const machines = 50_000
+	r := newReplica(t, open(t))
+	opened := make([]auth.Principal, machines)
+	for i := range opened {
+		id := fmt.Sprintf("%064x", i)
+		now := time.Now()
+		opened[i] = r.principal(r.hold(id, Key{Expires: now.Add(time.Hour), digest: id}, now))
+	}
+	ended := 0
+	for _, p := range opened {
+		if r.Recheck(p) != nil {
+			ended++
+		}
+	}
+	if ended > 0 {
+		t.Errorf("what %d of %d keys have open would end", ended, machines)
+	}
+	r.drop(opened[0].AccessKey())
+	if r.revoked.Load() != 1 || r.Recheck(opened[0]) == nil {
+		t.Error("what the key that was used first has open goes on when it is revoked")
+	}
+}
+
 // listed is a store that counts how often it lists records.
 type listed struct {
 	store.Database

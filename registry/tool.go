@@ -19,7 +19,8 @@ type Tool struct {
 	Item
 	app
 
-	Tasks mcp.Tasks // the form of tasks that its calls may become; zero: none
+	Tasks    mcp.Tasks // the form of tasks that its calls may become; zero: none
+	TaskOnly bool      // it runs only as a task for which its client asks
 	// Unenforced says what of its schemas is not enforced, for operators: parts of a
 	// schema that cannot be checked, and an output schema that is left out of the
 	// definition.
@@ -120,6 +121,7 @@ func newTool(o *origin, offer *Offer) (*Tool, error) {
 	if len(definition.JSON()) > MaxDefinition {
 		return nil, refuse("size", errLarge)
 	}
+	t.TaskOnly = definition.Object("execution").Text("taskSupport") == "required"
 	t.app, definition = o.readApp(definition)
 	t.Definition = definition.With("name", mcp.String(t.Exposed))
 	t.Raw = t.Definition.JSON()
@@ -187,7 +189,7 @@ func (t *Tool) with(offer *Offer) *Tool {
 				Raw: t.Raw, Timeout: offer.Timeout, Headers: t.Headers, origin: t.origin, offered: t.offered,
 				inlined: t.inlined, arguments: t.arguments,
 			},
-			app: t.app, Tasks: offer.Tasks, Unenforced: t.Unenforced, output: t.output,
+			app: t.app, Tasks: offer.Tasks, TaskOnly: t.TaskOnly, Unenforced: t.Unenforced, output: t.output,
 		}
 	}
 	t.callBy(offer.Call)

@@ -58,7 +58,7 @@ func (m *callerView) enter(list listKind, tool *registry.Tool, item *registry.It
 		with := withTasks[list]
 		m.lists[with] = append(m.lists[with], item)
 	}
-	if !needsTask(tool) {
+	if !tool.TaskOnly {
 		m.lists[list] = append(m.lists[list], item)
 	}
 }

@@ -90,7 +90,7 @@ func newCallerView(view *registry.View, allowed grants, compared bool) *callerVi
 			form = tool.ListedAs(registry.Viewless)
 		}
 		all, shown = append(all, form), append(shown, tool)
-		made.tasked = made.tasked || needsTask(tool)
+		made.tasked = made.tasked || tool.TaskOnly
 	}
 	for i, item := range itemsIn(view)[len(view.Tools):] {
 		if _, listed := allowed.of(len(view.Tools) + i); listed && view.Lists(item.Server) {
@@ -287,15 +287,9 @@ type bitset string
 
 func (s bitset) has(i int) bool { return i/8 < len(s) && s[i/8]&(1<<(i%8)) != 0 }
 
-// needsTask tells whether the tool runs only as a task for which its client asks.
-func needsTask(tool *registry.Tool) bool {
-	return tool.Definition.Has("execution") &&
-		tool.Definition.Object("execution").Text("taskSupport") == "required"
-}
-
 // isStranded tells whether nobody can call the tool, because it runs only as a task and
 // its server offers no tasks.
-func isStranded(tool *registry.Tool) bool { return needsTask(tool) && tool.Tasks != mcp.TasksAsked }
+func isStranded(tool *registry.Tool) bool { return tool.TaskOnly && tool.Tasks != mcp.TasksAsked }
 
 // itemsIn returns the items of a view, kind after kind: tools, prompts, resources,
 // templates and skills.

@@ -66,11 +66,11 @@ func (g *Gateway) findTool(c *call) error {
 	if g.hostsApps(c) && visible.isAmbiguous(name) {
 		return errAmbiguousTool
 	}
-	if tool := visible.tool(name); tool != nil && needsTask(tool) && !tool.AppOnly && !c.request.InSession {
+	if tool := visible.tool(name); tool != nil && tool.TaskOnly && !tool.AppOnly && !c.request.InSession {
 		return &capabilityError{mcp.NeedsTasks(mcp.Object{})}
 	}
 	tool, err := g.viewOf(c).Lookup(name)
-	if err != nil || needsTask(tool) || tool.AppOnly {
+	if err != nil || tool.TaskOnly || tool.AppOnly {
 		return g.absent(c, registry.KindTool, name)
 	}
 	return g.refusal(&c.caller, &tool.Item, name)
@@ -92,7 +92,7 @@ func (g *Gateway) usable(c *call, name string) *registry.Tool {
 	if found == nil && g.hostsApps(c) {
 		found = visible.own[name]
 	}
-	if found != nil && (needsTask(found) && c.request.Tasks == 0 || found.AppOnly && !g.hostsApps(c)) {
+	if found != nil && (found.TaskOnly && c.request.Tasks == 0 || found.AppOnly && !g.hostsApps(c)) {
 		return nil
 	}
 	return found

@@ -691,6 +691,25 @@ func TestWarningsAreSaidOnceAndBounded(t *testing.T) {
 	}
 }
 
+// TestWarningsAreWorkedOutOnce asks twice, as load balancers do, and again after changes.
+func TestWarningsAreWorkedOutOnce(t *testing.T) {
+	b, l := newLibrary(t, TenantConfig{ID: "acme", Servers: []string{"lib", "twin"}, Rules: everything().Rules})
+	b.replace(t, l.source("twin")) // with the same prefix
+	first, again := b.Warnings(), b.Warnings()
+	if len(first) == 0 || &first[0] != &again[0] {
+		t.Errorf("got %d warnings, and others when asked again", len(first))
+	}
+	b.SetPolicy("", []TenantConfig{everything()})
+	if got := b.Warnings(); len(got) > 0 {
+		t.Errorf("without the second server: got %q", got)
+	}
+	b.SetPolicy("", []TenantConfig{{ID: "acme", Servers: []string{"lib", "twin"}, Rules: everything().Rules}})
+	b.registry.Remove("twin")
+	if got := b.Warnings(); len(got) > 0 {
+		t.Errorf("after the server went: got %q", got)
+	}
+}
+
 func TestInlineRefs(t *testing.T) {
 	tenant := everything()
 	b, l := newLibrary(t, tenant)

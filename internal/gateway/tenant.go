@@ -102,12 +102,14 @@ type toolLimit struct {
 	limit   ratelimit.Limit
 }
 
-// directory holds all tenants that are served at one time. It is immutable.
+// directory holds all tenants that are served at one time. It is immutable but for its
+// cache.
 type directory struct {
-	byID   map[string]*Tenant
-	ids    []string            // sorted
-	stands map[string]Position // where each tenant stands in the config
-	config string              // digest of the config; "" where there is none
+	byID     map[string]*Tenant
+	ids      []string                             // sorted
+	stands   map[string]Position                  // where each tenant stands in the config
+	config   string                               // digest of the config; "" where there is none
+	warnings cache[*registry.Catalogue, []string] // of the newest; see Gateway.Warnings
 }
 
 // Position is where something stands in the config. The zero Position is nowhere.

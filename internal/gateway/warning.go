@@ -12,8 +12,13 @@ import (
 
 // Warnings returns what an operator should mend, and how: items that are left out because
 // another server has one of the same name, tools that nobody can call, and patterns that
-// match nothing.
+// match nothing. They are shared: do not modify them. Load balancers ask every second, so
+// that they are worked out once for each state of tenants and catalogue.
 func (g *Gateway) Warnings() []string {
+	return g.tenants.Load().warnings.get(g.config.Registry.Catalogue(), 1, g.newWarnings)
+}
+
+func (g *Gateway) newWarnings() []string {
 	var warnings []string
 	said := make(map[*registry.Tool]bool)
 	directory := g.tenants.Load()

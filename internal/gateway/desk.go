@@ -79,14 +79,14 @@ var errMethod = mcp.Stable(mcp.CodeMethodNotFound, "DB-METHOD", "Method not foun
 func (g *Gateway) Run(ctx context.Context) error {
 	var collisions map[registry.Collision]bool
 	var unmatched map[PatternPosition]bool
-	// runs from the first change since patterns were last looked at; nil: none came since
+	// runs from the first change since names and patterns were last looked at; nil: none
+	// came since
 	var quiet <-chan time.Time
 	for {
 		changed := g.config.Registry.Changed()
 		g.rendered.forget()
 		g.callerViews.forget()
 		g.announce()
-		collisions = g.reportCollisions(ctx, collisions)
 		if quiet == nil {
 			quiet = time.After(reportAfter)
 		}
@@ -97,7 +97,8 @@ func (g *Gateway) Run(ctx context.Context) error {
 			case <-g.renewed:
 				again = true
 			case <-quiet:
-				unmatched, quiet = g.reportUnmatched(ctx, unmatched), nil
+				collisions, quiet = g.reportCollisions(ctx, collisions), nil
+				unmatched = g.reportUnmatched(ctx, unmatched)
 			case <-ctx.Done():
 				return nil
 			}
@@ -105,7 +106,8 @@ func (g *Gateway) Run(ctx context.Context) error {
 	}
 }
 
-// reportAfter is how long after a change the gateway looks which patterns match nothing:
-// a reload changes tenants and servers one after the other, and servers come up one by
-// one, so a look right away would report what is right soon.
+// reportAfter is how long after a change the gateway looks which names are taken and which
+// patterns match nothing: a reload changes tenants and servers one after the other, and
+// servers come up one by one, so a look right away would report what is right soon, and
+// make the views of all tenants for each of a hundred servers.
 const reportAfter = time.Second

@@ -720,6 +720,7 @@ func TestCollisionsOfOtherTenantsAreCountedAfterAReload(t *testing.T) {
 			{[]string{"twin"}, 0},
 		} {
 			b.SetPolicy("", []TenantConfig{{ID: "acme", Servers: test.servers}})
+			time.Sleep(reportAfter) // in a bubble
 			synctest.Wait()
 			if got := metricstest.Sum(t, b.metrics, "drawbridge_upstream_items_refused"); got != test.want {
 				t.Errorf("servers %v: %v tools counted as left out, want %v", test.servers, got, test.want)

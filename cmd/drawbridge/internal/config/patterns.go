@@ -221,8 +221,12 @@ func (r *reader) warnTenant(serving []string, m member) {
 // warnDeny warns of a rule that denies "*", which is every tool, and leaves prompts or
 // resources to what some rule of the tenant allows.
 func (r *reader) warnDeny(rules, rule, tenant *node) {
-	var left []string
 	deny := rule.child("deny").items
+	all := slices.IndexFunc(deny, func(at *node) bool { return at.text == "*" })
+	if all < 0 {
+		return
+	}
+	var left []string
 	for _, kind := range []string{"prompt:", "resource:", "skill:"} {
 		allowed := slices.ContainsFunc(rules.items, func(other *node) bool {
 			return slices.ContainsFunc(other.child("allow").items,
@@ -236,11 +240,9 @@ func (r *reader) warnDeny(rules, rule, tenant *node) {
 			left = append(left, `"`+kind+`*"`)
 		}
 	}
-	all := slices.IndexFunc(deny, func(at *node) bool { return at.text == "*" })
-	if all < 0 || len(left) == 0 {
-		return
+	if len(left) > 0 {
+		r.warn(codeDeniesTools, deny[all], []*node{rule, tenant},
+			`"*" denies tools alone, and what rules allow beside them stays allowed; deny %s, too`,
+			strings.Join(left, " and "))
 	}
-	r.warn(codeDeniesTools, deny[all], []*node{rule, tenant},
-		`"*" denies tools alone, and what rules allow beside them stays allowed; deny %s, too`,
-		strings.Join(left, " and "))
 }

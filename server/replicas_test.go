@@ -35,7 +35,7 @@ func TestAnswerAtAnotherReplica(t *testing.T) {
 	baseA, baseB := a.serve(t), b.serve(t)
 	id := a.openAsking(t, mcp.Revision2511)
 	stream := call(t.Context(), t, baseA, inSession("POST", id, askRoots))
-	stream.expect(t, "id: p1", "retry: 1000", "data:", "id: p1")
+	stream.expect(t, "id: p1", "data:", "id: p1")
 	question := questionID.FindStringSubmatch(stream.line(t))
 	if question == nil {
 		t.Fatal("no question came")
@@ -161,7 +161,7 @@ func TestStreamResumesAtAnotherReplica(t *testing.T) {
 	first := strings.TrimPrefix(stream.line(t), "id: ")
 	leave()
 	stream = call(t.Context(), t, baseB, inSession("GET", id, "").with(mcp.HeaderLastEventID, first))
-	stream.expect(t, "id: p1", "retry:", "data:", "id: p1")
+	stream.expect(t, "id: p1", "data:", "id: p1")
 	question := questionID.FindStringSubmatch(stream.line(t))
 	if question == nil {
 		t.Fatal("no question came")

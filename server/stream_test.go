@@ -44,7 +44,7 @@ func TestStreamLegacyPost(t *testing.T) {
 	w := newWorld(t)
 	base := w.serve(t)
 	got := call(t.Context(), t, base, legacyCall(w.open(t, "alice", mcp.Revision2511), "slow_progress"))
-	got.expect(t, "id: p1-0", "retry: 1000", "data:", "id: p1-1", `"method":"notifications/progress"`)
+	got.expect(t, "id: p1-0", "data:", "id: p1-1", `"method":"notifications/progress"`)
 	w.letGo()
 	got.expect(t, "id: p1-2", `"text":"late"`, "")
 }
@@ -54,7 +54,7 @@ func TestStreamLegacyGetAndResume(t *testing.T) {
 	base, id := w.serve(t), w.open(t, "alice", mcp.Revision2511)
 	ctx, leave := context.WithCancel(t.Context())
 	got := call(ctx, t, base, inSession("GET", id, ""))
-	got.expect(t, "id: g1-0", "retry: 1000", "data:")
+	got.expect(t, "id: g1-0", "data:")
 	w.offer(t, "extra")
 	got.expect(t, "id: g1-1", mcp.NotifyToolsChanged)
 	leave()
@@ -72,7 +72,7 @@ func TestAStreamWithoutAnEventBeginsAnew(t *testing.T) {
 	w := newWorld(t)
 	base, id := w.serve(t), w.open(t, "alice", mcp.Revision2511)
 	got := call(t.Context(), t, base, inSession("GET", id, "").with(mcp.HeaderLastEventID, ""))
-	got.expect(t, "id: g1-0", "retry: 1000", "data:")
+	got.expect(t, "id: g1-0", "data:")
 }
 
 func TestStreamResumePost(t *testing.T) {
@@ -80,10 +80,10 @@ func TestStreamResumePost(t *testing.T) {
 	base, id := w.serve(t), w.open(t, "alice", mcp.Revision2511)
 	ctx, leave := context.WithCancel(t.Context())
 	got := call(ctx, t, base, legacyCall(id, "slow_progress"))
-	got.expect(t, "id: p1-0", "retry: 1000", "data:", "id: p1-1", mcp.NotifyProgress)
+	got.expect(t, "id: p1-0", "data:", "id: p1-1", mcp.NotifyProgress)
 	leave()
 	got = call(t.Context(), t, base, inSession("GET", id, "").with("Last-Event-ID", "p1-1"))
-	got.expect(t, "id: p1-1", "retry: 1000", "data:")
+	got.expect(t, "id: p1-1", "data:")
 	w.letGo()
 	got.expect(t, "id: p1-2", `"text":"late"`, "")
 }
@@ -457,7 +457,7 @@ func TestEventGoesToOneConnection(t *testing.T) {
 	w := newWorld(t)
 	base, id := w.serve(t), w.open(t, "alice", mcp.Revision2511)
 	got := call(t.Context(), t, base, inSession("GET", id, ""))
-	got.expect(t, "id: g1-0", "retry: 1000", "data:")
+	got.expect(t, "id: g1-0", "data:")
 	for n := 1; n <= 20; n++ {
 		next := call(t.Context(), t, base, inSession("GET", id, "").with("Last-Event-ID",
 			fmt.Sprintf("g1-%d", n-1)))

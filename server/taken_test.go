@@ -355,7 +355,7 @@ func TestTakenStreamEndsWithItsToken(t *testing.T) {
 				if took := time.Since(opened).Round(time.Second); took != 90*time.Second {
 					t.Errorf("ended after %v, want 90s", took)
 				}
-				if beats := strings.Count(got, "\n: \n"); beats != 4 {
+				if beats := strings.Count(got, "\n: "); beats != 4 {
 					t.Errorf("got %q, want a comment every 20 s", got)
 				}
 			})

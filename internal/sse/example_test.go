@@ -13,7 +13,7 @@ func ExampleAppend() {
 	stream := sse.Append(nil, sse.Event{ID: "7", HasID: true, Data: []byte("{\n}")})
 	stream = sse.AppendComment(stream, "still here")
 	fmt.Printf("%q\n", stream)
-	// Output: "id: 7\ndata: {\ndata: }\n\n: still here\n\n"
+	// Output: "id: 7\ndata: {\ndata: }\n\n: still here\n"
 }
 
 // Read yields the events of a body one by one. The bytes of an event are valid until the

@@ -57,10 +57,10 @@ func Append(dst []byte, e Event) []byte {
 }
 
 // AppendComment appends a comment, which readers ignore. It keeps a stream alive that has
-// nothing to say: proxies close connections that are silent.
-func AppendComment(dst []byte, text string) []byte {
-	return append(appendLines(dst, ": ", []byte(text)), '\n')
-}
+// nothing to say: proxies close connections that are silent. No empty line ends it, since
+// that is for events: the Java SDK stops reading a stream after some hundred empty lines
+// that end none.
+func AppendComment(dst []byte, text string) []byte { return appendLines(dst, ": ", []byte(text)) }
 
 // appendField appends a field whose value must stand in one line.
 func appendField(dst []byte, name, value string) []byte {

@@ -258,7 +258,7 @@ func TestAppend(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", test.name, got, "x"+test.want)
 		}
 	}
-	if got, want := string(sse.AppendComment(nil, "a\nb")), ": a\n: b\n\n"; got != want {
+	if got, want := string(sse.AppendComment(nil, "a\nb")), ": a\n: b\n"; got != want {
 		t.Errorf("comment: got %q, want %q", got, want)
 	}
 }

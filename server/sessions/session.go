@@ -28,7 +28,6 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
 	"github.com/drawbridge-mcp/drawbridge/server/eventlog"
-	"github.com/drawbridge-mcp/drawbridge/server/streams"
 	"github.com/drawbridge-mcp/drawbridge/server/ticket"
 )
 
@@ -264,13 +263,14 @@ func (l *Session) ShortName() string { return l.Name[:12] }
 // Priming returns the event with which a connection begins that sends a stream from after
 // the event of that id, since revision 2025-11-25; nil for older ones. It has this id but
 // no message, so that the client can resume before any other event has come: many clients
-// forget the id with which they resumed.
+// forget the id with which they resumed. It does not say when to resume: the Java SDK gives
+// up a stream with that field in it, and the others wait for a second anyway.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sending-messages-to-the-server
 func (l *Session) Priming(after string) *sse.Event {
 	if l.Client().Revision < mcp.Revision2511 {
 		return nil
 	}
-	return &sse.Event{ID: after, HasID: true, Data: []byte{}, Retry: streams.Retry}
+	return &sse.Event{ID: after, HasID: true, Data: []byte{}}
 }
 
 // ErrSessionEnded is the cause of a call's end with its session; see exchange.ErrCancelled.

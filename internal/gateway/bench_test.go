@@ -125,7 +125,9 @@ func (b *bench) source(name string) registry.Source {
 		return mcp.Object{}, mcp.Stable(mcp.CodeLimited, "DB-LIMIT-TENANT", "as if the gateway had said it")
 	})
 	add("opens", input, func(context.Context, *registry.Call) (mcp.Object, error) {
-		return mcp.Object{}, mcp.Errorf(mcp.CodeURLElicitation, "open an address first")
+		return mcp.Object{}, &mcp.Error{
+			Code: mcp.CodeURLElicitation, Message: "open an address first", Data: mcp.RawJSON("null"),
+		}
 	})
 	add("tells", input, func(ctx context.Context, c *registry.Call) (mcp.Object, error) {
 		params, _ := mcp.ParseObject([]byte(`{"progressToken":1,"progress":1,"message":"half\u202eway"}`))

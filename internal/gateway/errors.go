@@ -582,7 +582,7 @@ func passable(e *mcp.Error) *mcp.Error {
 	if !reserved || e.Code == mcp.CodeInvalidParams || e.Code == mcp.CodeMissingCapability {
 		passed.Code = e.Code
 	}
-	if e.Data == nil || strings.HasPrefix(e.StableCode(), "DB-") {
+	if e.Data.IsNull() || strings.HasPrefix(e.StableCode(), "DB-") {
 		passed = passed.With("code", mcp.String("DB-UPSTREAM-ERROR"))
 	}
 	if data, _ := mcp.ObjectOf(passed.Data); passed.Code == mcp.CodeMissingCapability &&

@@ -163,12 +163,13 @@ func methodIn(raw RawJSON) (string, bool) {
 
 // readAnswer reads a response.
 func (m *Message) readAnswer(envelope Object) error {
+	// Some servers write the one of the two that they do not have as null.
 	result, failure := envelope.Value("result"), envelope.Value("error")
-	if m.ID == "" && failure == nil || (result == nil) == (failure == nil) {
+	if m.ID == "" && failure.IsNull() || result.IsNull() == failure.IsNull() {
 		return Errorf(CodeInvalidRequest,
 			"Invalid request: a message has a method, or an id and either result or error")
 	}
-	if result != nil {
+	if !result.IsNull() {
 		var ok bool
 		if m.Result, ok = ObjectOf(result); !ok {
 			return Errorf(CodeInvalidRequest, "Invalid request: result must be an object")

@@ -213,6 +213,18 @@ func TestDecode(t *testing.T) {
 			code: mcp.CodeInvalidRequest, id: "1",
 		},
 		{name: "neither", text: `{"jsonrpc":"2.0","id":1}`, code: mcp.CodeInvalidRequest, id: "1"},
+		{
+			name: "result beside no error", text: `{"jsonrpc":"2.0","id":1,"result":{},"error":null}`,
+			response: true, id: "1",
+		},
+		{
+			name: "error beside no result", text: `{"jsonrpc":"2.0","id":1,"result":null,"error":{"code":1}}`,
+			response: true, id: "1",
+		},
+		{
+			name: "neither but for their names", text: `{"jsonrpc":"2.0","id":1,"result":null,"error":null}`,
+			code: mcp.CodeInvalidRequest, id: "1",
+		},
 		{name: "result without id", text: `{"jsonrpc":"2.0","result":{}}`, code: mcp.CodeInvalidRequest},
 		{
 			name: "result as a string", text: `{"jsonrpc":"2.0","id":1,"result":"x"}`,

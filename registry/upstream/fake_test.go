@@ -309,6 +309,7 @@ func (f *fake) call(m wire, line []byte, held <-chan struct{}) {
 		f.line("\x00\x01\x02")
 		f.line("")
 		f.line(`{"jsonrpc":"1.0","id":%s,"method":"x"}`, m.ID)
+		f.line(`{"level":"info","msg":"called","id":%s}`, m.ID)
 		f.text(m.ID, "after garbage")
 	case "foreign":
 		f.text(json.RawMessage("999999"), "not yours")

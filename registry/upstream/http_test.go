@@ -2,6 +2,7 @@ package upstream_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -299,6 +300,35 @@ func TestCallInAForgottenSessionIsMadeInAnother(t *testing.T) {
 			if got := len(s.sights("tools/call")); (err != nil) != known || known && got != 2 || !known && got != 3 {
 				t.Errorf("%s, session known %t: got %v after %d calls", name, known, err, got)
 			}
+		}
+	}
+}
+
+// TestAnswersInEveryFormAreTaken has servers answer as some do, and as the Python SDK takes it.
+func TestAnswersInEveryFormAreTaken(t *testing.T) {
+	t.Parallel()
+	for name, send := range map[string]func(w http.ResponseWriter, id json.RawMessage, result string){
+		"with the status 201": func(w http.ResponseWriter, id json.RawMessage, result string) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusCreated)
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, id, result)
+		},
+		"with an error that is null": func(w http.ResponseWriter, id json.RawMessage, result string) {
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s,"error":null}`, id, result)
+		},
+	} {
+		s := &web{
+			list: func(w http.ResponseWriter, m wire) {
+				send(w, m.ID, `{"tools":[{"name":"tool","inputSchema":{"type":"object"}}]}`)
+			},
+			call: func(w http.ResponseWriter, _ *http.Request, m wire) { send(w, m.ID, okResult) },
+		}
+		r := start(t, serve(t, s).config())
+		r.untilTool("tool")
+		result, err := r.call(t.Context(), "tool", `{}`, nil)
+		if err != nil || text(result) != "ok" {
+			t.Errorf("%s: got %s, %v", name, result.JSON(), err)
 		}
 	}
 }

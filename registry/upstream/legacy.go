@@ -95,7 +95,7 @@ func (l *legacy) initialize(ctx context.Context) (revision string, err error) {
 	}
 	revision = result.Text("protocolVersion")
 	if mcp.EraOf(revision) != mcp.Legacy {
-		return "", l.conn.server.protocol("initialize answered with an unknown revision")
+		return "", l.conn.server.protocol("initialize answered with the unknown revision %.40q", revision)
 	}
 	l.conn.declare(result.Object("capabilities"))
 	completion := mcp.AppendRequest(nil, "", mcp.NotifyInitialized, mcp.Object{})

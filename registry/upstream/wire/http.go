@@ -197,7 +197,8 @@ func (l *HTTP) Exchange(ctx context.Context, out *Request) (mcp.Object, error) {
 		return mcp.Object{}, unavailable(sent, err)
 	case answer != nil:
 		return l.takeJSON(ctx, out, answer, reserved)
-	case resp.StatusCode != http.StatusOK:
+	// NestJS answers a POST with 201 if a server does not say otherwise.
+	case resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusCreated:
 		return mcp.Object{}, l.refused(out, s, resp)
 	}
 	if out.Method == mcp.MethodInitialize {

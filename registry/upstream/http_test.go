@@ -304,6 +304,29 @@ func TestCallInAForgottenSessionIsMadeInAnother(t *testing.T) {
 	}
 }
 
+// TestASessionThatIsUnknownByItsCodeIsReplaced has a server say with the id of a call that it
+// does not know its session, as the C# SDK does. The caller does not learn of it.
+func TestASessionThatIsUnknownByItsCodeIsReplaced(t *testing.T) {
+	t.Parallel()
+	s := &web{session: "s"}
+	s.call = func(w http.ResponseWriter, _ *http.Request, m wire) {
+		if len(s.sights("tools/call")) == 2 {
+			sendError(w, http.StatusNotFound, m.ID, -32001, "Session not found")
+			return
+		}
+		sendJSON(w, m.ID, okResult)
+	}
+	r := start(t, serve(t, s).config())
+	r.untilTool("tool")
+	r.must("tool", `{}`)
+	r.must("tool", `{}`)
+	calls := s.sights("tools/call")
+	const header = "Mcp-Session-Id"
+	if len(calls) != 3 || calls[1].header.Get(header) == calls[2].header.Get(header) {
+		t.Errorf("got %d calls, want three, the last in another session", len(calls))
+	}
+}
+
 // TestAnswersInEveryFormAreTaken has servers answer as some do, and as the Python SDK takes it.
 func TestAnswersInEveryFormAreTaken(t *testing.T) {
 	t.Parallel()
@@ -436,7 +459,7 @@ func TestContentEncoding(t *testing.T) {
 // session suspect. Its answer to ping proves that it lives, whatever it says.
 func TestAServerThatDoesNotKnowPingLives(t *testing.T) {
 	t.Parallel()
-	for _, code := range []int{-32601, -32602} {
+	for _, code := range []int{-32601, -32602, -32600, -32603} {
 		s := &web{session: "s", call: func(w http.ResponseWriter, _ *http.Request, m wire) {
 			sendError(w, http.StatusBadRequest, m.ID, -32000, "Bad Request: no valid session ID provided")
 		}}

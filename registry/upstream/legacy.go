@@ -287,11 +287,11 @@ func (l *legacy) restore(ctx context.Context) error {
 	return err
 }
 
-// alive sends a ping. An answer that ping is unknown is a proof of life as well.
+// alive sends a ping. An error in answer to it is a proof of life as well.
 func (l *legacy) alive(ctx context.Context) error {
 	_, err := l.exchange(ctx, l.request(mcp.MethodPing, mcp.Object{}))
-	if answeredWith(err, mcp.CodeMethodNotFound, mcp.CodeInvalidParams) {
-		return nil // the server answered, so it lives; it only does not know ping
+	if isAnswer(err) {
+		return nil // the server does not know ping, for which there is more than one code in use
 	}
 	return err
 }

@@ -25,6 +25,9 @@ const (
 	resumeMax    = 5
 	reconnectMin = 100 * time.Millisecond // the least time between the end of a stream and its resumption
 	lasted       = 10 * time.Second       // a stream that lasted this long was good: the backoff begins anew
+	// the code with which SDKs say, beside 404, that they do not know the session; the one for
+	// C# says so as the answer to the request
+	codeUnknownSession = -32001
 )
 
 // HTTP is Streamable HTTP, of either era. It is safe for concurrent use. Without Begin it
@@ -321,9 +324,13 @@ func (l *HTTP) refused(out *Request, s *session, resp *response) error {
 	begins := out.Method == mcp.MethodInitialize || out.Method == mcp.MethodDiscover
 	// the gateway asks for these again, while their answer would count for good
 	again := begins || out.Method == mcp.MethodListen || mcp.MethodOf(out.Method).Lists
+	if pings && answered != nil && answered.Code != mcp.CodeMethodNotFound &&
+		answered.Code != mcp.CodeInvalidParams {
+		answered = nil // with such a status it is said of the session
+	}
 	switch status := resp.StatusCode; {
-	case status == http.StatusNotFound && s.id != "" && !begins && (answered == nil || pings &&
-		answered.Code != mcp.CodeMethodNotFound && answered.Code != mcp.CodeInvalidParams):
+	case status == http.StatusNotFound && s.id != "" && !begins &&
+		(answered == nil || answered.Code == codeUnknownSession):
 		return &SessionError{l, s}
 	case answered != nil && (status == http.StatusBadRequest || status == http.StatusNotFound ||
 		status == http.StatusInternalServerError && !again):

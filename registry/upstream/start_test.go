@@ -18,7 +18,6 @@ func TestStartTimeoutIsHonoured(t *testing.T) {
 		cfg.StartTimeout, cfg.Revision = own, revision
 		began := time.Now()
 		r := start(t, cfg)
-		r.until("an attempt ended", func() bool { return r.last().Tried })
 		if took := time.Since(began); took < own || took >= time.Minute {
 			t.Errorf("revision %q: tried after %v, want %v", revision, took, own)
 		}
@@ -38,12 +37,10 @@ func TestAProgramThatSpeaksNoMCPIsToldToBeNone(t *testing.T) {
 			Command: "sh", Args: []string{"-c", "echo INFO: listening on port 8000; exec sleep 1000"},
 			StartTimeout: 500 * time.Millisecond, Revision: revision,
 		})
-		r.until("an attempt ended", func() bool { return r.last().Tried })
 		const want = "no answer to the handshake in time, and on its standard output are lines that are no " +
 			"messages: it may speak over HTTP, or print its log there"
-		if got := r.last(); got.Up || got.Problem != want {
-			t.Errorf("revision %q: got %+v, want down: %s", revision, got, want)
-		}
+		// which a busy machine may not have started in time for the first attempts
+		r.until("revision "+revision+": "+want, func() bool { return !r.last().Up && r.last().Problem == want })
 		r.stop()
 	}
 }

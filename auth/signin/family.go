@@ -113,9 +113,9 @@ func (s *core) put(ctx context.Context, f *family, expires time.Time) error {
 	return nil
 }
 
-// putOwn is put for a family with a secret that was made just now. After a conflict the
+// putOwn is put for a family with a secret that nobody else can have. After a conflict the
 // secret tells whether it was this very family that an earlier try has written, and whose
-// answer was lost.
+// answer was lost, or a click of the same person at the same time: both are on record then.
 func (s *core) putOwn(ctx context.Context, f *family, expires time.Time) error {
 	err := s.put(ctx, f, expires)
 	if !errors.Is(err, store.ErrConflict) {

@@ -53,7 +53,7 @@ func oddAnswers() []oddAnswer {
 			strings.Repeat("leak", 5<<20) + `"}]}}`, 200},
 	}
 	for _, status := range []int{
-		201, 202, 203, 204, 206, 226, 300, 301, 302, 307, 400, 401, 403, 404, 410,
+		202, 203, 204, 206, 226, 300, 301, 302, 307, 400, 401, 403, 404, 410,
 		418, 429, 500, 502, 503, 504, 599,
 	} {
 		all = append(all, oddAnswer{fmt.Sprint("status ", status), "application/json", fine, status})

@@ -31,8 +31,9 @@ import (
 //	no answer until its time was over          a proof of life, after patience such requests in a row
 //
 //	the proof of life                          what follows
-//	answered: also by an error with 200, or    the server is up
-//	  that ping is not known to it, or 429
+//	answered: also by an error of JSON-RPC     the server is up
+//	  with 200, or that ping is not known
+//	  to it, or 429
 //	404: the session is not known              another session is opened in its place
 //	anything else, or nothing in aliveLimit    on the control connection: the server is down.
 //	                                           In a pooled session: this session is given up,

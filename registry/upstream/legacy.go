@@ -287,11 +287,13 @@ func (l *legacy) restore(ctx context.Context) error {
 	return err
 }
 
-// alive sends a ping. An error in answer to it is a proof of life as well.
+// alive sends a ping. An error of JSON-RPC itself in answer to it is a proof of life as well.
 func (l *legacy) alive(ctx context.Context) error {
 	_, err := l.exchange(ctx, l.request(mcp.MethodPing, mcp.Object{}))
-	if isAnswer(err) {
-		return nil // the server does not know ping, for which there is more than one code in use
+	// each of these is in use for a ping that is not known; others may speak of the session
+	if answeredWith(err, mcp.CodeMethodNotFound, mcp.CodeInvalidParams, mcp.CodeInvalidRequest,
+		mcp.CodeInternal) {
+		return nil
 	}
 	return err
 }

@@ -168,7 +168,7 @@ func Question(revision string, capabilities mcp.Object, method string, params mc
 }
 
 // maxBeside bounds what stands in a message besides its content, in bytes, if that is
-// split: each of its blocks would have a copy.
+// split: each of its blocks would have a copy. Of more only the role stays.
 const maxBeside = 256
 
 // lowerSampling brings a request for sampling into a revision. Since 2025-11-25 a message
@@ -188,10 +188,13 @@ func lowerSampling(revision string, capabilities, params mcp.Object) mcp.Object 
 		if !several {
 			blocks = []mcp.RawJSON{message.Value("content")}
 		}
-		if !ok || !several && !blocks[0].IsObject() ||
-			len(blocks) > 1 && message.Without("content").Size() > maxBeside {
+		role := message.Value("role")
+		if !ok || !several && !blocks[0].IsObject() || len(blocks) > 1 && len(role) > maxBeside {
 			split = append(split, raw)
 			continue
+		}
+		if len(blocks) > 1 && message.Without("content").Size() > maxBeside {
+			message = mcp.NewObject(mcp.Member{Name: "role", Value: role})
 		}
 		for _, block := range blocks {
 			if lowered := lowerBlock(revision, block); lowered != nil {

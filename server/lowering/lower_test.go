@@ -11,15 +11,17 @@ import (
 
 // TestBlocksOfAMessageHaveNoLargeCopies splits messages for clients that know one block in
 // each. A server could have any number of gigabytes made of one that has much beside its
-// blocks: such a message stays as it is.
+// blocks: of that only the role stays.
 func TestBlocksOfAMessageHaveNoLargeCopies(t *testing.T) {
 	const image, text = `{"type":"image","data":"","mimeType":"image/png"}`, `{"type":"text","text":"x"}`
-	large := `{"role":"user","_meta":{"x":"` + strings.Repeat("y", 64<<10) + `"},"content":[` +
-		strings.Repeat(text+",", 2000) + text + `]}`
+	much := strings.Repeat("y", 64<<10)
+	blocks := `"content":[` + strings.Repeat(text+",", 2000) + text + `]}`
+	one := `{"role":"user","content":` + text + `}`
 	for messages, want := range map[string]string{
 		`[{"role":"user","_meta":{"x":1},"content":[` + text + `,` + image + `]}]`: `[{"role":"user","_meta":{"x":1},"content":` +
 			text + `},{"role":"user","_meta":{"x":1},"content":` + image + `}]`,
-		`[` + large + `]`: `[` + large + `]`,
+		`[{"role":"user","_meta":{"x":"` + much + `"},` + blocks + `]`: `[` + strings.Repeat(one+",", 2000) + one + `]`,
+		`[{"role":"` + much + `",` + blocks + `]`:                      `[{"role":"` + much + `",` + blocks + `]`,
 	} {
 		params, err := mcp.ParseObject([]byte(`{"messages":` + messages + `}`))
 		if err != nil {

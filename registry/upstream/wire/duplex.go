@@ -189,7 +189,7 @@ func (d *duplex) messages(ctx context.Context, text []byte, into []*mcp.Message)
 
 // badAnswer ends the requests that an invalid text answers, as far as their ids can be
 // read: an error now is better for the callers than a timeout later. A line of a log may
-// have an id, too, but is no JSON-RPC.
+// have an id, too, but neither jsonrpc nor a result.
 func (d *duplex) badAnswer(text []byte, err error) {
 	raw, parseErr := mcp.ParseRaw(text)
 	if parseErr != nil {
@@ -200,7 +200,8 @@ func (d *duplex) badAnswer(text []byte, err error) {
 		envelopes = []mcp.RawJSON{raw}
 	}
 	for _, envelope := range envelopes {
-		if envelope.Member("jsonrpc") != nil && envelope.Member("method") == nil {
+		says := envelope.Member("jsonrpc") != nil || envelope.Member("result").IsObject()
+		if says && envelope.Member("method") == nil {
 			d.waiting.resolve(mcp.ID(envelope.Member("id")), answer{err: unread(err)}, 0)
 		}
 	}

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"fmt"
 )
@@ -72,7 +71,10 @@ func (n *node) member(name string) *node {
 // such value it returns an empty node, so that n.child("limits").child("tools").members
 // needs no checks in between.
 func (n *node) child(name string) *node {
-	return cmp.Or(n.member(name), &node{})
+	if value := n.member(name); value != nil {
+		return value
+	}
+	return &node{}
 }
 
 // problem returns a problem at the place of n; without a text it is that place.

@@ -207,8 +207,9 @@ func (r *reader) warnTenant(serving []string, m member) {
 		return
 	}
 	rules := m.value.child("rules")
+	allowed := kindsAllowed(rules)
 	for _, rule := range rules.items {
-		r.warnDeny(rules, rule, m.value)
+		r.warnDeny(allowed, rule, m.value)
 		for _, item := range rule.child("subjects").items {
 			if !slices.Contains(serving, issuerOf(item.text)) {
 				r.warn(codeForeignSubject, item, []*node{rule, m.value},
@@ -220,23 +221,19 @@ func (r *reader) warnTenant(serving []string, m member) {
 
 // warnDeny warns of a rule that denies "*", which is every tool, and leaves prompts or
 // resources to what some rule of the tenant allows.
-func (r *reader) warnDeny(rules, rule, tenant *node) {
+func (r *reader) warnDeny(allowed []string, rule, tenant *node) {
 	deny := rule.child("deny").items
 	all := slices.IndexFunc(deny, func(at *node) bool { return at.text == "*" })
 	if all < 0 {
 		return
 	}
 	var left []string
-	for _, kind := range []string{"prompt:", "resource:", "skill:"} {
-		allowed := slices.ContainsFunc(rules.items, func(other *node) bool {
-			return slices.ContainsFunc(other.child("allow").items,
-				func(at *node) bool { return strings.HasPrefix(at.text, kind) })
-		})
+	for _, kind := range allowed {
 		denied := slices.ContainsFunc(deny, func(at *node) bool {
 			rest, found := strings.CutPrefix(at.text, kind)
 			return found && strings.Trim(rest, "*:") == ""
 		})
-		if allowed && !denied {
+		if !denied {
 			left = append(left, `"`+kind+`*"`)
 		}
 	}
@@ -245,4 +242,14 @@ func (r *reader) warnDeny(rules, rule, tenant *node) {
 			`"*" denies tools alone, and what rules allow beside them stays allowed; deny %s, too`,
 			strings.Join(left, " and "))
 	}
+}
+
+// kindsAllowed returns the kinds beside tools of which some rule allows something.
+func kindsAllowed(rules *node) []string {
+	return slices.DeleteFunc([]string{"prompt:", "resource:", "skill:"}, func(kind string) bool {
+		return !slices.ContainsFunc(rules.items, func(rule *node) bool {
+			return slices.ContainsFunc(rule.child("allow").items,
+				func(at *node) bool { return strings.HasPrefix(at.text, kind) })
+		})
+	})
 }

@@ -43,15 +43,3 @@ func TestSubjectsOfKnownIssuersAreTaken(t *testing.T) {
 			fmt.Sprintf("servers: [files], rules: [{subjects: [%q], deny: ['*']}]", subject), 1))
 	}
 }
-
-// TestRulesAreNotComparedWithAllOthers shows that a rule which does not deny "*" is not
-// compared with the others of its tenant, of which there may be thousands: without them it
-// comes to the same.
-func TestRulesAreNotComparedWithAllOthers(t *testing.T) {
-	deny := &node{kind: list, items: []*node{{kind: scalar, text: "files__*"}}}
-	r := &reader{}
-	r.warnDeny(nil, &node{members: []member{{name: "deny", value: deny}}}, nil)
-	if r.warned > 0 {
-		t.Error("a rule that denies some tools is warned of")
-	}
-}

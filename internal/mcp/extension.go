@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -385,26 +386,11 @@ func (t *ExtensionTable) of(declared RawJSON,
 // with dots between them, a slash and a name.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/index#meta
 func ValidExtensionID(id string) bool {
-	prefix, name, found := strings.Cut(id, "/")
-	if !found || len(id) > 128 || !isMetaName(name) {
-		return false
-	}
-	for label := range strings.SplitSeq(prefix, ".") {
-		if !isMetaName(label) || strings.ContainsAny(label, "_.") {
-			return false
-		}
-	}
-	return true
+	return len(id) <= 128 && extensionID.MatchString(id)
 }
 
-// isMetaName tells whether text has the characters of a name in _meta.
-func isMetaName(text string) bool {
-	for i := range len(text) {
-		c := text[i]
-		letter := c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9'
-		if !letter && (i == 0 || i == len(text)-1 || c != '-' && c != '_' && c != '.') {
-			return false
-		}
-	}
-	return text != ""
-}
+// prefixLabel is the form of one label of a prefix.
+const prefixLabel = `[[:alnum:]](?:[[:alnum:]-]*[[:alnum:]])?`
+
+var extensionID = regexp.MustCompile(`^(?:` + prefixLabel + `\.)*` + prefixLabel +
+	`/[[:alnum:]](?:[\w.-]*[[:alnum:]])?$`)

@@ -91,7 +91,7 @@ func (in *inliner) schema(n *node, depth int) (inlined mcp.RawJSON, cut bool) {
 	defer func() { in.within[n]-- }()
 
 	if n.refers && in.dialect.loneReferences() {
-		object = besideReference(object, n.pointer == "")
+		object = besideReference(object)
 	}
 	own, cut := in.members(n, object, depth)
 	if !n.refers {
@@ -210,14 +210,10 @@ func mergeable(a, b mcp.Object) bool {
 }
 
 // besideReference returns the members that count beside $ref in draft-07, which ignores
-// all others: annotations, because they help a reader, and at the root what says which
-// dialect this is.
-func besideReference(schema mcp.Object, isRoot bool) mcp.Object {
-	annotations := annotationsOf(schema)
-	if isRoot {
-		annotations = annotations.With("$schema", schema.Value("$schema")).With("$id", schema.Value("$id"))
-	}
-	return annotations
+// all others: annotations, because they help a reader, and what says which dialect this
+// is, of which only the root's is written.
+func besideReference(schema mcp.Object) mcp.Object {
+	return annotationsOf(schema).With("$schema", schema.Value("$schema")).With("$id", schema.Value("$id"))
 }
 
 // annotationsOf returns the members of a schema that only describe.

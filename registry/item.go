@@ -176,6 +176,30 @@ func (o *origin) call(ctx context.Context, f Func, c *Call) (mcp.Object, error) 
 	return o.exposedResult(result, c), nil
 }
 
+// exposedName returns what clients call a tool or a prompt: its own name behind the
+// prefix. That of a tool is written in the characters that a tool's name may have; the
+// protocol does not restrict those of prompts. Errors are *refusalError.
+func (i *Item) exposedName() (string, error) {
+	prefix, limit := i.origin.prefix, maxExposed
+	switch {
+	case !validName(i.Name):
+		return "", refuse("name", errItemName)
+	case !onlyNameCharacters(prefix):
+		return "", refuse("name", errPrefix)
+	case prefix == "":
+		limit = maxToolName
+	}
+	full := Beginning(prefix) + i.Name
+	plain := full
+	if i.Kind == KindTool {
+		plain = strings.Map(nameCharacter, full)
+	}
+	if plain != full || prefix != "" && len(full) > maxExposed {
+		return Marked(plain, limit, full), nil
+	}
+	return full, nil
+}
+
 // define sets what comes from the definition of a prompt, resource, template or skill.
 // member is the member of the definition that holds the own name: name, uri or
 // uriTemplate. Errors are *refusalError.

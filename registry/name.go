@@ -71,51 +71,12 @@ func isVisible(text string) bool {
 	return true
 }
 
-// exposedTool returns the exposed name of a tool: behind the prefix and in the characters
-// that a tool's name may have. The error says why its own name or the prefix is not
-// valid.
-func exposedTool(prefix, name string) (string, error) {
-	full, err := wholeName(prefix, name)
-	switch plain := strings.Map(nameCharacter, full); {
-	case err != nil:
-		return "", err
-	case plain != full || isCut(prefix, name):
-		limit := maxToolName
-		if prefix != "" {
-			limit = maxExposed
-		}
-		return Marked(plain, limit, full), nil
-	}
-	return full, nil
-}
-
 // nameCharacter returns the character that stands for r in the exposed name of a tool.
 func nameCharacter(r rune) rune {
 	if isNoNameCharacter(r) {
 		return '_'
 	}
 	return r
-}
-
-// exposedPrompt returns the exposed name of a prompt. The protocol does not restrict the
-// characters of prompt names. The error says why its own name or the prefix is not valid.
-func exposedPrompt(prefix, name string) (string, error) {
-	full, err := wholeName(prefix, name)
-	if err == nil && isCut(prefix, name) {
-		return Marked(full, maxExposed, full), nil
-	}
-	return full, err
-}
-
-// wholeName puts the prefix before a name. The error says what is wrong with one of them.
-func wholeName(prefix, name string) (string, error) {
-	switch {
-	case !validName(name):
-		return "", errItemName
-	case !onlyNameCharacters(prefix):
-		return "", errPrefix
-	}
-	return Beginning(prefix) + name, nil
 }
 
 // Marked returns name, cut where it is too long, with "-" and six hexadecimal digits of a
@@ -139,9 +100,4 @@ func Beginning(prefix string) string {
 		return ""
 	}
 	return prefix + separator
-}
-
-// isCut tells whether a name with that prefix is too long to be exposed whole.
-func isCut(prefix, name string) bool {
-	return prefix != "" && len(prefix)+len(separator)+len(name) > maxExposed
 }

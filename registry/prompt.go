@@ -9,9 +9,9 @@ import (
 
 // definePrompt reads the definition of a prompt. Errors are *refusalError.
 func (i *Item) definePrompt(definition mcp.Object) error {
-	exposed, err := exposedPrompt(i.origin.prefix, i.Name)
+	exposed, err := i.exposedName()
 	if err != nil {
-		return refuse("name", err)
+		return err
 	}
 	if err := i.define("name", definition, exposed); err != nil {
 		return err

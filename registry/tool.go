@@ -108,8 +108,8 @@ func newTool(o *origin, offer *Offer) (*Tool, error) {
 	}}
 	t.callBy(offer.Call)
 	var err error
-	if t.Exposed, err = exposedTool(o.prefix, t.Name); err != nil {
-		return nil, refuse("name", err)
+	if t.Exposed, err = t.exposedName(); err != nil {
+		return nil, err
 	}
 	definition, err := t.readSchemas(offer.Definition)
 	if err == nil {

@@ -215,15 +215,10 @@ type HeaderParam struct {
 // Argument returns the value in arguments that the header repeats, nil when there is
 // none.
 func (p *HeaderParam) Argument(arguments mcp.RawJSON) mcp.RawJSON {
-	value := arguments
 	for _, name := range p.Path {
-		object, ok := mcp.ObjectOf(value)
-		if !ok {
-			return nil
-		}
-		value = object.Value(name)
+		arguments = arguments.Member(name)
 	}
-	return value
+	return arguments
 }
 
 // MaxDefinition bounds the definition of one item of any kind, in bytes.

@@ -147,19 +147,14 @@ func isWebHost(host string) bool {
 	if strings.HasPrefix(host, "[") {
 		return isAddress6(host)
 	}
-	if strings.ToLower(host) != host || strings.Trim(host, "abcdefghijklmnopqrstuvwxyz0123456789-_.") != "" {
+	// A label with a hyphen at its end is no name; as xn--name- it is a second spelling of
+	// one.
+	if strings.Trim(host, lowercase+digits+"-_.") != "" || hasEmptyLabel(host) ||
+		strings.Contains(host+".", "-.") {
 		return false
 	}
-	last := ""
-	for label := range strings.SplitSeq(host, ".") {
-		// A label with a hyphen at its end is no name; as xn--name- it is a second
-		// spelling of one.
-		if label == "" || strings.HasSuffix(label, "-") {
-			return false
-		}
-		last = label
-	}
-	if strings.Trim(last, "0123456789") != "" && !strings.HasPrefix(last, "0x") {
+	last := host[strings.LastIndexByte(host, '.')+1:]
+	if strings.Trim(last, digits) != "" && !strings.HasPrefix(last, "0x") {
 		return true
 	}
 	// Some programs read a host whose last part is a number as an address, in whatever
@@ -179,16 +174,14 @@ func isHostOfAnyScheme(host string) bool {
 	if strings.HasPrefix(host, "[") {
 		return isAddress6(host)
 	}
-	for i := range len(host) {
-		if !isAlphanumeric(host[i]) && strings.IndexByte("-._~!$&'()*+,;=%", host[i]) < 0 {
-			return false
-		}
-	}
-	if strings.Count(host, ".") == 3 && strings.Trim(host, "0123456789.") == "" {
+	if strings.Count(host, ".") == 3 && strings.Trim(host, digits+".") == "" {
 		return isAddress4(host)
 	}
-	return host != "" && !strings.Contains("."+host+".", "..")
+	return strings.Trim(host, lowercase+uppercase+digits+"-._~!$&'()*+,;=%") == "" && !hasEmptyLabel(host)
 }
+
+// hasEmptyLabel tells whether host has nothing before, between or behind its dots.
+func hasEmptyLabel(host string) bool { return strings.Contains("."+host+".", "..") }
 
 // isAddress6 tells whether host is an IPv6 address in brackets and in its shortest form.
 // One that holds an IPv4 address is a second spelling of that.

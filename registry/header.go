@@ -66,12 +66,8 @@ func headerParam(mark schema.HeaderMark, seen map[string]bool) (HeaderParam, err
 // isToken tells whether name is an HTTP token of at most maxHeaderName bytes.
 // https://www.rfc-editor.org/rfc/rfc9110#section-5.6.2
 func isToken(name string) bool {
-	for i := range len(name) {
-		if !isAlphanumeric(name[i]) && strings.IndexByte("!#$%&'*+-.^_`|~", name[i]) < 0 {
-			return false
-		}
-	}
-	return len(name) >= 1 && len(name) <= maxHeaderName
+	return name != "" && len(name) <= maxHeaderName &&
+		strings.Trim(name, lowercase+uppercase+digits+"!#$%&'*+-.^_`|~") == ""
 }
 
 // reservedHeaders are those that proxies act upon or remove, in lower case. Behind

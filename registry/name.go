@@ -18,6 +18,13 @@ const (
 	separator     = "__" // between prefix and own name
 )
 
+// Sets of characters.
+const (
+	lowercase = "abcdefghijklmnopqrstuvwxyz"
+	uppercase = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	digits    = "0123456789"
+)
+
 var (
 	errItemName = errors.New("a name must be 1 to 128 visible characters, with single spaces only within")
 	errPrefix   = errors.New("the prefix has a character that no tool's name may have")
@@ -26,12 +33,7 @@ var (
 // ValidServerName tells whether name may name a server in the config: 1 to 16 characters
 // of a-z, 0-9 and -.
 func ValidServerName(name string) bool {
-	for i := range len(name) {
-		if c := name[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
-			return false
-		}
-	}
-	return len(name) >= 1 && len(name) <= maxServerName
+	return name != "" && len(name) <= maxServerName && strings.Trim(name, lowercase+digits+"-") == ""
 }
 
 // onlyNameCharacters tells whether a name has no other characters than a tool's name may

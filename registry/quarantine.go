@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -111,13 +112,13 @@ var ErrDigest = errors.New("a digest is sha256: and 64 digits of 0-9 and a-f")
 
 // ParseDigest returns text if it has the form of a digest, and otherwise ErrDigest.
 func ParseDigest(text string) (string, error) {
-	digits, found := strings.CutPrefix(text, digestScheme)
-	sum, err := hex.DecodeString(digits)
-	if !found || err != nil || len(sum) != sha256.Size || digits != hex.EncodeToString(sum) {
+	if !digestForm.MatchString(text) {
 		return "", ErrDigest
 	}
 	return text, nil
 }
+
+var digestForm = regexp.MustCompile(`^` + digestScheme + `[0-9a-f]{64}$`)
 
 // Quarantined returns the refusal of a definition for whose sake Admit returned the error
 // err, a *QuarantineError. item is its name or URI as the server sent it.

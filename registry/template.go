@@ -2,6 +2,7 @@ package registry
 
 import (
 	"errors"
+	"regexp"
 	"strings"
 )
 
@@ -85,9 +86,9 @@ func readExpression(expression string) (part patternPart, ok bool) {
 	operator := expression[:min(len(expression), 1)]
 	part, ok = operators[operator]
 	if !ok {
-		return patternPart{without: "/?#"}, areVariables(expression)
+		return patternPart{without: "/?#"}, variables.MatchString(expression)
 	}
-	return part, areVariables(expression[1:])
+	return part, variables.MatchString(expression[1:])
 }
 
 // operators are the parts of a pattern that expressions with an operator make.
@@ -101,31 +102,13 @@ var operators = map[string]patternPart{
 	"&": {first: '&', without: "#"},
 }
 
-// areVariables tells whether list is a list of variables, each with a modifier or
-// without: a, b:3 or c*. https://www.rfc-editor.org/rfc/rfc6570#section-2.3
-func areVariables(list string) bool {
-	for variable := range strings.SplitSeq(list, ",") {
-		name, exploded := strings.CutSuffix(variable, "*")
-		if before, digits, limited := strings.Cut(name, ":"); limited {
-			if exploded || !isMaxLength(digits) {
-				return false
-			}
-			name = before
-		}
-		// The RFC allows no hyphens in names, but servers use them.
-		if name == "" || !onlyNameCharacters(strings.ReplaceAll(name, "%", "")) {
-			return false
-		}
-	}
-	return true
-}
+// variables is the form of a list of variables.
+var variables = regexp.MustCompile(`^` + variable + `(?:,` + variable + `)*$`)
 
-// isMaxLength tells whether digits are a number from 1 to 9999.
-// https://www.rfc-editor.org/rfc/rfc6570#section-2.4.1
-func isMaxLength(digits string) bool {
-	return len(digits) >= 1 && len(digits) <= 4 && digits[0] != '0' &&
-		strings.Trim(digits, "0123456789") == ""
-}
+// variable is the form of one of them, with a modifier or without: a, b:3 or c*. The RFC
+// allows no hyphens in names, but servers use them.
+// https://www.rfc-editor.org/rfc/rfc6570#section-2.3
+const variable = `[\w.%-]+(?:\*|:[1-9][0-9]{0,3})?`
 
 // work returns what matches will cost, in the unit of maxMatching.
 func (p *uriPattern) work(uri string) int {

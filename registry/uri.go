@@ -24,18 +24,12 @@ func validURI(uri string) bool {
 // schemeOf returns the scheme of an absolute URI, as it is written and without the colon,
 // or "" for any other text. https://www.rfc-editor.org/rfc/rfc3986#section-3.1
 func schemeOf(uri string) string {
-	for i := range len(uri) {
-		c := uri[i]
-		switch {
-		case c == ':':
-			return uri[:i]
-		case 'a' <= c|0x20 && c|0x20 <= 'z':
-		case i > 0 && ('0' <= c && c <= '9' || c == '+' || c == '-' || c == '.'):
-		default:
-			return ""
-		}
+	scheme, _, found := strings.Cut(uri, ":")
+	if !found || strings.TrimLeftFunc(scheme, inScheme) != "" ||
+		strings.IndexAny(scheme, digits+"+-.") == 0 { // it must begin with a letter
+		return ""
 	}
-	return ""
+	return scheme
 }
 
 // mostDecodings is how many layers of percent-encoding IsPlain looks through. A URI that
@@ -64,17 +58,12 @@ func IsPlain(uri string) bool {
 	if path, _, _ := strings.Cut(rest, "?"); strings.Contains(strings.ReplaceAll(path, "://", ":"), "//") {
 		return false
 	}
-	for range mostDecodings {
+	for rest = range Decodings(rest, mostDecodings-1) {
 		if strings.Contains(rest, `\`) || hasDotSegment(rest) || !isVisible(rest) {
 			return false
 		}
-		decoded := Decode(rest)
-		if decoded == rest {
-			return true
-		}
-		rest = decoded
 	}
-	return false
+	return Decode(rest) == rest
 }
 
 // Decode decodes every percent-encoding in a URI once, and leaves a % that begins none.

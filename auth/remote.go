@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/drawbridge-mcp/drawbridge/internal/fetch"
 	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 )
@@ -65,6 +67,7 @@ type remote struct {
 	store   KeySetStore            // as Config.Store; may be nil
 	change  func()                 // as Config.Changed
 	wake    chan struct{}          // holds one request for a fetch, of callers or of the operator
+	places  *semaphore.Weighted    // of those who wait for a flight, maxWaiting
 	set     atomic.Pointer[keySet] // the last one that was fetched; nil: none yet
 
 	// Only run uses these two.
@@ -81,7 +84,6 @@ type remote struct {
 	// end fires when the set becomes too old to be used. It is nil if there is no set, or
 	// run has not begun.
 	end     *time.Timer
-	waiting int  // how many requests wait for a flight
 	stopped bool // run has ended, so nothing is fetched any more
 }
 
@@ -108,6 +110,7 @@ func newRemote(cfg *Issuer, all *Config) *remote {
 		store:   all.Store,
 		change:  all.Changed,
 		wake:    make(chan struct{}, 1),
+		places:  semaphore.NewWeighted(maxWaiting),
 	}
 }
 
@@ -135,7 +138,7 @@ func (r *remote) fetchAgain(ctx context.Context) error {
 	if joined == nil {
 		return err
 	}
-	defer r.quit()
+	defer r.places.Release(1)
 	ctx, cancel := context.WithTimeoutCause(ctx, waitTimeout, errNoRun)
 	defer cancel()
 	if err := pace.Await(ctx, joined.done); err != nil {
@@ -144,10 +147,9 @@ func (r *remote) fetchAgain(ctx context.Context) error {
 	return joined.err
 }
 
-// join returns the flight to wait for, and counts the caller among those who wait until
-// it calls quit. If it returns no flight, there is nothing to wait for and nothing to
-// leave. The error then is that of the last fetch, nil if that succeeded, or says that
-// too many wait.
+// join returns the flight to wait for, for which the caller has taken one of the places.
+// If it returns no flight, there is nothing to wait for, and no place was taken. The error
+// then is that of the last fetch, nil if that succeeded, or says that too many wait.
 func (r *remote) join() (*flight, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -163,18 +165,10 @@ func (r *remote) join() (*flight, error) {
 		// An issuer that could not be reached is asked in the background, and nobody
 		// waits for it.
 		return nil, r.failure
-	case r.waiting >= maxWaiting:
+	case !r.places.TryAcquire(1):
 		return nil, errCrowded
 	}
-	r.waiting++
 	return r.flight, nil
-}
-
-// quit ends the waiting of one who has joined.
-func (r *remote) quit() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.waiting--
 }
 
 // wakeUp makes run fetch the set once more. It does not wait.

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/evict"
 	"github.com/drawbridge-mcp/drawbridge/internal/pace"
@@ -50,7 +52,7 @@ type Config struct {
 // Keys takes keys in the place of tokens. It is safe for concurrent use.
 type Keys struct {
 	cfg     Config
-	unknown chan struct{} // has room for maxUnknown
+	unknown *semaphore.Weighted // of maxUnknown
 
 	mu     sync.Mutex // guards the fields below; never held while the store is asked
 	byName map[string]*cached
@@ -67,7 +69,7 @@ type cached struct {
 
 // New returns Keys, for which Run looks after what was revoked.
 func New(cfg Config) *Keys {
-	return &Keys{cfg: cfg, unknown: make(chan struct{}, maxUnknown), byName: map[string]*cached{}}
+	return &Keys{cfg: cfg, unknown: semaphore.NewWeighted(maxUnknown), byName: map[string]*cached{}}
 }
 
 // ErrOff is why each key is refused while none are taken.
@@ -137,12 +139,10 @@ func (k *Keys) ask(ctx context.Context, id string) (Key, error) {
 	known := k.byName[id] != nil
 	k.mu.Unlock()
 	if !known {
-		select {
-		case k.unknown <- struct{}{}:
-			defer func() { <-k.unknown }()
-		case <-ctx.Done():
-			return Key{}, context.Cause(ctx)
+		if err := k.unknown.Acquire(ctx, 1); err != nil {
+			return Key{}, err
 		}
+		defer k.unknown.Release(1)
 	}
 	r, err := k.cfg.Store.Get(ctx, kindKey, id)
 	if err != nil {

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/auth/signin/clients"
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
@@ -72,9 +74,9 @@ type core struct {
 	ended    ended
 	// the providers that do not answer, by name; replaced whole, never nil
 	unreached atomic.Pointer[map[string]Unreached]
-	// have a value for each question to a provider under way: who somebody is that is signed
-	// in, and who somebody is that comes back from there, whom anybody can send
-	lookups, arrivals chan struct{}
+	// bound the questions to providers under way: who somebody is that is signed in, and who
+	// somebody is that comes back from there, whom anybody can send
+	lookups, arrivals *semaphore.Weighted
 	telling           sync.Mutex // held while the end of a family is put on record
 }
 
@@ -125,15 +127,13 @@ func isPassing(err error) bool {
 var errBusy = errors.New("too many questions to providers are under way")
 
 // asking calls ask with a bound of time, unless there is no place among those who ask.
-func asking(ctx context.Context, places chan struct{}, ask func(context.Context) (Identity, error)) (Identity,
-	error,
+func asking(ctx context.Context, places *semaphore.Weighted, ask func(context.Context) (Identity, error)) (
+	Identity, error,
 ) {
-	select {
-	case places <- struct{}{}:
-		defer func() { <-places }()
-	default:
+	if !places.TryAcquire(1) {
 		return Identity{}, errBusy
 	}
+	defer places.Release(1)
 	ctx, cancel := context.WithTimeout(ctx, providerTime)
 	defer cancel()
 	return ask(ctx)

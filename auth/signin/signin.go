@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/auth/signin/clients"
 	"github.com/drawbridge-mcp/drawbridge/internal/pace"
@@ -17,9 +19,9 @@ type Server struct{ core *core }
 // New returns a server.
 func New(cfg Config) *Server {
 	c := &core{
-		config: cfg, log: cfg.Logger, now: cfg.Now, lookups: make(chan struct{}, maxLookups),
-		arrivals: make(chan struct{}, maxLookups),
-		signer:   signer{ring: cfg.Ring, now: cfg.Now},
+		config: cfg, log: cfg.Logger, now: cfg.Now,
+		lookups: semaphore.NewWeighted(maxLookups), arrivals: semaphore.NewWeighted(maxLookups),
+		signer: signer{ring: cfg.Ring, now: cfg.Now},
 	}
 	c.own = &auth.Own{
 		Keys:    func() *auth.PublicKeys { return c.signer.keys().public },

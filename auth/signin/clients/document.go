@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/drawbridge-mcp/drawbridge/internal/evict"
 	"github.com/drawbridge-mcp/drawbridge/internal/fetch"
 	"github.com/drawbridge-mcp/drawbridge/internal/pace"
@@ -43,7 +45,7 @@ type documents struct {
 	client  *http.Client
 	now     func() time.Time
 	flights pace.Once[document]
-	fetches chan struct{} // has a value for each fetch under way
+	fetches *semaphore.Weighted // of maxFetches
 
 	mu    sync.Mutex // guards the field below
 	known map[string]document
@@ -60,7 +62,7 @@ type document struct {
 func newDocuments(client *http.Client, now func() time.Time) *documents {
 	return &documents{
 		client: client, now: now, known: make(map[string]document),
-		fetches: make(chan struct{}, maxFetches),
+		fetches: semaphore.NewWeighted(maxFetches),
 	}
 }
 
@@ -139,13 +141,11 @@ func (d *documents) fetch(ctx context.Context, id string) document {
 
 // loadAmong is load, unless too many others are being fetched.
 func (d *documents) loadAmong(ctx context.Context, id string) (Client, time.Duration, error) {
-	select {
-	case d.fetches <- struct{}{}:
-		defer func() { <-d.fetches }()
-		return d.load(ctx, id)
-	default:
+	if !d.fetches.TryAcquire(1) {
 		return Client{}, 0, errBusy
 	}
+	defer d.fetches.Release(1)
+	return d.load(ctx, id)
 }
 
 // load gets a document and says for how long it is fresh.

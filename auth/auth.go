@@ -52,15 +52,10 @@ type Verifier struct {
 // New returns a verifier of the tokens of the given issuers. It fetches nothing; errors
 // name the issuer and the fault.
 func New(cfg Config) (*Verifier, error) {
-	if cfg.CacheSize < 0 {
-		return nil, errors.New("the cache's size must not be negative")
-	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Changed == nil {
 		cfg.Changed = func() {}
 	}

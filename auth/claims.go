@@ -80,18 +80,15 @@ func (c *claims) complete() error {
 		isThere bool
 	}{{"sub", c.subject != ""}, {"aud", len(c.audience) > 0}, {"exp", !c.expires.IsZero()}} {
 		if !claim.isThere {
-			return c.unfit("claims", claim.name, "", "sub, aud and exp are needed")
+			return c.unfit("claims", claim.name, "sub, aud and exp are needed")
 		}
 	}
 	return nil
 }
 
-// unfit returns an *Error that says which registered claim is at fault.
-func (c *claims) unfit(reason, claim, want, cause string) error {
-	var wanted []string
-	if want != "" {
-		wanted = []string{want}
-	}
+// unfit returns an *Error that says which registered claim is at fault, and what was
+// wanted, if that can be said.
+func (c *claims) unfit(reason, claim, cause string, wanted ...string) error {
 	return unfit(reason, &claimPath{text: claim}, c.member(claim), wanted, errors.New(cause))
 }
 
@@ -104,12 +101,12 @@ func unixTime(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
 // reading: any earlier time would make its life longer.
 func (c *claims) timely(now time.Time, life time.Duration) error {
 	if c.issued.After(now.Add(maxEarly)) {
-		return c.unfit("early", "iat", "at most "+unixTime(now.Add(maxEarly)), "issued in the future")
+		return c.unfit("early", "iat", "issued in the future", "at most "+unixTime(now.Add(maxEarly)))
 	}
 	issued := cmp.Or(c.issued, now.Add(leeway))
 	if c.expires.Sub(issued) > life {
-		return c.unfit("lifetime", "exp", "at most "+unixTime(issued.Add(life)),
-			"it may live for "+life.String()+" from when it was issued")
+		return c.unfit("lifetime", "exp", "it may live for "+life.String()+" from when it was issued",
+			"at most "+unixTime(issued.Add(life)))
 	}
 	return nil
 }

@@ -113,13 +113,9 @@ func checkNames(cfg *Issuer) error {
 
 // newSource returns the one source of keys that the issuer has.
 func newSource(cfg *Issuer, all *Config) (source, error) {
-	given := 0
-	for _, is := range []bool{cfg.Own != nil, len(cfg.Keys) > 0, len(cfg.JWKS) > 0, cfg.JWKSURL != ""} {
-		if is {
-			given++
-		}
-	}
-	if given != 1 {
+	sources := []bool{cfg.Own != nil, len(cfg.Keys) > 0, len(cfg.JWKS) > 0, cfg.JWKSURL != ""}
+	given := slices.DeleteFunc(sources, func(is bool) bool { return !is })
+	if len(given) != 1 {
 		return nil, errors.New("needs exactly one source of keys: keys, a key set, or the address of one")
 	}
 	switch {
@@ -198,9 +194,6 @@ func (i *issuer) accept(c *claims, now time.Time) (p Principal, tenants []string
 	for _, n := range i.named {
 		n.count(c)
 	}
-	if err := i.mapping.check(c); err != nil {
-		return Principal{}, nil, err
-	}
 	return i.principal(c)
 }
 
@@ -217,9 +210,12 @@ func (i *issuer) attributed(err error, c *claims) error {
 	return err
 }
 
-// principal returns whom verified claims speak for, and the values that name the tenants.
-// The error names the claim that is at fault.
+// principal returns whom verified claims speak for, if they are what they must be, and the
+// values that name the tenants. The error names the claim that is at fault.
 func (i *issuer) principal(c *claims) (p Principal, values []string, err error) {
+	if err := i.mapping.check(c); err != nil {
+		return Principal{}, nil, err
+	}
 	tenants, values, err := i.mapping.tenantsOf(c)
 	if err != nil {
 		return Principal{}, nil, err

@@ -10,7 +10,6 @@ package auth
 import (
 	"crypto"
 	"crypto/rsa"
-	"encoding/base64"
 	"errors"
 	"strings"
 	"time"
@@ -62,21 +61,20 @@ func parse(token string) (*parsed, error) {
 
 // takeApart returns a token without its claims, and the JSON text of the claims.
 func takeApart(token string) (*parsed, []byte, error) {
-	if strings.Count(token, ".") != 2 {
+	parts := strings.SplitN(token, ".", 4)
+	if len(parts) != 3 {
 		return nil, nil, refuse("malformed", "not three parts")
 	}
 	if strings.ContainsAny(token, "\r\n") { // the decoder would skip them
 		return nil, nil, refuse("malformed", "a line break")
 	}
 	var decoded [3][]byte
-	i := 0
-	for part := range strings.SplitSeq(token, ".") {
-		data, err := base64.RawURLEncoding.Strict().DecodeString(part)
+	for i, part := range parts {
+		data, err := unbase64(part)
 		if err != nil {
 			return nil, nil, refuse("malformed", "not base64url")
 		}
 		decoded[i] = data
-		i++
 	}
 	p := &parsed{input: token[:strings.LastIndexByte(token, '.')], signature: decoded[2]}
 	return p, decoded[1], p.readHeader(decoded[0])
@@ -197,9 +195,9 @@ func (r rules) check(c *claims) error {
 	case errors.Is(err, jwt.ErrTokenInvalidAudience):
 		return &Error{Reason: "audience"}
 	case errors.Is(err, jwt.ErrTokenExpired):
-		return c.unfit("expired", "exp", "after "+unixTime(r.now().Add(-leeway)), "its time is over")
+		return c.unfit("expired", "exp", "its time is over", "after "+unixTime(r.now().Add(-leeway)))
 	case errors.Is(err, jwt.ErrTokenNotValidYet):
-		return c.unfit("early", "nbf", "at most "+unixTime(r.now().Add(leeway)), "its time has not come")
+		return c.unfit("early", "nbf", "its time has not come", "at most "+unixTime(r.now().Add(leeway)))
 	}
 	return &Error{Reason: "claims"}
 }

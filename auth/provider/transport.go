@@ -46,19 +46,21 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	response, wrote, err := t.once(r)
-	if !again(r, response, wrote, err) {
-		return checked(r, response, err)
-	}
-	if !pace.Wait(r.Context(), retryPause) {
-		return nil, r.Context().Err()
-	}
-	if r.GetBody != nil {
-		if r.Body, err = r.GetBody(); err != nil {
-			return nil, err
+	if again(r, response, wrote, err) {
+		if !pace.Wait(r.Context(), retryPause) {
+			return nil, r.Context().Err()
 		}
+		if r.GetBody != nil {
+			if r.Body, err = r.GetBody(); err != nil {
+				return nil, err
+			}
+		}
+		response, _, err = t.once(r)
 	}
-	response, _, err = t.once(r)
-	return checked(r, response, err)
+	if err == nil && r.Method == http.MethodGet && response.StatusCode != http.StatusOK {
+		return nil, &Error{Doing: "get " + r.URL.Host + r.URL.Path, Status: response.StatusCode}
+	}
+	return response, err
 }
 
 // again tells whether a request may and should be sent a second time.
@@ -70,14 +72,6 @@ func again(r *http.Request, response *http.Response, wrote bool, err error) bool
 		return r.Method == http.MethodGet || !wrote
 	}
 	return r.Method == http.MethodGet && response.StatusCode >= http.StatusInternalServerError
-}
-
-// checked returns an error for an answer to GET that is not 200.
-func checked(r *http.Request, response *http.Response, err error) (*http.Response, error) {
-	if err == nil && r.Method == http.MethodGet && response.StatusCode != http.StatusOK {
-		return nil, &Error{Doing: "get " + r.URL.Host + r.URL.Path, Status: response.StatusCode}
-	}
-	return response, err
 }
 
 // once sends a request and reads the answer. wrote tells whether the provider may have

@@ -37,7 +37,9 @@ func (s *core) callback(x *exchange) error {
 	case query.Has("error"):
 		return s.sentBack(x, t.Provider, query)
 	}
-	id, err := s.exchanged(x.request.Context(), login, &t, query)
+	id, err := asking(x.request.Context(), s.arrivals, func(ctx context.Context) (Identity, error) {
+		return login.Provider.Exchange(ctx, s.towards(&t), query.Get("code"), query.Get("iss"))
+	})
 	if err != nil {
 		return s.providerFailed(x, t.Provider, err)
 	}
@@ -77,13 +79,6 @@ func (s *core) sentBack(x *exchange, provider string, query url.Values) error {
 
 // errOtherTenant says that a person is not of the tenant whose address it was.
 var errOtherTenant = errors.New("the person is not of the tenant of this address")
-
-// exchanged redeems the code of a provider.
-func (s *core) exchanged(ctx context.Context, l *Login, t *attempt, query url.Values) (Identity, error) {
-	return asking(ctx, s.arrivals, func(ctx context.Context) (Identity, error) {
-		return l.Provider.Exchange(ctx, s.towards(t), query.Get("code"), query.Get("iss"))
-	})
-}
 
 // noAccess returns the problem of a person whose claims lead to no tenant at the address,
 // and tells the operator which claim it was.

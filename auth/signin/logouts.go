@@ -40,7 +40,6 @@ func (s *core) logout(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	x.Header().Set("Content-Length", "0")
 	x.WriteHeader(http.StatusOK)
 	return nil
 }

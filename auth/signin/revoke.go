@@ -27,7 +27,6 @@ func (s *core) revoke(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	x.Header().Set("Content-Length", "0")
 	x.WriteHeader(http.StatusOK)
 	return nil
 }

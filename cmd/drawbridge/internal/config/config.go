@@ -515,11 +515,3 @@ func (c *Config) IdentityClaims() (names []string) {
 func (c *Config) ListsForUsers(server string) bool {
 	return slices.ContainsFunc(c.Servers, func(s Server) bool { return s.Name == server && s.Auth.OwnLists })
 }
-
-// hasAuth tells whether a tenant has an auth of its own.
-func (c *Config) hasAuth(tenant string) bool {
-	return slices.ContainsFunc(c.Servers, func(s Server) bool {
-		_, has := s.Auth.Tenants[tenant]
-		return has
-	})
-}

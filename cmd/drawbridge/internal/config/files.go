@@ -31,21 +31,22 @@ func (s *Sources) digest() string { return hex.EncodeToString(s.sum[:4]) }
 // byte the caller can tell a file that is too large from one that just fits. It also says
 // which file it is, nil if there is none.
 func readFile(path string) ([]byte, os.FileInfo, error) {
-	return readRegular(path, os.Stat, os.Open)
+	return readRegular(path, path, os.Stat, os.Open)
 }
 
-// readRegular is readFile with functions that find and open the file.
+// readRegular is readFile with functions that find and open the file by a name that they
+// have for it.
 func readRegular(
-	path string, stat func(string) (os.FileInfo, error), open func(string) (*os.File, error),
+	path, name string, stat func(string) (os.FileInfo, error), open func(string) (*os.File, error),
 ) ([]byte, os.FileInfo, error) {
-	info, err := stat(path)
+	info, err := stat(name)
 	if err != nil { // an *fs.PathError, whose cause leaves out how the file was asked for
 		return nil, nil, fmt.Errorf("%s: %w", path, errors.Unwrap(err))
 	}
 	if !info.Mode().IsRegular() { // opening a pipe would wait for its writer, perhaps for ever
 		return nil, info, fmt.Errorf("%s is not a regular file", path)
 	}
-	f, err := open(path)
+	f, err := open(name)
 	if err != nil {
 		return nil, info, err
 	}

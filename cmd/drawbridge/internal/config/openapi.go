@@ -24,9 +24,7 @@ func (r *reader) readFiles(a *API) (read func(name string) ([]byte, error), rele
 	return func(name string) ([]byte, error) {
 		name = filepath.FromSlash(name)
 		path := filepath.Join(a.folder, name)
-		stat := func(string) (os.FileInfo, error) { return root.Stat(name) }
-		open := func(string) (*os.File, error) { return root.Open(name) }
-		data, _, err := readRegular(path, stat, open)
+		data, _, err := readRegular(path, name, root.Stat, root.Open)
 		if err == nil || errors.Is(err, fs.ErrNotExist) { // what else there is may lie elsewhere
 			r.cfg.Sources.files = append(r.cfg.Sources.files, path)
 			r.cfg.Sources.sum = chain(r.cfg.Sources.sum, data, err)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"net"
 	"net/netip"
 	"net/url"
 	"os"
@@ -85,9 +84,8 @@ func (r *reader) warnAll() {
 // warnOperator warns of an operator's page on all addresses of the machine: it asks for
 // no login, and shows which servers there are.
 func (r *reader) warnOperator() {
-	host, _, err := net.SplitHostPort(r.cfg.Operator)
-	address, _ := netip.ParseAddr(host)
-	if err == nil && address.Unmap().IsUnspecified() {
+	address, _ := netip.ParseAddrPort(withoutName(r.cfg.Operator)) // it was checked
+	if address.Addr().Unmap().IsUnspecified() {
 		r.warn(codeOpenOperator, r.at("operator"), nil,
 			"the operator's page is on all addresses of this machine, and asks nobody who they are; give "+
 				"it one that clients cannot reach")
@@ -273,8 +271,8 @@ func (r *reader) watchReleases(s *Server, n *node) {
 	for _, at := range n.child("released").items {
 		r.cfg.releases[release{s.Name, at.text}] = at.problem(at.raw)
 	}
-	meant := len(r.acknowledgements(CodeUnusedRelease, n, r.root)) > 0
-	s.IdleReleases = meant && len(s.Released) > 0 // any difference would restart the others, too
+	s.IdleReleases = len(r.acknowledgements(CodeUnusedRelease, n, r.root)) > 0 &&
+		len(s.Released) > 0 // any difference would restart the others, too
 }
 
 // exposesCredentials tells whether requests to the address carry credentials over the

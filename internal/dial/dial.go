@@ -204,12 +204,8 @@ func Connect(ctx context.Context, address string, secure *tls.Config) (net.Conn,
 		return plain, err
 	}
 	if secure.ServerName == "" {
-		host, _, err := net.SplitHostPort(address)
-		if err != nil {
-			return nil, errors.Join(err, plain.Close())
-		}
 		secure = secure.Clone()
-		secure.ServerName = host
+		secure.ServerName, _, _ = net.SplitHostPort(address) // it has both: it was connected to
 	}
 	c := tls.Client(plain, secure)
 	if err := c.HandshakeContext(ctx); err != nil {

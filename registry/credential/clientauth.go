@@ -38,13 +38,7 @@ type Client struct {
 type prover struct {
 	spec *Client
 	now  func() time.Time
-	path string                 // of the file
-	last atomic.Pointer[[]byte] // what could be read of it last; nil: nothing could
-}
-
-func newProver(spec *Client, now func() time.Time) *prover {
-	path := spec.SecretFile + spec.KeyFile + spec.AssertionFile // one of them is set
-	return &prover{spec: spec, now: now, path: path}
+	last atomic.Pointer[[]byte] // what could be read of the file last; nil: nothing could
 }
 
 // prove puts the proof into a request: into its header, or into its form. audience is for
@@ -53,7 +47,8 @@ func newProver(spec *Client, now func() time.Time) *prover {
 func (p *prover) prove(header http.Header, form url.Values, audience string,
 	methods []string,
 ) (secrets []string, err error) {
-	content, err := readSecret(p.path)
+	// one of them is set
+	content, err := readSecret(p.spec.SecretFile + p.spec.KeyFile + p.spec.AssertionFile)
 	if err == nil {
 		p.last.Store(&content)
 	}

@@ -248,12 +248,12 @@ func (l *life) tell(err *Error) {
 	l.cfg.Count(string(err.Fault))
 	now := l.cfg.Now()
 	l.mu.Lock()
-	before, logged := l.logged[err.Fault]
-	if logged = logged && now.Sub(before) < logInterval; !logged {
+	recent := now.Sub(l.logged[err.Fault]) < logInterval
+	if !recent {
 		l.logged[err.Fault] = now
 	}
 	l.mu.Unlock()
-	if !logged && l.cfg.Logger != nil {
+	if !recent && l.cfg.Logger != nil {
 		l.cfg.Logger.WarnContext(l.ctx, "no credential for a server", slog.String("server", l.cfg.Server),
 			slog.String("reason", string(err.Fault)), slog.String("problem", err.Err.Error()))
 	}

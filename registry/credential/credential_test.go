@@ -73,8 +73,7 @@ func (p *tokenIssuer) caller(iss, subject, tenant string, extra map[string]any) 
 // headerOf returns a header of a grant.
 func headerOf(t *testing.T, g *credential.Headers, name string) string {
 	t.Helper()
-	h := http.Header{}
-	g.Set(h, credential.Trace{})
+	h := g.Add(http.Header{}, credential.Trace{})
 	if value := h.Get(name); value != "" && !strings.Contains(string(g.Lines(credential.Trace{})(nil)), name+": "+value+"\r\n") {
 		t.Errorf("got lines %q, want the header %s among them", g.Lines(credential.Trace{})(nil), name)
 	}

@@ -60,7 +60,8 @@ type metadata struct {
 
 func newEndpoint(spec *Client, l *life) *endpoint {
 	return &endpoint{
-		life: l, spec: spec, prover: newProver(spec, l.cfg.Now), slots: semaphore.NewWeighted(maxAsked),
+		life: l, spec: spec, prover: &prover{spec: spec, now: l.cfg.Now},
+		slots: semaphore.NewWeighted(maxAsked),
 	}
 }
 
@@ -289,10 +290,7 @@ func (e *endpoint) find(ctx context.Context) (metadata, error) {
 // metadataURLs returns where the metadata of an issuer may be.
 // https://www.rfc-editor.org/rfc/rfc8414#section-3
 func metadataURLs(issuer string) []string {
-	u, err := url.Parse(issuer)
-	if err != nil {
-		return []string{issuer}
-	}
+	u, _ := url.Parse(issuer) // it can be: whoever made the Spec has checked it
 	path := strings.TrimSuffix(u.EscapedPath(), "/")
 	base := u.Scheme + "://" + u.Host
 	return []string{

@@ -57,27 +57,16 @@ func (g *Headers) Add(header http.Header, t Trace) http.Header {
 		return header
 	}
 	header = header.Clone()
-	g.Set(header, t)
-	return header
-}
-
-// Set adds the headers to headers that are the caller's own.
-func (g *Headers) Set(header http.Header, t Trace) {
-	if g == nil {
-		return
-	}
 	for i, name := range g.names {
 		header[name] = []string{g.values[i]}
 	}
-	if !g.traced {
-		return
-	}
-	if t.ID != "" {
+	if g.traced && t.ID != "" {
 		header[requestID] = []string{t.ID}
 	}
-	if t.Parent != "" {
+	if g.traced && t.Parent != "" {
 		header[traceparent] = []string{t.Parent}
 	}
+	return header
 }
 
 // Lines returns what appends the headers as lines of an HTTP/1.1 header, each with its end.

@@ -106,9 +106,8 @@ func TestIdentitySaysWhoCalls(t *testing.T) {
 	if _, err := people.verifier.Verify(t.Context(), identity); err == nil {
 		t.Error("got an identity that the gateway takes, want none")
 	}
-	traced := http.Header{}
 	of := credential.Trace{ID: "REQ1", Parent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
-	grant(t, s, ann).Set(traced, of)
+	traced := grant(t, s, ann).Add(http.Header{}, of)
 	lines := string(grant(t, s, ann).Lines(of)(nil))
 	for name, want := range map[string]string{"X-Request-Id": of.ID, "Traceparent": of.Parent} {
 		if traced.Get(name) != want || !strings.Contains(lines, "\r\n"+name+": "+want+"\r\n") {

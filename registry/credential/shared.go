@@ -79,14 +79,13 @@ func (c *common) fetch(ctx context.Context, spurned string, ask func(context.Con
 			return ask(ctx)
 		}
 		known, found := c.read(ctx, spurned)
-		if found && mine {
-			c.release(ctx)
+		if mine {
+			defer c.release(context.WithoutCancel(ctx))
 		}
 		switch {
 		case found:
 			return known, nil
 		case mine:
-			defer c.release(context.WithoutCancel(ctx))
 			got, err := ask(ctx)
 			if err == nil {
 				c.keep(ctx, got)

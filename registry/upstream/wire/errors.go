@@ -52,19 +52,15 @@ type StatusError struct {
 	SignIn bool // the server wants a sign-in
 	// where it redirects to, without user and query; "": it does not
 	Location string
-	// the server refused what the request carried; nil: it did not, or that was nothing
-	Refused *credential.Error
+	// a *credential.Error: the server refused what the request carried; nil: it did not, or
+	// that was nothing
+	Refused error
 }
 
 func (e *StatusError) Error() string { return fmt.Sprintf("HTTP status %d", e.Status) }
 
 // Unwrap returns the cause, if there is more to say than the status.
-func (e *StatusError) Unwrap() error {
-	if e.Refused == nil {
-		return nil
-	}
-	return e.Refused
-}
+func (e *StatusError) Unwrap() error { return e.Refused }
 
 // refusedBy returns the error for a response with a status that is no success. Of what it
 // says of a sign-in, only that it wants one is read: what it names nobody asks.

@@ -67,11 +67,10 @@ func (r reader) messages(data []byte, into []*mcp.Message) ([]*mcp.Message, erro
 		}
 		r.count(Mended, n)
 	}
-	if !raw.IsArray() {
-		m, err := mcp.DecodeRaw(raw)
-		return append(into, m), unreadable(err)
+	elements, several := raw.Elements()
+	if !several {
+		elements = []mcp.RawJSON{raw}
 	}
-	elements, _ := raw.Elements()
 	if len(elements) > maxBatch {
 		return nil, errors.New("too many messages in one text")
 	}
@@ -79,19 +78,11 @@ func (r reader) messages(data []byte, into []*mcp.Message) ([]*mcp.Message, erro
 	for _, element := range elements {
 		m, err := mcp.DecodeRaw(element)
 		if err != nil {
-			return nil, unreadable(err)
+			// Package mcp makes it an *mcp.Error, which fits a client that has sent the text.
+			// Of a server, an *mcp.Error means that it has answered a request with an error.
+			return nil, errors.New(err.Error())
 		}
 		messages = append(messages, m)
 	}
 	return messages, nil
-}
-
-// unreadable returns the error for a text that is no message. Package mcp makes it an
-// *mcp.Error, which fits a client that has sent the text. Of a server, an *mcp.Error
-// means that it has answered a request with an error.
-func unreadable(err error) error {
-	if err == nil {
-		return nil
-	}
-	return errors.New(err.Error())
 }

@@ -5,7 +5,6 @@ import (
 	"mime"
 	"net/http"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
@@ -79,14 +78,9 @@ func (r *response) read(limit int, reserved *share.Reservation) ([]byte, error) 
 // closes the body. It returns false when the body did not end within drainLimit.
 func (r *response) drain() (ended bool) {
 	defer r.discard()
-	var late atomic.Bool
-	timer := time.AfterFunc(drainLimit, func() {
-		late.Store(true)
-		r.discard()
-	})
-	defer timer.Stop()
+	late := time.AfterFunc(drainLimit, r.discard)
 	_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, maxRefusal)) // only the end of the body matters
-	return !late.Load()
+	return late.Stop()
 }
 
 // discard closes the body unread. It may be called more than once.

@@ -169,13 +169,3 @@ func (c *Config) everythingBut(missing mcp.Extensions) mcp.Object {
 		mcp.Member{Name: "sampling", Value: mcp.RawJSON(`{"context":{},"tools":{}}`)},
 	))
 }
-
-// declaredFor returns what a session declares on which the call runs: what its client can
-// be asked if the method may ask, and its extensions.
-func declaredFor(i *item, c *registry.Call) mcp.Object {
-	var declared mcp.Object
-	if i.asks {
-		declared = c.Capabilities
-	}
-	return c.Extensions.Adding(declared)
-}

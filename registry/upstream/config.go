@@ -137,16 +137,14 @@ var errPanicked = errors.New("a fault of the gateway itself, which its log has")
 // it is not the goroutine of a call.
 func (c *Config) saved(ctx context.Context, do func() error) (err error) {
 	defer func() {
-		problem := recover()
-		if problem == nil {
-			return
+		if problem := recover(); problem != nil {
+			if c.Panicked != nil {
+				c.Panicked()
+			}
+			c.Logger.ErrorContext(ctx, "panic", slog.Any("problem", problem),
+				slog.String("stack", string(debug.Stack())))
+			err = errPanicked
 		}
-		if c.Panicked != nil {
-			c.Panicked()
-		}
-		c.Logger.ErrorContext(ctx, "panic", slog.Any("problem", problem),
-			slog.String("stack", string(debug.Stack())))
-		err = errPanicked
 	}()
 	return do()
 }

@@ -43,8 +43,9 @@ const typeSSE = "sse"
 // server is spoken to. It is safe for concurrent use.
 type dialer struct {
 	cfg *Config
-	// of the child of the latest control connection; nil before the first
-	said     atomic.Pointer[wire.LastLines]
+	// of the child of the latest control connection; empty before the first, and for a
+	// server over HTTP. Only whoever calls connect uses it
+	said     *wire.LastLines
 	children atomic.Int64 // how many were started and have not ended
 	strays   strays       // remembered here, since a dialer outlives each connection
 	kind     atomic.Int32 // the latest kind that was found
@@ -176,15 +177,6 @@ func (d *dialer) logAttrs(ctx context.Context, c *connection, err error) []any {
 		slog.String("problem", problem(err)),
 		slog.String("stderr", strings.Join(c.said.Shown(), " | ")),
 	}
-}
-
-// lastSaid returns the last lines that the child of the latest control connection wrote
-// to standard error. It is nil before the first connection and for a server over HTTP.
-func (d *dialer) lastSaid() []string {
-	if said := d.said.Load(); said != nil {
-		return said.Shown()
-	}
-	return nil
 }
 
 // timeout turns an expired deadline of a handshake into an error that says so, and what a

@@ -59,13 +59,9 @@ const patience = 3
 // conclude draws conclusions from how a request of the connection ended: an answer shows
 // that the server lives, and too many requests without one ask for a proof of life.
 func (c *connection) conclude(ctx context.Context, method string, err error) {
-	if err == nil {
-		c.unanswered.Store(0)
-		return
-	}
-	var full *registry.MemoryError
+	_, full := errors.AsType[*registry.MemoryError](err)
 	switch {
-	case isAnswer(err), errors.As(err, &full):
+	case err == nil, full, isAnswer(err):
 		c.unanswered.Store(0)
 	case c.busy() && mcp.MethodOf(method).Lists:
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):

@@ -293,14 +293,18 @@ func (p *pool) keyOf(c *registry.Call, i *item) seats.Key {
 	return k
 }
 
-// traits returns what a session declares on which the call runs, and whether the call may
-// wait for a human.
+// traits returns what a session declares on which the call runs: what its client can be
+// asked if the method may ask, and its extensions. patient tells whether the call may wait
+// for a human.
 func traits(i *item, c *registry.Call) (declared string, patient bool) {
-	patient = i.asks && c.Capabilities.Len() > 0
-	if !patient && !c.Extensions.Any() {
+	var asked mcp.Object
+	if i.asks {
+		asked = c.Capabilities
+	}
+	if asked.Len() == 0 && !c.Extensions.Any() {
 		return "", false
 	}
-	return string(declaredFor(i, c).JSON()), patient
+	return string(c.Extensions.Adding(asked).JSON()), asked.Len() > 0
 }
 
 // sweep closes sessions that were idle for long, and forgets tasks whose time is over,

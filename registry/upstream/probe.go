@@ -34,7 +34,7 @@ func (d *dialer) connect(ctx context.Context) (*control, error) {
 // connectOnce is connect for one attempt. After an error nothing is open.
 func (d *dialer) connectOnce(ctx context.Context) (*control, error) {
 	c, open := &control{connection: newConnection(d.cfg)}, d.connectChild
-	d.said.Store(c.said)
+	d.said = c.said
 	if d.cfg.URL != "" {
 		open = d.connectHTTP
 	}
@@ -196,14 +196,13 @@ func (d *dialer) unasked(ctx context.Context, c *control) error {
 	if err == nil {
 		err = d.ask(limited, beside, link, false)
 	}
+	if err == nil {
+		beside.end(ctx, false)
+	}
 	switch {
 	case err == nil && beside.version != mcp.LatestModern:
-		beside.end(ctx, false)
 		return nil
 	case err == nil, errors.Is(err, errUpgraded):
-		if err == nil {
-			beside.end(ctx, false)
-		}
 		c.end(ctx, false)
 		return c.server.unavailable(false, errUpgraded)
 	}

@@ -93,7 +93,7 @@ func New(cfg Config, reg *registry.Registry) *Upstream {
 	u := &Upstream{cfg: cfg}
 	u.section = section{cfg: &u.cfg, reg: reg}
 	u.standing = standing{tell: cfg.Status, logger: cfg.Logger, status: Status{Server: cfg.Name}}
-	u.dialer = dialer{cfg: &u.cfg}
+	u.dialer = dialer{cfg: &u.cfg, said: &wire.LastLines{}}
 	life, end := context.WithCancel(context.Background())
 	u.watches = watches{
 		life: life, end: end,
@@ -122,7 +122,7 @@ func (u *Upstream) Run(ctx context.Context) error {
 			attempt = 0
 		}
 		u.section.reg.WantsSignIn(u.cfg.Name, wantsSignIn(err))
-		u.standing.down(err, u.dialer.lastSaid(), u.section.since)
+		u.standing.down(err, u.dialer.said.Shown(), u.section.since)
 		if !pace.Wait(ctx, pace.Backoff(attempt)) {
 			return nil
 		}
@@ -135,12 +135,16 @@ func (u *Upstream) Run(ctx context.Context) error {
 func (u *Upstream) Probe(ctx context.Context) (Status, error) {
 	c, err := u.dialer.connect(ctx)
 	if err != nil {
-		return Status{Server: u.cfg.Name, Tried: true, Problem: problem(err), Said: u.dialer.lastSaid()}, err
+		return Status{
+			Server: u.cfg.Name, Tried: true, Problem: problem(err), Said: u.dialer.said.Shown(),
+		}, err
 	}
 	defer c.end(ctx, true)
 	l := newLists(c, u.pager(c))
 	if err := l.read(ctx, everyTopic, func() {}); err != nil {
-		return Status{Server: u.cfg.Name, Tried: true, Problem: problem(err), Said: u.dialer.lastSaid()}, err
+		return Status{
+			Server: u.cfg.Name, Tried: true, Problem: problem(err), Said: u.dialer.said.Shown(),
+		}, err
 	}
 	status := u.publish(l)
 	status.Server, status.Up, status.Tried = u.cfg.Name, true, true

@@ -26,7 +26,8 @@ func (c *counter) call(i *item, call *registry.Call, own string) *wire.Request {
 	body := make([]byte, 0, 128+len(i.quoted)+len(own)+call.Params.Size()) // about as long as it becomes
 	return &wire.Request{
 		ID: id, Method: i.method, Body: appendCall(body, id, i, call.Params, raw != nil, meta, own),
-		Notify: notifier(call, meta), Memory: call.Memory, For: &call.Principal, Trace: call.Trace,
+		Notify: notifier(call, meta), Memory: call.Memory,
+		Caller: wire.Caller{For: &call.Principal, Trace: call.Trace},
 	}
 }
 

@@ -176,9 +176,6 @@ func (c *Config) site(of *auth.Owner) wire.Site {
 // credential returns what the requests of a link carry: those of a call what its caller
 // has, all others what the owner of the session has.
 func (c *Config) credential(of *auth.Owner) wire.Credential {
-	if c.Credential == nil {
-		return nil
-	}
 	return func(ctx context.Context, p *auth.Principal) (*credential.Headers, error) {
 		if p == nil && of != nil {
 			return c.Credential.Cached(ctx, *of)

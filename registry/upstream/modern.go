@@ -331,9 +331,7 @@ func (m *modern) watchResource(ctx context.Context, tenantID, uri string, onConf
 	defer cancel()
 	list := mcp.Array([]mcp.RawJSON{mcp.String(uri)})
 	out := m.subscription(mcp.NewObject(mcp.Member{Name: "resourceSubscriptions", Value: list}))
-	if m.conn.cfg.Credential != nil {
-		out.For = &auth.Principal{TenantID: tenantID}
-	}
+	out.For = &auth.Principal{TenantID: tenantID}
 	confirmed, refused := false, false
 	out.Notify = func(_ context.Context, message *mcp.Message) {
 		switch message.Method {

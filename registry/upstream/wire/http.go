@@ -95,7 +95,7 @@ func (l *HTTP) Header() http.Header { return l.base }
 func (l *HTTP) Begin(ctx context.Context, sessionID, revision string, completion []byte) error {
 	s := l.newSession(sessionID, revision)
 	s.ready = l.Prepare(s.post)
-	if err := l.postMessage(ctx, nil, l.target, s.post, completion, l.drain); err != nil {
+	if err := l.postMessage(ctx, Caller{}, l.target, s.post, completion, l.drain); err != nil {
 		return err
 	}
 	l.state.Store(s)
@@ -132,11 +132,11 @@ func (l *HTTP) Prepare(header http.Header) *dial.Post {
 	return dial.NewPost(l.client, l.target, header)
 }
 
-// do sends a request on behalf of whom out is; nil: of the link itself.
-func (l *HTTP) do(ctx context.Context, out *Request, method string, header http.Header,
+// do sends a request on behalf of a caller.
+func (l *HTTP) do(ctx context.Context, of Caller, method string, header http.Header,
 	body []byte,
 ) (resp *response, sent bool, err error) {
-	resp, sent, err = l.roundTrip(ctx, out, l.target, method, header, body)
+	resp, sent, err = l.roundTrip(ctx, of, l.target, method, header, body)
 	if err == nil {
 		l.pace(ctx, resp)
 	}
@@ -158,10 +158,10 @@ func (l *HTTP) post(
 	ctx context.Context, ready *dial.Post, header http.Header, out *Request, reserved *share.Reservation,
 ) (answer []byte, resp *response, sent bool, err error) {
 	if ready != nil {
-		resp, sent, err = l.carried(ctx, out, func(g *credential.Headers, trace credential.Trace) (
+		resp, sent, err = l.carried(ctx, out.Caller, func(g *credential.Headers) (
 			other *http.Response, sent bool, err error,
 		) {
-			answer, other, sent, err = ready.Send(ctx, g.Lines(trace), out.Body, (*holder)(reserved))
+			answer, other, sent, err = ready.Send(ctx, g.Lines(out.Trace), out.Body, (*holder)(reserved))
 			return other, sent, err
 		})
 		switch {
@@ -172,7 +172,7 @@ func (l *HTTP) post(
 			return nil, resp, sent, nil
 		} // this one it does not send
 	}
-	resp, sent, err = l.do(ctx, out, http.MethodPost, header, out.Body)
+	resp, sent, err = l.do(ctx, out.Caller, http.MethodPost, header, out.Body)
 	return nil, resp, sent, err
 }
 
@@ -417,7 +417,7 @@ func (l *HTTP) resume(ctx context.Context, out *Request, s *session, at *progres
 		if !pace.Wait(ctx, max(at.retry, reconnectMin<<idle)) {
 			return nil, ctx.Err()
 		}
-		resp, _, err := l.do(ctx, out, http.MethodGet, header, nil)
+		resp, _, err := l.do(ctx, out.Caller, http.MethodGet, header, nil)
 		if err != nil {
 			continue // the server may be restarting
 		}
@@ -479,7 +479,7 @@ func (l *HTTP) Follow(ctx context.Context) error {
 func (l *HTTP) followOnce(ctx context.Context, s *session, at *progress,
 	again bool,
 ) (offered bool, err error) {
-	resp, _, err := l.do(ctx, nil, http.MethodGet, s.get, nil)
+	resp, _, err := l.do(ctx, Caller{}, http.MethodGet, s.get, nil)
 	if err != nil {
 		return true, err
 	}
@@ -514,7 +514,7 @@ func (l *HTTP) drain(resp *response) {
 // Send posts a notification, or the answer to a server's request, and waits until the
 // server has accepted it.
 func (l *HTTP) Send(ctx context.Context, body []byte) error {
-	return l.postMessage(ctx, nil, l.target, l.state.Load().post, body, l.drain)
+	return l.postMessage(ctx, Caller{}, l.target, l.state.Load().post, body, l.drain)
 }
 
 // Tell posts a message in the background. When too many are on their way, the message is
@@ -536,7 +536,7 @@ func (l *HTTP) end(ctx context.Context, s *session) {
 	if s.id == "" {
 		return
 	}
-	if resp, _, err := l.do(ctx, nil, http.MethodDelete, s.get, nil); err == nil {
+	if resp, _, err := l.do(ctx, Caller{}, http.MethodDelete, s.get, nil); err == nil {
 		resp.discard()
 	}
 }

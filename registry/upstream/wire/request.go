@@ -12,19 +12,24 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 )
 
+// Caller is on whose behalf a request is made. Zero: on the link's own.
+type Caller struct {
+	For *auth.Principal // whose credential it carries; nil: the link's own
+	// Trace is of the caller's request, for a server that is told who calls.
+	Trace credential.Trace
+}
+
 // Request is one request on its way. Its fields are set before Exchange and not changed
 // meanwhile. A request may be sent again after Exchange has returned. Hear and Ask must
 // not block.
 type Request struct {
 	ID     mcp.ID
 	Method string
-	Body   []byte          // the whole message; shared with the transport until Exchange returns
-	Header http.Header     // of a request to a modern server; nil: the session's. Shared: do not modify
-	For    *auth.Principal // on whose behalf, where the site has a credential; nil: the link's own
-	Post   *dial.Post      // Header, prepared by HTTP.Prepare of the same link; nil: it was not
+	Body   []byte      // the whole message; shared with the transport until Exchange returns
+	Header http.Header // of a request to a modern server; nil: the session's. Shared: do not modify
+	Post   *dial.Post  // Header, prepared by HTTP.Prepare of the same link; nil: it was not
 
-	// Trace is of the caller's request, for a server that is told who calls.
-	Trace credential.Trace
+	Caller
 
 	Notify func(context.Context, *mcp.Message) // takes its notifications; nil: they are dropped
 	// replaces Notify on SSE and Child, in one order with questions
@@ -47,15 +52,6 @@ type Request struct {
 
 	telling  sync.Mutex // held while Notify runs; guards the field below
 	finished bool
-}
-
-// caller returns on whose behalf a request is made, and the trace of that caller's request.
-// A nil o is one of the link itself.
-func (o *Request) caller() (*auth.Principal, credential.Trace) {
-	if o == nil {
-		return nil, credential.Trace{}
-	}
-	return o.For, o.Trace
 }
 
 // deliver hands a notification on, one at a time, and none of a finished request.

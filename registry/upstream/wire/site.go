@@ -17,7 +17,7 @@ type Site struct {
 	URL     *url.URL          // shared: not modified
 	Client  http.RoundTripper // not an http.Client, so that there are no redirects and no cookies
 	Headers map[string]string // sent with every request; the protocol's own cannot be set
-	// what requests carry beside that, see Credential; nil: nothing
+	// what requests carry beside that
 	Credential Credential
 	Version    string    // of the gateway, for User-Agent
 	Throttle   *Throttle // of the server; nil: what it sends is read as fast as it comes
@@ -26,53 +26,45 @@ type Site struct {
 }
 
 // Credential returns what a request carries on behalf of a principal, or for the link
-// itself if that is nil. An error means that nothing may be sent.
+// itself if that is nil. Nil headers are nothing. An error means that nothing may be sent.
 type Credential func(ctx context.Context, p *auth.Principal) (*credential.Headers, error)
 
 // sender sends HTTP requests with what they carry.
 type sender struct {
 	client     http.RoundTripper // not an http.Client, so that there are no redirects and no cookies
-	credential Credential        // nil: nothing
+	credential Credential
 }
 
-// roundTrip sends one HTTP request, on behalf of whom out is; nil: of the link itself. sent
-// is as of dial.Send.
-func (s *sender) roundTrip(ctx context.Context, out *Request, target *url.URL, method string,
+// roundTrip sends one HTTP request on behalf of a caller. sent is as of dial.Send.
+func (s *sender) roundTrip(ctx context.Context, of Caller, target *url.URL, method string,
 	header http.Header, body []byte,
 ) (resp *response, sent bool, err error) {
-	return s.carried(ctx, out, func(g *credential.Headers, trace credential.Trace) (
-		*http.Response, bool, error,
-	) {
-		return dial.Send(ctx, s.client, target, method, g.Add(header, trace), body)
+	return s.carried(ctx, of, func(g *credential.Headers) (*http.Response, bool, error) {
+		return dial.Send(ctx, s.client, target, method, g.Add(header, of.Trace), body)
 	})
 }
 
 // carried has send send a request with what it carries, as credential.Carried does. If
 // send returns neither a response nor an error, so does carried.
-func (s *sender) carried(ctx context.Context, out *Request,
-	send func(g *credential.Headers, trace credential.Trace) (answer *http.Response, sent bool, err error),
+func (s *sender) carried(ctx context.Context, of Caller,
+	send func(*credential.Headers) (answer *http.Response, sent bool, err error),
 ) (resp *response, sent bool, err error) {
-	p, trace := out.caller()
 	//nolint:bodyclose // whoever gets the response closes it
-	answer, g, sent, err := credential.Carried(func() (*credential.Headers, error) {
-		if s.credential == nil {
-			return nil, nil //nolint:nilnil // nothing, as Site says
-		}
-		return s.credential(ctx, p)
-	}, func(g *credential.Headers) (*http.Response, bool, error) { return send(g, trace) })
+	answer, g, sent, err := credential.Carried(
+		func() (*credential.Headers, error) { return s.credential(ctx, of.For) }, send)
 	if answer == nil || err != nil {
 		return nil, sent, err
 	}
 	return &response{answer, mediaType(answer.Header), g}, sent, nil
 }
 
-// postMessage posts a message that nobody answers, or that is answered elsewhere, on behalf of
-// whom out is; nil: of the link itself. Any status of success accepts it; the body of the
-// response has no meaning, and drain reads it.
-func (s *sender) postMessage(ctx context.Context, out *Request, target *url.URL, header http.Header,
+// postMessage posts a message that nobody answers, or that is answered elsewhere, on behalf
+// of a caller. Any status of success accepts it; the body of the response has no meaning, and
+// drain reads it.
+func (s *sender) postMessage(ctx context.Context, of Caller, target *url.URL, header http.Header,
 	body []byte, drain func(*response),
 ) error {
-	resp, sent, err := s.roundTrip(ctx, out, target, http.MethodPost, header, body)
+	resp, sent, err := s.roundTrip(ctx, of, target, http.MethodPost, header, body)
 	if err != nil {
 		return unavailable(sent, err)
 	}

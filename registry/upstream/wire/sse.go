@@ -82,7 +82,7 @@ func OpenSSE(ctx context.Context, at Site, up Events) (*SSE, error) {
 
 // openStream asks for the event stream.
 func (l *SSE) openStream(ctx context.Context) (*response, error) {
-	resp, sent, err := l.roundTrip(ctx, nil, l.source, http.MethodGet, streamHeader(l.base), nil)
+	resp, sent, err := l.roundTrip(ctx, Caller{}, l.source, http.MethodGet, streamHeader(l.base), nil)
 	switch {
 	case err != nil:
 		return nil, unavailable(sent, err)
@@ -189,7 +189,7 @@ func (l *SSE) Exchange(ctx context.Context, out *Request) (mcp.Object, error) {
 	posted := make(chan error, 1)
 	var post sync.WaitGroup
 	post.Go(func() {
-		posted <- l.up.Saved(posting, func() error { return l.sendFor(posting, out, out.Body) })
+		posted <- l.up.Saved(posting, func() error { return l.sendFor(posting, out.Caller, out.Body) })
 	})
 	result, err := l.await(ctx, out, w, posted)
 	// The end of the response lets its connection be used again.
@@ -199,14 +199,14 @@ func (l *SSE) Exchange(ctx context.Context, out *Request) (mcp.Object, error) {
 }
 
 // Send posts one message.
-func (l *SSE) Send(ctx context.Context, body []byte) error { return l.sendFor(ctx, nil, body) }
+func (l *SSE) Send(ctx context.Context, body []byte) error { return l.sendFor(ctx, Caller{}, body) }
 
-// sendFor is Send on behalf of whom out is; nil: of the link itself.
-func (l *SSE) sendFor(ctx context.Context, out *Request, body []byte) error {
+// sendFor is Send on behalf of a caller.
+func (l *SSE) sendFor(ctx context.Context, of Caller, body []byte) error {
 	if cause := l.Loss(); cause != nil {
 		return unavailable(false, cause)
 	}
-	return l.postMessage(ctx, out, l.target, l.base, body, func(resp *response) { resp.drain() })
+	return l.postMessage(ctx, of, l.target, l.base, body, func(resp *response) { resp.drain() })
 }
 
 // Tell posts a message in the background. When too many are on their way, the message is

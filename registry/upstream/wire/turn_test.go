@@ -10,9 +10,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/fairqueue"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/registry/credential"
 )
 
 // oneAnswer is a client of which every request gets the same answer.
@@ -39,6 +41,7 @@ func exchanges(answer string, turns *fairqueue.Queue) map[string]func(context.Co
 			return NewHTTP(Site{
 				URL:    &url.URL{Scheme: "http", Host: "server.invalid", Path: "/mcp"},
 				Client: oneAnswer{kind, body}, Turns: turns,
+				Credential: func(context.Context, *auth.Principal) (*credential.Headers, error) { return nil, nil },
 			}, &eventRecorder{}).Exchange(ctx, out)
 		}
 	}

@@ -80,3 +80,9 @@ type inFlight struct {
 }
 
 func newInFlight(gauge prometheus.Gauge) inFlight { return inFlight{gauge, gauge.Dec} }
+
+// begin adds one to the gauge. done takes it off again.
+func (i inFlight) begin() (done func()) {
+	i.gauge.Inc()
+	return i.done
+}

@@ -11,12 +11,10 @@ func (t *traffic) ServeTenants(ids []string) {
 	for _, id := range ids {
 		now[id] = true
 	}
-	before := t.tenants.Swap(&now)
-	if before == nil {
-		return
-	}
-	for id := range *before {
-		t.tidy(id)
+	if before := t.tenants.Swap(&now); before != nil {
+		for id := range *before {
+			t.tidy(id)
+		}
 	}
 }
 

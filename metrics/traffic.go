@@ -150,12 +150,10 @@ func (t *traffic) Call(tenant, server, item, outcome string, took time.Duration)
 // CallStarted adds a call to the gauge of calls in flight. done takes it off again and
 // must be called once.
 func (t *traffic) CallStarted(tenant string) (done func()) {
-	calls := t.ofTenants.get(tenant, func() inFlight {
+	return t.ofTenants.get(tenant, func() inFlight {
 		defer t.tidy(tenant)
 		return newInFlight(t.callsInFlight.WithLabelValues(tenant))
-	})
-	calls.gauge.Inc()
-	return calls.done
+	}).begin()
 }
 
 // Repaired counts the n changes of one kind that were made in what a server said: what
@@ -176,16 +174,17 @@ func (t *traffic) DeprecatedUsed(tenant, part string) {
 // StreamOpened adds an event stream to the gauge of open ones. kind is get, post, listen
 // or sse. closed takes it off again and must be called once.
 func (t *traffic) StreamOpened(tenant, kind string) (closed func()) {
-	gauge := t.streams.WithLabelValues(tenant, kind)
-	gauge.Inc()
-	t.tidy(tenant)
-	return gauge.Dec
+	return t.opened(tenant, t.streams.WithLabelValues(tenant, kind))
 }
 
 // SessionOpened adds a session to the gauge of open ones. ended takes it off again and
 // must be called once.
 func (t *traffic) SessionOpened(tenant string) (ended func()) {
-	gauge := t.sessions.WithLabelValues(tenant)
+	return t.opened(tenant, t.sessions.WithLabelValues(tenant))
+}
+
+// opened adds one to a gauge of a tenant. closed takes it off again.
+func (t *traffic) opened(tenant string, gauge prometheus.Gauge) (closed func()) {
 	gauge.Inc()
 	t.tidy(tenant)
 	return gauge.Dec

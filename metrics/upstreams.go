@@ -59,11 +59,9 @@ func newUpstreams(f promauto.Factory, t *traffic) *upstreams {
 // ServerCall adds a call to the gauge of calls at a server. done takes it off again and
 // must be called once.
 func (u *upstreams) ServerCall(server string) (done func()) {
-	calls := u.ofServers.get(server, func() inFlight {
+	return u.ofServers.get(server, func() inFlight {
 		return newInFlight(u.upstreamCalls.WithLabelValues(server))
-	})
-	calls.gauge.Inc()
-	return calls.done
+	}).begin()
 }
 
 // UpstreamUp records whether an upstream answers and how many tools it offers. The series

@@ -41,13 +41,11 @@ func directServers(cfg *config.Config) []server.AuthorizationServer {
 	for i := range cfg.Issuers {
 		from := &cfg.Issuers[i].Issuer
 		one := server.AuthorizationServer{Issuer: from.Issuer, Tenant: from.Tenant}
-		if !isServer(from.Issuer) || slices.Contains(servers, one) { // an issuer may have several entries
-			continue
+		signInHere := len(cfg.Logins) > 0 && (from.Tenant == "" || hasLogin(cfg, from.Tenant))
+		isNew := !slices.Contains(servers, one) // an issuer may have several entries
+		if isNew && !signInHere && isServer(from.Issuer) {
+			servers = append(servers, one)
 		}
-		if len(cfg.Logins) > 0 && (from.Tenant == "" || hasLogin(cfg, from.Tenant)) {
-			continue
-		}
-		servers = append(servers, one)
 	}
 	return servers
 }

@@ -142,7 +142,9 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 	p.gateway.SetPolicy(cfg.Digest, cfg.Tenants)
 	p.metrics.ServeTenants(cfg.TenantIDs())
 	serving := p.serverConfig(cfg)
-	p.signIns.mount(&serving)
+	if p.signIns.server != nil {
+		serving.SignIn = p.signIns.server
+	}
 	p.server = server.New(serving)
 	p.signIns.audit = p.server.RecordSignIn
 	p.status = newStatus(p)

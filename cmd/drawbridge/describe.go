@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -33,11 +34,8 @@ func auditLocation(c *config.Config) string {
 	if c.Audit.File == "-" {
 		return "standard output"
 	}
-	whole, err := filepath.Abs(c.Audit.File)
-	if err != nil {
-		return c.Audit.File // the working directory is unknown, and the relative path is better than nothing
-	}
-	return whole
+	whole, _ := filepath.Abs(c.Audit.File) // "" if the working directory is unknown
+	return cmp.Or(whole, c.Audit.File)
 }
 
 // count writes a number of things with their noun, as "1 server" or "2 servers".

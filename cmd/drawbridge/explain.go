@@ -350,7 +350,6 @@ func (w *walk) conclusion(e *gateway.Explanation) string {
 func (w *walk) tellServer(e *gateway.Explanation) {
 	switch {
 	case e.Server == "":
-		return
 	case e.Guessed && w.cfg.ListsForUsers(e.Server):
 		w.line("server", "%s (%s): the server decides what this person is listed (lists: user), so the name "+
 			"alone was judged by the patterns", e.Server, location(w.cfg.Position("server "+e.Server)))

@@ -20,16 +20,11 @@ import (
 // what that one says is left out.
 func explainRequest(q asked, s streams) error {
 	files := q.audits
-	var keys *audit.Keys
 	cfg, err := config.Load(q.file, config.ProcessEnvironment())
-	needed := len(files) == 0 || q.arguments != ""
-	if needed && err == nil {
-		keys = audit.NewKeys(cfg.Records.Keys)
-		if len(files) == 0 {
-			files, err = auditOf(cfg, "explain")
-		}
+	if err == nil && len(files) == 0 {
+		files, err = auditOf(cfg, "explain")
 	}
-	if needed && err != nil {
+	if err != nil && (len(files) == 0 || q.arguments != "") {
 		return refusedConfig(err)
 	}
 	found := 0
@@ -42,7 +37,7 @@ func explainRequest(q asked, s streams) error {
 		}
 		s.say("%s", happened(e, cfg, q.file))
 		if q.arguments != "" {
-			s.say("%-9s %s\n", "digest", argumentsCompared(e, keys, q.arguments))
+			s.say("%-9s %s\n", "digest", argumentsCompared(e, cfg, q.arguments))
 		}
 	})
 	switch {
@@ -57,7 +52,8 @@ func explainRequest(q asked, s streams) error {
 }
 
 // argumentsCompared says whether the arguments of a line are those that somebody shows.
-func argumentsCompared(e *entry, keys *audit.Keys, arguments string) string {
+func argumentsCompared(e *entry, cfg *config.Config, arguments string) string {
+	keys := audit.NewKeys(cfg.Records.Keys)
 	is, known := keys.Verify(e.Digest, e.Tenant, []byte(arguments))
 	switch {
 	case e.Digest == "":

@@ -191,15 +191,12 @@ func audienceAtFault(audience, expected []string) string {
 // claimAtFault says which claim was the fault, what stands there and what was expected;
 // "" if none was.
 func claimAtFault(refused *auth.Error) string {
-	if refused.Claim == "" {
-		return ""
-	}
 	found := "is not there"
 	if refused.Found != "" {
 		found = fmt.Sprintf("is %q", refused.Found)
 	}
-	return refused.Claim + " " + found +
-		when(len(refused.Expected) > 0, ", expected is one of %q", refused.Expected)
+	return when(refused.Claim != "", "%s %s%s", refused.Claim, found,
+		when(len(refused.Expected) > 0, ", expected is one of %q", refused.Expected))
 }
 
 // givenOut is what the gateway itself gives out, as far as explain looks at it.

@@ -35,7 +35,7 @@ const maxRefusalsShown = 10
 // (programs and MCP servers at an address). It puts what they offer into the catalogue,
 // and tells log, metrics and the operator's page how they are.
 //
-//	apply(config) --> start --> startBuiltin, startOpenAPI: offers are known at once --> offer --+
+//	apply(config) --> start --> startOwn: built-in tools, HTTP APIs, known at once ----> offer --+
 //	   |                |                                                                        v
 //	   |                +-----> upstream.Run in a task, which connects and lists           catalogue
 //	   |                             |  puts its lists there itself ------------------------> ^
@@ -233,11 +233,8 @@ func (f *fleet) close() {
 // start starts a server of any kind and returns how to stop it. The caller holds
 // changing.
 func (f *fleet) start(ctx context.Context, s config.Server) (stop func()) {
-	if len(s.Builtin) > 0 {
-		return f.startBuiltin(ctx, s)
-	}
-	if s.API.Document != nil {
-		return f.startOpenAPI(ctx, s)
+	if len(s.Builtin) > 0 || s.API.Document != nil {
+		return f.startOwn(ctx, s)
 	}
 	// The server counts as down from before the first call until it is reached, so that
 	// early callers are told that it is down and not that there is no such tool.
@@ -310,17 +307,35 @@ func (f *fleet) rereadAll() {
 	}
 }
 
-// startBuiltin offers the built-in tools of a server. They run in this process, so there
-// is no server to reach first.
-func (f *fleet) startBuiltin(ctx context.Context, s config.Server) (stop func()) {
+// startOwn offers tools that are known without a connection: those that are built in, which
+// run in this process, or the operations of an HTTP API. It does not connect to the API,
+// which has no request that is sure to be harmless; whether the API answers shows at each
+// call.
+func (f *fleet) startOwn(ctx context.Context, s config.Server) (stop func()) {
+	credentials := f.credential(s)
+	tools, err := f.ownTools(s, credentials)
+	if err != nil {
+		credentials.Close()
+		return f.fail(ctx, s, err)
+	}
+	f.offer(ctx, s, tools)
+	return func() {
+		f.catalogue.Lose(s.Name, s.Prefix)
+		credentials.Close()
+	}
+}
+
+// ownTools makes the tools for startOwn. What requests carry is for an API alone.
+func (f *fleet) ownTools(s config.Server, credentials *credential.Source) (*openapi.Loaded, error) {
+	if s.API.Document != nil {
+		cfg := s.OpenAPIConfig()
+		cfg.Turns, cfg.Credential = f.turns, credentials
+		return openapi.Load(cfg)
+	}
 	cfg := s.BuiltinConfig()
 	cfg.Turns = f.turns
 	offers, err := builtin.New(cfg)
-	if err != nil {
-		return f.fail(ctx, s, err)
-	}
-	f.offer(ctx, s, offers, upstream.Status{})
-	return func() { f.catalogue.Lose(s.Name, s.Prefix) }
+	return &openapi.Loaded{Offers: offers}, err
 }
 
 // fail notes that a server of built-in tools or an HTTP API cannot start. Nothing tries
@@ -335,19 +350,21 @@ func (f *fleet) fail(ctx context.Context, s config.Server, err error) (stop func
 	return func() {}
 }
 
-// offer puts the tools of a server that is known without a connection into the catalogue.
-// It notes status, to which it adds what the catalogue has of them and what it left out.
-func (f *fleet) offer(ctx context.Context, s config.Server, offers []registry.Offer, status upstream.Status) {
-	for i := range offers {
-		if own := s.ToolTimeouts[offers[i].Definition.Text("name")]; own > 0 {
-			offers[i].Timeout = own
+// offer puts the tools of a server that is known without a connection into the catalogue,
+// and notes what the catalogue has of them and what was left out.
+func (f *fleet) offer(ctx context.Context, s config.Server, tools *openapi.Loaded) {
+	for i := range tools.Offers {
+		if own := s.ToolTimeouts[tools.Offers[i].Definition.Text("name")]; own > 0 {
+			tools.Offers[i].Timeout = own
 		}
 	}
-	left := f.catalogue.Replace(registry.Source{Name: s.Name, Prefix: s.Prefix, Own: true, Tools: offers})
-	status.Server, status.Up, status.Tried = s.Name, true, true
-	status.Refused = append(status.Refused, left...)
-	status.Offered = f.catalogue.Catalogue().Offered(s.Name)
-	f.note(ctx, withoutMeant(s, status))
+	left := f.catalogue.Replace(registry.Source{
+		Name: s.Name, Prefix: s.Prefix, Own: true, Tools: tools.Offers,
+	})
+	f.note(ctx, withoutMeant(s, upstream.Status{
+		Server: s.Name, Up: true, Tried: true, Idle: tools.Idle,
+		Refused: append(tools.Refusals, left...), Offered: f.catalogue.Catalogue().Offered(s.Name),
+	}))
 }
 
 // upstreamConfig returns what package upstream needs of a server by its config alone.
@@ -579,22 +596,4 @@ func isList(r registry.Refusal) bool { return r.Item == "" && r.Reason == "list"
 // whyLeftOut says what is wrong with an item that is left out.
 func whyLeftOut(r registry.Refusal) string {
 	return r.Reason + when(r.Reason != registry.ReasonQuarantined && r.Err != nil, ", %v", r.Err)
-}
-
-// startOpenAPI offers the operations of an HTTP API's document as tools. It does not
-// connect to the API, which has no request that is sure to be harmless; whether the API
-// answers shows at each call.
-func (f *fleet) startOpenAPI(ctx context.Context, s config.Server) (stop func()) {
-	cfg := s.OpenAPIConfig()
-	cfg.Turns, cfg.Credential = f.turns, f.credential(s)
-	loaded, err := openapi.Load(cfg)
-	if err != nil {
-		cfg.Credential.Close()
-		return f.fail(ctx, s, err)
-	}
-	f.offer(ctx, s, loaded.Offers, upstream.Status{Refused: loaded.Refusals, Idle: loaded.Idle})
-	return func() {
-		f.catalogue.Lose(s.Name, s.Prefix)
-		cfg.Credential.Close()
-	}
 }

@@ -82,13 +82,10 @@ func touchedTenants(before, after *planned) map[string]bool {
 			t := &own.Tenants[i]
 			other := tenants[t.ID]
 			touched[t.ID] = touched[t.ID] || other == nil || !slices.Equal(t.Servers, other.Servers) ||
-				!slices.EqualFunc(t.Rules, other.Rules, sameRule)
-			for j := range own.Servers {
-				s := &own.Servers[j]
-				if slices.Contains(t.Servers, s.Name) && !reflect.DeepEqual(s, servers[s.Name]) {
-					touched[t.ID] = true
-				}
-			}
+				!slices.EqualFunc(t.Rules, other.Rules, sameRule) ||
+				slices.ContainsFunc(own.Servers, func(s config.Server) bool {
+					return slices.Contains(t.Servers, s.Name) && !reflect.DeepEqual(&s, servers[s.Name])
+				})
 		}
 		for speaker := range sides[0].speaks {
 			if !sides[1].speaks[speaker] {
@@ -384,13 +381,9 @@ func (j *callsJudged) print(s streams) int {
 
 // describe says what becomes of the calls of a row.
 func (r *judgedRow) describe(u *use) string {
-	text := []string{"refused", "let through", "not judged"}[r.becomes]
-	if r.tenant != "" || r.subject != "" {
-		text += fmt.Sprintf(": tenant %s, %s#%s,", cmp.Or(r.tenant, "-"), cmp.Or(r.issuer, "-"),
-			cmp.Or(r.subject, "-"))
-	} else {
-		text += ":"
-	}
-	text += fmt.Sprintf(" %s: %s, last %s", r.item, count(u.Calls, "call"), u.Last.UTC().Format(time.RFC3339))
-	return text + when(r.why != "", " (%s)", r.why)
+	becomes := []string{"refused", "let through", "not judged"}[r.becomes]
+	caller := when(r.tenant != "" || r.subject != "", " tenant %s, %s#%s,", cmp.Or(r.tenant, "-"),
+		cmp.Or(r.issuer, "-"), cmp.Or(r.subject, "-"))
+	return fmt.Sprintf("%s:%s %s: %s, last %s", becomes, caller, r.item, count(u.Calls, "call"),
+		u.Last.UTC().Format(time.RFC3339)) + when(r.why != "", " (%s)", r.why)
 }

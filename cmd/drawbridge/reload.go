@@ -28,9 +28,8 @@ const (
 func pause(took time.Duration) time.Duration { return max(checkEvery, checkPart*took) }
 
 // reloads reads the config again after each hangup signal and after each change of its
-// files. It returns when ctx ends, which begins the stop, or when work does. What a
-// reload starts, such as a new server, must go on while the gateway drains, so it gets
-// work and not ctx.
+// files. It returns when ctx ends, as the stop begins. What a reload starts, such as a new
+// server, must go on while the gateway drains, so it gets work and not ctx.
 //
 //	SIGHUP ---------------------------+
 //	                                  v
@@ -46,8 +45,6 @@ func (p *parts) reloads(ctx, work context.Context, hangups <-chan os.Signal, loa
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
-		case <-work.Done():
 			return nil
 		case <-hangups:
 			p.audit.Reopen() // a hangup is also how log rotation says that it has moved the file away
@@ -142,12 +139,11 @@ func (p *parts) replace(work context.Context, cfg *config.Config) error {
 func withoutNewParts(next, started *config.Config) *config.Config {
 	without := *next
 	without.AccessKeys = next.AccessKeys && started.Data.Exists()
-	if started.SignsIn() || !next.SignsIn() {
-		return &without
+	if !started.SignsIn() {
+		without.Logins, without.Clients = nil, nil
+		without.Advertise = slices.DeleteFunc(slices.Clone(next.Advertise),
+			func(name string) bool { return name == config.SignInKeyword })
 	}
-	without.Logins, without.Clients = nil, nil
-	without.Advertise = slices.DeleteFunc(slices.Clone(next.Advertise),
-		func(name string) bool { return name == config.SignInKeyword })
 	return &without
 }
 

@@ -206,7 +206,7 @@ func (p *parts) run(ctx context.Context, l listeners, o options) error {
 	if o.hangups != nil {
 		p.access = newAccessLog(p.gateway, p.log)
 		start(p.access.Run)
-		group.Go(func() error { return p.reloads(ctx, work, o.hangups, o.loader) })
+		group.Go(func() error { return p.reloads(beginning, work, o.hangups, o.loader) })
 	}
 	tellWarnings(ctx, p.started, p.log, p.metrics)
 	p.log.InfoContext(ctx, "serving", slog.String("listen", l.clients.Addr().String()),

@@ -126,13 +126,6 @@ func (s *signIns) issuers(cfg *config.Config, settings *signin.Settings, tenants
 	return all
 }
 
-// mount has the server answer at the addresses of the authorization server.
-func (s *signIns) mount(cfg *server.Config) {
-	if s.server != nil {
-		cfg.SignIn = s.server
-	}
-}
-
 // run keeps the authorization server up to date with other replicas until ctx ends.
 func (s *signIns) run(ctx context.Context) error {
 	if s.server == nil {
@@ -150,11 +143,9 @@ func (s *signIns) judge(view *admin.View) {
 	if s.server == nil {
 		return
 	}
+	view.Unreached = map[string]admin.Provider{}
 	for _, u := range s.server.Unreached() {
 		since := u.Since.UTC().Truncate(time.Second)
-		if view.Unreached == nil {
-			view.Unreached = map[string]admin.Provider{}
-		}
 		view.Unreached[u.Provider] = admin.Provider{Failing: since}
 		view.Warnings = append(view.Warnings, fmt.Sprintf("the provider %s cannot be reached: %s (since "+
 			"%s); valid tokens are served meanwhile, and nobody can sign in there", u.Provider, u.Err,

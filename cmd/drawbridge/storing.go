@@ -220,12 +220,9 @@ type measured struct {
 
 // count counts a call that began at a time.
 func (m measured) count(call string, began time.Time, err error) {
-	outcome := "ok"
-	if err != nil {
-		outcome = "failed"
-	}
+	outcome := "failed"
 	for known, word := range map[error]string{
-		store.ErrNotFound: "not_found", store.ErrConflict: "conflict", store.ErrFull: "full",
+		nil: "ok", store.ErrNotFound: "not_found", store.ErrConflict: "conflict", store.ErrFull: "full",
 	} {
 		if errors.Is(err, known) {
 			outcome = word

@@ -65,15 +65,10 @@ func section(text, heading string) string {
 	return strings.TrimSpace("## "+heading+"\n"+body) + "\n"
 }
 
-// withReason returns the outcomes with a reason that the word alone says.
-func withReason(reason string) (all []string) {
-	for words := range meanings() {
-		if _, after, both := strings.Cut(words, ", "); both && after == reason {
-			all = append(all, words)
-		}
-	}
-	slices.Sort(all)
-	return all
+// withReason returns the outcomes with a reason that the word alone says, sorted.
+func withReason(reason string) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(meanings())),
+		func(words string) bool { return !strings.HasSuffix(words, ", "+reason) })
 }
 
 // ofSymptom returns the sections to which the table of symptoms leads from the words of

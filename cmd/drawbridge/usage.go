@@ -240,10 +240,7 @@ func (e *entry) isRefused() bool {
 
 // user names who called: the subject, with its issuer, or "" before anybody was known.
 func (e *entry) user() string {
-	if e.Subject == "" {
-		return ""
-	}
-	return e.Issuer + "#" + e.Subject
+	return when(e.Subject != "", "%s#%s", e.Issuer, e.Subject)
 }
 
 // rows returns the report, most calls first.

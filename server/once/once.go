@@ -20,10 +20,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"sync/atomic"
 	"time"
 
-	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
@@ -88,21 +86,6 @@ type Claim interface {
 	// Wanted tells whether somebody waits for the answer besides the caller.
 	Wanted() bool
 }
-
-// flight is a request that runs here, for those who wait for its end.
-type flight struct {
-	over    chan struct{} // closed when it is answered or free, or was never made
-	waiting atomic.Int32  // how many wait for that; a store adds one before it lets go of its mutex
-}
-
-// await waits until the request is over. The error is that of ctx.
-func (f *flight) await(ctx context.Context) error {
-	defer f.waiting.Add(-1)
-	return pace.Await(ctx, f.over)
-}
-
-// Wanted implements Claim.
-func (f *flight) Wanted() bool { return f.waiting.Load() > 0 }
 
 // budgets bounds what is kept, with the shares of tenants and users. Two budgets count
 // it: the part that may go into answers at all, so that they never crowd out requests,

@@ -17,8 +17,6 @@ const (
 
 // record is what is kept under a key. In Redis it is sealed, so that nobody but a replica
 // makes one: an answer that somebody else wrote would be taken for that of a tool.
-//
-//	state 1 │ time in milliseconds 8 │ digest of the body 32 │ id of the replica 16 │ HTTP status 2 │ message
 type record struct {
 	state  byte
 	at     time.Time // when the request began or, if it is over, when it ended, by the clock of its replica
@@ -28,10 +26,14 @@ type record struct {
 	text   string     // as it stands in Redis; set by who has read it
 }
 
-const (
-	homeSize   = 16
-	recordSize = 1 + 8 + 32 + homeSize + 2
-)
+// head is what stands in a sealed record before the message, field after field.
+type head struct {
+	State  byte
+	Millis int64 // since 1970
+	Body   [32]byte
+	Home   [16]byte
+	Status uint16
+}
 
 // clocksDiffer is by how much the clocks of two replicas may differ without consequences.
 const clocksDiffer = time.Minute
@@ -65,27 +67,22 @@ func purpose(r *Request) string { return "once 2\x00" + r.User.TenantID + "\x00"
 // seal returns the record as it stands in Redis. Each call returns another text, so a
 // text names one claim.
 func (p *record) seal(ring *seal.Ring, r *Request) string {
-	plain := make([]byte, 0, recordSize+len(p.answer.Message))
-	plain = append(plain, p.state)
-	plain = binary.BigEndian.AppendUint64(plain, uint64(p.at.UnixMilli()))
-	plain = append(plain, p.body[:]...)
-	plain = append(plain, p.home...)
-	plain = binary.BigEndian.AppendUint16(plain, uint16(p.answer.Status)) //nolint:gosec // a status has three digits
-	plain = append(plain, p.answer.Message...)
-	return string(ring.SealBytes(purpose(r), plain))
+	h := head{State: p.state, Millis: p.at.UnixMilli(), Body: p.body, Status: uint16(p.answer.Status)} //nolint:gosec // a status has three digits
+	copy(h.Home[:], p.home)
+	plain, _ := binary.Append(nil, binary.BigEndian, &h) // a head has a size
+	return string(ring.SealBytes(purpose(r), append(plain, p.answer.Message...)))
 }
 
 // openRecord reads what seal returned. It is false for anything else.
 func openRecord(ring *seal.Ring, r *Request, text string) (p record, ok bool) {
+	var h head
 	plain, err := ring.OpenBytes(purpose(r), []byte(text))
-	if err != nil || len(plain) < recordSize {
+	size, short := binary.Decode(plain, binary.BigEndian, &h)
+	if err != nil || short != nil {
 		return record{}, false
 	}
-	p.state = plain[0]
-	p.at = time.UnixMilli(int64(binary.BigEndian.Uint64(plain[1:]))) //nolint:gosec // see seal
-	rest := plain[9:]
-	rest = rest[copy(p.body[:], rest):]
-	p.home, rest = replica.ID(rest[:homeSize]), rest[homeSize:]
-	p.answer = Answer{Status: int(binary.BigEndian.Uint16(rest)), Message: rest[2:]}
-	return p, true
+	return record{
+		state: h.State, at: time.UnixMilli(h.Millis), body: h.Body, home: replica.ID(h.Home[:]),
+		answer: Answer{Status: int(h.Status), Message: plain[size:]},
+	}, true
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/pace"
@@ -38,8 +39,9 @@ type keeper interface {
 type claim struct {
 	store   *store
 	request Request
-	text    string // that stands for it, see keeper.begin
-	flight
+	text    string        // that stands for it, see keeper.begin
+	over    chan struct{} // closed when it is answered or free, or was never made
+	waiting atomic.Int32  // how many wait for that; newClaim adds one before it lets go of the mutex
 
 	// Guarded by the mutex of the store.
 	renewed time.Time
@@ -99,8 +101,7 @@ func (s *store) newClaim(ctx context.Context, r Request) (c *claim, _ *record, _
 		switch {
 		case other == nil || other.end == nil && !other.ended.IsZero(): // the key is free, or is to be
 			if refused == nil {
-				c = &claim{store: s, request: r, text: text, renewed: time.Now()}
-				c.over = make(chan struct{})
+				c = &claim{store: s, request: r, text: text, over: make(chan struct{}), renewed: time.Now()}
 				s.claims[r.Name] = c
 			}
 			s.mu.Unlock()
@@ -114,7 +115,8 @@ func (s *store) newClaim(ctx context.Context, r Request) (c *claim, _ *record, _
 		}
 		other.waiting.Add(1)
 		s.mu.Unlock()
-		if err := other.await(ctx); err != nil {
+		err := pace.Await(ctx, other.over)
+		if other.waiting.Add(-1); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -157,6 +159,9 @@ func (c *claim) Free(ctx context.Context) {
 	c.store.budgets.give(c.request.User, claimCost)
 	c.settle(ctx, nil)
 }
+
+// Wanted implements Claim.
+func (c *claim) Wanted() bool { return c.waiting.Load() > 0 }
 
 // settle writes how the claim ends. What cannot be written now, Redis.Run tries again
 // until the claim has lapsed. Who waits here knows the end meanwhile.

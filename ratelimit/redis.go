@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -196,13 +197,11 @@ func (r *Redis) fetchLocked(ctx context.Context, wants []want, now time.Time) er
 			asks = asks[1:]
 		}
 	}
-	switch {
-	case taken || err != nil:
+	if taken || err != nil {
 		return err
-	case refused == nil: // rounding hides here what the script has found
-		return &ExceededError{RetryAfter: minRetry}
 	}
-	return refused
+	// nil: rounding hides here what the script has found
+	return cmp.Or(refused, &ExceededError{RetryAfter: minRetry})
 }
 
 // beginLocked notes that a trip for those asks is under way until over is closed, where

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -362,12 +363,10 @@ func (f *Forwarder) JoinTasks(ctx context.Context, x *exchange.Exchange, m *mcp.
 	request := RequestOf(x, mcp.AppendRequest(nil, m.ID, m.Method, m.Params))
 	request.Header = request.Header.Clone()
 	request.Header.Set("Accept", "application/json") // an answer in one piece
-	lists, err := f.tasksElsewhere(ctx, share.User(x.Principal.User()), request, reserved)
+	elsewhere, err := f.tasksElsewhere(ctx, share.User(x.Principal.User()), request, reserved)
 	size := result.Size()
-	for _, list := range lists {
-		for _, one := range list {
-			size += len(one) + len(",")
-		}
+	for _, one := range elsewhere {
+		size += len(one) + len(",")
 	}
 	if err == nil && size > share.Covered {
 		err = reserved.Resize(2 * int64(size))
@@ -381,10 +380,7 @@ func (f *Forwarder) JoinTasks(ctx context.Context, x *exchange.Exchange, m *mcp.
 		return mcp.Object{}, exchange.ErrReplicas.Err
 	}
 	all, _ := result.Value(mcp.ResultTasks).Elements()
-	for _, list := range lists {
-		all = append(all, list...)
-	}
-	return result.With(mcp.ResultTasks, mcp.Array(all)), nil
+	return result.With(mcp.ResultTasks, mcp.Array(append(all, elsewhere...))), nil
 }
 
 // errNoSlot says that as many requests are answered elsewhere as may be.
@@ -394,7 +390,7 @@ var errNoSlot = errors.New("no slot to forward a request")
 // slot, as a request takes that another replica answers: each of them sees one.
 func (f *Forwarder) tasksElsewhere(ctx context.Context, user share.User, r link.Request,
 	reserved *share.Reservation,
-) ([][]mcp.RawJSON, error) {
+) ([]mcp.RawJSON, error) {
 	if f.slots.Take(user, 1) != nil {
 		return nil, errNoSlot
 	}
@@ -411,7 +407,8 @@ func (f *Forwarder) tasksElsewhere(ctx context.Context, user share.User, r link.
 			return err
 		})
 	}
-	return lists, asked.Wait()
+	err := asked.Wait()
+	return slices.Concat(lists...), err
 }
 
 // tasksAt returns the tasks of the client of a request that live at another replica,

@@ -67,8 +67,8 @@ var cures = map[string]string{
 // errorCode returns the first word of an error that the server has answered with; "": it
 // answered with none.
 func errorCode(err error) string {
-	var said *rueidis.RedisError
-	if !errors.As(err, &said) {
+	said, ok := errors.AsType[*rueidis.RedisError](err)
+	if !ok {
 		return ""
 	}
 	first, _, _ := strings.Cut(said.Error(), " ")

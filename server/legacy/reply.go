@@ -78,11 +78,7 @@ func (p *reply) releaseSlot() { p.rested.Do(func() { p.x.Reservation.ReleaseSlot
 
 // Ring makes the answer an event stream when patience is over, and sends it.
 func (p *reply) Ring() {
-	p.server.exchanges.Safely(p.x.Outliving(), func() {
-		if follow := p.upgrade(); follow != nil {
-			follow()
-		}
-	})
+	p.server.exchanges.Safely(p.x.Outliving(), p.follow)
 }
 
 // follow makes the answer an event stream, unless that is decided already, and lets the

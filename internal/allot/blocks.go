@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
@@ -221,12 +219,8 @@ func (b *Blocks) Run(ctx context.Context) error {
 
 // forEach calls do for each block, several at once.
 func (b *Blocks) forEach(do func(*block)) {
-	var all errgroup.Group
-	all.SetLimit(abreast)
-	for _, one := range b.all() {
-		all.Go(func() error { do(one); return nil })
-	}
-	_ = all.Wait() // there is no error
+	all := b.all()
+	pace.AtOnce(len(all), abreast, func(i int) { do(all[i]) })
 }
 
 // all returns the blocks that there are now.

@@ -1,6 +1,6 @@
 // Package pace says when something is done again: after failures, when requests for it
-// never end, once in each period, and when somebody says so; and who waits while others
-// want the same. It does not know what is done.
+// never end, once in each period, and when somebody says so; who waits while others want
+// the same; and how much is done at once. It does not know what is done.
 package pace
 
 import (

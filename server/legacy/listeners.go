@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/pace"
@@ -207,17 +205,10 @@ func (s *Service) heardListener(ctx context.Context, from replica.ID, w replica.
 		return nil, replica.ErrForm
 	}
 	answer := make([]byte, len(parts)/4)
-	var all errgroup.Group
-	all.SetLimit(noticesAtOnce)
-	for i := range answer {
-		one := parts[4*i : 4*i+4]
-		all.Go(func() error {
-			answer[i] = noticeRefused
-			s.exchanges.Safely(ctx, func() { answer[i] = s.heardNotice(ctx, from, one) })
-			return nil
-		})
-	}
-	_ = all.Wait() // there is no error
+	pace.AtOnce(len(answer), noticesAtOnce, func(i int) {
+		answer[i] = noticeRefused
+		s.exchanges.Safely(ctx, func() { answer[i] = s.heardNotice(ctx, from, parts[4*i:4*i+4]) })
+	})
 	return answer, nil
 }
 

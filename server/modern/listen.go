@@ -7,10 +7,9 @@ import (
 	"strings"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 	"github.com/drawbridge-mcp/drawbridge/internal/sse"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
@@ -178,12 +177,7 @@ func (sub *subscription) opened(ctx, patient context.Context, x *exchange.Exchan
 			return result, err
 		})
 	}
-	var all errgroup.Group
-	all.SetLimit(openingSubscriptions)
-	for i := range names {
-		all.Go(func() error { try(i); return nil })
-	}
-	_ = all.Wait() // none fails
+	pace.AtOnce(len(names), openingSubscriptions, try)
 	inVain := 0
 	for i := range names {
 		for ; !sub.endpoint.config.Streams.IsDraining() &&

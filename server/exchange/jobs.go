@@ -36,8 +36,6 @@ type jobs struct {
 	closing bool // none begins any more
 }
 
-func newJobs() *jobs { return &jobs{running: make(map[*Job]struct{})} }
-
 // begin adds a job, of which id and principal are set. It is false after end.
 func (js *jobs) begin(ctx context.Context, j *Job) (context.Context, bool) {
 	js.mu.Lock()

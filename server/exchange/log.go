@@ -10,14 +10,8 @@ import (
 type logHandler struct{ slog.Handler }
 
 // LogHandler returns a handler that adds request_id and tenant, as far as the context
-// knows them, and passes records on to next. A handler that does so already is returned
-// as it is.
-func LogHandler(next slog.Handler) slog.Handler {
-	if _, ok := next.(logHandler); ok {
-		return next
-	}
-	return logHandler{next}
-}
+// knows them, and passes records on to next.
+func LogHandler(next slog.Handler) slog.Handler { return logHandler{next} }
 
 // Handle implements slog.Handler.
 func (h logHandler) Handle(ctx context.Context, record slog.Record) error {
@@ -44,14 +38,4 @@ func (h logHandler) WithGroup(name string) slog.Handler {
 type LineHandler interface {
 	// HandleLine does what Handle does with a record of these. It does not keep attrs.
 	HandleLine(ctx context.Context, at time.Time, level slog.Level, message string, attrs []slog.Attr) error
-}
-
-// lineHandlerOf returns the LineHandler that a handler is, or adds request ids to; nil if
-// there is none.
-func lineHandlerOf(handler slog.Handler) LineHandler {
-	if h, ok := handler.(logHandler); ok {
-		handler = h.Handler
-	}
-	lines, _ := handler.(LineHandler)
-	return lines
 }

@@ -56,16 +56,17 @@ type Service struct {
 
 // New returns a service.
 func New(cfg Config) *Service {
-	log := slog.New(LogHandler(cfg.Logger.Handler()))
+	handler := cfg.Logger.Handler()
+	lines, _ := handler.(LineHandler)
 	return &Service{
-		Guard:         Guard{cfg.Metrics, log},
+		Guard:         Guard{cfg.Metrics, slog.New(LogHandler(handler))},
 		config:        cfg,
 		Desk:          cfg.Desk,
-		lines:         lineHandlerOf(log.Handler()),
+		lines:         lines,
 		memoryForBody: max(cfg.Memory.Most()/share.Step*share.Step, share.Covered),
-		Jobs:          newJobs(),
+		Jobs:          &jobs{running: make(map[*Job]struct{})},
 		unknown:       unknownExtensions{logged: make(map[string]bool)},
-		sums:          newRefusalSums(),
+		sums:          &refusalSums{seen: make(map[sumKey]*tally)},
 	}
 }
 

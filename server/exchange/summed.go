@@ -60,8 +60,6 @@ type tally struct {
 	sum   audit.Record // of the requests that are not told one by one; its Count is zero if there are none
 }
 
-func newRefusalSums() *refusalSums { return &refusalSums{seen: make(map[sumKey]*tally)} }
-
 // lineForm is how the log tells of a request.
 type lineForm int
 

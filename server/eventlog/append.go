@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 )
@@ -73,10 +74,10 @@ func (l *Redis) try(ctx context.Context, w *writing) (sequence uint64, again boo
 	if err != nil {
 		return 0, false, err
 	}
-	if err := s.shared.take(ctx); err != nil {
+	if err := pace.Await(ctx, s.shared.turn); err != nil {
 		return 0, false, err
 	}
-	defer func() { <-s.shared.turn }()
+	defer func() { s.shared.turn <- struct{}{} }()
 	l.mu.Lock()
 	if l.findLocked(w.session, w.stream) != s { // it was forgotten meanwhile
 		l.mu.Unlock()
@@ -111,26 +112,12 @@ func (l *Redis) try(ctx context.Context, w *writing) (sequence uint64, again boo
 	return sequence, again, err
 }
 
-// take waits until nobody else in this replica appends to the stream. Then the token in
-// turn is to be taken out.
-func (s *sharedStream) take(ctx context.Context) error {
-	select {
-	case s.turn <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
 // topOf returns the sequence of the newest event of a stream that the server has told.
 func topOf(said string, rest []redis.Reply) (top uint64, last, ok bool) {
 	if said != saidOK && said != saidBegun || len(rest) != 1 {
 		return 0, false, false
 	}
-	id, err := rest[0].Text()
-	if err != nil {
-		return 0, false, false
-	}
+	id, _ := rest[0].Text() // "" for anything else, which is no id
 	return parseEntryID(id)
 }
 
@@ -199,14 +186,12 @@ func (l *Redis) takeServerQuotaLocked(s *memoryStream, w *writing) error {
 	switch {
 	case err == nil:
 		s.shared.quota += size
-		return nil
-	case w.last && !s.shared.own:
-		return nil
 	case s.shared.own:
 		l.loseLocked(w.streamKey, s)
-		return nil
+	case !w.last:
+		return errQuota(err)
 	}
-	return errQuota(err)
+	return nil
 }
 
 // giveBackLocked gives back the room that was taken for the event.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
 )
@@ -91,10 +92,10 @@ func (l *Redis) repair(ctx context.Context, p streamKey) error {
 	if s == nil {
 		return nil // it has ended, or was forgotten
 	}
-	if err := s.shared.take(ctx); err != nil {
+	if err := pace.Await(ctx, s.shared.turn); err != nil {
 		return err
 	}
-	defer func() { <-s.shared.turn }()
+	defer func() { s.shared.turn <- struct{}{} }()
 	w := &writing{streamKey: p}
 	said, rest, err := l.askTop(ctx, p, "", "", "", "")
 	if err != nil {

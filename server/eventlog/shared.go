@@ -23,7 +23,7 @@ import (
 // sharedStream is what a replica knows of a stream that others may read. The mutex of the
 // Memory guards it.
 type sharedStream struct {
-	turn chan struct{} // holds one token, of whoever appends: events are written one after the other
+	turn chan struct{} // whoever appends takes its one token: events are written one after the other
 	// own tells that Begin was called, and this replica knows of no other that appends: what
 	// it holds in memory is all there is after joined.
 	own bool
@@ -39,7 +39,9 @@ type sharedStream struct {
 }
 
 func newSharedStream(base uint64) *sharedStream {
-	return &sharedStream{turn: make(chan struct{}, 1), base: base, top: base}
+	s := &sharedStream{turn: make(chan struct{}, 1), base: base, top: base}
+	s.turn <- struct{}{}
+	return s
 }
 
 // isLocalOnly tells whether the event with that sequence is in memory only. s may be nil:

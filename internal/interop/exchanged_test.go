@@ -117,8 +117,7 @@ func TestProvidersTokenIsExchangedForThoseWhoSignedInHere(t *testing.T) {
 	alice, ours := own.caller(t, "f1")
 	whose := func(g *credential.Headers) (subject, grant string) {
 		t.Helper()
-		header := http.Header{}
-		g.Set(header, credential.Trace{})
+		header := g.Add(http.Header{}, credential.Trace{})
 		if strings.Contains(header.Get("Authorization"), ours) {
 			t.Fatal("got the gateway's own token")
 		}
@@ -191,8 +190,7 @@ func TestZitadelExchangesTheTokenOfAPerson(t *testing.T) {
 			t.Errorf("%s: got %v (%v), want a token in exchange", name, err, errors.Unwrap(err))
 			continue
 		}
-		header := http.Header{}
-		g.Set(header, credential.Trace{})
+		header := g.Add(http.Header{}, credential.Trace{})
 		if header.Get("Authorization") == "Bearer "+own.identity.AccessToken {
 			t.Errorf("%s: got the person's own token", name)
 		}

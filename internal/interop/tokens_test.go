@@ -125,8 +125,7 @@ func (s *tokenServer) caller(t *testing.T, subject string) (*auth.Principal, str
 // verified returns the claims of what a request carries, as a server checks them.
 func (s *tokenServer) verified(t *testing.T, g *credential.Headers, audience string) jwt.MapClaims {
 	t.Helper()
-	header := http.Header{}
-	g.Set(header, credential.Trace{})
+	header := g.Add(http.Header{}, credential.Trace{})
 	var known struct {
 		Keys []struct{ Kid, Kty, N, E string }
 	}

@@ -116,7 +116,8 @@ func (s *store) newClaim(ctx context.Context, r Request) (c *claim, _ *record, _
 		other.waiting.Add(1)
 		s.mu.Unlock()
 		err := pace.Await(ctx, other.over)
-		if other.waiting.Add(-1); err != nil {
+		other.waiting.Add(-1)
+		if err != nil {
 			return nil, nil, err
 		}
 	}

@@ -141,11 +141,7 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 	})
 	p.gateway.SetPolicy(cfg.Digest, cfg.Tenants)
 	p.metrics.ServeTenants(cfg.TenantIDs())
-	serving := p.serverConfig(cfg)
-	if p.signIns.server != nil {
-		serving.SignIn = p.signIns.server
-	}
-	p.server = server.New(serving)
+	p.server = server.New(p.serverConfig(cfg))
 	p.signIns.audit = p.server.RecordSignIn
 	p.status = newStatus(p)
 	p.metrics.Draining.Of(func(tell metrics.Tell) { tell("", metrics.OneIf(p.status.drain.Load())) })
@@ -243,7 +239,7 @@ func (p *parts) auditMoved(err error) {
 // from the config of the start: only a restart changes them.
 func (p *parts) serverConfig(cfg *config.Config) server.Config {
 	who := p.logins()
-	return server.Config{
+	serving := server.Config{
 		Gateway:       p.gateway,
 		Verify:        who.verify,
 		Recheck:       who.recheck,
@@ -268,6 +264,10 @@ func (p *parts) serverConfig(cfg *config.Config) server.Config {
 		MaxRequests:   cfg.Limits.MaxRequests,
 		MaxStreams:    p.doors.streams(cfg.Limits),
 	}
+	if p.signIns.server != nil {
+		serving.SignIn = p.signIns.server
+	}
+	return serving
 }
 
 // logins returns what finds out who a caller is, and whether that still holds. A reload

@@ -18,6 +18,7 @@ func TestStartTimeoutIsHonoured(t *testing.T) {
 		cfg.StartTimeout, cfg.Revision = own, revision
 		began := time.Now()
 		r := start(t, cfg)
+		r.until("an attempt ended", func() bool { return r.last().Tried })
 		if took := time.Since(began); took < own || took >= time.Minute {
 			t.Errorf("revision %q: tried after %v, want %v", revision, took, own)
 		}

@@ -11,9 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/drawbridge-mcp/drawbridge/auth/signin/clients"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 )
 
@@ -103,15 +102,7 @@ func familyEnded(ended store.Record) string {
 // comes at one time. One after the other, a few hundred took longer than the second in
 // which an end holds everywhere.
 func together(records []store.Record, do func(store.Record)) {
-	var all errgroup.Group
-	all.SetLimit(endsAtOnce)
-	for _, r := range records {
-		all.Go(func() error {
-			do(r)
-			return nil
-		})
-	}
-	_ = all.Wait() // none fails
+	pace.AtOnce(len(records), endsAtOnce, func(i int) { do(records[i]) })
 }
 
 const endsAtOnce = 16

@@ -10,10 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
 )
 
@@ -79,21 +78,15 @@ func (g *Gateway) pollTasks(ctx context.Context, c Caller, r *Request, owner [sh
 	})
 	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
-	var polls errgroup.Group
-	polls.SetLimit(pollsAtOnce)
-	for _, id := range ids[:min(len(ids), maxPolls)] {
-		polls.Go(func() error {
-			_, gone, err := g.stateOf(ctx, c, r, id)
-			switch {
-			case gone:
-				g.tasks.drop(owner, id)
-			case err != nil:
-				g.tasks.missed(owner, id)
-			}
-			return nil // what is known of it stays
-		})
-	}
-	_ = polls.Wait() // none fails
+	pace.AtOnce(min(len(ids), maxPolls), pollsAtOnce, func(i int) {
+		_, gone, err := g.stateOf(ctx, c, r, ids[i])
+		switch {
+		case gone:
+			g.tasks.drop(owner, ids[i])
+		case err != nil: // what is known of it stays
+			g.tasks.missed(owner, ids[i])
+		}
+	})
 }
 
 // FollowsTask tells whether the caller has the task with that id, and may use its tool

@@ -95,9 +95,7 @@ func (r *reader) include(root *node, own os.FileInfo, file string, at *node, kno
 	if included == nil {
 		return false
 	}
-	if r.apart {
-		r.markUnread(included, file, data)
-	}
+	r.markUnread(included, file, data)
 	names := slices.Sorted(maps.Keys(includable()))
 	return r.entries(included, "an included file", func(m member) {
 		want := includable()[m.name]

@@ -7,19 +7,13 @@ func Load(path string, env Environment) (*Config, error) {
 	return cfg, err
 }
 
-// load reads a config whose file has that content. If there is any problem it reads
-// everything again, all files as one, so that what is said about a refused config does
-// not depend on what was left unread. Warnings are looked for only in a config without
-// problems, because a warning about a setting that must change anyway is noise.
+// load reads a config whose file has that content. Warnings are looked for only in a
+// config without problems, because a warning about a setting that must change anyway is
+// noise.
 func load(path string, data []byte, env Environment, known *memory) (*Config, Sources, error) {
 	r := newReader(path, data, nil, env)
-	r.apart, r.known = true, known
+	r.known = known
 	cfg, err := r.parse(data, r.config)
-	if err != nil {
-		r = newReader(path, data, nil, env) // the files may have changed since
-		r.known = known
-		cfg, err = r.parse(data, r.config)
-	}
 	if err == nil {
 		cfg.Digest = cfg.Sources.digest()
 		r.warnAll()

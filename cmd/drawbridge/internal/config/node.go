@@ -97,9 +97,6 @@ func (n *node) seenFrom(at *node) string {
 //
 //	first, with all else   parsed: names and places of its tenants stay, as unread nodes
 //	then, for its tenants  parsed again, once, see reader.open
-//
-// A config in which there is any problem is read again with all its nodes (see load), so
-// that nothing that is said about a file depends on this.
 type part struct {
 	file string
 	text []byte

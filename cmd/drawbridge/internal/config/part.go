@@ -33,7 +33,7 @@ func (r *reader) markUnread(included *node, file string, text []byte) {
 // without parsing it. It returns false for any other file.
 func (r *reader) includeKnown(root *node, file string, text []byte) bool {
 	p := r.known.parts[sha256.Sum256(text)]
-	if p == nil || !r.apart || !p.alone || p.file != file || len(p.tenants) == 0 {
+	if p == nil || !p.alone || p.file != file || len(p.tenants) == 0 {
 		return false
 	}
 	p.text = text

@@ -17,9 +17,7 @@ const maxProblems = 100
 // only if problems is empty at the end. A reader is for one load and one goroutine.
 type reader struct {
 	env Environment
-	cfg *Config // that is read
-	// Whether tenants of included files are left unread until they are wanted, see part.
-	apart    bool
+	cfg      *Config // that is read
 	opened   opened  // the part that was parsed again last
 	known    *memory // what a Loader remembers of the config before
 	next     memory  // and what it will remember of this one

@@ -82,15 +82,7 @@ func (c *conn) changed(state http.ConnState) {
 			defer c.limiter.mu.Unlock()
 			c.queueLocked()
 		}
-	case http.StateHijacked:
-		// it stays counted and busy until whoever has it closes it, so it need not wait
-		// in a queue
-		if !c.unauthenticated.Load() {
-			c.limiter.mu.Lock()
-			defer c.limiter.mu.Unlock()
-			c.dequeueLocked()
-		}
-	default:
+	default: // one that is taken over stays counted and busy until whoever has it closes it
 	}
 }
 

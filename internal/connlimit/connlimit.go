@@ -86,21 +86,16 @@ type address struct {
 // done.
 type queues struct{ unauthenticated, idle list.List }
 
-// first returns the connection to close first, nil if there is none. Those in use by
+// firstLocked returns the connection to close first, nil if there is none. Those in use by
 // somebody known lose their turn; they get another when they are idle.
-func (q *queues) first() *conn {
+func (q *queues) firstLocked() *conn {
 	for _, l := range []*list.List{&q.unauthenticated, &q.idle} {
 		for front := l.Front(); front != nil; front = l.Front() {
 			c := front.Value.(*conn)
 			if c.unauthenticated.Load() || !c.busy.Load() {
 				return c
 			}
-			if q == &c.limiter.all {
-				c.inAll = nil
-			} else {
-				c.inSource = nil
-			}
-			l.Remove(front)
+			c.dequeueLocked()
 		}
 	}
 	return nil

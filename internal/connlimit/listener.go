@@ -84,10 +84,10 @@ func (l *Limiter) admitLocked(c *conn, from netip.Prefix) (out *conn, cause Caus
 	}
 	switch {
 	case source != nil && source.open >= l.cfg.Address:
-		cause, out = Address, source.first()
+		cause, out = Address, source.firstLocked()
 	case l.open >= l.cfg.Total:
 		if cause, out = Total, l.crowdedLocked(); out == nil {
-			out = l.all.first()
+			out = l.all.firstLocked()
 		}
 	}
 	if cause != "" && out == nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
@@ -15,7 +14,7 @@ import (
 // it end when the time of the item is used up.
 func (g *Gateway) revocable(next Handler) Handler {
 	return func(ctx context.Context, c *call) (mcp.Object, error) {
-		c.life.Begin(ctx, time.Time{})
+		c.life.Begin(ctx)
 		defer c.life.Close()
 		c.begun.principal, c.begun.item, c.begun.life = &c.caller.Principal, c.item, &c.life
 		g.ongoing.add(&c.begun)

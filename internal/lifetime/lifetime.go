@@ -36,17 +36,15 @@ type Context struct {
 
 var _ context.Context = (*Context)(nil)
 
-// Begin begins a Context that ends with its parent, and at the deadline unless that is
-// zero. c is new. Whoever calls Begin calls Close in the end.
-func (c *Context) Begin(parent context.Context, deadline time.Time) {
-	c.parent, c.deadline = parent, deadline
-}
+// Begin begins a Context that ends with its parent. c is new. Whoever calls Begin calls
+// Close in the end.
+func (c *Context) Begin(parent context.Context) { c.parent = parent }
 
 // DependOn has a Context that has just begun end with another context, too. cause is what
 // context.Cause returns then.
 func (c *Context) DependOn(other context.Context, cause error) { c.other, c.cause = other, cause }
 
-// EndAt has a Context that has begun without a deadline end at a time, too. Nobody uses the
+// EndAt has a Context that has no deadline of its own end at a time, too. Nobody uses the
 // Context meanwhile but who may End it, and who waited for its end before is told of the
 // time no more.
 func (c *Context) EndAt(deadline time.Time) {

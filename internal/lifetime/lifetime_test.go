@@ -80,7 +80,8 @@ func TestEndIsSeenHoweverOneLooks(t *testing.T) {
 					other, end := context.WithCancelCause(context.Background())
 					defer end(nil)
 					var c lifetime.Context
-					c.Begin(parent, time.Now().Add(time.Minute))
+					c.Begin(parent)
+					c.EndAt(time.Now().Add(time.Minute))
 					c.DependOn(other, errCause)
 					defer c.Close()
 					if waited {
@@ -115,7 +116,8 @@ func TestWaitingIsTold(t *testing.T) {
 				other, end := context.WithCancelCause(context.Background())
 				defer end(nil)
 				var c lifetime.Context
-				c.Begin(parent, time.Now().Add(time.Minute))
+				c.Begin(parent)
+				c.EndAt(time.Now().Add(time.Minute))
 				c.DependOn(other, errCause)
 				child, stop := context.WithCancel(&c)
 				defer stop()
@@ -153,7 +155,10 @@ func TestParentShowsThrough(t *testing.T) {
 		if test.inner {
 			parent = outer
 		}
-		c.Begin(parent, test.deadline)
+		c.Begin(parent)
+		if !test.deadline.IsZero() {
+			c.EndAt(test.deadline)
+		}
 		for _, armed := range []bool{false, true} {
 			if got, ok := c.Deadline(); !got.Equal(test.want) || ok == test.want.IsZero() {
 				t.Errorf("%s, armed %v: got deadline %v, %v, want %v", test.name, armed, got, ok, test.want)
@@ -173,7 +178,7 @@ func TestATimeMayBeSetLater(t *testing.T) {
 	for _, armed := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			var c lifetime.Context
-			c.Begin(t.Context(), time.Time{})
+			c.Begin(t.Context())
 			defer c.Close()
 			if armed {
 				c.Done()
@@ -205,7 +210,8 @@ func TestUnwatchedCostsNothing(t *testing.T) {
 	got := testing.AllocsPerRun(100, func() {
 		c := &room[at]
 		at++
-		c.Begin(parent, time.Now().Add(time.Hour))
+		c.Begin(parent)
+		c.EndAt(time.Now().Add(time.Hour))
 		if c.Err() != nil {
 			t.Error("it has ended already")
 		}

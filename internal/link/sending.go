@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
-	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
 	"github.com/drawbridge-mcp/drawbridge/internal/lifetime"
@@ -79,7 +78,7 @@ func (l *Link) Forward(ctx context.Context, to string, f Request) (*http.Respons
 		return nil, ErrUnreached
 	}
 	a := &answer{}
-	a.life.Begin(ctx, time.Time{})
+	a.life.Begin(ctx)
 	a.life.DependOn(peer.Life, ErrLost)
 	if sent, err := a.send(l.peers, to, &f); err != nil {
 		a.life.Close()

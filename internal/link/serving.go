@@ -91,7 +91,7 @@ func (c *connection) serve(ctx context.Context) (more bool) {
 	l.answering.Add(1) // before it is asked whether this replica leaves, or Leave could miss it
 	defer l.answering.Add(-1)
 	e.body.of, e.life.of, e.life.whole = e, e, e.body.left == 0
-	e.life.Begin(ctx, time.Time{})
+	e.life.Begin(ctx)
 	defer e.life.end()
 	defer func() { // the answer must not end as if it were whole
 		problem := recover()

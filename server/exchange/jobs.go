@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
@@ -43,7 +42,7 @@ func (js *jobs) begin(ctx context.Context, j *Job) (context.Context, bool) {
 	if js.closing {
 		return ctx, false
 	}
-	j.Life.Begin(ctx, time.Time{})
+	j.Life.Begin(ctx)
 	js.running[j] = struct{}{}
 	return &j.Life, true
 }

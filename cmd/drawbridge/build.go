@@ -50,7 +50,7 @@ type parts struct {
 	memory    *share.Budget    // of what is held for clients
 	collector *collector       // lets more garbage gather where memory allows
 	turns     *fairqueue.Queue // at work that keeps a processor busy
-	doors     doors
+	limits    connectionLimits
 	ring      *seal.Ring // keys that seal what clients and Redis hold
 	sharing   sharing
 	storing   *storing // what outlives a restart
@@ -81,7 +81,7 @@ func build(cfg *config.Config, plan memoryPlan, log *slog.Logger, level *slog.Le
 	p.metrics.BuildInfo(thisBuild().version, thisBuild().commit)
 	p.memory = budgetFor(cfg.Limits, plan)
 	p.collector = newCollector(plan, config.ProcessEnvironment())
-	p.doors = p.newDoors(cfg.Limits, descriptors(), plan.limit)
+	p.limits = p.newConnectionLimits(cfg.Limits, descriptors(), plan.limit)
 	p.turns = fairqueue.New(0)
 	p.tellUse(cfg)
 	var err error
@@ -262,7 +262,7 @@ func (p *parts) serverConfig(cfg *config.Config) server.Config {
 		SessionMaxAge: cfg.Sessions.MaxAge,
 		MaxBody:       cfg.Limits.MaxBody,
 		MaxRequests:   cfg.Limits.MaxRequests,
-		MaxStreams:    p.doors.streams(cfg.Limits),
+		MaxStreams:    p.limits.streams(cfg.Limits),
 	}
 	if p.signIns.server != nil {
 		serving.SignIn = p.signIns.server

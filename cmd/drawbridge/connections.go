@@ -49,52 +49,52 @@ func connectionBounds(l config.Limits, descriptors, memory int64) (total, addres
 	return total, min(total, cmp.Or(l.AddressConnections, max(total/2, 1)))
 }
 
-// doors bound the connections of both listeners.
-type doors struct {
+// connectionLimits bound the connections of both listeners.
+type connectionLimits struct {
 	clients, operator *connlimit.Limiter
 	total, address    int // of clients
 	descriptors       int64
 }
 
-func (p *parts) newDoors(l config.Limits, descriptors, memory int64) doors {
-	d := doors{descriptors: descriptors}
-	d.total, d.address = connectionBounds(l, descriptors, memory)
-	d.clients = connlimit.New(connlimit.Config{
-		Total: d.total, Address: d.address,
+func (p *parts) newConnectionLimits(l config.Limits, descriptors, memory int64) connectionLimits {
+	c := connectionLimits{descriptors: descriptors}
+	c.total, c.address = connectionBounds(l, descriptors, memory)
+	c.clients = connlimit.New(connlimit.Config{
+		Total: c.total, Address: c.address,
 		Trusted: func(a netip.Addr) bool { return p.settings.Load().Trusts(a) },
-		Refused: func(c connlimit.Cause) { p.metrics.ConnectionRefused(string(c)) },
-		Closed:  func(c connlimit.Cause) { p.metrics.ConnectionClosed(string(c)) },
+		Refused: func(cause connlimit.Cause) { p.metrics.ConnectionRefused(string(cause)) },
+		Closed:  func(cause connlimit.Cause) { p.metrics.ConnectionClosed(string(cause)) },
 	})
-	d.operator = connlimit.New(connlimit.Config{Total: operatorConnections})
+	c.operator = connlimit.New(connlimit.Config{Total: operatorConnections})
 	p.metrics.Connections.Of(func(tell metrics.Tell) {
-		tell("", float64(d.total), float64(d.clients.Open()))
+		tell("", float64(c.total), float64(c.clients.Open()))
 	})
-	return d
+	return c
 }
 
 // streams returns how many event streams may be open. The config decides; otherwise it is
 // a part of the connections, at most server.DefaultMaxStreams.
-func (d doors) streams(l config.Limits) int {
-	return cmp.Or(l.MaxStreams, min(server.DefaultMaxStreams, max(d.total*streamsPercent/100, 1)))
+func (c connectionLimits) streams(l config.Limits) int {
+	return cmp.Or(l.MaxStreams, min(server.DefaultMaxStreams, max(c.total*streamsPercent/100, 1)))
 }
 
 // tell logs the bounds of clients, and warns if the config allows more connections than
 // there are descriptors for.
-func (d doors) tell(ctx context.Context, log *slog.Logger) {
-	log.InfoContext(ctx, "connections", slog.Int("max_connections", d.total),
-		slog.Int("address_connections", d.address))
-	if d.descriptors > 0 && int64(d.total) > d.descriptors*clientsPercent/100 {
+func (c connectionLimits) tell(ctx context.Context, log *slog.Logger) {
+	log.InfoContext(ctx, "connections", slog.Int("max_connections", c.total),
+		slog.Int("address_connections", c.address))
+	if c.descriptors > 0 && int64(c.total) > c.descriptors*clientsPercent/100 {
 		log.WarnContext(
 			ctx, "limits.max_connections leaves too few descriptors for servers: lower it, or raise the "+
 				"limit of open files",
-			slog.Int("max_connections", d.total), slog.Int64("descriptors", d.descriptors))
+			slog.Int("max_connections", c.total), slog.Int64("descriptors", c.descriptors))
 	}
 }
 
 // overload returns what /readyz says while every connection is taken, "" otherwise.
 // Unauthenticated and idle ones give way then, so it is no reason to send clients
 // elsewhere.
-func (d doors) overload() string {
-	return when(d.clients.Open() >= d.total,
-		"connections: all %d are open; unauthenticated and idle ones give way to newcomers", d.total)
+func (c connectionLimits) overload() string {
+	return when(c.clients.Open() >= c.total,
+		"connections: all %d are open; unauthenticated and idle ones give way to newcomers", c.total)
 }

@@ -64,7 +64,7 @@ func TestStreamsLeaveConnectionsToRequests(t *testing.T) {
 		{config.Limits{}, 1, 1},
 		{config.Limits{MaxStreams: 50}, 40, 50},
 	} {
-		if got := (doors{total: test.total}).streams(test.limits); got != test.want {
+		if got := (connectionLimits{total: test.total}).streams(test.limits); got != test.want {
 			t.Errorf("%+v with %d connections: got %d streams, want %d", test.limits, test.total, got, test.want)
 		}
 	}

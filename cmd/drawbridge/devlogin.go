@@ -140,15 +140,15 @@ It stands in for your company&#39;s identity provider while you try drawbridge o
 // an operator does who lets people sign in: a provider, what its claims mean, rules by
 // scopes, and a place for what is kept. stop ends the login.
 func (t *trial) startLogin(ctx context.Context, dir string) (stop func(), err error) {
-	door, err := listen(ctx, "login", "127.0.0.1:0")
+	l, err := listen(ctx, "login", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
 	cfg := t.config
-	toy := &toyLogin{door.Addr().String(), cfg.PublicURL + signin.CallbackPath + toyName}
+	toy := &toyLogin{l.Addr().String(), cfg.PublicURL + signin.CallbackPath + toyName}
 	server := &http.Server{Handler: toy, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout}
 	serving := startTask(context.WithoutCancel(ctx), func(context.Context) error {
-		return serveHTTP(server, door)
+		return serveHTTP(server, l)
 	})
 	t.login = toy.Issuer()
 	cfg.Data.Dir = dir

@@ -133,7 +133,7 @@ func serve(ctx context.Context, cfg *config.Config, l listeners, o options, s st
 	p.metrics.LogLost(buffer.lost.Load)
 	tellMemory(ctx, plan, log)
 	p.collector.tell(ctx, log)
-	p.doors.tell(ctx, log)
+	p.limits.tell(ctx, log)
 	freeMemory() // what reading a large config took, before clients and servers take theirs
 	if err := p.run(ctx, l, o); err != nil {
 		log.ErrorContext(ctx, "stopped by a fault", slog.Any("error", err))
@@ -173,14 +173,14 @@ func (p *parts) run(ctx context.Context, l listeners, o options) error {
 	defer begun()
 	defer context.AfterFunc(ctx, begun)()
 	awaited := make(chan struct{}) // closed when there is all that clients need
-	clients := p.httpServer(delayedUntil(awaited, p.server.Handler()), p.doors.clients)
+	clients := p.httpServer(delayedUntil(awaited, p.server.Handler()), p.limits.clients)
 	operator := p.httpServer(admin.Handler(admin.Config{
 		Metrics: metrics.Handler(p.gatherer),
 		View:    p.status.view,
-	}), p.doors.operator)
+	}), p.limits.operator)
 
 	start := func(run func(context.Context) error) { group.Go(func() error { return run(work) }) }
-	group.Go(func() error { return serveHTTP(operator, p.doors.operator.Listener(l.operator)) })
+	group.Go(func() error { return serveHTTP(operator, p.limits.operator.Listener(l.operator)) })
 	p.sharing.run(work, group)
 	start(p.storing.run)
 	start(p.signIns.run)
@@ -201,7 +201,7 @@ func (p *parts) run(ctx context.Context, l listeners, o options) error {
 	accepting := make(chan struct{}) // closed when no connection is accepted any more
 	group.Go(func() error {
 		defer close(accepting)
-		return serveHTTP(clients, p.doors.clients.Listener(l.clients))
+		return serveHTTP(clients, p.limits.clients.Listener(l.clients))
 	})
 	if o.hangups != nil {
 		p.access = newAccessLog(p.gateway, p.log)
@@ -274,7 +274,7 @@ func (p *parts) cancelled(ctx context.Context, calls int) {
 func (p *parts) letUse(ctx context.Context, patience time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	for p.doors.clients.Unused() > 0 && ctx.Err() == nil {
+	for p.limits.clients.Unused() > 0 && ctx.Err() == nil {
 		pace.Wait(ctx, pollInterval)
 	}
 }
@@ -282,7 +282,7 @@ func (p *parts) letUse(ctx context.Context, patience time.Duration) {
 // httpServer returns an HTTP server with the bounds that both listeners have. It has no
 // timeout for writing, because an event stream stays open for as long as its client
 // wants.
-func (p *parts) httpServer(handler http.Handler, door *connlimit.Limiter) *http.Server {
+func (p *parts) httpServer(handler http.Handler, limiter *connlimit.Limiter) *http.Server {
 	s := &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: readHeaderTimeout,
@@ -295,7 +295,7 @@ func (p *parts) httpServer(handler http.Handler, door *connlimit.Limiter) *http.
 		// of the handler.
 		DisableGeneralOptionsHandler: true,
 	}
-	door.Attach(s)
+	limiter.Attach(s)
 	return s
 }
 

@@ -80,7 +80,7 @@ func (s *status) view() admin.View {
 		Servers: s.parts.fleet.loads(),
 	}
 	view.Overload = strings.Trim(overload(s.parts.memory, maxBody(s.parts.started.Limits))+"; "+
-		s.parts.doors.overload(), "; ")
+		s.parts.limits.overload(), "; ")
 	if reason := s.refused.Load(); reason != nil {
 		view.Warnings = append(view.Warnings,
 			"the newest config is refused and the one before it is in force: "+*reason)

@@ -120,7 +120,7 @@ func newSource(cfg *Issuer, all *Config) (source, error) {
 	}
 	switch {
 	case cfg.Own != nil:
-		return owned{own: cfg.Own}, nil
+		return handed(func() *keySet { return cfg.Own.Keys().set }), nil
 	case len(cfg.Keys) > 0:
 		return newFixed(cfg.Keys, cfg.Algorithms)
 	case len(cfg.JWKS) > 0:
@@ -132,17 +132,6 @@ func newSource(cfg *Issuer, all *Config) (source, error) {
 	}
 	return newRemote(cfg, all), nil
 }
-
-// owned is the source of the keys of this gateway itself, which may change at any time.
-type owned struct {
-	handed
-
-	own *Own
-}
-
-var _ source = owned{}
-
-func (o owned) current(time.Time) *keySet { return o.own.Keys().set }
 
 // checkAddress returns an error unless the address is one that a key set can be fetched
 // from.

@@ -109,7 +109,7 @@ func newFixedSet(data []byte, allowed []string) (source, error) {
 	if !set.serves(allowed) {
 		return nil, errNoneServes
 	}
-	return fixed{set: set}, nil
+	return fixed(set), nil
 }
 
 // hasPrivatePart tells whether a key, as JSON text, has what signs with it.

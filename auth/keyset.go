@@ -20,8 +20,8 @@ const (
 	maxNameless = 4  // without a key id; a token that names none is tried with each of them
 )
 
-// source is where the keys of an issuer come from: the config (fixed) or an address
-// (remote). Implementations are safe for concurrent use.
+// source is where the keys of an issuer come from: an address (remote), or who has them
+// (handed). Implementations are safe for concurrent use.
 type source interface {
 	// current returns the keys to use now, nil if there are none, or none that may still
 	// be used. It does not wait.
@@ -195,23 +195,18 @@ func (k verifying) serves(algorithms []string) bool {
 		func(name string) bool { return slices.Contains(k.algorithms, name) })
 }
 
-// handed is what sources have in common whose keys were handed in: none is awaited, and
-// there is nowhere else to look.
-type handed struct{}
+// handed is a source whose keys are at hand, those of the config or of this gateway
+// itself: none is awaited, and there is nowhere else to look.
+type handed func() *keySet
 
+var _ source = handed(nil)
+
+func (h handed) current(time.Time) *keySet      { return h() }
 func (handed) isAwaited() bool                  { return false }
 func (handed) fetchAgain(context.Context) error { return nil }
 
-// fixed is a source of keys that do not change while the gateway has this config.
-type fixed struct {
-	handed
-
-	set *keySet
-}
-
-var _ source = fixed{}
-
-func (f fixed) current(time.Time) *keySet { return f.set }
+// fixed returns a source of keys that do not change while the gateway has this config.
+func fixed(set *keySet) source { return handed(func() *keySet { return set }) }
 
 // newFixed returns a source of keys. Each of them must serve one of the allowed
 // algorithms, since a key that the operator gives and that is never used is a mistake.
@@ -235,7 +230,7 @@ func newFixed(keys []Key, allowed []string) (source, error) {
 	if err := cmp.Or(set.check(), set.whole()); err != nil {
 		return nil, err
 	}
-	return fixed{set: set}, nil
+	return fixed(set), nil
 }
 
 // pairs tells whether the two parts of a key belong together.

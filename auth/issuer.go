@@ -202,19 +202,10 @@ func (i *issuer) attributed(err error, c *claims) error {
 // principal returns whom verified claims speak for, if they are what they must be, and the
 // values that name the tenants. The error names the claim that is at fault.
 func (i *issuer) principal(c *claims) (p Principal, values []string, err error) {
-	if err := i.mapping.check(c); err != nil {
-		return Principal{}, nil, err
-	}
-	tenants, values, err := i.mapping.tenantsOf(c)
-	if err != nil {
-		return Principal{}, nil, err
-	}
-	subject, err := i.mapping.subjectOf(c)
-	if err != nil {
-		return Principal{}, nil, err
-	}
-	scopes, err := i.mapping.scopesOf(c)
-	if err != nil {
+	tenants, values, noTenant := i.mapping.tenantsOf(c)
+	subject, noSubject := i.mapping.subjectOf(c)
+	scopes, noScopes := i.mapping.scopesOf(c)
+	if err := cmp.Or(i.mapping.check(c), noTenant, noSubject, noScopes); err != nil {
 		return Principal{}, nil, err
 	}
 	origin, spare := i.name, []string(nil)

@@ -158,7 +158,7 @@ func (v *Verifier) HasKeys() bool {
 // unlike what callers can cause, it is not bounded. Without Run it does nothing.
 func (v *Verifier) Refresh() {
 	for _, r := range v.remotes {
-		r.wakeUp()
+		pace.Signal(r.wake) // run makes one fetch of all that is wanted by then
 	}
 }
 

@@ -18,8 +18,7 @@ const (
 // CheckKeyTimes returns what is wrong with a KeysRefresh and a KeysStale of an Issuer. A
 // zero one is replaced by its default first.
 func CheckKeyTimes(refresh, stale time.Duration) error {
-	issuer := Issuer{KeysRefresh: refresh, KeysStale: stale}
-	refresh, stale = keysRefresh(&issuer), keysStale(&issuer)
+	refresh, stale = keyTimes(refresh, stale)
 	if refresh < MinRefresh || refresh > maxStale {
 		return fmt.Errorf("keys are fetched every 10s to 24h, not every %s", refresh)
 	}
@@ -34,14 +33,11 @@ func CheckKeyTimes(refresh, stale time.Duration) error {
 	return nil
 }
 
-// keysRefresh returns how often the issuer's key set is fetched at least.
-func keysRefresh(cfg *Issuer) time.Duration {
-	return cmp.Or(cfg.KeysRefresh, defaultRefresh)
-}
-
-// keysStale returns how long the issuer's last key set serves.
-func keysStale(cfg *Issuer) time.Duration {
-	return cmp.Or(cfg.KeysStale, max(defaultStale, keysRefresh(cfg)))
+// keyTimes returns how often a key set is fetched at least, and how long the last one
+// serves, where zeros stand for the defaults.
+func keyTimes(refresh, stale time.Duration) (every, serves time.Duration) {
+	every = cmp.Or(refresh, defaultRefresh)
+	return every, cmp.Or(stale, max(defaultStale, every))
 }
 
 // KeySet is how it fares to fetch the key set of one issuer.
@@ -71,18 +67,15 @@ func (r *remote) state(now time.Time) KeySet {
 }
 
 // adopt takes over the set that another source has fetched from the same address, and
-// since when it could not be fetched. It is called before anybody uses r.
+// since when it could not be fetched. It is called before run, and nobody else has r yet.
 func (r *remote) adopt(from *remote) {
 	from.mu.Lock()
 	defer from.mu.Unlock()
 	if !from.failing.IsZero() {
 		r.failing, r.failure = from.failing, from.failure
 	}
-	set := from.set.Load()
-	if set == nil {
-		return
+	if set := from.set.Load(); set != nil {
+		adopted := *set
+		r.publishLocked(&adopted, set.fetched)
 	}
-	adopted := *set
-	adopted.generation, adopted.until = 1, set.fetched.Add(r.stale)
-	r.set.Store(&adopted)
 }

@@ -81,8 +81,7 @@ type remote struct {
 	// failing is when the first of the fetches that have failed in a row ended. It is zero
 	// if the last one succeeded.
 	failing time.Time
-	// end fires when the set becomes too old to be used. It is nil if there is no set, or
-	// run has not begun.
+	// end fires when the set becomes too old to be used. It is nil if there is no set.
 	end     *time.Timer
 	stopped bool // run has ended, so nothing is fetched any more
 }
@@ -98,13 +97,14 @@ type flight struct {
 // newRemote returns a source of the key set at the address of cfg. It fetches nothing
 // before run runs.
 func newRemote(cfg *Issuer, all *Config) *remote {
+	refresh, stale := keyTimes(cfg.KeysRefresh, cfg.KeysStale)
 	return &remote{
 		issuer:  cfg.Issuer,
 		url:     cfg.JWKSURL,
 		place:   cfg.Place,
 		get:     cfg.Fetch,
-		refresh: keysRefresh(cfg),
-		stale:   keysStale(cfg),
+		refresh: refresh,
+		stale:   stale,
 		now:     all.Now,
 		logger:  all.Logger,
 		store:   all.Store,
@@ -158,7 +158,7 @@ func (r *remote) join() (*flight, error) {
 			return nil, r.failure
 		}
 		r.openLocked()
-		r.wakeUp()
+		pace.Signal(r.wake)
 	}
 	switch {
 	case r.failure != nil && r.current(r.now()) != nil:
@@ -169,14 +169,6 @@ func (r *remote) join() (*flight, error) {
 		return nil, errCrowded
 	}
 	return r.flight, nil
-}
-
-// wakeUp makes run fetch the set once more. It does not wait.
-func (r *remote) wakeUp() {
-	select {
-	case r.wake <- struct{}{}:
-	default: // run has a request already
-	}
 }
 
 // dueLocked tells whether a caller may cause a fetch now.
@@ -194,7 +186,6 @@ func (r *remote) openLocked() {
 // for it, and every now and then, until ctx ends.
 func (r *remote) run(ctx context.Context) {
 	defer r.stop()
-	r.start()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {
@@ -213,24 +204,6 @@ func (r *remote) run(ctx context.Context) {
 		}
 		timer.Reset(r.renew(ctx))
 	}
-}
-
-// start watches the age of a set that was adopted.
-func (r *remote) start() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if set := r.set.Load(); set != nil {
-		r.watchLocked(set)
-	}
-}
-
-// watchLocked has it told when the set becomes too old to be used. It does not leave that
-// to run, which may be waiting for the provider at that moment.
-func (r *remote) watchLocked(set *keySet) {
-	if r.end != nil {
-		r.end.Stop()
-	}
-	r.end = time.AfterFunc(set.until.Sub(r.now()), r.change)
 }
 
 // renew fetches the set. It returns how long to wait before the next time.
@@ -335,7 +308,11 @@ func (r *remote) publishLocked(set *keySet, asked time.Time) (changed bool) {
 		}
 	}
 	r.set.Store(set)
-	r.watchLocked(set)
+	if r.end != nil {
+		r.end.Stop()
+	}
+	// It is not left to run, which may be waiting for the provider when the set is too old.
+	r.end = time.AfterFunc(set.until.Sub(r.now()), r.change)
 	return changed
 }
 

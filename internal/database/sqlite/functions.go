@@ -3,6 +3,7 @@ package sqlite
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/ncruces/go-sqlite3"
@@ -24,21 +25,28 @@ var slowFunctions = []string{
 func addFunctions(c *sqlite3.Conn) error {
 	const flags = sqlite3.DETERMINISTIC | sqlite3.INNOCUOUS
 	trimming := func(left, right bool) sqlite3.ScalarFunction {
-		return func(ctx sqlite3.Context, args ...sqlite3.Value) {
-			if args[0].Type() == sqlite3.NULL || args[1].Type() == sqlite3.NULL {
-				return
-			}
+		return ofValues(func(ctx sqlite3.Context, args ...sqlite3.Value) {
 			ctx.ResultText(trimmed(args[0].Text(), args[1].Text(), left, right))
-		}
+		})
 	}
 	return errors.Join(
 		c.CreateFunction("trim", 2, flags, trimming(true, true)),
 		c.CreateFunction("ltrim", 2, flags, trimming(true, false)),
 		c.CreateFunction("rtrim", 2, flags, trimming(false, true)),
-		c.CreateFunction("instr", 2, flags, instr),
-		c.CreateFunction("replace", 3, flags, replace),
+		c.CreateFunction("instr", 2, flags, ofValues(instr)),
+		c.CreateFunction("replace", 3, flags, ofValues(replace)),
 		c.CreateFunction("has_columns", 1, 0, hasColumns(c)),
 	)
+}
+
+// ofValues returns a function that is NULL where one of its arguments is, and else that one.
+func ofValues(do sqlite3.ScalarFunction) sqlite3.ScalarFunction {
+	isNull := func(v sqlite3.Value) bool { return v.Type() == sqlite3.NULL }
+	return func(ctx sqlite3.Context, args ...sqlite3.Value) {
+		if !slices.ContainsFunc(args, isNull) {
+			do(ctx, args...)
+		}
+	}
 }
 
 // trimmed returns text without those characters at its ends.
@@ -60,9 +68,6 @@ func trimmed(text, characters string, left, right bool) string {
 // instr returns where the second argument begins in the first one, from 1: in characters,
 // or in bytes of two blobs.
 func instr(ctx sqlite3.Context, args ...sqlite3.Value) {
-	if args[0].Type() == sqlite3.NULL || args[1].Type() == sqlite3.NULL {
-		return
-	}
 	if args[0].Type() == sqlite3.BLOB && args[1].Type() == sqlite3.BLOB {
 		ctx.ResultInt(bytes.Index(args[0].RawBlob(), args[1].RawBlob()) + 1)
 		return
@@ -77,11 +82,6 @@ func instr(ctx sqlite3.Context, args ...sqlite3.Value) {
 
 // replace returns the first argument with the third for each of the second.
 func replace(ctx sqlite3.Context, args ...sqlite3.Value) {
-	for _, a := range args {
-		if a.Type() == sqlite3.NULL {
-			return
-		}
-	}
 	text, old, next := args[0].Text(), args[1].Text(), args[2].Text()
 	if old == "" {
 		ctx.ResultText(text)

@@ -90,8 +90,7 @@ func planHere(l config.Limits) memoryPlan {
 // warnOfMemory adds a warning to the config if requests may hold more than the process
 // has, and one if a single request may be larger than the share of its user ever is.
 func warnOfMemory(cfg *config.Config, plan memoryPlan) {
-	cfg.WarnOfMemory(plan.most, plan.bound)
-	cfg.WarnOfBody(maxBody(cfg.Limits), budgetFor(cfg.Limits, plan).Most())
+	cfg.WarnOfMemory(plan.most, plan.bound, maxBody(cfg.Limits), budgetFor(cfg.Limits, plan).Most())
 }
 
 // tellMemory logs the plan.

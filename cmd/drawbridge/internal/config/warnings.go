@@ -219,39 +219,35 @@ func (r *reader) watchMemory() {
 	r.cfg.muchMemory = await(codeMuchMemory, cmp.Or(limits.member("memory"), r.root))
 }
 
-// WarnOfBody adds a warning if the largest body is larger than most, which is what one
-// user can ever hold of the memory; both are in bytes. The caller knows how much memory
-// there is. It asks once, before anybody else sees the config.
-func (c *Config) WarnOfBody(largest, most int64) {
-	if largest <= most {
-		return
-	}
-	c.warnOf(c.largeBody, codeLargeBody,
-		fmt.Sprintf("a body of %s, the largest that limits.max_body allows, never fits into what one user "+
-			"may hold, %s; lower limits.max_body, raise limits.memory, or give the process more",
-			roundSize(largest), roundSize(most)))
-}
-
 // WarnOfMemory adds a warning if limits.memory is more than most, which is what requests
-// may hold of the memory that the process has, in bytes; zero means that nothing bounds
-// that. source says what does. The caller asks once, before anybody else sees the config.
-func (c *Config) WarnOfMemory(most int64, source string) {
-	if most == 0 || c.Limits.Memory <= most {
-		return
+// may hold of the memory that the process has; zero means that nothing bounds that, and
+// source says what does. It adds one if the largest body is larger than share, which is
+// what one user can ever hold. All sizes are in bytes. The caller knows how much memory
+// there is. It asks once, before anybody else sees the config.
+func (c *Config) WarnOfMemory(most int64, source string, largest, share int64) {
+	for _, one := range []struct {
+		is         bool
+		at         awaited
+		code, text string
+	}{
+		{
+			most > 0 && c.Limits.Memory > most, c.muchMemory, codeMuchMemory,
+			fmt.Sprintf("limits.memory of %s is more than requests may hold here by %s, %s: the gateway may "+
+				"be killed for want of memory; leave it out, set %[3]s at most, or give the process more",
+				roundSize(c.Limits.Memory), source, roundSize(most)),
+		},
+		{
+			largest > share, c.largeBody, codeLargeBody,
+			fmt.Sprintf("a body of %s, the largest that limits.max_body allows, never fits into what one "+
+				"user may hold, %s; lower limits.max_body, raise limits.memory, or give the process more",
+				roundSize(largest), roundSize(share)),
+		},
+	} {
+		if one.is && len(one.at.acknowledged) == 0 {
+			one.at.Text = one.text
+			c.Warnings = append(c.Warnings, Warning{one.at.Problem, one.code})
+		}
 	}
-	c.warnOf(c.muchMemory, codeMuchMemory,
-		fmt.Sprintf("limits.memory of %s is more than requests may hold here by %s, %s: the gateway may be "+
-			"killed for want of memory; leave it out, set %s at most, or give the process more",
-			roundSize(c.Limits.Memory), source, roundSize(most), roundSize(most)))
-}
-
-// warnOf adds a warning unless it is acknowledged.
-func (c *Config) warnOf(at awaited, code, text string) {
-	if len(at.acknowledged) > 0 {
-		return
-	}
-	at.Text = text
-	c.Warnings = append(c.Warnings, Warning{at.Problem, code})
 	sortWarnings(c.Warnings)
 }
 

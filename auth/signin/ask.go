@@ -33,6 +33,11 @@ func (s *core) answerURL(asked ask, answer url.Values) string {
 	return asked.Redirect + separator + answer.Encode()
 }
 
+// faultURL returns where the browser brings a fault to the client.
+func (s *core) faultURL(asked ask, f *fault) string {
+	return s.answerURL(asked, url.Values{"error": {f.code}, "error_description": {f.says}})
+}
+
 // judgeResource checks that a client means the resource of this address, if it names one.
 // https://www.rfc-editor.org/rfc/rfc8707#section-2
 func judgeResource(a address, values url.Values) *fault {

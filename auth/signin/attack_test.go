@@ -6,10 +6,12 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"html"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -292,12 +294,6 @@ func TestAnswersOfProvidersAreBound(t *testing.T) {
 		}
 	}
 	refused("another cookie", first.get(w.idp.signIn(t, "ann", to1)))
-	// Who said no at the provider, and who has no access.
-	b, to = start("corp")
-	refused(
-		"denied",
-		b.get(base+"/callback/corp?error=access_denied&state="+parsed(t, to).Query().Get("state")),
-	)
 	b, to = start("corp")
 	refused("no access", b.get(w.idp.signIn(t, "eve", to)))
 	if strings.Contains(w.log.String(), "ann.") {
@@ -310,7 +306,7 @@ func TestAnswersOfProvidersAreBound(t *testing.T) {
 func TestWhatTheOperatorCanMendIsLogged(t *testing.T) {
 	t.Parallel()
 	for code, status := range map[string]int{
-		"access_denied": http.StatusForbidden, "interaction_required": http.StatusForbidden,
+		"access_denied": http.StatusSeeOther, "interaction_required": http.StatusSeeOther,
 		"invalid_scope": http.StatusServiceUnavailable, "server_error": http.StatusServiceUnavailable,
 		"": http.StatusServiceUnavailable,
 	} {
@@ -322,10 +318,10 @@ func TestWhatTheOperatorCanMendIsLogged(t *testing.T) {
 			"state": {parsed(t, to).Query().Get("state")},
 		}
 		answer := b.get(base + "/callback/corp?" + back.Encode())
-		if answer.StatusCode != status || answer.Header.Get("Location") != "" {
+		failed := status == http.StatusServiceUnavailable
+		if answer.StatusCode != status || (answer.Header.Get("Location") == "") != failed {
 			t.Errorf("%q: status %d to %q, want %d", code, answer.StatusCode, answer.Header.Get("Location"), status)
 		}
-		failed := status == http.StatusServiceUnavailable
 		outcome := map[bool]string{true: "failed", false: "denied"}[failed]
 		if w.counts.get("signed", "corp", outcome) != 1 {
 			t.Errorf("%q: counted as %v, want %s", code, w.counts.of, outcome)
@@ -336,6 +332,31 @@ func TestWhatTheOperatorCanMendIsLogged(t *testing.T) {
 		}
 	}
 }
+
+// TestAClientLearnsThatAPersonGaveUp has people give up at the provider: their clients would
+// else wait until their patience ends. Nobody is led to a server, or into a program, that a
+// stranger has registered, but for a link.
+func TestAClientLearnsThatAPersonGaveUp(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, client := range []string{loopback, "https://client.example/cb", "app.client:/cb"} {
+		b := w.browser(t)
+		to := b.toProvider(base, query(b.register(base, client), client))
+		answer := b.get(base + "/callback/corp?error=access_denied&state=" + parsed(t, to).Query().Get("state"))
+		where, text := answer.Header.Get("Location"), read(answer)
+		if link := linkTo.FindStringSubmatch(text); where == "" && client != loopback && link != nil &&
+			answer.StatusCode == http.StatusForbidden && !strings.Contains(text, `http-equiv="refresh"`) {
+			where = html.UnescapeString(link[1])
+		}
+		q := parsed(t, where).Query()
+		if !strings.HasPrefix(where, client+"?") || q.Get("error") != "access_denied" ||
+			q.Get("state") != "client-state" || q.Get("iss") != base {
+			t.Errorf("%s: status %d to %q with %s", client, answer.StatusCode, where, text)
+		}
+	}
+}
+
+var linkTo = regexp.MustCompile(`<a class="button" href="([^"]+)">`)
 
 // TestStrangersDoNotFillTheLog has strangers cause what the operator is told of, again and
 // again: once there are lines enough of a refusal, there is none of what was at fault.

@@ -12,7 +12,6 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/auth/signin/clients"
 	"github.com/drawbridge-mcp/drawbridge/auth/signin/pages"
-	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 )
 
 // choiceParameter says in the query of authorize where a person has chosen to sign in.
@@ -50,7 +49,7 @@ func (s *core) authorize(x *exchange) error {
 		Challenge: query.Get("code_challenge"),
 	}
 	if f := s.judge(x.at, query, &asked); f != nil {
-		s.bounce(x, asked, f)
+		s.bounce(x, "authorize", asked, impossible(f), f)
 		return nil
 	}
 	return s.leadToProvider(x, asked, query)
@@ -106,7 +105,7 @@ func (s *core) leadToProvider(x *exchange, asked ask, query url.Values) error {
 		return s.providerFailed(x, t.Provider, err)
 	}
 	if err := s.begin(x, &t); err != nil {
-		s.bounce(x, asked, errRepeated)
+		s.bounce(x, "authorize", asked, impossible(errRepeated), errRepeated)
 		return nil
 	}
 	x.redirect(to)
@@ -126,22 +125,21 @@ func (s *core) choose(x *exchange, logins []Login, query url.Values) {
 	pages.Page{Language: x.language(), Choice: &choice}.Write(x)
 }
 
-// bounce tells a client of a fault by way of the browser.
-func (s *core) bounce(x *exchange, asked ask, f *fault) {
-	s.refused(x, "authorize", audit.Record{
-		Outcome: OutcomeOf(http.StatusBadRequest), Reason: f.label(), ClientID: asked.Client.Short(),
-	}, nil)
-	to := s.answerURL(asked, url.Values{"error": {f.code}, "error_description": {f.says}})
-	isLoopback := strings.HasPrefix(asked.Redirect, "http://") // no other redirect is
-	if asked.Client.Kind == clients.Configured || isLoopback {
-		x.redirect(to)
-		return
-	}
+// impossible returns the problem of a person whose client has asked for what is not possible.
+func impossible(f *fault) *problemError {
+	return newProblem(http.StatusBadRequest, pages.NotPossible, f.label())
+}
+
+// bounce tells a client of a fault by way of the browser, and the person of the problem
+// if the browser does not go there by itself.
+func (s *core) bounce(x *exchange, endpoint string, asked ask, p *problemError, f *fault) {
+	p.line.ClientID = asked.Client.Short()
+	p.back = &pages.Move{To: s.faultURL(asked, f)}
 	// Whoever registers a client chooses where it is, or which program of the person's
 	// machine its scheme opens. Its faults must not turn this gateway into a way to lead
 	// people there:
 	// https://www.rfc-editor.org/rfc/rfc9700#section-4.11.2
-	pages.Page{
-		Status: http.StatusBadRequest, Language: x.language(), Move: &pages.Move{To: to, Failed: true},
-	}.Write(x)
+	isLoopback := strings.HasPrefix(asked.Redirect, "http://") // no other redirect is
+	p.leaves = asked.Client.Kind == clients.Configured || isLoopback
+	s.show(x, endpoint, p)
 }

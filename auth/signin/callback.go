@@ -35,7 +35,7 @@ func (s *core) callback(x *exchange) error {
 	case login == nil:
 		return newProblem(http.StatusBadRequest, pages.OtherBrowser, "provider_gone")
 	case query.Has("error"):
-		return s.sentBack(x, t.Provider, query)
+		return s.sentBack(x, &t, query)
 	}
 	id, err := asking(x.request.Context(), s.arrivals, func(ctx context.Context) (Identity, error) {
 		return login.Provider.Exchange(ctx, s.towards(&t), query.Get("code"), query.Get("iss"))
@@ -67,14 +67,18 @@ var denials = []string{
 	"account_selection_required",
 }
 
-// sentBack returns the problem of a person whom a provider has sent back with an error.
-func (s *core) sentBack(x *exchange, provider string, query url.Values) error {
+// sentBack answers a person whom a provider has sent back with an error. The client learns
+// of a denial, or it would go on waiting.
+// https://www.rfc-editor.org/rfc/rfc6749#section-4.1.2.1
+func (s *core) sentBack(x *exchange, t *attempt, query url.Values) error {
 	if code := query.Get("error"); !slices.Contains(denials, code) {
-		return s.providerFailed(x, provider, fmt.Errorf("it sent the person back with %q: %q", cut(code),
+		return s.providerFailed(x, t.Provider, fmt.Errorf("it sent the person back with %q: %q", cut(code),
 			cut(query.Get("error_description"))))
 	}
-	s.config.Records.SignedIn(provider, "denied")
-	return newProblem(http.StatusForbidden, pages.ProviderDenied, "provider_denied")
+	s.config.Records.SignedIn(t.Provider, "denied")
+	problem := newProblem(http.StatusForbidden, pages.ProviderDenied, "provider_denied")
+	s.bounce(x, "callback", t.ask, problem, errDenied)
+	return nil
 }
 
 // errOtherTenant says that a person is not of the tenant whose address it was.

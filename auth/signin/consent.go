@@ -123,11 +123,9 @@ func (s *core) askPerson(x *exchange, f *family, secret string) {
 func (s *core) denied(x *exchange, f *family) {
 	s.refused(x, "consent", f.record("forbidden", "denied"), nil)
 	_ = s.config.Store.Delete(x.request.Context(), familyKind, f.ID) // else it expires
-	to := s.answerURL(
-		f.Ask,
-		url.Values{"error": {"access_denied"}, "error_description": {"the person did not allow it"}},
-	)
-	pages.Page{Language: x.language(), Move: &pages.Move{To: to, Denied: true}}.Write(x)
+	pages.Page{
+		Language: x.language(), Move: &pages.Move{To: s.faultURL(f.Ask, errDenied), Denied: true},
+	}.Write(x)
 }
 
 // allowed gives the client its code by way of the browser. The answer to the form is a

@@ -13,6 +13,8 @@ type problemError struct {
 	status int
 	page   pages.Problem
 	line   audit.Record // what is put on record, but for the outcome
+	back   *pages.Move  // leads to the client, with its error; nil: nothing does
+	leaves bool         // the browser goes there at once, and shows no page
 	tell   func()       // logs what was at fault, unless there are too many; nil: nothing is logged
 }
 
@@ -65,5 +67,6 @@ var (
 		code: "invalid_request",
 		says: "a parameter is missing, stands there twice or is too long",
 	}
-	errScope = &fault{code: "invalid_scope", says: "none of the scopes is known here"}
+	errDenied = &fault{code: "access_denied", says: "the person did not allow it"}
+	errScope  = &fault{code: "invalid_scope", says: "none of the scopes is known here"}
 )

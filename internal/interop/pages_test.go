@@ -34,7 +34,7 @@ func signInPages() map[string]pages.Page {
 		"consent":          {Consent: &consent},
 		"consent-tenants":  {Consent: &several},
 		"consent-document": {Consent: &document},
-		"failed":           {Move: &pages.Move{To: "/client?error", Failed: true}},
+		"failed":           {Problem: pages.NotPossible, Move: &pages.Move{To: "/client?error"}, Request: "KLBD"},
 	}
 	for _, problem := range []pages.Problem{
 		pages.UnknownClient, pages.BadRedirect, pages.BadRequest, pages.OtherBrowser, pages.AlreadyDone,

@@ -62,15 +62,19 @@ var layout = template.Must(template.New("page").Parse(`<!DOCTYPE html>
 <button type="submit" name="decision" value="deny" class="second" formnovalidate>{{$.Deny}}</button>
 </form>
 {{- end}}
-{{- else if .Move}}
-<p>{{if .Move.Failed}}{{.FailedLead}}{{else if .Move.Denied}}{{.DeniedLead}}{{else}}{{.MoveLead}}{{end}}</p>
-<p><a class="button" href="{{.To}}">{{.MoveLink}}</a></p>
-{{- if not .Move.Failed}}
-<p>{{.MoveClose}}</p>
-{{- end}}
 {{- else}}
+{{- if .Problem}}
 <p>{{.Explanation.What}}</p>
 <p>{{.Explanation.Cure}}</p>
+{{- else}}
+<p>{{if .Move.Denied}}{{.DeniedLead}}{{else}}{{.MoveLead}}{{end}}</p>
+{{- end}}
+{{- if .Move}}
+<p><a class="button" href="{{.To}}">{{.MoveLink}}</a></p>
+{{- end}}
+{{- if not .Problem}}
+<p>{{.MoveClose}}</p>
+{{- end}}
 {{- end}}
 </main>
 {{- if and .Request .Problem}}

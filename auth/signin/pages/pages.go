@@ -22,7 +22,9 @@ type Page struct {
 	Language Language
 	Request  string // the id of the request, for the operator; "": none
 
-	// Exactly one of these.
+	// Exactly one of these. But beside a Problem there may be a Move: then a link leads back
+	// to the program, which the browser does not follow by itself. Anybody may register a
+	// client, and this gateway would lead people wherever that client likes.
 	Choice  *Choice
 	Consent *Consent
 	Move    *Move
@@ -58,7 +60,6 @@ type Consent struct {
 type Move struct {
 	To     string // an address that was checked
 	Denied bool
-	Failed bool // the program asked for something impossible; the person decides whether to go back
 }
 
 // style is the style of all pages. It adapts to narrow screens and large text, and to a
@@ -96,16 +97,21 @@ type page struct {
 func (p Page) Write(w http.ResponseWriter) {
 	p.Language = cmp.Or(p.Language, English)
 	data := page{Page: p, wording: texts[p.Language], Style: style}
+	if p.Move != nil {
+		data.To = template.URL(p.Move.To) //nolint:gosec // the address was checked: it runs nothing
+	}
 	switch {
 	case p.Choice != nil:
 		data.Title = data.ChooseTitle
 	case p.Consent != nil:
 		data.Title = data.ConsentTitle
-	case p.Move != nil:
-		data.move(p.Move)
-	default:
+	case p.Problem != "":
 		data.Explanation = data.Problems[p.Problem]
 		data.Title = data.Explanation.Title
+	case p.Move.Denied:
+		data.Title, data.Refresh = data.DeniedTitle, "0; url="+p.Move.To
+	default:
+		data.Title, data.Refresh = data.MoveTitle, "0; url="+p.Move.To
 	}
 	var out bytes.Buffer
 	if err := layout.Execute(&out, data); err != nil {
@@ -128,21 +134,4 @@ func SetHeader(h http.Header) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("X-Content-Type-Options", "nosniff")
-}
-
-// move says how the browser leaves. A failure that a client has caused does not send the
-// browser on by itself: anybody may register a client, and this gateway would lead people
-// wherever that client likes.
-func (p *page) move(m *Move) {
-	p.To = template.URL(m.To) //nolint:gosec // the address was checked: it runs nothing
-	switch {
-	case m.Failed:
-		p.Title = p.FailedTitle
-		return
-	case m.Denied:
-		p.Title = p.DeniedTitle
-	default:
-		p.Title = p.MoveTitle
-	}
-	p.Refresh = "0; url=" + m.To
 }

@@ -41,6 +41,7 @@ const (
 	UnknownClient  Problem = "unknown_client"
 	BadRedirect    Problem = "bad_redirect"
 	BadRequest     Problem = "bad_request"
+	NotPossible    Problem = "not_possible"
 	OtherBrowser   Problem = "other_browser"
 	AlreadyDone    Problem = "already_done"
 	ProviderFailed Problem = "provider_failed"
@@ -62,7 +63,7 @@ type wording struct {
 	TenantLead, Scopes, AllScopes, NoScopes, Warning, LocalDocument string
 	Allow, Deny                                                     string
 	MoveTitle, MoveLead, MoveLink, MoveClose                        string
-	DeniedTitle, DeniedLead, FailedTitle, FailedLead, ForPeople     string
+	DeniedTitle, DeniedLead, ForPeople                              string
 	Problems                                                        map[Problem]explanation
 }
 
@@ -96,8 +97,6 @@ var texts = map[Language]wording{
 		MoveClose:   "If nothing happens, use the link. Then you can close this page.",
 		DeniedTitle: "You have not allowed it",
 		DeniedLead:  "The program gets no access. It is told so now.",
-		FailedTitle: "The program asked for something that is not possible",
-		FailedLead:  "Nothing was changed. The link takes you back to the program.",
 		ForPeople:   "If you ask your administrator for help, tell this number:",
 		Problems: map[Problem]explanation{
 			UnknownClient: {
@@ -116,6 +115,10 @@ var texts = map[Language]wording{
 			BadRequest: {
 				"This address is not complete", "Something is missing in the address, or stands in it twice.",
 				"Start again in the program that you want to connect.",
+			},
+			NotPossible: {
+				"The program asked for something that is not possible", "Nothing was changed.",
+				"The link takes you back to the program.",
 			},
 			OtherBrowser: {
 				"This sign-in was not begun here",
@@ -190,8 +193,6 @@ var texts = map[Language]wording{
 		MoveClose:   "Wenn nichts geschieht, benutzen Sie den Link. Danach können Sie diese Seite schließen.",
 		DeniedTitle: "Sie haben es nicht zugelassen",
 		DeniedLead:  "Das Programm bekommt keinen Zugang. Das wird ihm jetzt gesagt.",
-		FailedTitle: "Das Programm hat etwas verlangt, was nicht geht",
-		FailedLead:  "Es wurde nichts geändert. Der Link führt zurück zum Programm.",
 		ForPeople:   "Wenn Sie Ihre Administration um Hilfe bitten, nennen Sie diese Nummer:",
 		Problems: map[Problem]explanation{
 			UnknownClient: {
@@ -212,6 +213,10 @@ var texts = map[Language]wording{
 				"Diese Adresse ist nicht vollständig",
 				"In der Adresse fehlt etwas, oder etwas steht zweimal darin.",
 				"Beginnen Sie im Programm noch einmal.",
+			},
+			NotPossible: {
+				"Das Programm hat etwas verlangt, was nicht geht", "Es wurde nichts geändert.",
+				"Der Link führt zurück zum Programm.",
 			},
 			OtherBrowser: {
 				"Diese Anmeldung wurde nicht hier begonnen",

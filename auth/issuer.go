@@ -187,11 +187,12 @@ func (i *issuer) accept(c *claims, now time.Time) (p Principal, tenants []string
 }
 
 // attributed adds to an error of accept what the verified signature makes certain: the
-// issuer, what people call its subject and, if the audience is the fault, both audiences.
+// issuer, the subject with its name and, if the audience is the fault, both audiences.
 // Where there is no error it returns none.
 func (i *issuer) attributed(err error, c *claims) error {
 	if refused, ok := errors.AsType[*Error](err); ok {
 		refused.Issuer, refused.Name = i.name, i.mapping.nameOf(c)
+		refused.Subject, _ = i.mapping.subjectOf(c) // "" where that is the fault
 		if refused.Reason == "audience" {
 			refused.Audience, refused.Expected = c.audience, i.audiences
 		}

@@ -78,7 +78,8 @@ type refusing struct {
 }
 
 func (r *refusing) ServeHTTP(w http.ResponseWriter, request *http.Request) {
-	if r.record(request.Context(), audit.Record{Outcome: "invalid_request", Reason: "invalid_grant"}) {
+	refusal := audit.Record{Outcome: "invalid_request", Reason: "invalid_grant", Subject: "eve"} // of no tenant
+	if r.record(request.Context(), refusal) {
 		r.told++
 	}
 	w.WriteHeader(http.StatusBadRequest)
@@ -109,7 +110,7 @@ func TestFloodsAtTheAuthorizationServerAreSummedUp(t *testing.T) {
 			t.Errorf("%d lines, %d of them in the log, and sums %v", single, s.told, sums)
 		}
 		for i, line := range lines {
-			if want := line.Subject == ""; (line.Method == "oauth/token") != want || (line.RequestID != "") != (want && line.Count == 0) {
+			if want := line.Subject != "ann"; (line.Method == "oauth/token") != want || (line.RequestID != "") != (want && line.Count == 0) {
 				t.Errorf("line %d: %+v", i, line)
 			}
 		}

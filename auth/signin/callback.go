@@ -96,8 +96,8 @@ func (s *core) noAccess(x *exchange, t *attempt, person auth.Principal, err erro
 	if refused, ok := errors.AsType[*auth.Error](err); ok {
 		attrs = append(attrs, slog.Any("cause", refused.Err), slog.String("claim", refused.Claim),
 			slog.String("found", cut(refused.Found)), slog.Any("expected", refused.Expected))
-		line.Issuer, line.Name, line.Claim = refused.Issuer, refused.Name, refused.Claim
-		line.Found, line.Expected = refused.Found, refused.Expected
+		line.Issuer, line.Subject, line.Name = refused.Issuer, refused.Subject, refused.Name
+		line.Claim, line.Found, line.Expected = refused.Claim, refused.Found, refused.Expected
 	}
 	s.log.LogAttrs(x.request.Context(), slog.LevelWarn, "a person who signed in has no access", attrs...)
 	return &problemError{status: http.StatusForbidden, page: pages.NoAccess, line: line}

@@ -149,7 +149,7 @@ func TestRefusedSignInsAreOnRecord(t *testing.T) {
 	line := kept.all[0]
 	if line.Outcome != "forbidden" || line.Reason != "no_access" || line.Claim != "groups" ||
 		line.Found != `["nobody"]` || !slices.Equal(line.Expected, []string{"acme", "umbrella"}) ||
-		line.Issuer != idpIssuer {
+		line.Issuer != idpIssuer || line.Subject != "eve" {
 		t.Errorf("a person without a tenant: %+v", line)
 	}
 	kept.take()

@@ -40,7 +40,8 @@ func (s *Service) RecordUnauthenticated(x *Exchange, outcome, reason string) {
 // RecordSignIn puts on record what the authorization server did: for the request in ctx,
 // or by itself if ctx has none. What it refuses strangers is told as other refusals of
 // strangers are, so it tells whether the log is to have a line, too, and who is refused
-// again and again waits for the answer.
+// again and again waits for the answer. A stranger is who has no tenant: at some providers
+// anybody can be somebody.
 func (s *Service) RecordSignIn(ctx context.Context, r audit.Record) bool {
 	x := FromContext(ctx)
 	if x == nil {
@@ -51,7 +52,7 @@ func (s *Service) RecordSignIn(ctx context.Context, r audit.Record) bool {
 	r.Time, r.RequestID, r.Remote, r.Method = x.Started, x.ID, x.Remote, x.Method
 	r.Duration = time.Since(x.Started)
 	who := sumKey{outcome: r.Outcome, reason: r.Reason, issuer: r.Issuer, method: x.Method}
-	if r.Subject == "" && !s.tally(x, who) {
+	if r.TenantID == "" && !s.tally(x, who) {
 		return false
 	}
 	x.lineForm = lineOwn

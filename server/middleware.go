@@ -175,7 +175,7 @@ func (s *Server) recordLogin(x *exchange.Exchange, refused *auth.Error) {
 	address, _ := netip.ParseAddr(x.Remote)
 	s.config.Metrics.LoginFailed(refused.Reason, address)
 	x.Refused = refused
-	s.exchanges.RecordUnauthenticated(x, "unauthenticated", refused.Reason)
+	s.exchanges.RecordUnadmitted(x, "unauthenticated", refused.Reason)
 }
 
 func (s *Server) refuseLogin(x *exchange.Exchange, refused *auth.Error) {

@@ -57,7 +57,7 @@ func (s *Server) refuseOrigin(x *exchange.Exchange, named slog.Attr, advice stri
 	refusal *exchange.Refusal,
 ) bool {
 	x.RefusedOrigin = []slog.Attr{named, slog.String("advice", advice)}
-	s.exchanges.RecordUnauthenticated(x, "forbidden", named.Key)
+	s.exchanges.RecordUnadmitted(x, "forbidden", named.Key)
 	x.Refuse("", refusal)
 	return false
 }

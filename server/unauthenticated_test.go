@@ -137,6 +137,54 @@ func TestSumsHideNoOtherIssuer(t *testing.T) {
 	}
 }
 
+// TestFloodsOfCallersThatAreNotLetInAreSummedUp shows that a caller with a good token cannot
+// fill the record either, whose tenant is not served or has used up its requests. A sum says
+// who it was, and metrics count each request.
+func TestFloodsOfCallersThatAreNotLetInAreSummedUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		taken := w.recording()
+		want := map[string]int{}
+		for range 20 {
+			w.do(t, modernCall("echo").as("stranger"))
+		}
+		for n := 0; n < 20; {
+			if got := w.do(t, message{method: "GET", path: "/mcp", token: "usual"}); got.Code == http.StatusTooManyRequests {
+				n++
+			}
+		}
+		lines := map[string]int{}
+		for _, line := range taken() {
+			if line.Outcome == "limited" || line.Reason == "DB-TENANT" {
+				lines[line.TenantID+" "+line.Subject+" "+line.Reason]++
+			}
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		stop()
+		if err := w.Run(ctx); err != nil {
+			t.Error(err)
+		}
+		sums := map[string]int{}
+		for _, line := range taken() {
+			sums[line.TenantID+" "+line.Subject+" "+line.Reason] += line.Count
+		}
+		for name := range lines {
+			want[name] = 15
+		}
+		if len(lines) != 2 || !maps.Equal(sums, want) {
+			t.Errorf("got lines %v and sums %v, want five each of two callers, and their other 15 in a sum", lines, sums)
+		}
+		for name, n := range lines {
+			if n != 5 {
+				t.Errorf("%s: got %d lines, want 5", name, n)
+			}
+		}
+		if got := w.refused(t); got < 40 {
+			t.Errorf("%v refusals counted, want each of the 40", got)
+		}
+	})
+}
+
 // TestManyStrangersShareASum shows that memory and record stay bounded when there are
 // many addresses.
 func TestManyStrangersShareASum(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 	"github.com/drawbridge-mcp/drawbridge/internal/connlimit"
 	"github.com/drawbridge-mcp/drawbridge/internal/pace"
@@ -27,8 +28,8 @@ const (
 	otherAddresses = "other_addresses" // the reason of the sum of those beyond maxSums
 )
 
-// refusalSums decides how requests of callers whose token did not verify are told, on
-// record and in the log. No limit bounds how many such requests there are, and a full
+// refusalSums decides how requests of callers who are not let in are told, on record and in
+// the log. No limit bounds how many such requests there are, and a full
 // disk would keep every tenant from its calls. So the first few of each address and
 // reason in a window of time are told one by one; of the others, one line with their
 // number is written when the window ends. It is safe for concurrent use.
@@ -43,15 +44,15 @@ type refusalSums struct {
 }
 
 // sumKey is the key under which requests are summed up: an address (or a /64 network of
-// IPv6), an outcome and a reason. If the signature of a token says which issuer it is
-// from, refusals of different issuers are counted apart, because many clients may share
-// one address. The zero network stands for all for whom there is no room.
+// IPv6), an outcome and a reason. Refusals of different users are counted apart, because
+// many clients may share one address. Of a token that was refused the issuer alone counts,
+// if the signature says so. The zero network stands for all for whom there is no room.
 type sumKey struct {
 	network         netip.Prefix
 	outcome, reason string
-	issuer          string // one of the config; "" for none that is known
-	method          string // of a sign-in; "" for all others
-	logged          bool   // in the log alone, such as a path that is not there; no refusal on record
+	user            auth.User // as far as it is known
+	method          string    // of a sign-in; "" for all others
+	logged          bool      // in the log alone, such as a path that is not there; no refusal on record
 }
 
 // tally is how often a caller has come in this window.
@@ -100,7 +101,8 @@ func (o *tally) add(who sumKey, at time.Time) {
 	if sum.Count == 0 {
 		*sum = audit.Record{
 			Time: at, Outcome: who.outcome, Reason: who.reason, Remote: remoteName(who.network),
-			Issuer: who.issuer, Method: who.method,
+			TenantID: who.user.TenantID, Issuer: who.user.Issuer, Subject: who.user.Subject,
+			Method: who.method,
 		}
 	}
 	sum.Count++
@@ -138,7 +140,7 @@ func (s *refusalSums) endWindow() []sum {
 	}
 	slices.SortFunc(sums, func(a, b sum) int {
 		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Remote, b.Remote),
-			cmp.Compare(a.Issuer, b.Issuer))
+			cmp.Compare(a.Issuer, b.Issuer), cmp.Compare(a.Subject, b.Subject))
 	})
 	return sums
 }

@@ -6,35 +6,36 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/audit"
 )
 
-// tally counts a request of somebody whom nobody knows, and tells whether it is told in a
-// line of its own. Who comes again and again waits for each further answer, but for what
-// stands in the log alone and is cheap, such as a path that is not there.
+// tally counts a request of somebody who is not let in, and tells whether it is told in a
+// line of its own. Whom nobody knows and who comes again and again waits for each further
+// answer, but for what stands in the log alone and is cheap, such as a path that is not there.
 func (s *Service) tally(x *Exchange, who sumKey) (own bool) {
 	who.network = networkOf(x.Remote)
 	form, often := s.sums.count(who, x.Started)
 	x.lineForm = form
-	if often && (!who.logged || who.method != "") {
+	if often && who.user.TenantID == "" && (!who.logged || who.method != "") {
 		x.delay(&s.unauthenticated)
 	}
 	return form == lineOwn
 }
 
-// RecordUnauthenticated puts the refusal of an unverified caller on record, or counts it for the
-// line at the end of the window. Who is refused again and again waits for each further
-// answer.
-func (s *Service) RecordUnauthenticated(x *Exchange, outcome, reason string) {
-	who := sumKey{outcome: outcome, reason: reason}
+// RecordUnadmitted puts the refusal of a caller that is not let in on record, or counts it
+// for the line at the end of the window. Whom nobody knows and who is refused again and
+// again waits for each further answer.
+func (s *Service) RecordUnadmitted(x *Exchange, outcome, reason string) {
+	who := sumKey{outcome: outcome, reason: reason, user: x.Principal.User()}
 	if x.Refused != nil {
-		who.issuer = x.Refused.Issuer
+		who.user.Issuer = x.Refused.Issuer
 	}
 	if s.tally(x, who) {
 		x.record(outcome, reason)
 		return
 	}
-	s.Metrics.Refused(outcome, "", reason)
+	s.Metrics.Refused(outcome, who.user.TenantID, reason)
 }
 
 // RecordSignIn puts on record what the authorization server did: for the request in ctx,
@@ -51,7 +52,7 @@ func (s *Service) RecordSignIn(ctx context.Context, r audit.Record) bool {
 	}
 	r.Time, r.RequestID, r.Remote, r.Method = x.Started, x.ID, x.Remote, x.Method
 	r.Duration = time.Since(x.Started)
-	who := sumKey{outcome: r.Outcome, reason: r.Reason, issuer: r.Issuer, method: x.Method}
+	who := sumKey{outcome: r.Outcome, reason: r.Reason, user: auth.User{Issuer: r.Issuer}, method: x.Method}
 	if r.TenantID == "" && !s.tally(x, who) {
 		return false
 	}

@@ -156,6 +156,15 @@ func TestAudienceFollowsPublicURL(t *testing.T) {
 	}
 }
 
+// TestPublicURLHasSmallLetters: programs compare addresses of metadata and tokens byte for
+// byte with what they have made of the address that a person typed, in small letters.
+func TestPublicURLHasSmallLetters(t *testing.T) {
+	_, err := parseConfig("testdata/inline.yaml", []byte("public_url: https://MCP.example.com\n"+minimal), testEnvironment)
+	if !strings.Contains(errorText(err), "capital letters") {
+		t.Errorf("got %v, want it refused", err)
+	}
+}
+
 func TestZeroLimitLetsNothingThrough(t *testing.T) {
 	cfg := parse(t, strings.Replace(minimal, "servers: [files]",
 		"servers: [files], limits: {calls: 0, user_calls: {rate: 1.5, burst: 3}, concurrency: 0, sessions: 0, user_sessions: 0}", 1))

@@ -50,15 +50,19 @@ func (r *reader) publicURL(n *node) string {
 	if text == "" {
 		return ""
 	}
-	if err := checkOrigin(text); errors.Is(err, errOrigin) {
+	switch err := checkOrigin(text); {
+	case errors.Is(err, errOrigin):
 		hint := ""
 		if cut := strings.TrimSuffix(text, "/mcp"); checkOrigin(cut) == nil && !n.expanded {
 			hint = cut
 		}
 		r.faultHint(n, hint, "public_url is scheme://host or scheme://host:port, without a path, "+
 			"and a host beyond ASCII as xn--…")
-	} else if err != nil {
+	case err != nil:
 		r.fault(n, "public_url: %s", err)
+	case text != strings.ToLower(text):
+		r.fault(n, "public_url has capital letters: write small ones, since programs write addresses so and "+
+			"compare them exactly")
 	}
 	return text
 }

@@ -159,18 +159,31 @@ func (g *Gateway) findDirectory(c *call) error {
 	return nil
 }
 
-// findReference finds the item whose argument is to be completed: a prompt by its name,
-// or a resource template by its text.
+// findReference finds the item whose argument is to be completed: a prompt by its name, or
+// a resource template by its text, or a listed resource by its URI, for which most servers have no
+// values. https://modelcontextprotocol.io/specification/2026-07-28/schema#resourcetemplatereference
 func (g *Gateway) findReference(c *call) error {
 	ref := c.params.Object("ref")
 	switch ref.Text("type") {
 	case "ref/prompt":
 		return g.findIn(c, registry.KindPrompt, (*registry.View).Prompt, ref, "name")
 	case "ref/resource":
-		return g.findIn(c, registry.KindTemplate, (*registry.View).Template, ref, "uri")
+		return g.findIn(c, registry.KindTemplate, templateOrResource, ref, "uri")
 	}
 	return mcp.Stable(mcp.CodeInvalidParams, "DB-PARAMS",
 		"Invalid params: ref must be of type ref/prompt or ref/resource")
+}
+
+// templateOrResource returns the template with that text or, if there is none, the listed
+// resource with that URI.
+func templateOrResource(v *registry.View, uri string) (*registry.Item, error) {
+	template, err := v.Template(uri)
+	if err != nil {
+		if r, _ := v.Resource(uri); r != nil && r.Lists(r.Name) { // nil: there is none either
+			return r, nil
+		}
+	}
+	return template, err
 }
 
 // refusal returns the error for an item that is there and that the rules do not allow to

@@ -497,6 +497,25 @@ func TestCompletionOfServersThatDoNotComplete(t *testing.T) {
 	}
 }
 
+// TestAReferenceMayNameAResource completes for a resource, as the protocol has it beside
+// templates, under the rules for resources.
+func TestAReferenceMayNameAResource(t *testing.T) {
+	b, l := newLibrary(t)
+	l.says(`{"completion":{"values":[]}}`)
+	r := ask(mcp.MethodComplete, `{"ref":{"type":"ref/resource","uri":"`+exposedURI("a.txt")+
+		`"},"argument":{"name":"x","value":"y"}}`)
+	result, failure := b.handle(t, r)
+	if failure != nil || !result.Has("completion") || len(l.uses) != 1 || l.uses[0].Target != "file:///a.txt" {
+		t.Errorf("%s, %v, asked %+v; want what the server says", result.JSON(), failure, l.uses)
+	}
+	denied := everything()
+	denied.Rules = []Rule{{Allow: []string{"*", "prompt:*"}}}
+	b.SetPolicy("", []TenantConfig{denied})
+	if _, failure = b.handle(t, r); failure == nil || len(l.uses) != 1 {
+		t.Errorf("%v and %d uses, want it refused without a right to the resource", failure, len(l.uses))
+	}
+}
+
 func TestCallReachesItsSourceWhole(t *testing.T) {
 	b, l := newLibrary(t)
 	l.answers()

@@ -28,6 +28,9 @@ import (
 func (g *Gateway) FollowTask(ctx context.Context, c Caller, r *Request, id string,
 	onStatus func(state mcp.Object) bool,
 ) (Subscription, error) {
+	if err := g.Charge(ctx, c, 1); err != nil { // as much as a tasks/get of the client's own
+		return Subscription{}, err
+	}
 	life, stop, err := g.holdSubscription(ctx, share.User(c.Principal.User()), id)
 	if err != nil {
 		return Subscription{}, failureOf(err).rpcErr

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
+	"github.com/drawbridge-mcp/drawbridge/ratelimit"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
@@ -176,6 +178,27 @@ func TestWhatServersSayOfTasksIsJudged(t *testing.T) {
 	b.SetPolicy("", []TenantConfig{tenant})
 	if say(object(`{"taskId":"own-1","status":"completed"}`)); len(told) != 1 {
 		t.Errorf("told %q to one who may not use the tool any more", told[1:])
+	}
+}
+
+// TestToFollowATaskCostsARequest follows a task again and again: one message of a client may
+// name hundreds of tasks, and their servers are asked for each at once.
+func TestToFollowATaskCostsARequest(t *testing.T) {
+	tenant := everything()
+	tenant.Limits.Requests = &ratelimit.Limit{Rate: 0.001, Burst: 8}
+	b, l := newTasks(t, mcp.TasksGiven, tenant)
+	id := made(t, b, l, mcp.TasksGiven)
+	l.says(`{"taskId":"own-1","status":"completed","result":{"content":[]}}`)
+	c, before, times := b.caller(t, alice), len(l.uses), 0
+	for ; times < 9; times++ {
+		_, err := b.FollowTask(t.Context(), c, knowing(mcp.TasksGiven, "", `{}`), id,
+			func(mcp.Object) bool { return true })
+		if refused, is := errors.AsType[*mcp.Error](err); is && refused.Code == mcp.CodeLimited {
+			break
+		}
+	}
+	if asked := len(l.uses) - before; times == 0 || times == 9 || asked != times {
+		t.Errorf("followed %d times, and the server was asked %d times; want what 8 requests allow", times, asked)
 	}
 }
 

@@ -54,7 +54,7 @@ RACE = ./registry/upstream ./cmd/drawbridge ./server ./ratelimit ./auth ./auth/a
 	./internal/lifetime ./internal/link ./internal/pace ./internal/redis ./internal/replica ./internal/seal ./internal/share ./internal/sse ./internal/store ./internal/store/postgres ./internal/store/sqlite \
 	./metrics ./registry ./registry/builtin ./registry/credential ./registry/openapi ./registry/schema \
 	./registry/upstream/process ./registry/upstream/seats ./registry/upstream/wire ./server/once ./server/primary ./server/eventlog \
-	./server/sessions/directory ./server/forward ./server/legacy ./server/modern ./server/sessions ./server/streams
+	./server/forward ./server/legacy ./server/modern ./server/sessions ./server/streams
 MANY = $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 TEST = go test -vet=off -ldflags=-w -timeout 30m -p $(MANY) -parallel $(MANY)
 

@@ -6,10 +6,9 @@ import (
 	"log/slog"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/primary"
 	"github.com/drawbridge-mcp/drawbridge/server/sessions"
@@ -176,15 +175,15 @@ const atOnce = 16
 func (d *Directory) Each(ctx context.Context, which func(*sessions.Session) bool,
 	do func(*sessions.Session),
 ) {
-	var all errgroup.Group
-	all.SetLimit(atOnce)
+	var all []*sessions.Session
 	d.Roster.Each(func(l *sessions.Session) {
-		if ctx.Err() == nil && which(l) {
-			all.Go(func() error {
-				d.Roster.Safely(ctx, func() { do(l) })
-				return nil
-			})
+		if which(l) {
+			all = append(all, l)
 		}
 	})
-	_ = all.Wait() // there is no error
+	pace.AtOnce(len(all), atOnce, func(i int) {
+		if ctx.Err() == nil {
+			d.Roster.Safely(ctx, func() { do(all[i]) })
+		}
+	})
 }

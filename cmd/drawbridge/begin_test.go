@@ -12,7 +12,9 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/freeport"
+	"github.com/drawbridge-mcp/drawbridge/server"
 )
 
 // TestNobodyIsServedBeforeItIsKnownWhoseSignInsHaveEnded: whoever has signed out a moment
@@ -98,5 +100,26 @@ func TestACallWaitsForAServerThatIsStarting(t *testing.T) {
 	close(awake)
 	if got := <-heard; !strings.Contains(got.body, "good morning") {
 		t.Errorf("got %v, want the answer of the server", got)
+	}
+}
+
+// TestThePageOfThisMachineIsForNoOther asks for the operator's page under the names that
+// requests bring: those of people and of load balancers beside the gateway, such as the name
+// of a cluster, and one that a web page has pointed at this machine.
+func TestThePageOfThisMachineIsForNoOther(t *testing.T) {
+	for operator, hosts := range map[string]map[string]bool{
+		"127.0.0.1:9090": {
+			"127.0.0.1:9090": true, "localhost:7000": true, "[::1]:9090": true, "drawbridge": true, "": true,
+			"ops.example": true, "evil.example:9090": false, "127.0.0.1.evil.example": false,
+		},
+		"0.0.0.0:9090": {"gateway.team.svc:9090": true},
+	} {
+		p := &parts{started: &config.Config{Operator: operator}}
+		p.settings.Store(&server.Settings{AllowedHosts: []string{"ops.example"}})
+		for host, want := range hosts {
+			if got := p.operatorAllows(host); got != want {
+				t.Errorf("at %s: %q is allowed: %t, want %t", operator, host, got, want)
+			}
+		}
 	}
 }

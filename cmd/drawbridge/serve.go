@@ -9,9 +9,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -175,8 +177,7 @@ func (p *parts) run(ctx context.Context, l listeners, o options) error {
 	awaited := make(chan struct{}) // closed when there is all that clients need
 	clients := p.httpServer(delayedUntil(awaited, p.server.Handler()), p.limits.clients)
 	operator := p.httpServer(admin.Handler(admin.Config{
-		Metrics: metrics.Handler(p.gatherer),
-		View:    p.status.view,
+		Metrics: metrics.Handler(p.gatherer), View: p.status.view, AllowsHost: p.operatorAllows,
 	}), p.limits.operator)
 
 	start := func(run func(context.Context) error) { group.Go(func() error { return run(work) }) }
@@ -229,6 +230,15 @@ func (p *parts) run(ctx context.Context, l listeners, o options) error {
 	closeHTTP(operator)
 	err := group.Wait() // after this nothing is left that could have a record for the audit log
 	return errors.Join(err, p.audit.Close())
+}
+
+// operatorAllows tells whether requests to the operator's listener may name that host. If
+// only this machine reaches it, none may that somebody can have on the web but those of
+// allowed_hosts. Load balancers beside the gateway name an address, a word or nothing.
+func (p *parts) operatorAllows(host string) bool {
+	_, notAddress := netip.ParseAddrPort(host)
+	return !config.IsLoopback(p.started.Operator) || notAddress == nil || !strings.Contains(host, ".") ||
+		p.settings.Load().AllowsHost(host)
 }
 
 // drain lets clients go without breaking a call:

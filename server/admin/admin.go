@@ -68,6 +68,9 @@ type Server struct {
 type Config struct {
 	Metrics http.Handler // serves /metrics
 	View    func() View  // called for every /readyz, by several goroutines at once; it must be quick
+	// AllowsHost tells whether requests may name that host: a web page can point its own
+	// name at this machine (DNS rebinding), and would read all answers.
+	AllowsHost func(host string) bool
 }
 
 // Handler returns the handler of the operator's listener.
@@ -82,7 +85,13 @@ func Handler(cfg Config) http.Handler {
 		write(w, http.StatusOK, []byte(`{"alive":true}`))
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { writeView(w, cfg.View()) })
-	return mux
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !cfg.AllowsHost(r.Host) {
+			http.Error(w, "this host is not served: add it to allowed_hosts", http.StatusForbidden)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
 }
 
 // writeView answers with view as JSON.

@@ -63,6 +63,10 @@ func TestHandler(t *testing.T) {
 		{"metrics are read only", "POST", "/metrics", ready, 405, "Method Not Allowed"},
 		{"nothing else", "GET", "/debug", ready, 404, "404 page not found"},
 		{"no client endpoint", "POST", "/mcp", ready, 404, "404 page not found"},
+		{
+			"a page that points its name at this machine", "GET", "http://evil.example/readyz", ready, 403,
+			"this host is not served: add it to allowed_hosts",
+		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -72,7 +76,8 @@ func TestHandler(t *testing.T) {
 				) {
 					w.Write([]byte("some_total 1\n"))
 				}),
-				View: func() admin.View { return test.view },
+				View:       func() admin.View { return test.view },
+				AllowsHost: func(host string) bool { return host == "example.com" }, // as of httptest
 			})
 			w := httptest.NewRecorder()
 			handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), test.method, test.path, nil))

@@ -84,7 +84,8 @@ var dataHelp = help{
 	"Looks after what the gateway keeps for good, also while it runs.\n" +
 		"check reads all records and says how many cannot be read; -remove removes those that are damaged. " +
 		"backup writes all records to a new file, as they are at one moment. restore puts those of a " +
-		"backup in the place of all that there are, at once or not at all.\n" +
+		"backup in the place of all that there are, at once or not at all. The FILE - is standard output, " +
+		"or input.\n" +
 		"A backup of a folder can be restored to PostgreSQL and back. It has no keys: keep those, too.\n" +
 		"Exit 0 when it is done, 1 when not, 2 when the config or the command line is refused.",
 }
@@ -172,10 +173,14 @@ func (k *keeping) removeAll(ctx context.Context, damaged []store.Row, s streams)
 
 // backup writes all records to a new file, which has its name when it is whole.
 func (k *keeping) backup(ctx context.Context, path string, s streams) error {
-	if exists(path) {
+	folder := filepath.Dir(path)
+	switch {
+	case path == "-":
+		folder = k.cfg.Data.Dir // the temporary folder of the system without it
+	case exists(path):
 		return fmt.Errorf("%s is there already: name a new file", path)
 	}
-	dir, err := os.MkdirTemp(filepath.Dir(path), ".backup.")
+	dir, err := os.MkdirTemp(folder, ".backup.")
 	if err != nil {
 		return err
 	}
@@ -195,7 +200,12 @@ func (k *keeping) backup(ctx context.Context, path string, s streams) error {
 		return fmt.Errorf("%s could not be written whole; there may be too little room for twice its size",
 			path)
 	}
-	if err := os.Rename(part, path); err != nil {
+	if path == "-" {
+		err, s.out, path = copyTo(s.out, part), s.err, "standard output"
+	} else {
+		err = os.Rename(part, path)
+	}
+	if err != nil {
 		return err
 	}
 	s.say("%s in %s\nkeep the keys in %s too, at another place: without them it cannot be read\n",
@@ -218,7 +228,11 @@ func (k *keeping) restore(ctx context.Context, path string, s streams) error {
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // a copy
 	part := filepath.Join(dir, "backup")
-	if err := copyFile(part, path); err != nil {
+	to, err := os.OpenFile(part, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) //nolint:gosec // in a new folder
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(copyTo(to, path), to.Close()); err != nil {
 		return err
 	}
 	from, err := sqlite.OpenBackup(part, store.Config{Ring: k.ring, Log: slog.New(slog.DiscardHandler)})
@@ -245,19 +259,15 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// copyFile copies a file to a new one that only the user of this process may read.
-func copyFile(to, from string) error {
-	in, err := os.Open(from) //nolint:gosec // the operator names it
+// copyTo writes what is in a file.
+func copyTo(out io.Writer, file string) error {
+	in, err := input(file)
 	if err != nil {
 		return err
 	}
 	defer closeQuietly(in)
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) //nolint:gosec // in a new folder
-	if err != nil {
-		return err
-	}
 	_, err = io.Copy(out, in)
-	return errors.Join(err, out.Close())
+	return err
 }
 
 // signOutHelp is the help of the command sign-out.

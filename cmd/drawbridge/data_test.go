@@ -140,6 +140,31 @@ func TestDataIsBackedUpAndRestoredBesideAGateway(t *testing.T) {
 	}
 }
 
+// TestABackupGoesThroughStandardOutput takes a backup out of a container that has no program
+// for copies.
+func TestABackupGoesThroughStandardOutput(t *testing.T) {
+	file := keepingConfig(t, "")
+	s := keep(t, file)
+	put(t, s, "1")
+	var out, said bytes.Buffer
+	code := run(t.Context(), []string{"data", "backup", "-", "-config", file}, &out, &said)
+	if code != exitOK || !strings.Contains(said.String(), "1 record in standard output") {
+		t.Fatalf("backup: got exit %d and %s", code, said.String())
+	}
+	if left, err := filepath.Glob(filepath.Join(filepath.Dir(file), "kept", ".backup.*")); err != nil || len(left) > 0 {
+		t.Errorf("files are left: %v, error %v", left, err)
+	}
+	backup := filepath.Join(t.TempDir(), "monday.backup")
+	if err := os.WriteFile(backup, out.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	put(t, s, "2")
+	if code, said := operate(t, "data", "restore", backup, "-config", file); code != exitOK ||
+		!strings.Contains(said, "1 record restored") {
+		t.Errorf("restore: got exit %d and %s", code, said)
+	}
+}
+
 // heldBackup opens the new file of a backup before anything is written to it, and holds it
 // open, so that its log stays beside it as on a disk that is full.
 type heldBackup struct {

@@ -333,25 +333,35 @@ func TestWhatTheOperatorCanMendIsLogged(t *testing.T) {
 	}
 }
 
-// TestAClientLearnsThatAPersonGaveUp has people give up at the provider: their clients would
-// else wait until their patience ends. Nobody is led to a server, or into a program, that a
-// stranger has registered, but for a link.
+// TestAClientLearnsThatAPersonGaveUp has people give up at the provider, or find that they
+// have no access: their clients would else wait until their patience ends. Nobody is led to a
+// server, or into a program, that a stranger has registered, but for a link. Who has no access
+// reads first what to do.
 func TestAClientLearnsThatAPersonGaveUp(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	for _, client := range []string{loopback, "https://client.example/cb", "app.client:/cb"} {
-		b := w.browser(t)
-		to := b.toProvider(base, query(b.register(base, client), client))
-		answer := b.get(base + "/callback/corp?error=access_denied&state=" + parsed(t, to).Query().Get("state"))
-		where, text := answer.Header.Get("Location"), read(answer)
-		if link := linkTo.FindStringSubmatch(text); where == "" && client != loopback && link != nil &&
-			answer.StatusCode == http.StatusForbidden && !strings.Contains(text, `http-equiv="refresh"`) {
-			where = html.UnescapeString(link[1])
-		}
-		q := parsed(t, where).Query()
-		if !strings.HasPrefix(where, client+"?") || q.Get("error") != "access_denied" ||
-			q.Get("state") != "client-state" || q.Get("iss") != base {
-			t.Errorf("%s: status %d to %q with %s", client, answer.StatusCode, where, text)
+	for name, back := range map[string]func(to string) string{
+		"gave up": func(to string) string {
+			return base + "/callback/corp?error=access_denied&state=" + parsed(t, to).Query().Get("state")
+		},
+		"no access": func(to string) string { return w.idp.signIn(t, "eve", to) },
+	} {
+		for _, client := range []string{loopback, "https://client.example/cb", "app.client:/cb"} {
+			b := w.browser(t)
+			answer := b.get(back(b.toProvider(base, query(b.register(base, client), client))))
+			where, text := answer.Header.Get("Location"), read(answer)
+			if moves := client == loopback && name == "gave up"; moves != (where != "") {
+				t.Errorf("%s, %s: status %d to %q", name, client, answer.StatusCode, where)
+			}
+			if link := linkTo.FindStringSubmatch(text); where == "" && link != nil &&
+				answer.StatusCode == http.StatusForbidden && !strings.Contains(text, `http-equiv="refresh"`) {
+				where = html.UnescapeString(link[1])
+			}
+			q := parsed(t, where).Query()
+			if !strings.HasPrefix(where, client+"?") || q.Get("error") != "access_denied" ||
+				q.Get("state") != "client-state" || q.Get("iss") != base {
+				t.Errorf("%s, %s: status %d to %q with %s", name, client, answer.StatusCode, where, text)
+			}
 		}
 	}
 }
@@ -661,7 +671,9 @@ func TestTokensOfTenantsStayThere(t *testing.T) {
 	unknown := b.get(
 		w.idp.signIn(t, "ann", b.toProvider(base+"/t/nobody", query(b.register(base, loopback), loopback))),
 	)
-	if known := read(answer); unknown.StatusCode != http.StatusForbidden || read(unknown) != known {
+	// The link to the program says at which address it was.
+	if known := strings.ReplaceAll(read(answer), "umbrella", "nobody"); unknown.StatusCode != http.StatusForbidden ||
+		read(unknown) != known {
 		t.Errorf("an unknown tenant is told apart from one of others")
 	}
 	c := w.signIn(t, base+"/t/acme", "bob", nil)

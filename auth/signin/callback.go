@@ -100,7 +100,8 @@ func (s *core) noAccess(x *exchange, t *attempt, person auth.Principal, err erro
 		line.Claim, line.Found, line.Expected = refused.Claim, refused.Found, refused.Expected
 	}
 	s.log.LogAttrs(x.request.Context(), slog.LevelWarn, "a person who signed in has no access", attrs...)
-	return &problemError{status: http.StatusForbidden, page: pages.NoAccess, line: line}
+	back := &pages.Move{To: s.faultURL(t.ask, errDenied)}
+	return &problemError{status: http.StatusForbidden, page: pages.NoAccess, line: line, back: back}
 }
 
 // cut returns a text that somebody else has chosen, short enough for a line of the log.

@@ -34,13 +34,16 @@ func signInPages() map[string]pages.Page {
 		"consent":          {Consent: &consent},
 		"consent-tenants":  {Consent: &several},
 		"consent-document": {Consent: &document},
-		"failed":           {Problem: pages.NotPossible, Move: &pages.Move{To: "/client?error"}, Request: "KLBD"},
 	}
 	for _, problem := range []pages.Problem{
-		pages.UnknownClient, pages.BadRedirect, pages.BadRequest, pages.OtherBrowser, pages.AlreadyDone,
+		pages.UnknownClient, pages.BadRedirect, pages.BadRequest, pages.NotPossible, pages.OtherBrowser, pages.AlreadyDone,
 		pages.ProviderFailed, pages.ProviderDenied, pages.NoAccess, pages.TooMany, pages.Unavailable, pages.Refused,
 	} {
-		all["problem-"+string(problem)] = pages.Page{Problem: problem, Request: "KLBDPVEPQMQITWESXMZXMNNALD"}
+		page := pages.Page{Problem: problem, Request: "KLBDPVEPQMQITWESXMZXMNNALD"}
+		if problem == pages.NotPossible || problem == pages.ProviderDenied || problem == pages.NoAccess {
+			page.Move = &pages.Move{To: "/client?error"}
+		}
+		all["problem-"+string(problem)] = page
 	}
 	return all
 }

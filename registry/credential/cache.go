@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/evict"
 )
 
 // maxCached bounds the callers of one server and kind for whom something is kept. Whoever
@@ -96,15 +97,13 @@ func (c *Cache[T]) of(owner auth.Owner) *T {
 // forgetOverLocked forgets what is over of a random sample: in the order of use, one that
 // lasts and nobody asks for would stand before all others.
 func (c *Cache[T]) forgetOverLocked() {
-	looked := 0
-	for _, some := range c.all {
+	evict.One(c.all, sampleSize, func(_ CacheKey, some *list.Element) (worth float64, may bool) {
 		if c.over(valueOf[T](some)) {
-			c.forgetLocked(some)
+			c.forgetLocked(some) // where else it stands, too
+			return 0, false
 		}
-		if looked++; looked == sampleSize {
-			break
-		}
-	}
+		return 1, false
+	})
 }
 
 func (c *Cache[T]) forgetLocked(element *list.Element) {

@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 )
 
 // plan says what changes for callers between two configs.
@@ -38,13 +39,16 @@ func planCommand(flags *flag.FlagSet) action {
 			return refused("two configs are needed, the old and the new one, and %d are named: "+
 				"drawbridge plan OLD NEW", len(files))
 		}
-		var sides [2]*planned
+		var configs [2]*config.Config
 		for i, file := range files {
-			cfg, err := config.Load(file, config.ProcessEnvironment())
-			if err != nil {
+			var err error
+			if configs[i], err = config.Load(file, config.ProcessEnvironment()); err != nil {
 				return refusedConfig(err)
 			}
-			sides[i] = newPlanned(ctx, cfg, *online)
+		}
+		var sides [2]*planned
+		pace.AtOnce(len(sides), len(sides), func(i int) { sides[i] = newPlanned(ctx, configs[i], *online) })
+		for i, file := range files {
 			defer sides[i].fleet.close()
 			for _, c := range failed(sides[i].checks) {
 				s.complain("drawbridge plan: %s: %s\n", file, c)

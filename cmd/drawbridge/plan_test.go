@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -51,6 +53,35 @@ func plannedOf(t *testing.T, text string) *planned {
 	p := newPlanned(t.Context(), cfg, false)
 	t.Cleanup(p.fleet.close)
 	return p
+}
+
+// TestPlanAsksTheServersOfBothConfigsAtOnce has a server of each that answers only when both
+// are asked: one that hangs costs a plan its time but once.
+func TestPlanAsksTheServersOfBothConfigsAtOnce(t *testing.T) {
+	t.Parallel()
+	var asked sync.WaitGroup
+	asked.Add(2)
+	var files []string
+	for range 2 {
+		first := sync.OnceFunc(asked.Done)
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			first()
+			asked.Wait()
+			w.WriteHeader(http.StatusTeapot)
+		}))
+		t.Cleanup(server.Close)
+		file := keepingConfig(t, "")
+		text := strings.Replace(keepingText, "  tools: {",
+			fmt.Sprintf("  far: {url: %q, private_addresses: true}\n  tools: {", server.URL), 1)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, file)
+	}
+	_, said := operate(t, "plan", "-online", files[0], files[1])
+	if strings.Count(said, "418") != 2 {
+		t.Errorf("got %s, want the answers of both servers", said)
+	}
 }
 
 // TestPlanJudgesNoCallWhoseScopesAreNotOnRecord shows when the scopes that a line has are

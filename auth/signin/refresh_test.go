@@ -504,9 +504,10 @@ func TestALogoutEndsASignInHalfway(t *testing.T) {
 	}
 }
 
-// TestRegistrationOutlivesItsFirstHourOnlyWhenUsed shows how long a registration holds
-// that nobody consented to, and one that is in use.
-func TestRegistrationOutlivesItsFirstHourOnlyWhenUsed(t *testing.T) {
+// TestRegistrationOutlivesItsFirstWeekOnlyWhenUsed shows how long a registration holds
+// that nobody consented to, such as that of a person who had to ask for access first, and
+// one that is in use.
+func TestRegistrationOutlivesItsFirstWeekOnlyWhenUsed(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t)
 		unused := w.browser(t).register(base, loopback)
@@ -514,9 +515,13 @@ func TestRegistrationOutlivesItsFirstHourOnlyWhenUsed(t *testing.T) {
 		status := func(id string) int {
 			return w.browser(t).get(base + "/authorize?" + query(id, loopback).Encode()).StatusCode
 		}
-		time.Sleep(61 * time.Minute)
+		time.Sleep(6 * 24 * time.Hour)
+		if got := status(unused); got != http.StatusSeeOther {
+			t.Errorf("unused for six days: status %d, want 303", got)
+		}
+		time.Sleep(2 * 24 * time.Hour)
 		if got := status(unused); got != http.StatusBadRequest {
-			t.Errorf("unused: status %d, want 400", got)
+			t.Errorf("unused for eight days: status %d, want 400", got)
 		}
 		if got := status(c.id); got != http.StatusSeeOther {
 			t.Errorf("used: status %d, want 303", got)

@@ -19,9 +19,10 @@ const (
 	purpose = "client that registered itself"
 	kind    = "client" // of records
 
-	// for how long a registration holds that nobody has consented to: it is in the id
-	// alone, so that a flood of them takes up nothing
-	unusedLife = time.Hour
+	// for how long a registration holds that nobody has consented to, as that of a person
+	// who has to ask for access first: programs keep their id, and do not register again.
+	// It is in the id alone, so that a flood of them takes up nothing
+	unusedLife = 7 * 24 * time.Hour
 	usedLife   = 180 * 24 * time.Hour // of a registration since its last use
 	touchAfter = 24 * time.Hour       // how old the last use on record must be to be written again
 	maxOwned   = 100                  // registrations that were kept first for one person
@@ -147,7 +148,7 @@ func (r *Registry) Known(ctx context.Context, id string) (bool, error) {
 }
 
 // Keep notes that somebody of the tenant has consented to the client: from then on its
-// registration outlives the first hour. Of clients that did not register themselves it
+// registration outlives the first week. Of clients that did not register themselves it
 // keeps nothing. owner names the person, of whose clients the one goes that was not used
 // for longest if there are maxOwned. One that a second person consents to is nobody's, so
 // that the first cannot make it go. The error may be store.ErrFull.

@@ -183,7 +183,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 func TestUnknownClientsGetWords(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	for _, id := range []string{"", "nobody", "dbc_AAAA", "https://127.0.0.1/x/../y", "http://a.example/client.json"} {
+	for _, id := range []string{"nobody", "dbc_AAAA", "https://127.0.0.1/x/../y", "http://a.example/client.json"} {
 		for language, words := range map[string]string{"": "not known here", "de-AT,en;q=0.8": "nicht bekannt"} {
 			r := httptest.NewRequestWithContext(
 				t.Context(),

@@ -27,7 +27,9 @@ var challengeForm = regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`)
 // https://www.rfc-editor.org/rfc/rfc6749#section-4.1.2.1
 func (s *core) authorize(x *exchange) error {
 	query, err := url.ParseQuery(x.request.URL.RawQuery)
-	if err != nil || repeated(query) {
+	// Who copies an address out of a terminal may miss its end.
+	cut := query.Get("client_id") == "" || query.Get("redirect_uri") == ""
+	if err != nil || repeated(query) || cut {
 		return newProblem(http.StatusBadRequest, pages.BadRequest, "query")
 	}
 	client, err := s.registry.Find(x.request.Context(), query.Get("client_id"))

@@ -114,14 +114,15 @@ var texts = map[Language]wording{
 			},
 			BadRequest: {
 				"This address is not complete", "Something is missing in the address, or stands in it twice.",
-				"Start again in the program that you want to connect.",
+				"If you have copied the address, copy all of it. Otherwise start again in the program that " +
+					"you want to connect.",
 			},
 			NotPossible: {
 				"The program asked for something that is not possible", "Nothing was changed.",
 				"The link takes you back to the program.",
 			},
 			OtherBrowser: {
-				"This sign-in was not begun here",
+				"This sign-in does not go on here",
 				"It was begun in another browser, or more than ten minutes ago, or you have answered " +
 					"it already.",
 				"Go back to the program. If it still waits, start again there, stay in one browser, and " +
@@ -212,14 +213,15 @@ var texts = map[Language]wording{
 			BadRequest: {
 				"Diese Adresse ist nicht vollständig",
 				"In der Adresse fehlt etwas, oder etwas steht zweimal darin.",
-				"Beginnen Sie im Programm noch einmal.",
+				"Wenn Sie die Adresse kopiert haben, kopieren Sie sie ganz. Sonst beginnen Sie im Programm " +
+					"noch einmal.",
 			},
 			NotPossible: {
 				"Das Programm hat etwas verlangt, was nicht geht", "Es wurde nichts geändert.",
 				"Der Link führt zurück zum Programm.",
 			},
 			OtherBrowser: {
-				"Diese Anmeldung wurde nicht hier begonnen",
+				"Diese Anmeldung geht hier nicht weiter",
 				"Sie wurde in einem anderen Browser begonnen oder vor mehr als zehn Minuten, oder Sie " +
 					"haben schon geantwortet.",
 				"Gehen Sie zum Programm zurück. Wenn es noch wartet, beginnen Sie dort noch einmal, " +

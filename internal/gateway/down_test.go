@@ -383,7 +383,8 @@ func TestEachFaultOfACredentialIsToldInItsOwnWords(t *testing.T) {
 		},
 		credential.FaultSignIn: {
 			"DB-UPSTREAM-SIGN-IN",
-			"The server lib wants its user to sign in there, which this gateway cannot offer" + goOn, downRetryMax,
+			"This gateway has no token of its user for the server lib. A new sign-in of the user to this " +
+				"gateway may bring one" + goOn, downRetryMax,
 		},
 	} {
 		got := failureOf(&registry.UnavailableError{Server: "lib", Credential: fault, Err: errors.New("secret")})

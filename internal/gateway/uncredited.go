@@ -63,6 +63,7 @@ var faults = map[credential.Fault]faultText{
 	},
 	credential.FaultSignIn: {
 		"DB-UPSTREAM-SIGN-IN",
-		"The server %s wants its user to sign in there, which this gateway cannot offer" + goOn, downRetryMax,
+		"This gateway has no token of its user for the server %s. A new sign-in of the user to this " +
+			"gateway may bring one" + goOn, downRetryMax,
 	},
 }

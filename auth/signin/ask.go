@@ -1,6 +1,8 @@
 package signin
 
 import (
+	"errors"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -36,6 +38,22 @@ func (s *core) answerURL(asked ask, answer url.Values) string {
 // faultURL returns where the browser brings a fault to the client.
 func (s *core) faultURL(asked ask, f *fault) string {
 	return s.answerURL(asked, url.Values{"error": {f.code}, "error_description": {f.says}})
+}
+
+// leadingBack returns the error of a sign-in that a client waits for. Of a problem it learns if
+// the person goes back to it: the page has words, which the client would not show.
+// https://www.rfc-editor.org/rfc/rfc6749#section-4.1.2.1
+func (s *core) leadingBack(asked ask, err error) error {
+	if p, is := errors.AsType[*problemError](err); is && p.back == "" {
+		code := "temporarily_unavailable"
+		if p.status == http.StatusForbidden {
+			code = "access_denied"
+		}
+		p.back = s.answerURL(asked, url.Values{
+			"error": {code}, "error_description": {"nobody was signed in: " + p.line.Reason},
+		})
+	}
+	return err
 }
 
 // judgeResource checks that a client means the resource of this address, if it names one.

@@ -3,7 +3,6 @@ package signin
 import (
 	"crypto/rand"
 	"crypto/subtle"
-	"errors"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -50,25 +49,24 @@ func (s *core) newAttempt(asked ask, provider string) attempt {
 	}
 }
 
-// errAttempt says that an attempt does not fit a cookie.
-var errAttempt = errors.New("the request of the client is too long")
-
-// begin gives the browser the cookie of an attempt.
+// begin gives the browser the cookie of an attempt, unless it is too long for one.
 func (s *core) begin(x *exchange, t *attempt) error {
 	text, err := strictjson.Marshal(t)
 	if err != nil {
 		return err
 	}
 	if len(text) > maxAttempt {
-		return errAttempt
+		return errRepeated
 	}
 	sealed, err := s.config.Ring.SealLong(attemptPurpose, text)
 	if err != nil {
 		return err
 	}
-	var open []string // the earliest first: https://www.rfc-editor.org/rfc/rfc6265#section-5.4
+	// The earliest first; a family has a cookie of that name, too, with a short secret:
+	// https://www.rfc-editor.org/rfc/rfc6265#section-5.4
+	var open []string
 	for _, cookie := range x.request.Cookies() {
-		if strings.HasPrefix(cookie.Name, cookiePrefix) {
+		if strings.HasPrefix(cookie.Name, cookiePrefix) && len(cookie.Value) > idSize {
 			open = append(open, cookie.Name)
 		}
 	}

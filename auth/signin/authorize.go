@@ -28,8 +28,7 @@ var challengeForm = regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`)
 func (s *core) authorize(x *exchange) error {
 	query, err := url.ParseQuery(x.request.URL.RawQuery)
 	// Who copies an address out of a terminal may miss its end.
-	cut := query.Get("client_id") == "" || query.Get("redirect_uri") == ""
-	if err != nil || repeated(query) || cut {
+	if err != nil || repeated(query) || query.Get("client_id") == "" || query.Get("redirect_uri") == "" {
 		return newProblem(http.StatusBadRequest, pages.BadRequest, "query")
 	}
 	client, err := s.registry.Find(x.request.Context(), query.Get("client_id"))
@@ -51,8 +50,7 @@ func (s *core) authorize(x *exchange) error {
 		Challenge: query.Get("code_challenge"),
 	}
 	if f := s.judge(x.at, query, &asked); f != nil {
-		s.bounce(x, "authorize", asked, impossible(f), f)
-		return nil
+		return s.bounce(x, "authorize", asked, impossible(f), f)
 	}
 	return s.leadToProvider(x, asked, query)
 }
@@ -104,11 +102,10 @@ func (s *core) leadToProvider(x *exchange, asked ask, query url.Values) error {
 	defer cancel()
 	to, err := chosen.Provider.AuthURL(ctx, s.towards(&t))
 	if err != nil {
-		return s.providerFailed(x, t.Provider, err)
+		return s.leadingBack(asked, s.providerFailed(x, t.Provider, err))
 	}
 	if err := s.begin(x, &t); err != nil {
-		s.bounce(x, "authorize", asked, impossible(errRepeated), errRepeated)
-		return nil
+		return s.bounce(x, "authorize", asked, impossible(errRepeated), errRepeated)
 	}
 	x.redirect(to)
 	return nil
@@ -129,19 +126,20 @@ func (s *core) choose(x *exchange, logins []Login, query url.Values) {
 
 // impossible returns the problem of a person whose client has asked for what is not possible.
 func impossible(f *fault) *problemError {
-	return newProblem(http.StatusBadRequest, pages.NotPossible, f.label())
+	return newProblem(http.StatusBadRequest, pages.Impossible, f.label())
 }
 
-// bounce tells a client of a fault by way of the browser, and the person of the problem
-// if the browser does not go there by itself.
-func (s *core) bounce(x *exchange, endpoint string, asked ask, p *problemError, f *fault) {
-	p.line.ClientID = asked.Client.Short()
-	p.back = &pages.Move{To: s.faultURL(asked, f)}
-	// Whoever registers a client chooses where it is, or which program of the person's
-	// machine its scheme opens. Its faults must not turn this gateway into a way to lead
-	// people there:
-	// https://www.rfc-editor.org/rfc/rfc9700#section-4.11.2
+// bounce tells a client of a fault by way of the browser. Whoever registers a client chooses
+// where it is, or which program of the person's machine its scheme opens: then bounce returns
+// the problem for the person, who decides whether to go there.
+func (s *core) bounce(x *exchange, endpoint string, asked ask, p *problemError, f *fault) error {
+	p.line.ClientID, p.back = asked.Client.Short(), s.faultURL(asked, f)
 	isLoopback := strings.HasPrefix(asked.Redirect, "http://") // no other redirect is
-	p.leaves = asked.Client.Kind == clients.Configured || isLoopback
-	s.show(x, endpoint, p)
+	if asked.Client.Kind != clients.Configured && !isLoopback {
+		return p
+	}
+	p.line.Outcome = OutcomeOf(p.status)
+	s.refused(x, endpoint, p.line, nil)
+	x.redirect(p.back)
+	return nil
 }

@@ -28,34 +28,45 @@ func (s *core) callback(x *exchange) error {
 	if !ok {
 		return newProblem(http.StatusBadRequest, pages.OtherBrowser, "other_browser")
 	}
-	x.dropCookie(cookiePrefix + t.ID)
 	x.at = address{x.at.settings, t.Tenant}
+	err = s.returned(x, &t, query)
+	if err != nil {
+		x.dropCookie(cookiePrefix + t.ID) // else a reload of the page brings the same code again
+	}
+	return s.leadingBack(t.ask, err)
+}
+
+// returned takes in a person who comes back from the provider of an attempt. Somebody who
+// clicks twice there, or goes back to take another account, comes again with another code,
+// and the browser shows the answer to the last one alone: a code is good for once, the
+// attempt until its end.
+func (s *core) returned(x *exchange, t *attempt, query url.Values) error {
 	login := x.at.login(t.Provider)
 	switch {
 	case login == nil:
 		return newProblem(http.StatusBadRequest, pages.OtherBrowser, "provider_gone")
 	case query.Has("error"):
-		return s.sentBack(x, &t, query)
+		return s.sentBack(x, t, query)
 	}
 	id, err := asking(x.request.Context(), s.arrivals, func(ctx context.Context) (Identity, error) {
-		return login.Provider.Exchange(ctx, s.towards(&t), query.Get("code"), query.Get("iss"))
+		return login.Provider.Exchange(ctx, s.towards(t), query.Get("code"), query.Get("iss"))
 	})
 	if err != nil {
 		return s.providerFailed(x, t.Provider, err)
 	}
 	person, err := login.Claims.Read(id.Claims)
 	if err != nil {
-		return s.noAccess(x, &t, person, err)
+		return s.noAccess(x, t, person, err)
 	}
 	if t.Tenant != "" {
 		chosen, ok := person.At(t.Tenant)
 		if !ok {
-			return s.noAccess(x, &t, person, errOtherTenant)
+			return s.noAccess(x, t, person, errOtherTenant)
 		}
 		person = chosen
 	}
 	s.config.Records.SignedIn(t.Provider, "ok")
-	return s.arrived(x, &t, person, &id)
+	return s.arrived(x, t, person, &id)
 }
 
 // denials are the errors by which a provider does not let a person in. Any other is for
@@ -77,8 +88,7 @@ func (s *core) sentBack(x *exchange, t *attempt, query url.Values) error {
 	}
 	s.config.Records.SignedIn(t.Provider, "denied")
 	problem := newProblem(http.StatusForbidden, pages.ProviderDenied, "provider_denied")
-	s.bounce(x, "callback", t.ask, problem, errDenied)
-	return nil
+	return s.bounce(x, "callback", t.ask, problem, errDenied)
 }
 
 // errOtherTenant says that a person is not of the tenant whose address it was.
@@ -100,8 +110,7 @@ func (s *core) noAccess(x *exchange, t *attempt, person auth.Principal, err erro
 		line.Claim, line.Found, line.Expected = refused.Claim, refused.Found, refused.Expected
 	}
 	s.log.LogAttrs(x.request.Context(), slog.LevelWarn, "a person who signed in has no access", attrs...)
-	back := &pages.Move{To: s.faultURL(t.ask, errDenied)}
-	return &problemError{status: http.StatusForbidden, page: pages.NoAccess, line: line, back: back}
+	return &problemError{status: http.StatusForbidden, page: pages.NoAccess, line: line}
 }
 
 // cut returns a text that somebody else has chosen, short enough for a line of the log.

@@ -34,7 +34,7 @@ func (x *exchange) language() pages.Language {
 // may pass, which only the operator is told.
 func (s *core) fail(x *exchange, endpoint string, err error) {
 	if p, is := errors.AsType[*problemError](err); is {
-		s.show(x, "page", p)
+		s.show(x, p)
 		return
 	}
 	f, is := errors.AsType[*fault](err)
@@ -50,17 +50,13 @@ func (s *core) fail(x *exchange, endpoint string, err error) {
 	s.refuse(x, endpoint, f)
 }
 
-// show answers a person with a problem, in words, or leads the browser to the client.
-func (s *core) show(x *exchange, endpoint string, p *problemError) {
-	line := p.line
-	line.Outcome = OutcomeOf(p.status)
-	s.refused(x, endpoint, line, p.tell)
-	if p.leaves {
-		x.redirect(p.back.To)
-		return
-	}
+// show answers a person with a problem, in words.
+func (s *core) show(x *exchange, p *problemError) {
+	p.line.Outcome = OutcomeOf(p.status)
+	s.refused(x, "page", p.line, p.tell)
 	pages.Page{
-		Status: p.status, Language: x.language(), Problem: p.page, Move: p.back,
+		Status: p.status, Language: x.language(), Problem: p.page,
+		Person: cmp.Or(p.line.Name, p.line.Subject), Back: p.back,
 		Request: x.Header().Get("X-Request-Id"), // that it has in all records
 	}.Write(x)
 }

@@ -13,9 +13,8 @@ type problemError struct {
 	status int
 	page   pages.Problem
 	line   audit.Record // what is put on record, but for the outcome
-	back   *pages.Move  // leads to the client, with its error; nil: nothing does
-	leaves bool         // the browser goes there at once, and shows no page
 	tell   func()       // logs what was at fault, unless there are too many; nil: nothing is logged
+	back   string       // where the client learns of it that waits for an answer; "": none does
 }
 
 // newProblem returns a problem of which no more is known than its reason.

@@ -36,14 +36,13 @@ func signInPages() map[string]pages.Page {
 		"consent-document": {Consent: &document},
 	}
 	for _, problem := range []pages.Problem{
-		pages.UnknownClient, pages.BadRedirect, pages.BadRequest, pages.NotPossible, pages.OtherBrowser, pages.AlreadyDone,
+		pages.UnknownClient, pages.BadRedirect, pages.BadRequest, pages.OtherBrowser, pages.AlreadyDone,
 		pages.ProviderFailed, pages.ProviderDenied, pages.NoAccess, pages.TooMany, pages.Unavailable, pages.Refused,
+		pages.Impossible,
 	} {
-		page := pages.Page{Problem: problem, Request: "KLBDPVEPQMQITWESXMZXMNNALD"}
-		if problem == pages.NotPossible || problem == pages.ProviderDenied || problem == pages.NoAccess {
-			page.Move = &pages.Move{To: "/client?error"}
+		all["problem-"+string(problem)] = pages.Page{
+			Problem: problem, Request: "KLBDPVEPQMQITWESXMZXMNNALD", Person: "alice@home.example", Back: "/client?error",
 		}
-		all["problem-"+string(problem)] = page
 	}
 	return all
 }

@@ -62,22 +62,22 @@ var layout = template.Must(template.New("page").Parse(`<!DOCTYPE html>
 <button type="submit" name="decision" value="deny" class="second" formnovalidate>{{$.Deny}}</button>
 </form>
 {{- end}}
-{{- else}}
-{{- if .Problem}}
-<p>{{.Explanation.What}}</p>
-<p>{{.Explanation.Cure}}</p>
-{{- else}}
+{{- else if .Move}}
 <p>{{if .Move.Denied}}{{.DeniedLead}}{{else}}{{.MoveLead}}{{end}}</p>
-{{- end}}
-{{- if .Move}}
 <p><a class="button" href="{{.To}}">{{.MoveLink}}</a></p>
-{{- end}}
-{{- if not .Problem}}
 <p>{{.MoveClose}}</p>
+{{- else}}
+<p>{{.Explanation.What}}</p>
+{{- with .Person}}
+<dl><dt>{{$.You}}</dt><dd><bdi>{{.}}</bdi></dd></dl>
+{{- end}}
+<p>{{.Explanation.Cure}}</p>
+{{- with .To}}
+<p><a class="button" href="{{.}}">{{$.MoveLink}}</a></p>
 {{- end}}
 {{- end}}
 </main>
-{{- if and .Request .Problem}}
+{{- if .Request}}
 <footer>{{.ForPeople}} <code>{{.Request}}</code></footer>
 {{- end}}
 </body>

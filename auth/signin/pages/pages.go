@@ -22,13 +22,18 @@ type Page struct {
 	Language Language
 	Request  string // the id of the request, for the operator; "": none
 
-	// Exactly one of these. But beside a Problem there may be a Move: then a link leads back
-	// to the program, which the browser does not follow by itself. Anybody may register a
-	// client, and this gateway would lead people wherever that client likes.
+	// Exactly one of these.
 	Choice  *Choice
 	Consent *Consent
 	Move    *Move
 	Problem Problem
+
+	// Of a Problem: as whom the person is signed in, "" if that is not known; and the address
+	// where the program waits for an answer, "" if there is none. A problem that a client has
+	// caused does not send the browser there by itself: anybody may register a client, and
+	// this gateway would lead people wherever that client likes.
+	// https://www.rfc-editor.org/rfc/rfc9700#section-4.11.2
+	Person, Back string
 }
 
 // Choice lets a person choose where to sign in.
@@ -67,8 +72,8 @@ type Move struct {
 const style = `:root{color-scheme:light dark}body{font:1rem/1.5 system-ui,sans-serif;max-width:36rem;margin:2rem auto;
 padding:0 1rem;overflow-wrap:anywhere}h1{font-size:1.4rem}dt{font-weight:600;margin-top:.6rem}dd{margin:0}
 button,a.button{display:inline-block;font:inherit;padding:.6rem 1.2rem;margin:.6rem .6rem 0 0;border:2px solid #1a56a8;
-border-radius:.4rem;text-decoration:none;cursor:pointer;background:#1a56a8;color:#fff}button.second{background:#fff;
-color:#1a3c6e}button:focus-visible,a:focus-visible,input:focus-visible{outline:3px solid #b25000;outline-offset:2px}
+border-radius:.4rem;text-decoration:none;cursor:pointer;background:#1a56a8;color:#fff}button.second{background:none;
+color:inherit}button:focus-visible,a:focus-visible,input:focus-visible{outline:3px solid #b25000;outline-offset:2px}
 .warning{border-left:4px solid #b25000;padding-left:.8rem}fieldset{border:1px solid #767676;margin-top:1rem}
 label{display:block;padding:.3rem 0}footer{margin-top:2rem;font-size:.9rem}`
 
@@ -89,29 +94,32 @@ type page struct {
 	Title       string
 	Style       template.CSS
 	Refresh     string       // where the browser goes by itself, as a meta element wants it; "": nowhere
-	To          template.URL // of Move
+	To          template.URL // of Move, or Back
 	Explanation explanation  // of Problem
 }
 
 // Write writes the page as the answer.
 func (p Page) Write(w http.ResponseWriter) {
 	p.Language = cmp.Or(p.Language, English)
-	data := page{Page: p, wording: texts[p.Language], Style: style}
-	if p.Move != nil {
-		data.To = template.URL(p.Move.To) //nolint:gosec // the address was checked: it runs nothing
+	data := page{
+		Page: p, wording: texts[p.Language], Style: style,
+		To: template.URL(p.Back), //nolint:gosec // the address was checked: it runs nothing
 	}
 	switch {
 	case p.Choice != nil:
 		data.Title = data.ChooseTitle
 	case p.Consent != nil:
 		data.Title = data.ConsentTitle
-	case p.Problem != "":
+	case p.Move != nil:
+		data.Title = data.MoveTitle
+		if p.Move.Denied {
+			data.Title = data.DeniedTitle
+		}
+		data.To = template.URL(p.Move.To) //nolint:gosec // as Back
+		data.Refresh = "0; url=" + p.Move.To
+	default:
 		data.Explanation = data.Problems[p.Problem]
 		data.Title = data.Explanation.Title
-	case p.Move.Denied:
-		data.Title, data.Refresh = data.DeniedTitle, "0; url="+p.Move.To
-	default:
-		data.Title, data.Refresh = data.MoveTitle, "0; url="+p.Move.To
 	}
 	var out bytes.Buffer
 	if err := layout.Execute(&out, data); err != nil {

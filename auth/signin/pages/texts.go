@@ -41,7 +41,6 @@ const (
 	UnknownClient  Problem = "unknown_client"
 	BadRedirect    Problem = "bad_redirect"
 	BadRequest     Problem = "bad_request"
-	NotPossible    Problem = "not_possible"
 	OtherBrowser   Problem = "other_browser"
 	AlreadyDone    Problem = "already_done"
 	ProviderFailed Problem = "provider_failed"
@@ -50,6 +49,7 @@ const (
 	TooMany        Problem = "too_many"
 	Unavailable    Problem = "unavailable"
 	Refused        Problem = "refused"
+	Impossible     Problem = "impossible" // a program asked for it
 )
 
 // explanation is what a person reads about a problem: what happened, and what to do.
@@ -86,7 +86,8 @@ var texts = map[Language]wording{
 		Scopes:       "It may",
 		AllScopes:    "do all that you may do, also what you will be allowed later",
 		NoScopes:     "do what everybody of the tenant may do",
-		Warning:      "Go on only if you have just begun this yourself, in the program that is named here.",
+		Warning: "Go on only if you have just begun this yourself, in the program that is named here. To " +
+			"use another account, sign out of this one where you signed in, and start again in the program.",
 		LocalDocument: "Any program on this machine can say that it is this one. Make sure that you have " +
 			"started it yourself.",
 		Allow:       "Allow",
@@ -116,10 +117,6 @@ var texts = map[Language]wording{
 				"This address is not complete", "Something is missing in the address, or stands in it twice.",
 				"If you have copied the address, copy all of it. Otherwise start again in the program that " +
 					"you want to connect.",
-			},
-			NotPossible: {
-				"The program asked for something that is not possible", "Nothing was changed.",
-				"The link takes you back to the program.",
 			},
 			OtherBrowser: {
 				"This sign-in does not go on here",
@@ -163,6 +160,11 @@ var texts = map[Language]wording{
 				"The answer did not come from the page that was shown to you.",
 				"Start again in the program. If you did not start a program, close this page.",
 			},
+			Impossible: {
+				"The program asked for something that is not possible", "Nothing was changed.",
+				"Go back to the program, and start again there. If it asks for the same again, tell your " +
+					"administrator. If you did not start a program, close this page.",
+			},
 		},
 	},
 	German: {
@@ -183,7 +185,8 @@ var texts = map[Language]wording{
 		AllScopes:    "alles tun, was Sie dürfen, auch was Ihnen später erlaubt wird",
 		NoScopes:     "tun, was alle im Mandanten dürfen",
 		Warning: "Fahren Sie nur fort, wenn Sie dies gerade selbst im genannten Programm begonnen " +
-			"haben.",
+			"haben. Um ein anderes Konto zu benutzen, melden Sie sich dort ab, wo Sie sich angemeldet " +
+			"haben, und beginnen Sie im Programm noch einmal.",
 		LocalDocument: "Jedes Programm auf diesem Gerät kann sich als dieses ausgeben. Vergewissern Sie " +
 			"sich, dass Sie es selbst gestartet haben.",
 		Allow:       "Zulassen",
@@ -215,10 +218,6 @@ var texts = map[Language]wording{
 				"In der Adresse fehlt etwas, oder etwas steht zweimal darin.",
 				"Wenn Sie die Adresse kopiert haben, kopieren Sie sie ganz. Sonst beginnen Sie im Programm " +
 					"noch einmal.",
-			},
-			NotPossible: {
-				"Das Programm hat etwas verlangt, was nicht geht", "Es wurde nichts geändert.",
-				"Der Link führt zurück zum Programm.",
 			},
 			OtherBrowser: {
 				"Diese Anmeldung geht hier nicht weiter",
@@ -265,6 +264,12 @@ var texts = map[Language]wording{
 				"Sie kam nicht von der Seite, die Ihnen gezeigt wurde.",
 				"Beginnen Sie im Programm noch einmal. Wenn Sie kein Programm gestartet haben, schließen " +
 					"Sie diese Seite.",
+			},
+			Impossible: {
+				"Das Programm hat etwas verlangt, was nicht geht", "Es wurde nichts geändert.",
+				"Gehen Sie zum Programm zurück und beginnen Sie dort noch einmal. Verlangt es wieder " +
+					"dasselbe, sagen Sie es Ihrer Administration. Wenn Sie kein Programm gestartet haben, " +
+					"schließen Sie diese Seite.",
 			},
 		},
 	},

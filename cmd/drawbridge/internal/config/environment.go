@@ -20,9 +20,11 @@ type Environment func(name string) (string, bool)
 func ProcessEnvironment() Environment { return os.LookupEnv }
 
 // expand replaces ${VAR} in text by the value of that variable, and ${VAR:-x} by x when
-// the variable is unset or empty. It does not expand the result again: a password that
-// happens to hold ${ stays what it is. It also returns whether at least one default was
-// taken. The error names the variable and never its value.
+// the variable is unset or empty. Without a default such a variable is an error: a
+// compose file or a chart passes on what is not set as empty. It does not expand the
+// result again: a password that happens to hold ${ stays what it is. It also returns
+// whether at least one default was taken. The error names the variable and never its
+// value.
 func expand(text string, env Environment) (out string, defaulted bool, err error) {
 	out, err = replaceVariables(text, func(inner string) (string, error) {
 		name, fallback, hasFallback := strings.Cut(inner, ":-")
@@ -32,11 +34,13 @@ func expand(text string, env Environment) (out string, defaulted bool, err error
 		}
 		value, set := env(name)
 		switch {
-		case set && (value != "" || !hasFallback):
+		case value != "":
 			return value, nil
 		case hasFallback:
 			defaulted = true
 			return fallback, nil
+		case set:
+			return "", fmt.Errorf("the environment variable %s is empty", name)
 		}
 		return "", fmt.Errorf("the environment variable %s is not set", name)
 	})

@@ -10,7 +10,6 @@ func TestVariablesExpandInsideValuesOnly(t *testing.T) {
 		{"${UNSET:-x}", "x"},
 		{"${UNSET:-}", ""},
 		{"${EMPTY:-x}", "x"},
-		{"${EMPTY}", ""},
 		{"$LEVEL", "$LEVEL"},
 		{"${STRUCTURE}", "{level: debug}"},
 	}
@@ -18,6 +17,14 @@ func TestVariablesExpandInsideValuesOnly(t *testing.T) {
 		got, _, err := expand(test.text, testEnvironment)
 		if err != nil || got != test.want {
 			t.Errorf("expand(%q): got %q, %v, want %q", test.text, got, err, test.want)
+		}
+	}
+	for text, want := range map[string]string{
+		"Bearer ${EMPTY}": "the environment variable EMPTY is empty",
+		"${UNSET}/mcp":    "the environment variable UNSET is not set",
+	} {
+		if got, _, err := expand(text, testEnvironment); errorText(err) != want {
+			t.Errorf("expand(%q): got %q, %v, want the error %q", text, got, err, want)
 		}
 	}
 	if got, _, err := expand("${OUTER}",

@@ -42,7 +42,6 @@ func (r *reader) faultBroken(n *node) bool {
 func (r *reader) text(n *node) string {
 	if r.faultBroken(n) || r.faultFirst(
 		wrong{n.kind != scalar, n, "a text is wanted here"},
-		wrong{n.text == "" && n.expanded, n, n.raw + " is empty"},
 		wrong{n.text == "", n, "a text is wanted here, not an empty one"},
 		wrong{strings.ContainsRune(n.text, 0), n, "a text with a NUL character"},
 		wrong{

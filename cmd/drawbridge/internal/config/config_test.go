@@ -202,6 +202,8 @@ func TestT19SecretsAreNotInProblems(t *testing.T) {
 			"\n" + minimal,
 		`trusted_proxies: ["${SECRET}"]` + "\n" + `limits: {max_body: "${SECRET}", max_requests: "${SECRET}"}` +
 			"\n" + `log: {level: "${SECRET}"}` + "\n" + minimal,
+		strings.Replace(minimal, "bad/secret", `"${SECRET}"`, 1),
+		`data: {postgres_file: "postgres://u:hunter2@127.0.0.1/db"}` + "\n" + minimal,
 		strings.Replace(minimal, "[HS256]", `["${SECRET}"]`, 1),
 		strings.Replace(minimal, "tenant: acme", `tenant: "${SECRET}"`, 1),
 		strings.Replace(minimal, "[files]", `["${SECRET}"]`, 1),

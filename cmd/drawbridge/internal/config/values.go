@@ -270,7 +270,11 @@ func (r *reader) read(n *node) []byte {
 		return nil
 	}
 	data, _, err := r.source(path)
-	if err != nil {
+	switch {
+	case err != nil && n.expanded: // the value of a variable may be no path, but the secret itself
+		r.fault(n, "%s", strings.ReplaceAll(err.Error(), path, n.raw))
+		return nil
+	case err != nil:
 		r.fault(n, "%s", err)
 		return nil
 	}

@@ -325,7 +325,7 @@ const tooLittleMemory = "limits.memory is at least 4MiB, so that one user has ro
 // newIndex returns an index with what the tree of nodes says alone.
 func (r *reader) newIndex() index {
 	x := index{issuers: r.issuerNames()}
-	if tenants := r.root.member("tenants"); tenants != nil {
+	if tenants := r.root.child("tenants"); tenants.kind == mapping {
 		x.tenants = make(map[string]bool, len(tenants.members))
 		for _, m := range tenants.members {
 			x.tenants[m.name] = true
@@ -343,7 +343,9 @@ func (r *reader) finishIndex() {
 	if r.root.member("access_keys") != nil { // on or off: to turn keys off must not take another change
 		x.issuers = append(x.issuers, r.cfg.PublicAddress())
 	}
-	x.servers = make(map[string]*Server, len(r.cfg.Servers))
+	if r.root.child("servers").kind == mapping {
+		x.servers = make(map[string]*Server, len(r.cfg.Servers))
+	}
 	for i := range r.cfg.Servers {
 		x.servers[r.cfg.Servers[i].Name] = &r.cfg.Servers[i]
 	}

@@ -30,12 +30,12 @@ func (r *reader) issuers(n *node) {
 		}
 		before := len(r.problems)
 		iss, login := r.issuer(item)
-		r.finishIssuer(iss, item.member("issuer"), len(r.problems) == before)
 		if login != nil {
 			login.Issuer, login.PrivateAddresses = iss.Issuer, iss.PrivateAddresses
 			r.finishSignIn(login, item.member("sign_in"), item.member("issuer"))
 			r.addLogin(login, item.member("sign_in"), false)
 		}
+		r.finishIssuer(iss, item.member("issuer"), len(r.problems) == before)
 	})
 }
 

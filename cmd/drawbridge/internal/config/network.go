@@ -21,7 +21,8 @@ func (r *reader) address(n *node) string {
 		r.fault(n, "%q: %s", n.raw, errPort)
 		return ""
 	}
-	return parsed(r, n, "an address and a port, like 127.0.0.1:8080", func(s string) (string, error) {
+	const want = "an address and a port, like 127.0.0.1:8080, or 0.0.0.0:8080 for all of this machine"
+	return parsed(r, n, want, func(s string) (string, error) {
 		_, err := netip.ParseAddrPort(withoutName(s))
 		return s, err
 	}, nil)

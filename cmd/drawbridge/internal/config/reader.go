@@ -121,17 +121,26 @@ type fields map[string]func(*node)
 
 // object reads a mapping whose keys are known in advance. It reports unknown and repeated
 // keys as problems, since a mistyped key would otherwise leave a setting, such as a
-// limit, at its default without a word. It returns whether n is a mapping at all. What
-// names the mapping in messages.
+// limit, at its default without a word. What was probably meant by an unknown key counts
+// as being there, so that it is no second problem that it is missing: as an empty node,
+// of which nothing else is said. It returns whether n is a mapping at all. What names the
+// mapping in messages.
 func (r *reader) object(n *node, what string, known fields) bool {
 	return r.entries(n, what, func(m member) {
 		read, ok := known[m.name]
 		if !ok {
-			if cure := cureOf(what, m.name, known); cure != "" {
+			hint, cure := nearestKey(m.name, known), cureOf(what, m.name, known)
+			if known[m.name+"_file"] != nil {
+				hint = m.name + "_file"
+			}
+			if hint != "" && n.member(hint) == nil {
+				n.members = append(n.members, member{hint, m.key, m.key})
+			}
+			if cure != "" {
 				r.fault(m.key, "unknown key %q in %s; %s", m.name, what, cure)
 				return
 			}
-			r.faultHint(m.key, nearestKey(m.name, known), "unknown key %q in %s", m.name, what)
+			r.faultHint(m.key, hint, "unknown key %q in %s", m.name, what)
 			return
 		}
 		read(m.value)
@@ -180,11 +189,26 @@ func cureOf(what, key string, known fields) string {
 		"an issuer client_id":     "write it in sign_in",
 		"an issuer client_secret": "write sign_in, with a file that has it as client_secret_file",
 
-		"a tenant allow":        "write rules: [{allow: […]}]",
-		"a tenant deny":         "write rules: [{deny: […]}]",
-		"the config mcpServers": "write servers; drawbridge dev -servers runs a client's file as it is",
-		"the config tls":        "a load balancer in front terminates TLS: drawbridge help load-balancers",
-		"the config cors":       "pages that may call stand in allowed_origins",
+		"a tenant allow":         "write rules: [{allow: […]}]",
+		"a tenant deny":          "write rules: [{deny: […]}]",
+		"an issuer tenant_claim": "write tenants: {claim: …}, with tenants_allowed or map",
+		"tenants allowed":        "write tenants_allowed beside tenants",
+		"a client grant_types":   "write grants",
+		"auth bearer":            "write a file that has it as token_file",
+		"auth oauth":             "write client_credentials or token_exchange: drawbridge help identity",
+		"the config rules":       "write them in a tenant",
+		"the config sign_in":     "write it in an issuer",
+		"the config auth":        "write issuers",
+		"the config port":        "write listen, as 127.0.0.1:8080",
+		"the config host":        "write listen, as 127.0.0.1:8080",
+		"the config metrics":     "write operator, the address of the metrics",
+		"the config upstreams":   "write servers",
+		"the config rate_limit":  "write limits in a tenant",
+		"the config log_level":   "write log: {level: …}",
+		"the config keys_file":   "write sessions: {keys_file: …}",
+		"the config mcpServers":  "write servers; drawbridge dev -servers runs a client's file as it is",
+		"the config tls":         "a load balancer in front terminates TLS: drawbridge help load-balancers",
+		"the config cors":        "pages that may call stand in allowed_origins",
 	}[what+" "+key]
 }
 
@@ -193,7 +217,7 @@ func cureOf(what, key string, known fields) string {
 // only. It returns whether n is a mapping at all.
 func (r *reader) entries(n *node, what string, read func(member)) bool {
 	if n.kind != mapping {
-		r.fault(n, "%s must be a mapping (key: value)", what)
+		r.faultFirst(wrong{n.kind != 0, n, what + " must be a mapping (key: value)"})
 		return false
 	}
 	seen := make(map[string]*node, len(n.members))
@@ -211,7 +235,7 @@ func (r *reader) entries(n *node, what string, read func(member)) bool {
 // sequence calls read for each item of a list.
 func (r *reader) sequence(n *node, what string, read func(*node)) {
 	if n.kind != list {
-		r.fault(n, "%s must be a list, as in [a, b]", what)
+		r.faultFirst(wrong{n.kind != 0, n, what + " must be a list, as in [a, b]"})
 		return
 	}
 	for _, item := range n.items {
@@ -243,7 +267,11 @@ func (r *reader) oneOf(n *node, what string, names ...string) string {
 	case 1:
 		return found[0]
 	default:
-		r.fault(n.member(found[1]), "%s has both %s and %s; keep one", what, found[0], found[1])
+		a, b := n.member(found[0]), n.member(found[1])
+		r.faultFirst(wrong{
+			min(a.kind, b.kind) != 0, b,
+			fmt.Sprintf("%s has both %s and %s; keep one", what, found[0], found[1]),
+		})
 	}
 	return ""
 }

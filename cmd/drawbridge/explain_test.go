@@ -299,6 +299,7 @@ func (s *scenario) rule(patterns []string) {
 		some := s.some(1, patterns...)
 		r.allow = some[:min(len(some), 3)]
 	}
+	r.announce = r.announce && len(r.allow) > 0
 	list("scopes", r.scopes)
 	list("subjects", r.subjects)
 	list("allow", r.allow)

@@ -122,6 +122,10 @@ func (r *reader) rule(t *gateway.TenantConfig, n *node) gateway.Rule {
 		wrong{
 			rule.Announce && len(rule.Scopes) == 0, n.member("announce"),
 			"announce tells which scope is lacking; this rule names no scopes",
+		},
+		wrong{
+			rule.Announce && n.member("allow") == nil, n.member("announce"),
+			"announce goes with allow: what a rule denies is shown to nobody",
 		})
 	return rule
 }
@@ -144,6 +148,9 @@ func (r *reader) subjects(n *node) []string {
 		case item.kind != scalar || item.text == "":
 		case !found || issuer == "" || subject == "":
 			r.fault(item, "%q is not issuer#subject, like https://login.example/#alice", item.raw)
+		case strings.Contains(subject, "*"):
+			r.fault(item, "%q: a * stands for nobody here; name each, or write scopes, or leave subjects "+
+				"out for everyone of the tenant", item.raw)
 		default:
 			r.checkSubject(item)
 		}
@@ -204,7 +211,8 @@ func (r *reader) tenantLimits(t *gateway.TenantConfig) func(*node) {
 func (r *reader) toolLimits(t *gateway.TenantConfig, n *node) {
 	t.Limits.Tools, t.ToolLines = map[string]ratelimit.Limit{}, map[string]int{}
 	r.entries(n, "tools", func(m member) {
-		if patternShape.MatchString(m.name) {
+		kind, _ := gateway.PatternKind(m.name)
+		if kind == registry.KindTool && patternShape.MatchString(m.name) {
 			r.checkToolPattern(t, m.asText(), m.name)
 		} else {
 			r.fault(m.key, "%q is not a pattern of tools", m.name)

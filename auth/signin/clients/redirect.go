@@ -60,7 +60,8 @@ func parseRedirect(text string) (redirect, error) {
 		r.loopback = true
 		return r, hostOf(u)
 	}
-	if slices.Contains(scripts, u.Scheme) || u.Opaque == "" && u.Host == "" && u.Path == "" {
+	// an opaque one such as localhost:80/cb lacks its scheme
+	if slices.Contains(scripts, u.Scheme) || u.Opaque != "" || u.Host == "" && u.Path == "" {
 		return redirect{}, errRedirect
 	}
 	return r, nil
@@ -77,7 +78,7 @@ func isUnfit(c rune) bool {
 // one if it has any.
 func hostOf(u *url.URL) error {
 	name := u.Hostname()
-	if name == "" || strings.ContainsAny(name, "%@") || name != strings.ToLower(name) {
+	if name == "" || strings.ContainsAny(name, "%@*") || name != strings.ToLower(name) {
 		return errRedirect
 	}
 	if port := u.Port(); port != "" {

@@ -180,7 +180,8 @@ func (r *reader) clients(n *node) {
 		r.fault(n, "more than %d clients; let them register themselves", maxClients)
 		return
 	}
-	grants := r.textsAmong("grants", codeGrant, refreshGrant, machineGrant)
+	grants := r.filled("an empty list of grants; leave it out for authorization_code and refresh_token",
+		r.textsAmong("grants", codeGrant, refreshGrant, machineGrant))
 	r.sequence(n, "clients", func(item *node) {
 		var c clients.Fixed
 		known := fields{

@@ -90,6 +90,7 @@ func (p *parser) fail(text string) {
 	}
 	p.suspect()
 	t, text := blamed(p.tokens[:p.at+1], text)
+	text = cmp.Or(misread(t), text)
 	if p.forgotten != nil {
 		t, text = p.forgotten, fmt.Sprintf("this %s is not closed", p.forgotten.Value)
 	}
@@ -137,8 +138,8 @@ func (p *parser) key(wrong string) *token.Token {
 	t, n := p.peek(0), len(p.open)
 	p.suspect()
 	switch {
-	case losesTab(t):
-		wrong = lostTab
+	case misread(t) != "":
+		wrong = misread(t)
 	case p.peek(1).Position.Line == t.Position.Line:
 	case p.at > 0 && p.peek(-1).Type == token.MappingValueType &&
 		p.peek(-1).Position.Line == t.Position.Line:
@@ -255,8 +256,8 @@ func (p *parser) scalar() *node {
 	switch {
 	case !isText(t):
 		p.unexpected()
-	case losesTab(t):
-		p.fail(lostTab)
+	case misread(t) != "":
+		p.fail(misread(t))
 	case t.Type == token.NullType:
 		out.kind = null
 	default:
@@ -355,15 +356,19 @@ func unused(kind token.Type) string {
 	}
 }
 
-// losesTab tells whether the library drops a tab from a text without quotes. The text
-// would silently become another: "deny<tab>_all" would be read as the name deny_all.
-func losesTab(t *token.Token) bool {
+// misread says why a text without quotes is not what it looks like; "": it is. The
+// library drops a tab from it: "deny<tab>_all" would be read as the name deny_all.
+func misread(t *token.Token) string {
 	quoted := t.Type == token.SingleQuoteType || t.Type == token.DoubleQuoteType
-	return !quoted && strings.Contains(strings.TrimSpace(t.Origin), "\t") && !strings.Contains(t.Value, "\t")
+	switch {
+	case quoted:
+	case strings.Contains(strings.TrimSpace(t.Origin), "\t") && !strings.Contains(t.Value, "\t"):
+		return `a tab in a text without quotes; write a space, or \t in double quotes`
+	case strings.Contains(t.Value, "\u00a0"):
+		return "a no-break space (U+00A0), which looks like a space and is none; write a space"
+	}
+	return ""
 }
-
-// lostTab is the message about a token of which losesTab holds.
-const lostTab = `a tab in a text without quotes; write a space, or \t in double quotes`
 
 // isText tells whether t is a text, a number or the like, and no sign of the syntax.
 func isText(t *token.Token) bool {

@@ -124,10 +124,9 @@ func differing(same map[string]bool) []string {
 }
 
 // serverChanges names the keys in which two states of a server differ. Any difference at
-// all restarts a server, so one in a key that is not listed here is told as settings,
-// lest the log keep silent about a restart.
+// all restarts a server.
 func serverChanges(a, b *config.Server) []string {
-	names := differing(map[string]bool{
+	return differing(map[string]bool{
 		"builtin":       reflect.DeepEqual(a.BuiltinKeys(), b.BuiltinKeys()),
 		"command":       a.Command == b.Command,
 		"args":          slices.Equal(a.Args, b.Args),
@@ -147,28 +146,26 @@ func serverChanges(a, b *config.Server) []string {
 		"openapi":       reflect.DeepEqual(a.API, b.API),
 		"timeout":       a.Timeout == b.Timeout && reflect.DeepEqual(a.ToolTimeouts, b.ToolTimeouts),
 		"idempotent":    slices.Equal(a.Idempotent, b.Idempotent),
+		"grace":         a.Grace == b.Grace,
 		"released":      slices.Equal(a.Released, b.Released),
+		"acknowledge":   a.IdleReleases == b.IdleReleases,
 		"pinned":        a.Pinned == b.Pinned,
+
+		"private_addresses": a.PrivateAddresses == b.PrivateAddresses,
 	})
-	if len(names) == 0 {
-		return differing(map[string]bool{"settings": reflect.DeepEqual(a, b)})
-	}
-	return names
 }
 
 // loginChanges names the keys in which two states of a login differ.
 func loginChanges(a, b *config.Login) []string {
-	names := differing(map[string]bool{
+	return differing(map[string]bool{
 		"client_id":          a.ClientID == b.ClientID,
 		"client_secret_file": a.Secret == b.Secret,
 		"client_key_file":    reflect.DeepEqual(a.Key, b.Key),
 		"scopes":             slices.Equal(a.Scopes, b.Scopes),
 		"title":              a.Title == b.Title,
+		"claims":             a.GitHub == b.GitHub && reflect.DeepEqual(a.Issuer, b.Issuer),
+		"private_addresses":  a.PrivateAddresses == b.PrivateAddresses,
 	})
-	if len(names) == 0 {
-		return differing(map[string]bool{"claims": reflect.DeepEqual(a, b)})
-	}
-	return names
 }
 
 // tenantChanges names the keys in which two states of a tenant differ.

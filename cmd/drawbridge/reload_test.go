@@ -134,6 +134,10 @@ func TestAReloadSaysWhatChanged(t *testing.T) {
 		{"too many to name", minimal + many, "server box19 added; and 10 more"},
 		{"a restart", "limits: {max_requests: 500}\n" + minimal, "limits changed (needs a restart)"},
 		{"a setting", "allowed_hosts: [a.example]\n" + minimal, "allowed_hosts changed"},
+		{
+			"several keys", strings.Replace(minimal, "mcp-files}", "mcp-files, grace: 1s, timeout: 2s}", 1),
+			"server files changed (grace, timeout)",
+		},
 	} {
 		if got := changes(parse(t, minimal), parse(t, minimal), parse(t, test.after)); !strings.HasSuffix(got,
 			test.want) {
@@ -150,8 +154,8 @@ func TestAReloadSaysWhatChanged(t *testing.T) {
 // named, but for those of fields that follow from a key that is named elsewhere, that say
 // where something stands, or that change nothing but warnings.
 func TestNoSettingChangesUnseen(t *testing.T) {
-	unseen(t, serverChanges)
-	unseen(t, loginChanges)
+	unseen(t, serverChanges, "Name", "OneUser" /* of dev alone */)
+	unseen(t, loginChanges, "Name")
 	unseen(t, tenantChanges, "ID", "Position.File", "Position.Line", "ToolLines",
 		"MayMatchNothing")
 	unseen(t, issuerChanges, "Issuer.Issuer", "Discover", /* no jwks_url */

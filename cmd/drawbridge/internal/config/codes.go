@@ -21,6 +21,7 @@ const (
 	codeNoRedis        = "no-redis"           // replicas without redis
 	codeNoReplicas     = "no-replicas"        // redis without replicas
 	codeNoRights       = "no-rights"          // a server cannot get the user or the limits that it is to have
+	codeNothing        = "nothing-allowed"    // no rule of a tenant allows anything
 	codeOpenOperator   = "open-operator"      // the operator's page is on all addresses
 	codePlainHTTP      = "plain-http"         // credentials go over the internet unencrypted
 	codeUnserved       = "unserved-tenant"    // no issuer's tokens are for the tenant
@@ -37,7 +38,7 @@ const (
 func Codes() []string {
 	return []string{
 		codeDeniesTools, codeExposed, codeForeignSubject, codeLargeBody, codeMuchMemory, codeNoAudit,
-		codeNoCommand, codeNoMatch, codeNoRedis, codeNoReplicas, codeNoRights, codeOpenOperator,
+		codeNoCommand, codeNoMatch, codeNoRedis, codeNoReplicas, codeNoRights, codeNothing, codeOpenOperator,
 		codePlainHTTP, codeUnserved, CodeUnusedRelease, codeUnused, codeWritable, codeWrongPrefix,
 	}
 }

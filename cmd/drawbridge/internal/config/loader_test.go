@@ -302,11 +302,12 @@ func TestWarningsBeyondTheBoundComeWithALaterLoad(t *testing.T) {
 		}
 		return "issuers: [{issuer: \"https://login.example/\", hmac_secret_file: secret, algorithms: [HS256], " +
 			"tenants: {claim: org}, tenants_allowed: [" + strings.Join(names, ", ") + "]}]\n" +
-			"servers:\n  files: {builtin: [calculate]}\ntenants:\n  acme: {servers: [files]}\ninclude: [more-*.yaml]\n"
+			"servers:\n  files: {builtin: [calculate]}\ntenants:\n  acme: {servers: [files], rules: [{allow: [\"*\"]}]}\n" +
+			"include: [more-*.yaml]\n"
 	}
 	for i := range maxProblems + 20 {
 		write(t, filepath.Join(dir, fmt.Sprintf("more-%03d.yaml", i)),
-			fmt.Sprintf("tenants:\n  t%03d: {servers: [files]}\n", i))
+			fmt.Sprintf("tenants:\n  t%03d: {servers: [files], rules: [{allow: [\"*\"]}]}\n", i))
 	}
 	loader := NewLoader(file, testEnvironment)
 	for tenants, want := range []int{maxProblems, 20} {

@@ -197,9 +197,9 @@ func (r *reader) checkResourceServer(t *gateway.TenantConfig, at *node, pattern 
 // stands for any other one.
 var patternShape = regexp.MustCompile(`^[\p{L}\p{M}\p{N}_./:*-]+( [\p{L}\p{M}\p{N}_./:*-]+)*$`)
 
-// warnTenant warns of a tenant that no issuer serves, of rules that deny less than they
-// seem to, and of subjects in its rules whose issuer does not serve it. Serving are the
-// issuers whose tokens may be for the tenant.
+// warnTenant warns of a tenant that no issuer serves or in which nothing is allowed, of
+// rules that deny less than they seem to, and of subjects in its rules whose issuer does
+// not serve it. Serving are the issuers whose tokens may be for the tenant.
 func (r *reader) warnTenant(serving []string, m member) {
 	if len(serving) == 0 {
 		r.warn(codeUnserved, m.key, []*node{m.value},
@@ -207,6 +207,11 @@ func (r *reader) warnTenant(serving []string, m member) {
 		return
 	}
 	rules := m.value.child("rules")
+	if !slices.ContainsFunc(rules.items, func(rule *node) bool { return rule.member("allow") != nil }) {
+		r.warn(codeNothing, m.key, []*node{m.value},
+			"no rule of the tenant %q allows anything, so nobody can use anything; write rules: [{allow: "+
+				"[\"*\"]}]", m.name)
+	}
 	allowed := kindsAllowed(rules)
 	for _, rule := range rules.items {
 		r.warnDeny(allowed, rule, m.value)

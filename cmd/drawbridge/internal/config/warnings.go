@@ -92,13 +92,17 @@ func (r *reader) warnOperator() {
 	}
 }
 
-// warnAudit warns of an audit file whose directory does not exist here. It is no problem,
+// warnAudit warns of an audit file that is a directory, or whose directory does not exist
+// here. It is no problem,
 // because a config is often checked on another machine. A file that is taken by default
 // lies beside the config, so its directory exists.
 func (r *reader) warnAudit() {
 	file := r.root.child("audit").member("file")
 	if file == nil || r.cfg.Audit.File == "-" {
 		return
+	}
+	if info, err := os.Stat(r.cfg.Audit.File); err == nil && info.IsDir() {
+		r.warn(codeNoAudit, file, nil, "%q is a directory: name the file in it", file.raw)
 	}
 	if info, err := os.Stat(filepath.Dir(r.cfg.Audit.File)); err != nil || !info.IsDir() {
 		r.warn(codeNoAudit, file, nil, "%q cannot be written here: its directory is not there", file.raw)

@@ -59,6 +59,29 @@ func TestCredentialsOverPlainHTTP(t *testing.T) {
 	}
 }
 
+// TestTenantsInWhichNothingIsAllowedAreWarnedOf has none or only such rules as deny.
+func TestTenantsInWhichNothingIsAllowedAreWarnedOf(t *testing.T) {
+	for rules, want := range map[string]bool{
+		"": true, ", rules: []": true, `, rules: [{deny: ["files__write"]}]`: true,
+		`, rules: [{deny: ["files__write"]}, {scopes: [a], allow: ["*"]}]`: false,
+		", acknowledge: [nothing-allowed]":                                 false,
+	} {
+		cfg := parse(t, strings.Replace(minimal, "servers: [files]", "servers: [files]"+rules, 1))
+		got := slices.ContainsFunc(cfg.Warnings, func(w Warning) bool { return w.Code == codeNothing })
+		if got != want {
+			t.Errorf("%q: warned %v, want %v", rules, got, want)
+		}
+	}
+}
+
+// TestAuditFileThatIsADirectoryIsWarnedOf says what is to be named.
+func TestAuditFileThatIsADirectoryIsWarnedOf(t *testing.T) {
+	cfg := parse(t, "audit: {file: "+t.TempDir()+"}\nacknowledge: [nothing-allowed, no-command]\n"+minimal)
+	if len(cfg.Warnings) != 1 || !strings.HasSuffix(cfg.Warnings[0].Text, "is a directory: name the file in it") {
+		t.Errorf("got %v", cfg.Warnings)
+	}
+}
+
 // TestNoCommandSaysWhy a program cannot be started, as far as that is known.
 func TestNoCommandSaysWhy(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "server.py")
@@ -71,7 +94,7 @@ func TestNoCommandSaysWhy(t *testing.T) {
 		"no-such-program": "it is not in PATH",
 		"npx server":      "no shell splits it, so all but the program belongs in args",
 	} {
-		cfg := parse(t, strings.Replace(minimal, "mcp-files", command, 1))
+		cfg := parse(t, "acknowledge: [nothing-allowed]\n"+strings.Replace(minimal, "mcp-files", command, 1))
 		if len(cfg.Warnings) != 1 || !strings.HasSuffix(cfg.Warnings[0].Text, "started here: "+want) {
 			t.Errorf("%s: got %v, want %q", command, cfg.Warnings, want)
 		}

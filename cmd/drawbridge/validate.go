@@ -50,6 +50,7 @@ func (f *findings) judge(ctx context.Context, cfg *config.Config, online bool) {
 		f.Notes = slices.Concat(f.Notes, s.API.Notes, quarantineNotes(status),
 			unenforced(status, len(status.Unenforced)))
 	}
+	f.Notes = append(f.Notes, p.desk().LeftOut()...)
 	reached := len(failed(p.checks)) == 0
 	warnings, needless := cfg.Judge(p.fleet.catalogue, online && reached, idle)
 	f.Warnings, f.OK = warnings, reached && (!f.strict || len(warnings) == 0)

@@ -19,7 +19,19 @@ func (g *Gateway) Warnings() []string {
 }
 
 func (g *Gateway) newWarnings() []string {
-	var warnings []string
+	warnings := g.LeftOut()
+	for _, u := range g.Unmatched() {
+		warnings = append(warnings, u.String())
+	}
+	if more := len(warnings) - maxWarnings; more > 0 {
+		warnings = append(warnings[:maxWarnings], fmt.Sprintf("%d more of such warnings", more))
+	}
+	return warnings
+}
+
+// LeftOut returns those of Warnings that are about items and not about patterns, all of
+// them.
+func (g *Gateway) LeftOut() (warnings []string) {
 	said := make(map[*registry.Tool]bool)
 	directory := g.tenants.Load()
 	for _, id := range directory.ids {
@@ -45,12 +57,6 @@ func (g *Gateway) newWarnings() []string {
 					tool.Exposed, tool.Server))
 			}
 		}
-	}
-	for _, u := range g.Unmatched() {
-		warnings = append(warnings, u.String())
-	}
-	if more := len(warnings) - maxWarnings; more > 0 {
-		warnings = append(warnings[:maxWarnings], fmt.Sprintf("%d more of such warnings", more))
 	}
 	return warnings
 }

@@ -134,6 +134,9 @@ type claims struct {
 	OrgIDs  []string `json:"org_ids"`
 }
 
+// GitHubClaims returns the names of what claims hold of a person.
+func GitHubClaims() []string { return []string{"sub", "login", "name", "orgs", "org_ids"} }
+
 // identity asks GitHub who the token is of. was is the subject at the sign-in, "" if this
 // is one.
 func (p *GitHub) identity(ctx context.Context, token *oauth2.Token, was string) (signin.Identity, error) {

@@ -167,7 +167,7 @@ func TestPlanJudgesNoCallWhoseTokensMayChange(t *testing.T) {
 	const text = `public_url: https://mcp.example.com
 data: {dir: kept}
 issuers:
-  - github: {client_id: gw, client_secret_file: secret, title: %s, tenants: {claim: orgs, map: {acme: acme}}, scopes: {claims: [teams], map: {%s: ops}}}
+  - github: {client_id: gw, client_secret_file: secret, title: %s, tenants: {claim: orgs, map: {acme: acme}}, scopes: {claims: [org_ids], map: {%s: ops}}}
 clients:
   - {client_id: ci, client_secret_file: secret, grants: [client_credentials], tenant: acme, scopes: [%s]}
 tenants:

@@ -2,11 +2,8 @@ package main
 
 import (
 	"log/slog"
-	"maps"
-	"slices"
 	"time"
 
-	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/auth/provider"
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
 	"github.com/drawbridge-mcp/drawbridge/internal/dial"
@@ -24,16 +21,4 @@ func newProvider(login *config.Login, log *slog.Logger) provider.Trier {
 		return provider.NewGitHub(cfg)
 	}
 	return provider.New(cfg)
-}
-
-// claimsRead returns the names of the claims by which the people of a login are told
-// apart.
-func claimsRead(login *config.Login) []string {
-	claims := slices.Concat(login.ScopeClaims,
-		[]string{login.TenantClaim, login.SubjectClaim, login.NameClaim})
-	claims = slices.AppendSeq(claims, maps.Keys(login.Require))
-	for i, path := range claims {
-		claims[i] = auth.TopClaim(path)
-	}
-	return slices.DeleteFunc(distinct(claims), func(name string) bool { return name == "" })
 }

@@ -258,7 +258,7 @@ func tryKeySet(ctx context.Context, iss auth.Issuer) (message string, err error)
 func tryLogin(ctx context.Context, cfg *config.Config, login *config.Login) (message string, err error) {
 	p := newProvider(login, slog.New(slog.DiscardHandler))
 	callback := cfg.PublicAddress() + signin.CallbackPath + login.Name
-	notes, err := p.Try(ctx, callback, claimsRead(login))
+	notes, err := p.Try(ctx, callback, login.ClaimsRead())
 	found := append([]string{"people sign in there and come back to " + callback}, notes...)
 	return strings.Join(found, "; "), err
 }

@@ -327,6 +327,17 @@ type Login struct {
 	Toy signin.Provider
 }
 
+// ClaimsRead returns the names of the claims by which people are told apart, sorted.
+func (l *Login) ClaimsRead() []string {
+	claims := slices.Concat(l.ScopeClaims, []string{l.TenantClaim, l.SubjectClaim, l.NameClaim},
+		slices.Collect(maps.Keys(l.Require)))
+	for i, path := range claims {
+		claims[i] = auth.TopClaim(path)
+	}
+	slices.Sort(claims)
+	return slices.DeleteFunc(slices.Compact(claims), func(name string) bool { return name == "" })
+}
+
 // SignsIn tells whether the gateway gives tokens of its own to clients.
 func (c *Config) SignsIn() bool { return len(c.Logins) > 0 || len(c.Clients) > 0 }
 

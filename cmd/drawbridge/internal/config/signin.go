@@ -129,6 +129,14 @@ func (r *reader) github(n *node) {
 		return
 	}
 	r.checkTenantSource(n)
+	said := provider.GitHubClaims()
+	for _, name := range login.ClaimsRead() {
+		r.faultFirst(wrong{
+			!slices.Contains(said, name), n,
+			fmt.Sprintf("GitHub says nothing of %q, so nobody would be let in; it says %s", name,
+				strings.Join(said, ", ")),
+		})
+	}
 	login.Name = cmp.Or(login.Name, "github")
 	r.addLogin(&login, n, len(r.problems) == before)
 }

@@ -116,6 +116,7 @@ func (r *reader) checkBuiltin(s *Server, n *node) {
 	if len(r.problems) > 0 {
 		return
 	}
+	r.checkTimed(n, s.Builtin)
 	if _, err := builtin.New(s.BuiltinConfig()); err != nil {
 		r.fault(n.member("builtin"), "%s", err)
 	}

@@ -79,6 +79,11 @@ func (r *reader) checkAPI(s *Server, n *node) {
 		}
 		s.API.Notes = append(s.API.Notes, "server "+s.Name+": "+text)
 	}
+	var tools []string
+	for i := range offers {
+		tools = append(tools, offers[i].Definition.Text("name"))
+	}
+	r.checkTimed(n, tools)
 	switch {
 	case len(refused) == 0 && len(offers) == 0:
 		r.fault(n.member("openapi"), "no operation is included; without include those are the GETs")
@@ -86,6 +91,16 @@ func (r *reader) checkAPI(s *Server, n *node) {
 		!slices.ContainsFunc(refused, isQuarantined):
 		r.fault(n.member("openapi"), "none of the %d included operations can be a tool; operation %q: %v",
 			len(refused), refused[0].Item, refused[0].Err)
+	}
+}
+
+// checkTimed reports names in tool_timeouts of a server that is known to have these tools
+// alone.
+func (r *reader) checkTimed(n *node, tools []string) {
+	for _, m := range n.child("tool_timeouts").members {
+		if !slices.Contains(tools, m.name) {
+			r.faultHint(m.key, nearest(m.name, tools), "the server has no tool %q", m.name)
+		}
 	}
 }
 

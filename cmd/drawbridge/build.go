@@ -299,10 +299,7 @@ func (p *parts) newEntries(s config.Sessions) primary.Store {
 // newSessionLog returns where sessions keep their events: in this process, and in what
 // replicas share if there is that.
 func (p *parts) newSessionLog(s config.Sessions) eventlog.Log {
-	bounds := eventlog.MemoryConfig{
-		Count: s.EventCount, Bytes: int(s.EventBytes), Age: s.EventAge,
-		Memory: p.memory,
-	}
+	bounds := eventlog.MemoryConfig{Age: s.EventAge, Memory: p.memory}
 	if p.sharing.store == nil {
 		return eventlog.NewMemory(bounds)
 	}

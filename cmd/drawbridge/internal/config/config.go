@@ -175,9 +175,7 @@ type Sessions struct {
 	Keys     [][]byte
 	KeysFile string // keys_file; "": none
 
-	EventCount int           // events.count: events kept of one stream
-	EventBytes int64         // events.bytes: bytes kept of one stream
-	EventAge   time.Duration // events.age: how long an event is kept
+	EventAge time.Duration // events.age: how long an event is kept
 }
 
 // Limits is what the file says under limits; it bounds the whole process. Zero of a field

@@ -188,9 +188,7 @@ func (r *reader) topFields() fields {
 			"max_age":   into(&s.MaxAge, r.duration),
 			"keys_file": func(n *node) { s.KeysFile, s.Keys = r.path(n), r.sealKeys(n, "keys_file") },
 			"events": r.section("events", fields{
-				"count": into(&s.EventCount, r.between(leastEvents, 1_000_000)),
-				"bytes": into(&s.EventBytes, r.sizeFrom(leastEventBytes, "bytes is 64KiB at least")),
-				"age":   into(&s.EventAge, r.duration),
+				"age": into(&s.EventAge, r.duration),
 			}),
 		}),
 		"audit": r.section("audit", r.auditFields()),
@@ -217,13 +215,6 @@ func (r *reader) topFields() fields {
 // leastSpentWindow is the least of spent_tokens: below it, windows that share a token
 // would end each other's sign-ins.
 const leastSpentWindow = time.Minute
-
-// The least bounds of sessions.events. What is beyond them is dropped, also where a client
-// that is connected has yet to be sent it: a call may tell of much at one moment.
-const (
-	leastEvents     = 200
-	leastEventBytes = 64 << 10
-)
 
 // cardName is the form of the name of a server card.
 var cardName = regexp.MustCompile(`^[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+$`)

@@ -157,6 +157,7 @@ func cureOf(what, key string, known fields) string {
 		byRules  = "what callers may use is said by the rules of their tenant"
 		byHeader = "write headers: {Authorization: \"Bearer ${TOKEN}\"}, or auth"
 		address  = "write url"
+		kept     = "1,000 events and 1 MiB of each stream are kept, for as long as age says"
 		groups   = "write scopes; scopes of the issuer says from which claims they come"
 	)
 	return map[string]string{ //nolint:gosec // these are names of keys, and words about them
@@ -193,22 +194,23 @@ func cureOf(what, key string, known fields) string {
 		"a tenant deny":          "write rules: [{deny: […]}]",
 		"an issuer tenant_claim": "write tenants: {claim: …}, with tenants_allowed or map",
 		"tenants allowed":        "write tenants_allowed beside tenants",
-		"a client grant_types":   "write grants",
-		"auth bearer":            "write a file that has it as token_file",
-		"auth oauth":             "write client_credentials or token_exchange: drawbridge help identity",
-		"the config rules":       "write them in a tenant",
-		"the config sign_in":     "write it in an issuer",
-		"the config auth":        "write issuers",
-		"the config port":        "write listen, as 127.0.0.1:8080",
-		"the config host":        "write listen, as 127.0.0.1:8080",
-		"the config metrics":     "write operator, the address of the metrics",
-		"the config upstreams":   "write servers",
-		"the config rate_limit":  "write limits in a tenant",
-		"the config log_level":   "write log: {level: …}",
-		"the config keys_file":   "write sessions: {keys_file: …}",
-		"the config mcpServers":  "write servers; drawbridge dev -servers runs a client's file as it is",
-		"the config tls":         "a load balancer in front terminates TLS: drawbridge help load-balancers",
-		"the config cors":        "pages that may call stand in allowed_origins",
+		"events count":           kept, "events bytes": kept,
+		"a client grant_types":  "write grants",
+		"auth bearer":           "write a file that has it as token_file",
+		"auth oauth":            "write client_credentials or token_exchange: drawbridge help identity",
+		"the config rules":      "write them in a tenant",
+		"the config sign_in":    "write it in an issuer",
+		"the config auth":       "write issuers",
+		"the config port":       "write listen, as 127.0.0.1:8080",
+		"the config host":       "write listen, as 127.0.0.1:8080",
+		"the config metrics":    "write operator, the address of the metrics",
+		"the config upstreams":  "write servers",
+		"the config rate_limit": "write limits in a tenant",
+		"the config log_level":  "write log: {level: …}",
+		"the config keys_file":  "write sessions: {keys_file: …}",
+		"the config mcpServers": "write servers; drawbridge dev -servers runs a client's file as it is",
+		"the config tls":        "a load balancer in front terminates TLS: drawbridge help load-balancers",
+		"the config cors":       "pages that may call stand in allowed_origins",
 	}[what+" "+key]
 }
 

@@ -21,6 +21,16 @@ func CheckFile(path string) error {
 	return err
 }
 
+// CheckToken is CheckFile for a file with a token, which stands behind Bearer or proves
+// who the gateway is.
+func CheckToken(path string) error {
+	content, err := readSecret(path)
+	if err == nil && !isToken(string(content)) {
+		return errNoToken
+	}
+	return err
+}
+
 // readSecret returns the content of a file without blanks and line breaks around it.
 func readSecret(path string) ([]byte, error) {
 	info, err := os.Stat(path)
@@ -63,6 +73,8 @@ func CheckValue(text []byte) error {
 	}
 	return nil
 }
+
+var errNoToken = errors.New("no token: a bearer token has no blanks, and 16 KiB at most")
 
 // isToken tells whether a text can stand behind Bearer.
 // https://www.rfc-editor.org/rfc/rfc6750#section-2.1

@@ -28,7 +28,6 @@ const (
 )
 
 var (
-	errNoToken  = errors.New("no token: a bearer token has no blanks, and 16 KiB at most")
 	errTooLong  = errors.New("the identity would have more than 7 KiB: name fewer claims")
 	errUnplain  = errors.New("a value that no header can carry: a claim that is no text of plain ASCII")
 	errUnheld   = errors.New("there is no credential for whose session it is, or it is over")

@@ -21,7 +21,7 @@ func (r *reader) auth(spec *credential.Spec, more fields, s *Server) func(*node)
 	return func(n *node) {
 		known := fields{
 			"header":     into(&spec.Header, r.authHeader),
-			"token_file": into(&spec.TokenFile, r.secretFile),
+			"token_file": into(&spec.TokenFile, r.tokenFile),
 			"client_credentials": func(n *node) {
 				spec.ClientCredentials = &credential.Client{}
 				r.authClient(spec.ClientCredentials, n, "client_credentials", nil, s)
@@ -42,6 +42,9 @@ func (r *reader) auth(spec *credential.Spec, more fields, s *Server) func(*node)
 func (r *reader) secretFile(n *node) string {
 	return r.checkedFile(n, credential.CheckFile)
 }
+
+// tokenFile is secretFile for a file with a token.
+func (r *reader) tokenFile(n *node) string { return r.checkedFile(n, credential.CheckToken) }
 
 // checkedFile returns the path of a file in which check finds no fault.
 func (r *reader) checkedFile(n *node, check func(path string) error) string {
@@ -86,7 +89,7 @@ func (r *reader) authClient(c *credential.Client, n *node, what string, more fie
 		"client_id":             into(&c.ID, r.text),
 		"client_secret_file":    into(&c.SecretFile, r.secretFile),
 		"client_key_file":       func(n *node) { c.KeyFile = r.checkedFile(n, credential.CheckKey) },
-		"client_assertion_file": into(&c.AssertionFile, r.secretFile),
+		"client_assertion_file": into(&c.AssertionFile, r.tokenFile),
 		"client_key_id":         into(&c.KeyID, r.text),
 		"scopes":                into(&c.Scopes, r.textsOf("scopes")),
 		"resource":              into(&c.Resource, r.text),

@@ -146,7 +146,7 @@ func loadSnippet(t *testing.T, text string) string {
 		"drawbridge.yaml": []byte(text), "redis-password": []byte("a password"),
 		"audit.key":   []byte("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="),
 		"issues.yaml": []byte(snippetAPI), "users.db": nil, "gw.key": ownKey(t),
-		"tokens/mcp": []byte("a token"),
+		"tokens/mcp": []byte("token"),
 		"crm.key":    []byte("a key"), "acme.key": []byte("a key"),
 		"postgres.dsn": []byte("postgres://drawbridge:secret@127.0.0.1/drawbridge"),
 		"pg.dsn":       []byte("postgres://drawbridge:secret@127.0.0.1/drawbridge"),

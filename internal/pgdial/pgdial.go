@@ -13,7 +13,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"net/netip"
 	"net/url"
@@ -134,7 +133,7 @@ func secured(host string, options url.Values, dir string) (*tls.Config, error) {
 
 // Options are how a connection is used.
 type Options struct {
-	Settings   map[string]string // of the session at the server
+	Settings   map[string]string // of the session at the server, from code
 	MaxMessage int               // bytes that one message of the server may have
 }
 
@@ -146,8 +145,17 @@ func Connect(ctx context.Context, file string, o Options) (*pgconn.PgConn, error
 	}
 	cfg.SSLNegotiation, cfg.KerberosSrvName, cfg.KerberosSpn = "", "", ""
 	cfg.MaxProtocolMessageBodyLen = o.MaxMessage
+	// A pooler refuses most other settings at the beginning of a connection, and passes
+	// these on. https://www.pgbouncer.org/config.html#ignore_startup_parameters
 	cfg.RuntimeParams = map[string]string{"application_name": "drawbridge", "client_encoding": "UTF8"}
-	maps.Copy(cfg.RuntimeParams, o.Settings)
+	var set []string
+	for name, value := range o.Settings {
+		set = append(set, "SET "+name+" = '"+value+"'")
+	}
+	cfg.AfterConnect = func(ctx context.Context, c *pgconn.PgConn) error {
+		_, err := c.Exec(ctx, strings.Join(set, "; ")).ReadAll()
+		return err
+	}
 	// dial resolves
 	cfg.LookupFunc = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil }
 	cfg.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {

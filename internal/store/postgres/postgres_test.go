@@ -47,3 +47,23 @@ func open(t *testing.T, file string, cfg store.Config) *postgres.Store {
 	})
 	return s
 }
+
+// TestASessionBeginsAsAPoolerTakesIt asks which settings came with the connection: of those
+// a pooler refuses all that it does not know.
+func TestASessionBeginsAsAPoolerTakesIt(t *testing.T) {
+	file, _ := create(t)
+	s := open(t, file, config())
+	for _, test := range []struct{ source, want string }{
+		{"client", "application_name client_encoding"},
+		{"session", "default_transaction_isolation idle_in_transaction_session_timeout lock_timeout search_path " +
+			"statement_timeout synchronous_commit"},
+	} {
+		got := ""
+		err := s.Query(t.Context(), store.NewStatement(
+			"SELECT string_agg(name, ' ' ORDER BY name COLLATE \"C\") FROM pg_settings WHERE source = $1", test.source),
+			func(c store.Columns) { got = c.ColumnText(0) })
+		if err != nil || got != test.want {
+			t.Errorf("settings of the %s: got %q and error %v, want %q", test.source, got, err, test.want)
+		}
+	}
+}

@@ -10,12 +10,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/ncruces/go-sqlite3"
 
+	"github.com/drawbridge-mcp/drawbridge/internal/fatal"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 	"github.com/drawbridge-mcp/drawbridge/internal/store/sqlite"
@@ -241,6 +243,26 @@ func TestACheckWrites(t *testing.T) {
 	}
 	if after := size(); after <= before {
 		t.Errorf("the log has %d bytes, as before", after)
+	}
+}
+
+// TestACheckSeesThatItsFileIsGone puts a copy in the place of a file in use, as who restores
+// a backup by hand: what is written from then on is lost, and other processes do not see it.
+func TestACheckSeesThatItsFileIsGone(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a file in use cannot be replaced there")
+	}
+	path := filepath.Join(t.TempDir(), "kept.db")
+	s := openAt(t, path, fixed())
+	fatal.OK(t, s.Check(t.Context()))
+	fatal.OK(t, os.WriteFile(path+".copy", fatal.Have(os.ReadFile(path))(t), 0o600))
+	fatal.OK(t, os.Rename(path+".copy", path))
+	if err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "was removed or replaced") {
+		t.Errorf("another file: got error %v, want one that says so", err)
+	}
+	fatal.OK(t, os.Remove(path))
+	if err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "was removed or replaced") {
+		t.Errorf("no file: got error %v, want one that says so", err)
 	}
 }
 

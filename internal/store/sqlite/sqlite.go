@@ -31,6 +31,7 @@ type Store struct {
 	store.SQL
 
 	path    string
+	file    fs.FileInfo // what was opened at path
 	writes  chan *write // whoever sends waits until it is taken
 	readers chan *conn  // nil in it: to be opened by whoever takes it
 	closed  chan struct{}
@@ -62,8 +63,12 @@ func open(path string, cfg store.Config, made bool) (*Store, error) {
 	if err := migrate(c, made); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), c.shut())
 	}
+	file, err := os.Stat(path)
+	if err != nil {
+		return nil, errors.Join(err, c.shut())
+	}
 	s := &Store{
-		path: path, writes: make(chan *write), readers: make(chan *conn, readers),
+		path: path, file: file, writes: make(chan *write), readers: make(chan *conn, readers),
 		closed: make(chan struct{}), over: make(chan struct{}),
 	}
 	s.SQL = store.SQL{
@@ -163,6 +168,18 @@ func guarded(c *conn, do func(c *conn) error) (err error) {
 // query runs a statement that reads.
 func (s *Store) query(ctx context.Context, of store.Statement, each func(store.Columns)) error {
 	return s.read(ctx, func(c *conn) error { return c.run(each, of.Text, of.Values...) })
+}
+
+// Check returns an error if records cannot be written and read now, or if the file is not
+// the one at its path any more: no other process sees what is written to it, and it is gone
+// when the last connection is closed.
+// https://www.sqlite.org/howtocorrupt.html#_unlinking_or_renaming_a_database_file_while_in_use
+func (s *Store) Check(ctx context.Context) error {
+	if now, err := os.Stat(s.path); err != nil || !os.SameFile(now, s.file) {
+		return fmt.Errorf("%s was removed or replaced while it was in use: restart the gateway, and put "+
+			"backups back with drawbridge data restore", s.path)
+	}
+	return s.SQL.Check(ctx)
 }
 
 // Intact reads the whole file, and returns an error that says how it is damaged.

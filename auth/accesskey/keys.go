@@ -243,8 +243,6 @@ func (k *Keys) dropRevoked(ctx context.Context) {
 		k.mu.Unlock()
 		return
 	}
-	ctx, stop := context.WithTimeout(ctx, askTime)
-	defer stop()
 	began := k.cfg.Now()
 	revoked, err := store.All(ctx, k.cfg.Store, store.Query{Kind: kindRevoked})
 	for _, r := range revoked {

@@ -575,6 +575,41 @@ func TestRevokeReadsFewKeys(t *testing.T) {
 	}
 }
 
+// bulk is a store in which very many keys were revoked, the one with the last id too. A
+// page of them takes as long as at a busy server.
+type bulk struct {
+	store.Store
+
+	last store.Record
+	page atomic.Int64
+}
+
+func (b *bulk) List(ctx context.Context, q store.Query) ([]store.Record, error) {
+	time.Sleep(30 * time.Millisecond)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if b.page.Add(1) == 100 {
+		return []store.Record{b.last}, nil
+	}
+	return make([]store.Record, q.Most()), nil
+}
+
+// TestTheLastOfManyRevokedKeysEnds has a tenant with 100,000 keys leave.
+func TestTheLastOfManyRevokedKeysEnds(t *testing.T) {
+	db := open(t)
+	text, k := create(t, db, time.Hour)
+	r := newReplica(t, db)
+	p := taken(t, "before", r, text)
+	synctest.Test(t, func(t *testing.T) {
+		r.cfg.Store = &bulk{last: store.Record{ID: k.digest}}
+		r.dropRevoked(t.Context())
+	})
+	if err := r.Recheck(p); err == nil {
+		t.Error("what the last key has open goes on")
+	}
+}
+
 // asked is a store without records that takes long, and says when it was asked.
 type asked struct {
 	store.Database

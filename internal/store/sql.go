@@ -50,6 +50,9 @@ type SQL struct {
 	// Unlocked ends a selection of rows that are to be removed where others may have some
 	// of them in work, and passes over these. "": nobody has.
 	Unlocked string
+	// Past has a selection of rows that have expired by the clock of this machine leave out
+	// those that have not by the clock of the database. "": it has the same.
+	Past string
 
 	mu sync.Mutex // guards the field below
 	// of which rows the log has said that they cannot be read, by kind and id; and when
@@ -291,11 +294,12 @@ func (s *SQL) Delete(ctx context.Context, kind, id string) error {
 // in one transaction.
 const MostSwept = 500
 
-// Sweep removes rows that have expired, and seals those again that older keys seal.
+// Sweep removes rows that have expired, and seals those again that older keys seal. One
+// replica whose clock is months ahead must not remove what others have.
 func (s *SQL) Sweep(ctx context.Context) (unread int, err error) {
 	for more := true; more; {
 		removed, err := s.Change(ctx, NewStatement("DELETE FROM records WHERE (kind, id) IN "+
-			"(SELECT kind, id FROM records WHERE expires <= $1 LIMIT $2"+s.Unlocked+")",
+			"(SELECT kind, id FROM records WHERE expires <= $1"+s.Past+" LIMIT $2"+s.Unlocked+")",
 			s.Config.Time(), MostSwept))
 		if err != nil {
 			return 0, fmt.Errorf("remove what has expired: %w", err)

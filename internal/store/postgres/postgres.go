@@ -33,7 +33,7 @@ func New(file string, cfg store.Config) *Store {
 	s := &Store{conns: newConns(file)}
 	s.SQL = store.SQL{
 		Config: &cfg, Query: s.query, Scan: s.scan, Change: s.change, Anew: s.anew,
-		Unlocked: " FOR UPDATE SKIP LOCKED",
+		Unlocked: " FOR UPDATE SKIP LOCKED", Past: " AND expires <= extract(epoch FROM now()) * 1000",
 	}
 	return s
 }

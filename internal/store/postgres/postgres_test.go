@@ -1,13 +1,16 @@
 package postgres_test
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/database/postgrestest"
+	"github.com/drawbridge-mcp/drawbridge/internal/fatal"
 	"github.com/drawbridge-mcp/drawbridge/internal/seal"
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 	"github.com/drawbridge-mcp/drawbridge/internal/store/postgres"
@@ -65,5 +68,19 @@ func TestASessionBeginsAsAPoolerTakesIt(t *testing.T) {
 		if err != nil || got != test.want {
 			t.Errorf("settings of the %s: got %q and error %v, want %q", test.source, got, err, test.want)
 		}
+	}
+}
+
+// TestAWrongClockRemovesNothing has a replica whose clock is a year ahead sweep.
+func TestAWrongClockRemovesNothing(t *testing.T) {
+	file, _ := create(t)
+	cfg := config()
+	s := open(t, file, cfg)
+	cfg.Now = func() time.Time { return time.Now().Add(365 * 24 * time.Hour) }
+	_, err := s.Put(t.Context(), record("1"))
+	_, unswept := open(t, file, cfg).Sweep(t.Context())
+	fatal.OK(t, errors.Join(err, unswept))
+	if _, err := s.Get(t.Context(), "family", "1"); err != nil {
+		t.Errorf("the record: %v", err)
 	}
 }

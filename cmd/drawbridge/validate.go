@@ -229,7 +229,8 @@ func tryStore(ctx context.Context, file string) (message string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return "PostgreSQL lets the gateway in", connection.Close(ctx)
+	err = errors.Join(pgdial.Writable(ctx, connection), connection.Close(ctx))
+	return "PostgreSQL lets the gateway in", err
 }
 
 // tryDatabases connects to each database of a server.

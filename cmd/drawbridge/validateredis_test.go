@@ -2,11 +2,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os/exec"
 	"strings"
 	"testing"
 
 	"github.com/drawbridge-mcp/drawbridge/cmd/drawbridge/internal/config"
+	"github.com/drawbridge-mcp/drawbridge/internal/database/postgrestest"
+	"github.com/drawbridge-mcp/drawbridge/internal/fatal"
 	"github.com/drawbridge-mcp/drawbridge/internal/redis/redistest"
 )
 
@@ -49,5 +53,23 @@ func TestOnlineChecksTheRoomOfRedis(t *testing.T) {
 				t.Errorf("got %v %q, want %v %q", got.OK, got.Message, c.ok, c.message)
 			}
 		})
+	}
+}
+
+// TestOnlineTellsAServerThatTakesNoWrites has data at what a failover has made a standby.
+func TestOnlineTellsAServerThatTakesNoWrites(t *testing.T) {
+	t.Parallel()
+	server, err := postgrestest.Start()
+	if errors.Is(err, exec.ErrNotFound) {
+		server.Need(t)
+	}
+	fatal.OK(t, err)
+	t.Cleanup(server.Stop)
+	server.Create(t, "kept", "")
+	file := server.File(t, "kept", "kept")
+	said := fatal.Have(tryStore(t.Context(), file))(t)
+	server.BecomeStandby(t)
+	if _, err := tryStore(t.Context(), file); err == nil || !strings.Contains(err.Error(), "read only") {
+		t.Errorf("a standby: got error %v, want that it is read only; before it was %q", err, said)
 	}
 }

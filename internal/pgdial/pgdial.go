@@ -168,3 +168,8 @@ func Connect(ctx context.Context, file string, o Options) (*pgconn.PgConn, error
 	defer stop()
 	return pgconn.ConnectConfig(limited, cfg)
 }
+
+// Writable returns an error if nothing can be written over a connection, as at a standby.
+func Writable(ctx context.Context, c *pgconn.PgConn) error {
+	return pgconn.ValidateConnectTargetSessionAttrsReadWrite(ctx, c)
+}

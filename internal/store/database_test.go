@@ -553,6 +553,17 @@ func replaced(t *testing.T, s fixture) {
 	}
 	get(t, s, late)
 	wantCount(t, s, "family", map[string]int{"b": 1})
+
+	var large []store.Row
+	for i := range 201 { // several statements, as long as they may be
+		r := record("family", fmt.Sprint(i), "a")
+		r.Expires, r.Value = late.Expires, bytes.Repeat([]byte("x"), store.MaxValue)
+		large = append(large, fatal.Have(s.cfg.Seal(r))(t))
+	}
+	if replaced := replace(t, s, large); replaced != len(large) {
+		t.Fatalf("got %d rows, want %d", replaced, len(large))
+	}
+	wantCount(t, s, "family", map[string]int{"a": len(large)})
 }
 
 func ended(t *testing.T, s fixture) {

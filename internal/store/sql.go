@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"strconv"
+	"strings"
 	"sync"
 )
 
@@ -221,11 +222,18 @@ func (s *SQL) Put(ctx context.Context, r Record) (version int64, err error) {
 	return row.Version, nil
 }
 
-// insertion is the statement that inserts a row, unless there is one.
-func insertion(r Row) Statement {
-	return NewStatement("INSERT INTO records("+columns+") "+
-		"VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING",
-		r.Kind, r.ID, r.Tenant, r.Owner, r.Expires, r.Version, r.key(), r.Value)
+// insertion is the statement that inserts rows, but none that is there.
+func insertion(rows ...Row) Statement {
+	var lists []string
+	var values []any
+	for i := range rows {
+		r, n := &rows[i], len(values)
+		lists = append(lists, fmt.Sprintf("($%d, $%d, $%d, $%d, $%d, $%d, $%d, $%d)",
+			n+1, n+2, n+3, n+4, n+5, n+6, n+7, n+8))
+		values = append(values, r.Kind, r.ID, r.Tenant, r.Owner, r.Expires, r.Version, r.key(), r.Value)
+	}
+	return Statement{"INSERT INTO records(" + columns + ") VALUES " + strings.Join(lists, ", ") +
+		" ON CONFLICT DO NOTHING", values}
 }
 
 // insert writes a row that is new. If it is one too many, it is removed again.
@@ -367,10 +375,16 @@ func (s *SQL) Rows(ctx context.Context) iter.Seq2[Row, error] {
 	}
 }
 
+// mostInserts is how many rows one statement inserts. PostgreSQL counts the rows of a
+// statement at once: with one row in each, it goes through all earlier counts of the
+// transaction each time, and 100,000 rows took minutes. SQLite has all in its memory.
+const mostInserts = 100
+
 // Replace puts rows in the place of all that there are.
 func (s *SQL) Replace(ctx context.Context, rows iter.Seq2[Row, error]) (int, error) {
 	now, replaced := s.Config.Time(), 0
 	err := s.Anew(ctx, func(insert func(Statement) error) error {
+		var next []Row
 		for row, err := range rows {
 			if err != nil {
 				return fmt.Errorf("read the rows that are to be written: %w", err)
@@ -378,12 +392,19 @@ func (s *SQL) Replace(ctx context.Context, rows iter.Seq2[Row, error]) (int, err
 			if row.Expires <= now {
 				continue
 			}
-			if err := insert(insertion(row)); err != nil {
+			replaced++
+			if next = append(next, row); len(next) < mostInserts {
+				continue
+			}
+			if err := insert(insertion(next...)); err != nil {
 				return err
 			}
-			replaced++
+			next = next[:0]
 		}
-		return nil
+		if len(next) == 0 {
+			return nil
+		}
+		return insert(insertion(next...))
 	})
 	if err != nil {
 		return 0, fmt.Errorf("write all records: %w", err)

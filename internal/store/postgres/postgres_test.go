@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -82,5 +83,29 @@ func TestAWrongClockRemovesNothing(t *testing.T) {
 	fatal.OK(t, errors.Join(err, unswept))
 	if _, err := s.Get(t.Context(), "family", "1"); err != nil {
 		t.Errorf("the record: %v", err)
+	}
+}
+
+// TestARestoreCountsManyRowsAtOnce looks at how often the count of a tenant was written: each
+// time goes through all that were written before in the transaction.
+func TestARestoreCountsManyRowsAtOnce(t *testing.T) {
+	file, name := create(t)
+	cfg := config()
+	replaced, err := open(t, file, cfg).Replace(t.Context(), func(yield func(store.Row, error) bool) {
+		for i := range 1010 {
+			if !yield(cfg.Seal(record(fmt.Sprint(i)))) {
+				return
+			}
+		}
+	})
+	if err != nil || replaced != 1010 {
+		t.Fatalf("got %d rows and error %v, want 1010", replaced, err)
+	}
+	if got := server.Exec(t, name, "SELECT sum(records) FROM drawbridge.counts"); got != "1010" {
+		t.Errorf("got a count of %s, want 1010", got)
+	}
+	size := fatal.Have(strconv.Atoi(server.Exec(t, name, "SELECT pg_relation_size('drawbridge.counts')")))(t)
+	if size > 16<<10 {
+		t.Errorf("the counts have %d bytes: each row was counted by itself", size)
 	}
 }

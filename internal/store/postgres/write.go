@@ -9,10 +9,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/store"
 )
 
-const (
-	mostInserts = 200 // rows in one batch of anew
-	attempts    = 3   // of what the server ended in favour of another transaction
-)
+const attempts = 3 // of what the server ended in favour of another transaction
 
 // batch runs statements in one transaction and one round trip, and returns how many rows
 // each of them has changed. After an error nothing is changed.
@@ -61,21 +58,7 @@ func (s *Store) anew(ctx context.Context, fill func(insert func(store.Statement)
 		if err != nil {
 			return err
 		}
-		var next []store.Statement
-		flush := func() error {
-			_, err := batch(ctx, c, next...)
-			next = next[:0]
-			return err
-		}
-		err = fill(func(row store.Statement) error {
-			if next = append(next, row); len(next) < mostInserts {
-				return nil
-			}
-			return flush()
-		})
-		if err == nil {
-			err = flush()
-		}
+		err = fill(func(rows store.Statement) error { return run(ctx, c, rows, nil) })
 		if err != nil {
 			return err
 		}

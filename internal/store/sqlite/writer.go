@@ -120,7 +120,7 @@ func (s *Store) anew(ctx context.Context, fill func(insert func(store.Statement)
 		if err := c.run(nil, "DELETE FROM records"); err != nil {
 			return nil, err
 		}
-		return nil, fill(func(row store.Statement) error { return c.run(nil, row.Text, row.Values...) })
+		return nil, fill(func(rows store.Statement) error { return c.run(nil, rows.Text, rows.Values...) })
 	})
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -131,8 +132,8 @@ type Database interface {
 	Check(ctx context.Context) error
 	// Kinds returns how many rows there are of each kind.
 	Kinds(ctx context.Context) (map[string]int, error)
-	// Keys returns how many rows each key seals, by its id.
-	Keys(ctx context.Context) (map[string]int, error)
+	// Keys returns the ids of the keys that seal rows.
+	Keys(ctx context.Context) ([]string, error)
 	// Sweep removes rows that have expired, and seals those with the newest key that older
 	// ones seal. It returns how many of these cannot be read, and so not be sealed again.
 	Sweep(ctx context.Context) (unread int, err error)
@@ -158,15 +159,11 @@ func (e *SchemaError) Error() string {
 }
 
 // KeyError is that a key seals records that are kept, and is not in the ring.
-type KeyError struct {
-	Key     string // its id
-	Records int
-}
+type KeyError struct{ Key string } // its id
 
 // Error implements error.
 func (e *KeyError) Error() string {
-	return fmt.Sprintf("the key %s seals %d records that are kept, and is not among the keys", e.Key,
-		e.Records)
+	return fmt.Sprintf("the key %s seals records that are kept, and is not among the keys", e.Key)
 }
 
 // MissingKeys returns a *KeyError if a key seals rows and is not in a ring. Without it
@@ -176,11 +173,10 @@ func MissingKeys(ctx context.Context, d Database, ring *seal.Ring) error {
 	if err != nil {
 		return fmt.Errorf("ask which keys are in use: %w", err)
 	}
-	for _, id := range ring.IDs() {
-		delete(used, id)
-	}
-	for id, rows := range used {
-		return &KeyError{id, rows}
+	for _, id := range used {
+		if !slices.Contains(ring.IDs(), id) {
+			return &KeyError{id}
+		}
 	}
 	return nil
 }

@@ -53,6 +53,7 @@ func TestListsReadNoMoreThanTheyReturn(t *testing.T) {
 		of := store.Listing(q, 1)
 		check(fmt.Sprintf("%+v", q), index, of.Text, of.Values...)
 	}
+	check("keys in use", "INDEX records_key (key>?)", store.UsedKeys().Text)
 	ofKey := store.OfKey("k", "a", "b")
 	check("rows of a key", "INDEX records_key (key=? AND (kind,id)>(?,?))", ofKey.Text, ofKey.Values...)
 }

@@ -41,7 +41,6 @@ type storing struct {
 	log     *slog.Logger
 	metrics *metrics.Metrics
 
-	keyed   atomic.Bool                    // the ring was found to have all keys that seal records
 	problem atomic.Pointer[error]          // why the store cannot be used now; nil in it: it can
 	kinds   atomic.Pointer[map[string]int] // how many records there were of each kind at the last look
 	unread  atomic.Int64                   // records that the last sweep could not read
@@ -102,10 +101,8 @@ func (s *storing) check(ctx context.Context) error {
 	ctx, stop := context.WithTimeout(ctx, storeWait)
 	defer stop()
 	err := s.db.Check(ctx)
-	if err == nil && !s.keyed.Load() {
-		if err = store.MissingKeys(ctx, s.db, s.ring); err == nil {
-			s.keyed.Store(true)
-		}
+	if err == nil {
+		err = store.MissingKeys(ctx, s.db, s.ring)
 	}
 	s.publish(ctx, err)
 	if err != nil {

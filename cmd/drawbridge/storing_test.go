@@ -73,3 +73,15 @@ func TestAStopIsNoFaultOfTheStore(t *testing.T) {
 		t.Errorf("got %s, want nothing", log.String())
 	}
 }
+
+// TestRecordsOfAKeyThatHasEndedAreTold has records come back, as from a dump, whose key was
+// removed since: a gateway that runs cannot read them, and another one would not start.
+func TestRecordsOfAKeyThatHasEndedAreTold(t *testing.T) {
+	file := keepingConfig(t, "")
+	s := keep(t, file)
+	put(t, s, "1")
+	s.ring.Adopt(ringOf(t, 7))
+	if _, missing := errors.AsType[*store.KeyError](s.check(t.Context())); !missing || s.up() == nil {
+		t.Errorf("the store is used, and %v", s.up())
+	}
+}

@@ -274,7 +274,7 @@ func (l *legacy) restore(ctx context.Context) error {
 	if renew := l.renew.Load(); renew != nil {
 		(*renew)()
 	}
-	l.watchers.end()
+	l.watchers.each(func(w *watcher) { w.end() })
 	level := mcp.Level(l.level.Load())
 	if level == 0 {
 		return nil
@@ -343,7 +343,7 @@ func (l *legacy) watch(ctx context.Context) error {
 func (l *legacy) attended(again bool) {
 	l.streams.Do(func() { close(l.streaming) })
 	if again {
-		l.watchers.missed()
+		l.watchers.each(func(w *watcher) { w.updated(w.uri) })
 	}
 }
 
@@ -429,10 +429,12 @@ func (l *legacy) notified(m *mcp.Message) {
 func (l *legacy) watchResource(ctx context.Context, _, uri string, onConfirmed func(),
 	updated func(uri string),
 ) error {
-	w := &watcher{uri: uri, updated: updated, over: make(chan struct{})}
+	known, end := context.WithCancel(l.life)
+	defer end()
+	w := &watcher{uri, updated, end}
 	l.awaitStream(ctx)
-	l.watchers.add(w)
-	defer l.watchers.drop(w)
+	l.watchers.watching.Store(w, nil)
+	defer l.watchers.watching.Delete(w)
 	if _, err := l.exchange(ctx, l.about(mcp.MethodSubscribe, uri)); err != nil {
 		return l.conn.server.forCaller(ctx, err)
 	}
@@ -443,10 +445,9 @@ func (l *legacy) watchResource(ctx context.Context, _, uri string, onConfirmed f
 			l.unsubscribe(ctx, uri)
 		}
 		return ctx.Err()
-	case <-w.over:
-	case <-l.life.Done():
+	case <-known.Done():
+		return l.conn.server.unavailable(true, wire.ErrGone)
 	}
-	return l.conn.server.unavailable(true, wire.ErrGone)
 }
 
 // unsubscribe tells the server that nobody watches a resource any more. If that fails, what

@@ -46,8 +46,8 @@ func TestOpenPipeIsNotTakenForNews(t *testing.T) {
 func TestTheLeastThatAPageSaysCounts(t *testing.T) {
 	t.Parallel()
 	one := &listing{method: mcp.MethodSkillsList, member: "skills", key: "uri"}
-	got := one.fetch(t.Context(), "up", func(_ context.Context, _ string, cursor mcp.RawJSON) (mcp.Object, error) {
-		if cursor == nil {
+	got := one.fetch(t.Context(), &connection{}, func(_ context.Context, _ string, params mcp.Object) (mcp.Object, error) {
+		if params.Len() == 0 {
 			return mcp.ParseObject([]byte(`{"skills":[],"ttlMs":60000,"nextCursor":"x"}`))
 		}
 		return mcp.ParseObject([]byte(`{"skills":[],"ttlMs":9223372036854775807}`))

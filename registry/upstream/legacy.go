@@ -110,9 +110,8 @@ func (l *legacy) request(method string, params mcp.Object) *wire.Request {
 // prepare does nothing: a legacy request has no headers of its own.
 func (l *legacy) prepare(*item) {}
 
-func (l *legacy) page(ctx context.Context, method string, cursor mcp.RawJSON) (mcp.Object, error) {
-	result, err := l.exchange(ctx, l.request(method, pageParams(cursor)))
-	return withoutEnd(mcp.Legacy, result), err
+func (l *legacy) page(ctx context.Context, method string, params mcp.Object) (mcp.Object, error) {
+	return l.exchange(ctx, l.request(method, params))
 }
 
 // as is nil: a session declares one thing, and a bare one has none beside it.

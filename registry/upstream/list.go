@@ -59,21 +59,24 @@ var errOverflow = fmt.Errorf("more than %d items or %d bytes", maxItems, maxList
 
 // fetch reads all pages of the list. It changes nothing in the listing, because it runs
 // beside the supervisor. A cursor that comes twice ends it, since such a server would
-// send pages without end.
-func (one *listing) fetch(ctx context.Context, server fault, page pager) reading {
+// send pages without end. Before 2026-07-28 all clients took an empty cursor as the end,
+// and some servers send one to say so. Since then it leads to a page as any other.
+// https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination
+func (one *listing) fetch(ctx context.Context, c *connection, page pager) reading {
 	var (
 		r      = reading{of: one, fresh: freshMax}
-		cursor mcp.RawJSON
+		params mcp.Object
 		size   int
 		seen   = map[string]bool{}
 	)
 	fail := func(format string, args ...any) reading {
-		r.err = server.protocol(one.method+": "+format, args...)
+		r.err = c.server.protocol(one.method+": "+format, args...)
 		return r
 	}
 	for range maxPages {
-		page, err := page(ctx, one.method, cursor)
-		if answeredWith(err, mcp.CodeMethodNotFound) && cursor == nil { // it has no items of that kind at all
+		page, err := page(ctx, one.method, params)
+		// it has no items of that kind at all
+		if answeredWith(err, mcp.CodeMethodNotFound) && len(seen) == 0 {
 			return reading{of: one, fresh: freshMax, none: true}
 		}
 		if err != nil {
@@ -96,13 +99,14 @@ func (one *listing) fetch(ctx context.Context, server fault, page pager) reading
 		}
 		r.raw, r.ttl = append(r.raw, elements...), min(r.ttl, ttl)
 		r.fresh = min(r.fresh, max(ttl, checkEvery))
-		if cursor = page.Value("nextCursor"); cursor == nil {
+		next := page.Value("nextCursor")
+		switch {
+		case next.IsNull(), next.Says("") && mcp.EraOf(c.version) == mcp.Legacy:
 			return r
-		}
-		if !cursor.IsText() || seen[string(cursor)] {
+		case !next.IsText() || seen[string(next)]:
 			return fail("a cursor that came before, or is no string")
 		}
-		seen[string(cursor)] = true
+		seen[string(next)], params = true, params.With("cursor", next)
 	}
 	return fail("more than %d pages", maxPages)
 }

@@ -166,7 +166,7 @@ func (l *lists) readOwn(ctx context.Context, asked topics, late func()) error {
 		go func() { // never blocks: the channel has room
 			r := reading{of: one}
 			r.err = l.conn.cfg.saved(ctx, func() error {
-				r = one.fetch(limited, l.conn.server, l.ask)
+				r = one.fetch(limited, l.conn.connection, l.ask)
 				r.beside = beside || l.conn.busy()
 				return r.err
 			})

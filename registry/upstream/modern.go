@@ -129,23 +129,16 @@ func (m *modern) post(header http.Header) *dial.Post {
 	return nil
 }
 
-func (m *modern) page(ctx context.Context, method string, cursor mcp.RawJSON) (mcp.Object, error) {
-	return m.pageWith(ctx, m.meta, method, cursor)
+func (m *modern) page(ctx context.Context, method string, params mcp.Object) (mcp.Object, error) {
+	return m.exchange(ctx, m.request(method, params))
 }
 
 // as asks on the same connection: each request says what its client is.
 func (m *modern) as(declared mcp.Object) pager {
 	meta := m.meta.With(mcp.MetaClientCapabilities, declared.JSON())
-	return func(ctx context.Context, method string, cursor mcp.RawJSON) (mcp.Object, error) {
-		return m.pageWith(ctx, meta, method, cursor)
+	return func(ctx context.Context, method string, params mcp.Object) (mcp.Object, error) {
+		return m.exchange(ctx, m.requestWith(meta, method, params))
 	}
-}
-
-func (m *modern) pageWith(ctx context.Context, meta mcp.Object, method string,
-	cursor mcp.RawJSON,
-) (mcp.Object, error) {
-	result, err := m.exchange(ctx, m.requestWith(meta, method, pageParams(cursor)))
-	return withoutEnd(mcp.Modern, result), err
 }
 
 // call runs one call and brings its result into the form that is passed on: a task, the

@@ -21,26 +21,7 @@ const (
 )
 
 // pager asks for one page of a list, as peer.page does.
-type pager func(ctx context.Context, method string, cursor mcp.RawJSON) (mcp.Object, error)
-
-// pageParams returns the params of a request for the page at a cursor; nil: the first.
-func pageParams(cursor mcp.RawJSON) mcp.Object {
-	if cursor == nil {
-		return mcp.Object{}
-	}
-	return mcp.NewObject(mcp.Member{Name: "cursor", Value: cursor})
-}
-
-// withoutEnd returns a page without a cursor that leads nowhere: null, and before
-// 2026-07-28 the empty one. All clients took that as the end, and some servers send one
-// to say so. Since then it leads to a page as any other.
-// https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination
-func withoutEnd(era mcp.Era, page mcp.Object) mcp.Object {
-	if next := page.Value("nextCursor"); next.IsNull() || era == mcp.Legacy && next.Says("") {
-		return page.Without("nextCursor")
-	}
-	return page
-}
+type pager func(ctx context.Context, method string, params mcp.Object) (mcp.Object, error)
 
 // peer is one server as the rest of this package sees it: everything in the form of
 // 2026-07-28, whatever the server's own era and transport. Its methods are safe for
@@ -52,9 +33,8 @@ type peer interface {
 	// prepare puts into i what every call about it needs. It is called once, when the
 	// item is made.
 	prepare(i *item)
-	// page asks for one page of a list. A nil cursor asks for the first page; a result
-	// without nextCursor is the last page.
-	page(ctx context.Context, method string, cursor mcp.RawJSON) (mcp.Object, error)
+	// page asks for one page of a list: the first, unless params have a cursor.
+	page(ctx context.Context, method string, params mcp.Object) (mcp.Object, error)
 	// call runs one call. Its result is complete, or it asks the caller for input
 	// (input_required).
 	call(ctx context.Context, i *item, c *registry.Call) (mcp.Object, error)

@@ -220,12 +220,13 @@ func (p *personal) read(own *ownLists, who *auth.Principal) {
 	}
 }
 
-// ask reads all lists as the user.
+// ask reads all lists as the user: each page as a call of the user would be made.
 func (p *personal) ask(who *auth.Principal) (lists *registry.Lists, fresh time.Duration, err error) {
-	l := newLists(p.conn, func(ctx context.Context, method string, cursor mcp.RawJSON) (mcp.Object,
-		error,
-	) {
-		return p.page(ctx, who, method, cursor)
+	l := newLists(p.conn, func(ctx context.Context, method string, params mcp.Object) (mcp.Object, error) {
+		return p.conn.peer.call(ctx, p.conn.newItem(method, "", nil), &registry.Call{
+			Method: method, Principal: *who, Params: params,
+			Notify: func(context.Context, mcp.Notification) error { return nil },
+		})
 	})
 	if err := l.readOwn(p.ctx, everyTopic, func() {}); err != nil {
 		return nil, 0, err
@@ -242,17 +243,6 @@ func (p *personal) ask(who *auth.Principal) (lists *registry.Lists, fresh time.D
 	sum.Sum(digest[:0])
 	lists, err = p.made(digest, l)
 	return lists, fresh, err
-}
-
-// page asks for a page as a call of the user would be made.
-func (p *personal) page(ctx context.Context, who *auth.Principal, method string,
-	cursor mcp.RawJSON,
-) (mcp.Object, error) {
-	result, err := p.conn.peer.call(ctx, p.conn.newItem(method, "", nil), &registry.Call{
-		Method: method, Principal: *who, Params: pageParams(cursor),
-		Notify: func(context.Context, mcp.Notification) error { return nil },
-	})
-	return withoutEnd(mcp.EraOf(p.conn.version), result), err
 }
 
 // made returns what is made of lists, which others may have that are alike. The budget

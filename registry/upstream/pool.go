@@ -70,7 +70,7 @@ func (o *older) as(declared mcp.Object) pager {
 		return nil
 	}
 	k, asking := seats.Key{Traits: string(declared.JSON())}, semaphore.NewWeighted(1)
-	return func(ctx context.Context, method string, cursor mcp.RawJSON) (mcp.Object, error) {
+	return func(ctx context.Context, method string, params mcp.Object) (mcp.Object, error) {
 		if err := asking.Acquire(ctx, 1); err != nil {
 			return mcp.Object{}, err
 		}
@@ -80,7 +80,7 @@ func (o *older) as(declared mcp.Object) pager {
 			return mcp.Object{}, err
 		}
 		defer o.pool.seats.Release(s, seats.Loan)
-		return s.Session.session.page(ctx, method, cursor)
+		return s.Session.session.page(ctx, method, params)
 	}
 }
 

@@ -126,7 +126,11 @@ func doors() []door {
 		{"github.com/go-jose/go-jose/v4", []string{"auth"}, "it takes keys with private parts"},
 		{"github.com/coreos/go-oidc/v3", []string{"auth/provider"}, "its answers have no bounds"},
 		{"golang.org/x/oauth2", []string{"auth/provider"}, "its errors repeat what providers say"},
-		{"golang.org/x/time/rate", []string{"ratelimit", "internal/fairqueue"}, "one way to count"},
+		{
+			"golang.org/x/time/rate",
+			[]string{"ratelimit", "internal/fairqueue", "registry/upstream"},
+			"one way to count",
+		},
 		{"github.com/kaptinlin/jsonschema", []string{"registry/schema"}, "its defaults are unsafe"},
 		{"github.com/go-json-experiment/json", []string{"internal/strictjson"}, "its API is experimental"},
 		{

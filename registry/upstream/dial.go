@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream/wire"
@@ -46,12 +47,10 @@ type dialer struct {
 	// of the child of the latest control connection; empty before the first, and for a
 	// server over HTTP. Only whoever calls connect uses it
 	said     *wire.LastLines
-	children atomic.Int64 // how many were started and have not ended
-	strays   strays       // remembered here, since a dialer outlives each connection
-	kind     atomic.Int32 // the latest kind that was found
-
-	mu         sync.Mutex // guards the field below
-	lastLogged time.Time  // when the log last said why a child for calls failed
+	children atomic.Int64   // how many were started and have not ended
+	strays   strays         // remembered here, since a dialer outlives each connection
+	kind     atomic.Int32   // the latest kind that was found
+	logs     rate.Sometimes // of why children for calls failed
 }
 
 var errStateless = errors.New("server opens no session")
@@ -147,32 +146,30 @@ func (d *dialer) remember(k kind) { d.kind.Store(int32(k)) }
 // the words of the control connection's child only.
 func (d *dialer) logged(ctx context.Context, c *connection, l *legacy, err error) (*legacy, error) {
 	if err != nil {
-		if line := d.logAttrs(ctx, c, err); line != nil {
-			d.cfg.Logger.WarnContext(ctx, "no child for calls", line...)
-		}
+		d.seldom(ctx, func() {
+			d.cfg.Logger.WarnContext(ctx, "no child for calls", c.lastWords(err)...)
+		})
 		return l, err
 	}
 	l.tellLoss = func(ctx context.Context, err error) {
-		if line := d.logAttrs(ctx, c, err); line != nil {
-			d.cfg.Logger.WarnContext(ctx, "a child for calls was lost", line...)
-		}
+		d.seldom(ctx, func() {
+			d.cfg.Logger.WarnContext(ctx, "a child for calls was lost", c.lastWords(err)...)
+		})
 	}
 	return l, nil
 }
 
-// logAttrs returns what the log says of a child for calls that failed, and nil when it
-// says nothing. Every call may start a child, so it says something at most once in
-// logInterval; otherwise a broken server would flood the log.
-func (d *dialer) logAttrs(ctx context.Context, c *connection, err error) []any {
-	if d.cfg.URL != "" || ctx.Err() != nil {
-		return nil
+// seldom calls log where the server is a child and ctx goes on. Every call may start a
+// child, so it does so at most once in logInterval; otherwise a broken server would flood
+// the log.
+func (d *dialer) seldom(ctx context.Context, log func()) {
+	if d.cfg.URL == "" && ctx.Err() == nil {
+		d.logs.Do(log)
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if time.Since(d.lastLogged) < logInterval {
-		return nil
-	}
-	d.lastLogged = time.Now()
+}
+
+// lastWords returns what the log says of a child that failed.
+func (c *connection) lastWords(err error) []any {
 	return []any{
 		slog.String("problem", problem(err)),
 		slog.String("stderr", strings.Join(c.said.Shown(), " | ")),

@@ -50,6 +50,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/internal/share"
@@ -93,7 +94,9 @@ func New(cfg Config, reg *registry.Registry) *Upstream {
 	u := &Upstream{cfg: cfg}
 	u.section = section{cfg: &u.cfg, reg: reg}
 	u.standing = standing{tell: cfg.Status, logger: cfg.Logger, status: Status{Server: cfg.Name}}
-	u.dialer = dialer{cfg: &u.cfg, said: &wire.LastLines{}}
+	u.dialer = dialer{
+		cfg: &u.cfg, said: &wire.LastLines{}, logs: rate.Sometimes{Interval: logInterval},
+	}
 	life, end := context.WithCancel(context.Background())
 	u.watches = watches{
 		life: life, end: end,

@@ -78,7 +78,6 @@ func NewHTTP(at Site, up Events) *HTTP {
 	l := &HTTP{
 		sender: sender{at.Client, at.Credential}, up: up, target: at.URL, base: baseHeader(at),
 		read: reader{up.Count, at.Throttle, at.Turns}, memory: at.Memory, background: newBackground(up),
-		calls: underway{all: map[mcp.ID]func(*mcp.Message){}},
 	}
 	l.state.Store(l.newSession("", ""))
 	return l

@@ -87,22 +87,15 @@ func owner(m *mcp.Message) mcp.ID {
 // notifications. A server may send the progress of a request on another stream than the
 // request's own, as mcp-go does on whichever is free; the progress token says whose it
 // is. It is safe for concurrent use.
-type underway struct {
-	mu  sync.Mutex // guards the field below
-	all map[mcp.ID]func(*mcp.Message)
-}
+type underway struct{ all sync.Map } // mcp.ID → func(*mcp.Message)
 
 // add makes a request known until end is called. After that its Notify is not called any
 // more.
 func (u *underway) add(ctx context.Context, out *Request) (end func()) {
 	out.setFinished(false) // it may be sent once more, because its session was forgotten
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.all[out.ID] = func(m *mcp.Message) { out.deliver(ctx, m) }
+	u.all.Store(out.ID, func(m *mcp.Message) { out.deliver(ctx, m) })
 	return func() {
-		u.mu.Lock()
-		delete(u.all, out.ID)
-		u.mu.Unlock()
+		u.all.Delete(out.ID)
 		out.setFinished(true)
 	}
 }
@@ -113,12 +106,9 @@ func (u *underway) tell(m *mcp.Message) bool {
 	if m.Method != mcp.NotifyProgress {
 		return false
 	}
-	u.mu.Lock()
-	deliver := u.all[owner(m)]
-	u.mu.Unlock()
-	if deliver == nil {
-		return false
+	deliver, known := u.all.Load(owner(m))
+	if known {
+		deliver.(func(*mcp.Message))(m)
 	}
-	deliver(m)
-	return true
+	return known
 }

@@ -106,7 +106,7 @@ func (n *node) acceptsArray(c *strictjson.Cursor) bool {
 // acceptsString decides a string without escapes. One with escapes is only decided where
 // any string will do.
 func (n *node) acceptsString(quoted []byte) bool {
-	if n.allowed == nil && n.pattern == nil && !n.bounds.text.has {
+	if n.allowed == nil && n.pattern == nil && n.bounds.text == (span{}) {
 		return true
 	}
 	text, ok := plain(quoted)
@@ -116,7 +116,7 @@ func (n *node) acceptsString(quoted []byte) bool {
 	if n.allowed != nil && !n.allowed[string(quoted[:len(quoted)-1])] {
 		return false
 	}
-	if n.bounds.text.has && !n.bounds.text.holds(utf8.RuneCount(text)) {
+	if n.bounds.text != (span{}) && !n.bounds.text.holds(utf8.RuneCount(text)) {
 		return false
 	}
 	return n.pattern == nil || n.pattern.Match(text)

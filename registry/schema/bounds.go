@@ -15,43 +15,23 @@ type bounds struct {
 	limits               []limit
 }
 
-// counts are the keywords that count what the fast path counts too: the span of each, and
-// whether the keyword is its upper end. Those of contains only the library decides.
-var counts = map[string]struct {
-	of    func(*bounds) *span
-	upper bool
-}{
-	"minLength": {textOf, false}, "maxLength": {textOf, true},
-	"minItems": {itemsOf, false}, "maxItems": {itemsOf, true},
-	"minProperties": {membersOf, false}, "maxProperties": {membersOf, true},
-}
-
-func textOf(b *bounds) *span    { return &b.text }
-func itemsOf(b *bounds) *span   { return &b.items }
-func membersOf(b *bounds) *span { return &b.members }
-
 // span is a range of counts, both ends included. The zero span holds every count.
 type span struct {
 	least, most int
-	has         bool // there is a limit at all
 	hasMost     bool // most is a limit, not merely unset
 }
 
-func (s span) holds(count int) bool {
-	return !s.has || count >= s.least && (!s.hasMost || count <= s.most)
-}
+func (s span) holds(count int) bool { return count >= s.least && (!s.hasMost || count <= s.most) }
 
-// count notes a keyword that counts.
+// count notes a keyword that counts. Those of contains only the library decides.
 func (b *bounds) count(keyword string, value int) {
-	kind, known := counts[keyword]
-	if !known {
-		return
-	}
-	s := kind.of(b)
-	if s.has = true; kind.upper {
-		s.most, s.hasMost = value, true
-	} else {
+	s := map[string]*span{"Length": &b.text, "Items": &b.items, "Properties": &b.members}[keyword[3:]]
+	switch {
+	case s == nil:
+	case keyword[:3] == "min":
 		s.least = value
+	default:
+		s.most, s.hasMost = value, true
 	}
 }
 

@@ -73,7 +73,8 @@ func (s *Schema) ambiguous(value mcp.RawJSON, name string, b Budget) error {
 	if _, err := s.askWork(value, unenforced, name, b); err != nil {
 		return err
 	}
-	path, first, second := undeclaredTwins(new(strictjson.CursorOf(value)), s.root.inPlace(nil), nil)
+	at := s.root.reach(nil, (*edge).inPlace)
+	path, first, second := undeclaredTwins(new(strictjson.CursorOf(value)), at, nil)
 	if path == nil {
 		return nil
 	}

@@ -109,6 +109,25 @@ func (n *node) under(keyword string) []edge {
 	return slices.DeleteFunc(slices.Clone(n.edges), func(e edge) bool { return e.keyword != keyword })
 }
 
+// readable returns the subschemas that n leads to, whether or not they are enforced.
+func (n *node) readable() []edge { return slices.Concat(n.edges, n.unenforced) }
+
+// reach appends n and every node to which such edges lead from it. A node that is in all
+// already is not appended again.
+func (n *node) reach(all []*node, along func(*edge) bool) []*node {
+	if slices.Contains(all, n) {
+		return all
+	}
+	all = append(all, n)
+	edges := n.readable()
+	for i := range edges {
+		if along(&edges[i]) {
+			all = edges[i].to.reach(all, along)
+		}
+	}
+	return all
+}
+
 // rule returns the value of an assertion, nil when there is none.
 func (n *node) rule(keyword string) mcp.RawJSON { return strictjson.Find(n.rules, keyword) }
 

@@ -124,23 +124,8 @@ func below(at []*node, meets func(*edge) bool) (all []*node) {
 		edges := n.readable()
 		for i := range edges {
 			if meets(&edges[i]) {
-				all = edges[i].to.inPlace(all)
+				all = edges[i].to.reach(all, (*edge).inPlace)
 			}
-		}
-	}
-	return all
-}
-
-// inPlace appends n and every node that it leads to for the same value. A node that is in
-// all already is not appended again.
-func (n *node) inPlace(all []*node) []*node {
-	if slices.Contains(all, n) {
-		return all
-	}
-	all = append(all, n)
-	for _, e := range n.readable() {
-		if e.inPlace() {
-			all = e.to.inPlace(all)
 		}
 	}
 	return all

@@ -48,7 +48,7 @@ func weaken(root *node, nodes []*node) []string {
 	if !slices.ContainsFunc(nodes, func(n *node) bool { return len(n.gaps) > 0 || counts(n) }) {
 		return nil
 	}
-	passesOn := func(e edge) bool { return e.inPlace() && e.keyword != "not" }
+	passesOn := func(e *edge) bool { return e.inPlace() && e.keyword != "not" }
 	for n := range leading(nodes, counts, passesOn) {
 		n.takeOut("unevaluatedItems")
 	}
@@ -64,17 +64,17 @@ func weaken(root *node, nodes []*node) []string {
 	return gapsOf(root, nodes)
 }
 
-// anywhere follows every edge, for leading.
-func anywhere(edge) bool { return true }
+// anywhere follows every edge, for leading and reach.
+func anywhere(*edge) bool { return true }
 
 // leading returns the nodes that are starts, and those from which a path of such edges
 // leads to one.
-func leading(nodes []*node, starts func(*node) bool, along func(edge) bool) map[*node]bool {
+func leading(nodes []*node, starts func(*node) bool, along func(*edge) bool) map[*node]bool {
 	found := map[*node]bool{}
 	for changed := true; changed; {
 		changed = false
 		for _, n := range slices.Backward(nodes) { // what a node leads to mostly comes after it
-			leads := func(e edge) bool { return along(e) && found[e.to] }
+			leads := func(e edge) bool { return along(&e) && found[e.to] }
 			if !found[n] && (starts(n) || slices.ContainsFunc(n.edges, leads)) {
 				found[n], changed = true, true
 			}
@@ -142,29 +142,16 @@ func (n *node) remove(e edge) {
 	n.blind = n.blind || e.keyword != "not" // under not, nothing counts as evaluated
 }
 
-// readable returns the subschemas that n leads to, whether or not they are enforced.
-func (n *node) readable() []edge { return slices.Concat(n.edges, n.unenforced) }
-
 // gapsOf returns the gaps that a value can meet, in the order of the text. Those of
 // definitions to which nothing refers are not among them.
 func gapsOf(root *node, nodes []*node) []string {
-	met := map[*node]bool{root: true}
-	for open := []*node{root}; len(open) > 0; {
-		n := open[len(open)-1]
-		open = open[:len(open)-1]
-		for _, e := range n.readable() {
-			if !met[e.to] {
-				met[e.to] = true
-				open = append(open, e.to)
-			}
-		}
-	}
+	met := root.reach(nil, anywhere)
 	var described []string
 	more := 0
 	for _, n := range nodes {
 		for _, g := range n.gaps {
 			switch {
-			case !met[n]:
+			case !slices.Contains(met, n):
 			case len(described) == maxGaps:
 				more++
 			default:

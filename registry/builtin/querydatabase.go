@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -139,7 +140,8 @@ func newQueryDatabase(cfg Config) (registry.Func, error) {
 		})
 }
 
-// databaseTool makes a tool that uses the database which its argument of that name names.
+// databaseTool makes a tool that uses the database which its argument of that name names,
+// or the first one without it.
 func databaseTool(cfg Config,
 	use func(ctx context.Context, c *registry.Call, d namedSource) (mcp.Object, error),
 ) (registry.Func, error) {
@@ -148,22 +150,13 @@ func databaseTool(cfg Config,
 		return nil, err
 	}
 	return func(ctx context.Context, c *registry.Call) (mcp.Object, error) {
-		d, found := all.named(arguments(c).Text("database"))
-		if !found {
+		name := arguments(c).Text("database")
+		i := slices.IndexFunc(all, func(d namedSource) bool { return name == "" || d.name == name })
+		if i < 0 {
 			return mcp.Object{}, registry.Usagef("There is no such database; there are %s.", all.names())
 		}
-		return use(ctx, c, d)
+		return use(ctx, c, all[i])
 	}, nil
-}
-
-// named returns the database of that name, or the first one for "".
-func (all databases) named(name string) (namedSource, bool) {
-	for _, d := range all {
-		if name == "" || d.name == name {
-			return d, true
-		}
-	}
-	return namedSource{}, false
 }
 
 func (all databases) names() string {

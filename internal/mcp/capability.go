@@ -9,30 +9,22 @@ import "cmp"
 // can be asked the same have the same text and can share what is kept by it.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic#capabilities
 func CapabilitiesOf(revision string, declared Object) Object {
-	var asks byte
-	if elicitation := declared.Value("elicitation"); elicitation.IsObject() && revision >= Revision2506 {
-		asks |= asksElicitation
-		url := elicitation.Member("url").IsObject()
-		if elicitation.Member("form").IsObject() || !url || revision < Revision2511 {
-			asks |= asksForm // no mode, or a revision that had no modes, means forms
-		}
-		if url && revision >= Revision2511 {
-			asks |= asksURL
-		}
-	}
-	if declared.Value("roots").IsObject() {
-		asks |= asksRoots
-	}
-	if sampling := declared.Value("sampling"); sampling.IsObject() {
-		asks |= asksSampling
-		if sampling.Member("context").IsObject() && revision >= Revision2511 {
-			asks |= asksContext
-		}
-		if sampling.Member("tools").IsObject() && revision >= Revision2511 {
-			asks |= asksTools
+	return CapabilitiesIn(capabilityBits(revision, declared))
+}
+
+// capabilityBits returns what a client can be asked that declared this in a revision.
+func capabilityBits(revision string, declared Object) (bits byte) {
+	for i, one := range askable {
+		whole := declared.Value(one.name)
+		if revision >= one.since && whole.IsObject() &&
+			(one.part == "" || whole.Member(one.part).IsObject()) {
+			bits |= 1 << i
 		}
 	}
-	return CapabilitiesIn(asks)
+	if bits&asksElicitation != 0 && bits&asksURL == 0 {
+		bits |= asksForm // no mode, or a revision that had no modes, means forms
+	}
+	return bits
 }
 
 // What a client can be asked, as bits. Tickets of sessions have them: see server/ticket
@@ -48,16 +40,16 @@ const (
 	asksAll = 1<<iota - 1
 )
 
-// askable has the names for each bit, in the order of the canonical form. A part follows
-// the whole that it belongs to.
-var askable = [...]struct{ name, part string }{
-	{"elicitation", ""},
-	{"elicitation", "form"},
-	{"elicitation", "url"},
-	{"roots", ""},
-	{"sampling", ""},
-	{"sampling", "context"},
-	{"sampling", "tools"},
+// askable has the names for each bit, in the order of the canonical form, and the first
+// revision in which they mean something. A part follows the whole that it belongs to.
+var askable = [...]struct{ name, part, since string }{
+	{"elicitation", "", Revision2506},
+	{"elicitation", "form", Revision2506},
+	{"elicitation", "url", Revision2511},
+	{"roots", "", Revision2024},
+	{"sampling", "", Revision2024},
+	{"sampling", "context", Revision2511},
+	{"sampling", "tools", Revision2511},
 }
 
 // canonical has the form of CapabilitiesOf for each combination of bits. It is made once,
@@ -80,15 +72,7 @@ var canonical = func() (forms [asksAll + 1]Object) {
 func CapabilitiesIn(bits byte) Object { return canonical[bits&asksAll] }
 
 // CapabilityBits returns capabilities, in canonical form, as bits.
-func CapabilityBits(capabilities Object) (bits byte) {
-	for i, one := range askable {
-		whole := capabilities.Value(one.name)
-		if whole != nil && (one.part == "" || whole.Member(one.part) != nil) {
-			bits |= 1 << i
-		}
-	}
-	return bits
-}
+func CapabilityBits(capabilities Object) byte { return capabilityBits(LatestModern, capabilities) }
 
 // withPart returns capabilities together with the one of that name, and with that part of
 // it; "": with none.

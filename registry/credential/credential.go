@@ -156,13 +156,11 @@ func (impersonal) cacheKey(p *auth.Principal) CacheKey { return CacheKey{owner: 
 // For returns what a request on behalf of p carries, nil: nothing. A nil p is the gateway
 // itself. Errors are *Error, or that of ctx.
 func (s *Source) For(ctx context.Context, p *auth.Principal) (*Headers, error) {
-	switch {
-	case s == nil:
-		return nil, nil
-	case p == nil:
-		return s.common.headers(ctx, nil)
+	tenant := ""
+	if p != nil {
+		tenant = p.TenantID
 	}
-	return s.of(p.TenantID).headers(ctx, p)
+	return s.of(tenant).headers(ctx, p)
 }
 
 // Cached returns what a request carries that keeps a session of an owner alive. It asks

@@ -91,11 +91,11 @@ func (s *Source) withheld() []string {
 // vary makes what the source lists to clients that declare other extensions, and then
 // makes the set of the section what it lists to anybody.
 func (s *section) vary(b *builder) {
-	if !b.source.Apart.Any() {
+	if !b.source.Varying.Any() {
 		return
 	}
 	base := s.itemSet
-	s.apart, s.lists = b.source.Apart, map[mcp.Extensions]itemSet{b.source.Base: base}
+	s.varying, s.lists = b.source.Varying, map[mcp.Extensions]itemSet{b.source.Base: base}
 	b.again = true
 	refused := b.refusals
 	for _, variant := range b.source.Variants {

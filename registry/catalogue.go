@@ -29,8 +29,8 @@ type section struct {
 	itemSet // whatever the server lists to anybody
 	// the extensions on which its lists depend, and what it lists to clients by which of
 	// them they declare; none mostly
-	apart mcp.Extensions
-	lists map[mcp.Extensions]itemSet
+	varying mcp.Extensions
+	lists   map[mcp.Extensions]itemSet
 
 	listed                       [3]bool       // by listOf: the list was read, even if it was empty
 	reads, completes, subscribes bool          // as in Source
@@ -174,7 +174,7 @@ func (s *section) equal(other *section) bool {
 		s.completes == other.completes &&
 		s.subscribes == other.subscribes && s.timeout == other.timeout && s.announced == other.announced &&
 		s.reached == other.reached && s.extensions == other.extensions && s.unlisted == other.unlisted &&
-		s.apart == other.apart && s.itemSet.equal(&other.itemSet) &&
+		s.varying == other.varying && s.itemSet.equal(&other.itemSet) &&
 		s.personal == other.personal &&
 		s.renewed == other.renewed &&
 		maps.EqualFunc(s.lists, other.lists, func(a, b itemSet) bool { return a.equal(&b) })

@@ -84,10 +84,10 @@ type Call struct {
 	// with it after that, and releases it. nil: nothing is counted.
 	Memory *share.Reservation
 
-	// Pinned is set to true by a source whose result asks for something, when only this
+	// Sticky is set to true by a source whose result asks for something, when only this
 	// process can go on with the requestState in it. The source sets it before its Func
 	// returns, on the goroutine that called the Func. nil: nobody asks.
-	Pinned *bool
+	Sticky *bool
 
 	// Waited is where a source adds for how long the call waited before it was sent, on
 	// the goroutine that called the Func. nil: nobody asks.
@@ -153,11 +153,11 @@ type Source struct {
 	// it does not say.
 	SkillsFresh time.Time
 	Extensions  mcp.Extensions // those that the server declares and the gateway carries
-	// Apart are the extensions on which the server's lists depend. Then the lists above
+	// Varying are the extensions on which the server's lists depend. Then the lists above
 	// are for clients that declare Base of them, and Variants has those for others.
 	// Clients that declare a set that is in neither see all items.
-	Apart, Base mcp.Extensions
-	Variants    []Variant
+	Varying, Base mcp.Extensions
+	Variants      []Variant
 	// Withheld are own URIs of resources that Admit has quarantined. Such a resource
 	// cannot be read either, although it would be served if it were only missing in the
 	// list.
@@ -238,7 +238,7 @@ const (
 )
 
 // Variant is what a server lists to clients that declare these extensions of
-// Source.Apart, and no others of them. Its members are as in Source.
+// Source.Varying, and no others of them. Its members are as in Source.
 type Variant struct {
 	Declared                              mcp.Extensions
 	Tools                                 []Offer

@@ -22,7 +22,7 @@ func varied(name string) registry.Source {
 	apart := mcp.ExtensionsNamed(mcp.ExtensionApps)
 	same := defined(`{"name":"same","inputSchema":{"type":"object"}}`)
 	return registry.Source{
-		Name: name, Prefix: name, Apart: apart, Base: apart, Use: answer(name),
+		Name: name, Prefix: name, Varying: apart, Base: apart, Use: answer(name),
 		Tools: []registry.Offer{
 			same, defined(`{"name":"draw","inputSchema":{"type":"object"},"_meta":{"ui":{"resourceUri":"ui://v"}}}`),
 		},

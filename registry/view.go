@@ -38,7 +38,7 @@ type View struct {
 	open []string
 
 	catalogue *Catalogue     // that it is of
-	apart     mcp.Extensions // on which lists of its servers depend; none: see For
+	varying   mcp.Extensions // on which lists of its servers depend; none: see For
 	own       map[string]*Lists
 	variants  sync.Map // mcp.Extensions → *View, as For returns them
 }
@@ -74,9 +74,9 @@ func (c *Catalogue) newView(servers []string, declared *mcp.Extensions, own map[
 			s = s.offering(own[server])
 		}
 		if declared == nil {
-			v.apart = v.apart.With(s.apart)
-		} else if s.apart.Any() {
-			s.itemSet = s.offered(declared.Among(s.apart))
+			v.varying = v.varying.With(s.varying)
+		} else if s.varying.Any() {
+			s.itemSet = s.offered(declared.Among(s.varying))
 		}
 		v.sections[server] = s
 		v.order = append(v.order, server)
@@ -102,10 +102,10 @@ func (c *Catalogue) newView(servers []string, declared *mcp.Extensions, own map[
 // For returns the view of clients that declare these extensions: of each server what it
 // lists to such clients. Where no list depends on them, that is v.
 func (v *View) For(declared mcp.Extensions) *View {
-	if !v.apart.Any() {
+	if !v.varying.Any() {
 		return v
 	}
-	set := declared.Among(v.apart)
+	set := declared.Among(v.varying)
 	if view, ok := v.variants.Load(set); ok {
 		return view.(*View)
 	}
@@ -116,11 +116,11 @@ func (v *View) For(declared mcp.Extensions) *View {
 // Variants returns the views of clients that declare each set of the extensions on which
 // lists of v depend; none where no list does.
 func (v *View) Variants() []*View {
-	if !v.apart.Any() {
+	if !v.varying.Any() {
 		return nil
 	}
 	var all []*View
-	for _, set := range v.apart.Sets() {
+	for _, set := range v.varying.Sets() {
 		all = append(all, v.For(set))
 	}
 	return all

@@ -228,7 +228,7 @@ servers:
   mod: {url: "https://mod.example/mcp"}
 `)
 		p.fleet.catalogue.Replace(registry.Source{
-			Name: "mod", Prefix: "mod", Extensions: apps, Apart: apps, Base: apps, Tools: offer("draw"),
+			Name: "mod", Prefix: "mod", Extensions: apps, Varying: apps, Base: apps, Tools: offer("draw"),
 			Variants: []registry.Variant{{Tools: offer("describe")}},
 		})
 		sides = append(sides, p)

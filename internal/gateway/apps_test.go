@@ -281,8 +281,8 @@ func TestOwnNamesOfAppsAreNoNamesOfAnnouncedTools(t *testing.T) {
 func TestHeadersRepeatWhatTheListOfAClientSays(t *testing.T) {
 	b, seen := newAppBench(t, everyItem, "mod")
 	source := appServer("mod", seen)
-	source.Apart = mcp.ExtensionsNamed(mcp.ExtensionApps)
-	source.Base = source.Apart
+	source.Varying = mcp.ExtensionsNamed(mcp.ExtensionApps)
+	source.Base = source.Varying
 	source.Variants = []registry.Variant{{Tools: []registry.Offer{{
 		Definition: object(`{"name":"draw","inputSchema":{"type":"object","properties":{"at":{"type":"string",` +
 			`"x-mcp-header":"At"}}}}`),
@@ -305,8 +305,8 @@ func TestHeadersRepeatWhatTheListOfAClientSays(t *testing.T) {
 func TestClientsAreToldOfTheirOwnLists(t *testing.T) {
 	b, seen := newAppBench(t, everyItem, "mod")
 	source := appServer("mod", seen)
-	source.Apart = mcp.ExtensionsNamed(mcp.ExtensionApps)
-	source.Base = source.Apart
+	source.Varying = mcp.ExtensionsNamed(mcp.ExtensionApps)
+	source.Base = source.Varying
 	plain := func(names ...string) (digests Digests) {
 		offers := make([]registry.Offer, 0, len(names))
 		for _, name := range names {
@@ -353,8 +353,8 @@ func TestClientsAreToldOfTheirOwnLists(t *testing.T) {
 func TestClientsSubscribeToWhatTheyList(t *testing.T) {
 	b, l := newLibrary(t)
 	source := l.source("lib")
-	source.Apart = mcp.ExtensionsNamed(mcp.ExtensionApps)
-	source.Base = source.Apart
+	source.Varying = mcp.ExtensionsNamed(mcp.ExtensionApps)
+	source.Base = source.Varying
 	source.Variants = []registry.Variant{{Tools: source.Tools, Resources: source.Resources}}
 	source.Resources = append(source.Resources, object(`{"name":"c","uri":"file:///c//d"}`))
 	b.replace(t, source)

@@ -67,8 +67,8 @@ func (p *pair) parks(answer func(context.Context, *registry.Call) (mcp.Object, e
 		if round > 1 {
 			return answer(ctx, c)
 		}
-		if c.Pinned != nil {
-			*c.Pinned = true
+		if c.Sticky != nil {
+			*c.Sticky = true
 		}
 		return object(
 			fmt.Sprintf(`{"resultType":"input_required","inputRequests":{%s},"requestState":"parked %d"}`,

@@ -253,7 +253,7 @@ func (c *call) use() *registry.Call {
 		Filter:       mentionFilter{c},
 		Tasks:        c.tasks,
 		Memory:       c.request.Memory,
-		Pinned:       &c.pinned,
+		Sticky:       &c.pinned,
 		Waited:       &c.request.Waited.Waited,
 	}
 	if c.isNewer() && c.task != nil {

@@ -42,9 +42,9 @@ type Extension struct {
 	// ListsAlike tells that servers list the same to clients with it and without: it has
 	// lists of its own, or none.
 	ListsAlike bool
-	// Apart tells that it is negotiated by other means than Extensions: the one that
-	// tasks are has two forms (see Tasks).
-	Apart bool
+	// OwnNegotiation tells that it is negotiated by other means than Extensions: the one
+	// that tasks are has two forms (see Tasks).
+	OwnNegotiation bool
 	// Older says what a client without it gets in its place.
 	Older string
 }
@@ -81,7 +81,7 @@ var extensions = []Extension{
 			MethodTasksGet, MethodTasksUpdate, MethodTasksCancel,
 			NotifyTasks,
 		},
-		Meta: []string{MetaRelatedTask}, Settings: RawJSON("{}"), Apart: true,
+		Meta: []string{MetaRelatedTask}, Settings: RawJSON("{}"), OwnNegotiation: true,
 		Older: "the result, when it is there",
 	},
 	{
@@ -255,7 +255,7 @@ const (
 	// of a session, see seal.MaxPlain
 	maxPassed  = 512
 	maxUnknown = 8 // identifiers of others that are told
-	maxApart   = 3 // extensions by which lists of a server are kept apart
+	maxVarying = 3 // extensions on which lists of a server may depend
 )
 
 // ExtensionTable says which extensions a gateway carries: those that it knows and those
@@ -293,7 +293,7 @@ func (t *ExtensionTable) Find(id string) *Extension {
 func (t *ExtensionTable) All() Extensions {
 	var all Object
 	for _, row := range t.Rows() {
-		if !row.Apart {
+		if !row.OwnNegotiation {
 			settings := row.Settings
 			if settings == nil {
 				settings = RawJSON("{}")
@@ -304,19 +304,20 @@ func (t *ExtensionTable) All() Extensions {
 	return extensionsOf(all)
 }
 
-// ListsApart returns those of the extensions that a server may list other items for to
+// Varying returns those of the extensions that a server may list other items for to
 // clients that declare them, with settings that say nothing. Of the table there are
-// maxApart, those that are known first: each doubles how often lists are read.
-func (t *ExtensionTable) ListsApart(declared Extensions) Extensions {
-	var apart []string
+// maxVarying, those that are known first: each doubles how often lists are read.
+func (t *ExtensionTable) Varying(declared Extensions) Extensions {
+	var varying []string
 	for _, known := range []bool{true, false} {
 		for _, row := range t.Rows() {
-			if known == (row.Settings != nil) && !row.Apart && !row.ListsAlike && len(apart) < maxApart {
-				apart = append(apart, row.ID)
+			if known == (row.Settings != nil) && !row.OwnNegotiation && !row.ListsAlike &&
+				len(varying) < maxVarying {
+				varying = append(varying, row.ID)
 			}
 		}
 	}
-	return ExtensionsNamed(apart...).Among(declared)
+	return ExtensionsNamed(varying...).Among(declared)
 }
 
 // OfClient returns which extensions a client declares that are carried, and the
@@ -368,7 +369,7 @@ func (t *ExtensionTable) of(declared RawJSON,
 			if len(unknown) < maxUnknown {
 				unknown = append(unknown, id)
 			}
-		case row.Apart:
+		case row.OwnNegotiation:
 		case row.Settings == nil: // let through as it is
 			if passed += len(id) + len(value) + len(`"":,`); passed <= maxPassed {
 				allowed = allowed.With(id, value)

@@ -71,14 +71,14 @@ var _ kind = (*identities)(nil)
 
 // identity is that of one caller, or of the gateway itself.
 type identity struct {
-	visit
+	validity
 	cell cell
 	ask  func(context.Context) (issued, error) // signs another one
 }
 
 func newIdentities(spec *Identity, l *life) *identities {
 	all := &identities{
-		life: l, spec: spec, cache: NewCache(func(one *identity) bool { return one.over(l.cfg.Now()) }),
+		life: l, spec: spec, cache: NewCache(func(one *identity) bool { return one.expired(l.cfg.Now()) }),
 	}
 	all.own = all.identityWith(map[string]any{"sub": l.cfg.Issuer})
 	return all
@@ -108,7 +108,7 @@ func (all *identities) headers(ctx context.Context, p *auth.Principal) (*Headers
 		return all.own.current(ctx)
 	}
 	one := all.cache.At(all.cacheKey(p), func() *identity { return all.identityOf(p) })
-	one.comes(p.Expiry)
+	one.extend(p.Expiry)
 	return one.current(ctx)
 }
 
@@ -119,7 +119,7 @@ func (all *identities) cacheKey(p *auth.Principal) CacheKey {
 // cached returns the identity of an owner that was used last, as long as the token is good
 // with which its caller came.
 func (all *identities) cached(ctx context.Context, owner auth.Owner) (*Headers, error) {
-	if one := all.cache.of(owner); one != nil && !one.over(all.life.cfg.Now()) {
+	if one := all.cache.of(owner); one != nil && !one.expired(all.life.cfg.Now()) {
 		return one.current(ctx)
 	}
 	return nil, &Error{FaultMissing, errUnheld}

@@ -81,19 +81,19 @@ var _ kind = (*exchanges)(nil)
 
 // exchanged is what was given for one token of a caller, or one sign-in.
 type exchanged struct {
-	visit
+	validity
 	cell cell
 }
 
-// visit is how long the token is good with which a caller came. It is safe for concurrent
-// use.
-type visit struct {
+// validity is how long the token is good with which a caller came. It is safe for
+// concurrent use.
+type validity struct {
 	mu     sync.Mutex // guards the field below
 	expiry time.Time  // of the latest token with which the caller came; zero: it has none
 }
 
-// comes notes until when the token is good with which the caller comes.
-func (v *visit) comes(expiry time.Time) {
+// extend notes until when the token is good with which the caller comes.
+func (v *validity) extend(expiry time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if expiry.After(v.expiry) {
@@ -101,8 +101,8 @@ func (v *visit) comes(expiry time.Time) {
 	}
 }
 
-// over tells whether the token has expired with which the caller came last.
-func (v *visit) over(now time.Time) bool {
+// expired tells whether the token has expired with which the caller came last.
+func (v *validity) expired(now time.Time) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return !v.expiry.IsZero() && !now.Before(v.expiry)
@@ -120,7 +120,9 @@ func newExchanges(spec *Exchange, l *life) *exchanges {
 	own.shared(spec)
 	return &exchanges{
 		life: l, spec: spec, endpoint: own.endpoint, own: own,
-		cache: NewCache(func(one *exchanged) bool { return one.over(l.cfg.Now()) && one.cell.peek() == nil }),
+		cache: NewCache(func(one *exchanged) bool {
+			return one.expired(l.cfg.Now()) && one.cell.peek() == nil
+		}),
 	}
 }
 
@@ -142,7 +144,7 @@ func (x *exchanges) headers(ctx context.Context, p *auth.Principal) (*Headers, e
 		common := x.life.newCommon(x.spec, p.TenantID, share.User(p.User()), at.token)
 		return &exchanged{cell: cell{life: x.life, common: common, traced: true}}
 	})
-	one.comes(p.Expiry)
+	one.extend(p.Expiry)
 	return one.cell.get(ctx, func(ctx context.Context) (issued, error) {
 		token, err := p.SubjectToken(ctx)
 		switch {
@@ -163,7 +165,7 @@ func (x *exchanges) cacheKey(p *auth.Principal) CacheKey {
 
 // cached returns what was given last for a token of the owner, if both are still good.
 func (x *exchanges) cached(_ context.Context, owner auth.Owner) (*Headers, error) {
-	if one := x.cache.of(owner); one != nil && !one.over(x.life.cfg.Now()) {
+	if one := x.cache.of(owner); one != nil && !one.expired(x.life.cfg.Now()) {
 		if g := one.cell.peek(); g != nil {
 			return g, nil
 		}

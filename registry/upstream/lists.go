@@ -42,7 +42,7 @@ type lists struct {
 	declared mcp.Extensions
 	// the extensions on which lists may depend, and the lists of clients that declare
 	// others of them than conn does; none mostly, see variant.go
-	apart    mcp.Extensions
+	varying  mcp.Extensions
 	variants []*lists
 }
 

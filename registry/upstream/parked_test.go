@@ -43,7 +43,7 @@ func TestTrap08_QuestionsAreRounds(t *testing.T) {
 			responses, state := "", ""
 			for _, want := range []bool{true, true, false} {
 				stays, c := false, alice.call(t, "", responses, state, nil)
-				c.Pinned = &stays
+				c.Sticky = &stays
 				asked, next, got, err := r.round(t.Context(), "twice", c)
 				if err != nil || stays != want {
 					t.Fatalf("got %s, %q, %v, stays %v, want %v", asked.JSON(), got, err, stays, want)

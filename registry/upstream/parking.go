@@ -326,8 +326,8 @@ func (d *parkedCall) park(c *registry.Call) (mcp.Object, error) {
 		return mcp.Object{}, nil
 	}
 	d.slotRetained = d.slotRetained || release != nil
-	if c.Pinned != nil {
-		*c.Pinned = true // the state leads to a parked call of this process
+	if c.Sticky != nil {
+		*c.Sticky = true // the state leads to a parked call of this process
 	}
 	return inputRequired(requests, state), nil
 }

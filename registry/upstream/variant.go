@@ -32,7 +32,7 @@ func (l *lists) dependsOn() mcp.Extensions {
 	if l.apps {
 		has = has.With(mcp.ExtensionsNamed(mcp.ExtensionApps))
 	}
-	return l.conn.cfg.Extensions.ListsApart(has)
+	return l.conn.cfg.Extensions.Varying(has)
 }
 
 // base returns which of the extensions on which lists depend conn declares.
@@ -40,7 +40,7 @@ func (l *lists) base() mcp.Extensions {
 	if l.conn.bare() {
 		return mcp.Extensions{}
 	}
-	return l.apart
+	return l.varying
 }
 
 // bare tells whether the connection declares nothing: it is a session that serves
@@ -56,7 +56,7 @@ func (c *connection) isCommon() bool {
 // declaring returns what a client declares to the server that has of the extensions on
 // which lists depend those of the variant, in the place of conn.
 func (l *lists) declaring(v *lists) mcp.Object {
-	missing := l.apart.Without(v.declared)
+	missing := l.varying.Without(v.declared)
 	if l.conn.bare() {
 		return l.conn.cfg.Extensions.All().Without(missing).Adding(mcp.Object{})
 	}
@@ -65,12 +65,12 @@ func (l *lists) declaring(v *lists) mcp.Object {
 
 // setVariants makes the variants fit the extensions on which lists depend now.
 func (l *lists) setVariants() {
-	apart := l.dependsOn()
-	if apart == l.apart {
+	varying := l.dependsOn()
+	if varying == l.varying {
 		return
 	}
-	l.apart, l.variants, l.changed, l.stale = apart, nil, everyTopic, true
-	for _, set := range apart.Sets() {
+	l.varying, l.variants, l.changed, l.stale = varying, nil, everyTopic, true
+	for _, set := range varying.Sets() {
 		v := newLists(l.conn, nil)
 		v.declared = set
 		if v.ask = l.conn.peer.as(l.declaring(v)); v.ask != nil && set != l.base() {
@@ -125,7 +125,7 @@ func (l *lists) vary(s *registry.Source) {
 	if !slices.ContainsFunc(l.variants, func(v *lists) bool { return v.isKnown() && l.differs(v) }) {
 		return
 	}
-	s.Apart, s.Base = l.apart, l.base()
+	s.Varying, s.Base = l.varying, l.base()
 	for _, v := range l.variants {
 		if !v.isKnown() {
 			continue

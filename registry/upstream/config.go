@@ -214,7 +214,3 @@ const (
 	Paced     = wire.Paced
 	Flooded   = wire.Flooded
 )
-
-// CheckCommand tells why the program of a command that runs in dir (as Config.Dir) cannot
-// be started: it is not in PATH, or not at its path. nil: it can be started.
-func CheckCommand(command, dir string) error { return process.Check(command, dir) }

@@ -16,6 +16,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/process"
 )
 
 // TestStdioErasAreFoundByProbing starts servers that answer the first question in every
@@ -425,8 +426,8 @@ func TestCommandRunsInItsDirectory(t *testing.T) {
 		"./server": true, "./nothing": false, "sh": true,
 		"server": false, "/bin/sh": true,
 	} {
-		if err := upstream.CheckCommand(command, cfg.Dir); (err == nil) != found {
-			t.Errorf("CheckCommand(%q): got %v, want found: %t", command, err, found)
+		if err := process.Check(command, cfg.Dir); (err == nil) != found {
+			t.Errorf("Check(%q): got %v, want found: %t", command, err, found)
 		}
 	}
 }

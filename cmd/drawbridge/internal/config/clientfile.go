@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/process"
 )
 
 // Imported is what the JSON file says in which a client, an editor for example, lists its
@@ -78,7 +78,7 @@ func importServers(file string, data []byte, taken []string, env Environment) (I
 // checkCommand reports a command that is no program here, at its place.
 func (f *clientFile) checkCommand(s Server, m member) {
 	at := m.value.member("command")
-	if at == nil || upstream.CheckCommand(s.Command, s.Dir) == nil {
+	if at == nil || process.Check(s.Command, s.Dir) == nil {
 		return
 	}
 	f.Missing = append(f.Missing, at.problem(fmt.Sprintf(

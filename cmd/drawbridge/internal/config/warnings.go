@@ -18,7 +18,7 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/internal/gateway"
 	"github.com/drawbridge-mcp/drawbridge/internal/sanitize"
 	"github.com/drawbridge-mcp/drawbridge/registry"
-	"github.com/drawbridge-mcp/drawbridge/registry/upstream"
+	"github.com/drawbridge-mcp/drawbridge/registry/upstream/process"
 )
 
 // Judge returns the warnings of the config, sorted by place, together with one for each
@@ -197,7 +197,7 @@ func (r *reader) warnRecorded() {
 
 // warnCommand warns of a command that is no program here.
 func (r *reader) warnCommand(s *Server, at *node, within []*node) {
-	err, why := upstream.CheckCommand(s.Command, s.Dir), "it is not in PATH"
+	err, why := process.Check(s.Command, s.Dir), "it is not in PATH"
 	switch {
 	case err == nil:
 		return

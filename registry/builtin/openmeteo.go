@@ -105,17 +105,15 @@ func (m *openMeteo) weather(ctx context.Context, name string, imperial bool) (*g
 	if err != nil {
 		return nil, err
 	}
-	units := weatherUnits{"°C", "mm", "km/h"}
+	units, asked := weatherUnits{"°C", "mm", "km/h"}, weatherUnits{"celsius", "mm", "kmh"}
+	if imperial {
+		units, asked = weatherUnits{"°F", "inch", "mph"}, weatherUnits{"fahrenheit", "inch", "mph"}
+	}
 	query := url.Values{
 		"latitude": {coordinate(*where.Latitude)}, "longitude": {coordinate(*where.Longitude)},
 		"current": {weatherCurrent}, "timezone": {"auto"},
-		"temperature_unit": {"celsius"}, "wind_speed_unit": {"kmh"}, "precipitation_unit": {"mm"},
-	}
-	if imperial {
-		units = weatherUnits{"°F", "inch", "mph"}
-		query.Set("temperature_unit", "fahrenheit")
-		query.Set("wind_speed_unit", "mph")
-		query.Set("precipitation_unit", "inch")
+		"temperature_unit": {asked.Temperature}, "wind_speed_unit": {asked.WindSpeed},
+		"precipitation_unit": {asked.Precipitation},
 	}
 	var f forecast
 	if err := m.get(ctx, m.forecast, query, &f); err != nil {

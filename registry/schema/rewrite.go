@@ -1,11 +1,9 @@
 package schema
 
 import (
-	"bytes"
-	"slices"
 	"strconv"
 
-	"github.com/drawbridge-mcp/drawbridge/internal/strictjson"
+	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 )
 
 // rewrite writes the copy of a guarded schema that the library compiles. The copy means
@@ -23,7 +21,8 @@ import (
 //   - The subschemas of required properties have a default, because the library would
 //     otherwise check null against each that is missing, and keep what it found.
 func rewrite(root *node, nodes []*node) []byte {
-	w := &writer{}
+	var definitions []mcp.Member // what references need and the root does not hold
+	met := map[*node]bool{root: true}
 	for _, n := range nodes {
 		if n.anchor == "" {
 			continue
@@ -32,113 +31,73 @@ func rewrite(root *node, nodes []*node) []byte {
 		for top.parent != nil {
 			top = top.parent
 		}
-		if top != root && !slices.Contains(w.definitions, top) {
-			w.definitions = append(w.definitions, top)
+		if !met[top] {
+			met[top] = true
+			name := strconv.Itoa(len(definitions))
+			definitions = append(definitions, mcp.Member{Name: name, Value: top.rewritten(nil)})
 		}
 	}
-	w.schema(root, true)
-	return w.out
+	return root.rewritten(definitions)
 }
 
-type writer struct {
-	out         []byte
-	definitions []*node // what references need and the root does not hold
-}
-
-// key begins a member of an object.
-func (w *writer) key(name string) {
-	if last := w.out[len(w.out)-1]; last != '{' {
-		w.out = append(w.out, ',')
-	}
-	w.out = append(strictjson.AppendQuote(w.out, name), ':')
-}
-
-// schema writes one subschema, with the definitions when it is the root. The schema false
+// rewritten returns one subschema, with the definitions if there are any. The schema false
 // is written as {"not":{}} where a reference leads to it, because only an object can have
 // an anchor.
-func (w *writer) schema(n *node, isRoot bool) {
+func (n *node) rewritten(definitions []mcp.Member) mcp.RawJSON {
 	if n.never && n.anchor == "" {
-		w.out = append(w.out, "false"...)
-		return
+		return mcp.RawJSON("false")
 	}
-	w.out = append(w.out, '{')
+	var members []mcp.Member
 	if n.anchor != "" {
-		w.key("$anchor")
-		w.out = strictjson.AppendQuote(w.out, n.anchor)
+		members = append(members, mcp.Member{Name: "$anchor", Value: mcp.String(n.anchor)})
 	}
 	if n.never {
-		w.key("not")
-		w.out = append(w.out, "{}"...)
+		members = append(members, mcp.Member{Name: "not", Value: []byte("{}")})
 	}
-	if isRoot && len(w.definitions) > 0 {
-		w.key("$defs")
-		w.out = append(w.out, '{')
-		for i, top := range w.definitions {
-			w.key(strconv.Itoa(i))
-			w.schema(top, false)
-		}
-		w.out = append(w.out, '}')
+	if len(definitions) > 0 {
+		members = append(members, mcp.Member{Name: "$defs", Value: mcp.NewObject(definitions...).JSON()})
 	}
-	for _, r := range n.rules {
-		w.key(r.Name)
-		w.out = append(w.out, r.Value...)
-	}
-	w.edges(n)
-	w.out = append(w.out, '}')
-}
-
-// edges writes the keywords with subschemas. The edges of one keyword need not stand
-// together: all are written where the first one stands.
-func (w *writer) edges(n *node) {
+	members = append(members, n.rules...)
 	written := map[string]bool{}
-	for _, e := range n.edges {
-		if written[e.keyword] {
-			continue
-		}
-		written[e.keyword] = true
-		w.key(e.keyword)
-		switch e.keyword {
-		case "$ref":
-			w.out = strictjson.AppendQuote(w.out, "#"+e.to.anchor)
-		case "properties", "patternProperties", "dependentSchemas":
-			w.out = append(w.out, '{')
-			for _, other := range n.under(e.keyword) {
-				w.key(other.name)
-				w.schema(other.to, false)
-				if e.keyword == "properties" && n.named[other.name].required {
-					w.withDefault()
-				}
-			}
-			w.out = append(w.out, '}')
-		case "allOf", "anyOf", "oneOf", "prefixItems":
-			w.out = append(w.out, '[')
-			for i, other := range n.under(e.keyword) {
-				if i > 0 {
-					w.out = append(w.out, ',')
-				}
-				w.schema(other.to, false)
-			}
-			w.out = append(w.out, ']')
-		case "unevaluatedItems":
-			if e.to.never {
-				w.out = append(w.out, "false"...)
-				continue
-			}
-			w.out = append(w.out, `{"not":{"not":`...)
-			w.schema(e.to, false)
-			w.out = append(w.out, "}}"...)
-		default:
-			w.schema(e.to, false)
+	for i := range n.edges {
+		// The edges of one keyword need not stand together: all are written where the first
+		// one stands.
+		if e := &n.edges[i]; !written[e.keyword] {
+			written[e.keyword] = true
+			members = append(members, mcp.Member{Name: e.keyword, Value: n.rewrittenUnder(e)})
 		}
 	}
+	return mcp.NewObject(members...).JSON()
 }
 
-// withDefault gives the subschema that was just written a default, unless it is the
-// schema false.
-func (w *writer) withDefault() {
-	if object, is := bytes.CutSuffix(w.out, []byte("}")); is {
-		w.out = object
-		w.key("default")
-		w.out = append(w.out, "0}"...)
+// rewrittenUnder returns the value of a keyword with subschemas, of which first is the
+// first.
+func (n *node) rewrittenUnder(first *edge) mcp.RawJSON {
+	switch first.keyword {
+	case "$ref":
+		return mcp.String("#" + first.to.anchor)
+	case "properties", "patternProperties", "dependentSchemas":
+		var members []mcp.Member
+		for _, e := range n.under(first.keyword) {
+			value := e.to.rewritten(nil)
+			if object, is := mcp.ObjectOf(value); is &&
+				first.keyword == "properties" && n.named[e.name].required {
+				value = object.With("default", mcp.Int(0)).JSON()
+			}
+			members = append(members, mcp.Member{Name: e.name, Value: value})
+		}
+		return mcp.NewObject(members...).JSON()
+	case "allOf", "anyOf", "oneOf", "prefixItems":
+		var list []mcp.RawJSON
+		for _, e := range n.under(first.keyword) {
+			list = append(list, e.to.rewritten(nil))
+		}
+		return mcp.Array(list)
 	}
+	value := first.to.rewritten(nil)
+	if first.keyword == "unevaluatedItems" && !first.to.never {
+		inner := mcp.NewObject(mcp.Member{Name: "not", Value: value}).JSON()
+		value = mcp.NewObject(mcp.Member{Name: "not", Value: inner}).JSON()
+	}
+	return value
 }

@@ -198,10 +198,8 @@ func (e *explainer) surplus(n *node, path []string) {
 // failing.
 func (n *node) follow(f *fault) *node {
 	isOne := keywords[f.step].shape <= oneSchema // else the fault says which one
-	// not those that under returns, which are a copy: of many branches, each is followed
-	for i := range n.edges {
-		e := &n.edges[i]
-		if e.keyword == f.step && (isOne || e.pattern == nil && e.name == f.which || e.matches(f.which)) {
+	for e := range n.under(f.step) {
+		if isOne || e.pattern == nil && e.name == f.which || e.matches(f.which) {
 			return e.to
 		}
 	}
@@ -225,10 +223,8 @@ func (n *node) patternsOf(name string) (met []*node) {
 // least faults.
 func (e *explainer) alternatives(f *fault, n *node, keyword string, value any, path []string) {
 	branches := 0
-	for i := range n.edges { // under would copy them, and for each item that fails
-		if n.edges[i].keyword == keyword {
-			branches++
-		}
+	for range n.under(keyword) {
+		branches++
 	}
 	var failed, near []*fault
 	var wanted kinds
@@ -268,11 +264,8 @@ func (e *explainer) alternatives(f *fault, n *node, keyword string, value any, p
 // constants returns the values that the branches of a keyword have, as const; nil if one
 // of them has none.
 func (n *node) constants(keyword string) (values []mcp.RawJSON) {
-	for i := range n.edges {
-		if n.edges[i].keyword != keyword {
-			continue
-		}
-		value := n.edges[i].to.rule("const")
+	for e := range n.under(keyword) {
+		value := e.to.rule("const")
 		if value == nil {
 			return nil
 		}

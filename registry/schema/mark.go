@@ -29,10 +29,7 @@ func (s *Schema) HeaderMarks() (marks []HeaderMark, misplaced bool) {
 }
 
 func (n *node) appendMarks(marks []HeaderMark, path []string) []HeaderMark {
-	for _, e := range n.edges {
-		if e.keyword != "properties" {
-			continue
-		}
+	for e := range n.under("properties") {
 		inner := slices.Concat(path, []string{e.name})
 		if e.to.header != nil {
 			kind, _ := e.to.rule("type").Text()

@@ -2,6 +2,7 @@ package schema
 
 import (
 	"fmt"
+	"iter"
 	"regexp"
 	"slices"
 
@@ -104,9 +105,15 @@ func (n *node) child(keyword string) *node {
 	return nil
 }
 
-// under returns the edges of keyword in order.
-func (n *node) under(keyword string) []edge {
-	return slices.DeleteFunc(slices.Clone(n.edges), func(e edge) bool { return e.keyword != keyword })
+// under yields the edges of keyword in order. They may be changed meanwhile.
+func (n *node) under(keyword string) iter.Seq[*edge] {
+	return func(yield func(*edge) bool) {
+		for i := range n.edges {
+			if e := &n.edges[i]; e.keyword == keyword && !yield(e) {
+				return
+			}
+		}
+	}
 }
 
 // readable returns the subschemas that n leads to, whether or not they are enforced.

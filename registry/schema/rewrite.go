@@ -78,7 +78,7 @@ func (n *node) rewrittenUnder(first *edge) mcp.RawJSON {
 		return mcp.String("#" + first.to.anchor)
 	case "properties", "patternProperties", "dependentSchemas":
 		var members []mcp.Member
-		for _, e := range n.under(first.keyword) {
+		for e := range n.under(first.keyword) {
 			value := e.to.rewritten(nil)
 			if object, is := mcp.ObjectOf(value); is &&
 				first.keyword == "properties" && n.named[e.name].required {
@@ -89,7 +89,7 @@ func (n *node) rewrittenUnder(first *edge) mcp.RawJSON {
 		return mcp.NewObject(members...).JSON()
 	case "allOf", "anyOf", "oneOf", "prefixItems":
 		var list []mcp.RawJSON
-		for _, e := range n.under(first.keyword) {
+		for e := range n.under(first.keyword) {
 			list = append(list, e.to.rewritten(nil))
 		}
 		return mcp.Array(list)

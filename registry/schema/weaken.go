@@ -110,10 +110,8 @@ func (n *node) loosen(weak map[*node]bool) {
 		n.takeOut("oneOf")
 		return
 	}
-	for i := range n.edges {
-		if n.edges[i].keyword == "oneOf" {
-			n.edges[i].keyword = "anyOf"
-		}
+	for e := range n.under("oneOf") {
+		e.keyword = "anyOf"
 	}
 	n.gaps = append(n.gaps, gap{"oneOf", "several branches may match, since one of them " + hangs})
 }

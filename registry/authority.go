@@ -19,6 +19,10 @@ import (
 // https://url.spec.whatwg.org/#special-scheme
 var defaultPorts = map[string]string{"http": "80", "ws": "80", "https": "443", "wss": "443", "ftp": "21"}
 
+// kindFile is the kind of schemes whose URIs name files, so that a host in them means
+// nothing to most programs.
+const kindFile = "file"
+
 // hasOneOrigin tells whether scheme, host and port are spelt in the one way that all
 // programs agree on, in uri and in each URI with // that stands within it, as in
 // docs://https://example.com/. That way is
@@ -66,7 +70,7 @@ func hasOneAuthority(scheme, rest string) bool {
 	kind := kindOf(scheme)
 	defaultPort, ofWeb := defaultPorts[kind]
 	switch {
-	case IsFile(scheme):
+	case kind == kindFile:
 		return hierarchical && authority == "" && strings.HasPrefix(path, "/") && !hasBarForColon(path)
 	case ofWeb:
 		host, port, ok := cutPort(authority)
@@ -101,20 +105,12 @@ func wrapsOneOrigin(scheme, rest string) bool {
 // git+https.
 func kindOf(scheme string) string { return scheme[strings.LastIndexByte(scheme, '+')+1:] }
 
-// DefaultPort returns the port that URIs with that scheme mean when they name none, ""
-// when nobody knows one.
-func DefaultPort(scheme string) string { return defaultPorts[kindOf(scheme)] }
-
-// IsFile tells whether URIs with that scheme name files, so that a host in them means
-// nothing to most programs.
-func IsFile(scheme string) bool { return kindOf(scheme) == "file" }
-
 // isOfEveryProgram tells whether every program knows the scheme. Only such a scheme is
 // told from a host at the beginning of an authority; any other one could be a host with
 // an empty port, which is a second spelling.
 func isOfEveryProgram(scheme string) bool {
 	kind := strings.ToLower(kindOf(scheme))
-	return kind == "file" || defaultPorts[kind] != ""
+	return kind == kindFile || defaultPorts[kind] != ""
 }
 
 // cutAuthority splits what follows the colon behind a scheme. hierarchical is false when

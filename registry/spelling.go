@@ -97,11 +97,11 @@ func usualAuthority(scheme, authority string) string {
 	if number, err := strconv.ParseUint(port, 10, 16); err == nil {
 		port = strconv.FormatUint(number, 10)
 	}
-	starred := strings.Contains(host, "*")
+	starred, kind := strings.Contains(host, "*"), kindOf(scheme)
 	switch {
-	case IsFile(scheme) && !starred:
+	case kind == kindFile && !starred:
 		return ""
-	case port == "" || port == DefaultPort(scheme) && !starred:
+	case port == "" || port == defaultPorts[kind] && !starred:
 		return host
 	}
 	return host + ":" + port

@@ -31,7 +31,7 @@ func AppendVisible(dst, data []byte) []byte {
 		}
 		r, size := utf8.DecodeRune(data[i:])
 		if r == utf8.RuneError && size == 1 || Hidden(r) {
-			dst = AppendEscape(append(dst, data[copied:i]...), r)
+			dst = appendEscape(append(dst, data[copied:i]...), r)
 			copied = i + size
 		}
 		i += size
@@ -77,12 +77,12 @@ func appendShortEscape(dst []byte, r rune) []byte {
 	case '\t':
 		return append(dst, `\t`...)
 	}
-	return AppendEscape(dst, r)
+	return appendEscape(dst, r)
 }
 
-// AppendEscape appends r as an escape of JSON, or as the two of a surrogate pair beyond
+// appendEscape appends r as an escape of JSON, or as the two of a surrogate pair beyond
 // U+FFFF.
-func AppendEscape(dst []byte, r rune) []byte {
+func appendEscape(dst []byte, r rune) []byte {
 	high, low := utf16.EncodeRune(r)
 	if high == unicode.ReplacementChar {
 		return appendUnit(dst, r)

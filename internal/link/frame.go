@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -68,29 +69,28 @@ func readLength(in *bufio.Reader) (int, error) {
 	return int(length), err
 }
 
-// readHead reads a head. All texts are parts of one piece of memory, and all lists of
-// values of another.
+// readHead reads a head. All texts are parts of one piece of memory, and the values of
+// headers that come once of another.
 func readHead(in *bufio.Reader, placed ...*string) (http.Header, error) {
-	rest, err := readTexts(in)
+	head, err := readTexts(in)
 	if err != nil {
 		return nil, err
 	}
-	n, ok := countTexts(rest)
-	if n -= len(placed); !ok || n < 0 || n%2 != 0 {
+	texts, err := allTexts(head)
+	if err != nil || len(texts) < len(placed) || (len(texts)-len(placed))%2 != 0 {
 		return nil, errForm
 	}
-	for _, into := range placed {
-		*into, rest, _ = cutText(rest)
+	for i, into := range placed {
+		*into = texts[i]
 	}
-	header, values := make(http.Header, n/2), make([]string, n/2)
-	name, first := "", 0 // of the values of that name, which stand together
-	for i := range values {
-		before := name
-		if name, rest, _ = cutText(rest); name != before {
-			first = i
+	pairs := texts[len(placed):]
+	header := make(http.Header, len(pairs)/2)
+	for pair := range slices.Chunk(pairs, 2) {
+		if name := pair[0]; header[name] == nil {
+			header[name] = pair[1:]
+		} else {
+			header[name] = append(header[name], pair[1])
 		}
-		values[i], rest, _ = cutText(rest)
-		header[name] = values[first : i+1 : i+1]
 	}
 	return header, nil
 }
@@ -121,17 +121,12 @@ func readTexts(in *bufio.Reader) (string, error) {
 	return texts.String(), nil
 }
 
-// countTexts returns how many texts stand one behind the other. It is false if something
-// else does.
-func countTexts(s string) (n int, ok bool) {
-	for ok = true; ok && s != ""; n++ {
-		_, s, ok = cutText(s)
-	}
-	return n, ok
-}
+// usualTexts is how many texts a head has at most, as a rule.
+const usualTexts = 32
 
 // allTexts returns the texts that stand one behind the other.
-func allTexts(s string) (all []string, err error) {
+func allTexts(s string) ([]string, error) {
+	all := make([]string, 0, usualTexts)
 	for s != "" {
 		text, rest, ok := cutText(s)
 		if !ok {

@@ -83,11 +83,11 @@ func (s *Store) Do(ctx context.Context, c Command) (Reply, error) {
 // size returns how many bytes the command and its answer carry.
 func (c *Command) size() int { return bytesOf(c.Args) + c.Answer }
 
-// build returns the command as the library wants it. If it is apart, it goes on a
+// build returns the command as the library wants it. If it is dedicated, it goes on a
 // connection of its own.
-func (c *Command) build(client rueidis.Client, apart bool) rueidis.Completed {
+func (c *Command) build(client rueidis.Client, dedicated bool) rueidis.Completed {
 	command := client.B().Arbitrary(c.Name).Keys(c.Key).Args(c.Args...)
-	if apart {
+	if dedicated {
 		return command.Blocking()
 	}
 	return command.Build()
@@ -151,10 +151,10 @@ func (s *Store) each(ctx context.Context, commands []Command) ([]answer, error) 
 	}
 	var answers []answer // of the goroutine, until that is over
 	over, err := s.askSized(ctx, commands[0].Key, size,
-		func(ctx context.Context, client rueidis.Client, apart bool) error {
+		func(ctx context.Context, client rueidis.Client, dedicated bool) error {
 			built := make([]rueidis.Completed, len(commands))
 			for i := range commands {
-				built[i] = commands[i].build(client, apart)
+				built[i] = commands[i].build(client, dedicated)
 			}
 			answers = make([]answer, len(built))
 			var first error
@@ -259,10 +259,10 @@ func (p *Script) runFor(ctx context.Context, s *Store, answer int, keys, args []
 func (p *Script) run(ctx context.Context, s *Store, size int, keys, args []string) (Reply, error) {
 	var said answer // of the goroutine, until that is over
 	_, err := s.askSized(ctx, keys[0], bytesOf(args)+size,
-		func(ctx context.Context, client rueidis.Client, apart bool) error {
-			said = answerOf(p.exec(ctx, client, apart, keys, args))
+		func(ctx context.Context, client rueidis.Client, dedicated bool) error {
+			said = answerOf(p.exec(ctx, client, dedicated, keys, args))
 			for errorCode(said.err) == "TRYAGAIN" && pace.Wait(ctx, againAfter) {
-				said = answerOf(p.exec(ctx, client, apart, keys, args))
+				said = answerOf(p.exec(ctx, client, dedicated, keys, args))
 			}
 			return said.err
 		})
@@ -272,12 +272,12 @@ func (p *Script) run(ctx context.Context, s *Store, size int, keys, args []strin
 	return said.Reply, nil
 }
 
-// exec runs the script once. One that is apart is sent with its text, over a connection of
+// exec runs the script once. A dedicated one is sent with its text, over a connection of
 // its own.
-func (p *Script) exec(ctx context.Context, client rueidis.Client, apart bool, keys,
+func (p *Script) exec(ctx context.Context, client rueidis.Client, dedicated bool, keys,
 	args []string,
 ) rueidis.RedisResult {
-	if apart {
+	if dedicated {
 		return client.Do(ctx, client.B().Arbitrary("EVAL").Args(p.text,
 			strconv.Itoa(len(keys))).Keys(keys...).Args(args...).Blocking())
 	}

@@ -68,7 +68,7 @@ func (s *Server) answerPanic(x *exchange.Exchange, problem any) {
 func (s *Server) bounded(x *exchange.Exchange, r *http.Request) bool {
 	x.Reservation.Slot = &s.working
 	if x.Forwarded {
-		x.Reservation.Slot = &s.visiting
+		x.Reservation.Slot = &s.ofReplicas
 	}
 	switch {
 	case x.Reservation.Slot.Add(1) > int64(s.config.MaxRequests):

@@ -125,7 +125,7 @@ type Server struct {
 	legacy *legacy.Service
 
 	forwarder *forward.Forwarder
-	visiting  atomic.Int64 // requests in work that other replicas have forwarded
+	ofReplicas  atomic.Int64 // requests in work that other replicas have forwarded
 	parted    atomic.Bool  // no request that another replica forwards is answered any more
 
 	working atomic.Int64 // requests in work
@@ -345,7 +345,7 @@ func (s *Server) Wait(ctx context.Context) int {
 		}
 		s.exchanges.Log.LogAttrs(ctx, slog.LevelInfo, "waiting for calls", line...)
 	}
-	for s.working.Load()+s.visiting.Load() > 0 || s.exchanges.Jobs.Count() > 0 || s.desk.Ongoing() > 0 ||
+	for s.working.Load()+s.ofReplicas.Load() > 0 || s.exchanges.Jobs.Count() > 0 || s.desk.Ongoing() > 0 ||
 		s.streams.IsEnding() {
 		if !pace.Wait(ctx, waitStep) {
 			return s.exchanges.Jobs.End()

@@ -89,20 +89,20 @@ func (s *Service) HoldRoster() (release func()) { return s.sessions.Roster.Hold(
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http
 func (s *Service) Answer(x *exchange.Exchange, m *mcp.Message, body []byte) {
 	var l *sessions.Session
-	visits := s.isHome(m)
+	atHome := s.isHome(m)
 	switch {
 	case m.IsRequest() && m.Method == mcp.MethodInitialize:
 		s.initialize(x.Context(), x, m)
 	case x.LinkNote == noteFormer:
 		s.asFormer(x, m)
 	default:
-		l = s.find(x, m, body, visits)
+		l = s.find(x, m, body, atHome)
 	}
 	switch {
 	case l == nil: // it is answered
 	case !m.IsRequest():
 		x.Acknowledge(s.notified(x.Context(), x, l, m))
-	case s.legacyRequest(x, l, m, visits):
+	case s.legacyRequest(x, l, m, atHome):
 		s.Answer(x, m, body) // another replica has just taken the session over
 	}
 }
@@ -177,9 +177,9 @@ type legacyCall struct {
 
 // legacyRequest answers one request. The call goes on if the connection breaks, because
 // the client can resume. It has done nothing, and moved is true, if another replica has
-// taken the session over since it was found; visits as in Enter.
+// taken the session over since it was found; atHome as in Enter.
 func (s *Service) legacyRequest(x *exchange.Exchange, l *sessions.Session, m *mcp.Message,
-	visits bool,
+	atHome bool,
 ) (moved bool) {
 	if m.Method == mcp.MethodPing {
 		x.WriteJSON(http.StatusOK, mcp.AppendResult(nil, m.ID, mcp.Object{}))
@@ -187,7 +187,7 @@ func (s *Service) legacyRequest(x *exchange.Exchange, l *sessions.Session, m *mc
 	}
 	c := &legacyCall{}
 	j, p := &c.job, &c.reply
-	ctx, refused := s.beginLegacy(x.Outliving(), x, l, j, m.ID, visits)
+	ctx, refused := s.beginLegacy(x.Outliving(), x, l, j, m.ID, atHome)
 	switch {
 	case refused == exchange.ErrReplicas:
 		return true
@@ -225,13 +225,13 @@ func (s *Service) legacyRequest(x *exchange.Exchange, l *sessions.Session, m *mc
 // when the client cancels the request, its caller is not accepted any more, the session
 // ends, or the process stops.
 func (s *Service) beginLegacy(ctx context.Context, x *exchange.Exchange, l *sessions.Session, j *exchange.Job,
-	id mcp.ID, visits bool,
+	id mcp.ID, atHome bool,
 ) (context.Context, *exchange.Refusal) {
 	ctx, refused := s.exchanges.BeginJob(ctx, x, j, id)
 	if refused != nil {
 		return ctx, refused
 	}
-	if refused := l.Enter(j, visits, s.config.Others.IsThere); refused != nil {
+	if refused := l.Enter(j, atHome, s.config.Others.IsThere); refused != nil {
 		s.exchanges.Jobs.Finish(j)
 		return ctx, refused
 	}

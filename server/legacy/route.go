@@ -16,14 +16,14 @@ import (
 )
 
 // find returns the session that a request names, if this replica leads it, or if the
-// message visits: it is about something that is here, whoever leads. Otherwise the request
-// is answered, by the replica that leads the session or with a refusal.
-func (s *Service) find(x *exchange.Exchange, m *mcp.Message, body []byte, visits bool) (l *sessions.Session) {
+// message is at its home: it is about something that lives here, whoever leads. Otherwise
+// the request is answered, by the replica that leads the session or with a refusal.
+func (s *Service) find(x *exchange.Exchange, m *mcp.Message, body []byte, atHome bool) (l *sessions.Session) {
 	t, refused := s.sessions.Of(x)
 	switch {
 	case refused != nil:
-	case visits:
-		l, refused = s.sessions.Visit(x.Context(), t, x.Caller)
+	case atHome:
+		l, refused = s.sessions.AtHome(x.Context(), t, x.Caller)
 		if refused == nil && s.sessions.Shared && mcp.MethodOf(m.Method).Asks {
 			// or the answers of its client would not find who waits for them
 			l, refused = s.sessions.Enter(x.Context(), t, x.Caller)

@@ -11,15 +11,15 @@ import (
 )
 
 // Enter adds a job. Two jobs of a session at the same time must not have the same id. A
-// job that does not visit is for who leads the session, and refused as ErrReplicas if
+// job whose home is not here is for who leads the session, and refused as ErrReplicas if
 // another replica has taken that over since the session was found: who leads it has asked
 // which jobs there are, and would not know of this one. isThere tells whether a replica
 // lives: an id that the former primary had in flight is free when that is gone.
-func (l *Session) Enter(j *exchange.Job, visits bool, isThere func(replica.ID) bool) *exchange.Refusal {
+func (l *Session) Enter(j *exchange.Job, atHome bool, isThere func(replica.ID) bool) *exchange.Refusal {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case !l.leader.Here && !visits && l.Shared:
+	case !l.leader.Here && !atHome && l.Shared:
 		return exchange.ErrReplicas
 	case l.life.isOver():
 		return exchange.ErrSession

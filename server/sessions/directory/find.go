@@ -57,9 +57,9 @@ func (d *Directory) Find(x *exchange.Exchange) (l *sessions.Session, home replic
 	return l, "", refused
 }
 
-// Visit returns a session for what this replica has of it, a question or a task, whoever
+// AtHome returns a session for what this replica has of it, a question or a task, whoever
 // leads it.
-func (d *Directory) Visit(ctx context.Context, t *ticket.Ticket, c gateway.Caller) (*sessions.Session,
+func (d *Directory) AtHome(ctx context.Context, t *ticket.Ticket, c gateway.Caller) (*sessions.Session,
 	*exchange.Refusal,
 ) {
 	if !d.Shared {

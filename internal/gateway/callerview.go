@@ -75,7 +75,7 @@ func newCallerView(view *registry.View, allowed grants, compared bool) *callerVi
 	var shown []*registry.Tool // the same
 	for i, tool := range view.Tools {
 		mayUse, listed := allowed.of(i)
-		if !listed || isStranded(tool) {
+		if !listed || isUncallable(tool) {
 			continue
 		}
 		if mayUse {
@@ -287,9 +287,9 @@ type bitset string
 
 func (s bitset) has(i int) bool { return i/8 < len(s) && s[i/8]&(1<<(i%8)) != 0 }
 
-// isStranded tells whether nobody can call the tool, because it runs only as a task and
+// isUncallable tells whether nobody can call the tool, because it runs only as a task and
 // its server offers no tasks.
-func isStranded(tool *registry.Tool) bool { return tool.TaskOnly && tool.Tasks != mcp.TasksAsked }
+func isUncallable(tool *registry.Tool) bool { return tool.TaskOnly && tool.Tasks != mcp.TasksAsked }
 
 // itemsIn returns the items of a view, kind after kind: tools, prompts, resources,
 // templates and skills.

@@ -307,8 +307,8 @@ func (g *Gateway) Usable(p auth.Principal) ([]*registry.Item, error) {
 	view := g.tenantViewOf(&c).view
 	var items []*registry.Item
 	for i, item := range itemsIn(view) { // the tools first
-		stranded := i < len(view.Tools) && isStranded(view.Tools[i])
-		if !stranded && c.Tenant.allows(c.rules, item) {
+		uncallable := i < len(view.Tools) && isUncallable(view.Tools[i])
+		if !uncallable && c.Tenant.allows(c.rules, item) {
 			items = append(items, item)
 		}
 	}

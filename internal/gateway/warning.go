@@ -49,7 +49,7 @@ func (g *Gateway) LeftOut() (warnings []string) {
 				id, strings.Join(with, ", ")))
 		}
 		for _, tool := range view.Tools {
-			if isStranded(tool) && !said[tool] {
+			if isUncallable(tool) && !said[tool] {
 				said[tool] = true
 				warnings = append(warnings, fmt.Sprintf(
 					"tool %q of server %s is left out, because it runs as a task only, which its server "+

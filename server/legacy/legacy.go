@@ -62,7 +62,7 @@ func New(cfg Config) *Service {
 func (s *Service) Begin(ctx context.Context) (end func()) {
 	if s.sessions.Shared {
 		s.background.begin(ctx, func(ctx context.Context) {
-			s.untilOver(ctx, func() { s.sessions.Tend(ctx, s.changed, s.takeStranded) })
+			s.untilOver(ctx, func() { s.sessions.Tend(ctx, s.changed, s.failOver) })
 		})
 		s.background.begin(ctx, func(ctx context.Context) { s.untilOver(ctx, func() { s.tryAgain(ctx) }) })
 	}

@@ -397,23 +397,21 @@ func (s *Service) announce(x *exchange.Exchange, l *sessions.Session, stream str
 	return forward.Taken
 }
 
-// takeStranded takes over the sessions with streams here whose primary is gone or drains,
+// failOver takes over the sessions with streams here whose primary is gone or drains,
 // or lets the streams know of the next one, and forgets the streams of sessions that this
 // replica leads at others that are gone. A replica that others may have taken for gone
 // ends its streams, which their primaries have forgotten so.
-func (s *Service) takeStranded(ctx context.Context) {
+func (s *Service) failOver(ctx context.Context) {
 	if s.streams.IsDraining() {
 		return
 	}
 	s.sessions.Each(ctx, (*sessions.Session).HasStreams, func(l *sessions.Session) {
-		if l.Leader().Here {
-			l.DropGone(s.config.Others.IsThere)
-			return
-		}
-		at, lasting := l.StrandedAt()
+		leader := l.Leader()
 		switch since, _ := s.config.Others.Leads(); {
-		case !lasting:
-		case !s.config.Others.IsThere(at) || s.config.Others.Drains(at):
+		case leader.Here:
+			l.DropGone(s.config.Others.IsThere)
+		case !l.HasLasting():
+		case !s.config.Others.IsThere(leader.At) || s.config.Others.Drains(leader.At):
 			s.takeOne(ctx, l)
 		case !l.IsSureSince(since):
 			l.EndStreams() // their clients come back, and their streams become known there

@@ -189,13 +189,13 @@ func (l *Session) StreamsAt() map[string]replica.ID {
 	return at
 }
 
-// StrandedAt returns the replica that leads the session. stranded tells whether streams
-// for notices are here.
-func (l *Session) StrandedAt() (at replica.ID, stranded bool) {
+// HasLasting tells whether streams of the session are here that last for as long as its
+// client wants.
+func (l *Session) HasLasting() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	lasts := func(h *Holder) bool { return h.flow.Lasts() }
-	return l.leader.At, slices.ContainsFunc(l.streams.here, lasts) && !l.life.isOver()
+	return slices.ContainsFunc(l.streams.here, lasts) && !l.life.isOver()
 }
 
 // EndStreams ends the streams for notices that are here. That of a call follows the log,

@@ -80,17 +80,17 @@ const tendTime = time.Second
 // Tend writes what could not be written, renews the entries of sessions that are used,
 // and takes over those whose clients have streams here when their primary is gone, until
 // ctx ends. changed holds a value when replicas have come, ended or begun to drain.
-func (d *Directory) Tend(ctx context.Context, changed <-chan struct{}, takeStranded func(context.Context)) {
+func (d *Directory) Tend(ctx context.Context, changed <-chan struct{}, failOver func(context.Context)) {
 	ticker := time.NewTicker(tendTime)
 	defer ticker.Stop()
 	for renewed := time.Now(); ; {
 		select {
 		case <-changed:
-			takeStranded(ctx)
+			failOver(ctx)
 		case now := <-ticker.C:
 			d.write(ctx)
 			d.removeEnded(ctx)
-			takeStranded(ctx)
+			failOver(ctx)
 			if now.Sub(renewed) >= d.config.SessionIdle/renewals {
 				d.renew(ctx, renewed)
 				renewed = now

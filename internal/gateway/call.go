@@ -78,7 +78,7 @@ type running struct {
 	taskID *atomic.Pointer[string]
 	// how long the source took in this round
 	upstream time.Duration
-	pinned   bool // only this process can go on; the source says so
+	sticky   bool // only this process can go on; the source says so
 	// the requestState under which the source keeps the call; nil: it does not
 	open mcp.RawJSON
 }

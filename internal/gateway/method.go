@@ -253,7 +253,7 @@ func (c *call) use() *registry.Call {
 		Filter:       mentionFilter{c},
 		Tasks:        c.tasks,
 		Memory:       c.request.Memory,
-		Sticky:       &c.pinned,
+		Sticky:       &c.sticky,
 		Waited:       &c.request.Waited.Waited,
 	}
 	if c.isNewer() && c.task != nil {

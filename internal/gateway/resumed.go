@@ -96,7 +96,7 @@ func (g *Gateway) suspend(c *call, result mcp.Object) (mcp.Object, error) {
 		Spent: int64(c.spent), SlotRetained: c.slotRetained || c.slot.inUse(),
 		Server: c.item.Server, CallID: c.callID(), Inner: result.Value("requestState"),
 	}
-	if c.pinned {
+	if c.sticky {
 		s.Home = g.self
 	}
 	_, _ = rand.Read(s.Nonce[:]) // never returns an error

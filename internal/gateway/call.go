@@ -32,7 +32,7 @@ type call struct {
 	params mcp.Object
 
 	round    // by resumed
-	holding  // by limited and portioned
+	holding  // by limited and bulkheaded
 	found    // by resolved
 	running  // by revocable, timed and invoke
 	cleaning // by sanitized

@@ -8,7 +8,7 @@
 //	what operators ask       explanation: what would become of a request; access: who may use what
 //	what the doors call      desk: New, Handle, Run; repeat, subscribe; taskfollow: tasks on a stream
 //	the path of a call       stages: their order, and those in no other file
-//	  one stage each         revocable, resumed; limited: portioned, too; record: what audited writes
+//	  one stage each         revocable, resumed; limited: bulkheaded, too; record: what audited writes
 //	  what each method does  method: the table; find: which item is meant; sealed; clean: sanitized
 //	                         task; tasknewer, taskolder: of the other era; tasklisted: lists of tasks
 //	lists                    list: a page; introduction: what the gateway is

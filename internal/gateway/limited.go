@@ -132,11 +132,11 @@ func (g *Gateway) OpenStream(ctx context.Context, c Caller, kind string) (closed
 	return func() { gone(); g.streams.Give(user, 1) }, nil
 }
 
-// portioned takes one of the slots that the server of the item may hold, of those that
+// bulkheaded takes one of the slots that the server of the item may hold, of those that
 // this replica may give out: all replicas together leave some to calls at other servers
 // only if each of them does. A call keeps it for as long as its slot among the calls at
 // once; a repeat that still has that has this one too.
-func (g *Gateway) portioned(next Handler) Handler {
+func (g *Gateway) bulkheaded(next Handler) Handler {
 	return func(ctx context.Context, c *call) (mcp.Object, error) {
 		if c.slotRetained {
 			return next(ctx, c)

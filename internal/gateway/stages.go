@@ -27,7 +27,7 @@ import (
 //     wraps all that can take long;
 //   - validated and timed wrap the use itself: an item sees only arguments that passed
 //     its checks, and only within its time;
-//   - portioned follows resolved, which finds the server, and validated, so that wrong
+//   - bulkheaded follows resolved, which finds the server, and validated, so that wrong
 //     arguments hold no slot there;
 //   - that a server is down is found by the use, innermost. So a call to it costs what
 //     every call costs, only callers who may use the item learn of it, and wrong
@@ -37,7 +37,7 @@ import (
 //   - sanitized wraps the use: nothing that an item says leaves without being cleaned.
 func (g *Gateway) stages() []Stage {
 	return []Stage{
-		g.audited, g.measured, g.resumed, g.limited, g.resolved, g.revocable, g.validated, g.portioned,
+		g.audited, g.measured, g.resumed, g.limited, g.resolved, g.revocable, g.validated, g.bulkheaded,
 		g.timed, g.conformed, g.sanitized,
 	}
 }

@@ -90,7 +90,7 @@ var stageTests = map[string]func(*testing.T, *methodStages) error{
 		}
 		return nil
 	},
-	"portioned": func(t *testing.T, s *methodStages) error {
+	"bulkheaded": func(t *testing.T, s *methodStages) error {
 		s.bulkhead = newBulkhead(1)
 		var second error
 		s.reply = func(context.Context, *registry.Call) (mcp.Object, error) {

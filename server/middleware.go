@@ -73,7 +73,7 @@ func (s *Server) bounded(x *exchange.Exchange, r *http.Request) bool {
 	switch {
 	case x.Reservation.Slot.Add(1) > int64(s.config.MaxRequests):
 		x.TurnAway(exchange.ErrOverload)
-	case x.Forwarded && s.parted.Load():
+	case x.Forwarded && s.replicasDrained.Load():
 		x.TurnAway(forward.ErrElsewhere)
 	case s.exchanges.Jobs.Closed():
 		x.TurnAway(exchange.ErrDraining)

@@ -43,7 +43,7 @@ func TestBothPrimariesOfADrainHearTheClient(t *testing.T) {
 				id := a.openAsking(t, mcp.Revision2511)
 				over := a.follow(t, legacyCall(id, "slow"))
 				wait(t)
-				a.PartFromClients()
+				a.DrainClients()
 				wantStatus(t, "a ping", b.do(t, inSession("POST", id, pingBody).id("7")), http.StatusOK)
 				if r, _ := c.records.Of(c.name(t, id)); r.Primary != b.config.Others.Self() {
 					t.Errorf("got %s as primary, want the other replica", r.Primary)
@@ -229,7 +229,7 @@ func TestAPrimaryThatEndsRunsNoCallsOfOthers(t *testing.T) {
 		a, b := c.worlds[0], c.worlds[1]
 		id := a.openAsking(t, mcp.Revision2511)
 		wantStatus(t, "a ping", b.do(t, inSession("POST", id, pingBody)), http.StatusOK)
-		a.PartFromReplicas()
+		a.DrainReplicas()
 		if left := a.Wait(t.Context()); left != 0 {
 			t.Errorf("%d requests are left, want none", left)
 		}
@@ -492,7 +492,7 @@ func TestAFormerPrimaryIsToldByWhoDidNotHearThatItLeads(t *testing.T) {
 		a, b := c.worlds[0], c.worlds[1]
 		over := a.follow(t, legacyCall(c.id, "slow"))
 		wait(t)
-		a.PartFromClients()
+		a.DrainClients()
 		muted.Store(true)
 		wantReplicas(t, "not heard", b.do(t, inSession("POST", c.id, pingBody).id("7")))
 		muted.Store(false)

@@ -124,9 +124,9 @@ type Server struct {
 	modern *modern.Endpoint
 	legacy *legacy.Service
 
-	forwarder *forward.Forwarder
-	ofReplicas  atomic.Int64 // requests in work that other replicas have forwarded
-	parted    atomic.Bool  // no request that another replica forwards is answered any more
+	forwarder       *forward.Forwarder
+	ofReplicas      atomic.Int64 // requests in work that other replicas have forwarded
+	replicasDrained atomic.Bool  // no request that another replica forwards is answered any more
 
 	working atomic.Int64 // requests in work
 
@@ -295,20 +295,20 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 }
 
-// PartFromClients makes every answer from now on the last one on its connection, and
+// DrainClients makes every answer from now on the last one on its connection, and
 // tells the client so with "Connection: close". It is the first step of a shutdown. To
 // close idle connections instead would be wrong: a request that is on its way on one of
 // them would be lost. https://www.rfc-editor.org/rfc/rfc9112#section-9.6
-func (s *Server) PartFromClients() {
-	s.exchanges.Part()
+func (s *Server) DrainClients() {
+	s.exchanges.DisableKeepAlives()
 	s.config.Others.Drain()
 }
 
-// PartFromReplicas has other replicas told from now on that what they forward is to be
+// DrainReplicas has other replicas told from now on that what they forward is to be
 // answered elsewhere, so that they take over the sessions that are led here. It is called
 // when no client can reach this one any more, and Wait after it: what is forwarded until
 // others know that this replica has ended would run while the parts that it needs stop.
-func (s *Server) PartFromReplicas() { s.parted.Store(true) }
+func (s *Server) DrainReplicas() { s.replicasDrained.Store(true) }
 
 // EndStreams ends every open event stream properly: not all in one moment, so that their
 // clients do not come back in one moment either (see endsEach), and one that a call waits

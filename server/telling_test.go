@@ -990,7 +990,7 @@ func TestEndOfASessionAnswersItsCalls(t *testing.T) {
 					stream = c.get(t, test.stream, last)
 				}
 				if test.drains {
-					c.worlds[0].PartFromClients()
+					c.worlds[0].DrainClients()
 					wait(t) // whoever has a stream takes the session over
 				}
 				wantStatus(t, "DELETE", c.worlds[1].do(t, inSession("DELETE", c.id, "")), http.StatusNoContent)

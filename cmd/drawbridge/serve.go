@@ -258,7 +258,7 @@ func (p *parts) operatorAllows(host string) bool {
 func (p *parts) drain(ctx context.Context, delay time.Duration, refuse func()) {
 	p.log.InfoContext(ctx, "draining", slog.Duration("delay", delay))
 	p.status.drain.Store(true)
-	p.server.PartFromClients()
+	p.server.DrainClients()
 	pace.Wait(ctx, delay)
 	refuse()
 	p.server.EndStreams()
@@ -321,7 +321,7 @@ func (p *parts) closeClients(clients *http.Server) {
 		closeHTTP(clients)
 	}
 	p.server.EndStreams() // again, because a stop without a drain comes here first
-	p.server.PartFromReplicas()
+	p.server.DrainReplicas()
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	var streams sync.WaitGroup

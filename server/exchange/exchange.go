@@ -133,7 +133,7 @@ func (x *Exchange) WriteHeader(status int) {
 	x.Status = cmp.Or(x.Status, status)
 	// a sign-in is known to come too often when its header is written already
 	crowded := strings.HasPrefix(x.Method, SignInMethods) && x.service.unauthenticated.full()
-	if crowded || x.service.parting.Load() {
+	if crowded || x.service.keepAliveOff.Load() {
 		x.Header().Set("Connection", "close")
 	}
 	x.ResponseWriter.WriteHeader(status)

@@ -51,7 +51,7 @@ type Service struct {
 	unauthenticated delayer // refused requests of unauthenticated callers
 
 	Reauthorized atomic.Uint64 // how often whatever callers have open was judged again
-	parting      atomic.Bool   // set by Part
+	keepAliveOff atomic.Bool   // set by DisableKeepAlives
 }
 
 // New returns a service.
@@ -70,6 +70,6 @@ func New(cfg Config) *Service {
 	}
 }
 
-// Part makes every answer from now on the last one on its connection, and tells the
+// DisableKeepAlives makes every answer from now on the last one on its connection, and tells the
 // client so.
-func (s *Service) Part() { s.parting.Store(true) }
+func (s *Service) DisableKeepAlives() { s.keepAliveOff.Store(true) }

@@ -21,7 +21,7 @@ func TestTheLogHasTheWordOfTheAuditAndTheCode(t *testing.T) {
 		return &fakeDesk{handle: func(_ context.Context, _ gateway.Caller, r *gateway.Request) (mcp.Object,
 			error,
 		) {
-			r.Ended = gateway.Ended{Outcome: outcome}
+			r.Ended = outcome
 			if code == "" {
 				return object(`{"content":[]}`), nil
 			}
@@ -36,7 +36,7 @@ func TestTheLogHasTheWordOfTheAuditAndTheCode(t *testing.T) {
 		desk := ending(test.outcome, code)
 		if code == "error -32602" {
 			desk.handle = func(_ context.Context, _ gateway.Caller, r *gateway.Request) (mcp.Object, error) {
-				r.Ended = gateway.Ended{Outcome: test.outcome}
+				r.Ended = test.outcome
 				return mcp.Object{}, &mcp.Error{Code: mcp.CodeInvalidParams, Message: "x"}
 			}
 		}

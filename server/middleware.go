@@ -138,7 +138,6 @@ func (s *Server) login(x *exchange.Exchange, r *http.Request) *auth.Error {
 	}
 	var err error
 	if x.Principal, err = s.config.Verify(x.Context(), token); err == nil {
-		x.Token = token
 		return nil
 	}
 	refused, _ = errors.AsType[*auth.Error](err)

@@ -31,7 +31,7 @@ func (c *call) record(ctx context.Context, failure failure, started time.Time) a
 	if failure.reason == reasonRevoked { // by what is in force now
 		r.Config = c.gateway.tenants.Load().config
 	}
-	c.request.Ended = Ended{r.Outcome, r.Reason}
+	c.request.Ended = r.Outcome
 	r.Server = c.unreached
 	switch {
 	case c.item != nil:

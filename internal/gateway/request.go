@@ -42,8 +42,9 @@ type Request struct {
 	// OnOpened is called as registry.Call.OnOpened, also after the request has ended.
 	// nil: the client does not know such notifications.
 	OnOpened func(id string)
-	// Ended is how the request ended, in the words of the records. The desk sets it.
-	Ended Ended
+	// Ended is how the request ended, in the words of the records; "": it was not recorded.
+	// The desk sets it.
+	Ended string
 	// Memory holds the answer for as long as it is in memory. When Handle returns a large
 	// result, it holds that twice, so that the caller can encode it, but for a list,
 	// whose items are shared; the caller releases it when the client has the answer. nil:
@@ -57,9 +58,6 @@ type From struct {
 	Session       string // the beginning of its name in the log
 	Name, Version string // of the client, as it says
 }
-
-// Ended is how a request ended, in the words of the records; zero: it was not recorded.
-type Ended struct{ Outcome, Reason string }
 
 // Form is how clients of one revision of the protocol know the items of lists.
 type Form struct {

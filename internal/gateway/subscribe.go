@@ -66,7 +66,7 @@ func (g *Gateway) Subscribe(ctx context.Context, c Caller, r *Request, uri strin
 		if opened.Stop != nil {
 			opened.Stop() // it was opened, but could not be recorded, or was revoked meanwhile
 		}
-		return Subscription{Outcome: request.Ended.Outcome}, err
+		return Subscription{Outcome: request.Ended}, err
 	}
 	return opened, nil
 }

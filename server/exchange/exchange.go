@@ -54,10 +54,7 @@ type Exchange struct {
 	// how often all had been judged when it came, before its token was checked
 	judged    uint64
 	Principal auth.Principal // set by authenticated
-	// that the principal stands for; for the desk alone, stands in no record. Set by
-	// authenticated
-	Token   string
-	Refused *auth.Error // why the token was refused; nil unless it was
+	Refused   *auth.Error    // why the token was refused; nil unless it was
 	// the host or origin that was refused, with advice, for the log alone; nil: none was
 	RefusedOrigin []slog.Attr
 	lineForm      lineForm       // how the log tells of it

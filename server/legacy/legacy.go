@@ -262,7 +262,7 @@ func (s *Service) legacyAnswer(ctx context.Context, x *exchange.Exchange, l *ses
 		a.Err = s.unsubscribe(ctx, l, m.Params)
 	default:
 		a.Result, a.Err = s.inRounds(ctx, x, l, responder, m)
-		a.Ended = responder.rounds.request.Ended.Outcome
+		a.Ended = responder.rounds.request.Ended
 		if a.Err == nil {
 			a.Result = lowering.Result(l.Client().Revision, m.Method, a.Result)
 		}

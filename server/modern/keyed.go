@@ -152,7 +152,7 @@ func (e *Endpoint) repeatKeyed(ctx context.Context, x *exchange.Exchange, c *cal
 		c.response.give(stored.Status, stored.Message)
 		return
 	}
-	a := exchange.Answer{ID: m.ID, Err: exchange.ErrCancelledCall, Ended: c.request.Ended.Outcome}
+	a := exchange.Answer{ID: m.ID, Err: exchange.ErrCancelledCall, Ended: c.request.Ended}
 	if err != nil {
 		a.Err = exchange.ErrorOf(err)
 	}

@@ -105,7 +105,7 @@ func (e *Endpoint) run(ctx context.Context, x *exchange.Exchange, m *mcp.Message
 	}
 	return exchange.Answer{
 		ID: m.ID, Result: result, Shared: exchange.SharedBy(m.Method), Err: err, Memory: &c.job.Answer,
-		Ended: c.request.Ended.Outcome,
+		Ended: c.request.Ended,
 	}
 }
 

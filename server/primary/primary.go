@@ -47,9 +47,9 @@ var (
 // Store keeps the entries. Each method costs one round trip. Implementations are safe for
 // concurrent use.
 type Store interface {
-	// Open writes a whole entry, of a session that begins or of one that the store has
-	// lost. The error is ErrFenced if there is an entry of another primary with the same
-	// epoch or a higher one.
+	// Open writes a whole entry in the place of one that is there: of a session that begins,
+	// or of one of which the store lacks something. The error is ErrFenced if there is an
+	// entry of another primary with the same epoch or a higher one.
 	Open(ctx context.Context, k Key, r Entry) error
 	// Keep writes the facts of an entry, and leaves all others as they are; the text ""
 	// forgets a fact. The error is ErrNone if there is no entry, or ErrFenced.

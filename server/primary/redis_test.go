@@ -108,11 +108,13 @@ func TestStores(t *testing.T) {
 				missing[0] != other {
 				t.Errorf("renewed: got missing %v, %v", missing, err)
 			}
-			if err := s.Open(ctx, key, primary.Entry{
-				Primary: b, Epoch: taken.Epoch,
-				Facts: taken.Facts,
-			}); err != nil {
+			whole := primary.Entry{Primary: b, Epoch: taken.Epoch, Facts: map[string]string{"lists": "y"}}
+			if err := s.Open(ctx, key, whole); err != nil {
 				t.Errorf("written again by its primary: got %v", err)
+			}
+			if found, err := s.Read(ctx, key); err != nil || len(found.Facts) != 1 ||
+				found.Facts["lists"] != "y" {
+				t.Errorf("written again: got %+v, %v, want the facts of the last writing alone", found, err)
 			}
 			if err := errors.Join(s.End(ctx, key, taken.Epoch), s.End(ctx, key, taken.Epoch)); err != nil {
 				t.Errorf("ended twice: got %v", err)

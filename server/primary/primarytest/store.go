@@ -136,7 +136,9 @@ func (s *Store) write(k primary.Key, r primary.Entry, begins bool) error {
 			return primary.ErrFenced
 		}
 		facts := make(map[string]string)
-		maps.Copy(facts, had.Facts)
+		if !begins {
+			maps.Copy(facts, had.Facts)
+		}
 		maps.Copy(facts, r.Facts)
 		maps.DeleteFunc(facts, func(_, text string) bool { return text == "" })
 		s.records[k] = primary.Entry{Primary: r.Primary, Epoch: r.Epoch, Facts: facts}

@@ -12,7 +12,6 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -424,18 +423,18 @@ func (f *Forwarder) tasksAt(ctx context.Context, at replica.ID, r link.Request,
 		return nil, fmt.Errorf("ask a replica for tasks: %w", err)
 	}
 	defer answer.Body.Close() //nolint:errcheck // it was read
-	size, err := strconv.ParseInt(answer.Header.Get("Content-Length"), 10, 64)
-	switch {
-	case answer.StatusCode == ErrElsewhere.Status:
+	switch answer.StatusCode {
+	case ErrElsewhere.Status:
 		return nil, nil // it ends, and its tasks with it
-	case answer.StatusCode != http.StatusOK || err != nil || size < 0 || size > maxTaskList:
-		return nil, fmt.Errorf("a replica did not list its tasks: %d, %d bytes", answer.StatusCode, size)
+	case http.StatusOK:
+	default:
+		return nil, fmt.Errorf("a replica did not list its tasks: %d", answer.StatusCode)
 	}
-	if err := memory.Resize(size); err != nil {
-		return nil, fmt.Errorf("hold the tasks of a replica: %w", err)
-	}
-	body := make([]byte, size)
-	if _, err := io.ReadFull(answer.Body, body); err != nil {
+	body, err := share.Incoming{
+		Length: -1, Most: maxTaskList,
+		Hold: func(bytes int) error { return memory.Resize(int64(bytes)) },
+	}.ReadAll(answer.Body)
+	if err != nil {
 		return nil, fmt.Errorf("read the tasks of a replica: %w", err)
 	}
 	said, err := mcp.ParseObject(body)

@@ -2,9 +2,9 @@ package gateway
 
 import (
 	"context"
-	"sync"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
+	"github.com/drawbridge-mcp/drawbridge/internal/pace"
 	"github.com/drawbridge-mcp/drawbridge/registry"
 )
 
@@ -32,16 +32,10 @@ func knownOf(servers []registry.PersonalServer, p auth.Principal) personalLists 
 func askedOf(ctx context.Context, servers []registry.PersonalServer, p auth.Principal) personalLists {
 	found, faults := make([]*registry.Lists, len(servers)), make([]error, len(servers))
 	panics := make([]any, len(servers))
-	ask := func(i int) {
+	pace.AtOnce(len(servers), len(servers), func(i int) {
 		defer func() { panics[i] = recover() }()
 		found[i], faults[i] = servers[i].Lists(ctx, &p)
-	}
-	var asked sync.WaitGroup
-	for i := range servers[1:] {
-		asked.Go(func() { ask(i + 1) })
-	}
-	ask(0)
-	asked.Wait()
+	})
 	for _, problem := range panics {
 		if problem != nil {
 			panic(problem)

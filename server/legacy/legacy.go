@@ -133,7 +133,7 @@ func (s *Service) asFormer(x *exchange.Exchange, m *mcp.Message) {
 		x.Refuse(m.ID, forward.ErrElsewhere)
 		return
 	case x.Request.Method == http.MethodDelete:
-		s.sessions.Drop(l, sessions.EndClosed)
+		s.sessions.End(x.Context(), l, sessions.EndClosed)
 		l.AwaitJobs(x.Context())
 	case m.Method == mcp.NotifyCancelled:
 		l.Cancel(mcp.ID(m.Params.Value("requestId")))
@@ -320,7 +320,7 @@ func (s *Service) findFeed(x *exchange.Exchange) *feed {
 		return said
 	})
 	if l == nil && !known {
-		s.giveUpFeed(f)
+		s.giveUpFeed(x.Context(), f)
 		return nil
 	}
 	if f.session == nil {
@@ -330,7 +330,7 @@ func (s *Service) findFeed(x *exchange.Exchange) *feed {
 		refused = s.beginFeed(x, f)
 	}
 	if x.Refuses("", refused) {
-		s.giveUpFeed(f)
+		s.giveUpFeed(x.Context(), f)
 		if at := f.session.Leader().At; known && at != "" && f.stream != "" {
 			s.leave(x.Context(), f.session, f.stream, at)
 		}
@@ -400,13 +400,13 @@ func (s *Service) beginFeed(x *exchange.Exchange, f *feed) (refused *exchange.Re
 }
 
 // giveUpFeed lets go of what a GET has taken that is not answered with a stream.
-func (s *Service) giveUpFeed(f *feed) {
+func (s *Service) giveUpFeed(ctx context.Context, f *feed) {
 	if f.session == nil {
 		return
 	}
 	f.session.StreamOpened(f.stream)
 	if !f.session.Leader().Here && !f.session.IsBusy() {
-		s.sessions.Drop(f.session, sessions.EndIdle)
+		s.sessions.End(ctx, f.session, sessions.EndIdle)
 	}
 }
 

@@ -224,7 +224,7 @@ func (s *Service) heardNotice(ctx context.Context, from replica.ID, parts []stri
 		switch leader := l.Leader(); {
 		case leader.Here || leader.Epoch > epoch: // it came here from the sender, or another replica leads
 		case epoch == directory.EndedEpoch:
-			s.sessions.Drop(l, sessions.EndClosed)
+			s.sessions.End(ctx, l, sessions.EndClosed)
 			l.AwaitEnd(ctx)
 			s.sessions.ForgetEvents(l)
 		default:
@@ -430,7 +430,7 @@ func (s *Service) takeOne(ctx context.Context, l *sessions.Session) {
 	switch {
 	case refused == exchange.ErrReplicas:
 	case refused != nil:
-		s.sessions.Drop(l, sessions.EndClosed)
+		s.sessions.End(ctx, l, sessions.EndClosed)
 	case to != "":
 		l.EndStreams() // their clients come back, and their streams become known there
 	}

@@ -157,17 +157,6 @@ func (fs *Set) WakeAll() {
 	}
 }
 
-// endNow ends the flows whose turn has not come.
-func (fs *Set) endNow() {
-	now := time.Now()
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	for f := range fs.open {
-		f.ends = now
-		fs.wakeLocked(f)
-	}
-}
-
 // noteDue notes whether the time of a flow, which is about to be driven, has come to end
 // because the process stops.
 func (fs *Set) noteDue(f *Flow) {
@@ -287,13 +276,17 @@ func (fs *Set) countTaken(more int) {
 	fs.fewer.Broadcast()
 }
 
-// EndTaken returns when no connection is left that was taken over. When ctx ends, it
-// closes those that are left.
+// EndTaken ends the flows whose turn has not come, and returns when no connection is left
+// that was taken over. When ctx ends, it closes those that are left.
 func (fs *Set) EndTaken(ctx context.Context) {
-	fs.endNow()
-	defer context.AfterFunc(ctx, fs.cut)()
+	now := time.Now()
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
+	for f := range fs.open {
+		f.ends = now
+		fs.wakeLocked(f)
+	}
+	defer context.AfterFunc(ctx, fs.cut)()
 	for fs.taken > 0 {
 		fs.fewer.Wait()
 	}

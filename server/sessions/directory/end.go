@@ -33,31 +33,22 @@ func (d *Directory) add(ctx context.Context, l *sessions.Session, c gateway.Call
 	return entered, refused
 }
 
-// End ends a session everywhere. how says for the log why it ended. There are less
-// thorough ways, each of which does what the one below does, and one thing more:
+// End ends a session everywhere, or one that another replica leads here alone. how says
+// for the log why it ended. There are less thorough ways, each of which does what the one
+// below does, and one thing more:
 //
-//	End             the entry is removed, and streams at other replicas end
-//	Drop            the events are forgotten
+//	End             the events are forgotten, the entry is removed, and streams at other replicas end
 //	Shut            it can be found here no more
 //	Session.Close   its calls are cancelled, and its streams here end
 func (d *Directory) End(ctx context.Context, l *sessions.Session, how string) {
-	if !d.Drop(l, how) {
+	if !d.Shut(l, how) || !l.Leader().Here {
 		return
 	}
+	d.ForgetEvents(l)
 	d.forget(ctx, l)
-	if l.Shared && l.Leader().Here {
+	if l.Shared {
 		d.config.LetGo(l, l.StreamsAt(), EndedEpoch)
 	}
-}
-
-// Drop ends a session on this instance alone, and forgets its events. It is false if the
-// session had ended before.
-func (d *Directory) Drop(l *sessions.Session, how string) bool {
-	ended := d.Shut(l, how)
-	if ended && l.Leader().Here {
-		d.ForgetEvents(l)
-	}
-	return ended
 }
 
 // Shut ends a session on this instance alone, which cancels its calls. It is false if the

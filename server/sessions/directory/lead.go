@@ -289,7 +289,7 @@ func (d *Directory) confirm(ctx context.Context, l *sessions.Session) *exchange.
 	record, err := d.config.Entries.Read(ctx, l.EntryKey())
 	switch {
 	case errors.Is(err, primary.ErrNone):
-		d.Drop(l, sessions.EndClosed)
+		d.End(ctx, l, sessions.EndClosed)
 		return sessions.Miss(ctx, sessions.EndClosed)
 	case err != nil:
 		return exchange.ErrReplicas

@@ -59,13 +59,13 @@ func (l *Session) Facts() map[string]string {
 	return facts
 }
 
-// learn takes what is kept of a session that this replica leads from now on.
-func (l *Session) learn(facts map[string]string) {
+// learnLocked takes what is kept of a session that this replica leads from now on.
+func (l *Session) learnLocked(facts map[string]string) {
 	if level, ok := mcp.LevelOf(facts[FactLevel]); ok {
-		l.WantLogs(level)
+		l.client.Level = level
 	}
-	l.learnLists(facts[FactLists])
-	l.learnWatches(facts)
+	l.learnListsLocked(facts[FactLists])
+	l.learnWatchesLocked(facts)
 }
 
 // Names of facts.
@@ -102,10 +102,10 @@ func (l *Session) BeginLeading(epoch uint64) {
 // "" if that is gone.
 func (l *Session) BecomePrimary(r primary.Entry, former replica.ID, running map[mcp.ID]bool) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.leader = Leader{Here: true, Epoch: r.Epoch, confirmed: time.Now(), Former: former, Running: running}
 	l.life.reach(Ready)
-	l.mu.Unlock()
-	l.learn(r.Facts)
+	l.learnLocked(r.Facts)
 }
 
 // Confirm notes that this replica was sure at that time that it leads the session.

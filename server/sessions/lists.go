@@ -156,11 +156,9 @@ func (l *Session) memory() notices.Memory {
 	return notices.Memory{Budget: l.roster.memory, User: share.User(l.User)}
 }
 
-// learnLists notes what the client was told of lists, as the entry has it.
-func (l *Session) learnLists(text string) {
+// learnListsLocked notes what the client was told of lists, as the entry has it.
+func (l *Session) learnListsLocked(text string) {
 	contents := strings.Fields(text)
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	for i := range l.notices.lists {
 		n := &l.notices.lists[i]
 		if n.notified, n.content, n.carrier = "", "", ""; len(contents) == len(l.notices.lists) {

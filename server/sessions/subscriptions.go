@@ -96,11 +96,9 @@ func (l *Session) keepsLocked(uri string) bool {
 	return l.Shared && size <= maxStoredURIs
 }
 
-// learnWatches notes which subscriptions the session had at the replica that led it
+// learnWatchesLocked notes which subscriptions the session had at the replica that led it
 // before.
-func (l *Session) learnWatches(facts map[string]string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (l *Session) learnWatchesLocked(facts map[string]string) {
 	for name, uri := range facts {
 		if strings.HasPrefix(name, factWatch) && len(uri) <= exchange.MaxURI &&
 			len(l.notices.lost) < exchange.MaxSubscriptions &&

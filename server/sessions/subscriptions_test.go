@@ -14,7 +14,7 @@ import (
 // again, and the client end one of them meanwhile.
 func TestSubscriptionsAreMadeAgainByOne(t *testing.T) {
 	l := &Session{Shared: true, roster: &Roster{}, leader: Leader{Here: true}}
-	l.learnWatches(map[string]string{WatchFact("file:///a"): "file:///a", WatchFact("file:///b"): "file:///b"})
+	l.learnWatchesLocked(map[string]string{WatchFact("file:///a"): "file:///a", WatchFact("file:///b"): "file:///b"})
 	lost, end := l.BeginResubscribing()
 	if len(lost) != 2 {
 		t.Fatalf("got %v to make again, want two subscriptions", lost)
@@ -44,7 +44,7 @@ func TestSubscriptionsAreMadeAgainByOne(t *testing.T) {
 // subscription is being made again. Its client ends it there, and the session comes back.
 func TestSubscriptionsAreMadeAgainByWhoLeads(t *testing.T) {
 	l := &Session{Shared: true, roster: &Roster{}, leader: Leader{Here: true}}
-	l.learnWatches(map[string]string{WatchFact("file:///a"): "file:///a"})
+	l.learnWatchesLocked(map[string]string{WatchFact("file:///a"): "file:///a"})
 	_, end := l.BeginResubscribing()
 	l.BecomeFollower("b", 2)
 	l.Resubscribed("file:///a", true)

@@ -151,14 +151,14 @@ func (g *Group) Run(ctx context.Context) error {
 	serving.Go(func() { g.serve(open) })
 	serving.Go(func() { g.probe(ctx) })
 	g.beat(ctx)
-	g.part(context.WithoutCancel(ctx)) // nobody serves any more when ctx has ended
+	g.shutDown(context.WithoutCancel(ctx)) // nobody serves any more when ctx has ended
 	end()
 	serving.Wait()
 	g.forget()
 	return nil
 }
 
-// part lets others go without losing what they ask of this replica:
+// shutDown lets others go without losing what they ask of this replica:
 //
 //	nothing is begun any more, what was asked is answered ── grace at most ──▶ who asks now knows that nothing was done
 //	it is said that this replica has ended ── a beat ──▶ nobody asks, when the connections are closed
@@ -166,7 +166,7 @@ func (g *Group) Run(ctx context.Context) error {
 // Whoever is told that a replica has ended waits for no answer of it any more, and would
 // take for lost what that one is about to answer. On a connection that was closed just then,
 // it could not tell whether a request has arrived.
-func (g *Group) part(ctx context.Context) {
+func (g *Group) shutDown(ctx context.Context) {
 	answered, stop := context.WithTimeout(ctx, grace)
 	defer stop()
 	g.link.Leave(answered)

@@ -67,10 +67,10 @@ type lineForm int
 const (
 	lineUndecided lineForm = iota // it is not over, or its caller is known
 	lineOwn                       // in a line of its own
-	lineSummed                    // in the sum of a requests
+	lineSummed                    // in a sum of requests
 )
 
-// count counts a request, and returns how it is told. If not apart, it has
+// count counts a request, and returns how it is told. If not in a line of its own, it has
 // been added to a sum. It was refused often if that is more than undelayedOfOne times in
 // this window. Those who share a sum because there is no room for more are not known
 // apart, and count as not often refused.

@@ -27,7 +27,7 @@ type feed struct {
 	owns     bool          // the session ends with the stream
 	slot     *streams.Slot // nil: the stream answers a POST, and something else ends it
 	first    *sse.Event    // sent before all others; nil: none
-	parts    bool          // it ends because the process stops, and goes on elsewhere
+	drains   bool          // it ends because the process stops, and goes on elsewhere
 
 	server *Service // set by serveFeed, like the fields below
 	flow   *streams.Flow
@@ -112,11 +112,11 @@ func (f *feed) Step(ctx context.Context, out *streams.Stream) error {
 	if f.isHomeGone() {
 		f.endLost(ctx)
 	}
-	f.parts = f.isDue()
+	f.drains = f.isDue()
 	f.server.streams.Reading(f.flow)
 	events, more, err := f.server.config.Log.Read(ctx, f.session.InLog(), f.stream, f.after)
 	if ofLog(err, exchange.ErrSession) == exchange.ErrReplicas {
-		if f.parts || over {
+		if f.drains || over {
 			return streams.ErrEnded // what there is comes elsewhere, or not any more
 		}
 		return nil // what there is comes when the log can be reached
@@ -139,9 +139,9 @@ func (f *feed) Step(ctx context.Context, out *streams.Stream) error {
 		f.server.keepLists(ctx, f.session)
 	}
 	if !more {
-		f.parts = false
+		f.drains = false
 	}
-	if !more || f.parts || over && len(events) == 0 {
+	if !more || f.drains || over && len(events) == 0 {
 		return streams.ErrEnded
 	}
 	if over {
@@ -187,7 +187,7 @@ func (f *feed) send(events []eventlog.Event, out *streams.Stream) error {
 // without data for a broken message.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sending-messages-to-the-server
 func (f *feed) SendEnd(out *streams.Stream) error {
-	if !f.parts || !f.numbered || f.session.Client().Revision < mcp.Revision2511 {
+	if !f.drains || !f.numbered || f.session.Client().Revision < mcp.Revision2511 {
 		return nil
 	}
 	return out.Send(sse.Event{Retry: streams.Retry + rand.N(streams.RetryJitter)}) //nolint:gosec // it spreads clients, and guards nothing

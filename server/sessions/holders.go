@@ -117,38 +117,24 @@ func (l *Session) LedBy(at replica.ID, epoch uint64) {
 func (l *Session) LoseStream(ctx context.Context, stream string) {
 	l.mu.Lock()
 	h := l.holderLocked(stream)
-	if h == nil {
-		l.mu.Unlock()
-		return
-	}
-	gone := h.goneLocked()
 	l.mu.Unlock()
-	h.lose()
-	await(ctx, gone)
+	if h != nil {
+		h.lose()
+		await(ctx, h.gone)
+	}
 }
 
 // AwaitEnd waits until the connections here that send streams have sent what there is of
 // a session that is over, and have ended.
 func (l *Session) AwaitEnd(ctx context.Context) {
-	var left []<-chan struct{}
 	l.mu.Lock()
-	for _, h := range l.streams.here {
-		left = append(left, h.goneLocked())
-	}
+	left := slices.Clone(l.streams.here)
 	l.mu.Unlock()
 	ctx, stop := context.WithTimeout(ctx, NoticeTime/2)
 	defer stop()
-	for _, gone := range left {
-		await(ctx, gone)
+	for _, h := range left {
+		await(ctx, h.gone)
 	}
-}
-
-// goneLocked returns what is closed when a connection sends nothing more.
-func (h *Holder) goneLocked() <-chan struct{} {
-	if h.gone == nil {
-		h.gone = make(chan struct{})
-	}
-	return h.gone
 }
 
 // await waits for half as long as whoever sent notices does, at most. It is false if it
@@ -236,7 +222,7 @@ func (l *Session) holderLocked(stream string) *Holder {
 // might send the same event. Release is called once, even after an error, which is that
 // of ctx.
 func (l *Session) Hold(ctx context.Context, stream string, f *streams.Flow) (mine *Holder, err error) {
-	mine = &Holder{Stream: stream, flow: f}
+	mine = &Holder{Stream: stream, flow: f, gone: make(chan struct{})}
 	l.mu.Lock()
 	before := l.holderLocked(stream)
 	if before == nil {
@@ -244,21 +230,18 @@ func (l *Session) Hold(ctx context.Context, stream string, f *streams.Flow) (min
 		l.mu.Unlock()
 		return mine, nil
 	}
-	gone := before.goneLocked() // somebody else may wait for it already
 	l.streams.here[slices.Index(l.streams.here, before)] = mine
 	l.mu.Unlock()
 	before.lose()
-	return mine, pace.Await(ctx, gone)
+	return mine, pace.Await(ctx, before.gone)
 }
 
 // Release gives the stream back, unless another connection has taken it.
 func (l *Session) Release(mine *Holder) {
 	l.changeUse(func() {
 		l.streams.here = slices.DeleteFunc(l.streams.here, func(h *Holder) bool { return h == mine })
-		if mine.gone != nil {
-			close(mine.gone)
-		}
 	})
+	close(mine.gone)
 }
 
 // HasStreams tells whether a stream of the session, which is shared, is open anywhere, as

@@ -27,9 +27,7 @@ func (l *Session) WantLogs(level mcp.Level) {
 // IsSureSince tells whether this replica was sure at that time or later that it leads the
 // session or, of one that another leads, which one does.
 func (l *Session) IsSureSince(since time.Time) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return !l.Shared || !l.leader.confirmed.Before(since)
+	return !l.Shared || !l.Leader().confirmed.Before(since)
 }
 
 // EntryKey names the session in the entries.

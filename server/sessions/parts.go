@@ -123,11 +123,9 @@ func (r receipt) isProven(now time.Time) bool { return now.Sub(r.at) > provenTim
 type Holder struct {
 	Stream  string
 	flow    *streams.Flow
-	Lost    atomic.Bool // another connection takes over
-	Untaken atomic.Bool // Lost, but none has come yet: the primary may believe that this one is there
-	// closed when this one sends nothing more; nil: nobody waits for that; guarded by the
-	// mutex of the session
-	gone chan struct{}
+	Lost    atomic.Bool   // another connection takes over
+	Untaken atomic.Bool   // Lost, but none has come yet: the primary may believe that this one is there
+	gone    chan struct{} // closed when this one sends nothing more
 }
 
 // Question is one request from the server to the client, in a round of a request of the

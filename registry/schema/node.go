@@ -119,8 +119,8 @@ func (n *node) under(keyword string) iter.Seq[*edge] {
 // readable returns the subschemas that n leads to, whether or not they are enforced.
 func (n *node) readable() []edge { return slices.Concat(n.edges, n.unenforced) }
 
-// reach appends n and every node to which such edges lead from it. A node that is in all
-// already is not appended again.
+// reach appends n and every node to which such edges lead from it, which are few. A node
+// that is in all already is not appended again.
 func (n *node) reach(all []*node, along func(*edge) bool) []*node {
 	if slices.Contains(all, n) {
 		return all

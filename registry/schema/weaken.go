@@ -64,7 +64,7 @@ func weaken(root *node, nodes []*node) []string {
 	return gapsOf(root, nodes)
 }
 
-// anywhere follows every edge, for leading and reach.
+// anywhere follows every edge, for leading.
 func anywhere(*edge) bool { return true }
 
 // leading returns the nodes that are starts, and those from which a path of such edges
@@ -143,13 +143,23 @@ func (n *node) remove(e edge) {
 // gapsOf returns the gaps that a value can meet, in the order of the text. Those of
 // definitions to which nothing refers are not among them.
 func gapsOf(root *node, nodes []*node) []string {
-	met := root.reach(nil, anywhere)
+	met := map[*node]bool{root: true}
+	for open := []*node{root}; len(open) > 0; {
+		n := open[len(open)-1]
+		open = open[:len(open)-1]
+		for _, e := range n.readable() {
+			if !met[e.to] {
+				met[e.to] = true
+				open = append(open, e.to)
+			}
+		}
+	}
 	var described []string
 	more := 0
 	for _, n := range nodes {
 		for _, g := range n.gaps {
 			switch {
-			case !slices.Contains(met, n):
+			case !met[n]:
 			case len(described) == maxGaps:
 				more++
 			default:

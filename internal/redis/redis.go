@@ -43,7 +43,7 @@ import (
 // ErrDown is wrapped in every error that says that the server did not do what it was
 // asked to, because it could not be reached, was too slow, or refused. What was asked may
 // have been done all the same.
-var ErrDown = errors.New("redis does not answer")
+var ErrDown = errors.New("redis cannot be used")
 
 // ErrDenied says that the user of the gateway may not do what was asked.
 var ErrDenied = errors.New("the user of redis may not do that")

@@ -49,6 +49,7 @@ var fatal = map[string]State{
 	"MOVED":       StateUnreachable,
 	"NOAUTH":      StateDenied,
 	"WRONGPASS":   StateDenied,
+	"NOPERM":      StateDenied,
 	"DENIED":      StateDenied,
 }
 

@@ -60,11 +60,13 @@ func isGeneration(text string) bool {
 }
 
 // renew is a script that replaces a generation, unless another replica has done so:
-// KEYS[1] the key, ARGV[1] what was found there, ARGV[2] the new one, ARGV[3] its life in
-// milliseconds.
+// KEYS[1] the key, ARGV[1] what stands there and is to be replaced, "" for nothing, ARGV[2]
+// the new one, ARGV[3] its life in milliseconds. It asks for the time as other scripts do,
+// so that a user who may not do that is found out.
 //
 //nolint:gochecknoglobals // a constant
 var renew = NewScript(`
+redis.call('TIME')
 local found = ''
 if redis.call('TYPE', KEYS[1]).ok == 'string' then found = redis.call('GET', KEYS[1]) end
 if found ~= ARGV[1] and #found == 32 and not string.find(found, '[^0-9a-f]') then return found end
@@ -72,7 +74,8 @@ redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
 return ARGV[2]`)
 
 // check writes the pulse, which shows that writes work, and finds out whether the server
-// still has what it was given.
+// still has what it was given. While the server is not used it also runs a script: a user
+// who may not would have it used and each call refused, without a word in the log.
 func (s *Store) check(ctx context.Context) error {
 	pulse := time.Since(s.memory.began)
 	commands := []Command{{Name: "GETEX", Key: generationKey, Args: []string{"PX", Millis(generationTTL)}}}
@@ -104,7 +107,11 @@ func (s *Store) check(ctx context.Context) error {
 	}
 	known, _ := s.Generation()
 	text, _ := answers[0].text() // whatever else is there is no generation
-	if !isGeneration(text) || s.memory.lost && text == known {
+	ended := !isGeneration(text) || s.memory.lost && text == known
+	if ended || s.Up() != nil {
+		if !ended {
+			text = ""
+		}
 		reply, err := renew.run(ctx, s, 0, []string{generationKey},
 			[]string{text, randomText(), Millis(generationTTL)})
 		if err != nil {

@@ -142,6 +142,7 @@ func TestUserOfPage(t *testing.T) {
 			t.Errorf("%s %s: got %v", denied.Name, denied.Key, err)
 		}
 	}
+	redistest.WaitUp(t, store)
 	server.Exec(t, "ACL", "SETUSER", "drawbridge", "resetpass", ">second")
 	server.Exec(t, "CLIENT", "KILL", "USER", "drawbridge")
 	waitState(t, store, redis.StateDenied)

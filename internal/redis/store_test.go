@@ -225,6 +225,39 @@ func TestServerThatCannotWriteIsNotAsked(t *testing.T) {
 	}
 }
 
+// TestUserWithoutARightIsSaid takes a right from the user that only scripts need. The
+// state says so until the user has it, also at a start. A right that is missing for one
+// command shows when that is used.
+func TestUserWithoutARightIsSaid(t *testing.T) {
+	t.Parallel()
+	for _, right := range []string{"evalsha", "time"} {
+		t.Run(right, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.StartOne(t)
+			server.Exec(t, "ACL", "SETUSER", "default", "-"+right)
+			cfg, counts := counted(redis.Config{
+				Addresses: []string{server.Address}, Patience: redistest.Patience,
+			})
+			store := redis.New(cfg)
+			lifetimetest.Run(t, store.Run)
+			redistest.Wait(t, func() error {
+				if err := store.Up(); err == nil || !strings.Contains(err.Error(), "user") {
+					return fmt.Errorf("got %w", err)
+				}
+				return nil
+			})
+			server.Exec(t, "ACL", "SETUSER", "default", "+@all", "-hset")
+			redistest.WaitUp(t, store)
+			_, _ = store.Do(t.Context(), redis.Command{
+				Name: "HSET", Key: redis.CommonKey("h"), Args: []string{"a", "b"},
+			})
+			if got := counts.openings(); len(got) != 1 || got[0] != redis.StateDenied {
+				t.Errorf("got openings %v, want one of a user without a right", got)
+			}
+		})
+	}
+}
+
 // withJunk returns a store with a value of another type than GET wants, under the key
 // that it returns, and what is counted of the store.
 func withJunk(t *testing.T) (store *redis.Store, c *counts, junk string) {

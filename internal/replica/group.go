@@ -68,7 +68,9 @@ type Group struct {
 	address  atomic.Pointer[string]         // of the listener, as others are told; nil: nobody listens yet
 	older    atomic.Bool                    // a replica with lower Formats lives
 	newer    atomic.Bool                    // a replica with higher Formats lives
-	reached  atomic.Bool                    // another replica was reached once
+	// others that say under another key how they are reached
+	strangers atomic.Int64
+	reached   atomic.Bool // another replica was reached once
 	// when others knew this replica first; nil: they do not yet
 	joined     atomic.Pointer[time.Time]
 	introduced atomic.Bool   // each other replica was reached after joined, so it knows this one

@@ -211,15 +211,20 @@ func TestNobodyBelievesAnAddressOfAnyone(t *testing.T) {
 	t.Parallel()
 	server, ring := redistest.Start(t), seal.RandomRing()
 	b, _ := join(t, server, ring, ignore)
-	now := strings.ReplaceAll(server.Exec(t, "EVAL",
-		"local t = redis.call('TIME') return string.format('%.0f', t[1] * 1000)", "0"), "\"", "")
 	forged, stolen := replica.NewID(), replica.NewID()
-	server.Exec(t, "HSET", "db2:replicas", string(forged), now+" 1 lives 127.0.0.1:1")
-	// which may hold a NUL
-	server.Exec(
-		t, "EVAL", "return redis.call('HSET', KEYS[1], ARGV[1], redis.call('HGET', KEYS[1], ARGV[2]))",
-		"1", "db2:replicas", string(stolen), string(b.Self()))
+	const write = `
+		local time = redis.call('TIME')
+		local now = string.format('%.0f', time[1] * 1000)
+		redis.call('HSET', KEYS[1], ARGV[1], now .. ' 1 lives 127.0.0.1:1',
+			ARGV[2], redis.call('HGET', KEYS[1], ARGV[3]))`
 	a, _ := join(t, server, ring, ignore)
+	redistest.Wait(t, func() error {
+		server.Exec(t, "EVAL", write, "1", "db2:replicas", string(forged), string(stolen), string(b.Self()))
+		if got := a.Strangers(); got != 2 {
+			return fmt.Errorf("got %d strangers", got)
+		}
+		return nil
+	})
 	knows(t, a, b.Self())
 	if a.IsThere(forged) || a.IsThere(stolen) || a.Count() != 2 {
 		t.Errorf("of %d replicas that are known, some are forged", a.Count())
@@ -244,8 +249,8 @@ func TestALaterVersionIsNoticed(t *testing.T) {
 	ids := []string{string(replica.NewID()), string(replica.NewID())}
 	redistest.Wait(t, func() error {
 		server.Exec(t, "EVAL", enter, "1", "db2:replicas", ids[0], ids[1], later)
-		if !m.IsNewerThere() || m.Count() != 1 {
-			return fmt.Errorf("newer: %v, %d in all", m.IsNewerThere(), m.Count())
+		if !m.IsNewerThere() || m.Count() != 1 || m.Strangers() != 0 {
+			return fmt.Errorf("newer: %v, %d in all, %d strangers", m.IsNewerThere(), m.Count(), m.Strangers())
 		}
 		return nil
 	})

@@ -55,6 +55,10 @@ func (g *Group) IsNewerThere() bool { return g.newer.Load() }
 // Count returns how many replicas live as far as is known here, this one included.
 func (g *Group) Count() int { return len(*g.members.Load()) + 1 }
 
+// Strangers returns how many others there are at the same Redis that have other keys: they
+// and this one do not know each other.
+func (g *Group) Strangers() int { return int(g.strangers.Load()) }
+
 // All implements Others.
 func (g *Group) All() (all []ID) {
 	var unreached []ID
@@ -182,7 +186,10 @@ func (g *Group) checkLocked(ctx context.Context) error {
 	}
 	g.clock.Store(&clock{said.now, asked, time.Now()})
 	g.lease.extend(asked)
-	g.note(said, before != nil && asked.Sub(before.answered) < life-2*beat)
+	strangers := g.strangers.Load()
+	if g.note(said, before != nil && asked.Sub(before.answered) < life-2*beat); g.strangers.Load() > strangers {
+		g.config.Store.Refuse(ctx, slog.String("kind", "replicas"))
+	}
 	// the server may have taken the first beat, or the first for long, and not have answered
 	unanswered := g.joined.Load() == nil || asked.Sub(before.answered) >= life
 	if address != nil && (!said.known || unanswered) && !g.left.Load() {
@@ -266,6 +273,7 @@ func (g *Group) forget() {
 // or been away until now. whole tells that it was not.
 func (g *Group) note(said living, whole bool) {
 	members, now, newer, older, changed := maps.Clone(*g.members.Load()), time.Now(), false, false, false
+	strangers := int64(0)
 	for id, of := range said.others {
 		if len(id) != len(g.id) || of.state == stateLeft {
 			continue
@@ -278,6 +286,9 @@ func (g *Group) note(said living, whole bool) {
 			members[id], changed = m, true
 		}
 		if m == nil {
+			if of.formats <= Formats { // it says how it is reached in a form that is known here
+				strangers++
+			}
 			continue
 		}
 		if m.beat != of.beat {
@@ -301,6 +312,7 @@ func (g *Group) note(said living, whole bool) {
 	g.members.Store(&members)
 	g.newer.Store(newer)
 	g.older.Store(older)
+	g.strangers.Store(strangers)
 	for _, m := range gone {
 		m.end()
 	}

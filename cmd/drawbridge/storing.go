@@ -156,8 +156,7 @@ func (s *storing) sweep(ctx context.Context) {
 		return
 	}
 	if before := s.unread.Swap(int64(unread)); unread > 0 && before != int64(unread) {
-		s.log.ErrorContext(ctx, "records that an older key seals cannot be read, and so not be sealed with "+
-			"the newest", slog.Int("records", unread))
+		s.log.ErrorContext(ctx, "records cannot be sealed with the newest key", slog.Int("records", unread))
 	}
 }
 

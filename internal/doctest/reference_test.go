@@ -327,14 +327,30 @@ func viewFields(before string, kind reflect.Type) map[string]bool {
 }
 
 // TestMessagesOfTheLogAreThere looks for the messages of the page in the product: an
-// operator searches for them.
+// operator searches for them. Each that asks somebody to act has a row.
 func TestMessagesOfTheLogAreThere(t *testing.T) {
 	t.Parallel()
 	r := surveyed(t)
+	told := map[string]bool{}
 	for _, row := range rowsOf(t, recordsPage, "message") {
+		told[row.names[0]] = true
 		if !r.literals[row.names[0]] {
 			t.Errorf("%s: nothing logs %q: correct the row, or remove it", recordsPage, row.names[0])
 		}
+	}
+	for _, s := range r.product {
+		ast.Inspect(s.tree, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok || len(call.Args) < 2 {
+				return true
+			}
+			if f, ok := call.Fun.(*ast.SelectorExpr); ok && f.Sel.Name == "ErrorContext" {
+				if message, _ := textOf(call.Args[1]); !told[message] {
+					t.Errorf("%s: %q, of %s, has no row", recordsPage, message, s.at(n))
+				}
+			}
+			return true
+		})
 	}
 }
 

@@ -31,10 +31,15 @@ func (b *bench) refusedFor(t *testing.T) *mcp.Error {
 func TestCallThatCannotBeRecordedIsNotMade(t *testing.T) {
 	b := newBench(t)
 	b.config.Audit = closedLog(t, b.config.Metrics.AuditDropped)
-	failure := b.refusedFor(t)
+	r := request("box__plain", `{}`)
+	_, err := b.Handle(t.Context(), b.caller(t, alice), r)
+	failure := asError(t, err)
 	if failure.StableCode() != "DB-AUDIT-FULL" || failure.Code != mcp.CodeUnavailable ||
 		failure.RetryAfter <= 0 {
 		t.Errorf("got %v, want DB-AUDIT-FULL of 503 with a time", failure)
+	}
+	if r.Ended.Outcome != "unrecordable" { // for the log
+		t.Errorf("it ended as %q, want unrecordable", r.Ended.Outcome)
 	}
 	if b.calls != 0 {
 		t.Errorf("the tool ran %d times, want never", b.calls)

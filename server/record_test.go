@@ -104,6 +104,9 @@ func TestRefusalsAreOnRecord(t *testing.T) {
 				line.Subject != "alice" || line.RequestID == "" {
 				t.Errorf("got %+v, want %s for %s of alice of acme", line, test.outcome, test.reason)
 			}
+			if test.reason == "DB-HEADER" && line.Item != "echo" {
+				t.Errorf("got the item %q, want the tool that was called", line.Item)
+			}
 		})
 	}
 }

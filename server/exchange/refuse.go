@@ -30,7 +30,8 @@ func (x *Exchange) record(outcome, reason string) {
 		Time: x.Started, RequestID: x.ID, TenantID: x.Principal.TenantID,
 		Issuer: x.Principal.Issuer, Subject: x.Principal.Subject, ClientID: x.Principal.ClientID,
 		Name: x.Principal.Name, TokenID: x.Principal.TokenID, Claims: x.Principal.Recorded,
-		Remote: x.Remote, Method: x.Method, Outcome: outcome, Reason: reason, Duration: time.Since(x.Started),
+		Remote: x.Remote, Method: x.Method, Item: x.Tool, Outcome: outcome, Reason: reason,
+		Duration: time.Since(x.Started),
 	}
 	if x.Refused != nil {
 		line.Issuer, line.Audience, line.Expected = x.Refused.Issuer, x.Refused.Audience, x.Refused.Expected

@@ -425,7 +425,7 @@ func (f *fleet) note(ctx context.Context, now upstream.Status) {
 	held, others := quarantined(now.Refused)
 	f.countRefusals(now.Server, before.Refused, others)
 	switch {
-	case now.Up && !before.Up:
+	case now.Up && (!before.Up || howMany(before) != howMany(now)):
 		f.tellUp(ctx, before, now)
 	case !now.Up && now.Tried && (before.Up || before.Problem != now.Problem):
 		f.log.LogAttrs(ctx, slog.LevelWarn, "server down", whyDown(now)...)
@@ -460,7 +460,10 @@ func (f *fleet) keep(now upstream.Status) (before upstream.Status, known bool) {
 	return before, known
 }
 
-// tellUp logs that a server is up. For a server that had to be connected to, the line has
+// howMany returns how many items of each kind a server offers.
+func howMany(s upstream.Status) [4]int { return [4]int{s.Tools, s.Prompts, s.Resources, s.Templates} }
+
+// tellUp logs that a server is up, or that one which was offers more or less now. For a server that had to be connected to, the line has
 // the number of attempts and the time since the server was lost or first tried. If the
 // server was up before, the line also has the reason why it was lost.
 func (f *fleet) tellUp(ctx context.Context, before, now upstream.Status) {
@@ -468,6 +471,10 @@ func (f *fleet) tellUp(ctx context.Context, before, now upstream.Status) {
 		slog.String("server", now.Server), slog.String("revision", now.Revision),
 		slog.Int("tools", now.Tools), slog.Int("prompts", now.Prompts), slog.Int("resources", now.Resources),
 		slog.Int("templates", now.Templates),
+	}
+	if before.Up {
+		f.log.LogAttrs(ctx, slog.LevelInfo, "server offers more or less than before", attributes...)
+		return
 	}
 	if !before.Since.IsZero() {
 		attributes = append(attributes, slog.Int("attempt", now.Failed+1),

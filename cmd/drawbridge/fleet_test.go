@@ -485,7 +485,7 @@ func TestServerUpIsLoggedWithWhatItOffers(t *testing.T) {
 }
 
 // TestARestartIsLoggedWithItsReason loses a server and lets it come back, once, at the third
-// attempt.
+// attempt, and then offer something.
 func TestARestartIsLoggedWithItsReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -519,6 +519,11 @@ func TestARestartIsLoggedWithItsReason(t *testing.T) {
 				upstream.Status{Up: true, Tried: true, Restarts: 1, Failed: 2, Lost: "child ended"},
 				`level=INFO msg="server restarted" server=box revision="" tools=0 prompts=0 resources=0 templates=0 attempt=3 after_seconds=2 restarts=1 reason="child ended"`,
 			},
+			{
+				upstream.Status{Up: true, Tried: true, Restarts: 1, Offered: registry.Offered{Tools: 2}},
+				`level=INFO msg="server offers more or less than before" server=box revision="" tools=2 prompts=0 resources=0 templates=0`,
+			},
+			{upstream.Status{Up: true, Tried: true, Restarts: 1, Offered: registry.Offered{Tools: 2}}, ""},
 		} {
 			log.Reset()
 			step.status.Server = "box"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -68,7 +69,7 @@ func newSharing(cfg *config.Config, ring *seal.Ring, log *slog.Logger, m *metric
 	}
 	m.Replicas.Of(func(tell metrics.Tell) {
 		tell("running", float64(group.Count()))
-		tell("reached", float64(group.Reached()))
+		tell("reached", float64(group.Count()-1-len(group.Unreached())))
 		tell("allowed", float64(allowed))
 	})
 	m.RedisClock.Of(func(tell metrics.Tell) {
@@ -112,10 +113,11 @@ func (s *sharing) judge(view *admin.View) {
 				"%d replicas run, and the setting replicas says %d at most; while redis is away they allow "+
 					"more than the limits", running, s.allowed))
 	}
-	if reached, others := s.group.Reached(), s.group.Count()-1; reached < others && s.group.Joined() {
+	if unreached := s.group.Unreached(); len(unreached) > 0 && s.group.Joined() {
 		problem := fmt.Sprintf(
-			"%d of %d other replicas cannot be reached over the link: what clients send of calls and "+
-				"sessions that are there is answered with 503", others-reached, others)
+			"%d of %d other replicas cannot be reached over the link, at %s: what clients send of calls and "+
+				"sessions that are there is answered with 503", len(unreached), s.group.Count()-1,
+			strings.Join(unreached, " and "))
 		if s.group.Isolated() {
 			view.Problems = append(view.Problems, problem)
 		} else {

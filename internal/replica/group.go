@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -226,14 +227,16 @@ func (g *Group) tryAll(ctx context.Context) {
 	}
 }
 
-// Reached returns how many others can be reached, as far as is known here.
-func (g *Group) Reached() (n int) {
+// Unreached returns where those others should be reached that cannot be, as far as is known
+// here, sorted.
+func (g *Group) Unreached() (addresses []string) {
 	for _, m := range *g.members.Load() {
-		if m.reached.Load() {
-			n++
+		if !m.reached.Load() {
+			addresses = append(addresses, m.peer.Address)
 		}
 	}
-	return n
+	slices.Sort(addresses)
+	return addresses
 }
 
 // Isolated tells whether this replica knows of others and has reached none of them since

@@ -205,6 +205,26 @@ func TestPlacesThatWereLostAreMadeAgain(t *testing.T) {
 	}
 }
 
+// TestWhoIsNotReachedIsNamed has a replica tell others an address at which nobody is.
+func TestWhoIsNotReachedIsNamed(t *testing.T) {
+	t.Parallel()
+	server, ring := redistest.Start(t), seal.RandomRing()
+	const nowhere = "127.0.0.9:1"
+	hidden, err := replica.NewGroup(replica.GroupConfig{
+		Store: server.Store(t), Seal: ring, Logger: slog.New(slog.DiscardHandler),
+		Count: replicatest.Uncounted{}, Listen: ":0", Address: nowhere,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lifetimetest.Run(t, hidden.Run)
+	a, _ := join(t, server, ring, ignore)
+	knows(t, a, hidden.Self())
+	if got := a.Unreached(); len(got) != 1 || got[0] != nowhere {
+		t.Errorf("got %v, want %s", got, nowhere)
+	}
+}
+
 // TestNobodyBelievesAnAddressOfAnyone writes replicas into Redis that are none, and
 // another address for one that is.
 func TestNobodyBelievesAnAddressOfAnyone(t *testing.T) {

@@ -187,7 +187,8 @@ func (g *Group) checkLocked(ctx context.Context) error {
 	g.clock.Store(&clock{said.now, asked, time.Now()})
 	g.lease.extend(asked)
 	strangers := g.strangers.Load()
-	if g.note(said, before != nil && asked.Sub(before.answered) < life-2*beat); g.strangers.Load() > strangers {
+	g.note(said, before != nil && asked.Sub(before.answered) < life-2*beat)
+	if g.strangers.Load() > strangers {
 		g.config.Store.Refuse(ctx, slog.String("kind", "replicas"))
 	}
 	// the server may have taken the first beat, or the first for long, and not have answered

@@ -147,7 +147,7 @@ func (g *Gateway) logInside(ctx context.Context, r *audit.Record, failure failur
 // room for its record.
 func (g *Gateway) unrecordable(ctx context.Context, c *call) *mcp.Error {
 	failure := failureOf(errUnrecordable)
-	c.request.Ended = Ended{failure.kind, failure.reason}
+	c.request.Ended = failure.kind
 	g.config.Metrics.Refused(failure.kind, c.caller.Tenant.ID, failure.reason)
 	g.config.Logger.DebugContext(ctx, "call refused: it could not be recorded", "request_id", c.request.ID)
 	return failure.rpcErr

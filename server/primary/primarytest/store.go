@@ -166,9 +166,8 @@ func (s *Store) Take(_ context.Context, k primary.Key, from primary.Entry,
 	to replica.ID,
 ) (r primary.Entry, err error) {
 	err = s.during(func() error {
-		one, found := s.records[k]
-		switch r = one; {
-		case !found:
+		switch r = s.records[k]; {
+		case r.Primary == "":
 			return primary.ErrNone
 		case r.Primary != from.Primary || r.Epoch != from.Epoch:
 			return primary.ErrFenced

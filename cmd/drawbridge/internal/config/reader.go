@@ -16,7 +16,7 @@ const maxProblems = 100
 // its caller goes on, so that later problems are found in the same run. The results count
 // only if problems is empty at the end. A reader is for one load and one goroutine.
 type reader struct {
-	env Environment
+	env      Environment
 	cfg      *Config // that is read
 	opened   opened  // the part that was parsed again last
 	known    *memory // what a Loader remembers of the config before

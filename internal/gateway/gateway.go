@@ -25,6 +25,7 @@ package gateway
 
 import (
 	"log/slog"
+	"sync"
 	"sync/atomic"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/allot"
@@ -93,7 +94,8 @@ type Gateway struct {
 	tenants atomic.Pointer[directory]
 	renewed chan struct{} // holds a value if tenants were replaced and Run has not looked at them yet
 
-	onChange []func() // set before Run
+	mu       sync.Mutex // guards the field below
+	onChange []func()
 }
 
 // finish adds what every result of this gateway has: a resultType, and the gateway's own
@@ -112,12 +114,18 @@ func (g *Gateway) finish(result mcp.Object) mcp.Object {
 
 // OnChange has do called after each change of the catalogue or the tenants, from any
 // goroutine. It must not block. Whoever calls Lists after OnChange misses no change.
-// OnChange is called before Run.
-func (g *Gateway) OnChange(do func()) { g.onChange = append(g.onChange, do) }
+func (g *Gateway) OnChange(do func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.onChange = append(g.onChange, do)
+}
 
 // announce tells of a change.
 func (g *Gateway) announce() {
-	for _, do := range g.onChange {
+	g.mu.Lock()
+	all := g.onChange
+	g.mu.Unlock()
+	for _, do := range all {
 		do()
 	}
 }

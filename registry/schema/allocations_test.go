@@ -3,6 +3,7 @@
 package schema_test
 
 import (
+	"fmt"
 	"runtime"
 	"strings"
 	"testing"
@@ -27,6 +28,23 @@ func TestCountingStepsAllocatesNothingForAnItem(t *testing.T) {
 	}
 	if few, many := allocated(9), allocated(90); many > few+20 {
 		t.Errorf("%v allocations for 9 items, %v for 90", few, many)
+	}
+}
+
+// TestWeakeningAllocatesNothingForAnEdge compiles a short chain of references to what cannot
+// be enforced, and a long one. Each definition refers to the one before it, so that all are
+// gone through as often as there are definitions.
+func TestWeakeningAllocatesNothingForAnEdge(t *testing.T) {
+	allocated := func(length int) float64 {
+		var chain strings.Builder
+		for i := range length {
+			fmt.Fprintf(&chain, `,"%d":{"not":{"$ref":"#/$defs/%d"}}`, i+1, i)
+		}
+		text := `{"$defs":{"0":{"pattern":"(?=x)"}` + chain.String() + `},"$ref":"#/$defs/1"}`
+		return testing.AllocsPerRun(1, func() { compile(t, text) })
+	}
+	if short, long := allocated(50), allocated(500); long > 20*short {
+		t.Errorf("%v allocations for 50 references, %v for 500", short, long)
 	}
 }
 

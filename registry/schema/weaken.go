@@ -48,7 +48,7 @@ func weaken(root *node, nodes []*node) []string {
 	if !slices.ContainsFunc(nodes, func(n *node) bool { return len(n.gaps) > 0 || counts(n) }) {
 		return nil
 	}
-	passesOn := func(e *edge) bool { return e.inPlace() && e.keyword != "not" }
+	passesOn := func(e edge) bool { return e.inPlace() && e.keyword != "not" }
 	for n := range leading(nodes, counts, passesOn) {
 		n.takeOut("unevaluatedItems")
 	}
@@ -65,16 +65,16 @@ func weaken(root *node, nodes []*node) []string {
 }
 
 // anywhere follows every edge, for leading.
-func anywhere(*edge) bool { return true }
+func anywhere(edge) bool { return true }
 
 // leading returns the nodes that are starts, and those from which a path of such edges
 // leads to one.
-func leading(nodes []*node, starts func(*node) bool, along func(*edge) bool) map[*node]bool {
+func leading(nodes []*node, starts func(*node) bool, along func(edge) bool) map[*node]bool {
 	found := map[*node]bool{}
 	for changed := true; changed; {
 		changed = false
 		for _, n := range slices.Backward(nodes) { // what a node leads to mostly comes after it
-			leads := func(e edge) bool { return along(&e) && found[e.to] }
+			leads := func(e edge) bool { return along(e) && found[e.to] }
 			if !found[n] && (starts(n) || slices.ContainsFunc(n.edges, leads)) {
 				found[n], changed = true, true
 			}

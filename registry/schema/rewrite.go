@@ -34,16 +34,19 @@ func rewrite(root *node, nodes []*node) []byte {
 		if !met[top] {
 			met[top] = true
 			name := strconv.Itoa(len(definitions))
-			definitions = append(definitions, mcp.Member{Name: name, Value: top.rewritten(nil)})
+			definitions = append(definitions, mcp.Member{Name: name, Value: top.rewritten()})
 		}
 	}
-	return root.rewritten(definitions)
+	if len(definitions) == 0 {
+		return root.rewritten()
+	}
+	return root.rewritten(mcp.Member{Name: "$defs", Value: mcp.NewObject(definitions...).JSON()})
 }
 
-// rewritten returns one subschema, with the definitions if there are any. The schema false
-// is written as {"not":{}} where a reference leads to it, because only an object can have
-// an anchor.
-func (n *node) rewritten(definitions []mcp.Member) mcp.RawJSON {
+// rewritten returns one subschema, with more members than its own. The schema false has
+// none, and is written as {"not":{}} where a reference leads to it, because only an object
+// can have an anchor.
+func (n *node) rewritten(more ...mcp.Member) mcp.RawJSON {
 	if n.never && n.anchor == "" {
 		return mcp.RawJSON("false")
 	}
@@ -53,9 +56,6 @@ func (n *node) rewritten(definitions []mcp.Member) mcp.RawJSON {
 	}
 	if n.never {
 		members = append(members, mcp.Member{Name: "not", Value: []byte("{}")})
-	}
-	if len(definitions) > 0 {
-		members = append(members, mcp.Member{Name: "$defs", Value: mcp.NewObject(definitions...).JSON()})
 	}
 	members = append(members, n.rules...)
 	written := map[string]bool{}
@@ -67,7 +67,7 @@ func (n *node) rewritten(definitions []mcp.Member) mcp.RawJSON {
 			members = append(members, mcp.Member{Name: e.keyword, Value: n.rewrittenUnder(e)})
 		}
 	}
-	return mcp.NewObject(members...).JSON()
+	return mcp.NewObject(append(members, more...)...).JSON()
 }
 
 // rewrittenUnder returns the value of a keyword with subschemas, of which first is the
@@ -79,22 +79,21 @@ func (n *node) rewrittenUnder(first *edge) mcp.RawJSON {
 	case "properties", "patternProperties", "dependentSchemas":
 		var members []mcp.Member
 		for e := range n.under(first.keyword) {
-			value := e.to.rewritten(nil)
-			if object, is := mcp.ObjectOf(value); is &&
-				first.keyword == "properties" && n.named[e.name].required {
-				value = object.With("default", mcp.Int(0)).JSON()
+			var more []mcp.Member
+			if first.keyword == "properties" && n.named[e.name].required {
+				more = []mcp.Member{{Name: "default", Value: mcp.Int(0)}}
 			}
-			members = append(members, mcp.Member{Name: e.name, Value: value})
+			members = append(members, mcp.Member{Name: e.name, Value: e.to.rewritten(more...)})
 		}
 		return mcp.NewObject(members...).JSON()
 	case "allOf", "anyOf", "oneOf", "prefixItems":
 		var list []mcp.RawJSON
 		for e := range n.under(first.keyword) {
-			list = append(list, e.to.rewritten(nil))
+			list = append(list, e.to.rewritten())
 		}
 		return mcp.Array(list)
 	}
-	value := first.to.rewritten(nil)
+	value := first.to.rewritten()
 	if first.keyword == "unevaluatedItems" && !first.to.never {
 		inner := mcp.NewObject(mcp.Member{Name: "not", Value: value}).JSON()
 		value = mcp.NewObject(mcp.Member{Name: "not", Value: inner}).JSON()

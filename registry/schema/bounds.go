@@ -21,19 +21,27 @@ type span struct {
 	hasMost     bool // most is a limit, not merely unset
 }
 
-func (s span) holds(count int) bool { return count >= s.least && (!s.hasMost || count <= s.most) }
+func (s *span) holds(count int) bool { return count >= s.least && (!s.hasMost || count <= s.most) }
 
 // count notes a keyword that counts. Those of contains only the library decides.
 func (b *bounds) count(keyword string, value int) {
-	s := map[string]*span{"Length": &b.text, "Items": &b.items, "Properties": &b.members}[keyword[3:]]
-	switch {
-	case s == nil:
-	case keyword[:3] == "min":
-		s.least = value
-	default:
-		s.most, s.hasMost = value, true
+	switch keyword {
+	case "minLength":
+		b.text.least = value
+	case "maxLength":
+		b.text.atMost(value)
+	case "minItems":
+		b.items.least = value
+	case "maxItems":
+		b.items.atMost(value)
+	case "minProperties":
+		b.members.least = value
+	case "maxProperties":
+		b.members.atMost(value)
 	}
 }
+
+func (s *span) atMost(count int) { s.most, s.hasMost = count, true }
 
 // maxExact is up to where a float has every integer.
 const maxExact = 1 << 53

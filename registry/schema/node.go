@@ -105,7 +105,7 @@ func (n *node) child(keyword string) *node {
 	return nil
 }
 
-// under yields the edges of keyword in order. They may be changed meanwhile.
+// under yields the edges of keyword in order. Whoever goes through them may change them.
 func (n *node) under(keyword string) iter.Seq[*edge] {
 	return func(yield func(*edge) bool) {
 		for i := range n.edges {

@@ -51,8 +51,9 @@ type SQL struct {
 	// Unlocked ends a selection of rows that are to be removed where others may have some
 	// of them in work, and passes over these. "": nobody has.
 	Unlocked string
-	// Past has a selection of rows that have expired by the clock of this machine leave out
-	// those that have not by the clock of the database. "": it has the same.
+	// Past ends the condition of a selection of rows that have expired by the clock of this
+	// machine, and leaves out those that have not expired by the clock of the database. "":
+	// that is the same clock.
 	Past string
 
 	mu sync.Mutex // guards the field below
@@ -282,7 +283,7 @@ func (s *SQL) bounded(ctx context.Context, row Row, write, full Statement) error
 		NewStatement("DELETE FROM records WHERE kind = $1 AND id = $2 AND expires <= $3",
 			row.Kind, row.ID, now),
 		NewStatement("DELETE FROM records WHERE (kind, id) IN (SELECT kind, id FROM records "+
-			"WHERE kind = $1 AND tenant = $2 AND expires <= $3 LIMIT $4)",
+			"WHERE kind = $1 AND tenant = $2 AND expires <= $3"+s.Past+" LIMIT $4)",
 			row.Kind, row.Tenant, now, MostSwept),
 	} {
 		rows, err := s.Change(ctx, expired, write, full)
@@ -386,7 +387,8 @@ func (s *SQL) Rows(ctx context.Context) iter.Seq2[Row, error] {
 
 // mostInserts is how many rows one statement inserts. PostgreSQL counts the rows of a
 // statement at once: with one row in each, it goes through all earlier counts of the
-// transaction each time, and 100,000 rows took minutes. SQLite has all in its memory.
+// transaction each time, and 100,000 rows took minutes. A connection of SQLite has them
+// all in its memory: 6 of 16 MiB, where each is as large as it may be.
 const mostInserts = 100
 
 // Replace puts rows in the place of all that there are.

@@ -72,15 +72,21 @@ func TestASessionBeginsAsAPoolerTakesIt(t *testing.T) {
 	}
 }
 
-// TestAWrongClockRemovesNothing has a replica whose clock is a year ahead sweep.
+// TestAWrongClockRemovesNothing has a replica whose clock is a year ahead sweep, and write
+// where there are as many records as there may be.
 func TestAWrongClockRemovesNothing(t *testing.T) {
 	file, _ := create(t)
 	cfg := config()
+	cfg.Bound = 1
 	s := open(t, file, cfg)
 	cfg.Now = func() time.Time { return time.Now().Add(365 * 24 * time.Hour) }
+	ahead := open(t, file, cfg)
 	_, err := s.Put(t.Context(), record("1"))
-	_, unswept := open(t, file, cfg).Sweep(t.Context())
+	_, unswept := ahead.Sweep(t.Context())
 	fatal.OK(t, errors.Join(err, unswept))
+	if _, err := ahead.Put(t.Context(), record("2")); !errors.Is(err, store.ErrFull) {
+		t.Errorf("another record: got error %v, want %v", err, store.ErrFull)
+	}
 	if _, err := s.Get(t.Context(), "family", "1"); err != nil {
 		t.Errorf("the record: %v", err)
 	}

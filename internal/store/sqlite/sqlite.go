@@ -175,7 +175,11 @@ func (s *Store) query(ctx context.Context, of store.Statement, each func(store.C
 // when the last connection is closed.
 // https://www.sqlite.org/howtocorrupt.html#_unlinking_or_renaming_a_database_file_while_in_use
 func (s *Store) Check(ctx context.Context) error {
-	if now, err := os.Stat(s.path); err != nil || !os.SameFile(now, s.file) {
+	now, err := os.Stat(s.path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err != nil || !os.SameFile(now, s.file) {
 		return fmt.Errorf("%s was removed or replaced while it was in use: restart the gateway, and put "+
 			"backups back with drawbridge data restore", s.path)
 	}

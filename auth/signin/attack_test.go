@@ -277,8 +277,10 @@ func TestAnswersOfProvidersAreBound(t *testing.T) {
 	// A callback that comes twice.
 	b, to = start("corp")
 	back = w.idp.signIn(t, "ann", to)
-	b.asked(back)
-	refused("callback replay", b.get(back))
+	form := b.asked(back)
+	if to := b.get(back).Header.Get("Location"); to != "/consent?id="+form.Get("id") {
+		t.Errorf("callback replay: led to %q, want the page that asks already", to)
+	}
 	// State that was changed, or is none.
 	b, to = start("corp")
 	back = w.idp.signIn(t, "ann", to)

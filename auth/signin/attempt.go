@@ -14,6 +14,7 @@ import (
 
 const (
 	cookiePrefix   = "__Host-drawbridge-"
+	returnedPrefix = cookiePrefix + "returned-" // of attempts that led to a page; its value is the family
 	attemptPurpose = "sign-in of a browser"
 	maxAttempt     = 2800 // bytes: sealed, it must fit a cookie, which has 4,096
 	maxState       = 1024 // bytes of a client's state
@@ -62,7 +63,7 @@ func (s *core) begin(x *exchange, t *attempt) error {
 	if err != nil {
 		return err
 	}
-	// The earliest first; a family has a cookie of that name, too, with a short secret:
+	// The earliest first; families and attempts that are over have short cookies:
 	// https://www.rfc-editor.org/rfc/rfc6265#section-5.4
 	var open []string
 	for _, cookie := range x.request.Cookies() {

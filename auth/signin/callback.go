@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/drawbridge-mcp/drawbridge/auth"
 	"github.com/drawbridge-mcp/drawbridge/auth/signin/clients"
@@ -26,20 +27,30 @@ func (s *core) callback(x *exchange) error {
 	}
 	t, ok := s.resumed(x, query.Get("state"))
 	if !ok {
-		return newProblem(http.StatusBadRequest, pages.OtherBrowser, "other_browser")
+		return s.returnedBefore(x, query.Get("state"))
 	}
+	x.dropCookie(cookiePrefix + t.ID)
 	x.at = address{x.at.settings, t.Tenant}
-	err = s.returned(x, &t, query)
-	if err != nil {
-		x.dropCookie(cookiePrefix + t.ID) // else a reload of the page brings the same code again
-	}
-	return s.leadingBack(t.ask, err)
+	return s.leadingBack(t.ask, s.returned(x, &t, query))
 }
 
-// returned takes in a person who comes back from the provider of an attempt. Somebody who
-// clicks twice there, or goes back to take another account, comes again with another code,
-// and the browser shows the answer to the last one alone: a code is good for once, the
-// attempt until its end.
+// returnedBefore answers a person who comes back from a provider once more, as after a
+// double click there, with the page that the first click has led to. The code that comes
+// along is not redeemed: a state is good for once, since not every provider binds its codes
+// to it by PKCE or a nonce, and a provider that is asked twice for one code revokes what it
+// gave for it.
+// https://www.rfc-editor.org/rfc/rfc9700#section-2.1
+func (s *core) returnedBefore(x *exchange, state string) error {
+	id, _, _ := strings.Cut(state, ".")
+	family, err := x.request.Cookie(returnedPrefix + id)
+	if err != nil {
+		return newProblem(http.StatusBadRequest, pages.OtherBrowser, "other_browser")
+	}
+	x.redirect("/consent?id=" + url.QueryEscape(family.Value))
+	return nil
+}
+
+// returned takes in a person who comes back from the provider of an attempt.
 func (s *core) returned(x *exchange, t *attempt, query url.Values) error {
 	login := x.at.login(t.Provider)
 	switch {
@@ -155,6 +166,7 @@ func (s *core) arrived(x *exchange, t *attempt, person auth.Principal, id *Ident
 		return s.consentFailed(x, "family", err)
 	}
 	x.setCookie(cookiePrefix+f.ID, secret, consentLife)
+	x.setCookie(returnedPrefix+t.ID, f.ID, consentLife)
 	// Code and state of the provider leave the address bar here.
 	x.redirect("/consent?id=" + f.ID)
 	return nil

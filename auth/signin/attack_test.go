@@ -74,6 +74,7 @@ func TestRedirectTricks(t *testing.T) {
 		{"cursor://anysphere.cursor-mcp/cb", "cursor://anysphere.cursor-mcp/cb/x", false},
 		{"cursor://anysphere.cursor-mcp/cb", "CURSOR://anysphere.cursor-mcp/cb", false},
 		{"com.example.app:/cb", "com.example.app:/cb", true},
+		{"com.example.app:cb", "com.example.app:cb", true},
 		{"com.example.app:/cb", "com.example.app:/cb2", false},
 	} {
 		w := newWorld(t)
@@ -100,6 +101,7 @@ func TestRedirectsThatNobodyMayRegister(t *testing.T) {
 		"about:blank", "intent://a#Intent;end", "http://app.example/cb", "http://169.254.169.254/cb", "https:///cb",
 		"https:app.example", "https://user:pass@app.example/", "https://app.example/#", "cursor:", "://x", "x", "/cb",
 		"ftp://a.example/", "ws://127.0.0.1/", "https://app.example:0/", "http://localhost./cb", "https://%65vil.example/",
+		"localhost:3000/cb", "https://*.example.com/cb",
 	} {
 		r := httptest.NewRequestWithContext(
 			t.Context(),

@@ -60,8 +60,8 @@ func parseRedirect(text string) (redirect, error) {
 		r.loopback = true
 		return r, hostOf(u)
 	}
-	// an opaque one such as localhost:80/cb lacks its scheme
-	if slices.Contains(scripts, u.Scheme) || u.Opaque != "" || u.Host == "" && u.Path == "" {
+	lacksScheme := u.Opaque != "" && '0' <= u.Opaque[0] && u.Opaque[0] <= '9' // as localhost:80/cb
+	if slices.Contains(scripts, u.Scheme) || lacksScheme || u.Opaque == "" && u.Host == "" && u.Path == "" {
 		return redirect{}, errRedirect
 	}
 	return r, nil

@@ -236,9 +236,10 @@ func (p *parts) run(ctx context.Context, l listeners, o options) error {
 // only this machine reaches it, none may that somebody can have on the web but those of
 // allowed_hosts. Load balancers beside the gateway name an address, a word or nothing.
 func (p *parts) operatorAllows(host string) bool {
-	_, notAddress := netip.ParseAddrPort(host)
-	return !config.IsLoopback(p.started.Operator) || notAddress == nil || !strings.Contains(host, ".") ||
-		p.settings.Load().AllowsHost(host)
+	_, noPair := netip.ParseAddrPort(host)
+	_, noAddress := netip.ParseAddr(host)
+	return !config.IsLoopback(p.started.Operator) || noPair == nil || noAddress == nil ||
+		!strings.Contains(host, ".") || p.settings.Load().AllowsHost(host)
 }
 
 // drain lets clients go without breaking a call:

@@ -201,7 +201,9 @@ func (k *keeping) backup(ctx context.Context, path string, s streams) error {
 			path)
 	}
 	if path == "-" {
-		err, s.out, path = copyTo(s.out, part), s.err, "standard output"
+		err = copyTo(s.out, part)
+		path = "standard output"
+		s.out = s.err // standard output has the backup
 	} else {
 		err = os.Rename(part, path)
 	}

@@ -93,9 +93,8 @@ func (r *reader) warnOperator() {
 }
 
 // warnAudit warns of an audit file that is a directory, or whose directory does not exist
-// here. It is no problem,
-// because a config is often checked on another machine. A file that is taken by default
-// lies beside the config, so its directory exists.
+// here. It is no problem, because a config is often checked on another machine. A file that
+// is taken by default lies beside the config, so its directory exists.
 func (r *reader) warnAudit() {
 	file := r.root.child("audit").member("file")
 	if file == nil || r.cfg.Audit.File == "-" {
@@ -229,29 +228,27 @@ func (r *reader) watchMemory() {
 // what one user can ever hold. All sizes are in bytes. The caller knows how much memory
 // there is. It asks once, before anybody else sees the config.
 func (c *Config) WarnOfMemory(most int64, source string, largest, share int64) {
-	for _, one := range []struct {
-		is         bool
-		at         awaited
-		code, text string
-	}{
-		{
-			most > 0 && c.Limits.Memory > most, c.muchMemory, codeMuchMemory,
+	if most > 0 && c.Limits.Memory > most {
+		c.warnOf(c.muchMemory, codeMuchMemory,
 			fmt.Sprintf("limits.memory of %s is more than requests may hold here by %s, %s: the gateway may "+
 				"be killed for want of memory; leave it out, set %[3]s at most, or give the process more",
-				roundSize(c.Limits.Memory), source, roundSize(most)),
-		},
-		{
-			largest > share, c.largeBody, codeLargeBody,
+				roundSize(c.Limits.Memory), source, roundSize(most)))
+	}
+	if largest > share {
+		c.warnOf(c.largeBody, codeLargeBody,
 			fmt.Sprintf("a body of %s, the largest that limits.max_body allows, never fits into what one "+
 				"user may hold, %s; lower limits.max_body, raise limits.memory, or give the process more",
-				roundSize(largest), roundSize(share)),
-		},
-	} {
-		if one.is && len(one.at.acknowledged) == 0 {
-			one.at.Text = one.text
-			c.Warnings = append(c.Warnings, Warning{one.at.Problem, one.code})
-		}
+				roundSize(largest), roundSize(share)))
 	}
+}
+
+// warnOf adds a warning unless it is acknowledged.
+func (c *Config) warnOf(at awaited, code, text string) {
+	if len(at.acknowledged) > 0 {
+		return
+	}
+	at.Text = text
+	c.Warnings = append(c.Warnings, Warning{at.Problem, code})
 	sortWarnings(c.Warnings)
 }
 

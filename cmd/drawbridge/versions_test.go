@@ -39,8 +39,8 @@ func additions() []edit {
 			"Parts: []string{string(l.Key[:]), epochText(epoch), \"more\"},",
 		},
 		{
-			"server/sessions/lead.go", "facts = make(map[string]string)",
-			"facts = map[string]string{\"more\": \"of a later version\"}",
+			"server/sessions/lead.go", "facts := make(map[string]string)",
+			"facts := map[string]string{\"more\": \"of a later version\"}",
 		},
 	}
 }

@@ -109,7 +109,8 @@ func TestACallWaitsForAServerThatIsStarting(t *testing.T) {
 func TestThePageOfThisMachineIsForNoOther(t *testing.T) {
 	for operator, hosts := range map[string]map[string]bool{
 		"127.0.0.1:9090": {
-			"127.0.0.1:9090": true, "127.0.0.1": true, "localhost:7000": true, "[::1]:9090": true, "drawbridge": true, "": true,
+			"127.0.0.1:9090": true, "localhost:7000": true, "[::1]:9090": true, "drawbridge": true, "": true,
+			"127.0.0.1": true, "10.1.2.3": true,
 			"ops.example": true, "evil.example:9090": false, "127.0.0.1.evil.example": false,
 		},
 		"0.0.0.0:9090": {"gateway.team.svc:9090": true},

@@ -236,10 +236,11 @@ func (p *parts) run(ctx context.Context, l listeners, o options) error {
 // only this machine reaches it, none may that somebody can have on the web but those of
 // allowed_hosts. Load balancers beside the gateway name an address, a word or nothing.
 func (p *parts) operatorAllows(host string) bool {
-	_, noPair := netip.ParseAddrPort(host)
-	_, noAddress := netip.ParseAddr(host)
-	return !config.IsLoopback(p.started.Operator) || noPair == nil || noAddress == nil ||
-		!strings.Contains(host, ".") || p.settings.Load().AllowsHost(host)
+	_, withPort := netip.ParseAddrPort(host)
+	_, without := netip.ParseAddr(host)
+	isAddress := withPort == nil || without == nil
+	return !config.IsLoopback(p.started.Operator) || isAddress || !strings.Contains(host, ".") ||
+		p.settings.Load().AllowsHost(host)
 }
 
 // drain lets clients go without breaking a call:

@@ -168,18 +168,67 @@ func TestUnsubscribingHoldsWhereItCouldNotBeWritten(t *testing.T) {
 	})
 }
 
-// interruptedStore lets something happen before the next fact is written.
+// interruptedStore lets something happen before the next fact or entry is written.
 type interruptedStore struct {
 	primary.Store
 	before func() // nil: nothing happens
 }
 
-func (s *interruptedStore) Keep(ctx context.Context, k primary.Key, r primary.Entry) error {
+func (s *interruptedStore) interrupt() {
 	if before := s.before; before != nil {
 		s.before = nil
 		before()
 	}
+}
+
+func (s *interruptedStore) Open(ctx context.Context, k primary.Key, r primary.Entry) error {
+	s.interrupt()
+	return s.Store.Open(ctx, k, r)
+}
+
+func (s *interruptedStore) Keep(ctx context.Context, k primary.Key, r primary.Entry) error {
+	s.interrupt()
 	return s.Store.Keep(ctx, k, r)
+}
+
+// TestAnEntryThatIsWrittenAgainLosesNothing has a primary write an entry again that was not
+// lost, as after a moment in which Redis was away: while its client subscribes, and where
+// this replica alone does not have the resource.
+func TestAnEntryThatIsWrittenAgainLosesNothing(t *testing.T) {
+	for name, test := range map[string]struct {
+		primary int
+		before  func(t *testing.T, c *changingFleet, store *interruptedStore)
+	}{
+		"the client subscribes meanwhile": {0, func(t *testing.T, c *changingFleet, store *interruptedStore) {
+			store.before = func() { c.subscribe(t, 0, "subscribe") }
+		}},
+		"it is refused here": {1, func(t *testing.T, c *changingFleet, _ *interruptedStore) {
+			c.subscribe(t, 0, "subscribe")
+			c.files[1].fail(func() error { return mcp.Stable(mcp.CodeInvalidParams, "DB-UNKNOWN", "x") })
+			c.kill(0)
+			leave(t, c.get(t, 1, ""))
+			<-time.After(time.Minute)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var stores []*interruptedStore
+				c := newChangingFleet(t, func(w *world) {
+					store := &interruptedStore{Store: w.config.Entries}
+					w.config.Entries, stores = store, append(stores, store)
+				})
+				test.before(t, c, stores[test.primary])
+				stores[0].Store.(*primarytest.Store).SuspectLoss()
+				<-time.After(10 * time.Second)
+				c.kill(test.primary)
+				c.get(t, 2, "")
+				<-time.After(time.Minute)
+				if open := c.files[2].open(); open != 1 {
+					t.Errorf("got %d subscriptions at the next primary, want one", open)
+				}
+			})
+		})
+	}
 }
 
 // TestWhatATakeoverLosesIsNotAcknowledged has another replica take a session over in the

@@ -80,7 +80,6 @@ end
 if not epoch and ARGV[1] ~= 'open' then return {'none', false} end
 local takes = ARGV[7] ~= '0'
 if takes and (had[1] ~= ARGV[6] or had[2] ~= ARGV[7]) then return {'fenced', false} end
-if epoch and ARGV[1] == 'open' then redis.call('DEL', KEYS[1]) end
 redis.call('HSET', KEYS[1], 'primary', ARGV[2], 'epoch', ARGV[3], 'seal', ARGV[4])
 for i = 8, #ARGV, 2 do
   if ARGV[i + 1] == '' then redis.call('HDEL', KEYS[1], ARGV[i])

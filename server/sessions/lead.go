@@ -1,12 +1,12 @@
 package sessions
 
 import (
-	"cmp"
 	"maps"
 	"time"
 
 	"github.com/drawbridge-mcp/drawbridge/internal/mcp"
 	"github.com/drawbridge-mcp/drawbridge/internal/replica"
+	"github.com/drawbridge-mcp/drawbridge/server/exchange"
 	"github.com/drawbridge-mcp/drawbridge/server/primary"
 )
 
@@ -33,17 +33,20 @@ func (l *Session) IsSureSince(since time.Time) bool {
 // EntryKey names the session in the entries.
 func (l *Session) EntryKey() primary.Key { return primary.Key{Tenant: l.User.TenantID, Name: l.Name} }
 
-// Facts returns all that is kept of a session that this replica leads. It is called when
-// all of it is about to be written, and counts as written then.
+// Facts returns all that is kept of a session that this replica leads, and the text ""
+// for what is to be forgotten. It is called when all of it is about to be written, and
+// counts as written then.
 func (l *Session) Facts() map[string]string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.leader.Unwritten = false
-	facts := make(map[string]string)
+	facts := l.leader.forgotten
+	if l.leader.forgotten, l.leader.Unwritten = nil, false; facts == nil {
+		facts = make(map[string]string)
+	}
 	if l.client.Level != 0 {
 		facts[FactLevel] = l.client.Level.String()
 	}
-	if lists := cmp.Or(l.listsLocked(), l.notices.stored); lists != "" {
+	if lists := l.listsLocked(); lists != "" {
 		facts[FactLists] = lists
 	}
 	for uri, w := range l.notices.watched {
@@ -72,13 +75,23 @@ const (
 	FactLists = "lists" // digests of what the client was told of lists last
 )
 
-// NoteUnwritten notes that the entry is not as it should be, or may not be, because it
-// could not be written or may be lost.
-func (l *Session) NoteUnwritten() {
+// NoteUnwritten notes that the entry lacks something, such as facts that could not be
+// written. Facts returns them later, also those that are to be forgotten. nil: it is not
+// known what the entry lacks.
+func (l *Session) NoteUnwritten(facts map[string]string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.leader.Unwritten = true
+	for name, text := range facts {
+		if text == "" && len(l.leader.forgotten) < maxForgotten {
+			put(&l.leader.forgotten, name, "")
+		}
+	}
 }
+
+// maxForgotten is how many facts are kept in mind that the entry is to forget. Beyond, a
+// client that unsubscribes without end would fill memory while Redis is away.
+const maxForgotten = exchange.MaxSubscriptions
 
 // NoteRewritten notes that the entry was written whole again. That stays: one DELETE of
 // two, of which the other fails, must not forget it.

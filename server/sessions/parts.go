@@ -85,10 +85,11 @@ type Leader struct {
 	Epoch     uint64
 	Former    replica.ID      // that led before this one, and has calls still; "": none
 	Running   map[mcp.ID]bool // the requests that it answers; do not modify
-	Unwritten bool            // the entry is not as it should be, or may not be
+	Unwritten bool            // the entry lacks something
 	Rewritten bool            // the entry was written whole again, maybe after DELETE removed it
 
-	confirmed time.Time // when this replica was last sure who leads
+	confirmed time.Time         // when this replica was last sure who leads
+	forgotten map[string]string // facts that the entry is to forget, by name, each ""; nil: none
 }
 
 // put sets an element of a map, which it makes if there is none: most sessions are idle,

@@ -136,9 +136,7 @@ func (s *Store) write(k primary.Key, r primary.Entry, begins bool) error {
 			return primary.ErrFenced
 		}
 		facts := make(map[string]string)
-		if !begins {
-			maps.Copy(facts, had.Facts)
-		}
+		maps.Copy(facts, had.Facts)
 		maps.Copy(facts, r.Facts)
 		maps.DeleteFunc(facts, func(_, text string) bool { return text == "" })
 		s.records[k] = primary.Entry{Primary: r.Primary, Epoch: r.Epoch, Facts: facts}

@@ -176,5 +176,5 @@ func (d *Directory) missed(ctx context.Context, key ticket.Key) *exchange.Refusa
 
 // RewriteAll has Tend write all entries again: the store may have lost some.
 func (d *Directory) RewriteAll() {
-	d.Roster.Each((*sessions.Session).NoteUnwritten)
+	d.Roster.Each(func(l *sessions.Session) { l.NoteUnwritten(nil) })
 }

@@ -39,7 +39,7 @@ func (d *Directory) save(ctx context.Context, l *sessions.Session,
 		d.Superseded(l)
 	case err != nil:
 		d.config.Guard.Log.DebugContext(ctx, "a session is not recorded yet", slog.Any("error", err))
-		l.NoteUnwritten()
+		l.NoteUnwritten(facts)
 	}
 }
 
@@ -59,7 +59,7 @@ func (d *Directory) Delete(ctx context.Context, l *sessions.Session) *exchange.R
 		return forward.ErrElsewhere
 	case err != nil:
 		d.config.Guard.Log.WarnContext(ctx, "a session cannot be ended", slog.Any("error", err))
-		l.NoteUnwritten() // the answer alone may be lost
+		l.NoteUnwritten(nil) // the answer alone may be lost
 		return exchange.ErrReplicas
 	}
 	return nil
@@ -142,7 +142,7 @@ func (d *Directory) renew(ctx context.Context, since time.Time) {
 		d.config.Guard.Log.DebugContext(ctx, "sessions are not renewed", slog.Any("error", err))
 	}
 	for _, k := range missing {
-		used[k].NoteUnwritten()
+		used[k].NoteUnwritten(nil)
 	}
 }
 

@@ -162,7 +162,8 @@ func (d *Directory) tellEvicted(ctx context.Context, evicted []*sessions.Session
 const atOnce = 16
 
 // Each calls do with sessions, several at once, and returns when it was called with
-// all.
+// all. Which they are is asked again when it is their turn: do may wait for Redis, and
+// meanwhile a session that nobody had in use may have been taken over.
 func (d *Directory) Each(ctx context.Context, which func(*sessions.Session) bool,
 	do func(*sessions.Session),
 ) {
@@ -173,8 +174,10 @@ func (d *Directory) Each(ctx context.Context, which func(*sessions.Session) bool
 		}
 	})
 	pace.AtOnce(len(all), atOnce, func(i int) {
-		if ctx.Err() == nil {
-			d.Roster.Safely(ctx, func() { do(all[i]) })
-		}
+		d.Roster.Safely(ctx, func() {
+			if ctx.Err() == nil && which(all[i]) {
+				do(all[i])
+			}
+		})
 	})
 }

@@ -139,10 +139,11 @@ func TestSumsHideNoOtherIssuer(t *testing.T) {
 
 // TestFloodsOfCallersThatAreNotLetInAreSummedUp shows that a caller with a good token cannot
 // fill the record either, whose tenant is not served or has used up its requests. A sum says
-// who it was, and metrics count each request.
+// who it was, in the log at least of which tenant, and metrics count each request once.
 func TestFloodsOfCallersThatAreNotLetInAreSummedUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		var out bytes.Buffer
+		w := newWorld(t, logging(&out))
 		taken := w.recording()
 		want := map[string]int{}
 		for range 20 {
@@ -181,6 +182,11 @@ func TestFloodsOfCallersThatAreNotLetInAreSummedUp(t *testing.T) {
 		}
 		if got := w.refused(t); got < 40 {
 			t.Errorf("%v refusals counted, want each of the 40", got)
+		}
+		for line := range strings.Lines(out.String()) {
+			if m := object(line); m.Text("msg") == "requests" && m.Text("tenant") == "" {
+				t.Errorf("a sum in the log without its tenant: %s", line)
+			}
 		}
 	})
 }

@@ -87,11 +87,16 @@ const SignInMethods = "oauth/"
 func (s *Service) RecordSums(ctx context.Context) {
 	for _, sum := range s.sums.endWindow() {
 		s.Safely(ctx, func() {
-			s.Log.LogAttrs(ctx, slog.LevelInfo, "requests", slog.Int("count", sum.Count),
-				slog.String("outcome", sum.Outcome),
-				slog.String("reason", sum.Reason), slog.String("issuer", sum.Issuer), slog.String("remote",
-					sum.Remote),
-				slog.Time("since", sum.Time), slog.Float64("duration_seconds", sum.Duration.Seconds()))
+			line := []slog.Attr{
+				slog.Int("count", sum.Count), slog.String("outcome", sum.Outcome),
+				slog.String("reason", sum.Reason), slog.String("issuer", sum.Issuer),
+				slog.String("remote", sum.Remote), slog.Time("since", sum.Time),
+				slog.Float64("duration_seconds", sum.Duration.Seconds()),
+			}
+			if sum.TenantID != "" {
+				line = append(line, slog.String("tenant", sum.TenantID))
+			}
+			s.Log.LogAttrs(ctx, slog.LevelInfo, "requests", line...)
 			if !sum.logged {
 				s.Desk.Refuse(ctx, sum.Record)
 			}

@@ -74,8 +74,9 @@ redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
 return ARGV[2]`)
 
 // check writes the pulse, which shows that writes work, and finds out whether the server
-// still has what it was given. While the server is not used it also runs a script: a user
-// who may not would have it used and each call refused, without a word in the log.
+// still has what it was given. While the server is not used, check also runs a script: a
+// user who may run none can write the pulse all the same, so that the server would be used
+// and refuse each call, without a word in the log.
 func (s *Store) check(ctx context.Context) error {
 	pulse := time.Since(s.memory.began)
 	commands := []Command{{Name: "GETEX", Key: generationKey, Args: []string{"PX", Millis(generationTTL)}}}

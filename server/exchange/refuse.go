@@ -108,7 +108,7 @@ func (x *Exchange) TurnAway(r *Refusal) {
 
 // RecordRefusal puts a refusal on record if the caller is admitted. The limits of
 // admitted callers bound how many such records there are. Before that, only the stages
-// that refuse unauthenticated callers record it, in sums.
+// that do not let a caller in record it, in sums.
 func (x *Exchange) RecordRefusal(r *Refusal) {
 	if x.Caller.Tenant != nil && r.Status != statusElsewhere {
 		x.record(r.recorded())

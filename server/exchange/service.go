@@ -70,6 +70,6 @@ func New(cfg Config) *Service {
 	}
 }
 
-// DisableKeepAlives makes every answer from now on the last one on its connection, and tells the
-// client so.
+// DisableKeepAlives makes every answer from now on the last one on its connection, and
+// tells the client so.
 func (s *Service) DisableKeepAlives() { s.keepAliveOff.Store(true) }

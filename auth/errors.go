@@ -20,8 +20,8 @@ type Error struct {
 	// caller who is told anything about such a token could learn by trying what is
 	// configured here.
 	Issuer string
-	// Subject and Name are who the token is about, as in Principal. They are "" unless the
-	// signature was verified.
+	// Subject and Name are who the token is about, as in Principal. They are "" unless
+	// the signature was verified.
 	Subject, Name string
 	// Claimed is the issuer that the token names, if Issuer is empty and the token could
 	// be read. Anybody may have written it: it is of any length, has any characters, and

@@ -311,7 +311,8 @@ func (r *remote) publishLocked(set *keySet, asked time.Time) (changed bool) {
 	if r.end != nil {
 		r.end.Stop()
 	}
-	// It is not left to run, which may be waiting for the provider when the set is too old.
+	// It is not left to run, which may be waiting for the provider when the set is too
+	// old.
 	r.end = time.AfterFunc(set.until.Sub(r.now()), r.change)
 	return changed
 }

@@ -191,9 +191,9 @@ func (s *interruptedStore) Keep(ctx context.Context, k primary.Key, r primary.En
 	return s.Store.Keep(ctx, k, r)
 }
 
-// TestAnEntryThatIsWrittenAgainLosesNothing has a primary write an entry again that was not
-// lost, as after a moment in which Redis was away: while its client subscribes, and where
-// this replica alone does not have the resource.
+// TestAnEntryThatIsWrittenAgainLosesNothing has a primary write an entry again that was
+// not lost, as after a moment in which Redis was away: while its client subscribes, and
+// where this replica alone does not have the resource.
 func TestAnEntryThatIsWrittenAgainLosesNothing(t *testing.T) {
 	for name, test := range map[string]struct {
 		primary int

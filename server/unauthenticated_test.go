@@ -137,9 +137,10 @@ func TestSumsHideNoOtherIssuer(t *testing.T) {
 	}
 }
 
-// TestFloodsOfCallersThatAreNotLetInAreSummedUp shows that a caller with a good token cannot
-// fill the record either, whose tenant is not served or has used up its requests. A sum says
-// who it was, in the log at least of which tenant, and metrics count each request once.
+// TestFloodsOfCallersThatAreNotLetInAreSummedUp shows that a caller with a good token
+// cannot fill the record either, whose tenant is not served or has used up its requests.
+// A sum says who it was, in the log at least of which tenant, and metrics count each
+// request once.
 func TestFloodsOfCallersThatAreNotLetInAreSummedUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer

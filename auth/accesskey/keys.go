@@ -236,9 +236,9 @@ func (k *Keys) run(ctx context.Context, poll, use time.Duration) {
 
 // dropRevoked drops the keys that were revoked lately, or all while none are taken. While the
 // store is away it says nothing: whoever keeps the store does. It has no end of
-// its own, since it reads many pages where many were revoked: a server must answer each in
-// time. While it takes long, what is in memory is no longer fresh, and the store is asked
-// for each key.
+// its own, since it reads many pages where many were revoked: a server must answer each
+// in time. While it takes long, what is in memory is no longer fresh, and the store is
+// asked for each key.
 func (k *Keys) dropRevoked(ctx context.Context) {
 	if !k.cfg.Taken() {
 		k.mu.Lock()

@@ -40,8 +40,9 @@ func (s *core) faultURL(asked ask, f *fault) string {
 	return s.answerURL(asked, url.Values{"error": {f.code}, "error_description": {f.says}})
 }
 
-// leadingBack returns the error of a sign-in that a client waits for. Of a problem it learns if
-// the person goes back to it: the page has words, which the client would not show.
+// leadingBack returns the error of a sign-in that a client waits for. Of a problem it
+// learns if the person goes back to it: the page has words, which the client would not
+// show.
 // https://www.rfc-editor.org/rfc/rfc6749#section-4.1.2.1
 func (s *core) leadingBack(asked ask, err error) error {
 	if p, is := errors.AsType[*problemError](err); is && p.back == "" {

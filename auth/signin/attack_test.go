@@ -338,10 +338,10 @@ func TestWhatTheOperatorCanMendIsLogged(t *testing.T) {
 	}
 }
 
-// TestAClientLearnsThatAPersonGaveUp has people give up at the provider, or find that they
-// have no access: their clients would else wait until their patience ends. Nobody is led to a
-// server, or into a program, that a stranger has registered, but for a link. Who has no access
-// reads first what to do.
+// TestAClientLearnsThatAPersonGaveUp has people give up at the provider, or find that
+// they have no access: their clients would else wait until their patience ends. Nobody is
+// led to a server, or into a program, that a stranger has registered, but for a link. Who
+// has no access reads first what to do.
 func TestAClientLearnsThatAPersonGaveUp(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -124,14 +124,15 @@ func (s *core) choose(x *exchange, logins []Login, query url.Values) {
 	pages.Page{Language: x.language(), Choice: &choice}.Write(x)
 }
 
-// impossible returns the problem of a person whose client has asked for what is not possible.
+// impossible returns the problem of a person whose client has asked for what is not
+// possible.
 func impossible(f *fault) *problemError {
 	return newProblem(http.StatusBadRequest, pages.Impossible, f.label())
 }
 
-// bounce tells a client of a fault by way of the browser. Whoever registers a client chooses
-// where it is, or which program of the person's machine its scheme opens: then bounce returns
-// the problem for the person, who decides whether to go there.
+// bounce tells a client of a fault by way of the browser. Whoever registers a client
+// chooses where it is, or which program of the person's machine its scheme opens: then
+// bounce returns the problem for the person, who decides whether to go there.
 func (s *core) bounce(x *exchange, endpoint string, asked ask, p *problemError, f *fault) error {
 	p.line.ClientID, p.back = asked.Client.Short(), s.faultURL(asked, f)
 	isLoopback := strings.HasPrefix(asked.Redirect, "http://") // no other redirect is

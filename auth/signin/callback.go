@@ -36,9 +36,9 @@ func (s *core) callback(x *exchange) error {
 
 // returnedBefore answers a person who comes back from a provider once more, as after a
 // double click there, with the page that the first click has led to. The code that comes
-// along is not redeemed: a state is good for once, since not every provider binds its codes
-// to it by PKCE or a nonce, and a provider that is asked twice for one code revokes what it
-// gave for it.
+// along is not redeemed: a state is good for once, since not every provider binds its
+// codes to it by PKCE or a nonce, and a provider that is asked twice for one code revokes
+// what it gave for it.
 // https://www.rfc-editor.org/rfc/rfc9700#section-2.1
 func (s *core) returnedBefore(x *exchange, state string) error {
 	id, _, _ := strings.Cut(state, ".")
@@ -89,8 +89,8 @@ var denials = []string{
 	"account_selection_required",
 }
 
-// sentBack answers a person whom a provider has sent back with an error. The client learns
-// of a denial, or it would go on waiting.
+// sentBack answers a person whom a provider has sent back with an error. The client
+// learns of a denial, or it would go on waiting.
 // https://www.rfc-editor.org/rfc/rfc6749#section-4.1.2.1
 func (s *core) sentBack(x *exchange, t *attempt, query url.Values) error {
 	if code := query.Get("error"); !slices.Contains(denials, code) {

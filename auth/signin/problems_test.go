@@ -94,9 +94,10 @@ func after(text, mark string) string {
 	return rest
 }
 
-// TestASecondClickAtTheProviderGoesOn has a person click twice at the provider, which gives
-// a code for each click, and somebody else's answer come after that. All come to the page
-// that the first click has led to: a state is good for once, and no other code is redeemed.
+// TestASecondClickAtTheProviderGoesOn has a person click twice at the provider, which
+// gives a code for each click, and somebody else's answer come after that. All come to
+// the page that the first click has led to: a state is good for once, and no other code
+// is redeemed.
 func TestASecondClickAtTheProviderGoesOn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

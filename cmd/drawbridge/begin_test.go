@@ -104,8 +104,8 @@ func TestACallWaitsForAServerThatIsStarting(t *testing.T) {
 }
 
 // TestThePageOfThisMachineIsForNoOther asks for the operator's page under the names that
-// requests bring: those of people and of load balancers beside the gateway, such as the name
-// of a cluster, and one that a web page has pointed at this machine.
+// requests bring: those of people and of load balancers beside the gateway, such as the
+// name of a cluster, and one that a web page has pointed at this machine.
 func TestThePageOfThisMachineIsForNoOther(t *testing.T) {
 	for operator, hosts := range map[string]map[string]bool{
 		"127.0.0.1:9090": {

@@ -140,8 +140,8 @@ func TestDataIsBackedUpAndRestoredBesideAGateway(t *testing.T) {
 	}
 }
 
-// TestABackupGoesThroughStandardOutput takes a backup out of a container that has no program
-// for copies.
+// TestABackupGoesThroughStandardOutput takes a backup out of a container that has no
+// program for copies.
 func TestABackupGoesThroughStandardOutput(t *testing.T) {
 	file := keepingConfig(t, "")
 	s := keep(t, file)

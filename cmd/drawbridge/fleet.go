@@ -463,8 +463,8 @@ func (f *fleet) keep(now upstream.Status) (before upstream.Status, known bool) {
 // howMany returns how many items of each kind a server offers.
 func howMany(s upstream.Status) [4]int { return [4]int{s.Tools, s.Prompts, s.Resources, s.Templates} }
 
-// tellUp logs that a server is up, or that one which was up offers more or less now. For a
-// server that had to be connected to, the line has the number of attempts and the time
+// tellUp logs that a server is up, or that one which was up offers more or less now. For
+// a server that had to be connected to, the line has the number of attempts and the time
 // since the server was lost or first tried. If it was up before that, the line also has
 // the reason why it was lost.
 func (f *fleet) tellUp(ctx context.Context, before, now upstream.Status) {

@@ -55,8 +55,8 @@ func plannedOf(t *testing.T, text string) *planned {
 	return p
 }
 
-// TestPlanAsksTheServersOfBothConfigsAtOnce has a server of each that answers only when both
-// are asked: one that hangs costs a plan its time but once.
+// TestPlanAsksTheServersOfBothConfigsAtOnce has a server of each that answers only when
+// both are asked: one that hangs costs a plan its time but once.
 func TestPlanAsksTheServersOfBothConfigsAtOnce(t *testing.T) {
 	t.Parallel()
 	var asked sync.WaitGroup

@@ -74,8 +74,9 @@ func TestAStopIsNoFaultOfTheStore(t *testing.T) {
 	}
 }
 
-// TestRecordsOfAKeyThatHasEndedAreTold has records come back, as from a dump, whose key was
-// removed since: a gateway that runs cannot read them, and another one would not start.
+// TestRecordsOfAKeyThatHasEndedAreTold has records come back, as from a dump, whose key
+// was removed since: a gateway that runs cannot read them, and another one would not
+// start.
 func TestRecordsOfAKeyThatHasEndedAreTold(t *testing.T) {
 	file := keepingConfig(t, "")
 	s := keep(t, file)

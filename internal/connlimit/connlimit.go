@@ -86,8 +86,8 @@ type address struct {
 // done.
 type queues struct{ unauthenticated, idle list.List }
 
-// firstLocked returns the connection to close first, nil if there is none. Those in use by
-// somebody known lose their turn; they get another when they are idle.
+// firstLocked returns the connection to close first, nil if there is none. Those in use
+// by somebody known lose their turn; they get another when they are idle.
 func (q *queues) firstLocked() *conn {
 	for _, l := range []*list.List{&q.unauthenticated, &q.idle} {
 		for front := l.Front(); front != nil; front = l.Front() {

@@ -159,9 +159,9 @@ func (g *Gateway) findDirectory(c *call) error {
 	return nil
 }
 
-// findReference finds the item whose argument is to be completed: a prompt by its name, or
-// a resource template by its text, or a listed resource by its URI, for which most servers
-// have no values.
+// findReference finds the item whose argument is to be completed: a prompt by its name,
+// or a resource template by its text, or a listed resource by its URI, for which most
+// servers have no values.
 // https://modelcontextprotocol.io/specification/2026-07-28/schema#resourcetemplatereference
 func (g *Gateway) findReference(c *call) error {
 	ref := c.params.Object("ref")

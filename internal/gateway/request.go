@@ -42,8 +42,8 @@ type Request struct {
 	// OnOpened is called as registry.Call.OnOpened, also after the request has ended.
 	// nil: the client does not know such notifications.
 	OnOpened func(id string)
-	// Ended is how the request ended, in the words of the records; "": it was not recorded.
-	// The desk sets it.
+	// Ended is how the request ended, in the words of the records; "": it was not
+	// recorded. The desk sets it.
 	Ended string
 	// Memory holds the answer for as long as it is in memory. When Handle returns a large
 	// result, it holds that twice, so that the caller can encode it, but for a list,

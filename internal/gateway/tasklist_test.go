@@ -181,8 +181,8 @@ func TestWhatServersSayOfTasksIsJudged(t *testing.T) {
 	}
 }
 
-// TestToFollowATaskCostsARequest follows a task again and again: one message of a client may
-// name hundreds of tasks, and their servers are asked for each at once.
+// TestToFollowATaskCostsARequest follows a task again and again: one message of a client
+// may name hundreds of tasks, and their servers are asked for each at once.
 func TestToFollowATaskCostsARequest(t *testing.T) {
 	tenant := everything()
 	tenant.Limits.Requests = &ratelimit.Limit{Rate: 0.001, Burst: 8}

@@ -35,7 +35,8 @@ func States() []State {
 // fatal maps the first word of an error of the server that says that it can do no write
 // at all to what that means. So does NOPERM, though it is about one right that the user
 // lacks: somebody must act, and learns of it only if the state says so. Any other error,
-// such as WRONGTYPE for a value that somebody else has put there, is about one command only.
+// such as WRONGTYPE for a value that somebody else has put there, is about one command
+// only.
 //
 //nolint:gochecknoglobals // a table
 var fatal = map[string]State{

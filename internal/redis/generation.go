@@ -60,9 +60,9 @@ func isGeneration(text string) bool {
 }
 
 // renew is a script that replaces a generation, unless another replica has done so:
-// KEYS[1] the key, ARGV[1] what stands there and is to be replaced, "" for nothing, ARGV[2]
-// the new one, ARGV[3] its life in milliseconds. It asks for the time as other scripts do,
-// so that a user who may not do that is found out.
+// KEYS[1] the key, ARGV[1] what stands there and is to be replaced, "" for nothing,
+// ARGV[2] the new one, ARGV[3] its life in milliseconds. It asks for the time as other
+// scripts do, so that a user who may not do that is found out.
 //
 //nolint:gochecknoglobals // a constant
 var renew = NewScript(`
@@ -75,8 +75,8 @@ return ARGV[2]`)
 
 // check writes the pulse, which shows that writes work, and finds out whether the server
 // still has what it was given. While the server is not used, check also runs a script: a
-// user who may run none can write the pulse all the same, so that the server would be used
-// and refuse each call, without a word in the log.
+// user who may run none can write the pulse all the same, so that the server would be
+// used and refuse each call, without a word in the log.
 func (s *Store) check(ctx context.Context) error {
 	pulse := time.Since(s.memory.began)
 	commands := []Command{{Name: "GETEX", Key: generationKey, Args: []string{"PX", Millis(generationTTL)}}}

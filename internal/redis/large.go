@@ -53,9 +53,10 @@ func newTraffic() traffic {
 }
 
 // askSized is ask for a call of a key that carries so many bytes, together with its
-// answer. dedicated tells the call that it is to go on a connection of its own. What a call
-// takes is held until its answer came, also if its caller has left before: it is under way
-// all the same, and otherwise whoever asks and leaves would fill the connection.
+// answer. dedicated tells the call that it is to go on a connection of its own. What a
+// call takes is held until its answer came, also if its caller has left before: it is
+// under way all the same, and otherwise whoever asks and leaves would fill the
+// connection.
 func (s *Store) askSized(ctx context.Context, key string, size int,
 	call func(ctx context.Context, client rueidis.Client, dedicated bool) error,
 ) (over bool, err error) {

@@ -227,8 +227,8 @@ func (g *Group) tryAll(ctx context.Context) {
 	}
 }
 
-// Unreached returns where those others should be reached that cannot be, as far as is known
-// here, sorted.
+// Unreached returns where those others should be reached that cannot be, as far as is
+// known here, sorted.
 func (g *Group) Unreached() (addresses []string) {
 	for _, m := range *g.members.Load() {
 		if !m.reached.Load() {

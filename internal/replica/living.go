@@ -55,8 +55,8 @@ func (g *Group) IsNewerThere() bool { return g.newer.Load() }
 // Count returns how many replicas live as far as is known here, this one included.
 func (g *Group) Count() int { return len(*g.members.Load()) + 1 }
 
-// Strangers returns how many others there are at the same Redis that have other keys: they
-// and this one do not know each other.
+// Strangers returns how many others there are at the same Redis that have other keys:
+// they and this one do not know each other.
 func (g *Group) Strangers() int { return int(g.strangers.Load()) }
 
 // All implements Others.

@@ -51,9 +51,9 @@ type SQL struct {
 	// Unlocked ends a selection of rows that are to be removed where others may have some
 	// of them in work, and passes over these. "": nobody has.
 	Unlocked string
-	// Past ends the condition of a selection of rows that have expired by the clock of this
-	// machine, and leaves out those that have not expired by the clock of the database. "":
-	// that is the same clock.
+	// Past ends the condition of a selection of rows that have expired by the clock of
+	// this machine, and leaves out those that have not expired by the clock of the
+	// database. "": that is the same clock.
 	Past string
 
 	mu sync.Mutex // guards the field below
@@ -175,8 +175,9 @@ func (s *SQL) Kinds(ctx context.Context) (map[string]int, error) {
 		"SELECT kind, CAST(sum(records) AS bigint) FROM counts WHERE records > 0 GROUP BY kind")
 }
 
-// UsedKeys is the statement that selects which keys seal rows. It goes from one key to the
-// next in their index: to count the rows of each took seconds where there are millions.
+// UsedKeys is the statement that selects which keys seal rows. It goes from one key to
+// the next in their index: to count the rows of each took seconds where there are
+// millions.
 func UsedKeys() Statement {
 	return NewStatement("WITH RECURSIVE used(key) AS (SELECT min(key) FROM records UNION ALL " +
 		"SELECT (SELECT min(key) FROM records WHERE records.key > used.key) FROM used " +

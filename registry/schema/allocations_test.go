@@ -31,9 +31,9 @@ func TestCountingStepsAllocatesNothingForAnItem(t *testing.T) {
 	}
 }
 
-// TestWeakeningAllocatesNothingForAnEdge compiles a short chain of references to what cannot
-// be enforced, and a long one. Each definition refers to the one before it, so that all are
-// gone through as often as there are definitions.
+// TestWeakeningAllocatesNothingForAnEdge compiles a short chain of references to what
+// cannot be enforced, and a long one. Each definition refers to the one before it, so
+// that all are gone through as often as there are definitions.
 func TestWeakeningAllocatesNothingForAnEdge(t *testing.T) {
 	allocated := func(length int) float64 {
 		var chain strings.Builder

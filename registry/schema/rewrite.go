@@ -44,8 +44,8 @@ func rewrite(root *node, nodes []*node) []byte {
 }
 
 // rewritten returns one subschema, with more members than its own. The schema false has
-// none, and is written as {"not":{}} where a reference leads to it, because only an object
-// can have an anchor.
+// none, and is written as {"not":{}} where a reference leads to it, because only an
+// object can have an anchor.
 func (n *node) rewritten(more ...mcp.Member) mcp.RawJSON {
 	if n.never && n.anchor == "" {
 		return mcp.RawJSON("false")
@@ -60,8 +60,8 @@ func (n *node) rewritten(more ...mcp.Member) mcp.RawJSON {
 	members = append(members, n.rules...)
 	written := map[string]bool{}
 	for i := range n.edges {
-		// The edges of one keyword need not stand together: all are written where the first
-		// one stands.
+		// The edges of one keyword need not stand together: all are written where the
+		// first one stands.
 		if e := &n.edges[i]; !written[e.keyword] {
 			written[e.keyword] = true
 			members = append(members, mcp.Member{Name: e.keyword, Value: n.rewrittenUnder(e)})

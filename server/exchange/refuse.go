@@ -40,9 +40,9 @@ func (x *Exchange) record(outcome, reason string) {
 	x.service.Desk.Refuse(x.Outliving(), line)
 }
 
-// RefuseAdmission answers a caller whom the desk does not let in, and puts that on record,
-// in sums: no limit bounds how many such requests there are. Who sends more than it may
-// gets the answer late.
+// RefuseAdmission answers a caller whom the desk does not let in, and puts that on
+// record, in sums: no limit bounds how many such requests there are. Who sends more than
+// it may gets the answer late.
 func (x *Exchange) RefuseAdmission(err error) {
 	x.service.DelayLimited(x, err)
 	refused := RefusalOf(err, 0)

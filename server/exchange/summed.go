@@ -28,11 +28,11 @@ const (
 	otherAddresses = "other_addresses" // the reason of the sum of those beyond maxSums
 )
 
-// refusalSums decides how requests of callers who are not let in are told, on record and in
-// the log. No limit bounds how many such requests there are, and a full
-// disk would keep every tenant from its calls. So the first few of each address and
-// reason in a window of time are told one by one; of the others, one line with their
-// number is written when the window ends. It is safe for concurrent use.
+// refusalSums decides how requests of callers who are not let in are told, on record and
+// in the log. No limit bounds how many such requests there are, and a full disk would
+// keep every tenant from its calls. So the first few of each address and reason in a
+// window of time are told one by one; of the others, one line with their number is
+// written when the window ends. It is safe for concurrent use.
 //
 // Without maxShown, a thousand addresses made six lines a minute each: some 2 GB of
 // record in a day and, with long paths, ten times as much in the log. With it, record and
@@ -45,8 +45,9 @@ type refusalSums struct {
 
 // sumKey is the key under which requests are summed up: an address (or a /64 network of
 // IPv6), an outcome and a reason. Refusals of different users are counted apart, because
-// many clients may share one address. Of a token that was refused the issuer alone counts,
-// if the signature says so. The zero network stands for all for whom there is no room.
+// many clients may share one address. Of a token that was refused the issuer alone
+// counts, if the signature says so. The zero network stands for all for whom there is no
+// room.
 type sumKey struct {
 	network         netip.Prefix
 	outcome, reason string

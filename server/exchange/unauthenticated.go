@@ -12,7 +12,8 @@ import (
 
 // tally counts a request of somebody who is not let in, and tells whether it is told in a
 // line of its own. Whom nobody knows and who comes again and again waits for each further
-// answer, but for what stands in the log alone and is cheap, such as a path that is not there.
+// answer, but for what stands in the log alone and is cheap, such as a path that is not
+// there.
 func (s *Service) tally(x *Exchange, who sumKey) (own bool) {
 	who.network = networkOf(x.Remote)
 	form, often := s.sums.count(who, x.Started)
@@ -23,9 +24,9 @@ func (s *Service) tally(x *Exchange, who sumKey) (own bool) {
 	return form == lineOwn
 }
 
-// RecordUnadmitted puts the refusal of a caller that is not let in on record, or counts it
-// for the line at the end of the window. Whom nobody knows and who is refused again and
-// again waits for each further answer.
+// RecordUnadmitted puts the refusal of a caller that is not let in on record, or counts
+// it for the line at the end of the window. Whom nobody knows and who is refused again
+// and again waits for each further answer.
 func (s *Service) RecordUnadmitted(x *Exchange, outcome, reason string) {
 	who := sumKey{outcome: outcome, reason: reason, user: x.Principal.User()}
 	if x.Refused != nil {
@@ -41,8 +42,8 @@ func (s *Service) RecordUnadmitted(x *Exchange, outcome, reason string) {
 // RecordSignIn puts on record what the authorization server did: for the request in ctx,
 // or by itself if ctx has none. What it refuses strangers is told as other refusals of
 // strangers are, so it tells whether the log is to have a line, too, and who is refused
-// again and again waits for the answer. A stranger is who has no tenant: at some providers
-// anybody can be somebody.
+// again and again waits for the answer. A stranger is who has no tenant: at some
+// providers anybody can be somebody.
 func (s *Service) RecordSignIn(ctx context.Context, r audit.Record) bool {
 	x := FromContext(ctx)
 	if x == nil {

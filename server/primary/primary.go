@@ -47,11 +47,11 @@ var (
 // Store keeps the entries. Each method costs one round trip. Implementations are safe for
 // concurrent use.
 type Store interface {
-	// Open writes an entry with its facts: of a session that begins, or of one of which the
-	// store may lack something. Facts that are there and not among these stay: another
-	// request may just have kept one, or they are for the next primary. The text "" forgets
-	// a fact. The error is ErrFenced if there is an entry of another primary with the same
-	// epoch or a higher one.
+	// Open writes an entry with its facts: of a session that begins, or of one of which
+	// the store may lack something. Facts that are there and not among these stay:
+	// another request may just have kept one, or they are for the next primary. The text
+	// "" forgets a fact. The error is ErrFenced if there is an entry of another primary
+	// with the same epoch or a higher one.
 	Open(ctx context.Context, k Key, r Entry) error
 	// Keep writes the facts of an entry, and leaves all others as they are; the text ""
 	// forgets a fact. The error is ErrNone if there is no entry, or ErrFenced.

@@ -28,10 +28,10 @@ type Page struct {
 	Move    *Move
 	Problem Problem
 
-	// Of a Problem: as whom the person is signed in, "" if that is not known; and the address
-	// where the program waits for an answer, "" if there is none. A problem that a client has
-	// caused does not send the browser there by itself: anybody may register a client, and
-	// this gateway would lead people wherever that client likes.
+	// Of a Problem: as whom the person is signed in, "" if that is not known; and the
+	// address where the program waits for an answer, "" if there is none. A problem that
+	// a client has caused does not send the browser there by itself: anybody may register
+	// a client, and this gateway would lead people wherever that client likes.
 	// https://www.rfc-editor.org/rfc/rfc9700#section-4.11.2
 	Person, Back string
 }

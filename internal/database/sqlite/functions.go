@@ -39,8 +39,8 @@ func addFunctions(c *sqlite3.Conn) error {
 	)
 }
 
-// ofValues returns a function whose result is NULL where one of its arguments is NULL, and
-// else that of do.
+// ofValues returns a function whose result is NULL where one of its arguments is NULL,
+// and else that of do.
 func ofValues(do sqlite3.ScalarFunction) sqlite3.ScalarFunction {
 	isNull := func(v sqlite3.Value) bool { return v.Type() == sqlite3.NULL }
 	return func(ctx sqlite3.Context, args ...sqlite3.Value) {

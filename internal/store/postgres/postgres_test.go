@@ -52,8 +52,8 @@ func open(t *testing.T, file string, cfg store.Config) *postgres.Store {
 	return s
 }
 
-// TestASessionBeginsAsAPoolerTakesIt asks which settings came with the connection: of those
-// a pooler refuses all that it does not know.
+// TestASessionBeginsAsAPoolerTakesIt asks which settings came with the connection: of
+// those a pooler refuses all that it does not know.
 func TestASessionBeginsAsAPoolerTakesIt(t *testing.T) {
 	file, _ := create(t)
 	s := open(t, file, config())
@@ -72,8 +72,8 @@ func TestASessionBeginsAsAPoolerTakesIt(t *testing.T) {
 	}
 }
 
-// TestAWrongClockRemovesNothing has a replica whose clock is a year ahead sweep, and write
-// where there are as many records as there may be.
+// TestAWrongClockRemovesNothing has a replica whose clock is a year ahead sweep, and
+// write where there are as many records as there may be.
 func TestAWrongClockRemovesNothing(t *testing.T) {
 	file, _ := create(t)
 	cfg := config()
@@ -92,8 +92,8 @@ func TestAWrongClockRemovesNothing(t *testing.T) {
 	}
 }
 
-// TestARestoreCountsManyRowsAtOnce looks at how often the count of a tenant was written: each
-// time goes through all that were written before in the transaction.
+// TestARestoreCountsManyRowsAtOnce looks at how often the count of a tenant was written:
+// each time goes through all that were written before in the transaction.
 func TestARestoreCountsManyRowsAtOnce(t *testing.T) {
 	file, name := create(t)
 	cfg := config()

@@ -246,8 +246,9 @@ func TestACheckWrites(t *testing.T) {
 	}
 }
 
-// TestACheckSeesThatItsFileIsGone puts a copy in the place of a file in use, as who restores
-// a backup by hand: what is written from then on is lost, and other processes do not see it.
+// TestACheckSeesThatItsFileIsGone puts a copy in the place of a file in use, as who
+// restores a backup by hand: what is written from then on is lost, and other processes do
+// not see it.
 func TestACheckSeesThatItsFileIsGone(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("a file in use cannot be replaced there")

@@ -171,8 +171,8 @@ func (s *Store) query(ctx context.Context, of store.Statement, each func(store.C
 }
 
 // Check returns an error if records cannot be written and read now, or if the file is not
-// the one at its path any more: no other process sees what is written to it, and it is gone
-// when the last connection is closed.
+// the one at its path any more: no other process sees what is written to it, and it is
+// gone when the last connection is closed.
 // https://www.sqlite.org/howtocorrupt.html#_unlinking_or_renaming_a_database_file_while_in_use
 func (s *Store) Check(ctx context.Context) error {
 	now, err := os.Stat(s.path)

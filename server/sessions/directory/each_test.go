@@ -15,9 +15,9 @@ import (
 	"github.com/drawbridge-mcp/drawbridge/server/ticket"
 )
 
-// TestWhoIsTakenOverMeanwhileIsLeftAlone does something with sessions of which all others are
-// in use when the first have had their turn, as one that a request takes over while a sweep
-// waits for Redis.
+// TestWhoIsTakenOverMeanwhileIsLeftAlone does something with sessions of which all others
+// are in use when the first have had their turn, as one that a request takes over while a
+// sweep waits for Redis.
 func TestWhoIsTakenOverMeanwhileIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	guard := exchange.Guard{Metrics: metrics.New(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler)}

@@ -34,8 +34,8 @@ func (d *Directory) add(ctx context.Context, l *sessions.Session, c gateway.Call
 }
 
 // End ends a session everywhere or, if another replica leads it, on this instance alone.
-// how says for the log why it ended. There are less thorough ways, each of which does what
-// the one below does, and more:
+// how says for the log why it ended. There are less thorough ways, each of which does
+// what the one below does, and more:
 //
 //	End             the events are forgotten, the entry is removed, and streams at other replicas end
 //	Shut            it can be found here no more

@@ -156,8 +156,8 @@ func TestAudienceFollowsPublicURL(t *testing.T) {
 	}
 }
 
-// TestPublicURLHasSmallLetters: programs compare addresses of metadata and tokens byte for
-// byte with what they have made of the address that a person typed, in small letters.
+// TestPublicURLHasSmallLetters: programs compare addresses of metadata and tokens byte
+// for byte with what they have made of the address that a person typed, in small letters.
 func TestPublicURLHasSmallLetters(t *testing.T) {
 	_, err := parseConfig("testdata/inline.yaml", []byte("public_url: https://MCP.example.com\n"+minimal), testEnvironment)
 	if !strings.Contains(errorText(err), "capital letters") {

@@ -111,8 +111,8 @@ func TestALoaderNoticesWhateverAFreshLoadWould(t *testing.T) {
 }
 
 // TestARefusedConfigLosesNoTenant has tenants move between files after a config that was
-// refused. What was found in it must not be taken for something of these tenants at a later
-// load.
+// refused. What was found in it must not be taken for something of these tenants at a
+// later load.
 func TestARefusedConfigLosesNoTenant(t *testing.T) {
 	dir := t.TempDir()
 	file, some, more := filepath.Join(dir, "drawbridge.yaml"), filepath.Join(dir, "a.yaml"),

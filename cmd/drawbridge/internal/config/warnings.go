@@ -93,8 +93,8 @@ func (r *reader) warnOperator() {
 }
 
 // warnAudit warns of an audit file that is a directory, or whose directory does not exist
-// here. It is no problem, because a config is often checked on another machine. A file that
-// is taken by default lies beside the config, so its directory exists.
+// here. It is no problem, because a config is often checked on another machine. A file
+// that is taken by default lies beside the config, so its directory exists.
 func (r *reader) warnAudit() {
 	file := r.root.child("audit").member("file")
 	if file == nil || r.cfg.Audit.File == "-" {

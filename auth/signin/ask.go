@@ -46,13 +46,11 @@ func (s *core) faultURL(asked ask, f *fault) string {
 // https://www.rfc-editor.org/rfc/rfc6749#section-4.1.2.1
 func (s *core) leadingBack(asked ask, err error) error {
 	if p, is := errors.AsType[*problemError](err); is && p.back == "" {
-		code := "temporarily_unavailable"
+		f := &fault{code: "temporarily_unavailable", says: "nobody was signed in: " + p.line.Reason}
 		if p.status == http.StatusForbidden {
-			code = "access_denied"
+			f.code = errDenied.code
 		}
-		p.back = s.answerURL(asked, url.Values{
-			"error": {code}, "error_description": {"nobody was signed in: " + p.line.Reason},
-		})
+		p.back = s.faultURL(asked, f)
 	}
 	return err
 }

@@ -92,8 +92,13 @@ func skipping(text []byte) []byte {
 	if !bytes.ContainsAny(text, "-_") {
 		return nil
 	}
-	digits := strings.NewReplacer("-", "", "_", "").Replace(string(bytes.TrimRight(text, "=\r\n")))
-	decoded, _ := base64.RawStdEncoding.DecodeString(digits) // what is whole of it
+	digits := bytes.Map(func(c rune) rune {
+		if c == '-' || c == '_' {
+			return -1
+		}
+		return c
+	}, bytes.TrimRight(text, "=\r\n"))
+	decoded, _ := base64.RawStdEncoding.AppendDecode(nil, digits) // what is whole of it
 	return decoded
 }
 

@@ -124,8 +124,8 @@ func (s *sharing) judge(view *admin.View) {
 			view.Warnings = append(view.Warnings, problem)
 		}
 	}
-	if strangers := s.group.Strangers(); strangers > 0 {
-		view.Warnings = append(view.Warnings, count(strangers, "replica")+" with other keys "+
+	if unreadable := s.group.Unreadable(); unreadable > 0 {
+		view.Warnings = append(view.Warnings, count(unreadable, "replica")+" with other keys "+
 			"(sessions.keys_file) at this redis, if nobody else writes there: each refuses the sessions of "+
 			"the others")
 	}

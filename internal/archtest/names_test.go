@@ -15,8 +15,8 @@ import (
 func privateWords() []string {
 	return []string{
 		"abroad", "berth", "bury", "doubt", "errand", "farewell", "glance", "guest", "knocking", "linger",
-		"lookout", "mailbox", "moor", "news", "orphan", "passage", "room", "stays", "stir", "teller", "thrift",
-		"told", "trickle",
+		"lookout", "mailbox", "moor", "news", "orphan", "passage", "room", "stays", "stir", "stranger", "teller",
+		"thrift", "told", "trickle",
 	}
 }
 

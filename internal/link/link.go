@@ -8,7 +8,7 @@
 //
 // A connection carries one exchange at a time (frame.go). HTTP would do, and did: net/http
 // waits in a second goroutine for a client that leaves, and writes and reads headers by
-// rules that only strangers need, which was a third of what a forwarded request costs.
+// rules that only foreign peers need, which was a third of what a forwarded request costs.
 //
 // Both ends are authenticated, and nothing is readable on the way: each replica makes a
 // certificate at its start, the Directory has its digest, and no certificate with another

@@ -70,8 +70,8 @@ type Group struct {
 	older    atomic.Bool                    // a replica with lower Formats lives
 	newer    atomic.Bool                    // a replica with higher Formats lives
 	// others that say under another key how they are reached
-	strangers atomic.Int64
-	reached   atomic.Bool // another replica was reached once
+	unreadable atomic.Int64
+	reached    atomic.Bool // another replica was reached once
 	// when others knew this replica first; nil: they do not yet
 	joined     atomic.Pointer[time.Time]
 	introduced atomic.Bool   // each other replica was reached after joined, so it knows this one

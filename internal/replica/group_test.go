@@ -240,8 +240,8 @@ func TestNobodyBelievesAnAddressOfAnyone(t *testing.T) {
 	a, _ := join(t, server, ring, ignore)
 	redistest.Wait(t, func() error {
 		server.Exec(t, "EVAL", write, "1", "db2:replicas", string(forged), string(stolen), string(b.Self()))
-		if got := a.Strangers(); got != 2 {
-			return fmt.Errorf("got %d strangers", got)
+		if got := a.Unreadable(); got != 2 {
+			return fmt.Errorf("got %d unreadable", got)
 		}
 		return nil
 	})
@@ -269,8 +269,8 @@ func TestALaterVersionIsNoticed(t *testing.T) {
 	ids := []string{string(replica.NewID()), string(replica.NewID())}
 	redistest.Wait(t, func() error {
 		server.Exec(t, "EVAL", enter, "1", "db2:replicas", ids[0], ids[1], later)
-		if !m.IsNewerThere() || m.Count() != 1 || m.Strangers() != 0 {
-			return fmt.Errorf("newer: %v, %d in all, %d strangers", m.IsNewerThere(), m.Count(), m.Strangers())
+		if !m.IsNewerThere() || m.Count() != 1 || m.Unreadable() != 0 {
+			return fmt.Errorf("newer: %v, %d in all, %d unreadable", m.IsNewerThere(), m.Count(), m.Unreadable())
 		}
 		return nil
 	})

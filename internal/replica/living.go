@@ -55,9 +55,9 @@ func (g *Group) IsNewerThere() bool { return g.newer.Load() }
 // Count returns how many replicas live as far as is known here, this one included.
 func (g *Group) Count() int { return len(*g.members.Load()) + 1 }
 
-// Strangers returns how many others there are at the same Redis that have other keys:
+// Unreadable returns how many others there are at the same Redis that have other keys:
 // they and this one do not know each other.
-func (g *Group) Strangers() int { return int(g.strangers.Load()) }
+func (g *Group) Unreadable() int { return int(g.unreadable.Load()) }
 
 // All implements Others.
 func (g *Group) All() (all []ID) {
@@ -186,9 +186,9 @@ func (g *Group) checkLocked(ctx context.Context) error {
 	}
 	g.clock.Store(&clock{said.now, asked, time.Now()})
 	g.lease.extend(asked)
-	strangers := g.strangers.Load()
+	unreadable := g.unreadable.Load()
 	g.note(said, before != nil && asked.Sub(before.answered) < life-2*beat)
-	if g.strangers.Load() > strangers {
+	if g.unreadable.Load() > unreadable {
 		g.config.Store.Refuse(ctx, slog.String("kind", "replicas"))
 	}
 	// the server may have taken the first beat, or the first for long, and not have answered
@@ -274,7 +274,7 @@ func (g *Group) forget() {
 // or been away until now. whole tells that it was not.
 func (g *Group) note(said living, whole bool) {
 	members, now, newer, older, changed := maps.Clone(*g.members.Load()), time.Now(), false, false, false
-	strangers := int64(0)
+	unreadable := int64(0)
 	for id, of := range said.others {
 		if len(id) != len(g.id) || of.state == stateLeft {
 			continue
@@ -288,7 +288,7 @@ func (g *Group) note(said living, whole bool) {
 		}
 		if m == nil {
 			if of.formats <= Formats { // it says how it is reached in a form that is known here
-				strangers++
+				unreadable++
 			}
 			continue
 		}
@@ -313,7 +313,7 @@ func (g *Group) note(said living, whole bool) {
 	g.members.Store(&members)
 	g.newer.Store(newer)
 	g.older.Store(older)
-	g.strangers.Store(strangers)
+	g.unreadable.Store(unreadable)
 	for _, m := range gone {
 		m.end()
 	}
